@@ -1,0 +1,61 @@
+/**
+ * IP addresses: parse, canonical text, class, and CIDR membership.
+ *
+ * The judgement "may be connected to" is "global unicast after unmapping" (hardening.md 4.1), never a list of strings.
+ * Text that is no address gives undefined or false; nothing here throws.
+ */
+import ipaddr from 'ipaddr.js'
+
+/** The canonical text (`2001:DB8::1` -> `2001:db8::1`, `::ffff:10.0.0.1` -> `10.0.0.1`), or undefined. */
+export function canonicalIp(text: string): string | undefined {
+  return parseIp(text)?.toString()
+}
+
+/** 4 or 6, or undefined when the text is no address. */
+export function ipFamily(text: string): 4 | 6 | undefined {
+  const address = parseIp(text)
+  if (address === undefined) return undefined
+  return address.kind() === 'ipv4' ? 4 : 6
+}
+
+/** All of IPv6 that is given out as global unicast; the rest, such as `::7f00:1`, has no range of its own in ipaddr.js. */
+const GLOBAL_IPV6 = '2000::/3'
+
+/** True for an address of the public internet: not loopback, private, link-local, multicast, translated, reserved. */
+export function isPublicUnicast(text: string): boolean {
+  const address = parseIp(text)
+  if (address?.range() !== 'unicast') return false
+  return address.kind() === 'ipv4' || isInNetwork(text, GLOBAL_IPV6)
+}
+
+export function isLoopback(text: string): boolean {
+  return parseIp(text)?.range() === 'loopback'
+}
+
+/** True when `text` is a network such as `10.0.0.0/8` or `2001:db8::/32`, or a single address. */
+export function isCidr(text: string): boolean {
+  return parseNetwork(text) !== undefined
+}
+
+export function isInNetwork(address: string, network: string): boolean {
+  const parsedAddress = parseIp(address)
+  const parsedNetwork = parseNetwork(network)
+  if (parsedAddress === undefined || parsedNetwork === undefined) return false
+  const [base, prefixLength] = parsedNetwork
+  return base.kind() === parsedAddress.kind() && parsedAddress.match(base, prefixLength)
+}
+
+/** Only the two plain notations: octal, hexadecimal, short forms and zone ids are no addresses here. */
+function parseIp(text: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined {
+  if (text.includes('%')) return undefined
+  if (!text.includes(':') && !ipaddr.IPv4.isValidFourPartDecimal(text)) return undefined
+  if (!ipaddr.isValid(text)) return undefined
+  const address = ipaddr.parse(text)
+  return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() ? address.toIPv4Address() : address
+}
+
+function parseNetwork(text: string): [ipaddr.IPv4 | ipaddr.IPv6, number] | undefined {
+  if (ipaddr.isValidCIDR(text)) return ipaddr.parseCIDR(text)
+  const address = parseIp(text)
+  return address === undefined ? undefined : [address, address.kind() === 'ipv4' ? 32 : 128]
+}

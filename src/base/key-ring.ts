@@ -1,0 +1,52 @@
+/**
+ * Purpose-separated keys from the one master key, and sealing of secrets at rest (hardening.md 8).
+ *
+ * Each purpose has its own key by HKDF-SHA-256 (RFC 5869), so a token of one purpose is worth nothing for another.
+ * Sealing is AES-256-GCM with a random nonce; the associated data ties a sealed secret to its row, so that it can not
+ * be moved to another one. `open` throws when key, row or bytes do not fit.
+ */
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto'
+
+/** bounce, complaint: tokens in mail; storage: secrets in the database. */
+export type KeyPurpose = 'bounce' | 'complaint' | 'storage'
+
+export const MASTER_KEY_BYTES = 32
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+
+export interface KeyRing {
+  /** 32 bytes for this purpose. */
+  key(purpose: KeyPurpose): Buffer
+  /** nonce ‖ ciphertext ‖ tag. */
+  seal(secret: string, associatedData: string): Buffer
+  open(sealed: Uint8Array, associatedData: string): string
+}
+
+export function createKeyRing(masterKey: Uint8Array): KeyRing {
+  if (masterKey.length !== MASTER_KEY_BYTES) throw new Error(`the master key must have ${MASTER_KEY_BYTES} bytes`)
+  const keys = new Map<KeyPurpose, Buffer>()
+  const key = (purpose: KeyPurpose): Buffer => {
+    const known = keys.get(purpose)
+    if (known !== undefined) return known
+    const derived = Buffer.from(hkdfSync('sha256', masterKey, '', `posthorn ${purpose}`, MASTER_KEY_BYTES))
+    keys.set(purpose, derived)
+    return derived
+  }
+  return {
+    key,
+    seal(secret, associatedData) {
+      const nonce = randomBytes(NONCE_BYTES)
+      const cipher = createCipheriv('aes-256-gcm', key('storage'), nonce)
+      cipher.setAAD(Buffer.from(associatedData))
+      return Buffer.concat([nonce, cipher.update(secret, 'utf8'), cipher.final(), cipher.getAuthTag()])
+    },
+    open(sealed, associatedData) {
+      const bytes = Buffer.from(sealed)
+      const decipher = createDecipheriv('aes-256-gcm', key('storage'), bytes.subarray(0, NONCE_BYTES))
+      decipher.setAAD(Buffer.from(associatedData))
+      decipher.setAuthTag(bytes.subarray(-TAG_BYTES))
+      const text = decipher.update(bytes.subarray(NONCE_BYTES, -TAG_BYTES))
+      return Buffer.concat([text, decipher.final()]).toString('utf8')
+    },
+  }
+}

@@ -1,0 +1,55 @@
+/**
+ * The registry and every metric name, in one place (operations.md 8). Labels have few values: never a recipient, a
+ * message id or a URL. Recording never throws and never blocks.
+ */
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
+
+export type Metrics = ReturnType<typeof createMetrics>
+
+const MILLISECOND_BUCKETS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5]
+const BATCH_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+
+export function createMetrics() {
+  const registry = new Registry()
+  const registers = [registry]
+  collectDefaultMetrics({ register: registry })
+  return {
+    registry,
+    messagesAccepted: new Counter({
+      name: 'posthorn_messages_accepted_total', help: 'Messages committed to the queue',
+      labelNames: ['source'], registers,
+    }),
+    messagesRejected: new Counter({
+      name: 'posthorn_messages_rejected_total', help: 'Requests refused, by error code',
+      labelNames: ['code'], registers,
+    }),
+    deliveries: new Counter({
+      name: 'posthorn_deliveries_total', help: 'Outcomes of delivery attempts',
+      labelNames: ['result', 'pool', 'ip', 'provider'], registers,
+    }),
+    leasesRecovered: new Counter({
+      name: 'posthorn_leases_recovered_total', help: 'Messages taken back from a process or thread that died',
+      registers,
+    }),
+    queueMessages: new Gauge({
+      name: 'posthorn_queue_messages', help: 'Messages that are not final', labelNames: ['state'], registers,
+    }),
+    webhookDeliveries: new Counter({
+      name: 'posthorn_webhook_deliveries_total', help: 'Webhook attempts by result', labelNames: ['result'], registers,
+    }),
+    httpRequestSeconds: new Histogram({
+      name: 'posthorn_http_request_seconds', help: 'Time to answer a request',
+      labelNames: ['route', 'method', 'status'], buckets: MILLISECOND_BUCKETS, registers,
+    }),
+    storeCommitSeconds: new Histogram({
+      name: 'posthorn_store_commit_seconds', help: 'Time of one group commit', buckets: MILLISECOND_BUCKETS, registers,
+    }),
+    storeBatchSize: new Histogram({
+      name: 'posthorn_store_batch_size', help: 'Verbs that shared one commit', buckets: BATCH_BUCKETS, registers,
+    }),
+    storeMessagesPerCommit: new Histogram({
+      name: 'posthorn_store_messages_per_commit', help: 'Accepted messages that shared one commit',
+      buckets: BATCH_BUCKETS, registers,
+    }),
+  }
+}

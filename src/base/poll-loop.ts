@@ -1,0 +1,70 @@
+/**
+ * The one background loop: do a round of work, wait until the next is due or somebody wakes it, drain at the end.
+ *
+ * `round` returns the time (Unix milliseconds) at which work is due again, or null when only a wake-up can bring some.
+ * A wake-up during a round makes another round at once, so none is lost. A round that throws is reported to `onError`
+ * and tried again after one second: a loop never dies silently.
+ */
+import { SECOND } from './clock.ts'
+import type { Clock } from './clock.ts'
+
+export interface PollLoop {
+  start(): void
+  /** There may be new work. Saves waiting; carries no data. */
+  wake(): void
+  /** No new round starts; resolves when the running one has ended. */
+  stop(): Promise<void>
+}
+
+export interface PollLoopOptions {
+  clock: Clock
+  round: () => Promise<number | null>
+  onError: (thrown: unknown) => void
+}
+
+const PAUSE_AFTER_ERROR = SECOND
+
+export function createPollLoop(options: PollLoopOptions): PollLoop {
+  const { clock, round, onError } = options
+  let state: 'idle' | 'running' | 'stopped' = 'stopped'
+  let wakeAgain = false
+  let cancelTimer = (): void => {}
+  let running: Promise<void> = Promise.resolve()
+
+  const run = async (): Promise<void> => {
+    let dueAt: number | null
+    do {
+      wakeAgain = false
+      try {
+        dueAt = await round()
+      } catch (thrown) {
+        onError(thrown)
+        dueAt = clock.now() + PAUSE_AFTER_ERROR
+      }
+    } while (wakeAgain && state === 'running')
+    if (state === 'stopped') return
+    state = 'idle'
+    if (dueAt !== null) cancelTimer = clock.after(Math.max(0, dueAt - clock.now()), wake)
+  }
+
+  function wake(): void {
+    if (state === 'running') wakeAgain = true
+    if (state !== 'idle') return
+    cancelTimer()
+    state = 'running'
+    running = run()
+  }
+
+  return {
+    start() {
+      state = 'idle'
+      wake()
+    },
+    wake,
+    async stop() {
+      state = 'stopped'
+      cancelTimer()
+      await running
+    },
+  }
+}

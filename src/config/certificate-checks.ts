@@ -1,0 +1,55 @@
+/**
+ * Certificates of our TLS doors: there is one, it fits its key, the key is secret, and it is not out of date.
+ */
+import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { readFileSync, statSync } from 'node:fs'
+import { errorText } from '../base/errors.ts'
+import { errorAt, warningAt } from './finding.ts'
+import type { Finding } from './finding.ts'
+import { OTHERS_MASK } from './secrets.ts'
+import type { ServerSettings } from './server-settings.ts'
+
+export function certificateChecks({ listen, tls }: ServerSettings, now: number): Finding[] {
+  const findings: Finding[] = []
+  for (const [index, door] of listen.http.entries()) {
+    if (door.tls && tls.certificates.length === 0) {
+      const text = 'a TLS listener needs a certificate: name one in tls.certificates'
+      findings.push(errorAt('posthorn', ['listen', 'http', index, 'tls'], text))
+    }
+  }
+  for (const [index, files] of tls.certificates.entries()) findings.push(...pairChecks(files, index, now))
+  return findings
+}
+
+function pairChecks(files: { cert_file: string; key_file: string }, index: number, now: number): Finding[] {
+  const at = (key: string): (string | number)[] => ['tls', 'certificates', index, key]
+  const certificate = read(() => new X509Certificate(readFileSync(files.cert_file)))
+  const key = read(() => createPrivateKey(readFileSync(files.key_file)))
+  const findings: Finding[] = []
+  if (!certificate.ok) findings.push(errorAt('posthorn', at('cert_file'), `not a certificate: ${certificate.problem}`))
+  if (!key.ok) findings.push(errorAt('posthorn', at('key_file'), `not a private key: ${key.problem}`))
+  else if ((statSync(files.key_file).mode & OTHERS_MASK) !== 0) {
+    const fix = `chmod o= ${files.key_file}`
+    findings.push(errorAt('posthorn', at('key_file'), `others can use ${files.key_file}; run ${fix}`, fix))
+  }
+  if (!certificate.ok) return findings
+  if (key.ok && !certificate.value.checkPrivateKey(key.value)) {
+    findings.push(errorAt('posthorn', at('key_file'), `this key does not belong to ${files.cert_file}`))
+  }
+  if (certificate.value.validToDate.getTime() <= now) {
+    findings.push(warningAt('posthorn', at('cert_file'), `the certificate expired on ${certificate.value.validTo}`))
+  }
+  if (certificate.value.checkIssued(certificate.value)) {
+    findings.push(warningAt('posthorn', at('cert_file'), 'the certificate is self-signed: clients will not trust it'))
+  }
+  return findings
+}
+
+function read<Value>(open: () => Value): { ok: true; value: Value } | { ok: false; problem: string } {
+  try {
+    return { ok: true, value: open() }
+  } catch (thrown) {
+    // A missing file, a wrong format: the sentence of the system says which.
+    return { ok: false, problem: errorText(thrown) }
+  }
+}

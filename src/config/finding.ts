@@ -1,0 +1,34 @@
+/**
+ * What a check found: which file, where in it, and what is wrong; the loader turns it into a mistake with a position.
+ */
+import type { SourceNode, SourcePath } from './source-tree.ts'
+
+/** The five files, without `.yaml`. */
+export const FILE_NAMES = ['posthorn', 'pools', 'warmup', 'providers', 'bounces'] as const
+export type FileName = (typeof FILE_NAMES)[number]
+
+/** Each file merged with its drop-ins; undefined where one of them could not be read. */
+export type Trees = Record<FileName, SourceNode | undefined>
+
+export interface Finding {
+  file: FileName
+  path: SourcePath
+  severity: 'error' | 'warning'
+  message: string
+  suggestion: string | null
+  /** The name at the end of the path is what is wrong, not the value behind it. */
+  isAboutKey?: boolean
+}
+
+export function errorAt(file: FileName, path: SourcePath, message: string, suggestion: string | null = null): Finding {
+  return { file, path, severity: 'error', message, suggestion }
+}
+
+/** A name that must not stand there, such as that of an unknown provider. */
+export function errorAtKey(file: FileName, path: SourcePath, message: string, suggestion: string | null): Finding {
+  return { file, path, severity: 'error', message, suggestion, isAboutKey: true }
+}
+
+export function warningAt(file: FileName, path: SourcePath, message: string): Finding {
+  return { file, path, severity: 'warning', message, suggestion: null }
+}

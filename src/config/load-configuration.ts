@@ -1,0 +1,143 @@
+/**
+ * The whole configuration: five YAML files and their drop-ins in, one frozen typed value out, or every mistake.
+ *
+ * 1. Read each file with its drop-ins into a tree that knows where each value stands (`read-folder.ts`).
+ * 2. Put the overrides of the caller over the tree of posthorn.yaml.
+ * 3. Judge each tree by its schema; resolve what derives from other keys; read the secrets.
+ * 4. Check what spans several keys or files, and the rules.
+ * Throws ConfigurationError with all mistakes when one of them is an error; otherwise they are `warnings`.
+ */
+import { statSync } from 'node:fs'
+import type { z } from 'zod'
+import { ConfigurationError } from '../base/errors.ts'
+import type { Mistake } from '../base/errors.ts'
+import { bouncesSchema, resolveBounceRuleSettings } from './bounce-rule-settings.ts'
+import type { BounceRuleSettings } from './bounce-rule-settings.ts'
+import { crossChecks } from './cross-checks.ts'
+import { deepFreeze } from './deep-freeze.ts'
+import { mistakesOf, sortMistakes } from './explain-mistake.ts'
+import type { FileName, Finding, Trees } from './finding.ts'
+import { poolsSchema, resolvePoolSettings } from './pool-settings.ts'
+import type { PoolSettings } from './pool-settings.ts'
+import { providersSchema, resolveProviderSettings } from './provider-settings.ts'
+import type { ProviderSettings } from './provider-settings.ts'
+import { readFolder, wholeFile } from './read-folder.ts'
+import { resolveServerSettings } from './resolve-server-settings.ts'
+import type { NeededSecrets } from './resolve-server-settings.ts'
+import { serverSchema } from './server-settings.ts'
+import type { ServerSettings } from './server-settings.ts'
+import { emptyMap, keyPositionAt, nearestPosition, nodeAt, pathText, treeOf, valueOf } from './source-tree.ts'
+import type { MapEntry, Position, SourceNode } from './source-tree.ts'
+import { inheritWarmupDefaults, resolveWarmupSettings, warmupSchema } from './warmup-settings.ts'
+import type { WarmupSettings } from './warmup-settings.ts'
+
+/** Where a mistake in an override stands. */
+const OVERRIDE_FILE = '<override>'
+
+export interface Configuration {
+  /** posthorn.yaml */
+  server: ServerSettings
+  /** pools.yaml */
+  pools: PoolSettings
+  /** warmup.yaml */
+  warmup: WarmupSettings
+  /** providers.yaml */
+  providers: ProviderSettings
+  /** bounces.yaml */
+  bounces: BounceRuleSettings
+  warnings: Mistake[]
+}
+
+export interface LoadOptions {
+  folder: string
+  /** Holds the files that the folder does not. */
+  shippedFolder: string
+  /** Dotted path in posthorn.yaml -> value as YAML would give it; wins over the files. */
+  overrides?: Record<string, unknown>
+  /** Leaves out what asks this machine, such as which addresses its interfaces have. */
+  offline?: boolean
+  /** Where systemd put the credentials; the environment of the process when left out. */
+  credentialsFolder?: string | undefined
+  /** Which secrets must be readable; 'all' when left out. */
+  neededSecrets?: NeededSecrets
+  /** For the age of certificates, Unix milliseconds. */
+  now?: number
+}
+
+export function loadConfiguration(options: LoadOptions): Configuration {
+  if (!isFolder(options.folder)) {
+    throw new ConfigurationError([wholeFile(options.folder, 'error', 'there is no such folder')])
+  }
+  const { trees, mistakes } = readFolder(options.folder, options.shippedFolder)
+  if (trees.posthorn !== undefined) trees.posthorn = withOverrides(trees.posthorn, options.overrides ?? {})
+  const judged = judge(trees, mistakes)
+  const server = judged.server === undefined ? undefined : resolveServerSettings(judged.server, {
+    credentialsFolder: options.credentialsFolder ?? process.env['CREDENTIALS_DIRECTORY'],
+    neededSecrets: options.neededSecrets ?? 'all',
+  })
+  const conditions = { isOffline: options.offline ?? false, now: options.now ?? Date.now() }
+  const findings = [
+    ...(server?.findings ?? []),
+    ...crossChecks({ ...judged, server: server?.settings }, trees, conditions),
+  ]
+  mistakes.push(...findings.map((finding) => mistakeOf(finding, trees)))
+  const sorted = sortMistakes(mistakes)
+  const isComplete = sorted.every(({ severity }) => severity === 'warning')
+  const { pools, warmup, providers, bounces } = judged
+  if (!isComplete || !server || !pools || !warmup || !providers || !bounces) throw new ConfigurationError(sorted)
+  return deepFreeze({ server: server.settings, pools, warmup, providers, bounces, warnings: sorted })
+}
+
+/** Each file by its schema; undefined, and its mistakes told, where something in it is wrong. */
+function judge(trees: Trees, mistakes: Mistake[]) {
+  const parse = <Schema extends z.ZodType>(schema: Schema, root: Trees[FileName]): z.infer<Schema> | undefined => {
+    if (root === undefined) return undefined
+    const value = root === trees.warmup ? inheritWarmupDefaults(valueOf(root)) : valueOf(root)
+    const result = schema.safeParse(value, { reportInput: true })
+    if (result.success) return result.data
+    mistakes.push(...mistakesOf(result.error.issues, root))
+    return undefined
+  }
+  const pools = parse(poolsSchema, trees.pools)
+  const warmup = parse(warmupSchema, trees.warmup)
+  const providers = parse(providersSchema, trees.providers)
+  const bounces = parse(bouncesSchema, trees.bounces)
+  return {
+    server: parse(serverSchema, trees.posthorn),
+    pools: pools && resolvePoolSettings(pools),
+    warmup: warmup && resolveWarmupSettings(warmup),
+    providers: providers && resolveProviderSettings(providers),
+    bounces: bounces && resolveBounceRuleSettings(bounces),
+  }
+}
+
+/** Each override replaces what stands at its path, and is told apart by its position. */
+function withOverrides(root: SourceNode, overrides: Record<string, unknown>): SourceNode {
+  const position: Position = { file: OVERRIDE_FILE, line: 1, column: 1 }
+  return Object.entries(overrides).reduce(
+    (tree, [path, value]) => withValue(tree, path.split('.'), treeOf(value, position)),
+    root,
+  )
+}
+
+function withValue(root: SourceNode, path: string[], value: SourceNode): SourceNode {
+  const [key, ...rest] = path
+  if (key === undefined) return value
+  const { position } = value
+  const base = root.kind === 'map' ? root : emptyMap(position)
+  const below = base.entries.get(key)?.value ?? emptyMap(position)
+  const entry: MapEntry = { keyPosition: position, value: withValue(below, rest, value) }
+  return { ...base, entries: new Map([...base.entries, [key, entry]]) }
+}
+
+/** A finding about a name, or about a whole map, points at the key, any other at the value. */
+function mistakeOf({ file, path, severity, message, suggestion, isAboutKey }: Finding, trees: Trees): Mistake {
+  const root = trees[file] ?? emptyMap({ file, line: 1, column: 1 })
+  const pointsAtKey = isAboutKey === true || nodeAt(root, path)?.kind === 'map'
+  const position = (pointsAtKey ? keyPositionAt(root, path) : undefined) ?? nearestPosition(root, path)
+  return { ...position, path: pathText(path), severity, message, suggestion }
+}
+
+function isFolder(folder: string): boolean {
+  return statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true
+}

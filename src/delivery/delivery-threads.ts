@@ -1,0 +1,158 @@
+/**
+ * The delivery threads: starts them, hands them rows, collects their results, starts a new one for one that died.
+ *
+ * What a dead thread had is the dispatcher's to give back (`onDeath`). Three deaths within a minute, of whichever
+ * thread, are told to `onFatal`: something is wrong that a new thread does not cure. Engine.md 2, 3.5.
+ */
+import { Worker } from 'node:worker_threads'
+import { MINUTE, SECOND } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import { errorText } from '../base/errors.ts'
+import type { Logger } from '../base/logger.ts'
+import type { DeliveryThreadSettings } from './delivery-thread.ts'
+import type { FromThread, PathBatch, ToThread, TryResult } from './try-result.ts'
+
+export interface DeliveryThreads {
+  dispatch(thread: number, batches: PathBatch[]): void
+  /** Resolves when every thread has answered, or died meanwhile: then a new one takes its place. */
+  tick(): Promise<void>
+  /** Nothing new starts; resolves when all that runs has ended, or when the time is over. */
+  drain(drainMilliseconds: number): Promise<void>
+  end(): Promise<void>
+}
+
+export interface DeliveryThreadsOptions {
+  count: number
+  settings: DeliveryThreadSettings
+  clock: Clock
+  logger: Logger
+  onResults: (results: TryResult[]) => void
+  onDeath: (thread: number) => void
+  onFatal: (error: Error) => void
+}
+
+interface Slot {
+  worker: Worker
+  ticks: Map<number, () => void>
+  drained: (() => void) | undefined
+}
+
+/** So many deaths within this time end the process (engine.md 3.5). */
+const MOST_DEATHS = 3
+const DEATHS_COUNT_FOR = MINUTE
+/** Sessions after the final dot wait this much longer than the drain, 80 s in all (operations.md 10). */
+const LONGEST_AFTER_DRAIN = 35 * SECOND
+/** A thread that does not end by itself is ended. */
+const LONGEST_END = 5 * SECOND
+
+export function createDeliveryThreads(options: DeliveryThreadsOptions): DeliveryThreads {
+  const { clock, logger } = options
+  let deaths: number[] = []
+  let isEnding = false
+  let nextTick = 1
+  const slots = Array.from({ length: options.count }, (_, thread) => startSlot(thread))
+
+  function startSlot(thread: number): Slot {
+    const slot: Slot = { worker: startWorker(options.settings), ticks: new Map(), drained: undefined }
+    slot.worker.on('message', (message: FromThread) => receive(slot, message))
+    slot.worker.once('error', (error) => {
+      logger.error({ thread, error: errorText(error), stack: error.stack }, 'delivery thread died')
+    })
+    slot.worker.once('exit', () => bury(thread, slot))
+    return slot
+  }
+
+  function receive(slot: Slot, message: FromThread): void {
+    switch (message.kind) {
+      case 'results':
+        return options.onResults(message.results)
+      case 'tick':
+        slot.ticks.get(message.id)?.()
+        slot.ticks.delete(message.id)
+        return
+      case 'drained':
+        return slot.drained?.()
+    }
+  }
+
+  function bury(thread: number, slot: Slot): void {
+    slot.drained?.()
+    for (const resolve of slot.ticks.values()) resolve()
+    if (isEnding) return
+    const now = clock.now()
+    deaths = [...deaths.filter((at) => now - at < DEATHS_COUNT_FOR), now]
+    options.onDeath(thread)
+    if (deaths.length >= MOST_DEATHS) {
+      isEnding = true
+      options.onFatal(new Error(`delivery threads died ${deaths.length} times within a minute`))
+      return
+    }
+    slots[thread] = startSlot(thread)
+  }
+
+  const post = (slot: Slot | undefined, message: ToThread): void => slot?.worker.postMessage(message)
+
+  /** True when every thread has drained within the time. */
+  async function untilDrained(waiting: Promise<void>, milliseconds: number): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined
+    const timeUp = new Promise<false>((resolve) => {
+      timer = setTimeout(resolve, milliseconds, false)
+    })
+    const isDrained = await Promise.race([waiting.then(() => true), timeUp])
+    clearTimeout(timer)
+    return isDrained
+  }
+
+  return {
+    dispatch(thread, batches) {
+      post(slots[thread], { kind: 'dispatch', clockOffset: clock.now() - Date.now(), batches })
+    },
+    async tick() {
+      await Promise.all(slots.map((slot) => new Promise<void>((resolve) => {
+        const id = nextTick++
+        slot.ticks.set(id, resolve)
+        post(slot, { kind: 'tick', id })
+      })))
+    },
+    async drain(drainMilliseconds) {
+      isEnding = true
+      const drained = slots.map((slot) => new Promise<void>((resolve) => {
+        slot.drained = resolve
+        post(slot, { kind: 'drain' })
+        if (isDead(slot.worker)) resolve()
+      }))
+      const all = Promise.all(drained).then(() => {})
+      if (await untilDrained(all, drainMilliseconds)) return
+      for (const slot of slots) post(slot, { kind: 'abort' })
+      await untilDrained(all, Math.min(drainMilliseconds, LONGEST_AFTER_DRAIN))
+    },
+    async end() {
+      isEnding = true
+      await Promise.all(slots.map(({ worker }) => endWorker(worker)))
+    },
+  }
+}
+
+function startWorker(workerData: DeliveryThreadSettings): Worker {
+  return new Worker(new URL('./delivery-thread.ts', import.meta.url), { workerData })
+}
+
+function endWorker(worker: Worker): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => void worker.terminate(), LONGEST_END)
+    worker.once('exit', () => {
+      clearTimeout(timer)
+      resolve()
+    })
+    worker.postMessage({ kind: 'end' } satisfies ToThread)
+    if (isDead(worker)) {
+      clearTimeout(timer)
+      resolve()
+    }
+  })
+}
+
+/** It has ended: no answer and no exit will come any more. */
+function isDead(worker: Worker): boolean {
+  return worker.threadId === -1
+}

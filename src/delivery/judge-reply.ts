@@ -1,0 +1,191 @@
+/**
+ * What follows from one try: delivered, later, or the end of the message.
+ *
+ * | what happened                          | outcome                                                             |
+ * | -------------------------------------- | ------------------------------------------------------------------- |
+ * | 2xx to the dot                         | delivered, whatever its text says                                   |
+ * | 4xx to MAIL, RCPT, DATA, dot           | deferred by the schedule; greylisting and the host's wish come first |
+ * | 5xx there                              | by its category: the end, or later (blocks are not its fault)       |
+ * | connection lost before the dot         | deferred, safe to resend                                            |
+ * | no reply to the dot                    | ambiguous once; the second time the end, with the doubt stated      |
+ * | anything before MAIL                   | path-failed: never a bounce, never an attempt                       |
+ * | no further try fits into the lifetime  | expired                                                             |
+ *
+ * Pure. Engine.md 10.2, 11, 14.2, 14.4; contract.md 6.1.
+ */
+import { HOUR, MINUTE } from '../base/clock.ts'
+import { unreachable } from '../base/errors.ts'
+import { BOUNCE_CATEGORIES } from '../mail/bounce-category.ts'
+import type { BounceCategory } from '../mail/bounce-category.ts'
+import { bounceFor } from '../mail/classify-reply.ts'
+import type { ClassifyReply } from '../mail/classify-reply.ts'
+import type { Bounce, DeliveryOutcome } from '../mail/delivery-outcome.ts'
+import type { SmtpReply, SmtpStage } from '../mail/smtp-reply.ts'
+import { nextTryAt, PATH_WAITS, scheduledWait, wishedWait } from './retry-schedule.ts'
+import type { TryEnd } from './try-result.ts'
+
+export interface JudgedMessage {
+  id: string
+  /** Attempts before this one. */
+  attempts: number
+  acceptedAt: number
+  expiresAt: number
+  pathFailures: number
+  ambiguousCount: number
+}
+
+export interface JudgeSettings {
+  retry: number[]
+  retry_jitter: number
+  greylist_retry: number[]
+  uncertain_retry: number
+}
+
+export interface JudgeRequest {
+  end: Exclude<TryEnd, { kind: 'returned' }>
+  message: JudgedMessage
+  now: number
+  provider: string | null
+  /** How long the path itself waits, beside the message's own back-off. */
+  pathWait: number
+}
+
+export interface Judgement {
+  outcome: DeliveryOutcome
+  stage: SmtpStage
+  /** The reply, or the reason in our words. */
+  reply: string
+  /** Enhanced code, or the three digits, for the log. */
+  code: string | null
+  category: BounceCategory | null
+  /** Id of the bounce rule that decided. */
+  rule: string | null
+}
+
+export type JudgeReply = (request: JudgeRequest) => Judgement
+
+/** Another IP should not follow a block at once (engine.md 5.4). */
+const SHORTEST_WAIT_AFTER_BLOCK = 5 * MINUTE
+/** Attempts at which a vague "later" counts as greylisting (engine.md 11.3). */
+const GREYLIST_ATTEMPTS = 3
+// Wordings of greylisting servers that do not name it.
+const GREYLIST_TEXT = /gr[ae]y.?list|try again later|temporarily deferred.*(?:first|new)|please retry/i
+
+export function createJudgeReply(settings: JudgeSettings, classify: ClassifyReply): JudgeReply {
+  return (request) => {
+    const { end, message } = request
+    switch (end.kind) {
+      case 'accepted':
+        return { ...NO_CLASS, outcome: { kind: 'delivered', reply: end.reply }, stage: 'dot', ...textOf(end.reply) }
+      case 'refused':
+        return judgeRefusal(request, { stage: end.stage, reply: end.reply })
+      case 'lost': {
+        const wait = scheduledWait(settings.retry, message.attempts + 1, message.id, settings.retry_jitter)
+        const facts = { stage: end.stage, reply: end.reason, code: '4.4.2' }
+        return { ...NO_CLASS, ...facts, outcome: defer(request, wait, end.reason), category: 'connection_lost' }
+      }
+      case 'unanswered': {
+        const facts: Pick<Judgement, 'stage' | 'reply' | 'code'> = { stage: 'dot', reply: end.reason, code: '4.4.2' }
+        return { ...NO_CLASS, ...facts, outcome: doubt(request, end.reason), category: 'ambiguous' }
+      }
+      case 'unacceptable':
+        return judgeUnacceptable(end)
+      case 'path-failed':
+        return { ...NO_CLASS, outcome: waitForPath(request), stage: end.stage, reply: end.reason, code: end.code }
+      case 'expired': {
+        const reply = expirySentence(message)
+        return { ...NO_CLASS, outcome: expire(message, null), stage: 'connect', reply, code: '4.4.7' }
+      }
+      default:
+        return unreachable(end)
+    }
+  }
+
+  /** Without room for another try it waits for its end, which the store brings (engine.md 4.4). */
+  function waitForPath({ message, now, pathWait }: JudgeRequest): DeliveryOutcome {
+    const ownWait = scheduledWait(PATH_WAITS, message.pathFailures + 1, message.id, settings.retry_jitter)
+    const retryAt = nextTryAt(now, Math.max(ownWait, pathWait), message.expiresAt) ?? message.expiresAt
+    return { kind: 'path-failed', retryAt }
+  }
+
+  function judgeRefusal(request: JudgeRequest, { stage, reply }: { stage: SmtpStage; reply: SmtpReply }): Judgement {
+    const { message, provider } = request
+    const found = classify(reply, stage, provider)
+    const category = isGreylisting(found.category, reply, message.attempts + 1, stage) ? 'greylist' : found.category
+    const facts = { stage, ...textOf(reply), category, rule: found.rule }
+    if (reply.code >= 500 && endsNow(category, message.attempts)) {
+      return { ...facts, outcome: { kind: 'bounced', bounce: bounceFor(category, reply, reply.text) } }
+    }
+    return { ...facts, outcome: defer(request, waitFor(category, reply, message), reply.text) }
+  }
+
+  function waitFor(category: BounceCategory, reply: SmtpReply, message: JudgedMessage): number {
+    const { onPermanent, changesIp } = BOUNCE_CATEGORIES[category]
+    const attempt = message.attempts + 1
+    const wished = wishedWait(reply.text)
+    if (wished !== null) return wished
+    // Not moved by chance: a server with a window of five minutes must not be asked after four.
+    if (category === 'greylist' && attempt <= settings.greylist_retry.length) {
+      return scheduledWait(settings.greylist_retry, attempt, message.id, 0)
+    }
+    const over = reply.code >= 500 && typeof onPermanent === 'object' ? onPermanent.overMilliseconds : null
+    if (over !== null && typeof onPermanent === 'object') return over / onPermanent.retries
+    const wait = scheduledWait(settings.retry, attempt, message.id, settings.retry_jitter)
+    return changesIp ? Math.max(wait, SHORTEST_WAIT_AFTER_BLOCK) : wait
+  }
+
+  /** Tried once more; after the second time nobody can tell whether it arrived (RFC 1047). */
+  function doubt({ message, now }: JudgeRequest, reason: string): DeliveryOutcome {
+    const retryAt = message.ambiguousCount > 0 ? null : nextTryAt(now, settings.uncertain_retry, message.expiresAt)
+    if (retryAt !== null) return { kind: 'ambiguous', retryAt }
+    return { kind: 'bounced', bounce: bounceFor('ambiguous', null, `${DOUBT} (${reason})`) }
+  }
+}
+
+const NO_CLASS = { category: null, rule: null }
+
+const DOUBT = 'the whole message was sent, but no answer came back: it may have been delivered'
+
+function defer({ message, now }: JudgeRequest, wait: number, lastAnswer: string): DeliveryOutcome {
+  const retryAt = nextTryAt(now, wait, message.expiresAt)
+  return retryAt === null ? expire(message, lastAnswer) : { kind: 'deferred', retryAt }
+}
+
+function expire(message: JudgedMessage, lastAnswer: string | null): { kind: 'expired'; bounce: Bounce } {
+  const sentence = expirySentence(message)
+  const text = lastAnswer === null ? sentence : `${sentence}; last answer: ${lastAnswer}`
+  return { kind: 'expired', bounce: bounceFor('expired', null, text) }
+}
+
+function expirySentence({ acceptedAt, expiresAt }: JudgedMessage): string {
+  const lifetime = expiresAt - acceptedAt
+  const text = lifetime >= HOUR ? `${Math.round(lifetime / HOUR)} h` : `${Math.round(lifetime / MINUTE)} min`
+  return `not delivered within ${text}`
+}
+
+function endsNow(category: BounceCategory, attemptsBefore: number): boolean {
+  const { onPermanent } = BOUNCE_CATEGORIES[category]
+  if (onPermanent === 'end') return true
+  return onPermanent !== 'schedule' && attemptsBefore >= onPermanent.retries
+}
+
+/** Engine.md 11.3: early, temporary, in the envelope, and not a block. */
+function isGreylisting(category: BounceCategory, reply: SmtpReply, attempt: number, stage: SmtpStage): boolean {
+  const isVague = category === 'temporary' || category === 'policy' || category === 'recipient_refused'
+  const isEarly = attempt <= GREYLIST_ATTEMPTS && stage !== 'dot'
+  const isCode = reply.code === 450 || reply.code === 451 || reply.enhancedCode === '4.7.1'
+  return isVague && isEarly && isCode && GREYLIST_TEXT.test(reply.text)
+}
+
+/** Known before MAIL, by what the host announced: no other try can change it. */
+function judgeUnacceptable({ cause, reason }: Extract<TryEnd, { kind: 'unacceptable' }>): Judgement {
+  const category = cause === 'too_large' ? 'too_large' : 'policy'
+  const made = bounceFor(category, null, reason)
+  // X.6.7 of RFC 6531: non-ASCII addresses not permitted for that sender or recipient.
+  const bounce = cause === 'too_large' ? made : { ...made, code: '5.6.7' }
+  return { outcome: { kind: 'bounced', bounce }, stage: 'mail', reply: reason, code: bounce.code, category, rule: null }
+}
+
+function textOf(reply: SmtpReply): { reply: string; code: string } {
+  return { reply: reply.text, code: reply.enhancedCode ?? String(reply.code) }
+}

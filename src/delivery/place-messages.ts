@@ -1,0 +1,136 @@
+/**
+ * Claimed messages to their paths: hosts and provider of the recipient domain, then an egress IP for each message.
+ *
+ * A message for which no IP can send now, or whose sending domain is gone, goes back to the queue with a time. Nothing
+ * here is an attempt. One slow name does not hold up the others. Engine.md 2 (steps 5 and 7), 5.4.
+ */
+import { LRUCache } from 'lru-cache'
+import { MINUTE } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import { errorText } from '../base/errors.ts'
+import { ipFamily } from '../base/ip-address.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Configuration } from '../config/load-configuration.ts'
+import type { Egress, EgressIp } from '../egress/pool.ts'
+import type { MailHostsFinder } from '../network/mail-hosts.ts'
+import type { ClaimedMessage } from '../store/records.ts'
+import type { Store } from '../store/store.ts'
+import type { OutcomeRecorder } from './outcome-recorder.ts'
+import { createFindRoute } from './route-message.ts'
+import type { HostsRoute, NoHosts } from './route-message.ts'
+import type { PlacedRow } from './placed-row.ts'
+import type { MailHost, PathPlan } from './try-result.ts'
+
+export interface MessagePlacer {
+  place(messages: ClaimedMessage[]): void
+  /** Resolves when every message has been placed, judged or given back. */
+  settled(): Promise<void>
+}
+
+export interface MessagePlacerOptions {
+  store: Pick<Store, 'findDomain'>
+  clock: Clock
+  logger: Logger
+  egress: Egress
+  mailHosts: MailHostsFinder
+  configuration: Configuration
+  recorder: OutcomeRecorder
+  onPlaced: (rows: PlacedRow[]) => void
+  onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => void
+}
+
+/** When no IP of the pool can reach the hosts now, or the sending domain is gone: look again after this. */
+const LOOK_AGAIN_AFTER = 5 * MINUTE
+/** After so many path failures in a row another IP may try (engine.md 5.4). */
+const PATH_FAILURES_OF_ONE_IP = 3
+const MOST_RETURN_PATHS = 5_000
+const RETURN_PATH_LIFETIME = MINUTE
+
+export function createMessagePlacer(options: MessagePlacerOptions): MessagePlacer {
+  const { store, clock, logger, egress, configuration, recorder } = options
+  const findRoute = createFindRoute({ mailHosts: options.mailHosts, providers: configuration.providers, clock })
+  const returnPaths = new LRUCache<string, string>({ max: MOST_RETURN_PATHS, ttl: RETURN_PATH_LIFETIME })
+  const underWay = new Set<Promise<void>>()
+
+  const giveBack = (messages: readonly ClaimedMessage[], reason: string): void => {
+    logger.warn({ reason, messages: messages.length, message_id: messages[0]?.id }, 'messages can not be sent now')
+    for (const message of messages) recorder.giveBack(message.key, clock.now() + LOOK_AGAIN_AFTER)
+  }
+
+  async function returnPathOf(domain: string): Promise<string | undefined> {
+    const known = returnPaths.get(domain)
+    if (known !== undefined) return known
+    const found = (await store.findDomain(domain))?.returnPath
+    if (found !== undefined) returnPaths.set(domain, found)
+    return found
+  }
+
+  async function placeDomain(recipientDomain: string, messages: ClaimedMessage[]): Promise<void> {
+    const route = await findRoute(recipientDomain)
+    if (route.kind !== 'hosts') return options.onDnsAnswer(route, messages)
+    const placed: PlacedRow[] = []
+    for (const message of messages) {
+      const returnPath = returnPaths.get(message.domain) ?? (await returnPathOf(message.domain))
+      const ip = chooseIp(message, route)
+      if (returnPath === undefined) giveBack([message], `the sending domain ${message.domain} is not there`)
+      else if (ip === undefined) giveBack([message], `no egress IP of pool ${message.pool} reaches ${recipientDomain}`)
+      else placed.push(placeRow(message, { route, ip, returnPath }))
+    }
+    options.onPlaced(placed)
+  }
+
+  function chooseIp(message: ClaimedMessage, route: HostsRoute): EgressIp | undefined {
+    return egress.choose({
+      pool: message.pool, messageId: message.id, recipientDomain: message.recipientDomain,
+      stickyIp: message.pathFailures < PATH_FAILURES_OF_ONE_IP ? message.stickyIp : null,
+      families: familiesOf(route.hosts),
+    })
+  }
+
+  function placeRow(
+    message: ClaimedMessage,
+    { route, ip, returnPath }: { route: HostsRoute; ip: EgressIp; returnPath: string },
+  ): PlacedRow {
+    const family = ipFamily(ip.source)
+    const hosts = route.hosts
+      .map(({ name, addresses }) => ({ name, addresses: addresses.filter((address) => ipFamily(address) === family) }))
+      .filter(({ addresses }) => addresses.length > 0)
+    const plan = planPath(ip, route, configuration)
+    const failuresAllowed = route.provider.limits.failures
+    return { key: message.key, message, plan, failuresAllowed, ip, route: { ...route, hosts }, returnPath }
+  }
+
+  return {
+    place(messages) {
+      for (const [domain, ofDomain] of Map.groupBy(messages, ({ recipientDomain }) => recipientDomain)) {
+        const placing = placeDomain(domain, ofDomain)
+          .catch((thrown: unknown) => giveBack(ofDomain, errorText(thrown)))
+          .finally(() => underWay.delete(placing))
+        underWay.add(placing)
+      }
+    },
+    async settled() {
+      await Promise.all(underWay)
+    },
+  }
+}
+
+/** The limits of the provider, lowered by those of the pool. */
+function planPath(ip: EgressIp, { provider }: HostsRoute, { pools, server }: Configuration): PathPlan {
+  const { limits } = provider
+  const ofPool = pools.pools[ip.pool]?.limits[provider.provider ?? 'default']
+  return {
+    key: `${ip.address} ${provider.route}`,
+    source: ip.source,
+    hostname: ip.hostname,
+    connections: Math.min(limits.connections, ofPool?.connections ?? Infinity),
+    messagesPerConnection: Math.min(limits.messages_per_connection, ofPool?.messages_per_connection ?? Infinity),
+    idleMilliseconds: limits.idle,
+    requiresTls: limits.tls === 'required' || server.delivery.tls === 'required',
+  }
+}
+
+function familiesOf(hosts: readonly MailHost[]): (4 | 6)[] {
+  const families = new Set(hosts.flatMap(({ addresses }) => addresses.map((address) => ipFamily(address))))
+  return ([4, 6] as const).filter((family) => families.has(family))
+}

@@ -1,0 +1,33 @@
+/**
+ * The Koa application of one kind of listener: the layers in order, and nothing else.
+ *
+ * answer-request (outermost) · handlers handed over by the composition root · handle-request.
+ */
+import Koa from 'koa'
+import type { Middleware } from 'koa'
+import { errorText } from '../base/errors.ts'
+import type { Logger } from '../base/logger.ts'
+import { sendJson } from './answer-request.ts'
+import type { RequestState } from './answer-request.ts'
+import type { RequestHandler } from './handle-request.ts'
+
+export interface AppOptions {
+  answer: Middleware<RequestState>
+  extraHandlers: readonly Middleware[]
+  handleRequest: RequestHandler
+  logger: Logger
+}
+
+/** The listener for node:http's `request` event. */
+export function createApp({ answer, extraHandlers, handleRequest, logger }: AppOptions): ReturnType<Koa['callback']> {
+  const app = new Koa<RequestState>()
+  app.use(answer)
+  for (const handler of extraHandlers) app.use(handler)
+  app.use(async (ctx) => {
+    const { status, body } = await handleRequest(ctx)
+    sendJson(ctx, status, JSON.stringify(body))
+  })
+  // Only errors after the answer was made arrive here: the client has gone.
+  app.on('error', (error: unknown) => logger.debug({ error: errorText(error) }, 'answer not delivered'))
+  return app.callback()
+}

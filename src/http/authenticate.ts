@@ -1,0 +1,36 @@
+/**
+ * `Authorization: Bearer <API key>` -> who asks (contract.md 2.1, step 2). Every failure is 401 `unauthorized`. A key
+ * in the query string or the body is not read.
+ */
+import type { IncomingMessage } from 'node:http'
+import { ServiceError } from '../base/errors.ts'
+import { clientAddress } from './client-address.ts'
+import type { HttpFeatures } from './features.ts'
+import { administrator } from './principal.ts'
+import type { Principal } from './principal.ts'
+
+/** The scheme in any case, spaces, and the key. */
+const BEARER = /^Bearer +(\S+)$/i
+
+export type Authenticate = (request: IncomingMessage) => Promise<Principal>
+
+export function createKeyAuthentication(
+  apiKeys: HttpFeatures['apiKeys'],
+  trustedProxies: readonly string[],
+): Authenticate {
+  return async (request) => {
+    const header = request.headers.authorization
+    if (header === undefined) throw new ServiceError('unauthorized', 'the Authorization header is missing')
+    const key = BEARER.exec(header)?.[1]
+    if (key === undefined) throw new ServiceError('unauthorized', 'the Authorization header is not "Bearer <API key>"')
+    const record = await apiKeys.authenticate(key, clientAddress(request, trustedProxies))
+    const { id: apiKeyId, mode, scopes, domains, allowedIps, name, last4 } = record
+    return { apiKeyId, mode, scopes, domains, allowedIps, label: `${name} …${last4}` }
+  }
+}
+
+/** On the admin socket: whoever could open it is the administrator; X-Posthorn-User names the person for the log. */
+export const authenticateAdministrator: Authenticate = async (request) => {
+  const name = request.headers['x-posthorn-user']
+  return administrator(typeof name === 'string' ? name : undefined)
+}

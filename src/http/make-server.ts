@@ -1,0 +1,60 @@
+/**
+ * A node:http or node:https server with the limits of hardening.md 7, which does not listen yet.
+ *
+ * Requests with `Expect` arrive at the same listener, which decides when to invite the body. Throws ProcessExit 78 for
+ * certificates that cannot be used.
+ */
+import { createServer } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { SecureContext } from 'node:tls'
+import type { Clock } from '../base/clock.ts'
+import { SECOND } from '../base/clock.ts'
+import type { ServerSettings } from '../config/server-settings.ts'
+import { answerClientError } from './client-error.ts'
+import { readServerCertificates } from './server-certificates.ts'
+
+export type HttpSettings = Pick<ServerSettings, 'http' | 'tls'>
+export type RequestListener = (request: IncomingMessage, response: ServerResponse) => void
+
+const MOST_HEAD_BYTES = 16 * 1024
+/** Above the 60 s after which common load balancers close an idle connection: they should be the ones to end it. */
+const KEEP_ALIVE_MILLISECONDS = 65 * SECOND
+
+export interface MakeServerOptions {
+  settings: HttpSettings
+  tls: boolean
+  clock: Clock
+}
+
+export function makeServer(listener: RequestListener, { settings, tls, clock }: MakeServerOptions): Server {
+  const limits = serverLimits(settings)
+  const server = tls ? createTlsServer({ ...limits, ...tlsOptions(settings) }) : createServer(limits)
+  for (const event of ['request', 'checkContinue', 'checkExpectation']) server.on(event, listener)
+  server.on('clientError', (error, socket) => answerClientError(error, socket, clock.now()))
+  return server
+}
+
+function serverLimits({ http }: HttpSettings) {
+  const { headers, request } = http.timeouts
+  return {
+    maxHeaderSize: MOST_HEAD_BYTES,
+    headersTimeout: Math.min(headers, request),
+    requestTimeout: request,
+    connectionsCheckingInterval: SECOND,
+    keepAliveTimeout: KEEP_ALIVE_MILLISECONDS,
+    // A missing Host is answered by us, in the envelope.
+    requireHostHeader: false,
+  }
+}
+
+function tlsOptions({ tls, http }: HttpSettings) {
+  const certificates = readServerCertificates(tls.certificates, tls.min_version)
+  return {
+    ...certificates.default,
+    minVersion: tls.min_version,
+    handshakeTimeout: http.timeouts.headers,
+    SNICallback: (name: string, done: (error: null, context?: SecureContext) => void) =>
+      done(null, certificates.contextFor(name)),
+  }
+}

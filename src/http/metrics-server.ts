@@ -1,0 +1,66 @@
+/**
+ * `GET /metrics` in the Prometheus text format, on a listener of its own (operations.md 8).
+ *
+ * From loopback without a token, from elsewhere only with `Authorization: Bearer <metrics.token>`. Everything else is
+ * 404. A port that is taken ends the start with exit 75, an address that is not ours with 78.
+ */
+import { timingSafeEqual } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
+import { isLoopback } from '../base/ip-address.ts'
+import type { Metrics } from '../base/metrics.ts'
+
+export interface MetricsServerOptions {
+  metrics: Metrics
+  address: string
+  port: number
+  /** null: loopback only. */
+  token: string | null
+}
+
+export interface MetricsServer {
+  stop(): Promise<void>
+}
+
+export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
+  const { metrics, address, port, token } = options
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const isMetrics = request.method === 'GET' && request.url === '/metrics'
+    if (!isMetrics || !mayRead(request, token)) {
+      response.writeHead(404).end()
+      return
+    }
+    response.setHeader('Content-Type', metrics.registry.contentType)
+    response.end(await metrics.registry.metrics())
+  }
+  const server = createServer((request, response) => {
+    answer(request, response).catch((thrown: unknown) => response.destroy(new Error(errorText(thrown))))
+  })
+  server.listen(port, address)
+  try {
+    await once(server, 'listening')
+  } catch (cause) {
+    const message = `listen.metrics: port ${port} of address ${address} cannot be opened: ${errorText(cause)}`
+    const isTaken = errorCode(cause) === 'EADDRINUSE'
+    throw new ProcessExit(isTaken ? EXIT.tryAgain : EXIT.configuration, message, { cause })
+  }
+  return {
+    async stop() {
+      const closed = once(server, 'close')
+      server.close()
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+function mayRead(request: IncomingMessage, token: string | null): boolean {
+  if (isLoopback(request.socket.remoteAddress ?? '')) return true
+  if (token === null) return false
+  // The header's one form: the scheme, a space, the token.
+  const given = Buffer.from(/^Bearer (.+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '')
+  const wanted = Buffer.from(token)
+  return given.length === wanted.length && timingSafeEqual(given, wanted)
+}

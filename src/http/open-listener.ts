@@ -1,0 +1,104 @@
+/**
+ * Makes a server listen, on an address and port or on a Unix socket.
+ *
+ * Failures are ProcessExit with one clear line: 75 for a port that is taken, 78 for an address or port that cannot be
+ * used at all (operations.md 5.4).
+ */
+import { existsSync } from 'node:fs'
+import { chmod, lstat, unlink } from 'node:fs/promises'
+import { connect } from 'node:net'
+import type { ListenOptions, Server } from 'node:net'
+import { dirname } from 'node:path'
+import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
+
+export interface HttpListener {
+  /** An IP, or `*` for every address of both families. */
+  address: string
+  port: number
+  tls: boolean
+  /** What is served here; the API needs `api`. */
+  serve: readonly string[]
+}
+
+/** Owner and group may connect (operations.md 4.1, listen.admin_socket). */
+const ADMIN_SOCKET_MODE = 0o660
+const FIRST_FREE_PORT = 1024
+
+/** Returns the port that was bound. */
+export async function openListener(server: Server, listener: HttpListener): Promise<number> {
+  try {
+    await listen(server, listenOptions(listener))
+  } catch (thrown) {
+    throw explain(thrown, listener)
+  }
+  const bound = server.address()
+  return typeof bound === 'object' && bound !== null ? bound.port : listener.port
+}
+
+function listenOptions({ address, port }: HttpListener): ListenOptions {
+  // Without a host Node takes `::` for both families, or 0.0.0.0 on a machine without IPv6.
+  return address === '*' ? { port } : { port, host: address }
+}
+
+function listen(server: Server, options: ListenOptions): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(options, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+}
+
+function explain(thrown: unknown, { address, port }: HttpListener): ProcessExit {
+  const place = `listen.http: port ${port} of address ${address}`
+  const code = errorCode(thrown)
+  if (code === 'EADDRINUSE') {
+    return new ProcessExit(EXIT.tryAgain, `${place} is taken by another process`, { cause: thrown })
+  }
+  if (code === 'EACCES' && port < FIRST_FREE_PORT) {
+    const fix = `add the line "ListenStream=${port}" to posthorn.socket`
+    return new ProcessExit(EXIT.configuration, `${place} may not be opened by this user: ${fix}`, { cause: thrown })
+  }
+  return new ProcessExit(EXIT.configuration, `${place} cannot be opened: ${errorText(thrown)}`, { cause: thrown })
+}
+
+/** A socket file that nobody listens on any more is replaced. */
+export async function openAdminSocket(server: Server, path: string): Promise<void> {
+  await removeStaleSocket(path)
+  try {
+    await listen(server, { path })
+    await chmod(path, ADMIN_SOCKET_MODE)
+  } catch (cause) {
+    // For a folder that is not there the system reports "permission denied".
+    const problem = existsSync(dirname(path)) ? errorText(cause) : `there is no folder ${dirname(path)}`
+    const message = `listen.admin_socket: ${path} cannot be opened: ${problem}`
+    throw new ProcessExit(EXIT.configuration, message, { cause })
+  }
+}
+
+async function removeStaleSocket(path: string): Promise<void> {
+  const found = await lstat(path).catch((thrown: unknown) => {
+    if (errorCode(thrown) === 'ENOENT') return undefined
+    throw new ProcessExit(EXIT.configuration, `listen.admin_socket: ${errorText(thrown)}`, { cause: thrown })
+  })
+  if (found === undefined) return
+  if (!found.isSocket()) {
+    throw new ProcessExit(EXIT.configuration, `listen.admin_socket: ${path} is there and is no socket`)
+  }
+  if (await answers(path)) {
+    throw new ProcessExit(EXIT.tryAgain, `listen.admin_socket: another server answers at ${path}`)
+  }
+  await unlink(path)
+}
+
+function answers(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path)
+    socket.once('connect', () => {
+      socket.destroy()
+      resolve(true)
+    })
+    socket.once('error', () => resolve(false))
+  })
+}

@@ -1,0 +1,32 @@
+/**
+ * Who asks: an API key, or the administrator on the admin socket.
+ */
+
+export interface Principal {
+  /** null: no key, the administrator. */
+  apiKeyId: string | null
+  mode: 'live' | 'test'
+  scopes: string[]
+  /** Sending domains it may use; empty: all. */
+  domains: string[]
+  /** Networks it may be used from; empty: all. */
+  allowedIps: string[]
+  /** For the log: name and last four characters of the key, or the name of the person. */
+  label: string
+}
+
+/** Asks the public routes. */
+export const ANONYMOUS: Principal = {
+  apiKeyId: null, mode: 'live', scopes: [], domains: [], allowedIps: [], label: 'anonymous',
+}
+
+/** Whoever may open the admin socket may do everything (operations.md 6); the name is for the log only. */
+export function administrator(name: string | undefined): Principal {
+  const label = name === undefined || name === '' ? 'administrator' : name
+  return { apiKeyId: null, mode: 'live', scopes: ['admin'], domains: [], allowedIps: [], label }
+}
+
+/** A key that is limited to some sending domains does not learn about others. */
+export function mayUseDomain({ domains }: Principal, domain: string): boolean {
+  return domains.length === 0 || domains.includes(domain)
+}

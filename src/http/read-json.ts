@@ -1,0 +1,104 @@
+/**
+ * Bytes of a request body -> a JSON document (RFC 8259, contract.md 1).
+ *
+ * Refused with 400: invalid UTF-8, syntax errors, trailing data, nesting deeper than 32. A leading byte order mark is
+ * skipped. Of a repeated key the last one wins. `__proto__` becomes an own property like any other, because JSON.parse
+ * defines keys instead of assigning them. U+0000 and unpaired surrogates are field problems, not syntax: see
+ * `unsafeStrings`.
+ */
+import { TextDecoder } from 'node:util'
+import { ServiceError } from '../base/errors.ts'
+
+/** contract.md 1: JSON. */
+const MOST_DEPTH = 32
+/** Enough to help; `details` is short. */
+const MOST_PROBLEMS = 20
+
+/** One thing wrong with one field; `path` is such as `attachments[1].name`. */
+export interface FieldProblem {
+  path: string
+  text: string
+}
+
+export interface JsonDocument {
+  value: unknown
+  /** The text holds a \u escape: the only way to U+0000 and unpaired surrogates once the bytes are valid UTF-8. */
+  hasEscapes: boolean
+}
+
+export interface JsonReader {
+  read(bytes: Uint8Array): JsonDocument
+}
+
+export function createJsonReader(): JsonReader {
+  const decoder = new TextDecoder('utf-8', { fatal: true })
+  return {
+    read(bytes) {
+      const text = decode(decoder, bytes)
+      const value = parse(text)
+      refuseDeepNesting(value, 1)
+      return { value, hasEscapes: text.includes('\\u') }
+    },
+  }
+}
+
+function decode(decoder: TextDecoder, bytes: Uint8Array): string {
+  try {
+    return decoder.decode(bytes)
+  } catch (cause) {
+    throw malformed('the body is not valid UTF-8', cause)
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw malformed(`the body is not valid JSON${positionIn(cause)}`, cause)
+  }
+}
+
+/** The parser's own sentence quotes the body, which may hold anything: only the position is passed on. */
+function positionIn(thrown: unknown): string {
+  // "… at position 17 (line 1 column 18)"
+  const position = thrown instanceof Error ? /at position (\d+)/.exec(thrown.message)?.[1] : undefined
+  return position === undefined ? '' : ` at character ${position}`
+}
+
+function refuseDeepNesting(value: unknown, depth: number): void {
+  if (typeof value !== 'object' || value === null) return
+  if (depth > MOST_DEPTH) throw malformed(`the body is nested deeper than ${MOST_DEPTH}`)
+  if (Array.isArray(value)) for (const item of value) refuseDeepNesting(item, depth + 1)
+  else for (const item of Object.values(value)) refuseDeepNesting(item, depth + 1)
+}
+
+function malformed(details: string, cause?: unknown): ServiceError {
+  return new ServiceError('invalid_request', details, { status: 400, cause })
+}
+
+/** Every key and string value that holds U+0000 or an unpaired surrogate, with its path. */
+export function unsafeStrings(document: unknown): FieldProblem[] {
+  const problems: FieldProblem[] = []
+  const visit = (value: unknown, path: string): void => {
+    if (problems.length >= MOST_PROBLEMS) return
+    if (typeof value === 'string') {
+      const text = unsafeStringProblem(value)
+      if (text !== undefined) problems.push({ path, text })
+    } else if (Array.isArray(value)) {
+      value.forEach((item, index) => visit(item, `${path}[${index}]`))
+    } else if (typeof value === 'object' && value !== null) {
+      for (const [key, item] of Object.entries(value)) {
+        const itemPath = path === '' ? key : `${path}.${key}`
+        visit(key, itemPath)
+        visit(item, itemPath)
+      }
+    }
+  }
+  visit(document, '')
+  return problems
+}
+
+function unsafeStringProblem(text: string): string | undefined {
+  if (text.includes('\u0000')) return 'holds U+0000'
+  return text.isWellFormed() ? undefined : 'holds an unpaired surrogate'
+}

@@ -1,0 +1,30 @@
+/**
+ * The table of all API routes (contract.md). Order means nothing: paths without parameters come first by rule.
+ */
+import type { Logger } from '../base/logger.ts'
+import type { HttpFeatures } from './features.ts'
+import type { Route } from './route.ts'
+import { domainRoutes } from './routes/domains.ts'
+import { emailRoutes } from './routes/email.ts'
+import { healthRoutes } from './routes/health.ts'
+import { keyRoutes } from './routes/keys.ts'
+import { messageRoutes } from './routes/messages.ts'
+import { webhookRoutes } from './routes/webhooks.ts'
+
+export interface RoutesOptions {
+  features: HttpFeatures
+  logger: Logger
+  /** Of a body that holds a mail. */
+  mostMailBytes: number
+}
+
+export function apiRoutes({ features, logger, mostMailBytes }: RoutesOptions): Route[] {
+  return [
+    ...emailRoutes({ features, logger, mostMailBytes }),
+    ...messageRoutes(features),
+    ...domainRoutes(features),
+    ...webhookRoutes(features),
+    ...keyRoutes(features, logger),
+    ...healthRoutes(features),
+  ]
+}

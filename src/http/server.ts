@@ -1,0 +1,143 @@
+/**
+ * The HTTP servers: the API on the configured addresses, and for the administrator on a Unix socket.
+ *
+ * `start` opens all listeners or none and returns the bound ports. `stop` ends in order: no new connections, new
+ * requests on kept connections get 503, running requests finish within 10 s, the rest is cut. Limits of heads, bodies
+ * and connections are those of hardening.md 7.
+ */
+import type { Server } from 'node:http'
+import { Server as NetServer } from 'node:net'
+import type { Socket } from 'node:net'
+import type { Middleware } from 'koa'
+import type { Clock } from '../base/clock.ts'
+import { SECOND } from '../base/clock.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Metrics } from '../base/metrics.ts'
+import { createAnswerMiddleware } from './answer-request.ts'
+import { createApp } from './app.ts'
+import { authenticateAdministrator, createKeyAuthentication } from './authenticate.ts'
+import type { Authenticate } from './authenticate.ts'
+import { BODY_READER_DEFAULTS, createBodyReader } from './body-reader.ts'
+import type { BodyReader } from './body-reader.ts'
+import { createUnreadCloser } from './close-unread.ts'
+import { createConnectionLimits } from './connection-limits.ts'
+import type { HttpFeatures } from './features.ts'
+import { createRequestHandler } from './handle-request.ts'
+import { makeServer } from './make-server.ts'
+import type { HttpSettings, RequestListener } from './make-server.ts'
+import { openAdminSocket, openListener } from './open-listener.ts'
+import type { HttpListener } from './open-listener.ts'
+import { createJsonReader } from './read-json.ts'
+import type { Route } from './route.ts'
+import { createRouteTable } from './route-table.ts'
+import { apiRoutes } from './routes.ts'
+import { createRunningRequests } from './running-requests.ts'
+import type { RunningRequests } from './running-requests.ts'
+
+export interface HttpServersOptions {
+  features: HttpFeatures
+  settings: HttpSettings
+  clock: Clock
+  logger: Logger
+  metrics: Metrics
+  /** Answers say that this is no production server. */
+  testMode: boolean
+  /** Koa middleware that runs before the API's routes. */
+  extraHandlers?: Middleware[]
+}
+
+export interface HttpServers {
+  /** The bound ports, in the order of `listeners`. */
+  start(listeners: readonly HttpListener[], adminSocket: string | null): Promise<number[]>
+  stop(): Promise<void>
+}
+
+const STOP_MILLISECONDS = 10 * SECOND
+
+export function createHttpServers(options: HttpServersOptions): HttpServers {
+  const { settings, clock } = options
+  const { connections, trusted_proxies: trustedProxies } = settings.http
+  const { total, per_address: perAddress } = connections
+  const limits = createConnectionLimits({ total, perAddress, trustedProxies })
+  const bodies = createBodyReader(BODY_READER_DEFAULTS)
+  const running = createRunningRequests()
+  const servers: Server[] = []
+  let isStopping = false
+  const requestListeners = createRequestListeners({ ...options, bodies, running, isStopping: () => isStopping })
+
+  const addServer = (listener: RequestListener, tls: boolean): Server => {
+    const server = makeServer(listener, { settings, tls, clock })
+    servers.push(server)
+    return server
+  }
+
+  const closeAll = (): void => {
+    for (const server of servers) {
+      server.close()
+      server.closeAllConnections()
+    }
+    bodies.stop()
+  }
+
+  return {
+    async start(listeners, adminSocket) {
+      try {
+        const ports: number[] = []
+        for (const listener of listeners) {
+          const server = addServer(requestListeners[listener.serve.includes('api') ? 'api' : 'nothing'], listener.tls)
+          server.prependListener('connection', (socket: Socket) => limits.admit(socket))
+          ports.push(await openListener(server, listener))
+        }
+        if (adminSocket !== null) await openAdminSocket(addServer(requestListeners.administrator, false), adminSocket)
+        return ports
+      } catch (thrown) {
+        closeAll()
+        throw thrown
+      }
+    },
+    async stop() {
+      isStopping = true
+      // The close of http.Server would also cut idle connections, on which a request may be on its way: it gets a 503.
+      for (const server of servers) NetServer.prototype.close.call(server)
+      await running.finished(STOP_MILLISECONDS)
+      closeAll()
+    },
+  }
+}
+
+interface RequestListenersOptions extends HttpServersOptions {
+  bodies: BodyReader
+  running: RunningRequests
+  isStopping(): boolean
+}
+
+/** One application for each kind of listener; they differ in routes and in who asks. */
+function createRequestListeners(options: RequestListenersOptions) {
+  const { features, settings, bodies, running, extraHandlers = [] } = options
+  const logger = options.logger.child({ part: 'http' })
+  const closer = createUnreadCloser()
+  const answer = createAnswerMiddleware({ ...options, logger, closer })
+  const json = createJsonReader()
+  const bodyLimit = { bytes: settings.http.max_body_other, code: 'payload_too_large' } as const
+  const withKey = createKeyAuthentication(features.apiKeys, settings.http.trusted_proxies)
+
+  const listenerFor = (table: Route[], authenticate: Authenticate, handlers: Middleware[]): RequestListener => {
+    const routes = createRouteTable(table)
+    const handleRequest = createRequestHandler({ routes, authenticate, bodies, json, bodyLimit })
+    const handle = createApp({ answer, extraHandlers: handlers, handleRequest, logger })
+    return (request, response) => {
+      // What was pipelined behind a request whose body nobody read.
+      if (closer.isClosing(request.socket)) return
+      running.add(response)
+      void handle(request, response)
+    }
+  }
+
+  const all = apiRoutes({ features, logger, mostMailBytes: settings.http.max_body })
+  return {
+    api: listenerFor(all, withKey, extraHandlers),
+    administrator: listenerFor(all, authenticateAdministrator, []),
+    /** For a listener that serves other things than the API, which are not there yet: every path is unknown. */
+    nothing: listenerFor([], withKey, []),
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * Events: facts about a message that are told to webhook endpoints, and the exact bytes they are told in.
+ *
+ * The envelope and the fields of the five given kinds are the specification's (service-interface.txt, Events): keys in
+ * this order, no further fields, all values of `data` strings.
+ */
+import { toUnixSeconds } from '../base/clock.ts'
+import type { Bounce } from './delivery-outcome.ts'
+
+/** The five kinds of the specification; the default subscription of an endpoint. */
+export const GIVEN_EVENT_KINDS = [
+  'email.delivered', // the email reached the recipient's mail server
+  'email.bounced', // delivery failed for good
+  'email.complained', // the recipient marked the email as spam
+  'email.opened', // the recipient opened the email
+  'email.clicked', // the recipient clicked a link
+] as const
+
+/** Further kinds, sent only to endpoints that name them or `*` (contract.md 8.2). */
+export const FURTHER_EVENT_KINDS = [
+  'email.deferred', 'email.suppressed', 'email.unsubscribed', 'email.canceled', 'domain.verified', 'domain.degraded',
+  'ip.warmup.advanced', 'ip.warmup.held', 'ip.warmup.completed', 'ip.blocklisted', 'webhook.test',
+] as const
+
+/** Kinds of the timeline that are no webhook kinds. */
+export const TIMELINE_KINDS = ['email.accepted', 'email.attempted'] as const
+
+export type WebhookEventKind = (typeof GIVEN_EVENT_KINDS)[number] | (typeof FURTHER_EVENT_KINDS)[number]
+export type EventKind = WebhookEventKind | (typeof TIMELINE_KINDS)[number]
+
+/** An event on its way into the store. `data` has its keys in the order they are sent in. */
+export interface ServiceEvent {
+  id: string
+  kind: EventKind
+  /** When it happened, Unix milliseconds. */
+  at: number
+  data: Record<string, string>
+}
+
+/** The body that is signed, stored once and posted unchanged on every retry. */
+export function eventBody(event: ServiceEvent): string {
+  return JSON.stringify({ event: event.kind, timestamp: toUnixSeconds(event.at), data: event.data })
+}
+
+export function isSubscribed(events: readonly string[], kind: EventKind): boolean {
+  if (TIMELINE_KINDS.some((timelineKind) => timelineKind === kind)) return false
+  return events.includes('*') || events.includes(kind)
+}
+
+/** `recipient` is the address as given in the request, without display name. */
+export function deliveredData(messageId: string, recipient: string, isp: string): Record<string, string> {
+  return { message_id: messageId, recipient, isp }
+}
+
+export function bouncedData(messageId: string, recipient: string, bounce: Bounce): Record<string, string> {
+  return {
+    message_id: messageId,
+    recipient,
+    bounce_type: bounce.type,
+    bounce_code: bounce.code,
+    bounce_description: bounce.description,
+  }
+}

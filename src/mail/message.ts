@@ -1,0 +1,63 @@
+/**
+ * The nouns of a message: what is accepted, what is stored, and the states it goes through (contract.md 6.1).
+ *
+ * One message is one recipient, one envelope, one queue row. Content is what messages of a batch share.
+ */
+
+/** The states the API shows. Stored are fewer: see `src/README.md`, States. */
+export type MessageState =
+  | 'scheduled' // waits for its start time
+  | 'queued' // ready; waits for a slot, an allowance or an IP
+  | 'sending' // an SMTP transaction is under way
+  | 'deferred' // a temporary refusal; waits for the next attempt
+  | 'delivered' // the recipient's server took it
+  | 'bounced' // refused for good
+  | 'expired' // lifetime over without a final answer
+  | 'canceled' // withdrawn by the customer
+  | 'suppressed' // not sent: the address is on the suppression list
+
+/** transactional: one person waits for it. bulk: a batch. Orders the queue and picks defaults. */
+export type Stream = 'transactional' | 'bulk'
+
+/** One address with an optional display name. `address` is byte-equal to what RCPT TO or MAIL FROM may carry. */
+export interface Mailbox {
+  name: string | null
+  /** Local part as given, domain as lower-case A-labels. */
+  address: string
+}
+
+export interface Attachment {
+  name: string
+  contentType: string
+  /** Set for an inline part that html refers to as `cid:<contentId>`. */
+  contentId: string | null
+  bytes: Uint8Array
+}
+
+/** What a request says about the mail itself, before rendering; stored once and shared. */
+export interface StoredContent {
+  from: Mailbox
+  replyTo: Mailbox | null
+  subject: string
+  html: string | null
+  /** null: a text part is made from the html. '': the caller wants none. */
+  text: string | null
+  attachments: Attachment[]
+  /** Whether `{{key}}` is replaced; false: braces are ordinary text (contract.md 4.4). */
+  hasVariables: boolean
+}
+
+/** Values for placeholders; only own properties count. */
+export type Variables = Record<string, string | number | boolean>
+
+/** What a delivery thread needs beside the content to render one message, the same on every attempt. */
+export interface RenderFacts {
+  messageId: string
+  /** The sending domain: `d=` of the signature, domain of the Message-ID. */
+  domain: string
+  to: Mailbox
+  variables: Variables
+  /** Unix milliseconds; becomes the Date header and `t=` of the signature. */
+  acceptedAt: number
+  stream: Stream
+}

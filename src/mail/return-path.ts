@@ -1,0 +1,66 @@
+/**
+ * The two tokens that name a message in mail itself: VERP (`b-<token>@<return path>`, the envelope sender) and
+ * complaint (Message-ID, X-Posthorn-Ref).
+ *
+ * 48 characters of lower-case base32 over head 1, message id 16 and MAC 13 bytes: 240 bits, so no spare bits exist.
+ * MAC = HMAC-SHA-256 over purpose, head and message id, truncated, compared in constant time; each purpose has its own
+ * key as well. Reading text that is no token of ours gives undefined; capitals are lowered, since servers change the
+ * case of local parts. RFC 4648 §6, RFC 2104, RFC 5321 §4.5.3.1.1 (a local part has at most 64 octets).
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import { decodeBase32, encodeBase32, RFC_4648 } from '../base/base32.ts'
+import { identifierFromBytes, identifierToBytes } from '../base/identifier.ts'
+
+type TokenPurpose = 'bounce' | 'complaint'
+
+/** As many base32 characters as 30 bytes need. */
+const TOKEN_LENGTH = 48
+/** Version 1 in the high four bits, key id 0 in the low four. */
+const HEAD = 0x10
+const MESSAGE_ID_BYTES = 16
+const MAC_BYTES = 13
+const SIGNED_BYTES = 1 + MESSAGE_ID_BYTES
+
+/** The envelope sender of a message, the same on every attempt. */
+export function returnPathAddress(messageId: string, returnPathDomain: string, bounceKey: Uint8Array): string {
+  return `b-${returnPathToken(messageId, bounceKey)}@${returnPathDomain}`
+}
+
+/** Throws for what is no message id: only our own ids come here. */
+export function returnPathToken(messageId: string, key: Uint8Array): string {
+  return makeToken('bounce', messageId, key)
+}
+
+export function complaintToken(messageId: string, key: Uint8Array): string {
+  return makeToken('complaint', messageId, key)
+}
+
+/** The message id of a genuine VERP token, without `b-` and domain. */
+export function readReturnPathToken(text: string, key: Uint8Array): string | undefined {
+  return readToken('bounce', text, key)
+}
+
+export function readComplaintToken(text: string, key: Uint8Array): string | undefined {
+  return readToken('complaint', text, key)
+}
+
+function makeToken(purpose: TokenPurpose, messageId: string, key: Uint8Array): string {
+  const id = identifierToBytes('msg', messageId)
+  if (id === undefined) throw new Error(`not a message id: ${JSON.stringify(messageId)}`)
+  const signed = Buffer.concat([Buffer.of(HEAD), id])
+  return encodeBase32(Buffer.concat([signed, macOf(purpose, signed, key)]), RFC_4648)
+}
+
+function readToken(purpose: TokenPurpose, text: string, key: Uint8Array): string | undefined {
+  const token = text.toLowerCase()
+  // Before any work: what somebody sends may be long.
+  const bytes = token.length === TOKEN_LENGTH ? decodeBase32(token, RFC_4648) : undefined
+  if (bytes === undefined) return undefined
+  const signed = bytes.subarray(0, SIGNED_BYTES)
+  if (!timingSafeEqual(bytes.subarray(SIGNED_BYTES), macOf(purpose, signed, key))) return undefined
+  return bytes[0] === HEAD ? identifierFromBytes('msg', bytes.subarray(1, SIGNED_BYTES)) : undefined
+}
+
+function macOf(purpose: TokenPurpose, signed: Uint8Array, key: Uint8Array): Buffer {
+  return createHmac('sha256', key).update(purpose).update(signed).digest().subarray(0, MAC_BYTES)
+}

@@ -1,0 +1,99 @@
+/**
+ * A cache in front of a resolver (engine.md 12.3).
+ *
+ * Positive sets are kept ten minutes within the configured bounds (Node gives no TTL for MX), negative ones
+ * `negative_ttl`, failures not at all. While no server answers, a positive set serves on until `stale` past its time
+ * (RFC 8767), and the servers are asked again every 30 seconds only. One lookup per question is under way at a time.
+ * The answers are shared: callers must not change them. Bounded by names, the least used one goes first.
+ */
+import { LRUCache } from 'lru-cache'
+import { MINUTE, SECOND } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import { normaliseDnsName } from './dns-resolver.ts'
+import type { DnsAnswer, MxRecord, Resolver } from './resolver.ts'
+
+/** `dns.cache` of posthorn.yaml; times in milliseconds. */
+export interface DnsCacheSettings {
+  /** Names. */
+  entries: number
+  min_ttl: number
+  max_ttl: number
+  negative_ttl: number
+  stale: number
+}
+
+export interface CachedResolverOptions {
+  resolver: Resolver
+  cache: DnsCacheSettings
+  clock: Clock
+}
+
+/** engine.md 12.3: sets are kept 10 min. */
+const POSITIVE_TTL = 10 * MINUTE
+/** RFC 8767 §5, the failure recheck timer: else each lookup would first wait for dead servers. */
+const ASK_AGAIN_AFTER_FAILURE = 30 * SECOND
+
+interface Slot<Item> {
+  kept: { answer: DnsAnswer<Item>; askAgainAt: number; usableUntil: number } | undefined
+  underWay: Promise<DnsAnswer<Item>> | undefined
+}
+
+/** What is known of one name, by type. */
+interface NameSlots {
+  mx: Slot<MxRecord>
+  ipv4: Slot<string>
+  ipv6: Slot<string>
+  txt: Slot<string>
+  cname: Slot<string>
+}
+
+export function createCachedResolver(options: CachedResolverOptions): Resolver {
+  const { resolver, cache, clock } = options
+  const positiveTtl = Math.min(Math.max(POSITIVE_TTL, cache.min_ttl), cache.max_ttl)
+  const names = new LRUCache<string, NameSlots>({ max: cache.entries })
+
+  const slotsOf = (askedName: string): NameSlots => {
+    const name = normaliseDnsName(askedName)
+    const known = names.get(name)
+    if (known !== undefined) return known
+    const slots = { mx: emptySlot(), ipv4: emptySlot(), ipv6: emptySlot(), txt: emptySlot(), cname: emptySlot() }
+    names.set(name, slots)
+    return slots
+  }
+
+  async function answer<Item>(slot: Slot<Item>, ask: () => Promise<DnsAnswer<Item>>): Promise<DnsAnswer<Item>> {
+    if (slot.kept !== undefined && clock.now() < slot.kept.askAgainAt) return slot.kept.answer
+    slot.underWay ??= renew(slot, ask).finally(() => {
+      slot.underWay = undefined
+    })
+    return slot.underWay
+  }
+
+  async function renew<Item>(slot: Slot<Item>, ask: () => Promise<DnsAnswer<Item>>): Promise<DnsAnswer<Item>> {
+    const fresh = await ask()
+    const now = clock.now()
+    if (fresh.kind !== 'no-answer') {
+      const isPositive = fresh.kind === 'found'
+      const askAgainAt = now + (isPositive ? positiveTtl : cache.negative_ttl)
+      // An old "no such name" must not count as a second confirmation of itself: negative answers never serve on.
+      slot.kept = { answer: fresh, askAgainAt, usableUntil: isPositive ? askAgainAt + cache.stale : askAgainAt }
+      return fresh
+    }
+    const { kept } = slot
+    if (kept === undefined || now >= kept.usableUntil) return fresh
+    kept.askAgainAt = Math.min(now + ASK_AGAIN_AFTER_FAILURE, kept.usableUntil)
+    return kept.answer
+  }
+
+  return {
+    mx: (name) => answer(slotsOf(name).mx, () => resolver.mx(name)),
+    addresses: (name, family) =>
+      answer(family === 4 ? slotsOf(name).ipv4 : slotsOf(name).ipv6, () => resolver.addresses(name, family)),
+    txt: (name) => answer(slotsOf(name).txt, () => resolver.txt(name)),
+    cname: (name) => answer(slotsOf(name).cname, () => resolver.cname(name)),
+  }
+}
+
+function emptySlot(): { kept: undefined; underWay: undefined } {
+  return { kept: undefined, underWay: undefined }
+}

@@ -1,0 +1,147 @@
+/**
+ * DNS questions through Node's resolver, without any cache: a fresh question sees a changed zone.
+ *
+ * Never throws for an answer of the DNS, nor for text that is no host name (it can not exist: `no-name`). A lookup ends
+ * after `timeoutMilliseconds * tries` at the latest, however many servers there are: a silent one costs a try and is
+ * asked last from then on, one that fails at once is passed over. Each try has a resolver of its own: a new source
+ * port (RFC 5452 §9.2), the present /etc/resolv.conf, and nothing kept between questions.
+ */
+import { promises } from 'node:dns'
+import { errorCode } from '../base/errors.ts'
+import type { DnsAnswer, Resolver } from './resolver.ts'
+
+export interface DnsResolverOptions {
+  /** `IP` or `IP:port`; empty: the servers of the system. */
+  servers: readonly string[]
+  /** For one try. */
+  timeoutMilliseconds: number
+  tries: number
+}
+
+type Ask<Item> = (resolver: promises.Resolver, name: string) => Promise<Item[]>
+
+export function createDnsResolver(options: DnsResolverOptions): Resolver {
+  const { timeoutMilliseconds, tries } = options
+  /** Servers that let a try run out, with the number of the silence: the latest is asked last. */
+  const silentAt = new Map<string, number>()
+  let silences = 0
+
+  function serversInOrder(): string[] {
+    const servers = options.servers.length > 0 ? options.servers : new promises.Resolver().getServers()
+    return servers.toSorted((left, right) => (silentAt.get(left) ?? 0) - (silentAt.get(right) ?? 0))
+  }
+
+  async function look<Item>(type: string, askedName: string, ask: Ask<Item>, aliases = 0): Promise<DnsAnswer<Item>> {
+    const name = normaliseDnsName(askedName)
+    if (!isDnsName(name)) return { kind: 'no-name' }
+    let servers = serversInOrder()
+    let reason = 'there is no server'
+    let left = tries
+    for (let [server, ...others] = servers; server !== undefined && left > 0; [server, ...others] = servers) {
+      const answer = await askServer(server, name, ask)
+      if (answer.kind === 'alias-alone') return followAlias(type, name, ask, aliases)
+      if (answer.kind !== 'failed') return answer
+      reason = reasonOf(answer.code)
+      if (isSilence(answer.code)) {
+        left -= 1
+        silences += 1
+        silentAt.set(server, silences)
+        // The question or its answer may have been lost on the way: this server has its turn again.
+        servers = [...others, server]
+      } else {
+        servers = others
+      }
+    }
+    return { kind: 'no-answer', reason: `${type} ${name}: ${reason}` }
+  }
+
+  /** A server with zones of its own alone leaves it to us to go on at the alias' target (RFC 1034 §5.3.3, 4.c). */
+  async function followAlias<Item>(
+    type: string,
+    name: string,
+    ask: Ask<Item>,
+    aliases: number,
+  ): Promise<DnsAnswer<Item>> {
+    if (aliases === MOST_ALIASES) return { kind: 'no-answer', reason: `${type} ${name}: too many aliases in a row` }
+    const alias = await look('CNAME', name, resolveCname)
+    const target = alias.kind === 'found' ? alias.records[0] : undefined
+    if (target !== undefined) return look(type, target, ask, aliases + 1)
+    return alias.kind === 'found' ? { kind: 'no-record' } : alias
+  }
+
+  async function askServer<Item>(server: string, name: string, ask: Ask<Item>): Promise<ServerAnswer<Item>> {
+    const resolver = new promises.Resolver({ timeout: timeoutMilliseconds, tries: 1 })
+    resolver.setServers([server])
+    // Node looks at the time limit of c-ares once a second at most, and as rarely as the limit is long: too late.
+    const giveUp = setTimeout(() => resolver.cancel(), timeoutMilliseconds)
+    try {
+      const records = await ask(resolver, name)
+      // c-ares gives no record and no error for an answer that holds an alias and nothing of the type asked for.
+      return records.length > 0 ? { kind: 'found', records } : { kind: 'alias-alone' }
+    } catch (thrown) {
+      const code = errorCode(thrown)
+      if (code === promises.NODATA) return { kind: 'no-record' }
+      return code === promises.NOTFOUND ? { kind: 'no-name' } : { kind: 'failed', code }
+    } finally {
+      clearTimeout(giveUp)
+    }
+  }
+
+  return {
+    mx: (name) =>
+      look('MX', name, async (resolver, asked) =>
+        (await resolver.resolveMx(asked)).map(({ priority, exchange }) => ({
+          priority,
+          exchange: normaliseDnsName(exchange),
+        })),
+      ),
+    addresses: (name, family) =>
+      family === 4
+        ? look('A', name, (resolver, asked) => resolver.resolve4(asked))
+        : look('AAAA', name, (resolver, asked) => resolver.resolve6(asked)),
+    txt: (name) =>
+      look('TXT', name, async (resolver, asked) =>
+        (await resolver.resolveTxt(asked)).map((strings) => strings.join('')),
+      ),
+    cname: (name) => look('CNAME', name, resolveCname),
+  }
+}
+
+const resolveCname: Ask<string> = async (resolver, name) => (await resolver.resolveCname(name)).map(normaliseDnsName)
+
+/** Lower case and without the trailing dot, as names are compared everywhere. */
+export function normaliseDnsName(name: string): string {
+  return name.endsWith('.') ? name.slice(0, -1).toLowerCase() : name.toLowerCase()
+}
+
+/** As other resolvers: enough for real chains, an end for loops. */
+const MOST_ALIASES = 8
+/** RFC 1035 §2.3.4. */
+const MOST_NAME_CHARACTERS = 253
+
+/**
+ * Letters, digits, hyphens and underscores (which names of TXT records have). Anything else is not asked: Node would
+ * turn some of it into another name, and an empty one into the root.
+ */
+function isDnsName(name: string): boolean {
+  // One label of 1 to 63 allowed characters, then more of them, each after a dot.
+  return name.length <= MOST_NAME_CHARACTERS && /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/.test(name)
+}
+
+/** What one server said; `failed` with the code of c-ares is all that is no usable answer. */
+type ServerAnswer<Item> =
+  | Exclude<DnsAnswer<Item>, { kind: 'no-answer' }>
+  | { kind: 'alias-alone' }
+  | { kind: 'failed'; code: string }
+
+function isSilence(code: string): boolean {
+  return code === promises.TIMEOUT || code === promises.CANCELLED
+}
+
+function reasonOf(code: string): string {
+  if (isSilence(code)) return 'no server answered in time'
+  if (code === promises.CONNREFUSED) return 'no server could be reached'
+  if (code === promises.SERVFAIL) return 'SERVFAIL'
+  if (code === promises.REFUSED) return 'REFUSED'
+  return code === '' ? 'unknown failure' : code
+}

@@ -1,0 +1,65 @@
+/**
+ * What `posthorn sandbox` prints once all listeners answer (operations.md 1.2). Pure.
+ *
+ * The curl line is complete: it works when it is pasted.
+ */
+import { SIMULATOR_DOMAIN } from './simulated-recipients.ts'
+import { HOOKS_PATH } from './hook-secrets.ts'
+import { INSPECTOR_NAME, SANDBOX_DOMAIN } from './sandbox.ts'
+
+export interface SandboxFacts {
+  version: string
+  baseUrl: string
+  /** Whole. */
+  key: string
+  /** As the user would write it. */
+  dataFolder: string
+}
+
+/** For a terminal. */
+export function bannerText({ version, baseUrl, key, dataFolder }: SandboxFacts): string {
+  const curl = curlLines(baseUrl, key).join(' \\\n      ')
+  return `Posthorn ${version} sandbox · nothing leaves this machine · data in ${dataFolder} (use --fresh to start over)
+
+  API       ${baseUrl}/v1          key  ${key}   (also in ${dataFolder}/key)
+  Inbox     ${baseUrl}/dev         captured mail, webhook inspector
+
+  Try it:
+    ${curl}
+
+  Then watch:  curl -s '${inspectorUrl(baseUrl)}?wait=10s'      Stop: Ctrl-C
+`
+}
+
+/** The same facts as one JSON line, for scripts. */
+export function bannerLine({ version, baseUrl, key, dataFolder }: SandboxFacts): string {
+  return `${JSON.stringify({
+    msg: 'sandbox ready',
+    version,
+    base_url: `${baseUrl}/v1`,
+    key,
+    inbox: `${baseUrl}/dev/inbox`,
+    inspector: inspectorUrl(baseUrl),
+    page: `${baseUrl}/dev`,
+    data: dataFolder,
+    curl: curlLines(baseUrl, key).join(' '),
+  })}\n`
+}
+
+function inspectorUrl(baseUrl: string): string {
+  return `${baseUrl}${HOOKS_PATH}${INSPECTOR_NAME}`
+}
+
+function curlLines(baseUrl: string, key: string): string[] {
+  const message = {
+    to: `delivered@${SIMULATOR_DOMAIN}`,
+    from: `you@${SANDBOX_DOMAIN}`,
+    subject: 'Hello',
+    html: '<p>Hi, <b>look</b></p>',
+  }
+  return [
+    `curl -s ${baseUrl}/v1/email/send`,
+    `-H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json'`,
+    `-d '${JSON.stringify(message)}'`,
+  ]
+}

@@ -1,0 +1,71 @@
+/**
+ * The data folder of the sandbox: made private (0700), marked as ours, and deleted only when the mark is there.
+ *
+ * A folder that holds other files is refused (ProcessExit 64), so that `--fresh` can never delete somebody's work; nor
+ * does it delete under a sandbox that still runs (ProcessExit 75). The master key is made at the first start, 0600, and
+ * stays with the database that it belongs to.
+ */
+import { randomBytes } from 'node:crypto'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { EXIT, ProcessExit } from '../base/errors.ts'
+import { MASTER_KEY_BYTES } from '../base/key-ring.ts'
+import { masterKeyFile } from './sandbox-settings.ts'
+
+const MARKER = '.posthorn-sandbox'
+const MARKER_TEXT = 'This folder belongs to the Posthorn sandbox; "posthorn sandbox --fresh" deletes it.\n'
+const PRIVATE_FOLDER = 0o700
+const PRIVATE_FILE = 0o600
+
+/** `folder` is absolute. */
+export function prepareDataFolder({ folder, isFresh }: { folder: string; isFresh: boolean }): void {
+  const names = existsSync(folder) ? readdirSync(folder) : []
+  const isOurs = names.includes(MARKER)
+  if (names.length > 0 && !isOurs) {
+    const problem = `${folder} holds files that are not the sandbox's; choose another --data folder`
+    throw new ProcessExit(EXIT.usage, `posthorn: ${problem}`)
+  }
+  if (isOurs) refuseSecondSandbox(folder)
+  if (isOurs && isFresh) rmSync(folder, { recursive: true })
+  mkdirSync(folder, { recursive: true, mode: PRIVATE_FOLDER })
+  // An empty folder that was there already may be open to others.
+  chmodSync(folder, PRIVATE_FOLDER)
+  writeFileSync(join(folder, MARKER), MARKER_TEXT, { mode: PRIVATE_FILE })
+  writeFileSync(processFile(folder), String(process.pid), { mode: PRIVATE_FILE })
+  const keyFile = masterKeyFile(folder)
+  if (existsSync(keyFile)) return
+  writeFileSync(keyFile, randomBytes(MASTER_KEY_BYTES).toString('base64'), { mode: PRIVATE_FILE })
+}
+
+/** Before anything is written or deleted: the folder is in use. */
+function refuseSecondSandbox(folder: string): void {
+  const processId = existsSync(processFile(folder)) ? readFileSync(processFile(folder), 'utf8') : ''
+  if (isOtherSandbox(processId)) {
+    throw new ProcessExit(EXIT.tryAgain, `posthorn: a sandbox (process ${processId}) uses ${folder}; stop it first`)
+  }
+}
+
+/** A number may have gone to another program since, so the words of its command are looked at (proc(5)). */
+function isOtherSandbox(processId: string): boolean {
+  const commandFile = `/proc/${processId}/cmdline`
+  if (processId === '' || processId === String(process.pid) || !existsSync(commandFile)) return false
+  return readFileSync(commandFile, 'utf8').split('\0').includes('sandbox')
+}
+
+function processFile(folder: string): string {
+  return join(folder, 'process-id')
+}
+
+/** The API key of this sandbox, or undefined before its first start. */
+export function readApiKey(folder: string): string | undefined {
+  const file = apiKeyFile(folder)
+  return existsSync(file) ? readFileSync(file, 'utf8').trim() : undefined
+}
+
+export function keepApiKey(folder: string, key: string): void {
+  writeFileSync(apiKeyFile(folder), `${key}\n`, { mode: PRIVATE_FILE })
+}
+
+function apiKeyFile(folder: string): string {
+  return join(folder, 'key')
+}

@@ -1,0 +1,81 @@
+/**
+ * The shape of a `/dev` route, and what all of them share: reading of query values and bodies, and the answers.
+ *
+ * Mistakes of the caller are thrown as ServiceError and become the service's envelope.
+ */
+import { SECOND } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+import type { Context } from 'koa'
+
+export interface DevRoute {
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  /** `/dev/inbox/:id`: a segment with a colon takes any text. */
+  path: string
+  handle(context: Context, parameters: Record<string, string>): Promise<void>
+}
+
+const DEFAULT_LIMIT = 50
+const MOST_LIMIT = 100
+/** operations.md 2.2: an answer waits at most this long. */
+const MOST_WAIT = 60 * SECOND
+
+/** A query value, the last one when it is given several times; null when it is not there or empty. */
+export function queryText(context: Context, name: string): string | null {
+  const value = context.query[name]
+  const text = Array.isArray(value) ? value.at(-1) : value
+  return text === undefined || text === '' ? null : text
+}
+
+export function queryLimit(context: Context): number {
+  const text = queryText(context, 'limit')
+  const limit = Number(text ?? DEFAULT_LIMIT)
+  if (Number.isInteger(limit) && limit >= 1 && limit <= MOST_LIMIT) return limit
+  throw new ServiceError('invalid_request', `limit: must be a whole number from 1 to ${MOST_LIMIT}`)
+}
+
+/** `wait=10s` in milliseconds, 60 s at most; 0 when it is not asked for. */
+export function queryWait(context: Context): number {
+  const text = queryText(context, 'wait')
+  if (text === null) return 0
+  // Up to three digits and an `s`.
+  const seconds = /^(\d{1,3})s$/.exec(text)?.[1]
+  if (seconds === undefined) throw new ServiceError('invalid_request', 'wait: must be a time such as 10s')
+  return Math.min(Number(seconds) * SECOND, MOST_WAIT)
+}
+
+/** Throws `payload_too_large` as soon as the body is longer; what follows is not read. */
+export async function readBody(context: Context, mostBytes: number): Promise<Buffer> {
+  const { req: request, res: response } = context
+  const tooLarge = new ServiceError('payload_too_large', `at most ${mostBytes} bytes`)
+  if (Number(request.headers['content-length'] ?? 0) > mostBytes) throw tooLarge
+  if (request.headers.expect !== undefined) response.writeContinue()
+  const chunks: Buffer[] = []
+  let size = 0
+  // Leaving the loop early must not destroy the socket: the refusal still has to be sent.
+  for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+    const bytes = Buffer.from(chunk)
+    size += bytes.length
+    if (size > mostBytes) throw tooLarge
+    chunks.push(bytes)
+  }
+  return Buffer.concat(chunks)
+}
+
+export function sendData(context: Context, data: unknown): void {
+  sendJson(context, { success: true, data })
+}
+
+/** A list without further pages: what is kept is bounded. */
+export function sendList(context: Context, data: unknown[]): void {
+  sendJson(context, { success: true, data, has_more: false, next_cursor: null })
+}
+
+function sendJson(context: Context, document: object): void {
+  context.status = 200
+  context.type = 'application/json; charset=utf-8'
+  context.body = JSON.stringify(document)
+}
+
+export function notFound(what: string): ServiceError {
+  return new ServiceError('not_found', what)
+}

@@ -1,0 +1,94 @@
+/**
+ * All `/dev` paths as one Koa middleware; every other path goes on to the API.
+ *
+ * No key is needed, because the sandbox listens on loopback alone. A request that a web page of another origin sent is
+ * refused, so that no page can drive or read it: Origin and Host have to be the configured ones.
+ * Mistakes are thrown as ServiceError and answered in the envelope by the layer outside.
+ */
+import type { Context, Middleware } from 'koa'
+import { ServiceError } from '../base/errors.ts'
+import { devPage, PAGE_POLICY } from './dev-page.ts'
+import { notFound } from './dev-route.ts'
+import type { DevRoute } from './dev-route.ts'
+import { hookRoutes } from './hook-routes.ts'
+import type { Inbox } from './inbox.ts'
+import { inboxRoutes } from './inbox-routes.ts'
+import type { WebhookInspector } from './webhook-inspector.ts'
+
+export interface DevRoutesOptions {
+  /** The configured one, e.g. `http://127.0.0.1:8025`. */
+  baseUrl: string
+  inbox: Inbox
+  inspector: WebhookInspector
+}
+
+const ROWS_OF_PAGE = 50
+const ANY_MAIL = { to: null, from: null, subject: null, label: null }
+
+export function createDevRoutes(options: DevRoutesOptions): Middleware {
+  const { baseUrl, inbox, inspector } = options
+  const own = new URL(baseUrl)
+  const routes: DevRoute[] = [
+    { method: 'GET', path: '/dev', handle: (context) => showPage(context, options) },
+    ...inboxRoutes(inbox),
+    ...hookRoutes(inspector),
+  ]
+
+  return async function dev(context, next) {
+    // A trailing slash is ignored (contract.md 1).
+    const path = context.path.replace(/\/+$/, '')
+    if (path !== '/dev' && !path.startsWith('/dev/')) return next()
+    refuseStrangers(context, own)
+    context.set('Cache-Control', 'no-store')
+    const method = context.method === 'HEAD' ? 'GET' : context.method
+    const found = findRoute(routes, method, path)
+    await found.route.handle(context, found.parameters)
+  }
+}
+
+/** A page of another origin, or one whose own name was made to lead here (DNS rebinding), which sends no Origin. */
+function refuseStrangers({ headers }: Context, own: URL): void {
+  const isOwnPage = headers.origin === undefined || headers.origin === own.origin
+  const isOwnName = [own.host, `localhost:${own.port}`].includes(headers.host ?? '')
+  if (!isOwnPage || !isOwnName) throw new ServiceError('forbidden', 'a page of another origin may not use /dev')
+}
+
+interface FoundRoute {
+  route: DevRoute
+  parameters: Record<string, string>
+}
+
+function findRoute(routes: DevRoute[], method: string, path: string): FoundRoute {
+  const candidates = routes.flatMap((route) => {
+    const parameters = match(route.path, path)
+    return parameters === undefined ? [] : [{ route, parameters }]
+  })
+  const found = candidates.find(({ route }) => route.method === method)
+  if (found !== undefined) return found
+  if (candidates.length === 0) throw notFound(`path ${path}`)
+  const allow = candidates.map(({ route }) => route.method).join(', ')
+  throw new ServiceError('method_not_allowed', `allowed: ${allow}`, { headers: { Allow: allow } })
+}
+
+/** The values of the segments with a colon, or undefined when the path is another one. */
+function match(pattern: string, path: string): Record<string, string> | undefined {
+  const wanted = pattern.split('/')
+  const given = path.split('/')
+  if (wanted.length !== given.length) return undefined
+  const parameters: Record<string, string> = {}
+  for (const [index, segment] of wanted.entries()) {
+    const text = given[index] ?? ''
+    if (segment.startsWith(':')) parameters[segment.slice(1)] = text
+    else if (segment !== text) return undefined
+  }
+  return parameters
+}
+
+async function showPage(context: Context, { baseUrl, inbox, inspector }: DevRoutesOptions): Promise<void> {
+  const mails = await inbox.find(ANY_MAIL, ROWS_OF_PAGE, 0)
+  context.set('Content-Security-Policy', PAGE_POLICY)
+  context.set('X-Content-Type-Options', 'nosniff')
+  context.status = 200
+  context.type = 'text/html; charset=utf-8'
+  context.body = devPage({ baseUrl, mails, deliveries: inspector.latest(ROWS_OF_PAGE) })
+}

@@ -1,0 +1,44 @@
+/**
+ * Waiting for something to arrive: answers as soon as a look finds entries, or at the end of the time with none.
+ *
+ * It waits in real time, whatever clock the schedules follow: somebody holds an HTTP request open meanwhile.
+ */
+export interface EntryWatch {
+  /** Something arrived: everybody who waits looks again. */
+  changed(): void
+  /** The first look that finds anything; an empty list when the time is over or the watch was closed. */
+  wait<Entry>(look: () => Entry[], mostMilliseconds: number): Promise<Entry[]>
+  /** Ends all waiting. */
+  close(): void
+}
+
+export function createEntryWatch(): EntryWatch {
+  const waiting = new Set<() => void>()
+  let isClosed = false
+  const lookAgain = (): void => {
+    for (const look of waiting) look()
+  }
+
+  return {
+    changed: lookAgain,
+    wait: (look, mostMilliseconds) =>
+      new Promise((resolve) => {
+        const first = look()
+        if (first.length > 0 || mostMilliseconds === 0 || isClosed) return resolve(first)
+        const end = (): void => {
+          clearTimeout(timer)
+          waiting.delete(check)
+          resolve(look())
+        }
+        const check = (): void => {
+          if (isClosed || look().length > 0) end()
+        }
+        const timer = setTimeout(end, mostMilliseconds)
+        waiting.add(check)
+      }),
+    close() {
+      isClosed = true
+      lookAgain()
+    },
+  }
+}

@@ -1,0 +1,117 @@
+/**
+ * `/dev/hooks/{name}`: the webhook inspector over HTTP (operations.md 2.2).
+ *
+ *   POST  receives a delivery and answers as a receiver, or as it was told to
+ *   GET   lists what was received, newest first
+ *   PUT   sets the answer: a status, "slow" or "close", for ever or some times
+ */
+import type { Context } from 'koa'
+import { toUnixSeconds } from '../base/clock.ts'
+import { errorText, ServiceError } from '../base/errors.ts'
+import { notFound, queryLimit, queryText, queryWait, readBody, sendData, sendList } from './dev-route.ts'
+import type { DevRoute } from './dev-route.ts'
+import { HOOKS_PATH } from './hook-secrets.ts'
+import type { HookAnswer, HookDelivery, WebhookInspector } from './webhook-inspector.ts'
+
+const MOST_BODY_BYTES = 1024 * 1024
+const OK = 200
+/** Statuses that end a request; 1xx do not. */
+const LOWEST_STATUS = 200
+const HIGHEST_STATUS = 599
+const MOST_TIMES = 1_000_000
+
+export function hookRoutes(inspector: WebhookInspector): DevRoute[] {
+  const path = `${HOOKS_PATH}:name`
+  return [
+    {
+      method: 'POST',
+      path,
+      handle: async (context, parameters) => {
+        const body = await readBody(context, MOST_BODY_BYTES)
+        const delivery = inspector.receive(nameOf(parameters), context.headers, body)
+        await give(context, delivery.answer, inspector)
+      },
+    },
+    {
+      method: 'GET',
+      path,
+      handle: async (context, parameters) => {
+        const [kind, limit, wait] = [queryText(context, 'event'), queryLimit(context), queryWait(context)]
+        sendList(context, (await inspector.find(nameOf(parameters), kind, limit, wait)).map(deliveryView))
+      },
+    },
+    {
+      method: 'PUT',
+      path,
+      handle: async (context, parameters) => {
+        const script = readScript(await readBody(context, MOST_BODY_BYTES))
+        inspector.answerWith(nameOf(parameters), script.answer, script.times)
+        sendData(context, script)
+      },
+    },
+  ]
+}
+
+function nameOf(parameters: Record<string, string>): string {
+  const name = parameters['name'] ?? ''
+  // Letters, digits, hyphen and underscore, at most 64.
+  if (!/^[A-Za-z0-9_-]{1,64}$/.test(name)) throw notFound('a hook name has 1 to 64 letters, digits, "-" and "_"')
+  return name
+}
+
+async function give(context: Context, answer: HookAnswer, inspector: WebhookInspector): Promise<void> {
+  if (answer === 'close') {
+    context.respond = false
+    context.req.socket.destroy()
+    return
+  }
+  if (answer === 'slow') await inspector.dawdle()
+  sendData(context, { received: true })
+  context.status = answer === 'slow' ? OK : answer
+}
+
+function deliveryView(delivery: HookDelivery): Record<string, unknown> {
+  return {
+    received_at: toUnixSeconds(delivery.receivedAt),
+    attempt: delivery.attempt,
+    signature: delivery.signature,
+    answer: delivery.answer,
+    event: delivery.event,
+    headers: delivery.headers,
+    body: delivery.body,
+  }
+}
+
+function readScript(bytes: Buffer): { answer: HookAnswer; times: number | null } {
+  const document = readObject(bytes)
+  const answer = 'answer' in document ? document.answer : undefined
+  const times = ('times' in document ? document.times : null) ?? null
+  const problems: string[] = []
+  if (!isAnswer(answer)) {
+    problems.push(`answer: must be a status from ${LOWEST_STATUS} to ${HIGHEST_STATUS}, "slow" or "close"`)
+  }
+  if (!isTimes(times)) problems.push(`times: must be a whole number from 1 to ${MOST_TIMES}`)
+  if (isAnswer(answer) && isTimes(times)) return { answer, times }
+  throw new ServiceError('invalid_request', problems.join('; '))
+}
+
+function readObject(bytes: Buffer): object {
+  let document: unknown
+  try {
+    document = JSON.parse(bytes.toString('utf8'))
+  } catch (cause) {
+    throw new ServiceError('invalid_request', `the body is not JSON: ${errorText(cause)}`, { status: 400, cause })
+  }
+  if (typeof document === 'object' && document !== null) return document
+  throw new ServiceError('invalid_request', 'the body must be an object')
+}
+
+function isAnswer(value: unknown): value is HookAnswer {
+  if (value === 'slow' || value === 'close') return true
+  return typeof value === 'number' && Number.isInteger(value) && value >= LOWEST_STATUS && value <= HIGHEST_STATUS
+}
+
+function isTimes(value: unknown): value is number | null {
+  if (value === null) return true
+  return typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MOST_TIMES
+}

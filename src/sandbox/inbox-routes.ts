@@ -1,0 +1,151 @@
+/**
+ * `/dev/inbox`: the captured messages for people and for assertions in tests (operations.md 2.2).
+ *
+ * Parts of a message are served so that they can do nothing in a browser: html under a `sandbox` policy, everything
+ * else as plain text or as a download.
+ */
+import type { Context } from 'koa'
+import type { Attachment, Email } from 'postal-mime'
+import { toUnixSeconds } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+import { notFound, queryLimit, queryText, queryWait, sendData, sendList } from './dev-route.ts'
+import type { DevRoute } from './dev-route.ts'
+import { parseMail } from './inbox.ts'
+import type { Inbox, InboxEntry } from './inbox.ts'
+
+/** No scripts, no forms, no origin: the message is shown, and nothing more. */
+export const SANDBOX_POLICY = 'sandbox'
+const UNKNOWN_TYPE = 'application/octet-stream'
+
+export function inboxRoutes(inbox: Inbox): DevRoute[] {
+  const entryOf = (parameters: Record<string, string>): InboxEntry => {
+    const entry = inbox.get(parameters['id'] ?? '')
+    if (entry === undefined) throw notFound(`no captured message ${parameters['id'] ?? ''}`)
+    return entry
+  }
+
+  return [
+    { method: 'GET', path: '/dev/inbox', handle: (context) => listEntries(context, inbox) },
+    {
+      method: 'DELETE',
+      path: '/dev/inbox',
+      handle: async (context) => sendData(context, { deleted: inbox.clear() }),
+    },
+    {
+      method: 'GET',
+      path: '/dev/inbox/:id',
+      handle: async (context, parameters) => {
+        const entry = entryOf(parameters)
+        sendData(context, detailView(entry, await readMail(entry)))
+      },
+    },
+    {
+      method: 'GET',
+      path: '/dev/inbox/:id/raw',
+      handle: async (context, parameters) => sendPart(context, 'message/rfc822', entryOf(parameters).bytes),
+    },
+    {
+      method: 'GET',
+      path: '/dev/inbox/:id/html',
+      handle: async (context, parameters) => {
+        const { html } = await readMail(entryOf(parameters))
+        if (html === undefined) throw notFound('the message has no html part')
+        sendPart(context, 'text/html; charset=utf-8', html)
+      },
+    },
+    {
+      method: 'GET',
+      path: '/dev/inbox/:id/text',
+      handle: async (context, parameters) => {
+        const { text } = await readMail(entryOf(parameters))
+        if (text === undefined) throw notFound('the message has no text part')
+        sendPart(context, 'text/plain; charset=utf-8', text)
+      },
+    },
+    {
+      method: 'GET',
+      path: '/dev/inbox/:id/attachments/:number',
+      handle: async (context, parameters) => {
+        const { attachments } = await readMail(entryOf(parameters))
+        const attachment = attachments[Number(parameters['number']) - 1]
+        if (attachment === undefined) throw notFound(`the message has ${attachments.length} attachments`)
+        sendAttachment(context, attachment)
+      },
+    },
+  ]
+}
+
+async function listEntries(context: Context, inbox: Inbox): Promise<void> {
+  const filter = {
+    to: queryText(context, 'to'),
+    from: queryText(context, 'from'),
+    subject: queryText(context, 'subject'),
+    label: queryText(context, 'label'),
+  }
+  const found = await inbox.find(filter, queryLimit(context), queryWait(context))
+  sendList(context, found.map(entryView))
+}
+
+async function readMail(entry: InboxEntry): Promise<Email> {
+  try {
+    return await parseMail(entry.bytes)
+  } catch (cause) {
+    throw new ServiceError('conflict', 'the message is not readable as MIME; see /raw', { cause })
+  }
+}
+
+/** Times in Unix seconds; names as in the log. */
+function entryView(entry: InboxEntry): Record<string, unknown> {
+  const { header, envelope, dkim } = entry
+  return {
+    id: entry.id,
+    from: header.from,
+    to: header.to,
+    subject: header.subject,
+    envelope,
+    received_at: toUnixSeconds(entry.receivedAt),
+    size: entry.bytes.length,
+    message_id_header: header.messageId,
+    dkim,
+    remote_address: entry.remoteAddress,
+    ehlo_name: entry.ehloName,
+  }
+}
+
+function detailView(entry: InboxEntry, mail: Email): Record<string, unknown> {
+  return {
+    ...entryView(entry),
+    headers: mail.headers.map(({ originalKey, value }) => ({ name: originalKey, value })),
+    text: mail.text ?? null,
+    html: mail.html ?? null,
+    attachments: mail.attachments.map((attachment, index) => ({
+      n: index + 1,
+      name: attachment.filename,
+      content_type: attachment.mimeType,
+      content_id: attachment.contentId ?? null,
+      size: contentOf(attachment).length,
+      url: `/dev/inbox/${entry.id}/attachments/${index + 1}`,
+    })),
+  }
+}
+
+function sendAttachment(context: Context, attachment: Attachment): void {
+  // A media type of RFC 6838 §4.2; whatever else the message says is not repeated in a header.
+  const isPlainType = /^[a-z0-9][\w!#$&^.+-]{0,126}\/[a-z0-9][\w!#$&^.+-]{0,126}$/i.test(attachment.mimeType)
+  context.attachment(attachment.filename ?? 'attachment')
+  sendPart(context, isPlainType ? attachment.mimeType : UNKNOWN_TYPE, contentOf(attachment))
+}
+
+function contentOf({ content }: Attachment): Buffer {
+  if (typeof content === 'string') return Buffer.from(content)
+  if (content instanceof ArrayBuffer) return Buffer.from(content)
+  return Buffer.from(content.buffer, content.byteOffset, content.byteLength)
+}
+
+function sendPart(context: Context, contentType: string, body: string | Buffer): void {
+  context.set('Content-Security-Policy', SANDBOX_POLICY)
+  context.set('X-Content-Type-Options', 'nosniff')
+  context.status = 200
+  context.set('Content-Type', contentType)
+  context.body = body
+}

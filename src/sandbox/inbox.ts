@@ -1,0 +1,152 @@
+/**
+ * The captured messages: what arrived at the capture server, newest first, with what is worth knowing in a list.
+ *
+ * Holds at most `keep` messages and 256 MiB; the oldest go first. They live in memory alone and are gone after a
+ * restart. A message that is no MIME is kept all the same, with empty header facts. Never throws for its content.
+ */
+import { randomUUID } from 'node:crypto'
+import PostalMime from 'postal-mime'
+import type { Address, Email } from 'postal-mime'
+import type { Logger } from '../base/logger.ts'
+import type { CapturedMail } from './capture-server.ts'
+import { createEntryWatch } from './entry-watch.ts'
+import { labelOf } from './simulated-recipients.ts'
+
+/** What a check of the message's DKIM signature said; `none` when there is none. */
+export interface DkimVerdict {
+  result: string
+  domain: string | null
+  selector: string | null
+}
+
+export interface InboxEntry extends CapturedMail {
+  id: string
+  header: HeaderFacts
+  dkim: DkimVerdict
+}
+
+/** From the header of the message; addresses without display names. */
+export interface HeaderFacts {
+  from: string | null
+  to: string[]
+  subject: string
+  messageId: string | null
+}
+
+/** null: any. Addresses and subject are compared without regard to case. */
+export interface InboxFilter {
+  /** An address of the envelope or the header, whole. */
+  to: string | null
+  from: string | null
+  /** A part of the subject. */
+  subject: string | null
+  /** The `+label` of a recipient. */
+  label: string | null
+}
+
+export interface Inbox {
+  receive(mail: CapturedMail): Promise<void>
+  /** Newest first; with a wait it answers as soon as one matches. */
+  find(filter: InboxFilter, limit: number, waitMilliseconds: number): Promise<InboxEntry[]>
+  get(id: string): InboxEntry | undefined
+  /** Returns how many there were. */
+  clear(): number
+  /** Ends all waiting. */
+  close(): void
+}
+
+export interface InboxOptions {
+  /** Captured messages kept. */
+  keep: number
+  verifyDkim: (bytes: Buffer) => Promise<DkimVerdict>
+  logger: Logger
+}
+
+const MOST_BYTES = 256 * 1024 * 1024
+const NO_HEADER: HeaderFacts = { from: null, to: [], subject: '', messageId: null }
+
+export function createInbox({ keep, verifyDkim, logger }: InboxOptions): Inbox {
+  const watch = createEntryWatch()
+  /** Oldest first. */
+  let entries: InboxEntry[] = []
+  let bytesHeld = 0
+
+  const dropOldest = (): void => {
+    while (entries.length > 1 && (entries.length > keep || bytesHeld > MOST_BYTES)) {
+      bytesHeld -= entries.shift()?.bytes.length ?? 0
+    }
+  }
+  const headerOf = async (bytes: Buffer): Promise<HeaderFacts> => {
+    try {
+      return headerFacts(await parseMail(bytes))
+    } catch (thrown) {
+      logger.warn({ err: thrown }, 'captured mail is not readable')
+      return NO_HEADER
+    }
+  }
+  const dkimOf = async (bytes: Buffer): Promise<DkimVerdict> => {
+    try {
+      return await verifyDkim(bytes)
+    } catch (thrown) {
+      logger.warn({ err: thrown }, 'dkim check of captured mail failed')
+      return { result: 'temperror', domain: null, selector: null }
+    }
+  }
+
+  return {
+    async receive(mail) {
+      const [header, dkim] = await Promise.all([headerOf(mail.bytes), dkimOf(mail.bytes)])
+      entries.push({ ...mail, id: randomUUID(), header, dkim })
+      bytesHeld += mail.bytes.length
+      dropOldest()
+      watch.changed()
+    },
+    find(filter, limit, waitMilliseconds) {
+      const look = (): InboxEntry[] => entries.filter((entry) => matches(entry, filter)).toReversed().slice(0, limit)
+      return watch.wait(look, waitMilliseconds)
+    },
+    get: (id) => entries.find((entry) => entry.id === id),
+    clear() {
+      const count = entries.length
+      entries = []
+      bytesHeld = 0
+      return count
+    },
+    close: watch.close,
+  }
+}
+
+/** Rejects for bytes that are nested too deeply or have too much header. */
+export function parseMail(bytes: Buffer): Promise<Email> {
+  return PostalMime.parse(bytes, { forceRfc822Attachments: true, attachmentEncoding: 'arraybuffer' })
+}
+
+function headerFacts(mail: Email): HeaderFacts {
+  return {
+    from: mailboxesOf(mail.from === undefined ? [] : [mail.from])[0] ?? null,
+    to: mailboxesOf(mail.to ?? []),
+    subject: mail.subject ?? '',
+    messageId: mail.messageId ?? null,
+  }
+}
+
+/** Groups count as their members. */
+function mailboxesOf(addresses: Address[]): string[] {
+  return addresses.flatMap((address) =>
+    address.group === undefined ? [address.address] : address.group.map((member) => member.address),
+  )
+}
+
+function matches({ envelope, header }: InboxEntry, filter: InboxFilter): boolean {
+  const { to, from, subject, label } = filter
+  return (
+    (to === null || holds([...envelope.to, ...header.to], to)) &&
+    (from === null || holds([envelope.from, header.from ?? ''], from)) &&
+    (subject === null || header.subject.toLowerCase().includes(subject.toLowerCase())) &&
+    (label === null || envelope.to.some((recipient) => labelOf(recipient) === label))
+  )
+}
+
+function holds(addresses: string[], wanted: string): boolean {
+  return addresses.some((address) => address.toLowerCase() === wanted.toLowerCase())
+}

@@ -1,0 +1,98 @@
+/**
+ * The DNS of the sandbox: every domain's mail goes to the capture server, and every record that we ask a customer to
+ * publish is there.
+ *
+ * Well-known domains keep their real MX names, so that provider limits and `isp` can be seen; every host has the
+ * address of the capture server. Below `unverified.test` nothing is published, so a domain there stays unverified. A
+ * question that cannot be answered because `publishedRecords` failed is "no answer". Never throws.
+ */
+import { errorText } from '../base/errors.ts'
+import type { DnsAnswer, MxRecord, Resolver } from '../network/resolver.ts'
+import { CAPTURE_ADDRESS } from './capture-server.ts'
+
+export interface PublishedRecord {
+  type: 'TXT' | 'CNAME' | 'MX'
+  name: string
+  value: string
+}
+
+export interface SandboxResolverOptions {
+  /** The MX of every domain. */
+  captureHostName: string
+  /** Everything that the instructions for sending domains ask for at this name. */
+  publishedRecords: (name: string) => Promise<PublishedRecord[]>
+}
+
+/** Names below it are never answered from the published records. */
+const UNVERIFIED_DOMAIN = 'unverified.test'
+
+/** MX names of the kind that these providers publish, best first; `providers.yaml` knows them by their ends. */
+const WELL_KNOWN_HOSTS: ReadonlyMap<string, readonly string[]> = new Map([
+  ['gmail.com', ['gmail-smtp-in.l.google.com', 'alt1.gmail-smtp-in.l.google.com']],
+  ['outlook.com', ['outlook-com.olc.protection.outlook.com']],
+  ['yahoo.com', ['mta5.am0.yahoodns.net', 'mta6.am0.yahoodns.net', 'mta7.am0.yahoodns.net']],
+  ['icloud.com', ['mx01.mail.icloud.com', 'mx02.mail.icloud.com']],
+  ['gmx.net', ['mx00.emig.gmx.net', 'mx01.emig.gmx.net']],
+])
+const PREFERENCE_STEP = 10
+/** A chain of aliases longer than this is a circle. */
+const MOST_ALIASES = 5
+
+export function createSandboxResolver(options: SandboxResolverOptions): Resolver {
+  const { captureHostName, publishedRecords } = options
+
+  /** Values of this type at a name, aliases followed as a DNS server does. */
+  async function published(name: string, type: 'TXT' | 'MX', aliasesLeft = MOST_ALIASES): Promise<DnsAnswer<string>> {
+    const direct = await valuesAt(name, type)
+    if (direct.kind !== 'no-record' || aliasesLeft === 0) return direct
+    const alias = await valuesAt(name, 'CNAME')
+    if (alias.kind !== 'found') return alias
+    return published(alias.records[0] ?? name, type, aliasesLeft - 1)
+  }
+
+  async function valuesAt(name: string, type: PublishedRecord['type']): Promise<DnsAnswer<string>> {
+    if (isUnverified(name)) return { kind: 'no-record' }
+    try {
+      const records = await publishedRecords(plain(name))
+      const values = records
+        .filter((record) => record.type === type && plain(record.name) === plain(name))
+        .map(({ value }) => value)
+      return values.length > 0 ? { kind: 'found', records: values } : { kind: 'no-record' }
+    } catch (thrown) {
+      return { kind: 'no-answer', reason: errorText(thrown) }
+    }
+  }
+
+  return {
+    async mx(name) {
+      const wellKnown = WELL_KNOWN_HOSTS.get(plain(name))
+      if (wellKnown !== undefined) return { kind: 'found', records: inOrder(wellKnown) }
+      const answer = await published(name, 'MX')
+      if (answer.kind === 'found') return { kind: 'found', records: answer.records.map(readMx) }
+      return answer.kind === 'no-answer' ? answer : { kind: 'found', records: inOrder([captureHostName]) }
+    },
+    addresses: async (_name, family) =>
+      family === 4 ? { kind: 'found', records: [CAPTURE_ADDRESS] } : { kind: 'no-record' },
+    txt: (name) => published(name, 'TXT'),
+    cname: (name) => valuesAt(name, 'CNAME'),
+  }
+}
+
+function isUnverified(name: string): boolean {
+  return plain(name) === UNVERIFIED_DOMAIN || plain(name).endsWith(`.${UNVERIFIED_DOMAIN}`)
+}
+
+/** DNS names are the same in any case and with or without the last dot. */
+function plain(name: string): string {
+  return name.toLowerCase().replace(/\.$/, '')
+}
+
+function inOrder(hosts: readonly string[]): MxRecord[] {
+  return hosts.map((exchange, index) => ({ priority: (index + 1) * PREFERENCE_STEP, exchange }))
+}
+
+function readMx(value: string): MxRecord {
+  // `10 mx.example.net`, or the host alone.
+  const [, priority, exchange] = /^(?:(\d+)\s+)?(\S*)$/.exec(value.trim()) ?? []
+  return { priority: Number(priority ?? PREFERENCE_STEP), exchange: plain(exchange ?? '') }
+}

@@ -1,0 +1,46 @@
+/**
+ * What the sandbox sets over the configuration files, whatever they say (operations.md 2): dotted paths of
+ * posthorn.yaml with values as they are written there. Pure.
+ *
+ * `dns.*` is left alone: the sandbox resolver answers in its place. Reports, alerts and backups are off.
+ */
+import { join } from 'node:path'
+
+export const SANDBOX_ADDRESS = '127.0.0.1'
+
+export interface SandboxPlace {
+  /** HTTP: API, `/dev`, tracking, console. */
+  port: number
+  /** Where the capture server listens. */
+  capturePort: number
+  /** Absolute. */
+  dataFolder: string
+}
+
+export function sandboxOverrides({ port, capturePort, dataFolder }: SandboxPlace): Record<string, unknown> {
+  return {
+    'listen.http': [{ address: SANDBOX_ADDRESS, port, tls: false, serve: ['api', 'tracking', 'console'] }],
+    'listen.submission': [],
+    'listen.inbound': [],
+    'listen.metrics': null,
+    'listen.admin_socket': join(dataFolder, 'admin.sock'),
+    data_dir: dataFolder,
+    'secrets.master_key': { file: masterKeyFile(dataFolder) },
+    public_url: sandboxBaseUrl(port),
+    'delivery.port': capturePort,
+    'delivery.allow_private_addresses': true,
+    'webhooks.allow_http': true,
+    'webhooks.allow_private_addresses': true,
+    'health.blocklists': [],
+    'backup.schedule': null,
+  }
+}
+
+/** Without `/v1`, which is part of the API's paths. */
+export function sandboxBaseUrl(port: number): string {
+  return `http://${SANDBOX_ADDRESS}:${port}`
+}
+
+export function masterKeyFile(dataFolder: string): string {
+  return join(dataFolder, 'master.key')
+}

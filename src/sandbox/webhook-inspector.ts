@@ -1,0 +1,172 @@
+/**
+ * A webhook receiver that shows what it got: any number of named ones below `/dev/hooks/`.
+ *
+ * It behaves as the specification asks of receivers (service-interface.txt, Authentication 4): where the secret of the
+ * name is known, a delivery without a valid signature is answered with 401; the comparison takes constant time. It
+ * keeps the last 1,000 deliveries of a name, for 100 names, 128 MiB in all; the oldest go first. In memory alone.
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Clock } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+import { createEntryWatch } from './entry-watch.ts'
+
+/** A status; 200 after 11 s, when the sender has given up; or the connection closed. */
+export type HookAnswer = number | 'slow' | 'close'
+
+export type SignatureVerdict =
+  | 'valid'
+  | 'invalid' // another secret, or none is known for the name
+  | 'missing' // no X-Service-Signature
+
+export interface HookDelivery {
+  name: string
+  /** Unix milliseconds. */
+  receivedAt: number
+  headers: IncomingHttpHeaders
+  /** Raw, as text. */
+  body: string
+  /** The parsed body, or null when it is not JSON. */
+  event: unknown
+  signature: SignatureVerdict
+  /** X-Service-Attempt, or null. */
+  attempt: number | null
+  answer: HookAnswer
+}
+
+export interface WebhookInspector {
+  /** Keeps the delivery and says how to answer it. Throws `conflict` for a name too many. */
+  receive(name: string, headers: IncomingHttpHeaders, body: Buffer): HookDelivery
+  /** Newest first; `kind` null: any event. */
+  find(name: string, kind: string | null, limit: number, waitMilliseconds: number): Promise<HookDelivery[]>
+  /** The latest deliveries of all names. */
+  latest(limit: number): HookDelivery[]
+  /** The next `times` deliveries get this answer; null: all from now on. */
+  answerWith(name: string, answer: HookAnswer, times: number | null): void
+  /** Resolves after 11 s, or when everything ends. */
+  dawdle(): Promise<void>
+  /** Ends all waiting. */
+  close(): void
+}
+
+interface Hook {
+  /** Oldest first. */
+  deliveries: HookDelivery[]
+  /** What is answered, and how many times more; null: for ever. */
+  script: { answer: HookAnswer; times: number | null } | null
+}
+
+const MOST_NAMES = 100
+const MOST_DELIVERIES = 1_000
+const MOST_BYTES = 128 * 1024 * 1024
+/** One second more than the sender waits. */
+const SLOW_MILLISECONDS = 11_000
+const OK = 200
+const UNAUTHORIZED = 401
+
+export function createWebhookInspector(options: {
+  clock: Clock
+  /** Every secret under which this name may be signed. */
+  secretsFor: (name: string) => string[]
+}): WebhookInspector {
+  const { clock, secretsFor } = options
+  const hooks = new Map<string, Hook>()
+  const watch = createEntryWatch()
+  let bytesHeld = 0
+
+  const hookFor = (name: string): Hook => {
+    const known = hooks.get(name)
+    if (known !== undefined) return known
+    if (hooks.size >= MOST_NAMES) throw new ServiceError('conflict', `the inspector has ${MOST_NAMES} names already`)
+    const hook: Hook = { deliveries: [], script: null }
+    hooks.set(name, hook)
+    return hook
+  }
+  const dropOldest = (hook: Hook): void => {
+    while (hook.deliveries.length > MOST_DELIVERIES) bytesHeld -= hook.deliveries.shift()?.body.length ?? 0
+    while (bytesHeld > MOST_BYTES) bytesHeld -= oldestOf(hooks).deliveries.shift()?.body.length ?? 0
+  }
+
+  return {
+    receive(name, headers, bytes) {
+      const hook = hookFor(name)
+      const secrets = secretsFor(name)
+      const signature = verdictOn(headers['x-service-signature'], bytes, secrets)
+      const isRefused = secrets.length > 0 && signature !== 'valid'
+      const body = bytes.toString('utf8')
+      const delivery: HookDelivery = {
+        name,
+        receivedAt: clock.now(),
+        headers,
+        body,
+        event: parsed(body),
+        signature,
+        attempt: attemptOf(headers['x-service-attempt']),
+        answer: nextAnswer(hook) ?? (isRefused ? UNAUTHORIZED : OK),
+      }
+      hook.deliveries.push(delivery)
+      bytesHeld += body.length
+      dropOldest(hook)
+      watch.changed()
+      return delivery
+    },
+    find: (name, kind, limit, waitMilliseconds) =>
+      watch.wait(() => {
+        const deliveries = hooks.get(name)?.deliveries ?? []
+        return deliveries.filter(({ event }) => kind === null || kindOf(event) === kind).toReversed().slice(0, limit)
+      }, waitMilliseconds),
+    latest: (limit) =>
+      [...hooks.values()]
+        .flatMap(({ deliveries }) => deliveries.slice(-limit))
+        .sort((left, right) => right.receivedAt - left.receivedAt)
+        .slice(0, limit),
+    answerWith: (name, answer, times) => void (hookFor(name).script = { answer, times }),
+    dawdle: async () => void (await watch.wait(() => [], SLOW_MILLISECONDS)),
+    close: watch.close,
+  }
+}
+
+/** The scripted answer of this delivery, or null for the ordinary one. */
+function nextAnswer(hook: Hook): HookAnswer | null {
+  const { script } = hook
+  if (script === null) return null
+  if (script.times !== null) {
+    script.times -= 1
+    if (script.times === 0) hook.script = null
+  }
+  return script.answer
+}
+
+/** There is one: it is asked for only while something is held. */
+function oldestOf(hooks: ReadonlyMap<string, Hook>): Hook {
+  const ages = [...hooks.values()].map((hook) => ({ hook, at: hook.deliveries[0]?.receivedAt ?? Infinity }))
+  return ages.reduce((oldest, other) => (other.at < oldest.at ? other : oldest)).hook
+}
+
+function verdictOn(header: string | string[] | undefined, body: Buffer, secrets: string[]): SignatureVerdict {
+  if (header === undefined) return 'missing'
+  const given = Buffer.from(String(header))
+  const isValid = secrets.some((secret) => {
+    const expected = Buffer.from(createHmac('sha256', secret).update(body).digest('hex'))
+    return given.length === expected.length && timingSafeEqual(given, expected)
+  })
+  return isValid ? 'valid' : 'invalid'
+}
+
+function attemptOf(header: string | string[] | undefined): number | null {
+  const attempt = Number(header)
+  return Number.isInteger(attempt) ? attempt : null
+}
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body)
+  } catch {
+    // Whatever was posted is shown as it is.
+    return null
+  }
+}
+
+function kindOf(event: unknown): unknown {
+  return typeof event === 'object' && event !== null && 'event' in event ? event.event : undefined
+}

@@ -1,0 +1,93 @@
+/**
+ * The table "when -> what" of the upkeep jobs, on node-cron in UTC.
+ *
+ * Upkeep is a net under the parts that work by events: nothing a caller waits for hangs on it. A job never overlaps
+ * itself; one that throws is logged and runs again at its next time. Every job can also be run by hand.
+ */
+import cron from 'node-cron'
+import type { ScheduledTask } from 'node-cron'
+import type { Clock } from './base/clock.ts'
+import type { Logger } from './base/logger.ts'
+import type { Metrics } from './base/metrics.ts'
+import type { Store } from './store/store.ts'
+
+export type JobName = 'expire-messages' | 'recover-leases' | 'measure-queue'
+
+export interface Schedule {
+  start(): void
+  run(name: JobName): Promise<void>
+  /** No job starts any more; resolves when running ones have ended. */
+  stop(): Promise<void>
+}
+
+export interface ScheduleOptions {
+  store: Store
+  clock: Clock
+  logger: Logger
+  metrics: Metrics
+  /** Messages are due again. */
+  onQueued: () => void
+  /** Events were written. */
+  onEvents: () => void
+}
+
+/** Rows that one verb ends at most, so that it never holds the store for long. */
+const EXPIRED_AT_ONCE = 500
+
+export function createSchedule(options: ScheduleOptions): Schedule {
+  const { logger } = options
+  const running = new Set<Promise<void>>()
+  const tasks: ScheduledTask[] = []
+  const jobs: Record<JobName, { when: string; what: () => Promise<void> }> = {
+    // engine.md 4.4: also what a paused, capped or dead path holds ends in time.
+    'expire-messages': { when: '*/5 * * * * *', what: () => expireMessages(options) },
+    // engine.md 3.3: a lease that lapsed without an outcome returns its message.
+    'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
+    'measure-queue': { when: '*/15 * * * * *', what: () => measureQueue(options) },
+  }
+
+  const run = async (name: JobName): Promise<void> => {
+    const execution = jobs[name].what().catch((thrown: unknown) => {
+      logger.error({ job: name, err: thrown }, 'job failed')
+    })
+    running.add(execution)
+    await execution
+    running.delete(execution)
+  }
+  const names = Object.keys(jobs).filter((name): name is JobName => name in jobs)
+
+  return {
+    start() {
+      for (const name of names) {
+        tasks.push(cron.schedule(jobs[name].when, () => run(name), { name, timezone: 'Etc/UTC', noOverlap: true }))
+      }
+    },
+    run,
+    async stop() {
+      for (const task of tasks) await task.destroy()
+      await Promise.all(running)
+    },
+  }
+}
+
+async function expireMessages({ store, clock, onEvents }: ScheduleOptions): Promise<void> {
+  let ended: number
+  do {
+    ended = await store.expireDue(clock.now(), EXPIRED_AT_ONCE)
+    if (ended > 0) onEvents()
+  } while (ended === EXPIRED_AT_ONCE)
+}
+
+async function recoverLeases({ store, clock, logger, metrics, onQueued }: ScheduleOptions): Promise<void> {
+  const recovered = await store.recoverLapsedLeases(clock.now())
+  if (recovered === 0) return
+  metrics.leasesRecovered.inc(recovered)
+  logger.error({ messages: recovered }, 'leases lapsed without an outcome')
+  onQueued()
+}
+
+async function measureQueue({ store, clock, metrics }: ScheduleOptions): Promise<void> {
+  const { waiting, sending } = await store.queueSummary(clock.now())
+  metrics.queueMessages.set({ state: 'waiting' }, waiting)
+  metrics.queueMessages.set({ state: 'sending' }, sending)
+}

@@ -1,0 +1,245 @@
+/**
+ * What goes into the store's verbs and what comes out: plain data, the same for every engine. Times are Unix
+ * milliseconds, byte strings are Uint8Array, identifiers carry their prefix.
+ */
+import type { DeliveryAttempt, DeliveryOutcome, Bounce } from '../mail/delivery-outcome.ts'
+import type { EventKind, ServiceEvent } from '../mail/event.ts'
+import type { Mailbox, MessageState, StoredContent, Stream, Variables } from '../mail/message.ts'
+
+/** One message of a request. */
+export interface NewMessage {
+  id: string
+  to: Mailbox
+  /** Lower-case A-labels. */
+  recipientDomain: string
+  variables: Variables
+}
+
+/** A whole checked request; its messages share one content. */
+export interface AcceptRequest {
+  now: number
+  apiKeyId: string | null
+  /** The sending domain. */
+  domain: string
+  pool: string
+  stream: Stream
+  expiresAt: number
+  content: StoredContent
+  messages: NewMessage[]
+}
+
+/** A message under lease, with what the dispatcher decides by. Bodies stay in the store. */
+export interface ClaimedMessage {
+  /** The row; meaningless outside the store but for equality. */
+  key: number
+  id: string
+  contentId: number
+  pool: string
+  stream: Stream
+  /** The sending domain. */
+  domain: string
+  /** As given in the request, without display name. */
+  recipient: string
+  recipientDomain: string
+  /** Attempts that reached MAIL FROM. */
+  attempts: number
+  acceptedAt: number
+  expiresAt: number
+  /** Path failures in a row; they have a back-off of their own. */
+  pathFailures: number
+  /** Times the answer to the final dot was lost on a live connection. */
+  ambiguousCount: number
+  /** The IP of the first attempt: a retry leaves from the same one. */
+  stickyIp: string | null
+}
+
+export interface ClaimRequest {
+  now: number
+  epoch: number
+  leaseUntil: number
+  /** Pools that can send now. */
+  pools: string[]
+  limit: number
+}
+
+/** Rows that go back to the queue without an attempt. */
+export interface UnclaimRequest {
+  epoch: number
+  rows: {
+    key: number
+    nextAt: number
+    /** Its holder died: whether the final dot went out is not known. */
+    isPossibleDuplicate?: boolean
+  }[]
+}
+
+/** One try and all that follows from it, recorded together. */
+export interface OutcomeRecord {
+  key: number
+  attempt: DeliveryAttempt
+  outcome: DeliveryOutcome
+  /** Mailbox provider, once known. */
+  isp: string | null
+  /** Events that the outcome brings, `email.attempted` excepted: the store adds that one itself. */
+  events: ServiceEvent[]
+}
+
+export interface RecordOutcomesRequest {
+  epoch: number
+  now: number
+  outcomes: OutcomeRecord[]
+}
+
+/** What the start of an epoch found. */
+export interface EpochStart {
+  /** Greater than every earlier epoch: the fence of all claims of this process. */
+  epoch: number
+  /** Messages that a dead process held; due again at once, marked as possible duplicates. */
+  recovered: number
+}
+
+export interface QueueSummary {
+  waiting: number
+  sending: number
+  /** Due time of the oldest waiting message that is due, or null. */
+  oldestDueAt: number | null
+}
+
+/** A message as lookup shows it. */
+export interface MessageView {
+  id: string
+  batchId: string | null
+  state: MessageState
+  recipient: string
+  from: string
+  subject: string
+  hasVariables: boolean
+  variables: Variables
+  stream: Stream
+  domain: string
+  pool: string
+  isp: string | null
+  ip: string | null
+  createdAt: number
+  expiresAt: number
+  nextAttemptAt: number | null
+  deliveredAt: number | null
+  bouncedAt: number | null
+  bounce: (Bounce & { at: number }) | null
+  isPossibleDuplicate: boolean
+  attempts: DeliveryAttempt[]
+}
+
+/** A line of a message's timeline. */
+export interface TimelineEvent {
+  id: string
+  kind: EventKind
+  at: number
+  data: Record<string, string>
+}
+
+export interface ApiKeyRecord {
+  id: string
+  name: string
+  mode: 'live' | 'test'
+  scopes: string[]
+  /** Sending domains it may use; empty: all. */
+  domains: string[]
+  /** Networks it may be used from; empty: all. */
+  allowedIps: string[]
+  /** First characters of the key, `sk_live_` or `sk_test_`. */
+  prefix: string
+  last4: string
+  createdAt: number
+  expiresAt: number | null
+  revokedAt: number | null
+}
+
+export type DomainState = 'pending' | 'verified' | 'degraded' | 'failed' | 'suspended'
+
+/** What the last check of one DNS record found; `value` and the rest are made anew from the domain. */
+export interface RecordCheck {
+  purpose: string
+  status: 'pending' | 'verified' | 'failed' | 'temporary_failure'
+  found: string[]
+  error: string | null
+  hint: string | null
+  checkedAt: number
+  /** For SPF: the result for each IP. */
+  evaluated?: { ip: string; result: string }[]
+}
+
+export interface DomainRecord {
+  name: string
+  state: DomainState
+  selector: string
+  /** SubjectPublicKeyInfo, base64: the `p=` of the DKIM record. */
+  publicKey: string
+  /** PKCS#8 PEM, sealed with the storage key and `dkim <domain> <selector>` as associated data. */
+  sealedPrivateKey: Uint8Array
+  /** Host name of the envelope sender's domain, e.g. `bounces.acme.com`. */
+  returnPath: string
+  /** null: the default pool. */
+  ipPool: string | null
+  createdAt: number
+  verifiedAt: number | null
+  lastCheckedAt: number | null
+  checks: RecordCheck[]
+}
+
+export interface DomainCheckResult {
+  name: string
+  now: number
+  state: DomainState
+  checks: RecordCheck[]
+}
+
+export interface WebhookEndpointRecord {
+  id: string
+  url: string
+  /** Kinds, or `*`. */
+  events: string[]
+  description: string | null
+  status: 'enabled' | 'disabled'
+  /** Sealed with the storage key and `webhook <id>` as associated data. */
+  sealedSecret: Uint8Array
+  createdAt: number
+}
+
+/** One event on its way to one endpoint, claimed for posting. */
+export interface ClaimedWebhookDelivery {
+  key: number
+  id: string
+  eventId: string
+  kind: EventKind
+  endpointId: string
+  url: string
+  sealedSecret: Uint8Array
+  /** The stored bytes. */
+  body: string
+  /** Failed attempts so far: 0 on the first. */
+  attempts: number
+}
+
+export interface ClaimWebhooksRequest {
+  now: number
+  epoch: number
+  leaseUntil: number
+  limit: number
+  perEndpoint: number
+  /** Posts under way, by endpoint. */
+  busy: Record<string, number>
+}
+
+export interface WebhookResult {
+  key: number
+  at: number
+  durationMilliseconds: number
+  /** HTTP status, or null when there was no answer. */
+  status: number | null
+  error: string | null
+  /** First bytes of the answer. */
+  answer: string
+  /** succeeded; retry with a time; or a dead letter. */
+  next: { kind: 'succeeded' } | { kind: 'retry'; at: number } | { kind: 'dead-letter' }
+}

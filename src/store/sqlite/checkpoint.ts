@@ -1,0 +1,49 @@
+/**
+ * Moves committed pages from the write-ahead log into the database, between two groups of verbs.
+ *
+ * Above `CHECKPOINT_ABOVE_BYTES` a passive checkpoint: it waits for nobody, and the next commit starts the log anew.
+ * When readers kept it from that and the file grew above its limit, the log is cut, without waiting for them either.
+ *
+ * What was committed is safe in the log, so a disk that takes no more is no reason to end: the next group tries again.
+ * Throws for a damaged file only.
+ */
+import type { Database } from 'better-sqlite3'
+import { isDamage } from './database.ts'
+
+/** Small enough to be a short pause, large enough that pages which change often are written once (engine.md 3.2). */
+const CHECKPOINT_ABOVE_BYTES = 16 * 1_024 * 1_024
+
+/** A row of `pragma wal_checkpoint`: pages in the log, and how many of them the database has already. */
+interface LogState {
+  busy: number
+  log: number
+  checkpointed: number
+}
+
+/** Returns a function that is called after every group. */
+export function createCheckpoint(database: Database, walMaxBytes: number): () => void {
+  const pageBytes = Number(database.pragma('page_size', { simple: true }))
+  const look = database.prepare<[], LogState>('pragma wal_checkpoint(noop)')
+  const move = database.prepare<[], LogState>('pragma wal_checkpoint(passive)')
+  const cut = database.prepare<[], LogState>('pragma wal_checkpoint(truncate)')
+  const patience = Number(database.pragma('busy_timeout', { simple: true }))
+  const run = (): void => {
+    const state = look.get()
+    if (state === undefined) return
+    if ((state.log - state.checkpointed) * pageBytes > CHECKPOINT_ABOVE_BYTES) move.get()
+    if (state.log * pageBytes <= walMaxBytes) return
+    database.pragma('busy_timeout = 0')
+    try {
+      cut.get()
+    } finally {
+      database.pragma(`busy_timeout = ${patience}`)
+    }
+  }
+  return () => {
+    try {
+      run()
+    } catch (thrown) {
+      if (isDamage(thrown)) throw thrown
+    }
+  }
+}

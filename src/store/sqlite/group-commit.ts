@@ -1,0 +1,171 @@
+/**
+ * Many verbs, one transaction: what waits together is committed together, with one flush of the disk.
+ *
+ * Each verb runs in a savepoint of its own: one that throws is undone alone and rejected alone. Answers go out after
+ * the commit, never before; when the commit fails every verb of the group is rejected and nothing of it is there.
+ *
+ * Company is waited for only where it has just been seen: while a group is smaller than the one before it, for at most
+ * the linger time. A lone caller, and the first after a rest, are committed at once. A group ends at a number of rows,
+ * 4 MiB of arguments or 5 ms of work (engine.md 3.2); the rest is the next group.
+ */
+import type { Database } from 'better-sqlite3'
+
+/** A verb call that writes, as it waits for its group. */
+export interface PendingVerb {
+  run(): unknown
+  resolve(value: unknown): void
+  reject(thrown: unknown): void
+  /** Messages that this call accepts. */
+  messages: number
+  /** Rows it is about, at least 1. */
+  rows: number
+  /** Estimated size of its argument. */
+  bytes: number
+}
+
+/** What one group was, for the metrics. */
+export interface CommitReport {
+  verbs: number
+  messages: number
+  /** From the first verb to the end of the commit. */
+  seconds: number
+}
+
+export interface GroupCommitOptions {
+  database: Database
+  lingerMilliseconds: number
+  mostRows: number
+  /** Monotonic milliseconds. */
+  now: () => number
+  /** Called after each commit, before the answers. */
+  onCommit: (report: CommitReport) => void
+  /** Called after each group's answers, outside a transaction. */
+  afterGroup: () => void
+}
+
+export interface GroupCommit {
+  add(verbs: PendingVerb[]): void
+  /** Runs what waits, at once. */
+  finish(): void
+}
+
+const MOST_BYTES = 4 * 1_024 * 1_024
+const MOST_WORK_MILLISECONDS = 5
+/** After a pause this long no company is expected. */
+const REST_MILLISECONDS = 50
+
+export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
+  const runGroup = createGroupRunner(options)
+  let waiting: PendingVerb[] = []
+  let expectedSize = 1
+  let previousEnd = 0
+  let turn: NodeJS.Immediate | undefined
+  let linger: NodeJS.Timeout | undefined
+
+  const commit = (): void => {
+    clearTimeout(linger)
+    linger = undefined
+    const taken = runGroup(waiting)
+    waiting = waiting.slice(taken)
+    // What did not fit has waited already: it goes next, without company.
+    expectedSize = waiting.length > 0 ? 1 : taken
+    previousEnd = options.now()
+    options.afterGroup()
+    if (waiting.length > 0) schedule()
+  }
+  /** One turn of the event loop first: calls that have arrived already belong to this group. */
+  const schedule = (): void => {
+    turn ??= setImmediate(() => {
+      turn = undefined
+      if (waiting.length === 0) return
+      if (!expectsCompany()) commit()
+      else linger ??= setTimeout(commit, options.lingerMilliseconds)
+    })
+  }
+  const expectsCompany = (): boolean =>
+    options.lingerMilliseconds > 0 &&
+    waiting.length < expectedSize &&
+    options.now() - previousEnd < REST_MILLISECONDS
+
+  return {
+    add(verbs) {
+      waiting.push(...verbs)
+      schedule()
+    },
+    finish() {
+      clearImmediate(turn)
+      turn = undefined
+      while (waiting.length > 0) commit()
+      clearImmediate(turn)
+    },
+  }
+}
+
+/** Commits the first of these verbs that fit into one group and answers them; returns how many it took. */
+function createGroupRunner(options: GroupCommitOptions): (waiting: readonly PendingVerb[]) => number {
+  const { database } = options
+  const begin = database.prepare('begin immediate')
+  const commit = database.prepare('commit')
+  const rollback = database.prepare('rollback')
+  const runVerb = createVerbRunner(database)
+
+  return (waiting) => {
+    const start = options.now()
+    const answers: (() => void)[] = []
+    let messages = 0
+    let taken = 0
+    try {
+      begin.run()
+      for (const verb of waiting.slice(0, groupLength(waiting, options.mostRows))) {
+        if (taken > 0 && options.now() - start > MOST_WORK_MILLISECONDS) break
+        taken += 1
+        const done = runVerb(verb)
+        answers.push(done.answer)
+        if (done.isKept) messages += verb.messages
+      }
+      commit.run()
+    } catch (thrown) {
+      if (database.inTransaction) rollback.run()
+      // Nothing ran when the transaction could not even begin: then all of them have waited in vain.
+      if (taken === 0) taken = waiting.length
+      for (const verb of waiting.slice(0, taken)) verb.reject(thrown)
+      return taken
+    }
+    options.onCommit({ verbs: taken, messages, seconds: (options.now() - start) / 1_000 })
+    for (const answer of answers) answer()
+    return taken
+  }
+}
+
+/** Runs one verb in a savepoint. Throws only when SQLite gave up the whole transaction. */
+function createVerbRunner(database: Database): (verb: PendingVerb) => { isKept: boolean; answer: () => void } {
+  const savepoint = database.prepare('savepoint verb')
+  const release = database.prepare('release verb')
+  const undo = database.prepare('rollback to verb')
+  return (verb) => {
+    savepoint.run()
+    try {
+      const value = verb.run()
+      release.run()
+      return { isKept: true, answer: () => verb.resolve(value) }
+    } catch (thrown) {
+      // A full disk or a failed read ends the transaction itself: whatever ran before is undone too.
+      if (!database.inTransaction) throw thrown
+      undo.run()
+      release.run()
+      return { isKept: false, answer: () => verb.reject(thrown) }
+    }
+  }
+}
+
+/** How many of these verbs fit by rows and bytes; at least one. */
+function groupLength(waiting: readonly PendingVerb[], mostRows: number): number {
+  let rows = 0
+  let bytes = 0
+  const end = waiting.findIndex((verb, index) => {
+    rows += verb.rows
+    bytes += verb.bytes
+    return index > 0 && (rows > mostRows || bytes > MOST_BYTES)
+  })
+  return end === -1 ? waiting.length : end
+}

@@ -1,0 +1,36 @@
+/**
+ * Pools and lanes: the few names that a million rows refer to by number.
+ *
+ * A name gets its row with its first message, in the transaction of that message. Nothing is remembered between calls:
+ * a transaction that is undone takes its names with it.
+ */
+import type { Database } from 'better-sqlite3'
+import type { Stream } from '../../mail/message.ts'
+
+export interface QueueNames {
+  /** The number of this pool, new or known. */
+  poolId(name: string): number
+  /** The number of this pool, or undefined when no message ever used it. */
+  knownPoolId(name: string): number | undefined
+  /** Every pool that a message ever used. */
+  pools(): { poolId: number; name: string }[]
+  /** The number of this sending domain and stream, new or known. */
+  laneId(domain: string, stream: Stream): number
+}
+
+export function createQueueNames(database: Database): QueueNames {
+  const findPool = database.prepare<[string], number>('select pool_id from pools where name = ?').pluck()
+  const addPool = database.prepare<[string]>('insert into pools (name) values (?)')
+  const allPools = database.prepare<[], { poolId: number; name: string }>('select pool_id as poolId, name from pools')
+  const findLane = database
+    .prepare<[string, Stream], number>('select lane_id from lanes where domain = ? and stream = ?')
+    .pluck()
+  const addLane = database.prepare<[string, Stream]>('insert into lanes (domain, stream) values (?, ?)')
+
+  return {
+    poolId: (name) => findPool.get(name) ?? Number(addPool.run(name).lastInsertRowid),
+    knownPoolId: (name) => findPool.get(name),
+    pools: () => allPools.all(),
+    laneId: (domain, stream) => findLane.get(domain, stream) ?? Number(addLane.run(domain, stream).lastInsertRowid),
+  }
+}

@@ -1,0 +1,53 @@
+/**
+ * Reads contents, render facts and signing keys in a delivery thread, over a connection that cannot write.
+ */
+import { identifierFromBytes } from '../../base/identifier.ts'
+import type { RenderFacts, Stream, Variables } from '../../mail/message.ts'
+import type { ContentReader, SealedSigningKey } from '../content-reader.ts'
+import type { StoreLocation } from '../store-location.ts'
+import { openReader } from './database.ts'
+import { createContentReader } from './stored-content.ts'
+
+interface FactsRow {
+  id: Buffer
+  domain: string
+  stream: Stream
+  recipient: string
+  toName: string | null
+  variables: string | null
+  acceptedAt: number
+}
+
+export function openSqliteContentReader(location: StoreLocation): ContentReader {
+  const database = openReader(location)
+  const readContent = createContentReader(database)
+  const findFacts = database.prepare<[number], FactsRow>(`
+    select
+      messages.id, lanes.domain, lanes.stream, messages.recipient, message_data.to_name as toName,
+      message_data.variables, messages.created_at as acceptedAt
+    from messages
+    cross join lanes on lanes.lane_id = messages.lane_id
+    left join message_data on message_data.message_seq = messages.seq
+    where messages.seq = ?`)
+  const findKey = database.prepare<[string], SealedSigningKey>(
+    'select name as domain, selector, sealed_private_key as sealedPrivateKey from domains where name = ?',
+  )
+  return {
+    content: async (contentId) => readContent(contentId),
+    async renderFacts(messageKey) {
+      const row = findFacts.get(messageKey)
+      return row === undefined ? undefined : factsOf(row)
+    },
+    signingKey: async (domain) => findKey.get(domain),
+    close: async () => void database.close(),
+  }
+}
+
+const factsOf = (row: FactsRow): RenderFacts => ({
+  messageId: identifierFromBytes('msg', row.id),
+  domain: row.domain,
+  to: { name: row.toName, address: row.recipient },
+  variables: row.variables === null ? {} : (JSON.parse(row.variables) as Variables),
+  acceptedAt: row.acceptedAt,
+  stream: row.stream,
+})

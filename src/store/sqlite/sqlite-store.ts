@@ -1,0 +1,134 @@
+/**
+ * The SQLite store as the main thread sees it: every verb is a call to the store thread, in batches.
+ *
+ * A promise of a writing verb settles after the commit. When the store thread dies, every open and later call is
+ * rejected and `onDeath` is told once: the process must end and recover as after a kill.
+ *
+ * Rejects with ProcessExit when the database can not be opened: see `openStore`.
+ */
+import { MessageChannel, Worker } from 'node:worker_threads'
+import { EXIT, ProcessExit, unreachable } from '../../base/errors.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { createThreadChannel } from '../../base/thread-channel.ts'
+import type { OpenStoreOptions } from '../store-location.ts'
+import type { Store } from '../store.ts'
+import type { CommitReport } from './group-commit.ts'
+import { CLOSE_CALL } from './thread-messages.ts'
+import type { StoreThreadData, StoreThreadMessage } from './thread-messages.ts'
+import type { Verbs } from './verbs.ts'
+
+type Opened = Extract<StoreThreadMessage, { kind: 'opened' }>
+type Call = <Verb extends keyof Verbs>(
+  verb: Verb,
+  ...argument: Parameters<Verbs[Verb]>
+) => Promise<ReturnType<Verbs[Verb]>>
+
+export async function openSqliteStore(options: OpenStoreOptions): Promise<Store> {
+  const { port1, port2 } = new MessageChannel()
+  const workerData: StoreThreadData = { location: options.location, verbs: port2 }
+  const entry = new URL('./store-thread.ts', import.meta.url)
+  const worker = new Worker(entry, { workerData, transferList: [port2], name: 'store' })
+  const channel = createThreadChannel(port1)
+  let state: 'opening' | 'open' | 'closing' = 'opening'
+  let failure: Error | undefined
+  const exited = watch(worker, (reason, code) => {
+    port1.close()
+    if (code !== 0) failure = reason
+    channel.fail(state === 'closing' ? new Error('the store is closed') : reason)
+    if (state === 'open') options.onDeath(reason)
+  })
+  const { durability, schemaVersion } = await hearThread(worker, exited, options.metrics)
+  state = 'open'
+  options.logger.info(
+    {
+      folder: options.location.folder, journal_mode: durability.journalMode, synchronous: durability.synchronous,
+      schema_version: schemaVersion,
+    },
+    'store opened',
+  )
+
+  const call: Call = async (verb, ...argument) =>
+    (await channel.call(verb, argument[0])) as ReturnType<Verbs[typeof verb]>
+  const close = async (): Promise<void> => {
+    state = 'closing'
+    // The thread's end may be seen before its answer, and is as good: a close that fails is an error of the thread.
+    channel.call(CLOSE_CALL, undefined).catch(() => {})
+    await exited
+    if (failure !== undefined) throw failure
+  }
+  return { ...createVerbCalls(call), close }
+}
+
+/** The interface's verbs over the thread's, which take one argument each. */
+function createVerbCalls(call: Call): Omit<Store, 'close'> {
+  return {
+    beginEpoch: (now) => call('beginEpoch', now),
+    acceptMessages: (request) => call('acceptMessages', request),
+    claimDue: (request) => call('claimDue', request),
+    unclaim: (request) => call('unclaim', request),
+    recordOutcomes: (request) => call('recordOutcomes', request),
+    renewLeases: (epoch, leaseUntil) => call('renewLeases', { epoch, leaseUntil }),
+    recoverLapsedLeases: (now) => call('recoverLapsedLeases', now),
+    expireDue: (now, limit) => call('expireDue', { now, limit }),
+    earliestDueAt: (pools) => call('earliestDueAt', pools),
+    moveOrphans: (known, target) => call('moveOrphans', { known, target }),
+    queueSummary: (now) => call('queueSummary', now),
+    lookupMessage: (id) => call('lookupMessage', id),
+    messageEvents: (id) => call('messageEvents', id),
+    addApiKey: (key, hash) => call('addApiKey', { key, hash }),
+    findApiKey: (hash) => call('findApiKey', hash),
+    addDomain: (domain) => call('addDomain', domain),
+    findDomain: (name) => call('findDomain', name),
+    recordDomainCheck: (result) => call('recordDomainCheck', result),
+    addWebhookEndpoint: (endpoint) => call('addWebhookEndpoint', endpoint),
+    claimWebhooks: (request) => call('claimWebhooks', request),
+    recordWebhookResults: (epoch, results) => call('recordWebhookResults', { epoch, results }),
+    earliestWebhookDueAt: () => call('earliestWebhookDueAt'),
+    tick: () => call('tick'),
+  }
+}
+
+/** Resolves when the thread has ended; `onEnd` gets the reason once, and 0 for an end that was asked for. */
+function watch(worker: Worker, onEnd: (reason: Error, exitCode: number) => void): Promise<void> {
+  let reason: Error | undefined
+  worker.on('error', (error) => {
+    reason ??= error instanceof Error ? error : new Error(String(error))
+  })
+  return new Promise((resolve) => {
+    worker.on('exit', (code) => {
+      onEnd(reason ?? new Error(`the store thread ended with code ${code}`), code)
+      resolve()
+    })
+  })
+}
+
+/** Resolves when the thread has opened the database, and takes its commits into the metrics from then on. */
+function hearThread(worker: Worker, exited: Promise<void>, metrics: Metrics): Promise<Opened> {
+  return new Promise((resolve, reject) => {
+    worker.on('message', (message: StoreThreadMessage) => {
+      switch (message.kind) {
+        case 'opened':
+          resolve(message)
+          return
+        case 'refused':
+          reject(new ProcessExit(message.exitCode, message.sentence))
+          return
+        case 'committed':
+          observeCommit(metrics, message.report)
+          return
+        default:
+          unreachable(message)
+      }
+    })
+    worker.once('error', (error) => {
+      reject(new ProcessExit(EXIT.disk, 'the store thread failed while it opened the database', { cause: error }))
+    })
+    void exited.then(() => reject(new ProcessExit(EXIT.disk, 'the store thread ended while it opened the database')))
+  })
+}
+
+function observeCommit(metrics: Metrics, report: CommitReport): void {
+  metrics.storeBatchSize.observe(report.verbs)
+  metrics.storeCommitSeconds.observe(report.seconds)
+  if (report.messages > 0) metrics.storeMessagesPerCommit.observe(report.messages)
+}

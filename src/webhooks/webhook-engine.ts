@@ -1,0 +1,163 @@
+/**
+ * Takes webhook deliveries that are due to their endpoints.
+ *
+ * State of a delivery -> next: due -> under way (leased) -> succeeded | due again after a delay | dead letter.
+ *
+ * - Posts run side by side, at most `concurrency.total` of them and `per_endpoint` to one endpoint. A round claims as
+ *   many as there are free slots, and the end of any post brings the next round: a slow endpoint holds its own slots
+ *   and nobody else's.
+ * - The results of posts are recorded together at the start of a round. While the store can not record, they are kept
+ *   and tried again each second, and nothing new is claimed: what is in memory never exceeds the slots.
+ * - A process that dies with posts under way leaves their rows leased; the next epoch finds them due. The event is then
+ *   sent again, which receivers must expect (service-interface.txt, Delivery rules 4).
+ */
+import type { Clock } from '../base/clock.ts'
+import { SECOND } from '../base/clock.ts'
+import { createKeyedLimit } from '../base/keyed-limit.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Metrics } from '../base/metrics.ts'
+import { createPollLoop } from '../base/poll-loop.ts'
+import type { ServerSettings } from '../config/server-settings.ts'
+import type { ClaimedWebhookDelivery, WebhookResult } from '../store/records.ts'
+import type { Store } from '../store/store.ts'
+import { postEvent } from './post-event.ts'
+import type { PostedEvent, PostEventOptions } from './post-event.ts'
+import { nextRetryAt } from './retry-schedule.ts'
+
+export interface WebhookEngineOptions extends PostEventOptions {
+  store: Store
+  clock: Clock
+  settings: Pick<ServerSettings['webhooks'], 'concurrency'>
+  logger: Logger
+  metrics: Metrics
+}
+
+export interface WebhookEngine {
+  /** `epoch` is the fence of this process's claims, from `store.beginEpoch`. */
+  start(epoch: number): void
+  /** New events may be due. */
+  wake(): void
+  /** Claims nothing more; posts under way end within their 10 seconds and are recorded. */
+  stop(): Promise<void>
+}
+
+/** A post ends within 10 s; the rest is for a store that is slow to record. */
+const LEASE = 60 * SECOND
+/** Due rows may be waiting for a busy endpoint and hide a later one of another: look again soon, but never spin. */
+const LOOK_AGAIN = SECOND / 2
+
+export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngine {
+  const { store, clock, settings, logger } = options
+  const endpoints = createKeyedLimit(settings.concurrency.per_endpoint)
+  const underWay = new Set<Promise<void>>()
+  let results: WebhookResult[] = []
+  let epoch = 0
+
+  const loop = createPollLoop({
+    clock,
+    round,
+    onError: (thrown) => logger.error({ err: thrown, waiting_results: results.length }, 'webhook round failed'),
+  })
+
+  async function round(): Promise<number | null> {
+    await recordResults()
+    const free = settings.concurrency.total - underWay.size
+    if (free === 0) return null
+    const now = clock.now()
+    const claimed = await store.claimWebhooks({
+      now,
+      epoch,
+      leaseUntil: now + LEASE,
+      limit: free,
+      perEndpoint: settings.concurrency.per_endpoint,
+      busy: endpoints.counts(),
+    })
+    for (const delivery of claimed) post(delivery)
+    // The end of a post brings the next round.
+    if (claimed.length === free) return null
+    const dueAt = await store.earliestWebhookDueAt()
+    if (dueAt === null) return null
+    return dueAt > now ? dueAt : now + LOOK_AGAIN
+  }
+
+  async function recordResults(): Promise<void> {
+    const batch = [...results]
+    if (batch.length === 0) return
+    await store.recordWebhookResults(epoch, batch)
+    results = results.slice(batch.length)
+  }
+
+  function post(delivery: ClaimedWebhookDelivery): void {
+    endpoints.take(delivery.endpointId)
+    const attempt = attemptDelivery(delivery, options).then((result) => {
+      results.push(result)
+      endpoints.release(delivery.endpointId)
+      underWay.delete(attempt)
+      loop.wake()
+    })
+    underWay.add(attempt)
+  }
+
+  return {
+    start(newEpoch) {
+      epoch = newEpoch
+      loop.start()
+    },
+    wake: loop.wake,
+    async stop() {
+      await loop.stop()
+      await Promise.all(underWay)
+      try {
+        await recordResults()
+      } catch (thrown) {
+        logger.error({ err: thrown, results: results.length }, 'webhook results lost, their events will be sent again')
+      }
+    },
+  }
+}
+
+/** Never rejects: every failure is a result. */
+async function attemptDelivery(
+  delivery: ClaimedWebhookDelivery,
+  options: WebhookEngineOptions,
+): Promise<WebhookResult> {
+  const { clock } = options
+  const at = clock.now()
+  const begunAt = performance.now()
+  const posted = await postEvent(delivery, at, options)
+  const result: WebhookResult = {
+    key: delivery.key,
+    at,
+    // How long the endpoint took is real time, whatever clock the schedule follows.
+    durationMilliseconds: Math.round(performance.now() - begunAt),
+    status: posted.status,
+    error: posted.error,
+    answer: posted.answer,
+    next: nextStep(delivery, posted, clock.now()),
+  }
+  options.metrics.webhookDeliveries.inc({ result: result.next.kind })
+  logAttempt(options.logger, delivery, result)
+  return result
+}
+
+function nextStep(delivery: ClaimedWebhookDelivery, posted: PostedEvent, endedAt: number): WebhookResult['next'] {
+  if (posted.isSuccess) return { kind: 'succeeded' }
+  const at = nextRetryAt({ deliveryId: delivery.id, failedAttempts: delivery.attempts + 1, endedAt })
+  return at === null ? { kind: 'dead-letter' } : { kind: 'retry', at }
+}
+
+function logAttempt(logger: Logger, delivery: ClaimedWebhookDelivery, result: WebhookResult): void {
+  const fields = {
+    endpoint_id: delivery.endpointId,
+    event_id: delivery.eventId,
+    delivery_id: delivery.id,
+    attempt: delivery.attempts + 1,
+    status: result.status,
+    ms: result.durationMilliseconds,
+    outcome: result.next.kind,
+    next_at: result.next.kind === 'retry' ? result.next.at : null,
+    ...(result.error === null ? {} : { error: result.error }),
+  }
+  if (result.next.kind === 'dead-letter') logger.warn(fields, 'webhook dead letter')
+  else logger.info(fields, 'webhook attempt')
+}

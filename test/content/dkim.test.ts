@@ -1,0 +1,169 @@
+/**
+ * DKIM signatures, judged by verifiers that are not ours: mailauth here, dkimpy where it is installed.
+ */
+import { spawnSync } from 'node:child_process'
+import { generateKeyPairSync } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { dkimVerify } from 'mailauth'
+import t from 'tap'
+import { createSigner, relaxedBody } from '../../src/content/dkim.ts'
+import { missingPrograms, PYTHON } from '../support/programs.ts'
+
+const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
+const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+const record = `v=DKIM1; k=rsa; p=${publicKey.export({ type: 'spki', format: 'der' }).toString('base64')}`
+const signer = createSigner({ domain: 'acme.com', selector: 's1', privateKeyPem })
+const SIGNED_AT = 1_795_219_200_999
+
+const HEADER = [
+  'From: Acme <orders@acme.com>', 'To: ada@example.net', 'Subject: Order', 'Date: Sat, 21 Nov 2026 00:00:00 +0000',
+  'Message-ID: <token@acme.com>', 'MIME-Version: 1.0', 'Content-Type: text/plain; charset=utf-8',
+]
+
+function message(body: string, header: readonly string[] = HEADER): Buffer {
+  return Buffer.from(`${header.join('\r\n')}\r\n\r\n${body}`)
+}
+
+async function verdict(bytes: Buffer): Promise<string> {
+  const resolver = async (name: string): Promise<string[][]> => {
+    if (name === 's1._domainkey.acme.com') return [[record]]
+    throw Object.assign(new Error('no such name'), { code: 'ENOTFOUND' })
+  }
+  const { results } = await dkimVerify(bytes, { resolver })
+  return results.map((result) => `${result.status.result} ${result.signingDomain ?? ''}`).join()
+}
+
+const BODIES: [string, string][] = [
+  ['nothing', ''],
+  ['one empty line', '\r\n'],
+  ['only empty lines', '\r\n\r\n\r\n'],
+  ['only white space', ' \t \r\n \r\n'],
+  ['no line end at the end', 'text'],
+  ['empty lines at the end', 'text\r\n\r\n\r\n'],
+  ['white-space lines at the end', 'text\r\n \r\n\t\r\n'],
+  ['empty lines in front', '\r\n\r\ntext\r\n'],
+  ['trailing white space', 'text \t\r\nmore  \r\n'],
+  ['white space inside', 'a  b\t\tc \t d\r\n\tindented\r\n  twice\r\n'],
+  ['long lines', `${'x'.repeat(990)}\r\n${'word '.repeat(190)}\r\n`],
+  ['dots', '.\r\n..\r\n.text\r\n\r\n.\r\n'],
+  ['other bytes', 'gr\u00fc\u00dfe \u{1f600}\r\n'],
+  ['something like a header', 'From: x@y.z\r\n\r\nbody\r\n'],
+]
+
+const HEADERS: [string, string[]][] = [
+  ['folded fields', HEADER.map((field) => field.replace(' ', '\r\n  \t'))],
+  ['white space around colons and values', HEADER.map((field) => field.replace(': ', ':  \t') + ' \t ')],
+  ['no space behind colons', HEADER.map((field) => field.replace(': ', ':'))],
+  ['names in capitals', HEADER.map((field) => field.replace(/^[^:]+/, (name) => name.toUpperCase()))],
+  ['an empty subject', HEADER.map((field) => (field.startsWith('Subject') ? 'Subject:' : field))],
+  ['another order', HEADER.toReversed()],
+  ['an address in another script', HEADER.map((field) => field.replace('ada@', 'jõgeva@'))],
+  ['all signed fields', [
+    ...HEADER, 'Reply-To: a@b.c', 'Cc: c@d.e', 'Content-Transfer-Encoding: 7bit',
+    'Feedback-ID: 0:acme.com:bulk:posthorn1',
+    'List-Unsubscribe: <https://x.y/u>', 'List-Unsubscribe-Post: List-Unsubscribe=One-Click', 'X-Other: not signed',
+  ]],
+  ['two of a kind', [...HEADER, 'Reply-To: a@b.c', 'Reply-To: c@d.e']],
+]
+
+function allCases(): [string, Buffer][] {
+  const cases = BODIES.map(([name, body]): [string, Buffer] => [`a body with ${name}`, message(body)])
+  for (const [name, header] of HEADERS) cases.push([`a header with ${name}`, message('text\r\n', header)])
+  return cases
+}
+
+t.test('mailauth accepts every signature', async (t) => {
+  for (const [name, unsigned] of allCases()) {
+    t.equal(await verdict(await signer.sign(unsigned, SIGNED_AT)), 'pass acme.com', name)
+  }
+})
+
+t.test('the message follows its signature unchanged, and time is the only thing that may differ', async (t) => {
+  const unsigned = message('text\r\n')
+  const signed = await signer.sign(unsigned, SIGNED_AT)
+  t.ok(signed.subarray(-unsigned.length).equals(unsigned))
+  t.ok(signed.equals(await signer.sign(Uint8Array.from(unsigned), SIGNED_AT)))
+  const field = signed.subarray(0, -unsigned.length).toString()
+  const tags = Object.fromEntries(field.slice('DKIM-Signature:'.length).replace(/\s/g, '').split(';').map((tag) => {
+    const equals = tag.indexOf('=')
+    return [tag.slice(0, equals), tag.slice(equals + 1)]
+  }))
+  t.match(tags, { v: '1', a: 'rsa-sha256', c: 'relaxed/relaxed', d: 'acme.com', s: 's1', t: '1795219200' })
+  t.notOk('l' in tags || 'x' in tags, 'neither a length nor an expiry')
+  t.equal(tags['h'], 'From:From:To:To:Subject:Subject:Date:Date:Message-ID:Message-ID:MIME-Version:Content-Type')
+  t.ok(field.split('\r\n').every((line) => line.length <= 78), 'folded')
+  t.equal(field.endsWith('\r\n'), true)
+})
+
+t.test('a second or changed field, or a changed body, breaks the signature', async (t) => {
+  const signed = (await signer.sign(message('text\r\nmore\r\n', [...HEADER, 'Feedback-ID: x']), SIGNED_AT)).toString()
+  t.equal(await verdict(Buffer.from(signed)), 'pass acme.com')
+  for (const name of ['From', 'To', 'Subject', 'Date', 'Message-ID']) {
+    const added = `${name}: <evil@evil.com>\r\n`
+    t.not(await verdict(Buffer.from(added + signed)), 'pass acme.com', `a second ${name} on top`)
+    const below = Buffer.from(signed.replace('\r\n\r\n', `\r\n${added}\r\n`))
+    t.not(await verdict(below), 'pass acme.com', `a second ${name} below`)
+  }
+  for (const [from, to] of [
+    ['Subject: Order', 'Subject: Other'], ['text\r\n', 'test\r\n'], ['more', 'm ore'],
+    ['charset=utf-8', 'charset=latin1'], ['Feedback-ID: x', 'Feedback-ID: y'], ['\r\nMIME-Version: 1.0', ''],
+    ['t=1795219200', 't=1795219201'], ['more\r\n', 'more\r\nand more\r\n'],
+  ] as const) {
+    t.ok(signed.includes(from), from)
+    const changed = Buffer.from(signed.replace(from, to))
+    t.not(await verdict(changed), 'pass acme.com', `${JSON.stringify(from)} -> ${JSON.stringify(to)}`)
+  }
+  t.equal(await verdict(Buffer.from(`X-New: 1\r\n${signed}`)), 'pass acme.com', 'a relay may add its own field')
+})
+
+t.test('bodies are made canonical as the standard\'s examples show', async (t) => {
+  const cases: [string, string][] = [
+    // RFC 6376 §3.4.5, then the empty bodies of §3.4.4.
+    [' C \r\nD \t E\r\n\r\n\r\n', ' C\r\nD E\r\n'], ['', ''], ['\r\n', ''], [' \r\n\t\r\n', ''],
+    ['a', 'a\r\n'], ['a\r\n\r\nb', 'a\r\n\r\nb\r\n'],
+  ]
+  for (const [body, canonical] of cases) {
+    t.equal(relaxedBody(Buffer.from(body)).toString(), canonical, JSON.stringify(body))
+  }
+})
+
+t.test('a key or a message that cannot be signed is an error, never an unsigned message', async (t) => {
+  const ed25519 = generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+  t.throws(() => createSigner({ domain: 'acme.com', selector: 's1', privateKeyPem: ed25519 }), /must be an RSA key/)
+  t.throws(() => createSigner({ domain: 'acme.com', selector: 's1', privateKeyPem: 'nonsense' }))
+  await t.rejects(signer.sign(Buffer.from('no header end'), SIGNED_AT), /no end of its header/)
+})
+
+/** Verifies each file named on the command line with the record given first; prints one word for each. */
+const DKIMPY = `
+import sys, dkim
+record = sys.argv[1].encode()
+for name in sys.argv[2:]:
+    with open(name, 'rb') as file:
+        print('pass' if dkim.verify(file.read(), dnsfunc=lambda name, timeout=5: record) else 'fail')
+`
+
+const skip = missingPrograms({ 'python3:dkim': ['python3-dkim'] })
+t.test('dkimpy accepts every signature and refuses a changed one', { skip }, async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'posthorn-dkim-'))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const cases = allCases()
+  const files: string[] = []
+  for (const [index, [, unsigned]] of cases.entries()) {
+    const signed = await signer.sign(unsigned, SIGNED_AT)
+    const forged = Buffer.concat([Buffer.from('Subject: evil\r\n'), signed])
+    for (const bytes of [signed, forged]) {
+      const file = join(folder, `${index}-${bytes === signed ? 'good' : 'bad'}.eml`)
+      writeFileSync(file, bytes)
+      files.push(file)
+    }
+  }
+  const run = spawnSync(PYTHON, ['-c', DKIMPY, record, ...files], { encoding: 'utf8', timeout: 30_000 })
+  t.equal(run.status, 0, run.stderr)
+  const words = run.stdout.trim().split('\n')
+  for (const [index, [name]] of cases.entries()) {
+    t.strictSame(words.slice(2 * index, 2 * index + 2), ['pass', 'fail'], name)
+  }
+})

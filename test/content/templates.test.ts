@@ -1,0 +1,200 @@
+/**
+ * Placeholders, values, what is wrong with them, and the text made from html.
+ */
+import { existsSync, readFileSync } from 'node:fs'
+import fc from 'fast-check'
+import t from 'tap'
+import { parseTemplate } from '../../src/content/parse-template.ts'
+import { plainTextOf } from '../../src/content/plain-text.ts'
+import { escapeHtml, substitute } from '../../src/content/substitute-variables.ts'
+import { MOST_BODY_BYTES, templateProblems, usableVariables } from '../../src/content/template-problems.ts'
+
+const HTML_CORPUS = new URL('../../../shared/corpora/html/', import.meta.url)
+
+function content(fields: { subject?: string; html?: string | null; text?: string | null; hasVariables?: boolean }) {
+  return { subject: '', html: null, text: null, hasVariables: true, ...fields }
+}
+
+t.test('placeholders are replaced, and escaped in html only', async (t) => {
+  const variables = { name: '<b>"A" & \'B\'</b>', no: 1042, paid: false, empty: '', 'a.b': 'dot', 'two words': 'w' }
+  const escaped = '&lt;b&gt;&quot;A&quot; &amp; &#39;B&#39;&lt;/b&gt;'
+  const cases: [string, string, string][] = [
+    ['Hi {{name}}', `Hi ${escaped}`, `Hi ${variables.name}`],
+    ['{{{name}}}', variables.name, variables.name],
+    ['{{ name }}', escaped, variables.name],
+    ['{{{  name  }}}', variables.name, variables.name],
+    ['{{no}}/{{paid}}/{{empty}}', '1042/false/', '1042/false/'],
+    ['{{a.b}} {{two words}}', 'dot w', 'dot w'],
+    ['{{none|friend}}', 'friend', 'friend'],
+    ['{{ none | friend }}', ' friend', ' friend'],
+    ['{{none|<i>}} {{{none|<i>}}}', '&lt;i&gt; <i>', '<i> <i>'],
+    ['{{none|}}', '', ''],
+    ['{{none|a|b}}', 'a|b', 'a|b'],
+    ['{{empty|unused}}', '', ''],
+    ['{{{{no}}}}', '{1042}', '{1042}'],
+    ['{{no}}}', '1042}', '1042}'],
+  ]
+  for (const [template, html, text] of cases) {
+    t.equal(substitute(parseTemplate(template, 'html'), variables), html, `${template} in html`)
+    t.equal(substitute(parseTemplate(template, 'text'), variables), text, `${template} in text`)
+  }
+})
+
+t.test('braces that make no placeholder stay as they are', async (t) => {
+  const texts = [
+    '{{', '}}', '{{}}', '{{ }}', '{{|x}}', '{{a', 'a}}', '{a}', '{{a}', '{{a\nb}}', '{{a\rb}}', '{{{a}',
+    `{{${'k'.repeat(65)}}}`,     '@media{a{b:c}}', '{{{}}}', '{ {a} }', '{{{{',
+  ]
+  for (const text of texts) {
+    t.strictSame(parseTemplate(text, 'html'), [text], JSON.stringify(text))
+    t.strictSame(templateProblems(content({ text }), {}), [], 'and nothing is missing')
+  }
+  t.equal(parseTemplate(`{{${'😀'.repeat(64)}}}`, 'text').length, 1, 'a key of 64 characters')
+  t.strictSame(parseTemplate('', 'html'), [])
+})
+
+t.test('a value is never expanded, and no character in it has a meaning', async (t) => {
+  const tricky = ['{{b}}', '{{{b}}}', '$&', '$1', '$$', "$'", '\\', '%s', '}}', '{{', '{{a}}']
+  for (const a of tricky) {
+    t.equal(substitute(parseTemplate('[{{{a}}}][{{b}}]', 'text'), { a, b: 'B' }), `[${a}][B]`, JSON.stringify(a))
+  }
+  t.doesNotThrow(() => fc.assert(fc.property(fc.string(), fc.string(), fc.string(), (before, value, after) => {
+    const rendered = substitute(parseTemplate(`${noBraces(before)}{{key}}${noBraces(after)}`, 'html'), { key: value })
+    return rendered === noBraces(before) + escapeHtml(value) + noBraces(after)
+  }), { numRuns: 1_000 }))
+  t.doesNotThrow(() => fc.assert(fc.property(fc.string(), (value) => {
+    // What a browser reads back is the value: escaped exactly once, and nothing is left that could be markup.
+    const escaped = escapeHtml(value)
+    return !/[<>"']/.test(escaped) && unescapeHtml(escaped) === value
+  })))
+})
+
+t.test('only own values count, whatever the key is called', async (t) => {
+  const names = ['constructor', '__proto__', 'toString', 'prototype', 'hasOwnProperty']
+  for (const name of names) {
+    const used = content({ subject: `{{${name}}}` })
+    t.strictSame(templateProblems(used, {}), [`variables.${name}: used in subject, not given`])
+    t.throws(() => substitute(parseTemplate(`{{${name}}}`, 'text'), {}), /no value/)
+    const raw: unknown = JSON.parse(`{"${name}":"own"}`)
+    const given = typeof raw === 'object' && raw !== null ? { ...raw } : {}
+    t.strictSame(templateProblems(used, given), [], `${name} can be given`)
+    const kept = usableVariables(used, given)
+    t.equal(Object.getPrototypeOf(kept), null)
+    t.equal(substitute(parseTemplate(`{{${name}}}`, 'text'), kept), 'own')
+    const copied = structuredClone(kept)
+    t.equal(substitute(parseTemplate(`{{${name}}}`, 'text'), copied), 'own', 'also after a copy to a thread')
+  }
+  t.equal(Object.hasOwn(Object.prototype, 'own'), false)
+  const inherited = Object.create({ name: 'inherited' })
+  t.equal(templateProblems(content({ subject: '{{name}}' }), inherited).length, 1, 'an inherited value is missing')
+  t.throws(() => substitute(parseTemplate('{{name}}', 'text'), inherited), /no value/)
+})
+
+t.test('every problem is found and named', async (t) => {
+  const given = {
+    user: { a: 1 }, list: [1], nothing: null, line: 'a\r\nBcc: x@y.z', long: 'x'.repeat(999),
+    big: '<'.repeat(2_000_000),
+  }
+  const control = 'subject: has a line break or another control character'
+  const filled = 'once its variables are filled in'
+  const cases: [Parameters<typeof content>[0], string[]][] = [
+    [{ subject: 'Hi {{name}}' }, ['variables.name: used in subject, not given']],
+    [{ subject: 'Hi {{nothing}}' }, ['variables.nothing: used in subject, not given']],
+    [{ subject: '{{name}}', html: '{{name}} {{{name}}} {{no}}', text: '{{no}}' }, [
+      'variables.name: used in subject and html, not given', 'variables.no: used in html and text, not given',
+    ]],
+    [{ html: '{{user}} {{list|x}}' }, [
+      'variables.user: used in html, must be a string, number or boolean, not an object',
+      'variables.list: used in html, must be a string, number or boolean, not an array',
+    ]],
+    [{ subject: '{{nothing|ok}} {{none|ok}}', html: 'x' }, []],
+    [{ subject: '{{line}}' }, [`${control} ${filled}`]],
+    [{ subject: 'a\nb', hasVariables: false }, [control]],
+    [{ subject: 'tab\there' }, []],
+    [{ subject: 'bell\u0007' }, [`${control} ${filled}`]],
+    [{ subject: '{{long}}' }, [`subject: has more than 998 characters ${filled}`]],
+    [{ subject: 'x'.repeat(998) }, []],
+    [{ subject: '😀'.repeat(998) }, []],
+    [{ subject: '{{name}}', html: '{{x}}', hasVariables: false }, []],
+    [{ html: '{{{big}}}', text: '{{big}}{{big}}' }, []],
+    [{ html: '{{big}}', text: '{{big}}{{big}}{{big}}' }, [
+      `html: has 8000000 bytes, at most ${MOST_BODY_BYTES} are allowed ${filled}`,
+      `text: has 6000000 bytes, at most ${MOST_BODY_BYTES} are allowed ${filled}`,
+    ]],
+    [{ text: 'ä'.repeat(MOST_BODY_BYTES / 2) }, []],
+    [{ text: `${'ä'.repeat(MOST_BODY_BYTES / 2)}x`, hasVariables: false }, [
+      `text: has ${MOST_BODY_BYTES + 1} bytes, at most ${MOST_BODY_BYTES} are allowed`,
+    ]],
+  ]
+  for (const [fields, problems] of cases) {
+    t.strictSame(templateProblems(content(fields), given), problems, JSON.stringify(fields).slice(0, 60))
+  }
+  const kept = usableVariables(content({ html: '{{a}}{{n}}{{o}}{{z}}' }), { a: 'x', n: null, o: {}, b: 1, z: 0 })
+  t.strictSame({ ...kept }, { a: 'x', z: 0 }, 'only what is used and usable is kept')
+})
+
+t.test('large and hostile templates cost linear time and little memory', async (t) => {
+  const start = performance.now()
+  const half = MOST_BODY_BYTES / 2
+  for (const piece of ['{', '{{', '{{a', '{{{a}}', '{{a}} ', '{{{', 'a', '{{|']) {
+    parseTemplate(piece.repeat(half / piece.length), 'html')
+  }
+  parseTemplate(`{{${'a'.repeat(half)}`, 'html')
+  const many = content({ html: '{{big}}'.repeat(500_000) })
+  const subject = content({ subject: '{{big}}'.repeat(5_000) })
+  t.match(templateProblems(subject, { big: 'x'.repeat(1_000_000) }), ['subject: has more than 998 characters'])
+  t.match(templateProblems(many, { big: 'x'.repeat(1_000_000) }), ['html: has 500000000000 bytes'])
+  t.ok(performance.now() - start < 5_000, 'within seconds')
+})
+
+t.test('html becomes the text a person would read', async (t) => {
+  const cases: [string, string][] = [
+    ['<p>Hi <b>Ada</b>,</p><p>your order</p>', 'Hi Ada,\n\nyour order'],
+    ['a<br>b<br/>c', 'a\nb\nc'],
+    ['  lots \n of   space ', 'lots of space'],
+    ['<style>p{}</style><script>x()</script><title>T</title>x', 'x'],
+    ['<div style="DISPLAY : none">preview</div><p>x</p>', 'x'],
+    ['<ul><li>one</li><li><p>two</p></li></ul>after', '- one\n- two\n\nafter'],
+    ['<a href="https://x.y/z?a=1&amp;b=2">Order</a>', 'Order [https://x.y/z?a=1&b=2]'],
+    ['<a href="https://x.y/">https://x.y/</a>', 'https://x.y/'],
+    ['<a href="mailto:a@b.c">us</a> <a href="#top">top</a> <a href="javascript:x()">js</a>', 'us [a@b.c] top js'],
+    ['<a href="https://x.y/"><img alt="Logo" src="l.png"></a>', 'Logo [https://x.y/]'],
+    ['<a href="https://x.y/"><img src="l.png"></a>', 'https://x.y/'],
+    ['<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>', 'a b\nc'],
+    ['&lt;b&gt; &amp; &auml; &#128512;', '<b> & ä 😀'],
+    ['<pre>a\n  b</pre>', 'a\n  b'],
+    ['', ''],
+    ['<p>unclosed <b>tags', 'unclosed tags'],
+    ['<!-- no --><![CDATA[x]]>y</body></p>z', 'y\n\nz'],
+  ]
+  for (const [html, text] of cases) t.equal(plainTextOf(html), text, html)
+  const start = performance.now()
+  const tags = ['<div>', '<div></p>', '<svg><x>', '<a href="https://x.y/">', 'x<br>', '<ul><li>']
+  const pieces = [...tags, '<', '<!--', '&', ' ']
+  for (const piece of pieces) plainTextOf(piece.repeat(200_000))
+  t.ok(performance.now() - start < 10_000, 'hostile html takes seconds at most')
+})
+
+const skipCorpus = existsSync(HTML_CORPUS) ? false : 'the html corpus is not there'
+t.test('real newsletters give readable text', { skip: skipCorpus }, async (t) => {
+  const meta = readFileSync(new URL('meta.jsonl', HTML_CORPUS), 'utf8').trim().split('\n')
+  let files = 0
+  for (const line of meta) {
+    const entry: unknown = JSON.parse(line)
+    if (typeof entry !== 'object' || entry === null || !('file' in entry) || typeof entry.file !== 'string') continue
+    const text = plainTextOf(readFileSync(new URL(entry.file, HTML_CORPUS), 'utf8'))
+    files++
+    if (/<(?:td|div|style|script)[ >]|[ \t]\n|\n{3}/.test(text)) t.fail(`${entry.file} leaves markup or loose space`)
+  }
+  t.ok(files > 100, `${files} files were read`)
+})
+
+/** Text that cannot form a placeholder with what stands beside it. */
+function noBraces(text: string): string {
+  return text.replace(/[{}]/g, '')
+}
+
+function unescapeHtml(text: string): string {
+  const quotes = text.replaceAll('&quot;', '"').replaceAll('&#39;', "'")
+  return quotes.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&')
+}

@@ -1,0 +1,285 @@
+import { createSecureContext } from 'node:tls'
+import t from 'tap'
+import type { Test } from 'tap'
+import type { SendEnd } from '../../src/delivery/read-smtp-error.ts'
+import { openSession } from '../../src/delivery/smtp-session.ts'
+import type { Opened, SessionTarget, SmtpSession } from '../../src/delivery/smtp-session.ts'
+import { MOST_REPLY_CHARACTERS } from '../../src/mail/smtp-reply.ts'
+import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
+import type { Script, ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { until } from '../support/until.ts'
+
+const BYTES = Buffer.from('Subject: hello\r\n\r\n.a dot, and\r\n..two\r\n')
+const ENVELOPE = { from: 'b-token@bounces.acme.test', to: 'anna@example.test', envelopeId: 'b-token' }
+const TIMEOUTS = {
+  connect: 2_000, banner: 300, ehlo: 300, starttls: 300, mail: 300, rcpt: 300, data: 300, final_dot: 300, quit: 300,
+}
+
+const tls = selfSigned()
+const withTls = tls === undefined ? {} : { tls }
+const WITH_TLS = { skip: tls === undefined && 'openssl is not installed' }
+
+async function mx(t: Test, options: ScriptedMxOptions = {}): Promise<ScriptedMx> {
+  const server = await scriptedMx({ address: '127.0.0.2', ...options })
+  t.teardown(() => server.close())
+  return server
+}
+
+function open(server: ScriptedMx, target: Partial<SessionTarget> = {}): Promise<Opened> {
+  return openSession(
+    {
+      host: 'mx.test', address: server.address, source: '127.0.0.11', hostname: 'mail.acme.test', tls: 'when-announced',
+      ...target,
+    },
+    { port: server.port, timeouts: TIMEOUTS, secureContext: createSecureContext({ minVersion: 'TLSv1.2' }) },
+  )
+}
+
+async function session(t: Test, server: ScriptedMx, target: Partial<SessionTarget> = {}): Promise<SmtpSession> {
+  const opened = await open(server, target)
+  if (opened.kind !== 'open') throw new Error(JSON.stringify(opened))
+  t.teardown(() => opened.session.abort('the test is over'))
+  return opened.session
+}
+
+const reasonOf = (end: SendEnd): string => ('reason' in end ? end.reason : '')
+
+t.test('a message leaves from the bound address with the EHLO name, byte for byte', async (t) => {
+  const server = await mx(t)
+  const opened = await session(t, server)
+  const end = await opened.send(ENVELOPE, BYTES)
+  t.match(end, { kind: 'accepted', reply: { code: 250, enhancedCode: '2.0.0', text: '250 2.0.0 queued' } })
+  t.match(server.connections, [{ remoteAddress: '127.0.0.11', ehloName: 'mail.acme.test' }])
+  t.match(server.messages, [{ from: ENVELOPE.from, to: ENVELOPE.to }])
+  t.ok(server.messages[0]?.bytes.equals(BYTES))
+  t.match(server.connections[0]?.commands, [
+    'EHLO mail.acme.test', `MAIL FROM:<${ENVELOPE.from}> SIZE=${BYTES.length}`, `RCPT TO:<${ENVELOPE.to}>`, 'DATA',
+  ])
+  t.strictSame(opened.facts, { host: 'mx.test', localAddress: '127.0.0.11', remoteAddress: '127.0.0.2', tls: null })
+  await opened.quit()
+  t.equal(server.connections[0]?.commands.at(-1), 'QUIT')
+  t.equal(opened.isUsable(), false)
+})
+
+t.test('a host that announces DSN gets the token of the return path', async (t) => {
+  const server = await mx(t, { extensions: ['DSN'] })
+  await (await session(t, server)).send(ENVELOPE, BYTES)
+  t.match(server.connections[0]?.commands, [
+    'EHLO mail.acme.test', 'MAIL FROM:<b-token@bounces.acme.test> RET=HDRS ENVID=b-token',
+    'RCPT TO:<anna@example.test> NOTIFY=FAILURE,DELAY', 'DATA',
+  ])
+})
+
+for (const extensions of [['PIPELINING'], []]) {
+  const way = extensions.length > 0 ? 'pipelined' : 'one by one'
+  for (const [stage, reply] of [
+    ['mail', '550 5.7.1 not you'], ['rcpt', '550-5.1.1 no\r\n550 5.1.1 such user'], ['rcpt', '450 4.7.1 later'],
+    ['data', '554 5.7.0 no'], ['dot', '554 5.7.1 spam'], ['dot', '451 4.3.0 later'],
+  ] as const) {
+    t.test(`${way}: ${reply.slice(0, 3)} to ${stage} is told, and the connection serves the next`, async (t) => {
+      const fallback = { mail: '250 ok', rcpt: '250 ok', data: '354 go', dot: '250 ok' }[stage]
+      const server = await mx(t, { extensions, script: { [stage]: [reply, fallback] } })
+      const opened = await session(t, server)
+      const expected = { code: Number(reply.slice(0, 3)), enhancedCode: reply.slice(4, 9) }
+      t.match(await opened.send(ENVELOPE, BYTES), { kind: 'refused', stage, reply: expected })
+      t.equal(opened.isUsable(), true)
+      t.match(await opened.send(ENVELOPE, BYTES), { kind: 'accepted' })
+      t.equal(server.connections.length, 1)
+      t.ok(server.connections[0]?.commands.includes('RSET'))
+    })
+  }
+  for (const stage of ['mail', 'rcpt', 'data', 'dot'] as const) {
+    t.test(`${way}: 421 to ${stage} is told with its stage and ends the connection`, async (t) => {
+      const server = await mx(t, { extensions, script: { [stage]: '421-4.3.2 first\r\n421 4.3.2 closing' } })
+      const opened = await session(t, server)
+      t.match(
+        await opened.send(ENVELOPE, BYTES),
+        { kind: 'refused', stage, reply: { code: 421, enhancedCode: '4.3.2' } },
+      )
+      t.equal(opened.isUsable(), false)
+    })
+  }
+  for (const reply of ['close', 'silence'] as const) {
+    t.test(`${way}: ${reply} before the dot is lost, after it unanswered`, async (t) => {
+      for (const stage of ['mail', 'rcpt', 'data'] as const) {
+        const server = await mx(t, { extensions, script: { [stage]: reply } })
+        const opened = await session(t, server)
+        t.match(await opened.send(ENVELOPE, BYTES), { kind: 'lost' }, stage)
+        t.equal(opened.isUsable(), false)
+      }
+      const server = await mx(t, { extensions, script: { dot: reply } })
+      const opened = await session(t, server)
+      t.match(await opened.send(ENVELOPE, BYTES), { kind: 'unanswered' })
+      t.equal(server.messages.length, 1)
+      t.equal(opened.isUsable(), false)
+    })
+  }
+}
+
+for (const [name, reply] of [
+  ['no code', 'hello'], ['several codes', '250-ok\r\n550 no'],
+  ['an unfinished line', '550 5.1.1 no su\r\n'.slice(0, 3)],
+  ['more than 100 lines', `${'250-ok\r\n'.repeat(101)}250 ok`], ['more than 64 KiB', `250-${'x'.repeat(70_000)}`],
+] as const) {
+  t.test(`a reply to the dot with ${name} answers nothing`, async (t) => {
+    const server = await mx(t, { script: { dot: reply } })
+    const end = await (await session(t, server)).send(ENVELOPE, BYTES)
+    t.match(end, name === 'an unfinished line' ? { kind: 'refused', reply: { code: 550 } } : { kind: 'unanswered' })
+  })
+}
+
+t.test('a reply to RCPT with several codes is a lost connection, not a bounce', async (t) => {
+  const server = await mx(t, { script: { rcpt: '550-5.1.1 no\r\n250 ok' }, extensions: [] })
+  t.match(await (await session(t, server)).send(ENVELOPE, BYTES), { kind: 'lost' })
+})
+
+for (const [name, script] of Object.entries<Script>({
+  'RCPT twice': { rcpt: '250 ok\r\n250 ok' }, 'MAIL twice': { mail: '250 ok\r\n250 ok' },
+  'DATA with 250': { data: '250 ok' },
+})) {
+  for (const [way, extensions] of Object.entries({ pipelined: ['PIPELINING'], 'one by one': [] })) {
+    t.test(`${way}: a host that answers ${name} gets no body`, async (t) => {
+      const server = await mx(t, { script, extensions })
+      const opened = await session(t, server)
+      t.match(await opened.send(ENVELOPE, BYTES), { kind: 'lost', stage: 'data', reason: /no 354/ })
+      await until('it is closed', () => server.connections[0]?.isClosed)
+      t.equal(server.messages.length, 0)
+      t.notOk(server.connections[0]?.commands.some((command) => command.startsWith('Subject')))
+      t.equal(opened.isUsable(), false)
+    })
+  }
+}
+
+t.test('whatever a host says is told as one short line', async (t) => {
+  const said = `250-early\u0000\u0007\r\n250-${'x'.repeat(10_000)}\r\n250 early`
+  const early = await session(t, await mx(t, { script: { data: `354 go on\r\n${said}` } }))
+  const banner = said.replaceAll('250', '220').replace('220-e', '554-e')
+  const greeting = await open(await mx(t, { script: { banner } }))
+  const reasons = [
+    reasonOf(await early.send(ENVELOPE, Buffer.alloc(10_000_000, 'a line\r\n'))),
+    greeting.kind === 'failed' ? greeting.failure.reason : '',
+  ]
+  for (const reason of reasons) {
+    t.match(reason, /early/)
+    t.notMatch(reason, /\p{Cc}/u)
+    t.ok(reason.length <= MOST_REPLY_CHARACTERS, `${reason.length} characters`)
+  }
+})
+
+t.test('a large body that the host stops reading is lost before the dot', async (t) => {
+  const server = await mx(t, { extensions: [], script: { data: (_line, connection) => {
+    setTimeout(() => connection.isClosed || void server.close(), 50)
+    return '354 go'
+  } } })
+  const opened = await session(t, server)
+  const end = await opened.send(ENVELOPE, Buffer.alloc(200 * 1024 * 1024, 'a line\r\n'))
+  t.match(end, { kind: 'lost', stage: 'data' })
+})
+
+t.test('a message larger than the host takes is not offered to it', async (t) => {
+  const server = await mx(t, { extensions: ['SIZE 20'] })
+  const opened = await session(t, server)
+  t.match(await opened.send(ENVELOPE, BYTES), { kind: 'unacceptable', cause: 'too_large' })
+  t.equal(opened.isUsable(), true)
+  t.notOk(server.connections[0]?.commands.some((command) => command.startsWith('MAIL')))
+})
+
+t.test('a non-ASCII address needs SMTPUTF8', async (t) => {
+  const envelope = { ...ENVELOPE, to: 'jörg@example.test' }
+  const plain = await mx(t)
+  t.match(await (await session(t, plain)).send(envelope, BYTES), { kind: 'unacceptable', cause: 'not_ascii' })
+  const modern = await mx(t, { extensions: ['SMTPUTF8'] })
+  t.match(await (await session(t, modern)).send(envelope, BYTES), { kind: 'accepted' })
+  t.equal(modern.messages[0]?.to, 'jörg@example.test')
+})
+
+t.test('everything that fails before MAIL names its stage', async (t) => {
+  const cases = [
+    ['a 5xx banner', { script: { banner: '554 5.7.1 no service' } }, 'banner', '4.3.2', /no service/],
+    ['a 4xx banner', { script: { banner: '450 4.3.2 too busy' } }, 'banner', '4.3.2', /too busy/],
+    ['a silent banner', { script: { banner: 'silence' } }, 'banner', '4.4.1', /./],
+    ['a closed banner', { script: { banner: 'close' } }, 'banner', '4.4.1', /./],
+    ['EHLO and HELO refused', { script: { ehlo: '550 no', helo: '550 no' } }, 'ehlo', '4.3.2', /no/],
+    ['421 to EHLO', { script: { ehlo: '421 4.3.2 later' } }, 'ehlo', '4.3.2', /later/],
+    ['a closed EHLO', { script: { ehlo: 'close' } }, 'ehlo', '4.4.2', /./],
+    ['a silent EHLO', { script: { ehlo: 'silence' } }, 'ehlo', '4.4.2', /./],
+    ['STARTTLS refused', { tls: 'broken', script: { starttls: '454 4.7.0 not now' } }, 'starttls', '4.7.4', /not now/],
+    ['a broken handshake', { tls: 'broken' }, 'starttls', '4.7.4', /./],
+    ['a closed STARTTLS', { tls: 'broken', script: { starttls: 'close' } }, 'starttls', '4.7.4', /./],
+  ] as const
+  for (const [name, options, stage, code, reason] of cases) {
+    const opened = await open(await mx(t, options))
+    t.match(opened, { kind: 'failed', failure: { stage, code, reason }, facts: { remoteAddress: '127.0.0.2' } }, name)
+  }
+})
+
+t.test('HELO is good enough for a host that knows no EHLO', async (t) => {
+  const server = await mx(t, { script: { ehlo: '502 5.5.1 what' } })
+  t.match(await (await session(t, server)).send(ENVELOPE, BYTES), { kind: 'accepted' })
+})
+
+t.test('nobody listening is a failed connection', async (t) => {
+  const server = await mx(t)
+  await server.close()
+  t.match(await open(server), { kind: 'failed', failure: { stage: 'connect', code: '4.4.1', reason: /ECONNREFUSED/ } })
+})
+
+t.test('an address that this machine does not have is a result of its own', async (t) => {
+  const server = await mx(t)
+  t.match(
+    await open(server, { source: '198.51.100.7' }),
+    { kind: 'source-gone', reason: /198\.51\.100\.7|EADDRNOTAVAIL/ },
+  )
+  t.equal(server.connections.length, 0)
+})
+
+t.test('STARTTLS is used when announced, with any certificate, and EHLO is sent again', WITH_TLS, async (t) => {
+  for (const policy of ['when-announced', 'required'] as const) {
+    const server = await mx(t, withTls)
+    const opened = await session(t, server, { tls: policy })
+    t.match(await opened.send(ENVELOPE, BYTES), { kind: 'accepted' })
+    t.equal(opened.facts.tls, 'TLSv1.3')
+    t.equal(server.messages[0]?.connection.isTls, true)
+    t.match(server.connections[0]?.commands.slice(0, 3), ['EHLO mail.acme.test', 'STARTTLS', 'EHLO mail.acme.test'])
+  }
+  const plain = await mx(t, withTls)
+  await (await session(t, plain, { tls: 'none' })).send(ENVELOPE, BYTES)
+  t.equal(plain.messages[0]?.connection.isTls, false)
+})
+
+t.test('what a host sends in plain text behind its 220 to STARTTLS is dropped', WITH_TLS, async (t) => {
+  const server = await mx(t, { ...withTls, script: { starttls: '220 go\r\n250-evil\r\n250 SMTPUTF8\r\n' } })
+  const opened = await session(t, server)
+  t.match(await opened.send({ ...ENVELOPE, to: 'jörg@example.test' }, BYTES), { cause: 'not_ascii' })
+  t.match(await opened.send(ENVELOPE, BYTES), { kind: 'accepted' })
+})
+
+t.test('required TLS never falls back to plain text', async (t) => {
+  for (const options of [{}, { tls: 'broken' as const }]) {
+    const server = await mx(t, { ...options, script: options.tls === undefined ? { starttls: '502 5.5.1 what' } : {} })
+    t.match(await open(server, { tls: 'required' }), { kind: 'failed', failure: { stage: 'starttls', code: '4.7.4' } })
+    t.equal(server.messages.length, 0)
+  }
+})
+
+t.test('a session that the host closes while idle is not usable any more', async (t) => {
+  const server = await mx(t)
+  const opened = await session(t, server)
+  await opened.send(ENVELOPE, BYTES)
+  t.equal(opened.isUsable(), true)
+  await server.close()
+  await until('the session noticed', () => !opened.isUsable())
+})
+
+t.test('an aborted message is lost, one past its dot unanswered', async (t) => {
+  for (const [stage, kind] of [['rcpt', 'lost'], ['dot', 'unanswered']] as const) {
+    const server = await mx(t, { script: { [stage]: { afterMilliseconds: 200, reply: '250 ok' } } })
+    const opened = await session(t, server)
+    const sending = opened.send(ENVELOPE, BYTES)
+    const isReached = (): boolean =>
+      kind === 'lost' ? server.connections[0]?.commands.length === 3 : opened.isPastDot()
+    await until('the stage is reached', isReached)
+    opened.abort('stop')
+    t.match(await sending, { kind, reason: 'stop' })
+  }
+})

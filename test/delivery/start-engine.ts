@@ -1,0 +1,200 @@
+/**
+ * The delivery engine on a real store, a real DNS server and real sockets: everything but HTTP and webhooks.
+ */
+import { generateKeyPairSync, randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import type { Clock } from '../../src/base/clock.ts'
+import { HOUR, systemClock } from '../../src/base/clock.ts'
+import { newIdentifier } from '../../src/base/identifier.ts'
+import { createKeyRing } from '../../src/base/key-ring.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import { createMetrics } from '../../src/base/metrics.ts'
+import type { Metrics } from '../../src/base/metrics.ts'
+import { loadConfiguration } from '../../src/config/load-configuration.ts'
+import { createDispatcher } from '../../src/delivery/dispatcher.ts'
+import type { Dispatcher } from '../../src/delivery/dispatcher.ts'
+import { createEgress } from '../../src/egress/pool.ts'
+import type { Egress } from '../../src/egress/pool.ts'
+import { createDnsResolver } from '../../src/network/dns-resolver.ts'
+import { canBind } from '../../src/network/local-addresses.ts'
+import { createMailHosts } from '../../src/network/mail-hosts.ts'
+import { openStore } from '../../src/store/open-store.ts'
+import type { MessageView } from '../../src/store/records.ts'
+import type { Store } from '../../src/store/store.ts'
+import type { ManualClock } from '../support/manual-clock.ts'
+import { startZone } from '../support/zone.ts'
+import type { Zone, ZoneServer } from '../support/zone.ts'
+import { until } from '../support/until.ts'
+
+export interface Engine {
+  store: Store
+  dispatcher: Dispatcher
+  egress: Egress
+  metrics: Metrics
+  zone: ZoneServer
+  log: Record<string, unknown>[]
+  fatal: Error[]
+  /** How often `onEvents` was called. */
+  eventCalls(): number
+  accept(recipient: string, options?: { lifetime?: number; count?: number; html?: string }): Promise<string[]>
+  message(id: string | undefined): Promise<MessageView>
+  untilState(id: string | undefined, state: MessageView['state']): Promise<MessageView>
+  /** As `until`, and lets what is due at this very moment of a manual clock happen. */
+  until<Value>(what: string, look: () => Value | Promise<Value>): Promise<Exclude<Value, undefined | null | false>>
+  /** `email.*` events but the attempts. */
+  events(id: string | undefined): Promise<{ kind: string; data: Record<string, string> }[]>
+}
+
+export interface EngineOptions {
+  port: number
+  clock?: Clock | ManualClock
+  zone?: Zone
+  overrides?: Record<string, unknown>
+  timeouts?: Record<string, string>
+  ips?: Record<string, unknown>[]
+  providers?: Record<string, unknown>
+  /** A port that no check would let pass, to make a delivery thread throw where nobody expects it. */
+  impossiblePort?: number
+}
+
+const POOL_IPS = [{ address: '127.0.0.11', hostname: 'mta1.posthorn.test', warmed: true }]
+/** Short enough for tests, long enough for a busy machine. */
+const TIMEOUTS = {
+  connect: '2s', banner: '2s', ehlo: '2s', starttls: '2s', mail: '2s', rcpt: '2s', data: '2s', final_dot: '3s',
+  quit: '1s',
+}
+const RULES = [
+  { id: 'spam', match: 'this is spam', category: 'spam_content', example: '554 5.7.1 this is spam' },
+]
+const SENDING_DOMAIN = 'acme.test'
+const PRIVATE_KEY = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
+
+export async function startEngine(t: Test, options: EngineOptions): Promise<Engine> {
+  const { clock = systemClock, port } = options
+  const folder = mkdtempSync(join(tmpdir(), 'posthorn-delivery-'))
+  const masterKey = randomBytes(32)
+  writeFiles(folder, { ...options, masterKey })
+  const loaded = loadConfiguration({
+    folder, shippedFolder: folder, offline: true,
+    overrides: {
+      'delivery.timeouts': { ...TIMEOUTS, ...options.timeouts }, 'delivery.retry_jitter': 0, 'delivery.threads': 1,
+      ...options.overrides,
+    },
+  })
+  const delivery = { ...loaded.server.delivery, port: options.impossiblePort ?? port }
+  const configuration = { ...loaded, server: { ...loaded.server, delivery } }
+  const log: Record<string, unknown>[] = []
+  const logger = createLogger({ level: 'debug', write: (line) => void log.push(JSON.parse(line)) })
+  const metrics = createMetrics()
+  const storeLocation = {
+    engine: 'sqlite' as const, folder: join(folder, 'data'), pageCacheBytes: 2 ** 20, walMaxBytes: 2 ** 26,
+    commitLingerMilliseconds: 1, commitMostRows: 1_000,
+  }
+  const fatal: Error[] = []
+  const onDeath = (reason: Error): void => void fatal.push(reason)
+  const store = await openStore({ location: storeLocation, logger, metrics, onDeath })
+  await addSendingDomain(store, masterKey)
+  const { epoch } = await store.beginEpoch(clock.now())
+  const zone = await startZone({
+    'dest.test': { MX: ['10 mx.dest.test'] }, 'mx.dest.test': { A: ['127.0.0.2'] }, ...options.zone,
+  })
+  const egress = createEgress({ pools: configuration.pools, canBind, logger })
+  await egress.start()
+  const mailHosts = createMailHosts({
+    resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 500, tries: 1 }),
+    allowPrivateAddresses: true, ownAddresses: () => [], mostAddresses: 20,
+  })
+  let eventCalls = 0
+  const dispatcher = createDispatcher({
+    store, clock, logger, metrics, egress, mailHosts, configuration, epoch, storeLocation, masterKey,
+    onEvents: () => void eventCalls++,
+    onFatal: onDeath,
+  })
+  let isStopped = false
+  const stop = async (drainMilliseconds: number): Promise<void> => {
+    if (!isStopped) await dispatcher.stop(drainMilliseconds)
+    isStopped = true
+  }
+  t.teardown(async () => {
+    await stop(0)
+    await store.close()
+    await zone.close()
+    rmSync(folder, { recursive: true })
+  })
+  await dispatcher.start()
+
+  const message = async (id = ''): Promise<MessageView> => {
+    const found = await store.lookupMessage(id)
+    if (found === null) throw new Error(`no message ${id}`)
+    return found
+  }
+  const untilTrue: Engine['until'] = (what, look) => until(what, async () => {
+    if (isManual(clock)) await clock.advance(0)
+    return look()
+  })
+  return {
+    store, egress, metrics, zone, log, fatal, message, until: untilTrue,
+    dispatcher: { ...dispatcher, stop },
+    eventCalls: () => eventCalls,
+    async accept(recipient, { lifetime = 72 * HOUR, count = 1, html = '<p>Hello</p>' } = {}) {
+      const now = clock.now()
+      const messages = Array.from({ length: count }, () => ({
+        id: newIdentifier('msg', now), to: { name: null, address: recipient },
+        recipientDomain: recipient.slice(recipient.indexOf('@') + 1), variables: {},
+      }))
+      const from = { name: 'Acme', address: `news@${SENDING_DOMAIN}` }
+      await store.acceptMessages({
+        now, apiKeyId: null, domain: SENDING_DOMAIN, pool: 'default', stream: 'transactional',
+        expiresAt: now + lifetime,
+        content: { from, replyTo: null, subject: 'Hello', html, text: null, attachments: [], hasVariables: false },
+        messages,
+      })
+      dispatcher.wake()
+      return messages.map(({ id }) => id)
+    },
+    untilState: (id, state) => untilTrue(`message ${id} is ${state}`, async () => {
+      const view = await message(id)
+      return view.state === state && view
+    }),
+    async events(id = '') {
+      const events = (await store.messageEvents(id)) ?? []
+      return events.filter(({ kind }) => kind !== 'email.attempted' && kind !== 'email.accepted')
+        .map(({ kind, data }) => ({ kind, data }))
+    },
+  }
+}
+
+function isManual(clock: Clock | ManualClock): clock is ManualClock {
+  return 'advance' in clock
+}
+
+function writeFiles(folder: string, options: EngineOptions & { masterKey: Buffer }): void {
+  writeFileSync(join(folder, 'master.key'), options.masterKey.toString('base64'), { mode: 0o600 })
+  const files: Record<string, object> = {
+    posthorn: {
+      version: 1, hostname: 'posthorn.test', data_dir: join(folder, 'data'),
+      secrets: { master_key: { file: join(folder, 'master.key') } },
+      listen: { http: [], submission: [], inbound: [], metrics: null },
+      delivery: { port: options.port, allow_private_addresses: true },
+    },
+    pools: { version: 1, default_pool: 'default', pools: { default: { ips: options.ips ?? POOL_IPS } } },
+    warmup: { version: 1, curves: {} },
+    providers: { version: 1, default: {}, providers: {}, replies: [], ...options.providers },
+    bounces: { version: 1, rules: RULES },
+  }
+  for (const [name, content] of Object.entries(files)) {
+    writeFileSync(join(folder, `${name}.yaml`), JSON.stringify(content))
+  }
+}
+
+async function addSendingDomain(store: Store, masterKey: Buffer): Promise<void> {
+  const pem = PRIVATE_KEY.export({ type: 'pkcs8', format: 'pem' }).toString()
+  await store.addDomain({
+    name: SENDING_DOMAIN, state: 'verified', selector: 's1', publicKey: '', returnPath: `bounces.${SENDING_DOMAIN}`,
+    sealedPrivateKey: createKeyRing(masterKey).seal(pem, `dkim ${SENDING_DOMAIN} s1`),
+    ipPool: null, createdAt: 0, verifiedAt: 0, lastCheckedAt: 0, checks: [],
+  })
+}

@@ -1,0 +1,102 @@
+import t from 'tap'
+import { HOUR, MINUTE, SECOND, systemClock } from '../../src/base/clock.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import { createDeliveryThreads } from '../../src/delivery/delivery-threads.ts'
+import { locationIn } from '../store/sqlite-support.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import { scriptedMx } from '../support/scripted-mx.ts'
+import { until } from '../support/until.ts'
+import { startEngine } from './start-engine.ts'
+
+const ANNA = 'anna@dest.test'
+
+t.test('a row whose lease lapsed while it was in hand is not sent a second time beside', async (t) => {
+  const dot = { afterMilliseconds: 500, reply: '250 ok' }
+  const server = await scriptedMx({ address: '127.0.0.2', script: { dot } })
+  t.teardown(() => server.close())
+  let jump = 0
+  const clock = { ...systemClock, now: () => Date.now() + jump }
+  const engine = await startEngine(t, { port: server.port, clock })
+  const [id] = await engine.accept(ANNA)
+  await until('it is past its dot', () => server.messages.length === 1)
+  jump = HOUR
+  // As the upkeep job does.
+  t.equal(await engine.store.recoverLapsedLeases(clock.now()), 1)
+  engine.dispatcher.wake()
+  await until('it is claimed again', async () => (await engine.store.queueSummary(clock.now())).sending === 1)
+  t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 1 } })
+  const [next] = await engine.accept(ANNA)
+  await engine.untilState(next, 'delivered')
+  t.equal(server.messages.length, 2)
+})
+
+t.test('a second answer to the dot that the stop did not wait for ends no message', async (t) => {
+  const server = await scriptedMx({ address: '127.0.0.2', script: { dot: ['close', 'silence'] } })
+  t.teardown(() => server.close())
+  const clock = manualClock()
+  const engine = await startEngine(t, { port: server.port, clock, timeouts: { final_dot: '10m' } })
+  const [id] = await engine.accept(ANNA)
+  t.match(await engine.untilState(id, 'deferred'), { attempts: [{ result: 'ambiguous' }] })
+  await clock.advance(5 * MINUTE)
+  await engine.until('the dot was sent again', () => server.messages.length === 2)
+  await engine.dispatcher.stop(100)
+  t.match(await engine.message(id), { state: 'deferred', isPossibleDuplicate: true, bounce: null })
+})
+
+t.test('a stop does not wait for ever for a store that takes nothing', async (t) => {
+  const server = await scriptedMx({ address: '127.0.0.2' })
+  t.teardown(() => server.close())
+  const clock = manualClock()
+  const engine = await startEngine(t, { port: server.port, clock })
+  engine.store.recordOutcomes = () => Promise.reject(new Error('SQLITE_FULL'))
+  await engine.accept(ANNA)
+  const isRefusal = (line: Record<string, unknown>): boolean => line['msg'] === 'outcomes could not be stored'
+  await engine.until('an outcome was refused', () => engine.log.some(isRefusal))
+  let isStopped = false
+  const stopping = engine.dispatcher.stop(SECOND).then(() => {
+    isStopped = true
+  })
+  await until('it has stopped', async () => {
+    await clock.advance(SECOND)
+    return isStopped
+  })
+  await stopping
+})
+
+t.test('threads that die at once hold up neither the start nor the stop', async (t) => {
+  const fatal: Error[] = []
+  const deaths: number[] = []
+  const threads = createDeliveryThreads({
+    count: 1, clock: systemClock, logger: createLogger({ level: 'silent' }),
+    // There is no such database.
+    settings: {
+      storeLocation: locationIn(t.testdir({})), masterKey: new Uint8Array(32), port: 25, minTlsVersion: 'TLSv1.2',
+      connectionsMax: 1, referenceHeader: null, senderId: 'posthorn',
+      timeouts: {
+        connect: SECOND, banner: SECOND, ehlo: SECOND, starttls: SECOND, mail: SECOND, rcpt: SECOND, data: SECOND,
+        final_dot: SECOND, quit: SECOND,
+      },
+    },
+    onResults: () => {},
+    onDeath: (thread) => deaths.push(thread),
+    onFatal: (reason) => fatal.push(reason),
+  })
+  await threads.tick()
+  await until('the third death', () => fatal.length === 1)
+  t.same(deaths, [0, 0, 0])
+  await threads.drain(MINUTE)
+  await threads.end()
+})
+
+t.test('a host that never greets does not hold up the stop beyond its drain', async (t) => {
+  const server = await scriptedMx({ address: '127.0.0.2', script: { banner: 'silence' } })
+  t.teardown(() => server.close())
+  const engine = await startEngine(t, { port: server.port, timeouts: { banner: '1m' } })
+  const [id] = await engine.accept(ANNA)
+  await until('it is connected', () => server.connections.length === 1)
+  const start = performance.now()
+  await engine.dispatcher.stop(2 * SECOND)
+  // The time after the drain, as long again, is for those who wait for the answer to their dot.
+  t.ok(performance.now() - start < 3 * SECOND)
+  t.match(await engine.message(id), { state: 'queued', attempts: { length: 0 } })
+})

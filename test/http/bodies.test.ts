@@ -1,0 +1,305 @@
+/**
+ * Request bodies: what is read, what is refused unread, and what hostile JSON does.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import t from 'tap'
+import { BODY_READER_DEFAULTS, createBodyReader } from '../../src/http/body-reader.ts'
+import type { BodyReader, BodyReaderOptions } from '../../src/http/body-reader.ts'
+import { ask, get, post, rawConnection, startApi, VALID_SEND } from './api-server.ts'
+import type { Closable, RawConnection } from './api-server.ts'
+import { until } from '../support/until.ts'
+
+const SEND_HEAD = 'POST /v1/email/send HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer send\r\n'
+const MEBIBYTE = 1024 * 1024
+
+t.test('JSON types are taken, others are 415', async (t) => {
+  const { port } = await startApi(t)
+  const body = JSON.stringify(VALID_SEND)
+  const good = ['application/json', 'Application/JSON; charset=iso-8859-1', 'application/vnd.a+json', 'text/x+json;v=1']
+  for (const type of good) {
+    t.equal((await ask(port, { path: '/v1/email/send', body, headers: { 'Content-Type': type } })).status, 200, type)
+  }
+  t.equal((await ask(port, { path: '/v1/email/send', body })).status, 200, 'no type')
+  const form = ['application/x-www-form-urlencoded', 'multipart/form-data; boundary=application/json']
+  for (const type of [...form, 'text/plain', 'application/jsonp', 'json', 'x application/json']) {
+    const { status, json } = await ask(port, { path: '/v1/email/send', body, headers: { 'Content-Type': type } })
+    t.equal(status, 415, type)
+    t.equal(json.error?.code, 'invalid_request')
+  }
+  t.equal((await ask(port, { path: '/v1/email/send', body, headers: { 'Content-Encoding': 'identity' } })).status, 200)
+  t.equal((await ask(port, { path: '/v1/email/send', body, headers: { 'Content-Encoding': 'gzip' } })).status, 415)
+})
+
+t.test('malformed JSON is 400 and does not quote the body', async (t) => {
+  const { port, accepted } = await startApi(t)
+  const nested = (depth: number): string => `{"variables":${'['.repeat(depth - 1)}${']'.repeat(depth - 1)}}`
+  const cases: [string, string | Uint8Array][] = [
+    ['nothing', ''], ['spaces', ' \n'], ['cut', '{"to":"secret@example.net"'], ['trailing data', '{} {}'],
+    ['NaN', '{"to":NaN}'], ['comment', '{}//x'],
+    ['invalid UTF-8', Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])],
+    ['UTF-16', Buffer.from('{}', 'utf16le')], ['two marks', '\ufeff\ufeff{}'], ['raw control', '{"to":"a\nb"}'],
+    ['depth 33', nested(33)], ['depth 100,000', nested(100_000)], ['1e5 open', '['.repeat(100_000)],
+  ]
+  for (const [name, body] of cases) {
+    const { status, json } = await ask(port, { path: '/v1/email/send', body })
+    t.equal(status, 400, name)
+    t.equal(json.error?.code, 'invalid_request', name)
+    t.notMatch(json.error?.details, 'secret')
+  }
+  t.equal((await ask(port, { path: '/v1/email/send', body: nested(32) })).status, 422, 'depth 32 is read')
+  t.equal(accepted.length, 1)
+})
+
+t.test('a byte order mark is skipped and of a repeated key the last one wins', async (t) => {
+  const { port, accepted } = await startApi(t)
+  const body = `\ufeff{"to":"first@example.net",${JSON.stringify(VALID_SEND).slice(1, -1)},"subject":"last"}`
+  t.equal((await ask(port, { path: '/v1/email/send', body })).status, 200)
+  t.equal(accepted[0]?.request.to, VALID_SEND.to)
+  t.equal(accepted[0]?.request.subject, 'last')
+})
+
+t.test('a document that is no object is 422', async (t) => {
+  const { port } = await startApi(t)
+  const documents = { '[]': 'a list', null: 'null', '"x"': 'a string', 1: 'a number', true: 'true or false' }
+  for (const [body, got] of Object.entries(documents)) {
+    const { status, json } = await ask(port, { path: '/v1/email/send', body })
+    t.equal(status, 422, body)
+    t.equal(json.error?.details, `the body is ${got}; expected an object`)
+  }
+})
+
+t.test('__proto__ and its like are ordinary keys', async (t) => {
+  const { port, accepted } = await startApi(t)
+  const before = Object.getOwnPropertyNames(Object.prototype).length
+  const fields = JSON.stringify(VALID_SEND).slice(1, -1)
+  const hostile = '"__proto__":{"to":"x@y.z","polluted":1},"constructor":{"prototype":{"polluted":1}},"toString":1'
+  const body = `{${fields},${hostile},"variables":{"__proto__":"p","constructor":"c","name":"n"}}`
+  const { status, headers } = await ask(port, { path: '/v1/email/send', body })
+  t.equal(status, 200)
+  t.equal(headers['x-service-warnings'], '__proto__,constructor,toString')
+  const variables = accepted[0]?.request.variables ?? {}
+  t.same(Object.keys(variables), ['__proto__', 'constructor', 'name'])
+  t.equal(Object.getOwnPropertyDescriptor(variables, '__proto__')?.value, 'p')
+  t.equal(Object.getPrototypeOf(variables), Object.prototype)
+  const inheriting = '{"__proto__":{"to":"x@y.z","from":"x@acme.com","domain":"acme.com","url":"https://x.de"}}'
+  const inherited = await ask(port, { path: '/v1/email/send', body: inheriting })
+  t.equal(inherited.json.error?.code, 'invalid_recipient', 'nothing is inherited from the key __proto__')
+  for (const path of ['/v1/domains', '/v1/webhooks', '/v1/keys']) {
+    t.equal((await ask(port, { path, body: inheriting })).status, 422, path)
+  }
+  t.equal(Object.getOwnPropertyNames(Object.prototype).length, before)
+  t.notOk(Reflect.has({}, 'polluted'))
+})
+
+t.test('a body of very many keys or entries is answered, and soon', async (t) => {
+  const { port } = await startApi(t)
+  const keys = `{${Array.from({ length: 200_000 }, (_, index) => `"k${index}":1`).join(',')}}`
+  const entries = `{"attachments":[${'1,'.repeat(200_000)}1]}`
+  for (const body of [keys, entries]) {
+    const startedAt = performance.now()
+    t.equal((await ask(port, { path: '/v1/email/send', body })).status, 422)
+    t.ok(performance.now() - startedAt < 5_000)
+  }
+})
+
+const SUITE = new URL('../../../shared/corpora/json/', import.meta.url)
+const skip = existsSync(SUITE) ? false : 'the corpora are not here'
+
+t.test('the JSON suite: y_ is not 400, n_ is 400, nothing is 5xx', { skip }, async (t) => {
+  const { port } = await startApi(t)
+  for (const name of readdirSync(SUITE)) {
+    const body = readFileSync(new URL(encodeURIComponent(name), SUITE))
+    const { status, json } = await ask(port, { path: '/v1/email/send', body })
+    if (name.startsWith('y_')) t.equal(status, 422, name)
+    else if (name.startsWith('n_')) t.equal(status, 400, name)
+    else t.ok(status === 400 || status === 422, name)
+    t.equal(json.success, false, name)
+  }
+})
+
+t.test('CR and LF in a field arrive as given, and never in a header of the answer', async (t) => {
+  const { port, accepted } = await startApi(t)
+  const subject = 'a\r\nBcc: evil@example.net'
+  const { headers } = await post(port, '/v1/email/send', { ...VALID_SEND, subject, 'x\r\nSet-Cookie: a': 1 })
+  t.equal(accepted[0]?.request.subject, subject, 'refusing it is the business of acceptance')
+  t.notOk(headers['set-cookie'])
+})
+
+t.test('a body of the limit is read, one byte more is refused by its length', async (t) => {
+  const { port } = await startApi(t, { http: { max_body: 1_000, max_body_other: 500 } })
+  const bodyOf = (bytes: number): string => `{"domain":"acme.com"${' '.repeat(bytes - 21)}}`
+  t.equal((await ask(port, { path: '/v1/domains', body: bodyOf(500) })).status, 201)
+  t.equal((await ask(port, { path: '/v1/domains', body: bodyOf(501) })).status, 413)
+  const { status, json } = await ask(port, { path: '/v1/email/send', body: bodyOf(1_001) })
+  t.equal(status, 413)
+  t.equal(json.error?.code, 'attachment_too_large')
+  t.equal(json.error?.details, 'the body is larger than 1000 bytes')
+})
+
+t.test('a chunked body without end is refused at the limit, and no more of it is read', async (t) => {
+  const { port, accepted } = await startApi(t, { http: { max_body: MEBIBYTE } })
+  const connection = await rawConnection(port)
+  connection.write(`${SEND_HEAD}Transfer-Encoding: chunked\r\n\r\n`)
+  const written = await fill(connection)
+  t.match(connection.text(), /^HTTP\/1.1 413 /)
+  t.match(connection.text(), 'attachment_too_large')
+  t.match(connection.text(), /Connection: close/)
+  t.ok(written < 40 * MEBIBYTE, `${written} bytes fitted into buffers before the end`)
+  t.equal(accepted.length, 0)
+})
+
+t.test('a refused request is answered before its body, and the connection ends', async (t) => {
+  const { port, accepted } = await startApi(t)
+  const heads: [string, number][] = [
+    ['POST /v1/email/send HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n', 401],
+    ['POST /v1/nope HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer send\r\nContent-Length: 1000000\r\n\r\n', 404],
+    ['POST /v1/keys HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer send\r\nTransfer-Encoding: chunked\r\n\r\n', 403],
+    [`${SEND_HEAD}Content-Type: text/html\r\nContent-Length: 1000000\r\n\r\n`, 415],
+    [`${SEND_HEAD}Content-Length: 999999999\r\n\r\n`, 413],
+    ['GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n', 200],
+  ]
+  for (const [head, status] of heads) {
+    const connection = await rawConnection(port)
+    connection.write(head)
+    await until('the answer', () => connection.text().includes('}'))
+    t.match(connection.text(), new RegExp(`^HTTP/1.1 ${status} `))
+    t.match(connection.text(), /Connection: close/, `${status}`)
+    await until('the end of the connection', connection.isClosed)
+  }
+  t.equal(accepted.length, 0)
+})
+
+t.test('of a body that nobody wants no more is read than is under way', async (t) => {
+  const { port } = await startApi(t)
+  const connection = await rawConnection(port)
+  connection.write('POST /v1/email/send HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n')
+  const written = await fill(connection)
+  t.match(connection.text(), /^HTTP\/1.1 401 /)
+  t.ok(written < 40 * MEBIBYTE, `${written} bytes fitted into buffers before the end`)
+})
+
+/** Writes chunks as long as the other side takes them and the connection lives; returns how many bytes it took. */
+async function fill(connection: RawConnection): Promise<number> {
+  const chunk = Buffer.concat([Buffer.from('10000\r\n'), Buffer.alloc(65_536, 0x20), Buffer.from('\r\n')])
+  let written = 0
+  const pump = (): void => {
+    while (connection.socket.writable && connection.write(chunk)) written += chunk.length
+  }
+  connection.socket.on('drain', pump)
+  pump()
+  await until('the end of the connection', () => connection.socket.destroyed)
+  return written
+}
+
+t.test('a request behind a refused one on the same connection is not handled', async (t) => {
+  const { port, accepted } = await startApi(t)
+  const connection = await rawConnection(port)
+  const body = JSON.stringify(VALID_SEND)
+  connection.write('POST /v1/email/send HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n')
+  await until('the answer', () => connection.text().includes('}}'))
+  connection.write(`${' '.repeat(20)}${SEND_HEAD}Content-Length: ${body.length}\r\n\r\n${body}`)
+  for (let count = 0; count < 20; count += 1) await get(port, '/health')
+  t.equal(accepted.length, 0)
+  connection.socket.destroy()
+  t.equal(connection.text().match(/HTTP\/1.1/g)?.length, 1)
+})
+
+t.test('a refused request whose small body is there already keeps the connection', async (t) => {
+  const { port } = await startApi(t)
+  const connection = await rawConnection(port)
+  connection.write('POST /v1/email/send HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}')
+  await until('the first answer', () => connection.text().includes('}}'))
+  connection.write('GET /health HTTP/1.1\r\nHost: x\r\n\r\n')
+  await until('the second answer', () => connection.text().includes('queue_depth'))
+  connection.socket.destroy()
+})
+
+t.test('Expect: 100-continue is answered only after the checks', async (t) => {
+  const { port, accepted } = await startApi(t)
+  const body = JSON.stringify(VALID_SEND)
+  const refused = await rawConnection(port)
+  const expecting = `Expect: 100-continue\r\nContent-Length: ${body.length}\r\n\r\n`
+  refused.write(`POST /v1/email/send HTTP/1.1\r\nHost: x\r\n${expecting}`)
+  await until('the refusal', () => refused.text().includes('}}'))
+  t.match(refused.text(), /^HTTP\/1.1 401 /)
+  const taken = await rawConnection(port)
+  taken.write(`${SEND_HEAD}${expecting}`)
+  await until('the invitation', () => taken.text().includes('\r\n\r\n'))
+  t.equal(taken.text(), 'HTTP/1.1 100 Continue\r\n\r\n')
+  t.equal(accepted.length, 0)
+  taken.write(body)
+  await until('the answer', () => taken.text().includes('message_id'))
+  refused.socket.destroy()
+  taken.socket.destroy()
+})
+
+/** A server with a body reader alone; answers with the bytes read or the code and status of the refusal. */
+async function startReader(
+  t: Closable,
+  options: Partial<BodyReaderOptions>,
+): Promise<{ port: number; reader: BodyReader }> {
+  const reader = createBodyReader({ ...BODY_READER_DEFAULTS, ...options })
+  const server = createServer((request, response) => {
+    reader.read(request, response, { bytes: MEBIBYTE, code: 'payload_too_large' }).then(
+      (bytes) => response.end(`read ${bytes.length};`),
+      (error: { code: string; status?: number }) => response.end(`${error.code} ${error.status};`),
+    )
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(async () => {
+    reader.stop()
+    server.closeAllConnections()
+    server.close()
+  })
+  const bound = server.address()
+  return { port: typeof bound === 'object' && bound !== null ? bound.port : 0, reader }
+}
+
+t.test('a body that trickles is refused with 408, a slow one within the rate is read', async (t) => {
+  const { port } = await startReader(t, { slowAfterMilliseconds: 60, leastBytesPerSecond: 1024 })
+  const slow = await rawConnection(port)
+  slow.write('POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc')
+  await until('the refusal', () => slow.text().includes(';'))
+  t.match(slow.text(), 'invalid_request 408;')
+  const steady = await rawConnection(port)
+  steady.write(`POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100001\r\n\r\n${'a'.repeat(100_000)}`)
+  const started = performance.now()
+  await until('several looks at the rate', () => performance.now() - started > 200)
+  t.equal(steady.text(), '')
+  steady.write('a')
+  await until('the answer', () => steady.text().includes(';'))
+  t.match(steady.text(), 'read 100001;')
+  slow.socket.destroy()
+  steady.socket.destroy()
+})
+
+t.test('bodies under way have a bound together; room comes back', async (t) => {
+  const { port, reader } = await startReader(t, { mostBytesUnderWay: 1_000 })
+  const first = await rawConnection(port)
+  first.write('POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n')
+  const second = await rawConnection(port)
+  await until('no room for a second body', async () => {
+    second.write('POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 101\r\n\r\n')
+    await until('an answer', () => second.text().includes(';'))
+    return second.text().includes('unavailable')
+  })
+  first.socket.destroy()
+  await until('room after the first one left', async () => {
+    const third = await rawConnection(port)
+    third.write(`POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n${'a'.repeat(1_000)}`)
+    await until('an answer', () => third.text().includes(';'))
+    third.socket.destroy()
+    return third.text().includes('read 1000')
+  })
+  const full = await rawConnection(port)
+  full.write(`POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n`)
+  await until('an answer', () => full.text().includes(';'))
+  t.match(full.text(), 'unavailable', 'what was read counts until it is released')
+  reader.release(1_000)
+  const free = await rawConnection(port)
+  free.write(`POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n`)
+  await until('an answer', () => free.text().includes(';'))
+  t.match(free.text(), 'read 3;')
+  for (const { socket } of [second, full, free]) socket.destroy()
+})

@@ -1,0 +1,169 @@
+/**
+ * The architecture as a test: who may import whom, which package lives where, no SQL outside the store, no circles,
+ * no file above 400 lines, and nothing that knows of the sandbox. Each rule is also run on planted mistakes, so that
+ * the test is known to be able to fail. The tables are explained in `src/README.md`.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+const SOURCE = fileURLToPath(new URL('../src', import.meta.url))
+
+const MAY_IMPORT: Record<string, readonly string[]> = {
+  base: [],
+  mail: ['base'],
+  config: ['base', 'mail'],
+  network: ['base'],
+  store: ['base', 'mail'],
+  content: ['base', 'mail'],
+  senders: ['base', 'mail', 'config', 'network', 'store', 'egress'],
+  egress: ['base', 'mail', 'config', 'network', 'store'],
+  messages: ['base', 'mail', 'config', 'store', 'content', 'senders', 'egress'],
+  delivery: ['base', 'mail', 'config', 'network', 'store', 'content', 'egress'],
+  webhooks: ['base', 'mail', 'config', 'network', 'store'],
+  inbound: ['base', 'mail', 'config', 'network', 'store', 'senders', 'messages'],
+  http: ['base', 'mail', 'config', 'senders', 'egress', 'messages', 'webhooks'],
+  commands: ['base', 'mail', 'config', 'network', 'store', 'senders', 'egress', 'messages', 'webhooks'],
+  sandbox: ['base', 'mail', 'config', 'network'],
+  'schedule.ts': ['base', 'store', 'senders', 'egress', 'webhooks'],
+  'appliance.ts': [
+    'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'messages', 'delivery', 'webhooks',
+    'inbound', 'http', 'commands', 'sandbox', 'schedule.ts',
+  ],
+  'main.ts': ['base', 'commands', 'appliance.ts'],
+}
+
+/** Path prefixes below `src`. */
+const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
+  koa: ['http/', 'sandbox/'],
+  '@koa/router': ['http/', 'sandbox/'],
+  zod: ['config/', 'http/'],
+  yaml: ['config/'],
+  'better-sqlite3': ['store/sqlite/'],
+  'smtp-server': ['inbound/', 'sandbox/'],
+  nodemailer: ['content/', 'delivery/smtp-session.ts'],
+  mailauth: ['content/', 'senders/', 'network/', 'inbound/'],
+  'postal-mime': ['mail/', 'inbound/', 'sandbox/'],
+  htmlparser2: ['content/'],
+  undici: ['network/'],
+  'ipaddr.js': ['base/'],
+  pino: ['base/'],
+  'prom-client': ['base/'],
+  tldts: ['mail/'],
+  'lru-cache': ['network/', 'content/', 'delivery/', 'egress/'],
+  commander: ['commands/'],
+  'node-cron': ['schedule.ts'],
+}
+
+/** The only files that may know that a sandbox exists: it, the composition root, and the command that starts it. */
+const KNOWS_SANDBOX = ['sandbox/', 'appliance.ts', 'commands/sandbox.ts', 'commands/command-line.ts']
+const MOST_LINES = 400
+
+// The specifier of: import … from 'x', import 'x', export … from 'x', import('x').
+const SPECIFIER = /(?:\bfrom|\bimport)\s*\(?\s*['"]([^'"\s,()]+)['"]/g
+// A worker's entry: new URL('./x.ts', import.meta.url).
+const WORKER_ENTRY = /new URL\(\s*['"](\.[^'"]+\.ts)['"]\s*,\s*import\.meta\.url/g
+// A string literal that opens with a statement word and goes on like SQL.
+const SQL = /[`'"]\s*(select\s[\s\S]+?\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+table\s)/i
+
+interface SourceFile {
+  /** Path below `src`, with forward slashes. */
+  name: string
+  text: string
+}
+
+function brokenRules(file: SourceFile): string[] {
+  const problems: string[] = []
+  const folder = folderOf(file.name)
+  for (const specifier of specifiersOf(file.text)) {
+    if (specifier.startsWith('node:')) continue
+    if (specifier.startsWith('.')) {
+      const target = folderOf(targetOf(file.name, specifier))
+      const isAllowed = target === folder || (MAY_IMPORT[folder] ?? []).includes(target)
+      if (!isAllowed) problems.push(`${file.name} may not import from ${target}`)
+    } else if (!(PACKAGE_LIVES_IN[packageOf(specifier)] ?? []).some((place) => file.name.startsWith(place))) {
+      problems.push(`${file.name} may not import the package ${specifier}`)
+    }
+  }
+  if (folder !== 'store' && SQL.test(file.text)) problems.push(`${file.name} holds SQL`)
+  if (!KNOWS_SANDBOX.some((place) => file.name.startsWith(place)) && /sandbox/i.test(file.text)) {
+    problems.push(`${file.name} knows of the sandbox`)
+  }
+  const lines = file.text.split('\n').length - 1
+  if (lines > MOST_LINES) problems.push(`${file.name} has ${lines} lines, the most is ${MOST_LINES}`)
+  return problems
+}
+
+/** Files that lead back to themselves, each circle once. */
+function circles(files: readonly SourceFile[]): string[] {
+  const known = new Map(files.map((file) => [file.name, file]))
+  const state = new Map<string, 'open' | 'done'>()
+  const found: string[] = []
+  const visit = (name: string, path: readonly string[]): void => {
+    const file = known.get(name)
+    if (file === undefined || state.get(name) === 'done') return
+    if (state.get(name) === 'open') {
+      found.push([...path.slice(path.indexOf(name)), name].join(' -> '))
+      return
+    }
+    state.set(name, 'open')
+    // Types alone make no circle at run time, but they make one for the reader: they count.
+    for (const specifier of specifiersOf(file.text)) {
+      if (specifier.startsWith('.')) visit(targetOf(name, specifier), [...path, name])
+    }
+    state.set(name, 'done')
+  }
+  for (const file of files) visit(file.name, [])
+  return found
+}
+
+const folderOf = (name: string): string => name.split('/')[0] ?? ''
+const targetOf = (name: string, specifier: string): string =>
+  relative(SOURCE, resolve(SOURCE, dirname(name), specifier))
+const packageOf = (name: string): string => name.split('/').slice(0, name.startsWith('@') ? 2 : 1).join('/')
+const specifiersOf = (text: string): string[] =>
+  [...text.matchAll(SPECIFIER), ...text.matchAll(WORKER_ENTRY)].map((match) => match[1] ?? '')
+const sourceFiles: SourceFile[] = readdirSync(SOURCE, { recursive: true, encoding: 'utf8' })
+  .filter((name) => name.endsWith('.ts'))
+  .map((name) => ({ name, text: readFileSync(join(SOURCE, name), 'utf8') }))
+
+t.test('every source file keeps the rules', async (t) => {
+  t.ok(sourceFiles.length > 50, 'the sources were found')
+  t.same(sourceFiles.flatMap(brokenRules), [])
+})
+
+t.test('no file leads back to itself', async (t) => {
+  t.same(circles(sourceFiles), [])
+})
+
+t.test('the server runs on a Node that reads TypeScript', async (t) => {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number)
+  t.ok(major > 22 || (major === 22 && minor >= 19), process.versions.node)
+})
+
+t.test('planted mistakes are found', async (t) => {
+  const planted: [string, SourceFile][] = [
+    ['a wrong folder', { name: 'delivery/x.ts', text: `import { y } from '../messages/y.ts'` }],
+    ['a wrong folder by type', { name: 'http/x.ts', text: `import type { Store } from '../store/store.ts'` }],
+    ['a wrong folder by re-export', { name: 'mail/x.ts', text: `export { y } from '../http/y.ts'` }],
+    ['a wrong folder by dynamic import', { name: 'base/x.ts', text: `await import('../mail/y.ts')` }],
+    ['a wrong folder by worker', { name: 'http/x.ts', text: `new Worker(new URL('../delivery/t.ts', import.meta.url))` }],
+    ['the composition root', { name: 'http/x.ts', text: `import { start } from '../appliance.ts'` }],
+    ['a package outside its folder', { name: 'http/x.ts', text: `import Database from 'better-sqlite3'` }],
+    ['a package that nobody listed', { name: 'base/x.ts', text: `import _ from 'lodash'` }],
+    ['SQL in a route', { name: 'http/x.ts', text: 'const rows = run(`select id from messages`)' }],
+    ['SQL that inserts', { name: 'delivery/x.ts', text: `run('insert into events values (1)')` }],
+    ['a file that knows of the sandbox', { name: 'delivery/x.ts', text: 'if (isSandbox) skip()' }],
+    ['a file that grew too long', { name: 'mail/x.ts', text: '\n'.repeat(MOST_LINES + 1) }],
+  ]
+  for (const [what, file] of planted) t.equal(brokenRules(file).length, 1, what)
+  t.same(brokenRules({ name: 'mail/x.ts', text: `import { z } from '../base/z.ts'\nread('from'), 'x'` }), [])
+  t.same(
+    circles([
+      { name: 'mail/a.ts', text: `import { b } from './b.ts'` },
+      { name: 'mail/b.ts', text: `import type { a } from './a.ts'` },
+    ]),
+    ['mail/a.ts -> mail/b.ts -> mail/a.ts'],
+  )
+})

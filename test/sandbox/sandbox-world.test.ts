@@ -1,0 +1,281 @@
+/**
+ * The small world around the sandbox: its DNS, its settings, its data folder, its first start and its banner.
+ */
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { ProcessExit } from '../../src/base/errors.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import { loadConfiguration } from '../../src/config/load-configuration.ts'
+import { bannerLine, bannerText } from '../../src/sandbox/banner.ts'
+import { choosePort } from '../../src/sandbox/choose-port.ts'
+import { prepareDataFolder, readApiKey } from '../../src/sandbox/data-folder.ts'
+import { openHookSecrets } from '../../src/sandbox/hook-secrets.ts'
+import { createSandbox } from '../../src/sandbox/sandbox.ts'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import { createSandboxResolver } from '../../src/sandbox/sandbox-resolver.ts'
+import { sandboxOverrides } from '../../src/sandbox/sandbox-settings.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import { devServer } from './dev-server.ts'
+import { sendMail } from './smtp-dialogue.ts'
+
+const logger = createLogger({ level: 'silent' })
+const SHIPPED = fileURLToPath(new URL('../../config', import.meta.url))
+
+function temporaryFolder(t: { teardown(work: () => void): void }): string {
+  const folder = mkdtempSync(join(tmpdir(), 'posthorn-sandbox-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  return folder
+}
+
+const mode = (path: string): string => (statSync(path).mode & 0o777).toString(8)
+
+t.test('every domain leads to the capture server, and every record we ask for is published', async (t) => {
+  const asked: string[] = []
+  const resolver = createSandboxResolver({
+    captureHostName: 'mx.capture.test',
+    publishedRecords: async (name) => {
+      asked.push(name)
+      if (name === 'broken.test') throw new Error('the store does not answer')
+      if (name === 'circle.test') return [{ type: 'CNAME', name, value: 'circle.test' }]
+      return [
+        { type: 'TXT', name: 'ps1._domainkey.acme.com', value: 'v=DKIM1; p=MIIB' },
+        { type: 'CNAME', name: 'bounces.acme.com', value: 'rp.posthorn.test' },
+        { type: 'TXT', name: 'rp.posthorn.test', value: 'v=spf1 -all' },
+        { type: 'MX', name: 'rp.posthorn.test', value: '10 Mail.Posthorn.test.' },
+        { type: 'TXT', name: 'ps1._domainkey.acme.unverified.test', value: 'v=DKIM1; p=MIIB' },
+      ]
+    },
+  })
+  const found = (...records: unknown[]) => ({ kind: 'found', records })
+  t.strictSame(await resolver.mx('example.com'), found({ priority: 10, exchange: 'mx.capture.test' }))
+  t.match(await resolver.mx('Gmail.com.'), found({ priority: 10, exchange: 'gmail-smtp-in.l.google.com' }))
+  for (const [domain, end] of [
+    ['outlook.com', '.olc.protection.outlook.com'], ['yahoo.com', '.yahoodns.net'], ['icloud.com', '.mail.icloud.com'],
+    ['gmx.net', '.gmx.net'],
+  ] as const) {
+    const answer = await resolver.mx(domain)
+    t.ok(answer.kind === 'found' && answer.records.every(({ exchange }) => exchange.endsWith(end)), domain)
+  }
+  t.strictSame(await resolver.mx('bounces.acme.com'), found({ priority: 10, exchange: 'mail.posthorn.test' }))
+  t.strictSame(await resolver.txt('PS1._domainkey.acme.com'), found('v=DKIM1; p=MIIB'))
+  t.ok(asked.includes('ps1._domainkey.acme.com'), 'names are asked for in lower case')
+  t.strictSame(await resolver.cname('bounces.acme.com'), found('rp.posthorn.test'))
+  t.strictSame(await resolver.txt('bounces.acme.com'), found('v=spf1 -all'), 'an alias is followed')
+  t.strictSame(await resolver.txt('example.com'), { kind: 'no-record' })
+  t.strictSame(await resolver.cname('example.com'), { kind: 'no-record' })
+  t.strictSame(await resolver.txt('circle.test'), { kind: 'no-record' }, 'a circle of aliases ends')
+  t.match(await resolver.txt('broken.test'), { kind: 'no-answer', reason: 'the store does not answer' })
+  t.match(await resolver.mx('broken.test'), { kind: 'no-answer' })
+  t.strictSame(await resolver.txt('ps1._domainkey.acme.unverified.test'), { kind: 'no-record' })
+  t.strictSame(await resolver.mx('unverified.test'), found({ priority: 10, exchange: 'mx.capture.test' }))
+  t.strictSame(await resolver.addresses('anything.example', 4), found('127.0.0.1'))
+  t.strictSame(await resolver.addresses('anything.example', 6), { kind: 'no-record' })
+})
+
+t.test('the settings of the sandbox are valid over the shipped files and stay on loopback', async (t) => {
+  const dataFolder = join(temporaryFolder(t), 'data')
+  prepareDataFolder({ folder: dataFolder, isFresh: false })
+  const overrides = sandboxOverrides({ port: 9_000, capturePort: 9_001, dataFolder })
+  const { server, pools } = loadConfiguration({ folder: SHIPPED, shippedFolder: SHIPPED, overrides })
+  t.match(server.listen, {
+    http: [{ address: '127.0.0.1', port: 9_000, tls: false, serve: ['api', 'tracking', 'console'] }],
+    submission: [], inbound: [], metrics: null, admin_socket: join(dataFolder, 'admin.sock'),
+  })
+  t.equal(server.data_dir, dataFolder)
+  t.equal(server.public_url, 'http://127.0.0.1:9000')
+  t.equal(server.secrets.master_key.toString('base64'), readFileSync(join(dataFolder, 'master.key'), 'utf8'))
+  t.match(server.delivery, { port: 9_001, allow_private_addresses: true })
+  t.match(server.webhooks, { allow_http: true, allow_private_addresses: true })
+  t.equal(server.backup.schedule, null)
+  t.ok(Object.values(pools.pools).flatMap(({ ips }) => ips).every(({ address }) => address.startsWith('127.')))
+})
+
+t.test('the data folder is private, marked, and deleted only when it is ours', async (t) => {
+  const parent = temporaryFolder(t)
+  const folder = join(parent, 'deep', 'data')
+  prepareDataFolder({ folder, isFresh: false })
+  t.equal(mode(folder), '700')
+  t.equal(mode(join(folder, 'master.key')), '600')
+  const masterKey = readFileSync(join(folder, 'master.key'), 'utf8')
+  t.equal(Buffer.from(masterKey, 'base64').length, 32)
+  writeFileSync(join(folder, 'posthorn.db'), 'rows')
+  prepareDataFolder({ folder, isFresh: false })
+  t.equal(readFileSync(join(folder, 'master.key'), 'utf8'), masterKey, 'the key stays with its database')
+  prepareDataFolder({ folder, isFresh: true })
+  t.notOk(existsSync(join(folder, 'posthorn.db')), '--fresh starts over')
+  t.not(readFileSync(join(folder, 'master.key'), 'utf8'), masterKey)
+
+  const running = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)', 'sandbox'])
+  await once(running, 'spawn')
+  writeFileSync(join(folder, 'process-id'), String(running.pid))
+  for (const isFresh of [true, false]) {
+    t.throws(() => prepareDataFolder({ folder, isFresh }), { exitCode: 75, message: /stop it first/ })
+  }
+  running.kill()
+  await once(running, 'exit')
+  prepareDataFolder({ folder, isFresh: true })
+
+  const empty = join(parent, 'empty')
+  mkdirSync(empty)
+  chmodSync(empty, 0o755)
+  prepareDataFolder({ folder: empty, isFresh: true })
+  t.equal(mode(empty), '700')
+
+  const foreign = join(parent, 'foreign')
+  mkdirSync(foreign)
+  writeFileSync(join(foreign, 'thesis.txt'), 'three years')
+  for (const isFresh of [true, false]) {
+    const refusal = { exitCode: 64, message: /holds files that are not the sandbox's/ }
+    t.throws(() => prepareDataFolder({ folder: foreign, isFresh }), refusal)
+  }
+  t.equal(readFileSync(join(foreign, 'thesis.txt'), 'utf8'), 'three years')
+  t.notOk(existsSync(join(foreign, 'master.key')))
+})
+
+t.test('a taken port is an error when it was asked for, else the next one is used', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const thrown: unknown = await choosePort(port).catch((error: unknown) => error)
+  t.ok(thrown instanceof ProcessExit)
+  t.match(thrown, { exitCode: 75, message: new RegExp(`port ${port} is taken`) })
+  server.close()
+  await once(server, 'close')
+  t.equal(await choosePort(port), port)
+  t.ok((await choosePort(null)) >= 8025)
+})
+
+interface Calls {
+  domains: string[]
+  keys: object[]
+  webhooks: { url: string; events: string[] }[]
+}
+
+function sandboxIn(dataFolder: string, baseUrl: string): Sandbox {
+  return createSandbox({
+    baseUrl, dataFolder, keep: 10, clock: manualClock(), logger,
+    publishedRecords: async () => [],
+    verifyDkim: async () => ({ result: 'pass', domain: 'sandbox.test', selector: 'ps1' }),
+  })
+}
+
+function features(calls: Calls, isVerified = true): Parameters<Sandbox['firstStart']>[0] {
+  return {
+    addDomain: async (name) => calls.domains.push(name),
+    verifyDomain: async () => ({ verified: isVerified }),
+    createKey: async (request) => {
+      calls.keys.push(request)
+      return { key: `sk_test_${calls.keys.length}` }
+    },
+    registerWebhook: async ({ url, events }) => {
+      calls.webhooks.push({ url, events })
+      return { secret: `whsec_${calls.webhooks.length}` }
+    },
+  }
+}
+
+t.test('the first start makes domain, key and endpoint; later starts find them', async (t) => {
+  const dataFolder = join(temporaryFolder(t), 'data')
+  prepareDataFolder({ folder: dataFolder, isFresh: false })
+  const calls: Calls = { domains: [], keys: [], webhooks: [] }
+  const first = sandboxIn(dataFolder, 'http://127.0.0.1:8025')
+  await t.rejects(first.firstStart(features(calls, false)), /sandbox\.test could not be verified/)
+  t.equal(calls.keys.length, 0)
+  t.same(await first.firstStart(features(calls)), { key: 'sk_test_1' })
+  t.strictSame(calls.keys, [{ name: 'sandbox', mode: 'test', scopes: ['admin'] }])
+  t.strictSame(calls.webhooks, [{
+    url: 'http://127.0.0.1:8025/dev/hooks/inspector',
+    events: ['email.delivered', 'email.bounced', 'email.complained', 'email.opened', 'email.clicked'],
+  }])
+  t.equal(readApiKey(dataFolder), 'sk_test_1')
+  for (const name of ['key', 'hooks.json']) t.equal(mode(join(dataFolder, name)), '600', name)
+
+  t.same(await sandboxIn(dataFolder, 'http://127.0.0.1:8025').firstStart(features(calls)), { key: 'sk_test_1' })
+  t.equal(calls.webhooks.length, 1)
+  await sandboxIn(dataFolder, 'http://127.0.0.1:9000').firstStart(features(calls))
+  t.equal(calls.webhooks.at(-1)?.url, 'http://127.0.0.1:9000/dev/hooks/inspector', 'another port is another endpoint')
+  t.same(openHookSecrets(join(dataFolder, 'hooks.json')).secretsFor('inspector'), ['whsec_1', 'whsec_2'])
+  t.same([...new Set(calls.domains)], ['sandbox.test'])
+})
+
+t.test('the inspector learns the secrets of endpoints that point at it, and of no others', async (t) => {
+  const dataFolder = join(temporaryFolder(t), 'data')
+  prepareDataFolder({ folder: dataFolder, isFresh: false })
+  const register = sandboxIn(dataFolder, 'http://127.0.0.1:8025').notingSecrets(
+    async ({ secret }: { url: string; secret: string | null }) => ({
+      id: 'wh_1', secret: secret === null ? 'generated' : null,
+    }),
+  )
+  t.same(await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: 'given' }), { id: 'wh_1', secret: null })
+  await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: null })
+  await register({ url: 'https://app.acme.com/hooks', secret: 'not ours' })
+  const secrets = openHookSecrets(join(dataFolder, 'hooks.json'))
+  t.same(secrets.secretsFor('mine'), ['given', 'generated'])
+  t.notMatch(readFileSync(join(dataFolder, 'hooks.json'), 'utf8'), 'not ours')
+  writeFileSync(join(dataFolder, 'hooks.json'), '[{"url":7}]')
+  t.throws(() => openHookSecrets(join(dataFolder, 'hooks.json')), /damaged; start over with --fresh/)
+})
+
+t.test('capture server, inbox and routes work together, and the end does not wait for those who wait', async (t) => {
+  const dataFolder = join(temporaryFolder(t), 'data')
+  prepareDataFolder({ folder: dataFolder, isFresh: false })
+  let sandbox: Sandbox | undefined
+  const dev = await devServer((baseUrl) => {
+    sandbox = sandboxIn(dataFolder, baseUrl)
+    return sandbox.middleware
+  })
+  const port = await sandbox?.start() ?? 0
+  const other = sandboxIn(dataFolder, dev.baseUrl)
+  const otherPort = await other.start()
+  t.not(otherPort, port, 'two sandboxes on one machine')
+  const to = 'delivered@simulator.posthorn.test'
+  t.match(await sendMail({ port, to, message: 'Subject: Hello\r\n\r\nHi' }), /^250 /)
+  t.match((await dev.get('/dev/inbox?wait=3s')).data, [{ subject: 'Hello', dkim: { result: 'pass' } }])
+  const waiting = dev.get('/dev/inbox?to=nobody@example.com&wait=60s')
+  await dev.get('/dev')
+  sandbox?.endWaits()
+  t.same((await waiting).data, [])
+  await other.stop()
+  await sandbox?.stop()
+  await dev.close()
+})
+
+t.test('the banner says where everything is, and its curl can be pasted', async (t) => {
+  const facts = { version: '0.1.0', baseUrl: 'http://127.0.0.1:8025', key: 'sk_test_whole', dataFolder: '.sandbox' }
+  const text = bannerText(facts)
+  t.equal(text, `Posthorn 0.1.0 sandbox · nothing leaves this machine · data in .sandbox (use --fresh to start over)
+
+  API       http://127.0.0.1:8025/v1          key  sk_test_whole   (also in .sandbox/key)
+  Inbox     http://127.0.0.1:8025/dev         captured mail, webhook inspector
+
+  Try it:
+    curl -s http://127.0.0.1:8025/v1/email/send \\
+      -H 'Authorization: Bearer sk_test_whole' -H 'Content-Type: application/json' \\
+      -d '{"to":"delivered@simulator.posthorn.test","from":"you@sandbox.test","subject":"Hello","html":"<p>Hi, <b>look</b></p>"}'
+
+  Then watch:  curl -s 'http://127.0.0.1:8025/dev/hooks/inspector?wait=10s'      Stop: Ctrl-C
+`)
+  const line = bannerLine(facts)
+  t.equal(line.indexOf('\n'), line.length - 1, 'one line')
+  const printed = JSON.parse(line) as Record<string, string>
+  t.match(printed, {
+    base_url: 'http://127.0.0.1:8025/v1', key: 'sk_test_whole', data: '.sandbox',
+    inbox: 'http://127.0.0.1:8025/dev/inbox', inspector: 'http://127.0.0.1:8025/dev/hooks/inspector',
+  })
+  // What a shell makes of both: the words that curl gets.
+  const pasted = (/Try it:\n([\s\S]*?)\n\n/.exec(text)?.[1] ?? '').replace('curl ', 'printf "%s\\n" ')
+  const { stdout } = await promisify(execFile)('sh', ['-c', pasted])
+  const words = stdout.trimEnd().split('\n')
+  t.equal(words[1], 'http://127.0.0.1:8025/v1/email/send')
+  t.match(JSON.parse(words.at(-1) ?? ''), { to: 'delivered@simulator.posthorn.test', from: 'you@sandbox.test' })
+  const fromLine = await promisify(execFile)('sh', ['-c', printed['curl']?.replace('curl ', 'printf "%s\\n" ') ?? ''])
+  t.equal(fromLine.stdout, stdout)
+})

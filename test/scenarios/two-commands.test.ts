@@ -1,0 +1,233 @@
+/**
+ * What a newcomer does: start it, paste the printed curl, look at the inbox and the webhook inspector; and what goes
+ * wrong on the way ends in one clear line.
+ */
+import { execFile, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { dkimVerify } from 'mailauth'
+import t from 'tap'
+import { freePort } from '../support/serve-process.ts'
+import { until } from '../support/until.ts'
+
+const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const NODE_LAUNCHER = fileURLToPath(new URL('../../scripts/node', import.meta.url))
+const run = promisify(execFile)
+
+interface Banner {
+  base_url: string
+  key: string
+  curl: string
+}
+
+interface InboxEntry {
+  id: string
+  from: string
+  dkim: { result: string }
+}
+
+interface HookEntry {
+  signature: string
+  event: { event: string; data: Record<string, string> }
+}
+
+t.test('the printed curl is accepted, the mail is captured and signed, the webhook arrives', async (t) => {
+  const { banner, folder } = await startSandbox(t)
+  const { stdout } = await run('sh', ['-c', banner.curl])
+  const answer: unknown = JSON.parse(stdout)
+  t.match(answer, { success: true, message_id: /^msg_[0-9a-hjkmnp-tv-z]{26}$/, timestamp: Number })
+  t.same(Object.keys(answer as object), ['success', 'message_id', 'timestamp'])
+
+  const [mail] = await list<InboxEntry>(new URL('/dev/inbox?wait=3s', banner.base_url))
+  t.match(mail, { dkim: { result: 'pass' } })
+  const raw = Buffer.from(await (await fetch(new URL(`/dev/inbox/${mail?.id}/raw`, banner.base_url))).arrayBuffer())
+  const verdict = await dkimVerify(raw, { resolver: await publishedKey(banner) })
+  t.equal(verdict.results[0]?.status.result, 'pass', 'mailauth verifies the captured bytes')
+
+  const [hook] = await list<HookEntry>(new URL('/dev/hooks/inspector?event=email.delivered&wait=3s', banner.base_url))
+  const messageId = (answer as { message_id: string }).message_id
+  t.match(hook, { signature: 'valid', event: { event: 'email.delivered', data: { message_id: messageId } } })
+  t.equal(statSync(join(folder, 'key')).mode & 0o777, 0o600)
+  t.equal(readFileSync(join(folder, 'key'), 'utf8').trim(), banner.key)
+})
+
+t.test('hard@ bounces with type, code and description, and the lookup says the same', async (t) => {
+  const { banner } = await startSandbox(t)
+  const id = await send(banner, { to: 'hard+signup@simulator.posthorn.test', from: 'you@sandbox.test' })
+  const [hook] = await list<HookEntry>(new URL('/dev/hooks/inspector?event=email.bounced&wait=3s', banner.base_url))
+  t.match(hook, { signature: 'valid', event: { data: {
+    message_id: id, recipient: 'hard+signup@simulator.posthorn.test', bounce_type: 'hard', bounce_code: /^5\.\d+\.\d+$/,
+    bounce_description: /\w/,
+  } } })
+  const looked = await api(banner, 'GET', `/v1/email/${id}`)
+  t.match(looked, { success: true, data: { state: 'bounced', bounce: { type: 'hard' }, attempts: [{ result: 'bounced' }] } })
+})
+
+t.test('a domain that is added is verified at once, one under unverified.test never', async (t) => {
+  const { banner } = await startSandbox(t)
+  for (const [domain, verified] of [['shop.example.org', true], ['shop.unverified.test', false]] as const) {
+    await api(banner, 'POST', '/v1/domains', { domain })
+    t.match(await api(banner, 'POST', `/api/v1/domains/${domain}/verify`), { success: true, data: { verified } })
+  }
+  await send(banner, { to: 'someone@gmail.com', from: 'a@shop.example.org' })
+  const [hook] = await list<HookEntry>(new URL('/dev/hooks/inspector?event=email.delivered&wait=3s', banner.base_url))
+  t.match(hook?.event.data, { isp: 'gmail' }, 'a well-known domain keeps its provider')
+  const refused = await api(banner, 'POST', '/v1/email/send', { to: 'a@b.org', from: 'a@nobody.org', subject: '', text: 'x' })
+  t.match(refused, { success: false, error: { code: 'domain_not_verified', message: String, details: String } })
+})
+
+t.test('it starts again on its data with the same key; a taken port is one clear line', async (t) => {
+  const first = await startSandbox(t)
+  await first.stop()
+  const again = await startSandbox(t, first.folder)
+  t.equal(again.banner.key, first.banner.key)
+  await again.stop()
+
+  const port = await freePort()
+  const blocker = createServer().listen(port, '127.0.0.1')
+  await once(blocker, 'listening')
+  t.teardown(() => void blocker.close())
+  const refused = await fails(['sandbox', '--port', String(port), '--data', join(first.folder, 'other')])
+  t.match(refused, { code: 75, stderr: new RegExp(String(port)) })
+})
+
+t.test('a sandbox that cannot start ends at once', async (t) => {
+  const { folder } = await startSandbox(t)
+  const again = await fails(['sandbox', '--json', '--data', folder, '--port', String(await freePort())])
+  t.match(again, { code: 75, stderr: /stop it first/ })
+  const mistaken = temporaryFolder(t)
+  writeFileSync(join(mistaken, 'posthorn.yaml'), 'version: 1\nhostnme: x\n')
+  writeFileSync(join(mistaken, 'pools.yaml'), 'version: 1\n')
+  t.match(await fails(['sandbox', '--data', temporaryFolder(t), '--config', mistaken]), { code: 78, stderr: /hostnme/ })
+  const noFolder = await fails(['sandbox', '--data', join(folder, 'key')])
+  t.match(noFolder, { code: 74, stderr: /^posthorn: ENOTDIR: .*\n$/ })
+})
+
+t.test('a server whose output nobody reads stops in order', async (t) => {
+  const words = [COMMAND, 'sandbox', '--data', temporaryFolder(t), '--port', String(await freePort())]
+  const child = spawn('sh', words, { stdio: ['ignore', 'pipe', 'pipe'] })
+  t.teardown(async () => end(child))
+  let errors = ''
+  child.stderr.on('data', (text: Buffer) => (errors += text.toString()))
+  child.stdout.destroy()
+  const [code] = await once(child, 'close')
+  t.equal(code, 1)
+  t.match(errors, /^posthorn: write EPIPE$/m)
+})
+
+t.test('the command says in one line what is wrong', async (t) => {
+  const folder = temporaryFolder(t)
+  t.match(await fails(['key', 'create', '--name', 'x', '--config', join(folder, 'nowhere')]), { code: 78, stderr: /nowhere/ })
+  t.match(await fails(['check', '--config', folder]), { code: 78 })
+  writeFileSync(join(folder, 'pools.yaml'), 'version: 1\npools: { default: { wieght: 1 } }\n')
+  const checked = await fails(['check', '--config', folder])
+  t.match(checked, { code: 78, stderr: /pools\.yaml:2:\d+: .*wieght/ })
+  t.match(await fails(['nonsense']), { code: 64 })
+  const { stdout: help } = await run('sh', [COMMAND, 'key', 'create', '--help'])
+  t.match(help, /--scope <scope> .*default: send\)\n/, 'and no second default')
+  const onDay = (day: string) => ['key', 'create', '--name', 'x', '--expires', day, '--config', join(folder, 'nowhere')]
+  t.match(await fails(onDay('2027-02-30')), { code: 64, stderr: /"2027-02-30" is no date/ })
+  t.match(await fails(onDay('2027-02-28')), { code: 78, stderr: /nowhere/ })
+})
+
+t.test('an old Node is refused before anything is loaded', async (t) => {
+  const folder = temporaryFolder(t)
+  const old = join(folder, 'node')
+  writeFileSync(old, '#!/bin/sh\n[ "$1" = --version ] && { echo v20.20.2; exit 0; }\nexit 1\n', { mode: 0o755 })
+  const launch = (node: string) => run('sh', [NODE_LAUNCHER, 'x.ts'], { env: { ...process.env, POSTHORN_NODE: node } })
+    .then(() => ({ code: 0, stderr: '' }), (error: { code: number; stderr: string }) => error)
+  const needed = 'posthorn: needs Node.js 22.19 or newer'
+  t.match(await launch(old), { code: 78, stderr: `${needed}, found v20.20.2 at ${old}.` })
+  const nowhere = join(folder, 'nowhere')
+  t.match(await launch(nowhere), { code: 78, stderr: `${needed}, found none at ${nowhere}.` })
+})
+
+interface Sandbox {
+  banner: Banner
+  folder: string
+  stop(): Promise<void>
+}
+
+async function startSandbox(t: Tap, folder = temporaryFolder(t)): Promise<Sandbox> {
+  const words = [COMMAND, 'sandbox', '--json', '--data', folder, '--port', String(await freePort())]
+  const child = spawn('sh', words, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const stop = async (): Promise<void> => end(child)
+  t.teardown(stop)
+  const banner = await firstLine(child)
+  return { banner, folder, stop }
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const ended = once(child, 'exit')
+  child.kill('SIGTERM')
+  await ended
+}
+
+/** The one JSON line that stands for the banner. */
+async function firstLine(child: ChildProcess): Promise<Banner> {
+  let output = ''
+  let errors = ''
+  child.stdout?.on('data', (text: Buffer) => (output += text.toString()))
+  child.stderr?.on('data', (text: Buffer) => (errors += text.toString()))
+  return until('the banner', () => {
+    if (child.exitCode !== null) throw new Error(`the sandbox ended with ${child.exitCode}: ${errors}`)
+    const line = output.split('\n').find((text) => text.includes('"curl"'))
+    return line === undefined ? undefined : (JSON.parse(line) as Banner)
+  }, 30_000)
+}
+
+async function api(banner: Banner, method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
+  const answer = await fetch(new URL(path, banner.base_url), {
+    method,
+    headers: { Authorization: `Bearer ${banner.key}`, 'Content-Type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  })
+  return (await answer.json()) as Record<string, unknown>
+}
+
+async function send(banner: Banner, message: Record<string, string>): Promise<string> {
+  const answer = await api(banner, 'POST', '/v1/email/send', { subject: 'Hello', text: 'Hi', ...message })
+  return String(answer['message_id'])
+}
+
+async function list<Entry>(url: URL): Promise<Entry[]> {
+  const answer = (await (await fetch(url)).json()) as { data: Entry[] }
+  return answer.data
+}
+
+/** What the sandbox's DNS publishes for sandbox.test, as the API shows it, as a resolver for mailauth. */
+async function publishedKey(banner: Banner): Promise<(name: string, type: string) => Promise<string[][]>> {
+  const { data } = (await api(banner, 'POST', '/v1/domains/sandbox.test/verify')) as {
+    data: { records: { purpose: string; name: string; value: string }[] }
+  }
+  const record = data.records.find((entry) => entry.purpose === 'dkim')
+  return async (name) => {
+    if (name !== record?.name) throw Object.assign(new Error('not found'), { code: 'ENOTFOUND' })
+    return [[record.value]]
+  }
+}
+
+async function fails(words: string[]): Promise<{ code: number; stderr: string }> {
+  return run('sh', [COMMAND, ...words]).then(
+    ({ stderr }) => ({ code: 0, stderr }),
+    (error: { code: number; stderr: string }) => ({ code: error.code, stderr: error.stderr }),
+  )
+}
+
+/** The part of a test that cleans up. */
+interface Tap {
+  teardown(clean: () => unknown): void
+}
+
+function temporaryFolder(t: Tap): string {
+  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  return folder
+}

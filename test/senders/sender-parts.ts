@@ -1,0 +1,95 @@
+/**
+ * The real parts around sending domains and keys: a SQLite store, egress pools, a DNS server; only the clock is moved
+ * by hand.
+ */
+import type { Test } from 'tap'
+import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
+import type { KeyRing } from '../../src/base/key-ring.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import type { PoolSettings } from '../../src/config/pool-settings.ts'
+import { createEgress } from '../../src/egress/pool.ts'
+import type { Egress } from '../../src/egress/pool.ts'
+import { createDnsResolver } from '../../src/network/dns-resolver.ts'
+import { createDomains } from '../../src/senders/domains.ts'
+import type { Domains } from '../../src/senders/domains.ts'
+import type { Store } from '../../src/store/store.ts'
+import { locationIn, openTestStore } from '../store/sqlite-support.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import type { ManualClock } from '../support/manual-clock.ts'
+import { startZone } from '../support/zone.ts'
+import type { ZoneServer } from '../support/zone.ts'
+
+export const HOSTNAME = 'mail.example.net'
+export const TARGETS = { return_path: 'rp.mail.example.net', spf: 'spf.mail.example.net' }
+export const DMARC_REPORTS = 'dmarc@mail.example.net'
+
+/** `default` has two IPs and spills to `spare`; `cold` never started its warmup; `off` has nothing that can send. */
+export function testEgress(): Egress {
+  const ip = (address: string, changes: object = {}) => ({
+    address, source: address, hostname: HOSTNAME, weight: 100, enabled: true, warmed: true, curve: null, ...changes,
+  })
+  const pool = (ips: ReturnType<typeof ip>[], overflowPool: string | null = null) => ({
+    description: '', overflow: 'spill' as const, overflow_pool: overflowPool, max_defer: 86_400_000,
+    require_warmup: true, connections_max: null, rate: null, limits: {}, ipv6: null, ips,
+  })
+  const pools: PoolSettings = {
+    version: 1, default_pool: 'default', warmup_streams: ['transactional', 'bulk'], affinity: 'message',
+    pools: Object.assign(Object.create(null), {
+      default: pool([ip('127.0.0.11'), ip('127.0.0.12')], 'spare'),
+      spare: pool([ip('127.0.0.13')]),
+      cold: pool([ip('127.0.0.14', { warmed: false })]),
+      off: pool([ip('127.0.0.15', { enabled: false })]),
+    }),
+  }
+  return createEgress({ pools, canBind: async () => true, logger: createLogger({ level: 'silent' }) })
+}
+
+export async function testStore(t: Test): Promise<Store> {
+  const { store } = await openTestStore(locationIn(t.testdir({})))
+  t.teardown(() => store.close().catch(() => undefined))
+  return store
+}
+
+export interface SenderParts {
+  store: Store
+  clock: ManualClock
+  keyRing: KeyRing
+  egress: Egress
+  zone: ZoneServer
+  domains: Domains
+  /** Lines of the log. */
+  log: string[]
+}
+
+export async function senderParts(t: Test, changes: { store?: Store } = {}): Promise<SenderParts> {
+  const store = changes.store ?? (await testStore(t))
+  const zone = await startZone({})
+  t.teardown(() => zone.close())
+  const clock = manualClock()
+  const keyRing = createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, 7))
+  const egress = testEgress()
+  const log: string[] = []
+  const domains = createDomains({
+    store, clock, keyRing, egress,
+    resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 300, tries: 1 }),
+    hostname: HOSTNAME,
+    settings: { targets: TARGETS, dmarc_report_address: DMARC_REPORTS, dkim: { bits: 2048 } },
+    logger: createLogger({ level: 'debug', write: (line) => log.push(line) }),
+  })
+  return { store, clock, keyRing, egress, zone, domains, log }
+}
+
+/** Puts into the zone all that the domain's owner and this server publish. */
+export async function publish({ domains, zone }: SenderParts, name: string): Promise<void> {
+  const { records = [] } = (await domains.find(name)) ?? {}
+  for (const record of records) {
+    if (record.purpose === 'spf') continue
+    zone.set(record.name, record.type === 'CNAME' ? { CNAME: record.value } : { TXT: [record.value] })
+  }
+  for (const target of Object.values(TARGETS)) {
+    const published = await domains.publishedRecords(target)
+    const valuesOf = (type: string): string[] =>
+      published.filter((each) => each.type === type).map(({ value }) => value)
+    zone.set(target, { MX: valuesOf('MX'), TXT: valuesOf('TXT') })
+  }
+}

@@ -1,0 +1,188 @@
+/**
+ * Accepting and claiming: what every store engine must do between a request and the delivery threads.
+ */
+import { newIdentifier } from '../../src/base/identifier.ts'
+import type { Cases } from './conformance-case.ts'
+import {
+  acceptOne, acceptRequest, claim, claimedMessage, LEASE, LIFETIME, newMessage, NOW, POOL, sampleContent,
+} from './store-samples.ts'
+
+export const accepting: Cases = {
+  'an accepted message is queued and can be looked up': async (t, { store }) => {
+    const id = await acceptOne(store)
+    t.match(await store.lookupMessage(id), {
+      id, batchId: null, state: 'queued', recipient: 'ada@example.com', from: 'orders@acme.com',
+      subject: 'Order {{number}}', hasVariables: true, variables: {}, stream: 'transactional', domain: 'acme.com',
+      pool: POOL, isp: null, ip: null, createdAt: NOW, expiresAt: NOW + LIFETIME, nextAttemptAt: NOW,
+      deliveredAt: null, bouncedAt: null, bounce: null, isPossibleDuplicate: false, attempts: [],
+    })
+    t.match(await store.messageEvents(id), [{ kind: 'email.accepted', at: NOW, data: {} }])
+    t.same(await store.queueSummary(NOW), { waiting: 1, sending: 0, oldestDueAt: NOW })
+  },
+  'what does not exist is null': async (t, { store }) => {
+    for (const id of [newIdentifier('msg', NOW), 'msg_none', '']) {
+      t.equal(await store.lookupMessage(id), null)
+      t.equal(await store.messageEvents(id), null)
+    }
+  },
+  'a request is stored whole or not at all': async (t, { store }) => {
+    const known = newMessage()
+    await store.acceptMessages(acceptRequest({ messages: [known] }))
+    const fresh = newMessage()
+    await t.rejects(store.acceptMessages(acceptRequest({ pool: 'new', messages: [fresh, known] })))
+    t.equal(await store.lookupMessage(fresh.id), null)
+    t.equal((await store.queueSummary(NOW)).waiting, 1)
+    t.equal(await store.moveOrphans([POOL], POOL), 0, 'not even the new pool is left')
+  },
+  'a verb that fails does not disturb its neighbours': async (t, { store }) => {
+    const known = newMessage()
+    await store.acceptMessages(acceptRequest({ messages: [known] }))
+    const neighbours = Array.from({ length: 20 }, () => newMessage())
+    const calls = neighbours.map((message, index) =>
+      store.acceptMessages(acceptRequest({ messages: [index % 2 === 0 ? message : known] })))
+    const results = await Promise.allSettled(calls)
+    const expected = neighbours.map((_, index) => (index % 2 === 0 ? 'fulfilled' : 'rejected'))
+    t.same(results.map((result) => result.status), expected)
+    for (const [index, { id }] of neighbours.entries()) {
+      t.equal((await store.lookupMessage(id)) !== null, index % 2 === 0)
+    }
+  },
+  'content comes back as it was given': async (t, { store, contentReader }) => {
+    const big = new Uint8Array(2_500_000).map((_, index) => index % 251)
+    const contents = [
+      sampleContent,
+      { ...sampleContent, replyTo: null, html: null, text: '' },
+      { ...sampleContent, from: { name: null, address: 'a@acme.com' }, text: 'plain ✓', hasVariables: false },
+      {
+        ...sampleContent, attachments: [
+          { name: 'bill.pdf', contentType: 'application/pdf', contentId: null, bytes: big },
+          { name: '', contentType: 'image/png', contentId: 'logo', bytes: Uint8Array.of() },
+          { name: 'ü.txt', contentType: 'text/plain', contentId: null, bytes: Uint8Array.of(0, 13, 10, 255) },
+        ],
+      },
+    ]
+    for (const content of contents) await acceptOne(store, { content })
+    const { epoch } = await store.beginEpoch(NOW)
+    const reader = await contentReader()
+    const messages = await claim(store, epoch)
+    t.equal(messages.length, contents.length)
+    for (const [index, message] of messages.entries()) {
+      const read = await reader.content(message.contentId)
+      t.same(read && { ...read, attachments: read.attachments.map(plainBytes) }, {
+        ...contents[index], attachments: contents[index]?.attachments.map(plainBytes),
+      })
+    }
+    t.equal(await reader.content(4_711), undefined)
+  },
+  'a batch shares one content and keeps what is each recipient\'s own': async (t, { store, contentReader }) => {
+    const messages = [
+      newMessage({ to: { name: 'Ada L.', address: 'ada@example.com' }, variables: { n: 1, ok: true, name: 'Ada' } }),
+      newMessage({ to: { name: null, address: 'bob@example.org' }, recipientDomain: 'example.org' }),
+    ]
+    await store.acceptMessages(acceptRequest({ stream: 'bulk', messages }))
+    const { epoch } = await store.beginEpoch(NOW)
+    const claimed = await claim(store, epoch)
+    const reader = await contentReader()
+    t.equal(new Set(claimed.map((message) => message.contentId)).size, 1)
+    t.same(claimed.map((message) => message.recipientDomain), ['example.com', 'example.org'])
+    for (const [index, message] of claimed.entries()) {
+      const { id: messageId, to, variables } = messages[index] ?? newMessage()
+      const facts = { messageId, domain: 'acme.com', to, variables, acceptedAt: NOW, stream: 'bulk' }
+      t.same(await reader.renderFacts(message.key), facts)
+    }
+    t.equal(await reader.renderFacts(4_711), undefined)
+  },
+}
+
+const plainBytes = <Part extends { bytes: Uint8Array }>(part: Part) => ({ ...part, bytes: Buffer.from(part.bytes) })
+
+export const claiming: Cases = {
+  'a claim takes due and unexpired rows of its pools, oldest first, and no more than asked': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW)
+    const third = await acceptOne(store, { now: NOW - 1_000 })
+    const first = await acceptOne(store, { now: NOW - 3_000 })
+    const second = await acceptOne(store, { now: NOW - 2_000, pool: 'other' })
+    await acceptOne(store, { now: NOW - 4_000, pool: 'asleep' })
+    await acceptOne(store, { now: NOW + 1 })
+    await acceptOne(store, { now: NOW - 4_000, expiresAt: NOW })
+    const request = { now: NOW, epoch, leaseUntil: NOW + LEASE, pools: ['other', POOL, 'unheard-of'] }
+    t.same((await store.claimDue({ ...request, limit: 2 })).map(({ id }) => id), [first, second])
+    t.same((await store.claimDue({ ...request, limit: 2 })).map(({ id }) => id), [third])
+    t.same(await store.claimDue({ ...request, limit: 2 }), [])
+    t.equal((await store.lookupMessage(first))?.state, 'sending')
+    t.equal((await store.lookupMessage(first))?.nextAttemptAt, null)
+  },
+  'a claimed message carries what the dispatcher decides by': async (t, { store }) => {
+    const { message } = await claimedMessage(store)
+    t.match(message, {
+      pool: POOL, stream: 'transactional', domain: 'acme.com', recipient: 'ada@example.com',
+      recipientDomain: 'example.com', attempts: 0, acceptedAt: NOW, expiresAt: NOW + LIFETIME, pathFailures: 0,
+      ambiguousCount: 0, stickyIp: null,
+    })
+  },
+  'claims made at the same time never share a row': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW)
+    await store.acceptMessages(acceptRequest({ messages: Array.from({ length: 100 }, () => newMessage()) }))
+    const claims = await Promise.all(Array.from({ length: 8 }, () => claim(store, epoch, NOW, 15)))
+    t.equal(new Set(claims.flat().map(({ key }) => key)).size, 100)
+    t.equal(claims.flat().length, 100)
+  },
+  'an unclaimed row is due at its time without an attempt; a stale fence changes nothing': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    await store.unclaim({ epoch: epoch - 1, rows: [{ key: message.key, nextAt: NOW }] })
+    t.equal((await store.queueSummary(NOW)).sending, 1)
+    await store.unclaim({ epoch, rows: [{ key: message.key, nextAt: NOW + 60_000 }] })
+    t.match(await store.lookupMessage(message.id), {
+      state: 'queued', nextAttemptAt: NOW + 60_000, isPossibleDuplicate: false,
+    })
+    t.equal(await store.earliestDueAt([POOL]), NOW + 60_000)
+    t.same(await claim(store, epoch), [])
+    t.match(await claim(store, epoch, NOW + 60_000), [{ id: message.id, attempts: 0 }])
+    await store.unclaim({ epoch, rows: [{ key: message.key, nextAt: NOW, isPossibleDuplicate: true }] })
+    t.match(await store.lookupMessage(message.id), { state: 'queued', isPossibleDuplicate: true }, 'its holder died')
+  },
+  'a new epoch frees what the old one held and marks the doubt': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    const untouched = await acceptOne(store)
+    const next = await store.beginEpoch(NOW + 5_000)
+    t.ok(next.epoch > epoch)
+    t.equal(next.recovered, 1)
+    t.match(await store.lookupMessage(message.id), {
+      state: 'queued', nextAttemptAt: NOW + 5_000, isPossibleDuplicate: true,
+    })
+    t.equal((await store.lookupMessage(untouched))?.isPossibleDuplicate, false)
+    await store.unclaim({ epoch, rows: [{ key: message.key, nextAt: NOW + LIFETIME }] })
+    const claimed = await claim(store, next.epoch, NOW + 5_000)
+    t.match(claimed, [{ id: untouched, attempts: 0 }, { id: message.id, attempts: 0 }])
+  },
+  'a lapsed lease returns to the queue, a renewed one does not': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    t.equal(await store.recoverLapsedLeases(NOW + LEASE - 1), 0)
+    await store.renewLeases(epoch - 1, NOW + 3 * LEASE)
+    await store.renewLeases(epoch, NOW + 2 * LEASE)
+    t.equal(await store.recoverLapsedLeases(NOW + LEASE), 0)
+    t.equal(await store.recoverLapsedLeases(NOW + 2 * LEASE), 1)
+    t.match(await store.lookupMessage(message.id), {
+      state: 'queued', nextAttemptAt: NOW + 2 * LEASE, isPossibleDuplicate: true,
+    })
+  },
+  'the earliest due time counts only the given pools': async (t, { store }) => {
+    t.equal(await store.earliestDueAt([POOL]), null)
+    await acceptOne(store, { now: NOW + 2 })
+    await acceptOne(store, { now: NOW + 1, pool: 'other' })
+    t.equal(await store.earliestDueAt([POOL]), NOW + 2)
+    t.equal(await store.earliestDueAt([POOL, 'other']), NOW + 1)
+    t.equal(await store.earliestDueAt(['unheard-of']), null)
+    t.equal(await store.earliestDueAt([]), null)
+  },
+  'messages of a pool that is gone move to the target': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW)
+    const orphan = await acceptOne(store, { pool: 'gone' })
+    const kept = await acceptOne(store, { pool: 'other' })
+    t.equal(await store.moveOrphans([POOL, 'other'], POOL), 1)
+    t.equal((await store.lookupMessage(orphan))?.pool, POOL)
+    t.equal((await store.lookupMessage(kept))?.pool, 'other')
+    t.match(await claim(store, epoch), [{ id: orphan, pool: POOL }])
+    t.equal(await store.moveOrphans([POOL, 'other'], POOL), 0)
+  },
+}

@@ -1,0 +1,126 @@
+/**
+ * Requests and outcomes as the tests of the store use them: whole and valid, each test changes what it is about.
+ */
+import { newIdentifier } from '../../src/base/identifier.ts'
+import type { Bounce, DeliveryAttempt, DeliveryOutcome } from '../../src/mail/delivery-outcome.ts'
+import { bouncedData, deliveredData } from '../../src/mail/event.ts'
+import type { ServiceEvent } from '../../src/mail/event.ts'
+import type { StoredContent } from '../../src/mail/message.ts'
+import type {
+  AcceptRequest, ApiKeyRecord, ClaimedMessage, DomainRecord, NewMessage, OutcomeRecord, WebhookEndpointRecord,
+} from '../../src/store/records.ts'
+import type { Store } from '../../src/store/store.ts'
+
+export const NOW = Date.UTC(2026, 10, 21, 12)
+export const LIFETIME = 72 * 3_600_000
+export const LEASE = 15 * 60_000
+export const POOL = 'default'
+
+export const sampleContent: StoredContent = {
+  from: { name: 'Acme', address: 'orders@acme.com' },
+  replyTo: { name: null, address: 'help@acme.com' },
+  subject: 'Order {{number}}',
+  html: '<p>Grüße, {{name}}</p>',
+  text: null,
+  attachments: [],
+  hasVariables: true,
+}
+
+export const sampleBounce: Bounce = {
+  type: 'hard', category: 'invalid_recipient', code: '5.1.1', description: '550 5.1.1 no such user',
+}
+
+export function newMessage(changes: Partial<NewMessage> = {}): NewMessage {
+  return {
+    id: newIdentifier('msg', NOW), to: { name: null, address: 'ada@example.com' }, recipientDomain: 'example.com',
+    variables: {}, ...changes,
+  }
+}
+
+export function acceptRequest(changes: Partial<AcceptRequest> = {}): AcceptRequest {
+  return {
+    now: NOW, apiKeyId: null, domain: 'acme.com', pool: POOL, stream: 'transactional', expiresAt: NOW + LIFETIME,
+    content: sampleContent, messages: [newMessage()], ...changes,
+  }
+}
+
+/** Accepts one message and returns its identifier. */
+export async function acceptOne(store: Store, changes: Partial<AcceptRequest> = {}): Promise<string> {
+  const message = newMessage()
+  await store.acceptMessages(acceptRequest({ messages: [message], ...changes }))
+  return message.id
+}
+
+export function claim(store: Store, epoch: number, now = NOW, limit = 100): Promise<ClaimedMessage[]> {
+  return store.claimDue({ now, epoch, leaseUntil: now + LEASE, pools: [POOL], limit })
+}
+
+/** A begun epoch with one message accepted and claimed. */
+export async function claimedMessage(store: Store): Promise<{ epoch: number; message: ClaimedMessage }> {
+  const { epoch } = await store.beginEpoch(NOW)
+  await acceptOne(store)
+  const [message] = await claim(store, epoch)
+  if (message === undefined) throw new Error('nothing was claimed')
+  return { epoch, message }
+}
+
+export function attempt(changes: Partial<DeliveryAttempt> = {}): DeliveryAttempt {
+  return {
+    at: NOW, durationMilliseconds: 840, ip: '127.0.0.11', result: 'delivered', stage: 'dot', reply: '250 2.0.0 OK',
+    host: 'mx.example.com', localAddress: '127.0.0.11', remoteAddress: '127.0.0.25', tls: 'TLSv1.3', ...changes,
+  }
+}
+
+/** The outcome with its attempt and, for final ones, the event that the dispatcher gives. */
+export function outcomeRecord(
+  message: ClaimedMessage, outcome: DeliveryOutcome, changes: Partial<DeliveryAttempt> = {},
+): OutcomeRecord {
+  return {
+    key: message.key, attempt: attempt({ result: outcome.kind, ...changes }), outcome, isp: 'gmail',
+    events: eventsOf(message, outcome),
+  }
+}
+
+export const delivered: DeliveryOutcome = {
+  kind: 'delivered', reply: { code: 250, enhancedCode: '2.0.0', text: '250 2.0.0 OK' },
+}
+export const bounced: DeliveryOutcome = { kind: 'bounced', bounce: sampleBounce }
+export const deferredUntil = (retryAt: number): DeliveryOutcome => ({ kind: 'deferred', retryAt })
+
+function eventsOf(message: ClaimedMessage, outcome: DeliveryOutcome): ServiceEvent[] {
+  const id = newIdentifier('evt', NOW)
+  switch (outcome.kind) {
+    case 'delivered':
+      return [{ id, kind: 'email.delivered', at: NOW, data: deliveredData(message.id, message.recipient, 'gmail') }]
+    case 'bounced':
+    case 'expired':
+      return [
+        { id, kind: 'email.bounced', at: NOW, data: bouncedData(message.id, message.recipient, outcome.bounce) },
+      ]
+    default:
+      return []
+  }
+}
+
+export function webhookEndpoint(changes: Partial<WebhookEndpointRecord> = {}): WebhookEndpointRecord {
+  return {
+    id: newIdentifier('wh', NOW), url: 'https://hooks.example.com/mail', events: ['email.delivered', 'email.bounced'],
+    description: null, status: 'enabled', sealedSecret: Uint8Array.of(1, 2, 3), createdAt: NOW, ...changes,
+  }
+}
+
+export function apiKey(changes: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
+  return {
+    id: newIdentifier('key', NOW), name: 'shop', mode: 'live', scopes: ['send'], domains: ['acme.com'],
+    allowedIps: ['127.0.0.0/8'], prefix: 'sk_live_', last4: 'wxyz', createdAt: NOW, expiresAt: null, revokedAt: null,
+    ...changes,
+  }
+}
+
+export function domainRecord(changes: Partial<DomainRecord> = {}): DomainRecord {
+  return {
+    name: 'acme.com', state: 'pending', selector: 'ps1', publicKey: 'MIIB', sealedPrivateKey: Uint8Array.of(9, 8, 7),
+    returnPath: 'bounces.acme.com', ipPool: null, createdAt: NOW, verifiedAt: null, lastCheckedAt: null, checks: [],
+    ...changes,
+  }
+}

@@ -1,0 +1,176 @@
+/**
+ * `posthorn serve` as a process of its own, the way an administrator runs it: configuration files in a folder, a key
+ * from the command line, HTTP from outside. For tests that kill it, look at it from outside, or measure it.
+ */
+import { execFile, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { until } from './until.ts'
+
+const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const MASTER_KEY = Buffer.alloc(32, 7).toString('base64')
+const START_DEADLINE = 30_000
+const run = promisify(execFile)
+
+export interface ServeOptions {
+  /** `IP:port` of the DNS server it asks. */
+  dnsServer: string
+  /** Port that the receiving servers listen on. */
+  deliveryPort: number
+  /** pools.yaml; JSON is YAML. */
+  pools: unknown
+  /** Keys of posthorn.yaml beside those that this file sets, by section. */
+  settings?: Record<string, Record<string, unknown>>
+  /** Further files of the configuration folder, by path in it. */
+  files?: Record<string, unknown>
+}
+
+export interface ServeProcess {
+  readonly baseUrl: string
+  readonly metricsUrl: string
+  readonly databaseFolder: string
+  readonly processId: number
+  /** null while it runs, and when a signal ended it. */
+  exitCode(): number | null
+  /** The lines of the log so far, parsed. */
+  log(): Record<string, unknown>[]
+  createKey(...scopes: string[]): Promise<string>
+  /** Starts it again on the same data, after a stop or a kill. */
+  start(): Promise<void>
+  /** SIGTERM; resolves with the exit code. */
+  stop(): Promise<number | null>
+  /** SIGKILL to the whole process. */
+  kill(): Promise<void>
+  /** Ends it and removes its folder. */
+  remove(): Promise<void>
+}
+
+export async function startServe(options: ServeOptions): Promise<ServeProcess> {
+  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
+  const [httpPort, metricsPort] = [await freePort(), await freePort()]
+  writeConfiguration(folder, { ...options, httpPort, metricsPort })
+  const lines: Record<string, unknown>[] = []
+  let child: ChildProcess | undefined
+  let errors = ''
+
+  const start = async (): Promise<void> => {
+    errors = ''
+    const started = spawn('sh', [COMMAND, 'serve', '--config', folder], { stdio: ['ignore', 'pipe', 'pipe'] })
+    child = started
+    collectLines(started, lines)
+    started.stderr?.on('data', (text: Buffer) => (errors += text.toString()))
+    await until('the server answers', () => {
+      if (started.exitCode !== null) throw new Error(`the server ended with ${started.exitCode}: ${errors}`)
+      return isHealthy(httpPort)
+    }, START_DEADLINE)
+  }
+  const end = async (signal: NodeJS.Signals): Promise<number | null> => {
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return child?.exitCode ?? null
+    const ended = once(child, 'exit')
+    child.kill(signal)
+    await ended
+    return child.exitCode
+  }
+  const server: ServeProcess = {
+    baseUrl: `http://127.0.0.1:${httpPort}`,
+    metricsUrl: `http://127.0.0.1:${metricsPort}/metrics`,
+    databaseFolder: join(folder, 'data'),
+    get processId() {
+      return child?.pid ?? Number.NaN
+    },
+    exitCode: () => child?.exitCode ?? null,
+    log: () => lines,
+    async createKey(...scopes) {
+      const words = scopes.flatMap((scope) => ['--scope', scope])
+      const verb = ['key', 'create', '--name', 'test', '--config', folder, '--json']
+      const { stdout } = await run('sh', [COMMAND, ...verb, ...words])
+      const created: unknown = JSON.parse(stdout)
+      return typeof created === 'object' && created !== null && 'key' in created ? String(created.key) : ''
+    },
+    start,
+    stop: () => end('SIGTERM'),
+    kill: async () => void (await end('SIGKILL')),
+    async remove() {
+      await end('SIGKILL')
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+  try {
+    await start()
+  } catch (thrown) {
+    await server.remove()
+    throw thrown
+  }
+  return server
+}
+
+export async function freePort(address = '127.0.0.1'): Promise<number> {
+  const server = createServer().listen(0, address)
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+interface WrittenConfiguration extends ServeOptions {
+  httpPort: number
+  metricsPort: number
+}
+
+function writeConfiguration(folder: string, options: WrittenConfiguration): void {
+  const { settings = {} } = options
+  mkdirSync(join(folder, 'data'))
+  writeFileSync(join(folder, 'master.key'), MASTER_KEY, { mode: 0o600 })
+  const server = {
+    version: 1,
+    hostname: 'mail.posthorn.test',
+    data_dir: join(folder, 'data'),
+    secrets: { master_key: { file: join(folder, 'master.key') } },
+    listen: {
+      http: [{ address: '127.0.0.1', port: options.httpPort, tls: false, serve: ['api'] }],
+      submission: [],
+      inbound: [],
+      metrics: { address: '127.0.0.1', port: options.metricsPort },
+      admin_socket: join(folder, 'admin.sock'),
+    },
+    ...settings,
+    dns: { servers: [options.dnsServer], ...settings['dns'] },
+    delivery: { port: options.deliveryPort, allow_private_addresses: true, ...settings['delivery'] },
+    webhooks: { allow_http: true, allow_private_addresses: true, ...settings['webhooks'] },
+  }
+  const files: Record<string, unknown> = { 'posthorn.yaml': server, 'pools.yaml': options.pools, ...options.files }
+  for (const [name, content] of Object.entries(files)) {
+    const file = join(folder, name)
+    mkdirSync(dirname(file), { recursive: true })
+    writeFileSync(file, JSON.stringify(content, null, 2))
+  }
+}
+
+async function isHealthy(port: number): Promise<boolean> {
+  try {
+    return (await fetch(`http://127.0.0.1:${port}/health`)).status === 200
+  } catch {
+    // Not listening yet.
+    return false
+  }
+}
+
+function collectLines(child: ChildProcess, lines: Record<string, unknown>[]): void {
+  let rest = ''
+  child.stdout?.on('data', (text: Buffer) => {
+    const pieces = (rest + text.toString()).split('\n')
+    rest = pieces.pop() ?? ''
+    for (const piece of pieces) {
+      const line: unknown = JSON.parse(piece)
+      if (typeof line === 'object' && line !== null) lines.push(line as Record<string, unknown>)
+    }
+  })
+}

@@ -1,0 +1,138 @@
+/**
+ * A webhook engine on a real store and real HTTP, with a clock moved by hand.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { createKeyRing } from '../../src/base/key-ring.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import type { Metrics } from '../../src/base/metrics.ts'
+import { createGuardedRequest } from '../../src/network/guarded-request.ts'
+import type { GuardedPost, GuardedRequest } from '../../src/network/guarded-request.ts'
+import type { Store } from '../../src/store/store.ts'
+import { createWebhookEndpoints } from '../../src/webhooks/register-endpoint.ts'
+import { createWebhookEngine } from '../../src/webhooks/webhook-engine.ts'
+import type { WebhookEngine } from '../../src/webhooks/webhook-engine.ts'
+import { locationIn, openTestStore } from '../store/sqlite-support.ts'
+import { acceptOne, claim, delivered, NOW, outcomeRecord } from '../store/store-samples.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import type { ManualClock } from '../support/manual-clock.ts'
+import { until } from '../support/until.ts'
+
+export interface AttemptLine {
+  endpoint_id: string
+  event_id: string
+  delivery_id: string
+  attempt: number
+  status: number | null
+  ms: number
+  outcome: string
+  next_at: number | null
+  error?: string
+  msg: string
+  level: string
+}
+
+export interface EngineHarness {
+  clock: ManualClock
+  store: Store
+  metrics: Metrics
+  engine: WebhookEngine
+  epoch: number
+  /** What was asked of the guarded request. */
+  posts: GuardedPost[]
+  /** One per attempt, in order. */
+  attempts: AttemptLine[]
+  /** Every line of the log. */
+  lines: Record<string, unknown>[]
+  addEndpoint(url: string, secret?: string): Promise<string>
+  /** Messages that are delivered: each brings one event to every endpoint. */
+  deliver(count?: number): Promise<void>
+  /** Lets the engine work, without any time passing on its clock, until the condition holds. */
+  pump(what: string, look: () => boolean): Promise<void>
+  /** No delivery waits any more, neither due nor leased. */
+  finish(): Promise<void>
+  /** Long enough, in turns and not in time, that whatever is due would have happened: for what must not happen. */
+  settle(): Promise<void>
+}
+
+export interface HarnessOptions {
+  /** The 10 seconds of the specification are real time: a hanging endpoint is given up sooner. */
+  timeoutMilliseconds?: number
+  /** Stands between engine and store. */
+  wrapStore?: (store: Store) => Store
+  concurrency?: { total: number; per_endpoint: number }
+}
+
+export const SECRET = 'a-secret-of-the-test'
+const TURNS = 20
+
+/** Everything is closed when the test is over, also when it failed. */
+export async function startEngine(t: Test, options: HarnessOptions = {}): Promise<EngineHarness> {
+  const folder = mkdtempSync(join(tmpdir(), 'posthorn-webhooks-'))
+  const clock = manualClock(NOW)
+  const { store, metrics } = await openTestStore(locationIn(folder))
+  const { epoch } = await store.beginEpoch(clock.now())
+  const keyRing = createKeyRing(Buffer.alloc(32, 5))
+  const posts: GuardedPost[] = []
+  const guardedRequest = recordingRequest(posts, options.timeoutMilliseconds)
+  const lines: Record<string, unknown>[] = []
+  const logger = createLogger({
+    level: 'info', write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>),
+  })
+  const engine = createWebhookEngine({
+    store: options.wrapStore?.(store) ?? store,
+    clock, keyRing, guardedRequest, logger, metrics,
+    settings: { concurrency: options.concurrency ?? { total: 100, per_endpoint: 4 } },
+    version: '0.0.0',
+  })
+  const endpoints = createWebhookEndpoints({ store, clock, keyRing, guardedRequest })
+  const pump: EngineHarness['pump'] = async (what, look) => {
+    await until(what, async () => {
+      await clock.advance(0)
+      return look()
+    })
+  }
+  engine.start(epoch)
+  t.teardown(async () => {
+    await engine.stop()
+    await guardedRequest.close()
+    await store.close()
+    rmSync(folder, { recursive: true })
+  })
+  return {
+    clock, store, metrics, engine, epoch, posts, lines, pump,
+    get attempts() {
+      return lines.filter((line) => 'delivery_id' in line) as unknown as AttemptLine[]
+    },
+    addEndpoint: async (url, secret = SECRET) =>
+      (await endpoints.register({ url, secret, events: null, description: null })).endpoint.id,
+    async deliver(count = 1) {
+      for (let index = 0; index < count; index += 1) await acceptOne(store)
+      const messages = await claim(store, epoch, clock.now(), count)
+      const outcomes = messages.map((message) => outcomeRecord(message, delivered))
+      await store.recordOutcomes({ epoch, now: clock.now(), outcomes })
+      engine.wake()
+    },
+    finish: async () =>
+      void (await until('no delivery waits', async () => (await store.earliestWebhookDueAt()) === null)),
+    async settle() {
+      for (let turn = 0; turn < TURNS; turn += 1) {
+        await clock.advance(0)
+        await store.tick()
+      }
+    },
+  }
+}
+
+function recordingRequest(posts: GuardedPost[], timeoutMilliseconds: number | undefined): GuardedRequest {
+  const real = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: true })
+  return {
+    ...real,
+    post(request) {
+      posts.push(request)
+      return real.post({ ...request, timeoutMilliseconds: timeoutMilliseconds ?? request.timeoutMilliseconds })
+    },
+  }
+}
