@@ -130,10 +130,10 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   const foundation = await openFoundation(options, stops)
   const { store, metrics } = foundation
   const egress = await startEgress(foundation)
-  const senders = createSenders(foundation, egress)
   const webhooks = startWebhooks(foundation)
+  const senders = createSenders(foundation, egress, webhooks)
   const dispatcher = await startDelivery(foundation, egress, webhooks)
-  startSchedule(foundation, dispatcher, webhooks)
+  startSchedule(foundation, senders, dispatcher, webhooks)
   const ports = await startHttp(foundation, { egress, dispatcher, ...senders, ...webhooks })
   const isAlive = async (): Promise<void> => {
     await Promise.all([store.tick(), dispatcher.ticks()])
@@ -169,11 +169,14 @@ interface Senders {
   apiKeys: ApiKeys
 }
 
-function createSenders(foundation: Foundation, egress: Egress): Senders {
+function createSenders(foundation: Foundation, egress: Egress, { webhookEngine }: Webhooks): Senders {
   const { configuration, store, clock, keyRing, resolver, logger, stops, outside } = foundation
-  const { hostname, domains: settings } = configuration.server
+  const { hostname, domains: settings, tracking, api } = configuration.server
   const domains = createDomains({
     store, clock, keyRing, egress, resolver, hostname, settings,
+    tracking: { opens: tracking.opens, clicks: tracking.clicks },
+    mostDomains: api.counts_max.domains,
+    onEvents: () => webhookEngine.wake(),
     logger: logger.child({ part: 'senders' }),
   })
   stops.push(() => domains.stop())
@@ -227,11 +230,17 @@ async function startDelivery(foundation: Foundation, egress: Egress, { webhookEn
   return dispatcher
 }
 
-function startSchedule(foundation: Foundation, dispatcher: Dispatcher, { webhookEngine }: Webhooks): void {
+function startSchedule(
+  foundation: Foundation,
+  { domains }: Senders,
+  dispatcher: Dispatcher,
+  { webhookEngine }: Webhooks,
+): void {
   const { store, clock, metrics, logger, stops } = foundation
   const schedule = createSchedule({
     store, clock, metrics,
     logger: logger.child({ part: 'schedule' }),
+    checkDomains: () => domains.checkDue(),
     onQueued: () => dispatcher.wake(),
     onEvents: () => webhookEngine.wake(),
   })

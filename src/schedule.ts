@@ -11,7 +11,7 @@ import type { Logger } from './base/logger.ts'
 import type { Metrics } from './base/metrics.ts'
 import type { Store } from './store/store.ts'
 
-export type JobName = 'expire-messages' | 'recover-leases' | 'measure-queue'
+export type JobName = 'expire-messages' | 'cancel-purged' | 'check-domains' | 'recover-leases' | 'measure-queue'
 
 export interface Schedule {
   start(): void
@@ -25,6 +25,8 @@ export interface ScheduleOptions {
   clock: Clock
   logger: Logger
   metrics: Metrics
+  /** Checks every domain whose time has come. */
+  checkDomains: () => Promise<void>
   /** Messages are due again. */
   onQueued: () => void
   /** Events were written. */
@@ -32,7 +34,7 @@ export interface ScheduleOptions {
 }
 
 /** Rows that one verb ends at most, so that it never holds the store for long. */
-const EXPIRED_AT_ONCE = 500
+const ENDED_AT_ONCE = 500
 
 export function createSchedule(options: ScheduleOptions): Schedule {
   const { logger } = options
@@ -41,8 +43,12 @@ export function createSchedule(options: ScheduleOptions): Schedule {
   const jobs: Record<JobName, { when: string; what: () => Promise<void> }> = {
     // engine.md 4.4: also what a paused, capped or dead path holds ends in time.
     'expire-messages': { when: '*/5 * * * * *', what: () => expireMessages(options) },
+    // What was under way when its domain was purged, and came back to the queue.
+    'cancel-purged': { when: '*/5 * * * * *', what: () => cancelPurged(options) },
     // engine.md 3.3: a lease that lapsed without an outcome returns its message.
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
+    // contract.md 7.3: what the DNS says of a domain may have changed.
+    'check-domains': { when: '40 * * * * *', what: () => options.checkDomains() },
     'measure-queue': { when: '*/15 * * * * *', what: () => measureQueue(options) },
   }
 
@@ -73,9 +79,17 @@ export function createSchedule(options: ScheduleOptions): Schedule {
 async function expireMessages({ store, clock, onEvents }: ScheduleOptions): Promise<void> {
   let ended: number
   do {
-    ended = await store.expireDue(clock.now(), EXPIRED_AT_ONCE)
+    ended = await store.expireDue(clock.now(), ENDED_AT_ONCE)
     if (ended > 0) onEvents()
-  } while (ended === EXPIRED_AT_ONCE)
+  } while (ended === ENDED_AT_ONCE)
+}
+
+async function cancelPurged({ store, clock, onEvents }: ScheduleOptions): Promise<void> {
+  let ended: number
+  do {
+    ended = await store.cancelPurged(clock.now(), ENDED_AT_ONCE)
+    if (ended > 0) onEvents()
+  } while (ended === ENDED_AT_ONCE)
 }
 
 async function recoverLeases({ store, clock, logger, metrics, onQueued }: ScheduleOptions): Promise<void> {

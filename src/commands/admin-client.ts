@@ -8,29 +8,62 @@
 import { request } from 'node:http'
 import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
 import { MINUTE } from '../base/clock.ts'
+import { printable } from './print.ts'
 
 export interface AdminRequest {
   socketPath: string
-  method: 'GET' | 'POST'
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
   path: string
   body?: unknown
 }
 
+/** The most entries of a page (contract.md 1). */
+const PAGE_ENTRIES = 100
+
 /** The `data` of the server's answer. */
-export async function callServer({ socketPath, method, path, body }: AdminRequest): Promise<unknown> {
-  const answer = await exchange({ socketPath, method, path, body })
-  const parsed: unknown = parseAnswer(answer)
-  if (isSuccess(parsed)) return parsed.data
-  throw new ProcessExit(EXIT.failed, `posthorn: ${refusalText(parsed)}`)
+export async function callServer(adminRequest: AdminRequest): Promise<unknown> {
+  return successOf(await exchange(adminRequest)).data
 }
 
-function exchange({ socketPath, method, path, body }: AdminRequest): Promise<string> {
+/** All entries of a list, page after page. `path` ends in its query: `/v1/domains?status=all`. */
+export async function listFromServer(socketPath: string, path: string): Promise<unknown[]> {
+  const entries: unknown[] = []
+  let after: string | null = null
+  do {
+    const cursor: string = after === null ? '' : `&after=${encodeURIComponent(after)}`
+    const pagePath = `${path}&limit=${PAGE_ENTRIES}${cursor}`
+    const page = successOf(await exchange({ socketPath, method: 'GET', path: pagePath }))
+    if (Array.isArray(page.data)) entries.push(...page.data)
+    after = 'next_cursor' in page && typeof page.next_cursor === 'string' ? page.next_cursor : null
+  } while (after !== null)
+  return entries
+}
+
+/** An answer that is text in place of JSON. */
+export async function textFromServer(adminRequest: AdminRequest): Promise<string> {
+  const answer = await exchange(adminRequest)
+  return answer.isText ? answer.body : String(successOf(answer).data)
+}
+
+interface ServerAnswer {
+  body: string
+  isText: boolean
+}
+
+function successOf({ body }: ServerAnswer): { data: unknown } {
+  const parsed: unknown = parseAnswer(body)
+  if (isSuccess(parsed)) return parsed
+  throw new ProcessExit(EXIT.failed, `posthorn: ${printable(refusalText(parsed))}`)
+}
+
+function exchange({ socketPath, method, path, body }: AdminRequest): Promise<ServerAnswer> {
   return new Promise((resolve, reject) => {
     const headers = { 'Content-Type': 'application/json', 'X-Posthorn-User': process.env['SUDO_USER'] ?? '' }
     const outgoing = request({ socketPath, method, path, headers, timeout: MINUTE }, (incoming) => {
       const pieces: Buffer[] = []
       incoming.on('data', (piece: Buffer) => pieces.push(piece))
-      incoming.on('end', () => resolve(Buffer.concat(pieces).toString('utf8')))
+      const isText = incoming.headers['content-type']?.startsWith('text/plain') === true
+      incoming.on('end', () => resolve({ body: Buffer.concat(pieces).toString('utf8'), isText }))
       incoming.on('error', reject)
     })
     outgoing.on('timeout', () => outgoing.destroy(new Error('no answer within a minute')))

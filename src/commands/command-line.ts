@@ -8,6 +8,7 @@ import { Command, CommanderError } from 'commander'
 import { ConfigurationError, errorText, EXIT, ProcessExit } from '../base/errors.ts'
 import { explainMistakes } from '../config/explain-mistake.ts'
 import { addCheckCommand } from './check.ts'
+import { addDomainCommands } from './domain.ts'
 import { addKeyCommands } from './key.ts'
 import { addSandboxCommand } from './sandbox.ts'
 import type { SandboxCommandOptions } from './sandbox.ts'
@@ -33,8 +34,8 @@ export async function runCommandLine(
   addServeCommand(program, starters.serve)
   addSandboxCommand(program, starters.sandbox)
   addKeyCommands(program)
+  addDomainCommands(program)
   addCheckCommand(program)
-  for (const command of program.commands.flatMap((verb) => [verb, ...verb.commands])) command.exitOverride()
   try {
     await program.parseAsync(words, { from: 'user' })
     return Number(process.exitCode ?? EXIT.done)

@@ -1,27 +1,34 @@
 /**
- * Signs messages with DKIM: rsa-sha256, relaxed/relaxed, no `l=`, no `x=`, `t=` the time of acceptance.
+ * Signs messages with DKIM: relaxed/relaxed, no `l=`, no `x=`, `t=` the time of acceptance; rsa-sha256, and beside it
+ * ed25519-sha256 where a domain has such a key.
  *
  * From, To, Subject, Date and Message-ID stand in `h=` once more than in the message, so that a second one cannot be
- * added without breaking the signature. The key is parsed once; signing runs on the thread pool. The same message and
- * time give the same bytes. Rejects when the key cannot sign: a message without a signature is not sent.
- * RFC 6376 §3.4.2, §3.4.4, §3.5, §3.7, §5.4.2, §8.15.
+ * added without breaking the signature. A key is parsed once; signing runs on the thread pool. The same message, keys
+ * and time give the same bytes. Rejects when a key cannot sign: a message without all its signatures is not sent.
+ * RFC 6376 §3.4.2, §3.4.4, §3.5, §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
  */
 import { createHash, createPrivateKey, sign } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import { toUnixSeconds } from '../base/clock.ts'
 
+/** One key of a sending domain. */
 export interface Signer {
+  /** `d=`. */
   readonly domain: string
+  /** `s=`. */
   readonly selector: string
-  /** The message with its DKIM-Signature in front. `signedAt` is in Unix milliseconds. */
-  sign(message: Uint8Array, signedAt: number): Promise<Buffer>
+  /** `a=`. */
+  readonly algorithm: 'rsa-sha256' | 'ed25519-sha256'
+  /** The signature of these bytes: the selected fields and the DKIM-Signature field in canonical form. */
+  sign(input: Uint8Array): Promise<Buffer>
 }
 
 export interface SignerOptions {
   /** The sending domain in A-labels: `d=`. */
   domain: string
   selector: string
-  /** PKCS#8 PEM of an RSA key. */
+  /** PKCS#8 PEM of an RSA or Ed25519 key; its kind is the algorithm. */
   privateKeyPem: string
 }
 
@@ -41,30 +48,46 @@ const LF = 0x0a
 
 const signOnThreadPool = promisify(sign)
 
-export function createSigner(options: SignerOptions): Signer {
-  const { domain, selector } = options
-  const key = createPrivateKey(options.privateKeyPem)
-  if (key.asymmetricKeyType !== 'rsa') throw new Error(`the DKIM key of ${domain} must be an RSA key`)
-  return {
-    domain,
-    selector,
-    async sign(message, signedAt) {
-      const bytes = Buffer.from(message.buffer, message.byteOffset, message.byteLength)
-      const headerEnd = bytes.indexOf('\r\n\r\n')
-      if (headerEnd < 0) throw new Error('the message has no end of its header')
-      const fields = readFields(bytes.toString('latin1', 0, headerEnd + 2))
-      const selected = selectFields(fields)
-      const bodyHash = createHash('sha256').update(relaxedBody(bytes.subarray(headerEnd + 4))).digest('base64')
-      const unsigned = signatureField(
-        ['v=1', 'a=rsa-sha256', 'c=relaxed/relaxed', `d=${domain}`, `s=${selector}`, `t=${toUnixSeconds(signedAt)}`],
-        selected.names,
-        bodyHash,
-      )
-      const input = selected.canonical + relaxedField(unsigned).slice(0, -2)
-      const signature = await signOnThreadPool('sha256', Buffer.from(input, 'latin1'), key)
-      return Buffer.concat([Buffer.from(`${unsigned}${foldBase64(signature.toString('base64'))}\r\n`, 'latin1'), bytes])
-    },
+export function createSigner({ domain, selector, privateKeyPem }: SignerOptions): Signer {
+  const key = createPrivateKey(privateKeyPem)
+  switch (key.asymmetricKeyType) {
+    case 'rsa':
+      return { domain, selector, algorithm: 'rsa-sha256', sign: (input) => signOnThreadPool('sha256', input, key) }
+    case 'ed25519':
+      return { domain, selector, algorithm: 'ed25519-sha256', sign: (input) => signHash(input, key) }
+    default:
+      throw new Error(`the DKIM key of ${domain} must be an RSA or Ed25519 key`)
   }
+}
+
+/** RFC 8463 §3: what Ed25519 signs is the SHA-256 hash, with no further hash of its own choosing. */
+function signHash(input: Uint8Array, key: KeyObject): Promise<Buffer> {
+  return signOnThreadPool(null, createHash('sha256').update(input).digest(), key)
+}
+
+/**
+ * The message with a DKIM-Signature of each signer in front, the first one's topmost. None signs another, so that each
+ * stands for itself (RFC 6376 §4.2). `signedAt` is in Unix milliseconds.
+ */
+export async function signMessage(message: Uint8Array, signers: readonly Signer[], signedAt: number): Promise<Buffer> {
+  if (signers.length === 0) throw new Error('the message has no signer')
+  const bytes = Buffer.from(message.buffer, message.byteOffset, message.byteLength)
+  const headerEnd = bytes.indexOf('\r\n\r\n')
+  if (headerEnd < 0) throw new Error('the message has no end of its header')
+  const selected = selectFields(readFields(bytes.toString('latin1', 0, headerEnd + 2)))
+  const bodyHash = createHash('sha256').update(relaxedBody(bytes.subarray(headerEnd + 4))).digest('base64')
+  const signatures = signers.map(async (signer) => {
+    const { algorithm, domain, selector } = signer
+    const unsigned = signatureField(
+      ['v=1', `a=${algorithm}`, 'c=relaxed/relaxed', `d=${domain}`, `s=${selector}`, `t=${toUnixSeconds(signedAt)}`],
+      selected.names,
+      bodyHash,
+    )
+    const input = selected.canonical + relaxedField(unsigned).slice(0, -2)
+    const signature = await signer.sign(Buffer.from(input, 'latin1'))
+    return Buffer.from(`${unsigned}${foldBase64(signature.toString('base64'))}\r\n`, 'latin1')
+  })
+  return Buffer.concat([...(await Promise.all(signatures)), bytes])
 }
 
 /** The raw fields of a header block, each with its folds, without the last CRLF. */

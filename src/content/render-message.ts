@@ -4,7 +4,7 @@
  *  1 fill in    variables into subject, html and text
  *  2 add        a text part made from the html, when none was given
  *  3 compose    header fields and MIME
- *  4 sign       DKIM of the sending domain
+ *  4 sign       DKIM of the sending domain, with each of its keys
  *
  * The same input gives the same bytes on every attempt: time, identifiers and boundaries come from the facts. Content
  * and variables were checked at acceptance (template-problems.ts), so a rejection is a fault or an unusable key.
@@ -13,6 +13,7 @@
 import { complaintToken } from '../mail/return-path.ts'
 import type { RenderFacts, StoredContent } from '../mail/message.ts'
 import { composeMessage } from './compose-message.ts'
+import { signMessage } from './dkim.ts'
 import type { Signer } from './dkim.ts'
 import { mailboxField, plainField, textField } from './encode-header.ts'
 import { plainTextOf } from './plain-text.ts'
@@ -23,7 +24,8 @@ export interface RenderInput {
   content: StoredContent
   facts: RenderFacts
   tokenKeys: { complaint: Uint8Array }
-  signer: Signer
+  /** At least one; the first one's signature is the topmost. */
+  signers: readonly Signer[]
   /** Name of the field that repeats the complaint token, such as X-Posthorn-Ref; null: none. */
   referenceHeader: string | null
   /** Names this server in Feedback-ID: 5 to 15 characters, the same for all its mail. */
@@ -43,7 +45,7 @@ export async function renderMessage(input: RenderInput): Promise<Buffer> {
     attachments: content.attachments,
     seed: facts.messageId,
   })
-  return input.signer.sign(message, facts.acceptedAt)
+  return signMessage(message, input.signers, facts.acceptedAt)
 }
 
 function headerFields(input: RenderInput, subject: string): string[] {

@@ -5,7 +5,7 @@
  * here is an attempt. One slow name does not hold up the others. Engine.md 2 (steps 5 and 7), 5.4.
  */
 import { LRUCache } from 'lru-cache'
-import { MINUTE } from '../base/clock.ts'
+import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import { ipFamily } from '../base/ip-address.ts'
@@ -28,7 +28,7 @@ export interface MessagePlacer {
 }
 
 export interface MessagePlacerOptions {
-  store: Pick<Store, 'findDomain'>
+  store: Pick<Store, 'findReturnPath'>
   clock: Clock
   logger: Logger
   egress: Egress
@@ -44,7 +44,8 @@ const LOOK_AGAIN_AFTER = 5 * MINUTE
 /** After so many path failures in a row another IP may try (engine.md 5.4). */
 const PATH_FAILURES_OF_ONE_IP = 3
 const MOST_RETURN_PATHS = 5_000
-const RETURN_PATH_LIFETIME = MINUTE
+/** A domain that was removed and added anew may have another one. */
+const RETURN_PATH_LIFETIME = SECOND
 
 export function createMessagePlacer(options: MessagePlacerOptions): MessagePlacer {
   const { store, clock, logger, egress, configuration, recorder } = options
@@ -60,8 +61,9 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
   async function returnPathOf(domain: string): Promise<string | undefined> {
     const known = returnPaths.get(domain)
     if (known !== undefined) return known
-    const found = (await store.findDomain(domain))?.returnPath
-    if (found !== undefined) returnPaths.set(domain, found)
+    const found = await store.findReturnPath(domain)
+    if (found === null) return undefined
+    returnPaths.set(domain, found)
     return found
   }
 

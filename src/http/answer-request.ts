@@ -38,6 +38,7 @@ export interface RequestState {
 export type RequestContext = ParameterizedContext<RequestState>
 
 export const JSON_CONTENT_TYPE = 'application/json; charset=utf-8'
+const TEXT_CONTENT_TYPE = 'text/plain; charset=utf-8'
 const MILLISECONDS_PER_SECOND = 1_000
 /** The route whose refusals are refused messages. */
 const SEND_PATTERN = '/email/send'
@@ -88,6 +89,12 @@ export function sendJson(ctx: RequestContext, status: number, body: string): voi
   ctx.status = status
   ctx.res.setHeader('Content-Type', JSON_CONTENT_TYPE)
   ctx.body = body
+}
+
+export function sendText(ctx: RequestContext, status: number, text: string): void {
+  ctx.status = status
+  ctx.res.setHeader('Content-Type', TEXT_CONTENT_TYPE)
+  ctx.body = text
 }
 
 function refuseWhenStopping(isStopping: boolean): void {

@@ -7,7 +7,7 @@ import Koa from 'koa'
 import type { Middleware } from 'koa'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
-import { sendJson } from './answer-request.ts'
+import { sendJson, sendText } from './answer-request.ts'
 import type { RequestState } from './answer-request.ts'
 import type { RequestHandler } from './handle-request.ts'
 
@@ -25,7 +25,8 @@ export function createApp({ answer, extraHandlers, handleRequest, logger }: AppO
   for (const handler of extraHandlers) app.use(handler)
   app.use(async (ctx) => {
     const { status, body } = await handleRequest(ctx)
-    sendJson(ctx, status, JSON.stringify(body))
+    if (typeof body === 'string') sendText(ctx, status, body)
+    else sendJson(ctx, status, JSON.stringify(body))
   })
   // Only errors after the answer was made arrive here: the client has gone.
   app.on('error', (error: unknown) => logger.debug({ error: errorText(error) }, 'answer not delivered'))

@@ -21,7 +21,7 @@ export interface HttpFeatures {
   acceptMessage: AcceptMessage
   lookupMessage: MessageLookup['message']
   messageEvents: MessageLookup['events']
-  domains: Pick<Domains, 'add' | 'verify' | 'find'>
+  domains: Omit<Domains, 'requireVerified' | 'publishedRecords' | 'checkDue' | 'stop'>
   apiKeys: ApiKeys
   webhookEndpoints: WebhookEndpoints
   health(): Promise<HealthReport>

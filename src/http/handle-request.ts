@@ -29,8 +29,8 @@ export interface RequestHandlerOptions {
   bodyLimit: BodyLimit
 }
 
-/** Path of a URL in origin form: up to the question mark. */
-const PATH = /^[^?]*/
+/** The two parts of a URL in origin form: up to the question mark, and behind it. */
+const TARGET = /^([^?]*)\??(.*)$/s
 
 export type RequestHandler = (ctx: RequestContext) => Promise<Answer>
 
@@ -39,7 +39,7 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
 
   return async function handleRequest(ctx) {
     const { req: request, state } = ctx
-    const path = PATH.exec(request.url ?? '')?.[0] ?? ''
+    const [, path = '', search = ''] = TARGET.exec(request.url ?? '') ?? []
     const found = routes.find(path, ctx.method)
     const isPublic = found.kind === 'found' ? found.route.scope === null : found.isPublic
     if (found.kind === 'found') state.pattern = found.route.path
@@ -51,7 +51,7 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     const { route, params } = found
     requireScope(state.principal, route)
     const { add: warn } = createWarnings(ctx.res)
-    const apiRequest: ApiRequest = { requestId: state.requestId, principal: state.principal, params, warn }
+    const apiRequest: ApiRequest = { requestId: state.requestId, principal: state.principal, params, search, warn }
     if (route.body === null) return route.handle(apiRequest, EMPTY_DOCUMENT)
     return handleWithBody(ctx, apiRequest, { route, body: route.body })
   }

@@ -17,17 +17,20 @@ export interface ApiRequest {
   principal: Principal
   /** Of the path, percent-decoded. */
   params: Record<string, string>
+  /** What follows the question mark, as it came. */
+  search: string
   /** Adds a text to X-Service-Warnings. */
   warn(text: string): void
 }
 
 export interface Answer {
   status: number
-  body: object
+  /** Sent as JSON; a text is sent as it is. */
+  body: object | string
 }
 
 interface RouteFacts {
-  method: 'GET' | 'POST'
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
   /** Below the prefixes; `:name` is a parameter. */
   path: string
   /** null: public, no key needed. */
@@ -39,6 +42,12 @@ interface RouteFacts {
 export interface RouteWithoutBody extends RouteFacts {
   body: null
   handler(request: ApiRequest): Promise<Answer>
+}
+
+interface RouteWithQuery<Fields> extends RouteFacts {
+  /** Parameters behind the question mark: texts all of them. */
+  query: z.ZodType<Fields>
+  handler(request: ApiRequest, parameters: Fields): Promise<Answer>
 }
 
 interface RouteWithBody<Given, Fields> extends RouteFacts {
@@ -70,15 +79,33 @@ export function routeWithoutBody({ method, path, scope, errors, handler }: Route
   return { method, path, scope, errors, body: null, handle: (request) => handler(request) }
 }
 
+/** Takes no body. Of a parameter given twice the last one counts, as of a repeated key in JSON. */
+export function routeWithQuery<Parameters>(definition: RouteWithQuery<Parameters>): Route {
+  const { method, path, scope, errors, query: schema, handler } = definition
+  const reader = createFieldReader(schema)
+  return {
+    method, path, scope, errors,
+    body: null,
+    async handle(request) {
+      const value = Object.fromEntries(new URLSearchParams(request.search))
+      const read = reader.read({ value, hasEscapes: request.search.includes('%') })
+      for (const name of read.unknown) request.warn(name)
+      return handler(request, requireFields(read))
+    },
+  }
+}
+
 /** Field problems refuse the request: 422 with all of them. */
 export function route<Fields>(definition: RouteWithBody<Fields, Fields>): Route {
   return lenientRoute<Fields>({
     ...definition,
-    async handler(request, { fields, problems }) {
-      if (fields !== null) return definition.handler(request, fields)
-      throw new ServiceError('invalid_request', problems.map(describeProblem).join('; '))
-    },
+    handler: async (request, read) => definition.handler(request, requireFields(read)),
   })
+}
+
+function requireFields<Fields>({ fields, problems }: ReadFields<Fields>): Fields {
+  if (fields !== null) return fields
+  throw new ServiceError('invalid_request', problems.map(describeProblem).join('; '))
 }
 
 /** The handler judges the problems itself. Binds schema and handler, so that the table needs no types of its routes. */
@@ -100,3 +127,10 @@ export function lenientRoute<Given>(definition: RouteWithBody<Given, ReadFields<
 export function success(status: number, data: object): Answer {
   return { status, body: { success: true, data } }
 }
+
+/** A page of a list; `next` is the cursor of the page after it, or null. */
+export function successList(entries: readonly object[], next: string | null): Answer {
+  return { status: OK, body: { success: true, data: entries, has_more: next !== null, next_cursor: next } }
+}
+
+const OK = 200

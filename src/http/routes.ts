@@ -22,7 +22,7 @@ export function apiRoutes({ features, logger, mostMailBytes }: RoutesOptions): R
   return [
     ...emailRoutes({ features, logger, mostMailBytes }),
     ...messageRoutes(features),
-    ...domainRoutes(features),
+    ...domainRoutes(features, logger),
     ...webhookRoutes(features),
     ...keyRoutes(features, logger),
     ...healthRoutes(features),

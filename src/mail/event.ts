@@ -1,5 +1,5 @@
 /**
- * Events: facts about a message that are told to webhook endpoints, and the exact bytes they are told in.
+ * Events: facts about a message or a domain that are told to webhook endpoints, and the exact bytes they are told in.
  *
  * The envelope and the fields of the five given kinds are the specification's (service-interface.txt, Events): keys in
  * this order, no further fields, all values of `data` strings.
@@ -50,6 +50,10 @@ export function isSubscribed(events: readonly string[], kind: EventKind): boolea
 /** `recipient` is the address as given in the request, without display name. */
 export function deliveredData(messageId: string, recipient: string, isp: string): Record<string, string> {
   return { message_id: messageId, recipient, isp }
+}
+
+export function canceledData(messageId: string, recipient: string): Record<string, string> {
+  return { message_id: messageId, recipient }
 }
 
 export function bouncedData(messageId: string, recipient: string, bounce: Bounce): Record<string, string> {

@@ -5,7 +5,8 @@
  *   9 recipient     invalid_recipient; its details also list what step 10 finds
  *  10 other fields  invalid_request
  *  11 attachments   attachment_too_large
- *  12 sender        forbidden (the key's own list), then domain_not_verified
+ *  12 sender        forbidden (the key's own list), then domain_not_verified; a domain that allows subdomains signs for
+ *                   them
  *  14 egress        ip_not_warmed, unavailable
  *  16 commit        unavailable with Retry-After; nothing was kept
  *
@@ -19,7 +20,7 @@ import { newIdentifier } from '../base/identifier.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { Egress } from '../egress/pool.ts'
 import type { Domains } from '../senders/domains.ts'
-import type { AcceptRequest } from '../store/records.ts'
+import type { AcceptRequest, DomainRecord } from '../store/records.ts'
 import type { Store } from '../store/store.ts'
 import { decodeAttachments, sizeProblems } from './check-attachments.ts'
 import { checkRequest } from './check-request.ts'
@@ -47,8 +48,7 @@ export function createAcceptMessage(options: AcceptMessageOptions): AcceptMessag
 
   return async (request, caller) => {
     const checked = readRequest(request, { allowReservedNames })
-    refuseForeignDomain(checked.domain, caller)
-    const { ipPool } = await domains.requireVerified(checked.domain)
+    const { name: domain, ipPool } = await requireSender(checked.domain, caller, domains)
     const pool = egress.poolFor(ipPool)
     const refusal = egress.refusal(pool)
     if (refusal !== undefined) throw new ServiceError(refusal.code, refusal.details)
@@ -57,7 +57,7 @@ export function createAcceptMessage(options: AcceptMessageOptions): AcceptMessag
     await commit(store, {
       now,
       apiKeyId: caller.apiKeyId,
-      domain: checked.domain,
+      domain,
       pool,
       stream: STREAM,
       expiresAt: now + streams[STREAM].lifetime,
@@ -85,10 +85,20 @@ function readRequest(request: SendRequest, policy: RequestPolicy): CheckedReques
   return reading.checked
 }
 
-/** Step 12, first half. */
-function refuseForeignDomain(domain: string, caller: Caller): void {
-  if (caller.domains.length === 0 || caller.domains.includes(domain)) return
-  throw new ServiceError('forbidden', `this key may not send as ${domain}, only as ${caller.domains.join(', ')}`)
+/**
+ * Step 12: the domain that signs for `name`. A key that is limited to some domains learns nothing of others: only a
+ * name that is on its list, or below one that is, is looked for.
+ */
+async function requireSender(
+  name: string,
+  caller: Caller,
+  domains: AcceptMessageOptions['domains'],
+): Promise<DomainRecord> {
+  const isAllowed = (domain: string): boolean => caller.domains.length === 0 || caller.domains.includes(domain)
+  const mayBeAllowed = isAllowed(name) || caller.domains.some((domain) => name.endsWith(`.${domain}`))
+  const sender = mayBeAllowed ? await domains.requireVerified(name) : undefined
+  if (sender !== undefined && (isAllowed(name) || isAllowed(sender.name))) return sender
+  throw new ServiceError('forbidden', `this key may not send as ${name}, only as ${caller.domains.join(', ')}`)
 }
 
 async function commit(store: Store, request: AcceptRequest): Promise<void> {

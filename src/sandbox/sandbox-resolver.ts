@@ -3,18 +3,16 @@
  * publish is there.
  *
  * Well-known domains keep their real MX names, so that provider limits and `isp` can be seen; every host has the
- * address of the capture server. Below `unverified.test` nothing is published, so a domain there stays unverified. A
- * question that cannot be answered because `publishedRecords` failed is "no answer". Never throws.
+ * address of the capture server. Below `unverified.test` every record is published with a mistake that people make
+ * (`broken-records.ts`), so a domain there stays unverified and shows what a failed check looks like. A question that
+ * cannot be answered because `publishedRecords` failed is "no answer". Never throws.
  */
 import { errorText } from '../base/errors.ts'
 import type { DnsAnswer, MxRecord, Resolver } from '../network/resolver.ts'
+import { breakRecord, isBroken, OTHER_HOST_ADDRESS, OTHER_HOST_RECORDS } from './broken-records.ts'
 import { CAPTURE_ADDRESS } from './capture-server.ts'
-
-export interface PublishedRecord {
-  type: 'TXT' | 'CNAME' | 'MX'
-  name: string
-  value: string
-}
+import { plain } from './published-record.ts'
+import type { PublishedRecord } from './published-record.ts'
 
 export interface SandboxResolverOptions {
   /** The MX of every domain. */
@@ -22,9 +20,6 @@ export interface SandboxResolverOptions {
   /** Everything that the instructions for sending domains ask for at this name. */
   publishedRecords: (name: string) => Promise<PublishedRecord[]>
 }
-
-/** Names below it are never answered from the published records. */
-const UNVERIFIED_DOMAIN = 'unverified.test'
 
 /** MX names of the kind that these providers publish, best first; `providers.yaml` knows them by their ends. */
 const WELL_KNOWN_HOSTS: ReadonlyMap<string, readonly string[]> = new Map([
@@ -51,9 +46,9 @@ export function createSandboxResolver(options: SandboxResolverOptions): Resolver
   }
 
   async function valuesAt(name: string, type: PublishedRecord['type']): Promise<DnsAnswer<string>> {
-    if (isUnverified(name)) return { kind: 'no-record' }
     try {
-      const records = await publishedRecords(plain(name))
+      const asked = await publishedRecords(plain(name))
+      const records = isBroken(name) ? [...asked.flatMap(breakRecord), ...OTHER_HOST_RECORDS] : asked
       const values = records
         .filter((record) => record.type === type && plain(record.name) === plain(name))
         .map(({ value }) => value)
@@ -71,20 +66,13 @@ export function createSandboxResolver(options: SandboxResolverOptions): Resolver
       if (answer.kind === 'found') return { kind: 'found', records: answer.records.map(readMx) }
       return answer.kind === 'no-answer' ? answer : { kind: 'found', records: inOrder([captureHostName]) }
     },
-    addresses: async (_name, family) =>
-      family === 4 ? { kind: 'found', records: [CAPTURE_ADDRESS] } : { kind: 'no-record' },
+    async addresses(name, family) {
+      if (family === 6) return { kind: 'no-record' }
+      return { kind: 'found', records: [isBroken(name) ? OTHER_HOST_ADDRESS : CAPTURE_ADDRESS] }
+    },
     txt: (name) => published(name, 'TXT'),
     cname: (name) => valuesAt(name, 'CNAME'),
   }
-}
-
-function isUnverified(name: string): boolean {
-  return plain(name) === UNVERIFIED_DOMAIN || plain(name).endsWith(`.${UNVERIFIED_DOMAIN}`)
-}
-
-/** DNS names are the same in any case and with or without the last dot. */
-function plain(name: string): string {
-  return name.toLowerCase().replace(/\.$/, '')
 }
 
 function inOrder(hosts: readonly string[]): MxRecord[] {

@@ -19,7 +19,7 @@ import { hookName, HOOKS_PATH, openHookSecrets } from './hook-secrets.ts'
 import { createInbox } from './inbox.ts'
 import type { DkimVerdict } from './inbox.ts'
 import { createSandboxResolver } from './sandbox-resolver.ts'
-import type { PublishedRecord } from './sandbox-resolver.ts'
+import type { PublishedRecord } from './published-record.ts'
 import { createWebhookInspector } from './webhook-inspector.ts'
 
 export interface SandboxOptions {

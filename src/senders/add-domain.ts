@@ -1,24 +1,39 @@
 /**
- * A request to add a sending domain -> its record with a new DKIM key, or every problem of it (contract.md 7.1).
+ * A request to add a sending domain -> its record with new DKIM keys, or every problem of it (contract.md 7.1).
  *
- * Throws ServiceError `invalid_request` that lists all problems. Makes no key for a domain that is there already.
+ * Throws ServiceError `invalid_request` that lists all problems, and `conflict` when there are too many domains. Makes
+ * no key for a domain that is there already.
  */
+import type { KeyObject } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
-import type { DomainRecord } from '../store/records.ts'
+import type { DkimKeyRecord, DomainRecord, DomainTracking } from '../store/records.ts'
 import type { Store } from '../store/store.ts'
-import { createDkimKey, newSelector } from './dkim-keys.ts'
-import { isHostLabel, readDomainName } from './domain-name.ts'
+import { createDkimKey, newSelector, readPrivateKey } from './dkim-keys.ts'
+import { isHostLabel, MOST_NAME_CHARACTERS, readDomainName } from './domain-name.ts'
 
 export interface AddDomainRequest {
   name: string
   /** Label below the domain; left out: `bounces`. */
   returnPath?: string | undefined
+  /** Label below the domain; left out: `t`. */
+  trackingDomain?: string | undefined
+  /** What is left out is as in the configuration. */
+  tracking?: TrackingRequest | undefined
   /** DKIM selector; left out: a random one. */
   selector?: string | undefined
+  /** RSA of 2048 to 4096 bits; left out: a new key. */
+  privateKeyPem?: string | undefined
+  /** Left out: false. */
+  allowSubdomains?: boolean | undefined
   /** Name of a pool; left out: the default pool. */
   ipPool?: string | undefined
+}
+
+export interface TrackingRequest {
+  opens?: boolean | undefined
+  clicks?: boolean | undefined
 }
 
 export interface AddedDomain {
@@ -30,52 +45,105 @@ export interface DomainAdderOptions {
   store: Store
   clock: Clock
   keyRing: KeyRing
-  keyBits: number
+  dkim: DkimSettings
+  tracking: DomainTracking
   poolNames: () => string[]
+  /** null: no limit. */
+  mostDomains: number | null
+  /** Until the next check of a new domain. */
+  recheckPending: number
+}
+
+export interface DkimSettings {
+  /** Of new RSA keys. */
+  bits: number
+  /** A second key beside the RSA one. */
+  ed25519: boolean
 }
 
 const DEFAULT_RETURN_PATH = 'bounces'
+const DEFAULT_TRACKING_DOMAIN = 't'
+const LABEL_RULE = 'is not one label of letters, digits and hyphens'
 
 export async function addDomain(request: AddDomainRequest, options: DomainAdderOptions): Promise<AddedDomain> {
-  const { store, clock, keyRing, keyBits, poolNames } = options
-  const { name, returnPath, selector, ipPool } = readRequest(request, poolNames())
+  const { store, clock, mostDomains, recheckPending } = options
+  const read = readRequest(request, options)
+  const { name, returnPath, trackingDomain, tracking, allowSubdomains, ipPool } = read
   const known = await store.findDomain(name)
   if (known !== null) return { domain: known, isNew: false }
-  const key = await createDkimKey({ keyRing, domain: name, selector, bits: keyBits })
-  return store.addDomain({
-    name,
+  const keys = await newKeys(read, options)
+  const now = clock.now()
+  const domain: DomainRecord = {
+    name, tracking, allowSubdomains, ipPool, keys,
     state: 'pending',
-    selector: key.selector,
-    publicKey: key.publicKey,
-    sealedPrivateKey: key.sealedPrivateKey,
     returnPath: `${returnPath}.${name}`,
-    ipPool,
-    createdAt: clock.now(),
-    verifiedAt: null,
-    lastCheckedAt: null,
+    trackingDomain: `${trackingDomain}.${name}`,
+    createdAt: now, nextCheckAt: now + recheckPending,
+    verifiedAt: null, lastCheckedAt: null, failingSince: null, failedChecks: 0, degradedAt: null,
     checks: [],
-  })
+  }
+  return store.addDomain(domain, mostDomains)
+}
+
+/** The Ed25519 key waits as `next` until it is published: nobody has to. */
+async function newKeys(read: ReadRequest, { keyRing, clock, dkim }: DomainAdderOptions): Promise<DkimKeyRecord[]> {
+  const { name, selector, privateKey } = read
+  const shared = { keyRing, domain: name, bits: dkim.bits, now: clock.now() }
+  const keys = [createDkimKey({ ...shared, selector, algorithm: 'rsa-sha256', role: 'active', privateKey })]
+  if (dkim.ed25519) {
+    const second = newSelector([selector])
+    keys.push(createDkimKey({ ...shared, selector: second, algorithm: 'ed25519-sha256', role: 'next' }))
+  }
+  return Promise.all(keys)
 }
 
 interface ReadRequest {
   name: string
   returnPath: string
+  trackingDomain: string
+  tracking: DomainTracking
   selector: string
+  privateKey: KeyObject | undefined
+  allowSubdomains: boolean
   ipPool: string | null
 }
 
-function readRequest(request: AddDomainRequest, poolNames: string[]): ReadRequest {
+function readRequest(request: AddDomainRequest, { poolNames, tracking }: DomainAdderOptions): ReadRequest {
   const problems: string[] = []
   const reading = readDomainName(request.name)
   if (!reading.ok) problems.push(`domain: ${reading.problem}`)
   const returnPath = (request.returnPath ?? DEFAULT_RETURN_PATH).toLowerCase()
+  const trackingDomain = (request.trackingDomain ?? DEFAULT_TRACKING_DOMAIN).toLowerCase()
   const selector = (request.selector ?? newSelector()).toLowerCase()
-  if (!isHostLabel(returnPath)) problems.push('return_path: is not one label of letters, digits and hyphens')
-  if (!isHostLabel(selector)) problems.push('dkim_selector: is not one label of letters, digits and hyphens')
+  if (!isHostLabel(returnPath)) problems.push(`return_path: ${LABEL_RULE}`)
+  if (!isHostLabel(trackingDomain)) problems.push(`tracking_domain: ${LABEL_RULE}`)
+  if (trackingDomain === returnPath) problems.push('tracking_domain: is the same name as return_path')
+  if (!isHostLabel(selector)) problems.push(`dkim_selector: ${LABEL_RULE}`)
+  if (reading.ok) problems.push(...lengthProblems(reading.name, [`${selector}._domainkey`, returnPath, trackingDomain]))
+  const key = request.privateKeyPem === undefined ? undefined : readPrivateKey(request.privateKeyPem)
+  if (key?.ok === false) problems.push(`dkim_private_key: ${key.problem}`)
   const ipPool = request.ipPool ?? null
-  if (ipPool !== null && !poolNames.includes(ipPool)) {
-    problems.push(`ip_pool: there is no such pool; known are ${poolNames.join(', ')}`)
-  }
+  problems.push(...poolProblems(ipPool, poolNames()))
   if (problems.length > 0 || !reading.ok) throw new ServiceError('invalid_request', problems.join('; '))
-  return { name: reading.name, returnPath, selector, ipPool }
+  return {
+    name: reading.name, returnPath, trackingDomain, selector, ipPool,
+    tracking: trackingOf(request.tracking, tracking),
+    privateKey: key?.ok === true ? key.key : undefined,
+    allowSubdomains: request.allowSubdomains ?? false,
+  }
+}
+
+function lengthProblems(domain: string, hosts: string[]): string[] {
+  const isTooLong = hosts.some((host) => `${host}.${domain}`.length > MOST_NAME_CHARACTERS)
+  return isTooLong ? [`domain: the names of its records would have more than ${MOST_NAME_CHARACTERS} characters`] : []
+}
+
+/** What is asked for, the rest as it was. */
+export function trackingOf(request: TrackingRequest | undefined, before: DomainTracking): DomainTracking {
+  return { opens: request?.opens ?? before.opens, clicks: request?.clicks ?? before.clicks }
+}
+
+export function poolProblems(pool: string | null, known: string[]): string[] {
+  if (pool === null || known.includes(pool)) return []
+  return [`ip_pool: there is no such pool; known are ${known.join(', ')}`]
 }

@@ -10,7 +10,7 @@ import { isPublicSuffix } from '../mail/organizational-domain.ts'
 export type DomainNameReading = { ok: true; name: string } | { ok: false; problem: string }
 
 /** RFC 1035 §2.3.4, without the trailing dot. */
-const MOST_NAME_CHARACTERS = 253
+export const MOST_NAME_CHARACTERS = 253
 // One host label: letters, digits and hyphens, no hyphen at either end, 63 characters at most (RFC 1123 §2.1).
 const HOST_LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
 
@@ -25,6 +25,8 @@ export function readDomainName(text: string): DomainNameReading {
   if (name === undefined) return refuse('is not a valid domain name')
   if (name.length > MOST_NAME_CHARACTERS) return refuse(`is longer than ${MOST_NAME_CHARACTERS} characters`)
   if (!name.includes('.')) return refuse('needs at least two labels')
+  // Digits alone behind the last dot: also the other ways to write an IP address, as `0300.0.2.1` (RFC 3696 §2).
+  if (/\.[0-9]+$/.test(name)) return refuse('is an IP address or ends in a number')
   if (isPublicSuffix(name)) return refuse('is a public suffix, under which others register their domains')
   return { ok: true, name }
 }

@@ -3,11 +3,16 @@
  * (contract.md 7.1). Times are Unix seconds. Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
-import type { DomainRecord, DomainState, RecordCheck } from '../store/records.ts'
+import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../store/records.ts'
+import { canSend } from './domain-state.ts'
 import { requiredRecords } from './required-records.ts'
 import type { RecordFacts, RequiredRecord } from './required-records.ts'
 
-export interface RecordView extends RequiredRecord {
+export interface RecordView extends Omit<RequiredRecord, 'selector'> {
+  /** DKIM keys that do not sign now: `next` will, `retiring` did; left out for the one that signs. */
+  role?: 'next' | 'retiring'
+  /** With `retiring`: until when the record must stand. */
+  retire_at?: number
   status: RecordCheck['status']
   /** What the DNS returned. */
   found: string[]
@@ -17,6 +22,13 @@ export interface RecordView extends RequiredRecord {
   checked_at: number | null
   /** For SPF: the result for each IP. */
   evaluated?: { ip: string; result: string }[]
+}
+
+export interface TrackingView {
+  opens: boolean
+  clicks: boolean
+  domain: string
+  tls: 'pending'
 }
 
 export interface DomainView {
@@ -30,6 +42,7 @@ export interface DomainView {
   /** null: no check is planned. */
   next_check_at: number | null
   return_path: string
+  tracking: TrackingView
   ip_pool: string
   allow_subdomains: boolean
   records: RecordView[]
@@ -42,31 +55,38 @@ export interface ViewFacts extends RecordFacts {
 }
 
 export function domainView(domain: DomainRecord, facts: ViewFacts): DomainView {
+  const sends = canSend(domain)
   return {
     domain: domain.name,
     status: domain.state,
-    verified: domain.state === 'verified' || domain.state === 'degraded',
-    can_send: canSend(domain),
+    verified: sends,
+    can_send: sends,
     created_at: toUnixSeconds(domain.createdAt),
     verified_at: secondsOrNull(domain.verifiedAt),
     last_checked_at: secondsOrNull(domain.lastCheckedAt),
-    next_check_at: null,
+    next_check_at: secondsOrNull(domain.nextCheckAt),
     return_path: domain.returnPath,
+    tracking: {
+      opens: domain.tracking.opens, clicks: domain.tracking.clicks, domain: domain.trackingDomain, tls: 'pending',
+    },
     ip_pool: facts.poolName,
-    allow_subdomains: false,
-    records: requiredRecords(domain, facts).map((record) => recordView(record, domain.checks, facts.ips)),
+    allow_subdomains: domain.allowSubdomains,
+    records: requiredRecords(domain, facts).map((record) => recordView(record, domain, facts.ips)),
   }
 }
 
-/** contract.md 7.3: a degraded domain keeps sending; a pending, failed or suspended one does not. */
-export function canSend(domain: DomainRecord): boolean {
-  return domain.state === 'verified' || domain.state === 'degraded'
+/** What the last check found for a record. */
+export function checkOf(checks: readonly RecordCheck[], record: RequiredRecord): RecordCheck | undefined {
+  const { purpose, selector } = record
+  return checks.find((check) => check.purpose === purpose && check.selector === selector)
 }
 
-function recordView(record: RequiredRecord, checks: RecordCheck[], ips: string[]): RecordView {
-  const check = checks.find((other) => other.purpose === record.purpose)
+function recordView(record: RequiredRecord, domain: DomainRecord, ips: string[]): RecordView {
+  const { selector, ...shown } = record
+  const check = checkOf(domain.checks, record)
   const view: RecordView = {
-    ...record,
+    ...shown,
+    ...roleOf(domain.keys.find((key) => key.selector === selector)),
     status: check?.status ?? 'pending',
     found: check?.found ?? [],
     error: check?.error ?? null,
@@ -75,6 +95,11 @@ function recordView(record: RequiredRecord, checks: RecordCheck[], ips: string[]
   }
   if (record.purpose === 'spf') view.evaluated = check?.evaluated ?? ips.map((ip) => ({ ip, result: 'none' }))
   return view
+}
+
+function roleOf(key: DkimKeyRecord | undefined): Pick<RecordView, 'role' | 'retire_at'> {
+  if (key === undefined || key.role === 'active') return {}
+  return key.retireAt === null ? { role: key.role } : { role: key.role, retire_at: toUnixSeconds(key.retireAt) }
 }
 
 function secondsOrNull(milliseconds: number | null): number | null {

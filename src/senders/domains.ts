@@ -1,30 +1,34 @@
 /**
- * Sending domains: add, verify, and "may this domain send now" (contract.md 7).
+ * Sending domains: add, check, change, remove, and "may this domain send now" (contract.md 7). Their states are in
+ * `domain-state.ts`, the roles of their keys in `dkim-rotation.ts`.
  *
- *   pending   added; the required records were not all seen in one check
- *   verified  they were
- *
- * A check only ever moves `pending` to `verified`: DNS trouble takes nothing away, and a wrong answer about a verified
- * domain shows in its record. Checks ask the DNS for 10 s at most. The first one starts in the background when a domain
- * is added; should it fail it is logged. Errors of the store are passed on. Domains change only in this process, so a
- * verified one is remembered until this process says otherwise.
+ * A verify call asks the DNS for less than 10 s. Checks in the background start when a domain is added, gets another
+ * pool or a new key, and when `checkDue` finds that their time has come; should one fail it is logged. Errors of the
+ * store are passed on. Domains change only in this process, so what may send is remembered until one changes.
  */
 import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
-import { errorText, ServiceError } from '../base/errors.ts'
+import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Resolver } from '../network/resolver.ts'
-import type { DomainRecord } from '../store/records.ts'
+import type { DomainRecord, DomainState, DomainTracking } from '../store/records.ts'
 import type { Store } from '../store/store.ts'
 import { addDomain } from './add-domain.ts'
-import type { AddDomainRequest } from './add-domain.ts'
+import type { AddDomainRequest, DkimSettings } from './add-domain.ts'
+import { createDomainChanges, unknownDomain } from './change-domain.ts'
+import type { RemovedDomain, UpdateDomainRequest } from './change-domain.ts'
 import { createDomainCheck } from './domain-check.ts'
 import { readDomainName } from './domain-name.ts'
-import { canSend, domainView } from './domain-view.ts'
+import type { StateSettings } from './domain-state.ts'
+import { domainView } from './domain-view.ts'
 import type { DomainView } from './domain-view.ts'
-import { recordsOfDomain, recordsOfTargets, requiredRecords } from './required-records.ts'
+import { createDueChecks } from './due-checks.ts'
+import { createInTurn } from './in-turn.ts'
+import { publishedRecords } from './published-records.ts'
 import type { PublishedRecord, RecordFacts } from './required-records.ts'
+import { createSendingDomains } from './sending-domains.ts'
+import { zoneFile } from './zone-file.ts'
 
 export interface DomainVerification {
   record: DomainView
@@ -32,17 +36,47 @@ export interface DomainVerification {
   isRepeated: boolean
 }
 
+export interface ListDomainsQuery {
+  /** `verified`: every domain that may send, degraded ones too. */
+  status: 'all' | DomainState
+  limit: number
+  /** `next` of the page before, or null: from the newest on. */
+  after: string | null
+}
+
+export interface DomainList {
+  domains: DomainView[]
+  next: string | null
+}
+
+/** Where a name is taken, every form of it is: `ACME.com.` is `acme.com`. */
 export interface Domains {
-  /** ServiceError `invalid_request`; a domain that is there already comes back unchanged. */
+  /** ServiceError `invalid_request`, `conflict` (too many); a domain that is there already comes back unchanged. */
   add(request: AddDomainRequest): Promise<{ record: DomainView; isNew: boolean }>
-  /** Asks the DNS anew. ServiceError `not_found`. */
+  /** Asks the DNS anew, for 10 s at most. ServiceError `not_found`. */
   verify(name: string): Promise<DomainVerification>
   find(name: string): Promise<DomainView | null>
-  /** ServiceError `domain_not_verified` says which record is not as it should be. */
+  list(query: ListDomainsQuery): Promise<DomainList>
+  /** ServiceError `not_found`, `invalid_request`. */
+  update(name: string, change: UpdateDomainRequest): Promise<DomainView>
+  /** Messages that have not ended. ServiceError `not_found`. */
+  queuedMessages(name: string): Promise<number>
+  /** New mail is refused at once. ServiceError `not_found`, also the second time. */
+  remove(name: string, options: { purge: boolean }): Promise<RemovedDomain>
+  /** Adds the next keys. ServiceError `not_found`, `conflict` while the last rotation is under way. */
+  rotateDkim(name: string): Promise<DomainView>
+  /** The records to publish as text for BIND. ServiceError `not_found`. */
+  zoneFile(name: string): Promise<string>
+  /**
+   * The domain that signs for `name`: itself, or one above it that allows subdomains. ServiceError
+   * `domain_not_verified` says which record is not as it should be.
+   */
   requireVerified(name: string): Promise<DomainRecord>
   /** What the DNS answers for `name` once all is published as we ask for. */
   publishedRecords(name: string): Promise<PublishedRecord[]>
-  /** Waits for checks in the background. */
+  /** Checks every domain whose time has come; ends with the last of them. For the schedule. */
+  checkDue(): Promise<void>
+  /** Starts no check any more and waits for those under way. */
   stop(): Promise<void>
 }
 
@@ -53,9 +87,22 @@ export interface DomainsOptions {
   /** Without a cache of its own. */
   resolver: Resolver
   hostname: string
-  settings: { targets: { return_path: string; spf: string }; dmarc_report_address: string; dkim: { bits: number } }
+  settings: DomainsSettings
+  /** Of new domains. */
+  tracking: DomainTracking
+  /** null: no limit. */
+  mostDomains: number | null
   egress: DomainPools
   logger: Logger
+  /** Events were written. */
+  onEvents: () => void
+}
+
+/** The part `domains` of posthorn.yaml. */
+export interface DomainsSettings extends StateSettings {
+  targets: RecordFacts['targets']
+  dmarc_report_address: string
+  dkim: DkimSettings
 }
 
 /** What domains need to know of the egress side. */
@@ -70,14 +117,30 @@ export interface DomainPools {
 const VERIFY_AGAIN_AFTER = 10 * SECOND
 
 export function createDomains(options: DomainsOptions): Domains {
-  const { store, clock, keyRing, resolver, hostname, settings, egress, logger } = options
+  const { store, clock, keyRing, resolver, hostname, settings, egress, logger, onEvents } = options
   const facts: RecordFacts = {
     hostname, targets: settings.targets, dmarcReportAddress: settings.dmarc_report_address,
   }
-  const verified = new Map<string, DomainRecord>()
-  const lastCalls = new Map<string, { at: number; result: Promise<DomainView> }>()
+  const sending = createSendingDomains(store, facts)
+  const lastCalls = new Map<string, { at: number; result: Promise<DomainView | null> }>()
   const background = new Set<Promise<void>>()
-  const check = createDomainCheck({ store, clock, resolver, facts, ipsOf })
+  const inTurn = createInTurn()
+  const changes = createDomainChanges({
+    store, clock, keyRing, inTurn,
+    dkim: settings.dkim, poolNames: egress.poolNames,
+    onChange(name) {
+      sending.forget()
+      lastCalls.delete(name)
+    },
+  })
+  const check = createDomainCheck({ store, clock, resolver, facts, settings, ipsOf, inTurn, logger, onEvents })
+  const due = createDueChecks({
+    store, clock, logger,
+    async check(name) {
+      const domain = await store.findDomain(name)
+      if (domain !== null) await checkAndForget(domain)
+    },
+  })
 
   function ipsOf(domain: DomainRecord): string[] {
     return egress.ipsUsedBy(egress.poolFor(domain.ipPool)).map((ip) => ip.address)
@@ -87,120 +150,120 @@ export function createDomains(options: DomainsOptions): Domains {
     return domainView(domain, { ...facts, poolName: egress.poolFor(domain.ipPool), ips: ipsOf(domain) })
   }
 
-  async function checkAndRemember(domain: DomainRecord): Promise<DomainView> {
+  async function checkAndForget(domain: DomainRecord): Promise<DomainView | null> {
     const checked = await check(domain)
-    if (canSend(checked)) verified.set(checked.name, checked)
-    else verified.delete(checked.name)
-    return view(checked)
+    sending.forget()
+    return checked === null ? null : view(checked)
   }
 
-  function startFirstCheck(domain: DomainRecord): void {
-    const done: Promise<void> = checkAndRemember(domain)
+  function startCheck(domain: DomainRecord): void {
+    const done: Promise<void> = checkAndForget(domain)
       .then(
         () => {},
-        (thrown) => logger.error({ domain: domain.name, error: errorText(thrown) }, 'first domain check failed'),
+        (thrown: unknown) => logger.error({ domain: domain.name, error: errorText(thrown) }, 'domain check failed'),
       )
       .finally(() => background.delete(done))
     background.add(done)
   }
 
+  async function required(name: string): Promise<DomainRecord> {
+    const reading = readDomainName(name)
+    const domain = reading.ok ? await store.findDomain(reading.name) : null
+    if (domain === null) throw unknownDomain(name)
+    return domain
+  }
+
   return {
     async add(request) {
       const { domain, isNew } = await addDomain(request, {
-        store, clock, keyRing, keyBits: settings.dkim.bits, poolNames: egress.poolNames,
+        store, clock, keyRing,
+        tracking: options.tracking, mostDomains: options.mostDomains,
+        dkim: settings.dkim, poolNames: egress.poolNames, recheckPending: settings.recheck_pending,
       })
-      if (isNew) startFirstCheck(domain)
+      if (isNew) {
+        sending.forget()
+        startCheck(domain)
+      }
       return { record: view(domain), isNew }
     },
 
     async verify(name) {
-      const domain = await findDomain(store, name)
-      if (domain === null) throw new ServiceError('not_found', `domain ${name}`)
+      const domain = await required(name)
       const now = clock.now()
       forgetOldCalls(lastCalls, now)
       const last = lastCalls.get(domain.name)
-      if (last !== undefined) return { record: await last.result, isRepeated: true }
-      const result = checkAndRemember(domain)
-      lastCalls.set(domain.name, { at: now, result })
-      // Only a result is kept: after a failure the next call asks again.
-      result.catch(() => lastCalls.delete(domain.name))
-      return { record: await result, isRepeated: false }
+      const result = last?.result ?? checkAndForget(domain)
+      if (last === undefined) {
+        lastCalls.set(domain.name, { at: now, result })
+        // Only a result is kept: after a failure the next call asks again.
+        result.catch(() => lastCalls.delete(domain.name))
+      }
+      const record = await result
+      if (record === null) throw unknownDomain(name)
+      return { record, isRepeated: last !== undefined }
     },
 
     async find(name) {
-      const domain = await findDomain(store, name)
+      const reading = readDomainName(name)
+      const domain = reading.ok ? await store.findDomain(reading.name) : null
       return domain === null ? null : view(domain)
     },
 
-    async requireVerified(name) {
-      const known = verified.get(name)
-      if (known !== undefined) return known
-      const domain = await findDomain(store, name)
-      if (domain === null || !canSend(domain)) throw notVerified(name, domain, facts)
-      verified.set(domain.name, domain)
-      return domain
+    async list({ status, limit, after }) {
+      const page = await store.listDomains({ states: statesOf(status), limit, after })
+      return { domains: page.domains.map(view), next: page.next }
     },
+
+    async update(name, request) {
+      const domain = await changes.update(name, request)
+      // Other IPs: SPF may say something else of them.
+      if (request.ipPool !== undefined) startCheck(domain)
+      return view(domain)
+    },
+
+    async queuedMessages(name) {
+      return store.queuedMessages((await required(name)).name)
+    },
+
+    async remove(name, how) {
+      const removed = await changes.remove(name, how)
+      if (how.purge) onEvents()
+      return removed
+    },
+
+    async rotateDkim(name) {
+      const domain = await changes.rotateDkim(name)
+      startCheck(domain)
+      return view(domain)
+    },
+
+    async zoneFile(name) {
+      return zoneFile(await required(name), facts)
+    },
+
+    requireVerified: (name) => sending.require(name),
 
     publishedRecords(name) {
       const addresses = egress.ips().map((ip) => ip.address)
-      return publishedRecords(store, facts, addresses, name.toLowerCase())
+      return publishedRecords({ store, facts, addresses }, name.toLowerCase())
     },
 
+    checkDue: () => due.run(),
+
     async stop() {
+      due.stop()
       await Promise.all(background)
     },
   }
 }
 
-async function publishedRecords(
-  store: Store,
-  facts: RecordFacts,
-  addresses: string[],
-  asked: string,
-): Promise<PublishedRecord[]> {
-  const labels = asked.split('.')
-  // A domain's records are below its own name: every name above the one that was asked may be the domain.
-  const names = labels.slice(0, -1).map((_, index) => labels.slice(index).join('.'))
-  const domains = await Promise.all(names.map((name) => store.findDomain(name)))
-  const theirs = domains.flatMap((domain) => (domain === null ? [] : recordsOfDomain(domain, facts, asked)))
-  return [...recordsOfTargets(facts, addresses, asked), ...theirs]
-}
-
-async function findDomain(store: Store, name: string): Promise<DomainRecord | null> {
-  const reading = readDomainName(name)
-  return reading.ok ? store.findDomain(reading.name) : null
+function statesOf(status: ListDomainsQuery['status']): DomainState[] | null {
+  if (status === 'all') return null
+  return status === 'verified' ? ['verified', 'degraded'] : [status]
 }
 
 function forgetOldCalls(calls: Map<string, { at: number }>, now: number): void {
   for (const [name, { at }] of calls) {
     if (now - at >= VERIFY_AGAIN_AFTER) calls.delete(name)
-  }
-}
-
-/** Says what is missing and how to go on (contract.md 2.2). */
-function notVerified(name: string, domain: DomainRecord | null, facts: RecordFacts): ServiceError {
-  if (domain === null) {
-    return new ServiceError('domain_not_verified', `${name}: not a domain of this server; POST /domains adds it`)
-  }
-  const isSeen = (purpose: string): boolean =>
-    domain.checks.some((check) => check.purpose === purpose && check.status === 'verified')
-  const missing = requiredRecords(domain, facts).find((record) => record.required && !isSeen(record.purpose))
-  const reason = missing === undefined
-    ? `is ${domain.state}`
-    : `${missing.purpose} record ${statusWord(domain, missing.purpose)} at ${missing.name}`
-  return new ServiceError('domain_not_verified', `${name}: ${reason}; POST /domains/${name}/verify checks again`)
-}
-
-function statusWord(domain: DomainRecord, purpose: string): string {
-  const status = domain.checks.find((check) => check.purpose === purpose)?.status ?? 'pending'
-  switch (status) {
-    case 'pending':
-      return domain.lastCheckedAt === null ? 'not checked yet' : 'missing'
-    case 'failed':
-      return 'wrong'
-    case 'temporary_failure':
-      return 'not answered for'
-    case 'verified':
-      return 'verified'
   }
 }

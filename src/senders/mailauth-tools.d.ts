@@ -5,5 +5,6 @@ declare module 'mailauth/lib/tools.js' {
     name: string,
     minBitLength: number,
     resolver: (name: string, type: string) => Promise<string[][]>,
-  ): Promise<{ publicKey: Buffer; keyType: string; modulusLength?: number }>
+    options: { hashAlgo: string },
+  ): Promise<{ publicKey: Buffer; keyType: string; modulusLength?: number; warnings: string[] }>
 }

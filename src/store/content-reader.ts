@@ -4,18 +4,23 @@
  * Sees everything that was committed. Resolves with undefined for what is not there.
  */
 import type { RenderFacts, StoredContent } from '../mail/message.ts'
+import type { DkimAlgorithm } from './records.ts'
 
 export interface SealedSigningKey {
   domain: string
   selector: string
-  /** See DomainRecord.sealedPrivateKey. */
+  algorithm: DkimAlgorithm
+  /** See DkimKeyRecord.sealedPrivateKey. */
   sealedPrivateKey: Uint8Array
 }
 
 export interface ContentReader {
   content(contentId: number): Promise<StoredContent | undefined>
   renderFacts(messageKey: number): Promise<RenderFacts | undefined>
-  /** The key that signs for this sending domain. */
-  signingKey(domain: string): Promise<SealedSigningKey | undefined>
+  /**
+   * The active keys of this sending domain, RSA before Ed25519: of the living one once it was verified, else of the one
+   * removed last, whose mail may still wait. Empty when there never was one.
+   */
+  signingKeys(domain: string): Promise<SealedSigningKey[]>
   close(): Promise<void>
 }

@@ -10,7 +10,8 @@
  */
 import type {
   AcceptRequest, ApiKeyRecord, ClaimedMessage, ClaimedWebhookDelivery, ClaimRequest, ClaimWebhooksRequest,
-  DomainCheckResult, DomainRecord, EpochStart, MessageView, QueueSummary, RecordOutcomesRequest, TimelineEvent,
+  DkimKeyRecord, DomainChange, DomainCheckResult, DomainPage, DomainRecord, EpochStart, ListDomainsRequest,
+  MessageView, PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, TimelineEvent,
   UnclaimRequest, WebhookEndpointRecord, WebhookResult,
 } from './records.ts'
 
@@ -51,10 +52,42 @@ export interface Store {
   /** By the SHA-256 of the whole key. */
   findApiKey(hash: Uint8Array): Promise<ApiKeyRecord | null>
 
-  /** Adds the domain, or returns the one that is there already. */
-  addDomain(domain: DomainRecord): Promise<{ domain: DomainRecord; isNew: boolean }>
+  /**
+   * Adds the domain, or returns the one that is there already. ServiceError conflict when it would be one more than
+   * `most`; removed ones do not count.
+   */
+  addDomain(domain: DomainRecord, most: number | null): Promise<{ domain: DomainRecord; isNew: boolean }>
+  /** null also for a removed domain, as from the verbs below that change one. */
   findDomain(name: string): Promise<DomainRecord | null>
+  /** Host name of the return path: of the living domain once it was verified, else of the one whose mail may wait. */
+  findReturnPath(name: string): Promise<string | null>
+  /**
+   * A domain added or removed between two pages moves no other one out of the walk. ServiceError invalid_request for a
+   * cursor that is none.
+   */
+  listDomains(request: ListDomainsRequest): Promise<DomainPage>
+  updateDomain(name: string, change: DomainChange): Promise<DomainRecord | null>
+  /** State, keys and events with their webhook deliveries, together; keys younger than `now` stay. */
   recordDomainCheck(result: DomainCheckResult): Promise<DomainRecord | null>
+  /** Of the removed domains of this name: their last 20 keys, which the DNS may still have. */
+  earlierDkimKeys(name: string): Promise<PublicDkimKey[]>
+  /** ServiceError conflict when the domain has a key of the same selector. */
+  addDkimKeys(name: string, keys: DkimKeyRecord[]): Promise<DomainRecord | null>
+  /** Names of domains whose next check is due, the longest due first. */
+  domainsDueForCheck(now: number, limit: number): Promise<string[]>
+  /** Messages of a sending domain that have not ended: what `removeDomain` would tell. */
+  queuedMessages(domain: string): Promise<number>
+  /**
+   * Ends the domain; a domain of the same name can be added at once. Its keys and return path stay for the mail that
+   * waits. With `purge` that mail is canceled, in transactions of its own behind the one that removes: what one of them
+   * leaves undone is the next `cancelPurged`'s. `queuedMessages`: how many had not ended when it was removed.
+   */
+  removeDomain(request: RemoveDomainRequest): Promise<{ queuedMessages: number } | null>
+  /**
+   * Waiting messages of purged domains end as canceled with their event, also those that were under way when their
+   * domain was removed; at most `limit`; returns how many.
+   */
+  cancelPurged(now: number, limit: number): Promise<number>
 
   addWebhookEndpoint(endpoint: WebhookEndpointRecord): Promise<void>
   /** Due deliveries of enabled endpoints, now leased; no endpoint gets more than `perEndpoint` at once. */

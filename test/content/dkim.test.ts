@@ -3,19 +3,35 @@
  */
 import { spawnSync } from 'node:child_process'
 import { generateKeyPairSync } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { dkimVerify } from 'mailauth'
 import t from 'tap'
-import { createSigner, relaxedBody } from '../../src/content/dkim.ts'
+import { createSigner, relaxedBody, signMessage } from '../../src/content/dkim.ts'
+import type { Signer } from '../../src/content/dkim.ts'
 import { missingPrograms, PYTHON } from '../support/programs.ts'
 
-const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
-const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
-const record = `v=DKIM1; k=rsa; p=${publicKey.export({ type: 'spki', format: 'der' }).toString('base64')}`
-const signer = createSigner({ domain: 'acme.com', selector: 's1', privateKeyPem })
+/** The last 32 bytes of an Ed25519 SubjectPublicKeyInfo are the key itself (RFC 8410 §4). */
+const RAW_KEY_BYTES = 32
+
+const rsaPair = generateKeyPairSync('rsa', { modulusLength: 2048 })
+const ed25519Pair = generateKeyPairSync('ed25519')
+const pemOf = (pair: { privateKey: KeyObject }): string =>
+  pair.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+const spkiOf = (pair: { publicKey: KeyObject }): Buffer => pair.publicKey.export({ type: 'spki', format: 'der' })
+const records: Record<string, string> = {
+  's1._domainkey.acme.com': `v=DKIM1; k=rsa; p=${spkiOf(rsaPair).toString('base64')}`,
+  'e1._domainkey.acme.com': `v=DKIM1; k=ed25519; p=${spkiOf(ed25519Pair).subarray(-RAW_KEY_BYTES).toString('base64')}`,
+}
+const rsaSigner = createSigner({ domain: 'acme.com', selector: 's1', privateKeyPem: pemOf(rsaPair) })
+const ed25519Signer = createSigner({ domain: 'acme.com', selector: 'e1', privateKeyPem: pemOf(ed25519Pair) })
 const SIGNED_AT = 1_795_219_200_999
+
+const sign = (message: Uint8Array): Promise<Buffer> => signMessage(message, [rsaSigner], SIGNED_AT)
+const signTwice = (message: Uint8Array): Promise<Buffer> =>
+  signMessage(message, [rsaSigner, ed25519Signer], SIGNED_AT)
 
 const HEADER = [
   'From: Acme <orders@acme.com>', 'To: ada@example.net', 'Subject: Order', 'Date: Sat, 21 Nov 2026 00:00:00 +0000',
@@ -28,11 +44,20 @@ function message(body: string, header: readonly string[] = HEADER): Buffer {
 
 async function verdict(bytes: Buffer): Promise<string> {
   const resolver = async (name: string): Promise<string[][]> => {
-    if (name === 's1._domainkey.acme.com') return [[record]]
+    const record = records[name]
+    if (record !== undefined) return [[record]]
     throw Object.assign(new Error('no such name'), { code: 'ENOTFOUND' })
   }
   const { results } = await dkimVerify(bytes, { resolver })
   return results.map((result) => `${result.status.result} ${result.signingDomain ?? ''}`).join()
+}
+
+/** The tags of a DKIM-Signature field, without any white space. */
+function tagsOf(field: string): Record<string, string> {
+  return Object.fromEntries(field.slice('DKIM-Signature:'.length).replace(/\s/g, '').split(';').map((tag) => {
+    const equals = tag.indexOf('=')
+    return [tag.slice(0, equals), tag.slice(equals + 1)]
+  }))
 }
 
 const BODIES: [string, string][] = [
@@ -76,20 +101,18 @@ function allCases(): [string, Buffer][] {
 
 t.test('mailauth accepts every signature', async (t) => {
   for (const [name, unsigned] of allCases()) {
-    t.equal(await verdict(await signer.sign(unsigned, SIGNED_AT)), 'pass acme.com', name)
+    t.equal(await verdict(await sign(unsigned)), 'pass acme.com', name)
+    t.equal(await verdict(await signTwice(unsigned)), 'pass acme.com,pass acme.com', `${name}, signed with two keys`)
   }
 })
 
 t.test('the message follows its signature unchanged, and time is the only thing that may differ', async (t) => {
   const unsigned = message('text\r\n')
-  const signed = await signer.sign(unsigned, SIGNED_AT)
+  const signed = await sign(unsigned)
   t.ok(signed.subarray(-unsigned.length).equals(unsigned))
-  t.ok(signed.equals(await signer.sign(Uint8Array.from(unsigned), SIGNED_AT)))
+  t.ok(signed.equals(await sign(Uint8Array.from(unsigned))))
   const field = signed.subarray(0, -unsigned.length).toString()
-  const tags = Object.fromEntries(field.slice('DKIM-Signature:'.length).replace(/\s/g, '').split(';').map((tag) => {
-    const equals = tag.indexOf('=')
-    return [tag.slice(0, equals), tag.slice(equals + 1)]
-  }))
+  const tags = tagsOf(field)
   t.match(tags, { v: '1', a: 'rsa-sha256', c: 'relaxed/relaxed', d: 'acme.com', s: 's1', t: '1795219200' })
   t.notOk('l' in tags || 'x' in tags, 'neither a length nor an expiry')
   t.equal(tags['h'], 'From:From:To:To:Subject:Subject:Date:Date:Message-ID:Message-ID:MIME-Version:Content-Type')
@@ -97,8 +120,22 @@ t.test('the message follows its signature unchanged, and time is the only thing 
   t.equal(field.endsWith('\r\n'), true)
 })
 
+t.test('the RSA signature is the topmost of two, and neither signs the other', async (t) => {
+  const unsigned = message('text\r\n')
+  const signed = await signTwice(unsigned)
+  const fields = signed.subarray(0, -unsigned.length).toString().split(/(?=DKIM-Signature:)/)
+  t.match(fields.map(tagsOf), [{ a: 'rsa-sha256', s: 's1' }, { a: 'ed25519-sha256', s: 'e1' }])
+  t.equal(fields.length, 2)
+  t.ok(signed.equals(await signTwice(unsigned)), 'the same bytes again')
+  t.ok(fields.every((field) => field.split('\r\n').every((line) => line.length <= 78)), 'folded')
+  const [rsa = '', ed25519 = ''] = fields
+  for (const alone of [rsa, ed25519]) t.equal(await verdict(Buffer.from(`${alone}${unsigned}`)), 'pass acme.com')
+  t.equal(await verdict(Buffer.from(`${ed25519}${rsa}${unsigned}`)), 'pass acme.com,pass acme.com', 'in any order')
+  t.notMatch(await verdict(Buffer.from(signed.toString().replace('Order', 'Other'))), 'pass', 'both break')
+})
+
 t.test('a second or changed field, or a changed body, breaks the signature', async (t) => {
-  const signed = (await signer.sign(message('text\r\nmore\r\n', [...HEADER, 'Feedback-ID: x']), SIGNED_AT)).toString()
+  const signed = (await sign(message('text\r\nmore\r\n', [...HEADER, 'Feedback-ID: x']))).toString()
   t.equal(await verdict(Buffer.from(signed)), 'pass acme.com')
   for (const name of ['From', 'To', 'Subject', 'Date', 'Message-ID']) {
     const added = `${name}: <evil@evil.com>\r\n`
@@ -130,29 +167,46 @@ t.test('bodies are made canonical as the standard\'s examples show', async (t) =
 })
 
 t.test('a key or a message that cannot be signed is an error, never an unsigned message', async (t) => {
-  const ed25519 = generateKeyPairSync('ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
-  t.throws(() => createSigner({ domain: 'acme.com', selector: 's1', privateKeyPem: ed25519 }), /must be an RSA key/)
+  const elliptic = pemOf(generateKeyPairSync('ec', { namedCurve: 'P-256' }))
+  t.throws(
+    () => createSigner({ domain: 'acme.com', selector: 's1', privateKeyPem: elliptic }),
+    /acme\.com must be an RSA or Ed25519 key/,
+  )
   t.throws(() => createSigner({ domain: 'acme.com', selector: 's1', privateKeyPem: 'nonsense' }))
-  await t.rejects(signer.sign(Buffer.from('no header end'), SIGNED_AT), /no end of its header/)
+  await t.rejects(sign(Buffer.from('no header end')), /no end of its header/)
+  await t.rejects(signMessage(message('text\r\n'), [], SIGNED_AT), /no signer/)
+  const broken: Signer = { ...ed25519Signer, sign: () => Promise.reject(new Error('the key is broken')) }
+  await t.rejects(signMessage(message('text\r\n'), [rsaSigner, broken], SIGNED_AT), /the key is broken/)
 })
 
-/** Verifies each file named on the command line with the record given first; prints one word for each. */
+/**
+ * Verifies both signatures of each file named on the command line with the records given first; prints a line for each
+ * file.
+ */
 const DKIMPY = `
-import sys, dkim
-record = sys.argv[1].encode()
+import json, sys, dkim
+records = json.loads(sys.argv[1])
+def find(name, timeout=5):
+    return records[name.decode().rstrip('.')].encode()
+def verdict(message, index):
+    try:
+        return 'pass' if dkim.DKIM(message).verify(idx=index, dnsfunc=find) else 'fail'
+    except dkim.DKIMException:
+        return 'fail'
 for name in sys.argv[2:]:
     with open(name, 'rb') as file:
-        print('pass' if dkim.verify(file.read(), dnsfunc=lambda name, timeout=5: record) else 'fail')
+        message = file.read()
+        print(verdict(message, 0), verdict(message, 1))
 `
 
-const skip = missingPrograms({ 'python3:dkim': ['python3-dkim'] })
+const skip = missingPrograms({ 'python3:dkim': ['python3-dkim'], 'python3:nacl': ['python3-nacl'] })
 t.test('dkimpy accepts every signature and refuses a changed one', { skip }, async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'posthorn-dkim-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   const cases = allCases()
   const files: string[] = []
   for (const [index, [, unsigned]] of cases.entries()) {
-    const signed = await signer.sign(unsigned, SIGNED_AT)
+    const signed = await signTwice(unsigned)
     const forged = Buffer.concat([Buffer.from('Subject: evil\r\n'), signed])
     for (const bytes of [signed, forged]) {
       const file = join(folder, `${index}-${bytes === signed ? 'good' : 'bad'}.eml`)
@@ -160,10 +214,11 @@ t.test('dkimpy accepts every signature and refuses a changed one', { skip }, asy
       files.push(file)
     }
   }
-  const run = spawnSync(PYTHON, ['-c', DKIMPY, record, ...files], { encoding: 'utf8', timeout: 30_000 })
+  const given = ['-c', DKIMPY, JSON.stringify(records), ...files]
+  const run = spawnSync(PYTHON, given, { encoding: 'utf8', timeout: 30_000 })
   t.equal(run.status, 0, run.stderr)
-  const words = run.stdout.trim().split('\n')
+  const lines = run.stdout.trim().split('\n')
   for (const [index, [name]] of cases.entries()) {
-    t.strictSame(words.slice(2 * index, 2 * index + 2), ['pass', 'fail'], name)
+    t.strictSame(lines.slice(2 * index, 2 * index + 2), ['pass pass', 'fail fail'], name)
   }
 })

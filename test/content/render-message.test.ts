@@ -38,7 +38,7 @@ function input(change: Change = {}): RenderInput {
       variables: { no: 1042, name: 'Ada' }, acceptedAt: 1_795_262_400_000, stream: 'transactional', ...change.facts,
     },
     tokenKeys: { complaint: KEY },
-    signer,
+    signers: [signer],
     referenceHeader: change.referenceHeader === undefined ? 'X-Posthorn-Ref' : change.referenceHeader,
     senderId: 'posthorn1',
   }

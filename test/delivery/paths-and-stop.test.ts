@@ -1,11 +1,13 @@
+import { dkimVerify } from 'mailauth'
 import t from 'tap'
 import type { Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
+import type { DkimKeyRecord } from '../../src/store/records.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
 import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
-import { startEngine } from './start-engine.ts'
+import { DKIM_RECORDS, startEngine, verifiedDomain } from './start-engine.ts'
 
 const ANNA = 'Anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)
@@ -186,10 +188,11 @@ t.test('a message that can not be signed is not sent', async (t) => {
   const engine = await startEngine(t, { port: server.port, clock })
   const now = clock.now()
   const id = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
-  await engine.store.addDomain({
-    name: 'keyless.test', state: 'verified', selector: 's1', publicKey: '', returnPath: 'bounces.keyless.test',
-    sealedPrivateKey: Buffer.alloc(64), ipPool: null, createdAt: 0, verifiedAt: 0, lastCheckedAt: 0, checks: [],
-  })
+  const broken: DkimKeyRecord = {
+    selector: 's1', algorithm: 'rsa-sha256', role: 'active', publicKey: '', sealedPrivateKey: Buffer.alloc(64),
+    createdAt: 0, seenAt: 0, retireAt: null,
+  }
+  await engine.store.addDomain(verifiedDomain('keyless.test', [broken]), null)
   await engine.store.acceptMessages({
     now, apiKeyId: null, domain: 'keyless.test', pool: 'default', stream: 'transactional', expiresAt: now + HOUR,
     content: {
@@ -206,6 +209,25 @@ t.test('a message that can not be signed is not sent', async (t) => {
     return view.state === 'queued' && view
   }), { nextAttemptAt: START + 5 * MINUTE, attempts: { length: 0 } })
   t.equal(server.messages.length, 0)
+})
+
+t.test('mail of a removed domain leaves with its return path and a signature of each of its keys', async (t) => {
+  const server = await mx(t)
+  const clock = manualClock(START)
+  const engine = await startEngine(t, { port: server.port, clock, zone: { 'dest.test': 'SERVFAIL' } })
+  const [id] = await engine.accept(ANNA)
+  await engine.untilState(id, 'deferred')
+  t.same(await engine.store.removeDomain({ name: 'acme.test', now: clock.now(), purge: false }), { queuedMessages: 1 })
+  engine.zone.set('dest.test', { MX: ['10 mx.dest.test'] })
+  await clock.advance(MINUTE)
+  await engine.untilState(id, 'delivered')
+  const [message] = server.messages
+  t.match(message?.from, /@bounces\.acme\.test$/)
+  const resolver = async (name: string): Promise<string[][]> => [[DKIM_RECORDS[name] ?? '']]
+  const { results } = await dkimVerify(message?.bytes ?? Buffer.alloc(0), { resolver })
+  t.match(results.map(({ algo, status, signingDomain }) => [algo, status.result, signingDomain]), [
+    ['rsa-sha256', 'pass', 'acme.test'], ['ed25519-sha256', 'pass', 'acme.test'],
+  ])
 })
 
 t.test('stop lets running transactions finish and gives the others back', async (t) => {

@@ -2,6 +2,7 @@
  * The delivery engine on a real store, a real DNS server and real sockets: everything but HTTP and webhooks.
  */
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -22,7 +23,7 @@ import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { canBind } from '../../src/network/local-addresses.ts'
 import { createMailHosts } from '../../src/network/mail-hosts.ts'
 import { openStore } from '../../src/store/open-store.ts'
-import type { MessageView } from '../../src/store/records.ts'
+import type { DkimAlgorithm, DkimKeyRecord, DomainRecord, MessageView } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
 import { startZone } from '../support/zone.ts'
@@ -70,7 +71,17 @@ const RULES = [
   { id: 'spam', match: 'this is spam', category: 'spam_content', example: '554 5.7.1 this is spam' },
 ]
 const SENDING_DOMAIN = 'acme.test'
-const PRIVATE_KEY = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey
+/** The last 32 bytes of an Ed25519 SubjectPublicKeyInfo are the key itself (RFC 8410 §4). */
+const RAW_KEY_BYTES = 32
+const rsaPair = generateKeyPairSync('rsa', { modulusLength: 2048 })
+const ed25519Pair = generateKeyPairSync('ed25519')
+
+/** What the sending domain publishes, by name. */
+export const DKIM_RECORDS: Record<string, string> = {
+  [`s1._domainkey.${SENDING_DOMAIN}`]: `v=DKIM1; k=rsa; p=${spkiOf(rsaPair).toString('base64')}`,
+  [`e1._domainkey.${SENDING_DOMAIN}`]:
+    `v=DKIM1; k=ed25519; p=${spkiOf(ed25519Pair).subarray(-RAW_KEY_BYTES).toString('base64')}`,
+}
 
 export async function startEngine(t: Test, options: EngineOptions): Promise<Engine> {
   const { clock = systemClock, port } = options
@@ -191,10 +202,30 @@ function writeFiles(folder: string, options: EngineOptions & { masterKey: Buffer
 }
 
 async function addSendingDomain(store: Store, masterKey: Buffer): Promise<void> {
-  const pem = PRIVATE_KEY.export({ type: 'pkcs8', format: 'pem' }).toString()
-  await store.addDomain({
-    name: SENDING_DOMAIN, state: 'verified', selector: 's1', publicKey: '', returnPath: `bounces.${SENDING_DOMAIN}`,
-    sealedPrivateKey: createKeyRing(masterKey).seal(pem, `dkim ${SENDING_DOMAIN} s1`),
-    ipPool: null, createdAt: 0, verifiedAt: 0, lastCheckedAt: 0, checks: [],
-  })
+  const keyOf = (pair: KeyPair, selector: string, algorithm: DkimAlgorithm): DkimKeyRecord => {
+    const pem = pair.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+    const sealedPrivateKey = createKeyRing(masterKey).seal(pem, `dkim ${SENDING_DOMAIN} ${selector}`)
+    return {
+      selector, algorithm, role: 'active', publicKey: '', sealedPrivateKey, createdAt: 0, seenAt: 0, retireAt: null,
+    }
+  }
+  const keys = [keyOf(ed25519Pair, 'e1', 'ed25519-sha256'), keyOf(rsaPair, 's1', 'rsa-sha256')]
+  await store.addDomain(verifiedDomain(SENDING_DOMAIN, keys), null)
+}
+
+export function verifiedDomain(name: string, keys: DkimKeyRecord[]): DomainRecord {
+  return {
+    name, state: 'verified', keys, returnPath: `bounces.${name}`, trackingDomain: `t.${name}`,
+    tracking: { opens: true, clicks: true }, allowSubdomains: false, ipPool: null, createdAt: 0, verifiedAt: 0,
+    lastCheckedAt: 0, nextCheckAt: null, failingSince: null, failedChecks: 0, degradedAt: null, checks: [],
+  }
+}
+
+interface KeyPair {
+  privateKey: KeyObject
+  publicKey: KeyObject
+}
+
+function spkiOf({ publicKey }: KeyPair): Buffer {
+  return publicKey.export({ type: 'spki', format: 'der' })
 }

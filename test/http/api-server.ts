@@ -115,14 +115,7 @@ function testFeatures({ accepted, addresses, created }: Seen): HttpFeatures {
       if (id !== MESSAGE_ID) throw new ServiceError('not_found', `message ${id}`)
       return [TEST_EVENT]
     },
-    domains: {
-      async add(request) {
-        created.domain.push(request)
-        return { record: testDomain(request.name), isNew: request.name !== 'known.com' }
-      },
-      verify: async (name) => ({ record: testDomain(name), isRepeated: name === 'again.com' }),
-      find: async (name) => (name === 'unknown.com' ? null : testDomain(name)),
-    },
+    domains: testDomains(created.domain),
     apiKeys: {
       async create(request) {
         created.key.push(request)
@@ -143,6 +136,41 @@ function testFeatures({ accepted, addresses, created }: Seen): HttpFeatures {
       },
     },
     health: async () => ({ status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' }),
+  }
+}
+
+/** Every name but unknown.com is a domain; each change is kept. */
+function testDomains(changes: unknown[]): HttpFeatures['domains'] {
+  const known = (name: string) => {
+    if (name === 'unknown.com') throw new ServiceError('not_found', `domain ${name}`)
+    return testDomain(name)
+  }
+  return {
+    async add(request) {
+      changes.push(request)
+      return { record: testDomain(request.name), isNew: request.name !== 'known.com' }
+    },
+    verify: async (name) => ({ record: known(name), isRepeated: name === 'again.com' }),
+    find: async (name) => (name === 'unknown.com' ? null : testDomain(name)),
+    async list(query) {
+      changes.push(query)
+      return { domains: [testDomain('acme.com')], next: query.after === null ? 'cursor' : null }
+    },
+    async update(name, change) {
+      changes.push(change)
+      return known(name)
+    },
+    queuedMessages: async (name) => (known(name).domain === name ? 12 : 0),
+    async remove(name, options) {
+      const { domain } = known(name)
+      changes.push(options)
+      return { domain, deleted: true, queued_messages: 12 }
+    },
+    async rotateDkim(name) {
+      if (name === 'turning.com') throw new ServiceError('conflict', 'a rotation is under way')
+      return known(name)
+    },
+    zoneFile: async (name) => `; ${known(name).domain}\n`,
   }
 }
 
@@ -170,11 +198,12 @@ function testMessage() {
   }
 }
 
-function testDomain(domain: string) {
+export function testDomain(domain: string) {
   return {
     domain, status: 'pending' as const, verified: false, can_send: false, created_at: 1, verified_at: null,
-    last_checked_at: null, next_check_at: null, return_path: `bounces.${domain}`, ip_pool: 'default',
-    allow_subdomains: false, records: [],
+    last_checked_at: null, next_check_at: null, return_path: `bounces.${domain}`,
+    tracking: { opens: true, clicks: true, domain: `t.${domain}`, tls: 'pending' as const },
+    ip_pool: 'default', allow_subdomains: false, records: [],
   }
 }
 

@@ -147,7 +147,12 @@ t.test('every route asks for its scope, and names it', async (t) => {
     ['GET', `/email/${MESSAGE_ID}`, 'messages:read'],
     ['GET', `/email/${MESSAGE_ID}/events`, 'messages:read'],
     ['POST', '/domains', 'domains'],
+    ['GET', '/domains', 'domains'],
     ['GET', '/domains/acme.com', 'domains'],
+    ['PATCH', '/domains/acme.com', 'domains'],
+    ['DELETE', '/domains/acme.com', 'domains'],
+    ['GET', '/domains/acme.com/zonefile', 'domains'],
+    ['POST', '/domains/acme.com/dkim/rotate', 'domains'],
     ['POST', '/domains/acme.com/verify', 'domains'],
     ['POST', '/webhooks', 'webhooks'],
     ['POST', '/keys', 'admin'],
@@ -170,8 +175,9 @@ t.test('a known path with another method is 405 with Allow, and a fixed path is 
   const cases: [string, string, string][] = [
     ['GET', '/v1/email/send', 'POST'],
     ['DELETE', `/v1/email/${MESSAGE_ID}`, 'GET, HEAD'],
-    ['OPTIONS', '/api/v1/domains/acme.com', 'GET, HEAD'],
-    ['PUT', '/v1/domains', 'POST'],
+    ['OPTIONS', '/api/v1/domains/acme.com', 'DELETE, GET, HEAD, PATCH'],
+    ['PUT', '/v1/domains', 'GET, HEAD, POST'],
+    ['DELETE', '/v1/domains/acme.com/zonefile', 'GET, HEAD'],
     ['POST', '/health', 'GET, HEAD'],
     ['PROPFIND', '/v1/webhooks', 'POST'],
   ]
@@ -240,63 +246,6 @@ t.test('health needs no key and is 503 when no mail is accepted', async (t) => {
   t.equal(status, 503)
   t.ok(Number(headers['retry-after']) > 0)
   t.equal(json.error?.code, 'unavailable')
-})
-
-t.test('a domain is 201 when it is new and 200 when it is there', async (t) => {
-  const { port, created } = await startApi(t)
-  t.equal((await post(port, '/v1/domains', { domain: 'acme.com' })).status, 201)
-  t.equal((await post(port, '/v1/domains', { domain: 'known.com' })).status, 200)
-  const all = { name: 'acme.com', return_path: 'b', dkim_selector: 's', ip_pool: 'default' }
-  t.equal((await post(port, '/v1/domains', all)).status, 201)
-  t.same(created.domain[2], { name: 'acme.com', returnPath: 'b', selector: 's', ipPool: 'default' })
-  for (const body of [{}, { domain: null }]) {
-    const { status, json } = await post(port, '/v1/domains', body)
-    t.equal(status, 422)
-    t.equal(json.error?.details, 'domain: is missing')
-  }
-  const number = await post(port, '/v1/domains', { domain: 5 })
-  t.equal(number.json.error?.details, 'domain: expected a string, got a number')
-})
-
-t.test('the domain in a path is percent-decoded, lower-cased and converted to A-labels', async (t) => {
-  const { port } = await startApi(t)
-  const names = { 'ACME.com': 'acme.com', 'b%C3%BCcher.de': 'xn--bcher-kva.de', 'acme%2Ecom.': 'acme.com' }
-  for (const [given, name] of Object.entries(names)) {
-    const { status, json } = await get(port, `/v1/domains/${given}`, 'domains')
-    t.equal(status, 200, given)
-    t.equal(json.data?.['domain'], name)
-  }
-  for (const given of ['unknown.com', 'not%20a%20domain', '%FF', '..', 'com']) {
-    t.equal((await get(port, `/v1/domains/${given}`, 'domains')).status, 404, given)
-  }
-})
-
-t.test('verify takes an empty body, {} and no type, and is 200 whatever the outcome', async (t) => {
-  const { port } = await startApi(t)
-  const path = '/v1/domains/acme.com/verify'
-  for (const body of [undefined, '', '{}']) {
-    const { status, json } = await ask(port, { path, ...(body === undefined ? {} : { body }) })
-    t.equal(status, 200)
-    t.equal(json.data?.['verified'], false)
-  }
-  t.match((await ask(port, { path: '/v1/domains/again.com/verify' })).headers['x-service-warnings'], /verify/)
-  t.equal((await ask(port, { path, body: 'null' })).status, 422)
-})
-
-t.test('a key for some domains is refused every other domain, known or not', async (t) => {
-  const { port, created } = await startApi(t)
-  for (const [method, path, body] of [
-    ['GET', '/v1/domains/other.com', undefined],
-    ['GET', '/v1/domains/unknown.com', undefined],
-    ['POST', '/v1/domains/other.com/verify', '{}'],
-    ['POST', '/v1/domains', '{"domain":"OTHER.com"}'],
-  ] as const) {
-    const { status, json } = await ask(port, { method, path, key: 'limited', ...(body === undefined ? {} : { body }) })
-    t.equal(status, 403, `${method} ${path}`)
-    t.match(json.error?.details, 'the key is not for the domain')
-  }
-  t.equal(created.domain.length, 0)
-  t.equal((await get(port, '/v1/domains/acme.com', 'limited')).status, 200)
 })
 
 t.test('a webhook is 201; a generated secret is shown, a given one never', async (t) => {

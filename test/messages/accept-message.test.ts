@@ -325,6 +325,23 @@ t.test('the first failing step answers, and lists all that it found', async (t) 
     'what the door named is not named twice')
 })
 
+t.test('a domain that allows subdomains signs for them, also for a key that is limited to it', async (t) => {
+  const { accept, domains, stored } = await parts(t)
+  const from = 'x@a.b.acme.com'
+  t.match(await outcome(accept, { from }), /^domain_not_verified: a\.b\.acme\.com: .*allow_subdomains of acme\.com/)
+  await domains.update('acme.com', { allowSubdomains: true })
+  t.equal(await outcome(accept, { from }), 'accepted')
+  t.equal(await outcome(accept, { from }, caller({ domains: ['acme.com'] })), 'accepted')
+  t.equal(await outcome(accept, { from }, caller({ domains: ['a.b.acme.com'] })), 'accepted')
+  t.match(await outcome(accept, { from }, caller({ domains: ['b.acme.com'] })), /^forbidden: /, 'who signs is not listed')
+  t.match(await outcome(accept, { from: 'x@acme.com' }, caller({ domains: ['a.b.acme.com'] })), /^forbidden: /)
+  t.match(await outcome(accept, { from: 'x@xacme.com' }, caller({ domains: ['acme.com'] })), /^forbidden: /)
+  t.same(stored.map(({ domain, content }) => [domain, content.from.address]), Array(3).fill(['acme.com', from]))
+  await domains.remove('acme.com', { purge: false })
+  t.match(await outcome(accept, { from }), /^domain_not_verified: /, 'removed: refused at once')
+  t.match(await outcome(accept, {}), /^domain_not_verified: /)
+})
+
 t.test('pending domains send nothing', async (t) => {
   const { accept, domains, stored } = await parts(t)
   await domains.add({ name: 'pending.com' })

@@ -50,7 +50,6 @@ t.test('every domain leads to the capture server, and every record we ask for is
         { type: 'CNAME', name: 'bounces.acme.com', value: 'rp.posthorn.test' },
         { type: 'TXT', name: 'rp.posthorn.test', value: 'v=spf1 -all' },
         { type: 'MX', name: 'rp.posthorn.test', value: '10 Mail.Posthorn.test.' },
-        { type: 'TXT', name: 'ps1._domainkey.acme.unverified.test', value: 'v=DKIM1; p=MIIB' },
       ]
     },
   })
@@ -74,10 +73,33 @@ t.test('every domain leads to the capture server, and every record we ask for is
   t.strictSame(await resolver.txt('circle.test'), { kind: 'no-record' }, 'a circle of aliases ends')
   t.match(await resolver.txt('broken.test'), { kind: 'no-answer', reason: 'the store does not answer' })
   t.match(await resolver.mx('broken.test'), { kind: 'no-answer' })
-  t.strictSame(await resolver.txt('ps1._domainkey.acme.unverified.test'), { kind: 'no-record' })
   t.strictSame(await resolver.mx('unverified.test'), found({ priority: 10, exchange: 'mx.capture.test' }))
   t.strictSame(await resolver.addresses('anything.example', 4), found('127.0.0.1'))
   t.strictSame(await resolver.addresses('anything.example', 6), { kind: 'no-record' })
+})
+
+t.test('below unverified.test every record is published with a mistake that people make', async (t) => {
+  const rsa = `v=DKIM1; k=rsa; p=${'MIIB'.repeat(98)}`
+  const ed25519 = 'v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo='
+  const resolver = createSandboxResolver({
+    captureHostName: 'mx.capture.test',
+    publishedRecords: async () => [
+      { type: 'TXT', name: 'ps1._domainkey.shop.unverified.test', value: rsa },
+      { type: 'TXT', name: 'ps2._domainkey.shop.unverified.test', value: ed25519 },
+      { type: 'CNAME', name: 'bounces.shop.unverified.test', value: 'rp.posthorn.test' },
+      { type: 'TXT', name: '_dmarc.shop.unverified.test', value: 'v=DMARC1; p=none' },
+      { type: 'TXT', name: 'ps1._domainkey.shopunverified.test', value: rsa },
+    ],
+  })
+  const found = (...records: unknown[]) => ({ kind: 'found', records })
+  t.strictSame(await resolver.txt('PS1._domainkey.shop.Unverified.test.'), found(rsa.slice(0, 255)), 'cut at 255 bytes')
+  t.strictSame(await resolver.txt('ps2._domainkey.shop.unverified.test'), found(ed25519.slice(0, -8)), 'cut at all events')
+  t.strictSame(await resolver.cname('bounces.shop.unverified.test'), found('another-host.unverified.test'))
+  t.strictSame(await resolver.txt('bounces.shop.unverified.test'), found('v=spf1 ip4:192.0.2.1 -all'), 'SPF of another host')
+  t.strictSame(await resolver.txt('_dmarc.shop.unverified.test'), { kind: 'no-record' }, 'forgotten')
+  t.strictSame(await resolver.txt('ps1._domainkey.shopunverified.test'), found(rsa), 'only below the name')
+  t.strictSame(await resolver.addresses('t.shop.unverified.test', 4), found('192.0.2.1'))
+  t.match(await resolver.mx('shop.unverified.test'), found({ exchange: 'mx.capture.test' }), 'mail to it is captured')
 })
 
 t.test('the settings of the sandbox are valid over the shipped files and stay on loopback', async (t) => {

@@ -75,6 +75,13 @@ t.test('a domain that is added is verified at once, one under unverified.test ne
     await api(banner, 'POST', '/v1/domains', { domain })
     t.match(await api(banner, 'POST', `/api/v1/domains/${domain}/verify`), { success: true, data: { verified } })
   }
+  t.match(await api(banner, 'GET', '/v1/domains/shop.unverified.test'), { data: { status: 'pending', records: [
+    { purpose: 'dkim', status: 'failed', found: [/^v=DKIM1/], error: String, hint: /cut/ },
+    { purpose: 'return_path', status: 'failed', found: ['another-host.unverified.test', /./], error: String, hint: String },
+    { purpose: 'spf', status: 'failed', found: [/^v=spf1/], error: /^SPF of /, hint: /include:/ },
+    { purpose: 'dmarc', status: 'pending', found: [], error: String },
+    { purpose: 'tracking', status: 'failed', found: ['another-host.unverified.test', '192.0.2.1'], hint: String },
+  ] } }, 'a failed check says what was found, what is wrong and why')
   await send(banner, { to: 'someone@gmail.com', from: 'a@shop.example.org' })
   const [hook] = await list<HookEntry>(new URL('/dev/hooks/inspector?event=email.delivered&wait=3s', banner.base_url))
   t.match(hook?.event.data, { isp: 'gmail' }, 'a well-known domain keeps its provider')

@@ -3,6 +3,7 @@
  * by hand.
  */
 import type { Test } from 'tap'
+import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
 import type { KeyRing } from '../../src/base/key-ring.ts'
 import { createLogger } from '../../src/base/logger.ts'
@@ -20,7 +21,9 @@ import { startZone } from '../support/zone.ts'
 import type { ZoneServer } from '../support/zone.ts'
 
 export const HOSTNAME = 'mail.example.net'
-export const TARGETS = { return_path: 'rp.mail.example.net', spf: 'spf.mail.example.net' }
+export const TARGETS = {
+  return_path: 'rp.mail.example.net', spf: 'spf.mail.example.net', tracking: 'track.mail.example.net',
+}
 export const DMARC_REPORTS = 'dmarc@mail.example.net'
 
 /** `default` has two IPs and spills to `spare`; `cold` never started its warmup; `off` has nothing that can send. */
@@ -59,24 +62,41 @@ export interface SenderParts {
   domains: Domains
   /** Lines of the log. */
   log: string[]
+  /** How often it was said that there are events. */
+  wakes: { count: number }
 }
 
-export async function senderParts(t: Test, changes: { store?: Store } = {}): Promise<SenderParts> {
-  const store = changes.store ?? (await testStore(t))
+export interface SenderPartsOptions {
+  store?: Store
+  ed25519?: boolean
+  mostDomains?: number
+  /** Of one question. */
+  dnsTimeout?: number
+}
+
+export async function senderParts(t: Test, options: SenderPartsOptions = {}): Promise<SenderParts> {
+  const { store = await testStore(t), ed25519 = false, mostDomains = 1_000, dnsTimeout = 300 } = options
   const zone = await startZone({})
   t.teardown(() => zone.close())
   const clock = manualClock()
   const keyRing = createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, 7))
   const egress = testEgress()
   const log: string[] = []
+  const wakes = { count: 0 }
   const domains = createDomains({
     store, clock, keyRing, egress,
-    resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 300, tries: 1 }),
+    resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: dnsTimeout, tries: 1 }),
     hostname: HOSTNAME,
-    settings: { targets: TARGETS, dmarc_report_address: DMARC_REPORTS, dkim: { bits: 2048 } },
+    settings: {
+      targets: TARGETS, dmarc_report_address: DMARC_REPORTS, dkim: { bits: 2048, ed25519 },
+      recheck_pending: 5 * MINUTE, recheck_verified: 6 * HOUR, degraded_grace: 72 * HOUR,
+    },
+    tracking: { opens: true, clicks: false },
+    mostDomains,
     logger: createLogger({ level: 'debug', write: (line) => log.push(line) }),
+    onEvents: () => void (wakes.count += 1),
   })
-  return { store, clock, keyRing, egress, zone, domains, log }
+  return { store, clock, keyRing, egress, zone, domains, log, wakes }
 }
 
 /** Puts into the zone all that the domain's owner and this server publish. */

@@ -9,8 +9,8 @@ import { openDatabase } from '../../src/store/sqlite/database.ts'
 import { createReadVerbs, createWriteVerbs } from '../../src/store/sqlite/verbs.ts'
 import { locationIn } from './sqlite-support.ts'
 
-/** Tables with a few rows, whatever the load. */
-const SMALL_TABLES = ['pools', 'lanes', 'webhook_endpoints', 'domains', 'meta']
+/** Tables with a few rows, whatever the load; json_each is a list that a verb was given. */
+const SMALL_TABLES = ['pools', 'lanes', 'webhook_endpoints', 'domains', 'meta', 'json_each']
 
 // `SCAN table` or `SCAN table USING …`: the table.
 const SCAN = /^SCAN (\w+)/
@@ -76,6 +76,10 @@ t.test('due, expiring and leased rows are found by the partial indexes made for 
     [/where state = 'sending' and lease_until < \? and lease_epoch/, 'INDEX messages_leased (lease_until<?)'],
     [/deliveries\.state = 'pending' and deliveries\.endpoint_id = \? and deliveries\.next_at/,
       'INDEX webhook_deliveries_due (endpoint_id=? AND next_at<?)'],
+    [/from messages\s+where state = 'waiting' and lane_id = \? and seq/,
+      'INDEX messages_of_lane (lane_id=? AND rowid<?)'],
+    [/from domains\s+where removed_at is null and next_check_at/, 'INDEX domains_due (next_check_at<?)'],
+    [/from domains where name = \? and removed_at is null/, 'INDEX domains_living (name=?)'],
     [/lease_epoch is not null and state = 'pending'/, 'INDEX webhook_deliveries_leased'],
   ]
   for (const [pattern, step] of wanted) {

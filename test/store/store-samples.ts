@@ -7,7 +7,8 @@ import { bouncedData, deliveredData } from '../../src/mail/event.ts'
 import type { ServiceEvent } from '../../src/mail/event.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
 import type {
-  AcceptRequest, ApiKeyRecord, ClaimedMessage, DomainRecord, NewMessage, OutcomeRecord, WebhookEndpointRecord,
+  AcceptRequest, ApiKeyRecord, ClaimedMessage, DkimKeyRecord, DomainCheckResult, DomainRecord, NewMessage,
+  OutcomeRecord, WebhookEndpointRecord,
 } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
 
@@ -119,8 +120,24 @@ export function apiKey(changes: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
 
 export function domainRecord(changes: Partial<DomainRecord> = {}): DomainRecord {
   return {
-    name: 'acme.com', state: 'pending', selector: 'ps1', publicKey: 'MIIB', sealedPrivateKey: Uint8Array.of(9, 8, 7),
-    returnPath: 'bounces.acme.com', ipPool: null, createdAt: NOW, verifiedAt: null, lastCheckedAt: null, checks: [],
-    ...changes,
+    name: 'acme.com', state: 'pending', keys: [dkimKey()], returnPath: 'bounces.acme.com',
+    trackingDomain: 't.acme.com', tracking: { opens: true, clicks: true }, allowSubdomains: false, ipPool: null,
+    createdAt: NOW, verifiedAt: null, lastCheckedAt: null, nextCheckAt: NOW, failingSince: null, failedChecks: 0,
+    degradedAt: null, checks: [], ...changes,
+  }
+}
+
+export function dkimKey(changes: Partial<DkimKeyRecord> = {}): DkimKeyRecord {
+  return {
+    selector: 'ps1', algorithm: 'rsa-sha256', role: 'active', publicKey: 'MIIB', createdAt: NOW, seenAt: null,
+    sealedPrivateKey: Buffer.of(9, 8, 7), retireAt: null, ...changes,
+  }
+}
+
+/** A check that found everything right. */
+export function domainCheck(changes: Partial<DomainCheckResult> = {}): DomainCheckResult {
+  return {
+    name: 'acme.com', now: NOW + 5, state: 'verified', verifiedAt: NOW + 5, nextCheckAt: NOW + 21_600_000,
+    failingSince: null, failedChecks: 0, degradedAt: null, checks: [], keys: [dkimKey()], events: [], ...changes,
   }
 }

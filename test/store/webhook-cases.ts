@@ -1,14 +1,14 @@
 /**
- * Webhooks, senders and closing: what every store engine must do around the queue.
+ * Webhooks, API keys and closing: what every store engine must do around the queue.
  */
 import { eventBody } from '../../src/mail/event.ts'
-import type { RecordCheck, WebhookResult } from '../../src/store/records.ts'
+import type { WebhookResult } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, apiKey, bounced, claim, claimedMessage, delivered, domainRecord, LEASE, newMessage, NOW,
-  outcomeRecord, webhookEndpoint,
+  acceptOne, acceptRequest, apiKey, bounced, claim, claimedMessage, delivered, LEASE, newMessage, NOW, outcomeRecord,
+  webhookEndpoint,
 } from './store-samples.ts'
 
 export const webhooks: Cases = {
@@ -100,29 +100,6 @@ export const senders: Cases = {
     t.same(await store.findApiKey(Buffer.alloc(32, 1)), key)
     t.equal(await store.findApiKey(Buffer.alloc(32, 2)), null)
     await t.rejects(store.addApiKey(apiKey(), Buffer.alloc(32, 1)))
-  },
-  'a domain is added once, and a check updates it': async (t, { store, contentReader }) => {
-    const domain = domainRecord()
-    t.match(await store.addDomain(domain), { isNew: true, domain: { name: 'acme.com' } })
-    const again = await store.addDomain(domainRecord({ selector: 'other' }))
-    t.match(again, { isNew: false, domain: { selector: 'ps1', publicKey: 'MIIB' } })
-    t.same([...again.domain.sealedPrivateKey], [9, 8, 7])
-    const check: RecordCheck = {
-      purpose: 'spf', status: 'verified', found: ['v=spf1 -all'], error: null, hint: null, checkedAt: NOW + 5,
-      evaluated: [{ ip: '127.0.0.11', result: 'pass' }],
-    }
-    const result = { name: 'acme.com', now: NOW + 5, state: 'verified' as const, checks: [check] }
-    t.match(await store.recordDomainCheck(result), { state: 'verified', verifiedAt: NOW + 5, lastCheckedAt: NOW + 5 })
-    await store.recordDomainCheck({ ...result, now: NOW + 9 })
-    const found = await store.findDomain('acme.com')
-    t.match(found, { verifiedAt: NOW + 5, lastCheckedAt: NOW + 9, ipPool: null, returnPath: 'bounces.acme.com' })
-    t.same(found?.checks, [check])
-    t.equal(await store.findDomain('other.com'), null)
-    t.equal(await store.recordDomainCheck({ ...result, name: 'other.com' }), null)
-    const key = await (await contentReader()).signingKey('acme.com')
-    t.match(key, { domain: 'acme.com', selector: 'ps1' })
-    t.same([...(key?.sealedPrivateKey ?? [])], [9, 8, 7])
-    t.equal(await (await contentReader()).signingKey('other.com'), undefined)
   },
   'a closed store says so': async (t, { store }) => {
     const last = acceptOne(store)

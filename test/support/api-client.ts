@@ -12,6 +12,8 @@ export interface ApiAnswer {
 export interface ApiClient {
   get(path: string): Promise<ApiAnswer>
   post(path: string, body: unknown): Promise<ApiAnswer>
+  patch(path: string, body: unknown): Promise<ApiAnswer>
+  delete(path: string): Promise<ApiAnswer>
   /** Sends one message and gives its id; throws when it is not accepted. */
   send(message: Record<string, unknown>): Promise<string>
 }
@@ -28,6 +30,8 @@ export function apiClient(baseUrl: string, key: string): ApiClient {
   return {
     get: (path) => ask('GET', path),
     post: (path, body) => ask('POST', path, body),
+    patch: (path, body) => ask('PATCH', path, body),
+    delete: (path) => ask('DELETE', path),
     async send(message) {
       const { status, body } = await ask('POST', '/email/send', message)
       if (status !== 200) throw new Error(`not accepted: ${status} ${JSON.stringify(body)}`)

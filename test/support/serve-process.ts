@@ -15,7 +15,7 @@ import { promisify } from 'node:util'
 import { until } from './until.ts'
 
 const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
-const MASTER_KEY = Buffer.alloc(32, 7).toString('base64')
+export const MASTER_KEY = Buffer.alloc(32, 7).toString('base64')
 const START_DEADLINE = 30_000
 const run = promisify(execFile)
 
@@ -120,12 +120,12 @@ export async function freePort(address = '127.0.0.1'): Promise<number> {
   return port
 }
 
-interface WrittenConfiguration extends ServeOptions {
+export interface WrittenConfiguration extends ServeOptions {
   httpPort: number
   metricsPort: number
 }
 
-function writeConfiguration(folder: string, options: WrittenConfiguration): void {
+export function writeConfiguration(folder: string, options: WrittenConfiguration): void {
   const { settings = {} } = options
   mkdirSync(join(folder, 'data'))
   writeFileSync(join(folder, 'master.key'), MASTER_KEY, { mode: 0o600 })

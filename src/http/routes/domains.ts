@@ -1,21 +1,41 @@
 /**
- * POST /domains, GET /domains/{domain}, POST /domains/{domain}/verify (contract.md 7).
+ * The routes of sending domains (contract.md 7).
  *
- * A key that is limited to some domains gets 403 for every other one, whether it exists or not.
+ * A key that is limited to some domains gets 403 for every other one, whether it exists or not, and lists its own
+ * alone. Every change leaves a log line that says who asked for it.
  */
 import { ServiceError } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../features.ts'
+import { listOwnDomains } from '../list-own-domains.ts'
 import { mayUseDomain } from '../principal.ts'
 import type { Principal } from '../principal.ts'
-import { addDomainSchema, toAddDomainRequest, verifyDomainSchema } from '../requests/domain.ts'
-import { route, routeWithoutBody, success } from '../route.ts'
+import {
+  addDomainSchema, listDomainsSchema, noFieldsSchema, removeDomainSchema, toAddDomainRequest, toListDomainsQuery,
+  toUpdateDomainRequest, updateDomainSchema,
+} from '../requests/domain.ts'
+import { route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
 import type { ApiRequest, Route } from '../route.ts'
 
 const CREATED = 201
 const OK = 200
 
-export function domainRoutes({ domains }: HttpFeatures): Route[] {
+export function domainRoutes({ domains }: HttpFeatures, logger: Logger): Route[] {
+  const note = makeNote(logger)
+  return [...collectionRoutes(domains, note), ...domainOwnRoutes(domains, note), ...actionRoutes(domains, note)]
+}
+
+/** Writes who did what to which domain. */
+type Note = (what: string, request: ApiRequest, facts: { domain: string; messages?: number; purge?: boolean }) => void
+
+function makeNote(logger: Logger): Note {
+  return (what, { requestId, principal }, facts) =>
+    logger.info({ ...facts, request_id: requestId, api_key: principal.label }, what)
+}
+
+/** /domains */
+function collectionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
   return [
     route({
       method: 'POST',
@@ -23,14 +43,35 @@ export function domainRoutes({ domains }: HttpFeatures): Route[] {
       scope: 'domains',
       body: addDomainSchema,
       errors: ['conflict'],
-      async handler({ principal }, fields) {
-        const request = toAddDomainRequest(fields)
-        const reading = readDomainName(request.name)
-        if (reading.ok) requireDomain(principal, reading.name)
-        const { record, isNew } = await domains.add(request)
+      async handler(request, fields) {
+        const given = toAddDomainRequest(fields)
+        const reading = readDomainName(given.name)
+        if (reading.ok) requireDomain(request.principal, reading.name)
+        const { record, isNew } = await domains.add(given)
+        if (isNew) note('domain added', request, { domain: record.domain })
         return success(isNew ? CREATED : OK, record)
       },
     }),
+    routeWithQuery({
+      method: 'GET',
+      path: '/domains',
+      scope: 'domains',
+      query: listDomainsSchema,
+      errors: [],
+      async handler({ principal }, parameters) {
+        const query = toListDomainsQuery(parameters)
+        const page = principal.domains.length === 0
+          ? await domains.list(query)
+          : await listOwnDomains(principal.domains, query, domains.find)
+        return successList(page.domains, page.next)
+      },
+    }),
+  ]
+}
+
+/** /domains/{domain} */
+function domainOwnRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
+  return [
     routeWithoutBody({
       method: 'GET',
       path: '/domains/:domain',
@@ -45,14 +86,72 @@ export function domainRoutes({ domains }: HttpFeatures): Route[] {
       },
     }),
     route({
+      method: 'PATCH',
+      path: '/domains/:domain',
+      scope: 'domains',
+      body: updateDomainSchema,
+      errors: ['not_found'],
+      async handler(request, fields) {
+        const record = await domains.update(domainInPath(request), toUpdateDomainRequest(fields))
+        note('domain changed', request, { domain: record.domain })
+        return success(OK, record)
+      },
+    }),
+    routeWithQuery({
+      method: 'DELETE',
+      path: '/domains/:domain',
+      scope: 'domains',
+      query: removeDomainSchema,
+      errors: ['not_found'],
+      async handler(request, parameters) {
+        const name = domainInPath(request)
+        if (parameters.dry_run === 'true') return success(OK, await keptDomain(name, domains))
+        const purge = parameters.purge === 'true'
+        const removed = await domains.remove(name, { purge })
+        note('domain removed', request, { domain: removed.domain, messages: removed.queued_messages, purge })
+        return success(OK, removed)
+      },
+    }),
+  ]
+}
+
+/** What `remove` would answer now. */
+async function keptDomain(name: string, domains: HttpFeatures['domains']): Promise<object> {
+  return { domain: name, deleted: false, queued_messages: await domains.queuedMessages(name) }
+}
+
+/** What is done with one domain. */
+function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
+  return [
+    route({
       method: 'POST',
       path: '/domains/:domain/verify',
       scope: 'domains',
-      body: verifyDomainSchema,
+      body: noFieldsSchema,
       errors: ['not_found'],
       async handler(request) {
         const { record, isRepeated } = await domains.verify(domainInPath(request))
         if (isRepeated) request.warn('verify: result of the call less than 10 s ago')
+        return success(OK, record)
+      },
+    }),
+    routeWithoutBody({
+      method: 'GET',
+      path: '/domains/:domain/zonefile',
+      scope: 'domains',
+      body: null,
+      errors: ['not_found'],
+      handler: async (request) => ({ status: OK, body: await domains.zoneFile(domainInPath(request)) }),
+    }),
+    route({
+      method: 'POST',
+      path: '/domains/:domain/dkim/rotate',
+      scope: 'domains',
+      body: noFieldsSchema,
+      errors: ['not_found', 'conflict'],
+      async handler(request) {
+        const record = await domains.rotateDkim(domainInPath(request))
+        note('DKIM rotation begun', request, { domain: record.domain })
         return success(OK, record)
       },
     }),

@@ -5,7 +5,7 @@
 import { ServiceError } from '../../base/errors.ts'
 import type { HttpFeatures } from '../features.ts'
 import { mayUseDomain } from '../principal.ts'
-import { routeWithoutBody, success } from '../route.ts'
+import { routeWithoutBody, success, successList } from '../route.ts'
 import type { ApiRequest, Route } from '../route.ts'
 
 export function messageRoutes({ lookupMessage, messageEvents }: HttpFeatures): Route[] {
@@ -32,8 +32,7 @@ export function messageRoutes({ lookupMessage, messageEvents }: HttpFeatures): R
       errors: ['not_found'],
       async handler(request) {
         if (request.principal.domains.length > 0) await findMessage(request)
-        const events = await messageEvents(idIn(request.params))
-        return { status: OK, body: { success: true, data: events, has_more: false, next_cursor: null } }
+        return successList(await messageEvents(idIn(request.params)), null)
       },
     }),
   ]

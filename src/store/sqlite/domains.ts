@@ -1,56 +1,149 @@
 /**
- * Sending domains and what the last check of their DNS records found.
+ * Sending domains, their keys, and what the last check of their DNS records found.
  */
 import type { Database } from 'better-sqlite3'
-import type { DomainCheckResult, DomainRecord, RecordCheck } from '../records.ts'
-
-type DomainRow = Omit<DomainRecord, 'checks'> & { checks: string }
-
-const DOMAIN_COLUMNS = `
-  name, state, selector, public_key as publicKey, sealed_private_key as sealedPrivateKey, return_path as returnPath,
-  ip_pool as ipPool, created_at as createdAt, verified_at as verifiedAt, last_checked_at as lastCheckedAt, checks`
+import { ServiceError } from '../../base/errors.ts'
+import type {
+  DkimKeyRecord, DomainChange, DomainCheckResult, DomainPage, DomainRecord, ListDomainsRequest,
+  PublicDkimKey,
+} from '../records.ts'
+import { createDkimKeys } from './dkim-keys.ts'
+import { createDomainInsert, createLivingDomain, createLivingDomains, SENDING_ROW } from './domain-rows.ts'
+import type { FoundDomain } from './domain-rows.ts'
+import { createEventRecorder } from './record-events.ts'
 
 export function createFindDomain(database: Database): (name: string) => DomainRecord | null {
-  const find = database.prepare<[string], DomainRow>(`select ${DOMAIN_COLUMNS} from domains where name = ?`)
-  return (name) => {
-    const row = find.get(name)
-    return row === undefined ? null : domainOf(row)
+  const find = createLivingDomain(database)
+  return (name) => find(name)?.domain ?? null
+}
+
+export function createFindReturnPath(database: Database): (name: string) => string | null {
+  const find = database
+    .prepare<[string, string], string>(`select return_path from domains where domain_id = ${SENDING_ROW}`)
+    .pluck()
+  return (name) => find.get(name, name) ?? null
+}
+
+/** Removed keys that are told at most. */
+const MOST_EARLIER_KEYS = 20
+
+export function createEarlierDkimKeys(database: Database): (name: string) => PublicDkimKey[] {
+  const find = database.prepare<[string, number], PublicDkimKey>(`
+    select dkim_keys.algorithm, dkim_keys.public_key as publicKey
+    from domains
+    cross join dkim_keys on dkim_keys.domain_id = domains.domain_id
+    where domains.name = ? and domains.removed_at is not null
+    order by domains.domain_id desc
+    limit ?`)
+  return (name) => find.all(name, MOST_EARLIER_KEYS)
+}
+
+// A cursor: the number of a row, short enough to be exact.
+const CURSOR = /^\d{1,15}$/
+
+export function createListDomains(database: Database): (request: ListDomainsRequest) => DomainPage {
+  const find = createLivingDomains(database)
+  return ({ states, limit, after }) => {
+    if (after !== null && !CURSOR.test(after)) {
+      throw new ServiceError('invalid_request', 'after: must be the next_cursor of an earlier answer')
+    }
+    const before = after === null ? Number.MAX_SAFE_INTEGER : Number(after)
+    // One more than is wanted tells whether there is a next page.
+    const found = find({ states, limit: limit + 1, before })
+    const page = found.slice(0, limit)
+    const last = found.length > limit ? page.at(-1) : undefined
+    return { domains: page.map(({ domain }) => domain), next: last === undefined ? null : String(last.domainId) }
   }
+}
+
+export function createDomainsDueForCheck(database: Database): (request: { now: number; limit: number }) => string[] {
+  const find = database
+    .prepare<[number, number], string>(`
+      select name
+      from domains
+      where removed_at is null and next_check_at <= ?
+      order by next_check_at
+      limit ?`)
+    .pluck()
+  return ({ now, limit }) => find.all(now, limit)
 }
 
 export function createAddDomain(
   database: Database,
-): (domain: DomainRecord) => { domain: DomainRecord; isNew: boolean } {
+): (request: { domain: DomainRecord; most: number | null }) => { domain: DomainRecord; isNew: boolean } {
   const find = createFindDomain(database)
-  const add = database.prepare(`
-    insert into domains
-      (name, state, selector, public_key, sealed_private_key, return_path, ip_pool, created_at, verified_at,
-      last_checked_at, checks)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
-  return (domain) => {
+  const count = database.prepare<[], number>('select count(*) from domains where removed_at is null').pluck()
+  const insert = createDomainInsert(database)
+  const keys = createDkimKeys(database)
+  return ({ domain, most }) => {
     const known = find(domain.name)
     if (known !== null) return { domain: known, isNew: false }
-    add.run(
-      domain.name, domain.state, domain.selector, domain.publicKey, domain.sealedPrivateKey, domain.returnPath,
-      domain.ipPool, domain.createdAt, domain.verifiedAt, domain.lastCheckedAt, JSON.stringify(domain.checks),
-    )
-    return { domain, isNew: true }
+    if (most !== null && (count.get() ?? 0) >= most) {
+      throw new ServiceError('conflict', `there are ${most} domains already, which is the limit`)
+    }
+    keys.add(insert(domain), domain.keys)
+    return { domain: find(domain.name) ?? domain, isNew: true }
   }
 }
 
-export function createRecordDomainCheck(database: Database): (result: DomainCheckResult) => DomainRecord | null {
+export function createUpdateDomain(
+  database: Database,
+): (request: { name: string; change: DomainChange }) => DomainRecord | null {
+  const findLiving = createLivingDomain(database)
   const find = createFindDomain(database)
-  const update = database.prepare<[string, number | null, number, string, string]>(`
+  const update = database.prepare<[number, number, number, string | null, number]>(`
     update domains
-    set state = ?, verified_at = ?, last_checked_at = ?, checks = ?
-    where name = ?`)
-  return ({ name, now, state, checks }) => {
-    const known = find(name)
-    if (known === null) return null
-    const becameVerified = state === 'verified' && known.state !== 'verified'
-    update.run(state, becameVerified ? now : known.verifiedAt, now, JSON.stringify(checks), name)
+    set tracking_opens = ?, tracking_clicks = ?, allow_subdomains = ?, ip_pool = ?
+    where domain_id = ?`)
+  return ({ name, change }) => {
+    const found = findLiving(name)
+    if (found === null) return null
+    const { tracking, allowSubdomains, ipPool } = { ...found.domain, ...change }
+    update.run(Number(tracking.opens), Number(tracking.clicks), Number(allowSubdomains), ipPool, found.domainId)
     return find(name)
   }
 }
 
-const domainOf = (row: DomainRow): DomainRecord => ({ ...row, checks: JSON.parse(row.checks) as RecordCheck[] })
+export function createAddDkimKeys(
+  database: Database,
+): (request: { name: string; keys: DkimKeyRecord[] }) => DomainRecord | null {
+  const findLiving = createLivingDomain(database)
+  const find = createFindDomain(database)
+  const dkimKeys = createDkimKeys(database)
+  return ({ name, keys }) => {
+    const found = findLiving(name)
+    if (found === null) return null
+    dkimKeys.add(found.domainId, keys)
+    return find(name)
+  }
+}
+
+export function createRecordDomainCheck(database: Database): (result: DomainCheckResult) => DomainRecord | null {
+  const findLiving = createLivingDomain(database)
+  const find = createFindDomain(database)
+  const keys = createDkimKeys(database)
+  const events = createEventRecorder(database)
+  const update = database.prepare(`
+    update domains
+    set state = ?, verified_at = ?, last_checked_at = ?, next_check_at = ?, failing_since = ?, failed_checks = ?,
+      degraded_at = ?, checks = ?
+    where domain_id = ?`)
+  return (result) => {
+    const found = findLiving(result.name)
+    if (found === null) return null
+    if (isOfEarlierDomain(result, found)) return found.domain
+    update.run(
+      result.state, result.verifiedAt, result.now, result.nextCheckAt, result.failingSince, result.failedChecks,
+      result.degradedAt, JSON.stringify(result.checks), found.domainId,
+    )
+    keys.settle(found.domainId, result.keys, result.now)
+    events.record(result.events.map((event) => ({ ...event, messageKey: null })), result.now)
+    return find(result.name)
+  }
+}
+
+/** The domain was removed and added anew while it was checked: the two have no key in common. */
+function isOfEarlierDomain(result: DomainCheckResult, { domain }: FoundDomain): boolean {
+  const selectors = new Set(result.keys.map(({ selector }) => selector))
+  return domain.keys.length > 0 && !domain.keys.some(({ selector }) => selectors.has(selector))
+}

@@ -10,7 +10,7 @@ import type { Database } from 'better-sqlite3'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
-const MIGRATIONS = ['0001-initial.sql'] as const
+const MIGRATIONS = ['0001-initial.sql', '0002-domain-keys.sql'] as const
 
 /** The schema this program writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length

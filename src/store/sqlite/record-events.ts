@@ -10,8 +10,8 @@ import type { ServiceEvent } from '../../mail/event.ts'
 import { storedIdentifier } from './stored-identifier.ts'
 
 export interface RecordedEvent extends ServiceEvent {
-  /** The message it belongs to. */
-  messageKey: number
+  /** The message it belongs to, or null: an event of no message. */
+  messageKey: number | null
 }
 
 export interface EventRecorder {
@@ -27,7 +27,7 @@ interface EndpointRow {
 }
 
 export function createEventRecorder(database: Database): EventRecorder {
-  const addEvent = database.prepare<[Buffer, number, string, number, string | null]>(
+  const addEvent = database.prepare<[Buffer, number | null, string, number, string | null]>(
     'insert into events (id, message_seq, kind, at, body) values (?, ?, ?, ?, ?)',
   )
   const findEndpoints = database.prepare<[], EndpointRow>(

@@ -6,6 +6,7 @@ import type { RenderFacts, Stream, Variables } from '../../mail/message.ts'
 import type { ContentReader, SealedSigningKey } from '../content-reader.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { openReader } from './database.ts'
+import { SENDING_ROW } from './domain-rows.ts'
 import { createContentReader } from './stored-content.ts'
 
 interface FactsRow {
@@ -29,19 +30,24 @@ export function openSqliteContentReader(location: StoreLocation): ContentReader 
     cross join lanes on lanes.lane_id = messages.lane_id
     left join message_data on message_data.message_seq = messages.seq
     where messages.seq = ?`)
-  const findKey = database.prepare<[string], SealedSigningKey>(
-    'select name as domain, selector, sealed_private_key as sealedPrivateKey from domains where name = ?',
-  )
+  const findKeys = database.prepare<[string, string], SealedSigningKey>(`
+    select domains.name as domain, selector, algorithm, sealed_private_key as sealedPrivateKey
+    from dkim_keys
+    join domains on domains.domain_id = dkim_keys.domain_id
+    where role = 'active' and dkim_keys.domain_id = ${SENDING_ROW}`)
   return {
     content: async (contentId) => readContent(contentId),
     async renderFacts(messageKey) {
       const row = findFacts.get(messageKey)
       return row === undefined ? undefined : factsOf(row)
     },
-    signingKey: async (domain) => findKey.get(domain),
+    signingKeys: async (domain) => findKeys.all(domain, domain).sort((left, right) => rank(left) - rank(right)),
     close: async () => void database.close(),
   }
 }
+
+/** Signatures stand in this order: the one that every receiver knows is the topmost. */
+const rank = ({ algorithm }: SealedSigningKey): number => (algorithm === 'rsa-sha256' ? 0 : 1)
 
 const factsOf = (row: FactsRow): RenderFacts => ({
   messageId: identifierFromBytes('msg', row.id),

@@ -23,6 +23,9 @@ type Call = <Verb extends keyof Verbs>(
   ...argument: Parameters<Verbs[Verb]>
 ) => Promise<ReturnType<Verbs[Verb]>>
 
+/** Messages that one transaction cancels at most. */
+const CANCELED_AT_ONCE = 500
+
 export async function openSqliteStore(options: OpenStoreOptions): Promise<Store> {
   const { port1, port2 } = new MessageChannel()
   const workerData: StoreThreadData = { location: options.location, verbs: port2 }
@@ -77,15 +80,36 @@ function createVerbCalls(call: Call): Omit<Store, 'close'> {
     messageEvents: (id) => call('messageEvents', id),
     addApiKey: (key, hash) => call('addApiKey', { key, hash }),
     findApiKey: (hash) => call('findApiKey', hash),
-    addDomain: (domain) => call('addDomain', domain),
+    addDomain: (domain, most) => call('addDomain', { domain, most }),
     findDomain: (name) => call('findDomain', name),
+    findReturnPath: (name) => call('findReturnPath', name),
+    listDomains: (request) => call('listDomains', request),
+    updateDomain: (name, change) => call('updateDomain', { name, change }),
     recordDomainCheck: (result) => call('recordDomainCheck', result),
+    earlierDkimKeys: (name) => call('earlierDkimKeys', name),
+    addDkimKeys: (name, keys) => call('addDkimKeys', { name, keys }),
+    domainsDueForCheck: (now, limit) => call('domainsDueForCheck', { now, limit }),
+    queuedMessages: (domain) => call('queuedMessages', domain),
+    async removeDomain(request) {
+      const removed = await call('removeDomain', request)
+      if (removed !== null && request.purge) await cancelAllPurged(call, request.now)
+      return removed
+    },
+    cancelPurged: (now, limit) => call('cancelPurged', { now, limit }),
     addWebhookEndpoint: (endpoint) => call('addWebhookEndpoint', endpoint),
     claimWebhooks: (request) => call('claimWebhooks', request),
     recordWebhookResults: (epoch, results) => call('recordWebhookResults', { epoch, results }),
     earliestWebhookDueAt: () => call('earliestWebhookDueAt'),
     tick: () => call('tick'),
   }
+}
+
+/** In parts, so that it never holds the store for long. */
+async function cancelAllPurged(call: Call, now: number): Promise<void> {
+  let canceled: number
+  do {
+    canceled = await call('cancelPurged', { now, limit: CANCELED_AT_ONCE })
+  } while (canceled === CANCELED_AT_ONCE)
 }
 
 /** Resolves when the thread has ended; `onEnd` gets the reason once, and 0 for an end that was asked for. */

@@ -12,10 +12,14 @@ import {
   createRenewLeases, createUnclaim,
 } from './claim.ts'
 import type { OpenDatabase } from './database.ts'
-import { createAddDomain, createFindDomain, createRecordDomainCheck } from './domains.ts'
+import {
+  createAddDkimKeys, createAddDomain, createDomainsDueForCheck, createEarlierDkimKeys, createFindDomain,
+  createFindReturnPath, createListDomains, createRecordDomainCheck, createUpdateDomain,
+} from './domains.ts'
 import { createExpireDue } from './expire.ts'
 import { createLookupMessage, createMessageEvents, createQueueSummary } from './lookups.ts'
 import { createRecordOutcomes } from './outcomes.ts'
+import { createCancelPurged, createQueuedCount, createRemoveDomain } from './remove-domain.ts'
 import {
   createAddWebhookEndpoint, createClaimWebhooks, createEarliestWebhookDueAt, createRecordWebhookResults,
 } from './webhook-deliveries.ts'
@@ -37,7 +41,11 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     moveOrphans: createMoveOrphans(writer),
     addApiKey: createAddApiKey(writer),
     addDomain: createAddDomain(writer),
+    updateDomain: createUpdateDomain(writer),
     recordDomainCheck: createRecordDomainCheck(writer),
+    addDkimKeys: createAddDkimKeys(writer),
+    removeDomain: createRemoveDomain(writer),
+    cancelPurged: createCancelPurged(writer),
     addWebhookEndpoint: createAddWebhookEndpoint(writer),
     claimWebhooks: createClaimWebhooks(writer),
     recordWebhookResults: createRecordWebhookResults(writer),
@@ -54,6 +62,11 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     messageEvents: createMessageEvents(reader),
     findApiKey: createFindApiKey(reader),
     findDomain: createFindDomain(reader),
+    findReturnPath: createFindReturnPath(reader),
+    earlierDkimKeys: createEarlierDkimKeys(reader),
+    listDomains: createListDomains(reader),
+    domainsDueForCheck: createDomainsDueForCheck(reader),
+    queuedMessages: createQueuedCount(reader),
     earliestWebhookDueAt: createEarliestWebhookDueAt(reader),
     tick: () => void tick.get(),
   }

@@ -1,0 +1,121 @@
+/**
+ * Changes of a sending domain that is there: its settings, its next DKIM keys, its end (contract.md 7.4).
+ *
+ * One change or recorded check of a domain happens at a time. Throws ServiceError `not_found`, `invalid_request` and
+ * `conflict`; errors of the store are passed on.
+ */
+import type { Clock } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+import type { KeyRing } from '../base/key-ring.ts'
+import type { DkimKeyRecord, DomainChange, DomainRecord } from '../store/records.ts'
+import type { Store } from '../store/store.ts'
+import { poolProblems, trackingOf } from './add-domain.ts'
+import type { DkimSettings, TrackingRequest } from './add-domain.ts'
+import { createDkimKey, newSelector } from './dkim-keys.ts'
+import { algorithmsToRotate, isRotating } from './dkim-rotation.ts'
+import { readDomainName } from './domain-name.ts'
+import type { InTurn } from './in-turn.ts'
+
+/** What is left out stays as it is. */
+export interface UpdateDomainRequest {
+  tracking?: TrackingRequest | undefined
+  /** Name of a pool; null: the default pool. */
+  ipPool?: string | null | undefined
+  allowSubdomains?: boolean | undefined
+}
+
+/** As the API answers it. */
+export interface RemovedDomain {
+  domain: string
+  deleted: true
+  /** Messages that waited: they drain, or are canceled. */
+  queued_messages: number
+}
+
+export interface DomainChanges {
+  update(name: string, request: UpdateDomainRequest): Promise<DomainRecord>
+  rotateDkim(name: string): Promise<DomainRecord>
+  remove(name: string, options: { purge: boolean }): Promise<RemovedDomain>
+}
+
+export interface DomainChangesOptions {
+  store: Store
+  clock: Clock
+  keyRing: KeyRing
+  dkim: DkimSettings
+  poolNames: () => string[]
+  inTurn: InTurn
+  /** Something about this domain is not as it was. */
+  onChange: (name: string) => void
+}
+
+export function createDomainChanges(options: DomainChangesOptions): DomainChanges {
+  const { store, clock, poolNames, inTurn, onChange } = options
+
+  /** `work` resolves with null for a domain that is not there. */
+  async function change<Result>(name: string, work: (name: string) => Promise<Result | null>): Promise<Result> {
+    const reading = readDomainName(name)
+    const result = reading.ok ? await inTurn(reading.name, () => work(reading.name)) : null
+    if (result === null || !reading.ok) throw unknownDomain(name)
+    onChange(reading.name)
+    return result
+  }
+
+  return {
+    update(name, request) {
+      return change(name, async (known) => {
+        const problems = poolProblems(request.ipPool ?? null, poolNames())
+        if (problems.length > 0) throw new ServiceError('invalid_request', problems.join('; '))
+        const before = await store.findDomain(known)
+        return before === null ? null : store.updateDomain(known, changeOf(request, before))
+      })
+    },
+
+    rotateDkim(name) {
+      return change(name, async (known) => {
+        const before = await store.findDomain(known)
+        if (before === null) return null
+        if (isRotating(before.keys)) {
+          throw new ServiceError('conflict', `${known}: the next DKIM key is there already and waits to be seen`)
+        }
+        return store.addDkimKeys(known, await nextKeys(before, options))
+      })
+    },
+
+    remove(name, { purge }) {
+      return change(name, async (known) => {
+        const removed = await store.removeDomain({ name: known, now: clock.now(), purge })
+        if (removed === null) return null
+        return { domain: known, deleted: true, queued_messages: removed.queuedMessages }
+      })
+    },
+  }
+}
+
+export function unknownDomain(name: string): ServiceError {
+  return new ServiceError('not_found', `domain ${name}`)
+}
+
+function changeOf(request: UpdateDomainRequest, before: DomainRecord): DomainChange {
+  const { ipPool, allowSubdomains } = request
+  return {
+    tracking: trackingOf(request.tracking, before.tracking),
+    ...(ipPool === undefined ? {} : { ipPool }),
+    ...(allowSubdomains === undefined ? {} : { allowSubdomains }),
+  }
+}
+
+/** The next keys: of RSA, and of Ed25519 where that is wanted or signs already. */
+function nextKeys(
+  { name: domain, keys }: DomainRecord,
+  { keyRing, clock, dkim }: DomainChangesOptions,
+): Promise<DkimKeyRecord[]> {
+  const taken = keys.map((key) => key.selector)
+  const hasEd25519 = keys.some((key) => key.algorithm === 'ed25519-sha256' && key.role === 'active')
+  const making = algorithmsToRotate(keys, dkim.ed25519 || hasEd25519).map((algorithm) => {
+    const selector = newSelector(taken)
+    taken.push(selector)
+    return createDkimKey({ keyRing, domain, selector, algorithm, bits: dkim.bits, role: 'next', now: clock.now() })
+  })
+  return Promise.all(making)
+}

@@ -1,0 +1,102 @@
+/**
+ * "May mail be sent from this name now, and which domain signs it?": asked for every message, so the answers are
+ * remembered until something about any domain changes (contract.md 7.3, `allow_subdomains` in 7.1).
+ *
+ * Domains change only in this process, which says so by `forget`. What was being read while it said so is not
+ * remembered. Errors of the store are passed on.
+ */
+import { ServiceError } from '../base/errors.ts'
+import { organizationalDomain } from '../mail/organizational-domain.ts'
+import type { DomainRecord } from '../store/records.ts'
+import type { Store } from '../store/store.ts'
+import { canSend } from './domain-state.ts'
+import { checkOf } from './domain-view.ts'
+import { requiredRecords } from './required-records.ts'
+import type { RecordFacts, RequiredRecord } from './required-records.ts'
+
+export interface SendingDomains {
+  /** ServiceError `domain_not_verified` says what is missing and how to go on (contract.md 2.2). */
+  require(name: string): Promise<DomainRecord>
+  /** Something about a domain has changed. */
+  forget(): void
+}
+
+/** Names under domains that allow subdomains are many. */
+const MOST_REMEMBERED = 10_000
+
+export function createSendingDomains(store: Pick<Store, 'findDomain'>, facts: RecordFacts): SendingDomains {
+  const remembered = new Map<string, DomainRecord>()
+  let changes = 0
+
+  return {
+    async require(name) {
+      const known = remembered.get(name)
+      if (known !== undefined) return known
+      const changesBefore = changes
+      const domain = await find(store, name, facts)
+      if (remembered.size >= MOST_REMEMBERED) remembered.clear()
+      if (changes === changesBefore) remembered.set(name, domain)
+      return domain
+    },
+    forget() {
+      changes += 1
+      remembered.clear()
+    },
+  }
+}
+
+/** The domain itself, else the nearest one above it that allows subdomains. */
+async function find(store: Pick<Store, 'findDomain'>, name: string, facts: RecordFacts): Promise<DomainRecord> {
+  const own = await store.findDomain(name)
+  if (own !== null && canSend(own)) return own
+  // What the operator suspended is not sent by way of the domain above it.
+  if (own?.state === 'suspended') throw notVerified(name, own, facts)
+  for (const parent of namesAbove(name)) {
+    const above = await store.findDomain(parent)
+    if (above === null) continue
+    if (above.allowSubdomains && canSend(above)) return above
+    if (own === null) throw notAllowed(name, above)
+    break
+  }
+  throw notVerified(name, own, facts)
+}
+
+/** `a.b.acme.com` -> `b.acme.com`, `acme.com`: up to the registered domain. */
+function namesAbove(name: string): string[] {
+  const labels = name.split('.')
+  const above = labels.length - organizationalDomain(name).split('.').length
+  return labels.slice(0, above).map((_, index) => labels.slice(index + 1).join('.'))
+}
+
+function notAllowed(name: string, above: DomainRecord): ServiceError {
+  const reason = above.allowSubdomains
+    ? `${above.name}, which allows subdomains, is ${above.state}`
+    : `not a domain of this server; POST /domains adds it, and allow_subdomains of ${above.name} would cover it`
+  return new ServiceError('domain_not_verified', `${name}: ${reason}`)
+}
+
+function notVerified(name: string, domain: DomainRecord | null, facts: RecordFacts): ServiceError {
+  if (domain === null) {
+    return new ServiceError('domain_not_verified', `${name}: not a domain of this server; POST /domains adds it`)
+  }
+  const isSeen = (record: RequiredRecord): boolean => checkOf(domain.checks, record)?.status === 'verified'
+  const missing = requiredRecords(domain, facts).find((record) => record.required && !isSeen(record))
+  const reason = missing === undefined || domain.state === 'suspended'
+    ? `is ${domain.state}`
+    : `${missing.purpose} record ${statusWord(domain, missing)} at ${missing.name}`
+  return new ServiceError('domain_not_verified', `${name}: ${reason}; POST /domains/${name}/verify checks again`)
+}
+
+function statusWord(domain: DomainRecord, record: RequiredRecord): string {
+  const status = checkOf(domain.checks, record)?.status ?? 'pending'
+  switch (status) {
+    case 'pending':
+      return domain.lastCheckedAt === null ? 'not checked yet' : 'missing'
+    case 'failed':
+      return 'wrong'
+    case 'temporary_failure':
+      return 'not answered for'
+    case 'verified':
+      return 'verified'
+  }
+}

@@ -1,0 +1,79 @@
+/**
+ * The whole appliance inside the test's own process, on a clock that the test moves: real configuration files, HTTP,
+ * DNS, SMTP and SQLite, as `serve-process` has them, and its parts within reach.
+ */
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { startAppliance } from '../../src/appliance.ts'
+import type { Appliance } from '../../src/appliance.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import { loadConfiguration } from '../../src/config/load-configuration.ts'
+import { apiClient } from './api-client.ts'
+import type { ApiClient } from './api-client.ts'
+import { leapingClock } from './leaping-clock.ts'
+import type { LeapingClock } from './leaping-clock.ts'
+import { freePort, writeConfiguration } from './serve-process.ts'
+import type { ServeOptions } from './serve-process.ts'
+
+const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const SHIPPED_FOLDER = fileURLToPath(new URL('../../config', import.meta.url))
+
+export interface EndedCommand {
+  code: number
+  stdout: string
+  stderr: string
+}
+
+export interface RunningAppliance {
+  parts: Appliance
+  clock: LeapingClock
+  /** With a key that may do everything. */
+  api: ApiClient
+  baseUrl: string
+  apiKey: string
+  databaseFolder: string
+  /** The lines of the log so far, as written. */
+  log: readonly string[]
+  /** Runs `posthorn` with these words, on the admin socket. */
+  command(...words: string[]): Promise<EndedCommand>
+  /** Stops it and removes its folder. */
+  stop(): Promise<void>
+}
+
+export async function startRunningAppliance(options: ServeOptions): Promise<RunningAppliance> {
+  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
+  const [httpPort, metricsPort] = [await freePort(), await freePort()]
+  writeConfiguration(folder, { ...options, httpPort, metricsPort })
+  const log: string[] = []
+  const clock = leapingClock()
+  const parts = await startAppliance({
+    configuration: loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER }),
+    logger: createLogger({ level: 'debug', write: (line) => void log.push(line) }),
+    clock,
+    onFatal: (reason) => {
+      throw reason
+    },
+  })
+  const created = await parts.apiKeys.create({
+    name: 'test', mode: 'live', scopes: ['admin'], domains: [], allowedIps: [], expiresAt: null,
+  })
+  const baseUrl = `http://127.0.0.1:${httpPort}`
+  return {
+    parts, clock, baseUrl, log,
+    api: apiClient(baseUrl, created.key),
+    apiKey: created.key,
+    databaseFolder: join(folder, 'data'),
+    command: (...words) =>
+      new Promise((resolve) => {
+        execFile('sh', [COMMAND, ...words, '--config', folder], (error, stdout, stderr) =>
+          resolve({ code: Number(error?.code ?? 0), stdout, stderr }))
+      }),
+    async stop() {
+      await parts.stop()
+      rmSync(folder, { recursive: true, force: true })
+    },
+  }
+}
