@@ -5,7 +5,7 @@
  * with another outside world handed over here: a resolver, further routes, settings. Starting either succeeds as a
  * whole or throws ProcessExit or ConfigurationError after stopping what had started.
  */
-import { appendFileSync, readFileSync } from 'node:fs'
+import { appendFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { systemClock, toUnixSeconds } from './base/clock.ts'
 import type { Clock } from './base/clock.ts'
@@ -15,6 +15,7 @@ import { createLogger } from './base/logger.ts'
 import type { Logger } from './base/logger.ts'
 import { createMetrics } from './base/metrics.ts'
 import type { Metrics } from './base/metrics.ts'
+import { packageVersion } from './base/package-version.ts'
 import { runService } from './base/run-service.ts'
 import type { ServerStarters } from './commands/command-line.ts'
 import type { SandboxCommandOptions } from './commands/sandbox.ts'
@@ -238,9 +239,8 @@ function startSchedule(
 ): void {
   const { store, clock, metrics, logger, stops } = foundation
   const schedule = createSchedule({
-    store, clock, metrics,
+    store, clock, metrics, domains,
     logger: logger.child({ part: 'schedule' }),
-    checkDomains: () => domains.checkDue(),
     onQueued: () => dispatcher.wake(),
     onEvents: () => webhookEngine.wake(),
   })
@@ -320,13 +320,6 @@ async function health(store: Store, clock: Clock, canSend: boolean): Promise<Hea
     db: 'ok',
     smtp_out: smtpOut,
   }
-}
-
-/** The version of this program, from package.json. */
-export function packageVersion(): string {
-  const description: unknown = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'))
-  const hasVersion = typeof description === 'object' && description !== null && 'version' in description
-  return hasVersion ? String(description.version) : 'unknown'
 }
 
 /** What `main.ts` hands to the command line. */

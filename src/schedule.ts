@@ -9,6 +9,7 @@ import type { ScheduledTask } from 'node-cron'
 import type { Clock } from './base/clock.ts'
 import type { Logger } from './base/logger.ts'
 import type { Metrics } from './base/metrics.ts'
+import type { Domains } from './senders/domains.ts'
 import type { Store } from './store/store.ts'
 
 export type JobName = 'expire-messages' | 'cancel-purged' | 'check-domains' | 'recover-leases' | 'measure-queue'
@@ -25,8 +26,7 @@ export interface ScheduleOptions {
   clock: Clock
   logger: Logger
   metrics: Metrics
-  /** Checks every domain whose time has come. */
-  checkDomains: () => Promise<void>
+  domains: Pick<Domains, 'checkDue' | 'stop'>
   /** Messages are due again. */
   onQueued: () => void
   /** Events were written. */
@@ -48,7 +48,7 @@ export function createSchedule(options: ScheduleOptions): Schedule {
     // engine.md 3.3: a lease that lapsed without an outcome returns its message.
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
     // contract.md 7.3: what the DNS says of a domain may have changed.
-    'check-domains': { when: '40 * * * * *', what: () => options.checkDomains() },
+    'check-domains': { when: '40 * * * * *', what: () => options.domains.checkDue() },
     'measure-queue': { when: '*/15 * * * * *', what: () => measureQueue(options) },
   }
 
@@ -71,6 +71,8 @@ export function createSchedule(options: ScheduleOptions): Schedule {
     run,
     async stop() {
       for (const task of tasks) await task.destroy()
+      // Many domains with a slow DNS take minutes: those whose turn has not come are left for the next start.
+      await options.domains.stop()
       await Promise.all(running)
     },
   }

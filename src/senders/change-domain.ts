@@ -45,19 +45,20 @@ export interface DomainChangesOptions {
   dkim: DkimSettings
   poolNames: () => string[]
   inTurn: InTurn
-  /** Something about this domain is not as it was. */
-  onChange: (name: string) => void
+  /** Does the work, which changes this domain: nothing remembered of it holds any more. */
+  changing: <Result>(name: string, work: () => Promise<Result>) => Promise<Result>
 }
 
 export function createDomainChanges(options: DomainChangesOptions): DomainChanges {
-  const { store, clock, poolNames, inTurn, onChange } = options
+  const { store, clock, poolNames, inTurn, changing } = options
 
   /** `work` resolves with null for a domain that is not there. */
   async function change<Result>(name: string, work: (name: string) => Promise<Result | null>): Promise<Result> {
     const reading = readDomainName(name)
-    const result = reading.ok ? await inTurn(reading.name, () => work(reading.name)) : null
-    if (result === null || !reading.ok) throw unknownDomain(name)
-    onChange(reading.name)
+    if (!reading.ok) throw unknownDomain(name)
+    const { name: known } = reading
+    const result = await inTurn(known, () => changing(known, () => work(known)))
+    if (result === null) throw unknownDomain(name)
     return result
   }
 

@@ -31,6 +31,8 @@ export async function checkReturnPath(
   if (chain.isLoop) return failed(found, error, await aliasHint({ domain: domain.name, name, target, chain, lookups }))
   if (chain.failure !== undefined) return noAnswer(chain.failure)
   if (mx.kind === 'no-answer') return noAnswer(mx.reason)
+  // Its SPF may be what makes it right: without that answer nobody can say that it is wrong.
+  if (spfFinding.status === 'temporary_failure') return { ...noAnswer(spfFinding.error ?? ''), found }
   const hint = await aliasHint({ domain: domain.name, name, target, chain, lookups })
   if (found.length === 0) return missing('CNAME', name, hint)
   if (chain.targets.length > 0) return failed(found, error, hint)

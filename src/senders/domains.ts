@@ -128,15 +128,15 @@ export function createDomains(options: DomainsOptions): Domains {
   const changes = createDomainChanges({
     store, clock, keyRing, inTurn,
     dkim: settings.dkim, poolNames: egress.poolNames,
-    onChange(name) {
-      sending.forget()
-      lastCalls.delete(name)
-    },
+    changing: (name, work) => sending.change(work).finally(() => lastCalls.delete(name)),
   })
   const check = createDomainCheck({ store, clock, resolver, facts, settings, ipsOf, inTurn, logger, onEvents })
   const due = createDueChecks({
     store, clock, logger,
     async check(name) {
+      forgetOldCalls(lastCalls, clock.now())
+      // A verify call asks now, or has just done so: overtaken by this check it would answer with an older result.
+      if (lastCalls.has(name)) return
       const domain = await store.findDomain(name)
       if (domain !== null) await checkAndForget(domain)
     },

@@ -19,6 +19,8 @@ export interface SendingDomains {
   require(name: string): Promise<DomainRecord>
   /** Something about a domain has changed. */
   forget(): void
+  /** Nothing is remembered until `work` has ended: the change is there before, as when a removal cancels much mail. */
+  change<Result>(work: () => Promise<Result>): Promise<Result>
 }
 
 /** Names under domains that allow subdomains are many. */
@@ -27,20 +29,33 @@ const MOST_REMEMBERED = 10_000
 export function createSendingDomains(store: Pick<Store, 'findDomain'>, facts: RecordFacts): SendingDomains {
   const remembered = new Map<string, DomainRecord>()
   let changes = 0
+  let changing = 0
+
+  function forget(): void {
+    changes += 1
+    remembered.clear()
+  }
 
   return {
+    forget,
     async require(name) {
       const known = remembered.get(name)
       if (known !== undefined) return known
       const changesBefore = changes
       const domain = await find(store, name, facts)
       if (remembered.size >= MOST_REMEMBERED) remembered.clear()
-      if (changes === changesBefore) remembered.set(name, domain)
+      if (changing === 0 && changes === changesBefore) remembered.set(name, domain)
       return domain
     },
-    forget() {
-      changes += 1
-      remembered.clear()
+    async change(work) {
+      changing += 1
+      forget()
+      try {
+        return await work()
+      } finally {
+        changing -= 1
+        forget()
+      }
     },
   }
 }

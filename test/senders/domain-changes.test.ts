@@ -231,6 +231,24 @@ async function otherDomain(t: Test): Promise<DomainRecord> {
   return { ...record, lastCheckedAt: null }
 }
 
+t.test('a domain refuses while its waiting mail is being canceled, and when that failed', async (t) => {
+  const real = await testStore(t)
+  const canceling = Promise.withResolvers<never>()
+  const store: Store = { ...real, removeDomain: (request) => real.removeDomain(request).then(() => canceling.promise) }
+  const parts = await senderParts(t, { store })
+  const { domains } = parts
+  await verified(parts)
+  await domains.requireVerified('acme.com')
+  const removing = domains.remove('acme.com', { purge: true })
+  // Asked while the removal is written, too: what was true before it is not remembered.
+  await domains.requireVerified('acme.com').catch(() => {})
+  await until('it is removed', async () => (await real.findDomain('acme.com')) === null)
+  await t.rejects(domains.requireVerified('acme.com'), { code: 'domain_not_verified' })
+  canceling.reject(new Error('disk full'))
+  await t.rejects(removing, { message: 'disk full' })
+  await t.rejects(domains.requireVerified('acme.com'), { code: 'domain_not_verified' })
+})
+
 t.test('what a check finds out about a domain that was removed meanwhile is dropped', async (t) => {
   const parts = await senderParts(t)
   const { domains, zone, clock, store } = parts
@@ -336,6 +354,23 @@ t.test('a domain with a slow DNS holds up no other, and one that fails neither',
   t.ok(await checked('slow.com'))
   t.notOk(await checked('bad.com'))
   t.match([...log, ...again.log].join(''), /"domain":"bad\.com".*"error":"disk full"/)
+})
+
+t.test('a verify call answers with what it asked, also when the schedule comes along meanwhile', async (t) => {
+  const parts = await senderParts(t)
+  const { domains, clock, zone } = parts
+  await verified(parts)
+  await clock.advance(7 * HOUR)
+  zone.set('bounces.acme.com', 'TIMEOUT')
+  const calling = domains.verify('acme.com')
+  await clock.advance(SECOND)
+  const checking = domains.checkDue()
+  await until('the schedule has looked', async () => (await parts.store.domainsDueForCheck(clock.now(), 9)).length)
+  await clock.advance(9 * SECOND)
+  const { record } = await calling
+  await checking
+  t.match(record.records.find(({ purpose }) => purpose === 'return_path'), { status: 'temporary_failure' })
+  t.same(record, await domains.find('acme.com'), 'and that is what is known then')
 })
 
 t.test('the zone file has every record as BIND reads it', async (t) => {

@@ -222,11 +222,19 @@ t.test('the return path may have records of its own', async (t) => {
   await added(parts)
   await publish(parts, 'acme.com')
   const spf = 'v=spf1 ip4:127.0.0.0/28 -all'
+  const spfRecord = `v=spf1 include:${TARGETS.spf} -all`
   const set = (records: Parameters<typeof parts.zone.set>[1]): void => parts.zone.set('bounces.acme.com', records)
   set({ MX: [`10 ${HOSTNAME}`], TXT: [spf] })
   t.match(statuses(await verifyAnew(parts)), { return_path: 'verified', spf: 'verified' }, 'its MX is this server')
   set({ MX: ['10 elsewhere.example'], TXT: [spf] })
   t.match(statuses(await verifyAnew(parts)), { return_path: 'verified', spf: 'verified' }, 'its SPF names our IPs')
+  parts.zone.set(TARGETS.spf, 'SERVFAIL')
+  for (const records of [{ TXT: [spfRecord] }, { MX: ['10 elsewhere.example'], TXT: [spfRecord] }]) {
+    set(records)
+    const unanswered = { return_path: 'temporary_failure', spf: 'temporary_failure' }
+    t.match(statuses(await verifyAnew(parts)), unanswered, 'without an answer for its SPF it is not wrong')
+  }
+  await publish(parts, 'acme.com')
   set({ CNAME: 'elsewhere.example' })
   const view = await verifyAnew(parts)
   t.match(record(view, 'return_path'), {
