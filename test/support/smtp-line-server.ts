@@ -1,0 +1,84 @@
+/**
+ * What the taking SMTP servers of the tests share: they listen, cut the stream into command lines and mail bodies, and
+ * speak the replies that every one of them gives.
+ */
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
+
+export interface SmtpDialogue {
+  /** The reply to MAIL, RCPT, DATA or RSET, or undefined for the usual one. `path` stands in the angle brackets. */
+  onCommand(verb: string, path: string): string | undefined
+  /** A whole mail has come, as it was on the wire and without its final dot; the dialogue answers when it likes. */
+  onMail(text: string): void
+  onClose?(): void
+}
+
+export interface SmtpLineServer {
+  port: number
+  close(): Promise<void>
+}
+
+const END_OF_DATA = '\r\n.\r\n'
+const LINE_END = '\r\n'
+const USUAL_REPLIES: Record<string, string> = {
+  EHLO: '250-sink.test\r\n250-PIPELINING\r\n250 8BITMIME', DATA: '354 go on', QUIT: '221 2.0.0 bye',
+}
+
+export async function startSmtpLineServer(
+  address: string,
+  begin: (socket: Socket) => SmtpDialogue,
+): Promise<SmtpLineServer> {
+  const sockets = new Set<Socket>()
+  const server = createServer((socket) => {
+    sockets.add(socket)
+    const dialogue = begin(socket)
+    socket.on('error', () => socket.destroy())
+    socket.on('close', () => {
+      sockets.delete(socket)
+      dialogue.onClose?.()
+    })
+    converse(socket, dialogue)
+  })
+  server.listen(0, address)
+  await once(server, 'listening')
+  return {
+    port: (server.address() as AddressInfo).port,
+    async close() {
+      server.close()
+      for (const socket of sockets) socket.destroy()
+      await once(server, 'close')
+    },
+  }
+}
+
+function converse(socket: Socket, dialogue: SmtpDialogue): void {
+  let isInData = false
+  let buffer = ''
+  const answer = (line: string): void => {
+    const verb = line.slice(0, 4).toUpperCase()
+    // The address between the angle brackets.
+    const path = /<([^>]*)>/.exec(line)?.[1] ?? ''
+    const reply = dialogue.onCommand(verb, path) ?? USUAL_REPLIES[verb] ?? '250 2.0.0 ok'
+    isInData = reply.startsWith('354')
+    socket.write(`${reply}\r\n`)
+  }
+  socket.on('data', (bytes) => {
+    buffer += bytes.toString('latin1')
+    for (;;) {
+      const ending = isInData ? END_OF_DATA : LINE_END
+      const end = buffer.indexOf(ending)
+      if (end < 0) return
+      // A body keeps the end of its last line.
+      const text = buffer.slice(0, end + LINE_END.length)
+      buffer = buffer.slice(end + ending.length)
+      if (isInData) {
+        isInData = false
+        dialogue.onMail(text)
+      } else {
+        answer(text)
+      }
+    }
+  })
+  socket.write('220 sink.test ESMTP\r\n')
+}
