@@ -3,10 +3,10 @@
  * their exit code. A defect (an error that nobody caught) is printed and ends the process with 1: the service manager
  * starts it anew and the store recovers as after a kill; carrying on could do harm.
  */
-import { starters } from './appliance.ts'
 import { EXIT } from './base/errors.ts'
 import { packageVersion } from './base/package-version.ts'
 import { runCommandLine } from './commands/command-line.ts'
+import { starters } from './starters.ts'
 
 for (const kind of ['uncaughtException', 'unhandledRejection'] as const) {
   process.on(kind, (thrown: unknown) => {

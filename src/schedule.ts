@@ -7,12 +7,15 @@
 import cron from 'node-cron'
 import type { ScheduledTask } from 'node-cron'
 import type { Clock } from './base/clock.ts'
+import type { Job, JobDriver } from './base/job.ts'
 import type { Logger } from './base/logger.ts'
 import type { Metrics } from './base/metrics.ts'
 import type { Domains } from './senders/domains.ts'
 import type { Store } from './store/store.ts'
 
-export type JobName = 'expire-messages' | 'cancel-purged' | 'check-domains' | 'recover-leases' | 'measure-queue'
+export type JobName =
+  'expire-messages' | 'cancel-purged' | 'check-domains' | 'recover-leases' | 'measure-queue' | 'forget-answers' | 'forget-reports' |
+  'forget-webhooks'
 
 export interface Schedule {
   start(): void
@@ -24,20 +27,29 @@ export interface Schedule {
 export interface ScheduleOptions {
   store: Store
   clock: Clock
+  /** Leases watch over real work: they end by this one. */
+  realClock: Clock
   logger: Logger
   metrics: Metrics
   domains: Pick<Domains, 'checkDue' | 'stop'>
+  /** For so many milliseconds: bounces that name none of our messages. */
+  unmatchedReportsKept: number
+  /** The same for webhook deliveries that were answered, and for dead letters. */
+  webhooksKept: { succeeded: number; failed: number }
   /** Messages are due again. */
   onQueued: () => void
   /** Events were written. */
   onEvents: () => void
+  /** Runs the jobs in place of node-cron, which knows real time alone. */
+  drive: ((jobs: readonly Job[]) => JobDriver) | null
 }
 
 /** Rows that one verb ends at most, so that it never holds the store for long. */
 const ENDED_AT_ONCE = 500
 
 export function createSchedule(options: ScheduleOptions): Schedule {
-  const { logger } = options
+  const { logger, drive } = options
+  let driver: JobDriver | undefined
   const running = new Set<Promise<void>>()
   const tasks: ScheduledTask[] = []
   const jobs: Record<JobName, { when: string; what: () => Promise<void> }> = {
@@ -49,6 +61,10 @@ export function createSchedule(options: ScheduleOptions): Schedule {
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
     // contract.md 7.3: what the DNS says of a domain may have changed.
     'check-domains': { when: '40 * * * * *', what: () => options.domains.checkDue() },
+    // contract.md 4.7: idempotency keys live for a day.
+    'forget-answers': { when: '30 7 * * * *', what: () => forgetAnswers(options) },
+    'forget-reports': { when: '40 17 * * * *', what: () => forgetReports(options) },
+    'forget-webhooks': { when: '50 27 * * * *', what: () => forgetWebhooks(options) },
     'measure-queue': { when: '*/15 * * * * *', what: () => measureQueue(options) },
   }
 
@@ -64,7 +80,8 @@ export function createSchedule(options: ScheduleOptions): Schedule {
 
   return {
     start() {
-      for (const name of names) {
+      driver = drive?.(names.map((name) => ({ name, when: jobs[name].when, run: () => run(name) })))
+      for (const name of driver === undefined ? names : []) {
         tasks.push(cron.schedule(jobs[name].when, () => run(name), { name, timezone: 'Etc/UTC', noOverlap: true }))
       }
     },
@@ -72,7 +89,7 @@ export function createSchedule(options: ScheduleOptions): Schedule {
     async stop() {
       for (const task of tasks) await task.destroy()
       // Many domains with a slow DNS take minutes: those whose turn has not come are left for the next start.
-      await options.domains.stop()
+      await Promise.all([driver?.stop(), options.domains.stop()])
       await Promise.all(running)
     },
   }
@@ -94,8 +111,29 @@ async function cancelPurged({ store, clock, onEvents }: ScheduleOptions): Promis
   } while (ended === ENDED_AT_ONCE)
 }
 
-async function recoverLeases({ store, clock, logger, metrics, onQueued }: ScheduleOptions): Promise<void> {
-  const recovered = await store.recoverLapsedLeases(clock.now())
+async function forgetAnswers({ store, clock }: ScheduleOptions): Promise<void> {
+  let forgotten: number
+  do {
+    forgotten = await store.forgetAnswers(clock.now(), ENDED_AT_ONCE)
+  } while (forgotten === ENDED_AT_ONCE)
+}
+
+async function forgetReports({ store, clock, unmatchedReportsKept }: ScheduleOptions): Promise<void> {
+  await store.forgetUnmatchedReports(clock.now() - unmatchedReportsKept)
+}
+
+async function forgetWebhooks({ store, clock, webhooksKept: { succeeded, failed } }: ScheduleOptions): Promise<void> {
+  let forgotten: number
+  do {
+    const now = clock.now()
+    forgotten = await store.pruneWebhooks({
+      now, succeededBefore: now - succeeded, failedBefore: now - failed, limit: ENDED_AT_ONCE,
+    })
+  } while (forgotten === ENDED_AT_ONCE)
+}
+
+async function recoverLeases({ store, realClock, logger, metrics, onQueued }: ScheduleOptions): Promise<void> {
+  const recovered = await store.recoverLapsedLeases(realClock.now())
   if (recovered === 0) return
   metrics.leasesRecovered.inc(recovered)
   logger.error({ messages: recovered }, 'leases lapsed without an outcome')

@@ -27,11 +27,17 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   commands: ['base', 'mail', 'config', 'network', 'store', 'senders', 'egress', 'messages', 'webhooks'],
   sandbox: ['base', 'mail', 'config', 'network'],
   'schedule.ts': ['base', 'store', 'senders', 'egress', 'webhooks'],
-  'appliance.ts': [
+  assembly: [
     'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'messages', 'delivery', 'webhooks',
     'inbound', 'http', 'commands', 'sandbox', 'schedule.ts',
   ],
-  'main.ts': ['base', 'commands', 'appliance.ts'],
+  'appliance.ts': [
+    'assembly',
+    'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'messages', 'delivery', 'webhooks',
+    'inbound', 'http', 'commands', 'sandbox', 'schedule.ts',
+  ],
+  'starters.ts': ['base', 'config', 'senders', 'commands', 'sandbox', 'appliance.ts'],
+  'main.ts': ['base', 'commands', 'starters.ts'],
 }
 
 /** Path prefixes below `src`. */
@@ -42,7 +48,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   yaml: ['config/'],
   'better-sqlite3': ['store/sqlite/'],
   'smtp-server': ['inbound/', 'sandbox/'],
-  nodemailer: ['content/', 'delivery/smtp-session.ts'],
+  nodemailer: ['content/', 'delivery/smtp-session.ts', 'sandbox/'],
   mailauth: ['content/', 'senders/', 'network/', 'inbound/'],
   'postal-mime': ['mail/', 'inbound/', 'sandbox/'],
   htmlparser2: ['content/'],
@@ -57,11 +63,11 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
 }
 
 /** The only files that may know that a sandbox exists: it, the composition root, and the command that starts it. */
-const KNOWS_SANDBOX = ['sandbox/', 'appliance.ts', 'commands/sandbox.ts', 'commands/command-line.ts']
+const KNOWS_SANDBOX = ['sandbox/', 'appliance.ts', 'assembly/', 'starters.ts', 'commands/sandbox.ts', 'commands/command-line.ts']
 const MOST_LINES = 400
 
 // The specifier of: import … from 'x', import 'x', export … from 'x', import('x').
-const SPECIFIER = /(?:\bfrom|\bimport)\s*\(?\s*['"]([^'"\s,()]+)['"]/g
+const SPECIFIER = /(?:\bfrom\s*|\bimport\s*\(?\s*)['"]([^'"\s,()]+)['"]/g
 // A worker's entry: new URL('./x.ts', import.meta.url).
 const WORKER_ENTRY = /new URL\(\s*['"](\.[^'"]+\.ts)['"]\s*,\s*import\.meta\.url/g
 // A string literal that opens with a statement word and goes on like SQL.

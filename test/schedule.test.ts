@@ -17,7 +17,7 @@ t.test('stopping waits for the domain checks under way, not for those whose turn
   const domains: ScheduleOptions['domains'] = { checkDue: () => isStopped, stop: async () => endChecks() }
   const schedule = createSchedule({
     domains,
-    store: await testStore(t), clock: manualClock(), metrics: createMetrics(),
+    store: await testStore(t), clock: manualClock(), realClock: manualClock(), drive: null, unmatchedReportsKept: 1, webhooksKept: { succeeded: 1, failed: 1 }, metrics: createMetrics(),
     logger: createLogger({ level: 'silent' }),
     onQueued() {},
     onEvents() {},

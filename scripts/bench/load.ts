@@ -7,8 +7,11 @@ export interface LoadOptions {
   baseUrl: string
   apiKey: string
   clients: number
+  /** Requests in all. */
   messages: number
   body: (index: number) => string
+  /** Left out: one message a request. */
+  path?: string
 }
 
 export interface LoadResult {
@@ -17,7 +20,7 @@ export interface LoadResult {
   latencies: number[]
 }
 
-/** Throws when any message is not accepted. */
+/** Throws when any request is not accepted. */
 export async function runLoad(options: LoadOptions): Promise<LoadResult> {
   const pool = new Pool(options.baseUrl, { connections: options.clients, pipelining: 1 })
   const latencies: number[] = []
@@ -28,12 +31,12 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
       const startedAt = performance.now()
       const { statusCode, body } = await pool.request({
         method: 'POST',
-        path: '/v1/email/send',
+        path: options.path ?? '/v1/email/send',
         headers: { authorization: `Bearer ${options.apiKey}`, 'content-type': 'application/json' },
         body: options.body(index),
       })
       const answer = await body.text()
-      if (statusCode !== 200) throw new Error(`message ${index} was not accepted: ${statusCode} ${answer}`)
+      if (statusCode !== 200) throw new Error(`request ${index} was not accepted: ${statusCode} ${answer}`)
       latencies.push(performance.now() - startedAt)
     }
   }

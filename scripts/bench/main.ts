@@ -2,6 +2,8 @@
  * npm run bench: what a message costs, measured on the real server over real HTTP, SQLite and SMTP.
  *
  * accept      HTTP POST to the commit, 1 and 50 clients; nothing is delivered meanwhile
+ * batch       the same with 1,000 recipients a request, five variables each
+ * look-ups    by id and by recipient, beside few and many stored messages (`--stored`, 0 leaves them out)
  * whole way   HTTP POST to Postfix's smtp-sink: durable, DKIM-signed (RSA-2048), delivered, event and webhook written
  *
  * The clock runs from the first request until the sink has every message. Counts are taken at the sink and in the
@@ -17,7 +19,10 @@ import { until } from '../../test/support/until.ts'
 import { webhookReceiver } from '../../test/support/webhook-receiver.ts'
 import { readBack } from './database-figures.ts'
 import { percentile, runLoad } from './load.ts'
-import { messageBody } from './message.ts'
+import type { LoadResult } from './load.ts'
+import { timeLookups } from './lookups.ts'
+import type { LookupRow } from './lookups.ts'
+import { batchBody, messageBody } from './message.ts'
 import { cpuSeconds, peakMemoryBytes } from './process-figures.ts'
 import { hasSmtpSink, startSink } from './sink.ts'
 
@@ -25,12 +30,15 @@ const { values: flags } = parseArgs({
   options: {
     messages: { type: 'string', default: '3000' },
     clients: { type: 'string', default: '50' },
+    stored: { type: 'string', default: '100000' },
     json: { type: 'boolean' },
   },
 })
 const MESSAGES = Number(flags.messages)
 const CLIENTS = Number(flags.clients)
 const LONE_MESSAGES = 200
+const BATCHES = 20
+const BATCH_RECIPIENTS = 1_000
 const HTML_BYTES = 10 * 1_024
 const SINK_DEADLINE = 120_000
 /** PRAGMA synchronous as SQLite reads it back. */
@@ -60,9 +68,16 @@ if (!hasSmtpSink()) {
   process.stderr.write('bench: smtp-sink is missing. Fix: apt-get install postfix (its daemon need not run).\n')
   process.exit(69)
 }
-const rows = [await measureAccept(1, LONE_MESSAGES), await measureAccept(CLIENTS, MESSAGES), await measureWholeWay()]
-if (flags.json === true) process.stdout.write(`${JSON.stringify({ rows, changed_settings: CHANGED_SETTINGS })}\n`)
-else printTable(rows)
+const rows = [
+  await measureAccept(1, LONE_MESSAGES), await measureAccept(CLIENTS, MESSAGES), await measureBatch(),
+  await measureWholeWay(),
+]
+const lookups = Number(flags.stored) > 0 ? await measureLookups() : []
+if (flags.json === true) {
+  process.stdout.write(`${JSON.stringify({ rows, lookups, changed_settings: CHANGED_SETTINGS })}\n`)
+} else {
+  printTable(rows, lookups)
+}
 
 /** The recipient domain's DNS never answers and the window holds one message: nothing is delivered meanwhile. */
 async function measureAccept(clients: number, messages: number): Promise<Row> {
@@ -72,6 +87,45 @@ async function measureAccept(clients: number, messages: number): Promise<Row> {
       runLoad({ baseUrl: server.baseUrl, apiKey: key, clients, messages, body: body('waiting.test') }))
     await checkDatabase(server, { messages, delivered: 0 })
     return row
+  })
+}
+
+async function measureBatch(): Promise<Row> {
+  const messages = BATCHES * BATCH_RECIPIENTS
+  return withServer({ deliveryPort: await freePort(), readyWindow: 1 }, async (server, zone, key) => {
+    zone.set('waiting.test', 'TIMEOUT')
+    const row = await measure(server, `batch of ${BATCH_RECIPIENTS}, HTTP to commit`, { clients: 1, messages }, () =>
+      sendBatches(server.baseUrl, key, { first: 0, batches: BATCHES }))
+    await checkDatabase(server, { messages, delivered: 0 })
+    return row
+  })
+}
+
+async function measureLookups(): Promise<LookupRow[]> {
+  return withServer({ deliveryPort: await freePort(), readyWindow: 1 }, async (server, zone, key) => {
+    zone.set('waiting.test', 'TIMEOUT')
+    const found: LookupRow[] = []
+    let stored = 0
+    for (const messages of [BATCH_RECIPIENTS, Number(flags.stored)]) {
+      const batches = Math.ceil((messages - stored) / BATCH_RECIPIENTS)
+      await sendBatches(server.baseUrl, key, { first: stored / BATCH_RECIPIENTS, batches })
+      stored += batches * BATCH_RECIPIENTS
+      found.push(...(await timeLookups({ server, key, stored, recipientDomain: 'waiting.test' })))
+    }
+    return found
+  })
+}
+
+function sendBatches(
+  baseUrl: string,
+  apiKey: string,
+  { first, batches }: { first: number; batches: number },
+): Promise<LoadResult> {
+  const bodyOf = batchBody(`shop@${SENDING_DOMAIN}`, 'waiting.test', {
+    htmlBytes: HTML_BYTES, recipients: BATCH_RECIPIENTS,
+  })
+  return runLoad({
+    baseUrl, apiKey, path: '/v1/email/batch', clients: 1, messages: batches, body: (index) => bodyOf(first + index),
   })
 }
 
@@ -147,10 +201,10 @@ async function checkDatabase(server: ServeProcess, expected: { messages: number;
   }
 }
 
-async function withServer(
+async function withServer<Result>(
   options: { deliveryPort: number; readyWindow?: number },
-  work: (server: ServeProcess, zone: ZoneServer, key: string) => Promise<Row>,
-): Promise<Row> {
+  work: (server: ServeProcess, zone: ZoneServer, key: string) => Promise<Result>,
+): Promise<Result> {
   const zone = await startApplianceZone('127.0.0.1')
   const window = options.readyWindow === undefined ? {} : { ready_window: options.readyWindow }
   const server = await startServe({
@@ -162,14 +216,14 @@ async function withServer(
   })
   try {
     await prepareSender(server, zone)
-    return await work(server, zone, await server.createKey('send', 'webhooks'))
+    return await work(server, zone, await server.createKey('send', 'webhooks', 'messages:read'))
   } finally {
     await server.remove()
     await zone.close()
   }
 }
 
-function printTable(rows: readonly Row[]): void {
+function printTable(rows: readonly Row[], lookups: readonly LookupRow[]): void {
   const heads = ['what', 'clients', 'messages', 'msg/s', 'CPU ms/msg', 'p50 ms', 'p99 ms', 'msg/commit', 'peak MB']
   const lines = rows.map((row) => Object.values(row).map(String))
   const widths = heads.map((head, index) => Math.max(head.length, ...lines.map((line) => (line[index] ?? '').length)))
@@ -177,6 +231,9 @@ function printTable(rows: readonly Row[]): void {
     void process.stdout.write(`${line.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  ').trimEnd()}\n`)
   print(heads)
   for (const line of lines) print(line)
+  for (const { what, stored, cpuMilliseconds, p50Milliseconds } of lookups) {
+    process.stdout.write(`${what}, ${stored} stored: ${cpuMilliseconds} ms CPU, p50 ${p50Milliseconds} ms\n`)
+  }
   process.stdout.write(`\n10 KB html with text; synchronous=FULL, read back; changed from the defaults: ` +
     `${JSON.stringify(CHANGED_SETTINGS)}\n`)
 }

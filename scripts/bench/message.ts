@@ -1,5 +1,6 @@
 /**
- * The message that is measured: html of a given size with a text part, one recipient, its own content each time.
+ * The messages that are measured: html of a given size with a text part. A single send has one recipient and its own
+ * content each time; a batch has many recipients with five variables each.
  */
 const PARAGRAPH =
   '<p style="margin:0 0 12px">Your order has left the house and is on its way to you. ' +
@@ -15,5 +16,29 @@ export function messageBody(from: string, recipientDomain: string, htmlBytes: nu
       subject: `Order ${index}`,
       html,
       text: 'Your order has left the house and is on its way to you.',
+    })
+}
+
+/** Bodies of `/email/batch`; recipients are numbered through all batches. */
+export function batchBody(
+  from: string,
+  recipientDomain: string,
+  { htmlBytes, recipients }: { htmlBytes: number; recipients: number },
+): (index: number) => string {
+  const greeting = '<p>Dear {{name}}, order {{order}} of {{date}}, {{amount}}, goes to {{city}}.</p>\n'
+  const text = greeting + PARAGRAPH.repeat(Math.ceil(htmlBytes / PARAGRAPH.length)).slice(0, htmlBytes - greeting.length)
+  return (index) =>
+    JSON.stringify({
+      from,
+      subject: 'Order {{order}}',
+      html: `<html><body>\n${text}</body></html>`,
+      text: 'Dear {{name}}, your order {{order}} is on its way to you.',
+      recipients: Array.from({ length: recipients }, (_, offset) => {
+        const number = index * recipients + offset
+        return {
+          to: `reader-${number}@${recipientDomain}`,
+          name: `Reader ${number}`, order: number, date: '21 November', amount: '42.00', city: 'Bern',
+        }
+      }),
     })
 }

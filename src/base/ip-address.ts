@@ -54,8 +54,12 @@ function parseIp(text: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined {
   return address instanceof ipaddr.IPv6 && address.isIPv4MappedAddress() ? address.toIPv4Address() : address
 }
 
+/** With a prefix an IPv4-mapped address is refused: `::ffff:10.0.0.0/8` would be a part of IPv6 that nobody means. */
 function parseNetwork(text: string): [ipaddr.IPv4 | ipaddr.IPv6, number] | undefined {
-  if (ipaddr.isValidCIDR(text)) return ipaddr.parseCIDR(text)
-  const address = parseIp(text)
-  return address === undefined ? undefined : [address, address.kind() === 'ipv4' ? 32 : 128]
+  const [start = '', prefix] = text.split('/')
+  const address = parseIp(start)
+  if (address === undefined) return undefined
+  if (prefix === undefined) return [address, address.kind() === 'ipv4' ? 32 : 128]
+  const network = ipaddr.isValidCIDR(text) ? ipaddr.parseCIDR(text) : undefined
+  return network?.[0].kind() === address.kind() ? network : undefined
 }

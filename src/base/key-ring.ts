@@ -7,8 +7,8 @@
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto'
 
-/** bounce, complaint: tokens in mail; storage: secrets in the database. */
-export type KeyPurpose = 'bounce' | 'complaint' | 'storage'
+/** bounce, complaint: tokens in mail; open, click, unsubscribe: those in tracked links; storage: secrets at rest. */
+export type KeyPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe' | 'storage'
 
 export const MASTER_KEY_BYTES = 32
 const NONCE_BYTES = 12

@@ -27,6 +27,26 @@ export function createMetrics() {
       name: 'posthorn_deliveries_total', help: 'Outcomes of delivery attempts',
       labelNames: ['result', 'pool', 'ip', 'provider'], registers,
     }),
+    submissionSessions: new Counter({
+      name: 'posthorn_smtp_submission_sessions_total', help: 'Logins by SMTP: accepted, refused, or limited',
+      labelNames: ['result'], registers,
+    }),
+    inboundMessages: new Counter({
+      name: 'posthorn_inbound_messages_total', help: 'Mails that came in for us, by what they are',
+      labelNames: ['kind'], registers,
+    }),
+    reportsIgnored: new Counter({
+      name: 'posthorn_reports_ignored_total', help: 'Reports that changed nothing, and why',
+      labelNames: ['why'], registers,
+    }),
+    bounces: new Counter({
+      name: 'posthorn_bounces_total', help: 'Messages that ended without delivery, or bounced after it',
+      labelNames: ['type', 'provider'], registers,
+    }),
+    complaints: new Counter({
+      name: 'posthorn_complaints_total', help: 'Messages that were reported as spam',
+      labelNames: ['provider'], registers,
+    }),
     leasesRecovered: new Counter({
       name: 'posthorn_leases_recovered_total', help: 'Messages taken back from a process or thread that died',
       registers,
@@ -36,6 +56,15 @@ export function createMetrics() {
     }),
     webhookDeliveries: new Counter({
       name: 'posthorn_webhook_deliveries_total', help: 'Webhook attempts by result', labelNames: ['result'], registers,
+    }),
+    opens: new Counter({
+      name: 'posthorn_opens_total', help: 'Fetches of pixels, by people or machines', labelNames: ['machine'], registers,
+    }),
+    clicks: new Counter({
+      name: 'posthorn_clicks_total', help: 'Followed links, by people or machines', labelNames: ['machine'], registers,
+    }),
+    engagementDropped: new Counter({
+      name: 'posthorn_engagement_dropped_total', help: 'Opens and clicks that were not kept: too many waited', registers,
     }),
     httpRequestSeconds: new Histogram({
       name: 'posthorn_http_request_seconds', help: 'Time to answer a request',

@@ -5,21 +5,45 @@
  * `main.ts`. Never rejects: a failure becomes one clear line and an exit code.
  */
 import { Command, CommanderError } from 'commander'
-import { ConfigurationError, errorText, EXIT, ProcessExit } from '../base/errors.ts'
+import { ConfigurationError, errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
 import { explainMistakes } from '../config/explain-mistake.ts'
+import { addBounceCommands } from './bounce.ts'
 import { addCheckCommand } from './check.ts'
+import { addConfigCommands } from './config.ts'
 import { addDomainCommands } from './domain.ts'
 import { addKeyCommands } from './key.ts'
+import { addListenCommand } from './listen.ts'
+import { addMessageCommands } from './message.ts'
+import { addQueueCommands } from './queue.ts'
 import { addSandboxCommand } from './sandbox.ts'
 import type { SandboxCommandOptions } from './sandbox.ts'
+import { addSendCommand } from './send.ts'
 import { addServeCommand } from './serve.ts'
 import type { ServeOptions } from './serve.ts'
+import { addStatusCommand, status } from './status.ts'
+import { addSuppressionCommands } from './suppression.ts'
+import { addWebhookCommands } from './webhook.ts'
 
 export interface ServerStarters {
   /** Resolves when the server has stopped. */
   serve: (options: ServeOptions) => Promise<void>
   sandbox: (options: SandboxCommandOptions) => Promise<void>
 }
+
+/** In the order of the help. */
+const VERBS: readonly ((program: Command) => void)[] = [
+  addStatusCommand, addCheckCommand, addConfigCommands, addKeyCommands, addDomainCommands, addSendCommand,
+  addMessageCommands, addQueueCommands, addSuppressionCommands, addWebhookCommands, addListenCommand, addBounceCommands,
+]
+
+const FIRST_STEPS = `No server runs here yet. The first steps:
+  1  posthorn sandbox                  try everything on this machine; nothing leaves it
+  2  posthorn check                    once posthorn.yaml and pools.yaml are in /etc/posthorn
+  3  posthorn serve                    run the server
+  4  posthorn domain add acme.com      prints the DNS records to publish
+  5  posthorn key create --name shop   for the app that sends
+All verbs: posthorn --help
+`
 
 export async function runCommandLine(
   words: readonly string[],
@@ -33,14 +57,24 @@ export async function runCommandLine(
     .exitOverride()
   addServeCommand(program, starters.serve)
   addSandboxCommand(program, starters.sandbox)
-  addKeyCommands(program)
-  addDomainCommands(program)
-  addCheckCommand(program)
+  for (const add of VERBS) add(program)
   try {
-    await program.parseAsync(words, { from: 'user' })
+    if (words.length === 0) await showStatusOrFirstSteps()
+    else await program.parseAsync(words, { from: 'user' })
     return Number(process.exitCode ?? EXIT.done)
   } catch (thrown) {
     return report(thrown)
+  }
+}
+
+/** `posthorn` alone. */
+async function showStatusOrFirstSteps(): Promise<void> {
+  try {
+    await status({})
+  } catch (thrown) {
+    const isNobodyThere = thrown instanceof ProcessExit && thrown.exitCode === EXIT.unreachable
+    if (!isNobodyThere && !(thrown instanceof ConfigurationError)) throw thrown
+    process.stdout.write(FIRST_STEPS)
   }
 }
 
@@ -55,6 +89,8 @@ function report(thrown: unknown): number {
     process.stderr.write(`${explainMistakes(thrown.mistakes)} Exit ${EXIT.configuration}.\n`)
     return EXIT.configuration
   }
+  // Whoever read what is printed has gone (`posthorn … | head`).
+  if (errorCode(thrown) === 'EPIPE') return EXIT.failed
   if (isFileError(thrown)) {
     process.stderr.write(`posthorn: ${thrown.message}\n`)
     return EXIT.disk

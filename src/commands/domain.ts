@@ -1,5 +1,5 @@
 /**
- * `posthorn domain`: sending domains over the admin socket, with the wording of the API (operations.md 6).
+ * `posthorn domain`: sending domains, with the wording of the API (operations.md 6).
  *
  * `check` ends with 0 when the domain is verified, with 1 when it is not, with 75 when `--wait` was not long enough.
  * `remove` shows how much mail waits and does nothing without --yes (64).
@@ -9,24 +9,20 @@ import { Option } from 'commander'
 import type { Command } from 'commander'
 import { systemClock } from '../base/clock.ts'
 import { errorText, EXIT, ProcessExit } from '../base/errors.ts'
-import { readDuration } from '../config/field-types.ts'
 import type { DomainView } from '../senders/domain-view.ts'
-import { callServer, listFromServer, textFromServer } from './admin-client.ts'
-import type { AdminRequest } from './admin-client.ts'
+import { callServer, listFromServer, textFromServer } from './api-client.ts'
+import type { ApiCall } from './api-client.ts'
 import { DNS_FORMATS, dnsText, recordsToPublish } from './dns-formats.ts'
 import type { DnsFormat } from './dns-formats.ts'
 import { DOMAIN_HEADS, domainReport, domainRow, openRecords } from './domain-report.ts'
-import { printNote, printResult, tableText } from './print.ts'
-import { configurationFolder, readSettings } from './shared-options.ts'
+import { durationFlag } from './flag-values.ts'
+import { isTerminal, printNote, printResult, tableText } from './print.ts'
+import { serverAddress } from './server-address.ts'
+import { addVerb, isConfirmed, readAnswer } from './verb.ts'
+import type { ConsentFlags, VerbFlags } from './verb.ts'
 import { waitUntilVerified } from './wait-until-verified.ts'
 
-interface SharedFlags {
-  config?: string
-  json?: boolean
-  quiet?: boolean
-}
-
-interface AddFlags extends SharedFlags {
+interface AddFlags extends VerbFlags {
   returnPath?: string
   trackingDomain?: string
   selector?: string
@@ -35,58 +31,68 @@ interface AddFlags extends SharedFlags {
   allowSubdomains?: boolean
 }
 
-interface RemoveFlags extends SharedFlags {
+interface RemoveFlags extends ConsentFlags {
   purge?: boolean
-  yes?: boolean
 }
 
 const STATUSES = ['all', 'pending', 'verified', 'degraded', 'failed', 'suspended']
 
 export function addDomainCommands(program: Command): void {
   const domain = program.command('domain').description('sending domains')
-  addVerb(domain, 'add <name>', 'add a sending domain; prints the DNS records to publish')
+  addVerb(domain, {
+    words: 'add <name>',
+    description: 'add a sending domain; prints the DNS records to publish',
+    example: 'posthorn domain add acme.com',
+  })
     .option('--return-path <label>', 'label of the return path (default: bounces)')
     .option('--tracking-domain <label>', 'label of tracked links (default: t)')
     .option('--selector <label>', 'DKIM selector (default: a random one)')
     .option('--key-file <file>', 'DKIM private key of your own: PEM, RSA of 2048 to 4096 bits')
     .option('--pool <name>', 'pool of pools.yaml that its mail leaves from')
     .option('--allow-subdomains', 'names below it may be sent from too')
-    .addHelpText('after', '\nExample:\n  posthorn domain add acme.com')
     .action(add)
-  addVerb(domain, 'list', 'list the sending domains')
+  addVerb(domain, {
+    words: 'list',
+    description: 'list the sending domains',
+    example: 'posthorn domain list --status degraded',
+  })
     .addOption(new Option('--status <status>', 'those in this state').choices(STATUSES).default('all'))
-    .addHelpText('after', '\nExample:\n  posthorn domain list --status degraded')
     .action(list)
-  addVerb(domain, 'show <name>', 'show a domain as the last check found it')
-    .addHelpText('after', '\nExample:\n  posthorn domain show acme.com')
+  addVerb(domain, {
+    words: 'show <name>',
+    description: 'show a domain as the last check found it',
+    example: 'posthorn domain show acme.com',
+  })
     .action(show)
-  addVerb(domain, 'check <name>', 'ask the DNS now; 0 when the domain is verified')
+  addVerb(domain, {
+    words: 'check <name>',
+    description: 'ask the DNS now; 0 when the domain is verified',
+    example: 'posthorn domain check acme.com --wait 10m',
+  })
     .option('--wait <duration>', 'check again until it is verified, at most this long, e.g. 10m')
-    .addHelpText('after', '\nExample:\n  posthorn domain check acme.com --wait 10m')
     .action(check)
-  addVerb(domain, 'dns <name>', 'print the DNS records to publish')
+  addVerb(domain, {
+    words: 'dns <name>',
+    description: 'print the DNS records to publish',
+    example: 'posthorn domain dns acme.com --format zone >> acme.com.zone',
+  })
     .addOption(new Option('--format <format>', 'how').choices(DNS_FORMATS).default('table'))
-    .addHelpText('after', '\nExample:\n  posthorn domain dns acme.com --format zone >> acme.com.zone')
     .action(dns)
-  addVerb(domain, 'remove <name>', 'remove a domain; waiting mail is still delivered')
+  addVerb(domain, {
+    words: 'remove <name>',
+    description: 'remove a domain; waiting mail is still delivered',
+    example: 'posthorn domain remove acme.com --yes',
+  })
     .option('--purge', 'cancel the waiting mail')
     .option('--yes', 'do it')
-    .addHelpText('after', '\nExample:\n  posthorn domain remove acme.com --yes')
     .action(remove)
   const dkim = domain.command('dkim').description('DKIM keys of a domain')
-  addVerb(dkim, 'rotate <name>', 'begin to replace the DKIM key')
-    .addHelpText('after', '\nExample:\n  posthorn domain dkim rotate acme.com')
+  addVerb(dkim, {
+    words: 'rotate <name>',
+    description: 'begin to replace the DKIM key',
+    example: 'posthorn domain dkim rotate acme.com',
+  })
     .action(rotate)
-}
-
-/** A verb with the flags that each one has. */
-function addVerb(parent: Command, words: string, description: string): Command {
-  return parent
-    .command(words)
-    .description(description)
-    .option('--config <dir>', 'folder of the configuration files')
-    .option('--json', 'print one JSON document')
-    .option('--quiet', 'print the result alone')
 }
 
 async function add(name: string, flags: AddFlags): Promise<void> {
@@ -109,20 +115,20 @@ async function add(name: string, flags: AddFlags): Promise<void> {
   printNote(flags, `  posthorn domain check ${domain.domain} --wait 10m`)
 }
 
-async function list(flags: SharedFlags & { status: string }): Promise<void> {
-  const entries = await listFromServer(socketOf(flags), `/v1/domains?status=${flags.status}`)
+async function list(flags: VerbFlags & { status: string }): Promise<void> {
+  const entries = await listFromServer(serverAddress(flags), '/v1/domains', { status: flags.status })
   const domains = entries.map(readDomain)
   printResult(flags, domains, () => tableText(DOMAIN_HEADS, domains.map(domainRow), isTerminal()))
   if (domains.length === 0) printNote(flags, 'No such domain. Add one: posthorn domain add acme.com')
 }
 
-async function show(name: string, flags: SharedFlags): Promise<void> {
+async function show(name: string, flags: VerbFlags): Promise<void> {
   const domain = readDomain(await call(flags, { method: 'GET', path: pathOf(name) }))
   printResult(flags, domain, () => domainReport(domain))
 }
 
-async function check(name: string, flags: SharedFlags & { wait?: string }): Promise<void> {
-  const mostMilliseconds = flags.wait === undefined ? 0 : readWait(flags.wait)
+async function check(name: string, flags: VerbFlags & { wait?: string }): Promise<void> {
+  const mostMilliseconds = flags.wait === undefined ? 0 : durationFlag('--wait', flags.wait)
   const domain = await waitUntilVerified({
     clock: systemClock,
     mostMilliseconds,
@@ -138,11 +144,10 @@ function checkExitCode({ status }: DomainView, hasWaited: boolean): number {
   return hasWaited && status !== 'suspended' ? EXIT.tryAgain : EXIT.failed
 }
 
-async function dns(name: string, flags: SharedFlags & { format: DnsFormat }): Promise<void> {
+async function dns(name: string, flags: VerbFlags & { format: DnsFormat }): Promise<void> {
   const format = flags.json === true ? 'json' : flags.format
   if (format === 'zone') {
-    const adminRequest = { method: 'GET', path: `${pathOf(name)}/zonefile` } as const
-    process.stdout.write(await textFromServer({ socketPath: socketOf(flags), ...adminRequest }))
+    process.stdout.write(await textFromServer(serverAddress(flags), `${pathOf(name)}/zonefile`))
     return
   }
   const domain = readDomain(await call(flags, { method: 'GET', path: pathOf(name) }))
@@ -150,41 +155,33 @@ async function dns(name: string, flags: SharedFlags & { format: DnsFormat }): Pr
 }
 
 async function remove(name: string, flags: RemoveFlags): Promise<void> {
-  const isSure = flags.yes === true
   const purge = flags.purge === true
-  const path = `${pathOf(name)}?purge=${purge}&dry_run=${!isSure}`
+  const path = `${pathOf(name)}?purge=${purge}&dry_run=${flags.yes !== true}`
   const removed = readRemoved(await call(flags, { method: 'DELETE', path }))
   const fate = purge ? 'canceled' : 'delivered with its keys'
-  if (isSure) {
-    printResult(flags, removed, () => `${removed.domain} is removed; waiting mail, to be ${fate}: ${removed.queued_messages}\n`)
-    return
+  const would = {
+    document: removed,
+    text: `${removed.domain}: waiting mail, would be ${fate}: ${removed.queued_messages}`,
+    command: `posthorn domain remove ${removed.domain}${purge ? ' --purge' : ''}`,
   }
-  printResult(flags, removed, () => `${removed.domain}: waiting mail, would be ${fate}: ${removed.queued_messages}\n`)
-  printNote(flags, `Nothing is removed yet. Do it with: posthorn domain remove ${removed.domain}${purge ? ' --purge' : ''} --yes`)
-  process.exitCode = EXIT.usage
+  if (!isConfirmed(flags, would)) return
+  const done = `${removed.domain} is removed; waiting mail, to be ${fate}: ${removed.queued_messages}`
+  printResult(flags, removed, () => `${done}\n`)
 }
 
-async function rotate(name: string, flags: SharedFlags): Promise<void> {
+async function rotate(name: string, flags: VerbFlags): Promise<void> {
   const domain = readDomain(await call(flags, { method: 'POST', path: `${pathOf(name)}/dkim/rotate`, body: {} }))
   const records = domain.records.filter(({ role }) => role === 'next')
   printResult(flags, domain, () => dnsText({ ...domain, records }, 'table', isTerminal()))
-  printNote(flags, 'Publish this beside the old key, which goes on signing until two checks, 10 min apart, have seen it.')
+  printNote(flags, 'Publish this beside the old key, which signs until two checks, 10 min apart, have seen it.')
 }
 
-function call(flags: SharedFlags, adminRequest: Omit<AdminRequest, 'socketPath'>): Promise<unknown> {
-  return callServer({ socketPath: socketOf(flags), ...adminRequest })
-}
-
-function socketOf({ config }: SharedFlags): string {
-  return readSettings(configurationFolder(config)).listen.admin_socket
+function call(flags: VerbFlags, apiCall: ApiCall): Promise<unknown> {
+  return callServer(serverAddress(flags), apiCall)
 }
 
 function pathOf(name: string): string {
   return `/v1/domains/${encodeURIComponent(name)}`
-}
-
-function isTerminal(): boolean {
-  return process.stdout.isTTY
 }
 
 function readKeyFile(file: string): string {
@@ -195,21 +192,8 @@ function readKeyFile(file: string): string {
   }
 }
 
-function readWait(text: string): number {
-  const reading = readDuration(text)
-  if (reading.ok) return reading.value
-  throw new ProcessExit(EXIT.usage, `posthorn: --wait: ${reading.problem}.`)
-}
-
 function readDomain(answer: unknown): DomainView {
-  if (isDomain(answer)) return answer
-  throw new ProcessExit(EXIT.internal, 'posthorn: the answer of the server holds no domain.')
-}
-
-/** The rest is as the server of the same version makes it. */
-function isDomain(answer: unknown): answer is DomainView {
-  return typeof answer === 'object' && answer !== null && 'domain' in answer && 'status' in answer
-    && 'records' in answer && Array.isArray(answer.records)
+  return readAnswer<DomainView>(answer, 'domain', 'status', 'records')
 }
 
 interface RemovedDomain {
@@ -218,10 +202,5 @@ interface RemovedDomain {
 }
 
 function readRemoved(answer: unknown): RemovedDomain {
-  if (isRemoved(answer)) return answer
-  throw new ProcessExit(EXIT.internal, 'posthorn: the answer of the server holds no count of waiting mail.')
-}
-
-function isRemoved(answer: unknown): answer is RemovedDomain {
-  return typeof answer === 'object' && answer !== null && 'domain' in answer && 'queued_messages' in answer
+  return readAnswer<RemovedDomain>(answer, 'domain', 'queued_messages')
 }

@@ -3,6 +3,9 @@
  * terminal would obey.
  */
 
+import { once } from 'node:events'
+import { SECOND } from '../base/clock.ts'
+
 export interface OutputFlags {
   json?: boolean
   quiet?: boolean
@@ -16,6 +19,23 @@ export function printResult({ json }: OutputFlags, document: unknown, text: () =
 /** What a person should know beside the result, such as the next command. */
 export function printNote({ quiet }: OutputFlags, text: string): void {
   if (quiet !== true) process.stderr.write(`${text}\n`)
+}
+
+export function isTerminal(): boolean {
+  return process.stdout.isTTY
+}
+
+/** Waits where the reader is slower than we are. */
+export async function printPiece(text: string): Promise<void> {
+  if (!process.stdout.write(text)) await once(process.stdout, 'drain')
+}
+
+/** What is known of one thing: a head, then a labelled line for each part that is there. */
+export function sheetText(head: string, parts: readonly (readonly [label: string, text: string | null])[]): string {
+  const known = parts.filter(([, text]) => text !== null && text !== '')
+  const width = Math.max(...known.map(([label]) => label.length))
+  const lines = known.map(([label, text]) => `  ${label.padEnd(width)}  ${text}`)
+  return [head, ...lines].map((line) => `${printable(line)}\n`).join('')
 }
 
 /** Rows with aligned columns on a terminal; else one line per row with tabs between, and no heads. */
@@ -39,8 +59,15 @@ export function printable(text: string): string {
 /** Unix seconds in the local time of the reader. */
 export function localTime(seconds: number | null): string {
   if (seconds === null) return 'never'
-  // The Swedish form is the one that reads 2026-11-21 12:00.
-  return new Date(seconds * MILLISECONDS_PER_SECOND).toLocaleString('sv-SE', { dateStyle: 'short', timeStyle: 'short' })
+  return localText(seconds, 'short')
 }
 
-const MILLISECONDS_PER_SECOND = 1_000
+/** To the second. */
+export function preciseTime(seconds: number): string {
+  return localText(seconds, 'medium')
+}
+
+/** `2026-11-21 12:00`, or with seconds: the Swedish form. */
+function localText(seconds: number, timeStyle: 'short' | 'medium'): string {
+  return new Date(seconds * SECOND).toLocaleString('sv-SE', { dateStyle: 'short', timeStyle })
+}

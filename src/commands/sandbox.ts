@@ -9,6 +9,10 @@ import { SHIPPED_FOLDER } from './shared-options.ts'
 export interface SandboxCommandOptions {
   /** null: 8025, or the next free port. A port that was asked for and is taken is an error. */
   port: number | null
+  /** The same for SMTP submission: null is 1025, or the next free port. */
+  submissionPort: number | null
+  /** Application seconds in one real second. */
+  speed: number
   dataFolder: string
   isFresh: boolean
   /** Captured messages kept. */
@@ -21,6 +25,8 @@ export interface SandboxCommandOptions {
 
 interface SandboxFlags {
   port?: number
+  smtpPort?: number
+  speed: number
   data: string
   fresh?: boolean
   keep: number
@@ -30,6 +36,13 @@ interface SandboxFlags {
 
 const DEFAULT_KEEP = 500
 const HIGHEST_PORT = 65_535
+const REAL_TIME = 1
+const EXAMPLES = `
+Examples:
+  posthorn sandbox --port 9000 --fresh
+  posthorn sandbox --speed 1440     a day passes in a minute`
+/** operations.md 2. */
+const HIGHEST_SPEED = 100_000
 
 export function addSandboxCommand(
   program: Command,
@@ -39,15 +52,19 @@ export function addSandboxCommand(
     .command('sandbox')
     .description('try everything on this machine: nothing leaves it')
     .option('--port <port>', 'port of the API and the inbox (default: 8025, or the next free one)', portNumber)
+    .option('--smtp-port <port>', 'port of SMTP submission (default: 1025, or the next free one)', portNumber)
+    .option('--speed <factor>', `how fast time runs, 1 to ${HIGHEST_SPEED}`, speedFactor, REAL_TIME)
     .option('--data <dir>', 'folder for database, key and captured mail', '.sandbox')
     .option('--fresh', 'start over: delete the data folder first')
     .option('--keep <count>', 'captured messages kept', wholeNumber, DEFAULT_KEEP)
     .option('--config <dir>', 'folder of the configuration files (default: the shipped ones)')
     .option('--json', 'print one JSON line instead of the banner')
-    .addHelpText('after', '\nExample:\n  posthorn sandbox --port 9000 --fresh')
+    .addHelpText('after', EXAMPLES)
     .action(async (flags: SandboxFlags) =>
       sandbox({
         port: flags.port ?? null,
+        submissionPort: flags.smtpPort ?? null,
+        speed: flags.speed,
         dataFolder: resolve(flags.data),
         isFresh: flags.fresh === true,
         keep: flags.keep,
@@ -62,6 +79,12 @@ function wholeNumber(text: string): number {
   const number = Number(text)
   if (!Number.isInteger(number) || number < 1) throw new InvalidArgumentError('not a whole number above 0')
   return number
+}
+
+function speedFactor(text: string): number {
+  const speed = wholeNumber(text)
+  if (speed > HIGHEST_SPEED) throw new InvalidArgumentError(`too fast: at most ${HIGHEST_SPEED}`)
+  return speed
 }
 
 function portNumber(text: string): number {

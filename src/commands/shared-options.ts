@@ -1,9 +1,8 @@
 /**
  * What several verbs share: where the configuration is, and flags that may be repeated.
  */
+import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { loadConfiguration } from '../config/load-configuration.ts'
-import type { ServerSettings } from '../config/server-settings.ts'
 
 /** The files of the package, for those that an administrator did not write. */
 export const SHIPPED_FOLDER = fileURLToPath(new URL('../../config', import.meta.url))
@@ -12,12 +11,14 @@ const PRODUCTION_FOLDER = '/etc/posthorn'
 
 /** `--config`, else POSTHORN_CONFIG, else the folder of an installed package (operations.md 3). */
 export function configurationFolder(flag: string | undefined): string {
-  return flag ?? process.env['POSTHORN_CONFIG'] ?? PRODUCTION_FOLDER
+  const fromEnvironment = process.env['POSTHORN_CONFIG'] ?? ''
+  return flag ?? (fromEnvironment === '' ? PRODUCTION_FOLDER : fromEnvironment)
 }
 
-/** For verbs that talk to a running server: its secrets are not needed, nor may everybody read them. */
-export function readSettings(folder: string): ServerSettings {
-  return loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER, neededSecrets: 'none' }).server
+/** The same for verbs that need no server: where nothing is installed, what comes with the program. */
+export function installedOrShippedFolder(flag: string | undefined): string {
+  const folder = configurationFolder(flag)
+  return folder === PRODUCTION_FOLDER && !existsSync(folder) ? SHIPPED_FOLDER : folder
 }
 
 /** Gathers the values of a flag that may be given several times. */

@@ -11,12 +11,12 @@ import type { ServerSettings } from './server-settings.ts'
 
 export function certificateChecks({ listen, tls }: ServerSettings, now: number): Finding[] {
   const findings: Finding[] = []
-  for (const [index, door] of listen.http.entries()) {
-    if (door.tls && tls.certificates.length === 0) {
-      const text = 'a TLS listener needs a certificate: name one in tls.certificates'
-      findings.push(errorAt('posthorn', ['listen', 'http', index, 'tls'], text))
-    }
+  const need = (door: 'http' | 'submission', index: number): void => {
+    const text = 'a TLS listener needs a certificate: name one in tls.certificates'
+    if (tls.certificates.length === 0) findings.push(errorAt('posthorn', ['listen', door, index, 'tls'], text))
   }
+  for (const [index, door] of listen.http.entries()) if (door.tls) need('http', index)
+  for (const [index, door] of listen.submission.entries()) if (door.tls !== 'none') need('submission', index)
   for (const [index, files] of tls.certificates.entries()) findings.push(...pairChecks(files, index, now))
   return findings
 }

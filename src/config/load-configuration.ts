@@ -7,7 +7,6 @@
  * 4. Check what spans several keys or files, and the rules.
  * Throws ConfigurationError with all mistakes when one of them is an error; otherwise they are `warnings`.
  */
-import { statSync } from 'node:fs'
 import type { z } from 'zod'
 import { ConfigurationError } from '../base/errors.ts'
 import type { Mistake } from '../base/errors.ts'
@@ -21,7 +20,7 @@ import { poolsSchema, resolvePoolSettings } from './pool-settings.ts'
 import type { PoolSettings } from './pool-settings.ts'
 import { providersSchema, resolveProviderSettings } from './provider-settings.ts'
 import type { ProviderSettings } from './provider-settings.ts'
-import { readFolder, wholeFile } from './read-folder.ts'
+import { readFolder } from './read-folder.ts'
 import { resolveServerSettings } from './resolve-server-settings.ts'
 import type { NeededSecrets } from './resolve-server-settings.ts'
 import { serverSchema } from './server-settings.ts'
@@ -65,9 +64,6 @@ export interface LoadOptions {
 }
 
 export function loadConfiguration(options: LoadOptions): Configuration {
-  if (!isFolder(options.folder)) {
-    throw new ConfigurationError([wholeFile(options.folder, 'error', 'there is no such folder')])
-  }
   const { trees, mistakes } = readFolder(options.folder, options.shippedFolder)
   if (trees.posthorn !== undefined) trees.posthorn = withOverrides(trees.posthorn, options.overrides ?? {})
   const judged = judge(trees, mistakes)
@@ -136,8 +132,4 @@ function mistakeOf({ file, path, severity, message, suggestion, isAboutKey }: Fi
   const pointsAtKey = isAboutKey === true || nodeAt(root, path)?.kind === 'map'
   const position = (pointsAtKey ? keyPositionAt(root, path) : undefined) ?? nearestPosition(root, path)
   return { ...position, path: pathText(path), severity, message, suggestion }
-}
-
-function isFolder(folder: string): boolean {
-  return statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true
 }

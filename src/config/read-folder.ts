@@ -2,11 +2,12 @@
  * The files of a configuration folder, each with its drop-ins, as one tree per file.
  *
  * A file that is not there is taken from the shipped folder; for `posthorn.yaml` and `pools.yaml`, which an
- * administrator writes, with a warning. A file with mistakes gives no tree. Never throws for what is in the folder.
+ * administrator writes, with a warning. A file with mistakes gives no tree. Never throws for what is in the folder;
+ * throws ConfigurationError when there is none.
  */
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { errorCode, errorText } from '../base/errors.ts'
+import { ConfigurationError, errorCode, errorText } from '../base/errors.ts'
 import type { Mistake } from '../base/errors.ts'
 import { mergeDropIns } from './drop-ins.ts'
 import { FILE_NAMES } from './finding.ts'
@@ -17,24 +18,33 @@ import { readYamlSource } from './yaml-source.ts'
 
 /** Written by the administrator; the shipped ones are for trying out. */
 const WRITTEN_BY_ADMINISTRATOR: readonly FileName[] = ['posthorn', 'pools']
+const NO_FOLDER = 'there is no such folder; make it with posthorn.yaml and pools.yaml, or name another with --config'
 
 export interface FolderReading {
   trees: Trees
   mistakes: Mistake[]
 }
 
-export function readFolder(folder: string, shippedFolder: string): FolderReading {
+/** `names`: the files that are wanted; the others have no tree. */
+export function readFolder(
+  folder: string, shippedFolder: string, names: readonly FileName[] = FILE_NAMES,
+): FolderReading {
+  if (!isFolder(folder)) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
   const mistakes: Mistake[] = []
   const trees: Trees = {
     posthorn: undefined, pools: undefined, warmup: undefined, providers: undefined, bounces: undefined,
   }
-  for (const name of FILE_NAMES) {
+  for (const name of names) {
     const countBefore = errorsIn(mistakes)
     const base = readFile(chooseFile(name, { folder, shippedFolder, mistakes }), mistakes)
     const dropIns = dropInFiles(join(folder, `${name}.d`), mistakes).map((file) => readFile(file, mistakes))
     if (errorsIn(mistakes) === countBefore) trees[name] = mergeDropIns(base, dropIns)
   }
   return { trees, mistakes }
+}
+
+function isFolder(folder: string): boolean {
+  return statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true
 }
 
 function chooseFile(name: FileName, place: { folder: string; shippedFolder: string; mistakes: Mistake[] }): string {

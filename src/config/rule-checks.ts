@@ -67,7 +67,10 @@ function checkRules({ file, list, root, known, trial }: RuleFile): Finding[] {
     }
     first.set(rule.id, earlier ?? rule)
     findings.push(...unknownName({ file, root, path: [...rule.path, 'provider'], kind: 'provider', known }))
-    findings.push(...expressionChecks(file, rule, trial))
+    const problems = expressionChecks(file, rule, trial)
+    findings.push(...problems)
+    // What is refused may be slow: it is not run on the examples of other rules.
+    if (problems.length > 0) rule.expression = undefined
   }
   return [...findings, ...shadowedRules(file, rules)]
 }

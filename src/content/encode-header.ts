@@ -13,11 +13,15 @@ const MOST_LINE_CHARACTERS = 76
 /** RFC 2047 §2 allows 75; less leaves room for a field's name on the first line. */
 const MOST_ENCODED_WORD_CHARACTERS = 64
 const MOST_PLAIN_WORD_CHARACTERS = 60
+/** RFC 5322 §2.1.1, without the CRLF. */
+const LONGEST_LINE_CHARACTERS = 998
 const BASE64_FRAME = '=?UTF-8?B??='
 const QUOTED_FRAME = '=?UTF-8?Q??='
 
 // Printable ASCII with single spaces between words and none at the ends.
 const PLAIN_WORDS = /^[!-~]+(?: [!-~]+)*$/
+// Printable ASCII and tabs, neither space nor tab at the ends.
+const VERBATIM = /^[!-~](?:[\t -~]*[!-~])?$/
 // Atoms of RFC 5322 with single spaces between them.
 const PLAIN_PHRASE = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+(?: [A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+)*$/
 // Printable ASCII.
@@ -33,13 +37,42 @@ export function textField(name: string, text: string): string {
 
 /** A field such as From or To, with one mailbox. */
 export function mailboxField(name: string, mailbox: Mailbox): string {
-  if (mailbox.name === null) return foldField(name, [mailbox.address])
-  return foldField(name, [...phrase(mailbox.name), `<${mailbox.address}>`])
+  return mailboxesField(name, [mailbox])
 }
 
-/** A field whose value is one token of ours, such as Date or Message-ID. */
-export function plainField(name: string, value: string): string {
-  return `${name}: ${value}\r\n`
+/** A field such as Cc, with at least one mailbox. */
+export function mailboxesField(name: string, mailboxes: readonly Mailbox[]): string {
+  return foldField(name, mailboxes.flatMap((mailbox, index) => {
+    const words = mailboxWords(mailbox)
+    return index === mailboxes.length - 1 ? words : [...words.slice(0, -1), `${words.at(-1)},`]
+  }))
+}
+
+/**
+ * A customer's own field. ASCII stays as it is, since a structure may be in it (`References`, `List-Id`), and is folded
+ * at spaces alone; everything else becomes encoded words.
+ */
+export function customField(name: string, value: string): string {
+  const isVerbatim = VERBATIM.test(value) && !value.includes('=?')
+  if (isVerbatim && name.length + 2 + value.length <= MOST_LINE_CHARACTERS) return plainField(name, value)
+  const words = value.split(' ')
+  const isFoldable = isVerbatim && PLAIN_WORDS.test(value) &&
+    words.every((word) => name.length + 2 + word.length <= LONGEST_LINE_CHARACTERS)
+  return isFoldable ? foldField(name, words) : textField(name, value)
+}
+
+/** A field whose value is tokens of ours, such as Date, Message-ID or List-Unsubscribe; folded between them alone. */
+export function plainField(name: string, ...tokens: string[]): string {
+  return foldField(name, tokens)
+}
+
+/** Printable US-ASCII alone. */
+export function isAscii(text: string): boolean {
+  return PRINTABLE.test(text)
+}
+
+function mailboxWords({ name, address }: Mailbox): string[] {
+  return name === null ? [address] : [...phrase(name), `<${address}>`]
 }
 
 function phrase(name: string): string[] {

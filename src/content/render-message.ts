@@ -1,70 +1,82 @@
 /**
  * From stored content and the facts of one message to the bytes that are sent.
  *
- *  1 fill in    variables into subject, html and text
- *  2 add        a text part made from the html, when none was given
- *  3 compose    header fields and MIME
- *  4 sign       DKIM of the sending domain, with each of its keys
+ *  1 prepare    templates parsed, html instrumented; once for all messages of a content (prepare-content.ts)
+ *  2 fill in    variables, links, pixel
+ *  3 add        a text part made from the html, when none was given
+ *  4 compose    header fields and MIME; a submitted mail stays as it came, below the fields that are ours
+ *  5 sign       DKIM of the sending domain, with each of its keys
  *
- * The same input gives the same bytes on every attempt: time, identifiers and boundaries come from the facts. Content
- * and variables were checked at acceptance (template-problems.ts), so a rejection is a fault or an unusable key.
- * engine.md 16.2 and 18, RFC 5322 §3.6.
+ * The same input gives the same bytes on every attempt: time, identifiers and boundaries come from the facts. A
+ * rejection is a fault or an unusable key. engine.md 16.2 and 18, RFC 5322 §3.6.
  */
-import { complaintToken } from '../mail/return-path.ts'
-import type { RenderFacts, StoredContent } from '../mail/message.ts'
+import type { RenderFacts } from '../mail/message.ts'
 import { composeMessage } from './compose-message.ts'
 import { signMessage } from './dkim.ts'
 import type { Signer } from './dkim.ts'
-import { mailboxField, plainField, textField } from './encode-header.ts'
-import { plainTextOf } from './plain-text.ts'
-import { substitute } from './substitute-variables.ts'
-import { templateOf } from './template-problems.ts'
+import { composedFields, dateField, messageIdField, ownFields } from './message-fields.ts'
+import type { FieldsInput, RenderSettings } from './message-fields.ts'
+import { messageUrls } from './message-urls.ts'
+import { fieldName } from './mime-fields.ts'
+import { bodiesOf, submittedMailOf } from './prepare-content.ts'
+import type { MessageBodies, PreparedContent } from './prepare-content.ts'
+import type { SubmittedMail } from './submitted-mail.ts'
 
-export interface RenderInput {
-  content: StoredContent
+export interface ComposeInput {
+  content: PreparedContent
   facts: RenderFacts
-  tokenKeys: { complaint: Uint8Array }
+  /** Host name of the envelope sender's domain. */
+  returnPath: string
+  /** Scheme and host of links that lead back to us, without a slash at the end. */
+  trackingBaseUrl: string
+  settings: RenderSettings
+}
+
+export interface RenderInput extends ComposeInput {
   /** At least one; the first one's signature is the topmost. */
   signers: readonly Signer[]
-  /** Name of the field that repeats the complaint token, such as X-Posthorn-Ref; null: none. */
-  referenceHeader: string | null
-  /** Names this server in Feedback-ID: 5 to 15 characters, the same for all its mail. */
-  senderId: string
+}
+
+export interface ComposedMessage {
+  /** What is in it, filled in; of a submitted mail nothing is known apart. */
+  bodies: MessageBodies | null
+  /** Unsigned. */
+  bytes: Buffer
 }
 
 export async function renderMessage(input: RenderInput): Promise<Buffer> {
-  const { content, facts } = input
-  const fill = (text: string, kind: 'html' | 'text'): string =>
-    substitute(templateOf(text, kind, content.hasVariables), facts.variables)
-  const html = content.html === null ? null : fill(content.html, 'html')
-  const generatedText = html === null || content.text !== null ? null : plainTextOf(html)
-  const message = await composeMessage({
-    fields: headerFields(input, fill(content.subject, 'text')),
-    html,
-    text: content.text === null ? generatedText : fill(content.text, 'text'),
-    attachments: content.attachments,
+  const { bytes } = await composeUnsigned(input)
+  return signMessage(bytes, input.signers, input.facts.acceptedAt)
+}
+
+export async function composeUnsigned(input: ComposeInput): Promise<ComposedMessage> {
+  const { content, facts, returnPath, trackingBaseUrl, settings } = input
+  const urls = messageUrls({ messageId: facts.messageId, baseUrl: trackingBaseUrl, keys: settings.keys })
+  const fieldsInput = { content: content.stored, facts, returnPath, urls, settings }
+  if (content.submitted !== null) {
+    const mail = submittedMailOf(content.submitted, content, urls)
+    return { bodies: null, bytes: withOwnFields(mail, fieldsInput) }
+  }
+  const bodies = bodiesOf(content, facts.variables, urls)
+  const bytes = await composeMessage({
+    fields: composedFields(fieldsInput, bodies.subject),
+    html: bodies.html,
+    text: bodies.text,
+    attachments: content.stored.attachments,
     seed: facts.messageId,
   })
-  return signMessage(message, input.signers, facts.acceptedAt)
+  return { bodies, bytes }
 }
 
-function headerFields(input: RenderInput, subject: string): string[] {
-  const { content, facts, referenceHeader, senderId } = input
-  const token = complaintToken(facts.messageId, input.tokenKeys.complaint)
-  return [
-    mailboxField('From', content.from),
-    mailboxField('To', facts.to),
-    ...(content.replyTo === null ? [] : [mailboxField('Reply-To', content.replyTo)]),
-    textField('Subject', subject),
-    plainField('Date', dateText(facts.acceptedAt)),
-    plainField('Message-ID', `<${token}@${facts.domain}>`),
-    ...(referenceHeader === null ? [] : [plainField(referenceHeader, token)]),
-    // Google's Feedback-ID: campaign, customer, kind of mail, sender. Nothing in it is about one recipient.
-    plainField('Feedback-ID', `0:${facts.domain}:${facts.stream}:${senderId}`),
+/** Ours on top, in place of others of the same names; Date and Message-ID only where there are none. */
+function withOwnFields({ fields, rest }: SubmittedMail, input: FieldsInput): Buffer {
+  const own = ownFields(input)
+  const ownNames = new Set(own.map(fieldName))
+  const theirs = fields.filter((field) => !ownNames.has(fieldName(field)))
+  const names = new Set(theirs.map(fieldName))
+  const missing = [
+    ...(names.has('date') ? [] : [dateField(input.facts)]),
+    ...(names.has('message-id') ? [] : [messageIdField(input)]),
   ]
-}
-
-/** RFC 5322 §3.3, in UTC: `Sat, 21 Nov 2026 12:00:00 +0000`. */
-function dateText(milliseconds: number): string {
-  return new Date(milliseconds).toUTCString().replace('GMT', '+0000')
+  return Buffer.concat([Buffer.from([...missing, ...own, ...theirs].join(''), 'latin1'), rest])
 }

@@ -31,6 +31,18 @@ export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => HTML_ENTITIES[character] ?? character)
 }
 
+const ENTITY_BYTES = new Map(Object.entries(HTML_ENTITIES).map(([sign, entity]) => [sign.charCodeAt(0), entity.length]))
+
+/** How long `escapeHtml` makes a text, at a fraction of its cost. */
+export function escapedBytes(text: string): number {
+  let bytes = Buffer.byteLength(text)
+  for (let index = 0; index < text.length; index++) {
+    const entity = ENTITY_BYTES.get(text.charCodeAt(index))
+    if (entity !== undefined) bytes += entity - 1
+  }
+  return bytes
+}
+
 function substituted(placeholder: Placeholder, variables: Variables): string {
   const value = valueOf(placeholder, variables)
   if (value === undefined) throw new Error(`no value for the variable ${JSON.stringify(placeholder.key)}`)

@@ -2,45 +2,71 @@
  * Everything that is wrong with a content and one recipient's variables, found at acceptance so that rendering cannot
  * fail later (contract.md 4.1 and 4.4). Returns sentences for the caller, all of them at once; never throws.
  *
- * Sizes are added up before anything is built: a large value used a thousand times must not cost its product in memory.
+ * A content is read once and then judged for each recipient by the values that are given: that costs a batch a look at
+ * those, however many placeholders its html has. Sizes are added up before anything is built: a large value used a
+ * thousand times must not cost its product in memory or time.
  */
 import type { StoredContent, Variables } from '../mail/message.ts'
 import { parseTemplate } from './parse-template.ts'
-import type { Placeholder, Template, TemplateKind } from './parse-template.ts'
-import { escapeHtml, isUsableValue, substitute, valueOf } from './substitute-variables.ts'
+import type { Template, TemplateKind } from './parse-template.ts'
+import { escapedBytes, isUsableValue } from './substitute-variables.ts'
 
 /** contract.md 16. */
 export const MOST_SUBJECT_CHARACTERS = 998
 export const MOST_BODY_BYTES = 5 * 1024 * 1024
+/** An answer shows 2,000 characters. */
+const MOST_VARIABLE_PROBLEMS = 100
 
 type TemplateText = Pick<StoredContent, 'subject' | 'html' | 'text' | 'hasVariables'>
 type RawVariables = Readonly<Record<string, unknown>>
+type FieldName = 'subject' | 'html' | 'text'
 
-interface Field {
-  name: 'subject' | 'html' | 'text'
-  template: Template
+export interface TemplateProblem {
+  /** A variable by its name, or a field of the content once its variables are filled in. */
+  about: 'variable' | 'field'
+  name: string
+  text: string
 }
 
-/** An empty list means: this content can be rendered for this recipient. */
-export function templateProblems(content: TemplateText, raw: RawVariables): string[] {
+/** A content whose placeholders are known. */
+export interface ReadTemplates {
+  /** What is wrong with the fields whatever the values are. */
+  ownProblems(): TemplateProblem[]
+  /** An empty list means: this content can be rendered for this recipient. */
+  problems(raw: RawVariables): TemplateProblem[]
+  /** The values that the templates use, and nothing else; what is null or not given is left out. */
+  usable(raw: RawVariables): Variables
+}
+
+/** `reserved`: values that rendering adds where none is given, or others of at most their size. */
+export function readTemplates(content: TemplateText, reserved: Variables = {}): ReadTemplates {
   const fields = fieldsOf(content)
-  const problems = variableProblems(fields, raw)
-  if (problems.length > 0) return problems
-  const suffix = content.hasVariables ? ' once its variables are filled in' : ''
-  return fields.flatMap((field) => {
-    const problem = field.name === 'subject' ? subjectProblem(field.template, raw) : bodyProblem(field.template, raw)
-    return problem === undefined ? [] : [`${field.name}: ${problem}${suffix}`]
-  })
+  const uses = usesOf(fields)
+  const needed = [...uses.values()].filter(({ neededIn }) => neededIn.length > 0)
+  return {
+    ownProblems: () => fields.flatMap(({ name, problem }) => fieldProblem(name, problem)),
+    problems(raw) {
+      const given = new Map([...givenValues(uses, reserved), ...givenValues(uses, raw)])
+      const found = variableProblems(uses, needed, given)
+      if (found.length > 0) return found
+      return fields.flatMap((field) => fieldProblem(field.name, field.problem ?? renderedProblem(field, given)))
+    },
+    usable(raw) {
+      const usable: Variables = Object.create(null)
+      for (const [key, value] of givenValues(uses, raw)) if (isUsableValue(value)) usable[key] = value
+      return usable
+    },
+  }
 }
 
-/** The values that the templates use, and nothing else; what is null or not given is left out. */
+/** Each as `variables.name: …` or `subject: …`. */
+export function templateProblems(content: TemplateText, raw: RawVariables): string[] {
+  return readTemplates(content).problems(raw).map(({ about, name, text }) =>
+    `${about === 'variable' ? 'variables.' : ''}${name}: ${text}`)
+}
+
 export function usableVariables(content: TemplateText, raw: RawVariables): Variables {
-  const usable: Variables = Object.create(null)
-  for (const { placeholder } of placeholdersOf(fieldsOf(content))) {
-    const value = Object.hasOwn(raw, placeholder.key) ? raw[placeholder.key] : undefined
-    if (isUsableValue(value)) usable[placeholder.key] = value
-  }
-  return usable
+  return readTemplates(content).usable(raw)
 }
 
 /** A text as a template when substitution is on, else as the one piece of text it is. */
@@ -48,84 +74,166 @@ export function templateOf(text: string, kind: TemplateKind, hasVariables: boole
   return hasVariables ? parseTemplate(text, kind) : [text]
 }
 
-function fieldsOf(content: TemplateText): Field[] {
-  const { subject, html, text, hasVariables } = content
-  const fields: Field[] = [{ name: 'subject', template: templateOf(subject, 'text', hasVariables) }]
-  if (html !== null) fields.push({ name: 'html', template: templateOf(html, 'html', hasVariables) })
-  if (text !== null) fields.push({ name: 'text', template: templateOf(text, 'text', hasVariables) })
-  return fields
-}
+/** What is given of what is used, by name; null stands for "not given". */
+type GivenValues = ReadonlyMap<string, unknown>
 
-interface Use {
-  placeholder: Placeholder
-  field: Field['name']
-}
-
-function placeholdersOf(fields: readonly Field[]): Use[] {
-  return fields.flatMap(({ name, template }) =>
-    template.flatMap((part) => (typeof part === 'string' ? [] : [{ placeholder: part, field: name }])))
-}
-
-/** One problem for each variable, naming all fields it is used in. */
-function variableProblems(fields: readonly Field[], raw: RawVariables): string[] {
-  const found = new Map<string, { fields: Set<string>; problem: string }>()
-  for (const { placeholder, field } of placeholdersOf(fields)) {
-    const problem = variableProblem(placeholder, raw)
-    if (problem === undefined) continue
-    const known = found.get(placeholder.key)
-    if (known === undefined) found.set(placeholder.key, { fields: new Set([field]), problem })
-    else known.fields.add(field)
+/** Looks at the values and not at the placeholders, which may be many more. */
+function givenValues(uses: ReadonlyMap<string, Use>, raw: RawVariables): GivenValues {
+  const given = new Map<string, unknown>()
+  for (const key of Object.keys(raw)) {
+    const value = raw[key] ?? null
+    if (value !== null && uses.has(key)) given.set(key, value)
   }
-  return [...found].map(([key, use]) => `variables.${key}: used in ${[...use.fields].join(' and ')}, ${use.problem}`)
+  return given
 }
 
-function variableProblem(placeholder: Placeholder, raw: RawVariables): string | undefined {
-  const value = Object.hasOwn(raw, placeholder.key) ? raw[placeholder.key] : undefined
-  if (value === undefined || value === null) return placeholder.fallback === null ? 'not given' : undefined
-  if (isUsableValue(value)) return undefined
-  return `must be a string, number or boolean, not ${Array.isArray(value) ? 'an array' : 'an object'}`
+interface Field {
+  name: FieldName
+  template: Template
+  /** What is wrong with it whatever the values are. */
+  problem: string | undefined
+  /** With no value given; characters of the subject, else bytes. */
+  sizeWithoutValues: number
+  /** By variable: at most two, in two and in three braces. */
+  places: Map<string, Place[]>
 }
 
-function subjectProblem(template: Template, raw: RawVariables): string | undefined {
-  const tooLong = `has more than ${MOST_SUBJECT_CHARACTERS} characters`
-  // A character is at most two UTF-16 units, so nothing long is built.
-  if (renderedSize(template, raw, (text) => text.length) > 2 * MOST_SUBJECT_CHARACTERS) return tooLong
-  const subject = substitute(template, ownValues(raw))
-  if ([...subject].length > MOST_SUBJECT_CHARACTERS) return tooLong
+/** All placeholders of a field that one value fills in the same way. */
+interface Place {
+  isEscaped: boolean
+  count: number
+  /** Size of all that stands there when the value is not given. */
+  sizeWithout: number
+  /** One of them has no fallback. */
+  isNeeded: boolean
+}
+
+function fieldsOf({ subject, html, text, hasVariables }: TemplateText): Field[] {
+  const read = (name: FieldName, source: string | null): Field[] => {
+    if (source === null) return []
+    const template = templateOf(source, name === 'html' ? 'html' : 'text', hasVariables)
+    const problem = name === 'subject' ? subjectProblem(source) : bodyProblem(Buffer.byteLength(source))
+    return [{ name, template, problem, ...placesOf(name, template) }]
+  }
+  return [...read('subject', subject), ...read('html', html), ...read('text', text)]
+}
+
+function placesOf(name: FieldName, template: Template): Pick<Field, 'sizeWithoutValues' | 'places'> {
+  const places: Field['places'] = new Map()
+  let sizeWithoutValues = 0
+  for (const part of template) {
+    if (typeof part === 'string') {
+      sizeWithoutValues += sizeIn(name, part, false)
+      continue
+    }
+    const { key, isEscaped, fallback } = part
+    const ofKey = places.get(key) ?? []
+    const known = ofKey.find((place) => place.isEscaped === isEscaped)
+    const place = known ?? { isEscaped, count: 0, sizeWithout: 0, isNeeded: false }
+    if (known === undefined) places.set(key, [...ofKey, place])
+    const size = sizeIn(name, fallback ?? '', isEscaped)
+    sizeWithoutValues += size
+    place.count += 1
+    place.sizeWithout += size
+    place.isNeeded ||= fallback === null
+  }
+  return { sizeWithoutValues, places }
+}
+
+/** Of the subject in UTF-16 units, of which a character is one or two; of the others in bytes. */
+function sizeIn(name: FieldName, text: string, isEscaped: boolean): number {
+  if (name === 'subject') return text.length
+  return isEscaped ? escapedBytes(text) : Buffer.byteLength(text)
+}
+
+/** Where a variable is used, and where it has to be given. */
+interface Use {
+  key: string
+  fields: FieldName[]
+  neededIn: FieldName[]
+}
+
+function usesOf(fields: readonly Field[]): Map<string, Use> {
+  const uses = new Map<string, Use>()
+  for (const { name, places } of fields) {
+    for (const [key, ofKey] of places) {
+      const use = uses.get(key) ?? { key, fields: [], neededIn: [] }
+      uses.set(key, use)
+      use.fields.push(name)
+      if (ofKey.some(({ isNeeded }) => isNeeded)) use.neededIn.push(name)
+    }
+  }
+  return uses
+}
+
+function variableProblems(
+  uses: ReadonlyMap<string, Use>,
+  needed: readonly Use[],
+  given: GivenValues,
+): TemplateProblem[] {
+  const found: TemplateProblem[] = []
+  const add = (key: string, fields: readonly FieldName[], text: string): void => {
+    found.push({ about: 'variable', name: key, text: `used in ${fields.join(' and ')}, ${text}` })
+  }
+  for (const { key, neededIn } of needed) {
+    if (found.length >= MOST_VARIABLE_PROBLEMS) return found
+    if (!given.has(key)) add(key, neededIn, 'not given')
+  }
+  for (const [key, value] of given) {
+    if (found.length >= MOST_VARIABLE_PROBLEMS) return found
+    const kind = Array.isArray(value) ? 'an array' : 'an object'
+    const { fields = [] } = uses.get(key) ?? {}
+    if (!isUsableValue(value)) add(key, fields, `must be a string, number or boolean, not ${kind}`)
+  }
+  return found
+}
+
+function fieldProblem(name: FieldName, problem: string | undefined): TemplateProblem[] {
+  return problem === undefined ? [] : [{ about: 'field', name, text: problem }]
+}
+
+/** What becomes wrong with a field by the values in it. */
+function renderedProblem(field: Field, given: GivenValues): string | undefined {
+  if (field.places.size === 0) return undefined
+  const isSubject = field.name === 'subject'
+  const problem = isSubject ? renderedSubjectProblem(field, given) : bodyProblem(renderedSize(field, given))
+  return problem === undefined ? undefined : `${problem} once its variables are filled in`
+}
+
+function renderedSubjectProblem(field: Field, given: GivenValues): string | undefined {
+  // Nothing long is built.
+  if (renderedSize(field, given) > MOST_SUBJECT_UNITS) return LONG_SUBJECT
+  return subjectProblem(renderedSubject(field, given))
+}
+
+/** A character is at most two of UTF-16. */
+const MOST_SUBJECT_UNITS = 2 * MOST_SUBJECT_CHARACTERS
+const LONG_SUBJECT = `has more than ${MOST_SUBJECT_CHARACTERS} characters`
+
+function subjectProblem(subject: string): string | undefined {
+  const isLong = subject.length > MOST_SUBJECT_UNITS || [...subject].length > MOST_SUBJECT_CHARACTERS
+  if (isLong) return LONG_SUBJECT
   // Every C0 and C1 control and DEL, but not the tab.
   if (/[^\P{Cc}\t]/u.test(subject)) return 'has a line break or another control character'
   return subject.isWellFormed() ? undefined : 'has an unpaired surrogate'
 }
 
-function bodyProblem(template: Template, raw: RawVariables): string | undefined {
-  const bytes = renderedSize(template, raw, (text) => Buffer.byteLength(text))
+function bodyProblem(bytes: number): string | undefined {
   return bytes > MOST_BODY_BYTES ? `has ${bytes} bytes, at most ${MOST_BODY_BYTES} are allowed` : undefined
 }
 
-/** The size of the rendered text by a measure that adds up; each key is measured once. */
-function renderedSize(template: Template, raw: RawVariables, sizeOf: (text: string) => number): number {
-  const known = new Map<string, number>()
-  let size = 0
-  for (const part of template) {
-    if (typeof part === 'string') {
-      size += sizeOf(part)
-      continue
+function renderedSubject({ template }: Field, given: GivenValues): string {
+  return template
+    .map((part) => (typeof part === 'string' ? part : String(given.get(part.key) ?? part.fallback ?? '')))
+    .join('')
+}
+
+function renderedSize({ name, sizeWithoutValues, places }: Field, given: GivenValues): number {
+  let size = sizeWithoutValues
+  for (const [key, value] of given) {
+    for (const { isEscaped, count, sizeWithout } of places.get(key) ?? []) {
+      size += count * sizeIn(name, String(value), isEscaped) - sizeWithout
     }
-    const name = `${part.isEscaped ? 'html' : 'text'} ${part.key}|${part.fallback ?? ''}`
-    const value = known.get(name) ?? sizeOf(renderedValue(part, raw))
-    known.set(name, value)
-    size += value
   }
   return size
-}
-
-function renderedValue(placeholder: Placeholder, raw: RawVariables): string {
-  const value = valueOf(placeholder, raw) ?? ''
-  return placeholder.isEscaped ? escapeHtml(value) : value
-}
-
-function ownValues(raw: RawVariables): Variables {
-  const values: Variables = Object.create(null)
-  for (const [key, value] of Object.entries(raw)) if (isUsableValue(value)) values[key] = value
-  return values
 }

@@ -1,5 +1,6 @@
 /**
- * The one log line of every try, and its count in the metrics (operations.md 8 and 9). Never throws.
+ * The one log line of every try, and its count in the metrics (operations.md 8 and 9); what is captured counts nowhere.
+ * Never throws.
  */
 import { createHash } from 'node:crypto'
 import type { Logger } from '../base/logger.ts'
@@ -36,9 +37,11 @@ export function createAttemptLog(options: {
   const { logger, metrics, recipients } = options
   return ({ message, attempt, judgement, provider }) => {
     const { outcome } = judgement
-    metrics.deliveries.inc({
-      result: resultLabel(outcome.kind), pool: message.pool, ip: attempt.ip ?? 'none', provider: provider ?? 'other',
-    })
+    if (!message.isCaptured) {
+      metrics.deliveries.inc({
+        result: resultLabel(outcome.kind), pool: message.pool, ip: attempt.ip ?? 'none', provider: provider ?? 'other',
+      })
+    }
     logger[outcome.kind === 'ambiguous' ? 'warn' : 'info']({
       message_id: message.id, domain: message.domain, pool: message.pool,
       recipient: shownRecipient(message, recipients),

@@ -10,6 +10,7 @@ import { errorText } from '../base/errors.ts'
 import type { SetupFailure } from './read-smtp-error.ts'
 import type { Opened, SessionTarget, SmtpSession } from './smtp-session.ts'
 import type { SmtpEnvelope } from './smtp-transaction.ts'
+import type { Transcript } from './transcript.ts'
 import { NO_CONNECTION } from './try-result.ts'
 import type { DispatchedRow, PathPlan, Site, TryEnd } from './try-result.ts'
 
@@ -19,7 +20,9 @@ export interface RenderedMessage {
 }
 
 export interface DeliveryTools {
-  open(target: SessionTarget): Promise<Opened>
+  open(target: SessionTarget, transcript: Transcript | null): Promise<Opened>
+  /** A new one for each try; null: none is kept. */
+  transcript(): Transcript | null
   /** Rejects when the message can not be rendered or signed: it is not sent then. */
   render(row: DispatchedRow): Promise<RenderedMessage>
   /** By the dispatcher's clock. */
@@ -43,7 +46,11 @@ export interface DeliveryTry {
   facts: ConnectionFacts
   /** To be kept for the next message, when it is still usable. */
   session: SmtpSession | undefined
+  transcript: string | null
 }
+
+/** As far as it has come; `transcript` grows until the end. */
+type Way = Omit<DeliveryTry, 'transcript'>
 
 export const STOPPING: TryEnd = { kind: 'returned', why: 'stopping', reason: 'the server stops' }
 
@@ -55,15 +62,24 @@ export async function deliverMessage(request: DeliveryRequest, tools: DeliveryTo
     (message) => ({ message }),
     (thrown) => ({ problem: errorText(thrown) }),
   )
+  const transcript = tools.transcript()
+  const way = await findWay(request, rendering, { ...tools, transcript })
+  return { ...way, transcript: transcript?.text() ?? null }
+}
+
+/** The tools of one try. */
+type Tools = Omit<DeliveryTools, 'transcript'> & { transcript: Transcript | null }
+
+async function findWay(request: DeliveryRequest, rendering: Rendering, tools: Tools): Promise<Way> {
   if (request.session !== undefined) {
     const wasUsed = request.session.begun() > 0
-    const tried = await sendOver(request.session, rendering, request, tools)
-    if (!(wasUsed && isStale(tried.end))) return tried
+    const way = await sendOver(request.session, rendering, request, tools)
+    if (!(wasUsed && isStale(way.end))) return way
   }
   return walkHosts(request, rendering, tools)
 }
 
-async function walkHosts(request: DeliveryRequest, rendering: Rendering, tools: DeliveryTools): Promise<DeliveryTry> {
+async function walkHosts(request: DeliveryRequest, rendering: Rendering, tools: Tools): Promise<Way> {
   let last: { failure: SetupFailure; facts: ConnectionFacts } | undefined
   for (const host of request.site.hosts) {
     for (const address of host.addresses) {
@@ -89,29 +105,30 @@ async function walkHosts(request: DeliveryRequest, rendering: Rendering, tools: 
 /** Opportunistic TLS: when the handshake fails, one plain connection to the same address (RFC 7435 §3). */
 async function openByPolicy(
   { host, address, path }: { host: string; address: string; path: PathPlan },
-  tools: DeliveryTools,
+  { open, transcript }: Tools,
 ): Promise<Opened> {
-  const target = { host, address, source: path.source, hostname: path.hostname }
-  if (path.requiresTls) return tools.open({ ...target, tls: 'required' })
-  const opened = await tools.open({ ...target, tls: 'when-announced' })
+  const target = { host, address, port: path.port, source: path.source, hostname: path.hostname }
+  if (path.requiresTls) return open({ ...target, tls: 'required' }, transcript)
+  const opened = await open({ ...target, tls: 'when-announced' }, transcript)
   if (opened.kind !== 'failed' || opened.failure.stage !== 'starttls') return opened
-  return tools.open({ ...target, tls: 'none' })
+  return open({ ...target, tls: 'none' }, transcript)
 }
 
 async function sendOver(
   session: SmtpSession,
   rendering: Rendering,
   { row, isAborted }: DeliveryRequest,
-  tools: DeliveryTools,
-): Promise<DeliveryTry> {
+  { now, transcript }: Tools,
+): Promise<Way> {
   const { facts } = session
   const rendered = await rendering
   if (isAborted()) return { end: STOPPING, facts, session }
   if ('problem' in rendered) {
     return { end: { kind: 'returned', why: 'not-renderable', reason: rendered.problem }, facts, session }
   }
-  if (tools.now() >= row.expiresAt) return { end: { kind: 'expired' }, facts: NO_CONNECTION, session }
-  return { end: await session.send(rendered.message.envelope, rendered.message.bytes), facts, session }
+  if (now() >= row.expiresAt) return { end: { kind: 'expired' }, facts: NO_CONNECTION, session }
+  const { envelope, bytes } = rendered.message
+  return { end: await session.send(envelope, bytes, transcript), facts, session }
 }
 
 /** The host had closed the idle connection: it says so with 421 to MAIL, or not at all. */

@@ -9,24 +9,26 @@ import type { SecureVersion } from 'node:tls'
 import { parentPort, workerData } from 'node:worker_threads'
 import { openContentReader } from '../store/open-store.ts'
 import type { StoreLocation } from '../store/store-location.ts'
+import type { DeliveryTools } from './deliver-message.ts'
 import { createMessageRenderer } from './message-renderer.ts'
+import type { RendererSettings } from './message-renderer.ts'
 import { createPathSender } from './path-sender.ts'
 import type { PathSender } from './path-sender.ts'
 import { openSession } from './smtp-session.ts'
 import type { SessionSettings } from './smtp-session.ts'
+import { createTranscript } from './transcript.ts'
 import type { FromThread, PathBatch, ToThread, TryResult } from './try-result.ts'
 
 /** Plain data, handed over as `workerData`. */
 export interface DeliveryThreadSettings {
   storeLocation: StoreLocation
   masterKey: Uint8Array
-  port: number
   timeouts: SessionSettings['timeouts']
   minTlsVersion: SecureVersion
   /** This thread's share of `delivery.connections_max`. */
   connectionsMax: number
-  referenceHeader: string | null
-  senderId: string
+  render: RendererSettings
+  keepsTranscripts: boolean
 }
 
 const settings: DeliveryThreadSettings = workerData
@@ -34,9 +36,8 @@ if (parentPort === null) throw new Error('delivery-thread.ts runs as a worker on
 const port = parentPort
 
 const reader = await openContentReader(settings.storeLocation)
-const render = createMessageRenderer({ reader, ...settings })
+const render = createMessageRenderer({ reader, masterKey: settings.masterKey, ...settings.render })
 const session: SessionSettings = {
-  port: settings.port,
   timeouts: settings.timeouts,
   secureContext: createSecureContext({ minVersion: settings.minTlsVersion }),
 }
@@ -46,8 +47,9 @@ let connections = 0
 let results: TryResult[] = []
 let isDraining = false
 
-const tools = {
-  open: (target: Parameters<typeof openSession>[0]) => openSession(target, session),
+const tools: DeliveryTools = {
+  open: (target, transcript) => openSession(target, session, transcript),
+  transcript: () => (settings.keepsTranscripts ? createTranscript() : null),
   render,
   now: () => Date.now() + clockOffset,
 }

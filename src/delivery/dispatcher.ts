@@ -16,9 +16,11 @@ import type { Metrics } from '../base/metrics.ts'
 import { createPollLoop } from '../base/poll-loop.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import type { Egress } from '../egress/pool.ts'
+import { CAPTURE_POOL } from '../mail/simulator.ts'
 import type { MailHostsFinder } from '../network/mail-hosts.ts'
 import type { StoreLocation } from '../store/store-location.ts'
 import type { Store } from '../store/store.ts'
+import type { CaptureAddress } from './capture-route.ts'
 import { createDeliveryThreads } from './delivery-threads.ts'
 import type { DeliveryThreads } from './delivery-threads.ts'
 import { createMessagePlacer } from './place-messages.ts'
@@ -28,10 +30,13 @@ import { threadCount, threadSettings } from './thread-settings.ts'
 import { createSettleTries } from './settle-tries.ts'
 import type { PlacedRow } from './placed-row.ts'
 import type { PathBatch } from './try-result.ts'
+import { createWhyWaiting } from './why-waiting.ts'
+import type { WaitingMessage, WaitReason } from './why-waiting.ts'
 
 export interface DispatcherOptions {
   store: Store
   clock: Clock
+  realClock: Clock
   logger: Logger
   metrics: Metrics
   egress: Egress
@@ -41,6 +46,10 @@ export interface DispatcherOptions {
   epoch: number
   storeLocation: StoreLocation
   masterKey: Buffer
+  /** Where mail goes that never leaves the host. */
+  captureAddress: CaptureAddress
+  /** In place of https and a tracking host in every link that leads back to us; null: those. */
+  trackingUrl: string | null
   /** Events were recorded. */
   onEvents: () => void
   /** Delivery can not go on: the process must end. */
@@ -53,6 +62,8 @@ export interface Dispatcher {
   wake(): void
   /** Claims nothing more, lets what runs finish for so long, and records all of it. */
   stop(drainMilliseconds: number): Promise<void>
+  /** What keeps a waiting message back; undefined: nothing that is known here. */
+  whyWaiting(message: WaitingMessage): WaitReason | undefined
   /** Resolves when every delivery thread answers. */
   ticks(): Promise<void>
 }
@@ -67,7 +78,7 @@ const RENEW_EVERY = MINUTE
 const SHORTEST_PAUSE = SECOND
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
-  const { store, clock, logger, egress, configuration, epoch } = options
+  const { store, clock, realClock, logger, egress, configuration, epoch } = options
   const settings = configuration.server.delivery
   const threadsWanted = threadCount(settings.threads)
   const claimed = new Set<number>()
@@ -104,14 +115,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
   async function round(): Promise<number | null> {
     if (isBroken) return null
-    const pools = egress.sendingPools()
-    if (pools.length === 0) return clock.now() + MINUTE
+    const pools = [...egress.sendingPools(), CAPTURE_POOL]
     const room = settings.ready_window - claimed.size
     // What frees room, or brings the store back, wakes the loop.
     if (recorder.isBlocked() || room < Math.min(FEWEST_PER_CLAIM, settings.ready_window)) return null
     const limit = Math.min(room, MOST_PER_CLAIM)
     const now = clock.now()
-    const due = await store.claimDue({ now, epoch, leaseUntil: now + settings.lease, pools, limit })
+    const due = await store.claimDue({ now, epoch, leaseUntil: realClock.now() + settings.lease, pools, limit })
     // A lease can lapse while its row is still in hand (the clock jumped): it must not be sent a second time beside.
     const messages = due.filter(({ key }) => !claimed.has(key))
     for (const message of messages) claimed.add(message.key)
@@ -146,8 +156,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   }
 
   function renewLeases(): void {
-    cancelRenewal = clock.after(RENEW_EVERY, () => {
-      store.renewLeases(epoch, clock.now() + settings.lease).catch((thrown: unknown) => {
+    cancelRenewal = realClock.after(RENEW_EVERY, () => {
+      store.renewLeases(epoch, realClock.now() + settings.lease).catch((thrown: unknown) => {
         logger.error({ error: errorText(thrown) }, 'leases could not be renewed')
       })
       renewLeases()
@@ -183,6 +193,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       cancelRenewal()
       await threads?.end()
     },
+    whyWaiting: createWhyWaiting({ egress, paths, placer, isFull: () => claimed.size >= settings.ready_window }),
     ticks: async () => threads?.tick(),
   }
 }
@@ -196,7 +207,7 @@ function toBatches(rows: readonly PlacedRow[]): PathBatch[] {
     batches.set(site.key, batch)
     batch.rows.push({
       key: message.key, messageId: message.id, contentId: message.contentId, domain: message.domain, returnPath,
-      expiresAt: message.expiresAt,
+      expiresAt: message.expiresAt, isCaptured: message.isCaptured,
     })
   }
   return [...batches.values()]

@@ -11,17 +11,22 @@
  * | anything before MAIL                   | path-failed: never a bounce, never an attempt                       |
  * | no further try fits into the lifetime  | expired                                                             |
  *
+ * A simulated recipient answers as a real one does, but in seconds: 5xx is the end, everything else waits 1 to 5 s
+ * (contract.md 11).
+ *
  * Pure. Engine.md 10.2, 11, 14.2, 14.4; contract.md 6.1.
  */
-import { HOUR, MINUTE } from '../base/clock.ts'
+import { MINUTE } from '../base/clock.ts'
 import { unreachable } from '../base/errors.ts'
 import { BOUNCE_CATEGORIES } from '../mail/bounce-category.ts'
 import type { BounceCategory } from '../mail/bounce-category.ts'
 import { bounceFor } from '../mail/classify-reply.ts'
-import type { ClassifyReply } from '../mail/classify-reply.ts'
+import type { ClassifyReply, Suppression } from '../mail/classify-reply.ts'
 import type { Bounce, DeliveryOutcome } from '../mail/delivery-outcome.ts'
+import { expiryWords } from '../mail/expiry-words.ts'
+import { isSimulated } from '../mail/simulator.ts'
 import type { SmtpReply, SmtpStage } from '../mail/smtp-reply.ts'
-import { nextTryAt, PATH_WAITS, scheduledWait, wishedWait } from './retry-schedule.ts'
+import { nextTryAt, PATH_WAITS, scheduledWait, simulatedWait, wishedWait } from './retry-schedule.ts'
 import type { TryEnd } from './try-result.ts'
 
 export interface JudgedMessage {
@@ -32,6 +37,7 @@ export interface JudgedMessage {
   expiresAt: number
   pathFailures: number
   ambiguousCount: number
+  recipientDomain: string
 }
 
 export interface JudgeSettings {
@@ -60,6 +66,8 @@ export interface Judgement {
   category: BounceCategory | null
   /** Id of the bounce rule that decided. */
   rule: string | null
+  /** What a bounce means for the address. */
+  suppress: Suppression
 }
 
 export type JudgeReply = (request: JudgeRequest) => Judgement
@@ -80,7 +88,7 @@ export function createJudgeReply(settings: JudgeSettings, classify: ClassifyRepl
       case 'refused':
         return judgeRefusal(request, { stage: end.stage, reply: end.reply })
       case 'lost': {
-        const wait = scheduledWait(settings.retry, message.attempts + 1, message.id, settings.retry_jitter)
+        const wait = waitInTurn(message)
         const facts = { stage: end.stage, reply: end.reason, code: '4.4.2' }
         return { ...NO_CLASS, ...facts, outcome: defer(request, wait, end.reason), category: 'connection_lost' }
       }
@@ -93,7 +101,7 @@ export function createJudgeReply(settings: JudgeSettings, classify: ClassifyRepl
       case 'path-failed':
         return { ...NO_CLASS, outcome: waitForPath(request), stage: end.stage, reply: end.reason, code: end.code }
       case 'expired': {
-        const reply = expirySentence(message)
+        const reply = expiryWords(message.expiresAt - message.acceptedAt, null)
         return { ...NO_CLASS, outcome: expire(message, null), stage: 'connect', reply, code: '4.4.7' }
       }
       default:
@@ -112,14 +120,21 @@ export function createJudgeReply(settings: JudgeSettings, classify: ClassifyRepl
     const { message, provider } = request
     const found = classify(reply, stage, provider)
     const category = isGreylisting(found.category, reply, message.attempts + 1, stage) ? 'greylist' : found.category
-    const facts = { stage, ...textOf(reply), category, rule: found.rule }
-    if (reply.code >= 500 && endsNow(category, message.attempts)) {
+    const facts = { stage, ...textOf(reply), category, rule: found.rule, suppress: found.suppress }
+    if (reply.code >= 500 && (isSimulated(message.recipientDomain) || endsNow(category, message.attempts))) {
       return { ...facts, outcome: { kind: 'bounced', bounce: bounceFor(category, reply, reply.text) } }
     }
     return { ...facts, outcome: defer(request, waitFor(category, reply, message), reply.text) }
   }
 
+  /** The schedule's wait after this try. */
+  function waitInTurn({ id, attempts, recipientDomain }: JudgedMessage): number {
+    if (isSimulated(recipientDomain)) return simulatedWait(attempts + 1, id)
+    return scheduledWait(settings.retry, attempts + 1, id, settings.retry_jitter)
+  }
+
   function waitFor(category: BounceCategory, reply: SmtpReply, message: JudgedMessage): number {
+    if (isSimulated(message.recipientDomain)) return waitInTurn(message)
     const { onPermanent, changesIp } = BOUNCE_CATEGORIES[category]
     const attempt = message.attempts + 1
     const wished = wishedWait(reply.text)
@@ -130,19 +145,20 @@ export function createJudgeReply(settings: JudgeSettings, classify: ClassifyRepl
     }
     const over = reply.code >= 500 && typeof onPermanent === 'object' ? onPermanent.overMilliseconds : null
     if (over !== null && typeof onPermanent === 'object') return over / onPermanent.retries
-    const wait = scheduledWait(settings.retry, attempt, message.id, settings.retry_jitter)
+    const wait = waitInTurn(message)
     return changesIp ? Math.max(wait, SHORTEST_WAIT_AFTER_BLOCK) : wait
   }
 
   /** Tried once more; after the second time nobody can tell whether it arrived (RFC 1047). */
   function doubt({ message, now }: JudgeRequest, reason: string): DeliveryOutcome {
-    const retryAt = message.ambiguousCount > 0 ? null : nextTryAt(now, settings.uncertain_retry, message.expiresAt)
+    const wait = isSimulated(message.recipientDomain) ? waitInTurn(message) : settings.uncertain_retry
+    const retryAt = message.ambiguousCount > 0 ? null : nextTryAt(now, wait, message.expiresAt)
     if (retryAt !== null) return { kind: 'ambiguous', retryAt }
     return { kind: 'bounced', bounce: bounceFor('ambiguous', null, `${DOUBT} (${reason})`) }
   }
 }
 
-const NO_CLASS = { category: null, rule: null }
+const NO_CLASS = { category: null, rule: null, suppress: 'never' as const }
 
 const DOUBT = 'the whole message was sent, but no answer came back: it may have been delivered'
 
@@ -152,15 +168,8 @@ function defer({ message, now }: JudgeRequest, wait: number, lastAnswer: string)
 }
 
 function expire(message: JudgedMessage, lastAnswer: string | null): { kind: 'expired'; bounce: Bounce } {
-  const sentence = expirySentence(message)
-  const text = lastAnswer === null ? sentence : `${sentence}; last answer: ${lastAnswer}`
+  const text = expiryWords(message.expiresAt - message.acceptedAt, lastAnswer)
   return { kind: 'expired', bounce: bounceFor('expired', null, text) }
-}
-
-function expirySentence({ acceptedAt, expiresAt }: JudgedMessage): string {
-  const lifetime = expiresAt - acceptedAt
-  const text = lifetime >= HOUR ? `${Math.round(lifetime / HOUR)} h` : `${Math.round(lifetime / MINUTE)} min`
-  return `not delivered within ${text}`
 }
 
 function endsNow(category: BounceCategory, attemptsBefore: number): boolean {
@@ -183,7 +192,8 @@ function judgeUnacceptable({ cause, reason }: Extract<TryEnd, { kind: 'unaccepta
   const made = bounceFor(category, null, reason)
   // X.6.7 of RFC 6531: non-ASCII addresses not permitted for that sender or recipient.
   const bounce = cause === 'too_large' ? made : { ...made, code: '5.6.7' }
-  return { outcome: { kind: 'bounced', bounce }, stage: 'mail', reply: reason, code: bounce.code, category, rule: null }
+  const facts = { stage: 'mail' as const, reply: reason, code: bounce.code }
+  return { ...NO_CLASS, ...facts, outcome: { kind: 'bounced', bounce }, category }
 }
 
 function textOf(reply: SmtpReply): { reply: string; code: string } {

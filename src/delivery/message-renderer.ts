@@ -1,28 +1,36 @@
 /**
  * Makes the signed bytes and the envelope of one message inside a delivery thread.
  *
- * Content and signing keys are read from the store's read-only view and kept for a short time: messages of a batch
- * share their content, a domain's messages its keys. Rejects when something is missing or the key does not open; an
- * unsigned message never leaves. Engine.md 16.2, 18.
+ * Content, signing keys and tracking host are read from the store's read-only view and kept for a short time: messages
+ * of a batch share their content, prepared once, a domain's messages its keys. Rejects when something is missing or the
+ * key does not open; an unsigned message never leaves the host. Engine.md 16.2, 17.1, 18.
  */
 import { LRUCache } from 'lru-cache'
 import { SECOND } from '../base/clock.ts'
 import { createKeyRing } from '../base/key-ring.ts'
 import { createSigner } from '../content/dkim.ts'
 import type { Signer } from '../content/dkim.ts'
-import { renderMessage } from '../content/render-message.ts'
-import type { StoredContent } from '../mail/message.ts'
+import { isAscii } from '../content/encode-header.ts'
+import { renderKeys } from '../content/message-fields.ts'
+import type { RenderSettings } from '../content/message-fields.ts'
+import { prepareContent } from '../content/prepare-content.ts'
+import type { PreparedContent } from '../content/prepare-content.ts'
+import { composeUnsigned, renderMessage } from '../content/render-message.ts'
 import { returnPathAddress } from '../mail/return-path.ts'
 import type { ContentReader, SealedSigningKey } from '../store/content-reader.ts'
 import type { RenderedMessage } from './deliver-message.ts'
 import type { DispatchedRow } from './try-result.ts'
 
-export interface MessageRendererOptions {
+export interface RendererSettings extends Omit<RenderSettings, 'keys'> {
+  /** Scheme and host of all tracked links, without a slash at the end; null: https and a tracking host. */
+  trackingUrl: string | null
+  /** For domains without one of their own. */
+  trackingHost: string
+}
+
+export interface MessageRendererOptions extends RendererSettings {
   reader: ContentReader
   masterKey: Uint8Array
-  /** Header that carries the complaint token, or null for none. */
-  referenceHeader: string | null
-  senderId: string
 }
 
 interface OpenedKey {
@@ -30,30 +38,37 @@ interface OpenedKey {
   signer: Signer
 }
 
-const MOST_SIGNING_DOMAINS = 5_000
+/** What is read of a sending domain. */
+interface Sender {
+  signers: Signer[]
+  trackingBaseUrl: string
+}
+
+const MOST_SENDERS = 5_000
 /**
  * A rotated key signs after this at the latest, and so does that of a domain which was removed and added anew: its
  * owner may take the old record away at once.
  */
-const KEYS_LIFETIME = SECOND
+const SENDER_LIFETIME = SECOND
 /** The content of a few batches under way; single messages only pass through. */
 const CONTENTS_BYTES = 64 * 2 ** 20
+/** Beside what is stored, the pieces of its texts are kept. */
+const PREPARED_SHARE = 2
 
 export type RenderRow = (row: DispatchedRow) => Promise<RenderedMessage>
 
 export function createMessageRenderer(options: MessageRendererOptions): RenderRow {
-  const { reader, referenceHeader, senderId } = options
-  const keyRing = createKeyRing(options.masterKey)
+  const { reader, masterKey, trackingUrl, trackingHost, ...headers } = options
+  const keyRing = createKeyRing(masterKey)
   const bounceKey = keyRing.key('bounce')
-  const tokenKeys = { complaint: keyRing.key('complaint') }
-  const signers = new LRUCache<string, Promise<Signer[]>>({ max: MOST_SIGNING_DOMAINS, ttl: KEYS_LIFETIME })
-  const opened = new LRUCache<string, OpenedKey>({ max: 2 * MOST_SIGNING_DOMAINS })
-  const contents = new LRUCache<number, StoredContent>({ maxSize: CONTENTS_BYTES, sizeCalculation: sizeOf })
+  const settings: RenderSettings = { ...headers, keys: renderKeys(keyRing) }
+  const senders = new LRUCache<string, Promise<Sender>>({ max: MOST_SENDERS, ttl: SENDER_LIFETIME })
+  const opened = new LRUCache<string, OpenedKey>({ max: 2 * MOST_SENDERS })
+  const contents = new LRUCache<number, PreparedContent>({ maxSize: CONTENTS_BYTES, sizeCalculation: sizeOf })
 
-  const openSigners = async (domain: string): Promise<Signer[]> => {
-    const keys = await reader.signingKeys(domain)
-    if (keys.length === 0) throw new Error(`no signing key for ${domain}`)
-    return keys.map(signerOf)
+  const readSender = async (domain: string): Promise<Sender> => {
+    const [keys, ownHost] = await Promise.all([reader.signingKeys(domain), reader.trackingHost(domain)])
+    return { signers: keys.map(signerOf), trackingBaseUrl: trackingUrl ?? `https://${ownHost ?? trackingHost}` }
   }
 
   /** Opening and parsing a key costs more than signing with it: the same one is opened once. */
@@ -66,39 +81,52 @@ export function createMessageRenderer(options: MessageRendererOptions): RenderRo
     return signer
   }
 
-  /** The promise is kept, so that many rows at once open the keys once; a failure is not kept. */
-  const signersOf = (domain: string): Promise<Signer[]> => {
-    const known = signers.get(domain)
+  /** The promise is kept, so that many rows at once read the domain once; a failure is not kept. */
+  const senderOf = (domain: string): Promise<Sender> => {
+    const known = senders.get(domain)
     if (known !== undefined) return known
-    const opening = openSigners(domain)
-    signers.set(domain, opening)
-    opening.catch(() => signers.delete(domain))
-    return opening
+    const reading = readSender(domain)
+    senders.set(domain, reading)
+    reading.catch(() => senders.delete(domain))
+    return reading
   }
-  const contentOf = async (contentId: number): Promise<StoredContent | undefined> => {
+  const contentOf = async (contentId: number): Promise<PreparedContent | undefined> => {
     const known = contents.get(contentId)
     if (known !== undefined) return known
-    const content = await reader.content(contentId)
-    if (content !== undefined) contents.set(contentId, content)
+    const stored = await reader.content(contentId)
+    if (stored === undefined) return undefined
+    // Another message of the batch may have been quicker.
+    const content = contents.get(contentId) ?? prepareContent(stored)
+    contents.set(contentId, content)
     return content
   }
 
   return async (row) => {
-    const [content, facts, signersOfDomain] = await Promise.all([
+    const [content, facts, sender] = await Promise.all([
       contentOf(row.contentId),
       reader.renderFacts(row.key),
-      signersOf(row.domain),
+      senderOf(row.domain),
     ])
     if (content === undefined || facts === undefined) throw new Error(`no content for message ${row.messageId}`)
-    const bytes = await renderMessage({
-      content, facts, tokenKeys, signers: signersOfDomain, referenceHeader, senderId,
-    })
-    const from = returnPathAddress(row.messageId, row.returnPath, bounceKey)
-    return { envelope: { from, to: facts.to.address, envelopeId: from.slice(0, from.indexOf('@')) }, bytes }
+    const { returnPath, messageId } = row
+    const input = { ...sender, content, facts, returnPath, settings }
+    const isUnsigned = sender.signers.length === 0
+    if (isUnsigned && !row.isCaptured) throw new Error(`no signing key for ${row.domain}`)
+    const bytes = isUnsigned ? (await composeUnsigned(input)).bytes : await renderMessage(input)
+    const from = returnPathAddress(messageId, returnPath, bounceKey)
+    const to = facts.to.address
+    const envelope = {
+      from, to,
+      envelopeId: from.slice(0, from.indexOf('@')),
+      needsUtf8: content.needsUtf8 || !isAscii(to),
+      is8Bit: content.is8Bit,
+    }
+    return { envelope, bytes }
   }
 }
 
-function sizeOf({ html, text, subject, attachments }: StoredContent): number {
-  const texts = (html?.length ?? 0) + (text?.length ?? 0) + subject.length
-  return attachments.reduce((sum, { bytes }) => sum + bytes.length, texts + 1)
+function sizeOf({ stored }: PreparedContent): number {
+  const { html, text, subject, attachments, raw } = stored
+  const texts = (html?.length ?? 0) + (text?.length ?? 0) + subject.length + (raw?.length ?? 0)
+  return attachments.reduce((sum, { bytes }) => sum + bytes.length, PREPARED_SHARE * texts + 1)
 }

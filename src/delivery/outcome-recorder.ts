@@ -15,6 +15,8 @@ import type { Store } from '../store/store.ts'
 export interface OutcomeRecorder {
   begin(epoch: number): void
   record(outcome: OutcomeRecord): void
+  /** As soon as it is there. */
+  recordLater(outcome: Promise<OutcomeRecord>): void
   /** Back to the queue without an attempt. */
   giveBack(key: number, nextAt: number): void
   /** Back to the queue, due now, from a holder that died: it may have been sent. */
@@ -43,6 +45,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
   let epoch = 0
   let outcomes: OutcomeRecord[] = []
   let returned: UnclaimRequest['rows'] = []
+  const expected = new Set<Promise<void>>()
   let isBlocked = false
   let giveUpAt = Infinity
   let running: Promise<void> | undefined
@@ -59,6 +62,11 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
   }
   const start = (): void => {
     running ??= run()
+  }
+
+  function record(outcome: OutcomeRecord): void {
+    outcomes.push(outcome)
+    start()
   }
 
   async function storeBatch(): Promise<boolean> {
@@ -91,9 +99,10 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
     begin(newEpoch) {
       epoch = newEpoch
     },
-    record(outcome) {
-      outcomes.push(outcome)
-      start()
+    record,
+    recordLater(pending) {
+      const recording = pending.then(record).finally(() => expected.delete(recording))
+      expected.add(recording)
     },
     giveBack(key, nextAt) {
       returned.push({ key, nextAt })
@@ -106,6 +115,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
     isBlocked: () => isBlocked,
     async finish() {
       giveUpAt = clock.now() + LONGEST_FINISH
+      await Promise.all(expected)
       await running
     },
   }

@@ -41,9 +41,17 @@ interface Worker {
   site: SiteQueue
   session: SmtpSession | undefined
   row: DispatchedRow | undefined
-  startedAt: number
+  started: Start
   /** Set while it waits for a row: gives it one, or ends it. */
   wake: ((row: DispatchedRow | undefined) => void) | undefined
+}
+
+/** When a try began. */
+interface Start {
+  /** By the dispatcher's clock, which can jump. */
+  at: number
+  /** Milliseconds of a clock that can not: how long a try took is real time. */
+  ticks: number
 }
 
 interface SiteQueue {
@@ -67,10 +75,14 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   const workers = (): Worker[] => [...sites.values()].flatMap((queue) => [...queue.workers])
   const hasOpenSession = (queue: SiteQueue): boolean => [...queue.workers].some(({ session }) => session !== undefined)
 
-  const finish = (row: DispatchedRow, startedAt: number, { end, facts }: Pick<DeliveryTry, 'end' | 'facts'>): void =>
-    report({ key: row.key, startedAt, durationMilliseconds: Math.max(0, tools.now() - startedAt), facts, end })
+  const start = (): Start => ({ at: tools.now(), ticks: performance.now() })
+  const finish = (row: DispatchedRow, { at, ticks }: Start, tried: Omit<DeliveryTry, 'session'>): void => {
+    const { end, facts, transcript } = tried
+    const durationMilliseconds = Math.round(performance.now() - ticks)
+    report({ key: row.key, startedAt: at, durationMilliseconds, facts, end, transcript })
+  }
   const finishUntried = (rows: DispatchedRow[], end: TryEnd): void => {
-    for (const row of rows) finish(row, tools.now(), { end, facts: NO_CONNECTION })
+    for (const row of rows) finish(row, start(), { end, facts: NO_CONNECTION, transcript: null })
   }
 
   function grow(): void {
@@ -101,7 +113,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   }
 
   async function work(queue: SiteQueue): Promise<void> {
-    const worker: Worker = { site: queue, session: undefined, row: undefined, startedAt: 0, wake: undefined }
+    const worker: Worker = { site: queue, session: undefined, row: undefined, started: start(), wake: undefined }
     queue.workers.add(worker)
     for (let row = queue.rows.shift(); row !== undefined; row = queue.rows.shift() ?? (await nextRow(worker))) {
       const isGoingOn = await tryRow(worker, row)
@@ -118,7 +130,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   async function tryRow(worker: Worker, row: DispatchedRow): Promise<boolean> {
     const hadSession = worker.session !== undefined
     worker.row = row
-    worker.startedAt = tools.now()
+    worker.started = start()
     const tried = await deliverMessage({
       row, path: plan, site: worker.site.site, session: worker.session,
       isAborted: () => worker.row === undefined,
@@ -136,7 +148,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       failSite(worker, row, end, tried)
       return false
     }
-    finish(row, worker.startedAt, tried)
+    finish(row, worker.started, tried)
     worker.session = keep(tried.session)
     return !isDraining
   }
@@ -157,7 +169,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
     return undefined
   }
 
-  function failSite(worker: Worker, row: DispatchedRow, failure: PathFailure, { facts }: DeliveryTry): void {
+  function failSite(worker: Worker, row: DispatchedRow, failure: PathFailure, tried: DeliveryTry): void {
     worker.session = undefined
     const { site } = worker
     if (hasOpenSession(site) && !isDraining) {
@@ -166,7 +178,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       feed(site)
       return
     }
-    finish(row, worker.startedAt, { end: failure, facts })
+    finish(row, worker.started, tried)
     finishUntried(site.rows.splice(0), { ...failure, wasTried: false })
   }
 

@@ -25,11 +25,25 @@ export interface Paths<Row extends PathRow> {
   /** Rows that may go to their threads now, and those whose path is left alone. */
   takeReady(): { ready: { thread: number; rows: Row[] }[]; held: Row[] }
   /** A row has come back from its thread. */
-  settle(pathKey: string, result: 'worked' | 'failed' | 'neither'): void
+  settle(pathKey: string, result: PathResult): void
   /** How long the path is still left alone, 0 when it is not. */
   waitOf(pathKey: string): number
+  /** Why it is left alone; undefined when it is not. */
+  whyLeftAlone(pathKey: string): LeftAlone | undefined
+  /** More rows wait for it than its connections can take now. */
+  isBusy(pathKey: string): boolean
   /** Everything that has not gone to a thread. */
   takeWaiting(): Row[]
+}
+
+/** What a row that came back says of its path. */
+export type PathResult = { kind: 'worked' } | { kind: 'neither' } | { kind: 'failed'; reason: string }
+
+export interface LeftAlone {
+  /** By the dispatcher's clock. */
+  until: number
+  /** The last failure. */
+  reason: string
 }
 
 interface Path<Row> {
@@ -44,6 +58,7 @@ interface BackOff {
   /** Index into PATH_WAITS of the next wait; above 0 while the path is waiting or probing. */
   step: number
   until: number
+  reason: string
   hasWorked: boolean
 }
 
@@ -51,6 +66,7 @@ interface BackOff {
 const MOST_ROWS_IN_THREAD = 200
 /** A path that never worked since the start is left alone sooner (engine.md 8.4). */
 const FAILURES_OF_NEW_PATH = 3
+const NO_FAILURE = { failures: 0, step: 0, until: 0, reason: '' }
 /** Paths whose history is remembered; the longest unused are forgotten. */
 const MOST_REMEMBERED = 20_000
 
@@ -76,11 +92,12 @@ export function createPaths<Row extends PathRow>(options: { clock: Clock; thread
     return Math.max(0, most - underWay)
   }
 
-  function fail(pathKey: string, failuresAllowed: number): void {
+  function fail(pathKey: string, reason: string, failuresAllowed: number): void {
     // Sessions that were under way when the wait began bring no news.
     if (waitOf(pathKey) > 0) return
-    const backOff = backOffs.get(pathKey) ?? { failures: 0, step: 0, until: 0, hasWorked: false }
+    const backOff = backOffs.get(pathKey) ?? { ...NO_FAILURE, hasWorked: false }
     backOff.failures++
+    backOff.reason = reason
     const allowed = backOff.hasWorked ? failuresAllowed : Math.min(failuresAllowed, FAILURES_OF_NEW_PATH)
     if (backOff.failures >= allowed) {
       backOff.until = clock.now() + (PATH_WAITS[Math.min(backOff.step, PATH_WAITS.length - 1)] ?? 0)
@@ -91,6 +108,11 @@ export function createPaths<Row extends PathRow>(options: { clock: Clock; thread
 
   return {
     waitOf,
+    whyLeftAlone(pathKey) {
+      const backOff = backOffs.get(pathKey)
+      return backOff !== undefined && waitOf(pathKey) > 0 ? { until: backOff.until, reason: backOff.reason } : undefined
+    },
+    isBusy: (pathKey) => (paths.get(pathKey)?.waiting.length ?? 0) > 0,
     add(row) {
       const { plan, failuresAllowed } = row
       const path = paths.get(plan.key) ?? { plan, failuresAllowed, waiting: [], underWay: 0 }
@@ -118,8 +140,8 @@ export function createPaths<Row extends PathRow>(options: { clock: Clock; thread
       const path = paths.get(pathKey)
       if (path === undefined) return
       path.underWay--
-      if (result === 'worked') backOffs.set(pathKey, { failures: 0, step: 0, until: 0, hasWorked: true })
-      if (result === 'failed') fail(pathKey, path.failuresAllowed)
+      if (result.kind === 'worked') backOffs.set(pathKey, { ...NO_FAILURE, hasWorked: true })
+      if (result.kind === 'failed') fail(pathKey, result.reason, path.failuresAllowed)
       if (path.waiting.length + path.underWay === 0) paths.delete(pathKey)
     },
     takeWaiting() {

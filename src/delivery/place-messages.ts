@@ -1,5 +1,6 @@
 /**
- * Claimed messages to their paths: hosts and provider of the recipient domain, then an egress IP for each message.
+ * Claimed messages to their paths: hosts and provider of the recipient domain, then an egress IP for each message. What
+ * is captured goes to the capture server instead, whatever its domain and pool say.
  *
  * A message for which no IP can send now, or whose sending domain is gone, goes back to the queue with a time. Nothing
  * here is an attempt. One slow name does not hold up the others. Engine.md 2 (steps 5 and 7), 5.4.
@@ -15,17 +16,29 @@ import type { Egress, EgressIp } from '../egress/pool.ts'
 import type { MailHostsFinder } from '../network/mail-hosts.ts'
 import type { ClaimedMessage } from '../store/records.ts'
 import type { Store } from '../store/store.ts'
+import { createCaptureRoute } from './capture-route.ts'
+import type { CaptureAddress } from './capture-route.ts'
 import type { OutcomeRecorder } from './outcome-recorder.ts'
 import { createFindRoute } from './route-message.ts'
-import type { HostsRoute, NoHosts } from './route-message.ts'
+import type { HostsRoute, NoHosts, Route } from './route-message.ts'
 import type { PlacedRow } from './placed-row.ts'
 import type { MailHost, PathPlan } from './try-result.ts'
 
 export interface MessagePlacer {
   place(messages: ClaimedMessage[]): void
+  /** The path a message would get now; undefined: nothing went to its domain lately. */
+  locate(message: LocatedMessage): Located | undefined
   /** Resolves when every message has been placed, judged or given back. */
   settled(): Promise<void>
 }
+
+/** What the choice of a path needs. */
+export type LocatedMessage =
+  Pick<ClaimedMessage, 'id' | 'pool' | 'recipientDomain' | 'stickyIp' | 'pathFailures' | 'isCaptured'>
+
+export type Located =
+  | { kind: 'path'; plan: PathPlan; route: HostsRoute; ip: EgressIp | null }
+  | { kind: 'no-ip' } // no IP of the pool can reach the hosts
 
 export interface MessagePlacerOptions {
   store: Pick<Store, 'findReturnPath'>
@@ -34,6 +47,7 @@ export interface MessagePlacerOptions {
   egress: Egress
   mailHosts: MailHostsFinder
   configuration: Configuration
+  captureAddress: CaptureAddress
   recorder: OutcomeRecorder
   onPlaced: (rows: PlacedRow[]) => void
   onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => void
@@ -44,13 +58,16 @@ const LOOK_AGAIN_AFTER = 5 * MINUTE
 /** After so many path failures in a row another IP may try (engine.md 5.4). */
 const PATH_FAILURES_OF_ONE_IP = 3
 const MOST_RETURN_PATHS = 5_000
+const MOST_LAST_ROUTES = 20_000
 /** A domain that was removed and added anew may have another one. */
 const RETURN_PATH_LIFETIME = SECOND
 
 export function createMessagePlacer(options: MessagePlacerOptions): MessagePlacer {
   const { store, clock, logger, egress, configuration, recorder } = options
   const findRoute = createFindRoute({ mailHosts: options.mailHosts, providers: configuration.providers, clock })
+  const capture = createCaptureRoute(options.captureAddress, configuration)
   const returnPaths = new LRUCache<string, string>({ max: MOST_RETURN_PATHS, ttl: RETURN_PATH_LIFETIME })
+  const lastRoutes = new LRUCache<string, HostsRoute>({ max: MOST_LAST_ROUTES })
   const underWay = new Set<Promise<void>>()
 
   const giveBack = (messages: readonly ClaimedMessage[], reason: string): void => {
@@ -67,21 +84,43 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
     return found
   }
 
-  async function placeDomain(recipientDomain: string, messages: ClaimedMessage[]): Promise<void> {
+  async function routeFor({ isCaptured, recipientDomain }: LocatedMessage): Promise<Route> {
+    if (isCaptured) return capture.routeOf(recipientDomain)
     const route = await findRoute(recipientDomain)
+    if (route.kind === 'hosts') lastRoutes.set(recipientDomain, route)
+    return route
+  }
+
+  /** All of one recipient domain, and either all captured or none. */
+  async function placeGroup(first: ClaimedMessage, messages: ClaimedMessage[]): Promise<void> {
+    const route = await routeFor(first)
     if (route.kind !== 'hosts') return options.onDnsAnswer(route, messages)
     const placed: PlacedRow[] = []
     for (const message of messages) {
-      const returnPath = returnPaths.get(message.domain) ?? (await returnPathOf(message.domain))
-      const ip = chooseIp(message, route)
+      const known = returnPaths.get(message.domain) ?? (await returnPathOf(message.domain))
+      // Mail of test keys may come from a domain that this server has no record of: reports come to the server itself.
+      const returnPath = known ?? (message.isCaptured ? configuration.server.domains.targets.return_path : undefined)
+      const located = locateOn(route, message)
       if (returnPath === undefined) giveBack([message], `the sending domain ${message.domain} is not there`)
-      else if (ip === undefined) giveBack([message], `no egress IP of pool ${message.pool} reaches ${recipientDomain}`)
-      else placed.push(placeRow(message, { route, ip, returnPath }))
+      else if (located.kind !== 'path') {
+        giveBack([message], `no egress IP of pool ${message.pool} reaches ${message.recipientDomain}`)
+      } else {
+        const { failures: failuresAllowed } = route.provider.limits
+        placed.push({ ...located, key: message.key, message, failuresAllowed, returnPath })
+      }
     }
     options.onPlaced(placed)
   }
 
-  function chooseIp(message: ClaimedMessage, route: HostsRoute): EgressIp | undefined {
+  function locateOn(route: HostsRoute, message: LocatedMessage): Located {
+    if (message.isCaptured) return { kind: 'path', plan: capture.plan, route, ip: null }
+    const ip = chooseIp(message, route)
+    if (ip === undefined) return { kind: 'no-ip' }
+    const plan = planPath(ip, route, configuration)
+    return { kind: 'path', plan, route: { ...route, hosts: hostsFor(ip, route) }, ip }
+  }
+
+  function chooseIp(message: LocatedMessage, route: HostsRoute): EgressIp | undefined {
     return egress.choose({
       pool: message.pool, messageId: message.id, recipientDomain: message.recipientDomain,
       stickyIp: message.pathFailures < PATH_FAILURES_OF_ONE_IP ? message.stickyIp : null,
@@ -89,32 +128,35 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
     })
   }
 
-  function placeRow(
-    message: ClaimedMessage,
-    { route, ip, returnPath }: { route: HostsRoute; ip: EgressIp; returnPath: string },
-  ): PlacedRow {
-    const family = ipFamily(ip.source)
-    const hosts = route.hosts
-      .map(({ name, addresses }) => ({ name, addresses: addresses.filter((address) => ipFamily(address) === family) }))
-      .filter(({ addresses }) => addresses.length > 0)
-    const plan = planPath(ip, route, configuration)
-    const failuresAllowed = route.provider.limits.failures
-    return { key: message.key, message, plan, failuresAllowed, ip, route: { ...route, hosts }, returnPath }
-  }
-
   return {
     place(messages) {
-      for (const [domain, ofDomain] of Map.groupBy(messages, ({ recipientDomain }) => recipientDomain)) {
-        const placing = placeDomain(domain, ofDomain)
-          .catch((thrown: unknown) => giveBack(ofDomain, errorText(thrown)))
+      const groups = Map.groupBy(messages, ({ recipientDomain, isCaptured }) => `${isCaptured} ${recipientDomain}`)
+      for (const group of groups.values()) {
+        const [first] = group
+        if (first === undefined) continue
+        const placing = placeGroup(first, group)
+          .catch((thrown: unknown) => giveBack(group, errorText(thrown)))
           .finally(() => underWay.delete(placing))
         underWay.add(placing)
       }
+    },
+    locate(message) {
+      const { isCaptured, recipientDomain } = message
+      const route = isCaptured ? capture.routeOf(recipientDomain) : lastRoutes.get(recipientDomain)
+      return route === undefined ? undefined : locateOn(route, message)
     },
     async settled() {
       await Promise.all(underWay)
     },
   }
+}
+
+/** Those in the family of the IP's socket. */
+function hostsFor(ip: EgressIp, { hosts }: HostsRoute): MailHost[] {
+  const family = ipFamily(ip.source)
+  return hosts
+    .map(({ name, addresses }) => ({ name, addresses: addresses.filter((address) => ipFamily(address) === family) }))
+    .filter(({ addresses }) => addresses.length > 0)
 }
 
 /** The limits of the provider, lowered by those of the pool. */
@@ -123,6 +165,7 @@ function planPath(ip: EgressIp, { provider }: HostsRoute, { pools, server }: Con
   const ofPool = pools.pools[ip.pool]?.limits[provider.provider ?? 'default']
   return {
     key: `${ip.address} ${provider.route}`,
+    port: server.delivery.port,
     source: ip.source,
     hostname: ip.hostname,
     connections: Math.min(limits.connections, ofPool?.connections ?? Infinity),

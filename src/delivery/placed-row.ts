@@ -8,7 +8,8 @@ import type { HostsRoute } from './route-message.ts'
 
 export interface PlacedRow extends PathRow {
   message: ClaimedMessage
-  ip: EgressIp
+  /** null: it goes to the capture server, from loopback. */
+  ip: EgressIp | null
   route: HostsRoute
   /** Host name of the envelope sender's domain. */
   returnPath: string

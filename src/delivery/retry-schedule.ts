@@ -9,6 +9,9 @@ import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 /** Waits between tries of a path that does not answer; the last repeats (engine.md 8.4). */
 export const PATH_WAITS = [1, 2, 5, 10, 15, 30, 60].map((minutes) => minutes * MINUTE)
 
+/** Simulated recipients are answered within seconds, whatever they stand for (contract.md 11). */
+const SHORTEST_SIMULATED_WAIT = SECOND
+const LONGEST_SIMULATED_WAIT = 5 * SECOND
 /** A host's own wish ("try again in N seconds") is honoured between these (engine.md 11.1). */
 const SHORTEST_WISH = MINUTE
 const LONGEST_WISH = 4 * HOUR
@@ -20,6 +23,12 @@ const LAST_TRY_AT_LEAST_AWAY = 15 * MINUTE
 export function scheduledWait(waits: readonly number[], failure: number, messageId: string, jitter: number): number {
   const wait = waits[Math.min(failure, waits.length) - 1] ?? MINUTE
   return Math.round(wait * (1 + jitter * (2 * hashShare(`${messageId} ${failure}`) - 1)))
+}
+
+/** The wait of a message to a simulated recipient after failure number `failure`. */
+export function simulatedWait(failure: number, messageId: string): number {
+  const room = LONGEST_SIMULATED_WAIT - SHORTEST_SIMULATED_WAIT
+  return Math.round(SHORTEST_SIMULATED_WAIT + room * hashShare(`${messageId} ${failure}`))
 }
 
 /** When the next try is, or null when none fits into the lifetime any more. */

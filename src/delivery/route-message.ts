@@ -44,6 +44,8 @@ const CONFIRM_NO_NAME_AFTER = 10 * MINUTE
 /** Hosts without an address: two lookups this far apart must agree (engine.md 12.1). */
 const CONFIRM_NO_ADDRESS_AFTER = HOUR
 
+const NO_REPLY = { stage: 'connect' as const, rule: null }
+
 export interface FindRouteOptions {
   mailHosts: MailHostsFinder
   providers: ProviderSettings
@@ -90,11 +92,12 @@ export function judgeDns(answer: NoHosts, message: JudgedMessage, now: number, j
   const fail = (code: string, reply: string, wait?: number): Judgement => {
     const ownWait = wait ?? scheduledWait(PATH_WAITS, message.pathFailures + 1, message.id, jitter)
     const retryAt = nextTryAt(now, ownWait, message.expiresAt) ?? message.expiresAt
-    return { outcome: { kind: 'path-failed', retryAt }, stage: 'connect', reply, code, category: 'dns', rule: null }
+    return { ...NO_REPLY, outcome: { kind: 'path-failed', retryAt }, reply, code, category: 'dns', suppress: 'never' }
   }
   const end = (category: 'null_mx' | 'bad_domain', reply: string): Judgement => {
     const bounce = bounceFor(category, null, reply)
-    return { outcome: { kind: 'bounced', bounce }, stage: 'connect', reply, code: bounce.code, category, rule: null }
+    const outcome = { kind: 'bounced' as const, bounce }
+    return { ...NO_REPLY, outcome, reply, code: bounce.code, category, suppress: 'always' }
   }
   switch (answer.kind) {
     case 'null-mx':

@@ -5,23 +5,23 @@
  */
 import { MINUTE } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
-import { unreachable } from '../base/errors.ts'
-import { newIdentifier } from '../base/identifier.ts'
+import { errorText, unreachable } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import type { MailboxProvider } from '../egress/mailbox-provider.ts'
 import type { Egress } from '../egress/pool.ts'
 import { createClassifier } from '../mail/classify-reply.ts'
-import type { ConnectionFacts, DeliveryAttempt, DeliveryOutcome } from '../mail/delivery-outcome.ts'
-import { bouncedData, deliveredData } from '../mail/event.ts'
-import type { ServiceEvent } from '../mail/event.ts'
+import type { ConnectionFacts, DeliveryAttempt } from '../mail/delivery-outcome.ts'
 import type { ClaimedMessage } from '../store/records.ts'
+import type { Store } from '../store/store.ts'
 import { createAttemptLog } from './attempt-log.ts'
+import { createJudgeAddress } from './judge-address.ts'
 import { createJudgeReply } from './judge-reply.ts'
 import type { JudgeRequest, Judgement } from './judge-reply.ts'
 import type { OutcomeRecorder } from './outcome-recorder.ts'
-import type { Paths } from './paths.ts'
+import { eventsOf } from './outcome-events.ts'
+import type { PathResult, Paths } from './paths.ts'
 import type { PlacedRow } from './placed-row.ts'
 import { judgeDns } from './route-message.ts'
 import type { NoHosts } from './route-message.ts'
@@ -42,6 +42,7 @@ export interface SettleTries {
 }
 
 export interface SettleTriesOptions {
+  store: Pick<Store, 'searchMessages'>
   clock: Clock
   logger: Logger
   metrics: Metrics
@@ -62,6 +63,7 @@ interface Tried {
   durationMilliseconds: number
   ip: string | null
   operator: MailboxProvider | null
+  transcript: string | null
 }
 
 const HELD: Judged = {
@@ -76,17 +78,30 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
   const { clock, logger, metrics, egress, configuration, recorder, paths } = options
   const { delivery, log } = configuration.server
   const judge = createJudgeReply(delivery, createClassifier(configuration.bounces.rules))
+  const judgeAddress = createJudgeAddress(options.store)
   const logTry = createAttemptLog({ logger, metrics, recipients: log.recipients })
   const inThread = new Map<number, { row: PlacedRow; thread: number }>()
 
   /** Everything that follows from a judgement. */
   function record(message: ClaimedMessage, tried: Tried, judgement: Judgement): void {
-    const { facts, at, durationMilliseconds, ip, operator } = tried
+    const { facts, at, durationMilliseconds, ip, operator, transcript } = tried
     const { outcome, stage, reply } = judgement
     const attempt: DeliveryAttempt = { ...facts, at, durationMilliseconds, ip, result: outcome.kind, stage, reply }
     const isp = operator?.isp ?? null
     logTry({ message, attempt, judgement, provider: operator?.provider ?? null })
-    recorder.record({ key: message.key, attempt, outcome, isp, events: eventsOf(outcome, message, isp, clock.now()) })
+    const now = clock.now()
+    const settled = {
+      key: message.key, attempt, outcome, isp, transcript, events: eventsOf({ judgement, message, isp, now }),
+    }
+    const suppresses = judgeAddress(message, judgement, now)
+    if (typeof suppresses === 'boolean') return recorder.record({ ...settled, suppresses })
+    recorder.recordLater(suppresses.catch(notKnown).then((isDead) => ({ ...settled, suppresses: isDead })))
+  }
+
+  /** The outcome matters more than what follows from it. */
+  function notKnown(thrown: unknown): false {
+    logger.error({ error: errorText(thrown) }, 'earlier bounces of an address could not be read')
+    return false
   }
 
   function settleRow(row: PlacedRow, result: TryResult): void {
@@ -94,7 +109,10 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     const { message, route, ip, plan } = row
     paths.settle(plan.key, pathResult(end))
     if (end.kind === 'returned') return giveBack(row, end)
-    const tried = { facts, at: startedAt, durationMilliseconds, ip: ip.address, operator: route.provider }
+    const { transcript } = result
+    const tried = {
+      facts, at: startedAt, durationMilliseconds, ip: ip?.address ?? null, operator: route.provider, transcript,
+    }
     record(message, tried, judgeRow(row, end))
   }
 
@@ -103,14 +121,15 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     return judge({ end, message, now: clock.now(), provider, pathWait: paths.waitOf(plan.key) })
   }
 
-  const noTry = (): Pick<Tried, 'facts' | 'at' | 'durationMilliseconds'> =>
-    ({ facts: NO_CONNECTION, at: clock.now(), durationMilliseconds: 0 })
+  const noTry = (): Omit<Tried, 'ip' | 'operator'> =>
+    ({ facts: NO_CONNECTION, at: clock.now(), durationMilliseconds: 0, transcript: null })
 
   function giveBack({ ip, message }: PlacedRow, { why, reason }: Extract<TryEnd, { kind: 'returned' }>): void {
     switch (why) {
       case 'stopping':
         return recorder.giveBack(message.key, clock.now())
       case 'source-gone':
+        if (ip === null) return recorder.giveBack(message.key, clock.now() + LOOK_AGAIN_AFTER)
         egress.disable(ip.address, reason)
         return recorder.giveBack(message.key, clock.now())
       case 'not-renderable':
@@ -137,7 +156,7 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     settleHeld(rows) {
       for (const row of rows) {
         const { message, ip, route } = row
-        record(message, { ...noTry(), ip: ip.address, operator: route.provider }, judgeRow(row, HELD))
+        record(message, { ...noTry(), ip: ip?.address ?? null, operator: route.provider }, judgeRow(row, HELD))
       }
     },
     settleDns(answer, messages) {
@@ -150,7 +169,7 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
       const rows = [...inThread.values()].filter((entry) => entry.thread === thread).map(({ row }) => row)
       for (const { key, plan } of rows) {
         inThread.delete(key)
-        paths.settle(plan.key, 'neither')
+        paths.settle(plan.key, { kind: 'neither' })
         recorder.giveBackFromDead(key)
       }
       metrics.leasesRecovered.inc(rows.length)
@@ -169,46 +188,28 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
           continue
         }
         const end: TryEnd = { kind: 'unanswered', reason: 'the server stopped before the answer came' }
-        settleRow(row, { key: row.key, startedAt: clock.now(), durationMilliseconds: 0, facts: NO_CONNECTION, end })
+        const nothing = { durationMilliseconds: 0, facts: NO_CONNECTION, transcript: null }
+        settleRow(row, { ...nothing, key: row.key, startedAt: clock.now(), end })
       }
     },
   }
 }
 
-function pathResult(end: TryEnd): 'worked' | 'failed' | 'neither' {
+function pathResult(end: TryEnd): PathResult {
   switch (end.kind) {
     case 'accepted':
     case 'unanswered':
     case 'unacceptable':
-      return 'worked'
+      return { kind: 'worked' }
     case 'refused':
-      return end.reply.code === 421 ? 'failed' : 'worked'
+      return end.reply.code === 421 ? { kind: 'failed', reason: end.reply.text } : { kind: 'worked' }
     case 'path-failed':
-      return end.wasTried ? 'failed' : 'neither'
+      return end.wasTried ? { kind: 'failed', reason: end.reason } : { kind: 'neither' }
     case 'lost':
     case 'expired':
     case 'returned':
-      return 'neither'
+      return { kind: 'neither' }
     default:
       return unreachable(end)
-  }
-}
-
-/** `recipient` in events is the address as it was given. */
-function eventsOf(outcome: DeliveryOutcome, message: ClaimedMessage, isp: string | null, now: number): ServiceEvent[] {
-  const event = (kind: ServiceEvent['kind'], data: Record<string, string>): ServiceEvent =>
-    ({ id: newIdentifier('evt', now), kind, at: now, data })
-  switch (outcome.kind) {
-    case 'delivered':
-      return [event('email.delivered', deliveredData(message.id, message.recipient, isp ?? message.recipientDomain))]
-    case 'bounced':
-    case 'expired':
-      return [event('email.bounced', bouncedData(message.id, message.recipient, outcome.bounce))]
-    case 'deferred':
-    case 'path-failed':
-    case 'ambiguous':
-      return []
-    default:
-      return unreachable(outcome)
   }
 }

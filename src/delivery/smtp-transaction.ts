@@ -9,18 +9,32 @@ import { Readable } from 'node:stream'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { readSendError, readSendReply } from './read-smtp-error.ts'
 import type { SendEnd, SendProgress } from './read-smtp-error.ts'
+import type { Transcript } from './transcript.ts'
 
 export interface SmtpEnvelope {
   from: string
   to: string
   /** Comes back in a delivery status notification (RFC 3461 §4.4). */
   envelopeId: string
+  /** An address of envelope or header is not ASCII: only a host with SMTPUTF8 takes it (RFC 6531). */
+  needsUtf8: boolean
+  /** The body has bytes beyond US-ASCII (RFC 6152). */
+  is8Bit: boolean
+}
+
+/** The library asks for an extension only where the host announces it. */
+interface WireEnvelope {
+  from: string
+  to: string[]
+  size: number
+  use8BitMime: boolean
+  dsn: { ret: string; envid: string; notify: string[] }
 }
 
 /** What is used of the SMTP library. */
 export interface Wire {
   send(
-    envelope: { from: string; to: string[]; size: number; dsn: { ret: string; envid: string; notify: string[] } },
+    envelope: WireEnvelope,
     body: Readable,
     done: (error: Error | null, info?: { response: string }) => void,
   ): void
@@ -35,6 +49,7 @@ export interface TransactionRequest {
   timeouts: { mail: number; rcpt: number; data: number; final_dot: number }
   envelope: SmtpEnvelope
   bytes: Buffer
+  transcript: Transcript | null
 }
 
 export interface Transaction {
@@ -51,7 +66,7 @@ const LONGEST_WRITE = 3 * MINUTE
 const BODY_PIECE_BYTES = 64 * 1024
 
 export function beginTransaction(request: TransactionRequest): Transaction {
-  const { wire, socket, timeouts, envelope, bytes } = request
+  const { wire, socket, timeouts, envelope, bytes, transcript } = request
   const progress: SendProgress = { isBodyBegun: false, isDotSent: false }
   const { promise, resolve } = Promise.withResolvers<SendEnd>()
   let timer: NodeJS.Timeout | undefined
@@ -76,6 +91,7 @@ export function beginTransaction(request: TransactionRequest): Transaction {
   })
   body.once('end', () => {
     progress.isDotSent = true
+    transcript?.note(`the message, ${bytes.length} bytes, and the final dot`)
     socket.setTimeout(0)
     limit(timeouts.final_dot, 'reply to the final dot')
   })
@@ -98,9 +114,9 @@ function isAskedForBody({ lastServerResponse }: Wire): boolean {
   return lastServerResponse !== false && lastServerResponse.startsWith('354')
 }
 
-function wireEnvelope(envelope: SmtpEnvelope, sizeBytes: number): Parameters<Wire['send']>[0] {
+function wireEnvelope(envelope: SmtpEnvelope, sizeBytes: number): WireEnvelope {
   return {
-    from: envelope.from, to: [envelope.to], size: sizeBytes,
+    from: envelope.from, to: [envelope.to], size: sizeBytes, use8BitMime: envelope.is8Bit,
     dsn: { ret: 'HDRS', envid: envelope.envelopeId, notify: ['FAILURE', 'DELAY'] },
   }
 }

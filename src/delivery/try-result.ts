@@ -9,6 +9,8 @@ import type { SmtpReply } from '../mail/smtp-reply.ts'
 /** One egress IP and one route: the unit of connections and of back-off. */
 export interface PathPlan {
   key: string
+  /** Of the hosts. */
+  port: number
   /** The local address that sockets are bound to. */
   source: string
   /** The EHLO name of the egress IP. */
@@ -41,6 +43,8 @@ export interface DispatchedRow {
   /** Host name of the envelope sender's domain. */
   returnPath: string
   expiresAt: number
+  /** It stays on this host. */
+  isCaptured: boolean
 }
 
 export interface PathBatch {
@@ -78,6 +82,8 @@ export interface TryResult {
   durationMilliseconds: number
   facts: ConnectionFacts
   end: TryEnd
+  /** The dialogue; null: not kept, or there was none. */
+  transcript: string | null
 }
 
 export const NO_CONNECTION: ConnectionFacts = { host: null, localAddress: null, remoteAddress: null, tls: null }

@@ -4,6 +4,7 @@
  * Whatever happens inside, the client gets one JSON answer. A request that is answered before its body has arrived ends
  * the connection (contract.md 2.1).
  */
+import { Readable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Middleware, ParameterizedContext } from 'koa'
 import type { Clock } from '../base/clock.ts'
@@ -13,9 +14,11 @@ import type { Metrics } from '../base/metrics.ts'
 import { isBodyComing } from './close-unread.ts'
 import type { UnreadCloser } from './close-unread.ts'
 import { errorAnswer } from './error-responses.ts'
+import type { HttpFeatures } from './features.ts'
 import { ANONYMOUS } from './principal.ts'
 import type { Principal } from './principal.ts'
 import { requestIdOf } from './request-id.ts'
+import type { Answer } from './route.ts'
 
 export interface AnswerOptions {
   clock: Clock
@@ -25,6 +28,7 @@ export interface AnswerOptions {
   testMode: boolean
   isStopping(): boolean
   closer: UnreadCloser
+  features: { sendingRate: Pick<HttpFeatures['sendingRate'], 'state'> }
 }
 
 /** What is known of a request while it is handled, for headers, metrics and log: Koa's `ctx.state`. */
@@ -40,8 +44,8 @@ export type RequestContext = ParameterizedContext<RequestState>
 export const JSON_CONTENT_TYPE = 'application/json; charset=utf-8'
 const TEXT_CONTENT_TYPE = 'text/plain; charset=utf-8'
 const MILLISECONDS_PER_SECOND = 1_000
-/** The route whose refusals are refused messages. */
-const SEND_PATTERN = '/email/send'
+/** The routes whose refusals are refused messages. */
+const SEND_PATTERNS = ['/email/send', '/email/batch']
 
 export function createAnswerMiddleware(options: AnswerOptions): Middleware<RequestState> {
   const { clock, metrics, testMode, isStopping, closer } = options
@@ -60,6 +64,7 @@ export function createAnswerMiddleware(options: AnswerOptions): Middleware<Reque
       answerError(ctx, thrown)
     }
     if (ctx.state.principal.mode === 'test') ctx.res.setHeader('X-Service-Mode', 'test')
+    tellRate(ctx, options.features.sendingRate.state(ctx.state.principal.apiKeyId))
     if (isStopping()) ctx.res.setHeader('Connection', 'close')
     if (isBodyComing(ctx.req)) await endConnection(ctx)
     const seconds = (performance.now() - startedAt) / MILLISECONDS_PER_SECOND
@@ -70,7 +75,7 @@ export function createAnswerMiddleware(options: AnswerOptions): Middleware<Reque
   function answerError(ctx: RequestContext, thrown: unknown): void {
     const { requestId, pattern, principal } = ctx.state
     const answer = errorAnswer(thrown, requestId)
-    if (pattern === SEND_PATTERN) metrics.messagesRejected.inc({ code: answer.code })
+    if (SEND_PATTERNS.includes(pattern)) metrics.messagesRejected.inc({ code: answer.code })
     const fields = { code: answer.code, request_id: requestId, route: pattern, api_key: principal.label }
     logError(options.logger, thrown, fields)
     for (const [name, value] of Object.entries(answer.headers)) ctx.res.setHeader(name, value)
@@ -84,6 +89,14 @@ export function createAnswerMiddleware(options: AnswerOptions): Middleware<Reque
   }
 }
 
+/** The bucket that is nearest to empty once this request has taken from it. */
+function tellRate(ctx: RequestContext, state: ReturnType<HttpFeatures['sendingRate']['state']>): void {
+  if (state === null) return
+  ctx.res.setHeader('RateLimit-Limit', state.limit)
+  ctx.res.setHeader('RateLimit-Remaining', state.remaining)
+  ctx.res.setHeader('RateLimit-Reset', state.resetSeconds)
+}
+
 /** `body` is JSON already. */
 export function sendJson(ctx: RequestContext, status: number, body: string): void {
   ctx.status = status
@@ -95,6 +108,20 @@ export function sendText(ctx: RequestContext, status: number, text: string): voi
   ctx.status = status
   ctx.res.setHeader('Content-Type', TEXT_CONTENT_TYPE)
   ctx.body = text
+}
+
+/** Its type is a header that the handler has set. */
+export function sendStream(
+  ctx: RequestContext,
+  status: number,
+  { stream, stopping }: { stream: NonNullable<Answer['stream']>; stopping: AbortSignal },
+): void {
+  const gone = new AbortController()
+  ctx.res.once('close', () => gone.abort())
+  // The client left before: there is no further `close`.
+  if (ctx.res.destroyed) gone.abort()
+  ctx.status = status
+  ctx.body = Readable.from(stream(AbortSignal.any([gone.signal, stopping])))
 }
 
 function refuseWhenStopping(isStopping: boolean): void {
@@ -120,7 +147,8 @@ function logError(logger: Logger, thrown: unknown, fields: Record<string, string
     const stack = thrown instanceof Error ? thrown.stack : undefined
     logger.error({ ...fields, error: errorText(thrown), error_code: errorCode(thrown), stack }, 'request failed')
   } else if (thrown.code === 'unavailable') {
-    logger.warn({ ...fields, details: thrown.details }, 'request refused')
+    const cause = thrown.cause === undefined ? {} : { error: errorText(thrown.cause) }
+    logger.warn({ ...fields, ...cause, details: thrown.details }, 'request refused')
   } else {
     logger.debug({ ...fields, details: thrown.details }, 'request refused')
   }

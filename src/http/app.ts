@@ -7,7 +7,7 @@ import Koa from 'koa'
 import type { Middleware } from 'koa'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
-import { sendJson, sendText } from './answer-request.ts'
+import { sendJson, sendStream, sendText } from './answer-request.ts'
 import type { RequestState } from './answer-request.ts'
 import type { RequestHandler } from './handle-request.ts'
 
@@ -16,16 +16,20 @@ export interface AppOptions {
   extraHandlers: readonly Middleware[]
   handleRequest: RequestHandler
   logger: Logger
+  /** The server stops: ends what streams. */
+  stopping: AbortSignal
 }
 
 /** The listener for node:http's `request` event. */
-export function createApp({ answer, extraHandlers, handleRequest, logger }: AppOptions): ReturnType<Koa['callback']> {
+export function createApp(options: AppOptions): ReturnType<Koa['callback']> {
+  const { answer, extraHandlers, handleRequest, logger, stopping } = options
   const app = new Koa<RequestState>()
   app.use(answer)
   for (const handler of extraHandlers) app.use(handler)
   app.use(async (ctx) => {
-    const { status, body } = await handleRequest(ctx)
-    if (typeof body === 'string') sendText(ctx, status, body)
+    const { status, body, stream } = await handleRequest(ctx)
+    if (stream !== undefined) sendStream(ctx, status, { stream, stopping })
+    else if (typeof body === 'string') sendText(ctx, status, body)
     else sendJson(ctx, status, JSON.stringify(body))
   })
   // Only errors after the answer was made arrive here: the client has gone.

@@ -2,9 +2,11 @@
  * Reads request bodies within bounds (contract.md 16, hardening.md 7).
  *
  * Refused without reading: a Content-Length above the limit (413), and any body while those under way fill the memory
- * set aside for them (503). While reading: a body that grows above the limit (413), and one that is too slow (408): at
- * least 1 KiB/s on average once 10 s have passed. After a refusal nothing more is read. `Expect: 100-continue` is
- * answered when reading begins. The complete body has a deadline of its own in node:http (`http.timeouts.request`).
+ * set aside for them (503). While reading: a body that grows above the limit (413) or for which that memory is full
+ * (503), and one that is too slow (408): at least 1 KiB/s on average once 10 s have passed. After a refusal nothing
+ * more is read. Memory is counted as bytes arrive: what a Content-Length announces is no more than a promise, and
+ * clients that never keep it must not lock the others out. `Expect: 100-continue` is answered when reading begins. The
+ * complete body has a deadline of its own in node:http (`http.timeouts.request`).
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { SECOND } from '../base/clock.ts'
@@ -39,6 +41,9 @@ export const BODY_READER_DEFAULTS: BodyReaderOptions = {
   leastBytesPerSecond: 1024,
 }
 
+/** Counted for a body before any of it is there. */
+const FIRST_BYTES = 16 * 1024
+
 /** One body being read. */
 interface Reading {
   startedAt: number
@@ -65,14 +70,15 @@ export function createBodyReader(options: BodyReaderOptions): BodyReader {
       const announced = Number(request.headers['content-length'] ?? 0)
       if (announced > limit.bytes) throw tooLarge(limit)
       if (announced === 0 && request.headers['transfer-encoding'] === undefined) return Buffer.alloc(0)
-      take(announced)
+      const reserved = Math.min(announced, FIRST_BYTES)
+      take(reserved)
       if (request.headers.expect !== undefined) response.writeContinue()
       const reading: Reading = { startedAt: performance.now(), received: 0, refuse: () => {} }
       readings.add(reading)
       try {
-        return await collect(request, reading, { limit, announced, take })
+        return await collect(request, reading, { limit, reserved, take })
       } catch (thrown) {
-        bytesUnderWay -= Math.max(announced, reading.received)
+        bytesUnderWay -= Math.max(reserved, reading.received)
         throw thrown
       } finally {
         readings.delete(reading)
@@ -85,12 +91,12 @@ export function createBodyReader(options: BodyReaderOptions): BodyReader {
 
 interface CollectOptions {
   limit: BodyLimit
-  announced: number
+  reserved: number
   take(bytes: number): void
 }
 
 function collect(request: IncomingMessage, reading: Reading, options: CollectOptions): Promise<Buffer> {
-  const { limit, announced, take } = options
+  const { limit, reserved, take } = options
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     const refuse = (error: unknown): void => {
@@ -102,7 +108,7 @@ function collect(request: IncomingMessage, reading: Reading, options: CollectOpt
       const received = reading.received + chunk.length
       if (received > limit.bytes) return refuse(tooLarge(limit))
       try {
-        if (received > announced) take(received - Math.max(announced, reading.received))
+        if (received > reserved) take(received - Math.max(reserved, reading.received))
       } catch (thrown) {
         return refuse(thrown)
       }

@@ -2,9 +2,10 @@
  * The one place where an error becomes an answer: code -> HTTP status and message, and the fixed envelope
  * (contract.md 2).
  *
- * Never throws. What is no ServiceError is a defect: its answer holds the request id alone, the log has the rest.
+ * Never throws. An error of the store's engine means that the service is unavailable; what is no ServiceError else is a
+ * defect: its answer holds the request id alone. The log has the rest of both.
  */
-import { ServiceError } from '../base/errors.ts'
+import { errorCode, ServiceError } from '../base/errors.ts'
 import type { ServiceErrorCode } from '../base/errors.ts'
 
 /** contract.md 2: at most this many characters of `details`. */
@@ -18,7 +19,7 @@ interface ErrorRule {
   headers?: Record<string, string>
 }
 
-const ERROR_RULES: Record<ServiceErrorCode, ErrorRule> = {
+export const ERROR_RULES: Record<ServiceErrorCode, ErrorRule> = {
   invalid_recipient: { status: 422, message: 'The recipient address is not valid.' },
   unauthorized: { status: 401, message: 'The API key is invalid.', headers: { 'WWW-Authenticate': 'Bearer' } },
   domain_not_verified: { status: 403, message: 'The sending domain is not verified.' },
@@ -45,14 +46,29 @@ export interface ErrorAnswer {
 }
 
 export function errorAnswer(thrown: unknown, requestId: string): ErrorAnswer {
-  const error = thrown instanceof ServiceError ? thrown : new ServiceError('internal_error', `request ${requestId}`)
+  const error = serviceErrorOf(thrown, requestId)
   const rule = ERROR_RULES[error.code]
-  // A cut may fall between the halves of a pair: what is left of it becomes U+FFFD.
-  const details = error.details.slice(0, MOST_DETAILS_CHARACTERS).toWellFormed()
   return {
     code: error.code,
     status: error.status ?? rule.status,
     headers: { ...rule.headers, ...error.headers },
-    body: JSON.stringify({ success: false, error: { code: error.code, message: rule.message, details } }),
+    body: JSON.stringify({ success: false, error: errorBody(error.code, error.details) }),
   }
+}
+
+function serviceErrorOf(thrown: unknown, requestId: string): ServiceError {
+  if (thrown instanceof ServiceError) return thrown
+  if (isStoreFailure(thrown)) return new ServiceError('unavailable', 'the store did not answer')
+  return new ServiceError('internal_error', `request ${requestId}`)
+}
+
+/** The disk is full, slow or broken: the codes of the engine (`store.ts`). */
+function isStoreFailure(thrown: unknown): boolean {
+  return errorCode(thrown).startsWith('SQLITE_')
+}
+
+/** What stands under `error` in the envelope, and with each refused recipient of a batch. */
+export function errorBody(code: ServiceErrorCode, details: string) {
+  // A cut may fall between the halves of a pair: what is left of it becomes U+FFFD.
+  return { code, message: ERROR_RULES[code].message, details: details.slice(0, MOST_DETAILS_CHARACTERS).toWellFormed() }
 }

@@ -4,9 +4,19 @@
  */
 import type { ApiKeys } from '../senders/api-key.ts'
 import type { Domains } from '../senders/domains.ts'
+import type { IdempotencyKeys } from '../messages/idempotency.ts'
+import type { MessageActions } from '../messages/act-on-message.ts'
 import type { MessageLookup } from '../messages/lookup-message.ts'
-import type { AcceptMessage } from '../messages/send-request.ts'
-import type { WebhookEndpoints } from '../webhooks/register-endpoint.ts'
+import type { PreviewMessage } from '../messages/preview-message.ts'
+import type { AcceptBatch, AcceptMessage } from '../messages/send-request.ts'
+import type { Engagement } from '../messages/record-engagement.ts'
+import type { SendingRate } from '../messages/sending-rate.ts'
+import type { Suppressions } from '../messages/suppressions.ts'
+import type { Unsubscribing } from '../messages/unsubscribe.ts'
+import type { WebhookDeliveries } from '../webhooks/deliveries.ts'
+import type { WebhookEndpoints } from '../webhooks/endpoints.ts'
+import type { EventStreams } from '../webhooks/event-stream.ts'
+import type { TryEndpoint } from '../webhooks/try-endpoint.ts'
 
 export interface HealthReport {
   /** degraded: mail is still accepted. unavailable: it is not. */
@@ -17,12 +27,26 @@ export interface HealthReport {
   smtp_out: string
 }
 
-export interface HttpFeatures {
+export interface TrackingFeatures {
+  engagement: Pick<Engagement, 'open' | 'click'>
+  unsubscribing: Unsubscribing
+}
+
+export interface HttpFeatures extends TrackingFeatures {
   acceptMessage: AcceptMessage
-  lookupMessage: MessageLookup['message']
-  messageEvents: MessageLookup['events']
+  acceptBatch: AcceptBatch
+  previewMessage: PreviewMessage
+  messages: MessageLookup & MessageActions
+  suppressions: Suppressions
+  idempotency: IdempotencyKeys
+  sendingRate: Pick<SendingRate, 'takeRequest' | 'state'>
+  /** Why no mail is taken now, as a clause; null: it is. */
+  mailRefusal(): Promise<string | null>
   domains: Omit<Domains, 'requireVerified' | 'publishedRecords' | 'checkDue' | 'stop'>
   apiKeys: ApiKeys
   webhookEndpoints: WebhookEndpoints
+  webhookDeliveries: WebhookDeliveries
+  tryWebhook: TryEndpoint
+  eventStreams: Pick<EventStreams, 'open'>
   health(): Promise<HealthReport>
 }

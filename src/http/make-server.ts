@@ -10,11 +10,13 @@ import { createServer as createTlsServer } from 'node:https'
 import type { SecureContext } from 'node:tls'
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
+import { readServerCertificates } from '../base/server-certificates.ts'
 import type { ServerSettings } from '../config/server-settings.ts'
 import { answerClientError } from './client-error.ts'
-import { readServerCertificates } from './server-certificates.ts'
 
-export type HttpSettings = Pick<ServerSettings, 'http' | 'tls'>
+export interface HttpSettings extends Pick<ServerSettings, 'http' | 'operator' | 'tls'> {
+  api: Pick<ServerSettings['api'], 'batch_recipients'>
+}
 export type RequestListener = (request: IncomingMessage, response: ServerResponse) => void
 
 const MOST_HEAD_BYTES = 16 * 1024

@@ -8,12 +8,14 @@ import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
+import { errorText } from '../base/errors.ts'
 import { isLoopback } from '../base/ip-address.ts'
 import type { Metrics } from '../base/metrics.ts'
+import { openPort } from '../base/open-port.ts'
 
 export interface MetricsServerOptions {
   metrics: Metrics
+  /** An IP, or `*`. */
   address: string
   port: number
   /** null: loopback only. */
@@ -38,14 +40,7 @@ export async function startMetricsServer(options: MetricsServerOptions): Promise
   const server = createServer((request, response) => {
     answer(request, response).catch((thrown: unknown) => response.destroy(new Error(errorText(thrown))))
   })
-  server.listen(port, address)
-  try {
-    await once(server, 'listening')
-  } catch (cause) {
-    const message = `listen.metrics: port ${port} of address ${address} cannot be opened: ${errorText(cause)}`
-    const isTaken = errorCode(cause) === 'EADDRINUSE'
-    throw new ProcessExit(isTaken ? EXIT.tryAgain : EXIT.configuration, message, { cause })
-  }
+  await openPort(server, { address, port }, 'listen.metrics')
   return {
     async stop() {
       const closed = once(server, 'close')

@@ -7,14 +7,13 @@
 import { existsSync } from 'node:fs'
 import { chmod, lstat, unlink } from 'node:fs/promises'
 import { connect } from 'node:net'
-import type { ListenOptions, Server } from 'node:net'
+import type { Server } from 'node:net'
 import { dirname } from 'node:path'
 import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
+import { listen, openPort } from '../base/open-port.ts'
+import type { Port } from '../base/open-port.ts'
 
-export interface HttpListener {
-  /** An IP, or `*` for every address of both families. */
-  address: string
-  port: number
+export interface HttpListener extends Port {
   tls: boolean
   /** What is served here; the API needs `api`. */
   serve: readonly string[]
@@ -22,45 +21,10 @@ export interface HttpListener {
 
 /** Owner and group may connect (operations.md 4.1, listen.admin_socket). */
 const ADMIN_SOCKET_MODE = 0o660
-const FIRST_FREE_PORT = 1024
 
 /** Returns the port that was bound. */
-export async function openListener(server: Server, listener: HttpListener): Promise<number> {
-  try {
-    await listen(server, listenOptions(listener))
-  } catch (thrown) {
-    throw explain(thrown, listener)
-  }
-  const bound = server.address()
-  return typeof bound === 'object' && bound !== null ? bound.port : listener.port
-}
-
-function listenOptions({ address, port }: HttpListener): ListenOptions {
-  // Without a host Node takes `::` for both families, or 0.0.0.0 on a machine without IPv6.
-  return address === '*' ? { port } : { port, host: address }
-}
-
-function listen(server: Server, options: ListenOptions): Promise<void> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(options, () => {
-      server.off('error', reject)
-      resolve()
-    })
-  })
-}
-
-function explain(thrown: unknown, { address, port }: HttpListener): ProcessExit {
-  const place = `listen.http: port ${port} of address ${address}`
-  const code = errorCode(thrown)
-  if (code === 'EADDRINUSE') {
-    return new ProcessExit(EXIT.tryAgain, `${place} is taken by another process`, { cause: thrown })
-  }
-  if (code === 'EACCES' && port < FIRST_FREE_PORT) {
-    const fix = `add the line "ListenStream=${port}" to posthorn.socket`
-    return new ProcessExit(EXIT.configuration, `${place} may not be opened by this user: ${fix}`, { cause: thrown })
-  }
-  return new ProcessExit(EXIT.configuration, `${place} cannot be opened: ${errorText(thrown)}`, { cause: thrown })
+export function openListener(server: Server, listener: HttpListener): Promise<number> {
+  return openPort(server, listener, 'listen.http')
 }
 
 /** A socket file that nobody listens on any more is replaced. */

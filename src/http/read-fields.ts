@@ -7,6 +7,7 @@
  */
 import { z } from 'zod'
 import { ServiceError } from '../base/errors.ts'
+import { shown } from '../messages/field-problems.ts'
 import { unsafeStrings } from './read-json.ts'
 import type { FieldProblem, JsonDocument } from './read-json.ts'
 
@@ -100,7 +101,7 @@ function inspect(shape: Shape, value: unknown, path: string, found: Found): void
   if (shape.kind !== 'object' || !isObject(value)) return
   for (const name of Object.keys(value)) {
     const field = shape.fields.get(name)
-    const fieldPath = path === '' ? name : `${path}.${name}`
+    const fieldPath = path === '' ? shown(name) : `${path}.${shown(name)}`
     if (field !== undefined) inspect(field, value[name], fieldPath, found)
     else if (found.unknown.length < MOST_UNKNOWN_FIELDS) found.unknown.push(fieldPath)
   }

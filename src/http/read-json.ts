@@ -1,16 +1,16 @@
 /**
  * Bytes of a request body -> a JSON document (RFC 8259, contract.md 1).
  *
- * Refused with 400: invalid UTF-8, syntax errors, trailing data, nesting deeper than 32. A leading byte order mark is
- * skipped. Of a repeated key the last one wins. `__proto__` becomes an own property like any other, because JSON.parse
- * defines keys instead of assigning them. U+0000 and unpaired surrogates are field problems, not syntax: see
- * `unsafeStrings`.
+ * Refused with 400: invalid UTF-8, syntax errors, trailing data, nesting deeper than 32, more values than anybody needs
+ * (`json-structure.ts`), numbers beyond those of a double. A leading byte order mark is skipped. Of a repeated key the
+ * last one wins. `__proto__` becomes an own property like any other, because JSON.parse defines keys instead of
+ * assigning them. U+0000 and unpaired surrogates are field problems, not syntax: see `unsafeStrings`.
  */
 import { TextDecoder } from 'node:util'
 import { ServiceError } from '../base/errors.ts'
+import { shown } from '../messages/field-problems.ts'
+import { structureProblem } from './json-structure.ts'
 
-/** contract.md 1: JSON. */
-const MOST_DEPTH = 32
 /** Enough to help; `details` is short. */
 const MOST_PROBLEMS = 20
 
@@ -28,6 +28,8 @@ export interface JsonDocument {
 
 export interface JsonReader {
   read(bytes: Uint8Array): JsonDocument
+  /** A body that is no JSON. */
+  text(bytes: Uint8Array): string
 }
 
 export function createJsonReader(): JsonReader {
@@ -35,10 +37,13 @@ export function createJsonReader(): JsonReader {
   return {
     read(bytes) {
       const text = decode(decoder, bytes)
+      const problem = structureProblem(bytes)
+      if (problem !== undefined) throw malformed(`the body ${problem}`)
       const value = parse(text)
-      refuseDeepNesting(value, 1)
+      refuseInfinity(value)
       return { value, hasEscapes: text.includes('\\u') }
     },
+    text: (bytes) => decode(decoder, bytes),
   }
 }
 
@@ -65,11 +70,12 @@ function positionIn(thrown: unknown): string {
   return position === undefined ? '' : ` at character ${position}`
 }
 
-function refuseDeepNesting(value: unknown, depth: number): void {
+/** What 1e999 is read as: kept as JSON it would come back as null. */
+function refuseInfinity(value: unknown): void {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw malformed('the body has a number that is too large')
   if (typeof value !== 'object' || value === null) return
-  if (depth > MOST_DEPTH) throw malformed(`the body is nested deeper than ${MOST_DEPTH}`)
-  if (Array.isArray(value)) for (const item of value) refuseDeepNesting(item, depth + 1)
-  else for (const item of Object.values(value)) refuseDeepNesting(item, depth + 1)
+  if (Array.isArray(value)) for (const item of value) refuseInfinity(item)
+  else for (const item of Object.values(value)) refuseInfinity(item)
 }
 
 function malformed(details: string, cause?: unknown): ServiceError {
@@ -88,7 +94,7 @@ export function unsafeStrings(document: unknown): FieldProblem[] {
       value.forEach((item, index) => visit(item, `${path}[${index}]`))
     } else if (typeof value === 'object' && value !== null) {
       for (const [key, item] of Object.entries(value)) {
-        const itemPath = path === '' ? key : `${path}.${key}`
+        const itemPath = path === '' ? shown(key) : `${path}.${shown(key)}`
         visit(key, itemPath)
         visit(item, itemPath)
       }

@@ -20,6 +20,8 @@ export interface RouteTable {
 const PREFIXES = '{/api}/v1'
 /** /v1 and /api/v1 themselves, and what is below them. */
 const UNDER_PREFIX = /^(?:\/api)?\/v1(?:\/|$)/
+/** The prefix, and a trailing slash. */
+const AROUND_PATH = /^(?:\/api)?\/v1|\/$/g
 const NO_PARAMS: Record<string, string> = Object.freeze({})
 
 export function createRouteTable(routes: readonly Route[]): RouteTable {
@@ -49,4 +51,9 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
       return { kind: 'wrong-method', isPublic, allow }
     },
   }
+}
+
+/** The same for every way to write a path, e.g. /domains/acme.com */
+export function pathBelowPrefix(path: string): string {
+  return path.replace(AROUND_PATH, '')
 }

@@ -9,6 +9,8 @@ import { emailRoutes } from './routes/email.ts'
 import { healthRoutes } from './routes/health.ts'
 import { keyRoutes } from './routes/keys.ts'
 import { messageRoutes } from './routes/messages.ts'
+import { withOpenApi } from './routes/openapi.ts'
+import { suppressionRoutes } from './routes/suppressions.ts'
 import { webhookRoutes } from './routes/webhooks.ts'
 
 export interface RoutesOptions {
@@ -16,15 +18,18 @@ export interface RoutesOptions {
   logger: Logger
   /** Of a body that holds a mail. */
   mostMailBytes: number
+  /** Of a batch. */
+  mostRecipients: number
 }
 
-export function apiRoutes({ features, logger, mostMailBytes }: RoutesOptions): Route[] {
-  return [
-    ...emailRoutes({ features, logger, mostMailBytes }),
-    ...messageRoutes(features),
+export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: RoutesOptions): Route[] {
+  return withOpenApi([
+    ...emailRoutes({ features, logger, mostMailBytes, mostRecipients }),
+    ...messageRoutes(features, logger),
     ...domainRoutes(features, logger),
-    ...webhookRoutes(features),
+    ...webhookRoutes(features, logger),
+    ...suppressionRoutes(features, logger),
     ...keyRoutes(features, logger),
     ...healthRoutes(features),
-  ]
+  ])
 }

@@ -13,6 +13,7 @@ import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
+import { createAnswerOnce } from './answer-once.ts'
 import { createAnswerMiddleware } from './answer-request.ts'
 import { createApp } from './app.ts'
 import { authenticateAdministrator, createKeyAuthentication } from './authenticate.ts'
@@ -21,6 +22,7 @@ import { BODY_READER_DEFAULTS, createBodyReader } from './body-reader.ts'
 import type { BodyReader } from './body-reader.ts'
 import { createUnreadCloser } from './close-unread.ts'
 import { createConnectionLimits } from './connection-limits.ts'
+import { createFailedLogins } from './failed-logins.ts'
 import type { HttpFeatures } from './features.ts'
 import { createRequestHandler } from './handle-request.ts'
 import { makeServer } from './make-server.ts'
@@ -33,6 +35,7 @@ import { createRouteTable } from './route-table.ts'
 import { apiRoutes } from './routes.ts'
 import { createRunningRequests } from './running-requests.ts'
 import type { RunningRequests } from './running-requests.ts'
+import { createTrackingRoutes } from './tracking-routes.ts'
 
 export interface HttpServersOptions {
   features: HttpFeatures
@@ -62,8 +65,8 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
   const running = createRunningRequests()
   const servers: Server[] = []
-  let isStopping = false
-  const requestListeners = createRequestListeners({ ...options, bodies, running, isStopping: () => isStopping })
+  const stopping = new AbortController()
+  const requestListeners = createRequestListeners({ ...options, bodies, running, stopping: stopping.signal })
 
   const addServer = (listener: RequestListener, tls: boolean): Server => {
     const server = makeServer(listener, { settings, tls, clock })
@@ -84,7 +87,7 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
       try {
         const ports: number[] = []
         for (const listener of listeners) {
-          const server = addServer(requestListeners[listener.serve.includes('api') ? 'api' : 'nothing'], listener.tls)
+          const server = addServer(requestListeners[kindOf(listener)], listener.tls)
           server.prependListener('connection', (socket: Socket) => limits.admit(socket))
           ports.push(await openListener(server, listener))
         }
@@ -96,7 +99,7 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
       }
     },
     async stop() {
-      isStopping = true
+      stopping.abort()
       // The close of http.Server would also cut idle connections, on which a request may be on its way: it gets a 503.
       for (const server of servers) NetServer.prototype.close.call(server)
       await running.finished(STOP_MILLISECONDS)
@@ -108,23 +111,28 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
 interface RequestListenersOptions extends HttpServersOptions {
   bodies: BodyReader
   running: RunningRequests
-  isStopping(): boolean
+  stopping: AbortSignal
 }
 
 /** One application for each kind of listener; they differ in routes and in who asks. */
 function createRequestListeners(options: RequestListenersOptions) {
-  const { features, settings, bodies, running, extraHandlers = [] } = options
+  const { features, settings, clock, bodies, running, stopping, extraHandlers = [] } = options
   const logger = options.logger.child({ part: 'http' })
   const closer = createUnreadCloser()
-  const answer = createAnswerMiddleware({ ...options, logger, closer })
+  const answer = createAnswerMiddleware({ ...options, logger, closer, isStopping: () => stopping.aborted })
   const json = createJsonReader()
   const bodyLimit = { bytes: settings.http.max_body_other, code: 'payload_too_large' } as const
-  const withKey = createKeyAuthentication(features.apiKeys, settings.http.trusted_proxies)
+  const answerOnce = createAnswerOnce({ idempotency: features.idempotency, logger })
+  const withKey = createKeyAuthentication({
+    apiKeys: features.apiKeys,
+    trustedProxies: settings.http.trusted_proxies,
+    failedLogins: createFailedLogins({ clock }),
+  })
 
   const listenerFor = (table: Route[], authenticate: Authenticate, handlers: Middleware[]): RequestListener => {
     const routes = createRouteTable(table)
-    const handleRequest = createRequestHandler({ routes, authenticate, bodies, json, bodyLimit })
-    const handle = createApp({ answer, extraHandlers: handlers, handleRequest, logger })
+    const handleRequest = createRequestHandler({ routes, authenticate, features, answerOnce, bodies, json, bodyLimit })
+    const handle = createApp({ answer, extraHandlers: handlers, handleRequest, logger, stopping })
     return (request, response) => {
       // What was pipelined behind a request whose body nobody read.
       if (closer.isClosing(request.socket)) return
@@ -133,11 +141,27 @@ function createRequestListeners(options: RequestListenersOptions) {
     }
   }
 
-  const all = apiRoutes({ features, logger, mostMailBytes: settings.http.max_body })
+  const all = apiRoutes({
+    features, logger,
+    mostMailBytes: settings.http.max_body,
+    mostRecipients: settings.api.batch_recipients,
+  })
+  const tracking = createTrackingRoutes({
+    features, bodies,
+    trustedProxies: settings.http.trusted_proxies,
+    abuseAddress: settings.operator.email,
+  })
   return {
     api: listenerFor(all, withKey, extraHandlers),
+    'api and tracking': listenerFor(all, withKey, [...extraHandlers, tracking]),
+    tracking: listenerFor([], withKey, [tracking]),
     administrator: listenerFor(all, authenticateAdministrator, []),
-    /** For a listener that serves other things than the API, which are not there yet: every path is unknown. */
+    /** For a listener that serves other things, which are not there yet: every path is unknown. */
     nothing: listenerFor([], withKey, []),
   }
+}
+
+function kindOf({ serve }: HttpListener): 'api' | 'api and tracking' | 'tracking' | 'nothing' {
+  if (serve.includes('tracking')) return serve.includes('api') ? 'api and tracking' : 'tracking'
+  return serve.includes('api') ? 'api' : 'nothing'
 }

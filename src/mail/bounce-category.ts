@@ -7,7 +7,8 @@
  */
 import { DAY } from '../base/clock.ts'
 import type { BounceType } from './delivery-outcome.ts'
-import type { SmtpReply, SmtpStage } from './smtp-reply.ts'
+import type { ReportStage } from './report-reading.ts'
+import type { SmtpReply } from './smtp-reply.ts'
 
 export const BOUNCE_CATEGORY_NAMES = [
   'invalid_recipient', // no such address
@@ -112,7 +113,7 @@ const BY_CODE: Readonly<Record<string, BounceCategory>> = {
 /** Subject and detail of the code, whatever its class. */
 const BY_DETAIL: Readonly<Record<string, BounceCategory>> = {
   '1.1': 'invalid_recipient', '1.2': 'bad_domain', '1.3': 'bad_address_syntax', '1.6': 'moved', '1.7': 'sender_refused',
-  '1.8': 'sender_refused', '1.10': 'null_mx', '2.0': 'inactive', '2.1': 'inactive', '2.2': 'mailbox_full',
+  '1.8': 'sender_refused', '1.10': 'null_mx', '2.2': 'mailbox_full',
   '2.3': 'too_large', '3.4': 'too_large', '3.0': 'system_error', '3.1': 'system_error', '3.2': 'system_error',
   '3.5': 'system_error', '4.1': 'no_answer', '4.2': 'connection_lost', '4.3': 'dns', '4.4': 'dns', '4.5': 'rate',
   '4.6': 'loop', '4.7': 'expired', '7.0': 'policy', '7.20': 'auth_failed', '7.21': 'auth_failed', '7.22': 'auth_failed',
@@ -131,7 +132,7 @@ const OVERUSE = /\brate\b|too (?:many|much|quickly|fast|often)|over.?us|excessiv
 const NO_ROOM = /quota|full|storage/i
 
 /** The category that the codes of a reply stand for, or undefined. */
-export function categoryOfCodes(reply: SmtpReply, stage: SmtpStage): BounceCategory | undefined {
+export function categoryOfCodes(reply: SmtpReply, stage: ReportStage): BounceCategory | undefined {
   const { code, enhancedCode, text } = reply
   if (enhancedCode === null) {
     if (code === 552) return NO_ROOM.test(text) ? 'mailbox_full' : 'too_large'
@@ -141,11 +142,13 @@ export function categoryOfCodes(reply: SmtpReply, stage: SmtpStage): BounceCateg
   const short = `${subject}.${detail}`
   if (enhancedCode === '5.2.1' && OVERUSE.test(text)) return 'rate'
   if (short === '1.0') return code === 550 && stage === 'rcpt' ? 'invalid_recipient' : undefined
+  // After the data the recipient was accepted already: then it is a filter that speaks.
+  if (short === '2.1') return stage === 'rcpt' ? (BY_CODE[enhancedCode] ?? 'inactive') : BY_CODE[enhancedCode]
   if (short === '7.1') return stage === 'rcpt' ? 'recipient_refused' : categoryOfRefusedMail(stage)
   return BY_CODE[enhancedCode] ?? BY_DETAIL[short] ?? BY_SUBJECT[subject]
 }
 
 /** X.7.1, delivery not authorized, where it is not about the recipient. */
-function categoryOfRefusedMail(stage: SmtpStage): BounceCategory | undefined {
+function categoryOfRefusedMail(stage: ReportStage): BounceCategory | undefined {
   return stage === 'mail' || stage === 'data' || stage === 'dot' ? 'policy' : undefined
 }

@@ -4,13 +4,14 @@
  * Order (engine.md 14.1): the rules of bounces.yaml, a provider's own before the general ones; the enhanced code table;
  * the rules marked weak, whose texts say less than a code; then stage and class. Pure, and never throws for a reply:
  * one that nothing matches is `temporary` (4xx) or `unknown` (5xx). Only replies to RCPT and to the final dot can be
- * about the address, and to DATA when a rule says so; elsewhere no category suppresses anybody.
+ * about the address, reports by mail, and replies to DATA when a rule says so; elsewhere no category suppresses anybody.
  */
 import { BOUNCE_CATEGORIES, BOUNCE_CATEGORY_NAMES, categoryOfCodes } from './bounce-category.ts'
 import type { BounceCategory } from './bounce-category.ts'
 import type { Bounce } from './delivery-outcome.ts'
+import type { ReportStage } from './report-reading.ts'
 import { MOST_REPLY_CHARACTERS } from './smtp-reply.ts'
-import type { SmtpReply, SmtpStage } from './smtp-reply.ts'
+import type { SmtpReply } from './smtp-reply.ts'
 
 /** A line of bounces.yaml, checked when it was loaded. */
 export interface BounceRule {
@@ -25,15 +26,24 @@ export interface BounceRule {
   match: string
   category: string
   weak: boolean
+  /** What becomes of the address when the category calls it dead; left out: `always`. */
+  suppress?: 'always' | 'second'
 }
+
+/** Whether an address goes onto the suppression list (engine.md 14.2). */
+export type Suppression =
+  | 'never' // the address is not to blame
+  | 'always' // this answer is enough
+  | 'second' // the second such answer within 30 days, at least 24 h after the first
 
 export interface Classification {
   category: BounceCategory
   /** Id of the rule that decided, or null when code or class did. */
   rule: string | null
+  suppress: Suppression
 }
 
-export type ClassifyReply = (reply: SmtpReply, stage: SmtpStage, provider: string | null) => Classification
+export type ClassifyReply = (reply: SmtpReply, stage: ReportStage, provider: string | null) => Classification
 
 /** Throws for a rule whose pattern or category is not one: configuration refuses those at load. */
 export function createClassifier(rules: readonly BounceRule[]): ClassifyReply {
@@ -46,13 +56,13 @@ export function createClassifier(rules: readonly BounceRule[]): ClassifyReply {
     const subject = { reply, stage, provider, text: reply.text.slice(0, MOST_REPLY_CHARACTERS) }
     const byRules = (candidates: readonly CompiledRule[]): Classification | undefined => {
       const found = candidates.find((rule) => mayDecide(rule.category, stage, true) && isMatch(rule, subject))
-      return found === undefined ? undefined : { category: found.category, rule: found.id }
+      return found === undefined ? undefined : classified(found.category, found)
     }
     const byCodes = (): Classification | undefined => {
       const category = categoryOfCodes(reply, stage)
-      return category !== undefined && mayDecide(category, stage, false) ? { category, rule: null } : undefined
+      return category !== undefined && mayDecide(category, stage, false) ? classified(category, null) : undefined
     }
-    return byRules(strong) ?? byCodes() ?? byRules(weak) ?? { category: categoryOfClass(reply, stage), rule: null }
+    return byRules(strong) ?? byCodes() ?? byRules(weak) ?? classified(categoryOfClass(reply, stage), null)
   }
 }
 
@@ -71,19 +81,20 @@ interface CompiledRule {
   pattern: RegExp
   category: BounceCategory
   isWeak: boolean
+  suppress: 'always' | 'second'
 }
 
 interface Subject {
   reply: SmtpReply
-  stage: SmtpStage
+  stage: ReportStage
   provider: string | null
   text: string
 }
 
 /** Rules name six stages: the banner belongs to connecting, STARTTLS to the greeting. */
-const STAGE_IN_RULES: Readonly<Record<SmtpStage, string>> = {
+const STAGE_IN_RULES: Readonly<Record<ReportStage, string>> = {
   connect: 'connect', banner: 'connect', ehlo: 'ehlo', starttls: 'ehlo', mail: 'mail', rcpt: 'rcpt', data: 'data',
-  dot: 'dot',
+  dot: 'dot', dsn: 'dsn',
 }
 
 /** contract.md 8.2. */
@@ -100,7 +111,13 @@ function compileRule(rule: BounceRule): CompiledRule {
     pattern: new RegExp(rule.match, 'iu'),
     category,
     isWeak: rule.weak,
+    suppress: rule.suppress ?? 'always',
   }
+}
+
+function classified(category: BounceCategory, rule: CompiledRule | null): Classification {
+  const isDead = BOUNCE_CATEGORIES[category].type === 'hard'
+  return { category, rule: rule?.id ?? null, suppress: isDead ? (rule?.suppress ?? 'always') : 'never' }
 }
 
 function isMatch(rule: CompiledRule, subject: Subject): boolean {
@@ -112,12 +129,12 @@ function isMatch(rule: CompiledRule, subject: Subject): boolean {
 }
 
 /** A category that suppresses the address must come from a stage at which the reply is about the address. */
-function mayDecide(category: BounceCategory, stage: SmtpStage, isByRule: boolean): boolean {
+function mayDecide(category: BounceCategory, stage: ReportStage, isByRule: boolean): boolean {
   if (BOUNCE_CATEGORIES[category].type !== 'hard') return true
-  return stage === 'rcpt' || stage === 'dot' || (stage === 'data' && isByRule)
+  return stage === 'rcpt' || stage === 'dot' || stage === 'dsn' || (stage === 'data' && isByRule)
 }
 
-function categoryOfClass(reply: SmtpReply, stage: SmtpStage): BounceCategory {
+function categoryOfClass(reply: SmtpReply, stage: ReportStage): BounceCategory {
   if (reply.code < 500) return 'temporary'
   return stage === 'mail' ? 'sender_refused' : 'unknown'
 }

@@ -23,7 +23,7 @@ export const FURTHER_EVENT_KINDS = [
 ] as const
 
 /** Kinds of the timeline that are no webhook kinds. */
-export const TIMELINE_KINDS = ['email.accepted', 'email.attempted'] as const
+export const TIMELINE_KINDS = ['email.accepted', 'email.attempted', 'email.reported'] as const
 
 export type WebhookEventKind = (typeof GIVEN_EVENT_KINDS)[number] | (typeof FURTHER_EVENT_KINDS)[number]
 export type EventKind = WebhookEventKind | (typeof TIMELINE_KINDS)[number]
@@ -38,8 +38,8 @@ export interface ServiceEvent {
 }
 
 /** The body that is signed, stored once and posted unchanged on every retry. */
-export function eventBody(event: ServiceEvent): string {
-  return JSON.stringify({ event: event.kind, timestamp: toUnixSeconds(event.at), data: event.data })
+export function eventBody({ kind, at, data }: Omit<ServiceEvent, 'data'> & { data: object }): string {
+  return JSON.stringify({ event: kind, timestamp: toUnixSeconds(at), data })
 }
 
 export function isSubscribed(events: readonly string[], kind: EventKind): boolean {
@@ -52,8 +52,41 @@ export function deliveredData(messageId: string, recipient: string, isp: string)
   return { message_id: messageId, recipient, isp }
 }
 
+export function complainedData(messageId: string, recipient: string, isp: string): Record<string, string> {
+  return { message_id: messageId, recipient, isp }
+}
+
 export function canceledData(messageId: string, recipient: string): Record<string, string> {
   return { message_id: messageId, recipient }
+}
+
+/** `list`: the one the recipient left, or `all`. */
+export function unsubscribedData(messageId: string, recipient: string, list: string): Record<string, string> {
+  return { message_id: messageId, recipient, list }
+}
+
+/** `reason`: why the address is on the list. */
+export function suppressedData(messageId: string, recipient: string, reason: string): Record<string, string> {
+  return { message_id: messageId, recipient, reason }
+}
+
+export function openedData(messageId: string, recipient: string): Record<string, string> {
+  return { message_id: messageId, recipient }
+}
+
+/** `url` is the target as the mail was sent with it, after substitution. */
+export function clickedData(messageId: string, recipient: string, url: string): Record<string, string> {
+  return { message_id: messageId, recipient, url }
+}
+
+/** `nextAttemptAt` in Unix milliseconds; told in seconds. */
+export function deferredData(
+  messageId: string,
+  recipient: string,
+  { isp, description, nextAttemptAt }: { isp: string; description: string; nextAttemptAt: number },
+): Record<string, string> {
+  const next = String(toUnixSeconds(nextAttemptAt))
+  return { message_id: messageId, recipient, isp, description, next_attempt_at: next }
 }
 
 export function bouncedData(messageId: string, recipient: string, bounce: Bounce): Record<string, string> {

@@ -45,6 +45,31 @@ export interface StoredContent {
   attachments: Attachment[]
   /** Whether `{{key}}` is replaced; false: braces are ordinary text (contract.md 4.4). */
   hasVariables: boolean
+  /** To and Cc of a request with cc or bcc, the same in each of its messages; null: To is the message's own recipient. */
+  addressees: { to: Mailbox; cc: Mailbox[] } | null
+  /** The customer's further header fields, in their order; values are Unicode text. */
+  headers: [name: string, value: string][]
+  /** Searchable, never sent to the recipient. */
+  tags: Record<string, string>
+  /** Returned on lookup, never sent to the recipient. */
+  metadata: Record<string, unknown>
+  /** What is tracked in the html; decided at acceptance. */
+  tracking: { opens: boolean; clicks: boolean }
+  /** null: no List-Unsubscribe, and only scope `all` suppresses. */
+  unsubscribe: Unsubscribe | null
+  /**
+   * Submitted mail: the whole MIME message as it came, CRLF line ends, without Bcc and control headers; it is sent as it
+   * is. `html`, `text` and `attachments` are then empty. null: the message is composed from the other fields.
+   */
+  raw: Uint8Array | null
+}
+
+/** contract.md 14. */
+export interface Unsubscribe {
+  /** The list, which is the scope of the suppression. */
+  list: string
+  /** The customer's own HTTPS address for the header; null: ours. */
+  url: string | null
 }
 
 /** Values for placeholders; only own properties count. */
@@ -57,7 +82,9 @@ export interface RenderFacts {
   domain: string
   to: Mailbox
   variables: Variables
-  /** Unix milliseconds; becomes the Date header and `t=` of the signature. */
+  /** Unix milliseconds; becomes `t=` of the signature, and the Date header. */
   acceptedAt: number
+  /** The time it was scheduled for, which becomes the Date header; null: at once. */
+  sendAt: number | null
   stream: Stream
 }

@@ -1,96 +1,96 @@
 /**
- * A request to send -> the checked mail, or every problem of the recipient and of all other fields apart (contract.md
- * 2.1, steps 9 and 10).
+ * A request to send -> the checked mail and its recipients, or every problem of the recipients and of all other fields
+ * apart (contract.md 2.1, steps 9 and 10).
  *
  * What comes out has one meaning everywhere: the address that was judged is the address that is stored, signed for and
- * sent to. Pure and linear in the size of the request; never throws.
+ * sent to. Pure and linear in the size of the request; never throws but in `readRequest`, which answers with what it
+ * found.
  */
-import { templateProblems, usableVariables } from '../content/template-problems.ts'
-import { parseAddress } from '../mail/address.ts'
-import type { ParsedAddress } from '../mail/address.ts'
-import type { Mailbox, StoredContent, Variables } from '../mail/message.ts'
-import { checkAttachments } from './check-attachments.ts'
-import type { CheckedAttachment } from './check-attachments.ts'
-import { createFieldProblems } from './field-problems.ts'
+import { ServiceError } from '../base/errors.ts'
+import type { StoredContent } from '../mail/message.ts'
+import { sizeProblems } from './check-attachments.ts'
+import { checkSharedFields, readAddress } from './check-shared-fields.ts'
+import type { CheckedMail, CheckedRecipient, RequestPolicy } from './check-shared-fields.ts'
+import { checkText, createFieldProblems } from './field-problems.ts'
 import type { FieldProblems } from './field-problems.ts'
 import type { SendRequest } from './send-request.ts'
 
 export interface CheckedRequest {
-  to: Mailbox
-  recipientDomain: string
-  /** Domain of `from`: the sending domain. */
-  domain: string
-  content: Omit<StoredContent, 'attachments'>
-  attachments: CheckedAttachment[]
-  variables: Variables
+  mail: CheckedMail
+  /** In the order to, cc, bcc. */
+  recipients: CheckedRecipient[]
+  addressees: StoredContent['addressees']
 }
 
 export type RequestReading =
   | { ok: true; checked: CheckedRequest }
   | { ok: false; recipientProblems: string[]; fieldProblems: string[] }
 
-export interface RequestPolicy {
-  /** Names under `.test` and the like may be written to. */
-  allowReservedNames: boolean
+/** contract.md 16: to, cc and bcc together. */
+const MOST_ADDRESSES = 50
+
+/** Steps 9 to 11: ServiceError with all that the first failing step found. */
+export function readRequest(request: SendRequest, policy: RequestPolicy): CheckedRequest {
+  const reading = checkRequest(request, policy)
+  if (!reading.ok) {
+    const { recipientProblems, fieldProblems } = reading
+    const code = recipientProblems.length > 0 ? 'invalid_recipient' : 'invalid_request'
+    throw new ServiceError(code, [...recipientProblems, ...fieldProblems].join('; '))
+  }
+  refuseLargeAttachments(reading.checked.mail)
+  return reading.checked
 }
 
-type AcceptedAddress = Extract<ParsedAddress, { ok: true }>
-
-const MISSING = { ok: false, problem: 'is missing' } as const
+/** Step 11. */
+export function refuseLargeAttachments({ attachments }: CheckedMail): void {
+  const problems = sizeProblems(attachments)
+  if (problems.length > 0) throw new ServiceError('attachment_too_large', problems.join('; '))
+}
 
 export function checkRequest(request: SendRequest, policy: RequestPolicy): RequestReading {
   const problems = createFieldProblems(request.wrongTypes)
-  const to = readAddress('to', request.to, policy, problems)
-  // The domain must be a verified one of ours, so a reserved name is not refused for its own sake.
-  const from = readAddress('from', request.from, { allowReservedNames: true }, problems)
-  const replyTo = request.replyTo === undefined ? null : readAddress('reply_to', request.replyTo, policy, problems)
-  const content = readContent(request, problems)
-  const attachments = checkAttachments(request.attachments, problems)
+  const addresses = readAddresses(request, policy, problems)
+  const hasVariables = request.variables !== null
+  const { mail, templates } = checkSharedFields(
+    request, { hasVariables, defaultStream: 'transactional', policy }, problems,
+  )
   const raw = request.variables ?? {}
   checkVariables(raw, problems)
-  for (const problem of templateProblems(content, raw)) addProblem(problem, problems)
+  for (const { about, name, text } of templates.problems(raw)) {
+    problems.add(about === 'variable' ? `variables.${name}` : name, text)
+  }
   const recipientProblems = problems.recipient()
   const fieldProblems = problems.fields()
   const isFaulty = recipientProblems.length > 0 || fieldProblems.length > 0
-  if (isFaulty || to === undefined || from === undefined || replyTo === undefined) {
-    return { ok: false, recipientProblems, fieldProblems }
-  }
-  return {
-    ok: true,
-    checked: {
-      to: to.mailbox,
-      recipientDomain: to.domain,
-      domain: from.domain,
-      content: { ...content, from: from.mailbox, replyTo: replyTo?.mailbox ?? null },
-      attachments,
-      variables: usableVariables(content, raw),
-    },
-  }
+  if (isFaulty || mail === undefined || addresses === undefined) return { ok: false, recipientProblems, fieldProblems }
+  const variables = templates.usable(raw)
+  const { all, addressees } = addresses
+  return { ok: true, checked: { mail, addressees, recipients: all.map((each) => ({ ...each, variables })) } }
 }
 
-/** Undefined after a problem, which is then in the list. */
-function readAddress(
-  path: string,
-  text: string | undefined,
-  policy: RequestPolicy,
-  problems: FieldProblems,
-): AcceptedAddress | undefined {
-  const parsed = text === undefined ? MISSING : parseAddress(text, policy)
-  if (parsed.ok) return parsed
-  problems.add(path, parsed.problem)
-  return undefined
+type Address = Pick<CheckedRecipient, 'mailbox' | 'domain'>
+
+interface Addresses {
+  all: Address[]
+  addressees: StoredContent['addressees']
 }
 
-type Text = Pick<StoredContent, 'subject' | 'html' | 'text' | 'hasVariables'>
-
-function readContent({ subject, html, text, variables }: SendRequest, problems: FieldProblems): Text {
-  if (subject === undefined) problems.add('subject', 'is missing')
-  const hasBody = html !== undefined || text !== undefined
-  // A body of the wrong type is there, and named already.
-  if (!hasBody && !problems.isNamed('text')) problems.add('html', 'one of html and text is needed')
-  checkText('html', html ?? '', problems)
-  checkText('text', text ?? '', problems)
-  return { subject: subject ?? '', html: html ?? null, text: text ?? null, hasVariables: variables !== null }
+/** Undefined when one of them is no address. */
+function readAddresses(request: SendRequest, policy: RequestPolicy, problems: FieldProblems): Addresses | undefined {
+  const { cc, bcc } = request
+  const count = 1 + cc.length + bcc.length
+  const to = readAddress('to', request.to, policy, problems)
+  if (count > MOST_ADDRESSES) {
+    problems.add(cc.length > 0 ? 'cc' : 'bcc', `${count} addresses with to, cc and bcc; at most ${MOST_ADDRESSES}`)
+    return undefined
+  }
+  const read = (field: string, texts: readonly string[]): Address[] =>
+    texts.flatMap((text, index) => readAddress(`${field}[${index}]`, text, policy, problems) ?? [])
+  const [copies, blindCopies] = [read('cc', cc), read('bcc', bcc)]
+  const all = [to ?? [], copies, blindCopies].flat()
+  if (to === undefined || all.length < count) return undefined
+  const addressees = count === 1 ? null : { to: to.mailbox, cc: copies.map(({ mailbox }) => mailbox) }
+  return { all: all.map(({ mailbox, domain }) => ({ mailbox, domain })), addressees }
 }
 
 function checkVariables(raw: Record<string, unknown>, problems: FieldProblems): void {
@@ -98,16 +98,4 @@ function checkVariables(raw: Record<string, unknown>, problems: FieldProblems): 
     checkText('variables', key, problems)
     if (typeof value === 'string') checkText(`variables.${key}`, value, problems)
   }
-}
-
-/** contract.md 1: no U+0000 and no half of a pair in any string. */
-function checkText(path: string, text: string, problems: FieldProblems): void {
-  if (text.includes('\0')) problems.add(path, 'has the character U+0000')
-  if (!text.isWellFormed()) problems.add(path, 'has an unpaired surrogate')
-}
-
-/** A sentence that names its path itself. */
-function addProblem(sentence: string, problems: FieldProblems): void {
-  const colon = sentence.indexOf(': ')
-  problems.add(sentence.slice(0, colon), sentence.slice(colon + 2))
 }

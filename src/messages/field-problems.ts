@@ -2,32 +2,46 @@
  * Collects what is wrong with the fields of one request: `path: problem`, each path named once.
  *
  * What the door found about a field's type comes first; a later finding about the same field, or about a part of it,
- * would only repeat it and is left out. Never throws.
+ * would only repeat it and is left out. More problems than an answer could show are left out too. Never throws.
  */
 export interface FieldProblems {
   add(path: string, text: string): void
   /** Whether the door named this field, or what it is part of. */
   isNamed(path: string): boolean
-  /** All problems; those of the recipient first and apart. */
+  /** All problems; those of the recipients first and apart. */
   recipient(): string[]
   fields(): string[]
 }
 
-const RECIPIENT_FIELD = 'to'
+// `to`, or an entry of `cc` or `bcc`: the paths whose problems are answered as invalid_recipient.
+const RECIPIENT = /^(?:to|b?cc\[\d+\]):/
+/** An answer shows 2,000 characters. */
+const MOST_PROBLEMS = 200
+const MOST_SHOWN_CHARACTERS = 80
 
 export function createFieldProblems(wrongTypes: readonly string[]): FieldProblems {
   const found = new Set(wrongTypes)
   const namedByDoor = wrongTypes.map((problem) => problem.slice(0, problem.indexOf(':')))
   const isNamed = (path: string): boolean => namedByDoor.some((named) => path === named || isPartOf(path, named))
-  const isRecipient = (problem: string): boolean => problem.startsWith(`${RECIPIENT_FIELD}:`)
   return {
     add(path, text) {
-      if (!isNamed(path)) found.add(`${path}: ${text}`)
+      if (found.size < MOST_PROBLEMS && !isNamed(path)) found.add(`${path}: ${text}`)
     },
     isNamed,
-    recipient: () => [...found].filter(isRecipient),
-    fields: () => [...found].filter((problem) => !isRecipient(problem)),
+    recipient: () => [...found].filter((problem) => RECIPIENT.test(problem)),
+    fields: () => [...found].filter((problem) => !RECIPIENT.test(problem)),
   }
+}
+
+/** A name or value of the caller as it stands in a problem: the start of a long one. */
+export function shown(text: string): string {
+  return text.length > MOST_SHOWN_CHARACTERS ? `${text.slice(0, MOST_SHOWN_CHARACTERS)}…` : text
+}
+
+/** contract.md 1: no U+0000 and no half of a pair in any string. */
+export function checkText(path: string, text: string, problems: FieldProblems): void {
+  if (text.includes('\0')) problems.add(path, 'has the character U+0000')
+  if (!text.isWellFormed()) problems.add(path, 'has an unpaired surrogate')
 }
 
 function isPartOf(path: string, whole: string): boolean {

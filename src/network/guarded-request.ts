@@ -31,7 +31,7 @@ export interface GuardedRequestOptions {
   caFile?: string | null
   /** Our own addresses, which are refused like private ones (hardening.md 4.1). */
   ownAddresses?: () => readonly string[]
-  /** Default: the system's, with /etc/hosts. */
+  /** Default: the system's, with /etc/hosts; a server passes its own, which holds up no thread. */
   lookup?: AddressLookup
 }
 
@@ -41,10 +41,12 @@ export interface GuardedPost {
   /** Sent as it is: these bytes are signed. */
   body: string | Uint8Array
   timeoutMilliseconds: number
+  /** Of the answer's body, that are handed back; left out: 512. */
+  mostAnswerBytes?: number
 }
 
 export type GuardedAnswer =
-  | { kind: 'answered'; status: number; answer: string } // any status; the first 512 bytes of the body as one line
+  | { kind: 'answered'; status: number; answer: string } // any status; the first bytes of the body as one line
   | { kind: 'failed'; reason: string }
 
 export interface GuardedRequest {
@@ -57,7 +59,7 @@ export interface GuardedRequest {
 
 /** contract.md 8.3 and 8.1. */
 const MOST_BODY_BYTES = 65_536
-const MOST_ANSWER_BYTES = 512
+const DEFAULT_ANSWER_BYTES = 512
 /** libraries.md 6; the whole request has its own, longer limit. */
 const CONNECT_TIMEOUT = 5 * SECOND
 const CHECK_LOOKUP_TIMEOUT = 5 * SECOND
@@ -161,7 +163,7 @@ function systemError(code: 'ENOTFOUND' | 'ECONNRESET'): Error {
 }
 
 async function postWithin(agent: Agent, asked: GuardedPost): Promise<GuardedAnswer> {
-  const { url, headers, body, timeoutMilliseconds } = asked
+  const { url, headers, body, timeoutMilliseconds, mostAnswerBytes = DEFAULT_ANSWER_BYTES } = asked
   const limit = new AbortController()
   const timer = setTimeout(() => limit.abort(), timeoutMilliseconds)
   // A request whose connection is still being made does not hear of the signal before that ended.
@@ -169,7 +171,8 @@ async function postWithin(agent: Agent, asked: GuardedPost): Promise<GuardedAnsw
   try {
     const answering = request(url, { method: 'POST', headers, body, dispatcher: agent, signal: limit.signal })
     const response = await Promise.race([answering, timeIsUp])
-    return { kind: 'answered', status: response.statusCode, answer: await readAnswer(response.body) }
+    const answer = await readAnswer(response.body, mostAnswerBytes)
+    return { kind: 'answered', status: response.statusCode, answer }
   } catch (thrown) {
     const reason = limit.signal.aborted ? `no answer within ${timeoutMilliseconds / SECOND} s` : reasonOf(thrown)
     return { kind: 'failed', reason }
@@ -179,26 +182,26 @@ async function postWithin(agent: Agent, asked: GuardedPost): Promise<GuardedAnsw
 }
 
 /** Reads to the end, so that the connection can be used again; past the limits it is closed instead. */
-async function readAnswer(body: Dispatcher.ResponseData['body']): Promise<string> {
+async function readAnswer(body: Dispatcher.ResponseData['body'], mostBytes: number): Promise<string> {
   const kept: Buffer[] = []
   let size = 0
   try {
     for await (const chunk of body) {
       const bytes = Buffer.from(chunk)
-      if (size < MOST_ANSWER_BYTES) kept.push(bytes)
+      if (size < mostBytes) kept.push(bytes)
       size += bytes.length
       // Leaving the loop destroys the body and with it the connection.
       if (size > MOST_BODY_BYTES) break
     }
   } catch {
     // The status is known, and only it counts: the body was cut short by the time limit or by the receiver.
-    return firstLine(kept)
+    return firstLine(kept, mostBytes)
   }
-  return firstLine(kept)
+  return firstLine(kept, mostBytes)
 }
 
-function firstLine(chunks: readonly Buffer[]): string {
-  const bytes = Buffer.concat(chunks).subarray(0, MOST_ANSWER_BYTES)
+function firstLine(chunks: readonly Buffer[], mostBytes: number): string {
+  const bytes = Buffer.concat(chunks).subarray(0, mostBytes)
   // Control characters (Cc), line and paragraph separators: the text is stored and logged as one line.
   return bytes.toString('utf8').replace(/[\p{Cc}\u2028\u2029]+/gu, ' ')
 }

@@ -3,8 +3,9 @@
  *
  * The curl line is complete: it works when it is pasted.
  */
-import { SIMULATOR_DOMAIN } from './simulated-recipients.ts'
+import { SIMULATOR_DOMAIN } from '../mail/simulator.ts'
 import { HOOKS_PATH } from './hook-secrets.ts'
+import { SANDBOX_ADDRESS } from './sandbox-settings.ts'
 import { INSPECTOR_NAME, SANDBOX_DOMAIN } from './sandbox.ts'
 
 export interface SandboxFacts {
@@ -12,17 +13,20 @@ export interface SandboxFacts {
   baseUrl: string
   /** Whole. */
   key: string
+  /** Of SMTP submission. */
+  submissionPort: number
   /** As the user would write it. */
   dataFolder: string
 }
 
 /** For a terminal. */
-export function bannerText({ version, baseUrl, key, dataFolder }: SandboxFacts): string {
+export function bannerText({ version, baseUrl, key, submissionPort, dataFolder }: SandboxFacts): string {
   const curl = curlLines(baseUrl, key).join(' \\\n      ')
   return `Posthorn ${version} sandbox · nothing leaves this machine · data in ${dataFolder} (use --fresh to start over)
 
   API       ${baseUrl}/v1          key  ${key}   (also in ${dataFolder}/key)
-  Inbox     ${baseUrl}/dev         captured mail, webhook inspector
+  Inbox     ${baseUrl}/dev         captured mail, webhook inspector, clock
+  SMTP      ${SANDBOX_ADDRESS}:${submissionPort}                    user apikey, password = the key
 
   Try it:
     ${curl}
@@ -32,7 +36,7 @@ export function bannerText({ version, baseUrl, key, dataFolder }: SandboxFacts):
 }
 
 /** The same facts as one JSON line, for scripts. */
-export function bannerLine({ version, baseUrl, key, dataFolder }: SandboxFacts): string {
+export function bannerLine({ version, baseUrl, key, submissionPort, dataFolder }: SandboxFacts): string {
   return `${JSON.stringify({
     msg: 'sandbox ready',
     version,
@@ -41,6 +45,7 @@ export function bannerLine({ version, baseUrl, key, dataFolder }: SandboxFacts):
     inbox: `${baseUrl}/dev/inbox`,
     inspector: inspectorUrl(baseUrl),
     page: `${baseUrl}/dev`,
+    smtp: `${SANDBOX_ADDRESS}:${submissionPort}`,
     data: dataFolder,
     curl: curlLines(baseUrl, key).join(' '),
   })}\n`
@@ -52,10 +57,10 @@ function inspectorUrl(baseUrl: string): string {
 
 function curlLines(baseUrl: string, key: string): string[] {
   const message = {
-    to: `delivered@${SIMULATOR_DOMAIN}`,
+    to: `clicked@${SIMULATOR_DOMAIN}`,
     from: `you@${SANDBOX_DOMAIN}`,
     subject: 'Hello',
-    html: '<p>Hi, <b>look</b></p>',
+    html: '<p>Hi, <a href="https://example.com/">look</a></p>',
   }
   return [
     `curl -s ${baseUrl}/v1/email/send`,

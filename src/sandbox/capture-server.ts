@@ -1,18 +1,26 @@
 /**
- * The mail servers of the whole world in one: an SMTP server on loopback that keeps what arrives.
+ * The mail servers of the whole world in one: an SMTP server on loopback that takes all mail.
  *
  * It answers like a real one: simulated recipients as their table says, a message above the size limit with 552, and
- * 250 only after the message was handed on. It offers STARTTLS and no authentication. A failure while handing on is
- * answered with 451, so the sender keeps the message. Throws at start when the port is taken. RFC 5321.
+ * 250 only after the message was handed on. Where nobody wants the messages, as on a live server, they are taken and
+ * dropped. It offers STARTTLS and no authentication. A failure while handing on is answered with 451, so the sender
+ * keeps the message. Throws at start when the port is taken. RFC 5321.
  */
 import { once } from 'node:events'
 import { SMTPServer } from 'smtp-server'
-import type { SMTPServerDataStream, SMTPServerSession } from 'smtp-server'
+import type { SMTPServerDataStream, SMTPServerOptions, SMTPServerSession } from 'smtp-server'
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
-import { errorCode, unreachable } from '../base/errors.ts'
+import { errorCode } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
-import { behaviourOf } from './simulated-recipients.ts'
+import { createCaptureStages, recipientsOf } from './capture-stages.ts'
+import type { CaptureReplies } from './replies.ts'
+import type { InboundPlace } from './send-report.ts'
+import { createSessionTranscripts } from './session-transcripts.ts'
+import { createSimulation } from './simulation.ts'
+import type { Refusal } from './simulation.ts'
+import { createVisit } from './visit.ts'
+import type { Visit } from './visit.ts'
 
 /** One transaction as it came over the wire. */
 export interface CapturedMail {
@@ -24,14 +32,23 @@ export interface CapturedMail {
   envelope: { from: string; to: string[] }
   /** As received, without dot-stuffing. */
   bytes: Buffer
+  /** The lines of the dialogue that belong to it; the last one, the reply to the final dot, comes after handing on. */
+  transcript: readonly string[]
 }
 
 export interface CaptureServerOptions {
-  /** Its name in greeting and EHLO. */
-  hostName: string
   clock: Clock
   logger: Logger
-  onMail: (mail: CapturedMail) => Promise<void>
+  /** Where simulated bounces and complaints go; null: there is no inbound server. */
+  inboundAddress: () => InboundPlace | null
+  /** For a message that names none itself; default: none. */
+  complaintAddress?: string
+  /** How simulated people fetch pixels and links; by default they can not. */
+  visit?: Visit
+  /** Left out: messages are taken and dropped. */
+  onMail?: (mail: CapturedMail) => Promise<void>
+  /** What it was told to answer. */
+  replies?: CaptureReplies
 }
 
 export interface CaptureServer {
@@ -41,17 +58,97 @@ export interface CaptureServer {
 }
 
 export const CAPTURE_ADDRESS = '127.0.0.1'
+/** Its name in greeting and EHLO, and the MX of every domain. */
+export const CAPTURE_HOST_NAME = 'mx.capture.posthorn.test'
 /** hardening.md 7: mail of at most 50 MiB, 100 recipients a transaction. */
 const MOST_MESSAGE_BYTES = 50 * 1024 * 1024
+/** Of a message that nobody keeps: enough to find the header, pixel and links of all but huge ones. */
+const MOST_LOOKED_AT = 2 * 1024 * 1024
 const MOST_RECIPIENTS = 100
 const MOST_CONNECTIONS = 500
 /** Idle connections of the sender are cut after this when we stop. */
 const CLOSE_TIMEOUT = SECOND / 4
 
 export function createCaptureServer(options: CaptureServerOptions): CaptureServer {
-  const { hostName, logger } = options
-  const server = new SMTPServer({
-    name: hostName,
+  const { clock, logger, inboundAddress, complaintAddress = null, visit = createVisit(), onMail, replies } = options
+  const simulation = createSimulation({
+    hostName: CAPTURE_HOST_NAME, clock, logger, inboundAddress, complaintAddress, visit,
+  })
+  const stages = createCaptureStages(() => server, replies)
+  const transcripts = createSessionTranscripts()
+
+  /** The rules first, then what the recipient stands for. */
+  const refusalOf = async (address: string, session: SMTPServerSession): Promise<Refusal | null> => {
+    const refusal = await stages.refusalAt('rcpt', session, [address])
+    if (refusal !== null) return refusal
+    const answer = simulation.answer(senderOf(session), address)
+    if (answer.delayMilliseconds > 0) await stages.wait(answer.delayMilliseconds)
+    return answer.refusal
+  }
+  const receive = async (stream: SMTPServerDataStream, session: SMTPServerSession): Promise<Refusal | null> => {
+    const [from, to, { remoteAddress }] = [senderOf(session), recipientsOf(session), session]
+    const mostBytes = onMail !== undefined ? MOST_MESSAGE_BYTES : simulation.needsBytes(to) ? MOST_LOOKED_AT : 0
+    const bytes = await readMessage(stream, mostBytes)
+    if (stream.sizeExceeded) return null
+    const end = await stages.endAt('dot', to)
+    if (end?.kind === 'reply') return end
+    await onMail?.({
+      receivedAt: clock.now(), remoteAddress, ehloName: session.hostNameAppearsAs, envelope: { from, to }, bytes,
+      transcript: transcripts.linesOf(session.id),
+    })
+    for (const recipient of to) await simulation.delivered({ from, to: recipient, remoteAddress, bytes })
+    // The message is here, and the sender can not know it.
+    return end?.kind === 'close' ? stages.cut(session) : null
+  }
+
+  const server = createLibraryServer({
+    onConnect(session, answer) {
+      stages.guard(session)
+      void stages.refusalAt('connect', session, []).then((refusal) => answer(errorOf(refusal)))
+    },
+    onMailFrom: (_address, session, answer) =>
+      void stages.refusalAt('mail', session, []).then((refusal) => answer(errorOf(refusal))),
+    onRcptTo: ({ address }, session, answer) =>
+      void refusalOf(address, session).then((refusal) => answer(errorOf(refusal))),
+    onData(stream, session, answer) {
+      receive(stream, session)
+        .catch((thrown: unknown): Refusal => {
+          logger.error({ err: thrown }, 'captured mail lost')
+          return { code: 451, text: '4.3.0 the message could not be kept' }
+        })
+        .then((refusal) => {
+          answer(errorOf(refusal), '2.0.0 kept')
+          transcripts.beginNext(session.id)
+        })
+    },
+    onClose: ({ id }) => transcripts.forget(id),
+  })
+  if (onMail !== undefined) transcripts.listenTo(server)
+  // Connections that break are the sender's business; it sees them itself.
+  server.on('error', (error) => logger.debug({ err: error }, 'capture connection failed'))
+
+  return {
+    async start(wantedPort) {
+      try {
+        return await listen(server, wantedPort)
+      } catch (thrown) {
+        if (errorCode(thrown) !== 'EADDRINUSE') throw thrown
+        return listen(server, 0)
+      }
+    },
+    stop() {
+      simulation.stop()
+      stages.close()
+      return new Promise((resolve) => server.close(() => resolve()))
+    },
+  }
+}
+
+type Handlers = Pick<SMTPServerOptions, 'onConnect' | 'onMailFrom' | 'onRcptTo' | 'onData' | 'onClose'>
+
+function createLibraryServer(handlers: Handlers): SMTPServer {
+  return new SMTPServer({
+    name: CAPTURE_HOST_NAME,
     banner: 'Posthorn capture server',
     size: MOST_MESSAGE_BYTES,
     rejectOversized: true,
@@ -68,31 +165,8 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
     // Enhanced codes stand in our own texts, which say more than the library's table.
     hideENHANCEDSTATUSCODES: true,
     closeTimeout: CLOSE_TIMEOUT,
-    onRcptTo: ({ address }, _session, answer) => answer(refusalOf(address)),
-    onData: (stream, session, answer) => {
-      receive(stream, session, options).then(
-        () => answer(null, '2.0.0 kept'),
-        (thrown: unknown) => {
-          logger.error({ err: thrown }, 'captured mail lost')
-          answer(smtpError(451, '4.3.0 the message could not be kept'))
-        },
-      )
-    },
+    ...handlers,
   })
-  // Connections that break are the sender's business; it sees them itself.
-  server.on('error', (error) => logger.debug({ err: error }, 'capture connection failed'))
-
-  return {
-    async start(wantedPort) {
-      try {
-        return await listen(server, wantedPort)
-      } catch (thrown) {
-        if (errorCode(thrown) !== 'EADDRINUSE') throw thrown
-        return listen(server, 0)
-      }
-    },
-    stop: () => new Promise((resolve) => server.close(() => resolve())),
-  }
 }
 
 async function listen(server: SMTPServer, port: number): Promise<number> {
@@ -105,40 +179,23 @@ async function listen(server: SMTPServer, port: number): Promise<number> {
   return address.port
 }
 
-function refusalOf(recipient: string): Error | null {
-  const behaviour = behaviourOf(recipient)
-  switch (behaviour.kind) {
-    case 'deliver':
-      return null
-    case 'refuse':
-      return smtpError(behaviour.code, behaviour.text)
-    default:
-      return unreachable(behaviour)
-  }
-}
-
 /** smtp-server takes the reply from these two fields. */
-function smtpError(responseCode: number, text: string): Error {
-  return Object.assign(new Error(text), { responseCode })
+function errorOf(refusal: Refusal | null): Error | null {
+  return refusal === null ? null : Object.assign(new Error(refusal.text), { responseCode: refusal.code })
 }
 
-async function receive(
-  stream: SMTPServerDataStream,
-  session: SMTPServerSession,
-  { clock, onMail }: CaptureServerOptions,
-): Promise<void> {
+function senderOf({ envelope: { mailFrom } }: SMTPServerSession): string {
+  return mailFrom === false ? '' : mailFrom.address
+}
+
+/** Reads to the end and keeps the beginning; what is above the size limit is answered with 552 by the library. */
+async function readMessage(stream: SMTPServerDataStream, mostBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = []
+  let left = mostBytes
   for await (const chunk of stream) {
-    // Past the limit it is read to its end and answered with 552 by the library.
-    if (!stream.sizeExceeded) chunks.push(Buffer.from(chunk))
+    const kept = Buffer.from(chunk).subarray(0, left)
+    left -= kept.length
+    if (kept.length > 0) chunks.push(kept)
   }
-  if (stream.sizeExceeded) return
-  const { mailFrom, rcptTo } = session.envelope
-  await onMail({
-    receivedAt: clock.now(),
-    remoteAddress: session.remoteAddress,
-    ehloName: session.hostNameAppearsAs,
-    envelope: { from: mailFrom === false ? '' : mailFrom.address, to: rcptTo.map(({ address }) => address) },
-    bytes: Buffer.concat(chunks),
-  })
+  return Buffer.concat(chunks)
 }

@@ -1,5 +1,5 @@
 /**
- * The HTTP port of the sandbox: the one that was asked for, else 8025 or the next free one.
+ * A port of the sandbox: the one that was asked for, else the usual or the next free one.
  *
  * Throws ProcessExit 75 when the wanted port is taken, or when no port is free. A program that takes the port between
  * this look and the start makes the start fail, with the same exit code.
@@ -9,14 +9,29 @@ import { createServer } from 'node:net'
 import { errorCode, EXIT, ProcessExit } from '../base/errors.ts'
 import { SANDBOX_ADDRESS } from './sandbox-settings.ts'
 
-const DEFAULT_PORT = 8025
+export interface PortChoice {
+  /** null: any, the usual one first. */
+  wanted: number | null
+  usual: number
+  /** The option that asks for one. */
+  option: string
+}
+
+/** operations.md 2: the usual ports. */
+export const HTTP_PORT = 8025
+export const SUBMISSION_PORT = 1025
+/** The capture server takes another one by itself when this is taken. */
+export const CAPTURE_PORT = 1026
+export const INBOUND_PORT = 1027
 const PORTS_TRIED = 100
 
-export async function choosePort(wanted: number | null): Promise<number> {
-  const ports = wanted === null ? Array.from({ length: PORTS_TRIED }, (_, step) => DEFAULT_PORT + step) : [wanted]
-  for (const port of ports) if (await isFree(port)) return port
-  const what = wanted === null ? `ports ${DEFAULT_PORT} to ${DEFAULT_PORT + PORTS_TRIED - 1} are` : `port ${wanted} is`
-  throw new ProcessExit(EXIT.tryAgain, `posthorn: ${what} taken by another program; choose one with --port`)
+/** `taken`: what other listeners of this start will use. */
+export async function choosePort(choice: PortChoice, taken: readonly number[] = []): Promise<number> {
+  const { wanted, usual, option } = choice
+  const ports = wanted === null ? Array.from({ length: PORTS_TRIED }, (_, step) => usual + step) : [wanted]
+  for (const port of ports) if (!taken.includes(port) && (await isFree(port))) return port
+  const what = wanted === null ? `ports ${usual} to ${usual + PORTS_TRIED - 1} are` : `port ${wanted} is`
+  throw new ProcessExit(EXIT.tryAgain, `posthorn: ${what} taken by another program; choose one with ${option}`)
 }
 
 async function isFree(port: number): Promise<boolean> {

@@ -1,10 +1,15 @@
 /**
- * `GET /dev`: one plain page over the captured messages and the webhook deliveries.
+ * `GET /dev`: one plain page over application time, captured messages, webhook deliveries and the replies that were
+ * set.
  *
  * No script at all, no style or image from elsewhere; everything that came by mail or POST is escaped.
  */
-import type { HookDelivery } from './webhook-inspector.ts'
+import { SECOND } from '../base/clock.ts'
+import { durationText } from '../config/field-types.ts'
 import type { InboxEntry } from './inbox.ts'
+import type { ReplyRule } from './replies.ts'
+import { ruleView } from './reply-routes.ts'
+import type { HookDelivery } from './webhook-inspector.ts'
 
 /** The page's own style and nothing else. */
 export const PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -17,20 +22,47 @@ const STYLE = `
   code { font-family: ui-monospace, monospace; font-size: .9em }
 `
 
-export function devPage(facts: { baseUrl: string; mails: InboxEntry[]; deliveries: HookDelivery[] }): string {
+export interface DevPageFacts {
+  baseUrl: string
+  mails: InboxEntry[]
+  deliveries: HookDelivery[]
+  /** `now` in Unix milliseconds, `ahead` of real time in milliseconds. */
+  time: { now: number; speed: number; ahead: number }
+  rules: ReplyRule[]
+}
+
+export function devPage(facts: DevPageFacts): string {
   return `<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><title>Posthorn sandbox</title><style>${STYLE}</style></head>
 <body>
 <h1>Posthorn sandbox</h1>
 <p>Nothing leaves this machine. The API is at <code>${escape(facts.baseUrl)}/v1</code>. Reload to see what is new.</p>
+<h2>Clock</h2>
+<p>Application time is ${timeText(facts.time)}.
+Change it: <code>curl -X POST ${escape(facts.baseUrl)}/dev/clock -d '{"advance":"2h"}'</code> or
+<code>'{"speed":60}'</code>.</p>
 <h2>Captured messages</h2>
 ${table(['Received', 'From', 'To', 'Subject', 'DKIM', 'Sender', ''], facts.mails.map(mailRow))}
 <h2>Webhook deliveries</h2>
 ${table(['Received', 'Hook', 'Attempt', 'Signature', 'Answer', 'Body'], facts.deliveries.map(deliveryRow))}
+<h2>Replies that were set</h2>
+${table(['To', 'Stage', 'Reply', 'Times left', 'Probability'], facts.rules.map(ruleRow))}
 </body>
 </html>
 `
+}
+
+function timeText({ now, speed, ahead }: DevPageFacts['time']): string {
+  const wholeSeconds = Math.floor(ahead / SECOND) * SECOND
+  const difference = wholeSeconds === 0 ? 'as on the wall' : `${durationText(wholeSeconds)} ahead`
+  return `${time(now)}, ${difference}, speed ${speed}`
+}
+
+function ruleRow(rule: ReplyRule): string[] {
+  const { to, stage, reply, times, probability } = ruleView(rule)
+  const cells = [to, stage, typeof reply === 'string' ? reply : JSON.stringify(reply), times ?? 'all', probability]
+  return cells.map((cell) => escape(String(cell)))
 }
 
 function mailRow(entry: InboxEntry): string[] {
@@ -45,7 +77,8 @@ function mailRow(entry: InboxEntry): string[] {
 function deliveryRow(delivery: HookDelivery): string[] {
   return [
     time(delivery.receivedAt), escape(delivery.name), escape(String(delivery.attempt ?? '')),
-    escape(delivery.signature), escape(String(delivery.answer)), `<code>${escape(delivery.body.slice(0, MOST_BODY_CHARACTERS))}</code>`,
+    escape(delivery.signature), escape(String(delivery.answer)),
+    `<code>${escape(delivery.body.slice(0, MOST_BODY_CHARACTERS))}</code>`,
   ]
 }
 

@@ -4,7 +4,7 @@
  * Mistakes of the caller are thrown as ServiceError and become the service's envelope.
  */
 import { SECOND } from '../base/clock.ts'
-import { ServiceError } from '../base/errors.ts'
+import { errorText, ServiceError } from '../base/errors.ts'
 import type { Context } from 'koa'
 
 export interface DevRoute {
@@ -18,6 +18,7 @@ const DEFAULT_LIMIT = 50
 const MOST_LIMIT = 100
 /** operations.md 2.2: an answer waits at most this long. */
 const MOST_WAIT = 60 * SECOND
+const MOST_JSON_BYTES = 256 * 1024
 
 /** A query value, the last one when it is given several times; null when it is not there or empty. */
 export function queryText(context: Context, name: string): string | null {
@@ -59,6 +60,16 @@ export async function readBody(context: Context, mostBytes: number): Promise<Buf
     chunks.push(bytes)
   }
   return Buffer.concat(chunks)
+}
+
+/** Throws `invalid_request`, with status 400, when the body is not JSON. */
+export async function readJsonBody(context: Context): Promise<unknown> {
+  const bytes = await readBody(context, MOST_JSON_BYTES)
+  try {
+    return JSON.parse(bytes.toString('utf8'))
+  } catch (cause) {
+    throw new ServiceError('invalid_request', `the body is not JSON: ${errorText(cause)}`, { status: 400, cause })
+  }
 }
 
 export function sendData(context: Context, data: unknown): void {

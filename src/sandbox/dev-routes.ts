@@ -7,12 +7,16 @@
  */
 import type { Context, Middleware } from 'koa'
 import { ServiceError } from '../base/errors.ts'
+import type { AdjustableClock } from './adjustable-clock.ts'
+import { clockRoutes } from './clock-routes.ts'
 import { devPage, PAGE_POLICY } from './dev-page.ts'
 import { notFound } from './dev-route.ts'
 import type { DevRoute } from './dev-route.ts'
 import { hookRoutes } from './hook-routes.ts'
 import type { Inbox } from './inbox.ts'
 import { inboxRoutes } from './inbox-routes.ts'
+import type { CaptureReplies } from './replies.ts'
+import { replyRoutes } from './reply-routes.ts'
 import type { WebhookInspector } from './webhook-inspector.ts'
 
 export interface DevRoutesOptions {
@@ -20,18 +24,24 @@ export interface DevRoutesOptions {
   baseUrl: string
   inbox: Inbox
   inspector: WebhookInspector
+  clock: AdjustableClock
+  /** The clock was changed. */
+  onClockChange: () => void
+  replies: CaptureReplies
 }
 
 const ROWS_OF_PAGE = 50
 const ANY_MAIL = { to: null, from: null, subject: null, label: null }
 
 export function createDevRoutes(options: DevRoutesOptions): Middleware {
-  const { baseUrl, inbox, inspector } = options
+  const { baseUrl, inbox, inspector, clock, onClockChange, replies } = options
   const own = new URL(baseUrl)
   const routes: DevRoute[] = [
     { method: 'GET', path: '/dev', handle: (context) => showPage(context, options) },
     ...inboxRoutes(inbox),
     ...hookRoutes(inspector),
+    ...clockRoutes(clock, onClockChange),
+    ...replyRoutes(replies),
   ]
 
   return async function dev(context, next) {
@@ -84,11 +94,17 @@ function match(pattern: string, path: string): Record<string, string> | undefine
   return parameters
 }
 
-async function showPage(context: Context, { baseUrl, inbox, inspector }: DevRoutesOptions): Promise<void> {
+async function showPage(context: Context, options: DevRoutesOptions): Promise<void> {
+  const { baseUrl, inbox, inspector, clock, replies } = options
   const mails = await inbox.find(ANY_MAIL, ROWS_OF_PAGE, 0)
   context.set('Content-Security-Policy', PAGE_POLICY)
   context.set('X-Content-Type-Options', 'nosniff')
   context.status = 200
   context.type = 'text/html; charset=utf-8'
-  context.body = devPage({ baseUrl, mails, deliveries: inspector.latest(ROWS_OF_PAGE) })
+  context.body = devPage({
+    baseUrl, mails,
+    deliveries: inspector.latest(ROWS_OF_PAGE),
+    time: { now: clock.now(), speed: clock.speed(), ahead: clock.ahead() },
+    rules: replies.rules(),
+  })
 }

@@ -7,8 +7,8 @@
  */
 import type { Context } from 'koa'
 import { toUnixSeconds } from '../base/clock.ts'
-import { errorText, ServiceError } from '../base/errors.ts'
-import { notFound, queryLimit, queryText, queryWait, readBody, sendData, sendList } from './dev-route.ts'
+import { ServiceError } from '../base/errors.ts'
+import { notFound, queryLimit, queryText, queryWait, readBody, readJsonBody, sendData, sendList } from './dev-route.ts'
 import type { DevRoute } from './dev-route.ts'
 import { HOOKS_PATH } from './hook-secrets.ts'
 import type { HookAnswer, HookDelivery, WebhookInspector } from './webhook-inspector.ts'
@@ -44,7 +44,7 @@ export function hookRoutes(inspector: WebhookInspector): DevRoute[] {
       method: 'PUT',
       path,
       handle: async (context, parameters) => {
-        const script = readScript(await readBody(context, MOST_BODY_BYTES))
+        const script = readScript(await readJsonBody(context))
         inspector.answerWith(nameOf(parameters), script.answer, script.times)
         sendData(context, script)
       },
@@ -82,8 +82,10 @@ function deliveryView(delivery: HookDelivery): Record<string, unknown> {
   }
 }
 
-function readScript(bytes: Buffer): { answer: HookAnswer; times: number | null } {
-  const document = readObject(bytes)
+function readScript(document: unknown): { answer: HookAnswer; times: number | null } {
+  if (typeof document !== 'object' || document === null) {
+    throw new ServiceError('invalid_request', 'the body must be an object')
+  }
   const answer = 'answer' in document ? document.answer : undefined
   const times = ('times' in document ? document.times : null) ?? null
   const problems: string[] = []
@@ -93,17 +95,6 @@ function readScript(bytes: Buffer): { answer: HookAnswer; times: number | null }
   if (!isTimes(times)) problems.push(`times: must be a whole number from 1 to ${MOST_TIMES}`)
   if (isAnswer(answer) && isTimes(times)) return { answer, times }
   throw new ServiceError('invalid_request', problems.join('; '))
-}
-
-function readObject(bytes: Buffer): object {
-  let document: unknown
-  try {
-    document = JSON.parse(bytes.toString('utf8'))
-  } catch (cause) {
-    throw new ServiceError('invalid_request', `the body is not JSON: ${errorText(cause)}`, { status: 400, cause })
-  }
-  if (typeof document === 'object' && document !== null) return document
-  throw new ServiceError('invalid_request', 'the body must be an object')
 }
 
 function isAnswer(value: unknown): value is HookAnswer {

@@ -11,26 +11,33 @@ export const HOOKS_PATH = '/dev/hooks/'
 export interface HookSecrets {
   /** Every secret of an endpoint with this name, on whatever port it was registered. */
   secretsFor(name: string): string[]
-  hasEndpoint(url: string): boolean
-  note(url: string, secret: string): void
+  /** The endpoints with this name that were registered, on whatever port. */
+  endpointsOf(name: string): readonly NotedEndpoint[]
+  note(endpoint: NotedEndpoint): void
+  /** The endpoint has another URL now. */
+  move(id: string, url: string): void
 }
 
-interface NotedSecret {
+export interface NotedEndpoint {
+  /** `wh_…`. */
+  id: string
   url: string
   secret: string
 }
 
 export function openHookSecrets(file: string): HookSecrets {
-  const noted: NotedSecret[] = existsSync(file) ? readNoted(file) : []
+  let noted = existsSync(file) ? readNoted(file) : []
+  const endpointsOf = (name: string): NotedEndpoint[] => noted.filter(({ url }) => hookName(url) === name)
+  const keep = (endpoints: NotedEndpoint[]): void => {
+    noted = endpoints
+    writeFileSync(`${file}.new`, JSON.stringify(noted, null, 2), { mode: 0o600 })
+    renameSync(`${file}.new`, file)
+  }
   return {
-    secretsFor: (name) => noted.filter(({ url }) => hookName(url) === name).map(({ secret }) => secret),
-    hasEndpoint: (url) => noted.some((one) => one.url === url),
-    note(url, secret) {
-      noted.push({ url, secret })
-      const unfinished = `${file}.new`
-      writeFileSync(unfinished, JSON.stringify(noted, null, 2), { mode: 0o600 })
-      renameSync(unfinished, file)
-    },
+    secretsFor: (name) => endpointsOf(name).map(({ secret }) => secret),
+    endpointsOf,
+    note: (endpoint) => keep([...noted.filter(({ id }) => id !== endpoint.id), endpoint]),
+    move: (id, url) => keep(noted.map((endpoint) => (endpoint.id === id ? { ...endpoint, url } : endpoint))),
   }
 }
 
@@ -41,13 +48,14 @@ export function hookName(url: string): string | undefined {
   return pathname.startsWith(HOOKS_PATH) ? pathname.slice(HOOKS_PATH.length) : undefined
 }
 
-function readNoted(file: string): NotedSecret[] {
+function readNoted(file: string): NotedEndpoint[] {
   const document: unknown = JSON.parse(readFileSync(file, 'utf8'))
   if (Array.isArray(document) && document.every(isNoted)) return document
   throw new Error(`${file} is damaged; start over with --fresh`)
 }
 
-function isNoted(value: unknown): value is NotedSecret {
-  if (typeof value !== 'object' || value === null || !('url' in value) || !('secret' in value)) return false
-  return typeof value.url === 'string' && typeof value.secret === 'string'
+function isNoted(value: unknown): value is NotedEndpoint {
+  if (typeof value !== 'object' || value === null) return false
+  const texts = new Map<string, unknown>(Object.entries(value))
+  return ['id', 'url', 'secret'].every((name) => typeof texts.get(name) === 'string')
 }

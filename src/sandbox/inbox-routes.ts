@@ -118,6 +118,7 @@ function detailView(entry: InboxEntry, mail: Email): Record<string, unknown> {
     headers: mail.headers.map(({ originalKey, value }) => ({ name: originalKey, value })),
     text: mail.text ?? null,
     html: mail.html ?? null,
+    transcript: entry.transcript,
     attachments: mail.attachments.map((attachment, index) => ({
       n: index + 1,
       name: attachment.filename,

@@ -11,17 +11,22 @@ export const SANDBOX_ADDRESS = '127.0.0.1'
 export interface SandboxPlace {
   /** HTTP: API, `/dev`, tracking, console. */
   port: number
+  /** SMTP submission. */
+  submissionPort: number
   /** Where the capture server listens. */
   capturePort: number
+  /** Bounces and complaints. */
+  inboundPort: number
   /** Absolute. */
   dataFolder: string
 }
 
-export function sandboxOverrides({ port, capturePort, dataFolder }: SandboxPlace): Record<string, unknown> {
+export function sandboxOverrides(place: SandboxPlace): Record<string, unknown> {
+  const { port, submissionPort, capturePort, inboundPort, dataFolder } = place
   return {
     'listen.http': [{ address: SANDBOX_ADDRESS, port, tls: false, serve: ['api', 'tracking', 'console'] }],
-    'listen.submission': [],
-    'listen.inbound': [],
+    'listen.submission': [{ address: SANDBOX_ADDRESS, port: submissionPort, tls: 'none' }],
+    'listen.inbound': [{ address: SANDBOX_ADDRESS, port: inboundPort }],
     'listen.metrics': null,
     'listen.admin_socket': join(dataFolder, 'admin.sock'),
     data_dir: dataFolder,

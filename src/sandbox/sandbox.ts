@@ -8,28 +8,37 @@
  */
 import { join } from 'node:path'
 import type { Middleware } from 'koa'
-import type { Clock } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import { GIVEN_EVENT_KINDS } from '../mail/event.ts'
 import type { Resolver } from '../network/resolver.ts'
-import { createCaptureServer } from './capture-server.ts'
+import type { AdjustableClock } from './adjustable-clock.ts'
+import { CAPTURE_HOST_NAME, createCaptureServer } from './capture-server.ts'
+import { CAPTURE_PORT } from './choose-port.ts'
 import { keepApiKey, readApiKey } from './data-folder.ts'
 import { createDevRoutes } from './dev-routes.ts'
 import { hookName, HOOKS_PATH, openHookSecrets } from './hook-secrets.ts'
 import { createInbox } from './inbox.ts'
 import type { DkimVerdict } from './inbox.ts'
-import { createSandboxResolver } from './sandbox-resolver.ts'
 import type { PublishedRecord } from './published-record.ts'
+import { createCaptureReplies } from './replies.ts'
+import { createSandboxResolver } from './sandbox-resolver.ts'
+import { SANDBOX_ADDRESS } from './sandbox-settings.ts'
+import { createVisit } from './visit.ts'
 import { createWebhookInspector } from './webhook-inspector.ts'
 
 export interface SandboxOptions {
   /** `http://127.0.0.1:<port>`. */
   baseUrl: string
+  /** Where the server will take bounces and complaints, on loopback. */
+  inboundPort: number
   /** Absolute and prepared. */
   dataFolder: string
   /** Captured messages kept. */
   keep: number
-  clock: Clock
+  clock: AdjustableClock
+  /** The clock was changed by hand. */
+  onClockChange: () => void
   logger: Logger
   /** What the DNS has to hold for our sending domains. */
   publishedRecords: (name: string) => Promise<PublishedRecord[]>
@@ -58,6 +67,8 @@ export interface SandboxFeatures {
   verifyDomain(name: string): Promise<{ verified: boolean }>
   createKey(request: { name: string; mode: 'test'; scopes: string[] }): Promise<{ key: string }>
   registerWebhook(request: WebhookRequest & { events: string[]; description: string }): Promise<WebhookAnswer>
+  /** Left out while endpoints cannot be changed: another port then gets an endpoint of its own. Throws `not_found`. */
+  updateWebhook?: (id: string, change: { url: string }) => Promise<unknown>
 }
 
 interface WebhookRequest {
@@ -66,40 +77,48 @@ interface WebhookRequest {
 }
 
 interface WebhookAnswer {
+  endpoint: { id: string }
   /** Only when it was generated. */
   secret: string | null
 }
 
 export const SANDBOX_DOMAIN = 'sandbox.test'
 export const INSPECTOR_NAME = 'inspector'
-/** operations.md 2: the capture server's port when it is free. */
-const CAPTURE_PORT = 1026
-const CAPTURE_HOST_NAME = 'mx.capture.posthorn.test'
 
 export function createSandbox(options: SandboxOptions): Sandbox {
-  const { baseUrl, dataFolder, keep, clock, verifyDkim, publishedRecords } = options
+  const { baseUrl, dataFolder, keep, clock, inboundPort, onClockChange, verifyDkim, publishedRecords } = options
   const logger = options.logger.child({ part: 'sandbox' })
   const secrets = openHookSecrets(join(dataFolder, 'hooks.json'))
   const inbox = createInbox({ keep, verifyDkim, logger })
   const inspector = createWebhookInspector({ clock, secretsFor: secrets.secretsFor })
-  const capture = createCaptureServer({ hostName: CAPTURE_HOST_NAME, clock, logger, onMail: inbox.receive })
+  const replies = createCaptureReplies()
+  const capture = createCaptureServer({
+    clock, logger, replies,
+    inboundAddress: () => ({ address: SANDBOX_ADDRESS, port: inboundPort }),
+    visit: createVisit(() => ({ address: SANDBOX_ADDRESS, port: Number(new URL(baseUrl).port), isTls: false })),
+    onMail: inbox.receive,
+  })
 
   const registerInspector = async (features: SandboxFeatures): Promise<void> => {
     const url = `${baseUrl}${HOOKS_PATH}${INSPECTOR_NAME}`
-    // Another port than last time is another URL: it needs an endpoint of its own.
-    if (secrets.hasEndpoint(url)) return
-    const { secret } = await features.registerWebhook({
+    const known = secrets.endpointsOf(INSPECTOR_NAME)
+    if (known.some((endpoint) => endpoint.url === url)) return
+    // The port is another one than last time.
+    if (known[0] !== undefined && (await moveEndpoint(features, known[0].id, url))) {
+      secrets.move(known[0].id, url)
+      return
+    }
+    const { endpoint: { id }, secret } = await features.registerWebhook({
       url, secret: null, events: [...GIVEN_EVENT_KINDS], description: 'Webhook inspector of the sandbox',
     })
     if (secret === null) throw new Error('the webhook inspector got no secret')
-    // It may have been noted already, when the registration is one of `notingSecrets`.
-    if (!secrets.hasEndpoint(url)) secrets.note(url, secret)
+    secrets.note({ id, url, secret })
   }
 
   return {
     start: () => capture.start(CAPTURE_PORT),
     resolver: createSandboxResolver({ captureHostName: CAPTURE_HOST_NAME, publishedRecords }),
-    middleware: createDevRoutes({ baseUrl, inbox, inspector }),
+    middleware: createDevRoutes({ baseUrl, inbox, inspector, clock, replies, onClockChange }),
     async firstStart(features) {
       await features.addDomain(SANDBOX_DOMAIN)
       const { verified } = await features.verifyDomain(SANDBOX_DOMAIN)
@@ -113,8 +132,9 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     },
     notingSecrets: (register) => async (request) => {
       const answer = await register(request)
-      const secret = request.secret ?? answer.secret
-      if (secret !== null && hookName(request.url) !== undefined) secrets.note(request.url, secret)
+      const { endpoint: { id }, secret: generated } = answer
+      const secret = request.secret ?? generated
+      if (secret !== null && hookName(request.url) !== undefined) secrets.note({ id, url: request.url, secret })
       return answer
     },
     endWaits() {
@@ -122,5 +142,17 @@ export function createSandbox(options: SandboxOptions): Sandbox {
       inspector.close()
     },
     stop: capture.stop,
+  }
+}
+
+/** False when endpoints cannot be changed, or when this one is gone. */
+async function moveEndpoint({ updateWebhook }: SandboxFeatures, id: string, url: string): Promise<boolean> {
+  if (updateWebhook === undefined) return false
+  try {
+    await updateWebhook(id, { url })
+    return true
+  } catch (thrown) {
+    if (thrown instanceof ServiceError && thrown.code === 'not_found') return false
+    throw thrown
   }
 }

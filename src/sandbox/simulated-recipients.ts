@@ -2,37 +2,53 @@
  * What the capture server does for each local part at the simulator's domain (contract.md 11).
  *
  * A `+label` is kept in the address and does not change the behaviour. Every other local part, and every other domain,
- * is delivered. Pure.
+ * is delivered; so is `suppressed`, which the appliance does not even send. Pure.
  */
-
-export const SIMULATOR_DOMAIN = 'simulator.posthorn.test'
+import { MINUTE, SECOND } from '../base/clock.ts'
+import { simulatedName } from '../mail/simulator.ts'
 
 export type SimulatedBehaviour =
   | { kind: 'deliver' } // 250 to everything
-  | { kind: 'refuse'; stage: 'rcpt'; code: number; text: string } // this reply, enhanced code in the text
+  | { kind: 'refuse'; code: number; text: string; times: number | null } // to RCPT, so often; null: always
+  | { kind: 'dawdle'; milliseconds: number } // 250 to RCPT after so much real time
+  | { kind: 'bounce-later' } // 250, then a report of non-delivery
+  | { kind: 'complain' } // 250, then a report of abuse
+  | { kind: 'visit'; clicks: boolean } // 250, then the pixel is fetched, and the first link
 
 const DELIVER: SimulatedBehaviour = { kind: 'deliver' }
+export const NO_SUCH_ACCOUNT = '5.1.1 The email account that you tried to reach does not exist'
 
 /** A Map, because local parts such as `constructor` come from outside. */
-const BEHAVIOUR_BY_LOCAL_PART: ReadonlyMap<string, SimulatedBehaviour> = new Map<string, SimulatedBehaviour>([
+const BEHAVIOUR_BY_NAME: ReadonlyMap<string, SimulatedBehaviour> = new Map<string, SimulatedBehaviour>([
   ['delivered', DELIVER],
-  [
-    'hard',
-    {
-      kind: 'refuse',
-      stage: 'rcpt',
-      code: 550,
-      text: '5.1.1 The email account that you tried to reach does not exist',
-    },
-  ],
+  ['hard', { kind: 'refuse', code: 550, text: NO_SUCH_ACCOUNT, times: null }],
+  ['soft', {
+    kind: 'refuse', code: 452, times: null, text: '4.2.2 The email account that you tried to reach is over quota',
+  }],
+  ['block', {
+    kind: 'refuse', code: 554, times: null,
+    text: '5.7.1 Service unavailable; client host blocked using blocklist.posthorn.test',
+  }],
+  ['deferred', {
+    kind: 'refuse', code: 451, times: 2, text: '4.3.0 Temporary problem on this side',
+  }],
+  ['greylisted', { kind: 'refuse', code: 451, times: 1, text: '4.7.1 Greylisted, please try again later' }],
+  // Who the mail is for is known only now: a banner can not wait for one recipient.
+  ['slow', { kind: 'dawdle', milliseconds: MINUTE / 2 }],
+  ['late', { kind: 'bounce-later' }],
+  ['complained', { kind: 'complain' }],
+  ['opened', { kind: 'visit', clicks: false }],
+  ['clicked', { kind: 'visit', clicks: true }],
 ])
+
+/** From delivery to what follows it, in application time: a report, a look at the message. */
+export const REPORT_DELAY = 2 * SECOND
+/** What is fetched within 2 s counts as a machine (engine.md 17.2). */
+export const VISIT_DELAY = 4 * SECOND
 
 /** `recipient` is the address of RCPT TO. */
 export function behaviourOf(recipient: string): SimulatedBehaviour {
-  const at = recipient.lastIndexOf('@')
-  if (recipient.slice(at + 1).toLowerCase() !== SIMULATOR_DOMAIN) return DELIVER
-  const [localPart = ''] = recipient.slice(0, at).toLowerCase().split('+')
-  return BEHAVIOUR_BY_LOCAL_PART.get(localPart) ?? DELIVER
+  return BEHAVIOUR_BY_NAME.get(simulatedName(recipient) ?? '') ?? DELIVER
 }
 
 /** The label of `hard+signup@…`, or null when there is none. */

@@ -5,38 +5,44 @@
  * and the lookup by that hash tells a guesser nothing about how near the guess was. The key itself is shown once, at
  * creation; afterwards only its last four characters are.
  *
- * A key that was found is remembered for 5 s, so that a busy sender costs no read per request: a revocation holds after
- * 5 s at the latest. Expiry and address are judged on every call. Throws ServiceError.
+ * A key that was found is remembered for 5 s, so that a busy sender costs no read per request; what is changed or
+ * revoked here is forgotten at once. Expiry and address are judged on every call. When a key was last used is written
+ * at most every five minutes. Throws ServiceError.
  */
 import { createHash, randomInt } from 'node:crypto'
-import { SECOND, toUnixSeconds } from '../base/clock.ts'
+import { MINUTE, SECOND, toUnixSeconds } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
-import { ServiceError } from '../base/errors.ts'
-import { newIdentifier } from '../base/identifier.ts'
-import { isCidr, isInNetwork } from '../base/ip-address.ts'
-import type { ApiKeyRecord } from '../store/records.ts'
+import { errorText, ServiceError } from '../base/errors.ts'
+import { identifierToBytes, newIdentifier } from '../base/identifier.ts'
+import { isInNetwork } from '../base/ip-address.ts'
+import type { Logger } from '../base/logger.ts'
+import type { ApiKeyChange, ApiKeyPage, ApiKeyRecord } from '../store/records.ts'
 import type { Store } from '../store/store.ts'
-import { readDomainName } from './domain-name.ts'
+import { checkKey } from './check-key.ts'
+import type { CreateKeyRequest, Scope } from './check-key.ts'
 
-/** What each scope grants is in the table of contract.md 3; `admin` grants everything. */
-export const SCOPES = ['send', 'messages:read', 'domains', 'webhooks', 'ips', 'stats', 'suppressions', 'admin'] as const
-export type Scope = (typeof SCOPES)[number]
-
-export interface CreateKeyRequest {
-  name: string
-  mode: 'live' | 'test'
-  scopes: string[]
-  /** Sending domains; empty: all. */
-  domains: string[]
-  /** Networks such as 203.0.113.0/24, or single addresses; empty: all. */
-  allowedIps: string[]
-  /** Unix milliseconds; null: never. */
-  expiresAt: number | null
-}
+export { SCOPES } from './check-key.ts'
+export type { CreateKeyRequest, Scope } from './check-key.ts'
+export type { ApiKeyChange, ApiKeyRecord } from '../store/records.ts'
 
 export interface ApiKeys {
-  /** The only time that the key is seen. ServiceError `invalid_request` lists every problem. */
+  /**
+   * The only time that the key is seen. ServiceError `invalid_request` lists every problem, `conflict`: too many keys.
+   */
   create(request: CreateKeyRequest): Promise<{ key: string; record: ApiKeyRecord }>
+  /** Newest first, revoked ones too. ServiceError `invalid_request` for a cursor that is none. */
+  list(limit: number, after: string | null): Promise<ApiKeyPage>
+  /** ServiceError `not_found`, here and below. */
+  find(id: string): Promise<ApiKeyRecord>
+  /** Neither unknown, revoked nor expired, for what goes on after it was authenticated. */
+  isValid(id: string): Promise<boolean>
+  /** Scopes and mode never change. ServiceError `invalid_request` lists every problem. */
+  change(id: string, change: ApiKeyChange): Promise<ApiKeyRecord>
+  /**
+   * Holds at once; a second time changes nothing. With `keepsAdmin`, ServiceError `conflict` when it is the last live
+   * key that may administer.
+   */
+  revoke(id: string, options: { keepsAdmin: boolean }): Promise<ApiKeyRecord>
   /** ServiceError `unauthorized` says why, and shows the last four characters at most. */
   authenticate(key: string, remoteAddress: string): Promise<ApiKeyRecord>
 }
@@ -47,13 +53,10 @@ const KEY_RANDOM_LENGTH = 40
 // A whole key: its prefix and 40 letters and digits.
 const KEY = /^sk_(?:live|test)_[0-9A-Za-z]{40}$/
 const NO_KEY = 'the key is not sk_live_ or sk_test_ and 40 letters and digits'
-const NO_TEST_KEYS = 'mode: this server has nowhere to capture the mail of test keys; make a live key'
 const SHOWN_CHARACTERS = 4
 const REMEMBERED_MILLISECONDS = 5 * SECOND
 const MOST_REMEMBERED = 1_000
-const MOST_NAME_CHARACTERS = 100
-// Every control character.
-const CONTROL = /\p{Cc}/u
+const NOTED_EVERY_MILLISECONDS = 5 * MINUTE
 
 export function hasScope(record: Pick<ApiKeyRecord, 'scopes'>, scope: Scope): boolean {
   return record.scopes.includes('admin') || record.scopes.includes(scope)
@@ -62,49 +65,93 @@ export function hasScope(record: Pick<ApiKeyRecord, 'scopes'>, scope: Scope): bo
 export interface ApiKeysOptions {
   store: Store
   clock: Clock
-  /** Whether mail of test keys stays on this machine; where it would not, none are made. */
-  allowsTestKeys: boolean
+  /** Living keys; null: no limit. */
+  mostKeys: number | null
+  logger: Logger
 }
 
-export function createApiKeys({ store, clock, allowsTestKeys }: ApiKeysOptions): ApiKeys {
-  const remembered = new Map<string, { record: ApiKeyRecord; until: number }>()
+export function createApiKeys(options: ApiKeysOptions): ApiKeys {
+  const { store, clock, mostKeys } = options
+  const remembered = createKeyMemory(clock)
 
-  async function find(key: string): Promise<ApiKeyRecord | null> {
+  async function findByHash(key: string): Promise<ApiKeyRecord | null> {
     const hash = hashOf(key)
     const text = hash.toString('base64')
     const known = remembered.get(text)
-    if (known !== undefined && known.until > clock.now()) return known.record
-    remembered.delete(text)
+    if (known !== undefined) return known
+    const changes = remembered.changes()
     const record = await store.findApiKey(hash)
-    if (record === null) return null
+    // What was read before a change may be what was changed.
+    if (remembered.changes() !== changes) return record
     // Keys nobody knows are not remembered, so guesses cannot push the real ones out.
-    if (remembered.size >= MOST_REMEMBERED) remembered.clear()
-    remembered.set(text, { record, until: clock.now() + REMEMBERED_MILLISECONDS })
+    if (record !== null) remembered.set(text, record)
     return record
+  }
+
+  /** `record` is the remembered one: it knows at once, the store soon after. */
+  function noteUse(record: ApiKeyRecord): void {
+    const at = clock.now()
+    if (record.lastUsedAt !== null && at - record.lastUsedAt < NOTED_EVERY_MILLISECONDS) return
+    record.lastUsedAt = at
+    store.noteKeyUse([{ id: record.id, at }]).catch((thrown: unknown) => {
+      options.logger.warn({ key_id: record.id, error: errorText(thrown) }, 'use of a key not noted')
+    })
+  }
+
+  async function findById(id: string): Promise<ApiKeyRecord> {
+    return known(id, isKeyId(id) ? await store.findApiKeyById(id) : null)
   }
 
   return {
     async create(request) {
       const now = clock.now()
-      if (request.mode === 'test' && !allowsTestKeys) throw new ServiceError('invalid_request', NO_TEST_KEYS)
-      const checked = readRequest(request, now)
+      const checked = checkKey(request, now)
       const prefix = PREFIXES[request.mode]
       const key = prefix + randomCharacters()
       const record: ApiKeyRecord = {
-        ...checked, id: newIdentifier('key', now), prefix, last4: lastCharacters(key), createdAt: now, revokedAt: null,
+        ...checked, id: newIdentifier('key', now), prefix, last4: lastCharacters(key), createdAt: now,
+        lastUsedAt: null, revokedAt: null,
       }
-      await store.addApiKey(record, hashOf(key))
+      await store.addApiKey(record, hashOf(key), mostKeys)
       return { key, record }
+    },
+
+    list: (limit, after) => store.listApiKeys(limit, after),
+    find: findById,
+    async isValid(id) {
+      const record = await store.findApiKeyById(id)
+      return record !== null && record.revokedAt === null && (record.expiresAt === null || record.expiresAt > clock.now())
+    },
+
+    async change(id, change) {
+      const given = { ...(await findById(id)), ...change, expiresAt: change.expiresAt ?? null }
+      const { name, domains, allowedIps } = checkKey(given, clock.now())
+      // What was not given stays, also when somebody else changes it now.
+      const changed: ApiKeyChange = { ...change }
+      if (change.name !== undefined) changed.name = name
+      if (change.domains !== undefined) changed.domains = domains
+      if (change.allowedIps !== undefined) changed.allowedIps = allowedIps
+      const record = known(id, await store.updateApiKey(id, changed))
+      remembered.forget(id)
+      return record
+    },
+
+    async revoke(id, { keepsAdmin }) {
+      if (!isKeyId(id)) throw unknownKey(id)
+      const record = known(id, await store.revokeApiKey(id, clock.now(), keepsAdmin))
+      remembered.forget(id)
+      return record
     },
 
     async authenticate(key, remoteAddress) {
       // Not shown, not even its end: what somebody sent by mistake may be another secret.
       if (!KEY.test(key)) throw new ServiceError('unauthorized', NO_KEY)
-      const record = await find(key)
+      const record = await findByHash(key)
       const shown = lastCharacters(key)
       if (record === null) throw new ServiceError('unauthorized', `no such key ending in ${shown}`)
       const problem = useProblem(record, remoteAddress, clock.now())
       if (problem !== undefined) throw new ServiceError('unauthorized', `Key ending in ${shown} ${problem}.`)
+      noteUse(record)
       return record
     },
   }
@@ -118,41 +165,48 @@ function useProblem(record: ApiKeyRecord, remoteAddress: string, now: number): s
   return isAllowedHere ? undefined : `may not be used from ${remoteAddress}`
 }
 
-type CheckedRequest = Pick<ApiKeyRecord, 'name' | 'mode' | 'scopes' | 'domains' | 'allowedIps' | 'expiresAt'>
-
-function readRequest(request: CreateKeyRequest, now: number): CheckedRequest {
-  const { name, mode, expiresAt } = request
-  const problems = nameProblems(name)
-  if (request.scopes.length === 0) problems.push('scopes: at least one is needed')
-  request.scopes.forEach((scope, index) => {
-    if (!isScope(scope)) problems.push(`scopes[${index}]: unknown; known are ${SCOPES.join(', ')}`)
-  })
-  const domains = request.domains.map((text, index) => {
-    const reading = readDomainName(text)
-    if (reading.ok) return reading.name
-    problems.push(`domains[${index}]: ${reading.problem}`)
-    return text
-  })
-  request.allowedIps.forEach((network, index) => {
-    if (!isCidr(network)) problems.push(`allowed_ips[${index}]: is no address and no network such as 203.0.113.0/24`)
-  })
-  if (expiresAt !== null && !(expiresAt > now)) problems.push('expires_at: must be in the future')
-  if (problems.length > 0) throw new ServiceError('invalid_request', problems.join('; '))
-  const scopes = [...new Set(request.scopes)]
-  return { name, mode, scopes, domains: [...new Set(domains)], allowedIps: [...new Set(request.allowedIps)], expiresAt }
+interface KeyMemory {
+  get(hash: string): ApiKeyRecord | undefined
+  set(hash: string, record: ApiKeyRecord): void
+  forget(id: string): void
+  /** How often something was forgotten. */
+  changes(): number
 }
 
-function nameProblems(name: string): string[] {
-  const problems: string[] = []
-  const isOfLength = name !== '' && [...name].length <= MOST_NAME_CHARACTERS
-  if (!isOfLength) problems.push(`name: must have 1 to ${MOST_NAME_CHARACTERS} characters`)
-  if (CONTROL.test(name)) problems.push('name: has a control character')
-  if (!name.isWellFormed()) problems.push('name: has an unpaired surrogate')
-  return problems
+function createKeyMemory(clock: Clock): KeyMemory {
+  const entries = new Map<string, { record: ApiKeyRecord; until: number }>()
+  let changes = 0
+  return {
+    changes: () => changes,
+    get(hash) {
+      const entry = entries.get(hash)
+      if (entry !== undefined && entry.until > clock.now()) return entry.record
+      entries.delete(hash)
+      return undefined
+    },
+    set(hash, record) {
+      if (entries.size >= MOST_REMEMBERED) entries.clear()
+      entries.set(hash, { record, until: clock.now() + REMEMBERED_MILLISECONDS })
+    },
+    forget(id) {
+      changes += 1
+      for (const [hash, { record }] of entries) if (record.id === id) entries.delete(hash)
+    },
+  }
 }
 
-function isScope(text: string): text is Scope {
-  return SCOPES.some((scope) => scope === text)
+function isKeyId(text: string): boolean {
+  return identifierToBytes('key', text) !== undefined
+}
+
+function known(id: string, record: ApiKeyRecord | null): ApiKeyRecord {
+  if (record === null) throw unknownKey(id)
+  return record
+}
+
+export function unknownKey(id: string): ServiceError {
+  // Enough to show any real id whole.
+  return new ServiceError('not_found', `key ${id.slice(0, 64)}`)
 }
 
 /** SHA-256 of the whole key. */

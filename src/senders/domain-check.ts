@@ -29,6 +29,7 @@ const MOST_CHECK_MILLISECONDS = 9 * SECOND
 export interface DomainCheckOptions {
   store: Store
   clock: Clock
+  realClock: Clock
   resolver: Resolver
   facts: RecordFacts
   settings: StateSettings
@@ -42,7 +43,7 @@ export interface DomainCheckOptions {
 export type CheckDomain = (domain: DomainRecord) => Promise<DomainRecord | null>
 
 export function createDomainCheck(options: DomainCheckOptions): CheckDomain {
-  const { store, clock, resolver, facts, ipsOf, inTurn } = options
+  const { store, clock, realClock, resolver, facts, ipsOf, inTurn } = options
   const begun = new Map<string, number>()
   let counter = 0
 
@@ -50,7 +51,7 @@ export function createDomainCheck(options: DomainCheckOptions): CheckDomain {
     const turn = ++counter
     begun.set(domain.name, turn)
     const earlierKeys = await store.earlierDkimKeys(domain.name)
-    const lookups = createCheckLookups({ resolver, clock, mostMilliseconds: MOST_CHECK_MILLISECONDS })
+    const lookups = createCheckLookups({ resolver, clock: realClock, mostMilliseconds: MOST_CHECK_MILLISECONDS })
     const checkFacts = { ...facts, ips: ipsOf(domain), earlierKeys }
     const checks = await checkDomain(domain, lookups, checkFacts, clock.now()).finally(lookups.end)
     return inTurn(domain.name, async () => {

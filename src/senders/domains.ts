@@ -83,6 +83,8 @@ export interface Domains {
 export interface DomainsOptions {
   store: Store
   clock: Clock
+  /** Lookups take real time. */
+  realClock: Clock
   keyRing: KeyRing
   /** Without a cache of its own. */
   resolver: Resolver
@@ -117,7 +119,7 @@ export interface DomainPools {
 const VERIFY_AGAIN_AFTER = 10 * SECOND
 
 export function createDomains(options: DomainsOptions): Domains {
-  const { store, clock, keyRing, resolver, hostname, settings, egress, logger, onEvents } = options
+  const { store, clock, realClock, keyRing, resolver, hostname, settings, egress, logger, onEvents } = options
   const facts: RecordFacts = {
     hostname, targets: settings.targets, dmarcReportAddress: settings.dmarc_report_address,
   }
@@ -130,7 +132,9 @@ export function createDomains(options: DomainsOptions): Domains {
     dkim: settings.dkim, poolNames: egress.poolNames,
     changing: (name, work) => sending.change(work).finally(() => lastCalls.delete(name)),
   })
-  const check = createDomainCheck({ store, clock, resolver, facts, settings, ipsOf, inTurn, logger, onEvents })
+  const check = createDomainCheck({
+    store, clock, realClock, resolver, facts, settings, ipsOf, inTurn, logger, onEvents,
+  })
   const due = createDueChecks({
     store, clock, logger,
     async check(name) {

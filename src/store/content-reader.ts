@@ -22,5 +22,7 @@ export interface ContentReader {
    * removed last, whose mail may still wait. Empty when there never was one.
    */
   signingKeys(domain: string): Promise<SealedSigningKey[]>
+  /** The domain's own host of tracked links once a check found its record right, of that row; null: the server's. */
+  trackingHost(domain: string): Promise<string | null>
   close(): Promise<void>
 }

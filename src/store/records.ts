@@ -2,31 +2,9 @@
  * What goes into the store's verbs and what comes out: plain data, the same for every engine. Times are Unix
  * milliseconds, byte strings are Uint8Array, identifiers carry their prefix.
  */
-import type { DeliveryAttempt, DeliveryOutcome, Bounce } from '../mail/delivery-outcome.ts'
-import type { EventKind, ServiceEvent } from '../mail/event.ts'
-import type { Mailbox, MessageState, StoredContent, Stream, Variables } from '../mail/message.ts'
-
-/** One message of a request. */
-export interface NewMessage {
-  id: string
-  to: Mailbox
-  /** Lower-case A-labels. */
-  recipientDomain: string
-  variables: Variables
-}
-
-/** A whole checked request; its messages share one content. */
-export interface AcceptRequest {
-  now: number
-  apiKeyId: string | null
-  /** The sending domain. */
-  domain: string
-  pool: string
-  stream: Stream
-  expiresAt: number
-  content: StoredContent
-  messages: NewMessage[]
-}
+import type { DeliveryAttempt, DeliveryOutcome } from '../mail/delivery-outcome.ts'
+import type { ServiceEvent } from '../mail/event.ts'
+import type { Stream } from '../mail/message.ts'
 
 /** A message under lease, with what the dispatcher decides by. Bodies stay in the store. */
 export interface ClaimedMessage {
@@ -51,6 +29,8 @@ export interface ClaimedMessage {
   ambiguousCount: number
   /** The IP of the first attempt: a retry leaves from the same one. */
   stickyIp: string | null
+  /** It goes to the capture server on loopback, whatever its domain says. */
+  isCaptured: boolean
 }
 
 export interface ClaimRequest {
@@ -82,6 +62,10 @@ export interface OutcomeRecord {
   isp: string | null
   /** Events that the outcome brings, `email.attempted` excepted: the store adds that one itself. */
   events: ServiceEvent[]
+  /** The address goes onto the suppression list of the message's mode, scope `all`, reason `hard_bounce`. */
+  suppresses: boolean
+  /** The SMTP dialogue without the message; null: nothing to keep. */
+  transcript: string | null
 }
 
 export interface RecordOutcomesRequest {
@@ -105,39 +89,6 @@ export interface QueueSummary {
   oldestDueAt: number | null
 }
 
-/** A message as lookup shows it. */
-export interface MessageView {
-  id: string
-  batchId: string | null
-  state: MessageState
-  recipient: string
-  from: string
-  subject: string
-  hasVariables: boolean
-  variables: Variables
-  stream: Stream
-  domain: string
-  pool: string
-  isp: string | null
-  ip: string | null
-  createdAt: number
-  expiresAt: number
-  nextAttemptAt: number | null
-  deliveredAt: number | null
-  bouncedAt: number | null
-  bounce: (Bounce & { at: number }) | null
-  isPossibleDuplicate: boolean
-  attempts: DeliveryAttempt[]
-}
-
-/** A line of a message's timeline. */
-export interface TimelineEvent {
-  id: string
-  kind: EventKind
-  at: number
-  data: Record<string, string>
-}
-
 export interface ApiKeyRecord {
   id: string
   name: string
@@ -152,7 +103,23 @@ export interface ApiKeyRecord {
   last4: string
   createdAt: number
   expiresAt: number | null
+  /** Right to within five minutes. */
+  lastUsedAt: number | null
   revokedAt: number | null
+}
+
+/** What may be changed of a key; what is left out stays. */
+export interface ApiKeyChange {
+  name?: string
+  domains?: string[]
+  allowedIps?: string[]
+  expiresAt?: number | null
+}
+
+export interface ApiKeyPage {
+  /** Newest first, revoked ones too. */
+  keys: ApiKeyRecord[]
+  next: string | null
 }
 
 export type DomainState = 'pending' | 'verified' | 'degraded' | 'failed' | 'suspended'
@@ -277,54 +244,4 @@ export interface RemoveDomainRequest {
   now: number
   /** Waiting messages end as canceled; otherwise they drain with the domain's keys. */
   purge: boolean
-}
-
-export interface WebhookEndpointRecord {
-  id: string
-  url: string
-  /** Kinds, or `*`. */
-  events: string[]
-  description: string | null
-  status: 'enabled' | 'disabled'
-  /** Sealed with the storage key and `webhook <id>` as associated data. */
-  sealedSecret: Uint8Array
-  createdAt: number
-}
-
-/** One event on its way to one endpoint, claimed for posting. */
-export interface ClaimedWebhookDelivery {
-  key: number
-  id: string
-  eventId: string
-  kind: EventKind
-  endpointId: string
-  url: string
-  sealedSecret: Uint8Array
-  /** The stored bytes. */
-  body: string
-  /** Failed attempts so far: 0 on the first. */
-  attempts: number
-}
-
-export interface ClaimWebhooksRequest {
-  now: number
-  epoch: number
-  leaseUntil: number
-  limit: number
-  perEndpoint: number
-  /** Posts under way, by endpoint. */
-  busy: Record<string, number>
-}
-
-export interface WebhookResult {
-  key: number
-  at: number
-  durationMilliseconds: number
-  /** HTTP status, or null when there was no answer. */
-  status: number | null
-  error: string | null
-  /** First bytes of the answer. */
-  answer: string
-  /** succeeded; retry with a time; or a dead letter. */
-  next: { kind: 'succeeded' } | { kind: 'retry'; at: number } | { kind: 'dead-letter' }
 }

@@ -8,19 +8,43 @@
  *
  * Rejections: an error whose `code` is the engine's (SQLITE_FULL, SQLITE_IOERR …) when the commit failed.
  */
+import type { AcceptRequest, AcceptResult, IdempotencyEntry, IdempotencyLookup, KeptAnswer } from './accept-records.ts'
 import type {
-  AcceptRequest, ApiKeyRecord, ClaimedMessage, ClaimedWebhookDelivery, ClaimRequest, ClaimWebhooksRequest,
+  EngagementTally, LinkHtml, LinkSource, RecordEngagementRequest, RecordUnsubscribeRequest, UnsubscribeResult,
+} from './engagement-records.ts'
+import type {
+  BatchView, CancelResult, MessagePage, MessageView, RoadSummary, SearchMessagesRequest, TimelineEvent, TranscriptView,
+} from './lookup-records.ts'
+import type {
+  ApiKeyChange, ApiKeyPage, ApiKeyRecord, ClaimedMessage, ClaimRequest,
   DkimKeyRecord, DomainChange, DomainCheckResult, DomainPage, DomainRecord, EpochStart, ListDomainsRequest,
-  MessageView, PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, TimelineEvent,
-  UnclaimRequest, WebhookEndpointRecord, WebhookResult,
+  PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, UnclaimRequest,
 } from './records.ts'
+import type { ReportRecord, ReportResult, UnmatchedReport } from './report-records.ts'
+import type { ListSuppressionsRequest, SuppressionPage, SuppressionRecord } from './suppression-records.ts'
+import type {
+  ClaimedWebhookDelivery, ClaimWebhooksRequest, ListWebhookDeliveriesRequest, PruneWebhooksRequest,
+  RecordWebhookResultsRequest, ReplayedEvent, ReplayPart, ReplayWebhooksRequest, RotationResult, StreamedEvent,
+  WebhookDeliveryDetail, WebhookDeliveryPage, WebhookEndpointChange, WebhookEndpointPage, WebhookEndpointRecord,
+  WebhookEndpointState, WebhookTarget,
+} from './webhook-records.ts'
 
 export interface Store {
   /** Raises the epoch and makes every message and webhook delivery that an older epoch held due again. */
   beginEpoch(now: number): Promise<EpochStart>
 
-  /** All messages of a request with their content and `email.accepted` events, or none. */
-  acceptMessages(request: AcceptRequest): Promise<void>
+  /**
+   * All messages of a request with their content, `email.accepted` events, batch and idempotency key, or none. A
+   * message whose address is on the list (scope `all`, or the list of its content) ends as suppressed with its
+   * `email.bounced` event. A key that was used within 24 h stores nothing.
+   */
+  acceptMessages(request: AcceptRequest): Promise<AcceptResult>
+  /** What a used idempotency key stands for; 24 h after `now` minus its age it is new again. */
+  findIdempotent(entry: IdempotencyEntry, now: number): Promise<IdempotencyLookup>
+  /** For requests that store no message: keeps the answer, unless the key is there already. */
+  keepAnswer(entry: IdempotencyEntry, answer: KeptAnswer, now: number): Promise<void>
+  /** Idempotency keys older than 24 h are forgotten; at most `limit`; returns how many. */
+  forgetAnswers(now: number, limit: number): Promise<number>
 
   /** Due and unexpired rows of these pools, oldest due first, leased: no row has two holders while a lease holds. */
   claimDue(request: ClaimRequest): Promise<ClaimedMessage[]>
@@ -44,13 +68,78 @@ export interface Store {
   moveOrphans(known: string[], target: string): Promise<number>
   queueSummary(now: number): Promise<QueueSummary>
 
-  lookupMessage(id: string): Promise<MessageView | null>
+  /** `now` tells scheduled from queued. */
+  lookupMessage(id: string, now: number): Promise<MessageView | null>
   /** Oldest first; null when there is no such message. */
   messageEvents(id: string): Promise<TimelineEvent[] | null>
+  /** ServiceError invalid_request for a cursor that is none. */
+  searchMessages(request: SearchMessagesRequest): Promise<MessagePage>
+  /** One entry for each attempt, oldest first; null when there is no such message. */
+  transcripts(id: string): Promise<TranscriptView[] | null>
+  /** Attempts to this provider from this IP (null: any) since a time. */
+  roadSummary(isp: string, ip: string | null, since: number): Promise<RoadSummary>
+  lookupBatch(id: string, now: number): Promise<BatchView | null>
+  /** Ends it as canceled with its event, if it still waits; null when there is no such message. */
+  cancelMessage(id: string, now: number): Promise<CancelResult | null>
+  /**
+   * Cancels every message of the batch that waits, in one transaction; null when there is no such batch. Those that
+   * were canceled before count as canceled: repeating it answers the same.
+   */
+  cancelBatch(id: string, now: number): Promise<{ canceled: number; notCanceled: number } | null>
+  /** A deferred message is due now; false when it is not deferred. */
+  retryNow(id: string, now: number): Promise<boolean>
+  /**
+   * The request that would send a bounced or expired message again, with its whole content, under a new message id and
+   * with as long a lifetime from `now` on; null when there is no such message, it did not end so, or its content is
+   * gone.
+   */
+  requestToRepeat(id: string, now: number): Promise<Omit<AcceptRequest, 'now' | 'apiKeyId' | 'idempotency'> | null>
 
-  addApiKey(key: ApiKeyRecord, hash: Uint8Array): Promise<void>
+  /** A late bounce, a complaint or a note, with its event and suppression: once for each message and kind. */
+  recordReport(report: ReportRecord): Promise<ReportResult>
+  /** A bounded sample: the newest stay. */
+  keepUnmatchedReport(report: UnmatchedReport): Promise<void>
+  /** Newest first. */
+  listUnmatchedReports(limit: number): Promise<UnmatchedReport[]>
+  /** Those that came before this time; returns how many. */
+  forgetUnmatchedReports(before: number): Promise<number>
+
+  /** ServiceError conflict when it would be one more living key than `most` (null: no limit). */
+  addApiKey(key: ApiKeyRecord, hash: Uint8Array, most: number | null): Promise<void>
   /** By the SHA-256 of the whole key. */
   findApiKey(hash: Uint8Array): Promise<ApiKeyRecord | null>
+  findApiKeyById(id: string): Promise<ApiKeyRecord | null>
+  /** ServiceError invalid_request for a cursor that is none. */
+  listApiKeys(limit: number, after: string | null): Promise<ApiKeyPage>
+  updateApiKey(id: string, change: ApiKeyChange): Promise<ApiKeyRecord | null>
+  /**
+   * Revoked at once; an earlier revocation keeps its time. With `keepsAdmin`, ServiceError conflict when no other key
+   * with the scope admin would be left that is live, not revoked and not expired.
+   */
+  revokeApiKey(id: string, now: number, keepsAdmin: boolean): Promise<ApiKeyRecord | null>
+  /** By id: when it was last used. Never moves a time back. */
+  noteKeyUse(uses: { id: string; at: number }[]): Promise<void>
+
+  /** Adds it, or returns the one with the same address, scope and list. */
+  addSuppression(suppression: SuppressionRecord): Promise<{ suppression: SuppressionRecord; isNew: boolean }>
+  /** Of many at once, e.g. an import: how many were new. */
+  addSuppressions(suppressions: SuppressionRecord[]): Promise<number>
+  /** null scope: every scope. Returns how many there were. */
+  removeSuppressions(email: string, scope: string | null, isTest: boolean): Promise<number>
+  /** ServiceError invalid_request for a cursor that is none. */
+  listSuppressions(request: ListSuppressionsRequest): Promise<SuppressionPage>
+
+  /**
+   * Counts each hit; the first open of a message and the first click on each of its links are events with their webhook
+   * deliveries. Hits of machines are counted apart and told to nobody. Returns what was counted as what.
+   */
+  recordEngagement(request: RecordEngagementRequest): Promise<EngagementTally>
+  /** Suppression (scope: the list of the message) and event; repeating it changes nothing. */
+  recordUnsubscribe(request: RecordUnsubscribeRequest): Promise<UnsubscribeResult>
+  /** null: no such message. */
+  linkSource(messageId: string): Promise<LinkSource | null>
+  /** null: the content or its bodies are not there any more. */
+  linkHtml(contentId: number): Promise<LinkHtml | null>
 
   /**
    * Adds the domain, or returns the one that is there already. ServiceError conflict when it would be one more than
@@ -61,6 +150,10 @@ export interface Store {
   findDomain(name: string): Promise<DomainRecord | null>
   /** Host name of the return path: of the living domain once it was verified, else of the one whose mail may wait. */
   findReturnPath(name: string): Promise<string | null>
+  /** Whether mail of any domain, also of a removed one, comes back to this host name. */
+  isReturnPath(host: string): Promise<boolean>
+  /** The domain's own host of tracked links, once a check found its record right; null: it has none. */
+  findTrackingHost(name: string): Promise<string | null>
   /**
    * A domain added or removed between two pages moves no other one out of the walk. ServiceError invalid_request for a
    * cursor that is none.
@@ -89,13 +182,46 @@ export interface Store {
    */
   cancelPurged(now: number, limit: number): Promise<number>
 
-  addWebhookEndpoint(endpoint: WebhookEndpointRecord): Promise<void>
+  /** ServiceError conflict when it would be one more living endpoint than `most` (null: no limit). */
+  addWebhookEndpoint(endpoint: WebhookEndpointRecord, most?: number | null): Promise<void>
+  /** Newest first. ServiceError invalid_request for a cursor that is none. */
+  listWebhookEndpoints(limit: number, after: string | null): Promise<WebhookEndpointPage>
+  /** null also for a removed endpoint, as from the verbs below. */
+  findWebhookEndpoint(id: string): Promise<WebhookEndpointState | null>
+  /** `enabled` resets the counters; what waits goes out then. */
+  updateWebhookEndpoint(id: string, change: WebhookEndpointChange, now: number): Promise<WebhookEndpointState | null>
+  /** Gone at once, and nothing more is sent to it; its deliveries go with `pruneWebhooks`. False: there was none. */
+  removeWebhookEndpoint(id: string, now: number): Promise<boolean>
+  /** The new secret signs from `switchAt` on; a rotation that has not switched yet stays as it is. */
+  rotateWebhookSecret(
+    id: string,
+    rotation: { sealedSecret: Uint8Array; switchAt: number; now: number },
+  ): Promise<RotationResult | null>
+  /** Where and with what to post, for a post that is no delivery. */
+  findWebhookTarget(id: string): Promise<WebhookTarget | null>
   /** Due deliveries of enabled endpoints, now leased; no endpoint gets more than `perEndpoint` at once. */
   claimWebhooks(request: ClaimWebhooksRequest): Promise<ClaimedWebhookDelivery[]>
-  /** Attempt and next state of each; repeating it changes nothing. */
-  recordWebhookResults(epoch: number, results: WebhookResult[]): Promise<void>
-  /** When the next delivery of an enabled endpoint is due or its lease lapses, or null; busy endpoints count too. */
-  earliestWebhookDueAt(): Promise<number | null>
+  /** Attempt and next state of each; repeating it changes nothing. Returns the endpoints that were turned off. */
+  recordWebhookResults(request: RecordWebhookResultsRequest): Promise<{ disabled: string[] }>
+  /** When the next delivery of an enabled endpoint is due or its lease lapses, or null; without those of `except`. */
+  earliestWebhookDueAt(except?: string[]): Promise<number | null>
+  /** ServiceError invalid_request for a cursor that is none. */
+  listWebhookDeliveries(request: ListWebhookDeliveriesRequest): Promise<WebhookDeliveryPage | null>
+  findWebhookDelivery(endpointId: string, id: string): Promise<WebhookDeliveryDetail | null>
+  /** A new delivery of the same event and bytes, due at once. */
+  replayWebhook(
+    endpointId: string,
+    id: string,
+    now: number,
+  ): Promise<{ id: string; replayed: ReplayedEvent } | null>
+  /** One part of a replay of many, oldest first, behind what is due. An event counts by its latest delivery. */
+  replayWebhooks(request: ReplayWebhooksRequest): Promise<ReplayPart | null>
+  /** Deliveries whose time is over, and what removed endpoints left; at most `limit`; returns how many. */
+  pruneWebhooks(request: PruneWebhooksRequest): Promise<number>
+  /** In the order they were recorded, those of the timeline too; a body may be empty. */
+  eventsAfter(position: number, limit: number): Promise<StreamedEvent[]>
+  /** The place behind an event, or the present end, but none before `since`; undefined: no identifier of an event. */
+  eventPosition(lastEventId: string | null, since: number): Promise<number | undefined>
 
   /** Answers when the engine is alive: the trivial read of the watchdog. */
   tick(): Promise<void>

@@ -3,15 +3,15 @@
  *
  * Exactly status 200 within 10 seconds is success; every other answer is a failure with a sentence that says so. The
  * body goes out byte for byte as stored, so the signature of a retry is the one of the first attempt. Never throws.
- * service-interface.txt, Authentication 3 and Delivery rules; contract.md 8.3 and 8.4.
+ * service-interface.txt, Authentication 3 and Delivery rules; contract.md 8.3 to 8.5.
  */
 import { createHmac } from 'node:crypto'
 import { SECOND, toUnixSeconds } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
-import type { ClaimedWebhookDelivery } from '../store/records.ts'
-import { openSecret } from './endpoint-secret.ts'
+import type { ClaimedWebhookDelivery, WebhookTarget } from '../store/webhook-records.ts'
+import { openSecrets } from './endpoint-secret.ts'
 
 /** service-interface.txt, Delivery rules 2: from the start of the connect to the end of the answer's headers. */
 const ANSWER_TIMEOUT = 10 * SECOND
@@ -24,6 +24,9 @@ export interface PostEventOptions {
   version: string
 }
 
+/** What goes out, and where to. */
+export type PostedDelivery = WebhookTarget & Pick<ClaimedWebhookDelivery, 'id' | 'eventId' | 'body' | 'attempts'>
+
 export interface PostedEvent {
   isSuccess: boolean
   /** HTTP status, or null when there was no answer. */
@@ -34,21 +37,24 @@ export interface PostedEvent {
   answer: string
 }
 
-/** `now` is the time of this attempt, Unix milliseconds. */
+/** `now` is the time of this attempt, Unix milliseconds; of the answer so many bytes are kept. */
 export async function postEvent(
-  delivery: ClaimedWebhookDelivery,
-  now: number,
+  delivery: PostedDelivery,
+  { now, mostAnswerBytes }: { now: number; mostAnswerBytes?: number },
   { keyRing, guardedRequest, version }: PostEventOptions,
 ): Promise<PostedEvent> {
-  let secret: string
+  let secrets: ReturnType<typeof openSecrets>
   try {
-    secret = openSecret(keyRing, delivery.endpointId, delivery.sealedSecret)
+    secrets = openSecrets(keyRing, delivery, now)
   } catch (thrown) {
     return failed(`the secret of the endpoint can not be opened with this master key (${errorText(thrown)})`)
   }
-  const headers = { ...deliveryHeaders(delivery, secret, now), 'User-Agent': `Posthorn/${version}` }
   const result = await guardedRequest.post({
-    url: delivery.url, headers, body: delivery.body, timeoutMilliseconds: ANSWER_TIMEOUT,
+    url: delivery.url,
+    headers: { ...deliveryHeaders(delivery, secrets, now), 'User-Agent': `Posthorn/${version}` },
+    body: delivery.body,
+    timeoutMilliseconds: ANSWER_TIMEOUT,
+    ...(mostAnswerBytes === undefined ? {} : { mostAnswerBytes }),
   })
   if (result.kind === 'failed') return failed(result.reason)
   const { status, answer } = result
@@ -57,16 +63,21 @@ export async function postEvent(
 }
 
 /** contract.md 8.4. */
-function deliveryHeaders(delivery: ClaimedWebhookDelivery, secret: string, now: number): Record<string, string> {
+export function deliveryHeaders(
+  { body, eventId, id, attempts }: Pick<PostedDelivery, 'body' | 'eventId' | 'id' | 'attempts'>,
+  { secret, nextSecret }: ReturnType<typeof openSecrets>,
+  now: number,
+): Record<string, string> {
   const timestamp = String(toUnixSeconds(now))
   return {
     'Content-Type': 'application/json',
-    'X-Service-Signature': signatureOf(delivery.body, secret),
-    'X-Service-Event-Id': delivery.eventId,
-    'X-Service-Delivery-Id': delivery.id,
-    'X-Service-Attempt': String(delivery.attempts + 1),
+    'X-Service-Signature': signatureOf(body, secret),
+    'X-Service-Event-Id': eventId,
+    'X-Service-Delivery-Id': id,
+    'X-Service-Attempt': String(attempts + 1),
     'X-Service-Timestamp': timestamp,
-    'X-Service-Signature-V2': `t=${timestamp},v1=${signatureOf(`${timestamp}.${delivery.body}`, secret)}`,
+    'X-Service-Signature-V2': `t=${timestamp},v1=${signatureOf(`${timestamp}.${body}`, secret)}`,
+    ...(nextSecret === null ? {} : { 'X-Service-Signature-Next': signatureOf(body, nextSecret) }),
   }
 }
 

@@ -3,23 +3,24 @@
  *
  * State of a delivery -> next: due -> under way (leased) -> succeeded | due again after a delay | dead letter.
  *
- * - Posts run side by side, at most `concurrency.total` of them and `per_endpoint` to one endpoint. A round claims as
- *   many as there are free slots, and the end of any post brings the next round: a slow endpoint holds its own slots
- *   and nobody else's.
+ * - Posts run side by side, at most `concurrency.total` of them and `per_endpoint` to one endpoint, a single one while
+ *   nobody answers there. A round claims as many as there are free slots, and the end of any post brings the next
+ *   round: a slow endpoint holds its own slots and nobody else's.
  * - The results of posts are recorded together at the start of a round. While the store can not record, they are kept
  *   and tried again each second, and nothing new is claimed: what is in memory never exceeds the slots.
  * - A process that dies with posts under way leaves their rows leased; the next epoch finds them due. The event is then
  *   sent again, which receivers must expect (service-interface.txt, Delivery rules 4).
+ * - An endpoint that only fails is turned off by the store, when the results of its last dead letter are recorded.
  */
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
-import { createKeyedLimit } from '../base/keyed-limit.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { createPollLoop } from '../base/poll-loop.ts'
 import type { ServerSettings } from '../config/server-settings.ts'
-import type { ClaimedWebhookDelivery, WebhookResult } from '../store/records.ts'
 import type { Store } from '../store/store.ts'
+import type { ClaimedWebhookDelivery, WebhookResult } from '../store/webhook-records.ts'
+import { createEndpointSlots } from './endpoint-slots.ts'
 import { postEvent } from './post-event.ts'
 import type { PostedEvent, PostEventOptions } from './post-event.ts'
 import { nextRetryAt } from './retry-schedule.ts'
@@ -27,7 +28,9 @@ import { nextRetryAt } from './retry-schedule.ts'
 export interface WebhookEngineOptions extends PostEventOptions {
   store: Store
   clock: Clock
-  settings: Pick<ServerSettings['webhooks'], 'concurrency'>
+  settings: Pick<ServerSettings['webhooks'], 'concurrency' | 'disable_after'>
+  /** Seconds of the clock in a real one: a lease is for a post, which takes real time. */
+  speed: () => number
   logger: Logger
   metrics: Metrics
 }
@@ -43,12 +46,9 @@ export interface WebhookEngine {
 
 /** A post ends within 10 s; the rest is for a store that is slow to record. */
 const LEASE = 60 * SECOND
-/** Due rows may be waiting for a busy endpoint and hide a later one of another: look again soon, but never spin. */
-const LOOK_AGAIN = SECOND / 2
-
 export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngine {
   const { store, clock, settings, logger } = options
-  const endpoints = createKeyedLimit(settings.concurrency.per_endpoint)
+  const slots = createEndpointSlots(settings.concurrency.per_endpoint)
   const underWay = new Set<Promise<void>>()
   let results: WebhookResult[] = []
   let epoch = 0
@@ -67,31 +67,30 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     const claimed = await store.claimWebhooks({
       now,
       epoch,
-      leaseUntil: now + LEASE,
+      leaseUntil: now + LEASE * options.speed(),
       limit: free,
       perEndpoint: settings.concurrency.per_endpoint,
-      busy: endpoints.counts(),
+      busy: slots.taken(),
     })
     for (const delivery of claimed) post(delivery)
-    // The end of a post brings the next round.
-    if (claimed.length === free) return null
-    const dueAt = await store.earliestWebhookDueAt()
-    if (dueAt === null) return null
-    return dueAt > now ? dueAt : now + LOOK_AGAIN
+    // The end of a post brings the next round, also for what waits for a slot.
+    return claimed.length === free ? null : store.earliestWebhookDueAt(slots.full())
   }
 
   async function recordResults(): Promise<void> {
     const batch = [...results]
     if (batch.length === 0) return
-    await store.recordWebhookResults(epoch, batch)
+    const disableAfter = settings.disable_after
+    const { disabled } = await store.recordWebhookResults({ epoch, results: batch, disableAfter })
     results = results.slice(batch.length)
+    for (const endpointId of disabled) logger.warn({ endpoint_id: endpointId }, 'webhook endpoint disabled')
   }
 
   function post(delivery: ClaimedWebhookDelivery): void {
-    endpoints.take(delivery.endpointId)
+    slots.take(delivery.endpointId)
     const attempt = attemptDelivery(delivery, options).then((result) => {
       results.push(result)
-      endpoints.release(delivery.endpointId)
+      slots.release(delivery.endpointId, result.status !== null)
       underWay.delete(attempt)
       loop.wake()
     })
@@ -124,16 +123,18 @@ async function attemptDelivery(
   const { clock } = options
   const at = clock.now()
   const begunAt = performance.now()
-  const posted = await postEvent(delivery, at, options)
+  const posted = await postEvent(delivery, { now: at }, options)
+  const endedAt = clock.now()
   const result: WebhookResult = {
     key: delivery.key,
     at,
+    endedAt,
     // How long the endpoint took is real time, whatever clock the schedule follows.
     durationMilliseconds: Math.round(performance.now() - begunAt),
     status: posted.status,
     error: posted.error,
     answer: posted.answer,
-    next: nextStep(delivery, posted, clock.now()),
+    next: nextStep(delivery, posted, endedAt),
   }
   options.metrics.webhookDeliveries.inc({ result: result.next.kind })
   logAttempt(options.logger, delivery, result)

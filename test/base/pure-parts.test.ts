@@ -59,6 +59,11 @@ t.test('network membership', async (t) => {
   t.notOk(isInNetwork('2001:db8::1', '10.0.0.0/8'))
   t.ok(isCidr('2001:db8::/32'))
   t.notOk(isCidr('10.0.0.0/33'))
+  const misleading = ['10/8', '010.0.0.0/8', '0x0a.0.0.0/8', '::ffff:10.0.0.0/8', '::ffff:10.0.0.0/104', 'fe80::1%a/64']
+  for (const text of misleading) {
+    t.notOk(isCidr(text), `${text} reads as another network than it looks`)
+    t.notOk(isInNetwork('::1', text))
+  }
 })
 
 t.test('each purpose has its own key, and a sealed secret opens only in its place', async (t) => {

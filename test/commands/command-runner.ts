@@ -15,7 +15,16 @@ const refuse = async (): Promise<never> => {
   throw new Error('no server is started here')
 }
 
-async function run(words: string[]): Promise<Ended> {
+interface Asked {
+  id: number
+  words: string[]
+  /** Variables that are set for this command alone. */
+  environment: Record<string, string>
+}
+
+async function run({ words, environment }: Asked): Promise<Ended> {
+  const before = { ...process.env }
+  Object.assign(process.env, environment)
   const printed = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const) {
     process[name].write = (text: string | Uint8Array): boolean => {
@@ -26,11 +35,15 @@ async function run(words: string[]): Promise<Ended> {
   process.exitCode = EXIT.done
   const code = await runCommandLine(words, '0.0.0', { serve: refuse, sandbox: refuse })
   process.exitCode = EXIT.done
+  for (const name of Object.keys(environment)) {
+    if (before[name] === undefined) delete process.env[name]
+    else process.env[name] = before[name]
+  }
   return { code, ...printed }
 }
 
 let last: Promise<unknown> = Promise.resolve()
 
-process.on('message', ({ id, words }: { id: number; words: string[] }) => {
-  last = last.then(async () => process.send?.({ id, ended: await run(words) }))
+process.on('message', (asked: Asked) => {
+  last = last.then(async () => process.send?.({ id: asked.id, ended: await run(asked) }))
 })

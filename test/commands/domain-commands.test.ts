@@ -2,17 +2,18 @@
  * `posthorn domain …` as an administrator runs it: the real verbs over a real admin socket, with small features
  * behind it. Standard output holds the result alone; exit codes are those of operations.md 5.4.
  */
-import { execFile, fork } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { execFile } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import type { Test } from 'tap'
 import { ServiceError } from '../../src/base/errors.ts'
 import type { HttpFeatures } from '../../src/http/features.ts'
 import type { DomainView } from '../../src/senders/domain-view.ts'
-import { startApi } from '../http/api-server.ts'
+import { shareStore } from '../http/api-server.ts'
 import type { Ended } from './command-runner.ts'
+import { commandServer, writeServerFiles } from './command-server.ts'
 import { sampleDomain, sampleRecord, verifiedDomain } from './domain-samples.ts'
 
 const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
@@ -24,25 +25,10 @@ interface Server {
   run(...words: string[]): Promise<Ended>
 }
 
-async function serverWith(t: Tap, domains: Partial<HttpFeatures['domains']> = {}): Promise<Server> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
-  t.teardown(async () => rmSync(folder, { recursive: true, force: true }))
-  const adminSocket = join(folder, 'admin.sock')
-  writeFileSync(join(folder, 'posthorn.yaml'), JSON.stringify({
-    version: 1, hostname: 'mail.posthorn.test', secrets: { master_key: { file: join(folder, 'none') } },
-    listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: adminSocket },
-  }))
-  const ip = { address: '203.0.113.10', hostname: 'mta1.posthorn.test', warmed: true }
-  writeFileSync(join(folder, 'pools.yaml'), JSON.stringify({
-    version: 1, default_pool: 'default', pools: { default: { ips: [ip] } },
-  }))
+async function serverWith(t: Test, domains: Partial<HttpFeatures['domains']> = {}): Promise<Server> {
   const calls: unknown[] = []
-  await startApi(t, { adminSocket, features: { domains: { ...testDomains(calls), ...domains } } })
-  return { folder, calls, run: (...words) => posthorn(['domain', ...words, '--config', folder]) }
-}
-
-interface Tap {
-  teardown(action: () => Promise<unknown>): void
+  const { folder, run } = await commandServer(t, { features: { domains: { ...testDomains(calls), ...domains } } })
+  return { folder, calls, run: (...words) => run('domain', ...words) }
 }
 
 /** Knows acme.com, not verified, and nothing else. */
@@ -78,19 +64,6 @@ function testDomains(calls: unknown[]): HttpFeatures['domains'] {
   }
 }
 
-const runner = fork(new URL('./command-runner.ts', import.meta.url), { execArgv: [] })
-const waiting = new Map<number, (ended: Ended) => void>()
-runner.on('message', ({ id, ended }: { id: number; ended: Ended }) => waiting.get(id)?.(ended))
-t.teardown(() => runner.kill())
-
-function posthorn(words: string[]): Promise<Ended> {
-  return new Promise((resolve) => {
-    const id = waiting.size
-    waiting.set(id, resolve)
-    runner.send({ id, words })
-  })
-}
-
 /** The installed command, as a process of its own. */
 function scriptEnds(...words: string[]): Promise<Ended> {
   return new Promise((resolve) => {
@@ -99,6 +72,8 @@ function scriptEnds(...words: string[]): Promise<Ended> {
     })
   })
 }
+
+shareStore(t)
 
 t.test('add prints the records to publish and the next command', async (t) => {
   const { folder, calls, run } = await serverWith(t)
@@ -185,7 +160,7 @@ t.test('dns prints the records in each format', async (t) => {
   t.match(JSON.parse(cloudflare.stdout), { posts: [{ type: 'TXT' }] })
   t.match(terraform.stdout, 'resource "aws_route53_record"')
   t.match(xml, { code: 64, stdout: '' })
-  t.match(nowhere, { code: 1, stdout: '', stderr: 'posthorn: Not found. domain nope.com\n' })
+  t.match(nowhere, { code: 1, stdout: '', stderr: /^posthorn: Not found\. domain nope\.com\. Fix: the verb `list` / })
 })
 
 t.test('remove shows the count first and needs --yes', async (t) => {
@@ -202,7 +177,7 @@ t.test('remove shows the count first and needs --yes', async (t) => {
   t.match(await run('remove', 'acme.com', '--yes', '--purge'), { code: 0, stdout: /to be canceled: 12/ })
   t.match(JSON.parse((await run('remove', 'acme.com', '--yes', '--json')).stdout), { deleted: true })
   t.same(calls, [{ purge: false }, { purge: true }, { purge: false }])
-  t.match(await run('remove', 'nope.com', '--yes'), { code: 1, stderr: 'posthorn: Not found. domain nope.com\n' })
+  t.match(await run('remove', 'nope.com', '--yes'), { code: 1, stderr: /^posthorn: Not found\. domain nope\.com\. / })
 })
 
 t.test('dkim rotate prints the new record; a second rotation says why not', async (t) => {
@@ -220,7 +195,7 @@ t.test('dkim rotate prints the new record; a second rotation says why not', asyn
 
 t.test('what goes wrong is one clear line and a code', async (t) => {
   const { folder, run } = await serverWith(t)
-  t.match(await run('show', '../keys'), { code: 1, stdout: '', stderr: /^posthorn: Not found\. domain \.\.\/keys\n$/ })
+  t.match(await run('show', '../keys'), { code: 1, stdout: '', stderr: /^posthorn: Not found\. domain \.\.\/keys\. / })
   t.match(await run('show', 'acme.com?x'), { code: 1, stderr: /Not found/ })
   const misuses = [['show'], ['check'], ['dkim', 'rotate'], ['nonsense'], ['show', 'a.b', 'c.d'], ['show', '--nonsense']]
   for (const { code, stdout } of await Promise.all(misuses.map((words) => run(...words)))) {
@@ -231,7 +206,6 @@ t.test('what goes wrong is one clear line and a code', async (t) => {
   t.match(await scriptEnds('domain', 'dns', 'acme.com', '--format', 'zone', '--config', folder), {
     code: 0, stdout: '$ORIGIN acme.com.\n', stderr: '',
   })
-  const yaml = { version: 1, hostname: 'a.test', listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: join(folder, 'no.sock') } }
-  writeFileSync(join(folder, 'posthorn.yaml'), JSON.stringify(yaml))
+  writeServerFiles(folder, join(folder, 'no.sock'))
   t.match(await run('list'), { code: 69, stdout: '', stderr: /^posthorn: no server answers at [^\n]*no\.sock[^\n]*\n$/ })
 })

@@ -18,7 +18,10 @@ export const MASTER_KEY = Buffer.alloc(32, 7)
 export function overrides(t: Test): Record<string, unknown> {
   const file = join(t.testdir({}), 'master.key')
   writeFileSync(file, `${MASTER_KEY.toString('base64')}\n`, { mode: 0o600 })
-  return { 'secrets.master_key': { file }, 'listen.http': [], 'delivery.allow_private_addresses': true }
+  return {
+    'secrets.master_key': { file }, 'listen.http': [], 'listen.submission': [],
+    'delivery.allow_private_addresses': true,
+  }
 }
 
 export function load(options: Partial<LoadOptions> & { folder: string }): Configuration {

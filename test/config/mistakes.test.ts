@@ -15,16 +15,16 @@ function lineOf({ file, line, column, path, message, suggestion }: Mistake, fold
 
 /** The errors of a folder in which only this text is not shipped. */
 function errorsOf(t: Parameters<typeof folderWith>[0], file: string, text: string | Buffer): string[] {
-  const { 'listen.http': noDoors, ...settings } = overrides(t)
+  const { 'listen.http': http, 'listen.submission': submission, ...settings } = overrides(t)
   const folder = folderWith(t, { [file]: text })
   // A posthorn.yaml under test has doors of its own; the shipped one needs a certificate for its doors.
-  const whole = file === 'posthorn.yaml' ? settings : { ...settings, 'listen.http': noDoors }
+  const whole = file === 'posthorn.yaml' ? settings : { ...settings, 'listen.http': http, 'listen.submission': submission }
   // folderWith() took the folder with the key away, and what is asked for here is the rest.
   return mistakesIn({ folder, overrides: whole, neededSecrets: 'none' })
     .filter(({ severity }) => severity === 'error').map((mistake) => lineOf(mistake, folder))
 }
 
-const SERVER = 'version: 1\nhostname: mx.example.net\nlisten: { http: [] }\n'
+const SERVER = 'version: 1\nhostname: mx.example.net\nlisten: { http: [], submission: [] }\n'
 const POOLS = 'version: 1\ndefault_pool: a\npools:\n  a:\n    ips: [{ address: 203.0.113.9, hostname: a.example }]\n'
 
 const ONE_VALUE: [text: string, expected: string][] = [
@@ -94,10 +94,12 @@ t.test('doors that would be open to the network are errors', async (t) => {
   t.strictSame(door('{ http: [], submission: [{ address: "*", port: 587, tls: none }] }'), [
     'posthorn.yaml:4:60: listen.submission[0].tls: keys would cross the network in plain text: tls: none is for '
       + 'loopback addresses alone -> starttls'])
-  t.strictSame(door('{ http: [], metrics: { address: "*", port: 9464 } }'), [
-    'posthorn.yaml:4:35: listen.metrics.address: an address that is not loopback needs metrics.token'])
-  t.strictSame(door('{ http: [{ address: "*", port: 443, tls: true, serve: [api] }] }'), [
+  t.strictSame(door('{ http: [], submission: [], metrics: { address: "*", port: 9464 } }'), [
+    'posthorn.yaml:4:51: listen.metrics.address: an address that is not loopback needs metrics.token'])
+  t.strictSame(door('{ http: [{ address: "*", port: 443, tls: true, serve: [api] }], submission: [] }'), [
     'posthorn.yaml:4:44: listen.http[0].tls: a TLS listener needs a certificate: name one in tls.certificates'])
+  t.strictSame(door('{ http: [], submission: [{ address: "*", port: 587, tls: starttls }] }'), [
+    'posthorn.yaml:4:60: listen.submission[0].tls: a TLS listener needs a certificate: name one in tls.certificates'])
   t.strictSame(door('{ http: [], submission: [{ address: 127.0.0.1, port: 587, tls: none }] }'), [])
 })
 
@@ -237,8 +239,8 @@ t.test('a mistake in an override points at the override', async (t) => {
 
 t.test('a folder that is not there is an error, a missing file falls back', async (t) => {
   t.throws(() => load({ folder: '/nowhere/posthorn' }), new ConfigurationError([{
-    file: '/nowhere/posthorn', line: 1, column: 1, path: '', severity: 'error', message: 'there is no such folder',
-    suggestion: null,
+    file: '/nowhere/posthorn', line: 1, column: 1, path: '', severity: 'error', suggestion: null,
+    message: 'there is no such folder; make it with posthorn.yaml and pools.yaml, or name another with --config',
   }]))
   const settings = overrides(t)
   const folder = folderWith(t, {})

@@ -93,10 +93,40 @@ t.test('texts of servers everywhere get the category that a person would pick', 
     ['550 mailbox unavailable', 'invalid_recipient'],
     ['451 something went wrong', 'temporary'],
     ['550 something went wrong', 'unknown'],
+    ['550 Recipient a@example.org does not exist', 'invalid_recipient'],
+    ['550 Пользователь не найден', 'invalid_recipient'], ['550 用户不存在', 'invalid_recipient'],
+    ['552 5.2.2 Das Postfach des Empfängers ist voll', 'mailbox_full'],
+    ['550 5.4.310 DNS domain example.invalid does not exist', 'bad_domain'],
+    ['550 5.4.4 Host not found. Name service error for name=a.example type=A: Host not found', 'bad_domain'],
+    ['554 Client host [mta1.example.net] blocked by bl.barracudanetworks.com', 'ip_block'],
+    ['550 Mail content denied', 'spam_content'],
+    ['552 Mailbox quota exceeded', 'mailbox_full'], ['550 daily sending quota exceeded', 'rate'],
+    ['452 4.3.1 Insufficient disk space', 'system_error'],
   ]
   for (const [text, category] of expected) {
     const reply = readSmtpReply(text)
     t.equal(reply && classify(reply, 'rcpt', null).category, category, text)
+  }
+})
+
+t.test('what is said of the sender, of our host or of the message calls no recipient dead', async (t) => {
+  const { bounces } = load({ folder: SHIPPED, overrides: overrides(t) })
+  const classify = createClassifier(bounces.rules)
+  const texts = [
+    '550 5.7.1 <mta1.example.net>: Helo command rejected: Host not found', '550 Sender domain does not exist',
+    '550 5.1.8 Sender domain has no MX or A record', '550 Your domain does not exist', '550 MAIL FROM domain has no MX',
+    '550 5.7.1 sender address unknown', '550 From address unknown', '550 5.1.7 Invalid address of sender',
+    '550 5.7.0 sender mailbox does not exist', '550 5.7.1 The sender account has been disabled',
+    '550 5.7.1 Your account is disabled', '550 Header From address does not exist',
+    '535 authentication failed: account disabled',
+    '550 5.7.1 Recipient address rejected: SPF domain not found', '550 5.5.4 Invalid address in From header',
+    '550 this server does not accept mail from dynamic addresses', '550 a@example.org: delivery time expired',
+  ]
+  for (const text of texts) {
+    for (const stage of ['rcpt', 'dot', 'dsn'] as const) {
+      const reply = readSmtpReply(text)
+      t.equal(reply && classify(reply, stage, null).suppress, 'never', `${stage}: ${text}`)
+    }
   }
 })
 

@@ -1,76 +1,21 @@
 /**
  * The bytes of a message: header fields, MIME tree, limits of lines, determinism, and that nothing can be injected.
  */
-import { generateKeyPairSync } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import PostalMime from 'postal-mime'
 import t from 'tap'
 import { mailboxField, textField } from '../../src/content/encode-header.ts'
-import { createSigner } from '../../src/content/dkim.ts'
 import { renderMessage } from '../../src/content/render-message.ts'
-import type { RenderInput } from '../../src/content/render-message.ts'
-import type { Attachment, StoredContent } from '../../src/mail/message.ts'
+import type { StoredContent } from '../../src/mail/message.ts'
 import { readComplaintToken } from '../../src/mail/return-path.ts'
+import { attachment, brokenLimits, input, KEYS, MESSAGE_ID, parse } from './render-input.ts'
 
 const STRINGS = new URL('../../../shared/corpora/strings/blns.json', import.meta.url)
-const KEY = Buffer.alloc(32, 3)
-const MESSAGE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
-const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
-const signer = createSigner({
-  domain: 'acme.com', selector: 's1', privateKeyPem: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
-})
-
-interface Change {
-  content?: Partial<StoredContent>
-  facts?: Partial<RenderInput['facts']>
-  referenceHeader?: string | null
-}
-
-function input(change: Change = {}): RenderInput {
-  return {
-    content: {
-      from: { name: 'Acme', address: 'orders@acme.com' }, replyTo: null, subject: 'Order {{no}}', html: null,
-      text: 'Hi {{name}}', attachments: [], hasVariables: true, ...change.content,
-    },
-    facts: {
-      messageId: MESSAGE_ID, domain: 'acme.com', to: { name: null, address: 'ada@example.net' },
-      variables: { no: 1042, name: 'Ada' }, acceptedAt: 1_795_262_400_000, stream: 'transactional', ...change.facts,
-    },
-    tokenKeys: { complaint: KEY },
-    signers: [signer],
-    referenceHeader: change.referenceHeader === undefined ? 'X-Posthorn-Ref' : change.referenceHeader,
-    senderId: 'posthorn1',
-  }
-}
-
-function attachment(fields: Partial<Attachment>): Attachment {
-  return { name: 'file.txt', contentType: 'text/plain', contentId: null, bytes: Buffer.from('content'), ...fields }
-}
-
 const HEADERS_ALWAYS = [
   'dkim-signature', 'from', 'to', 'subject', 'date', 'message-id', 'x-posthorn-ref', 'feedback-id', 'mime-version',
   'content-type',
 ]
-
-/** What every message keeps to, whatever is in it. */
-function brokenLimits(bytes: Buffer): string[] {
-  const text = bytes.toString('latin1')
-  const problems: string[] = []
-  if (/[\r\n]/.test(text.replaceAll('\r\n', ''))) problems.push('bare CR or LF')
-  if (text.includes('\0')) problems.push('NUL')
-  if (text.split('\r\n').some((line) => line.length > 998)) problems.push('line above 998')
-  const header = text.slice(0, text.indexOf('\r\n\r\n'))
-  // A line that is neither a field nor its continuation.
-  const isMalformed = (line: string): boolean => !/^(?:[!-9;-~]+:|[ \t]+\S)/.test(line)
-  if (header.split('\r\n').some(isMalformed)) problems.push('malformed header line')
-  return problems
-}
-
-async function parse(bytes: Buffer) {
-  const mail = await PostalMime.parse(bytes)
-  return { mail, keys: mail.headers.map((header) => header.key) }
-}
 
 t.test('a message has exactly the header fields of the design, each once', async (t) => {
   const bytes = await renderMessage(input({ content: { replyTo: { name: null, address: 'help@acme.com' } } }))
@@ -83,10 +28,10 @@ t.test('a message has exactly the header fields of the design, each once', async
   t.match(text, '\r\nDate: Sat, 21 Nov 2026 12:00:00 +0000\r\n')
   t.match(text, '\r\nFeedback-ID: 0:acme.com:transactional:posthorn1\r\n')
   const token = /\r\nMessage-ID: <([a-z2-7]{48})@acme\.com>\r\n/.exec(text)?.[1] ?? ''
-  t.equal(readComplaintToken(token, KEY), MESSAGE_ID, 'Message-ID names the message')
+  t.equal(readComplaintToken(token, KEYS.complaint), MESSAGE_ID, 'Message-ID names the message')
   t.match(text, `\r\nX-Posthorn-Ref: ${token}\r\n`)
   t.equal(mail.text?.trim(), 'Hi Ada')
-  const bare = await parse(await renderMessage(input({ referenceHeader: null })))
+  const bare = await parse(await renderMessage(input({ settings: { referenceHeader: null } })))
   t.notOk(bare.keys.includes('x-posthorn-ref'), 'the reference can be turned off')
 })
 

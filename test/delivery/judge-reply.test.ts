@@ -23,7 +23,7 @@ const judge = createJudgeReply(SETTINGS, createClassifier([
 ]))
 const MESSAGE: JudgedMessage = {
   id: 'msg_01kapg6t3vq8x2m5r7w9y4c6de', attempts: 0, acceptedAt: NOW, expiresAt: NOW + 72 * HOUR, pathFailures: 0,
-  ambiguousCount: 0,
+  ambiguousCount: 0, recipientDomain: 'dest.test',
 }
 
 function judged(end: JudgeRequest['end'], message: Partial<JudgedMessage> = {}, pathWait = 0): Judgement {

@@ -7,7 +7,7 @@ import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
 import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
-import { DKIM_RECORDS, startEngine, verifiedDomain } from './start-engine.ts'
+import { DKIM_RECORDS, plainContent, startEngine, verifiedDomain } from './start-engine.ts'
 
 const ANNA = 'Anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)
@@ -135,7 +135,9 @@ t.test('a message without an answer in time expires, told as a soft bounce', asy
   t.match(await engine.untilState(id, 'expired'), { attempts: { length: 2 }, bounce: {
     type: 'soft', code: '4.4.7', description: 'not delivered within 5 min; last answer: 451 4.3.0 later',
   } })
-  t.match(await engine.events(id), [{ kind: 'email.bounced', data: { bounce_type: 'soft', bounce_code: '4.4.7' } }])
+  t.match(await engine.events(id), [
+    { kind: 'email.deferred' }, { kind: 'email.bounced', data: { bounce_type: 'soft', bounce_code: '4.4.7' } },
+  ])
 })
 
 t.test('what the DNS says decides without a connection', async (t) => {
@@ -194,13 +196,13 @@ t.test('a message that can not be signed is not sent', async (t) => {
   }
   await engine.store.addDomain(verifiedDomain('keyless.test', [broken]), null)
   await engine.store.acceptMessages({
-    now, apiKeyId: null, domain: 'keyless.test', pool: 'default', stream: 'transactional', expiresAt: now + HOUR,
-    content: {
-      from: { name: null, address: 'a@keyless.test' }, replyTo: null, subject: 's', html: null, text: 't',
-      attachments: [],
-      hasVariables: false,
-    },
-    messages: [{ id, to: { name: null, address: ANNA }, recipientDomain: 'dest.test', variables: {} }],
+    now, apiKeyId: null, isTest: false, domain: 'keyless.test', pool: 'default', stream: 'transactional', sendAt: null,
+    content: plainContent({ from: { name: null, address: 'a@keyless.test' } }), batch: null, retryOf: null,
+    idempotency: null,
+    messages: [{
+      id, to: { name: null, address: ANNA }, recipientDomain: 'dest.test', variables: {}, expiresAt: now + HOUR,
+      isCaptured: false,
+    }],
   })
   engine.dispatcher.wake()
   await until('it is reported', () => engine.log.some((line) => line['level'] === 'error' && line['message_id'] === id))

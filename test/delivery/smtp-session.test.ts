@@ -4,13 +4,17 @@ import type { Test } from 'tap'
 import type { SendEnd } from '../../src/delivery/read-smtp-error.ts'
 import { openSession } from '../../src/delivery/smtp-session.ts'
 import type { Opened, SessionTarget, SmtpSession } from '../../src/delivery/smtp-session.ts'
+import { createTranscript } from '../../src/delivery/transcript.ts'
+import type { Transcript } from '../../src/delivery/transcript.ts'
 import { MOST_REPLY_CHARACTERS } from '../../src/mail/smtp-reply.ts'
 import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
 import type { Script, ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 
 const BYTES = Buffer.from('Subject: hello\r\n\r\n.a dot, and\r\n..two\r\n')
-const ENVELOPE = { from: 'b-token@bounces.acme.test', to: 'anna@example.test', envelopeId: 'b-token' }
+const ENVELOPE = {
+  from: 'b-token@bounces.acme.test', to: 'anna@example.test', envelopeId: 'b-token', needsUtf8: false, is8Bit: false,
+}
 const TIMEOUTS = {
   connect: 2_000, banner: 300, ehlo: 300, starttls: 300, mail: 300, rcpt: 300, data: 300, final_dot: 300, quit: 300,
 }
@@ -25,17 +29,20 @@ async function mx(t: Test, options: ScriptedMxOptions = {}): Promise<ScriptedMx>
   return server
 }
 
-function open(server: ScriptedMx, target: Partial<SessionTarget> = {}): Promise<Opened> {
+type Target = Partial<SessionTarget> & { transcript?: Transcript }
+
+function open(server: ScriptedMx, { transcript, ...target }: Target = {}): Promise<Opened> {
   return openSession(
     {
-      host: 'mx.test', address: server.address, source: '127.0.0.11', hostname: 'mail.acme.test', tls: 'when-announced',
-      ...target,
+      host: 'mx.test', address: server.address, port: server.port, source: '127.0.0.11', hostname: 'mail.acme.test',
+      tls: 'when-announced', ...target,
     },
-    { port: server.port, timeouts: TIMEOUTS, secureContext: createSecureContext({ minVersion: 'TLSv1.2' }) },
+    { timeouts: TIMEOUTS, secureContext: createSecureContext({ minVersion: 'TLSv1.2' }) },
+    transcript,
   )
 }
 
-async function session(t: Test, server: ScriptedMx, target: Partial<SessionTarget> = {}): Promise<SmtpSession> {
+async function session(t: Test, server: ScriptedMx, target: Target = {}): Promise<SmtpSession> {
   const opened = await open(server, target)
   if (opened.kind !== 'open') throw new Error(JSON.stringify(opened))
   t.teardown(() => opened.session.abort('the test is over'))
@@ -185,12 +192,22 @@ t.test('a message larger than the host takes is not offered to it', async (t) =>
 })
 
 t.test('a non-ASCII address needs SMTPUTF8', async (t) => {
-  const envelope = { ...ENVELOPE, to: 'jörg@example.test' }
+  const envelope = { ...ENVELOPE, to: 'jörg@example.test', needsUtf8: true }
   const plain = await mx(t)
   t.match(await (await session(t, plain)).send(envelope, BYTES), { kind: 'unacceptable', cause: 'not_ascii' })
   const modern = await mx(t, { extensions: ['SMTPUTF8'] })
   t.match(await (await session(t, modern)).send(envelope, BYTES), { kind: 'accepted' })
   t.equal(modern.messages[0]?.to, 'jörg@example.test')
+})
+
+t.test('a body beyond US-ASCII is announced where the host knows how', async (t) => {
+  const bytes = Buffer.from('Subject: x\r\n\r\nGr\u00fc\u00dfe\r\n')
+  for (const [extensions, body] of [[['8BITMIME'], ' BODY=8BITMIME'], [[], '']] as const) {
+    const server = await mx(t, { extensions: [...extensions] })
+    t.match(await (await session(t, server)).send({ ...ENVELOPE, is8Bit: true }, bytes), { kind: 'accepted' })
+    t.equal(server.connections[0]?.commands[1], `MAIL FROM:<${ENVELOPE.from}>${body}`)
+    t.ok(server.messages[0]?.bytes.equals(bytes), 'byte for byte')
+  }
 })
 
 t.test('everything that fails before MAIL names its stage', async (t) => {
@@ -250,7 +267,7 @@ t.test('STARTTLS is used when announced, with any certificate, and EHLO is sent 
 t.test('what a host sends in plain text behind its 220 to STARTTLS is dropped', WITH_TLS, async (t) => {
   const server = await mx(t, { ...withTls, script: { starttls: '220 go\r\n250-evil\r\n250 SMTPUTF8\r\n' } })
   const opened = await session(t, server)
-  t.match(await opened.send({ ...ENVELOPE, to: 'jörg@example.test' }, BYTES), { cause: 'not_ascii' })
+  t.match(await opened.send({ ...ENVELOPE, to: 'jörg@example.test', needsUtf8: true }, BYTES), { cause: 'not_ascii' })
   t.match(await opened.send(ENVELOPE, BYTES), { kind: 'accepted' })
 })
 
@@ -282,4 +299,51 @@ t.test('an aborted message is lost, one past its dot unanswered', async (t) => {
     opened.abort('stop')
     t.match(await sending, { kind, reason: 'stop' })
   }
+})
+
+t.test('the transcript has the dialogue without the message, and of a kept connection only this message', async (t) => {
+  const script = { rcpt: ['250 ok', '550-5.1.1 no\r\n550 5.1.1 such user'] }
+  const server = await mx(t, { extensions: ['PIPELINING'], script })
+  const [first, second] = [createTranscript(), createTranscript()]
+  const opened = await session(t, server, { transcript: first })
+  await opened.send(ENVELOPE, BYTES, first)
+  await opened.send(ENVELOPE, BYTES, second)
+  await opened.quit()
+  const connection = `connected to mx.test [127.0.0.2] from [127.0.0.11]`
+  t.strictSame(first.text()?.split('\n'), [
+    `* ${connection}`, '< 220 mx.test ESMTP', '> EHLO mail.acme.test', '< 250-mx.test', '< 250 PIPELINING',
+    `> MAIL FROM:<${ENVELOPE.from}>`, `> RCPT TO:<${ENVELOPE.to}>`, '> DATA', '< 250 2.1.0 ok', '< 250 ok',
+    '< 354 go on', `* the message, ${BYTES.length} bytes, and the final dot`, '< 250 2.0.0 queued',
+  ])
+  t.strictSame(second.text()?.split('\n'), [
+    `* ${connection}; this connection has carried 1 before`, `> MAIL FROM:<${ENVELOPE.from}>`,
+    `> RCPT TO:<${ENVELOPE.to}>`, '> DATA', '< 250 2.1.0 ok', '< 550-5.1.1 no', '< 550 5.1.1 such user',
+    '< 503 5.5.1 no valid recipients', '> RSET', '< 250 2.0.0 reset',
+  ])
+})
+
+t.test('the transcript names protocol and cipher, and why there was no session', WITH_TLS, async (t) => {
+  const secure = createTranscript()
+  const server = await mx(t, withTls)
+  await (await session(t, server, { transcript: secure })).send(ENVELOPE, BYTES, secure)
+  t.match(secure.text(), /> STARTTLS\n< 220 2\.0\.0 go ahead\n\* encrypted: TLSv1\.3 with TLS_\w+\n> EHLO /)
+  const refused = createTranscript()
+  await open(await mx(t, { script: { banner: '554 5.7.1 no service' } }), { transcript: refused })
+  t.match(refused.text(), /\n< 554 5\.7\.1 no service\n\* banner failed: 554 5\.7\.1 no service$/)
+  const nobody = createTranscript()
+  const gone = await mx(t)
+  await gone.close()
+  await open(gone, { transcript: nobody })
+  t.match(nobody.text(), /^\* no connection to mx\.test \[127\.0\.0\.2\] from \[127\.0\.0\.11\]: .*ECONNREFUSED/)
+})
+
+t.test('a transcript stays bounded and one line a line, whatever the host says', async (t) => {
+  const transcript = createTranscript()
+  const server = await mx(t, { script: { rcpt: `250-${'\u001b[2J x'.repeat(900)}\r\n`.repeat(5) + '250 ok' } })
+  await (await session(t, server, { transcript })).send(ENVELOPE, BYTES, transcript)
+  const text = transcript.text() ?? ''
+  t.ok(text.length <= 16 * 1024)
+  t.match(text, /\n\* the rest is left out$/)
+  t.notMatch(text, /[^\P{Cc}\n]/u)
+  t.ok(text.split('\n').every((line) => /^[<>*] /.test(line)))
 })

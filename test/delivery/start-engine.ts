@@ -19,11 +19,13 @@ import { createDispatcher } from '../../src/delivery/dispatcher.ts'
 import type { Dispatcher } from '../../src/delivery/dispatcher.ts'
 import { createEgress } from '../../src/egress/pool.ts'
 import type { Egress } from '../../src/egress/pool.ts'
+import type { StoredContent, Stream } from '../../src/mail/message.ts'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { canBind } from '../../src/network/local-addresses.ts'
 import { createMailHosts } from '../../src/network/mail-hosts.ts'
 import { openStore } from '../../src/store/open-store.ts'
-import type { DkimAlgorithm, DkimKeyRecord, DomainRecord, MessageView } from '../../src/store/records.ts'
+import type { MessageView } from '../../src/store/lookup-records.ts'
+import type { DkimAlgorithm, DkimKeyRecord, DomainRecord } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
 import { startZone } from '../support/zone.ts'
@@ -40,17 +42,31 @@ export interface Engine {
   fatal: Error[]
   /** How often `onEvents` was called. */
   eventCalls(): number
-  accept(recipient: string, options?: { lifetime?: number; count?: number; html?: string }): Promise<string[]>
+  accept(recipient: string, options?: AcceptOptions): Promise<string[]>
   message(id: string | undefined): Promise<MessageView>
   untilState(id: string | undefined, state: MessageView['state']): Promise<MessageView>
   /** As `until`, and lets what is due at this very moment of a manual clock happen. */
   until<Value>(what: string, look: () => Value | Promise<Value>): Promise<Exclude<Value, undefined | null | false>>
   /** `email.*` events but the attempts. */
-  events(id: string | undefined): Promise<{ kind: string; data: Record<string, string> }[]>
+  events(id: string | undefined): Promise<{ kind: string; data: Record<string, unknown> }[]>
+}
+
+export interface AcceptOptions {
+  lifetime?: number
+  count?: number
+  /** Over a plain html mail. */
+  content?: Partial<StoredContent>
+  isCaptured?: boolean
+  /** The sending domain, where it is not the one of the engine. */
+  domain?: string
+  stream?: Stream
+  sendAt?: number
 }
 
 export interface EngineOptions {
   port: number
+  /** Where the capture server listens; nowhere when not given. */
+  capturePort?: number
   clock?: Clock | ManualClock
   zone?: Zone
   overrides?: Record<string, unknown>
@@ -69,8 +85,15 @@ const TIMEOUTS = {
 }
 const RULES = [
   { id: 'spam', match: 'this is spam', category: 'spam_content', example: '554 5.7.1 this is spam' },
+  { id: 'blocklist', match: 'blocked using', category: 'ip_block', example: '554 5.7.1 blocked using a list' },
+  {
+    id: 'unavailable', match: 'mailbox unavailable', category: 'invalid_recipient', suppress: 'second',
+    example: '550 mailbox unavailable',
+  },
 ]
 const SENDING_DOMAIN = 'acme.test'
+/** Nobody listens there. */
+const UNUSED_PORT = 9
 /** The last 32 bytes of an Ed25519 SubjectPublicKeyInfo are the key itself (RFC 8410 §4). */
 const RAW_KEY_BYTES = 32
 const rsaPair = generateKeyPairSync('rsa', { modulusLength: 2048 })
@@ -121,6 +144,9 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
   let eventCalls = 0
   const dispatcher = createDispatcher({
     store, clock, logger, metrics, egress, mailHosts, configuration, epoch, storeLocation, masterKey,
+    realClock: clock,
+    captureAddress: { address: '127.0.0.1', port: options.capturePort ?? UNUSED_PORT },
+    trackingUrl: null,
     onEvents: () => void eventCalls++,
     onFatal: onDeath,
   })
@@ -138,7 +164,7 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
   await dispatcher.start()
 
   const message = async (id = ''): Promise<MessageView> => {
-    const found = await store.lookupMessage(id)
+    const found = await store.lookupMessage(id, clock.now())
     if (found === null) throw new Error(`no message ${id}`)
     return found
   }
@@ -150,18 +176,17 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
     store, egress, metrics, zone, log, fatal, message, until: untilTrue,
     dispatcher: { ...dispatcher, stop },
     eventCalls: () => eventCalls,
-    async accept(recipient, { lifetime = 72 * HOUR, count = 1, html = '<p>Hello</p>' } = {}) {
+    async accept(recipient, { lifetime = 72 * HOUR, count = 1, isCaptured = false, ...options } = {}) {
       const now = clock.now()
       const messages = Array.from({ length: count }, () => ({
         id: newIdentifier('msg', now), to: { name: null, address: recipient },
         recipientDomain: recipient.slice(recipient.indexOf('@') + 1), variables: {},
+        expiresAt: now + lifetime, isCaptured,
       }))
-      const from = { name: 'Acme', address: `news@${SENDING_DOMAIN}` }
       await store.acceptMessages({
-        now, apiKeyId: null, domain: SENDING_DOMAIN, pool: 'default', stream: 'transactional',
-        expiresAt: now + lifetime,
-        content: { from, replyTo: null, subject: 'Hello', html, text: null, attachments: [], hasVariables: false },
-        messages,
+        now, apiKeyId: null, isTest: false, pool: 'default', messages, batch: null,
+        domain: options.domain ?? SENDING_DOMAIN, stream: options.stream ?? 'transactional', sendAt: options.sendAt ?? null, retryOf: null, idempotency: null,
+        content: plainContent(options.content),
       })
       dispatcher.wake()
       return messages.map(({ id }) => id)
@@ -175,6 +200,14 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
       return events.filter(({ kind }) => kind !== 'email.attempted' && kind !== 'email.accepted')
         .map(({ kind, data }) => ({ kind, data }))
     },
+  }
+}
+
+export function plainContent(change: Partial<StoredContent> = {}): StoredContent {
+  return {
+    from: { name: 'Acme', address: `news@${SENDING_DOMAIN}` }, replyTo: null, subject: 'Hello', html: '<p>Hello</p>',
+    text: null, attachments: [], hasVariables: false, addressees: null, headers: [], tags: {}, metadata: {},
+    tracking: { opens: false, clicks: false }, unsubscribe: null, raw: null, ...change,
   }
 }
 

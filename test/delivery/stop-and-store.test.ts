@@ -70,8 +70,9 @@ t.test('threads that die at once hold up neither the start nor the stop', async 
     count: 1, clock: systemClock, logger: createLogger({ level: 'silent' }),
     // There is no such database.
     settings: {
-      storeLocation: locationIn(t.testdir({})), masterKey: new Uint8Array(32), port: 25, minTlsVersion: 'TLSv1.2',
-      connectionsMax: 1, referenceHeader: null, senderId: 'posthorn',
+      storeLocation: locationIn(t.testdir({})), masterKey: new Uint8Array(32), minTlsVersion: 'TLSv1.2',
+      connectionsMax: 1, keepsTranscripts: false,
+      render: { referenceHeader: null, senderId: 'posthorn', cfbl: false, trackingUrl: null, trackingHost: 't.test' },
       timeouts: {
         connect: SECOND, banner: SECOND, ehlo: SECOND, starttls: SECOND, mail: SECOND, rcpt: SECOND, data: SECOND,
         final_dot: SECOND, quit: SECOND,

@@ -4,13 +4,16 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import t from 'tap'
+import type { Test } from 'tap'
 import { BODY_READER_DEFAULTS, createBodyReader } from '../../src/http/body-reader.ts'
 import type { BodyReader, BodyReaderOptions } from '../../src/http/body-reader.ts'
-import { ask, get, post, rawConnection, startApi, VALID_SEND } from './api-server.ts'
-import type { Closable, RawConnection } from './api-server.ts'
+import { ask, get, keyNamed, post, rawConnection, shareStore, startApi, VALID_SEND } from './api-server.ts'
+import type { RawConnection } from './api-server.ts'
 import { until } from '../support/until.ts'
 
-const SEND_HEAD = 'POST /v1/email/send HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer send\r\n'
+shareStore(t)
+
+const SEND_HEAD = `POST /v1/email/send HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${keyNamed('send')}\r\n`
 const MEBIBYTE = 1024 * 1024
 
 t.test('JSON types are taken, others are 415', async (t) => {
@@ -32,7 +35,7 @@ t.test('JSON types are taken, others are 415', async (t) => {
 })
 
 t.test('malformed JSON is 400 and does not quote the body', async (t) => {
-  const { port, accepted } = await startApi(t)
+  const { port, seen: { sends } } = await startApi(t)
   const nested = (depth: number): string => `{"variables":${'['.repeat(depth - 1)}${']'.repeat(depth - 1)}}`
   const cases: [string, string | Uint8Array][] = [
     ['nothing', ''], ['spaces', ' \n'], ['cut', '{"to":"secret@example.net"'], ['trailing data', '{} {}'],
@@ -40,6 +43,8 @@ t.test('malformed JSON is 400 and does not quote the body', async (t) => {
     ['invalid UTF-8', Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])],
     ['UTF-16', Buffer.from('{}', 'utf16le')], ['two marks', '\ufeff\ufeff{}'], ['raw control', '{"to":"a\nb"}'],
     ['depth 33', nested(33)], ['depth 100,000', nested(100_000)], ['1e5 open', '['.repeat(100_000)],
+    ['numbers beyond a double', '{"variables":{"a":[1e999]}}'], ['and below', '{"variables":{"a":-1e999}}'],
+    ['more values than memory', `{"metadata":[${'[],'.repeat(1_000_001)}1]}`],
   ]
   for (const [name, body] of cases) {
     const { status, json } = await ask(port, { path: '/v1/email/send', body })
@@ -48,15 +53,18 @@ t.test('malformed JSON is 400 and does not quote the body', async (t) => {
     t.notMatch(json.error?.details, 'secret')
   }
   t.equal((await ask(port, { path: '/v1/email/send', body: nested(32) })).status, 422, 'depth 32 is read')
-  t.equal(accepted.length, 1)
+  const brackets = { '[[[["\\"': '[{'.repeat(40), quote: '"', back: '\\', both: '\\\\"[[[[' }
+  const { headers, status } = await post(port, '/v1/email/send', { ...VALID_SEND, metadata: brackets })
+  t.equal(status, 200, `brackets in strings do not count: ${String(headers['x-request-id'])}`)
+  t.equal(sends.length, 2)
 })
 
 t.test('a byte order mark is skipped and of a repeated key the last one wins', async (t) => {
-  const { port, accepted } = await startApi(t)
+  const { port, seen: { sends } } = await startApi(t)
   const body = `\ufeff{"to":"first@example.net",${JSON.stringify(VALID_SEND).slice(1, -1)},"subject":"last"}`
   t.equal((await ask(port, { path: '/v1/email/send', body })).status, 200)
-  t.equal(accepted[0]?.request.to, VALID_SEND.to)
-  t.equal(accepted[0]?.request.subject, 'last')
+  t.equal(sends[0]?.request.to, VALID_SEND.to)
+  t.equal(sends[0]?.request.subject, 'last')
 })
 
 t.test('a document that is no object is 422', async (t) => {
@@ -70,7 +78,7 @@ t.test('a document that is no object is 422', async (t) => {
 })
 
 t.test('__proto__ and its like are ordinary keys', async (t) => {
-  const { port, accepted } = await startApi(t)
+  const { port, seen: { sends } } = await startApi(t)
   const before = Object.getOwnPropertyNames(Object.prototype).length
   const fields = JSON.stringify(VALID_SEND).slice(1, -1)
   const hostile = '"__proto__":{"to":"x@y.z","polluted":1},"constructor":{"prototype":{"polluted":1}},"toString":1'
@@ -78,7 +86,7 @@ t.test('__proto__ and its like are ordinary keys', async (t) => {
   const { status, headers } = await ask(port, { path: '/v1/email/send', body })
   t.equal(status, 200)
   t.equal(headers['x-service-warnings'], '__proto__,constructor,toString')
-  const variables = accepted[0]?.request.variables ?? {}
+  const variables = sends[0]?.request.variables ?? {}
   t.same(Object.keys(variables), ['__proto__', 'constructor', 'name'])
   t.equal(Object.getOwnPropertyDescriptor(variables, '__proto__')?.value, 'p')
   t.equal(Object.getPrototypeOf(variables), Object.prototype)
@@ -119,17 +127,17 @@ t.test('the JSON suite: y_ is not 400, n_ is 400, nothing is 5xx', { skip }, asy
 })
 
 t.test('CR and LF in a field arrive as given, and never in a header of the answer', async (t) => {
-  const { port, accepted } = await startApi(t)
+  const { port, seen: { sends } } = await startApi(t)
   const subject = 'a\r\nBcc: evil@example.net'
   const { headers } = await post(port, '/v1/email/send', { ...VALID_SEND, subject, 'x\r\nSet-Cookie: a': 1 })
-  t.equal(accepted[0]?.request.subject, subject, 'refusing it is the business of acceptance')
+  t.equal(sends[0]?.request.subject, subject, 'refusing it is the business of acceptance')
   t.notOk(headers['set-cookie'])
 })
 
 t.test('a body of the limit is read, one byte more is refused by its length', async (t) => {
   const { port } = await startApi(t, { http: { max_body: 1_000, max_body_other: 500 } })
   const bodyOf = (bytes: number): string => `{"domain":"acme.com"${' '.repeat(bytes - 21)}}`
-  t.equal((await ask(port, { path: '/v1/domains', body: bodyOf(500) })).status, 201)
+  t.equal((await ask(port, { path: '/v1/domains', body: bodyOf(500) })).status, 200)
   t.equal((await ask(port, { path: '/v1/domains', body: bodyOf(501) })).status, 413)
   const { status, json } = await ask(port, { path: '/v1/email/send', body: bodyOf(1_001) })
   t.equal(status, 413)
@@ -138,7 +146,7 @@ t.test('a body of the limit is read, one byte more is refused by its length', as
 })
 
 t.test('a chunked body without end is refused at the limit, and no more of it is read', async (t) => {
-  const { port, accepted } = await startApi(t, { http: { max_body: MEBIBYTE } })
+  const { port, seen: { sends } } = await startApi(t, { http: { max_body: MEBIBYTE } })
   const connection = await rawConnection(port)
   connection.write(`${SEND_HEAD}Transfer-Encoding: chunked\r\n\r\n`)
   const written = await fill(connection)
@@ -146,15 +154,15 @@ t.test('a chunked body without end is refused at the limit, and no more of it is
   t.match(connection.text(), 'attachment_too_large')
   t.match(connection.text(), /Connection: close/)
   t.ok(written < 40 * MEBIBYTE, `${written} bytes fitted into buffers before the end`)
-  t.equal(accepted.length, 0)
+  t.equal(sends.length, 0)
 })
 
 t.test('a refused request is answered before its body, and the connection ends', async (t) => {
-  const { port, accepted } = await startApi(t)
+  const { port, seen: { sends } } = await startApi(t)
   const heads: [string, number][] = [
     ['POST /v1/email/send HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n', 401],
-    ['POST /v1/nope HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer send\r\nContent-Length: 1000000\r\n\r\n', 404],
-    ['POST /v1/keys HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer send\r\nTransfer-Encoding: chunked\r\n\r\n', 403],
+    [`${SEND_HEAD.replace('/email/send', '/nope')}Content-Length: 1000000\r\n\r\n`, 404],
+    [`${SEND_HEAD.replace('/email/send', '/keys')}Transfer-Encoding: chunked\r\n\r\n`, 403],
     [`${SEND_HEAD}Content-Type: text/html\r\nContent-Length: 1000000\r\n\r\n`, 415],
     [`${SEND_HEAD}Content-Length: 999999999\r\n\r\n`, 413],
     ['GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n', 200],
@@ -167,7 +175,7 @@ t.test('a refused request is answered before its body, and the connection ends',
     t.match(connection.text(), /Connection: close/, `${status}`)
     await until('the end of the connection', connection.isClosed)
   }
-  t.equal(accepted.length, 0)
+  t.equal(sends.length, 0)
 })
 
 t.test('of a body that nobody wants no more is read than is under way', async (t) => {
@@ -193,14 +201,14 @@ async function fill(connection: RawConnection): Promise<number> {
 }
 
 t.test('a request behind a refused one on the same connection is not handled', async (t) => {
-  const { port, accepted } = await startApi(t)
+  const { port, seen: { sends } } = await startApi(t)
   const connection = await rawConnection(port)
   const body = JSON.stringify(VALID_SEND)
   connection.write('POST /v1/email/send HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n')
   await until('the answer', () => connection.text().includes('}}'))
   connection.write(`${' '.repeat(20)}${SEND_HEAD}Content-Length: ${body.length}\r\n\r\n${body}`)
   for (let count = 0; count < 20; count += 1) await get(port, '/health')
-  t.equal(accepted.length, 0)
+  t.equal(sends.length, 0)
   connection.socket.destroy()
   t.equal(connection.text().match(/HTTP\/1.1/g)?.length, 1)
 })
@@ -216,7 +224,7 @@ t.test('a refused request whose small body is there already keeps the connection
 })
 
 t.test('Expect: 100-continue is answered only after the checks', async (t) => {
-  const { port, accepted } = await startApi(t)
+  const { port, seen: { sends } } = await startApi(t)
   const body = JSON.stringify(VALID_SEND)
   const refused = await rawConnection(port)
   const expecting = `Expect: 100-continue\r\nContent-Length: ${body.length}\r\n\r\n`
@@ -227,16 +235,29 @@ t.test('Expect: 100-continue is answered only after the checks', async (t) => {
   taken.write(`${SEND_HEAD}${expecting}`)
   await until('the invitation', () => taken.text().includes('\r\n\r\n'))
   t.equal(taken.text(), 'HTTP/1.1 100 Continue\r\n\r\n')
-  t.equal(accepted.length, 0)
+  t.equal(sends.length, 0)
   taken.write(body)
   await until('the answer', () => taken.text().includes('message_id'))
   refused.socket.destroy()
   taken.socket.destroy()
 })
 
+t.test('bodies that are only announced take no room from others', async (t) => {
+  const { port } = await startApi(t)
+  const announced: RawConnection[] = []
+  for (let count = 0; count < 10; count += 1) {
+    const connection = await rawConnection(port)
+    connection.write(`${SEND_HEAD}Expect: 100-continue\r\nContent-Length: ${40 * MEBIBYTE}\r\n\r\n`)
+    announced.push(connection)
+  }
+  await until('all invitations', () => announced.every((connection) => connection.text().startsWith('HTTP/1.1 100 ')))
+  t.equal((await post(port, '/v1/email/send', VALID_SEND)).status, 200)
+  for (const { socket } of announced) socket.destroy()
+})
+
 /** A server with a body reader alone; answers with the bytes read or the code and status of the refusal. */
 async function startReader(
-  t: Closable,
+  t: Test,
   options: Partial<BodyReaderOptions>,
 ): Promise<{ port: number; reader: BodyReader }> {
   const reader = createBodyReader({ ...BODY_READER_DEFAULTS, ...options })

@@ -2,20 +2,30 @@
  * The routes of sending domains: what they take, what they hand on, what they answer, and for whom.
  */
 import t from 'tap'
+import type { Test } from 'tap'
 import type { HttpFeatures } from '../../src/http/features.ts'
 import type { DomainView } from '../../src/senders/domain-view.ts'
-import { ask, get, post, startApi, testDomain } from './api-server.ts'
-import type { Got, KeyName } from './api-server.ts'
+import { ask, get, post, shareStore, startApi } from './api-server.ts'
+import type { ApiServer, Got, KeyName } from './api-server.ts'
+import { fakeDomain, fakeDomains } from './fake-domains.ts'
+
+shareStore(t)
 
 /** Domains that nobody has, or that are no domains. */
 const UNKNOWN = ['unknown.com', 'not%20a%20domain', '%FF', '..', 'com']
+
+/** `changes`: what the routes handed on. */
+async function startDomains(t: Test): Promise<ApiServer & { changes: unknown[] }> {
+  const changes: unknown[] = []
+  return { ...(await startApi(t, { features: { domains: fakeDomains(changes) } })), changes }
+}
 
 function patch(port: number, path: string, body: unknown, key: KeyName = 'domains'): Promise<Got> {
   return ask(port, { method: 'PATCH', path, key, body: JSON.stringify(body) })
 }
 
 t.test('a domain is 201 when it is new and 200 when it is there', async (t) => {
-  const { port, created, log } = await startApi(t)
+  const { port, changes, log } = await startDomains(t)
   t.equal((await post(port, '/v1/domains', { domain: 'acme.com' })).status, 201)
   t.match(log.find(({ msg }) => msg === 'domain added'), { domain: 'acme.com', api_key: 'admin …9f3a' })
   t.equal((await post(port, '/v1/domains', { domain: 'known.com' })).status, 200)
@@ -25,7 +35,7 @@ t.test('a domain is 201 when it is new and 200 when it is there', async (t) => {
     dkim_selector: 's', dkim_private_key: 'PEM', allow_subdomains: true, ip_pool: 'default',
   }
   t.equal((await post(port, '/v1/domains', all)).status, 201)
-  t.same(created.domain[2], {
+  t.same(changes[2], {
     name: 'acme.com', returnPath: 'b', trackingDomain: 'x', tracking: { opens: false, clicks: undefined },
     selector: 's', privateKeyPem: 'PEM', allowSubdomains: true, ipPool: 'default',
   })
@@ -42,7 +52,7 @@ t.test('a domain is 201 when it is new and 200 when it is there', async (t) => {
 })
 
 t.test('a private key comes back in no answer and in no line of the log', async (t) => {
-  const { port, log } = await startApi(t)
+  const { port, log } = await startDomains(t)
   const key = '-----BEGIN PRIVATE KEY-----\nCANARY\n-----END PRIVATE KEY-----'
   const bodies = [{ domain: 'acme.com', dkim_private_key: key }, { domain: 7, dkim_private_key: key, more: 1 }]
   for (const body of bodies) {
@@ -53,7 +63,7 @@ t.test('a private key comes back in no answer and in no line of the log', async 
 })
 
 t.test('the domain in a path is percent-decoded, lower-cased and converted to A-labels', async (t) => {
-  const { port } = await startApi(t)
+  const { port } = await startDomains(t)
   const names = { 'ACME.com': 'acme.com', 'b%C3%BCcher.de': 'xn--bcher-kva.de', 'acme%2Ecom.': 'acme.com' }
   for (const [given, name] of Object.entries(names)) {
     const { status, json } = await get(port, `/v1/domains/${given}`, 'domains')
@@ -64,7 +74,7 @@ t.test('the domain in a path is percent-decoded, lower-cased and converted to A-
 })
 
 t.test('every route of a domain is 404 for one that is not there', async (t) => {
-  const { port } = await startApi(t)
+  const { port } = await startDomains(t)
   for (const given of UNKNOWN) {
     for (const [method, path] of [
       ['GET', ''], ['PATCH', ''], ['DELETE', ''], ['DELETE', '?dry_run=true'], ['POST', '/verify'],
@@ -79,7 +89,7 @@ t.test('every route of a domain is 404 for one that is not there', async (t) => 
 })
 
 t.test('verify takes an empty body, {} and no type, and is 200 whatever the outcome', async (t) => {
-  const { port } = await startApi(t)
+  const { port } = await startDomains(t)
   const path = '/v1/domains/acme.com/verify'
   for (const body of [undefined, '', '{}']) {
     const { status, json } = await ask(port, { path, ...(body === undefined ? {} : { body }) })
@@ -91,7 +101,7 @@ t.test('verify takes an empty body, {} and no type, and is 200 whatever the outc
 })
 
 t.test('a list is the verified domains, 50 at a time, unless the query says otherwise', async (t) => {
-  const { port, created } = await startApi(t)
+  const { port, changes } = await startDomains(t)
   const queries: [string, object][] = [
     ['', { status: 'verified', limit: 50, after: null }],
     ['?', { status: 'verified', limit: 50, after: null }],
@@ -102,19 +112,21 @@ t.test('a list is the verified domains, 50 at a time, unless the query says othe
   ]
   for (const [index, [query, asked]] of queries.entries()) {
     t.equal((await get(port, `/v1/domains${query}`, 'domains')).status, 200, query)
-    t.same(created.domain[index], asked, query)
+    t.same(changes[index], asked, query)
   }
   const first = await get(port, '/api/v1/domains', 'domains')
-  t.same(first.json, { success: true, data: [testDomain('acme.com')], has_more: true, next_cursor: 'cursor' })
+  t.same(first.json, { success: true, data: [fakeDomain('acme.com')], has_more: true, next_cursor: 'cursor' })
   const last = await get(port, '/v1/domains?after=cursor', 'domains')
   t.match(last.json, { has_more: false, next_cursor: null })
 })
 
 t.test('a wrong query parameter is 422 with its name, an unknown one is named in a warning', async (t) => {
-  const { port, created } = await startApi(t)
+  const { port, changes } = await startDomains(t)
   const limit = 'limit: expected a whole number from 1 to 100'
   const cases: [string, string][] = [
-    ...['0', '101', '-1', '1.5', '1e2', '', '%205', '+5', '%00'].map((text): [string, string] => [`?limit=${text}`, limit]),
+    ...['0', '101', '-1', '1.5', '1e2', '', '%205', '+5', '%00'].map(
+      (text): [string, string] => [`?limit=${text}`, limit],
+    ),
     ['?status=verifed', 'status: expected one of all, pending, verified, degraded, failed, suspended'],
     ['?status=', 'status: expected one of all'],
     ['?after=%00', 'after: holds U+0000'],
@@ -126,14 +138,14 @@ t.test('a wrong query parameter is 422 with its name, an unknown one is named in
     t.equal(json.error?.code, 'invalid_request')
     t.match(json.error?.details, details)
   }
-  t.equal(created.domain.length, 0)
+  t.equal(changes.length, 0)
   const unknown = await get(port, '/v1/domains?page=2&__proto__=x&constructor=y', 'domains')
   t.equal(unknown.status, 200)
   t.equal(unknown.headers['x-service-warnings'], 'page,__proto__,constructor')
 })
 
 t.test('PATCH hands on what is given; null is the same as absent', async (t) => {
-  const { port, created, log } = await startApi(t)
+  const { port, changes, log } = await startDomains(t)
   const path = '/v1/domains/acme.com'
   const none = { tracking: undefined, ipPool: undefined, allowSubdomains: undefined }
   const cases: [object, object][] = [
@@ -146,7 +158,7 @@ t.test('PATCH hands on what is given; null is the same as absent', async (t) => 
     const { status, json } = await patch(port, path, body)
     t.equal(status, 200)
     t.equal(json.data?.['domain'], 'acme.com')
-    t.same(created.domain[index], change)
+    t.same(changes[index], change)
   }
   t.match(log.find(({ msg }) => msg === 'domain changed'), { domain: 'acme.com', request_id: /^req_/ })
   const wrong = await patch(port, path, { tracking: 'off', ip_pool: 1, allow_subdomains: 'no' })
@@ -159,28 +171,28 @@ t.test('PATCH hands on what is given; null is the same as absent', async (t) => 
 })
 
 t.test('DELETE drains, purges when asked to, and with dry_run only counts', async (t) => {
-  const { port, created, log } = await startApi(t)
+  const { port, changes, log } = await startDomains(t)
   const remove = (query: string): Promise<Got> => ask(port, { method: 'DELETE', path: `/v1/domains/acme.com${query}` })
   const counted = await remove('?dry_run=true&purge=true')
   t.same(counted.json, { success: true, data: { domain: 'acme.com', deleted: false, queued_messages: 12 } })
-  t.equal(created.domain.length, 0, 'nothing was removed')
+  t.equal(changes.length, 0, 'nothing was removed')
   for (const query of ['', '?purge=false', '?purge=true', '?dry_run=false']) {
     const { status, json } = await remove(query)
     t.equal(status, 200, query)
     t.same(json, { success: true, data: { domain: 'acme.com', deleted: true, queued_messages: 12 } })
   }
-  t.same(created.domain, [{ purge: false }, { purge: false }, { purge: true }, { purge: false }])
+  t.same(changes, [{ purge: false }, { purge: false }, { purge: true }, { purge: false }])
   t.same(log.filter(({ msg }) => msg === 'domain removed').map(({ purge }) => purge), [false, false, true, false])
   for (const query of ['?purge', '?purge=yes', '?purge=1', '?dry_run=']) {
     const { status, json } = await remove(query)
     t.equal(status, 422, query)
     t.match(json.error?.details, 'expected one of true, false')
   }
-  t.equal(created.domain.length, 4, 'a wrong parameter removes nothing')
+  t.equal(changes.length, 4, 'a wrong parameter removes nothing')
 })
 
 t.test('the zone file is text, its errors are the envelope', async (t) => {
-  const { port } = await startApi(t)
+  const { port } = await startDomains(t)
   const { status, text, headers } = await get(port, '/v1/domains/ACME.com/zonefile', 'domains')
   t.equal(status, 200)
   t.equal(text, '; acme.com\n')
@@ -194,7 +206,7 @@ t.test('the zone file is text, its errors are the envelope', async (t) => {
 })
 
 t.test('a rotation is 200 with the record, and 409 while one is under way', async (t) => {
-  const { port } = await startApi(t)
+  const { port } = await startDomains(t)
   t.equal((await ask(port, { path: '/v1/domains/acme.com/dkim/rotate' })).json.data?.['domain'], 'acme.com')
   const again = await ask(port, { path: '/v1/domains/turning.com/dkim/rotate', body: '{}' })
   t.equal(again.status, 409)
@@ -202,7 +214,7 @@ t.test('a rotation is 200 with the record, and 409 while one is under way', asyn
 })
 
 t.test('a key for some domains is refused every other domain, known or not', async (t) => {
-  const { port, created } = await startApi(t)
+  const { port, changes } = await startDomains(t)
   for (const [method, path, body] of [
     ['GET', '/v1/domains/other.com'], ['GET', '/v1/domains/unknown.com'], ['GET', '/v1/domains/other.com/zonefile'],
     ['PATCH', '/v1/domains/other.com', '{}'], ['DELETE', '/v1/domains/other.com'],
@@ -214,7 +226,7 @@ t.test('a key for some domains is refused every other domain, known or not', asy
     t.equal(status, 403, `${method} ${path}`)
     t.match(json.error?.details, 'the key is not for the domain')
   }
-  t.equal(created.domain.length, 0)
+  t.equal(changes.length, 0)
   t.equal((await get(port, '/v1/domains/acme.com', 'limited')).status, 200)
 })
 
@@ -222,7 +234,7 @@ t.test('a key for some domains lists those alone, page by page', async (t) => {
   const names = ['c.com', 'gone.com', 'a.com', 'b.com', 'pending.com', 'a.com']
   const views: Record<string, DomainView> = {
     'a.com': viewOf('a.com', 7), 'b.com': viewOf('b.com', 7), 'c.com': { ...viewOf('c.com', 9), status: 'degraded' },
-    'pending.com': testDomain('pending.com'),
+    'pending.com': fakeDomain('pending.com'),
   }
   const { port } = await startApi(t, { features: ownDomains(names, views) })
   const list = async (query: string) => {
@@ -254,7 +266,7 @@ t.test('a key for some domains lists those alone, page by page', async (t) => {
 })
 
 function viewOf(name: string, createdAt: number): DomainView {
-  return { ...testDomain(name), status: 'verified', verified: true, can_send: true, created_at: createdAt }
+  return { ...fakeDomain(name), status: 'verified', verified: true, can_send: true, created_at: createdAt }
 }
 
 /** A key for these domains; listing all of them would fail. */
@@ -264,10 +276,10 @@ function ownDomains(names: string[], views: Record<string, DomainView>): Partial
   }
   return {
     apiKeys: {
-      create: refuse,
+      create: refuse, list: refuse, find: refuse, isValid: refuse, change: refuse, revoke: refuse,
       authenticate: async () => ({
         id: 'key_1', name: 'own', mode: 'live', scopes: ['domains'], domains: names, allowedIps: [], prefix: 'sk_live_',
-        last4: '9f3a', createdAt: 0, expiresAt: null, revokedAt: null,
+        last4: '9f3a', createdAt: 0, expiresAt: null, lastUsedAt: null, revokedAt: null,
       }),
     },
     domains: {

@@ -8,10 +8,16 @@ import { join } from 'node:path'
 import { connect as connectTls } from 'node:tls'
 import t from 'tap'
 import { ProcessExit } from '../../src/base/errors.ts'
-import { ask, get, post, rawConnection, startApi, TLS_SETTINGS, VALID_SEND } from './api-server.ts'
+import { createMetrics } from '../../src/base/metrics.ts'
+import { startMetricsServer } from '../../src/http/metrics-server.ts'
+import {
+  ask, get, keyNamed, post, rawConnection, shareStore, startApi, TLS_SETTINGS, VALID_SEND,
+} from './api-server.ts'
 import { MAIL_CERTIFICATE, MAIL_KEY, OTHER_CERTIFICATE, OTHER_KEY } from './certificates.ts'
+import { freePort } from '../support/serve-process.ts'
 import { until } from '../support/until.ts'
 
+shareStore(t)
 const folder = mkdtempSync(join(tmpdir(), 'posthorn-http-'))
 t.teardown(() => rmSync(folder, { recursive: true }))
 
@@ -58,14 +64,14 @@ t.test('when one listener fails the others are closed again', async (t) => {
 })
 
 t.test('the address * takes IPv4 and IPv6, and shows IPv4 clients as such', async (t) => {
-  const { port, addresses } = await startApi(t, { listener: { address: '*' } })
+  const { port, seen: { addresses } } = await startApi(t, { listener: { address: '*' } })
   t.equal((await post(port, '/v1/email/send', VALID_SEND)).status, 200)
   t.same(addresses, ['127.0.0.1'])
 })
 
 t.test('a listener that does not serve the API knows no path', async (t) => {
   const { port } = await startApi(t, {
-    listener: { serve: ['tracking', 'redirect'] },
+    listener: { serve: ['acme', 'redirect'] },
     extraHandlers: [async (ctx) => void (ctx.body = 'reached')],
   })
   for (const path of ['/health', '/dev', '/']) {
@@ -76,12 +82,12 @@ t.test('a listener that does not serve the API knows no path', async (t) => {
 
 t.test('on the admin socket every request is the administrator', async (t) => {
   const socketPath = join(folder, 'admin.sock')
-  const { port, created, log } = await startApi(t, { adminSocket: socketPath })
+  const { port, seen, log } = await startApi(t, { adminSocket: socketPath })
   t.equal(statSync(socketPath).mode & 0o777, 0o660)
   const body = JSON.stringify({ name: 'first', mode: 'live', scopes: ['admin'] })
   const got = await ask(0, { path: '/v1/keys', key: null, body, socketPath, headers: { 'X-Posthorn-User': 'ada' } })
   t.equal(got.status, 201)
-  t.equal(created.key.length, 1)
+  t.equal(seen.keys.length, 1)
   t.match(log.find(({ msg }) => msg === 'key created'), { api_key: 'ada' })
   const mail = JSON.stringify(VALID_SEND)
   t.equal((await ask(0, { path: '/v1/email/send', key: null, body: mail, socketPath })).status, 200)
@@ -156,7 +162,7 @@ t.test('X-Forwarded-For is believed from trusted proxies only, from the right', 
   const addressAt = async (api: typeof direct, forwarded?: string): Promise<string | undefined> => {
     const headers: Record<string, string> = forwarded === undefined ? {} : { 'X-Forwarded-For': forwarded }
     await ask(api.port, { method: 'GET', path: '/v1/domains/acme.com', headers })
-    return api.addresses.at(-1)
+    return api.seen.addresses.at(-1)
   }
   t.equal(await addressAt(direct, '198.51.100.7'), '127.0.0.1')
   t.equal(await addressAt(behind), '127.0.0.1')
@@ -190,10 +196,11 @@ t.test('connections above the limit of an address or of all are closed', async (
 
 t.test('a slow head and a slow body are answered with 408', async (t) => {
   const { port } = await startApi(t, { http: { timeouts: { headers: 100, request: 200 } } })
+  const start = 'POST /v1/email/send HTTP/1.1\r\nHost: x\r\n'
   const head = await rawConnection(port)
-  head.write('POST /v1/email/send HTTP/1.1\r\nHost: x\r\n')
+  head.write(start)
   const body = await rawConnection(port)
-  body.write('POST /v1/email/send HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer send\r\nContent-Length: 100\r\n\r\n{')
+  body.write(`${start}Authorization: Bearer ${keyNamed('send')}\r\nContent-Length: 100\r\n\r\n{`)
   for (const connection of [head, body]) {
     await until('the answer', () => connection.text().includes('}}'))
     t.match(connection.text(), /^HTTP\/1.1 408 /)
@@ -243,4 +250,15 @@ t.test('stop does not wait for connections without a request', async (t) => {
   await api.servers.stop()
   t.ok(performance.now() - startedAt < 2_000)
   await until('both ends', () => silent.isClosed() && half.isClosed())
+})
+
+t.test('metrics are served on every address where that is asked for, and a taken port is told', async (t) => {
+  const port = await freePort()
+  const options = { metrics: createMetrics(), port, token: 'a token' }
+  const server = await startMetricsServer({ ...options, address: '*' })
+  t.teardown(() => server.stop())
+  t.equal((await fetch(`http://127.0.0.1:${port}/metrics`)).status, 200)
+  t.match(await exitOf(startMetricsServer({ ...options, address: '127.0.0.1' })), {
+    exitCode: 75, message: `listen.metrics: port ${port} of address 127.0.0.1 is taken`,
+  })
 })

@@ -5,141 +5,76 @@
 import { existsSync, readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import t from 'tap'
-import type { Test } from 'tap'
-import { HOUR, SECOND } from '../../src/base/clock.ts'
-import { createMetrics } from '../../src/base/metrics.ts'
-import type { Metrics } from '../../src/base/metrics.ts'
-import { createAcceptMessage } from '../../src/messages/accept-message.ts'
-import type { AcceptMessage, Caller, GivenAttachment, SendRequest } from '../../src/messages/send-request.ts'
-import type { AcceptRequest } from '../../src/store/records.ts'
-import type { Store } from '../../src/store/store.ts'
-import { publish, senderParts, testStore } from '../senders/sender-parts.ts'
-import type { SenderParts } from '../senders/sender-parts.ts'
+import { SECOND } from '../../src/base/clock.ts'
+import type { AcceptMessage, GivenAttachment, SendRequest } from '../../src/messages/send-request.ts'
+import {
+  accepted, acceptanceParts, callerWith, file, LIFETIME, sendRequest, verdict, verified,
+} from './acceptance-parts.ts'
 
-const LIFETIME = 72 * HOUR
 const MOST_BYTES = 10_485_760
 const NAUGHTY_STRINGS = new URL('../../../shared/corpora/strings/blns.json', import.meta.url)
 
-const request = (changes: Partial<SendRequest> = {}): SendRequest => ({
-  to: 'Ada <ada@example.net>', from: 'Acme <orders@acme.com>', subject: 'Order', html: '<p>Hi</p>', text: undefined,
-  replyTo: undefined, attachments: [], variables: null, wrongTypes: [], ...changes,
-})
-
-const file = (changes: Partial<GivenAttachment> = {}): GivenAttachment => ({
-  name: 'receipt.txt', content: 'VGhhbmsgeW91Lgo=', contentType: undefined, contentId: undefined, ...changes,
-})
-
-const caller = (changes: Partial<Caller> = {}): Caller => ({
-  apiKeyId: null, mode: 'live', domains: [], source: 'api', ...changes,
-})
-
-interface Parts extends SenderParts {
-  accept: AcceptMessage
-  /** What reached the store. */
-  stored: AcceptRequest[]
-  metrics: Metrics
-  queued: () => number
-}
-
-/** Everything real, with acme.com verified; the store also tells what it was asked to accept. */
-async function parts(t: Test, options: { storeFailure?: Error; allowReservedNames?: boolean } = {}): Promise<Parts> {
-  const real = await testStore(t)
-  const stored: AcceptRequest[] = []
-  const store: Store = {
-    ...real,
-    async acceptMessages(accepted) {
-      if (options.storeFailure !== undefined) throw options.storeFailure
-      stored.push(accepted)
-      await real.acceptMessages(accepted)
-    },
-  }
-  const senders = await senderParts(t, { store })
-  await verified(senders, 'acme.com')
-  const metrics = createMetrics()
-  let queued = 0
-  const accept = createAcceptMessage({
-    store, metrics,
-    clock: senders.clock, domains: senders.domains, egress: senders.egress,
-    settings: {
-      delivery: {
-        allow_private_addresses: options.allowReservedNames ?? false,
-        streams: { transactional: { lifetime: LIFETIME } },
-      },
-    },
-    onQueued: () => queued++,
-  })
-  return { ...senders, accept, stored, metrics, queued: () => queued }
-}
-
-async function verified(senders: SenderParts, name: string, ipPool?: string): Promise<void> {
-  await senders.domains.add({ name, ipPool })
-  await senders.domains.stop()
-  await publish(senders, name)
-  await senders.clock.advance(10 * SECOND)
-  const { record } = await senders.domains.verify(name)
-  if (!record.verified) throw new Error(`${name}: ${JSON.stringify(record.records)}`)
-}
-
-/** `code: details` of the refusal, or "accepted". */
-async function outcome(accept: AcceptMessage, changes: Partial<SendRequest>, by = caller()): Promise<string> {
-  return accept(request(changes), by).then(
-    () => 'accepted',
-    (thrown: { code?: string; details?: string }) => `${thrown.code}: ${thrown.details}`,
-  )
+function outcome(accept: AcceptMessage, changes: Partial<SendRequest>, by = callerWith()): Promise<string> {
+  return verdict(accept(sendRequest(changes), by, null))
 }
 
 t.test('an accepted message is in the store, whole, before the answer', async (t) => {
-  const { accept, stored, store, clock, metrics, queued } = await parts(t)
-  const answer = await accept(
-    request({
+  const { accept, stored, store, clock, metrics, told } = await acceptanceParts(t)
+  const answer = await accepted(accept(
+    sendRequest({
       to: ' "Lovelace, Ada" <Ada@EXAMPLE.net> ', replyTo: 'help@acme.com', subject: 'Order {{no}}', text: 'Hi {{name}}',
       html: '<p>{{name|you}}</p>', variables: { no: 1042, name: 'Ada', unused: { deep: [1] } },
       attachments: [file(), file({ name: 'logo.PNG', content: 'iVBORw0K', contentId: 'logo@acme.com' })],
     }),
-    caller({ domains: ['acme.com'] }),
-  )
-  t.match(answer.messageId, /^msg_[0-9a-hjkmnp-tv-z]{26}$/)
+    callerWith({ domains: ['acme.com'] }),
+    null,
+  ))
+  const messageId = answer.recipients[0]?.messageId ?? ''
+  t.same(answer.recipients, [{ messageId, to: 'Ada@example.net', status: 'queued', reason: null }])
+  t.equal(answer.estimatedStartAt, null)
+  t.match(messageId, /^msg_[0-9a-hjkmnp-tv-z]{26}$/)
   t.equal(answer.acceptedAt, clock.now())
   t.equal(stored.length, 1)
-  const [accepted] = stored
-  t.match(accepted, {
+  const [request] = stored
+  t.match(request, {
     now: clock.now(), apiKeyId: null, domain: 'acme.com', pool: 'default', stream: 'transactional',
-    expiresAt: clock.now() + LIFETIME,
+    isTest: false, sendAt: null, batch: null, retryOf: null, idempotency: null,
     content: {
       from: { name: 'Acme', address: 'orders@acme.com' }, replyTo: { name: null, address: 'help@acme.com' },
       subject: 'Order {{no}}', html: '<p>{{name|you}}</p>', text: 'Hi {{name}}', hasVariables: true,
     },
     messages: [{
-      id: answer.messageId, to: { name: 'Lovelace, Ada', address: 'Ada@example.net' }, recipientDomain: 'example.net',
+      id: messageId, expiresAt: clock.now() + LIFETIME, isCaptured: false,
+      to: { name: 'Lovelace, Ada', address: 'Ada@example.net' }, recipientDomain: 'example.net',
     }],
   })
-  t.same({ ...accepted?.messages[0]?.variables }, { no: 1042, name: 'Ada' }, 'only what is used is stored')
-  const files = accepted?.content.attachments ?? []
+  t.same({ ...request?.messages[0]?.variables }, { no: 1042, name: 'Ada' }, 'only what is used is stored')
+  const files = request?.content.attachments ?? []
   t.same(files.map(({ bytes, ...facts }) => ({ ...facts, text: Buffer.from(bytes).toString('latin1') })), [
     { name: 'receipt.txt', contentType: 'text/plain', contentId: null, text: 'Thank you.\n' },
     { name: 'logo.PNG', contentType: 'image/png', contentId: 'logo@acme.com', text: '\x89PNG\r\n' },
   ])
-  t.match(await store.lookupMessage(answer.messageId), { state: 'queued', recipient: 'Ada@example.net' })
-  t.equal(queued(), 1)
+  t.match(await store.lookupMessage(messageId, clock.now()), { state: 'queued', recipient: 'Ada@example.net' })
+  t.same(told, { queued: 1, events: 0 })
   t.match(await metrics.registry.metrics(), 'posthorn_messages_accepted_total{source="api"} 1')
 })
 
 t.test('what is left out has its default', async (t) => {
-  const { accept, stored } = await parts(t)
+  const { accept, stored } = await acceptanceParts(t)
   const plain = { to: 'ada@example.net', from: 'orders@ACME.com', subject: '', text: '', html: '{{name}}' }
-  await accept(request(plain), caller())
+  await accept(sendRequest(plain), callerWith(), null)
   t.match(stored[0]?.content, {
     from: { name: null, address: 'orders@acme.com' }, replyTo: null, subject: '', text: '', html: '{{name}}',
     attachments: [], hasVariables: false,
   })
-  await accept(request({ html: undefined, text: 'Hi' }), caller())
+  await accept(sendRequest({ html: undefined, text: 'Hi' }), callerWith(), null)
   t.match(stored[1]?.content, { html: null, text: 'Hi' })
-  await accept(request(), caller())
+  await accept(sendRequest(), callerWith(), null)
   t.match(stored[2]?.content, { html: '<p>Hi</p>', text: null })
 })
 
 t.test('each kind of bad input has its answer, and queues nothing', async (t) => {
-  const { accept, stored, queued } = await parts(t)
+  const { accept, stored, told } = await acceptanceParts(t)
   const cases: [string, Partial<SendRequest>, RegExp][] = [
     ['no recipient', { to: undefined }, /^invalid_recipient: to: is missing$/],
     ['a recipient of the wrong type', { to: undefined, wrongTypes: ['to: expected a string, got a number'] },
@@ -198,11 +133,11 @@ t.test('each kind of bad input has its answer, and queues nothing', async (t) =>
   ]
   for (const [what, changes, expected] of cases) t.match(await outcome(accept, changes), expected, what)
   t.equal(stored.length, 0)
-  t.equal(queued(), 0)
+  t.equal(told.queued, 0)
 })
 
 t.test('attachments: form', async (t) => {
-  const { accept, stored } = await parts(t)
+  const { accept, stored } = await acceptanceParts(t)
   const cases: [string, Partial<GivenAttachment>, RegExp][] = [
     ['no name', { name: undefined }, /attachments\[1\]\.name: is missing$/],
     ['an empty name', { name: '' }, /attachments\[1\]\.name: must have 1 to 255 characters$/],
@@ -251,7 +186,7 @@ t.test('attachments: form', async (t) => {
     ['Y\nQ\n=\r=', 'a'], ['Y\nQ\n', 'a'], ['YWI\n=\r\n', 'ab'], ['\r\n', ''], ['+/+/', '\xfb\xff\xbf'],
   ]
   const files = good.map(([content], index) => file({ name: `${index}.bin`, content }))
-  await accept(request({ attachments: files }), caller())
+  await accept(sendRequest({ attachments: files }), callerWith(), null)
   const attachments = stored[0]?.content.attachments ?? []
   t.same(attachments.map(({ bytes }) => Buffer.from(bytes).toString('latin1')), good.map(([, text]) => text))
   t.equal(attachments[0]?.contentType, 'application/octet-stream')
@@ -259,12 +194,13 @@ t.test('attachments: form', async (t) => {
 })
 
 t.test('attachments: any bytes come back as they were', async (t) => {
-  const { accept, stored } = await parts(t)
+  const { accept, stored } = await acceptanceParts(t)
   await fc.assert(
     fc.asyncProperty(fc.uint8Array({ maxLength: 200 }), fc.boolean(), async (bytes, isPadded) => {
       const text = Buffer.from(bytes).toString('base64')
       // All padding at the end.
-      await accept(request({ attachments: [file({ content: isPadded ? text : text.replace(/=+$/, '') })] }), caller())
+      const content = isPadded ? text : text.replace(/=+$/, '')
+      await accept(sendRequest({ attachments: [file({ content })] }), callerWith(), null)
       return Buffer.from(bytes).equals(stored.at(-1)?.content.attachments[0]?.bytes ?? Buffer.alloc(1))
     }),
     { numRuns: 50 },
@@ -272,7 +208,7 @@ t.test('attachments: any bytes come back as they were', async (t) => {
 })
 
 t.test('attachments: sizes are counted in decoded bytes', async (t) => {
-  const { accept, stored } = await parts(t)
+  const { accept, stored } = await acceptanceParts(t)
   const sized = (bytes: number, name = 'video.mp4'): GivenAttachment =>
     file({ name, content: Buffer.alloc(bytes, 1).toString('base64') })
   t.equal(await outcome(accept, { attachments: [sized(MOST_BYTES)] }), 'accepted')
@@ -282,11 +218,10 @@ t.test('attachments: sizes are counted in decoded bytes', async (t) => {
   t.equal(await outcome(accept, { attachments: [sized(MOST_BYTES), sized(MOST_BYTES), sized(5 * 2 ** 20 + 1)] }),
     'attachment_too_large: attachments are 26214401 bytes together; limit 26214400')
   t.equal(stored.length, 1)
-
 })
 
 t.test('attachments: the most awkward form of the largest one is read in linear time', async (t) => {
-  const { accept, stored } = await parts(t)
+  const { accept, stored } = await acceptanceParts(t)
   // Every character on a line of its own; four of them make three bytes.
   const content = 'A\n'.repeat(Math.ceil((MOST_BYTES * 4) / 3))
   const started = performance.now()
@@ -296,12 +231,12 @@ t.test('attachments: the most awkward form of the largest one is read in linear 
 })
 
 t.test('the first failing step answers, and lists all that it found', async (t) => {
-  const senders = await parts(t)
+  const senders = await acceptanceParts(t)
   await verified(senders, 'cold.example.org', 'cold')
   await verified(senders, 'off.example.org', 'off')
   const { accept, stored } = senders
   const tooLarge = file({ content: Buffer.alloc(MOST_BYTES + 1).toString('base64') })
-  const limited = caller({ domains: ['other.com', 'another.com'] })
+  const limited = callerWith({ domains: ['other.com', 'another.com'] })
   const bad = { to: 'a@@b.com', from: 'x', subject: undefined, attachments: [tooLarge, file({ name: '' })] }
   t.match(await outcome(accept, bad, limited),
     /^invalid_recipient: to: .*; from: 'x' has no '@'; subject: is missing; attachments\[1\]\.name: must have/)
@@ -326,16 +261,17 @@ t.test('the first failing step answers, and lists all that it found', async (t) 
 })
 
 t.test('a domain that allows subdomains signs for them, also for a key that is limited to it', async (t) => {
-  const { accept, domains, stored } = await parts(t)
+  const { accept, domains, stored } = await acceptanceParts(t)
   const from = 'x@a.b.acme.com'
   t.match(await outcome(accept, { from }), /^domain_not_verified: a\.b\.acme\.com: .*allow_subdomains of acme\.com/)
   await domains.update('acme.com', { allowSubdomains: true })
   t.equal(await outcome(accept, { from }), 'accepted')
-  t.equal(await outcome(accept, { from }, caller({ domains: ['acme.com'] })), 'accepted')
-  t.equal(await outcome(accept, { from }, caller({ domains: ['a.b.acme.com'] })), 'accepted')
-  t.match(await outcome(accept, { from }, caller({ domains: ['b.acme.com'] })), /^forbidden: /, 'who signs is not listed')
-  t.match(await outcome(accept, { from: 'x@acme.com' }, caller({ domains: ['a.b.acme.com'] })), /^forbidden: /)
-  t.match(await outcome(accept, { from: 'x@xacme.com' }, caller({ domains: ['acme.com'] })), /^forbidden: /)
+  t.equal(await outcome(accept, { from }, callerWith({ domains: ['acme.com'] })), 'accepted')
+  t.equal(await outcome(accept, { from }, callerWith({ domains: ['a.b.acme.com'] })), 'accepted')
+  t.match(await outcome(accept, { from }, callerWith({ domains: ['b.acme.com'] })), /^forbidden: /,
+    'who signs is not listed')
+  t.match(await outcome(accept, { from: 'x@acme.com' }, callerWith({ domains: ['a.b.acme.com'] })), /^forbidden: /)
+  t.match(await outcome(accept, { from: 'x@xacme.com' }, callerWith({ domains: ['acme.com'] })), /^forbidden: /)
   t.same(stored.map(({ domain, content }) => [domain, content.from.address]), Array(3).fill(['acme.com', from]))
   await domains.remove('acme.com', { purge: false })
   t.match(await outcome(accept, { from }), /^domain_not_verified: /, 'removed: refused at once')
@@ -343,7 +279,7 @@ t.test('a domain that allows subdomains signs for them, also for a key that is l
 })
 
 t.test('pending domains send nothing', async (t) => {
-  const { accept, domains, stored } = await parts(t)
+  const { accept, domains, stored } = await acceptanceParts(t)
   await domains.add({ name: 'pending.com' })
   t.match(await outcome(accept, { from: 'x@pending.com' }), /^domain_not_verified: pending\.com: dkim record /)
   await domains.stop()
@@ -351,37 +287,37 @@ t.test('pending domains send nothing', async (t) => {
 })
 
 t.test('a server for tests takes reserved names, every server the simulator', async (t) => {
-  const strict = await parts(t)
+  const strict = await acceptanceParts(t)
   t.equal(await outcome(strict.accept, { to: 'delivered@simulator.posthorn.test' }), 'accepted')
   t.match(await outcome(strict.accept, { replyTo: 'a@b.test' }), /^invalid_request: reply_to: /)
-  const lenient = await parts(t, { allowReservedNames: true })
+  const lenient = await acceptanceParts(t, { allowReservedNames: true })
   t.equal(await outcome(lenient.accept, { to: 'a@b.test', replyTo: 'a@b.invalid' }), 'accepted')
 })
 
 t.test('a store that cannot commit is 503 with a time, and nothing is announced', async (t) => {
   const cause = Object.assign(new Error('database or disk is full'), { code: 'SQLITE_FULL' })
-  const { accept, queued, metrics } = await parts(t, { storeFailure: cause })
-  await t.rejects(accept(request(), caller()), {
+  const { accept, told, metrics } = await acceptanceParts(t, { storeFailure: cause })
+  await t.rejects(accept(sendRequest(), callerWith(), null), {
     code: 'unavailable', details: 'the message could not be stored; nothing was kept', cause,
     headers: { 'Retry-After': '60' },
   })
-  t.equal(queued(), 0)
+  t.equal(told.queued, 0)
   t.notMatch(await metrics.registry.metrics(), 'source="api"')
 })
 
 t.test('hostile names as variables change nothing and mean nothing', async (t) => {
-  const { accept, stored } = await parts(t)
+  const { accept, stored } = await acceptanceParts(t)
   const variables: unknown = JSON.parse('{"__proto__":{"polluted":1},"constructor":"c","prototype":"p","toString":"t"}')
   const given = typeof variables === 'object' && variables !== null ? { ...variables } : {}
   const hostile: Record<string, unknown> = Object.assign(Object.create(null), given)
-  await accept(request({ html: '{{constructor}} {{toString}}', variables: hostile }), caller())
+  await accept(sendRequest({ html: '{{constructor}} {{toString}}', variables: hostile }), callerWith(), null)
   t.same({ ...stored[0]?.messages[0]?.variables }, { constructor: 'c', toString: 't' })
   t.equal(Reflect.get({}, 'polluted'), undefined)
 })
 
 const noCorpus = existsSync(NAUGHTY_STRINGS) ? false : 'the corpus of strings is not here'
 t.test('strings that have broken other programs are kept as they are or refused', { skip: noCorpus }, async (t) => {
-  const { accept, stored } = await parts(t)
+  const { accept, stored } = await acceptanceParts(t)
   const parsed: unknown = JSON.parse(readFileSync(NAUGHTY_STRINGS, 'utf8'))
   const strings = Array.isArray(parsed) ? parsed.map(String) : []
   t.ok(strings.length > 400)

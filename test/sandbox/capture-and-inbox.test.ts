@@ -3,9 +3,11 @@
  */
 import t from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
+import { createAdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
 import { createCaptureServer } from '../../src/sandbox/capture-server.ts'
 import { createDevRoutes } from '../../src/sandbox/dev-routes.ts'
 import { createInbox } from '../../src/sandbox/inbox.ts'
+import { createCaptureReplies } from '../../src/sandbox/replies.ts'
 import { behaviourOf, labelOf } from '../../src/sandbox/simulated-recipients.ts'
 import { createWebhookInspector } from '../../src/sandbox/webhook-inspector.ts'
 import { manualClock } from '../support/manual-clock.ts'
@@ -36,9 +38,14 @@ async function withWorld(
   })
   const inspector = createWebhookInspector({ clock, secretsFor: () => [] })
   const onMail = options.isBroken === true ? async () => Promise.reject(new Error('no room')) : inbox.receive
-  const capture = createCaptureServer({ hostName: 'mx.capture.test', clock, logger, onMail })
+  const capture = createCaptureServer({ clock, logger, onMail, inboundAddress: () => null })
   const port = await capture.start(0)
-  const dev = await devServer((baseUrl) => createDevRoutes({ baseUrl, inbox, inspector }))
+  const dev = await devServer((baseUrl) => createDevRoutes({
+    baseUrl, inbox, inspector,
+    clock: createAdjustableClock({ speed: 1, ahead: 0 }),
+    replies: createCaptureReplies(),
+    onClockChange: () => {},
+  }))
   const entries: World['entries'] = async (query = '') =>
     (await dev.get(`/dev/inbox${query}`)).data as Record<string, unknown>[]
   try {
@@ -71,7 +78,7 @@ t.test('what the engine sends is in the inbox with the facts of the session', as
       'EHLO mta1.posthorn.test', 'MAIL FROM:<bounces+x@acme.com>', 'RCPT TO:<ada+one@example.com>', 'DATA',
       `${PLAIN}\r\n.`,
     ])
-    t.match(replies[0], /^220 mx\.capture\.test /)
+    t.match(replies[0], /^220 mx\.capture\.posthorn\.test /)
     t.match(replies[1], /STARTTLS/)
     t.notMatch(replies[1], /AUTH/)
     t.match(replies[1], /8BITMIME/)

@@ -6,9 +6,13 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import t from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
+import { createAdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
+import type { AdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
 import { createDevRoutes } from '../../src/sandbox/dev-routes.ts'
 import { createInbox } from '../../src/sandbox/inbox.ts'
 import type { Inbox } from '../../src/sandbox/inbox.ts'
+import { createCaptureReplies } from '../../src/sandbox/replies.ts'
+import type { CaptureReplies } from '../../src/sandbox/replies.ts'
 import { createWebhookInspector } from '../../src/sandbox/webhook-inspector.ts'
 import type { WebhookInspector } from '../../src/sandbox/webhook-inspector.ts'
 import { manualClock } from '../support/manual-clock.ts'
@@ -28,18 +32,27 @@ interface World {
   dev: DevServer
   inbox: Inbox
   inspector: WebhookInspector
+  clock: AdjustableClock
+  replies: CaptureReplies
+  /** How often the clock was changed over HTTP. */
+  changes(): number
 }
 
 async function withWorld(work: (world: World) => Promise<void>): Promise<void> {
   const logger = createLogger({ level: 'silent' })
-  const clock = manualClock(NOW)
+  const clock = createAdjustableClock({ speed: 1, ahead: 0 })
+  const replies = createCaptureReplies()
+  let changes = 0
   const verifyDkim = async () => ({ result: 'none', domain: null, selector: null })
   const inbox = createInbox({ keep: 10, logger, verifyDkim })
   const secretsFor = (name: string): string[] => (name === 'inspector' ? ['old', SECRET] : [])
-  const inspector = createWebhookInspector({ clock, secretsFor })
-  const dev = await devServer((baseUrl) => createDevRoutes({ baseUrl, inbox, inspector }))
+  const inspector = createWebhookInspector({ clock: manualClock(NOW), secretsFor })
+  const dev = await devServer((baseUrl) => createDevRoutes({
+    baseUrl, inbox, inspector, clock, replies,
+    onClockChange: () => void (changes += 1),
+  }))
   try {
-    await work({ dev, inbox, inspector })
+    await work({ dev, inbox, inspector, clock, replies, changes: () => changes })
   } finally {
     inbox.close()
     inspector.close()
@@ -165,7 +178,7 @@ t.test('other paths go on to the API; unknown ones and wrong methods below /dev 
   await withWorld(async ({ dev }) => {
     for (const path of ['/v1/health', '/developer', '/']) t.equal((await dev.get(path)).text, 'the API', path)
     for (const path of ['/dev/', '/dev/inbox/']) t.equal((await dev.get(path)).status, 200, path)
-    for (const path of ['/dev/nothing', '/dev/hooks', '/dev/clock', '/dev/hooks/a/b']) {
+    for (const path of ['/dev/nothing', '/dev/hooks', '/dev/clock/x', '/dev/hooks/a/b']) {
       const answer = await dev.get(path)
       t.equal(answer.status, 404, path)
       t.match(answer.data, { success: false, error: { code: 'not_found' } })
@@ -179,14 +192,18 @@ t.test('other paths go on to the API; unknown ones and wrong methods below /dev 
 })
 
 t.test('the page escapes everything and has no script', async (t) => {
-  await withWorld(async ({ dev, inbox, inspector }) => {
+  await withWorld(async ({ dev, inbox, inspector, clock, replies }) => {
     const hostile = '"\'><script>alert(1)</script>&amp;'
     await inbox.receive({
       receivedAt: NOW, remoteAddress: '127.0.0.11', ehloName: hostile,
       envelope: { from: hostile, to: [`${hostile}@example.com`] },
       bytes: Buffer.from(`From: ${hostile}\r\nSubject: ${hostile}\r\n\r\nHi`),
+      transcript: [],
     })
     inspector.receive('inspector', {}, Buffer.from(hostile))
+    const reply = { kind: 'reply', code: 451, text: hostile } as const
+    replies.set([{ to: hostile, stage: 'rcpt', reply, times: 3, probability: 1 }])
+    clock.advance(7_200_000)
     const page = await dev.get('/dev')
     t.equal(page.status, 200)
     t.equal(page.headers.get('content-type'), 'text/html; charset=utf-8')
@@ -194,6 +211,39 @@ t.test('the page escapes everything and has no script', async (t) => {
     t.equal(page.headers.get('content-security-policy'), policy)
     t.notMatch(page.text, '<script')
     t.match(page.text, '&lt;script&gt;alert(1)&lt;/script&gt;&amp;amp;')
+    t.match(page.text, '2h ahead, speed 1')
+    t.match(page.text, '<td>rcpt</td><td>451 ')
     t.notMatch(page.text, /(src|href)="(https?:)?\/\//, 'nothing from elsewhere')
+  })
+})
+
+t.test('/dev/clock shows application time, and makes it faster or jump, never backwards', async (t) => {
+  await withWorld(async ({ dev, clock, changes }) => {
+    const change = (body: unknown) => dev.ask('POST', '/dev/clock', { body: JSON.stringify(body) })
+    t.match((await dev.get('/dev/clock')).data, { time: Number, iso: /Z$/, speed: 1, ahead_seconds: 0 })
+    const before = clock.now()
+    t.match((await change({ advance: '2h' })).data, { speed: 1, ahead_seconds: 7_200 })
+    t.ok(clock.now() - before >= 7_200_000)
+    t.match((await change({ speed: 60 })).data, { speed: 60 })
+    t.match((await change({ speed: 1, advance: '30m' })).data, { speed: 1 })
+    t.equal(changes(), 3)
+    const shown = clock.now()
+    for (const body of [{ advance: '-2h' }, { speed: -1 }, { speed: 60, advance: '-1s' }]) {
+      const answer = await change(body)
+      t.equal(answer.status, 409, JSON.stringify(body))
+      t.match(answer.data, { error: { code: 'conflict', details: /never goes backwards/ } })
+    }
+    for (const body of [
+      {}, [], 7, { speed: 'fast' }, { speed: 0 }, { speed: 100_001, advance: '2h' }, { advance: '2 hours' },
+      { advance: 7_200 }, { advance: '500d' }, { time: 0 },
+    ]) {
+      const answer = await change(body)
+      t.equal(answer.status, 422, JSON.stringify(body))
+      t.match(answer.data, { error: { code: 'invalid_request', details: String } })
+    }
+    t.equal((await dev.ask('POST', '/dev/clock', { body: '{' })).status, 400)
+    t.ok(clock.now() - shown < 60_000, 'what is refused changes nothing')
+    t.equal(clock.speed(), 1)
+    t.equal(changes(), 3)
   })
 })

@@ -11,9 +11,12 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { ProcessExit } from '../../src/base/errors.ts'
+import { ProcessExit, ServiceError } from '../../src/base/errors.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { loadConfiguration } from '../../src/config/load-configuration.ts'
+import { bounceFor, createClassifier } from '../../src/mail/classify-reply.ts'
+import { readSmtpReply } from '../../src/mail/smtp-reply.ts'
+import { createAdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
 import { bannerLine, bannerText } from '../../src/sandbox/banner.ts'
 import { choosePort } from '../../src/sandbox/choose-port.ts'
 import { prepareDataFolder, readApiKey } from '../../src/sandbox/data-folder.ts'
@@ -22,11 +25,12 @@ import { createSandbox } from '../../src/sandbox/sandbox.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import { createSandboxResolver } from '../../src/sandbox/sandbox-resolver.ts'
 import { sandboxOverrides } from '../../src/sandbox/sandbox-settings.ts'
-import { manualClock } from '../support/manual-clock.ts'
+import { behaviourOf } from '../../src/sandbox/simulated-recipients.ts'
 import { devServer } from './dev-server.ts'
 import { sendMail } from './smtp-dialogue.ts'
 
 const logger = createLogger({ level: 'silent' })
+const PORTS = { port: 9_000, capturePort: 9_001, submissionPort: 9_002, inboundPort: 9_003 }
 const SHIPPED = fileURLToPath(new URL('../../config', import.meta.url))
 
 function temporaryFolder(t: { teardown(work: () => void): void }): string {
@@ -105,11 +109,13 @@ t.test('below unverified.test every record is published with a mistake that peop
 t.test('the settings of the sandbox are valid over the shipped files and stay on loopback', async (t) => {
   const dataFolder = join(temporaryFolder(t), 'data')
   prepareDataFolder({ folder: dataFolder, isFresh: false })
-  const overrides = sandboxOverrides({ port: 9_000, capturePort: 9_001, dataFolder })
+  const overrides = sandboxOverrides({ ...PORTS, dataFolder })
   const { server, pools } = loadConfiguration({ folder: SHIPPED, shippedFolder: SHIPPED, overrides })
   t.match(server.listen, {
     http: [{ address: '127.0.0.1', port: 9_000, tls: false, serve: ['api', 'tracking', 'console'] }],
-    submission: [], inbound: [], metrics: null, admin_socket: join(dataFolder, 'admin.sock'),
+    submission: [{ address: '127.0.0.1', port: 9_002, tls: 'none' }],
+    inbound: [{ address: '127.0.0.1', port: 9_003 }],
+    metrics: null, admin_socket: join(dataFolder, 'admin.sock'),
   })
   t.equal(server.data_dir, dataFolder)
   t.equal(server.public_url, 'http://127.0.0.1:9000')
@@ -118,6 +124,24 @@ t.test('the settings of the sandbox are valid over the shipped files and stay on
   t.match(server.webhooks, { allow_http: true, allow_private_addresses: true })
   t.equal(server.backup.schedule, null)
   t.ok(Object.values(pools.pools).flatMap(({ ips }) => ips).every(({ address }) => address.startsWith('127.')))
+})
+
+t.test('the shipped rules read the refusals of simulated recipients as they are meant', async (t) => {
+  const dataFolder = join(temporaryFolder(t), 'data')
+  prepareDataFolder({ folder: dataFolder, isFresh: false })
+  const overrides = sandboxOverrides({ ...PORTS, dataFolder })
+  const { bounces } = loadConfiguration({ folder: SHIPPED, shippedFolder: SHIPPED, overrides })
+  const classify = createClassifier(bounces.rules)
+  for (const [name, type, category] of [
+    ['hard', 'hard', 'invalid_recipient'], ['soft', 'soft', 'mailbox_full'], ['block', 'block', 'ip_block'],
+    ['deferred', 'soft', 'system_error'], ['greylisted', 'soft', 'greylist'],
+  ] as const) {
+    const behaviour = behaviourOf(`${name}@simulator.posthorn.test`)
+    const reply = readSmtpReply(behaviour.kind === 'refuse' ? `${behaviour.code} ${behaviour.text}` : '')
+    if (reply === undefined) throw new Error(`${name} is not refused`)
+    t.equal(classify(reply, 'rcpt', null).category, category, name)
+    t.equal(bounceFor(category, reply, '').type, type, name)
+  }
 })
 
 t.test('the data folder is private, marked, and deleted only when it is ours', async (t) => {
@@ -166,13 +190,16 @@ t.test('a taken port is an error when it was asked for, else the next one is use
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
-  const thrown: unknown = await choosePort(port).catch((error: unknown) => error)
+  const choose = (wanted: number | null) => choosePort({ wanted, usual: 8_025, option: '--port' })
+  const thrown: unknown = await choose(port).catch((error: unknown) => error)
   t.ok(thrown instanceof ProcessExit)
-  t.match(thrown, { exitCode: 75, message: new RegExp(`port ${port} is taken`) })
+  t.match(thrown, { exitCode: 75, message: new RegExp(`port ${port} is taken .* --port`) })
   server.close()
   await once(server, 'close')
-  t.equal(await choosePort(port), port)
-  t.ok((await choosePort(null)) >= 8025)
+  t.equal(await choose(port), port)
+  const free = await choose(null)
+  t.ok(free >= 8_025)
+  t.ok((await choosePort({ wanted: null, usual: free, option: '--port' }, [free])) > free, 'nor one that we use')
 })
 
 interface Calls {
@@ -183,7 +210,10 @@ interface Calls {
 
 function sandboxIn(dataFolder: string, baseUrl: string): Sandbox {
   return createSandbox({
-    baseUrl, dataFolder, keep: 10, clock: manualClock(), logger,
+    baseUrl, dataFolder, keep: 10, logger,
+    inboundPort: 9,
+    clock: createAdjustableClock({ speed: 1, ahead: 0 }),
+    onClockChange: () => {},
     publishedRecords: async () => [],
     verifyDkim: async () => ({ result: 'pass', domain: 'sandbox.test', selector: 'ps1' }),
   })
@@ -199,7 +229,7 @@ function features(calls: Calls, isVerified = true): Parameters<Sandbox['firstSta
     },
     registerWebhook: async ({ url, events }) => {
       calls.webhooks.push({ url, events })
-      return { secret: `whsec_${calls.webhooks.length}` }
+      return { endpoint: { id: `wh_${calls.webhooks.length}` }, secret: `whsec_${calls.webhooks.length}` }
     },
   }
 }
@@ -222,21 +252,44 @@ t.test('the first start makes domain, key and endpoint; later starts find them',
 
   t.same(await sandboxIn(dataFolder, 'http://127.0.0.1:8025').firstStart(features(calls)), { key: 'sk_test_1' })
   t.equal(calls.webhooks.length, 1)
-  await sandboxIn(dataFolder, 'http://127.0.0.1:9000').firstStart(features(calls))
-  t.equal(calls.webhooks.at(-1)?.url, 'http://127.0.0.1:9000/dev/hooks/inspector', 'another port is another endpoint')
-  t.same(openHookSecrets(join(dataFolder, 'hooks.json')).secretsFor('inspector'), ['whsec_1', 'whsec_2'])
   t.same([...new Set(calls.domains)], ['sandbox.test'])
+})
+
+t.test('on another port the endpoint of the inspector moves along', async (t) => {
+  const dataFolder = join(temporaryFolder(t), 'data')
+  prepareDataFolder({ folder: dataFolder, isFresh: false })
+  const calls: Calls = { domains: [], keys: [], webhooks: [] }
+  const moves: unknown[] = []
+  const moving = {
+    ...features(calls),
+    updateWebhook: async (id: string, { url }: { url: string }) => void moves.push([id, url]),
+  }
+  const gone = { ...moving, updateWebhook: async () => Promise.reject(new ServiceError('not_found', 'wh_1')) }
+  const onPort = (port: number): Sandbox => sandboxIn(dataFolder, `http://127.0.0.1:${port}`)
+  const urls = (): string[] => calls.webhooks.map(({ url }) => url)
+  await onPort(8025).firstStart(moving)
+  await onPort(9000).firstStart(moving)
+  await onPort(9000).firstStart(moving)
+  t.strictSame(moves, [['wh_1', 'http://127.0.0.1:9000/dev/hooks/inspector']])
+  t.strictSame(urls(), ['http://127.0.0.1:8025/dev/hooks/inspector'])
+  t.same(openHookSecrets(join(dataFolder, 'hooks.json')).secretsFor('inspector'), ['whsec_1'])
+  await onPort(9001).firstStart(gone)
+  t.equal(urls().at(-1), 'http://127.0.0.1:9001/dev/hooks/inspector', 'a new one in place of one that was removed')
+  await onPort(9002).firstStart(features(calls))
+  t.equal(urls().at(-1), 'http://127.0.0.1:9002/dev/hooks/inspector', 'a new one where none can be changed')
 })
 
 t.test('the inspector learns the secrets of endpoints that point at it, and of no others', async (t) => {
   const dataFolder = join(temporaryFolder(t), 'data')
   prepareDataFolder({ folder: dataFolder, isFresh: false })
+  let endpoints = 0
   const register = sandboxIn(dataFolder, 'http://127.0.0.1:8025').notingSecrets(
     async ({ secret }: { url: string; secret: string | null }) => ({
-      id: 'wh_1', secret: secret === null ? 'generated' : null,
+      endpoint: { id: `wh_${(endpoints += 1)}` }, secret: secret === null ? 'generated' : null,
     }),
   )
-  t.same(await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: 'given' }), { id: 'wh_1', secret: null })
+  const answer = await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: 'given' })
+  t.same(answer, { endpoint: { id: 'wh_1' }, secret: null })
   await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: null })
   await register({ url: 'https://app.acme.com/hooks', secret: 'not ours' })
   const secrets = openHookSecrets(join(dataFolder, 'hooks.json'))
@@ -271,17 +324,18 @@ t.test('capture server, inbox and routes work together, and the end does not wai
 })
 
 t.test('the banner says where everything is, and its curl can be pasted', async (t) => {
-  const facts = { version: '0.1.0', baseUrl: 'http://127.0.0.1:8025', key: 'sk_test_whole', dataFolder: '.sandbox' }
+  const facts = { version: '0.1.0', baseUrl: 'http://127.0.0.1:8025', key: 'sk_test_whole', submissionPort: 1_025, dataFolder: '.sandbox' }
   const text = bannerText(facts)
   t.equal(text, `Posthorn 0.1.0 sandbox · nothing leaves this machine · data in .sandbox (use --fresh to start over)
 
   API       http://127.0.0.1:8025/v1          key  sk_test_whole   (also in .sandbox/key)
-  Inbox     http://127.0.0.1:8025/dev         captured mail, webhook inspector
+  Inbox     http://127.0.0.1:8025/dev         captured mail, webhook inspector, clock
+  SMTP      127.0.0.1:1025                    user apikey, password = the key
 
   Try it:
     curl -s http://127.0.0.1:8025/v1/email/send \\
       -H 'Authorization: Bearer sk_test_whole' -H 'Content-Type: application/json' \\
-      -d '{"to":"delivered@simulator.posthorn.test","from":"you@sandbox.test","subject":"Hello","html":"<p>Hi, <b>look</b></p>"}'
+      -d '{"to":"clicked@simulator.posthorn.test","from":"you@sandbox.test","subject":"Hello","html":"<p>Hi, <a href=\\"https://example.com/\\">look</a></p>"}'
 
   Then watch:  curl -s 'http://127.0.0.1:8025/dev/hooks/inspector?wait=10s'      Stop: Ctrl-C
 `)
@@ -297,7 +351,7 @@ t.test('the banner says where everything is, and its curl can be pasted', async 
   const { stdout } = await promisify(execFile)('sh', ['-c', pasted])
   const words = stdout.trimEnd().split('\n')
   t.equal(words[1], 'http://127.0.0.1:8025/v1/email/send')
-  t.match(JSON.parse(words.at(-1) ?? ''), { to: 'delivered@simulator.posthorn.test', from: 'you@sandbox.test' })
+  t.match(JSON.parse(words.at(-1) ?? ''), { to: 'clicked@simulator.posthorn.test', from: 'you@sandbox.test' })
   const fromLine = await promisify(execFile)('sh', ['-c', printed['curl']?.replace('curl ', 'printf "%s\\n" ') ?? ''])
   t.equal(fromLine.stdout, stdout)
 })

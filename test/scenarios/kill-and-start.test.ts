@@ -74,7 +74,9 @@ interface Scene {
 async function startScene(t: { teardown(clean: () => unknown): void }): Promise<Scene> {
   const sink = await startCountingSink({ answerDelayMilliseconds: ANSWER_DELAY })
   const zone = await startApplianceZone('127.0.0.1')
-  const server = await startServe({ dnsServer: zone.server, deliveryPort: sink.port, pools: TWO_IPS })
+  const server = await startServe({
+    dnsServer: zone.server, deliveryPort: sink.port, pools: TWO_IPS, settings: { api: { requests: 0 } },
+  })
   t.teardown(async () => {
     await server.remove()
     await sink.close()

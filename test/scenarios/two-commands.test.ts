@@ -3,29 +3,22 @@
  * wrong on the way ends in one clear line.
  */
 import { execFile, spawn } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { dkimVerify } from 'mailauth'
 import t from 'tap'
 import { missingPrograms } from '../support/programs.ts'
+import { end, startSandbox, temporaryFolder } from '../support/sandbox-process.ts'
+import type { SandboxProcess } from '../support/sandbox-process.ts'
 import { freePort } from '../support/serve-process.ts'
-import { until } from '../support/until.ts'
 
 const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
 const NODE_LAUNCHER = fileURLToPath(new URL('../../scripts/node', import.meta.url))
 const run = promisify(execFile)
-
-interface Banner {
-  base_url: string
-  key: string
-  curl: string
-}
 
 interface InboxEntry {
   id: string
@@ -40,19 +33,19 @@ interface HookEntry {
 
 const withCurl = { skip: missingPrograms({ curl: ['curl'] }) }
 t.test('the printed curl is accepted, the mail is captured and signed, the webhook arrives', withCurl, async (t) => {
-  const { banner, folder } = await startSandbox(t)
+  const { banner, folder, list, ask } = await startSandbox(t)
   const { stdout } = await run('sh', ['-c', banner.curl])
   const answer: unknown = JSON.parse(stdout)
   t.match(answer, { success: true, message_id: /^msg_[0-9a-hjkmnp-tv-z]{26}$/, timestamp: Number })
   t.same(Object.keys(answer as object), ['success', 'message_id', 'timestamp'])
 
-  const [mail] = await list<InboxEntry>(new URL('/dev/inbox?wait=3s', banner.base_url))
+  const [mail] = await list<InboxEntry>('/dev/inbox?wait=3s')
   t.match(mail, { dkim: { result: 'pass' } })
   const raw = Buffer.from(await (await fetch(new URL(`/dev/inbox/${mail?.id}/raw`, banner.base_url))).arrayBuffer())
-  const verdict = await dkimVerify(raw, { resolver: await publishedKey(banner) })
+  const verdict = await dkimVerify(raw, { resolver: await publishedKey(ask) })
   t.equal(verdict.results[0]?.status.result, 'pass', 'mailauth verifies the captured bytes')
 
-  const [hook] = await list<HookEntry>(new URL('/dev/hooks/inspector?event=email.delivered&wait=3s', banner.base_url))
+  const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.delivered&wait=3s')
   const messageId = (answer as { message_id: string }).message_id
   t.match(hook, { signature: 'valid', event: { event: 'email.delivered', data: { message_id: messageId } } })
   t.equal(statSync(join(folder, 'key')).mode & 0o777, 0o600)
@@ -60,25 +53,25 @@ t.test('the printed curl is accepted, the mail is captured and signed, the webho
 })
 
 t.test('hard@ bounces with type, code and description, and the lookup says the same', async (t) => {
-  const { banner } = await startSandbox(t)
-  const id = await send(banner, { to: 'hard+signup@simulator.posthorn.test', from: 'you@sandbox.test' })
-  const [hook] = await list<HookEntry>(new URL('/dev/hooks/inspector?event=email.bounced&wait=3s', banner.base_url))
+  const { ask, send, list } = await startSandbox(t)
+  const id = await send({ to: 'hard+signup@simulator.posthorn.test', from: 'you@sandbox.test' })
+  const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.bounced&wait=3s')
   t.match(hook, { signature: 'valid', event: { data: {
     message_id: id, recipient: 'hard+signup@simulator.posthorn.test', bounce_type: 'hard', bounce_code: /^5\.\d+\.\d+$/,
     bounce_description: /\w/,
   } } })
-  const looked = await api(banner, 'GET', `/v1/email/${id}`)
+  const looked = await ask('GET', `/v1/email/${id}`)
   const attempts = [{ result: 'bounced' }]
   t.match(looked, { success: true, data: { state: 'bounced', bounce: { type: 'hard' }, attempts } })
 })
 
 t.test('a domain that is added is verified at once, one under unverified.test never', async (t) => {
-  const { banner } = await startSandbox(t)
+  const { ask, send, list } = await startSandbox(t)
   for (const [domain, verified] of [['shop.example.org', true], ['shop.unverified.test', false]] as const) {
-    await api(banner, 'POST', '/v1/domains', { domain })
-    t.match(await api(banner, 'POST', `/api/v1/domains/${domain}/verify`), { success: true, data: { verified } })
+    await ask('POST', '/v1/domains', { domain })
+    t.match(await ask('POST', `/api/v1/domains/${domain}/verify`), { success: true, data: { verified } })
   }
-  t.match(await api(banner, 'GET', '/v1/domains/shop.unverified.test'), { data: { status: 'pending', records: [
+  t.match(await ask('GET', '/v1/domains/shop.unverified.test'), { data: { status: 'pending', records: [
     { purpose: 'dkim', status: 'failed', found: [/^v=DKIM1/], error: String, hint: /cut/ },
     {
       purpose: 'return_path', status: 'failed', found: ['another-host.unverified.test', /./], error: String, hint: String,
@@ -87,18 +80,18 @@ t.test('a domain that is added is verified at once, one under unverified.test ne
     { purpose: 'dmarc', status: 'pending', found: [], error: String },
     { purpose: 'tracking', status: 'failed', found: ['another-host.unverified.test', '192.0.2.1'], hint: String },
   ] } }, 'a failed check says what was found, what is wrong and why')
-  await send(banner, { to: 'someone@gmail.com', from: 'a@shop.example.org' })
-  const [hook] = await list<HookEntry>(new URL('/dev/hooks/inspector?event=email.delivered&wait=3s', banner.base_url))
+  await send({ to: 'someone@gmail.com', from: 'a@shop.example.org' })
+  const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.delivered&wait=3s')
   t.match(hook?.event.data, { isp: 'gmail' }, 'a well-known domain keeps its provider')
   const stranger = { to: 'a@b.org', from: 'a@nobody.org', subject: '', text: 'x' }
-  const refused = await api(banner, 'POST', '/v1/email/send', stranger)
+  const refused = await ask('POST', '/v1/email/send', stranger)
   t.match(refused, { success: false, error: { code: 'domain_not_verified', message: String, details: String } })
 })
 
 t.test('it starts again on its data with the same key; a taken port is one clear line', async (t) => {
   const first = await startSandbox(t)
   await first.stop()
-  const again = await startSandbox(t, first.folder)
+  const again = await startSandbox(t, { folder: first.folder })
   t.equal(again.banner.key, first.banner.key)
   await again.stop()
 
@@ -162,63 +155,11 @@ t.test('an old Node is refused before anything is loaded', async (t) => {
   t.match(await launch(nowhere), { code: 78, stderr: `${needed}, found none at ${nowhere}.` })
 })
 
-interface Sandbox {
-  banner: Banner
-  folder: string
-  stop(): Promise<void>
-}
-
-async function startSandbox(t: Tap, folder = temporaryFolder(t)): Promise<Sandbox> {
-  const words = [COMMAND, 'sandbox', '--json', '--data', folder, '--port', String(await freePort())]
-  const child = spawn('sh', words, { stdio: ['ignore', 'pipe', 'pipe'] })
-  const stop = async (): Promise<void> => end(child)
-  t.teardown(stop)
-  const banner = await firstLine(child)
-  return { banner, folder, stop }
-}
-
-async function end(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return
-  const ended = once(child, 'exit')
-  child.kill('SIGTERM')
-  await ended
-}
-
-/** The one JSON line that stands for the banner. */
-async function firstLine(child: ChildProcess): Promise<Banner> {
-  let output = ''
-  let errors = ''
-  child.stdout?.on('data', (text: Buffer) => (output += text.toString()))
-  child.stderr?.on('data', (text: Buffer) => (errors += text.toString()))
-  return until('the banner', () => {
-    if (child.exitCode !== null) throw new Error(`the sandbox ended with ${child.exitCode}: ${errors}`)
-    const line = output.split('\n').find((text) => text.includes('"curl"'))
-    return line === undefined ? undefined : (JSON.parse(line) as Banner)
-  }, 30_000)
-}
-
-async function api(banner: Banner, method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
-  const answer = await fetch(new URL(path, banner.base_url), {
-    method,
-    headers: { Authorization: `Bearer ${banner.key}`, 'Content-Type': 'application/json' },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-  })
-  return (await answer.json()) as Record<string, unknown>
-}
-
-async function send(banner: Banner, message: Record<string, string>): Promise<string> {
-  const answer = await api(banner, 'POST', '/v1/email/send', { subject: 'Hello', text: 'Hi', ...message })
-  return String(answer['message_id'])
-}
-
-async function list<Entry>(url: URL): Promise<Entry[]> {
-  const answer = (await (await fetch(url)).json()) as { data: Entry[] }
-  return answer.data
-}
-
 /** What the sandbox's DNS publishes for sandbox.test, as the API shows it, as a resolver for mailauth. */
-async function publishedKey(banner: Banner): Promise<(name: string, type: string) => Promise<string[][]>> {
-  const { data } = (await api(banner, 'POST', '/v1/domains/sandbox.test/verify')) as {
+async function publishedKey(
+  ask: SandboxProcess['ask'],
+): Promise<(name: string, type: string) => Promise<string[][]>> {
+  const { data } = (await ask('POST', '/v1/domains/sandbox.test/verify')) as {
     data: { records: { purpose: string; name: string; value: string }[] }
   }
   const record = data.records.find((entry) => entry.purpose === 'dkim')
@@ -233,15 +174,4 @@ async function fails(words: string[]): Promise<{ code: number; stderr: string }>
     ({ stderr }) => ({ code: 0, stderr }),
     (error: { code: number; stderr: string }) => ({ code: error.code, stderr: error.stderr }),
   )
-}
-
-/** The part of a test that cleans up. */
-interface Tap {
-  teardown(clean: () => unknown): void
-}
-
-function temporaryFolder(t: Tap): string {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
-  return folder
 }

@@ -4,13 +4,15 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
 import type { Test } from 'tap'
-import { HOUR, SECOND } from '../../src/base/clock.ts'
+import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
+import { createLogger } from '../../src/base/logger.ts'
 import { createApiKeys, hasScope, SCOPES } from '../../src/senders/api-key.ts'
 import type { ApiKeys, CreateKeyRequest } from '../../src/senders/api-key.ts'
 import type { ApiKeyRecord } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
+import { until } from '../support/until.ts'
 import { testStore } from './sender-parts.ts'
 
 const request = (changes: Partial<CreateKeyRequest> = {}): CreateKeyRequest => ({
@@ -25,12 +27,13 @@ interface Parts {
 }
 
 /** The real store, with its reads counted. */
-async function parts(t: Test): Promise<Parts> {
+async function parts(t: Test, mostKeys: number | null = null): Promise<Parts> {
   const real = await testStore(t)
   let reads = 0
   const store: Store = { ...real, findApiKey: (hash) => (reads++, real.findApiKey(hash)) }
   const clock = manualClock()
-  return { store, clock, apiKeys: createApiKeys({ store, clock, allowsTestKeys: true }), reads: () => reads }
+  const logger = createLogger({ level: 'silent' })
+  return { store, clock, apiKeys: createApiKeys({ store, clock, mostKeys, logger }), reads: () => reads }
 }
 
 t.test('a new key is random, shown once and kept as its hash', async (t) => {
@@ -46,11 +49,85 @@ t.test('a new key is random, shown once and kept as its hash', async (t) => {
   t.match((await apiKeys.create(request({ mode: 'test' }))).key, /^sk_test_/)
 })
 
-t.test('a server that cannot capture the mail of test keys makes none', async (t) => {
-  const { store, clock } = await parts(t)
-  const apiKeys = createApiKeys({ store, clock, allowsTestKeys: false })
-  await t.rejects(apiKeys.create(request({ mode: 'test' })), { code: 'invalid_request', details: /^mode: / })
-  t.match((await apiKeys.create(request())).key, /^sk_live_/)
+t.test('no more keys are made than the limit; revoked ones do not count', async (t) => {
+  const { apiKeys } = await parts(t, 2)
+  const first = await apiKeys.create(request())
+  await apiKeys.create(request())
+  await t.rejects(apiKeys.create(request()), { code: 'conflict' })
+  await apiKeys.revoke(first.record.id, { keepsAdmin: false })
+  await apiKeys.create(request())
+})
+
+t.test('what is changed is checked as at creation, the rest stays', async (t) => {
+  const { clock, apiKeys } = await parts(t)
+  const { key, record } = await apiKeys.create(request({ domains: ['acme.com'], expiresAt: clock.now() + HOUR }))
+  const changed = await apiKeys.change(record.id, { name: 'web shop', domains: ['ACME.com', 'other.com.'] })
+  t.same(changed, { ...record, name: 'web shop', domains: ['acme.com', 'other.com'] })
+  t.same(await apiKeys.find(record.id), changed)
+  t.equal((await apiKeys.change(record.id, { expiresAt: null })).expiresAt, null)
+  t.match(await apiKeys.authenticate(key, '203.0.113.9'), { name: 'web shop', expiresAt: null })
+  await t.rejects(apiKeys.change(record.id, { name: '', domains: ['com'], expiresAt: 1 }), {
+    code: 'invalid_request', details: /^name: .*; domains\[0\]: .*; expires_at: /,
+  })
+  for (const id of ['', 'key_x', 'x'.repeat(1_000), `key_${'0'.repeat(26)}`]) {
+    await t.rejects(apiKeys.change(id, { name: 'x' }), { code: 'not_found' })
+    await t.rejects(apiKeys.find(id), { code: 'not_found', details: `key ${id.slice(0, 64)}` })
+    await t.rejects(apiKeys.revoke(id, { keepsAdmin: true }), { code: 'not_found' })
+  }
+})
+
+t.test('a revocation and a change hold at once, also for a key that was just looked up', async (t) => {
+  const { clock, apiKeys } = await parts(t)
+  const { key, record } = await apiKeys.create(request())
+  await apiKeys.authenticate(key, '203.0.113.9')
+  await apiKeys.change(record.id, { allowedIps: ['10.0.0.0/8'] })
+  await t.rejects(apiKeys.authenticate(key, '203.0.113.9'), { code: 'unauthorized', details: /may not be used from/ })
+  await apiKeys.authenticate(key, '10.1.2.3')
+  const revoked = await apiKeys.revoke(record.id, { keepsAdmin: true })
+  t.equal(revoked.revokedAt, clock.now())
+  await t.rejects(apiKeys.authenticate(key, '10.1.2.3'), { code: 'unauthorized', details: /was revoked/ })
+  await clock.advance(HOUR)
+  t.same(await apiKeys.revoke(record.id, { keepsAdmin: true }), revoked, 'a second time changes nothing')
+})
+
+t.test('the last live admin key stays', async (t) => {
+  const { clock, apiKeys } = await parts(t)
+  const scopes = ['admin']
+  const first = await apiKeys.create(request({ scopes }))
+  await apiKeys.create(request({ scopes, mode: 'test' }))
+  await apiKeys.create(request({ scopes, expiresAt: clock.now() + 1 }))
+  await clock.advance(1)
+  await t.rejects(apiKeys.revoke(first.record.id, { keepsAdmin: true }), { code: 'conflict' })
+  await apiKeys.create(request({ scopes }))
+  await apiKeys.revoke(first.record.id, { keepsAdmin: true })
+})
+
+t.test('the last use is written, at most every five minutes', async (t) => {
+  const { store, clock, apiKeys } = await parts(t)
+  const { key, record } = await apiKeys.create(request())
+  const written = async (): Promise<number | null> => (await store.findApiKeyById(record.id))?.lastUsedAt ?? null
+  const firstUse = clock.now()
+  await apiKeys.authenticate(key, '203.0.113.9')
+  await until('the first use', async () => (await written()) === firstUse)
+  await clock.advance(5 * MINUTE - 1)
+  await apiKeys.authenticate(key, '203.0.113.9')
+  t.equal(await written(), firstUse)
+  await clock.advance(1)
+  await apiKeys.authenticate(key, '203.0.113.9')
+  await until('the next one', async () => (await written()) === firstUse + 5 * MINUTE)
+})
+
+t.test('keys are listed newest first, page by page', async (t) => {
+  const { clock, apiKeys } = await parts(t)
+  const ids: string[] = []
+  for (let index = 0; index < 3; index++) {
+    ids.unshift((await apiKeys.create(request())).record.id)
+    await clock.advance(1)
+  }
+  const first = await apiKeys.list(2, null)
+  const second = await apiKeys.list(2, first.next)
+  t.same([...first.keys, ...second.keys].map(({ id }) => id), ids)
+  t.equal(second.next, null)
 })
 
 t.test('the characters of keys are spread evenly', async (t) => {
@@ -88,9 +165,9 @@ t.test('every problem of a request for a key is listed', async (t) => {
 })
 
 t.test('a key is known again, by that key alone', async (t) => {
-  const { apiKeys } = await parts(t)
+  const { clock, apiKeys } = await parts(t)
   const { key, record } = await apiKeys.create(request())
-  t.same(await apiKeys.authenticate(key, '203.0.113.9'), record)
+  t.same(await apiKeys.authenticate(key, '203.0.113.9'), { ...record, lastUsedAt: clock.now() })
   const other = `${key.slice(0, -4)}9f3a`
   await t.rejects(apiKeys.authenticate(other, '203.0.113.9'), {
     code: 'unauthorized', details: 'no such key ending in 9f3a',
@@ -134,7 +211,7 @@ t.test('revoked, expired, used from elsewhere: the answer says which, with four 
   const revoked: ApiKeyRecord = {
     ...local.record, id: `key_${'0'.repeat(26)}`, last4: '9f3a', allowedIps: [], revokedAt: 1_795_200_000_000,
   }
-  await store.addApiKey(revoked, createHash('sha256').update(key).digest())
+  await store.addApiKey(revoked, createHash('sha256').update(key).digest(), null)
   await t.rejects(apiKeys.authenticate(key, '203.0.113.9'), {
     code: 'unauthorized', details: 'Key ending in 9f3a was revoked at 1795200000.',
   })

@@ -85,6 +85,7 @@ export async function senderParts(t: Test, options: SenderPartsOptions = {}): Pr
   const wakes = { count: 0 }
   const domains = createDomains({
     store, clock, keyRing, egress,
+    realClock: clock,
     resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: dnsTimeout, tries: 1 }),
     hostname: HOSTNAME,
     settings: {

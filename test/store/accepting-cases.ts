@@ -2,26 +2,30 @@
  * Accepting and claiming: what every store engine must do between a request and the delivery threads.
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
+import { CAPTURE_POOL } from '../../src/mail/simulator.ts'
+import type { StoredContent } from '../../src/mail/message.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, claim, claimedMessage, LEASE, LIFETIME, newMessage, NOW, POOL, sampleContent,
+  acceptOne, acceptRequest, claim, claimedMessage, LEASE, LIFETIME, lookUp, newMessage, NOW, POOL, sampleContent,
 } from './store-samples.ts'
 
 export const accepting: Cases = {
   'an accepted message is queued and can be looked up': async (t, { store }) => {
     const id = await acceptOne(store)
-    t.match(await store.lookupMessage(id), {
+    t.match(await lookUp(store, id), {
       id, batchId: null, state: 'queued', recipient: 'ada@example.com', from: 'orders@acme.com',
       subject: 'Order {{number}}', hasVariables: true, variables: {}, stream: 'transactional', domain: 'acme.com',
       pool: POOL, isp: null, ip: null, createdAt: NOW, expiresAt: NOW + LIFETIME, nextAttemptAt: NOW,
-      deliveredAt: null, bouncedAt: null, bounce: null, isPossibleDuplicate: false, attempts: [],
+      deliveredAt: null, bouncedAt: null, bounce: null, isPossibleDuplicate: false, attempts: [], sendAt: null,
+      recipientDomain: 'example.com', tags: {}, metadata: {}, isTest: false, complainedAt: null, opens: 0, clicks: 0,
+      machineOpens: 0, machineClicks: 0, retryOf: null,
     })
     t.match(await store.messageEvents(id), [{ kind: 'email.accepted', at: NOW, data: {} }])
     t.same(await store.queueSummary(NOW), { waiting: 1, sending: 0, oldestDueAt: NOW })
   },
   'what does not exist is null': async (t, { store }) => {
     for (const id of [newIdentifier('msg', NOW), 'msg_none', '']) {
-      t.equal(await store.lookupMessage(id), null)
+      t.equal(await lookUp(store, id), null)
       t.equal(await store.messageEvents(id), null)
     }
   },
@@ -30,7 +34,7 @@ export const accepting: Cases = {
     await store.acceptMessages(acceptRequest({ messages: [known] }))
     const fresh = newMessage()
     await t.rejects(store.acceptMessages(acceptRequest({ pool: 'new', messages: [fresh, known] })))
-    t.equal(await store.lookupMessage(fresh.id), null)
+    t.equal(await lookUp(store, fresh.id), null)
     t.equal((await store.queueSummary(NOW)).waiting, 1)
     t.equal(await store.moveOrphans([POOL], POOL), 0, 'not even the new pool is left')
   },
@@ -44,12 +48,12 @@ export const accepting: Cases = {
     const expected = neighbours.map((_, index) => (index % 2 === 0 ? 'fulfilled' : 'rejected'))
     t.same(results.map((result) => result.status), expected)
     for (const [index, { id }] of neighbours.entries()) {
-      t.equal((await store.lookupMessage(id)) !== null, index % 2 === 0)
+      t.equal((await lookUp(store, id)) !== null, index % 2 === 0)
     }
   },
   'content comes back as it was given': async (t, { store, contentReader }) => {
     const big = new Uint8Array(2_500_000).map((_, index) => index % 251)
-    const contents = [
+    const contents: StoredContent[] = [
       sampleContent,
       { ...sampleContent, replyTo: null, html: null, text: '' },
       { ...sampleContent, from: { name: null, address: 'a@acme.com' }, text: 'plain ✓', hasVariables: false },
@@ -60,6 +64,19 @@ export const accepting: Cases = {
           { name: 'ü.txt', contentType: 'text/plain', contentId: null, bytes: Uint8Array.of(0, 13, 10, 255) },
         ],
       },
+      {
+        ...sampleContent, html: null, text: 'x', tracking: { opens: true, clicks: false },
+        addressees: { to: { name: 'Ada', address: 'ada@example.com' }, cc: [{ name: null, address: 'b@example.org' }] },
+        headers: [['X-Trace', 'ünï'], ['X-Trace', '2']],
+        tags: { ['__proto__']: 'x', ['%_\'"']: 'nul \0 inside' },
+        metadata: { nested: { list: [1, null, '\0'] }, text: '✓' },
+        unsubscribe: { list: 'news', url: 'https://acme.com/leave' },
+      },
+      {
+        ...sampleContent, html: null, text: null, raw: big.subarray(0, 1_300_000),
+        unsubscribe: { list: 'bulk', url: null },
+      },
+      { ...sampleContent, html: null, text: null, raw: Uint8Array.of() },
     ]
     for (const content of contents) await acceptOne(store, { content })
     const { epoch } = await store.beginEpoch(NOW)
@@ -68,9 +85,7 @@ export const accepting: Cases = {
     t.equal(messages.length, contents.length)
     for (const [index, message] of messages.entries()) {
       const read = await reader.content(message.contentId)
-      t.same(read && { ...read, attachments: read.attachments.map(plainBytes) }, {
-        ...contents[index], attachments: contents[index]?.attachments.map(plainBytes),
-      })
+      t.same(read && plainContent(read), plainContent(contents[index] ?? sampleContent))
     }
     t.equal(await reader.content(4_711), undefined)
   },
@@ -87,14 +102,19 @@ export const accepting: Cases = {
     t.same(claimed.map((message) => message.recipientDomain), ['example.com', 'example.org'])
     for (const [index, message] of claimed.entries()) {
       const { id: messageId, to, variables } = messages[index] ?? newMessage()
-      const facts = { messageId, domain: 'acme.com', to, variables, acceptedAt: NOW, stream: 'bulk' }
+      const facts = { messageId, domain: 'acme.com', to, variables, acceptedAt: NOW, sendAt: null, stream: 'bulk' }
       t.same(await reader.renderFacts(message.key), facts)
     }
     t.equal(await reader.renderFacts(4_711), undefined)
   },
 }
 
-const plainBytes = <Part extends { bytes: Uint8Array }>(part: Part) => ({ ...part, bytes: Buffer.from(part.bytes) })
+/** With all bytes of one type, so that they can be compared. */
+const plainContent = (content: StoredContent) => ({
+  ...content,
+  raw: content.raw && Buffer.from(content.raw),
+  attachments: content.attachments.map((part) => ({ ...part, bytes: Buffer.from(part.bytes) })),
+})
 
 export const claiming: Cases = {
   'a claim takes due and unexpired rows of its pools, oldest first, and no more than asked': async (t, { store }) => {
@@ -104,21 +124,41 @@ export const claiming: Cases = {
     const second = await acceptOne(store, { now: NOW - 2_000, pool: 'other' })
     await acceptOne(store, { now: NOW - 4_000, pool: 'asleep' })
     await acceptOne(store, { now: NOW + 1 })
-    await acceptOne(store, { now: NOW - 4_000, expiresAt: NOW })
+    await acceptOne(store, { now: NOW - 4_000 }, { expiresAt: NOW })
     const request = { now: NOW, epoch, leaseUntil: NOW + LEASE, pools: ['other', POOL, 'unheard-of'] }
     t.same((await store.claimDue({ ...request, limit: 2 })).map(({ id }) => id), [first, second])
     t.same((await store.claimDue({ ...request, limit: 2 })).map(({ id }) => id), [third])
     t.same(await store.claimDue({ ...request, limit: 2 }), [])
-    t.equal((await store.lookupMessage(first))?.state, 'sending')
-    t.equal((await store.lookupMessage(first))?.nextAttemptAt, null)
+    t.equal((await lookUp(store, first))?.state, 'sending')
+    t.equal((await lookUp(store, first))?.nextAttemptAt, null)
   },
   'a claimed message carries what the dispatcher decides by': async (t, { store }) => {
     const { message } = await claimedMessage(store)
     t.match(message, {
       pool: POOL, stream: 'transactional', domain: 'acme.com', recipient: 'ada@example.com',
       recipientDomain: 'example.com', attempts: 0, acceptedAt: NOW, expiresAt: NOW + LIFETIME, pathFailures: 0,
-      ambiguousCount: 0, stickyIp: null,
+      ambiguousCount: 0, stickyIp: null, isCaptured: false,
     })
+  },
+  'captured mail waits in a pool of its own, shows the one it was meant for, is never moved': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW)
+    const captured = await acceptOne(store, { pool: 'bulk' }, { isCaptured: true })
+    t.same(await claim(store, epoch), [])
+    t.equal(await store.moveOrphans([POOL], POOL), 0)
+    t.equal(await store.earliestDueAt([CAPTURE_POOL]), NOW)
+    t.equal((await lookUp(store, captured))?.pool, 'bulk')
+    const request = { now: NOW, epoch, leaseUntil: NOW + LEASE, pools: [POOL, CAPTURE_POOL], limit: 9 }
+    t.match(await store.claimDue(request), [{ id: captured, pool: CAPTURE_POOL, isCaptured: true }])
+  },
+  'a scheduled message is due at its time, a past time means now': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW)
+    const later = await acceptOne(store, { sendAt: NOW + 60_000 })
+    const past = await acceptOne(store, { sendAt: NOW })
+    t.match(await lookUp(store, later), { state: 'scheduled', sendAt: NOW + 60_000, nextAttemptAt: NOW + 60_000 })
+    t.match(await lookUp(store, later, NOW + 60_000), { state: 'queued', sendAt: NOW + 60_000 })
+    t.match(await lookUp(store, past), { state: 'queued', sendAt: null })
+    t.match(await claim(store, epoch), [{ id: past }])
+    t.match(await claim(store, epoch, NOW + 60_000), [{ id: later, acceptedAt: NOW }])
   },
   'claims made at the same time never share a row': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW)
@@ -132,14 +172,14 @@ export const claiming: Cases = {
     await store.unclaim({ epoch: epoch - 1, rows: [{ key: message.key, nextAt: NOW }] })
     t.equal((await store.queueSummary(NOW)).sending, 1)
     await store.unclaim({ epoch, rows: [{ key: message.key, nextAt: NOW + 60_000 }] })
-    t.match(await store.lookupMessage(message.id), {
+    t.match(await lookUp(store, message.id), {
       state: 'queued', nextAttemptAt: NOW + 60_000, isPossibleDuplicate: false,
     })
     t.equal(await store.earliestDueAt([POOL]), NOW + 60_000)
     t.same(await claim(store, epoch), [])
     t.match(await claim(store, epoch, NOW + 60_000), [{ id: message.id, attempts: 0 }])
     await store.unclaim({ epoch, rows: [{ key: message.key, nextAt: NOW, isPossibleDuplicate: true }] })
-    t.match(await store.lookupMessage(message.id), { state: 'queued', isPossibleDuplicate: true }, 'its holder died')
+    t.match(await lookUp(store, message.id), { state: 'queued', isPossibleDuplicate: true }, 'its holder died')
   },
   'a new epoch frees what the old one held and marks the doubt': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
@@ -147,10 +187,10 @@ export const claiming: Cases = {
     const next = await store.beginEpoch(NOW + 5_000)
     t.ok(next.epoch > epoch)
     t.equal(next.recovered, 1)
-    t.match(await store.lookupMessage(message.id), {
+    t.match(await lookUp(store, message.id), {
       state: 'queued', nextAttemptAt: NOW + 5_000, isPossibleDuplicate: true,
     })
-    t.equal((await store.lookupMessage(untouched))?.isPossibleDuplicate, false)
+    t.equal((await lookUp(store, untouched))?.isPossibleDuplicate, false)
     await store.unclaim({ epoch, rows: [{ key: message.key, nextAt: NOW + LIFETIME }] })
     const claimed = await claim(store, next.epoch, NOW + 5_000)
     t.match(claimed, [{ id: untouched, attempts: 0 }, { id: message.id, attempts: 0 }])
@@ -162,7 +202,7 @@ export const claiming: Cases = {
     await store.renewLeases(epoch, NOW + 2 * LEASE)
     t.equal(await store.recoverLapsedLeases(NOW + LEASE), 0)
     t.equal(await store.recoverLapsedLeases(NOW + 2 * LEASE), 1)
-    t.match(await store.lookupMessage(message.id), {
+    t.match(await lookUp(store, message.id), {
       state: 'queued', nextAttemptAt: NOW + 2 * LEASE, isPossibleDuplicate: true,
     })
   },
@@ -180,8 +220,8 @@ export const claiming: Cases = {
     const orphan = await acceptOne(store, { pool: 'gone' })
     const kept = await acceptOne(store, { pool: 'other' })
     t.equal(await store.moveOrphans([POOL, 'other'], POOL), 1)
-    t.equal((await store.lookupMessage(orphan))?.pool, POOL)
-    t.equal((await store.lookupMessage(kept))?.pool, 'other')
+    t.equal((await lookUp(store, orphan))?.pool, POOL)
+    t.equal((await lookUp(store, kept))?.pool, 'other')
     t.match(await claim(store, epoch), [{ id: orphan, pool: POOL }])
     t.equal(await store.moveOrphans([POOL, 'other'], POOL), 0)
   },

@@ -3,8 +3,8 @@
  */
 import type { Test } from 'tap'
 import type { ContentReader } from '../../src/store/content-reader.ts'
-import type { ClaimWebhooksRequest } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
+import type { ClaimWebhooksRequest } from '../../src/store/webhook-records.ts'
 import { LEASE, NOW } from './store-samples.ts'
 
 export interface StoreUnderTest {

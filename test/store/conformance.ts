@@ -8,13 +8,23 @@ import type { Test } from 'tap'
 import { accepting, claiming } from './accepting-cases.ts'
 import type { Cases, StoreUnderTest } from './conformance-case.ts'
 import { domainChecks, domains, removal } from './domain-cases.ts'
+import { engagement, unsubscribing } from './engagement-cases.ts'
+import { idempotency } from './idempotency-cases.ts'
+import { apiKeys } from './key-cases.ts'
+import { acting, batches, repeating } from './message-cases.ts'
 import { expiry, outcomes } from './outcome-cases.ts'
-import { senders, webhooks } from './webhook-cases.ts'
+import { searching } from './search-cases.ts'
+import { suppressing, suppressionList } from './suppression-cases.ts'
+import { closing, webhooks } from './webhook-cases.ts'
+
+// Many cases, each with a store of its own to open: a slow machine only makes it longer.
+t.setTimeout(300_000)
 
 /** Runs every case; `makeStore` gets the test of the case, for its cleanup. */
 export function testStoreConformance(makeStore: (t: Test) => Promise<StoreUnderTest>): void {
   const groups: Record<string, Cases> = {
-    accepting, claiming, outcomes, expiry, webhooks, senders, domains, domainChecks, removal,
+    accepting, idempotency, suppressing, suppressionList, claiming, outcomes, expiry, acting, repeating, batches,
+    searching, engagement, unsubscribing, webhooks, apiKeys, domains, domainChecks, removal, closing,
   }
   for (const [group, cases] of Object.entries(groups)) {
     t.test(group, async (t) => {

@@ -9,8 +9,8 @@ import type { Store } from '../../src/store/store.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, claim, deferredUntil, delivered, dkimKey, domainCheck, domainRecord, newMessage, NOW,
-  outcomeRecord, webhookEndpoint,
+  acceptOne, acceptRequest, claim, deferredUntil, delivered, dkimKey, domainCheck, domainRecord, lookUp, newMessage,
+  NOW, outcomeRecord, webhookEndpoint,
 } from './store-samples.ts'
 
 const verifiedEvent = (): ServiceEvent => ({
@@ -199,7 +199,7 @@ export const removal: Cases = {
     t.equal(await store.addDkimKeys('acme.com', [dkimKey({ selector: 'ps9' })]), null)
     t.equal(await store.findReturnPath('acme.com'), 'bounces.acme.com')
     t.equal(await store.cancelPurged(NOW + 1, 9), 0)
-    for (const id of ids) t.not((await store.lookupMessage(id))?.state, 'canceled')
+    for (const id of ids) t.not((await lookUp(store, id))?.state, 'canceled')
     await store.addDomain(domainRecord({ returnPath: 'rp.acme.com', verifiedAt: NOW }), null)
     t.equal(await store.findReturnPath('acme.com'), 'rp.acme.com', 'of the living one')
     t.equal(await store.findReturnPath('nope.com'), null)
@@ -223,10 +223,10 @@ export const removal: Cases = {
     const single = await acceptOne(store)
     t.same(await store.removeDomain({ name: 'acme.com', now: NOW + 1, purge: true }), { queuedMessages: 1_201 })
     t.match(await store.queueSummary(NOW + 1), { waiting: 1, sending: 0 })
-    t.match(await store.lookupMessage(other), { state: 'queued' })
+    t.match(await lookUp(store, other), { state: 'queued' })
     const ids = [single, ...bulk.map(({ id }) => id)]
     for (const id of [single, ids.at(1) ?? '', ids.at(-1) ?? '']) {
-      t.match(await store.lookupMessage(id), { state: 'canceled', nextAttemptAt: null, bounce: null })
+      t.match(await lookUp(store, id), { state: 'canceled', nextAttemptAt: null, bounce: null })
       const events = await store.messageEvents(id)
       t.same(events?.map(({ kind }) => kind), ['email.accepted', 'email.canceled'])
       t.strictSame(events?.at(-1)?.data, { message_id: id, recipient: 'ada@example.com' })
@@ -259,7 +259,7 @@ export const removal: Cases = {
 }
 
 async function statesOf(store: Store, ids: string[]): Promise<(string | undefined)[]> {
-  return Promise.all(ids.map(async (id) => (await store.lookupMessage(id))?.state))
+  return Promise.all(ids.map(async (id) => (await lookUp(store, id))?.state))
 }
 
 /** With the sealed keys as lists of bytes: a Buffer comes back as a Uint8Array. */

@@ -18,9 +18,10 @@ import { openStore } from '../../src/store/open-store.ts'
 import type { StoreLocation } from '../../src/store/store-location.ts'
 import { databasePath, openDatabase, readDurability } from '../../src/store/sqlite/database.ts'
 import { schemaVersion, SCHEMA_VERSION } from '../../src/store/sqlite/migrate.ts'
+import { createContentReader, createContentWriter } from '../../src/store/sqlite/stored-content.ts'
 import { until } from '../support/until.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
-import { acceptOne, acceptRequest, newMessage, NOW, sampleContent } from './store-samples.ts'
+import { acceptOne, acceptRequest, lookUp, newMessage, NOW, sampleContent } from './store-samples.ts'
 
 const run = promisify(execFile)
 
@@ -67,7 +68,7 @@ t.test('what was answered is there after kill -9, and what was held is due again
   const { store } = await openTestStore(location)
   t.teardown(() => store.close())
   t.comment(`${answered.length} were answered before the kill`)
-  const found = await Promise.all(answered.map((id) => store.lookupMessage(id)))
+  const found = await Promise.all(answered.map((id) => lookUp(store, id)))
   t.equal(found.filter((message) => message !== null).length, answered.length)
   const { recovered } = await store.beginEpoch(NOW)
   t.equal(recovered, CLAIMED_BY_CHILD)
@@ -101,7 +102,7 @@ t.test('a second store in the same process is refused, and can open after the fi
   const id = await acceptOne(store)
   await store.close()
   const again = await openTestStore(location)
-  t.equal((await again.store.lookupMessage(id))?.state, 'queued')
+  t.equal((await lookUp(again.store, id))?.state, 'queued')
   await again.store.close()
   t.same(again.deaths, [], 'a close is no death')
 })
@@ -142,7 +143,7 @@ t.test('damage met while running rejects the caller and ends the store', async (
   damagePagesOf('messages', databasePath(location))
 
   const { store, deaths } = await openTestStore(location)
-  await t.rejects(store.lookupMessage(id), { code: 'SQLITE_CORRUPT' })
+  await t.rejects(lookUp(store, id), { code: 'SQLITE_CORRUPT' })
   await until('the death is told', () => deaths.length > 0)
   t.match(deaths, [{ message: /malformed/ }])
   await t.rejects(store.tick(), /malformed/)
@@ -162,7 +163,7 @@ t.test('a disk that takes no more refuses verbs and ends nothing', async (t) => 
 
   const { store } = await openTestStore(location)
   t.teardown(() => store.close())
-  for (const id of answered) t.ok(await store.lookupMessage(id))
+  for (const id of answered) t.ok(await lookUp(store, id))
   await acceptOne(store)
 })
 
@@ -187,3 +188,21 @@ function damagePagesOf(table: string, path: string): void {
   writeSync(file, Buffer.alloc(pageBytes, 0xff), 0, pageBytes, ((root ?? 1) - 1) * pageBytes)
   closeSync(file)
 }
+
+t.test('a content whose bytes were removed is gone, one that lost some of them is damaged', async (t) => {
+  const location = locationIn(t.testdir({}))
+  const opened = openDatabase(location)
+  t.teardown(() => opened.close())
+  const writeContent = createContentWriter(opened.writer)
+  const facts = { isTest: false, sendAt: null, retryOf: null }
+  const [removed, damaged, empty] = [
+    { ...sampleContent, html: 'x'.repeat(2_000_000) }, { ...sampleContent, html: 'x'.repeat(2_000_000) },
+    { ...sampleContent, html: null, text: '' },
+  ].map((content) => writeContent(content, facts))
+  const readContent = createContentReader(opened.reader)
+  opened.writer.exec(`delete from content_parts where part_key / 4096 = ${removed}`)
+  opened.writer.exec(`delete from content_parts where part_key = ${damaged} * 4096 + 1`)
+  t.equal(readContent(removed ?? 0), undefined)
+  t.throws(() => readContent(damaged ?? 0), { message: /content ends after 1048576 bytes/ })
+  t.match(readContent(empty ?? 0), { html: null, text: '' })
+})

@@ -1,29 +1,39 @@
 /**
  * A filled database of an earlier version is brought to the present one: nothing in it is lost, and it works on.
  */
-import { mkdirSync, readFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
+import type { Database } from 'better-sqlite3'
 import t from 'tap'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { openContentReader } from '../../src/store/open-store.ts'
 import { databasePath, openReader } from '../../src/store/sqlite/database.ts'
 import { schemaVersion, SCHEMA_VERSION } from '../../src/store/sqlite/migrate.ts'
-import { createAcceptMessages } from '../../src/store/sqlite/accept.ts'
 import { storedIdentifier } from '../../src/store/sqlite/stored-identifier.ts'
 import type { StoreLocation } from '../../src/store/store-location.ts'
+import { anything } from './search-cases.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
-import { acceptRequest, claim, dkimKey, domainCheck, newMessage, NOW } from './store-samples.ts'
+import { claim, dkimKey, domainCheck, LIFETIME, lookUp, NOW, POOL } from './store-samples.ts'
 
 const CHECK = { purpose: 'spf', status: 'verified', found: ['v=spf1 -all'], error: null, hint: null, checkedAt: NOW }
 
-/** As the program of the first version left it: two domains, an endpoint, 30 waiting messages. */
-function writeFirstVersion(location: StoreLocation): string[] {
+const MIGRATIONS = new URL('../../src/store/sqlite/migrations/', import.meta.url)
+
+/** An empty database as the program of this version made it. */
+function createVersion(location: StoreLocation, version: number): Database {
   mkdirSync(location.folder, { recursive: true })
   const database = new Sqlite(databasePath(location))
-  const statements = new URL('../../src/store/sqlite/migrations/0001-initial.sql', import.meta.url)
-  database.exec(readFileSync(statements, 'utf8'))
+  for (const file of readdirSync(MIGRATIONS).sort().slice(0, version)) {
+    database.exec(readFileSync(new URL(file, MIGRATIONS), 'utf8'))
+  }
   database.pragma('journal_mode = wal')
-  database.pragma('user_version = 1')
+  database.pragma(`user_version = ${version}`)
+  return database
+}
+
+/** As the program of the first version left it: two domains, an endpoint, 30 waiting messages. */
+function writeFirstVersion(location: StoreLocation): string[] {
+  const database = createVersion(location, 1)
   const addDomain = database.prepare('insert into domains values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
   addDomain.run(
     'newer.com', 'pending', 'ps9', 'MIIN', Buffer.of(4, 5), 'bounces.newer.com', null, NOW - 5, null, null, '[]',
@@ -37,10 +47,40 @@ function writeFirstVersion(location: StoreLocation): string[] {
       insert into webhook_endpoints (id, url, events, status, sealed_secret, created_at)
       values (?, ?, ?, ?, ?, ?)`)
     .run(storedIdentifier('wh', newIdentifier('wh', NOW)), 'https://x.test/', '["*"]', 'enabled', Buffer.of(1), NOW)
-  const messages = Array.from({ length: 30 }, () => newMessage())
-  createAcceptMessages(database)(acceptRequest({ domain: 'zeta.com', messages }))
+  const ids = addOldMessages(database, 'zeta.com', 30)
   database.close()
-  return messages.map(({ id }) => id)
+  return ids
+}
+
+/** Waiting messages of one request as versions 1 and 2 wrote them; returns their identifiers. */
+function addOldMessages(database: Database, domain: string, count: number): string[] {
+  const { lastInsertRowid: pool } = database.prepare(`insert into pools (name) values ('${POOL}')`).run()
+  const { lastInsertRowid: lane } = database
+    .prepare(`insert into lanes (domain, stream) values (?, 'transactional')`)
+    .run(domain)
+  const { lastInsertRowid: content } = database
+    .prepare(`
+      insert into contents (from_name, from_address, subject, has_variables, html_bytes)
+      values ('Acme', 'orders@acme.com', 'Order', 0, 6)`)
+    .run()
+  database
+    .prepare('insert into content_parts (part_key, bytes) values (?, ?)')
+    .run(Number(content) * 4_096, Buffer.from('Grüß'))
+  const addMessage = database.prepare(`
+    insert into messages
+      (id, state, pool_id, lane_id, content_id, recipient, recipient_domain, next_at, expires_at, created_at)
+    values (?, 'waiting', ?, ?, ?, 'ada@example.com', 'example.com', ?, ?, ?)`)
+  const addData = database.prepare('insert into message_data (message_seq, to_name, variables) values (?, ?, ?)')
+  const addEvent = database.prepare(`insert into events (id, message_seq, kind, at) values (?, ?, 'email.accepted', ?)`)
+  return Array.from({ length: count }, () => {
+    const id = newIdentifier('msg', NOW)
+    const { lastInsertRowid: key } = addMessage.run(
+      storedIdentifier('msg', id), pool, lane, content, NOW, NOW + LIFETIME, NOW,
+    )
+    addData.run(key, 'Ada', '{"n":1}')
+    addEvent.run(storedIdentifier('evt', newIdentifier('evt', NOW)), key, NOW)
+    return id
+  })
 }
 
 t.test('a filled database of version 1 keeps its domains, their keys and its mail', async (t) => {
@@ -91,4 +131,69 @@ t.test('a domain of version 1 is checked, gets a key and is removed as any other
   ] })
   t.same(await store.removeDomain({ name: 'zeta.com', now: NOW, purge: true }), { queuedMessages: 30 })
   t.match(await store.queueSummary(NOW), { waiting: 0 })
+})
+
+/** As the program of the second version left it: messages in every state it knew, a key, a delivery under way. */
+function writeSecondVersion(location: StoreLocation): string[] {
+  const database = createVersion(location, 2)
+  const ids = addOldMessages(database, 'zeta.com', 4)
+  database.exec(`
+    update messages set state = 'delivered', final_at = ${NOW + 1}, attempts = 1, isp = 'gmail' where seq = 1;
+    update messages set state = 'bounced', final_at = ${NOW + 2}, attempts = 1 where seq = 2;
+    insert into bounces (message_seq, type, category, code, description)
+      values (2, 'hard', 'invalid_recipient', '5.1.1', '550 no');
+    update messages set state = 'sending', lease_epoch = 1, lease_until = ${NOW + 9} where seq = 3;
+    insert into attempts (message_seq, at, result, duration_milliseconds, ip, stage, reply)
+      values
+        (1, ${NOW}, 'delivered', 9, '127.0.0.11', 'dot', '250 ok'),
+        (2, ${NOW}, 'bounced', 9, null, 'rcpt', '550 no')`)
+  database
+    .prepare(`
+      insert into api_keys (id, hash, name, mode, scopes, domains, allowed_ips, prefix, last4, created_at)
+      values (?, ?, 'first', 'live', '["admin"]', '[]', '[]', 'sk_live_', 'wxyz', ?)`)
+    .run(storedIdentifier('key', newIdentifier('key', NOW)), Buffer.alloc(32, 1), NOW)
+  database.close()
+  return ids
+}
+
+t.test('a filled database of version 2 keeps its messages, and all that is new works on them', async (t) => {
+  const location = locationIn(t.testdir({}))
+  const ids = writeSecondVersion(location)
+  const { store } = await openTestStore(location)
+  t.teardown(() => store.close())
+  const { epoch } = await store.beginEpoch(NOW)
+  const database = openReader(location)
+  t.equal(schemaVersion(database), SCHEMA_VERSION)
+  t.same(database.pragma('foreign_key_check'), [])
+  t.same(database.pragma('integrity_check'), [{ integrity_check: 'ok' }])
+  database.close()
+
+  const [first, second, third, fourth] = await Promise.all(ids.map((id) => lookUp(store, id)))
+  const common = {
+    from: 'orders@acme.com', subject: 'Order', variables: { n: 1 }, batchId: null, tags: {}, metadata: {},
+    isTest: false, sendAt: null, complainedAt: null, opens: 0, retryOf: null, pool: POOL, domain: 'zeta.com',
+  }
+  t.match(first, { ...common, state: 'delivered', deliveredAt: NOW + 1, isp: 'gmail', ip: '127.0.0.11' })
+  t.match(second, { ...common, state: 'bounced', bouncedAt: NOW + 2, bounce: { type: 'hard', isLate: false } })
+  t.match(third, { ...common, state: 'queued', isPossibleDuplicate: true })
+  t.match(fourth, { ...common, state: 'queued' })
+  t.match(await store.findApiKey(Buffer.alloc(32, 1)), { name: 'first', lastUsedAt: null })
+  t.same((await store.transcripts(ids[0] ?? ''))?.map(({ dialogue }) => dialogue), [null])
+
+  for (const asked of [{ recipient: 'ada@example.com' }, { from: 'orders@acme.com' }, {}]) {
+    const { messages } = await store.searchMessages({ ...anything, ...asked })
+    t.same(messages.map(({ id }) => id), ids.toReversed())
+  }
+  const repeat = await store.requestToRepeat(ids[1] ?? '', NOW)
+  t.match(repeat?.content, {
+    html: 'Grüß', text: null, raw: null, addressees: null, headers: [], tracking: { opens: false, clicks: false },
+    unsubscribe: null,
+  })
+  t.same(await store.cancelMessage(ids[2] ?? '', NOW), { kind: 'canceled' })
+  await store.addSuppression({
+    id: newIdentifier('sup', NOW), email: 'ada@example.com', reason: 'complaint', scope: 'all', isTest: false,
+    messageId: null, createdAt: NOW,
+  })
+  t.same(await claim(store, epoch), [])
+  t.match(await lookUp(store, ids[3] ?? ''), { state: 'suppressed', bounce: { type: 'suppressed' } })
 })

@@ -5,8 +5,8 @@ import { eventBody } from '../../src/mail/event.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, bounced, claim, claimedMessage, deferredUntil, delivered, LIFETIME, newMessage, NOW,
-  outcomeRecord, sampleBounce, webhookEndpoint,
+  acceptOne, acceptRequest, bounced, claim, claimedMessage, deferredUntil, delivered, LIFETIME, lookUp, newMessage,
+  NOW, outcomeRecord, sampleBounce, webhookEndpoint,
 } from './store-samples.ts'
 
 export const outcomes: Cases = {
@@ -14,7 +14,7 @@ export const outcomes: Cases = {
     const { epoch, message } = await claimedMessage(store)
     const record = outcomeRecord(message, delivered)
     await store.recordOutcomes({ epoch, now: NOW + 900, outcomes: [record] })
-    t.match(await store.lookupMessage(message.id), {
+    t.match(await lookUp(store, message.id), {
       state: 'delivered', deliveredAt: NOW + 900, bouncedAt: null, bounce: null, isp: 'gmail', ip: '127.0.0.11',
       nextAttemptAt: null, attempts: [record.attempt],
     })
@@ -27,13 +27,13 @@ export const outcomes: Cases = {
   'a deferral counts an attempt, keeps its IP and waits for its time': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, deferredUntil(NOW + 60_000))] })
-    t.match(await store.lookupMessage(message.id), { state: 'deferred', nextAttemptAt: NOW + 60_000, ip: '127.0.0.11' })
+    t.match(await lookUp(store, message.id), { state: 'deferred', nextAttemptAt: NOW + 60_000, ip: '127.0.0.11' })
     const [again] = await claim(store, epoch, NOW + 60_000)
     t.match(again, { attempts: 1, stickyIp: '127.0.0.11', pathFailures: 0, ambiguousCount: 0 })
     const later = outcomeRecord(message, deferredUntil(NOW + 120_000), { at: NOW + 60_000, ip: '127.0.0.12' })
     await store.recordOutcomes({ epoch, now: NOW + 60_000, outcomes: [later] })
     t.match(await claim(store, epoch, NOW + 120_000), [{ attempts: 2, stickyIp: '127.0.0.11' }])
-    t.equal((await store.lookupMessage(message.id))?.ip, '127.0.0.12')
+    t.equal((await lookUp(store, message.id))?.ip, '127.0.0.12')
   },
   'a path failure counts no attempt, and a deferral ends its row': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
@@ -45,19 +45,19 @@ export const outcomes: Cases = {
     const deferral = outcomeRecord(message, deferredUntil(NOW + 9_000), { at: NOW + 2_000 })
     await store.recordOutcomes({ epoch, now: NOW + 2_000, outcomes: [deferral] })
     t.match(await claim(store, epoch, NOW + 9_000), [{ attempts: 1, pathFailures: 0 }])
-    t.equal((await store.lookupMessage(message.id))?.attempts.length, 3)
+    t.equal((await lookUp(store, message.id))?.attempts.length, 3)
   },
   'a waiting message whose last try was a path failure is deferred': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     const failure = outcomeRecord(message, { kind: 'path-failed', retryAt: NOW + 1_000 })
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [failure] })
-    t.equal((await store.lookupMessage(message.id))?.state, 'deferred')
+    t.equal((await lookUp(store, message.id))?.state, 'deferred')
   },
   'a lost answer to the final dot is counted and marked': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     const doubt = outcomeRecord(message, { kind: 'ambiguous', retryAt: NOW + 300_000 })
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [doubt] })
-    t.equal((await store.lookupMessage(message.id))?.isPossibleDuplicate, true)
+    t.equal((await lookUp(store, message.id))?.isPossibleDuplicate, true)
     t.match(await claim(store, epoch, NOW + 300_000), [{ attempts: 1, ambiguousCount: 1, stickyIp: '127.0.0.11' }])
   },
   'bounced and expired end the message with their bounce': async (t, { store }) => {
@@ -68,7 +68,7 @@ export const outcomes: Cases = {
     ] as const) {
       const { epoch, message } = await claimedMessage(store)
       await store.recordOutcomes({ epoch, now: NOW + 5, outcomes: [outcomeRecord(message, outcome)] })
-      t.match(await store.lookupMessage(message.id), {
+      t.match(await lookUp(store, message.id), {
         state, bouncedAt: NOW + 5, deliveredAt: null, bounce: { category, at: NOW + 5 },
       })
       const events = (await store.messageEvents(message.id)) ?? []
@@ -83,7 +83,7 @@ export const outcomes: Cases = {
     const kinds = [delivered, bounced, deferredUntil(NOW + 1_000), { kind: 'ambiguous' as const, retryAt: NOW + 1_000 }]
     const batch = messages.map((message, index) => outcomeRecord(message, kinds[index] ?? delivered))
     const look = async () => [
-      await Promise.all(messages.map(({ id }) => store.lookupMessage(id))),
+      await Promise.all(messages.map(({ id }) => lookUp(store, id))),
       await Promise.all(messages.map(({ id }) => store.messageEvents(id))),
     ]
     await store.recordOutcomes({ epoch, now: NOW, outcomes: batch })
@@ -105,7 +105,7 @@ export const outcomes: Cases = {
       outcomeRecord(message, { kind: 'path-failed', retryAt: NOW + 60_000 }, { at: NOW + 2 }),
     ]
     await store.recordOutcomes({ epoch, now: NOW, outcomes: late })
-    const view = await store.lookupMessage(message.id)
+    const view = await lookUp(store, message.id)
     t.match(view, { state: 'queued', nextAttemptAt: NOW, bounce: null })
     t.equal(view?.attempts.length, 3)
     const events = (await store.messageEvents(message.id)) ?? []
@@ -116,7 +116,7 @@ export const outcomes: Cases = {
     const { epoch, message } = await claimedMessage(store)
     const next = await store.beginEpoch(NOW)
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered)] })
-    t.equal((await store.lookupMessage(message.id))?.state, 'delivered')
+    t.equal((await lookUp(store, message.id))?.state, 'delivered')
     t.same(await claim(store, next.epoch), [])
     const events = (await store.messageEvents(message.id)) ?? []
     t.equal(events.filter(({ kind }) => kind === 'email.delivered').length, 1)
@@ -126,12 +126,12 @@ export const outcomes: Cases = {
     const next = await store.beginEpoch(NOW)
     await claim(store, next.epoch)
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered)] })
-    t.match(await store.lookupMessage(message.id), { state: 'sending', isPossibleDuplicate: true })
+    t.match(await lookUp(store, message.id), { state: 'sending', isPossibleDuplicate: true })
     const second = outcomeRecord(message, delivered, { at: NOW + 7 })
     await store.recordOutcomes({ epoch: next.epoch, now: NOW, outcomes: [second] })
     const third = outcomeRecord(message, bounced, { at: NOW + 8 })
     await store.recordOutcomes({ epoch: next.epoch, now: NOW, outcomes: [third] })
-    t.match(await store.lookupMessage(message.id), { state: 'delivered', bounce: null })
+    t.match(await lookUp(store, message.id), { state: 'delivered', bounce: null })
     const events = (await store.messageEvents(message.id)) ?? []
     t.same(events.map(({ kind }) => kind).sort(), [
       'email.accepted', 'email.attempted', 'email.attempted', 'email.attempted', 'email.delivered',
@@ -147,7 +147,7 @@ export const expiry: Cases = {
     t.equal(await store.expireDue(NOW + LIFETIME - 1, 100), 0)
     t.equal(await store.expireDue(NOW + LIFETIME, 100), 1)
     const description = 'not delivered within 72 h'
-    t.match(await store.lookupMessage(id), {
+    t.match(await lookUp(store, id), {
       state: 'expired', bouncedAt: NOW + LIFETIME,
       bounce: { type: 'soft', category: 'expired', code: '4.4.7', description, at: NOW + LIFETIME },
     })
@@ -170,7 +170,7 @@ export const expiry: Cases = {
     await store.unclaim({ epoch, rows: [{ key: message.key, nextAt: NOW }] })
     await store.expireDue(NOW + LIFETIME, 100)
     t.equal(
-      (await store.lookupMessage(message.id))?.bounce?.description,
+      (await lookUp(store, message.id))?.bounce?.description,
       'not delivered within 72 h; last answer: 451 4.3.0 try later',
     )
   },
@@ -178,13 +178,13 @@ export const expiry: Cases = {
     const { message } = await claimedMessage(store)
     await store.acceptMessages(acceptRequest({ messages: Array.from({ length: 5 }, () => newMessage()) }))
     t.same([await store.expireDue(NOW + LIFETIME, 3), await store.expireDue(NOW + LIFETIME, 3)], [3, 2])
-    t.equal((await store.lookupMessage(message.id))?.state, 'sending')
+    t.equal((await lookUp(store, message.id))?.state, 'sending')
   },
   'a shorter lifetime is named as it was': async (t, { store }) => {
     for (const [lifetime, text] of [[90_000, '2 min'], [30_000, '30 s'], [24 * 3_600_000, '24 h']] as const) {
-      const id = await acceptOne(store, { expiresAt: NOW + lifetime })
+      const id = await acceptOne(store, {}, { expiresAt: NOW + lifetime })
       await store.expireDue(NOW + lifetime, 1)
-      t.equal((await store.lookupMessage(id))?.bounce?.description, `not delivered within ${text}`)
+      t.equal((await lookUp(store, id))?.bounce?.description, `not delivered within ${text}`)
     }
   },
 }

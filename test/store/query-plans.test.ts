@@ -9,27 +9,38 @@ import { openDatabase } from '../../src/store/sqlite/database.ts'
 import { createReadVerbs, createWriteVerbs } from '../../src/store/sqlite/verbs.ts'
 import { locationIn } from './sqlite-support.ts'
 
-/** Tables with a few rows, whatever the load; json_each is a list that a verb was given. */
-const SMALL_TABLES = ['pools', 'lanes', 'webhook_endpoints', 'domains', 'meta', 'json_each']
+/**
+ * Tables with a few rows, whatever the load; json_each is a list that a verb was given, and of unmatched reports only
+ * the newest are kept.
+ */
+const SMALL_TABLES = ['pools', 'lanes', 'webhook_endpoints', 'domains', 'meta', 'json_each', 'unmatched_reports']
 
 // `SCAN table` or `SCAN table USING …`: the table.
 const SCAN = /^SCAN (\w+)/
+// A parameter with a name.
+const NAMED = /@(\w+)/g
 // The statements that read or change rows, as opposed to pragmas and transaction control.
 const ROWS = /^\s*(select|insert|update|delete)\b/
 
 function planOf(database: Database, statement: string): string[] {
   const nulls = statement.split('?').slice(1).map(() => null)
+  const named = Object.fromEntries([...statement.matchAll(NAMED)].map(([, name]) => [name, null]))
   const explain = database.prepare<unknown[], { detail: string }>(`explain query plan ${statement}`)
-  return explain.all(...nulls).map(({ detail }) => detail)
+  return explain.all(...nulls, named).map(({ detail }) => detail)
 }
 
 /** Lines of the plan that cost more with every row: a walk through a whole table, a sort. */
 function costlySteps(database: Database, statement: string): string[] {
   return planOf(database, statement).filter((detail) => {
     const scanned = SCAN.exec(detail)?.[1]
-    return detail.includes('TEMP B-TREE') || (scanned !== undefined && !SMALL_TABLES.includes(scanned))
+    if (detail.includes('TEMP B-TREE')) return true
+    return scanned !== undefined && !SMALL_TABLES.includes(scanned) && !isBounded(statement, scanned)
   })
 }
+
+/** A subselect of so many rows at most; its own steps are in the plan too. */
+const isBounded = (statement: string, name: string): boolean =>
+  new RegExp(`\\blimit (@most|\\?)\\s*\\) as ${name}\\b`).test(statement)
 
 /** An empty database, and every statement that the verbs prepare. */
 function prepareAll(t: Test): { database: Database; statements: string[] } {
@@ -61,6 +72,7 @@ t.test('every statement finds its rows by an index', async (t) => {
     `select seq from messages where state = 'waiting' and pool_id = ? order by expires_at`,
     `update messages set lease_until = ? where lease_epoch = ?`,
     'select body from events where kind = ?',
+    'select seq from (select seq from messages where isp = ? order by seq desc limit ?) as walked',
   ]) {
     t.not(costlySteps(database, planted).length, 0, planted)
   }
@@ -74,13 +86,21 @@ t.test('due, expiring and leased rows are found by the partial indexes made for 
     [/from messages\s+where state = 'waiting' and expires_at <= \?/, 'INDEX messages_expiring (expires_at<?)'],
     [/where state = 'sending' and lease_until <= \?/, 'INDEX messages_leased (lease_until<?)'],
     [/where state = 'sending' and lease_until < \? and lease_epoch/, 'INDEX messages_leased (lease_until<?)'],
-    [/deliveries\.state = 'pending' and deliveries\.endpoint_id = \? and deliveries\.next_at/,
-      'INDEX webhook_deliveries_due (endpoint_id=? AND next_at<?)'],
+    [/state = 'pending' and endpoint_id = \? and is_behind = \? and next_at/,
+      'INDEX webhook_deliveries_due (endpoint_id=? AND is_behind=? AND next_at<?)'],
     [/from messages\s+where state = 'waiting' and lane_id = \? and seq/,
       'INDEX messages_of_lane (lane_id=? AND rowid<?)'],
     [/from domains\s+where removed_at is null and next_check_at/, 'INDEX domains_due (next_check_at<?)'],
     [/from domains where name = \? and removed_at is null/, 'INDEX domains_living (name=?)'],
+    [/from suppressions\s+where address = \? and is_test = \? and scope in/,
+      'INDEX sqlite_autoindex_suppressions_1 (address=? AND is_test=? AND scope=?)'],
+    [/from idempotency_keys\s+where api_key_id/, 'INDEX sqlite_autoindex_idempotency_keys_1 (api_key_id=? AND key=?)'],
+    [/^select seq, id, recipient, state from messages where content_id/,
+      'INDEX messages_of_content (content_id=?)'],
     [/lease_epoch is not null and state = 'pending'/, 'INDEX webhook_deliveries_leased'],
+    [/where event_seq = \? and endpoint_id = \? and id > \?/, 'INDEX webhook_deliveries_of_event (event_seq=?)'],
+    [/deliveries\.state <> 'pending'\s+and deliveries\.id > \?/,
+      'INDEX webhook_deliveries_ended (endpoint_id=? AND state=? AND id>? AND id<?)'],
   ]
   for (const [pattern, step] of wanted) {
     const statement = statements.find((text) => pattern.test(text))
@@ -90,4 +110,42 @@ t.test('due, expiring and leased rows are found by the partial indexes made for 
     }
     t.ok(planOf(database, statement)[0]?.includes(step), `${step}: ${planOf(database, statement).join(', ')}`)
   }
+})
+
+t.test('the dead letters of an endpoint are counted in the index of what has ended', (t) => {
+  const { database, statements } = prepareAll(t)
+  const counting = statements.filter((text) => text.includes('count(*)') && text.includes("state = 'failed'"))
+  t.ok(counting.length >= 2, `${counting.length} statements`)
+  for (const statement of counting) {
+    const plan = planOf(database, statement).join('\n')
+    t.match(plan, 'COVERING INDEX webhook_deliveries_ended (endpoint_id=? AND state=?)')
+  }
+  t.end()
+})
+
+t.test('a search walks the index of what leads it, in the order of the page', async (t) => {
+  const { database, statements } = prepareAll(t)
+  for (const [pattern, step] of [
+    [/messages\.seq.*where recipient = @recipient/s, 'INDEX messages_to (recipient=? AND rowid>? AND rowid<?)'],
+    [/messages\.seq.*where content_id = @batchContent/s,
+      'INDEX messages_of_content (content_id=? AND rowid>? AND rowid<?)'],
+    [/from content_tags\s+cross join messages/,
+      'SEARCH content_tags USING PRIMARY KEY (key=? AND value=? AND content_id>? AND content_id<?)'],
+    [/from contents\s+cross join messages/,
+      'INDEX contents_from (from_address=? AND rowid>? AND rowid<?)'],
+    [/from messages where messages\.seq > @floor/, 'USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)'],
+  ] as const) {
+    const found = statements.filter((text) => pattern.test(text))
+    t.equal(found.length, 2, 'the rows, and where they end')
+    for (const statement of found) {
+      t.ok(planOf(database, statement).some((line) => line.includes(step)), planOf(database, statement).join(', '))
+    }
+  }
+})
+
+t.test('a claim asks the suppression list once for each row', async (t) => {
+  const { database, statements } = prepareAll(t)
+  const claim = statements.find((text) => text.includes('as isListed')) ?? ''
+  const steps = planOf(database, claim).filter((detail) => detail.includes('suppressions'))
+  t.same(steps, ['SEARCH suppressions USING COVERING INDEX sqlite_autoindex_suppressions_1 (address=?)'])
 })

@@ -6,11 +6,13 @@ import type { Bounce, DeliveryAttempt, DeliveryOutcome } from '../../src/mail/de
 import { bouncedData, deliveredData } from '../../src/mail/event.ts'
 import type { ServiceEvent } from '../../src/mail/event.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
+import type { AcceptRequest, NewMessage } from '../../src/store/accept-records.ts'
+import type { MessageView } from '../../src/store/lookup-records.ts'
 import type {
-  AcceptRequest, ApiKeyRecord, ClaimedMessage, DkimKeyRecord, DomainCheckResult, DomainRecord, NewMessage,
-  OutcomeRecord, WebhookEndpointRecord,
+  ApiKeyRecord, ClaimedMessage, DkimKeyRecord, DomainCheckResult, DomainRecord, OutcomeRecord,
 } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
+import type { WebhookEndpointRecord } from '../../src/store/webhook-records.ts'
 
 export const NOW = Date.UTC(2026, 10, 21, 12)
 export const LIFETIME = 72 * 3_600_000
@@ -25,6 +27,13 @@ export const sampleContent: StoredContent = {
   text: null,
   attachments: [],
   hasVariables: true,
+  addressees: null,
+  headers: [],
+  tags: {},
+  metadata: {},
+  tracking: { opens: false, clicks: false },
+  unsubscribe: null,
+  raw: null,
 }
 
 export const sampleBounce: Bounce = {
@@ -34,22 +43,28 @@ export const sampleBounce: Bounce = {
 export function newMessage(changes: Partial<NewMessage> = {}): NewMessage {
   return {
     id: newIdentifier('msg', NOW), to: { name: null, address: 'ada@example.com' }, recipientDomain: 'example.com',
-    variables: {}, ...changes,
+    variables: {}, expiresAt: NOW + LIFETIME, isCaptured: false, ...changes,
   }
 }
 
 export function acceptRequest(changes: Partial<AcceptRequest> = {}): AcceptRequest {
   return {
-    now: NOW, apiKeyId: null, domain: 'acme.com', pool: POOL, stream: 'transactional', expiresAt: NOW + LIFETIME,
-    content: sampleContent, messages: [newMessage()], ...changes,
+    now: NOW, apiKeyId: null, isTest: false, domain: 'acme.com', pool: POOL, stream: 'transactional', sendAt: null,
+    content: sampleContent, messages: [newMessage()], batch: null, retryOf: null, idempotency: null, ...changes,
   }
 }
 
 /** Accepts one message and returns its identifier. */
-export async function acceptOne(store: Store, changes: Partial<AcceptRequest> = {}): Promise<string> {
-  const message = newMessage()
+export async function acceptOne(
+  store: Store, changes: Partial<AcceptRequest> = {}, messageChanges: Partial<NewMessage> = {},
+): Promise<string> {
+  const message = newMessage(messageChanges)
   await store.acceptMessages(acceptRequest({ messages: [message], ...changes }))
   return message.id
+}
+
+export function lookUp(store: Store, id: string, now = NOW): Promise<MessageView | null> {
+  return store.lookupMessage(id, now)
 }
 
 export function claim(store: Store, epoch: number, now = NOW, limit = 100): Promise<ClaimedMessage[]> {
@@ -78,7 +93,7 @@ export function outcomeRecord(
 ): OutcomeRecord {
   return {
     key: message.key, attempt: attempt({ result: outcome.kind, ...changes }), outcome, isp: 'gmail',
-    events: eventsOf(message, outcome),
+    events: eventsOf(message, outcome), suppresses: false, transcript: null,
   }
 }
 
@@ -106,15 +121,16 @@ function eventsOf(message: ClaimedMessage, outcome: DeliveryOutcome): ServiceEve
 export function webhookEndpoint(changes: Partial<WebhookEndpointRecord> = {}): WebhookEndpointRecord {
   return {
     id: newIdentifier('wh', NOW), url: 'https://hooks.example.com/mail', events: ['email.delivered', 'email.bounced'],
-    description: null, status: 'enabled', sealedSecret: Uint8Array.of(1, 2, 3), createdAt: NOW, ...changes,
+    include: [], description: null, status: 'enabled', sealedSecret: Uint8Array.of(1, 2, 3), createdAt: NOW,
+    ...changes,
   }
 }
 
 export function apiKey(changes: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
   return {
     id: newIdentifier('key', NOW), name: 'shop', mode: 'live', scopes: ['send'], domains: ['acme.com'],
-    allowedIps: ['127.0.0.0/8'], prefix: 'sk_live_', last4: 'wxyz', createdAt: NOW, expiresAt: null, revokedAt: null,
-    ...changes,
+    allowedIps: ['127.0.0.0/8'], prefix: 'sk_live_', last4: 'wxyz', createdAt: NOW, expiresAt: null, lastUsedAt: null,
+    revokedAt: null, ...changes,
   }
 }
 

@@ -2,12 +2,12 @@
  * Webhooks, API keys and closing: what every store engine must do around the queue.
  */
 import { eventBody } from '../../src/mail/event.ts'
-import type { WebhookResult } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
+import type { ReplayPart, WebhookResult } from '../../src/store/webhook-records.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, apiKey, bounced, claim, claimedMessage, delivered, LEASE, newMessage, NOW, outcomeRecord,
+  acceptOne, acceptRequest, bounced, claim, claimedMessage, delivered, LEASE, newMessage, NOW, outcomeRecord,
   webhookEndpoint,
 } from './store-samples.ts'
 
@@ -54,22 +54,100 @@ export const webhooks: Cases = {
     const { epoch } = await deliverSome(store, 3, 0)
     const claimed = await store.claimWebhooks(webhookClaim(epoch))
     const results = claimed.map(({ key }, index): WebhookResult => ({
-      key, at: NOW, durationMilliseconds: 12.5, status: index === 0 ? 200 : null,
+      key, at: NOW, endedAt: NOW + 13, durationMilliseconds: 12.5, status: index === 0 ? 200 : null,
       error: index === 0 ? null : 'connection refused', answer: '',
       next: index === 0
         ? { kind: 'succeeded' }
         : index === 1 ? { kind: 'retry', at: NOW + 60_000 } : { kind: 'dead-letter' },
     }))
-    await store.recordWebhookResults(epoch - 1, results)
+    await store.recordWebhookResults({ epoch: epoch - 1, results, disableAfter: null })
     t.equal(await store.earliestWebhookDueAt(), NOW + LEASE, 'a stale fence changes nothing')
-    await store.recordWebhookResults(epoch, results)
-    await store.recordWebhookResults(epoch, results)
+    await store.recordWebhookResults({ epoch, results, disableAfter: null })
+    await store.recordWebhookResults({ epoch, results, disableAfter: null })
     t.equal(await store.earliestWebhookDueAt(), NOW + 60_000)
     const again = await store.claimWebhooks(webhookClaim(epoch, NOW + 60_000))
     t.match(again, [{ key: claimed[1]?.key, id: claimed[1]?.id, body: claimed[1]?.body, attempts: 1 }])
     // Repeated after it was claimed again: the post is known already.
-    await store.recordWebhookResults(epoch, results)
+    await store.recordWebhookResults({ epoch, results, disableAfter: null })
     t.equal(await store.earliestWebhookDueAt(), NOW + 60_000 + LEASE)
+  },
+  'what a machine did is told to endpoints that include it alone': async (t, { store }) => {
+    const machine = webhookEndpoint({ events: ['*'], include: ['machine'] })
+    const plain = webhookEndpoint({ events: ['*'] })
+    for (const endpoint of [machine, plain]) await store.addWebhookEndpoint(endpoint)
+    const { epoch, message } = await claimedMessage(store)
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered)] })
+    const hit = { messageId: message.id, link: null, at: NOW + 60_000, client: null }
+    const hits = [{ ...hit, isMachine: true }, { ...hit, isMachine: false }]
+    await store.recordEngagement({ now: NOW + 60_000, hits, machineAfterDelivery: 0 })
+    const claimed = await store.claimWebhooks(webhookClaim(epoch, NOW + 60_000))
+    const opensOf = (id: string): string[] =>
+      claimed.filter((each) => each.endpointId === id && each.kind === 'email.opened').map(({ body }) => body)
+    t.match(opensOf(machine.id), [/"machine":"true"\}\}$/, /"recipient":"[^"]+"\}\}$/])
+    t.match(opensOf(plain.id), [/"recipient":"[^"]+"\}\}$/])
+    t.equal(opensOf(plain.id).length, 1)
+  },
+  'further fields are those of the event: what was answered, and why it bounced': async (t, { store }) => {
+    const endpoint = webhookEndpoint({ include: ['tags', 'metadata', 'ip', 'smtp_response', 'category'] })
+    await store.addWebhookEndpoint(endpoint)
+    const { epoch, message } = await claimedMessage(store)
+    const record = outcomeRecord(message, bounced, { reply: '550 5.1.1 no such user', ip: null })
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [record] })
+    const [claimed] = await store.claimWebhooks(webhookClaim(epoch))
+    const { data } = JSON.parse(claimed?.body ?? '') as { data: object }
+    t.same(data, {
+      ...record.events[0]?.data, tags: {}, metadata: {}, smtp_response: '550 5.1.1 no such user',
+      category: 'invalid_recipient',
+    })
+    const events = await store.messageEvents(message.id)
+    t.notMatch(JSON.stringify(events), /tags/, 'the event itself has the standard bytes')
+  },
+  'slots are dealt in turns, and a replay waits for what is due': async (t, { store }) => {
+    const first = webhookEndpoint()
+    const second = webhookEndpoint()
+    for (const endpoint of [first, second]) await store.addWebhookEndpoint(endpoint)
+    const { epoch } = await deliverSome(store, 4, 0)
+    const owners = async (limit: number): Promise<string[]> =>
+      (await store.claimWebhooks({ ...webhookClaim(epoch), limit })).map(({ endpointId }) => endpointId)
+    t.same((await owners(4)).toSorted(), [first.id, first.id, second.id, second.id].toSorted())
+    const held = await store.claimWebhooks(webhookClaim(epoch))
+    t.equal(held.length, 4)
+    const succeed = (key: number): WebhookResult => ({
+      key, at: NOW, endedAt: NOW + 1, durationMilliseconds: 1, status: 200, error: null, answer: '',
+      next: { kind: 'succeeded' },
+    })
+    await store.recordWebhookResults({ epoch, results: held.map(({ key }) => succeed(key)), disableAfter: null })
+    const range = { endpointId: first.id, since: 0, until: NOW + 10, state: 'all', kinds: null, most: 10 } as const
+    // One at a time: each part says where the next one goes on.
+    const parts = []
+    let after: string | null = null
+    do {
+      const part: ReplayPart | null = await store.replayWebhooks({ ...range, most: 1, now: NOW + 10, after })
+      parts.push(...(part?.replayed ?? []))
+      after = part?.after ?? null
+    } while (after !== null)
+    t.equal(parts.length, held.filter(({ endpointId }) => endpointId === first.id).length)
+    t.same((await store.replayWebhooks({ ...range, now: NOW + 11, after: null }))?.replayed, [], 'once')
+    t.equal(await store.replayWebhooks({ ...range, endpointId: 'wh_x', now: NOW, after: null }), null)
+    const at = NOW + 20
+    await acceptOne(store, { now: at })
+    const messages = await claim(store, epoch, at)
+    const outcomes = messages.map((message) => outcomeRecord(message, delivered))
+    await store.recordOutcomes({ epoch, now: at, outcomes })
+    const [next] = await store.claimWebhooks({ ...webhookClaim(epoch, at), perEndpoint: 1, busy: { [second.id]: 1 } })
+    t.match(next?.body, messages[0]?.id, 'the live one, though the others are due longer')
+  },
+  'of a removed endpoint all is forgotten but what is being posted, and that after its lease': async (t, { store }) => {
+    const removed = webhookEndpoint()
+    await store.addWebhookEndpoint(removed)
+    const { epoch } = await deliverSome(store, 3, 0)
+    t.equal((await store.claimWebhooks({ ...webhookClaim(epoch), limit: 1 })).length, 1)
+    await store.removeWebhookEndpoint(removed.id, NOW)
+    const prune = (now: number): Promise<number> =>
+      store.pruneWebhooks({ now, succeededBefore: 0, failedBefore: 0, limit: 10 })
+    t.equal(await prune(NOW), 2)
+    t.equal(await prune(NOW), 0)
+    t.equal(await prune(NOW + LEASE), 1)
   },
   'a delivery whose holder died is due again': async (t, { store }) => {
     await store.addWebhookEndpoint(webhookEndpoint())
@@ -93,14 +171,7 @@ async function deliverSome(store: Store, deliveredCount: number, bouncedCount: n
   return { epoch }
 }
 
-export const senders: Cases = {
-  'an API key is found by its hash alone': async (t, { store }) => {
-    const key = apiKey()
-    await store.addApiKey(key, Buffer.alloc(32, 1))
-    t.same(await store.findApiKey(Buffer.alloc(32, 1)), key)
-    t.equal(await store.findApiKey(Buffer.alloc(32, 2)), null)
-    await t.rejects(store.addApiKey(apiKey(), Buffer.alloc(32, 1)))
-  },
+export const closing: Cases = {
   'a closed store says so': async (t, { store }) => {
     const last = acceptOne(store)
     const closed = store.close()

@@ -1,6 +1,8 @@
 /**
- * The HTTP API as an app uses it, and the steps that most tests begin with.
+ * The HTTP API as an app uses it, and the steps that most tests begin with. Every answer is held against the schema of
+ * its route.
  */
+import { checkResponse } from './response-check.ts'
 
 export interface ApiAnswer {
   status: number
@@ -25,7 +27,10 @@ export function apiClient(baseUrl: string, key: string): ApiClient {
       headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     })
-    return { status: answer.status, headers: answer.headers, body: (await answer.json()) as Record<string, unknown> }
+    const { status, headers } = answer
+    const answered = (await answer.json()) as Record<string, unknown>
+    checkResponse({ method, path: `/v1${path}`, status, body: answered })
+    return { status, headers, body: answered }
   }
   return {
     get: (path) => ask('GET', path),

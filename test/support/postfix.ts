@@ -15,6 +15,8 @@ export interface PostfixOptions {
   /** Domain it is the final destination of, and the local parts it knows. */
   domain: string
   mailboxes: readonly string[]
+  /** Takes unknown recipients and bounces them afterwards, to this server; left out: it refuses them at RCPT. */
+  bouncesTo?: { address: string; port: number }
 }
 
 export interface Postfix {
@@ -84,6 +86,9 @@ function mainSettings(where: PostfixOptions & Places): string {
     alias_maps: '',
     local_recipient_maps: '',
     biff: 'no',
+    ...(where.bouncesTo === undefined
+      ? {}
+      : { smtpd_reject_unlisted_recipient: 'no', relayhost: `[${where.bouncesTo.address}]:${where.bouncesTo.port}` }),
   }).map(([name, value]) => `${name} = ${value}\n`).join('')
 }
 
@@ -101,6 +106,7 @@ function services({ address, port }: PostfixOptions): string {
     'proxymap unix - - n - - proxymap',
     'error unix - - n - - error',
     'retry unix - - n - - error',
+    'smtp unix - - n - - smtp',
     'virtual unix - n n - - virtual',
     'anvil unix - - n - 1 anvil',
     'postlog unix-dgram n - n - 1 postlogd',

@@ -26,6 +26,8 @@ export interface ServeOptions {
   deliveryPort: number
   /** pools.yaml; JSON is YAML. */
   pools: unknown
+  /** Left out: a free one. A test that writes `listen.http` itself names its port here. */
+  httpPort?: number
   /** Keys of posthorn.yaml beside those that this file sets, by section. */
   settings?: Record<string, Record<string, unknown>>
   /** Further files of the configuration folder, by path in it. */
@@ -54,7 +56,8 @@ export interface ServeProcess {
 
 export async function startServe(options: ServeOptions): Promise<ServeProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
-  const [httpPort, metricsPort] = [await freePort(), await freePort()]
+  const httpPort = options.httpPort ?? (await freePort())
+  const metricsPort = await freePort()
   writeConfiguration(folder, { ...options, httpPort, metricsPort })
   const lines: Record<string, unknown>[] = []
   let child: ChildProcess | undefined
@@ -130,6 +133,7 @@ export function writeConfiguration(folder: string, options: WrittenConfiguration
   mkdirSync(join(folder, 'data'))
   writeFileSync(join(folder, 'master.key'), MASTER_KEY, { mode: 0o600 })
   const server = {
+    ...settings,
     version: 1,
     hostname: 'mail.posthorn.test',
     data_dir: join(folder, 'data'),
@@ -140,8 +144,8 @@ export function writeConfiguration(folder: string, options: WrittenConfiguration
       inbound: [],
       metrics: { address: '127.0.0.1', port: options.metricsPort },
       admin_socket: join(folder, 'admin.sock'),
+      ...settings['listen'],
     },
-    ...settings,
     dns: { servers: [options.dnsServer], ...settings['dns'] },
     delivery: { port: options.deliveryPort, allow_private_addresses: true, ...settings['delivery'] },
     webhooks: { allow_http: true, allow_private_addresses: true, ...settings['webhooks'] },

@@ -39,7 +39,9 @@ export function startApplianceZone(mxAddress: string): Promise<ZoneServer> {
 }
 
 /** A key, and the sending domain published in the zone and verified. */
-export async function prepareSender(server: ServeProcess, zone: ZoneServer): Promise<ApiClient> {
+export async function prepareSender(
+  server: Pick<ServeProcess, 'baseUrl' | 'createKey'>, zone: ZoneServer,
+): Promise<ApiClient> {
   const api = apiClient(server.baseUrl, await server.createKey('admin'))
   await addVerifiedDomain(api, SENDING_DOMAIN, (records) => {
     // A record that another one brings along is not published itself.

@@ -5,17 +5,28 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { newIdentifier } from '../../src/base/identifier.ts'
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { createLogger } from '../../src/base/logger.ts'
+import type { StoredContent } from '../../src/mail/message.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
 import { createGuardedRequest } from '../../src/network/guarded-request.ts'
-import type { GuardedPost, GuardedRequest } from '../../src/network/guarded-request.ts'
+import type { GuardedPost, GuardedRequest, GuardedRequestOptions } from '../../src/network/guarded-request.ts'
 import type { Store } from '../../src/store/store.ts'
-import { createWebhookEndpoints } from '../../src/webhooks/register-endpoint.ts'
+import type { ReplayedEvent } from '../../src/store/webhook-records.ts'
+import { createWebhookDeliveries } from '../../src/webhooks/deliveries.ts'
+import type { WebhookDeliveries } from '../../src/webhooks/deliveries.ts'
+import { createWebhookEndpoints } from '../../src/webhooks/endpoints.ts'
+import type { WebhookEndpoints } from '../../src/webhooks/endpoints.ts'
+import { sealSecret } from '../../src/webhooks/endpoint-secret.ts'
+import { createTryEndpoint } from '../../src/webhooks/try-endpoint.ts'
+import type { TryEndpoint } from '../../src/webhooks/try-endpoint.ts'
 import { createWebhookEngine } from '../../src/webhooks/webhook-engine.ts'
 import type { WebhookEngine } from '../../src/webhooks/webhook-engine.ts'
 import { locationIn, openTestStore } from '../store/sqlite-support.ts'
-import { acceptOne, claim, delivered, NOW, outcomeRecord } from '../store/store-samples.ts'
+import {
+  acceptOne, claim, delivered, LIFETIME, NOW, outcomeRecord, sampleContent, webhookEndpoint,
+} from '../store/store-samples.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
@@ -46,9 +57,16 @@ export interface EngineHarness {
   attempts: AttemptLine[]
   /** Every line of the log. */
   lines: Record<string, unknown>[]
-  addEndpoint(url: string, secret?: string): Promise<string>
+  endpoints: WebhookEndpoints
+  deliveries: WebhookDeliveries
+  tryEndpoint: TryEndpoint
+  /** Events that were told again, by their kind. */
+  toldAgain: string[]
+  addEndpoint(url: string, secret?: string, include?: string[]): Promise<string>
+  /** As one that was registered before its URL was wrong. */
+  addUnchecked(url: string): Promise<string>
   /** Messages that are delivered: each brings one event to every endpoint. */
-  deliver(count?: number): Promise<void>
+  deliver(count?: number, content?: Partial<StoredContent>): Promise<string[]>
   /** Lets the engine work, without any time passing on its clock, until the condition holds. */
   pump(what: string, look: () => boolean): Promise<void>
   /** No delivery waits any more, neither due nor leased. */
@@ -63,6 +81,9 @@ export interface HarnessOptions {
   /** Stands between engine and store. */
   wrapStore?: (store: Store) => Store
   concurrency?: { total: number; per_endpoint: number }
+  disableAfter?: number
+  /** In place of what lets tests reach loopback. */
+  guard?: Partial<GuardedRequestOptions>
 }
 
 export const SECRET = 'a-secret-of-the-test'
@@ -76,7 +97,7 @@ export async function startEngine(t: Test, options: HarnessOptions = {}): Promis
   const { epoch } = await store.beginEpoch(clock.now())
   const keyRing = createKeyRing(Buffer.alloc(32, 5))
   const posts: GuardedPost[] = []
-  const guardedRequest = recordingRequest(posts, options.timeoutMilliseconds)
+  const guardedRequest = recordingRequest(posts, options)
   const lines: Record<string, unknown>[] = []
   const logger = createLogger({
     level: 'info', write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>),
@@ -84,10 +105,18 @@ export async function startEngine(t: Test, options: HarnessOptions = {}): Promis
   const engine = createWebhookEngine({
     store: options.wrapStore?.(store) ?? store,
     clock, keyRing, guardedRequest, logger, metrics,
-    settings: { concurrency: options.concurrency ?? { total: 100, per_endpoint: 4 } },
+    settings: {
+      concurrency: options.concurrency ?? { total: 100, per_endpoint: 4 },
+      disable_after: options.disableAfter ?? null,
+    },
     version: '0.0.0',
+    speed: () => 1,
   })
-  const endpoints = createWebhookEndpoints({ store, clock, keyRing, guardedRequest })
+  const endpoints = createWebhookEndpoints({ store, clock, keyRing, guardedRequest, onEnabled: () => engine.wake() })
+  const toldAgain: string[] = []
+  const onReplayed = (events: readonly ReplayedEvent[]): void => void toldAgain.push(...events.map(({ kind }) => kind))
+  const deliveries = createWebhookDeliveries({ store, clock, onDue: () => engine.wake(), onReplayed })
+  const tryEndpoint = createTryEndpoint({ store, clock, keyRing, guardedRequest, version: '0.0.0', onTold: onReplayed })
   const pump: EngineHarness['pump'] = async (what, look) => {
     await until(what, async () => {
       await clock.advance(0)
@@ -102,18 +131,29 @@ export async function startEngine(t: Test, options: HarnessOptions = {}): Promis
     rmSync(folder, { recursive: true })
   })
   return {
-    clock, store, metrics, engine, epoch, posts, lines, pump,
+    clock, store, metrics, engine, epoch, posts, lines, pump, endpoints, deliveries, tryEndpoint, toldAgain,
     get attempts() {
       return lines.filter((line) => 'delivery_id' in line) as unknown as AttemptLine[]
     },
-    addEndpoint: async (url, secret = SECRET) =>
-      (await endpoints.register({ url, secret, events: null, description: null })).endpoint.id,
-    async deliver(count = 1) {
-      for (let index = 0; index < count; index += 1) await acceptOne(store)
+    addEndpoint: async (url, secret = SECRET, include = []) =>
+      (await endpoints.register({ url, secret, include, events: null, description: null })).endpoint.id,
+    async addUnchecked(url) {
+      const id = newIdentifier('wh', clock.now())
+      await store.addWebhookEndpoint(webhookEndpoint({ id, url, sealedSecret: sealSecret(keyRing, id, SECRET) }))
+      return id
+    },
+    async deliver(count = 1, content = {}) {
+      const messageIds: string[] = []
+      for (let index = 0; index < count; index += 1) {
+        const now = clock.now()
+        const changes = { now, content: { ...sampleContent, ...content } }
+        messageIds.push(await acceptOne(store, changes, { expiresAt: now + LIFETIME }))
+      }
       const messages = await claim(store, epoch, clock.now(), count)
       const outcomes = messages.map((message) => outcomeRecord(message, delivered))
       await store.recordOutcomes({ epoch, now: clock.now(), outcomes })
       engine.wake()
+      return messageIds
     },
     finish: async () =>
       void (await until('no delivery waits', async () => (await store.earliestWebhookDueAt()) === null)),
@@ -126,8 +166,9 @@ export async function startEngine(t: Test, options: HarnessOptions = {}): Promis
   }
 }
 
-function recordingRequest(posts: GuardedPost[], timeoutMilliseconds: number | undefined): GuardedRequest {
-  const real = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: true })
+function recordingRequest(posts: GuardedPost[], options: HarnessOptions): GuardedRequest {
+  const { timeoutMilliseconds, guard } = options
+  const real = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: true, ...guard })
   return {
     ...real,
     post(request) {

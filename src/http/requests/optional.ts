@@ -1,9 +1,16 @@
 /**
- * Optional fields: `null` is the same as absent (contract.md 1).
+ * Fields that many requests have. Of optional ones `null` is the same as absent (contract.md 1).
  */
 import { z } from 'zod'
+import { isObject } from '../read-fields.ts'
 
 export const optionalText = () => z.string().nullish()
 
 /** A list of strings; `most` keeps a hostile body cheap. */
 export const textList = (most: number) => z.array(z.string()).max(most)
+
+/** An object with keys of the caller's choice, handed on as it came; `values` says in OpenAPI what they may be. */
+export const freeObject = (values: true | { type: 'string' }) =>
+  z
+    .custom<Record<string, unknown>>(isObject, 'expected an object')
+    .meta({ type: 'object', additionalProperties: values })

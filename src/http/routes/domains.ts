@@ -4,6 +4,7 @@
  * A key that is limited to some domains gets 403 for every other one, whether it exists or not, and lists its own
  * alone. Every change leaves a log line that says who asked for it.
  */
+import { z } from 'zod'
 import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
@@ -15,11 +16,13 @@ import {
   addDomainSchema, listDomainsSchema, noFieldsSchema, removeDomainSchema, toAddDomainRequest, toListDomainsQuery,
   toUpdateDomainRequest, updateDomainSchema,
 } from '../requests/domain.ts'
-import { route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
-import type { ApiRequest, Route } from '../route.ts'
+import { domainSchema, removedDomainSchema } from '../responses/domain.ts'
+import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
+import type { ApiRequest, OkAnswer, Route } from '../route.ts'
 
 const CREATED = 201
 const OK = 200
+const OK_DOMAIN: OkAnswer = { status: OK, schema: dataSchema(domainSchema) }
 
 export function domainRoutes({ domains }: HttpFeatures, logger: Logger): Route[] {
   const note = makeNote(logger)
@@ -40,9 +43,12 @@ function collectionRoutes(domains: HttpFeatures['domains'], note: Note): Route[]
     route({
       method: 'POST',
       path: '/domains',
+      summary: 'Adds a sending domain and says which DNS records to publish.',
       scope: 'domains',
       body: addDomainSchema,
+      ok: { status: CREATED, otherStatus: OK, schema: dataSchema(domainSchema) },
       errors: ['conflict'],
+      idempotency: 'after-answer',
       async handler(request, fields) {
         const given = toAddDomainRequest(fields)
         const reading = readDomainName(given.name)
@@ -55,8 +61,10 @@ function collectionRoutes(domains: HttpFeatures['domains'], note: Note): Route[]
     routeWithQuery({
       method: 'GET',
       path: '/domains',
+      summary: 'Lists the verified domains, or those of another state.',
       scope: 'domains',
       query: listDomainsSchema,
+      ok: { status: OK, schema: listSchema(domainSchema) },
       errors: [],
       async handler({ principal }, parameters) {
         const query = toListDomainsQuery(parameters)
@@ -75,8 +83,10 @@ function domainOwnRoutes(domains: HttpFeatures['domains'], note: Note): Route[] 
     routeWithoutBody({
       method: 'GET',
       path: '/domains/:domain',
+      summary: 'One sending domain with its DNS records.',
       scope: 'domains',
       body: null,
+      ok: OK_DOMAIN,
       errors: ['not_found'],
       async handler(request) {
         const name = domainInPath(request)
@@ -88,8 +98,10 @@ function domainOwnRoutes(domains: HttpFeatures['domains'], note: Note): Route[] 
     route({
       method: 'PATCH',
       path: '/domains/:domain',
+      summary: 'Changes tracking, IP pool or the use of subdomains.',
       scope: 'domains',
       body: updateDomainSchema,
+      ok: OK_DOMAIN,
       errors: ['not_found'],
       async handler(request, fields) {
         const record = await domains.update(domainInPath(request), toUpdateDomainRequest(fields))
@@ -100,8 +112,10 @@ function domainOwnRoutes(domains: HttpFeatures['domains'], note: Note): Route[] 
     routeWithQuery({
       method: 'DELETE',
       path: '/domains/:domain',
+      summary: 'Removes a sending domain.',
       scope: 'domains',
       query: removeDomainSchema,
+      ok: { status: OK, schema: dataSchema(removedDomainSchema) },
       errors: ['not_found'],
       async handler(request, parameters) {
         const name = domainInPath(request)
@@ -126,8 +140,10 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
     route({
       method: 'POST',
       path: '/domains/:domain/verify',
+      summary: 'Checks the DNS records of a domain now.',
       scope: 'domains',
       body: noFieldsSchema,
+      ok: OK_DOMAIN,
       errors: ['not_found'],
       async handler(request) {
         const { record, isRepeated } = await domains.verify(domainInPath(request))
@@ -138,16 +154,20 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
     routeWithoutBody({
       method: 'GET',
       path: '/domains/:domain/zonefile',
+      summary: 'The DNS records as a snippet of a zone file.',
       scope: 'domains',
       body: null,
+      ok: { status: OK, schema: z.string(), contentType: 'text/plain' },
       errors: ['not_found'],
       handler: async (request) => ({ status: OK, body: await domains.zoneFile(domainInPath(request)) }),
     }),
     route({
       method: 'POST',
       path: '/domains/:domain/dkim/rotate',
+      summary: 'Makes the DKIM key that takes over once its record is published.',
       scope: 'domains',
       body: noFieldsSchema,
+      ok: OK_DOMAIN,
       errors: ['not_found', 'conflict'],
       async handler(request) {
         const record = await domains.rotateDkim(domainInPath(request))

@@ -1,35 +1,123 @@
 /**
- * POST /email/send (contract.md 4). The answer has exactly three fields and goes out only after the commit.
+ * POST /email/send, /email/batch and /email/preview (contract.md 4 and 5). Answers go out only after the commit; that
+ * of a send has exactly three fields on the normal path.
  */
 import { toUnixSeconds } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
+import type { AcceptedBatch, AcceptedMessages, Caller, Idempotent } from '../../messages/send-request.ts'
 import type { HttpFeatures } from '../features.ts'
-import { sendSchema, toSendRequest } from '../requests/email.ts'
-import { lenientRoute } from '../route.ts'
-import type { Route } from '../route.ts'
+import { batchSchema, sendSchema, toBatchRequest, toSendRequest } from '../requests/email.ts'
+import { batchResultSchema, previewSchema, sendResultSchema } from '../responses/email.ts'
+import { dataSchema, lenientRoute, success } from '../route.ts'
+import type { ApiRequest, Route } from '../route.ts'
+import { batchBody, replayedAnswer, sendBody, suppressedAmong, withSuppressed } from '../send-answers.ts'
 
 export interface EmailRoutesOptions {
-  features: HttpFeatures
+  features: Pick<HttpFeatures, 'acceptMessage' | 'acceptBatch' | 'previewMessage'>
   logger: Logger
   mostMailBytes: number
+  mostRecipients: number
 }
 
-export function emailRoutes({ features, logger, mostMailBytes }: EmailRoutesOptions): Route[] {
-  return [
-    lenientRoute({
-      method: 'POST',
-      path: '/email/send',
-      scope: 'send',
-      body: sendSchema,
-      bodyLimit: { bytes: mostMailBytes, code: 'attachment_too_large' },
-      errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed', 'rate_limited', 'attachment_too_large'],
-      async handler({ principal, requestId }, fields) {
-        const { apiKeyId, mode, domains, label } = principal
-        const caller = { apiKeyId, mode, domains, source: 'api' } as const
-        const { messageId, acceptedAt } = await features.acceptMessage(toSendRequest(fields), caller)
-        logger.info({ message_id: messageId, request_id: requestId, api_key: label }, 'message accepted')
-        return { status: 200, body: { success: true, message_id: messageId, timestamp: toUnixSeconds(acceptedAt) } }
-      },
-    }),
-  ]
+const OK = 200
+
+export function emailRoutes(options: EmailRoutesOptions): Route[] {
+  return [sendRoute(options), batchRoute(options), previewRoute(options)]
+}
+
+function sendRoute({ features, logger, mostMailBytes }: EmailRoutesOptions): Route {
+  return lenientRoute({
+    method: 'POST',
+    path: '/email/send',
+    summary: 'Sends a single email.',
+    scope: 'send',
+    body: sendSchema,
+    bodyLimit: { bytes: mostMailBytes, code: 'attachment_too_large' },
+    ok: { status: OK, schema: sendResultSchema },
+    idempotency: 'with-message',
+    errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed'],
+    async handler(request, fields) {
+      const acceptance = await features.acceptMessage(
+        toSendRequest(fields), callerOf(request), idempotent(request, sendBody),
+      )
+      if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
+      const { accepted } = acceptance
+      for (const { messageId } of accepted.recipients) {
+        logger.info({ message_id: messageId, ...factsOf(request) }, 'message accepted')
+      }
+      tellStart(request, accepted)
+      return { status: OK, body: withSuppressed(sendBody(accepted), suppressedAmong(accepted.recipients)) }
+    },
+  })
+}
+
+function batchRoute({ features, logger, mostMailBytes, mostRecipients }: EmailRoutesOptions): Route {
+  return lenientRoute({
+    method: 'POST',
+    path: '/email/batch',
+    summary: 'Sends one message template to many recipients with variable substitution.',
+    scope: 'send',
+    body: batchSchema(mostRecipients),
+    bodyLimit: { bytes: mostMailBytes, code: 'payload_too_large' },
+    ok: { status: OK, schema: batchResultSchema },
+    idempotency: 'with-message',
+    errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed', 'attachment_too_large'],
+    async handler(request, fields) {
+      const given = toBatchRequest(fields, { isStrict: isStrict(request) })
+      const acceptance = await features.acceptBatch(given, callerOf(request), idempotent(request, batchBody))
+      if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
+      const { accepted } = acceptance
+      const { batchId, results } = accepted
+      logger.info({ batch_id: batchId, recipients: results.length, ...factsOf(request) }, 'batch accepted')
+      tellStart(request, accepted)
+      return { status: OK, body: withSuppressed(batchBody(accepted), suppressedAmong(results)) }
+    },
+  })
+}
+
+function previewRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
+  return lenientRoute({
+    method: 'POST',
+    path: '/email/preview',
+    summary: 'Renders an email as it would be sent; sends and stores nothing.',
+    scope: 'send',
+    body: sendSchema,
+    bodyLimit: { bytes: mostMailBytes, code: 'payload_too_large' },
+    ok: { status: OK, schema: dataSchema(previewSchema) },
+    errors: ['invalid_recipient', 'domain_not_verified', 'attachment_too_large'],
+    handler: async (request, fields) =>
+      success(OK, await features.previewMessage(toSendRequest(fields), callerOf(request))),
+  })
+}
+
+/** A misspelt word must not let bad recipients pass. */
+function isStrict({ headers }: ApiRequest): boolean {
+  const mode = String(headers['x-batch-validation'] ?? 'permissive').toLowerCase()
+  if (mode === 'strict' || mode === 'permissive') return mode === 'strict'
+  throw new ServiceError('invalid_request', 'X-Batch-Validation: expected strict or permissive', { status: 400 })
+}
+
+export function callerOf({ principal: { apiKeyId, mode, domains } }: ApiRequest): Caller {
+  return { apiKeyId, mode, domains, source: 'api' }
+}
+
+/** The answer is composed before the commit, so that it is kept together with the messages. */
+export function idempotent<Accepted>(
+  { idempotency: entry }: ApiRequest,
+  body: (accepted: Accepted) => object,
+): Idempotent<Accepted> | null {
+  if (entry === null) return null
+  return { entry, answer: (accepted) => ({ status: OK, body: JSON.stringify(body(accepted)) }) }
+}
+
+function factsOf({ requestId, principal }: ApiRequest): Record<string, string> {
+  return { request_id: requestId, api_key: principal.label }
+}
+
+/** Only where it is more than a minute away (contract.md 4.5). */
+function tellStart(request: ApiRequest, { estimatedStartAt }: AcceptedMessages | AcceptedBatch): void {
+  if (estimatedStartAt !== null) {
+    request.setHeader('X-Service-Estimated-Start', String(toUnixSeconds(estimatedStartAt)))
+  }
 }

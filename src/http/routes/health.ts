@@ -3,7 +3,8 @@
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { HttpFeatures } from '../features.ts'
-import { routeWithoutBody, success } from '../route.ts'
+import { healthSchema } from '../responses/health.ts'
+import { dataSchema, routeWithoutBody, success } from '../route.ts'
 import type { Route } from '../route.ts'
 
 export function healthRoutes({ health }: HttpFeatures): Route[] {
@@ -11,8 +12,10 @@ export function healthRoutes({ health }: HttpFeatures): Route[] {
     routeWithoutBody({
       method: 'GET',
       path: '/health',
+      summary: 'Whether the server takes mail.',
       scope: null,
       body: null,
+      ok: { status: 200, schema: dataSchema(healthSchema) },
       errors: ['unavailable'],
       async handler() {
         const report = await health()

@@ -1,41 +1,122 @@
 /**
- * Accepting: a whole checked request becomes its content, its queue rows and their `email.accepted` events, or nothing.
+ * Accepting: a whole checked request becomes its content, its queue rows, their events and its idempotency key, or
+ * nothing.
+ *
+ *   (accept) -> waiting      due now, or at the request's time
+ *   (accept) -> suppressed   the address is on the list: final at once, with its bounce and events
  */
 import type { Database } from 'better-sqlite3'
-import type { AcceptRequest, NewMessage } from '../records.ts'
+import { CAPTURE_POOL } from '../../mail/simulator.ts'
+import type { AcceptRequest, AcceptResult, NewMessage, SuppressedMessage } from '../accept-records.ts'
+import type { SuppressionReason } from '../suppression-records.ts'
+import { comparableAddress } from './comparable-address.ts'
+import { createAnswerWriter, createFindIdempotent } from './idempotency.ts'
 import { createQueueNames } from './queue-names.ts'
 import { createEventRecorder } from './record-events.ts'
+import type { RecordedEvent } from './record-events.ts'
 import { createContentWriter } from './stored-content.ts'
 import { storedIdentifier } from './stored-identifier.ts'
+import { createSuppressedEnding, createSuppressionCheck } from './suppression-check.ts'
 
-export function createAcceptMessages(database: Database): (request: AcceptRequest) => void {
+export function createAcceptMessages(database: Database): (request: AcceptRequest) => AcceptResult {
+  const findIdempotent = createFindIdempotent(database)
+  const keepAnswer = createAnswerWriter(database)
+  const addRequest = createRequestWriter(database)
+  return (request) => {
+    const { idempotency, now } = request
+    if (idempotency !== null) {
+      const known = findIdempotent({ entry: idempotency.entry, now })
+      if (known.kind !== 'new') return known
+    }
+    const suppressed = addRequest(request)
+    if (idempotency !== null) keepAnswer(idempotency.entry, idempotency.answer, suppressed, now)
+    return { kind: 'accepted', suppressed }
+  }
+}
+
+/** Writes everything of a request but its idempotency key; returns which messages ended as suppressed. */
+function createRequestWriter(database: Database): (request: AcceptRequest) => SuppressedMessage[] {
   const names = createQueueNames(database)
   const writeContent = createContentWriter(database)
+  const addBatch = createBatchWriter(database)
+  const checkSuppression = createSuppressionCheck(database)
+  const endSuppressed = createSuppressedEnding(database)
+  const addMessage = createMessageWriter(database)
   const events = createEventRecorder(database)
-  const addMessage = database.prepare(`
-    insert into messages
-      (id, state, pool_id, lane_id, content_id, recipient, recipient_domain, next_at, expires_at, created_at)
-    values (?, 'waiting', ?, ?, ?, ?, ?, ?, ?, ?)`)
-  const addData = database.prepare<[number, string | null, string | null]>(
-    'insert into message_data (message_seq, to_name, variables) values (?, ?, ?)',
-  )
 
   return (request) => {
-    const { now, expiresAt } = request
-    const poolId = names.poolId(request.pool)
+    const { now, isTest, content } = request
+    const sendAt = request.sendAt !== null && request.sendAt > now ? request.sendAt : null
+    const contentId = writeContent(content, { isTest, sendAt, retryOf: request.retryOf })
+    addBatch(contentId, request)
     const laneId = names.laneId(request.domain, request.stream)
-    const contentId = writeContent(request.content)
-    for (const message of request.messages) {
-      const id = storedIdentifier('msg', message.id)
-      const { address } = message.to
-      const { lastInsertRowid } = addMessage.run(
-        id, poolId, laneId, contentId, address, message.recipientDomain, now, expiresAt, now,
-      )
-      const key = Number(lastInsertRowid)
-      const variables = variablesText(message)
-      if (message.to.name !== null || variables !== null) addData.run(key, message.to.name, variables)
+    const poolId = names.poolId(request.pool)
+    const question = { isTest, list: content.unsubscribe?.list ?? null }
+    const suppressed: SuppressedMessage[] = []
+    const happened: RecordedEvent[] = []
+    for (const [index, message] of request.messages.entries()) {
+      const recipient = comparableAddress(message.to.address)
+      const reason = message.simulatedSuppression === undefined
+        ? checkSuppression(recipient, question)
+        : message.simulatedSuppression
+      const captured = message.isCaptured ? { poolId: names.poolId(CAPTURE_POOL), acceptedFor: poolId } : null
+      const row = { contentId, laneId, poolId, captured, recipient, dueAt: sendAt ?? now, now, reason }
+      const key = addMessage(message, row)
       events.recordPlain('email.accepted', key, now)
+      if (reason === null) continue
+      suppressed.push({ index, reason })
+      happened.push(...endSuppressed({ key, id: message.id, recipient, reason }, now))
     }
+    if (happened.length > 0) events.record(happened, now)
+    return suppressed
+  }
+}
+
+function createBatchWriter(database: Database): (contentId: number, request: AcceptRequest) => void {
+  const add = database.prepare<[number, Buffer, Buffer | null, number, number]>(
+    'insert into batches (content_id, id, api_key_id, created_at, rejected) values (?, ?, ?, ?, ?)',
+  )
+  return (contentId, { batch, apiKeyId, now }) => {
+    if (batch === null) return
+    const owner = apiKeyId === null ? null : storedIdentifier('key', apiKeyId)
+    add.run(contentId, storedIdentifier('bat', batch.id), owner, now, batch.rejected)
+  }
+}
+
+/** What a row says beside its message. */
+interface RowFacts {
+  contentId: number
+  laneId: number
+  poolId: number
+  captured: { poolId: number; acceptedFor: number } | null
+  recipient: string
+  dueAt: number
+  now: number
+  /** Why it is suppressed, or null: it waits. */
+  reason: SuppressionReason | null
+}
+
+/** Writes the row of a message and returns its number. */
+function createMessageWriter(database: Database): (message: NewMessage, row: RowFacts) => number {
+  const add = database.prepare(`
+    insert into messages
+      (id, state, pool_id, lane_id, content_id, recipient, recipient_domain, next_at, expires_at, created_at, final_at)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+  const addData = database.prepare<[number, string | null, string | null, number | null]>(
+    'insert into message_data (message_seq, to_name, variables, pool_id) values (?, ?, ?, ?)',
+  )
+  return (message, { contentId, laneId, poolId, captured, recipient, dueAt, now, reason }) => {
+    const { lastInsertRowid } = add.run(
+      storedIdentifier('msg', message.id), reason === null ? 'waiting' : 'suppressed', captured?.poolId ?? poolId,
+      laneId, contentId, recipient, message.recipientDomain, dueAt, message.expiresAt, now,
+      reason === null ? null : now,
+    )
+    const key = Number(lastInsertRowid)
+    const variables = variablesText(message)
+    if (message.to.name !== null || variables !== null || captured !== null) {
+      addData.run(key, message.to.name, variables, captured?.acceptedFor ?? null)
+    }
+    return key
   }
 }
 

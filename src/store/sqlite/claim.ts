@@ -1,18 +1,23 @@
 /**
  * Rows between the queue and the delivery threads: claimed under a lease, given back, freed after a death.
  *
- *   waiting -> sending   claimDue: due, unexpired, pool can send
- *   sending -> waiting   unclaim (no attempt), beginEpoch (the holder's process died), recoverLapsedLeases (it froze)
+ *   waiting -> sending      claimDue: due, unexpired, pool can send
+ *   waiting -> suppressed   claimDue: the address came onto the suppression list meanwhile
+ *   sending -> waiting      unclaim (no attempt), beginEpoch (its holder died), recoverLapsedLeases (it froze)
  *
  * The fence is the epoch: a counter raised at every start. Whoever shows an older one holds nothing any more.
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes } from '../../base/identifier.ts'
+import { CAPTURE_POOL, isSimulated } from '../../mail/simulator.ts'
 import type { ClaimedMessage, ClaimRequest, EpochStart, UnclaimRequest } from '../records.ts'
 import { createQueueNames } from './queue-names.ts'
+import { createEventRecorder } from './record-events.ts'
+import type { RecordedEvent } from './record-events.ts'
+import { createSuppressedEnding, createSuppressionCheck } from './suppression-check.ts'
 
-/** A message as its row has it, before its pool is known by name. */
-type DueRow = Omit<ClaimedMessage, 'id' | 'pool'> & { id: Buffer; nextAt: number }
+/** A message as its row has it, before its pool is known by name. `isListed`: its address is on some list. */
+type DueRow = Omit<ClaimedMessage, 'id' | 'pool' | 'isCaptured'> & { id: Buffer; nextAt: number; isListed: number }
 
 export function createClaimDue(database: Database): (request: ClaimRequest) => ClaimedMessage[] {
   const names = createQueueNames(database)
@@ -22,7 +27,8 @@ export function createClaimDue(database: Database): (request: ClaimRequest) => C
       messages.seq as key, messages.id, messages.content_id as contentId, lanes.stream, lanes.domain,
       messages.recipient, messages.recipient_domain as recipientDomain, messages.attempts,
       messages.created_at as acceptedAt, messages.expires_at as expiresAt, messages.path_failures as pathFailures,
-      messages.ambiguous_count as ambiguousCount, messages.sticky_ip as stickyIp, messages.next_at as nextAt
+      messages.ambiguous_count as ambiguousCount, messages.sticky_ip as stickyIp, messages.next_at as nextAt,
+      exists (select 1 from suppressions where address = messages.recipient) as isListed
     from messages
     cross join lanes on lanes.lane_id = messages.lane_id
     where messages.state = 'waiting' and messages.pool_id = ? and messages.next_at <= ? and messages.expires_at > ?
@@ -31,6 +37,7 @@ export function createClaimDue(database: Database): (request: ClaimRequest) => C
   const lease = database.prepare<[number, number, number]>(
     `update messages set state = 'sending', lease_epoch = ?, lease_until = ? where seq = ?`,
   )
+  const endSuppressed = createSuppressedEnder(database)
 
   return ({ now, epoch, leaseUntil, pools, limit }) => {
     // One walk along the index for each pool: an `in` list would have to sort everything that is due.
@@ -39,10 +46,41 @@ export function createClaimDue(database: Database): (request: ClaimRequest) => C
       return poolId === undefined ? [] : findDue.all(poolId, now, now, limit).map((row) => ({ ...row, pool }))
     })
     if (pools.length > 1) due.sort((left, right) => left.nextAt - right.nextAt)
-    return due.slice(0, limit).map(({ nextAt: _dueAt, ...row }) => {
-      lease.run(epoch, leaseUntil, row.key)
-      return { ...row, id: identifierFromBytes('msg', row.id) }
+    const messages = due.slice(0, limit).map(({ nextAt: _dueAt, ...row }) => ({
+      ...row, id: identifierFromBytes('msg', row.id), isCaptured: row.pool === CAPTURE_POOL,
+    }))
+    const suppressed = endSuppressed(messages.filter((message) => message.isListed === 1), now)
+    return messages.filter(({ key }) => !suppressed.has(key)).map(({ isListed: _isListed, ...message }) => {
+      lease.run(epoch, leaseUntil, message.key)
+      return message
     })
+  }
+}
+
+/** Ends those of the listed messages that their own list keeps from being sent; returns their rows. */
+function createSuppressedEnder(database: Database): (listed: ClaimedMessage[], now: number) => Set<number> {
+  const findContent = database.prepare<[number], { isTest: number; list: string | null }>(
+    'select is_test as isTest, unsubscribe_list as list from contents where content_id = ?',
+  )
+  const check = createSuppressionCheck(database)
+  const end = database.prepare<[number, number]>(`update messages set state = 'suppressed', final_at = ? where seq = ?`)
+  const endingOf = createSuppressedEnding(database)
+  const events = createEventRecorder(database)
+  return (listed, now) => {
+    const suppressed = new Set<number>()
+    const happened: RecordedEvent[] = []
+    for (const { key, id, recipient, recipientDomain, contentId } of listed) {
+      const content = findContent.get(contentId)
+      // Whether a simulated recipient is suppressed was decided at acceptance.
+      if (content === undefined || isSimulated(recipientDomain)) continue
+      const reason = check(recipient, { isTest: content.isTest === 1, list: content.list })
+      if (reason === null) continue
+      suppressed.add(key)
+      end.run(now, key)
+      happened.push(...endingOf({ key, id, recipient, reason }, now))
+    }
+    if (happened.length > 0) events.record(happened, now)
+    return suppressed
   }
 }
 
@@ -103,7 +141,8 @@ export function createMoveOrphans(database: Database): (request: { known: string
     `update messages set pool_id = ? where state = 'waiting' and pool_id = ?`,
   )
   return ({ known, target }) => {
-    const orphaned = names.pools().filter((pool) => !known.includes(pool.name) && pool.name !== target)
+    const kept = [...known, target, CAPTURE_POOL]
+    const orphaned = names.pools().filter((pool) => !kept.includes(pool.name))
     if (orphaned.length === 0) return 0
     const targetId = names.poolId(target)
     return orphaned.reduce((moved, pool) => moved + move.run(targetId, pool.poolId).changes, 0)

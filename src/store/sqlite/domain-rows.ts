@@ -99,3 +99,17 @@ export function createDomainInsert(database: Database): (domain: DomainRecord) =
 export const SENDING_ROW = `coalesce(
       (select max(domain_id) from domains where name = ? and verified_at is not null),
       (select max(domain_id) from domains where name = ?))`
+
+/** A sending domain's own host of tracked links once a check found its record right, or null. */
+export function createFindTrackingHost(database: Database): (domain: string) => string | null {
+  const find = database
+    .prepare<[string, string], string>(`
+      select tracking_domain
+      from domains
+      where domain_id = ${SENDING_ROW} and exists (
+        select 1
+        from json_each(domains.checks)
+        where value ->> 'purpose' = 'tracking' and value ->> 'status' = 'verified')`)
+    .pluck()
+  return (domain) => find.get(domain, domain) ?? null
+}

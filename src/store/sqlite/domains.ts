@@ -10,11 +10,18 @@ import type {
 import { createDkimKeys } from './dkim-keys.ts'
 import { createDomainInsert, createLivingDomain, createLivingDomains, SENDING_ROW } from './domain-rows.ts'
 import type { FoundDomain } from './domain-rows.ts'
+import { pageOf, positionAfter } from './page-cursor.ts'
 import { createEventRecorder } from './record-events.ts'
 
 export function createFindDomain(database: Database): (name: string) => DomainRecord | null {
   const find = createLivingDomain(database)
   return (name) => find(name)?.domain ?? null
+}
+
+/** Whether mail of any domain, also of a removed one, comes back to this host name. */
+export function createIsReturnPath(database: Database): (host: string) => boolean {
+  const find = database.prepare<[string], number>('select 1 from domains where return_path = ? limit 1').pluck()
+  return (host) => find.get(host) !== undefined
 }
 
 export function createFindReturnPath(database: Database): (name: string) => string | null {
@@ -38,21 +45,12 @@ export function createEarlierDkimKeys(database: Database): (name: string) => Pub
   return (name) => find.all(name, MOST_EARLIER_KEYS)
 }
 
-// A cursor: the number of a row, short enough to be exact.
-const CURSOR = /^\d{1,15}$/
-
 export function createListDomains(database: Database): (request: ListDomainsRequest) => DomainPage {
   const find = createLivingDomains(database)
   return ({ states, limit, after }) => {
-    if (after !== null && !CURSOR.test(after)) {
-      throw new ServiceError('invalid_request', 'after: must be the next_cursor of an earlier answer')
-    }
-    const before = after === null ? Number.MAX_SAFE_INTEGER : Number(after)
-    // One more than is wanted tells whether there is a next page.
-    const found = find({ states, limit: limit + 1, before })
-    const page = found.slice(0, limit)
-    const last = found.length > limit ? page.at(-1) : undefined
-    return { domains: page.map(({ domain }) => domain), next: last === undefined ? null : String(last.domainId) }
+    const found = find({ states, limit: limit + 1, before: positionAfter(after) })
+    const { page, next } = pageOf(found, limit, ({ domainId }) => String(domainId))
+    return { domains: page.map(({ domain }) => domain), next }
   }
 }
 

@@ -3,10 +3,10 @@
  * (engine.md 4.4), each with its event.
  */
 import type { Database } from 'better-sqlite3'
-import { HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { identifierFromBytes, newIdentifier } from '../../base/identifier.ts'
 import type { Bounce } from '../../mail/delivery-outcome.ts'
 import { bouncedData } from '../../mail/event.ts'
+import { expiryWords } from '../../mail/expiry-words.ts'
 import { createBounceWriter } from './bounces.ts'
 import { createEventRecorder } from './record-events.ts'
 import type { RecordedEvent } from './record-events.ts'
@@ -15,7 +15,8 @@ interface ExpiredRow {
   seq: number
   id: Buffer
   recipient: string
-  createdAt: number
+  /** Start of its lifetime. */
+  startsAt: number
   expiresAt: number
   lastReply: string | null
 }
@@ -28,7 +29,8 @@ const MOST_DESCRIPTION_CHARACTERS = 1_000
 export function createExpireDue(database: Database): (request: { now: number; limit: number }) => number {
   const findExpired = database.prepare<[number, number], ExpiredRow>(`
     select
-      seq, id, recipient, created_at as createdAt, expires_at as expiresAt,
+      seq, id, recipient, expires_at as expiresAt,
+      coalesce((select send_at from contents where content_id = messages.content_id), created_at) as startsAt,
       (select reply from attempts where message_seq = messages.seq order by at desc limit 1) as lastReply
     from messages
     where state = 'waiting' and expires_at <= ?
@@ -54,19 +56,11 @@ export function createExpireDue(database: Database): (request: { now: number; li
 }
 
 function expiryOf(row: ExpiredRow): Bounce {
-  const sentence = `not delivered within ${lifetimeText(row.expiresAt - row.createdAt)}`
-  const description = row.lastReply === null ? sentence : `${sentence}; last answer: ${row.lastReply}`
+  const description = expiryWords(row.expiresAt - row.startsAt, row.lastReply)
   return {
     type: 'soft',
     category: 'expired',
     code: EXPIRED_CODE,
     description: description.slice(0, MOST_DESCRIPTION_CHARACTERS),
   }
-}
-
-/** In the largest unit that is at least one, so that three days read as `72 h` and not as milliseconds. */
-function lifetimeText(milliseconds: number): string {
-  if (milliseconds >= HOUR) return `${Math.round(milliseconds / HOUR)} h`
-  if (milliseconds >= MINUTE) return `${Math.round(milliseconds / MINUTE)} min`
-  return `${Math.round(milliseconds / SECOND)} s`
 }

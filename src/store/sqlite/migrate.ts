@@ -10,7 +10,10 @@ import type { Database } from 'better-sqlite3'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
-const MIGRATIONS = ['0001-initial.sql', '0002-domain-keys.sql'] as const
+const MIGRATIONS = [
+  '0001-initial.sql', '0002-domain-keys.sql', '0003-contract.sql', '0004-reports.sql', '0005-engagement.sql',
+  '0006-webhook-management.sql',
+] as const
 
 /** The schema this program writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length

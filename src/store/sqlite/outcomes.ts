@@ -1,5 +1,6 @@
 /**
- * Recording what tries led to: attempt, state or next time, events and webhook deliveries in one transaction.
+ * Recording what tries led to: attempt and its dialogue, state or next time, suppression, events and webhook
+ * deliveries in one transaction.
  *
  *   sending -> delivered                        the host took it
  *   sending -> waiting, one attempt more        deferred, ambiguous
@@ -11,12 +12,13 @@
  */
 import type { Database } from 'better-sqlite3'
 import { unreachable } from '../../base/errors.ts'
-import { newIdentifier } from '../../base/identifier.ts'
+import { identifierFromBytes, newIdentifier } from '../../base/identifier.ts'
 import type { DeliveryAttempt } from '../../mail/delivery-outcome.ts'
 import type { OutcomeRecord, RecordOutcomesRequest } from '../records.ts'
 import { createBounceWriter } from './bounces.ts'
 import { createEventRecorder } from './record-events.ts'
 import type { RecordedEvent } from './record-events.ts'
+import { createSuppressionWriter } from './suppressions.ts'
 
 interface HeldRow {
   state: string
@@ -28,7 +30,9 @@ export function createRecordOutcomes(database: Database): (request: RecordOutcom
     'select state, lease_epoch as leaseEpoch from messages where seq = ?',
   )
   const addAttempt = createAttemptWriter(database)
+  const addTranscript = createTranscriptWriter(database)
   const changeState = createStateChange(database)
+  const suppress = createOutcomeSuppression(database)
   const events = createEventRecorder(database)
 
   return ({ epoch, now, outcomes }) => {
@@ -38,9 +42,11 @@ export function createRecordOutcomes(database: Database): (request: RecordOutcom
       if (row === undefined) continue
       const counts = isHeld(row, epoch) || (row.state === 'waiting' && record.outcome.kind === 'delivered')
       if (!addAttempt(record.key, record.attempt, counts)) continue
+      addTranscript(record)
       happened.push(attemptedEvent(record, now))
       if (!counts) continue
       changeState(record, now)
+      if (record.suppresses) suppress(record.key, now)
       for (const event of record.events) happened.push({ ...event, messageKey: record.key })
     }
     events.record(happened, now)
@@ -66,6 +72,43 @@ function createAttemptWriter(
       attempt.localAddress, attempt.remoteAddress, attempt.tls, attempt.stage, attempt.reply, counts ? 0 : 1,
     )
     return changes === 1
+  }
+}
+
+/** Of one dialogue: a host that talks without end fills no disk. */
+const MOST_TRANSCRIPT_BYTES = 16 * 1_024
+
+function createTranscriptWriter(database: Database): (record: OutcomeRecord) => void {
+  const add = database.prepare<[number, number, string, string]>(
+    'insert into transcripts (message_seq, at, result, dialogue) values (?, ?, ?, ?)',
+  )
+  return ({ key, attempt, transcript }) => {
+    if (transcript !== null) add.run(key, attempt.at, attempt.result, boundedText(transcript, MOST_TRANSCRIPT_BYTES))
+  }
+}
+
+/** The beginning of a text that fits into so many bytes of UTF-8, without a character cut in two. */
+function boundedText(text: string, mostBytes: number): string {
+  const bytes = new Uint8Array(mostBytes)
+  const { read } = new TextEncoder().encodeInto(text, bytes)
+  return text.slice(0, read)
+}
+
+/** Puts the recipient of a message onto the list of the message's mode. */
+function createOutcomeSuppression(database: Database): (key: number, now: number) => void {
+  const find = database.prepare<[number], { id: Buffer; recipient: string; isTest: number }>(`
+    select messages.id, messages.recipient, contents.is_test as isTest
+    from messages
+    cross join contents on contents.content_id = messages.content_id
+    where messages.seq = ?`)
+  const add = createSuppressionWriter(database)
+  return (key, now) => {
+    const row = find.get(key)
+    if (row === undefined) return
+    add({
+      id: newIdentifier('sup', now), email: row.recipient, reason: 'hard_bounce', scope: 'all',
+      isTest: row.isTest === 1, messageId: identifierFromBytes('msg', row.id), createdAt: now,
+    })
   }
 }
 

@@ -1,17 +1,21 @@
 /**
  * Writes events with everything that follows from them: the bytes every endpoint gets, and one webhook delivery for
- * each enabled endpoint that asked for this kind. Always part of the verb that changes the state: there is no state
- * without its event and no event without its state.
+ * each endpoint that asked for this kind, skipped while it is disabled. Always part of the verb that changes the state:
+ * there is no state without its event and no event without its state.
  */
 import type { Database } from 'better-sqlite3'
 import { newIdentifier } from '../../base/identifier.ts'
 import { eventBody, isSubscribed } from '../../mail/event.ts'
 import type { ServiceEvent } from '../../mail/event.ts'
+import type { IncludedField } from '../webhook-records.ts'
+import { createBodyWithExtras } from './event-extras.ts'
 import { storedIdentifier } from './stored-identifier.ts'
 
 export interface RecordedEvent extends ServiceEvent {
   /** The message it belongs to, or null: an event of no message. */
   messageKey: number | null
+  /** true: what a machine did, told only to endpoints that include it. */
+  isMachine?: boolean
 }
 
 export interface EventRecorder {
@@ -21,34 +25,36 @@ export interface EventRecorder {
   recordPlain(kind: ServiceEvent['kind'], messageKey: number, at: number): void
 }
 
-interface EndpointRow {
-  endpointId: number
-  events: string
+interface Endpoint {
+  number: number
+  isEnabled: boolean
+  kinds: string[]
+  include: IncludedField[]
 }
 
 export function createEventRecorder(database: Database): EventRecorder {
   const addEvent = database.prepare<[Buffer, number | null, string, number, string | null]>(
     'insert into events (id, message_seq, kind, at, body) values (?, ?, ?, ?, ?)',
   )
-  const findEndpoints = database.prepare<[], EndpointRow>(
-    `select endpoint_id as endpointId, events from webhook_endpoints where status = 'enabled'`,
-  )
-  const addDelivery = database.prepare<[Buffer, number, number | bigint, number]>(
-    `insert into webhook_deliveries (id, endpoint_id, event_seq, state, next_at) values (?, ?, ?, 'pending', ?)`,
-  )
+  const readEndpoints = createEndpointReader(database)
+  const addDelivery = database.prepare(`
+    insert into webhook_deliveries (id, endpoint_id, event_seq, state, next_at, ended_at, body)
+    values (?, ?, ?, ?, ?, ?, ?)`)
+  const bodyWithExtras = createBodyWithExtras(database)
 
   return {
     record(events, now) {
-      const endpoints = findEndpoints.all().map(({ endpointId, events: kinds }) => ({
-        endpointId,
-        kinds: JSON.parse(kinds) as string[],
-      }))
+      const endpoints = readEndpoints()
       for (const event of events) {
         const eventId = storedIdentifier('evt', event.id)
         const { lastInsertRowid } = addEvent.run(eventId, event.messageKey, event.kind, event.at, eventBody(event))
-        for (const { endpointId, kinds } of endpoints) {
-          if (!isSubscribed(kinds, event.kind)) continue
-          addDelivery.run(storedIdentifier('whd', newIdentifier('whd', now)), endpointId, lastInsertRowid, now)
+        for (const endpoint of endpoints) {
+          if (!isTold(event, endpoint)) continue
+          const { number, isEnabled, include } = endpoint
+          const body = include.length === 0 ? null : bodyWithExtras(event, include)
+          const id = storedIdentifier('whd', newIdentifier('whd', now))
+          if (isEnabled) addDelivery.run(id, number, lastInsertRowid, 'pending', now, null, body)
+          else addDelivery.run(id, number, lastInsertRowid, 'skipped', now, now, body)
         }
       }
     },
@@ -56,4 +62,21 @@ export function createEventRecorder(database: Database): EventRecorder {
       addEvent.run(storedIdentifier('evt', newIdentifier('evt', at)), messageKey, kind, at, null)
     },
   }
+}
+
+function isTold({ kind, isMachine }: RecordedEvent, { kinds, include }: Endpoint): boolean {
+  return isSubscribed(kinds, kind) && (isMachine !== true || include.includes('machine'))
+}
+
+function createEndpointReader(database: Database): () => Endpoint[] {
+  const find = database.prepare<[], { number: number; status: string; events: string; include: string }>(
+    'select endpoint_id as number, status, events, include from webhook_endpoints where removed_at is null',
+  )
+  return () =>
+    find.all().map(({ number, status, events, include }) => ({
+      number,
+      isEnabled: status === 'enabled',
+      kinds: JSON.parse(events) as string[],
+      include: JSON.parse(include) as IncludedField[],
+    }))
 }

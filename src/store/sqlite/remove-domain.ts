@@ -8,12 +8,10 @@
  * domain of the same name is not meant.
  */
 import type { Database } from 'better-sqlite3'
-import { identifierFromBytes, newIdentifier } from '../../base/identifier.ts'
-import { canceledData } from '../../mail/event.ts'
 import type { RemoveDomainRequest } from '../records.ts'
+import { createCanceling } from './cancel.ts'
+import type { CanceledRow } from './cancel.ts'
 import { createLivingDomain } from './domain-rows.ts'
-import { createEventRecorder } from './record-events.ts'
-import type { RecordedEvent } from './record-events.ts'
 
 export function createRemoveDomain(
   database: Database,
@@ -57,12 +55,6 @@ interface PurgedLane {
   purgedThrough: number
 }
 
-interface CanceledRow {
-  seq: number
-  id: Buffer
-  recipient: string
-}
-
 export function createCancelPurged(database: Database): (request: { now: number; limit: number }) => number {
   const findLanes = database.prepare<[], PurgedLane>(`
     select lanes.lane_id as laneId, domains.purged_through as purgedThrough
@@ -74,24 +66,14 @@ export function createCancelPurged(database: Database): (request: { now: number;
     from messages
     where state = 'waiting' and lane_id = ? and seq <= ?
     limit ?`)
-  const cancel = database.prepare<[number, number]>(
-    `update messages set state = 'canceled', final_at = ? where seq = ?`,
-  )
-  const events = createEventRecorder(database)
+  const cancel = createCanceling(database)
 
   return ({ now, limit }) => {
     const rows: CanceledRow[] = []
     for (const { laneId, purgedThrough } of findLanes.all()) {
       if (rows.length < limit) rows.push(...findWaiting.all(laneId, purgedThrough, limit - rows.length))
     }
-    if (rows.length === 0) return 0
-    for (const { seq } of rows) cancel.run(now, seq)
-    events.record(rows.map((row) => canceledEvent(row, now)), now)
+    cancel(rows, now)
     return rows.length
   }
-}
-
-function canceledEvent({ seq, id, recipient }: CanceledRow, now: number): RecordedEvent {
-  const data = canceledData(identifierFromBytes('msg', id), recipient)
-  return { id: newIdentifier('evt', now), kind: 'email.canceled', at: now, data, messageKey: seq }
 }

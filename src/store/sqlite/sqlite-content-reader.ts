@@ -2,11 +2,12 @@
  * Reads contents, render facts and signing keys in a delivery thread, over a connection that cannot write.
  */
 import { identifierFromBytes } from '../../base/identifier.ts'
-import type { RenderFacts, Stream, Variables } from '../../mail/message.ts'
+import type { RenderFacts, Stream } from '../../mail/message.ts'
 import type { ContentReader, SealedSigningKey } from '../content-reader.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { openReader } from './database.ts'
-import { SENDING_ROW } from './domain-rows.ts'
+import { createFindTrackingHost, SENDING_ROW } from './domain-rows.ts'
+import { variablesFrom } from './message-views.ts'
 import { createContentReader } from './stored-content.ts'
 
 interface FactsRow {
@@ -17,6 +18,7 @@ interface FactsRow {
   toName: string | null
   variables: string | null
   acceptedAt: number
+  sendAt: number | null
 }
 
 export function openSqliteContentReader(location: StoreLocation): ContentReader {
@@ -25,9 +27,10 @@ export function openSqliteContentReader(location: StoreLocation): ContentReader 
   const findFacts = database.prepare<[number], FactsRow>(`
     select
       messages.id, lanes.domain, lanes.stream, messages.recipient, message_data.to_name as toName,
-      message_data.variables, messages.created_at as acceptedAt
+      message_data.variables, messages.created_at as acceptedAt, contents.send_at as sendAt
     from messages
     cross join lanes on lanes.lane_id = messages.lane_id
+    cross join contents on contents.content_id = messages.content_id
     left join message_data on message_data.message_seq = messages.seq
     where messages.seq = ?`)
   const findKeys = database.prepare<[string, string], SealedSigningKey>(`
@@ -35,6 +38,7 @@ export function openSqliteContentReader(location: StoreLocation): ContentReader 
     from dkim_keys
     join domains on domains.domain_id = dkim_keys.domain_id
     where role = 'active' and dkim_keys.domain_id = ${SENDING_ROW}`)
+  const findTrackingHost = createFindTrackingHost(database)
   return {
     content: async (contentId) => readContent(contentId),
     async renderFacts(messageKey) {
@@ -42,6 +46,7 @@ export function openSqliteContentReader(location: StoreLocation): ContentReader 
       return row === undefined ? undefined : factsOf(row)
     },
     signingKeys: async (domain) => findKeys.all(domain, domain).sort((left, right) => rank(left) - rank(right)),
+    trackingHost: async (domain) => findTrackingHost(domain),
     close: async () => void database.close(),
   }
 }
@@ -53,7 +58,8 @@ const factsOf = (row: FactsRow): RenderFacts => ({
   messageId: identifierFromBytes('msg', row.id),
   domain: row.domain,
   to: { name: row.toName, address: row.recipient },
-  variables: row.variables === null ? {} : (JSON.parse(row.variables) as Variables),
+  variables: variablesFrom(row.variables),
   acceptedAt: row.acceptedAt,
+  sendAt: row.sendAt,
   stream: row.stream,
 })

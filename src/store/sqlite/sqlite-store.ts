@@ -30,7 +30,8 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
   const { port1, port2 } = new MessageChannel()
   const workerData: StoreThreadData = { location: options.location, verbs: port2 }
   const entry = new URL('./store-thread.ts', import.meta.url)
-  const worker = new Worker(entry, { workerData, transferList: [port2], name: 'store' })
+  // Without the flags of the process: what they load (a debugger, a test runner) has no business here.
+  const worker = new Worker(entry, { workerData, transferList: [port2], name: 'store', execArgv: [] })
   const channel = createThreadChannel(port1)
   let state: 'opening' | 'open' | 'closing' = 'opening'
   let failure: Error | undefined
@@ -67,6 +68,9 @@ function createVerbCalls(call: Call): Omit<Store, 'close'> {
   return {
     beginEpoch: (now) => call('beginEpoch', now),
     acceptMessages: (request) => call('acceptMessages', request),
+    findIdempotent: (entry, now) => call('findIdempotent', { entry, now }),
+    keepAnswer: (entry, answer, now) => call('keepAnswer', { entry, answer, now }),
+    forgetAnswers: (now, limit) => call('forgetAnswers', { now, limit }),
     claimDue: (request) => call('claimDue', request),
     unclaim: (request) => call('unclaim', request),
     recordOutcomes: (request) => call('recordOutcomes', request),
@@ -76,13 +80,40 @@ function createVerbCalls(call: Call): Omit<Store, 'close'> {
     earliestDueAt: (pools) => call('earliestDueAt', pools),
     moveOrphans: (known, target) => call('moveOrphans', { known, target }),
     queueSummary: (now) => call('queueSummary', now),
-    lookupMessage: (id) => call('lookupMessage', id),
+    lookupMessage: (id, now) => call('lookupMessage', { id, now }),
     messageEvents: (id) => call('messageEvents', id),
-    addApiKey: (key, hash) => call('addApiKey', { key, hash }),
+    searchMessages: (request) => call('searchMessages', request),
+    transcripts: (id) => call('transcripts', id),
+    roadSummary: (isp, ip, since) => call('roadSummary', { isp, ip, since }),
+    lookupBatch: (id, now) => call('lookupBatch', { id, now }),
+    cancelMessage: (id, now) => call('cancelMessage', { id, now }),
+    cancelBatch: (id, now) => call('cancelBatch', { id, now }),
+    retryNow: (id, now) => call('retryNow', { id, now }),
+    requestToRepeat: (id, now) => call('requestToRepeat', { id, now }),
+    recordReport: (report) => call('recordReport', report),
+    keepUnmatchedReport: (report) => call('keepUnmatchedReport', report),
+    listUnmatchedReports: (limit) => call('listUnmatchedReports', limit),
+    forgetUnmatchedReports: (before) => call('forgetUnmatchedReports', before),
+    addApiKey: (key, hash, most) => call('addApiKey', { key, hash, most }),
     findApiKey: (hash) => call('findApiKey', hash),
+    findApiKeyById: (id) => call('findApiKeyById', id),
+    listApiKeys: (limit, after) => call('listApiKeys', { limit, after }),
+    updateApiKey: (id, change) => call('updateApiKey', { id, change }),
+    revokeApiKey: (id, now, keepsAdmin) => call('revokeApiKey', { id, now, keepsAdmin }),
+    noteKeyUse: (uses) => call('noteKeyUse', uses),
+    addSuppression: (suppression) => call('addSuppression', suppression),
+    addSuppressions: (suppressions) => call('addSuppressions', suppressions),
+    removeSuppressions: (email, scope, isTest) => call('removeSuppressions', { email, scope, isTest }),
+    listSuppressions: (request) => call('listSuppressions', request),
+    recordEngagement: (request) => call('recordEngagement', request),
+    recordUnsubscribe: (request) => call('recordUnsubscribe', request),
+    linkSource: (messageId) => call('linkSource', messageId),
+    linkHtml: (contentId) => call('linkHtml', contentId),
     addDomain: (domain, most) => call('addDomain', { domain, most }),
     findDomain: (name) => call('findDomain', name),
     findReturnPath: (name) => call('findReturnPath', name),
+    findTrackingHost: (name) => call('findTrackingHost', name),
+    isReturnPath: (host) => call('isReturnPath', host),
     listDomains: (request) => call('listDomains', request),
     updateDomain: (name, change) => call('updateDomain', { name, change }),
     recordDomainCheck: (result) => call('recordDomainCheck', result),
@@ -96,11 +127,38 @@ function createVerbCalls(call: Call): Omit<Store, 'close'> {
       return removed
     },
     cancelPurged: (now, limit) => call('cancelPurged', { now, limit }),
-    addWebhookEndpoint: (endpoint) => call('addWebhookEndpoint', endpoint),
-    claimWebhooks: (request) => call('claimWebhooks', request),
-    recordWebhookResults: (epoch, results) => call('recordWebhookResults', { epoch, results }),
-    earliestWebhookDueAt: () => call('earliestWebhookDueAt'),
+    ...createWebhookCalls(call),
     tick: () => call('tick'),
+  }
+}
+
+type WebhookCalls = Pick<
+  Store,
+  | 'addWebhookEndpoint' | 'listWebhookEndpoints' | 'findWebhookEndpoint' | 'updateWebhookEndpoint'
+  | 'removeWebhookEndpoint' | 'rotateWebhookSecret' | 'findWebhookTarget' | 'claimWebhooks' | 'recordWebhookResults'
+  | 'earliestWebhookDueAt' | 'listWebhookDeliveries' | 'findWebhookDelivery' | 'replayWebhook' | 'replayWebhooks'
+  | 'pruneWebhooks' | 'eventsAfter' | 'eventPosition'
+>
+
+function createWebhookCalls(call: Call): WebhookCalls {
+  return {
+    addWebhookEndpoint: (endpoint, most = null) => call('addWebhookEndpoint', { endpoint, most }),
+    listWebhookEndpoints: (limit, after) => call('listWebhookEndpoints', { limit, after }),
+    findWebhookEndpoint: (id) => call('findWebhookEndpoint', id),
+    updateWebhookEndpoint: (id, change, now) => call('updateWebhookEndpoint', { id, change, now }),
+    removeWebhookEndpoint: (id, now) => call('removeWebhookEndpoint', { id, now }),
+    rotateWebhookSecret: (id, rotation) => call('rotateWebhookSecret', { id, ...rotation }),
+    findWebhookTarget: (id) => call('findWebhookTarget', id),
+    claimWebhooks: (request) => call('claimWebhooks', request),
+    recordWebhookResults: (request) => call('recordWebhookResults', request),
+    earliestWebhookDueAt: (except = []) => call('earliestWebhookDueAt', except),
+    listWebhookDeliveries: (request) => call('listWebhookDeliveries', request),
+    findWebhookDelivery: (endpointId, id) => call('findWebhookDelivery', { endpointId, id }),
+    replayWebhook: (endpointId, id, now) => call('replayWebhook', { endpointId, id, now }),
+    replayWebhooks: (request) => call('replayWebhooks', request),
+    pruneWebhooks: (request) => call('pruneWebhooks', request),
+    eventsAfter: (position, limit) => call('eventsAfter', { position, limit }),
+    eventPosition: (lastEventId, since) => call('eventPosition', { lastEventId, since }),
   }
 }
 

@@ -1,10 +1,14 @@
 /**
  * Content in the database: one row of facts, and all bytes one after the other in pieces of at most 1 MiB.
  *
- * What is read equals what was written. A content whose parts are shorter than its facts say throws: it is damaged.
+ * The row also holds what all messages of its request share. What is read equals what was written. A content whose
+ * parts are shorter than its facts say throws: it is damaged.
  */
 import type { Database } from 'better-sqlite3'
-import type { StoredContent } from '../../mail/message.ts'
+import type { Mailbox, StoredContent } from '../../mail/message.ts'
+import type { LinkHtml } from '../engagement-records.ts'
+import { comparableAddress } from './comparable-address.ts'
+import { storedIdentifier } from './stored-identifier.ts'
 
 /** SQLite reads a blob whole: small pieces keep its memory bounded. */
 const PIECE_BYTES = 1_024 * 1_024
@@ -19,6 +23,49 @@ interface AttachmentFacts {
   sizeBytes: number
 }
 
+/** What the messages of one request have in common beside what they say. */
+export interface RequestFacts {
+  isTest: boolean
+  /** Only a time to come. */
+  sendAt: number | null
+  retryOf: string | null
+}
+
+/** Writes a content and returns its number. */
+export function createContentWriter(database: Database): (content: StoredContent, facts: RequestFacts) => number {
+  const addContent = database.prepare(`
+    insert into contents
+      (from_name, from_address, reply_to_name, reply_to_address, subject, has_variables, html_bytes, text_bytes,
+      attachments, raw_bytes, is_test, send_at, retry_of, tracks_opens, tracks_clicks, unsubscribe_list,
+      unsubscribe_url, tags, metadata, headers, addressees)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+  const addPart = database.prepare<[number, Uint8Array]>('insert into content_parts (part_key, bytes) values (?, ?)')
+  const addTag = database.prepare<[string, string, number]>(
+    'insert into content_tags (key, value, content_id) values (?, ?, ?)',
+  )
+
+  return (content, { isTest, sendAt, retryOf }) => {
+    const html = content.html === null ? null : Buffer.from(content.html)
+    const text = content.text === null ? null : Buffer.from(content.text)
+    const facts = content.attachments.map(toFacts)
+    const { lastInsertRowid } = addContent.run(
+      content.from.name, comparableAddress(content.from.address), content.replyTo?.name ?? null,
+      content.replyTo?.address ?? null, content.subject, Number(content.hasVariables), html?.length ?? null,
+      text?.length ?? null, facts.length === 0 ? null : JSON.stringify(facts), content.raw?.length ?? null,
+      Number(isTest), sendAt, retryOf === null ? null : storedIdentifier('msg', retryOf),
+      Number(content.tracking.opens), Number(content.tracking.clicks), content.unsubscribe?.list ?? null,
+      content.unsubscribe?.url ?? null, textUnlessEmpty(content.tags), textUnlessEmpty(content.metadata),
+      textUnlessEmpty(content.headers), content.addressees === null ? null : JSON.stringify(content.addressees),
+    )
+    const contentId = Number(lastInsertRowid)
+    for (const [key, value] of Object.entries(content.tags)) addTag.run(key, value, contentId)
+    const blocks = [html, text, ...content.attachments.map((attachment) => attachment.bytes), content.raw]
+    let key = firstPartKey(contentId)
+    for (const piece of piecesOf(blocks)) addPart.run(key++, piece)
+    return contentId
+  }
+}
+
 interface ContentRow {
   fromName: string | null
   fromAddress: string
@@ -29,41 +76,26 @@ interface ContentRow {
   htmlBytes: number | null
   textBytes: number | null
   attachments: string | null
+  rawBytes: number | null
+  tracksOpens: number
+  tracksClicks: number
+  unsubscribeList: string | null
+  unsubscribeUrl: string | null
+  tags: string | null
+  metadata: string | null
+  headers: string | null
+  addressees: string | null
 }
 
-/** Writes a content and returns its number. */
-export function createContentWriter(database: Database): (content: StoredContent) => number {
-  const addContent = database.prepare(`
-    insert into contents
-      (from_name, from_address, reply_to_name, reply_to_address, subject, has_variables, html_bytes, text_bytes,
-      attachments)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?)`)
-  const addPart = database.prepare<[number, Uint8Array]>('insert into content_parts (part_key, bytes) values (?, ?)')
-
-  return (content) => {
-    const html = content.html === null ? null : Buffer.from(content.html)
-    const text = content.text === null ? null : Buffer.from(content.text)
-    const facts = content.attachments.map(toFacts)
-    const { lastInsertRowid } = addContent.run(
-      content.from.name, content.from.address, content.replyTo?.name ?? null, content.replyTo?.address ?? null,
-      content.subject, content.hasVariables ? 1 : 0, html?.length ?? null, text?.length ?? null,
-      facts.length === 0 ? null : JSON.stringify(facts),
-    )
-    const contentId = Number(lastInsertRowid)
-    const blocks = [html, text, ...content.attachments.map((attachment) => attachment.bytes)]
-    let key = firstPartKey(contentId)
-    for (const piece of piecesOf(blocks)) addPart.run(key++, piece)
-    return contentId
-  }
-}
-
-/** Reads a content, or undefined when there is none of this number. */
+/** Reads a content, or undefined when there is none of this number, or its bytes were removed. */
 export function createContentReader(database: Database): (contentId: number) => StoredContent | undefined {
   const findContent = database.prepare<[number], ContentRow>(`
     select
       from_name as fromName, from_address as fromAddress, reply_to_name as replyToName,
       reply_to_address as replyToAddress, subject, has_variables as hasVariables, html_bytes as htmlBytes,
-      text_bytes as textBytes, attachments
+      text_bytes as textBytes, attachments, raw_bytes as rawBytes, tracks_opens as tracksOpens,
+      tracks_clicks as tracksClicks, unsubscribe_list as unsubscribeList, unsubscribe_url as unsubscribeUrl, tags,
+      metadata, headers, addressees
     from contents
     where content_id = ?`)
   const findParts = database
@@ -75,8 +107,11 @@ export function createContentReader(database: Database): (contentId: number) => 
   return (contentId) => {
     const row = findContent.get(contentId)
     if (row === undefined) return undefined
+    const attachments = readFacts(row.attachments)
+    const sizes = [row.htmlBytes, row.textBytes, ...attachments.map(({ sizeBytes }) => sizeBytes), row.rawBytes]
     const first = firstPartKey(contentId)
     const parts = findParts.all(first, first + PIECES_PER_CONTENT - 1)
+    if (parts.length === 0 && sizes.some((size) => (size ?? 0) > 0)) return undefined
     const take = createTaker(parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts))
     return {
       from: { name: row.fromName, address: row.fromAddress },
@@ -84,11 +119,48 @@ export function createContentReader(database: Database): (contentId: number) => 
       subject: row.subject,
       html: row.htmlBytes === null ? null : take(row.htmlBytes).toString('utf8'),
       text: row.textBytes === null ? null : take(row.textBytes).toString('utf8'),
-      attachments: readFacts(row.attachments).map(({ sizeBytes, ...facts }) => ({ ...facts, bytes: take(sizeBytes) })),
+      attachments: attachments.map(({ sizeBytes, ...facts }) => ({ ...facts, bytes: take(sizeBytes) })),
+      raw: row.rawBytes === null ? null : take(row.rawBytes),
       hasVariables: row.hasVariables === 1,
+      addressees: row.addressees === null ? null : (JSON.parse(row.addressees) as { to: Mailbox; cc: Mailbox[] }),
+      headers: row.headers === null ? [] : (JSON.parse(row.headers) as [string, string][]),
+      tags: recordFrom(row.tags),
+      metadata: recordFrom(row.metadata),
+      tracking: { opens: row.tracksOpens === 1, clicks: row.tracksClicks === 1 },
+      unsubscribe: row.unsubscribeList === null ? null : { list: row.unsubscribeList, url: row.unsubscribeUrl },
     }
   }
 }
+
+/** Reads only what has links in it; both bodies are the first of their parts. */
+export function createLinkHtmlReader(database: Database): (contentId: number) => LinkHtml | null {
+  const findSizes = database.prepare<[number], { htmlBytes: number | null; rawBytes: number | null }>(
+    'select html_bytes as htmlBytes, raw_bytes as rawBytes from contents where content_id = ?',
+  )
+  const findParts = database
+    .prepare<[number, number], Buffer>(
+      'select bytes from content_parts where part_key between ? and ? order by part_key',
+    )
+    .pluck()
+  return (contentId) => {
+    const row = findSizes.get(contentId)
+    if (row === undefined) return null
+    const size = row.rawBytes ?? row.htmlBytes ?? 0
+    const first = firstPartKey(contentId)
+    const bytes = Buffer.concat(findParts.all(first, first + Math.ceil(size / PIECE_BYTES))).subarray(0, size)
+    // Bodies are removed before their facts.
+    if (bytes.length < size) return null
+    return row.rawBytes === null ? { html: bytes.toString('utf8'), raw: null } : { html: null, raw: bytes }
+  }
+}
+
+/** JSON of a list or an object, or null when nothing is in it. */
+const textUnlessEmpty = (value: object): string | null =>
+  Object.keys(value).length === 0 ? null : JSON.stringify(value)
+
+/** An object as `textUnlessEmpty` wrote it. */
+export const recordFrom = <Value>(text: string | null): Record<string, Value> =>
+  text === null ? {} : (JSON.parse(text) as Record<string, Value>)
 
 const firstPartKey = (contentId: number): number => contentId * PIECES_PER_CONTENT
 

@@ -4,25 +4,53 @@
  * A verb is a plain synchronous function of one argument. Writing ones never begin or end a transaction: the group
  * commit does that around them.
  */
-import type { AcceptRequest } from '../records.ts'
+import type { AcceptRequest } from '../accept-records.ts'
 import { createAcceptMessages } from './accept.ts'
-import { createAddApiKey, createFindApiKey } from './api-keys.ts'
+import {
+  createAddApiKey, createFindApiKey, createFindApiKeyById, createListApiKeys, createNoteKeyUse, createRevokeApiKey,
+  createUpdateApiKey,
+} from './api-keys.ts'
+import { createLookupBatch } from './batches.ts'
+import { createCancelBatch, createCancelMessage, createRetryNow } from './cancel.ts'
 import {
   createBeginEpoch, createClaimDue, createEarliestDueAt, createMoveOrphans, createRecoverLapsedLeases,
   createRenewLeases, createUnclaim,
 } from './claim.ts'
 import type { OpenDatabase } from './database.ts'
+import { createFindTrackingHost } from './domain-rows.ts'
 import {
   createAddDkimKeys, createAddDomain, createDomainsDueForCheck, createEarlierDkimKeys, createFindDomain,
-  createFindReturnPath, createListDomains, createRecordDomainCheck, createUpdateDomain,
+  createFindReturnPath, createIsReturnPath, createListDomains, createRecordDomainCheck, createUpdateDomain,
 } from './domains.ts'
+import { createRecordEngagement } from './engagement.ts'
+import { createEventPosition, createEventsAfter } from './event-stream.ts'
 import { createExpireDue } from './expire.ts'
-import { createLookupMessage, createMessageEvents, createQueueSummary } from './lookups.ts'
-import { createRecordOutcomes } from './outcomes.ts'
-import { createCancelPurged, createQueuedCount, createRemoveDomain } from './remove-domain.ts'
+import { createFindIdempotent, createForgetAnswers, createKeepAnswer } from './idempotency.ts'
+import { createLinkSource } from './link-source.ts'
 import {
-  createAddWebhookEndpoint, createClaimWebhooks, createEarliestWebhookDueAt, createRecordWebhookResults,
-} from './webhook-deliveries.ts'
+  createLookupMessage, createMessageEvents, createQueueSummary, createRoadSummary, createTranscripts,
+} from './lookups.ts'
+import { createRecordOutcomes } from './outcomes.ts'
+import { createPruneWebhooks } from './prune-webhooks.ts'
+import { createCancelPurged, createQueuedCount, createRemoveDomain } from './remove-domain.ts'
+import { createRequestToRepeat } from './repeat.ts'
+import { createRecordReport } from './reports.ts'
+import { createSearchMessages } from './search.ts'
+import { createLinkHtmlReader } from './stored-content.ts'
+import {
+  createAddSuppression, createAddSuppressions, createListSuppressions, createRemoveSuppressions,
+} from './suppressions.ts'
+import {
+  createForgetUnmatchedReports, createKeepUnmatchedReport, createListUnmatchedReports,
+} from './unmatched-reports.ts'
+import { createRecordUnsubscribe } from './unsubscribe.ts'
+import { createClaimWebhooks, createEarliestWebhookDueAt, createRecordWebhookResults } from './webhook-deliveries.ts'
+import {
+  createAddWebhookEndpoint, createFindWebhookEndpoint, createFindWebhookTarget, createListWebhookEndpoints,
+  createRemoveWebhookEndpoint, createRotateWebhookSecret, createUpdateWebhookEndpoint,
+} from './webhook-endpoints.ts'
+import { createFindWebhookDelivery, createListWebhookDeliveries } from './webhook-log.ts'
+import { createReplayWebhook, createReplayWebhooks } from './webhook-replays.ts'
 
 export type WriteVerbs = ReturnType<typeof createWriteVerbs>
 export type ReadVerbs = ReturnType<typeof createReadVerbs>
@@ -32,6 +60,8 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
   return {
     beginEpoch: createBeginEpoch(writer),
     acceptMessages: createAcceptMessages(writer),
+    keepAnswer: createKeepAnswer(writer),
+    forgetAnswers: createForgetAnswers(writer),
     claimDue: createClaimDue(writer),
     unclaim: createUnclaim(writer),
     recordOutcomes: createRecordOutcomes(writer),
@@ -39,7 +69,21 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     recoverLapsedLeases: createRecoverLapsedLeases(writer),
     expireDue: createExpireDue(writer),
     moveOrphans: createMoveOrphans(writer),
+    cancelMessage: createCancelMessage(writer),
+    cancelBatch: createCancelBatch(writer),
+    retryNow: createRetryNow(writer),
+    recordReport: createRecordReport(writer),
+    keepUnmatchedReport: createKeepUnmatchedReport(writer),
+    forgetUnmatchedReports: createForgetUnmatchedReports(writer),
     addApiKey: createAddApiKey(writer),
+    updateApiKey: createUpdateApiKey(writer),
+    revokeApiKey: createRevokeApiKey(writer),
+    noteKeyUse: createNoteKeyUse(writer),
+    addSuppression: createAddSuppression(writer),
+    addSuppressions: createAddSuppressions(writer),
+    removeSuppressions: createRemoveSuppressions(writer),
+    recordEngagement: createRecordEngagement(writer),
+    recordUnsubscribe: createRecordUnsubscribe(writer),
     addDomain: createAddDomain(writer),
     updateDomain: createUpdateDomain(writer),
     recordDomainCheck: createRecordDomainCheck(writer),
@@ -49,6 +93,12 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     addWebhookEndpoint: createAddWebhookEndpoint(writer),
     claimWebhooks: createClaimWebhooks(writer),
     recordWebhookResults: createRecordWebhookResults(writer),
+    updateWebhookEndpoint: createUpdateWebhookEndpoint(writer),
+    removeWebhookEndpoint: createRemoveWebhookEndpoint(writer),
+    rotateWebhookSecret: createRotateWebhookSecret(writer),
+    replayWebhook: createReplayWebhook(writer),
+    replayWebhooks: createReplayWebhooks(writer),
+    pruneWebhooks: createPruneWebhooks(writer),
   }
 }
 
@@ -60,14 +110,35 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     queueSummary: createQueueSummary(reader),
     lookupMessage: createLookupMessage(reader),
     messageEvents: createMessageEvents(reader),
+    findIdempotent: createFindIdempotent(reader),
+    searchMessages: createSearchMessages(reader),
+    transcripts: createTranscripts(reader),
+    roadSummary: createRoadSummary(reader),
+    lookupBatch: createLookupBatch(reader),
+    requestToRepeat: createRequestToRepeat(reader),
+    linkSource: createLinkSource(reader),
+    linkHtml: createLinkHtmlReader(reader),
     findApiKey: createFindApiKey(reader),
+    findApiKeyById: createFindApiKeyById(reader),
+    listApiKeys: createListApiKeys(reader),
+    listSuppressions: createListSuppressions(reader),
     findDomain: createFindDomain(reader),
     findReturnPath: createFindReturnPath(reader),
+    findTrackingHost: createFindTrackingHost(reader),
+    isReturnPath: createIsReturnPath(reader),
+    listUnmatchedReports: createListUnmatchedReports(reader),
     earlierDkimKeys: createEarlierDkimKeys(reader),
     listDomains: createListDomains(reader),
     domainsDueForCheck: createDomainsDueForCheck(reader),
     queuedMessages: createQueuedCount(reader),
     earliestWebhookDueAt: createEarliestWebhookDueAt(reader),
+    listWebhookEndpoints: createListWebhookEndpoints(reader),
+    findWebhookEndpoint: createFindWebhookEndpoint(reader),
+    findWebhookTarget: createFindWebhookTarget(reader),
+    listWebhookDeliveries: createListWebhookDeliveries(reader),
+    findWebhookDelivery: createFindWebhookDelivery(reader),
+    eventsAfter: createEventsAfter(reader),
+    eventPosition: createEventPosition(reader),
     tick: () => void tick.get(),
   }
 }
@@ -83,10 +154,13 @@ export interface VerbWeight {
 const ROW_BYTES = 512
 
 export function weigh(verb: string, argument: unknown): VerbWeight {
+  if (verb === 'addSuppressions' && Array.isArray(argument)) {
+    return { messages: 0, rows: argument.length, bytes: argument.length * ROW_BYTES }
+  }
   if (verb !== 'acceptMessages') return { messages: 0, rows: 1, bytes: ROW_BYTES }
   const { content, messages } = argument as AcceptRequest
   const attachmentBytes = content.attachments.reduce((sum, attachment) => sum + attachment.bytes.length, 0)
   const textBytes = (content.html?.length ?? 0) + (content.text?.length ?? 0)
-  const bytes = textBytes + attachmentBytes + messages.length * ROW_BYTES
+  const bytes = textBytes + attachmentBytes + (content.raw?.length ?? 0) + messages.length * ROW_BYTES
   return { messages: messages.length, rows: messages.length, bytes }
 }

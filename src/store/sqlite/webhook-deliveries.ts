@@ -1,142 +1,232 @@
 /**
- * Webhook endpoints, and the deliveries on their way to them.
+ * Webhook deliveries on their way.
  *
  *   pending -> pending     claimed (leased: next_at is the end of the lease), or failed and due again
  *   pending -> succeeded   answered 200
- *   pending -> failed      the last retry failed: a dead letter
+ *   pending -> failed      the last retry failed: a dead letter; too many of them turn the endpoint off
  *
- * No endpoint gets more than its share at once, so one that hangs holds up nobody else.
+ * No endpoint gets more than its share at once, and slots are dealt in turns: none keeps another waiting, however many
+ * of its deliveries are due. Those of a replay go behind the others of their endpoint.
  */
 import type { Database } from 'better-sqlite3'
 import { unreachable } from '../../base/errors.ts'
 import { identifierFromBytes } from '../../base/identifier.ts'
 import type { EventKind } from '../../mail/event.ts'
-import type { ClaimedWebhookDelivery, ClaimWebhooksRequest, WebhookEndpointRecord, WebhookResult } from '../records.ts'
-import { storedIdentifier } from './stored-identifier.ts'
-
-export function createAddWebhookEndpoint(database: Database): (endpoint: WebhookEndpointRecord) => void {
-  const add = database.prepare(`
-    insert into webhook_endpoints (id, url, events, description, status, sealed_secret, created_at)
-    values (?, ?, ?, ?, ?, ?, ?)`)
-  return (endpoint) => {
-    add.run(
-      storedIdentifier('wh', endpoint.id), endpoint.url, JSON.stringify(endpoint.events), endpoint.description,
-      endpoint.status, endpoint.sealedSecret, endpoint.createdAt,
-    )
-  }
-}
+import type {
+  ClaimedWebhookDelivery, ClaimWebhooksRequest, RecordWebhookResultsRequest, WebhookResult, WebhookTarget,
+} from '../webhook-records.ts'
+import { SECRET_COLUMNS, secretsOf } from './webhook-endpoints.ts'
+import type { SecretColumns } from './webhook-endpoints.ts'
 
 interface DueRow {
   key: number
+  nextAt: number
+}
+
+interface EndpointRow extends SecretColumns {
+  number: number
+  id: Buffer
+  url: string
+}
+
+/** A delivery that could be claimed, and how many of its endpoint would be under way before it. */
+interface Candidate extends DueRow {
+  turn: number
+  target: WebhookTarget
+}
+
+export function createClaimWebhooks(database: Database): (request: ClaimWebhooksRequest) => ClaimedWebhookDelivery[] {
+  const findEndpoints = database.prepare<[], EndpointRow>(`
+    select endpoint_id as number, id, url, ${SECRET_COLUMNS}
+    from webhook_endpoints
+    where status = 'enabled'`)
+  const findDue = database.prepare<[number, number, number, number], DueRow>(`
+    select delivery_seq as key, next_at as nextAt
+    from webhook_deliveries
+    where state = 'pending' and endpoint_id = ? and is_behind = ? and next_at <= ?
+    order by next_at
+    limit ?`)
+  const lease = createLease(database)
+
+  const dueOf = (number: number, now: number, most: number): DueRow[] => {
+    const live = findDue.all(number, 0, now, most)
+    return live.length === most ? live : [...live, ...findDue.all(number, 1, now, most - live.length)]
+  }
+  return ({ now, epoch, leaseUntil, limit, perEndpoint, busy }) => {
+    const candidates = findEndpoints.all().flatMap(({ number, id, url, ...secrets }): Candidate[] => {
+      const endpointId = identifierFromBytes('wh', id)
+      const underWay = busy[endpointId] ?? 0
+      const most = Math.min(perEndpoint - underWay, limit)
+      if (most <= 0) return []
+      const target = { endpointId, url, ...secretsOf(secrets) }
+      return dueOf(number, now, most).map((row, index) => ({ ...row, turn: underWay + index, target }))
+    })
+    candidates.sort((left, right) => left.turn - right.turn || left.nextAt - right.nextAt)
+    return candidates.slice(0, limit).flatMap(({ key, target }) => lease({ key, leaseUntil, epoch }, target))
+  }
+}
+
+interface LeasedRow {
   id: Buffer
   eventId: Buffer
   kind: EventKind
   body: string
   attempts: number
-  nextAt: number
 }
 
-interface EndpointRow {
-  number: number
-  id: Buffer
-  url: string
-  sealedSecret: Buffer
-}
-
-export function createClaimWebhooks(database: Database): (request: ClaimWebhooksRequest) => ClaimedWebhookDelivery[] {
-  const findEndpoints = database.prepare<[], EndpointRow>(`
-    select endpoint_id as number, id, url, sealed_secret as sealedSecret
-    from webhook_endpoints
-    where status = 'enabled'`)
-  const findDue = database.prepare<[number, number, number], DueRow>(`
-    select
-      deliveries.delivery_seq as key, deliveries.id, events.id as eventId, events.kind, events.body,
-      deliveries.attempts, deliveries.next_at as nextAt
-    from webhook_deliveries as deliveries
-    cross join events on events.event_seq = deliveries.event_seq
-    where deliveries.state = 'pending' and deliveries.endpoint_id = ? and deliveries.next_at <= ?
-    order by deliveries.next_at
-    limit ?`)
+function createLease(
+  database: Database,
+): (row: { key: number; leaseUntil: number; epoch: number }, target: WebhookTarget) => ClaimedWebhookDelivery[] {
   const lease = database.prepare<[number, number, number]>(
     'update webhook_deliveries set next_at = ?, lease_epoch = ? where delivery_seq = ?',
   )
-
-  return ({ now, epoch, leaseUntil, limit, perEndpoint, busy }) => {
-    const due = findEndpoints.all().flatMap(({ number, id, url, sealedSecret }) => {
-      const endpointId = identifierFromBytes('wh', id)
-      const room = perEndpoint - (busy[endpointId] ?? 0)
-      if (room <= 0) return []
-      return findDue.all(number, now, Math.min(room, limit)).map((row) => ({ ...row, endpointId, url, sealedSecret }))
-    })
-    due.sort((left, right) => left.nextAt - right.nextAt)
-    return due.slice(0, limit).map(({ nextAt: _dueAt, ...row }) => {
-      lease.run(leaseUntil, epoch, row.key)
-      return { ...row, id: identifierFromBytes('whd', row.id), eventId: identifierFromBytes('evt', row.eventId) }
-    })
+  const find = database.prepare<[number], LeasedRow>(`
+    select
+      deliveries.id, events.id as eventId, events.kind, coalesce(deliveries.body, events.body) as body,
+      deliveries.attempts
+    from webhook_deliveries as deliveries
+    cross join events on events.event_seq = deliveries.event_seq
+    where deliveries.delivery_seq = ?`)
+  return ({ key, leaseUntil, epoch }, target) => {
+    lease.run(leaseUntil, epoch, key)
+    return find.all(key).map((row) => ({
+      ...row, ...target, key, id: identifierFromBytes('whd', row.id), eventId: identifierFromBytes('evt', row.eventId),
+    }))
   }
 }
 
 export function createRecordWebhookResults(
   database: Database,
-): (request: { epoch: number; results: WebhookResult[] }) => void {
+): (request: RecordWebhookResultsRequest) => { disabled: string[] } {
   const findHeld = database
     .prepare<[number, number], number>(
-      `select 1 from webhook_deliveries where delivery_seq = ? and lease_epoch = ? and state = 'pending'`,
+      `select endpoint_id from webhook_deliveries where delivery_seq = ? and lease_epoch = ? and state = 'pending'`,
     )
     .pluck()
   const addAttempt = database.prepare(`
     insert into webhook_attempts (delivery_seq, at, duration_milliseconds, status, error, answer)
     values (?, ?, ?, ?, ?, ?)
     on conflict do nothing`)
-  const succeed = database.prepare<[number]>(
-    `update webhook_deliveries set state = 'succeeded', lease_epoch = null where delivery_seq = ?`,
+  const settle = createSettling(database)
+  const countFor = createEndpointCounters(database)
+  const disableFailing = createFailureSwitch(database)
+
+  return ({ epoch, results, disableAfter }) => {
+    const disabled: string[] = []
+    for (const result of results) {
+      const endpoint = findHeld.get(result.key, epoch)
+      if (endpoint === undefined) continue
+      const { changes } = addAttempt.run(
+        result.key, result.at, Math.round(result.durationMilliseconds), result.status, result.error, result.answer,
+      )
+      // A post that is recorded already: the batch was repeated after the delivery had been claimed again.
+      if (changes === 0) continue
+      settle(result)
+      countFor(endpoint, result)
+      if (result.next.kind !== 'dead-letter' || disableAfter === null) continue
+      disabled.push(...disableFailing(endpoint, result.endedAt, disableAfter))
+    }
+    return { disabled }
+  }
+}
+
+function createSettling(database: Database): (result: WebhookResult) => void {
+  const succeed = database.prepare<[number, number]>(
+    `update webhook_deliveries set state = 'succeeded', ended_at = ?, lease_epoch = null where delivery_seq = ?`,
   )
   const retry = database.prepare<[number, number]>(
     'update webhook_deliveries set next_at = ?, attempts = attempts + 1, lease_epoch = null where delivery_seq = ?',
   )
-  const bury = database.prepare<[number]>(
+  const bury = database.prepare<[number, number]>(
     `update webhook_deliveries
-    set state = 'failed', attempts = attempts + 1, lease_epoch = null
+    set state = 'failed', ended_at = ?, attempts = attempts + 1, lease_epoch = null
     where delivery_seq = ?`,
   )
-  const settle = ({ key, next }: WebhookResult): void => {
+  return ({ key, next, endedAt }) => {
     switch (next.kind) {
       case 'succeeded':
-        succeed.run(key)
+        succeed.run(endedAt, key)
         return
       case 'retry':
         retry.run(next.at, key)
         return
       case 'dead-letter':
-        bury.run(key)
+        bury.run(endedAt, key)
         return
       default:
         unreachable(next)
     }
   }
+}
 
-  return ({ epoch, results }) => {
-    for (const result of results) {
-      if (findHeld.get(result.key, epoch) === undefined) continue
-      const { changes } = addAttempt.run(
-        result.key, result.at, Math.round(result.durationMilliseconds), result.status, result.error, result.answer,
-      )
-      // A post that is recorded already: the batch was repeated after the delivery had been claimed again.
-      if (changes === 1) settle(result)
-    }
+function createEndpointCounters(database: Database): (endpoint: number, result: WebhookResult) => void {
+  const succeed = database.prepare<[number, number]>(
+    'update webhook_endpoints set last_success_at = ?, consecutive_failures = 0 where endpoint_id = ?',
+  )
+  const fail = database.prepare<[number, number]>(`
+    update webhook_endpoints
+    set last_failure_at = ?, consecutive_failures = consecutive_failures + 1
+    where endpoint_id = ?`)
+  return (endpoint, { next, endedAt }) =>
+    void (next.kind === 'succeeded' ? succeed : fail).run(endedAt, endpoint)
+}
+
+/** contract.md 8.3: so many dead letters, without a success, turn an endpoint off. */
+const DEAD_LETTERS_THAT_DISABLE = 10
+/** Dead letters that are looked at, from the newest on: those of long ago are not counted one by one. */
+const DEAD_LETTERS_READ = 1_000
+
+/** Returns the identifier of an endpoint that it turned off. */
+function createFailureSwitch(database: Database): (endpoint: number, now: number, disableAfter: number) => string[] {
+  const findWorked = database
+    .prepare<[number], number>(
+      'select max(coalesce(last_success_at, 0), enabled_at) from webhook_endpoints where endpoint_id = ?',
+    )
+    .pluck()
+  const countDead = database
+    .prepare<[number, number, number], number>(`
+      select count(*)
+      from (
+        select ended_at
+        from webhook_deliveries
+        where endpoint_id = ? and state = 'failed' and state <> 'pending'
+        order by id desc
+        limit ?
+      ) as newest
+      where ended_at > ?`)
+    .pluck()
+  const disable = database
+    .prepare<[number], Buffer>(`
+      update webhook_endpoints
+      set status = 'disabled', disabled_reason = 'failing'
+      where endpoint_id = ? and status = 'enabled'
+      returning id`)
+    .pluck()
+  return (endpoint, now, disableAfter) => {
+    const workedAt = findWorked.get(endpoint) ?? now
+    if (now - workedAt < disableAfter) return []
+    const dead = countDead.get(endpoint, DEAD_LETTERS_READ, workedAt) ?? 0
+    if (dead < DEAD_LETTERS_THAT_DISABLE) return []
+    return disable.all(endpoint).map((id) => identifierFromBytes('wh', id))
   }
 }
 
-export function createEarliestWebhookDueAt(database: Database): () => number | null {
+export function createEarliestWebhookDueAt(database: Database): (except: string[]) => number | null {
+  const findEndpoints = database.prepare<[], { number: number; id: Buffer }>(
+    `select endpoint_id as number, id from webhook_endpoints where status = 'enabled'`,
+  )
   const findEarliest = database
-    .prepare<[], number | null>(`
-      select min((
-        select min(next_at)
-        from webhook_deliveries
-        where state = 'pending' and endpoint_id = webhook_endpoints.endpoint_id
-      ))
-      from webhook_endpoints
-      where status = 'enabled'`)
+    .prepare<[number, number], number | null>(`
+      select min(next_at)
+      from webhook_deliveries
+      where state = 'pending' and endpoint_id = ? and is_behind = ?`)
     .pluck()
-  return () => findEarliest.get() ?? null
+  return (except) => {
+    const times = findEndpoints.all().flatMap(({ number, id }) => {
+      if (except.includes(identifierFromBytes('wh', id))) return []
+      return [findEarliest.get(number, 0) ?? Infinity, findEarliest.get(number, 1) ?? Infinity]
+    })
+    const earliest = Math.min(...times)
+    return Number.isFinite(earliest) ? earliest : null
+  }
 }

@@ -1,0 +1,100 @@
+/**
+ * What every part of the appliance is made with: store, clock, keys, DNS. Opening the store begins the epoch of this
+ * process. Throws ProcessExit when the database can not be opened.
+ */
+import { systemClock } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import { createKeyRing } from '../base/key-ring.ts'
+import type { KeyRing } from '../base/key-ring.ts'
+import type { Logger } from '../base/logger.ts'
+import { createMetrics } from '../base/metrics.ts'
+import type { Metrics } from '../base/metrics.ts'
+import type { Stops } from '../base/start-whole.ts'
+import type { Configuration } from '../config/load-configuration.ts'
+import type { HttpServersOptions } from '../http/server.ts'
+import { createDnsResolver } from '../network/dns-resolver.ts'
+import type { Resolver } from '../network/resolver.ts'
+import type { ScheduleOptions } from '../schedule.ts'
+import { openStore } from '../store/open-store.ts'
+import type { StoreLocation } from '../store/store-location.ts'
+import type { Store } from '../store/store.ts'
+import type { WebhookEndpoints } from '../webhooks/endpoints.ts'
+
+/** What may stand in for the real outside world. */
+export interface Outside {
+  resolver: Resolver
+  /** Time as schedules see it. */
+  clock: Clock & { speed(): number }
+  /** Runs upkeep jobs by that time. */
+  driveJobs: NonNullable<ScheduleOptions['drive']>
+  /** Takes mail that never leaves the host; runs already. */
+  captureAddress: { address: string; port: number }
+  /** Scheme, host and port of every link in mail that leads back to us. */
+  trackingUrl: string
+  /** Asked before the API. */
+  handlers: NonNullable<HttpServersOptions['extraHandlers']>
+  /** Sees what is registered. */
+  observeWebhooks: (register: WebhookEndpoints['register']) => WebhookEndpoints['register']
+}
+
+export interface ApplianceOptions {
+  configuration: Configuration
+  logger: Logger
+  clock?: Clock
+  outside?: Outside
+  /** Something happened that this process cannot go on after: a dead store, threads that keep dying. */
+  onFatal: (reason: Error) => void
+}
+
+export interface Foundation extends ApplianceOptions {
+  clock: Clock
+  /** For what takes real time: lookups, leases. The same one, but where application time is another. */
+  realClock: Clock
+  metrics: Metrics
+  store: Store
+  location: StoreLocation
+  /** The fence of all claims of this process. */
+  epoch: number
+  keyRing: KeyRing
+  resolver: Resolver
+  stops: Stops
+}
+
+export async function openFoundation(options: ApplianceOptions, stops: Stops): Promise<Foundation> {
+  const { configuration, logger, outside, onFatal } = options
+  const clock = outside?.clock ?? options.clock ?? systemClock
+  const realClock = outside === undefined ? clock : systemClock
+  const metrics = createMetrics()
+  const location = storeLocation(configuration)
+  const store = await openStore({ location, logger: logger.child({ part: 'store' }), metrics, onDeath: onFatal })
+  stops.push(() => store.close())
+  const { epoch, recovered } = await store.beginEpoch(clock.now())
+  metrics.leasesRecovered.inc(recovered)
+  logger.info({ part: 'store', epoch, recovered_messages: recovered }, 'epoch begun')
+  const keyRing = createKeyRing(configuration.server.secrets.master_key)
+  const resolver = outside?.resolver ?? dnsResolver(configuration)
+  return { ...options, clock, realClock, metrics, store, location, epoch, keyRing, resolver, stops }
+}
+
+/** Connecting to one of these would be talking to ourselves. */
+export function ownAddresses({ server, pools }: Configuration): string[] {
+  const ips = Object.values(pools.pools).flatMap((pool) => pool.ips.flatMap((ip) => [ip.address, ip.source]))
+  return [...ips, ...server.listen.http.map((listener) => listener.address)]
+}
+
+function dnsResolver({ server }: Configuration): Resolver {
+  const { servers, timeout, tries } = server.dns
+  return createDnsResolver({ servers, timeoutMilliseconds: timeout, tries })
+}
+
+function storeLocation({ server }: Configuration): StoreLocation {
+  const { page_cache: pageCacheBytes, wal_max: walMaxBytes, commit } = server.storage
+  return {
+    engine: 'sqlite',
+    folder: server.data_dir,
+    pageCacheBytes,
+    walMaxBytes,
+    commitLingerMilliseconds: commit.linger,
+    commitMostRows: commit.rows,
+  }
+}

@@ -1,0 +1,97 @@
+/**
+ * Everything an app or a mail client can ask about messages: accepting, looking up, acting, suppressing, tracking.
+ */
+import { renderKeys, senderIdOf } from '../content/message-fields.ts'
+import type { Dispatcher } from '../delivery/dispatcher.ts'
+import type { Egress } from '../egress/pool.ts'
+import { createClassifier } from '../mail/classify-reply.ts'
+import { createAcceptBatch } from '../messages/accept-batch.ts'
+import type { AcceptanceOptions } from '../messages/accept-mail.ts'
+import { createAcceptMessage } from '../messages/accept-message.ts'
+import { createAcceptSubmission } from '../messages/accept-submission.ts'
+import { createMessageActions } from '../messages/act-on-message.ts'
+import { createIdempotencyKeys } from '../messages/idempotency.ts'
+import { createMessageLookup } from '../messages/lookup-message.ts'
+import { createMailRefusal } from '../messages/mail-refusal.ts'
+import { createPreviewMessage } from '../messages/preview-message.ts'
+import type { PreviewOptions } from '../messages/preview-message.ts'
+import { createEngagement } from '../messages/record-engagement.ts'
+import { createSendingRate } from '../messages/sending-rate.ts'
+import { createSuppressions } from '../messages/suppressions.ts'
+import { createUnsubscribing } from '../messages/unsubscribe.ts'
+import { SANDBOX_DOMAIN } from '../sandbox/sandbox.ts'
+import type { Foundation } from './foundation.ts'
+import type { Senders } from './senders.ts'
+import type { Webhooks } from './webhooks.ts'
+
+export interface MailParts extends Senders, Webhooks {
+  egress: Egress
+  dispatcher: Dispatcher
+}
+
+export type MailFeatures = ReturnType<typeof createMailFeatures>
+
+export function createMailFeatures(foundation: Foundation, parts: MailParts) {
+  const { configuration, store, clock, metrics, logger, stops, outside } = foundation
+  const { domains, egress, dispatcher } = parts
+  const { server: settings, providers, bounces } = configuration
+  const keys = renderKeys(foundation.keyRing)
+  const sendingRate = createSendingRate({ clock, settings: settings.api })
+  const onEvents = (): void => parts.webhookEngine.wake()
+  const acceptance: AcceptanceOptions = {
+    store, clock, egress, metrics, settings, domains, onEvents,
+    rate: sendingRate,
+    // With another world outside, all mail takes the normal way there.
+    captures: outside === undefined ? 'test-and-simulated' : 'simulated',
+    testSendingDomain: SANDBOX_DOMAIN,
+    onQueued: () => dispatcher.wake(),
+  }
+  const engagement = createEngagement({
+    store, clock, metrics, keys, onEvents,
+    machines: providers.machines,
+    storesClient: settings.tracking.store_client,
+    trackingUrl: outside?.trackingUrl ?? null,
+    trackingHost: settings.tracking.host,
+    logger: logger.child({ part: 'tracking' }),
+  })
+  stops.push(() => engagement.stop())
+  return {
+    acceptMessage: createAcceptMessage(acceptance),
+    acceptBatch: createAcceptBatch(acceptance),
+    acceptSubmission: createAcceptSubmission(acceptance),
+    previewMessage: createPreviewMessage({ ...acceptance, renderingOf: renderingOf(foundation, keys) }),
+    messages: {
+      ...createMessageLookup({
+        store, clock, domains,
+        classify: createClassifier(bounces.rules),
+        whyWaiting: (message) => dispatcher.whyWaiting(message),
+      }),
+      ...createMessageActions(acceptance),
+    },
+    suppressions: createSuppressions({ store, clock }),
+    idempotency: createIdempotencyKeys({ store, clock }),
+    sendingRate,
+    mailRefusal: createMailRefusal({ store, clock, mostQueued: settings.api.queue_max }),
+    engagement,
+    unsubscribing: createUnsubscribing({ store, clock, logger, onEvents, key: keys.unsubscribe }),
+  }
+}
+
+/** As a delivery thread renders mail of this sending domain. */
+function renderingOf(
+  { configuration, store, outside }: Foundation,
+  keys: ReturnType<typeof renderKeys>,
+): PreviewOptions['renderingOf'] {
+  const { domains: { targets }, headers, hostname, tracking } = configuration.server
+  const settings = {
+    keys, cfbl: headers.cfbl, referenceHeader: headers.reference, senderId: senderIdOf(hostname),
+  }
+  return async (domain) => {
+    const [returnPath, host] = await Promise.all([store.findReturnPath(domain), store.findTrackingHost(domain)])
+    return {
+      settings,
+      returnPath: returnPath ?? targets.return_path,
+      trackingBaseUrl: outside?.trackingUrl ?? `https://${host ?? tracking.host}`,
+    }
+  }
+}

@@ -1,0 +1,29 @@
+/**
+ * Who may send as whom: sending domains and API keys.
+ */
+import type { Egress } from '../egress/pool.ts'
+import { createApiKeys } from '../senders/api-key.ts'
+import type { ApiKeys } from '../senders/api-key.ts'
+import { createDomains } from '../senders/domains.ts'
+import type { Domains } from '../senders/domains.ts'
+import type { Foundation } from './foundation.ts'
+import type { Webhooks } from './webhooks.ts'
+
+export interface Senders {
+  domains: Domains
+  apiKeys: ApiKeys
+}
+
+export function createSenders(foundation: Foundation, egress: Egress, { webhookEngine }: Webhooks): Senders {
+  const { configuration, store, clock, realClock, keyRing, resolver, stops } = foundation
+  const { hostname, domains: settings, tracking, api } = configuration.server
+  const logger = foundation.logger.child({ part: 'senders' })
+  const domains = createDomains({
+    store, clock, realClock, keyRing, egress, resolver, hostname, settings, logger,
+    tracking: { opens: tracking.opens, clicks: tracking.clicks },
+    mostDomains: api.counts_max.domains,
+    onEvents: () => webhookEngine.wake(),
+  })
+  stops.push(() => domains.stop())
+  return { domains, apiKeys: createApiKeys({ store, clock, logger, mostKeys: api.counts_max.keys }) }
+}

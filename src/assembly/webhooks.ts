@@ -1,0 +1,75 @@
+/**
+ * From event rows to the customers' endpoints: managing them, the engine that posts, the stream of events.
+ */
+import { packageVersion } from '../base/package-version.ts'
+import { createDnsResolver } from '../network/dns-resolver.ts'
+import { createGuardedLookup } from '../network/guarded-lookup.ts'
+import { createGuardedRequest } from '../network/guarded-request.ts'
+import type { GuardedRequest } from '../network/guarded-request.ts'
+import { createWebhookDeliveries } from '../webhooks/deliveries.ts'
+import type { WebhookDeliveries } from '../webhooks/deliveries.ts'
+import { createWebhookEndpoints } from '../webhooks/endpoints.ts'
+import type { WebhookEndpoints } from '../webhooks/endpoints.ts'
+import { createEventStreams } from '../webhooks/event-stream.ts'
+import type { EventStreams } from '../webhooks/event-stream.ts'
+import { createTryEndpoint } from '../webhooks/try-endpoint.ts'
+import type { TryEndpoint } from '../webhooks/try-endpoint.ts'
+import { createWebhookEngine } from '../webhooks/webhook-engine.ts'
+import type { WebhookEngine } from '../webhooks/webhook-engine.ts'
+import { ownAddresses } from './foundation.ts'
+import type { Foundation } from './foundation.ts'
+
+export interface Webhooks {
+  webhookEndpoints: WebhookEndpoints
+  webhookDeliveries: WebhookDeliveries
+  tryWebhook: TryEndpoint
+  eventStreams: EventStreams
+  /** Woken when events were recorded. */
+  webhookEngine: Pick<WebhookEngine, 'wake'>
+}
+
+export function startWebhooks(foundation: Foundation): Webhooks {
+  const { configuration, store, clock, keyRing, metrics, logger, epoch, stops, outside } = foundation
+  const { webhooks: settings, api } = configuration.server
+  const guardedRequest = startGuardedRequest(foundation)
+  const posting = { keyRing, guardedRequest, version: packageVersion() }
+  const engine = createWebhookEngine({
+    ...posting, store, clock, metrics, settings,
+    speed: () => outside?.clock.speed() ?? 1,
+    logger: logger.child({ part: 'webhooks' }),
+  })
+  engine.start(epoch)
+  stops.push(() => engine.stop())
+  const eventStreams = createEventStreams({ store, clock })
+  const webhookEndpoints = createWebhookEndpoints({
+    store, clock, keyRing, guardedRequest, mostEndpoints: api.counts_max.webhooks, onEnabled: engine.wake,
+  })
+  const { register } = webhookEndpoints
+  return {
+    webhookEndpoints: { ...webhookEndpoints, register: outside?.observeWebhooks(register) ?? register },
+    webhookDeliveries: createWebhookDeliveries({ store, clock, onDue: engine.wake, onReplayed: eventStreams.tell }),
+    tryWebhook: createTryEndpoint({ ...posting, store, clock, onTold: eventStreams.tell }),
+    eventStreams,
+    webhookEngine: {
+      wake() {
+        engine.wake()
+        eventStreams.wake()
+      },
+    },
+  }
+}
+
+/** Names are looked up in the real DNS, whatever world mail goes to: the endpoints are real everywhere. */
+function startGuardedRequest({ configuration, stops }: Foundation): GuardedRequest {
+  const { webhooks: settings, tls, dns } = configuration.server
+  const resolver = createDnsResolver({ servers: dns.servers, timeoutMilliseconds: dns.timeout, tries: dns.tries })
+  const guardedRequest = createGuardedRequest({
+    allowPrivateAddresses: settings.allow_private_addresses,
+    allowHttp: settings.allow_http,
+    caFile: tls.ca_file,
+    ownAddresses: () => ownAddresses(configuration),
+    lookup: createGuardedLookup(resolver),
+  })
+  stops.push(() => guardedRequest.close())
+  return guardedRequest
+}

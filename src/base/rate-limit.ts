@@ -1,0 +1,86 @@
+/**
+ * Token buckets, one for each key, over the injected clock.
+ *
+ * They refill continuously. A take that is refused takes nothing. One that is larger than the whole bucket waits for a
+ * full one and leaves it in debt, so the rate holds in the long run. Of the keys a bounded number is remembered: the
+ * one used longest ago is forgotten first and has a full bucket when it comes again. A clock that goes back refills
+ * nothing. Never waits and never throws.
+ */
+import type { Clock } from './clock.ts'
+
+export interface RateLimitOptions {
+  clock: Pick<Clock, 'now'>
+  /** So many tokens flow in … */
+  count: number
+  /** … during so many milliseconds. */
+  perMilliseconds: number
+  /** What a full bucket holds. */
+  burst: number
+  mostKeys?: number
+}
+
+export interface BucketState {
+  /** Whole tokens that are left; never negative. */
+  remaining: number
+  millisecondsUntilFull: number
+}
+
+export interface RateLimit {
+  /** 0: taken. Else nothing was taken, and so many milliseconds later it could be. */
+  take(key: string, tokens?: number): number
+  giveBack(key: string, tokens: number): void
+  state(key: string): BucketState
+}
+
+interface Bucket {
+  /** Below 0 after a take larger than the bucket. */
+  tokens: number
+  at: number
+}
+
+const MOST_KEYS = 10_000
+
+export function createRateLimit(options: RateLimitOptions): RateLimit {
+  const { clock, count, perMilliseconds, burst, mostKeys = MOST_KEYS } = options
+  // The one used longest ago comes first.
+  const buckets = new Map<string, Bucket>()
+
+  function refilled(key: string): Bucket {
+    const now = clock.now()
+    const bucket = buckets.get(key) ?? { tokens: burst, at: now }
+    const elapsed = Math.max(0, now - bucket.at)
+    return { tokens: Math.min(burst, bucket.tokens + (elapsed * count) / perMilliseconds), at: now }
+  }
+
+  function remember(key: string, bucket: Bucket): void {
+    buckets.delete(key)
+    buckets.set(key, bucket)
+    if (buckets.size <= mostKeys) return
+    const [oldest = key] = buckets.keys()
+    buckets.delete(oldest)
+  }
+
+  const millisecondsFor = (tokens: number): number => Math.ceil((Math.max(0, tokens) * perMilliseconds) / count)
+
+  return {
+    take(key, tokens = 1) {
+      const bucket = refilled(key)
+      const missing = Math.min(tokens, burst) - bucket.tokens
+      // Fractions of a token are sums of many refills, which never come out exactly even.
+      const isRefused = missing > ROUNDING
+      remember(key, isRefused ? bucket : { ...bucket, tokens: bucket.tokens - tokens })
+      return isRefused ? Math.max(1, millisecondsFor(missing)) : 0
+    },
+    giveBack(key, tokens) {
+      const bucket = refilled(key)
+      remember(key, { ...bucket, tokens: Math.min(burst, bucket.tokens + tokens) })
+    },
+    state(key) {
+      const { tokens } = refilled(key)
+      const remaining = Math.max(0, Math.floor(tokens + ROUNDING))
+      return { remaining, millisecondsUntilFull: millisecondsFor(burst - tokens) }
+    },
+  }
+}
+
+const ROUNDING = 1e-6

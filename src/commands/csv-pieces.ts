@@ -1,0 +1,71 @@
+/**
+ * A CSV file of any size in pieces that a server takes (contract.md 10: at most 10 MiB), each with the header line of
+ * the file, cut between rows and read as it is needed.
+ *
+ * A row may go on over several lines in quotes (RFC 4180 §2); where quotes are not closed for MiBs, the file is cut at
+ * the next line end: such a row is faulty anyway. Throws the error of the file system.
+ */
+import { createReadStream } from 'node:fs'
+
+export interface CsvPiece {
+  csv: string
+  /** Line of the file that its first row begins at. */
+  firstLine: number
+  /** Line of the file that its last row ends at. */
+  lastLine: number
+}
+
+/** Small enough to show progress, large enough to be quick. */
+const USUAL_CHARACTERS = 1_048_576
+/** A character has at most three bytes, those of four count as two: with a last line below 10 MiB in any case. */
+const MOST_CHARACTERS = 3 * USUAL_CHARACTERS
+/** What is longer is no row of addresses, and cut. */
+const LONGEST_LINE = 65_536
+
+export async function* csvPieces(file: string, usualCharacters = USUAL_CHARACTERS): AsyncGenerator<CsvPiece> {
+  let header: string | null = null
+  let rows = ''
+  let quotes = 0
+  let [firstLine, line] = [2, 0]
+  for await (const text of linesOf(file)) {
+    line += 1
+    if (header === null) {
+      header = text
+      continue
+    }
+    rows += text
+    quotes += countQuotes(text)
+    const isBetweenRows = quotes % 2 === 0
+    if (rows.length < usualCharacters || (!isBetweenRows && rows.length < MOST_CHARACTERS)) continue
+    yield { csv: header + rows, firstLine, lastLine: line }
+    rows = ''
+    quotes = 0
+    firstLine = line + 1
+  }
+  // Also a file without a row, or without a line: the server says what it lacks.
+  if (rows !== '' || firstLine === 2) yield { csv: (header ?? '') + rows, firstLine, lastLine: line }
+}
+
+/** The lines with their ends, of any system. */
+async function* linesOf(file: string): AsyncGenerator<string> {
+  let rest = ''
+  for await (const piece of createReadStream(file, { encoding: 'utf8' })) {
+    rest += String(piece)
+    let from = 0
+    // A CR at the very end may be half of a line end.
+    for (const { index, 0: lineEnd } of rest.matchAll(/\r\n|\n|\r(?!$)/g)) {
+      const end = index + lineEnd.length
+      yield rest.slice(from, end)
+      from = end
+    }
+    rest = rest.slice(from)
+    if (rest.length <= LONGEST_LINE) continue
+    yield rest
+    rest = ''
+  }
+  if (rest !== '') yield rest
+}
+
+function countQuotes(text: string): number {
+  return text.split('"').length - 1
+}

@@ -1,0 +1,44 @@
+/**
+ * The links of contents that are being clicked on, found once for each content, however many clicks come at a time,
+ * and kept for the next one.
+ *
+ * Only what a target is made of is kept, never the html, and nothing of what cannot be loaded. A rejection of `load` is
+ * passed on.
+ */
+import { LRUCache } from 'lru-cache'
+import { instrumentHtml } from './instrument-html.ts'
+import type { HtmlTemplate } from './instrument-html.ts'
+
+export type FoundLinks = Pick<HtmlTemplate, 'links'>
+
+/** Gives the html the links are counted in, or null when there is none. */
+type Load = () => Promise<string | null>
+
+export interface LinkCache {
+  linksOf(contentId: number, hasVariables: boolean, load: Load): Promise<FoundLinks | null>
+}
+
+const MOST_CHARACTERS = 16 * 2 ** 20
+/** What an entry costs beside its addresses. */
+const ENTRY_CHARACTERS = 100
+
+export function createLinkCache(): LinkCache {
+  const known = new LRUCache<number, FoundLinks, { hasVariables: boolean; load: Load }>({
+    maxSize: MOST_CHARACTERS,
+    sizeCalculation: sizeOf,
+    // What is pushed out while it is loaded is answered all the same.
+    ignoreFetchAbort: true,
+    fetchMethod: async (_contentId, _stale, { context: { hasVariables, load } }) => {
+      const html = await load()
+      return html === null ? undefined : { links: instrumentHtml(html, hasVariables).links }
+    },
+  })
+  return {
+    linksOf: async (contentId, hasVariables, load) =>
+      (await known.fetch(contentId, { context: { hasVariables, load } })) ?? null,
+  }
+}
+
+function sizeOf({ links }: FoundLinks): number {
+  return links.reduce((sum, { identity }) => sum + 2 * identity.length, ENTRY_CHARACTERS)
+}

@@ -1,0 +1,127 @@
+/**
+ * The header fields that Posthorn writes, in their order, each with its CRLF: those of a composed message, and those
+ * that stand on every message whoever made it. Pure; the same facts give the same fields.
+ *
+ * To and Cc are the same in every message of a request, and no Bcc exists. An address with a non-ASCII local part
+ * stands in its field as it is (RFC 6532): such a message goes only to hosts that announce SMTPUTF8 (`namesNonAscii`).
+ * engine.md 16.2; contract.md 4.6 and 14; RFC 5322 §3.6, RFC 8058 §3.1, RFC 9477 §3.
+ */
+import { createHash, createSecretKey } from 'node:crypto'
+import type { KeyRing } from '../base/key-ring.ts'
+import type { Mailbox, RenderFacts, StoredContent } from '../mail/message.ts'
+import { complaintToken } from '../mail/return-path.ts'
+import { customField, isAscii, mailboxesField, mailboxField, plainField, textField } from './encode-header.ts'
+import type { MessageUrls } from './message-urls.ts'
+import type { TokenKey } from './tracking-token.ts'
+
+/** What is the same for all mail of this server. */
+export interface RenderSettings {
+  keys: RenderKeys
+  /** Name of the field that repeats the complaint token, such as X-Posthorn-Ref; null: none. */
+  referenceHeader: string | null
+  /** `senderIdOf(hostname)`. */
+  senderId: string
+  /** Whether CFBL-Address and CFBL-Feedback-ID are written. */
+  cfbl: boolean
+}
+
+/** One for each purpose of a token. */
+export interface RenderKeys {
+  complaint: Uint8Array
+  open: TokenKey
+  click: TokenKey
+  unsubscribe: TokenKey
+}
+
+export interface FieldsInput {
+  content: StoredContent
+  facts: RenderFacts
+  /** Host name of the envelope sender's domain. */
+  returnPath: string
+  urls: MessageUrls
+  settings: RenderSettings
+}
+
+/** Feedback-ID wants 5 to 15 characters that stay the same for a server. */
+const SENDER_ID_CHARACTERS = 12
+const MOST_CAMPAIGN_CHARACTERS = 64
+
+export function renderKeys(keyRing: KeyRing): RenderKeys {
+  const secret = (purpose: 'open' | 'click' | 'unsubscribe'): TokenKey => createSecretKey(keyRing.key(purpose))
+  return {
+    complaint: keyRing.key('complaint'), open: secret('open'), click: secret('click'),
+    unsubscribe: secret('unsubscribe'),
+  }
+}
+
+/** Names this server in Feedback-ID. */
+export function senderIdOf(hostname: string): string {
+  return createHash('sha256').update(hostname).digest('hex').slice(0, SENDER_ID_CHARACTERS)
+}
+
+/** All fields of a composed message but those of MIME. */
+export function composedFields(input: FieldsInput, subject: string): string[] {
+  const { content, facts } = input
+  const { to, cc } = content.addressees ?? { to: facts.to, cc: [] }
+  return [
+    mailboxField('From', content.from),
+    mailboxField('To', to),
+    ...(cc.length === 0 ? [] : [mailboxesField('Cc', cc)]),
+    ...(content.replyTo === null ? [] : [mailboxField('Reply-To', content.replyTo)]),
+    textField('Subject', subject),
+    dateField(facts),
+    messageIdField(input),
+    ...content.headers.map(([name, value]) => customField(name, value)),
+    ...ownFields(input),
+  ]
+}
+
+/** `send_at` or the time of acceptance in UTC (RFC 5322 §3.3): `Sat, 21 Nov 2026 12:00:00 +0000`. */
+export function dateField({ sendAt, acceptedAt }: RenderFacts): string {
+  return plainField('Date', new Date(sendAt ?? acceptedAt).toUTCString().replace('GMT', '+0000'))
+}
+
+export function messageIdField({ facts, settings }: FieldsInput): string {
+  return plainField('Message-ID', `<${complaintToken(facts.messageId, settings.keys.complaint)}@${facts.domain}>`)
+}
+
+/** What no customer writes, on every message. */
+export function ownFields({ content, facts, returnPath, urls, settings }: FieldsInput): string[] {
+  const { keys, referenceHeader, senderId, cfbl } = settings
+  const token = complaintToken(facts.messageId, keys.complaint)
+  const fields: string[] = []
+  if (content.unsubscribe !== null) {
+    const address = content.unsubscribe.url === null ? urls.unsubscribe() : asUri(content.unsubscribe.url)
+    const mailto = `mailto:u-${urls.unsubscribeToken()}@${returnPath}`
+    fields.push(plainField('List-Unsubscribe', `<${address}>,`, `<${mailto}>`))
+    fields.push(plainField('List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'))
+  }
+  if (referenceHeader !== null) fields.push(plainField(referenceHeader, token))
+  // Google's: campaign, customer, kind of mail, sender. Nothing in it is about one recipient.
+  fields.push(plainField('Feedback-ID', `${campaignOf(content)}:${facts.domain}:${facts.stream}:${senderId}`))
+  if (cfbl) {
+    fields.push(plainField('CFBL-Address', `f-${token}@${returnPath};`, 'report=arf'))
+    fields.push(plainField('CFBL-Feedback-ID', token))
+  }
+  return fields
+}
+
+/** Whether the header of a composed message has an address that is not ASCII. */
+export function namesNonAscii({ from, replyTo, addressees }: StoredContent): boolean {
+  const others: Mailbox[] = addressees === null ? [] : [addressees.to, ...addressees.cc]
+  return [from, replyTo, ...others].some((mailbox) => mailbox !== null && !isAscii(mailbox.address))
+}
+
+/** The tag `campaign` without anything that has a meaning in the field. */
+function campaignOf({ tags }: StoredContent): string {
+  const given = Object.hasOwn(tags, 'campaign') ? (tags['campaign'] ?? '') : ''
+  // Everything but letters, digits, dots, hyphens and underscores.
+  const campaign = given.replace(/[^A-Za-z0-9._-]+/g, '-').slice(0, MOST_CAMPAIGN_CHARACTERS)
+  return campaign === '' ? '0' : campaign
+}
+
+/** Nothing in it can end the angle brackets or the line. */
+function asUri(url: string): string {
+  // Everything but printable ASCII, and the brackets themselves.
+  return url.toWellFormed().replace(/[^!-;=?-~]/gu, encodeURIComponent)
+}

@@ -1,0 +1,36 @@
+/**
+ * The addresses in one message that lead back to this server: links, pixel, unsubscribing. Pure.
+ *
+ * `baseUrl` is scheme and host from the configuration, without a slash at the end; the tokens name message and link,
+ * never an address or a target. engine.md 16.1 and 17.1, contract.md 13 and 14.
+ */
+import { clickToken, openToken, unsubscribeToken } from './tracking-token.ts'
+import type { TokenKey } from './tracking-token.ts'
+
+export interface MessageUrls {
+  link(linkNumber: number): string
+  pixel(): string
+  /** Where the mail client or the recipient unsubscribes. */
+  unsubscribe(): string
+  unsubscribeToken(): string
+}
+
+export interface MessageUrlsOptions {
+  messageId: string
+  baseUrl: string
+  keys: { open: TokenKey; click: TokenKey; unsubscribe: TokenKey }
+}
+
+/** That of the content: a message has no other. */
+const LIST_NUMBER = 0
+
+export function messageUrls({ messageId, baseUrl, keys }: MessageUrlsOptions): MessageUrls {
+  let token: string | undefined
+  const ofUnsubscribing = (): string => (token ??= unsubscribeToken(messageId, LIST_NUMBER, keys.unsubscribe))
+  return {
+    link: (linkNumber) => `${baseUrl}/c/${clickToken(messageId, linkNumber, keys.click)}`,
+    pixel: () => `${baseUrl}/o/${openToken(messageId, keys.open)}`,
+    unsubscribe: () => `${baseUrl}/u/${ofUnsubscribing()}`,
+    unsubscribeToken: ofUnsubscribing,
+  }
+}

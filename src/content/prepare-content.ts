@@ -1,0 +1,128 @@
+/**
+ * A content made ready once for all its messages: templates parsed, html instrumented, a submitted mail taken apart.
+ *
+ * `bodiesOf` and `submittedMailOf` then only join pieces for one message. The same content and facts give the same
+ * result. Content and variables were checked at acceptance (template-problems.ts), so a throw is a fault.
+ */
+import { isAscii } from 'node:buffer'
+import type { StoredContent, Variables } from '../mail/message.ts'
+import { fillHtml, instrumentHtml, trackedTargets, UNSUBSCRIBE_KEY } from './instrument-html.ts'
+import type { FillOptions, HtmlTemplate } from './instrument-html.ts'
+import { namesNonAscii } from './message-fields.ts'
+import type { MessageUrls } from './message-urls.ts'
+import type { Template } from './parse-template.ts'
+import { plainTextOf } from './plain-text.ts'
+import { findSubmittedHtml, readSubmittedMail } from './submitted-mail.ts'
+import type { SubmittedMail } from './submitted-mail.ts'
+import { substitute } from './substitute-variables.ts'
+import { templateOf } from './template-problems.ts'
+
+export interface PreparedContent {
+  stored: StoredContent
+  /** Its header names an address that only hosts with SMTPUTF8 take. */
+  needsUtf8: boolean
+  /** It has bytes beyond US-ASCII in its body as it stands. */
+  is8Bit: boolean
+  /** The html of the content, or that of the submitted mail; null where there is none or nothing of it is tracked. */
+  tracked: HtmlTemplate | null
+  subject: Template
+  html: Template | null
+  text: Template | null
+  /** Where neither given nor different from message to message. */
+  generatedText: string | null
+  /** The mail with this html in place of its own, or as it came; null: the message is composed. */
+  submitted: ((html: string | null) => SubmittedMail) | null
+}
+
+export interface MessageBodies {
+  subject: string
+  html: string | null
+  text: string | null
+}
+
+export function prepareContent(stored: StoredContent): PreparedContent {
+  const { subject, html, text, hasVariables, raw } = stored
+  const isTracked = stored.tracking.opens || stored.tracking.clicks
+  const submitted = raw === null ? null : prepareSubmitted(raw, isTracked)
+  const trackedHtml = raw === null ? html : (submitted?.html ?? null)
+  return {
+    stored,
+    needsUtf8: raw === null && namesNonAscii(stored),
+    is8Bit: raw !== null && !isAscii(raw),
+    tracked: isTracked && trackedHtml !== null ? instrumentHtml(trackedHtml, hasVariables) : null,
+    subject: templateOf(subject, 'text', hasVariables),
+    html: html === null ? null : templateOf(html, 'html', hasVariables),
+    text: text === null ? null : templateOf(text, 'text', hasVariables),
+    generatedText: html === null || text !== null || hasVariables ? null : plainTextOf(html),
+    submitted: submitted?.mail ?? null,
+  }
+}
+
+/** The html in which links are counted, wherever it stands; null: there is none. */
+export function trackedHtmlOf({ raw, html }: Pick<StoredContent, 'raw' | 'html'>): string | null {
+  return raw === null ? html : (findSubmittedHtml(raw)?.html ?? null)
+}
+
+/** Of a composed message: everything filled in. The text part keeps the links as they were given. */
+export function bodiesOf(prepared: PreparedContent, given: Variables, urls: MessageUrls): MessageBodies {
+  const variables = withUnsubscribeUrl(prepared, given, urls)
+  const fill = (template: Template | null): string | null =>
+    template === null ? null : substitute(template, variables)
+  const plainHtml = prepared.tracked === null || prepared.text === null ? fill(prepared.html) : null
+  return {
+    subject: substitute(prepared.subject, variables),
+    html: trackedHtml(prepared, variables, urls) ?? plainHtml,
+    text: fill(prepared.text) ?? prepared.generatedText ?? (plainHtml === null ? null : plainTextOf(plainHtml)),
+  }
+}
+
+/** Where the rewritten links of a message lead. */
+export function linksOf({ tracked, stored }: PreparedContent, variables: Variables, urls: MessageUrls): string[] {
+  return tracked === null ? [] : trackedTargets(tracked, fillOptions(stored, variables, urls))
+}
+
+/** Of a submitted mail: as it came, but for links and pixel. */
+export function submittedMailOf(
+  submitted: NonNullable<PreparedContent['submitted']>,
+  prepared: PreparedContent,
+  urls: MessageUrls,
+): SubmittedMail {
+  return submitted(trackedHtml(prepared, {}, urls))
+}
+
+function trackedHtml({ tracked, stored }: PreparedContent, variables: Variables, urls: MessageUrls): string | null {
+  return tracked === null ? null : fillHtml(tracked, fillOptions(stored, variables, urls))
+}
+
+function fillOptions(stored: StoredContent, variables: Variables, urls: MessageUrls): FillOptions {
+  return {
+    variables,
+    linkUrl: urls.link,
+    rewritesLinks: stored.tracking.clicks,
+    pixelUrl: stored.tracking.opens ? urls.pixel() : null,
+    unsubscribeUrl: unsubscribeUrlOf(stored, urls),
+  }
+}
+
+function unsubscribeUrlOf({ unsubscribe }: StoredContent, urls: MessageUrls): string | null {
+  return unsubscribe === null ? null : (unsubscribe.url ?? urls.unsubscribe())
+}
+
+function prepareSubmitted(
+  raw: Uint8Array,
+  isTracked: boolean,
+): { html: string | null; mail: NonNullable<PreparedContent['submitted']> } {
+  const asItCame = readSubmittedMail(raw)
+  const found = isTracked ? findSubmittedHtml(raw) : undefined
+  return {
+    html: found?.html ?? null,
+    mail: (html) => (html === null || found === undefined ? asItCame : found.replace(html)),
+  }
+}
+
+/** A recipient's own value of that name wins (contract.md 14). */
+function withUnsubscribeUrl({ stored }: PreparedContent, given: Variables, urls: MessageUrls): Variables {
+  const isWanted = stored.hasVariables && !Object.hasOwn(given, UNSUBSCRIBE_KEY)
+  const url = isWanted ? unsubscribeUrlOf(stored, urls) : null
+  return url === null ? given : { ...given, [UNSUBSCRIBE_KEY]: url }
+}

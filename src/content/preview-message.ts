@@ -1,0 +1,47 @@
+/**
+ * What a request would look like as a mail, for `POST /email/preview` (contract.md 4.8): the same steps as at delivery
+ * but for the signature. Rejects as rendering does.
+ */
+import { messageUrls } from './message-urls.ts'
+import { fieldName, splitFields } from './mime-fields.ts'
+import { linksOf, prepareContent } from './prepare-content.ts'
+import type { StoredContent } from '../mail/message.ts'
+import { composeUnsigned } from './render-message.ts'
+import type { ComposeInput } from './render-message.ts'
+
+export interface PreviewInput extends Omit<ComposeInput, 'content'> {
+  content: StoredContent
+}
+
+export interface MessagePreview {
+  subject: string
+  html: string | null
+  text: string | null
+  /** Without the signature, which delivery adds. */
+  mimeBytes: number
+  /** As they are sent, folds taken out, in their order. */
+  headers: { name: string; value: string }[]
+  /** Where the rewritten links lead. */
+  links: string[]
+}
+
+export async function previewMessage(input: PreviewInput): Promise<MessagePreview> {
+  const content = prepareContent(input.content)
+  const { bodies, bytes } = await composeUnsigned({ ...input, content })
+  const { facts, trackingBaseUrl: baseUrl, settings } = input
+  const urls = messageUrls({ messageId: facts.messageId, baseUrl, keys: settings.keys })
+  return {
+    ...(bodies ?? { subject: input.content.subject, html: null, text: null }),
+    mimeBytes: bytes.length,
+    headers: readHeader(bytes),
+    links: linksOf(content, facts.variables, urls),
+  }
+}
+
+function readHeader(bytes: Buffer): { name: string; value: string }[] {
+  const header = bytes.toString('utf8', 0, bytes.indexOf('\r\n\r\n') + 2)
+  return splitFields(header).map((field) => ({
+    name: field.slice(0, fieldName(field).length),
+    value: field.slice(field.indexOf(':') + 1).replace(/\r\n/g, '').trim(),
+  }))
+}

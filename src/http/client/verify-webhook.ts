@@ -1,0 +1,19 @@
+/**
+ * For receivers of webhooks: whether a delivery was signed with the secret of its endpoint (service-interface.txt,
+ * Authentication 3 and 4). Stands alone, to be copied into an app.
+ *
+ *   if (!verifyWebhook(rawBody, request.headers['x-service-signature'], secret)) answer with 401
+ *
+ * `rawBody` are the bytes as they arrived: a body that was parsed and written again has other bytes. The comparison
+ * takes constant time. Never throws: whatever is no signature does not fit.
+ */
+import { createHmac, timingSafeEqual } from 'node:crypto'
+
+/** 64 lower-case hexadecimal digits. */
+const SIGNATURE = /^[0-9a-f]{64}$/
+
+export function verifyWebhook(rawBody: string | Uint8Array, header: unknown, secret: string): boolean {
+  if (typeof header !== 'string' || !SIGNATURE.test(header)) return false
+  const expected = createHmac('sha256', secret).update(rawBody).digest()
+  return timingSafeEqual(expected, Buffer.from(header, 'hex'))
+}

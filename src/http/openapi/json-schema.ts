@@ -1,0 +1,86 @@
+/**
+ * Schemas of requests and answers -> JSON Schema as OpenAPI 3.1 has it, in the plain forms that generators of clients
+ * understand: `type: ['string', 'null']` for what may be null, named components for schemas that have an id.
+ *
+ * Objects stay open: a client must not stumble over a field that a later version adds. Throws for two different schemas
+ * with one id, which is a mistake in the program.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import { z } from 'zod'
+import { isObject } from '../read-fields.ts'
+
+export type JsonSchema = Record<string, unknown>
+
+export interface SchemaComponents {
+  /** A reference where the schema has an id, else the schema. */
+  schemaOf(schema: z.ZodType): JsonSchema
+  /** By id, all that were met so far. */
+  components(): Record<string, JsonSchema>
+}
+
+/** Said by zod; of no use to a reader. */
+const LEFT_OUT = ['$schema', '$defs', 'id', 'propertyNames']
+/** zod's names for "any safe integer". */
+const SAFE_BOUNDS = [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER]
+
+export function createSchemaComponents(): SchemaComponents {
+  const components: Record<string, JsonSchema> = {}
+  return {
+    schemaOf(schema) {
+      // Wrapped, so that a schema with an id is a reference also at the top.
+      const whole: JsonSchema = z.toJSONSchema(z.object({ schema }), { io: 'input', unrepresentable: 'any' })
+      for (const [id, definition] of Object.entries(objectIn(whole, '$defs'))) {
+        const component = plainSchema(definition)
+        if (id in components && !isDeepStrictEqual(components[id], component)) {
+          throw new Error(`two schemas have the id ${id}`)
+        }
+        components[id] = component
+      }
+      return plainSchema(objectIn(whole, 'properties')['schema'])
+    },
+    components: () => components,
+  }
+}
+
+function objectIn(schema: JsonSchema, name: string): JsonSchema {
+  const value = schema[name]
+  return isObject(value) ? value : {}
+}
+
+function plainSchema(schema: unknown): JsonSchema {
+  if (!isObject(schema)) return {}
+  const plain: JsonSchema = {}
+  for (const [name, value] of Object.entries(schema)) {
+    const isSafeBound = typeof value === 'number' && SAFE_BOUNDS.includes(value)
+    if (!LEFT_OUT.includes(name) && !isSafeBound) plain[name] = plainValue(name, value)
+  }
+  return withTypeNull(plain)
+}
+
+function plainValue(name: string, value: unknown): unknown {
+  if (name === '$ref' && typeof value === 'string') return value.replace('#/$defs/', '#/components/schemas/')
+  if (name === 'properties' && isObject(value)) {
+    return Object.fromEntries(Object.entries(value).map(([property, schema]) => [property, plainSchema(schema)]))
+  }
+  if (name === 'items') return plainSchema(value)
+  // `{}` is anything.
+  if (name === 'additionalProperties') return isDeepStrictEqual(value, {}) || value === true ? true : plainSchema(value)
+  if (name === 'anyOf' && Array.isArray(value)) return value.map(plainSchema)
+  return value
+}
+
+/** `anyOf` of one plain schema and null becomes that schema with two types. */
+function withTypeNull(schema: JsonSchema): JsonSchema {
+  const { anyOf, ...rest } = schema
+  if (!Array.isArray(anyOf) || !anyOf.some(isNull)) return schema
+  const [only, ...more] = anyOf.filter((choice) => !isNull(choice))
+  if (more.length > 0) return schema
+  if (Array.isArray(only?.['anyOf'])) return { ...rest, anyOf: [...only['anyOf'], { type: 'null' }] }
+  if (typeof only?.['type'] !== 'string') return schema
+  const nullable = { ...rest, ...only, type: [only['type'], 'null'] }
+  return Array.isArray(only['enum']) ? { ...nullable, enum: [...only['enum'], null] } : nullable
+}
+
+function isNull(schema: JsonSchema): boolean {
+  return schema['type'] === 'null'
+}

@@ -1,0 +1,13 @@
+/**
+ * What GET /health answers (contract.md 15).
+ */
+import { z } from 'zod'
+import { count } from './fields.ts'
+
+export const healthSchema = z.object({
+  status: z.enum(['ok', 'degraded']),
+  queue_depth: count(),
+  oldest_due_seconds: z.number(),
+  db: z.string(),
+  smtp_out: z.string(),
+}).meta({ id: 'Health' })

@@ -1,0 +1,136 @@
+/**
+ * Reads one message from the wire: to its end, keeping no more than wanted, and judging every byte.
+ *
+ * Refused after the end of data: a message above the size limit with 552 5.3.4, one with a bare CR, a bare LF or a NUL
+ * with 554 5.6.0 (hardening.md 5.3: other servers take some of those for an end of data), and one that there is no
+ * memory for at the moment with 452 4.3.1. What all connections hold together is bounded. RFC 5321 §2.3.8, §4.1.1.4.
+ */
+import type { SMTPServerDataStream } from 'smtp-server'
+import { smtpRefusal } from './smtp-refusal.ts'
+
+export interface ReceivedMessage {
+  /** The first bytes, dot-stuffing undone; all of them when there are no more. */
+  bytes: Buffer
+  sizeBytes: number
+}
+
+/** The memory of the message is free again when `handle` has settled. */
+export type ReceiveMessage = <Result>(
+  stream: SMTPServerDataStream,
+  handle: (message: ReceivedMessage) => Promise<Result>,
+) => Promise<Result>
+
+export interface ReceiveOptions {
+  /** Of one message; what is beyond is read, judged and forgotten. */
+  keptBytes: number
+  /** Of all messages that are being received or handled. */
+  memoryBytes: number
+}
+
+const FIRST_CAPACITY = 64 * 1024
+const NUL = 0x00
+const LF = 0x0a
+const CR = 0x0d
+
+export function createMessageReceiver({ keptBytes, memoryBytes }: ReceiveOptions): ReceiveMessage {
+  let freeBytes = memoryBytes
+  return async (stream, handle) => {
+    const kept = createGrowingBuffer(keptBytes, (more) => {
+      if (more > freeBytes) return false
+      freeBytes -= more
+      return true
+    })
+    try {
+      const lineEnds = createLineEndCheck()
+      const sizeBytes = await readToEnd(stream, (chunk) => {
+        lineEnds.add(chunk)
+        if (!stream.sizeExceeded && lineEnds.areGood()) kept.add(chunk)
+      })
+      if (stream.sizeExceeded) throw smtpRefusal(552, '5.3.4 the message is too large')
+      if (!lineEnds.areGood() || lineEnds.isOpen()) {
+        throw smtpRefusal(554, '5.6.0 the message has a bare CR, a bare LF or a NUL: lines end with CR LF')
+      }
+      if (kept.isFull()) throw smtpRefusal(452, '4.3.1 too many messages at once, try again in a moment')
+      return await handle({ bytes: kept.bytes(), sizeBytes })
+    } finally {
+      freeBytes += kept.capacity()
+    }
+  }
+}
+
+/** Returns how many bytes there were. */
+async function readToEnd(stream: SMTPServerDataStream, take: (chunk: Buffer) => void): Promise<number> {
+  let sizeBytes = 0
+  try {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      sizeBytes += chunk.length
+      take(chunk)
+    }
+  } catch {
+    // The client left in the middle of its message: nobody is there to read the answer.
+    throw smtpRefusal(451, '4.4.2 the connection was lost')
+  }
+  return sizeBytes
+}
+
+interface GrowingBuffer {
+  /** Up to the limit; after a growth that was not granted, nothing more. */
+  add(chunk: Buffer): void
+  /** A growth was not granted. */
+  isFull(): boolean
+  capacity(): number
+  bytes(): Buffer
+}
+
+/** One buffer that doubles: chunks of single bytes, kept as they come, would take a hundred times their size. */
+function createGrowingBuffer(limit: number, grants: (moreBytes: number) => boolean): GrowingBuffer {
+  let buffer = Buffer.alloc(0)
+  let length = 0
+  let isFull = false
+
+  const grow = (needed: number): void => {
+    const capacity = Math.min(limit, Math.max(needed, 2 * buffer.length, FIRST_CAPACITY))
+    if (!grants(capacity - buffer.length)) {
+      isFull = true
+      return
+    }
+    const larger = Buffer.allocUnsafe(capacity)
+    buffer.copy(larger, 0, 0, length)
+    buffer = larger
+  }
+
+  return {
+    add(chunk) {
+      const wanted = Math.min(chunk.length, limit - length)
+      if (length + wanted > buffer.length && !isFull) grow(length + wanted)
+      if (isFull) return
+      chunk.copy(buffer, length, 0, wanted)
+      length += wanted
+    },
+    isFull: () => isFull,
+    capacity: () => buffer.length,
+    bytes: () => buffer.subarray(0, length),
+  }
+}
+
+function createLineEndCheck() {
+  let previous = 0
+  let areGood = true
+  return {
+    add(chunk: Buffer): void {
+      if (!areGood) return
+      for (let index = 0; index < chunk.length; index++) {
+        const byte = chunk[index] ?? NUL
+        // CR and LF come as a pair or not at all.
+        if (byte === NUL || (byte === LF) !== (previous === CR)) {
+          areGood = false
+          return
+        }
+        previous = byte
+      }
+    },
+    areGood: () => areGood,
+    /** It ends with a CR that no LF follows. */
+    isOpen: () => previous === CR,
+  }
+}

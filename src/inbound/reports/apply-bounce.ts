@@ -1,0 +1,76 @@
+/**
+ * A bounce or a notice about one message -> what the store records of it (engine.md 15.2).
+ *
+ * It is judged by the same rules as a reply in the dialogue. The recipient is that of our row, never the one the report
+ * names. Throws SmtpRefusal 451 when the delivery itself is still being recorded, so that the report comes again.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Clock } from '../../base/clock.ts'
+import { bounceFor } from '../../mail/classify-reply.ts'
+import type { ClassifyReply } from '../../mail/classify-reply.ts'
+import type { Bounce } from '../../mail/delivery-outcome.ts'
+import { judgeReported } from '../../mail/judge-report.ts'
+import type { ReportedRecipient, ReportReading } from '../../mail/report-reading.ts'
+import type { ReportedFact, ReportResult } from '../../store/report-records.ts'
+import type { Store } from '../../store/store.ts'
+import { smtpRefusal } from '../smtp-refusal.ts'
+
+export interface ApplyBounceOptions {
+  store: Pick<Store, 'lookupMessage' | 'recordReport'>
+  classify: ClassifyReply
+  /** Id of the provider with this `isp` name, or null. */
+  providerOf(isp: string | null): string | null
+  /** inbound.token_max_age, milliseconds. */
+  maxAge: number
+  clock: Clock
+}
+
+export interface AppliedBounce {
+  result: ReportResult
+  /** null: a notice. */
+  bounce: Bounce | null
+}
+
+const RECORDED_AFTER_MILLISECONDS = 100
+/** Five seconds: a delivery is recorded within milliseconds of its last reply, while the store is well. */
+const MOST_TRIES = 50
+const NO_REASON = 'the receiving server reported later that it could not deliver the message'
+
+export function createApplyBounce(
+  options: ApplyBounceOptions,
+): (messageId: string, reading: ReportReading) => Promise<AppliedBounce> {
+  const { store, classify, providerOf, maxAge, clock } = options
+
+  async function record(messageId: string, fact: ReportedFact): Promise<ReportResult> {
+    for (let tries = 0; tries < MOST_TRIES; tries++) {
+      const now = clock.now()
+      const result = await store.recordReport({ messageId, now, acceptedSince: now - maxAge, fact })
+      if (result.kind !== 'under-way') return result
+      await sleep(RECORDED_AFTER_MILLISECONDS)
+    }
+    throw smtpRefusal(451, '4.3.0 the delivery of this message is not recorded yet, try again later')
+  }
+
+  return async (messageId, reading) => {
+    const message = await store.lookupMessage(messageId, clock.now())
+    if (message === null) return { result: { kind: 'unknown-message' }, bounce: null }
+    const recipient = reportedOf(reading, message.recipient)
+    if (reading.kind === 'notice') {
+      const about = recipient?.action ?? 'delayed'
+      const fact: ReportedFact = { kind: 'note', about, description: recipient?.diagnostic ?? '' }
+      return { result: await record(messageId, fact), bounce: null }
+    }
+    const judgement = recipient && judgeReported(recipient, classify, providerOf(message.isp))
+    const bounce = judgement === undefined
+      ? bounceFor('unknown', null, NO_REASON)
+      : { ...bounceFor(judgement.category, judgement.reply, NO_REASON), type: judgement.bounceType }
+    const fact: ReportedFact = { kind: 'bounce', bounce, suppress: judgement?.suppress ?? 'never' }
+    return { result: await record(messageId, fact), bounce }
+  }
+}
+
+/** A list behind the recipient may have failed for several: what is said of our own address comes first. */
+function reportedOf({ kind, recipients }: ReportReading, own: string): ReportedRecipient | undefined {
+  const candidates = kind === 'bounce' ? recipients.filter(({ action }) => action === 'failed') : recipients
+  return candidates.find(({ address }) => address.toLowerCase() === own.toLowerCase()) ?? candidates[0]
+}

@@ -1,0 +1,111 @@
+/**
+ * Mail for postmaster and abuse goes on to the operator, as an attachment of a mail of our own (RFC 5321 §4.5.1).
+ *
+ * It takes the usual road, so the host name has to be a verified sending domain. Nobody is ever answered: what cannot
+ * go on (no operator, too much of it, no verified domain, our own mail come back) is dropped, and the log says so.
+ * Rejects when acceptance is unavailable, so that the sender tries again.
+ */
+import { createHash } from 'node:crypto'
+import type { Clock } from '../../base/clock.ts'
+import { HOUR } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import { createRateLimit } from '../../base/rate-limit.ts'
+import type { AcceptSubmission, Caller } from '../../messages/send-request.ts'
+
+export interface OperatorForwardOptions {
+  hostname: string
+  /** operator.email, or null. */
+  operator: string | null
+  acceptSubmission: AcceptSubmission
+  clock: Clock
+}
+
+export interface MailForOperator {
+  sender: string
+  recipient: string
+  remoteAddress: string
+  bytes: Uint8Array
+}
+
+/** Why it was dropped, or `forwarded`. */
+export type ForwardResult = 'forwarded' | 'no-operator' | 'too-many' | 'own-mail' | 'refused'
+
+const MOST_PER_HOUR = 20
+const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
+/** Marks what we forwarded: an operator whose mailbox leads back to us makes no circle. */
+const MARK = 'X-Posthorn-Forwarded'
+const MARK_WITHIN_BYTES = 64 * 1024
+/** RFC 2045 §6.8. */
+const BASE64_LINE_CHARACTERS = 76
+
+export function createOperatorForward(
+  options: OperatorForwardOptions,
+): (mail: MailForOperator) => Promise<ForwardResult> {
+  const { hostname, operator, acceptSubmission, clock } = options
+  const limit = createRateLimit({ clock, count: MOST_PER_HOUR, perMilliseconds: HOUR, burst: MOST_PER_HOUR })
+  return async (mail) => {
+    if (operator === null) return 'no-operator'
+    const head = Buffer.from(mail.bytes.subarray(0, MARK_WITHIN_BYTES)).toString('latin1')
+    if (head.includes(MARK)) return 'own-mail'
+    if (limit.take('operator') > 0) return 'too-many'
+    try {
+      await acceptSubmission(
+        {
+          recipients: [operator],
+          from: `postmaster@${hostname}`,
+          subject: subjectOf(mail),
+          raw: messageFor(mail, { hostname, operator }),
+          tags: undefined,
+          ipPool: undefined,
+          track: { opens: false, clicks: false },
+          idempotencyKey: `operator ${createHash('sha256').update(mail.bytes).digest('hex')}`,
+        },
+        ADMINISTRATOR,
+      )
+      return 'forwarded'
+    } catch (thrown) {
+      // Trying again helps only where the fault is ours for the moment.
+      if (thrown instanceof ServiceError && thrown.code !== 'unavailable') return 'refused'
+      throw thrown
+    }
+  }
+}
+
+const subjectOf = ({ recipient }: MailForOperator): string => `Mail for ${shown(recipient)}`
+
+function messageFor(mail: MailForOperator, { hostname, operator }: { hostname: string; operator: string }): Buffer {
+  const boundary = `operator-${createHash('sha256').update(mail.bytes).digest('hex').slice(0, 32)}`
+  const encoded = Buffer.from(mail.bytes).toString('base64')
+  // Whole lines, and what is left.
+  const lines = encoded.match(new RegExp(`.{1,${BASE64_LINE_CHARACTERS}}`, 'g')) ?? []
+  return Buffer.from([
+    `From: "Posthorn" <postmaster@${hostname}>`,
+    `To: <${operator}>`,
+    `Subject: ${subjectOf(mail)}`,
+    'Auto-Submitted: auto-generated',
+    `${MARK}: ${hostname}`,
+    'MIME-Version: 1.0',
+    `Content-Type: multipart/mixed; boundary="${boundary}"`,
+    '',
+    `--${boundary}`,
+    'Content-Type: text/plain; charset=us-ascii',
+    '',
+    `${shown(mail.sender)} wrote to ${shown(mail.recipient)},`,
+    `from the address ${mail.remoteAddress}. The mail is attached.`,
+    '',
+    `--${boundary}`,
+    'Content-Type: application/octet-stream; name="mail.eml"',
+    'Content-Disposition: attachment; filename="mail.eml"',
+    'Content-Transfer-Encoding: base64',
+    '',
+    ...lines,
+    `--${boundary}--`,
+    '',
+  ].join('\r\n'))
+}
+
+/** An address as it was on the wire, safe in a header. */
+function shown(address: string): string {
+  // Everything but printable ASCII.
+  return address === '' ? '<>' : address.replace(/[^!-~]+/g, '?').slice(0, 254)
+}

@@ -1,0 +1,136 @@
+/**
+ * One mail that came in, for one of its recipients -> what it changes (engine.md 15).
+ *
+ *   u-… address      unsubscribes, whatever the mail says
+ *   postmaster       goes on to the operator
+ *   anything else    is read; a token names the message, and a bounce, a notice or a complaint is recorded
+ *
+ * A mail that names none of our messages changes nothing: it is counted, and a sample is kept. Resolves after the
+ * commit of all it meant; the same mail again changes nothing. Rejects when the store does not answer.
+ */
+import type { Clock } from '../../base/clock.ts'
+import { HOUR } from '../../base/clock.ts'
+import { unreachable } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { createRateLimit } from '../../base/rate-limit.ts'
+import type { Bounce } from '../../mail/delivery-outcome.ts'
+import type { ReportReading, ReportReferences } from '../../mail/report-reading.ts'
+import type { ReportResult } from '../../store/report-records.ts'
+import type { Store } from '../../store/store.ts'
+import type { AppliedBounce } from './apply-bounce.ts'
+import type { ForwardResult, MailForOperator } from './forward-to-operator.ts'
+import type { InboundRecipient } from './inbound-recipient.ts'
+
+export interface InboundMail extends MailForOperator {
+  /** With what was not kept. */
+  sizeBytes: number
+  /** What it says, read when first asked for. */
+  reading(): ReportReading
+}
+
+export interface RouteReportOptions {
+  store: Pick<Store, 'keepUnmatchedReport'>
+  namedMessage(references: ReportReferences): string | undefined
+  applyBounce(messageId: string, reading: ReportReading): Promise<AppliedBounce>
+  applyComplaint(messageId: string, reading: ReportReading): Promise<ReportResult | undefined>
+  unsubscribe(token: string): Promise<unknown>
+  forwardToOperator(mail: MailForOperator): Promise<ForwardResult>
+  /** The label of metrics: a known provider, or `other`. */
+  providerLabel(isp: string | null): string
+  clock: Clock
+  logger: Logger
+  metrics: Pick<Metrics, 'inboundMessages' | 'reportsIgnored' | 'bounces' | 'complaints'>
+  /** Events were written. */
+  onEvents(): void
+}
+
+export type RouteReport = (mail: InboundMail, recipient: InboundRecipient) => Promise<void>
+
+/** What one mail was and did, for the log line that every one has. */
+interface Routed {
+  kind: string
+  result: string
+  messageId?: string | undefined
+}
+
+/** The sample is for looking at: a flood of junk need not be written down. */
+const MOST_SAMPLES_PER_HOUR = 60
+const SAMPLE_BYTES = 16 * 1024
+
+export function createRouteReport(options: RouteReportOptions): RouteReport {
+  const { store, clock, logger, metrics, unsubscribe, forwardToOperator, namedMessage } = options
+  const samples = createRateLimit({
+    clock, count: MOST_SAMPLES_PER_HOUR, perMilliseconds: HOUR, burst: MOST_SAMPLES_PER_HOUR,
+  })
+
+  async function routeReading(mail: InboundMail, tokenMessageId: string | null): Promise<Routed> {
+    const reading = mail.reading()
+    const { kind } = reading
+    const messageId = tokenMessageId ?? namedMessage(reading.references)
+    if (kind === 'auto-reply') return { kind, result: 'auto-reply', messageId }
+    if (messageId === undefined) return { kind, result: await keepSample(mail, kind), messageId }
+    return { kind, result: (await apply(messageId, reading)) ?? 'no-finding', messageId }
+  }
+
+  async function apply(messageId: string, reading: ReportReading): Promise<string | undefined> {
+    if (reading.kind === 'bounce' || reading.kind === 'notice') {
+      const { result, bounce } = await options.applyBounce(messageId, reading)
+      if (bounce !== null) countBounce(result, bounce)
+      return told(result)
+    }
+    const result = await options.applyComplaint(messageId, reading)
+    if (result?.kind === 'recorded' && reading.kind === 'complaint' && !result.isSimulated) {
+      metrics.complaints.inc({ provider: options.providerLabel(result.isp) })
+    }
+    return result === undefined ? undefined : told(result)
+  }
+
+  function countBounce(result: ReportResult, { type }: Bounce): void {
+    if (result.kind !== 'recorded' || result.isSimulated) return
+    metrics.bounces.inc({ type, provider: options.providerLabel(result.isp) })
+  }
+
+  function told(result: ReportResult): string {
+    if (result.kind === 'recorded') options.onEvents()
+    return result.kind
+  }
+
+  async function keepSample(mail: InboundMail, kind: string): Promise<string> {
+    const { sender, recipient, remoteAddress } = mail
+    // A copy: the whole message would travel with a part of it.
+    const bytes = new Uint8Array(mail.bytes.subarray(0, SAMPLE_BYTES))
+    const isKept = samples.take('sample') === 0
+    if (isKept) await store.keepUnmatchedReport({ at: clock.now(), kind, sender, recipient, remoteAddress, bytes })
+    return 'unmatched'
+  }
+
+  async function route(mail: InboundMail, recipient: InboundRecipient): Promise<Routed> {
+    switch (recipient.kind) {
+      case 'token':
+        return routeReading(mail, recipient.messageId)
+      case 'reports':
+        return routeReading(mail, null)
+      case 'unsubscribe':
+        await unsubscribe(recipient.token)
+        return { kind: 'unsubscribe', result: 'recorded' }
+      case 'operator':
+        return { kind: 'operator', result: await forwardToOperator(mail) }
+      default:
+        return unreachable(recipient)
+    }
+  }
+
+  return async (mail, recipient) => {
+    const { kind, result, messageId } = await route(mail, recipient)
+    metrics.inboundMessages.inc({ kind })
+    if (!CHANGING.includes(result)) metrics.reportsIgnored.inc({ why: result })
+    const { remoteAddress: remote_address, sizeBytes: bytes, sender } = mail
+    const facts = { kind, result, message_id: messageId, remote_address, sender, bytes }
+    // What the operator was to read and cannot is for the operator to mend.
+    const level = kind === 'operator' && result !== 'forwarded' ? 'warn' : 'info'
+    logger[level](facts, 'inbound mail')
+  }
+}
+
+const CHANGING = ['recorded', 'noted', 'forwarded']

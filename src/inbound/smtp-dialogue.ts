@@ -1,0 +1,129 @@
+/**
+ * The dialogue of smtp-server with what our doors need otherwise:
+ *
+ * - every reply has an enhanced code (RFC 2034), our own texts theirs, the library's by its table;
+ * - a long reply is cut into lines, RFC 5321 §4.5.3.1.5;
+ * - AUTH is offered only where it may be used; before TLS it is answered with 530 5.7.0 (RFC 3207 §4);
+ * - a recipient that is no plain address, a source route too, is refused as the door says;
+ * - a connection carries a hundred messages, lives ten minutes and ends after 50 refusals (hardening.md 7).
+ *
+ * It leans on methods of the library that are not in its manual; the tests of the doors pin each of them.
+ */
+import type { Socket } from 'node:net'
+import { SMTPServer } from 'smtp-server'
+import type { SMTPServerOptions } from 'smtp-server'
+import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js'
+import { MINUTE } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+
+export interface DialogueRules {
+  clock: Clock
+  /** The answer to a recipient that is no address: a code, and a text with its enhanced code. */
+  badRecipient: { code: number; text: string }
+  /** AUTH without TLS is allowed. */
+  allowsPlainLogin: boolean
+  /** Called when the connection that began on this socket has ended. */
+  onEnd(socket: Socket): void
+}
+
+const MOST_REFUSALS = 50
+const MOST_MESSAGES = 100
+const SESSION_MILLISECONDS = 10 * MINUTE
+/** A message that begins after this would be cut by the end of the session. */
+const LAST_MESSAGE_MILLISECONDS = 8 * MINUTE
+/** RFC 5321 §4.5.3.1.5: a reply line has at most 512 octets with its code and line end. */
+const MOST_LINE_CHARACTERS = 500
+// A reply text that brings its own enhanced code.
+const OWN_CODE = /^[245]\.\d{1,3}\.\d{1,3} /
+// A path that opens with a source route, RFC 5321 §4.1.2: the library would drop the route.
+const SOURCE_ROUTE = /^[^:]*:\s*<\s*@/
+
+export function createDialogueServer(options: SMTPServerOptions, rules: DialogueRules): SMTPServer {
+  const server = new SMTPServer({ ...options, hideENHANCEDSTATUSCODES: false })
+  server.connect = (socket, socketOptions) => {
+    const dialogue = new SmtpDialogue(server, socket, socketOptions, rules)
+    server.connections.add(dialogue)
+    dialogue.on('error', (error: Error) => server.emit('error', error))
+    dialogue.init()
+  }
+  return server
+}
+
+class SmtpDialogue extends SMTPConnection {
+  private readonly rules: DialogueRules
+  private readonly beganOn: Socket
+  private readonly beganAt: number
+  private readonly cancelEnd: () => void
+  private refusals = 0
+
+  constructor(
+    server: SMTPServer,
+    socket: Socket,
+    options: ConstructorParameters<typeof SMTPConnection>[2],
+    rules: DialogueRules,
+  ) {
+    super(server, socket, options)
+    this.rules = rules
+    this.beganOn = socket
+    this.beganAt = rules.clock.now()
+    this.cancelEnd = rules.clock.after(SESSION_MILLISECONDS, () => this.send(421, '4.4.2 the session took too long'))
+  }
+
+  override send(code: number, data?: string | string[] | null, context?: string | false): void {
+    const { badRecipient } = this.rules
+    if (context === 'MAILBOX_SYNTAX_ERROR') return this.send(badRecipient.code, badRecipient.text)
+    if (code >= 400 && ++this.refusals > MOST_REFUSALS) return super.send(421, '4.7.0 too many errors', false)
+    if (typeof data !== 'string' || !OWN_CODE.test(data)) return super.send(code, data, context)
+    super.send(code, data.length > MOST_LINE_CHARACTERS ? inLines(data) : data, false)
+  }
+
+  override handler_EHLO(command: Buffer, callback: () => void): void {
+    const { disabledCommands } = this._server.options
+    if (!this.mayLogIn()) this.session.disabledCommands = [...disabledCommands, 'AUTH']
+    super.handler_EHLO(command, callback)
+    delete this.session.disabledCommands
+  }
+
+  override handler_AUTH(command: Buffer, callback: () => void): void {
+    if (this.mayLogIn()) return super.handler_AUTH(command, callback)
+    this.send(530, '5.7.0 must issue a STARTTLS command first')
+    callback()
+  }
+
+  override handler_MAIL(command: Buffer, callback: () => void): void {
+    const age = this.rules.clock.now() - this.beganAt
+    if (this._transactionCounter < MOST_MESSAGES && age < LAST_MESSAGE_MILLISECONDS) {
+      return super.handler_MAIL(command, callback)
+    }
+    this.send(421, '4.7.0 enough on this connection, open another one')
+    callback()
+  }
+
+  override handler_RCPT(command: Buffer, callback: () => void): void {
+    if (!SOURCE_ROUTE.test(command.toString())) return super.handler_RCPT(command, callback)
+    this.send(501, '', 'MAILBOX_SYNTAX_ERROR')
+    callback()
+  }
+
+  override _onClose(): void {
+    super._onClose()
+    this.cancelEnd()
+    this.rules.onEnd(this.beganOn)
+  }
+
+  private mayLogIn(): boolean {
+    return this.secure || this.rules.allowsPlainLogin
+  }
+}
+
+/** Cut at spaces; the enhanced code opens every line (RFC 2034 §4). */
+function inLines(text: string): string[] {
+  const [enhancedCode = '', ...words] = text.split(' ')
+  const lines = [enhancedCode]
+  for (const word of words) {
+    const line = `${lines.at(-1)} ${word}`
+    if (line.length > MOST_LINE_CHARACTERS) lines.push(`${enhancedCode} ${word}`)
+    else lines[lines.length - 1] = line
+  }
+  return lines
+}

@@ -1,0 +1,82 @@
+/**
+ * Who logs in: any user name, and an API key with the scope `send` as the password (contract.md 12).
+ *
+ * A refused login is answered late, counted by client address, and after too many the address gets 421 for a while, a
+ * good key too: the keys are no secret of one guess, this keeps the noise down. Nothing that was sent is logged.
+ */
+import type { Clock } from '../../base/clock.ts'
+import { SECOND } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { createRateLimit } from '../../base/rate-limit.ts'
+import type { Caller } from '../../messages/send-request.ts'
+import { hasScope } from '../../senders/api-key.ts'
+import type { ApiKeys } from '../../senders/api-key.ts'
+import { smtpRefusal } from '../smtp-refusal.ts'
+import { refusalOf } from './refusals.ts'
+
+/** What a connection is once it has logged in. */
+export interface Login {
+  /** As of the last check. */
+  caller: Caller
+  /** Takes over what has changed about the key; throws SmtpRefusal when it no longer holds. */
+  recheck(): Promise<void>
+}
+
+export interface LogInOptions {
+  apiKeys: Pick<ApiKeys, 'authenticate'>
+  failures: { count: number; per_milliseconds: number }
+  clock: Clock
+  logger: Logger
+  metrics: Pick<Metrics, 'submissionSessions'>
+}
+
+const REFUSED_AFTER_MILLISECONDS = SECOND
+
+export function createLogIn(options: LogInOptions): (password: string, remoteAddress: string) => Promise<Login> {
+  const { apiKeys, clock, logger, metrics } = options
+  const { count, per_milliseconds: perMilliseconds } = options.failures
+  const failures = createRateLimit({ clock, count, perMilliseconds, burst: count })
+
+  async function authenticate(key: string, remoteAddress: string): Promise<Caller> {
+    const record = await apiKeys.authenticate(key, remoteAddress)
+    if (!hasScope(record, 'send')) {
+      throw new ServiceError('unauthorized', `the key ending in ${record.last4} has no scope send`)
+    }
+    return { apiKeyId: record.id, mode: record.mode, domains: record.domains, source: 'smtp' }
+  }
+
+  return async (key, remoteAddress) => {
+    if (failures.state(remoteAddress).remaining === 0) {
+      metrics.submissionSessions.inc({ result: 'limited' })
+      throw smtpRefusal(421, '4.7.0 too many failed logins from this address, try again later')
+    }
+    try {
+      const caller = await authenticate(key, remoteAddress)
+      metrics.submissionSessions.inc({ result: 'accepted' })
+      const login: Login = {
+        caller,
+        async recheck() {
+          login.caller = await recheck(key, remoteAddress)
+        },
+      }
+      return login
+    } catch (thrown) {
+      if (!(thrown instanceof ServiceError)) throw thrown
+      failures.take(remoteAddress)
+      metrics.submissionSessions.inc({ result: 'refused' })
+      logger.info({ remote_address: remoteAddress, reason: thrown.details }, 'login refused')
+      await new Promise<void>((resolve) => clock.after(REFUSED_AFTER_MILLISECONDS, resolve))
+      throw refusalOf(thrown)
+    }
+  }
+
+  async function recheck(key: string, remoteAddress: string): Promise<Caller> {
+    try {
+      return await authenticate(key, remoteAddress)
+    } catch (thrown) {
+      throw thrown instanceof ServiceError ? refusalOf(thrown) : thrown
+    }
+  }
+}

@@ -1,0 +1,100 @@
+/**
+ * SMTP submission by applications (RFC 6409): 587 with STARTTLS, 465 with TLS from the start, plain on loopback alone.
+ *
+ * A mail is answered with 250 and the ids of its messages after they were committed. The envelope sender does not
+ * matter; each recipient is one message. Who may send is judged at login and again before each mail, so a revoked key
+ * ends an open connection's mail too. contract.md 12, operations.md 13.1.
+ */
+import type { SMTPServerSession } from 'smtp-server'
+import type { Clock } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { parseAddress } from '../../mail/address.ts'
+import type { AcceptSubmission } from '../../messages/send-request.ts'
+import type { ApiKeys } from '../../senders/api-key.ts'
+import type { TlsSettings } from '../door-tls.ts'
+import { createMessageReceiver } from '../receive-message.ts'
+import { createSmtpDoor } from '../smtp-door.ts'
+import type { SmtpDoor, SmtpLimits } from '../smtp-door.ts'
+import { smtpRefusal } from '../smtp-refusal.ts'
+import { createLogIn } from './log-in.ts'
+import type { Login } from './log-in.ts'
+import { messageFromMime } from './message-from-mime.ts'
+import { refusalOf } from './refusals.ts'
+
+export interface SubmissionServerOptions {
+  settings: {
+    hostname: string
+    submission: { limits: SmtpLimits; auth_failures: { count: number; per_milliseconds: number } }
+    delivery: { allow_private_addresses: boolean }
+    tls: TlsSettings
+  }
+  apiKeys: Pick<ApiKeys, 'authenticate'>
+  acceptSubmission: AcceptSubmission
+  clock: Clock
+  logger: Logger
+  metrics: Pick<Metrics, 'submissionSessions' | 'messagesRejected'>
+}
+
+/** Of all connections: enough for some of the largest mails at once, and for thousands of usual ones. */
+const MEMORY_BYTES = 256 * 1024 * 1024
+
+export function createSubmissionServer(options: SubmissionServerOptions): SmtpDoor {
+  const { settings, acceptSubmission, clock, logger, metrics } = options
+  const { limits, auth_failures: failures } = settings.submission
+  const logIn = createLogIn({ ...options, failures })
+  const policy = { allowReservedNames: settings.delivery.allow_private_addresses }
+
+  async function submit(message: Buffer, session: SMTPServerSession): Promise<string[]> {
+    const submitted = messageFromMime(message)
+    if (!submitted.ok) throw new ServiceError('invalid_request', submitted.problem)
+    const recipients = session.envelope.rcptTo.map(({ address }) => address)
+    const { messageIds } = await acceptSubmission({ ...submitted.request, recipients }, loginOf(session).caller)
+    return messageIds
+  }
+
+  return createSmtpDoor({
+    hostName: settings.hostname,
+    setting: 'listen.submission',
+    limits,
+    tls: settings.tls,
+    badRecipient: { code: 553, text: '5.1.3 invalid_recipient: the recipient is no address' },
+    clock,
+    logger,
+    hooks: {
+      receive: createMessageReceiver({ keptBytes: limits.message, memoryBytes: MEMORY_BYTES }),
+      logIn: (password, session) => logIn(password, session.remoteAddress),
+      onSender: (session) => loginOf(session).recheck(),
+      async onRecipient(address) {
+        const parsed = parseAddress(address, policy)
+        if (!parsed.ok) throw smtpRefusal(553, `5.1.3 invalid_recipient: ${parsed.problem}`)
+      },
+      async onMessage({ bytes, sizeBytes }, session) {
+        const { apiKeyId } = loginOf(session).caller
+        const facts = { remote_address: session.remoteAddress, bytes: sizeBytes, api_key_id: apiKeyId }
+        try {
+          const messageIds = await submit(bytes, session)
+          logger.info({ ...facts, message_ids: messageIds }, 'submission accepted')
+          return `2.0.0 queued as ${messageIds.join(' ')}`
+        } catch (thrown) {
+          if (!(thrown instanceof ServiceError)) throw thrown
+          metrics.messagesRejected.inc({ code: thrown.code })
+          logger.info({ ...facts, code: thrown.code, reason: thrown.details }, 'submission refused')
+          throw refusalOf(thrown)
+        }
+      },
+    },
+  })
+}
+
+/** smtp-server lets no mail begin before the login, and forgets it when TLS starts. */
+function loginOf(session: SMTPServerSession): Login {
+  const login: unknown = session.user
+  if (isLogin(login)) return login
+  throw smtpRefusal(530, '5.7.0 log in first')
+}
+
+function isLogin(value: unknown): value is Login {
+  return typeof value === 'object' && value !== null && 'caller' in value && 'recheck' in value
+}

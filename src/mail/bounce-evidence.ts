@@ -1,0 +1,82 @@
+/**
+ * Whether a mail without delivery status fields is a bounce at all, and whether it is the last word.
+ *
+ * Several signs have to agree, since people write about bounces, too: who wrote it, to whom an answer would go, the
+ * subject, and what the text says. Pure.
+ */
+import { decodeWords } from './decode-text.ts'
+import { headerOf } from './mail-tree.ts'
+import type { MailPart } from './mail-tree.ts'
+import type { ReportAction } from './report-reading.ts'
+import { replyCodeIn } from './report-diagnostic.ts'
+import type { ReportParts } from './report-parts.ts'
+import {
+  BOUNCE_SENTENCE, BOUNCE_SUBJECT, DAEMON_NAME, FINAL_SENTENCE, SUCCESS_SENTENCE, WAITING_SENTENCE, WAITING_SUBJECT,
+} from './wordings.ts'
+
+export type BounceEvidence =
+  | 'strong' // a bounce or a notice
+  | 'weak' // one, unless it calls itself an automatic answer
+  | 'none'
+
+/** What the signs have to add up to. */
+const ENOUGH = 3
+const CERTAIN = 4
+/** Reports come to the point at their start. */
+const EVIDENCE_CHARACTERS = 8_192
+
+export function bounceEvidence(mail: MailPart, parts: ReportParts): BounceEvidence {
+  const text = parts.text.slice(0, EVIDENCE_CHARACTERS)
+  const isReturned = parts.returned !== null
+  const hasCode = replyCodeIn(text) !== null
+  const isFromServer = isFromDaemon(mail) || isNullSender(mail) || isAutomatic(mail)
+  const hasStructure = hasReportStructure(mail, parts)
+  // A person who asks about a bounce, unless it is passed on as a whole.
+  if (!isFromServer && !hasStructure && !isReturned) return 'none'
+  const told = [
+    hasStructure ? 3 : 0,
+    BOUNCE_SUBJECT.test(subjectOf(mail)) ? 2 : 0,
+    BOUNCE_SENTENCE.test(text) ? 1 : 0,
+    // In whatever language: a refusal, and the message that was refused.
+    isFromServer && isReturned && hasCode ? 1 : 0,
+  ]
+  const hinted = [isFromDaemon(mail) ? 2 : 0, isNullSender(mail) ? 1 : 0, hasCode ? 1 : 0]
+  const weight = [...told, ...hinted].reduce((sum, count) => sum + count, 0)
+  // Hints alone are no bounce: servers write about other things, too.
+  if (told.every((count) => count === 0) || weight < ENOUGH) return 'none'
+  return weight >= CERTAIN ? 'strong' : 'weak'
+}
+
+/** What a report in prose says of its recipients. */
+export function proseAction(mail: MailPart, parts: ReportParts): ReportAction {
+  const text = parts.text.slice(0, EVIDENCE_CHARACTERS)
+  const subject = subjectOf(mail)
+  if (FINAL_SENTENCE.test(text)) return 'failed'
+  if (WAITING_SUBJECT.test(subject) || WAITING_SENTENCE.test(text)) return 'delayed'
+  return SUCCESS_SENTENCE.test(subject) || SUCCESS_SENTENCE.test(text) ? 'delivered' : 'failed'
+}
+
+function subjectOf(mail: MailPart): string {
+  return decodeWords(headerOf(mail, 'subject'))
+}
+
+function hasReportStructure(mail: MailPart, parts: ReportParts): boolean {
+  return headerOf(mail, 'x-failed-recipients') !== '' || parts.statuses.length > 0 ||
+    mail.parameters.get('report-type')?.toLowerCase() === 'delivery-status'
+}
+
+function isFromDaemon(mail: MailPart): boolean {
+  const from = decodeWords(headerOf(mail, 'from'))
+  // An author without an address, as some servers write for the null sender.
+  return DAEMON_NAME.test(from) || DAEMON_NAME.test(headerOf(mail, 'return-path')) || /<>\s{0,9}$/.test(from)
+}
+
+/** RFC 3834 §5. */
+function isAutomatic(mail: MailPart): boolean {
+  return /^auto-/i.test(headerOf(mail, 'auto-submitted'))
+}
+
+/** RFC 5321 §4.5.5: reports have no sender to answer to. */
+function isNullSender(mail: MailPart): boolean {
+  return mail.headers.some(({ name, value }) => name === 'return-path' && (value === '' || /^<\s{0,9}>/.test(value)))
+}

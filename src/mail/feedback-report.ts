@@ -1,0 +1,58 @@
+/**
+ * Complaints: feedback reports (RFC 5965, RFC 6650, RFC 9477) and the forms that came before them.
+ *
+ * A recipient may be hidden: then only our own token in the returned message can name it. `not-spam` and `auth-failure`
+ * (RFC 6591) are read and are no complaints, nor is `opt-out`, which asks for no more mail. Never throws.
+ */
+import { findAddresses } from './find-addresses.ts'
+import { headerOf } from './mail-tree.ts'
+import type { HeaderField, MailPart } from './mail-tree.ts'
+import type { ReportParts } from './report-parts.ts'
+import { fieldOf, readFieldGroups } from './status-fields.ts'
+
+export interface FeedbackReport {
+  /** Lower case, such as `abuse`. */
+  feedbackType: string
+  isComplaint: boolean
+  /** Who complained, as far as the report tells. */
+  addresses: string[]
+  originalEnvelopeId: string | null
+}
+
+/** Types that are about a message without being a complaint about it. */
+const NO_COMPLAINT = new Set(['not-spam', 'auth-failure', 'opt-out', 'dmarc', 'miscategorized'])
+
+/** Undefined when the mail is no feedback report. */
+export function readFeedbackReport(parts: ReportParts, mail: MailPart): FeedbackReport | undefined {
+  const fields = new Map(parts.feedback.flatMap(readFieldGroups).flatMap((group) => [...group]))
+  const isReport = fields.size > 0 || mail.parameters.get('report-type')?.toLowerCase() === 'feedback-report'
+  const type = fieldOf(fields, 'feedback-type').toLowerCase().trim()
+  if (type === '' && !isReport && !isReturnedComplaint(parts)) return undefined
+  const feedbackType = type === '' ? 'abuse' : type
+  const envelopeId = fieldOf(fields, 'original-envelope-id')
+  return {
+    feedbackType,
+    isComplaint: !NO_COMPLAINT.has(feedbackType),
+    addresses: complainers(fields, parts.returned ?? []),
+    originalEnvelopeId: envelopeId === '' ? null : envelopeId,
+  }
+}
+
+/** A provider's program that predates the standard returns the message with who complained in its header. */
+const COMPLAINER_FIELDS = ['x-hmxmroriginalrecipient', 'x-complaint-recipient']
+
+function isReturnedComplaint({ returned }: ReportParts): boolean {
+  return returned !== null && COMPLAINER_FIELDS.some((name) => headerOf({ headers: returned }, name) !== '')
+}
+
+/** The report's own fields first, then those of the returned message. */
+function complainers(fields: ReadonlyMap<string, string[]>, returned: readonly HeaderField[]): string[] {
+  const stated = ['original-rcpt-to', 'removal-recipient'].map((name) => fields.get(name) ?? [])
+  const repeated = [...COMPLAINER_FIELDS, 'x-apparently-to', 'to', 'x-original-to', 'delivered-to']
+    .map((name) => [headerOf({ headers: returned }, name)])
+  for (const values of [...stated, ...repeated]) {
+    const addresses = values.flatMap((value) => findAddresses(value)).map((found) => found.address)
+    if (addresses.length > 0) return [...new Set(addresses)]
+  }
+  return []
+}

@@ -1,0 +1,264 @@
+/**
+ * A mail as a tree of MIME parts, whatever its sender made of the standards.
+ *
+ * One pass over the first MiB, linear in its length: at most 500 parts, 20 deep; deeper parts are text of the part
+ * around them, later ones are left out. Never throws. Forgives any mix of CR and LF, a mbox line in front, a missing
+ * empty line behind a header, separators that no Content-Type announces, and parts without an end. RFC 5322 §2,
+ * RFC 2045 §5.1, RFC 2046 §5.1.
+ */
+import { decodeTransfer } from './decode-text.ts'
+
+export interface HeaderField {
+  /** Lower case. */
+  name: string
+  /** Unfolded, one character per byte, encoded words as they are. */
+  value: string
+}
+
+export interface MailPart {
+  headers: readonly HeaderField[]
+  /** Media type in lower case; text/plain when none is stated. */
+  type: string
+  /** Parameters of the Content-Type, names in lower case. */
+  parameters: ReadonlyMap<string, string>
+  /** As transferred, one character per byte, lines ending in LF; of a container: what stands before its first part. */
+  body: string
+  /** Of a multipart: its parts. Of message/rfc822 and its kin: the one message. */
+  parts: MailPart[]
+}
+
+const MOST_MAIL_BYTES = 1_048_576
+const MOST_PARTS = 500
+const MOST_DEPTH = 20
+const MOST_HEADER_FIELDS = 2_000
+const MOST_FIELD_CHARACTERS = 65_536
+const MOST_PARAMETER_CHARACTERS = 4_096
+/** RFC 2046 §5.1.1 allows 70; some servers write far longer ones. */
+const MOST_BOUNDARY_CHARACTERS = 250
+/** Messages that were sent encoded: no report has more, and each one costs a decoding. */
+const MOST_ENCODED_MESSAGES = 2
+/** Where a separator that no header announces is looked for. */
+const GUESS_CHARACTERS = 16_384
+
+const CR = 0x0d
+const LF = 0x0a
+
+// A field name (RFC 5322 §2.2), white space before the colon allowed.
+const FIELD = /^([!-9;-~]{1,76})[ \t]*:/
+// The line in front of a mail in a mbox file.
+const MBOX_LINE = /^>?From \S/
+// Media types that hold a whole message (RFC 2046 §5.2.1, RFC 6532 §3.7).
+const MESSAGE_TYPE = /^message\/(?:rfc822|global|news)$/
+// A separator, followed by a header field of a part: what a mail without Content-Type still shows.
+const UNANNOUNCED_SEPARATOR = /(?:^|\n)--([^\n]{1,250})\ncontent-(?:type|description|transfer-encoding|disposition):/i
+
+export function readMailTree(bytes: Uint8Array): MailPart {
+  const start = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, MOST_MAIL_BYTES))
+  const text = start.toString('latin1')
+  return splitMail(unifyLineEnds(text), { parts: 0, encodedMessages: 0 })
+}
+
+/** First value of a field, or an empty text. */
+export function headerOf(part: Pick<MailPart, 'headers'>, name: string): string {
+  return part.headers.find((field) => field.name === name)?.value ?? ''
+}
+
+/** Reads the header at a position; `end` is where the body starts. */
+export function readHeader(text: string, from: number, isRoot: boolean): { headers: HeaderField[]; end: number } {
+  const headers: HeaderField[] = []
+  let position = from
+  while (position < text.length) {
+    const lineEnd = endOfLine(text, position)
+    if (lineEnd === position) return { headers, end: lineEnd + 1 }
+    const name = FIELD.exec(text.slice(position, Math.min(lineEnd, position + 80)))?.[1]
+    if (name === undefined) {
+      if (!maySkip(text, position, { isRoot, isFirst: headers.length === 0 })) return { headers, end: position }
+      position = lineEnd + 1
+      continue
+    }
+    const end = endOfField(text, lineEnd)
+    const raw = text.slice(text.indexOf(':', position) + 1, Math.min(end, position + MOST_FIELD_CHARACTERS))
+    headers.push({ name: name.toLowerCase(), value: raw.replaceAll('\n', ' ').trim() })
+    position = end + 1
+    if (headers.length >= MOST_HEADER_FIELDS) return { headers, end: endOfHeader(text, position) }
+  }
+  return { headers, end: Math.min(position, text.length) }
+}
+
+/** A parameter may stand in quotes or not, and be followed by anything. */
+export function readParameters(value: string): Map<string, string> {
+  const parameters = new Map<string, string>()
+  // ; name = "value" or ; name = value
+  const PARAMETER = /;[ \t]*([^\s=;"]{1,64})[ \t]*=[ \t]*(?:"([^"]*)"|([^\s;"]+))/g
+  for (const [, name = '', quoted, bare = ''] of value.slice(0, MOST_PARAMETER_CHARACTERS).matchAll(PARAMETER)) {
+    const key = name.toLowerCase()
+    if (!parameters.has(key)) parameters.set(key, quoted ?? bare)
+  }
+  return parameters
+}
+
+interface Counts {
+  parts: number
+  encodedMessages: number
+}
+
+/** A part whose body is not yet at its end. */
+interface OpenPart {
+  part: MailPart
+  bodyStart: number
+  /** Of a multipart that waits for more parts. */
+  boundary: string | null
+}
+
+/** Splits a whole message. The list of open parts is the way from the message to the part that is being read. */
+function splitMail(text: string, counts: Counts): MailPart {
+  const open: OpenPart[] = []
+  const levels = new Map<string, number>()
+  const root = openPart(skipBlankLines(text, 0), true)
+  let position = openChildren()
+  while (position < text.length) {
+    const lineEnd = endOfLine(text, position)
+    const separator = text.startsWith('--', position) ? separatorAt(position, lineEnd) : undefined
+    if (separator === undefined) {
+      position = lineEnd + 1
+      continue
+    }
+    closeDownTo(separator.level, position)
+    const parent = open[separator.level]
+    position = lineEnd + 1
+    if (separator.isLast || parent === undefined || counts.parts >= MOST_PARTS) {
+      if (parent !== undefined && separator.isLast) levels.delete(parent.boundary ?? '')
+      continue
+    }
+    parent.part.parts.push(openPart(position, false))
+    position = openChildren()
+  }
+  closeDownTo(-1, text.length)
+  return root
+
+  /** Reads a part's header and puts the part on the way. */
+  function openPart(from: number, isRoot: boolean): MailPart {
+    counts.parts++
+    const { headers, end } = readHeader(text, from, isRoot)
+    const contentType = headerOf({ headers }, 'content-type')
+    const type = (contentType.split(';', 1)[0] ?? '').trim().toLowerCase()
+    const part: MailPart = {
+      headers,
+      type: type.includes('/') ? type : 'text/plain',
+      parameters: readParameters(contentType),
+      body: '',
+      parts: [],
+    }
+    open.push({ part, bodyStart: end, boundary: null })
+    return part
+  }
+
+  /** Goes into the newest part as far as it is a container that starts at once; gives where to read on. */
+  function openChildren(): number {
+    for (;;) {
+      const level = open.length - 1
+      const newest = open[level]
+      if (newest === undefined) return text.length
+      const boundary = boundaryOf(newest.part, text, { from: newest.bodyStart, isRoot: level === 0 })
+      if (boundary !== undefined && level < MOST_DEPTH && !levels.has(boundary)) {
+        newest.boundary = boundary
+        levels.set(boundary, level)
+        return newest.bodyStart
+      }
+      const isMessage = MESSAGE_TYPE.test(newest.part.type) && !isEncoded(newest.part)
+      if (!isMessage || level >= MOST_DEPTH || counts.parts >= MOST_PARTS) return newest.bodyStart
+      newest.part.parts.push(openPart(skipBlankLines(text, newest.bodyStart), false))
+    }
+  }
+
+  function separatorAt(start: number, lineEnd: number): { level: number; isLast: boolean } | undefined {
+    if (levels.size === 0) return undefined
+    const line = text.slice(start + 2, Math.min(lineEnd, start + MOST_BOUNDARY_CHARACTERS + 4)).trimEnd()
+    const level = levels.get(line)
+    if (level !== undefined) return { level, isLast: false }
+    const closing = line.endsWith('--') ? levels.get(line.slice(0, -2).trimEnd()) : undefined
+    return closing === undefined ? undefined : { level: closing, isLast: true }
+  }
+
+  /** Ends every part below a level, the level itself stays open. */
+  function closeDownTo(level: number, end: number): void {
+    while (open.length > level + 1) {
+      const closed = open.pop()
+      if (closed === undefined) return
+      if (closed.boundary !== null) levels.delete(closed.boundary)
+      // The line end in front of a separator is part of it (RFC 2046 §5.1.1); the last line may have none.
+      const body = text.slice(closed.bodyStart, text[end - 1] === '\n' ? end - 1 : end)
+      if (closed.part.parts.length === 0) finishLeaf(closed.part, body, counts)
+    }
+    const parent = open[level]
+    if (parent !== undefined && parent.part.parts.length === 0) parent.part.body = text.slice(parent.bodyStart, end)
+  }
+}
+
+/** The body of a part without parts; a message that was sent encoded is split now. */
+function finishLeaf(part: MailPart, body: string, counts: Counts): void {
+  part.body = body
+  if (!MESSAGE_TYPE.test(part.type) || !isEncoded(part) || counts.encodedMessages >= MOST_ENCODED_MESSAGES) return
+  const decoded = decodeTransfer(body, headerOf(part, 'content-transfer-encoding')).toString('latin1')
+  counts.encodedMessages++
+  part.parts.push(splitMail(unifyLineEnds(decoded), counts))
+}
+
+function isEncoded(part: MailPart): boolean {
+  return /^(?:base64|quoted-printable)/i.test(headerOf(part, 'content-transfer-encoding'))
+}
+
+/** The boundary the part announces; at the root also one that nobody announced but that is there. */
+function boundaryOf(
+  part: MailPart, text: string, { from, isRoot }: { from: number; isRoot: boolean },
+): string | undefined {
+  const stated = part.type.startsWith('multipart/') ? part.parameters.get('boundary')?.trimEnd() : undefined
+  const usable = stated === '' || (stated?.length ?? 0) > MOST_BOUNDARY_CHARACTERS ? undefined : stated
+  if (!isRoot) return usable
+  const start = text.slice(from, from + GUESS_CHARACTERS)
+  if (usable !== undefined && start.includes(`--${usable}`)) return usable
+  const guess = UNANNOUNCED_SEPARATOR.exec(start)
+  // One that is announced below belongs to a message in the text.
+  const isOfMessage = guess !== null && /\bboundary=/i.test(start.slice(0, guess.index))
+  return guess === null || isOfMessage ? usable : guess[1]?.trimEnd()
+}
+
+/** A line that is no header field: of the mbox format, or a broken one in the middle of the header of a message. */
+function maySkip(text: string, position: number, { isRoot, isFirst }: { isRoot: boolean; isFirst: boolean }): boolean {
+  const line = text.slice(position, Math.min(endOfLine(text, position), position + 80))
+  if (isFirst && MBOX_LINE.test(line)) return true
+  if (!isRoot || line.startsWith('--')) return false
+  const next = endOfLine(text, position) + 1
+  return FIELD.test(text.slice(next, Math.min(endOfLine(text, next), next + 80)))
+}
+
+/** Where a field with its continuation lines ends. */
+function endOfField(text: string, lineEnd: number): number {
+  let end = lineEnd
+  while (text[end + 1] === ' ' || text[end + 1] === '\t') end = endOfLine(text, end + 1)
+  return end
+}
+
+function endOfHeader(text: string, from: number): number {
+  const blank = text.indexOf('\n\n', from)
+  return blank === -1 ? text.length : blank + 2
+}
+
+function endOfLine(text: string, from: number): number {
+  const end = text.indexOf('\n', from)
+  return end === -1 ? text.length : end
+}
+
+function skipBlankLines(text: string, from: number): number {
+  let position = from
+  while (text[position] === '\n') position++
+  return position
+}
+
+/** A mail without any LF has CR alone; else a row of CRs before a LF is one line end, as is a lone CR. */
+function unifyLineEnds(text: string): string {
+  if (!text.includes('\r')) return text
+  if (text.includes('\n')) return text.replace(/\r+\n?/g, '\n')
+  const bytes = Buffer.from(text, 'latin1').map((byte) => (byte === CR ? LF : byte))
+  return Buffer.from(bytes).toString('latin1')
+}

@@ -1,0 +1,149 @@
+/**
+ * Reads a mail that came back: a bounce, a notice, an automatic answer, a complaint, or none of them.
+ *
+ * Pure: no clock, no network, no tokens; what it finds is what the mail states, and proves nothing (engine.md 15.3).
+ * Never throws, whatever the bytes, and takes time linear in the first MiB; the rest is not read.
+ *
+ *  1. split the mail into its parts, tell report text and returned message apart
+ *  2. a feedback report or the notification of a mail service: done
+ *  3. delivery status fields, wherever they stand; the prose adds what they leave out
+ *  4. else prose: is it a bounce at all, whose, and is it final
+ *  5. else an automatic answer, or a mail like any other
+ */
+import { isAutoReply } from './auto-reply.ts'
+import { bounceEvidence, proseAction } from './bounce-evidence.ts'
+import { holdsDeliveryStatus, isMailbox, readDeliveryStatus } from './delivery-status.ts'
+import { findFailedAddresses } from './failed-addresses.ts'
+import { readFeedbackReport } from './feedback-report.ts'
+import type { FeedbackReport } from './feedback-report.ts'
+import { readMailTree } from './mail-tree.ts'
+import type { MailPart } from './mail-tree.ts'
+import { proseDiagnostic } from './prose-diagnostic.ts'
+import { replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
+import { gatherReportParts, isStatusType } from './report-parts.ts'
+import type { ReportParts } from './report-parts.ts'
+import type { ReportedRecipient, ReportKind, ReportReading, ReportStage } from './report-reading.ts'
+import { readServiceNotification } from './service-notification.ts'
+import { readProseRecipients } from './unstructured-bounce.ts'
+
+/** `sender` is that of the envelope, where the mail comes from the wire and no server has written it down yet. */
+export function readReport(bytes: Uint8Array, sender?: string): ReportReading {
+  const mail = readMailTree(bytes)
+  return readMail(wrappedReport(mail) ?? (sender === undefined ? mail : withReturnPath(mail, sender)))
+}
+
+/** RFC 5321 §4.4: what the server at the end of the road writes. */
+function withReturnPath(mail: MailPart, sender: string): MailPart {
+  return { ...mail, headers: [{ name: 'return-path', value: `<${sender}>` }, ...mail.headers] }
+}
+
+/** A report that a gateway or a person passed on as a whole. */
+function wrappedReport(mail: MailPart): MailPart | undefined {
+  if (mail.parts.some((part) => isStatusType(part.type))) return undefined
+  const wrapped = mail.parts.map((part) => (part.type === 'message/rfc822' ? part.parts[0] : undefined))
+  return wrapped.find((message) => message?.parts.some((part) => isStatusType(part.type)))
+}
+
+function readMail(mail: MailPart): ReportReading {
+  const parts = gatherReportParts(mail)
+  const feedback = readFeedbackReport(parts, mail)
+  if (feedback !== undefined) return complaintReading(feedback, parts)
+  const notification = readServiceNotification(parts.text)
+  if (notification !== undefined) return { ...emptyReading(parts, null), ...notification }
+  const status = readDeliveryStatus(statusText(parts))
+  const reading = emptyReading(parts, status.originalEnvelopeId)
+  if (status.recipients.length > 0) {
+    const recipients = completeFromProse(withMailboxes(status.recipients, { mail, parts }), parts)
+    return { ...reading, recipients, kind: kindOfActions(recipients) }
+  }
+  const evidence = bounceEvidence(mail, parts)
+  const isAnswer = isAutoReply(mail, parts)
+  const isBounce = evidence === 'strong' || (evidence === 'weak' && !isAnswer)
+  if (!isBounce) return { ...reading, kind: isAnswer ? 'auto-reply' : 'other' }
+  const recipients = proseRecipients(mail, parts)
+  return { ...reading, recipients, kind: recipients.length === 0 ? 'bounce' : kindOfActions(recipients) }
+}
+
+function emptyReading({ returned }: ReportParts, originalEnvelopeId: string | null): ReportReading {
+  const fields = new Map<string, string>()
+  for (const { name, value } of returned ?? []) if (!fields.has(name)) fields.set(name, value)
+  return { kind: 'other', recipients: [], feedbackType: null, references: { originalEnvelopeId, returned: fields } }
+}
+
+function complaintReading(feedback: FeedbackReport, parts: ReportParts): ReportReading {
+  const { feedbackType, isComplaint, addresses, originalEnvelopeId } = feedback
+  return {
+    ...emptyReading(parts, originalEnvelopeId),
+    kind: isComplaint ? 'complaint' : 'other',
+    recipients: addresses.map((address) => ({ ...NOTHING_TOLD, address, action: 'delivered' })),
+    feedbackType,
+  }
+}
+
+const NOTHING_TOLD = { status: null, replyCode: null, diagnostic: '', stage: 'dsn' } as const
+
+/** The status parts; without them the prose, where it holds their fields. */
+function statusText({ statuses, text }: ReportParts): string {
+  if (statuses.length > 0) return statuses.join('\n\n')
+  return holdsDeliveryStatus(text) ? text : ''
+}
+
+/** One failure makes a bounce; what is only delayed, delivered, relayed or expanded is a notice. */
+function kindOfActions(recipients: readonly ReportedRecipient[]): ReportKind {
+  return recipients.some(({ action }) => action === 'failed') ? 'bounce' : 'notice'
+}
+
+/** A single recipient that is no mailbox, such as the path of a file, may be named elsewhere in the report. */
+function withMailboxes(
+  recipients: readonly ReportedRecipient[], { mail, parts }: { mail: MailPart; parts: ReportParts },
+): readonly ReportedRecipient[] {
+  const [only] = recipients
+  if (only === undefined || recipients.length > 1) return recipients
+  // A bare user name is what the mail says; only what cannot be one is replaced.
+  if (isMailbox(only.address) || !/[@/|]/.test(only.address)) return recipients
+  const named = findFailedAddresses(mail, parts)
+  return named.length === 1 ? named.map(({ address }) => ({ ...only, address })) : recipients
+}
+
+/** The prose often names the command that was refused, or holds the only reason. */
+function completeFromProse(recipients: readonly ReportedRecipient[], { text }: ReportParts): ReportedRecipient[] {
+  const texts = new Map(readProseRecipients(text, new Set()).map((told) => [told.address.toLowerCase(), told.text]))
+  const whole = proseDiagnostic(text)
+  return recipients.map((recipient) => {
+    const own = texts.get(recipient.address.toLowerCase())
+    const prose = own === undefined ? whole : proseDiagnostic(own)
+    const isAboutIt = own !== undefined || recipients.length === 1
+    const isVague = recipient.status === null || vagueness(recipient.status) > 0
+    // Prose without any code says less than a code that names a cause, and may be a footer.
+    const isReason = isVague || replyCodeIn(prose) !== null || own !== undefined
+    return {
+      ...recipient,
+      diagnostic: recipient.diagnostic === '' && isReason ? prose : recipient.diagnostic,
+      status: isVague && isAboutIt ? statedStatus(recipient.status ?? '', prose) : recipient.status,
+      replyCode: recipient.replyCode ?? replyCodeIn(prose),
+      stage: firstStage([recipient.stage, stageIn(prose)]),
+    }
+  })
+}
+
+function proseRecipients(mail: MailPart, parts: ReportParts): ReportedRecipient[] {
+  const action = proseAction(mail, parts)
+  const whole = proseDiagnostic(parts.text)
+  return findFailedAddresses(mail, parts).map(({ address, text }, _, { length }) => {
+    const own = text === parts.text ? whole : proseDiagnostic(text)
+    const isElsewhere = length === 1 && replyCodeIn(own) === null && replyCodeIn(whole) !== null
+    const diagnostic = isElsewhere ? whole : own
+    return {
+      address,
+      action,
+      status: statedStatus('', diagnostic),
+      replyCode: replyCodeIn(diagnostic),
+      diagnostic,
+      stage: firstStage([stageIn(diagnostic), length === 1 ? stageIn(whole) : 'dsn']),
+    }
+  })
+}
+
+function firstStage(stages: readonly ReportStage[]): ReportStage {
+  return stages.find((stage) => stage !== 'dsn') ?? 'dsn'
+}

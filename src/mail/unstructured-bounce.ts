@@ -1,0 +1,180 @@
+/**
+ * Bounces that are prose: which addresses failed, and what the text says about each.
+ *
+ * One general reader for qmail, Exim, Exchange, Domino, sendmail, webmails and carriers in any language. It goes by
+ * where an address stands, not by who wrote the mail: an address that opens a paragraph or follows a label says more
+ * than one inside a sentence, and addresses of the sender or of a help desk say nothing. Linear in the text.
+ */
+import { findAddresses } from './find-addresses.ts'
+import type { FoundAddress } from './find-addresses.ts'
+import { CONTACT_LABEL, CONTACT_LINE, FAILURE_NEARBY, OWN_LABEL, RECIPIENT_LABEL } from './wordings.ts'
+
+export interface ProseRecipient {
+  address: string
+  /** What the text says from this address to the next one. */
+  text: string
+}
+
+/** In the order of the text, each once. `own`, in lower case: hardly the failed ones, such as sender and reporter. */
+export function readProseRecipients(text: string, own: ReadonlySet<string>): ProseRecipient[] {
+  const lines = text.split('\n').map(readLine)
+  const mentions = findMentions(lines)
+  const foreign = mentions.filter((mention) => !own.has(mention.address.toLowerCase()))
+  const isForeign = foreign.some((mention) => mention.weight >= WEIGHT.sentence)
+  const candidates = isForeign ? foreign : mentions.filter((mention) => mention.weight >= WEIGHT.line)
+  const heaviest = candidates.reduce((most, mention) => Math.max(most, mention.weight), 0)
+  const chosen = firstOfEach(candidates.filter((mention) => mention.weight === heaviest && heaviest > 0))
+  return chosen.map((mention, index) => ({
+    address: mention.address,
+    text: textAbout(lines, mention, { previous: chosen[index - 1]?.line ?? -1, next: chosen[index + 1]?.line }),
+  }))
+}
+
+/** How much a place says; only the addresses at the heaviest places count. */
+const WEIGHT = {
+  /** Opens a paragraph or a list item, or stands behind a label such as `Recipient:`. */
+  opening: 5,
+  /** Opens a line in the middle of a paragraph, or stands in a reply or command of the dialogue. */
+  line: 4,
+  /** Behind `to`, `for`, `address` and the like, in a sentence about a failure. */
+  object: 3,
+  /** Elsewhere in a sentence about a failure. */
+  sentence: 2,
+  /** In a repeated `To:` line of the message. */
+  repeated: 1,
+  none: 0,
+} as const
+
+interface TextLine {
+  /** Without quotation marks in front. */
+  text: string
+  indentation: number
+  addresses: FoundAddress[]
+  isAboutFailure: boolean
+}
+
+interface Mention {
+  address: string
+  line: number
+  weight: number
+}
+
+const MOST_LINE_CHARACTERS = 1_000
+const MOST_MENTIONS = 2_000
+const LABEL_CHARACTERS = 60
+/** Lines around an address that make up its sentence: two before, one behind. */
+const SENTENCE_LINES = { before: 2, behind: 1 }
+
+// Nothing but marks of a list, brackets and quotes in front of the address.
+const OPENING_MARKS = /^[\s"'<*•·>[-]*$/
+// The codes of a reply, or our command, in front of it.
+const DIALOGUE_IN_FRONT = /^\s*(?:<<<|>>>)?\s*[245]\d\d[ -](?:[245]\.\d{1,3}\.\d{1,3} )?<?$|\brcpt to:\s*<?$/i
+// A word that makes the address behind it the object of the sentence, or a bracket.
+const OBJECT_IN_FRONT = anyWordInFront([
+  'to', 'for', 'recipients?', 'address', 'addressed', 'addresses', 'user', 'userid', 'mailbox', 'account', 'list',
+  'group', 'inbox',
+])
+// A line of dashes, equal signs and the like, words between them allowed.
+const RULER = /^\s*[-=*_#|+]{3,}/
+
+function anyWordInFront(words: readonly string[]): RegExp {
+  return new RegExp(`(?:\\b(?:${words.join('|')})\\b\\W{0,4}|\\()$`, 'i')
+}
+
+function readLine(raw: string): TextLine {
+  // Quotation marks of a forwarded report; the dialogue of a session keeps its arrows.
+  const text = raw.slice(0, MOST_LINE_CHARACTERS).replace(/^> ?(?!>)/, '')
+  return {
+    text,
+    indentation: text.length - text.trimStart().length,
+    addresses: findAddresses(text),
+    isAboutFailure: FAILURE_NEARBY.test(text),
+  }
+}
+
+function findMentions(lines: readonly TextLine[]): Mention[] {
+  const mentions: Mention[] = []
+  let previousOpened = false
+  for (const [index, line] of lines.entries()) {
+    let opened = false
+    for (const [place, found] of line.addresses.entries()) {
+      const next = line.addresses[place + 1]
+      // An address used as the name in front of another.
+      if (next !== undefined && /^["']?\s{0,9}<$/.test(line.text.slice(found.end, next.start))) continue
+      if (mentions.length >= MOST_MENTIONS) return mentions
+      const weight = weigh(lines, index, { found, previousOpened })
+      opened ||= weight === WEIGHT.opening
+      mentions.push({ address: found.address, line: index, weight })
+    }
+    previousOpened = opened
+  }
+  return mentions
+}
+
+function weigh(
+  lines: readonly TextLine[],
+  index: number,
+  { found, previousOpened }: { found: FoundAddress; previousOpened: boolean },
+): number {
+  const before = lines[index]?.text.slice(0, found.start) ?? ''
+  const label = before.slice(-LABEL_CHARACTERS)
+  if (isContact(lines, index, label)) return WEIGHT.none
+  if (OWN_LABEL.test(label)) return /\bto\b/i.test(label) ? WEIGHT.repeated : WEIGHT.none
+  if (RECIPIENT_LABEL.test(label)) return WEIGHT.opening
+  if (OPENING_MARKS.test(before)) {
+    return previousOpened || opensParagraph(lines, index, found) ? WEIGHT.opening : WEIGHT.line
+  }
+  if (DIALOGUE_IN_FRONT.test(label)) return WEIGHT.line
+  const { before: above, behind: below } = SENTENCE_LINES
+  const sentence = lines.slice(Math.max(0, index - above), index + below + 1)
+  if (!sentence.some((line) => line.isAboutFailure)) return WEIGHT.none
+  return OBJECT_IN_FRONT.test(label) ? WEIGHT.object : WEIGHT.sentence
+}
+
+/** First line of a paragraph, less indented than the line before, or an address with a colon right behind it. */
+function opensParagraph(lines: readonly TextLine[], index: number, found: FoundAddress): boolean {
+  const line = lines[index]
+  const previous = lines[index - 1]
+  if (line === undefined || previous === undefined || previous.text.trim() === '') return true
+  if (previous.text.trimEnd().endsWith(':') && previous.addresses.length === 0) return true
+  const hasColon = /^["'>\])]{0,2}:/.test(line.text.slice(found.end, found.end + 3))
+  return hasColon || line.indentation < previous.indentation || RULER.test(previous.text)
+}
+
+/** Where the text tells whom to ask, in this line or at the end of the one before. */
+function isContact(lines: readonly TextLine[], index: number, label: string): boolean {
+  if (CONTACT_LABEL.test(label)) return true
+  const previous = [lines[index - 1], lines[index - 2]].find((line) => line !== undefined && line.text.trim() !== '')
+  return CONTACT_LINE.test(previous?.text.slice(-LABEL_CHARACTERS) ?? '')
+}
+
+function firstOfEach(mentions: readonly Mention[]): Mention[] {
+  const first = new Map<string, Mention>()
+  for (const mention of mentions) {
+    const key = mention.address.toLowerCase()
+    if (!first.has(key)) first.set(key, mention)
+  }
+  return [...first.values()]
+}
+
+/**
+ * From the line of the address to the next one. In a transcript the reply stands above the line that names the
+ * recipient, but below a command of ours; an address at the end of its paragraph may have the reason above it.
+ */
+function textAbout(
+  lines: readonly TextLine[],
+  { line, weight }: Mention,
+  { previous, next }: { previous: number; next: number | undefined },
+): string {
+  const isCommand = lines[line]?.text.trimStart().startsWith('>>>') === true
+  const isAlone = previous === -1 && next === undefined
+  const piece = (start: number, end: number): string => lines.slice(start, end).map(({ text }) => text).join('\n')
+  if (weight !== WEIGHT.line || isCommand) return piece(line, Math.max(next ?? lines.length, line + 1))
+  return isAlone ? piece(paragraphStart(lines, line), lines.length) : piece(previous + 1, line + 1)
+}
+
+function paragraphStart(lines: readonly TextLine[], line: number): number {
+  let start = line
+  while (start > 0 && lines[start - 1]?.text.trim() !== '') start--
+  return start
+}

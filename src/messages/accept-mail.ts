@@ -1,0 +1,189 @@
+/**
+ * From a checked mail to committed rows: the steps of acceptance that every door shares (contract.md 2.1).
+ *
+ *  12 sender   forbidden (the key's own list), then domain_not_verified; a domain that allows subdomains signs for them
+ *  13 rate     rate_limited: one token for each recipient, all or none; a request that is refused later gets them back
+ *  14 egress   ip_not_warmed, unavailable; mail that never leaves the host is not asked for an IP
+ *  15 list     never an error: the store ends the message as suppressed and says so
+ *  16 commit   unavailable with Retry-After; nothing was kept
+ *
+ * Resolves only after the commit, so what was answered survives a crash. A key whose request was committed before gives
+ * its kept answer, and takes no tokens.
+ */
+import { SECOND } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+import { newIdentifier } from '../base/identifier.ts'
+import type { Metrics } from '../base/metrics.ts'
+import type { Egress } from '../egress/pool.ts'
+import type { StoredContent, Stream } from '../mail/message.ts'
+import { isSimulated, simulatedName } from '../mail/simulator.ts'
+import type { AcceptRequest, AcceptResult, NewMessage } from '../store/accept-records.ts'
+import type { Store } from '../store/store.ts'
+import type { CheckedRecipient } from './check-shared-fields.ts'
+import { mismatch } from './idempotency.ts'
+import { requireSender } from './require-sender.ts'
+import type { SenderDomain, SenderOptions } from './require-sender.ts'
+import type { Acceptance, AcceptedMessages, Caller, Idempotent } from './send-request.ts'
+import type { SendingRate } from './sending-rate.ts'
+
+export interface AcceptanceOptions extends SenderOptions {
+  store: Store
+  clock: Clock
+  egress: Pick<Egress, 'poolFor' | 'poolNames' | 'refusal'>
+  rate: Pick<SendingRate, 'takeRecipients' | 'giveBackRecipients'>
+  settings: AcceptanceSettings
+  /** Whose mail never leaves the host: that to simulated recipients, or that of test keys as well. */
+  captures: 'simulated' | 'test-and-simulated'
+  metrics: Pick<Metrics, 'messagesAccepted'>
+  /** There is new work; saves waiting, carries no data. */
+  onQueued: () => void
+  /** Events were written. */
+  onEvents: () => void
+}
+
+/** Of posthorn.yaml. */
+export interface AcceptanceSettings {
+  delivery: { allow_private_addresses: boolean; streams: Record<Stream, { lifetime: number }> }
+  headers: { reference: string | null }
+  api: { batch_recipients: number }
+}
+
+/** A mail that has passed steps 9 to 11. */
+export interface CheckedSubmission {
+  /** Domain of `from`. */
+  domain: string
+  stream: Stream
+  /** Unix milliseconds; null: now. */
+  sendAt: number | null
+  /** Milliseconds; null: that of the stream. */
+  lifetime: number | null
+  /** null: the domain's. */
+  ipPool: string | null
+  recipients: readonly CheckedRecipient[]
+  batch: AcceptRequest['batch']
+  retryOf: string | null
+  /** Made only once nothing refuses the mail. */
+  content(sender: SenderDomain): StoredContent
+}
+
+export interface AcceptMail<Accepted> {
+  mail: CheckedSubmission
+  caller: Caller
+  idempotent: Idempotent<Accepted> | null
+  /** What is answered. */
+  shape(messages: AcceptedMessages): Accepted
+}
+
+/** A simulated mailbox that stays full would else be tried for days (contract.md 11). */
+const SIMULATED_SOFT_LIFETIME = 10 * SECOND
+/** Seconds after which another try makes sense when the store could not commit. */
+const RETRY_AFTER_SECONDS = '60'
+
+export async function acceptMail<Accepted>(
+  asked: AcceptMail<Accepted>,
+  options: AcceptanceOptions,
+): Promise<Acceptance<Accepted>> {
+  const { mail, caller } = asked
+  const sender = await requireSender(mail.domain, caller, options)
+  const count = mail.recipients.length
+  options.rate.takeRecipients(caller.apiKeyId, count)
+  let isAccepted = false
+  try {
+    const acceptance = await commit(asked, sender, options)
+    isAccepted = acceptance.kind === 'accepted'
+    return acceptance
+  } finally {
+    if (!isAccepted) options.rate.giveBackRecipients(caller.apiKeyId, count)
+  }
+}
+
+async function commit<Accepted>(
+  asked: AcceptMail<Accepted>,
+  sender: SenderDomain,
+  options: AcceptanceOptions,
+): Promise<Acceptance<Accepted>> {
+  const { mail, caller, idempotent, shape } = asked
+  const request = toAcceptRequest(mail, caller, sender, options)
+  const accepted = acceptedMessages(request)
+  const idempotency = idempotent === null
+    ? null
+    : { entry: idempotent.entry, answer: idempotent.answer(shape(accepted)) }
+  const result = await storeRequest({ ...request, idempotency }, options)
+  if (result.kind === 'replayed') return result
+  if (result.kind === 'mismatch') throw mismatch()
+  options.metrics.messagesAccepted.inc({ source: caller.source }, request.messages.length)
+  options.onQueued()
+  if (result.suppressed.length === 0) return { kind: 'accepted', accepted: shape(accepted) }
+  options.onEvents()
+  const recipients = [...accepted.recipients]
+  for (const { index, reason } of result.suppressed) {
+    const recipient = recipients[index]
+    if (recipient !== undefined) recipients[index] = { ...recipient, status: 'suppressed', reason }
+  }
+  return { kind: 'accepted', accepted: shape({ ...accepted, recipients }) }
+}
+
+/** Step 14, then all that is stored. */
+function toAcceptRequest(
+  mail: CheckedSubmission,
+  caller: Caller,
+  sender: SenderDomain,
+  { clock, egress, settings, captures }: AcceptanceOptions,
+): AcceptRequest {
+  const { stream, sendAt, batch, retryOf } = mail
+  const now = clock.now()
+  const isTest = caller.mode === 'test'
+  const isCaptured = ({ domain }: CheckedRecipient): boolean =>
+    isSimulated(domain) || (isTest && captures === 'test-and-simulated')
+  const pool = egress.poolFor(mail.ipPool ?? sender.ipPool)
+  const refusal = mail.recipients.every(isCaptured) ? undefined : egress.refusal(pool)
+  if (refusal !== undefined) throw new ServiceError(refusal.code, refusal.details)
+  const startsAt = sendAt ?? now
+  const lifetime = mail.lifetime ?? settings.delivery.streams[stream].lifetime
+  return {
+    now, apiKeyId: caller.apiKeyId, isTest, domain: sender.name, pool, stream, sendAt, batch, retryOf,
+    content: mail.content(sender),
+    messages: mail.recipients.map((recipient): NewMessage => ({
+      id: newIdentifier('msg', now),
+      to: recipient.mailbox,
+      recipientDomain: recipient.domain,
+      variables: recipient.variables,
+      isCaptured: isCaptured(recipient),
+      expiresAt: startsAt + lifetime,
+      ...simulation(recipient, startsAt),
+    })),
+    idempotency: null,
+  }
+}
+
+function simulation(
+  { mailbox, domain }: CheckedRecipient,
+  startsAt: number,
+): Partial<Pick<NewMessage, 'simulatedSuppression' | 'expiresAt'>> {
+  if (!isSimulated(domain)) return {}
+  switch (simulatedName(mailbox.address)) {
+    case 'suppressed':
+      return { simulatedSuppression: 'manual' }
+    case 'soft':
+      return { simulatedSuppression: null, expiresAt: startsAt + SIMULATED_SOFT_LIFETIME }
+    default:
+      return { simulatedSuppression: null }
+  }
+}
+
+/** As if no message were suppressed. */
+function acceptedMessages({ now, sendAt, messages }: AcceptRequest): AcceptedMessages {
+  const status = sendAt === null ? 'queued' : 'scheduled'
+  const recipients = messages.map(({ id, to }) => ({ messageId: id, to: to.address, status, reason: null } as const))
+  return { acceptedAt: now, recipients, estimatedStartAt: null }
+}
+
+async function storeRequest(request: AcceptRequest, options: AcceptanceOptions): Promise<AcceptResult> {
+  try {
+    return await options.store.acceptMessages(request)
+  } catch (cause) {
+    const headers = { 'Retry-After': RETRY_AFTER_SECONDS }
+    throw new ServiceError('unavailable', 'the message could not be stored; nothing was kept', { headers, cause })
+  }
+}

@@ -1,0 +1,61 @@
+/**
+ * The customer's own header fields: names that are theirs to give, values that stay inside their line (contract.md
+ * 4.1).
+ *
+ * Fields that say who sent what to whom, that make up the MIME tree, or that are ours are refused under any case of
+ * their name. A value may be text of any language: the renderer encodes it. Never throws. RFC 5322 §2.2.
+ */
+import { checkText, shown } from './field-problems.ts'
+import type { FieldProblems } from './field-problems.ts'
+
+const MOST_HEADERS = 30
+const MOST_VALUE_CHARACTERS = 998
+
+// Letters, digits and hyphens.
+const NAME = /^[A-Za-z0-9-]{1,76}$/
+// Every control character but the tab.
+const CONTROL = /[^\P{Cc}\t]/u
+
+const DENIED = new Set([
+  'from', 'to', 'cc', 'bcc', 'sender', 'reply-to', 'date', 'subject', 'message-id', 'mime-version', 'dkim-signature',
+  'return-path', 'received', 'authentication-results', 'feedback-id',
+])
+const DENIED_BEGINNINGS = ['content-', 'arc-', 'list-unsubscribe', 'cfbl-', 'x-service-', 'x-posthorn-']
+
+/** `ownNames`: further names that this server writes itself. */
+export function checkHeaders(
+  given: Record<string, unknown>,
+  ownNames: readonly string[],
+  problems: FieldProblems,
+): [name: string, value: string][] {
+  const entries = Object.entries(given)
+  if (entries.length > MOST_HEADERS) {
+    problems.add('headers', `${entries.length} fields; at most ${MOST_HEADERS} are allowed`)
+    return []
+  }
+  return entries.flatMap(([name, value]): [string, string][] => {
+    const path = `headers.${shown(name)}`
+    const nameProblem = problemOfName(name, ownNames)
+    if (nameProblem !== undefined) problems.add(path, nameProblem)
+    if (typeof value !== 'string') {
+      problems.add(path, 'must be a string')
+      return []
+    }
+    checkValue(path, value, problems)
+    return [[name, value]]
+  })
+}
+
+function problemOfName(name: string, ownNames: readonly string[]): string | undefined {
+  if (!NAME.test(name)) return 'is no header name: 1 to 76 letters, digits and hyphens'
+  const lower = name.toLowerCase()
+  const isDenied = DENIED.has(lower) || DENIED_BEGINNINGS.some((beginning) => lower.startsWith(beginning)) ||
+    ownNames.some((own) => own.toLowerCase() === lower)
+  return isDenied ? 'may not be set by a request' : undefined
+}
+
+function checkValue(path: string, value: string, problems: FieldProblems): void {
+  if (CONTROL.test(value)) problems.add(path, 'has a line break or another control character')
+  if ([...value].length > MOST_VALUE_CHARACTERS) problems.add(path, `has more than ${MOST_VALUE_CHARACTERS} characters`)
+  checkText(path, value, problems)
+}

@@ -1,0 +1,48 @@
+/**
+ * Whether mail is taken at all (contract.md 2.1, step 1): not while the queue is above its mark, nor while the store
+ * does not answer.
+ *
+ * The queue is measured when somebody asks, and not again for a second, or longer where measuring takes long: a queue
+ * of millions is counted for a small share of the time. Never throws.
+ */
+import { SECOND } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import type { Store } from '../store/store.ts'
+
+/** Why no mail is taken now, as a clause; null: it is. */
+export type MailRefusal = () => Promise<string | null>
+
+export interface MailRefusalOptions {
+  store: Pick<Store, 'queueSummary'>
+  clock: Clock
+  /** Messages that may wait. */
+  mostQueued: number
+}
+
+/** So many times as long as a measurement took, its result holds. */
+const HOLDS_TIMES = 20
+
+export function createMailRefusal({ store, clock, mostQueued }: MailRefusalOptions): MailRefusal {
+  let reason: string | null = null
+  let measuredAt = Number.NEGATIVE_INFINITY
+  let holdsMilliseconds = 0
+  let running: Promise<void> | null = null
+
+  async function measure(): Promise<void> {
+    const startedAt = performance.now()
+    reason = await store.queueSummary(clock.now()).then(
+      ({ waiting, sending }) => (waiting + sending < mostQueued ? null : 'the queue is full'),
+      () => 'the store does not answer',
+    )
+    measuredAt = clock.now()
+    holdsMilliseconds = Math.max(SECOND, (performance.now() - startedAt) * HOLDS_TIMES)
+    running = null
+  }
+
+  return async () => {
+    const age = clock.now() - measuredAt
+    // A clock that was set back counts as time that has passed.
+    if (age < 0 || age >= holdsMilliseconds) await (running ??= measure())
+    return reason
+  }
+}

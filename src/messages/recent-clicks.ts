@@ -1,0 +1,45 @@
+/**
+ * The clicks of the last seconds, by message, so that a burst of them is seen. Bounded: clicks of one network on one
+ * link are kept as runs; of one message so many runs are kept, and beyond them each click is one of a burst; of all
+ * messages so many, and the oldest are forgotten.
+ */
+import { isOfBurst, SAME_RUN_WITHIN, TWO_NETWORKS_WITHIN } from './machine-hits.ts'
+import type { Click, ClickRun } from './machine-hits.ts'
+
+export interface RecentClicks {
+  add(messageId: string, click: Click): void
+  isOfBurst(messageId: string, click: Click): boolean
+  /** What no click that came since `since` can be in a burst with is forgotten. */
+  forget(since: number): void
+}
+
+/** So many within seconds are of several links or networks. */
+const MOST_RUNS_OF_MESSAGE = 50
+const MOST_MESSAGES = 10_000
+
+export function createRecentClicks(): RecentClicks {
+  const runs = new Map<string, ClickRun[]>()
+  return {
+    add(messageId, click) {
+      const known = runs.get(messageId) ?? []
+      runs.set(messageId, known)
+      const run = known.findLast(({ linkNumber, network }) =>
+        linkNumber === click.linkNumber && network === click.network)
+      if (run !== undefined && click.at <= run.until + SAME_RUN_WITHIN) run.until = click.at
+      else if (known.length < MOST_RUNS_OF_MESSAGE) known.push({ ...click, until: click.at })
+      const [oldest] = runs.keys()
+      if (runs.size > MOST_MESSAGES && oldest !== undefined) runs.delete(oldest)
+    },
+    isOfBurst(messageId, click) {
+      const others = runs.get(messageId) ?? []
+      return others.length === MOST_RUNS_OF_MESSAGE || isOfBurst(click, others)
+    },
+    forget(since) {
+      for (const [messageId, known] of runs) {
+        const kept = known.filter(({ until }) => until >= since - TWO_NETWORKS_WITHIN)
+        if (kept.length === 0) runs.delete(messageId)
+        else if (kept.length < known.length) runs.set(messageId, kept)
+      }
+    },
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * The clock of the sandbox: application time, which runs faster than real time when told to and can jump ahead.
+ *
+ * It never goes backwards, not even when the system's clock does: then it stands until that has caught up. A timer
+ * waits for application time: when the speed changes or time jumps, every timer is armed anew, and those that fell due
+ * are called back in the order of their times. Throws ServiceError for a speed that can not be.
+ */
+import { MINUTE } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+
+export interface AdjustableClock extends Clock {
+  /** Application seconds in one real second. */
+  speed(): number
+  /** How far application time is ahead of the system's clock, in milliseconds; never negative. */
+  ahead(): number
+  /** From now on; LOWEST_SPEED to HIGHEST_SPEED. */
+  setSpeed(speed: number): void
+  /** Jumps ahead by so many milliseconds; a negative number does nothing. */
+  advance(milliseconds: number): void
+}
+
+export interface AdjustableClockOptions {
+  speed: number
+  /** How far ahead of the system's clock it starts, in milliseconds: as far as it was when it was last looked at. */
+  ahead: number
+  /** Unix milliseconds of real time. */
+  systemNow?: () => number
+}
+
+interface Timer {
+  /** Application time. */
+  at: number
+  callback: () => void
+  handle?: NodeJS.Timeout
+}
+
+/** operations.md 2. */
+export const LOWEST_SPEED = 1
+export const HIGHEST_SPEED = 100_000
+/** No wait of setTimeout is longer, so that a system clock that jumps, or a machine that slept, is seen soon. */
+const LONGEST_TIMEOUT = MINUTE
+
+export function createAdjustableClock(options: AdjustableClockOptions): AdjustableClock {
+  const { systemNow = () => Date.now() } = options
+  const timers = new Set<Timer>()
+  let { speed } = options
+  /** Application time was `shown` when the system's clock said `systemAt`. */
+  let systemAt = systemNow()
+  let shown = systemAt + options.ahead
+  let latest = shown
+
+  const timeAt = (system: number): number => {
+    latest = Math.max(latest, Math.floor(shown + (system - systemAt) * speed))
+    return latest
+  }
+  const now = (): number => timeAt(systemNow())
+  const arm = (timer: Timer): void => {
+    clearTimeout(timer.handle)
+    const milliseconds = Math.ceil((timer.at - now()) / speed)
+    timer.handle = setTimeout(() => fire(timer), Math.min(Math.max(0, milliseconds), LONGEST_TIMEOUT))
+  }
+  function fire(timer: Timer): void {
+    if (timer.at > now()) return arm(timer)
+    timers.delete(timer)
+    timer.callback()
+  }
+  const change = (jump: number, newSpeed: number): void => {
+    const system = systemNow()
+    shown = timeAt(system) + jump
+    systemAt = system
+    speed = newSpeed
+    // Timers of equal delay are called in the order in which they were set.
+    for (const timer of [...timers].sort((left, right) => left.at - right.at)) arm(timer)
+  }
+
+  return {
+    now,
+    speed: () => speed,
+    ahead() {
+      const system = systemNow()
+      return Math.max(0, timeAt(system) - system)
+    },
+    after(delayMilliseconds, callback) {
+      const timer: Timer = { at: now() + Math.max(0, delayMilliseconds), callback }
+      timers.add(timer)
+      arm(timer)
+      return () => {
+        clearTimeout(timer.handle)
+        timers.delete(timer)
+      }
+    },
+    setSpeed(wanted) {
+      if (wanted < 0) throw new ServiceError('conflict', 'speed: time never goes backwards')
+      if (!(wanted >= LOWEST_SPEED && wanted <= HIGHEST_SPEED)) {
+        throw new ServiceError('invalid_request', `speed: must be a number from ${LOWEST_SPEED} to ${HIGHEST_SPEED}`)
+      }
+      change(0, wanted)
+    },
+    advance: (milliseconds) => change(Math.max(0, milliseconds), speed),
+  }
+}

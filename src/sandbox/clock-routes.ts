@@ -1,0 +1,75 @@
+/**
+ * `/dev/clock`: application time, which runs faster or jumps ahead on request (operations.md 2.2).
+ *
+ *   GET   the time and the speed
+ *   POST  {"speed":60}, {"advance":"2h"} or both; backwards is 409
+ */
+import type { Context } from 'koa'
+import { DAY, SECOND, toUnixSeconds } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+import { readDuration } from '../config/field-types.ts'
+import type { AdjustableClock } from './adjustable-clock.ts'
+import { readJsonBody, sendData } from './dev-route.ts'
+import type { DevRoute } from './dev-route.ts'
+
+const LONGEST_JUMP = 400 * DAY
+const FIELDS = ['speed', 'advance']
+
+/** `onChange` is told after every change. */
+export function clockRoutes(clock: AdjustableClock, onChange: () => void): DevRoute[] {
+  const show = (context: Context): void => sendData(context, clockView(clock))
+  return [
+    { method: 'GET', path: '/dev/clock', handle: async (context) => show(context) },
+    {
+      method: 'POST',
+      path: '/dev/clock',
+      handle: async (context) => {
+        const { speed, advance } = readChange(await readJsonBody(context))
+        // A speed that is refused leaves everything as it was.
+        if (speed !== null) clock.setSpeed(speed)
+        if (advance !== null) clock.advance(advance)
+        onChange()
+        show(context)
+      },
+    },
+  ]
+}
+
+export function clockView(clock: AdjustableClock): Record<string, unknown> {
+  const now = clock.now()
+  return {
+    time: toUnixSeconds(now),
+    iso: new Date(now).toISOString(),
+    speed: clock.speed(),
+    ahead_seconds: Math.floor(clock.ahead() / SECOND),
+  }
+}
+
+function readChange(document: unknown): { speed: number | null; advance: number | null } {
+  if (typeof document !== 'object' || document === null || Array.isArray(document)) throw refusal('must be an object')
+  const unknown = Object.keys(document).find((name) => !FIELDS.includes(name))
+  if (unknown !== undefined) throw refusal(`no field ${JSON.stringify(unknown)} here; there are speed and advance`)
+  const speed = 'speed' in document ? readSpeed(document.speed) : null
+  const advance = 'advance' in document ? readJump(document.advance) : null
+  if (speed === null && advance === null) throw refusal('needs speed or advance')
+  return { speed, advance }
+}
+
+function readSpeed(value: unknown): number {
+  if (typeof value === 'number') return value
+  throw new ServiceError('invalid_request', 'speed: must be a number')
+}
+
+function readJump(value: unknown): number {
+  // A duration with a minus in front.
+  if (typeof value === 'string' && /^-\d/.test(value)) {
+    throw new ServiceError('conflict', 'advance: time never goes backwards')
+  }
+  const reading = readDuration(value, { min: 0, max: LONGEST_JUMP })
+  if (reading.ok) return reading.value
+  throw new ServiceError('invalid_request', `advance: ${reading.problem}`)
+}
+
+function refusal(problem: string): ServiceError {
+  return new ServiceError('invalid_request', `the body ${problem}`)
+}

@@ -1,0 +1,159 @@
+/**
+ * The simulated recipients at work: what the capture server answers for one, and what follows its delivery.
+ *
+ *   answer     the reply to RCPT TO; "twice, then 250" is counted per message, by its envelope sender and recipient
+ *   delivered  plans what comes after: a report to the inbound server, or a look at the message's pixel and link
+ *
+ * What follows waits for application time, and a moment of real time beside it: at any speed the outcome of the
+ * delivery is recorded first. It is planned with what it needs alone, so no message is held meanwhile. A report that is
+ * not taken is sent again two times; then it is given up with a warning. At most 10,000 refusals are remembered and
+ * 1,000 follow-ups wait; what is beyond is forgotten, the oldest first, or left out. In memory alone. Never throws.
+ */
+import { randomUUID } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
+import PostalMime from 'postal-mime'
+import { SECOND } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import type { Logger } from '../base/logger.ts'
+import { sendReport } from './send-report.ts'
+import type { InboundPlace } from './send-report.ts'
+import { bounceReport, complaintReport } from './simulated-reports.ts'
+import type { Report, ReportedMail } from './simulated-reports.ts'
+import { behaviourOf, REPORT_DELAY, VISIT_DELAY } from './simulated-recipients.ts'
+import type { SimulatedBehaviour } from './simulated-recipients.ts'
+import type { Visit } from './visit.ts'
+
+export interface SimulationOptions {
+  /** The name of the reporting server. */
+  hostName: string
+  clock: Clock
+  logger: Logger
+  /** Where reports go; null: there is no inbound server. */
+  inboundAddress: () => InboundPlace | null
+  /** For a message that names no complaint address itself. */
+  complaintAddress: string | null
+  visit: Visit
+}
+
+export interface Simulation {
+  /** What RCPT TO is answered with, and after how much real time; `refusal` null: 250. */
+  answer(from: string, to: string): { refusal: Refusal | null; delayMilliseconds: number }
+  /** True when the bytes of a message to one of these are needed. */
+  needsBytes(recipients: readonly string[]): boolean
+  /** Plans what follows the delivery of a message to one recipient. */
+  delivered(mail: ReportedMail): Promise<void>
+  /** Nothing more follows. */
+  stop(): void
+}
+
+export interface Refusal {
+  code: number
+  text: string
+}
+
+const MOST_REMEMBERED = 10_000
+const MOST_WAITING = 1_000
+/** Real time: longer than the outcome of a delivery takes to be recorded. */
+const LEAST_WAIT = SECOND / 2
+const SENDING_TRIES = 3
+const PAUSE_BETWEEN_TRIES = SECOND
+
+export function createSimulation(options: SimulationOptions): Simulation {
+  const { clock, logger } = options
+  /** Refusals so far of messages that pass later; the oldest first. */
+  const refusals = new Map<string, number>()
+  const waiting = new Set<() => void>()
+
+  const countRefusal = (key: string, most: number): boolean => {
+    const before = refusals.get(key) ?? 0
+    refusals.delete(key)
+    if (before >= most) return false
+    const [oldest] = refusals.keys()
+    if (oldest !== undefined && refusals.size >= MOST_REMEMBERED) refusals.delete(oldest)
+    refusals.set(key, before + 1)
+    return true
+  }
+  const later = (milliseconds: number, work: () => Promise<void>): void => {
+    if (waiting.size >= MOST_WAITING) return logger.warn('too many simulated recipients at once, one does nothing more')
+    const startedAt = performance.now()
+    let cancel = clock.after(milliseconds, () => {
+      const timer = setTimeout(() => {
+        waiting.delete(end)
+        work().catch((thrown: unknown) => logger.warn({ err: thrown }, 'a simulated recipient failed'))
+      }, Math.max(0, LEAST_WAIT - (performance.now() - startedAt)))
+      cancel = () => clearTimeout(timer)
+    })
+    const end = (): void => cancel()
+    waiting.add(end)
+  }
+  const report = (made: Report | null): void => {
+    if (made !== null) later(REPORT_DELAY, () => sendPatiently(made, options))
+  }
+
+  return {
+    answer(from, to) {
+      const behaviour = behaviourOf(to)
+      if (behaviour.kind === 'dawdle') return { refusal: null, delayMilliseconds: behaviour.milliseconds }
+      if (behaviour.kind !== 'refuse') return { refusal: null, delayMilliseconds: 0 }
+      const { code, text, times } = behaviour
+      const isRefused = times === null || countRefusal(`${from} ${to}`.toLowerCase(), times)
+      return { refusal: isRefused ? { code, text } : null, delayMilliseconds: 0 }
+    },
+    needsBytes: (recipients) => recipients.some((recipient) => hasSequel(behaviourOf(recipient))),
+    async delivered(mail) {
+      const behaviour = behaviourOf(mail.to)
+      const facts = { hostName: options.hostName, at: clock.now(), id: randomUUID().replaceAll('-', '') }
+      if (behaviour.kind === 'bounce-later') report(bounceReport(mail, facts))
+      if (behaviour.kind === 'complain') {
+        report(complaintReport(mail, { ...facts, complaintAddress: options.complaintAddress }))
+      }
+      if (behaviour.kind !== 'visit') return
+      const { pixel, link } = await trackingUrls(mail.bytes, logger)
+      const urls = [pixel, ...(behaviour.clicks ? [link] : [])].filter((url) => url !== undefined)
+      if (urls.length > 0) later(VISIT_DELAY, () => visitAll(urls, options.visit))
+    },
+    stop() {
+      for (const end of waiting) end()
+      waiting.clear()
+    },
+  }
+}
+
+function hasSequel({ kind }: SimulatedBehaviour): boolean {
+  return kind === 'bounce-later' || kind === 'complain' || kind === 'visit'
+}
+
+async function sendPatiently(report: Report, { inboundAddress, hostName, logger }: SimulationOptions): Promise<void> {
+  const place = inboundAddress()
+  if (place === null) return logger.warn('a simulated report has nowhere to go: there is no inbound server')
+  for (let left = SENDING_TRIES - 1; ; left -= 1) {
+    try {
+      return await sendReport(report, place, hostName)
+    } catch (thrown) {
+      if (left === 0) throw thrown
+      // A report is no reason for the process to stay.
+      await pause(PAUSE_BETWEEN_TRIES, undefined, { ref: false })
+    }
+  }
+}
+
+/** One after the other, as somebody reads. */
+async function visitAll(urls: readonly string[], visit: Visit): Promise<void> {
+  for (const url of urls) await visit(url)
+}
+
+/** Undefined where the message has none: nothing is tracked, and so nothing is fetched. */
+async function trackingUrls(bytes: Buffer, logger: Logger): Promise<{ pixel?: string; link?: string }> {
+  let html: string
+  try {
+    html = (await PostalMime.parse(bytes)).html ?? ''
+  } catch (thrown) {
+    logger.warn({ err: thrown }, 'captured mail is not readable')
+    return {}
+  }
+  const find = (letter: 'o' | 'c'): string | undefined =>
+    // An address up to /o/ or /c/, and a token of 56 characters of base32.
+    new RegExp(`https?://[^\\s"'<>]{1,300}/${letter}/[a-z2-7]{56}(?![a-z2-7])`).exec(html)?.[0]
+  const [pixel, link] = [find('o'), find('c')]
+  return { ...(pixel === undefined ? {} : { pixel }), ...(link === undefined ? {} : { link }) }
+}

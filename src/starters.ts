@@ -1,0 +1,144 @@
+/**
+ * The two servers as processes: `serve`, and the sandbox, which is the same appliance with another outside world handed
+ * over: a resolver, further routes, settings. Both throw ConfigurationError or ProcessExit before anything is left open.
+ */
+import { appendFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { startAppliance } from './appliance.ts'
+import type { Appliance } from './appliance.ts'
+import { systemClock } from './base/clock.ts'
+import { EXIT, ProcessExit } from './base/errors.ts'
+import { createLogger } from './base/logger.ts'
+import type { Logger } from './base/logger.ts'
+import { packageVersion } from './base/package-version.ts'
+import { runService } from './base/run-service.ts'
+import { startWhole } from './base/start-whole.ts'
+import type { ServerStarters } from './commands/command-line.ts'
+import type { SandboxCommandOptions } from './commands/sandbox.ts'
+import { loadConfiguration } from './config/load-configuration.ts'
+import { bannerLine, bannerText } from './sandbox/banner.ts'
+import { CAPTURE_ADDRESS } from './sandbox/capture-server.ts'
+import { CAPTURE_PORT, choosePort, HTTP_PORT, INBOUND_PORT, SUBMISSION_PORT } from './sandbox/choose-port.ts'
+import { prepareDataFolder } from './sandbox/data-folder.ts'
+import { driveJobs } from './sandbox/drive-jobs.ts'
+import { openKeptClock } from './sandbox/kept-clock.ts'
+import { sandboxBaseUrl, sandboxOverrides } from './sandbox/sandbox-settings.ts'
+import { createSandbox } from './sandbox/sandbox.ts'
+import type { Sandbox } from './sandbox/sandbox.ts'
+import type { Domains } from './senders/domains.ts'
+import { verifySignature } from './senders/verify-signature.ts'
+
+const STARTS_TRIED = 3
+
+/** What `main.ts` hands to the command line. */
+export const starters: ServerStarters = {
+  async serve({ folder, shippedFolder }) {
+    const configuration = loadConfiguration({ folder, shippedFolder })
+    const logger = createLogger({ level: configuration.server.log.level })
+    for (const warning of configuration.warnings) logger.warn(warning, 'configuration warning')
+    await runService({
+      clock: systemClock,
+      logger,
+      start: (onFatal) => startAppliance({ configuration, logger, onFatal }),
+    })
+  },
+
+  async sandbox(options) {
+    prepareDataFolder({ folder: options.dataFolder, isFresh: options.isFresh })
+    // The terminal belongs to the banner.
+    const logFile = join(options.dataFolder, 'posthorn.log')
+    const logger = createLogger({ level: 'info', write: (line) => appendFileSync(logFile, line) })
+    await runService({
+      clock: systemClock,
+      logger,
+      start: (onFatal) => tryToStart(() => startSandbox(options, logger, onFatal)),
+    })
+  },
+}
+
+/** A port that was free can be taken when the listener comes to it: then another one is chosen. */
+async function tryToStart<Started>(start: () => Promise<Started>): Promise<Started> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await start()
+    } catch (thrown) {
+      const mayPass = thrown instanceof ProcessExit && thrown.exitCode === EXIT.tryAgain
+      if (!mayPass || attempt === STARTS_TRIED) throw thrown
+    }
+  }
+}
+
+function startSandbox(
+  options: SandboxCommandOptions,
+  logger: Logger,
+  onFatal: (reason: Error) => void,
+): Promise<Pick<Appliance, 'isAlive' | 'stop'>> {
+  const { dataFolder, keep, folder, shippedFolder } = options
+  return startWhole(logger, async (stops, stop) => {
+    const { port, submissionPort, inboundPort } = await choosePorts(options)
+    const { clock, ...keptClock } = openKeptClock({ folder: dataFolder, logger })
+    stops.push(() => keptClock.stop())
+    const baseUrl = sandboxBaseUrl(port)
+    const { promise: domains, resolve: domainsAreThere } = Promise.withResolvers<Domains>()
+    const sandbox = createSandbox({
+      baseUrl, inboundPort, dataFolder, keep, clock, logger,
+      onClockChange: () => keptClock.keep(),
+      publishedRecords: async (name) => (await domains).publishedRecords(name),
+      verifyDkim: (mail) => verifySignature(mail, sandbox.resolver),
+    })
+    const capturePort = await sandbox.start()
+    stops.push(() => sandbox.stop())
+    const overrides = sandboxOverrides({ port, submissionPort, capturePort, inboundPort, dataFolder })
+    const appliance = await startAppliance({
+      logger, onFatal,
+      configuration: loadConfiguration({ folder, shippedFolder, overrides }),
+      outside: {
+        resolver: sandbox.resolver, handlers: [sandbox.middleware], clock,
+        driveJobs: (jobs) => driveJobs(jobs, clock),
+        captureAddress: { address: CAPTURE_ADDRESS, port: capturePort },
+        trackingUrl: baseUrl,
+        observeWebhooks: sandbox.notingSecrets,
+      },
+    })
+    stops.push(() => appliance.stop(), async () => sandbox.endWaits())
+    domainsAreThere(appliance.domains)
+    const key = await introduce(sandbox, appliance)
+    // Not before: the first start is no part of what is sped up.
+    clock.setSpeed(options.speed)
+    const shownFolder = relative(process.cwd(), dataFolder) || '.'
+    const facts = { version: packageVersion(), baseUrl, key, submissionPort, dataFolder: shownFolder }
+    process.stdout.write(options.json || !process.stdout.isTTY ? bannerLine(facts) : bannerText(facts))
+    return { isAlive: appliance.isAlive, stop }
+  })
+}
+
+interface SandboxPorts {
+  port: number
+  submissionPort: number
+  inboundPort: number
+}
+
+async function choosePorts(options: SandboxCommandOptions): Promise<SandboxPorts> {
+  const port = await choosePort({ wanted: options.port, usual: HTTP_PORT, option: '--port' })
+  const submissionPort = await choosePort(
+    { wanted: options.submissionPort, usual: SUBMISSION_PORT, option: '--smtp-port' },
+    [port, CAPTURE_PORT, INBOUND_PORT],
+  )
+  const inboundPort = await choosePort(
+    { wanted: null, usual: INBOUND_PORT, option: '--port' },
+    [port, submissionPort, CAPTURE_PORT],
+  )
+  return { port, submissionPort, inboundPort }
+}
+
+/** Gives the sandbox what it makes at its first start; the key for the banner. */
+async function introduce(sandbox: Sandbox, { domains, apiKeys, webhookEndpoints }: Appliance): Promise<string> {
+  const { key } = await sandbox.firstStart({
+    addDomain: (name) => domains.add({ name }),
+    verifyDomain: async (name) => (await domains.verify(name)).record,
+    createKey: (request) => apiKeys.create({ ...request, domains: [], allowedIps: [], expiresAt: null }),
+    registerWebhook: (request) => webhookEndpoints.register(request),
+    updateWebhook: (id, change) => webhookEndpoints.update(id, change),
+  })
+  return key
+}

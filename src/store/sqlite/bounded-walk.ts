@@ -1,0 +1,45 @@
+/**
+ * A walk through rows in the order of their falling number which looks at so many of them at most: then it ends with
+ * what it found and the place to go on from. So no search costs more because a table is large.
+ */
+import type { Database } from 'better-sqlite3'
+
+/** Rows that one call looks at. */
+export const MOST_ROWS_READ = 10_000
+
+export interface Walk {
+  /** A select of the rows to look at, with `seq` among its columns, ordered by falling `seq`. */
+  source: string
+  /** What must hold for a row of the source, named `walked`. */
+  condition: string
+}
+
+export interface WalkResult {
+  /** Numbers of the rows, falling. */
+  found: number[]
+  /** Where the next call starts, or null: everything was looked at. */
+  next: string | null
+}
+
+/** Parameters are named; `limit` and `most` are the walk's own. */
+export type RunWalk = (parameters: Record<string, string | number | null>, limit: number) => WalkResult
+
+export function createWalk(database: Database, { source, condition }: Walk): RunWalk {
+  const find = database
+    .prepare<[Record<string, string | number | null>], number>(
+      `select seq from (${source} limit @most) as walked where ${condition} limit @limit`,
+    )
+    .pluck()
+  const findEnd = database.prepare<[Record<string, string | number | null>], { read: number; last: number | null }>(
+    `select count(*) as read, min(seq) as last from (${source} limit @most) as walked`,
+  )
+  return (parameters, limit) => {
+    const bounded = { ...parameters, most: MOST_ROWS_READ }
+    // One more than is wanted tells whether there is a next page.
+    const seen = find.all({ ...bounded, limit: limit + 1 })
+    const found = seen.slice(0, limit)
+    if (seen.length > limit) return { found, next: String(found.at(-1)) }
+    const end = findEnd.get(bounded)
+    return { found, next: end === undefined || end.read < MOST_ROWS_READ ? null : String(end.last) }
+  }
+}

@@ -1,0 +1,7 @@
+/**
+ * The form in which two addresses are compared: the domain in lower case, the local part as it is (contract.md 10).
+ */
+export function comparableAddress(address: string): string {
+  const at = address.lastIndexOf('@')
+  return address.slice(0, at) + address.slice(at).toLowerCase()
+}

@@ -1,0 +1,152 @@
+/**
+ * Events as a stream, for a developer who follows along (operations.md 13.3): server-sent events in the format of the
+ * HTML standard (9.2), with the identifier of the event as `id`, its kind as `event` and the exact body as `data`.
+ *
+ * A follower gets what happens from now on, or after an event it names, back to an hour ago; replays and tests come as
+ * they are made, to those who listen then. It counts for nothing: no delivery depends on it. One that reads slowly is
+ * waited for. Each stream asks every few seconds whether it is still allowed, and before it tells anything.
+ * `open` throws ServiceError: `invalid_request` for a kind or a Last-Event-ID that is none, `rate_limited` for a stream
+ * too many.
+ */
+import { HOUR, SECOND } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+import { GIVEN_EVENT_KINDS, isSubscribed } from '../mail/event.ts'
+import type { Store } from '../store/store.ts'
+import type { ReplayedEvent } from '../store/webhook-records.ts'
+import { eventProblems, refuse } from './endpoint-rules.ts'
+
+export interface OpenStreamRequest {
+  /** null: the five given kinds. */
+  events: string[] | null
+  lastEventId: string | null
+  /** Asked again and again: false ends the stream. */
+  isAllowed(): Promise<boolean>
+}
+
+/** The text of the stream, until it is told to end. */
+export type EventText = (ended: AbortSignal) => AsyncIterable<string>
+
+export interface EventStreams {
+  /** The stream counts from now until it has ended: it must be started. */
+  open(request: OpenStreamRequest): Promise<EventText>
+  /** New events may be there. */
+  wake(): void
+  /** Events that are no new ones. */
+  tell(events: readonly ReplayedEvent[]): void
+}
+
+const MOST_STREAMS = 10
+const RESUMED_AT_MOST = HOUR
+const HEARTBEAT_MILLISECONDS = 5 * SECOND
+const HEARTBEAT = ':\n\n'
+const READ_AT_ONCE = 200
+/** Told again while a follower was busy reading; the oldest go first. */
+const MOST_TOLD_AGAIN = 1_000
+
+interface Follower {
+  kinds: readonly string[]
+  toldAgain: ReplayedEvent[]
+  /** Something happened since it last looked. */
+  hasNews: boolean
+  onNews: () => void
+}
+
+export interface EventStreamsOptions {
+  store: Store
+  clock: Clock
+  /** Also how long a revoked key may keep an idle stream; nothing is told to it. Left out: 5 s. */
+  heartbeatMilliseconds?: number
+}
+
+export function createEventStreams(options: EventStreamsOptions): EventStreams {
+  const { store, clock, heartbeatMilliseconds = HEARTBEAT_MILLISECONDS } = options
+  const followers = new Set<Follower>()
+  const wake = (): void => followers.forEach(wakeFollower)
+
+  return {
+    wake,
+    tell(events) {
+      for (const follower of followers) {
+        const wanted = events.filter((event) => isWanted(event, follower.kinds))
+        follower.toldAgain = [...follower.toldAgain, ...wanted].slice(-MOST_TOLD_AGAIN)
+        wakeFollower(follower)
+      }
+    },
+    async open({ events, lastEventId, isAllowed }) {
+      refuse(eventProblems(events))
+      const position = await store.eventPosition(lastEventId, clock.now() - RESUMED_AT_MOST)
+      if (position === undefined) refuse(['Last-Event-ID: not the id of an event'])
+      if (followers.size === MOST_STREAMS) throw new ServiceError('rate_limited', `${MOST_STREAMS} streams are open`)
+      const follower: Follower = { kinds: events ?? GIVEN_EVENT_KINDS, toldAgain: [], hasNews: false, onNews: () => {} }
+      followers.add(follower)
+      return (ended) => {
+        const leave = (): void => {
+          followers.delete(follower)
+          wakeFollower(follower)
+        }
+        // A signal that was given already is not given again.
+        if (ended.aborted) leave()
+        ended.addEventListener('abort', leave, { once: true })
+        return follow({ store, follower, position: position ?? 0, heartbeatMilliseconds, isAllowed, ended })
+      }
+    },
+  }
+}
+
+interface Following {
+  store: Store
+  follower: Follower
+  /** Of the last event that was read. */
+  position: number
+  heartbeatMilliseconds: number
+  isAllowed(): Promise<boolean>
+  ended: AbortSignal
+}
+
+async function* follow(following: Following): AsyncGenerator<string> {
+  const { store, follower, heartbeatMilliseconds, isAllowed, ended } = following
+  let { position } = following
+  // The head of the answer goes out with the first bytes.
+  yield HEARTBEAT
+  while (!ended.aborted) {
+    follower.hasNews = false
+    const found = await store.eventsAfter(position, READ_AT_ONCE)
+    if (!(await isAllowed())) return
+    position = found.at(-1)?.position ?? position
+    const told = [...found.filter((event) => isWanted(event, follower.kinds)), ...follower.toldAgain.splice(0)]
+    if (told.length > 0) yield told.map(eventText).join('')
+    else if (found.length === 0 && !(await nextNews(follower, heartbeatMilliseconds))) yield HEARTBEAT
+  }
+}
+
+function wakeFollower(follower: Follower): void {
+  follower.hasNews = true
+  follower.onNews()
+}
+
+/** True when there may be news, false when there were none for a while. */
+function nextNews(follower: Follower, waitMilliseconds: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    if (follower.hasNews) return resolve(true)
+    const timer = setTimeout(() => resolve(false), waitMilliseconds)
+    follower.onNews = () => {
+      clearTimeout(timer)
+      resolve(true)
+    }
+  })
+}
+
+function isWanted({ kind, body }: ReplayedEvent, kinds: readonly string[]): boolean {
+  return body !== '' && isSubscribed(kinds, kind) && !isOfMachine(body)
+}
+
+/** As the store writes it last into `data`. Whoever follows sees what endpoints get that include nothing. */
+function isOfMachine(body: string): boolean {
+  return body.endsWith('"machine":"true"}}')
+}
+
+/** A body is one line: JSON escapes line breaks. */
+function eventText({ eventId, kind, body }: ReplayedEvent): string {
+  return `id: ${eventId}\nevent: ${kind}\ndata: ${body}\n\n`
+}

@@ -1,0 +1,73 @@
+/**
+ * Sends one sample to an endpoint now, with its real secret, and says what came back (contract.md 8.1). Not retried,
+ * and counted nowhere; a disabled endpoint can be tried too.
+ *
+ * Throws ServiceError: `not_found`; `invalid_request` for an unknown kind; `rate_limited` for too many tries at once.
+ */
+import type { Clock } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+import { newIdentifier } from '../base/identifier.ts'
+import { createKeyedLimit } from '../base/keyed-limit.ts'
+import { FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../mail/event.ts'
+import type { WebhookEventKind } from '../mail/event.ts'
+import type { Store } from '../store/store.ts'
+import type { ReplayedEvent } from '../store/webhook-records.ts'
+import { known } from './endpoints.ts'
+import { postEvent } from './post-event.ts'
+import type { PostEventOptions } from './post-event.ts'
+import { sampleEvent } from './sample-event.ts'
+
+export interface EndpointTrial {
+  ok: boolean
+  /** null: there was no answer. */
+  status: number | null
+  duration_ms: number
+  error: string | null
+  /** The first 2,048 bytes, as one line. */
+  answer: string
+}
+
+/** null kind: `webhook.test`. */
+export type TryEndpoint = (endpointId: string, kind: string | null) => Promise<EndpointTrial>
+
+export interface TryEndpointOptions extends PostEventOptions {
+  store: Store
+  clock: Clock
+  /** An event was told. */
+  onTold: (events: readonly ReplayedEvent[]) => void
+}
+
+/** contract.md 8.1. */
+const MOST_ANSWER_BYTES = 2_048
+/** To one endpoint: each may take ten seconds. */
+const MOST_AT_ONCE = 4
+
+export function createTryEndpoint(options: TryEndpointOptions): TryEndpoint {
+  const { store, clock, onTold } = options
+  const limit = createKeyedLimit(MOST_AT_ONCE)
+
+  return async (endpointId, kind) => {
+    const event = sampleEvent(kindOf(kind), clock.now())
+    const target = known(endpointId, await store.findWebhookTarget(endpointId))
+    if (limit.free(endpointId) === 0) throw new ServiceError('rate_limited', 'earlier tests of it are still under way')
+    limit.take(endpointId)
+    try {
+      const now = clock.now()
+      const startedAt = performance.now()
+      const delivery = { ...target, ...event, id: newIdentifier('whd', now), attempts: 0 }
+      const posted = await postEvent(delivery, { now, mostAnswerBytes: MOST_ANSWER_BYTES }, options)
+      onTold([event])
+      const { isSuccess: ok, status, error, answer } = posted
+      return { ok, status, duration_ms: Math.round(performance.now() - startedAt), error, answer }
+    } finally {
+      limit.release(endpointId)
+    }
+  }
+}
+
+function kindOf(text: string | null): WebhookEventKind {
+  if (text === null) return 'webhook.test'
+  const kind = [...GIVEN_EVENT_KINDS, ...FURTHER_EVENT_KINDS].find((each) => each === text)
+  if (kind === undefined) throw new ServiceError('invalid_request', 'event: not an event kind')
+  return kind
+}

@@ -1,0 +1,81 @@
+/**
+ * `posthorn bounce read` as an administrator runs it: no server, no configuration, many files in one call.
+ */
+import { execFile } from 'node:child_process'
+import { readdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const FIXTURES = fileURLToPath(new URL('../fixtures/mail', import.meta.url))
+const fixture = (name: string): string => join(FIXTURES, `${name}.eml`)
+
+interface Ended {
+  code: number | string | null | undefined
+  stdout: string
+  stderr: string
+}
+
+function posthorn(...words: string[]): Promise<Ended> {
+  const environment = { ...process.env, POSTHORN_CONFIG: '/nonexistent' }
+  return new Promise((resolve) => {
+    execFile('sh', [COMMAND, ...words], { env: environment }, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : error.code, stdout, stderr })
+    })
+  })
+}
+
+t.test('--json prints a line for each file, in their order', async (t) => {
+  const files = readdirSync(FIXTURES).filter((name) => name.endsWith('.eml')).map((name) => join(FIXTURES, name))
+  const { code, stdout, stderr } = await posthorn('bounce', 'read', '--json', ...files)
+  t.strictSame([code, stderr], [0, ''])
+  const lines = stdout.trimEnd().split('\n').map((line): Record<string, unknown> => JSON.parse(line))
+  t.strictSame(lines.map(({ file }) => file), files)
+  t.strictSame(lines.find(({ file }) => file === fixture('status-report')), {
+    file: fixture('status-report'),
+    kind: 'bounce',
+    recipients: [{
+      address: 'gone@example.org', action: 'failed', status: '5.1.1', bounce_type: 'hard',
+      category: 'invalid_recipient', suppress: true,
+      diagnostic: '550 5.1.1 <gone@example.org>: Recipient address rejected: User unknown',
+    }, {
+      address: 'full@example.org', action: 'failed', status: '4.2.2', bounce_type: 'soft', category: 'mailbox_full',
+      suppress: false, diagnostic: '452 4.2.2 Mailbox full',
+    }],
+    feedback_type: null,
+  })
+  t.strictSame(lines.find(({ file }) => file === fixture('complaint')), {
+    file: fixture('complaint'),
+    kind: 'complaint',
+    recipients: [{
+      address: 'reader@example.org', action: 'delivered', status: null, bounce_type: null, category: null,
+      suppress: true, diagnostic: '',
+    }],
+    feedback_type: 'abuse',
+  })
+})
+
+t.test('without --json it says what follows, in words', async (t) => {
+  const files = ['status-report', 'prose-exim-delay', 'prose-nobody', 'complaint', 'newsletter'].map(fixture)
+  const { code, stdout } = await posthorn('bounce', 'read', ...files)
+  t.equal(code, 0)
+  t.match(stdout, /status-report\.eml: bounce\n {2}gone@example\.org: failed, 5\.1\.1, hard .*, suppressed\n/)
+  t.match(stdout, /slow@example\.org: delayed, no status, soft \(no_answer\), not suppressed/)
+  t.match(stdout, /prose-nobody\.eml: bounce\n {2}names no recipient/)
+  t.match(stdout, /complaint\.eml: complaint \(feedback type abuse\)\n {2}reader@example\.org: suppressed/)
+  t.match(stdout, /newsletter\.eml: other\n/)
+})
+
+t.test('a file that cannot be read is told, and the others are read', async (t) => {
+  const folder = t.testdir({})
+  const hostile = join(folder, 'hostile.eml')
+  writeFileSync(hostile, 'From: MAILER-DAEMON@x\nSubject: failure notice\n\n<a@example.org>:\n550 \u001b[31mno\n')
+  const { code, stdout, stderr } = await posthorn('bounce', 'read', join(folder, 'none.eml'), folder, hostile)
+  t.equal(code, 74)
+  t.match(stderr, /none\.eml: ENOENT/)
+  t.match(stderr, /is a folder, not a mail/)
+  t.match(stdout, /a@example\.org: failed/)
+  t.notOk(stdout.includes('\u001b'), 'nothing that a terminal would obey')
+  t.equal((await posthorn('bounce', 'read')).code, 64, 'no file is misuse')
+})

@@ -1,0 +1,183 @@
+/**
+ * Everything behind the HTTP interface, real: a store in a folder of its own, with the sending domains acme.com and
+ * other.com verified and a key for each kind of caller. Only the clock is moved by hand, and nothing is delivered.
+ */
+import { createHash } from 'node:crypto'
+import type { Test } from 'tap'
+import { createLogger } from '../../src/base/logger.ts'
+import { createMetrics } from '../../src/base/metrics.ts'
+import type { Metrics } from '../../src/base/metrics.ts'
+import type { ServerSettings } from '../../src/config/server-settings.ts'
+import type { HttpFeatures } from '../../src/http/features.ts'
+import { createClassifier } from '../../src/mail/classify-reply.ts'
+import { createAcceptBatch } from '../../src/messages/accept-batch.ts'
+import type { AcceptanceOptions } from '../../src/messages/accept-mail.ts'
+import { createAcceptMessage } from '../../src/messages/accept-message.ts'
+import { createMessageActions } from '../../src/messages/act-on-message.ts'
+import { createIdempotencyKeys } from '../../src/messages/idempotency.ts'
+import { createMessageLookup } from '../../src/messages/lookup-message.ts'
+import { createMailRefusal } from '../../src/messages/mail-refusal.ts'
+import { createPreviewMessage } from '../../src/messages/preview-message.ts'
+import { createSendingRate } from '../../src/messages/sending-rate.ts'
+import { createSuppressions } from '../../src/messages/suppressions.ts'
+import { createGuardedRequest } from '../../src/network/guarded-request.ts'
+import { createApiKeys } from '../../src/senders/api-key.ts'
+import type { Store } from '../../src/store/store.ts'
+import { createWebhookDeliveries } from '../../src/webhooks/deliveries.ts'
+import { createWebhookEndpoints } from '../../src/webhooks/endpoints.ts'
+import { createEventStreams } from '../../src/webhooks/event-stream.ts'
+import type { EventStreams } from '../../src/webhooks/event-stream.ts'
+import { createTryEndpoint } from '../../src/webhooks/try-endpoint.ts'
+import { senderParts, testStore } from '../senders/sender-parts.ts'
+import type { SenderParts } from '../senders/sender-parts.ts'
+import { apiKey, domainRecord } from '../store/store-samples.ts'
+import { manualClock } from '../support/manual-clock.ts'
+
+export type KeyName = 'send' | 'read' | 'domains' | 'webhooks' | 'suppressions' | 'admin' | 'limited' | 'test'
+
+interface TestKey {
+  scopes: string[]
+  mode?: 'live' | 'test'
+  domains?: string[]
+  allowedIps?: string[]
+}
+
+const KEYS: Record<KeyName, TestKey> = {
+  send: { scopes: ['send'] },
+  read: { scopes: ['messages:read'] },
+  domains: { scopes: ['domains'] },
+  webhooks: { scopes: ['webhooks'] },
+  suppressions: { scopes: ['suppressions'] },
+  admin: { scopes: ['admin'] },
+  limited: { scopes: ['admin'], domains: ['acme.com'], allowedIps: ['127.0.0.0/8'] },
+  test: { scopes: ['admin'], mode: 'test' },
+}
+const KEY_NAMES = Object.keys(KEYS) as KeyName[]
+
+/** The same in every test. */
+export function keyNamed(name: KeyName): string {
+  return `sk_${KEYS[name].mode ?? 'live'}_${name.padEnd(36, '0')}9f3a`
+}
+
+/** The part `api` of posthorn.yaml: limits that no test meets by chance. */
+export const API_SETTINGS: ServerSettings['api'] = {
+  requests: null, requests_burst: 1, recipients: null, recipients_burst: 1, batch_recipients: 1_000,
+  queue_max: 1_000_000, counts_max: { domains: 1_000, webhooks: 50, keys: 20 },
+}
+
+export interface FeatureOptions {
+  api?: Partial<ServerSettings['api']>
+  /** What every verb of the store rejects with, while it is not null. */
+  storeFailure?: () => Error | null
+}
+
+export interface TestFeatures extends SenderParts {
+  features: HttpFeatures
+  eventStreams: EventStreams
+  metrics: Metrics
+  api: ServerSettings['api']
+}
+
+let shared: Promise<Store> | null = null
+
+/** All tests of this file use one store: for those that do not count what is in it. Opening one takes a while. */
+export function shareStore(t: Test): void {
+  shared ??= filledStore(t)
+}
+
+async function filledStore(t: Test): Promise<Store> {
+  const store = await testStore(t)
+  await fill(store, manualClock().now())
+  return store
+}
+
+export async function realFeatures(t: Test, options: FeatureOptions = {}): Promise<TestFeatures> {
+  const real = await (shared ?? filledStore(t))
+  const store = options.storeFailure === undefined ? real : failingStore(real, options.storeFailure)
+  const parts = await senderParts(t, { store })
+  const { clock, domains, egress, keyRing } = parts
+  const api = { ...API_SETTINGS, ...options.api }
+  const metrics = createMetrics()
+  const rate = createSendingRate({ clock, settings: api })
+  const acceptance = acceptanceOptions({ store, clock, domains, egress, metrics, rate }, api)
+  const guardedRequest = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: false })
+  t.teardown(() => guardedRequest.close())
+  const logger = createLogger({ level: 'silent' })
+  const eventStreams = createEventStreams({ store, clock, heartbeatMilliseconds: 200 })
+  const features: HttpFeatures = {
+    acceptMessage: createAcceptMessage(acceptance),
+    acceptBatch: createAcceptBatch(acceptance),
+    previewMessage: createPreviewMessage({ ...acceptance, renderingOf: async () => RENDERING }),
+    messages: {
+      ...createMessageLookup({ store, clock, domains, classify: createClassifier([]), whyWaiting: () => undefined }),
+      ...createMessageActions(acceptance),
+    },
+    suppressions: createSuppressions({ store, clock }),
+    idempotency: createIdempotencyKeys({ store, clock }),
+    sendingRate: rate,
+    mailRefusal: createMailRefusal({ store, clock, mostQueued: api.queue_max }),
+    domains,
+    apiKeys: createApiKeys({ store, clock, mostKeys: api.counts_max.keys, logger }),
+    // The API's listener serves no tracked links.
+    engagement: { open() {}, click: async () => ({ kind: 'unknown' }) },
+    unsubscribing: { isUnsubscribeToken: () => false, unsubscribe: async () => false },
+    webhookEndpoints: createWebhookEndpoints({
+      store, clock, keyRing, guardedRequest, mostEndpoints: api.counts_max.webhooks,
+    }),
+    webhookDeliveries: createWebhookDeliveries({ store, clock, onDue: () => {}, onReplayed: eventStreams.tell }),
+    tryWebhook: createTryEndpoint({ store, clock, keyRing, guardedRequest, version: '0.0.0', onTold: eventStreams.tell }),
+    eventStreams,
+    health: async () => ({ status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' }),
+  }
+  return { ...parts, features, eventStreams, metrics, api }
+}
+
+function failingStore(real: Store, failure: () => Error | null): Store {
+  return new Proxy(real, {
+    get(target, name, receiver) {
+      const error = failure()
+      return error === null ? Reflect.get(target, name, receiver) : () => Promise.reject(error)
+    },
+  })
+}
+
+type AcceptanceParts = Pick<AcceptanceOptions, 'store' | 'clock' | 'domains' | 'egress' | 'metrics' | 'rate'>
+
+function acceptanceOptions(parts: AcceptanceParts, api: ServerSettings['api']): AcceptanceOptions {
+  const lifetime = 72 * 3_600_000
+  return {
+    ...parts,
+    settings: {
+      api,
+      delivery: { allow_private_addresses: false, streams: { transactional: { lifetime }, bulk: { lifetime } } },
+      headers: { reference: null },
+    },
+    captures: 'test-and-simulated',
+    testSendingDomain: null,
+    onQueued: () => {},
+    onEvents: () => {},
+  }
+}
+
+const TOKEN_KEY = Buffer.alloc(32, 1)
+const RENDERING = {
+  returnPath: 'bounces.acme.com',
+  trackingBaseUrl: 'https://t.acme.com',
+  settings: {
+    keys: { complaint: TOKEN_KEY, open: TOKEN_KEY, click: TOKEN_KEY, unsubscribe: TOKEN_KEY },
+    referenceHeader: null, senderId: 'posthorn', cfbl: false,
+  },
+}
+
+async function fill(store: Store, now: number): Promise<void> {
+  const keys = KEY_NAMES.map((name) => {
+    const { scopes, mode = 'live', domains = [], allowedIps = [] } = KEYS[name]
+    const record = apiKey({
+      name, mode, scopes, domains, allowedIps, prefix: `sk_${mode}_`, last4: '9f3a', createdAt: now,
+    })
+    return store.addApiKey(record, createHash('sha256').update(keyNamed(name)).digest(), null)
+  })
+  const domains = ['acme.com', 'other.com'].map((name) =>
+    store.addDomain(domainRecord({ name, state: 'verified', verifiedAt: now, nextCheckAt: null }), null))
+  await Promise.all([...keys, ...domains])
+}

@@ -1,0 +1,187 @@
+/**
+ * The routes of API keys and of the suppression list: what they answer, to whom, and what they refuse.
+ */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { ask, get, post, startApi, VALID_SEND } from './api-server.ts'
+import type { Got, KeyName } from './api-server.ts'
+
+const KEY = { name: 'x', mode: 'live', scopes: ['send'] }
+const NO_KEY = 'key_01kapg6t3vq8x2m5r7w9y4c6d0'
+
+const patch = (port: number, id: string, body: object, key: KeyName = 'admin'): Promise<Got> =>
+  ask(port, { method: 'PATCH', path: `/v1/keys/${id}`, key, body: JSON.stringify(body) })
+const revoke = (port: number, id: string, key: KeyName = 'admin'): Promise<Got> =>
+  ask(port, { method: 'DELETE', path: `/v1/keys/${id}`, key })
+
+/** Ids of the keys that this key sees, by name. */
+async function keysSeenBy(port: number, key: KeyName): Promise<Record<string, string>> {
+  const { text } = await get(port, '/v1/keys?limit=100', key)
+  return Object.fromEntries(JSON.parse(text).data.map(({ name, id }: { name: string; id: string }) => [name, id]))
+}
+
+t.test('a key is made, listed, changed and revoked at once; only its creation shows it', async (t) => {
+  const { port, clock, log } = await startApi(t)
+  const made = await post(port, '/v1/keys', { ...KEY, scopes: ['domains'], domains: ['acme.com'] })
+  const { key, ...record } = made.json.data ?? {}
+  const id = String(record['id'])
+  const use = (): Promise<Got> =>
+    ask(port, { method: 'GET', path: '/v1/domains/acme.com', key: null, headers: { Authorization: `Bearer ${key}` } })
+  t.equal((await use()).status, 200)
+  const found = await get(port, `/v1/keys/${id}`)
+  t.match(found.json.data, { ...record, last_used_at: clock.now() / 1_000 })
+  t.notMatch(found.text, String(key).slice(8))
+  const list = await get(port, '/v1/keys?limit=2')
+  t.match(list.json, { has_more: true, next_cursor: String })
+  t.equal((await get(port, `/v1/keys?limit=100&after=${String(Reflect.get(list.json, 'next_cursor'))}`)).status, 200)
+  t.equal((await get(port, '/v1/keys?after=nonsense')).status, 422)
+  t.notMatch(list.text, String(key).slice(8))
+  const changed = await patch(port, id, { name: 'renamed', domains: ['other.com'], expires_at: null, mode: 'test' })
+  t.match(changed.json.data, { id, name: 'renamed', domains: ['other.com'], mode: 'live', scopes: ['domains'] })
+  t.equal(changed.headers['x-service-warnings'], 'mode')
+  t.equal((await use()).status, 403, 'the change holds at once')
+  const revoked = await revoke(port, id)
+  t.match(revoked.json.data, { id, revoked_at: clock.now() / 1_000 })
+  t.match((await use()).json.error, { code: 'unauthorized', details: /was revoked/ })
+  t.equal((await revoke(port, id)).text, revoked.text, 'a second time changes nothing')
+  for (const what of ['key created', 'key changed', 'key revoked']) {
+    t.match(log.find(({ msg }) => msg === what), { key_id: id, api_key: 'admin …9f3a' })
+  }
+  t.notMatch(JSON.stringify(log), String(key).slice(8))
+})
+
+t.test('wrong changes and unknown keys are refused', async (t) => {
+  const { port } = await startApi(t)
+  const ids = await keysSeenBy(port, 'admin')
+  const wrong = await patch(port, ids['send'] ?? '', { name: '', domains: ['com'], allowed_ips: ['x'], expires_at: 1 })
+  t.equal(wrong.status, 422)
+  t.match(wrong.json.error?.details, /^name: .*; domains\[0\]: .*; allowed_ips\[0\]: .*; expires_at: /)
+  for (const id of [NO_KEY, 'x', '%00', '..%2f']) {
+    for (const got of [await get(port, `/v1/keys/${id}`), await patch(port, id, {}), await revoke(port, id)]) {
+      t.equal(got.status, 404, id)
+    }
+  }
+})
+
+t.test('a key changes neither itself nor what it may not grant, and does not see it', async (t) => {
+  const { port } = await startApi(t)
+  const ids = await keysSeenBy(port, 'admin')
+  const itself = await patch(port, ids['limited'] ?? '', { name: 'wider' }, 'limited')
+  t.match(itself, { status: 403, json: { error: { code: 'forbidden', details: /itself/ } } })
+  t.same(Object.keys(await keysSeenBy(port, 'limited')), ['limited'], 'keys for other domains are not shown')
+  t.same(Object.keys(await keysSeenBy(port, 'test')), ['test'], 'nor live keys to a test key')
+  for (const key of ['limited', 'test'] as const) {
+    for (const got of [
+      await get(port, `/v1/keys/${ids['send']}`, key), await patch(port, ids['send'] ?? '', { name: 'x' }, key),
+      await revoke(port, ids['admin'] ?? '', key),
+    ]) t.match(got, { status: 404, text: /"key key_/ })
+  }
+  const own = { ...KEY, domains: ['acme.com'], allowed_ips: ['127.0.0.1'] }
+  const made = await post(port, '/v1/keys', own, 'limited')
+  const id = String(made.json.data?.['id'])
+  for (const change of [
+    { domains: [] }, { domains: ['other.com'] }, { allowed_ips: [] }, { allowed_ips: ['0.0.0.0/0'] },
+  ]) {
+    const { status, json } = await patch(port, id, change, 'limited')
+    t.match({ status, json }, { status: 403, json: { error: { code: 'forbidden' } } }, JSON.stringify(change))
+  }
+  t.equal((await patch(port, id, { name: 'y', domains: null }, 'limited')).status, 200)
+  t.equal((await revoke(port, id, 'limited')).status, 200)
+})
+
+t.test('the last live admin key stays, but for the administrator', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'posthorn-keys-'))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const socketPath = join(folder, 'admin.sock')
+  const { port } = await startApi(t, { adminSocket: socketPath })
+  const ids = await keysSeenBy(port, 'admin')
+  t.equal((await revoke(port, ids['limited'] ?? '')).status, 200)
+  const last = await revoke(port, ids['admin'] ?? '')
+  t.match(last, { status: 409, json: { error: { code: 'conflict' } } })
+  t.equal((await get(port, '/v1/keys')).status, 200)
+  const byAdministrator = await ask(0, { method: 'DELETE', path: `/v1/keys/${ids['admin']}`, key: null, socketPath })
+  t.equal(byAdministrator.status, 200)
+  t.equal((await get(port, '/v1/keys')).status, 401)
+})
+
+t.test('more keys than the limit are refused', async (t) => {
+  const { port } = await startApi(t, { api: { counts_max: { domains: 2, webhooks: 50, keys: 9 } } })
+  t.equal((await post(port, '/v1/keys', KEY)).status, 201)
+  const refused = await post(port, '/v1/keys', KEY)
+  t.match(refused, { status: 409, json: { error: { code: 'conflict' } } })
+})
+
+t.test('an address is put on the list once, found, and taken off', async (t) => {
+  const { port, clock, log } = await startApi(t)
+  const first = await post(port, '/v1/suppressions', { email: 'Ada@EXAMPLE.net', scope: 'news' }, 'suppressions')
+  t.equal(first.status, 201)
+  t.match(first.json.data, {
+    id: /^sup_/, email: 'Ada@example.net', reason: 'manual', scope: 'news', message_id: null,
+    created_at: clock.now() / 1_000,
+  })
+  const again = await post(port, '/v1/suppressions', { email: 'Ada@example.net', scope: 'news' })
+  t.equal(again.status, 200)
+  t.equal(again.text, first.text)
+  t.equal((await post(port, '/v1/suppressions', { email: 'Ada@example.net' })).status, 201, 'another scope')
+  t.equal(log.filter(({ msg }) => msg === 'suppression added').length, 2)
+  const counts: [string, number][] = [
+    ['', 2], ['?email=Ada@example.net', 2], ['?email=ada@example.net', 0], ['?scope=all', 1], ['?reason=complaint', 0],
+    [`?since=${clock.now() / 1_000 + 1}`, 0], ['?limit=1', 1],
+  ]
+  for (const [query, count] of counts) {
+    const { json } = await get(port, `/v1/suppressions${query}`, 'suppressions')
+    t.equal(json.data?.['length'], count, query)
+  }
+  const remove = (path: string): Promise<Got> => ask(port, { method: 'DELETE', path: `/v1/suppressions/${path}` })
+  t.same((await remove('Ada%40example.net?scope=news')).json.data, { email: 'Ada@example.net', deleted: 1 })
+  t.equal((await remove('Ada@example.net?scope=news')).status, 404)
+  t.same((await remove('Ada@example.net')).json.data, { email: 'Ada@example.net', deleted: 1 })
+  t.equal((await remove('Ada@example.net')).status, 404)
+})
+
+t.test('wrong entries and queries of the list are refused', async (t) => {
+  const { port } = await startApi(t)
+  const bodies: [object, RegExp][] = [
+    [{}, /^email: is missing/], [{ email: 'x' }, /^email: /], [{ email: 'a@b.de', reason: 'x' }, /^reason: /],
+    [{ email: 'a@b.de', scope: 'X Y' }, /^scope: /],
+    [{ email: 'a@b.de', reason: 'complaint', scope: 'news' }, /^scope: /],
+    [{ email: 7, reason: [] }, /^email: .*; reason: /],
+  ]
+  for (const [body, details] of bodies) {
+    t.match(await post(port, '/v1/suppressions', body), { status: 422, json: { error: { details } } })
+  }
+  for (const query of ['email=x', 'reason=x', 'scope=X', 'since=x', 'after=x', 'limit=x']) {
+    const { status, json } = await get(port, `/v1/suppressions?${query}`)
+    t.equal(status, 422, query)
+    t.match(json.error?.details, query.split('=')[0] ?? '')
+  }
+  t.equal((await ask(port, { method: 'DELETE', path: '/v1/suppressions/nonsense' })).status, 422)
+})
+
+t.test('the list of test keys is another one', async (t) => {
+  const { port } = await startApi(t)
+  await post(port, '/v1/suppressions', { email: 'ada@example.net' }, 'test')
+  t.same((await get(port, '/v1/suppressions')).json.data, [])
+  t.equal((await get(port, '/v1/suppressions', 'test')).json.data?.['length'], 1)
+  t.equal((await post(port, '/v1/email/send', VALID_SEND)).json.status, undefined)
+  t.equal((await post(port, '/v1/email/send', VALID_SEND, 'test')).json.status, 'suppressed')
+})
+
+t.test('a CSV file is imported; bad lines are counted and told', async (t) => {
+  const { port, log } = await startApi(t)
+  const load = (body: string | Uint8Array, type = 'text/csv; charset=utf-8'): Promise<Got> =>
+    ask(port, { path: '/v1/suppressions/import', headers: { 'Content-Type': type }, body })
+  const file = '\ufeffemail,reason,scope\r\na@b.de,complaint,all\r\n"c@d.de",,news\r\nnonsense,,\r\na@b.de,,\r\n'
+  const imported = await load(file)
+  t.match(imported.json.data, { added: 2, existing: 1, rejected: 1, errors: [/^line 4: email: /] })
+  t.match(log.find(({ msg }) => msg === 'suppressions imported'), { added: 2 })
+  t.equal((await get(port, '/v1/suppressions')).json.data?.['length'], 2)
+  t.equal((await load(file, 'application/json')).status, 415)
+  t.equal((await load('name\nx\n')).status, 422)
+  t.equal((await load('')).status, 422)
+  t.equal((await load(Buffer.from([0x65, 0xff]))).status, 400)
+  const large = await load(Buffer.alloc(10 * 1024 * 1024 + 1, 'a'))
+  t.match(large, { status: 413, json: { error: { code: 'payload_too_large' } } })
+})

@@ -1,0 +1,214 @@
+/**
+ * Mail that came back: what is read from reports of every shape, and what hostile ones cannot do.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import t from 'tap'
+import { judgeReported } from '../../src/mail/judge-report.ts'
+import { readReport } from '../../src/mail/read-report.ts'
+import type { ReportReading } from '../../src/mail/report-reading.ts'
+import { shippedClassifier } from '../support/corpus-score.ts'
+
+const FIXTURES = new URL('../fixtures/mail/', import.meta.url)
+
+interface ExpectedReading {
+  kind: string
+  recipients: object[]
+  feedbackType?: string
+  envelopeId?: string
+  messageId?: string
+}
+
+const classify = shippedClassifier()
+const read = (text: string): ReportReading => readReport(Buffer.from(text, 'latin1'))
+const addressesOf = ({ recipients }: ReportReading): string[] => recipients.map(({ address }) => address)
+
+t.test('every shape of a report is read', async (t) => {
+  const expected: Record<string, ExpectedReading> = JSON.parse(readFileSync(new URL('expected.json', FIXTURES), 'utf8'))
+  const files = readdirSync(FIXTURES).filter((name) => name.endsWith('.eml')).map((name) => name.slice(0, -4))
+  t.strictSame(files.toSorted(), Object.keys(expected).toSorted(), 'each file has its expectation')
+  for (const [name, wanted] of Object.entries(expected)) {
+    const reading = readReport(readFileSync(new URL(`${name}.eml`, FIXTURES)))
+    t.equal(reading.kind, wanted.kind, `kind of ${name}`)
+    t.equal(reading.feedbackType, wanted.feedbackType ?? null, `feedback type of ${name}`)
+    t.strictSame(reading.recipients.map((recipient) => {
+      const { address, action, status } = recipient
+      const judgement = reading.feedbackType === null ? judgeReported(recipient, classify, null) : undefined
+      return { address, action, status, category: judgement?.category ?? null, suppress: judgement?.suppress ?? null }
+    }), wanted.recipients, `recipients of ${name}`)
+    t.equal(reading.references.originalEnvelopeId, wanted.envelopeId ?? null, `envelope id of ${name}`)
+    if (wanted.messageId === undefined) continue
+    t.equal(reading.references.returned.get('message-id'), wanted.messageId, `message id of ${name}`)
+    t.equal(reading.references.returned.get('x-posthorn-ref'), 'complaint-token', `reference of ${name}`)
+  }
+})
+
+const STATUS = 'Final-Recipient: rfc822; a@example.org\nAction: failed\nStatus: 5.1.1\n'
+const REPORT = 'Return-Path: <>\nContent-Type: multipart/report; report-type=delivery-status; boundary="b"\n\n' +
+  `--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.example\n\n${STATUS}--b--\n`
+
+t.test('line ends of any kind, and what stands before the mail, make no difference', async (t) => {
+  const forms = [
+    REPORT, REPORT.replaceAll('\n', '\r\n'), REPORT.replaceAll('\n', '\r'), REPORT.replaceAll('\n', '\r\r\n'),
+    `From MAILER-DAEMON Mon Mar  3 10:00:00 2025\n${REPORT}`, `\n\n${REPORT}`,
+    REPORT.replace('Return-Path: <>\n', 'Return-Path: <>\r\n'), REPORT.replace('--b--\n', ''),
+    REPORT.replace('; report-type=delivery-status', ''), REPORT.replace('boundary="b"', 'Boundary=b '),
+    REPORT.replace('message/delivery-status\n\n', 'message/delivery-status\n'),
+    `Broken line without a colon\nSubject: x\n${REPORT}`,
+  ]
+  for (const form of forms) {
+    const reading = read(form)
+    t.equal(reading.kind, 'bounce', JSON.stringify(form.slice(0, 60)))
+    t.strictSame(addressesOf(reading), ['a@example.org'], JSON.stringify(form.slice(0, 60)))
+  }
+})
+
+t.test('a recipient is the mailbox that is named, whatever is written around it', async (t) => {
+  const cases: [field: string, address: string][] = [
+    ['rfc822; a@example.org', 'a@example.org'], ['rfc822;<a@example.org>', 'a@example.org'],
+    ['a@example.org', 'a@example.org'], ['RFC822; "A B" <a@example.org>', 'a@example.org'],
+    ['rfc822; a@example.org (expanded)', 'a@example.org'], ['rfc822; "a b"@example.org', '"a b"@example.org'],
+    ['rfc822; A@EXAMPLE.ORG', 'A@EXAMPLE.ORG'], ['rfc822; name', 'name'], ['utf-8; ä@example.org', 'ä@example.org'],
+    ['rfc822; o\'neil+x@example.org', 'o\'neil+x@example.org'], ['rfc822; SMTP:a@example.org', 'a@example.org'],
+    ['utf-8; \\x{E4}@example.org', 'ä@example.org'],
+  ]
+  for (const [field, address] of cases) {
+    const reading = readReport(Buffer.from(REPORT.replace('rfc822; a@example.org', () => field)))
+    t.strictSame(addressesOf(reading), [address], field)
+  }
+  const original = 'rfc822; /var/mail/a\nOriginal-Recipient: rfc822; b@example.org'
+  const other = REPORT.replace('rfc822; a@example.org', original)
+  t.strictSame(addressesOf(read(other)), ['b@example.org'], 'the original one where the final one is a path')
+})
+
+t.test('the status is the one that says most', async (t) => {
+  const cases: [status: string, diagnostic: string, expected: string][] = [
+    ['5.0.0', '550 5.7.1 denied', '5.7.1'], ['5.1.1', '550 denied', '5.1.1'], ['5.1.1', '550 5.0.0 denied', '5.1.1'],
+    ['4.4.7', '554 4.4.7 expired <421 4.4.2 timed out>', '4.4.2'], ['5.1.1', '550 host 192.5.1.1.2 denied', '5.1.1'],
+    ['5.0.0', 'no (#5.2.2)', '5.2.2'], ['5.0.0', '250 2.1.5 ok, 451 4.3.0 disk', '4.3.0'],
+  ]
+  for (const [status, diagnostic, expected] of cases) {
+    const text = REPORT.replace('Status: 5.1.1', `Status: ${status}\nDiagnostic-Code: smtp; ${diagnostic}`)
+    t.equal(read(text).recipients[0]?.status, expected, `${status} with ${diagnostic}`)
+  }
+})
+
+t.test('a code of class 4 is no last word on the address, even where the report is one', async (t) => {
+  const judged = (action: string, status: string, diagnostic: string): object | undefined => {
+    const [recipient] = read(REPORT.replace('failed\nStatus: 5.1.1', `${action}\nStatus: ${status}\n` +
+      `Diagnostic-Code: smtp; ${diagnostic}`)).recipients
+    return recipient && judgeReported(recipient, classify, null)
+  }
+  const unknown = { category: 'invalid_recipient', bounceType: 'soft', suppress: 'never' }
+  t.match(judged('failed', '4.1.1', '450 4.1.1 user unknown'), unknown)
+  t.match(judged('delayed', '5.1.1', '550 5.1.1 user unknown'), unknown)
+  t.match(judged('failed', '5.1.1', '550 5.1.1 user unknown'), { ...unknown, bounceType: 'hard', suppress: 'always' })
+})
+
+t.test('what stands around a report is no reason where a code names one', async (t) => {
+  const text = REPORT.replace('--b\n', '--b\n\nNot delivered.\n-- \nchecked by virus@scanner.example\n--b\n')
+  const [recipient] = read(text).recipients
+  t.match(recipient && judgeReported(recipient, classify, null), { category: 'invalid_recipient' })
+})
+
+const mail = (fields: string[], text: string): string =>
+  [...fields, 'Content-Type: text/plain; charset=utf-8', '', text].join('\n')
+const readUtf8 = (text: string, sender?: string): ReportReading => readReport(Buffer.from(text), sender)
+const RETURNED = 'Received: from us\nFrom: orders@acme.test\nTo: a@example.org\nSubject: Order\n'
+
+t.test('a bounce is what a server wrote, in whatever language; people write about bounces, too', async (t) => {
+  const refusal = `Uw bericht:\n\na@example.org\n#550 5.1.1 weg\n\n${RETURNED}`
+  const server = mail(['From: Postmaster <postmaster@example.org>', 'Subject: Hmm'], refusal)
+  t.match(readUtf8(server), { kind: 'bounce', recipients: [{ address: 'a@example.org', status: '5.1.1' }] })
+  t.equal(readUtf8(mail(['From: Ada <ada@example.org>', 'Subject: Hmm'], refusal)).kind, 'other')
+
+  const list = mail(['From: helpdesk@example.org', 'Subject: failure notice'], '<a@example.org>:\nno mailbox here')
+  t.equal(readUtf8(list).kind, 'other')
+  t.equal(readUtf8(list, 'helpdesk@example.org').kind, 'other')
+  t.equal(readUtf8(list, '').kind, 'bounce', 'the null sender of the envelope is a sign')
+
+  const question = 'Why "550 5.1.1 user unknown" for bob@example.org? It could not be delivered.'
+  t.equal(readUtf8(mail(['From: Ada <ada@example.org>', 'Subject: Re: your bounce'], question)).kind, 'other')
+  const quoted = '> could not be delivered\n> <bob@example.org>: host mx said: 550 5.1.1 unknown'
+  const forwarded = mail(['From: Ada <ada@example.org>', 'Subject: Fwd: Undelivered Mail'], quoted)
+  t.equal(readUtf8(forwarded).kind, 'other')
+  t.equal(readUtf8(`${forwarded}\n\n${RETURNED}`).kind, 'bounce', 'passed on as a whole')
+})
+
+t.test('subjects of bounces and of automatic answers are known in many languages', async (t) => {
+  const bounces = [
+    'No se puede entregar: x', 'Det går inte att leverera: x', 'Kunne ikke leveres: x', 'Nie można dostarczyć: x',
+    'Nedoručitelné: x', 'Не удалось доставить: x', 'Не вдалося доставити: x', 'Teslim edilemedi: x',
+    'Kézbesíthetetlen: x', '无法送达: x', '無法傳遞: x', '配信不能: x', '배달되지 않음: x', 'Δεν ήταν δυνατή η παράδοση: x',
+    'לא ניתן למסור: x', 'Nelivrabil: x', 'تعذر التسليم: x', 'Toimittaminen ei onnistu: x', 'Niet te bestellen: x',
+  ]
+  for (const subject of bounces) {
+    const { kind } = readUtf8(mail(['From: postmaster@example.org', `Subject: ${subject}`], 'a@example.org'))
+    t.equal(kind, 'bounce', subject)
+  }
+  const answers = [
+    'OOO Re: x', 'I am out of office', 'AW: Abwesenheitsnotiz', 'Absent du bureau : x', 'Automatisk svar: x',
+    'Automatyczna odpowiedź: x', 'Automatická odpověď: x', 'Automatikus válasz: x', 'Автоматический ответ: x',
+    'Автоматична відповідь: x', 'Otomatik yanıt: x', '自动答复: x', '自動回覆: x', 'Αυτόματη απάντηση: x', 'תשובה אוטומטית: x',
+    'Răspuns automat: x',
+  ]
+  for (const subject of answers) {
+    t.equal(readUtf8(mail(['From: ada@example.org', `Subject: ${subject}`], 'away')).kind, 'auto-reply', subject)
+  }
+  const answer = ['From: ada@example.org', 'Subject: Re: x', 'Auto-Submitted: auto-generated']
+  t.equal(readUtf8(mail(answer, 'Got it')).kind, 'other')
+  t.equal(readUtf8(mail([...answer, 'In-Reply-To: <x@acme.test>'], 'Got it')).kind, 'auto-reply')
+})
+
+t.test('the last line counts without a line end, and a notification ends where its signature begins', async (t) => {
+  const header = ['Return-Path: <>', 'From: postmaster@x.example', 'Subject: undeliverable']
+  const text = mail(header, '<a@example.org>: 550 relaying denied')
+  t.equal(read(text).recipients[0]?.diagnostic, '<a@example.org>: 550 relaying denied')
+  const bounce = '{"notificationType":"Bounce","bounce":{"bouncedRecipients":[{"emailAddress":"a@example.org"}]}}'
+  const notification = mail(['From: no-reply@sns.example'], `${bounce}\n--\nhttps://sns.example/?x={y}`)
+  t.match(read(notification), { kind: 'bounce', recipients: [{ address: 'a@example.org' }] })
+})
+
+t.test('an action is read in the words of real servers, and in doubt the status decides', async (t) => {
+  const cases: [line: string, action: string][] = [
+    ['Action: failed', 'failed'], ['Action: Failure', 'failed'], ['Action: expired', 'failed'],
+    ['Action: delayed', 'delayed'], ['Action: deferred', 'delayed'], ['Action: delivered (to mailbox)', 'delivered'],
+    ['Action: relayed', 'relayed'], ['Action: expanded', 'expanded'], ['Action: nonsense', 'failed'],
+    ['X: y', 'failed'],
+  ]
+  for (const [line, action] of cases) {
+    t.equal(read(REPORT.replace('Action: failed', line)).recipients[0]?.action, action, line)
+  }
+  const temporary = REPORT.replace('Action: failed\n', '').replace('5.1.1', '4.4.1')
+  t.equal(read(temporary).recipients[0]?.action, 'delayed')
+  t.equal(read(temporary).kind, 'notice')
+})
+
+t.test('one failure among notes is a bounce', async (t) => {
+  const text = REPORT.replace(STATUS, `${STATUS}\nFinal-Recipient: rfc822; b@example.org\nAction: delayed\n`)
+  t.equal(read(text).kind, 'bounce')
+  t.strictSame(addressesOf(read(text)), ['a@example.org', 'b@example.org'])
+})
+
+t.test('limits hold: parts, depth, length, recipients', async (t) => {
+  const nested = Array.from({ length: 10_000 }, (_, level) =>
+    `Content-Type: multipart/mixed; boundary=b${level}\n\n--b${level}\n`).join('')
+  t.equal(read(nested).kind, 'other', '10,000 nested parts')
+  t.equal(read('Content-Type: message/rfc822\n\n'.repeat(30_000)).kind, 'other', '30,000 nested messages')
+  const parts = `Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\nx\n'.repeat(100_000)}`
+  t.equal(read(parts).kind, 'other', '100,000 parts')
+  t.strictSame(addressesOf(read(REPORT.replace('Return-Path: <>', `X: ${'y'.repeat(900_000)}`))), ['a@example.org'])
+  t.equal(read(`${REPORT.replace('Return-Path: <>', `X: ${'y'.repeat(2_000_000)}`)}`).recipients.length, 0,
+    'what is behind the first MiB is not read')
+  const many = REPORT.replace(STATUS, Array.from({ length: 5_000 }, (_, index) =>
+    `Final-Recipient: rfc822; a${index}@example.org\nAction: failed\n\n`).join(''))
+  t.equal(read(many).recipients.length, 1_000)
+  const long = read(REPORT.replace('Status: 5.1.1', `Diagnostic-Code: smtp; 550 ${'x\n '.repeat(50_000)}`))
+  t.ok((long.recipients[0]?.diagnostic ?? '').length <= 2_048)
+})
+
+t.test('nobody can hide control characters or half characters in a diagnostic', async (t) => {
+  const text = REPORT.replace('Status: 5.1.1', 'Diagnostic-Code: smtp; 550 a\u0000b\u001b[31mc\td')
+  t.equal(read(text).recipients[0]?.diagnostic, '550 a b [31mc d')
+  const long = readReport(Buffer.from(REPORT.replace('5.1.1', `5.1.1\nDiagnostic-Code: a${'😀'.repeat(2_000)}`)))
+  t.equal(long.recipients[0]?.diagnostic.isWellFormed(), true)
+})

@@ -1,0 +1,31 @@
+/**
+ * Real bounces, complaints and replies are read as well as promised (hardening.md R5 to R8).
+ */
+import t from 'tap'
+import { CORPORA, hasCorpora, scoreBounces, scoreFeedback, scoreReplies } from '../support/corpus-score.ts'
+
+/** Shares that must be reached; what is measured is well above. */
+const GOALS: readonly [figure: string, share: number][] = [
+  ['recipients, confirmed ones', 0.98],
+  ['recipients, all', 0.97],
+  ['kind', 0.98],
+  ['no bounce where there is none', 1],
+  ['status', 0.99],
+  ['hard', 0.96],
+  ['suppressed rightly', 0.99],
+  ['category', 0.8],
+  ['feedback type', 1],
+  ['complaint or not', 1],
+  ['complaint recipients', 1],
+  ['replies classified', 0.95],
+  ['replies hard', 0.95],
+  ['replies suppressed rightly', 0.99],
+]
+
+t.test('shares of what others collected', { skip: hasCorpora() ? false : 'the corpora are not there' }, async (t) => {
+  const figures = new Map([...scoreBounces(CORPORA), ...scoreFeedback(CORPORA), ...scoreReplies(CORPORA)])
+  for (const [name, share] of GOALS) {
+    const { right, of } = figures.get(name) ?? { right: 0, of: 0 }
+    t.ok(of > 0 && right / of >= share, `${name}: ${right} of ${of}`)
+  }
+})

@@ -1,0 +1,351 @@
+/**
+ * What can be done to an accepted message: cancel it, try it again, ask why it is where it is, and see one before it is
+ * sent.
+ */
+import t from 'tap'
+import type { Test } from 'tap'
+import { DAY, HOUR, MINUTE, SECOND, toUnixSeconds } from '../../src/base/clock.ts'
+import { newIdentifier } from '../../src/base/identifier.ts'
+import { createClassifier } from '../../src/mail/classify-reply.ts'
+import type { DeliveryOutcome } from '../../src/mail/delivery-outcome.ts'
+import { createAcceptBatch } from '../../src/messages/accept-batch.ts'
+import { createMessageActions } from '../../src/messages/act-on-message.ts'
+import type { MessageActions } from '../../src/messages/act-on-message.ts'
+import { createMessageLookup } from '../../src/messages/lookup-message.ts'
+import type { MessageLookup } from '../../src/messages/lookup-message.ts'
+import type { WaitingReason } from '../../src/messages/explain-message.ts'
+import { createPreviewMessage } from '../../src/messages/preview-message.ts'
+import type { RetriedMessage } from '../../src/messages/retry-message.ts'
+import type { Idempotent, SendRequest } from '../../src/messages/send-request.ts'
+import { attempt, bounced, delivered, outcomeRecord, sampleBounce } from '../store/store-samples.ts'
+import {
+  accepted, acceptanceParts, acceptedId, batchRequest, callerWith, LIFETIME, sendRequest, verdict,
+} from './acceptance-parts.ts'
+import type { AcceptanceParts } from './acceptance-parts.ts'
+import { RENDERING } from './rendered-headers.ts'
+
+const ALL = callerWith()
+
+interface ActionParts extends AcceptanceParts {
+  actions: MessageActions
+  lookup: MessageLookup
+  /** What delivery says of every message. */
+  waits: { reason: WaitingReason | undefined }
+  send(changes?: Partial<SendRequest>): Promise<string>
+  /** Claims the message and records what became of it. */
+  settle(id: string, outcome: DeliveryOutcome, reply?: string): Promise<void>
+}
+
+async function actionParts(t: Test): Promise<ActionParts> {
+  const parts = await acceptanceParts(t)
+  const { store, clock, domains } = parts
+  const { epoch } = await store.beginEpoch(clock.now())
+  const waits: ActionParts['waits'] = { reason: undefined }
+  const rule = {
+    id: 'google-unusual-rate', provider: 'gmail', stage: [], class: null, match: 'unusual rate', category: 'rate',
+    weak: false,
+  }
+  const lookup = createMessageLookup({
+    store, clock, domains, classify: createClassifier([rule]), whyWaiting: () => waits.reason,
+  })
+  return {
+    ...parts, lookup, waits,
+    actions: createMessageActions(parts.options),
+    send: (changes = {}) => acceptedId(parts.accept(sendRequest(changes), ALL, null)),
+    async settle(id, outcome, reply = '250 2.0.0 OK') {
+      const now = clock.now()
+      const pools = [...parts.egress.poolNames(), '(capture)']
+      const claimed = await store.claimDue({ now, epoch, leaseUntil: now + MINUTE, pools, limit: 100 })
+      const message = claimed.find((each) => each.id === id)
+      if (message === undefined) throw new Error(`${id} was not claimed`)
+      const others = claimed.filter((each) => each !== message).map(({ key }) => ({ key, nextAt: now }))
+      await store.unclaim({ epoch, rows: others })
+      const record = outcomeRecord(message, outcome)
+      await store.recordOutcomes({
+        epoch, now,
+        outcomes: [{ ...record, attempt: attempt({ at: now, result: outcome.kind, reply, stage: 'rcpt' }) }],
+      })
+    },
+  }
+}
+
+const stateOf = async ({ lookup }: ActionParts, id: string): Promise<string> => (await lookup.message(id, ALL)).state
+
+t.test('cancel: what waits is canceled for good, once', async (t) => {
+  const parts = await actionParts(t)
+  const { actions, send, settle, clock, told } = parts
+  const scheduled = await send({ sendAt: toUnixSeconds(clock.now()) + 60 })
+  const deferred = await send()
+  await settle(deferred, { kind: 'deferred', retryAt: clock.now() + HOUR }, '450 later')
+  for (const id of [await send(), scheduled, deferred]) {
+    t.same(await actions.cancel(id, ALL), { message_id: id, state: 'canceled' })
+    t.same(await actions.cancel(id, ALL), { message_id: id, state: 'canceled' }, 'unchanged')
+    t.equal(await stateOf(parts, id), 'canceled')
+  }
+  t.ok(told.events >= 3)
+  const events = await parts.lookup.events(scheduled, ALL)
+  t.equal(events.filter(({ event }) => event === 'email.canceled').length, 1)
+})
+
+t.test('cancel: what cannot be canceled is a conflict in plain words', async (t) => {
+  const { actions, send, settle, store, clock } = await actionParts(t)
+  const done = await send()
+  await settle(done, delivered)
+  await t.rejects(actions.cancel(done, ALL), {
+    code: 'conflict',
+    details: `message ${done} is delivered: the recipient's server has taken it, so it cannot be canceled`,
+  })
+  const bad = await send()
+  await settle(bad, bounced, '550 5.1.1 no such user')
+  await t.rejects(actions.cancel(bad, ALL), { code: 'conflict', details: /is bounced: it was refused for good/ })
+  const suppressed = await send({ to: 'suppressed@simulator.posthorn.test' })
+  await t.rejects(actions.cancel(suppressed, ALL), {
+    code: 'conflict', details: /is suppressed: its address is on the suppression list/,
+  })
+  const sending = await send()
+  const { epoch } = await store.beginEpoch(clock.now())
+  await store.claimDue({
+    now: clock.now(), epoch, leaseUntil: clock.now() + MINUTE, pools: ['default'], limit: 10,
+  })
+  await t.rejects(actions.cancel(sending, ALL), {
+    code: 'conflict', details: /is sending: its SMTP transaction is under way/,
+  })
+  const unknown = newIdentifier('msg', clock.now())
+  await t.rejects(actions.cancel(unknown, ALL), { code: 'not_found', details: `message ${unknown}` })
+  await t.rejects(actions.cancel('x', ALL), { code: 'not_found' })
+  await t.rejects(actions.cancel(done, { domains: ['other.com'] }), { code: 'not_found' })
+})
+
+t.test('cancel: a batch is canceled as far as it waits', async (t) => {
+  const parts = await actionParts(t)
+  const { actions, options, settle, clock } = parts
+  const recipients = ['a', 'b', 'c'].map((name) => ({ to: `${name}@example.net` }))
+  const { batchId, results } = await accepted(createAcceptBatch(options)(batchRequest({ recipients }), ALL, null))
+  const [first] = results
+  if (first === undefined || !('messageId' in first)) throw new Error('nothing was accepted')
+  await settle(first.messageId, delivered)
+  t.same(await actions.cancelBatch(batchId, ALL), { batch_id: batchId, canceled: 2, not_canceled: 1 })
+  await actions.cancelBatch(batchId, ALL)
+  t.match(await parts.lookup.batch(batchId, ALL), { states: { canceled: 2, delivered: 1 } })
+  await t.rejects(actions.cancelBatch(newIdentifier('bat', clock.now()), ALL), { code: 'not_found' })
+  await t.rejects(actions.cancelBatch(batchId, { domains: ['other.com'] }), { code: 'not_found' })
+})
+
+const keeping = (key: string): Idempotent<RetriedMessage> => ({
+  entry: { apiKeyId: null, key, fingerprint: Buffer.alloc(32, 1) },
+  answer: (message) => ({ status: 200, body: JSON.stringify(message) }),
+})
+
+t.test('retry: a deferred message is due now', async (t) => {
+  const parts = await actionParts(t)
+  const { actions, send, settle, store, clock, told } = parts
+  const id = await send()
+  await settle(id, { kind: 'deferred', retryAt: clock.now() + HOUR }, '450 later')
+  const before = told.queued
+  t.same(await accepted(actions.retry(id, ALL, keeping('a'))), { message_id: id, retry_of: null, state: 'deferred' })
+  t.equal(told.queued, before + 1)
+  t.equal((await parts.lookup.message(id, ALL)).next_attempt_at, toUnixSeconds(clock.now()))
+  t.match(await store.findIdempotent(keeping('a').entry, clock.now()), { kind: 'replayed' }, 'its answer is kept')
+})
+
+t.test('retry: a bounced message is sent again as a new one', async (t) => {
+  const parts = await actionParts(t)
+  const { actions, send, settle, stored, clock } = parts
+  const id = await send({
+    subject: 'Hi {{name}}', variables: { name: 'Ada' }, tags: { a: 'b' }, ipPool: 'spare', expiresIn: 600,
+    attachments: [{ name: 'a.txt', content: 'YQ==', contentType: undefined, contentId: undefined }],
+    track: { opens: false, clicks: true }, headers: { 'X-A': 'b' }, stream: 'bulk',
+  })
+  await settle(id, bounced, '550 5.7.1 no')
+  await clock.advance(HOUR)
+  const again = await accepted(actions.retry(id, ALL, keeping('b')))
+  t.match(again, { message_id: /^msg_/, retry_of: id, state: 'queued' })
+  t.not(again.message_id, id)
+  const [first, second] = stored
+  t.same(second?.content, first?.content)
+  t.match(second, { retryOf: id, pool: 'spare', stream: 'bulk', sendAt: null, batch: null, isTest: false })
+  t.match(second?.messages, [{ to: first?.messages[0]?.to, expiresAt: clock.now() + 600 * SECOND }])
+  t.match(await parts.lookup.message(again.message_id, ALL), { retry_of: id, state: 'queued', subject: 'Hi Ada' })
+  t.match(await actions.retry(id, ALL, keeping('b')), {
+    kind: 'replayed', answer: { body: JSON.stringify(again) },
+  })
+  t.equal(await stateOf(parts, id), 'bounced', 'the old one stays as it is')
+})
+
+t.test('retry: an expired message too', async (t) => {
+  const { actions, send, store, clock } = await actionParts(t)
+  const id = await send()
+  await clock.advance(LIFETIME + SECOND)
+  await store.expireDue(clock.now(), 10)
+  t.match(await accepted(actions.retry(id, ALL, null)), { retry_of: id, state: 'queued' })
+})
+
+t.test('retry: every reason against it is told', async (t) => {
+  const parts = await actionParts(t)
+  const { actions, send, settle, store, clock, domains } = parts
+  const retry = (id: string, caller = ALL): Promise<string> => verdict(actions.retry(id, caller, null))
+  const waiting = await send()
+  t.equal(await retry(waiting), `conflict: message ${waiting} is queued: it waits to be sent; ` +
+    'only a deferred, bounced or expired message can be tried again')
+  await settle(waiting, delivered)
+  t.match(await retry(waiting), /^conflict: message msg_\w+ is delivered: the recipient's server has taken it; only/)
+  const canceled = await send()
+  await actions.cancel(canceled, ALL)
+  t.match(await retry(canceled), /^conflict: .* is canceled: it was withdrawn/)
+  t.match(await retry(newIdentifier('msg', clock.now())), /^not_found: /)
+
+  const bad = await send({ unsubscribe: { list: 'news', url: undefined } })
+  await settle(bad, bounced, '550 5.1.1 no')
+  t.match(await retry(bad, callerWith({ domains: ['other.com'] })), /^not_found: /)
+  t.match(await retry(bad, callerWith({ mode: 'test' })), /^forbidden: .* is live mail, which a test key does not send/)
+  const suppress = (scope: string, isTest: boolean): Promise<unknown> => store.addSuppression({
+    id: newIdentifier('sup', clock.now()), email: 'ada@example.net', reason: 'unsubscribe', scope, isTest,
+    messageId: null, createdAt: clock.now(),
+  })
+  await suppress('other', false)
+  await suppress('all', true)
+  t.equal(await retry(bad), 'accepted', 'another list, and the list of test keys, do not matter')
+  await suppress('news', false)
+  t.equal(await retry(bad),
+    'conflict: ada@example.net is on the suppression list for the list news (unsubscribe)')
+  await suppress('all', false)
+  t.equal(await retry(bad), 'conflict: ada@example.net is on the suppression list (unsubscribe)')
+  await store.removeSuppressions('ada@example.net', null, false)
+  await domains.remove('acme.com', { purge: false })
+  t.match(await retry(bad), /^domain_not_verified: acme\.com/)
+})
+
+t.test('retry: mail of a test key stays on the host, whoever asks', async (t) => {
+  const { actions, accept, settle, stored } = await actionParts(t)
+  const id = await acceptedId(accept(sendRequest(), callerWith({ mode: 'test' }), null))
+  await settle(id, bounced, '550 5.1.1 no')
+  await actions.retry(id, ALL, null)
+  t.match(stored[1], { isTest: true, messages: [{ isCaptured: true }] })
+})
+
+t.test('retry: content that is gone is a conflict', async (t) => {
+  const { options, send, settle } = await actionParts(t)
+  const id = await send()
+  await settle(id, bounced, '550 5.1.1 no')
+  const store = { ...options.store, requestToRepeat: async () => null }
+  await t.rejects(createMessageActions({ ...options, store }).retry(id, ALL, null), {
+    code: 'conflict', details: `message ${id}: its content is no longer stored, so it cannot be sent again`,
+  })
+})
+
+t.test('explain: what happened, what it waits for, what to do', async (t) => {
+  const parts = await actionParts(t)
+  const { lookup, send, settle, clock, waits } = parts
+  const id = await send()
+  const explain = () => lookup.explain(id, ALL)
+  t.match(await explain(), {
+    message_id: id, state: 'queued', waiting_for: null, reply: null, category: null, rule: null, similar: null,
+    summary: 'It is in the queue and leaves as soon as a connection is free.', advice: ['Nothing to do.'],
+  })
+  waits.reason = {
+    waitingFor: 'connections', untilMilliseconds: null, text: 'Every connection to example.net is busy.',
+  }
+  t.match(await explain(), { waiting_for: 'connections', summary: 'Every connection to example.net is busy.' })
+  waits.reason = undefined
+  const reply = '421-4.7.28 Gmail has detected an unusual rate of mail'
+  await settle(id, { kind: 'deferred', retryAt: clock.now() + 15 * MINUTE }, reply)
+  await clock.advance(MINUTE)
+  t.match(await explain(), {
+    state: 'deferred', summary: 'gmail asks to slow down (60 seconds ago). The next attempt is in 14 minutes.',
+    waiting_for: 'retry_delay', reply, category: 'rate', rule: 'google-unusual-rate',
+    next_attempt_at: toUnixSeconds(clock.now()) + 14 * 60,
+    similar: { isp: 'gmail', last_hour: { attempts: 1, deferred: 1 } }, advice: ['Nothing to do.'],
+  })
+  waits.reason = {
+    waitingFor: 'suspension', untilMilliseconds: clock.now() + HOUR, text: 'Sending to gmail pauses for 60 minutes.',
+  }
+  t.match(await explain(), {
+    waiting_for: 'suspension',
+    summary: 'gmail asks to slow down (60 seconds ago). Sending to gmail pauses for 60 minutes.',
+  })
+  t.match((await explain()).checks, [
+    { check: 'dkim', status: 'pass', seen: /^ps/ }, { check: 'spf', status: 'pass', seen: 'pass for 127.0.0.11' },
+    { check: 'dmarc', status: 'pass', seen: /^v=DMARC1/ },
+  ])
+})
+
+t.test('explain: the end of a message', async (t) => {
+  const parts = await actionParts(t)
+  const { lookup, send, settle, store, clock } = parts
+  const explain = (id: string) => lookup.explain(id, ALL)
+  const done = await send()
+  await settle(done, delivered)
+  t.match(await explain(done), {
+    summary: 'gmail took it at the first attempt.', waiting_for: null, category: null, reply: '250 2.0.0 OK',
+  })
+  const bad = await send()
+  await settle(bad, bounced, '550 5.1.1 no such user')
+  t.match(await explain(bad), {
+    summary: 'gmail says that there is no such address; it is not tried again.', category: 'invalid_recipient',
+    reply: '550 5.1.1 no such user', advice: ['Remove the address from your lists.'], waiting_for: null,
+  })
+  const blocked = await send()
+  const bounce = { ...sampleBounce, category: 'auth_failed', type: 'block' } as const
+  await settle(blocked, { kind: 'bounced', bounce }, '550 5.7.26 unauthenticated')
+  t.match(await explain(blocked), { category: 'auth_failed', advice: [/records of the sending domain/] })
+  const late = await send({ sendAt: toUnixSeconds(clock.now() + 3 * DAY) })
+  t.match(await explain(late), { waiting_for: 'send_at', summary: 'It is sent in 3 days.' })
+  const gone = await send()
+  await parts.actions.cancel(gone, ALL)
+  t.match(await explain(gone), { summary: 'It was canceled before it was sent.', waiting_for: null })
+  const suppressed = await send({ to: 'suppressed@simulator.posthorn.test' })
+  t.match(await explain(suppressed), { summary: 'It was not sent: the address is on the suppression list.' })
+  const expired = await send()
+  await settle(expired, { kind: 'path-failed', retryAt: clock.now() + MINUTE }, 'no answer from the DNS')
+  await clock.advance(LIFETIME + SECOND)
+  await store.expireDue(clock.now(), 10)
+  t.match(await explain(expired), {
+    state: 'expired', category: 'expired', reply: 'no answer from the DNS',
+    summary: 'Its lifetime ended before gmail took it. ' +
+      'The last attempt, 3 days ago, ended with: no answer from the DNS.',
+  })
+  await t.rejects(explain('x'), { code: 'not_found' })
+})
+
+t.test('explain: checks that did not pass', async (t) => {
+  const parts = await actionParts(t)
+  const { zone, domains, clock, lookup, send } = parts
+  const { records = [] } = (await domains.find('acme.com')) ?? {}
+  const nameOf = (purpose: string): string => records.find((record) => record.purpose === purpose)?.name ?? ''
+  zone.set(nameOf('dmarc'), {})
+  zone.set(nameOf('dkim'), { TXT: ['v=DKIM1; p='] })
+  await clock.advance(MINUTE)
+  await domains.verify('acme.com')
+  const { checks } = await lookup.explain(await send(), ALL)
+  t.match(checks, [
+    { check: 'dkim', status: 'fail', seen: /\w/ }, { check: 'spf', status: 'pass' },
+    { check: 'dmarc', status: 'warn', seen: /\w/ },
+  ])
+})
+
+t.test('preview: the mail as it would be sent, and nothing stored', async (t) => {
+  const parts = await actionParts(t)
+  const { options, stored, egress } = parts
+  const preview = createPreviewMessage({
+    ...options, egress, renderingOf: async (domain) => ({ ...RENDERING, returnPath: `bounces.${domain}` }),
+  })
+  const data = await preview(sendRequest({
+    subject: 'Order {{no}}', html: '<a href="https://acme.com/{{no}}">{{no}}</a>', variables: { no: '<7>' },
+    headers: { 'X-A': 'ü' }, cc: ['bob@example.org'], track: { opens: false, clicks: true },
+  }), ALL)
+  t.match(data, { subject: 'Order <7>', text: /<7>/, html: /&lt;7&gt;/, warnings: [] })
+  t.ok(data.mime_bytes > 500)
+  t.match(data.headers.filter(({ name }) => ['To', 'Cc', 'Subject'].includes(name)), [
+    { name: 'To', value: 'Ada <ada@example.net>' }, { name: 'Cc', value: 'bob@example.org' },
+    { name: 'Subject', value: 'Order <7>' },
+  ])
+  t.same(data.links.length, 1)
+  t.match((await preview(sendRequest({ subject: '', text: '', html: 'x'.repeat(110_000) }), ALL)).warnings, [
+    'the subject is empty', 'there is no text part for readers without html', /the html is over 104448 bytes/,
+  ])
+  t.match(await verdict(preview(sendRequest({ to: 'x', from: 'y' }), ALL)), /^invalid_recipient: to: .*; from: /)
+  t.match(await verdict(preview(sendRequest({ from: 'a@unknown.org' }), ALL)), /^domain_not_verified/)
+  t.match(await verdict(preview(sendRequest(), callerWith({ domains: ['other.com'] }))), /^forbidden/)
+  t.equal((await preview(sendRequest({ ipPool: 'cold' }), ALL)).subject, 'Order', 'no IP is needed')
+  t.equal(stored.length, 0)
+})

@@ -1,0 +1,147 @@
+/**
+ * Searching messages: what every store engine must find, and in which order.
+ */
+import { newIdentifier } from '../../src/base/identifier.ts'
+import type { MessagePage, SearchMessagesRequest } from '../../src/store/lookup-records.ts'
+import type { Store } from '../../src/store/store.ts'
+import type { Cases } from './conformance-case.ts'
+import {
+  acceptOne, acceptRequest, bounced, claim, deferredUntil, delivered, newMessage, NOW, outcomeRecord, sampleContent,
+} from './store-samples.ts'
+
+export const anything: SearchMessagesRequest = {
+  recipient: null, from: null, state: null, batchId: null, tag: null, isp: null, ip: null, since: null, until: null,
+  domains: null, limit: 100, after: null, now: NOW,
+}
+
+const search = (store: Store, changes: Partial<SearchMessagesRequest>): Promise<MessagePage> =>
+  store.searchMessages({ ...anything, ...changes })
+
+/** Numbers at the front of the local parts that were found, in their order. */
+async function found(store: Store, changes: Partial<SearchMessagesRequest>): Promise<string> {
+  const { messages } = await search(store, changes)
+  return messages.map(({ recipient }) => recipient[0]).join('')
+}
+
+/** One request for each digit, to `<digit>@example.com`, an hour apart. */
+async function acceptDigits(store: Store, changesOf: (digit: number) => object, count = 6): Promise<void> {
+  for (let digit = 0; digit < count; digit++) {
+    const to = { name: null, address: `${digit}@example.com` }
+    const now = NOW + digit * 3_600_000
+    await acceptOne(store, { now, ...changesOf(digit) }, { to, expiresAt: now + 72 * 3_600_000 })
+  }
+}
+
+export const searching: Cases = {
+  'what is asked for is found, newest first; several conditions must all hold': async (t, { store }) => {
+    await acceptDigits(store, (digit) => ({
+      domain: digit < 3 ? 'acme.com' : 'zeta.org',
+      content: {
+        ...sampleContent,
+        from: { name: null, address: digit % 2 === 0 ? 'even@acme.com' : 'Odd@acme.com' },
+        tags: digit < 4 ? { kind: 'bill', n: String(digit) } : {},
+      },
+    }))
+    for (const [changes, expected] of [
+      [{}, '543210'],
+      [{ recipient: '2@EXAMPLE.com' }, '2'],
+      [{ recipient: '%@example.com' }, ''],
+      [{ recipient: '_@example.com' }, ''],
+      [{ recipient: '2@example.com\0' }, ''],
+      [{ from: 'even@ACME.com' }, '420'],
+      [{ from: 'Odd@acme.com' }, '531'],
+      [{ from: 'odd@acme.com' }, '', 'the local part is compared as it is'],
+      [{ tag: { key: 'kind', value: 'bill' } }, '3210'],
+      [{ tag: { key: 'kind', value: 'BILL' } }, ''],
+      [{ tag: { key: 'ki%', value: '%' } }, ''],
+      [{ tag: { key: 'n', value: '2' } }, '2'],
+      [{ domains: ['zeta.org', 'none.org'] }, '543'],
+      [{ domains: ['acme.com'] }, '543210', 'also by the domain of the sender'],
+      [{ domains: ['me.com', 'even@acme.com', 'com'] }, ''],
+      [{ domains: [] }, ''],
+      [{ since: NOW + 7_200_000 }, '5432'],
+      [{ until: NOW + 7_200_000 }, '210'],
+      [{ since: NOW + 3_600_001, until: NOW + 3 * 3_600_000 }, '32'],
+      [{ since: NOW + 9 * 3_600_000 }, ''],
+      [{ until: NOW - 1 }, ''],
+      [{ from: 'even@acme.com', tag: { key: 'kind', value: 'bill' }, since: NOW + 1 }, '2'],
+      [{ recipient: '1@example.com', from: 'even@acme.com' }, ''],
+      [{ recipient: '1@example.com', tag: { key: 'n', value: '1' }, domains: ['acme.com'] }, '1'],
+      [{ tag: { key: 'n', value: '2' }, domains: ['zeta.org'] }, ''],
+      [{ isp: 'gmail' }, ''],
+      [{ ip: '127.0.0.11' }, ''],
+      [{ batchId: newIdentifier('bat', NOW) }, ''],
+      [{ batchId: '%' }, ''],
+    ] as [Partial<SearchMessagesRequest>, string, string?][]) {
+      t.equal(await found(store, changes), expected, JSON.stringify(changes))
+    }
+    const [view] = (await search(store, { recipient: '3@example.com' })).messages
+    t.same(view, { ...(await store.lookupMessage(view?.id ?? '', NOW)), attempts: [] })
+  },
+  'states are those that lookup shows; provider and IP those of the last attempt': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW)
+    const names = ['delivered', 'bounced', 'deferred', 'path', 'queued', 'sending', 'scheduled', 'expired', 'canceled']
+    const messages = names.map((name) => newMessage({ to: { name: null, address: `${name}@example.com` } }))
+    messages[7] = newMessage({ to: { name: null, address: 'expired@example.com' }, expiresAt: NOW })
+    for (const [index, message] of messages.entries()) {
+      const sendAt = names[index] === 'scheduled' ? NOW + 60_000 : null
+      await store.acceptMessages(acceptRequest({ messages: [message], sendAt }))
+    }
+    await store.expireDue(NOW, 9)
+    await store.cancelMessage(messages[8]?.id ?? '', NOW)
+    const claimed = await claim(store, epoch)
+    const of = (name: string) => claimed.find(({ recipient }) => recipient.startsWith(name)) as never
+    await store.recordOutcomes({
+      epoch, now: NOW,
+      outcomes: [
+        outcomeRecord(of('delivered'), deferredUntil(NOW)), outcomeRecord(of('bounced'), bounced),
+        outcomeRecord(of('deferred'), deferredUntil(NOW + 9), { ip: '127.0.0.12' }),
+        outcomeRecord(of('path'), { kind: 'path-failed', retryAt: NOW + 9 }, { ip: null }),
+      ],
+    })
+    await claim(store, epoch)
+    const last = outcomeRecord(of('delivered'), delivered, { at: NOW + 1, ip: '127.0.0.12' })
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [{ ...last, isp: 'outlook' }] })
+    await store.unclaim({ epoch, rows: [{ key: (of('queued') as { key: number }).key, nextAt: NOW }] })
+    const all = (await search(store, {})).messages
+    for (const { state } of all) {
+      const expected = all.filter((message) => message.state === state).map(({ id }) => id)
+      t.same((await search(store, { state })).messages.map(({ id }) => id), expected, state)
+    }
+    t.equal(new Set(all.map(({ state }) => state)).size, 8)
+    t.equal(await found(store, { state: 'suppressed' }), '')
+    t.equal(await found(store, { state: 'queued', now: NOW + 60_000 }), 'sq', 'its time has come')
+    const names12 = async (changes: object) => (await search(store, changes)).messages.map(({ recipient }) => recipient)
+    t.same(await names12({ ip: '127.0.0.12' }), ['deferred@example.com', 'delivered@example.com'])
+    t.same(await names12({ ip: '127.0.0.11' }), ['bounced@example.com'])
+    t.same(await names12({ isp: 'outlook' }), ['delivered@example.com'])
+  },
+  'pages follow each other while messages are added, whatever leads': async (t, { store }) => {
+    const content = { ...sampleContent, tags: { kind: 'bill' } }
+    const batch = { id: newIdentifier('bat', NOW), rejected: 0 }
+    const addressed = (address: string) => Array.from({ length: 5 }, () => newMessage({ to: { name: null, address } }))
+    await store.acceptMessages(acceptRequest({ content, messages: addressed('a@x.org').slice(0, 2) }))
+    await store.acceptMessages(acceptRequest({ content, batch, messages: addressed('a@x.org') }))
+    await store.acceptMessages(acceptRequest({ messages: addressed('b@x.org') }))
+    await store.acceptMessages(acceptRequest({ content, messages: addressed('a@x.org').slice(0, 2) }))
+    for (const [changes, total] of [
+      [{ recipient: 'a@x.org' }, 9], [{ batchId: batch.id }, 5], [{ tag: { key: 'kind', value: 'bill' } }, 9],
+      [{ from: 'orders@acme.com' }, 14], [{}, 14],
+    ] as const) {
+      const whole = (await search(store, changes)).messages.map(({ id }) => id).slice(-total)
+      t.equal(whole.length, total)
+      const walked: string[] = []
+      let after: string | null = null
+      do {
+        const page: MessagePage = await search(store, { ...changes, limit: 2, after })
+        walked.push(...page.messages.map(({ id }) => id))
+        if (after === null) await acceptOne(store, { content }, { to: { name: null, address: 'a@x.org' } })
+        after = page.next
+      } while (after !== null)
+      t.same(walked.slice(-total), whole, JSON.stringify(changes))
+    }
+    for (const after of ['x', '-1', '1e3', '', '9'.repeat(40)]) {
+      await t.rejects(search(store, { after }), { message: /invalid_request/ })
+    }
+  },
+}

@@ -1,0 +1,195 @@
+/**
+ * The suppression list: what every store engine must do with addresses nothing is sent to.
+ */
+import { newIdentifier } from '../../src/base/identifier.ts'
+import type { EventKind } from '../../src/mail/event.ts'
+import type { Store } from '../../src/store/store.ts'
+import type { SuppressionRecord } from '../../src/store/suppression-records.ts'
+import { webhookClaim } from './conformance-case.ts'
+import type { Cases } from './conformance-case.ts'
+import {
+  acceptOne, acceptRequest, bounced, claim, claimedMessage, deferredUntil, LIFETIME, lookUp, newMessage, NOW,
+  outcomeRecord, sampleContent, webhookEndpoint,
+} from './store-samples.ts'
+
+function suppression(changes: Partial<SuppressionRecord> = {}): SuppressionRecord {
+  return {
+    id: newIdentifier('sup', NOW), email: 'ada@example.com', reason: 'manual', scope: 'all', isTest: false,
+    messageId: null, createdAt: NOW, ...changes,
+  }
+}
+
+const newsletter = { ...sampleContent, unsubscribe: { list: 'news', url: null } }
+const everything = { isTest: false, email: null, reason: null, scope: null, since: null, limit: 100, after: null }
+
+async function kindsOf(store: Store, id: string): Promise<EventKind[] | undefined> {
+  return (await store.messageEvents(id))?.map(({ kind }) => kind)
+}
+
+/** Who of these would be sent to: one request, its suppressed messages by address. */
+async function suppressedAmong(store: Store, addresses: string[], changes = {}): Promise<string[]> {
+  const messages = addresses.map((address) => newMessage({ to: { name: null, address } }))
+  const result = await store.acceptMessages(acceptRequest({ messages, ...changes }))
+  if (result.kind !== 'accepted') throw new Error(result.kind)
+  return result.suppressed.map(({ index, reason }) => `${addresses[index]} ${reason}`)
+}
+
+export const suppressing: Cases = {
+  'a listed address ends at acceptance, with its bounce and its events': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW)
+    await store.addWebhookEndpoint(webhookEndpoint({ events: ['email.suppressed'] }))
+    await store.addWebhookEndpoint(webhookEndpoint())
+    await store.addSuppression(suppression({ reason: 'hard_bounce' }))
+    const messages = [newMessage({ to: { name: null, address: 'bob@example.com' } }), newMessage()]
+    const result = await store.acceptMessages(acceptRequest({ messages }))
+    t.same(result, { kind: 'accepted', suppressed: [{ index: 1, reason: 'hard_bounce' }] })
+    const id = messages[1]?.id ?? ''
+    const description =
+      'not sent: the address is on the suppression list (hard_bounce), earlier mail to it bounced for good'
+    t.match(await lookUp(store, id), {
+      state: 'suppressed', nextAttemptAt: null, deliveredAt: null, bouncedAt: null,
+      bounce: { type: 'suppressed', category: 'suppressed', code: '5.7.1', description, at: NOW, isLate: false },
+    })
+    t.same(await kindsOf(store, id), ['email.accepted', 'email.bounced', 'email.suppressed'])
+    t.match((await store.messageEvents(id))?.[1]?.data, {
+      message_id: id, recipient: 'ada@example.com', bounce_type: 'suppressed', bounce_code: '5.7.1',
+      bounce_description: description,
+    })
+    const webhooks = await store.claimWebhooks(webhookClaim(epoch))
+    t.same(webhooks.map(({ kind }) => kind).sort(), ['email.bounced', 'email.suppressed'])
+    t.match(await claim(store, epoch), [{ recipient: 'bob@example.com' }], 'the other one is sent')
+    t.equal(await store.expireDue(NOW + LIFETIME, 9), 0)
+  },
+  'scope, mode and the address as it is written decide': async (t, { store }) => {
+    await store.addSuppressions([
+      suppression({ email: 'all@Example.COM' }),
+      suppression({ email: 'news@example.com', scope: 'news', reason: 'unsubscribe' }),
+      suppression({ email: 'both@example.com', scope: 'news', reason: 'unsubscribe' }),
+      suppression({ email: 'both@example.com', reason: 'complaint' }),
+      suppression({ email: 'test@example.com', isTest: true }),
+      suppression({ email: '%@example.com' }),
+    ])
+    const addresses = [
+      'all@example.com', 'All@example.com', 'all+x@example.com', 'news@example.com', 'both@example.com',
+      'test@example.com', 'any@example.com', 'all@example.com',
+    ]
+    const all = 'all@example.com manual'
+    t.same(await suppressedAmong(store, addresses), [all, 'both@example.com complaint', all])
+    t.same(await suppressedAmong(store, addresses, { content: newsletter }), [
+      all, 'news@example.com unsubscribe', 'both@example.com complaint', all,
+    ])
+    const other = { ...sampleContent, unsubscribe: { list: 'offers', url: null } }
+    t.same(await suppressedAmong(store, addresses, { content: other }), [all, 'both@example.com complaint', all])
+    t.same(await suppressedAmong(store, addresses, { isTest: true }), ['test@example.com manual'])
+  },
+  'a simulated recipient does what it stands for, whatever the list says': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW)
+    const simulated = (name: string, simulatedSuppression?: 'manual' | null) => newMessage({
+      to: { name: null, address: `${name}@simulator.posthorn.test` }, recipientDomain: 'simulator.posthorn.test',
+      ...(simulatedSuppression === undefined ? {} : { simulatedSuppression }),
+    })
+    await store.addSuppression(suppression({ email: 'hard@simulator.posthorn.test' }))
+    const messages = [simulated('hard', null), simulated('suppressed', 'manual'), simulated('hard')]
+    const result = await store.acceptMessages(acceptRequest({ messages }))
+    t.match(result, { suppressed: [{ index: 1, reason: 'manual' }, { index: 2, reason: 'manual' }] })
+    t.match(await claim(store, epoch), [{ id: messages[0]?.id }], 'nor is the list asked later')
+  },
+  'an address listed after acceptance ends when it would be claimed': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW)
+    await store.addWebhookEndpoint(webhookEndpoint())
+    const messages = Array.from({ length: 4 }, () => newMessage())
+    await store.acceptMessages(acceptRequest({ messages: messages.slice(0, 1) }))
+    await store.acceptMessages(acceptRequest({ messages: messages.slice(1, 2), content: newsletter }))
+    await store.acceptMessages(acceptRequest({ messages: messages.slice(2, 3), isTest: true }))
+    await store.addSuppression(suppression({ scope: 'news', reason: 'unsubscribe' }))
+    t.match(await claim(store, epoch, NOW, 2), [{ id: messages[0]?.id }])
+    t.match(await claim(store, epoch, NOW, 2), [{ id: messages[2]?.id }])
+    const id = messages[1]?.id ?? ''
+    t.match(await lookUp(store, id), { state: 'suppressed', bounce: { type: 'suppressed', at: NOW } })
+    t.same(await kindsOf(store, id), ['email.accepted', 'email.bounced', 'email.suppressed'])
+    t.match(await store.claimWebhooks(webhookClaim(epoch)), [{ kind: 'email.bounced' }])
+    t.match(await store.queueSummary(NOW), { waiting: 0, sending: 2 })
+  },
+  'an outcome that suppresses does so once, on the list of its mode': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    const record = { ...outcomeRecord(message, bounced), suppresses: true }
+    await store.recordOutcomes({ epoch, now: NOW + 5, outcomes: [record] })
+    await store.recordOutcomes({ epoch, now: NOW + 6, outcomes: [record] })
+    const { suppressions } = await store.listSuppressions(everything)
+    t.match(suppressions, [{
+      email: 'ada@example.com', reason: 'hard_bounce', scope: 'all', isTest: false, messageId: message.id,
+      createdAt: NOW + 5,
+    }])
+    t.equal(suppressions.length, 1)
+    await acceptOne(store, { isTest: true })
+    const [tested] = await claim(store, epoch)
+    if (tested === undefined) throw new Error('not claimed')
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [{ ...outcomeRecord(tested, bounced), suppresses: true }] })
+    t.match((await store.listSuppressions({ ...everything, isTest: true })).suppressions, [{ messageId: tested.id }])
+    t.equal((await store.listSuppressions(everything)).suppressions.length, 1)
+  },
+  'a late outcome of a dead epoch suppresses nothing': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    await store.beginEpoch(NOW)
+    const late = [outcomeRecord(message, bounced), outcomeRecord(message, deferredUntil(NOW + 9), { at: NOW + 1 })]
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: late.map((record) => ({ ...record, suppresses: true })) })
+    t.same((await store.listSuppressions(everything)).suppressions, [])
+  },
+}
+
+export const suppressionList: Cases = {
+  'an entry is added once for its address, scope and list': async (t, { store }) => {
+    const first = suppression({ email: 'Ada@Example.com', messageId: newIdentifier('msg', NOW) })
+    const stored = { ...first, email: 'Ada@example.com' }
+    t.same(await store.addSuppression(first), { suppression: stored, isNew: true })
+    const again = suppression({ email: 'Ada@EXAMPLE.com', reason: 'complaint', createdAt: NOW + 9 })
+    t.same(await store.addSuppression(again), { suppression: stored, isNew: false })
+    for (const changes of [{ scope: 'news' }, { isTest: true }, { email: 'ada@example.com' }]) {
+      t.equal((await store.addSuppression({ ...again, ...changes, id: newIdentifier('sup', NOW) })).isNew, true)
+    }
+    t.equal(await store.addSuppressions([again, suppression({ scope: 'x' }), suppression({ scope: 'x' })]), 1)
+  },
+  'many are added together or not at all': async (t, { store }) => {
+    await t.rejects(store.addSuppressions([suppression(), suppression({ email: 'b@x.org', id: 'sup_none' })]))
+    t.same((await store.listSuppressions(everything)).suppressions, [])
+  },
+  'removing takes one scope or all, of one list': async (t, { store }) => {
+    await store.addSuppressions([
+      suppression(), suppression({ scope: 'news' }), suppression({ scope: 'offers' }), suppression({ isTest: true }),
+    ])
+    t.equal(await store.removeSuppressions('ADA@example.com', null, false), 0)
+    t.equal(await store.removeSuppressions('ada@Example.com', 'news', false), 1)
+    t.equal(await store.removeSuppressions('ada@example.com', 'news', false), 0)
+    t.equal(await store.removeSuppressions('%', null, false), 0)
+    t.equal(await store.removeSuppressions('ada@example.com', null, false), 2)
+    t.equal((await store.listSuppressions({ ...everything, isTest: true })).suppressions.length, 1)
+    await acceptOne(store)
+    t.equal((await store.queueSummary(NOW)).waiting, 1, 'it is mailed again')
+  },
+  'the list is walked in pages, newest first, stable while entries come and go': async (t, { store }) => {
+    const entries = Array.from({ length: 7 }, (_, index) => suppression({
+      email: `r${index}@example.com`, reason: index % 2 === 0 ? 'manual' : 'complaint', createdAt: NOW + index,
+      scope: index === 6 ? 'news' : 'all',
+    }))
+    await store.addSuppressions(entries)
+    const emails = async (changes: Partial<typeof everything>) =>
+      (await store.listSuppressions({ ...everything, ...changes })).suppressions.map(({ email }) => email[1]).join('')
+    t.equal(await emails({}), '6543210')
+    t.equal(await emails({ reason: 'complaint' as never }), '531')
+    t.equal(await emails({ scope: 'news' as never }), '6')
+    t.equal(await emails({ since: (NOW + 3) as never }), '6543')
+    t.equal(await emails({ email: 'r3@EXAMPLE.com' as never }), '3')
+    t.equal(await emails({ email: 'r3@example.com' as never, reason: 'manual' as never }), '')
+    t.equal(await emails({ email: '%' as never }), '')
+    const first = await store.listSuppressions({ ...everything, limit: 3 })
+    await store.addSuppression(suppression({ email: 'r7@example.com' }))
+    await store.removeSuppressions('r4@example.com', null, false)
+    const second = await store.listSuppressions({ ...everything, limit: 3, after: first.next })
+    t.equal(second.suppressions.map(({ email }) => email[1]).join(''), '321')
+    const third = await store.listSuppressions({ ...everything, limit: 3, after: second.next })
+    t.match(third, { suppressions: [{ email: 'r0@example.com' }], next: null })
+    for (const after of ['x', '-1', '1.5', '', '9'.repeat(40)]) {
+      await t.rejects(store.listSuppressions({ ...everything, after }), { message: /invalid_request/ })
+    }
+  },
+}
