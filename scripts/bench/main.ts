@@ -4,6 +4,7 @@
  * accept      HTTP POST to the commit, 1 and 50 clients; nothing is delivered meanwhile
  * batch       the same with 1,000 recipients a request, five variables each
  * look-ups    by id and by recipient, beside few and many stored messages (`--stored`, 0 leaves them out)
+ * clicks      tracked links that redirect
  * whole way   HTTP POST to Postfix's smtp-sink: durable, DKIM-signed (RSA-2048), delivered, event and webhook written
  *
  * The clock runs from the first request until the sink has every message. Counts are taken at the sink and in the
@@ -17,6 +18,8 @@ import { prepareSender, SENDING_DOMAIN, startApplianceZone, TWO_IPS } from '../.
 import type { ZoneServer } from '../../test/support/zone.ts'
 import { until } from '../../test/support/until.ts'
 import { webhookReceiver } from '../../test/support/webhook-receiver.ts'
+import { measureClicks } from './clicks.ts'
+import type { ClickFigures } from './clicks.ts'
 import { readBack } from './database-figures.ts'
 import { percentile, runLoad } from './load.ts'
 import type { LoadResult } from './load.ts'
@@ -37,7 +40,7 @@ const { values: flags } = parseArgs({
 const MESSAGES = Number(flags.messages)
 const CLIENTS = Number(flags.clients)
 const LONE_MESSAGES = 200
-const BATCHES = 20
+const BATCHES = 40
 const BATCH_RECIPIENTS = 1_000
 const HTML_BYTES = 10 * 1_024
 const SINK_DEADLINE = 120_000
@@ -72,11 +75,17 @@ const rows = [
   await measureAccept(1, LONE_MESSAGES), await measureAccept(CLIENTS, MESSAGES), await measureBatch(),
   await measureWholeWay(),
 ]
+const clicks = await withServer({ deliveryPort: await freePort(), readyWindow: 1 }, async (server, zone, key) => {
+  zone.set('waiting.test', 'TIMEOUT')
+  const message = { to: 'reader@waiting.test', from: `shop@${SENDING_DOMAIN}`, subject: 'Order' }
+  return measureClicks(server, key, message)
+})
 const lookups = Number(flags.stored) > 0 ? await measureLookups() : []
 if (flags.json === true) {
-  process.stdout.write(`${JSON.stringify({ rows, lookups, changed_settings: CHANGED_SETTINGS })}\n`)
+  process.stdout.write(`${JSON.stringify({ rows, clicks, lookups, changed_settings: CHANGED_SETTINGS })}\n`)
 } else {
-  printTable(rows, lookups)
+  printTable(rows)
+  printOthers(clicks, lookups)
 }
 
 /** The recipient domain's DNS never answers and the window holds one message: nothing is delivered meanwhile. */
@@ -172,7 +181,7 @@ async function measure(
     what,
     ...load,
     perSecond: Math.round(load.messages / seconds),
-    cpuMilliseconds: round(((cpuAfter - cpuBefore) * 1_000) / load.messages),
+    cpuMilliseconds: Math.round(((cpuAfter - cpuBefore) * 1_000_000) / load.messages) / 1_000,
     p50Milliseconds: round(percentile(latencies, 0.5)),
     p99Milliseconds: round(percentile(latencies, 0.99)),
     messagesPerCommit: round((after.messages - before.messages) / (after.commits - before.commits)),
@@ -207,11 +216,17 @@ async function withServer<Result>(
 ): Promise<Result> {
   const zone = await startApplianceZone('127.0.0.1')
   const window = options.readyWindow === undefined ? {} : { ready_window: options.readyWindow }
+  const httpPort = await freePort()
   const server = await startServe({
+    httpPort,
     dnsServer: zone.server,
     deliveryPort: options.deliveryPort,
     pools: TWO_IPS,
-    settings: { api: CHANGED_SETTINGS.api, delivery: window },
+    settings: {
+      api: CHANGED_SETTINGS.api,
+      delivery: window,
+      listen: { http: [{ address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'tracking'] }] },
+    },
     files: { 'providers.d/50-bench.yaml': { default: CHANGED_SETTINGS.providers } },
   })
   try {
@@ -223,7 +238,7 @@ async function withServer<Result>(
   }
 }
 
-function printTable(rows: readonly Row[], lookups: readonly LookupRow[]): void {
+function printTable(rows: readonly Row[]): void {
   const heads = ['what', 'clients', 'messages', 'msg/s', 'CPU ms/msg', 'p50 ms', 'p99 ms', 'msg/commit', 'peak MB']
   const lines = rows.map((row) => Object.values(row).map(String))
   const widths = heads.map((head, index) => Math.max(head.length, ...lines.map((line) => (line[index] ?? '').length)))
@@ -231,11 +246,15 @@ function printTable(rows: readonly Row[], lookups: readonly LookupRow[]): void {
     void process.stdout.write(`${line.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join('  ').trimEnd()}\n`)
   print(heads)
   for (const line of lines) print(line)
+  process.stdout.write(`\n10 KB html with text; synchronous=FULL, read back; changed from the defaults: ` +
+    `${JSON.stringify(CHANGED_SETTINGS)}\n`)
+}
+
+function printOthers(clicks: ClickFigures, lookups: readonly LookupRow[]): void {
+  process.stdout.write(`clicks: ${clicks.perSecond}/s, ${clicks.cpuMilliseconds} ms CPU\n`)
   for (const { what, stored, cpuMilliseconds, p50Milliseconds } of lookups) {
     process.stdout.write(`${what}, ${stored} stored: ${cpuMilliseconds} ms CPU, p50 ${p50Milliseconds} ms\n`)
   }
-  process.stdout.write(`\n10 KB html with text; synchronous=FULL, read back; changed from the defaults: ` +
-    `${JSON.stringify(CHANGED_SETTINGS)}\n`)
 }
 
 function round(value: number): number {
