@@ -12,10 +12,12 @@ import { createLogger } from './base/logger.ts'
 import type { Logger } from './base/logger.ts'
 import { packageVersion } from './base/package-version.ts'
 import { runService } from './base/run-service.ts'
+import type { RunningService } from './base/run-service.ts'
 import { startWhole } from './base/start-whole.ts'
 import type { ServerStarters } from './commands/command-line.ts'
 import type { SandboxCommandOptions } from './commands/sandbox.ts'
 import { loadConfiguration } from './config/load-configuration.ts'
+import type { Configuration } from './config/load-configuration.ts'
 import { bannerLine, bannerText } from './sandbox/banner.ts'
 import { CAPTURE_ADDRESS } from './sandbox/capture-server.ts'
 import { CAPTURE_PORT, choosePort, HTTP_PORT, INBOUND_PORT, SUBMISSION_PORT } from './sandbox/choose-port.ts'
@@ -33,13 +35,14 @@ const STARTS_TRIED = 3
 /** What `main.ts` hands to the command line. */
 export const starters: ServerStarters = {
   async serve({ folder, shippedFolder }) {
-    const configuration = loadConfiguration({ folder, shippedFolder })
+    const loadAgain = (): Configuration => loadConfiguration({ folder, shippedFolder })
+    const configuration = loadAgain()
     const logger = createLogger({ level: configuration.server.log.level })
     for (const warning of configuration.warnings) logger.warn(warning, 'configuration warning')
     await runService({
       clock: systemClock,
       logger,
-      start: (onFatal) => startAppliance({ configuration, logger, onFatal }),
+      start: (onFatal) => startAppliance({ configuration, loadAgain, logger, onFatal }),
     })
   },
 
@@ -72,7 +75,7 @@ function startSandbox(
   options: SandboxCommandOptions,
   logger: Logger,
   onFatal: (reason: Error) => void,
-): Promise<Pick<Appliance, 'isAlive' | 'stop'>> {
+): Promise<RunningService> {
   const { dataFolder, keep, folder, shippedFolder } = options
   return startWhole(logger, async (stops, stop) => {
     const { port, submissionPort, inboundPort } = await choosePorts(options)
@@ -80,18 +83,21 @@ function startSandbox(
     stops.push(() => keptClock.stop())
     const baseUrl = sandboxBaseUrl(port)
     const { promise: domains, resolve: domainsAreThere } = Promise.withResolvers<Domains>()
+    let configuration: Configuration | undefined
     const sandbox = createSandbox({
       baseUrl, inboundPort, dataFolder, keep, clock, logger,
       onClockChange: () => keptClock.keep(),
+      egressIps: () => Object.values(configuration?.pools.pools ?? {}).flatMap(({ ips }) => ips),
       publishedRecords: async (name) => (await domains).publishedRecords(name),
       verifyDkim: (mail) => verifySignature(mail, sandbox.resolver),
     })
     const capturePort = await sandbox.start()
     stops.push(() => sandbox.stop())
     const overrides = sandboxOverrides({ port, submissionPort, capturePort, inboundPort, dataFolder })
+    const loadAgain = (): Configuration => loadConfiguration({ folder, shippedFolder, overrides })
+    configuration = loadAgain()
     const appliance = await startAppliance({
-      logger, onFatal,
-      configuration: loadConfiguration({ folder, shippedFolder, overrides }),
+      logger, onFatal, configuration, loadAgain,
       outside: {
         resolver: sandbox.resolver, handlers: [sandbox.middleware], clock,
         driveJobs: (jobs) => driveJobs(jobs, clock),
@@ -108,7 +114,7 @@ function startSandbox(
     const shownFolder = relative(process.cwd(), dataFolder) || '.'
     const facts = { version: packageVersion(), baseUrl, key, submissionPort, dataFolder: shownFolder }
     process.stdout.write(options.json || !process.stdout.isTTY ? bannerLine(facts) : bannerText(facts))
-    return { isAlive: appliance.isAlive, stop }
+    return { isAlive: appliance.isAlive, reload: appliance.reload, stop }
   })
 }
 
@@ -132,13 +138,21 @@ async function choosePorts(options: SandboxCommandOptions): Promise<SandboxPorts
 }
 
 /** Gives the sandbox what it makes at its first start; the key for the banner. */
-async function introduce(sandbox: Sandbox, { domains, apiKeys, webhookEndpoints }: Appliance): Promise<string> {
+async function introduce(sandbox: Sandbox, { domains, apiKeys, webhookEndpoints, warmup }: Appliance): Promise<string> {
   const { key } = await sandbox.firstStart({
     addDomain: (name) => domains.add({ name }),
     verifyDomain: async (name) => (await domains.verify(name)).record,
     createKey: (request) => apiKeys.create({ ...request, domains: [], allowedIps: [], expiresAt: null }),
     registerWebhook: (request) => webhookEndpoints.register(request),
+    startWarmup: (ip) => beginWarmup(ip, warmup),
     updateWebhook: (id, change) => webhookEndpoints.update(id, change),
   })
   return key
+}
+
+/** At its first stage; where pools.yaml has no such IP, or it is warm already, there is nothing to begin. */
+async function beginWarmup(ip: string, { list, start }: Appliance['warmup']): Promise<void> {
+  const isCold = (await list()).some((view) => view.ip === ip && view.status === 'cold')
+  if (!isCold) return
+  await start(ip, { curve: null, stage: null, targetDailyVolume: null, restart: false, force: true }, 'cli')
 }

@@ -48,7 +48,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   yaml: ['config/'],
   'better-sqlite3': ['store/sqlite/'],
   'smtp-server': ['inbound/', 'sandbox/'],
-  nodemailer: ['content/', 'delivery/smtp-session.ts', 'sandbox/'],
+  nodemailer: ['content/', 'sandbox/'],
   mailauth: ['content/', 'senders/', 'network/', 'inbound/'],
   'postal-mime': ['mail/', 'inbound/', 'sandbox/'],
   htmlparser2: ['content/'],
@@ -57,7 +57,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   pino: ['base/'],
   'prom-client': ['base/'],
   tldts: ['mail/'],
-  'lru-cache': ['network/', 'content/', 'delivery/', 'egress/'],
+  'lru-cache': ['network/', 'content/', 'delivery/', 'egress/', 'webhooks/'],
   commander: ['commands/'],
   'node-cron': ['schedule.ts'],
 }

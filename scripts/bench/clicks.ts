@@ -6,8 +6,10 @@ import { createKeyRing } from '../../src/base/key-ring.ts'
 import { renderKeys } from '../../src/content/message-fields.ts'
 import { messageUrls } from '../../src/content/message-urls.ts'
 import { apiClient } from '../../test/support/api-client.ts'
-import { MASTER_KEY } from '../../test/support/serve-process.ts'
-import type { ServeProcess } from '../../test/support/serve-process.ts'
+import { freePort, MASTER_KEY } from '../../test/support/serve-process.ts'
+import { threeDigits } from './figures.ts'
+import { FROM, startPosthorn } from './posthorn.ts'
+import type { Posthorn } from './posthorn.ts'
 import { cpuSeconds } from './process-figures.ts'
 
 export interface ClickFigures {
@@ -21,37 +23,44 @@ const MESSAGES = 100
 const CLICKS = 20_000
 const CONNECTIONS = 50
 const TARGET = 'https://shop.bench.test/orders/1042'
+const AN_HOUR = 3_600
 
-/** `message`: its html has TARGET as the only link. */
-export async function measureClicks(
-  server: ServeProcess,
-  key: string,
-  message: Record<string, string>,
-): Promise<ClickFigures> {
-  const api = apiClient(server.baseUrl, key)
-  const keys = renderKeys(createKeyRing(Buffer.from(MASTER_KEY, 'base64')))
-  const paths: string[] = []
-  for (let index = 0; index < MESSAGES; index += 1) {
-    const messageId = await api.send({ ...message, html: `<p><a href="${TARGET}">your order</a></p>` })
-    paths.push(messageUrls({ messageId, baseUrl: '', keys }).link(0))
-  }
-  const pool = new Pool(server.baseUrl, { connections: CONNECTIONS, pipelining: 1 })
-  let next = 0
-  const client = async (): Promise<void> => {
-    while (next < CLICKS) {
-      const path = paths[next++ % MESSAGES] ?? ''
-      const { statusCode, headers, body } = await pool.request({ method: 'GET', path })
-      await body.dump()
-      if (statusCode !== 302 || headers['location'] !== TARGET) throw new Error(`GET ${path}: ${statusCode}`)
-    }
-  }
-  const [startedAt, cpuBefore] = [performance.now(), cpuSeconds(server.processId)]
+export async function measureClicks(): Promise<ClickFigures> {
+  const posthorn = await startPosthorn({ deliveryPort: await freePort() })
+  const pool = new Pool(posthorn.server.baseUrl, { connections: CONNECTIONS, pipelining: 1 })
   try {
+    const paths = await sendLinks(posthorn)
+    let next = 0
+    const client = async (): Promise<void> => {
+      while (next < CLICKS) {
+        const path = paths[next++ % MESSAGES] ?? ''
+        const { statusCode, headers, body } = await pool.request({ method: 'GET', path })
+        await body.dump()
+        if (statusCode !== 302 || headers['location'] !== TARGET) throw new Error(`GET ${path}: ${statusCode}`)
+      }
+    }
+    const { processId } = posthorn.server
+    const [startedAt, cpuBefore] = [performance.now(), cpuSeconds(processId)]
     await Promise.all(Array.from({ length: CONNECTIONS }, client))
+    const seconds = (performance.now() - startedAt) / 1_000
+    const cpuMilliseconds = threeDigits(((cpuSeconds(processId) - cpuBefore) * 1_000) / CLICKS)
+    return { clicks: CLICKS, perSecond: threeDigits(CLICKS / seconds), cpuMilliseconds }
   } finally {
     await pool.close()
+    await posthorn.stop()
   }
-  const seconds = (performance.now() - startedAt) / 1_000
-  const cpu = ((cpuSeconds(server.processId) - cpuBefore) * 1_000) / CLICKS
-  return { clicks: CLICKS, perSecond: Math.round(CLICKS / seconds), cpuMilliseconds: Math.round(cpu * 1_000) / 1_000 }
+}
+
+/** Messages whose html has TARGET as the only link, due later; the paths of their links. */
+async function sendLinks({ server, key }: Posthorn): Promise<string[]> {
+  const api = apiClient(server.baseUrl, key)
+  const keys = renderKeys(createKeyRing(Buffer.from(MASTER_KEY, 'base64')))
+  const html = `<p><a href="${TARGET}">your order</a></p>`
+  const sendAt = Math.floor(Date.now() / 1_000) + AN_HOUR
+  const paths: string[] = []
+  for (let index = 0; index < MESSAGES; index += 1) {
+    const message = { to: 'reader@dest.test', from: FROM, subject: 'Order', html, send_at: sendAt }
+    paths.push(messageUrls({ messageId: await api.send(message), baseUrl: '', keys }).link(0))
+  }
+  return paths
 }

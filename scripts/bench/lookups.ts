@@ -2,8 +2,13 @@
  * What a look-up costs beside so many stored messages: by id, and by the recipient's address.
  */
 import { Pool } from 'undici'
-import type { ServeProcess } from '../../test/support/serve-process.ts'
-import { percentile } from './load.ts'
+import { freePort } from '../../test/support/serve-process.ts'
+import { percentile, threeDigits } from './figures.ts'
+import { runLoad } from './load.ts'
+import { batchBody } from './message.ts'
+import { BATCH_RECIPIENTS, bytesOf } from './posthorn-system.ts'
+import { FROM, startPosthorn } from './posthorn.ts'
+import type { Posthorn } from './posthorn.ts'
 import { cpuSeconds } from './process-figures.ts'
 
 export interface LookupRow {
@@ -14,18 +19,35 @@ export interface LookupRow {
   p50Milliseconds: number
 }
 
-export interface LookupsOptions {
-  server: ServeProcess
-  key: string
-  /** Messages to `reader-<n>@<recipientDomain>`, n from 0. */
-  stored: number
-  recipientDomain: string
+const LOOKUPS = 2_000
+const A_DAY = 86_400
+
+export async function measureLookups(most: number): Promise<LookupRow[]> {
+  const posthorn = await startPosthorn({ deliveryPort: await freePort() })
+  const body = batchBody(
+    { from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }, BATCH_RECIPIENTS,
+    { send_at: Math.floor(Date.now() / 1_000) + A_DAY },
+  )
+  const rows: LookupRow[] = []
+  try {
+    let batches = 0
+    for (const messages of [BATCH_RECIPIENTS, most]) {
+      const wanted = Math.ceil(messages / BATCH_RECIPIENTS) - batches
+      const first = batches
+      await runLoad({
+        baseUrl: posthorn.server.baseUrl, apiKey: posthorn.key, path: '/v1/email/batch', clients: 1,
+        messages: Math.max(0, wanted), body: (index) => body(first + index),
+      })
+      batches += Math.max(0, wanted)
+      rows.push(...(await timeLookups(posthorn, batches * BATCH_RECIPIENTS)))
+    }
+  } finally {
+    await posthorn.stop()
+  }
+  return rows
 }
 
-const LOOKUPS = 2_000
-
-export async function timeLookups(options: LookupsOptions): Promise<LookupRow[]> {
-  const { server, key, stored, recipientDomain } = options
+async function timeLookups({ server, key }: Posthorn, stored: number): Promise<LookupRow[]> {
   const pool = new Pool(server.baseUrl, { connections: 1, pipelining: 1 })
   const get = async (path: string): Promise<unknown> => {
     const { statusCode, body } = await pool.request({
@@ -35,15 +57,15 @@ export async function timeLookups(options: LookupsOptions): Promise<LookupRow[]>
     return body.json()
   }
   const spread = (index: number): number => Math.floor((index * stored) / LOOKUPS)
-  const search = (index: number): string => `/email?recipient=reader-${spread(index)}@${recipientDomain}`
+  const search = (index: number): string => `/email?recipient=reader-${spread(index)}@dest.test`
   const ids: string[] = []
   try {
-    const byRecipient = await time(server, async (index) => {
+    const byRecipient = await time(server.processId, async (index) => {
       const { data } = (await get(search(index))) as { data: { message_id: string }[] }
       if (data[0] === undefined) throw new Error(`nothing found: ${search(index)}`)
       ids.push(data[0].message_id)
     })
-    const byId = await time(server, (index) => get(`/email/${ids[index] ?? ''}`))
+    const byId = await time(server.processId, (index) => get(`/email/${ids[index] ?? ''}`))
     return [{ what: 'look-up by id', stored, ...byId }, { what: 'search by recipient', stored, ...byRecipient }]
   } finally {
     await pool.close()
@@ -51,7 +73,7 @@ export async function timeLookups(options: LookupsOptions): Promise<LookupRow[]>
 }
 
 async function time(
-  { processId }: ServeProcess,
+  processId: number,
   look: (index: number) => Promise<unknown>,
 ): Promise<Pick<LookupRow, 'cpuMilliseconds' | 'p50Milliseconds'>> {
   const latencies: number[] = []
@@ -63,5 +85,5 @@ async function time(
   }
   const cpu = ((cpuSeconds(processId) - cpuBefore) * 1_000) / LOOKUPS
   const p50 = percentile(latencies.toSorted((left, right) => left - right), 0.5)
-  return { cpuMilliseconds: Math.round(cpu * 1_000) / 1_000, p50Milliseconds: Math.round(p50 * 1_000) / 1_000 }
+  return { cpuMilliseconds: threeDigits(cpu), p50Milliseconds: threeDigits(p50) }
 }

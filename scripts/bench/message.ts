@@ -1,44 +1,76 @@
 /**
- * The messages that are measured: html of a given size with a text part. A single send has one recipient and its own
- * content each time; a batch has many recipients with five variables each.
+ * The messages that are measured: html of a given size with a text part and eight links. A single send has one
+ * recipient and its own content each time; a batch has many recipients with five variables each. The peers get the same
+ * message as a file, ready to go.
  */
-const PARAGRAPH =
+const FILLER =
   '<p style="margin:0 0 12px">Your order has left the house and is on its way to you. ' +
-  'You can follow it <a href="https://shop.bench.test/orders/1042">on this page</a>, as always.</p>\n'
+  'We pack with care, and everything that we use can be recycled, as always.</p>\n'
+const LINK = '<p><a href="https://shop.bench.test/orders/1042">See where it is</a></p>\n'
+const LINKS = 8
+const TEXT = 'Your order has left the house and is on its way to you.'
+const GREETING = '<p>Dear {{name}}, order {{order}} of {{date}}, {{amount}}, goes to {{city}}.</p>\n'
+const HEAD = '<html><body>\n'
+const FOOT = '</body></html>\n'
+/** Stands for the number of a message, which is put in as text: the generator does not serialise each one anew. */
+const NUMBER = '#number#'
 
-export function messageBody(from: string, recipientDomain: string, htmlBytes: number): (index: number) => string {
-  const text = PARAGRAPH.repeat(Math.ceil(htmlBytes / PARAGRAPH.length)).slice(0, htmlBytes)
-  const html = `<html><body>\n${text}</body></html>`
-  return (index) =>
-    JSON.stringify({
-      to: `reader-${index}@${recipientDomain}`,
-      from,
-      subject: `Order ${index}`,
-      html,
-      text: 'Your order has left the house and is on its way to you.',
-    })
+export interface MessageKind {
+  from: string
+  recipientDomain: string
+  htmlBytes: number
+}
+
+export function htmlOf(bytes: number, start = ''): string {
+  const room = Math.max(0, bytes - HEAD.length - FOOT.length - start.length - LINKS * LINK.length)
+  const paragraphs = Array.from({ length: Math.floor(room / FILLER.length) }, () => FILLER)
+  const every = Math.max(1, Math.floor(paragraphs.length / LINKS))
+  for (let link = 0; link < LINKS; link += 1) paragraphs.splice(link * (every + 1), 0, LINK)
+  const used = start.length + paragraphs.reduce((sum, { length }) => sum + length, 0) + HEAD.length + FOOT.length
+  return `${HEAD}${start}${paragraphs.join('')}${' '.repeat(Math.max(0, bytes - used))}${FOOT}`
+}
+
+/** Bodies of `/email/send`; `more` are further fields of the request. */
+export function messageBody(
+  { from, recipientDomain, htmlBytes }: MessageKind,
+  more: Record<string, unknown> = {},
+): (index: number) => string {
+  const body = JSON.stringify({
+    to: `reader-${NUMBER}@${recipientDomain}`, from, subject: `Order ${NUMBER}`, html: htmlOf(htmlBytes), text: TEXT,
+    ...more,
+  })
+  const parts = body.split(NUMBER)
+  return (index) => parts.join(String(index))
 }
 
 /** Bodies of `/email/batch`; recipients are numbered through all batches. */
 export function batchBody(
-  from: string,
-  recipientDomain: string,
-  { htmlBytes, recipients }: { htmlBytes: number; recipients: number },
+  { from, recipientDomain, htmlBytes }: Omit<MessageKind, 'recipientDomain'> & {
+    recipientDomain: string | ((number: number) => string)
+  },
+  recipients: number,
+  more: Record<string, unknown> = {},
 ): (index: number) => string {
-  const greeting = '<p>Dear {{name}}, order {{order}} of {{date}}, {{amount}}, goes to {{city}}.</p>\n'
-  const text = greeting + PARAGRAPH.repeat(Math.ceil(htmlBytes / PARAGRAPH.length)).slice(0, htmlBytes - greeting.length)
-  return (index) =>
-    JSON.stringify({
-      from,
-      subject: 'Order {{order}}',
-      html: `<html><body>\n${text}</body></html>`,
-      text: 'Dear {{name}}, your order {{order}} is on its way to you.',
-      recipients: Array.from({ length: recipients }, (_, offset) => {
-        const number = index * recipients + offset
-        return {
-          to: `reader-${number}@${recipientDomain}`,
-          name: `Reader ${number}`, order: number, date: '21 November', amount: '42.00', city: 'Bern',
-        }
-      }),
-    })
+  const html = htmlOf(htmlBytes, GREETING)
+  const domainOf = typeof recipientDomain === 'string' ? () => recipientDomain : recipientDomain
+  return (index) => JSON.stringify({
+    from, subject: 'Order {{order}}', html, text: `Dear {{name}}. ${TEXT}`, ...more,
+    recipients: Array.from({ length: recipients }, (_, offset) => {
+      const number = index * recipients + offset
+      return {
+        to: `reader-${number}@${domainOf(number)}`,
+        name: `Reader ${number}`, order: number, date: '21 November', amount: '42.00', city: 'Bern',
+      }
+    }),
+  })
+}
+
+/** The same message as a client of the peers hands it over; lines end with LF, as smtp-source wants them. */
+export function messageFile({ from, recipientDomain, htmlBytes }: MessageKind): string {
+  const part = (type: string, body: string): string =>
+    `--bench\nContent-Type: ${type}; charset=utf-8\nContent-Transfer-Encoding: 7bit\n\n${body}\n`
+  return `From: ${from}\nTo: reader@${recipientDomain}\nSubject: Order 1042\n` +
+    'Date: Sat, 21 Nov 2026 12:00:00 +0000\nMessage-ID: <1042@bench.test>\nMIME-Version: 1.0\n' +
+    'Content-Type: multipart/alternative; boundary=bench\n\n' +
+    `${part('text/plain', TEXT)}${part('text/html', htmlOf(htmlBytes))}--bench--\n`
 }

@@ -1,19 +1,16 @@
 /**
- * From queue rows to the final dot: egress IPs, the dispatcher, and the server on loopback that takes the mail which
- * never leaves the host (simulated recipients and test keys, contract.md 11).
+ * From queue rows to the final dot: the dispatcher, and the server on loopback that takes the mail which never leaves
+ * the host (simulated recipients and test keys, contract.md 11).
  */
+import type { DiskGuard } from '../base/disk-guard.ts'
 import { createDispatcher } from '../delivery/dispatcher.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
-import { createEgress } from '../egress/pool.ts'
-import type { Egress } from '../egress/pool.ts'
-import { createCachedResolver } from '../network/cached-resolver.ts'
-import { canBind } from '../network/local-addresses.ts'
-import { createMailHosts } from '../network/mail-hosts.ts'
 import { CAPTURE_ADDRESS, createCaptureServer } from '../sandbox/capture-server.ts'
 import { createVisit } from '../sandbox/visit.ts'
 import type { OwnHttpServer } from '../sandbox/visit.ts'
-import { ownAddresses } from './foundation.ts'
+import type { EgressParts } from './egress.ts'
 import type { Foundation } from './foundation.ts'
+import type { OutboundTls } from './outbound-tls.ts'
 import type { Webhooks } from './webhooks.ts'
 
 /** What is only known once the doors are open. */
@@ -24,32 +21,21 @@ export interface OpenDoors {
   tracking: OwnHttpServer | null
 }
 
-export async function startEgress({ configuration, logger, store }: Foundation): Promise<Egress> {
-  const egress = createEgress({ pools: configuration.pools, canBind, logger: logger.child({ part: 'egress' }) })
-  await egress.start()
-  const { default_pool: target } = configuration.pools
-  const moved = await store.moveOrphans(egress.poolNames(), target)
-  if (moved > 0) logger.warn({ part: 'egress', messages: moved, pool: target }, 'messages of removed pools moved')
-  return egress
+export interface DeliveryParts extends EgressParts, OutboundTls, Webhooks {
+  disk: DiskGuard
+  doors: OpenDoors
 }
 
-export async function startDelivery(
-  foundation: Foundation,
-  egress: Egress,
-  { webhookEngine }: Webhooks,
-  doors: OpenDoors,
-): Promise<Dispatcher> {
-  const { configuration, store, clock, realClock, metrics, logger, epoch, location, resolver, stops } = foundation
-  const { delivery, dns, secrets } = configuration.server
+export async function startDelivery(foundation: Foundation, parts: DeliveryParts): Promise<Dispatcher> {
+  const { configuration, live, store, clock, realClock, metrics, logger, epoch, location, stops } = foundation
+  const { egress, shaping, queue, findRoute, tlsMemory, tlsResults, webhookEngine, disk, doors } = parts
+  const { delivery, secrets } = configuration.server
   const captureAddress = foundation.outside?.captureAddress ?? (await startCapture(foundation, doors))
-  const mailHosts = createMailHosts({
-    resolver: createCachedResolver({ resolver, cache: dns.cache, clock }),
-    allowPrivateAddresses: delivery.allow_private_addresses,
-    ownAddresses: () => ownAddresses(configuration),
-    mostAddresses: delivery.addresses_max,
-  })
   const dispatcher = createDispatcher({
-    store, clock, realClock, metrics, egress, mailHosts, configuration, epoch, captureAddress,
+    store, clock, realClock, metrics, egress, shaping, findRoute, tlsMemory, epoch, captureAddress,
+    configuration: live,
+    onConnectionTls: (ip, note) => tlsResults.noteConnection(ip, note),
+    mayDeliver: () => disk.mayDeliver(),
     onFatal: foundation.onFatal,
     storeLocation: location,
     masterKey: secrets.master_key,
@@ -57,6 +43,8 @@ export async function startDelivery(
     logger: logger.child({ part: 'delivery' }),
     onEvents: () => webhookEngine.wake(),
   })
+  queue.backlogOf = (pool) => dispatcher.backlogOf(pool)
+  queue.waitingOf = (ip) => dispatcher.waitingOf(ip)
   stops.push(() => dispatcher.stop(delivery.drain))
   await dispatcher.start()
   return dispatcher

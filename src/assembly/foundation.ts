@@ -2,6 +2,7 @@
  * What every part of the appliance is made with: store, clock, keys, DNS. Opening the store begins the epoch of this
  * process. Throws ProcessExit when the database can not be opened.
  */
+import { createClockWatch } from '../base/clock-watch.ts'
 import { systemClock } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { createKeyRing } from '../base/key-ring.ts'
@@ -10,10 +11,15 @@ import type { Logger } from '../base/logger.ts'
 import { createMetrics } from '../base/metrics.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { Stops } from '../base/start-whole.ts'
+import { createLiveConfiguration } from '../config/live-configuration.ts'
+import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import type { HttpServersOptions } from '../http/server.ts'
+import { createClassifier } from '../mail/classify-reply.ts'
+import type { ClassifyReply } from '../mail/classify-reply.ts'
 import { createDnsResolver } from '../network/dns-resolver.ts'
 import type { Resolver } from '../network/resolver.ts'
+import { createValidatingResolver } from '../network/validating-resolver.ts'
 import type { ScheduleOptions } from '../schedule.ts'
 import { openStore } from '../store/open-store.ts'
 import type { StoreLocation } from '../store/store-location.ts'
@@ -39,6 +45,8 @@ export interface Outside {
 
 export interface ApplianceOptions {
   configuration: Configuration
+  /** Reads the configuration files again; throws ConfigurationError. Left out: there is nothing to reload. */
+  loadAgain?: () => Configuration
   logger: Logger
   clock?: Clock
   outside?: Outside
@@ -47,6 +55,12 @@ export interface ApplianceOptions {
 }
 
 export interface Foundation extends ApplianceOptions {
+  /** What is in force now; `configuration` is what the server started with. */
+  live: ReplaceableConfiguration
+  /** False for a while after a jump of the machine's clock: nothing may end by time. */
+  isClockSteady: () => boolean
+  /** By the bounce rules in force. */
+  classify: ClassifyReply
   clock: Clock
   /** For what takes real time: lookups, leases. The same one, but where application time is another. */
   realClock: Clock
@@ -62,18 +76,40 @@ export interface Foundation extends ApplianceOptions {
 
 export async function openFoundation(options: ApplianceOptions, stops: Stops): Promise<Foundation> {
   const { configuration, logger, outside, onFatal } = options
+  const live = createLiveConfiguration(configuration)
+  let classify = createClassifier(configuration.bounces.rules)
+  live.onChange(() => {
+    classify = createClassifier(live.current().bounces.rules)
+  })
   const clock = outside?.clock ?? options.clock ?? systemClock
   const realClock = outside === undefined ? clock : systemClock
   const metrics = createMetrics()
   const location = storeLocation(configuration)
   const store = await openStore({ location, logger: logger.child({ part: 'store' }), metrics, onDeath: onFatal })
   stops.push(() => store.close())
-  const { epoch, recovered } = await store.beginEpoch(clock.now())
-  metrics.leasesRecovered.inc(recovered)
-  logger.info({ part: 'store', epoch, recovered_messages: recovered }, 'epoch begun')
+  const now = clock.now()
+  const { epoch, recovered, uncertain } = await store.beginEpoch(
+    now, now + configuration.server.delivery.uncertain_retry,
+  )
+  metrics.leasesRecovered.inc(recovered + uncertain)
+  const found = { recovered_messages: recovered, uncertain_messages: uncertain }
+  logger.info({ part: 'store', epoch, ...found }, 'epoch begun')
   const keyRing = createKeyRing(configuration.server.secrets.master_key)
   const resolver = outside?.resolver ?? dnsResolver(configuration)
-  return { ...options, clock, realClock, metrics, store, location, epoch, keyRing, resolver, stops }
+  return {
+    ...options, live, clock, realClock, metrics, store, location, epoch, keyRing, resolver, stops,
+    classify: (...reply) => classify(...reply),
+    isClockSteady: startClockWatch(clock, logger, stops),
+  }
+}
+
+/** Any other clock than that of the machine is moved on purpose. */
+function startClockWatch(clock: Clock, logger: Logger, stops: Stops): () => boolean {
+  if (clock !== systemClock) return () => true
+  const watch = createClockWatch({ clock, monotonic: () => performance.now(), logger: logger.child({ part: 'clock' }) })
+  watch.start()
+  stops.push(async () => watch.stop())
+  return watch.isSteady
 }
 
 /** Connecting to one of these would be talking to ourselves. */
@@ -83,7 +119,10 @@ export function ownAddresses({ server, pools }: Configuration): string[] {
 }
 
 function dnsResolver({ server }: Configuration): Resolver {
-  const { servers, timeout, tries } = server.dns
+  const { servers, timeout, tries, validating_resolver: validating } = server.dns
+  if (validating !== null) {
+    return createValidatingResolver({ server: validating, timeoutMilliseconds: timeout, tries })
+  }
   return createDnsResolver({ servers, timeoutMilliseconds: timeout, tries })
 }
 

@@ -3,8 +3,6 @@
  */
 import { renderKeys, senderIdOf } from '../content/message-fields.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
-import type { Egress } from '../egress/pool.ts'
-import { createClassifier } from '../mail/classify-reply.ts'
 import { createAcceptBatch } from '../messages/accept-batch.ts'
 import type { AcceptanceOptions } from '../messages/accept-mail.ts'
 import { createAcceptMessage } from '../messages/accept-message.ts'
@@ -20,12 +18,11 @@ import { createSendingRate } from '../messages/sending-rate.ts'
 import { createSuppressions } from '../messages/suppressions.ts'
 import { createUnsubscribing } from '../messages/unsubscribe.ts'
 import { SANDBOX_DOMAIN } from '../sandbox/sandbox.ts'
+import type { DeliveryParts } from './delivery.ts'
 import type { Foundation } from './foundation.ts'
 import type { Senders } from './senders.ts'
-import type { Webhooks } from './webhooks.ts'
 
-export interface MailParts extends Senders, Webhooks {
-  egress: Egress
+export interface MailParts extends Senders, DeliveryParts {
   dispatcher: Dispatcher
 }
 
@@ -34,7 +31,7 @@ export type MailFeatures = ReturnType<typeof createMailFeatures>
 export function createMailFeatures(foundation: Foundation, parts: MailParts) {
   const { configuration, store, clock, metrics, logger, stops, outside } = foundation
   const { domains, egress, dispatcher } = parts
-  const { server: settings, providers, bounces } = configuration
+  const { server: settings, providers } = configuration
   const keys = renderKeys(foundation.keyRing)
   const sendingRate = createSendingRate({ clock, settings: settings.api })
   const onEvents = (): void => parts.webhookEngine.wake()
@@ -44,7 +41,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     // With another world outside, all mail takes the normal way there.
     captures: outside === undefined ? 'test-and-simulated' : 'simulated',
     testSendingDomain: SANDBOX_DOMAIN,
-    onQueued: () => dispatcher.wake(),
+    onQueued: (queued) => dispatcher.noteQueued(queued),
   }
   const engagement = createEngagement({
     store, clock, metrics, keys, onEvents,
@@ -63,7 +60,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     messages: {
       ...createMessageLookup({
         store, clock, domains,
-        classify: createClassifier(bounces.rules),
+        classify: foundation.classify,
         whyWaiting: (message) => dispatcher.whyWaiting(message),
       }),
       ...createMessageActions(acceptance),
@@ -71,7 +68,9 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     suppressions: createSuppressions({ store, clock }),
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate,
-    mailRefusal: createMailRefusal({ store, clock, mostQueued: settings.api.queue_max }),
+    mailRefusal: createMailRefusal({
+      store, clock, hasSpace: () => parts.disk.mayAccept(), mostQueued: settings.api.queue_max,
+    }),
     engagement,
     unsubscribing: createUnsubscribing({ store, clock, logger, onEvents, key: keys.unsubscribe }),
   }

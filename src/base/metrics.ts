@@ -54,6 +54,10 @@ export function createMetrics() {
     queueMessages: new Gauge({
       name: 'posthorn_queue_messages', help: 'Messages that are not final', labelNames: ['state'], registers,
     }),
+    queueWaiting: new Gauge({
+      name: 'posthorn_queue_waiting_messages', help: 'Messages that are held back, by what holds them',
+      labelNames: ['reason'], registers,
+    }),
     webhookDeliveries: new Counter({
       name: 'posthorn_webhook_deliveries_total', help: 'Webhook attempts by result', labelNames: ['result'], registers,
     }),
@@ -65,6 +69,10 @@ export function createMetrics() {
     }),
     engagementDropped: new Counter({
       name: 'posthorn_engagement_dropped_total', help: 'Opens and clicks that were not kept: too many waited', registers,
+    }),
+    configurationReloads: new Gauge({
+      name: 'posthorn_config_last_reload_success', help: '1: the last reload took the files over; 0: it refused them',
+      registers,
     }),
     httpRequestSeconds: new Histogram({
       name: 'posthorn_http_request_seconds', help: 'Time to answer a request',

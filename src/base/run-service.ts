@@ -14,6 +14,8 @@ import { createServiceManager } from './service-manager.ts'
 export interface RunningService {
   /** Resolves when every thread has answered. */
   isAlive(): Promise<void>
+  /** The configuration files may have changed (SIGHUP). */
+  reload(): void
   stop(): Promise<void>
 }
 
@@ -40,6 +42,7 @@ export async function runService({ start, logger, clock }: RunServiceOptions): P
     onError: (thrown) => logger.warn({ err: thrown }, 'service manager was not told'),
   })
   const service = await start(onFatal)
+  process.on('SIGHUP', () => service.reload())
   logger.info('ready')
   manager.ready()
   manager.startWatchdog(() => service.isAlive())
@@ -68,7 +71,7 @@ function endings(): { ended: Promise<Ending>; onFatal: (reason: Error) => void }
   let interrupts = 0
   // A log that nobody reads any more: the work is finished, and the manager starts us anew with another one.
   process.stdout.on('error', (reason) => resolve({ kind: 'fatal', reason }))
-  // By default it would end the process: reading the files again is asked for, and is not part of this version.
+  // By default it would end the process; until the service is there, the files are being read anyhow.
   process.on('SIGHUP', () => {})
   process.on('SIGTERM', () => resolve({ kind: 'signal', signal: 'SIGTERM' }))
   process.on('SIGINT', () => {

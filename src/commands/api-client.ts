@@ -20,6 +20,8 @@ export interface ApiCall {
   path: string
   /** Sent as JSON. */
   body?: unknown
+  /** What to do when there is no such thing; left out: to list what there is. */
+  whenMissing?: string
 }
 
 /** Parameters behind the question mark; what is undefined is left out. */
@@ -36,9 +38,21 @@ export async function callServer(server: ServerAddress, call: ApiCall): Promise<
 }
 
 /** The whole answer, for those that have no `data`. */
-export async function wholeAnswer(server: ServerAddress, { method, path, body }: ApiCall): Promise<Success> {
+export async function wholeAnswer(server: ServerAddress, call: ApiCall): Promise<Success> {
+  const { method, path, body, whenMissing } = call
   const text = body === undefined ? undefined : JSON.stringify(body)
-  return successOf(await exchange(server, { method, path, headers: { 'Content-Type': JSON_TYPE }, body: text }))
+  const answer = await exchange(server, { method, path, headers: { 'Content-Type': JSON_TYPE }, body: text })
+  return successOf(answer, whenMissing)
+}
+
+/** null: the key may not know. */
+export async function ifPermitted<Value>(ask: () => Promise<Value>): Promise<Value | null> {
+  try {
+    return await ask()
+  } catch (thrown) {
+    if (thrown instanceof ProcessExit && errorCode(thrown.cause) === 'forbidden') return null
+    throw thrown
+  }
 }
 
 export async function sendCsv(server: ServerAddress, path: string, csv: string): Promise<unknown> {
@@ -170,11 +184,12 @@ function connectionProblem(server: ServerAddress, thrown: unknown): ProcessExit 
 
 export type Success = Record<string, unknown>
 
-function successOf({ status, text }: ServerAnswer): Success {
+function successOf({ status, text }: ServerAnswer, whenMissing?: string): Success {
   const answer = parseAnswer(status, text)
   if (isObject(answer) && answer['success'] === true) return answer
   const error = isObject(answer) && isObject(answer['error']) ? answer['error'] : {}
-  throw refusal(String(error['code'] ?? ''), String(error['message'] ?? ''), String(error['details'] ?? ''))
+  const part = (name: string): string => String(error[name] ?? '')
+  throw refusal({ code: part('code'), message: part('message'), details: part('details') }, whenMissing)
 }
 
 function parseAnswer(status: number, text: string): unknown {
@@ -202,10 +217,13 @@ const REFUSALS: Readonly<Record<string, { exit: number; fix: string }>> = {
 }
 
 /** The server's own code is that of the cause. */
-function refusal(code: string, message: string, details: string): ProcessExit {
+function refusal(
+  { code, message, details }: { code: string; message: string; details: string }, whenMissing: string | undefined,
+): ProcessExit {
   const known = Object.hasOwn(REFUSALS, code) ? REFUSALS[code] : undefined
+  const advice = code === 'not_found' && whenMissing !== undefined ? whenMissing : known?.fix
   const sentence = message === '' ? 'The server refused without a reason.' : message
   const text = details === '' ? sentence : `${sentence} ${details}`
-  const fix = known === undefined ? '' : `${text.endsWith('.') ? '' : '.'} Fix: ${known.fix}.`
+  const fix = advice === undefined ? '' : `${text.endsWith('.') ? '' : '.'} Fix: ${advice}.`
   return new ProcessExit(known?.exit ?? EXIT.failed, `posthorn: ${printable(text + fix)}`, { cause: { code } })
 }

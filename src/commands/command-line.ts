@@ -11,10 +11,15 @@ import { addBounceCommands } from './bounce.ts'
 import { addCheckCommand } from './check.ts'
 import { addConfigCommands } from './config.ts'
 import { addDomainCommands } from './domain.ts'
+import { addIpCommands } from './ip.ts'
 import { addKeyCommands } from './key.ts'
 import { addListenCommand } from './listen.ts'
 import { addMessageCommands } from './message.ts'
+import { addPathCommands } from './path.ts'
+import { addPoolCommands } from './pool.ts'
+import { addProviderCommands } from './provider.ts'
 import { addQueueCommands } from './queue.ts'
+import { addReloadCommand } from './reload.ts'
 import { addSandboxCommand } from './sandbox.ts'
 import type { SandboxCommandOptions } from './sandbox.ts'
 import { addSendCommand } from './send.ts'
@@ -32,8 +37,9 @@ export interface ServerStarters {
 
 /** In the order of the help. */
 const VERBS: readonly ((program: Command) => void)[] = [
-  addStatusCommand, addCheckCommand, addConfigCommands, addKeyCommands, addDomainCommands, addSendCommand,
-  addMessageCommands, addQueueCommands, addSuppressionCommands, addWebhookCommands, addListenCommand, addBounceCommands,
+  addStatusCommand, addCheckCommand, addReloadCommand, addConfigCommands, addKeyCommands, addDomainCommands,
+  addSendCommand, addMessageCommands, addQueueCommands, addIpCommands, addPoolCommands, addPathCommands,
+  addProviderCommands, addSuppressionCommands, addWebhookCommands, addListenCommand, addBounceCommands,
 ]
 
 const FIRST_STEPS = `No server runs here yet. The first steps:

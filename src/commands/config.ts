@@ -1,7 +1,9 @@
 /**
- * `posthorn config test-reply`: what the rules make of an SMTP reply (engine.md 9 and 14): which rule of providers.yaml
- * shapes the path, which of bounces.yaml gives the category, where both stand, and the three decisions that follow.
- * Needs no server.
+ * `posthorn config`: `diff` compares the files with the running server (`reload.ts`).
+ *
+ * `test-reply` needs no server: it says what the rules make of an SMTP reply (engine.md 9 and 14): which rule of
+ * providers.yaml shapes the path, which of bounces.yaml gives the category, where both stand, and the three decisions
+ * that follow.
  */
 import { Option } from 'commander'
 import type { Command } from 'commander'
@@ -19,6 +21,7 @@ import { printNote, printResult } from './print.ts'
 import type { OutputFlags } from './print.ts'
 import { decisionsFor, matchReplyRule, replyReport } from './reply-decisions.ts'
 import type { ReplyStage, ReplyView, RulePlace } from './reply-decisions.ts'
+import { addDiffVerb } from './reload.ts'
 import { installedOrShippedFolder, SHIPPED_FOLDER } from './shared-options.ts'
 
 interface TestReplyFlags extends OutputFlags {
@@ -31,9 +34,9 @@ const EXAMPLE = `Example:
   posthorn config test-reply --provider google --stage dot '421-4.7.28 an unusual rate of unsolicited mail'`
 
 export function addConfigCommands(program: Command): void {
-  program
-    .command('config')
-    .description('the configuration files')
+  const config = program.command('config').description('the configuration files')
+  addDiffVerb(config)
+  config
     .command('test-reply <text>')
     .description('say which reply and bounce rule a text matches, and what follows')
     .option('--provider <id>', 'provider of providers.yaml that it came from (default: none of them)')

@@ -6,6 +6,8 @@
 import { once } from 'node:events'
 import { SECOND } from '../base/clock.ts'
 
+const DEFAULT_WIDTH = 80
+
 export interface OutputFlags {
   json?: boolean
   quiet?: boolean
@@ -23,6 +25,11 @@ export function printNote({ quiet }: OutputFlags, text: string): void {
 
 export function isTerminal(): boolean {
   return process.stdout.isTTY
+}
+
+/** Columns; 80 where nobody says. */
+export function terminalWidth(): number {
+  return process.stdout.columns ?? DEFAULT_WIDTH
 }
 
 /** Waits where the reader is slower than we are. */

@@ -4,7 +4,7 @@
  */
 import { HOUR } from '../base/clock.ts'
 import type { ProviderSettings, ReplyRuleSettings } from '../config/provider-settings.ts'
-import { ANY_PROVIDER } from '../config/provider-settings.ts'
+import { createReplyRules } from '../egress/reply-rules.ts'
 import { BOUNCE_CATEGORIES } from '../mail/bounce-category.ts'
 import type { BounceCategory } from '../mail/bounce-category.ts'
 import type { Classification, Suppression } from '../mail/classify-reply.ts'
@@ -41,17 +41,13 @@ export interface ReplyView extends ReplyDecisions {
   category: BounceCategory
 }
 
-/** The first that matches; those of the provider come first in the list. A report by mail shapes no path. */
+/** As a running server finds it. A report by mail shapes no path. */
 export function matchReplyRule(
   rules: ProviderSettings['replies'],
   { reply, provider, stage }: { reply: SmtpReply; provider: string | null; stage: ReplyStage },
 ): ReplyRuleSettings | null {
-  if (reply.code < 400 || stage === 'dsn') return null
-  const isMatch = (rule: ReplyRuleSettings): boolean =>
-    (rule.provider === ANY_PROVIDER || rule.provider === provider)
-    && (rule.stage.length === 0 || rule.stage.includes(stage))
-    && new RegExp(rule.match, 'iu').test(reply.text)
-  return rules.find(isMatch) ?? null
+  if (stage === 'dsn') return null
+  return createReplyRules(rules).match(reply, stage, provider)[0] ?? null
 }
 
 export function decisionsFor(

@@ -4,10 +4,10 @@
  * What a key may not ask about is left out. Ends with 1 when the server is not well.
  */
 import type { Command } from 'commander'
-import { errorCode, EXIT, ProcessExit } from '../base/errors.ts'
+import { EXIT } from '../base/errors.ts'
 import type { DomainView } from '../senders/domain-view.ts'
 import type { WebhookEndpointView } from '../webhooks/endpoint-view.ts'
-import { callServer, listFromServer } from './api-client.ts'
+import { callServer, ifPermitted, listFromServer } from './api-client.ts'
 import { printResult, sheetText } from './print.ts'
 import { serverAddress, shownAddress } from './server-address.ts'
 import type { ServerAddress } from './server-address.ts'
@@ -90,13 +90,4 @@ async function webhooksOf(server: ServerAddress): Promise<StatusView['webhooks']
     totals.dead_letters += endpoint.dead_letters
   }
   return totals
-}
-
-async function ifPermitted<Value>(ask: () => Promise<Value>): Promise<Value | null> {
-  try {
-    return await ask()
-  } catch (thrown) {
-    if (thrown instanceof ProcessExit && errorCode(thrown.cause) === 'forbidden') return null
-    throw thrown
-  }
 }

@@ -177,6 +177,12 @@ export function rate() {
   return field(readRate)
 }
 
+/** A rate as it is written in a file. */
+export function rateText({ count, per_milliseconds: milliseconds }: Rate): string {
+  const unit = Object.entries(RATE_UNITS).find(([, length]) => length === milliseconds)
+  return unit === undefined ? `${count} in ${milliseconds} ms` : `${count}/${unit[0]}`
+}
+
 /** A rate, or a bare 0 that stands for "no limit" and becomes null. */
 export function rateOrUnlimited() {
   return field((value): Reading<Rate | null> => (value === 0 ? accepted(null) : readRate(value)))

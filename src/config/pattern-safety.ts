@@ -8,7 +8,8 @@
 import { createContext, Script } from 'node:vm'
 import type { Context } from 'node:vm'
 import { errorText } from '../base/errors.ts'
-import { MOST_REPLY_CHARACTERS } from '../mail/smtp-reply.ts'
+import { hostileLines } from './hostile-lines.ts'
+import type { PatternShape } from './hostile-lines.ts'
 
 /** operations.md 4.4. Counted in time of the processor, so that a busy machine refuses no good rule. */
 const MOST_CPU_MILLISECONDS = 50
@@ -16,7 +17,6 @@ const MOST_CPU_MILLISECONDS = 50
 const STOP_AFTER_MILLISECONDS = 500
 /** Other threads count too, and the first run compiles; an expression that is slow is so every time. */
 const TRIALS = 3
-const MOST_WORDS = 8
 /** Of a millisecond, the unit of process.cpuUsage. */
 const MICROSECONDS = 1_000
 
@@ -28,7 +28,7 @@ export function patternProblem(pattern: string): string | undefined {
     // The engine's sentence names the expression and the reason.
     return errorText(thrown)
   }
-  return dangerIn(pattern)
+  return readShape(pattern).danger
 }
 
 /** With the flags that all rules are run with. */
@@ -39,37 +39,64 @@ export function compilePattern(pattern: string): RegExp {
 // The start of a group with its kind, a class, an escape with or without braces, or a single character.
 const ATOM = /^(?:\((?:\?(?:[:=!]|<[=!]|<[^>]*>|[a-z-]+:))?|\[(?:\\.|[^\]\\])*\]|\\(?:[pPu]\{[^}]*\}|c?.)|[^])/
 
+interface Group {
+  /** Something in it repeats. */
+  repeats: boolean
+  /** There are several ways through it: `|`, or something that may be left out. */
+  isChoice: boolean
+}
+
+interface ReadShape extends PatternShape {
+  danger: string | undefined
+}
+
 /** Reads an expression that compiles, atom by atom. */
-function dangerIn(pattern: string): string | undefined {
-  // For each open group: whether something in it repeats.
-  const open: boolean[] = [false]
+function readShape(pattern: string): ReadShape {
+  const whole: Group = { repeats: false, isChoice: false }
+  // The groups that are open, with the whole expression around them.
+  const open: Group[] = [whole]
+  const shape: ReadShape = { danger: undefined, repeatsChoice: false, repetitions: 0 }
   let position = 0
   while (position < pattern.length) {
     const rest = pattern.slice(position)
     // A reference to an earlier group, by number or by name.
-    if (/^\\(?:[1-9]|k<)/.test(rest)) return 'a backreference is not taken'
+    if (/^\\(?:[1-9]|k<)/.test(rest)) return { ...shape, danger: 'a backreference is not taken' }
     position += ATOM.exec(rest)?.[0].length ?? 1
     if (rest.startsWith('(')) {
-      open.push(false)
+      open.push({ repeats: false, isChoice: false })
       continue
     }
-    const isInnerRepeated = rest.startsWith(')') ? (open.pop() ?? false) : false
+    const inner = rest.startsWith(')') ? open.pop() : undefined
     const quantifier = quantifierAt(pattern.slice(position))
     position += quantifier.length
-    if (isInnerRepeated && quantifier.repeats) return 'a repetition inside a repetition is not taken'
-    if (isInnerRepeated || quantifier.repeats) open[open.length - 1] = true
+    if (inner?.repeats === true && quantifier.repeats) {
+      return { ...shape, danger: 'a repetition inside a repetition is not taken' }
+    }
+    if (inner?.isChoice === true && quantifier.repeats) shape.repeatsChoice = true
+    if (quantifier.repeats) shape.repetitions++
+    const around = open.at(-1) ?? whole
+    around.repeats ||= inner?.repeats === true || quantifier.repeats
+    around.isChoice ||= rest.startsWith('|') || inner?.isChoice === true || quantifier.isOptional
   }
-  return undefined
+  return shape
 }
 
-function quantifierAt(rest: string): { length: number; repeats: boolean } {
+interface Quantifier {
+  length: number
+  repeats: boolean
+  /** It may be there once, or not. */
+  isOptional: boolean
+}
+
+function quantifierAt(rest: string): Quantifier {
   // `*`, `+`, `?`, `{2}`, `{2,}` or `{2,5}`, and the mark of a lazy one.
   const match = /^(?:[*+?]|\{(\d+)(,(\d*))?\})\??/.exec(rest)
-  if (match === null) return { length: 0, repeats: false }
+  if (match === null) return { length: 0, repeats: false, isOptional: false }
   const [whole, least, range, most] = match
+  const isOptional = least === undefined ? whole.startsWith('?') : range !== undefined && most === '1'
   // An exact count leaves nothing to try out.
-  const repeats = least === undefined ? !whole.startsWith('?') : range !== undefined && most !== '1'
-  return { length: whole.length, repeats }
+  const repeats = !isOptional && (least === undefined || range !== undefined)
+  return { length: whole.length, repeats, isOptional }
 }
 
 /** Runs expressions on hostile lines; one of these serves all rules of a file. */
@@ -77,7 +104,8 @@ export function createTrial(): (pattern: string, example: string) => boolean {
   const script = new Script('for (const line of lines) expression.test(line)')
   const context = createContext({})
   return (pattern, example) => {
-    Object.assign(context, { expression: compilePattern(pattern), lines: hostileLines(pattern, example) })
+    const lines = hostileLines(pattern, example, readShape(pattern))
+    Object.assign(context, { expression: compilePattern(pattern), lines })
     for (let trial = 0; trial < TRIALS; trial++) if (isInTime(script, context)) return true
     return false
   }
@@ -93,13 +121,4 @@ function isInTime(script: Script, context: Context): boolean {
   }
   const { user, system } = process.cpuUsage(before)
   return (user + system) / MICROSECONDS <= MOST_CPU_MILLISECONDS
-}
-
-/** Lines as long as a reply may be, of what makes an expression start over and over again. */
-function hostileLines(pattern: string, example: string): string[] {
-  // Words that the expression looks for.
-  const words = [...new Set(pattern.match(/[a-z]{3,}/gi) ?? [])].slice(0, MOST_WORDS)
-  const texts = [example, words.join(' '), ...words, '1.1.1.1'].map((text) => `${text} `)
-  return ['a', '1', ' ', '-', '.', '[', ...texts].map((piece) =>
-    piece.repeat(Math.ceil(MOST_REPLY_CHARACTERS / piece.length)).slice(0, MOST_REPLY_CHARACTERS))
 }

@@ -137,7 +137,9 @@ function privateIps(root: SourceNode): Finding[] {
 
 function weakPools({ pools, default_pool }: PoolSettings): Finding[] {
   return Object.entries(pools).flatMap(([name, { ips, require_warmup }]) => {
-    if (ips.length === 0) return [warningAt('pools', ['pools', name], 'this pool has no IPs: its messages wait')]
+    if (ips.length === 0) {
+      return [errorAt('pools', ['pools', name], 'this pool has no IPs: nothing could be sent from it')]
+    }
     const isCold = require_warmup && ips.every(({ warmed }) => !warmed)
     if (name !== default_pool || !isCold) return []
     const text = 'the default pool has only cold IPs: it sends what their warmup allows'

@@ -7,7 +7,7 @@
  * and time give the same bytes. Rejects when a key cannot sign: a message without all its signatures is not sent.
  * RFC 6376 §3.4.2, §3.4.4, §3.5, §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
  */
-import { createHash, createPrivateKey, sign } from 'node:crypto'
+import { createPrivateKey, hash, sign } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import { toUnixSeconds } from '../base/clock.ts'
@@ -40,6 +40,17 @@ const FURTHER_FIELDS = [
   'List-Unsubscribe-Post', 'Feedback-ID', 'CFBL-Address', 'CFBL-Feedback-ID',
 ] as const
 
+const SIGNED_FIELDS = [
+  ...OVERSIGNED_FIELDS.map((name) => ({ name, lowerCase: name.toLowerCase(), more: 1 })),
+  ...FURTHER_FIELDS.map((name) => ({ name, lowerCase: name.toLowerCase(), more: 0 })),
+]
+const SIGNED_NAMES = new Set(SIGNED_FIELDS.map(({ lowerCase }) => lowerCase))
+
+// White space that is not a single space already: a fold, a tab, two spaces.
+const CHANGED_SPACE = /\r\n|\t| {2}/
+// Behind the line end of a fold there is white space.
+const WHITE_SPACE = /(?:[ \t]|\r\n)+/g
+
 const MOST_LINE_CHARACTERS = 76
 const SPACE = 0x20
 const TAB = 0x09
@@ -62,7 +73,7 @@ export function createSigner({ domain, selector, privateKeyPem }: SignerOptions)
 
 /** RFC 8463 §3: what Ed25519 signs is the SHA-256 hash, with no further hash of its own choosing. */
 function signHash(input: Uint8Array, key: KeyObject): Promise<Buffer> {
-  return signOnThreadPool(null, createHash('sha256').update(input).digest(), key)
+  return signOnThreadPool(null, hash('sha256', input, 'buffer'), key)
 }
 
 /**
@@ -74,8 +85,8 @@ export async function signMessage(message: Uint8Array, signers: readonly Signer[
   const bytes = Buffer.from(message.buffer, message.byteOffset, message.byteLength)
   const headerEnd = bytes.indexOf('\r\n\r\n')
   if (headerEnd < 0) throw new Error('the message has no end of its header')
-  const selected = selectFields(readFields(bytes.toString('latin1', 0, headerEnd + 2)))
-  const bodyHash = createHash('sha256').update(relaxedBody(bytes.subarray(headerEnd + 4))).digest('base64')
+  const selected = selectFields(bytes.toString('latin1', 0, headerEnd + 2))
+  const bodyHash = hash('sha256', relaxedBody(bytes.subarray(headerEnd + 4)), 'base64')
   const signatures = signers.map(async (signer) => {
     const { algorithm, domain, selector } = signer
     const unsigned = signatureField(
@@ -90,12 +101,6 @@ export async function signMessage(message: Uint8Array, signers: readonly Signer[
   return Buffer.concat([...(await Promise.all(signatures)), bytes])
 }
 
-/** The raw fields of a header block, each with its folds, without the last CRLF. */
-function readFields(header: string): string[] {
-  // A line end that no white space follows ends a field.
-  return header.split(/\r\n(?![ \t])/).filter((field) => field !== '')
-}
-
 interface SelectedFields {
   /** What stands in `h=`, in order. */
   names: string[]
@@ -103,66 +108,94 @@ interface SelectedFields {
   canonical: string
 }
 
-function selectFields(fields: readonly string[]): SelectedFields {
-  const byName = new Map<string, string[]>()
-  for (const field of fields) {
-    const name = field.slice(0, field.indexOf(':')).trim().toLowerCase()
-    byName.set(name, [...(byName.get(name) ?? []), field])
-  }
+/** Out of a header block, each line with its CRLF. */
+function selectFields(header: string): SelectedFields {
+  const present = readSigned(header)
   const selected: SelectedFields = { names: [], canonical: '' }
-  const add = (name: string, more: number): void => {
+  for (const { name, lowerCase, more } of SIGNED_FIELDS) {
+    const fields = present.get(lowerCase) ?? []
+    for (let count = 0; count < fields.length + more; count++) selected.names.push(name)
     // Verifiers take the instances of a field from the bottom up.
-    const present = (byName.get(name.toLowerCase()) ?? []).toReversed()
-    for (let count = 0; count < present.length + more; count++) selected.names.push(name)
-    for (const field of present) selected.canonical += relaxedField(field)
+    for (let index = fields.length - 1; index >= 0; index--) selected.canonical += relaxedField(fields[index] ?? '')
   }
-  for (const name of OVERSIGNED_FIELDS) add(name, 1)
-  for (const name of FURTHER_FIELDS) add(name, 0)
   return selected
+}
+
+/** The raw fields that are signed, by their names in lower case, each with its folds, without the last CRLF. */
+function readSigned(header: string): Map<string, string[]> {
+  const present = new Map<string, string[]>()
+  for (let start = 0; start < header.length;) {
+    let end = header.indexOf('\r\n', start)
+    // A line end that white space follows is a fold.
+    while (isWhiteSpace(header.charCodeAt(end + 2))) end = header.indexOf('\r\n', end + 2)
+    const field = header.slice(start, end)
+    const name = nameOf(field)
+    const known = present.get(name)
+    if (known !== undefined) known.push(field)
+    else if (SIGNED_NAMES.has(name)) present.set(name, [field])
+    start = end + 2
+  }
+  return present
+}
+
+function nameOf(field: string): string {
+  return field.slice(0, field.indexOf(':')).trim().toLowerCase()
 }
 
 /** RFC 6376 §3.4.2: lower-case name, unfolded value with single spaces and none at its ends. */
 function relaxedField(field: string): string {
-  const colon = field.indexOf(':')
-  // Line ends of folds, then runs of white space.
-  const value = field.slice(colon + 1).replace(/\r\n/g, '').replace(/[ \t]+/g, ' ')
+  const given = field.slice(field.indexOf(':') + 1)
+  const value = CHANGED_SPACE.test(given) ? given.replace(WHITE_SPACE, ' ') : given
   const start = value.startsWith(' ') ? 1 : 0
   const end = value.endsWith(' ') ? -1 : undefined
-  return `${field.slice(0, colon).trim().toLowerCase()}:${value.slice(start, end)}\r\n`
+  return `${nameOf(field)}:${value.slice(start, end)}\r\n`
 }
 
 /**
  * RFC 6376 §3.4.4: runs of white space become one space, white space at line ends and empty lines at the end of the
- * body are dropped; a body that is not empty ends with CRLF.
+ * body are dropped; a body that is not empty ends with CRLF. A body that is canonical comes back as it is, not copied.
  */
-export function relaxedBody(body: Uint8Array): Buffer {
-  const canonical = Buffer.allocUnsafe(body.length + 2)
+export function relaxedBody(body: Buffer): Buffer {
+  const end = endOfText(body)
+  if (end === 0) return body.subarray(0, 0)
+  // What came before `copied` stands in the first `length` bytes of `canonical`.
+  let canonical: Buffer | undefined
   let length = 0
-  let openLines = 0
-  let isSpaceOpen = false
-  for (let index = 0; index < body.length; index++) {
+  let copied = 0
+  for (let index = 0; index < end; index++) {
     const byte = body[index] ?? 0
-    if (byte === SPACE || byte === TAB) {
-      isSpaceOpen = true
-    } else if (byte === CR && body[index + 1] === LF) {
-      isSpaceOpen = false
-      openLines++
-      index++
-    } else {
-      for (; openLines > 0; openLines--) {
-        canonical[length++] = CR
-        canonical[length++] = LF
-      }
-      if (isSpaceOpen) canonical[length++] = SPACE
-      isSpaceOpen = false
-      canonical[length++] = byte
-    }
+    // One comparison for nearly all bytes.
+    if (byte > SPACE || (byte !== SPACE && byte !== TAB)) continue
+    let next = index + 1
+    if (byte === SPACE && (body[next] ?? 0) > SPACE) continue
+    while (isWhiteSpace(body[next])) next++
+    const isAtLineEnd = body[next] === CR && body[next + 1] === LF
+    canonical ??= Buffer.allocUnsafe(end + 2)
+    length += body.copy(canonical, length, copied, index)
+    if (!isAtLineEnd) canonical[length++] = SPACE
+    copied = next
+    index = next - 1
   }
-  if (length > 0) {
-    canonical[length++] = CR
-    canonical[length++] = LF
-  }
+  if (canonical === undefined && body.length === end + 2 && body[end] === CR) return body
+  canonical ??= Buffer.allocUnsafe(end + 2)
+  length += body.copy(canonical, length, copied, end)
+  canonical[length++] = CR
+  canonical[length++] = LF
   return canonical.subarray(0, length)
+}
+
+/** Behind the last byte that is neither white space nor of a line end. */
+function endOfText(body: Buffer): number {
+  let end = body.length
+  for (;;) {
+    if (isWhiteSpace(body[end - 1])) end -= 1
+    else if (body[end - 1] === LF && body[end - 2] === CR) end -= 2
+    else return end
+  }
+}
+
+function isWhiteSpace(code: number | undefined): boolean {
+  return code === SPACE || code === TAB
 }
 
 /** The DKIM-Signature field up to and with `b=`, folded. */

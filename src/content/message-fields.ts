@@ -6,13 +6,12 @@
  * stands in its field as it is (RFC 6532): such a message goes only to hosts that announce SMTPUTF8 (`namesNonAscii`).
  * engine.md 16.2; contract.md 4.6 and 14; RFC 5322 §3.6, RFC 8058 §3.1, RFC 9477 §3.
  */
-import { createHash, createSecretKey } from 'node:crypto'
+import { createHash } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { Mailbox, RenderFacts, StoredContent } from '../mail/message.ts'
-import { complaintToken } from '../mail/return-path.ts'
 import { customField, isAscii, mailboxesField, mailboxField, plainField, textField } from './encode-header.ts'
 import type { MessageUrls } from './message-urls.ts'
-import type { TokenKey } from './tracking-token.ts'
 
 /** What is the same for all mail of this server. */
 export interface RenderSettings {
@@ -27,15 +26,17 @@ export interface RenderSettings {
 
 /** One for each purpose of a token. */
 export interface RenderKeys {
-  complaint: Uint8Array
-  open: TokenKey
-  click: TokenKey
-  unsubscribe: TokenKey
+  complaint: KeyObject
+  open: KeyObject
+  click: KeyObject
+  unsubscribe: KeyObject
 }
 
 export interface FieldsInput {
   content: StoredContent
   facts: RenderFacts
+  /** `complaintToken` of the message. */
+  complaint: string
   /** Host name of the envelope sender's domain. */
   returnPath: string
   urls: MessageUrls
@@ -47,10 +48,9 @@ const SENDER_ID_CHARACTERS = 12
 const MOST_CAMPAIGN_CHARACTERS = 64
 
 export function renderKeys(keyRing: KeyRing): RenderKeys {
-  const secret = (purpose: 'open' | 'click' | 'unsubscribe'): TokenKey => createSecretKey(keyRing.key(purpose))
   return {
-    complaint: keyRing.key('complaint'), open: secret('open'), click: secret('click'),
-    unsubscribe: secret('unsubscribe'),
+    complaint: keyRing.key('complaint'), open: keyRing.key('open'), click: keyRing.key('click'),
+    unsubscribe: keyRing.key('unsubscribe'),
   }
 }
 
@@ -81,14 +81,13 @@ export function dateField({ sendAt, acceptedAt }: RenderFacts): string {
   return plainField('Date', new Date(sendAt ?? acceptedAt).toUTCString().replace('GMT', '+0000'))
 }
 
-export function messageIdField({ facts, settings }: FieldsInput): string {
-  return plainField('Message-ID', `<${complaintToken(facts.messageId, settings.keys.complaint)}@${facts.domain}>`)
+export function messageIdField({ facts, complaint }: FieldsInput): string {
+  return plainField('Message-ID', `<${complaint}@${facts.domain}>`)
 }
 
 /** What no customer writes, on every message. */
-export function ownFields({ content, facts, returnPath, urls, settings }: FieldsInput): string[] {
-  const { keys, referenceHeader, senderId, cfbl } = settings
-  const token = complaintToken(facts.messageId, keys.complaint)
+export function ownFields({ content, facts, complaint, returnPath, urls, settings }: FieldsInput): string[] {
+  const { referenceHeader, senderId, cfbl } = settings
   const fields: string[] = []
   if (content.unsubscribe !== null) {
     const address = content.unsubscribe.url === null ? urls.unsubscribe() : asUri(content.unsubscribe.url)
@@ -96,12 +95,12 @@ export function ownFields({ content, facts, returnPath, urls, settings }: Fields
     fields.push(plainField('List-Unsubscribe', `<${address}>,`, `<${mailto}>`))
     fields.push(plainField('List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'))
   }
-  if (referenceHeader !== null) fields.push(plainField(referenceHeader, token))
+  if (referenceHeader !== null) fields.push(plainField(referenceHeader, complaint))
   // Google's: campaign, customer, kind of mail, sender. Nothing in it is about one recipient.
   fields.push(plainField('Feedback-ID', `${campaignOf(content)}:${facts.domain}:${facts.stream}:${senderId}`))
   if (cfbl) {
-    fields.push(plainField('CFBL-Address', `f-${token}@${returnPath};`, 'report=arf'))
-    fields.push(plainField('CFBL-Feedback-ID', token))
+    fields.push(plainField('CFBL-Address', `f-${complaint}@${returnPath};`, 'report=arf'))
+    fields.push(plainField('CFBL-Feedback-ID', complaint))
   }
   return fields
 }

@@ -4,8 +4,8 @@
  * `baseUrl` is scheme and host from the configuration, without a slash at the end; the tokens name message and link,
  * never an address or a target. engine.md 16.1 and 17.1, contract.md 13 and 14.
  */
+import type { KeyObject } from 'node:crypto'
 import { clickToken, openToken, unsubscribeToken } from './tracking-token.ts'
-import type { TokenKey } from './tracking-token.ts'
 
 export interface MessageUrls {
   link(linkNumber: number): string
@@ -18,7 +18,7 @@ export interface MessageUrls {
 export interface MessageUrlsOptions {
   messageId: string
   baseUrl: string
-  keys: { open: TokenKey; click: TokenKey; unsubscribe: TokenKey }
+  keys: { open: KeyObject; click: KeyObject; unsubscribe: KeyObject }
 }
 
 /** That of the content: a message has no other. */

@@ -10,6 +10,8 @@ import { fillHtml, instrumentHtml, trackedTargets, UNSUBSCRIBE_KEY } from './ins
 import type { FillOptions, HtmlTemplate } from './instrument-html.ts'
 import { namesNonAscii } from './message-fields.ts'
 import type { MessageUrls } from './message-urls.ts'
+import { createMimeTrees } from './mime-tree.ts'
+import type { MimeTreeOf } from './mime-tree.ts'
 import type { Template } from './parse-template.ts'
 import { plainTextOf } from './plain-text.ts'
 import { findSubmittedHtml, readSubmittedMail } from './submitted-mail.ts'
@@ -28,6 +30,8 @@ export interface PreparedContent {
   subject: Template
   html: Template | null
   text: Template | null
+  /** Its MIME tree; of a submitted mail it is not asked for. */
+  treeOf: MimeTreeOf
   /** Where neither given nor different from message to message. */
   generatedText: string | null
   /** The mail with this html in place of its own, or as it came; null: the message is composed. */
@@ -53,6 +57,7 @@ export function prepareContent(stored: StoredContent): PreparedContent {
     subject: templateOf(subject, 'text', hasVariables),
     html: html === null ? null : templateOf(html, 'html', hasVariables),
     text: text === null ? null : templateOf(text, 'text', hasVariables),
+    treeOf: createMimeTrees(stored.attachments),
     generatedText: html === null || text !== null || hasVariables ? null : plainTextOf(html),
     submitted: submitted?.mail ?? null,
   }

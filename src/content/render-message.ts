@@ -11,6 +11,7 @@
  * rejection is a fault or an unusable key. engine.md 16.2 and 18, RFC 5322 §3.6.
  */
 import type { RenderFacts } from '../mail/message.ts'
+import { complaintToken } from '../mail/return-path.ts'
 import { composeMessage } from './compose-message.ts'
 import { signMessage } from './dkim.ts'
 import type { Signer } from './dkim.ts'
@@ -52,7 +53,8 @@ export async function renderMessage(input: RenderInput): Promise<Buffer> {
 export async function composeUnsigned(input: ComposeInput): Promise<ComposedMessage> {
   const { content, facts, returnPath, trackingBaseUrl, settings } = input
   const urls = messageUrls({ messageId: facts.messageId, baseUrl: trackingBaseUrl, keys: settings.keys })
-  const fieldsInput = { content: content.stored, facts, returnPath, urls, settings }
+  const complaint = complaintToken(facts.messageId, settings.keys.complaint)
+  const fieldsInput = { content: content.stored, facts, complaint, returnPath, urls, settings }
   if (content.submitted !== null) {
     const mail = submittedMailOf(content.submitted, content, urls)
     return { bodies: null, bytes: withOwnFields(mail, fieldsInput) }
@@ -62,7 +64,7 @@ export async function composeUnsigned(input: ComposeInput): Promise<ComposedMess
     fields: composedFields(fieldsInput, bodies.subject),
     html: bodies.html,
     text: bodies.text,
-    attachments: content.stored.attachments,
+    treeOf: content.treeOf,
     seed: facts.messageId,
   })
   return { bodies, bytes }

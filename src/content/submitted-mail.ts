@@ -64,7 +64,7 @@ export function findSubmittedHtml(raw: Uint8Array): SubmittedHtml | undefined {
   return html === undefined ? undefined : { html, replace: createReplace(bytes, part) }
 }
 
-interface Range {
+export interface Range {
   start: number
   end: number
 }
@@ -149,7 +149,7 @@ function headerOf(bytes: Buffer, { start, end }: Range): Header | undefined {
 }
 
 /** The parts between the delimiter lines; undefined without a closing one. */
-function splitMultipart(bytes: Buffer, { start, end }: Range, boundary: string): Range[] | undefined {
+export function splitMultipart(bytes: Buffer, { start, end }: Range, boundary: string): Range[] | undefined {
   if (boundary === '') return undefined
   const delimiter = Buffer.from(`--${boundary}`, 'latin1')
   const parts: Range[] = []

@@ -59,16 +59,6 @@ export function readTemplates(content: TemplateText, reserved: Variables = {}): 
   }
 }
 
-/** Each as `variables.name: …` or `subject: …`. */
-export function templateProblems(content: TemplateText, raw: RawVariables): string[] {
-  return readTemplates(content).problems(raw).map(({ about, name, text }) =>
-    `${about === 'variable' ? 'variables.' : ''}${name}: ${text}`)
-}
-
-export function usableVariables(content: TemplateText, raw: RawVariables): Variables {
-  return readTemplates(content).usable(raw)
-}
-
 /** A text as a template when substitution is on, else as the one piece of text it is. */
 export function templateOf(text: string, kind: TemplateKind, hasVariables: boolean): Template {
   return hasVariables ? parseTemplate(text, kind) : [text]

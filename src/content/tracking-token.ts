@@ -13,8 +13,6 @@ import { decodeBase32, encodeBase32, RFC_4648 } from '../base/base32.ts'
 import { identifierFromBytes, identifierToBytes } from '../base/identifier.ts'
 
 type TokenPurpose = 'open' | 'click' | 'unsubscribe'
-/** Bytes cost four times as much as an object: they are made into one each time. */
-export type TokenKey = KeyObject | Uint8Array
 
 export interface ClickFacts {
   messageId: string
@@ -42,35 +40,35 @@ const MAC_BYTES = 16
 const SIGNED_BYTES = 1 + MESSAGE_ID_BYTES + NUMBER_BYTES
 
 /** Throws for what is no message id, as the two below: only our own ids come here. */
-export function openToken(messageId: string, key: TokenKey): string {
+export function openToken(messageId: string, key: KeyObject): string {
   return makeToken('open', messageId, 0, key)
 }
 
-export function clickToken(messageId: string, linkNumber: number, key: TokenKey): string {
+export function clickToken(messageId: string, linkNumber: number, key: KeyObject): string {
   return makeToken('click', messageId, linkNumber, key)
 }
 
-export function unsubscribeToken(messageId: string, listNumber: number, key: TokenKey): string {
+export function unsubscribeToken(messageId: string, listNumber: number, key: KeyObject): string {
   return makeToken('unsubscribe', messageId, listNumber, key)
 }
 
 /** The message id of a genuine token. */
-export function readOpenToken(text: string, key: TokenKey): string | undefined {
+export function readOpenToken(text: string, key: KeyObject): string | undefined {
   const read = readToken('open', text, key)
   return read?.number === 0 ? read.messageId : undefined
 }
 
-export function readClickToken(text: string, key: TokenKey): ClickFacts | undefined {
+export function readClickToken(text: string, key: KeyObject): ClickFacts | undefined {
   const read = readToken('click', text, key)
   return read === undefined ? undefined : { messageId: read.messageId, linkNumber: read.number }
 }
 
-export function readUnsubscribeToken(text: string, key: TokenKey): UnsubscribeFacts | undefined {
+export function readUnsubscribeToken(text: string, key: KeyObject): UnsubscribeFacts | undefined {
   const read = readToken('unsubscribe', text, key)
   return read === undefined ? undefined : { messageId: read.messageId, listNumber: read.number }
 }
 
-function makeToken(purpose: TokenPurpose, messageId: string, number: number, key: TokenKey): string {
+function makeToken(purpose: TokenPurpose, messageId: string, number: number, key: KeyObject): string {
   const id = identifierToBytes('msg', messageId)
   if (id === undefined) throw new Error(`not a message id: ${JSON.stringify(messageId)}`)
   const bytes = Buffer.allocUnsafe(SIGNED_BYTES + MAC_BYTES)
@@ -81,7 +79,7 @@ function makeToken(purpose: TokenPurpose, messageId: string, number: number, key
   return encodeBase32(bytes, RFC_4648)
 }
 
-function readToken(purpose: TokenPurpose, text: string, key: TokenKey): NamedByToken | undefined {
+function readToken(purpose: TokenPurpose, text: string, key: KeyObject): NamedByToken | undefined {
   // Before any work: what somebody sends may be long.
   const bytes = text.length === TOKEN_LENGTH ? decodeBase32(text.toLowerCase(), RFC_4648) : undefined
   if (bytes === undefined) return undefined
@@ -92,6 +90,6 @@ function readToken(purpose: TokenPurpose, text: string, key: TokenKey): NamedByT
   return { messageId, number: signed.readUInt16BE(1 + MESSAGE_ID_BYTES) }
 }
 
-function macOf(purpose: TokenPurpose, signed: Uint8Array, key: TokenKey): Buffer {
+function macOf(purpose: TokenPurpose, signed: Uint8Array, key: KeyObject): Buffer {
   return createHmac('sha256', key).update(purpose).update(signed).digest().subarray(0, MAC_BYTES)
 }

@@ -4,7 +4,7 @@
  * Decoding gives undefined for what is not strictly of its encoding: such a part is better left alone. Linear.
  * RFC 2045 §6.7 and §6.8.
  */
-import { encode, wrap } from 'nodemailer/lib/qp'
+import { quotedPrintable } from './quoted-printable.ts'
 
 export type TransferEncoding = 'quoted-printable' | 'base64' | 'identity'
 
@@ -41,9 +41,7 @@ export function decodePart(bytes: Buffer, encoding: TransferEncoding): Buffer | 
 /** What was `identity` becomes quoted-printable: its lines may have grown beyond what SMTP takes. */
 export function encodePart(bytes: Buffer, encoding: TransferEncoding): string {
   if (encoding === 'base64') return foldBase64(bytes.toString('base64'))
-  // Any line end, also a lone CR or LF: text has CRLF alone (RFC 2045 §6.7 (4)).
-  const text = bytes.toString('latin1').replace(/\r\n|\r|\n/g, '\r\n')
-  return wrap(encode(Buffer.from(text, 'latin1')), MOST_LINE_CHARACTERS)
+  return quotedPrintable(bytes).toString('latin1')
 }
 
 function decodeQuotedPrintable(text: string): Buffer | undefined {
@@ -67,7 +65,8 @@ function endWithoutSpaces(line: string): number {
   return end
 }
 
-function foldBase64(text: string): string {
+/** In lines of 76 characters, without a line end behind the last one. */
+export function foldBase64(text: string): string {
   const lines: string[] = []
   for (let start = 0; start < text.length; start += MOST_LINE_CHARACTERS) {
     lines.push(text.slice(start, start + MOST_LINE_CHARACTERS))

@@ -41,6 +41,7 @@ export function createAttemptLog(options: {
       metrics.deliveries.inc({
         result: resultLabel(outcome.kind), pool: message.pool, ip: attempt.ip ?? 'none', provider: provider ?? 'other',
       })
+      if ('bounce' in outcome) metrics.bounces.inc({ type: outcome.bounce.type, provider: provider ?? 'other' })
     }
     logger[outcome.kind === 'ambiguous' ? 'warn' : 'info']({
       message_id: message.id, domain: message.domain, pool: message.pool,
@@ -48,7 +49,7 @@ export function createAttemptLog(options: {
       ip: attempt.ip, local_address: attempt.localAddress, provider, mx: attempt.host,
       remote_address: attempt.remoteAddress,
       attempt: message.attempts + 1, stage: attempt.stage, reply: attempt.reply.slice(0, MOST_LOGGED_REPLY_CHARACTERS),
-      code: judgement.code, tls: attempt.tls, ms: attempt.durationMilliseconds,
+      code: judgement.code, tls: attempt.tls?.protocol ?? null, ms: attempt.durationMilliseconds,
       outcome: outcome.kind, category: judgement.category, rule: judgement.rule,
       ...('retryAt' in outcome ? { next_at: outcome.retryAt } : {}),
     }, PHRASES[outcome.kind])

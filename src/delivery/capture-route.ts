@@ -7,9 +7,12 @@
 import { ipFamily } from '../base/ip-address.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import { identifyProvider } from '../egress/mailbox-provider.ts'
+import type { OpenGate } from '../egress/shaping.ts'
 import { isSimulated } from '../mail/simulator.ts'
-import type { HostsRoute } from './route-message.ts'
-import type { PathPlan } from './try-result.ts'
+import { CAPTURE_ROUTE } from '../store/queue-records.ts'
+import type { PathFacts } from './path-facts.ts'
+import type { HostsRoute } from './queue/route-message.ts'
+import type { MailHost } from './try-result.ts'
 
 /** Where the capture server listens: a loopback address. */
 export interface CaptureAddress {
@@ -18,30 +21,43 @@ export interface CaptureAddress {
 }
 
 export interface CaptureRoute {
-  plan: PathPlan
+  facts: PathFacts
   routeOf(recipientDomain: string): HostsRoute
 }
 
-const CAPTURE = 'capture'
 const SIMULATOR_ISP = 'simulator'
 const MOST_CONNECTIONS = 50
 const MESSAGES_PER_CONNECTION = 1_000
 
+/** It takes whatever comes. */
+export const CAPTURE_GATE: OpenGate = {
+  kind: 'open', connections: MOST_CONNECTIONS, messagesPerConnection: MESSAGES_PER_CONNECTION,
+  mostUnderWay: Infinity, mostOfLane: Infinity,
+}
+
 export function createCaptureRoute(
   { address, port }: CaptureAddress,
-  { providers, server }: Configuration,
+  configuration: () => Configuration,
 ): CaptureRoute {
-  const hosts = [{ name: CAPTURE, addresses: [address] }]
+  const { server, providers } = configuration()
+  const hosts: MailHost[] = [{
+    name: CAPTURE_ROUTE, addresses: [address], tls: { kind: 'opportunistic', policy: { type: 'none', id: '' } },
+  }]
   return {
-    plan: {
-      key: CAPTURE, port, source: ipFamily(address) === 6 ? '::1' : '127.0.0.1', hostname: server.hostname,
-      connections: MOST_CONNECTIONS, messagesPerConnection: MESSAGES_PER_CONNECTION,
-      idleMilliseconds: providers.default.idle, requiresTls: false,
+    facts: {
+      key: CAPTURE_ROUTE, route: CAPTURE_ROUTE, isp: CAPTURE_ROUTE, shaped: null,
+      plan: {
+        key: CAPTURE_ROUTE, port, source: ipFamily(address) === 6 ? '::1' : '127.0.0.1', hostname: server.hostname,
+        connections: MOST_CONNECTIONS, messagesPerConnection: MESSAGES_PER_CONNECTION,
+        idleMilliseconds: providers.default.idle, connectionRate: null,
+      },
     },
     routeOf(recipientDomain) {
-      const provider = identifyProvider(providers, recipientDomain, [recipientDomain])
+      const settings = configuration().providers
+      const provider = identifyProvider(settings, recipientDomain, [recipientDomain])
       const isp = isSimulated(recipientDomain) ? SIMULATOR_ISP : provider.isp
-      return { kind: 'hosts', hosts, siteKey: CAPTURE, provider: { ...provider, isp, limits: providers.default } }
+      const captured = { ...provider, isp, limits: settings.default, route: CAPTURE_ROUTE }
+      return { kind: 'hosts', hosts, siteKey: CAPTURE_ROUTE, provider: captured }
     },
   }
 }

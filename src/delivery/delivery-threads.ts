@@ -9,11 +9,15 @@ import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
-import type { DeliveryThreadSettings } from './delivery-thread.ts'
-import type { FromThread, PathBatch, ToThread, TryResult } from './try-result.ts'
+import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
+import type { FromThread, PathBatch, PathPlan, ThreadConnectionNote, ToThread, TryResult } from './try-result.ts'
 
 export interface DeliveryThreads {
   dispatch(thread: number, batches: PathBatch[]): void
+  /** The answer to `onMark`: committed, but for those that are not ours any more. Their dots go out at once. */
+  marked(thread: number, id: number, stale: number[]): void
+  /** What a path may use from now on, between two messages; 0 connections: what has not begun comes back. */
+  limit(thread: number, pathKey: string, limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>): void
   /** Resolves when every thread has answered, or died meanwhile: then a new one takes its place. */
   tick(): Promise<void>
   /** Nothing new starts; resolves when all that runs has ended, or when the time is over. */
@@ -27,6 +31,9 @@ export interface DeliveryThreadsOptions {
   clock: Clock
   logger: Logger
   onResults: (results: TryResult[]) => void
+  /** The final dots of these rows wait until `marked` is called with the same id. */
+  onMark: (thread: number, id: number, keys: number[]) => void
+  onConnections: (notes: ThreadConnectionNote[]) => void
   onDeath: (thread: number) => void
   onFatal: (error: Error) => void
 }
@@ -54,7 +61,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
 
   function startSlot(thread: number): Slot {
     const slot: Slot = { worker: startWorker(options.settings), ticks: new Map(), drained: undefined }
-    slot.worker.on('message', (message: FromThread) => receive(slot, message))
+    slot.worker.on('message', (message: FromThread) => receive(thread, slot, message))
     slot.worker.once('error', (error) => {
       logger.error({ thread, error: errorText(error), stack: error.stack }, 'delivery thread died')
     })
@@ -62,10 +69,14 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
     return slot
   }
 
-  function receive(slot: Slot, message: FromThread): void {
+  function receive(thread: number, slot: Slot, message: FromThread): void {
     switch (message.kind) {
       case 'results':
         return options.onResults(message.results)
+      case 'mark':
+        return options.onMark(thread, message.id, message.keys)
+      case 'connections':
+        return options.onConnections(message.notes)
       case 'tick':
         slot.ticks.get(message.id)?.()
         slot.ticks.delete(message.id)
@@ -107,6 +118,12 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
     dispatch(thread, batches) {
       post(slots[thread], { kind: 'dispatch', clockOffset: clock.now() - Date.now(), batches })
     },
+    marked(thread, id, stale) {
+      post(slots[thread], { kind: 'marked', id, stale })
+    },
+    limit(thread, pathKey, { connections, messagesPerConnection }) {
+      post(slots[thread], { kind: 'limit', pathKey, connections, messagesPerConnection })
+    },
     async tick() {
       await Promise.all(slots.map((slot) => new Promise<void>((resolve) => {
         const id = nextTick++
@@ -134,7 +151,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
 }
 
 function startWorker(workerData: DeliveryThreadSettings): Worker {
-  return new Worker(new URL('./delivery-thread.ts', import.meta.url), { workerData })
+  return new Worker(new URL('./session/delivery-thread.ts', import.meta.url), { workerData })
 }
 
 function endWorker(worker: Worker): Promise<void> {

@@ -1,37 +1,61 @@
 /**
  * Takes due messages from the store, brings each to the delivery thread of its path, and records what became of it.
  *
- *   claim (lease) -> route (DNS, provider) -> choose the egress IP -> wait for room in the path -> thread
- *   result -> judge -> record, or back to the queue without an attempt
+ *   directory (which keys are due) -> claim round (what can go) -> claim (lease) -> place (route, IP, allowance)
+ *   -> wait for room in the path -> thread;  result -> judge -> record, or back to the queue without an attempt
  *
- * Promises: a row is claimed only while there is room in the ready window and the store takes outcomes; every claimed
- * row is recorded, given back, or still leased when the process dies. Errors of the store are logged and tried again.
- * Engine.md 2, 3.3, 4.1; the states of a message are in `src/README.md`.
+ * Work starts by events alone: an accept, a time, freed room, an IP or path that opens, a reload, an operator; a walk
+ * over the store's keys is the net below. Promises: a row is claimed only while it can go, there is room in the ready
+ * window, and the store takes outcomes; every claimed row is recorded, given back, or still leased when the process
+ * dies. Errors of the store are logged and tried again. Engine.md 2, 3.3, 4; the states of a message are in
+ * `src/README.md`.
  */
-import { MINUTE, SECOND } from '../base/clock.ts'
+import { MINUTE } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { createPollLoop } from '../base/poll-loop.ts'
-import type { Configuration } from '../config/load-configuration.ts'
+import type { LiveConfiguration } from '../config/live-configuration.ts'
 import type { Egress } from '../egress/pool.ts'
+import type { Gate, Lane, Shaping } from '../egress/shaping.ts'
 import { CAPTURE_POOL } from '../mail/simulator.ts'
-import type { MailHostsFinder } from '../network/mail-hosts.ts'
+import type { QueuedRows } from '../store/queue-records.ts'
+import { UNROUTED } from '../store/queue-records.ts'
+import type { ClaimedMessage } from '../store/records.ts'
 import type { StoreLocation } from '../store/store-location.ts'
 import type { Store } from '../store/store.ts'
+import { CAPTURE_GATE, createCaptureRoute } from './capture-route.ts'
 import type { CaptureAddress } from './capture-route.ts'
+import { createChoosePath } from './choose-path.ts'
+import { createClaimKeys } from './queue/claim-keys.ts'
+import { createClaimRound } from './queue/claim-round.ts'
 import { createDeliveryThreads } from './delivery-threads.ts'
 import type { DeliveryThreads } from './delivery-threads.ts'
-import { createMessagePlacer } from './place-messages.ts'
+import { createDotMarks } from './dot-marks.ts'
+import { createFairOrder } from './queue/fair-order.ts'
+import { createKnownRoutes } from './queue/known-routes.ts'
+import { createLookAgain } from './queue/look-again.ts'
 import { createOutcomeRecorder } from './outcome-recorder.ts'
+import type { StoredRow } from './outcome-recorder.ts'
+import { createPathFacts } from './path-facts.ts'
+import type { PathFacts } from './path-facts.ts'
+import { createPathPump } from './path-pump.ts'
 import { createPaths } from './paths.ts'
-import { threadCount, threadSettings } from './thread-settings.ts'
-import { createSettleTries } from './settle-tries.ts'
+import { createMessagePlacer } from './place-messages.ts'
 import type { PlacedRow } from './placed-row.ts'
-import type { PathBatch } from './try-result.ts'
-import { createWhyWaiting } from './why-waiting.ts'
-import type { WaitingMessage, WaitReason } from './why-waiting.ts'
+import { createQueueDirectory } from './queue/queue-directory.ts'
+import { createQueueFigures } from './queue/queue-figures.ts'
+import type { QueueFigures } from './queue/queue-figures.ts'
+import { createQueueWalk } from './queue/queue-walk.ts'
+import { createReadyWindow } from './queue/ready-window.ts'
+import { createRouteDomains } from './queue/route-domains.ts'
+import type { FindRoute } from './queue/route-message.ts'
+import { createSettleTries } from './settle-tries.ts'
+import { threadCount, threadSettings } from './thread-settings.ts'
+import type { MailHost, ThreadConnectionNote } from './try-result.ts'
+import { createWhyWaiting } from './queue/why-waiting.ts'
+import type { WaitingMessage, WaitReason } from './queue/why-waiting.ts'
 
 export interface DispatcherOptions {
   store: Store
@@ -40,8 +64,13 @@ export interface DispatcherOptions {
   logger: Logger
   metrics: Metrics
   egress: Egress
-  mailHosts: MailHostsFinder
-  configuration: Configuration
+  shaping: Shaping
+  findRoute: FindRoute
+  /** Leaves out TLS to hosts where it failed before (engine.md 13.1). */
+  tlsMemory: { apply(ip: string, hosts: MailHost[]): MailHost[] }
+  /** What a connection of an egress IP says about TLS. */
+  onConnectionTls: (ip: string, note: ThreadConnectionNote) => void
+  configuration: LiveConfiguration
   /** Of this process: the fence of every claim. */
   epoch: number
   storeLocation: StoreLocation
@@ -50,15 +79,21 @@ export interface DispatcherOptions {
   captureAddress: CaptureAddress
   /** In place of https and a tracking host in every link that leads back to us; null: those. */
   trackingUrl: string | null
+  /** False: nothing new starts, since its outcome could not be recorded; `wake` when that is over. */
+  mayDeliver?: () => boolean
   /** Events were recorded. */
   onEvents: () => void
   /** Delivery can not go on: the process must end. */
   onFatal: (reason: Error) => void
 }
 
-export interface Dispatcher {
+export interface Dispatcher extends QueueFigures {
   start(): Promise<void>
-  /** There may be new messages. */
+  /** These rows came into the queue, or are due at another time. */
+  noteQueued(queued: QueuedRows): void
+  /** Delivery may go on. */
+  resume(): void
+  /** The queue changed, and nobody knows where: its keys are read again. */
   wake(): void
   /** Claims nothing more, lets what runs finish for so long, and records all of it. */
   stop(drainMilliseconds: number): Promise<void>
@@ -68,109 +103,224 @@ export interface Dispatcher {
   ticks(): Promise<void>
 }
 
-/** Rows of one claim: more would make the store's transaction long. */
-const MOST_PER_CLAIM = 500
-/** With less room than this it waits for more, unless the window is that small: a claim is a transaction. */
-const FEWEST_PER_CLAIM = 50
 /** Leases are renewed this often (engine.md 3.3). */
 const RENEW_EVERY = MINUTE
-/** A row that is due and can not be claimed (its lifetime has ended) must not make the loop spin. */
-const SHORTEST_PAUSE = SECOND
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
-  const { store, clock, realClock, logger, egress, configuration, epoch } = options
-  const settings = configuration.server.delivery
-  const threadsWanted = threadCount(settings.threads)
-  const claimed = new Set<number>()
+  const { store, clock, realClock, logger, egress, shaping, configuration, epoch } = options
+  const delivery = (): ReturnType<typeof configuration.current>['server']['delivery'] =>
+    configuration.current().server.delivery
+  const threadsWanted = threadCount(delivery().threads)
   let threads: DeliveryThreads | undefined
-  let isPumping = false
   let isStopping = false
   /** No thread is left to send anything: the process is about to end. */
   let isBroken = false
   let cancelRenewal = (): void => {}
+  let tellStopping = (): void => {}
+  const stopping = new Promise<void>((resolve) => {
+    tellStopping = resolve
+  })
 
-  const recorder = createOutcomeRecorder({
-    store, clock, logger,
-    onStored(keys, hasEvents) {
-      for (const key of keys) claimed.delete(key)
-      if (hasEvents) options.onEvents()
+  const gateOf = ({ shaped }: PathFacts, lane: Lane | null = null): Gate =>
+    shaped === null ? CAPTURE_GATE : shaping.gate(shaped, lane)
+  const lease = (): { epoch: number; leaseUntil: number } => ({ epoch, leaseUntil: realClock.now() + delivery().lease })
+  const mayClaim = (): boolean =>
+    !isStopping && !isBroken && !recorder.isBlocked() && !marks.isBlocked() && (options.mayDeliver?.() ?? true)
+
+  const order = createFairOrder()
+  const directory = createQueueDirectory({ clock, order })
+  const window = createReadyWindow(() => delivery().ready_window)
+  const routes = createKnownRoutes({ findRoute: options.findRoute, configuration: configuration.current, clock })
+  const pathFacts = createPathFacts(configuration.current)
+  const capture = createCaptureRoute(options.captureAddress, configuration.current)
+  const paths = createPaths<PlacedRow>({
+    clock, threads: threadsWanted, gateOf,
+    takeTokens: ({ shaped }, count) =>
+      shaped === null ? { granted: count, nextAt: null } : shaping.take(shaped, count),
+  })
+  const recorder = createOutcomeRecorder({ store, clock, logger, onStored })
+  const marks = createDotMarks({
+    store, clock, logger, epoch,
+    outcomesWithStore: recorder.withStore,
+    isWaitedFor: (key) => tries.isInThread(key),
+    answer: (thread, id, stale) => threads?.marked(thread, id, stale),
+    onUnblocked: resume,
+  })
+  const tries = createSettleTries({ ...options, recorder, marks, onLeft })
+  const pump = createPathPump({
+    clock, paths, tries, window,
+    threads: () => (isStopping || isBroken ? undefined : threads),
+    onRoom: () => loop.wake(),
+  })
+  const choosePath = createChoosePath({
+    clock, configuration: configuration.current, egress, gateOf, pathFacts, paths, window, capture,
+  })
+  const domains = createRouteDomains({
+    store, clock, logger, routes, lease, mayClaim,
+    hold: window.hold,
+    onAssigned(keys) {
+      directory.note(keys)
+      for (const { waiting, ...key } of keys) directory.noteGone({ ...key, route: UNROUTED }, waiting)
       loop.wake()
     },
-  })
-  const paths = createPaths<PlacedRow>({ clock, threads: threadsWanted })
-  const tries = createSettleTries({ ...options, recorder, paths, onRoom: schedulePump })
-  const placer = createMessagePlacer({
-    ...options,
-    recorder,
-    onDnsAnswer: tries.settleDns,
-    onPlaced(rows) {
-      for (const row of rows) paths.add(row)
-      schedulePump()
+    async onDnsAnswer(answer, messages) {
+      noteUnroutedGone(messages)
+      tries.settleDns(answer, messages)
+      await Promise.race([recorder.stored(), stopping])
     },
   })
+  const placer = createMessagePlacer({
+    store, clock, logger, egress, routes, capture, choosePath, recorder,
+    configuration: configuration.current,
+    tlsMemory: options.tlsMemory,
+    onDnsAnswer: tries.settleDns,
+    onRouteChanged: domains.assign,
+    onPlaced(rows) {
+      for (const row of rows) paths.add(row)
+      pump.schedule()
+    },
+    // Room that was kept for them is known to be free or taken now.
+    onDone: () => loop.wake(),
+  })
+  const claims = createClaimRound({
+    directory, order, window, egress, gateOf, routes, paths, pathFacts, capture,
+    placing: placer.placing,
+    readyWindow: () => delivery().ready_window,
+  })
+  const claim = createClaimKeys({ store, clock, directory, window, lease })
   const loop = createPollLoop({
     clock, round,
     onError: (thrown) => logger.error({ error: errorText(thrown) }, 'claiming failed'),
   })
+  const walk = createQueueWalk({
+    store, clock, logger, directory,
+    onPage: () => loop.wake(),
+    onWalked: () => void domains.refill(),
+  })
+  const lookAgain = createLookAgain(directory, () => {
+    paths.touchAll()
+    pump.schedule()
+    loop.wake()
+  })
+  const figures = createQueueFigures({ directory, routes, egress, clock })
+  const whyWaiting = createWhyWaiting({
+    clock, shaping, routes, capture, choosePath, gateOf, paths,
+    isFull: () => window.room() === 0,
+  })
 
   async function round(): Promise<number | null> {
-    if (isBroken) return null
-    const pools = [...egress.sendingPools(), CAPTURE_POOL]
-    const room = settings.ready_window - claimed.size
-    // What frees room, or brings the store back, wakes the loop.
-    if (recorder.isBlocked() || room < Math.min(FEWEST_PER_CLAIM, settings.ready_window)) return null
-    const limit = Math.min(room, MOST_PER_CLAIM)
-    const now = clock.now()
-    const due = await store.claimDue({ now, epoch, leaseUntil: realClock.now() + settings.lease, pools, limit })
-    // A lease can lapse while its row is still in hand (the clock jumped): it must not be sent a second time beside.
-    const messages = due.filter(({ key }) => !claimed.has(key))
-    for (const message of messages) claimed.add(message.key)
-    if (isStopping) {
-      for (const message of messages) recorder.giveBack(message.key, clock.now())
-      return null
+    // What brings the store back, or frees room, wakes the loop.
+    if (!mayClaim() || window.room() === 0) return null
+    directory.advance()
+    const asks = claims.asks()
+    if (asks.length === 0) {
+      walk.look()
+      return directory.nextAt()
     }
-    placer.place(messages)
-    if (due.length === limit) return clock.now()
-    const earliest = await store.earliestDueAt(pools)
-    return earliest === null ? null : Math.max(earliest, now + (due.length === 0 ? SHORTEST_PAUSE : 0))
+    const messages = await claim(asks)
+    if (isStopping) for (const message of messages) recorder.giveBack(message, { nextAt: clock.now() })
+    else placer.place(messages)
+    return clock.now()
   }
 
-  /** Once per turn of the event loop, so that rows travel in batches. */
-  function schedulePump(): void {
-    if (isPumping) return
-    isPumping = true
-    setImmediate(pump)
+  function onStored(rows: StoredRow[], hasEvents: boolean): void {
+    window.release(rows.map(({ message }) => message.key))
+    const pools = new Set([...egress.poolNames(), CAPTURE_POOL])
+    // Mail of a pool that is gone moves, also while it is under way.
+    if (rows.some(({ message }) => !pools.has(message.pool))) walk.walkSoon()
+    for (const { message, dueAt, isRetry, route, waitingFor } of rows) {
+      if (dueAt === null) continue
+      const { pool, domain, stream, recipientDomain } = message
+      directory.noteRow({ pool, route, domain, stream, isRetry }, dueAt, waitingFor)
+      if (route === UNROUTED) domains.note([recipientDomain], dueAt)
+    }
+    if (hasEvents) options.onEvents()
+    loop.wake()
+    domains.wake()
   }
 
-  function pump(): void {
-    isPumping = false
-    if (isStopping || isBroken) return tries.giveBackWaiting()
-    const { ready, held } = paths.takeReady()
-    tries.settleHeld(held)
-    const batches = new Map<number, PathBatch[]>()
-    for (const { thread, rows } of ready) {
-      tries.begin(rows, thread)
-      batches.set(thread, [...(batches.get(thread) ?? []), ...toBatches(rows)])
+  /** Their paths take others now. */
+  function onLeft(rows: readonly PlacedRow[]): void {
+    for (const row of rows) {
+      window.takeBack(row.message)
+      paths.settle(row)
     }
-    for (const [thread, ofThread] of batches) threads?.dispatch(thread, ofThread)
+    for (const route of new Set(rows.map(({ facts }) => facts.route))) directory.openRoute(route)
+    pump.schedule()
+    loop.wake()
+  }
+
+  function noteUnroutedGone(messages: readonly ClaimedMessage[]): void {
+    for (const { pool, domain, stream, attempts } of messages) {
+      directory.noteGone({ pool, route: UNROUTED, domain, stream, isRetry: attempts > 0 }, 1)
+    }
+  }
+
+  function noteConnections(notes: readonly ThreadConnectionNote[]): void {
+    for (const [pathKey, ofPath] of Map.groupBy(notes, (note) => note.pathKey)) {
+      const facts = pathFacts.find(pathKey)
+      if (facts === undefined || facts.shaped === null) continue
+      const { ip } = facts.shaped
+      for (const note of ofPath) if (note.tls !== null) options.onConnectionTls(ip, note)
+      shaping.noteConnections(facts.shaped, ofPath.map(({ note }) => note))
+      paths.touch(facts)
+    }
+    pump.schedule()
+  }
+
+  /** Placed rows were placed by what is no longer so: those that have not gone to a thread are placed anew. */
+  function placeAnew(): void {
+    pathFacts.forget()
+    pump.giveBackWaiting()
+    resume()
+  }
+
+  function resume(): void {
+    lookAgain.everything()
+    domains.wake()
   }
 
   function renewLeases(): void {
     cancelRenewal = realClock.after(RENEW_EVERY, () => {
-      store.renewLeases(epoch, realClock.now() + settings.lease).catch((thrown: unknown) => {
+      store.renewLeases(epoch, lease().leaseUntil).catch((thrown: unknown) => {
         logger.error({ error: errorText(thrown) }, 'leases could not be renewed')
       })
       renewLeases()
     })
   }
 
+  function listen(): void {
+    egress.onChange(placeAnew)
+    shaping.onOpen(lookAgain.pathsOpened)
+    configuration.onChange(() => {
+      routes.forget()
+      placeAnew()
+    })
+  }
+
   return {
+    ...figures,
+    whyWaiting,
+    noteQueued({ keys, unroutedDomains }) {
+      directory.note(keys)
+      // Also what is to be sent much later: its provider is known then, and it has its place.
+      if (unroutedDomains.length > 0) domains.note(unroutedDomains, clock.now())
+      loop.wake()
+    },
+    resume,
+    wake() {
+      walk.walkSoon()
+      loop.wake()
+    },
     async start() {
       recorder.begin(epoch)
+      listen()
       threads = createDeliveryThreads({
         count: threadsWanted, clock, logger,
-        settings: threadSettings(configuration, options, threadsWanted),
+        settings: threadSettings(configuration.current(), options, threadsWanted),
         onResults: tries.settle,
+        onMark: marks.ask,
+        onConnections: noteConnections,
         onDeath: tries.giveBackThread,
         onFatal(reason) {
           isBroken = true
@@ -179,36 +329,24 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       })
       renewLeases()
       loop.start()
-      await threads.tick()
+      domains.start()
+      await Promise.all([walk.start(), threads.tick()])
     },
-    wake: loop.wake,
     async stop(drainMilliseconds) {
       isStopping = true
-      await loop.stop()
-      tries.giveBackWaiting()
+      tellStopping()
+      lookAgain.stop()
+      await Promise.all([loop.stop(), walk.stop(), domains.stop()])
+      pump.giveBackWaiting()
       await Promise.all([placer.settled(), threads?.drain(drainMilliseconds)])
-      tries.giveBackWaiting()
+      pump.giveBackWaiting()
       tries.endUnanswered()
+      marks.stop()
       await recorder.finish()
       cancelRenewal()
+      pump.stop()
       await threads?.end()
     },
-    whyWaiting: createWhyWaiting({ egress, paths, placer, isFull: () => claimed.size >= settings.ready_window }),
     ticks: async () => threads?.tick(),
   }
-}
-
-/** One batch for each site among the rows of a path. */
-function toBatches(rows: readonly PlacedRow[]): PathBatch[] {
-  const batches = new Map<string, PathBatch>()
-  for (const { plan, route, message, returnPath } of rows) {
-    const site = { key: route.siteKey, hosts: route.hosts }
-    const batch: PathBatch = batches.get(site.key) ?? { path: plan, site, rows: [] }
-    batches.set(site.key, batch)
-    batch.rows.push({
-      key: message.key, messageId: message.id, contentId: message.contentId, domain: message.domain, returnPath,
-      expiresAt: message.expiresAt, isCaptured: message.isCaptured,
-    })
-  }
-  return [...batches.values()]
 }

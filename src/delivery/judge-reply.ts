@@ -6,6 +6,7 @@
  * | 2xx to the dot                         | delivered, whatever its text says                                   |
  * | 4xx to MAIL, RCPT, DATA, dot           | deferred by the schedule; greylisting and the host's wish come first |
  * | 5xx there                              | by its category: the end, or later (blocks are not its fault)       |
+ * | 5xx that is a block, to a probe        | deferred: it was sent to find out (engine.md 8.5)                    |
  * | connection lost before the dot         | deferred, safe to resend                                            |
  * | no reply to the dot                    | ambiguous once; the second time the end, with the doubt stated      |
  * | anything before MAIL                   | path-failed: never a bounce, never an attempt                       |
@@ -54,6 +55,8 @@ export interface JudgeRequest {
   provider: string | null
   /** How long the path itself waits, beside the message's own back-off. */
   pathWait: number
+  /** A suspended path or sending domain was tried out with it. */
+  isProbe: boolean
 }
 
 export interface Judgement {
@@ -121,7 +124,9 @@ export function createJudgeReply(settings: JudgeSettings, classify: ClassifyRepl
     const found = classify(reply, stage, provider)
     const category = isGreylisting(found.category, reply, message.attempts + 1, stage) ? 'greylist' : found.category
     const facts = { stage, ...textOf(reply), category, rule: found.rule, suppress: found.suppress }
-    if (reply.code >= 500 && (isSimulated(message.recipientDomain) || endsNow(category, message.attempts))) {
+    const isExcused = request.isProbe && BOUNCE_CATEGORIES[category].type === 'block'
+    const isEnd = isSimulated(message.recipientDomain) || (!isExcused && endsNow(category, message.attempts))
+    if (reply.code >= 500 && isEnd) {
       return { ...facts, outcome: { kind: 'bounced', bounce: bounceFor(category, reply, reply.text) } }
     }
     return { ...facts, outcome: defer(request, waitFor(category, reply, message), reply.text) }

@@ -1,151 +1,316 @@
 /**
- * The paths (egress IP, route) as the dispatcher sees them: rows that wait for one, rows that are in its thread, and
- * how long it is left alone after it did not answer.
+ * The paths (egress IP, route) as the dispatcher sees them: claimed rows that wait for one, rows in its thread, and how
+ * many more it takes.
  *
- *   open -> waiting        after enough failures in a row: 1, 2, 5, 10, 15, 30, 60 min, then 60 min each
- *   waiting -> probing     the wait is over: one row goes out, the others stay
- *   probing -> open        the host answered         probing -> waiting, one step longer: it did not
+ * | bound                      | is                                                                              |
+ * | -------------------------- | ------------------------------------------------------------------------------- |
+ * | rows of a path in all      | what it completes in 2 s, at least 4 x connections, at most 200                 |
+ * | of these in its thread     | what it completes in 250 ms, at least 2 x connections, and as its rate allows;  |
+ * |                            | so many transactional ones, and so many others: there they take turns           |
+ * | of these not transactional | three quarters, so that a path full of bulk mail still takes the other          |
  *
- * A path belongs to one thread, so that its connections can be used again. Nothing here waits or throws. Engine.md 8.4.
+ * A path belongs to one thread, so that its connections can be used again. Rows that can not go soon after all (the
+ * path was closed, its rate lowered) come back with the time. Nothing here waits or throws. Engine.md 4.1, 4.2, 8.2.
  */
 import { LRUCache } from 'lru-cache'
+import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
-import { PATH_WAITS } from './retry-schedule.ts'
-import type { PathPlan } from './try-result.ts'
+import type { Gate, OpenGate, Tokens } from '../egress/shaping.ts'
+import type { PathFacts } from './path-facts.ts'
+import type { Closure } from './queue/queue-directory.ts'
+import { createStreamTurns } from './queue/stream-turns.ts'
+import type { StreamTurns } from './queue/stream-turns.ts'
 
 export interface PathRow {
   key: number
-  plan: PathPlan
-  /** Failures in a row before the path is left alone; `failures` of providers.yaml. */
-  failuresAllowed: number
+  facts: PathFacts
+  /** Transactional: it goes before all that are not. */
+  isUrgent: boolean
+  expiresAt: number
+  /** A suspended path or sending domain is tried out with it (engine.md 8.5). */
+  isProbe: boolean
+}
+
+export interface ReadyRows<Row> {
+  thread: number
+  /** The path's gate, as it was when they were taken. */
+  gate: OpenGate
+  rows: Row[]
+}
+
+export interface PathLimit {
+  thread: number
+  pathKey: string
+  connections: number
+  messagesPerConnection: number
+}
+
+export interface TakenRows<Row> {
+  /** To their threads, now. */
+  ready: ReadyRows<Row>[]
+  /** Their lifetime ended while they waited. */
+  expired: Row[]
+  /** They can not go soon. */
+  returned: { row: Row; closure: Closure & { until: number } }[]
+  /** Threads that have rows of a path whose limits have changed. 0 connections: it is suspended. */
+  limits: PathLimit[]
 }
 
 export interface Paths<Row extends PathRow> {
   add(row: Row): void
-  /** Rows that may go to their threads now, and those whose path is left alone. */
-  takeReady(): { ready: { thread: number; rows: Row[] }[]; held: Row[] }
+  /** What to do with the rows of paths that changed. */
+  take(): TakenRows<Row>
+  /** When rows that wait can go by time alone; null: only an event can tell. */
+  nextAt(): number | null
   /** A row has come back from its thread. */
-  settle(pathKey: string, result: PathResult): void
-  /** How long the path is still left alone, 0 when it is not. */
-  waitOf(pathKey: string): number
-  /** Why it is left alone; undefined when it is not. */
-  whyLeftAlone(pathKey: string): LeftAlone | undefined
-  /** More rows wait for it than its connections can take now. */
-  isBusy(pathKey: string): boolean
+  settle(row: Row): void
+  /** Something about this path has changed. */
+  touch(facts: PathFacts): void
+  touchAll(): void
+  /** How many more rows it takes, of a gate that is open. */
+  roomOf(facts: PathFacts, gate: OpenGate, isUrgent: boolean): number
+  /** It takes a row that was claimed already: more than it should have are not turned away at once. */
+  hasRoom(facts: PathFacts, gate: OpenGate): boolean
+  /** Connections that nothing is under way for. */
+  freeSlots(facts: PathFacts, gate: OpenGate): number
   /** Everything that has not gone to a thread. */
   takeWaiting(): Row[]
 }
 
-/** What a row that came back says of its path. */
-export type PathResult = { kind: 'worked' } | { kind: 'neither' } | { kind: 'failed'; reason: string }
-
-export interface LeftAlone {
-  /** By the dispatcher's clock. */
-  until: number
-  /** The last failure. */
-  reason: string
+export interface PathsOptions {
+  clock: Clock
+  threads: number
+  gateOf: (facts: PathFacts) => Gate
+  takeTokens: (facts: PathFacts, count: number) => Tokens
 }
 
 interface Path<Row> {
-  plan: PathPlan
-  failuresAllowed: number
-  waiting: Row[]
+  facts: PathFacts
+  urgent: Row[]
+  others: Row[]
+  turns: StreamTurns
   underWay: number
+  /** Of these, those that are not urgent. */
+  othersUnderWay: number
+  /** What its thread was told last. */
+  told: { connections: number; messagesPerConnection: number } | undefined
 }
 
-interface BackOff {
-  failures: number
-  /** Index into PATH_WAITS of the next wait; above 0 while the path is waiting or probing. */
-  step: number
-  until: number
-  reason: string
-  hasWorked: boolean
+/** What is worth knowing of a path without rows. */
+interface Memory {
+  thread: number
+  /** Rows completed in a millisecond of real time, lately. */
+  pace: number
+  counted: number
+  countedSince: number
+  /** Milliseconds between two messages when its rate holds it back; 0: it does not. */
+  interval: number
 }
 
-/** Rows of one path in a thread: enough to keep its sessions busy for a while (engine.md 4.1). */
-const MOST_ROWS_IN_THREAD = 200
-/** A path that never worked since the start is left alone sooner (engine.md 8.4). */
-const FAILURES_OF_NEW_PATH = 3
-const NO_FAILURE = { failures: 0, step: 0, until: 0, reason: '' }
-/** Paths whose history is remembered; the longest unused are forgotten. */
+/** engine.md 4.1. */
+const MOST_ROWS = 200
+const AHEAD = 2 * SECOND
+const IN_THREAD = 250
+/** Rows that wait for tokens of a rate: what goes in so long. */
+const AHEAD_OF_RATE = 5 * SECOND
+/** A path that is closed for no longer keeps its rows. */
+const SHORT_WAIT = 2 * SECOND
+/** When nobody knows. */
+const LOOK_AGAIN_AFTER = MINUTE
+/** The pace is taken anew after so long, in milliseconds of real time. */
+const COUNT_FOR = 250
+/** Paths that are remembered; the longest unused are forgotten. */
 const MOST_REMEMBERED = 20_000
+/** One in four is kept for transactional mail (engine.md 4.2). */
+const SHARE_OF_OTHERS = 0.75
+const FEWEST_TO_SHARE = 4
 
-export function createPaths<Row extends PathRow>(options: { clock: Clock; threads: number }): Paths<Row> {
-  const { clock, threads } = options
+export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<Row> {
+  const { clock, threads, gateOf, takeTokens } = options
   const paths = new Map<string, Path<Row>>()
-  const backOffs = new LRUCache<string, BackOff>({ max: MOST_REMEMBERED })
-  const threadOf = new LRUCache<string, number>({ max: MOST_REMEMBERED })
+  const changed = new Set<string>()
+  const memories = new LRUCache<string, Memory>({ max: MOST_REMEMBERED })
   let nextThread = 0
+  let nextAt = Infinity
 
-  const waitOf = (pathKey: string): number => Math.max(0, (backOffs.get(pathKey)?.until ?? 0) - clock.now())
-
-  /** In turns, so that a few busy paths share the threads evenly. */
-  const threadFor = (pathKey: string): number => {
-    const thread = threadOf.get(pathKey) ?? nextThread++ % threads
-    threadOf.set(pathKey, thread)
-    return thread
+  function memoryOf(key: string): Memory {
+    const known = memories.get(key)
+    if (known !== undefined) return known
+    // In turns, so that a few busy paths share the threads evenly.
+    const memory = { thread: nextThread++ % threads, pace: 0, counted: 0, countedSince: performance.now(), interval: 0 }
+    memories.set(key, memory)
+    return memory
   }
 
-  function roomOf({ plan, underWay }: Path<Row>): number {
-    const isProbing = (backOffs.get(plan.key)?.step ?? 0) > 0
-    const most = isProbing ? 1 : Math.min(2 * plan.connections * plan.messagesPerConnection, MOST_ROWS_IN_THREAD)
-    return Math.max(0, most - underWay)
+  function mostOf(key: string, gate: OpenGate): number {
+    const { pace, interval } = memoryOf(key)
+    const { connections, messagesPerConnection, mostUnderWay } = gate
+    const byPace = Math.max(4 * connections, pace * AHEAD)
+    const byRate = interval === 0 ? Infinity : Math.max(1, Math.floor(AHEAD_OF_RATE / interval))
+    const most = Math.min(2 * connections * messagesPerConnection, MOST_ROWS, mostUnderWay, byPace, byRate)
+    return Math.max(1, Math.floor(most))
   }
 
-  function fail(pathKey: string, reason: string, failuresAllowed: number): void {
-    // Sessions that were under way when the wait began bring no news.
-    if (waitOf(pathKey) > 0) return
-    const backOff = backOffs.get(pathKey) ?? { ...NO_FAILURE, hasWorked: false }
-    backOff.failures++
-    backOff.reason = reason
-    const allowed = backOff.hasWorked ? failuresAllowed : Math.min(failuresAllowed, FAILURES_OF_NEW_PATH)
-    if (backOff.failures >= allowed) {
-      backOff.until = clock.now() + (PATH_WAITS[Math.min(backOff.step, PATH_WAITS.length - 1)] ?? 0)
-      backOff.step++
+  function threadRoom(key: string, gate: OpenGate): number {
+    const byPace = Math.max(2 * gate.connections, memoryOf(key).pace * IN_THREAD)
+    return Math.floor(Math.min(mostOf(key, gate), byPace))
+  }
+
+  const loadOf = (path: Path<Row> | undefined): number =>
+    path === undefined ? 0 : path.urgent.length + path.others.length + path.underWay
+
+  /** Takes the path's rows apart: those that go now, and those that do not go soon. */
+  function takeFrom(path: Path<Row>, taken: TakenRows<Row>): void {
+    const { facts } = path
+    const now = clock.now()
+    takeExpired(path, now, taken)
+    const gate = gateOf(facts)
+    tell(path, gate, taken)
+    if (path.urgent.length + path.others.length === 0) return
+    if (gate.kind === 'closed') {
+      const { waitingFor, text } = gate
+      return wait(path, { until: gate.until ?? now + LOOK_AGAIN_AFTER, waitingFor, text }, 0, taken)
     }
-    backOffs.set(pathKey, backOff)
+    const inThread = threadRoom(facts.key, gate)
+    const most = {
+      urgent: Math.min(path.urgent.length, inThread - path.underWay + path.othersUnderWay),
+      others: Math.min(path.others.length, inThread - path.othersUnderWay),
+    }
+    const wanted = Math.min(
+      Math.max(0, most.urgent) + Math.max(0, most.others), mostOf(facts.key, gate) - path.underWay,
+    )
+    if (wanted <= 0) return
+    const tokens = takeTokens(facts, wanted)
+    const rows = takeInTurns(path, tokens.granted, most)
+    if (rows.length > 0) {
+      for (const row of rows) row.isProbe ||= gate.mostUnderWay === 1
+      path.underWay += rows.length
+      path.othersUnderWay += rows.filter(({ isUrgent }) => !isUrgent).length
+      path.told = { connections: gate.connections, messagesPerConnection: gate.messagesPerConnection }
+      taken.ready.push({ thread: memoryOf(facts.key).thread, gate, rows })
+    }
+    const memory = memoryOf(facts.key)
+    if (tokens.nextAt === null) {
+      if (wanted > 1) memory.interval = 0
+      return
+    }
+    // The next token may be nearly there: only the longest wait shows how far apart they are.
+    memory.interval = Math.max(memory.interval, tokens.nextAt - now)
+    const text = `The rate to ${facts.isp} is used up.`
+    wait(path, { until: tokens.nextAt, waitingFor: 'rate', text }, mostOf(facts.key, gate), taken)
+  }
+
+  /** So many in all, and at most so many of each kind. */
+  function takeInTurns(path: Path<Row>, count: number, most: { urgent: number; others: number }): Row[] {
+    let [urgent, others] = [0, 0]
+    while (urgent + others < count) {
+      if (path.turns.isUrgentNext(urgent < most.urgent, others < most.others)) urgent++
+      else others++
+    }
+    return [...path.urgent.splice(0, urgent), ...path.others.splice(0, others)]
+  }
+
+  /** Rows beyond `kept` go back, unless the wait is short. */
+  function wait(path: Path<Row>, closure: Closure & { until: number }, kept: number, taken: TakenRows<Row>): void {
+    const isShort = closure.until - clock.now() <= SHORT_WAIT
+    if (!isShort) {
+      const rows = [...path.urgent, ...path.others]
+      for (const row of rows.slice(kept)) taken.returned.push({ row, closure })
+      const urgent = path.urgent.length
+      path.urgent.length = Math.min(urgent, kept)
+      path.others.length = Math.min(path.others.length, Math.max(0, kept - urgent))
+    }
+    if (path.urgent.length + path.others.length === 0) return
+    nextAt = Math.min(nextAt, closure.until)
+  }
+
+  function takeExpired(path: Path<Row>, now: number, taken: TakenRows<Row>): void {
+    const isOver = ({ expiresAt }: Row): boolean => expiresAt <= now
+    for (const rows of [path.urgent, path.others]) {
+      if (!rows.some(isOver)) continue
+      taken.expired.push(...rows.filter(isOver))
+      rows.splice(0, rows.length, ...rows.filter((row) => !isOver(row)))
+    }
+  }
+
+  /** Its thread learns of new limits while it has rows of the path. */
+  function tell(path: Path<Row>, gate: Gate, taken: TakenRows<Row>): void {
+    if (path.underWay === 0 || path.told === undefined) return
+    if (gate.kind === 'closed' && gate.waitingFor !== 'suspension') return
+    const { connections, messagesPerConnection } = gate.kind === 'open' ? gate : { ...path.told, connections: 0 }
+    if (connections === path.told.connections && messagesPerConnection === path.told.messagesPerConnection) return
+    path.told = { connections, messagesPerConnection }
+    const { key } = path.facts
+    taken.limits.push({ thread: memoryOf(key).thread, pathKey: key, connections, messagesPerConnection })
+  }
+
+  function count(key: string): void {
+    const memory = memoryOf(key)
+    memory.counted++
+    const now = performance.now()
+    const elapsed = now - memory.countedSince
+    if (elapsed < COUNT_FOR) return
+    // After a rest the first count says nothing.
+    memory.pace = elapsed < 4 * COUNT_FOR ? memory.counted / elapsed : 0
+    memory.counted = 0
+    memory.countedSince = now
   }
 
   return {
-    waitOf,
-    whyLeftAlone(pathKey) {
-      const backOff = backOffs.get(pathKey)
-      return backOff !== undefined && waitOf(pathKey) > 0 ? { until: backOff.until, reason: backOff.reason } : undefined
-    },
-    isBusy: (pathKey) => (paths.get(pathKey)?.waiting.length ?? 0) > 0,
     add(row) {
-      const { plan, failuresAllowed } = row
-      const path = paths.get(plan.key) ?? { plan, failuresAllowed, waiting: [], underWay: 0 }
-      paths.set(plan.key, path)
-      path.plan = plan
-      path.waiting.push(row)
+      const { key } = row.facts
+      const path = paths.get(key) ?? newPath(row.facts)
+      paths.set(key, path)
+      path.facts = row.facts
+      if (row.isUrgent) path.urgent.push(row)
+      else path.others.push(row)
+      changed.add(key)
     },
-    takeReady() {
-      const held: Row[] = []
-      const ready: { thread: number; rows: Row[] }[] = []
-      for (const [key, path] of paths) {
-        if (path.waiting.length === 0) continue
-        if (waitOf(key) > 0) {
-          held.push(...path.waiting.splice(0))
-        } else {
-          const rows = path.waiting.splice(0, roomOf(path))
-          path.underWay += rows.length
-          if (rows.length > 0) ready.push({ thread: threadFor(key), rows })
-        }
-        if (path.waiting.length + path.underWay === 0) paths.delete(key)
+    take() {
+      const taken: TakenRows<Row> = { ready: [], expired: [], returned: [], limits: [] }
+      if (clock.now() >= nextAt) for (const key of paths.keys()) changed.add(key)
+      if (clock.now() >= nextAt) nextAt = Infinity
+      for (const key of changed) {
+        const path = paths.get(key)
+        if (path === undefined) continue
+        takeFrom(path, taken)
+        // Whatever they wait for, they end in time.
+        for (const { expiresAt } of [...path.urgent, ...path.others]) nextAt = Math.min(nextAt, expiresAt)
+        if (loadOf(path) === 0) paths.delete(key)
       }
-      return { ready, held }
+      changed.clear()
+      return taken
     },
-    settle(pathKey, result) {
-      const path = paths.get(pathKey)
+    nextAt: () => (nextAt === Infinity ? null : nextAt),
+    settle({ facts, isUrgent }) {
+      const path = paths.get(facts.key)
       if (path === undefined) return
       path.underWay--
-      if (result.kind === 'worked') backOffs.set(pathKey, { ...NO_FAILURE, hasWorked: true })
-      if (result.kind === 'failed') fail(pathKey, result.reason, path.failuresAllowed)
-      if (path.waiting.length + path.underWay === 0) paths.delete(pathKey)
+      if (!isUrgent) path.othersUnderWay--
+      count(facts.key)
+      changed.add(facts.key)
+      if (loadOf(path) === 0) paths.delete(facts.key)
     },
+    touch: ({ key }) => void changed.add(key),
+    touchAll() {
+      for (const key of paths.keys()) changed.add(key)
+    },
+    roomOf(facts, gate, isUrgent) {
+      const most = mostOf(facts.key, gate)
+      const path = paths.get(facts.key)
+      const room = Math.max(0, most - loadOf(path))
+      if (isUrgent || most < FEWEST_TO_SHARE) return room
+      const others = path === undefined ? 0 : path.others.length + path.othersUnderWay
+      return Math.max(0, Math.min(room, Math.floor(most * SHARE_OF_OTHERS) - others))
+    },
+    hasRoom: ({ key }, gate) => loadOf(paths.get(key)) < Math.min(MOST_ROWS + mostOf(key, gate), gate.mostUnderWay),
+    freeSlots: ({ key }, { connections }) => Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),
     takeWaiting() {
-      return [...paths.values()].flatMap((path) => path.waiting.splice(0))
+      return [...paths.values()].flatMap((path) => [...path.urgent.splice(0), ...path.others.splice(0)])
     },
   }
+}
+
+function newPath<Row>(facts: PathFacts): Path<Row> {
+  return { facts, urgent: [], others: [], turns: createStreamTurns(), underWay: 0, othersUnderWay: 0, told: undefined }
 }

@@ -1,30 +1,35 @@
 /**
- * Rows in delivery threads, and what their results lead to: outcome, attempt, event and log line, or back to the queue.
+ * What becomes of rows that were claimed: judges what a try led to, logs and counts it, tells shaping what the path
+ * said, and hands the outcome to the recorder; or gives the row back to the queue without an attempt.
  *
- * Each row that was begun is settled once: by its result, by the death of its thread, or at the stop. Engine.md 10.2.
+ * Each row that is in a thread is settled exactly once; a second result for it is ignored. Warmup allowance goes back
+ * with every try that ended before RCPT was written. Engine.md 2 (steps 12 and 13), 3.4, 6.5, 10.2.
  */
 import { MINUTE } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { errorText, unreachable } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
-import type { Configuration } from '../config/load-configuration.ts'
+import type { LiveConfiguration } from '../config/live-configuration.ts'
 import type { MailboxProvider } from '../egress/mailbox-provider.ts'
 import type { Egress } from '../egress/pool.ts'
+import type { Shaping, TryNote } from '../egress/shaping.ts'
 import { createClassifier } from '../mail/classify-reply.ts'
 import type { ConnectionFacts, DeliveryAttempt } from '../mail/delivery-outcome.ts'
+import type { Grant } from '../store/queue-records.ts'
 import type { ClaimedMessage } from '../store/records.ts'
 import type { Store } from '../store/store.ts'
 import { createAttemptLog } from './attempt-log.ts'
+import type { DotMarks } from './dot-marks.ts'
+import { decideIp } from './ip-decision.ts'
 import { createJudgeAddress } from './judge-address.ts'
 import { createJudgeReply } from './judge-reply.ts'
-import type { JudgeRequest, Judgement } from './judge-reply.ts'
+import type { JudgeReply, JudgeRequest, Judgement } from './judge-reply.ts'
 import type { OutcomeRecorder } from './outcome-recorder.ts'
 import { eventsOf } from './outcome-events.ts'
-import type { PathResult, Paths } from './paths.ts'
 import type { PlacedRow } from './placed-row.ts'
-import { judgeDns } from './route-message.ts'
-import type { NoHosts } from './route-message.ts'
+import { judgeDns } from './queue/route-message.ts'
+import type { NoHosts } from './queue/route-message.ts'
 import { NO_CONNECTION } from './try-result.ts'
 import type { TryEnd, TryResult } from './try-result.ts'
 
@@ -32,13 +37,16 @@ export interface SettleTries {
   /** These rows are in this thread now. */
   begin(rows: readonly PlacedRow[], thread: number): void
   settle(results: readonly TryResult[]): void
-  /** Their path is left alone: they wait as long. */
-  settleHeld(rows: readonly PlacedRow[]): void
+  /** Their lifetime ended while they waited for their path. */
+  settleExpired(rows: readonly PlacedRow[]): void
   settleDns(answer: NoHosts, messages: readonly ClaimedMessage[]): void
+  /** A row that did not go to a thread. */
+  giveBack(row: PlacedRow, how: Omit<Parameters<OutcomeRecorder['giveBack']>[1], 'refund'>): void
+  /** A thread died with its rows: those whose dot may have gone out are possible duplicates. */
   giveBackThread(thread: number): void
-  giveBackWaiting(): void
-  /** What is still in a thread has sent its dot, and nobody waits for the reply any more. Ends no message. */
+  /** What is still in a thread waits for the answer to its dot, and nobody waits with it any more. Ends no message. */
   endUnanswered(): void
+  isInThread(key: number): boolean
 }
 
 export interface SettleTriesOptions {
@@ -46,12 +54,13 @@ export interface SettleTriesOptions {
   clock: Clock
   logger: Logger
   metrics: Metrics
-  egress: Egress
-  configuration: Configuration
-  recorder: OutcomeRecorder
-  paths: Paths<PlacedRow>
-  /** A path may take further rows. */
-  onRoom: () => void
+  egress: Pick<Egress, 'disable' | 'ipsUsedBy' | 'noteRefund'>
+  shaping: Pick<Shaping, 'giveBack' | 'noteTry' | 'waitOf'>
+  configuration: LiveConfiguration
+  recorder: Pick<OutcomeRecorder, 'record' | 'recordLater' | 'giveBack'>
+  marks: Pick<DotMarks, 'isMarked' | 'forget'>
+  /** These rows have left their threads: their paths may take others. */
+  onLeft: (rows: readonly PlacedRow[]) => void
 }
 
 type Judged = JudgeRequest['end']
@@ -64,38 +73,47 @@ interface Tried {
   ip: string | null
   operator: MailboxProvider | null
   transcript: string | null
-}
-
-const HELD: Judged = {
-  kind: 'path-failed', stage: 'connect', code: '4.4.1', wasTried: false,
-  reason: 'the receiving hosts did not answer before; not tried again yet',
+  refund: Grant | null
 }
 
 /** A message that could not be rendered or signed waits for somebody to look. */
 const LOOK_AGAIN_AFTER = 5 * MINUTE
 
 export function createSettleTries(options: SettleTriesOptions): SettleTries {
-  const { clock, logger, metrics, egress, configuration, recorder, paths } = options
-  const { delivery, log } = configuration.server
-  const judge = createJudgeReply(delivery, createClassifier(configuration.bounces.rules))
+  const { clock, logger, metrics, egress, shaping, configuration, recorder, marks } = options
   const judgeAddress = createJudgeAddress(options.store)
-  const logTry = createAttemptLog({ logger, metrics, recipients: log.recipients })
   const inThread = new Map<number, { row: PlacedRow; thread: number }>()
+  let rules = rulesNow()
+  configuration.onChange(() => {
+    rules = rulesNow()
+  })
+
+  function rulesNow(): { judge: JudgeReply; logTry: ReturnType<typeof createAttemptLog> } {
+    const { server: { delivery, log }, bounces } = configuration.current()
+    return {
+      judge: createJudgeReply(delivery, createClassifier(bounces.rules)),
+      logTry: createAttemptLog({ logger, metrics, recipients: log.recipients }),
+    }
+  }
 
   /** Everything that follows from a judgement. */
   function record(message: ClaimedMessage, tried: Tried, judgement: Judgement): void {
-    const { facts, at, durationMilliseconds, ip, operator, transcript } = tried
-    const { outcome, stage, reply } = judgement
+    const { facts, at, durationMilliseconds, ip, operator, transcript, refund } = tried
+    const { outcome, stage, reply, category } = judgement
     const attempt: DeliveryAttempt = { ...facts, at, durationMilliseconds, ip, result: outcome.kind, stage, reply }
     const isp = operator?.isp ?? null
-    logTry({ message, attempt, judgement, provider: operator?.provider ?? null })
+    rules.logTry({ message, attempt, judgement, provider: operator?.provider ?? null })
+    if (refund !== null) egress.noteRefund(refund.ip, refund.isp)
     const now = clock.now()
+    const poolIps = egress.ipsUsedBy(message.pool).map(({ address }) => address)
     const settled = {
-      key: message.key, attempt, outcome, isp, transcript, events: eventsOf({ judgement, message, isp, now }),
+      key: message.key, attempt, outcome, isp, category, transcript, refund,
+      ...decideIp({ outcome: outcome.kind, category, ip, message, poolIps, now }),
+      events: eventsOf({ judgement, message, isp, now }),
     }
     const suppresses = judgeAddress(message, judgement, now)
-    if (typeof suppresses === 'boolean') return recorder.record({ ...settled, suppresses })
-    recorder.recordLater(suppresses.catch(notKnown).then((isDead) => ({ ...settled, suppresses: isDead })))
+    if (typeof suppresses === 'boolean') return recorder.record(message, { ...settled, suppresses })
+    recorder.recordLater(message, suppresses.catch(notKnown).then((isDead) => ({ ...settled, suppresses: isDead })))
   }
 
   /** The outcome matters more than what follows from it. */
@@ -105,39 +123,68 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
   }
 
   function settleRow(row: PlacedRow, result: TryResult): void {
-    const { end, facts, startedAt, durationMilliseconds } = result
-    const { message, route, ip, plan } = row
-    paths.settle(plan.key, pathResult(end))
-    if (end.kind === 'returned') return giveBack(row, end)
-    const { transcript } = result
-    const tried = {
-      facts, at: startedAt, durationMilliseconds, ip: ip?.address ?? null, operator: route.provider, transcript,
+    const { end, facts, startedAt, durationMilliseconds, transcript, wasRcptSent } = result
+    const { message, route, ip } = row
+    const refund = wasRcptSent ? null : row.grant
+    if (end.kind === 'returned') {
+      noteTry(row, { kind: 'neither' })
+      // Of its message rate it has used nothing.
+      if (row.facts.shaped !== null && !wasRcptSent) shaping.giveBack(row.facts.shaped, 1)
+      return giveBackReturned(row, end, refund)
     }
-    record(message, tried, judgeRow(row, end))
+    const judgement = judgeRow(row, end)
+    noteTry(row, noteOf(end, judgement))
+    const tried = {
+      facts, at: startedAt, durationMilliseconds, ip: ip?.address ?? null, operator: route.provider, transcript, refund,
+    }
+    record(message, tried, judgement)
   }
 
-  function judgeRow({ message, route, plan }: PlacedRow, end: Judged): Judgement {
+  function judgeRow({ message, route, facts, isProbe }: PlacedRow, end: Judged): Judgement {
     const { provider } = route.provider
-    return judge({ end, message, now: clock.now(), provider, pathWait: paths.waitOf(plan.key) })
+    const pathWait = facts.shaped === null ? 0 : shaping.waitOf(facts.shaped)
+    return rules.judge({ end, message, now: clock.now(), provider, pathWait, isProbe })
   }
 
-  const noTry = (): Omit<Tried, 'ip' | 'operator'> =>
+  function noteTry({ facts, lane }: PlacedRow, note: TryNote): void {
+    if (facts.shaped !== null) shaping.noteTry(facts.shaped, lane, note)
+  }
+
+  const noTry = (): Omit<Tried, 'ip' | 'operator' | 'refund'> =>
     ({ facts: NO_CONNECTION, at: clock.now(), durationMilliseconds: 0, transcript: null })
 
-  function giveBack({ ip, message }: PlacedRow, { why, reason }: Extract<TryEnd, { kind: 'returned' }>): void {
+  function giveBack({ message }: PlacedRow, nextAt: number, refund: Grant | null): void {
+    if (refund !== null) egress.noteRefund(refund.ip, refund.isp)
+    recorder.giveBack(message, { nextAt, ...(refund === null ? {} : { refund }) })
+  }
+
+  function giveBackReturned(
+    row: PlacedRow,
+    { why, reason }: Extract<TryEnd, { kind: 'returned' }>,
+    refund: Grant | null,
+  ): void {
+    const { message, ip } = row
     switch (why) {
       case 'stopping':
-        return recorder.giveBack(message.key, clock.now())
+      case 'unmarked':
+      // Somebody else has it, or it waits: then nothing comes of this.
+      case 'stale':
+        return giveBack(row, clock.now(), refund)
       case 'source-gone':
-        if (ip === null) return recorder.giveBack(message.key, clock.now() + LOOK_AGAIN_AFTER)
+        if (ip === null) return giveBack(row, clock.now() + LOOK_AGAIN_AFTER, refund)
         egress.disable(ip.address, reason)
-        return recorder.giveBack(message.key, clock.now())
+        return giveBack(row, clock.now(), refund)
       case 'not-renderable':
         logger.error({ message_id: message.id, domain: message.domain, reason }, 'message can not be rendered')
-        return recorder.giveBack(message.key, clock.now() + LOOK_AGAIN_AFTER)
+        return giveBack(row, clock.now() + LOOK_AGAIN_AFTER, refund)
       default:
         unreachable(why)
     }
+  }
+
+  function leave(row: PlacedRow): void {
+    inThread.delete(row.key)
+    marks.forget(row.key)
   }
 
   return {
@@ -145,71 +192,77 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
       for (const row of rows) inThread.set(row.key, { row, thread })
     },
     settle(results) {
+      const left: PlacedRow[] = []
       for (const result of results) {
         const found = inThread.get(result.key)
         if (found === undefined) continue
-        inThread.delete(result.key)
+        leave(found.row)
+        left.push(found.row)
         settleRow(found.row, result)
       }
-      options.onRoom()
+      options.onLeft(left)
     },
-    settleHeld(rows) {
+    settleExpired(rows) {
       for (const row of rows) {
-        const { message, ip, route } = row
-        record(message, { ...noTry(), ip: ip?.address ?? null, operator: route.provider }, judgeRow(row, HELD))
+        const { message, ip, route, grant } = row
+        const tried = { ...noTry(), ip: ip?.address ?? null, operator: route.provider, refund: grant }
+        record(message, tried, judgeRow(row, { kind: 'expired' }))
       }
     },
     settleDns(answer, messages) {
+      const jitter = configuration.current().server.delivery.retry_jitter
       for (const message of messages) {
-        const judgement = judgeDns(answer, message, clock.now(), delivery.retry_jitter)
-        record(message, { ...noTry(), ip: null, operator: null }, judgement)
+        const judgement = judgeDns(answer, message, clock.now(), jitter)
+        record(message, { ...noTry(), ip: null, operator: null, refund: null }, judgement)
       }
+    },
+    giveBack(row, how) {
+      const { message, grant } = row
+      if (grant !== null) egress.noteRefund(grant.ip, grant.isp)
+      recorder.giveBack(message, { ...how, ...(grant === null ? {} : { refund: grant }) })
     },
     giveBackThread(thread) {
       const rows = [...inThread.values()].filter((entry) => entry.thread === thread).map(({ row }) => row)
-      for (const { key, plan } of rows) {
-        inThread.delete(key)
-        paths.settle(plan.key, { kind: 'neither' })
-        recorder.giveBackFromDead(key)
+      const now = clock.now()
+      const wait = configuration.current().server.delivery.uncertain_retry
+      let uncertain = 0
+      for (const row of rows) {
+        const isMarked = marks.isMarked(row.key)
+        if (isMarked) uncertain++
+        leave(row)
+        noteTry(row, { kind: 'neither' })
+        // Whether RCPT was sent is not known: the allowance stays spent.
+        recorder.giveBack(row.message, isMarked ? { nextAt: now + wait, isPossibleDuplicate: true } : { nextAt: now })
       }
       metrics.leasesRecovered.inc(rows.length)
-      logger.warn({ thread, messages: rows.length }, 'messages taken back from a delivery thread')
-      options.onRoom()
-    },
-    giveBackWaiting() {
-      for (const { key } of paths.takeWaiting()) recorder.giveBack(key, clock.now())
+      logger.warn({ thread, messages: rows.length, uncertain }, 'messages taken back from a delivery thread')
+      options.onLeft(rows)
     },
     endUnanswered() {
       for (const { row } of inThread.values()) {
-        inThread.delete(row.key)
+        const isMarked = marks.isMarked(row.key)
+        leave(row)
+        if (!isMarked) {
+          recorder.giveBack(row.message, { nextAt: clock.now() })
+          continue
+        }
         // A second lost answer would end it, and this one was not waited for.
         if (row.message.ambiguousCount > 0) {
-          recorder.giveBackFromDead(row.key)
+          recorder.giveBack(row.message, { nextAt: clock.now(), isPossibleDuplicate: true })
           continue
         }
         const end: TryEnd = { kind: 'unanswered', reason: 'the server stopped before the answer came' }
-        const nothing = { durationMilliseconds: 0, facts: NO_CONNECTION, transcript: null }
+        const nothing = { durationMilliseconds: 0, facts: NO_CONNECTION, transcript: null, wasRcptSent: true }
         settleRow(row, { ...nothing, key: row.key, startedAt: clock.now(), end })
       }
     },
+    isInThread: (key) => inThread.has(key),
   }
 }
 
-function pathResult(end: TryEnd): PathResult {
-  switch (end.kind) {
-    case 'accepted':
-    case 'unanswered':
-    case 'unacceptable':
-      return { kind: 'worked' }
-    case 'refused':
-      return end.reply.code === 421 ? { kind: 'failed', reason: end.reply.text } : { kind: 'worked' }
-    case 'path-failed':
-      return end.wasTried ? { kind: 'failed', reason: end.reason } : { kind: 'neither' }
-    case 'lost':
-    case 'expired':
-    case 'returned':
-      return { kind: 'neither' }
-    default:
-      return unreachable(end)
-  }
+/** What a row that came back says of its path. Failed connections speak for themselves. */
+function noteOf(end: Judged, { category }: Judgement): TryNote {
+  if (end.kind === 'accepted') return { kind: 'delivered' }
+  if (end.kind !== 'refused' || category === null) return { kind: 'neither' }
+  return { kind: 'refused', reply: end.reply, stage: end.stage, category }
 }

@@ -2,14 +2,18 @@
  * How many delivery threads there are, and what each one is told at its start. Pure but for asking for the cores.
  */
 import { availableParallelism } from 'node:os'
+import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import { senderIdOf } from '../content/message-fields.ts'
 import type { StoreLocation } from '../store/store-location.ts'
-import type { DeliveryThreadSettings } from './delivery-thread.ts'
-import type { RendererSettings } from './message-renderer.ts'
+import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
+import type { RendererSettings } from './session/message-renderer.ts'
 
 /** `auto`: all cores but one, at most 4 (operations.md 4.1). */
 const MOST_AUTOMATIC_THREADS = 4
+
+/** Milliseconds of what no file sets (engine.md 10.1). `mark`: the store is given that long to answer. */
+const FURTHER_TIMEOUTS = { handshake: 30 * SECOND, body: 3 * MINUTE, mark: MINUTE, rset: 20 * SECOND }
 
 /** What no configuration file says. */
 interface ThreadFacts extends Pick<RendererSettings, 'trackingUrl'> {
@@ -29,8 +33,9 @@ export function threadSettings(
   const { delivery, headers, hostname, retention, tls, tracking } = server
   return {
     storeLocation, masterKey,
-    timeouts: delivery.timeouts,
+    timeouts: { ...FURTHER_TIMEOUTS, ...delivery.timeouts },
     minTlsVersion: tls.min_version,
+    caFile: tls.ca_file,
     connectionsMax: Math.max(1, Math.floor(delivery.connections_max / threads)),
     render: {
       referenceHeader: headers.reference, cfbl: headers.cfbl, senderId: senderIdOf(hostname),

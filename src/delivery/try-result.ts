@@ -3,8 +3,11 @@
  *
  * The thread reports what happened on the wire; what follows from it is decided by `judge-reply.ts` in the main thread.
  */
+import type { Rate } from '../config/field-types.ts'
+import type { ConnectionNote } from '../egress/shaping.ts'
 import type { ConnectionFacts } from '../mail/delivery-outcome.ts'
 import type { SmtpReply } from '../mail/smtp-reply.ts'
+import type { HostTls, TlsPolicy } from './tls/host-tls.ts'
 
 /** One egress IP and one route: the unit of connections and of back-off. */
 export interface PathPlan {
@@ -15,19 +18,24 @@ export interface PathPlan {
   source: string
   /** The EHLO name of the egress IP. */
   hostname: string
-  /** At most so many sessions at once. */
+  /** At most so many sessions at once; changed by `limit`. */
   connections: number
   messagesPerConnection: number
   idleMilliseconds: number
-  requiresTls: boolean
+  /** New connections; null: as many as it likes. */
+  connectionRate: Rate | null
 }
 
 export interface MailHost {
   name: string
   addresses: string[]
+  tls: HostTls
 }
 
-/** The hosts of a recipient domain; rows with the same `key` may share a connection. */
+/**
+ * The hosts of a recipient domain, in the order in which they are asked. Rows with the same `key` may share a
+ * connection: it stands for the host names and for the TLS policy of the domain (engine.md 10.1, 13.2).
+ */
 export interface Site {
   key: string
   hosts: MailHost[]
@@ -42,9 +50,13 @@ export interface DispatchedRow {
   domain: string
   /** Host name of the envelope sender's domain. */
   returnPath: string
+  /** In whose name connections are counted in TLS reports. */
+  recipientDomain: string
   expiresAt: number
   /** It stays on this host. */
   isCaptured: boolean
+  /** Transactional: it goes before all that are not. */
+  isUrgent: boolean
 }
 
 export interface PathBatch {
@@ -57,12 +69,20 @@ export interface PathBatch {
 export type TryEnd =
   | { kind: 'accepted'; reply: SmtpReply } // 2xx to the final dot
   | { kind: 'refused'; stage: 'mail' | 'rcpt' | 'data' | 'dot'; reply: SmtpReply } // 4xx or 5xx, at this stage
-  | { kind: 'lost'; stage: 'mail' | 'data'; reason: string } // the connection ended after MAIL and before the dot
+  | { kind: 'lost'; stage: 'mail' | 'rcpt' | 'data'; reason: string } // the connection ended before the dot
   | { kind: 'unanswered'; reason: string } // the dot went out and no usable reply came back
   | { kind: 'unacceptable'; cause: 'too_large' | 'not_ascii'; reason: string } // by what the host announced; not sent
   | PathFailure
   | { kind: 'expired' } // its lifetime ended before the first command
-  | { kind: 'returned'; why: 'stopping' | 'source-gone' | 'not-renderable'; reason: string } // no command was sent
+  | { kind: 'returned'; why: ReturnCause; reason: string } // nothing was concluded, and no dot was sent
+
+/** Why a row comes back without a result. */
+export type ReturnCause =
+  | 'stopping' // the server stops
+  | 'source-gone' // this machine does not have the egress IP any more
+  | 'not-renderable' // it could not be rendered or signed
+  | 'stale' // the lease was not ours any more when the dot mark was asked for: somebody else has the row
+  | 'unmarked' // the dot mark was not confirmed in time
 
 /** No MAIL was sent: every host failed before that point. */
 export interface PathFailure {
@@ -71,6 +91,10 @@ export interface PathFailure {
   /** Enhanced code, d.d.d. */
   code: string
   reason: string
+  /** The host that was tried last; null: there was none. */
+  host: string | null
+  /** What it said; null: nothing, or no proper reply. */
+  reply: SmtpReply | null
   /** False: another message's try had just failed on this path, so none was made for this one. */
   wasTried: boolean
 }
@@ -82,14 +106,42 @@ export interface TryResult {
   durationMilliseconds: number
   facts: ConnectionFacts
   end: TryEnd
+  /** RCPT was written in this try: its allowance is spent. */
+  wasRcptSent: boolean
   /** The dialogue; null: not kept, or there was none. */
   transcript: string | null
+}
+
+/** What one connection says about TLS, for the reports of RFC 8460 and for the memory of plain fallbacks. */
+export interface TlsResultNote {
+  policy: TlsPolicy
+  /** `success`, or a result type of RFC 8460 §4.3. */
+  result: string
+  /** What went wrong, in words; null: nothing. */
+  reason: string | null
+  /** Opportunistic TLS failed here just before: this connection goes on in plain text (engine.md 13.1). */
+  isPlainFallback: boolean
+}
+
+/** One thing that happened to a connection. */
+export interface ThreadConnectionNote {
+  pathKey: string
+  note: ConnectionNote
+  /** The MX host, and its address that was connected to; null: it did not come so far. */
+  host: string | null
+  address: string | null
+  /** The recipient domain of the row it was opened for. */
+  domain: string
+  /** Null where the note says nothing of TLS. */
+  tls: TlsResultNote | null
 }
 
 export const NO_CONNECTION: ConnectionFacts = { host: null, localAddress: null, remoteAddress: null, tls: null }
 
 export type ToThread =
   | { kind: 'dispatch'; clockOffset: number; batches: PathBatch[] }
+  | { kind: 'marked'; id: number; stale: number[] } // the answer to `mark`, after the commit; `stale`: not ours
+  | { kind: 'limit'; pathKey: string; connections: number; messagesPerConnection: number } // between two messages
   | { kind: 'tick'; id: number }
   | { kind: 'drain' } // start nothing new; answer with `drained` when all that runs has ended
   | { kind: 'abort' } // reset what has not sent its dot; the rest still waits for its reply
@@ -97,5 +149,7 @@ export type ToThread =
 
 export type FromThread =
   | { kind: 'results'; results: TryResult[] }
+  | { kind: 'mark'; id: number; keys: number[] } // their final dots wait for the answer
+  | { kind: 'connections'; notes: ThreadConnectionNote[] }
   | { kind: 'tick'; id: number }
   | { kind: 'drained' }

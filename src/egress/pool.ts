@@ -1,45 +1,50 @@
 /**
- * Pools and their IPs: which pool a message uses, which of its IPs may send, and which one a message gets.
+ * Pools and their IPs: which pool a message uses, which of its IPs may send, which one a message gets, and what may be
+ * accepted. The state machine of an IP stands in `warmup-states.ts`.
  *
- * | state    | enters when                                                             | sends   |
- * | -------- | ----------------------------------------------------------------------- | ------- |
- * | cold     | configured without `warmed: true`, in a pool with `require_warmup`      | nothing |
- * | warmed   | `warmed: true`, or the pool has `require_warmup: false`                 | yes     |
- * | disabled | `enabled: false`, or the source address can not be bound on this machine | nothing |
+ * | part            | what it is |
+ * | --------------- | ---------- |
+ * | ip-registry     | the IPs: files, stored state, what this machine can bind |
+ * | allowance       | what the store granted, and what may be hoped for |
+ * | pick-ip         | tiers and the stable choice |
+ * | warmup-keeper   | days, gates, pauses that end, idle IPs |
+ * | projection      | the four cases of ip_not_warmed, and the estimated start |
+ * | warmup          | what the API and the command line ask for |
  *
- * A disabled IP stays so until the next start. No other source address is ever taken in place of a missing one
- * (engine.md 10.1): without a usable IP there is no choice, and the message waits. Never throws.
+ * A disabled IP is never replaced by another source address (engine.md 10.1): without a usable IP there is no choice,
+ * and the message waits. `start`, `apply`, `reserve` and `suspend` reject when the store does; nothing else throws.
  */
+import type { Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
-import type { PoolSettings } from '../config/pool-settings.ts'
-import { chooseIp } from './choose-ip.ts'
+import type { LiveConfiguration } from '../config/live-configuration.ts'
+import type { Stream } from '../mail/message.ts'
+import type { Store } from '../store/store.ts'
+import type { Reservation } from '../store/warmup-records.ts'
+import { createAllowance } from './allowance.ts'
+import type { Ask } from './allowance.ts'
+import type { Candidate, EgressIp, IpChoice, IpRequest, PathState, Projection, ProjectionRequest } from './egress-ip.ts'
+import { createIpFacts } from './ip-facts.ts'
+import type { IpLookups } from './ip-facts.ts'
+import { createIpRegistry } from './ip-registry.ts'
+import type { WaitingMail } from './ip-statistics.ts'
+import { createIpPicker } from './pick-ip.ts'
+import { createPoolBacklog } from './pool-backlog.ts'
+import { createProjector } from './projection.ts'
+import { createWarmup } from './warmup/warmup.ts'
+import type { Warmup } from './warmup/warmup.ts'
+import { createWarmupKeeper } from './warmup/warmup-keeper.ts'
+import type { BlockNote } from './warmup/warmup-keeper.ts'
 
-export interface EgressIp {
-  address: string
-  /** What the socket is bound to: differs from `address` behind 1:1 NAT. */
-  source: string
-  /** The EHLO name. */
-  hostname: string
-  weight: number
-  pool: string
-  state: 'warmed' | 'cold' | 'disabled'
-  /** Why it is disabled, else null. */
-  reason: string | null
-}
-
-export interface IpRequest {
-  pool: string
-  messageId: string
-  recipientDomain: string
-  /** The IP of the attempts before. */
-  stickyIp: string | null
-  /** Families in which the receiving hosts have an address. */
-  families: readonly (4 | 6)[]
-}
+export type * from './egress-ip.ts'
+export type { Ask } from './allowance.ts'
+export type { IpLookups } from './ip-facts.ts'
+export type { BlockNote } from './warmup/warmup-keeper.ts'
 
 export interface Egress {
-  /** Disables every IP that this machine can not bind. */
+  /** Loads states, adds records of new IPs, disables what this machine can not bind, closes days that were missed. */
   start(): Promise<void>
+  /** No timer fires any more; resolves when what was under way has ended. */
+  stop(): Promise<void>
   /** In the order of pools.yaml. */
   ips(): EgressIp[]
   /** The pool of a sending domain; the default pool when it names none, or one that is gone. */
@@ -47,100 +52,95 @@ export interface Egress {
   poolNames(): string[]
   /** Every IP that mail of this pool may leave from, now or later: its own and those of its overflow pool. */
   ipsUsedBy(pool: string): EgressIp[]
-  /** Pools that can send now. */
+  /** Pools that have an IP which may send now or, when its pause or allowance lets it, later. */
   sendingPools(): string[]
-  /** Why no IP of this pool can take a message, for the answer at acceptance; undefined when one can. */
-  refusal(pool: string): { code: 'ip_not_warmed' | 'unavailable'; details: string } | undefined
-  /** Undefined: no IP of the pool can send to these hosts now. */
-  choose(request: IpRequest): EgressIp | undefined
-  /** Takes an IP out until the next start, e.g. after EADDRNOTAVAIL. */
+  /** Before acceptance: whether the mail can start within policy (contract.md 9.6). From counters in memory. */
+  project(request: ProjectionRequest): Projection
+  /** Mail that is being accepted counts as backlog; the returned function says how that ended. */
+  expect(pool: string, count: number): (wasStored: boolean) => void
+  /** The IPs that mail of a queue key could leave from, those that wait for allowance or an end included. */
+  candidates(request: { pool: string; stream: Stream; isp: string; isRetry: boolean }): Candidate[]
+  /** `pathOf` is asked for each candidate in turn, best first, until one is open. */
+  choose(request: IpRequest, pathOf: (ip: EgressIp) => PathState): IpChoice
+  /** Takes allowance, one answer for each ask in its order. Days that are over are closed before. */
+  reserve(asks: readonly Ask[]): Promise<Reservation[]>
+  /** A grant went back with an outcome: its IP may hope again. */
+  noteRefund(ip: string, isp: string): void
+  /** Takes an IP out, e.g. after EADDRNOTAVAIL, until a bind test succeeds again. */
   disable(address: string, reason: string): void
+  /** A block of this IP; may pause its warmup. Never throws: what fails is logged. */
+  noteBlock(block: BlockNote): void
+  /** Nothing leaves from it until then; null: until somebody resumes it. A longer suspension stays. */
+  suspend(ip: string, until: number | null, reason: string, actor: string): Promise<void>
+  /** An IP, a state or a limit has changed: what waits may be able to go. */
+  onChange(listener: () => void): void
 }
 
 export interface EgressOptions {
-  pools: PoolSettings
+  configuration: LiveConfiguration
+  store: Store
+  clock: Clock
   canBind: (address: string) => Promise<boolean>
   logger: Logger
+  /** Reverse names and blocklists; null: nobody looks. */
+  lookups: IpLookups | null
+  /** First attempts of a pool that wait, by isp; '' for those whose provider is not known yet. Asked once a second. */
+  backlogOf?: (pool: string) => Record<string, number>
+  /** Messages that could leave from an IP, by isp and reason; for the statistics. */
+  waitingOf?: (ip: string) => WaitingMail[]
+  /** Events were written. */
+  onEvents?: () => void
+  /** False after a jump of the clock: warmup days are closed later (hardening.md 6.3). */
+  isClockSteady?: () => boolean
 }
 
-export function createEgress({ pools: settings, canBind, logger }: EgressOptions): Egress {
-  const ips = new Map(configuredIps(settings).map((ip) => [ip.address, ip]))
+export function createEgress(options: EgressOptions): { egress: Egress; warmup: Warmup } {
+  const { configuration, store, clock, canBind, logger, lookups } = options
+  const backlogOf = options.backlogOf ?? ((): Record<string, number> => ({}))
+  const waitingOf = options.waitingOf ?? ((): WaitingMail[] => [])
+  const onEvents = options.onEvents ?? ((): void => {})
+  const isClockSteady = options.isClockSteady ?? ((): boolean => true)
+  const registry = createIpRegistry({ configuration, store, clock, canBind, logger, onEvents })
+  const allowance = createAllowance({ registry, store, clock })
+  const picker = createIpPicker({ configuration, registry, allowance, clock })
+  const keeper = createWarmupKeeper({ configuration, registry, allowance, store, clock, logger, isClockSteady })
+  const backlog = createPoolBacklog({ clock, backlogOf })
+  const projector = createProjector({ configuration, registry, picker, allowance, clock, backlog })
+  const facts = createIpFacts({ configuration, registry, lookups, clock, logger })
+  const warmup = createWarmup({ configuration, registry, allowance, keeper, facts, store, clock, backlogOf, waitingOf })
 
-  const ipsOf = (pool: string): EgressIp[] => [...ips.values()].filter((ip) => ip.pool === pool)
-  const spillPoolOf = (pool: string): string | null => {
-    const found = settings.pools[pool]
-    return found?.overflow === 'spill' ? found.overflow_pool : null
-  }
-  /** The pool's own IPs, then those of its overflow pool (engine.md 5.2, tiers 2 and 3). */
-  const tiersOf = (pool: string): EgressIp[][] => {
-    const spillPool = spillPoolOf(pool)
-    return spillPool === null ? [ipsOf(pool)] : [ipsOf(pool), ipsOf(spillPool)]
-  }
-
-  function disable(address: string, reason: string): void {
-    const ip = ips.get(address)
-    if (ip === undefined || ip.state === 'disabled') return
-    ips.set(address, { ...ip, state: 'disabled', reason })
-    logger.warn({ ip: address, source: ip.source, pool: ip.pool, reason }, 'egress IP disabled')
-  }
-
-  function refusal(pool: string): ReturnType<Egress['refusal']> {
-    const candidates = tiersOf(pool).flat()
-    if (candidates.some((ip) => ip.state === 'warmed')) return undefined
-    const cold = candidates.filter((ip) => ip.state === 'cold')
-    if (cold.length > 0) return { code: 'ip_not_warmed', details: coldDetails(pool, cold) }
-    return { code: 'unavailable', details: disabledDetails(pool, candidates) }
-  }
-
-  return {
+  const poolsNow = (): ReturnType<LiveConfiguration['current']>['pools'] => configuration.current().pools
+  const egress: Egress = {
     async start() {
-      const enabled = [...ips.values()].filter((ip) => ip.state !== 'disabled')
-      const bound = await Promise.all(enabled.map((ip) => canBind(ip.source)))
-      enabled.forEach((ip, index) => {
-        if (bound[index] !== true) disable(ip.address, 'unplumbed')
-      })
+      await registry.start()
+      await keeper.start()
+      configuration.onChange(() => registry.apply())
     },
-    ips: () => [...ips.values()],
-    poolFor: (domainPool) =>
-      domainPool !== null && Object.hasOwn(settings.pools, domainPool) ? domainPool : settings.default_pool,
-    poolNames: () => Object.keys(settings.pools),
-    ipsUsedBy: (pool) => tiersOf(pool).flat(),
-    sendingPools: () => Object.keys(settings.pools).filter((pool) => refusal(pool) === undefined),
-    refusal,
-    choose({ pool, messageId, recipientDomain, stickyIp, families }) {
-      const affinityKey = settings.affinity === 'message' ? messageId : recipientDomain
-      const tiers = tiersOf(pool).map((tier) => tier.filter((ip) => ip.state === 'warmed' && reaches(ip, families)))
-      const sticky = tiers.flat().find((ip) => ip.address === stickyIp)
-      if (sticky !== undefined) return sticky
-      const tier = tiers.find((candidates) => candidates.length > 0) ?? []
-      return chooseIp(affinityKey, tier)
+    stop: () => keeper.stop(),
+    ips: () => [...registry.ips()],
+    poolFor(domainPool) {
+      const { pools, default_pool } = poolsNow()
+      return domainPool !== null && Object.hasOwn(pools, domainPool) ? domainPool : default_pool
     },
-    disable,
-  }
-}
-
-function configuredIps(settings: PoolSettings): EgressIp[] {
-  return Object.entries(settings.pools).flatMap(([pool, { require_warmup: requireWarmup, ips }]) =>
-    ips.map(({ address, source, hostname, weight, enabled, warmed }): EgressIp => {
-      const ip = { address, source, hostname, weight, pool }
-      if (!enabled) return { ...ip, state: 'disabled', reason: 'disabled in pools.yaml' }
-      return { ...ip, state: warmed || !requireWarmup ? 'warmed' : 'cold', reason: null }
+    poolNames: () => Object.keys(poolsNow().pools),
+    ipsUsedBy: (pool) => [...picker.tiersOf(pool).all],
+    sendingPools: () => Object.keys(poolsNow().pools).filter((pool) => {
+      const { own, warming, paused, spill } = picker.tiersOf(pool)
+      return [own, warming, paused, spill].some((tier) => tier.length > 0)
     }),
-  )
-}
-
-/** A socket bound to an address of one family can not reach a host of the other. */
-function reaches(ip: EgressIp, families: readonly (4 | 6)[]): boolean {
-  return families.includes(ip.source.includes(':') ? 6 : 4)
-}
-
-function coldDetails(pool: string, cold: readonly EgressIp[]): string {
-  const names = cold.map((ip) => (ip.pool === pool ? ip.address : `${ip.address} (pool ${ip.pool})`)).join(', ')
-  const fix = 'Start its warmup, or set "warmed: true" in pools.yaml for an IP that is warm already'
-  return `pool ${pool}: no IP is warmed; cold: ${names}. ${fix}`
-}
-
-function disabledDetails(pool: string, disabled: readonly EgressIp[]): string {
-  const reasons = disabled.map((ip) => `${ip.address} (${ip.reason ?? 'disabled'})`).join(', ')
-  return `pool ${pool}: no IP can send: ${reasons === '' ? 'it has none' : reasons}`
+    project: (request) => projector.project(request),
+    expect: (pool, count) => backlog.expect(pool, count),
+    candidates: (request) => picker.candidates(request),
+    choose: (request, pathOf) => picker.choose(request, pathOf),
+    async reserve(asks) {
+      await keeper.closeOpenDays(asks.map(({ ip }) => ip))
+      return allowance.reserve(asks)
+    },
+    noteRefund: (ip, isp) => allowance.noteRefund(ip, isp),
+    disable: (address, reason) => registry.disable(address, reason),
+    noteBlock: (block) => keeper.noteBlock(block),
+    suspend: (ip, until, reason, actor) => keeper.suspend(ip, { until, reason, actor, isBlock: true }),
+    onChange: (listener) => registry.onChange(listener),
+  }
+  return { egress, warmup }
 }

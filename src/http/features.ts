@@ -4,6 +4,7 @@
  */
 import type { ApiKeys } from '../senders/api-key.ts'
 import type { Domains } from '../senders/domains.ts'
+import type { Warmup } from '../egress/warmup/warmup.ts'
 import type { IdempotencyKeys } from '../messages/idempotency.ts'
 import type { MessageActions } from '../messages/act-on-message.ts'
 import type { MessageLookup } from '../messages/lookup-message.ts'
@@ -17,6 +18,7 @@ import type { WebhookDeliveries } from '../webhooks/deliveries.ts'
 import type { WebhookEndpoints } from '../webhooks/endpoints.ts'
 import type { EventStreams } from '../webhooks/event-stream.ts'
 import type { TryEndpoint } from '../webhooks/try-endpoint.ts'
+import type { Administration } from './administration.ts'
 
 export interface HealthReport {
   /** degraded: mail is still accepted. unavailable: it is not. */
@@ -43,6 +45,10 @@ export interface HttpFeatures extends TrackingFeatures {
   /** Why no mail is taken now, as a clause; null: it is. */
   mailRefusal(): Promise<string | null>
   domains: Omit<Domains, 'requireVerified' | 'publishedRecords' | 'checkDue' | 'stop'>
+  warmup: Omit<Warmup, 'closeDays' | 'checkGates'>
+  /** Unix milliseconds. */
+  now(): number
+  administration: Administration
   apiKeys: ApiKeys
   webhookEndpoints: WebhookEndpoints
   webhookDeliveries: WebhookDeliveries

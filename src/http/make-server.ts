@@ -7,7 +7,6 @@
 import { createServer } from 'node:http'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { SecureContext } from 'node:tls'
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
 import { readServerCertificates } from '../base/server-certificates.ts'
@@ -17,6 +16,7 @@ import { answerClientError } from './client-error.ts'
 export interface HttpSettings extends Pick<ServerSettings, 'http' | 'operator' | 'tls'> {
   api: Pick<ServerSettings['api'], 'batch_recipients'>
 }
+export type TlsSettings = Pick<ServerSettings['tls'], 'certificates' | 'min_version'>
 export type RequestListener = (request: IncomingMessage, response: ServerResponse) => void
 
 const MOST_HEAD_BYTES = 16 * 1024
@@ -29,12 +29,19 @@ export interface MakeServerOptions {
   clock: Clock
 }
 
-export function makeServer(listener: RequestListener, { settings, tls, clock }: MakeServerOptions): Server {
+export interface MadeServer {
+  server: Server
+  /** For handshakes from now on. Throws ProcessExit when a certificate cannot be used; then the old ones stay. */
+  setCertificates(tls: TlsSettings): void
+}
+
+export function makeServer(listener: RequestListener, { settings, tls, clock }: MakeServerOptions): MadeServer {
   const limits = serverLimits(settings)
-  const server = tls ? createTlsServer({ ...limits, ...tlsOptions(settings) }) : createServer(limits)
+  const made = tls ? makeTlsServer(limits, settings) : { server: createServer(limits), setCertificates: () => {} }
+  const { server } = made
   for (const event of ['request', 'checkContinue', 'checkExpectation']) server.on(event, listener)
   server.on('clientError', (error, socket) => answerClientError(error, socket, clock.now()))
-  return server
+  return made
 }
 
 function serverLimits({ http }: HttpSettings) {
@@ -50,13 +57,19 @@ function serverLimits({ http }: HttpSettings) {
   }
 }
 
-function tlsOptions({ tls, http }: HttpSettings) {
-  const certificates = readServerCertificates(tls.certificates, tls.min_version)
-  return {
-    ...certificates.default,
+function makeTlsServer(limits: ReturnType<typeof serverLimits>, { tls, http }: HttpSettings): MadeServer {
+  let certificates = readServerCertificates(tls.certificates, tls.min_version)
+  const server = createTlsServer({
+    ...limits, ...certificates.default,
     minVersion: tls.min_version,
     handshakeTimeout: http.timeouts.headers,
-    SNICallback: (name: string, done: (error: null, context?: SecureContext) => void) =>
-      done(null, certificates.contextFor(name)),
+    SNICallback: (name, done) => done(null, certificates.contextFor(name)),
+  })
+  return {
+    server,
+    setCertificates({ certificates: files, min_version: minVersion }) {
+      certificates = readServerCertificates(files, minVersion)
+      server.setSecureContext({ ...certificates.default, minVersion })
+    },
   }
 }

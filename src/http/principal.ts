@@ -15,6 +15,9 @@ export interface Principal {
   label: string
 }
 
+/** On the admin socket. */
+const ADMINISTRATOR = 'cli'
+
 /** Asks the public routes. */
 export const ANONYMOUS: Principal = {
   apiKeyId: null, mode: 'live', scopes: [], domains: [], allowedIps: [], label: 'anonymous',
@@ -24,6 +27,11 @@ export const ANONYMOUS: Principal = {
 export function administrator(name: string | undefined): Principal {
   const label = name === undefined || name === '' ? 'administrator' : name
   return { apiKeyId: null, mode: 'live', scopes: ['admin'], domains: [], allowedIps: [], label }
+}
+
+/** As the audit of an IP names who asked. */
+export function auditName({ apiKeyId }: Principal): string {
+  return apiKeyId ?? ADMINISTRATOR
 }
 
 /** A key that is limited to some sending domains does not learn about others. */

@@ -68,6 +68,8 @@ interface RouteFacts {
    * `after-answer`: the answer is kept once it is there.
    */
   idempotency?: 'with-message' | 'after-answer'
+  /** True: for the command line of the same version, and not in openapi.json. */
+  isInternal?: true
 }
 
 export interface RouteWithoutBody extends RouteFacts {

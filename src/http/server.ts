@@ -26,6 +26,7 @@ import { createFailedLogins } from './failed-logins.ts'
 import type { HttpFeatures } from './features.ts'
 import { createRequestHandler } from './handle-request.ts'
 import { makeServer } from './make-server.ts'
+import type { MadeServer, TlsSettings } from './make-server.ts'
 import type { HttpSettings, RequestListener } from './make-server.ts'
 import { openAdminSocket, openListener } from './open-listener.ts'
 import type { HttpListener } from './open-listener.ts'
@@ -52,6 +53,8 @@ export interface HttpServersOptions {
 export interface HttpServers {
   /** The bound ports, in the order of `listeners`. */
   start(listeners: readonly HttpListener[], adminSocket: string | null): Promise<number[]>
+  /** For handshakes from now on. Throws ProcessExit when one cannot be used; then the old ones stay. */
+  setCertificates(tls: TlsSettings): void
   stop(): Promise<void>
 }
 
@@ -65,13 +68,15 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
   const running = createRunningRequests()
   const servers: Server[] = []
+  const made: MadeServer[] = []
   const stopping = new AbortController()
   const requestListeners = createRequestListeners({ ...options, bodies, running, stopping: stopping.signal })
 
   const addServer = (listener: RequestListener, tls: boolean): Server => {
-    const server = makeServer(listener, { settings, tls, clock })
-    servers.push(server)
-    return server
+    const added = makeServer(listener, { settings, tls, clock })
+    made.push(added)
+    servers.push(added.server)
+    return added.server
   }
 
   const closeAll = (): void => {
@@ -83,6 +88,9 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
   }
 
   return {
+    setCertificates(tls) {
+      for (const each of made) each.setCertificates(tls)
+    },
     async start(listeners, adminSocket) {
       try {
         const ports: number[] = []

@@ -29,8 +29,24 @@ export interface ConnectionFacts {
   /** Address the socket really had on our side, and the peer's. */
   localAddress: string | null
   remoteAddress: string | null
-  /** Protocol such as `TLSv1.3`, or null for plain text. */
-  tls: string | null
+  /** Null for plain text. */
+  tls: TlsFacts | null
+}
+
+/** How a connection was encrypted, and what is known of the peer (engine.md 13.4). */
+export interface TlsFacts {
+  /** Such as `TLSv1.3`. */
+  protocol: string
+  /** OpenSSL's name of it. */
+  cipher: string
+  /** SHA-256 of the peer's certificate, hexadecimal in lower case; null: it showed none. */
+  fingerprint: string | null
+  /** Its certificate is what the policy asks for; under no policy: a chain to a known root, and the host's name. */
+  isVerified: boolean
+  /** The policy that held: its type, and its id where it has one. */
+  policy: string
+  /** What the check of the certificate found wrong; null: nothing. */
+  problem: string | null
 }
 
 /** One try as it is stored: the row of `attempts`, and the log line. */

@@ -38,16 +38,6 @@ export function findAddresses(text: string): FoundAddress[] {
   return found
 }
 
-/** The first address of a header value or field, or undefined. */
-export function firstAddress(text: string): string | undefined {
-  return findAddresses(text)[0]?.address
-}
-
-/** Equal but for the case of the domain. */
-export function isSameAddress(one: string, other: string): boolean {
-  return one.toLowerCase() === other.toLowerCase()
-}
-
 function addressAround(text: string, at: number, notBefore: number): FoundAddress | undefined {
   const leftmost = Math.max(notBefore, at - MOST_LOCAL_CHARACTERS)
   let start = text[at - 1] === '"' ? quoteStart(text, at, leftmost) : at

@@ -8,6 +8,7 @@
  * case of local parts. RFC 4648 §6, RFC 2104, RFC 5321 §4.5.3.1.1 (a local part has at most 64 octets).
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
 import { decodeBase32, encodeBase32, RFC_4648 } from '../base/base32.ts'
 import { identifierFromBytes, identifierToBytes } from '../base/identifier.ts'
 
@@ -22,36 +23,39 @@ const MAC_BYTES = 13
 const SIGNED_BYTES = 1 + MESSAGE_ID_BYTES
 
 /** The envelope sender of a message, the same on every attempt. */
-export function returnPathAddress(messageId: string, returnPathDomain: string, bounceKey: Uint8Array): string {
+export function returnPathAddress(messageId: string, returnPathDomain: string, bounceKey: KeyObject): string {
   return `b-${returnPathToken(messageId, bounceKey)}@${returnPathDomain}`
 }
 
 /** Throws for what is no message id: only our own ids come here. */
-export function returnPathToken(messageId: string, key: Uint8Array): string {
+export function returnPathToken(messageId: string, key: KeyObject): string {
   return makeToken('bounce', messageId, key)
 }
 
-export function complaintToken(messageId: string, key: Uint8Array): string {
+export function complaintToken(messageId: string, key: KeyObject): string {
   return makeToken('complaint', messageId, key)
 }
 
 /** The message id of a genuine VERP token, without `b-` and domain. */
-export function readReturnPathToken(text: string, key: Uint8Array): string | undefined {
+export function readReturnPathToken(text: string, key: KeyObject): string | undefined {
   return readToken('bounce', text, key)
 }
 
-export function readComplaintToken(text: string, key: Uint8Array): string | undefined {
+export function readComplaintToken(text: string, key: KeyObject): string | undefined {
   return readToken('complaint', text, key)
 }
 
-function makeToken(purpose: TokenPurpose, messageId: string, key: Uint8Array): string {
+function makeToken(purpose: TokenPurpose, messageId: string, key: KeyObject): string {
   const id = identifierToBytes('msg', messageId)
   if (id === undefined) throw new Error(`not a message id: ${JSON.stringify(messageId)}`)
-  const signed = Buffer.concat([Buffer.of(HEAD), id])
-  return encodeBase32(Buffer.concat([signed, macOf(purpose, signed, key)]), RFC_4648)
+  const bytes = Buffer.allocUnsafe(SIGNED_BYTES + MAC_BYTES)
+  bytes[0] = HEAD
+  bytes.set(id, 1)
+  bytes.set(macOf(purpose, bytes.subarray(0, SIGNED_BYTES), key), SIGNED_BYTES)
+  return encodeBase32(bytes, RFC_4648)
 }
 
-function readToken(purpose: TokenPurpose, text: string, key: Uint8Array): string | undefined {
+function readToken(purpose: TokenPurpose, text: string, key: KeyObject): string | undefined {
   const token = text.toLowerCase()
   // Before any work: what somebody sends may be long.
   const bytes = token.length === TOKEN_LENGTH ? decodeBase32(token, RFC_4648) : undefined
@@ -61,6 +65,6 @@ function readToken(purpose: TokenPurpose, text: string, key: Uint8Array): string
   return bytes[0] === HEAD ? identifierFromBytes('msg', bytes.subarray(1, SIGNED_BYTES)) : undefined
 }
 
-function macOf(purpose: TokenPurpose, signed: Uint8Array, key: Uint8Array): Buffer {
+function macOf(purpose: TokenPurpose, signed: Uint8Array, key: KeyObject): Buffer {
   return createHmac('sha256', key).update(purpose).update(signed).digest().subarray(0, MAC_BYTES)
 }

@@ -3,22 +3,24 @@
  *
  *  12 sender   forbidden (the key's own list), then domain_not_verified; a domain that allows subdomains signs for them
  *  13 rate     rate_limited: one token for each recipient, all or none; a request that is refused later gets them back
- *  14 egress   ip_not_warmed, unavailable; mail that never leaves the host is not asked for an IP
+ *  14 egress   ip_not_warmed, unavailable; mail that never leaves the host is not asked for an IP. What waits for
+ *              warmup or a pause longer than a minute is told when it will start (contract.md 4.5)
  *  15 list     never an error: the store ends the message as suppressed and says so
  *  16 commit   unavailable with Retry-After; nothing was kept
  *
  * Resolves only after the commit, so what was answered survives a crash. A key whose request was committed before gives
  * its kept answer, and takes no tokens.
  */
-import { SECOND } from '../base/clock.ts'
+import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import type { Metrics } from '../base/metrics.ts'
-import type { Egress } from '../egress/pool.ts'
+import type { Egress, ProjectionRequest } from '../egress/pool.ts'
 import type { StoredContent, Stream } from '../mail/message.ts'
 import { isSimulated, simulatedName } from '../mail/simulator.ts'
-import type { AcceptRequest, AcceptResult, NewMessage } from '../store/accept-records.ts'
+import type { AcceptRequest, AcceptResult, NewMessage, SuppressedMessage } from '../store/accept-records.ts'
+import type { QueuedRows } from '../store/queue-records.ts'
 import type { Store } from '../store/store.ts'
 import type { CheckedRecipient } from './check-shared-fields.ts'
 import { mismatch } from './idempotency.ts'
@@ -30,14 +32,14 @@ import type { SendingRate } from './sending-rate.ts'
 export interface AcceptanceOptions extends SenderOptions {
   store: Store
   clock: Clock
-  egress: Pick<Egress, 'poolFor' | 'poolNames' | 'refusal'>
+  egress: Pick<Egress, 'poolFor' | 'poolNames' | 'project' | 'expect'>
   rate: Pick<SendingRate, 'takeRecipients' | 'giveBackRecipients'>
   settings: AcceptanceSettings
   /** Whose mail never leaves the host: that to simulated recipients, or that of test keys as well. */
   captures: 'simulated' | 'test-and-simulated'
   metrics: Pick<Metrics, 'messagesAccepted'>
   /** There is new work; saves waiting, carries no data. */
-  onQueued: () => void
+  onQueued: (queued: QueuedRows) => void
   /** Events were written. */
   onEvents: () => void
 }
@@ -79,6 +81,8 @@ export interface AcceptMail<Accepted> {
 const SIMULATED_SOFT_LIFETIME = 10 * SECOND
 /** Seconds after which another try makes sense when the store could not commit. */
 const RETRY_AFTER_SECONDS = '60'
+/** Of a wait that is told (contract.md 4.5). */
+const LEAST_WAIT_TOLD = MINUTE
 
 export async function acceptMail<Accepted>(
   asked: AcceptMail<Accepted>,
@@ -104,24 +108,46 @@ async function commit<Accepted>(
   options: AcceptanceOptions,
 ): Promise<Acceptance<Accepted>> {
   const { mail, caller, idempotent, shape } = asked
-  const request = toAcceptRequest(mail, caller, sender, options)
-  const accepted = acceptedMessages(request)
+  const { request, estimatedStartAt, leaving } = toAcceptRequest(mail, caller, sender, options)
+  const accepted = acceptedMessages(request, estimatedStartAt)
   const idempotency = idempotent === null
     ? null
     : { entry: idempotent.entry, answer: idempotent.answer(shape(accepted)) }
-  const result = await storeRequest({ ...request, idempotency }, options)
-  if (result.kind === 'replayed') return result
-  if (result.kind === 'mismatch') throw mismatch()
-  options.metrics.messagesAccepted.inc({ source: caller.source }, request.messages.length)
-  options.onQueued()
-  if (result.suppressed.length === 0) return { kind: 'accepted', accepted: shape(accepted) }
+  const endExpecting = options.egress.expect(request.pool, leaving)
+  let isStored = false
+  try {
+    const result = await storeRequest({ ...request, idempotency }, options)
+    if (result.kind === 'replayed') return result
+    if (result.kind === 'mismatch') throw mismatch()
+    isStored = true
+    options.metrics.messagesAccepted.inc({ source: caller.source }, request.messages.length)
+    options.onQueued(result.queued)
+    return { kind: 'accepted', accepted: shape(withSuppressed(accepted, result.suppressed, options)) }
+  } finally {
+    endExpecting(isStored)
+  }
+}
+
+function withSuppressed(
+  accepted: AcceptedMessages,
+  suppressed: readonly SuppressedMessage[],
+  options: AcceptanceOptions,
+): AcceptedMessages {
+  if (suppressed.length === 0) return accepted
   options.onEvents()
   const recipients = [...accepted.recipients]
-  for (const { index, reason } of result.suppressed) {
+  for (const { index, reason } of suppressed) {
     const recipient = recipients[index]
     if (recipient !== undefined) recipients[index] = { ...recipient, status: 'suppressed', reason }
   }
-  return { kind: 'accepted', accepted: shape({ ...accepted, recipients }) }
+  return { ...accepted, recipients }
+}
+
+interface ProjectedRequest {
+  request: AcceptRequest
+  estimatedStartAt: number | null
+  /** Messages that leave the host. */
+  leaving: number
 }
 
 /** Step 14, then all that is stored. */
@@ -130,18 +156,21 @@ function toAcceptRequest(
   caller: Caller,
   sender: SenderDomain,
   { clock, egress, settings, captures }: AcceptanceOptions,
-): AcceptRequest {
+): ProjectedRequest {
   const { stream, sendAt, batch, retryOf } = mail
   const now = clock.now()
   const isTest = caller.mode === 'test'
   const isCaptured = ({ domain }: CheckedRecipient): boolean =>
     isSimulated(domain) || (isTest && captures === 'test-and-simulated')
   const pool = egress.poolFor(mail.ipPool ?? sender.ipPool)
-  const refusal = mail.recipients.every(isCaptured) ? undefined : egress.refusal(pool)
-  if (refusal !== undefined) throw new ServiceError(refusal.code, refusal.details)
   const startsAt = sendAt ?? now
   const lifetime = mail.lifetime ?? settings.delivery.streams[stream].lifetime
-  return {
+  const leaving = mail.recipients.filter((recipient) => !isCaptured(recipient)).length
+  const isRequested = mail.ipPool !== null && mail.ipPool === pool
+  const estimatedStartAt = leaving === 0
+    ? null
+    : projectedStart(egress, { pool, isRequested, count: leaving, stream, lifetime, startsAt })
+  const request = {
     now, apiKeyId: caller.apiKeyId, isTest, domain: sender.name, pool, stream, sendAt, batch, retryOf,
     content: mail.content(sender),
     messages: mail.recipients.map((recipient): NewMessage => ({
@@ -155,6 +184,18 @@ function toAcceptRequest(
     })),
     idempotency: null,
   }
+  return { request, estimatedStartAt, leaving }
+}
+
+/** null: within a minute. */
+function projectedStart(egress: AcceptanceOptions['egress'], request: ProjectionRequest): number | null {
+  const projection = egress.project(request)
+  if (projection.kind === 'refused') {
+    const { code, text, retryAfterSeconds } = projection
+    throw new ServiceError(code, text, { headers: { 'Retry-After': String(retryAfterSeconds) } })
+  }
+  const { startsAt } = projection
+  return startsAt !== null && startsAt > request.startsAt + LEAST_WAIT_TOLD ? startsAt : null
 }
 
 function simulation(
@@ -173,10 +214,13 @@ function simulation(
 }
 
 /** As if no message were suppressed. */
-function acceptedMessages({ now, sendAt, messages }: AcceptRequest): AcceptedMessages {
+function acceptedMessages(
+  { now, sendAt, messages }: AcceptRequest,
+  estimatedStartAt: number | null,
+): AcceptedMessages {
   const status = sendAt === null ? 'queued' : 'scheduled'
   const recipients = messages.map(({ id, to }) => ({ messageId: id, to: to.address, status, reason: null } as const))
-  return { acceptedAt: now, recipients, estimatedStartAt: null }
+  return { acceptedAt: now, recipients, estimatedStartAt }
 }
 
 async function storeRequest(request: AcceptRequest, options: AcceptanceOptions): Promise<AcceptResult> {

@@ -91,7 +91,7 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
       reply: message.attempts.at(-1)?.reply ?? null,
       category: cause?.category ?? null,
       rule: cause?.rule ?? null,
-      next_attempt_at: secondsOrNull(message.nextAttemptAt),
+      next_attempt_at: secondsOrNull(nextAttempt(message, waiting)),
       checks: domain === null ? [] : explainChecks(domain, message.ip),
       similar,
       advice: [advice ?? NOTHING_TO_DO],
@@ -114,6 +114,12 @@ function causeOf(message: MessageView, classify: ClassifyReply): Cause | null {
   // What was recorded holds: a rule may have been changed since.
   const { category } = message.bounce
   return { category, rule: judged?.category === category ? judged.rule : null }
+}
+
+/** Due is not the same as possible: what holds it may end later. */
+function nextAttempt({ nextAttemptAt }: MessageView, waiting: WaitingReason | undefined): number | null {
+  if (nextAttemptAt === null) return null
+  return Math.max(nextAttemptAt, waiting?.untilMilliseconds ?? 0)
 }
 
 /** Undefined for what does not wait. */

@@ -4,18 +4,18 @@
  * Targets are not stored for each message: the links of its content are found again by the same reading that numbered
  * them, and the message's own values are put in. Rejects only when the store does not answer.
  */
+import type { KeyObject } from 'node:crypto'
 import { createLinkCache } from '../content/link-cache.ts'
 import { linkTargets } from '../content/instrument-html.ts'
 import { messageUrls } from '../content/message-urls.ts'
 import { trackedHtmlOf } from '../content/prepare-content.ts'
 import { readClickToken } from '../content/tracking-token.ts'
-import type { TokenKey } from '../content/tracking-token.ts'
 import type { LinkSource } from '../store/engagement-records.ts'
 import type { Store } from '../store/store.ts'
 
 export interface FollowLinkOptions {
   store: Pick<Store, 'linkSource' | 'linkHtml'>
-  keys: { open: TokenKey; click: TokenKey; unsubscribe: TokenKey }
+  keys: { open: KeyObject; click: KeyObject; unsubscribe: KeyObject }
   /** Scheme and host of all tracked links, without a slash at the end; null: https and a tracking host. */
   trackingUrl: string | null
   /** For domains without a host of their own. */

@@ -1,6 +1,6 @@
 /**
- * Whether mail is taken at all (contract.md 2.1, step 1): not while the queue is above its mark, nor while the store
- * does not answer.
+ * Whether mail is taken at all (contract.md 2.1, step 1): not while the disk is nearly full or the queue above its mark,
+ * nor while the store does not answer.
  *
  * The queue is measured when somebody asks, and not again for a second, or longer where measuring takes long: a queue
  * of millions is counted for a small share of the time. Never throws.
@@ -15,6 +15,8 @@ export type MailRefusal = () => Promise<string | null>
 export interface MailRefusalOptions {
   store: Pick<Store, 'queueSummary'>
   clock: Clock
+  /** There is space on the disk for more than what is queued. */
+  hasSpace: () => boolean
   /** Messages that may wait. */
   mostQueued: number
 }
@@ -22,7 +24,7 @@ export interface MailRefusalOptions {
 /** So many times as long as a measurement took, its result holds. */
 const HOLDS_TIMES = 20
 
-export function createMailRefusal({ store, clock, mostQueued }: MailRefusalOptions): MailRefusal {
+export function createMailRefusal({ store, clock, hasSpace, mostQueued }: MailRefusalOptions): MailRefusal {
   let reason: string | null = null
   let measuredAt = Number.NEGATIVE_INFINITY
   let holdsMilliseconds = 0
@@ -40,6 +42,7 @@ export function createMailRefusal({ store, clock, mostQueued }: MailRefusalOptio
   }
 
   return async () => {
+    if (!hasSpace()) return 'the disk is nearly full'
     const age = clock.now() - measuredAt
     // A clock that was set back counts as time that has passed.
     if (age < 0 || age >= holdsMilliseconds) await (running ??= measure())

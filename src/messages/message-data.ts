@@ -127,7 +127,7 @@ function attemptData(attempt: DeliveryAttempt, index: number): AttemptData {
     // The address the socket really had, where there was one.
     ip: attempt.ip ?? attempt.localAddress,
     mx: attempt.host,
-    tls: attempt.tls,
+    tls: attempt.tls?.protocol ?? null,
     result: attempt.result.replaceAll('-', '_'),
     reply: attempt.reply,
     duration_ms: attempt.durationMilliseconds,

@@ -69,9 +69,9 @@ async function advance(
   { store, clock, onQueued }: AcceptanceOptions,
 ): Promise<Acceptance<RetriedMessage>> {
   const now = clock.now()
-  const isAdvanced = await store.retryNow(message.id, now)
-  if (!isAdvanced) throw new ServiceError('conflict', `message ${message.id} is no longer deferred`)
-  onQueued()
+  const queued = await store.retryNow(message.id, now)
+  if (queued === null) throw new ServiceError('conflict', `message ${message.id} is no longer deferred`)
+  onQueued(queued)
   const accepted: RetriedMessage = { message_id: message.id, retry_of: null, state: 'deferred' }
   if (idempotent !== null) await store.keepAnswer(idempotent.entry, idempotent.answer(accepted), now)
   return { kind: 'accepted', accepted }

@@ -3,10 +3,10 @@
  * mail: suppression and event, once (contract.md 14). A token that is not ours changes nothing; looking at one never
  * does. Rejects when the store does.
  */
+import type { KeyObject } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
 import { readUnsubscribeToken } from '../content/tracking-token.ts'
-import type { TokenKey } from '../content/tracking-token.ts'
 import type { Store } from '../store/store.ts'
 
 export interface UnsubscribeOptions {
@@ -14,7 +14,7 @@ export interface UnsubscribeOptions {
   clock: Clock
   logger: Logger
   /** Of the tokens. */
-  key: TokenKey
+  key: KeyObject
   /** Events were written. */
   onEvents: () => void
 }

@@ -1,16 +1,18 @@
 /**
  * A cache in front of a resolver (engine.md 12.3).
  *
- * Positive sets are kept ten minutes within the configured bounds (Node gives no TTL for MX), negative ones
- * `negative_ttl`, failures not at all. While no server answers, a positive set serves on until `stale` past its time
- * (RFC 8767), and the servers are asked again every 30 seconds only. One lookup per question is under way at a time.
+ * Positive sets are kept for their TTL within the configured bounds, ten minutes where it is not known (Node gives none
+ * for MX); negative ones `negative_ttl` at most, failures not at all. While no server answers, a positive set serves on
+ * until `stale` past its time (RFC 8767), and the servers are asked again every 30 seconds only; but for TLSA, where
+ * old keys would stand in for a validation that fails (engine.md 13.3). One lookup per question is under way at a time.
  * The answers are shared: callers must not change them. Bounded by names, the least used one goes first.
  */
 import { LRUCache } from 'lru-cache'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { normaliseDnsName } from './dns-resolver.ts'
-import type { DnsAnswer, MxRecord, Resolver } from './resolver.ts'
+import type { DnsAnswer, MxRecord, Resolver, ValidatingResolver } from './resolver.ts'
+import type { TlsaRecord } from './tlsa.ts'
 
 /** `dns.cache` of posthorn.yaml; times in milliseconds. */
 export interface DnsCacheSettings {
@@ -22,13 +24,13 @@ export interface DnsCacheSettings {
   stale: number
 }
 
-export interface CachedResolverOptions {
-  resolver: Resolver
+export interface CachedResolverOptions<Source extends Resolver = Resolver> {
+  resolver: Source
   cache: DnsCacheSettings
   clock: Clock
 }
 
-/** engine.md 12.3: sets are kept 10 min. */
+/** engine.md 12.3: sets without a TTL are kept 10 min. */
 const POSITIVE_TTL = 10 * MINUTE
 /** RFC 8767 §5, the failure recheck timer: else each lookup would first wait for dead servers. */
 const ASK_AGAIN_AFTER_FAILURE = 30 * SECOND
@@ -45,38 +47,80 @@ interface NameSlots {
   ipv6: Slot<string>
   txt: Slot<string>
   cname: Slot<string>
+  ptr: Slot<string>
+  tlsa: Slot<TlsaRecord>
+}
+
+interface Cache {
+  slotsOf(askedName: string): NameSlots
+  answer<Item>(slot: Slot<Item>, ask: () => Promise<DnsAnswer<Item>>, stale?: number): Promise<DnsAnswer<Item>>
 }
 
 export function createCachedResolver(options: CachedResolverOptions): Resolver {
-  const { resolver, cache, clock } = options
-  const positiveTtl = Math.min(Math.max(POSITIVE_TTL, cache.min_ttl), cache.max_ttl)
+  return cachedQuestions(options.resolver, createCache(options))
+}
+
+/** The same in front of one that validates. */
+export function createCachedValidatingResolver(options: CachedResolverOptions<ValidatingResolver>): ValidatingResolver {
+  const { resolver } = options
+  const cache = createCache(options)
+  return {
+    ...cachedQuestions(resolver, cache),
+    tlsa: (name) => cache.answer(cache.slotsOf(name).tlsa, () => resolver.tlsa(name), 0),
+  }
+}
+
+function cachedQuestions(resolver: Resolver, { slotsOf, answer }: Cache): Resolver {
+  return {
+    mx: (name) => answer(slotsOf(name).mx, () => resolver.mx(name)),
+    addresses: (name, family) =>
+      answer(family === 4 ? slotsOf(name).ipv4 : slotsOf(name).ipv6, () => resolver.addresses(name, family)),
+    txt: (name) => answer(slotsOf(name).txt, () => resolver.txt(name)),
+    cname: (name) => answer(slotsOf(name).cname, () => resolver.cname(name)),
+    ptr: (name) => answer(slotsOf(name).ptr, () => resolver.ptr(name)),
+  }
+}
+
+function createCache({ cache, clock }: CachedResolverOptions): Cache {
   const names = new LRUCache<string, NameSlots>({ max: cache.entries })
 
   const slotsOf = (askedName: string): NameSlots => {
     const name = normaliseDnsName(askedName)
     const known = names.get(name)
     if (known !== undefined) return known
-    const slots = { mx: emptySlot(), ipv4: emptySlot(), ipv6: emptySlot(), txt: emptySlot(), cname: emptySlot() }
+    const slots = {
+      mx: emptySlot(), ipv4: emptySlot(), ipv6: emptySlot(), txt: emptySlot(), cname: emptySlot(), ptr: emptySlot(),
+      tlsa: emptySlot(),
+    }
     names.set(name, slots)
     return slots
   }
 
-  async function answer<Item>(slot: Slot<Item>, ask: () => Promise<DnsAnswer<Item>>): Promise<DnsAnswer<Item>> {
+  async function answer<Item>(
+    slot: Slot<Item>,
+    ask: () => Promise<DnsAnswer<Item>>,
+    stale: number = cache.stale,
+  ): Promise<DnsAnswer<Item>> {
     if (slot.kept !== undefined && clock.now() < slot.kept.askAgainAt) return slot.kept.answer
-    slot.underWay ??= renew(slot, ask).finally(() => {
+    slot.underWay ??= renew(slot, ask, stale).finally(() => {
       slot.underWay = undefined
     })
     return slot.underWay
   }
 
-  async function renew<Item>(slot: Slot<Item>, ask: () => Promise<DnsAnswer<Item>>): Promise<DnsAnswer<Item>> {
+  async function renew<Item>(
+    slot: Slot<Item>,
+    ask: () => Promise<DnsAnswer<Item>>,
+    stale: number,
+  ): Promise<DnsAnswer<Item>> {
     const fresh = await ask()
     const now = clock.now()
     if (fresh.kind !== 'no-answer') {
       const isPositive = fresh.kind === 'found'
-      const askAgainAt = now + (isPositive ? positiveTtl : cache.negative_ttl)
+      const ttl = fresh.facts?.ttlMilliseconds
+      const askAgainAt = now + (isPositive ? positiveTtl(ttl) : negativeTtl(ttl))
       // An old "no such name" must not count as a second confirmation of itself: negative answers never serve on.
-      slot.kept = { answer: fresh, askAgainAt, usableUntil: isPositive ? askAgainAt + cache.stale : askAgainAt }
+      slot.kept = { answer: fresh, askAgainAt, usableUntil: isPositive ? askAgainAt + stale : askAgainAt }
       return fresh
     }
     const { kept } = slot
@@ -85,13 +129,15 @@ export function createCachedResolver(options: CachedResolverOptions): Resolver {
     return kept.answer
   }
 
-  return {
-    mx: (name) => answer(slotsOf(name).mx, () => resolver.mx(name)),
-    addresses: (name, family) =>
-      answer(family === 4 ? slotsOf(name).ipv4 : slotsOf(name).ipv6, () => resolver.addresses(name, family)),
-    txt: (name) => answer(slotsOf(name).txt, () => resolver.txt(name)),
-    cname: (name) => answer(slotsOf(name).cname, () => resolver.cname(name)),
+  function positiveTtl(ttl: number = POSITIVE_TTL): number {
+    return Math.min(Math.max(ttl, cache.min_ttl), cache.max_ttl)
   }
+
+  function negativeTtl(ttl: number = Infinity): number {
+    return Math.min(Math.max(ttl, cache.min_ttl), cache.negative_ttl)
+  }
+
+  return { slotsOf, answer }
 }
 
 function emptySlot(): { kept: undefined; underWay: undefined } {

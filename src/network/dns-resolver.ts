@@ -3,10 +3,12 @@
  *
  * Never throws for an answer of the DNS, nor for text that is no host name (it can not exist: `no-name`). A lookup ends
  * after `timeoutMilliseconds * tries` at the latest, however many servers there are: a silent one costs a try and is
- * asked last from then on, one that fails at once is passed over. Each try has a resolver of its own: a new source
- * port (RFC 5452 §9.2), the present /etc/resolv.conf, and nothing kept between questions.
+ * asked last from then on, one that fails at once is passed over. One that says "no such name" is asked last when that
+ * name is asked for again: what it said is to be confirmed by another (engine.md 12.2). Each try has a resolver of its
+ * own: a new source port (RFC 5452 §9.2), the present /etc/resolv.conf, and no answers kept between questions.
  */
 import { promises } from 'node:dns'
+import { LRUCache } from 'lru-cache'
 import { errorCode } from '../base/errors.ts'
 import type { DnsAnswer, Resolver } from './resolver.ts'
 
@@ -25,21 +27,26 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
   /** Servers that let a try run out, with the number of the silence: the latest is asked last. */
   const silentAt = new Map<string, number>()
   let silences = 0
+  /** By name: the server that denied it last. */
+  const deniedBy = new LRUCache<string, string>({ max: MOST_DENIED })
 
-  function serversInOrder(): string[] {
+  function serversInOrder(name: string): string[] {
     const servers = options.servers.length > 0 ? options.servers : new promises.Resolver().getServers()
-    return servers.toSorted((left, right) => (silentAt.get(left) ?? 0) - (silentAt.get(right) ?? 0))
+    const denier = deniedBy.get(name)
+    const rank = (server: string): number => (server === denier ? Infinity : silentAt.get(server) ?? 0)
+    return servers.toSorted((left, right) => (rank(left) < rank(right) ? -1 : Number(rank(left) > rank(right))))
   }
 
   async function look<Item>(type: string, askedName: string, ask: Ask<Item>, aliases = 0): Promise<DnsAnswer<Item>> {
     const name = normaliseDnsName(askedName)
     if (!isDnsName(name)) return { kind: 'no-name' }
-    let servers = serversInOrder()
+    let servers = serversInOrder(name)
     let reason = 'there is no server'
     let left = tries
     for (let [server, ...others] = servers; server !== undefined && left > 0; [server, ...others] = servers) {
       const answer = await askServer(server, name, ask)
       if (answer.kind === 'alias-alone') return followAlias(type, name, ask, aliases)
+      if (answer.kind === 'no-name') deniedBy.set(name, server)
       if (answer.kind !== 'failed') return answer
       reason = reasonOf(answer.code)
       if (isSilence(answer.code)) {
@@ -104,6 +111,8 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
         (await resolver.resolveTxt(asked)).map((strings) => strings.join('')),
       ),
     cname: (name) => look('CNAME', name, resolveCname),
+    ptr: (name) =>
+      look('PTR', name, async (resolver, asked) => (await resolver.resolvePtr(asked)).map(normaliseDnsName)),
   }
 }
 
@@ -114,8 +123,10 @@ export function normaliseDnsName(name: string): string {
   return name.endsWith('.') ? name.slice(0, -1).toLowerCase() : name.toLowerCase()
 }
 
+/** Names whose denial is remembered. */
+const MOST_DENIED = 2_000
 /** As other resolvers: enough for real chains, an end for loops. */
-const MOST_ALIASES = 8
+export const MOST_ALIASES = 8
 /** RFC 1035 §2.3.4. */
 const MOST_NAME_CHARACTERS = 253
 
@@ -123,7 +134,7 @@ const MOST_NAME_CHARACTERS = 253
  * Letters, digits, hyphens and underscores (which names of TXT records have). Anything else is not asked: Node would
  * turn some of it into another name, and an empty one into the root.
  */
-function isDnsName(name: string): boolean {
+export function isDnsName(name: string): boolean {
   // One label of 1 to 63 allowed characters, then more of them, each after a dot.
   return name.length <= MOST_NAME_CHARACTERS && /^[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/.test(name)
 }

@@ -49,8 +49,19 @@ export type GuardedAnswer =
   | { kind: 'answered'; status: number; answer: string } // any status; the first bytes of the body as one line
   | { kind: 'failed'; reason: string }
 
+export interface GuardedGet {
+  url: string
+  timeoutMilliseconds: number
+}
+
+/** A document is all of it: one that is cut short, or longer than 64 KiB, has failed. */
+export type GuardedDocument =
+  | { kind: 'document'; status: number; contentType: string; bytes: Buffer } // any status
+  | { kind: 'failed'; reason: string; isCertificateProblem: boolean }
+
 export interface GuardedRequest {
   post(request: GuardedPost): Promise<GuardedAnswer>
+  get(request: GuardedGet): Promise<GuardedDocument>
   /** What is wrong with this URL, or undefined. A name that does not resolve now is accepted. */
   check(url: string): Promise<string | undefined>
   /** Ends all connections, also those in use. */
@@ -64,6 +75,8 @@ const DEFAULT_ANSWER_BYTES = 512
 const CONNECT_TIMEOUT = 5 * SECOND
 const CHECK_LOOKUP_TIMEOUT = 5 * SECOND
 const MOST_HEADER_BYTES = 16_384
+/** Code of our own for a document that does not end. */
+const TOO_LONG = 'TOO_LONG'
 
 const REFUSED_ADDRESS = 'the address is private, local or reserved'
 
@@ -90,6 +103,11 @@ export function createGuardedRequest(options: GuardedRequestOptions): GuardedReq
     async post(asked) {
       const problem = urlProblem(asked.url, options.allowHttp)
       return problem === undefined ? postWithin(agent, asked) : { kind: 'failed', reason: problem }
+    },
+    async get(asked) {
+      const problem = urlProblem(asked.url, options.allowHttp)
+      if (problem !== undefined) return { kind: 'failed', reason: problem, isCertificateProblem: false }
+      return getWithin(agent, asked)
     },
     async check(url) {
       const problem = urlProblem(url, options.allowHttp)
@@ -158,27 +176,72 @@ async function lookupBySystem(hostname: string): Promise<string[]> {
   return found.map(({ address }) => address)
 }
 
-function systemError(code: 'ENOTFOUND' | 'ECONNRESET'): Error {
+function systemError(code: 'ENOTFOUND' | 'ECONNRESET' | typeof TOO_LONG): Error {
   return Object.assign(new Error(code), { code })
 }
 
 async function postWithin(agent: Agent, asked: GuardedPost): Promise<GuardedAnswer> {
   const { url, headers, body, timeoutMilliseconds, mostAnswerBytes = DEFAULT_ANSWER_BYTES } = asked
+  const answered = await within(
+    timeoutMilliseconds,
+    (signal) => request(url, { method: 'POST', headers, body, dispatcher: agent, signal }),
+    async (response) => ({
+      status: response.statusCode,
+      answer: await readAnswer(response.body, mostAnswerBytes),
+    }),
+  )
+  if (answered.kind === 'failed') return { kind: 'failed', reason: answered.reason }
+  return { kind: 'answered', ...answered.value }
+}
+
+async function getWithin(agent: Agent, { url, timeoutMilliseconds }: GuardedGet): Promise<GuardedDocument> {
+  const answered = await within(
+    timeoutMilliseconds,
+    (signal) => request(url, { method: 'GET', dispatcher: agent, signal }),
+    async ({ statusCode, headers, body }) => {
+      const contentType = headers['content-type']
+      return { status: statusCode, contentType: String(contentType ?? ''), bytes: await readDocument(body) }
+    },
+  )
+  return answered.kind === 'failed' ? answered : { kind: 'document', ...answered.value }
+}
+
+type Ended<Value> =
+  | { kind: 'ended'; value: Value }
+  | { kind: 'failed'; reason: string; isCertificateProblem: boolean }
+
+/** The limit holds for both parts; only the first one fails by it, the other sees its body cut short. */
+async function within<Response, Value>(
+  timeoutMilliseconds: number,
+  ask: (signal: AbortSignal) => Promise<Response>,
+  read: (response: Response) => Promise<Value>,
+): Promise<Ended<Value>> {
   const limit = new AbortController()
   const timer = setTimeout(() => limit.abort(), timeoutMilliseconds)
   // A request whose connection is still being made does not hear of the signal before that ended.
   const timeIsUp = once(limit.signal, 'abort').then(() => Promise.reject(new Error('time is up')))
   try {
-    const answering = request(url, { method: 'POST', headers, body, dispatcher: agent, signal: limit.signal })
-    const response = await Promise.race([answering, timeIsUp])
-    const answer = await readAnswer(response.body, mostAnswerBytes)
-    return { kind: 'answered', status: response.statusCode, answer }
+    const response = await Promise.race([ask(limit.signal), timeIsUp])
+    return { kind: 'ended', value: await read(response) }
   } catch (thrown) {
     const reason = limit.signal.aborted ? `no answer within ${timeoutMilliseconds / SECOND} s` : reasonOf(thrown)
-    return { kind: 'failed', reason }
+    return { kind: 'failed', reason, isCertificateProblem: CERTIFICATE_CODES.has(errorCode(thrown)) }
   } finally {
     clearTimeout(timer)
   }
+}
+
+async function readDocument(body: Dispatcher.ResponseData['body']): Promise<Buffer> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body) {
+    const bytes = Buffer.from(chunk)
+    size += bytes.length
+    // Leaving the loop destroys the body and with it the connection.
+    if (size > MOST_BODY_BYTES) throw systemError(TOO_LONG)
+    chunks.push(bytes)
+  }
+  return Buffer.concat(chunks)
 }
 
 /** Reads to the end, so that the connection can be used again; past the limits it is closed instead. */
@@ -206,6 +269,14 @@ function firstLine(chunks: readonly Buffer[], mostBytes: number): string {
   return bytes.toString('utf8').replace(/[\p{Cc}\u2028\u2029]+/gu, ' ')
 }
 
+/** Codes of a certificate that can not be believed (RFC 8460 §4.3.2.2, `sts-webpki-invalid`). */
+const CERTIFICATE_CODES: ReadonlySet<string> = new Set([
+  'CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID', 'CERT_SIGNATURE_FAILURE', 'CERT_REVOKED', 'CERT_UNTRUSTED',
+  'CERT_REJECTED', 'CERT_CHAIN_TOO_LONG', 'INVALID_CA', 'INVALID_PURPOSE', 'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'SELF_SIGNED_CERT_IN_CHAIN', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'ERR_TLS_CERT_ALTNAME_INVALID', 'HOSTNAME_MISMATCH',
+])
+
 const REASONS: Record<string, string> = {
   ENOTFOUND: 'the host name does not resolve',
   EAI_AGAIN: 'the host name does not resolve at the moment',
@@ -218,6 +289,7 @@ const REASONS: Record<string, string> = {
   UND_ERR_CONNECT_TIMEOUT: 'the connection timed out',
   UND_ERR_SOCKET: 'the connection ended before the answer',
   UND_ERR_HEADERS_OVERFLOW: 'the headers of the answer are too large',
+  [TOO_LONG]: `the answer has more than ${MOST_BODY_BYTES} bytes`,
   CERT_HAS_EXPIRED: 'the certificate has expired',
   DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed',
   SELF_SIGNED_CERT_IN_CHAIN: 'the certificate is not trusted',

@@ -6,7 +6,7 @@
  * inwards: loopback, private and other special addresses, and our own, are left out (hardening.md 4.1).
  * RFC 5321 §5.1, RFC 7505; engine.md 12.
  */
-import { canonicalIp, isPublicUnicast } from '../base/ip-address.ts'
+import { canonicalIp, ipFamily, isPublicUnicast } from '../base/ip-address.ts'
 import { unreachable } from '../base/errors.ts'
 import type { MxRecord, Resolver } from './resolver.ts'
 
@@ -14,50 +14,68 @@ export interface MailHost {
   name: string
   /** Both families in turns, IPv4 first. */
   addresses: string[]
+  /** Where aliases of the name lead to; the name itself without any. */
+  canonicalName: string
+  /** DNSSEC validated the addresses, both families. */
+  isSecure: boolean
+  /** Why not all addresses are known; null: they are. */
+  failure: string | null
 }
 
 export type MailHosts =
   | {
       kind: 'hosts'
       hosts: MailHost[] // in the order in which they are to be tried, each with at least one address
-      mxNames: string[] // the whole set as published, best first; the domain itself when it has no MX record
+      mxNames: string[] // the whole set that is accepted, best first; the domain itself when it has no MX record
+      isSecure: boolean // DNSSEC validated the set
     }
   | { kind: 'null-mx' } // the domain says that it takes no mail (RFC 7505)
   | { kind: 'no-name' } // there is no such domain
   | { kind: 'no-address' } // the domain exists, but no host of it has an address
   | { kind: 'refused-addresses' } // it has addresses, and we connect to none of them
-  | { kind: 'no-answer'; reason: string } // the DNS did not answer: ask again later
+  | { kind: 'none-accepted'; mxNames: string[] } // it has hosts, and the caller accepts none of them
+  | { kind: 'no-answer'; reason: string; isBogus?: true } // the DNS did not answer, or lied: ask again later
+
+/** Whether a name of an MX set counts at all. `isSecure`: DNSSEC validated the set. */
+export type HostFilter = (name: string, isSecure: boolean) => boolean
 
 export interface MailHostsOptions {
   resolver: Resolver
   allowPrivateAddresses: boolean
   /** Our egress and listener addresses; connecting there would be a loop. */
   ownAddresses: () => readonly string[]
-  /** In all hosts together (engine.md 12.1: 20); also the most host names that are looked up. */
+  /**
+   * In all hosts together, of each family (an attempt uses one family; engine.md 12.1: 20); also the most host names
+   * that are looked up.
+   */
   mostAddresses: number
   /** 0 to 1, as Math.random; orders hosts of equal preference. */
   random?: () => number
 }
 
 export interface MailHostsFinder {
-  find(domain: string): Promise<MailHosts>
+  find(domain: string, filter?: HostFilter): Promise<MailHosts>
 }
 
 export function createMailHosts(options: MailHostsOptions): MailHostsFinder {
-  const { resolver, random = Math.random } = options
   return {
-    async find(domain) {
-      const answer = await resolver.mx(domain)
+    async find(domain, filter = () => true) {
+      const answer = await options.resolver.mx(domain)
       switch (answer.kind) {
         case 'no-answer':
-        case 'no-name':
           return answer
+        case 'no-name':
+          return { kind: 'no-name' }
         case 'no-record':
-          // RFC 5321 §5.1: without an MX record the domain is its own and only host.
-          return hostsOf([{ priority: 0, exchange: domain }], options, random)
         case 'found': {
-          const targets = withoutRepeats(answer.records)
-          return targets.length === 0 ? { kind: 'null-mx' } : hostsOf(targets, options, random)
+          // RFC 5321 §5.1: without an MX record the domain is its own and only host.
+          const records = answer.kind === 'found' ? answer.records : [{ priority: 0, exchange: domain }]
+          const targets = withoutRepeats(records)
+          if (targets.length === 0) return { kind: 'null-mx' }
+          const isSecure = answer.facts?.isSecure === true
+          const accepted = targets.filter(({ exchange }) => filter(exchange, isSecure))
+          if (accepted.length === 0) return { kind: 'none-accepted', mxNames: targets.map(({ exchange }) => exchange) }
+          return hostsOf(accepted, isSecure, options)
         }
         default:
           return unreachable(answer)
@@ -78,24 +96,26 @@ function withoutRepeats(records: readonly MxRecord[]): MxRecord[] {
   return sorted.filter(({ exchange }) => !seen.has(exchange) && seen.add(exchange))
 }
 
-async function hostsOf(targets: MxRecord[], options: MailHostsOptions, random: () => number): Promise<MailHosts> {
+async function hostsOf(targets: MxRecord[], isSecure: boolean, options: MailHostsOptions): Promise<MailHosts> {
+  const { resolver, mostAddresses, random = Math.random } = options
   // A domain may publish hundreds of hosts: only as many are asked for as addresses are tried.
-  const tried = shuffledWithinPreference(targets, random).slice(0, options.mostAddresses)
+  const tried = shuffledWithinPreference(targets, random).slice(0, mostAddresses)
   const own = new Set(options.ownAddresses().map((address) => canonicalIp(address) ?? address))
   const isAllowed = (address: string): boolean =>
     options.allowPrivateAddresses || (isPublicUnicast(address) && !own.has(canonicalIp(address) ?? address))
 
-  const found = await Promise.all(tried.map(({ exchange }) => addressesOf(exchange, options.resolver)))
+  const found = await Promise.all(tried.map(({ exchange }) => addressesOf(exchange, resolver)))
   const hosts: MailHost[] = []
-  let left = options.mostAddresses
-  for (const { name, addresses } of found) {
-    const usable = addresses.filter(isAllowed).slice(0, left)
-    left -= usable.length
-    if (usable.length > 0) hosts.push({ name, addresses: usable })
+  const left = { 4: mostAddresses, 6: mostAddresses }
+  for (const { isBogus: _, ...host } of found) {
+    const addresses = host.addresses.filter((address) => isAllowed(address) && left[ipFamily(address) ?? 4]-- > 0)
+    if (addresses.length > 0) hosts.push({ ...host, addresses })
   }
-  if (hosts.length > 0) return { kind: 'hosts', hosts, mxNames: targets.map(({ exchange }) => exchange) }
-  const reason = found.find((host) => host.failure !== undefined)?.failure
-  if (reason !== undefined) return { kind: 'no-answer', reason }
+  if (hosts.length > 0) return { kind: 'hosts', hosts, mxNames: targets.map(({ exchange }) => exchange), isSecure }
+  const failed = found.find(({ failure }) => failure !== null)
+  if (failed?.failure != null) {
+    return { kind: 'no-answer', reason: failed.failure, ...(failed.isBogus ? { isBogus: true } : {}) }
+  }
   return { kind: found.some(({ addresses }) => addresses.length > 0) ? 'refused-addresses' : 'no-address' }
 }
 
@@ -107,21 +127,27 @@ function shuffledWithinPreference(targets: readonly MxRecord[], random: () => nu
 }
 
 interface FoundAddresses extends MailHost {
-  /** Why not all addresses are known; undefined when the DNS answered. */
-  failure: string | undefined
+  isBogus: boolean
 }
 
 /** An address as MX target is against RFC 5321 §5.1, and accepted as most servers do; so is a CNAME. */
 async function addressesOf(name: string, resolver: Resolver): Promise<FoundAddresses> {
   const literal = canonicalIp(name)
-  if (literal !== undefined) return { name, addresses: [literal], failure: undefined }
-  const [ipv4, ipv6] = await Promise.all([resolver.addresses(name, 4), resolver.addresses(name, 6)])
-  const failed = [ipv4, ipv6].find((answer) => answer.kind === 'no-answer')
-  const addresses = inTurns(
-    ipv4.kind === 'found' ? ipv4.records : [],
-    ipv6.kind === 'found' ? ipv6.records : [],
-  )
-  return { name, addresses, failure: failed?.reason }
+  if (literal !== undefined) {
+    return { name, addresses: [literal], canonicalName: name, isSecure: false, failure: null, isBogus: false }
+  }
+  const answers = await Promise.all([resolver.addresses(name, 4), resolver.addresses(name, 6)])
+  const [ipv4, ipv6] = answers.map((answer) => (answer.kind === 'found' ? answer.records : []))
+  const failed = answers.find((answer) => answer.kind === 'no-answer')
+  const facts = answers.map((answer) => (answer.kind === 'no-answer' ? undefined : answer.facts))
+  return {
+    name,
+    addresses: inTurns(ipv4 ?? [], ipv6 ?? []),
+    canonicalName: facts.find((each) => each !== undefined)?.canonicalName ?? name,
+    isSecure: facts.every((each) => each?.isSecure === true),
+    failure: failed?.reason ?? null,
+    isBogus: failed?.isBogus === true,
+  }
 }
 
 function inTurns(first: readonly string[], second: readonly string[]): string[] {

@@ -2,6 +2,7 @@
  * DNS as the rest of Posthorn sees it: four results for a question, so that "no such name" and "no answer" are never
  * confused. Nothing here throws for an answer of the DNS.
  */
+import type { TlsaRecord } from './tlsa.ts'
 
 export interface MxRecord {
   priority: number
@@ -9,11 +10,21 @@ export interface MxRecord {
   exchange: string
 }
 
+/** What only a resolver knows that reads whole answers. */
+export interface AnswerFacts {
+  /** DNSSEC validated it (the AD bit of a resolver that is trusted, RFC 4035 §3.2.3). */
+  isSecure: boolean
+  /** Of the record that ends first; of an answer without records by the zone's own word (RFC 2308 §5). */
+  ttlMilliseconds: number
+  /** Where the aliases of the name lead to; the name itself without any. */
+  canonicalName: string
+}
+
 export type DnsAnswer<Item> =
-  | { kind: 'found'; records: Item[] }
-  | { kind: 'no-record' } // the name exists, without a record of this type (NODATA)
-  | { kind: 'no-name' } // no such name (NXDOMAIN)
-  | { kind: 'no-answer'; reason: string } // timeout, SERVFAIL, REFUSED: ask again later
+  | { kind: 'found'; records: Item[]; facts?: AnswerFacts }
+  | { kind: 'no-record'; facts?: AnswerFacts } // the name exists, without a record of this type (NODATA)
+  | { kind: 'no-name'; facts?: AnswerFacts } // no such name (NXDOMAIN)
+  | { kind: 'no-answer'; reason: string; isBogus?: true } // timeout, SERVFAIL, REFUSED, bogus: ask again later
 
 export interface Resolver {
   mx(name: string): Promise<DnsAnswer<MxRecord>>
@@ -22,4 +33,11 @@ export interface Resolver {
   /** One entry per record: its strings joined. */
   txt(name: string): Promise<DnsAnswer<string>>
   cname(name: string): Promise<DnsAnswer<string>>
+  /** Host names of an address; the name as in `1.2.0.192.in-addr.arpa`. */
+  ptr(name: string): Promise<DnsAnswer<string>>
+}
+
+/** Its answers carry facts, and those that say `isSecure` were validated. */
+export interface ValidatingResolver extends Resolver {
+  tlsa(name: string): Promise<DnsAnswer<TlsaRecord>>
 }

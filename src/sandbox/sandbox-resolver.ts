@@ -19,6 +19,8 @@ export interface SandboxResolverOptions {
   captureHostName: string
   /** Everything that the instructions for sending domains ask for at this name. */
   publishedRecords: (name: string) => Promise<PublishedRecord[]>
+  /** Their names lead to them and back. */
+  egressIps: () => readonly { address: string; hostname: string }[]
 }
 
 /** MX names of the kind that these providers publish, best first; `providers.yaml` knows them by their ends. */
@@ -34,7 +36,7 @@ const PREFERENCE_STEP = 10
 const MOST_ALIASES = 5
 
 export function createSandboxResolver(options: SandboxResolverOptions): Resolver {
-  const { captureHostName, publishedRecords } = options
+  const { captureHostName, publishedRecords, egressIps } = options
 
   /** Values of this type at a name, aliases followed as a DNS server does. */
   async function published(name: string, type: 'TXT' | 'MX', aliasesLeft = MOST_ALIASES): Promise<DnsAnswer<string>> {
@@ -68,10 +70,16 @@ export function createSandboxResolver(options: SandboxResolverOptions): Resolver
     },
     async addresses(name, family) {
       if (family === 6) return { kind: 'no-record' }
+      const own = egressIps().find(({ hostname }) => hostname === plain(name))
+      if (own !== undefined) return { kind: 'found', records: [own.address] }
       return { kind: 'found', records: [isBroken(name) ? OTHER_HOST_ADDRESS : CAPTURE_ADDRESS] }
     },
     txt: (name) => published(name, 'TXT'),
     cname: (name) => valuesAt(name, 'CNAME'),
+    async ptr(name) {
+      const found = egressIps().find(({ address }) => reverseName(address) === plain(name))
+      return found === undefined ? { kind: 'no-name' } : { kind: 'found', records: [found.hostname] }
+    },
   }
 }
 
@@ -83,4 +91,9 @@ function readMx(value: string): MxRecord {
   // `10 mx.example.net`, or the host alone.
   const [, priority, exchange] = /^(?:(\d+)\s+)?(\S*)$/.exec(value.trim()) ?? []
   return { priority: Number(priority ?? PREFERENCE_STEP), exchange: plain(exchange ?? '') }
+}
+
+/** Those of a sandbox are IPv4 addresses of loopback. */
+function reverseName(address: string): string {
+  return `${address.split('.').toReversed().join('.')}.in-addr.arpa`
 }

@@ -42,6 +42,8 @@ export interface SandboxOptions {
   logger: Logger
   /** What the DNS has to hold for our sending domains. */
   publishedRecords: (name: string) => Promise<PublishedRecord[]>
+  /** Those of pools.yaml, once it was read. */
+  egressIps: () => readonly { address: string; hostname: string }[]
   verifyDkim: (bytes: Buffer) => Promise<DkimVerdict>
 }
 
@@ -69,6 +71,8 @@ export interface SandboxFeatures {
   registerWebhook(request: WebhookRequest & { events: string[]; description: string }): Promise<WebhookAnswer>
   /** Left out while endpoints cannot be changed: another port then gets an endpoint of its own. Throws `not_found`. */
   updateWebhook?: (id: string, change: { url: string }) => Promise<unknown>
+  /** Does nothing where pools.yaml has no such IP. */
+  startWarmup(ip: string): Promise<void>
 }
 
 interface WebhookRequest {
@@ -84,9 +88,11 @@ interface WebhookAnswer {
 
 export const SANDBOX_DOMAIN = 'sandbox.test'
 export const INSPECTOR_NAME = 'inspector'
+/** An IP of the shipped pools.yaml whose warmup has begun, so that it can be seen. */
+const WARMING_IP = '127.0.0.12'
 
 export function createSandbox(options: SandboxOptions): Sandbox {
-  const { baseUrl, dataFolder, keep, clock, inboundPort, onClockChange, verifyDkim, publishedRecords } = options
+  const { baseUrl, dataFolder, keep, clock, inboundPort, onClockChange, verifyDkim } = options
   const logger = options.logger.child({ part: 'sandbox' })
   const secrets = openHookSecrets(join(dataFolder, 'hooks.json'))
   const inbox = createInbox({ keep, verifyDkim, logger })
@@ -117,7 +123,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
 
   return {
     start: () => capture.start(CAPTURE_PORT),
-    resolver: createSandboxResolver({ captureHostName: CAPTURE_HOST_NAME, publishedRecords }),
+    resolver: createSandboxResolver({ ...options, captureHostName: CAPTURE_HOST_NAME }),
     middleware: createDevRoutes({ baseUrl, inbox, inspector, clock, replies, onClockChange }),
     async firstStart(features) {
       await features.addDomain(SANDBOX_DOMAIN)
@@ -128,6 +134,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
       if (kept !== undefined) return { key: kept }
       const { key } = await features.createKey({ name: 'sandbox', mode: 'test', scopes: ['admin'] })
       keepApiKey(dataFolder, key)
+      await features.startWarmup(WARMING_IP)
       return { key }
     },
     notingSecrets: (register) => async (request) => {

@@ -9,7 +9,7 @@
  * revoked here is forgotten at once. Expiry and address are judged on every call. When a key was last used is written
  * at most every five minutes. Throws ServiceError.
  */
-import { createHash, randomInt } from 'node:crypto'
+import { hash, randomInt } from 'node:crypto'
 import { MINUTE, SECOND, toUnixSeconds } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
@@ -211,7 +211,7 @@ export function unknownKey(id: string): ServiceError {
 
 /** SHA-256 of the whole key. */
 function hashOf(key: string): Buffer {
-  return createHash('sha256').update(key).digest()
+  return hash('sha256', key, 'buffer')
 }
 
 /** `randomInt` has no bias towards any character. */

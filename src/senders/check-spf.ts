@@ -37,7 +37,7 @@ export async function checkSpf(domain: DomainRecord, lookups: Resolver, facts: S
   if (found.some((text) => text.length > MOST_RECORD_CHARACTERS)) {
     return { status: 'failed', found, error: `SPF of ${name} is longer than ${MOST_RECORD_CHARACTERS} characters` }
   }
-  const evaluations = await Promise.all(facts.ips.map((ip) => evaluate(ip, name, lookups, facts.hostname)))
+  const evaluations = await Promise.all(facts.ips.map((ip) => evaluateSpf(ip, name, lookups, facts.hostname)))
   const evaluated = evaluations.map(({ ip, result }) => ({ ip, result }))
   const wrong = evaluations.filter(({ result }) => result !== 'pass')
   if (evaluated.length === 0) return { status: 'failed', found, error: 'the pool has no IP', evaluated }
@@ -54,7 +54,10 @@ export async function checkSpf(domain: DomainRecord, lookups: Resolver, facts: S
   return isMissing ? { status: 'missing', found, ...explained } : { status: 'failed', found: texts, ...explained }
 }
 
-async function evaluate(ip: string, name: string, lookups: Resolver, hostname: string): Promise<Evaluation> {
+/** As for a mail from `name`, by a host that greets with `hostname`. */
+export async function evaluateSpf(
+  ip: string, name: string, lookups: Resolver, hostname: string,
+): Promise<Evaluation> {
   const sender = `${SPF_SENDER}@${name}`
   const resolver = asMailauthResolver(lookups)
   const outcome = await spf({ ip, sender, helo: hostname, mta: hostname, resolver, strict: true })

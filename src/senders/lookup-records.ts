@@ -50,6 +50,7 @@ export function createCheckLookups({ resolver, clock, mostMilliseconds }: CheckL
     mx: once((name) => resolver.mx(name)),
     txt: once((name) => resolver.txt(name)),
     cname: once((name) => resolver.cname(name)),
+    ptr: once((name) => resolver.ptr(name)),
     addresses: (name, family) => (family === 4 ? ipv4(name) : ipv6(name)),
     end: () => end(),
   }

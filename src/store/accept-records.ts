@@ -2,6 +2,7 @@
  * What goes into acceptance and what comes out. Conventions as in `records.ts`.
  */
 import type { Mailbox, StoredContent, Stream, Variables } from '../mail/message.ts'
+import type { QueuedRows } from './queue-records.ts'
 import type { SuppressionReason } from './suppression-records.ts'
 
 /** One message of a request. */
@@ -63,7 +64,7 @@ export interface SuppressedMessage {
 }
 
 export type AcceptResult =
-  | { kind: 'accepted'; suppressed: SuppressedMessage[] }
+  | { kind: 'accepted'; suppressed: SuppressedMessage[]; queued: QueuedRows }
   /** The key was used before, for the same request: nothing was stored now. */
   | ({ kind: 'replayed' } & ReplayedAnswer)
   /** The key was used before, for another request. */

@@ -4,6 +4,7 @@
 import type { Bounce, DeliveryAttempt } from '../mail/delivery-outcome.ts'
 import type { EventKind } from '../mail/event.ts'
 import type { MessageState, Stream, Variables } from '../mail/message.ts'
+import type { WaitingFor } from './queue-records.ts'
 
 /** A message as lookup shows it. */
 export interface MessageView {
@@ -28,11 +29,16 @@ export interface MessageView {
   pool: string
   isp: string | null
   ip: string | null
+  /** IP of the last attempt; before any, of the last path failure. */
+  lastIp: string | null
   createdAt: number
   /** Only when it was given and was in the future at acceptance. */
   sendAt: number | null
   expiresAt: number
+  /** null also while the operator holds it. */
   nextAttemptAt: number | null
+  /** Why it waits until then, as far as that is known; null: it does not, or its time has come. */
+  waitingFor: WaitingFor | null
   deliveredAt: number | null
   bouncedAt: number | null
   complainedAt: number | null

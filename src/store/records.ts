@@ -3,8 +3,10 @@
  * milliseconds, byte strings are Uint8Array, identifiers carry their prefix.
  */
 import type { DeliveryAttempt, DeliveryOutcome } from '../mail/delivery-outcome.ts'
+import type { BounceCategory } from '../mail/bounce-category.ts'
 import type { ServiceEvent } from '../mail/event.ts'
 import type { Stream } from '../mail/message.ts'
+import type { Grant, QueueKey, WaitingFor } from './queue-records.ts'
 
 /** A message under lease, with what the dispatcher decides by. Bodies stay in the store. */
 export interface ClaimedMessage {
@@ -27,8 +29,20 @@ export interface ClaimedMessage {
   pathFailures: number
   /** Times the answer to the final dot was lost on a live connection. */
   ambiguousCount: number
-  /** The IP of the first attempt: a retry leaves from the same one. */
-  stickyIp: string | null
+  /** Name of the route it was queued under; UNROUTED when its hosts were not known then. */
+  route: string
+  /**
+   * IP of the last attempt that did not give its allowance back: a retry from it costs none. Before any attempt, that
+   * of the last path failure.
+   */
+  lastIp: string | null
+  /**
+   * null: free choice. Else the next attempt leaves from `lastIp`: with 0 when that can send now, with a time it waits
+   * for it until then (greylisting).
+   */
+  keepIpUntil: number | null
+  /** IPs that were blocked for it. */
+  avoidIps: string[]
   /** It goes to the capture server on loopback, whatever its domain says. */
   isCaptured: boolean
 }
@@ -37,9 +51,13 @@ export interface ClaimRequest {
   now: number
   epoch: number
   leaseUntil: number
-  /** Pools that can send now. */
-  pools: string[]
-  limit: number
+  asks: { key: QueueKey; limit: number }[]
+}
+
+export interface ClaimResult {
+  messages: ClaimedMessage[]
+  /** For each ask, in its order: when the next unexpired row of the key is due; null: none waits. */
+  earliestAt: (number | null)[]
 }
 
 /** Rows that go back to the queue without an attempt. */
@@ -48,7 +66,13 @@ export interface UnclaimRequest {
   rows: {
     key: number
     nextAt: number
-    /** Its holder died: whether the final dot went out is not known. */
+    /** Why it waits until then; left out: nothing to say. */
+    waitingFor?: WaitingFor
+    /** Its allowance goes back: no RCPT was sent. */
+    refund?: Grant
+    /** Its domain has another route now. */
+    route?: string
+    /** Its holder died with the dot mark set: whether the final dot went out is not known. */
     isPossibleDuplicate?: boolean
   }[]
 }
@@ -60,6 +84,13 @@ export interface OutcomeRecord {
   outcome: DeliveryOutcome
   /** Mailbox provider, once known. */
   isp: string | null
+  /** What the reply says, for statistics and warmup gates; null: nothing was said. */
+  category: BounceCategory | null
+  /** For the next attempt, when there is one: see ClaimedMessage. */
+  keepIpUntil: number | null
+  avoidIps: string[]
+  /** Its allowance goes back: no RCPT was sent. */
+  refund: Grant | null
   /** Events that the outcome brings, `email.attempted` excepted: the store adds that one itself. */
   events: ServiceEvent[]
   /** The address goes onto the suppression list of the message's mode, scope `all`, reason `hard_bounce`. */
@@ -78,8 +109,10 @@ export interface RecordOutcomesRequest {
 export interface EpochStart {
   /** Greater than every earlier epoch: the fence of all claims of this process. */
   epoch: number
-  /** Messages that a dead process held; due again at once, marked as possible duplicates. */
+  /** Messages that a dead process held: due again at once. */
   recovered: number
+  /** Those whose final dot may have gone out: due after the uncertain wait, marked as possible duplicates. */
+  uncertain: number
 }
 
 export interface QueueSummary {

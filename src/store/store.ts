@@ -16,12 +16,20 @@ import type {
   BatchView, CancelResult, MessagePage, MessageView, RoadSummary, SearchMessagesRequest, TimelineEvent, TranscriptView,
 } from './lookup-records.ts'
 import type {
-  ApiKeyChange, ApiKeyPage, ApiKeyRecord, ClaimedMessage, ClaimRequest,
+  ApiKeyChange, ApiKeyPage, ApiKeyRecord, ClaimedMessage, ClaimRequest, ClaimResult,
   DkimKeyRecord, DomainChange, DomainCheckResult, DomainPage, DomainRecord, EpochStart, ListDomainsRequest,
   PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, UnclaimRequest,
 } from './records.ts'
+import type {
+  QueueAction, QueuedRows, QueueFilter, QueueGroup, QueueKey, QueueKeyPage, QueueKeyState, RouteAssignment,
+} from './queue-records.ts'
 import type { ReportRecord, ReportResult, UnmatchedReport } from './report-records.ts'
 import type { ListSuppressionsRequest, SuppressionPage, SuppressionRecord } from './suppression-records.ts'
+import type { PlainMemory, StsPolicyRecord, TlsResult } from './tls-records.ts'
+import type {
+  AuditRecord, ForgetIpHistoryRequest, IpChange, IpHealth, IpRecord, IpStatistics, PathStateRecord, ReserveRequest,
+  Reservation, WarmupDay,
+} from './warmup-records.ts'
 import type {
   ClaimedWebhookDelivery, ClaimWebhooksRequest, ListWebhookDeliveriesRequest, PruneWebhooksRequest,
   RecordWebhookResultsRequest, ReplayedEvent, ReplayPart, ReplayWebhooksRequest, RotationResult, StreamedEvent,
@@ -31,7 +39,7 @@ import type {
 
 export interface Store {
   /** Raises the epoch and makes every message and webhook delivery that an older epoch held due again. */
-  beginEpoch(now: number): Promise<EpochStart>
+  beginEpoch(now: number, uncertainAt: number): Promise<EpochStart>
 
   /**
    * All messages of a request with their content, `email.accepted` events, batch and idempotency key, or none. A
@@ -46,26 +54,51 @@ export interface Store {
   /** Idempotency keys older than 24 h are forgotten; at most `limit`; returns how many. */
   forgetAnswers(now: number, limit: number): Promise<number>
 
-  /** Due and unexpired rows of these pools, oldest due first, leased: no row has two holders while a lease holds. */
-  claimDue(request: ClaimRequest): Promise<ClaimedMessage[]>
+  /** Due and unexpired rows of these keys, leased: no row has two holders while a lease holds. */
+  claimDue(request: ClaimRequest): Promise<ClaimResult>
+  /** Due rows of one recipient domain that have no route yet, leased. */
+  claimUnrouted(request: { domain: string; now: number; epoch: number; leaseUntil: number; limit: number }):
+    Promise<ClaimedMessage[]>
+  /** Recipient domains with waiting rows and no route, the longest due first, and when their first row is due. */
+  unroutedDomains(limit: number): Promise<{ domain: string; earliestAt: number }[]>
+  /**
+   * The domains' waiting rows without a route move to it, in parts that hold nobody up; later mail to them is queued
+   * under it at once. Returns how many rows came under which keys.
+   */
+  assignRoutes(assignments: RouteAssignment[]): Promise<QueueKeyState[]>
+  /** A walk over all keys with waiting rows, in pages: at most about `mostRows` rows are counted for one. */
+  queueKeys(after: QueueKey | null, mostRows: number): Promise<QueueKeyPage>
   /** Back to the queue without an attempt; rows with a stale fence are left alone. */
   unclaim(request: UnclaimRequest): Promise<void>
+  /** The final dots of these rows may go out once this has resolved. Returns those no longer held: theirs may not. */
+  markDotSent(epoch: number, keys: number[]): Promise<{ stale: number[] }>
   /**
-   * Attempt, state or next time, events and one webhook delivery per subscribed endpoint, together. Repeating it
-   * changes nothing. A row that is no longer held by this epoch gets its attempt recorded and nothing else, except
-   * that `delivered` still ends a row which waits.
+   * Attempt, state or next time, refund, statistics, suppression, events and one webhook delivery per subscribed
+   * endpoint, together. Repeating it changes nothing. A row that is no longer held by this epoch gets its attempt
+   * recorded and nothing else, except that `delivered` still ends a row which waits.
    */
   recordOutcomes(request: RecordOutcomesRequest): Promise<void>
   /** Every row of this epoch keeps its lease until `leaseUntil`. */
   renewLeases(epoch: number, leaseUntil: number): Promise<void>
-  /** Rows whose lease has lapsed are due again, marked as possible duplicates; returns how many. */
-  recoverLapsedLeases(now: number): Promise<number>
+  /**
+   * Rows whose lease has lapsed (by the clock of leases) are due at `now`; those with a dot mark at `uncertainAt`,
+   * marked as possible duplicates. Returns how many.
+   */
+  recoverLapsedLeases(leasesBefore: number, now: number, uncertainAt: number): Promise<number>
   /** Waiting rows past their lifetime end as `expired` with their event; at most `limit`; returns how many. */
   expireDue(now: number, limit: number): Promise<number>
-  /** When the next message of these pools is due, or null; in the past also for a row that waits for `expireDue`. */
-  earliestDueAt(pools: string[]): Promise<number | null>
-  /** Waiting messages of pools that are not in `known` move to `target`; returns how many. */
-  moveOrphans(known: string[], target: string): Promise<number>
+  /** Rows that should have ended or moved long ago: waiting beyond their lifetime, leased for too long. */
+  watchQueue(overdueBefore: number, leasedBefore: number): Promise<{ overdue: number; stuck: number }>
+  /** Waiting messages of pools that are not in `known` move to `target`; returns how many by pool. */
+  moveOrphans(known: string[], target: string): Promise<{ pool: string; messages: number }[]>
+  /** Waiting rows in groups, largest first. */
+  queueGroups(by: 'isp' | 'domain' | 'ip' | 'pool', filter: QueueFilter, now: number): Promise<QueueGroup[]>
+  /**
+   * At most `limit` rows (which may be many: it goes in parts that hold nobody up); returns how many, and what may be
+   * due under which keys. With `isDryRun` it only counts, all of them.
+   */
+  actOnQueue(request: { filter: QueueFilter; action: QueueAction; now: number; limit: number; isDryRun: boolean }):
+    Promise<{ messages: number; queued: QueuedRows }>
   queueSummary(now: number): Promise<QueueSummary>
 
   /** `now` tells scheduled from queued. */
@@ -86,8 +119,8 @@ export interface Store {
    * were canceled before count as canceled: repeating it answers the same.
    */
   cancelBatch(id: string, now: number): Promise<{ canceled: number; notCanceled: number } | null>
-  /** A deferred message is due now; false when it is not deferred. */
-  retryNow(id: string, now: number): Promise<boolean>
+  /** A deferred message is due now, unless it is held; its key, or null: it is not deferred. */
+  retryNow(id: string, now: number): Promise<QueuedRows | null>
   /**
    * The request that would send a bounced or expired message again, with its whole content, under a new message id and
    * with as long a lifetime from `now` on; null when there is no such message, it did not end so, or its content is
@@ -222,6 +255,49 @@ export interface Store {
   eventsAfter(position: number, limit: number): Promise<StreamedEvent[]>
   /** The place behind an event, or the present end, but none before `since`; undefined: no identifier of an event. */
   eventPosition(lastEventId: string | null, since: number): Promise<number | undefined>
+
+  /** Every egress IP that was ever configured here. */
+  ipRecords(): Promise<IpRecord[]>
+  /** Adds those that are not there yet. */
+  addIpRecords(records: IpRecord[]): Promise<void>
+  /** False, and nothing changed: another change came first. */
+  changeIp(change: IpChange): Promise<boolean>
+  /** Guarded: the sum of what is granted never passes day cap, rolling hour, provider share or pace. */
+  reserveAllowance(request: ReserveRequest): Promise<Reservation[]>
+  /** What today's allowance of these rules still is, without taking any. */
+  peekAllowance(request: ReserveRequest): Promise<Reservation[]>
+  /** Days from `from` on, one row per isp and `*`; oldest first. */
+  warmupDays(ip: string, from: string): Promise<WarmupDay[]>
+  warmupAudit(ip: string, limit: number): Promise<AuditRecord[]>
+  /** For the gates that look at the last hour. */
+  ipHealth(ip: string, since: number): Promise<IpHealth>
+  /** Messages that reached RCPT, by UTC date, of the last days that had any; newest first. */
+  ipDays(ip: string, limit: number): Promise<{ day: string; messages: number }[]>
+  ipStatistics(ip: string, from: number, to: number): Promise<IpStatistics>
+  /** First attempts by isp of all IPs of a list: the mix a forecast assumes. */
+  ispMix(ips: string[], since: number): Promise<Record<string, number>>
+  loadPathStates(): Promise<PathStateRecord[]>
+  /** `state` '' forgets it. */
+  savePathStates(states: PathStateRecord[]): Promise<void>
+  /**
+   * What is older than these times, at most about `limit` rows of each table; returns how many. `hoursBefore`: hours by
+   * isp, whose sums stay in the days.
+   */
+  forgetIpHistory(request: ForgetIpHistoryRequest): Promise<number>
+
+  findStsPolicy(domain: string): Promise<StsPolicyRecord | null>
+  keepStsPolicy(policy: StsPolicyRecord): Promise<void>
+  /** Policies to be looked at again, the oldest fetched first. */
+  stsPoliciesFetchedBefore(before: number, limit: number): Promise<StsPolicyRecord[]>
+  plainMemories(now: number): Promise<PlainMemory[]>
+  keepPlainMemories(memories: PlainMemory[]): Promise<void>
+  forgetPlainMemory(ip: string, host: string): Promise<void>
+  /** Adds up. */
+  addTlsResults(results: TlsResult[]): Promise<void>
+  /** Of one day and all domains, for the reports; a domain is reported once for each day. */
+  tlsResults(day: string): Promise<TlsResult[]>
+  noteTlsReport(day: string, domain: string): Promise<void>
+  tlsReportsDue(day: string): Promise<string[]>
 
   /** Answers when the engine is alive: the trivial read of the watchdog. */
   tick(): Promise<void>

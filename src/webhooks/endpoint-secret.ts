@@ -1,10 +1,25 @@
 /**
  * How the secrets of a webhook endpoint are kept: sealed, and tied to their endpoint (hardening.md 8).
  *
- * `openSecret` and `openSecrets` throw when the master key is another one or the bytes belong to another endpoint.
+ * `openSecret` and `openSecrets` throw when the master key is another one or the bytes belong to another endpoint. What
+ * was opened for posting is remembered by its sealed bytes, so that a post costs no decryption; a changed secret has
+ * other sealed bytes.
  */
+import { createSecretKey } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { WebhookTarget } from '../store/webhook-records.ts'
+
+/** Secrets of endpoints that are posted to. */
+const MOST_REMEMBERED = 1_000
+const opened = new WeakMap<KeyRing, LRUCache<string, KeyObject>>()
+
+export interface SigningSecrets {
+  /** In UTF-8, as given. */
+  secret: KeyObject
+  nextSecret: KeyObject | null
+}
 
 export function sealSecret(keyRing: KeyRing, endpointId: string, secret: string): Buffer {
   return keyRing.seal(secret, associatedData(endpointId))
@@ -19,11 +34,22 @@ export function openSecrets(
   keyRing: KeyRing,
   { endpointId, sealedSecret, next }: WebhookTarget,
   now: number,
-): { secret: string; nextSecret: string | null } {
-  const open = (sealed: Uint8Array): string => openSecret(keyRing, endpointId, sealed)
+): SigningSecrets {
+  const open = (sealed: Uint8Array): KeyObject => openOnce(keyRing, endpointId, sealed)
   if (next === null) return { secret: open(sealedSecret), nextSecret: null }
   if (now >= next.switchAt) return { secret: open(next.sealedSecret), nextSecret: null }
   return { secret: open(sealedSecret), nextSecret: open(next.sealedSecret) }
+}
+
+function openOnce(keyRing: KeyRing, endpointId: string, sealed: Uint8Array): KeyObject {
+  const remembered = opened.get(keyRing) ?? new LRUCache({ max: MOST_REMEMBERED })
+  opened.set(keyRing, remembered)
+  const name = `${endpointId} ${Buffer.from(sealed).toString('base64')}`
+  const known = remembered.get(name)
+  if (known !== undefined) return known
+  const secret = createSecretKey(openSecret(keyRing, endpointId, sealed), 'utf8')
+  remembered.set(name, secret)
+  return secret
 }
 
 function associatedData(endpointId: string): string {

@@ -6,12 +6,14 @@
  * service-interface.txt, Authentication 3 and Delivery rules; contract.md 8.3 to 8.5.
  */
 import { createHmac } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
 import { SECOND, toUnixSeconds } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import type { ClaimedWebhookDelivery, WebhookTarget } from '../store/webhook-records.ts'
 import { openSecrets } from './endpoint-secret.ts'
+import type { SigningSecrets } from './endpoint-secret.ts'
 
 /** service-interface.txt, Delivery rules 2: from the start of the connect to the end of the answer's headers. */
 const ANSWER_TIMEOUT = 10 * SECOND
@@ -43,7 +45,7 @@ export async function postEvent(
   { now, mostAnswerBytes }: { now: number; mostAnswerBytes?: number },
   { keyRing, guardedRequest, version }: PostEventOptions,
 ): Promise<PostedEvent> {
-  let secrets: ReturnType<typeof openSecrets>
+  let secrets: SigningSecrets
   try {
     secrets = openSecrets(keyRing, delivery, now)
   } catch (thrown) {
@@ -65,7 +67,7 @@ export async function postEvent(
 /** contract.md 8.4. */
 export function deliveryHeaders(
   { body, eventId, id, attempts }: Pick<PostedDelivery, 'body' | 'eventId' | 'id' | 'attempts'>,
-  { secret, nextSecret }: ReturnType<typeof openSecrets>,
+  { secret, nextSecret }: SigningSecrets | { secret: string; nextSecret: null },
   now: number,
 ): Record<string, string> {
   const timestamp = String(toUnixSeconds(now))
@@ -82,7 +84,7 @@ export function deliveryHeaders(
 }
 
 /** Lower-case hexadecimal HMAC-SHA256; the secret is used as given, in UTF-8, and never decoded. */
-export function signatureOf(text: string, secret: string): string {
+export function signatureOf(text: string, secret: KeyObject | string): string {
   return createHmac('sha256', secret).update(text, 'utf8').digest('hex')
 }
 

@@ -1,4 +1,5 @@
 /** Identifiers, addresses, keys, limits, errors and log lines. */
+import { spawnSync } from 'node:child_process'
 import fc from 'fast-check'
 import t from 'tap'
 import { toUnixSeconds } from '../../src/base/clock.ts'
@@ -109,4 +110,26 @@ t.test('one fact is one line, and secrets do not get into it', async (t) => {
   t.notMatch(lines[0], /hidden/)
   t.notOk(lines[0]?.includes('\u001b'))
   t.match(JSON.parse(lines[0] ?? ''), { level: 'info', part: 'test', msg: 'message deferred', reply: 'a\r\nb\u001b[0m' })
+})
+
+t.test('standard output gets every line in order, however the process ends', async (t) => {
+  const logger = JSON.stringify(new URL('../../src/base/logger.ts', import.meta.url))
+  const endings: [how: string, statement: string, code: number][] = [
+    ['by itself', '', 0], ['by process.exit', 'process.exit(3)', 3], ['by an error', 'throw new Error("fatal")', 1],
+  ]
+  for (const [how, statement, code] of endings) {
+    const program = `
+      import { createLogger } from ${logger}
+      const logger = createLogger({ level: 'info' })
+      for (let count = 0; count < 3_000; count++) logger.info({ count }, 'one of many')
+      await new Promise(setImmediate)
+      logger.info({ count: 3_000 }, 'the last')
+      ${statement}`
+    const { status, stdout } = spawnSync(
+      process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8', maxBuffer: 2 ** 24 },
+    )
+    const counts = stdout.trimEnd().split('\n').map((line) => (JSON.parse(line) as { count: number }).count)
+    t.strictSame(counts, Array.from({ length: 3_001 }, (_, index) => index), `ended ${how}`)
+    t.equal(status, code)
+  }
 })

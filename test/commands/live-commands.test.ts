@@ -1,13 +1,15 @@
 /**
  * The verbs that stay and watch, as a developer runs them beside a real appliance: `send --wait`, `listen`, `message
- * tail`. Each is a process of its own; Ctrl-C ends it with 0.
+ * tail`. Each is a process of its own; Ctrl-C ends it with 0. And what an administrator changes while it runs.
  */
 import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import type { AddressInfo, Socket } from 'node:net'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { startKeepingSink } from '../support/keeping-sink.ts'
@@ -19,7 +21,7 @@ import { posthorn } from './command-server.ts'
 
 const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
 
-t.setTimeout(120_000)
+t.setTimeout(600_000)
 
 const zone = await startApplianceZone('127.0.0.1')
 t.teardown(() => zone.close())
@@ -72,6 +74,8 @@ async function send(to: string): Promise<string> {
 /** A command that ends by itself. */
 const run = (...words: string[]) =>
   posthorn(words, { POSTHORN_URL: appliance.baseUrl, POSTHORN_API_KEY: appliance.apiKey })
+
+const rows = (stdout: string): string[][] => stdout.trimEnd().split('\n').map((text) => text.split('\t'))
 
 const line = (started: Started, wanted: string): Promise<string> =>
   until(`a line with ${wanted}; so far: ${started.lines.join('|')} ${started.errors()}`, () =>
@@ -198,6 +202,43 @@ t.test('message tail prints messages as they come and change', async (t) => {
   const shown = await run('message', 'show', id, '--transcript')
   t.match(shown.stdout, /\n {2}attempts\n {4}1 .* deferred .*\n {7}451 4\.3\.0 come back later\n {4}2 .* delivered /)
   t.match(shown.stdout, /\n {2}dialogue of attempt 1\n/)
+})
+
+t.test('what waits is held and released, and the files are taken over, while the server runs', async (t) => {
+  sink.defer(true)
+  const id = await send('held@dest.test')
+  const stateIs = (state: string): Promise<unknown> => until(`it is ${state}`, async () =>
+    (await run('message', 'show', id)).stdout.startsWith(`${id}  ${state}`))
+  await stateIs('deferred')
+  t.match(rows((await run('queue', 'list', '--by', 'domain')).stdout), [['dest.test', '1', '0', '0', String]])
+  const held = await run('queue', 'hold', '--recipient-domain', 'dest.test', '--yes')
+  t.match(held, { code: 0, stdout: '1 message held\n' })
+  t.match((await run('queue', 'explain', id)).stdout, /waits for +held/)
+  sink.defer(false)
+  t.match(await run('queue', 'release', '--yes'), { code: 0, stdout: '1 message released\n' })
+  await stateIs('delivered')
+
+  t.same(rows((await run('ip', 'list')).stdout).map(([ip, pool, state]) => [ip, pool, state]), [
+    ['127.0.0.11', 'default', 'warmed'], ['127.0.0.12', 'default', 'warmed'],
+  ])
+  const file = join(appliance.folder, 'pools.yaml')
+  const before = readFileSync(file, 'utf8')
+  const [first, second] = TWO_IPS.pools.default.ips
+  const fresh = { address: '127.0.0.13', hostname: 'mta3.posthorn.test' }
+  const ips = [{ ...first, weight: 5 }, second, fresh]
+  writeFileSync(file, JSON.stringify({ ...TWO_IPS, pools: { default: { ips } } }))
+  const reloaded = await appliance.command('reload')
+  t.match(reloaded, { code: 0, stdout: /^reloaded, revision 2 \(\d+ ms\)\n/ })
+  t.match(reloaded.stdout, '+ ip 127.0.0.13 in default (cold; start it with: posthorn ip warmup start 127.0.0.13)\n')
+  t.match(reloaded.stdout, '~ ip 127.0.0.11 weight 100 -> 5\n')
+  t.match(rows((await run('ip', 'list')).stdout)[2], ['127.0.0.13', 'default', 'cold'])
+  writeFileSync(file, before.replace('127.0.0.12', '127.0.0.300'))
+  const refused = await appliance.command('reload')
+  t.match(refused, { code: 78, stdout: '', stderr: /pools\.yaml:\d+:\d+: .*"127\.0\.0\.300" is not an IPv4/ })
+  t.match(rows((await run('pool', 'list')).stdout)[0], ['default (default)', '3', '2'], 'the old files stay in force')
+  writeFileSync(file, before)
+  t.match(await run('reload'), { code: 0, stdout: / {2}- ip 127\.0\.0\.13 of default\n/ })
+  t.match(await run('provider', 'explain', 'dest.test'), { code: 0, stdout: /mx\.dest\.test {2}127\.0\.0\.1\n/ })
 })
 
 interface Road {

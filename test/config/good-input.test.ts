@@ -5,6 +5,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { mergeDropIns } from '../../src/config/drop-ins.ts'
 import { durationText, readDuration } from '../../src/config/field-types.ts'
+import { formulaCurves } from '../../src/config/formula-curves.ts'
 import { nearestName } from '../../src/config/nearest-name.ts'
 import { readHostName } from '../../src/config/network-field-types.ts'
 import { treeOf, valueOf } from '../../src/config/source-tree.ts'
@@ -198,6 +199,10 @@ t.test('formulas never fall and end at their maximum', async (t) => {
       return stages.length <= 120 && stages.every((stage, index) => stage <= max && stage >= (stages[index - 1] ?? 1))
     }))
   t.strictSame(expandFormula({ start: 100, factor: 2, max: 1_234 }), [100, 200, 400, 800, 1_234])
+  const formulas = '{ own: { formula: { start: 100, factor: 2, max: 400 } }, bad: { formula: { start: 100 } } }'
+  const folder = folderWith(t, { 'warmup.d/10-own.yaml': `curves: ${formulas.replace(/, bad.*/, ' }')}\n` })
+  t.strictSame(formulaCurves(folder, SHIPPED), [{ name: 'own', stages: [100, 200, 400] }], 'as `posthorn check` shows')
+  t.strictSame(formulaCurves(folderWith(t, { 'warmup.d/10-own.yaml': `curves: ${formulas}\n` }), SHIPPED), [])
 })
 
 t.test('the nearest name is one slip away, or none', async (t) => {

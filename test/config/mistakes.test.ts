@@ -144,8 +144,12 @@ const POOL_MISTAKES: [text: string, expected: string[]][] = [
   [POOLS.replace('default_pool: a', 'default_pool: aa'), ['2:15: default_pool: no pool "aa"; did you mean "a"? -> a']],
   [`${POOLS}  Bulk: {}\n`, ['6:3: pools.Bulk: "Bulk" is not a pool name: only a-z, 0-9 and hyphens, at most 40']],
   [`${POOLS}    overflow_pool: a\n`, ['6:20: pools.a.overflow_pool: overflow goes in a circle: a -> a']],
-  [`${POOLS}    overflow_pool: b\n  b: { overflow_pool: c }\n  c: { overflow_pool: b }\n`,
+  [`${POOLS}    overflow_pool: b\n  b: { overflow_pool: c, ips: [{ address: 203.0.113.10, hostname: b.example }] }\n`
+    + '  c: { overflow_pool: b, ips: [{ address: 203.0.113.11, hostname: c.example }] }\n',
     ['7:23: pools.b.overflow_pool: overflow goes in a circle: b -> c -> b']],
+  [`${POOLS}  b: {}\n  c: { ips: [] }\n`, [
+    '6:3: pools.b: this pool has no IPs: nothing could be sent from it',
+    '7:3: pools.c: this pool has no IPs: nothing could be sent from it']],
   [`${POOLS}    limits: { gogle: { connections: 1 } }\n`,
     ['6:15: pools.a.limits.gogle: no provider "gogle"; did you mean "google"? -> google']],
   [POOLS.replace('a.example', 'a.example, curve: fats'),

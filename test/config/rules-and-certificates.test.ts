@@ -73,6 +73,10 @@ t.test('expressions are read as JavaScript reads them', async (t) => {
 t.test('hostile lines find slow expressions and pass good ones', async (t) => {
   const isFast = createTrial()
   t.notOk(isFast('(mailbox.*){1}.*.*.*full!', 'mailbox full!'))
+  const endless: [string, string][] = [
+    ['^(z|z)*y$', 'zy'], ['(zx|zx)*y', 'zxy'], ['(a|b|ab)*c', 'c'], ['^foo z*z*z*z*z*y', 'foo zy'],
+  ]
+  for (const [pattern, example] of endless) t.notOk(isFast(pattern, example), pattern)
   t.ok(isFast('mailbox.{0,60}full', 'mailbox full'))
 })
 

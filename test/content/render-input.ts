@@ -13,7 +13,7 @@ import type { Attachment, StoredContent } from '../../src/mail/message.ts'
 
 export const MESSAGE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 export const KEYS = {
-  complaint: Buffer.alloc(32, 3), open: createSecretKey(Buffer.alloc(32, 4)),
+  complaint: createSecretKey(Buffer.alloc(32, 3)), open: createSecretKey(Buffer.alloc(32, 4)),
   click: createSecretKey(Buffer.alloc(32, 5)), unsubscribe: createSecretKey(Buffer.alloc(32, 6)),
 }
 export const BASE_URL = 'https://t.acme.com'

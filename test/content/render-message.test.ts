@@ -171,7 +171,7 @@ t.test('an address in another script stays itself in the header', async (t) => {
   t.match(bytes.toString(), '<jõgeva@xn--jgeva-dua.ee>\r\n')
 })
 
-const skipStrings = existsSync(STRINGS) ? false : 'the naughty strings are not there'
+const skipStrings = existsSync(STRINGS) ? false : 'the corpora are not there'
 t.test('naughty strings add no field and no recipient', { skip: skipStrings }, async (t) => {
   const strings: unknown = JSON.parse(readFileSync(STRINGS, 'utf8'))
   const naughty = (Array.isArray(strings) ? strings : []).filter((value): value is string => typeof value === 'string')

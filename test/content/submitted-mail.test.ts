@@ -208,7 +208,7 @@ t.test('a mail made to be slow is taken apart in linear time', async (t) => {
   }
 })
 
-const skip = existsSync(MIME_CORPUS) ? false : 'the MIME corpus is not there'
+const skip = existsSync(MIME_CORPUS) ? false : 'the corpora are not there'
 t.test('every mail of the corpus is signed, and tracked or left alone', { skip }, async (t) => {
   let tracked = 0
   let checked = 0

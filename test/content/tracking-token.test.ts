@@ -9,7 +9,7 @@ import {
   clickToken, openToken, readClickToken, readOpenToken, readUnsubscribeToken, unsubscribeToken,
 } from '../../src/content/tracking-token.ts'
 
-const KEY = Buffer.alloc(32, 7)
+const KEY = createSecretKey(Buffer.alloc(32, 7))
 const MESSAGE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 const TOKEN_BYTES = 35
 
@@ -34,7 +34,6 @@ t.test('a token names its message and number, and is the same every time', async
     t.equal(readOpenToken(tokens[0], KEY), messageId)
     t.has(facts, readClickToken(tokens[1], KEY))
     t.has(facts, readUnsubscribeToken(tokens[2].toUpperCase(), KEY), 'servers may change the case')
-    t.equal(clickToken(messageId, count, createSecretKey(KEY)), tokens[1])
   }
   t.throws(() => openToken('evt_01kapg6t3vq8x2m5r7w9y4c6de', KEY), /not a message id/)
 })
@@ -49,7 +48,7 @@ t.test('every other bit, purpose, key or length is none', async (t) => {
       flipped.writeUInt8(flipped.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3)
       if (readAll(encodeBase32(flipped, RFC_4648)).length > 0) t.fail(`bit ${bit} of ${token}`)
     }
-    t.same(readAll(token, Buffer.alloc(32, 8)), [], 'another key')
+    t.same(readAll(token, createSecretKey(Buffer.alloc(32, 8))), [], 'another key')
     const malformed = [
       '', token.slice(1), `${token}a`, ` ${token.slice(1)}`, `${token.slice(0, 55)}=`, `${token.slice(0, 55)}1`,
       `${token.slice(0, 55)}\u0131`, 'a'.repeat(1_000_000),

@@ -90,7 +90,7 @@ t.test('the dialogue of each attempt is kept, without the message', async (t) =>
   t.match(transcripts, [{ host: 'mx.dest.test', ip: '127.0.0.11' }, { host: 'mx.dest.test', ip: '127.0.0.11' }])
   const [first = '', second = ''] = transcripts.map(({ dialogue }) => dialogue ?? '')
   t.match(first, /^\* connected to mx\.dest\.test [^]*> MAIL FROM:<b-[^]*\n\* the message, \d+ bytes/)
-  t.match(first, '\n< 451 4.3.0 later\n')
+  t.match(first, /\n< 451 4\.3\.0 later$/m)
   t.match(second, /\n< 250 2\.0\.0 taken$/)
   t.notMatch(first + second, 'secret')
   const [next = ''] = await engine.accept(ANNA)
@@ -122,7 +122,7 @@ t.test('why a message waits is known: the path, the pool, the connections', asyn
   for (const id of dead) await engine.untilState(id, 'deferred')
   t.match(await why(dead[0]), {
     waitingFor: 'suspension', untilMilliseconds: START + MINUTE,
-    text: /^The hosts of dead\.test take no mail from 127\.0\.0\.11 now: .*ECONNREFUSED/,
+    text: /127\.0\.0\.11 .*ECONNREFUSED/,
   })
   const many = await engine.accept(ANNA, { count: 4 })
   t.match(await engine.until('the last one waits for a connection', () => why(many.at(-1))), {
@@ -132,7 +132,7 @@ t.test('why a message waits is known: the path, the pool, the connections', asyn
   t.equal(await why(many[0]), undefined)
   engine.egress.disable('127.0.0.11', 'taken away')
   const [held] = await engine.accept(ANNA)
-  t.match(await why(held), { waitingFor: 'ip_paused', text: /taken away/ })
+  t.match(await why(held), { waitingFor: 'ip_paused', text: /127\.0\.0\.11 is disabled/ })
 })
 
 async function verdicts(message: MxMessage | undefined): Promise<string[]> {
@@ -155,7 +155,7 @@ t.test('a submitted mail arrives with every byte, announced as 8-bit, signed wit
   const body = raw.subarray(raw.indexOf('From:'))
   t.ok(message?.bytes.subarray(-body.length).equals(body))
   t.strictSame(await verdicts(message), ['pass', 'pass'])
-  t.match(server.connections[0]?.commands[1], / BODY=8BITMIME /)
+  t.match(server.connections[0]?.commands[1], / BODY=8BITMIME(?: |$)/)
 })
 
 t.test('each message of a request with cc shows the same addressees and goes to one', async (t) => {

@@ -64,7 +64,13 @@ t.test('a dead host is tried once for all messages that wait for it', async (t) 
   const clock = manualClock(START)
   const engine = await startEngine(t, { port: server.port, clock })
   const ids = await engine.accept(ANNA, { count: 100 })
-  for (const id of ids) t.match(await engine.untilState(id, 'deferred'), { attempts: [{ result: 'path-failed' }] })
+  await engine.until('all wait for the path', async () => {
+    const reasons = await Promise.all(ids.map(async (id) => engine.dispatcher.whyWaiting(await engine.message(id))))
+    return reasons.every((reason) => reason?.waitingFor === 'suspension')
+  })
+  const views = await Promise.all(ids.map((id) => engine.message(id)))
+  t.ok(views.some(({ state }) => state === 'deferred'), 'some were tried')
+  t.ok(views.every(({ attempts }) => attempts.every(({ result }) => result === 'path-failed')))
   t.ok(server.connections.length <= 3, `${server.connections.length} connections`)
 })
 
@@ -75,8 +81,9 @@ t.test('a lease is renewed as long as its transaction lasts', async (t) => {
   await engine.accept(ANNA)
   await engine.until('RCPT was sent', () => server.connections[0]?.commands.length === 3)
   await clock.advance(HOUR)
-  t.equal(await engine.store.recoverLapsedLeases(clock.now()), 0)
-  t.equal(await engine.store.recoverLapsedLeases(clock.now() + 16 * MINUTE), 1, 'and only so long')
+  t.equal(await engine.store.recoverLapsedLeases(clock.now(), clock.now(), clock.now()), 0)
+  const later = clock.now() + 16 * MINUTE
+  t.equal(await engine.store.recoverLapsedLeases(later, later, later), 1, 'and only so long')
 })
 
 t.test('two IPs share the mail, each with its own EHLO name', async (t) => {
@@ -106,7 +113,7 @@ t.test('STARTTLS is used with any certificate', WITH_TLS, async (t) => {
   const server = await mx(t, tls === undefined ? {} : { tls })
   const engine = await startEngine(t, { port: server.port })
   const [id] = await engine.accept(ANNA)
-  t.match(await engine.untilState(id, 'delivered'), { attempts: [{ tls: 'TLSv1.3' }] })
+  t.match(await engine.untilState(id, 'delivered'), { attempts: [{ tls: { protocol: 'TLSv1.3' } }] })
   t.equal(server.messages[0]?.connection.isTls, true)
 })
 
@@ -239,8 +246,9 @@ t.test('stop lets running transactions finish and gives the others back', async 
   await until('two are past the dot', () => server.messages.length === 2)
   await engine.dispatcher.stop(5 * SECOND)
   const states = await Promise.all(ids.map(async (id) => (await engine.message(id)).state))
-  t.equal(states.filter((state) => state === 'delivered').length, 2)
-  t.equal(states.filter((state) => state === 'queued').length, 18)
+  const delivered = states.filter((state) => state === 'delivered').length
+  t.ok(delivered >= 2 && delivered <= 4, 'those under way, and those whose envelope went out with their dot')
+  t.equal(states.filter((state) => state === 'queued').length, 20 - delivered)
   t.ok(server.connections.every(({ commands }) => commands.at(-1) === 'QUIT'))
 })
 
@@ -285,6 +293,6 @@ t.test('a dead thread is replaced, its rows are due again; the third death withi
   await until('the third death', () => engine.fatal.length === 1)
   t.match(engine.fatal[0]?.message, /3 times/)
   t.equal(engine.log.filter((line) => line['msg'] === 'delivery thread died').length, 3)
-  t.match(await engine.untilState(id, 'queued'), { attempts: { length: 0 }, isPossibleDuplicate: true })
+  t.match(await engine.untilState(id, 'queued'), { attempts: { length: 0 }, isPossibleDuplicate: false })
   t.match(await engine.metrics.registry.metrics(), /posthorn_leases_recovered_total 3/)
 })

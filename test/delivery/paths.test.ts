@@ -1,112 +1,207 @@
 import t from 'tap'
-import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import type { Test } from 'tap'
+import { MINUTE, SECOND } from '../../src/base/clock.ts'
+import type { PathFacts } from '../../src/delivery/path-facts.ts'
 import { createPaths } from '../../src/delivery/paths.ts'
-import type { PathResult, PathRow } from '../../src/delivery/paths.ts'
-import { createPathSender } from '../../src/delivery/path-sender.ts'
-import { NO_CONNECTION } from '../../src/delivery/try-result.ts'
-import type { TryResult } from '../../src/delivery/try-result.ts'
+import type { PathRow, Paths } from '../../src/delivery/paths.ts'
+import type { Gate, OpenGate, Tokens } from '../../src/egress/shaping.ts'
 import { manualClock } from '../support/manual-clock.ts'
+import type { ManualClock } from '../support/manual-clock.ts'
 
-const row = (key: number, path = 'a', limits: { connections?: number; failures?: number } = {}): PathRow => ({
-  key, failuresAllowed: limits.failures ?? 10,
+const OPEN: OpenGate = {
+  kind: 'open', connections: 10, messagesPerConnection: 100, mostUnderWay: Infinity, mostOfLane: Infinity,
+}
+
+const factsOf = (key: string): PathFacts => ({
+  key, route: key, isp: key, shaped: null,
   plan: {
-    key: path, port: 25, source: '127.0.0.1', hostname: 'mail.test', connections: limits.connections ?? 10,
-    messagesPerConnection: 100,
-    idleMilliseconds: 1, requiresTls: false,
+    key, port: 25, source: '127.0.0.1', hostname: 'mail.test', connections: 10, messagesPerConnection: 100,
+    idleMilliseconds: 1, connectionRate: null,
   },
 })
 
-const FAILED: PathResult = { kind: 'failed', reason: 'connection refused' }
+interface World {
+  clock: ManualClock
+  paths: Paths<PathRow>
+  /** Changed by the test. */
+  gate: { now: Gate }
+  take: { now: (count: number) => Tokens }
+  add(count: number, change?: Partial<PathRow>, path?: string): PathRow[]
+  keysOf(rows: readonly PathRow[] | undefined): number[]
+}
 
-t.test('a path gets as many rows as keep its sessions busy, and more when they come back', async (t) => {
-  const paths = createPaths({ clock: manualClock(), threads: 1 })
-  for (let key = 0; key < 500; key++) paths.add(row(key))
-  t.equal(paths.takeReady().ready[0]?.rows.length, 200)
-  t.strictSame(paths.takeReady(), { ready: [], held: [] })
-  paths.settle('a', { kind: 'worked' })
-  t.equal(paths.takeReady().ready[0]?.rows.length, 1)
-  t.equal(paths.takeWaiting().length, 299)
+function world(threads = 1): World {
+  const clock = manualClock()
+  const gate: World['gate'] = { now: OPEN }
+  const take: World['take'] = { now: (count) => ({ granted: count, nextAt: null }) }
+  const paths = createPaths<PathRow>({
+    clock, threads, gateOf: () => gate.now, takeTokens: (_facts, count) => take.now(count),
+  })
+  let next = 1
+  return {
+    clock, paths, gate, take,
+    add(count, change = {}, path = 'a') {
+      const rows = Array.from({ length: count }, (): PathRow => ({
+        key: next++, facts: factsOf(path), isUrgent: false, expiresAt: Infinity, isProbe: false, ...change,
+      }))
+      for (const row of rows) paths.add(row)
+      return rows
+    },
+    keysOf: (rows = []) => rows.map(({ key }) => key),
+  }
+}
+
+/** All that goes to threads now, path by path. */
+function ready(paths: Paths<PathRow>): PathRow[] {
+  return paths.take().ready.flatMap(({ rows }) => rows)
+}
+
+t.test('a new path gets twice as many rows as connections, and another one for each that comes back', async (t) => {
+  const { paths, add } = world()
+  add(60)
+  const [first, ...others] = ready(paths)
+  t.equal(others.length, 19)
+  t.strictSame(paths.take(), { ready: [], expired: [], returned: [], limits: [] })
+  if (first !== undefined) paths.settle(first)
+  t.equal(ready(paths).length, 1)
+  t.equal(paths.takeWaiting().length, 39)
+})
+
+t.test('transactional rows go before those that came earlier', async (t) => {
+  const { paths, gate, add, keysOf } = world()
+  gate.now = { ...OPEN, connections: 1 }
+  add(3)
+  add(1, { isUrgent: true })
+  t.same(keysOf(ready(paths)), [4, 1, 2], 'they have a room of their own in the thread')
+})
+
+t.test('bulk mail goes on beside a flood of transactional rows, at one in five', async (t) => {
+  const { paths, take, add } = world()
+  take.now = (count) => ({ granted: Math.min(count, 10), nextAt: null })
+  add(40)
+  add(40, { isUrgent: true })
+  t.equal(ready(paths).filter(({ isUrgent }) => isUrgent).length, 8)
+  t.equal(paths.roomOf(factsOf('a'), OPEN, false), 0)
 })
 
 t.test('a path stays with its thread, new ones take turns', async (t) => {
-  const paths = createPaths({ clock: manualClock(), threads: 2 })
-  for (const [key, path] of ['a', 'b', 'c'].entries()) paths.add(row(key, path))
-  t.strictSame(paths.takeReady().ready.map(({ thread }) => thread), [0, 1, 0])
-  for (const path of ['a', 'b', 'c']) paths.settle(path, { kind: 'worked' })
-  for (const [key, path] of ['c', 'b', 'a'].entries()) paths.add(row(key, path))
-  t.strictSame(paths.takeReady().ready.map(({ thread }) => thread), [0, 1, 0])
+  const { paths, add } = world(2)
+  const threads = (): number[] => paths.take().ready.map(({ thread }) => thread)
+  const rows = ['a', 'b', 'c'].flatMap((path) => add(1, {}, path))
+  t.same(threads(), [0, 1, 0])
+  for (const row of rows) paths.settle(row)
+  for (const path of ['c', 'b', 'a']) add(1, {}, path)
+  t.same(threads(), [0, 1, 0])
 })
 
-t.test('after enough failures the path waits longer and longer, with one probe after each wait', async (t) => {
-  const clock = manualClock()
-  const paths = createPaths({ clock, threads: 1 })
-  let key = 0
-  const fail = (): void => {
-    paths.add(row(key++))
-    t.equal(paths.takeReady().ready.length, 1)
-    paths.settle('a', FAILED)
+t.test('a path says how many more rows it takes, and keeps a quarter for transactional ones', async (t) => {
+  const { paths, add } = world()
+  const facts = factsOf('a')
+  const room = (gate: OpenGate = OPEN): number[] => [true, false].map((isUrgent) => paths.roomOf(facts, gate, isUrgent))
+  t.same(room(), [40, 30])
+  add(30)
+  t.same(room(), [10, 0])
+  t.same(room({ ...OPEN, connections: 100 }), [170, 120], 'never more than 200')
+  t.same(room({ ...OPEN, mostUnderWay: 1 }), [0, 0])
+  t.ok(paths.hasRoom(facts, OPEN), 'what was claimed in vain is taken all the same')
+  t.notOk(paths.hasRoom(facts, { ...OPEN, mostUnderWay: 1 }))
+  t.equal(paths.freeSlots(facts, OPEN), 10)
+  paths.take()
+  t.equal(paths.freeSlots(facts, OPEN), 0)
+})
+
+t.test('a path under trial sends one row, which is marked as the probe', async (t) => {
+  const { paths, gate, add } = world()
+  gate.now = { ...OPEN, mostUnderWay: 1 }
+  add(3)
+  const rows = ready(paths)
+  t.match(rows, [{ isProbe: true }])
+  t.equal(rows.length, 1)
+  t.same(ready(paths), [])
+})
+
+t.test('rows of a path that is closed for long go back, for a moment they stay', async (t) => {
+  const { clock, paths, gate, add, keysOf } = world()
+  const closed = (until: number | null): Gate =>
+    ({ kind: 'closed', until, waitingFor: 'suspension', text: 'It is suspended.', rule: null })
+  gate.now = closed(clock.now() + SECOND)
+  add(2)
+  t.strictSame(paths.take(), { ready: [], expired: [], returned: [], limits: [] })
+  t.equal(paths.nextAt(), clock.now() + SECOND)
+  await clock.advance(SECOND)
+  gate.now = OPEN
+  t.same(keysOf(ready(paths)), [1, 2], 'its time has come')
+  const until = clock.now() + MINUTE
+  gate.now = closed(until)
+  add(2)
+  const { returned, limits } = paths.take()
+  t.match(returned, [
+    { row: { key: 3 }, closure: { until, waitingFor: 'suspension' } }, { row: { key: 4 }, closure: { until } },
+  ])
+  t.match(limits, [{ pathKey: 'a', connections: 0 }], 'the thread stops what it has not begun')
+  t.equal(paths.nextAt(), null)
+  gate.now = closed(null)
+  add(1)
+  t.match(paths.take().returned, [{ closure: { until: clock.now() + MINUTE } }], 'when nobody knows')
+})
+
+t.test('a rate lets through what it has, keeps what goes soon and gives back the rest', async (t) => {
+  const { clock, paths, take, add } = world()
+  take.now = (count) => ({ granted: Math.min(count, 5), nextAt: clock.now() + 10 })
+  add(30)
+  t.equal(ready(paths).length, 5)
+  t.equal(paths.nextAt(), clock.now() + 10, 'a hundred in a second')
+  t.equal(paths.takeWaiting().length, 25)
+  const slow = clock.now() + MINUTE
+  take.now = () => ({ granted: 1, nextAt: slow })
+  add(30, {}, 'b')
+  const { ready: sent, returned } = paths.take()
+  t.equal(sent[0]?.rows.length, 1)
+  t.equal(returned.length, 28, 'one may wait for the next token')
+  t.match(returned[0], { closure: { until: slow, waitingFor: 'rate' } })
+  t.equal(paths.roomOf(factsOf('b'), OPEN, true), 0, 'no more are claimed for it')
+})
+
+t.test('what expires while it waits for its path does not go out', async (t) => {
+  const { clock, paths, gate, add, keysOf } = world()
+  gate.now = { ...OPEN, connections: 1, messagesPerConnection: 1 }
+  const [first] = add(3)
+  add(1, { expiresAt: clock.now() + SECOND })
+  t.same(keysOf(ready(paths)), [1, 2])
+  t.equal(paths.nextAt(), clock.now() + SECOND, 'also when no connection comes free')
+  await clock.advance(SECOND)
+  t.same(keysOf(paths.take().expired), [4])
+  if (first !== undefined) paths.settle(first)
+  t.same(keysOf(ready(paths)), [3])
+  t.equal(paths.nextAt(), null)
+})
+
+t.test('a thread with rows of a path learns of new limits, once', async (t) => {
+  const { paths, gate, add } = world()
+  const facts = factsOf('a')
+  add(1)
+  paths.take()
+  gate.now = { ...OPEN, connections: 4 }
+  paths.touch(facts)
+  t.match(paths.take().limits, [{ thread: 0, pathKey: 'a', connections: 4, messagesPerConnection: 100 }])
+  paths.touchAll()
+  t.same(paths.take().limits, [])
+})
+
+t.test('a path that completes much gets more', async (t: Test) => {
+  const { paths, add } = world()
+  add(200)
+  let sent = 0
+  const end = performance.now() + 400
+  let under = ready(paths)
+  // Rows come back as fast as they go out: the pace is measured in real time.
+  while (sent < 200 || performance.now() < end) {
+    for (const row of under) paths.settle(row)
+    sent += under.length
+    add(under.length)
+    under = ready(paths)
+    await new Promise((resolve) => void setTimeout(resolve, 5))
   }
-  fail()
-  fail()
-  t.equal(paths.waitOf('a'), 0)
-  for (const minutes of [1, 2, 5, 10, 15, 30, 60, 60]) {
-    fail()
-    t.equal(paths.waitOf('a'), minutes * MINUTE)
-    t.strictSame(paths.whyLeftAlone('a'), { until: clock.now() + minutes * MINUTE, reason: 'connection refused' })
-    paths.add(row(key++))
-    t.match(paths.takeReady(), { ready: { length: 0 }, held: { length: 1 } })
-    await clock.advance(minutes * MINUTE)
-  }
-  for (let count = 0; count < 5; count++) paths.add(row(key++))
-  t.equal(paths.takeReady().ready[0]?.rows.length, 1, 'one probe')
-  paths.settle('a', { kind: 'worked' })
-  t.equal(paths.whyLeftAlone('a'), undefined)
-  t.equal(paths.isBusy('a'), true, 'more rows than one probe')
-  t.equal(paths.takeReady().ready[0]?.rows.length, 4, 'open again')
-  t.equal(paths.isBusy('a'), false)
-})
-
-t.test('a path that has worked may fail as often as its provider allows', async (t) => {
-  const paths = createPaths({ clock: manualClock(), threads: 1 })
-  for (let key = 0; key < 20; key++) paths.add(row(key, 'a', { failures: 5 }))
-  paths.takeReady()
-  paths.settle('a', { kind: 'worked' })
-  for (let failures = 1; failures < 5; failures++) paths.settle('a', FAILED)
-  paths.settle('a', { kind: 'neither' })
-  t.equal(paths.waitOf('a'), 0)
-  paths.settle('a', FAILED)
-  t.equal(paths.waitOf('a'), MINUTE)
-  paths.settle('a', FAILED)
-  t.equal(paths.waitOf('a'), MINUTE, 'what was under way brings no news')
-})
-
-t.test('how long a try took is real time, however far the clock jumps meanwhile', async (t) => {
-  const begin = Date.UTC(2026, 10, 21)
-  let now = begin
-  const { plan } = row(1)
-  const failure = { stage: 'connect' as const, code: '4.4.1', reason: 'nobody listens' }
-  const tried = new Promise<TryResult>((resolve) => {
-    const sender = createPathSender(plan, {
-      report: resolve, takeConnection: () => true, releaseConnection: () => {}, onIdle: () => {},
-      tools: {
-        now: () => now,
-        transcript: () => null,
-        render: () => new Promise(() => {}),
-        open: async () => {
-          now += HOUR
-          return { kind: 'failed', failure, facts: NO_CONNECTION }
-        },
-      },
-    })
-    const site = { key: 'mx', hosts: [{ name: 'mx.test', addresses: ['127.0.0.2'] }] }
-    const dispatched = {
-      key: 1, messageId: 'msg_1', contentId: 1, domain: 'acme.test', returnPath: 'bounces.acme.test',
-      expiresAt: Infinity, isCaptured: false,
-    }
-    sender.add({ path: plan, site, rows: [dispatched] })
-  })
-  const { startedAt, durationMilliseconds, end } = await tried
-  t.equal(end.kind, 'path-failed')
-  t.equal(startedAt, begin)
-  t.ok(durationMilliseconds < HOUR)
+  t.ok(paths.roomOf(factsOf('b'), OPEN, true) === 40, 'another path has a pace of its own')
+  t.ok(under.length > 20, `${under.length} under way`)
 })

@@ -3,7 +3,7 @@
  */
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -14,11 +14,18 @@ import { createKeyRing } from '../../src/base/key-ring.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
+import { createLiveConfiguration } from '../../src/config/live-configuration.ts'
+import type { ReplaceableConfiguration } from '../../src/config/live-configuration.ts'
 import { loadConfiguration } from '../../src/config/load-configuration.ts'
 import { createDispatcher } from '../../src/delivery/dispatcher.ts'
 import type { Dispatcher } from '../../src/delivery/dispatcher.ts'
+import { createFindRoute } from '../../src/delivery/queue/route-message.ts'
+import { createTlsPolicies } from '../../src/delivery/tls/tls-policy.ts'
 import { createEgress } from '../../src/egress/pool.ts'
 import type { Egress } from '../../src/egress/pool.ts'
+import { createShaping } from '../../src/egress/shaping/create-shaping.ts'
+import type { Shaping } from '../../src/egress/shaping.ts'
+import type { Warmup } from '../../src/egress/warmup/warmup.ts'
 import type { StoredContent, Stream } from '../../src/mail/message.ts'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { canBind } from '../../src/network/local-addresses.ts'
@@ -36,10 +43,16 @@ export interface Engine {
   store: Store
   dispatcher: Dispatcher
   egress: Egress
+  warmup: Warmup
+  shaping: Shaping
+  live: ReplaceableConfiguration
   metrics: Metrics
   zone: ZoneServer
   log: Record<string, unknown>[]
   fatal: Error[]
+  folder: string
+  /** As the process does at SIGTERM; at the end of the test it is done anyway. */
+  close(): Promise<void>
   /** How often `onEvents` was called. */
   eventCalls(): number
   accept(recipient: string, options?: AcceptOptions): Promise<string[]>
@@ -61,6 +74,8 @@ export interface AcceptOptions {
   domain?: string
   stream?: Stream
   sendAt?: number
+  /** The dispatcher is not told of it. */
+  isUntold?: boolean
 }
 
 export interface EngineOptions {
@@ -73,15 +88,28 @@ export interface EngineOptions {
   timeouts?: Record<string, string>
   ips?: Record<string, unknown>[]
   providers?: Record<string, unknown>
+  /** Of the one pool, beside its IPs. */
+  pool?: Record<string, unknown>
+  /** Further pools. */
+  pools?: Record<string, unknown>
+  warmup?: Record<string, unknown>
+  /** Further sending domains. */
+  domains?: string[]
+  /** Of an engine before, whose queue this one takes over; without it a new one, removed at the end. */
+  folder?: string
+  /** What stands between the engine and its store. */
+  watchStore?: (store: Store) => Store
+  /** False while nothing may start. */
+  mayDeliver?: () => boolean
   /** A port that no check would let pass, to make a delivery thread throw where nobody expects it. */
   impossiblePort?: number
 }
 
 const POOL_IPS = [{ address: '127.0.0.11', hostname: 'mta1.posthorn.test', warmed: true }]
-/** Short enough for tests, long enough for a busy machine. */
+/** Long enough for a busy machine: a test that waits for one sets its own. */
 const TIMEOUTS = {
-  connect: '2s', banner: '2s', ehlo: '2s', starttls: '2s', mail: '2s', rcpt: '2s', data: '2s', final_dot: '3s',
-  quit: '1s',
+  connect: '30s', banner: '30s', ehlo: '30s', starttls: '30s', mail: '30s', rcpt: '30s', data: '30s', final_dot: '30s',
+  quit: '10s',
 }
 const RULES = [
   { id: 'spam', match: 'this is spam', category: 'spam_content', example: '554 5.7.1 this is spam' },
@@ -108,8 +136,8 @@ export const DKIM_RECORDS: Record<string, string> = {
 
 export async function startEngine(t: Test, options: EngineOptions): Promise<Engine> {
   const { clock = systemClock, port } = options
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-delivery-'))
-  const masterKey = randomBytes(32)
+  const folder = options.folder ?? mkdtempSync(join(tmpdir(), 'posthorn-delivery-'))
+  const masterKey = readKey(folder) ?? randomBytes(32)
   writeFiles(folder, { ...options, masterKey })
   const loaded = loadConfiguration({
     folder, shippedFolder: folder, offline: true,
@@ -129,21 +157,44 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
   }
   const fatal: Error[] = []
   const onDeath = (reason: Error): void => void fatal.push(reason)
-  const store = await openStore({ location: storeLocation, logger, metrics, onDeath })
-  await addSendingDomain(store, masterKey)
-  const { epoch } = await store.beginEpoch(clock.now())
+  const opened = await openStore({ location: storeLocation, logger, metrics, onDeath })
+  const store = options.watchStore?.(opened) ?? opened
+  if (options.folder === undefined) await addSendingDomains(store, masterKey, options.domains ?? [])
+  const { epoch } = await store.beginEpoch(clock.now(), clock.now() + configuration.server.delivery.uncertain_retry)
   const zone = await startZone({
     'dest.test': { MX: ['10 mx.dest.test'] }, 'mx.dest.test': { A: ['127.0.0.2'] }, ...options.zone,
   })
-  const egress = createEgress({ pools: configuration.pools, canBind, logger })
+  const live = createLiveConfiguration(configuration)
+  const { egress, warmup } = createEgress({
+    configuration: live, store, clock, canBind, logger, lookups: null,
+    backlogOf: (pool) => dispatcher.backlogOf(pool),
+  })
+  const shaping = createShaping({
+    clock, logger, store, settings: live.current,
+    signals: {
+      onBlock: (block) => egress.noteBlock(block),
+      onIpSuspension: (ip, until, reason) => void egress.suspend(ip, until, reason, 'shaping'),
+      onIpUnreachable: (ip, reason) => egress.disable(ip, reason),
+      onLaneSuspension: () => {},
+    },
+  })
   await egress.start()
+  await shaping.start()
   const mailHosts = createMailHosts({
-    resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 500, tries: 1 }),
+    resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 10_000, tries: 1 }),
     allowPrivateAddresses: true, ownAddresses: () => [], mostAddresses: 20,
   })
+  const tlsPolicies = createTlsPolicies({
+    validating: null, sts: { policyFor: async () => null }, settings: live.current,
+  })
   let eventCalls = 0
-  const dispatcher = createDispatcher({
-    store, clock, logger, metrics, egress, mailHosts, configuration, epoch, storeLocation, masterKey,
+  const dispatcher: Dispatcher = createDispatcher({
+    store, clock, logger, metrics, egress, shaping, epoch, storeLocation, masterKey,
+    configuration: live,
+    findRoute: createFindRoute({ mailHosts, tlsPolicies, settings: live.current, clock }),
+    tlsMemory: { apply: (_ip, hosts) => hosts },
+    onConnectionTls: () => {},
+    mayDeliver: options.mayDeliver ?? (() => true),
     realClock: clock,
     captureAddress: { address: '127.0.0.1', port: options.capturePort ?? UNUSED_PORT },
     trackingUrl: null,
@@ -155,11 +206,18 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
     if (!isStopped) await dispatcher.stop(drainMilliseconds)
     isStopped = true
   }
-  t.teardown(async () => {
+  let closing: Promise<void> | undefined
+  const closeAll = async (): Promise<void> => {
     await stop(0)
+    await shaping.stop()
+    await egress.stop()
     await store.close()
     await zone.close()
-    rmSync(folder, { recursive: true })
+  }
+  const close = (): Promise<void> => (closing ??= closeAll())
+  t.teardown(async () => {
+    await close()
+    rmSync(folder, { recursive: true, force: true })
   })
   await dispatcher.start()
 
@@ -173,7 +231,7 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
     return look()
   })
   return {
-    store, egress, metrics, zone, log, fatal, message, until: untilTrue,
+    store, egress, warmup, shaping, live, metrics, zone, log, fatal, folder, close, message, until: untilTrue,
     dispatcher: { ...dispatcher, stop },
     eventCalls: () => eventCalls,
     async accept(recipient, { lifetime = 72 * HOUR, count = 1, isCaptured = false, ...options } = {}) {
@@ -183,12 +241,13 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
         recipientDomain: recipient.slice(recipient.indexOf('@') + 1), variables: {},
         expiresAt: now + lifetime, isCaptured,
       }))
-      await store.acceptMessages({
+      const accepted = await store.acceptMessages({
         now, apiKeyId: null, isTest: false, pool: 'default', messages, batch: null,
-        domain: options.domain ?? SENDING_DOMAIN, stream: options.stream ?? 'transactional', sendAt: options.sendAt ?? null, retryOf: null, idempotency: null,
+        domain: options.domain ?? SENDING_DOMAIN, stream: options.stream ?? 'transactional',
+        sendAt: options.sendAt ?? null, retryOf: null, idempotency: null,
         content: plainContent(options.content),
       })
-      dispatcher.wake()
+      if (accepted.kind === 'accepted' && options.isUntold !== true) dispatcher.noteQueued(accepted.queued)
       return messages.map(({ id }) => id)
     },
     untilState: (id, state) => untilTrue(`message ${id} is ${state}`, async () => {
@@ -215,6 +274,11 @@ function isManual(clock: Clock | ManualClock): clock is ManualClock {
   return 'advance' in clock
 }
 
+function readKey(folder: string): Buffer | undefined {
+  const file = join(folder, 'master.key')
+  return existsSync(file) ? Buffer.from(readFileSync(file, 'utf8'), 'base64') : undefined
+}
+
 function writeFiles(folder: string, options: EngineOptions & { masterKey: Buffer }): void {
   writeFileSync(join(folder, 'master.key'), options.masterKey.toString('base64'), { mode: 0o600 })
   const files: Record<string, object> = {
@@ -224,8 +288,11 @@ function writeFiles(folder: string, options: EngineOptions & { masterKey: Buffer
       listen: { http: [], submission: [], inbound: [], metrics: null },
       delivery: { port: options.port, allow_private_addresses: true },
     },
-    pools: { version: 1, default_pool: 'default', pools: { default: { ips: options.ips ?? POOL_IPS } } },
-    warmup: { version: 1, curves: {} },
+    pools: {
+      version: 1, default_pool: 'default',
+      pools: { default: { ips: options.ips ?? POOL_IPS, ...options.pool }, ...options.pools },
+    },
+    warmup: { version: 1, curves: { standard: { stages: [50, 100, 200] } }, ...options.warmup },
     providers: { version: 1, default: {}, providers: {}, replies: [], ...options.providers },
     bounces: { version: 1, rules: RULES },
   }
@@ -234,16 +301,20 @@ function writeFiles(folder: string, options: EngineOptions & { masterKey: Buffer
   }
 }
 
-async function addSendingDomain(store: Store, masterKey: Buffer): Promise<void> {
+async function addSendingDomains(store: Store, masterKey: Buffer, others: readonly string[]): Promise<void> {
+  for (const name of [SENDING_DOMAIN, ...others]) await addSendingDomain(store, masterKey, name)
+}
+
+async function addSendingDomain(store: Store, masterKey: Buffer, name: string): Promise<void> {
   const keyOf = (pair: KeyPair, selector: string, algorithm: DkimAlgorithm): DkimKeyRecord => {
     const pem = pair.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
-    const sealedPrivateKey = createKeyRing(masterKey).seal(pem, `dkim ${SENDING_DOMAIN} ${selector}`)
+    const sealedPrivateKey = createKeyRing(masterKey).seal(pem, `dkim ${name} ${selector}`)
     return {
       selector, algorithm, role: 'active', publicKey: '', sealedPrivateKey, createdAt: 0, seenAt: 0, retireAt: null,
     }
   }
   const keys = [keyOf(ed25519Pair, 'e1', 'ed25519-sha256'), keyOf(rsaPair, 's1', 'rsa-sha256')]
-  await store.addDomain(verifiedDomain(SENDING_DOMAIN, keys), null)
+  await store.addDomain(verifiedDomain(name, keys), null)
 }
 
 export function verifiedDomain(name: string, keys: DkimKeyRecord[]): DomainRecord {

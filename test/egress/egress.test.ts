@@ -1,79 +1,52 @@
 /**
- * Pools and the choice of an IP: which pool, which states, which IP, and what moves when the set changes.
+ * Pools and the choice of an IP: states from the files and the machine, tiers, kept and avoided IPs, closed paths, and
+ * a reload.
  */
-import fc from 'fast-check'
 import t from 'tap'
-import { createLogger } from '../../src/base/logger.ts'
-import type { PoolSettings } from '../../src/config/pool-settings.ts'
-import { chooseIp } from '../../src/egress/choose-ip.ts'
-import type { WeightedIp } from '../../src/egress/choose-ip.ts'
-import { createEgress } from '../../src/egress/pool.ts'
-import type { Egress, IpRequest } from '../../src/egress/pool.ts'
+import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
+import type { EgressIp, IpRequest, PathState } from '../../src/egress/egress-ip.ts'
+import type { Egress } from '../../src/egress/pool.ts'
 import { canBind } from '../../src/network/local-addresses.ts'
-
-type OnePool = PoolSettings['pools'][string]
-type OneIp = OnePool['ips'][number]
-
-const ip = (address: string, changes: Partial<OneIp> = {}): OneIp => ({
-  address, source: address, hostname: `mta-${address}.example`, weight: 100, enabled: true, warmed: true, curve: null,
-  ...changes,
-})
-
-const pool = (ips: OneIp[], changes: Partial<OnePool> = {}): OnePool => ({
-  description: '', overflow: 'spill', overflow_pool: null, max_defer: 86_400_000, require_warmup: true,
-  connections_max: null, rate: null, limits: {}, ipv6: null, ips, ...changes,
-})
-
-const settings = (pools: Record<string, OnePool>, changes: Partial<PoolSettings> = {}): PoolSettings => ({
-  version: 1, default_pool: 'default', warmup_streams: ['transactional', 'bulk'], affinity: 'message',
-  // As it comes from the configuration: a pool may be called `constructor`.
-  pools: Object.assign(Object.create(null), pools), ...changes,
-})
-
-const egressFor = (pools: PoolSettings, bindable: (address: string) => boolean = () => true): Egress =>
-  createEgress({ pools, canBind: async (address) => bindable(address), logger: createLogger({ level: 'silent' }) })
-
-const request = (changes: Partial<IpRequest> = {}): IpRequest => ({
-  pool: 'default', messageId: 'msg_1', recipientDomain: 'example.com', stickyIp: null, families: [4, 6], ...changes,
-})
+import {
+  chosen, ipRequest, ipSettings, MIDNIGHT, open, poolOf, startAsked, startEgressWorld, warmed, withPools,
+} from './egress-parts.ts'
 
 const states = (egress: Egress): Record<string, string> =>
   Object.fromEntries(egress.ips().map(({ address, state, reason }) => [address, reason ?? state]))
 
-/** The addresses that messages 0 to `count` get. */
-function chosen(egress: Egress, count: number, changes: Partial<IpRequest> = {}): (string | undefined)[] {
-  return Array.from({ length: count }, (_, index) =>
-    egress.choose(request({ messageId: `msg_${index}`, ...changes }))?.address,
-  )
+/** The addresses of many messages. */
+function spread(
+  egress: Egress,
+  changes: Partial<IpRequest> = {},
+  pathOf: (ip: EgressIp) => PathState = open,
+): Set<string> {
+  const ids = Array.from({ length: 60 }, (_, index) => `msg_${index}`)
+  return new Set(ids.map((messageId) => chosen(egress, { messageId, ...changes }, pathOf)))
 }
 
+const closedFor = (waitingFor: 'suspension' | 'connections', addresses: string[], until = MIDNIGHT + HOUR) =>
+  (ip: EgressIp): PathState =>
+    (addresses.includes(ip.address) ? { kind: 'closed', until, waitingFor, text: 'closed' } : open())
+
 t.test('states follow the configuration and the machine', async (t) => {
-  const egress = egressFor(
-    settings({
-      default: pool([
-        ip('127.0.0.11'),
-        ip('127.0.0.12', { warmed: false }),
-        ip('127.0.0.13', { enabled: false }),
-        ip('127.0.0.14'),
-        ip('203.0.113.15', { source: '127.0.0.15' }),
-      ]),
-      lenient: pool([ip('127.0.0.21', { warmed: false })], { require_warmup: false }),
-    }),
-    (address) => address !== '127.0.0.14' && address !== '203.0.113.15',
-  )
-  await egress.start()
+  const { egress, log } = await startEgressWorld(t, withPools({
+    default: poolOf([
+      warmed('127.0.0.11'), ipSettings('127.0.0.12'), warmed('127.0.0.13', { enabled: false }), warmed('127.0.0.14'),
+      warmed('203.0.113.15', { source: '127.0.0.15' }),
+    ]),
+    lenient: poolOf([ipSettings('127.0.0.21')], { require_warmup: false }),
+    empty: poolOf([]),
+  }), { missing: ['127.0.0.14', '203.0.113.15'] })
   t.same(states(egress), {
-    '127.0.0.11': 'warmed',
-    '127.0.0.12': 'cold',
-    '127.0.0.13': 'disabled in pools.yaml',
-    '127.0.0.14': 'unplumbed',
-    '203.0.113.15': 'warmed',
-    '127.0.0.21': 'warmed',
+    '127.0.0.11': 'warmed', '127.0.0.12': 'cold', '127.0.0.13': 'disabled in pools.yaml', '127.0.0.14': 'unplumbed',
+    '203.0.113.15': 'warmed', '127.0.0.21': 'cold',
   })
-  t.same(egress.ips().find(({ address }) => address === '203.0.113.15'), {
-    address: '203.0.113.15', source: '127.0.0.15', hostname: 'mta-203.0.113.15.example', weight: 100, pool: 'default',
-    state: 'warmed', reason: null,
-  })
+  t.same(egress.ips().map(({ sends }) => sends), ['all', 'nothing', 'nothing', 'nothing', 'all', 'all'])
+  t.same(egress.sendingPools(), ['default', 'lenient'])
+  t.equal(log.filter((line) => line.includes('egress IP disabled')).length, 1)
+  t.equal(chosen(egress, { pool: 'lenient' }), '127.0.0.21')
+  t.match(egress.choose(ipRequest({ pool: 'empty' }), open), { kind: 'wait', until: null })
+  t.match(egress.choose(ipRequest({ pool: 'gone' }), open), { kind: 'wait', until: null })
 })
 
 t.test('the bind test knows what this machine has', async (t) => {
@@ -83,7 +56,7 @@ t.test('the bind test knows what this machine has', async (t) => {
 })
 
 t.test('a message uses the pool of its domain, and the default pool when that is gone', async (t) => {
-  const egress = egressFor(settings({ default: pool([ip('127.0.0.11')]), bulk: pool([ip('127.0.0.12')]) }))
+  const { egress } = await startEgressWorld(t, withPools({ default: poolOf([]), bulk: poolOf([]) }))
   const cases: [string | null, string][] = [
     ['bulk', 'bulk'], ['default', 'default'], [null, 'default'], ['gone', 'default'], ['', 'default'],
     ['constructor', 'default'], ['__proto__', 'default'],
@@ -92,200 +65,223 @@ t.test('a message uses the pool of its domain, and the default pool when that is
   t.same(egress.poolNames(), ['default', 'bulk'])
 })
 
-t.test('only warmed IPs send, of the own pool before the overflow pool', async (t) => {
-  const spare = pool([ip('127.0.0.21'), ip('127.0.0.22', { warmed: false })])
-  const own = [ip('127.0.0.11'), ip('127.0.0.12', { warmed: false }), ip('127.0.0.13', { enabled: false })]
-  const spill = egressFor(settings({ default: pool(own, { overflow_pool: 'spare' }), spare }))
-  t.same(new Set(chosen(spill, 50)), new Set(['127.0.0.11']))
-  spill.disable('127.0.0.11', 'EADDRNOTAVAIL')
-  t.same(new Set(chosen(spill, 50)), new Set(['127.0.0.21']))
-  t.equal(states(spill)['127.0.0.11'], 'EADDRNOTAVAIL')
-  spill.disable('127.0.0.21', 'EADDRNOTAVAIL')
-  t.same(new Set(chosen(spill, 50)), new Set([undefined]), 'never another source')
-  for (const overflow of ['defer', 'reject'] as const) {
-    const egress = egressFor(settings({ default: pool(own, { overflow, overflow_pool: 'spare' }), spare }))
-    egress.disable('127.0.0.11', 'EADDRNOTAVAIL')
-    t.equal(egress.choose(request()), undefined, overflow)
-  }
-  t.equal(spill.choose(request({ pool: 'gone' })), undefined)
+t.test('warming IPs come first, then those of the pool, then the overflow pool', async (t) => {
+  const world = await startEgressWorld(t, withPools({
+    default: poolOf([ipSettings('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
+    deferring: poolOf([ipSettings('127.0.0.13')], { overflow: 'defer', overflow_pool: 'spare' }),
+    spare: poolOf([warmed('127.0.0.21'), ipSettings('127.0.0.22')]),
+  }))
+  const { egress, warmup } = world
+  t.same(spread(egress), new Set(['127.0.0.12']), 'a cold one sends nothing')
+  await warmup.start('127.0.0.11', startAsked(), 'cli')
+  t.same(spread(egress), new Set(['127.0.0.11']))
+  t.match(egress.choose(ipRequest(), open), { kind: 'ip', needsGrant: true, ip: { newIpLimits: { connections: 2 } } })
+  t.same(spread(egress, { attempts: 1, lastIp: '127.0.0.12' }), new Set(['127.0.0.12']), 'a retry needs none')
+  const [granted] = await egress.reserve([{ ip: '127.0.0.11', isp: 'gmail', count: 9 }])
+  t.match(granted, { granted: 5, reason: 'warmup_hour', day: '2026-11-21' }, 'the burst')
+  t.same(spread(egress), new Set(['127.0.0.12']), 'over the allowance')
+  egress.disable('127.0.0.12', 'EADDRNOTAVAIL')
+  t.same(spread(egress), new Set(['127.0.0.21']), 'spilled')
+  egress.disable('127.0.0.21', 'EADDRNOTAVAIL')
+  t.same(spread(egress), new Set(['warmup_hour']), 'never another source')
+  const wait = egress.choose(ipRequest(), open)
+  t.ok(wait.kind === 'wait' && wait.until !== null && wait.until > MIDNIGHT && wait.until <= MIDNIGHT + DAY)
+  await warmup.start('127.0.0.13', startAsked(), 'cli')
+  await egress.reserve([{ ip: '127.0.0.13', isp: 'gmail', count: 9 }])
+  t.equal(chosen(egress, { pool: 'deferring' }), 'warmup_hour', 'a pool that defers never spills')
+  t.equal(chosen(egress, { pool: 'deferring', attempts: 2, lastIp: '127.0.0.13' }), '127.0.0.13', 'its own retry goes')
+})
+
+t.test('candidates tell what may be hoped for and when', async (t) => {
+  const { egress, warmup } = await startEgressWorld(t, withPools({
+    default: poolOf([ipSettings('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
+    spare: poolOf([warmed('127.0.0.21')]),
+  }, { warmup_streams: ['transactional'] }))
+  await warmup.start('127.0.0.11', startAsked(), 'cli')
+  const candidates = (isRetry = false, stream: 'transactional' | 'bulk' = 'transactional') =>
+    egress.candidates({ pool: 'default', stream, isp: 'gmail', isRetry })
+      .map(({ ip, tier, hope }) => [ip.address, tier, hope])
+  const others = [['127.0.0.12', 2, Infinity], ['127.0.0.21', 3, Infinity]]
+  t.same(candidates(), [['127.0.0.11', 1, 5], ...others])
+  t.same(candidates(true), [['127.0.0.11', 1, Infinity], ...others])
+  t.same(candidates(false, 'bulk'), others, 'a stream that may not use warming IPs')
+  await egress.reserve([{ ip: '127.0.0.11', isp: 'gmail', count: 5 }])
+  const [refused] = egress.candidates({ pool: 'default', stream: 'transactional', isp: 'gmail', isRetry: false })
+  t.match(refused, { hope: 0, waitingFor: 'warmup_hour' })
+  t.ok((refused?.nextAt ?? 0) > MIDNIGHT)
+  egress.noteRefund('127.0.0.11', 'gmail')
+  t.match(candidates()[0], ['127.0.0.11', 1, 5])
+  await warmup.pause('127.0.0.11', null, 'cli')
+  t.same(candidates().map(([address, , hope]) => [address, hope]).at(-1), ['127.0.0.11', 0])
+  t.same(candidates(true).at(-1), ['127.0.0.11', 1, Infinity])
+})
+
+t.test('mail that may not use warming IPs says so', async (t) => {
+  const pools = withPools({ default: poolOf([ipSettings('127.0.0.11')]) }, { warmup_streams: ['transactional'] })
+  const { egress, warmup } = await startEgressWorld(t, pools)
+  await warmup.start('127.0.0.11', startAsked(), 'cli')
+  t.match(egress.choose(ipRequest({ stream: 'bulk' }), open), { kind: 'wait', until: null, text: /warmup_streams/ })
+  const mail = { pool: 'default', isRequested: false, count: 1, lifetime: DAY, startsAt: MIDNIGHT }
+  t.match(egress.project({ ...mail, stream: 'bulk' }), { code: 'ip_not_warmed', text: /take no bulk mail/ })
+  t.match(egress.project({ ...mail, stream: 'transactional' }), { kind: 'ok' })
 })
 
 t.test('weight 0 is used only when no other IP of the pool can send', async (t) => {
-  const egress = egressFor(
-    settings({
-      default: pool(
-        [ip('127.0.0.11', { weight: 0 }), ip('127.0.0.12', { weight: 0 }), ip('127.0.0.13', { weight: 1 })],
-        { overflow_pool: 'spare' },
-      ),
-      spare: pool([ip('127.0.0.21')]),
-    }),
-  )
-  t.same(new Set(chosen(egress, 100)), new Set(['127.0.0.13']))
+  const { egress } = await startEgressWorld(t, withPools({
+    default: poolOf(
+      [warmed('127.0.0.11', { weight: 0 }), warmed('127.0.0.12', { weight: 0 }), warmed('127.0.0.13', { weight: 1 })],
+      { overflow_pool: 'spare' },
+    ),
+    spare: poolOf([warmed('127.0.0.21')]),
+  }))
+  t.same(spread(egress), new Set(['127.0.0.13']))
+  t.same(spread(egress, {}, closedFor('connections', ['127.0.0.13'])), new Set(['connections']), 'busy can')
+  t.same(spread(egress, {}, closedFor('suspension', ['127.0.0.13'])), new Set(['127.0.0.11', '127.0.0.12']))
   egress.disable('127.0.0.13', 'test')
-  t.same(new Set(chosen(egress, 100)), new Set(['127.0.0.11', '127.0.0.12']))
+  t.same(spread(egress), new Set(['127.0.0.11', '127.0.0.12']))
 })
 
-t.test('a message keeps its IP while that can send and belongs to its pools', async (t) => {
-  const egress = egressFor(
-    settings({
-      default: pool([ip('127.0.0.11'), ip('127.0.0.12')], { overflow_pool: 'spare' }),
-      spare: pool([ip('127.0.0.21')]),
-      other: pool([ip('127.0.0.31')]),
-    }),
-  )
-  for (const stickyIp of ['127.0.0.11', '127.0.0.12', '127.0.0.21']) {
-    t.same(new Set(chosen(egress, 50, { stickyIp })), new Set([stickyIp]))
+t.test('a kept IP: waited for when bound, left when it can not send', async (t) => {
+  const { egress, warmup, clock } = await startEgressWorld(t, withPools({
+    default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
+    spare: poolOf([warmed('127.0.0.21')]),
+    other: poolOf([warmed('127.0.0.31')]),
+  }))
+  for (const lastIp of ['127.0.0.11', '127.0.0.12', '127.0.0.21']) {
+    t.same(spread(egress, { lastIp, keepIpUntil: 0, attempts: 1 }), new Set([lastIp]))
   }
-  const free = chosen(egress, 50)
-  t.same(chosen(egress, 50, { stickyIp: '127.0.0.31' }), free, 'an IP of another pool is not kept')
-  t.same(chosen(egress, 50, { stickyIp: '192.0.2.1' }), free, 'nor one that is gone')
-  egress.disable('127.0.0.12', 'test')
-  t.same(new Set(chosen(egress, 50, { stickyIp: '127.0.0.12' })), new Set(['127.0.0.11']), 'nor a disabled one')
+  const both = new Set(['127.0.0.11', '127.0.0.12'])
+  for (const lastIp of ['127.0.0.31', '192.0.2.1']) {
+    t.same(spread(egress, { lastIp, keepIpUntil: 0, attempts: 1 }), both, 'of another pool, or gone')
+  }
+  t.same(spread(egress, { lastIp: '127.0.0.11', attempts: 1 }), both, 'free choice')
+  const bound = { lastIp: '127.0.0.11', attempts: 1, keepIpUntil: MIDNIGHT + 4 * HOUR }
+  t.same(spread(egress, { ...bound, avoidIps: ['127.0.0.11'] }), new Set(['127.0.0.12']), 'blocked since')
+  const suspended = closedFor('suspension', ['127.0.0.11'], MIDNIGHT + 9 * HOUR)
+  t.match(egress.choose(ipRequest(bound), suspended), { kind: 'wait', until: MIDNIGHT + 4 * HOUR })
+  t.same(spread(egress, { ...bound, keepIpUntil: 0 }, suspended), new Set(['127.0.0.12']))
+  const busy = closedFor('connections', ['127.0.0.11'])
+  t.match(egress.choose(ipRequest({ ...bound, keepIpUntil: 0 }), busy), { kind: 'wait', waitingFor: 'connections' })
+  await warmup.suspendIp('127.0.0.11', 'by hand', 'cli')
+  t.match(egress.choose(ipRequest(bound), open), {
+    kind: 'wait', waitingFor: 'suspension', until: MIDNIGHT + 4 * HOUR, text: '127.0.0.11 is suspended: by hand.',
+  })
+  t.same(spread(egress, { ...bound, keepIpUntil: 0 }), new Set(['127.0.0.12']))
+  await clock.advance(4 * HOUR)
+  t.same(spread(egress, bound), new Set(['127.0.0.12']), 'after four hours free choice')
+})
+
+t.test('closed paths: the next score, then the earliest time; the overflow pool not for busy ones', async (t) => {
+  const { egress } = await startEgressWorld(t, withPools({
+    default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
+    spare: poolOf([warmed('127.0.0.21')]),
+  }))
+  const own = ['127.0.0.11', '127.0.0.12']
+  t.same(spread(egress, {}, closedFor('connections', ['127.0.0.11'])), new Set(['127.0.0.12']))
+  t.same(spread(egress, {}, closedFor('connections', own)), new Set(['connections']))
+  t.same(spread(egress, {}, closedFor('suspension', own)), new Set(['127.0.0.21']))
+  const pathOf = (ip: EgressIp): PathState => ({
+    kind: 'closed', waitingFor: 'suspension', text: `${ip.address} suspended`,
+    until: ip.address === '127.0.0.12' ? MIDNIGHT + MINUTE : MIDNIGHT + HOUR,
+  })
+  t.match(egress.choose(ipRequest(), pathOf), { kind: 'wait', until: MIDNIGHT + MINUTE, text: '127.0.0.12 suspended' })
+  t.match(egress.choose(ipRequest(), closedFor('suspension', [...own, '127.0.0.21'], MIDNIGHT - HOUR)),
+    { until: MIDNIGHT + SECOND }, 'never a time that has passed')
+})
+
+t.test('avoided IPs are left out, unless all are', async (t) => {
+  const ips = [warmed('127.0.0.11'), warmed('127.0.0.12')]
+  const { egress } = await startEgressWorld(t, withPools({ default: poolOf(ips) }))
+  t.same(spread(egress, { attempts: 1, avoidIps: ['127.0.0.11'] }), new Set(['127.0.0.12']))
+  const all = ['127.0.0.11', '127.0.0.12']
+  t.same(spread(egress, { attempts: 2, avoidIps: all }), new Set(all))
 })
 
 t.test('an IP reaches hosts of its own family only', async (t) => {
-  const egress = egressFor(
-    settings({
-      default: pool([ip('127.0.0.11')], { overflow_pool: 'spare' }),
-      spare: pool([ip('::1'), ip('203.0.113.9', { source: '10.0.0.9' })]),
-    }),
-  )
-  const cases: [(4 | 6)[], string | undefined][] = [
-    [[4], '127.0.0.11'], [[6], '::1'], [[4, 6], '127.0.0.11'], [[], undefined],
-  ]
-  for (const [families, expected] of cases) t.equal(egress.choose(request({ families }))?.address, expected)
-  t.equal(egress.choose(request({ families: [6], stickyIp: '127.0.0.11' }))?.address, '::1')
-})
-
-t.test('a refusal names each IP and what to do', async (t) => {
-  const egress = egressFor(
-    settings({
-      default: pool([ip('127.0.0.11')]),
-      cold: pool(
-        [ip('127.0.0.12', { warmed: false }), ip('127.0.0.13', { enabled: false })],
-        { overflow_pool: 'cold2' },
-      ),
-      cold2: pool([ip('127.0.0.14', { warmed: false })]),
-      off: pool([ip('127.0.0.15', { enabled: false }), ip('127.0.0.16')]),
-      spilling: pool([ip('127.0.0.17', { warmed: false })], { overflow_pool: 'default' }),
-      empty: pool([]),
-    }),
-    (address) => address !== '127.0.0.16',
-  )
-  await egress.start()
-  t.equal(egress.refusal('default'), undefined)
-  t.equal(egress.refusal('spilling'), undefined)
-  const cold = egress.refusal('cold')
-  t.equal(cold?.code, 'ip_not_warmed')
-  t.match(cold?.details, '127.0.0.12, 127.0.0.14 (pool cold2)')
-  t.match(cold?.details, '"warmed: true" in pools.yaml')
-  t.match(cold?.details, 'Start its warmup')
-  t.same(egress.refusal('off'), {
-    code: 'unavailable',
-    details: 'pool off: no IP can send: 127.0.0.15 (disabled in pools.yaml), 127.0.0.16 (unplumbed)',
-  })
-  t.same(egress.refusal('empty'), { code: 'unavailable', details: 'pool empty: no IP can send: it has none' })
-  t.match(egress.refusal('gone'), { code: 'unavailable' })
-  t.same(egress.sendingPools(), ['default', 'spilling'])
-})
-
-t.test('disabling is logged once', async (t) => {
-  const lines: string[] = []
-  const logger = createLogger({ level: 'info', write: (line) => void lines.push(line) })
-  const pools = settings({ default: pool([ip('127.0.0.11')]) })
-  const egress = createEgress({ pools, canBind: async () => true, logger })
-  egress.disable('127.0.0.11', 'EADDRNOTAVAIL')
-  egress.disable('127.0.0.11', 'EADDRNOTAVAIL')
-  egress.disable('192.0.2.1', 'never ours')
-  t.equal(lines.length, 1)
-  t.match(lines[0], /"level":"warn".*"ip":"127\.0\.0\.11".*"reason":"EADDRNOTAVAIL".*"msg":"egress IP disabled"/)
+  const { egress } = await startEgressWorld(t, withPools({
+    default: poolOf([warmed('127.0.0.11')], { overflow_pool: 'spare' }),
+    spare: poolOf([warmed('::1'), warmed('203.0.113.9', { source: '10.0.0.9' })]),
+  }))
+  const cases: [(4 | 6)[], string][] = [[[4], '127.0.0.11'], [[6], '::1'], [[4, 6], '127.0.0.11'], [[], 'ip_paused']]
+  for (const [families, expected] of cases) t.equal(chosen(egress, { families }), expected)
+  t.equal(chosen(egress, { families: [6], lastIp: '127.0.0.11', keepIpUntil: 0, attempts: 1 }), '::1')
 })
 
 t.test('affinity: by message, or by recipient domain', async (t) => {
-  const ips = Array.from({ length: 8 }, (_, index) => ip(`127.0.1.${index}`))
-  const byMessage = egressFor(settings({ default: pool(ips) }))
-  t.ok(new Set(chosen(byMessage, 100)).size > 1)
-  const byDomain = egressFor(settings({ default: pool(ips) }, { affinity: 'recipient_domain' }))
-  t.equal(new Set(chosen(byDomain, 100)).size, 1)
-  const domains = Array.from({ length: 100 }, (_, index) => byDomain.choose(request({ recipientDomain: `d${index}` })))
-  t.ok(new Set(domains.map((found) => found?.address)).size > 1)
-})
-
-const HASHES = 20_000
-
-t.test('each IP gets its share', async (t) => {
-  const candidates = [
-    { address: '192.0.2.1', weight: 100 }, { address: '192.0.2.2', weight: 100 }, { address: '192.0.2.3', weight: 300 },
-    { address: '2001:db8::4', weight: 1000 }, { address: '192.0.2.5', weight: 0 },
-  ]
-  const counts = new Map<string, number>()
-  for (let index = 0; index < HASHES; index++) {
-    const address = chooseIp(`msg_${index}`, candidates)?.address ?? 'none'
-    counts.set(address, (counts.get(address) ?? 0) + 1)
-  }
-  for (const { address, weight } of candidates) {
-    const share = weight / 1500
-    const got = (counts.get(address) ?? 0) / HASHES
-    // Five standard deviations of a draw with this share.
-    const tolerance = 5 * Math.sqrt((share * (1 - share)) / HASHES)
-    t.ok(Math.abs(got - share) <= tolerance, `${address}: ${got} of ${share}`)
-  }
-})
-
-t.test('the choice is the documented one, and does not change between versions', async (t) => {
-  const candidates = [{ address: '192.0.2.1', weight: 100 }, { address: '192.0.2.2', weight: 100 }]
-  // At equal weights the higher SHA-256 of `key‖address` wins; computed with another program.
-  const expected: [string, string][] = [
-    ['msg_0', '192.0.2.2'], ['msg_1', '192.0.2.2'], ['msg_2', '192.0.2.1'], ['msg_3', '192.0.2.1'],
-  ]
-  for (const [key, address] of expected) t.equal(chooseIp(key, candidates)?.address, address, key)
-  t.equal(chooseIp('msg_0', []), undefined)
-})
-
-const ipSet = fc
-  .uniqueArray(fc.tuple(fc.ipV4(), fc.integer({ min: 1, max: 1000 })), {
-    selector: ([address]) => address, minLength: 2, maxLength: 12,
+  const ips = Array.from({ length: 8 }, (_, index) => warmed(`127.0.1.${index}`))
+  const byMessage = await startEgressWorld(t, withPools({ default: poolOf(ips) }))
+  t.ok(spread(byMessage.egress).size > 1)
+  t.test('domain', async (t) => {
+    const byDomain = await startEgressWorld(t, withPools({ default: poolOf(ips) }, { affinity: 'recipient_domain' }))
+    t.equal(spread(byDomain.egress).size, 1)
+    const domains = Array.from({ length: 60 }, (_, index) => chosen(byDomain.egress, { recipientDomain: `d${index}` }))
+    t.ok(new Set(domains).size > 1)
   })
-  .map((pairs): WeightedIp[] => pairs.map(([address, weight]) => ({ address, weight })))
-
-t.test('removing an IP moves only its messages, adding one takes only messages to itself', async () => {
-  fc.assert(
-    fc.property(ipSet, fc.nat(), fc.array(fc.string(), { minLength: 20, maxLength: 20 }), (ips, pick, keys) => {
-      const removed = ips[pick % ips.length]
-      const rest = ips.filter((candidate) => candidate !== removed)
-      return keys.every((key) => {
-        const before = chooseIp(key, ips)
-        return before === removed || chooseIp(key, rest) === before
-      })
-    }),
-  )
 })
 
-t.test('the order of the file and weight-0 IPs do not matter', async () => {
-  fc.assert(
-    fc.property(ipSet, fc.array(fc.string(), { minLength: 10, maxLength: 10 }), (ips, keys) =>
-      keys.every((key) => {
-        const address = chooseIp(key, ips)?.address
-        const idle = ips.map((candidate, index) => ({ address: `2001:db8::${index}`, weight: 0 }))
-        const others = [ips.toReversed(), [...idle, ...ips]]
-        return others.every((candidates) => chooseIp(key, candidates)?.address === address)
-      }),
-    ),
-  )
+t.test('a disabled address is tried each minute, and used again when it is back', async (t) => {
+  const world = await startEgressWorld(t, withPools({ default: poolOf([warmed('127.0.0.11')]) }))
+  const { egress, warmup, missing, clock, log } = world
+  egress.disable('127.0.0.11', 'EADDRNOTAVAIL')
+  egress.disable('127.0.0.11', 'EADDRNOTAVAIL')
+  egress.disable('192.0.2.1', 'never ours')
+  t.equal(log.filter((line) => line.includes('egress IP disabled')).length, 1, 'logged once')
+  missing.add('127.0.0.11')
+  await warmup.closeDays()
+  t.equal(states(egress)['127.0.0.11'], 'EADDRNOTAVAIL')
+  missing.clear()
+  await warmup.closeDays()
+  t.equal(states(egress)['127.0.0.11'], 'warmed')
+  egress.disable('127.0.0.11', 'filtered')
+  await warmup.closeDays()
+  t.equal(states(egress)['127.0.0.11'], 'filtered', 'that it can be bound is no news')
+  await clock.advance(30 * MINUTE)
+  await warmup.closeDays()
+  t.equal(states(egress)['127.0.0.11'], 'warmed')
 })
 
-t.test('a higher weight never loses a message', async () => {
-  fc.assert(
-    fc.property(ipSet, fc.nat(), fc.array(fc.string(), { minLength: 20, maxLength: 20 }), (ips, pick, keys) => {
-      const raised = ips.map((candidate, index) =>
-        index === pick % ips.length ? { ...candidate, weight: candidate.weight + 500 } : candidate,
-      )
-      const favourite = raised[pick % ips.length]?.address
-      return keys.every((key) => {
-        const before = chooseIp(key, ips)?.address
-        const after = chooseIp(key, raised)?.address
-        return after === before || after === favourite
-      })
-    }),
-  )
+t.test('a reload takes over what the files say, and keeps what the machine learned', async (t) => {
+  const files = (curve: string | null): ReturnType<typeof withPools> =>
+    withPools({ default: poolOf([ipSettings('127.0.0.11', { curve }), warmed('127.0.0.12')]) })
+  const { egress, warmup, configuration, missing } = await startEgressWorld(t, files(null))
+  let changes = 0
+  egress.onChange(() => { changes += 1 })
+  await warmup.start('127.0.0.11', startAsked({ stage: 4 }), 'cli')
+  missing.add('127.0.0.14')
+  const moved = ipSettings('127.0.0.11', { weight: 5, hostname: 'other.example' })
+  await configuration.replace(withPools({
+    default: poolOf([ipSettings('127.0.0.13'), ipSettings('127.0.0.14')]), bulk: poolOf([moved]),
+  }))
+  t.ok(changes > 0)
+  t.same(states(egress), { '127.0.0.13': 'cold', '127.0.0.14': 'unplumbed', '127.0.0.11': 'warming' })
+  t.match(egress.ips().at(-1), { pool: 'bulk', weight: 5, hostname: 'other.example' })
+  await configuration.replace(files('conservative'))
+  t.same(states(egress), { '127.0.0.11': 'warming', '127.0.0.12': 'warmed' }, 'one that comes back is as it was')
+  await configuration.replace(files('fast'))
+  t.match((await warmup.find('127.0.0.11')).warmup, { curve: 'fast', stage: 1, dailyLimit: 200 })
+  await configuration.replace(files('conservative'))
+  t.match((await warmup.find('127.0.0.11')).warmup, { curve: 'conservative', stage: 6, dailyLimit: 200 },
+    'another curve goes on at the stage that allows no more')
+  const audit = await warmup.audit('127.0.0.11', 1)
+  t.match(audit, [{ action: 'stage', actor: 'config', reason: 'curve fast -> conservative' }])
+})
+
+t.test('warmed: true is read once, and a restart keeps states and stages', async (t) => {
+  const { warmup, restart, configuration, clock } = await startEgressWorld(t, withPools({
+    default: poolOf([ipSettings('127.0.0.11'), ipSettings('127.0.0.12'), warmed('127.0.0.13')]),
+  }))
+  await warmup.start('127.0.0.12', startAsked({ stage: 3 }), 'key_1')
+  await warmup.pause('127.0.0.12', 'just so', 'key_1')
+  await warmup.suspendIp('127.0.0.13', null, 'cli')
+  await configuration.replace(withPools({
+    default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12'), ipSettings('127.0.0.13')]),
+  }))
+  await clock.advance(HOUR)
+  const again = await restart()
+  t.same(states(again.egress), {
+    '127.0.0.11': 'cold', '127.0.0.12': 'just so', '127.0.0.13': 'suspended by the operator',
+  })
+  t.match((await again.warmup.find('127.0.0.12')).warmup, { status: 'paused', stage: 3, pausedUntil: null })
+  await again.warmup.resumeIp('127.0.0.13', 'cli')
+  t.equal(states(again.egress)['127.0.0.13'], 'warmed')
 })

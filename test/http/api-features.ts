@@ -2,11 +2,12 @@
  * Everything behind the HTTP interface, real: a store in a folder of its own, with the sending domains acme.com and
  * other.com verified and a key for each kind of caller. Only the clock is moved by hand, and nothing is delivered.
  */
-import { createHash } from 'node:crypto'
+import { createHash, createSecretKey } from 'node:crypto'
 import type { Test } from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
+import type { Configuration } from '../../src/config/load-configuration.ts'
 import type { ServerSettings } from '../../src/config/server-settings.ts'
 import type { HttpFeatures } from '../../src/http/features.ts'
 import { createClassifier } from '../../src/mail/classify-reply.ts'
@@ -32,8 +33,11 @@ import { senderParts, testStore } from '../senders/sender-parts.ts'
 import type { SenderParts } from '../senders/sender-parts.ts'
 import { apiKey, domainRecord } from '../store/store-samples.ts'
 import { manualClock } from '../support/manual-clock.ts'
+import { administrationWorld } from './administration-parts.ts'
+import type { AdministrationWorld } from './administration-parts.ts'
 
-export type KeyName = 'send' | 'read' | 'domains' | 'webhooks' | 'suppressions' | 'admin' | 'limited' | 'test'
+export type KeyName =
+  | 'send' | 'read' | 'stats' | 'ips' | 'domains' | 'webhooks' | 'suppressions' | 'admin' | 'limited' | 'test'
 
 interface TestKey {
   scopes: string[]
@@ -45,6 +49,8 @@ interface TestKey {
 const KEYS: Record<KeyName, TestKey> = {
   send: { scopes: ['send'] },
   read: { scopes: ['messages:read'] },
+  stats: { scopes: ['stats'] },
+  ips: { scopes: ['ips'] },
   domains: { scopes: ['domains'] },
   webhooks: { scopes: ['webhooks'] },
   suppressions: { scopes: ['suppressions'] },
@@ -69,9 +75,15 @@ export interface FeatureOptions {
   api?: Partial<ServerSettings['api']>
   /** What every verb of the store rejects with, while it is not null. */
   storeFailure?: () => Error | null
+  /** What a reload reads in place of files. */
+  load?: () => Configuration
+  /** A store of its own, where the others of the file share one. */
+  ownStore?: boolean
+  /** Which addresses this machine has; left out: all. */
+  canBind?: (address: string) => Promise<boolean>
 }
 
-export interface TestFeatures extends SenderParts {
+export interface TestFeatures extends SenderParts, AdministrationWorld {
   features: HttpFeatures
   eventStreams: EventStreams
   metrics: Metrics
@@ -92,10 +104,10 @@ async function filledStore(t: Test): Promise<Store> {
 }
 
 export async function realFeatures(t: Test, options: FeatureOptions = {}): Promise<TestFeatures> {
-  const real = await (shared ?? filledStore(t))
+  const real = await ((options.ownStore === true ? null : shared) ?? filledStore(t))
   const store = options.storeFailure === undefined ? real : failingStore(real, options.storeFailure)
-  const parts = await senderParts(t, { store })
-  const { clock, domains, egress, keyRing } = parts
+  const parts = await senderParts(t, { store, ...(options.canBind === undefined ? {} : { canBind: options.canBind }) })
+  const { clock, domains, egress, keyRing, warmup } = parts
   const api = { ...API_SETTINGS, ...options.api }
   const metrics = createMetrics()
   const rate = createSendingRate({ clock, settings: api })
@@ -103,6 +115,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
   const guardedRequest = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: false })
   t.teardown(() => guardedRequest.close())
   const logger = createLogger({ level: 'silent' })
+  const world = administrationWorld(parts, { metrics, load: options.load })
   const eventStreams = createEventStreams({ store, clock, heartbeatMilliseconds: 200 })
   const features: HttpFeatures = {
     acceptMessage: createAcceptMessage(acceptance),
@@ -115,8 +128,11 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     suppressions: createSuppressions({ store, clock }),
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate: rate,
-    mailRefusal: createMailRefusal({ store, clock, mostQueued: api.queue_max }),
+    mailRefusal: createMailRefusal({ store, clock, hasSpace: () => true, mostQueued: api.queue_max }),
     domains,
+    warmup,
+    now: () => clock.now(),
+    administration: world.administration,
     apiKeys: createApiKeys({ store, clock, mostKeys: api.counts_max.keys, logger }),
     // The API's listener serves no tracked links.
     engagement: { open() {}, click: async () => ({ kind: 'unknown' }) },
@@ -129,7 +145,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     eventStreams,
     health: async () => ({ status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' }),
   }
-  return { ...parts, features, eventStreams, metrics, api }
+  return { ...parts, ...world, features, eventStreams, metrics, api }
 }
 
 function failingStore(real: Store, failure: () => Error | null): Store {
@@ -159,7 +175,7 @@ function acceptanceOptions(parts: AcceptanceParts, api: ServerSettings['api']): 
   }
 }
 
-const TOKEN_KEY = Buffer.alloc(32, 1)
+const TOKEN_KEY = createSecretKey(Buffer.alloc(32, 1))
 const RENDERING = {
   returnPath: 'bounces.acme.com',
   trackingBaseUrl: 'https://t.acme.com',

@@ -1,21 +1,19 @@
 /**
  * The endpoints that service-interface.txt and contract.md promise, written down by hand: the router, the OpenAPI
- * document and this list must say the same. `later` stands for parts that are still to come.
+ * document and this list must say the same.
  */
 export interface ContractEndpoint {
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
   path: string
-  later?: true
 }
 
-const list = (text: string, later?: true): ContractEndpoint[] =>
+const list = (text: string): ContractEndpoint[] =>
   text.trim().split('\n').map((line) => {
     const [method, path = ''] = line.trim().split(' ')
-    return { method: method as ContractEndpoint['method'], path, ...(later === undefined ? {} : { later }) }
+    return { method: method as ContractEndpoint['method'], path }
   })
 
-export const CONTRACT_ENDPOINTS: ContractEndpoint[] = [
-  ...list(`
+export const CONTRACT_ENDPOINTS: ContractEndpoint[] = list(`
     POST /email/send
     POST /email/batch
     POST /email/preview
@@ -59,8 +57,6 @@ export const CONTRACT_ENDPOINTS: ContractEndpoint[] = [
     DELETE /keys/{id}
     GET /health
     GET /openapi.json
-  `),
-  ...list(`
     GET /ips
     GET /ips/{ip}
     GET /ips/{ip}/stats
@@ -70,8 +66,7 @@ export const CONTRACT_ENDPOINTS: ContractEndpoint[] = [
     POST /ips/{ip}/warmup/resume
     POST /ips/{ip}/warmup/complete
     GET /ips/{ip}/warmup/forecast
-  `, true),
-]
+`)
 
 /** service-interface.txt, Events, and contract.md 8.2. */
 export const EVENT_KINDS = [

@@ -26,6 +26,13 @@ t.test('a defect is 500 with the request id alone; the log has the rest', async 
   }
 })
 
+/** What asks the store for nothing: domains and IPs are remembered, and a cold IP has nothing to pause. */
+const FROM_MEMORY = [
+  'POST /email/preview', 'GET /ips', 'GET /ips/:ip', 'GET /ips/:ip/warmup', 'POST /ips/:ip/warmup/pause',
+  'POST /ips/:ip/warmup/resume', 'POST /ips/:ip/warmup/complete', 'POST /admin/ips/:ip/resume', 'GET /admin/pools',
+  'GET /admin/paths', 'POST /admin/paths/resume', 'GET /admin/domains/:domain/route',
+]
+
 t.test('a store that fails is 503 with Retry-After on every route, and tells nothing of itself', async (t) => {
   let failure: Error | null = null
   const { port, log } = await startApi(t, { storeFailure: () => failure })
@@ -35,15 +42,19 @@ t.test('a store that fails is 503 with Retry-After on every route, and tells not
     '/email/send': VALID_SEND, '/domains': { domain: 'new.com' },
     '/email/batch': { ...VALID_SEND, recipients: [{ to: 'a@b.de' }] }, '/suppressions': { email: 'a@b.de' },
     '/keys': { name: 'x', mode: 'live', scopes: ['send'] }, '/webhooks': { url: 'https://127.0.0.1/hooks' },
+    '/admin/queue/actions': { action: 'hold' },
   }
   for (const { method, path, scope, body } of describedRoutes()) {
-    // A preview asks for no more than the domain, which is remembered.
-    if (scope === null || path === '/email/preview') continue
-    const ids = { ':message_id': id, ':batch_id': id.replace('msg', 'bat'), ':id': id, ':domain': 'acme.com' }
+    if (scope === null || FROM_MEMORY.includes(`${method} ${path}`)) continue
+    const ids = {
+      ':message_id': id, ':batch_id': id.replace('msg', 'bat'), ':id': id, ':domain': 'acme.com', ':ip': '127.0.0.14',
+    }
     const target = Object.entries(ids).reduce((text, [name, value]) => text.replace(name, value), path)
     const isCsv = body?.contentType === 'text/csv'
     const { status, headers, json, text } = await ask(port, {
-      method, path: `/v1${target}`.replace('/keys/msg', '/keys/key').replace(':email', 'a@b.de'),
+      method,
+      path: `/v1${target}`.replace('/keys/msg', '/keys/key').replace(':email', 'a@b.de')
+        .replace(/forecast$/, 'forecast?recipients=1'),
       headers: { 'Content-Type': body?.contentType ?? 'application/json', 'Idempotency-Key': 'x' },
       ...(body === null ? {} : { body: isCsv ? 'email\na@b.de' : JSON.stringify(bodies[path] ?? {}) }),
     })

@@ -19,7 +19,7 @@ const run = promisify(execFile)
 const isInstalled = existsSync(join(CLIENT, 'node_modules', 'openapi-typescript'))
 const skip = isInstalled ? false : 'needs its generator: npm ci --prefix test/client'
 
-t.setTimeout(120_000)
+t.setTimeout(600_000)
 
 t.test('the generated client compiles and sends a batch', { skip }, async (t) => {
   const zone = await startApplianceZone('127.0.0.1')

@@ -107,7 +107,7 @@ t.test('the last live admin key stays, but for the administrator', async (t) => 
 })
 
 t.test('more keys than the limit are refused', async (t) => {
-  const { port } = await startApi(t, { api: { counts_max: { domains: 2, webhooks: 50, keys: 9 } } })
+  const { port } = await startApi(t, { api: { counts_max: { domains: 2, webhooks: 50, keys: 11 } } })
   t.equal((await post(port, '/v1/keys', KEY)).status, 201)
   const refused = await post(port, '/v1/keys', KEY)
   t.match(refused, { status: 409, json: { error: { code: 'conflict' } } })

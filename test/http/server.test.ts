@@ -248,7 +248,7 @@ t.test('stop does not wait for connections without a request', async (t) => {
   half.write('POST /v1/email/se')
   const startedAt = performance.now()
   await api.servers.stop()
-  t.ok(performance.now() - startedAt < 2_000)
+  t.ok(performance.now() - startedAt < 8_000)
   await until('both ends', () => silent.isClosed() && half.isClosed())
 })
 

@@ -25,7 +25,7 @@ async function register(port: number, fields: object = {}): Promise<string> {
 
 /** One delivered message: one event. */
 async function tellOne({ store, clock, eventStreams }: ApiServer): Promise<string> {
-  const { epoch } = await store.beginEpoch(clock.now())
+  const { epoch } = await store.beginEpoch(clock.now(), clock.now())
   const messageId = await acceptOne(store)
   const messages = await claim(store, epoch)
   const outcomes = messages.map((message) => outcomeRecord(message, delivered))

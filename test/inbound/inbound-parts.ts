@@ -9,6 +9,7 @@ import { DAY, MINUTE } from '../../src/base/clock.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import type { CertificateFiles } from '../../src/base/server-certificates.ts'
+import { createClassifier } from '../../src/mail/classify-reply.ts'
 import { createReportServer } from '../../src/inbound/reports/server.ts'
 import type { ReportServer, ReportServerOptions } from '../../src/inbound/reports/server.ts'
 import type { SmtpDoor, SmtpListener } from '../../src/inbound/smtp-door.ts'
@@ -25,6 +26,7 @@ import { acceptanceParts } from '../messages/acceptance-parts.ts'
 import type { AcceptanceParts, AcceptanceSetup } from '../messages/acceptance-parts.ts'
 import { HOSTNAME, TARGETS } from '../senders/sender-parts.ts'
 import { acceptOne, attempt, delivered, outcomeRecord, POOL, sampleContent } from '../store/store-samples.ts'
+import { claimMessages } from '../support/claim-messages.ts'
 
 export const RETURN_PATH = 'bounces.acme.com'
 const MIB = 2 ** 20
@@ -65,7 +67,7 @@ export async function inboundParts(t: Test, setup: AcceptanceSetup = {}): Promis
   const acceptSubmission = createAcceptSubmission(parts.options)
   const certificates = writeCertificates(t.testdir({}))
   const tls = { certificates: [certificates.mail, certificates.other], min_version: 'TLSv1.2' as const }
-  const { epoch } = await store.beginEpoch(clock.now())
+  const { epoch } = await store.beginEpoch(clock.now(), clock.now())
 
   /** Claims what else waits, too. */
   const sendingMessage: InboundParts['sendingMessage'] = async (to) => {
@@ -75,7 +77,7 @@ export async function inboundParts(t: Test, setup: AcceptanceSetup = {}): Promis
     await acceptOne(store, { now, content }, {
       id, to: { name: null, address: to }, recipientDomain: to.slice(to.indexOf('@') + 1), expiresAt: now + DAY,
     })
-    const claimed = await store.claimDue({ now, epoch, leaseUntil: now + MINUTE, pools: [POOL], limit: 1_000 })
+    const claimed = await claimMessages(store, { now, epoch, leaseUntil: now + MINUTE, pools: [POOL], limit: 1_000 })
     const outcomes = claimed.map((message) => outcomeRecord(message, delivered, attempt({ at: now })))
     return { ...tokensOf(id, keyRing), finish: () => store.recordOutcomes({ epoch, now, outcomes }) }
   }
@@ -91,7 +93,8 @@ export async function inboundParts(t: Test, setup: AcceptanceSetup = {}): Promis
     },
     async submission(listeners, { settings = {}, ...changes } = {}) {
       const door = createSubmissionServer({
-        apiKeys, acceptSubmission, clock, logger, metrics,
+        apiKeys, mailRefusal: async () => null,
+        acceptSubmission, clock, logger, metrics,
         settings: {
           hostname: HOSTNAME, tls, delivery: { allow_private_addresses: false },
           submission: {
@@ -113,7 +116,7 @@ export async function inboundParts(t: Test, setup: AcceptanceSetup = {}): Promis
       const door = createReportServer({
         store, keyRing, clock, logger, metrics, acceptSubmission, ...unsubscribing,
         providers: { providers: {} },
-        bounces: { rules: [] },
+        classify: createClassifier([]),
         settings: {
           hostname: HOSTNAME, tls, operator: { email: null }, headers: { reference: 'X-Posthorn-Ref' },
           inbound: {

@@ -1,3 +1,4 @@
+import { createSecretKey } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { DAY } from '../../src/base/clock.ts'
@@ -266,7 +267,7 @@ t.test('one mail may be about several messages', async (t) => {
 t.test('forged reports change nothing, however many come', async (t) => {
   const many = process.env['TEST_SCALE'] === 'full' ? 10_000 : 500
   const victim = await parts.deliveredMessage('victim@example.com')
-  const stranger = { ...parts.keyRing, key: () => Buffer.alloc(32, 9) }
+  const stranger = { ...parts.keyRing, key: () => createSecretKey(Buffer.alloc(32, 9)) }
   const before = await parts.eventKinds(victim.messageId)
   parts.metrics.reportsIgnored.reset()
   await parts.store.forgetUnmatchedReports(parts.clock.now() + 1)
@@ -348,7 +349,10 @@ t.test('mail for postmaster goes on to the operator, within limits, and never ba
 
   t.match(await bring(`postmaster@${HOSTNAME}`, text, own), taken)
   t.equal(parts.stored.splice(0).length, 0, 'what was forwarded is not forwarded again')
-  for (let count = 0; count < 30; count++) await bring(`postmaster@${HOSTNAME}`, `${complaint} ${count}`, own)
+  for (let round = 0; round < 3; round++) {
+    const some = Array.from({ length: 10 }, (_, index) => `${complaint} ${round} ${index}`)
+    await Promise.all(some.map((text) => bring(`postmaster@${HOSTNAME}`, text, own)))
+  }
   t.equal(parts.stored.splice(0).length, 18, 'twenty an hour, the two of above among them')
   t.match(await bring(`postmaster@${HOSTNAME}`, complaint), taken, 'without an operator it is taken and dropped')
   t.equal(parts.stored.splice(0).length, 0)

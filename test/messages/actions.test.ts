@@ -18,6 +18,7 @@ import { createPreviewMessage } from '../../src/messages/preview-message.ts'
 import type { RetriedMessage } from '../../src/messages/retry-message.ts'
 import type { Idempotent, SendRequest } from '../../src/messages/send-request.ts'
 import { attempt, bounced, delivered, outcomeRecord, sampleBounce } from '../store/store-samples.ts'
+import { claimMessages } from '../support/claim-messages.ts'
 import {
   accepted, acceptanceParts, acceptedId, batchRequest, callerWith, LIFETIME, sendRequest, verdict,
 } from './acceptance-parts.ts'
@@ -39,7 +40,7 @@ interface ActionParts extends AcceptanceParts {
 async function actionParts(t: Test): Promise<ActionParts> {
   const parts = await acceptanceParts(t)
   const { store, clock, domains } = parts
-  const { epoch } = await store.beginEpoch(clock.now())
+  const { epoch } = await store.beginEpoch(clock.now(), clock.now())
   const waits: ActionParts['waits'] = { reason: undefined }
   const rule = {
     id: 'google-unusual-rate', provider: 'gmail', stage: [], class: null, match: 'unusual rate', category: 'rate',
@@ -55,7 +56,7 @@ async function actionParts(t: Test): Promise<ActionParts> {
     async settle(id, outcome, reply = '250 2.0.0 OK') {
       const now = clock.now()
       const pools = [...parts.egress.poolNames(), '(capture)']
-      const claimed = await store.claimDue({ now, epoch, leaseUntil: now + MINUTE, pools, limit: 100 })
+      const claimed = await claimMessages(store, { now, epoch, leaseUntil: now + MINUTE, pools, limit: 100 })
       const message = claimed.find((each) => each.id === id)
       if (message === undefined) throw new Error(`${id} was not claimed`)
       const others = claimed.filter((each) => each !== message).map(({ key }) => ({ key, nextAt: now }))
@@ -103,8 +104,8 @@ t.test('cancel: what cannot be canceled is a conflict in plain words', async (t)
     code: 'conflict', details: /is suppressed: its address is on the suppression list/,
   })
   const sending = await send()
-  const { epoch } = await store.beginEpoch(clock.now())
-  await store.claimDue({
+  const { epoch } = await store.beginEpoch(clock.now(), clock.now())
+  await claimMessages(store, {
     now: clock.now(), epoch, leaseUntil: clock.now() + MINUTE, pools: ['default'], limit: 10,
   })
   await t.rejects(actions.cancel(sending, ALL), {

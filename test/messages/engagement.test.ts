@@ -2,6 +2,7 @@
  * Opens and clicks from token to event: targets found again, people told from machines, hits that wait, and
  * unsubscribing; with a real store and a clock that the test moves.
  */
+import { createSecretKey } from 'node:crypto'
 import t from 'tap'
 import type { Test } from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
@@ -26,7 +27,10 @@ import type { ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 
 const MINUTE = 60_000
-const KEYS = { open: Buffer.alloc(32, 1), click: Buffer.alloc(32, 2), unsubscribe: Buffer.alloc(32, 3) }
+const KEYS = {
+  open: createSecretKey(Buffer.alloc(32, 1)), click: createSecretKey(Buffer.alloc(32, 2)),
+  unsubscribe: createSecretKey(Buffer.alloc(32, 3)),
+}
 const BASE_URL = 'https://track.example.net'
 const PERSON = { address: '192.0.2.7', userAgent: 'Mozilla/5.0 (Macintosh) AppleWebKit/605.1.15' }
 const SCANNER = { address: '192.0.2.8', userAgent: 'curl/8.5.0' }
@@ -80,7 +84,7 @@ async function startParts(t: Test, changes: Partial<EngagementOptions> = {}): Pr
     onEvents: () => void events.count++, ...changes,
   })
   const mail: Parts['mail'] = async (content, variables = {}) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     const stored = { ...sampleContent, subject: 'x', tracking: { opens: true, clicks: true }, ...content }
     const messageId = await acceptOne(store, { content: stored }, { variables })
     const [message] = await claim(store, epoch)

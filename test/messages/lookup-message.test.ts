@@ -50,11 +50,14 @@ t.test('without variables the subject is shown as it was given', async (t) => {
 t.test('attempts are counted, and the end of a message is told', async (t) => {
   const store = await testStore(t)
   const lookup = lookupIn(store)
-  const { epoch } = await store.beginEpoch(NOW)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
   const content = { ...sampleContent, hasVariables: false }
   const [good, bad] = [await acceptOne(store, { content }), await acceptOne(store, { content })]
+  const keys = new Set<number>()
   const record = async (id: string, at: number, outcome: Parameters<typeof outcomeRecord>[1], reply: string) => {
-    const message = (await claim(store, epoch, at)).find((each) => each.id === id)
+    const claimed = await claim(store, epoch, at)
+    for (const { key } of claimed) keys.add(key)
+    const message = claimed.find((each) => each.id === id)
     if (message === undefined) throw new Error(`${id} was not claimed`)
     await store.recordOutcomes({ epoch, now: at, outcomes: [outcomeRecord(message, outcome, { at, reply })] })
   }
@@ -74,7 +77,9 @@ t.test('attempts are counted, and the end of a message is told', async (t) => {
     { message_id: good, recipient: 'ada@example.com', isp: 'gmail' },
   ])
 
-  await store.recoverLapsedLeases(NOW + LIFETIME - MINUTE)
+  const later = NOW + LIFETIME - MINUTE
+  await store.markDotSent(epoch, [...keys])
+  await store.recoverLapsedLeases(later, later, later)
   await record(bad, NOW + LIFETIME - MINUTE, bounced, '550 5.1.1 no such user')
   t.match(await lookup.message(bad, ALL), {
     state: 'bounced', bounced_at: NOW_SECONDS + (LIFETIME - MINUTE) / SECOND, uncertain: true,
@@ -86,7 +91,7 @@ t.test('attempts are counted, and the end of a message is told', async (t) => {
 
 t.test('results have the names of the API', async (t) => {
   const store = await testStore(t)
-  const { epoch } = await store.beginEpoch(NOW)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
   const id = await acceptOne(store, { content: { ...sampleContent, hasVariables: false } })
   const [message] = await claim(store, epoch)
   if (message === undefined) throw new Error('nothing was claimed')
@@ -150,7 +155,7 @@ const query = (changes: Partial<MessageQuery> = {}): MessageQuery => ({
 
 t.test('messages are found by what is known of them, newest first, without attempts', async (t) => {
   const store = await testStore(t)
-  const { epoch } = await store.beginEpoch(NOW)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
   const lookup = lookupIn(store)
   const batchId = newIdentifier('bat', NOW)
   const plain = { ...sampleContent, hasVariables: false }
@@ -219,7 +224,7 @@ t.test('a batch is told by the states of its messages', async (t) => {
 
 t.test('a transcript has the dialogue of each attempt', async (t) => {
   const store = await testStore(t)
-  const { epoch } = await store.beginEpoch(NOW)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
   const id = await acceptOne(store)
   const [message] = await claim(store, epoch)
   if (message === undefined) throw new Error('nothing was claimed')

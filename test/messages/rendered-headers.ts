@@ -1,12 +1,13 @@
 /**
  * The header section of an accepted mail as a receiver splits it: line by line, folds joined.
  */
+import { createSecretKey } from 'node:crypto'
 import { prepareContent } from '../../src/content/prepare-content.ts'
 import { composeUnsigned } from '../../src/content/render-message.ts'
 import type { ComposeInput } from '../../src/content/render-message.ts'
 import type { AcceptRequest } from '../../src/store/accept-records.ts'
 
-const KEY = Buffer.alloc(32, 3)
+const KEY = createSecretKey(Buffer.alloc(32, 3))
 
 export const RENDERING: Omit<ComposeInput, 'content' | 'facts'> = {
   returnPath: 'bounces.acme.com',

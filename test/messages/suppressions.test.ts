@@ -205,5 +205,5 @@ t.test('hostile CSV costs linear time', async (t) => {
   for (const piece of ['"', '""', '"\n', '"a\n', ',', '\r', '"""\n', '"a""b\n', '"\n"']) {
     for (const row of readCsv(piece.repeat((2 * 2 ** 20) / piece.length))) if (row.line < 0) t.fail('a line below 1')
   }
-  t.ok(performance.now() - start < 10_000, 'within seconds')
+  t.ok(performance.now() - start < 60_000, 'within seconds')
 })

@@ -12,7 +12,9 @@ import { manualClock } from '../support/manual-clock.ts'
 import { startZone } from '../support/zone.ts'
 import type { Zone, ZoneServer } from '../support/zone.ts'
 
-const TRY_MILLISECONDS = 200
+const TRY_MILLISECONDS = 20_000
+/** Where nobody answers. */
+const SHORT_TRY_MILLISECONDS = 200
 const LONG_TEXT = 'v=DKIM1; p=' + 'k'.repeat(900)
 
 const ZONE: Zone = {
@@ -38,6 +40,8 @@ async function zoneFor(t: Test, zone: Zone = ZONE): Promise<ZoneServer> {
 
 const resolverFor = (...servers: string[]): Resolver =>
   createDnsResolver({ servers, timeoutMilliseconds: TRY_MILLISECONDS, tries: 2 })
+const hastyResolverFor = (...servers: string[]): Resolver =>
+  createDnsResolver({ servers, timeoutMilliseconds: SHORT_TRY_MILLISECONDS, tries: 2 })
 
 t.test('each kind of answer is told apart', async (t) => {
   const resolver = resolverFor((await zoneFor(t)).server)
@@ -116,25 +120,25 @@ t.test('a lookup without an answer ends after timeout times tries, however many 
   const silent = { 'silent.example': 'TIMEOUT' } as const
   const zones = await Promise.all([zoneFor(t, silent), zoneFor(t, silent), zoneFor(t, silent)])
   const startedAt = performance.now()
-  t.same(await resolverFor(...zones.map(({ server }) => server)).mx('silent.example'), {
+  t.same(await hastyResolverFor(...zones.map(({ server }) => server)).mx('silent.example'), {
     kind: 'no-answer',
     reason: 'MX silent.example: no server answered in time',
   })
   const took = performance.now() - startedAt
-  t.ok(took < TRY_MILLISECONDS * 2 + 150, `took ${Math.round(took)} ms`)
-  t.ok(took > TRY_MILLISECONDS, 'and it did wait')
+  t.equal(zones.flatMap(({ queries }) => queries).length, 2)
+  t.ok(took < TRY_MILLISECONDS, `took ${Math.round(took)} ms`)
+  t.ok(took > SHORT_TRY_MILLISECONDS, 'and it did wait')
 })
 
 t.test('a silent server is passed over, and asked last from then on', async (t) => {
   const dead = await zoneFor(t, { 'example.com': 'TIMEOUT' })
   const alive = await zoneFor(t)
-  const resolver = resolverFor(dead.server, alive.server)
+  // The time of a try, after which the one that is alive has as long to answer.
+  const resolver = createDnsResolver({ servers: [dead.server, alive.server], timeoutMilliseconds: 1_500, tries: 2 })
   t.match(await resolver.mx('example.com'), { kind: 'found' })
   t.equal(dead.queries.length, 1)
-  const startedAt = performance.now()
   t.match(await resolver.mx('example.com'), { kind: 'found' })
-  t.ok(performance.now() - startedAt < TRY_MILLISECONDS / 2, 'the second lookup is quick')
-  t.equal(dead.queries.length, 1)
+  t.equal(dead.queries.length, 1, 'the second lookup does not wait for it')
 })
 
 t.test('a server that fails at once is passed over and costs no try', async (t) => {
@@ -148,7 +152,7 @@ t.test('a server that fails at once is passed over and costs no try', async (t) 
 
 t.test('a single server has all tries', async (t) => {
   const zone = await zoneFor(t)
-  t.match(await resolverFor(zone.server).mx('silent.example'), { kind: 'no-answer' })
+  t.match(await hastyResolverFor(zone.server).mx('silent.example'), { kind: 'no-answer' })
   t.same(zone.queries, ['MX silent.example', 'MX silent.example'])
 })
 
@@ -178,6 +182,7 @@ function spokenResolver(): { resolver: Resolver; asked: string[]; say(answer: Dn
     addresses: (name, family) => answer(`${family} ${name}`),
     txt: (name) => answer(`txt ${name}`),
     cname: (name) => answer(`cname ${name}`),
+    ptr: (name) => answer(`ptr ${name}`),
   }
   return { resolver, asked, say: (answer) => void (now = answer) }
 }
@@ -211,8 +216,9 @@ t.test('types and families of one name are kept apart', async (t) => {
     await cached.addresses('a.example', 6)
     await cached.txt('a.example')
     await cached.cname('a.example')
+    await cached.ptr('a.example')
   }
-  t.same(asked, ['mx a.example', '4 a.example', '6 a.example', 'txt a.example', 'cname a.example'])
+  t.same(asked, ['mx a.example', '4 a.example', '6 a.example', 'txt a.example', 'cname a.example', 'ptr a.example'])
 })
 
 t.test('negative answers are kept for their own time, and failures not at all', async (t) => {

@@ -5,7 +5,7 @@ import t from 'tap'
 import type { Test } from 'tap'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { createMailHosts } from '../../src/network/mail-hosts.ts'
-import type { MailHosts, MailHostsOptions } from '../../src/network/mail-hosts.ts'
+import type { HostFilter, MailHost, MailHosts, MailHostsOptions } from '../../src/network/mail-hosts.ts'
 import { startZone } from '../support/zone.ts'
 import type { Zone, ZoneServer } from '../support/zone.ts'
 
@@ -13,22 +13,31 @@ import type { Zone, ZoneServer } from '../support/zone.ts'
 const PUBLIC = ['8.8.8.1', '8.8.8.2', '8.8.8.3', '8.8.8.4']
 const PUBLIC_IPV6 = '2606:4700::1'
 
+/** Where somebody never answers. */
+const SHORT_TIMEOUT = 1_000
+
 interface Finder {
   zone: ZoneServer
-  find(domain: string, changes?: Partial<MailHostsOptions>): Promise<MailHosts>
+  find(domain: string, changes?: Partial<MailHostsOptions>, filter?: HostFilter): Promise<MailHosts>
 }
 
-async function finderFor(t: Test, literal: Zone): Promise<Finder> {
+async function finderFor(t: Test, literal: Zone, timeoutMilliseconds = 10_000): Promise<Finder> {
   const zone = await startZone(literal)
   t.teardown(() => zone.close())
-  const resolver = createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 100, tries: 1 })
+  const resolver = createDnsResolver({ servers: [zone.server], timeoutMilliseconds, tries: 1 })
   const usual = { resolver, allowPrivateAddresses: false, ownAddresses: () => [], mostAddresses: 20, random: () => 0 }
-  return { zone, find: (domain, changes = {}) => createMailHosts({ ...usual, ...changes }).find(domain) }
+  return {
+    zone, find: (domain, changes = {}, filter) => createMailHosts({ ...usual, ...changes }).find(domain, filter),
+  }
 }
 
 const namesOf = (found: MailHosts): string[] => (found.kind === 'hosts' ? found.hosts.map(({ name }) => name) : [])
 const addressesOf = (found: MailHosts): string[] =>
   found.kind === 'hosts' ? found.hosts.flatMap(({ addresses }) => addresses) : []
+
+/** As a host is found without DNSSEC. */
+const plainHost = (name: string, ...addresses: string[]): MailHost =>
+  ({ name, addresses, canonicalName: name, isSecure: false, failure: null })
 
 t.test('hosts come by preference, with both families in turns', async (t) => {
   const { find } = await finderFor(t, {
@@ -39,10 +48,11 @@ t.test('hosts come by preference, with both families in turns', async (t) => {
   t.same(await find('example.com'), {
     kind: 'hosts',
     hosts: [
-      { name: 'mx1.example.com', addresses: ['8.8.8.1', PUBLIC_IPV6, '8.8.8.2'] },
-      { name: 'mx2.example.com', addresses: ['2606:4700::2'] },
+      plainHost('mx1.example.com', '8.8.8.1', PUBLIC_IPV6, '8.8.8.2'),
+      plainHost('mx2.example.com', '2606:4700::2'),
     ],
     mxNames: ['mx1.example.com', 'mx2.example.com'],
+    isSecure: false,
   })
 })
 
@@ -57,7 +67,7 @@ t.test('each way to have no host is a result of its own', async (t) => {
     'silent.example': 'TIMEOUT',
     'unknown-hosts.example': { MX: ['10 broken.example', '20 gone.example', '30 inside.example'] },
     'half.example': { A: [], AAAA: 'SERVFAIL' },
-  })
+  }, SHORT_TIMEOUT)
   const cases: [string, MailHosts][] = [
     ['null.example', { kind: 'null-mx' }],
     ['nowhere.example', { kind: 'no-name' }],
@@ -79,11 +89,12 @@ t.test('one host that answers is enough', async (t) => {
     'broken.example': 'SERVFAIL',
     'inside.example': { A: ['192.168.1.1'] },
     'good.example': { A: ['10.1.1.1', '8.8.8.1'], AAAA: 'TIMEOUT' },
-  })
+  }, SHORT_TIMEOUT)
   t.same(await find('example.com'), {
     kind: 'hosts',
-    hosts: [{ name: 'good.example', addresses: ['8.8.8.1'] }],
+    hosts: [{ ...plainHost('good.example', '8.8.8.1'), failure: 'AAAA good.example: no server answered in time' }],
     mxNames: ['broken.example', 'gone.example', 'inside.example', 'good.example'],
+    isSecure: false,
   })
 })
 
@@ -95,8 +106,9 @@ t.test('without an MX record the domain is its own host, also behind an alias', 
   for (const domain of ['example.com', 'alias.example']) {
     t.same(await find(domain), {
       kind: 'hosts',
-      hosts: [{ name: domain, addresses: ['8.8.8.1'] }],
+      hosts: [plainHost(domain, '8.8.8.1')],
       mxNames: [domain],
+      isSecure: false,
     })
   }
 })
@@ -184,4 +196,18 @@ t.test('equal preferences are shuffled by the random source, others never', asyn
     seen.add(namesOf(await find('example.com', { random: Math.random }))[1] ?? '')
   }
   t.same([...seen].toSorted(), ['a.example', 'b.example', 'c.example'])
+})
+
+t.test('hosts that are not accepted are not even looked up', async (t) => {
+  const { find, zone } = await finderFor(t, {
+    'example.com': { MX: ['10 mx.example.com', '20 mx.other.example'] },
+    'mx.example.com': { A: ['8.8.8.1'] },
+    'mx.other.example': { A: ['8.8.8.2'] },
+  })
+  const found = await find('example.com', {}, (name) => name === 'mx.other.example')
+  t.match(found, { kind: 'hosts', hosts: [{ name: 'mx.other.example' }], mxNames: ['mx.other.example'] })
+  t.notOk(zone.queries.includes('A mx.example.com'))
+  t.same(await find('example.com', {}, () => false), {
+    kind: 'none-accepted', mxNames: ['mx.example.com', 'mx.other.example'],
+  })
 })

@@ -170,7 +170,7 @@ t.test('a waiting request answers as soon as a message matches, and at the end o
     await sendMail({ port, to: 'ada@example.com', message: PLAIN })
     await sendMail({ port, to: 'ada@example.com', message: PLAIN.replace('Hello', 'The second') })
     t.same((await waiting).map(({ subject }) => subject), ['The second'])
-    t.ok(performance.now() - startedAt < 10_000)
+    t.ok(performance.now() - startedAt < 30_000)
     t.same(await entries('?to=nobody@example.com&wait=1s'), [])
     t.equal((await entries('?subject=second&wait=60s')).length, 1, 'what is there already is given at once')
   })

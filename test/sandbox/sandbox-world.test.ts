@@ -45,6 +45,7 @@ t.test('every domain leads to the capture server, and every record we ask for is
   const asked: string[] = []
   const resolver = createSandboxResolver({
     captureHostName: 'mx.capture.test',
+    egressIps: () => [],
     publishedRecords: async (name) => {
       asked.push(name)
       if (name === 'broken.test') throw new Error('the store does not answer')
@@ -87,6 +88,7 @@ t.test('below unverified.test every record is published with a mistake that peop
   const ed25519 = 'v=DKIM1; k=ed25519; p=11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo='
   const resolver = createSandboxResolver({
     captureHostName: 'mx.capture.test',
+    egressIps: () => [],
     publishedRecords: async () => [
       { type: 'TXT', name: 'ps1._domainkey.shop.unverified.test', value: rsa },
       { type: 'TXT', name: 'ps2._domainkey.shop.unverified.test', value: ed25519 },
@@ -206,6 +208,7 @@ interface Calls {
   domains: string[]
   keys: object[]
   webhooks: { url: string; events: string[] }[]
+  warmups: string[]
 }
 
 function sandboxIn(dataFolder: string, baseUrl: string): Sandbox {
@@ -214,6 +217,7 @@ function sandboxIn(dataFolder: string, baseUrl: string): Sandbox {
     inboundPort: 9,
     clock: createAdjustableClock({ speed: 1, ahead: 0 }),
     onClockChange: () => {},
+    egressIps: () => [],
     publishedRecords: async () => [],
     verifyDkim: async () => ({ result: 'pass', domain: 'sandbox.test', selector: 'ps1' }),
   })
@@ -227,6 +231,7 @@ function features(calls: Calls, isVerified = true): Parameters<Sandbox['firstSta
       calls.keys.push(request)
       return { key: `sk_test_${calls.keys.length}` }
     },
+    startWarmup: async (ip) => void calls.warmups.push(ip),
     registerWebhook: async ({ url, events }) => {
       calls.webhooks.push({ url, events })
       return { endpoint: { id: `wh_${calls.webhooks.length}` }, secret: `whsec_${calls.webhooks.length}` }
@@ -237,7 +242,7 @@ function features(calls: Calls, isVerified = true): Parameters<Sandbox['firstSta
 t.test('the first start makes domain, key and endpoint; later starts find them', async (t) => {
   const dataFolder = join(temporaryFolder(t), 'data')
   prepareDataFolder({ folder: dataFolder, isFresh: false })
-  const calls: Calls = { domains: [], keys: [], webhooks: [] }
+  const calls: Calls = { domains: [], keys: [], webhooks: [], warmups: [] }
   const first = sandboxIn(dataFolder, 'http://127.0.0.1:8025')
   await t.rejects(first.firstStart(features(calls, false)), /sandbox\.test could not be verified/)
   t.equal(calls.keys.length, 0)
@@ -251,6 +256,7 @@ t.test('the first start makes domain, key and endpoint; later starts find them',
   for (const name of ['key', 'hooks.json']) t.equal(mode(join(dataFolder, name)), '600', name)
 
   t.same(await sandboxIn(dataFolder, 'http://127.0.0.1:8025').firstStart(features(calls)), { key: 'sk_test_1' })
+  t.same(calls.warmups, ['127.0.0.12'], 'the warmup is begun once')
   t.equal(calls.webhooks.length, 1)
   t.same([...new Set(calls.domains)], ['sandbox.test'])
 })
@@ -258,7 +264,7 @@ t.test('the first start makes domain, key and endpoint; later starts find them',
 t.test('on another port the endpoint of the inspector moves along', async (t) => {
   const dataFolder = join(temporaryFolder(t), 'data')
   prepareDataFolder({ folder: dataFolder, isFresh: false })
-  const calls: Calls = { domains: [], keys: [], webhooks: [] }
+  const calls: Calls = { domains: [], keys: [], webhooks: [], warmups: [] }
   const moves: unknown[] = []
   const moving = {
     ...features(calls),
@@ -313,7 +319,7 @@ t.test('capture server, inbox and routes work together, and the end does not wai
   t.not(otherPort, port, 'two sandboxes on one machine')
   const to = 'delivered@simulator.posthorn.test'
   t.match(await sendMail({ port, to, message: 'Subject: Hello\r\n\r\nHi' }), /^250 /)
-  t.match((await dev.get('/dev/inbox?wait=3s')).data, [{ subject: 'Hello', dkim: { result: 'pass' } }])
+  t.match((await dev.get('/dev/inbox?wait=60s')).data, [{ subject: 'Hello', dkim: { result: 'pass' } }])
   const waiting = dev.get('/dev/inbox?to=nobody@example.com&wait=60s')
   await dev.get('/dev')
   sandbox?.endWaits()

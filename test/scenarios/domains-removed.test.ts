@@ -63,7 +63,7 @@ t.test('DELETE refuses new mail at once and lets accepted mail drain with its ke
       const mail = await until('it arrives', () => world.sink.mails[before])
       const [verdict] = await judgeWithMailauth(mail.bytes, world.unbound.port)
       return mail.from.endsWith('@back.acme.test') && verdict?.selector === selector && verdict
-    }, 3_000)
+    })
     t.ok(late.isGood)
   })
 })
@@ -174,7 +174,7 @@ async function drained(world: DomainWorld, ids: readonly string[], state: string
     if (answers.every(({ body }) => (body['data'] as { state: string }).state === state)) return true
     if (state !== 'deferred') clock.leap(MINUTE)
     return false
-  }, 20_000)
+  }, 120_000)
 }
 
 async function refusesAll(t: Test, { appliance: { api } }: DomainWorld): Promise<void> {

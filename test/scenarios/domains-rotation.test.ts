@@ -1,6 +1,6 @@
 /**
- * A DKIM key is rotated while mail goes out: 2,000 messages, each verified by the receiver when it arrives, against
- * what the DNS says at that moment, while the owner publishes the new key and later takes the old one away.
+ * A DKIM key is rotated while mail goes out: each message is verified by the receiver when it arrives, against what the
+ * DNS says at that moment, while the owner publishes the new key and later takes the old one away.
  */
 import t from 'tap'
 import { recordOf, startDomainWorld, toPublish } from '../support/domain-world.ts'
@@ -12,14 +12,19 @@ import { until } from '../support/until.ts'
 
 const skip = missingPrograms({ unbound: ['unbound'] })
 
-const MESSAGES = 2_000
+/** At least; the times at which they arrived are parts of it. */
+const MESSAGES = process.env['TEST_SCALE'] === 'full' ? 2_000 : 400
 const SENDERS = 16
+/** Messages that are under way at once. */
+const MOST_UNDER_WAY = 50
 const DOMAIN = 'acme.test'
 const SECOND = 1_000
 const DAY = 86_400 * SECOND
-const ARRIVAL_DEADLINE = 60 * SECOND
+const ARRIVAL_DEADLINE = 240 * SECOND
 
-t.test('2,000 messages while the key rotates: every one verifies with the DNS of its moment', { skip }, async (t) => {
+t.setTimeout(600_000)
+
+t.test('messages while the key rotates: every one verifies with the DNS of its moment', { skip }, async (t) => {
   const arrived: SignatureVerdict[][] = []
   const port: { ofDns: number } = { ofDns: 0 }
   const world = await startDomainWorld(t, {
@@ -30,12 +35,11 @@ t.test('2,000 messages while the key rotates: every one verifies with the DNS of
   const { api, clock } = world.appliance
   const before = await world.addVerified(DOMAIN)
   const first = selectors(before)
-  const load = startLoad(world)
+  const load = startLoad(world, () => arrived.length)
   const arrivals = (count: number): Promise<unknown> =>
     until(`${count} mails arrived`, () => arrived.length >= count, ARRIVAL_DEADLINE)
 
-  load.upTo(1_400)
-  await arrivals(150)
+  await arrivals(MESSAGES * 0.1)
   const rotated = await api.post(`/domains/${DOMAIN}/dkim/rotate`, {})
   t.equal(rotated.status, 200)
   const next = (rotated.body['data'] as DomainBody).records.filter(({ role }) => role === 'next')
@@ -44,18 +48,19 @@ t.test('2,000 messages while the key rotates: every one verifies with the DNS of
   t.match(await api.post(`/domains/${DOMAIN}/dkim/rotate`, {}), { status: 409, body: { error: { code: 'conflict' } } })
   t.same(roles(await world.verify(DOMAIN)), ['active', 'active', 'next', 'next'], 'not published, not used')
 
-  await arrivals(300)
+  await arrivals(MESSAGES * 0.2)
   world.setZone(DOMAIN, [...toPublish(before), ...next.map(({ name, type, value }) => ({ name, type, value }))])
   await world.publish()
   t.same(roles(await world.verify(DOMAIN)), ['active', 'active', 'next', 'next'], 'seen once is not enough')
-  await arrivals(500)
+  await arrivals(MESSAGES * 0.3)
   await until('the keys have switched', async () => {
     const seen = await world.nextCheck(DOMAIN)
     return roles(seen).join() === 'active,active,retiring,retiring'
   })
   const usesNew = (verdicts: SignatureVerdict[]): boolean => verdicts.every(({ selector }) => !first.includes(selector))
   await until('the new keys sign', () => arrived.some(usesNew), ARRIVAL_DEADLINE)
-  await arrivals(1_400)
+  await arrivals(MESSAGES * 0.7)
+  await load.pause()
   const retiring = await world.find(DOMAIN)
   t.match(retiring, { status: 'verified', can_send: true })
 
@@ -70,12 +75,13 @@ t.test('2,000 messages while the key rotates: every one verifies with the DNS of
   world.setZone(DOMAIN, toPublish(after))
   await world.publish()
   const beforeLast = arrived.length
-  load.upTo(MESSAGES)
-  await load.done
-  await arrivals(MESSAGES)
+  load.resume()
+  await arrivals(Math.max(MESSAGES, beforeLast + MESSAGES * 0.3))
+  const sent = await load.pause()
 
-  t.equal(arrived.length, MESSAGES)
-  t.equal(new Set(world.sink.mails.map(({ to }) => to)).size, MESSAGES, 'each recipient once')
+  t.comment(`${sent} messages`)
+  t.equal(arrived.length, sent)
+  t.equal(new Set(world.sink.mails.map(({ to }) => to)).size, sent, 'each recipient once')
   const isBad = (verdicts: SignatureVerdict[]): boolean =>
     verdicts.length !== 2 || verdicts.some(({ isGood }) => !isGood)
   t.same(arrived.filter(isBad), [], 'all verify')
@@ -87,29 +93,42 @@ t.test('2,000 messages while the key rotates: every one verifies with the DNS of
 })
 
 interface Load {
-  /** Sends on until so many were sent in all. */
-  upTo(count: number): void
-  done: Promise<void>
+  /** Sends nothing more; resolves with how many were sent, once all of them have arrived. */
+  pause(): Promise<number>
+  resume(): void
 }
 
-/** A few apps that send one message after the other. */
-function startLoad({ appliance }: DomainWorld): Load {
+/** A few apps that send one message after the other, until the pause. */
+function startLoad({ appliance }: DomainWorld, arrived: () => number): Load {
   let sent = 0
-  let target = 0
+  let isPaused = false
+  let senders: Promise<unknown> = Promise.resolve()
   const send = async (): Promise<void> => {
-    while (sent < MESSAGES) {
-      await until('more is wanted', () => sent < target || sent >= MESSAGES, ARRIVAL_DEADLINE)
-      if (sent >= MESSAGES) return
+    for (;;) {
+      await until('there is room', () => isPaused || sent < arrived() + MOST_UNDER_WAY, ARRIVAL_DEADLINE)
+      if (isPaused) return
       const number = sent++
       await appliance.api.send({
         to: `ada${number}@dest.test`, from: `orders@${DOMAIN}`, subject: `Order ${number}`, text: `Order ${number}\n`,
       })
     }
   }
-  const done = Promise.all(Array.from({ length: SENDERS }, send)).then(() => {})
-  // Whoever waits for it sees the failure; until then it is not unhandled.
-  done.catch(() => {})
-  return { upTo: (count) => void (target = count), done }
+  const load: Load = {
+    async pause() {
+      isPaused = true
+      await senders
+      await until('all have arrived', () => arrived() >= sent, ARRIVAL_DEADLINE)
+      return sent
+    },
+    resume() {
+      isPaused = false
+      senders = Promise.all(Array.from({ length: SENDERS }, send))
+      // Whoever waits for it sees the failure; until then it is not unhandled.
+      senders.catch(() => {})
+    },
+  }
+  load.resume()
+  return load
 }
 
 function roles({ records }: DomainBody): string[] {

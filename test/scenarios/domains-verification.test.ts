@@ -16,7 +16,7 @@ const DAY = 24 * HOUR
 
 const skip = missingPrograms({ unbound: ['unbound'] })
 /** So that a silent server costs the test little. */
-const QUICK_DNS = { dns: { timeout: '200ms', tries: 1 } }
+const QUICK_DNS = { dns: { timeout: '1s', tries: 1 } }
 
 t.test('pending, verified, degraded, failed and back: by what the DNS says, at the times of the contract', { skip },
   async (t) => {
@@ -71,7 +71,9 @@ t.test('pending, verified, degraded, failed and back: by what the DNS says, at t
         world.setTrouble(trouble)
         await world.publish()
         const start = clock.now()
-        while (clock.now() - start < 4 * DAY) {
+        // Each silence takes real time.
+        const days = trouble.silent === undefined ? 4 : 2
+        while (clock.now() - start < days * DAY) {
           const seen = await world.nextCheck('acme.test')
           t.match(seen, { status: 'verified', can_send: true }, JSON.stringify(trouble))
           t.notOk(statuses(seen).some((status) => status === 'failed' || status === 'pending'), 'none is called wrong')

@@ -43,7 +43,7 @@ const skip =
     'python3:dns.resolver': ['python3-dnspython'],
   }) || (process.getuid?.() === 0 ? false : 'needs root, as Postfix does')
 
-t.setTimeout(120_000)
+t.setTimeout(600_000)
 
 t.test('mail reaches a Maildir from the right IP with the right name and a good signature', { skip }, async (t) => {
   const port = await freePort(MX_ADDRESS)
@@ -77,7 +77,7 @@ t.test('mail reaches a Maildir from the right IP with the right name and a good 
   const mails = await until('all mails are in the Maildir', () => {
     const arrived = postfix.mails('ada')
     return arrived.length >= MESSAGES && arrived
-  }, 30_000).catch((error: Error) => t.fail(`${error.message}\n${postfix.log()}`))
+  }, 180_000).catch((error: Error) => t.fail(`${error.message}\n${postfix.log()}`))
   if (mails === undefined || mails === null || typeof mails === 'boolean') return
 
   const usedIps = new Set<string>()

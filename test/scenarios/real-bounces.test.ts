@@ -30,7 +30,7 @@ const SERVERS: Record<string, Expected> = {
 
 const skip = missingPrograms({ postfix: ['postfix'] }) || missingMailServers()
 
-t.setTimeout(120_000)
+t.setTimeout(600_000)
 
 t.test('bounces of three real servers become late bounces', { skip }, async (t) => {
   const [port, inboundPort] = [await freePort(), await freePort()]
@@ -59,7 +59,7 @@ t.test('bounces of three real servers become late bounces', { skip }, async (t) 
       const message = await until('the bounce was read', async () => {
         const found = await lookUp()
         return found['state'] === 'bounced' && found
-      }, 30_000).catch((error: Error) => t.fail(`${error.message}\n${bouncing.log()}`))
+      }, 180_000).catch((error: Error) => t.fail(`${error.message}\n${bouncing.log()}`))
       t.match(message, { delivered_at: Number, bounce: { type, code, late: true } })
 
       const kinds = (): unknown[] => receiver.requests

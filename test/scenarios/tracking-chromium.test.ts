@@ -19,7 +19,7 @@ const SHOWN = process.env['TEST_SCALE'] === 'full' ? 20 : 5
 /** A transparent picture of one pixel. */
 const PIXEL = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAICRAEAOw==', 'base64')
 
-t.setTimeout(300_000)
+t.setTimeout(600_000)
 
 /** The newsletters as they are and as they are sent, and the pixel. */
 async function startPages(t: Test): Promise<string> {

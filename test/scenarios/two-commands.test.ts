@@ -39,13 +39,13 @@ t.test('the printed curl is accepted, the mail is captured and signed, the webho
   t.match(answer, { success: true, message_id: /^msg_[0-9a-hjkmnp-tv-z]{26}$/, timestamp: Number })
   t.same(Object.keys(answer as object), ['success', 'message_id', 'timestamp'])
 
-  const [mail] = await list<InboxEntry>('/dev/inbox?wait=3s')
+  const [mail] = await list<InboxEntry>('/dev/inbox?wait=60s')
   t.match(mail, { dkim: { result: 'pass' } })
   const raw = Buffer.from(await (await fetch(new URL(`/dev/inbox/${mail?.id}/raw`, banner.base_url))).arrayBuffer())
   const verdict = await dkimVerify(raw, { resolver: await publishedKey(ask) })
   t.equal(verdict.results[0]?.status.result, 'pass', 'mailauth verifies the captured bytes')
 
-  const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.delivered&wait=3s')
+  const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.delivered&wait=60s')
   const messageId = (answer as { message_id: string }).message_id
   t.match(hook, { signature: 'valid', event: { event: 'email.delivered', data: { message_id: messageId } } })
   t.equal(statSync(join(folder, 'key')).mode & 0o777, 0o600)
@@ -55,7 +55,7 @@ t.test('the printed curl is accepted, the mail is captured and signed, the webho
 t.test('hard@ bounces with type, code and description, and the lookup says the same', async (t) => {
   const { ask, send, list } = await startSandbox(t)
   const id = await send({ to: 'hard+signup@simulator.posthorn.test', from: 'you@sandbox.test' })
-  const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.bounced&wait=3s')
+  const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.bounced&wait=60s')
   t.match(hook, { signature: 'valid', event: { data: {
     message_id: id, recipient: 'hard+signup@simulator.posthorn.test', bounce_type: 'hard', bounce_code: /^5\.\d+\.\d+$/,
     bounce_description: /\w/,
@@ -81,7 +81,7 @@ t.test('a domain that is added is verified at once, one under unverified.test ne
     { purpose: 'tracking', status: 'failed', found: ['another-host.unverified.test', '192.0.2.1'], hint: String },
   ] } }, 'a failed check says what was found, what is wrong and why')
   await send({ to: 'someone@gmail.com', from: 'a@shop.example.org' })
-  const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.delivered&wait=3s')
+  const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.delivered&wait=60s')
   t.match(hook?.event.data, { isp: 'gmail' }, 'a well-known domain keeps its provider')
   const stranger = { to: 'a@b.org', from: 'a@nobody.org', subject: '', text: 'x' }
   const refused = await ask('POST', '/v1/email/send', stranger)

@@ -252,7 +252,7 @@ t.test('a domain refuses while its waiting mail is being canceled, and when that
 })
 
 t.test('what a check finds out about a domain that was removed meanwhile is dropped', async (t) => {
-  const parts = await senderParts(t)
+  const parts = await senderParts(t, { dnsTimeout: 1_000 })
   const { domains, zone, clock, store } = parts
   await verified(parts)
   const slowCheck = async (): Promise<{ result: Promise<unknown> }> => {
@@ -265,6 +265,7 @@ t.test('what a check finds out about a domain that was removed meanwhile is drop
   }
   const first = await slowCheck()
   await domains.remove('acme.com', { purge: false })
+  await clock.advance(9 * SECOND)
   t.match(await first.result, { code: 'not_found' })
 
   await domains.add({ name: 'acme.com' })
@@ -275,6 +276,7 @@ t.test('what a check finds out about a domain that was removed meanwhile is drop
   await domains.remove('acme.com', { purge: false })
   // As `add` does it, before the first check of the new one begins.
   await store.addDomain(anew, null)
+  await clock.advance(9 * SECOND)
   t.match(await second.result, { record: { domain: 'acme.com', last_checked_at: null } })
   const stored = await store.findDomain('acme.com')
   t.same([stored?.checks, stored?.lastCheckedAt], [[], null], 'nothing of it is said of the new domain')
@@ -342,7 +344,7 @@ t.test('a domain with a slow DNS holds up no other, and one that fails neither',
   await domains.stop()
   zone.set('bounces.slow.com', 'TIMEOUT')
 
-  const again = await senderParts(t, { store, dnsTimeout: 3_000 })
+  const again = await senderParts(t, { store })
   again.zone.set('bounces.slow.com', 'TIMEOUT')
   await again.clock.advance(HOUR)
   const running = again.domains.checkDue()
@@ -359,7 +361,7 @@ t.test('a domain with a slow DNS holds up no other, and one that fails neither',
 })
 
 t.test('a verify call answers with what it asked, also when the schedule comes along meanwhile', async (t) => {
-  const parts = await senderParts(t)
+  const parts = await senderParts(t, { dnsTimeout: 1_000 })
   const { domains, clock, zone } = parts
   await verified(parts)
   await clock.advance(7 * HOUR)

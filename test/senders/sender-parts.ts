@@ -7,13 +7,16 @@ import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import { createKeyRing, MASTER_KEY_BYTES } from '../../src/base/key-ring.ts'
 import type { KeyRing } from '../../src/base/key-ring.ts'
 import { createLogger } from '../../src/base/logger.ts'
-import type { PoolSettings } from '../../src/config/pool-settings.ts'
+import { createLiveConfiguration } from '../../src/config/live-configuration.ts'
+import type { ReplaceableConfiguration } from '../../src/config/live-configuration.ts'
 import { createEgress } from '../../src/egress/pool.ts'
 import type { Egress } from '../../src/egress/pool.ts'
+import type { Warmup } from '../../src/egress/warmup/warmup.ts'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { createDomains } from '../../src/senders/domains.ts'
 import type { Domains } from '../../src/senders/domains.ts'
 import type { Store } from '../../src/store/store.ts'
+import { ipSettings, poolOf, warmed, withPools } from '../egress/egress-parts.ts'
 import { locationIn, openTestStore } from '../store/sqlite-support.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
@@ -27,24 +30,20 @@ export const TARGETS = {
 export const DMARC_REPORTS = 'dmarc@mail.example.net'
 
 /** `default` has two IPs and spills to `spare`; `cold` never started its warmup; `off` has nothing that can send. */
-export function testEgress(): Egress {
-  const ip = (address: string, changes: object = {}) => ({
-    address, source: address, hostname: HOSTNAME, weight: 100, enabled: true, warmed: true, curve: null, ...changes,
-  })
-  const pool = (ips: ReturnType<typeof ip>[], overflowPool: string | null = null) => ({
-    description: '', overflow: 'spill' as const, overflow_pool: overflowPool, max_defer: 86_400_000,
-    require_warmup: true, connections_max: null, rate: null, limits: {}, ipv6: null, ips,
-  })
-  const pools: PoolSettings = {
-    version: 1, default_pool: 'default', warmup_streams: ['transactional', 'bulk'], affinity: 'message',
-    pools: Object.assign(Object.create(null), {
-      default: pool([ip('127.0.0.11'), ip('127.0.0.12')], 'spare'),
-      spare: pool([ip('127.0.0.13')]),
-      cold: pool([ip('127.0.0.14', { warmed: false })]),
-      off: pool([ip('127.0.0.15', { enabled: false })]),
-    }),
-  }
-  return createEgress({ pools, canBind: async () => true, logger: createLogger({ level: 'silent' }) })
+async function testEgress(
+  t: Test, store: Store, clock: ManualClock, canBind: (address: string) => Promise<boolean>,
+): Promise<{ egress: Egress; warmup: Warmup; live: ReplaceableConfiguration }> {
+  const live = createLiveConfiguration(withPools({
+    default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
+    spare: poolOf([warmed('127.0.0.13')]),
+    cold: poolOf([ipSettings('127.0.0.14')]),
+    off: poolOf([warmed('127.0.0.15', { enabled: false })]),
+  }))
+  const logger = createLogger({ level: 'silent' })
+  const { egress, warmup } = createEgress({ configuration: live, store, clock, canBind, logger, lookups: null })
+  await egress.start()
+  t.teardown(() => egress.stop())
+  return { egress, warmup, live }
 }
 
 export async function testStore(t: Test): Promise<Store> {
@@ -58,6 +57,9 @@ export interface SenderParts {
   clock: ManualClock
   keyRing: KeyRing
   egress: Egress
+  warmup: Warmup
+  /** With the pools. */
+  live: ReplaceableConfiguration
   zone: ZoneServer
   domains: Domains
   /** Lines of the log. */
@@ -72,15 +74,16 @@ export interface SenderPartsOptions {
   mostDomains?: number
   /** Of one question. */
   dnsTimeout?: number
+  canBind?: (address: string) => Promise<boolean>
 }
 
 export async function senderParts(t: Test, options: SenderPartsOptions = {}): Promise<SenderParts> {
-  const { store = await testStore(t), ed25519 = false, mostDomains = 1_000, dnsTimeout = 300 } = options
+  const { store = await testStore(t), ed25519 = false, mostDomains = 1_000, dnsTimeout = 3_000 } = options
   const zone = await startZone({})
   t.teardown(() => zone.close())
   const clock = manualClock()
   const keyRing = createKeyRing(Buffer.alloc(MASTER_KEY_BYTES, 7))
-  const egress = testEgress()
+  const { egress, warmup, live } = await testEgress(t, store, clock, options.canBind ?? (async () => true))
   const log: string[] = []
   const wakes = { count: 0 }
   const domains = createDomains({
@@ -97,7 +100,7 @@ export async function senderParts(t: Test, options: SenderPartsOptions = {}): Pr
     logger: createLogger({ level: 'debug', write: (line) => log.push(line) }),
     onEvents: () => void (wakes.count += 1),
   })
-  return { store, clock, keyRing, egress, zone, domains, log, wakes }
+  return { store, clock, keyRing, egress, warmup, live, zone, domains, log, wakes }
 }
 
 /** Puts into the zone all that the domain's owner and this server publish. */

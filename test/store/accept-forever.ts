@@ -12,7 +12,7 @@ const CALLERS = 20
 
 const location = JSON.parse(process.argv[2] ?? '') as StoreLocation
 const { store } = await openTestStore(location)
-const { epoch } = await store.beginEpoch(Date.now())
+const { epoch } = await store.beginEpoch(Date.now(), Date.now())
 const accept = async (): Promise<void> => {
   const id = await acceptOne(store)
   process.stdout.write(`${id}\n`)

@@ -10,21 +10,25 @@ import type { Cases, StoreUnderTest } from './conformance-case.ts'
 import { domainChecks, domains, removal } from './domain-cases.ts'
 import { engagement, unsubscribing } from './engagement-cases.ts'
 import { idempotency } from './idempotency-cases.ts'
+import { ips, outboundTls } from './ip-cases.ts'
 import { apiKeys } from './key-cases.ts'
+import { leases } from './lease-cases.ts'
 import { acting, batches, repeating } from './message-cases.ts'
 import { expiry, outcomes } from './outcome-cases.ts'
+import { keys, operating, routing, upkeep } from './queue-cases.ts'
 import { searching } from './search-cases.ts'
 import { suppressing, suppressionList } from './suppression-cases.ts'
 import { closing, webhooks } from './webhook-cases.ts'
 
 // Many cases, each with a store of its own to open: a slow machine only makes it longer.
-t.setTimeout(300_000)
+t.setTimeout(600_000)
 
 /** Runs every case; `makeStore` gets the test of the case, for its cleanup. */
 export function testStoreConformance(makeStore: (t: Test) => Promise<StoreUnderTest>): void {
   const groups: Record<string, Cases> = {
-    accepting, idempotency, suppressing, suppressionList, claiming, outcomes, expiry, acting, repeating, batches,
-    searching, engagement, unsubscribing, webhooks, apiKeys, domains, domainChecks, removal, closing,
+    accepting, idempotency, suppressing, suppressionList, claiming, keys, routing,
+    operating, upkeep, leases, outcomes, expiry, acting, repeating, batches,
+    searching, engagement, unsubscribing, webhooks, apiKeys, ips, outboundTls, domains, domainChecks, removal, closing,
   }
   for (const [group, cases] of Object.entries(groups)) {
     t.test(group, async (t) => {

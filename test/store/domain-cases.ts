@@ -138,7 +138,7 @@ export const domainChecks: Cases = {
     t.equal(await store.recordDomainCheck({ ...result, name: 'other.com' }), null)
   },
   'its events reach the subscribed endpoints with the new state, and belong to no message': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.addWebhookEndpoint(webhookEndpoint({ events: ['domain.verified'] }))
     await store.addWebhookEndpoint(webhookEndpoint())
     await store.addDomain(domainRecord(), null)
@@ -185,7 +185,7 @@ export const removal: Cases = {
     await store.addDomain(domainRecord(), null)
     const ids = [await acceptOne(store), await acceptOne(store, { stream: 'bulk' })]
     await acceptOne(store, { domain: 'other.com' })
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     await claim(store, epoch, NOW, 1)
     t.equal(await store.queuedMessages('acme.com'), 2)
     t.equal(await store.queuedMessages('nope.com'), 0)
@@ -214,7 +214,7 @@ export const removal: Cases = {
     t.strictSame(await store.earlierDkimKeys('acme.com'), earlier, 'without private keys, and not those of the living')
   },
   'a purge cancels all that waits, each message with its event, and nothing else': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.addWebhookEndpoint(webhookEndpoint({ events: ['email.canceled'] }))
     await store.addDomain(domainRecord(), null)
     const other = await acceptOne(store, { domain: 'other.com' })
@@ -237,7 +237,7 @@ export const removal: Cases = {
     t.equal((await claim(store, epoch, NOW + 1, 5_000)).length, 1)
   },
   'a message under way at a purge may be delivered, and is canceled when it comes back': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.addDomain(domainRecord(), null)
     for (let count = 0; count < 3; count++) await acceptOne(store)
     const [first, second, third] = await claim(store, epoch)

@@ -59,7 +59,7 @@ async function refusal(location: StoreLocation): Promise<ProcessExit> {
 t.test('what was answered is there after kill -9, and what was held is due again', async (t) => {
   const location = locationIn(t.testdir({}))
   const { child, answered } = startAccepting(t, location)
-  await until('messages were accepted', () => answered.length > 300, 30_000)
+  await until('messages were accepted', () => answered.length > 300, 120_000)
   const second = await refusal(location)
   t.equal(second.exitCode, 75)
   t.match(second.message, /^another Posthorn is running with the data in .*data; stop it first$/)
@@ -70,7 +70,7 @@ t.test('what was answered is there after kill -9, and what was held is due again
   t.comment(`${answered.length} were answered before the kill`)
   const found = await Promise.all(answered.map((id) => lookUp(store, id)))
   t.equal(found.filter((message) => message !== null).length, answered.length)
-  const { recovered } = await store.beginEpoch(NOW)
+  const { recovered } = await store.beginEpoch(NOW, NOW)
   t.equal(recovered, CLAIMED_BY_CHILD)
   const { waiting, sending } = await store.queueSummary(NOW)
   t.ok(waiting >= answered.length)

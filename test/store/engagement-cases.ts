@@ -16,7 +16,7 @@ const HELP = { number: 3, url: 'https://help.test/' }
 
 /** A message that was delivered at NOW, and an endpoint that wants everything. */
 async function deliveredMessage(store: Store, content = sampleContent, isTest = false): Promise<string> {
-  const { epoch } = await store.beginEpoch(NOW)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
   const id = await acceptOne(store, { content, isTest })
   const [message] = await claim(store, epoch)
   if (message === undefined) throw new Error('nothing was claimed')
@@ -33,7 +33,7 @@ const hits = (...those: EngagementHit[]): RecordEngagementRequest =>
   ({ now: LATER, hits: those, machineAfterDelivery: 2_000 })
 
 async function toldOf(store: Store): Promise<unknown[]> {
-  const { epoch } = await store.beginEpoch(LATER)
+  const { epoch } = await store.beginEpoch(LATER, LATER)
   const claimed = await store.claimWebhooks(webhookClaim(epoch, LATER))
   return claimed.map(({ body }) => JSON.parse(Buffer.from(body).toString()))
 }
@@ -95,7 +95,7 @@ export const engagement: Cases = {
 
   'nobody reads a mail in the moment of its delivery': async (t, { store }) => {
     const id = await deliveredMessage(store)
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     const sending = await acceptOne(store)
     await claim(store, epoch)
     const waiting = await acceptOne(store)

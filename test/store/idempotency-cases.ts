@@ -28,7 +28,7 @@ export const idempotency: Cases = {
     const messages = [newMessage({ to: { name: null, address: 'bob@example.com' } }), newMessage()]
     const suppressed = [{ index: 1, reason: 'manual' }]
     t.same(await store.findIdempotent(entry(), NOW), { kind: 'new' })
-    t.same(await store.acceptMessages(keyedRequest({ messages })), { kind: 'accepted', suppressed })
+    t.match(await store.acceptMessages(keyedRequest({ messages })), { kind: 'accepted', suppressed })
     const replayed = { kind: 'replayed', answer: ANSWER, suppressed }
     await store.removeSuppressions('ada@example.com', null, false)
     const repeated = newMessage()
@@ -36,7 +36,7 @@ export const idempotency: Cases = {
     t.equal(await lookUp(store, repeated.id), null)
     t.same(await store.findIdempotent(entry(), NOW + DAY - 1), replayed)
     t.same(await store.findIdempotent(entry(), NOW + DAY), { kind: 'new' })
-    t.same(await store.acceptMessages(keyedRequest({ now: NOW + DAY, messages: [repeated] })), {
+    t.match(await store.acceptMessages(keyedRequest({ now: NOW + DAY, messages: [repeated] })), {
       kind: 'accepted', suppressed: [],
     })
     t.match(await store.findIdempotent(entry(), NOW + DAY + 1), { kind: 'replayed', suppressed: [] })

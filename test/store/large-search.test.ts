@@ -16,7 +16,7 @@ import { locationIn } from './sqlite-support.ts'
 import { NOW } from './store-samples.ts'
 
 // The rows of the full size take long to write on a slow machine.
-t.setTimeout(300_000)
+t.setTimeout(600_000)
 
 const MANY = process.env['TEST_SCALE'] === 'full' ? 1_000_000 : 200_000
 const FEW = 1_000

@@ -3,11 +3,12 @@
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
 import type { Store } from '../../src/store/store.ts'
+import { claimMessages } from '../support/claim-messages.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
   acceptOne, acceptRequest, bounced, claim, claimedMessage, deferredUntil, delivered, LIFETIME, lookUp, newMessage,
-  NOW, outcomeRecord, sampleContent, webhookEndpoint,
+  NOW, outcomeRecord, POOL, sampleContent, webhookEndpoint,
 } from './store-samples.ts'
 
 /** `full`: the sizes of the issue; else those of every run. */
@@ -26,7 +27,7 @@ async function deferOne(store: Store, epoch: number): Promise<string> {
 
 export const acting: Cases = {
   'what waits is canceled with its event, once; what ended or is under way is not': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.addWebhookEndpoint(webhookEndpoint({ events: ['email.canceled'] }))
     const deferred = await deferOne(store, epoch)
     const sending = await acceptOne(store)
@@ -52,16 +53,19 @@ export const acting: Cases = {
     for (const id of NO_MESSAGES) t.equal(await store.cancelMessage(id, NOW), null)
   },
   'a deferred message can be made due now, no other one': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     const deferred = await deferOne(store, epoch)
     const scheduled = await acceptOne(store, { sendAt: NOW + 60_000 })
-    t.equal(await store.retryNow(deferred, NOW + 1), true)
+    const key = { pool: POOL, route: '', domain: 'acme.com', stream: 'transactional', isRetry: true }
+    t.same(await store.retryNow(deferred, NOW + 1), {
+      keys: [{ ...key, earliestAt: NOW + 1, waiting: 1 }], unroutedDomains: ['example.com'],
+    })
     t.match(await lookUp(store, deferred), { state: 'deferred', nextAttemptAt: NOW + 1 })
-    t.equal(await store.retryNow(deferred, NOW + 9), true)
+    t.match(await store.retryNow(deferred, NOW + 9), { keys: [{ earliestAt: NOW + 1 }] })
     t.match(await lookUp(store, deferred), { nextAttemptAt: NOW + 1 }, 'never later than it was')
-    t.equal(await store.retryNow(scheduled, NOW), false)
+    t.equal(await store.retryNow(scheduled, NOW), null)
     t.match(await claim(store, epoch, NOW + 1), [{ id: deferred, attempts: 1 }])
-    for (const id of [deferred, ...NO_MESSAGES]) t.equal(await store.retryNow(id, NOW), false)
+    for (const id of [deferred, ...NO_MESSAGES]) t.equal(await store.retryNow(id, NOW), null)
   },
   'the dialogue of each attempt is kept, within bounds': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
@@ -85,7 +89,7 @@ export const acting: Cases = {
     for (const id of NO_MESSAGES) t.equal(await store.transcripts(id), null)
   },
   'a road is summed up from its attempts since a time': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.acceptMessages(acceptRequest({ messages: Array.from({ length: 6 }, () => newMessage()) }))
     const messages = await claim(store, epoch)
     const facts = [
@@ -111,7 +115,7 @@ export const acting: Cases = {
 
 export const repeating: Cases = {
   'what ended without delivery gives the request that sends it again': async (t, { store, contentReader }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     const content = {
       ...sampleContent, tags: { kind: 'bill' }, unsubscribe: { list: 'news', url: null },
       attachments: [{ name: 'a', contentType: 'text/plain', contentId: null, bytes: Buffer.of(0, 1, 2) }],
@@ -144,11 +148,13 @@ export const repeating: Cases = {
     if (plain === null || plain === undefined) return
     await store.acceptMessages({ ...plain, now: later, apiKeyId: null, idempotency: null })
     t.match(await lookUp(store, message?.id ?? ''), { state: 'queued', retryOf: ids[0], tags: { kind: 'bill' } })
-    const claimed = await store.claimDue({ now: later, epoch, leaseUntil: later + 1, pools: ['bulk'], limit: 9 })
+    const claimed = await claimMessages(store, {
+      now: later, epoch, leaseUntil: later + 1, pools: ['bulk'], limit: 9,
+    })
     t.same(await (await contentReader()).content(claimed[0]?.contentId ?? 0), content)
   },
   'a simulated recipient is repeated as one; what ended in another way is not': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     const to = { name: null, address: 'hard@simulator.posthorn.test' }
     const id = await acceptOne(store, {}, { to, recipientDomain: 'simulator.posthorn.test' })
     const messages = await claim(store, epoch)
@@ -162,7 +168,7 @@ export const repeating: Cases = {
 
 export const batches: Cases = {
   'a batch says what became of its messages': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     const id = newIdentifier('bat', NOW)
     const owner = newIdentifier('key', NOW)
     const messages = Array.from({ length: 7 }, () => newMessage())

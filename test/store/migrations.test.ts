@@ -115,7 +115,7 @@ t.test('a filled database of version 1 keeps its domains, their keys and its mai
   const signing = await reader.signingKeys('zeta.com')
   t.match(signing, [{ domain: 'zeta.com', selector: 'ps1', algorithm: 'rsa-sha256' }])
   t.same([...signing[0]?.sealedPrivateKey ?? []], [9, 8, 7])
-  const { epoch } = await store.beginEpoch(NOW)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
   t.same((await claim(store, epoch, NOW, 99)).map(({ id }) => id).toSorted(), ids.toSorted())
 })
 
@@ -161,7 +161,7 @@ t.test('a filled database of version 2 keeps its messages, and all that is new w
   const ids = writeSecondVersion(location)
   const { store } = await openTestStore(location)
   t.teardown(() => store.close())
-  const { epoch } = await store.beginEpoch(NOW)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
   const database = openReader(location)
   t.equal(schemaVersion(database), SCHEMA_VERSION)
   t.same(database.pragma('foreign_key_check'), [])
@@ -196,4 +196,91 @@ t.test('a filled database of version 2 keeps its messages, and all that is new w
   })
   t.same(await claim(store, epoch), [])
   t.match(await lookUp(store, ids[3] ?? ''), { state: 'suppressed', bounce: { type: 'suppressed' } })
+})
+
+/** What version 6 knew of a message that may still be sent: its state, its pool, and its tries as [at, result, IP]. */
+interface OldRow {
+  state: string
+  pool?: string
+  attempts?: number
+  sticky?: string
+  tries?: [at: number, result: string, ip: string | null][]
+}
+
+const OLD_ROWS: Record<string, OldRow> = {
+  waiting: { state: 'waiting' },
+  deferred: {
+    state: 'waiting', attempts: 2, sticky: '127.0.0.11',
+    tries: [
+      [NOW - 3, 'deferred', '127.0.0.11'], [NOW - 2, 'deferred', '127.0.0.12'], [NOW - 1, 'path-failed', '127.0.0.13'],
+    ],
+  },
+  failed: { state: 'waiting', tries: [[NOW - 2, 'path-failed', '127.0.0.11']] },
+  sending: { state: 'sending', attempts: 1, sticky: '127.0.0.11', tries: [[NOW - 2, 'deferred', '127.0.0.11']] },
+  captured: { state: 'waiting', pool: '(capture)' },
+  capturing: { state: 'sending', pool: '(capture)' },
+  delivered: { state: 'delivered', attempts: 1, sticky: '127.0.0.11' },
+  bounced: { state: 'bounced', attempts: 1 },
+  suppressed: { state: 'suppressed' },
+  canceled: { state: 'canceled' },
+}
+
+/** As the program of the sixth version left it; returns the identifiers by name. */
+function writeSixthVersion(location: StoreLocation): Record<string, string> {
+  const database = createVersion(location, 6)
+  const names = Object.keys(OLD_ROWS)
+  const ids = addOldMessages(database, 'zeta.com', names.length)
+  const { lastInsertRowid: captured } = database.prepare(`insert into pools (name) values ('(capture)')`).run()
+  const change = database.prepare(`
+    update messages
+    set state = ?, pool_id = coalesce(?, pool_id), attempts = ?, sticky_ip = ?, lease_epoch = ?, lease_until = ?
+    where seq = ?`)
+  const addTry = database.prepare(`
+    insert into attempts (message_seq, at, result, ip, duration_milliseconds, stage, reply, tls)
+    values (?, ?, ?, ?, 9, 'rcpt', '450 later', 'TLSv1.2')`)
+  for (const [index, { state, pool, attempts, sticky, tries }] of Object.values(OLD_ROWS).entries()) {
+    const lease = state === 'sending' ? [1, NOW + 9] : [null, null]
+    change.run(state, pool === undefined ? null : captured, attempts ?? 0, sticky ?? null, ...lease, index + 1)
+    for (const each of tries ?? []) addTry.run(index + 1, ...each)
+  }
+  database.close()
+  return Object.fromEntries(names.map((name, index) => [name, ids[index] ?? '']))
+}
+
+t.test('the queue of version 6 stands under keys, whatever state its rows were in', async (t) => {
+  const location = locationIn(t.testdir({}))
+  const ids = writeSixthVersion(location)
+  const { store } = await openTestStore(location)
+  t.teardown(() => store.close())
+  const { epoch, ...found } = await store.beginEpoch(NOW, NOW + 300_000)
+  t.same(found, { recovered: 0, uncertain: 2 }, 'there was no mark: what was under way may have been delivered')
+  const database = openReader(location)
+  t.same(database.pragma('foreign_key_check'), [])
+  t.same(database.pragma('integrity_check'), [{ integrity_check: 'ok' }])
+  database.close()
+
+  const key = { pool: POOL, route: '', domain: 'zeta.com', stream: 'transactional', isRetry: false }
+  t.same((await store.queueKeys(null, 99)).keys, [
+    { ...key, earliestAt: NOW, waiting: 2 },
+    { ...key, isRetry: true, earliestAt: NOW, waiting: 2 },
+    { ...key, pool: '(capture)', route: 'capture', earliestAt: NOW, waiting: 2 },
+  ])
+  t.same(await store.unroutedDomains(9), [{ domain: 'example.com', earliestAt: NOW }])
+  t.match(await store.assignRoutes([{ domain: 'example.com', route: 'google', isp: 'gmail' }]), [
+    { route: 'google', isRetry: false, waiting: 2 }, { route: 'google', isRetry: true, waiting: 2 },
+  ])
+  const claimed = await claim(store, epoch, NOW + 300_000)
+  const byName = Object.fromEntries(Object.keys(ids).map((name) => [name, claimed.find(({ id }) => id === ids[name])]))
+  t.match(byName['waiting'], { attempts: 0, lastIp: null, keepIpUntil: null, avoidIps: [], route: 'google' })
+  t.match(byName['deferred'], { attempts: 2, lastIp: '127.0.0.12' }, 'the last IP, no more the first')
+  t.match(byName['failed'], { attempts: 0 })
+  t.match(byName['sending'], { attempts: 1, lastIp: '127.0.0.11' })
+  for (const name of ['captured', 'capturing', 'delivered', 'bounced', 'suppressed', 'canceled']) {
+    t.equal(byName[name], undefined, name)
+  }
+  t.match(await lookUp(store, ids['sending'] ?? ''), { isPossibleDuplicate: true })
+  for (const name of ['delivered', 'bounced', 'suppressed', 'canceled']) {
+    t.match(await lookUp(store, ids[name] ?? ''), { state: name, nextAttemptAt: null })
+  }
+  t.match((await lookUp(store, ids['deferred'] ?? ''))?.attempts[0]?.tls, { protocol: 'TLSv1.2', policy: 'none' })
 })

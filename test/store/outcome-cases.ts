@@ -29,10 +29,10 @@ export const outcomes: Cases = {
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, deferredUntil(NOW + 60_000))] })
     t.match(await lookUp(store, message.id), { state: 'deferred', nextAttemptAt: NOW + 60_000, ip: '127.0.0.11' })
     const [again] = await claim(store, epoch, NOW + 60_000)
-    t.match(again, { attempts: 1, stickyIp: '127.0.0.11', pathFailures: 0, ambiguousCount: 0 })
+    t.match(again, { attempts: 1, lastIp: '127.0.0.11', pathFailures: 0, ambiguousCount: 0 })
     const later = outcomeRecord(message, deferredUntil(NOW + 120_000), { at: NOW + 60_000, ip: '127.0.0.12' })
     await store.recordOutcomes({ epoch, now: NOW + 60_000, outcomes: [later] })
-    t.match(await claim(store, epoch, NOW + 120_000), [{ attempts: 2, stickyIp: '127.0.0.11' }])
+    t.match(await claim(store, epoch, NOW + 120_000), [{ attempts: 2, lastIp: '127.0.0.12' }])
     t.equal((await lookUp(store, message.id))?.ip, '127.0.0.12')
   },
   'a path failure counts no attempt, and a deferral ends its row': async (t, { store }) => {
@@ -40,7 +40,7 @@ export const outcomes: Cases = {
     for (const [index, at] of [NOW, NOW + 1_000].entries()) {
       const failure = outcomeRecord(message, { kind: 'path-failed', retryAt: at + 1_000 }, { at, ip: null, host: null })
       await store.recordOutcomes({ epoch, now: at, outcomes: [failure] })
-      t.match(await claim(store, epoch, at + 1_000), [{ attempts: 0, pathFailures: index + 1, stickyIp: null }])
+      t.match(await claim(store, epoch, at + 1_000), [{ attempts: 0, pathFailures: index + 1, lastIp: null }])
     }
     const deferral = outcomeRecord(message, deferredUntil(NOW + 9_000), { at: NOW + 2_000 })
     await store.recordOutcomes({ epoch, now: NOW + 2_000, outcomes: [deferral] })
@@ -58,7 +58,7 @@ export const outcomes: Cases = {
     const doubt = outcomeRecord(message, { kind: 'ambiguous', retryAt: NOW + 300_000 })
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [doubt] })
     t.equal((await lookUp(store, message.id))?.isPossibleDuplicate, true)
-    t.match(await claim(store, epoch, NOW + 300_000), [{ attempts: 1, ambiguousCount: 1, stickyIp: '127.0.0.11' }])
+    t.match(await claim(store, epoch, NOW + 300_000), [{ attempts: 1, ambiguousCount: 1, lastIp: '127.0.0.11' }])
   },
   'bounced and expired end the message with their bounce': async (t, { store }) => {
     const expiry = { ...sampleBounce, type: 'soft' as const, category: 'expired', code: '4.4.7' }
@@ -76,7 +76,7 @@ export const outcomes: Cases = {
     }
   },
   'a batch that comes twice changes nothing the second time': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.addWebhookEndpoint(webhookEndpoint())
     await store.acceptMessages(acceptRequest({ messages: Array.from({ length: 4 }, () => newMessage()) }))
     const messages = await claim(store, epoch)
@@ -98,7 +98,7 @@ export const outcomes: Cases = {
   },
   'an outcome of a dead epoch is recorded and changes no state': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
-    const next = await store.beginEpoch(NOW)
+    const next = await store.beginEpoch(NOW, NOW)
     const late = [
       outcomeRecord(message, deferredUntil(NOW + 60_000)),
       outcomeRecord(message, bounced, { at: NOW + 1 }),
@@ -114,7 +114,7 @@ export const outcomes: Cases = {
   },
   'delivered by a dead epoch ends a row that waits': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
-    const next = await store.beginEpoch(NOW)
+    const next = await store.beginEpoch(NOW, NOW)
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered)] })
     t.equal((await lookUp(store, message.id))?.state, 'delivered')
     t.same(await claim(store, next.epoch), [])
@@ -123,7 +123,7 @@ export const outcomes: Cases = {
   },
   'delivered by a dead epoch leaves a row that another one holds, and one event in the end': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
-    const next = await store.beginEpoch(NOW)
+    const next = await store.beginEpoch(NOW, NOW)
     await claim(store, next.epoch)
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered)] })
     t.match(await lookUp(store, message.id), { state: 'sending', isPossibleDuplicate: true })
@@ -141,7 +141,7 @@ export const outcomes: Cases = {
 
 export const expiry: Cases = {
   'a waiting message past its lifetime ends as expired with its event': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.addWebhookEndpoint(webhookEndpoint())
     const id = await acceptOne(store)
     t.equal(await store.expireDue(NOW + LIFETIME - 1, 100), 0)

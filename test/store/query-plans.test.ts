@@ -11,9 +11,12 @@ import { locationIn } from './sqlite-support.ts'
 
 /**
  * Tables with a few rows, whatever the load; json_each is a list that a verb was given, and of unmatched reports only
- * the newest are kept.
+ * the newest are kept. States of paths are read whole, once at the start.
  */
-const SMALL_TABLES = ['pools', 'lanes', 'webhook_endpoints', 'domains', 'meta', 'json_each', 'unmatched_reports']
+const SMALL_TABLES = [
+  'pools', 'lanes', 'webhook_endpoints', 'domains', 'meta', 'json_each', 'unmatched_reports', 'egress_ips',
+  'path_states',
+]
 
 // `SCAN table` or `SCAN table USING …`: the table.
 const SCAN = /^SCAN (\w+)/
@@ -40,7 +43,7 @@ function costlySteps(database: Database, statement: string): string[] {
 
 /** A subselect of so many rows at most; its own steps are in the plan too. */
 const isBounded = (statement: string, name: string): boolean =>
-  new RegExp(`\\blimit (@most|\\?)\\s*\\) as ${name}\\b`).test(statement)
+  new RegExp(`\\blimit (@most|\\+?\\?)\\s*\\) as ${name}\\b`).test(statement)
 
 /** An empty database, and every statement that the verbs prepare. */
 function prepareAll(t: Test): { database: Database; statements: string[] } {
@@ -81,8 +84,6 @@ t.test('every statement finds its rows by an index', async (t) => {
 t.test('due, expiring and leased rows are found by the partial indexes made for them', async (t) => {
   const { database, statements } = prepareAll(t)
   const wanted: [statement: RegExp, step: string][] = [
-    [/expires_at > \?\s+order by messages\.next_at/, 'INDEX messages_due (pool_id=? AND next_at<?)'],
-    [/^select min\(next_at\) from messages/, 'INDEX messages_due (pool_id=?)'],
     [/from messages\s+where state = 'waiting' and expires_at <= \?/, 'INDEX messages_expiring (expires_at<?)'],
     [/where state = 'sending' and lease_until <= \?/, 'INDEX messages_leased (lease_until<?)'],
     [/where state = 'sending' and lease_until < \? and lease_epoch/, 'INDEX messages_leased (lease_until<?)'],
@@ -148,4 +149,37 @@ t.test('a claim asks the suppression list once for each row', async (t) => {
   const claim = statements.find((text) => text.includes('as isListed')) ?? ''
   const steps = planOf(database, claim).filter((detail) => detail.includes('suppressions'))
   t.same(steps, ['SEARCH suppressions USING COVERING INDEX sqlite_autoindex_suppressions_1 (address=?)'])
+})
+
+/** Statements of the queue by what they say, with the step that finds their rows. */
+const QUEUE_STEPS: [statement: RegExp, step: string][] = [
+  [/is_retry = \? and next_at <= \?/,
+    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=? AND next_at<?)'],
+  [/select nextAt/, 'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=?)'],
+  [/\(pool_id, route_id, lane_id, is_retry, next_at\) >/,
+    'INDEX messages_queue ((pool_id,route_id,lane_id,is_retry,next_at)>(?,?,?,?,?))'],
+  [/select 1\s+from messages\s+where state = 'waiting' and pool_id/,
+    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=?)'],
+  [/route_id < 1 and recipient_domain = \? and next_at <= \?/,
+    'INDEX messages_unrouted (recipient_domain=? AND next_at<?)'],
+  [/messages\.route_id < 1 and messages\.recipient_domain/, 'INDEX messages_unrouted (recipient_domain=?)'],
+  [/\(next_at, recipient_domain\) >/,
+    'COVERING INDEX messages_unrouted_due ((next_at,recipient_domain)>(?,?))'],
+  [/state = 'waiting' and pool_id = \? limit/, 'COVERING INDEX messages_queue (pool_id=?)'],
+  [/select seq from messages where state = 'waiting' and lane_id = \? and seq > \?/,
+    'COVERING INDEX messages_of_lane (lane_id=? AND rowid>?)'],
+  [/messages\.state = 'waiting' and messages\.lane_id = \? and messages\.seq > \?/,
+    'INDEX messages_of_lane (lane_id=? AND rowid>?)'],
+]
+
+t.test('the queue is read by its keys, its domains without a route, and its lanes', async (t) => {
+  const { database, statements } = prepareAll(t)
+  for (const [pattern, step] of QUEUE_STEPS) {
+    const found = statements.filter((text) => pattern.test(text))
+    t.not(found.length, 0, `statements like ${pattern}`)
+    for (const statement of found) {
+      const plan = planOf(database, statement)
+      t.ok(plan.some((line) => line.includes(step)), `${step}: ${plan.join(', ')}`)
+    }
+  }
 })

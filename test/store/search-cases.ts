@@ -79,7 +79,7 @@ export const searching: Cases = {
     t.same(view, { ...(await store.lookupMessage(view?.id ?? '', NOW)), attempts: [] })
   },
   'states are those that lookup shows; provider and IP those of the last attempt': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     const names = ['delivered', 'bounced', 'deferred', 'path', 'queued', 'sending', 'scheduled', 'expired', 'canceled']
     const messages = names.map((name) => newMessage({ to: { name: null, address: `${name}@example.com` } }))
     messages[7] = newMessage({ to: { name: null, address: 'expired@example.com' }, expiresAt: NOW })

@@ -2,7 +2,7 @@
  * Requests and outcomes as the tests of the store use them: whole and valid, each test changes what it is about.
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
-import type { Bounce, DeliveryAttempt, DeliveryOutcome } from '../../src/mail/delivery-outcome.ts'
+import type { Bounce, DeliveryAttempt, DeliveryOutcome, TlsFacts } from '../../src/mail/delivery-outcome.ts'
 import { bouncedData, deliveredData } from '../../src/mail/event.ts'
 import type { ServiceEvent } from '../../src/mail/event.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
@@ -13,6 +13,7 @@ import type {
 } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { WebhookEndpointRecord } from '../../src/store/webhook-records.ts'
+import { claimMessages } from '../support/claim-messages.ts'
 
 export const NOW = Date.UTC(2026, 10, 21, 12)
 export const LIFETIME = 72 * 3_600_000
@@ -38,6 +39,11 @@ export const sampleContent: StoredContent = {
 
 export const sampleBounce: Bounce = {
   type: 'hard', category: 'invalid_recipient', code: '5.1.1', description: '550 5.1.1 no such user',
+}
+
+export const sampleTls: TlsFacts = {
+  protocol: 'TLSv1.3', cipher: 'TLS_AES_256_GCM_SHA384', fingerprint: 'ab'.repeat(32), isVerified: true,
+  policy: 'sts 20261121', problem: null,
 }
 
 export function newMessage(changes: Partial<NewMessage> = {}): NewMessage {
@@ -68,12 +74,12 @@ export function lookUp(store: Store, id: string, now = NOW): Promise<MessageView
 }
 
 export function claim(store: Store, epoch: number, now = NOW, limit = 100): Promise<ClaimedMessage[]> {
-  return store.claimDue({ now, epoch, leaseUntil: now + LEASE, pools: [POOL], limit })
+  return claimMessages(store, { now, epoch, leaseUntil: now + LEASE, pools: [POOL], limit })
 }
 
 /** A begun epoch with one message accepted and claimed. */
 export async function claimedMessage(store: Store): Promise<{ epoch: number; message: ClaimedMessage }> {
-  const { epoch } = await store.beginEpoch(NOW)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
   await acceptOne(store)
   const [message] = await claim(store, epoch)
   if (message === undefined) throw new Error('nothing was claimed')
@@ -83,7 +89,7 @@ export async function claimedMessage(store: Store): Promise<{ epoch: number; mes
 export function attempt(changes: Partial<DeliveryAttempt> = {}): DeliveryAttempt {
   return {
     at: NOW, durationMilliseconds: 840, ip: '127.0.0.11', result: 'delivered', stage: 'dot', reply: '250 2.0.0 OK',
-    host: 'mx.example.com', localAddress: '127.0.0.11', remoteAddress: '127.0.0.25', tls: 'TLSv1.3', ...changes,
+    host: 'mx.example.com', localAddress: '127.0.0.11', remoteAddress: '127.0.0.25', tls: sampleTls, ...changes,
   }
 }
 
@@ -93,6 +99,7 @@ export function outcomeRecord(
 ): OutcomeRecord {
   return {
     key: message.key, attempt: attempt({ result: outcome.kind, ...changes }), outcome, isp: 'gmail',
+    category: null, keepIpUntil: null, avoidIps: [], refund: null,
     events: eventsOf(message, outcome), suppresses: false, transcript: null,
   }
 }

@@ -36,13 +36,15 @@ async function suppressedAmong(store: Store, addresses: string[], changes = {}):
 
 export const suppressing: Cases = {
   'a listed address ends at acceptance, with its bounce and its events': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.addWebhookEndpoint(webhookEndpoint({ events: ['email.suppressed'] }))
     await store.addWebhookEndpoint(webhookEndpoint())
     await store.addSuppression(suppression({ reason: 'hard_bounce' }))
     const messages = [newMessage({ to: { name: null, address: 'bob@example.com' } }), newMessage()]
     const result = await store.acceptMessages(acceptRequest({ messages }))
-    t.same(result, { kind: 'accepted', suppressed: [{ index: 1, reason: 'hard_bounce' }] })
+    t.match(result, {
+      kind: 'accepted', suppressed: [{ index: 1, reason: 'hard_bounce' }], queued: { keys: [{ waiting: 1 }] },
+    })
     const id = messages[1]?.id ?? ''
     const description =
       'not sent: the address is on the suppression list (hard_bounce), earlier mail to it bounced for good'
@@ -83,7 +85,7 @@ export const suppressing: Cases = {
     t.same(await suppressedAmong(store, addresses, { isTest: true }), ['test@example.com manual'])
   },
   'a simulated recipient does what it stands for, whatever the list says': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     const simulated = (name: string, simulatedSuppression?: 'manual' | null) => newMessage({
       to: { name: null, address: `${name}@simulator.posthorn.test` }, recipientDomain: 'simulator.posthorn.test',
       ...(simulatedSuppression === undefined ? {} : { simulatedSuppression }),
@@ -95,7 +97,7 @@ export const suppressing: Cases = {
     t.match(await claim(store, epoch), [{ id: messages[0]?.id }], 'nor is the list asked later')
   },
   'an address listed after acceptance ends when it would be claimed': async (t, { store }) => {
-    const { epoch } = await store.beginEpoch(NOW)
+    const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.addWebhookEndpoint(webhookEndpoint())
     const messages = Array.from({ length: 4 }, () => newMessage())
     await store.acceptMessages(acceptRequest({ messages: messages.slice(0, 1) }))
@@ -130,7 +132,7 @@ export const suppressing: Cases = {
   },
   'a late outcome of a dead epoch suppresses nothing': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
-    await store.beginEpoch(NOW)
+    await store.beginEpoch(NOW, NOW)
     const late = [outcomeRecord(message, bounced), outcomeRecord(message, deferredUntil(NOW + 9), { at: NOW + 1 })]
     await store.recordOutcomes({ epoch, now: NOW, outcomes: late.map((record) => ({ ...record, suppresses: true })) })
     t.same((await store.listSuppressions(everything)).suppressions, [])

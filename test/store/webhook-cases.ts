@@ -153,7 +153,7 @@ export const webhooks: Cases = {
     await store.addWebhookEndpoint(webhookEndpoint())
     const { epoch } = await deliverSome(store, 1, 0)
     const [claimed] = await store.claimWebhooks(webhookClaim(epoch))
-    const next = await store.beginEpoch(NOW + 1)
+    const next = await store.beginEpoch(NOW + 1, NOW + 1)
     t.equal(next.recovered, 0, 'only messages are counted')
     t.match(await store.claimWebhooks(webhookClaim(next.epoch, NOW + 1)), [{ id: claimed?.id, attempts: 0 }])
     t.match(await store.claimWebhooks(webhookClaim(next.epoch, NOW + 1 + LEASE)), [{ id: claimed?.id }], 'lapsed')
@@ -162,7 +162,7 @@ export const webhooks: Cases = {
 
 /** Messages that are delivered and bounced, each with its event. */
 async function deliverSome(store: Store, deliveredCount: number, bouncedCount: number): Promise<{ epoch: number }> {
-  const { epoch } = await store.beginEpoch(NOW)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
   const messages = Array.from({ length: deliveredCount + bouncedCount }, () => newMessage())
   await store.acceptMessages(acceptRequest({ messages }))
   const claimed = await claim(store, epoch)

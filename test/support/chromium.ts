@@ -31,7 +31,7 @@ interface Message {
 
 /** Pixels that a screenshot shows. */
 const WINDOW_SIZE = '800,1600'
-const START_MILLISECONDS = 60_000
+const START_MILLISECONDS = 180_000
 
 export async function startChromium(): Promise<Chromium> {
   const folder = mkdtempSync(join(tmpdir(), 'posthorn-chromium-'))

@@ -1,31 +1,42 @@
 /**
- * A receiving SMTP server that takes everything, slowly if asked, and counts: who arrived how often, from which IP, and
- * how many transactions are open at this moment.
+ * A receiving SMTP server that takes everything, slowly if asked, and counts: who arrived how often, under which
+ * Message-ID, from which IP, and what is open at this moment. A mail whose final dot has come counts as taken, also
+ * when its sender is gone before the answer.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { startSmtpLineServer } from './smtp-line-server.ts'
 
 export interface CountingSink {
   port: number
   /** Times each recipient's mail was taken with a 250 after its final dot. */
   arrivals: ReadonlyMap<string, number>
+  /** Message-IDs under which each recipient's mail came. */
+  messageIds: ReadonlyMap<string, ReadonlySet<string>>
   /** Source addresses seen. */
   sources: ReadonlySet<string>
+  /** Open connections. */
+  connections(): number
   /** Transactions between their MAIL and the answer to their final dot. */
   inFlight(): number
+  /** MAIL commands so far. */
+  begun(): number
   close(): Promise<void>
 }
 
 export interface CountingSinkOptions {
   address?: string
-  /** Time from a final dot to its answer. */
-  answerDelayMilliseconds?: number
+  /** Time from a final dot to its answer; a function is asked for each mail. */
+  answerDelayMilliseconds?: number | (() => number)
 }
 
 export async function startCountingSink(options: CountingSinkOptions = {}): Promise<CountingSink> {
-  const { address = '127.0.0.1', answerDelayMilliseconds = 0 } = options
+  const { address = '127.0.0.1', answerDelayMilliseconds: delay = 0 } = options
   const arrivals = new Map<string, number>()
+  const messageIds = new Map<string, Set<string>>()
   const sources = new Set<string>()
+  let connections = 0
   let inFlight = 0
+  let begun = 0
 
   const server = await startSmtpLineServer(address, (socket) => {
     let recipient = ''
@@ -34,22 +45,39 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
       if (value !== isOpen) inFlight += value ? 1 : -1
       isOpen = value
     }
-    const take = (): void => {
-      arrivals.set(recipient, (arrivals.get(recipient) ?? 0) + 1)
-      setOpen(false)
-      socket.write('250 2.0.0 taken\r\n')
-    }
+    connections += 1
     sources.add(socket.remoteAddress ?? '')
     return {
       onCommand(verb, path) {
+        if (verb === 'MAIL') begun += 1
         if (verb === 'MAIL') setOpen(true)
         if (verb === 'RSET') setOpen(false)
         if (verb === 'RCPT') recipient = path
         return undefined
       },
-      onMail: () => void setTimeout(take, answerDelayMilliseconds),
-      onClose: () => setOpen(false),
+      async onMail(text) {
+        arrivals.set(recipient, (arrivals.get(recipient) ?? 0) + 1)
+        messageIds.set(recipient, (messageIds.get(recipient) ?? new Set()).add(messageIdOf(text)))
+        await sleep(typeof delay === 'number' ? delay : delay())
+        setOpen(false)
+        if (!socket.destroyed) socket.write('250 2.0.0 taken\r\n')
+      },
+      onClose() {
+        connections -= 1
+        setOpen(false)
+      },
     }
   })
-  return { port: server.port, arrivals, sources, inFlight: () => inFlight, close: server.close }
+  return {
+    port: server.port, arrivals, messageIds, sources,
+    connections: () => connections,
+    inFlight: () => inFlight,
+    begun: () => begun,
+    close: server.close,
+  }
+}
+
+/** What stands behind `Message-ID:`, also on a line of its own. */
+function messageIdOf(text: string): string {
+  return /^Message-ID:\s*(\S+)/im.exec(text)?.[1] ?? ''
 }

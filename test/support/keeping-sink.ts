@@ -55,7 +55,7 @@ export async function startKeepingSink(options: KeepingSinkOptions = {}): Promis
         if (verb === 'RCPT') to = path
         return verb === 'DATA' && to === '' ? '554 5.5.1 no recipient' : undefined
       },
-      onMail: (text) => void take(text).catch((thrown: Error) => socket.destroy(thrown)),
+      onMail: take,
     }
   })
   return {

@@ -18,8 +18,8 @@ interface Timer {
 /** setTimeout turns longer delays into 1 ms; a timer that is called too early is armed again. */
 const LONGEST_TIMEOUT_MILLISECONDS = 2 ** 31 - 1
 
-export function leapingClock(): LeapingClock {
-  let ahead = 0
+/** `ahead`: by so many milliseconds it is before the time of this machine at its start. */
+export function leapingClock(ahead = 0): LeapingClock {
   const timers = new Set<Timer>()
   const now = (): number => Date.now() + ahead
 

@@ -17,6 +17,10 @@ export interface PostfixOptions {
   mailboxes: readonly string[]
   /** Takes unknown recipients and bounces them afterwards, to this server; left out: it refuses them at RCPT. */
   bouncesTo?: { address: string; port: number }
+  /** Lines of main.cf over the usual ones. */
+  settings?: Record<string, string>
+  /** Further addresses it listens on, each with what is different there. */
+  listeners?: readonly { address: string; settings: Record<string, string> }[]
 }
 
 export interface Postfix {
@@ -89,13 +93,17 @@ function mainSettings(where: PostfixOptions & Places): string {
     ...(where.bouncesTo === undefined
       ? {}
       : { smtpd_reject_unlisted_recipient: 'no', relayhost: `[${where.bouncesTo.address}]:${where.bouncesTo.port}` }),
+    ...where.settings,
   }).map(([name, value]) => `${name} = ${value}\n`).join('')
 }
 
 /** The services that receive and deliver locally; no chroot, so that the folder is all they need. */
-function services({ address, port }: PostfixOptions): string {
+function services({ address, port, listeners = [] }: PostfixOptions): string {
   return [
-    `${address}:${port} inet n - n - - smtpd`,
+    ...[{ address, settings: {} }, ...listeners].flatMap(({ address, settings }) => [
+      `${address}:${port} inet n - n - - smtpd`,
+      ...Object.entries(settings).map(([name, value]) => `  -o { ${name} = ${value} }`),
+    ]),
     'pickup unix n - n 60 1 pickup',
     'cleanup unix n - n - 0 cleanup',
     'qmgr unix n - n 300 1 qmgr',
@@ -104,6 +112,7 @@ function services({ address, port }: PostfixOptions): string {
     'defer unix - - n - 0 bounce',
     'trace unix - - n - 0 bounce',
     'proxymap unix - - n - - proxymap',
+    'tlsmgr unix - - n 1000? 1 tlsmgr',
     'error unix - - n - - error',
     'retry unix - - n - - error',
     'smtp unix - - n - - smtp',

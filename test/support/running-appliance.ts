@@ -35,6 +35,8 @@ export interface RunningAppliance {
   baseUrl: string
   apiKey: string
   databaseFolder: string
+  /** Of its configuration files. */
+  folder: string
   /** The lines of the log so far, as written. */
   log: readonly string[]
   /** Runs `posthorn` with these words, on the admin socket. */
@@ -49,8 +51,10 @@ export async function startRunningAppliance(options: ServeOptions): Promise<Runn
   writeConfiguration(folder, { ...options, httpPort, metricsPort })
   const log: string[] = []
   const clock = leapingClock()
+  const load = () => loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER })
   const parts = await startAppliance({
-    configuration: loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER }),
+    configuration: load(),
+    loadAgain: load,
     logger: createLogger({ level: 'debug', write: (line) => void log.push(line) }),
     clock,
     onFatal: (reason) => {
@@ -62,7 +66,7 @@ export async function startRunningAppliance(options: ServeOptions): Promise<Runn
   })
   const baseUrl = `http://127.0.0.1:${httpPort}`
   return {
-    parts, clock, baseUrl, log,
+    parts, clock, baseUrl, log, folder,
     api: apiClient(baseUrl, created.key),
     apiKey: created.key,
     databaseFolder: join(folder, 'data'),

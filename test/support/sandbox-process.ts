@@ -38,7 +38,7 @@ export interface Teardown {
 }
 
 const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
-const START_DEADLINE = 30_000
+const START_DEADLINE = 120_000
 
 export async function startSandbox(
   t: Teardown,

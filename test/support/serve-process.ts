@@ -16,7 +16,7 @@ import { until } from './until.ts'
 
 const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
 export const MASTER_KEY = Buffer.alloc(32, 7).toString('base64')
-const START_DEADLINE = 30_000
+const START_DEADLINE = 120_000
 const run = promisify(execFile)
 
 export interface ServeOptions {
@@ -32,11 +32,14 @@ export interface ServeOptions {
   settings?: Record<string, Record<string, unknown>>
   /** Further files of the configuration folder, by path in it. */
   files?: Record<string, unknown>
+  /** Where the database is kept, when the test brings the folder; it is not removed. */
+  dataFolder?: string
 }
 
 export interface ServeProcess {
   readonly baseUrl: string
   readonly metricsUrl: string
+  readonly configurationFolder: string
   readonly databaseFolder: string
   readonly processId: number
   /** null while it runs, and when a signal ended it. */
@@ -84,7 +87,8 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
   const server: ServeProcess = {
     baseUrl: `http://127.0.0.1:${httpPort}`,
     metricsUrl: `http://127.0.0.1:${metricsPort}/metrics`,
-    databaseFolder: join(folder, 'data'),
+    configurationFolder: folder,
+    databaseFolder: options.dataFolder ?? join(folder, 'data'),
     get processId() {
       return child?.pid ?? Number.NaN
     },
@@ -130,13 +134,14 @@ export interface WrittenConfiguration extends ServeOptions {
 
 export function writeConfiguration(folder: string, options: WrittenConfiguration): void {
   const { settings = {} } = options
-  mkdirSync(join(folder, 'data'))
+  const dataFolder = options.dataFolder ?? join(folder, 'data')
+  mkdirSync(dataFolder, { recursive: true })
   writeFileSync(join(folder, 'master.key'), MASTER_KEY, { mode: 0o600 })
   const server = {
     ...settings,
     version: 1,
     hostname: 'mail.posthorn.test',
-    data_dir: join(folder, 'data'),
+    data_dir: dataFolder,
     secrets: { master_key: { file: join(folder, 'master.key') } },
     listen: {
       http: [{ address: '127.0.0.1', port: options.httpPort, tls: false, serve: ['api'] }],

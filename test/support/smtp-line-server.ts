@@ -9,8 +9,11 @@ import type { AddressInfo, Socket } from 'node:net'
 export interface SmtpDialogue {
   /** The reply to MAIL, RCPT, DATA or RSET, or undefined for the usual one. `path` stands in the angle brackets. */
   onCommand(verb: string, path: string): string | undefined
-  /** A whole mail has come, as it was on the wire and without its final dot; the dialogue answers when it likes. */
-  onMail(text: string): void
+  /**
+   * A whole mail has come, as it was on the wire and without its final dot; the dialogue answers when it likes. What
+   * the client sent behind the dot is read when this has resolved, so that the replies keep their order.
+   */
+  onMail(text: string): Promise<void>
   onClose?(): void
 }
 
@@ -28,6 +31,7 @@ const USUAL_REPLIES: Record<string, string> = {
 export async function startSmtpLineServer(
   address: string,
   begin: (socket: Socket) => SmtpDialogue,
+  port = 0,
 ): Promise<SmtpLineServer> {
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -40,7 +44,7 @@ export async function startSmtpLineServer(
     })
     converse(socket, dialogue)
   })
-  server.listen(0, address)
+  server.listen(port, address)
   await once(server, 'listening')
   return {
     port: (server.address() as AddressInfo).port,
@@ -54,6 +58,7 @@ export async function startSmtpLineServer(
 
 function converse(socket: Socket, dialogue: SmtpDialogue): void {
   let isInData = false
+  let isAnswering = false
   let buffer = ''
   const answer = (line: string): void => {
     const verb = line.slice(0, 4).toUpperCase()
@@ -63,22 +68,29 @@ function converse(socket: Socket, dialogue: SmtpDialogue): void {
     isInData = reply.startsWith('354')
     socket.write(`${reply}\r\n`)
   }
-  socket.on('data', (bytes) => {
-    buffer += bytes.toString('latin1')
-    for (;;) {
+  const take = (text: string): void => {
+    isInData = false
+    isAnswering = true
+    dialogue.onMail(text).then(() => {
+      isAnswering = false
+      read()
+    }).catch((thrown: Error) => socket.destroy(thrown))
+  }
+  const read = (): void => {
+    while (!isAnswering && !socket.destroyed) {
       const ending = isInData ? END_OF_DATA : LINE_END
       const end = buffer.indexOf(ending)
       if (end < 0) return
       // A body keeps the end of its last line.
       const text = buffer.slice(0, end + LINE_END.length)
       buffer = buffer.slice(end + ending.length)
-      if (isInData) {
-        isInData = false
-        dialogue.onMail(text)
-      } else {
-        answer(text)
-      }
+      if (isInData) take(text)
+      else answer(text)
     }
+  }
+  socket.on('data', (bytes) => {
+    buffer += bytes.toString('latin1')
+    read()
   })
   socket.write('220 sink.test ESMTP\r\n')
 }

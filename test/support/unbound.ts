@@ -104,7 +104,8 @@ function zoneText(records: readonly DnsRecordLine[]): string {
   return `$ORIGIN test.\n${start}${records.map((record) => `${zoneLine(record)}\n`).join('')}`
 }
 
-function zoneLine({ name, type, value }: DnsRecordLine): string {
+/** A line of a zone file. */
+export function zoneLine({ name, type, value }: DnsRecordLine): string {
   if (type === 'A' || type === 'AAAA') return `${name}. 300 IN ${type} ${value}`
   if (type !== 'TXT') return `${name}. 300 IN ${type} ${value}.`
   const strings: string[] = []

@@ -1,11 +1,11 @@
 /**
- * Debian's Exim and OpenSMTPD as receiving mail servers that take every recipient of their domain and bounce it
- * afterwards. They conflict as packages, so `unpack-mail-servers` puts each into a root of its own, where they are run
- * by chroot; that needs root.
+ * Debian's Exim and OpenSMTPD as receiving mail servers: with given settings, or such that they take every recipient of
+ * their domain and bounce it afterwards. They conflict as packages, so `unpack-mail-servers` puts each into a root of
+ * its own, where they are run by chroot; that needs root.
  */
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
-import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { basename, join } from 'node:path'
 import { until } from './until.ts'
@@ -37,16 +37,32 @@ export function missingMailServers(): string | false {
 }
 
 export function startExim(options: BouncingServerOptions): Promise<BouncingServer> {
-  const place = makePlace('exim')
-  mkdirSync(join(place.outside, 'spool'))
-  chownSync(join(place.outside, 'spool'), EXIM_USER, EXIM_USER)
-  writeFileSync(join(place.outside, 'exim.conf'), eximSettings(options, place.inside))
-  return start(options, place, ['/usr/sbin/exim4', '-C', join(place.inside, 'exim.conf'), '-bdf', '-q1s', '-d-all+acl'])
+  return startEximWith(options, ({ inside }) => eximSettings(options, inside))
 }
 
 export function startOpenSmtpd(options: BouncingServerOptions): Promise<BouncingServer> {
-  const place = makePlace('opensmtpd')
-  const spool = join(ROOTS, 'opensmtpd', 'var', 'spool', 'smtpd')
+  return startOpenSmtpdWith(options, () => openSmtpdSettings(options))
+}
+
+/** `configure` gives the text of exim.conf; all that it puts into the folder becomes Exim's. */
+export function startEximWith(listens: Listener, configure: (place: Place) => string): Promise<BouncingServer> {
+  const place = makePlace(join(ROOTS, 'exim'))
+  mkdirSync(join(place.outside, 'spool'))
+  writeFileSync(join(place.outside, 'exim.conf'), configure(place))
+  for (const name of readdirSync(place.outside)) {
+    // A configuration that its user could change is refused.
+    if (name !== 'exim.conf') chownSync(join(place.outside, name), EXIM_USER, EXIM_USER)
+  }
+  return start(listens, place, ['/usr/sbin/exim4', '-C', join(place.inside, 'exim.conf'), '-bdf', '-q1s', '-d-all+acl'])
+}
+
+/** `configure` gives the text of smtpd.conf. */
+export function startOpenSmtpdWith(listens: Listener, configure: (place: Place) => string): Promise<BouncingServer> {
+  // Its queue has a fixed place in the root, so that each one needs a root of its own.
+  const root = mkdtempSync(join(ROOTS, 'opensmtpd-'))
+  execFileSync('cp', ['-al', `${join(ROOTS, 'opensmtpd')}/.`, root])
+  const place = makePlace(root)
+  const spool = join(root, 'var', 'spool', 'smtpd')
   rmSync(spool, { recursive: true, force: true })
   for (const [name, owner, mode] of [
     ['', 0, 0o711], ['queue', SMTPD_QUEUE_USER, 0o700], ['offline', 0, 0o770], ['purge', SMTPD_QUEUE_USER, 0o700],
@@ -56,32 +72,36 @@ export function startOpenSmtpd(options: BouncingServerOptions): Promise<Bouncing
     chownSync(folder, owner, name === 'offline' ? SMTPD_QUEUE_USER : 0)
     chmodSync(folder, mode)
   }
-  writeFileSync(join(place.outside, 'smtpd.conf'), openSmtpdSettings(options))
-  return start(options, place, ['/usr/sbin/smtpd', '-d', '-f', join(place.inside, 'smtpd.conf')])
+  writeFileSync(join(place.outside, 'smtpd.conf'), configure(place))
+  return start(listens, { ...place, toRemove: root }, ['/usr/sbin/smtpd', '-d', '-f', join(place.inside, 'smtpd.conf')])
 }
 
-interface Place {
+/** Where it answers once it runs. */
+export type Listener = Pick<BouncingServerOptions, 'address' | 'port'>
+
+export interface Place {
   root: string
   /** The same folder, seen from here and from inside the root. */
   outside: string
   inside: string
+  /** Of no use once the server has ended. */
+  toRemove: string
 }
 
-function makePlace(name: string): Place {
-  const root = join(ROOTS, name)
+function makePlace(root: string): Place {
   const outside = mkdtempSync(join(root, 'tmp', 'test-'))
   chmodSync(outside, 0o755)
-  return { root, outside, inside: join('/tmp', basename(outside)) }
+  return { root, outside, inside: join('/tmp', basename(outside)), toRemove: outside }
 }
 
-async function start({ address, port }: BouncingServerOptions, place: Place, words: string[]): Promise<BouncingServer> {
+async function start({ address, port }: Listener, place: Place, words: string[]): Promise<BouncingServer> {
   const said: string[] = []
   // A process group of its own: both servers are several processes.
   const server = spawn('chroot', [place.root, ...words], { detached: true, stdio: ['ignore', 'pipe', 'pipe'] })
   for (const stream of [server.stdout, server.stderr]) stream.on('data', (bytes: Buffer) => said.push(String(bytes)))
   const stop = async (): Promise<void> => {
     await end(server)
-    rmSync(place.outside, { recursive: true, force: true })
+    rmSync(place.toRemove, { recursive: true, force: true })
   }
   try {
     await until(`${words[0]} listens`, () => answers(address, port))

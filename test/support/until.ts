@@ -4,12 +4,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const LOOK_EVERY_MILLISECONDS = 5
+/** Far more than any wait takes, also on a machine that is slow and busy: it only ends what would never come. */
+const DEADLINE_MILLISECONDS = 60_000
 
 /** Resolves with the first value that is neither undefined, null nor false; fails with `what` at the deadline. */
 export async function until<Value>(
   what: string,
   look: () => Value | Promise<Value>,
-  deadlineMilliseconds = 10_000,
+  deadlineMilliseconds = DEADLINE_MILLISECONDS,
 ): Promise<Exclude<Value, undefined | null | false>> {
   const end = performance.now() + deadlineMilliseconds
   for (;;) {

@@ -30,6 +30,8 @@ export interface ZoneRecords {
   AAAA?: readonly string[] | ZoneFailure
   /** One entry per record; longer ones are split into strings of 255 bytes. */
   TXT?: readonly string[] | ZoneFailure
+  /** Host names; the key is as in `1.2.0.192.in-addr.arpa`. */
+  PTR?: readonly string[] | ZoneFailure
   CNAME?: string
   /** The answer holds the CNAME and no more, as from a server that has no zone for its target. */
   isAliasAlone?: boolean
@@ -48,7 +50,7 @@ export interface ZoneServer {
   close(): Promise<void>
 }
 
-const TYPE_CODES: Record<string, number> = { A: 1, CNAME: 5, MX: 15, TXT: 16, AAAA: 28 }
+const TYPE_CODES: Record<string, number> = { A: 1, CNAME: 5, PTR: 12, MX: 15, TXT: 16, AAAA: 28 }
 const RESPONSE_CODES = { NOERROR: 0, FORMERR: 1, SERVFAIL: 2, NXDOMAIN: 3, REFUSED: 5 } as const
 /** Long enough that a resolver which keeps answers would be noticed. */
 const TTL_SECONDS = 300
@@ -175,6 +177,8 @@ function recordData(records: ZoneRecords, type: string): Buffer[] | ZoneFailure 
       return encodeAll(records.AAAA, encodeIpv6)
     case 'TXT':
       return encodeAll(records.TXT, encodeText)
+    case 'PTR':
+      return encodeAll(records.PTR, encodeName)
     case 'MX':
       return encodeAll(records.MX, (text) => {
         const space = text.indexOf(' ')

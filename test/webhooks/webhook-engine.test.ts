@@ -124,11 +124,9 @@ t.test('a hanging endpoint keeps its four slots and delays nobody else', async (
   const harness = await startEngine(t, { concurrency: { total: 6, per_endpoint: 4 } })
   await harness.addEndpoint(hanging.url)
   await harness.addEndpoint(healthy.url)
-  const startedAt = performance.now()
   await harness.deliver(30)
   await harness.pump('the healthy endpoint has all events', () => healthy.requests.length === 30)
-  const took = performance.now() - startedAt
-  t.ok(took < 5 * SECOND, `30 events in ${Math.round(took)} ms, while the other endpoint is silent for 10 s`)
+  t.notOk(harness.attempts.some(({ status }) => status === null), 'before the first 10 s of the other one are over')
   t.ok(hanging.requests.length <= 4, 'no more than four at a time')
 
   // The retry of the one failure: rows of the hanging endpoint are due all the time and must not hide it.
@@ -189,7 +187,7 @@ t.test('a process that dies with posts under way loses no event', async (t) => {
   await first.deliver()
   await first.pump('the post is under way', () => receiver.requests.length === 1)
   // The next process begins its epoch while the row is still leased by the first.
-  const { epoch } = await first.store.beginEpoch(first.clock.now())
+  const { epoch } = await first.store.beginEpoch(first.clock.now(), first.clock.now())
   const claimed = await first.store.claimWebhooks({
     now: first.clock.now(), epoch, leaseUntil: first.clock.now() + MINUTE, limit: 10, perEndpoint: 4, busy: {},
   })

@@ -3,6 +3,7 @@
  * contract.md; the tests hold each against the schema of its place.
  */
 import type { WebhookEventKind } from '../../mail/event.ts'
+import { IP_EXAMPLES } from './ip-examples.ts'
 
 export interface RouteExamples {
   /** Of the body. */
@@ -167,6 +168,7 @@ export const EXAMPLES: Record<string, RouteExamples> = {
   'PATCH /domains/:domain': { request: { tracking: { opens: false } }, response: done(DOMAIN) },
   'POST /domains/:domain/verify': { response: done(DOMAIN) },
   'DELETE /domains/:domain': { response: done({ domain: 'acme.com', deleted: true, queued_messages: 12 }) },
+  ...IP_EXAMPLES,
   'POST /webhooks': {
     request: { url: 'https://app.acme.com/hooks', events: ['email.delivered', 'email.bounced'], secret: 'topsecret' },
     response: done(WEBHOOK_ENDPOINT),

@@ -1,5 +1,5 @@
 /**
- * GET /openapi.json (contract.md 15): public, the document of all routes, itself included.
+ * GET /openapi.json (contract.md 15): public, the document of all routes of the contract, itself included.
  */
 import { z } from 'zod'
 import { packageVersion } from '../../base/package-version.ts'
@@ -12,7 +12,7 @@ const OK = 200
 /** These routes and the one that describes them. */
 export function withOpenApi(routes: readonly Route[]): Route[] {
   const all = [...routes, openApiRoute(() => document)]
-  const document = openApiDocument(all, packageVersion())
+  const document = openApiDocument(all.filter(({ isInternal }) => isInternal !== true), packageVersion())
   return all
 }
 

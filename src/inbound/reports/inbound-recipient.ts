@@ -4,6 +4,7 @@
  *
  * A token is judged before any lookup, so guesses cost a MAC. Rejects when the store does not answer.
  */
+import type { KeyObject } from 'node:crypto'
 import { domainToAscii } from '../../mail/address.ts'
 import { readComplaintToken, readReturnPathToken } from '../../mail/return-path.ts'
 
@@ -23,7 +24,7 @@ export interface InboundAddresses {
 
 export interface InboundRecipientOptions {
   settings: InboundAddresses
-  tokenKeys: { bounce: Uint8Array; complaint: Uint8Array }
+  tokenKeys: { bounce: KeyObject; complaint: KeyObject }
   isUnsubscribeToken(token: string): boolean
   isReturnPath(host: string): Promise<boolean>
 }

@@ -2,11 +2,12 @@
  * Which message of ours a report is about: the token of its envelope recipient, else the first genuine one it repeats
  * (engine.md 15.3 and 15.4). Addresses and ids without our MAC name nothing. Pure; never throws.
  */
+import type { KeyObject } from 'node:crypto'
 import type { ReportReferences } from '../../mail/report-reading.ts'
 import { readComplaintToken, readReturnPathToken } from '../../mail/return-path.ts'
 
 export interface NamedMessageOptions {
-  tokenKeys: { bounce: Uint8Array; complaint: Uint8Array }
+  tokenKeys: { bounce: KeyObject; complaint: KeyObject }
   /** Name of the header that repeats the complaint token, or null. */
   referenceHeader: string | null
 }

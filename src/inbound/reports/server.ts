@@ -5,15 +5,15 @@
  * nobody, and it never answers a mail (hardening.md 4, A19 to A21). 250 comes after the commit of what the mail meant;
  * while the store does not answer the sender is asked to come again, with 451. engine.md 15.1, RFC 5321.
  */
+import type { KeyObject } from 'node:crypto'
 import type { SMTPServerSession } from 'smtp-server'
 import type { Clock } from '../../base/clock.ts'
 import type { KeyRing } from '../../base/key-ring.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { Port } from '../../base/open-port.ts'
-import type { BounceRuleSettings } from '../../config/bounce-rule-settings.ts'
 import type { ProviderSettings } from '../../config/provider-settings.ts'
-import { createClassifier } from '../../mail/classify-reply.ts'
+import type { ClassifyReply } from '../../mail/classify-reply.ts'
 import { readReport } from '../../mail/read-report.ts'
 import type { ReportReading } from '../../mail/report-reading.ts'
 import type { AcceptSubmission } from '../../messages/send-request.ts'
@@ -41,7 +41,7 @@ export interface ReportServerOptions {
     tls: TlsSettings
   }
   providers: Pick<ProviderSettings, 'providers'>
-  bounces: Pick<BounceRuleSettings, 'rules'>
+  classify: ClassifyReply
   store: Pick<Store, 'isReturnPath' | 'lookupMessage' | 'recordReport' | 'keepUnmatchedReport'>
   keyRing: KeyRing
   /** Whether a token for unsubscribing is genuine: asked at RCPT. */
@@ -99,8 +99,8 @@ export function createReportServer(options: ReportServerOptions): ReportServer {
 
 const NO_RECIPIENT = { code: 550, text: '5.1.1 there is no such recipient here' }
 
-function createRouter(options: ReportServerOptions, tokenKeys: { bounce: Buffer; complaint: Buffer }): RouteReport {
-  const { settings, providers, bounces, store, clock, logger, metrics, acceptSubmission } = options
+function createRouter(options: ReportServerOptions, tokenKeys: { bounce: KeyObject; complaint: KeyObject }): RouteReport {
+  const { settings, providers, classify, store, clock, logger, metrics, acceptSubmission } = options
   const providerOf = (isp: string | null): string | null =>
     Object.entries(providers.providers).find(([, block]) => block.isp === isp)?.[0] ?? null
   const { hostname, operator, inbound, headers } = settings
@@ -108,7 +108,7 @@ function createRouter(options: ReportServerOptions, tokenKeys: { bounce: Buffer;
     store, clock, logger, metrics,
     namedMessage: createFindNamedMessage({ tokenKeys, referenceHeader: headers.reference }),
     applyBounce: createApplyBounce({
-      store, clock, providerOf, classify: createClassifier(bounces.rules), maxAge: inbound.token_max_age,
+      store, clock, providerOf, classify, maxAge: inbound.token_max_age,
     }),
     applyComplaint: createApplyComplaint({ store, clock }),
     unsubscribe: (token) => options.unsubscribe(token),

@@ -32,6 +32,8 @@ export interface SubmissionServerOptions {
   }
   apiKeys: Pick<ApiKeys, 'authenticate'>
   acceptSubmission: AcceptSubmission
+  /** Why no mail is taken now, as a clause; null: it is. */
+  mailRefusal: () => Promise<string | null>
   clock: Clock
   logger: Logger
   metrics: Pick<Metrics, 'submissionSessions' | 'messagesRejected'>
@@ -65,7 +67,11 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
     hooks: {
       receive: createMessageReceiver({ keptBytes: limits.message, memoryBytes: MEMORY_BYTES }),
       logIn: (password, session) => logIn(password, session.remoteAddress),
-      onSender: (session) => loginOf(session).recheck(),
+      async onSender(session) {
+        await loginOf(session).recheck()
+        const reason = await options.mailRefusal()
+        if (reason !== null) throw smtpRefusal(452, `4.3.1 ${reason}, try again later`)
+      },
       async onRecipient(address) {
         const parsed = parseAddress(address, policy)
         if (!parsed.ok) throw smtpRefusal(553, `5.1.3 invalid_recipient: ${parsed.problem}`)

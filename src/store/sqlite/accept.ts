@@ -8,12 +8,17 @@
 import type { Database } from 'better-sqlite3'
 import { CAPTURE_POOL } from '../../mail/simulator.ts'
 import type { AcceptRequest, AcceptResult, NewMessage, SuppressedMessage } from '../accept-records.ts'
+import { CAPTURE_ROUTE, UNROUTED } from '../queue-records.ts'
+import type { QueuedRows } from '../queue-records.ts'
 import type { SuppressionReason } from '../suppression-records.ts'
 import { comparableAddress } from './comparable-address.ts'
 import { createAnswerWriter, createFindIdempotent } from './idempotency.ts'
 import { createQueueNames } from './queue-names.ts'
+import { createQueuedTally } from './queued-rows.ts'
 import { createEventRecorder } from './record-events.ts'
 import type { RecordedEvent } from './record-events.ts'
+import { createFindDomainRoute } from './routes.ts'
+import type { KnownRoute } from './routes.ts'
 import { createContentWriter } from './stored-content.ts'
 import { storedIdentifier } from './stored-identifier.ts'
 import { createSuppressedEnding, createSuppressionCheck } from './suppression-check.ts'
@@ -28,19 +33,27 @@ export function createAcceptMessages(database: Database): (request: AcceptReques
       const known = findIdempotent({ entry: idempotency.entry, now })
       if (known.kind !== 'new') return known
     }
-    const suppressed = addRequest(request)
+    const { suppressed, queued } = addRequest(request)
     if (idempotency !== null) keepAnswer(idempotency.entry, idempotency.answer, suppressed, now)
-    return { kind: 'accepted', suppressed }
+    return { kind: 'accepted', suppressed, queued }
   }
 }
 
-/** Writes everything of a request but its idempotency key; returns which messages ended as suppressed. */
-function createRequestWriter(database: Database): (request: AcceptRequest) => SuppressedMessage[] {
+interface WrittenRequest {
+  /** Messages that ended at once. */
+  suppressed: SuppressedMessage[]
+  /** The others. */
+  queued: QueuedRows
+}
+
+/** Writes everything of a request but its idempotency key. */
+function createRequestWriter(database: Database): (request: AcceptRequest) => WrittenRequest {
   const names = createQueueNames(database)
   const writeContent = createContentWriter(database)
   const addBatch = createBatchWriter(database)
   const checkSuppression = createSuppressionCheck(database)
   const endSuppressed = createSuppressedEnding(database)
+  const createRoad = createRoads(database)
   const addMessage = createMessageWriter(database)
   const events = createEventRecorder(database)
 
@@ -50,25 +63,65 @@ function createRequestWriter(database: Database): (request: AcceptRequest) => Su
     const contentId = writeContent(content, { isTest, sendAt, retryOf: request.retryOf })
     addBatch(contentId, request)
     const laneId = names.laneId(request.domain, request.stream)
-    const poolId = names.poolId(request.pool)
+    const roadOf = createRoad(request)
     const question = { isTest, list: content.unsubscribe?.list ?? null }
     const suppressed: SuppressedMessage[] = []
+    const tally = createQueuedTally()
     const happened: RecordedEvent[] = []
     for (const [index, message] of request.messages.entries()) {
       const recipient = comparableAddress(message.to.address)
       const reason = message.simulatedSuppression === undefined
         ? checkSuppression(recipient, question)
         : message.simulatedSuppression
-      const captured = message.isCaptured ? { poolId: names.poolId(CAPTURE_POOL), acceptedFor: poolId } : null
-      const row = { contentId, laneId, poolId, captured, recipient, dueAt: sendAt ?? now, now, reason }
-      const key = addMessage(message, row)
+      const road = roadOf(message)
+      const dueAt = sendAt ?? now
+      const key = addMessage(message, { contentId, laneId, road, recipient, dueAt, now, reason })
       events.recordPlain('email.accepted', key, now)
-      if (reason === null) continue
+      if (reason === null) {
+        const { pool, route } = road
+        const { domain, stream } = request
+        tally.add({ pool, route, domain, stream, isRetry: false }, message.recipientDomain, dueAt)
+        continue
+      }
       suppressed.push({ index, reason })
       happened.push(...endSuppressed({ key, id: message.id, recipient, reason }, now))
     }
     if (happened.length > 0) events.record(happened, now)
-    return suppressed
+    return { suppressed, queued: tally.result() }
+  }
+}
+
+/** Where a message is queued. */
+interface Road extends KnownRoute {
+  pool: string
+  poolId: number
+  /** For captured mail: the pool it was accepted for. */
+  acceptedFor: number | null
+}
+
+/** The roads of a request's messages: looked up once for each recipient domain. */
+function createRoads(database: Database): (request: AcceptRequest) => (message: NewMessage) => Road {
+  const names = createQueueNames(database)
+  const findRoute = createFindDomainRoute(database)
+  return ({ pool }) => {
+    const poolId = names.poolId(pool)
+    const roads = new Map<string, Road>()
+    const unrouted: KnownRoute = { routeId: 0, route: UNROUTED }
+    let captured: Road | undefined
+    return ({ isCaptured, recipientDomain }) => {
+      if (isCaptured) {
+        captured ??= {
+          pool: CAPTURE_POOL, poolId: names.poolId(CAPTURE_POOL), acceptedFor: poolId, route: CAPTURE_ROUTE,
+          routeId: names.routeId(CAPTURE_ROUTE),
+        }
+        return captured
+      }
+      const known = roads.get(recipientDomain)
+      if (known !== undefined) return known
+      const road = { pool, poolId, acceptedFor: null, ...(findRoute(recipientDomain) ?? unrouted) }
+      roads.set(recipientDomain, road)
+      return road
+    }
   }
 }
 
@@ -87,8 +140,7 @@ function createBatchWriter(database: Database): (contentId: number, request: Acc
 interface RowFacts {
   contentId: number
   laneId: number
-  poolId: number
-  captured: { poolId: number; acceptedFor: number } | null
+  road: Road
   recipient: string
   dueAt: number
   now: number
@@ -100,21 +152,22 @@ interface RowFacts {
 function createMessageWriter(database: Database): (message: NewMessage, row: RowFacts) => number {
   const add = database.prepare(`
     insert into messages
-      (id, state, pool_id, lane_id, content_id, recipient, recipient_domain, next_at, expires_at, created_at, final_at)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+      (id, state, pool_id, route_id, lane_id, content_id, recipient, recipient_domain, next_at, expires_at, created_at,
+      final_at)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
   const addData = database.prepare<[number, string | null, string | null, number | null]>(
     'insert into message_data (message_seq, to_name, variables, pool_id) values (?, ?, ?, ?)',
   )
-  return (message, { contentId, laneId, poolId, captured, recipient, dueAt, now, reason }) => {
+  return (message, { contentId, laneId, road, recipient, dueAt, now, reason }) => {
     const { lastInsertRowid } = add.run(
-      storedIdentifier('msg', message.id), reason === null ? 'waiting' : 'suppressed', captured?.poolId ?? poolId,
-      laneId, contentId, recipient, message.recipientDomain, dueAt, message.expiresAt, now,
+      storedIdentifier('msg', message.id), reason === null ? 'waiting' : 'suppressed', road.poolId,
+      road.routeId, laneId, contentId, recipient, message.recipientDomain, dueAt, message.expiresAt, now,
       reason === null ? null : now,
     )
     const key = Number(lastInsertRowid)
     const variables = variablesText(message)
-    if (message.to.name !== null || variables !== null || captured !== null) {
-      addData.run(key, message.to.name, variables, captured?.acceptedFor ?? null)
+    if (message.to.name !== null || variables !== null || road.acceptedFor !== null) {
+      addData.run(key, message.to.name, variables, road.acceptedFor)
     }
     return key
   }

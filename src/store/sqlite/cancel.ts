@@ -2,14 +2,17 @@
  * What a customer does to messages that wait, and the repeat of one that ended.
  *
  *   waiting -> canceled   cancelMessage, cancelBatch: with its event, never sent
- *   waiting -> waiting    retryNow: due at once
+ *   waiting -> waiting    retryNow: due at once, unless the operator holds it
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes, newIdentifier } from '../../base/identifier.ts'
 import { canceledData } from '../../mail/event.ts'
 import type { CancelResult } from '../lookup-records.ts'
+import { UNROUTED } from '../queue-records.ts'
+import type { QueuedRows } from '../queue-records.ts'
 import { messageQuery, stateOf } from './message-views.ts'
 import type { MessageRow } from './message-views.ts'
+import { createQueuedTally } from './queued-rows.ts'
 import { createEventRecorder } from './record-events.ts'
 import type { RecordedEvent } from './record-events.ts'
 
@@ -72,14 +75,29 @@ export function createCancelBatch(
   }
 }
 
-export function createRetryNow(database: Database): (request: { id: string; now: number }) => boolean {
+export function createRetryNow(database: Database): (request: { id: string; now: number }) => QueuedRows | null {
   const find = createMessageFinder(database)
-  const advance = database.prepare<[number, number]>('update messages set next_at = min(next_at, ?) where seq = ?')
+  const findRoute = database
+    .prepare<[number], string>(`
+      select routes.name
+      from messages
+      cross join routes on routes.route_id = messages.route_id
+      where messages.seq = ?`)
+    .pluck()
+  const advance = database.prepare<[number, number]>(
+    'update messages set next_at = ?, waiting_for = null where seq = ?',
+  )
   return ({ id, now }) => {
     const row = find(id)
-    if (row === undefined || stateOf(row, now) !== 'deferred') return false
-    advance.run(now, row.seq)
-    return true
+    if (row === undefined || stateOf(row, now) !== 'deferred') return null
+    const tally = createQueuedTally()
+    if (row.waitingFor === 'held') return tally.result()
+    const nextAt = Math.min(row.nextAt, now)
+    advance.run(nextAt, row.seq)
+    const { queuePool: pool, domain, stream, recipientDomain, attempts } = row
+    const route = findRoute.get(row.seq) ?? UNROUTED
+    tally.add({ pool, route, domain, stream, isRetry: attempts > 0 }, recipientDomain, nextAt)
+    return tally.result()
   }
 }
 

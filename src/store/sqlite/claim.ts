@@ -1,64 +1,169 @@
 /**
- * Rows between the queue and the delivery threads: claimed under a lease, given back, freed after a death.
+ * Claiming: due rows go under a lease to this process. A lease is (epoch, until); the epoch is the fence.
  *
- *   waiting -> sending      claimDue: due, unexpired, pool can send
- *   waiting -> suppressed   claimDue: the address came onto the suppression list meanwhile
- *   sending -> waiting      unclaim (no attempt), beginEpoch (its holder died), recoverLapsedLeases (it froze)
+ *   waiting -> sending      claimDue, claimUnrouted: due, unexpired, and its key was asked for
+ *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
  *
- * The fence is the epoch: a counter raised at every start. Whoever shows an older one holds nothing any more.
+ * Of expired rows, which `expireDue` ends, a bounded number is walked over for each key. When there are more in front,
+ * the key is named due a second later, so that nobody asks for it without a pause.
+ *
+ * `limit +?`: of a plain `limit ?` SQLite looks at the value while it plans, and so plans anew at each call, which costs
+ * up to 80 µs.
  */
 import type { Database } from 'better-sqlite3'
+import { SECOND } from '../../base/clock.ts'
 import { identifierFromBytes } from '../../base/identifier.ts'
 import { CAPTURE_POOL, isSimulated } from '../../mail/simulator.ts'
-import type { ClaimedMessage, ClaimRequest, EpochStart, UnclaimRequest } from '../records.ts'
+import type { Stream } from '../../mail/message.ts'
+import { UNROUTED } from '../queue-records.ts'
+import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../records.ts'
 import { createQueueNames } from './queue-names.ts'
+import type { NumberedKey } from './queue-names.ts'
 import { createEventRecorder } from './record-events.ts'
 import type { RecordedEvent } from './record-events.ts'
 import { createSuppressedEnding, createSuppressionCheck } from './suppression-check.ts'
 
-/** A message as its row has it, before its pool is known by name. `isListed`: its address is on some list. */
-type DueRow = Omit<ClaimedMessage, 'id' | 'pool' | 'isCaptured'> & { id: Buffer; nextAt: number; isListed: number }
+/** A message as its row has it. `isListed`: its address is on some suppression list. */
+type DueRow = Omit<ClaimedMessage, 'id' | 'avoidIps' | 'isCaptured' | 'pool' | 'route' | 'domain' | 'stream'> & {
+  id: Buffer
+  avoidIps: string | null
+  nextAt: number
+  isListed: number
+}
 
-export function createClaimDue(database: Database): (request: ClaimRequest) => ClaimedMessage[] {
+/** What the key of a row says of it. */
+type Origin = Pick<ClaimedMessage, 'pool' | 'route' | 'domain' | 'stream'>
+
+interface Lease {
+  now: number
+  epoch: number
+  leaseUntil: number
+}
+
+/** Expired rows that are walked over: about 2 ms. */
+const MOST_EXPIRED = 2_000
+/** How long a key with more of them is left alone. */
+const EXPIRED_PAUSE = SECOND
+
+// Whole rows at once: reading each by its number afterwards costs ten times as much.
+const WALKED_COLUMNS = `
+  seq as key, id, content_id as contentId, recipient, recipient_domain as recipientDomain, attempts,
+  created_at as acceptedAt, expires_at as expiresAt, path_failures as pathFailures,
+  ambiguous_count as ambiguousCount, last_ip as lastIp, keep_ip_until as keepIpUntil, avoid_ips as avoidIps,
+  next_at as nextAt`
+const IS_LISTED = 'exists (select 1 from suppressions where address = walked.recipient) as isListed'
+const KEY = `state = 'waiting' and pool_id = ? and route_id = ? and lane_id = ? and is_retry = ?`
+
+export function createClaimDue(database: Database): (request: ClaimRequest) => ClaimResult {
   const names = createQueueNames(database)
-  // Whole rows at once: reading each by its number afterwards costs ten times as much.
-  const findDue = database.prepare<[number, number, number, number], DueRow>(`
-    select
-      messages.seq as key, messages.id, messages.content_id as contentId, lanes.stream, lanes.domain,
-      messages.recipient, messages.recipient_domain as recipientDomain, messages.attempts,
-      messages.created_at as acceptedAt, messages.expires_at as expiresAt, messages.path_failures as pathFailures,
-      messages.ambiguous_count as ambiguousCount, messages.sticky_ip as stickyIp, messages.next_at as nextAt,
-      exists (select 1 from suppressions where address = messages.recipient) as isListed
-    from messages
-    cross join lanes on lanes.lane_id = messages.lane_id
-    where messages.state = 'waiting' and messages.pool_id = ? and messages.next_at <= ? and messages.expires_at > ?
-    order by messages.next_at
-    limit ?`)
-  const lease = database.prepare<[number, number, number]>(
-    `update messages set state = 'sending', lease_epoch = ?, lease_until = ? where seq = ?`,
-  )
-  const endSuppressed = createSuppressedEnder(database)
+  const findDue = database.prepare<number[], DueRow>(`
+    select walked.*, ${IS_LISTED}
+    from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at <= ? order by next_at limit +?) as walked
+    where expiresAt > ?
+    limit +?`)
+  const lease = createLeasing(database)
+  const findEarliest = createEarliestOfKey(database)
 
-  return ({ now, epoch, leaseUntil, pools, limit }) => {
-    // One walk along the index for each pool: an `in` list would have to sort everything that is due.
-    const due = pools.flatMap((pool) => {
-      const poolId = names.knownPoolId(pool)
-      return poolId === undefined ? [] : findDue.all(poolId, now, now, limit).map((row) => ({ ...row, pool }))
+  return ({ asks, ...terms }) => {
+    const { now } = terms
+    const messages: ClaimedMessage[] = []
+    const earliestAt = asks.map(({ key, limit }) => {
+      const numbers = names.knownKey(key)
+      if (numbers === undefined) return null
+      const { poolId, routeId, laneId, isRetry } = numbers
+      // One more than is wanted tells when the key is due next.
+      const wanted = limit + 1
+      const rows = findDue.all(poolId, routeId, laneId, isRetry, now, wanted + MOST_EXPIRED, now, wanted)
+      const { pool, route, domain, stream } = key
+      messages.push(...lease(rows.slice(0, limit), () => ({ pool, route, domain, stream }), terms))
+      return rows[limit]?.nextAt ?? findEarliest(numbers, now)
     })
-    if (pools.length > 1) due.sort((left, right) => left.nextAt - right.nextAt)
-    const messages = due.slice(0, limit).map(({ nextAt: _dueAt, ...row }) => ({
-      ...row, id: identifierFromBytes('msg', row.id), isCaptured: row.pool === CAPTURE_POOL,
-    }))
-    const suppressed = endSuppressed(messages.filter((message) => message.isListed === 1), now)
-    return messages.filter(({ key }) => !suppressed.has(key)).map(({ isListed: _isListed, ...message }) => {
-      lease.run(epoch, leaseUntil, message.key)
-      return message
+    return { messages, earliestAt }
+  }
+}
+
+/** When the first unexpired row of a key is due; null: there is none. */
+function createEarliestOfKey(database: Database): (key: NumberedKey, now: number) => number | null {
+  const findNext = database
+    .prepare<number[], number>(`
+      select nextAt
+      from (
+        select next_at as nextAt, expires_at as expiresAt from messages where ${KEY} order by next_at limit +?
+      ) as walked
+      where expiresAt > ?
+      limit 1`)
+    .pluck()
+  const findBeyond = database
+    .prepare<number[], number>(`select next_at from messages where ${KEY} order by next_at limit 1 offset ?`)
+    .pluck()
+  return ({ poolId, routeId, laneId, isRetry }, now) => {
+    const next = findNext.get(poolId, routeId, laneId, isRetry, MOST_EXPIRED, now)
+    if (next !== undefined) return next
+    const beyond = findBeyond.get(poolId, routeId, laneId, isRetry, MOST_EXPIRED)
+    return beyond === undefined ? null : Math.max(beyond, now + EXPIRED_PAUSE)
+  }
+}
+
+export function createClaimUnrouted(
+  database: Database,
+): (request: Lease & { domain: string; limit: number }) => ClaimedMessage[] {
+  const findDue = database.prepare<[string, number, number, number, number], DueRow & UnroutedOrigin>(`
+    select walked.*, pools.name as pool, lanes.domain, lanes.stream, ${IS_LISTED}
+    from (
+      select ${WALKED_COLUMNS}, pool_id, lane_id
+      from messages
+      where state = 'waiting' and route_id < 1 and recipient_domain = ? and next_at <= ?
+      order by next_at
+      limit +?
+    ) as walked
+    cross join pools on pools.pool_id = walked.pool_id
+    cross join lanes on lanes.lane_id = walked.lane_id
+    where expiresAt > ?
+    limit +?`)
+  const lease = createLeasing(database)
+  return ({ domain: recipientDomain, limit, ...terms }) => {
+    const rows = findDue.all(recipientDomain, terms.now, limit + MOST_EXPIRED, terms.now, limit)
+    return lease(rows, ({ pool, domain, stream }) => ({ pool, route: UNROUTED, domain, stream }), terms)
+  }
+}
+
+interface UnroutedOrigin {
+  pool: string
+  domain: string
+  stream: Stream
+}
+
+/** Puts rows under lease, but for those that end as suppressed. */
+function createLeasing(
+  database: Database,
+): <Row extends DueRow>(rows: readonly Row[], originOf: (row: Row) => Origin, terms: Lease) => ClaimedMessage[] {
+  // While it is leased, next_at says since when.
+  const lease = database.prepare<[number, number, number, number]>(`
+    update messages
+    set state = 'sending', lease_epoch = ?, lease_until = ?, next_at = ?, dot_sent = 0, waiting_for = null
+    where seq = ?`)
+  const endSuppressed = createSuppressedEnder(database)
+  return (rows, originOf, { now, epoch, leaseUntil }) => {
+    const suppressed = endSuppressed(rows.filter(({ isListed }) => isListed === 1), now)
+    return rows.filter(({ key }) => !suppressed.has(key)).map((row) => {
+      lease.run(epoch, leaseUntil, now, row.key)
+      return claimedMessage(row, originOf(row))
     })
   }
 }
 
+function claimedMessage(row: DueRow, { pool, route, domain, stream }: Origin): ClaimedMessage {
+  const { key, contentId, recipient, recipientDomain, attempts, acceptedAt, expiresAt, pathFailures } = row
+  const { ambiguousCount, lastIp, keepIpUntil, avoidIps } = row
+  return {
+    key, id: identifierFromBytes('msg', row.id), contentId, pool, route, domain, stream, recipient, recipientDomain,
+    attempts, acceptedAt, expiresAt, pathFailures, ambiguousCount, lastIp, keepIpUntil,
+    avoidIps: avoidIps === null ? [] : (JSON.parse(avoidIps) as string[]), isCaptured: pool === CAPTURE_POOL,
+  }
+}
+
 /** Ends those of the listed messages that their own list keeps from being sent; returns their rows. */
-function createSuppressedEnder(database: Database): (listed: ClaimedMessage[], now: number) => Set<number> {
+function createSuppressedEnder(database: Database): (listed: readonly DueRow[], now: number) => Set<number> {
   const findContent = database.prepare<[number], { isTest: number; list: string | null }>(
     'select is_test as isTest, unsubscribe_list as list from contents where content_id = ?',
   )
@@ -77,89 +182,9 @@ function createSuppressedEnder(database: Database): (listed: ClaimedMessage[], n
       if (reason === null) continue
       suppressed.add(key)
       end.run(now, key)
-      happened.push(...endingOf({ key, id, recipient, reason }, now))
+      happened.push(...endingOf({ key, id: identifierFromBytes('msg', id), recipient, reason }, now))
     }
     if (happened.length > 0) events.record(happened, now)
     return suppressed
-  }
-}
-
-export function createUnclaim(database: Database): (request: UnclaimRequest) => void {
-  const release = database.prepare<[number, number, number, number]>(`
-    update messages
-    set state = 'waiting', next_at = ?, possible_duplicate = max(possible_duplicate, ?), lease_epoch = null,
-      lease_until = null
-    where seq = ? and state = 'sending' and lease_epoch = ?`)
-  return ({ epoch, rows }) => {
-    for (const { key, nextAt, isPossibleDuplicate } of rows) {
-      release.run(nextAt, isPossibleDuplicate === true ? 1 : 0, key, epoch)
-    }
-  }
-}
-
-export function createRenewLeases(database: Database): (request: { epoch: number; leaseUntil: number }) => void {
-  // The bound on lease_until is what lets the partial index answer.
-  const renew = database.prepare<[number, number, number]>(`
-    update messages
-    set lease_until = ?
-    where state = 'sending' and lease_until < ? and lease_epoch = ?`)
-  return ({ epoch, leaseUntil }) => {
-    renew.run(leaseUntil, leaseUntil, epoch)
-  }
-}
-
-export function createBeginEpoch(database: Database): (now: number) => EpochStart {
-  const raise = database
-    .prepare<[], number>(`update meta set value = value + 1 where name = 'epoch' returning value`)
-    .pluck()
-  // Whether the final dot went out is not known: a second copy is possible, and said so. No attempt is counted.
-  const releaseMessages = database.prepare<[number]>(`
-    update messages
-    set state = 'waiting', next_at = ?, possible_duplicate = 1, lease_epoch = null, lease_until = null
-    where state = 'sending' and lease_until > 0`)
-  const releaseDeliveries = database.prepare<[number]>(`
-    update webhook_deliveries
-    set next_at = ?, lease_epoch = null
-    where lease_epoch is not null and state = 'pending'`)
-  return (now) => {
-    releaseDeliveries.run(now)
-    return { epoch: raise.get() ?? 0, recovered: releaseMessages.run(now).changes }
-  }
-}
-
-export function createRecoverLapsedLeases(database: Database): (now: number) => number {
-  const recover = database.prepare<[number, number]>(`
-    update messages
-    set state = 'waiting', next_at = ?, possible_duplicate = 1, lease_epoch = null, lease_until = null
-    where state = 'sending' and lease_until <= ?`)
-  return (now) => recover.run(now, now).changes
-}
-
-export function createMoveOrphans(database: Database): (request: { known: string[]; target: string }) => number {
-  const names = createQueueNames(database)
-  const move = database.prepare<[number, number]>(
-    `update messages set pool_id = ? where state = 'waiting' and pool_id = ?`,
-  )
-  return ({ known, target }) => {
-    const kept = [...known, target, CAPTURE_POOL]
-    const orphaned = names.pools().filter((pool) => !kept.includes(pool.name))
-    if (orphaned.length === 0) return 0
-    const targetId = names.poolId(target)
-    return orphaned.reduce((moved, pool) => moved + move.run(targetId, pool.poolId).changes, 0)
-  }
-}
-
-export function createEarliestDueAt(database: Database): (pools: string[]) => number | null {
-  const names = createQueueNames(database)
-  const findEarliest = database
-    .prepare<[number], number | null>(`select min(next_at) from messages where state = 'waiting' and pool_id = ?`)
-    .pluck()
-  return (pools) => {
-    const times = pools.flatMap((pool) => {
-      const poolId = names.knownPoolId(pool)
-      return poolId === undefined ? [] : [findEarliest.get(poolId) ?? Infinity]
-    })
-    const earliest = Math.min(...times)
-    return Number.isFinite(earliest) ? earliest : null
   }
 }

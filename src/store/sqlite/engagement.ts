@@ -9,6 +9,7 @@ import type { Database, Statement } from 'better-sqlite3'
 import { newIdentifier } from '../../base/identifier.ts'
 import { clickedData, openedData } from '../../mail/event.ts'
 import type { EngagementHit, EngagementTally, RecordEngagementRequest } from '../engagement-records.ts'
+import { createEventStatistics } from './ip-statistics.ts'
 import { createEventRecorder } from './record-events.ts'
 import type { RecordedEvent } from './record-events.ts'
 import { storedIdentifier } from './stored-identifier.ts'
@@ -34,16 +35,22 @@ export function createRecordEngagement(database: Database): (request: RecordEnga
     where messages.id = ?`)
   const seen = createSightings(database)
   const count = createCounter(database)
+  const beginStatistics = createEventStatistics(database)
   const events = createEventRecorder(database)
 
   return ({ now, hits, machineAfterDelivery }) => {
     const tally: EngagementTally = { opens: 0, clicks: 0, machineOpens: 0, machineClicks: 0 }
     const happened: RecordedEvent[] = []
+    const statistics = beginStatistics()
     const record = (hit: JudgedHit): void => {
       const counter = counterOf(hit)
       tally[counter] += 1
       count(hit.message.seq, counter)
-      if (seen.note(hit)) happened.push(eventOf(hit, now))
+      if (!seen.note(hit)) return
+      happened.push(eventOf(hit, now))
+      if (hit.isMachine) return
+      if (hit.link === null) statistics.opened(hit.message.seq, hit.at)
+      else statistics.clicked(hit.message.seq, hit.at)
     }
     for (const hit of hits) {
       const message = findMessage.get(storedIdentifier('msg', hit.messageId))
@@ -53,6 +60,7 @@ export function createRecordEngagement(database: Database): (request: RecordEnga
       if (hit.link !== null && !isMachine && !seen.hasOpened(message.seq)) record({ ...judged, link: null })
       record(judged)
     }
+    statistics.flush(now)
     events.record(happened, now)
     return tally
   }

@@ -8,6 +8,7 @@ import type { Bounce } from '../../mail/delivery-outcome.ts'
 import { bouncedData } from '../../mail/event.ts'
 import { expiryWords } from '../../mail/expiry-words.ts'
 import { createBounceWriter } from './bounces.ts'
+import { createEventStatistics } from './ip-statistics.ts'
 import { createEventRecorder } from './record-events.ts'
 import type { RecordedEvent } from './record-events.ts'
 
@@ -38,18 +39,22 @@ export function createExpireDue(database: Database): (request: { now: number; li
     limit ?`)
   const end = database.prepare<[number, number]>(`update messages set state = 'bounced', final_at = ? where seq = ?`)
   const addBounce = createBounceWriter(database)
+  const beginStatistics = createEventStatistics(database)
   const events = createEventRecorder(database)
 
   return ({ now, limit }) => {
     const rows = findExpired.all(now, limit)
     if (rows.length === 0) return 0
+    const statistics = beginStatistics()
     const happened = rows.map((row): RecordedEvent => {
       const bounce = expiryOf(row)
       end.run(now, row.seq)
       addBounce(row.seq, bounce)
+      statistics.bounced(row.seq, bounce.type, now)
       const data = bouncedData(identifierFromBytes('msg', row.id), row.recipient, bounce)
       return { id: newIdentifier('evt', now), kind: 'email.bounced', at: now, data, messageKey: row.seq }
     })
+    statistics.flush(now)
     events.record(happened, now)
     return rows.length
   }

@@ -1,27 +1,20 @@
 /**
- * What is known of a message, for lookup, and of the queue, for metrics and watchdog. Reads only what was committed.
+ * What is known of a message, for lookup. Reads only what was committed.
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes } from '../../base/identifier.ts'
-import type { DeliveryAttempt } from '../../mail/delivery-outcome.ts'
 import type { EventKind } from '../../mail/event.ts'
 import type { MessageView, RoadSummary, TimelineEvent, TranscriptView } from '../lookup-records.ts'
-import type { QueueSummary } from '../records.ts'
+import { createAttemptReader } from './attempt-rows.ts'
 import { messageQuery, viewOf } from './message-views.ts'
 import type { MessageRow } from './message-views.ts'
 
 export function createLookupMessage(database: Database): (request: { id: string; now: number }) => MessageView | null {
   const findMessage = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = ?'))
-  const findAttempts = database.prepare<[number], DeliveryAttempt>(`
-    select
-      at, duration_milliseconds as durationMilliseconds, ip, result, stage, reply, host, local_address as localAddress,
-      remote_address as remoteAddress, tls
-    from attempts
-    where message_seq = ?
-    order by at`)
+  const attemptsOf = createAttemptReader(database)
   return ({ id, now }) => {
     const row = findById(findMessage, id)
-    return row === undefined ? null : { ...viewOf(row, now), attempts: findAttempts.all(row.seq) }
+    return row === undefined ? null : { ...viewOf(row, now), attempts: attemptsOf(row.seq) }
   }
 }
 
@@ -92,25 +85,4 @@ export function createRoadSummary(
     cross join messages on messages.seq = recent.message_seq
     where recent.result <> 'path-failed' and (? is null or recent.ip = ?) and messages.isp = ?`)
   return ({ isp, ip, since }) => summarize.get(since, MOST_ROAD_ATTEMPTS, ip, ip, isp) ?? { attempts: 0, deferred: 0 }
-}
-
-export function createQueueSummary(database: Database): (now: number) => QueueSummary {
-  const count = (where: string) =>
-    database.prepare<[], number>(`select count(*) from messages where ${where}`).pluck()
-  // The bounds make each count walk its partial index alone.
-  const countWaiting = count(`state = 'waiting' and expires_at > 0`)
-  const countSending = count(`state = 'sending' and lease_until > 0`)
-  const findOldest = database
-    .prepare<[], number | null>(`
-      select min((select min(next_at) from messages where state = 'waiting' and pool_id = pools.pool_id))
-      from pools`)
-    .pluck()
-  return (now) => {
-    const oldest = findOldest.get() ?? null
-    return {
-      waiting: countWaiting.get() ?? 0,
-      sending: countSending.get() ?? 0,
-      oldestDueAt: oldest === null || oldest > now ? null : oldest,
-    }
-  }
 }

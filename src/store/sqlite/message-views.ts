@@ -6,6 +6,7 @@ import type { BounceType } from '../../mail/delivery-outcome.ts'
 import type { MessageState, Stream, Variables } from '../../mail/message.ts'
 import { CAPTURE_POOL } from '../../mail/simulator.ts'
 import type { MessageView } from '../lookup-records.ts'
+import type { WaitingFor } from '../queue-records.ts'
 import { recordFrom } from './stored-content.ts'
 
 type StoredState = 'waiting' | 'sending' | 'delivered' | 'bounced' | 'suppressed' | 'canceled'
@@ -38,6 +39,9 @@ export interface MessageRow extends StateFacts {
   possibleDuplicate: number
   isp: string | null
   ip: string | null
+  lastIp: string | null
+  /** Only what its time does not say. */
+  waitingFor: WaitingFor | null
   finalAt: number | null
   variables: string | null
   batchId: Buffer | null
@@ -68,6 +72,7 @@ export const messageQuery = (where: string): string => `
     messages.recipient_domain as recipientDomain, messages.next_at as nextAt, messages.expires_at as expiresAt,
     messages.created_at as createdAt, messages.attempts, messages.path_failures as pathFailures,
     messages.possible_duplicate as possibleDuplicate, messages.isp, messages.final_at as finalAt,
+    messages.last_ip as lastIp, messages.waiting_for as waitingFor,
     message_data.to_name as toName, message_data.variables, batches.id as batchId, contents.from_address as sender,
     contents.subject, contents.has_variables as hasVariables, contents.tags, contents.metadata,
     contents.is_test as isTest, contents.send_at as sendAt, contents.retry_of as retryOf, bounces.type as bounceType,
@@ -110,10 +115,12 @@ export function viewOf(row: MessageRow, now: number): MessageView {
     pool: row.pool,
     isp: row.isp,
     ip: row.ip,
+    lastIp: row.lastIp,
     createdAt: row.createdAt,
     sendAt: row.sendAt,
     expiresAt: row.expiresAt,
-    nextAttemptAt: row.state === 'waiting' ? row.nextAt : null,
+    nextAttemptAt: row.state === 'waiting' && row.waitingFor !== 'held' ? row.nextAt : null,
+    waitingFor: waitingForOf(row, now),
     deliveredAt: row.state === 'delivered' || isLate ? row.finalAt : null,
     bouncedAt: row.state === 'bounced' ? (row.bounceAt ?? row.finalAt) : null,
     complainedAt: row.complainedAt,
@@ -134,6 +141,15 @@ export function stateOf(row: StateFacts, now: number): MessageState {
   if (row.state !== 'waiting') return row.state
   if (row.attempts > 0 || row.pathFailures > 0) return 'deferred'
   return row.sendAt !== null && row.sendAt > now ? 'scheduled' : 'queued'
+}
+
+/** What the row does not say follows from its state: it waits for its start, or for the next try of the schedule. */
+function waitingForOf(row: MessageRow, now: number): WaitingFor | null {
+  if (row.state !== 'waiting' || row.nextAt <= now) return null
+  if (row.waitingFor !== null) return row.waitingFor
+  const state = stateOf(row, now)
+  if (state === 'scheduled') return 'send_at'
+  return state === 'deferred' ? 'retry_delay' : null
 }
 
 export const variablesFrom = (text: string | null): Variables =>

@@ -12,7 +12,7 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
 const MIGRATIONS = [
   '0001-initial.sql', '0002-domain-keys.sql', '0003-contract.sql', '0004-reports.sql', '0005-engagement.sql',
-  '0006-webhook-management.sql',
+  '0006-webhook-management.sql', '0007-queue.sql', '0008-dedicated-ips.sql', '0009-outbound-tls.sql',
 ] as const
 
 /** The schema this program writes. */

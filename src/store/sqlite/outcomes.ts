@@ -1,6 +1,6 @@
 /**
- * Recording what tries led to: attempt and its dialogue, state or next time, suppression, events and webhook
- * deliveries in one transaction.
+ * Recording what tries led to: attempt and its dialogue, state or next time, refund, statistics, suppression, events
+ * and webhook deliveries in one transaction.
  *
  *   sending -> delivered                        the host took it
  *   sending -> waiting, one attempt more        deferred, ambiguous
@@ -8,14 +8,18 @@
  *   sending -> bounced, with its bounce         bounced, expired
  *
  * A batch may be repeated: a try that is recorded already changes nothing. A try whose row this epoch no longer holds
- * is recorded as stale; only `delivered` still counts, because the recipient has the mail (engine.md 3.3).
+ * is recorded as stale; only `delivered` still counts, because the recipient has the mail: it ends a row that waits,
+ * and marks one that somebody else holds as a possible duplicate (engine.md 3.3).
  */
 import type { Database } from 'better-sqlite3'
 import { unreachable } from '../../base/errors.ts'
 import { identifierFromBytes, newIdentifier } from '../../base/identifier.ts'
-import type { DeliveryAttempt } from '../../mail/delivery-outcome.ts'
+import { CAPTURE_POOL } from '../../mail/simulator.ts'
 import type { OutcomeRecord, RecordOutcomesRequest } from '../records.ts'
+import { createAllowanceRefund } from './allowance.ts'
+import { createAttemptWriter } from './attempt-rows.ts'
 import { createBounceWriter } from './bounces.ts'
+import { createOutcomeStatistics } from './ip-statistics.ts'
 import { createEventRecorder } from './record-events.ts'
 import type { RecordedEvent } from './record-events.ts'
 import { createSuppressionWriter } from './suppressions.ts'
@@ -23,57 +27,51 @@ import { createSuppressionWriter } from './suppressions.ts'
 interface HeldRow {
   state: string
   leaseEpoch: number | null
+  /** Before this outcome. */
+  attempts: number
+  pool: string
 }
 
 export function createRecordOutcomes(database: Database): (request: RecordOutcomesRequest) => void {
-  const findHold = database.prepare<[number], HeldRow>(
-    'select state, lease_epoch as leaseEpoch from messages where seq = ?',
-  )
+  const findHold = database.prepare<[number], HeldRow>(`
+    select messages.state, messages.lease_epoch as leaseEpoch, messages.attempts, pools.name as pool
+    from messages
+    cross join pools on pools.pool_id = messages.pool_id
+    where messages.seq = ?`)
+  const markDuplicate = database.prepare<[number]>('update messages set possible_duplicate = 1 where seq = ?')
   const addAttempt = createAttemptWriter(database)
   const addTranscript = createTranscriptWriter(database)
   const changeState = createStateChange(database)
+  const refundAllowance = createAllowanceRefund(database)
+  const beginStatistics = createOutcomeStatistics(database)
   const suppress = createOutcomeSuppression(database)
   const events = createEventRecorder(database)
 
   return ({ epoch, now, outcomes }) => {
     const happened: RecordedEvent[] = []
+    const statistics = beginStatistics()
     for (const record of outcomes) {
       const row = findHold.get(record.key)
       if (row === undefined) continue
-      const counts = isHeld(row, epoch) || (row.state === 'waiting' && record.outcome.kind === 'delivered')
+      const isDelivered = record.outcome.kind === 'delivered'
+      const counts = isHeld(row, epoch) || (row.state === 'waiting' && isDelivered)
       if (!addAttempt(record.key, record.attempt, counts)) continue
       addTranscript(record)
+      if (record.refund !== null) refundAllowance(record.refund)
+      statistics.add(record, { isFirstAttempt: row.attempts === 0, isCounted: counts && row.pool !== CAPTURE_POOL })
       happened.push(attemptedEvent(record, now))
+      if (!counts && isDelivered && row.state === 'sending') markDuplicate.run(record.key)
       if (!counts) continue
       changeState(record, now)
       if (record.suppresses) suppress(record.key, now)
       for (const event of record.events) happened.push({ ...event, messageKey: record.key })
     }
+    statistics.flush(now)
     events.record(happened, now)
   }
 }
 
-/** A row that another epoch holds came to it through a recovery, which has marked the possible duplicate already. */
 const isHeld = (row: HeldRow, epoch: number): boolean => row.state === 'sending' && row.leaseEpoch === epoch
-
-/** Returns false when this try is recorded already. */
-function createAttemptWriter(
-  database: Database,
-): (key: number, attempt: DeliveryAttempt, counts: boolean) => boolean {
-  const add = database.prepare(`
-    insert into attempts
-      (message_seq, at, result, duration_milliseconds, ip, host, local_address, remote_address, tls, stage, reply,
-      stale)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-    on conflict do nothing`)
-  return (key, attempt, counts) => {
-    const { changes } = add.run(
-      key, attempt.at, attempt.result, Math.round(attempt.durationMilliseconds), attempt.ip, attempt.host,
-      attempt.localAddress, attempt.remoteAddress, attempt.tls, attempt.stage, attempt.reply, counts ? 0 : 1,
-    )
-    return changes === 1
-  }
-}
 
 /** Of one dialogue: a host that talks without end fills no disk. */
 const MOST_TRANSCRIPT_BYTES = 16 * 1_024
@@ -115,35 +113,22 @@ function createOutcomeSuppression(database: Database): (key: number, now: number
 function createStateChange(database: Database): (record: OutcomeRecord, now: number) => void {
   const end = database.prepare<[string, number, number, string | null, string | null, number]>(`
     update messages
-    set state = ?, final_at = ?, attempts = attempts + ?, sticky_ip = coalesce(sticky_ip, ?), isp = coalesce(?, isp),
-      lease_epoch = null, lease_until = null
+    set state = ?, final_at = ?, attempts = attempts + ?, last_ip = coalesce(?, last_ip), isp = coalesce(?, isp),
+      keep_ip_until = null, avoid_ips = null, waiting_for = null, dot_sent = 0, lease_epoch = null, lease_until = null
     where seq = ?`)
-  const defer = database.prepare<[number, number, number, string | null, string | null, number]>(`
-    update messages
-    set state = 'waiting', next_at = ?, attempts = attempts + 1, path_failures = 0,
-      ambiguous_count = ambiguous_count + ?, possible_duplicate = max(possible_duplicate, ?),
-      sticky_ip = coalesce(sticky_ip, ?), isp = coalesce(?, isp), lease_epoch = null, lease_until = null
-    where seq = ?`)
-  const putBack = database.prepare<[number, string | null, number]>(`
-    update messages
-    set state = 'waiting', next_at = ?, path_failures = path_failures + 1, isp = coalesce(?, isp),
-      lease_epoch = null, lease_until = null
-    where seq = ?`)
+  const defer = createDeferral(database)
   const addBounce = createBounceWriter(database)
 
-  return ({ key, attempt, outcome, isp }, now) => {
+  return (record, now) => {
+    const { key, attempt, outcome, isp } = record
     switch (outcome.kind) {
       case 'delivered':
         end.run('delivered', now, 1, attempt.ip, isp, key)
         return
       case 'deferred':
-        defer.run(outcome.retryAt, 0, 0, attempt.ip, isp, key)
-        return
       case 'ambiguous':
-        defer.run(outcome.retryAt, 1, 1, attempt.ip, isp, key)
-        return
       case 'path-failed':
-        putBack.run(outcome.retryAt, isp, key)
+        defer(record, outcome.kind, outcome.retryAt)
         return
       case 'bounced':
       case 'expired':
@@ -154,6 +139,42 @@ function createStateChange(database: Database): (record: OutcomeRecord, now: num
       default:
         unreachable(outcome)
     }
+  }
+}
+
+type DeferParameters =
+  [number, number, number, number, string | null, string | null, number | null, string | null, number]
+type PutBackParameters = [number, string | null, string | null, number | null, string | null, number]
+
+/** Back into the queue after a try. */
+function createDeferral(
+  database: Database,
+): (record: OutcomeRecord, kind: 'deferred' | 'ambiguous' | 'path-failed', retryAt: number) => void {
+  const defer = database.prepare<DeferParameters>(`
+    update messages
+    set state = 'waiting', next_at = ?, attempts = attempts + 1, path_failures = 0,
+      ambiguous_count = ambiguous_count + ?, possible_duplicate = max(possible_duplicate, ?),
+      last_ip = iif(?, iif(attempts = 0, null, last_ip), coalesce(?, last_ip)), isp = coalesce(?, isp),
+      keep_ip_until = ?, avoid_ips = ?, waiting_for = null, dot_sent = 0, lease_epoch = null, lease_until = null
+    where seq = ?`)
+  // After an attempt, last_ip is the IP that has paid for the message; before, it is only the one to keep.
+  const putBack = database.prepare<PutBackParameters>(`
+    update messages
+    set state = 'waiting', next_at = ?, path_failures = path_failures + 1,
+      last_ip = iif(attempts = 0, coalesce(?, last_ip), last_ip), isp = coalesce(?, isp), keep_ip_until = ?,
+      avoid_ips = ?, waiting_for = null, dot_sent = 0, lease_epoch = null, lease_until = null
+    where seq = ?`)
+  return ({ key, attempt, isp, keepIpUntil, avoidIps, refund }, kind, retryAt) => {
+    const avoided = avoidIps.length === 0 ? null : JSON.stringify(avoidIps)
+    if (kind === 'path-failed') {
+      putBack.run(retryAt, attempt.ip, isp, keepIpUntil, avoided, key)
+      return
+    }
+    const doubt = kind === 'ambiguous' ? 1 : 0
+    // Whoever got the allowance back has paid for nothing: a retry from there has to take some.
+    const isUnpaid = refund !== null
+    const keptUntil = isUnpaid ? null : keepIpUntil
+    defer.run(retryAt, doubt, doubt, isUnpaid ? 1 : 0, attempt.ip, isp, keptUntil, avoided, key)
   }
 }
 

@@ -68,15 +68,42 @@ function isTold({ kind, isMachine }: RecordedEvent, { kinds, include }: Endpoint
   return isSubscribed(kinds, kind) && (isMachine !== true || include.includes('machine'))
 }
 
+interface EndpointRow {
+  number: number
+  status: string
+  events: string
+  include: string
+}
+
+/** What the rows hold is parsed again only when it is another text: nothing has to be told of a change. */
 function createEndpointReader(database: Database): () => Endpoint[] {
-  const find = database.prepare<[], { number: number; status: string; events: string; include: string }>(
+  const find = database.prepare<[], EndpointRow>(
     'select endpoint_id as number, status, events, include from webhook_endpoints where removed_at is null',
   )
-  return () =>
-    find.all().map(({ number, status, events, include }) => ({
-      number,
-      isEnabled: status === 'enabled',
-      kinds: JSON.parse(events) as string[],
-      include: JSON.parse(include) as IncludedField[],
-    }))
+  const parsed = new Map<number, { row: EndpointRow; endpoint: Endpoint }>()
+  return () => {
+    const rows = find.all()
+    // Those of removed endpoints.
+    if (parsed.size > rows.length) parsed.clear()
+    return rows.map((row) => {
+      const known = parsed.get(row.number)
+      if (known !== undefined && isSameRow(known.row, row)) return known.endpoint
+      const endpoint = endpointOf(row)
+      parsed.set(row.number, { row, endpoint })
+      return endpoint
+    })
+  }
+}
+
+function isSameRow(left: EndpointRow, right: EndpointRow): boolean {
+  return left.status === right.status && left.events === right.events && left.include === right.include
+}
+
+function endpointOf({ number, status, events, include }: EndpointRow): Endpoint {
+  return {
+    number,
+    isEnabled: status === 'enabled',
+    kinds: JSON.parse(events) as string[],
+    include: JSON.parse(include) as IncludedField[],
+  }
 }

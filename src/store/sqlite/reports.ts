@@ -20,6 +20,7 @@ import { isSimulated } from '../../mail/simulator.ts'
 import type { ReportedFact, ReportRecord, ReportResult } from '../report-records.ts'
 import type { SuppressionReason } from '../suppression-records.ts'
 import { createBounceWriter } from './bounces.ts'
+import { createEventStatistics } from './ip-statistics.ts'
 import { createEventRecorder } from './record-events.ts'
 import { createSuppressionWriter } from './suppressions.ts'
 
@@ -53,6 +54,7 @@ export function createRecordReport(database: Database): (report: ReportRecord) =
   )
   const suppress = createSuppressionWriter(database)
   const events = createEventRecorder(database)
+  const count = createReportCounter(database)
   const apply = createFactWriter(database)
 
   return ({ messageId, now, acceptedSince, fact }) => {
@@ -66,12 +68,24 @@ export function createRecordReport(database: Database): (report: ReportRecord) =
     const { event, data, suppression } = apply(fact, row, messageId, now)
     events.record([{ id: newIdentifier('evt', now), kind: event, at: now, data, messageKey: row.seq }], now)
     if (event === 'email.reported') return { kind: 'noted' }
+    count(fact, row, now)
     const isSimulatedRow = isSimulated(row.recipientDomain)
     const isSuppressed = suppression !== null && !isSimulatedRow && suppress({
       id: newIdentifier('sup', now), email: row.recipient, reason: suppression, scope: 'all',
       isTest: row.isTest === 1, messageId, createdAt: now,
     })
     return { kind: 'recorded', isp: row.isp, isSimulated: isSimulatedRow, isSuppressed }
+  }
+}
+
+/** For statistics and warmup gates; what changed no state counts for nothing. */
+function createReportCounter(database: Database): (fact: ReportedFact, row: ReportedRow, now: number) => void {
+  const begin = createEventStatistics(database)
+  return (fact, { seq }, now) => {
+    const statistics = begin()
+    if (fact.kind === 'bounce') statistics.bounced(seq, fact.bounce.type, now, 'delivery')
+    else if (fact.kind === 'complaint') statistics.complained(seq, now)
+    statistics.flush(now)
   }
 }
 

@@ -13,15 +13,13 @@ import { createThreadChannel } from '../../base/thread-channel.ts'
 import type { OpenStoreOptions } from '../store-location.ts'
 import type { Store } from '../store.ts'
 import type { CommitReport } from './group-commit.ts'
+import { createQueueParts } from './queue-parts.ts'
+import { createIpCalls } from './ip-calls.ts'
 import { CLOSE_CALL } from './thread-messages.ts'
 import type { StoreThreadData, StoreThreadMessage } from './thread-messages.ts'
-import type { Verbs } from './verbs.ts'
+import type { Call, Verbs } from './verbs.ts'
 
 type Opened = Extract<StoreThreadMessage, { kind: 'opened' }>
-type Call = <Verb extends keyof Verbs>(
-  verb: Verb,
-  ...argument: Parameters<Verbs[Verb]>
-) => Promise<ReturnType<Verbs[Verb]>>
 
 /** Messages that one transaction cancels at most. */
 const CANCELED_AT_ONCE = 500
@@ -66,20 +64,24 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
 /** The interface's verbs over the thread's, which take one argument each. */
 function createVerbCalls(call: Call): Omit<Store, 'close'> {
   return {
-    beginEpoch: (now) => call('beginEpoch', now),
+    beginEpoch: (now, uncertainAt) => call('beginEpoch', { now, uncertainAt }),
     acceptMessages: (request) => call('acceptMessages', request),
     findIdempotent: (entry, now) => call('findIdempotent', { entry, now }),
     keepAnswer: (entry, answer, now) => call('keepAnswer', { entry, answer, now }),
     forgetAnswers: (now, limit) => call('forgetAnswers', { now, limit }),
     claimDue: (request) => call('claimDue', request),
+    claimUnrouted: (request) => call('claimUnrouted', request),
+    unroutedDomains: (limit) => call('unroutedDomains', limit),
+    queueKeys: (after, mostRows) => call('queueKeys', { after, mostRows }),
     unclaim: (request) => call('unclaim', request),
+    markDotSent: (epoch, keys) => call('markDotSent', { epoch, keys }),
     recordOutcomes: (request) => call('recordOutcomes', request),
     renewLeases: (epoch, leaseUntil) => call('renewLeases', { epoch, leaseUntil }),
-    recoverLapsedLeases: (now) => call('recoverLapsedLeases', now),
+    recoverLapsedLeases: (leasesBefore, now, uncertainAt) =>
+      call('recoverLapsedLeases', { leasesBefore, now, uncertainAt }),
     expireDue: (now, limit) => call('expireDue', { now, limit }),
-    earliestDueAt: (pools) => call('earliestDueAt', pools),
-    moveOrphans: (known, target) => call('moveOrphans', { known, target }),
-    queueSummary: (now) => call('queueSummary', now),
+    watchQueue: (overdueBefore, leasedBefore) => call('watchQueue', { overdueBefore, leasedBefore }),
+    ...createQueueParts(call),
     lookupMessage: (id, now) => call('lookupMessage', { id, now }),
     messageEvents: (id) => call('messageEvents', id),
     searchMessages: (request) => call('searchMessages', request),
@@ -128,6 +130,7 @@ function createVerbCalls(call: Call): Omit<Store, 'close'> {
     },
     cancelPurged: (now, limit) => call('cancelPurged', { now, limit }),
     ...createWebhookCalls(call),
+    ...createIpCalls(call),
     tick: () => call('tick'),
   }
 }

@@ -12,10 +12,7 @@ import {
 } from './api-keys.ts'
 import { createLookupBatch } from './batches.ts'
 import { createCancelBatch, createCancelMessage, createRetryNow } from './cancel.ts'
-import {
-  createBeginEpoch, createClaimDue, createEarliestDueAt, createMoveOrphans, createRecoverLapsedLeases,
-  createRenewLeases, createUnclaim,
-} from './claim.ts'
+import { createClaimDue, createClaimUnrouted } from './claim.ts'
 import type { OpenDatabase } from './database.ts'
 import { createFindTrackingHost } from './domain-rows.ts'
 import {
@@ -26,15 +23,22 @@ import { createRecordEngagement } from './engagement.ts'
 import { createEventPosition, createEventsAfter } from './event-stream.ts'
 import { createExpireDue } from './expire.ts'
 import { createFindIdempotent, createForgetAnswers, createKeepAnswer } from './idempotency.ts'
-import { createLinkSource } from './link-source.ts'
+import { createIpReadVerbs, createIpWriteVerbs } from './ip-verbs.ts'
 import {
-  createLookupMessage, createMessageEvents, createQueueSummary, createRoadSummary, createTranscripts,
-} from './lookups.ts'
+  createBeginEpoch, createMarkDotSent, createRecoverLapsedLeases, createRenewLeases, createUnclaim,
+} from './leases.ts'
+import { createLinkSource } from './link-source.ts'
+import { createLookupMessage, createMessageEvents, createRoadSummary, createTranscripts } from './lookups.ts'
 import { createRecordOutcomes } from './outcomes.ts'
 import { createPruneWebhooks } from './prune-webhooks.ts'
+import { createQueueActionStep } from './queue-actions.ts'
+import { createQueueGroupStep } from './queue-groups.ts'
+import { createQueueKeys } from './queue-keys.ts'
+import { createCountSending, createCountWaiting, createMoveOrphans, createWatchQueue } from './queue-upkeep.ts'
 import { createCancelPurged, createQueuedCount, createRemoveDomain } from './remove-domain.ts'
 import { createRequestToRepeat } from './repeat.ts'
 import { createRecordReport } from './reports.ts'
+import { createAssignRoutes, createUnroutedDomains } from './routes.ts'
 import { createSearchMessages } from './search.ts'
 import { createLinkHtmlReader } from './stored-content.ts'
 import {
@@ -56,6 +60,12 @@ export type WriteVerbs = ReturnType<typeof createWriteVerbs>
 export type ReadVerbs = ReturnType<typeof createReadVerbs>
 export type Verbs = WriteVerbs & ReadVerbs
 
+/** A verb called from the main thread. */
+export type Call = <Verb extends keyof Verbs>(
+  verb: Verb,
+  ...argument: Parameters<Verbs[Verb]>
+) => Promise<ReturnType<Verbs[Verb]>>
+
 export function createWriteVerbs({ writer }: OpenDatabase) {
   return {
     beginEpoch: createBeginEpoch(writer),
@@ -63,12 +73,16 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     keepAnswer: createKeepAnswer(writer),
     forgetAnswers: createForgetAnswers(writer),
     claimDue: createClaimDue(writer),
+    claimUnrouted: createClaimUnrouted(writer),
+    assignSomeRoutes: createAssignRoutes(writer),
     unclaim: createUnclaim(writer),
+    markDotSent: createMarkDotSent(writer),
     recordOutcomes: createRecordOutcomes(writer),
     renewLeases: createRenewLeases(writer),
     recoverLapsedLeases: createRecoverLapsedLeases(writer),
     expireDue: createExpireDue(writer),
-    moveOrphans: createMoveOrphans(writer),
+    moveSomeOrphans: createMoveOrphans(writer),
+    actOnSomeOfQueue: createQueueActionStep(writer),
     cancelMessage: createCancelMessage(writer),
     cancelBatch: createCancelBatch(writer),
     retryNow: createRetryNow(writer),
@@ -99,6 +113,7 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     replayWebhook: createReplayWebhook(writer),
     replayWebhooks: createReplayWebhooks(writer),
     pruneWebhooks: createPruneWebhooks(writer),
+    ...createIpWriteVerbs(writer),
   }
 }
 
@@ -106,8 +121,12 @@ export function createReadVerbs({ reader }: OpenDatabase) {
   // A read of a real page: the watchdog asks whether the disk answers.
   const tick = reader.prepare(`select value from meta where name = 'epoch'`)
   return {
-    earliestDueAt: createEarliestDueAt(reader),
-    queueSummary: createQueueSummary(reader),
+    unroutedDomains: createUnroutedDomains(reader),
+    queueKeys: createQueueKeys(reader),
+    watchQueue: createWatchQueue(reader),
+    someQueueGroups: createQueueGroupStep(reader),
+    countSomeWaiting: createCountWaiting(reader),
+    countSending: createCountSending(reader),
     lookupMessage: createLookupMessage(reader),
     messageEvents: createMessageEvents(reader),
     findIdempotent: createFindIdempotent(reader),
@@ -139,6 +158,7 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     findWebhookDelivery: createFindWebhookDelivery(reader),
     eventsAfter: createEventsAfter(reader),
     eventPosition: createEventPosition(reader),
+    ...createIpReadVerbs(reader),
     tick: () => void tick.get(),
   }
 }

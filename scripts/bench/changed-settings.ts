@@ -1,0 +1,16 @@
+/**
+ * The settings the bench changes from the defaults, and prints: limits that would otherwise be the result. Names,
+ * addresses and the loopback network of a run are not listed. Messages per connection stay at their default: a path
+ * learns from the ends of connections how many it may have.
+ */
+const UNLIMITED = { rate: '1000000/second', connection_rate: '1000000/minute' }
+
+export const CHANGED_SETTINGS = {
+  'providers.yaml': { default: { connections: 20, ...UNLIMITED } },
+  'posthorn.yaml': { api: { requests: 0, recipients: 0 } },
+}
+
+/** So many connections a path; the rest as above. */
+export function providersWith(connections: number): Record<string, unknown> {
+  return { default: { ...CHANGED_SETTINGS['providers.yaml'].default, connections } }
+}

@@ -1,0 +1,154 @@
+/**
+ * The store's verbs on queues of different sizes: CPU of the store thread for a message that is accepted (10 KB, single
+ * send), claimed, and recorded (dot mark, outcome, event, webhook delivery). Each queue is a database of its own.
+ */
+import { mkdtempSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { newIdentifier } from '../../src/base/identifier.ts'
+import type { NewMessage } from '../../src/store/accept-records.ts'
+import type { QueueKey } from '../../src/store/queue-records.ts'
+import type { ClaimedMessage } from '../../src/store/records.ts'
+import type { Store } from '../../src/store/store.ts'
+import { locationIn, openTestStore } from '../../test/store/sqlite-support.ts'
+import {
+  acceptRequest, delivered, LEASE, LIFETIME, outcomeRecord, sampleContent, webhookEndpoint,
+} from '../../test/store/store-samples.ts'
+import { threeDigits } from './figures.ts'
+import { htmlOf } from './message.ts'
+import { bytesOf } from './posthorn-system.ts'
+import { threadCpuSeconds } from './process-figures.ts'
+
+export interface StoreGrowthRow {
+  queued: number
+  destinations: number
+  ips: number
+  acceptMicroseconds: number
+  claimMicroseconds: number
+  recordMicroseconds: number
+  fileMegabytes: number
+}
+
+const SMALL = 10_000
+const DESTINATIONS = 5_000
+const IPS = 64
+const MEASURED = 5_000
+const PER_REQUEST = 1_000
+/** As the dispatcher claims and records. */
+const CLAIM_AT_ONCE = 100
+const RECORD_AT_ONCE = 50
+const UNDER_WAY = 50
+const PAGE_CACHE = 64 * 1_048_576
+const MEGABYTE = 1_048_576
+
+export async function measureStoreGrowth(most: number): Promise<StoreGrowthRow[]> {
+  const rows: StoreGrowthRow[] = []
+  for (const [queued, destinations, ips] of [
+    [SMALL, 1, 1], [SMALL, DESTINATIONS, IPS], [most, 1, 1], [most, DESTINATIONS, IPS],
+  ] as const) {
+    rows.push(await measureQueue(queued, destinations, ips))
+  }
+  return rows
+}
+
+async function measureQueue(queued: number, destinations: number, ips: number): Promise<StoreGrowthRow> {
+  const folder = mkdtempSync(join(tmpdir(), 'posthorn-bench-store-'))
+  const { store } = await openTestStore(locationIn(folder, { pageCacheBytes: PAGE_CACHE }))
+  try {
+    const now = Date.now()
+    const { epoch } = await store.beginEpoch(now, now)
+    await store.addWebhookEndpoint(webhookEndpoint())
+    await store.assignRoutes(Array.from({ length: destinations }, (_, index) => (
+      { domain: domainOf(index), route: `site-${index}`, isp: domainOf(index) })))
+    await fill(store, now, queued, destinations)
+    const accepting = await cost(() => acceptSingles(store, now, destinations))
+    const claimed: ClaimedMessage[] = []
+    const claiming = await cost(() => claimAll(store, { epoch, now, destinations }, claimed))
+    const recording = await cost(() => recordAll(store, { epoch, now, ips }, claimed))
+    const fileMegabytes = Math.round(statSync(join(folder, 'data', 'posthorn.db')).size / MEGABYTE)
+    return {
+      queued, destinations, ips, fileMegabytes, acceptMicroseconds: threeDigits(accepting / MEASURED),
+      claimMicroseconds: threeDigits(claiming / claimed.length),
+      recordMicroseconds: threeDigits(recording / claimed.length),
+    }
+  } finally {
+    await store.close()
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** Microseconds of the store thread. */
+async function cost(work: () => Promise<void>): Promise<number> {
+  const before = threadCpuSeconds(process.pid)['store'] ?? Number.NaN
+  await work()
+  return ((threadCpuSeconds(process.pid)['store'] ?? Number.NaN) - before) * 1_000_000
+}
+
+function domainOf(index: number): string {
+  return `d${index}.bench.test`
+}
+
+function messageTo(index: number, now: number, destinations: number): NewMessage {
+  const recipientDomain = domainOf(index % destinations)
+  return {
+    id: newIdentifier('msg', now), to: { name: null, address: `reader-${index}@${recipientDomain}` }, recipientDomain,
+    variables: {}, expiresAt: now + LIFETIME, isCaptured: false,
+  }
+}
+
+async function fill(store: Store, now: number, queued: number, destinations: number): Promise<void> {
+  for (let first = 0; first < queued; first += PER_REQUEST) {
+    const messages = Array.from({ length: PER_REQUEST }, (_, index) => messageTo(first + index, now, destinations))
+    await store.acceptMessages(acceptRequest({ now, stream: 'bulk', messages }))
+  }
+}
+
+/** So many at once as HTTP clients would. */
+async function acceptSingles(store: Store, now: number, destinations: number): Promise<void> {
+  const html = htmlOf(bytesOf(10))
+  let next = 0
+  const client = async (): Promise<void> => {
+    while (next < MEASURED) {
+      const number = next++
+      const content = { ...sampleContent, html: `${html}<!-- ${number} -->` }
+      await store.acceptMessages(acceptRequest({ now, content, messages: [messageTo(number, now, destinations)] }))
+    }
+  }
+  await Promise.all(Array.from({ length: UNDER_WAY }, client))
+}
+
+interface Claiming {
+  epoch: number
+  now: number
+  destinations: number
+}
+
+/** Keys take turns, as in a fair round. */
+async function claimAll(
+  store: Store, { epoch, now, destinations }: Claiming, claimed: ClaimedMessage[],
+): Promise<void> {
+  const keys = Math.min(destinations, CLAIM_AT_ONCE)
+  for (let first = 0; claimed.length < MEASURED; first += keys) {
+    const asks = Array.from({ length: keys }, (_, index) => (
+      { key: keyOf((first + index) % destinations), limit: CLAIM_AT_ONCE / keys }))
+    const { messages } = await store.claimDue({ now: now + 1, epoch, leaseUntil: now + LEASE, asks })
+    claimed.push(...messages)
+  }
+}
+
+function keyOf(destination: number): QueueKey {
+  return { pool: 'default', route: `site-${destination}`, domain: 'acme.com', stream: 'bulk', isRetry: false }
+}
+
+async function recordAll(
+  store: Store, { epoch, now, ips }: { epoch: number; now: number; ips: number }, claimed: readonly ClaimedMessage[],
+): Promise<void> {
+  for (let first = 0; first < claimed.length; first += RECORD_AT_ONCE) {
+    const some = claimed.slice(first, first + RECORD_AT_ONCE)
+    await store.markDotSent(epoch, some.map(({ key }) => key))
+    const outcomes = some.map((message, index) => outcomeRecord(message, delivered, {
+      ip: `127.0.1.${(first + index) % ips}`, localAddress: `127.0.1.${(first + index) % ips}`,
+    }))
+    await store.recordOutcomes({ epoch, now: now + 2, outcomes })
+  }
+}

@@ -1,0 +1,25 @@
+/**
+ * What grows with the queue, and what must not: cost of the store's verbs, memory, answers while draining, restart, and
+ * the choice of an IP.
+ */
+import { measureChoosing } from './choosing.ts'
+import type { ChoosingFigures } from './choosing.ts'
+import { measureFullServer } from './growth-server.ts'
+import type { FullServerFigures } from './growth-server.ts'
+import { measureStoreGrowth } from './growth-store.ts'
+import type { StoreGrowthRow } from './growth-store.ts'
+import type { BenchOptions } from './options.ts'
+
+export interface GrowthFigures {
+  store: StoreGrowthRow[]
+  serve: FullServerFigures
+  choosing: ChoosingFigures
+}
+
+export async function measureGrowth({ stored }: BenchOptions): Promise<GrowthFigures> {
+  return {
+    choosing: await measureChoosing(),
+    store: await measureStoreGrowth(stored),
+    serve: await measureFullServer(stored),
+  }
+}

@@ -1,0 +1,169 @@
+/**
+ * What a round trip costs: messages per second and connection through a proxy that adds 50 ms, in turns with Postfix's
+ * smtp client through the same proxy; and how many connections Posthorn holds at once when the other side takes long.
+ *
+ * The rate is that between the first fifth and the last fifth of the messages: connections open, none idle yet.
+ */
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { freePort } from '../../test/support/serve-process.ts'
+import { providersWith } from './changed-settings.ts'
+import { median, threeDigits } from './figures.ts'
+import { runLoad } from './load.ts'
+import { messageBody } from './message.ts'
+import type { BenchOptions } from './options.ts'
+import { startPostfixRelay } from './postfix-system.ts'
+import { bytesOf } from './posthorn-system.ts'
+import { FROM, startPosthorn } from './posthorn.ts'
+import type { Posthorn } from './posthorn.ts'
+import { peakMemoryBytes } from './process-figures.ts'
+import { startSink } from './sink.ts'
+import type { Sink } from './sink.ts'
+import { runSmtpSource } from './smtp-source.ts'
+
+export interface LatencyFigures {
+  roundTripMilliseconds: number
+  /** Messages per second and connection. */
+  posthorn: number
+  postfix: number
+  connections: { posthorn: number; postfix: number }
+  /** Connections at once within a minute, of so many that were allowed, and Posthorn's memory at its peak. */
+  held: { connections: number; allowed: number; megabytes: number }
+}
+
+interface Proxy {
+  port: number
+  /** Connections at once since the last call. */
+  peak(): Promise<number>
+  stop(): Promise<void>
+}
+
+const PROXY = fileURLToPath(new URL('./delay-proxy.ts', import.meta.url))
+const ROUND_TRIP = 50
+const PATH_CONNECTIONS = 5
+const IPS = 2
+const MESSAGES = 1_000
+/** One message takes some seconds: a thousand connections are busy with a few hundred messages a second. */
+const LONG_ROUND_TRIP = 4_000
+const HELD_IPS = 10
+const HELD = 1_000
+const DEADLINE = 300_000
+/** What has not been opened by then will not be. */
+const HELD_DEADLINE = 60_000
+const LOOK_EVERY = 500
+const MEBIBYTE = 1_048_576
+
+export async function measureLatency({ runs }: BenchOptions): Promise<LatencyFigures> {
+  const sinkPort = await freePort()
+  const sink = await startSink('127.0.0.1', sinkPort)
+  const proxy = await startProxy(sinkPort, ROUND_TRIP)
+  const taken: { posthorn: Rate; postfix: Rate }[] = []
+  try {
+    const concurrency = String(PATH_CONNECTIONS * IPS)
+    const postfix = await startPostfixRelay({
+      sinkPort: proxy.port, domain: '',
+      more: { default_destination_concurrency_limit: concurrency, initial_destination_concurrency: concurrency },
+    })
+    const posthorn = await startPosthorn({
+      deliveryPort: proxy.port, ips: IPS, providers: providersWith(PATH_CONNECTIONS),
+    })
+    try {
+      for (let run = 0; run < runs; run += 1) {
+        const ours = await rateOf(sink, proxy, () => post(posthorn, MESSAGES))
+        const theirs = await rateOf(sink, proxy, () => runSmtpSource({
+          port: postfix.port, sessions: 4, messages: MESSAGES, htmlBytes: bytesOf(10), from: FROM,
+          recipientDomain: 'dest.test',
+        }))
+        taken.push({ posthorn: ours, postfix: theirs })
+      }
+    } finally {
+      await posthorn.stop()
+      postfix.stop()
+    }
+  } finally {
+    await proxy.stop()
+    await sink.stop()
+  }
+  const of = (name: 'posthorn' | 'postfix', figure: keyof Rate): number =>
+    threeDigits(median(taken.map((run) => run[name][figure])))
+  return {
+    roundTripMilliseconds: ROUND_TRIP,
+    posthorn: of('posthorn', 'perConnection'),
+    postfix: of('postfix', 'perConnection'),
+    connections: { posthorn: of('posthorn', 'connections'), postfix: of('postfix', 'connections') },
+    held: await measureHeld(),
+  }
+}
+
+interface Rate {
+  perConnection: number
+  connections: number
+}
+
+async function rateOf(sink: Sink, proxy: Proxy, handOver: () => Promise<unknown>): Promise<Rate> {
+  const already = sink.taken()
+  await proxy.peak()
+  const handedOver = handOver()
+  await sink.received(already + MESSAGES * 0.2, DEADLINE)
+  const startedAt = performance.now()
+  const begun = sink.taken()
+  await sink.received(already + MESSAGES * 0.8, DEADLINE)
+  const perSecond = ((sink.taken() - begun) * 1_000) / (performance.now() - startedAt)
+  await handedOver
+  await sink.received(already + MESSAGES, DEADLINE)
+  const connections = await proxy.peak()
+  return { perConnection: perSecond / connections, connections }
+}
+
+async function measureHeld(): Promise<LatencyFigures['held']> {
+  const sinkPort = await freePort()
+  const sink = await startSink('127.0.0.1', sinkPort)
+  const proxy = await startProxy(sinkPort, LONG_ROUND_TRIP)
+  const posthorn = await startPosthorn({
+    deliveryPort: proxy.port, ips: HELD_IPS, providers: providersWith(HELD / HELD_IPS),
+  })
+  try {
+    const posting = post(posthorn, HELD * 3)
+    const end = performance.now() + HELD_DEADLINE
+    let connections = 0
+    while (connections < HELD && performance.now() < end) {
+      await sleep(LOOK_EVERY)
+      connections = Math.max(connections, await proxy.peak())
+    }
+    await posting
+    const megabytes = Math.round(peakMemoryBytes(posthorn.server.processId) / MEBIBYTE)
+    return { connections, allowed: HELD, megabytes }
+  } finally {
+    await posthorn.stop()
+    await proxy.stop()
+    await sink.stop()
+  }
+}
+
+function post({ server, key }: Posthorn, messages: number): Promise<unknown> {
+  return runLoad({
+    baseUrl: server.baseUrl, apiKey: key, clients: 20, messages,
+    body: messageBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }),
+  })
+}
+
+async function startProxy(targetPort: number, roundTrip: number): Promise<Proxy> {
+  const words = [String(targetPort), String(roundTrip / 2)]
+  const child = fork(PROXY, words, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+  const [port] = await once(child, 'message')
+  return {
+    port: Number(port),
+    async peak() {
+      child.send('count')
+      const [counts] = await once(child, 'message')
+      return Number((counts as { peak: number }).peak)
+    },
+    async stop() {
+      const ended = once(child, 'exit')
+      child.disconnect()
+      await Promise.race([ended, sleep(DEADLINE, undefined, { ref: false })])
+    },
+  }
+}

@@ -1,0 +1,80 @@
+/**
+ * What the command line of the bench asks for. Ends with exit 64 and one line for what it does not know.
+ */
+import { parseArgs } from 'node:util'
+
+/** Measurements beside the whole way; each is a file of its own. */
+export const PARTS = [
+  'whole', 'batch', 'accept', 'delivery', 'clicks', 'lookups', 'latency', 'growth', 'profile',
+] as const
+export type Part = (typeof PARTS)[number]
+
+export interface BenchOptions {
+  parts: ReadonlySet<Part>
+  /** Kilobytes of html. */
+  sizes: readonly number[]
+  messages: number
+  clients: number
+  runs: number
+  /** Messages that lookups and growth fill the database with. */
+  stored: number
+  isJson: boolean
+  haraka: string | undefined
+}
+
+const USUAL_PARTS: readonly Part[] = ['whole', 'batch', 'accept', 'delivery', 'clicks', 'lookups']
+const MISUSE = 64
+
+export const USAGE = `npm run bench -- [options]
+  --quick        only the whole way of the 10 KB message, in under five minutes
+  --only LIST    of ${PARTS.join(', ')}; default ${USUAL_PARTS.join(',')}
+  --latency      only the delay proxy: 50 ms round trip, 1,000 connections
+  --growth       only growth: 10,000 and 1,000,000 queued (--stored), 5,000 destinations, 64 IPs, choosing an IP
+  --profile      only the CPU profile of the whole way, by stage
+  --messages N   of one run, default 3000 (--quick: 2000) --clients N  that post at once, default 50
+  --runs N       alternating, default 3        --stored N   default 100000, with --growth 1000000
+  --haraka DIR   where \`npm install Haraka haraka-plugin-dkim\` was run; left out: haraka in PATH
+  --json         one document instead of the tables
+`
+
+export function readOptions(args: readonly string[]): BenchOptions {
+  try {
+    return toOptions(args)
+  } catch (thrown) {
+    process.stderr.write(`bench: ${thrown instanceof Error ? thrown.message : String(thrown)}\n${USAGE}`)
+    process.exit(MISUSE)
+  }
+}
+
+function toOptions(args: readonly string[]): BenchOptions {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      quick: { type: 'boolean' }, latency: { type: 'boolean' }, growth: { type: 'boolean' },
+      profile: { type: 'boolean' }, only: { type: 'string' }, json: { type: 'boolean' }, haraka: { type: 'string' },
+      messages: { type: 'string' }, clients: { type: 'string', default: '50' },
+      runs: { type: 'string', default: '3' }, stored: { type: 'string' },
+    },
+  })
+  const named = (values.only ?? '').split(',').filter((name) => name !== '')
+  const alone = PARTS.filter((part) => named.includes(part) || (part in values && values[part as 'latency'] === true))
+  const unknown = named.find((name) => !PARTS.some((part) => part === name))
+  if (unknown !== undefined) throw new Error(`there is no part ${unknown}`)
+  const usual = values.quick === true ? ['whole' as const] : USUAL_PARTS
+  return {
+    parts: new Set(alone.length > 0 ? alone : usual),
+    sizes: values.quick === true ? [10] : [10, 50],
+    messages: count('messages', values.messages ?? (values.quick === true ? '2000' : '3000')),
+    clients: count('clients', values.clients),
+    runs: count('runs', values.runs),
+    stored: count('stored', values.stored ?? (values.growth === true ? '1000000' : '100000')),
+    isJson: values.json === true,
+    haraka: values.haraka,
+  }
+}
+
+function count(name: string, text: string): number {
+  const value = Number(text)
+  if (!Number.isSafeInteger(value) || value < 1) throw new Error(`--${name} must be a whole number from 1`)
+  return value
+}

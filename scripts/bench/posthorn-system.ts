@@ -1,0 +1,59 @@
+/**
+ * Posthorn in the comparison: single sends by 50 HTTP clients, or one client with batches of 1,000 recipients. After
+ * each run the rows are counted: message delivered, event and webhook delivery there, `synchronous` FULL.
+ */
+import { runLoad } from './load.ts'
+import { batchBody, messageBody } from './message.ts'
+import { FROM } from './posthorn.ts'
+import type { Posthorn } from './posthorn.ts'
+import type { Load, System } from './system.ts'
+
+export const BATCH_RECIPIENTS = 1_000
+const KILOBYTE = 1_024
+
+/** Several systems may drive one server: they share the count of its messages. */
+export interface MessageCount {
+  accepted: number
+}
+
+export function posthornSystem(posthorn: Posthorn, clients: number, count: MessageCount): System {
+  return toSystem('posthorn', posthorn, count, ({ messages, htmlBytes }) => runLoad({
+    baseUrl: posthorn.server.baseUrl, apiKey: posthorn.key, clients, messages,
+    body: messageBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes }),
+  }))
+}
+
+/** Messages are rounded up to whole batches by the caller. */
+export function batchSystem(posthorn: Posthorn, count: MessageCount): System {
+  return toSystem('posthorn_batch', posthorn, count, ({ messages, htmlBytes }) => runLoad({
+    baseUrl: posthorn.server.baseUrl, apiKey: posthorn.key, clients: 1, path: '/v1/email/batch',
+    messages: messages / BATCH_RECIPIENTS,
+    body: batchBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes }, BATCH_RECIPIENTS),
+  }))
+}
+
+function toSystem(
+  name: string, posthorn: Posthorn, count: MessageCount, load: (load: Load) => Promise<unknown>,
+): System {
+  return {
+    name,
+    isSigning: true,
+    async handOver(wanted) {
+      await load(wanted)
+      count.accepted += wanted.messages
+    },
+    processes: () => ({ posthorn: posthorn.server.processId }),
+    async afterRun() {
+      const { accepted } = count
+      await posthorn.check({
+        messages: accepted, delivered: accepted, deliveredEvents: accepted, webhookDeliveries: accepted,
+      })
+      await posthorn.settled(accepted)
+    },
+    stop: () => posthorn.stop(),
+  }
+}
+
+export function bytesOf(kilobytes: number): number {
+  return kilobytes * KILOBYTE
+}

@@ -1,0 +1,165 @@
+/**
+ * The real `posthorn serve` as every measurement starts it: a database of its own, warmed IPs on loopback, DNS on
+ * loopback, a verified sending domain with an RSA-2048 key, an API key, and a webhook endpoint that answers at once.
+ */
+import { createServer } from 'node:http'
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import { freePort, startServe } from '../../test/support/serve-process.ts'
+import type { ServeProcess } from '../../test/support/serve-process.ts'
+import { applianceZone, prepareSender, SENDING_DOMAIN } from '../../test/support/two-ips.ts'
+import { until } from '../../test/support/until.ts'
+import { startZone } from '../../test/support/zone.ts'
+import type { Zone, ZoneServer } from '../../test/support/zone.ts'
+import { CHANGED_SETTINGS } from './changed-settings.ts'
+import { readBack } from './database-figures.ts'
+import type { DatabaseFigures } from './database-figures.ts'
+
+export interface PosthornOptions {
+  deliveryPort: number
+  /** Left out: 2. */
+  ips?: number
+  /** providers.yaml, left out: as in `changed-settings.ts`. */
+  providers?: Record<string, unknown>
+  /** Names beside those of the appliance and `dest.test`. */
+  names?: Zone
+  /** For the process that is started, beside our own environment. */
+  environment?: Record<string, string>
+}
+
+export interface Posthorn {
+  readonly server: ServeProcess
+  readonly zone: ZoneServer
+  readonly key: string
+  /** Resolves when the database shows so many rows and `synchronous` was FULL; throws when it does not. */
+  check(expected: Partial<DatabaseFigures>): Promise<DatabaseFigures>
+  /** Resolves when the webhooks of so many messages have been posted: nothing goes on any more. */
+  settled(webhooks: number): Promise<void>
+  /** What Prometheus would read: the sum of all lines that begin with this name. */
+  metric(name: string): Promise<number>
+  stop(): Promise<void>
+}
+
+export const FROM = `shop@${SENDING_DOMAIN}`
+/** Mail that has been recorded is at most this far behind the sink. */
+const RECORD_DEADLINE = 120_000
+/** PRAGMA synchronous as SQLite reads it back. */
+const SYNCHRONOUS_FULL = 2
+const WEBHOOK_SECRET = 'bench-secret-of-16'
+const MOST_IPS_OF_A_NET = 200
+
+export async function startPosthorn(options: PosthornOptions): Promise<Posthorn> {
+  const addresses = Array.from({ length: options.ips ?? 2 }, (_, index) => ipOf(index))
+  const zone = await startZone({
+    ...applianceZone('127.0.0.1'),
+    'spf.mail.posthorn.test': { TXT: ['v=spf1 ip4:127.0.0.0/8 -all'] },
+    ...options.names,
+  })
+  const receiver = await startReceiver()
+  const server = await startWith(options, zone, addresses)
+  try {
+    const api = await prepareSender(server, zone)
+    const registered = await api.post('/webhooks', { url: receiver.url, secret: WEBHOOK_SECRET })
+    if (registered.status !== 201) throw new Error(`no webhook endpoint: ${JSON.stringify(registered.body)}`)
+    const key = await server.createKey('send', 'webhooks', 'messages:read')
+    return toPosthorn({ server, zone, receiver, key })
+  } catch (thrown) {
+    await server.remove()
+    throw thrown
+  }
+}
+
+async function startWith(options: PosthornOptions, zone: ZoneServer, addresses: string[]): Promise<ServeProcess> {
+  const httpPort = await freePort()
+  const before = { ...process.env }
+  Object.assign(process.env, options.environment)
+  try {
+    return await startServe({
+      httpPort,
+      dnsServer: zone.server,
+      deliveryPort: options.deliveryPort,
+      pools: {
+        version: 1,
+        default_pool: 'default',
+        pools: { default: { ips: addresses.map((address, index) => (
+          { address, hostname: `mta${index}.posthorn.test`, warmed: true })) } },
+      },
+      settings: {
+        ...CHANGED_SETTINGS['posthorn.yaml'],
+        listen: { http: [{ address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'tracking'] }] },
+      },
+      files: { 'providers.d/50-bench.yaml': options.providers ?? CHANGED_SETTINGS['providers.yaml'] },
+    })
+  } finally {
+    for (const name of Object.keys(options.environment ?? {})) {
+      if (before[name] === undefined) delete process.env[name]
+      else process.env[name] = before[name]
+    }
+  }
+}
+
+interface Receiver {
+  url: string
+  posts(): number
+  close(): Promise<void>
+}
+
+function toPosthorn(
+  { server, zone, receiver, key }: Pick<Posthorn, 'server' | 'zone' | 'key'> & { receiver: Receiver },
+): Posthorn {
+  return {
+    server,
+    zone,
+    key,
+    async check(expected) {
+      const opened = server.log().findLast((line) => line['msg'] === 'store opened')
+      if (opened?.['synchronous'] !== SYNCHRONOUS_FULL) {
+        throw new Error(`synchronous is not FULL: ${JSON.stringify(opened)}`)
+      }
+      const isThere = (found: DatabaseFigures): boolean =>
+        Object.entries(expected).every(([name, count]) => found[name as keyof DatabaseFigures] === count)
+      await until(`the database shows ${JSON.stringify(expected)}`, () => isThere(readBack(server.databaseFolder)),
+        RECORD_DEADLINE)
+      return readBack(server.databaseFolder)
+    },
+    async settled(webhooks) {
+      await until('the webhooks have been posted', () => receiver.posts() >= webhooks, RECORD_DEADLINE)
+    },
+    async metric(name) {
+      const text = await (await fetch(server.metricsUrl)).text()
+      const lines = text.split('\n').filter((line) => line.startsWith(name))
+      return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0)
+    },
+    async stop() {
+      await server.remove()
+      await receiver.close()
+      await zone.close()
+    },
+  }
+}
+
+/** Counts what arrives, and keeps none of it. */
+async function startReceiver(): Promise<Receiver> {
+  let posts = 0
+  const server = createServer((request, response) => {
+    request.resume()
+    request.once('end', () => {
+      posts += 1
+      response.end()
+    })
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks`,
+    posts: () => posts,
+    async close() {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}
+
+function ipOf(index: number): string {
+  return `127.0.${1 + Math.floor(index / MOST_IPS_OF_A_NET)}.${11 + (index % MOST_IPS_OF_A_NET)}`
+}

@@ -1,0 +1,137 @@
+/**
+ * The whole way and its peers, in turns: app to system, durable, signed, relayed to the sink, and for Posthorn outcome,
+ * event and webhook row. Each size is a comparison of its own: A B C A B C A B C, medians.
+ *
+ * Before that every system sends a few messages to a sink that keeps them: exactly one valid signature each.
+ */
+import { createPublicKey, generateKeyPairSync } from 'node:crypto'
+import { Resolver } from 'node:dns/promises'
+import { SENDING_DOMAIN } from '../../test/support/two-ips.ts'
+import { startKeepingSink } from '../../test/support/keeping-sink.ts'
+import { checkSignatures } from './check-signature.ts'
+import { median, medianByName, threeDigits } from './figures.ts'
+import { findHaraka, HOW_TO_GET_HARAKA, startHaraka } from './haraka-system.ts'
+import { startNodemailer, startSigningNodemailer } from './nodemailer-system.ts'
+import type { BenchOptions } from './options.ts'
+import { batchSystem, BATCH_RECIPIENTS, bytesOf, posthornSystem } from './posthorn-system.ts'
+import { startPosthorn } from './posthorn.ts'
+import type { Posthorn } from './posthorn.ts'
+import { startPostfixAlone, startPostfixWithOpenDkim } from './postfix-system.ts'
+import { startSinkAlone } from './sink-system.ts'
+import { measureRun } from './system.ts'
+import type { Load, RunFigures, Setting, Start, System } from './system.ts'
+
+/** Messages per second by system; null: it is not there. */
+export type ComparisonRow = { size: string } & Record<string, number | string | null>
+
+export interface Comparison {
+  rows: ComparisonRow[]
+  /** The single runs behind the medians, in the order in which they were made. */
+  runs: ({ size: string; system: string } & RunFigures)[]
+  /** Milliseconds for a message, by system and process. */
+  cpu: { size: string; system: string; milliseconds: Record<string, number> }[]
+  signaturesVerified: Record<string, number>
+  missing: Record<string, string>
+}
+
+/** Nobody else's: Posthorn makes its own. */
+const SELECTOR = 'bench'
+const KEY_BITS = 2_048
+const SAMPLE = 5
+/** Warms up every system before its first run: what is compared is a server that has been running. */
+const WARM_UP = 500
+const QUIET = 1_000
+
+export async function compareWholeWay(options: BenchOptions): Promise<Comparison> {
+  return compare(options, [startSinkAlone, startPostfixAlone, startPostfixWithOpenDkim, startNodemailer,
+    startSigningNodemailer], (posthorn) => posthornSystem(posthorn, options.clients, { accepted: 0 }))
+}
+
+/** Batches of 1,000 recipients against single messages through Postfix and OpenDKIM. */
+export async function compareBatch(options: BenchOptions): Promise<Comparison> {
+  const messages = Math.max(1, Math.round(options.messages / BATCH_RECIPIENTS)) * BATCH_RECIPIENTS
+  return compare({ ...options, messages, haraka: undefined, sizes: [10] }, [startPostfixWithOpenDkim],
+    (posthorn) => batchSystem(posthorn, { accepted: 0 }))
+}
+
+async function compare(
+  options: BenchOptions, peers: readonly Start[], toSystem: (posthorn: Posthorn) => System,
+): Promise<Comparison> {
+  const keeping = await startKeepingSink()
+  const setting = makeSetting(keeping.port)
+  const comparison: Comparison = { rows: [], runs: [], cpu: [], signaturesVerified: {}, missing: {} }
+  const systems: System[] = []
+  try {
+    const posthorn = await startPosthorn({ deliveryPort: keeping.port })
+    systems.push(toSystem(posthorn))
+    for (const start of peers) systems.push(await start(setting))
+    const haraka = peers.length > 1 ? findHaraka(options.haraka) : undefined
+    if (haraka !== undefined) systems.push(await startHaraka(haraka, setting))
+    else if (peers.length > 1) comparison.missing['haraka_dkim'] = `not there: ${HOW_TO_GET_HARAKA}`
+    const resolver = resolverOf(posthorn, setting)
+    for (const system of systems.filter(({ isSigning }) => isSigning)) {
+      const load: Load = { messages: loadOf(system, SAMPLE), htmlBytes: bytesOf(10) }
+      comparison.signaturesVerified[system.name] = await checkSignatures(system, load, {
+        sink: keeping, resolver, domain: SENDING_DOMAIN,
+      })
+    }
+    await keeping.close()
+    for (const size of options.sizes) await takeTurns(systems, size, options, setting, comparison)
+  } finally {
+    for (const system of systems) await system.stop()
+  }
+  return comparison
+}
+
+async function takeTurns(
+  systems: readonly System[], size: number, { runs, messages }: BenchOptions, { sinkPort }: Setting,
+  comparison: Comparison,
+): Promise<void> {
+  const label = `${size}KB`
+  const load: Load = { messages, htmlBytes: bytesOf(size) }
+  for (const system of systems) {
+    await measureRun(system, { ...load, messages: loadOf(system, WARM_UP) }, sinkPort)
+  }
+  const taken = new Map<string, RunFigures[]>()
+  for (let run = 0; run < runs; run += 1) {
+    for (const system of systems) {
+      const figures = await measureRun(system, load, sinkPort)
+      taken.set(system.name, [...(taken.get(system.name) ?? []), figures])
+      comparison.runs.push({ size: label, system: system.name, ...figures, perSecond: threeDigits(figures.perSecond) })
+      await quiet()
+    }
+  }
+  const row: ComparisonRow = { size: label }
+  for (const [name, figures] of taken) {
+    row[name] = threeDigits(median(figures.map(({ perSecond }) => perSecond)))
+    const milliseconds = medianByName(figures.map(({ cpuMilliseconds }) => cpuMilliseconds))
+    comparison.cpu.push({ size: label, system: name, milliseconds })
+  }
+  for (const name of Object.keys(comparison.missing)) row[name] = null
+  comparison.rows.push(row)
+}
+
+/** A batch is never smaller than it is. */
+function loadOf({ name }: System, messages: number): number {
+  return name === 'posthorn_batch' ? BATCH_RECIPIENTS : messages
+}
+
+/** What the run before left to do in the kernel and in other processes is done. */
+function quiet(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, QUIET))
+}
+
+function makeSetting(sinkPort: number): Setting {
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: KEY_BITS })
+  const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+  return { sinkPort, domain: SENDING_DOMAIN, selector: SELECTOR, privateKeyPem }
+}
+
+/** Publishes the peers' key beside Posthorn's, and asks where both stand. */
+function resolverOf({ zone }: Posthorn, { privateKeyPem, selector, domain }: Setting): Resolver {
+  const key = createPublicKey(privateKeyPem).export({ type: 'spki', format: 'der' }).toString('base64')
+  zone.set(`${selector}._domainkey.${domain}`, { TXT: [`v=DKIM1; k=rsa; p=${key}`] })
+  const resolver = new Resolver()
+  resolver.setServers([zone.server])
+  return resolver
+}

@@ -1,0 +1,163 @@
+/**
+ * What administrators use, made of the parts of a running server: reload, queue, paths, pools, IPs, routes of domains.
+ */
+import type { Clock } from '../base/clock.ts'
+import { ConfigurationError, ServiceError, unreachable } from '../base/errors.ts'
+import { dayAfter, utcDay } from '../base/utc-day.ts'
+import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
+import type { Dispatcher } from '../delivery/dispatcher.ts'
+import type { HostTls } from '../delivery/tls/host-tls.ts'
+import { dnsProblem } from '../delivery/queue/route-message.ts'
+import type { FindRoute } from '../delivery/queue/route-message.ts'
+import type { Egress } from '../egress/pool.ts'
+import { sendDays } from '../egress/warmup/send-days.ts'
+import type { PathView, Shaping } from '../egress/shaping.ts'
+import type { Warmup } from '../egress/warmup/warmup.ts'
+import type { Administration, DomainRoute, ReloadResult } from '../http/administration.ts'
+import { readDomainName } from '../senders/domain-name.ts'
+import type { Store } from '../store/store.ts'
+import type { Reload, ReloadReport } from './reload.ts'
+
+export interface AdministrationParts {
+  live: ReplaceableConfiguration
+  reload: Reload['reload']
+  store: Pick<Store, 'queueGroups' | 'actOnQueue' | 'warmupDays' | 'ipDays'>
+  clock: Clock
+  egress: Pick<Egress, 'ips'>
+  warmup: Pick<Warmup, 'find' | 'suspendIp' | 'resumeIp' | 'audit'>
+  shaping: Pick<Shaping, 'views' | 'resume'>
+  findRoute: FindRoute
+  dispatcher: Pick<Dispatcher, 'noteQueued' | 'backlogOf'>
+  /** Events were written. */
+  onEvents: () => void
+}
+
+/** Of the messages that one action changes: all. */
+const NO_LIMIT = Number.MAX_SAFE_INTEGER
+
+export function createAdministration(parts: AdministrationParts): Administration {
+  const { live, store, clock, egress, warmup, shaping, dispatcher } = parts
+
+  return {
+    async reload(isDryRun) {
+      const startedAt = performance.now()
+      const result = await attempt(parts, isDryRun)
+      return { ...result, milliseconds: performance.now() - startedAt }
+    },
+
+    queueGroups: (by, selection) => store.queueGroups(by, selection, clock.now()),
+
+    async actOnQueue(command, selection, isDryRun) {
+      if (command.kind === 'move') requirePool(live, command.pool)
+      const { messages, queued } = await store.actOnQueue({
+        filter: selection, action: command, now: clock.now(), limit: NO_LIMIT, isDryRun,
+      })
+      if (!isDryRun) {
+        dispatcher.noteQueued(queued)
+        if (command.kind === 'drop') parts.onEvents()
+      }
+      return messages
+    },
+
+    paths: (filter) => shaping.views().filter((view) => fits(view, filter)),
+    resumePaths: (filter, isDryRun) =>
+      isDryRun ? shaping.views().filter((view) => fits(view, filter)).length : shaping.resume(filter),
+
+    pools() {
+      const { pools, default_pool: defaultPool } = live.current().pools
+      return Object.entries(pools).map(([name, settings]) => ({
+        name, settings,
+        isDefault: name === defaultPool,
+        ips: egress.ips().filter(({ pool }) => pool === name),
+        waiting: Object.values(dispatcher.backlogOf(name)).reduce((sum, count) => sum + count, 0),
+      }))
+    },
+
+    suspendIp: (ip, reason, actor) => warmup.suspendIp(ip, reason, actor),
+    async resumeIp(ip, actor) {
+      const view = await warmup.resumeIp(ip, actor)
+      shaping.resume({ ip: view.ip })
+      return view
+    },
+    audit: (ip, limit) => warmup.audit(ip, limit),
+
+    async sendDays(text, past, ahead) {
+      const { ip, warmup: ramp } = await warmup.find(text)
+      const now = clock.now()
+      const [warmupDays, sentDays] = await Promise.all([
+        store.warmupDays(ip, dayAfter(utcDay(now), 1 - past)), store.ipDays(ip, past),
+      ])
+      const curve = ramp === null ? null : live.current().warmup.curves[ramp.curve] ?? null
+      return sendDays({ warmup: ramp, curve, warmupDays, sentDays, now, past, ahead })
+    },
+
+    async routeOf(text) {
+      const reading = readDomainName(text)
+      if (!reading.ok) throw new ServiceError('invalid_request', `domain: "${text}" ${reading.problem}`)
+      return routeOf(reading.name, parts.findRoute)
+    },
+  }
+}
+
+async function attempt(
+  { live, reload, egress }: AdministrationParts, isDryRun: boolean,
+): Promise<Omit<ReloadResult, 'milliseconds'>> {
+  try {
+    const report = await reload(isDryRun)
+    const { revision, changes, moved, warnings: mistakes } = report
+    return { isApplied: !isDryRun, revision, changes, lines: printedLines(report, egress), moved, mistakes }
+  } catch (thrown) {
+    if (!(thrown instanceof ConfigurationError)) throw thrown
+    const nothing = { changes: [], lines: [], moved: [] }
+    return { isApplied: false, revision: live.revision(), ...nothing, mistakes: thrown.mistakes }
+  }
+}
+
+/** The line of a new IP says how its warmup begins. */
+function printedLines({ isDryRun, changes, lines }: ReloadReport, egress: Pick<Egress, 'ips'>): string[] {
+  if (isDryRun) return lines
+  const cold = egress.ips().filter(({ state }) => state === 'cold')
+  return lines.map((line, index) => {
+    const change = changes[index]
+    const ip = cold.find(({ address }) => change?.kind === 'added' && change.what === `ip ${address}`)
+    return ip === undefined ? line : `${line} (cold; start it with: posthorn ip warmup start ${ip.address})`
+  })
+}
+
+function requirePool(live: ReplaceableConfiguration, name: string): void {
+  const { pools } = live.current().pools
+  if (Object.hasOwn(pools, name)) return
+  throw new ServiceError('invalid_request', `to_pool: no pool "${name}"; there are ${Object.keys(pools).join(', ')}`)
+}
+
+function fits(view: PathView, { ip, route }: { ip?: string; route?: string }): boolean {
+  return (ip === undefined || view.ip === ip) && (route === undefined || view.route === route)
+}
+
+async function routeOf(domain: string, findRoute: FindRoute): Promise<DomainRoute> {
+  const route = await findRoute(domain)
+  if (route.kind !== 'hosts') return { domain, problem: dnsProblem(route), provider: null, hosts: [] }
+  const hosts = route.hosts.map(({ name, addresses, tls }) => ({
+    name, addresses, tls: { policy: tls.policy.type, demand: tls.kind, text: demandText(tls) },
+  }))
+  return { domain, problem: null, provider: route.provider, hosts }
+}
+
+function demandText(tls: HostTls): string {
+  switch (tls.kind) {
+    case 'plain':
+      return `no TLS: ${tls.reason}`
+    case 'opportunistic':
+      return 'TLS where the host announces it'
+    case 'required':
+      return `TLS with any certificate, asked for by ${tls.by}`
+    case 'verified':
+      return `TLS with a certificate of a known authority for ${tls.names.join(' or ')}`
+    case 'dane':
+      return 'TLS with a certificate that a TLSA record names'
+    case 'skip':
+      return `not tried: ${tls.reason}`
+    default:
+      return unreachable(tls)
+  }
+}

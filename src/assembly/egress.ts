@@ -1,0 +1,70 @@
+/**
+ * Dedicated IPs: pools, warmup, and what receivers let through. Delivery asks both for each message.
+ */
+import type { WaitingMail } from '../egress/ip-statistics.ts'
+import { createEgress } from '../egress/pool.ts'
+import type { Egress } from '../egress/pool.ts'
+import { createShaping } from '../egress/shaping/create-shaping.ts'
+import type { Shaping } from '../egress/shaping.ts'
+import type { Warmup } from '../egress/warmup/warmup.ts'
+import { canBind } from '../network/local-addresses.ts'
+import type { Foundation } from './foundation.ts'
+import type { Webhooks } from './webhooks.ts'
+
+export interface EgressParts {
+  egress: Egress
+  warmup: Warmup
+  shaping: Shaping
+  /** What waits in the queue, once somebody knows. */
+  queue: QueueFigures
+}
+
+interface QueueFigures {
+  backlogOf: (pool: string) => Record<string, number>
+  waitingOf: (ip: string) => WaitingMail[]
+}
+
+/** A suspension that receivers brought about. */
+const SHAPING = 'shaping'
+
+export async function startEgress(foundation: Foundation, { webhookEngine }: Webhooks): Promise<EgressParts> {
+  const { live, store, clock, resolver, isClockSteady, stops } = foundation
+  const logger = foundation.logger.child({ part: 'egress' })
+  const queue: QueueFigures = { backlogOf: () => ({}), waitingOf: () => [] }
+  const { egress, warmup } = createEgress({
+    configuration: live, store, clock, canBind, logger,
+    lookups: resolver,
+    backlogOf: (pool) => queue.backlogOf(pool),
+    waitingOf: (ip) => queue.waitingOf(ip),
+    isClockSteady,
+    onEvents: () => webhookEngine.wake(),
+  })
+  const shaping = createShaping({
+    clock, logger, store,
+    settings: live.current,
+    signals: {
+      onBlock: (block) => egress.noteBlock(block),
+      onIpSuspension(ip, until, reason) {
+        egress.suspend(ip, until, reason, SHAPING).catch((thrown: unknown) => {
+          logger.error({ ip, err: thrown }, 'suspension of an IP could not be stored')
+        })
+      },
+      onIpUnreachable: (ip, reason) => egress.disable(ip, reason),
+      onLaneSuspension: (lane) => logger.warn(lane, 'sending domain suspended at a provider'),
+    },
+  })
+  await egress.start()
+  stops.push(() => egress.stop())
+  await shaping.start()
+  stops.push(() => shaping.stop())
+  await moveOrphans(foundation, egress)
+  return { egress, warmup, shaping, queue }
+}
+
+/** Mail of pools that are gone moves to the default pool. */
+async function moveOrphans({ live, store, logger }: Foundation, egress: Egress): Promise<void> {
+  const { default_pool: target } = live.current().pools
+  for (const { pool, messages } of await store.moveOrphans(egress.poolNames(), target)) {
+    logger.warn({ part: 'egress', pool, messages, target }, 'messages of a removed pool moved')
+  }
+}

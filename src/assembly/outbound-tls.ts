@@ -1,0 +1,119 @@
+/**
+ * Which hosts take the mail of a domain, and under which TLS policy: DNS, MTA-STS, DANE, the memory of plain fallbacks,
+ * and the results that are reported.
+ */
+import { createFindRoute } from '../delivery/queue/route-message.ts'
+import type { FindRoute } from '../delivery/queue/route-message.ts'
+import { createTlsMemory } from '../delivery/tls/tls-memory.ts'
+import type { TlsMemory } from '../delivery/tls/tls-memory.ts'
+import { createTlsPolicies } from '../delivery/tls/tls-policy.ts'
+import { createTlsReports } from '../delivery/tls/tls-reports.ts'
+import type { TlsReports } from '../delivery/tls/tls-reports.ts'
+import { createTlsResults } from '../delivery/tls/tls-results.ts'
+import type { TlsResults } from '../delivery/tls/tls-results.ts'
+import type { AcceptSubmission, Caller } from '../messages/send-request.ts'
+import { createCachedResolver, createCachedValidatingResolver } from '../network/cached-resolver.ts'
+import { createDnsResolver } from '../network/dns-resolver.ts'
+import { createGuardedLookup } from '../network/guarded-lookup.ts'
+import { createGuardedRequest } from '../network/guarded-request.ts'
+import type { GuardedRequest } from '../network/guarded-request.ts'
+import { createMailHosts } from '../network/mail-hosts.ts'
+import { createMtaSts } from '../network/mta-sts.ts'
+import type { MtaSts } from '../network/mta-sts.ts'
+import type { Resolver, ValidatingResolver } from '../network/resolver.ts'
+import { createValidatingResolver } from '../network/validating-resolver.ts'
+import { ownAddresses } from './foundation.ts'
+import type { Foundation } from './foundation.ts'
+
+export interface OutboundTls {
+  findRoute: FindRoute
+  tlsMemory: TlsMemory
+  tlsResults: TlsResults
+  sts: Pick<MtaSts, 'refresh'>
+  /** Reports of other domains go out by mail too. */
+  reportsBy(acceptSubmission: AcceptSubmission): TlsReports
+}
+
+const NO_STS: Pick<MtaSts, 'policyFor' | 'refresh'> = { policyFor: async () => null, refresh: async () => {} }
+
+export async function startOutboundTls(foundation: Foundation): Promise<OutboundTls> {
+  const { live, store, clock, realClock, stops, outside } = foundation
+  const { delivery, dns } = foundation.configuration.server
+  const logger = foundation.logger.child({ part: 'tls' })
+  const validating = validatingResolver(foundation)
+  const cache = { cache: dns.cache, clock }
+  const resolver: Resolver = validating ?? createCachedResolver({ resolver: foundation.resolver, ...cache })
+  const request = startGuardedRequest(foundation)
+  // The world of the sandbox has no web servers for policies.
+  const sts = outside !== undefined ? NO_STS : createMtaSts({
+    resolver, request, clock: realClock,
+    memory: {
+      find: (domain) => store.findStsPolicy(domain),
+      keep: (policy) => store.keepStsPolicy(policy),
+      fetchedBefore: (before, limit) => store.stsPoliciesFetchedBefore(before, limit),
+    },
+    onProblem(domain, { result, reason }) {
+      logger.warn({ domain, result, reason }, 'MTA-STS policy not to be had')
+      tlsResults.noteProblem({ domain, host: '', policy: { type: 'sts', id: '' }, result })
+    },
+  })
+  const policies = createTlsPolicies({
+    validating,
+    sts: { policyFor: async (domain) => (live.current().server.delivery.mta_sts ? sts.policyFor(domain) : null) },
+    settings: live.current,
+  })
+  const tlsMemory = createTlsMemory({ store, clock: realClock, settings: live.current, logger })
+  const tlsResults = createTlsResults({ store, policies, memory: tlsMemory, clock: realClock, logger })
+  await tlsMemory.start()
+  stops.push(() => tlsResults.stop())
+  const mailHosts = createMailHosts({
+    resolver,
+    allowPrivateAddresses: delivery.allow_private_addresses,
+    ownAddresses: () => ownAddresses(live.current()),
+    mostAddresses: delivery.addresses_max,
+  })
+  return {
+    findRoute: createFindRoute({
+      mailHosts, clock,
+      tlsPolicies: policies,
+      settings: live.current,
+      onTlsProblem: (problem) => tlsResults.noteProblem(problem),
+    }),
+    tlsMemory, tlsResults, sts,
+    reportsBy: (acceptSubmission) => createTlsReports({
+      store, resolver, request, clock, logger,
+      settings: live.current,
+      sendMail: async ({ from, recipient, subject, raw, idempotencyKey }) => {
+        const mail = { recipients: [recipient], from, subject, raw, idempotencyKey, ...PLAIN }
+        await acceptSubmission(mail, ADMINISTRATOR)
+      },
+    }),
+  }
+}
+
+const PLAIN = { tags: undefined, ipPool: undefined, track: { opens: false, clicks: false } }
+const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
+
+function validatingResolver({ configuration, clock, outside }: Foundation): ValidatingResolver | null {
+  const { dns } = configuration.server
+  if (dns.validating_resolver === null || outside !== undefined) return null
+  const resolver = createValidatingResolver({
+    server: dns.validating_resolver, timeoutMilliseconds: dns.timeout, tries: dns.tries,
+  })
+  return createCachedValidatingResolver({ resolver, cache: dns.cache, clock })
+}
+
+/** Of policies and reports: where mail may go inwards, they may too. */
+function startGuardedRequest({ configuration, live, stops }: Foundation): GuardedRequest {
+  const { delivery, tls, dns } = configuration.server
+  const resolver = createDnsResolver({ servers: dns.servers, timeoutMilliseconds: dns.timeout, tries: dns.tries })
+  const request = createGuardedRequest({
+    allowPrivateAddresses: delivery.allow_private_addresses,
+    allowHttp: false,
+    caFile: tls.ca_file,
+    ownAddresses: () => ownAddresses(live.current()),
+    lookup: createGuardedLookup(resolver),
+  })
+  stops.push(() => request.close())
+  return request
+}

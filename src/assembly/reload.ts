@@ -1,0 +1,109 @@
+/**
+ * Reading the configuration again while the server runs: everything is validated first, then applied at once, or not
+ * at all (operations.md 5.3).
+ *
+ * A bad file, a full disk, or a store that can not take the change over, leaves the running configuration as it is:
+ * `reload` rejects with the ConfigurationError, ServiceError `unavailable` or the reason. Reloads come one after the
+ * other; a signal that comes while one is under way leads to one more.
+ */
+import { ConfigurationError, errorText, ServiceError } from '../base/errors.ts'
+import type { Mistake } from '../base/errors.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Metrics } from '../base/metrics.ts'
+import { changeLine, configurationDiff, withLiveKeys } from '../config/configuration-diff.ts'
+import type { ConfigurationChange } from '../config/configuration-diff.ts'
+import { explainMistakes } from '../config/explain-mistake.ts'
+import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
+import type { Configuration } from '../config/load-configuration.ts'
+import type { Store } from '../store/store.ts'
+
+export interface ReloadReport {
+  isDryRun: boolean
+  revision: number
+  changes: ConfigurationChange[]
+  /** As they are printed. */
+  lines: string[]
+  /** Waiting messages of pools that are gone, which are in the default pool now. */
+  moved: { pool: string; messages: number }[]
+  warnings: readonly Mistake[]
+}
+
+export interface Reload {
+  /** With `isDryRun` nothing changes. */
+  reload(isDryRun: boolean): Promise<ReloadReport>
+  /** For a signal: the result goes into the log. */
+  onSignal(): void
+}
+
+export interface ReloadOptions {
+  live: ReplaceableConfiguration
+  /** Reads the files anew; throws ConfigurationError. */
+  load: () => Configuration
+  store: Pick<Store, 'moveOrphans'>
+  /** The store can keep what follows from a change. */
+  hasSpace: () => boolean
+  /** Waiting messages are under other keys now. */
+  onMoved: () => void
+  /** Certificates of the doors, read again from the files in force; throws when one can not be used. */
+  readCertificates: () => void
+  metrics: Pick<Metrics, 'configurationReloads'>
+  logger: Logger
+}
+
+export function createReload(options: ReloadOptions): Reload {
+  const { live, logger, metrics } = options
+  let last: Promise<unknown> = Promise.resolve()
+  let isSignalled = false
+  let moved: ReloadReport['moved'] = []
+  // The last listener: where the mail of a pool can not move, the pool stays.
+  live.onChange(async () => {
+    const { pools, default_pool: target } = live.current().pools
+    moved = await options.store.moveOrphans(Object.keys(pools), target)
+  })
+
+  async function apply(isDryRun: boolean): Promise<ReloadReport> {
+    const before = live.current()
+    const read = options.load()
+    const changes = configurationDiff(before, read)
+    const report = { isDryRun, changes, warnings: read.warnings }
+    if (isDryRun) return { ...report, revision: live.revision(), lines: changes.map(changeLine), moved: [] }
+    if (!options.hasSpace()) throw new ServiceError('unavailable', 'the disk is full: nothing can be taken over')
+    options.readCertificates()
+    await live.replace(withLiveKeys(before, read))
+    const { default_pool: target } = live.current().pools
+    if (moved.length > 0) options.onMoved()
+    return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, moved, target)), moved }
+  }
+
+  function reload(isDryRun: boolean): Promise<ReloadReport> {
+    const next = last.then(() => apply(isDryRun))
+    const note = (value: number) => (): void => {
+      if (!isDryRun) metrics.configurationReloads.set(value)
+    }
+    last = next.then(note(1), note(0))
+    return next
+  }
+
+  return {
+    reload,
+    onSignal() {
+      if (isSignalled) return
+      isSignalled = true
+      void last.then(async () => {
+        isSignalled = false
+        const { lines, revision } = await reload(false)
+        logger.info({ revision, changes: lines }, 'configuration reloaded')
+      }).catch((thrown: unknown) => {
+        const problem = thrown instanceof ConfigurationError ? explainMistakes(thrown.mistakes) : errorText(thrown)
+        logger.error({ problem }, 'configuration not reloaded; the old one stays in force')
+      })
+    },
+  }
+}
+
+/** The line of a removed pool says what became of its mail. */
+function line(change: ConfigurationChange, moved: ReloadReport['moved'], target: string): string {
+  const text = changeLine(change)
+  const found = moved.find(({ pool }) => change.kind === 'removed' && change.what === `pool ${pool}`)
+  return found === undefined ? text : `${text} (${found.messages} queued messages moved to ${target})`
+}

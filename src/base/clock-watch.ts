@@ -1,0 +1,54 @@
+/**
+ * Whether the system's clock can be trusted just now (hardening.md 6.3): what must not happen because of a jump, such
+ * as messages that expire, waits until it was steady for a while.
+ *
+ * Every five seconds the time that passed by the wall clock is held against that of the monotonic one. More than five
+ * seconds of difference is a jump and logged; after one of more than five minutes the clock is unsteady for ten
+ * minutes. Never throws.
+ */
+import { MINUTE, SECOND } from './clock.ts'
+import type { Clock } from './clock.ts'
+import type { Logger } from './logger.ts'
+
+export interface ClockWatch {
+  start(): void
+  isSteady(): boolean
+  stop(): void
+}
+
+export interface ClockWatchOptions {
+  /** The wall clock. */
+  clock: Clock
+  /** Milliseconds of a clock that no one can set. */
+  monotonic: () => number
+  logger: Logger
+}
+
+const LOOK_EVERY = 5 * SECOND
+const JUMP = 5 * SECOND
+const LARGE_JUMP = 5 * MINUTE
+const STEADY_AFTER = 10 * MINUTE
+
+export function createClockWatch({ clock, monotonic, logger }: ClockWatchOptions): ClockWatch {
+  let last = { wall: 0, monotonic: 0 }
+  let unsteadyUntil = -Infinity
+  let cancel = (): void => {}
+
+  function look(): void {
+    const now = { wall: clock.now(), monotonic: monotonic() }
+    const jump = now.wall - last.wall - (now.monotonic - last.monotonic)
+    last = now
+    if (Math.abs(jump) > JUMP) logger.error({ jump_ms: Math.round(jump) }, 'the clock of this machine has jumped')
+    if (Math.abs(jump) > LARGE_JUMP) unsteadyUntil = now.monotonic + STEADY_AFTER
+    cancel = clock.after(LOOK_EVERY, look)
+  }
+
+  return {
+    start() {
+      last = { wall: clock.now(), monotonic: monotonic() }
+      cancel = clock.after(LOOK_EVERY, look)
+    },
+    isSteady: () => monotonic() >= unsteadyUntil,
+    stop: () => cancel(),
+  }
+}

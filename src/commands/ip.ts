@@ -1,0 +1,107 @@
+/**
+ * `posthorn ip`: dedicated IPs, their warmup and their daily volume (contract.md 9, operations.md 6).
+ */
+import type { Command } from 'commander'
+import { callServer, ifPermitted, listFromServer, withQuery } from './api-client.ts'
+import type { ApiCall } from './api-client.ts'
+import type { DayVolume } from './day-chart.ts'
+import { addForecastVerb, addWarmupVerbs } from './ip-warmup.ts'
+import { IP_HEADS, ipReport, ipRow } from './ip-report.ts'
+import type { IpAnswer, IpNoteAnswer, ShownIp } from './ip-report.ts'
+import { isTerminal, printNote, printResult, tableText, terminalWidth } from './print.ts'
+import { serverAddress } from './server-address.ts'
+import type { ServerAddress } from './server-address.ts'
+import { addVerb, readAnswer } from './verb.ts'
+import type { VerbFlags } from './verb.ts'
+
+const EXAMPLE_IP = '203.0.113.10'
+/** Of the audit. */
+const SHOWN_NOTES = '10'
+
+export function addIpCommands(program: Command): void {
+  const ip = program.command('ip').description('dedicated IPs and their warmup')
+  addVerb(ip, { words: 'list', description: 'list the IPs of all pools', example: 'posthorn ip list' })
+    .action(list)
+  addVerb(ip, {
+    words: 'show <ip>',
+    description: 'show an IP with its warmup, and a chart of what it may send and sent by UTC day',
+    example: `posthorn ip show ${EXAMPLE_IP}`,
+  })
+    .action(show)
+  addVerb(ip, {
+    words: 'suspend <ip>',
+    description: 'let nothing leave from an IP until it is resumed',
+    example: `posthorn ip suspend ${EXAMPLE_IP} --reason 'on a blocklist'`,
+  })
+    .option('--reason <text>', 'for those who look at it later, at most 200 characters')
+    .action(suspend)
+  addVerb(ip, {
+    words: 'resume <ip>',
+    description: 'end the suspension of an IP, and lift what holds its paths back',
+    example: `posthorn ip resume ${EXAMPLE_IP}`,
+  })
+    .action(resume)
+  const warmup = ip.command('warmup').description('the warmup of an IP')
+  addWarmupVerbs(warmup)
+  addForecastVerb(warmup)
+}
+
+async function list(flags: VerbFlags): Promise<void> {
+  const entries = await listFromServer(serverAddress(flags), '/v1/ips')
+  const ips = entries.map(readIp)
+  printResult(flags, ips, () => tableText(IP_HEADS, ips.map(ipRow), isTerminal()))
+  if (ips.length === 0) printNote(flags, 'No IP yet: add one to a pool of pools.yaml, then: posthorn reload')
+}
+
+async function show(ip: string, flags: VerbFlags): Promise<void> {
+  const server = serverAddress(flags)
+  const found = readIp(await callServer(server, { method: 'GET', path: pathOf(ip) }))
+  const shown: ShownIp = {
+    ...found,
+    days: await ifPermitted(() => daysOf(server, found.ip)),
+    history: await ifPermitted(() => historyOf(server, found.ip)),
+  }
+  const screen = { isTerminal: isTerminal(), width: terminalWidth(), now: Date.now() }
+  printResult(flags, shown, () => ipReport(shown, screen))
+}
+
+async function daysOf(server: ServerAddress, ip: string): Promise<DayVolume[]> {
+  const answer = await callServer(server, { method: 'GET', path: `/v1/admin/ips/${ip}/days` })
+  return entriesOf(answer).map((day) => readAnswer<DayVolume>(day, 'date', 'planned', 'sent'))
+}
+
+async function historyOf(server: ServerAddress, ip: string): Promise<IpNoteAnswer[]> {
+  const path = withQuery(`/v1/admin/ips/${ip}/audit`, { limit: SHOWN_NOTES })
+  const answer = await callServer(server, { method: 'GET', path })
+  return entriesOf(answer).map((note) => readAnswer<IpNoteAnswer>(note, 'at', 'actor', 'action'))
+}
+
+function entriesOf(answer: unknown): unknown[] {
+  return Array.isArray(answer) ? answer : []
+}
+
+async function suspend(ip: string, flags: VerbFlags & { reason?: string }): Promise<void> {
+  const body = { reason: flags.reason }
+  await move(flags, { method: 'POST', path: `/v1/admin${ipPath(ip)}/suspend`, body })
+}
+
+async function resume(ip: string, flags: VerbFlags): Promise<void> {
+  await move(flags, { method: 'POST', path: `/v1/admin${ipPath(ip)}/resume`, body: {} })
+}
+
+async function move(flags: VerbFlags, call: ApiCall): Promise<void> {
+  const moved = readIp(await callServer(serverAddress(flags), call))
+  printResult(flags, moved, () => `${moved.ip} is ${moved.status}\n`)
+}
+
+function readIp(answer: unknown): IpAnswer {
+  return readAnswer<IpAnswer>(answer, 'ip', 'pool', 'status', 'ptr', 'blocklists', 'warmup')
+}
+
+function pathOf(ip: string): string {
+  return `/v1${ipPath(ip)}`
+}
+
+function ipPath(ip: string): string {
+  return `/ips/${encodeURIComponent(ip)}`
+}

@@ -1,0 +1,198 @@
+/**
+ * What differs between two configurations, as lines for an administrator and as data (operations.md 5.3).
+ *
+ *   + ip 203.0.113.12 in bulk      - pool legacy      ~ ip 203.0.113.11 weight 1 -> 5
+ *   ~ providers.google.connections 5 -> 3             ! listen.submission changed: takes effect after a restart
+ *
+ * Of posthorn.yaml only some keys are followed by a running server; `withLiveKeys` gives the configuration that is in
+ * force after a reload: the new one, with the old values of all the others. Secrets are never shown. Pure.
+ */
+import { deepFreeze } from './deep-freeze.ts'
+import { durationText, rateText } from './field-types.ts'
+import type { Rate } from './field-types.ts'
+import type { Configuration } from './load-configuration.ts'
+import type { EgressIpSettings, PoolSettings } from './pool-settings.ts'
+import type { ServerSettings } from './server-settings.ts'
+
+export interface ConfigurationChange {
+  kind: 'added' | 'removed' | 'changed' | 'restart'
+  /** `ip 203.0.113.12`, `pool legacy`, or a dotted path. */
+  what: string
+  /** Values as text; null: nothing to show. */
+  from: string | null
+  to: string | null
+  /** In which pool an IP is, or null. */
+  pool: string | null
+}
+
+/** Sections of posthorn.yaml, and keys of them, that are read at each use. */
+const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] } = {
+  delivery: [
+    'retry', 'retry_jitter', 'streams', 'ready_window', 'greylist_retry', 'uncertain_retry', 'ipv6', 'tls', 'mta_sts',
+    'remember_plain', 'tls_reports',
+  ],
+  health: ['blocklists', 'blocklist_servers'],
+}
+
+export function configurationDiff(before: Configuration, after: Configuration): ConfigurationChange[] {
+  return [
+    ...poolChanges(before.pools, after.pools),
+    ...valueChanges('warmup', before.warmup, after.warmup),
+    ...valueChanges('providers', before.providers, after.providers).map(machinesAfterRestart),
+    ...valueChanges('bounces', before.bounces, after.bounces),
+    ...serverChanges(before.server, after.server),
+  ]
+}
+
+/** `next`, but with the keys of `before` that a running server does not follow. */
+export function withLiveKeys(before: Configuration, next: Configuration): Configuration {
+  const live = Object.entries(LIVE_KEYS).map(([section, keys]) => {
+    const values = new Map(Object.entries(sectionOf(next.server, section)))
+    const followed = (keys ?? []).map((key): [string, unknown] => [key, values.get(key)])
+    return [section, { ...sectionOf(before.server, section), ...Object.fromEntries(followed) }]
+  })
+  return deepFreeze({ ...next, server: { ...before.server, ...Object.fromEntries(live) } })
+}
+
+function sectionOf(server: ServerSettings, section: string): object {
+  const value: unknown = new Map(Object.entries(server)).get(section)
+  return typeof value === 'object' && value !== null ? value : {}
+}
+
+export function changeLine({ kind, what, from, to, pool }: ConfigurationChange): string {
+  const values = from === null && to === null ? '' : ` ${from ?? 'none'} -> ${to ?? 'none'}`
+  switch (kind) {
+    case 'added':
+      return `+ ${what}${pool === null ? '' : ` in ${pool}`}${to === null ? '' : ` ${to}`}`
+    case 'removed':
+      return `- ${what}${pool === null ? '' : ` of ${pool}`}`
+    case 'changed':
+      return `~ ${what}${values}${noteOf(what)}`
+    case 'restart':
+      return `! ${what} changed: takes effect after a restart`
+  }
+}
+
+/** `warmed` is read when an IP is new, and never again. */
+function noteOf(what: string): string {
+  const address = /^ip (\S+) warmed$/.exec(what)?.[1]
+  return address === undefined ? '' : ` (no effect on a known IP; use: posthorn ip warmup complete|restart ${address})`
+}
+
+/** Who fetches links is read once. */
+function machinesAfterRestart(found: ConfigurationChange): ConfigurationChange {
+  return found.what === 'providers.machines' ? { ...found, kind: 'restart', from: null, to: null } : found
+}
+
+function poolChanges(before: PoolSettings, after: PoolSettings): ConfigurationChange[] {
+  const { pools: poolsBefore, ...restBefore } = before
+  const { pools: poolsAfter, ...restAfter } = after
+  const changes = valueChanges('pools', restBefore, restAfter)
+  for (const name of Object.keys({ ...poolsBefore, ...poolsAfter })) {
+    const { ips: _ipsBefore, ...old } = poolsBefore[name] ?? NONE
+    const { ips: _ipsAfter, ...now } = poolsAfter[name] ?? NONE
+    if (poolsAfter[name] === undefined) changes.push(change('removed', `pool ${name}`))
+    else if (poolsBefore[name] === undefined) changes.push(change('added', `pool ${name}`))
+    else changes.push(...valueChanges(`pool ${name}`, old, now))
+  }
+  return [...changes, ...ipChanges(ipsOf(before), ipsOf(after))]
+}
+
+const NONE = { ips: [] }
+
+type PlacedIp = EgressIpSettings & { pool: string }
+
+function ipsOf({ pools }: PoolSettings): Map<string, PlacedIp> {
+  const all = Object.entries(pools).flatMap(([pool, { ips }]) => ips.map((ip) => ({ ...ip, pool })))
+  return new Map(all.map((ip) => [ip.address, ip]))
+}
+
+function ipChanges(before: Map<string, PlacedIp>, after: Map<string, PlacedIp>): ConfigurationChange[] {
+  const removed = [...before.values()].filter(({ address }) => !after.has(address))
+  const kept = [...after.values()].flatMap((ip) => {
+    const old = before.get(ip.address)
+    const what = `ip ${ip.address}`
+    return old === undefined ? [{ ...change('added', what), pool: ip.pool }] : valueChanges(what, old, ip)
+  })
+  return [...removed.map(({ address, pool }) => ({ ...change('removed', `ip ${address}`), pool })), ...kept]
+}
+
+function serverChanges(before: ServerSettings, after: ServerSettings): ConfigurationChange[] {
+  return valueChanges('', before, after).map((found): ConfigurationChange => {
+    const [section = '', key = ''] = found.what.split('.')
+    const keys = new Map<string, readonly string[] | undefined>(Object.entries(LIVE_KEYS)).get(section)
+    if (keys?.includes(key) === true) return found
+    return { ...found, kind: 'restart', from: null, to: null }
+  })
+}
+
+/**
+ * One change for each value that differs, under its dotted path: things with an id by that, stages by their number;
+ * any other list, a rate or a secret is one value.
+ */
+function valueChanges(path: string, before: unknown, after: unknown): ConfigurationChange[] {
+  if (JSON.stringify(before) === JSON.stringify(after)) return []
+  const [byIdBefore, byIdAfter] = [byId(before), byId(after)]
+  if (byIdBefore !== undefined && byIdAfter !== undefined) {
+    const changes = valueChanges(path, byIdBefore, byIdAfter)
+    return changes.length > 0 ? changes : [{ ...change('changed', path), from: 'one order', to: 'another' }]
+  }
+  if (path.endsWith('.stages') && Array.isArray(before) && Array.isArray(after) && before.length === after.length) {
+    return before.flatMap((value, index) => valueChanges(`${path}[${index}]`, value, after[index]))
+  }
+  if (!isMap(before) || !isMap(after)) {
+    const key = path.split(/[ .]/).at(-1) ?? ''
+    return [{ ...change('changed', path), from: shownValue(before, key), to: shownValue(after, key) }]
+  }
+  const [old, now] = [new Map(Object.entries(before)), new Map(Object.entries(after))]
+  return [...new Set([...old.keys(), ...now.keys()])].flatMap((key) => {
+    const separator = path.includes(' ') ? ' ' : '.'
+    const below = path === '' ? key : `${path}${separator}${key}`
+    if (!now.has(key)) return [change('removed', below)]
+    return old.has(key) ? valueChanges(below, old.get(key), now.get(key)) : [change('added', below)]
+  })
+}
+
+function change(kind: ConfigurationChange['kind'], what: string): ConfigurationChange {
+  return { kind, what, from: null, to: null, pool: null }
+}
+
+function isMap(value: unknown): value is object {
+  const isOne = typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Uint8Array)
+  return isOne && !isRate(value)
+}
+
+function isRate(value: unknown): value is Rate {
+  return typeof value === 'object' && value !== null && 'count' in value && 'per_milliseconds' in value
+}
+
+/** Undefined: it is no list of things with an id. */
+function byId(list: unknown): Record<string, unknown> | undefined {
+  if (!Array.isArray(list)) return undefined
+  const entries = list.map((item: unknown): [string, unknown] | undefined =>
+    (isMap(item) && 'id' in item && typeof item.id === 'string' ? [item.id, item] : undefined))
+  const known = entries.filter((entry) => entry !== undefined)
+  return known.length < list.length ? undefined : Object.fromEntries(known)
+}
+
+
+/** Keys that a running server follows, whose numbers are milliseconds. */
+const DURATIONS = [
+  'max_defer', 'for', 'max', 'idle_rewarm_after', 'idle', 'lifetime', 'retry', 'greylist_retry', 'uncertain_retry',
+  'remember_plain',
+]
+/** Longer lists say nothing on a line. */
+const LONGEST_SHOWN = 60
+
+/** As the files write it. */
+function shownValue(value: unknown, key: string): string {
+  if (value instanceof Uint8Array) return '(secret)'
+  if (value === null || value === undefined) return 'none'
+  if (isRate(value)) return rateText(value)
+  if (typeof value === 'number' && DURATIONS.includes(key)) return durationText(value)
+  if (Array.isArray(value) && DURATIONS.includes(key)) {
+    return shownValue(value.map((item: unknown) => shownValue(item, key)).join(', '), '')
+  }
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}…`
+}

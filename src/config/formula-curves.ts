@@ -1,0 +1,24 @@
+/**
+ * The curves of warmup.yaml that are written as a formula, with the stages that follow, for `posthorn check` (engine.md
+ * 6.2). Files that could not be read or judged give none.
+ */
+import { readFolder } from './read-folder.ts'
+import { entriesAt, valueOf } from './source-tree.ts'
+import { inheritWarmupDefaults, resolveWarmupSettings, warmupSchema } from './warmup-settings.ts'
+
+export interface FormulaCurve {
+  name: string
+  /** Messages per UTC day and IP. */
+  stages: number[]
+}
+
+export function formulaCurves(folder: string, shippedFolder: string): FormulaCurve[] {
+  const root = readFolder(folder, shippedFolder, ['warmup']).trees.warmup
+  if (root === undefined) return []
+  const parsed = warmupSchema.safeParse(inheritWarmupDefaults(valueOf(root)))
+  if (!parsed.success) return []
+  const { curves } = resolveWarmupSettings(parsed.data)
+  return entriesAt(root, ['curves'])
+    .filter(([name]) => parsed.data.curves[name]?.formula !== undefined)
+    .map(([name]) => ({ name, stages: curves[name]?.stages ?? [] }))
+}

@@ -1,0 +1,91 @@
+/**
+ * A mail with bytes beyond US-ASCII, made fit for a host without 8BITMIME: leaf parts as quoted-printable or base64.
+ *
+ * It happens before signing, so the signature holds (RFC 6376 §5.3). What has no clear structure (an open multipart, a
+ * field twice, beyond the limits) and what others have signed or encrypted stays as it is: such a mail goes out in
+ * 8 bits, which most hosts take, rather than not at all. Headers are not touched. Pure; linear in the size for each
+ * level; never throws. RFC 2045 §6, RFC 6152 §3.
+ */
+import { isAscii } from 'node:buffer'
+import { fieldName, fieldValue, readMediaType } from '../../content/mime-fields.ts'
+import { readSubmittedMail, splitMultipart } from '../../content/submitted-mail.ts'
+import type { SubmittedMail } from '../../content/submitted-mail.ts'
+import { encodePart, readTransferEncoding } from '../../content/transfer-encoding.ts'
+
+/** hardening.md A29. */
+const MOST_DEPTH = 20
+const EMPTY_LINE = '\r\n'
+const FIRST_BEYOND_ASCII = 0x80
+const SUBSTITUTE = 0x3f // ?
+
+export function downgradeMail(mail: SubmittedMail): SubmittedMail {
+  return downgrade(mail, 'text/plain', 0)
+}
+
+function downgrade(mail: SubmittedMail, defaultType: string, depth: number): SubmittedMail {
+  const { fields, rest } = mail
+  if (isAscii(rest) || depth > MOST_DEPTH) return mail
+  const written = fieldValue(fields, 'content-type')
+  const media = written === undefined ? undefined : readMediaType(written)
+  const encodingName = fieldValue(fields, 'content-transfer-encoding')
+  // An encoded part has no such bytes; where it does, nobody knows what they mean.
+  const isPlain = encodingName !== undefined && readTransferEncoding(encodingName) === 'identity'
+  if (media === undefined || !isPlain) return mail
+  const type = written === '' ? defaultType : media.type
+  const body = rest.subarray(EMPTY_LINE.length)
+  if (type === 'multipart/signed' || type === 'multipart/encrypted') return mail
+  if (type === 'message/rfc822') {
+    return withBody(fields, joined(downgrade(readSubmittedMail(body), 'text/plain', depth + 1)))
+  }
+  if (!type.startsWith('multipart/')) return encodeLeaf(fields, body, type)
+  const inside = downgradeParts(body, media.parameters.get('boundary') ?? '', {
+    depth, defaultType: type === 'multipart/digest' ? 'message/rfc822' : 'text/plain',
+  })
+  return inside === undefined ? mail : withBody(fields, inside)
+}
+
+function downgradeParts(
+  body: Buffer,
+  boundary: string,
+  { depth, defaultType }: { depth: number; defaultType: string },
+): Buffer | undefined {
+  const parts = splitMultipart(body, { start: 0, end: body.length }, boundary)
+  if (parts === undefined) return undefined
+  const pieces: Buffer[] = []
+  let position = 0
+  for (const { start, end } of parts) {
+    pieces.push(withoutHighBytes(body.subarray(position, start)))
+    pieces.push(joined(downgrade(readSubmittedMail(body.subarray(start, end)), defaultType, depth + 1)))
+    position = end
+  }
+  pieces.push(withoutHighBytes(body.subarray(position)))
+  return Buffer.concat(pieces)
+}
+
+/** Text stays readable; of anything else every byte counts, also those of its line ends. */
+function encodeLeaf(fields: readonly string[], body: Buffer, type: string): SubmittedMail {
+  const encoding = type.startsWith('text/') ? 'quoted-printable' : 'base64'
+  const encoded = encodePart(body, encoding === 'base64' ? 'base64' : 'identity')
+  return { fields: withEncoding(fields, encoding), rest: Buffer.from(`${EMPTY_LINE}${encoded}`, 'latin1') }
+}
+
+function withBody(fields: readonly string[], body: Buffer): SubmittedMail {
+  const named = fields.some((field) => fieldName(field) === 'content-transfer-encoding')
+  const rest = Buffer.concat([Buffer.from(EMPTY_LINE), body])
+  // Whatever is inside has a transfer encoding of its own now.
+  return { fields: named && isAscii(body) ? withEncoding(fields, '7bit') : fields, rest }
+}
+
+function withEncoding(fields: readonly string[], encoding: string): string[] {
+  const others = fields.filter((field) => fieldName(field) !== 'content-transfer-encoding')
+  return [...others, `Content-Transfer-Encoding: ${encoding}\r\n`]
+}
+
+function joined({ fields, rest }: SubmittedMail): Buffer {
+  return Buffer.concat([Buffer.from(fields.join(''), 'latin1'), rest])
+}
+
+/** Preamble, delimiters and epilogue: nobody is shown those. */
+function withoutHighBytes(bytes: Buffer): Buffer {
+  return isAscii(bytes) ? bytes : Buffer.from(bytes.map((byte) => (byte < FIRST_BEYOND_ASCII ? byte : SUBSTITUTE)))
+}

@@ -1,0 +1,76 @@
+/**
+ * The bytes of a message as they go over the wire between DATA and the final dot.
+ *
+ * Pure. Every line end is CRLF, whatever was given, and a line that begins with a dot gets a second one: nothing in a
+ * message can end it early, or begin another one. RFC 5321 §4.5.2; hardening.md A1.
+ */
+const CR = 0x0d
+const LF = 0x0a
+const DOT = 0x2e
+/** Small enough that a large body follows the peer's pace. */
+export const PIECE_BYTES = 64 * 1024
+
+const FINAL_DOT = '.\r\n'
+/** Behind a body whose last line is open. */
+const FINAL_DOT_ON_NEW_LINE = '\r\n.\r\n'
+
+export interface MessageBody {
+  next(): { piece: Buffer; isLast: boolean }
+  /** Bytes of the message that no piece had yet. */
+  left(): number
+  /** What ends the body, behind its last piece. */
+  end(): string
+}
+
+export function createMessageBody(bytes: Buffer): MessageBody {
+  let position = 0
+  /** Of what was read so far: a body begins at the start of a line. */
+  let last = LF
+  return {
+    next() {
+      const piece = bytes.subarray(position, position + PIECE_BYTES)
+      const isLast = position + piece.length >= bytes.length
+      const before = last
+      position += piece.length
+      last = piece[piece.length - 1] ?? LF
+      return { piece: isClean(piece, before, isLast) ? piece : rewrite(piece, before, isLast), isLast }
+    },
+    left: () => bytes.length - position,
+    end: () => (last === LF || last === CR ? FINAL_DOT : FINAL_DOT_ON_NEW_LINE),
+  }
+}
+
+/**
+ * Nothing of it has to change. A CR at its end is right when the next piece begins with LF. Most bytes are looked at
+ * once: a line end is a control character, and a dot counts only behind one.
+ */
+function isClean(piece: Buffer, before: number, isLast: boolean): boolean {
+  const { length } = piece
+  const first = piece[0]
+  if (before === CR ? first !== LF : first === LF) return false
+  if (before === LF && first === DOT) return false
+  for (let index = 0; index < length; index++) {
+    const byte = piece[index]
+    if (byte === undefined || byte > CR) continue
+    if (byte === CR && index + 1 < length && piece[index + 1] !== LF) return false
+    if (byte === LF && ((index > 0 && piece[index - 1] !== CR) || piece[index + 1] === DOT)) return false
+  }
+  return !(isLast && piece[length - 1] === CR)
+}
+
+function rewrite(piece: Buffer, before: number, isLast: boolean): Buffer {
+  // Each byte becomes two at most, but for a lone CR in front.
+  const out = Buffer.alloc(2 * piece.length + 2)
+  let length = 0
+  let previous = before
+  for (const byte of piece) {
+    if (previous === CR && byte !== LF) length = out.writeUInt8(LF, length)
+    const isLineStart = previous === LF || (previous === CR && byte !== LF)
+    if (byte === LF && previous !== CR) length = out.writeUInt8(CR, length)
+    if (byte === DOT && isLineStart) length = out.writeUInt8(DOT, length)
+    length = out.writeUInt8(byte, length)
+    previous = byte
+  }
+  if (isLast && previous === CR) length = out.writeUInt8(LF, length)
+  return out.subarray(0, length)
+}

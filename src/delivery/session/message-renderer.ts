@@ -1,0 +1,149 @@
+/**
+ * Makes the signed bytes and the envelope of one message inside a delivery thread.
+ *
+ * Content, signing keys and tracking host are read from the store's read-only view and kept for a short time: messages
+ * of a batch share their content, prepared once, a domain's messages its keys. Rejects when something is missing or the
+ * key does not open; an unsigned message never leaves the host. Engine.md 16.2, 17.1, 18.
+ */
+import { LRUCache } from 'lru-cache'
+import { SECOND } from '../../base/clock.ts'
+import { createKeyRing } from '../../base/key-ring.ts'
+import { createSigner } from '../../content/dkim.ts'
+import type { Signer } from '../../content/dkim.ts'
+import { isAscii } from '../../content/encode-header.ts'
+import { renderKeys } from '../../content/message-fields.ts'
+import type { RenderSettings } from '../../content/message-fields.ts'
+import { prepareContent } from '../../content/prepare-content.ts'
+import type { PreparedContent } from '../../content/prepare-content.ts'
+import { composeUnsigned, renderMessage } from '../../content/render-message.ts'
+import { returnPathAddress } from '../../mail/return-path.ts'
+import type { ContentReader, SealedSigningKey } from '../../store/content-reader.ts'
+import { downgradeMail } from './downgrade-8bit.ts'
+import type { SmtpEnvelope } from './smtp-extensions.ts'
+import type { DispatchedRow } from '../try-result.ts'
+
+export interface RenderedMessage {
+  envelope: SmtpEnvelope
+  bytes: Buffer
+}
+
+/** What the host takes: a submitted mail may have bytes beyond US-ASCII, all others have none. */
+export type MessageForm = '8bit' | '7bit'
+
+export interface RendererSettings extends Omit<RenderSettings, 'keys'> {
+  /** Scheme and host of all tracked links, without a slash at the end; null: https and a tracking host. */
+  trackingUrl: string | null
+  /** For domains without one of their own. */
+  trackingHost: string
+}
+
+export interface MessageRendererOptions extends RendererSettings {
+  reader: ContentReader
+  masterKey: Uint8Array
+}
+
+interface OpenedKey {
+  sealed: Uint8Array
+  signer: Signer
+}
+
+/** What is read of a sending domain. */
+interface Sender {
+  signers: Signer[]
+  trackingBaseUrl: string
+}
+
+const MOST_SENDERS = 5_000
+/**
+ * A rotated key signs after this at the latest, and so does that of a domain which was removed and added anew: its
+ * owner may take the old record away at once.
+ */
+const SENDER_LIFETIME = SECOND
+/** The content of a few batches under way; single messages only pass through. */
+const CONTENTS_BYTES = 64 * 2 ** 20
+/** Beside what is stored, the pieces of its texts are kept. */
+const PREPARED_SHARE = 2
+
+export type RenderRow = (row: DispatchedRow, form: MessageForm) => Promise<RenderedMessage>
+
+export function createMessageRenderer(options: MessageRendererOptions): RenderRow {
+  const { reader, masterKey, trackingUrl, trackingHost, ...headers } = options
+  const keyRing = createKeyRing(masterKey)
+  const bounceKey = keyRing.key('bounce')
+  const settings: RenderSettings = { ...headers, keys: renderKeys(keyRing) }
+  const senders = new LRUCache<string, Promise<Sender>>({ max: MOST_SENDERS, ttl: SENDER_LIFETIME })
+  const opened = new LRUCache<string, OpenedKey>({ max: 2 * MOST_SENDERS })
+  const contents = new LRUCache<number, PreparedContent>({ maxSize: CONTENTS_BYTES, sizeCalculation: sizeOf })
+
+  const readSender = async (domain: string): Promise<Sender> => {
+    const [keys, ownHost] = await Promise.all([reader.signingKeys(domain), reader.trackingHost(domain)])
+    return { signers: keys.map(signerOf), trackingBaseUrl: trackingUrl ?? `https://${ownHost ?? trackingHost}` }
+  }
+
+  /** Opening and parsing a key costs more than signing with it: the same one is opened once. */
+  const signerOf = ({ domain, selector, sealedPrivateKey: sealed }: SealedSigningKey): Signer => {
+    const name = `dkim ${domain} ${selector}`
+    const known = opened.get(name)
+    if (known !== undefined && Buffer.compare(known.sealed, sealed) === 0) return known.signer
+    const signer = createSigner({ domain, selector, privateKeyPem: keyRing.open(sealed, name) })
+    opened.set(name, { sealed, signer })
+    return signer
+  }
+
+  /** The promise is kept, so that many rows at once read the domain once; a failure is not kept. */
+  const senderOf = (domain: string): Promise<Sender> => {
+    const known = senders.get(domain)
+    if (known !== undefined) return known
+    const reading = readSender(domain)
+    senders.set(domain, reading)
+    reading.catch(() => senders.delete(domain))
+    return reading
+  }
+  const contentOf = async (contentId: number): Promise<PreparedContent | undefined> => {
+    const known = contents.get(contentId)
+    if (known !== undefined) return known
+    const stored = await reader.content(contentId)
+    if (stored === undefined) return undefined
+    // Another message of the batch may have been quicker.
+    const content = contents.get(contentId) ?? prepareContent(stored)
+    contents.set(contentId, content)
+    return content
+  }
+
+  return async (row, form) => {
+    const [stored, facts, sender] = await Promise.all([
+      contentOf(row.contentId),
+      reader.renderFacts(row.key),
+      senderOf(row.domain),
+    ])
+    if (stored === undefined || facts === undefined) throw new Error(`no content for message ${row.messageId}`)
+    const content = form === '7bit' ? downgraded(stored) : stored
+    const { returnPath, messageId } = row
+    const input = { ...sender, content, facts, returnPath, settings }
+    const isUnsigned = sender.signers.length === 0
+    if (isUnsigned && !row.isCaptured) throw new Error(`no signing key for ${row.domain}`)
+    const bytes = isUnsigned ? (await composeUnsigned(input)).bytes : await renderMessage(input)
+    const from = returnPathAddress(messageId, returnPath, bounceKey)
+    const to = facts.to.address
+    const envelope = {
+      from, to,
+      envelopeId: from.slice(0, from.indexOf('@')),
+      needsUtf8: content.needsUtf8 || !isAscii(to),
+      is8Bit: content.is8Bit,
+    }
+    return { envelope, bytes }
+  }
+}
+
+/** Before signing, so that the signature is over what is sent. */
+function downgraded(content: PreparedContent): PreparedContent {
+  const { submitted } = content
+  if (submitted === null) return content
+  return { ...content, is8Bit: false, submitted: (html) => downgradeMail(submitted(html)) }
+}
+
+function sizeOf({ stored }: PreparedContent): number {
+  const { html, text, subject, attachments, raw } = stored
+  const texts = (html?.length ?? 0) + (text?.length ?? 0) + subject.length + (raw?.length ?? 0)
+  return attachments.reduce((sum, { bytes }) => sum + bytes.length, PREPARED_SHARE * texts + 1)
+}

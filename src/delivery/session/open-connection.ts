@@ -1,0 +1,153 @@
+/**
+ * Opens a connection to the first host of a domain that answers for good.
+ *
+ * Addresses are asked in the order of the hosts, those that failed a short while ago last, at most 20 in all. Failures
+ * at connect, banner, EHLO or STARTTLS lead to the next one; a reply that limits the rate does not: it is the wish of
+ * the whole domain. Opportunistic TLS that fails goes on with one plain connection to the same address. Every
+ * connection is told to `note` with what it says of its host and of TLS. Never throws.
+ * Engine.md 8.4, 10.2, 12.1, 13.1; RFC 7435 §3.
+ */
+import type { ConnectionNote } from '../../egress/shaping.ts'
+import type { ConnectionFacts } from '../../mail/delivery-outcome.ts'
+import type { HostMemory } from './host-memory.ts'
+import type { HostTls, TlsPolicy } from '../tls/host-tls.ts'
+import type { Opened, SessionTarget, SetupFailure, SmtpSession } from './smtp-session.ts'
+import type { Transcript } from './transcript.ts'
+import { NO_CONNECTION } from '../try-result.ts'
+import type { PathFailure, PathPlan, Site, ThreadConnectionNote, TlsResultNote } from '../try-result.ts'
+
+export interface ConnectionTools {
+  open(target: SessionTarget, transcript: Transcript | null): Promise<Opened>
+  note(note: ThreadConnectionNote): void
+  hosts: HostMemory
+}
+
+export interface ConnectionRequest {
+  path: PathPlan
+  site: Site
+  /** The recipient domain for whose message it is opened. */
+  domain: string
+  mayPipeline: boolean
+  transcript: Transcript | null
+  /** True once nobody waits for it any more. */
+  isAborted: () => boolean
+}
+
+export type OpenedConnection =
+  | { kind: 'open'; session: SmtpSession }
+  | { kind: 'failed'; failure: PathFailure; facts: ConnectionFacts }
+  | { kind: 'source-gone'; reason: string }
+  | { kind: 'aborted' }
+
+interface Place {
+  host: string
+  address: string
+  tls: HostTls
+}
+
+const MOST_ADDRESSES = 20
+// A host that means all of its domain: it wants less of us, wherever we connect.
+const LIMITS_RATE = /\brate\b|too many|too (?:fast|much)|throttl|slow down|limit|exceed/i
+
+export async function openConnection(request: ConnectionRequest, tools: ConnectionTools): Promise<OpenedConnection> {
+  const { path, site } = request
+  let last: Extract<OpenedConnection, { kind: 'failed' }> = { kind: 'failed', failure: NO_HOST, facts: NO_CONNECTION }
+  for (const place of placesOf(site, path, tools.hosts)) {
+    if (request.isAborted()) return { kind: 'aborted' }
+    if (place.tls.kind === 'skip') {
+      if (last.failure.host === null) {
+        last = { kind: 'failed', failure: skipped(place.host, place.tls), facts: NO_CONNECTION }
+      }
+      continue
+    }
+    const opened = await openPlace(place, request, tools)
+    if (opened.kind !== 'failed') return opened
+    last = opened
+    if (limitsRate(opened.failure)) break
+  }
+  return last
+}
+
+/** Skipped hosts come too, once each: why they are is what the path fails for when there is no other. */
+function placesOf({ hosts }: Site, { source }: PathPlan, memory: HostMemory): Place[] {
+  const all = hosts.flatMap(({ name, addresses, tls }) =>
+    (tls.kind === 'skip' ? addresses.slice(0, 1) : addresses).map((address) => ({ host: name, address, tls })))
+  const places = all.slice(0, MOST_ADDRESSES)
+  const isAside = ({ address }: Place): boolean => memory.isAside(source, address)
+  return [...places.filter((place) => !isAside(place)), ...places.filter(isAside)]
+}
+
+async function openPlace(
+  { host, address, tls }: Place,
+  request: ConnectionRequest,
+  tools: ConnectionTools,
+): Promise<Exclude<OpenedConnection, { kind: 'aborted' }>> {
+  const { path, mayPipeline, transcript } = request
+  const { port, source, hostname } = path
+  const note = (what: ConnectionNote, said: TlsResultNote | null): void =>
+    tools.note({ pathKey: path.key, note: what, host, address, domain: request.domain, tls: said })
+  const target: SessionTarget = { host, address, port, source, hostname, tls, mayPipeline }
+  let opened = await tools.open(target, transcript)
+  let said = tlsNote(tls, opened)
+  if (opened.kind === 'failed' && mayFallBack(tls, opened.failure)) {
+    const { reason } = opened.failure
+    opened = await tools.open({ ...target, tls: { kind: 'plain', reason, policy: tls.policy } }, transcript)
+    if (said !== null) said = { ...said, isPlainFallback: opened.kind === 'open' }
+  }
+  if (opened.kind === 'source-gone') return opened
+  if (opened.kind === 'failed') {
+    const { failure, facts } = opened
+    tools.hosts.failed(source, address, failure.isTimeout)
+    note({ ...failureNote(failure, host), wasRequiredTls: isRequired(tls) }, said)
+    return { kind: 'failed', failure: pathFailure(failure, host), facts }
+  }
+  const { session } = opened
+  tools.hosts.worked(source, address)
+  note({ kind: 'opened' }, said)
+  void session.ended.then((end) => note(end, null))
+  return { kind: 'open', session }
+}
+
+/** Nobody who put text into the dialogue is to be rewarded with plain text. */
+function mayFallBack(tls: HostTls, { stage, isInjection }: SetupFailure): boolean {
+  return tls.kind === 'opportunistic' && stage === 'starttls' && !isInjection
+}
+
+/** null: it did not come to TLS, or nothing is asked of it here. */
+function tlsNote(tls: HostTls, opened: Opened): TlsResultNote | null {
+  if (tls.kind === 'plain' || opened.kind === 'source-gone') return null
+  const noteOf = (result: string, reason: string | null, policy: TlsPolicy): TlsResultNote =>
+    ({ policy, result, reason, isPlainFallback: false })
+  if (opened.kind === 'open') return noteOf(opened.tlsResult, opened.session.facts.tls?.problem ?? null, tls.policy)
+  const { tlsResult, reason } = opened.failure
+  return tlsResult === null ? null : noteOf(tlsResult, reason, tls.policy)
+}
+
+function isRequired({ kind }: HostTls): boolean {
+  return kind === 'required' || kind === 'verified' || kind === 'dane'
+}
+
+function limitsRate({ reply }: PathFailure): boolean {
+  if (reply === null || reply.code === 421 || reply.code >= 500) return false
+  return LIMITS_RATE.test(reply.text)
+}
+
+function failureNote(
+  { stage, reply, reason }: SetupFailure,
+  host: string,
+): Omit<Extract<ConnectionNote, { kind: 'failed' }>, 'wasRequiredTls'> {
+  return { kind: 'failed', stage, host, reply, reason }
+}
+
+function pathFailure({ stage, code, reason, reply }: SetupFailure, host: string): PathFailure {
+  return { kind: 'path-failed', stage, code, reason, host, reply, wasTried: true }
+}
+
+function skipped(host: string, { code, reason }: Extract<HostTls, { kind: 'skip' }>): PathFailure {
+  return { kind: 'path-failed', stage: 'starttls', code, reason, host, reply: null, wasTried: true }
+}
+
+const NO_HOST: PathFailure = {
+  kind: 'path-failed', stage: 'connect', code: '4.4.4', reason: 'no address to connect to', host: null, reply: null,
+  wasTried: true,
+}

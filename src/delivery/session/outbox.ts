@@ -1,0 +1,80 @@
+/**
+ * What a delivery thread tells the main thread, collected for one turn of the event loop: results, requests for the dot
+ * mark, and what happened to connections.
+ *
+ * A mark is asked for once; its answer comes after the commit, or never, which is the asker's to bear. Never throws.
+ */
+import type { FromThread, ThreadConnectionNote, ToThread, TryResult } from '../try-result.ts'
+
+export interface Outbox {
+  report(result: TryResult): void
+  note(note: ThreadConnectionNote): void
+  /** `answer` is called with false for a row that is not ours any more. */
+  askMark(key: number, answer: (isOurs: boolean) => void): void
+  marked(message: Extract<ToThread, { kind: 'marked' }>): void
+  /** Sends what there is at once. */
+  flush(): void
+}
+
+interface Asked {
+  key: number
+  answer: (isOurs: boolean) => void
+}
+
+/** Questions about marks that one thread can ask before its ids meet those of the next. */
+const MARKS_OF_A_THREAD = 2 ** 32
+
+/**
+ * `threadId`: of all threads of the process no two have the same. A thread takes the place of one that died, and what
+ * the store answers to that one's questions must not let a dot of this one out.
+ */
+export function createOutbox(post: (message: FromThread) => void, threadId: number): Outbox {
+  const asked = new Map<number, Asked[]>()
+  let results: TryResult[] = []
+  let notes: ThreadConnectionNote[] = []
+  let marks: Asked[] = []
+  let nextMark = threadId * MARKS_OF_A_THREAD
+  let isScheduled = false
+
+  function schedule(): void {
+    if (isScheduled) return
+    isScheduled = true
+    setImmediate(flush)
+  }
+
+  function flush(): void {
+    isScheduled = false
+    // Before the results: what is concluded from those may ask how the path is.
+    if (notes.length > 0) post({ kind: 'connections', notes })
+    notes = []
+    if (results.length > 0) post({ kind: 'results', results })
+    results = []
+    // Behind the results: no mark is committed before the outcome of the message that went over its connection before.
+    if (marks.length === 0) return
+    const id = nextMark++
+    asked.set(id, marks)
+    post({ kind: 'mark', id, keys: marks.map(({ key }) => key) })
+    marks = []
+  }
+
+  return {
+    flush,
+    report(result) {
+      results.push(result)
+      schedule()
+    },
+    note(note) {
+      notes.push(note)
+      schedule()
+    },
+    askMark(key, answer) {
+      marks.push({ key, answer })
+      schedule()
+    },
+    marked({ id, stale }) {
+      const waiting = asked.get(id) ?? []
+      asked.delete(id)
+      for (const { key, answer } of waiting) answer(!stale.includes(key))
+    },
+  }
+}

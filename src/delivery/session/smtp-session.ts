@@ -1,0 +1,255 @@
+/**
+ * One SMTP connection to one host, from one egress IP: open it, send messages over it, close it.
+ *
+ *  1 connect from the egress IP (`connect-from.ts`)      3 STARTTLS by policy (`start-tls.ts`), EHLO again
+ *  2 banner, EHLO with the IP's host name, HELO on 5xx   4 messages (`smtp-transaction.ts`), QUIT
+ *
+ * Opening resolves with facts and never throws: which stage failed, with the reply as it was given. What the host has
+ * sent in plain text behind its 220 to STARTTLS is never read: whoever put it there, it is a failure of the path.
+ * RFC 5321 §3, RFC 3207 §4; engine.md 10, 13.1.
+ */
+import type { Socket } from 'node:net'
+import type { SecureContext } from 'node:tls'
+import type { ConnectionFacts } from '../../mail/delivery-outcome.ts'
+import { readSmtpReply } from '../../mail/smtp-reply.ts'
+import { connectFrom } from './connect-from.ts'
+import type { HostTls } from '../tls/host-tls.ts'
+import { createOpening } from './opening-dialogue.ts'
+import type { Answer, OpeningDialogue } from './opening-dialogue.ts'
+import { helloName, NO_EXTENSIONS, readExtensions } from './smtp-extensions.ts'
+import type { SmtpExtensions } from './smtp-extensions.ts'
+import { createTransactions } from './smtp-transaction.ts'
+import type { ConnectionEnd, TransactionTimeouts } from './smtp-transaction.ts'
+import { startTls } from './start-tls.ts'
+import type { TlsTickets } from './start-tls.ts'
+import type { SessionJob } from './transaction-end.ts'
+import { connectionLine } from './transcript.ts'
+import type { Transcript } from './transcript.ts'
+import type { PathFailure } from '../try-result.ts'
+
+/** Milliseconds. */
+export interface SessionTimeouts extends TransactionTimeouts {
+  connect: number
+  banner: number
+  ehlo: number
+  starttls: number
+  handshake: number
+  quit: number
+}
+
+export interface SessionSettings {
+  timeouts: SessionTimeouts
+  secureContext: SecureContext
+  tickets: TlsTickets
+}
+
+export interface SessionTarget {
+  host: string
+  address: string
+  port: number
+  source: string
+  /** EHLO name. */
+  hostname: string
+  tls: HostTls
+  /** False: one command at a time, whatever the host announces. */
+  mayPipeline: boolean
+}
+
+export interface SetupFailure extends Pick<PathFailure, 'stage' | 'code' | 'reason' | 'reply'> {
+  /** The connect timeout was over: the host is not there at all. */
+  isTimeout: boolean
+  /** About TLS, a result type of RFC 8460 §4.3; null: it was not about TLS. */
+  tlsResult: string | null
+  /** Somebody has put plain text behind the 220 to STARTTLS. */
+  isInjection: boolean
+}
+
+export type Opened =
+  | { kind: 'open'; session: SmtpSession; /** `success`, or a result type of RFC 8460 §4.3. */ tlsResult: string }
+  | { kind: 'failed'; failure: SetupFailure; facts: ConnectionFacts }
+  | { kind: 'source-gone'; reason: string }
+
+export interface SmtpSession {
+  facts: ConnectionFacts
+  extensions: SmtpExtensions
+  openedAt: number
+  /** False once either side has closed, or after anything that leaves the dialogue in doubt. */
+  isUsable(): boolean
+  /** True while a message waits for the reply to its final dot. */
+  isPastDot(): boolean
+  /** At most one is to wait behind the one under way. */
+  send(job: SessionJob): void
+  /** Says goodbye; resolves when the connection is closed. */
+  quit(): Promise<void>
+  /** Closes at once what has not sent its final dot; what has still waits for its reply. */
+  stop(reason: string): void
+  /** Resolves when the connection has ended, with what that says of it. */
+  ended: Promise<ConnectionEnd>
+}
+
+interface Opening extends OpeningRequest {
+  facts: ConnectionFacts
+}
+
+interface OpeningRequest {
+  target: SessionTarget
+  settings: SessionSettings
+  /** The dialogue up to the first message is noted there. */
+  transcript: Transcript | null
+}
+
+export async function openSession(
+  target: SessionTarget,
+  settings: SessionSettings,
+  transcript: Transcript | null = null,
+): Promise<Opened> {
+  const { host, address, port, source } = target
+  const connected = await connectFrom({ address, source, port, timeoutMilliseconds: settings.timeouts.connect })
+  if (connected.kind === 'connected') return greet(connected.socket, { target, settings, transcript })
+  if (connected.kind === 'source-gone') return connected
+  const { reason, isTimeout } = connected
+  transcript?.note(`no connection to ${host} [${address}] from [${source}]: ${reason}`)
+  const failure = { ...NO_FAILURE, stage: 'connect' as const, code: '4.4.1', reason, isTimeout }
+  return { kind: 'failed', failure, facts: { host, localAddress: null, remoteAddress: address, tls: null } }
+}
+
+const NO_FAILURE = { reply: null, isTimeout: false, tlsResult: null, isInjection: false }
+
+async function greet(socket: Socket, request: OpeningRequest): Promise<Opened> {
+  const { target, settings, transcript } = request
+  const { localAddress = null, remoteAddress = null } = socket
+  const facts: ConnectionFacts = { host: target.host, localAddress, remoteAddress, tls: null }
+  const opening: Opening = { ...request, facts }
+  transcript?.note(connectionLine(facts))
+  const dialogue = createOpening(socket, transcript)
+  const banner = await dialogue.hear('banner', settings.timeouts.banner)
+  if (!isPositive(banner)) return fail(dialogue, opening, failureAt('banner', banner))
+  const hello = await sayHello(dialogue, opening)
+  if (hello.kind === 'failed') return fail(dialogue, opening, hello.failure)
+  const { kind } = target.tls
+  const wantsTls = kind !== 'plain' && (kind !== 'opportunistic' || hello.extensions.hasStartTls)
+  if (wantsTls) return encrypt(dialogue, opening, hello.extensions)
+  return ready(dialogue, opening, { extensions: hello.extensions, tlsResult: 'starttls-not-supported' })
+}
+
+type Hello = { kind: 'ready'; extensions: SmtpExtensions } | { kind: 'failed'; failure: SetupFailure }
+
+/** A host that knows no EHLO is asked the old way, and has no extensions (RFC 5321 §3.2). */
+async function sayHello(dialogue: OpeningDialogue, { target, settings }: Opening): Promise<Hello> {
+  const name = helloName(target.hostname)
+  const extended = await dialogue.ask(`EHLO ${name}`, 'ehlo', settings.timeouts.ehlo)
+  if (extended.kind === 'reply' && isPositive(extended)) {
+    return { kind: 'ready', extensions: readExtensions(extended.reply.text) }
+  }
+  const isRefused = extended.kind === 'reply' && extended.reply.code >= 500
+  if (!isRefused) return { kind: 'failed', failure: failureAt('ehlo', extended) }
+  const plain = await dialogue.ask(`HELO ${name}`, 'ehlo', settings.timeouts.ehlo)
+  return isPositive(plain) ? { kind: 'ready', extensions: NO_EXTENSIONS }
+    : { kind: 'failed', failure: failureAt('ehlo', plain) }
+}
+
+async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExtensions): Promise<Opened> {
+  const { target, settings, transcript, facts } = opening
+  const { timeouts, secureContext, tickets } = settings
+  if (!extensions.hasStartTls) {
+    const failure = { ...NO_FAILURE, ...NO_TLS, reason: 'the host does not offer STARTTLS' }
+    return fail(dialogue, opening, { ...failure, tlsResult: 'starttls-not-supported' })
+  }
+  const answer = await dialogue.ask('STARTTLS', 'starttls', timeouts.starttls)
+  if (answer.kind === 'end' || answer.reply.code !== 220) return fail(dialogue, opening, failureAt('starttls', answer))
+  if (dialogue.problem() !== undefined || dialogue.hasUnread()) {
+    const failure = { ...NO_FAILURE, ...NO_TLS, reason: 'plain text behind the answer to STARTTLS', isInjection: true }
+    return fail(dialogue, opening, { ...failure, tlsResult: 'validation-failure' })
+  }
+  const { host, tls } = target
+  const socket = dialogue.detach()
+  const encrypted = await startTls({
+    socket, host, tls, secureContext, tickets, timeoutMilliseconds: timeouts.handshake,
+  })
+  if (encrypted.kind === 'failed') {
+    const { reason, result } = encrypted
+    return fail(dialogue, opening, { ...NO_FAILURE, ...NO_TLS, reason, tlsResult: result })
+  }
+  facts.tls = encrypted.facts
+  transcript?.note(`encrypted: ${encrypted.facts.protocol} with ${encrypted.facts.cipher}${problemOf(encrypted.facts)}`)
+  const secured = createOpening(encrypted.socket, transcript)
+  const hello = await sayHello(secured, opening)
+  if (hello.kind === 'failed') return fail(secured, opening, hello.failure)
+  return ready(secured, opening, { extensions: hello.extensions, tlsResult: encrypted.result })
+}
+
+const NO_TLS = { stage: 'starttls' as const, code: '4.7.4' }
+
+function problemOf({ problem }: { problem: string | null }): string {
+  return problem === null ? '' : `; the certificate is not verified: ${problem}`
+}
+
+function ready(
+  dialogue: OpeningDialogue,
+  { target, settings, transcript, facts }: Opening,
+  { extensions, tlsResult }: { extensions: SmtpExtensions; tlsResult: string },
+): Opened {
+  const end = dialogue.problem()
+  // It came in one with the answer to EHLO.
+  if (end !== undefined) return fail(dialogue, { facts, transcript }, failureAt('ehlo', { kind: 'end', end }))
+  const used = target.mayPipeline ? extensions : { ...extensions, isPipelining: false }
+  return { kind: 'open', session: createSession(dialogue, { facts, extensions: used, settings }), tlsResult }
+}
+
+function createSession(
+  dialogue: OpeningDialogue,
+  { facts, extensions, settings }: { facts: ConnectionFacts; extensions: SmtpExtensions; settings: SessionSettings },
+): SmtpSession {
+  const { timeouts } = settings
+  const { promise: ended, resolve } = Promise.withResolvers<ConnectionEnd>()
+  const wire = dialogue.handOver((end) => resolve(transactions.settle(end)))
+  const transactions = createTransactions({ wire, extensions, timeouts })
+  let isLeaving = false
+  return {
+    facts, extensions, ended,
+    openedAt: performance.now(),
+    isUsable: () => wire.isOpen() && !isLeaving && !transactions.isStopped(),
+    isPastDot: transactions.isPastDot,
+    send: transactions.send,
+    async quit() {
+      // Once it is stopped the host may be in the middle of a body.
+      if (wire.isOpen() && !isLeaving && !transactions.isStopped()) {
+        isLeaving = true
+        const answer = (): void => wire.end('goodbye')
+        wire.say('QUIT\r\n', [{ stage: 'quit', limitMilliseconds: timeouts.quit, transcript: null, answer }])
+      }
+      await ended
+    },
+    stop(reason) {
+      if (transactions.stop(reason)) wire.end(reason)
+    },
+  }
+}
+
+function fail(
+  dialogue: OpeningDialogue,
+  { facts, transcript }: Pick<Opening, 'facts' | 'transcript'>,
+  failure: SetupFailure,
+): Opened {
+  transcript?.note(`${failure.stage} failed: ${failure.reason}`)
+  dialogue.close()
+  return { kind: 'failed', failure, facts }
+}
+
+/** What a refusal or an end means before MAIL: none of them is ever about the message. */
+function failureAt(stage: 'banner' | 'ehlo' | 'starttls', answer: Answer): SetupFailure {
+  const reply = answer.kind === 'reply' ? (readSmtpReply(answer.reply.text) ?? null) : answer.end.reply
+  const reason = answer.kind === 'end' ? answer.end.reason : (reply?.text ?? answer.reply.text)
+  const tlsResult = stage === 'starttls' ? 'starttls-not-supported' : null
+  return { ...NO_FAILURE, stage, code: codeOf(stage, reply !== null), reason, reply, tlsResult }
+}
+
+function codeOf(stage: 'banner' | 'ehlo' | 'starttls', hasReply: boolean): string {
+  if (stage === 'starttls') return '4.7.4'
+  if (hasReply) return '4.3.2'
+  return stage === 'banner' ? '4.4.1' : '4.4.2'
+}
+
+function isPositive(answer: Answer): boolean {
+  return answer.kind === 'reply' && answer.reply.code >= 200 && answer.reply.code < 300
+}

@@ -1,0 +1,178 @@
+/**
+ * One socket as a dialogue: commands out, replies in, each reply to the command it answers, each with its time limit.
+ *
+ * A reply answers a command only when that had been written before the reply came in: whatever comes earlier is a host
+ * out of step, and ends the wire like a lost connection, a silence over the limit, or a malformed reply. The end is
+ * told once, with the stage that waited; nothing is read or written afterwards. One timer serves all limits: it is set
+ * anew only when it rings. A limit is for the whole answer, so a host that drips gains nothing. Never throws.
+ * RFC 5321 §4.2, RFC 2920; engine.md 10.1 and 10.2.
+ */
+import type { Socket } from 'node:net'
+import { errorText } from '../../base/errors.ts'
+import { readSmtpReply } from '../../mail/smtp-reply.ts'
+import type { SmtpReply } from '../../mail/smtp-reply.ts'
+import { createReplyReader } from './reply-reader.ts'
+import type { RawReply, ReplyReader } from './reply-reader.ts'
+import { oneLine } from './transcript.ts'
+import type { Transcript } from './transcript.ts'
+
+/** What a reply is waited for. */
+export type WireStage = 'banner' | 'ehlo' | 'starttls' | 'mail' | 'rcpt' | 'data' | 'dot' | 'rset' | 'quit'
+
+export interface Expectation {
+  stage: WireStage
+  limitMilliseconds: number
+  /** Where the reply is noted. */
+  transcript: Transcript | null
+  answer: (reply: RawReply) => void
+}
+
+export interface WireEnd {
+  /** The command that waited for its reply, or null. */
+  stage: WireStage | null
+  reason: string
+  /** What the host said out of turn: of interest when it is a 421. */
+  reply: SmtpReply | null
+  /** A limit was over. */
+  isTimeout: boolean
+}
+
+export interface SmtpWire {
+  /** Writes `before` and command lines in one piece; the replies come in the order of `expectations`. */
+  say(lines: string, expectations: Expectation[], before?: Buffer): void
+  /** Waits for a reply that no command asks for: the banner. */
+  expect(expectation: Expectation): void
+  /** Writes bytes of a body; `written` is called when they have left. */
+  write(bytes: Buffer, written: () => void): void
+  /** While no reply is waited for: the wire ends unless this is called again, or a command said. */
+  limit(milliseconds: number, what: string): void
+  isOpen(): boolean
+  /** The host has sent something that belongs to no command. */
+  hasUnread(): boolean
+  /** Ends it from our side and tells so; nothing, when it has ended. */
+  end(reason: string): void
+  /** Ends it and tells nobody. */
+  close(): void
+  /** Gives the socket away, for TLS, and tells nothing of it any more. */
+  detach(): Socket
+}
+
+const NEVER = Infinity
+
+export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): SmtpWire {
+  const expected: Expectation[] = []
+  /** Replies that may be taken: their commands were written before the bytes at hand came in. */
+  let answerable = 0
+  let isOpen = true
+  let deadline = NEVER
+  let limitOf = ''
+  let timer: NodeJS.Timeout | undefined
+  let timerAt = NEVER
+  const reader: ReplyReader = createReplyReader({ onReply: receive, onMalformed: (reason) => end(reason) })
+
+  function receive(reply: RawReply): void {
+    if (!isOpen) return
+    const expectation = answerable > 0 ? expected.shift() : undefined
+    if (expectation === undefined) return endEarly(reply)
+    answerable--
+    expectation.transcript?.heard(reply.text)
+    watchNext()
+    expectation.answer(reply)
+  }
+
+  function endEarly(reply: RawReply): void {
+    end(`reply before its command: ${reply.text}`, { reply: readSmtpReply(reply.text) ?? null })
+  }
+
+  function watchNext(): void {
+    const next = expected[0]
+    if (next === undefined) deadline = NEVER
+    else setLimit(next.limitMilliseconds, `reply to ${NAMES[next.stage]}`)
+  }
+
+  function setLimit(milliseconds: number, what: string): void {
+    if (!isOpen) return
+    deadline = performance.now() + milliseconds
+    limitOf = `${what}: nothing within ${milliseconds} ms`
+    if (deadline >= timerAt) return
+    clearTimeout(timer)
+    startTimer()
+  }
+
+  function startTimer(): void {
+    timerAt = deadline
+    timer = setTimeout(ring, Math.ceil(deadline - performance.now()))
+  }
+
+  /** Earlier than the deadline, when that has moved since. */
+  function ring(): void {
+    timerAt = NEVER
+    if (deadline === NEVER) return
+    if (deadline > performance.now()) startTimer()
+    else end(limitOf, { isTimeout: true })
+  }
+
+  function end(reason: string, { reply = null, isTimeout = false }: Partial<WireEnd> = {}): void {
+    if (!isOpen) return
+    const stage = expected[0]?.stage ?? null
+    close()
+    onEnd({ stage, reason: oneLine(reason), reply, isTimeout })
+  }
+
+  function close(): void {
+    isOpen = false
+    clearTimeout(timer)
+    socket.destroy()
+  }
+
+  const onData = (bytes: Buffer): void => {
+    answerable = expected.length
+    reader.push(bytes)
+  }
+  const onError = (error: Error): void => end(errorText(error))
+  const onOver = (): void => end('the host closed the connection')
+  socket.on('data', onData).on('error', onError).on('end', onOver).on('close', onOver)
+
+  return {
+    say(lines, expectations, before) {
+      if (!isOpen) return
+      const isFirst = expected.length === 0
+      expected.push(...expectations)
+      if (before === undefined) {
+        socket.write(lines)
+      } else {
+        socket.cork()
+        socket.write(before)
+        socket.write(lines)
+        socket.uncork()
+      }
+      if (isFirst) watchNext()
+    },
+    expect(expectation) {
+      expected.push(expectation)
+      watchNext()
+    },
+    write(bytes, written) {
+      if (!isOpen) return
+      socket.write(bytes, (error) => {
+        if (isOpen && (error === null || error === undefined)) written()
+      })
+    },
+    limit: setLimit,
+    isOpen: () => isOpen,
+    hasUnread: () => reader.hasRest(),
+    end: (reason) => end(reason),
+    close,
+    detach() {
+      isOpen = false
+      clearTimeout(timer)
+      socket.off('data', onData).off('end', onOver).off('close', onOver)
+      return socket
+    },
+  }
+}
+
+const NAMES: Record<WireStage, string> = {
+  banner: 'the connection', ehlo: 'EHLO', starttls: 'STARTTLS', mail: 'MAIL', rcpt: 'RCPT', data: 'DATA',
+  dot: 'the final dot', rset: 'RSET', quit: 'QUIT',
+}

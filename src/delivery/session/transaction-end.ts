@@ -1,0 +1,114 @@
+/**
+ * One message on a connection, and what its end means: for itself, or for nothing but the connection.
+ *
+ * Pure. A message is `unsent` when nothing was said about it and something else explains the end: it was not the first
+ * on its connection and MAIL had no answer, or the reply to the message before it was still due. Engine.md 10.2.
+ */
+import type { SmtpReply } from '../../mail/smtp-reply.ts'
+import type { SmtpEnvelope, SmtpExtensions } from './smtp-extensions.ts'
+import type { WireEnd } from './smtp-wire.ts'
+import type { Transcript } from './transcript.ts'
+import type { TryEnd } from '../try-result.ts'
+
+export type SendEnd =
+  | Exclude<TryEnd, { kind: 'path-failed' }>
+  | { kind: 'unsent'; reason: string } // nothing of it was taken or judged: to be sent over another connection
+
+/** One message to send. */
+export interface SessionJob {
+  envelope: SmtpEnvelope
+  bytes: Buffer
+  transcript: Transcript | null
+  /** False: one command at a time, whatever the host announces. */
+  mayPipeline: boolean
+  /** Asked right before its first command: why it is not to be sent any more, or null. */
+  begin(messagesBefore: number): SendEnd | null
+  /** Its dot waits for the answer: true once the mark is committed, false when the message is not ours any more. */
+  askMark(answer: (isOurs: boolean) => void): void
+  onEnd(end: SendEnd, wasRcptSent: boolean): void
+}
+
+export interface Transaction {
+  job: SessionJob
+  phase: 'envelope' | 'body' | 'held' | 'dot' | 'void'
+  /** Whose reply comes next. */
+  stage: 'mail' | 'rcpt' | 'data'
+  refusal: { stage: 'mail' | 'rcpt' | 'data' | 'dot'; reply: SmtpReply } | null
+  /** Not the first one of the connection. */
+  isReused: boolean
+  /** MAIL, RCPT and DATA are one write. */
+  isPipelined: boolean
+  /** Its envelope went out before the reply to this one's final dot was there. */
+  behind: Transaction | null
+  isAsked: boolean
+  isMarked: boolean
+  isStale: boolean
+  /** What waits for the mark: the last piece of the body, and what ends it. */
+  rest: { piece: Buffer; end: string } | null
+  /** The body has to be out by then, in milliseconds of the monotonic clock. */
+  bodyEndsAt: number
+}
+
+/** The host ends the connection, whatever it answers (RFC 5321 §3.8). */
+export const CLOSING_CODE = 421
+
+export function newTransaction(
+  job: SessionJob,
+  place: Pick<Transaction, 'isReused' | 'isPipelined' | 'behind'>,
+): Transaction {
+  return {
+    job, ...place, phase: 'envelope', stage: 'mail', refusal: null, isAsked: false, isMarked: false, isStale: false,
+    rest: null, bodyEndsAt: 0,
+  }
+}
+
+/** What the host can not take, by what it announced. */
+export function unacceptable(
+  { envelope, bytes }: SessionJob,
+  { hasSmtpUtf8, mostBytes }: SmtpExtensions,
+): SendEnd | null {
+  if (!hasSmtpUtf8 && envelope.needsUtf8) {
+    const reason = 'the receiving host takes only addresses in US-ASCII (no SMTPUTF8)'
+    return { kind: 'unacceptable', cause: 'not_ascii', reason }
+  }
+  if (mostBytes === null || bytes.length <= mostBytes) return null
+  const reason = `the receiving host takes at most ${mostBytes} bytes, the message has ${bytes.length}`
+  return { kind: 'unacceptable', cause: 'too_large', reason }
+}
+
+/** The wire has ended before the transaction did. */
+export function endOf(transaction: Transaction, { reason, isTimeout }: WireEnd): SendEnd {
+  const { phase, stage, refusal, behind, isReused, isStale } = transaction
+  if (isStale) return { kind: 'returned', why: 'stale', reason }
+  const isClosed = refusal?.stage === 'mail' && refusal.reply.code === CLOSING_CODE
+  if (refusal !== null && !(isReused && isClosed)) return refusalOf(transaction)
+  switch (phase) {
+    case 'dot':
+      return { kind: 'unanswered', reason }
+    case 'body':
+      return { kind: 'lost', stage: 'data', reason }
+    case 'held':
+      return isTimeout ? { kind: 'returned', why: 'unmarked', reason } : { kind: 'lost', stage: 'data', reason }
+    case 'envelope':
+    case 'void': {
+      // An idle connection had been closed, or the message before was what the host did not like.
+      const isOthersFault = behind !== null || (isReused && (stage === 'mail' || isClosed))
+      return isOthersFault ? { kind: 'unsent', reason } : { kind: 'lost', stage, reason }
+    }
+  }
+}
+
+/**
+ * Behind a refused dot a refusal of MAIL is not believed: a host that answers such a message twice would have it told
+ * about the next one.
+ */
+export function refusalOf({ refusal, behind }: Transaction): SendEnd {
+  if (refusal === null) return { kind: 'lost', stage: 'data', reason: 'no reply' }
+  const isDoubtful = refusal.stage === 'mail' && behind?.refusal?.stage === 'dot'
+  return isDoubtful ? { kind: 'unsent', reason: refusal.reply.text } : { kind: 'refused', ...refusal }
+}
+
+/** Step by step RCPT follows a MAIL that was taken; in one write all of them go. */
+export function wasRcptSent({ stage, isPipelined }: Transaction): boolean {
+  return isPipelined || stage !== 'mail'
+}

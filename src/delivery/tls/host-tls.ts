@@ -1,0 +1,149 @@
+/**
+ * What is asked of TLS towards one host, and whether a peer's certificate is what was asked for.
+ *
+ * Pure but for looking at the socket it is given, whose handshake has let every certificate pass. Engine.md 13.1, RFC
+ * 7672 §3, RFC 8461 §4.2.
+ */
+import { X509Certificate } from 'node:crypto'
+import type { DetailedPeerCertificate, TLSSocket } from 'node:tls'
+import { END_ENTITY, isUsable, matches } from '../../network/tlsa.ts'
+import type { TlsaRecord } from '../../network/tlsa.ts'
+import { anchorProblem, MOST_CERTIFICATES } from './trust-anchor.ts'
+import type { CertificateProblem } from './trust-anchor.ts'
+
+export type { TlsaRecord } from '../../network/tlsa.ts'
+
+/** Where the demand comes from, for records and reports. */
+export interface TlsPolicy {
+  type: 'dane' | 'sts' | 'required' | 'none'
+  /** Of the MTA-STS policy, of the TLSA set, or who requires it; empty where there is none. */
+  id: string
+}
+
+export type HostTls = { policy: TlsPolicy } & (
+  | { kind: 'plain'; reason: string } // TLS failed here before, and it is remembered
+  | { kind: 'opportunistic' } // STARTTLS when announced; one plain reconnect when it fails, reported
+  | { kind: 'required'; by: string } // STARTTLS, any certificate
+  | { kind: 'verified'; names: string[]; by: 'sts' } // STARTTLS, a chain to a known root, one of the names
+  | { kind: 'dane'; records: TlsaRecord[]; names: string[] } // STARTTLS, a certificate that a record names
+  | { kind: 'skip'; code: string; reason: string } // the host is not tried: its DNSSEC is bogus
+)
+
+export interface PeerVerdict {
+  /** False: nothing may be sent over this connection. Always true where the policy takes any certificate. */
+  isAcceptable: boolean
+  /** See TlsFacts. */
+  isVerified: boolean
+  /** What is wrong with the certificate; null: nothing. */
+  problem: string | null
+  /** `success`, or a result type of RFC 8460 §4.3. */
+  result: string
+}
+
+/** What a peer showed in its handshake. */
+export interface Peer {
+  /** Its own certificate first, each followed by the one that issued it. */
+  chain: X509Certificate[]
+  /** OpenSSL's word for what is wrong with the chain, by the known roots; null: nothing. */
+  chainProblem: string | null
+}
+
+/**
+ * Of a finished handshake, made without checks (`rejectUnauthorized: false`). Throws for a certificate that can not be
+ * read. By `getPeerCertificate`, as `getPeerX509Certificate` gives the chain once only and takes it off the socket.
+ */
+export function readPeer(socket: TLSSocket): Peer {
+  const chain: X509Certificate[] = []
+  let shown: Partial<DetailedPeerCertificate> = socket.getPeerCertificate(true)
+  while (shown.raw !== undefined && chain.length < MOST_CERTIFICATES) {
+    chain.push(new X509Certificate(shown.raw))
+    // A root is its own issuer.
+    if (shown.issuerCertificate === undefined || shown.issuerCertificate === shown) break
+    shown = shown.issuerCertificate
+  }
+  const error: unknown = socket.authorizationError
+  const problem = error instanceof Error ? error.message : String(error ?? 'unknown')
+  return { chain, chainProblem: socket.authorized ? null : problem }
+}
+
+/** `now`: of the real world, as certificates count. */
+export function judgePeer(peer: Peer, host: string, tls: HostTls, now: number): PeerVerdict {
+  switch (tls.kind) {
+    case 'verified':
+      return strict(publicProblem(peer, tls.names))
+    case 'dane':
+      return strict(daneProblem(peer, tls, now))
+    default: {
+      // Any certificate is taken; what is known of it goes into the records.
+      const problem = publicProblem(peer, [host])
+      const isReported = tls.policy.type === 'sts' || tls.policy.type === 'dane'
+      // A TLSA set without a usable record asks for TLS alone, and its owner wants to know (RFC 7672 §2.2).
+      const reported = tls.policy.type === 'dane' ? 'tlsa-invalid' : problem?.result ?? 'success'
+      return {
+        isAcceptable: true, isVerified: problem === null, problem: problem?.text ?? null,
+        result: isReported ? reported : 'success',
+      }
+    }
+  }
+}
+
+function strict(problem: CertificateProblem | null): PeerVerdict {
+  const isVerified = problem === null
+  return { isAcceptable: isVerified, isVerified, problem: problem?.text ?? null, result: problem?.result ?? 'success' }
+}
+
+/** By the roots that everybody knows (RFC 8461 §4.2). */
+function publicProblem({ chain, chainProblem }: Peer, names: readonly string[]): CertificateProblem | null {
+  const [own] = chain
+  if (own === undefined) return { result: 'validation-failure', text: 'the host showed no certificate' }
+  if (chainProblem !== null) {
+    return { result: CHAIN_RESULTS[chainProblem] ?? 'certificate-not-trusted', text: chainText(chainProblem) }
+  }
+  return nameProblem(own, names, 'never')
+}
+
+/** RFC 7672 §3.1: usage 3 names the certificate itself, whatever else it says; usage 2 an authority above it. */
+function daneProblem(
+  { chain }: Peer,
+  { records, names }: Extract<HostTls, { kind: 'dane' }>,
+  now: number,
+): CertificateProblem | null {
+  const [own] = chain
+  if (own === undefined) return { result: 'validation-failure', text: 'the host showed no certificate' }
+  const usable = records.filter(isUsable)
+  if (usable.some((record) => record.usage === END_ENTITY && matches(record, own.raw))) return null
+  const anchors = usable.filter(({ usage }) => usage !== END_ENTITY)
+  if (anchors.length === 0) return { result: 'tlsa-invalid', text: 'no TLSA record names the certificate' }
+  return anchorProblem(chain, anchors, now) ?? nameProblem(own, names, 'default')
+}
+
+function nameProblem(
+  own: X509Certificate,
+  names: readonly string[],
+  subject: 'never' | 'default',
+): CertificateProblem | null {
+  const rules = { subject, wildcards: true, partialWildcards: false, multiLabelWildcards: false }
+  const isNamed = names.some((name) => own.checkHost(name, rules) !== undefined)
+  if (isNamed) return null
+  return { result: 'certificate-host-mismatch', text: `the certificate is not for ${names.join(' or ')}` }
+}
+
+/** Codes of OpenSSL that are no matter of trust; all others are. */
+const CHAIN_RESULTS: Record<string, CertificateProblem['result']> = {
+  CERT_HAS_EXPIRED: 'certificate-expired',
+  CERT_NOT_YET_VALID: 'validation-failure',
+  CERT_SIGNATURE_FAILURE: 'validation-failure',
+}
+
+const CHAIN_TEXTS: Record<string, string> = {
+  CERT_HAS_EXPIRED: 'the certificate has expired',
+  CERT_NOT_YET_VALID: 'the certificate is not valid yet',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed',
+  SELF_SIGNED_CERT_IN_CHAIN: 'the certificate comes from an unknown authority',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'the certificate comes from an unknown authority',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate comes from an unknown authority',
+}
+
+function chainText(code: string): string {
+  return CHAIN_TEXTS[code] ?? `the certificate is not trusted (${code})`
+}

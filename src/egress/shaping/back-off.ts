@@ -1,0 +1,71 @@
+/**
+ * How long a path is left alone after its hosts did not answer (engine.md 8.4).
+ *
+ *   open -> waiting        after enough failures in a row, with one connection left: 1, 2, 5, 10, 15, 30, 60 min, then
+ *                          60 min each
+ *   waiting -> probing     the wait is over: one message goes out
+ *   probing -> open        a host answered it         probing -> waiting, one step longer: it failed
+ *
+ * Pure; times are Unix milliseconds.
+ */
+import { MINUTE } from '../../base/clock.ts'
+
+export interface BackOff {
+  /** In a row. */
+  failures: number
+  /** Waits since it worked; above 0 while it waits or probes. */
+  step: number
+  since: number
+  until: number
+  /** The last failure. */
+  reason: string
+  /** Since the start of the process. */
+  hasWorked: boolean
+}
+
+/** Waits between tries of a path that does not answer; the last repeats. */
+export const PATH_WAITS = [1, 2, 5, 10, 15, 30, 60].map((minutes) => minutes * MINUTE)
+/** A path that never worked since the start is left alone sooner. */
+const FAILURES_OF_NEW_PATH = 3
+
+export function newBackOff(): BackOff {
+  return { failures: 0, step: 0, since: 0, until: 0, reason: '', hasWorked: false }
+}
+
+export function waitLeft({ until }: BackOff, now: number): number {
+  return Math.max(0, until - now)
+}
+
+export function isProbing(state: BackOff, now: number): boolean {
+  return state.step > 0 && waitLeft(state, now) === 0
+}
+
+export interface PathTrouble {
+  now: number
+  reason: string
+  /** `failures` of providers.yaml. */
+  allowed: number
+  /** Connections the path may have now, with this failure. */
+  usable: number
+}
+
+/** True: it waits now, longer than before. */
+export function noteFailure(state: BackOff, { now, reason, allowed, usable }: PathTrouble): boolean {
+  // Connections that were under way when the wait began bring no news.
+  if (waitLeft(state, now) > 0) return false
+  state.failures++
+  state.reason = reason
+  const enough = state.hasWorked ? allowed : Math.min(allowed, FAILURES_OF_NEW_PATH)
+  if (state.failures < enough || usable > 1) return false
+  state.since = now
+  state.until = now + (PATH_WAITS[Math.min(state.step, PATH_WAITS.length - 1)] ?? 0)
+  state.step++
+  return true
+}
+
+/** A host answered: all is forgotten. True: something was. */
+export function noteAnswer(state: BackOff): boolean {
+  const hadTrouble = state.failures > 0
+  Object.assign(state, newBackOff(), { hasWorked: true })
+  return hadTrouble
+}

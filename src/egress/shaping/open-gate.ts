@@ -1,0 +1,107 @@
+/**
+ * Whether a path takes messages now, and how many: the question asked for each candidate of each claim (engine.md 8).
+ *
+ * The first that holds closes it: a suspension of path, IP or lane, a wait after path errors, a rate, the connections
+ * of the pool. Reads only; never throws.
+ */
+import type { ClosedGate, Gate, Lane, ShapedPath } from '../shaping.ts'
+import { isProbing, waitLeft } from './back-off.ts'
+import { usableConnections } from './concurrency.ts'
+import { suspensionText, waitText } from './hold-views.ts'
+import { isHalfOpen, isSuspended } from './ladder.ts'
+import type { Ladder } from './ladder.ts'
+import { limitsNow } from './limits-now.ts'
+import type { MessageRates } from './message-rates.ts'
+import type { IpRecord, PathRecord, ShapingRecords } from './records.ts'
+import { MINUTE } from '../../base/clock.ts'
+
+export interface OpenGateOptions {
+  now: () => number
+  records: ShapingRecords
+  rates: MessageRates
+  /** Connections of all IPs of the pool that are open, as far as it was told. */
+  openConnectionsOf: (pool: string) => number
+}
+
+/** A message that an IP is tried with is answered by then, or never. */
+const LONGEST_PROBE = 20 * MINUTE
+/** One connection is what a path begins with that was never used. */
+const UNUSED_PATH = { new: 1, known: 2 }
+
+export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lane: Lane | null) => Gate {
+  const { records, rates, openConnectionsOf } = options
+
+  function closedBySuspension(
+    path: ShapedPath, record: PathRecord | undefined, ip: IpRecord | undefined, now: number,
+  ): ClosedGate | undefined {
+    if (ip !== undefined && isProbedElsewhere(ip, path.route, now)) {
+      const until = (ip.probe?.at ?? now) + LONGEST_PROBE
+      return closed(until, 'suspension', suspensionText(ip.ladder, `the IP ${path.ip}`, now), null)
+    }
+    if (record === undefined) return undefined
+    if (isSuspended(record.ladder, now)) {
+      return closedUntilEnd(record.ladder, `the path from ${path.ip} to ${path.route}`, now)
+    }
+    const wait = waitLeft(record.backOff, now)
+    return wait > 0 ? closed(now + wait, 'suspension', waitText(record, now), null) : undefined
+  }
+
+  /** All of the pool's connections are in use, and this path has none of them. */
+  function closedByPool(path: ShapedPath, record: PathRecord | undefined): ClosedGate | undefined {
+    const limits = records.poolLimitsOf(path.ip)
+    if (limits === undefined || limits.connections === null) return undefined
+    const { pool, connections: most } = limits
+    if (openConnectionsOf(pool) < most) return undefined
+    if (record !== undefined && record.concurrency.openedAt.length > 0) return undefined
+    return closed(null, 'connections', `the ${most} connections of the pool ${pool} are in use`, null)
+  }
+
+  return (path, lane) => {
+    const now = options.now()
+    const record = records.paths.get(path.key)
+    // Hardly ever is there one.
+    const ip = records.ips.size === 0 ? undefined : records.ips.get(path.ip)
+    const bySuspension = closedBySuspension(path, record, ip, now)
+    if (bySuspension !== undefined) return bySuspension
+    const laneRecord = lane === null ? undefined : records.findLane(path, lane)
+    if (laneRecord !== undefined && isSuspended(laneRecord.ladder, now)) {
+      return closedUntilEnd(laneRecord.ladder, `mail of ${laneRecord.domain} to ${path.route}`, now)
+    }
+    const limits = limitsNow(path, record, now)
+    const tokenAt = rates.nextAt(path, record, limits, now)
+    if (tokenAt > now) return closed(tokenAt, 'rate', RATE_TEXT, null)
+    const byPool = closedByPool(path, record)
+    if (byPool !== undefined) return byPool
+    const isProbe = record !== undefined && (isHalfOpen(record.ladder, now) || isProbing(record.backOff, now))
+    const mostUnderWay = isProbe || (ip !== undefined && isHalfOpen(ip.ladder, now)) ? 1 : Infinity
+    return {
+      kind: 'open', mostUnderWay,
+      connections: mostUnderWay === 1 ? 1 : Math.min(limits.connections, learnt(path, record, now)),
+      messagesPerConnection: limits.messagesPerConnection,
+      mostOfLane: laneRecord !== undefined && isHalfOpen(laneRecord.ladder, now) ? 1 : Infinity,
+    }
+  }
+}
+
+const RATE_TEXT = 'the message rate of the path or of its pool is used up for the moment'
+
+function learnt(path: ShapedPath, record: PathRecord | undefined, now: number): number {
+  if (record !== undefined) return usableConnections(record.concurrency, now)
+  return path.newIpLimits === null ? UNUSED_PATH.known : UNUSED_PATH.new
+}
+
+function closedUntilEnd(ladder: Ladder, who: string, now: number): ClosedGate {
+  const { suspension } = ladder
+  return closed(suspension?.until ?? null, 'suspension', suspensionText(ladder, who, now), suspension?.rule ?? null)
+}
+
+function closed(
+  until: number | null, waitingFor: ClosedGate['waitingFor'], text: string, rule: string | null,
+): ClosedGate {
+  return { kind: 'closed', until, waitingFor, text, rule }
+}
+
+/** Another path's message is under way to find out whether the IP is welcome again. */
+function isProbedElsewhere({ ladder, probe }: IpRecord, route: string, now: number): boolean {
+  return probe !== null && probe.route !== route && now - probe.at < LONGEST_PROBE && isHalfOpen(ladder, now)
+}

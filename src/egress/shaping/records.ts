@@ -1,0 +1,167 @@
+/**
+ * What is known of paths, lanes and IPs beyond the configuration, in memory. `saved-state.ts` brings it over a restart.
+ */
+import type { Rate } from '../../config/field-types.ts'
+import type { PoolSettings } from '../../config/pool-settings.ts'
+import type { ProviderLimits, ProviderSettings } from '../../config/provider-settings.ts'
+import type { Lane, ShapedPath } from '../shaping.ts'
+import { newBackOff } from './back-off.ts'
+import type { BackOff } from './back-off.ts'
+import { newConcurrency } from './concurrency.ts'
+import type { Concurrency } from './concurrency.ts'
+import { newLadder } from './ladder.ts'
+import type { Ladder } from './ladder.ts'
+import type { MatchCounts } from './match-counts.ts'
+import type { PaceState } from './pace.ts'
+import type { ReplyLimit } from './reply-limits.ts'
+
+export interface PathRecord {
+  kind: 'path'
+  ip: string
+  route: string
+  provider: string | null
+  isp: string
+  /** As it was used last; null: loaded, and not used since. */
+  limits: ProviderLimits | null
+  concurrency: Concurrency
+  backOff: BackOff
+  ladder: Ladder
+  /** By the rule's id. */
+  replyLimits: Map<string, ReplyLimit>
+  counts: MatchCounts
+  /** Of messages. */
+  pace: PaceState
+}
+
+/** A sending domain on a route, over all IPs of a pool. */
+export interface LaneRecord {
+  kind: 'lane'
+  pool: string
+  route: string
+  provider: string | null
+  isp: string
+  domain: string
+  ladder: Ladder
+  counts: MatchCounts
+}
+
+export interface IpRecord {
+  kind: 'ip'
+  ip: string
+  ladder: Ladder
+  /** Suspensions by blocks within the last hour. */
+  blocks: { provider: string; at: number }[]
+  /** While half-open: the route whose message is under way. */
+  probe: { route: string; at: number } | null
+}
+
+export type ShapingRecord = PathRecord | LaneRecord | IpRecord
+
+export interface ShapingRecords {
+  /** By `ShapedPath.key`. */
+  paths: Map<string, PathRecord>
+  /** By `laneKey`. */
+  lanes: Map<string, LaneRecord>
+  ips: Map<string, IpRecord>
+  /** Made when it is not there; takes over the facts of now. */
+  pathFor(path: ShapedPath, now: number): PathRecord
+  laneFor(path: ShapedPath, lane: Lane): LaneRecord
+  ipFor(ip: string): IpRecord
+  /** Undefined: nothing is known of it. */
+  findLane(path: ShapedPath, lane: Lane): LaneRecord | undefined
+  /** The pool that the IP belongs to; '' when it is gone from the configuration. */
+  poolOf(ip: string): string
+  /** Undefined: its pool has no limits of its own. */
+  poolLimitsOf(ip: string): PoolLimits | undefined
+}
+
+/** What all IPs of a pool may do together; null: as much as they like. */
+export interface PoolLimits {
+  pool: string
+  rate: Rate | null
+  connections: number | null
+}
+
+export interface ShapingSettings {
+  providers: ProviderSettings
+  pools: PoolSettings
+}
+
+export function createShapingRecords(settings: () => ShapingSettings): ShapingRecords {
+  const paths = new Map<string, PathRecord>()
+  const lanes = new Map<string, LaneRecord>()
+  const ips = new Map<string, IpRecord>()
+  let pools: PoolSettings | undefined
+  let poolByIp = new Map<string, string>()
+  /** Of the pools that have any. */
+  let limitsByIp = new Map<string, PoolLimits>()
+
+  function readPools(current: PoolSettings): void {
+    pools = current
+    poolByIp = new Map()
+    limitsByIp = new Map()
+    for (const [pool, { ips: members, rate, connections_max: connections }] of Object.entries(current.pools)) {
+      for (const { address } of members) {
+        poolByIp.set(address, pool)
+        if (rate !== null || connections !== null) limitsByIp.set(address, { pool, rate, connections })
+      }
+    }
+  }
+
+  function poolOf(ip: string): string {
+    const { pools: current } = settings()
+    if (pools !== current) readPools(current)
+    return poolByIp.get(ip) ?? ''
+  }
+
+  function poolLimitsOf(ip: string): PoolLimits | undefined {
+    const { pools: current } = settings()
+    if (pools !== current) readPools(current)
+    return limitsByIp.size === 0 ? undefined : limitsByIp.get(ip)
+  }
+
+  function newPath({ ip, route, provider, isp, limits, newIpLimits }: ShapedPath, now: number): PathRecord {
+    return {
+      kind: 'path', ip, route, provider, isp, limits, concurrency: newConcurrency(newIpLimits !== null, now),
+      backOff: newBackOff(), ladder: newLadder(), replyLimits: new Map(), counts: new Map(), pace: { arrivalAt: 0 },
+    }
+  }
+
+  return {
+    paths, lanes, ips, poolOf, poolLimitsOf,
+    pathFor(path, now) {
+      const known = paths.get(path.key)
+      if (known === undefined) {
+        const record = newPath(path, now)
+        paths.set(path.key, record)
+        return record
+      }
+      known.provider = path.provider
+      known.isp = path.isp
+      known.limits = path.limits
+      return known
+    },
+    laneFor(path, { domain }) {
+      const pool = poolOf(path.ip)
+      const { route, provider, isp } = path
+      const known = lanes.get(laneKey(pool, route, domain))
+      if (known !== undefined) return known
+      const record: LaneRecord =
+        { kind: 'lane', pool, route, provider, isp, domain, ladder: newLadder(), counts: new Map() }
+      lanes.set(laneKey(pool, route, domain), record)
+      return record
+    },
+    ipFor(ip) {
+      const known = ips.get(ip) ?? { kind: 'ip' as const, ip, ladder: newLadder(), blocks: [], probe: null }
+      ips.set(ip, known)
+      return known
+    },
+    findLane: (path, { domain }) =>
+      // Hardly ever is there one: no key is made for nothing.
+      lanes.size === 0 ? undefined : lanes.get(laneKey(poolOf(path.ip), path.route, domain)),
+  }
+}
+
+export function laneKey(pool: string, route: string, domain: string): string {
+  return `${pool} ${route} ${domain}`
+}

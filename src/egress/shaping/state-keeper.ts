@@ -1,0 +1,123 @@
+/**
+ * Brings what paths are under into the store and back: what matters at once, small changes with the next `tick`.
+ *
+ * A store that refuses is logged, and everything is saved with the next `tick`. `load` and `saveAll` reject with its
+ * reason.
+ */
+import { errorText } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { Store } from '../../store/store.ts'
+import type { ShapingRecord, ShapingRecords } from './records.ts'
+import { restore, stateText, storedKey } from './saved-state.ts'
+
+export interface StateKeeper {
+  load(): Promise<void>
+  /** It is saved as soon as the store has taken what came before. */
+  saveSoon(record: ShapingRecord): void
+  /** It is saved with the next `tick`, if what would be stored is different at all. */
+  saveLater(record: ShapingRecord): void
+  tick(): Promise<void>
+  saveAll(): Promise<void>
+}
+
+export interface StateKeeperOptions {
+  store: Pick<Store, 'loadPathStates' | 'savePathStates'>
+  now: () => number
+  logger: Logger
+  records: ShapingRecords
+}
+
+/** Rows of one verb: it does not hold up the verbs of others. */
+const MOST_ROWS = 500
+/** Small changes that one tick looks at. */
+const MOST_SMALL_CHANGES = 2_000
+
+export function createStateKeeper({ store, now, logger, records }: StateKeeperOptions): StateKeeper {
+  const urgent = new Set<ShapingRecord>()
+  const touched = new Set<ShapingRecord>()
+  /** What the store has; what is not in it, has nothing. */
+  const stored = new Map<string, string>()
+  let saving: Promise<void> | undefined
+
+  /** Those whose text the store does not have yet. */
+  function changedRows(changed: Iterable<ShapingRecord>): { name: string; ip: string; route: string; state: string }[] {
+    return [...changed].flatMap((record) => {
+      const { ip, route } = storedKey(record)
+      const name = `${ip}\n${route}`
+      const state = stateText(record)
+      return state === (stored.get(name) ?? '') ? [] : [{ name, ip, route, state }]
+    })
+  }
+
+  async function save(changed: readonly ShapingRecord[]): Promise<void> {
+    const rows = changedRows(changed)
+    for (let first = 0; first < rows.length; first += MOST_ROWS) {
+      const part = rows.slice(first, first + MOST_ROWS)
+      await store.savePathStates(part.map(({ ip, route, state }) => ({ ip, route, state, savedAt: now() })))
+      for (const { name, state } of part) {
+        if (state === '') stored.delete(name)
+        else stored.set(name, state)
+      }
+    }
+  }
+
+  async function saveUrgent(): Promise<void> {
+    while (urgent.size > 0) {
+      const changed = [...urgent]
+      urgent.clear()
+      try {
+        await save(changed)
+      } catch (thrown) {
+        for (const record of changed) touched.add(record)
+        logger.error({ error: errorText(thrown), paths: changed.length }, 'states of paths could not be saved')
+        return
+      }
+    }
+  }
+
+  function startSaving(): Promise<void> {
+    saving ??= saveUrgent().finally(() => {
+      saving = undefined
+      if (urgent.size > 0) void startSaving()
+    })
+    return saving
+  }
+
+  async function saveTouched(most: number): Promise<void> {
+    const changed = [...touched].slice(0, most)
+    for (const record of changed) touched.delete(record)
+    try {
+      await save(changed)
+    } catch (thrown) {
+      for (const record of changed) touched.add(record)
+      throw thrown
+    }
+  }
+
+  return {
+    async load() {
+      for (const row of await store.loadPathStates()) {
+        stored.set(`${row.ip}\n${row.route}`, row.state)
+        const isRead = restore(records, row)
+        if (!isRead) logger.warn({ ip: row.ip, route: row.route }, 'state of a path can not be read; it starts as new')
+      }
+    },
+    saveSoon(record) {
+      urgent.add(record)
+      touched.delete(record)
+      // What else happens in this turn goes with it.
+      queueMicrotask(() => void startSaving())
+    },
+    saveLater(record) {
+      if (!urgent.has(record)) touched.add(record)
+    },
+    async tick() {
+      await startSaving()
+      await saveTouched(MOST_SMALL_CHANGES)
+    },
+    async saveAll() {
+      await startSaving()
+      await saveTouched(Infinity)
+    },
+  }
+}

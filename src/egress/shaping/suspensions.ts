@@ -1,0 +1,128 @@
+/**
+ * Who is suspended after a block, and who passes a probe: the steps 3 to 5 of the ladder (engine.md 8.5).
+ *
+ * | step | scope                                  | enters by                                             |
+ * | ---- | -------------------------------------- | ----------------------------------------------------- |
+ * | 3    | path                                   | a rule with `suspend`, five `ip_block` without a rule  |
+ * | 4    | IP                                     | three providers at step 3 by a block, within 1 h       |
+ * | 5    | sending domain on a route, in one pool | a rule with `suspend_lane`, five refusals of it        |
+ *
+ * An IP that comes back sends one message over one path at a time until three have passed. Never throws.
+ */
+import { HOUR } from '../../base/clock.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { ShapedPath, ShapingSignals } from '../shaping.ts'
+import { IP_STEPS, isHalfOpen, isSuspended, LANE_STEPS, notePassed, PATH_STEPS, suspend } from './ladder.ts'
+import type { Suspension } from './ladder.ts'
+import type { IpRecord, LaneRecord, PathRecord, ShapingRecord, ShapingRecords } from './records.ts'
+
+export interface Suspensions {
+  suspendPath(path: ShapedPath, record: PathRecord, block: BlockFacts): void
+  suspendLane(record: LaneRecord, block: BlockFacts): void
+  /** A message went through, or was refused for a reason of its address. */
+  notePathPassed(path: ShapedPath, record: PathRecord, now: number): void
+  noteLanePassed(record: LaneRecord, now: number): void
+}
+
+export interface BlockFacts {
+  now: number
+  /** What the rule says; null: by the ladder. */
+  duration: number | null
+  rule: string | null
+  /** The reply. */
+  cause: string
+  /** It counts for the suspension of the IP. */
+  isBlock: boolean
+}
+
+export interface SuspensionsOptions {
+  records: ShapingRecords
+  logger: Logger
+  signals: ShapingSignals
+  /** It has to be stored. */
+  onChange: (record: ShapingRecord) => void
+  /** Something ends then. */
+  wakeAt: (time: number) => void
+  /** More may go now. */
+  onOpen: () => void
+}
+
+const PROVIDERS_THAT_BLOCK = 3
+const PROVIDERS_WITHIN = HOUR
+
+export function createSuspensions(options: SuspensionsOptions): Suspensions {
+  const { records, logger, signals, onChange, wakeAt, onOpen } = options
+
+  function note(record: ShapingRecord, suspension: Suspension, facts: Record<string, unknown>): void {
+    onChange(record)
+    wakeAt(suspension.until)
+    const { rule, cause, until } = suspension
+    logger.warn({ ...facts, rule, reply: cause, until, step: record.ladder.step }, `${record.kind} suspended`)
+  }
+
+  /** Step 4: several providers agree. */
+  function noteBlockOfIp(path: ShapedPath, cause: string, now: number): void {
+    const record = records.ipFor(path.ip)
+    const provider = path.provider ?? path.isp
+    const others = recentBlocks(record, now).filter((block) => block.provider !== provider)
+    record.blocks = [...others, { provider, at: now }]
+    const isBack = isHalfOpen(record.ladder, now)
+    if (record.blocks.length < PROVIDERS_THAT_BLOCK && !isBack) return onChange(record)
+    const names = record.blocks.map((block) => block.provider).join(', ')
+    const reason = isBack ? `blocked again: ${cause}` : `blocked by ${names} within 1 h: ${cause}`
+    const block = { now, steps: IP_STEPS, duration: null, rule: null, cause: reason, isBlock: true }
+    const suspension = suspend(record.ladder, block)
+    if (suspension === null) return onChange(record)
+    record.blocks = []
+    record.probe = null
+    note(record, suspension, { ip: path.ip })
+    signals.onIpSuspension(path.ip, suspension.until, reason)
+  }
+
+  return {
+    suspendPath(path, record, block) {
+      const suspension = suspend(record.ladder, { ...block, steps: PATH_STEPS })
+      if (suspension === null) return
+      record.concurrency.c = 1
+      note(record, suspension, { ip: path.ip, route: path.route, isp: path.isp })
+      if (block.isBlock) noteBlockOfIp(path, block.cause, block.now)
+    },
+    suspendLane(record, block) {
+      const suspension = suspend(record.ladder, { ...block, steps: LANE_STEPS })
+      if (suspension === null) return
+      const { pool, route, isp, domain } = record
+      note(record, suspension, { pool, route, isp, domain })
+      signals.onLaneSuspension({ pool, route, isp, domain, until: suspension.until, reason: block.cause })
+    },
+    notePathPassed(path, record, now) {
+      const ip = records.ips.get(path.ip)
+      if (ip !== undefined) noteIpPassed(ip, now)
+      if (!isHalfOpen(record.ladder, now)) return
+      if (notePassed(record.ladder)) {
+        record.concurrency.c = 1
+        logger.info({ ip: path.ip, route: path.route, isp: path.isp }, 'path open again')
+      }
+      onChange(record)
+      onOpen()
+    },
+    noteLanePassed(record, now) {
+      if (!isHalfOpen(record.ladder, now)) return
+      const { pool, route, domain } = record
+      if (notePassed(record.ladder)) logger.info({ pool, route, domain }, 'lane open again')
+      onChange(record)
+      onOpen()
+    },
+  }
+
+  function noteIpPassed(record: IpRecord, now: number): void {
+    if (record.ladder.suspension === null || isSuspended(record.ladder, now)) return
+    if (notePassed(record.ladder)) logger.info({ ip: record.ip }, 'ip open again')
+    onChange(record)
+    onOpen()
+  }
+}
+
+/** Suspensions of its paths by a block that count for the IP still. */
+export function recentBlocks({ blocks }: IpRecord, now: number): IpRecord['blocks'] {
+  return blocks.filter(({ at }) => at > now - PROVIDERS_WITHIN)
+}

@@ -1,0 +1,127 @@
+/**
+ * The gates of the warmup: what the figures of a day, or of the last hour, say (engine.md 6.6). Pure.
+ *
+ * | verdict | when: the first line that applies |
+ * | ------- | --------------------------------- |
+ * | demote  | a demote limit is reached: rate, and `min_count` cases of its cause |
+ * | hold    | a hold limit is reached; no mail or too little; used too little; delivery too low; a pause in the day |
+ * | advance | none of these |
+ *
+ * A limit counts as reached from the limit itself on. A rate of nothing reaches no limit.
+ */
+import type { WarmupCurve } from '../../config/warmup-settings.ts'
+import type { IpHealth, WarmupDay } from '../../store/warmup-records.ts'
+
+/** Of messages first tried on the day; `deliveredBefore`: delivered of the two days before. */
+export type DayFigures = Omit<WarmupDay, 'ip' | 'day' | 'isp' | 'refunded'> & {
+  deliveredBefore: number
+  /** It was paused or suspended for a part of the day. */
+  hadPause: boolean
+}
+
+/** Why a day does not advance; the first word of a reason. */
+export type HoldKind =
+  | 'hard_bounce' | 'complaint' | 'deferral' // a limit of health
+  | 'delivery' // too much of what ended was not delivered
+  | 'pause' // paused or suspended for a part of the day
+  | 'idle' // no mail
+  | 'volume' // too little mail to judge by
+  | 'utilization' // too little of the cap was used
+
+export interface Verdict {
+  kind: 'demote' | 'hold' | 'advance'
+  /** `<HoldKind>: <figures>`; null with advance. */
+  reason: string | null
+  /** Nothing speaks against the mail itself: too little of it is no fault. */
+  isHealthy: boolean
+  rates: Rates
+}
+
+export interface Rates {
+  utilization: number
+  delivery: number | null
+  hardBounce: number
+  complaint: number
+  deferral: number
+}
+
+type Gates = Pick<WarmupCurve, 'advance' | 'hold' | 'demote'>
+
+export function judgeDay(figures: DayFigures, gates: Gates): Verdict {
+  const rates = ratesOf(figures)
+  const demoted = reachedLimit(figures, rates, gates.demote)
+  if (demoted !== null) return { kind: 'demote', reason: demoted, isHealthy: false, rates }
+  const held = reachedLimit(figures, rates, gates.hold)
+  if (held !== null) return { kind: 'hold', reason: held, isHealthy: false, rates }
+  const unready = whyNotAdvance(figures, rates, gates.advance)
+  if (unready === null) return { kind: 'advance', reason: null, isHealthy: true, rates }
+  const isHealthy = !unready.startsWith('delivery') && !unready.startsWith('pause')
+  return { kind: 'hold', reason: unready, isHealthy, rates }
+}
+
+/** Why the last hour pauses the IP, or null. */
+export function judgeHour(health: IpHealth, limits: WarmupCurve['pause']): string | null {
+  const { firstAttempts, hard, complained, delivered } = health
+  if (firstAttempts < limits.min_events) return null
+  const isReached = (count: number, of: number, limit: number): boolean =>
+    count >= limits.min_count && reaches(shareOf(count, of), limit)
+  if (isReached(hard, firstAttempts, limits.hard_bounce)) {
+    return `hard_bounce: ${hard} of ${firstAttempts} first attempts in an hour, limit ${percent(limits.hard_bounce)}`
+  }
+  if (isReached(complained, delivered, limits.complaint)) {
+    return `complaint: ${complained} of ${delivered} delivered in an hour, limit ${percent(limits.complaint)}`
+  }
+  return null
+}
+
+function ratesOf(figures: DayFigures): Rates {
+  const { cap, granted, firstAttempts, delivered, hard, soft, block, undetermined, deferred, complained } = figures
+  const ended = delivered + hard + soft + block + undetermined
+  return {
+    utilization: shareOf(granted, cap),
+    delivery: ended === 0 ? null : delivered / ended,
+    hardBounce: shareOf(hard, firstAttempts),
+    complaint: shareOf(complained, delivered + figures.deliveredBefore),
+    deferral: shareOf(deferred, firstAttempts),
+  }
+}
+
+type HealthLimits = Pick<WarmupCurve['hold'], 'hard_bounce' | 'complaint' | 'deferral' | 'min_count'>
+
+function reachedLimit(figures: DayFigures, rates: Rates, limits: HealthLimits): string | null {
+  const causes = [
+    { kind: 'hard_bounce', count: figures.hard, rate: rates.hardBounce, limit: limits.hard_bounce },
+    { kind: 'complaint', count: figures.complained, rate: rates.complaint, limit: limits.complaint },
+    { kind: 'deferral', count: figures.deferred, rate: rates.deferral, limit: limits.deferral },
+  ] as const
+  const reached = causes.find(({ count, rate, limit }) => count >= limits.min_count && reaches(rate, limit))
+  return reached === undefined ? null : `${reached.kind}: ${percent(reached.rate)}, limit ${percent(reached.limit)}`
+}
+
+function whyNotAdvance(figures: DayFigures, rates: Rates, limits: WarmupCurve['advance']): string | null {
+  const { granted, cap, hadPause } = figures
+  if (hadPause) return 'pause: it was paused for a part of the day'
+  if (granted === 0) return 'idle: no mail'
+  if (granted < limits.min_events) return `volume: ${granted} messages, at least ${limits.min_events} are needed`
+  if (!reaches(rates.utilization, limits.min_utilization)) {
+    return `utilization: ${granted} of ${cap}, at least ${percent(limits.min_utilization)} is needed`
+  }
+  if (rates.delivery === null) return 'delivery: nothing has ended yet'
+  if (!reaches(rates.delivery, limits.min_delivery_rate)) {
+    return `delivery: ${percent(rates.delivery)}, at least ${percent(limits.min_delivery_rate)} is needed`
+  }
+  return null
+}
+
+function shareOf(count: number, of: number): number {
+  return count === 0 ? 0 : count / Math.max(of, 1)
+}
+
+/** Quotients of whole numbers and decimal limits differ in the last binary digit. */
+function reaches(rate: number, limit: number): boolean {
+  return rate >= limit - 1e-12
+}
+
+function percent(rate: number): string {
+  return `${Number((rate * 100).toFixed(2))} %`
+}

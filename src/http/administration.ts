@@ -1,0 +1,128 @@
+/**
+ * What administrators ask of a running server beside the contract: the reload, the queue as a whole, paths, pools, the
+ * daily volume of an IP, and where the mail of a domain goes. The composition root hands it over (operations.md 6).
+ *
+ * Not part of the contract of apps: the routes of `routes/administration.ts` are for the command line of the same
+ * version. ServiceError `not_found` for an unknown IP or pool, `invalid_request` for a value that can not be; other
+ * errors are the store's.
+ */
+import type { Mistake } from '../base/errors.ts'
+import type { ConfigurationChange } from '../config/configuration-diff.ts'
+import type { Pool } from '../config/pool-settings.ts'
+import type { EgressIp } from '../egress/egress-ip.ts'
+import type { IpView } from '../egress/ip-view.ts'
+import type { MailboxProvider } from '../egress/mailbox-provider.ts'
+import type { SendDay } from '../egress/warmup/send-days.ts'
+import type { PathView } from '../egress/shaping.ts'
+
+export interface ReloadResult {
+  /** False: a dry run, or there is an error among the mistakes; then nothing changed. */
+  isApplied: boolean
+  /** Of the configuration in force. */
+  revision: number
+  milliseconds: number
+  changes: ConfigurationChange[]
+  /** The changes as they are printed, with what follows from them. */
+  lines: string[]
+  /** Waiting messages of pools that are gone, which are in the default pool now. */
+  moved: { pool: string; messages: number }[]
+  /** Errors, or warnings of files that hold. */
+  mistakes: readonly Mistake[]
+}
+
+/** Which waiting messages are meant; what is left out does not restrict. */
+export interface QueueSelection {
+  pool?: string
+  /** The mailbox provider, as events name it. */
+  isp?: string
+  route?: string
+  recipientDomain?: string
+  /** The sending domain. */
+  domain?: string
+  /** The IP of the last attempt. */
+  ip?: string
+  isHeld?: boolean
+}
+
+export type QueueGrouping = 'isp' | 'domain' | 'ip' | 'pool'
+
+export interface QueueGroup {
+  /** null: not known yet. */
+  name: string | null
+  waiting: number
+  due: number
+  held: number
+  /** Unix milliseconds. */
+  oldestAcceptedAt: number
+}
+
+export type QueueCommand =
+  | { kind: 'retry' } // due now
+  | { kind: 'hold' } // not sent until it is released; its lifetime goes on
+  | { kind: 'release' }
+  | { kind: 'drop' } // ends as canceled
+  | { kind: 'move'; pool: string }
+
+export interface PoolState {
+  name: string
+  isDefault: boolean
+  settings: Pool
+  ips: EgressIp[]
+  /** First attempts that wait. */
+  waiting: number
+}
+
+/** What happened to an IP, newest first in lists. */
+export interface IpNote {
+  at: number
+  actor: string
+  action: string
+  fromState: string
+  toState: string
+  fromStage: number | null
+  toStage: number | null
+  /** UTC date of the warmup day it is about, or null. */
+  day: string | null
+  figures: Record<string, number | string | null>
+  reason: string | null
+}
+
+export interface DomainRoute {
+  domain: string
+  /** What the DNS said in place of hosts, as a clause; null: there are hosts. */
+  problem: string | null
+  provider: MailboxProvider | null
+  /** Best first. */
+  hosts: { name: string; addresses: string[]; tls: HostDemand }[]
+}
+
+/** What is asked of TLS towards a host (engine.md 13). */
+export interface HostDemand {
+  /** Where it comes from. */
+  policy: 'dane' | 'sts' | 'required' | 'none'
+  demand: 'plain' | 'opportunistic' | 'required' | 'verified' | 'dane' | 'skip'
+  /** As a clause. */
+  text: string
+}
+
+export interface Administration {
+  /** Takes the files over, all of them or none. Mistakes in them are a result. */
+  reload(isDryRun: boolean): Promise<ReloadResult>
+  /** Largest first. */
+  queueGroups(by: QueueGrouping, selection: QueueSelection): Promise<QueueGroup[]>
+  /** How many messages it changed, or would change. */
+  actOnQueue(command: QueueCommand, selection: QueueSelection, isDryRun: boolean): Promise<number>
+  /** Paths and lanes that are limited, wait or are suspended; longest lasting first. */
+  paths(filter: { ip?: string; route?: string }): PathView[]
+  /** Lifts what holds them back; how many there were, or would be. */
+  resumePaths(filter: { ip?: string; route?: string }, isDryRun: boolean): number
+  pools(): PoolState[]
+  suspendIp(ip: string, reason: string | null, actor: string): Promise<IpView>
+  /** Its paths are resumed with it. */
+  resumeIp(ip: string, actor: string): Promise<IpView>
+  audit(ip: string, limit: number): Promise<IpNote[]>
+  /** `past` days until today and `ahead` days behind it, oldest first. */
+  sendDays(ip: string, past: number, ahead: number): Promise<SendDay[]>
+  /** As it is now, with what is remembered of the DNS. */
+  routeOf(domain: string): Promise<DomainRoute>
+}

@@ -1,0 +1,98 @@
+/**
+ * The queue as the scheduler sees it: keys, claims, returned rows, marks, routes. Conventions as in `records.ts`.
+ */
+import type { Stream } from '../mail/message.ts'
+
+/** The unit the scheduler claims from: rows of one key leave the same pool to the same route for the same sender. */
+export interface QueueKey {
+  pool: string
+  /** Name of the route: a provider id or a site name; UNROUTED while the hosts of the domain are not known. */
+  route: string
+  /** Sending domain and stream: the lane. */
+  domain: string
+  stream: Stream
+  /** Rows with an attempt behind them stand apart from first attempts: they take turns, and cost no allowance. */
+  isRetry: boolean
+}
+
+/** The route of rows whose recipient domain has not been looked up. */
+export const UNROUTED = ''
+/** The route of mail that never leaves the host. */
+export const CAPTURE_ROUTE = 'capture'
+
+export interface QueueKeyState extends QueueKey {
+  /** When its first row is due, or was: never later than the truth. */
+  earliestAt: number
+  /** Rows that wait in it, due or not: in a page at most its `mostRows`, after a change those that came. */
+  waiting: number
+}
+
+export interface QueueKeyPage {
+  keys: QueueKeyState[]
+  /** Where the next page begins; null: this was the last. */
+  next: QueueKey | null
+}
+
+/** Rows that came into the queue with one verb. */
+export interface QueuedRows {
+  /** Per key: how many came, and when the first of them is due. UNROUTED keys too. */
+  keys: QueueKeyState[]
+  /** Recipient domains without a route among them. */
+  unroutedDomains: string[]
+}
+
+export interface RouteAssignment {
+  /** Recipient domain. */
+  domain: string
+  /** Never UNROUTED. */
+  route: string
+  isp: string
+}
+
+/** When what is held is due, the year 9999: later than the end of any lifetime. */
+export const HELD_UNTIL = Date.UTC(9999, 11, 31)
+
+/** Why a row waits, as the API says it (contract.md 6.3). */
+export type WaitingFor =
+  | 'send_at' | 'retry_delay' | 'warmup_day' | 'warmup_hour' | 'provider_share' | 'rate' | 'connections' | 'suspension'
+  | 'ip_paused' | 'held'
+
+/** One unit of warmup allowance, taken for one message. */
+export interface Grant {
+  ip: string
+  isp: string
+  /** UTC date of the grant, YYYY-MM-DD. */
+  day: string
+  /** When it was granted: the five minutes of that time get it back. */
+  at: number
+}
+
+/** Which waiting rows an administrator means; what is left out does not restrict. */
+export interface QueueFilter {
+  pool?: string
+  isp?: string
+  route?: string
+  recipientDomain?: string
+  /** The sending domain. */
+  domain?: string
+  /** The IP of the last attempt. */
+  ip?: string
+  /** Only those that are held. */
+  isHeld?: boolean
+}
+
+export type QueueAction =
+  | { kind: 'retry' } // due now
+  | { kind: 'hold' } // not sent until it is released; its lifetime goes on
+  | { kind: 'release' }
+  | { kind: 'drop' } // ends as canceled with its event
+  | { kind: 'move'; pool: string }
+
+export interface QueueGroup {
+  /** Provider (isp), recipient domain, IP of the last attempt, or pool; null: not known yet. */
+  name: string | null
+  waiting: number
+  due: number
+  held: number
+  oldestAcceptedAt: number
+}

@@ -1,0 +1,96 @@
+/**
+ * Rows under lease: kept, marked, given back, freed after a death.
+ *
+ *   sending -> waiting   unclaim (no attempt), beginEpoch (its holder died), recoverLapsedLeases (it froze)
+ *
+ * The fence is the epoch: a counter raised at every start. Whoever shows an older one holds nothing any more.
+ *
+ * The dot mark says that the final dot may have gone out (RFC 5321 §4.1.1.4). A row that is freed without it was
+ * certainly not delivered: it is due at once, and nothing is said of it. A row with it may have been: it waits for the
+ * uncertain time and is marked as a possible duplicate. Neither counts as an attempt. Engine.md 3.4.
+ */
+import type { Database } from 'better-sqlite3'
+import type { EpochStart, UnclaimRequest } from '../records.ts'
+import { createAllowanceRefund } from './allowance.ts'
+import { createQueueNames } from './queue-names.ts'
+
+type UnclaimParameters = [number, string | null, number | null, number, number, number]
+
+export function createUnclaim(database: Database): (request: UnclaimRequest) => void {
+  const names = createQueueNames(database)
+  const refundAllowance = createAllowanceRefund(database)
+  const release = database.prepare<UnclaimParameters>(`
+    update messages
+    set state = 'waiting', next_at = ?, waiting_for = ?, route_id = coalesce(?, route_id),
+      possible_duplicate = max(possible_duplicate, ?), dot_sent = 0, lease_epoch = null, lease_until = null
+    where seq = ? and state = 'sending' and lease_epoch = ?`)
+  return ({ epoch, rows }) => {
+    for (const { key, nextAt, waitingFor, refund, route, isPossibleDuplicate } of rows) {
+      const routeId = route === undefined ? null : names.routeId(route)
+      const doubt = isPossibleDuplicate === true ? 1 : 0
+      const { changes } = release.run(nextAt, waitingFor ?? null, routeId, doubt, key, epoch)
+      if (changes === 1 && refund !== undefined) refundAllowance(refund)
+    }
+  }
+}
+
+export function createMarkDotSent(
+  database: Database,
+): (request: { epoch: number; keys: number[] }) => { stale: number[] } {
+  const mark = database.prepare<[number, number]>(
+    `update messages set dot_sent = 1 where seq = ? and state = 'sending' and lease_epoch = ?`,
+  )
+  return ({ epoch, keys }) => ({ stale: keys.filter((key) => mark.run(key, epoch).changes === 0) })
+}
+
+export function createRenewLeases(database: Database): (request: { epoch: number; leaseUntil: number }) => void {
+  // The bound on lease_until is what lets the partial index answer.
+  const renew = database.prepare<[number, number, number]>(`
+    update messages
+    set lease_until = ?
+    where state = 'sending' and lease_until < ? and lease_epoch = ?`)
+  return ({ epoch, leaseUntil }) => {
+    renew.run(leaseUntil, leaseUntil, epoch)
+  }
+}
+
+export function createBeginEpoch(database: Database): (request: { now: number; uncertainAt: number }) => EpochStart {
+  const raise = database
+    .prepare<[], number>(`update meta set value = value + 1 where name = 'epoch' returning value`)
+    .pluck()
+  const free = createFreeing(database)
+  const releaseDeliveries = database.prepare<[number]>(`
+    update webhook_deliveries
+    set next_at = ?, lease_epoch = null
+    where lease_epoch is not null and state = 'pending'`)
+  return ({ now, uncertainAt }) => {
+    releaseDeliveries.run(now)
+    return { epoch: raise.get() ?? 0, ...free(Number.MAX_SAFE_INTEGER, now, uncertainAt) }
+  }
+}
+
+export function createRecoverLapsedLeases(
+  database: Database,
+): (request: { leasesBefore: number; now: number; uncertainAt: number }) => number {
+  const free = createFreeing(database)
+  return ({ leasesBefore, now, uncertainAt }) => {
+    const { recovered, uncertain } = free(leasesBefore, now, uncertainAt)
+    return recovered + uncertain
+  }
+}
+
+/** Frees the rows whose lease ends by this time. */
+function createFreeing(
+  database: Database,
+): (leasesBefore: number, now: number, uncertainAt: number) => Omit<EpochStart, 'epoch'> {
+  const release = database.prepare<[number, number, number, number]>(`
+    update messages
+    set state = 'waiting', next_at = ?, waiting_for = null, possible_duplicate = max(possible_duplicate, ?),
+      dot_sent = 0, lease_epoch = null, lease_until = null
+    where state = 'sending' and lease_until <= ? and dot_sent = ?`)
+  return (leasesBefore, now, uncertainAt) => {
+    const recovered = release.run(now, 0, leasesBefore, 0).changes
+    const uncertain = release.run(uncertainAt, 1, leasesBefore, 1).changes
+    return { recovered, uncertain }
+  }
+}

@@ -1,0 +1,54 @@
+/** Quoted-printable: what another decoder makes of it, and what may stand on a line. */
+import fc from 'fast-check'
+import PostalMime from 'postal-mime'
+import t from 'tap'
+import { quotedPrintable, quotedPrintableIfShort } from '../../src/content/quoted-printable.ts'
+
+const HEADER = 'Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n'
+
+const TABLE: [what: string, text: string, encoded: string][] = [
+  ['nothing', '', ''],
+  ['ASCII', 'Hello, world', 'Hello, world'],
+  ['an equals sign', 'a=b', 'a=3Db'],
+  ['beyond ASCII', 'ä€', '=C3=A4=E2=82=AC'],
+  ['any line end', 'a\nb\rc\r\nd', 'a\r\nb\r\nc\r\nd'],
+  ['white space at line ends', 'a \nb\t\r\n ', 'a=20\r\nb=09\r\n=20'],
+  ['white space inside', 'a  b\tc', 'a  b\tc'],
+  ['controls', '\0\x07\x7f', '=00=07=7F'],
+  ['75 characters', 'x'.repeat(75), 'x'.repeat(75)],
+  ['76 characters', 'x'.repeat(76), `${'x'.repeat(75)}=\r\nx`],
+  ['dots at line starts', '.a.\n.\n..b', '=2Ea.\r\n=2E\r\n=2E.b'],
+  ['a dot behind a soft break', `${'x'.repeat(75)}.y`, `${'x'.repeat(75)}=\r\n=2Ey`],
+  ['a dot in front of one', `${'x'.repeat(74)}.y`, `${'x'.repeat(74)}.=\r\ny`],
+  ['no escape is cut', `${'x'.repeat(74)}=`, `${'x'.repeat(74)}=\r\n=3D`],
+]
+
+t.test('texts and their encoded forms', async (t) => {
+  for (const [what, text, encoded] of TABLE) t.equal(quotedPrintable(Buffer.from(text)).toString('latin1'), encoded, what)
+})
+
+t.test('another decoder reads the same text, and lines are short and of printable ASCII', async (t) => {
+  const text = fc.string({ unit: 'binary', maxLength: 400 })
+  await fc.assert(fc.asyncProperty(text, async (given) => {
+    const written = given.toWellFormed()
+    const encoded = quotedPrintable(Buffer.from(written)).toString('latin1')
+    const mail = await PostalMime.parse(HEADER + encoded)
+    const isSame = (mail.text ?? '').trimEnd() === written.replace(/\r\n|\r|\n/g, '\n').trimEnd()
+    return isSame && encoded.split('\r\n').every((line) => line.length <= 76 && /^(?!\.)[\t -~]*$/.test(line))
+  }))
+  t.pass('any text')
+})
+
+t.test('base64 is preferred where more than a sixth of the bytes need an escape', async (t) => {
+  const few = Buffer.from(`${'x'.repeat(50)}${'='.repeat(10)}`)
+  t.same(quotedPrintableIfShort(few), quotedPrintable(few))
+  t.equal(quotedPrintableIfShort(Buffer.from(`${'x'.repeat(50)}${'='.repeat(11)}`)), undefined)
+})
+
+t.test('a long text is encoded as its parts are, and results do not share memory', async (t) => {
+  const line = `${'ä'.repeat(20)} ${'y'.repeat(80)}\r\n`
+  const once = quotedPrintable(Buffer.from(line))
+  const many = quotedPrintable(Buffer.from(line.repeat(2_000)))
+  t.equal(many.toString('latin1'), once.toString('latin1').repeat(2_000))
+  t.equal(once.toString('latin1'), quotedPrintable(Buffer.from(line)).toString('latin1'))
+})

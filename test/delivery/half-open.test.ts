@@ -1,0 +1,119 @@
+/**
+ * A suspended path comes back by one message at a time, and a restart forgets nothing of it (engine.md 8.5).
+ */
+import t from 'tap'
+import type { Test } from 'tap'
+import { MINUTE } from '../../src/base/clock.ts'
+import type { PathView } from '../../src/egress/shaping.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import type { ManualClock } from '../support/manual-clock.ts'
+import { startOrderingSink } from '../support/ordering-sink.ts'
+import type { OrderingSink } from '../support/ordering-sink.ts'
+import { startEngine } from './start-engine.ts'
+import type { Engine } from './start-engine.ts'
+
+const ANNA = 'anna@dest.test'
+const BLOCK = '554 5.7.1 blocked using a list'
+/** So many in an hour suspend a path. */
+const BLOCKS = 5
+const WAITING = 20
+
+interface World {
+  engine: Engine
+  sink: OrderingSink
+  clock: ManualClock
+  receiver: { isBlocking: boolean; tries: number }
+}
+
+/** Its one path has been suspended for 15 minutes, with mail waiting. */
+async function suspended(t: Test): Promise<World> {
+  const receiver = { isBlocking: true, tries: 0 }
+  const sink = await startOrderingSink({
+    onCommand(verb) {
+      if (verb !== 'RCPT') return undefined
+      receiver.tries++
+      return receiver.isBlocking ? BLOCK : undefined
+    },
+  })
+  t.teardown(() => sink.close())
+  const clock = manualClock()
+  const engine = await startEngine(t, { port: sink.port, clock })
+  for (let block = 0; block < BLOCKS; block++) {
+    await engine.untilState((await engine.accept(ANNA))[0], 'deferred')
+  }
+  await engine.accept(ANNA, { count: WAITING - BLOCKS })
+  const [view] = pathsOf(engine)
+  t.match(view, { status: 'suspended', step: 1, holds: [{ kind: 'suspension', until: clock.now() + 15 * MINUTE }] })
+  receiver.tries = 0
+  return { engine, sink, clock, receiver }
+}
+
+const pathsOf = ({ shaping }: Engine): PathView[] => shaping.views()
+
+/** All that can happen at this moment of the clock has happened. */
+async function settle({ engine, clock }: World): Promise<void> {
+  for (let turn = 0; turn < 20; turn++) {
+    await clock.advance(0)
+    await engine.dispatcher.ticks()
+    await engine.store.queueSummary(clock.now())
+  }
+}
+
+t.test('exactly one message goes, then one more after each that passes; after three the path is open', async (t) => {
+  const world = await suspended(t)
+  const { engine, sink, clock, receiver } = world
+  receiver.isBlocking = false
+  await clock.advance(15 * MINUTE - 1)
+  await settle(world)
+  t.equal(receiver.tries, 0, 'nothing goes before its end')
+  sink.hold()
+  await clock.advance(100)
+  for (let probe = 1; probe <= 3; probe++) {
+    await engine.until(`probe ${probe}`, () => sink.held() === 1)
+    await settle(world)
+    t.equal(receiver.tries, probe, 'one message')
+    t.match(pathsOf(engine), [{ status: 'probing' }])
+    sink.release()
+    sink.hold()
+    await engine.until('it was taken', () => sink.arrivals.length === probe)
+  }
+  await engine.until('the path is open', () => pathsOf(engine).length === 0)
+  sink.release()
+  await engine.until('all others follow', () => sink.arrivals.length === WAITING)
+  t.notOk(engine.log.some(({ msg }) => msg === 'scheduler.missed_wake'))
+})
+
+t.test('a block in answer to the probe suspends for longer, and ends no message', async (t) => {
+  const world = await suspended(t)
+  const { engine, clock, receiver } = world
+  let tries = 0
+  for (const [step, minutes] of [[1, 15], [2, 30], [3, 60], [4, 120]] as const) {
+    t.match(pathsOf(engine), [{ status: 'suspended', step, holds: [{ until: clock.now() + minutes * MINUTE }] }])
+    await clock.advance(minutes * MINUTE + 100)
+    await engine.until('it was tried', () => receiver.tries > tries)
+    await engine.until('it is suspended again', () => pathsOf(engine)[0]?.status === 'suspended')
+    await settle(world)
+    t.equal(receiver.tries, ++tries, 'by one message')
+  }
+  const { sending, waiting } = await engine.store.queueSummary(clock.now())
+  t.equal(sending + waiting, WAITING)
+})
+
+t.test('a restart forgets neither a suspension nor its step', async (t) => {
+  const world = await suspended(t)
+  const { engine, sink, clock, receiver } = world
+  const [before] = pathsOf(engine)
+  await engine.close()
+  const again = await startEngine(t, { port: sink.port, clock, folder: engine.folder })
+  t.strictSame(pathsOf(again), [before])
+  await settle({ ...world, engine: again })
+  t.equal(receiver.tries, 0)
+  receiver.isBlocking = false
+  sink.hold()
+  await clock.advance(15 * MINUTE + 100)
+  await again.until('the probe', () => sink.held() === 1)
+  await settle({ ...world, engine: again })
+  t.equal(receiver.tries, 1)
+  sink.release()
+  await again.until('all have arrived', () => sink.arrivals.length === WAITING)
+})

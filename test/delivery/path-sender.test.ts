@@ -1,0 +1,391 @@
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createSecureContext } from 'node:tls'
+import t from 'tap'
+import type { Test } from 'tap'
+import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
+import type { DeliveryTools } from '../../src/delivery/session/connection-worker.ts'
+import { createHostMemory } from '../../src/delivery/session/host-memory.ts'
+import type { HostTls } from '../../src/delivery/tls/host-tls.ts'
+import { createPathSender } from '../../src/delivery/session/path-sender.ts'
+import type { PathSender } from '../../src/delivery/session/path-sender.ts'
+import { openSession } from '../../src/delivery/session/smtp-session.ts'
+import type { TlsTicket } from '../../src/delivery/session/start-tls.ts'
+import { createTranscript } from '../../src/delivery/session/transcript.ts'
+import { NO_CONNECTION } from '../../src/delivery/try-result.ts'
+import type {
+  DispatchedRow, MailHost, PathPlan, Site, ThreadConnectionNote, TryResult,
+} from '../../src/delivery/try-result.ts'
+import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
+import type { ScriptedMx } from '../support/scripted-mx.ts'
+import { until } from '../support/until.ts'
+import { BYTES, ENVELOPE, mx, OPPORTUNISTIC, PLAIN, REQUIRED } from './session-kit.ts'
+
+const TIMEOUT = 20 * SECOND
+const TIMEOUTS = {
+  connect: TIMEOUT, banner: TIMEOUT, ehlo: TIMEOUT, starttls: TIMEOUT, handshake: TIMEOUT, mail: TIMEOUT, rcpt: TIMEOUT,
+  data: TIMEOUT, body: TIMEOUT, mark: TIMEOUT, final_dot: TIMEOUT, rset: TIMEOUT, quit: TIMEOUT,
+}
+
+interface Path {
+  sender: PathSender
+  results: TryResult[]
+  notes: ThreadConnectionNote[]
+  isIdle(): boolean
+  /** Adds rows with these keys. */
+  add(keys: number[], change?: { row?: Partial<DispatchedRow>; plan?: Partial<PathPlan>; site?: Partial<Site> }): void
+  /** By key, in order. */
+  untilDone(count: number): Promise<TryResult[]>
+}
+
+const hostOf = (server: Pick<ScriptedMx, 'address'>, change: Partial<MailHost> = {}): MailHost =>
+  ({ name: 'mx.test', addresses: [server.address], tls: PLAIN, ...change })
+
+function pathTo(t: Test, server: Pick<ScriptedMx, 'address' | 'port'>, tools: Partial<DeliveryTools> = {}): Path {
+  const results: TryResult[] = []
+  const notes: ThreadConnectionNote[] = []
+  let isIdle = false
+  const settings = {
+    timeouts: TIMEOUTS, secureContext: createSecureContext({ minVersion: 'TLSv1.2' }),
+    tickets: new Map<string, TlsTicket>(),
+  }
+  const firstPlan: PathPlan = {
+    key: 'path', port: server.port, source: '127.0.0.11', hostname: 'mail.acme.test', connections: 10,
+    messagesPerConnection: 100, idleMilliseconds: 50, connectionRate: null,
+  }
+  const sender = createPathSender(firstPlan, {
+    tools: {
+      open: (target, transcript) => openSession(target, settings, transcript),
+      transcript: createTranscript, note: (note) => void notes.push(note), hosts: createHostMemory(),
+      render: async ({ key }) => ({ envelope: { ...ENVELOPE, to: `${key}@example.test` }, bytes: BYTES }),
+      askMark: (_key, answer) => answer(true), now: Date.now, ...tools,
+    },
+    report: (result) => void results.push(result),
+    takeConnection: () => true, releaseConnection: () => {}, onIdle: () => void (isIdle = true),
+  })
+  t.teardown(() => {
+    sender.drain()
+    sender.abort()
+  })
+  return {
+    sender, results, notes, isIdle: () => isIdle,
+    add(keys, { row, plan, site } = {}) {
+      isIdle = false
+      sender.add({
+        path: { ...firstPlan, ...plan }, site: { key: 'site', hosts: [hostOf(server)], ...site },
+        rows: keys.map((key) => ({
+          key, messageId: `msg_${key}`, contentId: 1, domain: 'acme.test', returnPath: 'bounces.acme.test',
+          recipientDomain: 'example.test', expiresAt: Infinity, isCaptured: false, isUrgent: false, ...row,
+        })),
+      })
+    },
+    async untilDone(count) {
+      await until(`${count} results`, () => results.length >= count)
+      return results.toSorted((one, other) => one.key - other.key)
+    },
+  }
+}
+
+const keysUpTo = (count: number): number[] => Array.from({ length: count }, (_none, index) => index + 1)
+const recipients = (server: ScriptedMx): string[] => server.messages.map(({ to }) => to.slice(0, to.indexOf('@')))
+
+t.test('every row is reported once, over no more connections than the path may have', async (t) => {
+  const server = await mx(t)
+  const path = pathTo(t, server)
+  path.add(keysUpTo(100), { plan: { connections: 4 } })
+  const results = await path.untilDone(100)
+  t.strictSame(results.map(({ key }) => key), keysUpTo(100))
+  t.ok(results.every(({ end, wasRcptSent }) => end.kind === 'accepted' && wasRcptSent))
+  t.ok(server.connections.length <= 4)
+  await until('it is idle', path.isIdle)
+  t.equal(path.results.length, 100)
+  const opened = path.notes.filter(({ note }) => note.kind === 'opened').length
+  const ended = path.notes.filter(({ note }) => note.kind === 'ended-well')
+  t.equal(opened, server.connections.length)
+  t.equal(ended.length, opened)
+  t.equal(ended.reduce((sum, { note }) => sum + (note.kind === 'ended-well' ? note.delivered : 0), 0), 100)
+})
+
+t.test('a connection carries as many messages as it may', async (t) => {
+  const server = await mx(t)
+  const path = pathTo(t, server)
+  path.add(keysUpTo(10), { plan: { connections: 1, messagesPerConnection: 3 } })
+  await path.untilDone(10)
+  t.equal(server.connections.length, 4)
+  for (const { commands } of server.connections.slice(0, 3)) {
+    t.equal(commands.filter((line) => line.startsWith('MAIL')).length, 3)
+  }
+})
+
+t.test('urgent rows go first', async (t) => {
+  const server = await mx(t)
+  const path = pathTo(t, server)
+  const plan = { connections: 1 }
+  path.add(keysUpTo(5), { plan })
+  path.add([11, 12], { plan, row: { isUrgent: true } })
+  await path.untilDone(7)
+  // The first had been taken by then.
+  t.strictSame(recipients(server), ['1', '11', '12', '2', '3', '4', '5'])
+})
+
+t.test('a row whose time is over does not begin, and its transcript is of its own try', async (t) => {
+  const server = await mx(t)
+  let now = 0
+  const path = pathTo(t, server, { now: () => now, askMark: (_key, answer) => {
+    now = HOUR
+    answer(true)
+  } })
+  path.add([1, 2], { plan: { connections: 1 }, row: { expiresAt: MINUTE } })
+  const [first, second] = await path.untilDone(2)
+  t.match(first, { end: { kind: 'accepted' }, startedAt: 0, transcript: /> MAIL FROM/ })
+  t.match(second, { end: { kind: 'expired' }, facts: NO_CONNECTION, wasRcptSent: false })
+  t.strictSame(recipients(server), ['1'])
+})
+
+t.test('rows that the end of a connection left unsent go over another one', async (t) => {
+  const server = await mx(t, { script: { dot: ['250 ok', '421 4.3.2 enough', '250 ok'] } })
+  const path = pathTo(t, server)
+  path.add(keysUpTo(5), { plan: { connections: 1 } })
+  const results = await path.untilDone(5)
+  t.strictSame(results.map(({ end }) => end.kind), ['accepted', 'refused', 'accepted', 'accepted', 'accepted'])
+  t.equal(server.connections.length, 2)
+})
+
+t.test('a host that ends each connection at MAIL does not keep a row for ever', async (t) => {
+  const server = await mx(t, { script: { mail: 'close' } })
+  const path = pathTo(t, server)
+  path.add(keysUpTo(3), { plan: { connections: 1 } })
+  const results = await path.untilDone(3)
+  t.ok(results.every(({ end }) => end.kind === 'lost' && end.stage === 'mail'))
+})
+
+t.test('a host confused by several commands at once gets one at a time', async (t) => {
+  for (const reply of ['503 5.5.1 bad sequence', '500 what', '502 5.5.1 no']) {
+    const server = await mx(t, { script: { rcpt: [reply, '250 ok'] } })
+    const path = pathTo(t, server)
+    path.add([1])
+    t.match(await path.untilDone(1), [{ end: { kind: 'accepted' } }])
+    t.equal(server.connections.length, 2)
+    const always = await mx(t, { script: { rcpt: reply } })
+    const failing = pathTo(t, always)
+    failing.add([1])
+    t.match(await failing.untilDone(1), [{ end: { kind: 'refused', stage: 'rcpt' } }])
+    t.equal(always.connections.length, 2)
+  }
+  const address = await mx(t, { script: { rcpt: '501 5.1.3 bad address' } })
+  const path = pathTo(t, address)
+  path.add([1])
+  t.match(await path.untilDone(1), [{ end: { kind: 'refused', stage: 'rcpt' } }])
+  t.equal(address.connections.length, 1, 'that is about the address')
+})
+
+t.test('a host that leaves before the message is ready does not keep a row for ever', async (t) => {
+  let connections = 0
+  const server = createServer((socket) => {
+    connections++
+    socket.on('error', () => {}).on('data', () => socket.end('250 mx.test\r\n')).write('220 mx.test\r\n')
+  })
+  await new Promise<void>((resolve) => void server.listen(0, '127.0.0.2', resolve))
+  t.teardown(() => server.close())
+  const port = (server.address() as AddressInfo).port
+  const path = pathTo(t, { address: '127.0.0.2', port }, {
+    async render() {
+      await sleep(200)
+      return { envelope: ENVELOPE, bytes: BYTES }
+    },
+  })
+  path.add([1])
+  t.match(await path.untilDone(1), [{ end: { kind: 'lost', stage: 'mail' }, wasRcptSent: false }])
+  t.equal(connections, 4)
+})
+
+t.test('the next host is asked when one fails, and the one that failed is asked last for a while', async (t) => {
+  const bad = await mx(t, { script: { banner: '421 4.3.2 too busy' } })
+  const good = await scriptedMx({ address: '127.0.0.3', port: bad.port })
+  t.teardown(() => good.close())
+  const path = pathTo(t, bad)
+  const site = { hosts: [hostOf(bad), hostOf(good, { name: 'mx2.test' })] }
+  for (const keys of [[1], [2]]) {
+    path.add(keys, { site })
+    await path.untilDone(keys[0] ?? 0)
+    await until('it is idle', path.isIdle)
+  }
+  t.equal(bad.connections.length, 1)
+  t.strictSame(recipients(good), ['1', '2'])
+  t.match(path.results, [{ facts: { host: 'mx2.test' } }, { facts: { host: 'mx2.test' } }])
+  const note = { kind: 'failed', stage: 'banner', reply: { code: 421 } }
+  t.match(path.notes[0], { note, host: 'mx.test', address: bad.address })
+})
+
+t.test('a host that limits the rate speaks for all hosts of the domain', async (t) => {
+  const bad = await mx(t, { script: { banner: '450 4.7.1 rate limited' } })
+  const other = await scriptedMx({ address: '127.0.0.3', port: bad.port })
+  t.teardown(() => other.close())
+  const path = pathTo(t, bad)
+  path.add([1, 2], { site: { hosts: [hostOf(bad), hostOf(other)] } })
+  const results = await path.untilDone(2)
+  t.match(results, [{ end: { kind: 'path-failed', stage: 'banner', host: 'mx.test', reply: { code: 450 } } }, {}])
+  t.strictSame(results.map(({ end }) => end.kind === 'path-failed' && end.wasTried), [true, false])
+  t.equal(other.connections.length, 0)
+})
+
+t.test('a skipped host is not connected to', async (t) => {
+  const server = await mx(t)
+  const path = pathTo(t, server)
+  const tls: HostTls = { kind: 'skip', code: '4.7.5', reason: 'its DNSSEC is bogus', policy: { type: 'dane', id: '' } }
+  path.add([1], { site: { hosts: [hostOf(server, { tls })] } })
+  t.match(await path.untilDone(1), [{ end: { kind: 'path-failed', code: '4.7.5' }, wasRcptSent: false }])
+  t.equal(server.connections.length, 0)
+})
+
+t.test('a host that refuses further connections keeps the ones it has', async (t) => {
+  let open = 0
+  const server = await mx(t, { script: {
+    banner: () => (++open > 2 ? '421 4.7.0 too many connections' : '220 mx'),
+    dot: { afterMilliseconds: 5, reply: '250 ok' },
+  } })
+  const path = pathTo(t, server)
+  path.add(keysUpTo(30))
+  const results = await path.untilDone(30)
+  t.ok(results.every(({ end }) => end.kind === 'accepted'))
+})
+
+t.test('opportunistic TLS that fails goes on in plain text once, and says so; required TLS does not', async (t) => {
+  for (const [tls, kind] of [[OPPORTUNISTIC, 'accepted'], [REQUIRED, 'path-failed']] as const) {
+    const server = await mx(t, { tls: 'broken' })
+    const path = pathTo(t, server)
+    path.add([1], { site: { hosts: [hostOf(server, { tls })] } })
+    t.match(await path.untilDone(1), [{ end: { kind } }])
+    const [note] = path.notes
+    t.match(note?.tls, { result: 'validation-failure', isPlainFallback: kind === 'accepted', policy: tls.policy })
+    t.match(note?.note, kind === 'accepted' ? { kind: 'opened' } : { kind: 'failed', wasRequiredTls: true })
+    t.equal(path.notes.filter(({ tls: said }) => said !== null).length, 1)
+  }
+})
+
+t.test('every connection says once what it found of TLS', { skip: selfSigned() === undefined }, async (t) => {
+  const tls = selfSigned()
+  const withTls = tls === undefined ? {} : { tls }
+  for (const [options, result] of [[withTls, 'success'], [{}, 'starttls-not-supported']] as const) {
+    const server = await mx(t, options)
+    const path = pathTo(t, server)
+    path.add([1, 2], { site: { hosts: [hostOf(server, { tls: OPPORTUNISTIC })] }, plan: { connections: 1 } })
+    await path.untilDone(2)
+    const said = path.notes.flatMap((note) => (note.tls === null ? [] : [note]))
+    t.match(said, [{ tls: { result, isPlainFallback: false }, host: 'mx.test', domain: 'example.test' }])
+    t.equal(said.length, 1)
+  }
+})
+
+t.test('new connections keep to the rate of the path', async (t) => {
+  const server = await mx(t, { script: { dot: { afterMilliseconds: 20, reply: '250 ok' } } })
+  const path = pathTo(t, server)
+  path.add(keysUpTo(20), { plan: { connectionRate: { count: 1, per_milliseconds: HOUR } } })
+  await path.untilDone(20)
+  t.equal(server.connections.length, 3)
+})
+
+t.test('a limit holds between two messages; without connections what has not begun comes back', async (t) => {
+  const server = await mx(t)
+  const marks: (() => void)[] = []
+  const path = pathTo(t, server, { askMark: (_key, answer) => void marks.push(() => answer(true)) })
+  path.add(keysUpTo(4), { plan: { connections: 1 } })
+  await until('the first waits for its mark', () => marks.length === 1)
+  path.sender.limit({ connections: 0, messagesPerConnection: 100 })
+  t.equal(path.results.length, 2, 'but for the one under way, and the one behind it')
+  marks.shift()?.()
+  const results = await path.untilDone(4)
+  t.strictSame(results.map(({ end }) => end.kind), ['accepted', 'returned', 'returned', 'returned'])
+  t.ok(results.slice(1).every(({ wasRcptSent }) => !wasRcptSent))
+  await until('it is idle', path.isIdle)
+  path.add([5], { plan: { connections: 1 } })
+  await until('it works again', () => marks.length === 1)
+  marks.shift()?.()
+  t.match((await path.untilDone(5)).at(-1), { key: 5, end: { kind: 'accepted' } })
+})
+
+t.test('drain lets the message under way finish, abort the one past its dot', async (t) => {
+  const server = await mx(t, { script: { dot: { afterMilliseconds: 100, reply: '250 ok' } } })
+  const path = pathTo(t, server)
+  path.add(keysUpTo(6), { plan: { connections: 1 } })
+  await until('the first dot', () => server.messages.length === 1)
+  path.sender.drain()
+  path.sender.abort()
+  const results = await path.untilDone(6)
+  t.match(results[0], { end: { kind: 'accepted' } })
+  t.ok(results.slice(1).every(({ end }) => end.kind === 'returned' && end.why === 'stopping'))
+  await until('it is idle', path.isIdle)
+  t.equal(path.results.length, 6)
+  t.equal(server.messages.length, 1)
+})
+
+t.test('a message that can not be rendered comes back, and the next ones go', async (t) => {
+  const server = await mx(t)
+  const path = pathTo(t, server, { render: async ({ key }) => {
+    if (key % 2 === 1) throw new Error('no key')
+    return { envelope: ENVELOPE, bytes: BYTES }
+  } })
+  path.add(keysUpTo(6), { plan: { connections: 1 } })
+  const results = await path.untilDone(6)
+  t.strictSame(results.map(({ end }) => end.kind), [1, 2, 3].flatMap(() => ['returned', 'accepted']))
+})
+
+t.test('a body of 8 bits is rendered anew for a host without 8BITMIME', async (t) => {
+  for (const [extensions, expected] of [[['PIPELINING', '8BITMIME'], '8bit'], [['PIPELINING'], '7bit']] as const) {
+    const server = await mx(t, { extensions: [...extensions] })
+    const path = pathTo(t, server, { render: async (_row, form) =>
+      ({ envelope: { ...ENVELOPE, is8Bit: form === '8bit' }, bytes: Buffer.from(`Subject: ${form}\r\n\r\n`) }) })
+    path.add([1, 2], { plan: { connections: 1 } })
+    await path.untilDone(2)
+    t.strictSame(server.messages.map(({ bytes }) => String(bytes)), [1, 2].map(() => `Subject: ${expected}\r\n\r\n`))
+    const mail = server.connections[0]?.commands.find((line) => line.startsWith('MAIL')) ?? ''
+    t.equal(mail.includes('BODY=8BITMIME'), expected === '8bit')
+  }
+})
+
+t.test('two sites of a path share its connections', async (t) => {
+  const server = await mx(t)
+  const path = pathTo(t, server)
+  const plan = { connections: 1, idleMilliseconds: HOUR }
+  path.add(keysUpTo(30), { plan })
+  path.add([101], { plan, site: { key: 'other' } })
+  path.add([102], { plan, site: { key: 'urgent' }, row: { isUrgent: true } })
+  await path.untilDone(32)
+  const order = recipients(server)
+  t.ok(order.indexOf('102') <= 3, `urgent: ${order.indexOf('102')}`)
+  t.ok(order.indexOf('101') <= 15, `other: ${order.indexOf('101')}`)
+})
+
+t.test('a connection that nobody has a message for is given up when others need it', async (t) => {
+  const server = await mx(t)
+  const path = pathTo(t, server)
+  path.add([1], { plan: { connections: 1, idleMilliseconds: 60_000 } })
+  t.equal(path.sender.retireIdle(), false, 'it has a message')
+  await path.untilDone(1)
+  await until('it waits', () => path.sender.retireIdle())
+  t.equal(path.sender.retireIdle(), false, 'it leaves already')
+  await until('it has left', path.isIdle)
+  t.equal(server.connections[0]?.commands.at(-1), 'QUIT')
+})
+
+t.test('an address that this machine does not have gives its rows back', async (t) => {
+  const server = await mx(t)
+  const path = pathTo(t, server)
+  path.add([1], { plan: { source: '198.51.100.7' } })
+  t.match(await path.untilDone(1), [{ end: { kind: 'returned', why: 'source-gone' }, wasRcptSent: false }])
+})
+
+t.test('how long a try took is real time, however far the clock jumps meanwhile', async (t) => {
+  const server = await mx(t)
+  const begin = Date.UTC(2026, 10, 21)
+  let now = begin
+  const path = pathTo(t, server, { now: () => now, askMark: (_key, answer) => {
+    now += HOUR
+    answer(true)
+  } })
+  path.add([1])
+  const [result] = await path.untilDone(1)
+  t.equal(result?.startedAt, begin)
+  t.ok((result?.durationMilliseconds ?? HOUR) < HOUR)
+})

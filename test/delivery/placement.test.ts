@@ -1,0 +1,124 @@
+/**
+ * Between the claim and the thread: what the store refuses half way, and a ready window that gets room.
+ */
+import t from 'tap'
+import { createLogger } from '../../src/base/logger.ts'
+import type { OpenGate } from '../../src/egress/shaping.ts'
+import type { ChosenPath } from '../../src/delivery/choose-path.ts'
+import type { PathFacts } from '../../src/delivery/path-facts.ts'
+import { createPathPump } from '../../src/delivery/path-pump.ts'
+import type { TakenRows } from '../../src/delivery/paths.ts'
+import { createMessagePlacer } from '../../src/delivery/place-messages.ts'
+import type { MessagePlacer, MessagePlacerOptions } from '../../src/delivery/place-messages.ts'
+import type { PlacedRow } from '../../src/delivery/placed-row.ts'
+import { createReadyWindow } from '../../src/delivery/queue/ready-window.ts'
+import type { HostsRoute } from '../../src/delivery/queue/route-message.ts'
+import type { ClaimedMessage } from '../../src/store/records.ts'
+import { manualClock } from '../support/manual-clock.ts'
+
+const ROUTE = { kind: 'hosts', provider: { route: 'dest.test', isp: 'dest.test' }, hosts: [], siteKey: 'dest' }
+const route = ROUTE as unknown as HostsRoute
+const facts = { key: '127.0.0.11 dest.test', route: 'dest.test', isp: 'dest.test', plan: {} } as PathFacts
+
+const message = (key: number, change: Partial<ClaimedMessage> = {}): ClaimedMessage => ({
+  key, id: `msg_${key}`, contentId: 1, pool: 'default', domain: 'acme.test', stream: 'bulk', recipient: 'a@dest.test',
+  recipientDomain: 'dest.test', attempts: 0, acceptedAt: 0, expiresAt: Infinity, pathFailures: 0, ambiguousCount: 0,
+  route: 'dest.test', lastIp: null, keepIpUntil: null, avoidIps: [], isCaptured: false, ...change,
+})
+
+interface World {
+  placer: MessagePlacer
+  placed: number[]
+  returned: number[]
+}
+
+function world(change: Partial<MessagePlacerOptions>): World {
+  const placed: number[] = []
+  const returned: number[] = []
+  const placer = createMessagePlacer({
+    store: { findReturnPath: async () => 'bounces.acme.test' },
+    clock: manualClock(), logger: createLogger({ level: 'silent' }),
+    egress: { reserve: async () => [] },
+    configuration: () => {
+      throw new Error('nobody asks')
+    },
+    routes: { fresh: () => route, find: async () => route },
+    capture: { facts, routeOf: () => route },
+    choosePath: () => ({ kind: 'path', facts, ip: null, needsGrant: false, isProbe: false }),
+    tlsMemory: { apply: (_ip, hosts) => hosts },
+    recorder: { giveBack: ({ key }) => void returned.push(key) },
+    onPlaced: (rows) => void placed.push(...rows.map(({ key }) => key)),
+    onDone: () => {},
+    onDnsAnswer: () => {},
+    onRouteChanged: () => {},
+    ...change,
+  })
+  return { placer, placed, returned }
+}
+
+t.test('what got its allowance before the store failed is sent, the rest goes back, each once', async (t) => {
+  const ip = { address: '127.0.0.11', source: '127.0.0.11' }
+  const warming = { kind: 'path', facts, ip, needsGrant: true, isProbe: false } as unknown as ChosenPath
+  let reservations = 0
+  const { placer, placed, returned } = world({
+    egress: {
+      async reserve([ask]) {
+        if (++reservations > 1 || ask === undefined) throw new Error('SQLITE_FULL')
+        return [{
+          ip: ask.ip, isp: ask.isp, day: '2026-11-21', at: 1, granted: 1, nextAt: null, interval: 1, reason: null,
+        }]
+      },
+    },
+    choosePath: () => warming,
+  })
+  placer.place([message(1), message(2), message(3)])
+  await placer.settled()
+  t.same(placed, [1])
+  t.same(returned, [2, 3])
+})
+
+t.test('a question that fails takes back the messages of its own domain alone, each once', async (t) => {
+  const { placer, placed, returned } = world({
+    store: {
+      async findReturnPath(domain) {
+        if (domain === 'broken.test') throw new Error('SQLITE_BUSY')
+        return `bounces.${domain}`
+      },
+    },
+  })
+  placer.place([
+    message(1), message(2, { recipientDomain: 'other.test', domain: 'broken.test' }),
+    message(3, { recipientDomain: 'other.test', domain: 'broken.test', route: 'former' }),
+  ])
+  await placer.settled()
+  t.same(placed, [1])
+  t.same(returned, [2, 3])
+})
+
+t.test('when a full ready window gets room by what goes to a thread, more is claimed', async (t) => {
+  const gate: OpenGate = {
+    kind: 'open', connections: 1, messagesPerConnection: 1, mostUnderWay: Infinity, mostOfLane: Infinity,
+  }
+  const window = createReadyWindow(() => 2)
+  const messages = [message(1, { stream: 'transactional' }), message(2, { stream: 'transactional' })]
+  window.hold(messages)
+  t.equal(window.room(), 0)
+  const rows = messages.map((each) => ({ key: each.key, message: each, facts, route }) as unknown as PlacedRow)
+  const taken: TakenRows<PlacedRow> = { ready: [{ thread: 0, gate, rows }], expired: [], returned: [], limits: [] }
+  let rooms = 0
+  const pump = createPathPump({
+    clock: manualClock(), window,
+    paths: { take: () => taken, nextAt: () => null, takeWaiting: () => [] } as never,
+    tries: { begin: () => {}, settleExpired: () => {}, giveBack: () => {} },
+    threads: () => ({ dispatch: () => {}, limit: () => {} }),
+    onRoom: () => void rooms++,
+  })
+  pump.schedule()
+  await new Promise(setImmediate)
+  t.equal(window.room(), 2)
+  t.equal(rooms, 1)
+  taken.ready = []
+  pump.schedule()
+  await new Promise(setImmediate)
+  t.equal(rooms, 1, 'only then')
+})

@@ -1,0 +1,199 @@
+/**
+ * The reason for which a message waits, as `explain` and the statistics of an IP tell it: one test for each cause of
+ * engine.md 4.5, made by the world and not by a stub.
+ */
+import t from 'tap'
+import type { Test } from 'tap'
+import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import { createClassifier } from '../../src/mail/classify-reply.ts'
+import { createExplainMessage } from '../../src/messages/explain-message.ts'
+import type { QueuedRows, WaitingFor } from '../../src/store/queue-records.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import type { ManualClock } from '../support/manual-clock.ts'
+import { startOrderingSink } from '../support/ordering-sink.ts'
+import type { OrderingSink, OrderingSinkOptions } from '../support/ordering-sink.ts'
+import { startEngine } from './start-engine.ts'
+import type { Engine, EngineOptions } from './start-engine.ts'
+
+const ANNA = 'anna@dest.test'
+const IP = '127.0.0.11'
+const WARMING = { ips: [{ address: IP, hostname: 'mta1.posthorn.test', warmed: false }] }
+const VIEWER = { isTest: false, domains: [] }
+const BLOCK = '554 5.7.1 blocked using a list'
+
+interface World extends Engine {
+  sink: OrderingSink
+  clock: ManualClock
+}
+
+async function world(
+  t: Test, options: Partial<EngineOptions> = {}, sinkOptions: OrderingSinkOptions = {},
+): Promise<World> {
+  const sink = await startOrderingSink(sinkOptions)
+  t.teardown(() => sink.close())
+  const clock = manualClock()
+  return { ...(await startEngine(t, { port: sink.port, clock, ...options })), sink, clock }
+}
+
+async function warmingWorld(t: Test, warmup: Record<string, unknown>): Promise<World> {
+  const engine = await world(t, { ...WARMING, warmup })
+  await engine.warmup.start(IP, {
+    curve: null, stage: null, targetDailyVolume: null, restart: false, force: true,
+  }, 'test')
+  return engine
+}
+
+/** Accepts so many; resolves when so many of them were taken and the next one waits for this reason everywhere. */
+async function expectReason(
+  t: Test, engine: World, wanted: WaitingFor, { count = 1, taken = 0 }: { count?: number; taken?: number } = {},
+): Promise<void> {
+  const ids = await engine.accept(ANNA, { count })
+  await engine.until('the first ones are taken', () => engine.sink.arrivals.length >= taken)
+  const waiting = await engine.until('the others wait', async () => {
+    const views = await Promise.all(ids.map((id) => engine.message(id)))
+    const left = views.filter(({ state }) => state === 'queued' || state === 'deferred')
+    return left.length === count - taken && left
+  })
+  for (const { id } of waiting.slice(0, 3)) await tell(t, engine, id, wanted)
+}
+
+async function tell(t: Test, engine: World, id: string | undefined, wanted: WaitingFor): Promise<void> {
+  const { clock, store, dispatcher } = engine
+  const explain = createExplainMessage({
+    store, clock, domains: { find: async () => null }, classify: createClassifier([]),
+    whyWaiting: dispatcher.whyWaiting,
+  })
+  const { waiting_for: reason, summary } = await engine.until(`explain says ${wanted}`, async () => {
+    const explanation = await explain(id ?? '', VIEWER)
+    return explanation.waiting_for !== null && explanation
+  })
+  t.equal(reason, wanted, summary)
+  await engine.until(`the statistics of the IP say ${wanted}`, () =>
+    dispatcher.waitingOf(IP).some(({ isp, reason: counted }) => isp === 'dest.test' && counted === wanted))
+  t.ok((dispatcher.waitingByReason()[wanted] ?? 0) > 0, 'the sum over all')
+}
+
+t.test('send_at', async (t) => {
+  const engine = await world(t)
+  await engine.untilState((await engine.accept(ANNA))[0], 'delivered')
+  const [id] = await engine.accept(ANNA, { sendAt: engine.clock.now() + HOUR })
+  await tell(t, engine, id, 'send_at')
+})
+
+t.test('retry_delay', async (t) => {
+  const engine = await world(t, {}, { refuse: () => '450 4.2.0 later' })
+  const [id] = await engine.accept(ANNA)
+  await engine.untilState(id, 'deferred')
+  await tell(t, engine, id, 'retry_delay')
+})
+
+t.test('retry_delay of a greylisted message', async (t) => {
+  const engine = await world(t, {}, {
+    onCommand: (verb) => (verb === 'RCPT' ? '451 4.7.1 Greylisted, please try again later' : undefined),
+  })
+  const [id] = await engine.accept(ANNA)
+  await engine.untilState(id, 'deferred')
+  await tell(t, engine, id, 'retry_delay')
+})
+
+t.test('warmup_day', async (t) => {
+  const engine = await warmingWorld(t, {
+    curves: { standard: { stages: [20, 50] } },
+    defaults: { provider_share: { default: 1 }, smoothing: { min_burst: 20, hourly_fraction: 1 } },
+  })
+  await expectReason(t, engine, 'warmup_day', { count: 22, taken: 20 })
+})
+
+t.test('warmup_hour', async (t) => {
+  const engine = await warmingWorld(t, { curves: { standard: { stages: [50, 100] } } })
+  await expectReason(t, engine, 'warmup_hour', { count: 8, taken: 5 })
+})
+
+t.test('provider_share', async (t) => {
+  const engine = await warmingWorld(t, {
+    curves: { standard: { stages: [50, 100] } }, defaults: { provider_share: { default: 0.1 } },
+  })
+  await expectReason(t, engine, 'provider_share', { count: 7, taken: 5 })
+})
+
+t.test('rate', async (t) => {
+  const engine = await world(t, { providers: { default: { rate: '1/hour' } } })
+  await expectReason(t, engine, 'rate', { count: 3, taken: 1 })
+})
+
+t.test('rate of the pool', async (t) => {
+  const engine = await world(t, { pool: { rate: '2/minute' } })
+  await expectReason(t, engine, 'rate', { count: 8, taken: 1 })
+})
+
+t.test('connections', async (t) => {
+  const engine = await world(t, { providers: { default: { connections: 1 } } })
+  engine.sink.hold()
+  await engine.accept(ANNA, { count: 300 })
+  const [id] = await engine.accept(ANNA)
+  await engine.until('one is under way', () => engine.sink.held() > 0)
+  await tell(t, engine, id, 'connections')
+  engine.sink.release()
+})
+
+t.test('suspension of the path', async (t) => {
+  const engine = await world(t, {}, { onCommand: (verb) => (verb === 'RCPT' ? BLOCK : undefined) })
+  for (let block = 0; block < 5; block++) await engine.untilState((await engine.accept(ANNA))[0], 'deferred')
+  await expectReason(t, engine, 'suspension')
+})
+
+t.test('suspension of the sending domain', async (t) => {
+  const engine = await world(t, {
+    providers: { replies: [{
+      id: 'no-acme', match: 'we do not like your domain', do: 'suspend_lane', for: '1h',
+      example: '554 5.7.1 we do not like your domain',
+    }] },
+  }, { onCommand: (verb) => (verb === 'RCPT' ? '554 5.7.1 we do not like your domain' : undefined) })
+  await engine.accept(ANNA)
+  await engine.until('it was refused', () => engine.log.some(({ msg }) => msg === 'lane suspended'))
+  await expectReason(t, engine, 'suspension')
+})
+
+t.test('suspension of the whole IP', async (t) => {
+  const engine = await world(t)
+  await engine.untilState((await engine.accept(ANNA))[0], 'delivered')
+  await engine.egress.suspend(IP, engine.clock.now() + HOUR, 'blocked by three', 'shaping')
+  await expectReason(t, engine, 'suspension')
+})
+
+t.test('suspension after path errors', async (t) => {
+  const engine = await world(t, {}, {
+    onCommand: (verb) => (['EHLO', 'HELO'].includes(verb) ? '554 5.3.2 no service' : undefined),
+  })
+  for (let tries = 0; tries < 3; tries++) {
+    await engine.untilState((await engine.accept(ANNA))[0], 'deferred')
+    await engine.clock.advance(MINUTE / 4)
+  }
+  await engine.until('the path is left alone', () => engine.log.some(({ msg }) => msg === 'path left alone'))
+  await expectReason(t, engine, 'suspension')
+})
+
+t.test('ip_paused', async (t) => {
+  const engine = await warmingWorld(t, { curves: { standard: { stages: [50, 100] } } })
+  await engine.untilState((await engine.accept(ANNA))[0], 'delivered')
+  await engine.warmup.pause(IP, 'a test', 'test')
+  await expectReason(t, engine, 'ip_paused')
+})
+
+t.test('held', async (t) => {
+  let mayDeliver = true
+  const engine = await world(t, { mayDeliver: () => mayDeliver })
+  await engine.untilState((await engine.accept(ANNA))[0], 'delivered')
+  mayDeliver = false
+  const [id] = await engine.accept(ANNA)
+  const act = (kind: 'hold' | 'release'): Promise<{ messages: number; queued: QueuedRows }> => engine.store.actOnQueue({
+    filter: {}, action: { kind }, now: engine.clock.now(), limit: 10, isDryRun: false,
+  })
+  await act('hold')
+  mayDeliver = true
+  engine.dispatcher.resume()
+  await tell(t, engine, id, 'held')
+  t.equal(engine.sink.arrivals.length, 1)
+  engine.dispatcher.noteQueued((await act('release')).queued)
+  await engine.untilState(id, 'delivered')
+})

@@ -1,0 +1,165 @@
+/**
+ * From which IP a message leaves, through the whole engine: allowance, greylisting, blocks.
+ */
+import t from 'tap'
+import type { Test } from 'tap'
+import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import type { ManualClock } from '../support/manual-clock.ts'
+import { scriptedMx } from '../support/scripted-mx.ts'
+import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { startEngine } from './start-engine.ts'
+import type { Engine, EngineOptions } from './start-engine.ts'
+
+const ANNA = 'anna@dest.test'
+const START = Date.UTC(2026, 10, 21, 12)
+const [FIRST, SECOND_IP] = ['127.0.0.11', '127.0.0.12'] as const
+const WARM = [FIRST, SECOND_IP].map((address, index) => ({
+  address, hostname: `mta${index + 1}.posthorn.test`, warmed: true,
+}))
+const WARMING = WARM.map((ip) => ({ ...ip, warmed: ip.address !== FIRST }))
+/** A day of 50: bursts of 5, then one every 14 minutes in the second half of the day. */
+const CURVE = { curves: { standard: { stages: [50, 100, 200] } } }
+
+interface World extends Engine {
+  server: ScriptedMx
+  clock: ManualClock
+}
+
+type Script = NonNullable<ScriptedMxOptions['script']>
+
+async function world(
+  t: Test, options: Partial<EngineOptions>, script: Script = {}, mx: ScriptedMxOptions = {},
+): Promise<World> {
+  const server = await scriptedMx({ address: '127.0.0.2', script, ...mx })
+  t.teardown(() => server.close())
+  const clock = manualClock(START)
+  const engine = await startEngine(t, { port: server.port, clock, warmup: CURVE, ...options })
+  return { ...engine, server, clock }
+}
+
+const startWarmup = (engine: Engine): Promise<unknown> => engine.warmup.start(FIRST, {
+  curve: null, stage: null, targetDailyVolume: null, restart: false, force: true,
+}, 'test')
+
+const sourcesOf = ({ messages }: ScriptedMx): Record<string, number> => {
+  const counts: Record<string, number> = {}
+  for (const { connection: { remoteAddress } } of messages) counts[remoteAddress] = (counts[remoteAddress] ?? 0) + 1
+  return counts
+}
+
+t.test('mail beyond the allowance of a warming IP leaves from the warmed one of its pool', async (t) => {
+  const engine = await world(t, { ips: WARMING })
+  await startWarmup(engine)
+  const ids = await engine.accept(ANNA, { count: 20 })
+  for (const id of ids) await engine.untilState(id, 'delivered')
+  t.same(sourcesOf(engine.server), { [FIRST]: 5, [SECOND_IP]: 15 })
+  const [day] = await engine.store.warmupDays(FIRST, '2026-11-21')
+  t.match(day, { granted: 5, firstAttempts: 5 })
+})
+
+t.test('without a warmed IP it waits for the allowance, and the reason is known', async (t) => {
+  const engine = await world(t, { ips: WARMING.slice(0, 1) })
+  await startWarmup(engine)
+  const ids = await engine.accept(ANNA, { count: 8 })
+  await engine.until('the burst is out', () => engine.server.messages.length === 5)
+  const waiting = await engine.until('the others wait', async () => {
+    const views = await Promise.all(ids.map((id) => engine.message(id)))
+    const queued = views.filter(({ state }) => state === 'queued')
+    return queued.length === 3 && queued
+  })
+  for (const view of waiting) {
+    t.match(engine.dispatcher.whyWaiting(view), { waitingFor: 'warmup_hour', untilMilliseconds: Number })
+  }
+  t.match(engine.dispatcher.waitingOf(FIRST), [{ isp: 'dest.test', reason: 'warmup_hour', count: 3 }])
+  t.strictSame({ ...engine.dispatcher.backlogOf('default') }, { 'dest.test': 3 })
+  // The allowance of an hour, and the pace of the day.
+  for (let more = 6; more <= 8; more++) {
+    await engine.until('one more', async () => {
+      await engine.clock.advance(5 * MINUTE)
+      return engine.server.messages.length >= more
+    })
+  }
+  t.ok(engine.clock.now() - START > 30 * MINUTE, 'not at once')
+  for (const id of ids) await engine.untilState(id, 'delivered')
+  t.same(sourcesOf(engine.server), { [FIRST]: 8 })
+})
+
+t.test('allowance comes back when no recipient was named', async (t) => {
+  const engine = await world(t, { ips: WARMING.slice(0, 1) }, { banner: ['554 no', '220 mx.test'] })
+  await startWarmup(engine)
+  const [id] = await engine.accept(ANNA)
+  await engine.untilState(id, 'deferred')
+  t.match((await engine.store.warmupDays(FIRST, '2026-11-21'))[0], { granted: 0, refunded: 1 })
+  await engine.clock.advance(MINUTE)
+  await engine.untilState(id, 'delivered')
+  t.match((await engine.store.warmupDays(FIRST, '2026-11-21'))[0], { granted: 1, firstAttempts: 1 })
+})
+
+t.test('an attempt that gave its allowance back has paid for nothing: the next one takes some', async (t) => {
+  const script = { mail: ['451 4.3.2 not now', '250 ok'] }
+  const engine = await world(t, { ips: WARMING.slice(0, 1) }, script, { extensions: [] })
+  await startWarmup(engine)
+  const [id] = await engine.accept(ANNA)
+  t.match(await engine.untilState(id, 'deferred'), { attempts: [{ ip: FIRST, stage: 'mail' }] })
+  t.match((await engine.store.warmupDays(FIRST, '2026-11-21'))[0], { granted: 0, refunded: 1 })
+  await engine.clock.advance(MINUTE)
+  await engine.untilState(id, 'delivered')
+  t.match((await engine.store.warmupDays(FIRST, '2026-11-21'))[0], { granted: 1, refunded: 1 })
+})
+
+t.test('a greylisted message comes back from the same IP, also when that costs a wait', async (t) => {
+  const engine = await world(t, { ips: WARM }, { rcpt: ['451 4.7.1 Greylisted, please try again later', '250 ok'] })
+  const [id] = await engine.accept(ANNA)
+  const { ip } = await engine.untilState(id, 'deferred')
+  t.ok(ip)
+  await engine.warmup.suspendIp(ip ?? '', 'a test', 'test')
+  await engine.clock.advance(5 * MINUTE)
+  const why = await engine.until('it waits for its IP', async () =>
+    engine.dispatcher.whyWaiting(await engine.message(id)))
+  t.match(why, { waitingFor: 'suspension' })
+  t.equal(engine.server.messages.length, 0)
+  await engine.warmup.resumeIp(ip ?? '', 'test')
+  await engine.clock.advance(15 * MINUTE)
+  await engine.untilState(id, 'delivered')
+  t.same(sourcesOf(engine.server), { [ip ?? '']: 1 })
+})
+
+t.test('after four hours a greylisted message takes any IP', async (t) => {
+  const engine = await world(t, { ips: WARM }, { rcpt: ['451 4.7.1 Greylisted, please try again later', '250 ok'] })
+  const [id] = await engine.accept(ANNA)
+  const { ip } = await engine.untilState(id, 'deferred')
+  await engine.warmup.suspendIp(ip ?? '', 'a test', 'test')
+  await engine.clock.advance(3 * HOUR)
+  t.equal(engine.server.messages.length, 0)
+  await engine.clock.advance(HOUR + 5 * MINUTE)
+  await engine.untilState(id, 'delivered')
+  t.same(Object.keys(sourcesOf(engine.server)), [FIRST, SECOND_IP].filter((address) => address !== ip))
+})
+
+t.test('a block of the IP sends the next attempt from another one, five minutes later', async (t) => {
+  const engine = await world(t, { ips: WARM }, {
+    rcpt: ['554 5.7.1 Client host blocked using a list', '250 ok'],
+  })
+  const [id] = await engine.accept(ANNA)
+  const view = await engine.untilState(id, 'deferred')
+  t.equal(view.nextAttemptAt, START + 5 * MINUTE)
+  await engine.clock.advance(5 * MINUTE)
+  await engine.untilState(id, 'delivered')
+  t.same(Object.keys(sourcesOf(engine.server)), [FIRST, SECOND_IP].filter((address) => address !== view.ip))
+})
+
+t.test('rows that wait for a path leave from another IP as soon as theirs is taken out', async (t) => {
+  const script: Script = { rcpt: (_line, { remoteAddress }) => (remoteAddress === FIRST ? 'silence' : '250 ok') }
+  const engine = await world(t, { ips: WARM, providers: { default: { connections: 1 } } }, script)
+  const ids = await engine.accept(ANNA, { count: 16 })
+  const inThread = await engine.until('all but those of the silent one are out', () => {
+    const { messages, connections } = engine.server
+    return connections.some(({ remoteAddress }) => remoteAddress === FIRST) && messages.length > 0 && messages.length
+  })
+  t.ok(inThread < ids.length)
+  engine.egress.disable(FIRST, 'a test')
+  // Two are with the thread already: one on its way, one behind it.
+  await engine.until('the others left', () => engine.server.messages.length >= ids.length - 2)
+  t.same(Object.keys(sourcesOf(engine.server)), [SECOND_IP])
+})

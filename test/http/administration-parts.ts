@@ -1,0 +1,65 @@
+/**
+ * What stands behind the administration routes, real: the files of a folder, the store, shaping, and the DNS of a zone.
+ * Only the dispatcher is left out: what it is told is written down.
+ */
+import { createAdministration } from '../../src/assembly/administration.ts'
+import { createReload } from '../../src/assembly/reload.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import type { Metrics } from '../../src/base/metrics.ts'
+import type { Configuration } from '../../src/config/load-configuration.ts'
+import { createFindRoute } from '../../src/delivery/queue/route-message.ts'
+import { createTlsPolicies } from '../../src/delivery/tls/tls-policy.ts'
+import { createShaping } from '../../src/egress/shaping/create-shaping.ts'
+import type { Shaping } from '../../src/egress/shaping.ts'
+import type { Administration } from '../../src/http/administration.ts'
+import { createDnsResolver } from '../../src/network/dns-resolver.ts'
+import { createMailHosts } from '../../src/network/mail-hosts.ts'
+import type { QueuedRows } from '../../src/store/queue-records.ts'
+import type { SenderParts } from '../senders/sender-parts.ts'
+
+export interface AdministrationWorld {
+  administration: Administration
+  shaping: Shaping
+  /** Rows that the dispatcher was told of. */
+  queued: QueuedRows[]
+  /** First attempts that wait, by pool and isp, as the dispatcher would count them. */
+  backlog: Record<string, Record<string, number>>
+}
+
+export interface AdministrationSetup {
+  metrics: Metrics
+  /** The configuration of the files; left out: what is in force. */
+  load: (() => Configuration) | undefined
+}
+
+export function administrationWorld(
+  { live, store, clock, egress, warmup, zone, wakes }: SenderParts, { metrics, load }: AdministrationSetup,
+): AdministrationWorld {
+  const logger = createLogger({ level: 'silent' })
+  const nothing = (): void => {}
+  const shaping = createShaping({
+    clock, logger, store,
+    settings: live.current,
+    signals: { onBlock: nothing, onIpSuspension: nothing, onLaneSuspension: nothing, onIpUnreachable: nothing },
+  })
+  const resolver = createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 30_000, tries: 1 })
+  const mailHosts = createMailHosts({
+    resolver, allowPrivateAddresses: false, ownAddresses: () => [], mostAddresses: 20,
+  })
+  const tlsPolicies = createTlsPolicies({
+    validating: null, sts: { policyFor: async () => null }, settings: live.current,
+  })
+  const { reload } = createReload({
+    live, store, metrics, logger, load: load ?? live.current, readCertificates: nothing, onMoved: nothing,
+    hasSpace: () => true,
+  })
+  const queued: QueuedRows[] = []
+  const backlog: AdministrationWorld['backlog'] = {}
+  const administration = createAdministration({
+    live, reload, store, clock, egress, warmup, shaping,
+    findRoute: createFindRoute({ mailHosts, tlsPolicies, settings: live.current, clock }),
+    dispatcher: { noteQueued: (rows) => void queued.push(rows), backlogOf: (pool) => backlog[pool] ?? {} },
+    onEvents: () => void (wakes.count += 1),
+  })
+  return { administration, shaping, queued, backlog }
+}

@@ -1,0 +1,262 @@
+/**
+ * The routes of administrators: who may use them, and what they do to the real store, shaping, files and DNS. Every
+ * answer is held against its schema by the client.
+ */
+import t from 'tap'
+import type { Test } from 'tap'
+import { HOUR } from '../../src/base/clock.ts'
+import { ConfigurationError } from '../../src/base/errors.ts'
+import type { Configuration } from '../../src/config/load-configuration.ts'
+import type { TryNote } from '../../src/egress/shaping.ts'
+import { LANE, pathTo, refused } from '../egress/shaping-world.ts'
+import { ipSettings, poolOf, warmed, withPools } from '../egress/egress-parts.ts'
+import { acceptOne } from '../store/store-samples.ts'
+import { describedRoutes } from '../support/response-check.ts'
+import { ask, get, post, shareStore, startApi } from './api-server.ts'
+import type { ApiServer, Got } from './api-server.ts'
+
+const COLD = '127.0.0.14'
+const WARMED = '127.0.0.11'
+const BLOCK: TryNote = refused('550 5.7.1 blocked', 'ip_block')
+const SECOND = 1_000
+
+shareStore(t)
+
+const listed = ({ text }: Got): Record<string, unknown>[] => JSON.parse(text).data
+
+t.test('only the administrator and keys for the whole server may use them', async (t) => {
+  const { port } = await startApi(t)
+  const routes = describedRoutes().filter(({ isInternal }) => isInternal === true)
+  t.ok(routes.length > 10)
+  for (const { method, path, scope } of routes) {
+    t.match([path, scope], [/^\/admin\//, 'admin'])
+    const asked = path.replace(':ip', COLD).replace(':domain', 'example.com')
+    for (const key of ['send', 'ips', 'stats', 'limited', 'test'] as const) {
+      const body = method === 'POST' ? '{}' : ''
+      const { status, json } = await ask(port, { method, path: `/v1${asked}`, key, body })
+      t.match([status, json.error?.code], [403, 'forbidden'], `${method} ${path} ${key}`)
+    }
+  }
+  t.notMatch((await get(port, '/v1/openapi.json', null)).text, '/admin/')
+})
+
+/** Two messages to big.example, which google runs, one to small.example, one to a domain nobody looked up. */
+async function withQueue(t: Test): Promise<ApiServer & { ids: string[] }> {
+  const api = await startApi(t, { ownStore: true })
+  const { store, clock } = api
+  const now = clock.now()
+  const ids: string[] = []
+  for (const recipientDomain of ['big.example', 'big.example', 'small.example', 'new.example']) {
+    const to = { name: null, address: `ada@${recipientDomain}` }
+    ids.push(await acceptOne(store, { now: now - HOUR }, { to, recipientDomain, expiresAt: now + HOUR }))
+  }
+  await store.assignRoutes([
+    { domain: 'big.example', route: 'google', isp: 'gmail' },
+    { domain: 'small.example', route: 'site-1', isp: 'small.example' },
+  ])
+  return { ...api, ids }
+}
+
+t.test('the queue in groups, with filters', async (t) => {
+  const { port, clock } = await withQueue(t)
+  const hourAgo = (clock.now() - HOUR) / SECOND
+  const byProvider = listed(await get(port, '/v1/admin/queue'))
+  t.same(byProvider[0], { name: 'gmail', waiting: 2, due: 2, held: 0, oldest_accepted_at: hourAgo })
+  t.same(byProvider.map(({ name }) => name).toSorted(), ['gmail', 'small.example', null].toSorted())
+  const domains = listed(await get(port, '/v1/admin/queue?by=domain'))
+  t.same(domains.map(({ name, waiting }) => [name, waiting])[0], ['big.example', 2])
+  t.match(listed(await get(port, '/v1/admin/queue?by=pool&provider=gmail')), [{ name: 'default', waiting: 2 }])
+  t.match(listed(await get(port, '/v1/admin/queue?by=ip')), [{ name: null, waiting: 4 }])
+  t.same(listed(await get(port, '/v1/admin/queue?pool=nowhere')), [])
+  t.same(listed(await get(port, '/v1/admin/queue?held=true')), [])
+  for (const query of ['by=colour', 'held=maybe']) t.equal((await get(port, `/v1/admin/queue?${query}`)).status, 422)
+})
+
+t.test('an action counts first, changes what fits, and tells the dispatcher', async (t) => {
+  const { port, queued, wakes, store, clock, ids, log } = await withQueue(t)
+  const act = (action: string, fields: object = {}): Promise<Got> =>
+    post(port, '/v1/admin/queue/actions', { action, ...fields })
+  const filter = { provider: 'gmail' }
+  const dry = await act('hold', { filter, dry_run: true })
+  t.same(dry.json.data, { action: 'hold', messages: 2, dry_run: true })
+  t.same([queued.length, listed(await get(port, '/v1/admin/queue?held=true'))], [0, []], 'nothing changed')
+  t.same((await act('hold', { filter })).json.data, { action: 'hold', messages: 2, dry_run: false })
+  t.match(listed(await get(port, '/v1/admin/queue?held=true')), [{ name: 'gmail', waiting: 2, held: 2, due: 0 }])
+  t.match((await act('hold', { filter })).json.data, { messages: 0 }, 'a second time there is nothing to do')
+  t.match((await act('release', { filter: { held: true } })).json.data, { messages: 2 })
+  t.match(queued.at(-1)?.keys, [{ route: 'google', waiting: 2 }])
+  const moved = await act('move', { filter: { recipient_domain: 'BIG.example' }, to_pool: 'spare' })
+  t.match(moved.json.data, { messages: 2 })
+  t.match(queued.at(-1)?.keys, [{ pool: 'spare', route: 'google' }])
+  t.same(listed(await get(port, '/v1/admin/queue?by=pool')).map(({ name }) => name).toSorted(), ['default', 'spare'])
+  const wakesBefore = wakes.count
+  t.match((await act('drop', { filter: { route: 'site-1' } })).json.data, { messages: 1 })
+  t.equal(wakes.count, wakesBefore + 1, 'there are events')
+  t.match(await store.lookupMessage(ids[2] ?? '', clock.now()), { state: 'canceled' })
+  t.match((await act('retry', { filter: { domain: 'acme.com' } })).json.data, { messages: 0 }, 'all of it is due')
+  t.match(log.findLast(({ msg }) => msg === 'queue changed'), { api_key: 'admin …9f3a', action: { kind: 'retry' } })
+  const wrong = [
+    {}, { action: 'burn' }, { action: 'move' }, { action: 'move', to_pool: 'nowhere' },
+    { action: 'hold', to_pool: 'spare' }, { action: 'hold', filter: { held: 'yes' } },
+  ]
+  for (const fields of wrong) {
+    t.equal((await post(port, '/v1/admin/queue/actions', fields)).status, 422, JSON.stringify(fields))
+  }
+  const nowhere = await act('move', { to_pool: 'nowhere' })
+  t.match(nowhere.json.error?.details, /no pool "nowhere"; there are default, spare/)
+})
+
+t.test('paths that are held back, and how they are resumed', async (t) => {
+  const { port, shaping } = await startApi(t)
+  const [first, second] = [pathTo('google', { ip: WARMED }), pathTo('yahoo', { ip: '127.0.0.12' })]
+  for (const path of [first, second]) {
+    for (let count = 0; count < 5; count++) shaping.noteTry(path, LANE, BLOCK)
+  }
+  const paths = listed(await get(port, '/v1/admin/paths'))
+  t.match(paths.find(({ ip }) => ip === WARMED), {
+    route: 'google', isp: 'gmail', domain: null, status: 'suspended', holds: [{ kind: 'suspension', cause: /blocked/ }],
+  })
+  t.equal(paths.length, 2)
+  t.match(listed(await get(port, `/v1/admin/paths?ip=${WARMED}&route=google`)), [{ ip: WARMED }])
+  t.same(listed(await get(port, `/v1/admin/paths?ip=${WARMED}&route=yahoo`)), [])
+  const resume = (fields: object): Promise<Got> => post(port, '/v1/admin/paths/resume', fields)
+  t.same((await resume({ dry_run: true })).json.data, { paths: 2, dry_run: true })
+  t.equal(listed(await get(port, '/v1/admin/paths')).length, 2)
+  t.same((await resume({ ip: WARMED })).json.data, { paths: 1, dry_run: false })
+  t.match(listed(await get(port, '/v1/admin/paths')), [{ route: 'yahoo' }])
+  t.match((await resume({ route: 'yahoo' })).json.data, { paths: 1 })
+  t.same((await resume({})).json.data, { paths: 0, dry_run: false })
+})
+
+t.test('an IP is suspended and resumed, and its paths with it; the audit says who did it', async (t) => {
+  const { port, shaping, clock } = await startApi(t, { ownStore: true })
+  const of = (what: string): string => `/v1/admin/ips/${WARMED}/${what}`
+  t.match((await post(port, of('suspend'), { reason: 'listed' })).json.data, { status: 'suspended', reason: 'listed' })
+  for (let count = 0; count < 5; count++) shaping.noteTry(pathTo('google', { ip: WARMED }), LANE, BLOCK)
+  t.match((await post(port, of('resume'), {})).json.data, { status: 'warmed', reason: null })
+  t.same(shaping.views(), [])
+  t.match((await post(port, of('resume'), {})).json.data, { status: 'warmed' }, 'a second time changes nothing')
+  const audit = listed(await get(port, of('audit')))
+  t.match(audit, [
+    { action: 'unsuspend', actor: /^key_/, from_state: 'suspended', to_state: 'warmed' },
+    { action: 'suspend', reason: 'listed', at: clock.now() / SECOND },
+  ])
+  t.equal(listed(await get(port, `${of('audit')}?limit=1`)).length, 1)
+  for (const action of ['suspend', 'resume']) {
+    t.equal((await post(port, `/v1/admin/ips/192.0.2.77/${action}`, {})).status, 404)
+    t.equal((await post(port, `/v1/admin/ips/mta1/${action}`, {})).status, 422)
+  }
+  t.equal((await get(port, '/v1/admin/ips/192.0.2.77/audit')).status, 404)
+})
+
+t.test('the days of an IP: what its warmup allowed and will allow, and what it sent', async (t) => {
+  const { port, store, clock } = await startApi(t, { ownStore: true })
+  const days = (ip: string, query = ''): Promise<Got> => get(port, `/v1/admin/ips/${ip}/days${query}`)
+  const idle = listed(await days(COLD))
+  t.equal(idle.length, 14 + 7)
+  t.same([idle[13], idle[14]], [
+    { date: '2026-11-21', planned: null, sent: 0 }, { date: '2026-11-22', planned: null, sent: null },
+  ])
+  await post(port, `/v1/ips/${COLD}/warmup`, { stage: 3 })
+  await store.reserveAllowance({
+    now: clock.now(), asks: [{
+      ip: COLD, isp: 'gmail', count: 5, rule: {
+        day: '2026-11-21', cap: 200, providerCaps: {}, defaultProviderCap: 70, windowFrom: clock.now() - 12 * HOUR,
+        windowTo: clock.now() + 12 * HOUR, burstFraction: 1, minBurst: 5, maxBurst: 500, hourlyFraction: 1,
+      },
+    }],
+  })
+  t.same(listed(await days(COLD, '?past=1&ahead=2')), [
+    { date: '2026-11-21', planned: 200, sent: 0 }, { date: '2026-11-22', planned: 350, sent: null },
+    { date: '2026-11-23', planned: 500, sent: null },
+  ])
+  await post(port, `/v1/ips/${COLD}/warmup`, { restart: true, stage: 3, target_daily_volume: 350 })
+  t.same(listed(await days(COLD, '?past=1&ahead=3')).map(({ planned }) => planned), [200, 350, 350, 350])
+  for (const query of ['?past=0', '?past=91', '?ahead=x', '?ahead=-1']) t.equal((await days(COLD, query)).status, 422)
+  t.equal((await days('192.0.2.77')).status, 404)
+})
+
+t.test('pools with their IPs and what waits', async (t) => {
+  const { port, backlog } = await startApi(t)
+  backlog['default'] = { gmail: 3, '': 2 }
+  const pools = listed(await get(port, '/v1/admin/pools'))
+  t.match(pools[0], {
+    name: 'default', default: true, overflow: 'spill', overflow_pool: 'spare', max_defer: '1d', waiting: 5, rate: null,
+    ips: [{ ip: WARMED, status: 'warmed', sends: 'all', weight: 100, until: null }, { ip: '127.0.0.12' }],
+  })
+  t.same(pools.map(({ name }) => name), ['default', 'spare', 'cold', 'off'])
+  t.match(pools[3], { default: false, waiting: 0, ips: [{ status: 'disabled', sends: 'nothing' }] })
+})
+
+t.test('where the mail of a domain goes', async (t) => {
+  const { port, zone } = await startApi(t)
+  zone.set('shop.example', { MX: ['10 aspmx.l.google.com', '20 alt1.aspmx.l.google.com'] })
+  zone.set('aspmx.l.google.com', { A: ['192.178.0.1'] })
+  zone.set('alt1.aspmx.l.google.com', { A: ['192.178.0.2'] })
+  zone.set('own.example', { MX: ['10 mx.own.example'] })
+  zone.set('mx.own.example', { A: ['192.178.0.3'] })
+  zone.set('null.example', { MX: ['0 .'] })
+  const routeOf = (domain: string): Promise<Got> => get(port, `/v1/admin/domains/${domain}/route`)
+  t.match((await routeOf('Shop.Example')).json.data, {
+    domain: 'shop.example', problem: null, provider: 'google', isp: 'gmail', route: 'google',
+    limits: { connections: 5, messages_per_connection: 50, rate: '100/second', tls: 'required', scope: 'provider' },
+    hosts: [
+      { name: 'aspmx.l.google.com', addresses: ['192.178.0.1'], tls: { policy: 'required', demand: 'required' } },
+      { name: 'alt1.aspmx.l.google.com' },
+    ],
+  })
+  t.match((await routeOf('own.example')).json.data, {
+    provider: null, isp: 'own.example', route: /^site-/,
+    hosts: [{ tls: { policy: 'none', demand: 'opportunistic', text: 'TLS where the host announces it' } }],
+  })
+  t.match((await routeOf('null.example')).json.data, {
+    problem: 'the domain does not accept mail (null MX)', provider: null, limits: null, hosts: [],
+  })
+  t.match((await routeOf('nowhere.example')).json.data, { problem: 'the domain does not exist' })
+  for (const domain of ['no_name', 'com', '192.0.2.1']) t.equal((await routeOf(domain)).status, 422, domain)
+})
+
+t.test('a reload is a dry run, is applied whole, or changes nothing', async (t) => {
+  const first = {
+    default: poolOf([warmed(WARMED)], { overflow_pool: 'spare' }), spare: poolOf([warmed('127.0.0.13')]),
+  }
+  const next = { default: poolOf([warmed(WARMED, { weight: 5 }), ipSettings('127.0.0.20')]) }
+  const files: { read: () => Configuration } = { read: () => withPools(first) }
+  const { port, live, store, metrics, log } = await startApi(t, { ownStore: true, load: () => files.read() })
+  const reload = (fields: object = {}): Promise<Got> => post(port, '/v1/admin/reload', fields)
+  t.match((await reload()).json.data, { applied: true, revision: 2, mistakes: [] })
+  await acceptOne(store, { pool: 'spare' })
+
+  files.read = () => withPools(next)
+  const dry = await reload({ dry_run: true })
+  t.match(dry.json.data, { applied: false, revision: 2, moved: [], duration_ms: Number })
+  t.same(Object.keys(live.current().pools.pools), ['default', 'spare'], 'nothing is in force')
+  const applied = await reload()
+  t.match(applied.json.data, { applied: true, revision: 3, moved: [{ pool: 'spare', messages: 1 }] })
+  const lines = applied.json.data?.['lines'] as string[]
+  t.same(lines.filter((line) => /^[+-]|weight/.test(line)).toSorted(), [
+    '+ ip 127.0.0.20 in default (cold; start it with: posthorn ip warmup start 127.0.0.20)',
+    '- ip 127.0.0.13 of spare',
+    '- pool spare (1 queued messages moved to default)',
+    `~ ip ${WARMED} weight 100 -> 5`,
+  ])
+  t.match(dry.json.data?.['lines'], lines.map(() => String))
+  t.match(log.findLast(({ msg }) => msg === 'configuration reloaded'), { revision: 3, api_key: 'admin …9f3a' })
+
+  const mistake = {
+    file: '/etc/posthorn/pools.yaml', line: 14, column: 18, path: 'pools.default.ips[1].address',
+    severity: 'error' as const, message: '"x" is no IP', suggestion: null,
+  }
+  files.read = () => {
+    throw new ConfigurationError([mistake])
+  }
+  t.same((await reload()).json.data?.['mistakes'], [mistake])
+  t.match((await reload()).json.data, { applied: false, revision: 3, changes: [], lines: [] })
+  t.same(Object.keys(live.current().pools.pools), ['default'], 'the old one stays in force')
+  t.match(await metrics.configurationReloads.get(), { values: [{ value: 0 }] })
+  files.read = () => {
+    throw Object.assign(new Error('disk full'), { code: 'ENOSPC' })
+  }
+  t.match((await reload()).json, { success: false })
+  t.equal((await reload({ dry_run: 'yes' })).status, 422)
+})

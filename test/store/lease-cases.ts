@@ -1,0 +1,121 @@
+/**
+ * Rows under lease: what every store engine must do with marks, deaths and stale fences.
+ */
+import type { Store } from '../../src/store/store.ts'
+import type { Cases } from './conformance-case.ts'
+import {
+  acceptOne, acceptRequest, claim, claimedMessage, deferredUntil, delivered, LEASE, LIFETIME, lookUp, newMessage, NOW,
+  outcomeRecord,
+} from './store-samples.ts'
+
+const UNCERTAIN = 300_000
+
+/** Two messages under lease, the second with the dot mark. */
+async function markedSecond(store: Store) {
+  const { epoch } = await store.beginEpoch(NOW, NOW)
+  await store.acceptMessages(acceptRequest({ messages: [newMessage(), newMessage()] }))
+  const [plain, marked] = await claim(store, epoch)
+  if (plain === undefined || marked === undefined) throw new Error('nothing was claimed')
+  return { epoch, plain, marked, answer: await store.markDotSent(epoch, [marked.key]) }
+}
+
+export const leases: Cases = {
+  'after a kill, what was not marked is due at once without a doubt, what was marked waits with one': async (
+    t, { store },
+  ) => {
+    const { epoch, plain, marked, answer } = await markedSecond(store)
+    t.same(answer, { stale: [] })
+    const untouched = await acceptOne(store)
+    const now = NOW + 5_000
+    const next = await store.beginEpoch(now, now + UNCERTAIN)
+    t.ok(next.epoch > epoch)
+    t.same(next, { epoch: next.epoch, recovered: 1, uncertain: 1 })
+    t.match(await lookUp(store, plain.id), { state: 'queued', nextAttemptAt: now, isPossibleDuplicate: false })
+    t.match(await lookUp(store, marked.id), {
+      state: 'queued', nextAttemptAt: now + UNCERTAIN, isPossibleDuplicate: true, waitingFor: null,
+    })
+    t.equal((await lookUp(store, untouched))?.isPossibleDuplicate, false)
+    await store.unclaim({ epoch, rows: [{ key: plain.key, nextAt: NOW + LIFETIME }] })
+    t.match(await claim(store, next.epoch, now), [{ id: untouched, attempts: 0 }, { id: plain.id, attempts: 0 }])
+    const [again] = await claim(store, next.epoch, now + UNCERTAIN)
+    t.match(again, { id: marked.id, attempts: 0, ambiguousCount: 0 })
+    t.match(await store.beginEpoch(now, now), { recovered: 3, uncertain: 0 }, 'the mark went with its try')
+  },
+  'only who holds a row may mark it': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    const waiting = await acceptOne(store)
+    const next = await store.beginEpoch(NOW, NOW)
+    t.same(await store.markDotSent(epoch, [message.key]), { stale: [message.key] }, 'it waits')
+    const claimed = await claim(store, next.epoch)
+    const keys = claimed.map(({ key }) => key)
+    t.same(claimed.map(({ id }) => id).toSorted(), [message.id, waiting].toSorted())
+    t.same(await store.markDotSent(epoch, keys), { stale: keys }, 'another epoch holds it')
+    t.same(await store.markDotSent(next.epoch, [...keys, 4_711]), { stale: [4_711] })
+    const outcomes = claimed.map((each) => outcomeRecord(each, delivered))
+    await store.recordOutcomes({ epoch: next.epoch, now: NOW, outcomes })
+    t.same(await store.markDotSent(next.epoch, keys), { stale: keys }, 'it has ended')
+  },
+  'an outcome and a return take the mark away': async (t, { store }) => {
+    const { epoch, plain, marked } = await markedSecond(store)
+    await store.markDotSent(epoch, [plain.key])
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(plain, deferredUntil(NOW))] })
+    await store.unclaim({ epoch, rows: [{ key: marked.key, nextAt: NOW }] })
+    t.equal((await claim(store, epoch)).length, 2)
+    t.match(await store.beginEpoch(NOW, NOW + UNCERTAIN), { recovered: 2, uncertain: 0 })
+    t.equal((await lookUp(store, marked.id))?.isPossibleDuplicate, false)
+  },
+  'a lapsed lease returns to the queue, a renewed one does not': async (t, { store }) => {
+    const { epoch, plain, marked } = await markedSecond(store)
+    const recover = (leasesBefore: number) => store.recoverLapsedLeases(leasesBefore, NOW + 7, NOW + UNCERTAIN)
+    t.equal(await recover(NOW + LEASE - 1), 0)
+    await store.renewLeases(epoch - 1, NOW + 3 * LEASE)
+    await store.renewLeases(epoch, NOW + 2 * LEASE)
+    t.equal(await recover(NOW + LEASE), 0)
+    t.equal(await recover(NOW + 2 * LEASE), 2)
+    t.match(await lookUp(store, plain.id), { nextAttemptAt: NOW + 7, isPossibleDuplicate: false })
+    t.match(await lookUp(store, marked.id), { nextAttemptAt: NOW + UNCERTAIN, isPossibleDuplicate: true })
+  },
+  'a row given back says why it waits, and may change its route': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    const nextAt = NOW + 60_000
+    const rows = [{ key: message.key, nextAt, waitingFor: 'warmup_hour' as const, route: 'google' }]
+    await store.unclaim({ epoch: epoch - 1, rows })
+    t.equal((await lookUp(store, message.id))?.state, 'sending', 'a stale fence changes nothing')
+    await store.unclaim({ epoch, rows })
+    t.match(await lookUp(store, message.id), { state: 'queued', nextAttemptAt: nextAt, waitingFor: 'warmup_hour' })
+    t.equal((await lookUp(store, message.id, nextAt))?.waitingFor, null, 'its time has come')
+    t.match(await store.queueKeys(null, 9), { keys: [{ route: 'google', earliestAt: nextAt }] })
+    const [again] = await claim(store, epoch, nextAt)
+    t.match(again, { route: 'google' })
+    await store.unclaim({ epoch, rows: [{ key: message.key, nextAt, isPossibleDuplicate: true }] })
+    t.match(await lookUp(store, message.id), { isPossibleDuplicate: true, waitingFor: null }, 'its holder died')
+  },
+  'what is decided for the next try is kept with the row': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    const record = {
+      ...outcomeRecord(message, deferredUntil(NOW + 1)), keepIpUntil: NOW + 5, avoidIps: ['127.0.0.12', '127.0.0.13'],
+    }
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [record] })
+    t.match(await lookUp(store, message.id), { waitingFor: 'retry_delay', lastIp: '127.0.0.11' })
+    const [again] = await claim(store, epoch, NOW + 1)
+    t.match(again, { keepIpUntil: NOW + 5, avoidIps: record.avoidIps, lastIp: '127.0.0.11' })
+    const other = outcomeRecord(message, { kind: 'path-failed', retryAt: NOW + 2 }, { at: NOW + 1, ip: '127.0.0.14' })
+    await store.recordOutcomes({ epoch, now: NOW + 1, outcomes: [other] })
+    const [third] = await claim(store, epoch, NOW + 2)
+    t.match(third, { keepIpUntil: null, lastIp: '127.0.0.11' }, 'the IP that was paid for')
+    t.same(third?.avoidIps, [])
+  },
+  'before any attempt the IP of a failed path is remembered': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    const failure = outcomeRecord(message, { kind: 'path-failed', retryAt: NOW + 1 })
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [{ ...failure, keepIpUntil: 0 }] })
+    t.match(await claim(store, epoch, NOW + 1), [{ attempts: 0, lastIp: '127.0.0.11', keepIpUntil: 0 }])
+  },
+  'a lease without an end and a row beyond its lifetime are seen': async (t, { store }) => {
+    const { message } = await claimedMessage(store)
+    await acceptOne(store, {}, { expiresAt: NOW + 1 })
+    t.same(await store.watchQueue(NOW, NOW - 1), { overdue: 0, stuck: 0 })
+    t.same(await store.watchQueue(NOW + 1, NOW), { overdue: 1, stuck: 1 })
+    t.equal((await lookUp(store, message.id))?.nextAttemptAt, null)
+  },
+}

@@ -1,0 +1,52 @@
+/**
+ * A server with two IPs and several destinations that all lead to one sink: as many connections as a test of crashes
+ * needs, with no limit of pace in their way.
+ */
+import { apiClient } from './api-client.ts'
+import type { ApiClient } from './api-client.ts'
+import { startCountingSink } from './counting-sink.ts'
+import type { CountingSink, CountingSinkOptions } from './counting-sink.ts'
+import { startServe } from './serve-process.ts'
+import type { ServeOptions, ServeProcess } from './serve-process.ts'
+import { applianceZone, prepareSender, TWO_IPS } from './two-ips.ts'
+import { startZone } from './zone.ts'
+
+export interface ManyDestinations {
+  sink: CountingSink
+  server: ServeProcess
+  api: ApiClient
+  /** Of the API; may do everything. */
+  key: string
+  domains: string[]
+}
+
+/** Each has a path from both IPs, and a path begins with few connections. */
+const DESTINATIONS = 30
+const FAST = { rate: '10000/second', connection_rate: '10000/second' }
+
+export async function startManyDestinations(
+  t: { teardown(clean: () => unknown): void },
+  options: Pick<ServeOptions, 'settings' | 'dataFolder'> & Pick<CountingSinkOptions, 'answerDelayMilliseconds'>,
+): Promise<ManyDestinations> {
+  const { settings, dataFolder, ...ofSink } = options
+  const domains = Array.from({ length: DESTINATIONS }, (_, index) => `d${index}.test`)
+  const sink = await startCountingSink(ofSink)
+  t.teardown(() => sink.close())
+  const zone = await startZone({
+    ...applianceZone('127.0.0.1'),
+    ...Object.fromEntries(domains.flatMap((domain) => [
+      [domain, { MX: [`10 mx.${domain}`] }], [`mx.${domain}`, { A: ['127.0.0.1'] }],
+    ])),
+  })
+  t.teardown(() => zone.close())
+  const server = await startServe({
+    dnsServer: zone.server, deliveryPort: sink.port, pools: TWO_IPS,
+    files: { 'providers.d/50-fast.yaml': { default: FAST } },
+    settings: { ...settings, api: { requests: 0, recipients: 0 } },
+    ...(dataFolder === undefined ? {} : { dataFolder }),
+  })
+  t.teardown(() => server.remove())
+  await prepareSender(server, zone)
+  const key = await server.createKey('admin')
+  return { sink, server, api: apiClient(server.baseUrl, key), key, domains }
+}
