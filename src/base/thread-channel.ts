@@ -6,7 +6,8 @@
  * which is the back pressure. A call whose handler throws is rejected with the same name, message and fields; when the
  * other thread is gone, every open call is rejected by `fail`.
  */
-import type { MessagePort, Worker } from 'node:worker_threads'
+import { MessagePort, receiveMessageOnPort } from 'node:worker_threads'
+import type { Worker } from 'node:worker_threads'
 import { ServiceError } from './errors.ts'
 
 export type Port = MessagePort | Worker
@@ -35,7 +36,7 @@ const MOST_BATCHES_UNDER_WAY = 4
 
 export interface ThreadChannel {
   call(verb: string, argument: unknown): Promise<unknown>
-  /** Rejects all that is open, and every later call, with this reason. */
+  /** Takes the answers that lie in the port still, and rejects all that is open then, and every later call. */
   fail(reason: Error): void
 }
 
@@ -92,10 +93,16 @@ export function createThreadChannel(port: Port): ThreadChannel {
     },
     fail(reason) {
       failure = reason
+      // The end of a thread can be seen before its last answers.
+      for (let last = answerIn(port); last !== undefined; last = answerIn(port)) for (const reply of last) settle(reply)
       for (const waiting of open.values()) waiting.reject(reason)
       open.clear()
     },
   }
+}
+
+function answerIn(port: Port): Reply[] | undefined {
+  return port instanceof MessagePort ? receiveMessageOnPort(port)?.message : undefined
 }
 
 /** One call as the answering side sees it; exactly one of the two functions is called, once. */

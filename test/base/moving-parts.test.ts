@@ -127,6 +127,18 @@ t.test('at most four batches are under way; later calls wait and then go togethe
   close()
 })
 
+t.test('a failed channel takes the answers that lie in the port', async (t) => {
+  const { port1, port2 } = new MessageChannel()
+  t.teardown(() => port1.close())
+  const channel = createThreadChannel(port1)
+  const calls = [channel.call('first', null), channel.call('second', null)]
+  await Promise.resolve()
+  port2.postMessage([{ id: 1, value: 'done' }])
+  channel.fail(new Error('the thread has ended'))
+  t.equal(await calls[0], 'done')
+  await t.rejects(calls[1] ?? Promise.resolve(), { message: 'the thread has ended' })
+})
+
 t.test('a failed channel rejects what is open and what comes later', async (t) => {
   const { channel, close } = pair(() => {})
   const open = channel.call('hold', 1)

@@ -59,9 +59,11 @@ async function fillAndFree(t: Test, disk: SmallDisk, { rounds, storage, left }: 
     settings: { storage, listen: { submission: [{ address: '127.0.0.1', port, tls: 'none' }] } },
   })
   const { processId } = server
+  let isFull = false
   const load = startSteadyLoad({
     baseUrl: server.baseUrl, key, domains, batch: 10, clients: 2,
-    mayPost: (accepted) => accepted - sink.arrivals.size < MOST_WAITING,
+    // While nothing goes out, what waits must not keep the next request from being refused.
+    mayPost: (accepted) => isFull || accepted - sink.arrivals.size < MOST_WAITING,
   })
   t.teardown(() => load.stop())
   t.teardown(() => disk.free())
@@ -71,6 +73,7 @@ async function fillAndFree(t: Test, disk: SmallDisk, { rounds, storage, left }: 
     const leftBytes = left[round % left.length] ?? 0
     const refusedBefore = load.refusals.length
     const inFlight = sink.inFlight()
+    isFull = true
     disk.fill(leftBytes)
     await until('a request is refused', () => {
       // What came in after the ballast was measured takes its place.
@@ -84,6 +87,7 @@ async function fillAndFree(t: Test, disk: SmallDisk, { rounds, storage, left }: 
     const acceptedBefore = load.accepted.size
     const freedAt = Date.now()
     disk.free()
+    isFull = false
     await until('mail is taken again, and goes out', () =>
       [...load.accepted.keys()].slice(acceptedBefore).some((to) => sink.arrivals.has(to)), DEADLINE)
     const recovery = Date.now() - freedAt

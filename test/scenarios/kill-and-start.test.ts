@@ -4,7 +4,7 @@
  */
 import t from 'tap'
 import type { ApiClient } from '../support/api-client.ts'
-import { startHoldingMx } from '../support/holding-mx.ts'
+import { MOMENTS, startHoldingMx } from '../support/holding-mx.ts'
 import type { Moment } from '../support/holding-mx.ts'
 import { startManyDestinations } from '../support/many-destinations.ts'
 import { integrityOf, lockWriting, queueRows } from '../support/queue-rows.ts'
@@ -36,6 +36,11 @@ t.test('kill -9 between 354 and mark, mark and dot, dot and 250, 250 and commit'
   t.teardown(() => mx.close())
   const zone = await startApplianceZone('127.0.0.1')
   t.teardown(() => zone.close())
+  // A path for each, so that none waits behind one that is held.
+  for (const moment of MOMENTS) {
+    zone.set(domainOf(moment), { MX: [`10 mx.${domainOf(moment)}`] })
+    zone.set(`mx.${domainOf(moment)}`, { A: ['127.0.0.1'] })
+  }
   const server = await startServe({
     dnsServer: zone.server, deliveryPort: mx.port, pools: TWO_IPS,
     settings: { delivery: { uncertain_retry: `${UNCERTAIN_RETRY / SECOND}s` } },
@@ -107,10 +112,14 @@ t.test('SIGTERM while mail drains ends with 0, and nothing is lost or sent twice
   t.same([...sink.sources].sort(), ['127.0.0.11', '127.0.0.12'], 'both pool IPs sent, and no other address')
 })
 
+function domainOf(moment: Moment): string {
+  return `${moment}.test`
+}
+
 async function sendTo(api: ApiClient, moment: Moment, bytes: number): Promise<string> {
   const content = Buffer.alloc(bytes, 'a line of text\n').toString('base64')
   return api.send({
-    to: `${moment}@dest.test`, from: `shop@${SENDING_DOMAIN}`, subject: 'Order', text: 'On its way',
+    to: `${moment}@${domainOf(moment)}`, from: `shop@${SENDING_DOMAIN}`, subject: 'Order', text: 'On its way',
     attachments: [{ name: 'lines.txt', content }],
   })
 }

@@ -34,9 +34,9 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
   let state: 'opening' | 'open' | 'closing' = 'opening'
   let failure: Error | undefined
   const exited = watch(worker, (reason, code) => {
-    port1.close()
     if (code !== 0) failure = reason
     channel.fail(state === 'closing' ? new Error('the store is closed') : reason)
+    port1.close()
     if (state === 'open') options.onDeath(reason)
   })
   const { durability, schemaVersion } = await hearThread(worker, exited, options.metrics)
