@@ -4,10 +4,10 @@
  */
 import { execFile, spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -118,13 +118,28 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
   return server
 }
 
+/** Below the ports that systems give to outgoing connections: those of other tests would take it meanwhile. */
+const LOWEST_PORT = 10_240
+const HIGHEST_PORT = 32_000
+
 export async function freePort(address = '127.0.0.1'): Promise<number> {
-  const server = createServer().listen(0, address)
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
+  for (;;) {
+    const port = randomInt(LOWEST_PORT, HIGHEST_PORT)
+    if (await isFree(port, address)) return port
+  }
+}
+
+async function isFree(port: number, address: string): Promise<boolean> {
+  const server = createServer().listen(port, address)
+  try {
+    await once(server, 'listening')
+  } catch {
+    // Somebody else has it.
+    return false
+  }
   server.close()
   await once(server, 'close')
-  return port
+  return true
 }
 
 export interface WrittenConfiguration extends ServeOptions {
