@@ -11,10 +11,11 @@ import { afterGrants, conforming, nextConforming } from '../base/pace.ts'
 import type { Pace } from '../base/pace.ts'
 import { dayAfter, utcDay } from '../base/utc-day.ts'
 import type { WarmupCurve } from '../config/warmup-settings.ts'
+import { paceOf } from '../store/allowance-decision.ts'
 import type { Store } from '../store/store.ts'
 import type { AllowanceRule, Reservation } from '../store/warmup-records.ts'
 import type { IpRegistry, KnownIp } from './ip-registry.ts'
-import { allowanceRule, burstOf, hourlyLimitOf, windowOf } from './warmup/warmup-curve.ts'
+import { allowanceRule, hourlyLimitOf, windowOf } from './warmup/warmup-curve.ts'
 
 export interface Ask {
   ip: string
@@ -68,7 +69,6 @@ interface KnownPace {
 interface Limits {
   rule: AllowanceRule
   hourly: number
-  bursts: Map<string, number>
 }
 
 interface IpDay {
@@ -118,7 +118,7 @@ export function createAllowance({ registry, store, clock }: AllowanceOptions): A
     // It was midnight in between.
     if (day.day !== date) return
     for (const key of [TOTAL, isp]) {
-      const { arrivalAt } = afterGrants(at, paceOf({ known, day, isp: key }), granted)
+      const { arrivalAt } = afterGrants(at, paceOfCounted({ known, day, isp: key }), granted)
       knownPaceOf(day, key).arrivalAt = arrivalAt
       day.granted.set(key, (day.granted.get(key) ?? 0) + granted)
     }
@@ -196,7 +196,7 @@ function hopeAt(counted: Counted, now: number): Hope {
   }
   const isTotal = isp === TOTAL
   if (now < rule.windowFrom) return { count: 0, nextAt: rule.windowFrom, waitingFor: 'warmup_day' }
-  const pace = paceOf(counted)
+  const pace = paceOfCounted(counted)
   const isOver = now >= rule.windowTo
   const count = isOver ? 0 : conforming(now, pace)
   if (count > 0) return { count, nextAt: null, waitingFor: null }
@@ -207,23 +207,16 @@ function hopeAt(counted: Counted, now: number): Hope {
 }
 
 /** As the store has it (engine.md 6.4): a pace that is slower here would leave grants of the day behind. */
-function paceOf({ known, day, isp }: Counted): Pace {
-  const { rule, hourly, bursts } = day.limits
+function paceOfCounted({ day, isp }: Counted): Pace {
+  const { rule, hourly } = day.limits
   const cap = isp === TOTAL ? rule.cap : (rule.providerCaps[isp] ?? rule.defaultProviderCap)
-  const burst = bursts.get(isp) ?? burstOf(known.curve.curve, cap)
-  bursts.set(isp, burst)
-  return {
-    burst,
-    left: cap - (day.granted.get(isp) ?? 0),
-    arrivalAt: day.paces.get(isp)?.arrivalAt ?? 0,
-    endsAt: rule.windowTo,
-    shortestInterval: HOUR / hourly,
-  }
+  const arrivalAt = day.paces.get(isp)?.arrivalAt ?? 0
+  return paceOf({ cap, granted: day.granted.get(isp) ?? 0, arrivalAt }, rule, hourly)
 }
 
 function limitsOf({ record, curve: { curve } }: KnownIp, day: string): Limits {
   const rule = allowanceRule(curve, record.stage ?? 1, day)
-  return { rule, hourly: hourlyLimitOf(curve, rule.cap), bursts: new Map() }
+  return { rule, hourly: hourlyLimitOf(curve, rule.cap) }
 }
 
 function nothing({ ip, isp }: Ask, now: number): Reservation {

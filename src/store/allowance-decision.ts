@@ -44,7 +44,17 @@ const SMALLEST_HOUR = 5
 
 /** Messages an IP with this cap may be granted in any hour. */
 export function hourlyLimit(cap: number, hourlyFraction: number): number {
-  return Math.ceil(Math.max(SMALLEST_HOUR, cap * hourlyFraction))
+  return roundUp(Math.max(SMALLEST_HOUR, cap * hourlyFraction))
+}
+
+/** Most that go at once. */
+export function burstOf(cap: number, rule: Pick<AllowanceRule, 'burstFraction' | 'minBurst' | 'maxBurst'>): number {
+  return Math.min(rule.maxBurst, Math.max(rule.minBurst, roundUp(cap * rule.burstFraction)))
+}
+
+/** Fractions of ten are not exact in binary: 7 % of 100 must not become 8. */
+export function roundUp(value: number): number {
+  return Math.ceil(value - 1e-9)
 }
 
 /** `hourNow`: when a grant of this moment is an hour old. */
@@ -75,8 +85,9 @@ export function decideAllowance(
   }
 }
 
-function paceOf({ cap, granted, arrivalAt }: DayAllowance, rule: AllowanceRule, limit: number): Pace {
-  const burst = Math.min(rule.maxBurst, Math.max(rule.minBurst, Math.ceil(cap * rule.burstFraction)))
+/** `limit`: of the rolling hour. */
+export function paceOf({ cap, granted, arrivalAt }: DayAllowance, rule: AllowanceRule, limit: number): Pace {
+  const burst = burstOf(cap, rule)
   return { left: cap - granted, burst, arrivalAt, endsAt: rule.windowTo, shortestInterval: HOUR / limit }
 }
 

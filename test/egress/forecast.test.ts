@@ -7,8 +7,9 @@ import type { WarmupCurve } from '../../src/config/warmup-settings.ts'
 import { ANY_ISP, forecast } from '../../src/egress/warmup/forecast.ts'
 import type { Forecast, ForecastRamp, ForecastRequest } from '../../src/egress/warmup/forecast.ts'
 import {
-  allowanceRule, burstOf, capOf, hourlyLimitOf, providerCapOf, stageWithin, targetStageOf,
+  allowanceRule, capOf, hourlyLimitOf, providerCapOf, stageWithin, targetStageOf,
 } from '../../src/egress/warmup/warmup-curve.ts'
+import { burstOf, hourlyLimit, roundUp } from '../../src/store/allowance-decision.ts'
 import { MIDNIGHT, shipped } from './egress-parts.ts'
 
 function curveNamed(name: string): WarmupCurve {
@@ -30,10 +31,11 @@ t.test('limits of a cap', async (t) => {
     [4, 5, 5, [4, 4, 4, 4, 4, 4, 4]],
   ]
   for (const [cap, burst, hourly, shares] of rows) {
-    t.equal(burstOf(standard, cap), burst, `burst of ${cap}`)
+    t.equal(burstOf(cap, allowanceRule(standard, 1, '2026-11-21')), burst, `burst of ${cap}`)
     t.equal(hourlyLimitOf(standard, cap), hourly, `hour of ${cap}`)
     t.same(isps.map((isp) => providerCapOf(standard, cap, isp)), shares, `shares of ${cap}`)
   }
+  t.same([hourlyLimit(100, 0.07), roundUp(100 * 0.07)], [7, 7], 'fractions of ten are not exact in binary')
   const sevenPercent = { ...standard, provider_share: { ...standard.provider_share, gmail: 0.07 } }
   t.equal(providerCapOf(sevenPercent, 100, 'gmail'), 7, 'no cent of binary fractions on top')
 })

@@ -7,6 +7,7 @@
 import { MINUTE } from '../../base/clock.ts'
 import { startOfUtcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve, WarmupSettings } from '../../config/warmup-settings.ts'
+import { hourlyLimit, roundUp } from '../../store/allowance-decision.ts'
 import type { AllowanceRule } from '../../store/warmup-records.ts'
 
 export interface NamedCurve {
@@ -14,8 +15,6 @@ export interface NamedCurve {
   curve: WarmupCurve
 }
 
-/** A cap of the rolling hour below this would stop small IPs (engine.md 6.4). */
-const LEAST_HOURLY = 5
 /** Keys of `provider_share` that name no isp. */
 const OWN_SHARE_KEYS = ['default', 'min']
 
@@ -41,13 +40,7 @@ export function providerCapOf({ provider_share: shares }: WarmupCurve, cap: numb
 }
 
 export function hourlyLimitOf({ smoothing }: WarmupCurve, cap: number): number {
-  return roundUp(Math.max(LEAST_HOURLY, cap * smoothing.hourly_fraction))
-}
-
-/** Most that go at once. */
-export function burstOf({ smoothing }: WarmupCurve, cap: number): number {
-  const { burst_fraction, min_burst, max_burst } = smoothing
-  return Math.min(Math.max(roundUp(cap * burst_fraction), min_burst), max_burst)
+  return hourlyLimit(cap, smoothing.hourly_fraction)
 }
 
 /** What the store makes the rows of a day from. */
@@ -90,9 +83,4 @@ export function targetStageOf(curve: WarmupCurve, target: number): number {
 export function stageWithin({ stages }: WarmupCurve, volume: number): number {
   const above = stages.findIndex((cap) => cap > volume)
   return Math.max(1, above === -1 ? stages.length : above)
-}
-
-/** Fractions of ten are not exact in binary: 7 % of 100 must not become 8. */
-function roundUp(value: number): number {
-  return Math.ceil(value - 1e-9)
 }

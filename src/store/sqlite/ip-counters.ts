@@ -22,9 +22,9 @@ export const IP_COUNTERS = {
 export type IpCounter = keyof typeof IP_COUNTERS
 export type IpCounts = Record<IpCounter, number>
 
-export const IP_COUNTER_NAMES = Object.keys(IP_COUNTERS) as IpCounter[]
+const IP_COUNTER_NAMES = Object.keys(IP_COUNTERS) as IpCounter[]
 /** With a name of their own, on one day of one IP. */
-export const MOST_ISPS = 200
+const MOST_ISPS = 200
 /** All that have none. */
 export const OTHER_ISPS = 'other'
 
