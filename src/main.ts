@@ -5,13 +5,14 @@
  */
 import { EXIT } from './base/errors.ts'
 import { packageVersion } from './base/package-version.ts'
+import { printProblem } from './base/print-problem.ts'
 import { runCommandLine } from './commands/command-line.ts'
 import { starters } from './starters.ts'
 
 for (const kind of ['uncaughtException', 'unhandledRejection'] as const) {
   process.on(kind, (thrown: unknown) => {
     const text = thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown)
-    process.stderr.write(`posthorn: ${kind}: ${text}\n`)
+    printProblem(`posthorn: ${kind}: ${text}\n`)
     process.exit(EXIT.failed)
   })
 }

@@ -5,25 +5,31 @@
  * itself; one that throws is logged and runs again at its next time. Every job can also be run by hand.
  */
 import cron from 'node-cron'
-import type { ScheduledTask } from 'node-cron'
-import { DAY, MINUTE } from './base/clock.ts'
+import type { Logger as CronLogger, ScheduledTask } from 'node-cron'
+import { MINUTE, SECOND } from './base/clock.ts'
 import type { Clock } from './base/clock.ts'
+import { errorText } from './base/errors.ts'
 import type { Job, JobDriver } from './base/job.ts'
 import type { Logger } from './base/logger.ts'
 import type { Metrics } from './base/metrics.ts'
 import type { Shaping } from './egress/shaping.ts'
 import type { Warmup } from './egress/warmup/warmup.ts'
 import type { Domains } from './senders/domains.ts'
+import type { ExpiredMessage } from './store/queue-records.ts'
+import type { Retention } from './store/retention.ts'
 import type { Store } from './store/store.ts'
 
 export type JobName =
-  'expire-messages' | 'cancel-purged' | 'check-domains' | 'recover-leases' | 'watch-queue' | 'measure-queue' |
+  'expire-messages' | 'cancel-purged' | 'check-domains' | 'recover-leases' | 'watch-queue' |
   'close-warmup-days' | 'check-warmup-gates' | 'keep-path-states' | 'refresh-sts-policies' | 'send-tls-reports' |
-  'forget-answers' | 'forget-reports' | 'forget-webhooks' | 'forget-ip-history'
+  'apply-retention' | 'watch-budget' | 'write-backup' |
+  'check-certificates' | 'run-checks'
 
 export interface Schedule {
   start(): void
   run(name: JobName): Promise<void>
+  /** The time of the backups may be another one now. */
+  replan(): void
   /** No job starts any more; resolves when running ones have ended. */
   stop(): Promise<void>
 }
@@ -41,14 +47,14 @@ export interface ScheduleOptions {
   /** MTA-STS policies. */
   sts: { refresh(): Promise<void> }
   tlsReports: { sendDue(): Promise<void> }
-  /** For so many milliseconds: bounces that name none of our messages. */
-  unmatchedReportsKept: number
-  /** The same for webhook deliveries that were answered, and for dead letters. */
-  webhooksKept: { succeeded: number; failed: number }
-  /** The same for sums by IP, and for the audit of warmups. */
-  ipHistoryKept: { statistics: number; audit: number }
-  /** How many messages each cause holds back. */
-  waitingByReason: () => Record<string, number>
+  /** Of our doors. */
+  certificates: { check(): void }
+  /** The checks of `doctor`. */
+  health: { runDue(): Promise<void> }
+  /** What is over goes. */
+  retention: Pick<Retention, 'run' | 'watchBudget' | 'stop'>
+  /** `when`: five fields of cron, read again at `replan`; null: only by hand. */
+  backups: { when(): string | null; write(): Promise<void> }
   /** False: the clock has jumped, and nothing may expire by it. */
   isClockSteady: () => boolean
   /** How long a message waits that may have been sent; `delivery.uncertain_retry`. */
@@ -61,15 +67,18 @@ export interface ScheduleOptions {
   drive: ((jobs: readonly Job[]) => JobDriver) | null
 }
 
+/** What has not ended by then is left to the next start: a stop has no more time than its service manager gives it. */
+const LONGEST_STOP = 20 * SECOND
+
 /** Rows that one verb ends at most, so that it never holds the store for long. */
 const ENDED_AT_ONCE = 500
 
 export function createSchedule(options: ScheduleOptions): Schedule {
   const { logger, drive } = options
   let driver: JobDriver | undefined
-  const running = new Set<Promise<void>>()
+  const running = new Map<Promise<void>, JobName>()
   const tasks: ScheduledTask[] = []
-  const jobs: Record<JobName, { when: string; what: () => Promise<void> }> = {
+  const jobs: Record<JobName, { when: string | null; what: () => Promise<void> }> = {
     // engine.md 4.4: also what a paused, capped or dead path holds ends in time.
     'expire-messages': { when: '*/5 * * * * *', what: () => expireMessages(options) },
     // What was under way when its domain was purged, and came back to the queue.
@@ -78,10 +87,11 @@ export function createSchedule(options: ScheduleOptions): Schedule {
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
     // contract.md 7.3: what the DNS says of a domain may have changed.
     'check-domains': { when: '40 * * * * *', what: () => options.domains.checkDue() },
-    // contract.md 4.7: idempotency keys live for a day.
-    'forget-answers': { when: '30 7 * * * *', what: () => forgetAnswers(options) },
-    'forget-reports': { when: '40 17 * * * *', what: () => forgetReports(options) },
-    'forget-webhooks': { when: '50 27 * * * *', what: () => forgetWebhooks(options) },
+    // operations.md 12.4: everything that is kept for a time.
+    'apply-retention': { when: '30 */10 * * * *', what: () => options.retention.run() },
+    'watch-budget': { when: '*/15 * * * * *', what: () => options.retention.watchBudget() },
+    // operations.md 12.1: at its own times.
+    'write-backup': { when: null, what: () => options.backups.write() },
     // engine.md 4.4: what should have ended or moved long ago is a defect.
     'watch-queue': { when: '35 * * * * *', what: () => watchQueue(options) },
     // engine.md 6.3: a day is closed after its end, also when nothing is sent.
@@ -91,87 +101,99 @@ export function createSchedule(options: ScheduleOptions): Schedule {
     'keep-path-states': { when: '*/10 * * * * *', what: () => options.shaping.tick() },
     'refresh-sts-policies': { when: '25 13 * * * *', what: () => options.sts.refresh() },
     'send-tls-reports': { when: '55 */5 * * * *', what: () => options.tlsReports.sendDue() },
-    'forget-ip-history': { when: '10 37 * * * *', what: () => forgetIpHistory(options) },
-    'measure-queue': { when: '*/15 * * * * *', what: () => measureQueue(options) },
+    // operations.md 7: every health.interval; this only looks whether it has come.
+    'run-checks': { when: '50 * * * * *', what: () => options.health.runDue() },
+    // operations.md 4.1: says in time which certificate ends.
+    'check-certificates': { when: '45 43 * * * *', what: async () => options.certificates.check() },
   }
 
   const run = async (name: JobName): Promise<void> => {
     const execution = jobs[name].what().catch((thrown: unknown) => {
       logger.error({ job: name, err: thrown }, 'job failed')
     })
-    running.add(execution)
+    running.set(execution, name)
     await execution
     running.delete(execution)
   }
-  const names = Object.keys(jobs).filter((name): name is JobName => name in jobs)
+  const timed = Object.entries(jobs).flatMap(([name, { when }]) => (when === null ? [] : { name, when }))
+    .filter((job): job is { name: JobName; when: string } => job.name in jobs)
+  let backup: { when: string; task: ScheduledTask } | undefined
+  const plan = (name: JobName, when: string): ScheduledTask =>
+    cron.schedule(when, () => run(name), {
+      name, timezone: 'Etc/UTC', noOverlap: true, logger: cronLogger(logger, name),
+    })
+
+  function planBackups(): void {
+    const when = options.backups.when()
+    if (backup?.when === when) return
+    void backup?.task.destroy()
+    backup = when === null ? undefined : { when, task: plan('write-backup', when) }
+  }
 
   return {
     start() {
-      driver = drive?.(names.map((name) => ({ name, when: jobs[name].when, run: () => run(name) })))
-      for (const name of driver === undefined ? names : []) {
-        tasks.push(cron.schedule(jobs[name].when, () => run(name), { name, timezone: 'Etc/UTC', noOverlap: true }))
-      }
+      driver = drive?.(timed.map(({ name, when }) => ({ name, when, run: () => run(name) })))
+      if (driver !== undefined) return
+      for (const { name, when } of timed) tasks.push(plan(name, when))
+      planBackups()
     },
     run,
+    replan() {
+      if (tasks.length > 0) planBackups()
+    },
     async stop() {
-      for (const task of tasks) await task.destroy()
+      options.retention.stop()
+      for (const task of [...tasks.splice(0), ...(backup === undefined ? [] : [backup.task])]) await task.destroy()
       // Many domains with a slow DNS take minutes: those whose turn has not come are left for the next start.
-      await Promise.all([driver?.stop(), options.domains.stop()])
-      await Promise.all(running)
+      const ended = Promise.all([driver?.stop(), options.domains.stop(), ...running.keys()])
+      let cancel = (): void => {}
+      const late = new Promise<void>((resolve) => {
+        cancel = options.realClock.after(LONGEST_STOP, () => {
+          logger.warn({ jobs: [...running.values()] }, 'jobs are not waited for any longer')
+          resolve()
+        })
+      })
+      await Promise.race([ended, late])
+      cancel()
     },
   }
 }
 
-async function expireMessages({ store, clock, isClockSteady, onEvents }: ScheduleOptions): Promise<void> {
-  if (!isClockSteady()) return
-  let ended: number
-  do {
-    ended = await store.expireDue(clock.now(), ENDED_AT_ONCE)
-    if (ended > 0) onEvents()
-  } while (ended === ENDED_AT_ONCE)
+/** What node-cron would print: a job that still runs when its time comes again, or that came too late, is no fault. */
+function cronLogger(logger: Logger, job: JobName): CronLogger {
+  const note = (message: string | Error): void => logger.debug({ job, note: errorText(message) }, 'schedule')
+  return {
+    info: note, warn: note, debug: note,
+    error: (message) => logger.error({ job, error: errorText(message) }, 'schedule'),
+  }
 }
 
-async function cancelPurged({ store, clock, onEvents }: ScheduleOptions): Promise<void> {
+async function expireMessages(options: ScheduleOptions): Promise<void> {
+  const { store, clock, logger, metrics, isClockSteady, onEvents } = options
+  if (!isClockSteady()) return
+  let ended: ExpiredMessage[]
+  do {
+    ended = await store.expireDue(clock.now(), ENDED_AT_ONCE)
+    if (ended.length === 0) return
+    for (const { id, pool, domain, isCaptured } of ended) {
+      logger.info({ message_id: id, pool, domain, outcome: 'expired', category: 'expired' }, 'message expired')
+      if (isCaptured) continue
+      // No attempt was made: there is neither an IP nor a provider.
+      metrics.deliveries.inc({ result: 'expired', pool, ip: 'none', provider: 'other' })
+      metrics.bounces.inc({ type: 'soft', provider: 'other' })
+    }
+    onEvents()
+  } while (ended.length === ENDED_AT_ONCE)
+}
+
+async function cancelPurged({ store, clock, logger, onEvents }: ScheduleOptions): Promise<void> {
   let ended: number
   do {
     ended = await store.cancelPurged(clock.now(), ENDED_AT_ONCE)
-    if (ended > 0) onEvents()
+    if (ended === 0) return
+    logger.info({ messages: ended }, 'messages of a removed domain canceled')
+    onEvents()
   } while (ended === ENDED_AT_ONCE)
-}
-
-async function forgetAnswers({ store, clock }: ScheduleOptions): Promise<void> {
-  let forgotten: number
-  do {
-    forgotten = await store.forgetAnswers(clock.now(), ENDED_AT_ONCE)
-  } while (forgotten === ENDED_AT_ONCE)
-}
-
-async function forgetReports({ store, clock, unmatchedReportsKept }: ScheduleOptions): Promise<void> {
-  await store.forgetUnmatchedReports(clock.now() - unmatchedReportsKept)
-}
-
-async function forgetWebhooks({ store, clock, webhooksKept: { succeeded, failed } }: ScheduleOptions): Promise<void> {
-  let forgotten: number
-  do {
-    const now = clock.now()
-    forgotten = await store.pruneWebhooks({
-      now, succeededBefore: now - succeeded, failedBefore: now - failed, limit: ENDED_AT_ONCE,
-    })
-  } while (forgotten === ENDED_AT_ONCE)
-}
-
-/** Hours by provider are of interest for a while; the sums of an IP for longer (contract.md 9.5). */
-const HOURS_BY_PROVIDER_KEPT = 35 * DAY
-
-async function forgetIpHistory({ store, clock, ipHistoryKept }: ScheduleOptions): Promise<void> {
-  let forgotten: number
-  do {
-    const now = clock.now()
-    forgotten = await store.forgetIpHistory({
-      hoursBefore: now - HOURS_BY_PROVIDER_KEPT, statisticsBefore: now - ipHistoryKept.statistics,
-      auditBefore: now - ipHistoryKept.audit, limit: ENDED_AT_ONCE,
-    })
-  } while (forgotten === ENDED_AT_ONCE)
 }
 
 const OVERDUE_AFTER = MINUTE
@@ -191,12 +213,4 @@ async function recoverLeases(options: ScheduleOptions): Promise<void> {
   metrics.leasesRecovered.inc(recovered)
   logger.error({ messages: recovered }, 'leases lapsed without an outcome')
   onQueued()
-}
-
-async function measureQueue({ store, clock, metrics, waitingByReason }: ScheduleOptions): Promise<void> {
-  metrics.queueWaiting.reset()
-  for (const [reason, count] of Object.entries(waitingByReason())) metrics.queueWaiting.set({ reason }, count)
-  const { waiting, sending } = await store.queueSummary(clock.now())
-  metrics.queueMessages.set({ state: 'waiting' }, waiting)
-  metrics.queueMessages.set({ state: 'sending' }, sending)
 }

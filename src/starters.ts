@@ -8,9 +8,10 @@ import { startAppliance } from './appliance.ts'
 import type { Appliance } from './appliance.ts'
 import { systemClock } from './base/clock.ts'
 import { EXIT, ProcessExit } from './base/errors.ts'
-import { createLogger } from './base/logger.ts'
+import { createAdjustableLogger } from './base/logger.ts'
 import type { Logger } from './base/logger.ts'
 import { packageVersion } from './base/package-version.ts'
+import { receiveSockets } from './base/passed-sockets.ts'
 import { runService } from './base/run-service.ts'
 import type { RunningService } from './base/run-service.ts'
 import { startWhole } from './base/start-whole.ts'
@@ -35,14 +36,19 @@ const STARTS_TRIED = 3
 /** What `main.ts` hands to the command line. */
 export const starters: ServerStarters = {
   async serve({ folder, shippedFolder }) {
+    const passed = receiveSockets(process.env, process.pid)
     const loadAgain = (): Configuration => loadConfiguration({ folder, shippedFolder })
     const configuration = loadAgain()
-    const logger = createLogger({ level: configuration.server.log.level })
+    const { logger, setLevel: setLogLevel } = createAdjustableLogger({ level: configuration.server.log.level })
     for (const warning of configuration.warnings) logger.warn(warning, 'configuration warning')
     await runService({
       clock: systemClock,
       logger,
-      start: (onFatal) => startAppliance({ configuration, loadAgain, logger, onFatal }),
+      reportFolder: configuration.server.data_dir,
+      start: (onFatal, notices) => startAppliance({
+        configuration, loadAgain, logger, setLogLevel, onFatal, notices, passed,
+        configurationFolder: folder,
+      }),
     })
   },
 
@@ -50,10 +56,11 @@ export const starters: ServerStarters = {
     prepareDataFolder({ folder: options.dataFolder, isFresh: options.isFresh })
     // The terminal belongs to the banner.
     const logFile = join(options.dataFolder, 'posthorn.log')
-    const logger = createLogger({ level: 'info', write: (line) => appendFileSync(logFile, line) })
+    const { logger } = createAdjustableLogger({ level: 'info', write: (line) => appendFileSync(logFile, line) })
     await runService({
       clock: systemClock,
       logger,
+      reportFolder: options.dataFolder,
       start: (onFatal) => tryToStart(() => startSandbox(options, logger, onFatal)),
     })
   },
@@ -114,7 +121,7 @@ function startSandbox(
     const shownFolder = relative(process.cwd(), dataFolder) || '.'
     const facts = { version: packageVersion(), baseUrl, key, submissionPort, dataFolder: shownFolder }
     process.stdout.write(options.json || !process.stdout.isTTY ? bannerLine(facts) : bannerText(facts))
-    return { isAlive: appliance.isAlive, reload: appliance.reload, stop }
+    return { isAlive: appliance.isAlive, describe: appliance.describe, reload: appliance.reload, stop }
   })
 }
 

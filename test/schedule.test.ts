@@ -1,13 +1,17 @@
 /**
- * The upkeep jobs beside their table: how they stop.
+ * The upkeep jobs beside their table: how they stop, and what they tell.
  */
 import t from 'tap'
+import type { Test } from 'tap'
+import { SECOND } from '../src/base/clock.ts'
 import { createLogger } from '../src/base/logger.ts'
 import { createMetrics } from '../src/base/metrics.ts'
 import { createSchedule } from '../src/schedule.ts'
 import type { ScheduleOptions } from '../src/schedule.ts'
 import { testStore } from './senders/sender-parts.ts'
+import { acceptRequest, LIFETIME, newMessage, NOW, POOL } from './store/store-samples.ts'
 import { manualClock } from './support/manual-clock.ts'
+import { until } from './support/until.ts'
 
 const nothing = async (): Promise<void> => {}
 
@@ -17,24 +21,66 @@ t.test('stopping waits for the domain checks under way, not for those whose turn
     endChecks = resolve
   })
   const domains: ScheduleOptions['domains'] = { checkDue: () => isStopped, stop: async () => endChecks() }
-  const schedule = createSchedule({
-    domains,
-    store: await testStore(t), clock: manualClock(), realClock: manualClock(), drive: null, metrics: createMetrics(),
-    warmup: { closeDays: nothing, checkGates: nothing },
-    shaping: { tick: nothing },
-    sts: { refresh: nothing },
-    tlsReports: { sendDue: nothing },
-    unmatchedReportsKept: 1, webhooksKept: { succeeded: 1, failed: 1 }, ipHistoryKept: { statistics: 1, audit: 1 },
-    uncertainRetry: () => 1,
-    isClockSteady: () => true,
-    waitingByReason: () => ({}),
-    logger: createLogger({ level: 'silent' }),
-    onQueued() {},
-    onEvents() {},
-  })
+  const schedule = createSchedule({ ...(await parts(t)), domains })
   schedule.start()
   const running = schedule.run('check-domains')
   await schedule.stop()
   await running
   t.pass('it has stopped')
 })
+
+t.test('a job that does not end is told of, and does not hold up the stop', async (t) => {
+  const lines: Record<string, unknown>[] = []
+  const logger = createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) })
+  const realClock = manualClock()
+  const backups = { when: () => null, write: () => new Promise<void>(() => {}) }
+  const schedule = createSchedule({ ...(await parts(t)), logger, realClock, backups })
+  void schedule.run('write-backup')
+  let isStopped = false
+  const stopping = schedule.stop().then(() => {
+    isStopped = true
+  })
+  await until('it has stopped', async () => {
+    await realClock.advance(SECOND)
+    return isStopped
+  })
+  await stopping
+  t.match(lines, [{ msg: 'jobs are not waited for any longer', jobs: ['write-backup'] }])
+})
+
+t.test('of messages that expire each has its line, and is counted', async (t) => {
+  const lines: Record<string, unknown>[] = []
+  const logger = createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) })
+  const given = await parts(t)
+  const { store, metrics } = given
+  const messages = [newMessage(), newMessage()]
+  await store.acceptMessages(acceptRequest({ messages }))
+  const schedule = createSchedule({ ...given, logger, clock: manualClock(NOW + LIFETIME) })
+  await schedule.run('expire-messages')
+  await schedule.stop()
+  t.same(lines.map(({ msg, message_id: id }) => `${msg} ${id}`).toSorted(),
+    messages.map(({ id }) => `message expired ${id}`).toSorted())
+  t.match(lines[0], { pool: POOL, domain: 'acme.com', outcome: 'expired' })
+  const text = await metrics.text()
+  t.match(text, `posthorn_deliveries_total{result="expired",pool="${POOL}",ip="none",provider="other"} 2`)
+  t.match(text, 'posthorn_bounces_total{type="soft",provider="other"} 2')
+})
+
+async function parts(t: Test): Promise<ScheduleOptions> {
+  return {
+    domains: { checkDue: nothing, stop: nothing },
+    store: await testStore(t), clock: manualClock(), realClock: manualClock(), drive: null, metrics: createMetrics(),
+    warmup: { closeDays: nothing, checkGates: nothing },
+    shaping: { tick: nothing },
+    sts: { refresh: nothing },
+    tlsReports: { sendDue: nothing },
+    retention: { async run() {}, async watchBudget() {}, stop() {} }, backups: { when: () => null, async write() {} },
+    uncertainRetry: () => 1,
+    certificates: { check() {} },
+    health: { async runDue() {} },
+    isClockSteady: () => true,
+    logger: createLogger({ level: 'silent' }),
+    onQueued() {},
+    onEvents() {},
+  }
+}

@@ -66,6 +66,10 @@ function writeFiles(folder: string, port: number, { sinkPort, domain, selector, 
   for (const path of [keys, join(folder, 'plugins'), join(folder, 'queue')]) mkdirSync(path, { recursive: true })
   const files: Record<string, string> = {
     'config/smtp.ini': `listen=127.0.0.1:${port}\nnodes=${WORKERS}\n`,
+    // With a folder of its own Haraka takes nothing from the file it ships.
+    'config/connection.ini': '[haproxy]\n[headers]\nmax_lines=1000\nmax_received=100\n[max]\nbytes=26214400\n' +
+      'mime_parts=1000\nline_length=512\ndata_line_length=992\n[message]\nhelo=ready\nclose=closing\n' +
+      '[uuid]\nbanner_chars=0\ndeny_chars=0\n',
     'config/me': 'relay.bench.test\n',
     'config/loglevel': 'ERROR\n',
     'config/plugins': 'relay\ndkim\nbench_mx\n',

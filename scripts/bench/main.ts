@@ -32,7 +32,7 @@ import type { BenchOptions, Part } from './options.ts'
 import { measureProfile } from './profile.ts'
 import { printAccept, printComparison, printGrowth, printLatency, printOthers, printProfile } from './report.ts'
 import { print } from './table.ts'
-import { compareBatch, compareWholeWay } from './whole-way.ts'
+import { compareBatch, compareWholeWay, WARM_UP } from './whole-way.ts'
 
 /** sysexits: a service it needs is not there. */
 const UNAVAILABLE = 69
@@ -51,11 +51,13 @@ const document: Record<string, unknown> = {
   machine: `${cpus().length} x ${cpus()[0]?.model ?? 'unknown'}, Node ${process.version}`,
   command: `npm run bench -- ${process.argv.slice(2).join(' ')}`.trim(),
   changed_settings: CHANGED_SETTINGS,
+  warm_up_messages: WARM_UP,
   rsa_2048_signature_milliseconds: signatureCost(),
 }
 say(`${String(document['machine'])}; ${String(document['date'])}; an RSA-2048 signature costs ` +
   `${String(document['rsa_2048_signature_milliseconds'])} ms of CPU now`)
-say(`changed from the defaults: ${JSON.stringify(CHANGED_SETTINGS)}\n`)
+say(`changed from the defaults: ${JSON.stringify(CHANGED_SETTINGS)}`)
+say(`whole way and batch: each system takes ${WARM_UP} messages first that are not counted\n`)
 await runParts(options)
 if (options.isJson) print(JSON.stringify(document))
 

@@ -36,7 +36,7 @@ const THREAD_POOL = 'libuv-worker'
 const PROFILER = 'v8:ProfEvntProc'
 const INTERVAL_MICROSECONDS = 500
 const MOST_FUNCTIONS = 20
-const WARM_UP = 500
+const WARM_UP = 4_000
 const DEADLINE = 300_000
 
 export async function measureProfile({ clients, messages }: BenchOptions): Promise<ProfileFigures> {

@@ -3,6 +3,7 @@
  */
 import type { Clock } from '../base/clock.ts'
 import { ConfigurationError, ServiceError, unreachable } from '../base/errors.ts'
+import { packageVersion } from '../base/package-version.ts'
 import { dayAfter, utcDay } from '../base/utc-day.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
@@ -13,9 +14,12 @@ import type { Egress } from '../egress/pool.ts'
 import { sendDays } from '../egress/warmup/send-days.ts'
 import type { PathView, Shaping } from '../egress/shaping.ts'
 import type { Warmup } from '../egress/warmup/warmup.ts'
+import type { HealthKeeper } from '../health/health-keeper.ts'
 import type { Administration, DomainRoute, ReloadResult } from '../http/administration.ts'
+import type { DataAdministration } from '../http/data-administration.ts'
 import { readDomainName } from '../senders/domain-name.ts'
 import type { Store } from '../store/store.ts'
+import type { LogLevelKeeper } from './log-level.ts'
 import type { Reload, ReloadReport } from './reload.ts'
 
 export interface AdministrationParts {
@@ -28,6 +32,10 @@ export interface AdministrationParts {
   shaping: Pick<Shaping, 'views' | 'resume'>
   findRoute: FindRoute
   dispatcher: Pick<Dispatcher, 'noteQueued' | 'backlogOf'>
+  health: Pick<HealthKeeper, 'last' | 'run'>
+  logLevel: Pick<LogLevelKeeper, 'raise'>
+  /** Backups, storage, what is stored about somebody. */
+  data: DataAdministration
   /** Events were written. */
   onEvents: () => void
 }
@@ -39,6 +47,7 @@ export function createAdministration(parts: AdministrationParts): Administration
   const { live, store, clock, egress, warmup, shaping, dispatcher } = parts
 
   return {
+    ...parts.data,
     async reload(isDryRun) {
       const startedAt = performance.now()
       const result = await attempt(parts, isDryRun)
@@ -96,6 +105,13 @@ export function createAdministration(parts: AdministrationParts): Administration
       if (!reading.ok) throw new ServiceError('invalid_request', `domain: "${text}" ${reading.problem}`)
       return routeOf(reading.name, parts.findRoute)
     },
+    lastChecks: parts.health.last,
+    raiseLogLevel: parts.logLevel.raise,
+    server: () => ({
+      version: packageVersion(), node: process.versions.node, revision: live.revision(),
+      startedAt: Math.round(performance.timeOrigin),
+    }),
+    runChecks: parts.health.run,
   }
 }
 

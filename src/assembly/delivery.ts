@@ -11,6 +11,7 @@ import type { OwnHttpServer } from '../sandbox/visit.ts'
 import type { EgressParts } from './egress.ts'
 import type { Foundation } from './foundation.ts'
 import type { OutboundTls } from './outbound-tls.ts'
+import { withoutTranscripts } from './upkeep.ts'
 import type { Webhooks } from './webhooks.ts'
 
 /** What is only known once the doors are open. */
@@ -27,12 +28,13 @@ export interface DeliveryParts extends EgressParts, OutboundTls, Webhooks {
 }
 
 export async function startDelivery(foundation: Foundation, parts: DeliveryParts): Promise<Dispatcher> {
-  const { configuration, live, store, clock, realClock, metrics, logger, epoch, location, stops } = foundation
+  const { configuration, live, store, clock, realClock, metrics, logger, epoch, location, working } = foundation
   const { egress, shaping, queue, findRoute, tlsMemory, tlsResults, webhookEngine, disk, doors } = parts
-  const { delivery, secrets } = configuration.server
+  const { secrets } = configuration.server
   const captureAddress = foundation.outside?.captureAddress ?? (await startCapture(foundation, doors))
   const dispatcher = createDispatcher({
-    store, clock, realClock, metrics, egress, shaping, findRoute, tlsMemory, epoch, captureAddress,
+    store: withoutTranscripts(store, () => !disk.isShort() && live.current().server.retention.transcripts > 0),
+    clock, realClock, metrics, egress, shaping, findRoute, tlsMemory, epoch, captureAddress,
     configuration: live,
     onConnectionTls: (ip, note) => tlsResults.noteConnection(ip, note),
     mayDeliver: () => disk.mayDeliver(),
@@ -45,7 +47,7 @@ export async function startDelivery(foundation: Foundation, parts: DeliveryParts
   })
   queue.backlogOf = (pool) => dispatcher.backlogOf(pool)
   queue.waitingOf = (ip) => dispatcher.waitingOf(ip)
-  stops.push(() => dispatcher.stop(delivery.drain))
+  working.push(() => dispatcher.stop(live.current().server.delivery.drain))
   await dispatcher.start()
   return dispatcher
 }

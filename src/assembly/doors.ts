@@ -2,14 +2,21 @@
  * The doors to the outside: HTTP (API, tracking, admin socket), metrics, SMTP submission, and the listener for bounces
  * and complaints. Each throws ProcessExit when its port can not be opened.
  */
-import { startMetricsServer } from '../http/metrics-server.ts'
+import { readServerCertificates } from '../base/server-certificates.ts'
+import type { ServerCertificates } from '../base/server-certificates.ts'
+import type { ServerSettings } from '../config/server-settings.ts'
+import { createMetricsRoute, startMetricsServer } from '../http/metrics-server.ts'
+import type { HealthKeeper } from '../health/health-keeper.ts'
 import { createHttpServers } from '../http/server.ts'
-import type { TlsSettings } from '../inbound/door-tls.ts'
 import { createReportServer } from '../inbound/reports/server.ts'
 import { createSubmissionServer } from '../inbound/submission/server.ts'
+import type { Backups } from '../store/backups.ts'
 import { createAdministration } from './administration.ts'
+import { createDataAdministration } from './data-administration.ts'
+import type { CertificateWatch } from './certificates.ts'
 import type { Foundation } from './foundation.ts'
-import { healthReport } from './health.ts'
+import { healthReport, smtpOut } from './health.ts'
+import type { LogLevelKeeper } from './log-level.ts'
 import type { MailFeatures, MailParts } from './mail.ts'
 import type { Reload } from './reload.ts'
 
@@ -22,24 +29,35 @@ export interface BoundPorts {
 
 export interface Doors {
   ports: BoundPorts
-  /** For handshakes from now on: the files of the certificates are read again. Throws when one cannot be used. */
-  readCertificates(): void
+  /** Reads these files, once for all doors; what it returns puts them to use. Throws when one cannot be used. */
+  readCertificates(files: ServerSettings['tls']['certificates']): () => void
 }
 
 interface DoorParts extends MailParts {
   mail: MailFeatures
   reload: Reload['reload']
+  certificates: CertificateWatch
+  logLevel: LogLevelKeeper
+  health: HealthKeeper
+  backups: Backups
 }
 
 interface OpenDoor {
   ports: number[]
-  setCertificates(tls: TlsSettings): void
+  setCertificates(certificates: ServerCertificates | null): void
+}
+
+interface OpenWeb {
+  ports: number[]
+  setCertificates(certificates: ServerCertificates): void
 }
 
 export async function openDoors(foundation: Foundation, parts: DoorParts): Promise<Doors> {
   const reports = await startReports(foundation, parts)
   const apps = await startSubmission(foundation, parts)
   const web = await startHttp(foundation, parts)
+  closeUnwanted(foundation)
+  parts.certificates.use(foundation.configuration.server.tls.certificates)
   const [inbound, submission, http] = [reports.ports, apps.ports, web.ports]
   const { listen } = foundation.configuration.server
   const [report] = listen.inbound
@@ -53,10 +71,30 @@ export async function openDoors(foundation: Foundation, parts: DoorParts): Promi
     : { address: loopback(own.address), port: http[tracking] ?? own.port, isTls: own.tls }
   return {
     ports: { http, submission, inbound },
-    readCertificates() {
-      const { tls } = foundation.live.current().server
-      for (const door of [reports, apps, web]) door.setCertificates(tls)
+    readCertificates(files) {
+      // The files have none any more, and what needs one is no door of theirs: it closes at the next start.
+      if (files.length === 0 && needsCertificate(listen)) return () => {}
+      const { min_version } = foundation.configuration.server.tls
+      const read = files.length === 0 ? null : readServerCertificates(files, min_version)
+      return () => {
+        for (const door of [reports, apps]) door.setCertificates(read)
+        if (read !== null) web.setCertificates(read)
+        parts.certificates.use(files)
+      }
     },
+  }
+}
+
+/** A door that is open, and could not do its work without one. */
+function needsCertificate({ http, submission }: ServerSettings['listen']): boolean {
+  return http.some(({ tls }) => tls) || submission.some(({ tls }) => tls !== 'none')
+}
+
+/** What connects there would wait for ever, so it is said how to end that. */
+function closeUnwanted({ passed, logger }: Foundation): void {
+  for (const socket of passed?.closeRest() ?? []) {
+    const fix = 'name it under listen in posthorn.yaml, or take its line out: systemctl edit posthorn.socket'
+    logger.warn({ part: 'doors', socket, fix }, 'a socket was passed that no listener is for')
   }
 }
 
@@ -68,58 +106,71 @@ function loopback(address: string): string {
 }
 
 async function startReports(foundation: Foundation, { mail, webhookEngine }: DoorParts): Promise<OpenDoor> {
-  const { configuration, store, keyRing, clock, logger, metrics, stops, classify } = foundation
+  const { configuration, store, keyRing, clock, logger, metrics, working, classify, passed } = foundation
   const { server: settings, providers } = configuration
   if (settings.listen.inbound.length === 0) return CLOSED
   const server = createReportServer({
-    settings, providers, classify, store, keyRing, clock, metrics,
+    settings, providers, classify, store, keyRing, clock, metrics, passed,
     ...mail.unsubscribing,
     acceptSubmission: mail.acceptSubmission,
     logger: logger.child({ part: 'inbound' }),
     onEvents: () => webhookEngine.wake(),
   })
-  stops.push(() => server.stop())
+  working.push(() => server.stop())
   return { ports: await server.start(settings.listen.inbound), setCertificates: server.setCertificates }
 }
 
 async function startSubmission(foundation: Foundation, { mail, apiKeys }: DoorParts): Promise<OpenDoor> {
-  const { configuration, clock, logger, metrics, stops } = foundation
+  const { configuration, clock, logger, metrics, working, passed } = foundation
   const { server: settings } = configuration
   if (settings.listen.submission.length === 0) return CLOSED
   const server = createSubmissionServer({
-    settings, apiKeys, clock, metrics,
+    settings, apiKeys, clock, metrics, passed,
     acceptSubmission: mail.acceptSubmission,
     mailRefusal: mail.mailRefusal,
     logger: logger.child({ part: 'submission' }),
   })
-  stops.push(() => server.stop())
+  working.push(() => server.stop())
   return { ports: await server.start(settings.listen.submission), setCertificates: server.setCertificates }
 }
 
-async function startHttp(foundation: Foundation, parts: DoorParts): Promise<OpenDoor> {
-  const { configuration, store, clock, metrics, logger, stops, outside } = foundation
+async function startHttp(foundation: Foundation, parts: DoorParts): Promise<OpenWeb> {
+  const { configuration, store, clock, metrics, logger, stops, working, outside, passed } = foundation
   const { egress, warmup, domains, apiKeys, webhookEndpoints, webhookDeliveries, tryWebhook, eventStreams, mail } = parts
   const { server: settings } = configuration
   const administration = createAdministration({
     ...parts, store, clock,
+    data: createDataAdministration({
+      store, clock,
+      backups: parts.backups,
+      budget: () => foundation.live.current().server.retention.budget,
+      freeBytes: () => parts.disk.freeBytes(),
+      minFree: settings.storage.min_free_accept,
+      onEvents: () => parts.webhookEngine.wake(),
+    }),
     live: foundation.live,
     onEvents: () => parts.webhookEngine.wake(),
   })
   const http = createHttpServers({
-    settings, clock, metrics, logger,
+    settings, clock, metrics, logger, passed,
     features: {
       ...mail, administration, domains, warmup, apiKeys, webhookEndpoints, webhookDeliveries, tryWebhook, eventStreams,
       now: () => clock.now(),
-      health: () => healthReport(store, clock, egress.sendingPools().length > 0),
+      health: () => healthReport(store, clock, smtpOut(egress, parts.health)),
     },
+    acmeWebroot: () => foundation.live.current().server.http.acme_webroot,
     testMode: outside !== undefined,
-    extraHandlers: outside?.handlers ?? [],
+    // Where there is no listener of its own for them, the figures are beside the API (operations.md 2).
+    extraHandlers: outside === undefined ? [] : [createMetricsRoute(metrics), ...outside.handlers],
   })
-  stops.push(() => http.stop())
+  working.push(() => http.stop())
   const ports = await http.start(settings.listen.http, settings.listen.admin_socket)
   const door = { ports, setCertificates: http.setCertificates }
   if (settings.listen.metrics === null) return door
-  const metricsServer = await startMetricsServer({ ...settings.listen.metrics, metrics, token: settings.metrics.token })
+  const metricsServer = await startMetricsServer({
+    ...settings.listen.metrics, metrics, passed,
+    token: settings.metrics.token,
+  })
   stops.push(() => metricsServer.stop())
   return door
 }

@@ -8,6 +8,7 @@ import { createShaping } from '../egress/shaping/create-shaping.ts'
 import type { Shaping } from '../egress/shaping.ts'
 import type { Warmup } from '../egress/warmup/warmup.ts'
 import { canBind } from '../network/local-addresses.ts'
+import { blocklistResolver } from './blocklist-resolver.ts'
 import type { Foundation } from './foundation.ts'
 import type { Webhooks } from './webhooks.ts'
 
@@ -33,7 +34,7 @@ export async function startEgress(foundation: Foundation, { webhookEngine }: Web
   const queue: QueueFigures = { backlogOf: () => ({}), waitingOf: () => [] }
   const { egress, warmup } = createEgress({
     configuration: live, store, clock, canBind, logger,
-    lookups: resolver,
+    lookups: { ...resolver, blocklists: blocklistResolver(foundation) },
     backlogOf: (pool) => queue.backlogOf(pool),
     waitingOf: (ip) => queue.waitingOf(ip),
     isClockSteady,

@@ -7,9 +7,12 @@ import { systemClock } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { createKeyRing } from '../base/key-ring.ts'
 import type { KeyRing } from '../base/key-ring.ts'
-import type { Logger } from '../base/logger.ts'
+import type { Logger, LogLevel } from '../base/logger.ts'
 import { createMetrics } from '../base/metrics.ts'
 import type { Metrics } from '../base/metrics.ts'
+import type { PassedSockets } from '../base/passed-sockets.ts'
+import type { ServiceNotices } from '../base/service-manager.ts'
+import { stopTogether } from '../base/start-whole.ts'
 import type { Stops } from '../base/start-whole.ts'
 import { createLiveConfiguration } from '../config/live-configuration.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
@@ -18,6 +21,8 @@ import type { HttpServersOptions } from '../http/server.ts'
 import { createClassifier } from '../mail/classify-reply.ts'
 import type { ClassifyReply } from '../mail/classify-reply.ts'
 import { createDnsResolver } from '../network/dns-resolver.ts'
+import { createMeasuredResolver } from '../network/measured-resolver.ts'
+import type { DnsNotes } from '../network/measured-resolver.ts'
 import type { Resolver } from '../network/resolver.ts'
 import { createValidatingResolver } from '../network/validating-resolver.ts'
 import type { ScheduleOptions } from '../schedule.ts'
@@ -45,13 +50,21 @@ export interface Outside {
 
 export interface ApplianceOptions {
   configuration: Configuration
+  /** Where the configuration files are. Left out: nowhere. */
+  configurationFolder?: string
   /** Reads the configuration files again; throws ConfigurationError. Left out: there is nothing to reload. */
   loadAgain?: () => Configuration
   logger: Logger
+  /** Left out: the level of the log stays as it is. */
+  setLogLevel?: (level: LogLevel) => void
   clock?: Clock
   outside?: Outside
   /** Something happened that this process cannot go on after: a dead store, threads that keep dying. */
   onFatal: (reason: Error) => void
+  /** Tells the service manager of reloads. */
+  notices?: ServiceNotices
+  /** Sockets that are open already. */
+  passed?: PassedSockets
 }
 
 export interface Foundation extends ApplianceOptions {
@@ -72,10 +85,14 @@ export interface Foundation extends ApplianceOptions {
   keyRing: KeyRing
   resolver: Resolver
   stops: Stops
+  /** Doors and what they feed: these end at the same time, first of all, each within its own patience. */
+  working: Stops
 }
 
 export async function openFoundation(options: ApplianceOptions, stops: Stops): Promise<Foundation> {
-  const { configuration, logger, outside, onFatal } = options
+  const { configuration, logger, outside, onFatal, passed } = options
+  // Of a start that fails: open sockets keep a process alive.
+  stops.push(async () => void passed?.closeRest())
   const live = createLiveConfiguration(configuration)
   let classify = createClassifier(configuration.bounces.rules)
   live.onChange(() => {
@@ -87,19 +104,30 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   const location = storeLocation(configuration)
   const store = await openStore({ location, logger: logger.child({ part: 'store' }), metrics, onDeath: onFatal })
   stops.push(() => store.close())
+  // For a start that fails half way; otherwise they have ended before.
+  const working: Stops = []
+  stops.push(() => stopTogether(working, logger))
   const now = clock.now()
   const { epoch, recovered, uncertain } = await store.beginEpoch(
     now, now + configuration.server.delivery.uncertain_retry,
   )
   metrics.leasesRecovered.inc(recovered + uncertain)
+  metrics.uncertainDeliveries.inc(uncertain)
   const found = { recovered_messages: recovered, uncertain_messages: uncertain }
   logger.info({ part: 'store', epoch, ...found }, 'epoch begun')
   const keyRing = createKeyRing(configuration.server.secrets.master_key)
-  const resolver = outside?.resolver ?? dnsResolver(configuration)
+  const resolver = createMeasuredResolver(outside?.resolver ?? dnsResolver(configuration), dnsNotes(metrics))
   return {
-    ...options, live, clock, realClock, metrics, store, location, epoch, keyRing, resolver, stops,
+    ...options, live, clock, realClock, metrics, store, location, epoch, keyRing, resolver, stops, working,
     classify: (...reply) => classify(...reply),
     isClockSteady: startClockWatch(clock, logger, stops),
+  }
+}
+
+export function dnsNotes({ dnsLookupSeconds, dnsFailures }: Metrics): DnsNotes {
+  return {
+    onAnswer: (type, seconds) => dnsLookupSeconds.observe({ type }, seconds),
+    onFailure: (kind) => dnsFailures.inc({ kind }),
   }
 }
 
@@ -135,5 +163,6 @@ function storeLocation({ server }: Configuration): StoreLocation {
     walMaxBytes,
     commitLingerMilliseconds: commit.linger,
     commitMostRows: commit.rows,
+    erasureKey: createKeyRing(server.secrets.master_key).key('erasure').export(),
   }
 }

@@ -5,6 +5,7 @@ import { renderKeys, senderIdOf } from '../content/message-fields.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
 import { createAcceptBatch } from '../messages/accept-batch.ts'
 import type { AcceptanceOptions } from '../messages/accept-mail.ts'
+import { createAcceptanceLog } from '../messages/acceptance-log.ts'
 import { createAcceptMessage } from '../messages/accept-message.ts'
 import { createAcceptSubmission } from '../messages/accept-submission.ts'
 import { createMessageActions } from '../messages/act-on-message.ts'
@@ -42,6 +43,9 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     captures: outside === undefined ? 'test-and-simulated' : 'simulated',
     testSendingDomain: SANDBOX_DOMAIN,
     onQueued: (queued) => dispatcher.noteQueued(queued),
+    logAccepted: createAcceptanceLog({
+      logger: logger.child({ part: 'messages' }), recipients: () => foundation.live.current().server.log.recipients,
+    }),
   }
   const engagement = createEngagement({
     store, clock, metrics, keys, onEvents,
@@ -65,14 +69,14 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
       }),
       ...createMessageActions(acceptance),
     },
-    suppressions: createSuppressions({ store, clock }),
+    suppressions: createSuppressions({ store, clock, metrics }),
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate,
     mailRefusal: createMailRefusal({
       store, clock, hasSpace: () => parts.disk.mayAccept(), mostQueued: settings.api.queue_max,
     }),
     engagement,
-    unsubscribing: createUnsubscribing({ store, clock, logger, onEvents, key: keys.unsubscribe }),
+    unsubscribing: createUnsubscribing({ store, clock, logger, metrics, onEvents, key: keys.unsubscribe }),
   }
 }
 

@@ -18,11 +18,12 @@ import { createGuardedLookup } from '../network/guarded-lookup.ts'
 import { createGuardedRequest } from '../network/guarded-request.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import { createMailHosts } from '../network/mail-hosts.ts'
+import { createMeasuredValidatingResolver } from '../network/measured-resolver.ts'
 import { createMtaSts } from '../network/mta-sts.ts'
 import type { MtaSts } from '../network/mta-sts.ts'
 import type { Resolver, ValidatingResolver } from '../network/resolver.ts'
 import { createValidatingResolver } from '../network/validating-resolver.ts'
-import { ownAddresses } from './foundation.ts'
+import { dnsNotes, ownAddresses } from './foundation.ts'
 import type { Foundation } from './foundation.ts'
 
 export interface OutboundTls {
@@ -37,11 +38,11 @@ export interface OutboundTls {
 const NO_STS: Pick<MtaSts, 'policyFor' | 'refresh'> = { policyFor: async () => null, refresh: async () => {} }
 
 export async function startOutboundTls(foundation: Foundation): Promise<OutboundTls> {
-  const { live, store, clock, realClock, stops, outside } = foundation
+  const { live, store, clock, realClock, metrics, stops, outside } = foundation
   const { delivery, dns } = foundation.configuration.server
   const logger = foundation.logger.child({ part: 'tls' })
   const validating = validatingResolver(foundation)
-  const cache = { cache: dns.cache, clock }
+  const cache = { cache: dns.cache, clock, onHit: () => metrics.dnsCacheHits.inc() }
   const resolver: Resolver = validating ?? createCachedResolver({ resolver: foundation.resolver, ...cache })
   const request = startGuardedRequest(foundation)
   // The world of the sandbox has no web servers for policies.
@@ -94,13 +95,16 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
 const PLAIN = { tags: undefined, ipPool: undefined, track: { opens: false, clicks: false } }
 const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 
-function validatingResolver({ configuration, clock, outside }: Foundation): ValidatingResolver | null {
+function validatingResolver({ configuration, clock, metrics, outside }: Foundation): ValidatingResolver | null {
   const { dns } = configuration.server
   if (dns.validating_resolver === null || outside !== undefined) return null
   const resolver = createValidatingResolver({
     server: dns.validating_resolver, timeoutMilliseconds: dns.timeout, tries: dns.tries,
   })
-  return createCachedValidatingResolver({ resolver, cache: dns.cache, clock })
+  return createCachedValidatingResolver({
+    resolver: createMeasuredValidatingResolver(resolver, dnsNotes(metrics)), cache: dns.cache, clock,
+    onHit: () => metrics.dnsCacheHits.inc(),
+  })
 }
 
 /** Of policies and reports: where mail may go inwards, they may too. */

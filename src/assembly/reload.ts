@@ -10,11 +10,13 @@ import { ConfigurationError, errorText, ServiceError } from '../base/errors.ts'
 import type { Mistake } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
+import type { ServiceNotices } from '../base/service-manager.ts'
 import { changeLine, configurationDiff, withLiveKeys } from '../config/configuration-diff.ts'
 import type { ConfigurationChange } from '../config/configuration-diff.ts'
 import { explainMistakes } from '../config/explain-mistake.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
 import type { Configuration } from '../config/load-configuration.ts'
+import type { ServerSettings } from '../config/server-settings.ts'
 import type { Store } from '../store/store.ts'
 
 export interface ReloadReport {
@@ -44,14 +46,19 @@ export interface ReloadOptions {
   hasSpace: () => boolean
   /** Waiting messages are under other keys now. */
   onMoved: () => void
-  /** Certificates of the doors, read again from the files in force; throws when one can not be used. */
-  readCertificates: () => void
+  /**
+   * Certificates of the doors, read again from these files; throws when one can not be used. What it returns puts them
+   * to use, and never throws.
+   */
+  readCertificates: (files: ServerSettings['tls']['certificates']) => () => void
+  /** Told when a reload begins and when it is over. */
+  notices?: ServiceNotices | undefined
   metrics: Pick<Metrics, 'configurationReloads'>
   logger: Logger
 }
 
 export function createReload(options: ReloadOptions): Reload {
-  const { live, logger, metrics } = options
+  const { live, logger, metrics, notices } = options
   let last: Promise<unknown> = Promise.resolve()
   let isSignalled = false
   let moved: ReloadReport['moved'] = []
@@ -68,15 +75,21 @@ export function createReload(options: ReloadOptions): Reload {
     const report = { isDryRun, changes, warnings: read.warnings }
     if (isDryRun) return { ...report, revision: live.revision(), lines: changes.map(changeLine), moved: [] }
     if (!options.hasSpace()) throw new ServiceError('unavailable', 'the disk is full: nothing can be taken over')
-    options.readCertificates()
+    const useCertificates = options.readCertificates(read.server.tls.certificates)
     await live.replace(withLiveKeys(before, read))
+    useCertificates()
     const { default_pool: target } = live.current().pools
     if (moved.length > 0) options.onMoved()
     return { ...report, revision: live.revision(), lines: changes.map((each) => line(each, moved, target)), moved }
   }
 
+  async function announced(): Promise<ReloadReport> {
+    notices?.reloading()
+    return apply(false).finally(() => notices?.ready())
+  }
+
   function reload(isDryRun: boolean): Promise<ReloadReport> {
-    const next = last.then(() => apply(isDryRun))
+    const next = last.then(() => isDryRun ? apply(true) : announced())
     const note = (value: number) => (): void => {
       if (!isDryRun) metrics.configurationReloads.set(value)
     }

@@ -29,7 +29,7 @@ export interface Webhooks {
 }
 
 export function startWebhooks(foundation: Foundation): Webhooks {
-  const { configuration, store, clock, keyRing, metrics, logger, epoch, stops, outside } = foundation
+  const { configuration, store, clock, keyRing, metrics, logger, epoch, working, outside } = foundation
   const { webhooks: settings, api } = configuration.server
   const guardedRequest = startGuardedRequest(foundation)
   const posting = { keyRing, guardedRequest, version: packageVersion() }
@@ -39,7 +39,7 @@ export function startWebhooks(foundation: Foundation): Webhooks {
     logger: logger.child({ part: 'webhooks' }),
   })
   engine.start(epoch)
-  stops.push(() => engine.stop())
+  working.push(() => engine.stop())
   const eventStreams = createEventStreams({ store, clock })
   const webhookEndpoints = createWebhookEndpoints({
     store, clock, keyRing, guardedRequest, mostEndpoints: api.counts_max.webhooks, onEnabled: engine.wake,

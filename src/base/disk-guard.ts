@@ -1,6 +1,7 @@
 /**
- * Two marks on the free space of the disk that holds the database (hardening.md 6.2): below the upper one nothing new
- * is accepted, below the lower one no new delivery starts, because its outcome could not be recorded.
+ * Marks on the free space of the disk that holds the database (operations.md 12.5): below twice the upper one it is
+ * short, below the upper one nothing new is accepted, below the lower one no new delivery starts, because its outcome
+ * could not be recorded. What has stopped goes on a tenth above its mark.
  *
  * The space is looked at every second, so it recovers by itself. A disk that can not be asked counts as full: a store
  * on it would not answer either. Never throws.
@@ -16,6 +17,8 @@ export interface DiskGuard {
   start(): Promise<void>
   mayAccept(): boolean
   mayDeliver(): boolean
+  /** Soon nothing new will be accepted: what can be left out is. */
+  isShort(): boolean
   /** Bytes that are free for us, as last seen. */
   freeBytes(): number
   stop(): void
@@ -31,21 +34,26 @@ export interface DiskGuardOptions {
   logger: Logger
   /** Deliveries may start again. */
   onDeliver: () => void
+  /** It has become short. */
+  onShort?: () => void
 }
 
 const LOOK_EVERY = SECOND
+/** It is short below so many times the upper mark. */
+const SHORT_FACTOR = 2
+/** So far above a mark it counts as passed again: space at the mark comes and goes. */
+const PASSED_AGAIN = 1.1
 
 export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
-  const { folder, minFreeAccept, minFreeDeliver, clock, logger, onDeliver } = options
+  const { folder, minFreeAccept, minFreeDeliver, clock, logger, onDeliver, onShort } = options
   let freeBytes = Infinity
   let isStopped = false
   let cancel = (): void => {}
-
-  const mayAccept = (): boolean => freeBytes >= minFreeAccept
-  const mayDeliver = (): boolean => freeBytes >= minFreeDeliver
+  const room = createMark(SHORT_FACTOR * minFreeAccept, clock)
+  const accepting = createMark(minFreeAccept, clock)
+  const delivering = createMark(minFreeDeliver, clock)
 
   async function look(): Promise<void> {
-    const before = { accepts: mayAccept(), delivers: mayDeliver() }
     try {
       const { bavail, bsize } = await statfs(folder)
       freeBytes = bavail * bsize
@@ -53,27 +61,63 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
       if (freeBytes > 0) logger.error({ folder, error: errorText(thrown) }, 'the free space is not known')
       freeBytes = 0
     }
-    tell('accepting new mail', before.accepts, mayAccept(), minFreeAccept)
-    tell('starting deliveries', before.delivers, mayDeliver(), minFreeDeliver)
-    if (!before.delivers && mayDeliver()) onDeliver()
+    const space = room.look(freeBytes)
+    const facts = { folder, free_bytes: freeBytes }
+    if (space === 'passed') logger.info(facts, 'the disk has room again')
+    if (space === 'fallen') {
+      logger.warn({ ...facts, mark_bytes: SHORT_FACTOR * minFreeAccept }, 'the disk runs low: dialogues are not kept')
+      onShort?.()
+    }
+    tell('accepting new mail', accepting.look(freeBytes), { mark: accepting, mark_bytes: minFreeAccept })
+    const change = delivering.look(freeBytes)
+    tell('starting deliveries', change, { mark: delivering, mark_bytes: minFreeDeliver })
+    if (change === 'passed') onDeliver()
     if (!isStopped) cancel = clock.after(LOOK_EVERY, () => void look())
   }
 
-  function tell(what: string, before: boolean, now: boolean, mark: number): void {
-    if (before === now) return
-    const facts = { folder, free_bytes: freeBytes, mark_bytes: mark }
-    if (now) logger.info(facts, `${what} again: there is space on the disk`)
-    else logger.error(facts, `${what} stopped: the disk is nearly full`)
+  function tell(what: string, change: Change, { mark, mark_bytes }: { mark: Mark; mark_bytes: number }): void {
+    if (change === 'none') return
+    const facts = { folder, free_bytes: freeBytes, mark_bytes }
+    if (change === 'fallen') logger.error(facts, `${what} stopped: the disk is nearly full`)
+    else logger.info({ ...facts, ms: mark.lasted() }, `${what} again: there is space on the disk`)
   }
 
   return {
     start: look,
-    mayAccept,
-    mayDeliver,
+    mayAccept: accepting.isPassed,
+    mayDeliver: delivering.isPassed,
+    isShort: () => !room.isPassed(),
     freeBytes: () => freeBytes,
     stop() {
       isStopped = true
       cancel()
     },
+  }
+}
+
+type Change = 'fallen' | 'passed' | 'none'
+
+interface Mark {
+  look(freeBytes: number): Change
+  isPassed(): boolean
+  /** Milliseconds that the space was below it the last time. */
+  lasted(): number
+}
+
+function createMark(bytes: number, clock: Clock): Mark {
+  let isPassed = true
+  let fallenAt = 0
+  let lasted = 0
+  return {
+    look(freeBytes) {
+      const before = isPassed
+      isPassed = freeBytes >= (isPassed ? bytes : Math.min(bytes * PASSED_AGAIN, Number.MAX_SAFE_INTEGER))
+      if (before === isPassed) return 'none'
+      if (isPassed) lasted = clock.now() - fallenAt
+      else fallenAt = clock.now()
+      return isPassed ? 'passed' : 'fallen'
+    },
+    isPassed: () => isPassed,
+    lasted: () => lasted,
   }
 }

@@ -2,41 +2,103 @@
  * The log: one JSON line per fact on standard output (operations.md 9).
  *
  * The message is a fixed phrase; all that varies is a field named as in the database. Secrets never reach a log call;
- * the redaction list is the second fence. Control characters are escaped by JSON, so one fact is one line. Under
+ * `log-redaction.ts` is the second fence. Control characters are escaped by JSON, so one fact is one line. Under
  * journald each line carries its priority. The lines of one turn of the event loop are one write; what is gathered is
  * written when the process exits, also by `process.exit` and after an uncaught error, so that only a kill can lose it.
  */
+import { fstatSync } from 'node:fs'
 import { pino } from 'pino'
+import { errorCode } from './errors.ts'
+import { errorFields, redactFields } from './log-redaction.ts'
 import type { Logger } from 'pino'
 
 export type { Logger } from 'pino'
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
 /** syslog priorities that journald reads from a `<N>` in front of the line. */
-const PRIORITY: Record<string, number> = { debug: 7, info: 6, warn: 4, error: 3, fatal: 2 }
+export const PRIORITY = { debug: 7, info: 6, warn: 4, error: 3, fatal: 2 } as const
 /** Characters. */
 const MOST_GATHERED = 64 * 1024
-const REDACTED = ['key', 'secret', 'authorization', 'password', 'private_key', 'token', '*.secret', '*.authorization']
+const STANDARD_OUTPUT = 1
 
-export function createLogger(options: { level: LogLevel; write?: (line: string) => void }): Logger {
+export interface LoggerOptions {
+  level: LogLevel
+  /** Left out: standard output. */
+  write?: (line: string) => void
+}
+
+/** A logger whose level can change while it and its children are in use. */
+export interface AdjustableLogger {
+  logger: Logger
+  setLevel(level: LogLevel): void
+}
+
+export function createLogger(options: LoggerOptions): Logger {
+  return createAdjustableLogger(options).logger
+}
+
+export function createAdjustableLogger(options: LoggerOptions): AdjustableLogger {
+  // A child copies the level that its parent has when it is made.
+  const all: Logger[] = []
+  const logger = createPino(options, (child) => void all.push(child))
+  all.push(logger)
+  return {
+    logger,
+    setLevel(level) {
+      for (const each of all) each.level = level
+    },
+  }
+}
+
+function createPino(options: LoggerOptions, onChild: (child: Logger) => void): Logger {
   const write = options.write ?? writeToStdout
-  const underJournald = process.env['JOURNAL_STREAM'] !== undefined && options.write === undefined
+  const toJournal = options.write === undefined && isJournal(process.env['JOURNAL_STREAM'], STANDARD_OUTPUT)
   return pino(
     {
       level: options.level,
+      onChild,
       base: null,
       messageKey: 'msg',
       timestamp: () => `,"time":"${new Date().toISOString()}"`,
-      formatters: { level: (label) => ({ level: label }) },
-      redact: { paths: REDACTED, censor: '[redacted]' },
+      formatters: { level: (label) => ({ level: label }), log: redactFields },
+      serializers: { err: (thrown: unknown) => errorFields(thrown) },
     },
-    { write: (line: string) => write(underJournald ? withPriority(line) : line) },
+    { write: (line: string) => write(toJournal ? withPriority(printable(line)) : printable(line)) },
   )
 }
 
+/** What JSON leaves as it is and a terminal may obey, or take for the end of a line. */
+const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029]/g
+
+function printable(line: string): string {
+  // Nearly always there is nothing to replace.
+  if (line.search(UNPRINTABLE) === -1) return line
+  return line.replace(UNPRINTABLE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
+}
+
+/**
+ * Whether a descriptor leads to the journal: systemd names device and inode of what it connected, and a child whose
+ * output goes elsewhere has the variable too (systemd.exec(5)).
+ */
+export function isJournal(journalStream: string | undefined, descriptor: number): boolean {
+  if (journalStream === undefined) return false
+  try {
+    const { dev, ino } = fstatSync(descriptor, { bigint: true })
+    return journalStream === `${dev}:${ino}`
+  } catch (thrown) {
+    // Closed: nothing is written at all.
+    if (errorCode(thrown) === 'EBADF') return false
+    throw thrown
+  }
+}
+
 function withPriority(line: string): string {
-  const level = /^\{"level":"(\w+)"/.exec(line)?.[1] ?? 'info'
-  return `<${PRIORITY[level] ?? 6}>${line}`
+  const level = /^\{"level":"(\w+)"/.exec(line)?.[1] ?? ''
+  return `<${isLevel(level) ? PRIORITY[level] : PRIORITY.info}>${line}`
+}
+
+function isLevel(word: string): word is keyof typeof PRIORITY {
+  return Object.hasOwn(PRIORITY, word)
 }
 
 const writeToStdout = gatherLines((text) => void process.stdout.write(text))

@@ -1,11 +1,12 @@
 /**
- * Makes a server listen.
+ * Makes a server listen: on a socket that the service manager passed on, else on one of its own.
  *
  * Failures of a port are ProcessExit with one clear line that names the setting: 75 for one that is taken, 78 for an
  * address or port that cannot be used at all (operations.md 5.4).
  */
 import type { ListenOptions, Server } from 'node:net'
 import { errorCode, errorText, EXIT, ProcessExit } from './errors.ts'
+import type { PassedSockets } from './passed-sockets.ts'
 
 export interface Port {
   /** An IP, or `*` for every address of both families. */
@@ -16,10 +17,20 @@ export interface Port {
 
 const FIRST_FREE_PORT = 1024
 
-/** Returns the port that was bound. `setting` names where it stands, as in `listen.http`. */
-export async function openPort(server: Server, port: Port, setting: string): Promise<number> {
+export interface PortPlace {
+  /** Where the port stands, as in `listen.http`. */
+  setting: string
+  /** Left out: there is no service manager. */
+  passed?: PassedSockets | undefined
+}
+
+/** Returns the port that was bound. */
+export async function openPort(server: Server, port: Port, { setting, passed }: PortPlace): Promise<number> {
+  const socket = passed?.take(port.address, port.port)
+  if (socket === undefined && passed?.isOpenToAll(port.port) === true) throw tooWide(port, setting)
   try {
-    await listen(server, listenOptions(port))
+    await listen(server, socket?.handle ?? listenOptions(port))
+    socket?.handOver(server)
   } catch (thrown) {
     throw explain(thrown, port, setting)
   }
@@ -33,7 +44,7 @@ function listenOptions({ address, port }: Port): ListenOptions {
 }
 
 /** Rejects with the system's error. */
-export function listen(server: Server, options: ListenOptions): Promise<void> {
+export function listen(server: Server, options: ListenOptions | Server): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
     server.listen(options, () => {
@@ -41,6 +52,15 @@ export function listen(server: Server, options: ListenOptions): Promise<void> {
       resolve()
     })
   })
+}
+
+/** Taking it would open to everybody what is meant for one address. */
+function tooWide({ address, port }: Port, setting: string): ProcessExit {
+  const line = `ListenStream=${address.includes(':') ? `[${address}]` : address}:${port}`
+  const fix = `replace the line "ListenStream=${port}" in posthorn.socket by "${line}", or set the address to "*"`
+  return new ProcessExit(
+    EXIT.configuration, `${setting}: port ${port} of address ${address} was opened on every address: ${fix}`,
+  )
 }
 
 function explain(thrown: unknown, { address, port }: Port, setting: string): ProcessExit {

@@ -3,24 +3,31 @@
  *
  * Resolves after a clean stop by SIGTERM or SIGINT. Throws ProcessExit 1 after a fatal report, when what can be stopped
  * was stopped; what can not stop without the part that died ends with the process, a few seconds later. A second SIGINT
- * ends at once (130); a second SIGTERM changes nothing: the manager has its own patience.
+ * ends at once (130); a second SIGTERM changes nothing: the manager has its own patience. SIGQUIT writes a diagnostic
+ * report, and the service goes on.
  */
 import { SECOND } from './clock.ts'
 import type { Clock } from './clock.ts'
+import { writeDiagnosticReport } from './diagnostic-report.ts'
 import { errorText, EXIT, ProcessExit } from './errors.ts'
 import type { Logger } from './logger.ts'
 import { createServiceManager } from './service-manager.ts'
+import type { ServiceNotices } from './service-manager.ts'
 
 export interface RunningService {
   /** Resolves when every thread has answered. */
   isAlive(): Promise<void>
+  /** How it is, in one line for the service manager. */
+  describe(): Promise<string>
   /** The configuration files may have changed (SIGHUP). */
   reload(): void
   stop(): Promise<void>
 }
 
 export interface RunServiceOptions {
-  start: (onFatal: (reason: Error) => void) => Promise<RunningService>
+  start: (onFatal: (reason: Error) => void, notices: ServiceNotices) => Promise<RunningService>
+  /** Where diagnostic reports go. */
+  reportFolder: string
   logger: Logger
   clock: Clock
 }
@@ -32,7 +39,7 @@ const LONGEST_STOP_AFTER_FATAL = 5 * SECOND
 
 type Ending = { kind: 'signal'; signal: string } | { kind: 'fatal'; reason: Error }
 
-export async function runService({ start, logger, clock }: RunServiceOptions): Promise<void> {
+export async function runService({ start, reportFolder, logger, clock }: RunServiceOptions): Promise<void> {
   // Everything a server writes is its own: database, keys, logs.
   process.umask(OTHERS_AND_GROUP)
   const { ended, onFatal } = endings()
@@ -41,22 +48,36 @@ export async function runService({ start, logger, clock }: RunServiceOptions): P
     clock,
     onError: (thrown) => logger.warn({ err: thrown }, 'service manager was not told'),
   })
-  const service = await start(onFatal)
-  process.on('SIGHUP', () => service.reload())
+  process.on('SIGQUIT', () => report(reportFolder, { logger, clock }))
+  manager.starting()
+  // What keeps the process alive must not outlive a start that failed.
+  const service = await start(onFatal, manager).finally(() => manager.stop())
+  const reload = (): void => service.reload()
+  process.on('SIGHUP', reload)
   logger.info('ready')
   manager.ready()
+  manager.startStatus(() => service.describe())
   manager.startWatchdog(() => service.isAlive())
   const ending = await ended
+  process.off('SIGHUP', reload)
+  manager.stop()
   manager.stopping()
   if (ending.kind === 'signal') logger.info({ signal: ending.signal }, 'stopping')
   else logger.error({ err: ending.reason }, 'fatal')
-  manager.stop()
   const cancel = ending.kind === 'fatal' ? clock.after(LONGEST_STOP_AFTER_FATAL, () => endAtOnce(logger)) : () => {}
   await service.stop()
   cancel()
   logger.info('stopped')
   if (ending.kind === 'fatal') {
     throw new ProcessExit(EXIT.failed, `posthorn: ${errorText(ending.reason)}`, { cause: ending.reason })
+  }
+}
+
+function report(folder: string, { logger, clock }: Pick<RunServiceOptions, 'logger' | 'clock'>): void {
+  try {
+    logger.info({ file: writeDiagnosticReport(folder, clock.now()) }, 'diagnostic report written')
+  } catch (thrown) {
+    logger.error({ err: thrown }, 'diagnostic report not written')
   }
 }
 

@@ -15,6 +15,7 @@ export interface CertificateFiles {
 
 export interface ServerCertificates {
   default: { cert: Buffer; key: Buffer }
+  minVersion: SecureVersion
   contextFor(serverName: string): SecureContext | undefined
 }
 
@@ -29,6 +30,7 @@ export function readServerCertificates(
   }
   return {
     default: { cert: first.cert, key: first.key },
+    minVersion,
     contextFor: (serverName) => certificates.find(({ parsed }) => parsed.checkHost(serverName) !== undefined)?.context,
   }
 }

@@ -11,8 +11,10 @@ import { loadConfiguration } from '../config/load-configuration.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import { formulaCurves } from '../config/formula-curves.ts'
 import { locateIps } from '../config/locate-ips.ts'
-import { createDnsResolver } from '../network/dns-resolver.ts'
-import { checkEgressNames } from '../senders/check-egress-names.ts'
+import { checkForwardNames, checkPtr } from '../health/check-ip-names.ts'
+import { checkOwnNames } from '../health/check-own-names.ts'
+import { runChecks } from '../health/run-checks.ts'
+import { worldOf } from './doctor-world.ts'
 import { misuse } from './flag-values.ts'
 import { configurationFolder, SHIPPED_FOLDER } from './shared-options.ts'
 
@@ -23,7 +25,8 @@ interface CheckFlags {
   json?: boolean
 }
 
-export function addCheckCommand(program: Command): void {
+/** `around`: words in front of the verb, with a space behind them. */
+export function addCheckCommand(program: Command, around = ''): void {
   program
     .command('check')
     .description('validate the configuration files')
@@ -31,7 +34,7 @@ export function addCheckCommand(program: Command): void {
     .option('--dns', 'also ask the DNS about each IP: reverse name (PTR), EHLO name, SPF')
     .option('--offline', 'leave out what needs this machine, such as addresses that must be bindable')
     .option('--json', 'print one JSON document')
-    .addHelpText('after', '\nExample:\n  posthorn check --config /etc/posthorn\n  posthorn check --dns')
+    .addHelpText('after', `\nExample:\n  posthorn ${around}check --config /etc/posthorn\n  posthorn ${around}check --dns`)
     .action(check)
 }
 
@@ -62,15 +65,15 @@ async function findMistakes(folder: string, { dns, offline = false }: CheckFlags
   }
 }
 
-async function dnsWarnings(folder: string, { server, pools }: Configuration): Promise<Mistake[]> {
-  const { servers, timeout, tries } = server.dns
-  const resolver = createDnsResolver({ servers, timeoutMilliseconds: timeout, tries })
-  const options = { resolver, spfName: server.domains.targets.spf, hostname: server.hostname, now: Date.now() }
+/** What `posthorn doctor` says of each IP: reverse name, EHLO name, SPF. */
+async function dnsWarnings(folder: string, configuration: Configuration): Promise<Mistake[]> {
+  const findings = await runChecks([checkPtr, checkForwardNames, checkOwnNames], worldOf(folder, configuration, {}))
   const placeOf = locateIps(folder, SHIPPED_FOLDER)
-  const checks = Object.entries(pools.pools).flatMap(([pool, { ips }]) => ips.map(async (ip, index) => {
-    const problems = await checkEgressNames(ip, options)
-    return problems.map((message): Mistake =>
-      ({ ...placeOf(pool, index), severity: 'warning', message, suggestion: null }))
-  }))
-  return (await Promise.all(checks)).flat()
+  const places = new Map(Object.entries(configuration.pools.pools).flatMap(([pool, { ips }]) =>
+    ips.map(({ address }, index) => [address, placeOf(pool, index)] as const)))
+  return findings.filter(({ result }) => result === 'warn' || result === 'fail').flatMap((finding) => {
+    const place = places.get(finding.subject ?? '')
+    const message = `${finding.check}: ${finding.seen}${finding.fix === null ? '' : `. Fix: ${finding.fix}`}`
+    return place === undefined ? [] : [{ ...place, severity: 'warning' as const, message, suggestion: null }]
+  })
 }

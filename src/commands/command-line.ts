@@ -6,27 +6,38 @@
  */
 import { Command, CommanderError } from 'commander'
 import { ConfigurationError, errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
+import { printProblem } from '../base/print-problem.ts'
 import { explainMistakes } from '../config/explain-mistake.ts'
+import { addBackupCommands } from './backup.ts'
 import { addBounceCommands } from './bounce.ts'
 import { addCheckCommand } from './check.ts'
+import { addCompletionCommand } from './completion.ts'
 import { addConfigCommands } from './config.ts'
+import { addDoctorCommand } from './doctor.ts'
 import { addDomainCommands } from './domain.ts'
 import { addIpCommands } from './ip.ts'
 import { addKeyCommands } from './key.ts'
 import { addListenCommand } from './listen.ts'
+import { addLogsCommand } from './logs.ts'
 import { addMessageCommands } from './message.ts'
+import { addMigrateCommand, addVerifyCommand } from './migrate.ts'
 import { addPathCommands } from './path.ts'
 import { addPoolCommands } from './pool.ts'
 import { addProviderCommands } from './provider.ts'
 import { addQueueCommands } from './queue.ts'
+import { addRecipientCommands } from './recipient.ts'
 import { addReloadCommand } from './reload.ts'
+import { addRestoreCommand } from './restore.ts'
 import { addSandboxCommand } from './sandbox.ts'
 import type { SandboxCommandOptions } from './sandbox.ts'
 import { addSendCommand } from './send.ts'
 import { addServeCommand } from './serve.ts'
 import type { ServeOptions } from './serve.ts'
+import { addSetupCommand } from './setup/setup.ts'
 import { addStatusCommand, status } from './status.ts'
 import { addSuppressionCommands } from './suppression.ts'
+import { addTopCommand } from './top.ts'
+import { addVersionCommand } from './version.ts'
 import { addWebhookCommands } from './webhook.ts'
 
 export interface ServerStarters {
@@ -37,33 +48,45 @@ export interface ServerStarters {
 
 /** In the order of the help. */
 const VERBS: readonly ((program: Command) => void)[] = [
-  addStatusCommand, addCheckCommand, addReloadCommand, addConfigCommands, addKeyCommands, addDomainCommands,
-  addSendCommand, addMessageCommands, addQueueCommands, addIpCommands, addPoolCommands, addPathCommands,
-  addProviderCommands, addSuppressionCommands, addWebhookCommands, addListenCommand, addBounceCommands,
+  addSetupCommand, addStatusCommand, addTopCommand, addLogsCommand, addCheckCommand, addDoctorCommand,
+  addReloadCommand, addConfigCommands, addKeyCommands, addDomainCommands, addSendCommand, addMessageCommands,
+  addQueueCommands, addIpCommands, addPoolCommands, addPathCommands, addProviderCommands, addSuppressionCommands,
+  addWebhookCommands, addListenCommand, addBounceCommands, addRecipientCommands, addBackupCommands, addRestoreCommand,
+  addMigrateCommand, addVerifyCommand,
 ]
 
 const FIRST_STEPS = `No server runs here yet. The first steps:
   1  posthorn sandbox                  try everything on this machine; nothing leaves it
-  2  posthorn check                    once posthorn.yaml and pools.yaml are in /etc/posthorn
-  3  posthorn serve                    run the server
+  2  sudo posthorn setup               on a server: configuration, DNS records, first key
+  3  posthorn doctor                   what is wrong, and what to do
   4  posthorn domain add acme.com      prints the DNS records to publish
   5  posthorn key create --name shop   for the app that sends
 All verbs: posthorn --help
 `
+
+/** All verbs, ready to parse words. */
+export function createProgram(version: string, starters: ServerStarters): Command {
+  const program = new Command('posthorn')
+    .description('Self-hosted email-sending appliance')
+    .version(version)
+    .showHelpAfterError('(posthorn --help lists the verbs)')
+    .exitOverride()
+    // A verb that has verbs below it leaves them their own flags.
+    .enablePositionalOptions()
+  addServeCommand(program, starters.serve)
+  addSandboxCommand(program, starters.sandbox)
+  for (const add of VERBS) add(program)
+  addVersionCommand(program, version)
+  addCompletionCommand(program)
+  return program
+}
 
 export async function runCommandLine(
   words: readonly string[],
   version: string,
   starters: ServerStarters,
 ): Promise<number> {
-  const program = new Command('posthorn')
-    .description('Self-hosted email-sending appliance')
-    .version(version)
-    .showHelpAfterError('(posthorn --help lists the verbs)')
-    .exitOverride()
-  addServeCommand(program, starters.serve)
-  addSandboxCommand(program, starters.sandbox)
-  for (const add of VERBS) add(program)
+  const program = createProgram(version, starters)
   try {
     if (words.length === 0) await showStatusOrFirstSteps()
     else await program.parseAsync(words, { from: 'user' })
@@ -88,20 +111,20 @@ function report(thrown: unknown): number {
   // Commander has printed its sentence already; help and version end with 0.
   if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? EXIT.done : EXIT.usage
   if (thrown instanceof ProcessExit) {
-    process.stderr.write(`${thrown.message}\n`)
+    printProblem(`${thrown.message}\n`)
     return thrown.exitCode
   }
   if (thrown instanceof ConfigurationError) {
-    process.stderr.write(`${explainMistakes(thrown.mistakes)} Exit ${EXIT.configuration}.\n`)
+    printProblem(`${explainMistakes(thrown.mistakes)} Exit ${EXIT.configuration}.\n`)
     return EXIT.configuration
   }
   // Whoever read what is printed has gone (`posthorn … | head`).
   if (errorCode(thrown) === 'EPIPE') return EXIT.failed
   if (isFileError(thrown)) {
-    process.stderr.write(`posthorn: ${thrown.message}\n`)
+    printProblem(`posthorn: ${thrown.message}\n`)
     return EXIT.disk
   }
-  process.stderr.write(`posthorn: ${errorText(thrown)}\n${thrown instanceof Error ? (thrown.stack ?? '') : ''}\n`)
+  printProblem(`posthorn: ${errorText(thrown)}\n${thrown instanceof Error ? (thrown.stack ?? '') : ''}\n`)
   return EXIT.failed
 }
 

@@ -1,5 +1,6 @@
 /**
- * `posthorn config`: `diff` compares the files with the running server (`reload.ts`).
+ * `posthorn config`: `diff` compares the files with the running server (`reload.ts`), `show` and `docs` explain them
+ * (`config-keys.ts`), `check` validates them (`check.ts`).
  *
  * `test-reply` needs no server: it says what the rules make of an SMTP reply (engine.md 9 and 14): which rule of
  * providers.yaml shapes the path, which of bounces.yaml gives the category, where both stand, and the three decisions
@@ -16,6 +17,8 @@ import type { Position } from '../config/source-tree.ts'
 import { createClassifier } from '../mail/classify-reply.ts'
 import { readSmtpReply } from '../mail/smtp-reply.ts'
 import type { SmtpReply } from '../mail/smtp-reply.ts'
+import { addCheckCommand } from './check.ts'
+import { addKeyVerbs } from './config-keys.ts'
 import { misuse } from './flag-values.ts'
 import { printNote, printResult } from './print.ts'
 import type { OutputFlags } from './print.ts'
@@ -36,6 +39,8 @@ const EXAMPLE = `Example:
 export function addConfigCommands(program: Command): void {
   const config = program.command('config').description('the configuration files')
   addDiffVerb(config)
+  addKeyVerbs(config)
+  addCheckCommand(config, 'config ')
   config
     .command('test-reply <text>')
     .description('say which reply and bounce rule a text matches, and what follows')

@@ -100,8 +100,10 @@ export function addQueueCommands(program: Command): void {
 const HEADS = { provider: 'PROVIDER', domain: 'RECIPIENT DOMAIN', ip: 'LAST IP', pool: 'POOL' }
 
 async function list(flags: VerbFlags & QueueFilterFlags & { by: keyof typeof HEADS }): Promise<void> {
-  const { held, ...filter } = queueFilter(flags)
-  const path = withQuery('/v1/admin/queue', { by: flags.by, ...filter, held: held === true ? 'true' : undefined })
+  const { held, accepted_before: before, ...filter } = queueFilter(flags)
+  const path = withQuery('/v1/admin/queue', { by: flags.by, ...filter, held: held === true ? 'true' : undefined,
+    accepted_before: before === undefined ? undefined : String(before),
+  })
   const answer = await callServer(serverAddress(flags), { method: 'GET', path })
   const entries: unknown[] = Array.isArray(answer) ? answer : []
   const groups = entries.map((entry) => readAnswer<QueueGroup>(entry, 'name', 'waiting', 'due', 'held'))

@@ -4,6 +4,7 @@
  * `export` prints CSV that `import` takes: what one server knows can be brought to another. Reason and scope travel
  * along; when an entry was made does not. `remove` shows the entries first and does nothing without --yes.
  */
+import { statSync } from 'node:fs'
 import { Option } from 'commander'
 import type { Command } from 'commander'
 import { EXIT, ProcessExit } from '../base/errors.ts'
@@ -14,6 +15,7 @@ import { csvPieces } from './csv-pieces.ts'
 import { countFlag, timeFlag } from './flag-values.ts'
 import { importPieces } from './import-csv.ts'
 import { isTerminal, localTime, printable, printNote, printPiece, printResult, tableText } from './print.ts'
+import { progressBar, progressLine } from './progress-line.ts'
 import { serverAddress } from './server-address.ts'
 import { addVerb, isConfirmed, readAnswer } from './verb.ts'
 import type { ConsentFlags, VerbFlags } from './verb.ts'
@@ -127,15 +129,18 @@ function countOf(entries: number): string {
 
 async function importFile(file: string, flags: VerbFlags): Promise<void> {
   const server = serverAddress(flags)
-  const showsProgress = process.stderr.isTTY && flags.quiet !== true
+  const progress = progressLine(flags)
+  // A pipe has no size: then the lines alone are told.
+  const size = statSync(file).size
+  let sent = 0
   const imported = await importPieces({
     pieces: csvPieces(file),
-    send: (csv) => sendCsv(server, `${PATH}/import`, csv),
-    onProgress: (lines) => {
-      if (showsProgress) process.stderr.write(`\r${lines} lines`)
+    send(csv) {
+      sent += Buffer.byteLength(csv)
+      return sendCsv(server, `${PATH}/import`, csv)
     },
-  })
-  if (showsProgress) process.stderr.write('\n')
+    onProgress: (lines) => progress.show(`${size === 0 ? '' : `${progressBar(sent / size)}  `}${lines} lines`),
+  }).finally(() => progress.end())
   const { added, existing, rejected, errors } = imported
   printResult(flags, imported, () => `added ${added}, there already ${existing}, refused ${rejected}\n`)
   for (const error of errors) printNote(flags, printable(error))

@@ -1,13 +1,18 @@
 /**
- * Certificates of our TLS doors: there is one, it fits its key, the key is secret, and it is not out of date.
+ * Certificates of our TLS doors: there is one, it fits its key, the key is secret, and it is not about to end.
  */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
+import { DAY } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
+import { isLoopback } from '../base/ip-address.ts'
 import { errorAt, warningAt } from './finding.ts'
 import type { Finding } from './finding.ts'
 import { OTHERS_MASK } from './secrets.ts'
 import type { ServerSettings } from './server-settings.ts'
+
+/** operations.md 7: tls. */
+const WARN_BEFORE = 14 * DAY
 
 export function certificateChecks({ listen, tls }: ServerSettings, now: number): Finding[] {
   const findings: Finding[] = []
@@ -17,6 +22,11 @@ export function certificateChecks({ listen, tls }: ServerSettings, now: number):
   }
   for (const [index, door] of listen.http.entries()) if (door.tls) need('http', index)
   for (const [index, door] of listen.submission.entries()) if (door.tls !== 'none') need('submission', index)
+  const isOpen = listen.inbound.some(({ address }) => !isLoopback(address))
+  if (tls.certificates.length === 0 && isOpen) {
+    const text = 'bounces come in plain text: STARTTLS is not offered without tls.certificates'
+    findings.push(warningAt('posthorn', ['listen', 'inbound'], text))
+  }
   for (const [index, files] of tls.certificates.entries()) findings.push(...pairChecks(files, index, now))
   return findings
 }
@@ -36,8 +46,12 @@ function pairChecks(files: { cert_file: string; key_file: string }, index: numbe
   if (key.ok && !certificate.value.checkPrivateKey(key.value)) {
     findings.push(errorAt('posthorn', at('key_file'), `this key does not belong to ${files.cert_file}`))
   }
-  if (certificate.value.validToDate.getTime() <= now) {
+  const left = certificate.value.validToDate.getTime() - now
+  if (left <= 0) {
     findings.push(warningAt('posthorn', at('cert_file'), `the certificate expired on ${certificate.value.validTo}`))
+  } else if (left < WARN_BEFORE) {
+    const text = `the certificate ends on ${certificate.value.validTo}: renew it`
+    findings.push(warningAt('posthorn', at('cert_file'), text))
   }
   if (certificate.value.checkIssued(certificate.value)) {
     findings.push(warningAt('posthorn', at('cert_file'), 'the certificate is self-signed: clients will not trust it'))

@@ -10,6 +10,7 @@
 import { deepFreeze } from './deep-freeze.ts'
 import { durationText, rateText } from './field-types.ts'
 import type { Rate } from './field-types.ts'
+import type { FileName } from './finding.ts'
 import type { Configuration } from './load-configuration.ts'
 import type { EgressIpSettings, PoolSettings } from './pool-settings.ts'
 import type { ServerSettings } from './server-settings.ts'
@@ -27,11 +28,28 @@ export interface ConfigurationChange {
 
 /** Sections of posthorn.yaml, and keys of them, that are read at each use. */
 const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] } = {
+  backup: ['dir', 'schedule', 'keep'],
   delivery: [
     'retry', 'retry_jitter', 'streams', 'ready_window', 'greylist_retry', 'uncertain_retry', 'ipv6', 'tls', 'mta_sts',
     'remember_plain', 'tls_reports',
   ],
-  health: ['blocklists', 'blocklist_servers'],
+  health: ['interval', 'blocklists', 'blocklist_servers', 'backup_max_age'],
+  http: ['acme_webroot'],
+  log: ['level', 'recipients'],
+  retention: [
+    'content', 'messages', 'transcripts', 'link_targets', 'webhook_deliveries', 'inbound_unmatched', 'statistics',
+    'audit', 'budget',
+  ],
+  tls: ['certificates'],
+  webhooks: ['dead_letter_retention'],
+}
+
+/** Whether a running server takes a change of this key over; else it takes effect at the next start. */
+export function followsReload(file: FileName, path: string): boolean {
+  if (file !== 'posthorn') return path.split('.')[0] !== 'machines'
+  const [section = '', key] = path.split('.')
+  const live = new Map(Object.entries(LIVE_KEYS)).get(section)
+  return live !== undefined && (key === undefined || live.includes(key))
 }
 
 export function configurationDiff(before: Configuration, after: Configuration): ConfigurationChange[] {
@@ -175,11 +193,11 @@ function byId(list: unknown): Record<string, unknown> | undefined {
   return known.length < list.length ? undefined : Object.fromEntries(known)
 }
 
-
 /** Keys that a running server follows, whose numbers are milliseconds. */
 const DURATIONS = [
   'max_defer', 'for', 'max', 'idle_rewarm_after', 'idle', 'lifetime', 'retry', 'greylist_retry', 'uncertain_retry',
-  'remember_plain',
+  'remember_plain', 'interval', 'backup_max_age', 'dead_letter_retention', 'content', 'messages', 'transcripts',
+  'link_targets', 'webhook_deliveries', 'inbound_unmatched', 'statistics', 'audit',
 ]
 /** Longer lists say nothing on a line. */
 const LONGEST_SHOWN = 60

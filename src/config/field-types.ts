@@ -22,11 +22,22 @@ const SIZE_UNITS: Record<string, number> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, G
 const RATE_UNITS: Record<string, number> = { second: SECOND, minute: MINUTE, hour: HOUR, day: DAY }
 /** Ten years: anything longer is a slip of the hand. */
 const LONGEST_DURATION = 3_650 * DAY
+const RATE_TITLE = 'rate, such as 100/second 6000/minute 20000/hour'
 const MOST_SHOWN_CHARACTERS = 60
 
+/** What editors are told of a field: words of JSON Schema. `title`: the kind of value, as a person says it. */
+export interface FieldFacts {
+  title?: string
+  type?: 'string' | 'integer' | 'number' | 'boolean' | 'object'
+  enum?: readonly (string | number)[]
+  pattern?: string
+  minimum?: number
+  maximum?: number
+}
+
 /** A field that reads its value with `read`. */
-export function field<Value>(read: (value: unknown) => Reading<Value>) {
-  return z.unknown().transform((value, context): Value => {
+export function field<Value>(read: (value: unknown) => Reading<Value>, facts: FieldFacts = {}) {
+  return z.unknown().meta({ ...facts }).transform((value, context): Value => {
     const reading = read(value)
     if (reading.ok) return reading.value
     const params = { suggestion: reading.suggestion ?? null }
@@ -73,7 +84,7 @@ export function boolean() {
     const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[String(value).toLowerCase()]
     if (meant !== undefined) return refused(`${shown(value)} is not true or false; write ${meant}`, meant)
     return refused(`${shown(value)} is not true or false`)
-  })
+  }, { type: 'boolean' })
 }
 
 export function integer(range: { min: number; max?: number }) {
@@ -84,7 +95,7 @@ export function integer(range: { min: number; max?: number }) {
     if (value < min) return refused(`${value} is too small; the least is ${min}`, String(min))
     if (value > max) return refused(`${value} is too large; the most is ${max}`, String(max))
     return accepted(value)
-  })
+  }, { type: 'integer', minimum: min, maximum: max })
 }
 
 export function decimal(range: { min: number; max: number }) {
@@ -92,17 +103,18 @@ export function decimal(range: { min: number; max: number }) {
   return field((value): Reading<number> => {
     if (typeof value !== 'number' || Number.isNaN(value)) return refused(`${shown(value)} is not a number`)
     return value < min || value > max ? refused(`${value} is not between ${min} and ${max}`) : accepted(value)
-  })
+  }, { type: 'number', minimum: min, maximum: max })
 }
 
 export function text() {
   return field((value): Reading<string> =>
-    typeof value === 'string' ? accepted(value) : refused(`${shown(value)} is not a text; put it into quotes`))
+    typeof value === 'string' ? accepted(value) : refused(`${shown(value)} is not a text; put it into quotes`),
+  { title: 'text', type: 'string' })
 }
 
 /** One of a closed list of words. */
 export function choice<const Word extends string | number>(words: readonly Word[]) {
-  return field((value) => readChoice(words, value))
+  return field((value) => readChoice(words, value), { enum: words })
 }
 
 export function readChoice<const Word extends string | number>(words: readonly Word[], value: unknown): Reading<Word> {
@@ -115,7 +127,11 @@ export function readChoice<const Word extends string | number>(words: readonly W
 
 /** `250ms 30s 15m 2h 1d`, as milliseconds. */
 export function duration(range: { min?: number; max?: number } = {}) {
-  return field((value) => readDuration(value, range))
+  return field((value) => readDuration(value, range), DURATION_FACTS)
+}
+
+const DURATION_FACTS: FieldFacts = {
+  title: 'duration, such as 250ms 30s 15m 2h 1d', type: 'string', pattern: '^\\d{1,9}(ms|s|m|h|d)$',
 }
 
 export function readDuration(value: unknown, range: { min?: number; max?: number } = {}): Reading<number> {
@@ -143,7 +159,9 @@ export function durationText(milliseconds: number): string {
 
 /** A duration, or one word that stands for "not at all". */
 export function durationOr<const Word extends string>(word: Word) {
-  return field((value): Reading<number | Word> => (value === word ? accepted(word) : readDuration(value)))
+  return field((value): Reading<number | Word> => (value === word ? accepted(word) : readDuration(value)), {
+    title: `duration such as 30d, or ${word}`, type: 'string',
+  })
 }
 
 /** `64KiB 10MiB 2GiB`, as bytes. */
@@ -161,7 +179,7 @@ export function size(range: { max?: number } = {}) {
       return refused(`${shown(value)} is too large; the most is ${max / 2 ** 20}MiB`, `${max / 2 ** 20}MiB`)
     }
     return accepted(bytes)
-  })
+  }, { title: 'size, such as 64KiB 10MiB 2GiB', type: 'string', pattern: '^\\d{1,9}(B|KiB|MiB|GiB|TiB)$' })
 }
 
 function sizeProblem(value: unknown): [string, string?] {
@@ -174,7 +192,7 @@ function sizeProblem(value: unknown): [string, string?] {
 
 /** `100/second 6000/minute 20000/hour 50000/day`. */
 export function rate() {
-  return field(readRate)
+  return field(readRate, { title: RATE_TITLE, type: 'string', pattern: '^\\d{1,9}/(second|minute|hour|day)$' })
 }
 
 /** A rate as it is written in a file. */
@@ -185,7 +203,9 @@ export function rateText({ count, per_milliseconds: milliseconds }: Rate): strin
 
 /** A rate, or a bare 0 that stands for "no limit" and becomes null. */
 export function rateOrUnlimited() {
-  return field((value): Reading<Rate | null> => (value === 0 ? accepted(null) : readRate(value)))
+  return field((value): Reading<Rate | null> => (value === 0 ? accepted(null) : readRate(value)), {
+    title: `${RATE_TITLE}; 0 for no limit`,
+  })
 }
 
 export function readRate(value: unknown): Reading<Rate> {
@@ -214,7 +234,7 @@ export function share(range: { max?: number } = {}) {
     }
     if (number < 0 || number > max) return refused(`${shown(value)} is not between 0 and ${max}`)
     return accepted(number)
-  })
+  }, { title: 'share, such as 0.05 or 5%' })
 }
 
 /** A name such as that of a pool: what characters it may have is said by `allowed`. */

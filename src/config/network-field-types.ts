@@ -23,7 +23,7 @@ const LONGEST_LOCAL_PART = 64
 const HIGHEST_PORT = 65_535
 
 export function ipAddress() {
-  return field(readIpAddress)
+  return field(readIpAddress, { title: 'IP address', type: 'string' })
 }
 
 export function readIpAddress(value: unknown): Reading<string> {
@@ -33,7 +33,9 @@ export function readIpAddress(value: unknown): Reading<string> {
 
 /** An address to listen on; `*` is every address of both families. */
 export function listenAddress() {
-  return field((value): Reading<string> => (value === '*' ? accepted(value) : readIpAddress(value)))
+  return field((value): Reading<string> => (value === '*' ? accepted(value) : readIpAddress(value)), {
+    title: 'IP address, or * for all', type: 'string',
+  })
 }
 
 /** `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` or `[2001:db8::1]:5353`, in the form node:dns takes. */
@@ -51,18 +53,19 @@ export function serverAddress() {
     }
     const host = isIP(address) === 6 && port !== null ? `[${address}]` : address
     return accepted(port === null ? host : `${host}:${port}`)
-  })
+  }, { title: 'IP address, or IP address and port', type: 'string' })
 }
 
 export function network() {
   return field((value): Reading<string> =>
     typeof value === 'string' && isCidr(value)
       ? accepted(value)
-      : refused(`${shown(value)} is not a network; write for example 10.0.0.0/8 or 2001:db8::/32`))
+      : refused(`${shown(value)} is not a network; write for example 10.0.0.0/8 or 2001:db8::/32`),
+  { title: 'network, such as 10.0.0.0/8', type: 'string' })
 }
 
 export function hostName() {
-  return field(readHostName)
+  return field(readHostName, { title: 'host name', type: 'string' })
 }
 
 export function readHostName(value: unknown): Reading<string> {
@@ -80,7 +83,9 @@ export function readHostName(value: unknown): Reading<string> {
 
 /** The end of a host name, with or without the dot in front: `.google.com` is `google.com`. */
 export function hostNameSuffix() {
-  return field((value) => readHostName(typeof value === 'string' && value.startsWith('.') ? value.slice(1) : value))
+  return field((value) => readHostName(typeof value === 'string' && value.startsWith('.') ? value.slice(1) : value), {
+    title: 'end of a host name', type: 'string',
+  })
 }
 
 /** A plain address without display name. */
@@ -95,7 +100,7 @@ export function mailAddress() {
     const isLocalPart = /^[a-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[a-z0-9!#$%&'*+/=?^_`{|}~-]+)*$/i.test(localPart)
     if (!domain.ok || !isLocalPart || localPart.length > LONGEST_LOCAL_PART) return problem
     return accepted(`${localPart}@${domain.value}`)
-  })
+  }, { title: 'mail address', type: 'string' })
 }
 
 /** An http or https URL, without a slash at the end. */
@@ -108,7 +113,7 @@ export function webUrl() {
     if (url.username !== '' || url.password !== '') return refused('a URL must not hold a password')
     // Slashes at the end, so that a path can be put behind it.
     return accepted(url.href.replace(/\/+$/, ''))
-  })
+  }, { title: 'URL', type: 'string' })
 }
 
 /** A file or folder by its whole path. */
@@ -117,14 +122,14 @@ export function absolutePath() {
     if (typeof value !== 'string' || value.includes('\0')) return refused(`${shown(value)} is not a path`)
     if (!value.startsWith('/')) return refused(`${shown(value)} is not an absolute path; it must begin with /`)
     return accepted(value)
-  })
+  }, { title: 'absolute path', type: 'string' })
 }
 
 export function port() {
   return field((value): Reading<number> => {
     const isPort = typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= HIGHEST_PORT
     return isPort ? accepted(value) : refused(`${shown(value)} is not a port; ports are 1 to ${HIGHEST_PORT}`)
-  })
+  }, { type: 'integer', minimum: 1, maximum: HIGHEST_PORT })
 }
 
 export function secret() {
@@ -137,5 +142,5 @@ export function secret() {
     }
     if (typeof value === 'string') return refused(`${INLINE_SECRET}, not a string`)
     return refused(`${INLINE_SECRET}, with an absolute path or the name of a credential`)
-  })
+  }, { title: 'secret: { file: /path } or { credential: name }', type: 'object' })
 }

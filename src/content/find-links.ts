@@ -3,10 +3,11 @@
  *
  * Links are the `href` of `a` and `area`, in document order. Left out are those that carry `data-track="off"` or are
  * inside of what does, and all in comments, conditional ones included, `style`, `script`, `template` and `noscript`.
- * Nothing is judged by its scheme here. Reads htmlparser2's tokens, once and in linear time: its tree-keeping parser is
+ * Nothing is judged by its scheme here. Reads tokens, once and in linear time: htmlparser2's tree-keeping parser is
  * quadratic in nesting. Never throws, whatever the html.
  */
-import { Tokenizer } from 'htmlparser2'
+import { isLetter, readHtmlTokens } from './html-tokens.ts'
+import type { HtmlTokens } from './html-tokens.ts'
 import type { MaskedTemplate } from './masked-template.ts'
 import { createOpenElements } from './open-elements.ts'
 import type { Template } from './parse-template.ts'
@@ -28,7 +29,8 @@ export interface FoundPlaces {
 
 interface Tag {
   name: string
-  attributes: Map<string, Attribute>
+  href: Attribute | undefined
+  track: Attribute | undefined
 }
 
 interface Attribute extends FoundLink {
@@ -37,48 +39,27 @@ interface Attribute extends FoundLink {
 }
 
 const LINK_ELEMENTS = new Set(['a', 'area'])
-const ATTRIBUTES = new Set(['href', 'data-track'])
 /** Elements whose content is read as html and is not always shown. */
 const CONCEALING = ['template', 'noscript']
 /** Elements whose content is text. */
 const TEXT_ONLY = new Set([
   'script', 'style', 'textarea', 'title', 'iframe', 'noembed', 'noframes', 'xmp', 'plaintext',
 ])
-// What is left of some tags in which html ends: text to the tokenizer, but behind it one is inside of the tag.
-const BROKEN_TAG = /^<[a-z]|<\/$/i
+const LESS = 0x3c
+const SLASH = 0x2f
 
 export function findLinks(source: MaskedTemplate): FoundPlaces {
-  const { text } = source
   const reader = createReader(source)
-  const nothing = (): void => {}
-  const tokenizer = new Tokenizer({ decodeEntities: true }, {
-    ontext: (start, end) => reader.text(start, end),
-    ontextentity: (_, end) => reader.text(end, end),
-    onopentagname: (start, end) => reader.tagName(text.slice(start, end).toLowerCase()),
-    onattribname: (start, end) => reader.attributeName(text.slice(start, end).toLowerCase(), end),
-    onattribdata: (start, end) => reader.attributeValue(source.slice(start, end)),
-    onattribentity: (codePoint) => reader.attributeValue([String.fromCodePoint(codePoint)]),
-    onattribend: (_, end) => reader.attributeEnd(end),
-    onopentagend: (end) => reader.tagEnd(end),
-    onselfclosingtag: (end) => reader.tagEnd(end),
-    onclosetag: (start, end) => reader.closeTag(start, end),
-    oncdata: (_, end) => reader.markupEnd(end),
-    oncomment: (_, end) => reader.markupEnd(end),
-    ondeclaration: (_, end) => reader.markupEnd(end),
-    onprocessinginstruction: nothing,
-    onend: nothing,
-  })
-  tokenizer.write(text)
-  tokenizer.end()
+  readHtmlTokens(source.text, reader.tokens)
   return reader.result()
 }
 
 /** What the tokens come to. */
-function createReader(source: MaskedTemplate) {
+function createReader(source: MaskedTemplate): { tokens: HtmlTokens; result(): FoundPlaces } {
   const { text } = source
   const elements = createOpenElements()
   const links: FoundLink[] = []
-  let tag: Tag = { name: '', attributes: new Map() }
+  let tag: Tag = { name: '', href: undefined, track: undefined }
   let attribute: Attribute | undefined
   let isTextOnly = false
   /** Where the last end tag of the body stands, or undefined. */
@@ -86,7 +67,9 @@ function createReader(source: MaskedTemplate) {
   /** The last place that is in no tag, no comment and no element that is not shown. */
   let openPlace = 0
 
-  const isShown = (): boolean => !isTextOnly && !CONCEALING.some((name) => elements.isOpen(name))
+  // What conceals is marked as well.
+  const isShown = (): boolean =>
+    !isTextOnly && !(elements.isMarked() && CONCEALING.some((name) => elements.isOpen(name)))
   const allowPixel = (at: number): void => {
     if (isShown()) openPlace = at
   }
@@ -94,36 +77,38 @@ function createReader(source: MaskedTemplate) {
   const markupEnd = (end: number): void => {
     if (end < text.length) allowPixel(end + 1)
   }
-  return {
+  const add = (parts: Template): void => {
+    for (const part of parts) attribute?.value.push(part)
+  }
+  const tokens: HtmlTokens = {
     markupEnd,
-    text(start: number, end: number): void {
-      if (start >= 0 && !BROKEN_TAG.test(text.slice(Math.max(0, start - 1), end))) allowPixel(end)
+    text(start, end) {
+      if (!isBrokenTag(text, Math.max(0, start - 1), end)) allowPixel(end)
     },
-    tagName(name: string): void {
-      tag = { name, attributes: new Map() }
+    tagName(name) {
+      tag = { name, href: undefined, track: undefined }
     },
-    attributeName(name: string, nameEnd: number): void {
+    attributeName(name, nameEnd) {
+      attribute = undefined
       // Of two attributes with one name the first counts.
-      const isWanted = ATTRIBUTES.has(name) && !tag.attributes.has(name)
-      attribute = isWanted ? { start: nameEnd, end: nameEnd, quote: '', value: [], nameEnd } : undefined
-      if (attribute !== undefined) tag.attributes.set(name, attribute)
+      if (name === 'href' && tag.href === undefined) tag.href = attribute = newAttribute(nameEnd)
+      else if (name === 'data-track' && tag.track === undefined) tag.track = attribute = newAttribute(nameEnd)
+      return attribute !== undefined
     },
-    attributeValue(parts: Template): void {
-      for (const part of parts) attribute?.value.push(part)
-    },
-    attributeEnd(end: number): void {
+    attributeValue: (start, end) => add(source.slice(start, end)),
+    attributeEntity: (codePoint) => add([String.fromCodePoint(codePoint)]),
+    attributeEnd(end) {
       if (attribute !== undefined && attribute.value.length > 0) locate(attribute, text, end)
       attribute = undefined
     },
-    tagEnd(end: number): void {
-      const { name, attributes } = tag
-      const isLeftAlone = elements.open(name, CONCEALING.includes(name) || isSwitchedOff(attributes.get('data-track')))
-      const href = attributes.get('href')
+    tagEnd(end) {
+      const { name, href, track } = tag
+      const isLeftAlone = elements.open(name, CONCEALING.includes(name) || isSwitchedOff(track))
       if (href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(name) && isWhole(href, source)) links.push(href)
       isTextOnly = TEXT_ONLY.has(name)
       markupEnd(end)
     },
-    closeTag(start: number, end: number): void {
+    closeTag(start, end) {
       const tagEnd = text.indexOf('>', end)
       if (tagEnd < 0) return
       const name = text.slice(start, end).toLowerCase()
@@ -132,8 +117,12 @@ function createReader(source: MaskedTemplate) {
       if (name === 'body' && isShown()) bodyEnd = start - '</'.length
       markupEnd(tagEnd)
     },
-    result: (): FoundPlaces => ({ links, pixelAt: bodyEnd ?? openPlace }),
   }
+  return { tokens, result: () => ({ links, pixelAt: bodyEnd ?? openPlace }) }
+}
+
+function newAttribute(nameEnd: number): Attribute {
+  return { start: nameEnd, end: nameEnd, quote: '', value: [], nameEnd }
 }
 
 function locate(attribute: Attribute, text: string, end: number): void {
@@ -144,6 +133,13 @@ function locate(attribute: Attribute, text: string, end: number): void {
   attribute.start = attribute.nameEnd + before.length
   attribute.quote = quote === '"' || quote === "'" ? quote : ''
   attribute.end = end - attribute.quote.length
+}
+
+/** What is left of some tags in which html ends: text to the tokenizer, but behind it one is inside of the tag. */
+function isBrokenTag(text: string, start: number, end: number): boolean {
+  if (end - start < 2) return false
+  const isEndTag = text.charCodeAt(end - 1) === SLASH && text.charCodeAt(end - 2) === LESS
+  return isEndTag || (text.charCodeAt(start) === LESS && isLetter(text.charCodeAt(start + 1)))
 }
 
 function isSwitchedOff(attribute: Attribute | undefined): boolean {

@@ -11,8 +11,8 @@ import type { HtmlTemplate } from './instrument-html.ts'
 
 export type FoundLinks = Pick<HtmlTemplate, 'links'>
 
-/** Gives the html the links are counted in, or null when there is none. */
-type Load = () => Promise<string | null>
+/** Gives the html the links are counted in, or the links that were kept of it, or null when there is none. */
+type Load = () => Promise<string | FoundLinks | null>
 
 export interface LinkCache {
   linksOf(contentId: number, hasVariables: boolean, load: Load): Promise<FoundLinks | null>
@@ -29,8 +29,9 @@ export function createLinkCache(): LinkCache {
     // What is pushed out while it is loaded is answered all the same.
     ignoreFetchAbort: true,
     fetchMethod: async (_contentId, _stale, { context: { hasVariables, load } }) => {
-      const html = await load()
-      return html === null ? undefined : { links: instrumentHtml(html, hasVariables).links }
+      const found = await load()
+      if (found === null) return undefined
+      return typeof found === 'string' ? { links: instrumentHtml(found, hasVariables).links } : found
     },
   })
   return {

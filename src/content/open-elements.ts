@@ -55,6 +55,8 @@ export interface OpenElements {
   open(name: string, marks: boolean): boolean
   close(name: string): void
   isOpen(name: string): boolean
+  /** Whether what comes now is inside of an element that marks. */
+  isMarked(): boolean
 }
 
 export function createOpenElements(): OpenElements {
@@ -89,6 +91,8 @@ export function createOpenElements(): OpenElements {
     if (goesOn) push(inside.name, true)
   }
   const endImplied = ({ ends, within }: Implied): void => {
+    // Most often there is none.
+    if (!ends.some((name) => depthOf(name) >= 0)) return
     const boundary = deepest(within)
     const found = ends.map(depthOf).filter((depth) => depth > boundary)
     if (found.length > 0) end(Math.min(...found))
@@ -105,9 +109,12 @@ export function createOpenElements(): OpenElements {
     },
     close(name) {
       const depth = depthOf(name)
-      if (depth >= 0 && !NEVER_CLOSED.has(name) && depth >= deepest(boundariesOf(name))) end(depth)
+      if (depth < 0 || NEVER_CLOSED.has(name)) return
+      // Nothing is inside of the innermost one.
+      if (depth === names.length - 1 || depth >= deepest(boundariesOf(name))) end(depth)
     },
     isOpen: (name) => depthOf(name) >= 0,
+    isMarked: () => mark !== undefined,
   }
 }
 

@@ -47,14 +47,16 @@ function encode(text: Uint8Array, mostEscaped: number): Buffer | undefined {
   let column = 0
   let escaped = 0
   for (let index = 0; index < text.length; index++) {
-    const byte = text[index] ?? 0
     // Nearly all bytes: literal ones, and a space in front of a word.
-    const isSafe = LITERALS[byte] === LITERAL || (byte === SPACE && (text[index + 1] ?? 0) > SPACE)
-    if (isSafe && column < MOST_BEFORE_BREAK) {
+    const stretchEnd = Math.min(text.length, index + MOST_BEFORE_BREAK - column)
+    const stretchStart = index
+    let byte = text[index] ?? 0
+    while (index < stretchEnd && (LITERALS[byte] === LITERAL || (byte === SPACE && (text[index + 1] ?? 0) > SPACE))) {
       encoded[length++] = byte
-      column++
-      continue
+      byte = text[++index] ?? 0
     }
+    column += index - stretchStart
+    if (index >= text.length) break
     if (byte === LF || byte === CR) {
       if (byte === CR && text[index + 1] === LF) index++
       encoded[length++] = CR

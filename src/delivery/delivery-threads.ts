@@ -4,6 +4,7 @@
  * What a dead thread had is the dispatcher's to give back (`onDeath`). Three deaths within a minute, of whichever
  * thread, are told to `onFatal`: something is wrong that a new thread does not cure. Engine.md 2, 3.5.
  */
+import { setFlagsFromString } from 'node:v8'
 import { Worker } from 'node:worker_threads'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
@@ -20,8 +21,11 @@ export interface DeliveryThreads {
   limit(thread: number, pathKey: string, limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>): void
   /** Resolves when every thread has answered, or died meanwhile: then a new one takes its place. */
   tick(): Promise<void>
-  /** Nothing new starts; resolves when all that runs has ended, or when the time is over. */
-  drain(drainMilliseconds: number): Promise<void>
+  /**
+   * Nothing new starts; resolves when all that runs has ended. Sessions before the final dot have the time of the drain,
+   * those that wait for the answer to it what is left of the longest time, 80 s unless it is said.
+   */
+  drain(drainMilliseconds: number, longestMilliseconds?: number): Promise<void>
   end(): Promise<void>
 }
 
@@ -33,7 +37,9 @@ export interface DeliveryThreadsOptions {
   onResults: (results: TryResult[]) => void
   /** The final dots of these rows wait until `marked` is called with the same id. */
   onMark: (thread: number, id: number, keys: number[]) => void
-  onConnections: (notes: ThreadConnectionNote[]) => void
+  onConnections: (notes: ThreadConnectionNote[], thread: number) => void
+  /** A worker was started: the first one of this thread, or its successor. */
+  onStart: (thread: number, worker: Worker) => void
   onDeath: (thread: number) => void
   onFatal: (error: Error) => void
 }
@@ -47,8 +53,8 @@ interface Slot {
 /** So many deaths within this time end the process (engine.md 3.5). */
 const MOST_DEATHS = 3
 const DEATHS_COUNT_FOR = MINUTE
-/** Sessions after the final dot wait this much longer than the drain, 80 s in all (operations.md 10). */
-const LONGEST_AFTER_DRAIN = 35 * SECOND
+/** Drain, and then the wait of sessions after the final dot, in all (operations.md 10). */
+const LONGEST_STOP = 80 * SECOND
 /** A thread that does not end by itself is ended. */
 const LONGEST_END = 5 * SECOND
 
@@ -61,6 +67,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
 
   function startSlot(thread: number): Slot {
     const slot: Slot = { worker: startWorker(options.settings), ticks: new Map(), drained: undefined }
+    options.onStart(thread, slot.worker)
     slot.worker.on('message', (message: FromThread) => receive(thread, slot, message))
     slot.worker.once('error', (error) => {
       logger.error({ thread, error: errorText(error), stack: error.stack }, 'delivery thread died')
@@ -76,7 +83,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
       case 'mark':
         return options.onMark(thread, message.id, message.keys)
       case 'connections':
-        return options.onConnections(message.notes)
+        return options.onConnections(message.notes, thread)
       case 'tick':
         slot.ticks.get(message.id)?.()
         slot.ticks.delete(message.id)
@@ -131,7 +138,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
         post(slot, { kind: 'tick', id })
       })))
     },
-    async drain(drainMilliseconds) {
+    async drain(drainMilliseconds, longestMilliseconds = LONGEST_STOP) {
       isEnding = true
       const drained = slots.map((slot) => new Promise<void>((resolve) => {
         slot.drained = resolve
@@ -141,7 +148,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
       const all = Promise.all(drained).then(() => {})
       if (await untilDrained(all, drainMilliseconds)) return
       for (const slot of slots) post(slot, { kind: 'abort' })
-      await untilDrained(all, Math.min(drainMilliseconds, LONGEST_AFTER_DRAIN))
+      await untilDrained(all, longestMilliseconds - drainMilliseconds)
     },
     async end() {
       isEnding = true
@@ -150,8 +157,16 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
   }
 }
 
+/**
+ * Megabytes of old objects before the first full collection of a thread; V8 begins at a few. The bytes of a message
+ * live for one or two commits, which is long enough to count as old: a thread under load would look through its whole
+ * heap some times a second, for a tenth of all that a message costs. Read when a heap is made.
+ */
+const OLD_SPACE_MEGABYTES = 64
+
 function startWorker(workerData: DeliveryThreadSettings): Worker {
-  return new Worker(new URL('./session/delivery-thread.ts', import.meta.url), { workerData })
+  setFlagsFromString(`--initial-old-space-size=${OLD_SPACE_MEGABYTES}`)
+  return new Worker(new URL('./session/delivery-thread.ts', import.meta.url), { workerData, name: 'delivery' })
 }
 
 function endWorker(worker: Worker): Promise<void> {

@@ -28,6 +28,7 @@ import type { Store } from '../store/store.ts'
 import { CAPTURE_GATE, createCaptureRoute } from './capture-route.ts'
 import type { CaptureAddress } from './capture-route.ts'
 import { createChoosePath } from './choose-path.ts'
+import { createConnectionCount } from './connection-count.ts'
 import { createClaimKeys } from './queue/claim-keys.ts'
 import { createClaimRound } from './queue/claim-round.ts'
 import { createDeliveryThreads } from './delivery-threads.ts'
@@ -95,8 +96,8 @@ export interface Dispatcher extends QueueFigures {
   resume(): void
   /** The queue changed, and nobody knows where: its keys are read again. */
   wake(): void
-  /** Claims nothing more, lets what runs finish for so long, and records all of it. */
-  stop(drainMilliseconds: number): Promise<void>
+  /** Claims nothing more, lets what runs finish as `DeliveryThreads.drain` does, and records all of it. */
+  stop(drainMilliseconds: number, longestMilliseconds?: number): Promise<void>
   /** What keeps a waiting message back; undefined: nothing that is known here. */
   whyWaiting(message: WaitingMessage): WaitReason | undefined
   /** Resolves when every delivery thread answers. */
@@ -127,6 +128,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const mayClaim = (): boolean =>
     !isStopping && !isBroken && !recorder.isBlocked() && !marks.isBlocked() && (options.mayDeliver?.() ?? true)
 
+  const connectionCount = createConnectionCount(options.metrics)
   const order = createFairOrder()
   const directory = createQueueDirectory({ clock, order })
   const window = createReadyWindow(() => delivery().ready_window)
@@ -256,11 +258,12 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     }
   }
 
-  function noteConnections(notes: readonly ThreadConnectionNote[]): void {
+  function noteConnections(notes: readonly ThreadConnectionNote[], thread: number): void {
     for (const [pathKey, ofPath] of Map.groupBy(notes, (note) => note.pathKey)) {
       const facts = pathFacts.find(pathKey)
       if (facts === undefined || facts.shaped === null) continue
       const { ip } = facts.shaped
+      connectionCount.note(thread, facts, ofPath)
       for (const note of ofPath) if (note.tls !== null) options.onConnectionTls(ip, note)
       shaping.noteConnections(facts.shaped, ofPath.map(({ note }) => note))
       paths.touch(facts)
@@ -321,7 +324,11 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
         onResults: tries.settle,
         onMark: marks.ask,
         onConnections: noteConnections,
-        onDeath: tries.giveBackThread,
+        onStart: (thread, worker) => options.metrics.watchThread(`delivery-${thread}`, worker),
+        onDeath(thread) {
+          connectionCount.forgetThread(thread)
+          tries.giveBackThread(thread)
+        },
         onFatal(reason) {
           isBroken = true
           options.onFatal(reason)
@@ -332,13 +339,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       domains.start()
       await Promise.all([walk.start(), threads.tick()])
     },
-    async stop(drainMilliseconds) {
+    async stop(drainMilliseconds, longestMilliseconds) {
       isStopping = true
       tellStopping()
       lookAgain.stop()
       await Promise.all([loop.stop(), walk.stop(), domains.stop()])
       pump.giveBackWaiting()
-      await Promise.all([placer.settled(), threads?.drain(drainMilliseconds)])
+      await Promise.all([placer.settled(), threads?.drain(drainMilliseconds, longestMilliseconds)])
       pump.giveBackWaiting()
       tries.endUnanswered()
       marks.stop()

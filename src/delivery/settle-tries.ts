@@ -112,8 +112,15 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
       events: eventsOf({ judgement, message, isp, now }),
     }
     const suppresses = judgeAddress(message, judgement, now)
-    if (typeof suppresses === 'boolean') return recorder.record(message, { ...settled, suppresses })
-    recorder.recordLater(message, suppresses.catch(notKnown).then((isDead) => ({ ...settled, suppresses: isDead })))
+    if (typeof suppresses === 'boolean') return recorder.record(message, counted({ ...settled, suppresses }))
+    recorder.recordLater(
+      message, suppresses.catch(notKnown).then((isDead) => counted({ ...settled, suppresses: isDead })),
+    )
+  }
+
+  function counted<Settled extends { suppresses: boolean }>(settled: Settled): Settled {
+    if (settled.suppresses) metrics.suppressions.inc({ reason: 'hard_bounce' })
+    return settled
   }
 
   /** The outcome matters more than what follows from it. */

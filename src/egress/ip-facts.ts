@@ -124,7 +124,7 @@ function unknownFacts(zones: readonly string[]): IpFacts {
 export async function lookUpReverseName(
   ip: Pick<EgressIp, 'address' | 'hostname'>, lookups: Pick<Resolver, 'ptr' | 'addresses'>, checkedAt: number,
 ): Promise<ReverseName> {
-  const answer = await lookups.ptr(`${reversed(ip.address)}.${ipFamily(ip.address) === 6 ? 'ip6' : 'in-addr'}.arpa`)
+  const answer = await lookups.ptr(reverseName(ip.address))
   if (answer.kind === 'no-answer') return { status: 'unknown', value: null, checkedAt }
   const names = answer.kind === 'found' ? answer.records.map((name) => name.toLowerCase()) : []
   const [first] = names
@@ -144,15 +144,29 @@ async function listing(
   address: string, zone: string, lookups: Pick<Resolver, 'addresses'>, checkedAt: number,
 ): Promise<BlocklistEntry> {
   const answer = await lookups.addresses(`${reversed(address)}.${zone}`, 4)
-  return { zone, isListed: isListed(answer), checkedAt }
+  const { kind } = readListing(answer)
+  return { zone, isListed: kind === 'clean' ? false : kind === 'listed' ? true : null, checkedAt }
 }
 
-function isListed(answer: DnsAnswer<string>): boolean | null {
-  if (answer.kind === 'no-answer') return null
-  if (answer.kind !== 'found') return false
-  const entries = answer.records.filter((record) => record.startsWith(LISTED) && !record.startsWith(REFUSED))
-  if (entries.length > 0) return true
-  return answer.records.some((record) => record.startsWith(REFUSED)) ? null : false
+/** What a blocklist says of an address. */
+export type Listing =
+  | { kind: 'clean' }
+  | { kind: 'listed'; entries: string[] } // its codes for why
+  | { kind: 'refused'; entry: string } // it does not answer this resolver
+  | { kind: 'unknown'; reason: string } // no answer
+
+export function readListing(answer: DnsAnswer<string>): Listing {
+  if (answer.kind === 'no-answer') return { kind: 'unknown', reason: answer.reason }
+  const records = answer.kind === 'found' ? answer.records : []
+  const entries = records.filter((record) => record.startsWith(LISTED) && !record.startsWith(REFUSED))
+  if (entries.length > 0) return { kind: 'listed', entries }
+  const entry = records.find((record) => record.startsWith(REFUSED))
+  return entry === undefined ? { kind: 'clean' } : { kind: 'refused', entry }
+}
+
+/** The name under which the reverse name of an address is published. */
+export function reverseName(address: string): string {
+  return `${reversed(address)}.${ipFamily(address) === 6 ? 'ip6' : 'in-addr'}.arpa`
 }
 
 /** `203.0.113.10` -> `10.113.0.203`; of IPv6 every nibble (RFC 3596 §2.5). */

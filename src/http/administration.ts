@@ -7,6 +7,7 @@
  * errors are the store's.
  */
 import type { Mistake } from '../base/errors.ts'
+import type { LogLevel } from '../base/logger.ts'
 import type { ConfigurationChange } from '../config/configuration-diff.ts'
 import type { Pool } from '../config/pool-settings.ts'
 import type { EgressIp } from '../egress/egress-ip.ts'
@@ -14,6 +15,8 @@ import type { IpView } from '../egress/ip-view.ts'
 import type { MailboxProvider } from '../egress/mailbox-provider.ts'
 import type { SendDay } from '../egress/warmup/send-days.ts'
 import type { PathView } from '../egress/shaping.ts'
+import type { DataAdministration } from './data-administration.ts'
+import type { HealthKeeper } from '../health/health-keeper.ts'
 
 export interface ReloadResult {
   /** False: a dry run, or there is an error among the mistakes; then nothing changed. */
@@ -42,6 +45,8 @@ export interface QueueSelection {
   /** The IP of the last attempt. */
   ip?: string
   isHeld?: boolean
+  /** Accepted before this time, Unix milliseconds. */
+  acceptedBefore?: number
 }
 
 export type QueueGrouping = 'isp' | 'domain' | 'ip' | 'pool'
@@ -105,7 +110,11 @@ export interface HostDemand {
   text: string
 }
 
-export interface Administration {
+export interface Administration extends DataAdministration {
+  /** `revision`: of the configuration in force. */
+  server(): { version: string; node: string; startedAt: number; revision: number }
+  /** Logs at this level for so long, or at the configured one where that says more; which it is, and until when. */
+  raiseLogLevel(level: LogLevel, milliseconds: number): { level: LogLevel; until: number }
   /** Takes the files over, all of them or none. Mistakes in them are a result. */
   reload(isDryRun: boolean): Promise<ReloadResult>
   /** Largest first. */
@@ -125,4 +134,7 @@ export interface Administration {
   sendDays(ip: string, past: number, ahead: number): Promise<SendDay[]>
   /** As it is now, with what is remembered of the DNS. */
   routeOf(domain: string): Promise<DomainRoute>
+  /** Of the last run of all checks. */
+  lastChecks: HealthKeeper['last']
+  runChecks: HealthKeeper['run']
 }

@@ -10,13 +10,13 @@ import { createServer as createTlsServer } from 'node:https'
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
 import { readServerCertificates } from '../base/server-certificates.ts'
+import type { ServerCertificates } from '../base/server-certificates.ts'
 import type { ServerSettings } from '../config/server-settings.ts'
 import { answerClientError } from './client-error.ts'
 
-export interface HttpSettings extends Pick<ServerSettings, 'http' | 'operator' | 'tls'> {
+export interface HttpSettings extends Pick<ServerSettings, 'http' | 'operator' | 'public_url' | 'tls'> {
   api: Pick<ServerSettings['api'], 'batch_recipients'>
 }
-export type TlsSettings = Pick<ServerSettings['tls'], 'certificates' | 'min_version'>
 export type RequestListener = (request: IncomingMessage, response: ServerResponse) => void
 
 const MOST_HEAD_BYTES = 16 * 1024
@@ -31,8 +31,8 @@ export interface MakeServerOptions {
 
 export interface MadeServer {
   server: Server
-  /** For handshakes from now on. Throws ProcessExit when a certificate cannot be used; then the old ones stay. */
-  setCertificates(tls: TlsSettings): void
+  /** For handshakes from now on. */
+  setCertificates(certificates: ServerCertificates): void
 }
 
 export function makeServer(listener: RequestListener, { settings, tls, clock }: MakeServerOptions): MadeServer {
@@ -67,9 +67,9 @@ function makeTlsServer(limits: ReturnType<typeof serverLimits>, { tls, http }: H
   })
   return {
     server,
-    setCertificates({ certificates: files, min_version: minVersion }) {
-      certificates = readServerCertificates(files, minVersion)
-      server.setSecureContext({ ...certificates.default, minVersion })
+    setCertificates(changed) {
+      certificates = changed
+      server.setSecureContext({ ...changed.default, minVersion: changed.minVersion })
     },
   }
 }

@@ -8,10 +8,13 @@ import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Middleware } from 'koa'
 import { errorText } from '../base/errors.ts'
 import { isLoopback } from '../base/ip-address.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { openPort } from '../base/open-port.ts'
+import type { PassedSockets } from '../base/passed-sockets.ts'
+import type { RequestState } from './answer-request.ts'
 
 export interface MetricsServerOptions {
   metrics: Metrics
@@ -20,11 +23,16 @@ export interface MetricsServerOptions {
   port: number
   /** null: loopback only. */
   token: string | null
+  /** Sockets that are open already. */
+  passed?: PassedSockets | undefined
 }
 
 export interface MetricsServer {
   stop(): Promise<void>
 }
+
+/** A few readers; whoever else comes must not take what mail and the API need. */
+const MOST_CONNECTIONS = 100
 
 export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
   const { metrics, address, port, token } = options
@@ -35,12 +43,13 @@ export async function startMetricsServer(options: MetricsServerOptions): Promise
       return
     }
     response.setHeader('Content-Type', metrics.registry.contentType)
-    response.end(await metrics.registry.metrics())
+    response.end(await metrics.text())
   }
   const server = createServer((request, response) => {
     answer(request, response).catch((thrown: unknown) => response.destroy(new Error(errorText(thrown))))
   })
-  await openPort(server, { address, port }, 'listen.metrics')
+  server.maxConnections = MOST_CONNECTIONS
+  await openPort(server, { address, port }, { setting: 'listen.metrics', passed: options.passed })
   return {
     async stop() {
       const closed = once(server, 'close')
@@ -48,6 +57,16 @@ export async function startMetricsServer(options: MetricsServerOptions): Promise
       server.closeAllConnections()
       await closed
     },
+  }
+}
+
+/** The same as one of the routes of another listener, for loopback alone. */
+export function createMetricsRoute(metrics: Metrics): Middleware<RequestState> {
+  return async function metricsRoute(ctx, next) {
+    if (ctx.path !== '/metrics' || ctx.method !== 'GET' || !mayRead(ctx.req, null)) return next()
+    ctx.state.pattern = '/metrics'
+    ctx.res.setHeader('Content-Type', metrics.registry.contentType)
+    ctx.body = await metrics.text()
   }
 }
 

@@ -12,6 +12,7 @@ import { dirname } from 'node:path'
 import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
 import { listen, openPort } from '../base/open-port.ts'
 import type { Port } from '../base/open-port.ts'
+import type { PassedSockets } from '../base/passed-sockets.ts'
 
 export interface HttpListener extends Port {
   tls: boolean
@@ -23,8 +24,8 @@ export interface HttpListener extends Port {
 const ADMIN_SOCKET_MODE = 0o660
 
 /** Returns the port that was bound. */
-export function openListener(server: Server, listener: HttpListener): Promise<number> {
-  return openPort(server, listener, 'listen.http')
+export function openListener(server: Server, listener: HttpListener, passed?: PassedSockets): Promise<number> {
+  return openPort(server, listener, { setting: 'listen.http', passed })
 }
 
 /** A socket file that nobody listens on any more is replaced. */

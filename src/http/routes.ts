@@ -27,7 +27,7 @@ export interface RoutesOptions {
 
 export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: RoutesOptions): Route[] {
   return withOpenApi([
-    ...emailRoutes({ features, logger, mostMailBytes, mostRecipients }),
+    ...emailRoutes({ features, mostMailBytes, mostRecipients }),
     ...messageRoutes(features, logger),
     ...domainRoutes(features, logger),
     ...ipRoutes(features, logger),

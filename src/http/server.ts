@@ -11,8 +11,12 @@ import type { Socket } from 'node:net'
 import type { Middleware } from 'koa'
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
+import type { PassedSockets } from '../base/passed-sockets.ts'
+import type { ServerCertificates } from '../base/server-certificates.ts'
+import { createAcmeRoutes } from './acme-routes.ts'
 import { createAnswerOnce } from './answer-once.ts'
 import { createAnswerMiddleware } from './answer-request.ts'
 import { createApp } from './app.ts'
@@ -26,11 +30,11 @@ import { createFailedLogins } from './failed-logins.ts'
 import type { HttpFeatures } from './features.ts'
 import { createRequestHandler } from './handle-request.ts'
 import { makeServer } from './make-server.ts'
-import type { MadeServer, TlsSettings } from './make-server.ts'
-import type { HttpSettings, RequestListener } from './make-server.ts'
+import type { HttpSettings, MadeServer, RequestListener } from './make-server.ts'
 import { openAdminSocket, openListener } from './open-listener.ts'
 import type { HttpListener } from './open-listener.ts'
 import { createJsonReader } from './read-json.ts'
+import { createRedirectRest } from './redirect-rest.ts'
 import type { Route } from './route.ts'
 import { createRouteTable } from './route-table.ts'
 import { apiRoutes } from './routes.ts'
@@ -44,17 +48,21 @@ export interface HttpServersOptions {
   clock: Clock
   logger: Logger
   metrics: Metrics
+  /** Folder of `http.acme_webroot`, asked for at each request; null: none. */
+  acmeWebroot: () => string | null
   /** Answers say that this is no production server. */
   testMode: boolean
   /** Koa middleware that runs before the API's routes. */
   extraHandlers?: Middleware[]
+  /** Sockets that are open already. */
+  passed?: PassedSockets | undefined
 }
 
 export interface HttpServers {
   /** The bound ports, in the order of `listeners`. */
   start(listeners: readonly HttpListener[], adminSocket: string | null): Promise<number[]>
-  /** For handshakes from now on. Throws ProcessExit when one cannot be used; then the old ones stay. */
-  setCertificates(tls: TlsSettings): void
+  /** For handshakes from now on. */
+  setCertificates(certificates: ServerCertificates): void
   stop(): Promise<void>
 }
 
@@ -88,16 +96,16 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
   }
 
   return {
-    setCertificates(tls) {
-      for (const each of made) each.setCertificates(tls)
+    setCertificates(certificates) {
+      for (const each of made) each.setCertificates(certificates)
     },
     async start(listeners, adminSocket) {
       try {
         const ports: number[] = []
         for (const listener of listeners) {
-          const server = addServer(requestListeners[kindOf(listener)], listener.tls)
+          const server = addServer(requestListeners.of(listener), listener.tls)
           server.prependListener('connection', (socket: Socket) => limits.admit(socket))
-          ports.push(await openListener(server, listener))
+          ports.push(await openListener(server, listener, options.passed))
         }
         if (adminSocket !== null) await openAdminSocket(addServer(requestListeners.administrator, false), adminSocket)
         return ports
@@ -159,17 +167,24 @@ function createRequestListeners(options: RequestListenersOptions) {
     trustedProxies: settings.http.trusted_proxies,
     abuseAddress: settings.operator.email,
   })
+  const acme = createAcmeRoutes(options.acmeWebroot)
   return {
-    api: listenerFor(all, withKey, extraHandlers),
-    'api and tracking': listenerFor(all, withKey, [...extraHandlers, tracking]),
-    tracking: listenerFor([], withKey, [tracking]),
     administrator: listenerFor(all, authenticateAdministrator, []),
-    /** For a listener that serves other things, which are not there yet: every path is unknown. */
-    nothing: listenerFor([], withKey, []),
+    /** What the listener does not serve is not there. */
+    of({ serve }: HttpListener): RequestListener {
+      const hasApi = serve.includes('api')
+      const handlers = [
+        ...(serve.includes('acme') ? [acme] : []),
+        ...(hasApi ? extraHandlers : []),
+        ...(serve.includes('tracking') ? [tracking] : []),
+        ...(serve.includes('redirect') ? [createRedirectRest(settings.public_url, { hasApi })] : []),
+      ]
+      return hasApi ? listenerFor(all, withKey, handlers) : listenerFor([], knowsNobody, handlers)
+    },
   }
 }
 
-function kindOf({ serve }: HttpListener): 'api' | 'api and tracking' | 'tracking' | 'nothing' {
-  if (serve.includes('tracking')) return serve.includes('api') ? 'api and tracking' : 'tracking'
-  return serve.includes('api') ? 'api' : 'nothing'
+/** Where the API is not served, no key is looked at: it may have crossed the network in plain text. */
+const knowsNobody: Authenticate = async ({ url = '' }) => {
+  throw new ServiceError('not_found', `path ${url.split('?', 1)[0]}`)
 }

@@ -24,8 +24,8 @@ export interface DoorTls {
   }
   /** Throws when a listener of this kind could not do its work. */
   require(kind: ListenerTls): void
-  /** For handshakes from now on; when it throws the old certificates stay. */
-  change(settings: TlsSettings): void
+  /** For handshakes from now on; null: there is none. */
+  change(certificates: ServerCertificates | null): void
 }
 
 export interface DoorTlsOptions {
@@ -40,11 +40,13 @@ export interface DoorTlsOptions {
 const NEVER_OFFERED = ['WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD']
 
 export function createDoorTls({ setting, settings, hasLogin }: DoorTlsOptions): DoorTls {
-  let { certificates, minVersion } = read(settings)
+  let certificates = settings.certificates.length === 0
+    ? null
+    : readServerCertificates(settings.certificates, settings.min_version)
   return {
     optionsFor: (kind) => ({
       ...certificates?.default,
-      minVersion,
+      minVersion: certificates?.minVersion ?? settings.min_version,
       SNICallback: (name, done) => done(null, certificates?.contextFor(name)),
       disabledCommands: [
         ...NEVER_OFFERED,
@@ -59,14 +61,7 @@ export function createDoorTls({ setting, settings, hasLogin }: DoorTlsOptions): 
       throw new ProcessExit(EXIT.configuration, `${setting}: ${problem}`)
     },
     change(changed) {
-      ({ certificates, minVersion } = read(changed))
+      certificates = changed
     },
   }
-}
-
-function read({ certificates: files, min_version: minVersion }: TlsSettings): {
-  certificates: ServerCertificates | null
-  minVersion: SecureVersion
-} {
-  return { certificates: files.length === 0 ? null : readServerCertificates(files, minVersion), minVersion }
 }

@@ -15,6 +15,8 @@ import { SECOND } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
 import { openPort } from '../base/open-port.ts'
 import type { Port } from '../base/open-port.ts'
+import type { PassedSockets } from '../base/passed-sockets.ts'
+import type { ServerCertificates } from '../base/server-certificates.ts'
 import { createConnectionAdmission } from './connection-admission.ts'
 import type { ConnectionAdmission } from './connection-admission.ts'
 import { createDoorTls } from './door-tls.ts'
@@ -45,13 +47,15 @@ export interface SmtpDoorOptions {
   badRecipient: { code: number; text: string }
   clock: Clock
   logger: Logger
+  /** Sockets that are open already. */
+  passed?: PassedSockets | undefined
 }
 
 export interface SmtpDoor {
   /** The bound ports, in the order of `listeners`. */
   start(listeners: readonly SmtpListener[]): Promise<number[]>
-  /** For handshakes from now on. Throws ProcessExit when one cannot be used; then the old ones stay. */
-  setCertificates(tls: TlsSettings): void
+  /** For handshakes from now on; null: STARTTLS is not offered any more. */
+  setCertificates(certificates: ServerCertificates | null): void
   stop(): Promise<void>
 }
 
@@ -82,7 +86,7 @@ export function createSmtpDoor(options: SmtpDoorOptions): SmtpDoor {
           tls.require(listener.tls)
           const added = makeListening(listener.tls, { options, admission, tls, afterMessage })
           open.push(added)
-          ports.push(await openPort(added.front, listener, setting))
+          ports.push(await openPort(added.front, listener, { setting, passed: options.passed }))
         }
         return ports
       } catch (thrown) {
@@ -90,8 +94,8 @@ export function createSmtpDoor(options: SmtpDoorOptions): SmtpDoor {
         throw thrown
       }
     },
-    setCertificates(settings) {
-      tls.change(settings)
+    setCertificates(certificates) {
+      tls.change(certificates)
       for (const { kind, smtp } of open) smtp.updateSecureContext(tls.optionsFor(kind))
     },
     async stop() {

@@ -22,6 +22,7 @@ import { isSimulated, simulatedName } from '../mail/simulator.ts'
 import type { AcceptRequest, AcceptResult, NewMessage, SuppressedMessage } from '../store/accept-records.ts'
 import type { QueuedRows } from '../store/queue-records.ts'
 import type { Store } from '../store/store.ts'
+import type { AcceptanceLog } from './acceptance-log.ts'
 import type { CheckedRecipient } from './check-shared-fields.ts'
 import { mismatch } from './idempotency.ts'
 import { requireSender } from './require-sender.ts'
@@ -38,6 +39,7 @@ export interface AcceptanceOptions extends SenderOptions {
   /** Whose mail never leaves the host: that to simulated recipients, or that of test keys as well. */
   captures: 'simulated' | 'test-and-simulated'
   metrics: Pick<Metrics, 'messagesAccepted'>
+  logAccepted: AcceptanceLog
   /** There is new work; saves waiting, carries no data. */
   onQueued: (queued: QueuedRows) => void
   /** Events were written. */
@@ -121,6 +123,7 @@ async function commit<Accepted>(
     if (result.kind === 'mismatch') throw mismatch()
     isStored = true
     options.metrics.messagesAccepted.inc({ source: caller.source }, request.messages.length)
+    options.logAccepted(request, result.suppressed, caller)
     options.onQueued(result.queued)
     return { kind: 'accepted', accepted: shape(withSuppressed(accepted, result.suppressed, options)) }
   } finally {

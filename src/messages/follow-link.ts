@@ -2,10 +2,13 @@
  * Where a tracked link leads: the message and link number of a click token, and the target that the mail had there.
  *
  * Targets are not stored for each message: the links of its content are found again by the same reading that numbered
- * them, and the message's own values are put in. Rejects only when the store does not answer.
+ * them, or taken from what was kept of it when it went, and the message's own values are put in. Rejects only when the
+ * store does not answer.
  */
 import type { KeyObject } from 'node:crypto'
+import { readKeptLinks } from '../content/kept-links.ts'
 import { createLinkCache } from '../content/link-cache.ts'
+import type { FoundLinks } from '../content/link-cache.ts'
 import { linkTargets } from '../content/instrument-html.ts'
 import { messageUrls } from '../content/message-urls.ts'
 import { trackedHtmlOf } from '../content/prepare-content.ts'
@@ -14,7 +17,7 @@ import type { LinkSource } from '../store/engagement-records.ts'
 import type { Store } from '../store/store.ts'
 
 export interface FollowLinkOptions {
-  store: Pick<Store, 'linkSource' | 'linkHtml'>
+  store: Pick<Store, 'linkSource' | 'linkHtml' | 'keptLinks'>
   keys: { open: KeyObject; click: KeyObject; unsubscribe: KeyObject }
   /** Scheme and host of all tracked links, without a slash at the end; null: https and a tracking host. */
   trackingUrl: string | null
@@ -32,9 +35,11 @@ export type FollowLink = (token: string) => Promise<FollowedLink>
 export function createFollowLink({ store, keys, trackingUrl, trackingHost }: FollowLinkOptions): FollowLink {
   const cache = createLinkCache()
 
-  const htmlOf = async (contentId: number): Promise<string | null> => {
+  const htmlOf = async (contentId: number): Promise<string | FoundLinks | null> => {
     const stored = await store.linkHtml(contentId)
-    return stored === null ? null : trackedHtmlOf(stored)
+    if (stored !== null) return trackedHtmlOf(stored)
+    const kept = await store.keptLinks(contentId)
+    return kept === null ? null : { links: readKeptLinks(kept) }
   }
   const unsubscribeUrlOf = (messageId: string, { unsubscribe, trackingHost: ownHost }: LinkSource): string | null => {
     if (unsubscribe === null || unsubscribe.url !== null) return unsubscribe?.url ?? null

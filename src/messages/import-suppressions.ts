@@ -10,6 +10,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
+import type { Metrics } from '../base/metrics.ts'
 import type { Store } from '../store/store.ts'
 import { checkSuppression } from './check-suppression.ts'
 import type { CheckedSuppression, GivenSuppression } from './check-suppression.ts'
@@ -32,6 +33,7 @@ export type ImportSuppressions = (csv: string, isTest: boolean) => Promise<Impor
 export interface ImportOptions {
   store: Pick<Store, 'addSuppressions'>
   clock: Clock
+  metrics: Pick<Metrics, 'suppressions'>
 }
 
 const MOST_BYTES = 10 * 1_024 * 1_024
@@ -40,7 +42,7 @@ const ROWS_PER_PIECE = 500
 const COLUMNS = ['email', 'reason', 'scope'] as const
 type Column = (typeof COLUMNS)[number]
 
-export function createImportSuppressions({ store, clock }: ImportOptions): ImportSuppressions {
+export function createImportSuppressions({ store, clock, metrics }: ImportOptions): ImportSuppressions {
   return async (csv, isTest) => {
     if (Buffer.byteLength(csv) > MOST_BYTES) {
       throw new ServiceError('payload_too_large', `the file has more than ${MOST_BYTES} bytes`)
@@ -55,6 +57,7 @@ export function createImportSuppressions({ store, clock }: ImportOptions): Impor
         ...entry, id: newIdentifier('sup', now), isTest, messageId: null, createdAt: now,
       })))
       result.added += added
+      metrics.suppressions.inc({ reason: 'import' }, added)
       result.existing += entries.length - added
       await nextTurn()
     }

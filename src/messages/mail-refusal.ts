@@ -3,8 +3,10 @@
  * nor while the store does not answer.
  *
  * The queue is measured when somebody asks, and not again for a second, or longer where measuring takes long: a queue
- * of millions is counted for a small share of the time. Never throws.
+ * of millions is counted for a small share of the time. Whoever asks meanwhile waits for it a moment, and then goes by
+ * what was found before. Never throws.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Store } from '../store/store.ts'
@@ -23,6 +25,8 @@ export interface MailRefusalOptions {
 
 /** So many times as long as a measurement took, its result holds. */
 const HOLDS_TIMES = 20
+/** Nobody's mail waits longer for a measurement, but for the first one. */
+const LONGEST_WAIT = 10
 
 export function createMailRefusal({ store, clock, hasSpace, mostQueued }: MailRefusalOptions): MailRefusal {
   let reason: string | null = null
@@ -45,7 +49,9 @@ export function createMailRefusal({ store, clock, hasSpace, mostQueued }: MailRe
     if (!hasSpace()) return 'the disk is nearly full'
     const age = clock.now() - measuredAt
     // A clock that was set back counts as time that has passed.
-    if (age < 0 || age >= holdsMilliseconds) await (running ??= measure())
+    if (age >= 0 && age < holdsMilliseconds) return reason
+    running ??= measure()
+    await (measuredAt === Number.NEGATIVE_INFINITY ? running : Promise.race([running, sleep(LONGEST_WAIT)]))
     return reason
   }
 }

@@ -85,7 +85,9 @@ export interface Caller {
   mode: 'live' | 'test'
   /** Sending domains the key may use; empty: all. */
   domains: string[]
-  source: 'api' | 'smtp'
+  source: 'api' | 'batch' | 'smtp'
+  /** For the log: through which request, under which key. */
+  facts?: Readonly<Record<string, string | null>>
 }
 
 /** One message of an accepted request. */

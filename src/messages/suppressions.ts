@@ -9,6 +9,7 @@ import { SECOND, toUnixSeconds } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
+import type { Metrics } from '../base/metrics.ts'
 import type { Store } from '../store/store.ts'
 import type { SuppressionReason, SuppressionRecord } from '../store/suppression-records.ts'
 import { checkSuppression, readEmail, readReason, readScope } from './check-suppression.ts'
@@ -50,9 +51,10 @@ export interface Suppressions {
 export interface SuppressionsOptions {
   store: Pick<Store, 'listSuppressions' | 'addSuppression' | 'addSuppressions' | 'removeSuppressions'>
   clock: Clock
+  metrics: Pick<Metrics, 'suppressions'>
 }
 
-export function createSuppressions({ store, clock }: SuppressionsOptions): Suppressions {
+export function createSuppressions({ store, clock, metrics }: SuppressionsOptions): Suppressions {
   return {
     async list({ email, reason, scope, since, limit, after }, isTest) {
       const problems = createFieldProblems([])
@@ -77,6 +79,7 @@ export function createSuppressions({ store, clock }: SuppressionsOptions): Suppr
       const { suppression, isNew } = await store.addSuppression({
         id, ...checked, isTest, messageId: null, createdAt: now,
       })
+      if (isNew) metrics.suppressions.inc({ reason: checked.reason })
       return { suppression: suppressionData(suppression), isNew }
     },
 
@@ -91,7 +94,7 @@ export function createSuppressions({ store, clock }: SuppressionsOptions): Suppr
       throw new ServiceError('not_found', `suppression of ${address}${where}`)
     },
 
-    import: createImportSuppressions({ store, clock }),
+    import: createImportSuppressions({ store, clock, metrics }),
   }
 }
 

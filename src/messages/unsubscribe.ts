@@ -6,6 +6,7 @@
 import type { KeyObject } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
+import type { Metrics } from '../base/metrics.ts'
 import { readUnsubscribeToken } from '../content/tracking-token.ts'
 import type { Store } from '../store/store.ts'
 
@@ -13,6 +14,7 @@ export interface UnsubscribeOptions {
   store: Pick<Store, 'recordUnsubscribe'>
   clock: Clock
   logger: Logger
+  metrics: Pick<Metrics, 'suppressions'>
   /** Of the tokens. */
   key: KeyObject
   /** Events were written. */
@@ -25,7 +27,8 @@ export interface Unsubscribing {
   unsubscribe(token: string): Promise<boolean>
 }
 
-export function createUnsubscribing({ store, clock, logger, key, onEvents }: UnsubscribeOptions): Unsubscribing {
+export function createUnsubscribing(options: UnsubscribeOptions): Unsubscribing {
+  const { store, clock, logger, metrics, key, onEvents } = options
   return {
     isUnsubscribeToken: (token) => readUnsubscribeToken(token, key) !== undefined,
     async unsubscribe(token) {
@@ -35,6 +38,7 @@ export function createUnsubscribing({ store, clock, logger, key, onEvents }: Uns
       const { kind } = await store.recordUnsubscribe({ messageId, now: clock.now() })
       if (kind !== 'unsubscribed') return kind === 'repeated'
       logger.info({ message_id: messageId }, 'recipient unsubscribed')
+      metrics.suppressions.inc({ reason: 'unsubscribe' })
       onEvents()
       return true
     },

@@ -28,6 +28,8 @@ export interface CachedResolverOptions<Source extends Resolver = Resolver> {
   resolver: Source
   cache: DnsCacheSettings
   clock: Clock
+  /** An answer came from memory. */
+  onHit?: () => void
 }
 
 /** engine.md 12.3: sets without a TTL are kept 10 min. */
@@ -81,7 +83,7 @@ function cachedQuestions(resolver: Resolver, { slotsOf, answer }: Cache): Resolv
   }
 }
 
-function createCache({ cache, clock }: CachedResolverOptions): Cache {
+function createCache({ cache, clock, onHit }: CachedResolverOptions): Cache {
   const names = new LRUCache<string, NameSlots>({ max: cache.entries })
 
   const slotsOf = (askedName: string): NameSlots => {
@@ -101,7 +103,10 @@ function createCache({ cache, clock }: CachedResolverOptions): Cache {
     ask: () => Promise<DnsAnswer<Item>>,
     stale: number = cache.stale,
   ): Promise<DnsAnswer<Item>> {
-    if (slot.kept !== undefined && clock.now() < slot.kept.askAgainAt) return slot.kept.answer
+    if (slot.kept !== undefined && clock.now() < slot.kept.askAgainAt) {
+      onHit?.()
+      return slot.kept.answer
+    }
     slot.underWay ??= renew(slot, ask, stale).finally(() => {
       slot.underWay = undefined
     })

@@ -14,7 +14,15 @@ export interface SealedSigningKey {
   sealedPrivateKey: Uint8Array
 }
 
+/** What many messages need, by message key and by content id; what is not there is left out. */
+export interface ReadAhead {
+  facts: Map<number, RenderFacts>
+  contents: Map<number, StoredContent>
+}
+
 export interface ContentReader {
+  /** All at one moment, for much less than one by one. Contents behind `mostBytes` of them are left out. */
+  readAhead(messageKeys: readonly number[], contentIds: Iterable<number>, mostBytes: number): Promise<ReadAhead>
   content(contentId: number): Promise<StoredContent | undefined>
   renderFacts(messageKey: number): Promise<RenderFacts | undefined>
   /**

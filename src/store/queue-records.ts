@@ -79,6 +79,8 @@ export interface QueueFilter {
   ip?: string
   /** Only those that are held. */
   isHeld?: boolean
+  /** Only those that were accepted before this time. */
+  acceptedBefore?: number
 }
 
 export type QueueAction =
@@ -95,4 +97,14 @@ export interface QueueGroup {
   due: number
   held: number
   oldestAcceptedAt: number
+}
+
+/** A message that has ended because its lifetime is over. */
+export interface ExpiredMessage {
+  id: string
+  pool: string
+  /** Sending domain. */
+  domain: string
+  /** It would never have left the host. */
+  isCaptured: boolean
 }

@@ -47,3 +47,10 @@ export interface UnmatchedReport {
   /** Its first bytes. */
   bytes: Uint8Array
 }
+
+/** Messages that reached RCPT from any IP, and reports that came back by mail, since a time. */
+export interface ReportSums {
+  sent: number
+  bounces: number
+  complaints: number
+}

@@ -13,6 +13,8 @@ export interface StoreLocation {
   walMaxBytes: number
   commitLingerMilliseconds: number
   commitMostRows: number
+  /** By which an erased address is known again; left out: none can be erased. */
+  erasureKey?: Uint8Array
 }
 
 export interface OpenStoreOptions {

@@ -21,9 +21,15 @@ import type {
   PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, UnclaimRequest,
 } from './records.ts'
 import type {
-  QueueAction, QueuedRows, QueueFilter, QueueGroup, QueueKey, QueueKeyPage, QueueKeyState, RouteAssignment,
+  ExpiredMessage, QueueAction, QueuedRows, QueueFilter, QueueGroup, QueueKey, QueueKeyPage, QueueKeyState,
+  RouteAssignment,
 } from './queue-records.ts'
-import type { ReportRecord, ReportResult, UnmatchedReport } from './report-records.ts'
+import type { StoreFigures } from './figure-records.ts'
+import type { ReportRecord, ReportResult, ReportSums, UnmatchedReport } from './report-records.ts'
+import type {
+  DatabaseSize, EraseRecipientRequest, EraseStep, ForgetContentsRequest, ForgetMessagesRequest, ForgetRequest,
+  ForgetStep, ForgottenContents, OverdueContents, StorageFigures,
+} from './retention-records.ts'
 import type { ListSuppressionsRequest, SuppressionPage, SuppressionRecord } from './suppression-records.ts'
 import type { PlainMemory, StsPolicyRecord, TlsResult } from './tls-records.ts'
 import type {
@@ -85,8 +91,8 @@ export interface Store {
    * marked as possible duplicates. Returns how many.
    */
   recoverLapsedLeases(leasesBefore: number, now: number, uncertainAt: number): Promise<number>
-  /** Waiting rows past their lifetime end as `expired` with their event; at most `limit`; returns how many. */
-  expireDue(now: number, limit: number): Promise<number>
+  /** Waiting rows past their lifetime end as `expired` with their event; at most `limit`; returns which. */
+  expireDue(now: number, limit: number): Promise<ExpiredMessage[]>
   /** Rows that should have ended or moved long ago: waiting beyond their lifetime, leased for too long. */
   watchQueue(overdueBefore: number, leasedBefore: number): Promise<{ overdue: number; stuck: number }>
   /** Waiting messages of pools that are not in `known` move to `target`; returns how many by pool. */
@@ -100,6 +106,8 @@ export interface Store {
   actOnQueue(request: { filter: QueueFilter; action: QueueAction; now: number; limit: number; isDryRun: boolean }):
     Promise<{ messages: number; queued: QueuedRows }>
   queueSummary(now: number): Promise<QueueSummary>
+  /** For metrics; cheap. */
+  figures(): Promise<StoreFigures>
 
   /** `now` tells scheduled from queued. */
   lookupMessage(id: string, now: number): Promise<MessageView | null>
@@ -136,6 +144,7 @@ export interface Store {
   listUnmatchedReports(limit: number): Promise<UnmatchedReport[]>
   /** Those that came before this time; returns how many. */
   forgetUnmatchedReports(before: number): Promise<number>
+  reportSums(since: number): Promise<ReportSums>
 
   /** ServiceError conflict when it would be one more living key than `most` (null: no limit). */
   addApiKey(key: ApiKeyRecord, hash: Uint8Array, most: number | null): Promise<void>
@@ -298,6 +307,36 @@ export interface Store {
   tlsResults(day: string): Promise<TlsResult[]>
   noteTlsReport(day: string, domain: string): Promise<void>
   tlsReportsDue(day: string): Promise<string[]>
+
+  /** Contents whose messages are all final, and were before that time. */
+  overdueContents(request: ForgetRequest): Promise<OverdueContents>
+  /** Bodies and attachments of those that are still over; `links` stay. As many as fit into a slice, and one at least. */
+  forgetContents(request: ForgetContentsRequest): Promise<ForgottenContents>
+  /** What `forgetContents` was given for a content, or null. */
+  keptLinks(contentId: number): Promise<string | null>
+  /**
+   * Messages with all that is about them; where links of them may still be followed, a trace stays. Stays too: what is
+   * not final, has its content still, or has a webhook delivery that waits or is a dead letter.
+   */
+  forgetMessages(request: ForgetMessagesRequest): Promise<ForgetStep>
+  /** Events of no message. */
+  forgetEvents(request: ForgetRequest): Promise<ForgetStep>
+  forgetTranscripts(request: ForgetRequest): Promise<ForgetStep>
+  /** Kept targets of messages that are there: their links are gone from then on. */
+  forgetLinks(request: ForgetRequest): Promise<ForgetStep>
+  forgetTraces(request: ForgetRequest): Promise<ForgetStep>
+  /** Cuts free space off the file, but so many bytes, in at most so many pages; returns how many bytes went. */
+  giveBackPages(keptBytes: number, limit: number): Promise<number>
+  databaseSize(): Promise<DatabaseSize>
+  /** An estimate, in a few milliseconds whatever the size. */
+  storageFigures(): Promise<StorageFigures>
+  /**
+   * One part of erasing an address: it is replaced in its messages, and what waits for it is canceled. With the last
+   * part it is on the suppression list as a keyed hash, so that nothing is sent to it again.
+   */
+  eraseSomeOfRecipient(request: EraseRecipientRequest): Promise<EraseStep>
+  /** Kept once for each UTC day. */
+  noteDatabaseSize(day: string, bytes: number): Promise<void>
 
   /** Answers when the engine is alive: the trivial read of the watchdog. */
   tick(): Promise<void>

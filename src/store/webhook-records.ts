@@ -96,8 +96,10 @@ export interface ClaimWebhooksRequest {
   leaseUntil: number
   limit: number
   perEndpoint: number
-  /** Posts under way, by endpoint. */
+  /** Posts under way or waiting in memory, by endpoint. */
   busy: Record<string, number>
+  /** By endpoint, what it may have beyond `perEndpoint`. */
+  ahead?: Record<string, number>
 }
 
 export interface WebhookResult {

@@ -12,6 +12,7 @@ export interface EndpointSlots {
   release(endpointId: string, isAnswered: boolean): void
   /** Slots that are not free, by endpoint. */
   taken(): Record<string, number>
+  isFree(endpointId: string): boolean
   /** Endpoints without a free slot. */
   full(): string[]
 }
@@ -23,10 +24,11 @@ export function createEndpointSlots(perEndpoint: number): EndpointSlots {
   const underWay = createKeyedLimit(perEndpoint)
   const unanswered = new Map<string, number>()
 
+  const isSilent = (endpointId: string): boolean => (unanswered.get(endpointId) ?? 0) >= UNANSWERED_UNTIL_SILENT
   const taken = (): Record<string, number> => {
     const counts = underWay.counts()
-    for (const [endpointId, count] of unanswered) {
-      if (count >= UNANSWERED_UNTIL_SILENT) counts[endpointId] = perEndpoint - 1 + (counts[endpointId] ?? 0)
+    for (const endpointId of unanswered.keys()) {
+      if (isSilent(endpointId)) counts[endpointId] = perEndpoint - 1 + (counts[endpointId] ?? 0)
     }
     return counts
   }
@@ -38,6 +40,7 @@ export function createEndpointSlots(perEndpoint: number): EndpointSlots {
       else unanswered.set(endpointId, (unanswered.get(endpointId) ?? 0) + 1)
     },
     taken,
+    isFree: (endpointId) => underWay.free(endpointId) > (isSilent(endpointId) ? perEndpoint - 1 : 0),
     full: () => Object.entries(taken()).flatMap(([endpointId, count]) => (count >= perEndpoint ? [endpointId] : [])),
   }
 }

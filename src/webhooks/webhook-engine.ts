@@ -6,8 +6,10 @@
  * - Posts run side by side, at most `concurrency.total` of them and `per_endpoint` to one endpoint, a single one while
  *   nobody answers there. A round claims as many as there are free slots, and the end of any post brings the next
  *   round: a slow endpoint holds its own slots and nobody else's.
- * - The results of posts are recorded together at the start of a round. While the store can not record, they are kept
- *   and tried again each second, and nothing new is claimed: what is in memory never exceeds the slots.
+ * - As many as an endpoint answered since the last round it may have beyond its slots: they wait in memory
+ *   (`claimed-ahead.ts`) and are posted as slots come free, so that many posts share a round.
+ * - The results of posts are recorded together in the next round, in one commit with its claim. While the store can not
+ *   record, they are kept and tried again each second, and nothing new is claimed: memory stays bounded.
  * - A process that dies with posts under way leaves their rows leased; the next epoch finds them due. The event is then
  *   sent again, which receivers must expect (service-interface.txt, Delivery rules 4).
  * - An endpoint that only fails is turned off by the store, when the results of its last dead letter are recorded.
@@ -20,6 +22,7 @@ import { createPollLoop } from '../base/poll-loop.ts'
 import type { ServerSettings } from '../config/server-settings.ts'
 import type { Store } from '../store/store.ts'
 import type { ClaimedWebhookDelivery, WebhookResult } from '../store/webhook-records.ts'
+import { createClaimedAhead } from './claimed-ahead.ts'
 import { createEndpointSlots } from './endpoint-slots.ts'
 import { postEvent } from './post-event.ts'
 import type { PostedEvent, PostEventOptions } from './post-event.ts'
@@ -44,13 +47,23 @@ export interface WebhookEngine {
   stop(): Promise<void>
 }
 
-/** A post ends within 10 s; the rest is for a store that is slow to record. */
+/** A post ends within 10 s; the rest is for its time in memory and for a store that is slow to record. */
 const LEASE = 60 * SECOND
+/** Results are recorded when so many have come together, or after so long. */
+const MOST_RESULTS = 64
+const LONGEST_UNRECORDED = 50
+
 export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngine {
   const { store, clock, settings, logger } = options
-  const slots = createEndpointSlots(settings.concurrency.per_endpoint)
+  const { total, per_endpoint: perEndpoint } = settings.concurrency
+  const slots = createEndpointSlots(perEndpoint)
+  const ahead = createClaimedAhead()
   const underWay = new Set<Promise<void>>()
   let results: WebhookResult[] = []
+  /** The store has refused results: it is asked for nothing else before it takes them. */
+  let isRefused = false
+  let isStopping = false
+  let roundTimer: NodeJS.Timeout | undefined
   let epoch = 0
 
   const loop = createPollLoop({
@@ -60,30 +73,61 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
   })
 
   async function round(): Promise<number | null> {
-    await recordResults()
-    const free = settings.concurrency.total - underWay.size
-    if (free === 0) return null
+    clearTimeout(roundTimer)
+    roundTimer = undefined
+    const recording = recordResults()
+    if (isRefused) await recording
+    for (const endpointId of ahead.endpoints()) postWaiting(endpointId)
+    const free = total - underWay.size
+    if (free === 0) {
+      await recording
+      return null
+    }
+    // Where slots are scarce, others need them.
+    const more = free < total / 2 ? {} : ahead.allowances()
+    const limit = free + Object.values(more).reduce((sum, count) => sum + count, 0)
     const now = clock.now()
-    const claimed = await store.claimWebhooks({
+    const claiming = store.claimWebhooks({
       now,
       epoch,
       leaseUntil: now + LEASE * options.speed(),
-      limit: free,
-      perEndpoint: settings.concurrency.per_endpoint,
-      busy: slots.taken(),
+      limit,
+      perEndpoint,
+      busy: ahead.addedTo(slots.taken()),
+      ahead: more,
     })
-    for (const delivery of claimed) post(delivery)
+    const [recorded, claimed] = await Promise.allSettled([recording, claiming])
+    const deliveries = claimed.status === 'fulfilled' ? claimed.value : []
+    for (const delivery of deliveries) ahead.add(delivery)
+    for (const endpointId of ahead.endpoints()) postWaiting(endpointId)
+    if (claimed.status === 'rejected') throw claimed.reason
+    if (recorded.status === 'rejected') throw recorded.reason
     // The end of a post brings the next round, also for what waits for a slot.
-    return claimed.length === free ? null : store.earliestWebhookDueAt(slots.full())
+    return deliveries.length === limit ? null : store.earliestWebhookDueAt(slots.full())
   }
 
   async function recordResults(): Promise<void> {
     const batch = [...results]
     if (batch.length === 0) return
     const disableAfter = settings.disable_after
-    const { disabled } = await store.recordWebhookResults({ epoch, results: batch, disableAfter })
-    results = results.slice(batch.length)
-    for (const endpointId of disabled) logger.warn({ endpoint_id: endpointId }, 'webhook endpoint disabled')
+    try {
+      const { disabled } = await store.recordWebhookResults({ epoch, results: batch, disableAfter })
+      results = results.slice(batch.length)
+      isRefused = false
+      for (const endpointId of disabled) logger.warn({ endpoint_id: endpointId }, 'webhook endpoint disabled')
+    } catch (thrown) {
+      isRefused = true
+      throw thrown
+    }
+  }
+
+  /** As many as its slots allow. */
+  function postWaiting(endpointId: string): void {
+    while (!isStopping && underWay.size < total && slots.isFree(endpointId)) {
+      const delivery = ahead.take(endpointId)
+      if (delivery === undefined) return
+      post(delivery)
+    }
   }
 
   function post(delivery: ClaimedWebhookDelivery): void {
@@ -92,7 +136,10 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
       results.push(result)
       slots.release(delivery.endpointId, result.status !== null)
       underWay.delete(attempt)
-      loop.wake()
+      if (result.status !== null) ahead.noteAnswered(delivery.endpointId)
+      postWaiting(delivery.endpointId)
+      if (results.length >= MOST_RESULTS || !ahead.has(delivery.endpointId)) loop.wake()
+      else roundTimer ??= setTimeout(loop.wake, LONGEST_UNRECORDED)
     })
     underWay.add(attempt)
   }
@@ -104,7 +151,10 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     },
     wake: loop.wake,
     async stop() {
+      // What waits in memory is due again in the next epoch.
+      isStopping = true
       await loop.stop()
+      clearTimeout(roundTimer)
       await Promise.all(underWay)
       try {
         await recordResults()
@@ -137,6 +187,7 @@ async function attemptDelivery(
     next: nextStep(delivery, posted, endedAt),
   }
   options.metrics.webhookDeliveries.inc({ result: result.next.kind })
+  options.metrics.webhookAttemptSeconds.observe(result.durationMilliseconds / SECOND)
   logAttempt(options.logger, delivery, result)
   return result
 }

@@ -40,8 +40,11 @@ t.test('below the upper mark nothing new is accepted, and deliveries go on', asy
   const { guard, lines } = guardOf(t, { folder: t.testdir({}), minFreeAccept: TOO_MUCH })
   await guard.start()
   t.same([guard.mayAccept(), guard.mayDeliver()], [false, true])
-  t.match(lines, [{ level: 'error', mark_bytes: TOO_MUCH, msg: /^accepting new mail stopped/ }])
-  t.equal(lines.length, 1)
+  t.match(lines, [
+    { level: 'warn', msg: /^the disk runs low/ },
+    { level: 'error', mark_bytes: TOO_MUCH, msg: /^accepting new mail stopped/ },
+  ])
+  t.equal(lines.length, 2)
 })
 
 t.test('below the lower mark no delivery starts either', async (t) => {
@@ -50,8 +53,26 @@ t.test('below the lower mark no delivery starts either', async (t) => {
   })
   await guard.start()
   t.same([guard.mayAccept(), guard.mayDeliver()], [false, false])
-  t.equal(lines.length, 2)
+  t.equal(lines.length, 3)
   t.equal(resumed(), 0)
+})
+
+t.test('below twice the upper mark it is short, which is told once; a tenth above it that is over', async (t) => {
+  const folder = t.testdir({})
+  const { bavail, bsize } = statfsSync(folder)
+  let shortened = 0
+  const { guard, clock, lines } = guardOf(t, {
+    folder, minFreeAccept: (bavail * bsize) / 1.5, onShort: () => void (shortened += 1),
+  })
+  await guard.start()
+  await clock.advance(SECOND)
+  t.same([guard.isShort(), guard.mayAccept(), shortened], [true, true, 1])
+  t.match(lines, [{ level: 'warn', msg: /^the disk runs low/ }])
+  t.equal(lines.length, 1)
+
+  const wide = guardOf(t, { folder, minFreeAccept: (bavail * bsize) / 4 })
+  await wide.guard.start()
+  t.same([wide.guard.isShort(), wide.lines], [false, []])
 })
 
 t.test('a disk that can not be asked counts as full, is told once, and recovers', async (t) => {

@@ -55,7 +55,11 @@ export function posthorn(words: string[], environment: Record<string, string> = 
 }
 
 function startRunner(): ChildProcess {
-  const started = fork(new URL('./command-runner.ts', import.meta.url), { execArgv: [] })
+  const started = fork(new URL('./command-runner.ts', import.meta.url), {
+    execArgv: [],
+    // Never a terminal, wherever the tests run.
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  })
   started.on('message', ({ id, ended }: { id: number; ended: Ended }) => waiting.get(id)?.(ended))
   // A verb that ran until it was interrupted has its own mind about the other signals.
   t.teardown(() => started.kill('SIGKILL'))

@@ -77,6 +77,8 @@ t.test('of posthorn.yaml some keys are followed, all others say that they need a
   const listed = (zone: string): Record<string, string> => server(`health: { blocklists: [${zone}] }\n`)
   t.strictSame(linesOf(t, listed('a.example'), listed('b.example')),
     ['~ health.blocklists ["b.example"] -> ["a.example"]'])
+  t.strictSame(linesOf(t, server('retention: { messages: 30d }\nhealth: { interval: 30m }\n'), server('')),
+    ['~ retention.messages 90d -> 30d', '~ health.interval 1h -> 30m'])
 })
 
 t.test('a secret is never shown', async (t) => {

@@ -1,7 +1,9 @@
 /** Rules of providers.yaml and bounces.yaml as they are checked at load, warnings between files, certificates. */
+import { X509Certificate } from 'node:crypto'
 import { chmodSync, copyFileSync, existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { DAY } from '../../src/base/clock.ts'
 import { createTrial, patternProblem } from '../../src/config/pattern-safety.ts'
 import { createClassifier } from '../../src/mail/classify-reply.ts'
 import { readSmtpReply } from '../../src/mail/smtp-reply.ts'
@@ -180,6 +182,10 @@ t.test('certificates must be there, fit their key, and keep it secret', async (t
   t.strictSame(said({ cert_file, key_file: key('test-key.pem', 0o640) }), [selfSigned])
   t.match(said({ cert_file, key_file: key('test-key.pem', 0o600) }, Date.UTC(2300, 0)),
     [/cert_file: warning: the certificate expired on /, selfSigned])
+  const end = new X509Certificate(readFileSync(cert_file)).validToDate.getTime()
+  t.match(said({ cert_file, key_file: key('test-key.pem', 0o600) }, end - 13 * DAY),
+    [/cert_file: warning: the certificate ends on .*: renew it/, selfSigned])
+  t.strictSame(said({ cert_file, key_file: key('test-key.pem', 0o600) }, end - 15 * DAY), [selfSigned])
   t.match(said({ cert_file, key_file: key('test-key.pem', 0o644) }),
     [/key_file: error: others can use .*; run chmod/, selfSigned])
   t.match(said({ cert_file, key_file: key('other-key.pem', 0o600) }),
@@ -199,7 +205,7 @@ t.test('switches for tests and weak pools are warnings', async (t) => {
   const paths = warnings.map(({ path }) => path).filter((path) => path !== '' && path !== 'secrets.master_key')
   t.strictSame(paths, [
     'pools.a', 'pools.a.ips[0].address', 'pools.a.limits.google.connections', 'pools.b.ips[0].address',
-    'pools.b.ips[0].hostname', 'pools.c', 'curves.fast.stages[4]', 'webhooks.allow_http',
+    'pools.b.ips[0].hostname', 'pools.c', 'listen.inbound', 'curves.fast.stages[4]', 'webhooks.allow_http',
     'webhooks.allow_private_addresses', 'delivery.port', 'delivery.allow_private_addresses',
   ])
 })

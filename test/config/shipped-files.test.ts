@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { z } from 'zod'
 import { bouncesSchema } from '../../src/config/bounce-rule-settings.ts'
+import { followsReload } from '../../src/config/configuration-diff.ts'
 import { NULL_IS_A_VALUE } from '../../src/config/drop-ins.ts'
 import { poolsSchema } from '../../src/config/pool-settings.ts'
 import { providersSchema } from '../../src/config/provider-settings.ts'
@@ -60,6 +61,27 @@ for (const { name, schema } of FILES) {
   })
 }
 
+t.test('[restart] marks the keys of posthorn.yaml that a running server does not follow, and no others', async (t) => {
+  const tree = shippedTree('posthorn')
+  const lines = readFileSync(join(SHIPPED, 'posthorn.yaml'), 'utf8').split('\n')
+  const isMarked = (path: readonly string[]): boolean => {
+    const line = keyPositionAt(tree, path)?.line ?? 0
+    const comment = [lines[line - 1] ?? '']
+    for (let above = line - 2; lines[above]?.trim().startsWith('#'); above--) comment.push(lines[above] ?? '')
+    return comment.join(' ').includes('[restart]') || (path.length > 1 && isMarked(path.slice(0, -1)))
+  }
+  const paths = keysOf(serverSchema)
+  const ends = paths.filter((path) => !paths.some((other) => other.length > path.length && isBelow(other, path)))
+  for (const path of ends) {
+    const name = path.join('.')
+    if (name !== 'version') t.equal(isMarked(path), !followsReload('posthorn', name), name)
+  }
+})
+
+function isBelow(path: readonly string[], above: readonly string[]): boolean {
+  return above.every((key, index) => path[index] === key)
+}
+
 t.test('every value of posthorn.yaml is the default', async (t) => {
   const shipped = serverSchema.parse(valueOf(shippedTree('posthorn')))
   t.strictSame(shipped, serverSchema.parse({ version: 1, hostname: 'posthorn.test' }))
@@ -114,7 +136,7 @@ t.test('keys of pools, IPs and rules are in their file with a comment', async (t
 
 t.test('the shipped files are valid, and the sandbox can use them', async (t) => {
   const configuration = load({ folder: SHIPPED, overrides: overrides(t) })
-  t.strictSame(configuration.warnings.map(({ path }) => path), ['delivery.allow_private_addresses'])
+  t.strictSame(configuration.warnings.map(({ path }) => path), ['listen.inbound', 'delivery.allow_private_addresses'])
   t.strictSame(Object.keys(configuration.pools.pools), ['default', 'warming', 'cold'])
   t.equal(Object.keys(configuration.providers.providers).length, 24, 'all blocks of engine.md 7')
   t.equal(configuration.providers.replies.length, 41, 'all rules of engine.md 9.2')

@@ -179,7 +179,8 @@ function upkeep({ store, metrics }: Engine, clock: ManualClock): Schedule {
     store, clock, realClock: clock, metrics, drive: null, logger: createLogger({ level: 'silent' }),
     domains: { checkDue: nothing, stop: nothing }, warmup: { closeDays: nothing, checkGates: nothing },
     shaping: { tick: nothing }, sts: { refresh: nothing }, tlsReports: { sendDue: nothing },
-    unmatchedReportsKept: 1, webhooksKept: { succeeded: 1, failed: 1 }, ipHistoryKept: { statistics: 1, audit: 1 },
-    uncertainRetry: () => 1, waitingByReason: () => ({}), isClockSteady: () => true, onQueued() {}, onEvents() {},
+    retention: { async run() {}, async watchBudget() {}, stop() {} }, backups: { when: () => null, async write() {} },
+    uncertainRetry: () => 1, certificates: { check() {} }, health: { runDue: nothing }, isClockSteady: () => true,
+    onQueued() {}, onEvents() {},
   })
 }

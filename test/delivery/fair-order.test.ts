@@ -282,3 +282,28 @@ t.test('a group that is paused after every turn keeps its places and what each i
   t.same(given([key({ domain: 'a.test' }), retry], 10), { [nameOf(key({ domain: 'a.test' }))]: 5, [nameOf(retry)]: 5 })
   t.equal(given([key({ domain: 'a.test' }), urgent], 50)[nameOf(urgent)], 40)
 })
+
+t.test('groups that may have nothing are not looked at', (t) => {
+  const many = Array.from({ length: 1_000 }, (_, index) => key({ route: `site-${index}` }))
+  const urgent = key({ route: 'site-7', domain: 'other.test', stream: 'transactional' })
+  const order = orderOf([...many, urgent])
+  let asked = 0
+  const capacityOf = (): Capacity => {
+    asked += 1
+    return { slots: 1, room: 10 }
+  }
+  const names = (request: RoundRequest): string[] => order.round(request).map((ask) => nameOf(ask.key))
+  t.strictSame(names(roundOf({ capacityOf, roomForBulk: 0, roomOf: () => 3 })), [nameOf(urgent)], 'no room for bulk')
+  t.equal(asked, 1)
+  const heldOf = (domain: string): number => (domain === 'acme.test' ? 1_000 : 0)
+  t.strictSame(names(roundOf({ capacityOf, heldOf, roomOf: () => 3 })), [nameOf(urgent)], 'its lane has all it may have')
+  t.equal(asked, 2)
+  order.pause({ pool: 'default', route: 'site-7' })
+  t.strictSame(names(roundOf({ capacityOf, roomForBulk: 0 })), [])
+  order.resume({ pool: 'default', route: 'site-7' })
+  t.strictSame(names(roundOf({ capacityOf, roomForBulk: 0, roomOf: () => 3 })), [nameOf(urgent)])
+  order.set(urgent, 0)
+  t.strictSame(names(roundOf({ capacityOf, roomForBulk: 0 })), [])
+  t.equal(names(roundOf({ capacityOf })).length > 0, true, 'with room they are')
+  t.end()
+})

@@ -261,12 +261,21 @@ t.test('stop resets what has not sent its dot when the drain is over, and does n
   t.match(await engine.message(id), { state: 'queued', attempts: { length: 0 } })
 })
 
+t.test('stop waits for the answer to a dot for longer than the drain, or the mail would go out twice', async (t) => {
+  const server = await mx(t, { script: { dot: { afterMilliseconds: 2 * SECOND, reply: '250 ok' } } })
+  const engine = await startEngine(t, { port: server.port })
+  const [id] = await engine.accept(ANNA)
+  await until('the dot was sent', () => server.messages.length === 1)
+  await engine.dispatcher.stop(0)
+  t.match(await engine.message(id), { state: 'delivered' })
+})
+
 t.test('stop gives up on a lost answer to the dot only at its end, and says that it is uncertain', async (t) => {
   const server = await mx(t, { script: { dot: 'silence' } })
   const engine = await startEngine(t, { port: server.port, timeouts: { final_dot: '10m' } })
   const [id] = await engine.accept(ANNA)
   await until('the dot was sent', () => server.messages.length === 1)
-  await engine.dispatcher.stop(100)
+  await engine.dispatcher.stop(100, 200)
   t.match(await engine.message(id), { state: 'deferred', isPossibleDuplicate: true })
 })
 

@@ -202,13 +202,13 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
     onFatal: onDeath,
   })
   let isStopped = false
-  const stop = async (drainMilliseconds: number): Promise<void> => {
-    if (!isStopped) await dispatcher.stop(drainMilliseconds)
+  const stop = async (...times: Parameters<typeof dispatcher.stop>): Promise<void> => {
+    if (!isStopped) await dispatcher.stop(...times)
     isStopped = true
   }
   let closing: Promise<void> | undefined
   const closeAll = async (): Promise<void> => {
-    await stop(0)
+    await stop(0, 0)
     await shaping.stop()
     await egress.stop()
     await store.close()

@@ -39,7 +39,7 @@ t.test('a second answer to the dot that the stop did not wait for ends no messag
   t.match(await engine.untilState(id, 'deferred'), { attempts: [{ result: 'ambiguous' }] })
   await clock.advance(5 * MINUTE)
   await engine.until('the dot was sent again', () => server.messages.length === 2)
-  await engine.dispatcher.stop(100)
+  await engine.dispatcher.stop(100, 200)
   t.match(await engine.message(id), { state: 'deferred', isPossibleDuplicate: true, bounce: null })
 })
 
@@ -82,6 +82,7 @@ t.test('threads that die at once hold up neither the start nor the stop', async 
     onMark: () => {},
     onConnections: () => {},
     onDeath: (thread) => deaths.push(thread),
+    onStart() {},
     onFatal: (reason) => fatal.push(reason),
   })
   await threads.tick()
@@ -99,7 +100,7 @@ t.test('a host that never greets does not hold up the stop beyond its drain', as
   await until('it is connected', () => server.connections.length === 1)
   const start = performance.now()
   await engine.dispatcher.stop(3 * SECOND)
-  // The time after the drain, as long again, is for those who wait for the answer to their dot.
+  // The time after the drain is for those who wait for the answer to their dot.
   t.ok(performance.now() - start < 6 * SECOND)
   t.match(await engine.message(id), { state: 'queued', attempts: { length: 0 } })
 })

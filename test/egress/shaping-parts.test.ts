@@ -5,8 +5,8 @@ import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createReplyRules } from '../../src/egress/reply-rules.ts'
 import { shapedPath } from '../../src/egress/shaped-path.ts'
 import {
-  forgetConcurrency, halve, isAsNew, newConcurrency, noteEnded, noteEndedWell, noteOpened, noteTraffic, openConnections,
-  usableConnections,
+  forgetConcurrency, halve, isAsNew, newConcurrency, noteDelivered, noteEnded, noteEndedWell, noteOpened, noteTraffic,
+  openConnections, usableConnections,
 } from '../../src/egress/shaping/concurrency.ts'
 import {
   IP_STEPS, isHalfOpen, newLadder, notePassed, PATH_STEPS, stepAt, suspend,
@@ -105,6 +105,24 @@ t.test('bursts: a second of messages, three connections; what was not sent is gi
   t.equal(tokensAt(state, pace, BEGIN - DAY), 0, 'a clock that goes back')
   t.equal(nextTokenAt(state, pace, BEGIN - DAY), BEGIN - DAY + 100, 'costs one burst at most')
   t.equal(tokensAt(state, pace, BEGIN + DAY), 10)
+})
+
+t.test('concurrency grows by one for as many messages as connections are in use, while all of them are', async (t) => {
+  const state = newConcurrency(false, BEGIN)
+  const deliver = (messages: number): number => {
+    for (let delivered = 0; delivered < messages; delivered++) noteDelivered(state, 4)
+    return usableConnections(state, BEGIN)
+  }
+  noteOpened(state, BEGIN, 4)
+  t.equal(deliver(100), 2, 'one of two says nothing of a third')
+  noteOpened(state, BEGIN, 4)
+  t.equal(deliver(1), 2)
+  t.equal(deliver(1), 3)
+  t.equal(deliver(100), 3, 'the third is not open')
+  noteOpened(state, BEGIN, 4)
+  t.equal(deliver(3), 4)
+  noteOpened(state, BEGIN, 4)
+  t.equal(deliver(100), 4, 'up to the limit')
 })
 
 t.test('concurrency grows by one for each round of full connections, and halves at most every 10 s', async (t) => {

@@ -1,8 +1,9 @@
 /**
  * What stands behind the administration routes, real: the files of a folder, the store, shaping, and the DNS of a zone.
- * Only the dispatcher is left out: what it is told is written down.
+ * Only the dispatcher is left out, what it is told is written down; and the checks, which find nothing.
  */
 import { createAdministration } from '../../src/assembly/administration.ts'
+import { createDataAdministration } from '../../src/assembly/data-administration.ts'
 import { createReload } from '../../src/assembly/reload.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
@@ -50,7 +51,7 @@ export function administrationWorld(
     validating: null, sts: { policyFor: async () => null }, settings: live.current,
   })
   const { reload } = createReload({
-    live, store, metrics, logger, load: load ?? live.current, readCertificates: nothing, onMoved: nothing,
+    live, store, metrics, logger, load: load ?? live.current, readCertificates: () => nothing, onMoved: nothing,
     hasSpace: () => true,
   })
   const queued: QueuedRows[] = []
@@ -59,7 +60,17 @@ export function administrationWorld(
     live, reload, store, clock, egress, warmup, shaping,
     findRoute: createFindRoute({ mailHosts, tlsPolicies, settings: live.current, clock }),
     dispatcher: { noteQueued: (rows) => void queued.push(rows), backlogOf: (pool) => backlog[pool] ?? {} },
+    logLevel: { raise: (level, milliseconds) => ({ level, until: clock.now() + milliseconds }) },
+    health: {
+      last: () => ({ findings: [], ranAt: null, okAt: {} }),
+      run: async () => ({ findings: [], ranAt: clock.now(), okAt: {} }),
+    },
     onEvents: () => void (wakes.count += 1),
+    data: createDataAdministration({
+      store, clock,
+      backups: { write: () => Promise.reject(new Error('there is no disk')), list: () => [], progress: () => null },
+      budget: () => null, freeBytes: () => 0, minFree: 0, onEvents: () => void (wakes.count += 1),
+    }),
   })
   return { administration, shaping, queued, backlog }
 }

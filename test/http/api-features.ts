@@ -5,6 +5,7 @@
 import { createHash, createSecretKey } from 'node:crypto'
 import type { Test } from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
+import type { Logger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
@@ -14,6 +15,7 @@ import { createClassifier } from '../../src/mail/classify-reply.ts'
 import { createAcceptBatch } from '../../src/messages/accept-batch.ts'
 import type { AcceptanceOptions } from '../../src/messages/accept-mail.ts'
 import { createAcceptMessage } from '../../src/messages/accept-message.ts'
+import { createAcceptanceLog } from '../../src/messages/acceptance-log.ts'
 import { createMessageActions } from '../../src/messages/act-on-message.ts'
 import { createIdempotencyKeys } from '../../src/messages/idempotency.ts'
 import { createMessageLookup } from '../../src/messages/lookup-message.ts'
@@ -81,6 +83,8 @@ export interface FeatureOptions {
   ownStore?: boolean
   /** Which addresses this machine has; left out: all. */
   canBind?: (address: string) => Promise<boolean>
+  /** Left out: nothing is logged. */
+  logger?: Logger | undefined
 }
 
 export interface TestFeatures extends SenderParts, AdministrationWorld {
@@ -111,7 +115,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
   const api = { ...API_SETTINGS, ...options.api }
   const metrics = createMetrics()
   const rate = createSendingRate({ clock, settings: api })
-  const acceptance = acceptanceOptions({ store, clock, domains, egress, metrics, rate }, api)
+  const acceptance = acceptanceOptions({ store, clock, domains, egress, metrics, rate, logger: options.logger }, api)
   const guardedRequest = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: false })
   t.teardown(() => guardedRequest.close())
   const logger = createLogger({ level: 'silent' })
@@ -125,7 +129,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
       ...createMessageLookup({ store, clock, domains, classify: createClassifier([]), whyWaiting: () => undefined }),
       ...createMessageActions(acceptance),
     },
-    suppressions: createSuppressions({ store, clock }),
+    suppressions: createSuppressions({ store, clock, metrics }),
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate: rate,
     mailRefusal: createMailRefusal({ store, clock, hasSpace: () => true, mostQueued: api.queue_max }),
@@ -157,7 +161,8 @@ function failingStore(real: Store, failure: () => Error | null): Store {
   })
 }
 
-type AcceptanceParts = Pick<AcceptanceOptions, 'store' | 'clock' | 'domains' | 'egress' | 'metrics' | 'rate'>
+type AcceptanceParts = Pick<AcceptanceOptions, 'store' | 'clock' | 'domains' | 'egress' | 'metrics' | 'rate'> &
+  Pick<FeatureOptions, 'logger'>
 
 function acceptanceOptions(parts: AcceptanceParts, api: ServerSettings['api']): AcceptanceOptions {
   const lifetime = 72 * 3_600_000
@@ -170,6 +175,9 @@ function acceptanceOptions(parts: AcceptanceParts, api: ServerSettings['api']): 
     },
     captures: 'test-and-simulated',
     testSendingDomain: null,
+    logAccepted: createAcceptanceLog({
+      logger: (parts.logger ?? createLogger({ level: 'silent' })).child({ part: 'messages' }), recipients: () => 'full',
+    }),
     onQueued: () => {},
     onEvents: () => {},
   }

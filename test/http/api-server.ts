@@ -43,6 +43,7 @@ export interface ApiServerOptions extends FeatureOptions {
   http?: Partial<HttpSettings['http']>
   extraHandlers?: HttpServersOptions['extraHandlers']
   testMode?: boolean
+  publicUrl?: string
   listener?: Partial<HttpListener>
   tls?: HttpSettings['tls']
   adminSocket?: string
@@ -61,19 +62,22 @@ export const TLS_SETTINGS: HttpSettings['tls'] = { certificates: [], min_version
 
 export async function startApi(t: Test, options: ApiServerOptions = {}): Promise<ApiServer> {
   const log: ApiServer['log'] = []
-  const { features, ...real } = await realFeatures(t, options)
+  const logger = createLogger({ level: 'debug', write: (line) => void log.push(JSON.parse(line)) })
+  const { features, ...real } = await realFeatures(t, { ...options, logger })
   const seen: Seen = { sends: [], addresses: [], keys: [], webhooks: [] }
   const servers = createHttpServers({
     features: { ...observed(features, seen), ...options.features },
     settings: {
       http: { ...HTTP_SETTINGS, ...options.http },
       operator: { email: null, webhook: null },
+      public_url: options.publicUrl ?? 'https://mail.example.net',
       tls: options.tls ?? TLS_SETTINGS,
       api: real.api,
     },
     clock: real.clock,
-    logger: createLogger({ level: 'debug', write: (line) => void log.push(JSON.parse(line)) }),
+    logger,
     metrics: real.metrics,
+    acmeWebroot: () => options.http?.acme_webroot ?? null,
     testMode: options.testMode ?? false,
     extraHandlers: options.extraHandlers ?? [],
   })

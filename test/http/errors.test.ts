@@ -31,6 +31,8 @@ const FROM_MEMORY = [
   'POST /email/preview', 'GET /ips', 'GET /ips/:ip', 'GET /ips/:ip/warmup', 'POST /ips/:ip/warmup/pause',
   'POST /ips/:ip/warmup/resume', 'POST /ips/:ip/warmup/complete', 'POST /admin/ips/:ip/resume', 'GET /admin/pools',
   'GET /admin/paths', 'POST /admin/paths/resume', 'GET /admin/domains/:domain/route',
+  'GET /admin/checks', 'POST /admin/checks', 'GET /admin/backups', 'POST /admin/backups',
+  'GET /admin/server', 'POST /admin/log-level',
 ]
 
 t.test('a store that fails is 503 with Retry-After on every route, and tells nothing of itself', async (t) => {
@@ -53,7 +55,7 @@ t.test('a store that fails is 503 with Retry-After on every route, and tells not
     const isCsv = body?.contentType === 'text/csv'
     const { status, headers, json, text } = await ask(port, {
       method,
-      path: `/v1${target}`.replace('/keys/msg', '/keys/key').replace(':email', 'a@b.de')
+      path: `/v1${target}`.replace('/keys/msg', '/keys/key').replace(/:email|:address/, 'a@b.de')
         .replace(/forecast$/, 'forecast?recipients=1'),
       headers: { 'Content-Type': body?.contentType ?? 'application/json', 'Idempotency-Key': 'x' },
       ...(body === null ? {} : { body: isCsv ? 'email\na@b.de' : JSON.stringify(bodies[path] ?? {}) }),

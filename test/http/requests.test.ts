@@ -25,7 +25,10 @@ t.test('a send answers with exactly three fields, under both prefixes', async (t
     t.notOk(headers['access-control-allow-origin'])
   }
   const line = api.log.find(({ msg }) => msg === 'message accepted')
-  t.match(line, { message_id: /^msg_/, request_id: /^req_/, api_key: 'send …9f3a', part: 'http' })
+  t.match(line, {
+    message_id: /^msg_/, request_id: /^req_/, api_key: 'send …9f3a', part: 'messages', recipient: 'ada@example.net',
+    domain: 'acme.com', pool: 'default', source: 'api',
+  })
 })
 
 t.test('all fields of a send arrive as given, null and absent are the same', async (t) => {

@@ -71,7 +71,7 @@ t.test('the address * takes IPv4 and IPv6, and shows IPv4 clients as such', asyn
 
 t.test('a listener that does not serve the API knows no path', async (t) => {
   const { port } = await startApi(t, {
-    listener: { serve: ['acme', 'redirect'] },
+    listener: { serve: ['acme'] },
     extraHandlers: [async (ctx) => void (ctx.body = 'reached')],
   })
   for (const path of ['/health', '/dev', '/']) {

@@ -111,7 +111,7 @@ export async function inboundParts(t: Test, setup: AcceptanceSetup = {}): Promis
     },
     async reports({ settings = {}, ...changes } = {}) {
       const unsubscribing = createUnsubscribing({
-        store, clock, logger, key: keyRing.key('unsubscribe'), onEvents: () => {},
+        store, clock, logger, metrics, key: keyRing.key('unsubscribe'), onEvents: () => {},
       })
       const door = createReportServer({
         store, keyRing, clock, logger, metrics, acceptSubmission, ...unsubscribing,

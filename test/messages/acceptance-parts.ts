@@ -4,6 +4,7 @@
  */
 import type { Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
+import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
 import type { AcceptanceOptions } from '../../src/messages/accept-mail.ts'
@@ -11,6 +12,7 @@ import { createAcceptMessage } from '../../src/messages/accept-message.ts'
 import type {
   AcceptedMessages, Acceptance, AcceptMessage, BatchRequest, Caller, GivenAttachment, SendRequest, SharedFields,
 } from '../../src/messages/send-request.ts'
+import { createAcceptanceLog } from '../../src/messages/acceptance-log.ts'
 import { createSendingRate } from '../../src/messages/sending-rate.ts'
 import type { SendingRate, SendingRateOptions } from '../../src/messages/sending-rate.ts'
 import type { AcceptRequest } from '../../src/store/accept-records.ts'
@@ -98,6 +100,7 @@ export async function acceptanceParts(t: Test, setup: AcceptanceSetup = {}): Pro
     },
     captures: 'test-and-simulated',
     testSendingDomain: TEST_DOMAIN,
+    logAccepted: createAcceptanceLog({ logger: createLogger({ level: 'silent' }), recipients: () => 'full' }),
     onQueued: () => void (told.queued += 1),
     onEvents: () => void (told.events += 1),
     ...setup.options,

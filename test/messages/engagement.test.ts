@@ -292,7 +292,8 @@ t.test('a token takes its recipient off the list, once', async (t) => {
   const { store, mail, clock } = await startParts(t)
   const events = { count: 0 }
   const { isUnsubscribeToken, unsubscribe } = createUnsubscribing({
-    store, clock, key: KEYS.unsubscribe, logger: createLogger({ level: 'silent' }), onEvents: () => void events.count++,
+    store, clock, metrics: createMetrics(), key: KEYS.unsubscribe, logger: createLogger({ level: 'silent' }),
+    onEvents: () => void events.count++,
   })
   const content = { html: '<a href="https://x.test">x</a>', unsubscribe: { list: 'news', url: null } }
   const { messageId, links: [link = ''] } = await mail(content)

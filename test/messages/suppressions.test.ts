@@ -4,6 +4,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { SECOND, toUnixSeconds } from '../../src/base/clock.ts'
+import { createMetrics } from '../../src/base/metrics.ts'
 import { readCsv } from '../../src/messages/read-csv.ts'
 import type { CsvRow } from '../../src/messages/read-csv.ts'
 import { createSuppressions } from '../../src/messages/suppressions.ts'
@@ -31,7 +32,7 @@ interface Parts {
 async function parts(t: Parameters<typeof testStore>[0]): Promise<Parts> {
   const store = await testStore(t)
   const clock = manualClock()
-  const list = createSuppressions({ store, clock })
+  const list = createSuppressions({ store, clock, metrics: createMetrics() })
   return {
     store, clock, list,
     async entries(isTest = false) {
@@ -141,7 +142,7 @@ t.test('a large file is written in pieces, and gives others their turn', async (
   const { store, clock } = await parts(t)
   const sizes: number[] = []
   const list = createSuppressions({
-    clock,
+    clock, metrics: createMetrics(),
     store: {
       ...store,
       addSuppressions: async (entries) => sizes.push(entries.length) > 0 ? entries.length : 0,

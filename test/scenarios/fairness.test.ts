@@ -114,7 +114,8 @@ t.test('a transactional message waits for one turn of the connections that bulk 
     server.release()
     await engine.untilState(id, 'delivered')
     const between = server.arrivals.slice(before).findIndex(({ recipient }) => recipient === 'urgent@dest.test')
-    t.ok(between <= 2 * connections, `${between} bulk messages arrive before it`)
+    // Each connection has one message under way and the next behind its dot; the others may take one more meanwhile.
+    t.ok(between < 3 * connections, `${between} bulk messages arrive before it`)
   }
   t.ok(server.arrivals.length < large / 2, 'the queue was long all the time')
   noMissedWake(t, engine)
@@ -176,10 +177,15 @@ t.test('of five turns four are transactional while both streams wait', async (t)
   mayDeliver = true
   engine.dispatcher.resume()
   await until('the transactional mail is out', () => countOf(server, 'urgent@dest.test') === count, LONG)
-  const last = server.arrivals.findLastIndex(({ recipient }) => recipient === 'urgent@dest.test')
-  const before = server.arrivals.slice(0, last)
-  const bulk = before.filter(({ recipient }) => recipient.startsWith('bulk')).length
-  t.ok(Math.abs(bulk - count / 4) <= 10, `${bulk} bulk messages beside ${count}`)
+  // The last ones are left out: bulk mail takes all turns while they are on the wire.
+  const counted = count * 0.8
+  let [urgent, bulk] = [0, 0]
+  for (const { recipient } of server.arrivals) {
+    if (recipient === 'urgent@dest.test') urgent += 1
+    else if (recipient === 'bulk@dest.test') bulk += 1
+    if (urgent === counted) break
+  }
+  t.ok(Math.abs(bulk - counted / 4) <= 10, `${bulk} bulk messages beside ${counted}`)
   noMissedWake(t, engine)
 })
 

@@ -3,15 +3,19 @@
  * a good one is told as a difference and in force at once. Operations.md 5.3.
  */
 import { execFile } from 'node:child_process'
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { dirname, join } from 'node:path'
+import { connect as connectTls } from 'node:tls'
 import t from 'tap'
 import type { Test } from 'tap'
+import { MAIL_CERTIFICATE, MAIL_KEY, OTHER_CERTIFICATE, OTHER_KEY } from '../http/certificates.ts'
 import type { ApiClient } from '../support/api-client.ts'
 import { BAD_FILES } from '../support/reload-cases.ts'
 import { scriptedMx } from '../support/scripted-mx.ts'
 import type { MxMessage } from '../support/scripted-mx.ts'
-import { startServe } from '../support/serve-process.ts'
+import { freePort, startServe } from '../support/serve-process.ts'
 import type { ServeOptions, ServeProcess } from '../support/serve-process.ts'
 import { MIB, mountSmallDisk } from '../support/small-disk.ts'
 import { prepareSender, SENDING_DOMAIN, startApplianceZone } from '../support/two-ips.ts'
@@ -121,6 +125,58 @@ t.test('signals in quick succession end with the files as they are', async (t) =
   t.ok(reloads(server).length < 20, `${reloads(server).length} reloads for 20 signals`)
 })
 
+t.test('certificates are read again: all doors use the new ones, or none does', async (t) => {
+  const files = {
+    'mail.pem': MAIL_CERTIFICATE, 'mail.key': MAIL_KEY, 'other.pem': OTHER_CERTIFICATE, 'other.key': OTHER_KEY,
+  }
+  const folder = t.testdir(files)
+  for (const name of Object.keys(files)) chmodSync(join(folder, name), 0o600)
+  const pair = (name: string) => ({ cert_file: join(folder, `${name}.pem`), key_file: join(folder, `${name}.key`) })
+  const [httpPort, https, implicit, starttls, inbound] = await Promise.all([1, 2, 3, 4, 5].map(() => freePort()))
+  const address = '127.0.0.1'
+  const listen = {
+    http: [{ address, port: httpPort, tls: false, serve: ['api'] }, { address, port: https, tls: true, serve: ['api'] }],
+    submission: [{ address, port: implicit, tls: 'implicit' }, { address, port: starttls, tls: 'starttls' }],
+    inbound: [{ address, port: inbound }],
+  }
+  const { server } = await startScene(t, {
+    httpPort: httpPort ?? 0, settings: { listen, tls: { certificates: [pair('mail'), pair('other')] } },
+  })
+  const shown = async (name: string): Promise<string[]> => Promise.all([
+    subjectAt(https, name), subjectAt(implicit, name), subjectAt(starttls, name, true), subjectAt(inbound, name, true),
+  ])
+  const all = (name: string): string[] => [name, name, name, name]
+  t.same(await shown('mail.example.net'), all('mail.example.net'))
+  t.same(await shown('other.example.net'), all('other.example.net'), 'by the name that is asked for')
+
+  const withCertificates = (certificates: unknown, doors: unknown = listen): void =>
+    write(server, 'posthorn.d/50-tls.yaml', { listen: doors, tls: { certificates } })
+  withCertificates([{ ...pair('mail'), key_file: join(folder, 'other.key') }])
+  const bad = await posthorn(server, 'reload')
+  t.equal(bad.code, 78)
+  t.match(bad.output, 'this key does not belong to')
+  t.same(await shown('mail.example.net'), all('mail.example.net'))
+
+  withCertificates([pair('other')])
+  const good = await posthorn(server, 'reload')
+  t.equal(good.code, 0, good.output)
+  t.ok(hasLine(good.output, /^ {2}~ tls\.certificates /), good.output)
+  t.same(await shown('mail.example.net'), all('other.example.net'), 'what is gone is not used any more')
+  const metrics = await (await fetch(server.metricsUrl)).text()
+  t.match(metrics, /certificate_expiry_timestamp_seconds\{certificate="[^"]*other\.pem"\}/)
+  t.notMatch(metrics, 'mail.pem')
+
+  // A renewal: other bytes under the same names.
+  writeFileSync(join(folder, 'other.pem'), MAIL_CERTIFICATE)
+  writeFileSync(join(folder, 'other.key'), MAIL_KEY)
+  t.equal((await posthorn(server, 'reload')).code, 0)
+  t.same(await shown('other.example.net'), all('mail.example.net'))
+
+  withCertificates([], { http: listen.http.slice(0, 1), submission: [], inbound: listen.inbound })
+  t.equal((await posthorn(server, 'reload')).code, 0)
+  t.same(await shown('mail.example.net'), all('mail.example.net'), 'doors that close at the next start keep theirs')
+})
+
 const disk = mountSmallDisk(64 * MIB)
 if (disk === undefined) {
   t.pass('left out', { skip: 'a small disk can not be mounted here: that takes root and the right to mount' })
@@ -155,7 +211,7 @@ interface Ip {
 }
 
 /** The server with two pools, and a receiver that can defer, and that refuses `strange@` in words of its own. */
-async function startScene(t: Test, options: Pick<ServeOptions, 'dataFolder' | 'settings'> = {}) {
+async function startScene(t: Test, options: Pick<ServeOptions, 'dataFolder' | 'httpPort' | 'settings'> = {}) {
   let isDeferring = false
   const mx = await scriptedMx({
     script: {
@@ -179,6 +235,23 @@ async function startScene(t: Test, options: Pick<ServeOptions, 'dataFolder' | 's
   const send = (to: string, more: Record<string, unknown> = {}): Promise<string> =>
     api.send({ to, from: `shop@${SENDING_DOMAIN}`, subject: 'Order', text: 'On its way', ...more })
   return { server, api, mx, send, setDeferring: (value: boolean) => void (isDeferring = value) }
+}
+
+/** The name in the certificate of a door; `isStartTls`: after STARTTLS. */
+async function subjectAt(port: number | undefined, servername: string, isStartTls = false): Promise<string> {
+  const plain = connect(port ?? 0, '127.0.0.1')
+  if (isStartTls) {
+    for (const command of ['EHLO client.example\r\n', 'STARTTLS\r\n']) {
+      await once(plain, 'data')
+      plain.write(command)
+    }
+    await once(plain, 'data')
+  }
+  const socket = connectTls({ socket: plain, servername, rejectUnauthorized: false })
+  await once(socket, 'secureConnect')
+  const { subject } = socket.getPeerCertificate()
+  socket.destroy()
+  return String(subject.CN)
 }
 
 function write(server: ServeProcess, file: string, content: unknown): void {

@@ -89,7 +89,7 @@ async function warmUp(t: Test, { stages, socketStages, killEvery }: Plan): Promi
   }
   t.same(planned.map(({ limit }) => limit), CURVE.slice(0, stages).flatMap((cap) => [cap, cap]), 'a stage a day')
   judge(t, planned, seen())
-  t.same(appliance.complaints(), [], 'nothing went wrong, and nothing waited without a reason')
+  t.same(await appliance.complaints(), [], 'nothing went wrong, and nothing waited without a reason')
 }
 
 type Passing = (untilTime: number, longest: number) => Promise<void>

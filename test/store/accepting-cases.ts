@@ -109,6 +109,11 @@ export const accepting: Cases = {
       t.same(await reader.renderFacts(message.key), facts)
     }
     t.equal(await reader.renderFacts(4_711), undefined)
+    const contentId = claimed[0]?.contentId ?? 0
+    const keys = claimed.map(({ key }) => key)
+    const ahead = await reader.readAhead([...keys, 4_711], [contentId, 4_711], 1_000_000)
+    t.same([...ahead.facts], await Promise.all(keys.map(async (key) => [key, await reader.renderFacts(key)])))
+    t.same([...ahead.contents], [[contentId, await reader.content(contentId)]])
   },
 }
 

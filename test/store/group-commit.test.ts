@@ -75,8 +75,8 @@ t.test('what waits together is committed together', async (t) => {
   t.same(bed.values(), [1, 2, 3])
 })
 
-t.test('a group waits until it is as large as the one before it, or until the linger time is over', async (t) => {
-  const bed = makeBed(t)
+t.test('after a group of several verbs the next waits for the linger time', async (t) => {
+  const bed = makeBed(t, 200)
   await addAll(bed, [1, 2, 3])
   const early = bed.insert(4)
   bed.groups.add([early.verb])
@@ -89,6 +89,27 @@ t.test('a group waits until it is as large as the one before it, or until the li
   await addAll(brief, [1, 2, 3])
   await addAll(brief, [4])
   t.same(sizes(brief), [3, 1])
+})
+
+t.test('a lone acceptance waits for nobody, however much else goes on', async (t) => {
+  const bed = makeBed(t)
+  const marks = [1, 2, 3].map((value) => bed.insert(value, { messages: 0 }))
+  bed.groups.add(marks.map(({ verb }) => verb))
+  await Promise.all(marks.map(({ answer }) => answer))
+  const lingering = bed.insert(4, { messages: 0 })
+  bed.groups.add([lingering.verb])
+  await addAll(bed, [5])
+  t.same(sizes(bed), [3, 2], 'what lingers goes with it')
+  t.equal(await lingering.answer, 4)
+})
+
+t.test('a group that is full waits for nobody', async (t) => {
+  const bed = makeBed(t)
+  await addAll(bed, [1, 2])
+  const inserts = [3, 4].map((value) => bed.insert(value, { rows: 60 }))
+  bed.groups.add(inserts.map(({ verb }) => verb))
+  await Promise.all(inserts.map(({ answer }) => answer))
+  t.same(sizes(bed), [2, 1, 1])
 })
 
 t.test('after a rest nobody waits', async (t) => {
@@ -132,6 +153,25 @@ t.test('a verb that throws is undone alone and rejected alone', async (t) => {
   t.same(bed.reports.map(({ verbs, messages }) => [verbs, messages]), [[3, 2]])
 })
 
+t.test('the others of a group with a verb that throws are run again from the beginning', async (t) => {
+  const bed = makeBed(t)
+  const order: number[] = []
+  const noting = (value: number): ReturnType<Bed['insert']> => pending(() => {
+    order.push(value)
+    return bed.insert(value).verb.run()
+  })
+  const throwing = pending(() => {
+    throw new Error('no')
+  }, { messages: 0 })
+  const [first, last] = [noting(1), noting(2)]
+  bed.groups.add([first.verb, throwing.verb, last.verb])
+  await t.rejects(throwing.answer, { message: 'no' })
+  t.same(await Promise.all([first.answer, last.answer]), [1, 2])
+  t.same(order, [1, 1, 2], 'what ran was undone and ran again; what came behind goes next')
+  t.same(sizes(bed), [2, 1])
+  t.same(bed.values(), [1, 2])
+})
+
 t.test('a commit that fails rejects the whole group and leaves nothing', async (t) => {
   const bed = makeBed(t)
   // A deferred foreign key is looked at by the commit alone.
@@ -141,6 +181,7 @@ t.test('a commit that fails rejects the whole group and leaves nothing', async (
   for (const { answer } of [neighbour, orphan]) await t.rejects(answer, { code: 'SQLITE_CONSTRAINT_FOREIGNKEY' })
   t.same(bed.values(), [])
   t.same(bed.reports, [])
+  bed.pass(100)
   await addAll(bed, [1, 2])
   t.same(bed.values(), [1, 2], 'the next group is not disturbed')
 })

@@ -143,7 +143,7 @@ export const ips: Cases = {
     await acceptOne(store)
     const record = outcomeRecord(message, deferredUntil(NOW + HOUR), { ip: IP })
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [record] })
-    t.equal(await store.expireDue(NOW + LIFETIME, 9), 2)
+    t.equal((await store.expireDue(NOW + LIFETIME, 9)).length, 2)
     const { hours } = await store.ipStatistics(IP, NOW, NOW + LIFETIME + HOUR)
     t.equal(hours.length, 2)
     t.match(hours, [{ attempts: 1, deferred: 1, bouncedSoft: 0 }, { attempts: 0, bouncedSoft: 1 }])

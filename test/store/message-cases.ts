@@ -130,7 +130,7 @@ export const repeating: Cases = {
     await store.acceptMessages(request)
     const ids = request.messages.map(({ id }) => id)
     t.equal(await store.requestToRepeat(ids[0] ?? '', NOW), null, 'it has not ended')
-    t.equal(await store.expireDue(NOW + 61_000, 9), 2)
+    t.equal((await store.expireDue(NOW + 61_000, 9)).length, 2)
     t.equal((await lookUp(store, ids[0] ?? ''))?.bounce?.description, 'not delivered within 1 min')
     const later = NOW + 100_000
     const [plain, captured] = await Promise.all(ids.map((id) => store.requestToRepeat(id, later)))

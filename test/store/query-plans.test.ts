@@ -15,7 +15,7 @@ import { locationIn } from './sqlite-support.ts'
  */
 const SMALL_TABLES = [
   'pools', 'lanes', 'webhook_endpoints', 'domains', 'meta', 'json_each', 'unmatched_reports', 'egress_ips',
-  'path_states',
+  'path_states', 'database_days',
 ]
 
 // `SCAN table` or `SCAN table USING …`: the table.
@@ -87,13 +87,13 @@ t.test('due, expiring and leased rows are found by the partial indexes made for 
     [/from messages\s+where state = 'waiting' and expires_at <= \?/, 'INDEX messages_expiring (expires_at<?)'],
     [/where state = 'sending' and lease_until <= \?/, 'INDEX messages_leased (lease_until<?)'],
     [/where state = 'sending' and lease_until < \? and lease_epoch/, 'INDEX messages_leased (lease_until<?)'],
-    [/state = 'pending' and endpoint_id = \? and is_behind = \? and next_at/,
+    [/state = 'pending' and endpoint_id = \+\? and is_behind = \+\? and next_at/,
       'INDEX webhook_deliveries_due (endpoint_id=? AND is_behind=? AND next_at<?)'],
     [/from messages\s+where state = 'waiting' and lane_id = \? and seq/,
       'INDEX messages_of_lane (lane_id=? AND rowid<?)'],
     [/from domains\s+where removed_at is null and next_check_at/, 'INDEX domains_due (next_check_at<?)'],
     [/from domains where name = \? and removed_at is null/, 'INDEX domains_living (name=?)'],
-    [/from suppressions\s+where address = \? and is_test = \? and scope in/,
+    [/from suppressions\s+where address = \+\? and is_test = \+\? and scope in/,
       'INDEX sqlite_autoindex_suppressions_1 (address=? AND is_test=? AND scope=?)'],
     [/from idempotency_keys\s+where api_key_id/, 'INDEX sqlite_autoindex_idempotency_keys_1 (api_key_id=? AND key=?)'],
     [/^select seq, id, recipient, state from messages where content_id/,
@@ -153,7 +153,7 @@ t.test('a claim asks the suppression list once for each row', async (t) => {
 
 /** Statements of the queue by what they say, with the step that finds their rows. */
 const QUEUE_STEPS: [statement: RegExp, step: string][] = [
-  [/is_retry = \? and next_at <= \?/,
+  [/is_retry = \+\? and next_at <= \+\?/,
     'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=? AND next_at<?)'],
   [/select nextAt/, 'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=?)'],
   [/\(pool_id, route_id, lane_id, is_retry, next_at\) >/,

@@ -89,7 +89,7 @@ export const keys: Cases = {
     await store.acceptMessages(acceptRequest({ messages: many }))
     const { earliestAt } = await ask(NOW + 1)
     t.ok((earliestAt[0] ?? 0) > NOW + 1, 'no time that has come: nobody spins')
-    while ((await store.expireDue(NOW + 1, 500)) > 0);
+    while ((await store.expireDue(NOW + 1, 500)).length > 0);
     t.match(await ask(NOW + 60), { messages: [{ id: late }], earliestAt: [null] })
   },
   'retries stand apart from first attempts; a failed path is none': async (t, { store }) => {

@@ -4,7 +4,7 @@
  *   node appliance-on-file-clock.ts <configuration folder> <clock file>
  *
  * Its parent speaks to it over IPC: `key` gives an API key, `look` makes it see that the clock was moved, and is
- * answered when nothing is under way any more.
+ * answered when nothing is under way any more, `retain` runs the jobs of retention.
  */
 import { appendFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,8 +15,9 @@ import { loadConfiguration } from '../../src/config/load-configuration.ts'
 import { fileClock } from './file-clock.ts'
 import { keepUp, untilCalm } from './pass-time.ts'
 
-export type Asked = 'key' | 'look'
-export type Told = { kind: 'ready' } | { kind: 'key'; key: string } | { kind: 'calm' } | { kind: 'failed'; text: string }
+export type Asked = 'key' | 'look' | 'retain'
+export type Told =
+  { kind: 'ready' } | { kind: 'key'; key: string } | { kind: 'calm' } | { kind: 'failed'; text: string }
 
 const SHIPPED_FOLDER = fileURLToPath(new URL('../../config', import.meta.url))
 const [folder = '', clockFile = ''] = process.argv.slice(2)
@@ -36,6 +37,11 @@ async function answer(asked: Asked): Promise<Told> {
       name: 'test', mode: 'live', scopes: ['admin'], domains: [], allowedIps: [], expiresAt: null,
     })
     return { kind: 'key', key }
+  }
+  if (asked === 'retain') {
+    await appliance.schedule.run('watch-budget')
+    await appliance.schedule.run('apply-retention')
+    return { kind: 'calm' }
   }
   clock.look()
   await keepUp(appliance)

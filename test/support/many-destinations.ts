@@ -18,6 +18,8 @@ export interface ManyDestinations {
   /** Of the API; may do everything. */
   key: string
   domains: string[]
+  /** `IP:port` of the DNS server that knows them. */
+  dnsServer: string
 }
 
 /** Each has a path from both IPs, and a path begins with few connections. */
@@ -48,5 +50,5 @@ export async function startManyDestinations(
   t.teardown(() => server.remove())
   await prepareSender(server, zone)
   const key = await server.createKey('admin')
-  return { sink, server, api: apiClient(server.baseUrl, key), key, domains }
+  return { sink, server, api: apiClient(server.baseUrl, key), key, domains, dnsServer: zone.server }
 }

@@ -11,13 +11,14 @@ export interface QueueRow {
   isMarked: boolean
   isPossibleDuplicate: boolean
   nextAt: number
+  createdAt: number
 }
 
 export function queueRows(databaseFolder: string): QueueRow[] {
   return withDatabase(databaseFolder, (database) => {
     const rows = database.prepare<[], StoredRow>(`
       select recipient, state, attempts, dot_sent as isMarked, possible_duplicate as isPossibleDuplicate,
-        next_at as nextAt
+        next_at as nextAt, created_at as createdAt
       from messages`).all()
     return rows.map((row) => ({
       ...row, isMarked: row.isMarked === 1, isPossibleDuplicate: row.isPossibleDuplicate === 1,

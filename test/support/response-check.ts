@@ -22,7 +22,7 @@ export interface SeenResponse {
 /** The table alone: no handler of it is ever called. */
 export function describedRoutes(): Route[] {
   return apiRoutes({
-    features: {} as HttpFeatures, logger: createLogger({ level: 'silent' }), mostMailBytes: 1, mostRecipients: 1_000,
+    features: { administration: {} } as HttpFeatures, logger: createLogger({ level: 'silent' }), mostMailBytes: 1, mostRecipients: 1_000,
   })
 }
 

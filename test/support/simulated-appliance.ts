@@ -5,9 +5,10 @@
 import { fork } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { createReadStream, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { DAY } from '../../src/base/clock.ts'
@@ -24,12 +25,14 @@ export interface SimulatedAppliance {
   createKey(): Promise<string>
   /** So much time passes at once; resolves when nothing is under way any more. */
   leap(milliseconds: number): Promise<void>
+  /** The jobs of retention, as they come every ten minutes. */
+  retain(): Promise<void>
   /** The same, but the process gets SIGKILL after so many real milliseconds, and is started again. */
   leapIntoKill(milliseconds: number, realMilliseconds: number): Promise<void>
   /** SIGKILL and a new start. Without a wire: delivery threads answer by themselves. */
   restart(options: { hasWire: boolean }): Promise<void>
   /** Lines of its log that say somebody must act, or that a message waited for nothing. */
-  complaints(): string[]
+  complaints(): Promise<string[]>
   /** Ends it and removes its folder. */
   remove(): Promise<void>
 }
@@ -113,6 +116,9 @@ export async function startSimulatedAppliance(options: SimulatedOptions): Promis
       move(milliseconds)
       await ask('look')
     },
+    async retain() {
+      await ask('retain')
+    },
     async leapIntoKill(milliseconds, realMilliseconds) {
       move(milliseconds)
       child?.send('look' satisfies Asked)
@@ -127,9 +133,14 @@ export async function startSimulatedAppliance(options: SimulatedOptions): Promis
       await start()
       await ask('look')
     },
-    complaints: () =>
-      readFileSync(join(folder, 'posthorn.log'), 'utf8').split('\n')
-        .filter((line) => line.includes('"level":"error"') || line.includes('scheduler.missed_wake')),
+    async complaints() {
+      const complaints: string[] = []
+      // Thirty days of log are longer than a string may be.
+      for await (const line of createInterface({ input: createReadStream(join(folder, 'posthorn.log')) })) {
+        if (line.includes('"level":"error"') || line.includes('scheduler.missed_wake')) complaints.push(line)
+      }
+      return complaints
+    },
     async remove() {
       await kill()
       rmSync(folder, { recursive: true, force: true })

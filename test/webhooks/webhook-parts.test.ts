@@ -10,7 +10,8 @@ import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { createGuardedRequest } from '../../src/network/guarded-request.ts'
-import type { WebhookEndpointRecord } from '../../src/store/webhook-records.ts'
+import type { ClaimedWebhookDelivery, WebhookEndpointRecord } from '../../src/store/webhook-records.ts'
+import { createClaimedAhead } from '../../src/webhooks/claimed-ahead.ts'
 import { openSecret } from '../../src/webhooks/endpoint-secret.ts'
 import { signatureOf } from '../../src/webhooks/post-event.ts'
 import { createWebhookEndpoints } from '../../src/webhooks/endpoints.ts'
@@ -146,4 +147,22 @@ t.test('what is wrong is refused with its field, and nothing is stored', async (
     }
     t.equal(added.length, 0)
   })
+})
+
+t.test('an endpoint may have as many deliveries ahead as it answered since it was asked', async (t) => {
+  const ahead = createClaimedAhead()
+  const delivery = (key: number, endpointId: string): ClaimedWebhookDelivery => ({
+    key, id: `whd_${key}`, endpointId, eventId: 'evt_1', kind: 'email.delivered', body: '{}', attempts: 0,
+    url: 'https://app.acme.com/', sealedSecret: Buffer.alloc(1), sealedNextSecret: null, nextSecretUntil: null,
+  } as unknown as ClaimedWebhookDelivery)
+  t.strictSame(ahead.allowances(), {}, 'nobody knows it')
+  for (let answered = 0; answered < 3; answered++) ahead.noteAnswered('wh_a')
+  for (let answered = 0; answered < 1_000; answered++) ahead.noteAnswered('wh_b')
+  t.strictSame(ahead.allowances(), { wh_a: 3, wh_b: 64 }, 'within bounds')
+  t.strictSame(ahead.allowances(), {}, 'counted once')
+  for (const key of [1, 2]) ahead.add(delivery(key, 'wh_a'))
+  ahead.add(delivery(3, 'wh_b'))
+  t.strictSame(ahead.addedTo({ wh_a: 4, wh_c: 1 }), { wh_a: 6, wh_b: 1, wh_c: 1 })
+  t.strictSame([ahead.take('wh_a')?.key, ahead.take('wh_a')?.key, ahead.take('wh_a')?.key], [1, 2, undefined])
+  t.strictSame([ahead.has('wh_a'), ahead.has('wh_b'), ahead.endpoints()], [false, true, ['wh_b']])
 })

@@ -166,6 +166,7 @@ export function createClaimRound(options: ClaimRoundOptions): ClaimRound {
       const asks = order.round({
         room: Math.min(window.room(), MOST_PER_CLAIM),
         mostPerLane: Math.max(1, Math.floor(options.readyWindow() / 2)),
+        roomForBulk: window.roomForBulk(),
         heldOf: window.ofLane,
         capacityOf,
         roomOf,

@@ -9,7 +9,9 @@
  * | first attempts, retries  | half each; what one does not use, the other gets                                   |
  * | one lane, all others     | at most half of the window, while others wait                                      |
  *
- * Keys at rest cost nothing: a round touches the groups and keys whose turn comes, at most each one that is due. No
+ * Keys at rest cost nothing: a round touches the groups and keys whose turn comes, at most each one that is due. Where
+ * no bulk mail may be claimed it touches the groups with transactional mail alone, and of any group it asks nothing
+ * before it has seen a lane that may have more: with thousands of due groups, a full window is the usual case. No
  * clock, no chance: the same calls give the same asks. Never throws. The size of a message is not known before it is
  * claimed, so each costs 1. Engine.md 4.2.
  */
@@ -37,6 +39,8 @@ export interface RoundRequest {
   room: number
   /** Rows of one lane in the window, at most, while other lanes wait: half of `delivery.ready_window`. */
   mostPerLane: number
+  /** Rows of bulk mail in all; left out: as `room`. */
+  roomForBulk?: number
   /** Rows of the lane that are in the window already. */
   heldOf(domain: string, stream: Stream): number
   /** Asked at most once a round for each group. */
@@ -116,6 +120,8 @@ export function createFairOrder(): FairOrder {
   const groups = new Map<string, Group>()
   const paused = new Set<string>()
   const ring = createTurnRing<Group>()
+  /** Those of them with transactional mail. */
+  const urgentRing = createTurnRing<Group>()
   const dueKeys = new Map<string, DueKey>()
   const wholeLanes = new Map<string, WholeLane>()
   /** The group whose turn was cut short by the end of the round's room. */
@@ -154,6 +160,7 @@ export function createFairOrder(): FairOrder {
     const lane: Lane = { group, stream, whole, first: null, retry: null, owesRetry: false }
     group.lanes.set(name, lane)
     group.rings[stream].add(lane)
+    if (stream === 'transactional' && !paused.has(group.name)) urgentRing.add(group)
     return lane
   }
 
@@ -167,6 +174,7 @@ export function createFairOrder(): FairOrder {
     if (lane.first !== null || lane.retry !== null) return
     group.lanes.delete(whole.name)
     group.rings[lane.stream].remove(lane)
+    if (group.rings.transactional.size() === 0) urgentRing.remove(group)
     if (group.lanes.size > 0) return
     groups.delete(group.name)
     ring.remove(group)
@@ -187,12 +195,22 @@ export function createFairOrder(): FairOrder {
     }
 
     function roomOfLane(whole: WholeLane): number {
+      if (whole.stream === 'bulk' && request.roomForBulk === 0) return 0
       if (isAlone) return Infinity
       if (whole.round !== round) {
         whole.round = round
         whole.room = request.mostPerLane - request.heldOf(whole.domain, whole.stream)
       }
       return Math.max(0, whole.room)
+    }
+
+    const isOpen = (whole: WholeLane): boolean => roomOfLane(whole) > 0
+    const isBulkOpen = [...wholeLanes.values()].some((whole) => whole.stream === 'bulk' && isOpen(whole))
+    const turns = isBulkOpen ? ring : urgentRing
+
+    function hasOpenLane(group: Group): boolean {
+      for (const { whole } of group.lanes.values()) if (isOpen(whole)) return true
+      return false
     }
 
     function ask(entry: DueKey, count: number): void {
@@ -236,6 +254,10 @@ export function createFairOrder(): FairOrder {
     }
 
     function serveGroup(group: Group, _part: number, left: number): Taken {
+      if (!hasOpenLane(group)) {
+        group.deficit = 0
+        return NOTHING
+      }
       if (group.round !== round) {
         const { slots, room } = request.capacityOf(group.route)
         group.round = round
@@ -249,7 +271,7 @@ export function createFairOrder(): FairOrder {
       const isContinued = unfinished === group
       unfinished = undefined
       if (!isContinued || group.deficit < 1) group.deficit += Math.max(1, group.slots)
-      const most = ring.size() === 1 ? group.room : Math.min(group.deficit, group.room)
+      const most = turns.size() === 1 ? group.room : Math.min(group.deficit, group.room)
       const count = serveStreams(group, Math.min(most, left))
       group.room -= count
       const isCutShort = count === left && count < most
@@ -259,8 +281,8 @@ export function createFairOrder(): FairOrder {
       return { count, wantsMore: group.room > 0 && group.lanes.size > 0 }
     }
 
-    if (unfinished !== undefined) ring.startAt(unfinished)
-    takeTurns(ring, request.room, serveGroup)
+    if (unfinished !== undefined) turns.startAt(unfinished)
+    takeTurns(turns, request.room, serveGroup)
     return asks
   }
 
@@ -275,13 +297,17 @@ export function createFairOrder(): FairOrder {
       const name = groupName(group)
       paused.add(name)
       const known = groups.get(name)
-      if (known !== undefined) ring.remove(known)
+      if (known === undefined) return
+      ring.remove(known)
+      urgentRing.remove(known)
     },
     resume(group) {
       const name = groupName(group)
       paused.delete(name)
       const known = groups.get(name)
-      if (known !== undefined) ring.add(known)
+      if (known === undefined) return
+      ring.add(known)
+      if (known.rings.transactional.size() > 0) urgentRing.add(known)
     },
     round: (request) => (request.room > 0 ? runRound(request) : []),
     size: () => dueKeys.size,

@@ -24,6 +24,8 @@ export interface QueueFigures {
   waitingOf(ip: string): WaitingCount[]
   /** Messages of all pools. */
   waitingByReason(): Partial<Record<WaitingFor, number>>
+  /** What waits in each pool, and since when the first of it is due; null: nothing is. */
+  waitingByPool(): Map<string, { waiting: number; dueSince: number | null }>
 }
 
 export interface QueueFiguresOptions {
@@ -71,6 +73,19 @@ export function createQueueFigures({ directory, routes, egress, clock }: QueueFi
         counts.set(`${isp} ${reason}`, { isp, reason, count: (known?.count ?? 0) + entry.waiting })
       }
       return [...counts.values()].toSorted((left, right) => right.count - left.count)
+    },
+    waitingByPool() {
+      const pools = new Map<string, { waiting: number; dueSince: number | null }>()
+      for (const { pool, route, waiting, earliestAt } of directory.entries()) {
+        if (route === CAPTURE_ROUTE || waiting === 0) continue
+        const known = pools.get(pool) ?? { waiting: 0, dueSince: null }
+        const dueSince = earliestAt > clock.now() ? null : earliestAt
+        pools.set(pool, {
+          waiting: known.waiting + waiting,
+          dueSince: dueSince === null ? known.dueSince : Math.min(dueSince, known.dueSince ?? dueSince),
+        })
+      }
+      return pools
     },
     waitingByReason() {
       const counts: Partial<Record<WaitingFor, number>> = {}

@@ -7,9 +7,10 @@
  * | hosts        | `assignRoutes`: all waiting rows of the domain move to the queue keys of the route          |
  * | anything else | `claimUnrouted`: the due rows are claimed and judged, the domain is looked up again later  |
  *
- * Domains are looked up side by side, so a slow one holds up no other. What the store refuses is tried again. Domains
- * come from accepts, from judged rows that come back, and from the store itself at the start and with each walk over
- * its keys: none is lost. Engine.md 4.1, 12.
+ * Domains are looked up side by side, in turns the one that is due longest and the one that came last: neither a slow
+ * one nor thousands before it hold up another. What the store refuses is tried again. Domains come from accepts, from
+ * judged rows that come back, and from the store itself at the start and with each walk over its keys: none is lost.
+ * Engine.md 4.1, 12.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -56,6 +57,8 @@ const MOST_AT_ONCE = 50
 /** Domains in memory; more are fetched from the store when none of these is due. */
 const MOST_DOMAINS = 20_000
 const PER_REFILL = 1_000
+/** Domains of which it is remembered in what order they came. */
+const MOST_NEWEST = 1_000
 const PER_CLAIM = 200
 const AGAIN_AFTER = SECOND
 
@@ -63,6 +66,9 @@ export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
   const { store, clock, logger, routes } = options
   /** When each is looked up. */
   const domains = createTimeHeap<string>()
+  /** Those that came due, the last one at the end. */
+  let newest: string[] = []
+  let isNewestNext = false
   const underWay = new Map<string, Promise<void>>()
   let assignments: RouteAssignment[] = []
   let assigning: Promise<void> | undefined
@@ -78,8 +84,12 @@ export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
       // Those that are due later never keep out one that is due.
       const hasRoom = known !== undefined || domains.size() < MOST_DOMAINS + (isDue ? PER_REFILL : 0)
       if (!hasRoom) isIncomplete ||= isDue
-      else if (at < (known ?? Infinity)) domains.set(domain, at)
+      else if (at < (known ?? Infinity)) {
+        domains.set(domain, at)
+        if (isDue) newest.push(domain)
+      }
     }
+    if (newest.length > 2 * MOST_NEWEST) newest = newest.slice(-MOST_NEWEST)
     pump()
   }
 
@@ -88,7 +98,8 @@ export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
     const now = clock.now()
     for (let next = domains.peek(); next !== undefined && next.at <= now; next = domains.peek()) {
       if (underWay.size >= MOST_AT_ONCE || !options.mayClaim()) return
-      const { item: domain } = next
+      isNewestNext = !isNewestNext
+      const domain = (isNewestNext ? takeNewest(now) : undefined) ?? next.item
       // Rows that come while it is looked up: it is due again right after.
       if (underWay.has(domain)) domains.set(domain, now + AGAIN_AFTER)
       else begin(domain)
@@ -96,6 +107,14 @@ export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
     setTimer()
     // Nothing that is known is due: there may be others.
     if (isIncomplete && underWay.size === 0) void refill()
+  }
+
+  /** The one that came last of those that are due still; undefined: nobody knows. */
+  function takeNewest(now: number): string | undefined {
+    for (let domain = newest.pop(); domain !== undefined; domain = newest.pop()) {
+      if ((domains.timeOf(domain) ?? Infinity) <= now) return domain
+    }
+    return undefined
   }
 
   function setTimer(): void {

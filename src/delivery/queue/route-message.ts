@@ -77,6 +77,7 @@ export function createFindRoute(options: FindRouteOptions): FindRoute {
   const said = new LRUCache<string, { kind: NoHosts['kind']; since: number }>({ max: MOST_REMEMBERED })
   const waiting: (() => void)[] = []
   let underWay = 0
+  let isNewestNext = false
 
   async function lookUp(domain: string): Promise<HostsRoute | Exclude<MailHosts, { kind: 'hosts' }> | NoUsableHost> {
     // Before its turn: a web server that is slow to give a policy takes no place from other domains.
@@ -89,7 +90,10 @@ export function createFindRoute(options: FindRouteOptions): FindRoute {
       return found.kind === 'hosts' ? await protect(found, { domain, isSecure: found.isSecure, sts }) : found
     } finally {
       underWay--
-      waiting.shift()?.()
+      // Whoever comes last does not stand behind thousands that are slow, and whoever waits longest has his turn too.
+      isNewestNext = !isNewestNext
+      const next = isNewestNext ? waiting.pop() : waiting.shift()
+      next?.()
     }
   }
 

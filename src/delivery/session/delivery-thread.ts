@@ -49,7 +49,7 @@ if (parentPort === null) throw new Error('delivery-thread.ts runs as a worker on
 const port = parentPort
 
 const reader = await openContentReader(settings.storeLocation)
-const render = createMessageRenderer({ reader, masterKey: settings.masterKey, ...settings.render })
+const renderer = createMessageRenderer({ reader, masterKey: settings.masterKey, ...settings.render })
 const session: SessionSettings = {
   timeouts: settings.timeouts,
   secureContext: makeSecureContext(settings),
@@ -71,7 +71,7 @@ const tools: DeliveryTools = {
   hosts: createHostMemory(),
   note: outbox.note,
   askMark: outbox.askMark,
-  render,
+  render: renderer.render,
   now: () => Date.now() + clockOffset,
 }
 
@@ -139,6 +139,7 @@ port.on('message', (message: ToThread) => {
   switch (message.kind) {
     case 'dispatch':
       clockOffset = message.clockOffset
+      void renderer.readAhead(message.batches.flatMap(({ rows }) => rows))
       for (const batch of message.batches) senderOf(batch.path).add(batch)
       return
     case 'marked':

@@ -16,6 +16,7 @@ import type { RenderSettings } from '../../content/message-fields.ts'
 import { prepareContent } from '../../content/prepare-content.ts'
 import type { PreparedContent } from '../../content/prepare-content.ts'
 import { composeUnsigned, renderMessage } from '../../content/render-message.ts'
+import type { RenderFacts, StoredContent } from '../../mail/message.ts'
 import { returnPathAddress } from '../../mail/return-path.ts'
 import type { ContentReader, SealedSigningKey } from '../../store/content-reader.ts'
 import { downgradeMail } from './downgrade-8bit.ts'
@@ -59,14 +60,24 @@ const MOST_SENDERS = 5_000
  * owner may take the old record away at once.
  */
 const SENDER_LIFETIME = SECOND
-/** The content of a few batches under way; single messages only pass through. */
+/** The content of a few batches under way. */
 const CONTENTS_BYTES = 64 * 2 ** 20
-/** Beside what is stored, the pieces of its texts are kept. */
+/** Contents that were used once: one that is used again is kept, those of single messages only pass through. */
+const MOST_USED_ONCE = 1_000
+/** Of what is read ahead, for the rows of one dispatch. */
+const AHEAD_BYTES = 4 * 2 ** 20
+/** Rows that were read ahead; rows of a thread are fewer by far, but for those that never come to be rendered. */
+const MOST_AHEAD = 5_000
+/** Beside what is stored, the pieces it is made of are kept. */
 const PREPARED_SHARE = 2
 
-export type RenderRow = (row: DispatchedRow, form: MessageForm) => Promise<RenderedMessage>
+export interface MessageRenderer {
+  /** These rows come soon: what they need is read at once. Never rejects. */
+  readAhead(rows: readonly DispatchedRow[]): Promise<void>
+  render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage>
+}
 
-export function createMessageRenderer(options: MessageRendererOptions): RenderRow {
+export function createMessageRenderer(options: MessageRendererOptions): MessageRenderer {
   const { reader, masterKey, trackingUrl, trackingHost, ...headers } = options
   const keyRing = createKeyRing(masterKey)
   const bounceKey = keyRing.key('bounce')
@@ -74,6 +85,10 @@ export function createMessageRenderer(options: MessageRendererOptions): RenderRo
   const senders = new LRUCache<string, Promise<Sender>>({ max: MOST_SENDERS, ttl: SENDER_LIFETIME })
   const opened = new LRUCache<string, OpenedKey>({ max: 2 * MOST_SENDERS })
   const contents = new LRUCache<number, PreparedContent>({ maxSize: CONTENTS_BYTES, sizeCalculation: sizeOf })
+  const usedOnce = new LRUCache<number, true>({ max: MOST_USED_ONCE })
+  const factsAhead = new LRUCache<number, RenderFacts>({ max: MOST_AHEAD })
+  const contentsAhead = new LRUCache<number, StoredContent>({ maxSize: CONTENTS_BYTES, sizeCalculation: sizeOfStored })
+  let reading = Promise.resolve()
 
   const readSender = async (domain: string): Promise<Sender> => {
     const [keys, ownHost] = await Promise.all([reader.signingKeys(domain), reader.trackingHost(domain)])
@@ -102,20 +117,41 @@ export function createMessageRenderer(options: MessageRendererOptions): RenderRo
   const contentOf = async (contentId: number): Promise<PreparedContent | undefined> => {
     const known = contents.get(contentId)
     if (known !== undefined) return known
-    const stored = await reader.content(contentId)
+    const stored = contentsAhead.get(contentId) ?? await reader.content(contentId)
     if (stored === undefined) return undefined
     // Another message of the batch may have been quicker.
     const content = contents.get(contentId) ?? prepareContent(stored)
-    contents.set(contentId, content)
+    if (usedOnce.has(contentId)) contents.set(contentId, content)
+    usedOnce.set(contentId, true)
+    contentsAhead.delete(contentId)
     return content
   }
+  const factsOf = async (key: number): Promise<RenderFacts | undefined> => {
+    const known = factsAhead.get(key)
+    factsAhead.delete(key)
+    return known ?? reader.renderFacts(key)
+  }
 
-  return async (row, form) => {
-    const [stored, facts, sender] = await Promise.all([
-      contentOf(row.contentId),
-      reader.renderFacts(row.key),
-      senderOf(row.domain),
-    ])
+  const readAhead = async (rows: readonly DispatchedRow[]): Promise<void> => {
+    const unknown = new Set<number>()
+    for (const { contentId } of rows) {
+      if (unknown.has(contentId)) usedOnce.set(contentId, true)
+      if (!contents.has(contentId) && !contentsAhead.has(contentId)) unknown.add(contentId)
+    }
+    try {
+      const read = await reader.readAhead(rows.map(({ key }) => key), unknown, AHEAD_BYTES)
+      for (const [key, facts] of read.facts) factsAhead.set(key, facts)
+      for (const [contentId, stored] of read.contents) contentsAhead.set(contentId, stored)
+    } catch {
+      // Each is read by itself when its turn comes, and says then what is wrong.
+    }
+  }
+
+  const render = async (row: DispatchedRow, form: MessageForm): Promise<RenderedMessage> => {
+    await reading
+    const stored = await contentOf(row.contentId)
+    const facts = await factsOf(row.key)
+    const sender = await senderOf(row.domain)
     if (stored === undefined || facts === undefined) throw new Error(`no content for message ${row.messageId}`)
     const content = form === '7bit' ? downgraded(stored) : stored
     const { returnPath, messageId } = row
@@ -133,6 +169,14 @@ export function createMessageRenderer(options: MessageRendererOptions): RenderRo
     }
     return { envelope, bytes }
   }
+
+  return {
+    render,
+    readAhead(rows) {
+      reading = readAhead(rows)
+      return reading
+    },
+  }
 }
 
 /** Before signing, so that the signature is over what is sent. */
@@ -143,7 +187,10 @@ function downgraded(content: PreparedContent): PreparedContent {
 }
 
 function sizeOf({ stored }: PreparedContent): number {
-  const { html, text, subject, attachments, raw } = stored
+  return PREPARED_SHARE * sizeOfStored(stored)
+}
+
+function sizeOfStored({ html, text, subject, attachments, raw }: StoredContent): number {
   const texts = (html?.length ?? 0) + (text?.length ?? 0) + subject.length + (raw?.length ?? 0)
-  return attachments.reduce((sum, { bytes }) => sum + bytes.length, PREPARED_SHARE * texts + 1)
+  return attachments.reduce((sum, { bytes }) => sum + bytes.length, texts + 1)
 }

@@ -4,6 +4,7 @@
  *
  * | feedback                                                                       | change                      |
  * | ------------------------------------------------------------------------------ | --------------------------- |
+ * | a message was delivered while all that are allowed were open                   | up by `1 / floor(c)`        |
  * | a connection delivered and ended well, and all that were allowed had been open | up by `1 / floor(c)`        |
  * | refused, timed out, 4xx or 5xx before MAIL, required TLS failed, 421, dropped  | halved, at most once in 10 s |
  * | no traffic for 10 min                                                          | 2 at most                   |
@@ -64,6 +65,12 @@ export function noteOpened(state: Concurrency, now: number, limit: number): void
   noteTraffic(state, now)
   state.openedAt.push(now)
   if (state.openedAt.length >= Math.min(Math.floor(state.c), limit)) state.fullAt = now
+}
+
+/** While all connections are in use, a path learns from each message: those of one connection may be many. */
+export function noteDelivered(state: Concurrency, limit: number): void {
+  const allowed = Math.floor(state.c)
+  if (state.c < limit && state.openedAt.length >= allowed) state.c = Math.min(limit, state.c + 1 / allowed)
 }
 
 /** The oldest is taken for the one that ended: they live about equally long. */

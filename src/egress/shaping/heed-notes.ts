@@ -3,7 +3,7 @@
  *
  * | what came                                     | concurrency | back-off | rules | half-open                      |
  * | --------------------------------------------- | ----------- | -------- | ----- | ------------------------------ |
- * | 2xx to the dot                                |             | ends     |       | passes                         |
+ * | 2xx to the dot                                | may grow    | ends     |       | passes                         |
  * | 4xx, 5xx to MAIL … dot                        |             | ends     | yes   | block: again; address: passes  |
  * | 421 there, or between messages                | halves      | counts   | yes   | block: again                   |
  * | no connection, banner or EHLO refused         | halves      | counts   | yes   | block: again                   |
@@ -19,7 +19,9 @@ import type { SmtpReply, SmtpStage } from '../../mail/smtp-reply.ts'
 import type { ReplyRules } from '../reply-rules.ts'
 import type { ConnectionNote, Lane, ShapedPath, ShapingSignals, TryNote } from '../shaping.ts'
 import { noteAnswer, noteFailure } from './back-off.ts'
-import { halve, noteEnded, noteEndedWell, noteOpened, noteTraffic, usableConnections } from './concurrency.ts'
+import {
+  halve, noteDelivered, noteEnded, noteEndedWell, noteOpened, noteTraffic, usableConnections,
+} from './concurrency.ts'
 import type { IpReach } from './ip-reach.ts'
 import { isHalfOpen, isSuspended } from './ladder.ts'
 import { limitsNow } from './limits-now.ts'
@@ -206,6 +208,7 @@ export function createHeedNotes(options: HeedNotesOptions): HeedNotes {
       noteTraffic(record.concurrency, now)
       if (note.kind === 'delivered') {
         heedAnswer(record)
+        noteDelivered(record.concurrency, limitsNow(path, record, now).connections)
         suspensions.notePathPassed(path, record, now)
         const known = records.findLane(path, lane)
         if (known !== undefined) suspensions.noteLanePassed(known, now)

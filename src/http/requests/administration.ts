@@ -2,6 +2,7 @@
  * The JSON and the query parameters of the administration routes. `null` means the same as absent.
  */
 import { z } from 'zod'
+import { SECOND } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { QueueCommand, QueueSelection } from '../administration.ts'
 import { DEFAULT_LIMIT, listParameters } from './list.ts'
@@ -22,13 +23,14 @@ export const queueGroupsSchema = z.object({
   by: z.enum(['provider', 'domain', 'ip', 'pool']).nullish(),
   ...selection,
   held: z.enum(['true', 'false']).nullish(),
+  accepted_before: z.string().regex(/^\d{1,11}$/, 'expected Unix seconds').transform(Number).nullish(),
 })
 
 export const queueActionSchema = z.object({
   action: z.enum(['retry', 'hold', 'release', 'drop', 'move']),
   /** Of `move`. */
   to_pool: optionalText(),
-  filter: z.object({ ...selection, held: z.boolean().nullish() }).nullish(),
+  filter: z.object({ ...selection, held: z.boolean().nullish(), accepted_before: z.int().min(0).nullish() }).nullish(),
   dry_run: z.boolean().nullish(),
 })
 
@@ -59,7 +61,11 @@ const days = (least: number) =>
 export const sendDaysSchema = z.object({ past: days(1), ahead: days(0) })
 
 type Given<Value> = Value | null | undefined
-type GivenSelection = { [Key in keyof typeof selection]?: Given<string> } & { held?: Given<boolean> }
+type GivenSelection = { [Key in keyof typeof selection]?: Given<string> } & {
+  held?: Given<boolean>
+  /** Unix seconds. */
+  accepted_before?: Given<number>
+}
 
 /** What is null or absent does not restrict. */
 export function toSelection(given: GivenSelection): QueueSelection {
@@ -72,6 +78,7 @@ export function toSelection(given: GivenSelection): QueueSelection {
     ...(domain == null ? {} : { domain: domain.toLowerCase() }),
     ...(ip == null ? {} : { ip }),
     ...(held == null ? {} : { isHeld: held }),
+    ...(given.accepted_before == null ? {} : { acceptedBefore: given.accepted_before * SECOND }),
   }
 }
 

@@ -23,6 +23,9 @@ import {
 import { ipAnswer, ipSchema } from '../responses/ip.ts'
 import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
 import type { ApiRequest, Route } from '../route.ts'
+import { checkRoutes } from './checks.ts'
+import { dataRoutes } from './data.ts'
+import { serverStateRoutes } from './server-state.ts'
 
 const OK = 200
 
@@ -36,7 +39,9 @@ export function administrationRoutes(features: Pick<HttpFeatures, 'administratio
     logger.info({ ...facts, request_id: requestId, api_key: principal.label }, what)
   const routes = [
     ...serverRoutes(administration, note), ...queueRoutes(administration, note), ...pathRoutes(administration, note),
-    ...ipRoutes(administration, note),
+    ...ipRoutes(administration, note), ...checkRoutes(administration),
+    ...dataRoutes(administration, note),
+    ...serverStateRoutes(administration),
   ]
   return routes.map(forAdministrators)
 }

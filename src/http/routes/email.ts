@@ -4,7 +4,6 @@
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { Logger } from '../../base/logger.ts'
 import type { AcceptedBatch, AcceptedMessages, Caller, Idempotent } from '../../messages/send-request.ts'
 import type { HttpFeatures } from '../features.ts'
 import { batchSchema, sendSchema, toBatchRequest, toSendRequest } from '../requests/email.ts'
@@ -15,7 +14,6 @@ import { batchBody, replayedAnswer, sendBody, suppressedAmong, withSuppressed } 
 
 export interface EmailRoutesOptions {
   features: Pick<HttpFeatures, 'acceptMessage' | 'acceptBatch' | 'previewMessage'>
-  logger: Logger
   mostMailBytes: number
   mostRecipients: number
 }
@@ -26,7 +24,7 @@ export function emailRoutes(options: EmailRoutesOptions): Route[] {
   return [sendRoute(options), batchRoute(options), previewRoute(options)]
 }
 
-function sendRoute({ features, logger, mostMailBytes }: EmailRoutesOptions): Route {
+function sendRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
   return lenientRoute({
     method: 'POST',
     path: '/email/send',
@@ -43,16 +41,13 @@ function sendRoute({ features, logger, mostMailBytes }: EmailRoutesOptions): Rou
       )
       if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
       const { accepted } = acceptance
-      for (const { messageId } of accepted.recipients) {
-        logger.info({ message_id: messageId, ...factsOf(request) }, 'message accepted')
-      }
       tellStart(request, accepted)
       return { status: OK, body: withSuppressed(sendBody(accepted), suppressedAmong(accepted.recipients)) }
     },
   })
 }
 
-function batchRoute({ features, logger, mostMailBytes, mostRecipients }: EmailRoutesOptions): Route {
+function batchRoute({ features, mostMailBytes, mostRecipients }: EmailRoutesOptions): Route {
   return lenientRoute({
     method: 'POST',
     path: '/email/batch',
@@ -65,11 +60,11 @@ function batchRoute({ features, logger, mostMailBytes, mostRecipients }: EmailRo
     errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed', 'attachment_too_large'],
     async handler(request, fields) {
       const given = toBatchRequest(fields, { isStrict: isStrict(request) })
-      const acceptance = await features.acceptBatch(given, callerOf(request), idempotent(request, batchBody))
+      const caller: Caller = { ...callerOf(request), source: 'batch' }
+      const acceptance = await features.acceptBatch(given, caller, idempotent(request, batchBody))
       if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
       const { accepted } = acceptance
-      const { batchId, results } = accepted
-      logger.info({ batch_id: batchId, recipients: results.length, ...factsOf(request) }, 'batch accepted')
+      const { results } = accepted
       tellStart(request, accepted)
       return { status: OK, body: withSuppressed(batchBody(accepted), suppressedAmong(results)) }
     },
@@ -98,8 +93,8 @@ function isStrict({ headers }: ApiRequest): boolean {
   throw new ServiceError('invalid_request', 'X-Batch-Validation: expected strict or permissive', { status: 400 })
 }
 
-export function callerOf({ principal: { apiKeyId, mode, domains } }: ApiRequest): Caller {
-  return { apiKeyId, mode, domains, source: 'api' }
+export function callerOf({ requestId, principal: { apiKeyId, mode, domains, label } }: ApiRequest): Caller {
+  return { apiKeyId, mode, domains, source: 'api', facts: { request_id: requestId, api_key: label } }
 }
 
 /** The answer is composed before the commit, so that it is kept together with the messages. */
@@ -109,10 +104,6 @@ export function idempotent<Accepted>(
 ): Idempotent<Accepted> | null {
   if (entry === null) return null
   return { entry, answer: (accepted) => ({ status: OK, body: JSON.stringify(body(accepted)) }) }
-}
-
-function factsOf({ requestId, principal }: ApiRequest): Record<string, string> {
-  return { request_id: requestId, api_key: principal.label }
 }
 
 /** Only where it is more than a minute away (contract.md 4.5). */

@@ -40,7 +40,7 @@ export interface RouteReportOptions {
   providerLabel(isp: string | null): string
   clock: Clock
   logger: Logger
-  metrics: Pick<Metrics, 'inboundMessages' | 'reportsIgnored' | 'bounces' | 'complaints'>
+  metrics: Pick<Metrics, 'inboundMessages' | 'reportsIgnored' | 'bounces' | 'complaints' | 'suppressions'>
   /** Events were written. */
   onEvents(): void
 }
@@ -77,13 +77,13 @@ export function createRouteReport(options: RouteReportOptions): RouteReport {
     if (reading.kind === 'bounce' || reading.kind === 'notice') {
       const { result, bounce } = await options.applyBounce(messageId, reading)
       if (bounce !== null) countBounce(result, bounce)
-      return told(result)
+      return told(result, 'hard_bounce')
     }
     const result = await options.applyComplaint(messageId, reading)
     if (result?.kind === 'recorded' && reading.kind === 'complaint' && !result.isSimulated) {
       metrics.complaints.inc({ provider: options.providerLabel(result.isp) })
     }
-    return result === undefined ? undefined : told(result)
+    return result === undefined ? undefined : told(result, reading.kind === 'complaint' ? 'complaint' : 'unsubscribe')
   }
 
   function countBounce(result: ReportResult, { type }: Bounce): void {
@@ -91,8 +91,12 @@ export function createRouteReport(options: RouteReportOptions): RouteReport {
     metrics.bounces.inc({ type, provider: options.providerLabel(result.isp) })
   }
 
-  function told(result: ReportResult): string {
-    if (result.kind === 'recorded') options.onEvents()
+  /** `reason`: for which its address is suppressed, if it is. */
+  function told(result: ReportResult, reason: string): string {
+    if (result.kind === 'recorded') {
+      options.onEvents()
+      if (result.isSuppressed) metrics.suppressions.inc({ reason })
+    }
     return result.kind
   }
 

@@ -10,8 +10,8 @@ import type { SMTPServerSession } from 'smtp-server'
 import type { Clock } from '../../base/clock.ts'
 import type { KeyRing } from '../../base/key-ring.ts'
 import type { Logger } from '../../base/logger.ts'
-import type { Metrics } from '../../base/metrics.ts'
 import type { Port } from '../../base/open-port.ts'
+import type { PassedSockets } from '../../base/passed-sockets.ts'
 import type { ProviderSettings } from '../../config/provider-settings.ts'
 import type { ClassifyReply } from '../../mail/classify-reply.ts'
 import { readReport } from '../../mail/read-report.ts'
@@ -31,7 +31,7 @@ import { createFindInboundRecipient } from './inbound-recipient.ts'
 import type { FindInboundRecipient, InboundAddresses } from './inbound-recipient.ts'
 import { createFindNamedMessage } from './named-message.ts'
 import { createRouteReport } from './route-report.ts'
-import type { RouteReport } from './route-report.ts'
+import type { RouteReport, RouteReportOptions } from './route-report.ts'
 
 export interface ReportServerOptions {
   settings: InboundAddresses & {
@@ -51,9 +51,11 @@ export interface ReportServerOptions {
   acceptSubmission: AcceptSubmission
   clock: Clock
   logger: Logger
-  metrics: Pick<Metrics, 'inboundMessages' | 'reportsIgnored' | 'bounces' | 'complaints'>
+  metrics: RouteReportOptions['metrics']
   /** Events were written. */
   onEvents(): void
+  /** Sockets that are open already. */
+  passed?: PassedSockets | undefined
 }
 
 export interface ReportServer extends Omit<SmtpDoor, 'start'> {
@@ -79,6 +81,7 @@ export function createReportServer(options: ReportServerOptions): ReportServer {
     setting: 'listen.inbound',
     limits,
     tls: settings.tls,
+    passed: options.passed,
     badRecipient: NO_RECIPIENT,
     clock,
     logger,

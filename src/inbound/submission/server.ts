@@ -10,6 +10,7 @@ import type { Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
+import type { PassedSockets } from '../../base/passed-sockets.ts'
 import { parseAddress } from '../../mail/address.ts'
 import type { AcceptSubmission } from '../../messages/send-request.ts'
 import type { ApiKeys } from '../../senders/api-key.ts'
@@ -37,6 +38,8 @@ export interface SubmissionServerOptions {
   clock: Clock
   logger: Logger
   metrics: Pick<Metrics, 'submissionSessions' | 'messagesRejected'>
+  /** Sockets that are open already. */
+  passed?: PassedSockets | undefined
 }
 
 /** Of all connections: enough for some of the largest mails at once, and for thousands of usual ones. */
@@ -61,6 +64,7 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
     setting: 'listen.submission',
     limits,
     tls: settings.tls,
+    passed: options.passed,
     badRecipient: { code: 553, text: '5.1.3 invalid_recipient: the recipient is no address' },
     clock,
     logger,
@@ -81,7 +85,6 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
         const facts = { remote_address: session.remoteAddress, bytes: sizeBytes, api_key_id: apiKeyId }
         try {
           const messageIds = await submit(bytes, session)
-          logger.info({ ...facts, message_ids: messageIds }, 'submission accepted')
           return `2.0.0 queued as ${messageIds.join(' ')}`
         } catch (thrown) {
           if (!(thrown instanceof ServiceError)) throw thrown

@@ -68,7 +68,7 @@ export function createListApiKeys(
   database: Database,
 ): (request: { limit: number; after: string | null }) => ApiKeyPage {
   const find = database.prepare<[Buffer, number], ApiKeyRow>(
-    `select ${KEY_COLUMNS} from api_keys where id < ? order by id desc limit ?`,
+    `select ${KEY_COLUMNS} from api_keys where id < ? order by id desc limit +?`,
   )
   return ({ limit, after }) => {
     const before = after === null ? AFTER_ALL_IDENTIFIERS : identifierToBytes('key', after)

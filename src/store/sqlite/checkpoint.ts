@@ -2,6 +2,7 @@
  * Moves committed pages from the write-ahead log into the database, between two groups of verbs.
  *
  * Above `CHECKPOINT_ABOVE_BYTES` a passive checkpoint: it waits for nobody, and the next commit starts the log anew.
+ * To ask for the size costs as much as a small verb, so it is asked after some groups, or after a large one.
  * When readers kept it from that and the file grew above its limit, the log is cut, without waiting for them either.
  *
  * What was committed is safe in the log, so a disk that takes no more is no reason to end: the next group tries again.
@@ -13,6 +14,10 @@ import { isDamage } from './database.ts'
 /** Small enough to be a short pause, large enough that pages which change often are written once (engine.md 3.2). */
 const CHECKPOINT_ABOVE_BYTES = 16 * 1_024 * 1_024
 
+/** So many groups, or bytes of arguments, and the log is looked at. */
+const GROUPS_BETWEEN_LOOKS = 16
+const BYTES_BETWEEN_LOOKS = 1_024 * 1_024
+
 /** A row of `pragma wal_checkpoint`: pages in the log, and how many of them the database has already. */
 interface LogState {
   busy: number
@@ -20,8 +25,8 @@ interface LogState {
   checkpointed: number
 }
 
-/** Returns a function that is called after every group. */
-export function createCheckpoint(database: Database, walMaxBytes: number): () => void {
+/** Returns a function that is called after every group, with the bytes of its arguments; left out: it looks at once. */
+export function createCheckpoint(database: Database, walMaxBytes: number): (bytes?: number) => void {
   const pageBytes = Number(database.pragma('page_size', { simple: true }))
   const look = database.prepare<[], LogState>('pragma wal_checkpoint(noop)')
   const move = database.prepare<[], LogState>('pragma wal_checkpoint(passive)')
@@ -39,7 +44,14 @@ export function createCheckpoint(database: Database, walMaxBytes: number): () =>
       database.pragma(`busy_timeout = ${patience}`)
     }
   }
-  return () => {
+  let groups = 0
+  let bytes = 0
+  return (ofGroup = BYTES_BETWEEN_LOOKS) => {
+    groups += 1
+    bytes += ofGroup
+    if (groups < GROUPS_BETWEEN_LOOKS && bytes < BYTES_BETWEEN_LOOKS) return
+    groups = 0
+    bytes = 0
     try {
       run()
     } catch (thrown) {

@@ -7,8 +7,8 @@
  * Of expired rows, which `expireDue` ends, a bounded number is walked over for each key. When there are more in front,
  * the key is named due a second later, so that nobody asks for it without a pause.
  *
- * `limit +?`: of a plain `limit ?` SQLite looks at the value while it plans, and so plans anew at each call, which costs
- * up to 80 µs.
+ * `+?` here and elsewhere: of a plain `limit ?`, and of a plain `= ?` in a join or over a partial index, SQLite looks at
+ * the value while it plans, and so plans anew at each call, which costs up to 80 µs. A sign keeps it from looking.
  */
 import type { Database } from 'better-sqlite3'
 import { SECOND } from '../../base/clock.ts'
@@ -52,14 +52,14 @@ const WALKED_COLUMNS = `
   ambiguous_count as ambiguousCount, last_ip as lastIp, keep_ip_until as keepIpUntil, avoid_ips as avoidIps,
   next_at as nextAt`
 const IS_LISTED = 'exists (select 1 from suppressions where address = walked.recipient) as isListed'
-const KEY = `state = 'waiting' and pool_id = ? and route_id = ? and lane_id = ? and is_retry = ?`
+const KEY = `state = 'waiting' and pool_id = +? and route_id = +? and lane_id = +? and is_retry = +?`
 
 export function createClaimDue(database: Database): (request: ClaimRequest) => ClaimResult {
   const names = createQueueNames(database)
   const findDue = database.prepare<number[], DueRow>(`
     select walked.*, ${IS_LISTED}
-    from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at <= ? order by next_at limit +?) as walked
-    where expiresAt > ?
+    from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at <= +? order by next_at limit +?) as walked
+    where expiresAt > +?
     limit +?`)
   const lease = createLeasing(database)
   const findEarliest = createEarliestOfKey(database)
@@ -90,11 +90,11 @@ function createEarliestOfKey(database: Database): (key: NumberedKey, now: number
       from (
         select next_at as nextAt, expires_at as expiresAt from messages where ${KEY} order by next_at limit +?
       ) as walked
-      where expiresAt > ?
+      where expiresAt > +?
       limit 1`)
     .pluck()
   const findBeyond = database
-    .prepare<number[], number>(`select next_at from messages where ${KEY} order by next_at limit 1 offset ?`)
+    .prepare<number[], number>(`select next_at from messages where ${KEY} order by next_at limit 1 offset +?`)
     .pluck()
   return ({ poolId, routeId, laneId, isRetry }, now) => {
     const next = findNext.get(poolId, routeId, laneId, isRetry, MOST_EXPIRED, now)

@@ -5,8 +5,8 @@
  * survives a power cut, or the program does not start. The lock that keeps a second process out is an exclusive
  * transaction on a file of its own, so a kill frees it.
  *
- * Throws ProcessExit: 75 when another process holds the database, 78 when its schema is newer, 74 when it cannot be
- * read or written.
+ * Throws ProcessExit: 75 when another process holds the database, 78 when its schema is newer or a migration failed, 74
+ * when it cannot be read or written, or a snapshot before a migration has no space.
  */
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +14,9 @@ import Sqlite from 'better-sqlite3'
 import type { Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import type { StoreLocation } from '../store-location.ts'
-import { migrate } from './migrate.ts'
+import { addErasedAddress } from './erased-address.ts'
+import { migrate, prepareNewFile } from './migrate.ts'
+import { ownAs } from './snapshot.ts'
 
 export interface OpenDatabase {
   /** The only connection that writes. */
@@ -31,7 +33,7 @@ const FOLDER_MODE = 0o700
 /** `pragma synchronous` answers with a number; 2 is FULL. */
 const SYNCHRONOUS_FULL = 2
 
-export function databasePath(location: StoreLocation): string {
+export function databasePath(location: Pick<StoreLocation, 'folder'>): string {
   return join(location.folder, 'posthorn.db')
 }
 
@@ -40,16 +42,11 @@ export function openDatabase(location: StoreLocation): OpenDatabase {
   try {
     mkdirSync(location.folder, { recursive: true, mode: FOLDER_MODE })
     const lock = lockDatabase(location)
-    const writer = openWriter(path, location)
-    const reader = openReader(location)
-    return {
-      writer,
-      reader,
-      close() {
-        reader.close()
-        writer.close()
-        lock.close()
-      },
+    try {
+      return openLocked(path, location, lock)
+    } catch (thrown) {
+      lock.close()
+      throw thrown
     }
   } catch (thrown) {
     if (thrown instanceof ProcessExit) throw thrown
@@ -59,14 +56,31 @@ export function openDatabase(location: StoreLocation): OpenDatabase {
   }
 }
 
+function openLocked(path: string, location: StoreLocation, lock: Database): OpenDatabase {
+  const writer = openWriter(path, location)
+  const reader = openReader(location)
+  return {
+    writer,
+    reader,
+    close() {
+      reader.close()
+      writer.close()
+      lock.close()
+    },
+  }
+}
+
 /** A connection that can not write, for lookups here and for content in delivery threads. */
 export function openReader(location: StoreLocation): Database {
   return new Sqlite(databasePath(location), { readonly: true, fileMustExist: true, timeout: BUSY_TIMEOUT_MILLISECONDS })
 }
 
-function lockDatabase(location: StoreLocation): Database {
-  const lock = new Sqlite(join(location.folder, 'posthorn.lock'), { timeout: 0 })
+/** Keeps every other process out until it is closed. */
+export function lockDatabase(location: Pick<StoreLocation, 'folder'>): Database {
+  const path = join(location.folder, 'posthorn.lock')
+  const lock = new Sqlite(path, { timeout: 0 })
   try {
+    ownAs(path, location.folder)
     lock.exec('begin exclusive')
     return lock
   } catch (thrown) {
@@ -79,6 +93,17 @@ function lockDatabase(location: StoreLocation): Database {
 
 function openWriter(path: string, location: StoreLocation): Database {
   const writer = new Sqlite(path, { timeout: BUSY_TIMEOUT_MILLISECONDS })
+  try {
+    prepareWriter(writer, location)
+    return writer
+  } catch (thrown) {
+    writer.close()
+    throw thrown
+  }
+}
+
+function prepareWriter(writer: Database, location: StoreLocation): void {
+  prepareNewFile(writer)
   writer.pragma('journal_mode = wal')
   writer.pragma('synchronous = full')
   writer.pragma('foreign_keys = on')
@@ -90,8 +115,8 @@ function openWriter(path: string, location: StoreLocation): Database {
   if (durability.synchronous !== SYNCHRONOUS_FULL || durability.journalMode !== 'wal') {
     throw new Error(`journal_mode is ${durability.journalMode}, synchronous is ${durability.synchronous}`)
   }
-  migrate(writer)
-  return writer
+  migrate(writer, location.folder)
+  addErasedAddress(writer, location.erasureKey)
 }
 
 export interface Durability {

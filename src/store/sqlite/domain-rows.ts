@@ -52,7 +52,7 @@ export function createLivingDomains(database: Database): (request: LivingDomains
     from domains
     where removed_at is null and domain_id < ? and (? is null or state in (select value from json_each(?)))
     order by domain_id desc
-    limit ?`)
+    limit +?`)
   const toFound = createRowReader(database)
   return ({ states, limit, before }) => {
     const wanted = states === null ? null : JSON.stringify(states)

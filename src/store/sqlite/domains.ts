@@ -41,7 +41,7 @@ export function createEarlierDkimKeys(database: Database): (name: string) => Pub
     cross join dkim_keys on dkim_keys.domain_id = domains.domain_id
     where domains.name = ? and domains.removed_at is not null
     order by domains.domain_id desc
-    limit ?`)
+    limit +?`)
   return (name) => find.all(name, MOST_EARLIER_KEYS)
 }
 
@@ -61,7 +61,7 @@ export function createDomainsDueForCheck(database: Database): (request: { now: n
       from domains
       where removed_at is null and next_check_at <= ?
       order by next_check_at
-      limit ?`)
+      limit +?`)
     .pluck()
   return ({ now, limit }) => find.all(now, limit)
 }

@@ -26,7 +26,7 @@ export function createEventsAfter(
   database: Database,
 ): (request: { position: number; limit: number }) => StreamedEvent[] {
   const find = database.prepare<[number, number], EventRow>(
-    'select event_seq as position, id, kind, body from events where event_seq > ? order by event_seq limit ?',
+    'select event_seq as position, id, kind, body from events where event_seq > ? order by event_seq limit +?',
   )
   return ({ position, limit }) =>
     find.all(position, limit).map(({ id, body, ...row }) => ({

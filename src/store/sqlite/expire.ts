@@ -7,6 +7,8 @@ import { identifierFromBytes, newIdentifier } from '../../base/identifier.ts'
 import type { Bounce } from '../../mail/delivery-outcome.ts'
 import { bouncedData } from '../../mail/event.ts'
 import { expiryWords } from '../../mail/expiry-words.ts'
+import { CAPTURE_POOL } from '../../mail/simulator.ts'
+import type { ExpiredMessage } from '../queue-records.ts'
 import { createBounceWriter } from './bounces.ts'
 import { createEventStatistics } from './ip-statistics.ts'
 import { createEventRecorder } from './record-events.ts'
@@ -14,6 +16,8 @@ import type { RecordedEvent } from './record-events.ts'
 
 interface ExpiredRow {
   seq: number
+  pool: string
+  domain: string
   id: Buffer
   recipient: string
   /** Start of its lifetime. */
@@ -27,16 +31,18 @@ const EXPIRED_CODE = '4.4.7'
 /** See Bounce.description. */
 const MOST_DESCRIPTION_CHARACTERS = 1_000
 
-export function createExpireDue(database: Database): (request: { now: number; limit: number }) => number {
+export function createExpireDue(database: Database): (request: { now: number; limit: number }) => ExpiredMessage[] {
   const findExpired = database.prepare<[number, number], ExpiredRow>(`
     select
       seq, id, recipient, expires_at as expiresAt,
+      (select name from pools where pool_id = messages.pool_id) as pool,
+      (select domain from lanes where lane_id = messages.lane_id) as domain,
       coalesce((select send_at from contents where content_id = messages.content_id), created_at) as startsAt,
       (select reply from attempts where message_seq = messages.seq order by at desc limit 1) as lastReply
     from messages
     where state = 'waiting' and expires_at <= ?
     order by expires_at
-    limit ?`)
+    limit +?`)
   const end = database.prepare<[number, number]>(`update messages set state = 'bounced', final_at = ? where seq = ?`)
   const addBounce = createBounceWriter(database)
   const beginStatistics = createEventStatistics(database)
@@ -44,7 +50,7 @@ export function createExpireDue(database: Database): (request: { now: number; li
 
   return ({ now, limit }) => {
     const rows = findExpired.all(now, limit)
-    if (rows.length === 0) return 0
+    if (rows.length === 0) return []
     const statistics = beginStatistics()
     const happened = rows.map((row): RecordedEvent => {
       const bounce = expiryOf(row)
@@ -56,7 +62,8 @@ export function createExpireDue(database: Database): (request: { now: number; li
     })
     statistics.flush(now)
     events.record(happened, now)
-    return rows.length
+    return rows.map(({ id, pool, domain }) =>
+      ({ id: identifierFromBytes('msg', id), pool, domain, isCaptured: pool === CAPTURE_POOL }))
   }
 }
 

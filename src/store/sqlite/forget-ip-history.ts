@@ -12,19 +12,19 @@ export function createForgetIpHistory(database: Database): (request: ForgetIpHis
   const removeIspHours = database.prepare<[string, number, number]>(`
     delete from ip_hours
     where (ip, hour, isp) in (
-      select ip, hour, isp from ip_hours where ip = ? and hour < ? and isp <> '*' limit ?)`)
+      select ip, hour, isp from ip_hours where ip = ? and hour < ? and isp <> '*' limit +?)`)
   const removeHours = database.prepare<[string, number, number]>(`
     delete from ip_hours
-    where (ip, hour, isp) in (select ip, hour, isp from ip_hours where ip = ? and isp = '*' and hour < ? limit ?)`)
+    where (ip, hour, isp) in (select ip, hour, isp from ip_hours where ip = ? and isp = '*' and hour < ? limit +?)`)
   const removeDays = database.prepare<[string, string, number]>(`
     delete from ip_days
-    where (ip, day, isp) in (select ip, day, isp from ip_days where ip = ? and day < ? limit ?)`)
+    where (ip, day, isp) in (select ip, day, isp from ip_days where ip = ? and day < ? limit +?)`)
   const removeWarmupDays = database.prepare<[string, string, number]>(`
     delete from warmup_days
-    where (ip, day, isp) in (select ip, day, isp from warmup_days where ip = ? and day < ? limit ?)`)
+    where (ip, day, isp) in (select ip, day, isp from warmup_days where ip = ? and day < ? limit +?)`)
   const removeAudit = database.prepare<[number, number]>(`
     delete from warmup_audit
-    where audit_seq in (select audit_seq from warmup_audit where at < ? limit ?)`)
+    where audit_seq in (select audit_seq from warmup_audit where at < ? limit +?)`)
 
   return ({ hoursBefore, statisticsBefore, auditBefore, limit }) => {
     const day = utcDay(statisticsBefore)

@@ -1,12 +1,16 @@
 /**
  * Many verbs, one transaction: what waits together is committed together, with one flush of the disk.
  *
- * Each verb runs in a savepoint of its own: one that throws is undone alone and rejected alone. Answers go out after
- * the commit, never before; when the commit fails every verb of the group is rejected and nothing of it is there.
+ * A verb that throws is undone alone and rejected alone. That it can be, each verb would run in a savepoint; but SQLite
+ * copies every page that a savepoint changes, and nearly no verb throws. So a group runs without them, and only one in
+ * which a verb threw is undone whole and run again with a savepoint each: a verb keeps nothing in memory that a
+ * rollback does not undo. Answers go out after the commit, never before; when the commit fails every verb of the group
+ * is rejected and nothing of it is there.
  *
- * Company is waited for only where it has just been seen: while a group is smaller than the one before it, for at most
- * the linger time. A lone caller, and the first after a rest, are committed at once. A group ends at a number of rows,
- * 4 MiB of arguments or 5 ms of work (engine.md 3.2); the rest is the next group.
+ * Company is waited for only where it has just been seen: after a group of several verbs the next one waits for the
+ * linger time, but not for a lone acceptance, whose client waits (the group before with acceptances had no second). A
+ * lone caller, and the first after a rest, are committed at once. A group ends at a number of rows, 4 MiB of arguments
+ * or 5 ms of work (engine.md 3.2); the rest is the next group.
  */
 import type { Database } from 'better-sqlite3'
 
@@ -39,8 +43,8 @@ export interface GroupCommitOptions {
   now: () => number
   /** Called after each commit, before the answers. */
   onCommit: (report: CommitReport) => void
-  /** Called after each group's answers, outside a transaction. */
-  afterGroup: () => void
+  /** Called after each group's answers, outside a transaction, with the bytes of its arguments. */
+  afterGroup: (bytes: number) => void
 }
 
 export interface GroupCommit {
@@ -57,7 +61,9 @@ const REST_MILLISECONDS = 50
 export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
   const runGroup = createGroupRunner(options)
   let waiting: PendingVerb[] = []
-  let expectedSize = 1
+  /** Of the last group: whether several verbs shared it; of the last one with acceptances: how many. */
+  let hadCompany = false
+  let accepted = 0
   let previousEnd = 0
   let turn: NodeJS.Immediate | undefined
   let linger: NodeJS.Timeout | undefined
@@ -66,11 +72,14 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
     clearTimeout(linger)
     linger = undefined
     const taken = runGroup(waiting)
+    const acceptances = countAcceptances(waiting, taken)
+    const bytes = sizeOf(waiting, taken)
+    if (acceptances > 0) accepted = acceptances
     waiting = waiting.slice(taken)
     // What did not fit has waited already: it goes next, without company.
-    expectedSize = waiting.length > 0 ? 1 : taken
+    hadCompany = waiting.length === 0 && taken > 1
     previousEnd = options.now()
-    options.afterGroup()
+    options.afterGroup(bytes)
     if (waiting.length > 0) schedule()
   }
   /** One turn of the event loop first: calls that have arrived already belong to this group. */
@@ -84,8 +93,10 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
   }
   const expectsCompany = (): boolean =>
     options.lingerMilliseconds > 0 &&
-    waiting.length < expectedSize &&
-    options.now() - previousEnd < REST_MILLISECONDS
+    hadCompany &&
+    options.now() - previousEnd < REST_MILLISECONDS &&
+    (accepted > 1 || countAcceptances(waiting, waiting.length) !== 1) &&
+    groupLength(waiting, options.mostRows) === waiting.length
 
   return {
     add(verbs) {
@@ -107,21 +118,28 @@ function createGroupRunner(options: GroupCommitOptions): (waiting: readonly Pend
   const begin = database.prepare('begin immediate')
   const commit = database.prepare('commit')
   const rollback = database.prepare('rollback')
-  const runVerb = createVerbRunner(database)
+  const runAlone = createVerbRunner(database)
 
   return (waiting) => {
     const start = options.now()
-    const answers: (() => void)[] = []
-    let messages = 0
+    let group = waiting.slice(0, groupLength(waiting, options.mostRows))
     let taken = 0
+    let done: Done[] = []
     try {
       begin.run()
-      for (const verb of waiting.slice(0, groupLength(waiting, options.mostRows))) {
-        if (taken > 0 && options.now() - start > MOST_WORK_MILLISECONDS) break
-        taken += 1
-        const done = runVerb(verb)
-        answers.push(done.answer)
-        if (done.isKept) messages += verb.messages
+      try {
+        for (const verb of group) {
+          if (taken > 0 && options.now() - start > MOST_WORK_MILLISECONDS) break
+          taken += 1
+          done.push({ verb, isKept: true, value: verb.run() })
+        }
+      } catch (thrown) {
+        // A full disk or a failed read ends the transaction itself: whatever ran before is undone too.
+        if (!database.inTransaction) throw thrown
+        rollback.run()
+        begin.run()
+        group = group.slice(0, taken)
+        done = group.map(runAlone)
       }
       commit.run()
     } catch (thrown) {
@@ -131,14 +149,25 @@ function createGroupRunner(options: GroupCommitOptions): (waiting: readonly Pend
       for (const verb of waiting.slice(0, taken)) verb.reject(thrown)
       return taken
     }
+    const messages = done.reduce((sum, { verb, isKept }) => sum + (isKept ? verb.messages : 0), 0)
     options.onCommit({ verbs: taken, messages, seconds: (options.now() - start) / 1_000 })
-    for (const answer of answers) answer()
+    for (const { verb, isKept, value } of done) {
+      if (isKept) verb.resolve(value)
+      else verb.reject(value)
+    }
     return taken
   }
 }
 
+/** A verb that ran: `value` is its answer, or what it threw. */
+interface Done {
+  verb: PendingVerb
+  isKept: boolean
+  value: unknown
+}
+
 /** Runs one verb in a savepoint. Throws only when SQLite gave up the whole transaction. */
-function createVerbRunner(database: Database): (verb: PendingVerb) => { isKept: boolean; answer: () => void } {
+function createVerbRunner(database: Database): (verb: PendingVerb) => Done {
   const savepoint = database.prepare('savepoint verb')
   const release = database.prepare('release verb')
   const undo = database.prepare('rollback to verb')
@@ -147,15 +176,27 @@ function createVerbRunner(database: Database): (verb: PendingVerb) => { isKept: 
     try {
       const value = verb.run()
       release.run()
-      return { isKept: true, answer: () => verb.resolve(value) }
+      return { verb, isKept: true, value }
     } catch (thrown) {
-      // A full disk or a failed read ends the transaction itself: whatever ran before is undone too.
       if (!database.inTransaction) throw thrown
       undo.run()
       release.run()
-      return { isKept: false, answer: () => verb.reject(thrown) }
+      return { verb, isKept: false, value: thrown }
     }
   }
+}
+
+/** Of the first of these verbs, how many accept messages. */
+function countAcceptances(verbs: readonly PendingVerb[], first: number): number {
+  let count = 0
+  for (let index = 0; index < first; index += 1) if ((verbs[index]?.messages ?? 0) > 0) count += 1
+  return count
+}
+
+function sizeOf(verbs: readonly PendingVerb[], first: number): number {
+  let bytes = 0
+  for (let index = 0; index < first; index += 1) bytes += verbs[index]?.bytes ?? 0
+  return bytes
 }
 
 /** How many of these verbs fit by rows and bytes; at least one. */

@@ -67,7 +67,7 @@ export function createForgetAnswers(database: Database): (request: { now: number
   const forget = database.prepare<[number, number]>(`
     delete from idempotency_keys
     where created_at <= ? and idempotency_seq in (
-      select idempotency_seq from idempotency_keys where idempotency_seq > 0 order by idempotency_seq limit ?)`)
+      select idempotency_seq from idempotency_keys where idempotency_seq > 0 order by idempotency_seq limit +?)`)
   return ({ now, limit }) => forget.run(now - DAY, limit).changes
 }
 

@@ -49,7 +49,7 @@ export function createIpDays(
     from ip_days
     where ip = ? and isp = '*' and messages > 0
     order by day desc
-    limit ?`)
+    limit +?`)
   return ({ ip, limit }) => find.all(ip, limit)
 }
 

@@ -89,7 +89,7 @@ export function createWarmupAudit(database: Database): (request: { ip: string; l
     from warmup_audit
     where ip = ?
     order by audit_seq desc
-    limit ?`)
+    limit +?`)
   return ({ ip, limit }) =>
     find.all(ip, limit).map((row) => ({ ...row, figures: JSON.parse(row.figures) as AuditRecord['figures'] }))
 }

@@ -26,9 +26,19 @@ export function createLinkSource(database: Database): (messageId: string) => Lin
     cross join lanes on lanes.lane_id = messages.lane_id
     left join message_data on message_data.message_seq = messages.seq
     where messages.id = ?`)
+  // Of a removed message.
+  const findTrace = database.prepare<[Buffer], SourceRow>(`
+    select
+      contents.content_id as contentId, contents.has_variables as hasVariables, traces.variables,
+      contents.unsubscribe_list as unsubscribeList, contents.unsubscribe_url as unsubscribeUrl, lanes.domain
+    from traces
+    cross join contents on contents.content_id = traces.content_id
+    cross join lanes on lanes.lane_id = traces.lane_id
+    where traces.id = ?`)
   const findTrackingHost = createFindTrackingHost(database)
   return (messageId) => {
-    const row = find.get(storedIdentifier('msg', messageId))
+    const id = storedIdentifier('msg', messageId)
+    const row = find.get(id) ?? findTrace.get(id)
     if (row === undefined) return null
     const { contentId, unsubscribeList: list, unsubscribeUrl: url, domain } = row
     return {

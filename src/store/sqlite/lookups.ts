@@ -80,7 +80,7 @@ export function createRoadSummary(
       from attempts
       where at >= ?
       order by at desc
-      limit ?
+      limit +?
     ) as recent
     cross join messages on messages.seq = recent.message_seq
     where recent.result <> 'path-failed' and (? is null or recent.ip = ?) and messages.isp = ?`)

@@ -37,7 +37,7 @@ export function createRecordOutcomes(database: Database): (request: RecordOutcom
     select messages.state, messages.lease_epoch as leaseEpoch, messages.attempts, pools.name as pool
     from messages
     cross join pools on pools.pool_id = messages.pool_id
-    where messages.seq = ?`)
+    where messages.seq = +?`)
   const markDuplicate = database.prepare<[number]>('update messages set possible_duplicate = 1 where seq = ?')
   const addAttempt = createAttemptWriter(database)
   const addTranscript = createTranscriptWriter(database)
@@ -98,7 +98,7 @@ function createOutcomeSuppression(database: Database): (key: number, now: number
     select messages.id, messages.recipient, contents.is_test as isTest
     from messages
     cross join contents on contents.content_id = messages.content_id
-    where messages.seq = ?`)
+    where messages.seq = +?`)
   const add = createSuppressionWriter(database)
   return (key, now) => {
     const row = find.get(key)

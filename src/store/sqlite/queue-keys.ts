@@ -31,7 +31,7 @@ export function createQueueKeys(
     from (
       select pool_id, route_id, lane_id, is_retry, next_at
       from messages
-      where state = 'waiting' and (pool_id, route_id, lane_id, is_retry, next_at) > (?, ?, ?, ?, ?)
+      where state = 'waiting' and (pool_id, route_id, lane_id, is_retry, next_at) > (+?, +?, +?, +?, +?)
       order by pool_id, route_id, lane_id, is_retry, next_at
       limit +?
     ) as found
@@ -44,7 +44,7 @@ export function createQueueKeys(
       from (
         select 1
         from messages
-        where state = 'waiting' and pool_id = ? and route_id = ? and lane_id = ? and is_retry = ?
+        where state = 'waiting' and pool_id = +? and route_id = +? and lane_id = +? and is_retry = +?
         limit +?
       ) as counted`)
     .pluck()

@@ -65,7 +65,7 @@ export function createCancelPurged(database: Database): (request: { now: number;
     select seq, id, recipient
     from messages
     where state = 'waiting' and lane_id = ? and seq <= ?
-    limit ?`)
+    limit +?`)
   const cancel = createCanceling(database)
 
   return ({ now, limit }) => {

@@ -38,7 +38,7 @@ export function createAssignRoutes(database: Database): (assignments: readonly R
     from messages
     cross join pools on pools.pool_id = messages.pool_id
     cross join lanes on lanes.lane_id = messages.lane_id
-    where messages.state = 'waiting' and messages.route_id < 1 and messages.recipient_domain = ?
+    where messages.state = 'waiting' and messages.route_id < 1 and messages.recipient_domain = +?
     order by messages.next_at
     limit +?`)
   const move = database.prepare<[number, number]>('update messages set route_id = ? where seq = ?')
@@ -92,7 +92,7 @@ export function createFindDomainRoute(database: Database): (domain: string) => K
     select routes.route_id as routeId, routes.name as route
     from domain_routes
     cross join routes on routes.route_id = domain_routes.route_id
-    where domain_routes.domain = ?`)
+    where domain_routes.domain = +?`)
   return (domain) => find.get(domain)
 }
 

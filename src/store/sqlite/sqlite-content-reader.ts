@@ -2,8 +2,8 @@
  * Reads contents, render facts and signing keys in a delivery thread, over a connection that cannot write.
  */
 import { identifierFromBytes } from '../../base/identifier.ts'
-import type { RenderFacts, Stream } from '../../mail/message.ts'
-import type { ContentReader, SealedSigningKey } from '../content-reader.ts'
+import type { RenderFacts, StoredContent, Stream } from '../../mail/message.ts'
+import type { ContentReader, ReadAhead, SealedSigningKey } from '../content-reader.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { openReader } from './database.ts'
 import { createFindTrackingHost, SENDING_ROW } from './domain-rows.ts'
@@ -39,7 +39,26 @@ export function openSqliteContentReader(location: StoreLocation): ContentReader 
     join domains on domains.domain_id = dkim_keys.domain_id
     where role = 'active' and dkim_keys.domain_id = ${SENDING_ROW}`)
   const findTrackingHost = createFindTrackingHost(database)
+  // In one transaction: else each statement would find that the database has changed, and read its pages anew.
+  const readTogether = database.transaction(
+    (messageKeys: readonly number[], contentIds: Iterable<number>, mostBytes: number): ReadAhead => {
+      const read: ReadAhead = { facts: new Map(), contents: new Map() }
+      for (const key of messageKeys) {
+        const row = findFacts.get(key)
+        if (row !== undefined) read.facts.set(key, factsOf(row))
+      }
+      let bytes = 0
+      for (const contentId of contentIds) {
+        const content = readContent(contentId)
+        if (content !== undefined) read.contents.set(contentId, content)
+        bytes += content === undefined ? 0 : contentBytes(content)
+        if (bytes >= mostBytes) break
+      }
+      return read
+    },
+  )
   return {
+    readAhead: async (messageKeys, contentIds, mostBytes) => readTogether(messageKeys, contentIds, mostBytes),
     content: async (contentId) => readContent(contentId),
     async renderFacts(messageKey) {
       const row = findFacts.get(messageKey)
@@ -50,6 +69,11 @@ export function openSqliteContentReader(location: StoreLocation): ContentReader 
     close: async () => void database.close(),
   }
 }
+
+/** About what it takes in memory. */
+const contentBytes = ({ html, text, raw, attachments }: StoredContent): number =>
+  attachments.reduce((sum, { bytes }) => sum + bytes.length,
+    (html?.length ?? 0) + (text?.length ?? 0) + (raw?.length ?? 0))
 
 /** Signatures stand in this order: the one that every receiver knows is the topmost. */
 const rank = ({ algorithm }: SealedSigningKey): number => (algorithm === 'rsa-sha256' ? 0 : 1)

@@ -15,6 +15,7 @@ import type { Store } from '../store.ts'
 import type { CommitReport } from './group-commit.ts'
 import { createQueueParts } from './queue-parts.ts'
 import { createIpCalls } from './ip-calls.ts'
+import { createRetentionCalls } from './retention/retention-calls.ts'
 import { CLOSE_CALL } from './thread-messages.ts'
 import type { StoreThreadData, StoreThreadMessage } from './thread-messages.ts'
 import type { Call, Verbs } from './verbs.ts'
@@ -30,6 +31,7 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
   const entry = new URL('./store-thread.ts', import.meta.url)
   // Without the flags of the process: what they load (a debugger, a test runner) has no business here.
   const worker = new Worker(entry, { workerData, transferList: [port2], name: 'store', execArgv: [] })
+  options.metrics.watchThread('store', worker)
   const channel = createThreadChannel(port1)
   let state: 'opening' | 'open' | 'closing' = 'opening'
   let failure: Error | undefined
@@ -96,6 +98,7 @@ function createVerbCalls(call: Call): Omit<Store, 'close'> {
     keepUnmatchedReport: (report) => call('keepUnmatchedReport', report),
     listUnmatchedReports: (limit) => call('listUnmatchedReports', limit),
     forgetUnmatchedReports: (before) => call('forgetUnmatchedReports', before),
+    reportSums: (since) => call('reportSums', since),
     addApiKey: (key, hash, most) => call('addApiKey', { key, hash, most }),
     findApiKey: (hash) => call('findApiKey', hash),
     findApiKeyById: (id) => call('findApiKeyById', id),
@@ -131,6 +134,8 @@ function createVerbCalls(call: Call): Omit<Store, 'close'> {
     cancelPurged: (now, limit) => call('cancelPurged', { now, limit }),
     ...createWebhookCalls(call),
     ...createIpCalls(call),
+    ...createRetentionCalls(call),
+    figures: () => call('figures'),
     tick: () => call('tick'),
   }
 }

@@ -13,7 +13,7 @@ import { storedIdentifier } from './stored-identifier.ts'
 /** SQLite reads a blob whole: small pieces keep its memory bounded. */
 const PIECE_BYTES = 1_024 * 1_024
 /** See content_parts.part_key: room for 4 GiB of one content. */
-const PIECES_PER_CONTENT = 4_096
+export const PIECES_PER_CONTENT = 4_096
 
 /** An attachment's facts; its bytes are in the parts. */
 interface AttachmentFacts {
@@ -162,7 +162,7 @@ const textUnlessEmpty = (value: object): string | null =>
 export const recordFrom = <Value>(text: string | null): Record<string, Value> =>
   text === null ? {} : (JSON.parse(text) as Record<string, Value>)
 
-const firstPartKey = (contentId: number): number => contentId * PIECES_PER_CONTENT
+export const firstPartKey = (contentId: number): number => contentId * PIECES_PER_CONTENT
 
 const toFacts = (attachment: StoredContent['attachments'][number]): AttachmentFacts => ({
   name: attachment.name,

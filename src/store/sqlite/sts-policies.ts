@@ -34,7 +34,7 @@ export function createKeepStsPolicy(database: Database): (policy: StsPolicyRecor
       expires_at = excluded.expires_at`)
   const forget = database.prepare<[number, number]>(`
     delete from sts_policies
-    where domain in (select domain from sts_policies where expires_at < ? order by expires_at limit ?)`)
+    where domain in (select domain from sts_policies where expires_at < ? order by expires_at limit +?)`)
   return (policy) => {
     forget.run(policy.fetchedAt, FORGOTTEN_AT_ONCE)
     keep.run({ ...policy, mx: JSON.stringify(policy.mx) })
@@ -45,7 +45,7 @@ export function createStsPoliciesFetchedBefore(
   database: Database,
 ): (request: { before: number; limit: number }) => StsPolicyRecord[] {
   const find = database.prepare<[number, number], PolicyRow>(
-    `select ${COLUMNS} from sts_policies where fetched_at < ? order by fetched_at limit ?`,
+    `select ${COLUMNS} from sts_policies where fetched_at < ? order by fetched_at limit +?`,
   )
   return ({ before, limit }) => find.all(before, limit).map(policyOf)
 }

@@ -7,6 +7,7 @@ import type { Bounce } from '../../mail/delivery-outcome.ts'
 import { bouncedData, suppressedData } from '../../mail/event.ts'
 import type { SuppressionReason } from '../suppression-records.ts'
 import { createBounceWriter } from './bounces.ts'
+import { HAS_ERASED } from './erased-address.ts'
 import type { RecordedEvent } from './record-events.ts'
 
 /** What decides, beside the address. */
@@ -23,9 +24,15 @@ export function createSuppressionCheck(
   const find = database.prepare<[string, number, string], { scope: string; reason: SuppressionReason }>(`
     select scope, reason
     from suppressions
-    where address = ? and is_test = ? and scope in ('all', ?)`)
+    where address = +? and is_test = +? and scope in ('all', +?)`)
+  const findErased = database.prepare<[string, number, string], { scope: string; reason: SuppressionReason }>(`
+    select scope, reason
+    from suppressions
+    where ${HAS_ERASED} and address = erased_address(?) and is_test = ? and scope in ('all', ?)`)
   return (address, { isTest, list }) => {
-    const found = find.all(address, Number(isTest), list ?? 'all')
+    const parameters = [address, Number(isTest), list ?? 'all'] as const
+    const listed = find.all(...parameters)
+    const found = listed.length > 0 ? listed : findErased.all(...parameters)
     return (found.find(({ scope }) => scope === 'all') ?? found[0])?.reason ?? null
   }
 }

@@ -58,10 +58,14 @@ export function createAddSuppressions(database: Database): (suppressions: Suppre
 export function createRemoveSuppressions(
   database: Database,
 ): (request: { email: string; scope: string | null; isTest: boolean }) => number {
-  const remove = database.prepare<[string, number, string | null, string | null]>(
-    'delete from suppressions where address = ? and is_test = ? and (? is null or scope = ?)',
+  // Also an erased one, when its owner gives it again.
+  const remove = database.prepare<[string, string, number, string | null, string | null]>(
+    'delete from suppressions where address in (?, erased_address(?)) and is_test = ? and (? is null or scope = ?)',
   )
-  return ({ email, scope, isTest }) => remove.run(comparableAddress(email), Number(isTest), scope, scope).changes
+  return ({ email, scope, isTest }) => {
+    const address = comparableAddress(email)
+    return remove.run(address, address, Number(isTest), scope, scope).changes
+  }
 }
 
 /** Newest first; entries of one address are few, and sorted here. */

@@ -23,10 +23,10 @@ export function createAddTlsResults(database: Database): (results: TlsResult[]) 
   const forgetResults = database.prepare<[string, number]>(`
     delete from tls_results
     where (day, domain, policy_type, host, ip, result, policy) in (
-      select day, domain, policy_type, host, ip, result, policy from tls_results where day < ? limit ?)`)
+      select day, domain, policy_type, host, ip, result, policy from tls_results where day < ? limit +?)`)
   const forgetReports = database.prepare<[string, number]>(`
     delete from tls_reports
-    where (day, domain) in (select day, domain from tls_reports where day < ? limit ?)`)
+    where (day, domain) in (select day, domain from tls_reports where day < ? limit +?)`)
   return (results) => {
     for (const result of results) add.run({ ...result, policy: JSON.stringify(result.policy) })
     const newest = results.map(({ day }) => day).sort().at(-1)

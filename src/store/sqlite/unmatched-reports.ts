@@ -25,7 +25,7 @@ export function createListUnmatchedReports(database: Database): (limit: number) 
     select at, kind, sender, recipient, remote_address as remoteAddress, bytes
     from unmatched_reports
     order by unmatched_seq desc
-    limit ?`)
+    limit +?`)
   return (limit) => list.all(limit)
 }
 

@@ -22,6 +22,7 @@ import {
 import { createRecordEngagement } from './engagement.ts'
 import { createEventPosition, createEventsAfter } from './event-stream.ts'
 import { createExpireDue } from './expire.ts'
+import { createFigures } from './figures.ts'
 import { createFindIdempotent, createForgetAnswers, createKeepAnswer } from './idempotency.ts'
 import { createIpReadVerbs, createIpWriteVerbs } from './ip-verbs.ts'
 import {
@@ -38,6 +39,8 @@ import { createCountSending, createCountWaiting, createMoveOrphans, createWatchQ
 import { createCancelPurged, createQueuedCount, createRemoveDomain } from './remove-domain.ts'
 import { createRequestToRepeat } from './repeat.ts'
 import { createRecordReport } from './reports.ts'
+import { createReportSums } from './report-sums.ts'
+import { createRetentionReadVerbs, createRetentionWriteVerbs } from './retention/retention-verbs.ts'
 import { createAssignRoutes, createUnroutedDomains } from './routes.ts'
 import { createSearchMessages } from './search.ts'
 import { createLinkHtmlReader } from './stored-content.ts'
@@ -114,6 +117,7 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     replayWebhooks: createReplayWebhooks(writer),
     pruneWebhooks: createPruneWebhooks(writer),
     ...createIpWriteVerbs(writer),
+    ...createRetentionWriteVerbs(writer),
   }
 }
 
@@ -127,6 +131,7 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     someQueueGroups: createQueueGroupStep(reader),
     countSomeWaiting: createCountWaiting(reader),
     countSending: createCountSending(reader),
+    figures: createFigures(reader),
     lookupMessage: createLookupMessage(reader),
     messageEvents: createMessageEvents(reader),
     findIdempotent: createFindIdempotent(reader),
@@ -146,6 +151,7 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     findTrackingHost: createFindTrackingHost(reader),
     isReturnPath: createIsReturnPath(reader),
     listUnmatchedReports: createListUnmatchedReports(reader),
+    reportSums: createReportSums(reader),
     earlierDkimKeys: createEarlierDkimKeys(reader),
     listDomains: createListDomains(reader),
     domainsDueForCheck: createDomainsDueForCheck(reader),
@@ -159,6 +165,7 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     eventsAfter: createEventsAfter(reader),
     eventPosition: createEventPosition(reader),
     ...createIpReadVerbs(reader),
+    ...createRetentionReadVerbs(reader),
     tick: () => void tick.get(),
   }
 }

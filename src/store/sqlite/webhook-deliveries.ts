@@ -43,20 +43,20 @@ export function createClaimWebhooks(database: Database): (request: ClaimWebhooks
   const findDue = database.prepare<[number, number, number, number], DueRow>(`
     select delivery_seq as key, next_at as nextAt
     from webhook_deliveries
-    where state = 'pending' and endpoint_id = ? and is_behind = ? and next_at <= ?
+    where state = 'pending' and endpoint_id = +? and is_behind = +? and next_at <= +?
     order by next_at
-    limit ?`)
+    limit +?`)
   const lease = createLease(database)
 
   const dueOf = (number: number, now: number, most: number): DueRow[] => {
     const live = findDue.all(number, 0, now, most)
     return live.length === most ? live : [...live, ...findDue.all(number, 1, now, most - live.length)]
   }
-  return ({ now, epoch, leaseUntil, limit, perEndpoint, busy }) => {
+  return ({ now, epoch, leaseUntil, limit, perEndpoint, busy, ahead = {} }) => {
     const candidates = findEndpoints.all().flatMap(({ number, id, url, ...secrets }): Candidate[] => {
       const endpointId = identifierFromBytes('wh', id)
       const underWay = busy[endpointId] ?? 0
-      const most = Math.min(perEndpoint - underWay, limit)
+      const most = Math.min(perEndpoint + (ahead[endpointId] ?? 0) - underWay, limit)
       if (most <= 0) return []
       const target = { endpointId, url, ...secretsOf(secrets) }
       return dueOf(number, now, most).map((row, index) => ({ ...row, turn: underWay + index, target }))
@@ -86,7 +86,7 @@ function createLease(
       deliveries.attempts
     from webhook_deliveries as deliveries
     cross join events on events.event_seq = deliveries.event_seq
-    where deliveries.delivery_seq = ?`)
+    where deliveries.delivery_seq = +?`)
   return ({ key, leaseUntil, epoch }, target) => {
     lease.run(leaseUntil, epoch, key)
     return find.all(key).map((row) => ({
@@ -100,7 +100,7 @@ export function createRecordWebhookResults(
 ): (request: RecordWebhookResultsRequest) => { disabled: string[] } {
   const findHeld = database
     .prepare<[number, number], number>(
-      `select endpoint_id from webhook_deliveries where delivery_seq = ? and lease_epoch = ? and state = 'pending'`,
+      `select endpoint_id from webhook_deliveries where delivery_seq = +? and lease_epoch = +? and state = 'pending'`,
     )
     .pluck()
   const addAttempt = database.prepare(`
@@ -191,7 +191,7 @@ function createFailureSwitch(database: Database): (endpoint: number, now: number
         from webhook_deliveries
         where endpoint_id = ? and state = 'failed' and state <> 'pending'
         order by id desc
-        limit ?
+        limit +?
       ) as newest
       where ended_at > ?`)
     .pluck()
@@ -219,7 +219,7 @@ export function createEarliestWebhookDueAt(database: Database): (except: string[
     .prepare<[number, number], number | null>(`
       select min(next_at)
       from webhook_deliveries
-      where state = 'pending' and endpoint_id = ? and is_behind = ?`)
+      where state = 'pending' and endpoint_id = +? and is_behind = +?`)
     .pluck()
   return (except) => {
     const times = findEndpoints.all().flatMap(({ number, id }) => {

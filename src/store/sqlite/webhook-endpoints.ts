@@ -74,7 +74,7 @@ export function createListWebhookEndpoints(
     from webhook_endpoints
     where removed_at is null and endpoint_id < ?
     order by endpoint_id desc
-    limit ?`)
+    limit +?`)
   return ({ limit, after }) => {
     const rows = find.all(positionAfter(after), limit + 1)
     const { page, next } = pageOf(rows, limit, ({ number }) => String(number))

@@ -107,14 +107,14 @@ function createPartFinder(database: Database): (endpoint: number, request: Repla
     where deliveries.endpoint_id = ? and deliveries.state = ? and deliveries.state <> 'pending'
       and deliveries.id > ? and deliveries.id < ?
     order by deliveries.id
-    limit ?`)
+    limit +?`)
   // Those that wait are left out later: so a part looks at so many rows at most, however many wait.
   const findAll = database.prepare<[number, Buffer, Buffer, number], ReplayRow>(`
     select ${COLUMNS}
     from webhook_deliveries as deliveries ${EVENT}
     where deliveries.endpoint_id = ? and deliveries.id > ? and deliveries.id < ?
     order by deliveries.id
-    limit ?`)
+    limit +?`)
   return (endpoint, { now, since, state, after }) => {
     // A delivery is made when its event happened, or later.
     const from = after === null ? firstIdentifierAt(since) : storedIdentifier('whd', after)

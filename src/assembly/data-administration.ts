@@ -1,0 +1,67 @@
+/**
+ * What administrators ask about the data, made of the store and its backups.
+ */
+import { isAbsolute } from 'node:path'
+import type { Clock } from '../base/clock.ts'
+import { errorText, ServiceError } from '../base/errors.ts'
+import type { BackupsReport, DataAdministration, StorageReport } from '../http/data-administration.ts'
+import { eraseRecipient, exportRecipient } from '../messages/recipient-data.ts'
+import type { Backups } from '../store/backups.ts'
+import type { StorageFigures } from '../store/retention-records.ts'
+import type { Store } from '../store/store.ts'
+
+export interface DataAdministrationParts {
+  store: Store
+  clock: Clock
+  backups: Pick<Backups, 'write' | 'list' | 'progress'>
+  /** `retention.budget`. */
+  budget: () => number | null
+  freeBytes: () => number
+  /** Bytes that have to stay free. */
+  minFree: number
+  /** Events were written. */
+  onEvents: () => void
+}
+
+export function createDataAdministration(parts: DataAdministrationParts): DataAdministration {
+  const { store, backups } = parts
+  let last: BackupsReport['last'] = null
+  return {
+    async storage() {
+      const figures = await store.storageFigures()
+      const [budget, freeBytes] = [parts.budget(), parts.freeBytes()]
+      const room = { budget, freeBytes, minFree: parts.minFree }
+      return { ...figures, freeBytes, budget, daysLeft: daysLeft(figures, room) }
+    },
+    backups: () => ({ running: backups.progress(), last, backups: backups.list() }),
+    startBackup(folder) {
+      if (backups.progress() !== null) throw new ServiceError('conflict', 'a backup is being written already')
+      if (folder !== null && !isAbsolute(folder)) {
+        throw new ServiceError('invalid_request', 'to: expected an absolute path')
+      }
+      last = null
+      backups.write(folder).then(({ manifest, milliseconds, ...backup }) => {
+        last = { backup, milliseconds, messages: manifest.counts.messages }
+      }, (thrown: unknown) => {
+        last = { problem: errorText(thrown) }
+      })
+    },
+    exportRecipient: (address, after) => exportRecipient(parts, address, after),
+    async eraseRecipient(address) {
+      const erased = await eraseRecipient(parts, address)
+      if (erased.canceled > 0) parts.onEvents()
+      return erased
+    },
+  }
+}
+
+/** Until the budget is used up, or else the disk. */
+function daysLeft(
+  { growthPerDay, usedBytes }: StorageFigures,
+  { budget, freeBytes, minFree }: { budget: number | null; freeBytes: number; minFree: number },
+): StorageReport['daysLeft'] {
+  if (growthPerDay === null || growthPerDay <= 0) return null
+  const ofDisk = Math.max(0, freeBytes - minFree)
+  const room = budget === null ? ofDisk : Math.min(ofDisk, Math.max(0, budget - usedBytes))
+  return room / growthPerDay
+}

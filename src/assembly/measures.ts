@@ -1,0 +1,78 @@
+/**
+ * Metrics that are only known by asking: what waits, how far each IP is, files and disks. Asked when somebody reads
+ * them, at most every five seconds: a dashboard in many browsers costs the store nothing.
+ */
+import { SECOND, toUnixSeconds } from '../base/clock.ts'
+import type { Dispatcher } from '../delivery/dispatcher.ts'
+import { CAPTURE_POOL } from '../mail/simulator.ts'
+import type { DeliveryParts } from './delivery.ts'
+import type { Foundation } from './foundation.ts'
+
+interface MeasuredParts extends Pick<DeliveryParts, 'egress' | 'warmup' | 'disk'> {
+  dispatcher: Pick<Dispatcher, 'waitingByPool' | 'waitingByReason'>
+}
+
+const ASK_AGAIN_AFTER = 5 * SECOND
+
+export function measureWhenRead(foundation: Foundation, parts: MeasuredParts): void {
+  const { metrics, configuration } = foundation
+  const { min_free_accept: minFree, wal_max: walMax } = configuration.server.storage
+  metrics.diskMinFreeBytes.set(minFree)
+  metrics.walMaxBytes.set(walMax)
+  let askedAt = Number.NEGATIVE_INFINITY
+  let isAsking = false
+  metrics.beforeReading(async () => {
+    const now = performance.now()
+    // Where the store hangs, questions must not pile up in front of it.
+    if (isAsking || now - askedAt < ASK_AGAIN_AFTER) return
+    askedAt = now
+    metrics.diskFreeBytes.set(parts.disk.freeBytes())
+    isAsking = true
+    // One that fails leaves the others what they are.
+    await Promise.allSettled([measureStore(foundation, parts), measureIps(foundation, parts)])
+    isAsking = false
+  })
+}
+
+async function measureStore({ store, clock, metrics }: Foundation, { dispatcher, egress }: MeasuredParts):
+  Promise<void> {
+  const { database, writeAheadLog, sending, webhooks } = await store.figures()
+  metrics.databaseBytes.set(database)
+  metrics.walBytes.set(writeAheadLog)
+  const now = clock.now()
+  for (const gauge of [metrics.queueMessages, metrics.queueOldest, metrics.queueWaiting]) gauge.reset()
+  for (const pool of egress.poolNames()) {
+    metrics.queueMessages.set({ state: 'waiting', pool }, 0)
+    metrics.queueMessages.set({ state: 'sending', pool }, 0)
+    metrics.queueOldest.set({ pool }, 0)
+  }
+  for (const [pool, { waiting, dueSince }] of dispatcher.waitingByPool()) {
+    metrics.queueMessages.set({ state: 'waiting', pool }, waiting)
+    metrics.queueOldest.set({ pool }, dueSince === null ? 0 : toUnixSeconds(now - dueSince))
+  }
+  for (const { pool, messages } of sending) {
+    if (pool !== CAPTURE_POOL) metrics.queueMessages.set({ state: 'sending', pool }, messages)
+  }
+  for (const [reason, count] of Object.entries(dispatcher.waitingByReason())) {
+    metrics.queueWaiting.set({ reason }, count)
+  }
+  metrics.webhookQueue.set(webhooks.pending)
+  metrics.webhookDeadLetters.set(webhooks.deadLetters)
+  metrics.webhookOldest.set(webhooks.oldestEventAt === null ? 0 : toUnixSeconds(now - webhooks.oldestEventAt))
+}
+
+async function measureIps({ metrics }: Foundation, { warmup }: MeasuredParts): Promise<void> {
+  const views = await warmup.list()
+  const { ipState, ipListed, ipWarmupLimit, ipWarmupStage, ipWarmupUsed } = metrics
+  for (const gauge of [ipState, ipListed, ipWarmupLimit, ipWarmupStage, ipWarmupUsed]) gauge.reset()
+  for (const { ip, status, warmup: ramp, blocklists } of views) {
+    ipState.set({ ip, state: status }, 1)
+    for (const { zone, isListed } of blocklists) {
+      if (isListed !== null) ipListed.set({ ip, list: zone }, Number(isListed))
+    }
+    if (ramp === null || ramp.dailyLimit === null) continue
+    ipWarmupLimit.set({ ip }, ramp.dailyLimit)
+    ipWarmupUsed.set({ ip }, ramp.sentToday)
+    ipWarmupStage.set({ ip }, ramp.stage)
+  }
+}

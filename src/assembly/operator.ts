@@ -1,0 +1,82 @@
+/**
+ * The ways to the operator (operations.md 4.1: operator): a mail by the default pool, and a post to a URL.
+ *
+ * The mail takes the usual road: its sender is the name of this server where that is a verified sending domain, or is
+ * below one that allows subdomains; else a domain that is verified. Rejects when neither can send now.
+ */
+import { randomUUID } from 'node:crypto'
+import { SECOND } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+import { alertDocument, alertMail, alertSubject } from '../health/operator-alert.ts'
+import type { OperatorAlert, OperatorChannel } from '../health/operator-alert.ts'
+import type { AcceptSubmission, Caller } from '../messages/send-request.ts'
+import { createGuardedRequest } from '../network/guarded-request.ts'
+import type { GuardedRequestOptions } from '../network/guarded-request.ts'
+
+export interface OperatorMailOptions {
+  to: string
+  hostname: string
+  acceptSubmission: AcceptSubmission
+  /** Domains that may send, for when the name of this server may not. */
+  otherSenders(): Promise<string[]>
+}
+
+const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
+const LOCAL_PART = 'postmaster'
+
+export function operatorMail({ to, hostname, acceptSubmission, otherSenders }: OperatorMailOptions): OperatorChannel {
+  const sendFrom = async (domain: string, alert: OperatorAlert): Promise<void> => {
+    const from = `${LOCAL_PART}@${domain}`
+    await acceptSubmission({
+      from,
+      recipients: [to],
+      subject: alertSubject(alert),
+      raw: alertMail(alert, { from, to }),
+      tags: undefined,
+      ipPool: undefined,
+      track: { opens: false, clicks: false },
+      idempotencyKey: `alert ${randomUUID()}`,
+    }, ADMINISTRATOR)
+  }
+  return {
+    name: `mail ${to}`,
+    async send(alert) {
+      let refusal: unknown
+      for (const domain of [hostname, ...(await otherSenders())]) {
+        try {
+          return await sendFrom(domain, alert)
+        } catch (thrown) {
+          // Another sender may be permitted; whatever else is wrong is wrong for all of them.
+          if (!(thrown instanceof ServiceError) || thrown.code !== 'domain_not_verified') throw thrown
+          refusal ??= thrown
+        }
+      }
+      throw refusal
+    },
+  }
+}
+
+const POST_MILLISECONDS = 10 * SECOND
+const OK = { first: 200, last: 299 }
+
+export function operatorWebhook(url: string, rules: GuardedRequestOptions): OperatorChannel {
+  return {
+    // Its path may be a secret, as that of a chat is; the name is logged and kept.
+    name: `webhook ${new URL(url).host}`,
+    async send(alert) {
+      const request = createGuardedRequest(rules)
+      try {
+        const answer = await request.post({
+          url,
+          headers: { 'Content-Type': 'application/json' },
+          body: JSON.stringify(alertDocument(alert)),
+          timeoutMilliseconds: POST_MILLISECONDS,
+        })
+        if (answer.kind === 'failed') throw new Error(answer.reason)
+        if (answer.status < OK.first || answer.status > OK.last) throw new Error(`it answered ${answer.status}`)
+      } finally {
+        await request.close()
+      }
+    },
+  }
+}

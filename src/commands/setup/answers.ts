@@ -1,0 +1,174 @@
+/**
+ * The four answers that `posthorn setup` needs: from flags, or asked for on a terminal (operations.md 1.3).
+ *
+ * Never asks without a terminal: what is missing then is listed, exit 64. An answer that can not be is 64 as well, on a
+ * terminal it is asked for again. Ctrl-C and Ctrl-D there end with 130.
+ */
+import { networkInterfaces } from 'node:os'
+import { createInterface } from 'node:readline/promises'
+import { EXIT, ProcessExit } from '../../base/errors.ts'
+import { canonicalIp, isPublicUnicast } from '../../base/ip-address.ts'
+import { parseAddress } from '../../mail/address.ts'
+import { readDomainName } from '../../senders/domain-name.ts'
+import { misuse } from '../flag-values.ts'
+
+export interface SetupFlags {
+  hostname?: string
+  domain?: string
+  operatorEmail?: string
+  ip?: string[]
+  warmed?: boolean
+  yes?: boolean
+}
+
+export interface SetupIp {
+  address: string
+  /** The address to bind, where a router puts `address` in its place; null: `address` itself. */
+  source: string | null
+}
+
+export interface SetupAnswers {
+  hostname: string | null
+  operatorEmail: string | null
+  ips: SetupIp[]
+  /** null: none now. */
+  domain: string | null
+}
+
+/** What a first run has to know, and a later one may find in the files. */
+export interface NeededAnswers {
+  server: boolean
+  ips: boolean
+}
+
+type Question = (text: string) => Promise<string>
+type Reading<Value> = { ok: true; value: Value } | { ok: false; problem: string }
+
+export async function setupAnswers(flags: SetupFlags, needed: NeededAnswers): Promise<SetupAnswers> {
+  const given = readFlags(flags)
+  const detected = publicAddresses()
+  const isYes = flags.yes === true
+  const ips = given.ips.length > 0 ? given.ips : isYes && needed.ips ? detected.map(plainIp) : []
+  const missing = [
+    ...(needed.server && given.hostname === null ? ['--hostname <name>'] : []),
+    ...(needed.server && given.domain === null ? ['--domain <name>'] : []),
+    ...(needed.server && given.operatorEmail === null ? ['--operator-email <address>'] : []),
+    ...(needed.ips && ips.length === 0 ? ['--ip <address>'] : []),
+    ...((needed.server || needed.ips) && !isYes ? ['--yes'] : []),
+  ]
+  if (missing.length === 0) return { ...given, ips }
+  if (!process.stdin.isTTY) {
+    const found = detected.length === 0 ? 'no public address was found here' : `found here: ${detected.join(', ')}`
+    throw misuse(`nobody can be asked without a terminal; missing: ${missing.join(' ')} (${found})`)
+  }
+  return askFor({ ...given, ips }, needed, { detected, isYes })
+}
+
+function readFlags(flags: SetupFlags): SetupAnswers {
+  return {
+    hostname: flags.hostname === undefined ? null : need('--hostname', readName(flags.hostname)),
+    domain: flags.domain === undefined ? null : need('--domain', readName(flags.domain)),
+    operatorEmail: flags.operatorEmail === undefined ? null : need('--operator-email', readMail(flags.operatorEmail)),
+    ips: (flags.ip ?? []).map((text) => need('--ip', readIp(text))),
+  }
+}
+
+function need<Value>(flag: string, reading: Reading<Value>): Value {
+  if (reading.ok) return reading.value
+  throw misuse(`${flag}: ${reading.problem}`)
+}
+
+function readName(text: string): Reading<string> {
+  const reading = readDomainName(text)
+  return reading.ok ? { ok: true, value: reading.name } : { ok: false, problem: `"${text}" ${reading.problem}` }
+}
+
+function readMail(text: string): Reading<string> {
+  const parsed = parseAddress(text, { allowReservedNames: true })
+  return parsed.ok ? { ok: true, value: parsed.mailbox.address } : { ok: false, problem: `"${text}" ${parsed.problem}` }
+}
+
+/** `203.0.113.10`, or `203.0.113.10=10.0.0.5` behind a router that translates. */
+function readIp(text: string): Reading<SetupIp> {
+  const [outer = '', inner] = text.split('=')
+  const [address, source] = [canonicalIp(outer.trim()), inner === undefined ? null : canonicalIp(inner.trim())]
+  if (address !== undefined && source !== undefined) return { ok: true, value: { address, source } }
+  return { ok: false, problem: `"${text}" is no IP address, nor <public address>=<address of this machine>` }
+}
+
+function plainIp(address: string): SetupIp {
+  return { address, source: null }
+}
+
+/** Of this machine's interfaces, IPv4 first. */
+function publicAddresses(): string[] {
+  const found = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
+    .flatMap(({ address, internal }) => (internal ? [] : [canonicalIp(address) ?? '']))
+    .filter(isPublicUnicast)
+  return [...new Set(found)].toSorted((left, right) => Number(left.includes(':')) - Number(right.includes(':')))
+}
+
+interface Circumstances {
+  detected: readonly string[]
+  isYes: boolean
+}
+
+async function askFor(given: SetupAnswers, needed: NeededAnswers, { detected, isYes }: Circumstances):
+  Promise<SetupAnswers> {
+  // Questions are no result.
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  // Ctrl-C, Ctrl-D: else the open question would be waited for by nobody.
+  terminal.once('SIGINT', () => terminal.close())
+  const closed = new AbortController()
+  terminal.once('close', () => closed.abort())
+  const question: Question = (text) => terminal.question(text, { signal: closed.signal })
+  try {
+    const answers = { ...given }
+    if (needed.server) {
+      answers.hostname ??= await ask(question, 'Mail host name of this server, e.g. mail.example.net', '', readName)
+      answers.domain ??= await ask(question, 'First sending domain', parentOf(answers.hostname), readName)
+      answers.operatorEmail ??= await ask(question, 'Address that gets alerts', '', readMail)
+    }
+    if (needed.ips && answers.ips.length === 0) {
+      const asked = 'Addresses that mail leaves from, with commas between (behind NAT: public=inner)'
+      answers.ips = await ask(question, asked, detected.join(','), readIps)
+    }
+    if (!isYes && !(await isAgreed(question, answers))) throw misuse('nothing was changed')
+    return answers
+  } catch (thrown) {
+    if (!closed.signal.aborted) throw thrown
+    throw new ProcessExit(EXIT.interrupted, '\nposthorn: interrupted: nothing was changed', { cause: thrown })
+  } finally {
+    terminal.close()
+  }
+}
+
+function parentOf(hostname: string): string {
+  const parent = hostname.slice(hostname.indexOf('.') + 1)
+  return readDomainName(parent).ok ? parent : hostname
+}
+
+function readIps(text: string): Reading<SetupIp[]> {
+  const readings = text.split(',').filter((part) => part.trim() !== '').map(readIp)
+  const wrong = readings.find((reading) => !reading.ok)
+  if (wrong?.ok === false) return wrong
+  const ips = readings.flatMap((reading) => (reading.ok ? [reading.value] : []))
+  return ips.length === 0 ? { ok: false, problem: 'at least one address is needed' } : { ok: true, value: ips }
+}
+
+async function ask<Value>(
+  question: Question, asked: string, usual: string, read: (text: string) => Reading<Value>,
+): Promise<Value> {
+  for (;;) {
+    const text = await question(`${asked}${usual === '' ? '' : ` [${usual}]`}: `)
+    const reading = read(text.trim() === '' ? usual : text.trim())
+    if (reading.ok) return reading.value
+    process.stderr.write(`  ${reading.problem}\n`)
+  }
+}
+
+async function isAgreed(question: Question, { hostname, domain, operatorEmail, ips }: SetupAnswers): Promise<boolean> {
+  const shown = [hostname, domain, operatorEmail, ...ips.map(({ address }) => address)].filter((part) => part !== null)
+  const answer = await question(`Set up with ${shown.join(', ')}? [Y/n] `)
+  return /^(y|yes|)$/i.test(answer.trim())
+}

@@ -1,0 +1,90 @@
+/**
+ * The work of `posthorn setup`: checks, files, units, then what the running server has to know.
+ *
+ * Until the server runs a failure takes back what this run has made, and so does an interruption before the units are
+ * started; what was there before stays in any case.
+ */
+import { join } from 'node:path'
+import { EXIT } from '../../base/errors.ts'
+import type { ServerAddress } from '../server-address.ts'
+import type { SetupFiles } from './files.ts'
+import { firstChecks } from './first-checks.ts'
+import { introduce } from './introduce.ts'
+import type { SetupNotes } from './notes.ts'
+import { report } from './report.ts'
+import type { SetupResult } from './report.ts'
+import { isAnswering, startUnits } from './units.ts'
+import type { Systemd } from './units.ts'
+
+export interface Work {
+  folder: string
+  files: SetupFiles
+  notes: SetupNotes
+  /** As it was asked for; null: as in the files. */
+  hostname: string | null
+  domain: string | null
+  systemd: Systemd
+}
+
+export async function carryOut(work: Work): Promise<SetupResult> {
+  const { folder, files, notes, domain, systemd } = work
+  const { configuration } = files
+  const { hostname, listen } = configuration.server
+  const address: ServerAddress = { kind: 'socket', socketPath: listen.admin_socket }
+  let server: SetupResult['server']
+  let warnings: string[]
+  try {
+    const isRunning = await isAnswering(address)
+    warnings = await putInPlace(work, isRunning)
+    if (!systemd.serves(folder)) server = isRunning ? 'running' : 'not started'
+    else server = (await startUnits(address, systemd)) ? 'started' : 'running'
+  } catch (thrown) {
+    const removed = files.remove()
+    if (removed.length > 0) notes.say(`took back ${removed.join(', ')}`)
+    throw thrown
+  }
+  notes.say(SERVER_WORDS[server])
+  const inServer = server === 'not started' ? null : await introduce(address, { hostname, domain }, notes)
+  const { added, kept } = files
+  return report({ folder, configuration, warnings, files: { added, kept }, server, inServer, domain }, notes)
+}
+
+const SERVER_WORDS: Readonly<Record<SetupResult['server'], string>> = {
+  started: 'started   posthorn.socket, posthorn.service',
+  running: 'running   the server answers already',
+  'not started': 'systemd does not run here: the server is not started',
+}
+
+/** Returns what was warned of. */
+async function putInPlace({ folder, files, notes, hostname: wanted }: Work, isRunning: boolean): Promise<string[]> {
+  const { configuration, kept, added } = files
+  const { hostname } = configuration.server
+  const stopListening = onInterruption(() => {
+    files.remove()
+    notes.say('interrupted: nothing was changed')
+    notes.close()
+    process.exit(EXIT.interrupted)
+  })
+  try {
+    const warnings = await firstChecks(folder, configuration, isRunning)
+    if (wanted !== null && wanted !== hostname) {
+      warnings.push(`posthorn.yaml stays as it is: its hostname is ${hostname}, not ${wanted}; edit it, then restart`)
+    }
+    for (const warning of warnings) notes.say(`warning: ${warning}`)
+    files.commit()
+    for (const path of kept) notes.say(`kept      ${join(folder, path)}`)
+    for (const path of added) notes.say(`wrote     ${join(folder, path)}`)
+    return warnings
+  } finally {
+    stopListening()
+  }
+}
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+function onInterruption(act: () => void): () => void {
+  for (const signal of SIGNALS) process.once(signal, act)
+  return () => {
+    for (const signal of SIGNALS) process.off(signal, act)
+  }
+}

@@ -1,0 +1,216 @@
+/**
+ * The files that `posthorn setup` writes: configuration, master key, a self-signed certificate.
+ *
+ * All are written into a folder beside their places and read as the server would read them, and only then put there.
+ * What is there already stays as it is, also what appears meanwhile. `remove` takes back what this run has put there, at
+ * any time. Throws ConfigurationError for files that the server would refuse, ProcessExit 78 for half a certificate,
+ * and the system's errors; nothing is left behind then.
+ */
+import { randomBytes } from 'node:crypto'
+import {
+  chmodSync, chownSync, existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { ConfigurationError, EXIT, ProcessExit } from '../../base/errors.ts'
+import { loadConfiguration } from '../../config/load-configuration.ts'
+import type { Configuration } from '../../config/load-configuration.ts'
+import { SHIPPED_FOLDER } from '../shared-options.ts'
+import type { SetupAnswers } from './answers.ts'
+import { makeCertificate } from './certificate.ts'
+import { poolsText, serverText } from './texts.ts'
+
+export interface SetupFiles {
+  /** As old and new files say it together. */
+  configuration: Configuration
+  /** Paths from the folder on. */
+  added: string[]
+  kept: string[]
+  /** Puts what is new into its place. */
+  commit(): void
+  /** What was put in place is taken away again; returns what that was. */
+  remove(): string[]
+}
+
+export interface SetupFilesOptions {
+  folder: string
+  answers: SetupAnswers
+  /** The IPs have sent mail before. */
+  isWarmed: boolean
+}
+
+interface WantedFile {
+  /** From the folder on. */
+  path: string
+  mode: number
+  /** For the group of the service; else for root alone. */
+  isForService: boolean
+}
+
+const SECRET = 0o600
+const FOR_SERVICE = 0o640
+const FOLDER = 0o750
+const MASTER_KEY_BYTES = 32
+const SERVER = 'posthorn.yaml'
+const POOLS = 'pools.yaml'
+const MASTER_KEY = 'master.key'
+const TLS = 'tls'
+const CERTIFICATE = join(TLS, 'fullchain.pem')
+const CERTIFICATE_KEY = join(TLS, 'privkey.pem')
+const GROUP = 'posthorn'
+
+const WANTED: readonly WantedFile[] = [
+  { path: SERVER, mode: FOR_SERVICE, isForService: true },
+  { path: POOLS, mode: FOR_SERVICE, isForService: true },
+  // systemd reads it as root and hands a copy to the service.
+  { path: MASTER_KEY, mode: SECRET, isForService: false },
+  { path: CERTIFICATE, mode: FOR_SERVICE, isForService: true },
+  { path: CERTIFICATE_KEY, mode: FOR_SERVICE, isForService: true },
+]
+
+export function stageFiles({ folder, answers, isWarmed }: SetupFilesOptions): SetupFiles {
+  const isThere = (path: string): boolean => existsSync(join(folder, path))
+  const isNewFolder = !existsSync(folder)
+  const missing = missingFiles(isThere, folder)
+  if (isNewFolder) makeFolder(folder)
+  const staging = mkdtempSync(join(folder, '.setup-'))
+  const discard = (): void => {
+    rmSync(staging, { recursive: true, force: true })
+    if (isNewFolder && existsSync(folder) && readdirSync(folder).length === 0) rmSync(folder, { recursive: true })
+  }
+  try {
+    const configuration = write(missing, { staging, folder, answers, isWarmed })
+    return {
+      configuration,
+      added: missing.map(({ path }) => path),
+      kept: WANTED.map(({ path }) => path).filter(isThere),
+      ...placing(missing, { staging, folder, discard }),
+    }
+  } catch (thrown) {
+    discard()
+    throw withRealPaths(thrown, staging, folder)
+  }
+}
+
+/** A posthorn.yaml of the administrator's names its own certificates; one of ours needs both files. */
+function missingFiles(isThere: (path: string) => boolean, folder: string): WantedFile[] {
+  const pair = [CERTIFICATE, CERTIFICATE_KEY]
+  const found = pair.filter(isThere)
+  if (found.length === 1 && !isThere(SERVER)) {
+    const text = `posthorn: of ${pair.join(' and ')} in ${folder} only ${found.join('')} is there.`
+    throw new ProcessExit(EXIT.configuration, `${text} Fix: put both there, or move it away`)
+  }
+  return WANTED.filter(({ path }) => !isThere(path) && !(pair.includes(path) && isThere(SERVER)))
+}
+
+interface Placing {
+  staging: string
+  folder: string
+  discard(): void
+}
+
+function placing(files: readonly WantedFile[], { staging, folder, discard }: Placing):
+  Pick<SetupFiles, 'commit' | 'remove'> {
+  const tls = join(folder, TLS)
+  const inPlace: string[] = []
+  let madeTls = false
+  const remove = (): string[] => {
+    const removed = inPlace.splice(0)
+    for (const path of removed) rmSync(join(folder, path), { force: true })
+    if (madeTls && existsSync(tls) && readdirSync(tls).length === 0) rmSync(tls, { recursive: true })
+    discard()
+    return removed
+  }
+  return {
+    remove,
+    commit() {
+      try {
+        if (!existsSync(tls) && files.some(({ path }) => path === CERTIFICATE)) {
+          makeFolder(tls)
+          madeTls = true
+        }
+        for (const { path } of files) {
+          // Unlike a rename this refuses to take the place of another file.
+          linkSync(join(staging, path), join(folder, path))
+          inPlace.push(path)
+        }
+      } catch (thrown) {
+        remove()
+        throw thrown
+      }
+      discard()
+    },
+  }
+}
+
+interface WriteFacts extends SetupFilesOptions {
+  staging: string
+}
+
+/** What is missing goes beside links to all that stays, and is read as the server would; its answer comes back. */
+function write(files: readonly WantedFile[], { staging, folder, answers, isWarmed }: WriteFacts): Configuration {
+  const isMissing = (path: string): boolean => files.some((file) => file.path === path)
+  const put = (path: string, text: string): void => {
+    if (isMissing(path)) writeFileSync(join(staging, path), text, { mode: SECRET })
+  }
+  for (const name of readdirSync(folder)) {
+    if (name === TLS || name.startsWith('.') || isMissing(name)) continue
+    symlinkSync(join(folder, name), join(staging, name))
+  }
+  mkdirSync(join(staging, TLS))
+  put(MASTER_KEY, `${randomBytes(MASTER_KEY_BYTES).toString('base64')}\n`)
+  const hostname = isMissing(SERVER) ? answers.hostname ?? '' : hostnameAmong(staging, answers, put)
+  put(POOLS, poolsText(hostname, answers.ips, isWarmed))
+  if (isMissing(CERTIFICATE)) makeCertificate(hostname, placesIn(staging))
+  const serverWith = (places: string): void =>
+    put(SERVER, serverText({ hostname, operatorEmail: answers.operatorEmail, ...placesIn(places) }))
+  // The certificate is not yet where it will be.
+  serverWith(isMissing(CERTIFICATE) ? staging : folder)
+  const configuration = loadConfiguration({ folder: staging, shippedFolder: SHIPPED_FOLDER, neededSecrets: 'none' })
+  serverWith(folder)
+  for (const { path, mode, isForService } of files) {
+    chmodSync(join(staging, path), mode)
+    if (isForService) giveToService(join(staging, path))
+  }
+  return configuration
+}
+
+function placesIn(folder: string): { certificate: string; key: string } {
+  return { certificate: join(folder, CERTIFICATE), key: join(folder, CERTIFICATE_KEY) }
+}
+
+const STAND_IN = 'setup.invalid'
+
+/** Of a posthorn.yaml that is there already, which can only be read together with some pools. */
+function hostnameAmong(staging: string, answers: SetupAnswers, put: (path: string, text: string) => void): string {
+  put(POOLS, poolsText(STAND_IN, answers.ips, false))
+  const options = { shippedFolder: SHIPPED_FOLDER, offline: true, neededSecrets: 'none' } as const
+  return loadConfiguration({ folder: staging, ...options }).server.hostname
+}
+
+function withRealPaths(thrown: unknown, staging: string, folder: string): unknown {
+  if (!(thrown instanceof ConfigurationError)) return thrown
+  return new ConfigurationError(thrown.mistakes.map((mistake) => ({
+    ...mistake, file: mistake.file.replace(staging, folder), message: mistake.message.replaceAll(staging, folder),
+  })))
+}
+
+/** Whatever the umask. */
+function makeFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true })
+  chmodSync(folder, FOLDER)
+  giveToService(folder)
+}
+
+/** To its group, where the package made that and we may. */
+function giveToService(path: string): void {
+  if (process.getuid?.() !== 0) return
+  const group = groupNumber()
+  if (group !== null) chownSync(path, 0, group)
+}
+
+function groupNumber(): number | null {
+  const line = readFileSync('/etc/group', 'utf8').split('\n').find((each) => each.startsWith(`${GROUP}:`))
+  const number = Number(line?.split(':')[2])
+  return Number.isInteger(number) ? number : null
+}

@@ -1,0 +1,88 @@
+/**
+ * What `posthorn setup` ends with: DNS records, also as a zone file, reverse names, the key, the next command.
+ */
+import { existsSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { errorText } from '../../base/errors.ts'
+import type { Configuration } from '../../config/load-configuration.ts'
+import { applianceRecords, applianceZone } from '../../senders/appliance-records.ts'
+import { recordsToPublish } from '../dns-formats.ts'
+import { tableText } from '../print.ts'
+import type { Introduced } from './introduce.ts'
+import type { SetupNotes } from './notes.ts'
+import { PACKAGE_FOLDER } from './units.ts'
+
+export interface SetupResult {
+  hostname: string
+  /** Paths from the folder on. */
+  files: { added: string[]; kept: string[] }
+  warnings: string[]
+  server: 'started' | 'running' | 'not started'
+  domain: { name: string; created: boolean } | null
+  key: string | null
+  records: { type: string; name: string; value: string; purpose: string }[]
+  reverse_names: { ip: string; name: string }[]
+  zone_file: string
+  next: string
+}
+
+export interface ReportParts extends Pick<SetupResult, 'files' | 'warnings' | 'server'> {
+  folder: string
+  configuration: Configuration
+  inServer: Introduced | null
+  /** As it was asked for. */
+  domain: string | null
+}
+
+const ZONE_FILE = 'dns-records.zone'
+
+export function report(parts: ReportParts, notes: SetupNotes): SetupResult {
+  const { folder, configuration, server, inServer } = parts
+  const { server: { hostname, domains }, pools } = configuration
+  const ips = Object.values(pools.pools).flatMap((pool) => pool.ips.map(({ address, hostname: name }) =>
+    ({ address, hostname: name })))
+  const facts = { hostname, targets: domains.targets, dmarcReportAddress: domains.dmarc_report_address }
+  const own = applianceRecords(facts, ips)
+  const added = inServer?.domain ?? null
+  const theirs = added === null ? [] : recordsToPublish(added.view)
+  const records = [...own, ...theirs].map(({ type, name, value, purpose }) => ({ type, name, value, purpose }))
+  const zoneFile = join(folder, ZONE_FILE)
+  keepZone(zoneFile, { own: applianceZone(hostname, own, ips), theirs: added?.zone ?? null }, notes)
+  notes.say(`\nPublish these DNS records (as a zone file: ${zoneFile}):\n`)
+  notes.say(tableText(['TYPE', 'NAME', 'VALUE'], records.map(({ type, name, value }) => [type, name, value]), true))
+  notes.say('Set these reverse names (PTR) where the addresses come from:\n')
+  notes.say(tableText(['IP', 'NAME'], ips.map(({ address, hostname: name }) => [address, name]), true))
+  const masterKey = join(folder, 'master.key')
+  notes.say(`Keep a copy of ${masterKey} elsewhere: it is in no backup, and without it stored keys are lost.`)
+  const key = inServer?.key ?? null
+  if (key !== null) notes.sayKey('\nAPI key, shown only now:  ', key)
+  const next = nextCommand(parts)
+  notes.say(`\nNext:  ${next}`)
+  return {
+    hostname, warnings: parts.warnings, server, records, files: parts.files, key, next,
+    domain: added === null ? null : { name: added.view.domain, created: added.isNew },
+    reverse_names: ips.map(({ address, hostname: name }) => ({ ip: address, name })),
+    zone_file: zoneFile,
+  }
+}
+
+/** One that has the records of a domain is not replaced by one that has none. A full disk is no reason to stop here. */
+function keepZone(file: string, { own, theirs }: { own: string; theirs: string | null }, notes: SetupNotes): void {
+  if (theirs === null && existsSync(file)) return
+  try {
+    writeFileSync(file, `${own}\n${theirs ?? ''}`)
+  } catch (thrown) {
+    notes.say(`warning: no zone file was written: ${errorText(thrown)}`)
+  }
+}
+
+function nextCommand({ folder, server, inServer, domain: asked }: ReportParts): string {
+  const domain = inServer?.domain?.view.domain ?? asked
+  const config = folder === PACKAGE_FOLDER ? '' : ` --config ${folder}`
+  if (server !== 'not started') {
+    return domain === null ? `posthorn doctor${config}` : `posthorn domain check ${domain} --wait 10m${config}`
+  }
+  const again = domain === null ? '' : ` --domain ${domain}`
+  const serve = `CREDENTIALS_DIRECTORY=${folder} posthorn serve --config ${folder}`
+  return `${serve}, and beside it: posthorn setup${config}${again}`
+}

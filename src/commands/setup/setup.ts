@@ -1,0 +1,70 @@
+/**
+ * `posthorn setup`: from an installed package to a server that takes mail (operations.md 1.3).
+ *
+ * 1. Four answers: from flags, or asked for on a terminal (`answers.ts`).
+ * 2. All files are made and read as the server would read them; ports, reverse names and port 25 are looked at.
+ * 3. The files are put in place together, the units started; when the server does not come up, both are taken back.
+ * 4. Over the admin socket: the first domain, the first key.
+ * 5. DNS records, a zone file, the key (once), the next command.
+ *
+ * Running it again changes nothing that is right already, and says so. Exit: 64 for missing answers, 77 without the
+ * rights, 78 for files that the server would refuse, 1 when it did not start, 130 when it was interrupted.
+ */
+import { existsSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import type { Command } from 'commander'
+import { EXIT, ProcessExit } from '../../base/errors.ts'
+import { collect, configurationFolder } from '../shared-options.ts'
+import { setupAnswers } from './answers.ts'
+import type { SetupFlags } from './answers.ts'
+import { carryOut } from './carry-out.ts'
+import { stageFiles } from './files.ts'
+import { createSetupNotes } from './notes.ts'
+import { PACKAGE_FOLDER, systemd } from './units.ts'
+
+interface SetupCommandFlags extends SetupFlags {
+  config?: string
+  log: string
+  json?: boolean
+}
+
+const LOG_FILE = '/var/log/posthorn-setup.log'
+
+export function addSetupCommand(program: Command): void {
+  program
+    .command('setup')
+    .description('write the configuration, start the server, make the first domain and key, print the DNS records')
+    .option('--hostname <name>', 'mail host name of this server, e.g. mail.example.net')
+    .option('--domain <name>', 'first sending domain')
+    .option('--operator-email <address>', 'gets alerts')
+    .option('--ip <address>', 'address that mail leaves from; repeat for several; behind NAT: public=inner', collect)
+    .option('--warmed', 'the addresses have sent such mail before: no warmup')
+    .option('--yes', 'do not ask whether to go on; take the public addresses of this machine')
+    .option('--config <dir>', 'folder of the configuration files')
+    .option('--log <file>', 'what is printed also goes here, without the key', LOG_FILE)
+    .option('--json', 'print one JSON document')
+    .addHelpText('after', '\nExample:\n  sudo posthorn setup\n  sudo posthorn setup --yes --hostname mail.acme.com ' +
+      '--domain acme.com --operator-email ada@acme.com')
+    .action(setup)
+}
+
+async function setup(flags: SetupCommandFlags): Promise<void> {
+  const folder = resolve(configurationFolder(flags.config))
+  if (folder === PACKAGE_FOLDER && process.getuid?.() !== 0) {
+    throw new ProcessExit(EXIT.notAllowed, `posthorn: ${folder} is root's. Fix: sudo posthorn setup`)
+  }
+  const has = (name: string): boolean => existsSync(join(folder, name))
+  const answers = await setupAnswers(flags, { server: !has('posthorn.yaml'), ips: !has('pools.yaml') })
+  // With --json the key is in the document alone.
+  const isDocument = flags.json === true
+  const screen = isDocument ? process.stderr : process.stdout
+  const notes = createSetupNotes(flags.log, { show: (text) => void screen.write(text), showsKey: !isDocument })
+  try {
+    const files = stageFiles({ folder, answers, isWarmed: flags.warmed === true })
+    const { hostname, domain } = answers
+    const result = await carryOut({ folder, files, notes, hostname, domain, systemd })
+    if (isDocument) process.stdout.write(`${JSON.stringify(result)}\n`)
+  } finally {
+    notes.close()
+  }
+}

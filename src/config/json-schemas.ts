@@ -1,0 +1,75 @@
+/**
+ * JSON Schemas of the five files, made from the schemas that judge them, so that editors complete keys and show the
+ * texts (operations.md 3). What the readers of fields accept in detail, editors do not know: `posthorn check` decides.
+ */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { bouncesSchema } from './bounce-rule-settings.ts'
+import { FILE_NAMES } from './finding.ts'
+import type { FileName } from './finding.ts'
+import { poolsSchema } from './pool-settings.ts'
+import { providersSchema } from './provider-settings.ts'
+import { serverSchema } from './server-settings.ts'
+import { settingDocs } from './setting-docs.ts'
+import type { SettingDoc } from './setting-docs.ts'
+import { warmupSchema } from './warmup-settings.ts'
+import { readYamlSource } from './yaml-source.ts'
+
+export type JsonSchema = Record<string, unknown>
+
+const SCHEMAS: Readonly<Record<FileName, z.ZodType>> = {
+  posthorn: serverSchema, pools: poolsSchema, warmup: warmupSchema, providers: providersSchema, bounces: bouncesSchema,
+}
+
+/** By file; `shippedFolder` holds the files with the texts. Throws when one of them can not be read. */
+export function configurationSchemas(shippedFolder: string): Record<FileName, JsonSchema> {
+  const made = FILE_NAMES.map((name): [FileName, JsonSchema] => [name, schemaOf(name, shippedDocs(shippedFolder, name))])
+  return Object.fromEntries(made) as Record<FileName, JsonSchema>
+}
+
+/** What the shipped file says of its keys. */
+export function shippedDocs(shippedFolder: string, name: FileName): SettingDoc[] {
+  const file = join(shippedFolder, `${name}.yaml`)
+  const bytes = readFileSync(file)
+  const reading = readYamlSource(file, bytes)
+  return reading.kind === 'read' ? settingDocs(name, bytes.toString('utf8'), reading.tree) : []
+}
+
+/** What kind of value a key takes, in words; empty: a map, or nothing is known. */
+export function typeText(name: FileName, path: string): string {
+  const found = path.split('.').reduce<unknown>((schema, key) => below(schema, key), toJsonSchema(name))
+  return isMap(found) ? wordsFor(found) : ''
+}
+
+function schemaOf(name: FileName, docs: readonly SettingDoc[]): JsonSchema {
+  const schema = toJsonSchema(name)
+  for (const { path, text } of docs) {
+    const property = path.split('.').reduce<unknown>((around, key) => below(around, key), schema)
+    if (isMap(property) && text !== '') property['description'] = text
+  }
+  return { ...schema, title: `${name}.yaml of Posthorn` }
+}
+
+function toJsonSchema(name: FileName): JsonSchema {
+  return z.toJSONSchema(SCHEMAS[name], { io: 'input', unrepresentable: 'any', target: 'draft-7' })
+}
+
+/** The property itself, not what the names of a map have in common: those are the administrator's. */
+function below(schema: unknown, key: string): unknown {
+  const properties = isMap(schema) ? schema['properties'] : undefined
+  return isMap(properties) ? properties[key] : undefined
+}
+
+function wordsFor(schema: JsonSchema): string {
+  const { title, type, anyOf, enum: words, items } = schema
+  if (typeof title === 'string') return title
+  if (Array.isArray(words)) return words.join(' | ')
+  if (Array.isArray(anyOf)) return anyOf.filter(isMap).map(wordsFor).filter((word) => word !== '').join(', or ')
+  if (type === 'array' && isMap(items)) return `list of ${wordsFor(items) || 'maps'}`
+  return type === 'object' ? '' : String(type ?? '')
+}
+
+function isMap(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

@@ -1,0 +1,86 @@
+/**
+ * What each key of the configuration files is for: the comments of the shipped files, which hold every key at its
+ * default. A comment stands above its key, or behind it on the same line. Pure; reads what it is given.
+ */
+import type { FileName } from './finding.ts'
+import { valueOf } from './source-tree.ts'
+import type { SourceNode } from './source-tree.ts'
+
+export interface SettingDoc {
+  file: FileName
+  /** `delivery.retry`, `defaults.curve` */
+  path: string
+  /** Of the key, else of what it stands in. */
+  text: string
+  /** The value of the shipped file, as it is written; null: the key holds others. */
+  shipped: string | null
+  /** The same as data. */
+  value: unknown
+}
+
+/** A mark for readers of the file. */
+const RESTART = ' [restart]'
+
+/** Of one shipped file; what stands in lists is explained with the list. */
+export function settingDocs(file: FileName, text: string, tree: SourceNode): SettingDoc[] {
+  const lines = text.split('\n')
+  const docs: SettingDoc[] = []
+  walk(tree, [], '')
+  return docs
+
+  function walk(node: SourceNode, path: readonly string[], textAround: string): void {
+    if (node.kind !== 'map') return
+    for (const [key, { keyPosition, value }] of node.entries) {
+      const here = [...path, key]
+      const own = commentOf(lines, keyPosition.line, keyPosition.column).replaceAll(RESTART, '')
+      // A key inside of braces is explained with them.
+      const text = own === '' ? textAround : own
+      docs.push({
+        file, path: here.join('.'), text,
+        shipped: value.kind === 'map' ? null : valueText(valueOf(value)),
+        value: valueOf(value),
+      })
+      walk(value, here, text)
+    }
+  }
+}
+
+/** As it can be written in a file. */
+export function valueText(value: unknown): string {
+  if (typeof value === 'string') return /^[\w./+:@-]+$/.test(value) ? value : JSON.stringify(value)
+  if (Array.isArray(value)) return `[${value.map(valueText).join(', ')}]`
+  if (typeof value !== 'object' || value === null) return String(value)
+  return `{ ${Object.entries(value).map(([key, item]) => `${key}: ${valueText(item)}`).join(', ')} }`
+}
+
+/** `line` and `column` are those of the key, from 1. */
+function commentOf(lines: readonly string[], line: number, column: number): string {
+  const own = lines[line - 1] ?? ''
+  const indent = own.slice(0, column - 1)
+  // A key inside of braces shares the line with its parent, whose text holds for it.
+  const isFirst = indent.trim() === ''
+  const above: string[] = []
+  for (let index = line - 2; isFirst && index >= 0; index--) {
+    const comment = commentLine(lines[index] ?? '', indent)
+    if (comment === undefined) break
+    above.unshift(comment)
+  }
+  return [...above, behind(own)].join(' ').trim()
+}
+
+function commentLine(line: string, indent: string): string | undefined {
+  // A comment at the same depth.
+  const match = /^(\s*)#\s?(.*)$/.exec(line)
+  return match?.[1] === indent ? match[2] : undefined
+}
+
+/** What follows `#` behind a value; a `#` in quotes is none. */
+function behind(line: string): string {
+  let quote: string | null = null
+  for (const [index, character] of [...line].entries()) {
+    if (quote === null && character === '#' && /\s/.test(line[index - 1] ?? '')) return line.slice(index + 1).trim()
+    if (quote === character) quote = null
+    else if (quote === null && (character === '"' || character === "'")) quote = character
+  }
+  return ''
+}

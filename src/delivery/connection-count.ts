@@ -1,0 +1,54 @@
+/**
+ * How many connections to mail hosts are open, by IP and provider, for the metrics. The delivery threads tell of every
+ * one that opens and ends; those of a thread that died are gone with it. Never throws.
+ */
+import type { Metrics } from '../base/metrics.ts'
+import type { PathFacts } from './path-facts.ts'
+import type { ThreadConnectionNote } from './try-result.ts'
+
+export interface ConnectionCount {
+  /** `facts`: of the path; those of captured mail are not counted. */
+  note(thread: number, facts: PathFacts, notes: readonly ThreadConnectionNote[]): void
+  forgetThread(thread: number): void
+}
+
+interface Count {
+  thread: number
+  labels: { ip: string; provider: string }
+  open: number
+}
+
+export function createConnectionCount({ smtpConnections, smtpTls }: Pick<Metrics, 'smtpConnections' | 'smtpTls'>):
+  ConnectionCount {
+  /** By thread and path; only those with open connections. */
+  const counts = new Map<string, Count>()
+
+  function add(thread: number, { key, shaped }: PathFacts, change: number): void {
+    if (shaped === null) return
+    const place = `${thread} ${key}`
+    const count = counts.get(place) ??
+      { thread, labels: { ip: shaped.ip, provider: shaped.provider ?? 'other' }, open: 0 }
+    count.open += change
+    smtpConnections.inc(count.labels, change)
+    if (count.open > 0) counts.set(place, count)
+    else counts.delete(place)
+  }
+
+  return {
+    note(thread, facts, notes) {
+      for (const { note, tls } of notes) {
+        if (note.kind === 'opened') add(thread, facts, 1)
+        else if (note.kind !== 'failed') add(thread, facts, -1)
+        if (tls === null || facts.shaped === null) continue
+        smtpTls.inc({ policy: tls.policy.type, result: tls.isPlainFallback ? 'plain-fallback' : tls.result })
+      }
+    },
+    forgetThread(thread) {
+      for (const [place, count] of counts) {
+        if (count.thread !== thread) continue
+        smtpConnections.dec(count.labels, count.open)
+        counts.delete(place)
+      }
+    },
+  }
+}

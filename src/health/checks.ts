@@ -1,0 +1,27 @@
+/**
+ * The table of all checks (operations.md 7), in the order in which they are shown.
+ */
+import { checkBackup, checkConfig } from './check-files.ts'
+import { checkBlocklists } from './check-blocklists.ts'
+import { checkClock, checkDisk, checkSecrets } from './check-host.ts'
+import { checkDatabase } from './check-database.ts'
+import { checkDomainAge } from './check-domain-age.ts'
+import { checkDomains } from './check-domains.ts'
+import { checkFeedback, checkQueue, checkWarmup, checkWebhooks } from './check-mail-flow.ts'
+import { checkForwardNames, checkPtr } from './check-ip-names.ts'
+import { checkInbound } from './check-inbound.ts'
+import { checkIpPresent, checkIpSource } from './check-ips.ts'
+import { checkListeners } from './check-listeners.ts'
+import { checkOwnNames } from './check-own-names.ts'
+import { checkPort25 } from './check-port25.ts'
+import { checkTls } from './check-tls.ts'
+import { checkUnits } from './check-units.ts'
+import type { HealthCheck } from './world.ts'
+
+export const CHECKS: readonly HealthCheck[] = [
+  checkClock, checkConfig, checkDisk, checkDatabase, checkSecrets, checkListeners, checkUnits, checkIpPresent,
+  checkIpSource, checkPort25, checkPtr, checkForwardNames, checkOwnNames, checkDomains, checkInbound, checkTls,
+  checkBlocklists, checkDomainAge, checkQueue, checkWarmup, checkWebhooks, checkFeedback, checkBackup,
+]
+
+export const CHECK_IDS: readonly string[] = CHECKS.map(({ id }) => id)

@@ -1,0 +1,200 @@
+/**
+ * The checks of a running server: runs them every `health.interval` and whenever somebody asks, keeps the last result
+ * and the last good time, feeds the metric, and tells the operator once per change (operations.md 7).
+ *
+ * Never rejects but for a check, or an IP, that is not there: ServiceError `invalid_request`. A channel that fails is
+ * tried again at the next run, with what has become of it then.
+ */
+import type { Clock } from '../base/clock.ts'
+import { DAY, HOUR, MINUTE } from '../base/clock.ts'
+import { errorText, ServiceError } from '../base/errors.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Metrics } from '../base/metrics.ts'
+import { CHECK_IDS, CHECKS } from './checks.ts'
+import { worstOf } from './finding.ts'
+import type { Finding, Result } from './finding.ts'
+import { readKeptHealth, writeKeptHealth } from './kept-health.ts'
+import type { OperatorChannel } from './operator-alert.ts'
+import { healthChange, thingOf } from './problems.ts'
+import { runChecks } from './run-checks.ts'
+import type { CheckWorld } from './world.ts'
+
+export interface AskedChecks {
+  /** null: all. */
+  checks: readonly string[] | null
+  ip: string | null
+  domain: string | null
+}
+
+export interface HealthResult {
+  findings: Finding[]
+  /** Unix milliseconds; null: nothing ran yet. */
+  ranAt: number | null
+  /** By check. */
+  okAt: Readonly<Record<string, number>>
+}
+
+export interface HealthKeeper {
+  /** Of the last run of all. */
+  last(): HealthResult
+  run(asked: AskedChecks): Promise<HealthResult>
+  /** Job: runs all when their time has come. */
+  runDue(): Promise<void>
+  /** Bytes that the database grew by in a day, over the last days; null: not known yet. */
+  growthPerDay(): number | null
+  /** No IP could reach any mail host the last time. */
+  isPort25Blocked(): boolean
+}
+
+export interface HealthKeeperOptions {
+  /** `isAwaited`: somebody waits for the answer, and wants it fresh. Throws ServiceError `invalid_request`. */
+  world(asked: AskedChecks, isAwaited: boolean): CheckWorld
+  /** Where it is kept. */
+  file: string
+  channels(): readonly OperatorChannel[]
+  hostname: string
+  interval(): number
+  clock: Clock
+  metrics: Pick<Metrics, 'healthCheckStatus'>
+  logger: Logger
+}
+
+const ALL: AskedChecks = { checks: null, ip: null, domain: null }
+const STATUS: Readonly<Record<Result, number | null>> = { ok: 0, warn: 1, fail: 2, skip: null }
+/** After the start: what else begins then has its turn first. */
+const FIRST_RUN_AFTER = 5 * MINUTE
+const KEPT_SIZES = 8
+const BETWEEN_SIZES = 20 * HOUR
+
+export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
+  const { file, clock, metrics, logger } = options
+  const kept = readKeptHealth(file)
+  const startedAt = clock.now()
+  let running: Promise<void> | null = null
+  showInMetric()
+
+  function showInMetric(): void {
+    metrics.healthCheckStatus.reset()
+    for (const [check, result] of worstByCheck(kept.findings)) {
+      const status = STATUS[result]
+      if (status !== null) metrics.healthCheckStatus.set({ check }, status)
+    }
+  }
+
+  /** Who asks while they run gets what they find: nobody is told twice, and no host is asked twice. */
+  function runAll(isAwaited: boolean): Promise<void> {
+    running ??= lookAtAll(options.world(ALL, isAwaited)).finally(() => {
+      running = null
+    })
+    return running
+  }
+
+  async function lookAtAll(world: CheckWorld): Promise<void> {
+    const before = kept.findings
+    const findings = await runChecks(CHECKS.filter(({ place }) => place !== 'outside'), world)
+    logChanges(before, findings, logger)
+    kept.findings = findings
+    kept.ranAt = clock.now()
+    for (const [check, result] of worstByCheck(findings)) if (result === 'ok') kept.okAt[check] = kept.ranAt
+    await noteSize(world)
+    showInMetric()
+    await tellOperator(before, findings)
+    keep()
+  }
+
+  async function noteSize({ server }: CheckWorld): Promise<void> {
+    // A clock that was ahead must not keep the sizes of now out.
+    kept.sizes = kept.sizes.filter(({ at }) => at <= clock.now())
+    const lastAt = kept.sizes.at(-1)?.at ?? -Infinity
+    if (server === null || clock.now() - lastAt < BETWEEN_SIZES) return
+    const facts = await server.database().catch(() => null)
+    if (facts === null) return
+    kept.sizes = [...kept.sizes, { at: clock.now(), bytes: facts.bytes }].slice(-KEPT_SIZES)
+  }
+
+  async function tellOperator(before: readonly Finding[], findings: readonly Finding[]): Promise<void> {
+    for (const channel of options.channels()) {
+      const { problems, solved, told } = healthChange(kept.told[channel.name] ?? {}, before, findings)
+      try {
+        if (problems.length + solved.length > 0) {
+          await channel.send({ at: clock.now(), hostname: options.hostname, problems, solved })
+        }
+        kept.told[channel.name] = told
+      } catch (thrown) {
+        logger.warn({ channel: channel.name, error: errorText(thrown) }, 'operator could not be told')
+      }
+    }
+  }
+
+  function keep(): void {
+    try {
+      writeKeptHealth(file, kept)
+    } catch (thrown) {
+      logger.warn({ file, error: errorText(thrown) }, 'results of the checks could not be kept')
+    }
+  }
+
+  const last = (): HealthResult => ({ findings: kept.findings, ranAt: kept.ranAt, okAt: kept.okAt })
+
+  return {
+    last,
+    async run(asked) {
+      if (asked.checks === null && asked.ip === null && asked.domain === null) {
+        await runAll(true)
+        return last()
+      }
+      const chosen = chooseChecks(asked.checks)
+      const findings = await runChecks(chosen.filter(({ place }) => place !== 'outside'), options.world(asked, true))
+      return { findings, ranAt: clock.now(), okAt: kept.okAt }
+    },
+    async runDue() {
+      const now = clock.now()
+      const dueAt = kept.ranAt === null ? startedAt + FIRST_RUN_AFTER : kept.ranAt + options.interval()
+      // The last run lies ahead: the clock was set back since.
+      if (now >= dueAt || now < (kept.ranAt ?? 0)) await runAll(false)
+    },
+    growthPerDay() {
+      const [first, latest] = [kept.sizes[0], kept.sizes.at(-1)]
+      if (first === undefined || latest === undefined || latest.at - first.at < DAY) return null
+      return ((latest.bytes - first.bytes) * DAY) / (latest.at - first.at)
+    },
+    isPort25Blocked() {
+      const looked = kept.findings.filter(({ check, result }) => check === 'port25' && result !== 'skip')
+      return looked.length > 0 && looked.every(({ result }) => result === 'fail')
+    },
+  }
+}
+
+/** By its id, or by that of one of its findings: `domain-dkim` is looked at by `domain`. */
+export function chooseChecks(ids: readonly string[] | null): typeof CHECKS {
+  if (ids === null) return CHECKS
+  const unknown = ids.find((id) => checkFor(id) === undefined)
+  if (unknown === undefined) return CHECKS.filter(({ id }) => ids.some((asked) => checkFor(asked) === id))
+  throw new ServiceError('invalid_request', `checks: there is no check "${unknown}"; there are ${CHECK_IDS.join(', ')}`)
+}
+
+function checkFor(asked: string): string | undefined {
+  return CHECK_IDS.includes(asked) ? asked : DOMAIN_RECORD.test(asked) ? 'domain' : undefined
+}
+
+/** Findings of the check `domain`. */
+const DOMAIN_RECORD = /^domain-(\*|dkim|return-path|spf|dmarc|tracking)$/
+
+function worstByCheck(findings: readonly Finding[]): Map<string, Result> {
+  const results = Map.groupBy(findings, ({ check }) => check)
+  return new Map([...results].map(([check, ofIt]) => [check, worstOf(ofIt.map(({ result }) => result))]))
+}
+
+/** One line for each thing whose result is another one. */
+function logChanges(before: readonly Finding[], now: readonly Finding[], logger: Logger): void {
+  const earlier = Map.groupBy(before, thingOf)
+  for (const [thing, findings] of Map.groupBy(now, thingOf)) {
+    const from = earlier.has(thing) ? worstOf((earlier.get(thing) ?? []).map(({ result }) => result)) : null
+    const to = worstOf(findings.map(({ result }) => result))
+    if (from === to || (from === null && (to === 'ok' || to === 'skip'))) continue
+    const level = to === 'fail' ? 'error' : to === 'warn' ? 'warn' : 'info'
+    for (const { check, subject, seen } of findings.filter(({ result }) => result === to).slice(0, 1)) {
+      logger[level]({ check, subject, from, to, seen }, 'check changed')
+    }
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * What the operator is told, as a mail and as JSON for a webhook (operations.md 4.1: operator). Pure.
+ */
+import { toUnixSeconds } from '../base/clock.ts'
+import type { Finding } from './finding.ts'
+import type { ToldProblem } from './kept-health.ts'
+
+export interface OperatorAlert {
+  /** Unix milliseconds. */
+  at: number
+  hostname: string
+  problems: readonly Finding[]
+  solved: readonly ToldProblem[]
+}
+
+/** Where an alert goes; rejects when it could not be handed over, and is asked again at the next run. */
+export interface OperatorChannel {
+  name: string
+  send(alert: OperatorAlert): Promise<void>
+}
+
+/** Of a mail: with more of one fault nobody reads on. */
+const MOST_SHOWN = 50
+
+/** RFC 2045 §6.8. */
+const BASE64_LINE = /.{1,76}/g
+
+export function alertSubject({ hostname, problems, solved }: OperatorAlert): string {
+  const parts = [
+    ...(problems.length === 0 ? [] : [problems.length === 1 ? '1 problem' : `${problems.length} problems`]),
+    ...(solved.length === 0 ? [] : [`${solved.length} solved`]),
+  ]
+  return `Posthorn ${hostname}: ${parts.join(', ')}`
+}
+
+export function alertText({ hostname, problems, solved }: OperatorAlert): string {
+  return [
+    ...problems.slice(0, MOST_SHOWN).flatMap(({ result, check, subject, seen, why, fix }) => [
+      `${result === 'fail' ? 'FAILURE' : 'WARNING'}  ${named({ check, subject })}: ${seen}`,
+      `  ${why}`,
+      ...(fix === null ? [] : [`  Fix: ${fix}`]),
+      '',
+    ]),
+    ...more(problems.length, 'problems'),
+    ...solved.slice(0, MOST_SHOWN).map(({ check, subject, seen }) =>
+      `SOLVED   ${named({ check, subject })}: it was: ${seen}`),
+    ...(solved.length === 0 ? [] : ['']),
+    ...more(solved.length, 'solved'),
+    `All checks of ${hostname} now: posthorn doctor`,
+    '',
+  ].join('\n')
+}
+
+function more(count: number, what: string): string[] {
+  return count <= MOST_SHOWN ? [] : [`and ${count - MOST_SHOWN} more ${what}`, '']
+}
+
+function named({ check, subject }: Pick<Finding, 'check' | 'subject'>): string {
+  return subject === null ? check : `${check} ${subject}`
+}
+
+/** A whole message; RFC 5322, and RFC 3834 §5 so that nobody answers it. */
+export function alertMail(alert: OperatorAlert, { from, to }: { from: string; to: string }): Buffer {
+  const body = Buffer.from(alertText(alert).replaceAll('\n', '\r\n')).toString('base64')
+  return Buffer.from([
+    `From: "Posthorn" <${from}>`,
+    `To: <${to}>`,
+    `Subject: ${alertSubject(alert)}`,
+    'Auto-Submitted: auto-generated',
+    'MIME-Version: 1.0',
+    'Content-Type: text/plain; charset=utf-8',
+    'Content-Transfer-Encoding: base64',
+    '',
+    ...(body.match(BASE64_LINE) ?? []),
+    '',
+  ].join('\r\n'))
+}
+
+export function alertDocument({ at, hostname, problems, solved }: OperatorAlert): object {
+  return { kind: 'health', hostname, at: toUnixSeconds(at), problems, solved }
+}

@@ -1,0 +1,55 @@
+/**
+ * `/.well-known/acme-challenge/<token>`: what certbot, lego and others put into `http.acme_webroot` to prove to a
+ * certificate authority that this host is ours (RFC 8555 §8.3).
+ *
+ * Only files of the folder `.well-known/acme-challenge` in the webroot are given out, only under names a token can
+ * have: no other path, no link to a file elsewhere, no list of what is there. Everything else is 404.
+ */
+import { constants } from 'node:fs'
+import { open, realpath } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Middleware } from 'koa'
+import { ServiceError } from '../base/errors.ts'
+import type { RequestState } from './answer-request.ts'
+
+const PREFIX = '/.well-known/acme-challenge/'
+/** A token: base64url (RFC 8555 §8.3). */
+const TOKEN = /^[A-Za-z0-9_-]{1,256}$/
+/** A key authorization is shorter than 200 characters. */
+const MOST_BYTES = 4 * 1024
+const READING = ['GET', 'HEAD']
+
+export function createAcmeRoutes(webroot: () => string | null): Middleware<RequestState> {
+  return async function acme(ctx, next) {
+    if (!ctx.path.startsWith(PREFIX)) return next()
+    ctx.state.pattern = `${PREFIX}:token`
+    const folder = webroot()
+    const token = ctx.path.slice(PREFIX.length)
+    const isAsked = folder !== null && READING.includes(ctx.method) && TOKEN.test(token)
+    const content = isAsked ? await readChallenge(folder, token) : null
+    if (content === null) throw new ServiceError('not_found', `path ${ctx.path}`)
+    ctx.type = 'text/plain'
+    ctx.body = content
+  }
+}
+
+/** null: there is no such file, or it is none that is meant for others. */
+async function readChallenge(webroot: string, token: string): Promise<Buffer | null> {
+  try {
+    const place = join('.well-known', 'acme-challenge')
+    const folder = await realpath(join(webroot, place))
+    // A link on the way would lead out of what the administrator named.
+    if (folder !== join(await realpath(webroot), place)) return null
+    const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants
+    const file = await open(join(folder, token), O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
+    try {
+      const status = await file.stat()
+      return status.isFile() && status.size <= MOST_BYTES ? await file.readFile() : null
+    } finally {
+      await file.close()
+    }
+  } catch {
+    // Missing, a link, or not ours to read: all the same to who asks.
+    return null
+  }
+}

@@ -1,0 +1,305 @@
+/**
+ * A transport for nodemailer that sends through Posthorn's HTTP API (operations.md 13.2). No dependency: it stands
+ * alone, with `attachment-content.ts`, to be copied into an app.
+ *
+ *   const transporter = nodemailer.createTransport(posthornTransport({ url: 'https://mail.example.net', apiKey }))
+ *   const { messageId } = await transporter.sendMail({ from, to, subject, html })
+ *
+ * Each recipient (to, cc, bcc) gets a message of their own. 429, 503 and connections that fail are tried again, with an
+ * Idempotency-Key, so that nothing is sent twice. Fails with PosthornError when nobody's message was accepted; else
+ * those that were not are in `rejected` and `rejectedErrors`. What the API can not send is refused, never left out.
+ */
+import { randomUUID } from 'node:crypto'
+import { setTimeout as wait } from 'node:timers/promises'
+import { ContentError, nameOf, readContent } from './attachment-content.ts'
+import type { GivenContent } from './attachment-content.ts'
+
+export interface PosthornTransportOptions {
+  /** Base address: `https://mail.example.net`, with or without /v1. */
+  url: string
+  apiKey: string
+  /** Further tries after the first one. */
+  retries?: number
+  /** Milliseconds: the longest wait between two tries; a Retry-After beyond it fails at once. */
+  longestWait?: number
+}
+
+/** What nodemailer hands over, as far as it is used here. */
+export interface MailToSend {
+  data: Record<string, unknown>
+  message: {
+    getEnvelope(): { from: string | false; to: string[] }
+    getAddresses(): Record<string, { address: string; name: string }[] | undefined>
+  }
+}
+
+export interface PosthornInfo {
+  envelope: { from: string | false; to: string[] }
+  /** `msg_…` of the first recipient. */
+  messageId: string
+  /** In the order of `accepted`. */
+  messageIds: string[]
+  accepted: string[]
+  rejected: string[]
+  rejectedErrors: PosthornError[]
+  response: string
+}
+
+type Done<Value> = (error: Error | null, value?: Value) => void
+
+export interface PosthornTransport {
+  name: string
+  version: string
+  send(mail: MailToSend, done: Done<PosthornInfo>): void
+  /** Whether the server is there and the key may send. */
+  verify(done?: Done<true>): Promise<true>
+}
+
+export class PosthornError extends Error {
+  override name = 'PosthornError'
+  /** An error code of the API, or ECONNECTION, ECONTENT, EUNSUPPORTED. */
+  code: string
+  details: string | undefined
+  /** HTTP status; undefined: there was no answer. */
+  responseCode: number | undefined
+  /** Whom it was about. */
+  recipient: string | undefined
+
+  constructor(code: string, message: string, facts: { details?: string; responseCode?: number; cause?: unknown } = {}) {
+    super(message, { cause: facts.cause })
+    this.code = code
+    this.details = facts.details
+    this.responseCode = facts.responseCode
+  }
+}
+
+const VERSION = '1.0.0'
+const RETRIES = 4
+const LONGEST_WAIT = 60_000
+const FIRST_WAIT = 500
+const ANSWER_WITHIN = 60_000
+const MILLISECONDS_PER_SECOND = 1_000
+/** Decoded, of one attachment or body. */
+const MOST_BYTES = 10_485_760
+const AGAIN = [429, 503]
+const UNPROCESSABLE = 422
+const UNSUPPORTED = [
+  'raw', 'alternatives', 'amp', 'watchHtml', 'icalEvent', 'list', 'dkim', 'sender', 'priority', 'messageId', 'date', 'dsn',
+]
+
+export function posthornTransport(options: PosthornTransportOptions): PosthornTransport {
+  const { retries = RETRIES, longestWait = LONGEST_WAIT } = options
+  // The version segment that a base address may end in.
+  const base = options.url.replace(/\/*(?:\/v1)?\/*$/, '')
+
+  async function post(path: string, body: object, idempotencyKey: string): Promise<Record<string, unknown>> {
+    for (let tried = 0; ; tried++) {
+      const { error, retryAfter, answer } = await postOnce(`${base}/v1${path}`, body, idempotencyKey)
+      if (error === null) return answer
+      const mayRepeat = error.responseCode === undefined || AGAIN.includes(error.responseCode)
+      const pause = retryAfter ?? FIRST_WAIT * 2 ** tried
+      if (!mayRepeat || tried === retries || pause > longestWait) throw error
+      await wait(pause)
+    }
+  }
+
+  async function postOnce(url: string, body: object, idempotencyKey: string): Promise<PostResult> {
+    let response: Response
+    try {
+      response = await fetch(url, {
+        method: 'POST',
+        headers: {
+          'Authorization': `Bearer ${options.apiKey}`, 'Content-Type': 'application/json',
+          'Idempotency-Key': idempotencyKey,
+        },
+        body: JSON.stringify(body),
+        signal: AbortSignal.timeout(ANSWER_WITHIN),
+      })
+      const answer = readAnswer(await response.text())
+      const retryAfter = secondsOf(response.headers.get('Retry-After'))
+      return { error: answer['success'] === true ? null : refusal(response.status, answer), retryAfter, answer }
+    } catch (cause) {
+      const text = `no answer from ${base}: ${cause instanceof Error ? cause.message : String(cause)}`
+      return { error: new PosthornError('ECONNECTION', text, { cause }), retryAfter: null, answer: {} }
+    }
+  }
+
+  async function send(mail: MailToSend): Promise<PosthornInfo> {
+    const envelope = mail.message.getEnvelope()
+    const recipients = [...new Set(envelope.to)]
+    const body = await requestBody(mail)
+    const id = randomUUID()
+    const info: PosthornInfo = {
+      envelope, messageId: '', messageIds: [], accepted: [], rejected: [], rejectedErrors: [], response: '',
+    }
+    for (const [index, to] of recipients.entries()) {
+      try {
+        const answer = await post('/email/send', { ...body, to }, `${id}-${index}`)
+        info.messageIds.push(String(answer['message_id']))
+        info.accepted.push(to)
+      } catch (thrown) {
+        if (!(thrown instanceof PosthornError)) throw thrown
+        thrown.recipient = to
+        info.rejected.push(to)
+        info.rejectedErrors.push(thrown)
+      }
+    }
+    const [first] = info.rejectedErrors
+    if (info.accepted.length === 0) throw first ?? new PosthornError('invalid_recipient', 'there is no recipient')
+    const response = `200 accepted for ${info.accepted.length} of ${recipients.length}`
+    return { ...info, messageId: info.messageIds[0] ?? '', response }
+  }
+
+  /** An empty request: the key is judged before it is refused, and nothing is stored or counted. */
+  async function verify(): Promise<true> {
+    const { error } = await postOnce(`${base}/v1/email/preview`, {}, randomUUID())
+    if (error === null || error.responseCode === UNPROCESSABLE) return true
+    throw error
+  }
+
+  return {
+    name: 'Posthorn',
+    version: VERSION,
+    send(mail, done) {
+      send(mail).then((info) => done(null, info), (thrown: Error) => done(thrown))
+    },
+    async verify(done) {
+      const verified = verify()
+      verified.then((value) => done?.(null, value), (thrown: Error) => done?.(thrown))
+      return done === undefined ? verified : true
+    },
+  }
+}
+
+interface PostResult {
+  error: PosthornError | null
+  /** Milliseconds. */
+  retryAfter: number | null
+  answer: Record<string, unknown>
+}
+
+/** nodemailer's message, without its recipient. */
+async function requestBody({ data, message }: MailToSend): Promise<object> {
+  const given = UNSUPPORTED.filter((name) => data[name] !== undefined && data[name] !== null)
+  const addresses = message.getAddresses()
+  const several = ['from', 'reply-to'].filter((name) => (addresses[name] ?? []).length > 1)
+  if (given.length > 0) throw unsupported(given.join(', '))
+  if (several.length > 0) throw unsupported(`several addresses in ${several.join(', ')}`)
+  const [replyTo] = addresses['reply-to'] ?? []
+  const own = data['posthorn']
+  try {
+    return {
+      from: mailbox(addresses['from']?.[0]),
+      ...(replyTo === undefined ? {} : { reply_to: mailbox(replyTo) }),
+      subject: textOf(data['subject']),
+      ...(await bodyPart('html', data)),
+      ...(await bodyPart('text', data)),
+      ...(await attachmentsOf(data)),
+      ...headersOf(data),
+      // Fields of the API that nodemailer has no word for: tags, metadata, ip_pool, send_at …
+      ...(typeof own === 'object' && own !== null ? own : {}),
+    }
+  } catch (thrown) {
+    if (thrown instanceof PosthornError) throw thrown
+    throw new PosthornError('ECONTENT', thrown instanceof Error ? thrown.message : String(thrown), { cause: thrown })
+  }
+}
+
+function unsupported(what: string): PosthornError {
+  return new PosthornError('EUNSUPPORTED', `the API does not take ${what}: send it by SMTP submission instead`)
+}
+
+function mailbox(address: { address: string; name: string } | undefined): string {
+  if (address === undefined) throw new ContentError('from: there is no address')
+  if (address.name === '') return address.address
+  // A quoted string of RFC 5322 §3.2.4.
+  return `"${address.name.replaceAll(/["\\]/g, String.raw`\$&`)}" <${address.address}>`
+}
+
+async function bodyPart(name: 'html' | 'text', data: Record<string, unknown>): Promise<Record<string, string>> {
+  const part = data[name]
+  if (part === undefined || part === null) return {}
+  return { [name]: (await readContent({ content: part }, rulesOf(name, data))).toString('utf8') }
+}
+
+function rulesOf(name: string, data: Record<string, unknown>) {
+  return {
+    name, mostBytes: MOST_BYTES,
+    allowsFiles: data['disableFileAccess'] !== true, allowsUrls: data['disableUrlAccess'] !== true,
+  }
+}
+
+interface GivenAttachment extends GivenContent {
+  filename?: unknown
+  contentType?: unknown
+  cid?: unknown
+}
+
+async function attachmentsOf(data: Record<string, unknown>): Promise<object> {
+  const given: unknown = data['attachments']
+  if (!Array.isArray(given) || given.length === 0) return {}
+  const attachments = []
+  for (const [index, attachment] of given.entries()) {
+    attachments.push(await attachmentOf(attachment as GivenAttachment, rulesOf(`attachments[${index}]`, data)))
+  }
+  return { attachments }
+}
+
+async function attachmentOf(given: GivenAttachment, rules: ReturnType<typeof rulesOf>): Promise<object> {
+  const { filename, contentType, cid } = given
+  const content = await readContent(given, rules)
+  return {
+    name: typeof filename === 'string' && filename !== '' ? filename : nameOf(given) ?? 'attachment',
+    content: content.toString('base64'),
+    ...(typeof contentType === 'string' ? { content_type: contentType } : {}),
+    ...(typeof cid === 'string' ? { content_id: cid } : {}),
+  }
+}
+
+/** nodemailer takes a map, or a list of { key, value }; the references of an answer are headers too. */
+function headersOf(data: Record<string, unknown>): object {
+  const headers: Record<string, string> = {}
+  const given = data['headers']
+  const entries: unknown[] = Array.isArray(given) ? given : Object.entries(given ?? {})
+  for (const entry of entries) {
+    const { key, value } = Array.isArray(entry) ? { key: entry[0], value: entry[1] } : entry as Record<string, unknown>
+    // A map has one value for each name.
+    if (Array.isArray(value) || Object.hasOwn(headers, textOf(key))) throw unsupported(`several headers ${textOf(key)}`)
+    headers[textOf(key)] = textOf(value)
+  }
+  if (data['inReplyTo'] !== undefined) headers['In-Reply-To'] = textOf(data['inReplyTo'])
+  const references = data['references']
+  if (references !== undefined) headers['References'] = [references].flat().map(textOf).join(' ')
+  return Object.keys(headers).length === 0 ? {} : { headers }
+}
+
+function textOf(value: unknown): string {
+  if (typeof value === 'string') return value
+  if (typeof value === 'object' && value !== null && 'value' in value) return textOf(value.value)
+  return value === undefined || value === null ? '' : String(value)
+}
+
+/** Empty for what is no answer of Posthorn: a proxy speaks, and its status says the rest. */
+function readAnswer(text: string): Record<string, unknown> {
+  try {
+    const answer: unknown = JSON.parse(text)
+    return typeof answer === 'object' && answer !== null ? { ...answer } : {}
+  } catch {
+    // No JSON.
+    return {}
+  }
+}
+
+function refusal(status: number, answer: Record<string, unknown>): PosthornError {
+  const error = typeof answer['error'] === 'object' && answer['error'] !== null ? { ...answer['error'] } : {}
+  const { code, message, details } = error as Record<string, unknown>
+  const facts = { responseCode: status, ...(details === undefined ? {} : { details: String(details) }) }
+  const text = [message ?? 'The server refused.', details].filter((part) => part !== undefined).join(' ')
+  return new PosthornError(String(code ?? 'internal_error'), text, facts)
+}
+
+/** Milliseconds; null: there is no number of seconds (the API sends no dates). */
+function secondsOf(header: string | null): number | null {
+  const seconds = Number(header ?? 'none')
+  return Number.isFinite(seconds) ? seconds * MILLISECONDS_PER_SECOND : null
+}

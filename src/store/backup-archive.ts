@@ -1,0 +1,123 @@
+/**
+ * The archive of a backup: a tar file, written and read by the system's `tar`, with `manifest.json` first, so that what
+ * is in it is known without reading the rest.
+ *
+ * Names: `posthorn-<UTC time>-<schema>.tar`. Throws BackupError, with a sentence, for a file that is no such archive or
+ * when `tar` fails.
+ */
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { errorCode, errorText } from '../base/errors.ts'
+import { BackupError } from './backup-records.ts'
+import type { BackupFile, BackupManifest, StoredBackup } from './backup-records.ts'
+
+export const MANIFEST = 'manifest.json'
+export const DATABASE = 'posthorn.db'
+export const CONFIGURATION = 'config'
+
+// The time without punctuation, and the schema.
+const NAME = /^posthorn-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-(\d+)\.tar$/
+const MOST_MANIFEST_BYTES = 1_024 * 1_024
+const PIECE_BYTES = 1_024 * 1_024
+const MOST_ERROR_CHARACTERS = 300
+
+export function archiveName(madeAt: number, schema: number): string {
+  // 20261121T031700Z
+  const time = new Date(madeAt).toISOString().replace(/\.\d+Z$/, 'Z').replace(/[-:]/g, '')
+  return `posthorn-${time}-${schema}.tar`
+}
+
+/** Newest first; a folder that is not there has none. */
+export function listArchives(folder: string): StoredBackup[] {
+  return namesIn(folder)
+    .flatMap((name): StoredBackup[] => {
+      const [, year, month, day, hour, minute, second, schema] = NAME.exec(name) ?? []
+      if (schema === undefined) return []
+      const madeAt = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`)
+      const path = join(folder, name)
+      return [{ path, bytes: statSync(path).size, madeAt, schema: Number(schema) }]
+    })
+    .sort((left, right) => right.madeAt - left.madeAt)
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return []
+    throw thrown
+  }
+}
+
+/** Packs these files of a folder, in this order. */
+export function packArchive(archive: string, folder: string, names: readonly string[]): void {
+  const owner = ['--owner=0', '--group=0', '--numeric-owner']
+  tar(['--create', '--format=gnu', '--file', archive, ...owner, '--directory', folder, '--', ...names])
+}
+
+export function unpackArchive(archive: string, folder: string): void {
+  const safe = ['--no-same-owner', '--no-same-permissions', '--no-overwrite-dir']
+  tar(['--extract', '--file', archive, ...safe, '--directory', folder, '--', ...membersOf(archive)])
+}
+
+/** Only what we write: an archive from elsewhere puts nothing anywhere. */
+function membersOf(archive: string): string[] {
+  const { files } = readManifest(archive)
+  const names = [MANIFEST, ...Object.keys(files)]
+  const strange = names.find((name) => name.startsWith('/') || name.split('/').includes('..'))
+  if (strange !== undefined) throw new BackupError(`${archive} is no backup of Posthorn: it names ${strange}`)
+  return names
+}
+
+export function readManifest(archive: string): BackupManifest {
+  statSync(archive)
+  const text = tar(['--extract', '--to-stdout', '--occurrence=1', '--file', archive, '--', MANIFEST])
+  let manifest: unknown
+  try {
+    manifest = JSON.parse(text)
+  } catch (thrown) {
+    throw new BackupError(`${archive} is no backup of Posthorn: its ${MANIFEST} is no JSON`, { cause: thrown })
+  }
+  if (isManifest(manifest)) return manifest
+  throw new BackupError(`${archive} is no backup that this program can read: its ${MANIFEST} has another format`)
+}
+
+function isManifest(value: unknown): value is BackupManifest {
+  if (typeof value !== 'object' || value === null) return false
+  const { format, schema, mark, counts, files } = value as Record<string, unknown>
+  return format === 1 && typeof schema === 'number' && typeof mark === 'string' && typeof counts === 'object' &&
+    typeof files === 'object' && files !== null && DATABASE in files
+}
+
+/** Size and checksum of a file, read in pieces. */
+export function describeFile(path: string): BackupFile {
+  const hash = createHash('sha256')
+  const piece = Buffer.allocUnsafe(PIECE_BYTES)
+  const file = openSync(path, 'r')
+  let bytes = 0
+  try {
+    for (let read = readSync(file, piece); read > 0; read = readSync(file, piece)) {
+      hash.update(piece.subarray(0, read))
+      bytes += read
+    }
+  } finally {
+    closeSync(file)
+  }
+  return { bytes, sha256: hash.digest('hex') }
+}
+
+function tar(words: readonly string[]): string {
+  try {
+    return execFileSync('tar', words, {
+      encoding: 'utf8', maxBuffer: MOST_MANIFEST_BYTES, stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, LC_ALL: 'C' },
+    })
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') throw new BackupError('the program tar is missing', { cause: thrown })
+    const said = typeof thrown === 'object' && thrown !== null && 'stderr' in thrown ? String(thrown.stderr) : ''
+    const text = (said === '' ? errorText(thrown) : said).trim().slice(0, MOST_ERROR_CHARACTERS)
+    throw new BackupError(`tar failed: ${text}`, { cause: thrown })
+  }
+}

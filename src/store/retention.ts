@@ -1,0 +1,252 @@
+/**
+ * Retention: what is final goes when its time is over, and earlier while the database is above its budget, oldest
+ * content first (operations.md 12.4). What is not final stays whatever its age.
+ *
+ * It goes in slices of a few milliseconds, with a pause behind each that grows with the time the store took to answer:
+ * a busy store is left to the mail. A run ends where nothing more is over; one that is asked for meanwhile is the same
+ * one. Rejects with the store's error, when the rest is left for the next run.
+ */
+import { DAY, MINUTE } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import type { Logger } from '../base/logger.ts'
+import { utcDay } from '../base/utc-day.ts'
+import type { LinkHtml } from './engagement-records.ts'
+import type { ForgetStep, OverdueContent } from './retention-records.ts'
+import type { Store } from './store.ts'
+
+/** In milliseconds, counted from the final state; `budget` in bytes, null: none. */
+export interface RetentionTimes {
+  content: number
+  messages: number
+  transcripts: number
+  linkTargets: number
+  webhooksSucceeded: number
+  /** Dead letters. */
+  webhooksFailed: number
+  unmatchedReports: number
+  statistics: number
+  audit: number
+  budget: number | null
+}
+
+export interface RetentionOptions {
+  store: Store
+  times: () => RetentionTimes
+  /** The targets of tracked links as text that is kept, or null: there are none. */
+  keptLinksText: (html: LinkHtml, hasVariables: boolean) => string | null
+  clock: Clock
+  /** Pauses are of real time. */
+  realClock: Clock
+  logger: Logger
+}
+
+export interface Retention {
+  run(): Promise<void>
+  /** Notes the size of the database; runs when it is above its budget. */
+  watchBudget(): Promise<void>
+  /** The run under way ends behind its slice. */
+  stop(): void
+}
+
+/** Rows of one slice. */
+const ROWS = 1_000
+/** Of verbs that end by rows alone, not by time. */
+const ROWS_COUNTED = 250
+/** Hours by provider are of interest for a while; the sums of an IP for longer (contract.md 9.5). */
+const HOURS_BY_PROVIDER_KEPT = 35 * DAY
+/** Above this share of the budget what is final goes early, until the lower one: the file must not come to it. */
+const BUDGET_HIGH = 0.85
+const BUDGET_LOW = 0.8
+/** Messages that have ended just now may still be spoken of: late answers, clicks, retries by hand. */
+const YOUNGEST_REMOVED = 15 * MINUTE
+/** Free space that stays in the file to be used again: a share of what is in use, and at least so much. */
+const KEPT_FREE = { share: 0.02, bytes: 4 * 1_024 * 1_024 }
+/** In milliseconds: a slice that took longer has waited for others. */
+const BUSY_AFTER = 40
+const PAUSE = { least: 5, busyFactor: 10, most: 2_000, mostAboveBudget: 100 }
+/** Each may be large: of those that go early not many more than needed. */
+const CONTENTS_AT_ONCE = 10
+
+type Step = (after: number) => Promise<ForgetStep>
+
+/** For what goes on until nothing more is over. */
+const never = async (): Promise<boolean> => false
+
+interface Cutoffs {
+  now: number
+  content: number
+  messages: number
+  transcripts: number
+  links: number
+  webhooksSucceeded: number
+  webhooksFailed: number
+}
+
+export function createRetention({
+  store, times, keptLinksText, clock, realClock, logger,
+}: RetentionOptions): Retention {
+  let isStopped = false
+  let running: Promise<void> | undefined
+  let isOverBudget = false
+
+  const wait = (milliseconds: number): Promise<void> =>
+    new Promise((resolve) => void realClock.after(milliseconds, resolve))
+
+  /** Slice by slice; returns how many rows went. */
+  async function drain(step: Step, isEnough = never): Promise<number> {
+    const most = isEnough === never ? PAUSE.most : PAUSE.mostAboveBudget
+    let removed = 0
+    let after: number | null = 0
+    while (after !== null && !isStopped) {
+      const startedAt = performance.now()
+      const done: ForgetStep = await step(after)
+      removed += done.removed
+      after = done.next
+      if (after === null || (await isEnough())) break
+      const took = performance.now() - startedAt
+      await wait(Math.min(most, Math.max(PAUSE.least, took > BUSY_AFTER ? took * PAUSE.busyFactor : took)))
+    }
+    return removed
+  }
+
+  /** A verb that only says how many rows went, at most so many. */
+  const counted = (forget: (limit: number) => Promise<number>): Step => async () => {
+    const removed = await forget(ROWS_COUNTED)
+    return { removed, next: removed >= ROWS_COUNTED ? 0 : null }
+  }
+
+  const linksOf = async ({ contentId, hasVariables, tracksClicks }: OverdueContent) => {
+    const html = tracksClicks ? await store.linkHtml(contentId) : null
+    return { contentId, links: html === null ? null : keptLinksText(html, hasVariables) }
+  }
+
+  const forgetContents = (before: number, isEnough = never): Step => async (after) => {
+    const found = await store.overdueContents({ before, after, limit: ROWS })
+    let removed = 0
+    let contents = found.contents
+    while (contents.length > 0 && !isStopped && !(await isEnough())) {
+      const withLinks: Awaited<ReturnType<typeof linksOf>>[] = []
+      // One after the other: submitted mail has up to 40 MiB.
+      for (const content of contents.slice(0, CONTENTS_AT_ONCE)) withLinks.push(await linksOf(content))
+      const done = await store.forgetContents({ before, contents: withLinks })
+      removed += done.removed
+      contents = contents.slice(done.looked)
+      await wait(PAUSE.least)
+    }
+    return { removed, next: found.next }
+  }
+
+  const forgetMessages = (before: number, linksBefore: number): Step =>
+    (after) => store.forgetMessages({ before, linksBefore, after, limit: ROWS })
+  const forgetTranscripts = (before: number): Step => (after) => store.forgetTranscripts({ before, after, limit: ROWS })
+  const forgetWebhooks = (now: number, succeededBefore: number, failedBefore: number): Step =>
+    counted((limit) => store.pruneWebhooks({ now, succeededBefore, failedBefore, limit }))
+
+  async function forgetOverdue(cutoffs: Cutoffs): Promise<Record<string, number>> {
+    const { now, messages, links } = cutoffs
+    const { statistics, audit, unmatchedReports } = times()
+    return {
+      // Before the messages: those are removed when their content has gone.
+      contents: await drain(forgetContents(Math.max(cutoffs.content, messages))),
+      transcripts: await drain(forgetTranscripts(cutoffs.transcripts)),
+      webhook_deliveries: await drain(forgetWebhooks(now, cutoffs.webhooksSucceeded, cutoffs.webhooksFailed)),
+      messages: await drain(forgetMessages(messages, links)),
+      events: await drain((after) => store.forgetEvents({ before: messages, after, limit: ROWS })),
+      links: await drain((after) => store.forgetLinks({ before: links, after, limit: ROWS }))
+        + (await drain((after) => store.forgetTraces({ before: links, after, limit: ROWS }))),
+      answers: await drain(counted((limit) => store.forgetAnswers(now, limit))),
+      reports: await store.forgetUnmatchedReports(now - unmatchedReports),
+      statistics: await drain(counted((limit) => store.forgetIpHistory({
+        hoursBefore: now - HOURS_BY_PROVIDER_KEPT, statisticsBefore: now - statistics, auditBefore: now - audit, limit,
+      }))),
+    }
+  }
+
+  /** Until it is below: content, dialogues, deliveries that ended well, messages, links, dead letters. */
+  async function relieve(budget: number, { now, links, webhooksFailed }: Cutoffs): Promise<Record<string, number>> {
+    const isEnough = async (): Promise<boolean> => (await store.databaseSize()).usedBytes <= BUDGET_LOW * budget
+    const young = now - YOUNGEST_REMOVED
+    const ended = now + 1
+    const stages: Record<string, Step> = {
+      early_contents: forgetContents(ended, isEnough),
+      early_transcripts: forgetTranscripts(ended),
+      early_webhook_deliveries: forgetWebhooks(now, ended, webhooksFailed),
+      early_messages: forgetMessages(young, links),
+      early_links: (after) => store.forgetTraces({ before: young, after, limit: ROWS }),
+      early_dead_letters: forgetWebhooks(now, ended, young),
+      early_messages_of_dead_letters: forgetMessages(young, young),
+    }
+    const removed: Record<string, number> = {}
+    for (const [name, step] of Object.entries(stages)) {
+      if (await isEnough()) break
+      removed[name] = await drain(step, isEnough)
+    }
+    return removed
+  }
+
+  const isAbove = async (budget: number | null): Promise<boolean> =>
+    budget !== null && (await store.databaseSize()).usedBytes > BUDGET_HIGH * budget
+
+  async function runOnce(): Promise<void> {
+    const startedAt = performance.now()
+    const { budget } = times()
+    const cutoffs = cutoffsAt(clock.now(), times())
+    let removed = await forgetOverdue(cutoffs)
+    if (budget !== null && (await isAbove(budget))) {
+      removed = { ...removed, ...(await relieve(budget, cutoffs)) }
+      tellBudget(budget, (await store.databaseSize()).usedBytes)
+    }
+    const { usedBytes } = await store.databaseSize()
+    const keptBytes = Math.max(KEPT_FREE.bytes, KEPT_FREE.share * usedBytes)
+    const returned = await drain(async () => {
+      const bytes = await store.giveBackPages(keptBytes, ROWS)
+      return { removed: bytes, next: bytes > 0 ? 0 : null }
+    })
+    const rows = Object.entries(removed).filter(([, count]) => count > 0)
+    if (rows.length === 0 && returned === 0) return
+    const milliseconds = Math.round(performance.now() - startedAt)
+    logger.info({ ...Object.fromEntries(rows), returned_bytes: returned, ms: milliseconds }, 'retention')
+  }
+
+  /** Once when it begins, once when it ends. */
+  function tellBudget(budget: number, usedBytes: number): void {
+    const isOver = usedBytes > BUDGET_HIGH * budget
+    const facts = { budget_bytes: budget, used_bytes: usedBytes }
+    if (isOver && !isOverBudget) logger.error(facts, 'the database is above its budget; nothing final is left in it')
+    if (!isOver && isOverBudget) logger.info(facts, 'the database is below its budget again')
+    isOverBudget = isOver
+  }
+
+  const run = (): Promise<void> => {
+    running ??= runOnce().finally(() => {
+      running = undefined
+    })
+    return running
+  }
+
+  return {
+    run,
+    async watchBudget() {
+      const { usedBytes } = await store.databaseSize()
+      await store.noteDatabaseSize(utcDay(clock.now()), usedBytes)
+      const { budget } = times()
+      // Where nothing could be removed the next look will not find more: that is left to the usual runs.
+      if (!isOverBudget && (await isAbove(budget))) await run()
+    },
+    stop() {
+      isStopped = true
+    },
+  }
+}
+
+function cutoffsAt(now: number, times: RetentionTimes): Cutoffs {
+  return {
+    now,
+    content: now - times.content,
+    messages: now - times.messages,
+    transcripts: now - times.transcripts,
+    links: now - times.linkTargets,
+    webhooksSucceeded: now - times.webhooksSucceeded,
+    webhooksFailed: now - times.webhooksFailed,
+  }
+}

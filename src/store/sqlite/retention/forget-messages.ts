@@ -1,0 +1,110 @@
+/**
+ * Messages go with everything that is about them when they have been final for long enough (operations.md 12.4).
+ *
+ *   (final) -> (removed)   row, data, bounce, complaint, engagement, attempts, transcripts, reports, events and the
+ *                          deliveries of these that ended well or were skipped
+ *
+ * What stays: a message with a webhook delivery that waits or is a dead letter; one whose content still has its bytes,
+ * since the targets of its links are read from them first; the newest one, so that no number is given twice. Where a
+ * link of it may still be followed, a trace stays in its place.
+ */
+import type { Database } from 'better-sqlite3'
+import type { ForgetMessagesRequest, ForgetStep } from '../../retention-records.ts'
+import { firstPartKey, PIECES_PER_CONTENT } from '../stored-content.ts'
+import { createContentRelease } from './content-use.ts'
+import { createEventRemoval } from './event-removal.ts'
+import { createSlice } from './slice.ts'
+
+interface OldRow {
+  seq: number
+  id: Buffer
+  state: string
+  contentId: number
+  laneId: number
+  recipient: string
+  createdAt: number
+  finalAt: number | null
+}
+
+/** A message is about ten rows; the events of one that is removed are told by it. */
+const ABOUT_A_MESSAGE = ['message_data', 'bounces', 'complaints', 'engagement_counts', 'engagement', 'attempts',
+  'transcripts', 'reports'] as const
+
+export function createForgetMessages(database: Database): (request: ForgetMessagesRequest) => ForgetStep {
+  const findNext = database.prepare<[number], OldRow>(`
+    select
+      seq, id, state, content_id as contentId, lane_id as laneId, recipient, created_at as createdAt,
+      final_at as finalAt
+    from messages
+    where seq > ?
+    order by seq
+    limit 1`)
+  const findNewest = database.prepare<[], number | null>('select max(seq) from messages').pluck()
+  const hasBytes = database
+    .prepare<[number, number], 1>('select 1 from content_parts where part_key between ? and ? limit 1')
+    .pluck()
+  const removeRow = database.prepare<[number]>('delete from messages where seq = ?')
+  const removals = ABOUT_A_MESSAGE.map((table) =>
+    database.prepare<[number]>(`delete from ${table} where message_seq = ?`))
+  const events = createEventRemoval(database)
+  const leaveTrace = createTraceWriter(database)
+  const release = createContentRelease(database)
+
+  const mayGo = ({ seq, contentId, finalAt, state }: OldRow, before: number, newest: number): boolean => {
+    const isFinal = state !== 'waiting' && state !== 'sending'
+    if (!isFinal || finalAt === null || finalAt >= before || seq === newest) return false
+    const first = firstPartKey(contentId)
+    return hasBytes.get(first, first + PIECES_PER_CONTENT - 1) === undefined && events.mayGo(seq)
+  }
+  const remove = (row: OldRow, linksBefore: number): number => {
+    const hasLinks = row.finalAt !== null && row.finalAt >= linksBefore
+    let removed = 1 + events.remove(row.seq)
+    if (hasLinks) leaveTrace(row)
+    for (const removal of removals) removed += removal.run(row.seq).changes
+    removeRow.run(row.seq)
+    return removed + release(row.contentId)
+  }
+
+  return ({ before, linksBefore, after, limit }) => {
+    const newest = findNewest.get() ?? 0
+    const slice = createSlice(limit)
+    let removed = 0
+    let seq = after
+    while (slice.hasRoom()) {
+      const row = findNext.get(seq)
+      if (row === undefined || row.createdAt >= before) return { removed, next: null }
+      seq = row.seq
+      const gone = mayGo(row, before, newest) ? remove(row, linksBefore) : 0
+      removed += gone
+      slice.note(1 + gone)
+    }
+    return { removed, next: seq }
+  }
+}
+
+interface TraceFacts {
+  variables: string | null
+  links: string | null
+  list: string | null
+}
+
+/** Only where a link of ours was in the mail. */
+function createTraceWriter(database: Database): (row: OldRow) => void {
+  const find = database.prepare<[number, number], TraceFacts>(`
+    select message_data.variables, kept_links.links, contents.unsubscribe_list as list
+    from contents
+    left join kept_links on kept_links.content_id = contents.content_id
+    left join message_data on message_data.message_seq = ?
+    where contents.content_id = ?`)
+  const add = database.prepare<[Buffer, number, number, string, string | null, number]>(`
+    insert into traces (id, content_id, lane_id, recipient, variables, ended_at)
+    values (?, ?, ?, ?, ?, ?)
+    on conflict do nothing`)
+  return ({ seq, id, contentId, laneId, recipient, finalAt }) => {
+    const facts = find.get(seq, contentId)
+    if (facts === undefined || (facts.links === null && facts.list === null)) return
+    // Values are only needed where a target has a placeholder.
+    const variables = facts.links === null ? null : facts.variables
+    add.run(id, contentId, laneId, recipient, variables, finalAt ?? 0)
+  }
+}

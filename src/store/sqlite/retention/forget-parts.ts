@@ -1,0 +1,95 @@
+/**
+ * What goes before its message does, or after it: transcripts, kept targets of links, traces. Each from its oldest on;
+ * behind the first that is too young nothing can be over.
+ */
+import type { Database } from 'better-sqlite3'
+import type { ForgetRequest, ForgetStep } from '../../retention-records.ts'
+import { createContentRelease, createContentUse, isOver } from './content-use.ts'
+import { createSlice } from './slice.ts'
+
+/** The dialogues of messages that are final since before this time. */
+export function createForgetTranscripts(database: Database): (request: ForgetRequest) => ForgetStep {
+  const findNext = database.prepare<[number], { transcript: number; at: number; finalAt: number | null }>(`
+    select transcript_seq as transcript, transcripts.at, messages.final_at as finalAt
+    from transcripts
+    cross join messages on messages.seq = transcripts.message_seq
+    where transcript_seq > ?
+    order by transcript_seq
+    limit 1`)
+  const remove = database.prepare<[number]>('delete from transcripts where transcript_seq = ?')
+  return ({ before, after, limit }) => {
+    const slice = createSlice(limit)
+    let removed = 0
+    let position = after
+    while (slice.hasRoom()) {
+      const row = findNext.get(position)
+      if (row === undefined || row.at >= before) return { removed, next: null }
+      position = row.transcript
+      if (row.finalAt !== null && row.finalAt < before) removed += remove.run(position).changes
+      slice.note(1)
+    }
+    return { removed, next: position }
+  }
+}
+
+/** Targets of contents whose messages are still there: a click on them is answered 410 from then on. */
+export function createForgetLinks(database: Database): (request: ForgetRequest) => ForgetStep {
+  const findNext = database
+    .prepare<[number], number>('select content_id from kept_links where content_id > ? order by content_id limit 1')
+    .pluck()
+  const remove = database.prepare<[number]>('delete from kept_links where content_id = ?')
+  const findUsed = database
+    .prepare<[number], number | null>('select min(content_id) from messages where content_id > ?')
+    .pluck()
+  const useOf = createContentUse(database)
+  return ({ before, after, limit }) => {
+    const slice = createSlice(limit)
+    let removed = 0
+    let position = after
+    while (slice.hasRoom()) {
+      const contentId = findNext.get(position)
+      if (contentId === undefined) return { removed, next: null }
+      position = contentId
+      const use = useOf(contentId)
+      slice.note(1 + use.messages)
+      if (use.createdAt !== null && use.createdAt >= before) return { removed, next: null }
+      if (use.messages === 0) {
+        // They belong to traces, and go with the last of these; there may be a year of them.
+        const used = findUsed.get(contentId) ?? null
+        if (used === null) return { removed, next: null }
+        position = used - 1
+        continue
+      }
+      if (isOver(use, before)) removed += remove.run(contentId).changes
+    }
+    return { removed, next: position }
+  }
+}
+
+/** Traces of messages that were final before this time, and the contents that nothing else needs. */
+export function createForgetTraces(database: Database): (request: ForgetRequest) => ForgetStep {
+  const findNext = database.prepare<[number], { trace: number; contentId: number; endedAt: number }>(`
+    select trace_seq as trace, content_id as contentId, ended_at as endedAt
+    from traces
+    where trace_seq > ?
+    order by trace_seq
+    limit 1`)
+  const remove = database.prepare<[number]>('delete from traces where trace_seq = ?')
+  const release = createContentRelease(database)
+  return ({ before, after, limit }) => {
+    const slice = createSlice(limit)
+    let removed = 0
+    let position = after
+    while (slice.hasRoom()) {
+      const row = findNext.get(position)
+      // In the order of their removal, which is that of their ends as far as it matters here.
+      if (row === undefined || row.endedAt >= before) return { removed, next: null }
+      position = row.trace
+      remove.run(row.trace)
+      const gone = 1 + release(row.contentId)
+      removed += gone
+      slice.note(gone)
+    }
+    return { removed, next: position }
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * The log: one line per fact whatever is in it, nothing secret, priorities for the journal, a level that can change.
+ */
+import { spawnSync } from 'node:child_process'
+import { closeSync, fstatSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { createLogLevelKeeper } from '../../src/assembly/log-level.ts'
+import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import { createAdjustableLogger, createLogger, isJournal } from '../../src/base/logger.ts'
+import { problemText } from '../../src/base/print-problem.ts'
+import { createLiveConfiguration } from '../../src/config/live-configuration.ts'
+import type { Configuration } from '../../src/config/load-configuration.ts'
+import { manualClock } from '../support/manual-clock.ts'
+
+const LOGGER = fileURLToPath(new URL('../../src/base/logger.ts', import.meta.url))
+const CANARY = 'canary-4d1f'
+
+function collecting() {
+  const lines: string[] = []
+  return { lines, ...createAdjustableLogger({ level: 'info', write: (line) => void lines.push(line) }) }
+}
+
+t.test('one fact is one line of printable characters', async (t) => {
+  const { lines, logger } = collecting()
+  const hostile = `250 a\r\n{"level":"error"}\u0000\u001b[2J\u007f\u0085\u009b2J\u2028\u2029 ü`
+  logger.info({ reply: hostile }, 'message delivered')
+  t.equal(lines.length, 1)
+  t.match(lines[0], /^[\x20-\x7e\u00a0-\u2027\u202a-\uffff]*\n$/)
+  t.equal(JSON.parse(lines[0] ?? '').reply, hostile, 'and nothing of it is lost')
+})
+
+t.test('what has the name of a secret is not written, at whatever depth', async (t) => {
+  const { lines, logger } = collecting()
+  const error = Object.assign(new Error('failed', { cause: new Error('below') }), {
+    code: 'EFAIL', headers: { authorization: CANARY }, body: CANARY,
+  })
+  const itsOwnCause = new Error('around')
+  itsOwnCause.cause = itsOwnCause
+  const facts = [
+    { key: CANARY, token: CANARY, secret: CANARY, password: CANARY, private_key: CANARY, Authorization: CANARY },
+    { filter: { variables: { name: CANARY } }, list: [{ html: CANARY }, { inner: { text: CANARY } }] },
+    { headers: { authorization: CANARY, cookie: CANARY } }, { a: { b: { c: { d: { e: { f: CANARY } } } } } },
+    { err: error }, { err: { anything: CANARY } }, { headers: Object.assign(Object.create(null), { token: CANARY }) },
+    { err: itsOwnCause },
+  ]
+  for (const fact of facts) logger.warn(fact, 'canary')
+  logger.child({ part: 'test' }).warn({ apiKey: CANARY, domain: 'acme.com' }, 'canary')
+  t.equal(lines.length, facts.length + 1)
+  t.notMatch(lines.join(''), CANARY)
+  t.match(JSON.parse(lines[4] ?? ''), { err: { type: 'Error', message: 'failed', code: 'EFAIL', cause: { message: 'below' } } })
+  t.match(JSON.parse(lines.at(-1) ?? ''), { part: 'test', domain: 'acme.com', apiKey: '[redacted]' })
+})
+
+t.test('the level can change while children are in use', async (t) => {
+  const { lines, logger, setLevel } = collecting()
+  const child = logger.child({ part: 'a' }).child({ inner: 1 })
+  child.debug({}, 'unseen')
+  setLevel('debug')
+  child.debug({}, 'seen')
+  setLevel('error')
+  child.warn({}, 'unseen')
+  logger.warn({}, 'unseen')
+  t.same(lines.map((line) => JSON.parse(line).msg), ['seen'])
+})
+
+t.test('priorities are for the journal alone, and not for a child whose output goes elsewhere', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'posthorn-log-'))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const program = `import { createLogger } from ${JSON.stringify(LOGGER)}
+    const logger = createLogger({ level: 'debug' })
+    for (const level of ['debug', 'info', 'warn', 'error']) logger[level]({}, level)`
+  const written = (name: string, journalOf: (place: { dev: bigint; ino: bigint }) => string): string[] => {
+    const file = openSync(join(folder, name), 'w')
+    const env = { ...process.env, JOURNAL_STREAM: journalOf(fstatSync(file, { bigint: true })) }
+    const { status } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { env, stdio: ['ignore', file, 2] })
+    closeSync(file)
+    t.equal(status, 0)
+    return readFileSync(join(folder, name), 'utf8').trim().split('\n').map((line) => line.slice(0, 4))
+  }
+  t.same(written('journal', ({ dev, ino }) => `${dev}:${ino}`), ['<7>{', '<6>{', '<4>{', '<3>{'])
+  t.same(written('elsewhere', () => '9:1'), ['{"le', '{"le', '{"le', '{"le'])
+  t.equal(isJournal(undefined, 1), false)
+  t.equal(isJournal('1:1', 9_999), false, 'a closed descriptor')
+  t.ok(createLogger({ level: 'silent' }))
+})
+
+t.test('what ends a process is an error in the journal, line by line', async (t) => {
+  t.equal(problemText('posthorn: gone\n\n    at x\n', true), '<3>posthorn: gone\n\n<3>    at x\n')
+  t.equal(problemText('posthorn: gone\n', false), 'posthorn: gone\n')
+})
+
+t.test('a level for a while ends with the time, or with a reload that changes the configured one', async (t) => {
+  const clock = manualClock()
+  const { logger, lines } = collecting()
+  const levels: string[] = []
+  const configured = (level: 'info' | 'warn'): Configuration => ({ server: { log: { level } } } as Configuration)
+  const live = createLiveConfiguration(configured('info'))
+  const keeper = createLogLevelKeeper({ setLevel: (level) => void levels.push(level), live, clock, logger })
+  t.same(keeper.raise('debug', 10 * MINUTE), { level: 'debug', until: clock.now() + 10 * MINUTE })
+  await clock.advance(9 * MINUTE)
+  t.match(keeper.raise('error', 10 * MINUTE), { level: 'info' }, 'nobody can hide what is configured')
+  await clock.advance(9 * MINUTE)
+  t.same(levels, ['debug', 'info'], 'the first one does not end the second')
+  await clock.advance(MINUTE)
+  t.same(levels.splice(0), ['debug', 'info', 'info'])
+  keeper.raise('debug', MINUTE)
+  await live.replace(configured('info'))
+  t.same(levels.splice(0), ['debug'], 'another change does not end it')
+  await live.replace(configured('warn'))
+  await clock.advance(HOUR)
+  t.same(levels, ['warn'])
+  t.equal(lines.length, 4, 'each is told')
+})

@@ -1,0 +1,162 @@
+/**
+ * The parts of `posthorn setup` that take back, and those that leave alone what is not theirs: the files, and the
+ * systemd units, which stand in here as a list of what was asked of them.
+ */
+import {
+  lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import type { Test } from 'tap'
+import { startAppliance } from '../../src/appliance.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import { carryOut } from '../../src/commands/setup/carry-out.ts'
+import { stageFiles } from '../../src/commands/setup/files.ts'
+import type { SetupFiles } from '../../src/commands/setup/files.ts'
+import type { SetupNotes } from '../../src/commands/setup/notes.ts'
+import type { Systemd } from '../../src/commands/setup/units.ts'
+import { loadConfiguration } from '../../src/config/load-configuration.ts'
+import { startZone } from '../support/zone.ts'
+
+const SHIPPED_FOLDER = join(import.meta.dirname, '../../config')
+const PERMISSIONS = 0o777
+const ANSWERS = {
+  hostname: 'mail.acme.test', operatorEmail: 'ada@acme.test', domain: null,
+  ips: [{ address: '127.0.0.11', source: null }],
+}
+
+async function configurationFolder(t: Test): Promise<string> {
+  const root = mkdtempSync(join(tmpdir(), 'posthorn-setup-'))
+  t.teardown(async () => rmSync(root, { recursive: true, force: true }))
+  mkdirSync(join(root, 'data'))
+  const zone = await startZone({})
+  t.teardown(() => zone.close())
+  const folder = join(root, 'etc')
+  mkdirSync(join(folder, 'posthorn.d'), { recursive: true })
+  writeFileSync(join(folder, 'posthorn.d', '10-test.yaml'), JSON.stringify({
+    data_dir: join(root, 'data'), dns: { servers: [zone.server] }, delivery: { allow_private_addresses: true },
+    listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: join(root, 'admin.sock') },
+  }))
+  return folder
+}
+
+const stage = (folder: string, answers: { hostname?: null } = {}): SetupFiles =>
+  stageFiles({ folder, answers: { ...ANSWERS, ...answers }, isWarmed: false })
+
+t.test('the service can read its files whatever the umask, and nobody else', async (t) => {
+  const folder = await configurationFolder(t)
+  const before = process.umask(0o077)
+  t.teardown(async () => void process.umask(before))
+  stage(folder).commit()
+  const modeOf = (path: string): string => (statSync(join(folder, path)).mode & PERMISSIONS).toString(8)
+  t.same(['tls', 'posthorn.yaml', 'pools.yaml', 'master.key', 'tls/fullchain.pem', 'tls/privkey.pem'].map(modeOf),
+    ['750', '640', '640', '600', '640', '640'])
+  t.notOk(readFileSync(join(folder, 'posthorn.yaml'), 'utf8').includes('.setup-'), 'it names the places of now')
+})
+
+t.test('a file that appears meanwhile is not overwritten, and the others are taken back', async (t) => {
+  const folder = await configurationFolder(t)
+  const files = stage(folder)
+  writeFileSync(join(folder, 'master.key'), 'of somebody else')
+  t.throws(() => files.commit(), { code: 'EEXIST' })
+  t.same(readdirSync(folder).toSorted(), ['master.key', 'posthorn.d'])
+  t.equal(readFileSync(join(folder, 'master.key'), 'utf8'), 'of somebody else')
+  rmSync(join(folder, 'master.key'))
+  symlinkSync(join(folder, 'elsewhere'), join(folder, 'pools.yaml'))
+  t.throws(() => stage(folder).commit(), { code: 'EEXIST' })
+  t.same(readdirSync(folder).toSorted(), ['pools.yaml', 'posthorn.d'], 'nor is anything written through a link')
+})
+
+t.test('pools are made for a posthorn.yaml of the administrator, with its host name', async (t) => {
+  const folder = await configurationFolder(t)
+  const own = JSON.stringify({ version: 1, hostname: 'mx.acme.test' })
+  writeFileSync(join(folder, 'posthorn.yaml'), own)
+  const files = stage(folder, { hostname: null })
+  files.commit()
+  t.same(files.added, ['pools.yaml', 'master.key'], 'and no certificate, which it does not name')
+  t.match(readFileSync(join(folder, 'pools.yaml'), 'utf8'), /hostname: "mx\.acme\.test"/)
+  t.equal(readFileSync(join(folder, 'posthorn.yaml'), 'utf8'), own)
+})
+
+t.test('half a certificate is refused', async (t) => {
+  const folder = await configurationFolder(t)
+  mkdirSync(join(folder, 'tls'))
+  writeFileSync(join(folder, 'tls', 'privkey.pem'), 'key')
+  t.throws(() => stage(folder), { exitCode: 78, message: /only tls\/privkey\.pem is there/ })
+  t.same(readdirSync(folder).toSorted(), ['posthorn.d', 'tls'])
+})
+
+interface FakeSystemd extends Systemd {
+  asked: string[]
+}
+
+/** `on`: what `is-active` and `is-enabled` agree to. `start`: what `enable --now` does. */
+function fakeSystemd(on: string[], start: () => Promise<boolean>): FakeSystemd {
+  const asked: string[] = []
+  return {
+    asked, answersWithin: 50,
+    serves: () => true,
+    async run(program, words) {
+      const line = [program, ...words.filter((word) => !word.startsWith('posthorn.'))].join(' ')
+      asked.push(line)
+      const isOn = !line.includes(' is-') || on.includes(words[0] ?? '')
+      const isDone = line === 'systemctl enable --now' ? await start() : isOn
+      return { isDone, text: program === 'journalctl' ? 'posthorn: port 25 is taken' : 'Job failed' }
+    },
+  }
+}
+
+function listNotes(): SetupNotes & { lines: string[] } {
+  const lines: string[] = []
+  return { lines, say: (text) => void lines.push(text), sayKey: (_before, key) => void lines.push(key), close() {} }
+}
+
+t.test('a server that does not start takes back the files and the units', async (t) => {
+  const folder = await configurationFolder(t)
+  const [systemd, notes] = [fakeSystemd([], async () => false), listNotes()]
+  const work = { folder, files: stage(folder), notes, hostname: null, domain: null, systemd }
+  await t.rejects(carryOut(work), { exitCode: 1, message: /did not start: Job failed\nposthorn: port 25 is taken/ })
+  t.same(readdirSync(folder), ['posthorn.d'], 'nothing is left behind')
+  t.match(notes.lines.join('\n'), /took back posthorn\.yaml, pools\.yaml, master\.key/)
+  t.match(systemd.asked.at(-1), 'systemctl disable --now')
+})
+
+t.test('a server that was on before stays on, though it does not answer', async (t) => {
+  const folder = await configurationFolder(t)
+  stage(folder).commit()
+  const before = readdirSync(folder)
+  const running = fakeSystemd(['is-active', 'is-enabled'], async () => true)
+  const work = { folder, notes: listNotes(), hostname: null, domain: null }
+  await t.rejects(carryOut({ ...work, files: stage(folder), systemd: running }), { message: /it does not answer/ })
+  t.notMatch(running.asked.join('\n'), /stop|disable/)
+  const crashed = fakeSystemd(['is-enabled'], async () => false)
+  await t.rejects(carryOut({ ...work, files: stage(folder), systemd: crashed }), { message: /Job failed/ })
+  t.match(crashed.asked.at(-1), 'systemctl stop', 'it starts with the machine as before')
+  t.same(readdirSync(folder), before, 'and keeps its files')
+})
+
+t.test('a server that starts gets its first domain and key', async (t) => {
+  const folder = await configurationFolder(t)
+  const systemd = fakeSystemd([], async () => {
+    const configuration = loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER, credentialsFolder: folder })
+    const appliance = await startAppliance({
+      configuration, logger: createLogger({ level: 'silent' }),
+      onFatal: (reason) => {
+        throw reason
+      },
+    })
+    t.teardown(() => appliance.stop())
+    return true
+  })
+  const notes = listNotes()
+  const work = { folder, files: stage(folder), notes, hostname: 'mail.acme.test', domain: 'acme.test', systemd }
+  const result = await carryOut(work)
+  t.match(result, {
+    server: 'started', domain: { name: 'acme.test', created: true }, key: /^sk_live_/,
+    next: /posthorn domain check acme\.test --wait 10m/,
+  })
+  t.ok(notes.lines.includes(result.key ?? ''))
+  t.match(systemd.asked, ['systemctl is-active', 'systemctl is-enabled', 'systemctl reset-failed'])
+  t.ok(lstatSync(join(folder, 'master.key')).isFile())
+})

@@ -1,0 +1,121 @@
+/**
+ * Html tokens: the same as htmlparser2's tokenizer alone gives, for real newsletters and for html of any kind.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { isDeepStrictEqual } from 'node:util'
+import fc from 'fast-check'
+import { Tokenizer } from 'htmlparser2'
+import t from 'tap'
+import { readHtmlTokens } from '../../src/content/html-tokens.ts'
+import type { HtmlTokens } from '../../src/content/html-tokens.ts'
+
+const CORPUS = new URL('../../../shared/corpora/html/', import.meta.url)
+const WANTED = new Set(['href', 'data-track'])
+/** What is inside of these is not told as text, and neither is where a text is cut. */
+const UNTOLD = new Set(['style', 'title'])
+const IS_FULL = process.env['TEST_SCALE'] === 'full'
+
+/** Every token, and with each that ends something where the text before it ended. */
+function createRecorder(): { tokens: HtmlTokens; events: string[] } {
+  const events: string[] = []
+  let name = ''
+  let isUntold = false
+  let textEnd = 0
+  const tokens: HtmlTokens = {
+    text(_, end) {
+      if (!isUntold) textEnd = end
+    },
+    tagName(tagName) {
+      name = tagName
+      events.push(`<${name}`)
+    },
+    attributeName(attribute, end) {
+      events.push(`${attribute} ${end}`)
+      return WANTED.has(attribute)
+    },
+    attributeValue(start, end) {
+      if (end > start) events.push(`value ${start} ${end}`)
+    },
+    attributeEntity: (codePoint) => void events.push(`&${codePoint}`),
+    attributeEnd: (end) => void events.push(`value ends ${end}`),
+    tagEnd(end) {
+      isUntold = UNTOLD.has(name)
+      events.push(`tag ends ${end} behind text ${textEnd}`)
+    },
+    closeTag(start, end) {
+      isUntold = false
+      events.push(`</ ${start} ${end} behind text ${textEnd}`)
+    },
+    markupEnd: (end) => void events.push(`! ${end} behind text ${textEnd}`),
+  }
+  return { tokens, events }
+}
+
+function expected(html: string): string[] {
+  const { tokens, events } = createRecorder()
+  let isWanted = false
+  const tokenizer = new Tokenizer({ decodeEntities: true }, {
+    ontext: (start, end) => {
+      if (start >= 0) tokens.text(start, end)
+    },
+    ontextentity: (_, end) => tokens.text(end, end),
+    onopentagname: (start, end) => tokens.tagName(html.slice(start, end).toLowerCase()),
+    onattribname: (start, end) => {
+      isWanted = tokens.attributeName(html.slice(start, end).toLowerCase(), end)
+    },
+    onattribdata: (start, end) => isWanted && tokens.attributeValue(start, end),
+    onattribentity: (codePoint) => isWanted && tokens.attributeEntity(codePoint),
+    onattribend: (_, end) => isWanted && tokens.attributeEnd(end),
+    onopentagend: tokens.tagEnd,
+    onselfclosingtag: tokens.tagEnd,
+    onclosetag: tokens.closeTag,
+    oncdata: (_, end) => tokens.markupEnd(end),
+    oncomment: (_, end) => tokens.markupEnd(end),
+    ondeclaration: (_, end) => tokens.markupEnd(end),
+    onprocessinginstruction: () => {},
+    onend: () => {},
+  })
+  tokenizer.write(html)
+  tokenizer.end()
+  return events
+}
+
+function read(html: string): string[] {
+  const { tokens, events } = createRecorder()
+  readHtmlTokens(html, tokens)
+  return lastReading(events)
+}
+
+/** What is told of a tag that never ends counts for nothing: it may be told twice, or not at all. */
+function lastReading(events: string[]): string[] {
+  return events.filter((event, index) => {
+    const isOfTag = !/^(?:tag|<\/|!)/.test(event)
+    if (!isOfTag) return true
+    return events.slice(index + 1).find((later) => /^(?:<|tag|!)/.test(later))?.startsWith('tag') === true
+  })
+}
+
+t.test('real newsletters', { skip: existsSync(CORPUS) ? false : 'no corpus' }, async (t) => {
+  const names = readdirSync(CORPUS, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.html'))
+  t.ok(names.length > 0)
+  for (const name of names) {
+    const html = readFileSync(new URL(name, CORPUS), 'utf8')
+    t.strictSame(read(html), lastReading(expected(html)), name)
+  }
+})
+
+t.test('any html', async (t) => {
+  const bits = fc.constantFrom(
+    '<', '>', '</', '/>', '/', '<a', '<AREA', ' href', ' HREF=', '=', '"', "'", ' ', '\n', 'x', '&copy', '&copyx=',
+    '&#65;', '&', 'https://x.test/?a=1&amp;b=2', '<!--', '-->', '--!>', '--', '-', '<!doctype html>', '<!DOCTYPE',
+    '<![endif]', '<?xml', '<style>', '</style>', '</STYLE >', '<title>', '</title>',
+    '<script>', '</script>', '<textarea>', '</textarea>',
+    '<p style="a:b">', '</p>', '<br/>', '<a href="https://x.test/">', "<a href='&amp;'>", '<a href=x>', '</a>',
+    ' data-track="off"', '\x0f', '\x1c', 'é', '<3',
+  )
+  const property = fc.property(fc.array(bits, { maxLength: 16 }), (parts) => {
+    const html = parts.join('')
+    return isDeepStrictEqual(read(html), lastReading(expected(html)))
+  })
+  t.doesNotThrow(() => fc.assert(property, { numRuns: IS_FULL ? 200_000 : 10_000 }))
+})

@@ -1,0 +1,170 @@
+/**
+ * The parts of the checks that stand alone: what `systemctl` and `ss` print, greetings, secrets, and what is said of
+ * very many findings. What needs a whole server is in `scenarios/doctor.test.ts`.
+ */
+import { chmodSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import t from 'tap'
+import type { Test } from 'tap'
+import { HOUR, MINUTE } from '../../src/base/clock.ts'
+import type { Clock } from '../../src/base/clock.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import { createMetrics } from '../../src/base/metrics.ts'
+import { checkDomains } from '../../src/health/check-domains.ts'
+import { checkSecrets } from '../../src/health/check-host.ts'
+import { isOurs } from '../../src/health/check-inbound.ts'
+import { checkFeedback } from '../../src/health/check-mail-flow.ts'
+import { unitFindings } from '../../src/health/check-units.ts'
+import { verdicts } from '../../src/health/finding.ts'
+import type { Finding } from '../../src/health/finding.ts'
+import { greet } from '../../src/health/greet.ts'
+import { createHealthKeeper } from '../../src/health/health-keeper.ts'
+import { alertText } from '../../src/health/operator-alert.ts'
+import { holderIn } from '../../src/health/port-holder.ts'
+import type { CheckWorld } from '../../src/health/world.ts'
+
+/** As systemd 252 prints the units of the package. */
+const SERVICE = {
+  LoadState: 'loaded', ActiveState: 'active', UnitFileState: 'enabled', DropInPaths: '', NoNewPrivileges: 'yes',
+  PrivateUsers: 'yes', PrivateTmp: 'yes', PrivateDevices: 'yes', ProtectSystem: 'strict', ProtectHome: 'yes',
+  ProtectKernelTunables: 'yes', ProtectControlGroups: 'yes', RestrictNamespaces: 'yes', CapabilityBoundingSet: '',
+}
+const PORTS = [443, 80, 587, 465, 25, 9464]
+
+function unitsWith(service: Partial<typeof SERVICE>, ports: readonly number[] = [25, 587, 465, 443, 80]): string[] {
+  const text = Object.entries({ ...SERVICE, ...service }).map(([name, value]) => `${name}=${value}\n`).join('')
+  const socket = ports.map((port) => `Listen=[::]:${port} (Stream)\n`).join('')
+  return unitFindings({ service: text, socket }, PORTS).map(({ result, subject, seen, fix }) =>
+    [result, subject, seen, fix].join(' | '))
+}
+
+t.test('the units of the package are in order, and each departure is found', async (t) => {
+  t.same(unitsWith({}), [
+    'ok | posthorn.service | it is active and enabled | ', 'ok | posthorn.socket | it opens 25, 587, 465, 443, 80 | ',
+  ], 'the port of the metrics needs no socket unit')
+  t.match(unitsWith({ ActiveState: 'failed' })[0], /^fail .*it is failed \| systemctl start posthorn/)
+  t.match(unitsWith({ UnitFileState: 'disabled' })[0], /^warn .*does not start with the machine/)
+  const dropIn = '/etc/systemd/system/posthorn.service.d/override.conf'
+  t.match(unitsWith({ PrivateUsers: 'no', CapabilityBoundingSet: 'cap_sys_admin', DropInPaths: dropIn })[1],
+    /^warn .*override\.conf weakens it: PrivateUsers=no, CapabilityBoundingSet=cap_sys_admin \| .*PrivateUsers=yes/)
+  t.match(unitsWith({}, [25, 587, 443, 80])[1], /^fail .*does not open 465.*\[Socket\] ListenStream=465/)
+  t.match(unitsWith({}, [25, 587, 465, 443, 80, 2525])[1], /^warn .*it opens 2525, which nobody serves/)
+  t.match(unitFindings({ service: 'LoadState=not-found\n', socket: '' }, PORTS), [{ result: 'skip' }])
+})
+
+t.test('who holds a port, unless it is our own socket unit', async (t) => {
+  t.equal(holderIn('LISTEN 0 20 127.0.0.1:25 0.0.0.0:* users:(("exim4",pid=812,fd=4))'), 'exim4 (process 812)')
+  t.equal(holderIn('LISTEN 0 9 *:25 *:* users:(("node",pid=9,fd=3),("systemd",pid=1,fd=40))'), null)
+  t.equal(holderIn(''), null)
+})
+
+t.test('our greeting is known, and not that of a server with the same name', async (t) => {
+  t.ok(isOurs('220 mail.acme.test ESMTP', 'mail.acme.test'))
+  t.notOk(isOurs('220 mail.acme.test ESMTP Postfix (Debian/GNU)', 'mail.acme.test'))
+})
+
+async function server(t: Test, onSocket: (socket: Socket) => void): Promise<number> {
+  const sockets: Socket[] = []
+  const listening = createServer((socket) => {
+    sockets.push(socket.on('error', () => {}))
+    onSocket(socket)
+  }).listen(0, '127.0.0.1')
+  await once(listening, 'listening')
+  t.teardown(async () => {
+    listening.close()
+    for (const socket of sockets) socket.destroy()
+  })
+  return (listening.address() as AddressInfo).port
+}
+
+t.test('a greeting is read, and what answers our name; a host that says nothing has failed', async (t) => {
+  const asked = { address: '127.0.0.1', timeoutMilliseconds: 30_000 }
+  const deaf = await server(t, (socket) => socket.write('220 deaf.test ESMTP\r\n'))
+  t.same(await greet({ ...asked, port: deaf }), { kind: 'greeted', line: '220 deaf.test ESMTP', answer: null })
+  const polite = await server(t, (socket) => {
+    socket.write('220-one\r\n22')
+    socket.write('0 two\r\n')
+    socket.on('data', () => socket.write('250-hello, [192.0.2.7]\r\n250 SIZE\r\n'))
+  })
+  t.same(await greet({ ...asked, port: polite, hello: 'mail.acme.test' }),
+    { kind: 'greeted', line: '220-one', answer: '250-hello, [192.0.2.7]' })
+  const mute = await server(t, () => {})
+  t.same(await greet({ ...asked, port: mute, timeoutMilliseconds: 100 }),
+    { kind: 'failed', reason: 'no greeting within 0.1 s' })
+})
+
+t.test('what others say is one line that moves no terminal', async (t) => {
+  const { seen } = verdicts('inbound', 'It matters.').fail(null, '220 x\r\nSOLVED all\u001b[2J\u202e', 'fix it')
+  t.equal(seen, '220 x SOLVED all [2J ')
+})
+
+t.test('a key that others can read is found, also in a copy of it', async (t) => {
+  const folder = t.testdir({ 'master.key': 'key', 'master.key~': 'key' })
+  chmodSync(join(folder, 'master.key'), 0o600)
+  chmodSync(join(folder, 'master.key~'), 0o644)
+  const key = join(folder, 'tls.pem')
+  writeFileSync(key, 'key', { mode: 0o640 })
+  const certificates = [{ cert_file: key, key_file: key }]
+  const world = { folder, configuration: { server: { tls: { certificates } } } } as unknown as CheckWorld
+  const found = await checkSecrets.run(world)
+  t.same(found.map(({ result, subject, fix }) => [result, subject, fix]), [
+    ['ok', join(folder, 'master.key'), null],
+    ['fail', join(folder, 'master.key~'), `chmod o= ${join(folder, 'master.key~')}`],
+    ['ok', key, null],
+  ])
+})
+
+t.test('no complaint says nothing before there is much mail', async (t) => {
+  const results = async (sums: { sent: number; bounces: number; complaints: number }): Promise<string[]> => {
+    const world = { server: { reportSums: async () => sums }, clock: { now: () => 0 } } as unknown as CheckWorld
+    return (await checkFeedback.run(world)).map(({ subject, result }) => `${subject} ${result}`)
+  }
+  t.same(await results({ sent: 5_000, bounces: 0, complaints: 0 }), ['bounce skip', 'complaint skip'])
+  t.same(await results({ sent: 50_000, bounces: 0, complaints: 0 }), ['bounce warn', 'complaint skip'])
+  t.same(await results({ sent: 500_000, bounces: 9, complaints: 0 }), ['bounce ok', 'complaint warn'])
+})
+
+t.test('the same fault of thousands of domains fills neither the report nor a mail', async (t) => {
+  const record = {
+    purpose: 'dkim', type: 'TXT', name: 'x._domainkey.acme.test', value: 'v=DKIM1', status: 'failed', found: [],
+    error: 'none', hint: null, required: true,
+  }
+  const view = { domain: 'acme.test', can_send: true, status: 'verified', records: [record] }
+  const world = { domain: null, server: { domains: async () => Array(3_000).fill(view) } } as unknown as CheckWorld
+  const found: Finding[] = await checkDomains.run(world)
+  t.equal(found.length, 501)
+  t.match(found.at(-1), { result: 'fail', seen: '2500 more findings are not shown' })
+  const text = alertText({ at: 0, hostname: 'mail.acme.test', problems: found, solved: [] })
+  t.equal(text.match(/^FAILURE|^WARNING/gm)?.length, 50)
+  t.match(text, 'and 451 more problems')
+})
+
+t.test('who asks at once shares one run, and a clock that was set back does not silence the checks', async (t) => {
+  let [now, runs] = [Date.UTC(2030, 0, 1), 0]
+  const file = join(t.testdir({}), 'health.json')
+  const keeper = createHealthKeeper({
+    file, hostname: 'mail.acme.test', metrics: createMetrics(), logger: createLogger({ level: 'silent' }),
+    channels: () => [], interval: () => HOUR, clock: { now: () => now } as Clock,
+    // Nothing to look at: every check fails, which is a finding.
+    world() {
+      runs += 1
+      return { server: null } as CheckWorld
+    },
+  })
+  const all = { checks: null, ip: null, domain: null }
+  await keeper.runDue()
+  t.equal(runs, 0, 'not at the start')
+  await Promise.all([keeper.run(all), keeper.run(all), keeper.run(all)])
+  t.equal(runs, 1)
+  now += 30 * MINUTE
+  await keeper.runDue()
+  t.equal(runs, 1, 'not before its time')
+  now = Date.UTC(2026, 0, 1)
+  await keeper.runDue()
+  t.equal(runs, 2)
+  await keeper.runDue()
+  t.equal(runs, 2)
+})

@@ -1,0 +1,223 @@
+/**
+ * Backups beside a store that works: what is kept and removed, what a failure leaves, and that damage is found before
+ * anything is touched.
+ */
+import { execFileSync } from 'node:child_process'
+import {
+  closeSync, copyFileSync, mkdirSync, openSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync,
+  writeSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import t from 'tap'
+import type { Test } from 'tap'
+import { DAY, HOUR } from '../../src/base/clock.ts'
+import { createLogger } from '../../src/base/logger.ts'
+import { createMetrics } from '../../src/base/metrics.ts'
+import { utcDay } from '../../src/base/utc-day.ts'
+import { createBackups } from '../../src/store/backups.ts'
+import { restoreBackup, verifyBackup, verifyDatabase } from '../../src/store/offline.ts'
+import { databasePath } from '../../src/store/sqlite/database.ts'
+import { SCHEMA_VERSION } from '../../src/store/sqlite/migrate.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import { locationIn, openTestStore } from './sqlite-support.ts'
+import { acceptOne, claim, lookUp, NOW, webhookEndpoint } from './store-samples.ts'
+
+async function scene(t: Test, keep = 3) {
+  const config = { 'posthorn.yaml': 'version: 1\n', 'master.key': 'c2VjcmV0', 'pools.d': { '20-a.yaml': '' } }
+  const folder = t.testdir({ config })
+  const location = locationIn(folder)
+  const { store } = await openTestStore(location)
+  t.teardown(() => store.close())
+  const clock = manualClock(NOW)
+  const lines: Record<string, unknown>[] = []
+  const metrics = createMetrics()
+  const dir = join(folder, 'backups')
+  const disk = { keptFreeBytes: 0 }
+  const backups = createBackups({
+    databaseFile: databasePath(location), configurationFolder: join(folder, 'config'), clock, metrics,
+    settings: () => ({ dir, keep, keptFreeBytes: disk.keptFreeBytes }),
+    logger: createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) }),
+  })
+  return { folder, location, store, clock, lines, metrics, dir, backups, disk }
+}
+
+t.test('the newest few are kept; what is written elsewhere is nobody\'s to remove', async (t) => {
+  const { store, backups, clock, dir, folder, metrics } = await scene(t, 2)
+  await acceptOne(store)
+  t.same(backups.list(), [])
+  writeFileSync(join(folder, 'note'), '')
+  for (let night = 0; night < 3; night += 1) {
+    await backups.write(null)
+    await clock.advance(DAY)
+  }
+  const elsewhere = await backups.write(join(folder, 'elsewhere'))
+  t.same(readdirSync(dir).sort(), [22, 23].map((day) => `posthorn-202611${day}T120000Z-${SCHEMA_VERSION}.tar`))
+  t.match(backups.list(), [{ madeAt: NOW + 2 * DAY }, { madeAt: NOW + DAY }])
+  t.match(elsewhere, { schema: SCHEMA_VERSION, madeAt: NOW + 3 * DAY, manifest: { counts: { undelivered: 1 } } })
+  const text = await metrics.text()
+  t.match(text, new RegExp(`backup_last_success_timestamp_seconds ${(NOW + 2 * DAY) / 1_000}\n`))
+  const names = execFileSync('tar', ['-tf', elsewhere.path], { encoding: 'utf8' }).trim().split('\n')
+  t.same(names, ['manifest.json', 'posthorn.db', 'config/pools.d/20-a.yaml', 'config/posthorn.yaml'])
+  t.notOk(readFileSync(elsewhere.path).includes('c2VjcmV0'))
+})
+
+t.test('one at a time; one that fails removes nothing, and says why', async (t) => {
+  const { backups, clock, dir, folder, lines, disk } = await scene(t, 1)
+  const first = backups.write(null)
+  await t.rejects(backups.write(null), { name: 'BackupError' })
+  t.match(backups.progress(), { stage: 'copying' })
+  await first
+  t.equal(backups.progress(), null)
+  await clock.advance(HOUR)
+  const inTheWay = join(folder, 'file')
+  writeFileSync(inTheWay, '')
+  await t.rejects(backups.write(join(inTheWay, 'below')), { message: /ENOTDIR/ })
+  t.equal(readdirSync(dir).length, 1)
+  t.match(lines.at(-1), { level: 'error', msg: 'no backup was written' })
+  disk.keptFreeBytes = 2 ** 60
+  await t.rejects(backups.write(null), { message: /^\d+ bytes are needed in .*, \d+ are free$/ },
+    'the server keeps the space it needs to take mail')
+  disk.keptFreeBytes = 0
+  t.match(readdirSync(dir), [/^posthorn-20261121T120000Z/])
+  const left = join(dir, '.backup-unfinished')
+  mkdirSync(left)
+  writeFileSync(join(left, 'archive'), 'of a process that was killed')
+  await backups.write(null)
+  t.match(readdirSync(dir), [/^posthorn-20261121T130000Z/])
+})
+
+t.test('damage anywhere in it is found, and a restore of it touches nothing', async (t) => {
+  const { store, backups, location, folder } = await scene(t)
+  await acceptOne(store)
+  const { path } = await backups.write(null)
+  await store.close()
+  const work = (name: string): string => {
+    mkdirSync(join(folder, name))
+    return join(folder, name)
+  }
+  t.match(verifyBackup(path, work('good'), () => {}), { schema: SCHEMA_VERSION, mark: NOW })
+  const before = readdirSync(location.folder).sort()
+  const size = statSync(path).size
+  for (const [index, place] of [0.3, 0.6].entries()) {
+    const bad = join(folder, `bad-${index}.tar`)
+    copyFileSync(path, bad)
+    const file = openSync(bad, 'r+')
+    writeSync(file, Buffer.from('damage'), 0, 6, Math.floor(size * place))
+    closeSync(file)
+    const damage = { message: /posthorn\.db in it is not what was written/ }
+    t.throws(() => verifyBackup(bad, work(`work-${index}`), () => {}), damage)
+    t.throws(() => restoreBackup({ file: bad, location, now: NOW, keepsAllowance: false, onStage() {} }), damage)
+  }
+  const cut = join(folder, 'cut.tar')
+  writeFileSync(cut, readFileSync(path).subarray(0, size / 2))
+  t.throws(() => verifyBackup(cut, work('cut'), () => {}), { message: /tar failed: .*Unexpected EOF/ })
+  const linked = work('linked')
+  writeFileSync(join(linked, 'elsewhere'), 'as it is')
+  symlinkSync('elsewhere', join(linked, 'posthorn.db'))
+  writeFileSync(join(linked, 'manifest.json'), JSON.stringify({
+    format: 1, schema: SCHEMA_VERSION, mark: '', counts: {}, files: { 'posthorn.db': { bytes: 8, sha256: '' } },
+  }))
+  execFileSync('tar', ['-cf', join(folder, 'linked.tar'), '-C', linked, 'manifest.json', 'posthorn.db'])
+  t.throws(() => verifyBackup(join(folder, 'linked.tar'), work('unlinked'), () => {}), { message: /in it is no file/ })
+  writeFileSync(join(folder, 'letter.tar'), 'Dear Sir or Madam')
+  t.throws(() => verifyBackup(join(folder, 'letter.tar'), work('letter'), () => {}), { name: 'BackupError' })
+  t.throws(() => verifyBackup(join(folder, 'none.tar'), work('none'), () => {}), { message: /there is no such file/ })
+  t.same(readdirSync(location.folder).sort(), before)
+  t.same(verifyDatabase(location).problems, [])
+})
+
+t.test('restored mail is held with the lifetime it had, and today\'s warmup allowance counts as used', async (t) => {
+  const { store, backups, location } = await scene(t)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
+  await store.addWebhookEndpoint(webhookEndpoint())
+  const [waiting, sending] = [await acceptOne(store), await acceptOne(store)]
+  const [first] = await claim(store, epoch, NOW, 1)
+  const day = utcDay(NOW + 2 * DAY)
+  const database = new Sqlite(databasePath(location))
+  database.exec(`
+    insert into egress_ips (ip, state, actor, since, days_held, days_at_target, paused_at, version)
+      values ('127.0.0.11', 'warming', 'cli', 0, 0, 0, '[]', 1), ('127.0.0.12', 'warmed', 'cli', 0, 0, 0, '[]', 1),
+        ('127.0.0.13', 'warming', 'cli', 0, 0, 0, '[]', 1);
+    insert into egress_ips (ip, state, former_state, actor, since, days_held, days_at_target, paused_at, version)
+      values ('127.0.0.14', 'suspended', 'warming', 'cli', 0, 0, 0, '[]', 1);
+    insert into warmup_days (ip, day, isp, cap, granted, arrival_at, interval_milliseconds)
+      values ('127.0.0.11', '${day}', '*', 50, 20, 0, 1), ('127.0.0.11', '${day}', 'gmail', 25, 5, 0, 1)`)
+  database.close()
+  const { path } = await backups.write(null)
+  await acceptOne(store)
+  await store.close()
+  // As a server leaves it that was killed.
+  writeFileSync(`${databasePath(location)}-wal`, 'log')
+  mkdirSync(join(location.folder, '.restore-killed'))
+  const now = NOW + 2 * DAY
+  const summary = restoreBackup({ file: path, location, now, keepsAllowance: false, onStage() {} })
+  t.match(summary, {
+    held: 2, warmingIps: 3, mark: NOW, schema: SCHEMA_VERSION,
+    counts: { messages: 2, undelivered: 2, webhook_endpoints: 1 },
+  })
+  t.same(readdirSync(summary.movedTo ?? '').sort(), ['posthorn.db', 'posthorn.db-wal'], 'with its log')
+  t.notOk(readdirSync(location.folder).some((name) => /^\.restore-|-wal$/.test(name)), 'and nothing is left here')
+  const { store: restored } = await openTestStore(location)
+  t.teardown(() => restored.close())
+  const { epoch: next, ...found } = await restored.beginEpoch(now, now)
+  t.same(found, { recovered: 0, uncertain: 0 })
+  t.same(await claim(restored, next, now + DAY), [], 'nothing is due')
+  for (const id of [waiting, sending]) {
+    t.match(await lookUp(restored, id, now), {
+      state: 'queued', waitingFor: 'held', expiresAt: NOW + 72 * HOUR + 2 * DAY, isPossibleDuplicate: id === first?.id,
+    })
+  }
+  const rows = (await restored.warmupDays('127.0.0.11', day)).map(({ isp, cap, granted }) => [isp, cap, granted])
+  t.same(rows.sort(), [['*', 20, 20], ['gmail', 5, 5]])
+  for (const ip of ['127.0.0.13', '127.0.0.14']) {
+    t.match(await restored.warmupDays(ip, day), [{ isp: '*', cap: 0, granted: 0 }])
+  }
+  t.same(await restored.warmupDays('127.0.0.12', day), [])
+  const filter = { isHeld: true, acceptedBefore: NOW }
+  const request = { action: { kind: 'drop' } as const, now, limit: 9, isDryRun: false }
+  t.match(await restored.actOnQueue({ ...request, filter }), { messages: 0 })
+  t.match(await restored.actOnQueue({ ...request, filter: { ...filter, acceptedBefore: NOW + 1 } }), { messages: 2 })
+
+  await restored.close()
+  const kept = restoreBackup({ file: path, location, now: now + 1_000, keepsAllowance: true, onStage() {} })
+  t.equal(kept.warmingIps, 0)
+  const { store: third } = await openTestStore(location)
+  t.teardown(() => third.close())
+  t.match(await third.warmupDays('127.0.0.11', day), [{ cap: 50, granted: 20 }, { cap: 25, granted: 5 }])
+})
+
+t.test('a database that a killed server left is restored with what stands in its log', async (t) => {
+  const { store, location, folder } = await scene(t)
+  await acceptOne(store)
+  const left = join(folder, 'left')
+  mkdirSync(left)
+  for (const name of ['posthorn.db', 'posthorn.db-wal']) copyFileSync(join(location.folder, name), join(left, name))
+  await store.close()
+  const options = { location, now: NOW, keepsAllowance: false, onStage() {} }
+  t.match(restoreBackup({ ...options, file: join(left, 'posthorn.db') }), { held: 1, counts: { messages: 1 } })
+  t.same(verifyDatabase(location).problems, [])
+})
+
+t.test('a server that runs keeps its database', async (t) => {
+  const { store, backups, location } = await scene(t)
+  await acceptOne(store)
+  const { path } = await backups.write(null)
+  const options = { file: path, location, now: NOW, keepsAllowance: false, onStage() {} }
+  t.throws(() => restoreBackup(options), { message: /another Posthorn is running/ })
+  t.throws(() => verifyDatabase(location), { message: /another Posthorn is running/ })
+  t.equal((await store.queueSummary(NOW)).waiting, 1)
+})
+
+t.test('invariants: what must not be is named', async (t) => {
+  const { store, location } = await scene(t)
+  await acceptOne(store)
+  await store.close()
+  t.same(verifyDatabase(location).problems, [])
+  const database = new Sqlite(databasePath(location))
+  database.exec(`update messages set final_at = 5; delete from content_parts; delete from events`)
+  database.close()
+  const { problems } = verifyDatabase(location)
+  t.match(problems, [/final without the time/, /lost their bytes/, /no line of their acceptance/])
+  t.equal(problems.length, 3)
+})

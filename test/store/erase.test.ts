@@ -1,0 +1,133 @@
+/**
+ * Erasing an address: it is in no row any more, what waits for it is canceled, and nothing is accepted for it again,
+ * though nobody can read it from the list.
+ */
+import Sqlite from 'better-sqlite3'
+import t from 'tap'
+import { eraseRecipient, exportRecipient } from '../../src/messages/recipient-data.ts'
+import { databasePath } from '../../src/store/sqlite/database.ts'
+import { storedIdentifier } from '../../src/store/sqlite/stored-identifier.ts'
+import { manualClock } from '../support/manual-clock.ts'
+import { locationIn, openTestStore } from './sqlite-support.ts'
+import {
+  acceptOne, acceptRequest, bounced, claim, lookUp, newMessage, NOW, outcomeRecord, sampleBounce, sampleContent,
+  webhookEndpoint,
+} from './store-samples.ts'
+import { newIdentifier } from '../../src/base/identifier.ts'
+
+const ADDRESS = 'Ada.Lovelace@example.com'
+const to = { name: 'Ada Lovelace', address: ADDRESS }
+
+t.test('an address that was erased is nowhere in the database, and nothing is sent to it again', async (t) => {
+  const location = locationIn(t.testdir({}), { erasureKey: Buffer.alloc(32, 5) })
+  const { store } = await openTestStore(location)
+  t.teardown(() => store.close())
+  const clock = manualClock(NOW)
+  const { epoch } = await store.beginEpoch(NOW, NOW)
+  await store.addWebhookEndpoint(webhookEndpoint({ events: ['*'] }))
+  const content = {
+    ...sampleContent, subject: `For ${ADDRESS}`, html: `<p>${ADDRESS}</p>`, hasVariables: false,
+    headers: [['X-For', ADDRESS]] as [string, string][], tags: { user: ADDRESS },
+    unsubscribe: { list: 'news', url: `https://shop.test/leave?mail=${encodeURIComponent(ADDRESS)}` },
+  }
+  const alone = await acceptOne(store, { content }, { to, variables: { mail: ADDRESS } })
+  const shared = newMessage({ to: { name: null, address: ADDRESS.toLowerCase() } })
+  const neighbour = newMessage()
+  await store.acceptMessages(acceptRequest({ messages: [shared, neighbour] }))
+  const rows = (await claim(store, epoch)).filter(({ recipient }) => recipient !== neighbour.to.address)
+  const bounce = { ...sampleBounce, description: `550 <${ADDRESS}>: no such user` }
+  await store.recordOutcomes({
+    epoch, now: NOW,
+    outcomes: rows.map((row) => ({
+      ...outcomeRecord(row, { ...bounced, bounce } as typeof bounced, { reply: bounce.description }),
+      suppresses: true, transcript: `> RCPT TO:<${ADDRESS}>\n< ${bounce.description}`,
+    })),
+  })
+  const removed = newIdentifier('msg', NOW)
+  leaveTrace(location.folder, alone, removed)
+  t.same(await store.recordUnsubscribe({ messageId: removed, now: NOW }), { kind: 'unsubscribed' })
+  await store.addSuppression({
+    id: newIdentifier('sup', NOW), email: ADDRESS, reason: 'unsubscribe', scope: 'news', isTest: false,
+    messageId: alone, createdAt: NOW,
+  })
+  await store.keepUnmatchedReport({
+    at: NOW, kind: 'bounce', sender: '', recipient: 'x@rp.test', remoteAddress: '127.0.0.1',
+    bytes: Buffer.from(`To: ${ADDRESS}`),
+  })
+  await store.removeSuppressions(ADDRESS, 'all', false)
+  const later = await acceptOne(store, { sendAt: NOW + 1_000 }, { to })
+  await store.addSuppression({
+    id: newIdentifier('sup', NOW), email: ADDRESS, reason: 'hard_bounce', scope: 'all', isTest: false, messageId: alone,
+    createdAt: NOW,
+  })
+
+  const page = await exportRecipient({ store, clock }, 'Ada.Lovelace@EXAMPLE.com', null)
+  t.match(page.messages.map((message) => (message as { message_id: string }).message_id), [later, alone])
+  t.match(page.suppressions, [{ scope: 'all' }, { scope: 'news' }])
+  t.match(JSON.stringify(page), new RegExp(`RCPT TO:<${ADDRESS}>`))
+  const second = await exportRecipient({ store, clock }, ADDRESS, page.next)
+  t.match(second, { messages: [{ message_id: shared.id }], next: null, suppressions: [] })
+
+  t.match(await eraseRecipient({ store, clock }, ADDRESS), { messages: 3, canceled: 1, sending: 0 })
+  t.match(await lookUp(store, alone), { state: 'bounced', recipient: 'erased@erased.invalid', subject: '' })
+  t.match(await lookUp(store, later), { state: 'canceled' })
+  t.match(await lookUp(store, neighbour.id), { recipient: neighbour.to.address, subject: 'Order {{number}}' })
+  t.same(rowsWith(location.folder, ADDRESS), [], 'in no row of no table')
+  t.same(rowsWith(location.folder, ADDRESS.toLowerCase()), [])
+  t.same(rowsWith(location.folder, encodeURIComponent(ADDRESS)), [])
+  t.same((await exportRecipient({ store, clock }, ADDRESS, null)).messages, [])
+
+  for (const address of [ADDRESS, 'Ada.Lovelace@Example.COM']) {
+    const again = await acceptOne(store, {}, { to: { name: null, address } })
+    t.match(await lookUp(store, again), { state: 'suppressed' }, address)
+  }
+  const other = await acceptOne(store, {}, { to: { name: null, address: 'ada@example.com' } })
+  t.match(await lookUp(store, other), { state: 'queued' }, 'another one is another one')
+  t.same(await store.removeSuppressions(ADDRESS, null, false), 2, 'its owner may come back')
+  const back = await acceptOne(store, {}, { to })
+  t.match(await lookUp(store, back), { state: 'queued' })
+})
+
+t.test('what is being sent can not be taken back, and is said', async (t) => {
+  const location = locationIn(t.testdir({}), { erasureKey: Buffer.alloc(32, 5) })
+  const { store } = await openTestStore(location)
+  t.teardown(() => store.close())
+  const { epoch } = await store.beginEpoch(NOW, NOW)
+  await acceptOne(store, {}, { to })
+  await claim(store, epoch)
+  const clock = manualClock(NOW)
+  t.match(await eraseRecipient({ store, clock }, ADDRESS), { messages: 0, canceled: 0, sending: 1 })
+  await t.rejects(eraseRecipient({ store, clock }, 'nobody'), { code: 'invalid_request' })
+})
+
+t.test('many messages of one address are erased in parts', async (t) => {
+  const location = locationIn(t.testdir({}), { erasureKey: Buffer.alloc(32, 5) })
+  const { store } = await openTestStore(location)
+  t.teardown(() => store.close())
+  const one = { to: { name: null, address: 'b@example.com' } }
+  for (let index = 0; index < 130; index += 1) await acceptOne(store, {}, one)
+  const clock = manualClock(NOW)
+  t.match(await eraseRecipient({ store, clock }, 'b@example.com'), { messages: 130, canceled: 130 })
+  t.same(rowsWith(location.folder, 'b@example.com'), [])
+})
+
+/** What stays of a message that was removed: as if it were a second one like this. */
+function leaveTrace(folder: string, like: string, id: string): void {
+  const database = new Sqlite(databasePath({ folder }), { timeout: 5_000 })
+  database.prepare(`
+    insert into traces (id, content_id, lane_id, recipient, ended_at)
+    select ?, content_id, lane_id, recipient, 0 from messages where id = ?`,
+  ).run(storedIdentifier('msg', id), storedIdentifier('msg', like))
+  database.close()
+}
+
+/** Tables with a value that has this text in it. */
+function rowsWith(folder: string, text: string): string[] {
+  const database = new Sqlite(databasePath({ folder }), { readonly: true })
+  const tables = database.prepare<[], string>(`select name from sqlite_schema where type = 'table'`).pluck().all()
+  const found = tables.filter((table) => database.prepare(`select * from ${table}`).all().some((row) =>
+    Object.values(row as object).some((value: unknown) =>
+      typeof value === 'string' ? value.includes(text) : Buffer.isBuffer(value) && value.includes(text))))
+  database.close()
+  return found
+}
