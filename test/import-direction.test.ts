@@ -58,7 +58,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   pino: ['base/'],
   'prom-client': ['base/'],
   tldts: ['mail/'],
-  'lru-cache': ['network/', 'content/', 'delivery/', 'egress/', 'webhooks/'],
+  'lru-cache': ['base/', 'network/', 'content/', 'delivery/', 'egress/', 'webhooks/'],
   commander: ['commands/'],
   'node-cron': ['schedule.ts'],
 }

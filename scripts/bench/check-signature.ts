@@ -18,7 +18,8 @@ export async function checkSignatures(
   const first = sink.mails.length
   await system.handOver(load)
   await until(`${system.name} delivers ${load.messages} messages`, () => sink.mails.length >= first + load.messages)
-  await system.afterRun(load.messages)
+  await system.settle?.()
+  await system.check?.()
   if (!system.isSigning) return 0
   const sample = sink.mails.slice(first, first + MOST_VERIFIED)
   for (const { bytes } of sample) await verify(bytes, system.name, resolver, domain)

@@ -1,8 +1,11 @@
 /**
- * A server with a full queue: so many messages to 5,000 destinations, all due at one moment.
+ * A server with a full queue: so many messages to 5,000 destinations, all due at one moment, accepted over HTTP in
+ * batches of 1,000 recipients.
  *
- * Measured are its memory, the answers to POSTs before and while it drains, when the first message of a destination
- * leaves that nobody has written to before, and how long a restart takes until the first message arrives.
+ * Measured are its memory (before anything, with the full queue, while it drains), the answers to POSTs before and
+ * while it drains, when the first message of a destination leaves that nobody has written to before, and how long a
+ * restart takes until the first message arrives. Works with queues of any size: where little is left, what the restart
+ * needs is accepted right before it. Throws when a step takes much longer than it may; progress is told on stderr.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { startKeepingSink } from '../../test/support/keeping-sink.ts'
@@ -10,6 +13,7 @@ import type { KeepingSink } from '../../test/support/keeping-sink.ts'
 import { until } from '../../test/support/until.ts'
 import type { Zone } from '../../test/support/zone.ts'
 import { median, percentile, threeDigits } from './figures.ts'
+import type { TellProgress } from './growth-progress.ts'
 import { runLoad } from './load.ts'
 import { batchBody, messageBody } from './message.ts'
 import { bytesOf } from './posthorn-system.ts'
@@ -21,10 +25,18 @@ import type { Sink } from './sink.ts'
 
 export interface FullServerFigures {
   queued: number
-  residentMegabytes: number
+  acceptedPerSecond: number
+  /** Of all that waits and is due when the measurement begins. */
+  dueAtOnce: number
+  idleMegabytes: number
+  /** With the full queue, when nothing of it is due yet. */
+  fullMegabytes: number
+  /** At the end of all that is measured while it drains, and the most it ever was. */
+  drainingMegabytes: number
   peakMegabytes: number
-  /** Of a POST by one of ten clients: median on the empty queue, 99th percentile while it drains. */
+  /** Of a POST by one of ten clients: median on the empty queue, median and 99th percentile while it drains. */
   emptyPostMilliseconds: number
+  drainingMedianMilliseconds: number
   drainingPostMilliseconds: number
   /** From the POST to the arrival at a new destination: median and worst of several. */
   newDestinationMilliseconds: number
@@ -39,32 +51,46 @@ const NEW_DESTINATIONS = 9
 const RECIPIENTS = 1_000
 const CLIENTS = 10
 const POSTS = 2_000
-/** Slower than any machine accepts a batch. */
-const FILLED_PER_SECOND = 1_500
+/** Slower than a quiet machine accepts batches. On a slower one, part of the queue is due before the last is there. */
+const FILLED_PER_SECOND = 5_000
 const SPARE_SECONDS = 10
+const TOLD_EVERY = 50
+/** As many are there for the restart: more than leaves while the process is being killed. */
+const FOR_RESTART = 5_000
 const DEADLINE = 120_000
 const MEBIBYTE = 1_048_576
 
-export async function measureFullServer(queued: number): Promise<FullServerFigures> {
+export async function measureFullServer(queued: number, tell: TellProgress): Promise<FullServerFigures> {
   const newcomers = await startKeepingSink({ address: '127.0.0.2' })
   const sink = await startSink('127.0.0.1', newcomers.port)
   const posthorn = await startPosthorn({ deliveryPort: newcomers.port, names: destinations() })
+  const megabytes = (): number => Math.round(residentBytes(posthorn.server.processId) / MEBIBYTE)
   try {
+    const idleMegabytes = megabytes()
     const empty = await post(posthorn, 'dest.test')
-    const dueAt = await fill(posthorn, queued)
+    await sink.received(POSTS, DEADLINE)
+    tell(`${POSTS} POSTs on the empty queue, ${megabytes()} MB (idle ${idleMegabytes})`)
+    const { dueAt, seconds } = await fill(posthorn, queued, tell)
+    const fullMegabytes = megabytes()
     await sleep(Math.max(0, dueAt - Date.now()))
-    const before = sink.taken()
-    await sink.received(before + 1, DEADLINE)
+    const dueAtOnce = queued + POSTS - sink.taken()
+    await sink.received(POSTS + 1, DEADLINE)
+    tell(`${dueAtOnce} are due, ${fullMegabytes} MB`)
     const [drainingSince, drained] = [performance.now(), sink.taken()]
-    const residentMegabytes = Math.round(residentBytes(posthorn.server.processId) / MEBIBYTE)
     const draining = await post(posthorn, 'dest.test')
+    tell(`${POSTS} POSTs while it drains, ${megabytes()} MB`)
     const waits = await writeToNewcomers(posthorn, newcomers)
     const drainedPerSecond = ((sink.taken() - drained) * 1_000) / (performance.now() - drainingSince)
+    tell(`new destinations after ${waits.map(Math.round).join(', ')} ms; ${Math.round(drainedPerSecond)} a second`)
+    const drainingMegabytes = megabytes()
     const peakMegabytes = Math.round(peakMemoryBytes(posthorn.server.processId) / MEBIBYTE)
-    const restartMilliseconds = await restart(posthorn, sink)
+    const restartMilliseconds = await restart(posthorn, sink, queued + 2 * POSTS)
+    tell(`first message ${Math.round(restartMilliseconds)} ms after a restart, ${megabytes()} MB`)
     return {
-      queued, residentMegabytes, peakMegabytes,
+      queued, dueAtOnce, idleMegabytes, fullMegabytes, drainingMegabytes, peakMegabytes,
+      acceptedPerSecond: threeDigits(queued / seconds),
       emptyPostMilliseconds: threeDigits(percentile(empty, 0.5)),
+      drainingMedianMilliseconds: threeDigits(percentile(draining, 0.5)),
       drainingPostMilliseconds: threeDigits(percentile(draining, 0.99)),
       newDestinationMilliseconds: threeDigits(median(waits)),
       worstNewDestinationMilliseconds: threeDigits(Math.max(...waits)),
@@ -101,16 +127,23 @@ async function post({ server, key }: Posthorn, recipientDomain: string): Promise
   return latencies
 }
 
-/** Returns when all of it is due, in Unix milliseconds. */
-async function fill({ server, key }: Posthorn, queued: number): Promise<number> {
+const toDestinations = { from: FROM, recipientDomain: (number: number) => `d${number % DESTINATIONS}.test` }
+
+/** `dueAt`: when all of it is due, in Unix milliseconds; `seconds` the filling took. */
+async function fill(
+  { server, key }: Posthorn, queued: number, tell: TellProgress,
+): Promise<{ dueAt: number; seconds: number }> {
   const dueAt = Math.ceil(Date.now() / 1_000 + queued / FILLED_PER_SECOND + SPARE_SECONDS)
-  const recipientDomain = (number: number): string => `d${number % DESTINATIONS}.test`
-  await runLoad({
+  const batch = batchBody({ ...toDestinations, htmlBytes: bytesOf(10) }, RECIPIENTS, { send_at: dueAt })
+  const { seconds } = await runLoad({
     baseUrl: server.baseUrl, apiKey: key, clients: 2, path: '/v1/email/batch', messages: Math.ceil(queued / RECIPIENTS),
-    body: batchBody({ from: FROM, recipientDomain, htmlBytes: bytesOf(10) }, RECIPIENTS, { send_at: dueAt }),
+    body(index) {
+      if (index > 0 && index % TOLD_EVERY === 0) tell(`${index * RECIPIENTS} of ${queued} accepted`)
+      return batch(index)
+    },
   })
-  if (dueAt * 1_000 < Date.now()) throw new Error(`${queued} messages were not accepted before they were due`)
-  return dueAt * 1_000
+  tell(`${queued} accepted, ${Math.round(queued / seconds)} a second`)
+  return { dueAt: dueAt * 1_000, seconds }
 }
 
 /** One message each, one after the other. */
@@ -128,7 +161,14 @@ async function writeToNewcomers({ server, key }: Posthorn, newcomers: KeepingSin
   return waits
 }
 
-async function restart({ server }: Posthorn, sink: Sink): Promise<number> {
+/** Milliseconds from the start to the first message. `accepted`: for the sink, so far. */
+async function restart({ server, key }: Posthorn, sink: Sink, accepted: number): Promise<number> {
+  if (accepted - sink.taken() < FOR_RESTART) {
+    await runLoad({
+      baseUrl: server.baseUrl, apiKey: key, clients: 2, path: '/v1/email/batch', messages: FOR_RESTART / RECIPIENTS,
+      body: batchBody({ ...toDestinations, htmlBytes: bytesOf(10) }, RECIPIENTS),
+    })
+  }
   await server.kill()
   // What was under way is at the sink by then.
   await sleep(1_000)

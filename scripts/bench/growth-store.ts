@@ -15,6 +15,7 @@ import {
   acceptRequest, delivered, LEASE, LIFETIME, outcomeRecord, sampleContent, webhookEndpoint,
 } from '../../test/store/store-samples.ts'
 import { threeDigits } from './figures.ts'
+import type { TellProgress } from './growth-progress.ts'
 import { htmlOf } from './message.ts'
 import { bytesOf } from './posthorn-system.ts'
 import { threadCpuSeconds } from './process-figures.ts'
@@ -38,14 +39,15 @@ const PER_REQUEST = 1_000
 const CLAIM_AT_ONCE = 100
 const RECORD_AT_ONCE = 50
 const UNDER_WAY = 50
-const PAGE_CACHE = 64 * 1_048_576
+const PAGE_CACHE = 8 * 1_048_576
 const MEGABYTE = 1_048_576
 
-export async function measureStoreGrowth(most: number): Promise<StoreGrowthRow[]> {
+export async function measureStoreGrowth(most: number, tell: TellProgress): Promise<StoreGrowthRow[]> {
   const rows: StoreGrowthRow[] = []
   for (const [queued, destinations, ips] of [
     [SMALL, 1, 1], [SMALL, DESTINATIONS, IPS], [most, 1, 1], [most, DESTINATIONS, IPS],
   ] as const) {
+    tell(`the store's verbs on ${queued} messages, ${destinations} destinations`)
     rows.push(await measureQueue(queued, destinations, ips))
   }
   return rows

@@ -4,6 +4,7 @@
  */
 import { measureChoosing } from './choosing.ts'
 import type { ChoosingFigures } from './choosing.ts'
+import { createProgress } from './growth-progress.ts'
 import { measureFullServer } from './growth-server.ts'
 import type { FullServerFigures } from './growth-server.ts'
 import { measureStoreGrowth } from './growth-store.ts'
@@ -17,9 +18,10 @@ export interface GrowthFigures {
 }
 
 export async function measureGrowth({ stored }: BenchOptions): Promise<GrowthFigures> {
+  const tell = createProgress('growth')
   return {
     choosing: await measureChoosing(),
-    store: await measureStoreGrowth(stored),
-    serve: await measureFullServer(stored),
+    store: await measureStoreGrowth(stored, tell),
+    serve: await measureFullServer(stored, tell),
   }
 }

@@ -3,13 +3,11 @@
  * the sink as every domain's MX. It is not installed here: `npm install Haraka haraka-plugin-dkim` in a folder of its
  * own, named by --haraka. Performance.md 2.
  */
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { freePort } from '../../test/support/serve-process.ts'
-import { until } from '../../test/support/until.ts'
+import { startChildServer } from './child-server.ts'
 import { accepts } from './sink.ts'
 import { runSmtpSource } from './smtp-source.ts'
 import type { Setting, System } from './system.ts'
@@ -31,33 +29,17 @@ export async function startHaraka(program: string, setting: Setting): Promise<Sy
   writeFiles(folder, port, setting)
   // Where the program is, its plugins are: node_modules/Haraka/bin/haraka.
   symlinkSync(join(dirname(realpathSync(program)), '..', '..'), join(folder, 'node_modules'))
-  const child = spawn(program, ['-c', folder], { stdio: ['ignore', 'ignore', 'inherit'] })
-  const ended = once(child, 'exit')
-  const stop = async (): Promise<void> => {
-    if (child.exitCode === null && child.signalCode === null) {
-      child.kill()
-      await ended
-    }
-    rmSync(folder, { recursive: true, force: true })
-  }
-  try {
-    await until('Haraka listens', () => {
-      if (child.exitCode !== null) throw new Error(`haraka ended with ${child.exitCode}`)
-      return accepts('127.0.0.1', port)
-    })
-  } catch (thrown) {
-    await stop()
-    throw thrown
-  }
+  const child = await startChildServer({
+    program, words: ['-c', folder], folder, isListening: () => accepts('127.0.0.1', port),
+  })
   return {
     name: 'haraka_dkim',
     isSigning: true,
     handOver: (load) => runSmtpSource({
       ...load, port, sessions: SESSIONS, from: `shop@${setting.domain}`, recipientDomain: 'dest.test',
     }),
-    processes: () => ({ haraka: child.pid ?? Number.NaN }),
-    afterRun: async () => {},
-    stop,
+    processes: () => ({ haraka: child.processId }),
+    stop: () => child.stop(),
   }
 }
 

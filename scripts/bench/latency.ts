@@ -2,7 +2,9 @@
  * What a round trip costs: messages per second and connection through a proxy that adds 50 ms, in turns with Postfix's
  * smtp client through the same proxy; and how many connections Posthorn holds at once when the other side takes long.
  *
- * The rate is that between the first fifth and the last fifth of the messages: connections open, none idle yet.
+ * The rate is that between the first fifth and the last fifth of the messages, divided by the connections that were
+ * open in that time on average. Held are those to as many destinations as it takes: a path begins with two connections
+ * and gets one more only for what it delivers, which with a round trip of seconds takes minutes.
  */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -12,7 +14,7 @@ import { freePort } from '../../test/support/serve-process.ts'
 import { providersWith } from './changed-settings.ts'
 import { median, threeDigits } from './figures.ts'
 import { runLoad } from './load.ts'
-import { messageBody } from './message.ts'
+import { batchBody, messageBody } from './message.ts'
 import type { BenchOptions } from './options.ts'
 import { startPostfixRelay } from './postfix-system.ts'
 import { bytesOf } from './posthorn-system.ts'
@@ -28,15 +30,16 @@ export interface LatencyFigures {
   /** Messages per second and connection. */
   posthorn: number
   postfix: number
+  /** Open on average. */
   connections: { posthorn: number; postfix: number }
   /** Connections at once within a minute, of so many that were allowed, and Posthorn's memory at its peak. */
-  held: { connections: number; allowed: number; megabytes: number }
+  held: { connections: number; allowed: number; destinations: number; megabytes: number }
 }
 
 interface Proxy {
   port: number
-  /** Connections at once since the last call. */
-  peak(): Promise<number>
+  /** Connections at once since the last call, and for how many seconds in all they were open. */
+  count(): Promise<{ peak: number; connectionSeconds: number }>
   stop(): Promise<void>
 }
 
@@ -48,7 +51,12 @@ const MESSAGES = 1_000
 /** One message takes some seconds: a thousand connections are busy with a few hundred messages a second. */
 const LONG_ROUND_TRIP = 4_000
 const HELD_IPS = 10
+/** Of a path that has just begun (engine.md 8.3). */
+const FIRST_CONNECTIONS = 2
 const HELD = 1_000
+/** As many recipients each as there are connections: work for all of them. */
+const HELD_BATCHES = 4
+const HELD_DESTINATIONS = HELD / HELD_IPS / FIRST_CONNECTIONS
 const DEADLINE = 300_000
 /** What has not been opened by then will not be. */
 const HELD_DEADLINE = 60_000
@@ -71,7 +79,7 @@ export async function measureLatency({ runs }: BenchOptions): Promise<LatencyFig
     })
     try {
       for (let run = 0; run < runs; run += 1) {
-        const ours = await rateOf(sink, proxy, () => post(posthorn, MESSAGES))
+        const ours = await rateOf(sink, proxy, () => post(posthorn))
         const theirs = await rateOf(sink, proxy, () => runSmtpSource({
           port: postfix.port, sessions: 4, messages: MESSAGES, htmlBytes: bytesOf(10), from: FROM,
           recipientDomain: 'dest.test',
@@ -104,37 +112,42 @@ interface Rate {
 
 async function rateOf(sink: Sink, proxy: Proxy, handOver: () => Promise<unknown>): Promise<Rate> {
   const already = sink.taken()
-  await proxy.peak()
   const handedOver = handOver()
   await sink.received(already + MESSAGES * 0.2, DEADLINE)
+  await proxy.count()
   const startedAt = performance.now()
   const begun = sink.taken()
   await sink.received(already + MESSAGES * 0.8, DEADLINE)
-  const perSecond = ((sink.taken() - begun) * 1_000) / (performance.now() - startedAt)
+  const messages = sink.taken() - begun
+  const seconds = (performance.now() - startedAt) / 1_000
+  const { connectionSeconds } = await proxy.count()
   await handedOver
   await sink.received(already + MESSAGES, DEADLINE)
-  const connections = await proxy.peak()
-  return { perConnection: perSecond / connections, connections }
+  return { perConnection: messages / connectionSeconds, connections: connectionSeconds / seconds }
 }
 
 async function measureHeld(): Promise<LatencyFigures['held']> {
   const sinkPort = await freePort()
   const sink = await startSink('127.0.0.1', sinkPort)
   const proxy = await startProxy(sinkPort, LONG_ROUND_TRIP)
+  const domains = Array.from({ length: HELD_DESTINATIONS }, (_, index) => `d${index}.held.test`)
   const posthorn = await startPosthorn({
-    deliveryPort: proxy.port, ips: HELD_IPS, providers: providersWith(HELD / HELD_IPS),
+    deliveryPort: proxy.port, ips: HELD_IPS,
+    names: Object.fromEntries(domains.flatMap((domain) => [
+      [domain, { MX: [`10 mx.${domain}`] }], [`mx.${domain}`, { A: ['127.0.0.1'] }],
+    ])),
   })
   try {
-    const posting = post(posthorn, HELD * 3)
+    const posting = postTo(domains, posthorn)
     const end = performance.now() + HELD_DEADLINE
     let connections = 0
     while (connections < HELD && performance.now() < end) {
       await sleep(LOOK_EVERY)
-      connections = Math.max(connections, await proxy.peak())
+      connections = Math.max(connections, (await proxy.count()).peak)
     }
     await posting
     const megabytes = Math.round(peakMemoryBytes(posthorn.server.processId) / MEBIBYTE)
-    return { connections, allowed: HELD, megabytes }
+    return { connections, allowed: HELD, destinations: HELD_DESTINATIONS, megabytes }
   } finally {
     await posthorn.stop()
     await proxy.stop()
@@ -142,10 +155,19 @@ async function measureHeld(): Promise<LatencyFigures['held']> {
   }
 }
 
-function post({ server, key }: Posthorn, messages: number): Promise<unknown> {
+function post({ server, key }: Posthorn): Promise<unknown> {
   return runLoad({
-    baseUrl: server.baseUrl, apiKey: key, clients: 20, messages,
+    baseUrl: server.baseUrl, apiKey: key, clients: 20, messages: MESSAGES,
     body: messageBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }),
+  })
+}
+
+/** Batches, their recipients at all of these domains in turn. */
+function postTo(domains: readonly string[], { server, key }: Posthorn): Promise<unknown> {
+  const recipientDomain = (number: number): string => domains[number % domains.length] ?? ''
+  return runLoad({
+    baseUrl: server.baseUrl, apiKey: key, clients: 1, messages: HELD_BATCHES, path: '/v1/email/batch',
+    body: batchBody({ from: FROM, recipientDomain, htmlBytes: bytesOf(10) }, HELD),
   })
 }
 
@@ -155,10 +177,10 @@ async function startProxy(targetPort: number, roundTrip: number): Promise<Proxy>
   const [port] = await once(child, 'message')
   return {
     port: Number(port),
-    async peak() {
+    async count() {
       child.send('count')
       const [counts] = await once(child, 'message')
-      return Number((counts as { peak: number }).peak)
+      return counts as Awaited<ReturnType<Proxy['count']>>
     },
     async stop() {
       const ended = once(child, 'exit')

@@ -14,7 +14,8 @@
  * | profile  | CPU of each stage of the whole way                                                               |
  *
  * Counts are taken at the sink and in the database that was used; signatures are verified by mailauth; `synchronous` is
- * read back. Installs nothing: it says what is missing and ends with 69. `--help` is any option it does not know.
+ * read back. The first six parts are the usual ones, `--full` is all. Installs nothing: it says what is missing and ends
+ * with 69. `--help` is any option it does not know.
  */
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { cpus } from 'node:os'
@@ -30,7 +31,9 @@ import { measureLookups } from './lookups.ts'
 import { readOptions } from './options.ts'
 import type { BenchOptions, Part } from './options.ts'
 import { measureProfile } from './profile.ts'
-import { printAccept, printComparison, printGrowth, printLatency, printOthers, printProfile } from './report.ts'
+import {
+  printAccept, printComparison, printFigures, printGrowth, printLatency, printLookups, printProfile,
+} from './report.ts'
 import { print } from './table.ts'
 import { compareBatch, compareWholeWay, WARM_UP } from './whole-way.ts'
 
@@ -58,7 +61,12 @@ say(`${String(document['machine'])}; ${String(document['date'])}; an RSA-2048 si
   `${String(document['rsa_2048_signature_milliseconds'])} ms of CPU now`)
 say(`changed from the defaults: ${JSON.stringify(CHANGED_SETTINGS)}`)
 say(`whole way and batch: each system takes ${WARM_UP} messages first that are not counted\n`)
+/** By part. */
+const seconds: Record<string, number> = {}
 await runParts(options)
+document['seconds'] = seconds
+say(`took: ${Object.entries(seconds).map(([name, value]) => `${name} ${value} s`).join(', ')}; in all ` +
+  `${Object.values(seconds).reduce((sum, value) => sum + value, 0)} s`)
 if (options.isJson) print(JSON.stringify(document))
 
 async function runParts(wanted: BenchOptions): Promise<void> {
@@ -80,15 +88,15 @@ async function runParts(wanted: BenchOptions): Promise<void> {
   })
   await part('delivery', () => measureDelivery(wanted), (result) => {
     document['delivery'] = result
-    if (!wanted.isJson) printOthers([['delivery alone', result]])
+    if (!wanted.isJson) printFigures('delivery alone', result)
   })
   await part('clicks', () => measureClicks(), (result) => {
     document['clicks'] = result
-    if (!wanted.isJson) printOthers([['clicks', result]])
+    if (!wanted.isJson) printFigures('clicks', result)
   })
   await part('lookups', () => measureLookups(wanted.stored), (result) => {
     document['lookups'] = result
-    if (!wanted.isJson) printOthers(result.map(({ what, ...figures }) => [what, figures]))
+    if (!wanted.isJson) printLookups(result)
   })
   await part('latency', () => measureLatency(wanted), (result) => {
     document['latency'] = result
@@ -105,7 +113,10 @@ async function runParts(wanted: BenchOptions): Promise<void> {
 }
 
 async function part<Result>(name: Part, measure: () => Promise<Result>, use: (result: Result) => void): Promise<void> {
-  if (options.parts.has(name)) use(await measure())
+  if (!options.parts.has(name)) return
+  const startedAt = performance.now()
+  use(await measure())
+  seconds[name] = Math.round((performance.now() - startedAt) / 1_000)
 }
 
 /** The yardstick for all CPU figures: how busy the machine is changes what it calls a millisecond. */

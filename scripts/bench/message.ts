@@ -12,8 +12,8 @@ const TEXT = 'Your order has left the house and is on its way to you.'
 const GREETING = '<p>Dear {{name}}, order {{order}} of {{date}}, {{amount}}, goes to {{city}}.</p>\n'
 const HEAD = '<html><body>\n'
 const FOOT = '</body></html>\n'
-/** Stands for the number of a message, which is put in as text: the generator does not serialise each one anew. */
-const NUMBER = '#number#'
+/** Stands for the number of a message, as long as the digits that the load generator puts in its place. */
+export const NUMBER = '#number#'
 
 export interface MessageKind {
   from: string
@@ -30,17 +30,20 @@ export function htmlOf(bytes: number, start = ''): string {
   return `${HEAD}${start}${paragraphs.join('')}${' '.repeat(Math.max(0, bytes - used))}${FOOT}`
 }
 
-/** Bodies of `/email/send`; `more` are further fields of the request. */
+/** The number of a request, in as many digits as NUMBER has characters. */
+export function digitsOf(number: number): string {
+  return String(number).padStart(NUMBER.length, '0')
+}
+
+/** The body of `/email/send` with NUMBER where the number goes; `more` are further fields of the request. */
 export function messageBody(
   { from, recipientDomain, htmlBytes }: MessageKind,
   more: Record<string, unknown> = {},
-): (index: number) => string {
-  const body = JSON.stringify({
+): string {
+  return JSON.stringify({
     to: `reader-${NUMBER}@${recipientDomain}`, from, subject: `Order ${NUMBER}`, html: htmlOf(htmlBytes), text: TEXT,
     ...more,
   })
-  const parts = body.split(NUMBER)
-  return (index) => parts.join(String(index))
 }
 
 /** Bodies of `/email/batch`; recipients are numbered through all batches. */

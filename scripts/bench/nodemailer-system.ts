@@ -31,7 +31,6 @@ async function start(name: string, { sinkPort, domain }: Setting, dkim: unknown)
       if (answer !== 'done') throw new Error(`nodemailer: ${String(answer)}`)
     },
     processes: () => ({ nodemailer: child.pid ?? Number.NaN }),
-    afterRun: async () => {},
     async stop() {
       if (child.exitCode !== null || child.signalCode !== null) return
       const ended = once(child, 'exit')

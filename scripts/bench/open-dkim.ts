@@ -2,18 +2,15 @@
  * OpenDKIM as a signing milter on a unix socket: relaxed/relaxed, the key of the comparison, everything else as it
  * ships. Over a TCP socket it would be less than half as fast, and no fair opponent.
  */
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { until } from '../../test/support/until.ts'
+import { startChildServer } from './child-server.ts'
+import type { ChildServer } from './child-server.ts'
 import type { Setting } from './system.ts'
 
-export interface OpenDkim {
+export interface OpenDkim extends ChildServer {
   socket: string
-  processId: number
-  stop(): Promise<void>
 }
 
 export async function startOpenDkim(setting: Setting): Promise<OpenDkim> {
@@ -28,23 +25,8 @@ export async function startOpenDkim(setting: Setting): Promise<OpenDkim> {
     `Selector ${setting.selector}`, `KeyFile ${key}`, `Socket local:${socket}`, 'UMask 000', 'RequireSafeKeys no',
     `PidFile ${join(folder, 'opendkim.pid')}`, '',
   ].join('\n'))
-  const child = spawn('opendkim', ['-f', '-x', file], { stdio: ['ignore', 'ignore', 'inherit'] })
-  const ended = once(child, 'exit')
-  const stop = async (): Promise<void> => {
-    if (child.exitCode === null && child.signalCode === null) {
-      child.kill()
-      await ended
-    }
-    rmSync(folder, { recursive: true, force: true })
-  }
-  try {
-    await until('OpenDKIM listens', () => {
-      if (child.exitCode !== null) throw new Error(`opendkim ended with ${child.exitCode}`)
-      return existsSync(socket)
-    })
-  } catch (thrown) {
-    await stop()
-    throw thrown
-  }
-  return { socket, processId: child.pid ?? Number.NaN, stop }
+  const child = await startChildServer({
+    program: 'opendkim', words: ['-f', '-x', file], folder, isListening: () => existsSync(socket),
+  })
+  return { socket, ...child }
 }

@@ -43,12 +43,12 @@ function toSystem(
       count.accepted += wanted.messages
     },
     processes: () => ({ posthorn: posthorn.server.processId }),
-    async afterRun() {
+    settle: () => posthorn.settled(count.accepted),
+    async check() {
       const { accepted } = count
       await posthorn.check({
         messages: accepted, delivered: accepted, deliveredEvents: accepted, webhookDeliveries: accepted,
       })
-      await posthorn.settled(accepted)
     },
     stop: () => posthorn.stop(),
   }

@@ -1,10 +1,8 @@
 /**
  * The real `posthorn serve` as every measurement starts it: a database of its own, warmed IPs on loopback, DNS on
  * loopback, a verified sending domain with an RSA-2048 key, an API key, and a webhook endpoint that answers at once.
+ * Throws when the database was not opened with `synchronous=FULL`, read back.
  */
-import { createServer } from 'node:http'
-import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
 import { freePort, startServe } from '../../test/support/serve-process.ts'
 import type { ServeProcess } from '../../test/support/serve-process.ts'
 import { applianceZone, prepareSender, SENDING_DOMAIN } from '../../test/support/two-ips.ts'
@@ -14,6 +12,8 @@ import type { Zone, ZoneServer } from '../../test/support/zone.ts'
 import { CHANGED_SETTINGS } from './changed-settings.ts'
 import { readBack } from './database-figures.ts'
 import type { DatabaseFigures } from './database-figures.ts'
+import { startWebhookCounter } from './webhook-counter.ts'
+import type { WebhookCounter } from './webhook-counter.ts'
 
 export interface PosthornOptions {
   deliveryPort: number
@@ -31,9 +31,12 @@ export interface Posthorn {
   readonly server: ServeProcess
   readonly zone: ZoneServer
   readonly key: string
-  /** Resolves when the database shows so many rows and `synchronous` was FULL; throws when it does not. */
+  /** Resolves when the database shows so many rows; throws when it does not. */
   check(expected: Partial<DatabaseFigures>): Promise<DatabaseFigures>
-  /** Resolves when the webhooks of so many messages have been posted: nothing goes on any more. */
+  /**
+   * Resolves when the webhooks of so many messages have been posted, each event once, and a sample is signed as it
+   * should be: nothing goes on any more.
+   */
   settled(webhooks: number): Promise<void>
   /** What Prometheus would read: the sum of all lines that begin with this name. */
   metric(name: string): Promise<number>
@@ -55,13 +58,15 @@ export async function startPosthorn(options: PosthornOptions): Promise<Posthorn>
     'spf.mail.posthorn.test': { TXT: ['v=spf1 ip4:127.0.0.0/8 -all'] },
     ...options.names,
   })
-  const receiver = await startReceiver()
+  const receiver = await startWebhookCounter(WEBHOOK_SECRET)
   const server = await startWith(options, zone, addresses)
   try {
     const api = await prepareSender(server, zone)
     const registered = await api.post('/webhooks', { url: receiver.url, secret: WEBHOOK_SECRET })
     if (registered.status !== 201) throw new Error(`no webhook endpoint: ${JSON.stringify(registered.body)}`)
     const key = await server.createKey('send', 'webhooks', 'messages:read')
+    const opened = server.log().findLast((line) => line['msg'] === 'store opened')
+    if (opened?.['synchronous'] !== SYNCHRONOUS_FULL) throw new Error(`not FULL: ${JSON.stringify(opened)}`)
     return toPosthorn({ server, zone, receiver, key })
   } catch (thrown) {
     await server.remove()
@@ -98,24 +103,14 @@ async function startWith(options: PosthornOptions, zone: ZoneServer, addresses: 
   }
 }
 
-interface Receiver {
-  url: string
-  posts(): number
-  close(): Promise<void>
-}
-
 function toPosthorn(
-  { server, zone, receiver, key }: Pick<Posthorn, 'server' | 'zone' | 'key'> & { receiver: Receiver },
+  { server, zone, receiver, key }: Pick<Posthorn, 'server' | 'zone' | 'key'> & { receiver: WebhookCounter },
 ): Posthorn {
   return {
     server,
     zone,
     key,
     async check(expected) {
-      const opened = server.log().findLast((line) => line['msg'] === 'store opened')
-      if (opened?.['synchronous'] !== SYNCHRONOUS_FULL) {
-        throw new Error(`synchronous is not FULL: ${JSON.stringify(opened)}`)
-      }
       const isThere = (found: DatabaseFigures): boolean =>
         Object.entries(expected).every(([name, count]) => found[name as keyof DatabaseFigures] === count)
       await until(`the database shows ${JSON.stringify(expected)}`, () => isThere(readBack(server.databaseFolder)),
@@ -123,7 +118,8 @@ function toPosthorn(
       return readBack(server.databaseFolder)
     },
     async settled(webhooks) {
-      await until('the webhooks have been posted', () => receiver.posts() >= webhooks, RECORD_DEADLINE)
+      await until('the webhooks have been posted', () => receiver.events() >= webhooks, RECORD_DEADLINE)
+      receiver.check()
     },
     async metric(name) {
       const text = await (await fetch(server.metricsUrl)).text()
@@ -134,28 +130,6 @@ function toPosthorn(
       await server.remove()
       await receiver.close()
       await zone.close()
-    },
-  }
-}
-
-/** Counts what arrives, and keeps none of it. */
-async function startReceiver(): Promise<Receiver> {
-  let posts = 0
-  const server = createServer((request, response) => {
-    request.resume()
-    request.once('end', () => {
-      posts += 1
-      response.end()
-    })
-  }).listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hooks`,
-    posts: () => posts,
-    async close() {
-      server.closeAllConnections()
-      server.close()
-      await once(server, 'close')
     },
   }
 }

@@ -17,7 +17,7 @@ import type { Posthorn } from './posthorn.ts'
 import { threadCpuSeconds } from './process-figures.ts'
 import { startSink } from './sink.ts'
 import { readProfiles } from './stages.ts'
-import type { Thread } from './stages.ts'
+import type { Thread, ThreadProfile } from './stages.ts'
 
 export interface ProfileFigures {
   messages: number
@@ -53,14 +53,15 @@ export async function measureProfile({ clients, messages }: BenchOptions): Promi
       await posthorn.settled(inAll)
     }
     await run(WARM_UP, WARM_UP)
-    const before = threadCpuSeconds(posthorn.server.processId)
+    const [before, from] = [threadCpuSeconds(posthorn.server.processId), monotonicMicroseconds()]
     await run(messages, WARM_UP + messages)
-    const after = threadCpuSeconds(posthorn.server.processId)
+    const [after, to] = [threadCpuSeconds(posthorn.server.processId), monotonicMicroseconds()]
     // The profiles are written at the end.
     await posthorn.server.stop()
     const threads = Object.fromEntries(Object.entries(after).filter(([name]) => name !== PROFILER)
-      .map(([name, seconds]) => [name, threeDigits(((seconds - (before[name] ?? 0)) * 1_000) / messages)]))
-    return divide(folder, threads, messages)
+      .map(([name, seconds]) => [name, threeDigits(((seconds - (before[name] ?? 0)) * 1_000) / messages)] as const)
+      .filter(([, cpu]) => cpu > 0))
+    return divide(readProfiles(folder, { from, to }), threads, messages)
   } finally {
     await sink.stop()
     await posthorn.stop()
@@ -68,10 +69,15 @@ export async function measureProfile({ clients, messages }: BenchOptions): Promi
   }
 }
 
-function divide(folder: string, threads: Record<string, number>, messages: number): ProfileFigures {
+function monotonicMicroseconds(): number {
+  return Number(process.hrtime.bigint() / 1_000n)
+}
+
+function divide(
+  profiles: readonly ThreadProfile[], threads: Record<string, number>, messages: number,
+): ProfileFigures {
   const stages: Record<string, number> = { DKIM: threads[THREAD_POOL] ?? 0, runtime: threads['V8Worker'] ?? 0 }
   const functions: ProfileFigures['functions'] = { main: [], store: [], delivery: [] }
-  const profiles = readProfiles(folder)
   for (const thread of Object.keys(NAMES) as Thread[]) {
     const ofThread = profiles.filter((profile) => profile.thread === thread)
     const cpu = NAMES[thread].reduce((sum, name) => sum + (threads[name] ?? 0), 0)

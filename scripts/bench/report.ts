@@ -4,9 +4,13 @@
 import type { AcceptRow } from './accept.ts'
 import type { GrowthFigures } from './growth.ts'
 import type { LatencyFigures } from './latency.ts'
+import type { LookupRow } from './lookups.ts'
 import type { ProfileFigures } from './profile.ts'
 import { print, printTable } from './table.ts'
 import type { Comparison } from './whole-way.ts'
+
+/** As `system.ts` names them. */
+const TOOLS: readonly string[] = ['sink', 'load and check']
 
 export function printComparison(title: string, { rows, cpu, signaturesVerified, missing }: Comparison): void {
   print(title)
@@ -15,12 +19,18 @@ export function printComparison(title: string, { rows, cpu, signaturesVerified, 
     const [ours, theirs] = [Number(row['posthorn'] ?? row['posthorn_batch']), row[name]]
     return typeof theirs === 'number' ? (ours / theirs).toFixed(2) : '-'
   }
-  const heads = rows.flatMap(({ size }) => [size, `ours : theirs`])
-  printTable(['', ...heads], names.map((name) => (
-    [name, ...rows.flatMap((row) => [row[name] ?? null, ratio(row, name)])])))
-  print('CPU, milliseconds for a message')
-  printTable(['', 'size', 'by process'], cpu.map(({ size, system, milliseconds }) => [system, size,
-    Object.entries(milliseconds).map(([name, value]) => `${name} ${value}`).join(', ')]))
+  const cpuOf = (size: string, name: string): Record<string, number> =>
+    cpu.find((each) => each.size === size && each.system === name)?.milliseconds ?? {}
+  // Of the system, with a milter of its own; not of the sink and the load generator.
+  const ownCpu = (size: string, name: string): string => {
+    const own = Object.entries(cpuOf(size, name)).filter(([process]) => !TOOLS.includes(process))
+    return own.length === 0 ? '-' : own.reduce((sum, [, value]) => sum + value, 0).toFixed(2)
+  }
+  printTable(['', ...rows.flatMap(({ size }) => [size, 'ours : theirs', 'CPU ms'])], names.map((name) => (
+    [name, ...rows.flatMap((row) => [row[name] ?? null, ratio(row, name), ownCpu(row.size, name)])])))
+  const tools = cpu.map(({ size, system }) => `${system} ${size} ` +
+    TOOLS.map((tool) => cpuOf(size, system)[tool] ?? 0).join(' + '))
+  print(`CPU ms a message of ${TOOLS.join(' + ')} beside them: ${tools.join(', ')}`)
   const verified = Object.entries(signaturesVerified).map(([name, count]) => `${name} ${count}`).join(', ')
   print(`signatures verified by mailauth, one in each message: ${verified}`)
   print('synchronous=FULL, read back; each message with its event and webhook row, counted')
@@ -40,12 +50,15 @@ export function printAccept(rows: readonly AcceptRow[]): void {
   }
 }
 
-/** One line each, for what has no table. */
-export function printOthers(lines: readonly (readonly [what: string, figures: object])[]): void {
-  for (const [what, figures] of lines) {
-    print(`${what}: ${Object.entries(figures).map(([name, value]) => `${inWords(name)} ${String(value)}`).join(', ')}`)
-  }
-  print('')
+/** One row for each figure. */
+export function printFigures(what: string, figures: object): void {
+  printTable([what, ''], Object.entries(figures).map(([name, value]) => [inWords(name), String(value)]))
+}
+
+export function printLookups(rows: readonly LookupRow[]): void {
+  printTable(['lookups', 'stored', 'CPU ms', 'p50 ms'], rows.map((row) => [
+    row.what, row.stored, row.cpuMilliseconds, row.p50Milliseconds,
+  ]))
 }
 
 export function printLatency({ roundTripMilliseconds, posthorn, postfix, connections, held }: LatencyFigures): void {
@@ -54,7 +67,8 @@ export function printLatency({ roundTripMilliseconds, posthorn, postfix, connect
     ['posthorn', posthorn, connections.posthorn, null],
     ['postfix', postfix, connections.postfix, (posthorn / postfix).toFixed(2)],
   ])
-  print(`connections held at once: ${held.connections} of ${held.allowed}, ${held.megabytes} MB at the peak\n`)
+  const { connections: most, allowed, destinations, megabytes } = held
+  print(`held at once: ${most} of ${allowed} connections to ${destinations} destinations, peak ${megabytes} MB\n`)
 }
 
 export function printGrowth({ store, serve, choosing }: GrowthFigures): void {
@@ -63,7 +77,8 @@ export function printGrowth({ store, serve, choosing }: GrowthFigures): void {
     row.queued, row.destinations, row.ips, row.acceptMicroseconds, row.claimMicroseconds, row.recordMicroseconds,
     row.fileMegabytes,
   ]))
-  printOthers([['the server', serve], ['choosing an IP and a slot', choosing]])
+  printFigures('the server', serve)
+  printFigures('choosing an IP and a slot', choosing)
 }
 
 export function printProfile({ messages, stages, threads, functions }: ProfileFigures): void {

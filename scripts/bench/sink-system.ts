@@ -14,7 +14,6 @@ export async function startSinkAlone({ sinkPort, domain }: Setting): Promise<Sys
       ...load, port: sinkPort, sessions: SESSIONS, from: `shop@${domain}`, recipientDomain: 'dest.test',
     }),
     processes: () => ({}),
-    afterRun: async () => {},
     stop: async () => {},
   }
 }

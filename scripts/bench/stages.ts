@@ -13,6 +13,8 @@ interface ProfileNode {
 
 interface Profile {
   nodes: ProfileNode[]
+  /** Microseconds of the monotonic clock, which all processes share. */
+  startTime: number
   samples: number[]
   timeDeltas: number[]
 }
@@ -43,13 +45,16 @@ const STAGES: readonly [prefix: string, stage: string][] = [
   ['delivery/session/path-sender.ts', 'SMTP client'],
   ['delivery/session/open', 'SMTP client'],
   ['delivery/session/transaction-end.ts', 'SMTP client'],
+  ['delivery/attempt-log.ts', 'log'],
   ['delivery/', 'dispatch and settle'],
   ['egress/', 'dispatch and settle'],
   ['network/guarded', 'webhooks'],
+  ['network/one-exchange.ts', 'webhooks'],
   ['network/', 'dispatch and settle'],
   ['webhooks/', 'webhooks'],
   ['store/', 'store'],
   ['mail/return-path.ts', 'render'],
+  ['messages/acceptance-log.ts', 'log'],
   ['http/', 'HTTP and acceptance'],
   ['messages/', 'HTTP and acceptance'],
   ['senders/', 'HTTP and acceptance'],
@@ -57,15 +62,22 @@ const STAGES: readonly [prefix: string, stage: string][] = [
 ]
 const NO_WORK = ['(idle)', '(root)']
 
-/** Profiles without a thread of the server (short helpers) are left out. */
-export function readProfiles(folder: string): ThreadProfile[] {
+/** Microseconds of the monotonic clock. */
+export interface TimeSpan {
+  from: number
+  to: number
+}
+
+/** What was sampled in this time. Profiles without a thread of the server (short helpers) are left out. */
+export function readProfiles(folder: string, span: TimeSpan): ThreadProfile[] {
   return readdirSync(folder)
     .filter((name) => name.endsWith('.cpuprofile'))
-    .map((name) => readProfile(JSON.parse(readFileSync(join(folder, name), 'utf8')) as Profile))
+    .map((name) => readProfile(JSON.parse(readFileSync(join(folder, name), 'utf8')) as Profile, span))
     .filter((profile) => profile !== undefined)
 }
 
-function readProfile({ nodes, samples, timeDeltas }: Profile): ThreadProfile | undefined {
+function readProfile(profile: Profile, { from, to }: TimeSpan): ThreadProfile | undefined {
+  const { nodes, samples, timeDeltas, startTime } = profile
   const has = (file: string): boolean => nodes.some(({ callFrame }) => callFrame.url.endsWith(file))
   const thread = has('/store/sqlite/group-commit.ts') ? 'store'
     : has('/delivery/session/path-sender.ts') ? 'delivery'
@@ -76,11 +88,14 @@ function readProfile({ nodes, samples, timeDeltas }: Profile): ThreadProfile | u
   const functions = new Map<string, number>()
   const add = (sums: Map<string, number>, name: string, time: number): void =>
     void sums.set(name, (sums.get(name) ?? 0) + time)
+  let at = startTime
   samples.forEach((id, index) => {
+    const time = timeDeltas[index] ?? 0
+    at += time
     const owner = owners.get(id)
-    if (owner === undefined) return
-    add(stages, owner.stage, timeDeltas[index] ?? 0)
-    add(functions, owner.name, timeDeltas[index] ?? 0)
+    if (owner === undefined || at < from || at > to) return
+    add(stages, owner.stage, time)
+    add(functions, owner.name, time)
   })
   return { thread, stages, functions }
 }

@@ -4,6 +4,7 @@
  * A run's clock goes from the first hand-over until the sink has every message. Systems stay up between runs, so that
  * they take turns on a machine where nothing else works.
  */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Sink } from './sink.ts'
 import { startSink } from './sink.ts'
 import { cpuSeconds, ownAndEnded, treeCpuSeconds } from './process-figures.ts'
@@ -30,8 +31,10 @@ export interface System {
   handOver(load: Load): Promise<void>
   /** Name to process whose tree is accounted; evaluated before and after a run. */
   processes(): Record<string, number>
-  /** After a run: checks what it left behind, waits until nothing goes on any more. */
-  afterRun(messages: number): Promise<void>
+  /** Waits until it has nothing more to do for what it took; left out: a moment is enough. */
+  settle?(): Promise<void>
+  /** Looks at what it left behind; throws when something is missing. */
+  check?(): Promise<void>
   stop(): Promise<void>
 }
 
@@ -39,22 +42,31 @@ export type Start = (setting: Setting) => Promise<System>
 
 export interface RunFigures {
   perSecond: number
-  /** Milliseconds of CPU for a message, by process; `load and check` is the bench itself. */
+  /**
+   * Milliseconds of CPU for a message, by process: of the system until it has nothing more to do for the run; of the
+   * sink and of the bench itself, with smtp-source, until the sink has all.
+   */
   cpuMilliseconds: Record<string, number>
 }
 
 const RUN_DEADLINE = 300_000
+/** What is then left to do, in the system, the kernel and elsewhere, is done; nothing of it is in the next run. */
+const QUIET = 1_000
 
 export async function measureRun(system: System, load: Load, sinkPort: number): Promise<RunFigures> {
   const sink = await startSink('127.0.0.1', sinkPort)
   try {
-    const before = accounting(system, sink)
+    const [systemBefore, toolsBefore] = [cpuOf(system), cpuOfTools(sink)]
     const startedAt = performance.now()
     await system.handOver(load)
     await sink.received(load.messages, RUN_DEADLINE)
     const seconds = (performance.now() - startedAt) / 1_000
-    const after = accounting(system, sink)
-    await system.afterRun(load.messages)
+    const toolsAfter = cpuOfTools(sink)
+    await system.settle?.()
+    await sleep(QUIET)
+    const before = { ...systemBefore, ...toolsBefore }
+    const after = { ...cpuOf(system), ...toolsAfter }
+    await system.check?.()
     const cpuMilliseconds = Object.fromEntries(Object.entries(after).map(([name, cpu]) => (
       [name, ((cpu - (before[name] ?? 0)) * 1_000) / load.messages])))
     return { perSecond: load.messages / seconds, cpuMilliseconds }
@@ -63,9 +75,13 @@ export async function measureRun(system: System, load: Load, sinkPort: number): 
   }
 }
 
-function accounting(system: System, sink: Sink): Record<string, number> {
-  const trees = Object.entries(system.processes()).map(([name, processId]) => [name, treeCpuSeconds(processId)])
+/** Seconds so far, by process. */
+function cpuOf(system: System): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(system.processes()).map(([name, processId]) => [name, treeCpuSeconds(processId)]))
+}
+
+function cpuOfTools(sink: Sink): Record<string, number> {
   // Of the bench and of the children it has waited for so far, such as smtp-source.
-  const own = ownAndEnded(process.pid)
-  return { ...Object.fromEntries(trees), sink: cpuSeconds(sink.processId), 'load and check': own }
+  return { sink: cpuSeconds(sink.processId), 'load and check': ownAndEnded(process.pid) }
 }

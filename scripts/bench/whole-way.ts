@@ -43,7 +43,6 @@ const SAMPLE = 5
  * that has been running. By then the CPU for a message of the slowest one to come to speed, ours, falls no more.
  */
 export const WARM_UP = 4_000
-const QUIET = 1_000
 
 export async function compareWholeWay(options: BenchOptions): Promise<Comparison> {
   return compare(options, [startSinkAlone, startPostfixAlone, startPostfixWithOpenDkim, startNodemailer,
@@ -101,7 +100,6 @@ async function takeTurns(
       const figures = await measureRun(system, load, sinkPort)
       taken.set(system.name, [...(taken.get(system.name) ?? []), figures])
       comparison.runs.push({ size: label, system: system.name, ...figures, perSecond: threeDigits(figures.perSecond) })
-      await quiet()
     }
   }
   const row: ComparisonRow = { size: label }
@@ -117,11 +115,6 @@ async function takeTurns(
 /** A batch is never smaller than it is. */
 function loadOf({ name }: System, messages: number): number {
   return name === 'posthorn_batch' ? Math.ceil(messages / BATCH_RECIPIENTS) * BATCH_RECIPIENTS : messages
-}
-
-/** What the run before left to do in the kernel and in other processes is done. */
-function quiet(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, QUIET))
 }
 
 function makeSetting(sinkPort: number): Setting {

@@ -12,33 +12,38 @@ export const RFC_4648 = 'abcdefghijklmnopqrstuvwxyz234567'
 
 const BITS_PER_CHARACTER = 5
 const BITS_PER_BYTE = 8
+/** In a table of values: no character of the alphabet. */
+const NONE = 255
+const CHARACTERS_IN_TABLE = 128
 
 export function encodeBase32(bytes: Uint8Array, alphabet: string): string {
-  let text = ''
+  const text = Buffer.allocUnsafe(Math.ceil((bytes.length * BITS_PER_BYTE) / BITS_PER_CHARACTER))
   let buffer = 0
   const spare = (bytes.length * BITS_PER_BYTE) % BITS_PER_CHARACTER
   let bits = spare === 0 ? 0 : BITS_PER_CHARACTER - spare
-  for (const byte of bytes) {
-    buffer = (buffer << BITS_PER_BYTE) | byte
+  let position = 0
+  for (let index = 0; index < bytes.length; index += 1) {
+    buffer = (buffer << BITS_PER_BYTE) | (bytes[index] ?? 0)
     bits += BITS_PER_BYTE
     while (bits >= BITS_PER_CHARACTER) {
       bits -= BITS_PER_CHARACTER
-      text += alphabet[buffer >> bits]
+      text[position++] = alphabet.charCodeAt(buffer >> bits)
       buffer &= (1 << bits) - 1
     }
   }
-  return text
+  return text.toString('latin1')
 }
 
 export function decodeBase32(text: string, alphabet: string): Buffer | undefined {
+  const values = valuesOf(alphabet)
   const spare = (text.length * BITS_PER_CHARACTER) % BITS_PER_BYTE
-  const bytes = Buffer.alloc((text.length * BITS_PER_CHARACTER - spare) / BITS_PER_BYTE)
+  const bytes = Buffer.allocUnsafe((text.length * BITS_PER_CHARACTER - spare) / BITS_PER_BYTE)
   let buffer = 0
   let bits = -spare
   let position = 0
-  for (const character of text) {
-    const value = alphabet.indexOf(character)
-    if (value < 0) return undefined
+  for (let index = 0; index < text.length; index += 1) {
+    const value = values[text.charCodeAt(index)] ?? NONE
+    if (value === NONE) return undefined
     buffer = (buffer << BITS_PER_CHARACTER) | value
     bits += BITS_PER_CHARACTER
     if (bits < 0) continue
@@ -50,4 +55,16 @@ export function decodeBase32(text: string, alphabet: string): Buffer | undefined
     buffer &= (1 << bits) - 1
   }
   return bytes
+}
+
+const tables = new Map<string, Uint8Array>()
+
+/** The value of each character by its code. */
+function valuesOf(alphabet: string): Uint8Array {
+  const known = tables.get(alphabet)
+  if (known !== undefined) return known
+  const values = new Uint8Array(CHARACTERS_IN_TABLE).fill(NONE)
+  for (let value = 0; value < alphabet.length; value += 1) values[alphabet.charCodeAt(value)] = value
+  tables.set(alphabet, values)
+  return values
 }

@@ -17,10 +17,15 @@ const RANDOMNESS_BYTES = 4_096
 
 /** A new identifier such as `msg_01kapg6t3vq8x2m5r7w9y4c6de` for the time `now` (Unix milliseconds). */
 export function newIdentifier(prefix: IdentifierPrefix, now: number): string {
+  return identifierFromBytes(prefix, newIdentifierBytes(now))
+}
+
+/** The 16 bytes of a new identifier, for what is stored without being told to anybody yet. */
+export function newIdentifierBytes(now: number): Buffer {
   const bytes = Buffer.allocUnsafe(BYTE_LENGTH)
   bytes.writeUIntBE(now, 0, 6)
   randomness.copyInto(bytes, 6)
-  return identifierFromBytes(prefix, bytes)
+  return bytes
 }
 
 /** The text form of 16 stored bytes. */

@@ -45,8 +45,26 @@ export function isInNetwork(address: string, network: string): boolean {
   return base.kind() === parsedAddress.kind() && parsedAddress.match(base, prefixLength)
 }
 
+type Address = ipaddr.IPv4 | ipaddr.IPv6
+
+/** The same few addresses are judged all the time: our own, those of clients on kept connections, those of hosts. */
+const parsed = new Map<string, Address | undefined>()
+const MOST_PARSED = 1_000
+
+function parseIp(text: string): Address | undefined {
+  if (parsed.has(text)) return parsed.get(text)
+  const address = readIp(text)
+  if (text.length > MOST_CHARACTERS) return address
+  if (parsed.size >= MOST_PARSED) parsed.clear()
+  parsed.set(text, address)
+  return address
+}
+
+/** Of an IPv6 address that ends in an IPv4 one: what is longer is not remembered. */
+const MOST_CHARACTERS = 45
+
 /** Only the two plain notations: octal, hexadecimal, short forms and zone ids are no addresses here. */
-function parseIp(text: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined {
+function readIp(text: string): Address | undefined {
   if (text.includes('%')) return undefined
   if (!text.includes(':') && !ipaddr.IPv4.isValidFourPartDecimal(text)) return undefined
   if (!ipaddr.isValid(text)) return undefined
@@ -55,7 +73,7 @@ function parseIp(text: string): ipaddr.IPv4 | ipaddr.IPv6 | undefined {
 }
 
 /** With a prefix an IPv4-mapped address is refused: `::ffff:10.0.0.0/8` would be a part of IPv6 that nobody means. */
-function parseNetwork(text: string): [ipaddr.IPv4 | ipaddr.IPv6, number] | undefined {
+function parseNetwork(text: string): [Address, number] | undefined {
   const [start = '', prefix] = text.split('/')
   const address = parseIp(start)
   if (address === undefined) return undefined

@@ -3,8 +3,9 @@
  *
  * The message is a fixed phrase; all that varies is a field named as in the database. Secrets never reach a log call;
  * `log-redaction.ts` is the second fence. Control characters are escaped by JSON, so one fact is one line. Under
- * journald each line carries its priority. The lines of one turn of the event loop are one write; what is gathered is
- * written when the process exits, also by `process.exit` and after an uncaught error, so that only a kill can lose it.
+ * journald each line carries its priority. The lines of a moment are one write; what is gathered is written when the
+ * process exits, also by `process.exit` and after an uncaught error: only a kill can lose it, and an exit while the
+ * reader of a pipe is so far behind that the pipe is full.
  */
 import { fstatSync } from 'node:fs'
 import { pino } from 'pino'
@@ -17,6 +18,8 @@ export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
 /** syslog priorities that journald reads from a `<N>` in front of the line. */
 export const PRIORITY = { debug: 7, info: 6, warn: 4, error: 3, fatal: 2 } as const
+/** Milliseconds: a line is seen so much later at the most, unless the thread is busy. */
+const LONGEST_GATHERED = 10
 /** Characters. */
 const MOST_GATHERED = 64 * 1024
 const STANDARD_OUTPUT = 1
@@ -59,12 +62,25 @@ function createPino(options: LoggerOptions, onChild: (child: Logger) => void): L
       onChild,
       base: null,
       messageKey: 'msg',
-      timestamp: () => `,"time":"${new Date().toISOString()}"`,
+      timestamp: createTimeField(),
       formatters: { level: (label) => ({ level: label }), log: redactFields },
       serializers: { err: (thrown: unknown) => errorFields(thrown) },
     },
     { write: (line: string) => write(toJournal ? withPriority(printable(line)) : printable(line)) },
   )
+}
+
+/** Of a busy server many lines share a millisecond. */
+function createTimeField(): () => string {
+  let at = 0
+  let text = ''
+  return () => {
+    const now = Date.now()
+    if (now === at) return text
+    at = now
+    text = `,"time":"${new Date(now).toISOString()}"`
+    return text
+  }
 }
 
 /** What JSON leaves as it is and a terminal may obey, or take for the end of a line. */
@@ -103,9 +119,10 @@ function isLevel(word: string): word is keyof typeof PRIORITY {
 
 const writeToStdout = gatherLines((text) => void process.stdout.write(text))
 
-/** Writes at the end of the turn of the event loop, or when this much has come together. */
+/** Writes a moment later, or when much has come together. */
 function gatherLines(write: (text: string) => void): (line: string) => void {
   let gathered = ''
+  let timer: NodeJS.Timeout | undefined
   const flush = (): void => {
     const text = gathered
     gathered = ''
@@ -113,11 +130,14 @@ function gatherLines(write: (text: string) => void): (line: string) => void {
   }
   let isFirst = true
   return (line) => {
-    // On Linux `write` to standard output returns when it is written (Node.js, "A note on process I/O").
+    // On Linux `write` to standard output returns when it is written (Node.js, "A note on process I/O"), or when a pipe
+    // or socket is full.
     if (isFirst) process.on('exit', flush)
     isFirst = false
-    if (gathered === '') setImmediate(flush)
+    if (gathered === '') timer = setTimeout(flush, LONGEST_GATHERED)
     gathered += line
-    if (gathered.length >= MOST_GATHERED) flush()
+    if (gathered.length < MOST_GATHERED) return
+    clearTimeout(timer)
+    flush()
   }
 }

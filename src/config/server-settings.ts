@@ -165,10 +165,10 @@ const webhooks = section({
 const storage = section({
   engine: choice(['sqlite', 'postgres']).default('sqlite'),
   commit: section({
-    linger: duration({ min: 0, max: 20 }).default(2),
+    linger: duration({ min: 0, max: 20 }).default(8),
     rows: integer({ min: 1 }).default(1_000),
   }).prefault({}),
-  page_cache: size().default(64 * MiB),
+  page_cache: size().default(8 * MiB),
   wal_max: size().default(64 * MiB),
   min_free_accept: size().default(256 * MiB),
   min_free_deliver: size().default(32 * MiB),

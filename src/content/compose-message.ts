@@ -2,51 +2,99 @@
  * MIME: header fields, bodies and attachments become the bytes of a message, unsigned.
  *
  * The same input gives the same bytes: boundaries come from `seed`, and the caller gives Date and Message-ID. Only CRLF
- * ends lines, no line has more than 998 octets, and there is no NUL: text is quoted-printable or base64, attachments
- * are base64. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
+ * ends lines, no line has more than 998 octets or begins with a dot, and there is no NUL: text is quoted-printable or
+ * base64, attachments are base64. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
  */
 import { hash } from 'node:crypto'
+import { bytesOf, mostEncodedBytes, writeBase64, writeReadable } from './body-text.ts'
+import type { BodyText } from './body-text.ts'
+import type { UnsignedMessage } from './dkim.ts'
 import { BOUNDARY_CHARACTERS } from './mime-tree.ts'
-import type { BodyEncoding, MimeTreeOf } from './mime-tree.ts'
-import { quotedPrintableIfShort } from './quoted-printable.ts'
-import { foldBase64 } from './transfer-encoding.ts'
+import type { MimeShape, MimeTree, MimeTreeOf } from './mime-tree.ts'
+import { mostEscapedBytes } from './quoted-printable.ts'
 
 export interface MessageParts {
   /** Header fields, each with its CRLF; MIME-Version and Content-* are added here. */
   fields: readonly string[]
-  /** null or '': no such part. */
-  html: string | null
-  text: string | null
+  /** null or without text: no such part. */
+  html: BodyText | null
+  text: BodyText | null
   /** Of the content. */
   treeOf: MimeTreeOf
   /** Makes the boundaries: the message id. */
   seed: string
+  /** Free bytes in front of the message. */
+  room: number
 }
 
-interface EncodedBody {
-  encoding: BodyEncoding | null
-  bytes: Buffer
+interface Body {
+  text: BodyText
+  /** In UTF-8. */
+  bytes: number
 }
 
-export async function composeMessage({ fields, html, text, treeOf, seed }: MessageParts): Promise<Buffer> {
-  const bodies = { html: encodeBody(html), text: encodeBody(text) }
-  const tree = await treeOf({ text: bodies.text.encoding, html: bodies.html.encoding })
-  const boundary = Buffer.from(hash('sha256', seed, 'hex').slice(0, BOUNDARY_CHARACTERS), 'latin1')
-  const pieces = tree.map((piece) => {
-    if (typeof piece !== 'string') return piece
-    return piece === 'boundary' ? boundary : bodies[piece].bytes
-  })
-  return Buffer.concat([Buffer.from(fields.join('')), ...pieces])
+interface Writing {
+  header: Buffer
+  boundary: string
+  bodies: { text: Body; html: Body }
+  shape: MimeShape
+  room: number
 }
 
-const NO_BODY: EncodedBody = { encoding: null, bytes: Buffer.alloc(0) }
+/** Longer messages have memory of their own. */
+const SCRATCH_BYTES = 256 * 1024
+/** Each message is written here first, and copied out when its length is known. */
+const scratch = Buffer.allocUnsafe(SCRATCH_BYTES)
+/** Of a longer text the white space is not noted: it may be all white space, and the list eight times as long. */
+const MOST_NOTED_BYTES = 256 * 1024
 
-function encodeBody(text: string | null): EncodedBody {
-  if (text === null || text === '') return NO_BODY
-  const bytes = Buffer.from(text)
-  const readable = quotedPrintableIfShort(bytes)
-  if (readable !== undefined) return { encoding: 'quoted-printable', bytes: readable }
-  // Any line end, also a lone CR or LF.
-  const lines = Buffer.from(text.replace(/\r\n|\r|\n/g, '\r\n'))
-  return { encoding: 'base64', bytes: Buffer.from(foldBase64(lines.toString('base64')), 'latin1') }
+export async function composeMessage(parts: MessageParts): Promise<UnsignedMessage> {
+  const { fields, html, text, treeOf, seed, room } = parts
+  const bodies = { text: bodyOf(text), html: bodyOf(html) }
+  const header = Buffer.from(fields.join(''))
+  const boundary = hash('sha256', seed).slice(0, BOUNDARY_CHARACTERS)
+  let shape: MimeShape = {
+    text: bodies.text.bytes > 0 ? 'quoted-printable' : null,
+    html: bodies.html.bytes > 0 ? 'quoted-printable' : null,
+  }
+  for (;;) {
+    const written = writeMessage(await treeOf(shape), { header, boundary, bodies, shape, room })
+    if (typeof written !== 'string') return written
+    shape = { ...shape, [written]: 'base64' }
+  }
+}
+
+function bodyOf(text: BodyText | null): Body {
+  return text === null ? { text: [], bytes: 0 } : { text, bytes: bytesOf(text) }
+}
+
+/** A name: this text is shorter as base64. */
+function writeMessage(
+  tree: MimeTree, { header, boundary, bodies, shape, room }: Writing,
+): UnsignedMessage | 'text' | 'html' {
+  const textBytes = mostEncodedBytes(bodies.text.bytes) + mostEncodedBytes(bodies.html.bytes)
+  const most = room + header.length + tree.bytes + textBytes
+  const target = most <= SCRATCH_BYTES ? scratch : Buffer.allocUnsafe(most)
+  const isNoted = tree.isRelaxed && bodies.text.bytes + bodies.html.bytes <= MOST_NOTED_BYTES
+  const runs: number[] | null = isNoted ? [] : null
+  let end = room + header.copy(target, room)
+  let bodyStart = end
+  for (const piece of tree.pieces) {
+    if (typeof piece !== 'string') {
+      end += piece.copy(target, end)
+    } else if (piece === 'boundary') {
+      end += target.write(boundary, end, 'latin1')
+    } else if (piece === 'body') {
+      bodyStart = end
+    } else {
+      const { text, bytes } = bodies[piece]
+      const written = shape[piece] === 'base64' ? writeBase64(text, target, end)
+        : writeReadable(text, target, end, { mostEscaped: mostEscapedBytes(bytes), runs })
+      if (written === undefined) return piece
+      end = written
+    }
+  }
+  const buffer = Buffer.allocUnsafe(end)
+  target.copy(buffer, room, room, end)
+  return { buffer, start: room, bodyStart, runs }
 }

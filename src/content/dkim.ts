@@ -52,6 +52,7 @@ const CHANGED_SPACE = /\r\n|\t| {2}/
 const WHITE_SPACE = /(?:[ \t]|\r\n)+/g
 
 const MOST_LINE_CHARACTERS = 76
+const LINE_END = '\r\n'
 const SPACE = 0x20
 const TAB = 0x09
 const CR = 0x0d
@@ -76,29 +77,49 @@ function signHash(input: Uint8Array, key: KeyObject): Promise<Buffer> {
   return signOnThreadPool(null, hash('sha256', input, 'buffer'), key)
 }
 
+/** A message as it was composed. */
+export interface UnsignedMessage {
+  /** The message stands from `start` to the end; what is in front of it is free. */
+  buffer: Buffer
+  start: number
+  /** Behind the empty line. */
+  bodyStart: number
+  /**
+   * Start and end, in the buffer, of each stretch of the body's white space that is no single space, in order; none is
+   * at a line end. null: not known.
+   */
+  runs: readonly number[] | null
+}
+
+/** What stands in front of the message takes most signature fields: else all of it is copied. */
+export const SIGNATURE_ROOM = 1_024
+
 /**
  * The message with a DKIM-Signature of each signer in front, the first one's topmost. None signs another, so that each
- * stands for itself (RFC 6376 §4.2). `signedAt` is in Unix milliseconds.
+ * stands for itself (RFC 6376 §4.2). `signedAt` is in Unix milliseconds. The free bytes in front are used up.
  */
-export async function signMessage(message: Uint8Array, signers: readonly Signer[], signedAt: number): Promise<Buffer> {
+export async function signMessage(
+  { buffer, start, bodyStart, runs }: UnsignedMessage, signers: readonly Signer[], signedAt: number,
+): Promise<Buffer> {
   if (signers.length === 0) throw new Error('the message has no signer')
-  const bytes = Buffer.from(message.buffer, message.byteOffset, message.byteLength)
-  const headerEnd = bytes.indexOf('\r\n\r\n')
-  if (headerEnd < 0) throw new Error('the message has no end of its header')
-  const selected = selectFields(bytes.toString('latin1', 0, headerEnd + 2))
-  const bodyHash = hash('sha256', relaxedBody(bytes.subarray(headerEnd + 4)), 'base64')
-  const signatures = signers.map(async (signer) => {
+  const selected = selectFields(buffer.toString('latin1', start, bodyStart - LINE_END.length))
+  const body = runs === null ? relaxedBody(buffer.subarray(bodyStart)) : withoutRuns(buffer, bodyStart, runs)
+  const bodyHash = hash('sha256', body, 'base64')
+  const signatures = await Promise.all(signers.map(async (signer) => {
     const { algorithm, domain, selector } = signer
     const unsigned = signatureField(
       ['v=1', `a=${algorithm}`, 'c=relaxed/relaxed', `d=${domain}`, `s=${selector}`, `t=${toUnixSeconds(signedAt)}`],
       selected.names,
       bodyHash,
     )
-    const input = selected.canonical + relaxedField(unsigned).slice(0, -2)
+    const input = selected.canonical + relaxedField(unsigned).slice(0, -LINE_END.length)
     const signature = await signer.sign(Buffer.from(input, 'latin1'))
-    return Buffer.from(`${unsigned}${foldBase64(signature.toString('base64'))}\r\n`, 'latin1')
-  })
-  return Buffer.concat([...(await Promise.all(signatures)), bytes])
+    return `${unsigned}${foldBase64(signature.toString('base64'))}${LINE_END}`
+  }))
+  const fields = signatures.join('')
+  if (fields.length > start) return Buffer.concat([Buffer.from(fields, 'latin1'), buffer.subarray(start)])
+  buffer.write(fields, start - fields.length, 'latin1')
+  return buffer.subarray(start - fields.length)
 }
 
 interface SelectedFields {
@@ -178,6 +199,26 @@ export function relaxedBody(body: Buffer): Buffer {
   }
   if (canonical === undefined && body.length === end + 2 && body[end] === CR) return body
   canonical ??= Buffer.allocUnsafe(end + 2)
+  length += body.copy(canonical, length, copied, end)
+  canonical[length++] = CR
+  canonical[length++] = LF
+  return canonical.subarray(0, length)
+}
+
+/** The same of what stands behind `bodyStart`, where the runs of white space are known: see `UnsignedMessage`. */
+export function withoutRuns(bytes: Buffer, bodyStart: number, runs: readonly number[]): Buffer {
+  const body = bytes.subarray(bodyStart)
+  const end = endOfText(body)
+  if (end === 0) return body.subarray(0, 0)
+  if (runs.length === 0 && body.length === end + 2 && body[end] === CR) return body
+  const canonical = Buffer.allocUnsafe(end + 2)
+  let length = 0
+  let copied = 0
+  for (let index = 0; index < runs.length; index += 2) {
+    length += body.copy(canonical, length, copied, (runs[index] ?? 0) - bodyStart)
+    canonical[length++] = SPACE
+    copied = (runs[index + 1] ?? 0) - bodyStart
+  }
   length += body.copy(canonical, length, copied, end)
   canonical[length++] = CR
   canonical[length++] = LF

@@ -10,6 +10,7 @@ import { isLetter, readHtmlTokens } from './html-tokens.ts'
 import type { HtmlTokens } from './html-tokens.ts'
 import type { MaskedTemplate } from './masked-template.ts'
 import { createOpenElements } from './open-elements.ts'
+import type { OpenElements } from './open-elements.ts'
 import type { Template } from './parse-template.ts'
 
 /** Positions are those of the masked text. */
@@ -27,18 +28,14 @@ export interface FoundPlaces {
   pixelAt: number
 }
 
-interface Tag {
-  name: string
-  href: Attribute | undefined
-  track: Attribute | undefined
-}
-
 interface Attribute extends FoundLink {
   value: Template[number][]
   nameEnd: number
 }
 
 const LINK_ELEMENTS = new Set(['a', 'area'])
+const HREF = 'href'
+const TRACK = 'data-track'
 /** Elements whose content is read as html and is not always shown. */
 const CONCEALING = ['template', 'noscript']
 /** Elements whose content is text. */
@@ -48,20 +45,36 @@ const TEXT_ONLY = new Set([
 const LESS = 0x3c
 const SLASH = 0x2f
 
+/** Most html neither conceals anything nor switches it off: then it does not matter what is inside of what. */
 export function findLinks(source: MaskedTemplate): FoundPlaces {
-  const reader = createReader(source)
+  const { places, isMissed } = read(source, null)
+  return isMissed ? read(source, createOpenElements()).places : places
+}
+
+interface Reading {
+  places: FoundPlaces
+  /** Something is marked, and no `elements` were given to keep it: the places are not to be used. */
+  isMissed: boolean
+}
+
+function read(source: MaskedTemplate, elements: OpenElements | null): Reading {
+  const reader = createReader(source, elements)
   readHtmlTokens(source.text, reader.tokens)
   return reader.result()
 }
 
 /** What the tokens come to. */
-function createReader(source: MaskedTemplate): { tokens: HtmlTokens; result(): FoundPlaces } {
+function createReader(
+  source: MaskedTemplate, elements: OpenElements | null,
+): { tokens: HtmlTokens; result(): Reading } {
   const { text } = source
-  const elements = createOpenElements()
   const links: FoundLink[] = []
-  let tag: Tag = { name: '', href: undefined, track: undefined }
+  let tagName = ''
+  let href: Attribute | undefined
+  let track: Attribute | undefined
   let attribute: Attribute | undefined
   let isTextOnly = false
+  let isMissed = false
   /** Where the last end tag of the body stands, or undefined. */
   let bodyEnd: number | undefined
   /** The last place that is in no tag, no comment and no element that is not shown. */
@@ -69,7 +82,7 @@ function createReader(source: MaskedTemplate): { tokens: HtmlTokens; result(): F
 
   // What conceals is marked as well.
   const isShown = (): boolean =>
-    !isTextOnly && !(elements.isMarked() && CONCEALING.some((name) => elements.isOpen(name)))
+    !isTextOnly && !(elements?.isMarked() === true && CONCEALING.some((name) => elements.isOpen(name)))
   const allowPixel = (at: number): void => {
     if (isShown()) openPlace = at
   }
@@ -80,19 +93,28 @@ function createReader(source: MaskedTemplate): { tokens: HtmlTokens; result(): F
   const add = (parts: Template): void => {
     for (const part of parts) attribute?.value.push(part)
   }
+  /** Whether the element is marked, by itself or by one around it. */
+  const openElement = (name: string): boolean => {
+    const marks = CONCEALING.includes(name) || isSwitchedOff(track)
+    if (elements !== null) return elements.open(name, marks)
+    isMissed ||= marks
+    return marks
+  }
   const tokens: HtmlTokens = {
+    wantedAttributes: [HREF, TRACK],
     markupEnd,
     text(start, end) {
       if (!isBrokenTag(text, Math.max(0, start - 1), end)) allowPixel(end)
     },
     tagName(name) {
-      tag = { name, href: undefined, track: undefined }
+      tagName = name
+      href = track = undefined
     },
     attributeName(name, nameEnd) {
       attribute = undefined
       // Of two attributes with one name the first counts.
-      if (name === 'href' && tag.href === undefined) tag.href = attribute = newAttribute(nameEnd)
-      else if (name === 'data-track' && tag.track === undefined) tag.track = attribute = newAttribute(nameEnd)
+      if (name === HREF && href === undefined) href = attribute = newAttribute(nameEnd)
+      else if (name === TRACK && track === undefined) track = attribute = newAttribute(nameEnd)
       return attribute !== undefined
     },
     attributeValue: (start, end) => add(source.slice(start, end)),
@@ -102,10 +124,9 @@ function createReader(source: MaskedTemplate): { tokens: HtmlTokens; result(): F
       attribute = undefined
     },
     tagEnd(end) {
-      const { name, href, track } = tag
-      const isLeftAlone = elements.open(name, CONCEALING.includes(name) || isSwitchedOff(track))
-      if (href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(name) && isWhole(href, source)) links.push(href)
-      isTextOnly = TEXT_ONLY.has(name)
+      const isLeftAlone = openElement(tagName)
+      if (href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(tagName) && isWhole(href, source)) links.push(href)
+      isTextOnly = TEXT_ONLY.has(tagName)
       markupEnd(end)
     },
     closeTag(start, end) {
@@ -113,12 +134,12 @@ function createReader(source: MaskedTemplate): { tokens: HtmlTokens; result(): F
       if (tagEnd < 0) return
       const name = text.slice(start, end).toLowerCase()
       isTextOnly = false
-      elements.close(name)
+      elements?.close(name)
       if (name === 'body' && isShown()) bodyEnd = start - '</'.length
       markupEnd(tagEnd)
     },
   }
-  return { tokens, result: () => ({ links, pixelAt: bodyEnd ?? openPlace }) }
+  return { tokens, result: () => ({ places: { links, pixelAt: bodyEnd ?? openPlace }, isMissed }) }
 }
 
 function newAttribute(nameEnd: number): Attribute {

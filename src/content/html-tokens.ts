@@ -14,7 +14,9 @@ export interface HtmlTokens {
   text(start: number, end: number): void
   /** In lower case. */
   tagName(name: string): void
-  /** In lower case; true: its value is wanted. */
+  /** Names in lower case; of others nothing is told. */
+  wantedAttributes: readonly string[]
+  /** One of these; true: its value is wanted. */
   attributeName(name: string, end: number): boolean
   /** A stretch of the value that was asked for. */
   attributeValue(start: number, end: number): void
@@ -51,6 +53,10 @@ const RAW_END: ReadonlyMap<string, RegExp> = new Map(['style', 'title'].map((nam
   [name, new RegExp(`[<\x1c][/\x0f]${name}[\t\n\f\r />]`, 'gi')])))
 /** Their text is of another kind. */
 const LEFT_TO_TOKENIZER = new Set(['script', 'textarea', 'iframe', 'noembed', 'noframes', 'xmp', 'plaintext'])
+const AMPERSAND = '&amp;'
+const AMPERSAND_CODE = 0x26
+// What may be any other reference.
+const ODD_REFERENCE = /&(?!amp;)/
 /** In front of a value that the tokenizer decodes alone. */
 const VALUE_PREFIX = '<a b='
 
@@ -147,7 +153,7 @@ function readAttribute(text: string, start: number, tokens: HtmlTokens): number 
   // Whatever comes first belongs to the name.
   let nameEnd = start + 1
   while (nameEnd < length && !endsName(text.charCodeAt(nameEnd))) nameEnd++
-  const isWanted = tokens.attributeName(text.slice(start, nameEnd).toLowerCase(), nameEnd)
+  const isWanted = tellName(text, start, nameEnd, tokens)
   const equals = behindSpaces(text, nameEnd)
   if (text.charCodeAt(equals) !== EQUALS) {
     if (isWanted) tokens.attributeEnd(nameEnd)
@@ -163,22 +169,45 @@ function readAttribute(text: string, start: number, tokens: HtmlTokens): number 
   return end
 }
 
+/** Most names differ in their lengths alone. */
+function tellName(text: string, start: number, end: number, tokens: HtmlTokens): boolean {
+  for (const wanted of tokens.wantedAttributes) {
+    if (wanted.length === end - start && text.slice(start, end).toLowerCase() === wanted) {
+      return tokens.attributeName(wanted, end)
+    }
+  }
+  return false
+}
+
 function tellValue(
   text: string,
   { start, end, quoteLength }: { start: number; end: number; quoteLength: 0 | 1 },
   tokens: HtmlTokens,
 ): void {
   const written = text.slice(start, end)
-  if (written.includes('&')) {
+  if (!written.includes('&')) {
+    tokens.attributeValue(start + quoteLength, end - quoteLength)
+  } else if (!ODD_REFERENCE.test(written)) {
+    tellAmpersands(text, start + quoteLength, end - quoteLength, tokens)
+  } else {
     const shift = start - VALUE_PREFIX.length
     runTokenizer(`${VALUE_PREFIX}${written}>`, {
       onattribdata: (from, to) => tokens.attributeValue(from + shift, to + shift),
       onattribentity: (codePoint) => tokens.attributeEntity(codePoint),
     })
-  } else {
-    tokens.attributeValue(start + quoteLength, end - quoteLength)
   }
   tokens.attributeEnd(end)
+}
+
+/** Of a value with no other character reference. */
+function tellAmpersands(text: string, start: number, end: number, tokens: HtmlTokens): void {
+  let position = start
+  for (let at = text.indexOf(AMPERSAND, start); at >= 0 && at < end; at = text.indexOf(AMPERSAND, position)) {
+    if (at > position) tokens.attributeValue(position, at)
+    tokens.attributeEntity(AMPERSAND_CODE)
+    position = at + AMPERSAND.length
+  }
+  if (end > position) tokens.attributeValue(position, end)
 }
 
 /** Without quotes: up to white space or the end of the tag; -1: there is none. */
@@ -230,7 +259,7 @@ function readWithTokenizer(text: string, from: number, tokens: HtmlTokens): void
     ontextentity: (_, end) => tokens.text(end + from, end + from),
     onopentagname: (start, end) => tokens.tagName(text.slice(start + from, end + from).toLowerCase()),
     onattribname: (start, end) => {
-      isWanted = tokens.attributeName(text.slice(start + from, end + from).toLowerCase(), end + from)
+      isWanted = tellName(text, start + from, end + from, tokens)
     },
     onattribdata: (start, end) => {
       if (isWanted) tokens.attributeValue(start + from, end + from)

@@ -8,6 +8,10 @@
  * https URL then stays as it was written. Filling in throws only for a missing value, which acceptance has ruled out.
  */
 import type { Variables } from '../mail/message.ts'
+import { createBodyWriter, withFixedLines } from './body-template.ts'
+import type { BodyTemplate } from './body-template.ts'
+import { textOf } from './body-text.ts'
+import type { BodyText } from './body-text.ts'
 import { findLinks } from './find-links.ts'
 import type { FoundLink } from './find-links.ts'
 import { hostOf, readLink, targetOf } from './link-target.ts'
@@ -25,7 +29,7 @@ export interface HtmlTemplate {
   links: readonly Link[]
 }
 
-type Piece = string | { kind: 'template'; template: Template } | LinkPiece | { kind: 'pixel' }
+type Piece = { kind: 'template'; template: BodyTemplate } | LinkPiece | { kind: 'pixel' }
 
 interface LinkPiece {
   kind: 'link'
@@ -58,7 +62,7 @@ export function instrumentHtml(html: string, hasVariables: boolean): HtmlTemplat
   const pieces: Piece[] = []
   let position = 0
   const copyUpTo = (end: number): void => {
-    if (end > position) pieces.push(literalPiece(source.slice(position, end)))
+    if (end > position) pieces.push({ kind: 'template', template: source.slice(position, end) })
     position = end
   }
   const placePixel = (): void => {
@@ -78,19 +82,32 @@ export function instrumentHtml(html: string, hasVariables: boolean): HtmlTemplat
   return { pieces, links: numbering.links }
 }
 
+/** The same for many messages: see `withFixedLines`. */
+export function withFixedHtml({ pieces, links }: HtmlTemplate): HtmlTemplate {
+  return {
+    links,
+    pieces: pieces.map((piece) => (
+      piece.kind === 'template' ? { ...piece, template: withFixedLines(piece.template) } : piece)),
+  }
+}
+
 /** The html of one recipient. */
 export function fillHtml(template: HtmlTemplate, options: FillOptions): string {
+  return textOf(fillHtmlBody(template, options))
+}
+
+/** The same on its way into a message. */
+export function fillHtmlBody(template: HtmlTemplate, options: FillOptions): BodyText {
   const { pixelUrl, unsubscribeUrl, rewritesLinks } = options
   const variables = withUnsubscribeUrl(options.variables, unsubscribeUrl)
   const urls = rewritesLinks ? linkUrls(template.links, variables, options) : []
-  let html = ''
+  const html = createBodyWriter()
   for (const piece of template.pieces) {
-    if (typeof piece === 'string') html += piece
-    else if (piece.kind === 'template') html += substitute(piece.template, variables)
-    else if (piece.kind === 'link') html += filledLink(piece, urls[piece.linkNumber], variables)
-    else if (pixelUrl !== null) html += pixelTag(pixelUrl)
+    if (piece.kind === 'template') html.fill(piece.template, variables)
+    else if (piece.kind === 'link') html.add(filledLink(piece, urls[piece.linkNumber], variables))
+    else if (pixelUrl !== null) html.add(pixelTag(pixelUrl))
   }
-  return html
+  return html.result()
 }
 
 /**
@@ -133,11 +150,6 @@ function createNumbering() {
 
 function linkPiece({ start, end, quote }: FoundLink, linkNumber: number, source: MaskedTemplate): LinkPiece {
   return { kind: 'link', linkNumber, original: source.slice(start, end), addedQuote: quote === '' ? '"' : '' }
-}
-
-function literalPiece(template: Template): Piece {
-  const [first] = template
-  return template.length === 1 && typeof first === 'string' ? first : { kind: 'template', template }
 }
 
 /** Clients do not fetch what is hidden, so it is not. */

@@ -11,8 +11,8 @@ import { randomBytes } from 'node:crypto'
 import MailComposer from 'nodemailer/lib/mail-composer'
 import type { MailComposerAlternative, MailComposerAttachment } from 'nodemailer/lib/mail-composer'
 import type { Attachment } from '../mail/message.ts'
-
-export type BodyEncoding = 'quoted-printable' | 'base64'
+import type { BodyEncoding } from './body-text.ts'
+import { relaxedBody } from './dkim.ts'
 
 /** How the texts are encoded; null: there is no such part. */
 export interface MimeShape {
@@ -20,8 +20,15 @@ export interface MimeShape {
   html: BodyEncoding | null
 }
 
-/** The MIME fields of the header, the empty line and the body, in order. */
-export type MimeTree = readonly (Buffer | 'boundary' | 'text' | 'html')[]
+/** The MIME fields of the header, the empty line and the body. */
+export interface MimeTree {
+  /** In order; `body` stands where the body begins. */
+  pieces: readonly (Buffer | 'boundary' | 'text' | 'html' | 'body')[]
+  /** At most, with boundaries and without texts. */
+  bytes: number
+  /** DKIM's relaxed form of its body is the body as it is, but for what the texts are. */
+  isRelaxed: boolean
+}
 
 export type MimeTreeOf = (shape: MimeShape) => Promise<MimeTree>
 
@@ -31,6 +38,7 @@ export const BOUNDARY_CHARACTERS = 24
 const BOUNDARY_PREFIX = '=_'
 /** One line in either encoding, and in base64 without a fill at its end. */
 const TEXT_MARK_BYTES = 21
+const LINE_END_BYTES = 2
 const MARKS = {
   boundary: randomBytes(BOUNDARY_CHARACTERS / 2).toString('hex'),
   text: randomBytes(TEXT_MARK_BYTES).toString('hex'),
@@ -81,14 +89,25 @@ async function buildTree({ text, html }: MimeShape, attachments: readonly Attach
     date: new Date(0),
   })
   const bytes = await composer.compile().build()
-  const bodyStart = bytes.indexOf('\r\n\r\n') + 2
-  const fields = bytes.toString('latin1', 0, bodyStart).match(FIELD) ?? []
-  const header = Buffer.from(fields.filter((field) => MIME_FIELD.test(field)).join(''), 'latin1')
+  const headerEnd = bytes.indexOf('\r\n\r\n') + LINE_END_BYTES
+  const bodyStart = headerEnd + LINE_END_BYTES
+  const fields = bytes.toString('latin1', 0, headerEnd).match(FIELD) ?? []
+  const header = Buffer.from(`${fields.filter((field) => MIME_FIELD.test(field)).join('')}\r\n`, 'latin1')
   const places = [
     ...placesOf(bytes, markOf(MARKS.text, text), 'text'), ...placesOf(bytes, markOf(MARKS.html, html), 'html'),
     ...placesOf(bytes, MARKS.boundary, 'boundary'),
   ].filter(({ start }) => start >= bodyStart).toSorted((left, right) => left.start - right.start)
-  return [...cut(header, placesOf(header, MARKS.boundary, 'boundary')), ...cut(bytes, places, bodyStart)]
+  return {
+    pieces: [...cut(header, placesOf(header, MARKS.boundary, 'boundary')), 'body', ...cut(bytes, places, bodyStart)],
+    bytes: header.length + bytes.length,
+    isRelaxed: isRelaxed(bytes.subarray(bodyStart)),
+  }
+}
+
+/** Whatever its end is: that is looked at in each message. */
+function isRelaxed(body: Buffer): boolean {
+  const relaxed = relaxedBody(body)
+  return body.subarray(0, relaxed.length - LINE_END_BYTES).equals(relaxed.subarray(0, -LINE_END_BYTES))
 }
 
 function alternative(mark: string, encoding: BodyEncoding | null): MailComposerAlternative | undefined {

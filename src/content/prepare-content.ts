@@ -6,7 +6,13 @@
  */
 import { isAscii } from 'node:buffer'
 import type { StoredContent, Variables } from '../mail/message.ts'
-import { fillHtml, instrumentHtml, trackedTargets, UNSUBSCRIBE_KEY } from './instrument-html.ts'
+import { fillBody, withFixedLines } from './body-template.ts'
+import type { BodyTemplate } from './body-template.ts'
+import { textOf } from './body-text.ts'
+import type { BodyText } from './body-text.ts'
+import {
+  fillHtml, fillHtmlBody, instrumentHtml, trackedTargets, UNSUBSCRIBE_KEY, withFixedHtml,
+} from './instrument-html.ts'
 import type { FillOptions, HtmlTemplate } from './instrument-html.ts'
 import { namesNonAscii } from './message-fields.ts'
 import type { MessageUrls } from './message-urls.ts'
@@ -28,23 +34,29 @@ export interface PreparedContent {
   /** The html of the content, or that of the submitted mail; null where there is none or nothing of it is tracked. */
   tracked: HtmlTemplate | null
   subject: Template
-  html: Template | null
-  text: Template | null
+  html: BodyTemplate | null
+  text: BodyTemplate | null
   /** Its MIME tree; of a submitted mail it is not asked for. */
   treeOf: MimeTreeOf
   /** Where neither given nor different from message to message. */
-  generatedText: string | null
+  generatedText: BodyTemplate | null
   /** The mail with this html in place of its own, or as it came; null: the message is composed. */
   submitted: ((html: string | null) => SubmittedMail) | null
 }
 
 export interface MessageBodies {
   subject: string
-  html: string | null
-  text: string | null
+  html: BodyText | null
+  text: BodyText | null
 }
 
-export function prepareContent(stored: StoredContent): PreparedContent {
+/** `isShared`: more than one message is made of it. */
+export function prepareContent(stored: StoredContent, isShared = false): PreparedContent {
+  const prepared = prepareAlone(stored)
+  return isShared ? prepareShared(prepared) : prepared
+}
+
+function prepareAlone(stored: StoredContent): PreparedContent {
   const { subject, html, text, hasVariables, raw } = stored
   const isTracked = stored.tracking.opens || stored.tracking.clicks
   const submitted = raw === null ? null : prepareSubmitted(raw, isTracked)
@@ -58,8 +70,22 @@ export function prepareContent(stored: StoredContent): PreparedContent {
     html: html === null ? null : templateOf(html, 'html', hasVariables),
     text: text === null ? null : templateOf(text, 'text', hasVariables),
     treeOf: createMimeTrees(stored.attachments),
-    generatedText: html === null || text !== null || hasVariables ? null : plainTextOf(html),
+    generatedText: html === null || text !== null || hasVariables ? null : [plainTextOf(html)],
     submitted: submitted?.mail ?? null,
+  }
+}
+
+function prepareShared(prepared: PreparedContent): PreparedContent {
+  const fixed = (template: BodyTemplate | null): BodyTemplate | null => template && withFixedLines(template)
+  const { tracked, html, text, generatedText, submitted } = prepared
+  if (submitted !== null) return prepared
+  return {
+    ...prepared,
+    tracked: tracked && withFixedHtml(tracked),
+    // Beside what is tracked it is only read.
+    html: tracked === null ? fixed(html) : html,
+    text: fixed(text),
+    generatedText: fixed(generatedText),
   }
 }
 
@@ -71,13 +97,12 @@ export function trackedHtmlOf({ raw, html }: Pick<StoredContent, 'raw' | 'html'>
 /** Of a composed message: everything filled in. The text part keeps the links as they were given. */
 export function bodiesOf(prepared: PreparedContent, given: Variables, urls: MessageUrls): MessageBodies {
   const variables = withUnsubscribeUrl(prepared, given, urls)
-  const fill = (template: Template | null): string | null =>
-    template === null ? null : substitute(template, variables)
+  const fill = (template: BodyTemplate | null): BodyText | null => template && fillBody(template, variables)
   const plainHtml = prepared.tracked === null || prepared.text === null ? fill(prepared.html) : null
   return {
     subject: substitute(prepared.subject, variables),
     html: trackedHtml(prepared, variables, urls) ?? plainHtml,
-    text: fill(prepared.text) ?? prepared.generatedText ?? (plainHtml === null ? null : plainTextOf(plainHtml)),
+    text: fill(prepared.text) ?? fill(prepared.generatedText) ?? (plainHtml && [plainTextOf(textOf(plainHtml))]),
   }
 }
 
@@ -92,11 +117,12 @@ export function submittedMailOf(
   prepared: PreparedContent,
   urls: MessageUrls,
 ): SubmittedMail {
-  return submitted(trackedHtml(prepared, {}, urls))
+  const { tracked, stored } = prepared
+  return submitted(tracked && fillHtml(tracked, fillOptions(stored, {}, urls)))
 }
 
-function trackedHtml({ tracked, stored }: PreparedContent, variables: Variables, urls: MessageUrls): string | null {
-  return tracked === null ? null : fillHtml(tracked, fillOptions(stored, variables, urls))
+function trackedHtml({ tracked, stored }: PreparedContent, variables: Variables, urls: MessageUrls): BodyText | null {
+  return tracked && fillHtmlBody(tracked, fillOptions(stored, variables, urls))
 }
 
 function fillOptions(stored: StoredContent, variables: Variables, urls: MessageUrls): FillOptions {

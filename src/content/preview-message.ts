@@ -2,6 +2,7 @@
  * What a request would look like as a mail, for `POST /email/preview` (contract.md 4.8): the same steps as at delivery
  * but for the signature. Rejects as rendering does.
  */
+import { textOf } from './body-text.ts'
 import { messageUrls } from './message-urls.ts'
 import { fieldName, splitFields } from './mime-fields.ts'
 import { linksOf, prepareContent } from './prepare-content.ts'
@@ -31,7 +32,9 @@ export async function previewMessage(input: PreviewInput): Promise<MessagePrevie
   const { facts, trackingBaseUrl: baseUrl, settings } = input
   const urls = messageUrls({ messageId: facts.messageId, baseUrl, keys: settings.keys })
   return {
-    ...(bodies ?? { subject: input.content.subject, html: null, text: null }),
+    subject: bodies?.subject ?? input.content.subject,
+    html: bodies?.html ? textOf(bodies.html) : null,
+    text: bodies?.text ? textOf(bodies.text) : null,
     mimeBytes: bytes.length,
     headers: readHeader(bytes),
     links: linksOf(content, facts.variables, urls),

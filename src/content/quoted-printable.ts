@@ -20,76 +20,153 @@ const DOT = 0x2e
 const EQUALS = 0x3d
 const TILDE = 0x7e
 
-const LITERAL = 1
-/** By byte: what is written as it is in any place of a line. */
-const LITERALS = Uint8Array.from({ length: 256 }, (_, byte) =>
-  byte > SPACE && byte <= TILDE && byte !== EQUALS && byte !== DOT ? LITERAL : 0)
+const LITERAL = 0
+const BLANK = 1
+const OTHER = 2
+/** By byte: written as it is in any place of a line, a dot but for its start; a space; all that needs a closer look. */
+const KINDS = Uint8Array.from({ length: 256 }, (_, byte) => {
+  if (byte === SPACE) return BLANK
+  return byte > SPACE && byte <= TILDE && byte !== EQUALS ? LITERAL : OTHER
+})
+/** Of a byte's kind four times and that of the next one: it is literal, or a space in front of what is. */
+const MOST_ORDINARY = 4 * BLANK + LITERAL
 
-/** Longer results have memory of their own. */
-const SCRATCH_BYTES = 256 * 1024
-/** Each text is written here first, and copied out when its length is known. */
-const scratch = Buffer.allocUnsafe(SCRATCH_BYTES)
+/** A text that was written into a buffer. */
+export interface WrittenText {
+  /** Behind its last byte there. */
+  end: number
+  /** Bytes that are written as three, not counting dots. */
+  escaped: number
+}
+
+export interface WriteLimits {
+  /** With more bytes to escape nothing of use is written. */
+  mostEscaped: number
+  /**
+   * Gets start and end, in the buffer, of each stretch of white space of which DKIM's relaxed form makes one space, in
+   * order; none is at a line end. null: nobody asks.
+   */
+  runs: number[] | null
+}
 
 export function quotedPrintable(text: Uint8Array): Buffer {
-  return encode(text, text.length) ?? Buffer.alloc(0)
+  const encoded = Buffer.allocUnsafe(mostQuotedPrintableBytes(text.length))
+  const written = writeQuotedPrintable(text, encoded, 0, { mostEscaped: text.length, runs: null })
+  return encoded.subarray(0, written?.end ?? 0)
 }
 
-/** undefined: the text is shorter as base64. */
-export function quotedPrintableIfShort(text: Uint8Array): Buffer | undefined {
-  return encode(text, text.length * BASE64_SHARE)
+/** Room for any text of so many bytes. */
+export function mostQuotedPrintableBytes(length: number): number {
+  return Math.ceil(length * MOST_GROWTH) + MOST_BEFORE_BREAK
 }
 
-/** undefined: more bytes than `mostEscaped`, not counting dots, have to be written as three. */
-function encode(text: Uint8Array, mostEscaped: number): Buffer | undefined {
-  const most = Math.ceil(text.length * MOST_GROWTH) + MOST_BEFORE_BREAK
-  const encoded = most <= SCRATCH_BYTES ? scratch : Buffer.allocUnsafe(most)
-  let length = 0
+/** With more of them a text of so many bytes is shorter as base64. */
+export function mostEscapedBytes(length: number): number {
+  return length * BASE64_SHARE
+}
+
+/** undefined: more bytes than `mostEscaped` have to be escaped. */
+export function writeQuotedPrintable(
+  text: Uint8Array, target: Uint8Array, at: number, { mostEscaped, runs }: WriteLimits,
+): WrittenText | undefined {
+  const { length } = text
+  let end = at
   let column = 0
   let escaped = 0
-  for (let index = 0; index < text.length; index++) {
-    // Nearly all bytes: literal ones, and a space in front of a word.
-    const stretchEnd = Math.min(text.length, index + MOST_BEFORE_BREAK - column)
-    const stretchStart = index
-    let byte = text[index] ?? 0
-    while (index < stretchEnd && (LITERALS[byte] === LITERAL || (byte === SPACE && (text[index + 1] ?? 0) > SPACE))) {
-      encoded[length++] = byte
-      byte = text[++index] ?? 0
+  for (let index = 0; index < length; index++) {
+    if (column > 0 || text[index] !== DOT) {
+      const most = Math.min(length - 1 - index, MOST_BEFORE_BREAK - column)
+      const copied = copyOrdinary({ text, index, target, end, most })
+      index += copied
+      end += copied
+      column += copied
     }
-    column += index - stretchStart
-    if (index >= text.length) break
+    const byte = text[index] ?? 0
     if (byte === LF || byte === CR) {
       if (byte === CR && text[index + 1] === LF) index++
-      encoded[length++] = CR
-      encoded[length++] = LF
+      end = writeLineEnd(target, end)
       column = 0
       continue
     }
     const isPlain = isPlainAt(text, index)
     if (column + (isPlain ? 1 : ESCAPE_CHARACTERS) > MOST_BEFORE_BREAK) {
-      encoded[length++] = EQUALS
-      encoded[length++] = CR
-      encoded[length++] = LF
+      target[end++] = EQUALS
+      end = writeLineEnd(target, end)
       column = 0
     }
     if (isPlain && (byte !== DOT || column > 0)) {
-      encoded[length++] = byte
-      column++
+      target[end] = byte
+      const most = MOST_BEFORE_BREAK - column
+      const copied = isWhiteSpace(byte) ? copyWhiteSpace({ text, index, target, end, most }) : 1
+      if (copied > 1 || byte === TAB) runs?.push(end, end + copied)
+      index += copied - 1
+      end += copied
+      column += copied
       continue
     }
     if (byte !== DOT) escaped++
     if (escaped > mostEscaped) return undefined
-    encoded[length++] = EQUALS
-    encoded[length++] = HEX[byte >> 4] ?? 0
-    encoded[length++] = HEX[byte & 0xf] ?? 0
+    end = writeEscape(target, end, byte)
     column += ESCAPE_CHARACTERS
   }
-  return Buffer.from(encoded.subarray(0, length))
+  return { end, escaped }
 }
 
-/** Anywhere in a line but at its start. */
+interface Stretch {
+  text: Uint8Array
+  index: number
+  target: Uint8Array
+  end: number
+  most: number
+}
+
+/** Nearly all bytes: literal ones, and a space in front of a word. Returns how many; another byte is behind them. */
+function copyOrdinary({ text, index, target, end, most }: Stretch): number {
+  let byte = text[index] ?? 0
+  let kind = KINDS[byte] ?? OTHER
+  let count = 0
+  while (count < most) {
+    const next = text[index + count + 1] ?? 0
+    const nextKind = KINDS[next] ?? OTHER
+    // One branch, which nearly always goes the same way.
+    if (4 * kind + nextKind > MOST_ORDINARY) break
+    target[end + count++] = byte
+    byte = next
+    kind = nextKind
+  }
+  return count
+}
+
+/** What follows a space or tab and is such as well, up to the end of the line. Returns how many with the first one. */
+function copyWhiteSpace({ text, index, target, end, most }: Stretch): number {
+  let count = 1
+  for (; count < most && isWhiteSpace(text[index + count]) && isPlainAt(text, index + count); count++) {
+    target[end + count] = text[index + count] ?? 0
+  }
+  return count
+}
+
+function writeLineEnd(target: Uint8Array, end: number): number {
+  target[end] = CR
+  target[end + 1] = LF
+  return end + 2
+}
+
+function writeEscape(target: Uint8Array, end: number, byte: number): number {
+  target[end] = EQUALS
+  target[end + 1] = HEX[byte >> 4] ?? 0
+  target[end + 2] = HEX[byte & 0xf] ?? 0
+  return end + ESCAPE_CHARACTERS
+}
+
+/** Anywhere in a line, a dot but at its start. */
 function isPlainAt(text: Uint8Array, index: number): boolean {
   const byte = text[index] ?? 0
-  if (byte !== SPACE && byte !== TAB) return LITERALS[byte] === LITERAL || byte === DOT
+  if (byte !== SPACE && byte !== TAB) return KINDS[byte] === LITERAL
   const next = text[index + 1]
   return next !== undefined && next !== CR && next !== LF
+}
+
+function isWhiteSpace(byte: number | undefined): boolean {
+  return byte === SPACE || byte === TAB
 }

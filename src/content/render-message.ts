@@ -13,8 +13,8 @@
 import type { RenderFacts } from '../mail/message.ts'
 import { complaintToken } from '../mail/return-path.ts'
 import { composeMessage } from './compose-message.ts'
-import { signMessage } from './dkim.ts'
-import type { Signer } from './dkim.ts'
+import { signMessage, SIGNATURE_ROOM } from './dkim.ts'
+import type { Signer, UnsignedMessage } from './dkim.ts'
 import { composedFields, dateField, messageIdField, ownFields } from './message-fields.ts'
 import type { FieldsInput, RenderSettings } from './message-fields.ts'
 import { messageUrls } from './message-urls.ts'
@@ -22,6 +22,9 @@ import { fieldName } from './mime-fields.ts'
 import { bodiesOf, submittedMailOf } from './prepare-content.ts'
 import type { MessageBodies, PreparedContent } from './prepare-content.ts'
 import type { SubmittedMail } from './submitted-mail.ts'
+
+/** With which the rest of a submitted mail begins. */
+const EMPTY_LINE = '\r\n'
 
 export interface ComposeInput {
   content: PreparedContent
@@ -41,37 +44,44 @@ export interface RenderInput extends ComposeInput {
 export interface ComposedMessage {
   /** What is in it, filled in; of a submitted mail nothing is known apart. */
   bodies: MessageBodies | null
+  unsigned: UnsignedMessage
   /** Unsigned. */
   bytes: Buffer
 }
 
 export async function renderMessage(input: RenderInput): Promise<Buffer> {
-  const { bytes } = await composeUnsigned(input)
-  return signMessage(bytes, input.signers, input.facts.acceptedAt)
+  const { unsigned } = await composeUnsigned(input, input.signers.length * SIGNATURE_ROOM)
+  return signMessage(unsigned, input.signers, input.facts.acceptedAt)
 }
 
-export async function composeUnsigned(input: ComposeInput): Promise<ComposedMessage> {
+/** With so many free bytes in front. */
+export async function composeUnsigned(input: ComposeInput, room = 0): Promise<ComposedMessage> {
   const { content, facts, returnPath, trackingBaseUrl, settings } = input
   const urls = messageUrls({ messageId: facts.messageId, baseUrl: trackingBaseUrl, keys: settings.keys })
   const complaint = complaintToken(facts.messageId, settings.keys.complaint)
   const fieldsInput = { content: content.stored, facts, complaint, returnPath, urls, settings }
   if (content.submitted !== null) {
     const mail = submittedMailOf(content.submitted, content, urls)
-    return { bodies: null, bytes: withOwnFields(mail, fieldsInput) }
+    return composed(null, withOwnFields(mail, fieldsInput, room))
   }
   const bodies = bodiesOf(content, facts.variables, urls)
-  const bytes = await composeMessage({
+  const unsigned = await composeMessage({
     fields: composedFields(fieldsInput, bodies.subject),
     html: bodies.html,
     text: bodies.text,
     treeOf: content.treeOf,
     seed: facts.messageId,
+    room,
   })
-  return { bodies, bytes }
+  return composed(bodies, unsigned)
+}
+
+function composed(bodies: MessageBodies | null, unsigned: UnsignedMessage): ComposedMessage {
+  return { bodies, unsigned, bytes: unsigned.buffer.subarray(unsigned.start) }
 }
 
 /** Ours on top, in place of others of the same names; Date and Message-ID only where there are none. */
-function withOwnFields({ fields, rest }: SubmittedMail, input: FieldsInput): Buffer {
+function withOwnFields({ fields, rest }: SubmittedMail, input: FieldsInput, room: number): UnsignedMessage {
   const own = ownFields(input)
   const ownNames = new Set(own.map(fieldName))
   const theirs = fields.filter((field) => !ownNames.has(fieldName(field)))
@@ -80,5 +90,7 @@ function withOwnFields({ fields, rest }: SubmittedMail, input: FieldsInput): Buf
     ...(names.has('date') ? [] : [dateField(input.facts)]),
     ...(names.has('message-id') ? [] : [messageIdField(input)]),
   ]
-  return Buffer.concat([Buffer.from([...missing, ...own, ...theirs].join(''), 'latin1'), rest])
+  const header = Buffer.from([...missing, ...own, ...theirs].join(''), 'latin1')
+  const buffer = Buffer.concat([Buffer.alloc(room), header, rest])
+  return { buffer, start: room, bodyStart: room + header.length + EMPTY_LINE.length, runs: null }
 }

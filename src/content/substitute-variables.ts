@@ -9,7 +9,7 @@ import type { Variables } from '../mail/message.ts'
 import type { Placeholder, Template } from './parse-template.ts'
 
 export function substitute(template: Template, variables: Variables): string {
-  return template.map((part) => (typeof part === 'string' ? part : substituted(part, variables))).join('')
+  return template.map((part) => (typeof part === 'string' ? part : substitutePlaceholder(part, variables))).join('')
 }
 
 /** The text that stands in place of a placeholder, before escaping; undefined when there is none. */
@@ -43,7 +43,7 @@ export function escapedBytes(text: string): number {
   return bytes
 }
 
-function substituted(placeholder: Placeholder, variables: Variables): string {
+export function substitutePlaceholder(placeholder: Placeholder, variables: Variables): string {
   const value = valueOf(placeholder, variables)
   if (value === undefined) throw new Error(`no value for the variable ${JSON.stringify(placeholder.key)}`)
   return placeholder.isEscaped ? escapeHtml(value) : value

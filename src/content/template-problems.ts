@@ -82,7 +82,7 @@ interface Field {
   template: Template
   /** What is wrong with it whatever the values are. */
   problem: string | undefined
-  /** With no value given; characters of the subject, else bytes. */
+  /** With no value given; characters of the subject, else bytes. Only counted where there are places. */
   sizeWithoutValues: number
   /** By variable: at most two, in two and in three braces. */
   places: Map<string, Place[]>
@@ -102,7 +102,7 @@ function fieldsOf({ subject, html, text, hasVariables }: TemplateText): Field[] 
   const read = (name: FieldName, source: string | null): Field[] => {
     if (source === null) return []
     const template = templateOf(source, name === 'html' ? 'html' : 'text', hasVariables)
-    const problem = name === 'subject' ? subjectProblem(source) : bodyProblem(Buffer.byteLength(source))
+    const problem = name === 'subject' ? subjectProblem(source) : sourceProblem(source)
     return [{ name, template, problem, ...placesOf(name, template) }]
   }
   return [...read('subject', subject), ...read('html', html), ...read('text', text)]
@@ -111,6 +111,7 @@ function fieldsOf({ subject, html, text, hasVariables }: TemplateText): Field[] 
 function placesOf(name: FieldName, template: Template): Pick<Field, 'sizeWithoutValues' | 'places'> {
   const places: Field['places'] = new Map()
   let sizeWithoutValues = 0
+  if (template.every((part) => typeof part === 'string')) return { sizeWithoutValues, places }
   for (const part of template) {
     if (typeof part === 'string') {
       sizeWithoutValues += sizeIn(name, part, false)
@@ -206,6 +207,11 @@ function subjectProblem(subject: string): string | undefined {
   // Every C0 and C1 control and DEL, but not the tab.
   if (/[^\P{Cc}\t]/u.test(subject)) return 'has a line break or another control character'
   return subject.isWellFormed() ? undefined : 'has an unpaired surrogate'
+}
+
+/** A UTF-16 unit is at most three bytes: what is short enough is not counted. */
+function sourceProblem(source: string): string | undefined {
+  return source.length * 3 <= MOST_BODY_BYTES ? undefined : bodyProblem(Buffer.byteLength(source))
 }
 
 function bodyProblem(bytes: number): string | undefined {

@@ -7,9 +7,10 @@
  * or a URL. Reading text that is no token of ours gives undefined; capitals are lowered, since servers change the case
  * of local parts. RFC 4648 §6, RFC 2104.
  */
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { timingSafeEqual } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import { decodeBase32, encodeBase32, RFC_4648 } from '../base/base32.ts'
+import { hmacSha256 } from '../base/hmac.ts'
 import { identifierFromBytes, identifierToBytes } from '../base/identifier.ts'
 
 type TokenPurpose = 'open' | 'click' | 'unsubscribe'
@@ -75,7 +76,7 @@ function makeToken(purpose: TokenPurpose, messageId: string, number: number, key
   bytes[0] = HEAD
   bytes.set(id, 1)
   bytes.writeUInt16BE(number, 1 + MESSAGE_ID_BYTES)
-  bytes.set(macOf(purpose, bytes.subarray(0, SIGNED_BYTES), key), SIGNED_BYTES)
+  bytes.write(hmacSha256(key, purpose, bytes.subarray(0, SIGNED_BYTES)), SIGNED_BYTES, MAC_BYTES, 'hex')
   return encodeBase32(bytes, RFC_4648)
 }
 
@@ -91,5 +92,5 @@ function readToken(purpose: TokenPurpose, text: string, key: KeyObject): NamedBy
 }
 
 function macOf(purpose: TokenPurpose, signed: Uint8Array, key: KeyObject): Buffer {
-  return createHmac('sha256', key).update(purpose).update(signed).digest().subarray(0, MAC_BYTES)
+  return Buffer.from(hmacSha256(key, purpose, signed), 'hex').subarray(0, MAC_BYTES)
 }

@@ -11,7 +11,9 @@ import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
-import type { FromThread, PathBatch, PathPlan, ThreadConnectionNote, ToThread, TryResult } from './try-result.ts'
+import type {
+  FromThread, PathBatch, PathPlan, ThreadConnectionNote, ThreadTurn, ToThread, TryResult,
+} from './try-result.ts'
 
 export interface DeliveryThreads {
   dispatch(thread: number, batches: PathBatch[]): void
@@ -78,12 +80,8 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
 
   function receive(thread: number, slot: Slot, message: FromThread): void {
     switch (message.kind) {
-      case 'results':
-        return options.onResults(message.results)
-      case 'mark':
-        return options.onMark(thread, message.id, message.keys)
-      case 'connections':
-        return options.onConnections(message.notes, thread)
+      case 'turn':
+        return heed(thread, message.turn)
       case 'tick':
         slot.ticks.get(message.id)?.()
         slot.ticks.delete(message.id)
@@ -91,6 +89,12 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
       case 'drained':
         return slot.drained?.()
     }
+  }
+
+  function heed(thread: number, { notes, results, mark }: ThreadTurn): void {
+    if (notes.length > 0) options.onConnections(notes, thread)
+    if (results.length > 0) options.onResults(results)
+    if (mark !== null) options.onMark(thread, mark.id, mark.keys)
   }
 
   function bury(thread: number, slot: Slot): void {
@@ -108,6 +112,8 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
     slots[thread] = startSlot(thread)
   }
 
+  /** How far our clock is from that of the machine: a thread has no other way to know. */
+  const clockOffset = (): number => clock.now() - Date.now()
   const post = (slot: Slot | undefined, message: ToThread): void => slot?.worker.postMessage(message)
 
   /** True when every thread has drained within the time. */
@@ -123,10 +129,10 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
 
   return {
     dispatch(thread, batches) {
-      post(slots[thread], { kind: 'dispatch', clockOffset: clock.now() - Date.now(), batches })
+      post(slots[thread], { kind: 'dispatch', clockOffset: clockOffset(), batches })
     },
     marked(thread, id, stale) {
-      post(slots[thread], { kind: 'marked', id, stale })
+      post(slots[thread], { kind: 'marked', clockOffset: clockOffset(), id, stale })
     },
     limit(thread, pathKey, { connections, messagesPerConnection }) {
       post(slots[thread], { kind: 'limit', pathKey, connections, messagesPerConnection })

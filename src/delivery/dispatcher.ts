@@ -143,7 +143,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const recorder = createOutcomeRecorder({ store, clock, logger, onStored })
   const marks = createDotMarks({
     store, clock, logger, epoch,
-    outcomesWithStore: recorder.withStore,
+    behindOutcomes: recorder.behind,
     isWaitedFor: (key) => tries.isInThread(key),
     answer: (thread, id, stale) => threads?.marked(thread, id, stale),
     onUnblocked: resume,

@@ -1,11 +1,12 @@
 /**
  * The dot marks: the durable note that the final dot of a row may go out, committed before it does.
  *
- * What all threads ask for in one turn of the event loop is one verb. It goes to the store behind the outcomes that
- * came sooner, so a connection has at most one message whose dot is out and whose outcome is not committed. While the
- * store can not commit, the question is asked again every second, and no dot goes out: the thread gives up by itself
- * and gives the row back. Rows whose mark was answered are remembered until they come back: nobody knows whether theirs
- * went out when their thread dies. Engine.md 3.4.
+ * What all threads ask for in one turn of the event loop is one verb. It goes to the store right behind the outcomes
+ * that came sooner, to share their commit, and is answered when those are stored, too: so a connection has at most one
+ * message whose dot is out and whose outcome is not committed. While the store can not commit, the question is asked
+ * again every second, and no dot goes out: the thread gives up by itself and gives the row back. Rows whose mark was
+ * answered are remembered until they come back: nobody knows whether their dots went out when their thread dies.
+ * Engine.md 3.4.
  */
 import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
@@ -30,8 +31,8 @@ export interface DotMarksOptions {
   clock: Clock
   logger: Logger
   epoch: number
-  /** Resolves when the outcomes that came before are with the store. */
-  outcomesWithStore: () => Promise<void>
+  /** Calls back right behind the outcomes that came before; `stored` resolves when those are stored. */
+  behindOutcomes: (ask: (stored: Promise<void>) => void) => void
   /** The row is in a thread still. */
   isWaitedFor: (key: number) => boolean
   answer: (thread: number, id: number, stale: number[]) => void
@@ -58,18 +59,20 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
   function schedule(): void {
     if (isScheduled) return
     isScheduled = true
-    setImmediate(() => {
+    options.behindOutcomes((stored) => {
       isScheduled = false
       const batch = questions
       questions = []
-      void commit(batch)
+      void commit(batch, stored)
     })
   }
 
-  async function commit(batch: readonly Question[]): Promise<void> {
-    await options.outcomesWithStore()
+  async function commit(batch: readonly Question[], stored: Promise<void>): Promise<void> {
     try {
       const { stale } = await store.markDotSent(epoch, batch.flatMap(({ keys }) => keys))
+      await stored
+      // What was given up was not stored.
+      if (isStopped) return
       const refused = new Set(stale)
       for (const { thread, id, keys } of batch) {
         // A row that was given back meanwhile went back without a mark: nobody would know of its dot.
@@ -88,11 +91,14 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
     }
   }
 
-  /** A question whose rows have all come back is over. */
+  /** A question whose rows have all come back is over; its thread is told, which keeps it until then. */
   function askAgain(batch: readonly Question[]): void {
     if (isStopped) return
-    const waitedFor = batch.filter(({ keys }) => keys.some(options.isWaitedFor))
-    questions.push(...waitedFor)
+    for (const question of batch) {
+      const { thread, id, keys } = question
+      if (keys.some(options.isWaitedFor)) questions.push(question)
+      else options.answer(thread, id, [...keys])
+    }
     if (questions.length > 0) return schedule()
     isBlocked = false
     options.onUnblocked()

@@ -1,9 +1,10 @@
 /**
- * Brings outcomes and returned rows into the store, in batches: all that came while the last batch was being committed.
+ * Brings outcomes and returned rows into the store, in batches: all that came while the last batch was being committed,
+ * or until somebody waits for it (`behind`).
  *
- * What the store could not take stays in memory and is tried again every second, in order and for ever; meanwhile
- * `isBlocked` is true and nothing new may be claimed, so that memory stays bounded. Only a stop ends the patience: what
- * the store has not taken by then is found by the next start, as after a kill. Engine.md 3.5.
+ * What the store could not take stays in memory and is tried again every second, for ever; meanwhile `isBlocked` is
+ * true and nothing new may be claimed, so that memory stays bounded. Only a stop ends the patience: what the store has
+ * not taken by then is found by the next start, as after a kill. Engine.md 3.5.
  */
 import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
@@ -36,9 +37,13 @@ export interface OutcomeRecorder {
   /** Back to the queue without an attempt. */
   giveBack(message: ClaimedMessage, how: GiveBack): void
   isBlocked(): boolean
-  /** Resolves when all outcomes that came before are with the store: what it is asked then is not committed sooner. */
-  withStore(): Promise<void>
-  /** Resolves when all outcomes that were handed over before are stored, or given up. */
+  /**
+   * Calls `ask` when all that came before has been handed to the store, in this turn of the event loop if it takes it:
+   * what is asked there shares its commit, and is not committed sooner. `stored` resolves when all that is stored, or
+   * given up.
+   */
+  behind(ask: (stored: Promise<void>) => void): void
+  /** Resolves when all that was handed over before, or is expected, is stored or given up. */
   stored(): Promise<void>
   /** Resolves when all is stored, or when the store has refused it for too long. */
   finish(): Promise<void>
@@ -57,90 +62,113 @@ const MOST_PER_BATCH = 500
 const TRY_AGAIN_AFTER = SECOND
 /** A stop waits no longer for a store that takes nothing. */
 const LONGEST_FINISH = 10 * SECOND
+const REFUSED = 'outcomes could not be stored'
 
 export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeRecorder {
   const { store, clock, logger, onStored } = options
   let epoch = 0
+  /** Not with the store. */
   let outcomes: Settled[] = []
-  let returned: { message: ClaimedMessage; how: GiveBack }[] = []
+  let returned: Returned[] = []
+  let asks: ((stored: Promise<void>) => void)[] = []
+  /** Not stored, in the order in which they came. */
+  const unstored = new Set<Settled | Returned>()
   const expected = new Set<Promise<void>>()
+  let waiting: { until: number; resolve: () => void }[] = []
+  let came = 0
+  /** Batches that the store works on. */
+  let underWay = 0
+  let isScheduled = false
   let isBlocked = false
+  /** Until it is tried again. */
+  let isResting = false
   let giveUpAt = Infinity
-  let running: Promise<void> | undefined
-  /** Outcomes since the start: handed over, with the store, stored. */
-  let handed = 0
-  let asked = 0
-  let done = 0
-  let waiting: { until: number; count: () => number; resolve: () => void }[] = []
+  let isGivenUp = false
 
-  const run = async (): Promise<void> => {
-    // Lets all that comes in this turn of the event loop travel together.
-    await Promise.resolve()
-    while (outcomes.length + returned.length > 0) {
-      if (await storeBatch()) continue
-      if (clock.now() >= giveUpAt) break
-      await new Promise<void>((resolve) => void clock.after(TRY_AGAIN_AFTER, resolve))
-    }
-    running = undefined
-    // Stored, or given up.
-    for (const { resolve } of waiting.splice(0)) resolve()
-  }
-  const start = (): void => {
-    running ??= run()
+  function schedule(): void {
+    if (isScheduled || isResting) return
+    isScheduled = true
+    setImmediate(() => {
+      isScheduled = false
+      if (!isResting && (underWay === 0 || asks.length > 0)) sendAll()
+    })
   }
 
-  function waitFor(count: () => number): Promise<void> {
-    if (count() >= handed) return Promise.resolve()
-    return new Promise((resolve) => void waiting.push({ until: handed, count, resolve }))
+  function sendAll(): void {
+    const [settled, back, asking] = [outcomes, returned, asks]
+    outcomes = []
+    returned = []
+    asks = []
+    for (const batch of batchesOf(settled)) send(batch, storeOutcomes, (failed) => void outcomes.unshift(...failed))
+    for (const batch of batchesOf(back)) send(batch, storeReturned, (failed) => void returned.unshift(...failed))
+    for (const ask of asking) ask(untilStored())
+  }
+
+  function send<Row extends Settled | Returned>(
+    batch: Row[],
+    storeRows: (batch: readonly Row[]) => Promise<() => void>,
+    keep: (failed: Row[]) => void,
+  ): void {
+    underWay++
+    storeRows(batch).then((tell) => {
+      underWay--
+      for (const row of batch) unstored.delete(row)
+      // Before the loop is told: it claims only when the store takes outcomes.
+      isBlocked = false
+      tell()
+      tellWaiting()
+    }, (thrown: unknown) => {
+      underWay--
+      keep(batch)
+      rest(thrown)
+    }).finally(() => {
+      if (outcomes.length + returned.length > 0) schedule()
+    })
+  }
+
+  function rest(thrown: unknown): void {
+    isBlocked = true
+    if (isResting) return
+    logger.error({ code: errorCode(thrown), error: errorText(thrown), waiting: unstored.size }, REFUSED)
+    isResting = true
+    if (clock.now() >= giveUpAt) return giveUp()
+    clock.after(TRY_AGAIN_AFTER, () => {
+      isResting = false
+      sendAll()
+    })
+  }
+
+  async function storeOutcomes(batch: readonly Settled[]): Promise<() => void> {
+    await store.recordOutcomes({ epoch, now: clock.now(), outcomes: batch.map(({ outcome }) => outcome) })
+    return () => onStored(batch.map(afterOutcome), batch.some(({ outcome }) => outcome.events.length > 0))
+  }
+
+  async function storeReturned(batch: readonly Returned[]): Promise<() => void> {
+    await store.unclaim({ epoch, rows: batch.map(({ message, how }) => ({ ...how, key: message.key })) })
+    return () => onStored(batch.map(afterReturn), false)
+  }
+
+  function untilStored(): Promise<void> {
+    if (isGivenUp || unstored.size === 0) return Promise.resolve()
+    return new Promise((resolve) => void waiting.push({ until: came, resolve }))
   }
 
   function tellWaiting(): void {
-    for (const { until, count, resolve } of waiting) if (until <= count()) resolve()
-    waiting = waiting.filter(({ until, count }) => until > count())
+    if (waiting.length === 0) return
+    const [oldest] = unstored
+    while (waiting[0] !== undefined && waiting[0].until < (oldest?.number ?? Infinity)) waiting.shift()?.resolve()
+  }
+
+  function giveUp(): void {
+    isGivenUp = true
+    for (const { resolve } of waiting.splice(0)) resolve()
   }
 
   function record(message: ClaimedMessage, outcome: OutcomeRecord): void {
-    handed++
-    outcomes.push({ message, outcome })
-    start()
-  }
-
-  async function storeBatch(): Promise<boolean> {
-    const parts = await Promise.allSettled([
-      storeOutcomes(outcomes.slice(0, MOST_PER_BATCH)), storeReturned(returned.slice(0, MOST_PER_BATCH)),
-    ])
-    const failed = parts.find((part) => part.status === 'rejected')
-    if (failed === undefined) return true
-    const facts = { code: errorCode(failed.reason), error: errorText(failed.reason), waiting: outcomes.length }
-    logger.error(facts, 'outcomes could not be stored')
-    asked = done
-    isBlocked = true
-    return false
-  }
-
-  async function storeOutcomes(batch: typeof outcomes): Promise<void> {
-    if (batch.length === 0) return
-    const storing = store.recordOutcomes({ epoch, now: clock.now(), outcomes: batch.map(({ outcome }) => outcome) })
-    asked = done + batch.length
-    tellWaiting()
-    await storing
-    outcomes = outcomes.slice(batch.length)
-    done += batch.length
-    tellWaiting()
-    // Before the loop is told: it claims only when the store takes outcomes.
-    isBlocked = false
-    onStored(batch.map(afterOutcome), batch.some(({ outcome }) => outcome.events.length > 0))
-  }
-
-  async function storeReturned(batch: typeof returned): Promise<void> {
-    if (batch.length === 0) return
-    await store.unclaim({ epoch, rows: batch.map(({ message, how }) => ({ ...how, key: message.key })) })
-    returned = returned.slice(batch.length)
-    isBlocked = false
-    onStored(batch.map(({ message, how }) => ({
-      message, dueAt: how.nextAt, isRetry: message.attempts > 0, route: how.route ?? message.route,
-      waitingFor: how.waitingFor ?? null,
-    })), false)
+    const settled = { number: ++came, message, outcome }
+    unstored.add(settled)
+    outcomes.push(settled)
+    schedule()
   }
 
   return {
@@ -153,26 +181,46 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
       expected.add(recording)
     },
     giveBack(message, how) {
-      returned.push({ message, how })
-      start()
+      const back = { number: ++came, message, how }
+      unstored.add(back)
+      returned.push(back)
+      schedule()
     },
     isBlocked: () => isBlocked,
-    withStore: () => waitFor(() => asked),
+    behind(ask) {
+      asks.push(ask)
+      schedule()
+    },
     async stored() {
       await Promise.all(expected)
-      await waitFor(() => done)
+      await untilStored()
     },
     async finish() {
       giveUpAt = clock.now() + LONGEST_FINISH
       await Promise.all(expected)
-      await running
+      await untilStored()
     },
   }
 }
 
-interface Settled {
+/** What came, counted from the start. */
+interface Came {
+  number: number
   message: ClaimedMessage
+}
+
+interface Settled extends Came {
   outcome: OutcomeRecord
+}
+
+interface Returned extends Came {
+  how: GiveBack
+}
+
+function batchesOf<Row>(rows: Row[]): Row[][] {
+  if (rows.length <= MOST_PER_BATCH) return rows.length === 0 ? [] : [rows]
+  return Array.from({ length: Math.ceil(rows.length / MOST_PER_BATCH) }, (_, index) =>
+    rows.slice(index * MOST_PER_BATCH, (index + 1) * MOST_PER_BATCH))
 }
 
 function afterOutcome({ message, outcome: { outcome } }: Settled): StoredRow {
@@ -180,4 +228,12 @@ function afterOutcome({ message, outcome: { outcome } }: Settled): StoredRow {
   // A try that never reached MAIL is no attempt.
   const isRetry = message.attempts > 0 || outcome.kind !== 'path-failed'
   return { message, dueAt, isRetry, route: message.route, waitingFor: 'retry_delay' }
+}
+
+function afterReturn({ message, how }: Returned): StoredRow {
+  const { nextAt, route, waitingFor } = how
+  return {
+    message, dueAt: nextAt, isRetry: message.attempts > 0, route: route ?? message.route,
+    waitingFor: waitingFor ?? null,
+  }
 }

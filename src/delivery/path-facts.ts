@@ -3,7 +3,7 @@
  *
  * Made once for each (IP, route) and kept, because every claim asks for many. Never throws. Engine.md 8.1.
  */
-import { LRUCache } from 'lru-cache'
+import { recentEntries } from '../base/recent-entries.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import type { EgressIp } from '../egress/egress-ip.ts'
 import type { MailboxProvider } from '../egress/mailbox-provider.ts'
@@ -34,9 +34,9 @@ export interface PathFactsMaker {
 const MOST_REMEMBERED = 50_000
 
 export function createPathFacts(configuration: () => Configuration): PathFactsMaker {
-  const known = new LRUCache<string, { facts: PathFacts; provider: MailboxProvider }>({ max: MOST_REMEMBERED })
+  const known = recentEntries<string, { facts: PathFacts; provider: MailboxProvider }>(MOST_REMEMBERED)
   /** Connections that were made under them still tell of themselves. */
-  const former = new LRUCache<string, { facts: PathFacts; provider: MailboxProvider }>({ max: MOST_REMEMBERED })
+  const former = recentEntries<string, { facts: PathFacts; provider: MailboxProvider }>(MOST_REMEMBERED)
 
   function make(ip: EgressIp, provider: MailboxProvider): PathFacts {
     const { server } = configuration()

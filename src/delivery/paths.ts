@@ -5,16 +5,17 @@
  * | bound                      | is                                                                              |
  * | -------------------------- | ------------------------------------------------------------------------------- |
  * | rows of a path in all      | what it completes in 2 s, at least 4 x connections, at most 200                 |
- * | of these in its thread     | what it completes in 250 ms, at least 2 x connections, and as its rate allows;  |
+ * | of these in its thread     | what it completes in 250 ms, at least 3 x connections, and as its rate allows;  |
  * |                            | so many transactional ones, and so many others: there they take turns           |
- * | of these not transactional | three quarters, so that a path full of bulk mail still takes the other          |
+ * | of these not transactional | three quarters; a path that takes fewer than it did is full of them for a       |
+ * |                            | while: the quarter, at least one row, is free for the others all the same       |
  *
  * A path belongs to one thread, so that its connections can be used again. Rows that can not go soon after all (the
  * path was closed, its rate lowered) come back with the time. Nothing here waits or throws. Engine.md 4.1, 4.2, 8.2.
  */
-import { LRUCache } from 'lru-cache'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
+import { recentEntries } from '../base/recent-entries.ts'
 import type { Gate, OpenGate, Tokens } from '../egress/shaping.ts'
 import type { PathFacts } from './path-facts.ts'
 import type { Closure } from './queue/queue-directory.ts'
@@ -111,6 +112,7 @@ interface Memory {
 const MOST_ROWS = 200
 const AHEAD = 2 * SECOND
 const IN_THREAD = 250
+const ROWS_OF_A_CONNECTION = 3
 /** Rows that wait for tokens of a rate: what goes in so long. */
 const AHEAD_OF_RATE = 5 * SECOND
 /** A path that is closed for no longer keeps its rows. */
@@ -129,7 +131,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   const { clock, threads, gateOf, takeTokens } = options
   const paths = new Map<string, Path<Row>>()
   const changed = new Set<string>()
-  const memories = new LRUCache<string, Memory>({ max: MOST_REMEMBERED })
+  const memories = recentEntries<string, Memory>(MOST_REMEMBERED)
   let nextThread = 0
   let nextAt = Infinity
 
@@ -152,12 +154,21 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   }
 
   function threadRoom(key: string, gate: OpenGate): number {
-    const byPace = Math.max(2 * gate.connections, memoryOf(key).pace * IN_THREAD)
+    // One whose dot is out, one behind it, and one that is being rendered.
+    const byPace = Math.max(ROWS_OF_A_CONNECTION * gate.connections, memoryOf(key).pace * IN_THREAD)
     return Math.floor(Math.min(mostOf(key, gate), byPace))
   }
 
   const loadOf = (path: Path<Row> | undefined): number =>
     path === undefined ? 0 : path.urgent.length + path.others.length + path.underWay
+
+  /** How many more transactional rows fit beside those that are there: `all`, of these `others` that are not. */
+  function urgentRoom(
+    most: number, { mostUnderWay }: OpenGate, { all, others }: { all: number; others: number },
+  ): number {
+    const kept = Math.ceil(most * (1 - SHARE_OF_OTHERS)) - (all - others)
+    return Math.max(0, Math.min(Math.max(most - all, kept), mostUnderWay - all))
+  }
 
   /** Takes the path's rows apart: those that go now, and those that do not go soon. */
   function takeFrom(path: Path<Row>, taken: TakenRows<Row>): void {
@@ -171,15 +182,16 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       const { waitingFor, text } = gate
       return wait(path, { until: gate.until ?? now + LOOK_AGAIN_AFTER, waitingFor, text }, 0, taken)
     }
+    const { underWay, othersUnderWay } = path
     const inThread = threadRoom(facts.key, gate)
+    const inAll = mostOf(facts.key, gate)
+    const room = urgentRoom(inAll, gate, { all: underWay, others: othersUnderWay })
     const most = {
-      urgent: Math.min(path.urgent.length, inThread - path.underWay + path.othersUnderWay),
-      others: Math.min(path.others.length, inThread - path.othersUnderWay),
+      urgent: Math.max(0, Math.min(path.urgent.length, inThread - underWay + othersUnderWay, room)),
+      others: Math.max(0, Math.min(path.others.length, inThread - othersUnderWay, inAll - underWay)),
     }
-    const wanted = Math.min(
-      Math.max(0, most.urgent) + Math.max(0, most.others), mostOf(facts.key, gate) - path.underWay,
-    )
-    if (wanted <= 0) return
+    const wanted = Math.min(most.urgent + most.others, room)
+    if (wanted === 0) return
     const tokens = takeTokens(facts, wanted)
     const rows = takeInTurns(path, tokens.granted, most)
     if (rows.length > 0) {
@@ -298,10 +310,11 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
     roomOf(facts, gate, isUrgent) {
       const most = mostOf(facts.key, gate)
       const path = paths.get(facts.key)
-      const room = Math.max(0, most - loadOf(path))
-      if (isUrgent || most < FEWEST_TO_SHARE) return room
+      const all = loadOf(path)
       const others = path === undefined ? 0 : path.others.length + path.othersUnderWay
-      return Math.max(0, Math.min(room, Math.floor(most * SHARE_OF_OTHERS) - others))
+      if (isUrgent) return urgentRoom(most, gate, { all, others })
+      const share = most < FEWEST_TO_SHARE ? most : Math.floor(most * SHARE_OF_OTHERS)
+      return Math.max(0, Math.min(most - all, share - others))
     },
     hasRoom: ({ key }, gate) => loadOf(paths.get(key)) < Math.min(MOST_ROWS + mostOf(key, gate), gate.mostUnderWay),
     freeSlots: ({ key }, { connections }) => Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),

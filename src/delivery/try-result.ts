@@ -140,16 +140,26 @@ export const NO_CONNECTION: ConnectionFacts = { host: null, localAddress: null, 
 
 export type ToThread =
   | { kind: 'dispatch'; clockOffset: number; batches: PathBatch[] }
-  | { kind: 'marked'; id: number; stale: number[] } // the answer to `mark`, after the commit; `stale`: not ours
+  | { kind: 'marked'; clockOffset: number; id: number; stale: number[] } // after the commit; `stale`: not ours
   | { kind: 'limit'; pathKey: string; connections: number; messagesPerConnection: number } // between two messages
   | { kind: 'tick'; id: number }
   | { kind: 'drain' } // start nothing new; answer with `drained` when all that runs has ended
   | { kind: 'abort' } // reset what has not sent its dot; the rest still waits for its reply
   | { kind: 'end' } // close everything and exit
 
+/** What happened in a thread in one turn of its event loop, to be heeded in this order. */
+export interface ThreadTurn {
+  /** First: what is concluded from the results may ask how the path is. */
+  notes: ThreadConnectionNote[]
+  results: TryResult[]
+  /**
+   * Their final dots wait for the answer. Last: no mark is committed before the outcome of the message that went over
+   * its connection before. `null`: none is asked for.
+   */
+  mark: { id: number; keys: number[] } | null
+}
+
 export type FromThread =
-  | { kind: 'results'; results: TryResult[] }
-  | { kind: 'mark'; id: number; keys: number[] } // their final dots wait for the answer
-  | { kind: 'connections'; notes: ThreadConnectionNote[] }
+  | { kind: 'turn'; turn: ThreadTurn }
   | { kind: 'tick'; id: number }
   | { kind: 'drained' }

@@ -137,6 +137,7 @@ function refuseStrangeRequests(ctx: RequestContext): void {
   if (request.httpVersion === '1.1' && request.headers.host === undefined) {
     throw new ServiceError('invalid_request', 'the Host header is missing', { status: 400 })
   }
+  if (request.url?.startsWith('/') === true) return
   const target = (request.url ?? '').replace(ABSOLUTE_TARGET, '')
   request.url = target.startsWith('/') || target.startsWith('*') ? target : `/${target}`
 }

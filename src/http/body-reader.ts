@@ -5,8 +5,9 @@
  * set aside for them (503). While reading: a body that grows above the limit (413) or for which that memory is full
  * (503), and one that is too slow (408): at least 1 KiB/s on average once 10 s have passed. After a refusal nothing
  * more is read. Memory is counted as bytes arrive: what a Content-Length announces is no more than a promise, and
- * clients that never keep it must not lock the others out. `Expect: 100-continue` is answered when reading begins. The
- * complete body has a deadline of its own in node:http (`http.timeouts.request`).
+ * clients that never keep it must not lock the others out. `Expect: 100-continue` is answered when reading begins,
+ * unless the body is there already. What came whole is read, also when its client has gone since; what did not is 400.
+ * The complete body has a deadline of its own in node:http (`http.timeouts.request`).
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { SECOND } from '../base/clock.ts'
@@ -70,6 +71,13 @@ export function createBodyReader(options: BodyReaderOptions): BodyReader {
       const announced = Number(request.headers['content-length'] ?? 0)
       if (announced > limit.bytes) throw tooLarge(limit)
       if (announced === 0 && request.headers['transfer-encoding'] === undefined) return Buffer.alloc(0)
+      if (isThere(request, announced)) {
+        take(announced)
+        const whole: Buffer = request.read()
+        return whole
+      }
+      // The client left while its key was looked up: nothing would be heard of this body any more.
+      if (request.destroyed) throw endedEarly(request.errored)
       const reserved = Math.min(announced, FIRST_BYTES)
       take(reserved)
       if (request.headers.expect !== undefined) response.writeContinue()
@@ -87,6 +95,11 @@ export function createBodyReader(options: BodyReaderOptions): BodyReader {
     release: (bytes) => void (bytesUnderWay -= bytes),
     stop: () => clearInterval(timer),
   }
+}
+
+/** Most bodies have come with their head: then there is nothing to wait for. */
+function isThere(request: IncomingMessage, announced: number): boolean {
+  return announced > 0 && request.complete && request.readableLength === announced
 }
 
 interface CollectOptions {

@@ -33,9 +33,6 @@ export interface RequestHandlerOptions {
   bodyLimit: BodyLimit
 }
 
-/** The two parts of a URL in origin form: up to the question mark, and behind it. */
-const TARGET = /^([^?]*)\??(.*)$/s
-
 export type RequestHandler = (ctx: RequestContext) => Promise<Answer>
 
 export function createRequestHandler(options: RequestHandlerOptions): RequestHandler {
@@ -43,7 +40,7 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
 
   return async function handleRequest(ctx) {
     const { req: request, res: response, state } = ctx
-    const [, path = '', search = ''] = TARGET.exec(request.url ?? '') ?? []
+    const { path, search } = splitTarget(request.url ?? '')
     const found = routes.find(path, ctx.method)
     const isPublic = found.kind === 'found' ? found.route.scope === null : found.isPublic
     if (found.kind === 'found') {
@@ -93,6 +90,12 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     if (contentType !== 'application/json') return { value: json.text(bytes), hasEscapes: false }
     return bytes.length === 0 && takesNothing ? EMPTY_DOCUMENT : json.read(bytes)
   }
+}
+
+/** A URL in origin form: up to the question mark, and behind it. */
+function splitTarget(url: string): { path: string; search: string } {
+  const mark = url.indexOf('?')
+  return mark < 0 ? { path: url, search: '' } : { path: url.slice(0, mark), search: url.slice(mark + 1) }
 }
 
 /** A queue that is full empties within minutes. */

@@ -2,8 +2,9 @@
  * Looks over the bytes of a JSON text before it is parsed: some megabytes of brackets would become gigabytes of
  * objects, so depth and number of values are judged first (contract.md 1; RFC 8259 §9 lets a reader set such limits).
  *
- * Linear in the bytes, with strings passed over in native code. Syntax is the parser's business: what is no JSON gets
- * some verdict here, and its error there.
+ * Linear in the bytes, with strings passed over in native code; most bodies are too short and have too few brackets to
+ * break a limit, however they stand. Syntax is the parser's business: what is no JSON gets some verdict here, and its
+ * error there.
  */
 
 /** contract.md 1. */
@@ -21,6 +22,7 @@ const CLOSING = 0x7d
 
 /** What is wrong, going on from "the body"; undefined: nothing. */
 export function structureProblem(bytes: Uint8Array): string | undefined {
+  if (bytes.length < MOST_VALUES && hasFewBrackets(bytes)) return undefined
   let depth = 0
   let values = 1
   for (let index = 0; index < bytes.length; index++) {
@@ -36,6 +38,18 @@ export function structureProblem(bytes: Uint8Array): string | undefined {
     if (values > MOST_VALUES) return `has more than ${MOST_VALUES} values`
   }
   return undefined
+}
+
+/** Opening ones, also those inside strings: never deeper than there are. */
+function hasFewBrackets(bytes: Uint8Array): boolean {
+  let count = 0
+  for (const bracket of [OPENING, OPENING - CASE_BIT]) {
+    for (let at = bytes.indexOf(bracket); at >= 0; at = bytes.indexOf(bracket, at + 1)) {
+      count += 1
+      if (count > MOST_DEPTH) return false
+    }
+  }
+  return true
 }
 
 /** Of its closing quote, or of the text. */

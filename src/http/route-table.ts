@@ -18,6 +18,7 @@ export interface RouteTable {
 
 /** @koa/router's notation: the part in braces may be left out. */
 const PREFIXES = '{/api}/v1'
+const PLAIN_PREFIXES = ['/v1', '/api/v1']
 /** /v1 and /api/v1 themselves, and what is below them. */
 const UNDER_PREFIX = /^(?:\/api)?\/v1(?:\/|$)/
 /** The prefix, and a trailing slash. */
@@ -27,9 +28,14 @@ const NO_PARAMS: Record<string, string> = Object.freeze({})
 export function createRouteTable(routes: readonly Route[]): RouteTable {
   const router = new Router({ sensitive: true })
   const byName = new Map<string, Route>()
+  // By method and path as nearly every request writes them: for these the router need not be asked.
+  const plain = new Map<string, FoundRoute>()
   for (const route of routes) {
     const name = `${route.method} ${route.path}`
     byName.set(name, route)
+    const found: FoundRoute = { kind: 'found', route, params: NO_PARAMS }
+    const isPlain = !route.path.includes(':')
+    for (const prefix of isPlain ? PLAIN_PREFIXES : []) plain.set(`${route.method} ${prefix}${route.path}`, found)
     const paths = route.path === '/health' ? [`${PREFIXES}/health`, '/health'] : [`${PREFIXES}${route.path}`]
     // Only the matching of the router is used: what happens in which order is written down once, in handle-request.ts.
     for (const path of paths) router.register(path, [route.method], () => {}, { name })
@@ -37,6 +43,8 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
 
   return {
     find(path, method) {
+      const known = plain.get(`${method} ${path}`)
+      if (known !== undefined) return known
       const matched = router.match(path, method).path
       const fixed = matched.filter((layer) => layer.paramNames.length === 0)
       const layers = fixed.length > 0 ? fixed : matched

@@ -58,8 +58,9 @@ export function createTrackingRoutes(options: TrackingRoutesOptions): Middleware
   }
 
   return async function tracking(ctx, next) {
-    const [, letter = '', token = ''] = TOKEN_PATH.exec(ctx.path) ?? []
-    const route = letter === '' ? ownEntry(fixedRoutes, ctx.path) : ownEntry(routes, letter)
+    const { path } = ctx
+    const [, letter = '', token = ''] = path[2] === '/' ? (TOKEN_PATH.exec(path) ?? []) : []
+    const route = letter === '' ? ownEntry(fixedRoutes, path) : ownEntry(routes, letter)
     if (route === undefined) return next()
     ctx.state.pattern = route.pattern
     ctx.res.setHeader('X-Robots-Tag', 'noindex')

@@ -51,6 +51,8 @@ const QUOTED_STRING = /^"(?:[ !#-[\]-~]|\\[ -~])*"$/
 const NAME_SPECIAL = /[()<>[\]:;@\\,"]/
 // A letter-digit-hyphen label of 1 to 63 characters.
 const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
+// A local part of RFC 5321 in plain ASCII, as nearly all are; within its length.
+const PLAIN_LOCAL_PART = /^(?=.{1,64}$)[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+(?:\.[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+)*$/
 // Only digits.
 const DIGITS = /^\d+$/
 
@@ -177,6 +179,7 @@ function splitAtSign(text: string): AddressParts | AddressRefusal {
 }
 
 function localPartProblem(localPart: string): string | undefined {
+  if (PLAIN_LOCAL_PART.test(localPart)) return undefined
   if (localPart === '') return "has nothing before the '@'"
   if (Buffer.byteLength(localPart) > MOST_LOCAL_PART_OCTETS) {
     return `has more than ${MOST_LOCAL_PART_OCTETS} octets before the '@'`
@@ -213,17 +216,17 @@ function isAddressLiteral(text: string): boolean {
 
 function refusedByPolicy(parts: AddressParts, policy: AddressPolicy): AddressRefusal | undefined {
   const { localPart, domain } = parts
-  const address = shown(`${localPart}@${domain}`)
+  const address = (): string => shown(`${localPart}@${domain}`)
   if (localPart.startsWith('"')) {
-    return refuse(`${address} has a quoted local part, which servers read differently`, 'policy')
+    return refuse(`${address()} has a quoted local part, which servers read differently`, 'policy')
   }
-  if (domain.startsWith('[')) return refuse(`${address} has an IP address in place of a domain`, 'policy')
+  if (domain.startsWith('[')) return refuse(`${address()} has an IP address in place of a domain`, 'policy')
   const labels = domain.split('.')
   const top = labels.at(-1) ?? ''
-  if (labels.length < 2) return refuse(`${address} has a domain without a dot`, 'policy')
-  if (DIGITS.test(top)) return refuse(`${address} has a domain that ends in a number`, 'policy')
+  if (labels.length < 2) return refuse(`${address()} has a domain without a dot`, 'policy')
+  if (DIGITS.test(top)) return refuse(`${address()} has a domain that ends in a number`, 'policy')
   if (policy.allowReservedNames || domain === SIMULATOR_DOMAIN || !RESERVED_TOP_NAMES.includes(top)) return undefined
-  return refuse(`${address} is under the reserved name .${top}, which no mail server has`, 'policy')
+  return refuse(`${address()} is under the reserved name .${top}, which no mail server has`, 'policy')
 }
 
 function refuse(problem: string, refusal: AddressRefusal['refusal'] = 'syntax'): AddressRefusal {

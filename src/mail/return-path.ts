@@ -7,9 +7,10 @@
  * key as well. Reading text that is no token of ours gives undefined; capitals are lowered, since servers change the
  * case of local parts. RFC 4648 §6, RFC 2104, RFC 5321 §4.5.3.1.1 (a local part has at most 64 octets).
  */
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { timingSafeEqual } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import { decodeBase32, encodeBase32, RFC_4648 } from '../base/base32.ts'
+import { hmacSha256 } from '../base/hmac.ts'
 import { identifierFromBytes, identifierToBytes } from '../base/identifier.ts'
 
 type TokenPurpose = 'bounce' | 'complaint'
@@ -51,7 +52,7 @@ function makeToken(purpose: TokenPurpose, messageId: string, key: KeyObject): st
   const bytes = Buffer.allocUnsafe(SIGNED_BYTES + MAC_BYTES)
   bytes[0] = HEAD
   bytes.set(id, 1)
-  bytes.set(macOf(purpose, bytes.subarray(0, SIGNED_BYTES), key), SIGNED_BYTES)
+  bytes.write(hmacSha256(key, purpose, bytes.subarray(0, SIGNED_BYTES)), SIGNED_BYTES, MAC_BYTES, 'hex')
   return encodeBase32(bytes, RFC_4648)
 }
 
@@ -66,5 +67,5 @@ function readToken(purpose: TokenPurpose, text: string, key: KeyObject): string 
 }
 
 function macOf(purpose: TokenPurpose, signed: Uint8Array, key: KeyObject): Buffer {
-  return createHmac('sha256', key).update(purpose).update(signed).digest().subarray(0, MAC_BYTES)
+  return Buffer.from(hmacSha256(key, purpose, signed), 'hex').subarray(0, MAC_BYTES)
 }

@@ -52,7 +52,7 @@ export function checkOptions(given: SharedFields, facts: OptionFacts, problems: 
   const stream = checkStream(given.stream, facts.defaultStream, problems)
   return {
     tags: checkTags(given.tags ?? {}, problems),
-    metadata: checkMetadata(given.metadata ?? {}, problems),
+    metadata: given.metadata === undefined ? {} : checkMetadata(given.metadata, problems),
     stream,
     sendAt: checkSendAt(given.sendAt, facts.now, problems),
     lifetime: checkExpiresIn(given.expiresIn, problems),

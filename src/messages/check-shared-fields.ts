@@ -71,14 +71,18 @@ export function checkSharedFields(
   // The domain must be a verified one of ours, so a reserved name is not refused for its own sake.
   const from = readAddress('from', given.from, { allowReservedNames: true }, problems)
   const replyTo = given.replyTo === undefined ? null : readAddress('reply_to', given.replyTo, policy, problems)
-  const text = { ...readText(given, problems), hasVariables }
+  const { subject, html, text } = readText(given, problems)
   const attachments = checkAttachments(given.attachments, problems)
   const headers = checkHeaders(given.headers ?? {}, policy.ownHeaders, problems)
-  const { tags, metadata, unsubscribe, ...options } = checkOptions(given, { ...policy, defaultStream }, problems)
-  const templates = readTemplates(text, unsubscribe === null ? {} : { [UNSUBSCRIBE_VARIABLE]: sampleUrl(unsubscribe) })
+  const options = checkOptions(given, { ...policy, defaultStream }, problems)
+  const { tags, metadata, unsubscribe } = options
+  const texts = { subject, html, text, hasVariables }
+  const templates = readTemplates(texts, unsubscribe === null ? {} : { [UNSUBSCRIBE_VARIABLE]: sampleUrl(unsubscribe) })
   if (from === undefined || replyTo === undefined) return { mail: undefined, templates }
-  const addresses = { from: from.mailbox, replyTo: replyTo?.mailbox ?? null }
-  const content = { ...addresses, ...text, headers, tags, metadata, unsubscribe }
+  const content = {
+    from: from.mailbox, replyTo: replyTo?.mailbox ?? null, subject, html, text, hasVariables, headers, tags, metadata,
+    unsubscribe,
+  }
   return { mail: { domain: from.domain, content, attachments, options }, templates }
 }
 

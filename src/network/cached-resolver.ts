@@ -7,9 +7,9 @@
  * old keys would stand in for a validation that fails (engine.md 13.3). One lookup per question is under way at a time.
  * The answers are shared: callers must not change them. Bounded by names, the least used one goes first.
  */
-import { LRUCache } from 'lru-cache'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
+import { recentEntries } from '../base/recent-entries.ts'
 import { normaliseDnsName } from './dns-resolver.ts'
 import type { DnsAnswer, MxRecord, Resolver, ValidatingResolver } from './resolver.ts'
 import type { TlsaRecord } from './tlsa.ts'
@@ -84,7 +84,7 @@ function cachedQuestions(resolver: Resolver, { slotsOf, answer }: Cache): Resolv
 }
 
 function createCache({ cache, clock, onHit }: CachedResolverOptions): Cache {
-  const names = new LRUCache<string, NameSlots>({ max: cache.entries })
+  const names = recentEntries<string, NameSlots>(cache.entries)
 
   const slotsOf = (askedName: string): NameSlots => {
     const name = normaliseDnsName(askedName)

@@ -8,17 +8,18 @@
  * KiB are read, within the same time. A receiver that answered and then does not end its body has answered.
  * Never throws: a failure is a result with a reason that names no address.
  */
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { lookup as systemLookup } from 'node:dns/promises'
 import type { LookupFunction } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { getCACertificates } from 'node:tls'
-import { Agent, buildConnector, errors, request } from 'undici'
-import type { Dispatcher } from 'undici'
+import { LRUCache } from 'lru-cache'
+import { Agent, buildConnector } from 'undici'
 import { SECOND } from '../base/clock.ts'
-import { errorCode, errorText } from '../base/errors.ts'
+import { errorText } from '../base/errors.ts'
 import { canonicalIp, isPublicUnicast } from '../base/ip-address.ts'
+import { exchange, MOST_BODY_BYTES } from './one-exchange.ts'
+import { isCertificateProblem, reasonOf, REFUSED_ADDRESS, RefusedAddress } from './request-failures.ts'
 import { urlProblem } from './url-rules.ts'
 
 /** All addresses of a host name; rejects, or gives none, when it does not resolve. */
@@ -68,25 +69,17 @@ export interface GuardedRequest {
   close(): Promise<void>
 }
 
-/** contract.md 8.3 and 8.1. */
-const MOST_BODY_BYTES = 65_536
 const DEFAULT_ANSWER_BYTES = 512
 /** libraries.md 6; the whole request has its own, longer limit. */
 const CONNECT_TIMEOUT = 5 * SECOND
 const CHECK_LOOKUP_TIMEOUT = 5 * SECOND
 const MOST_HEADER_BYTES = 16_384
-/** Code of our own for a document that does not end. */
-const TOO_LONG = 'TOO_LONG'
+/** URLs that are asked again and again. */
+const MOST_REMEMBERED = 1_000
 
-const REFUSED_ADDRESS = 'the address is private, local or reserved'
-
-/** Our own refusal, as opposed to a failure of the network. */
-class RefusedAddress extends Error {
-  constructor() {
-    super(REFUSED_ADDRESS)
-    this.name = 'RefusedAddress'
-  }
-}
+/** Where a URL leads, or what is wrong with it. */
+type Target = { origin: string; path: string }
+type ReadUrl = { target: Target; problem: undefined } | { target: undefined; problem: string }
 
 export function createGuardedRequest(options: GuardedRequestOptions): GuardedRequest {
   const isAllowed = addressRule(options)
@@ -99,15 +92,16 @@ export function createGuardedRequest(options: GuardedRequestOptions): GuardedReq
     headersTimeout: 0,
     bodyTimeout: 0,
   })
+  const read = createUrlReader(options.allowHttp)
   return {
     async post(asked) {
-      const problem = urlProblem(asked.url, options.allowHttp)
-      return problem === undefined ? postWithin(agent, asked) : { kind: 'failed', reason: problem }
+      const { target, problem } = read(asked.url)
+      return target === undefined ? { kind: 'failed', reason: problem } : postTo(agent, target, asked)
     },
     async get(asked) {
-      const problem = urlProblem(asked.url, options.allowHttp)
-      if (problem !== undefined) return { kind: 'failed', reason: problem, isCertificateProblem: false }
-      return getWithin(agent, asked)
+      const { target, problem } = read(asked.url)
+      if (target === undefined) return { kind: 'failed', reason: problem, isCertificateProblem: false }
+      return getFrom(agent, target, asked)
     },
     async check(url) {
       const problem = urlProblem(url, options.allowHttp)
@@ -117,6 +111,25 @@ export function createGuardedRequest(options: GuardedRequestOptions): GuardedReq
     },
     close: () => agent.destroy(),
   }
+}
+
+/** The same few endpoints are posted to all the time: their URLs are read once. */
+function createUrlReader(allowHttp: boolean): (url: string) => ReadUrl {
+  const remembered = new LRUCache<string, ReadUrl>({ max: MOST_REMEMBERED })
+  return (url) => {
+    const known = remembered.get(url)
+    if (known !== undefined) return known
+    const read = readUrl(url, allowHttp)
+    remembered.set(url, read)
+    return read
+  }
+}
+
+function readUrl(url: string, allowHttp: boolean): ReadUrl {
+  const problem = urlProblem(url, allowHttp)
+  if (problem !== undefined) return { target: undefined, problem }
+  const { origin, pathname, search } = new URL(url)
+  return { target: { origin, path: pathname + search }, problem: undefined }
 }
 
 function addressRule(options: GuardedRequestOptions): (address: string) => boolean {
@@ -176,135 +189,31 @@ async function lookupBySystem(hostname: string): Promise<string[]> {
   return found.map(({ address }) => address)
 }
 
-function systemError(code: 'ENOTFOUND' | 'ECONNRESET' | typeof TOO_LONG): Error {
+function systemError(code: 'ENOTFOUND' | 'ECONNRESET'): Error {
   return Object.assign(new Error(code), { code })
 }
 
-async function postWithin(agent: Agent, asked: GuardedPost): Promise<GuardedAnswer> {
-  const { url, headers, body, timeoutMilliseconds, mostAnswerBytes = DEFAULT_ANSWER_BYTES } = asked
-  const answered = await within(
-    timeoutMilliseconds,
-    (signal) => request(url, { method: 'POST', headers, body, dispatcher: agent, signal }),
-    async (response) => ({
-      status: response.statusCode,
-      answer: await readAnswer(response.body, mostAnswerBytes),
-    }),
-  )
-  if (answered.kind === 'failed') return { kind: 'failed', reason: answered.reason }
-  return { kind: 'answered', ...answered.value }
+async function postTo(agent: Agent, target: Target, asked: GuardedPost): Promise<GuardedAnswer> {
+  const { headers, body, timeoutMilliseconds, mostAnswerBytes: keptBytes = DEFAULT_ANSWER_BYTES } = asked
+  const sent = { ...target, method: 'POST', headers, body }
+  const { status, bytes, failure } = await exchange(agent, sent, { timeoutMilliseconds, keptBytes })
+  // With a status a body that was cut short does not matter.
+  return status === null
+    ? { kind: 'failed', reason: reasonOf(failure) }
+    : { kind: 'answered', status, answer: oneLine(bytes) }
 }
 
-async function getWithin(agent: Agent, { url, timeoutMilliseconds }: GuardedGet): Promise<GuardedDocument> {
-  const answered = await within(
-    timeoutMilliseconds,
-    (signal) => request(url, { method: 'GET', dispatcher: agent, signal }),
-    async ({ statusCode, headers, body }) => {
-      const contentType = headers['content-type']
-      return { status: statusCode, contentType: String(contentType ?? ''), bytes: await readDocument(body) }
-    },
-  )
-  return answered.kind === 'failed' ? answered : { kind: 'document', ...answered.value }
+async function getFrom(agent: Agent, target: Target, { timeoutMilliseconds }: GuardedGet): Promise<GuardedDocument> {
+  const limits = { timeoutMilliseconds, keptBytes: MOST_BODY_BYTES }
+  const { status, contentType, bytes, failure } = await exchange(agent, { ...target, method: 'GET' }, limits)
+  return status === null || failure !== null
+    ? { kind: 'failed', reason: reasonOf(failure), isCertificateProblem: isCertificateProblem(failure) }
+    : { kind: 'document', status, contentType, bytes }
 }
 
-type Ended<Value> =
-  | { kind: 'ended'; value: Value }
-  | { kind: 'failed'; reason: string; isCertificateProblem: boolean }
-
-/** The limit holds for both parts; only the first one fails by it, the other sees its body cut short. */
-async function within<Response, Value>(
-  timeoutMilliseconds: number,
-  ask: (signal: AbortSignal) => Promise<Response>,
-  read: (response: Response) => Promise<Value>,
-): Promise<Ended<Value>> {
-  const limit = new AbortController()
-  const timer = setTimeout(() => limit.abort(), timeoutMilliseconds)
-  // A request whose connection is still being made does not hear of the signal before that ended.
-  const timeIsUp = once(limit.signal, 'abort').then(() => Promise.reject(new Error('time is up')))
-  try {
-    const response = await Promise.race([ask(limit.signal), timeIsUp])
-    return { kind: 'ended', value: await read(response) }
-  } catch (thrown) {
-    const reason = limit.signal.aborted ? `no answer within ${timeoutMilliseconds / SECOND} s` : reasonOf(thrown)
-    return { kind: 'failed', reason, isCertificateProblem: CERTIFICATE_CODES.has(errorCode(thrown)) }
-  } finally {
-    clearTimeout(timer)
-  }
-}
-
-async function readDocument(body: Dispatcher.ResponseData['body']): Promise<Buffer> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of body) {
-    const bytes = Buffer.from(chunk)
-    size += bytes.length
-    // Leaving the loop destroys the body and with it the connection.
-    if (size > MOST_BODY_BYTES) throw systemError(TOO_LONG)
-    chunks.push(bytes)
-  }
-  return Buffer.concat(chunks)
-}
-
-/** Reads to the end, so that the connection can be used again; past the limits it is closed instead. */
-async function readAnswer(body: Dispatcher.ResponseData['body'], mostBytes: number): Promise<string> {
-  const kept: Buffer[] = []
-  let size = 0
-  try {
-    for await (const chunk of body) {
-      const bytes = Buffer.from(chunk)
-      if (size < mostBytes) kept.push(bytes)
-      size += bytes.length
-      // Leaving the loop destroys the body and with it the connection.
-      if (size > MOST_BODY_BYTES) break
-    }
-  } catch {
-    // The status is known, and only it counts: the body was cut short by the time limit or by the receiver.
-    return firstLine(kept, mostBytes)
-  }
-  return firstLine(kept, mostBytes)
-}
-
-function firstLine(chunks: readonly Buffer[], mostBytes: number): string {
-  const bytes = Buffer.concat(chunks).subarray(0, mostBytes)
-  // Control characters (Cc), line and paragraph separators: the text is stored and logged as one line.
-  return bytes.toString('utf8').replace(/[\p{Cc}\u2028\u2029]+/gu, ' ')
-}
-
-/** Codes of a certificate that can not be believed (RFC 8460 §4.3.2.2, `sts-webpki-invalid`). */
-const CERTIFICATE_CODES: ReadonlySet<string> = new Set([
-  'CERT_HAS_EXPIRED', 'CERT_NOT_YET_VALID', 'CERT_SIGNATURE_FAILURE', 'CERT_REVOKED', 'CERT_UNTRUSTED',
-  'CERT_REJECTED', 'CERT_CHAIN_TOO_LONG', 'INVALID_CA', 'INVALID_PURPOSE', 'DEPTH_ZERO_SELF_SIGNED_CERT',
-  'SELF_SIGNED_CERT_IN_CHAIN', 'UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'UNABLE_TO_GET_ISSUER_CERT',
-  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'ERR_TLS_CERT_ALTNAME_INVALID', 'HOSTNAME_MISMATCH',
-])
-
-const REASONS: Record<string, string> = {
-  ENOTFOUND: 'the host name does not resolve',
-  EAI_AGAIN: 'the host name does not resolve at the moment',
-  ECONNREFUSED: 'the connection was refused',
-  ECONNRESET: 'the connection was reset',
-  EPIPE: 'the connection was reset',
-  ETIMEDOUT: 'the connection timed out',
-  EHOSTUNREACH: 'the host can not be reached',
-  ENETUNREACH: 'the host can not be reached',
-  UND_ERR_CONNECT_TIMEOUT: 'the connection timed out',
-  UND_ERR_SOCKET: 'the connection ended before the answer',
-  UND_ERR_HEADERS_OVERFLOW: 'the headers of the answer are too large',
-  [TOO_LONG]: `the answer has more than ${MOST_BODY_BYTES} bytes`,
-  CERT_HAS_EXPIRED: 'the certificate has expired',
-  DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed',
-  SELF_SIGNED_CERT_IN_CHAIN: 'the certificate is not trusted',
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate is not trusted',
-  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'the certificate is not trusted',
-  ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate is for another host name',
-}
-
-/** Error texts of the system hold addresses; the reason is shown to customers and says only what they need. */
-function reasonOf(thrown: unknown): string {
-  if (thrown instanceof RefusedAddress) return REFUSED_ADDRESS
-  const code = errorCode(thrown)
-  if (thrown instanceof errors.HTTPParserError) return 'the answer is not HTTP'
-  if (code.startsWith('ERR_SSL_') || code === 'EPROTO') return 'TLS failed'
-  return REASONS[code] ?? (code === '' ? 'the request failed' : `the request failed (${code})`)
+/** Control characters (Cc), line and paragraph separators: the text is stored and logged as one line. */
+function oneLine(bytes: Buffer): string {
+  return bytes.length === 0 ? '' : bytes.toString('utf8').replace(/[\p{Cc}\u2028\u2029]+/gu, ' ')
 }
 
 async function addressesWithin(

@@ -75,12 +75,11 @@ export function createApiKeys(options: ApiKeysOptions): ApiKeys {
   const remembered = createKeyMemory(clock)
 
   async function findByHash(key: string): Promise<ApiKeyRecord | null> {
-    const hash = hashOf(key)
-    const text = hash.toString('base64')
+    const text = hashOf(key)
     const known = remembered.get(text)
     if (known !== undefined) return known
     const changes = remembered.changes()
-    const record = await store.findApiKey(hash)
+    const record = await store.findApiKey(Buffer.from(text, 'base64'))
     // What was read before a change may be what was changed.
     if (remembered.changes() !== changes) return record
     // Keys nobody knows are not remembered, so guesses cannot push the real ones out.
@@ -112,7 +111,7 @@ export function createApiKeys(options: ApiKeysOptions): ApiKeys {
         ...checked, id: newIdentifier('key', now), prefix, last4: lastCharacters(key), createdAt: now,
         lastUsedAt: null, revokedAt: null,
       }
-      await store.addApiKey(record, hashOf(key), mostKeys)
+      await store.addApiKey(record, Buffer.from(hashOf(key), 'base64'), mostKeys)
       return { key, record }
     },
 
@@ -209,9 +208,9 @@ export function unknownKey(id: string): ServiceError {
   return new ServiceError('not_found', `key ${id.slice(0, 64)}`)
 }
 
-/** SHA-256 of the whole key. */
-function hashOf(key: string): Buffer {
-  return hash('sha256', key, 'buffer')
+/** SHA-256 of the whole key, in base64. */
+function hashOf(key: string): string {
+  return hash('sha256', key, 'base64')
 }
 
 /** `randomInt` has no bias towards any character. */

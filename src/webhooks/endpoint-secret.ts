@@ -2,8 +2,8 @@
  * How the secrets of a webhook endpoint are kept: sealed, and tied to their endpoint (hardening.md 8).
  *
  * `openSecret` and `openSecrets` throw when the master key is another one or the bytes belong to another endpoint. What
- * was opened for posting is remembered by its sealed bytes, so that a post costs no decryption; a changed secret has
- * other sealed bytes.
+ * was opened for posting is remembered together with its sealed bytes, so that a post costs no decryption; a changed
+ * secret has other sealed bytes.
  */
 import { createSecretKey } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
@@ -13,7 +13,12 @@ import type { WebhookTarget } from '../store/webhook-records.ts'
 
 /** Secrets of endpoints that are posted to. */
 const MOST_REMEMBERED = 1_000
-const opened = new WeakMap<KeyRing, LRUCache<string, KeyObject>>()
+const opened = new WeakMap<KeyRing, LRUCache<string, OpenedSecret>>()
+
+interface OpenedSecret {
+  sealed: Uint8Array
+  secret: KeyObject
+}
 
 export interface SigningSecrets {
   /** In UTF-8, as given. */
@@ -35,20 +40,20 @@ export function openSecrets(
   { endpointId, sealedSecret, next }: WebhookTarget,
   now: number,
 ): SigningSecrets {
-  const open = (sealed: Uint8Array): KeyObject => openOnce(keyRing, endpointId, sealed)
-  if (next === null) return { secret: open(sealedSecret), nextSecret: null }
-  if (now >= next.switchAt) return { secret: open(next.sealedSecret), nextSecret: null }
-  return { secret: open(sealedSecret), nextSecret: open(next.sealedSecret) }
+  if (next === null) return { secret: openOnce(keyRing, endpointId, sealedSecret), nextSecret: null }
+  const nextSecret = openOnce(keyRing, endpointId, next.sealedSecret, 'next')
+  if (now >= next.switchAt) return { secret: nextSecret, nextSecret: null }
+  return { secret: openOnce(keyRing, endpointId, sealedSecret), nextSecret }
 }
 
-function openOnce(keyRing: KeyRing, endpointId: string, sealed: Uint8Array): KeyObject {
-  const remembered = opened.get(keyRing) ?? new LRUCache({ max: MOST_REMEMBERED })
+function openOnce(keyRing: KeyRing, endpointId: string, sealed: Uint8Array, which: 'now' | 'next' = 'now'): KeyObject {
+  const remembered = opened.get(keyRing) ?? new LRUCache<string, OpenedSecret>({ max: MOST_REMEMBERED })
   opened.set(keyRing, remembered)
-  const name = `${endpointId} ${Buffer.from(sealed).toString('base64')}`
+  const name = `${endpointId} ${which}`
   const known = remembered.get(name)
-  if (known !== undefined) return known
+  if (known !== undefined && Buffer.compare(known.sealed, sealed) === 0) return known.secret
   const secret = createSecretKey(openSecret(keyRing, endpointId, sealed), 'utf8')
-  remembered.set(name, secret)
+  remembered.set(name, { sealed, secret })
   return secret
 }
 

@@ -51,9 +51,11 @@ export async function postEvent(
   } catch (thrown) {
     return failed(`the secret of the endpoint can not be opened with this master key (${errorText(thrown)})`)
   }
+  const headers = deliveryHeaders(delivery, secrets, now)
+  headers['User-Agent'] = `Posthorn/${version}`
   const result = await guardedRequest.post({
     url: delivery.url,
-    headers: { ...deliveryHeaders(delivery, secrets, now), 'User-Agent': `Posthorn/${version}` },
+    headers,
     body: delivery.body,
     timeoutMilliseconds: ANSWER_TIMEOUT,
     ...(mostAnswerBytes === undefined ? {} : { mostAnswerBytes }),
@@ -71,7 +73,7 @@ export function deliveryHeaders(
   now: number,
 ): Record<string, string> {
   const timestamp = String(toUnixSeconds(now))
-  return {
+  const headers: Record<string, string> = {
     'Content-Type': 'application/json',
     'X-Service-Signature': signatureOf(body, secret),
     'X-Service-Event-Id': eventId,
@@ -79,8 +81,9 @@ export function deliveryHeaders(
     'X-Service-Attempt': String(attempts + 1),
     'X-Service-Timestamp': timestamp,
     'X-Service-Signature-V2': `t=${timestamp},v1=${signatureOf(`${timestamp}.${body}`, secret)}`,
-    ...(nextSecret === null ? {} : { 'X-Service-Signature-Next': signatureOf(body, nextSecret) }),
   }
+  if (nextSecret !== null) headers['X-Service-Signature-Next'] = signatureOf(body, nextSecret)
+  return headers
 }
 
 /** Lower-case hexadecimal HMAC-SHA256; the secret is used as given, in UTF-8, and never decoded. */

@@ -208,7 +208,7 @@ function logAttempt(logger: Logger, delivery: ClaimedWebhookDelivery, result: We
     ms: result.durationMilliseconds,
     outcome: result.next.kind,
     next_at: result.next.kind === 'retry' ? result.next.at : null,
-    ...(result.error === null ? {} : { error: result.error }),
+    error: result.error ?? undefined,
   }
   if (result.next.kind === 'dead-letter') logger.warn(fields, 'webhook dead letter')
   else logger.info(fields, 'webhook attempt')

@@ -9,8 +9,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { dkimVerify } from 'mailauth'
 import t from 'tap'
-import { createSigner, relaxedBody, signMessage } from '../../src/content/dkim.ts'
-import type { Signer } from '../../src/content/dkim.ts'
+import { createSigner, relaxedBody, SIGNATURE_ROOM, signMessage } from '../../src/content/dkim.ts'
+import type { Signer, UnsignedMessage } from '../../src/content/dkim.ts'
 import { missingPrograms, PYTHON } from '../support/programs.ts'
 
 /** The last 32 bytes of an Ed25519 SubjectPublicKeyInfo are the key itself (RFC 8410 §4). */
@@ -29,9 +29,16 @@ const rsaSigner = createSigner({ domain: 'acme.com', selector: 's1', privateKeyP
 const ed25519Signer = createSigner({ domain: 'acme.com', selector: 'e1', privateKeyPem: pemOf(ed25519Pair) })
 const SIGNED_AT = 1_795_219_200_999
 
-const sign = (message: Uint8Array): Promise<Buffer> => signMessage(message, [rsaSigner], SIGNED_AT)
-const signTwice = (message: Uint8Array): Promise<Buffer> =>
-  signMessage(message, [rsaSigner, ed25519Signer], SIGNED_AT)
+const sign = (message: Buffer): Promise<Buffer> => signMessage(unsigned(message), [rsaSigner], SIGNED_AT)
+const signTwice = (message: Buffer): Promise<Buffer> =>
+  signMessage(unsigned(message), [rsaSigner, ed25519Signer], SIGNED_AT)
+
+function unsigned(message: Buffer, room = 0): UnsignedMessage {
+  const bodyStart = room + message.indexOf('\r\n\r\n') + '\r\n\r\n'.length
+  const buffer = Buffer.alloc(room + message.length)
+  message.copy(buffer, room)
+  return { buffer, start: room, bodyStart, runs: null }
+}
 
 const HEADER = [
   'From: Acme <orders@acme.com>', 'To: ada@example.net', 'Subject: Order', 'Date: Sat, 21 Nov 2026 00:00:00 +0000',
@@ -100,18 +107,17 @@ function allCases(): [string, Buffer][] {
 }
 
 t.test('mailauth accepts every signature', async (t) => {
-  for (const [name, unsigned] of allCases()) {
-    t.equal(await verdict(await sign(unsigned)), 'pass acme.com', name)
-    t.equal(await verdict(await signTwice(unsigned)), 'pass acme.com,pass acme.com', `${name}, signed with two keys`)
+  for (const [name, given] of allCases()) {
+    t.equal(await verdict(await sign(given)), 'pass acme.com', name)
+    t.equal(await verdict(await signTwice(given)), 'pass acme.com,pass acme.com', `${name}, signed with two keys`)
   }
 })
 
 t.test('the message follows its signature unchanged, and time is the only thing that may differ', async (t) => {
-  const unsigned = message('text\r\n')
-  const signed = await sign(unsigned)
-  t.ok(signed.subarray(-unsigned.length).equals(unsigned))
-  t.ok(signed.equals(await sign(Uint8Array.from(unsigned))))
-  const field = signed.subarray(0, -unsigned.length).toString()
+  const given = message('text\r\n')
+  const signed = await sign(given)
+  t.ok(signed.subarray(-given.length).equals(given))
+  const field = signed.subarray(0, -given.length).toString()
   const tags = tagsOf(field)
   t.match(tags, { v: '1', a: 'rsa-sha256', c: 'relaxed/relaxed', d: 'acme.com', s: 's1', t: '1795219200' })
   t.notOk('l' in tags || 'x' in tags, 'neither a length nor an expiry')
@@ -120,17 +126,32 @@ t.test('the message follows its signature unchanged, and time is the only thing 
   t.equal(field.endsWith('\r\n'), true)
 })
 
+t.test('free bytes in front of the message take the signatures, where there are enough of them', async (t) => {
+  const given = message('text\r\n')
+  for (const signers of [[rsaSigner], [rsaSigner, ed25519Signer]]) {
+    const apart = await signMessage(unsigned(given), signers, SIGNED_AT)
+    for (const room of [1, SIGNATURE_ROOM, 2 * SIGNATURE_ROOM]) {
+      const before = unsigned(given, room)
+      const signed = await signMessage(before, signers, SIGNED_AT)
+      t.ok(signed.equals(apart), `${signers.length} signatures, ${room} bytes`)
+      const isCopied = signed.buffer !== before.buffer.buffer
+      if (room === 1) t.ok(isCopied, 'not enough of them')
+      if (room >= signers.length * SIGNATURE_ROOM) t.notOk(isCopied, 'enough')
+    }
+  }
+})
+
 t.test('the RSA signature is the topmost of two, and neither signs the other', async (t) => {
-  const unsigned = message('text\r\n')
-  const signed = await signTwice(unsigned)
-  const fields = signed.subarray(0, -unsigned.length).toString().split(/(?=DKIM-Signature:)/)
+  const given = message('text\r\n')
+  const signed = await signTwice(given)
+  const fields = signed.subarray(0, -given.length).toString().split(/(?=DKIM-Signature:)/)
   t.match(fields.map(tagsOf), [{ a: 'rsa-sha256', s: 's1' }, { a: 'ed25519-sha256', s: 'e1' }])
   t.equal(fields.length, 2)
-  t.ok(signed.equals(await signTwice(unsigned)), 'the same bytes again')
+  t.ok(signed.equals(await signTwice(given)), 'the same bytes again')
   t.ok(fields.every((field) => field.split('\r\n').every((line) => line.length <= 78)), 'folded')
   const [rsa = '', ed25519 = ''] = fields
-  for (const alone of [rsa, ed25519]) t.equal(await verdict(Buffer.from(`${alone}${unsigned}`)), 'pass acme.com')
-  t.equal(await verdict(Buffer.from(`${ed25519}${rsa}${unsigned}`)), 'pass acme.com,pass acme.com', 'in any order')
+  for (const alone of [rsa, ed25519]) t.equal(await verdict(Buffer.from(`${alone}${given}`)), 'pass acme.com')
+  t.equal(await verdict(Buffer.from(`${ed25519}${rsa}${given}`)), 'pass acme.com,pass acme.com', 'in any order')
   t.notMatch(await verdict(Buffer.from(signed.toString().replace('Order', 'Other'))), 'pass', 'both break')
 })
 
@@ -173,10 +194,9 @@ t.test('a key or a message that cannot be signed is an error, never an unsigned 
     /acme\.com must be an RSA or Ed25519 key/,
   )
   t.throws(() => createSigner({ domain: 'acme.com', selector: 's1', privateKeyPem: 'nonsense' }))
-  await t.rejects(sign(Buffer.from('no header end')), /no end of its header/)
-  await t.rejects(signMessage(message('text\r\n'), [], SIGNED_AT), /no signer/)
+  await t.rejects(signMessage(unsigned(message('text\r\n')), [], SIGNED_AT), /no signer/)
   const broken: Signer = { ...ed25519Signer, sign: () => Promise.reject(new Error('the key is broken')) }
-  await t.rejects(signMessage(message('text\r\n'), [rsaSigner, broken], SIGNED_AT), /the key is broken/)
+  await t.rejects(signMessage(unsigned(message('text\r\n')), [rsaSigner, broken], SIGNED_AT), /the key is broken/)
 })
 
 /**
@@ -205,8 +225,8 @@ t.test('dkimpy accepts every signature and refuses a changed one', { skip }, asy
   t.teardown(() => rmSync(folder, { recursive: true }))
   const cases = allCases()
   const files: string[] = []
-  for (const [index, [, unsigned]] of cases.entries()) {
-    const signed = await signTwice(unsigned)
+  for (const [index, [, given]] of cases.entries()) {
+    const signed = await signTwice(given)
     const forged = Buffer.concat([Buffer.from('Subject: evil\r\n'), signed])
     for (const bytes of [signed, forged]) {
       const file = join(folder, `${index}-${bytes === signed ? 'good' : 'bad'}.eml`)

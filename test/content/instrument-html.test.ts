@@ -3,11 +3,14 @@
  * for real newsletters and for html that means harm.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import { Parser } from 'htmlparser2'
 import t from 'tap'
+import { findLinks } from '../../src/content/find-links.ts'
 import { fillHtml, instrumentHtml, linkTargets } from '../../src/content/instrument-html.ts'
 import type { FillOptions } from '../../src/content/instrument-html.ts'
+import { maskTemplate } from '../../src/content/masked-template.ts'
 import type { Variables } from '../../src/mail/message.ts'
 
 const CORPUS = new URL('../../../shared/corpora/html/', import.meta.url)
@@ -298,4 +301,26 @@ t.test('any html comes out as it went in, but for what is tracked', async (t) =>
     return after.images.length === 1 && isEqual(after.tree, before.tree)
   })
   t.doesNotThrow(() => fc.assert(property, { numRuns: process.env['TEST_SCALE'] === 'full' ? 50_000 : 1_000 }))
+})
+
+t.test('what is switched off in front of it changes nothing about any html', async (t) => {
+  const bits = fc.constantFrom(
+    '<a href="https://x.test/?a=1&amp;b=2&ampx;">', '</a>', '<!--', '-->', '<div ', 'data-track=off', '>', ' ',
+    '</div>', '<div>', '<style>', '</style>', '<title>', '<body>', '</body>', '<p>', '<td>', '<table>', '</table>',
+    '<b>', '</b>', '<br/>', '<noscript>', '</noscript>', '<template>', '<A HREF=https://y.test/>', 'x', '"',
+    '<area href="http://z.test">',
+  )
+  const front = '<u data-track="off"></u>'
+  let links = 0
+  fc.assert(fc.property(fc.array(bits, { maxLength: 40 }), (chosen) => {
+    const [alone, behind] = ['', front].map((start) => findLinks(maskTemplate([start + chosen.join('')])))
+    links += alone?.links.length ?? 0
+    const moved = behind?.links.map((link) => (
+      { ...link, start: link.start - front.length, end: link.end - front.length }))
+    const placesOf = (found: readonly { start: number; end: number; value: unknown }[] | undefined) =>
+      found?.map(({ start, end, value }) => ({ start, end, value }))
+    return isDeepStrictEqual(placesOf(moved), placesOf(alone?.links)) &&
+      behind?.pixelAt === (alone?.pixelAt ?? 0) + front.length
+  }), { numRuns: 3_000 })
+  t.ok(links > 300, `${links} links`)
 })

@@ -2,7 +2,8 @@
 import fc from 'fast-check'
 import PostalMime from 'postal-mime'
 import t from 'tap'
-import { quotedPrintable, quotedPrintableIfShort } from '../../src/content/quoted-printable.ts'
+import { relaxedBody, withoutRuns } from '../../src/content/dkim.ts'
+import { mostEscapedBytes, quotedPrintable, writeQuotedPrintable } from '../../src/content/quoted-printable.ts'
 
 const HEADER = 'Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n'
 
@@ -24,7 +25,9 @@ const TABLE: [what: string, text: string, encoded: string][] = [
 ]
 
 t.test('texts and their encoded forms', async (t) => {
-  for (const [what, text, encoded] of TABLE) t.equal(quotedPrintable(Buffer.from(text)).toString('latin1'), encoded, what)
+  for (const [what, text, encoded] of TABLE) {
+    t.equal(quotedPrintable(Buffer.from(text)).toString('latin1'), encoded, what)
+  }
 })
 
 t.test('another decoder reads the same text, and lines are short and of printable ASCII', async (t) => {
@@ -40,9 +43,28 @@ t.test('another decoder reads the same text, and lines are short and of printabl
 })
 
 t.test('base64 is preferred where more than a sixth of the bytes need an escape', async (t) => {
+  const write = (text: Buffer) =>
+    writeQuotedPrintable(text, Buffer.alloc(300), 0, { mostEscaped: mostEscapedBytes(text.length), runs: null })
   const few = Buffer.from(`${'x'.repeat(50)}${'='.repeat(10)}`)
-  t.same(quotedPrintableIfShort(few), quotedPrintable(few))
-  t.equal(quotedPrintableIfShort(Buffer.from(`${'x'.repeat(50)}${'='.repeat(11)}`)), undefined)
+  t.same(write(few), { end: quotedPrintable(few).length, escaped: 10 })
+  t.equal(write(Buffer.from(`${'x'.repeat(50)}${'='.repeat(11)}`)), undefined)
+})
+
+t.test('the white space that is told leads to the canonical form for DKIM', async (t) => {
+  const unit = fc.constantFrom(
+    'a', ' ', '\t', '.', '=', '\n', '\r\n', 'ä', '\0', 'word ', 'x'.repeat(37), 'x'.repeat(72), '\r', '\x7f')
+  const ends = fc.constantFrom('', '\r\n', '\r\n--end--\r\n')
+  let count = 0
+  fc.assert(fc.property(fc.string({ unit, maxLength: 30 }), ends, (text, end) => {
+    const source = Buffer.from(text)
+    const target = Buffer.alloc(8_000)
+    const runs: number[] = []
+    const written = writeQuotedPrintable(source, target, 7, { mostEscaped: source.length, runs })
+    const bytes = Buffer.concat([target.subarray(0, written?.end ?? 0), Buffer.from(end)])
+    count += runs.length
+    return withoutRuns(bytes, 7, runs).equals(relaxedBody(bytes.subarray(7)))
+  }), { numRuns: 3_000 })
+  t.ok(count > 1_000, `${count} ends of white space`)
 })
 
 t.test('a long text is encoded as its parts are, and results do not share memory', async (t) => {

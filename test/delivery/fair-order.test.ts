@@ -307,3 +307,33 @@ t.test('groups that may have nothing are not looked at', (t) => {
   t.equal(names(roundOf({ capacityOf })).length > 0, true, 'with room they are')
   t.end()
 })
+
+t.test('a group that comes anew is next before thousands; one that had a turn and comes back is not', async (t) => {
+  const backlog = Array.from({ length: 1_000 }, (_, index) => key({ route: `busy-${index}` }))
+  const order = orderOf(backlog)
+  const request = roundOf({ room: 20, capacityOf: () => ({ slots: 1, room: 200 }) })
+  sums(order, 10, request, backlog)
+  const fresh = key({ route: 'fresh' })
+  order.set(fresh, 1)
+  t.equal(nameOf(order.round(request)[0]?.key ?? key()), nameOf(fresh))
+  order.set(fresh, 1)
+  t.notOk(order.round(request).some(({ key: asked }) => asked.route === 'fresh'), 'its next message waits its turn')
+  t.equal(sums(order, 60, request, backlog)[nameOf(fresh)], 1, 'which comes with those of the others')
+  order.set(fresh, 0)
+  sums(order, 60, request, backlog)
+  order.set(fresh, 1)
+  t.equal(nameOf(order.round(request)[0]?.key ?? key()), nameOf(fresh), 'after a whole turn of all it counts as new')
+})
+
+t.test('a flood of groups that nobody has seen before leaves the others their turns', async (t) => {
+  const backlog = Array.from({ length: 100 }, (_, index) => key({ route: `busy-${index}` }))
+  const order = orderOf(backlog)
+  const request = roundOf({ room: 20, capacityOf: () => ({ slots: 1, room: 200 }) })
+  let ofBacklog = 0
+  for (let round = 0; round < 100; round++) {
+    for (const busy of backlog) order.set(busy, ENDLESS)
+    for (let count = 0; count < 50; count++) order.set(key({ route: `flood-${round}-${count}` }), 1)
+    for (const { key: asked, limit } of order.round(request)) if (asked.route.startsWith('busy')) ofBacklog += limit
+  }
+  t.ok(ofBacklog > 100, `${ofBacklog} of 2,000 turns, beside 5,000 that came meanwhile`)
+})

@@ -56,7 +56,7 @@ t.test('a row that was given back while its mark was committed sends no dot', as
       }),
     },
     clock: manualClock(START), logger: createLogger({ level: 'silent' }), epoch: 1,
-    outcomesWithStore: async () => {},
+    behindOutcomes: (ask) => ask(Promise.resolve()),
     isWaitedFor: (key) => inThread.has(key),
     answer: (_thread, _id, stale) => void answers.push(stale),
     onUnblocked: () => {},
@@ -69,6 +69,32 @@ t.test('a row that was given back while its mark was committed sends no dot', as
   t.same(answers, [[1]])
   t.notOk(marks.isMarked(1))
   t.ok(marks.isMarked(2))
+})
+
+t.test('a question whose rows came back before it was committed is answered, so that nobody keeps it', async (t) => {
+  const clock = manualClock(START)
+  const answers: number[][] = []
+  let asked = 0
+  let unblocked = 0
+  const marks = createDotMarks({
+    store: {
+      markDotSent() {
+        asked++
+        return Promise.reject(new Error('SQLITE_FULL'))
+      },
+    },
+    clock, logger: createLogger({ level: 'silent' }), epoch: 1,
+    behindOutcomes: (ask) => ask(Promise.resolve()),
+    isWaitedFor: () => false,
+    answer: (_thread, _id, stale) => void answers.push(stale),
+    onUnblocked: () => void unblocked++,
+  })
+  marks.ask(0, 1, [1, 2])
+  await until('it was refused', marks.isBlocked)
+  t.same(answers, [])
+  await clock.advance(1_000)
+  t.same(answers, [[1, 2]], 'no dot of them goes out')
+  t.same([asked, unblocked, marks.isBlocked(), marks.isMarked(1)], [1, 1, false, false])
 })
 
 t.test('a mark that can not be committed is asked for again; nothing is sent or claimed meanwhile', async (t) => {
@@ -92,6 +118,34 @@ t.test('a mark that can not be committed is asked for again; nothing is sent or 
   await engine.untilState(second, 'delivered')
   t.equal(server.messages.length, 2)
   t.equal(engine.log.filter(({ msg }) => msg === 'dot marks could not be stored').length, 1)
+})
+
+t.test('no dot goes out before the outcome of the message before is stored, though its mark is', async (t) => {
+  const server = await mx(t)
+  const clock = manualClock(START)
+  const engine = await startEngine(t, { port: server.port, clock, providers: { default: { connections: 1 } } })
+  const { store } = engine
+  const record = store.recordOutcomes.bind(store)
+  const mark = store.markDotSent.bind(store)
+  let failures = 0
+  let marked = 0
+  store.recordOutcomes = (request) => (failures++ < 2 ? Promise.reject(new Error('SQLITE_FULL')) : record(request))
+  store.markDotSent = async (epoch, keys) => {
+    const answer = await mark(epoch, keys)
+    marked += keys.length
+    return answer
+  }
+  const ids = await engine.accept(ANNA, { count: 2 })
+  await until('the first outcome was refused', () => failures === 1)
+  await until('the body of the second is out', () => (server.connections[0]?.commands.length ?? 0) >= 7)
+  await clock.advance(1_000)
+  await until('it was refused again, and the second is marked', () => failures === 2 && marked === 2)
+  await engine.dispatcher.ticks()
+  await sleep(200)
+  t.equal(server.messages.length, 1)
+  await clock.advance(1_000)
+  for (const id of ids) await engine.untilState(id, 'delivered')
+  t.equal(server.messages.length, 2)
 })
 
 t.test('a message that is not ours any more gets no dot, and comes back', async (t) => {

@@ -1,94 +1,14 @@
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createSecureContext } from 'node:tls'
 import t from 'tap'
-import type { Test } from 'tap'
-import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import type { DeliveryTools } from '../../src/delivery/session/connection-worker.ts'
-import { createHostMemory } from '../../src/delivery/session/host-memory.ts'
+import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import type { HostTls } from '../../src/delivery/tls/host-tls.ts'
-import { createPathSender } from '../../src/delivery/session/path-sender.ts'
-import type { PathSender } from '../../src/delivery/session/path-sender.ts'
-import { openSession } from '../../src/delivery/session/smtp-session.ts'
-import type { TlsTicket } from '../../src/delivery/session/start-tls.ts'
-import { createTranscript } from '../../src/delivery/session/transcript.ts'
 import { NO_CONNECTION } from '../../src/delivery/try-result.ts'
-import type {
-  DispatchedRow, MailHost, PathPlan, Site, ThreadConnectionNote, TryResult,
-} from '../../src/delivery/try-result.ts'
 import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
-import type { ScriptedMx } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
-import { BYTES, ENVELOPE, mx, OPPORTUNISTIC, PLAIN, REQUIRED } from './session-kit.ts'
-
-const TIMEOUT = 20 * SECOND
-const TIMEOUTS = {
-  connect: TIMEOUT, banner: TIMEOUT, ehlo: TIMEOUT, starttls: TIMEOUT, handshake: TIMEOUT, mail: TIMEOUT, rcpt: TIMEOUT,
-  data: TIMEOUT, body: TIMEOUT, mark: TIMEOUT, final_dot: TIMEOUT, rset: TIMEOUT, quit: TIMEOUT,
-}
-
-interface Path {
-  sender: PathSender
-  results: TryResult[]
-  notes: ThreadConnectionNote[]
-  isIdle(): boolean
-  /** Adds rows with these keys. */
-  add(keys: number[], change?: { row?: Partial<DispatchedRow>; plan?: Partial<PathPlan>; site?: Partial<Site> }): void
-  /** By key, in order. */
-  untilDone(count: number): Promise<TryResult[]>
-}
-
-const hostOf = (server: Pick<ScriptedMx, 'address'>, change: Partial<MailHost> = {}): MailHost =>
-  ({ name: 'mx.test', addresses: [server.address], tls: PLAIN, ...change })
-
-function pathTo(t: Test, server: Pick<ScriptedMx, 'address' | 'port'>, tools: Partial<DeliveryTools> = {}): Path {
-  const results: TryResult[] = []
-  const notes: ThreadConnectionNote[] = []
-  let isIdle = false
-  const settings = {
-    timeouts: TIMEOUTS, secureContext: createSecureContext({ minVersion: 'TLSv1.2' }),
-    tickets: new Map<string, TlsTicket>(),
-  }
-  const firstPlan: PathPlan = {
-    key: 'path', port: server.port, source: '127.0.0.11', hostname: 'mail.acme.test', connections: 10,
-    messagesPerConnection: 100, idleMilliseconds: 50, connectionRate: null,
-  }
-  const sender = createPathSender(firstPlan, {
-    tools: {
-      open: (target, transcript) => openSession(target, settings, transcript),
-      transcript: createTranscript, note: (note) => void notes.push(note), hosts: createHostMemory(),
-      render: async ({ key }) => ({ envelope: { ...ENVELOPE, to: `${key}@example.test` }, bytes: BYTES }),
-      askMark: (_key, answer) => answer(true), now: Date.now, ...tools,
-    },
-    report: (result) => void results.push(result),
-    takeConnection: () => true, releaseConnection: () => {}, onIdle: () => void (isIdle = true),
-  })
-  t.teardown(() => {
-    sender.drain()
-    sender.abort()
-  })
-  return {
-    sender, results, notes, isIdle: () => isIdle,
-    add(keys, { row, plan, site } = {}) {
-      isIdle = false
-      sender.add({
-        path: { ...firstPlan, ...plan }, site: { key: 'site', hosts: [hostOf(server)], ...site },
-        rows: keys.map((key) => ({
-          key, messageId: `msg_${key}`, contentId: 1, domain: 'acme.test', returnPath: 'bounces.acme.test',
-          recipientDomain: 'example.test', expiresAt: Infinity, isCaptured: false, isUrgent: false, ...row,
-        })),
-      })
-    },
-    async untilDone(count) {
-      await until(`${count} results`, () => results.length >= count)
-      return results.toSorted((one, other) => one.key - other.key)
-    },
-  }
-}
-
-const keysUpTo = (count: number): number[] => Array.from({ length: count }, (_none, index) => index + 1)
-const recipients = (server: ScriptedMx): string[] => server.messages.map(({ to }) => to.slice(0, to.indexOf('@')))
+import { hostOf, keysUpTo, pathTo, recipients } from './path-kit.ts'
+import { BYTES, ENVELOPE, mx, OPPORTUNISTIC, REQUIRED } from './session-kit.ts'
 
 t.test('every row is reported once, over no more connections than the path may have', async (t) => {
   const server = await mx(t)
@@ -318,6 +238,25 @@ t.test('drain lets the message under way finish, abort the one past its dot', as
   await until('it is idle', path.isIdle)
   t.equal(path.results.length, 6)
   t.equal(server.messages.length, 1)
+})
+
+t.test('of small messages one for each connection is rendered ahead, of large ones none', async (t) => {
+  const server = await mx(t, { script: { dot: 'silence' } })
+  for (const [size, most] of [[1_000, 3], [2 ** 21, 2]] as const) {
+    const rendered: number[] = []
+    const path = pathTo(t, server, {
+      async render({ key }) {
+        rendered.push(key)
+        return { envelope: { ...ENVELOPE, to: `${key}@example.test` }, bytes: Buffer.alloc(size, 'x') }
+      },
+    })
+    path.add(keysUpTo(6), { plan: { connections: 1 } })
+    await until('the dot of the first is out', () => server.messages.length > 0)
+    await sleep(50)
+    t.strictSame(rendered, keysUpTo(most), `of ${size} bytes`)
+    path.sender.abort()
+    server.messages.length = 0
+  }
 })
 
 t.test('a message that can not be rendered comes back, and the next ones go', async (t) => {

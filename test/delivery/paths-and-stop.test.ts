@@ -71,7 +71,8 @@ t.test('a dead host is tried once for all messages that wait for it', async (t) 
   const views = await Promise.all(ids.map((id) => engine.message(id)))
   t.ok(views.some(({ state }) => state === 'deferred'), 'some were tried')
   t.ok(views.every(({ attempts }) => attempts.every(({ result }) => result === 'path-failed')))
-  t.ok(server.connections.length <= 3, `${server.connections.length} connections`)
+  // One for each batch that went to the thread before the first failure was heard of: few, but more on a slow machine.
+  t.ok(server.connections.length <= 10, `${server.connections.length} connections`)
 })
 
 t.test('a lease is renewed as long as its transaction lasts', async (t) => {

@@ -56,23 +56,23 @@ function ready(paths: Paths<PathRow>): PathRow[] {
   return paths.take().ready.flatMap(({ rows }) => rows)
 }
 
-t.test('a new path gets twice as many rows as connections, and another one for each that comes back', async (t) => {
+t.test('a new path gets three rows for each connection, and another one for each that comes back', async (t) => {
   const { paths, add } = world()
   add(60)
   const [first, ...others] = ready(paths)
-  t.equal(others.length, 19)
+  t.equal(others.length, 29)
   t.strictSame(paths.take(), { ready: [], expired: [], returned: [], limits: [] })
   if (first !== undefined) paths.settle(first)
   t.equal(ready(paths).length, 1)
-  t.equal(paths.takeWaiting().length, 39)
+  t.equal(paths.takeWaiting().length, 29)
 })
 
 t.test('transactional rows go before those that came earlier', async (t) => {
   const { paths, gate, add, keysOf } = world()
   gate.now = { ...OPEN, connections: 1 }
-  add(3)
+  add(4)
   add(1, { isUrgent: true })
-  t.same(keysOf(ready(paths)), [4, 1, 2], 'they have a room of their own in the thread')
+  t.same(keysOf(ready(paths)), [5, 1, 2, 3], 'they have a room of their own in the thread')
 })
 
 t.test('bulk mail goes on beside a flood of transactional rows, at one in five', async (t) => {
@@ -108,6 +108,30 @@ t.test('a path says how many more rows it takes, and keeps a quarter for transac
   t.equal(paths.freeSlots(facts, OPEN), 10)
   paths.take()
   t.equal(paths.freeSlots(facts, OPEN), 0)
+})
+
+t.test('a path full of bulk mail that takes fewer than it did takes transactional rows all the same', async (t) => {
+  const { paths, gate, add, keysOf } = world()
+  const facts = factsOf('a')
+  gate.now = { ...OPEN, connections: 50 }
+  const bulk = add(150)
+  t.equal(ready(paths).length, 150)
+  gate.now = OPEN
+  const room = (now: OpenGate = OPEN): number[] => [true, false].map((isUrgent) => paths.roomOf(facts, now, isUrgent))
+  t.same(room(), [10, 0], 'a quarter of the forty')
+  const urgent = add(11, { isUrgent: true })
+  t.same(room(), [0, 0], 'but no more than these')
+  t.same(keysOf(ready(paths)), keysOf(urgent.slice(0, 10)), 'they go to the thread as well')
+  t.same(room({ ...OPEN, connections: 1, messagesPerConnection: 1 }), [0, 0])
+  for (const row of bulk) paths.settle(row)
+  t.same(room(), [29, 29], 'as before, once the others are gone')
+  const slow = { ...OPEN, connections: 1, messagesPerConnection: 1 }
+  for (const row of [...ready(paths), ...urgent.slice(0, 10)]) paths.settle(row)
+  gate.now = slow
+  add(2)
+  t.equal(ready(paths).length, 2)
+  t.same(room(slow), [1, 0], 'at least one')
+  t.same(room({ ...slow, mostUnderWay: 1 }), [0, 0], 'none beside a probe')
 })
 
 t.test('a path under trial sends one row, which is marked as the probe', async (t) => {
@@ -159,7 +183,8 @@ t.test('a rate lets through what it has, keeps what goes soon and gives back the
   t.equal(sent[0]?.rows.length, 1)
   t.equal(returned.length, 28, 'one may wait for the next token')
   t.match(returned[0], { closure: { until: slow, waitingFor: 'rate' } })
-  t.equal(paths.roomOf(factsOf('b'), OPEN, true), 0, 'no more are claimed for it')
+  const room = [true, false].map((isUrgent) => paths.roomOf(factsOf('b'), OPEN, isUrgent))
+  t.same(room, [1, 0], 'no more are claimed for it, but one that goes first')
 })
 
 t.test('what expires while it waits for its path does not go out', async (t) => {

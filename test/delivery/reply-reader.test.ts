@@ -85,8 +85,16 @@ t.test('a body has CRLF alone and no line that begins with a single dot', async 
   }
 })
 
-function wireOf(bytes: Buffer): string {
-  const body = createMessageBody(bytes)
+t.test('what is proven to be fit for the wire is not looked at, what is in front of it is', async (t) => {
+  const proven = `${'x'.repeat(70_000)}\r\n`
+  for (const [given, wire] of [['a\r\n', 'a\r\n'], ['.a\nb\r\n', '..a\r\nb\r\n'], ['', '']] as const) {
+    t.equal(wireOf(Buffer.from(`${given}${proven}`), given.length), `${wire}${proven}.\r\n`, JSON.stringify(given))
+  }
+  t.equal(wireOf(Buffer.from('a\r\n\r\n.b'), 3), 'a\r\n\r\n.b\r\n.\r\n', 'taken at its word')
+})
+
+function wireOf(bytes: Buffer, provenFrom?: number): string {
+  const body = createMessageBody(bytes, provenFrom)
   let text = ''
   for (;;) {
     const { piece, isLast } = body.next()

@@ -2,6 +2,8 @@ import t from 'tap'
 import { HOUR, MINUTE, SECOND, systemClock } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createDeliveryThreads } from '../../src/delivery/delivery-threads.ts'
+import { createOutcomeRecorder } from '../../src/delivery/outcome-recorder.ts'
+import type { ClaimedMessage } from '../../src/store/records.ts'
 import { locationIn } from '../store/sqlite-support.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx } from '../support/scripted-mx.ts'
@@ -61,6 +63,35 @@ t.test('a stop does not wait for ever for a store that takes nothing', async (t)
     return isStopped
   })
   await stopping
+})
+
+t.test('what comes after the store was given up is given up as well', async (t) => {
+  const clock = manualClock()
+  let refused = 0
+  const refuse = (): Promise<never> => {
+    refused++
+    return Promise.reject(new Error('SQLITE_FULL'))
+  }
+  const recorder = createOutcomeRecorder({
+    store: { recordOutcomes: refuse, unclaim: refuse }, clock, logger: createLogger({ level: 'silent' }),
+    onStored: () => {},
+  })
+  const message: ClaimedMessage = {
+    key: 1, id: 'msg_1', contentId: 1, pool: 'default', stream: 'bulk', domain: 'acme.test', recipient: ANNA,
+    recipientDomain: 'dest.test', attempts: 0, acceptedAt: 0, expiresAt: HOUR, pathFailures: 0, ambiguousCount: 0,
+    route: 'mx.dest.test', lastIp: null, keepIpUntil: null, avoidIps: [], isCaptured: false,
+  }
+  recorder.giveBack(message, { nextAt: 0 })
+  await until('it was refused', () => refused === 1)
+  const finished = recorder.finish()
+  for (let second = 1; second <= 10; second++) {
+    await clock.advance(SECOND)
+    await until('it was refused again', () => refused > second)
+  }
+  await finished
+  recorder.giveBack(message, { nextAt: 0 })
+  await recorder.stored()
+  t.equal(refused, 11, 'nothing more is tried')
 })
 
 t.test('threads that die at once hold up neither the start nor the stop', async (t) => {

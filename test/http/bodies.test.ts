@@ -3,10 +3,13 @@
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import t from 'tap'
 import type { Test } from 'tap'
+import { ServiceError } from '../../src/base/errors.ts'
 import { BODY_READER_DEFAULTS, createBodyReader } from '../../src/http/body-reader.ts'
 import type { BodyReader, BodyReaderOptions } from '../../src/http/body-reader.ts'
+import { structureProblem } from '../../src/http/json-structure.ts'
 import { ask, get, keyNamed, post, rawConnection, shareStore, startApi, VALID_SEND } from './api-server.ts'
 import type { RawConnection } from './api-server.ts'
 import { until } from '../support/until.ts'
@@ -57,6 +60,22 @@ t.test('malformed JSON is 400 and does not quote the body', async (t) => {
   const { headers, status } = await post(port, '/v1/email/send', { ...VALID_SEND, metadata: brackets })
   t.equal(status, 200, `brackets in strings do not count: ${String(headers['x-request-id'])}`)
   t.equal(sends.length, 2)
+})
+
+t.test('a short text with few brackets is let through unread, and none that breaks a limit', async (t) => {
+  const problemOf = (text: string): string | undefined => structureProblem(Buffer.from(text))
+  for (const open of ['[', '{"a":', '[{"a":[']) {
+    const depth = open.length === 7 ? 3 : 1
+    for (const padding of ['', ' '.repeat(2_000_000)]) {
+      t.equal(problemOf(open.repeat(Math.floor(32 / depth)) + padding), undefined, `${open}: 32 deep at most`)
+      t.match(problemOf(open.repeat(Math.ceil(33 / depth)) + padding), /nested/, `${open}: more`)
+    }
+  }
+  t.equal(problemOf('[]'.repeat(40)), undefined, 'beside each other they are read')
+  t.equal(problemOf(`"${'[{'.repeat(40)}"`), undefined, 'in a string they are read')
+  t.equal(problemOf(','.repeat(1_999_999)), undefined, '2,000,000 values')
+  t.match(problemOf(','.repeat(2_000_000)), /values/, 'one more')
+  t.match(problemOf(`[${','.repeat(1_999_999)}`), /values/, 'one more, with a bracket')
 })
 
 t.test('a byte order mark is skipped and of a repeated key the last one wins', async (t) => {
@@ -255,18 +274,30 @@ t.test('bodies that are only announced take no room from others', async (t) => {
   for (const { socket } of announced) socket.destroy()
 })
 
-/** A server with a body reader alone; answers with the bytes read or the code and status of the refusal. */
+/**
+ * A server with a body reader alone; answers with the bytes read or the code and status of the refusal. It begins to
+ * read where `isDue` says so, and keeps each outcome with the first bytes.
+ */
 async function startReader(
   t: Test,
   options: Partial<BodyReaderOptions>,
-): Promise<{ port: number; reader: BodyReader }> {
+  isDue = (_request: IncomingMessage): boolean => true,
+): Promise<{ port: number; reader: BodyReader; outcomes: string[] }> {
   const reader = createBodyReader({ ...BODY_READER_DEFAULTS, ...options })
-  const server = createServer((request, response) => {
-    reader.read(request, response, { bytes: MEBIBYTE, code: 'payload_too_large' }).then(
-      (bytes) => response.end(`read ${bytes.length};`),
-      (error: { code: string; status?: number }) => response.end(`${error.code} ${error.status};`),
-    )
+  const outcomes: string[] = []
+  const server = createServer(async (request, response) => {
+    if (!isDue(request)) await until('the time to read', () => isDue(request))
+    try {
+      const bytes = await reader.read(request, response, { bytes: MEBIBYTE, code: 'payload_too_large' })
+      outcomes.push(`${request.url}: ${bytes.length} ${bytes.toString('latin1', 0, 4)}`)
+      response.end(`read ${bytes.length};`)
+    } catch (thrown) {
+      if (!(thrown instanceof ServiceError)) throw thrown
+      outcomes.push(`${request.url}: ${thrown.code} ${thrown.details}`)
+      response.end(`${thrown.code} ${thrown.status};`)
+    }
   })
+  server.on('checkContinue', (request, response) => void server.emit('request', request, response))
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(async () => {
     reader.stop()
@@ -274,8 +305,39 @@ async function startReader(
     server.close()
   })
   const bound = server.address()
-  return { port: typeof bound === 'object' && bound !== null ? bound.port : 0, reader }
+  return { port: typeof bound === 'object' && bound !== null ? bound.port : 0, reader, outcomes }
 }
+
+t.test('a body that is there before anybody reads is read whole, also when its client has gone', async (t) => {
+  const isDue = ({ url, complete, destroyed }: IncomingMessage): boolean =>
+    url === '/left' || url === '/cut' ? destroyed : complete
+  const { port, reader, outcomes } = await startReader(t, { mostBytesUnderWay: 100_000 }, isDue)
+  const post = (path: string, body: string, length = body.length, fields = ''): string =>
+    `POST ${path} HTTP/1.1\r\nHost: x\r\n${fields}Content-Length: ${length}\r\n\r\n${body}`
+  const send = async (text: string, outcome: string): Promise<RawConnection> => {
+    const connection = await rawConnection(port)
+    t.teardown(() => void connection.socket.destroy())
+    const isEnding = text.includes('/left') || text.includes('/cut')
+    connection.socket.write(text, () => void (isEnding && connection.socket.end()))
+    await until(outcome, () => outcomes.includes(outcome))
+    return connection
+  }
+  await send(`${post('/one', 'abc')}${post('/behind', 'defg')}`, '/behind: 4 defg')
+  await send(post('/pieces', 'p'.repeat(50_000)), '/pieces: 50000 pppp')
+  const expecting = await send(post('/expecting', 'exp', 3, 'Expect: 100-continue\r\n'), '/expecting: 3 exp')
+  await until('the answer', () => expecting.text().includes(';'))
+  t.match(expecting.text(), /^HTTP\/1\.1 200 /, 'nobody is asked to go on')
+  const chunked = 'POST /chunked HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n'
+  await send(`${chunked}2\r\nch\r\n2\r\nun\r\n0\r\n\r\n`, '/chunked: 4 chun')
+  await send(post('/left', 'left'), '/left: 4 left')
+  await send(post('/cut', 'cut', 9), '/cut: invalid_request the body ended early')
+  await send(post('/full', 'f'.repeat(50_000)), '/full: unavailable too many large requests at once')
+  reader.release(3 + 4 + 50_000 + 3 + 4 + 4)
+  await send(post('/room', 'r'.repeat(50_000)), '/room: 50000 rrrr')
+  await send(post('/rest', 's'.repeat(50_000)), '/rest: 50000 ssss')
+  t.equal(outcomes[0], '/one: 3 abc')
+  t.equal(outcomes.length, 10, 'each request is answered once')
+})
 
 t.test('a body that trickles is refused with 408, a slow one within the rate is read', async (t) => {
   const { port } = await startReader(t, { slowAfterMilliseconds: 60, leastBytesPerSecond: 1024 })

@@ -8,6 +8,7 @@ import type { Test } from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
+import { textOf } from '../../src/content/body-text.ts'
 import { prepareContent, bodiesOf } from '../../src/content/prepare-content.ts'
 import { messageUrls } from '../../src/content/message-urls.ts'
 import { clickToken, unsubscribeToken } from '../../src/content/tracking-token.ts'
@@ -91,7 +92,7 @@ async function startParts(t: Test, changes: Partial<EngagementOptions> = {}): Pr
     if (message === undefined) throw new Error('nothing was claimed')
     await store.recordOutcomes({ epoch, now: NOW - MINUTE, outcomes: [outcomeRecord(message, delivered)] })
     const urls = messageUrls({ messageId, baseUrl: BASE_URL, keys: KEYS })
-    const html = bodiesOf(prepareContent(stored), variables, urls).html ?? ''
+    const html = textOf(bodiesOf(prepareContent(stored), variables, urls).html ?? [])
     const tokens = (letter: string): string[] =>
       [...html.matchAll(new RegExp(`${BASE_URL}/${letter}/([a-z2-7]+)`, 'g'))].map(([, token = '']) => token)
     return { messageId, html, pixel: tokens('o')[0] ?? '', links: tokens('c') }

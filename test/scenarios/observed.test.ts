@@ -3,7 +3,8 @@
  * dashboard and the alerts name; and labels that do not grow with domains and recipients.
  */
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
+import { getPriority } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { startManyDestinations } from '../support/many-destinations.ts'
@@ -44,6 +45,14 @@ function valueOf(text: string, start: string): number {
 
 function seriesOf(text: string, name: string): number {
   return text.split('\n').filter((line) => line.startsWith(`${name}{`)).length
+}
+
+/** Nice values of the threads of a process that the system shows under this name. */
+function threadPriorities(processId: number, name: string): number[] {
+  const tasks = `/proc/${processId}/task`
+  return readdirSync(tasks)
+    .filter((task) => readFileSync(`${tasks}/${task}/comm`, 'utf8').trim() === name)
+    .map((task) => getPriority(Number(task)))
 }
 
 t.test('a batch of mail leaves one line for each fact, and its figures', async (t) => {
@@ -91,6 +100,14 @@ t.test('a batch of mail leaves one line for each fact, and its figures', async (
       t.notOk(text.includes(canary), name)
     }
     t.ok(text.includes('user1@d1.test'), 'the search finds what is there')
+  })
+
+  await t.test('what delivers gives way to what accepts', async (t) => {
+    for (const [name, priority] of [['delivery', 5], ['libuv-worker', 5], ['store', 0]] as const) {
+      const priorities = threadPriorities(server.processId, name)
+      t.ok(priorities.length > 0, `${name} is there`)
+      t.strictSame(new Set(priorities), new Set([priority + getPriority(server.processId)]), name)
+    }
   })
 
   // Results are recorded with the round behind them.

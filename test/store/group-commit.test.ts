@@ -25,7 +25,8 @@ interface Bed {
   values(): number[]
 }
 
-function makeBed(t: Test, linger = FOREVER): Bed {
+/** `groupTakes`: by the clock that the groups see. */
+function makeBed(t: Test, { linger = 2 * FOREVER, groupTakes = FOREVER } = {}): Bed {
   const database = new Sqlite(`${t.testdir({})}/bed.db`)
   t.teardown(() => database.close())
   database.pragma('journal_mode = wal')
@@ -35,8 +36,11 @@ function makeBed(t: Test, linger = FOREVER): Bed {
   const reports: CommitReport[] = []
   let now = 1_000
   const groups = createGroupCommit({
-    database, lingerMilliseconds: linger, mostRows: 100, now: () => now, onCommit: (report) => reports.push(report),
-    afterGroup: () => undefined,
+    database, lingerMilliseconds: linger, mostRows: 100, now: () => now, afterGroup: () => undefined,
+    onCommit(report) {
+      reports.push(report)
+      now += groupTakes
+    },
   })
   const add = database.prepare('insert into bed (value) values (?)')
   return {
@@ -75,8 +79,8 @@ t.test('what waits together is committed together', async (t) => {
   t.same(bed.values(), [1, 2, 3])
 })
 
-t.test('after a group of several verbs the next waits for the linger time', async (t) => {
-  const bed = makeBed(t, 200)
+t.test('after a group of several verbs the next begins the linger time after its beginning', async (t) => {
+  const bed = makeBed(t, { groupTakes: 1_000, linger: 1_200 })
   await addAll(bed, [1, 2, 3])
   const early = bed.insert(4)
   bed.groups.add([early.verb])
@@ -85,10 +89,26 @@ t.test('after a group of several verbs the next waits for the linger time', asyn
   await Promise.all([early.answer, addAll(bed, [5, 6])])
   t.same(sizes(bed), [3, 3])
 
-  const brief = makeBed(t, 1)
-  await addAll(brief, [1, 2, 3])
-  await addAll(brief, [4])
-  t.same(sizes(brief), [3, 1])
+  const late = makeBed(t, { groupTakes: 1_000, linger: 1_000 })
+  await addAll(late, [1, 2, 3])
+  await addAll(late, [4])
+  t.same(sizes(late), [3, 1])
+})
+
+t.test('the shorter a group took, the sooner the next begins', async (t) => {
+  const quick = makeBed(t, { groupTakes: 0 })
+  await addAll(quick, [1, 2, 3])
+  await addAll(quick, [4])
+  t.same(sizes(quick), [3, 1], 'at once')
+
+  const bed = makeBed(t, { groupTakes: 100 })
+  await addAll(bed, [1, 2, 3])
+  const early = bed.insert(4)
+  bed.groups.add([early.verb])
+  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve))
+  t.same(sizes(bed), [3], 'it waits three times as long')
+  await Promise.all([early.answer, addAll(bed, [5, 6])])
+  t.same(sizes(bed), [3, 3])
 })
 
 t.test('a lone acceptance waits for nobody, however much else goes on', async (t) => {

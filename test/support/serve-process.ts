@@ -6,7 +6,7 @@ import { execFile, spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, mkdirSync, mkdtempSync, openSync, readSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -62,15 +62,14 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
   const httpPort = options.httpPort ?? (await freePort())
   const metricsPort = await freePort()
   writeConfiguration(folder, { ...options, httpPort, metricsPort })
-  const lines: Record<string, unknown>[] = []
+  const log = createLogFile(join(folder, 'server.log'))
   let child: ChildProcess | undefined
   let errors = ''
 
   const start = async (): Promise<void> => {
     errors = ''
-    const started = spawn('sh', [COMMAND, 'serve', '--config', folder], { stdio: ['ignore', 'pipe', 'pipe'] })
+    const started = spawn('sh', [COMMAND, 'serve', '--config', folder], { stdio: ['ignore', log.descriptor, 'pipe'] })
     child = started
-    collectLines(started, lines)
     started.stderr?.on('data', (text: Buffer) => (errors += text.toString()))
     await until('the server answers', () => {
       if (started.exitCode !== null) throw new Error(`the server ended with ${started.exitCode}: ${errors}`)
@@ -93,7 +92,7 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
       return child?.pid ?? Number.NaN
     },
     exitCode: () => child?.exitCode ?? null,
-    log: () => lines,
+    log: log.lines,
     async createKey(...scopes) {
       const words = scopes.flatMap((scope) => ['--scope', scope])
       const verb = ['key', 'create', '--name', 'test', '--config', folder, '--json']
@@ -106,6 +105,7 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
     kill: async () => void (await end('SIGKILL')),
     async remove() {
       await end('SIGKILL')
+      log.close()
       rmSync(folder, { recursive: true, force: true })
     },
   }
@@ -187,14 +187,43 @@ async function isHealthy(port: number): Promise<boolean> {
   }
 }
 
-function collectLines(child: ChildProcess, lines: Record<string, unknown>[]): void {
-  let rest = ''
-  child.stdout?.on('data', (text: Buffer) => {
-    const pieces = (rest + text.toString()).split('\n')
-    rest = pieces.pop() ?? ''
-    for (const piece of pieces) {
-      const line: unknown = JSON.parse(piece)
-      if (typeof line === 'object' && line !== null) lines.push(line as Record<string, unknown>)
+const LOG_PIECE_BYTES = 1_048_576
+
+interface LogFile {
+  descriptor: number
+  lines(): Record<string, unknown>[]
+  /** The lines that were read so far stay. */
+  close(): void
+}
+
+/** A file and no pipe: what the process writes costs the reader nothing before somebody asks for it. */
+function createLogFile(file: string): LogFile {
+  const descriptor = openSync(file, 'a+')
+  const piece = Buffer.alloc(LOG_PIECE_BYTES)
+  const lines: Record<string, unknown>[] = []
+  let position = 0
+  let isOpen = true
+  const read = (): void => {
+    for (;;) {
+      const bytes = readSync(descriptor, piece, 0, piece.length, position)
+      // What follows the last line end is a line that is being written.
+      const whole = piece.subarray(0, bytes).lastIndexOf('\n') + 1
+      if (whole === 0) return
+      position += whole
+      for (const text of piece.toString('utf8', 0, whole - 1).split('\n')) {
+        lines.push(JSON.parse(text) as Record<string, unknown>)
+      }
     }
-  })
+  }
+  return {
+    descriptor,
+    lines() {
+      if (isOpen) read()
+      return lines
+    },
+    close() {
+      if (isOpen) closeSync(descriptor)
+      isOpen = false
+    },
+  }
 }

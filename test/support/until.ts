@@ -3,7 +3,9 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 
-const LOOK_EVERY_MILLISECONDS = 5
+/** Between two looks: a tenth of the time so far, within these. What looks often takes time from what it waits for. */
+const LEAST_PAUSE_MILLISECONDS = 5
+const MOST_PAUSE_MILLISECONDS = 25
 /** Far more than any wait takes, also on a machine that is slow and busy: it only ends what would never come. */
 const DEADLINE_MILLISECONDS = 60_000
 
@@ -13,12 +15,13 @@ export async function until<Value>(
   look: () => Value | Promise<Value>,
   deadlineMilliseconds = DEADLINE_MILLISECONDS,
 ): Promise<Exclude<Value, undefined | null | false>> {
-  const end = performance.now() + deadlineMilliseconds
+  const startedAt = performance.now()
   for (;;) {
     const value = await look()
     if (isThere(value)) return value
-    if (performance.now() > end) throw new Error(`not within ${deadlineMilliseconds} ms: ${what}`)
-    await sleep(LOOK_EVERY_MILLISECONDS)
+    const waited = performance.now() - startedAt
+    if (waited > deadlineMilliseconds) throw new Error(`not within ${deadlineMilliseconds} ms: ${what}`)
+    await sleep(Math.min(MOST_PAUSE_MILLISECONDS, Math.max(LEAST_PAUSE_MILLISECONDS, waited / 10)))
   }
 }
 

@@ -31,14 +31,15 @@ function take(batches: PathBatch[]): void {
   appendFileSync(file, lines.join(''))
   const id = nextMark++
   waiting.set(id, batches)
-  post({ kind: 'mark', id, keys: batches.flatMap(({ rows }) => rows.map(({ key }) => key)) })
+  const keys = batches.flatMap(({ rows }) => rows.map(({ key }) => key))
+  post({ kind: 'turn', turn: { notes: [], results: [], mark: { id, keys } } })
 }
 
 function finish(id: number, stale: readonly number[]): void {
   const batches = waiting.get(id) ?? []
   waiting.delete(id)
-  post({ kind: 'connections', notes: batches.flatMap(notesOf) })
-  post({ kind: 'results', results: batches.flatMap(({ rows }) => rows.map((row) => resultOf(row, stale))) })
+  const results = batches.flatMap(({ rows }) => rows.map((row) => resultOf(row, stale)))
+  post({ kind: 'turn', turn: { notes: batches.flatMap(notesOf), results, mark: null } })
 }
 
 function resultOf({ key }: DispatchedRow, stale: readonly number[]): TryResult {

@@ -106,7 +106,7 @@ export function createClaimRound(options: ClaimRoundOptions): ClaimRound {
   }
 
   function capacityOf(group: RouteGroup): Capacity {
-    if (group.route === capture.facts.route) return captureCapacity()
+    if (group.route === capture.facts.route) return captureCapacity(true)
     const provider = routes.behind(group.route)
     let closure: Closure | undefined
     let room = 0
@@ -141,17 +141,17 @@ export function createClaimRound(options: ClaimRoundOptions): ClaimRound {
     return Math.max(1, slots)
   }
 
-  function captureCapacity(): Capacity {
+  function captureCapacity(isUrgent: boolean): Capacity {
     const gate = gateOf(capture.facts, null)
     if (gate.kind === 'closed') return { room: 0, slots: 0 }
-    const room = paths.roomOf(capture.facts, gate, true)
+    const room = paths.roomOf(capture.facts, gate, isUrgent)
     return { room, slots: Math.max(1, paths.freeSlots(capture.facts, gate)) }
   }
 
   function roomOf(key: QueueKey): number {
     const most = key.stream === 'bulk' ? window.roomForBulk() : Infinity
     if (most === 0) return 0
-    if (key.route === capture.facts.route) return Math.min(most, captureCapacity().room)
+    if (key.route === capture.facts.route) return Math.min(most, captureCapacity(key.stream === 'transactional').room)
     const { room, closure } = examine(key, key, directory.find(key)?.waiting ?? 1)
     if (closure !== undefined) closures.push(() => directory.close(key, closure))
     return Math.min(most, room)

@@ -8,6 +8,8 @@
  * | lanes of a stream        | equal: a lane is a sending domain with its stream                                  |
  * | first attempts, retries  | half each; what one does not use, the other gets                                   |
  * | one lane, all others     | at most half of the window, while others wait                                      |
+ * | groups that come anew    | next, before all that wait, but for one turn in two; not those that had a turn     |
+ * |                          | lately and came back: thousands of others hold up nobody who has a first message   |
  *
  * Keys at rest cost nothing: a round touches the groups and keys whose turn comes, at most each one that is due. Where
  * no bulk mail may be claimed it touches the groups with transactional mail alone, and of any group it asks nothing
@@ -17,6 +19,7 @@
  */
 import type { Stream } from '../../mail/message.ts'
 import type { QueueKey } from '../../store/queue-records.ts'
+import { createNewcomers } from './newcomers.ts'
 import { createTurnRing, takeTurns } from './turn-ring.ts'
 import type { Taken, TurnRing } from './turn-ring.ts'
 
@@ -111,6 +114,8 @@ interface Group {
   deficit: number
   /** Part of a turn that bulk is owed. */
   bulkCredit: number
+  /** It came before others that wait, and had no turn yet. */
+  isNew: boolean
   round: number
   slots: number
   room: number
@@ -118,6 +123,7 @@ interface Group {
 
 export function createFairOrder(): FairOrder {
   const groups = new Map<string, Group>()
+  const newcomers = createNewcomers(() => groups.size)
   const paused = new Set<string>()
   const ring = createTurnRing<Group>()
   /** Those of them with transactional mail. */
@@ -144,10 +150,12 @@ export function createFairOrder(): FairOrder {
     if (known !== undefined) return known
     const rings = { transactional: createTurnRing<Lane>(), bulk: createTurnRing<Lane>() }
     const group: Group = {
-      name, route: { pool, route }, lanes: new Map(), rings, deficit: 0, bulkCredit: 0, round: 0, slots: 0, room: 0,
+      name, route: { pool, route }, lanes: new Map(), rings, deficit: 0, bulkCredit: 0, isNew: false, round: 0,
+      slots: 0, room: 0,
     }
     groups.set(name, group)
-    if (!paused.has(name)) ring.add(group)
+    group.isNew = newcomers.come(name)
+    if (!paused.has(name)) enterRing(ring, group)
     return group
   }
 
@@ -160,7 +168,7 @@ export function createFairOrder(): FairOrder {
     const lane: Lane = { group, stream, whole, first: null, retry: null, owesRetry: false }
     group.lanes.set(name, lane)
     group.rings[stream].add(lane)
-    if (stream === 'transactional' && !paused.has(group.name)) urgentRing.add(group)
+    if (stream === 'transactional' && !paused.has(group.name)) enterRing(urgentRing, group)
     return lane
   }
 
@@ -178,6 +186,7 @@ export function createFairOrder(): FairOrder {
     if (group.lanes.size > 0) return
     groups.delete(group.name)
     ring.remove(group)
+    if (!group.isNew) newcomers.leave(group.name)
   }
 
   function runRound(request: RoundRequest): Ask[] {
@@ -268,6 +277,8 @@ export function createFairOrder(): FairOrder {
         group.deficit = 0
         return NOTHING
       }
+      if (group.isNew) group.isNew = false
+      newcomers.turn()
       const isContinued = unfinished === group
       unfinished = undefined
       if (!isContinued || group.deficit < 1) group.deficit += Math.max(1, group.slots)
@@ -312,6 +323,11 @@ export function createFairOrder(): FairOrder {
     round: (request) => (request.room > 0 ? runRound(request) : []),
     size: () => dueKeys.size,
   }
+}
+
+function enterRing(ring: TurnRing<Group>, group: Group): void {
+  if (group.isNew) ring.addNext(group)
+  else ring.add(group)
 }
 
 function groupName({ pool, route }: RouteGroup): string {

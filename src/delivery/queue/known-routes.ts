@@ -6,9 +6,9 @@
  * with, else the default one, and its own name in place of the `isp`. Concurrent questions for one domain share one
  * lookup. `find` rejects as the lookup does. Engine.md 4.1, 7.
  */
-import { LRUCache } from 'lru-cache'
 import { MINUTE } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
+import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import type { MailboxProvider } from '../../egress/mailbox-provider.ts'
 import type { FindRoute, HostsRoute, Route } from './route-message.ts'
@@ -37,8 +37,8 @@ const MOST_DOMAINS = 20_000
 const MOST_ROUTES = 20_000
 
 export function createKnownRoutes({ findRoute, configuration, clock }: KnownRoutesOptions): KnownRoutes {
-  const domains = new LRUCache<string, { route: HostsRoute; at: number }>({ max: MOST_DOMAINS })
-  const providers = new LRUCache<string, MailboxProvider>({ max: MOST_ROUTES })
+  const domains = recentEntries<string, { route: HostsRoute; at: number }>(MOST_DOMAINS)
+  const providers = recentEntries<string, MailboxProvider>(MOST_ROUTES)
   const underWay = new Map<string, Promise<Route>>()
 
   async function ask(recipientDomain: string): Promise<Route> {

@@ -6,10 +6,10 @@
  * Hosts that an enforced MTA-STS policy does not name are left out before the provider is identified. What an answer
  * without hosts means for one message is `judgeDns`, pure. Engine.md 7, 12, 13.
  */
-import { LRUCache } from 'lru-cache'
 import { HOUR, MINUTE } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
+import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import { identifyProvider } from '../../egress/mailbox-provider.ts'
 import type { MailboxProvider } from '../../egress/mailbox-provider.ts'
@@ -74,7 +74,7 @@ export interface FindRouteOptions {
 
 export function createFindRoute(options: FindRouteOptions): FindRoute {
   const { mailHosts, tlsPolicies, clock } = options
-  const said = new LRUCache<string, { kind: NoHosts['kind']; since: number }>({ max: MOST_REMEMBERED })
+  const said = recentEntries<string, { kind: NoHosts['kind']; since: number }>(MOST_REMEMBERED)
   const waiting: (() => void)[] = []
   let underWay = 0
   let isNewestNext = false

@@ -1,10 +1,12 @@
 /**
- * A ring of members that take turns: one that comes in waits until all others had theirs, one that leaves costs its
- * neighbours nothing. Every step but `takeTurns` takes constant time.
+ * A ring of members that take turns: one that comes in waits until all others had theirs, or is next; one that leaves
+ * costs its neighbours nothing. Every step but `takeTurns` takes constant time.
  */
 export interface TurnRing<Member> {
   /** Behind all others. Nothing happens when it is in already. */
   add(member: Member): void
+  /** Before all others: the next turn is its own. Nothing happens when it is in already. */
+  addNext(member: Member): void
   remove(member: Member): void
   /** Whose turn it is; the turn goes on to the next. Undefined: nobody is in. */
   next(): Member | undefined
@@ -28,16 +30,24 @@ export function createTurnRing<Member>(): TurnRing<Member> {
   const places = new Map<Member, Place<Member>>()
   let turn: Place<Member> | undefined
 
+  /** In front of the one whose turn it is, which is behind all others. */
+  function add(member: Member): void {
+    if (places.has(member)) return
+    const place = new Place(member)
+    places.set(member, place)
+    turn ??= place
+    place.before = turn.before
+    place.behind = turn
+    turn.before.behind = place
+    turn.before = place
+  }
+
   return {
-    add(member) {
+    add,
+    addNext(member) {
       if (places.has(member)) return
-      const place = new Place(member)
-      places.set(member, place)
-      turn ??= place
-      place.before = turn.before
-      place.behind = turn
-      turn.before.behind = place
-      turn.before = place
+      add(member)
+      turn = places.get(member)
     },
     remove(member) {
       const place = places.get(member)

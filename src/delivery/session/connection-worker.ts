@@ -1,9 +1,9 @@
 /**
  * One connection of a path: opens it for a row, sends row after row over it, closes it.
  *
- * The row behind the one under way is taken and rendered early, so that its envelope is there when the final dot goes
- * out. A row of which the host has not said anything when the connection ended is given back, uncounted: it is sent
- * over another one. Every row it took is given back or reported, once. Never throws. Engine.md 10.1, 10.2.
+ * The row behind the one under way is taken early, and was rendered before, so that its envelope is there when the
+ * final dot goes out. A row of which the host has not said anything when the connection ended is given back, uncounted:
+ * it is sent over another one. Every row it took is given back or reported, once. Never throws. Engine.md 10.1, 10.2.
  */
 import { MINUTE } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
@@ -38,7 +38,11 @@ export interface PathRow {
   mayPipeline: boolean
   /** RCPT was written over an earlier connection. */
   wasRcptSent: boolean
+  /** Begun before its turn. */
+  rendering: Rendering | null
 }
+
+export type Rendering = Promise<{ message: RenderedMessage } | { problem: string }>
 
 export interface WorkerOptions {
   tools: DeliveryTools
@@ -53,6 +57,8 @@ export interface WorkerOptions {
   giveBack: (row: PathRow) => void
   report: (result: TryResult) => void
   onOpen: () => void
+  /** It waits for a row. */
+  onRest: () => void
   /** The connection did not come about; the row is the path's again, with the try that is to be told of it. */
   onFailed: (row: PathRow, failure: PathFailure, tell: (end: TryEnd) => void) => void
   onEnd: () => void
@@ -87,9 +93,9 @@ interface Trial {
   isBegun: boolean
 }
 
-const LONGEST_SESSION = 5 * MINUTE // engine.md 10.1
 /** The one under way, and the one behind it. */
 const MOST_TAKEN = 2
+const LONGEST_SESSION = 5 * MINUTE // engine.md 10.1
 /** Connections that may end before a row is concluded to be why. */
 const MOST_RETURNS = 3
 
@@ -121,7 +127,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
     const trial = newTrial(first)
     trials.add(trial)
     // Begun before connecting: rendering and signing take no longer than the greeting of most hosts.
-    const rendering = renderRow(trial, '8bit')
+    const rendering = takeRendering(first)
     const opened = await openConnection({
       path: plan(), site: options.site(), domain: first.row.recipientDomain, mayPipeline: first.mayPipeline,
       transcript: trial.transcript, isAborted: () => isAborted,
@@ -152,19 +158,16 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
     takeMore()
   }
 
-  type Rendering = Promise<{ message: RenderedMessage } | { problem: string }>
-
-  function renderRow({ pathRow }: Trial, form: MessageForm): Rendering {
-    return tools.render(pathRow.row, form).then(
-      (message) => ({ message }),
-      (thrown) => ({ problem: errorText(thrown) }),
-    )
+  function takeRendering(pathRow: PathRow): Rendering {
+    const rendering = pathRow.rendering ?? renderRow(tools, pathRow, '8bit')
+    pathRow.rendering = null
+    return rendering
   }
 
   async function submit(trial: Trial, rendering: Rendering): Promise<void> {
     let rendered = await rendering
     const is8Bit = 'message' in rendered && rendered.message.envelope.is8Bit
-    if (is8Bit && session?.extensions.has8BitMime === false) rendered = await renderRow(trial, '7bit')
+    if (is8Bit && session?.extensions.has8BitMime === false) rendered = await renderRow(tools, trial.pathRow, '7bit')
     if (session === undefined || !trials.has(trial)) return
     if ('problem' in rendered) {
       conclude(trial, { kind: 'returned', why: 'not-renderable', reason: rendered.problem }, session.facts)
@@ -173,11 +176,11 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
     session.send(jobOf(trial, rendered.message, session))
   }
 
-  function jobOf(trial: Trial, { envelope, bytes }: RenderedMessage, opened: SmtpSession): SessionJob {
+  function jobOf(trial: Trial, { envelope, bytes, provenFrom }: RenderedMessage, opened: SmtpSession): SessionJob {
     const { pathRow, transcript } = trial
     const { key, expiresAt } = pathRow.row
     return {
-      envelope, bytes, transcript,
+      envelope, bytes, provenFrom, transcript,
       mayPipeline: pathRow.mayPipeline,
       begin(messagesBefore) {
         if (options.isHalted()) return STOPPING
@@ -238,11 +241,12 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
       taken++
       const trial = newTrial(pathRow)
       trials.add(trial)
-      void submit(trial, renderRow(trial, '8bit'))
+      void submit(trial, takeRendering(pathRow))
     }
     if (trials.size > 0) return
     if (!mayCarryMore(session)) return void session.quit()
     idleTimer = setTimeout(() => void session?.quit(), plan().idleMilliseconds)
+    options.onRest()
   }
 
   function mayCarryMore(opened: SmtpSession): boolean {
@@ -280,6 +284,14 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
       for (const trial of trials) if (!trial.isBegun) conclude(trial, STOPPING, NO_CONNECTION)
     },
   }
+}
+
+/** Never rejects. */
+export function renderRow({ render }: Pick<DeliveryTools, 'render'>, { row }: PathRow, form: MessageForm): Rendering {
+  return render(row, form).then(
+    (message) => ({ message }),
+    (thrown: unknown) => ({ problem: errorText(thrown) }),
+  )
 }
 
 function isStopping(end: SendEnd): boolean {

@@ -5,13 +5,16 @@
  * as one message. An error nobody caught ends the thread; its rows are due again at once (`delivery-threads.ts`).
  */
 import { readFileSync } from 'node:fs'
+import { flushCompileCache } from 'node:module'
 import { createSecureContext, getCACertificates } from 'node:tls'
 import type { SecureContext, SecureVersion } from 'node:tls'
 import { parentPort, threadId, workerData } from 'node:worker_threads'
 import { LRUCache } from 'lru-cache'
 import { HOUR } from '../../base/clock.ts'
+import { giveWay } from '../../base/thread-priority.ts'
 import { openContentReader } from '../../store/open-store.ts'
 import type { StoreLocation } from '../../store/store-location.ts'
+import { createConnectionSlots } from './connection-slots.ts'
 import type { DeliveryTools } from './connection-worker.ts'
 import { createHostMemory } from './host-memory.ts'
 import { createMessageRenderer } from './message-renderer.ts'
@@ -39,11 +42,14 @@ export interface DeliveryThreadSettings {
   keepsTranscripts: boolean
 }
 
-/** Connections that end at once to make room for others. */
-const MOST_RETIRING = 50
 const MOST_TICKETS = 5_000
 const TICKET_LIFETIME = HOUR
+/** This one, and those of the pool that sign. */
+const PATIENT_THREADS = ['delivery', 'libuv-worker']
 
+// Now, not at the end of the thread, which a kill would take away: else the next start strips types anew.
+flushCompileCache()
+giveWay(PATIENT_THREADS)
 const settings: DeliveryThreadSettings = workerData
 if (parentPort === null) throw new Error('delivery-thread.ts runs as a worker only')
 const port = parentPort
@@ -56,10 +62,8 @@ const session: SessionSettings = {
   tickets: new LRUCache<string, TlsTicket>({ max: MOST_TICKETS, ttl: TICKET_LIFETIME }),
 }
 const senders = new Map<string, PathSender>()
+const slots = createConnectionSlots<PathSender>(settings.connectionsMax)
 let clockOffset = 0
-let connections = 0
-/** Of these, those that end to make room. */
-let retiring = 0
 let isDraining = false
 
 const post = (message: FromThread): void => port.postMessage(message)
@@ -78,43 +82,20 @@ const tools: DeliveryTools = {
 function senderOf(path: PathBatch['path']): PathSender {
   const known = senders.get(path.key)
   if (known !== undefined) return known
-  const sender = createPathSender(path, {
+  const sender: PathSender = createPathSender(path, {
     tools,
     report: outbox.report,
-    takeConnection() {
-      if (connections >= settings.connectionsMax) {
-        retireIdle()
-        return false
-      }
-      connections++
-      return true
-    },
-    releaseConnection() {
-      if (retiring > 0) retiring--
-      // Another path may have waited for it.
-      if (connections-- === settings.connectionsMax) setImmediate(growAll)
-    },
+    takeConnection: (isUrgent) => slots.take(sender, isUrgent),
+    releaseConnection: slots.release,
+    onRest: () => slots.rests(sender),
     onIdle() {
       senders.delete(path.key)
+      slots.forget(sender)
       if (isDraining) finishDrain()
     },
   })
   senders.set(path.key, sender)
   return sender
-}
-
-/** Else connections that nobody has a message for would hold up the others for as long as they wait. */
-function retireIdle(): void {
-  if (retiring >= MOST_RETIRING) return
-  for (const sender of senders.values()) {
-    if (!sender.retireIdle()) continue
-    retiring++
-    return
-  }
-}
-
-function growAll(): void {
-  for (const sender of senders.values()) sender.grow()
 }
 
 function finishDrain(): void {
@@ -143,6 +124,7 @@ port.on('message', (message: ToThread) => {
       for (const batch of message.batches) senderOf(batch.path).add(batch)
       return
     case 'marked':
+      clockOffset = message.clockOffset
       return outbox.marked(message)
     case 'limit':
       return senders.get(message.pathKey)?.limit(message)

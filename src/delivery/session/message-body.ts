@@ -22,7 +22,8 @@ export interface MessageBody {
   end(): string
 }
 
-export function createMessageBody(bytes: Buffer): MessageBody {
+/** From `provenFrom` on, the bytes are known to be as the wire wants them: they are not looked at. */
+export function createMessageBody(bytes: Buffer, provenFrom = bytes.length): MessageBody {
   let position = 0
   /** Of what was read so far: a body begins at the start of a line. */
   let last = LF
@@ -31,25 +32,35 @@ export function createMessageBody(bytes: Buffer): MessageBody {
       const piece = bytes.subarray(position, position + PIECE_BYTES)
       const isLast = position + piece.length >= bytes.length
       const before = last
+      const suspect = Math.min(piece.length, provenFrom - position)
       position += piece.length
       last = piece[piece.length - 1] ?? LF
-      return { piece: isClean(piece, before, isLast) ? piece : rewrite(piece, before, isLast), isLast }
+      const isCleanPiece = isClean(piece, { before, isLast, suspect })
+      return { piece: isCleanPiece ? piece : rewrite(piece, before, isLast), isLast }
     },
     left: () => bytes.length - position,
     end: () => (last === LF || last === CR ? FINAL_DOT : FINAL_DOT_ON_NEW_LINE),
   }
 }
 
+interface PiecePlace {
+  /** The byte in front of it. */
+  before: number
+  isLast: boolean
+  /** So many bytes at its start are not known. */
+  suspect: number
+}
+
 /**
  * Nothing of it has to change. A CR at its end is right when the next piece begins with LF. Most bytes are looked at
  * once: a line end is a control character, and a dot counts only behind one.
  */
-function isClean(piece: Buffer, before: number, isLast: boolean): boolean {
+function isClean(piece: Buffer, { before, isLast, suspect }: PiecePlace): boolean {
   const { length } = piece
   const first = piece[0]
   if (before === CR ? first !== LF : first === LF) return false
   if (before === LF && first === DOT) return false
-  for (let index = 0; index < length; index++) {
+  for (let index = 0; index < suspect; index++) {
     const byte = piece[index]
     if (byte === undefined || byte > CR) continue
     if (byte === CR && index + 1 < length && piece[index + 1] !== LF) return false

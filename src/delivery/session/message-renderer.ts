@@ -26,6 +26,8 @@ import type { DispatchedRow } from '../try-result.ts'
 export interface RenderedMessage {
   envelope: SmtpEnvelope
   bytes: Buffer
+  /** See `createMessageBody`. */
+  provenFrom?: number | undefined
 }
 
 /** What the host takes: a submitted mail may have bytes beyond US-ASCII, all others have none. */
@@ -68,8 +70,9 @@ const MOST_USED_ONCE = 1_000
 const AHEAD_BYTES = 4 * 2 ** 20
 /** Rows that were read ahead; rows of a thread are fewer by far, but for those that never come to be rendered. */
 const MOST_AHEAD = 5_000
-/** Beside what is stored, the pieces it is made of are kept. */
-const PREPARED_SHARE = 2
+const EMPTY_LINE = '\r\n\r\n'
+/** Beside what is stored, the pieces it is made of are kept, and these as they are sent. */
+const PREPARED_SHARE = 4
 
 export interface MessageRenderer {
   /** These rows come soon: what they need is read at once. Never rejects. */
@@ -120,8 +123,9 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
     const stored = contentsAhead.get(contentId) ?? await reader.content(contentId)
     if (stored === undefined) return undefined
     // Another message of the batch may have been quicker.
-    const content = contents.get(contentId) ?? prepareContent(stored)
-    if (usedOnce.has(contentId)) contents.set(contentId, content)
+    const isShared = usedOnce.has(contentId)
+    const content = contents.get(contentId) ?? prepareContent(stored, isShared)
+    if (isShared) contents.set(contentId, content)
     usedOnce.set(contentId, true)
     contentsAhead.delete(contentId)
     return content
@@ -167,7 +171,7 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
       needsUtf8: content.needsUtf8 || !isAscii(to),
       is8Bit: content.is8Bit,
     }
-    return { envelope, bytes }
+    return { envelope, bytes, provenFrom: provenFrom(content, bytes) }
   }
 
   return {
@@ -177,6 +181,12 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
       return reading
     },
   }
+}
+
+/** The texts that we encoded have no line end but CRLF, and no line that begins with a dot. */
+function provenFrom({ submitted, stored }: PreparedContent, bytes: Buffer): number {
+  const isOurs = submitted === null && stored.attachments.length === 0
+  return isOurs ? bytes.indexOf(EMPTY_LINE) : bytes.length
 }
 
 /** Before signing, so that the signature is over what is sent. */

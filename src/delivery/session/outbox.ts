@@ -1,10 +1,10 @@
 /**
- * What a delivery thread tells the main thread, collected for one turn of the event loop: results, requests for the dot
- * mark, and what happened to connections.
+ * What a delivery thread tells the main thread, one message for each turn of the event loop: results, requests for the
+ * dot mark, and what happened to connections.
  *
  * A mark is asked for once; its answer comes after the commit, or never, which is the asker's to bear. Never throws.
  */
-import type { FromThread, ThreadConnectionNote, ToThread, TryResult } from '../try-result.ts'
+import type { FromThread, ThreadConnectionNote, ThreadTurn, ToThread, TryResult } from '../try-result.ts'
 
 export interface Outbox {
   report(result: TryResult): void
@@ -44,17 +44,19 @@ export function createOutbox(post: (message: FromThread) => void, threadId: numb
 
   function flush(): void {
     isScheduled = false
-    // Before the results: what is concluded from those may ask how the path is.
-    if (notes.length > 0) post({ kind: 'connections', notes })
+    if (notes.length + results.length + marks.length === 0) return
+    post({ kind: 'turn', turn: { notes, results, mark: takeMarks() } })
     notes = []
-    if (results.length > 0) post({ kind: 'results', results })
     results = []
-    // Behind the results: no mark is committed before the outcome of the message that went over its connection before.
-    if (marks.length === 0) return
+  }
+
+  function takeMarks(): ThreadTurn['mark'] {
+    if (marks.length === 0) return null
     const id = nextMark++
+    const keys = marks.map(({ key }) => key)
     asked.set(id, marks)
-    post({ kind: 'mark', id, keys: marks.map(({ key }) => key) })
     marks = []
+    return { id, keys }
   }
 
   return {

@@ -14,8 +14,9 @@
 import { MINUTE } from '../../base/clock.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
 import type { RateLimit } from '../../base/rate-limit.ts'
-import { startWorker, STOPPING } from './connection-worker.ts'
+import { renderRow, startWorker, STOPPING } from './connection-worker.ts'
 import type { ConnectionWorker, DeliveryTools, PathRow } from './connection-worker.ts'
+import type { MessageForm, RenderedMessage } from './message-renderer.ts'
 import { createRowQueue } from './row-queue.ts'
 import type { RowQueue } from './row-queue.ts'
 import { NO_CONNECTION } from '../try-result.ts'
@@ -38,9 +39,11 @@ export interface PathSender {
 export interface PathSenderOptions {
   tools: DeliveryTools
   report: (result: TryResult) => void
-  /** Takes one of the connections that the thread may have; false when none is free. */
-  takeConnection: () => boolean
+  /** Takes one of the connections that the thread may have; false: not now, and `grow` is called when there is one. */
+  takeConnection: (isUrgent: boolean) => boolean
   releaseConnection: () => void
+  /** A connection waits for a row. */
+  onRest: () => void
   /** It has neither rows nor connections any more. */
   onIdle: () => void
 }
@@ -60,15 +63,21 @@ const URGENT_TURNS = 4
 /** So many messages over one connection, then another site of the path has its turn. */
 const TURN = 10
 const CONNECTION_BURST = 3 // engine.md 8.2
+/** Larger messages are rendered when their turn comes: in memory two for each connection are enough of them. */
+const MOST_BYTES_AHEAD = 2 ** 20
 const REAL_TIME = { now: () => performance.now() }
 
 export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions): PathSender {
-  const { tools, report } = options
+  const { report } = options
+  const tools: DeliveryTools = { ...options.tools, render }
   const sites = new Map<string, SiteQueue>()
   let plan = firstPlan
   let isDraining = false
   let rate = connectionRate(firstPlan)
   let rateTimer: NodeJS.Timeout | undefined
+  let rendering: NodeJS.Immediate | undefined
+  /** The last message was. */
+  let isLarge = false
   /** Connections in a row that were begun for urgent mail. */
   let urgentBegun = 0
 
@@ -89,7 +98,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   function grow(): void {
     for (const queue of inTurn()) {
       while (mayStart(queue)) {
-        if (!makeRoom(queue) || !mayConnect()) return
+        if (!makeRoom(queue) || !mayConnect(queue)) return
         begin(queue)
       }
       if (queue.rows.size() === 0 && queue.workers.size === 0) sites.delete(queue.site.key)
@@ -126,14 +135,14 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   }
 
   /** Takes a connection of the thread and a token of the path's rate; without a token it is tried again in time. */
-  function mayConnect(): boolean {
+  function mayConnect({ rows }: SiteQueue): boolean {
     const wait = rate === null ? 0 : rate.take('')
     if (wait > 0) {
       clearTimeout(rateTimer)
       rateTimer = setTimeout(grow, Math.ceil(wait))
       return false
     }
-    if (options.takeConnection()) return true
+    if (options.takeConnection(rows.hasUrgent())) return true
     rate?.giveBack('', 1)
     return false
   }
@@ -149,11 +158,12 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       tools, report, isHalted,
       plan: () => plan,
       site: () => queue.site,
-      next: () => queue.rows.take(),
+      next: () => takeNext(queue),
       isToLeave: (messages) => isToLeave(queue, messages),
       giveBack: (row) => giveBack(queue, row),
       // The site answers: the others may follow while this one sends.
       onOpen: grow,
+      onRest: options.onRest,
       onFailed: (row, failure, tell) => failSite(queue, { row, failure, tell }),
       onEnd() {
         queue.workers.delete(worker)
@@ -162,6 +172,32 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       },
     })
     queue.workers.add(worker)
+  }
+
+  async function render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage> {
+    const message = await options.tools.render(row, form)
+    isLarge = message.bytes.length > MOST_BYTES_AHEAD
+    return message
+  }
+
+  function takeNext(queue: SiteQueue): PathRow | undefined {
+    const row = queue.rows.take()
+    renderSoon()
+    return row
+  }
+
+  /**
+   * One row for each connection: signing takes longer than what a connection waits for before it asks for a row. Not in
+   * this turn of the event loop, at whose end dot marks are asked for that connections wait for.
+   */
+  function renderSoon(): void {
+    rendering ??= setImmediate(() => {
+      rendering = undefined
+      if (isLarge) return
+      for (const { rows, workers: { size } } of sites.values()) {
+        for (const row of rows.soon(size)) row.rendering ??= renderRow(tools, row, '8bit')
+      }
+    })
   }
 
   /** The path has too many connections, or another site needs this one more. */
@@ -222,6 +258,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       sites.set(site.key, queue)
       queue.site = site
       for (const row of rows) queue.rows.add(newRow(row))
+      renderSoon()
       feed(queue)
       grow()
     },
@@ -245,7 +282,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
 }
 
 function newRow(row: DispatchedRow): PathRow {
-  return { row, returns: 0, mayPipeline: true, wasRcptSent: false }
+  return { row, returns: 0, mayPipeline: true, wasRcptSent: false, rendering: null }
 }
 
 function connectionRate({ connectionRate: rate }: PathPlan): RateLimit | null {

@@ -31,6 +31,8 @@ const MOST_REPLY_BYTES = 64 * 1024
 const MOST_REPLY_LINES = 100
 const FIRST_CAPACITY = 256
 const LF = 0x0a
+const CR = 0x0d
+const HYPHEN = 0x2d
 // Three digits that RFC 5321 knows, then a space, a hyphen or the end of the line.
 const CODE = /^[2-5]\d\d(?:[ -]|$)/
 
@@ -62,16 +64,23 @@ export function createReplyReader({ onReply, onMalformed }: ReplyReaderOptions):
   }
 
   function readLine(line: string): void {
-    const code = line.slice(0, 3)
     replyBytes += line.length
     if (!CODE.test(line)) return giveUp(`malformed reply: ${line}`)
+    if (replyBytes > MOST_REPLY_BYTES) return giveUp(TOO_LONG)
+    const isLast = line.charCodeAt(3) !== HYPHEN
+    const code = line.slice(0, 3)
+    // Nearly all replies are of one line.
+    if (isLast && lines.length === 0) return tell(code, line)
     if (lines.length > 0 && !lines[0]?.startsWith(code)) return giveUp(`several codes in one reply: ${line}`)
     if (lines.length >= MOST_REPLY_LINES) return giveUp(`a reply of more than ${MOST_REPLY_LINES} lines`)
-    if (replyBytes > MOST_REPLY_BYTES) return giveUp(TOO_LONG)
     lines.push(line)
-    if (line.charAt(3) === '-') return
-    const text = lines.length === 1 ? line : lines.join('\n')
+    if (!isLast) return
+    const text = lines.join('\n')
     lines = []
+    tell(code, text)
+  }
+
+  function tell(code: string, text: string): void {
     replyBytes = 0
     onReply({ code: Number(code), text })
   }
@@ -85,7 +94,7 @@ export function createReplyReader({ onReply, onMalformed }: ReplyReaderOptions):
         const text = decode(complete)
         for (let start = 0; start < text.length && !isBroken;) {
           const lineEnd = text.indexOf('\n', start)
-          readLine(text.slice(start, text.charAt(lineEnd - 1) === '\r' ? lineEnd - 1 : lineEnd))
+          readLine(text.slice(start, text.charCodeAt(lineEnd - 1) === CR ? lineEnd - 1 : lineEnd))
           start = lineEnd + 1
         }
       }

@@ -10,6 +10,8 @@ export interface RowQueue {
   /** In front of its like: it had its turn already. */
   putBack(row: PathRow): void
   take(): PathRow | undefined
+  /** So many of those whose turn is soon. */
+  soon(count: number): PathRow[]
   takeAll(): PathRow[]
   size(): number
   hasUrgent(): boolean
@@ -31,6 +33,16 @@ export function createRowQueue(): RowQueue {
     add: (row) => void (row.row.isUrgent ? urgent : others).add(row),
     putBack: (row) => void returned.push(row),
     take: () => takeReturned(returned, urgent.size) ?? takeInTurn(),
+    soon(count) {
+      const found: PathRow[] = []
+      for (const rows of [returned, urgent, others]) {
+        for (const row of rows) {
+          if (found.length >= count) return found
+          found.push(row)
+        }
+      }
+      return found
+    },
     takeAll() {
       const all = [...returned, ...urgent, ...others]
       returned.length = 0

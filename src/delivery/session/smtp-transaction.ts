@@ -210,11 +210,11 @@ export function createTransactions({ wire, extensions, timeouts }: TransactionsO
   }
 
   function startBody(transaction: Transaction): void {
-    const { bytes } = transaction.job
+    const { bytes, provenFrom } = transaction.job
     const longest = Math.ceil(bytes.length / SLOWEST_BODY_BYTES_PER_SECOND) * SECOND + timeouts.body
     transaction.phase = 'body'
     transaction.bodyEndsAt = performance.now() + longest
-    writeBody(transaction, createMessageBody(bytes))
+    writeBody(transaction, createMessageBody(bytes, provenFrom))
   }
 
   /**

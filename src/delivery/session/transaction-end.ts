@@ -18,6 +18,8 @@ export type SendEnd =
 export interface SessionJob {
   envelope: SmtpEnvelope
   bytes: Buffer
+  /** See `createMessageBody`. */
+  provenFrom?: number | undefined
   transcript: Transcript | null
   /** False: one command at a time, whatever the host announces. */
   mayPipeline: boolean

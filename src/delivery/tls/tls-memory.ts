@@ -5,9 +5,9 @@
  * Dropped by a success and by any policy that demands TLS. A memory that can not be stored or loaded costs a second
  * connection at most: the log says so. Bounded; the longest unused is forgotten first.
  */
-import { LRUCache } from 'lru-cache'
 import type { Clock } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'
+import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import type { Store } from '../../store/store.ts'
 import type { PlainMemory } from '../../store/tls-records.ts'
@@ -33,7 +33,7 @@ const MOST_REMEMBERED = 100_000
 const MOST_REASON_CHARACTERS = 300
 
 export function createTlsMemory({ store, clock, settings, logger }: TlsMemoryOptions): TlsMemory {
-  const memories = new LRUCache<string, PlainMemory>({ max: MOST_REMEMBERED })
+  const memories = recentEntries<string, PlainMemory>(MOST_REMEMBERED)
   const keyOf = (ip: string, host: string): string => `${ip} ${host}`
   const complain = (thrown: unknown): void => logger.warn({ err: thrown }, 'plain fallback not stored')
 

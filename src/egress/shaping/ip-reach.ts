@@ -5,8 +5,8 @@
  * Told once, after 5 min without any connection, with at least 3 routes that failed and one of them reached from
  * another IP in that time. Pure but for what it remembers; times are Unix milliseconds.
  */
-import { LRUCache } from 'lru-cache'
 import { MINUTE } from '../../base/clock.ts'
+import { recentEntries } from '../../base/recent-entries.ts'
 
 export interface IpReach {
   noteOpened(ip: string, route: string, now: number): void
@@ -30,7 +30,7 @@ const MOST_ROUTES = 20_000
 
 export function createIpReach(): IpReach {
   const reaches = new Map<string, Reach>()
-  const lastOpened = new LRUCache<string, { ip: string; at: number }>({ max: MOST_ROUTES })
+  const lastOpened = recentEntries<string, { ip: string; at: number }>(MOST_ROUTES)
 
   function reachOf(ip: string, now: number): Reach {
     const known = reaches.get(ip) ?? { openedAt: now, failed: new Map(), isTold: false }

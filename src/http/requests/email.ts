@@ -62,11 +62,11 @@ export function toSendRequest(read: ReadFields<unknown>): SendRequest {
   const hasBadRecipient = problems.some(({ path }) => path === 'to')
   const variables = own(body, 'variables')
   return {
+    ...toSharedFields(read),
     to: hasBadRecipient ? undefined : textOf(body, 'to'),
     cc: textsOf(body, 'cc'),
     bcc: textsOf(body, 'bcc'),
     variables: isObject(variables) ? variables : null,
-    ...toSharedFields(read),
   }
 }
 

@@ -27,4 +27,4 @@ export function addErasedAddress(database: Database, key: Uint8Array | undefined
 }
 
 /** Whether any address was erased: a hash for each recipient is only made then. Between two letters, by the index. */
-export const HAS_ERASED = `exists (select 1 from suppressions where address >= 'erased:' and address < 'erased;')`
+export const FIND_ERASED = `select 1 from suppressions where address >= 'erased:' and address < 'erased;' limit 1`

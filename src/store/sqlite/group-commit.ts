@@ -7,10 +7,12 @@
  * rollback does not undo. Answers go out after the commit, never before; when the commit fails every verb of the group
  * is rejected and nothing of it is there.
  *
- * Company is waited for only where it has just been seen: after a group of several verbs the next one waits for the
- * linger time, but not for a lone acceptance, whose client waits (the group before with acceptances had no second). A
- * lone caller, and the first after a rest, are committed at once. A group ends at a number of rows, 4 MiB of arguments
- * or 5 ms of work (engine.md 3.2); the rest is the next group.
+ * Company is waited for only where it has just been seen: after a group of several verbs the next one begins no sooner
+ * than four times the time that the last one took after its beginning, and no later than the linger time after it. So a
+ * commit costs little beside its verbs, and groups grow with the load, while a fast disk and few callers wait little.
+ * No lone acceptance waits, for its client does (the group before with acceptances had no second). A lone caller, and
+ * the first after a rest, are committed at once. A group ends at a number of rows, 4 MiB of arguments or 5 ms of work
+ * (engine.md 3.2); the rest is the next group.
  */
 import type { Database } from 'better-sqlite3'
 
@@ -37,6 +39,7 @@ export interface CommitReport {
 
 export interface GroupCommitOptions {
   database: Database
+  /** The longest time between the beginnings of two groups that a verb waits for company. */
   lingerMilliseconds: number
   mostRows: number
   /** Monotonic milliseconds. */
@@ -57,6 +60,8 @@ const MOST_BYTES = 4 * 1_024 * 1_024
 const MOST_WORK_MILLISECONDS = 5
 /** After a pause this long no company is expected. */
 const REST_MILLISECONDS = 50
+/** Of the time under load, the groups take one part in so many, unless the linger time is shorter. */
+const TIMES_A_GROUP = 4
 
 export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
   const runGroup = createGroupRunner(options)
@@ -64,6 +69,7 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
   /** Of the last group: whether several verbs shared it; of the last one with acceptances: how many. */
   let hadCompany = false
   let accepted = 0
+  let previousStart = 0
   let previousEnd = 0
   let turn: NodeJS.Immediate | undefined
   let linger: NodeJS.Timeout | undefined
@@ -71,6 +77,7 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
   const commit = (): void => {
     clearTimeout(linger)
     linger = undefined
+    previousStart = options.now()
     const taken = runGroup(waiting)
     const acceptances = countAcceptances(waiting, taken)
     const bytes = sizeOf(waiting, taken)
@@ -87,10 +94,13 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
     turn ??= setImmediate(() => {
       turn = undefined
       if (waiting.length === 0) return
-      if (!expectsCompany()) commit()
-      else linger ??= setTimeout(commit, options.lingerMilliseconds)
+      const patience = expectsCompany() ? nextStart() - options.now() : 0
+      if (patience <= 0) commit()
+      else linger ??= setTimeout(commit, patience)
     })
   }
+  const nextStart = (): number =>
+    previousStart + Math.min(options.lingerMilliseconds, (previousEnd - previousStart) * TIMES_A_GROUP)
   const expectsCompany = (): boolean =>
     options.lingerMilliseconds > 0 &&
     hadCompany &&

@@ -4,7 +4,7 @@
  * there is no state without its event and no event without its state.
  */
 import type { Database } from 'better-sqlite3'
-import { newIdentifier } from '../../base/identifier.ts'
+import { newIdentifierBytes } from '../../base/identifier.ts'
 import { eventBody, isSubscribed } from '../../mail/event.ts'
 import type { ServiceEvent } from '../../mail/event.ts'
 import type { IncludedField } from '../webhook-records.ts'
@@ -52,14 +52,14 @@ export function createEventRecorder(database: Database): EventRecorder {
           if (!isTold(event, endpoint)) continue
           const { number, isEnabled, include } = endpoint
           const body = include.length === 0 ? null : bodyWithExtras(event, include)
-          const id = storedIdentifier('whd', newIdentifier('whd', now))
+          const id = newIdentifierBytes(now)
           if (isEnabled) addDelivery.run(id, number, lastInsertRowid, 'pending', now, null, body)
           else addDelivery.run(id, number, lastInsertRowid, 'skipped', now, now, body)
         }
       }
     },
     recordPlain(kind, messageKey, at) {
-      addEvent.run(storedIdentifier('evt', newIdentifier('evt', at)), messageKey, kind, at, null)
+      addEvent.run(newIdentifierBytes(at), messageKey, kind, at, null)
     },
   }
 }

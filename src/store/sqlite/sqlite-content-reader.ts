@@ -24,6 +24,7 @@ interface FactsRow {
 export function openSqliteContentReader(location: StoreLocation): ContentReader {
   const database = openReader(location)
   const readContent = createContentReader(database)
+  // The plus keeps SQLite from planning for one value of the parameter, and so from planning anew at each call.
   const findFacts = database.prepare<[number], FactsRow>(`
     select
       messages.id, lanes.domain, lanes.stream, messages.recipient, message_data.to_name as toName,
@@ -32,7 +33,7 @@ export function openSqliteContentReader(location: StoreLocation): ContentReader 
     cross join lanes on lanes.lane_id = messages.lane_id
     cross join contents on contents.content_id = messages.content_id
     left join message_data on message_data.message_seq = messages.seq
-    where messages.seq = ?`)
+    where messages.seq = +?`)
   const findKeys = database.prepare<[string, string], SealedSigningKey>(`
     select domains.name as domain, selector, algorithm, sealed_private_key as sealedPrivateKey
     from dkim_keys

@@ -4,6 +4,7 @@
  * Writing verbs share commits (`group-commit.ts`); reading verbs see what was committed and are answered at once. A
  * damaged database is no case for a verb's caller: the thread dies, and the process with it (hardening.md 6.1).
  */
+import { flushCompileCache } from 'node:module'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { MessagePort } from 'node:worker_threads'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
@@ -98,3 +99,5 @@ function rejectCall(call: IncomingCall, thrown: unknown): void {
 }
 
 if (parentPort !== null) startStoreThread(parentPort, workerData as StoreThreadData)
+// Now, not at the end of the thread, which a kill would take away: else the next start strips types anew.
+flushCompileCache()

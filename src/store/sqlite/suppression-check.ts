@@ -7,7 +7,7 @@ import type { Bounce } from '../../mail/delivery-outcome.ts'
 import { bouncedData, suppressedData } from '../../mail/event.ts'
 import type { SuppressionReason } from '../suppression-records.ts'
 import { createBounceWriter } from './bounces.ts'
-import { HAS_ERASED } from './erased-address.ts'
+import { FIND_ERASED } from './erased-address.ts'
 import type { RecordedEvent } from './record-events.ts'
 
 /** What decides, beside the address. */
@@ -17,24 +17,32 @@ export interface SuppressionQuestion {
   list: string | null
 }
 
-/** Why nothing is sent to this address (in its comparable form), or null. */
+/**
+ * Why nothing is sent to this address (in its comparable form), or null. The scopes of one address are few, and are
+ * chosen from here: of `scope in (…)` SQLite makes a table of its own at each call.
+ */
 export function createSuppressionCheck(
   database: Database,
 ): (address: string, question: SuppressionQuestion) => SuppressionReason | null {
-  const find = database.prepare<[string, number, string], { scope: string; reason: SuppressionReason }>(`
-    select scope, reason
-    from suppressions
-    where address = +? and is_test = +? and scope in ('all', +?)`)
-  const findErased = database.prepare<[string, number, string], { scope: string; reason: SuppressionReason }>(`
-    select scope, reason
-    from suppressions
-    where ${HAS_ERASED} and address = erased_address(?) and is_test = ? and scope in ('all', ?)`)
+  const find = database.prepare<[string, number], ListedScope>(
+    'select scope, reason from suppressions where address = +? and is_test = +?',
+  )
+  const findAnyErased = database.prepare<[], number>(FIND_ERASED).pluck()
+  const findErased = database.prepare<[string, number], ListedScope>(
+    'select scope, reason from suppressions where address = erased_address(+?) and is_test = +?',
+  )
   return (address, { isTest, list }) => {
-    const parameters = [address, Number(isTest), list ?? 'all'] as const
-    const listed = find.all(...parameters)
-    const found = listed.length > 0 ? listed : findErased.all(...parameters)
-    return (found.find(({ scope }) => scope === 'all') ?? found[0])?.reason ?? null
+    const reasonAmong = (listed: readonly ListedScope[]): SuppressionReason | null =>
+      (listed.find(({ scope }) => scope === 'all') ?? listed.find(({ scope }) => scope === list))?.reason ?? null
+    const reason = reasonAmong(find.all(address, Number(isTest)))
+    if (reason !== null || findAnyErased.get() === undefined) return reason
+    return reasonAmong(findErased.all(address, Number(isTest)))
   }
+}
+
+interface ListedScope {
+  scope: string
+  reason: SuppressionReason
 }
 
 export interface SuppressedEnd {

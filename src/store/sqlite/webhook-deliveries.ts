@@ -23,6 +23,15 @@ interface DueRow {
   nextAt: number
 }
 
+interface ClaimedRow {
+  key: number
+  id: Buffer
+  eventId: Buffer
+  kind: EventKind
+  body: string
+  attempts: number
+}
+
 interface EndpointRow extends SecretColumns {
   number: number
   id: Buffer
@@ -46,7 +55,17 @@ export function createClaimWebhooks(database: Database): (request: ClaimWebhooks
     where state = 'pending' and endpoint_id = +? and is_behind = +? and next_at <= +?
     order by next_at
     limit +?`)
-  const lease = createLease(database)
+  // Only of what is claimed: with many endpoints, most candidates are left for the next rounds.
+  const read = database.prepare<[number], ClaimedRow>(`
+    select
+      deliveries.delivery_seq as key, deliveries.id, events.id as eventId, events.kind,
+      coalesce(deliveries.body, events.body) as body, deliveries.attempts
+    from webhook_deliveries as deliveries
+    cross join events on events.event_seq = deliveries.event_seq
+    where deliveries.delivery_seq = +?`)
+  const lease = database.prepare<[number, number, number]>(
+    'update webhook_deliveries set next_at = ?, lease_epoch = ? where delivery_seq = ?',
+  )
 
   const dueOf = (number: number, now: number, most: number): DueRow[] => {
     const live = findDue.all(number, 0, now, most)
@@ -62,36 +81,14 @@ export function createClaimWebhooks(database: Database): (request: ClaimWebhooks
       return dueOf(number, now, most).map((row, index) => ({ ...row, turn: underWay + index, target }))
     })
     candidates.sort((left, right) => left.turn - right.turn || left.nextAt - right.nextAt)
-    return candidates.slice(0, limit).flatMap(({ key, target }) => lease({ key, leaseUntil, epoch }, target))
-  }
-}
-
-interface LeasedRow {
-  id: Buffer
-  eventId: Buffer
-  kind: EventKind
-  body: string
-  attempts: number
-}
-
-function createLease(
-  database: Database,
-): (row: { key: number; leaseUntil: number; epoch: number }, target: WebhookTarget) => ClaimedWebhookDelivery[] {
-  const lease = database.prepare<[number, number, number]>(
-    'update webhook_deliveries set next_at = ?, lease_epoch = ? where delivery_seq = ?',
-  )
-  const find = database.prepare<[number], LeasedRow>(`
-    select
-      deliveries.id, events.id as eventId, events.kind, coalesce(deliveries.body, events.body) as body,
-      deliveries.attempts
-    from webhook_deliveries as deliveries
-    cross join events on events.event_seq = deliveries.event_seq
-    where deliveries.delivery_seq = +?`)
-  return ({ key, leaseUntil, epoch }, target) => {
-    lease.run(leaseUntil, epoch, key)
-    return find.all(key).map((row) => ({
-      ...row, ...target, key, id: identifierFromBytes('whd', row.id), eventId: identifierFromBytes('evt', row.eventId),
-    }))
+    return candidates.slice(0, limit).flatMap(({ key, target }) => {
+      const row = read.get(key)
+      if (row === undefined) return []
+      lease.run(leaseUntil, epoch, key)
+      return [{
+        ...row, ...target, id: identifierFromBytes('whd', row.id), eventId: identifierFromBytes('evt', row.eventId),
+      }]
+    })
   }
 }
 

@@ -5,7 +5,8 @@
  */
 import type { Database } from 'better-sqlite3'
 import type { ForgetRequest, ForgetStep } from '../../retention-records.ts'
-import { createSlice } from './slice.ts'
+import { walkOldest } from './walk-oldest.ts'
+import type { AgedRow } from './walk-oldest.ts'
 
 export interface EventRemoval {
   /** Whether all events of this message may go. */
@@ -52,25 +53,13 @@ function createOneEventRemoval(database: Database) {
 
 /** Events of no message, such as those of domains, by their own time. */
 export function createForgetEvents(database: Database): (request: ForgetRequest) => ForgetStep {
-  const findNext = database.prepare<[number], { event: number; at: number }>(`
-    select event_seq as event, at
+  const findNext = database.prepare<[number], AgedRow>(`
+    select event_seq as seq, at
     from events
     where message_seq is null and event_seq > ?
     order by event_seq
     limit 1`)
   const one = createOneEventRemoval(database)
-  return ({ before, after, limit }) => {
-    const slice = createSlice(limit)
-    let removed = 0
-    let position = after
-    while (slice.hasRoom()) {
-      const row = findNext.get(position)
-      if (row === undefined || row.at >= before) return { removed, next: null }
-      position = row.event
-      const gone = one.mayGo(row.event) ? one.remove(row.event) : 0
-      removed += gone
-      slice.note(1 + gone)
-    }
-    return { removed, next: position }
-  }
+  return (request) => walkOldest(request, (after) => findNext.get(after), ({ seq }) => (
+    one.mayGo(seq) ? one.remove(seq) : 0))
 }

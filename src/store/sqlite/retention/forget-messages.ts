@@ -13,16 +13,16 @@ import type { ForgetMessagesRequest, ForgetStep } from '../../retention-records.
 import { firstPartKey, PIECES_PER_CONTENT } from '../stored-content.ts'
 import { createContentRelease } from './content-use.ts'
 import { createEventRemoval } from './event-removal.ts'
-import { createSlice } from './slice.ts'
+import { walkOldest } from './walk-oldest.ts'
+import type { AgedRow } from './walk-oldest.ts'
 
-interface OldRow {
-  seq: number
+/** `at` is when it was accepted. */
+interface OldRow extends AgedRow {
   id: Buffer
   state: string
   contentId: number
   laneId: number
   recipient: string
-  createdAt: number
   finalAt: number | null
 }
 
@@ -33,7 +33,7 @@ const ABOUT_A_MESSAGE = ['message_data', 'bounces', 'complaints', 'engagement_co
 export function createForgetMessages(database: Database): (request: ForgetMessagesRequest) => ForgetStep {
   const findNext = database.prepare<[number], OldRow>(`
     select
-      seq, id, state, content_id as contentId, lane_id as laneId, recipient, created_at as createdAt,
+      seq, id, state, content_id as contentId, lane_id as laneId, recipient, created_at as at,
       final_at as finalAt
     from messages
     where seq > ?
@@ -65,20 +65,10 @@ export function createForgetMessages(database: Database): (request: ForgetMessag
     return removed + release(row.contentId)
   }
 
-  return ({ before, linksBefore, after, limit }) => {
+  return (request) => {
     const newest = findNewest.get() ?? 0
-    const slice = createSlice(limit)
-    let removed = 0
-    let seq = after
-    while (slice.hasRoom()) {
-      const row = findNext.get(seq)
-      if (row === undefined || row.createdAt >= before) return { removed, next: null }
-      seq = row.seq
-      const gone = mayGo(row, before, newest) ? remove(row, linksBefore) : 0
-      removed += gone
-      slice.note(1 + gone)
-    }
-    return { removed, next: seq }
+    return walkOldest(request, (after) => findNext.get(after), (row) => (
+      mayGo(row, request.before, newest) ? remove(row, request.linksBefore) : 0))
   }
 }
 

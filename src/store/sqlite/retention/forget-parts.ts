@@ -6,30 +6,21 @@ import type { Database } from 'better-sqlite3'
 import type { ForgetRequest, ForgetStep } from '../../retention-records.ts'
 import { createContentRelease, createContentUse, isOver } from './content-use.ts'
 import { createSlice } from './slice.ts'
+import { walkOldest } from './walk-oldest.ts'
+import type { AgedRow } from './walk-oldest.ts'
 
 /** The dialogues of messages that are final since before this time. */
 export function createForgetTranscripts(database: Database): (request: ForgetRequest) => ForgetStep {
-  const findNext = database.prepare<[number], { transcript: number; at: number; finalAt: number | null }>(`
-    select transcript_seq as transcript, transcripts.at, messages.final_at as finalAt
+  const findNext = database.prepare<[number], AgedRow & { finalAt: number | null }>(`
+    select transcript_seq as seq, transcripts.at, messages.final_at as finalAt
     from transcripts
     cross join messages on messages.seq = transcripts.message_seq
     where transcript_seq > ?
     order by transcript_seq
     limit 1`)
   const remove = database.prepare<[number]>('delete from transcripts where transcript_seq = ?')
-  return ({ before, after, limit }) => {
-    const slice = createSlice(limit)
-    let removed = 0
-    let position = after
-    while (slice.hasRoom()) {
-      const row = findNext.get(position)
-      if (row === undefined || row.at >= before) return { removed, next: null }
-      position = row.transcript
-      if (row.finalAt !== null && row.finalAt < before) removed += remove.run(position).changes
-      slice.note(1)
-    }
-    return { removed, next: position }
-  }
+  return (request) => walkOldest(request, (after) => findNext.get(after), ({ seq, finalAt }) => (
+    finalAt !== null && finalAt < request.before ? remove.run(seq).changes : 0))
 }
 
 /** Targets of contents whose messages are still there: a click on them is answered 410 from then on. */
@@ -68,28 +59,15 @@ export function createForgetLinks(database: Database): (request: ForgetRequest) 
 
 /** Traces of messages that were final before this time, and the contents that nothing else needs. */
 export function createForgetTraces(database: Database): (request: ForgetRequest) => ForgetStep {
-  const findNext = database.prepare<[number], { trace: number; contentId: number; endedAt: number }>(`
-    select trace_seq as trace, content_id as contentId, ended_at as endedAt
+  const findNext = database.prepare<[number], AgedRow & { contentId: number }>(`
+    select trace_seq as seq, content_id as contentId, ended_at as at
     from traces
     where trace_seq > ?
     order by trace_seq
     limit 1`)
   const remove = database.prepare<[number]>('delete from traces where trace_seq = ?')
   const release = createContentRelease(database)
-  return ({ before, after, limit }) => {
-    const slice = createSlice(limit)
-    let removed = 0
-    let position = after
-    while (slice.hasRoom()) {
-      const row = findNext.get(position)
-      // In the order of their removal, which is that of their ends as far as it matters here.
-      if (row === undefined || row.endedAt >= before) return { removed, next: null }
-      position = row.trace
-      remove.run(row.trace)
-      const gone = 1 + release(row.contentId)
-      removed += gone
-      slice.note(gone)
-    }
-    return { removed, next: position }
-  }
+  // In the order of their removal, which is that of their ends as far as it matters here.
+  return (request) => walkOldest(request, (after) => findNext.get(after), ({ seq, contentId }) => (
+    remove.run(seq).changes + release(contentId)))
 }

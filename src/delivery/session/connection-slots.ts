@@ -1,0 +1,131 @@
+/**
+ * The connections that a delivery thread may have at once, and whose turn it is to open one.
+ *
+ * | who asks                                | gets one                                                           |
+ * | --------------------------------------- | ------------------------------------------------------------------ |
+ * | while one is free and nobody waits      | at once                                                            |
+ * | otherwise                               | in turn, one each time: urgent mail first, but for one turn in five |
+ * | a few have begun in this turn of the    | in the next: what is under way, and whoever comes next, waits for  |
+ * | event loop already                      | a few messages to be rendered, never for thousands                 |
+ *
+ * A small part is kept free: connections that wait for a row end, those that have waited longest first, so that who
+ * comes next does not wait for their goodbye. Every step takes constant time, however many wait. Never throws.
+ */
+import { createStreamTurns } from '../queue/stream-turns.ts'
+
+export interface ConnectionSlots<Sender> {
+  /** False: not now; its `grow` is called when its turn comes. */
+  take(sender: Sender, isUrgent: boolean): boolean
+  release(): void
+  /** One of its connections waits for a row. */
+  rests(sender: Sender): void
+  /** It needs none any more. */
+  forget(sender: Sender): void
+}
+
+export interface SlotUser {
+  /** Takes what it needs. */
+  grow(): void
+  /** Ends a connection that waits for a row; false: there is none. */
+  retireIdle(): boolean
+}
+
+/** A few milliseconds of rendering. */
+const BEGUN_PER_TURN = 8
+const MOST_KEPT_FREE = 50
+const PART_KEPT_FREE = 0.05
+/** Connections that end at once to make room for others. */
+const MOST_RETIRING = 50
+
+export function createConnectionSlots<Sender extends SlotUser>(
+  most: number, nextTurn: (run: () => void) => void = setImmediate,
+): ConnectionSlots<Sender> {
+  const keptFree = Math.min(MOST_KEPT_FREE, Math.floor(most * PART_KEPT_FREE))
+  const urgent = new Set<Sender>()
+  const others = new Set<Sender>()
+  const turns = createStreamTurns()
+  /** Those with connections that wait for a row, and some that had. */
+  const resting = new Set<Sender>()
+  let used = 0
+  /** Of these, those that end to make room. */
+  let retiring = 0
+  let begunInTurn = 0
+  let isTurnPlanned = false
+  /** Whose turn it is. */
+  let served: Sender | undefined
+
+  const mayBegin = (): boolean => used < most && begunInTurn < BEGUN_PER_TURN
+  const isWaitedFor = (): boolean => urgent.size + others.size > 0
+
+  function planTurn(): void {
+    if (isTurnPlanned) return
+    isTurnPlanned = true
+    nextTurn(serve)
+  }
+
+  function serve(): void {
+    isTurnPlanned = false
+    begunInTurn = 0
+    while (isWaitedFor() && mayBegin()) {
+      const sender = takeFirst(turns.isUrgentNext(urgent.size > 0, others.size > 0) ? urgent : others)
+      served = sender
+      sender?.grow()
+      served = undefined
+    }
+    if (isWaitedFor() && used < most) planTurn()
+  }
+
+  function makeRoom(): void {
+    const isFull = used - retiring > most - keptFree || (used === most && retiring === 0 && isWaitedFor())
+    if (!isFull || retiring >= MOST_RETIRING) return
+    for (const sender of resting) {
+      if (sender.retireIdle()) {
+        retiring++
+        return
+      }
+      resting.delete(sender)
+    }
+  }
+
+  return {
+    take(sender, isUrgent) {
+      const isInTurn = served === sender || !isWaitedFor()
+      served = undefined
+      if (!isInTurn || !mayBegin()) {
+        if (isUrgent) others.delete(sender)
+        if (isUrgent || !urgent.has(sender)) (isUrgent ? urgent : others).add(sender)
+        if (used < most) planTurn()
+        makeRoom()
+        return false
+      }
+      used++
+      begunInTurn++
+      planTurn()
+      makeRoom()
+      return true
+    },
+    release() {
+      used--
+      if (retiring > 0) retiring--
+      if (isWaitedFor()) planTurn()
+    },
+    rests(sender) {
+      resting.delete(sender)
+      resting.add(sender)
+      makeRoom()
+    },
+    forget(sender) {
+      urgent.delete(sender)
+      others.delete(sender)
+      resting.delete(sender)
+    },
+  }
+}
+
+function takeFirst<Sender>(senders: Set<Sender>): Sender | undefined {
+  for (const sender of senders) {
+    senders.delete(sender)
+    return sender
+  }
+  return undefined
+}

@@ -1,0 +1,119 @@
+/**
+ * One HTTP request and what came back, within a time and a size: status, type and the first bytes of the body.
+ *
+ * The time runs from the start of the connect to the end of the body. Never rejects: `failure` says why there was no
+ * answer (`status` is null then), or why the body is not whole. A body above `MOST_BODY_BYTES` is cut, and its
+ * connection with it, as is one that takes too long; a body that was read to its end leaves the connection for others.
+ * Bytes are taken as undici hands them out: a stream for each answer would cost more than all else of a short post.
+ */
+import type { Dispatcher } from 'undici'
+import { SECOND } from '../base/clock.ts'
+
+/** contract.md 8.3 and 8.1. */
+export const MOST_BODY_BYTES = 65_536
+
+export interface Sent extends Pick<Dispatcher.DispatchOptions, 'method' | 'path'> {
+  origin: string
+  headers?: Record<string, string>
+  body?: string | Uint8Array
+}
+
+export interface Received {
+  /** null: no answer. */
+  status: number | null
+  contentType: string
+  /** As much of it as was asked for. */
+  bytes: Buffer
+  /** null: the whole body was there. */
+  failure: unknown
+}
+
+export interface ExchangeLimits {
+  timeoutMilliseconds: number
+  /** Of the body that are handed back. */
+  keptBytes: number
+}
+
+export class TimeIsUp extends Error {
+  constructor(milliseconds: number) {
+    super(`no answer within ${milliseconds / SECOND} s`)
+    this.name = 'TimeIsUp'
+  }
+}
+
+export class BodyTooLong extends Error {
+  constructor() {
+    super(`the answer has more than ${MOST_BODY_BYTES} bytes`)
+    this.name = 'BodyTooLong'
+  }
+}
+
+export function exchange(dispatcher: Dispatcher, sent: Sent, limits: ExchangeLimits): Promise<Received> {
+  return new Promise((resolve) => void dispatcher.dispatch(sent, new Exchange(limits, resolve)))
+}
+
+const NOTHING = Buffer.alloc(0)
+/** Below it an answer is only announced (RFC 9110 §15.2). */
+const FIRST_FINAL_STATUS = 200
+
+/** undici calls the methods, in their order here; `end` comes once. */
+class Exchange implements Dispatcher.DispatchHandler {
+  readonly #keptBytes: number
+  readonly #resolve: (received: Received) => void
+  readonly #timer: NodeJS.Timeout
+  #controller: Dispatcher.DispatchController | undefined
+  #status: number | null = null
+  #contentType = ''
+  #kept: Buffer[] = []
+  #size = 0
+  #isOver = false
+
+  constructor({ timeoutMilliseconds, keptBytes }: ExchangeLimits, resolve: (received: Received) => void) {
+    this.#keptBytes = keptBytes
+    this.#resolve = resolve
+    this.#timer = setTimeout(() => this.#cut(new TimeIsUp(timeoutMilliseconds)), timeoutMilliseconds)
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller
+    // A connection that was made too late: nothing is sent on it.
+    if (this.#isOver) controller.abort(new Error('the time was up before the connection was made'))
+  }
+
+  onResponseStart(
+    _controller: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ): void {
+    if (status < FIRST_FINAL_STATUS) return
+    this.#status = status
+    this.#contentType = String(headers['content-type'] ?? '')
+  }
+
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#size < this.#keptBytes) this.#kept.push(chunk)
+    this.#size += chunk.length
+    if (this.#size > MOST_BODY_BYTES) this.#cut(new BodyTooLong())
+  }
+
+  onResponseEnd(): void {
+    this.#end(null)
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    this.#end(error)
+  }
+
+  #cut(why: Error): void {
+    this.#end(why)
+    this.#controller?.abort(why)
+  }
+
+  #end(failure: unknown): void {
+    if (this.#isOver) return
+    this.#isOver = true
+    clearTimeout(this.#timer)
+    const bytes = this.#kept.length === 0 ? NOTHING : Buffer.concat(this.#kept).subarray(0, this.#keptBytes)
+    this.#resolve({ status: this.#status, contentType: this.#contentType, bytes, failure })
+  }
+}

@@ -1,0 +1,33 @@
+/**
+ * A walk through rows that are ordered by age, from the oldest on: each that is old enough is looked at once, and the
+ * walk is over at the first that is too young. It ends early when its slice is full, with the place to go on from.
+ */
+import type { ForgetRequest, ForgetStep } from '../../retention-records.ts'
+import { createSlice } from './slice.ts'
+
+/** Rising numbers have, as far as it matters, rising times. */
+export interface AgedRow {
+  seq: number
+  /** Unix milliseconds. */
+  at: number
+}
+
+/** `remove` returns how many rows went: 0 for one that must stay. */
+export function walkOldest<Row extends AgedRow>(
+  { before, after, limit }: ForgetRequest,
+  findNext: (after: number) => Row | undefined,
+  remove: (row: Row) => number,
+): ForgetStep {
+  const slice = createSlice(limit)
+  let removed = 0
+  let position = after
+  while (slice.hasRoom()) {
+    const row = findNext(position)
+    if (row === undefined || row.at >= before) return { removed, next: null }
+    position = row.seq
+    const gone = remove(row)
+    removed += gone
+    slice.note(1 + gone)
+  }
+  return { removed, next: position }
+}

@@ -1,0 +1,70 @@
+/**
+ * What a delivery thread keeps between messages changes none of them, and only what we encoded ourselves is sent
+ * without a look for dots.
+ */
+import t from 'tap'
+import type { StoredContent } from '../../src/mail/message.ts'
+import type { ContentReader } from '../../src/store/content-reader.ts'
+import { createMessageBody } from '../../src/delivery/session/message-body.ts'
+import { createMessageRenderer } from '../../src/delivery/session/message-renderer.ts'
+import type { DispatchedRow } from '../../src/delivery/try-result.ts'
+import { attachment, MESSAGE_ID, storedContent } from '../content/render-input.ts'
+
+function rendererOf(contents: Record<number, StoredContent>) {
+  const reader: ContentReader = {
+    readAhead: async () => ({ facts: new Map(), contents: new Map() }),
+    content: async (contentId) => contents[contentId],
+    renderFacts: async (key) => ({
+      messageId: MESSAGE_ID, domain: 'acme.com', to: { name: null, address: 'ada@example.net' },
+      variables: { name: `name ${key}` }, acceptedAt: 1_795_262_400_000, sendAt: null, stream: 'transactional',
+    }),
+    signingKeys: async () => [],
+    trackingHost: async () => null,
+    close: async () => {},
+  }
+  const renderer = createMessageRenderer({
+    reader, masterKey: Buffer.alloc(32, 7), trackingUrl: null, trackingHost: 't.acme.com', referenceHeader: null,
+    senderId: 'posthorn1', cfbl: false,
+  })
+  const row = (contentId: number, key: number): DispatchedRow => ({
+    key, contentId, messageId: MESSAGE_ID, domain: 'acme.com', returnPath: 'bounces.acme.com',
+    recipientDomain: 'example.net', expiresAt: 0, isCaptured: true, isUrgent: false,
+  })
+  return (contentId: number, key = 1) => renderer.render(row(contentId, key), '8bit')
+}
+
+function wireOf(bytes: Buffer, provenFrom?: number): string {
+  return createMessageBody(bytes, provenFrom).next().piece.toString()
+}
+
+t.test('lines of dots are doubled in what others wrote, and there are none in what we encoded', async (t) => {
+  const raw = Buffer.from('Subject: x\r\n\r\n.\r\nMAIL FROM:<a@b.test>\r\n..\r\n')
+  const render = rendererOf({
+    1: storedContent({ raw }), 2: storedContent({ subject: 'x', text: '.\nMAIL\n..', html: '.\n.' }),
+    3: storedContent({ subject: 'x', text: '.\n', attachments: [attachment({ bytes: Buffer.from('.\r\n.') })] }),
+  })
+  for (const [contentId, dots] of [[1, '\r\n..\r\nMAIL FROM:<a@b.test>\r\n...\r\n'], [2, '=2E'], [3, '=2E']] as const) {
+    const { bytes, provenFrom } = await render(contentId)
+    t.equal(wireOf(bytes, provenFrom), wireOf(bytes), 'as if all of it was looked at')
+    t.match(wireOf(bytes, provenFrom), dots)
+  }
+  t.equal((await render(1)).provenFrom, (await render(1)).bytes.length, 'nothing of it is taken for granted')
+})
+
+t.test('a retry has the same bytes, and each message its own, however many share a content by then', async (t) => {
+  const lines = 'a line that all of them have  in common\n'.repeat(20)
+  const render = rendererOf({
+    1: storedContent({ subject: 'x', text: `Hi {{name}}\n${lines}{{name}}`, html: `<p>{{name}}\n${lines}</p>` }),
+    2: storedContent({ subject: 'y', text: `Dear {{name}}\n${lines}`, tracking: { opens: true, clicks: true } }),
+  })
+  const first = new Map<string, string>()
+  for (let round = 0; round < 4; round++) {
+    for (const [contentId, key] of [[1, 1], [2, 2], [1, 3], [2, 4]] as const) {
+      const text = String((await render(contentId, key)).bytes)
+      const known = first.get(`${contentId} ${key}`)
+      if (known === undefined) first.set(`${contentId} ${key}`, text)
+      else t.equal(text, known, `content ${contentId}, message ${key}`)
+      t.match(text, contentId === 1 ? `Hi name ${key}\r\n` : `Dear name ${key}\r\n`)
+    }
+  }
+})
