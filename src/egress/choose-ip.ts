@@ -32,29 +32,33 @@ export function seedOf(text: string): Seed {
 
 /** The candidates, best score first. Those of weight 0 follow behind all others. */
 export function* inOrderOfScore<Ip extends WeightedIp>(key: Seed, candidates: readonly Ip[]): Generator<Ip> {
-  const left = candidates.map((ip) => ({ ip, score: scoreOf(key, ip) }))
+  const scores = candidates.map((ip) => scoreOf(key, ip))
   // Most callers take the first: picking the best of what is left costs less than sorting all.
-  while (left.length > 0) {
-    let best = left[0]
-    for (const next of left) {
-      if (best === undefined || isBetter(next, best)) best = next
+  for (;;) {
+    let best: Ip | undefined
+    let bestAt = -1
+    for (let at = 0; at < candidates.length; at += 1) {
+      const ip = candidates[at]
+      const score = scores[at]
+      if (ip === undefined || score === undefined || score === TAKEN) continue
+      if (best !== undefined && !isBetter(ip, score, best, scores[bestAt] ?? TAKEN)) continue
+      best = ip
+      bestAt = at
     }
     if (best === undefined) return
-    left.splice(left.indexOf(best), 1)
-    yield best.ip
+    scores[bestAt] = TAKEN
+    yield best
   }
 }
 
-interface Scored {
-  ip: WeightedIp
-  score: number
-}
+/** No score: all are above 0. */
+const TAKEN = 0
 
-function isBetter(one: Scored, other: Scored): boolean {
-  const isWeighted = one.ip.weight > 0
-  if (isWeighted !== other.ip.weight > 0) return isWeighted
+function isBetter(one: WeightedIp, score: number, other: WeightedIp, otherScore: number): boolean {
+  const isWeighted = one.weight > 0
+  if (isWeighted !== other.weight > 0) return isWeighted
   // The order of the file never decides, not even between equal scores.
-  return one.score > other.score || (one.score === other.score && one.ip.address < other.ip.address)
+  return score > otherScore || (score === otherScore && one.address < other.address)
 }
 
 /** `−weight / ln(h)`, h being 52 bits of the mixed digests as a fraction of 1. */

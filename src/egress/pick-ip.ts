@@ -38,6 +38,7 @@ export interface IpPickerOptions {
 
 interface Seeded extends WeightedIp {
   ip: EgressIp
+  family: 4 | 6
 }
 
 /** The IPs of a pool by what they may send. */
@@ -156,9 +157,10 @@ function chooseFreely(search: Search): IpChoice {
   const { request, tiers, now } = search
   const isAvoided = (address: string): boolean => request.avoidIps.includes(address)
   // When all are avoided nothing is: the ladder of suspensions decides (engine.md 5.4).
-  const hasOther = [...tiers.warming, ...tiers.own, ...tiers.spill].some(({ address }) => !isAvoided(address))
-  const isFit = ({ address, ip }: Seeded): boolean =>
-    request.families.includes(familyOf(ip)) && !(hasOther && isAvoided(address))
+  const hasOther = request.avoidIps.length > 0 &&
+    [tiers.warming, tiers.own, tiers.spill].some((tier) => tier.some(({ address }) => !isAvoided(address)))
+  const isFit = ({ address, family }: Seeded): boolean =>
+    request.families.includes(family) && !(hasOther && isAvoided(address))
   const waits: Wait[] = []
   for (const { candidates, costs, isOverflow } of tiersFor(search)) {
     if (isOverflow && waits.some(isBusy)) break
@@ -252,5 +254,5 @@ function nobody({ request: { pool, families, stream }, tiers: { all, warming }, 
 
 /** Seeds are made once per change of the pool, not per message. */
 function seeded(ip: EgressIp, weight: number): Seeded {
-  return { ip, address: ip.address, weight, seed: seedOf(ip.address) }
+  return { ip, address: ip.address, weight, seed: seedOf(ip.address), family: familyOf(ip) }
 }
