@@ -46,7 +46,9 @@ export function takeTokens(state: PaceState, pace: Pace, now: number, count: num
 /** When there is a token: now, or a whole millisecond later. */
 export function nextTokenAt(state: PaceState, pace: Pace, now: number): number {
   const at = arrivalOf(state, pace, now) - (pace.burst - 1) * pace.interval
-  return Math.max(now, Math.ceil(at - ROUNDING))
+  const whole = Math.max(now, Math.ceil(at - ROUNDING))
+  // Two ways to the same sum may differ in the last bit, which decides where the time is just at the rounding.
+  return tokensAt(state, pace, whole) > 0 ? whole : whole + 1
 }
 
 export function giveTokensBack(state: PaceState, pace: Pace, count: number): void {
