@@ -45,10 +45,10 @@ export function takeTokens(state: PaceState, pace: Pace, now: number, count: num
 
 /** When there is a token: now, or a whole millisecond later. */
 export function nextTokenAt(state: PaceState, pace: Pace, now: number): number {
-  const at = arrivalOf(state, pace, now) - (pace.burst - 1) * pace.interval
-  const whole = Math.max(now, Math.ceil(at - ROUNDING))
+  const arrivalAt = arrivalOf(state, pace, now)
+  const whole = Math.max(now, Math.ceil(arrivalAt - (pace.burst - 1) * pace.interval - ROUNDING))
   // Two ways to the same sum may differ in the last bit, which decides where the time is just at the rounding.
-  return tokensAt(state, pace, whole) > 0 ? whole : whole + 1
+  return tokensAt({ arrivalAt }, pace, whole) > 0 ? whole : whole + 1
 }
 
 export function giveTokensBack(state: PaceState, pace: Pace, count: number): void {
