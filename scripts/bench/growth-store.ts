@@ -65,7 +65,7 @@ async function measureQueue(queued: number, destinations: number, ips: number): 
     await fill(store, now, queued, destinations)
     const accepting = await cost(() => acceptSingles(store, now, destinations))
     const claimed: ClaimedMessage[] = []
-    const claiming = await cost(() => claimAll(store, { epoch, now, destinations }, claimed))
+    const claiming = await cost(() => claimAll(store, { epoch, now, destinations, most: Math.min(queued, MEASURED) }, claimed))
     const recording = await cost(() => recordAll(store, { epoch, now, ips }, claimed))
     const fileMegabytes = Math.round(statSync(join(folder, 'data', 'posthorn.db')).size / MEGABYTE)
     return {
@@ -123,14 +123,15 @@ interface Claiming {
   epoch: number
   now: number
   destinations: number
+  most: number
 }
 
 /** Keys take turns, as in a fair round. */
 async function claimAll(
-  store: Store, { epoch, now, destinations }: Claiming, claimed: ClaimedMessage[],
+  store: Store, { epoch, now, destinations, most }: Claiming, claimed: ClaimedMessage[],
 ): Promise<void> {
   const keys = Math.min(destinations, CLAIM_AT_ONCE)
-  for (let first = 0; claimed.length < MEASURED; first += keys) {
+  for (let first = 0; claimed.length < most; first += keys) {
     const asks = Array.from({ length: keys }, (_, index) => (
       { key: keyOf((first + index) % destinations), limit: CLAIM_AT_ONCE / keys }))
     const { messages } = await store.claimDue({ now: now + 1, epoch, leaseUntil: now + LEASE, asks })

@@ -27,7 +27,7 @@ const MISUSE = 64
 
 export const USAGE = `npm run bench -- [options]
   --quick        only the whole way of the 10 KB message, in under five minutes
-  --full         every part, growth with 1,000,000 messages; about 40 minutes on a quiet machine
+  --full         every part, growth with 1,000,000 messages; half an hour or more
   --only LIST    of ${PARTS.join(', ')}; default ${USUAL_PARTS.join(',')}
   --latency      only the delay proxy: 50 ms round trip, 1,000 connections
   --growth       only growth: 10,000 and 1,000,000 queued (--stored), 5,000 destinations, 64 IPs, choosing an IP
