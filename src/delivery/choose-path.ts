@@ -85,21 +85,32 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
     }
     const { provider } = route
     const lane: Lane = { domain: message.domain, stream: message.stream }
+    // The last one asked for is the one that is chosen.
+    let asked: AskedPath | undefined
+    const ask = (ip: EgressIp): AskedPath => {
+      const facts = pathFacts.of(ip, provider)
+      return { ip, facts, gate: gateOf(facts, lane) }
+    }
     const choice = egress.choose({
       pool: message.pool, messageId: message.id, recipientDomain: message.recipientDomain, stream: message.stream,
       isp: provider.isp, attempts: message.attempts, lastIp: message.lastIp, keepIpUntil: message.keepIpUntil,
       avoidIps: message.avoidIps, families: familiesOf(message.pool, route),
     }, (ip) => {
-      const facts = pathFacts.of(ip, provider)
-      return stateOf(facts, gateOf(facts, lane), message)
+      asked = ask(ip)
+      return stateOf(asked.facts, asked.gate, message)
     })
     if (choice.kind === 'wait') return choice
     const { ip, needsGrant } = choice
-    const facts = pathFacts.of(ip, provider)
-    const gate = gateOf(facts, lane)
+    const { facts, gate } = asked?.ip === ip ? asked : ask(ip)
     const isProbe = gate.kind === 'open' && Math.min(gate.mostUnderWay, gate.mostOfLane) === 1
     return { kind: 'path', facts, ip, needsGrant, isProbe }
   }
+}
+
+interface AskedPath {
+  ip: EgressIp
+  facts: PathFacts
+  gate: Gate
 }
 
 const OPEN: PathState = { kind: 'open' }

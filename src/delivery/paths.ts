@@ -87,6 +87,7 @@ export interface PathsOptions {
 
 interface Path<Row> {
   facts: PathFacts
+  memory: Memory
   urgent: Row[]
   others: Row[]
   turns: StreamTurns
@@ -144,8 +145,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
     return memory
   }
 
-  function mostOf(key: string, gate: OpenGate): number {
-    const { pace, interval } = memoryOf(key)
+  function mostOf({ pace, interval }: Memory, gate: OpenGate): number {
     const { connections, messagesPerConnection, mostUnderWay } = gate
     const byPace = Math.max(4 * connections, pace * AHEAD)
     const byRate = interval === 0 ? Infinity : Math.max(1, Math.floor(AHEAD_OF_RATE / interval))
@@ -153,10 +153,10 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
     return Math.max(1, Math.floor(most))
   }
 
-  function threadRoom(key: string, gate: OpenGate): number {
+  function threadRoom(memory: Memory, gate: OpenGate): number {
     // One whose dot is out, one behind it, and one that is being rendered.
-    const byPace = Math.max(ROWS_OF_A_CONNECTION * gate.connections, memoryOf(key).pace * IN_THREAD)
-    return Math.floor(Math.min(mostOf(key, gate), byPace))
+    const byPace = Math.max(ROWS_OF_A_CONNECTION * gate.connections, memory.pace * IN_THREAD)
+    return Math.floor(Math.min(mostOf(memory, gate), byPace))
   }
 
   const loadOf = (path: Path<Row> | undefined): number =>
@@ -172,7 +172,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
 
   /** Takes the path's rows apart: those that go now, and those that do not go soon. */
   function takeFrom(path: Path<Row>, taken: TakenRows<Row>): void {
-    const { facts } = path
+    const { facts, memory } = path
     const now = clock.now()
     takeExpired(path, now, taken)
     const gate = gateOf(facts)
@@ -183,8 +183,8 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       return wait(path, { until: gate.until ?? now + LOOK_AGAIN_AFTER, waitingFor, text }, 0, taken)
     }
     const { underWay, othersUnderWay } = path
-    const inThread = threadRoom(facts.key, gate)
-    const inAll = mostOf(facts.key, gate)
+    const inThread = threadRoom(memory, gate)
+    const inAll = mostOf(memory, gate)
     const room = urgentRoom(inAll, gate, { all: underWay, others: othersUnderWay })
     const most = {
       urgent: Math.max(0, Math.min(path.urgent.length, inThread - underWay + othersUnderWay, room)),
@@ -199,9 +199,8 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       path.underWay += rows.length
       path.othersUnderWay += rows.filter(({ isUrgent }) => !isUrgent).length
       path.told = { connections: gate.connections, messagesPerConnection: gate.messagesPerConnection }
-      taken.ready.push({ thread: memoryOf(facts.key).thread, gate, rows })
+      taken.ready.push({ thread: memory.thread, gate, rows })
     }
-    const memory = memoryOf(facts.key)
     if (tokens.nextAt === null) {
       if (wanted > 1) memory.interval = 0
       return
@@ -209,7 +208,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
     // The next token may be nearly there: only the longest wait shows how far apart they are.
     memory.interval = Math.max(memory.interval, tokens.nextAt - now)
     const text = `The rate to ${facts.isp} is used up.`
-    wait(path, { until: tokens.nextAt, waitingFor: 'rate', text }, mostOf(facts.key, gate), taken)
+    wait(path, { until: tokens.nextAt, waitingFor: 'rate', text }, mostOf(memory, gate), taken)
   }
 
   /** So many in all, and at most so many of each kind. */
@@ -252,12 +251,11 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
     const { connections, messagesPerConnection } = gate.kind === 'open' ? gate : { ...path.told, connections: 0 }
     if (connections === path.told.connections && messagesPerConnection === path.told.messagesPerConnection) return
     path.told = { connections, messagesPerConnection }
-    const { key } = path.facts
-    taken.limits.push({ thread: memoryOf(key).thread, pathKey: key, connections, messagesPerConnection })
+    const { facts, memory } = path
+    taken.limits.push({ thread: memory.thread, pathKey: facts.key, connections, messagesPerConnection })
   }
 
-  function count(key: string): void {
-    const memory = memoryOf(key)
+  function count(memory: Memory): void {
     memory.counted++
     const now = performance.now()
     const elapsed = now - memory.countedSince
@@ -271,7 +269,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   return {
     add(row) {
       const { key } = row.facts
-      const path = paths.get(key) ?? newPath(row.facts)
+      const path = paths.get(key) ?? newPath(row.facts, memoryOf(key))
       paths.set(key, path)
       path.facts = row.facts
       if (row.isUrgent) path.urgent.push(row)
@@ -299,7 +297,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       if (path === undefined) return
       path.underWay--
       if (!isUrgent) path.othersUnderWay--
-      count(facts.key)
+      count(path.memory)
       changed.add(facts.key)
       if (loadOf(path) === 0) paths.delete(facts.key)
     },
@@ -308,15 +306,19 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       for (const key of paths.keys()) changed.add(key)
     },
     roomOf(facts, gate, isUrgent) {
-      const most = mostOf(facts.key, gate)
       const path = paths.get(facts.key)
+      const most = mostOf(path?.memory ?? memoryOf(facts.key), gate)
       const all = loadOf(path)
       const others = path === undefined ? 0 : path.others.length + path.othersUnderWay
       if (isUrgent) return urgentRoom(most, gate, { all, others })
       const share = most < FEWEST_TO_SHARE ? most : Math.floor(most * SHARE_OF_OTHERS)
       return Math.max(0, Math.min(most - all, share - others))
     },
-    hasRoom: ({ key }, gate) => loadOf(paths.get(key)) < Math.min(MOST_ROWS + mostOf(key, gate), gate.mostUnderWay),
+    hasRoom({ key }, gate) {
+      const path = paths.get(key)
+      // One without rows has room for the first.
+      return path === undefined || loadOf(path) < Math.min(MOST_ROWS + mostOf(path.memory, gate), gate.mostUnderWay)
+    },
     freeSlots: ({ key }, { connections }) => Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),
     takeWaiting() {
       return [...paths.values()].flatMap((path) => [...path.urgent.splice(0), ...path.others.splice(0)])
@@ -324,6 +326,8 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   }
 }
 
-function newPath<Row>(facts: PathFacts): Path<Row> {
-  return { facts, urgent: [], others: [], turns: createStreamTurns(), underWay: 0, othersUnderWay: 0, told: undefined }
+function newPath<Row>(facts: PathFacts, memory: Memory): Path<Row> {
+  return {
+    facts, memory, urgent: [], others: [], turns: createStreamTurns(), underWay: 0, othersUnderWay: 0, told: undefined,
+  }
 }

@@ -164,7 +164,7 @@ function chooseFreely(search: Search): IpChoice {
   const waits: Wait[] = []
   for (const { candidates, costs, isOverflow } of tiersFor(search)) {
     if (isOverflow && waits.some(isBusy)) break
-    const found = tryTier({ search, candidates: candidates.filter(isFit), costs, waits })
+    const found = tryTier({ search, candidates, isFit, costs, waits })
     if (found !== undefined) return found
   }
   if (request.attempts === 0 || waits.length === 0) waits.push(...tiers.paused.map(stateWait))
@@ -193,15 +193,18 @@ function tiersFor({ request, tiers, mayWarm }: Search): Tier[] {
 interface TierSearch {
   search: Search
   candidates: readonly Seeded[]
+  isFit: (candidate: Seeded) => boolean
   costs: boolean
   /** What closed candidates wait for is added. */
   waits: Wait[]
 }
 
-function tryTier({ search, candidates, costs, waits }: TierSearch): IpChoice | undefined {
+function tryTier({ search, candidates, isFit, costs, waits }: TierSearch): IpChoice | undefined {
   const { key, request, pathOf, allowance } = search
   const own: Wait[] = []
-  for (const { ip, weight } of inOrderOfScore(key, candidates)) {
+  for (const candidate of inOrderOfScore(key, candidates)) {
+    if (!isFit(candidate)) continue
+    const { ip, weight } = candidate
     // Weight 0 is for when no other can, and one that is busy can.
     if (weight === 0 && own.some(isBusy)) break
     const hope = costs ? allowance.hope(ip.address, request.isp) : undefined
