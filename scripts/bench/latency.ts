@@ -2,9 +2,10 @@
  * What a round trip costs: messages per second and connection through a proxy that adds 50 ms, in turns with Postfix's
  * smtp client through the same proxy; and how many connections Posthorn holds at once when the other side takes long.
  *
- * The rate is that between the first fifth and the last fifth of the messages, divided by the connections that were
- * open in that time on average. Held are those to as many destinations as it takes: a path begins with two connections
- * and gets one more only for what it delivers, which with a round trip of seconds takes minutes.
+ * The rate is that of the messages which were answered between the first fifth and the last fifth, over the time that
+ * connections worked on them, all added up (`connection-work.ts`): open ones that rest in a cache are not divided by.
+ * Held are those to as many destinations as it takes: a path begins with two connections and gets one more only for
+ * what it delivers, which with a round trip of seconds takes minutes.
  */
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
@@ -12,6 +13,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../../test/support/serve-process.ts'
 import { providersWith } from './changed-settings.ts'
+import type { Work } from './connection-work.ts'
 import { median, threeDigits } from './figures.ts'
 import { runLoad } from './load.ts'
 import { batchBody, messageBody } from './message.ts'
@@ -30,7 +32,7 @@ export interface LatencyFigures {
   /** Messages per second and connection. */
   posthorn: number
   postfix: number
-  /** Open on average. */
+  /** Those that worked, on average. */
   connections: { posthorn: number; postfix: number }
   /** Connections at once within a minute, of so many that were allowed, and Posthorn's memory at its peak. */
   held: { connections: number; allowed: number; destinations: number; megabytes: number }
@@ -38,8 +40,8 @@ export interface LatencyFigures {
 
 interface Proxy {
   port: number
-  /** Connections at once since the last call, and for how many seconds in all they were open. */
-  count(): Promise<{ peak: number; connectionSeconds: number }>
+  /** Since the last call: connections at once, and what all of them did. */
+  count(): Promise<Work & { peak: number }>
   stop(): Promise<void>
 }
 
@@ -116,14 +118,12 @@ async function rateOf(sink: Sink, proxy: Proxy, handOver: () => Promise<unknown>
   await sink.received(already + MESSAGES * 0.2, DEADLINE)
   await proxy.count()
   const startedAt = performance.now()
-  const begun = sink.taken()
   await sink.received(already + MESSAGES * 0.8, DEADLINE)
-  const messages = sink.taken() - begun
-  const seconds = (performance.now() - startedAt) / 1_000
-  const { connectionSeconds } = await proxy.count()
+  const { messages, seconds } = await proxy.count()
+  const elapsed = (performance.now() - startedAt) / 1_000
   await handedOver
   await sink.received(already + MESSAGES, DEADLINE)
-  return { perConnection: messages / connectionSeconds, connections: connectionSeconds / seconds }
+  return { perConnection: messages / seconds, connections: seconds / elapsed }
 }
 
 async function measureHeld(): Promise<LatencyFigures['held']> {

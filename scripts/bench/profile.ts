@@ -18,6 +18,7 @@ import { threadCpuSeconds } from './process-figures.ts'
 import { startSink } from './sink.ts'
 import { readProfiles } from './stages.ts'
 import type { Thread, ThreadProfile } from './stages.ts'
+import { WARM_UP } from './whole-way.ts'
 
 export interface ProfileFigures {
   messages: number
@@ -36,7 +37,6 @@ const THREAD_POOL = 'libuv-worker'
 const PROFILER = 'v8:ProfEvntProc'
 const INTERVAL_MICROSECONDS = 500
 const MOST_FUNCTIONS = 20
-const WARM_UP = 4_000
 const DEADLINE = 300_000
 
 export async function measureProfile({ clients, messages }: BenchOptions): Promise<ProfileFigures> {

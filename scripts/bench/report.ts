@@ -63,7 +63,7 @@ export function printLookups(rows: readonly LookupRow[]): void {
 
 export function printLatency({ roundTripMilliseconds, posthorn, postfix, connections, held }: LatencyFigures): void {
   print(`round trip of ${roundTripMilliseconds} ms, messages per second and connection`)
-  printTable(['', 'msg/s', 'connections', 'ours : theirs'], [
+  printTable(['', 'msg/s', 'connections at work', 'ours : theirs'], [
     ['posthorn', posthorn, connections.posthorn, null],
     ['postfix', postfix, connections.postfix, (posthorn / postfix).toFixed(2)],
   ])

@@ -42,7 +42,7 @@ const SAMPLE = 5
  * Messages that every system alike takes before its first run and that are not counted: what is compared is a server
  * that has been running. By then the CPU for a message of the slowest one to come to speed, ours, falls no more.
  */
-export const WARM_UP = 4_000
+export const WARM_UP = 10_000
 
 export async function compareWholeWay(options: BenchOptions): Promise<Comparison> {
   return compare(options, [startSinkAlone, startPostfixAlone, startPostfixWithOpenDkim, startNodemailer,
