@@ -199,8 +199,13 @@ async function cancelPurged({ store, clock, logger, onEvents }: ScheduleOptions)
 const OVERDUE_AFTER = MINUTE
 const STUCK_AFTER = 30 * MINUTE
 
-async function watchQueue({ store, clock, logger }: ScheduleOptions): Promise<void> {
+async function watchQueue(options: ScheduleOptions): Promise<void> {
+  const { store, clock, logger, isClockSteady } = options
+  // Nothing expires then, and nothing is too late by a clock that is not trusted.
+  if (!isClockSteady()) return
   const now = clock.now()
+  // After a pause of the machine its turn may come before that of the expiry.
+  await expireMessages(options)
   const { overdue, stuck } = await store.watchQueue(now - OVERDUE_AFTER, now - STUCK_AFTER)
   if (overdue + stuck > 0) logger.error({ overdue, stuck }, 'messages without a next event')
 }

@@ -66,6 +66,17 @@ t.test('of messages that expire each has its line, and is counted', async (t) =>
   t.match(text, 'posthorn_bounces_total{type="soft",provider="other"} 2')
 })
 
+t.test('what expired in a pause ends and is no error; nothing is told by a clock that jumped', async (t) => {
+  const lines: Record<string, unknown>[] = []
+  const logger = createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) })
+  const given = { ...(await parts(t)), logger, clock: manualClock(NOW + 2 * LIFETIME) }
+  await given.store.acceptMessages(acceptRequest({ messages: [newMessage()] }))
+  await createSchedule({ ...given, isClockSteady: () => false }).run('watch-queue')
+  t.strictSame(lines, [])
+  await createSchedule(given).run('watch-queue')
+  t.strictSame(lines.map(({ msg }) => msg), ['message expired'])
+})
+
 async function parts(t: Test): Promise<ScheduleOptions> {
   return {
     domains: { checkDue: nothing, stop: nothing },

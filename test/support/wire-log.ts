@@ -18,14 +18,17 @@ export function wireLogIn(dataFolder: string): string {
   return join(dataFolder, 'wire.log')
 }
 
+/** A kill can end a write in the middle: the line behind begins anew, and what has no end was never sent. */
 export function lineOf({ at, source, recipientDomain, message }: SeenRecipient): string {
-  return `${at} ${source} ${recipientDomain} ${message}\n`
+  return `\n${at} ${source} ${recipientDomain} ${message}${END}`
 }
+
+const END = ' .'
 
 export function readWireLog(dataFolder: string): SeenRecipient[] {
   const file = wireLogIn(dataFolder)
   if (!existsSync(file)) return []
-  return readFileSync(file, 'utf8').split('\n').slice(0, -1).map((line) => {
+  return readFileSync(file, 'utf8').split('\n').filter((line) => line.endsWith(END)).map((line) => {
     const [at = '', source = '', recipientDomain = '', message = ''] = line.split(' ')
     return { at: Number(at), source, recipientDomain, message }
   })
