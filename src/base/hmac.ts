@@ -1,8 +1,8 @@
 /**
- * HMAC-SHA-256 of a few bytes (RFC 2104), for tokens of which every message has several.
+ * HMAC-SHA-256 (RFC 2104), for tokens and signatures of which every message has several.
  *
- * Made of two one-shot hashes: Node's Hmac objects take nearly three times as long for so little, and are garbage then.
- * The key in both its paddings is kept as long as the key is. Throws a RangeError for more than 64 bytes.
+ * Made of two one-shot hashes: Node's Hmac objects take nearly three times as long for a few bytes, and are garbage
+ * that is slow to collect. The key in both its paddings is kept as long as the key is.
  */
 import { hash } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
@@ -22,13 +22,26 @@ interface PaddedKey {
 
 const paddedKeys = new WeakMap<KeyObject, PaddedKey>()
 
-/** Over a purpose in US-ASCII and the bytes behind it; in hexadecimal digits. */
+/** Over a purpose in US-ASCII and the bytes behind it; in hexadecimal digits. RangeError for more than 64 bytes. */
 export function hmacSha256(key: KeyObject, purpose: string, bytes: Uint8Array): string {
   if (purpose.length + bytes.length > MOST_BYTES) throw new RangeError(`more than ${MOST_BYTES} bytes to sign`)
   const { inner, outer } = paddedKeyOf(key)
   const start = BLOCK_BYTES + inner.write(purpose, BLOCK_BYTES, 'latin1')
   inner.set(bytes, start)
-  outer.write(hash('sha256', inner.subarray(0, start + bytes.length), 'hex'), BLOCK_BYTES, 'hex')
+  return outerHash(outer, inner.subarray(0, start + bytes.length))
+}
+
+/** Over a text of any length in UTF-8; in hexadecimal digits. */
+export function hmacSha256OfText(key: KeyObject, text: string): string {
+  const { inner, outer } = paddedKeyOf(key)
+  const signed = Buffer.allocUnsafe(BLOCK_BYTES + Buffer.byteLength(text))
+  inner.copy(signed, 0, 0, BLOCK_BYTES)
+  signed.write(text, BLOCK_BYTES, 'utf8')
+  return outerHash(outer, signed)
+}
+
+function outerHash(outer: Buffer, signed: Buffer): string {
+  outer.write(hash('sha256', signed, 'hex'), BLOCK_BYTES, 'hex')
   return hash('sha256', outer, 'hex')
 }
 

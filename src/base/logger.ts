@@ -117,16 +117,19 @@ function isLevel(word: string): word is keyof typeof PRIORITY {
   return Object.hasOwn(PRIORITY, word)
 }
 
-const writeToStdout = gatherLines((text) => void process.stdout.write(text))
+const writeToStdout = gatherLines((bytes) => void process.stdout.write(bytes))
 
 /** Writes a moment later, or when much has come together. */
-function gatherLines(write: (text: string) => void): (line: string) => void {
-  let gathered = ''
+function gatherLines(write: (bytes: Buffer) => void): (line: string) => void {
+  let gathered: string[] = []
+  let characters = 0
   let timer: NodeJS.Timeout | undefined
   const flush = (): void => {
-    const text = gathered
-    gathered = ''
-    if (text !== '') write(text)
+    const lines = gathered
+    gathered = []
+    characters = 0
+    // Line by line: one that is not in Latin-1 would make all of them as slow as itself.
+    if (lines.length > 0) write(Buffer.concat(lines.map((line) => Buffer.from(line))))
   }
   let isFirst = true
   return (line) => {
@@ -134,9 +137,10 @@ function gatherLines(write: (text: string) => void): (line: string) => void {
     // or socket is full.
     if (isFirst) process.on('exit', flush)
     isFirst = false
-    if (gathered === '') timer = setTimeout(flush, LONGEST_GATHERED)
-    gathered += line
-    if (gathered.length < MOST_GATHERED) return
+    if (gathered.length === 0) timer = setTimeout(flush, LONGEST_GATHERED)
+    gathered.push(line)
+    characters += line.length
+    if (characters < MOST_GATHERED) return
     clearTimeout(timer)
     flush()
   }

@@ -145,6 +145,12 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
     return memory
   }
 
+  /** Without rows only its memory stays, as one that was used just now. */
+  function endPath({ facts, memory }: Path<Row>): void {
+    paths.delete(facts.key)
+    memories.set(facts.key, memory)
+  }
+
   function mostOf({ pace, interval }: Memory, gate: OpenGate): number {
     const { connections, messagesPerConnection, mostUnderWay } = gate
     const byPace = Math.max(4 * connections, pace * AHEAD)
@@ -286,7 +292,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
         takeFrom(path, taken)
         // Whatever they wait for, they end in time.
         for (const { expiresAt } of [...path.urgent, ...path.others]) nextAt = Math.min(nextAt, expiresAt)
-        if (loadOf(path) === 0) paths.delete(key)
+        if (loadOf(path) === 0) endPath(path)
       }
       changed.clear()
       return taken
@@ -299,7 +305,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       if (!isUrgent) path.othersUnderWay--
       count(path.memory)
       changed.add(facts.key)
-      if (loadOf(path) === 0) paths.delete(facts.key)
+      if (loadOf(path) === 0) endPath(path)
     },
     touch: ({ key }) => void changed.add(key),
     touchAll() {

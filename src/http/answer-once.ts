@@ -14,7 +14,13 @@ import type { JsonDocument } from './read-json.ts'
 import type { Answer, ApiRequest, Route } from './route.ts'
 import { replayedAnswer } from './send-answers.ts'
 
+/** May also throw at once. */
 export type AnswerOnce = (request: ApiRequest, route: Route, document: JsonDocument) => Promise<Answer>
+
+interface Asked {
+  route: Route
+  document: JsonDocument
+}
 
 export interface AnswerOnceOptions {
   idempotency: HttpFeatures['idempotency']
@@ -22,9 +28,7 @@ export interface AnswerOnceOptions {
 }
 
 export function createAnswerOnce({ idempotency, logger }: AnswerOnceOptions): AnswerOnce {
-  return async (request, route, document) => {
-    const key = route.idempotency === undefined ? null : readIdempotencyKey(request.headers)
-    if (key === null) return route.handle(request, document)
+  async function answerKept(key: string, request: ApiRequest, { route, document }: Asked): Promise<Answer> {
     const { path, principal } = request
     const entry = idempotencyEntry(principal.apiKeyId, key, { method: route.method, path, document: document.value })
     const begun = await idempotency.begin(entry)
@@ -46,5 +50,10 @@ export function createAnswerOnce({ idempotency, logger }: AnswerOnceOptions): An
     } catch (thrown) {
       logger.warn({ error: errorText(thrown) }, 'answer not kept for its idempotency key')
     }
+  }
+
+  return (request, route, document) => {
+    const key = route.idempotency === undefined ? null : readIdempotencyKey(request.headers)
+    return key === null ? route.handle(request, document) : answerKept(key, request, { route, document })
   }
 }

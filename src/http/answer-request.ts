@@ -37,6 +37,8 @@ export interface RequestState {
   /** Path of the route, or `none`. */
   pattern: string
   principal: Principal
+  /** The answer; null: Koa sends what its context has. */
+  text: string | null
 }
 
 export type RequestContext = ParameterizedContext<RequestState>
@@ -52,7 +54,7 @@ export function createAnswerMiddleware(options: AnswerOptions): Middleware<Reque
 
   return async function answerRequest(ctx, next) {
     const startedAt = performance.now()
-    ctx.state = { requestId: requestIdOf(ctx.req, clock.now()), pattern: 'none', principal: ANONYMOUS }
+    ctx.state = { requestId: requestIdOf(ctx.req, clock.now()), pattern: 'none', principal: ANONYMOUS, text: null }
     ctx.res.setHeader('X-Request-Id', ctx.state.requestId)
     ctx.res.setHeader('Cache-Control', 'no-store')
     if (testMode) ctx.res.setHeader('X-Service-Mode', 'test')
@@ -70,6 +72,7 @@ export function createAnswerMiddleware(options: AnswerOptions): Middleware<Reque
     const seconds = (performance.now() - startedAt) / MILLISECONDS_PER_SECOND
     const labels = { route: ctx.state.pattern, method: methodLabel(ctx.method), status: ctx.status }
     metrics.httpRequestSeconds.observe(labels, seconds)
+    if (ctx.state.text !== null) send(ctx, ctx.state.text)
   }
 
   function answerError(ctx: RequestContext, thrown: unknown): void {
@@ -101,13 +104,20 @@ function tellRate(ctx: RequestContext, state: ReturnType<HttpFeatures['sendingRa
 export function sendJson(ctx: RequestContext, status: number, body: string): void {
   ctx.status = status
   ctx.res.setHeader('Content-Type', JSON_CONTENT_TYPE)
-  ctx.body = body
+  ctx.state.text = body
 }
 
 export function sendText(ctx: RequestContext, status: number, text: string): void {
   ctx.status = status
   ctx.res.setHeader('Content-Type', TEXT_CONTENT_TYPE)
-  ctx.body = text
+  ctx.state.text = text
+}
+
+/** What Koa would do beside it is for bodies that are no text. */
+function send(ctx: RequestContext, text: string): void {
+  ctx.respond = false
+  ctx.res.setHeader('Content-Length', Buffer.byteLength(text))
+  ctx.res.end(text)
 }
 
 /** Its type is a header that the handler has set. */

@@ -18,7 +18,7 @@ import { hasScope } from '../senders/api-key.ts'
 import type { Principal } from './principal.ts'
 import { EMPTY_DOCUMENT } from './route.ts'
 import type { Answer, ApiRequest, Route, RouteBody } from './route.ts'
-import { pathBelowPrefix } from './route-table.ts'
+import { pathBelowPrefix, splitTarget } from './route-table.ts'
 import type { RouteTable } from './route-table.ts'
 import { createWarnings } from './warnings.ts'
 
@@ -65,7 +65,8 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
       setHeader: (name, value) => void response.setHeader(name, value),
     }
     if (route.body === null) return answerOnce(apiRequest, route, EMPTY_DOCUMENT)
-    return handleWithBody(ctx, apiRequest, { route, body: route.body })
+    // With `await` it takes one turn of the microtasks in place of three.
+    return await handleWithBody(ctx, apiRequest, { route, body: route.body })
   }
 
   async function refuseWhenFull({ idempotency }: Route): Promise<void> {
@@ -90,12 +91,6 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     if (contentType !== 'application/json') return { value: json.text(bytes), hasEscapes: false }
     return bytes.length === 0 && takesNothing ? EMPTY_DOCUMENT : json.read(bytes)
   }
-}
-
-/** A URL in origin form: up to the question mark, and behind it. */
-function splitTarget(url: string): { path: string; search: string } {
-  const mark = url.indexOf('?')
-  return mark < 0 ? { path: url, search: '' } : { path: url.slice(0, mark), search: url.slice(mark + 1) }
 }
 
 /** A queue that is full empties within minutes. */

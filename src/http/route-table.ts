@@ -61,6 +61,12 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
   }
 }
 
+/** A URL in origin form: up to the question mark, and behind it. */
+export function splitTarget(url: string): { path: string; search: string } {
+  const mark = url.indexOf('?')
+  return mark < 0 ? { path: url, search: '' } : { path: url.slice(0, mark), search: url.slice(mark + 1) }
+}
+
 /** The same for every way to write a path, e.g. /domains/acme.com */
 export function pathBelowPrefix(path: string): string {
   return path.replace(AROUND_PATH, '')

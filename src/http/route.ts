@@ -110,7 +110,7 @@ export interface Route extends RouteFacts {
   /** null: none are read. */
   query: z.ZodType | null
   body: RouteBody | null
-  /** `document` is meaningless where `body` is null, and a string where the body is no JSON. */
+  /** `document` is meaningless where `body` is null, and a string where the body is no JSON. May throw at once. */
   handle(request: ApiRequest, document: JsonDocument): Promise<Answer>
 }
 
@@ -168,7 +168,7 @@ export function lenientRoute<Given>(definition: RouteWithBody<Given, ReadFields<
     ...facts,
     query: null,
     body: { contentType: 'application/json', schema, limit: bodyLimit, takesNothing: reader.takesNothing },
-    async handle(request, document) {
+    handle(request, document) {
       const read = reader.read(document)
       for (const name of read.unknown) request.warn(name)
       return handler(request, read)

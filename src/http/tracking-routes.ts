@@ -20,6 +20,7 @@ import type { BodyLimit, BodyReader } from './body-reader.ts'
 import { clientAddress } from './client-address.ts'
 import type { TrackingFeatures } from './features.ts'
 import { isOneClickForm } from './one-click-form.ts'
+import { splitTarget } from './route-table.ts'
 import {
   aboutPage, GONE_LINK, INCOMPLETE_FORM, METHOD_NOT_ALLOWED, PAGE_POLICY, UNKNOWN_LINK, UNKNOWN_UNSUBSCRIBE,
   UNSUBSCRIBED, UNSUBSCRIBE_FORM,
@@ -57,8 +58,8 @@ export function createTrackingRoutes(options: TrackingRoutesOptions): Middleware
     '/robots.txt': { pattern: '/robots.txt', methods: READING, handle: sendRobots },
   }
 
-  return async function tracking(ctx, next) {
-    const { path } = ctx
+  return function tracking(ctx, next) {
+    const { path } = splitTarget(ctx.req.url ?? '')
     const [, letter = '', token = ''] = path[2] === '/' ? (TOKEN_PATH.exec(path) ?? []) : []
     const route = letter === '' ? ownEntry(fixedRoutes, path) : ownEntry(routes, letter)
     if (route === undefined) return next()
@@ -66,7 +67,7 @@ export function createTrackingRoutes(options: TrackingRoutesOptions): Middleware
     ctx.res.setHeader('X-Robots-Tag', 'noindex')
     if (route.methods.includes(ctx.method)) return route.handle(ctx, token)
     ctx.res.setHeader('Allow', route.methods.join(', '))
-    sendPage(ctx, METHOD_NOT_ALLOWED)
+    return sendPage(ctx, METHOD_NOT_ALLOWED)
   }
 }
 

@@ -94,9 +94,9 @@ export function createGuardedRequest(options: GuardedRequestOptions): GuardedReq
   })
   const read = createUrlReader(options.allowHttp)
   return {
-    async post(asked) {
+    post(asked) {
       const { target, problem } = read(asked.url)
-      return target === undefined ? { kind: 'failed', reason: problem } : postTo(agent, target, asked)
+      return target === undefined ? Promise.resolve({ kind: 'failed', reason: problem }) : postTo(agent, target, asked)
     },
     async get(asked) {
       const { target, problem } = read(asked.url)

@@ -12,7 +12,6 @@ export interface ClaimedAhead {
   add(delivery: ClaimedWebhookDelivery): void
   /** The next one of this endpoint that is still ours. */
   take(endpointId: string): ClaimedWebhookDelivery | undefined
-  has(endpointId: string): boolean
   /** Those that have any. */
   endpoints(): string[]
   noteAnswered(endpointId: string): void
@@ -52,7 +51,6 @@ export function createClaimedAhead(): ClaimedAhead {
       if (queue.length === 0) waiting.delete(endpointId)
       return next?.delivery
     },
-    has: (endpointId) => waiting.has(endpointId),
     endpoints: () => [...waiting.keys()],
     noteAnswered: (endpointId) => void answered.set(endpointId, (answered.get(endpointId) ?? 0) + 1),
     allowances() {

@@ -13,8 +13,6 @@ export interface EndpointSlots {
   /** Slots that are not free, by endpoint. */
   taken(): Record<string, number>
   isFree(endpointId: string): boolean
-  /** Endpoints without a free slot. */
-  full(): string[]
 }
 
 /** As many as may be under way at once by default: one bad moment is no silence. */
@@ -41,6 +39,5 @@ export function createEndpointSlots(perEndpoint: number): EndpointSlots {
     },
     taken,
     isFree: (endpointId) => underWay.free(endpointId) > (isSilent(endpointId) ? perEndpoint - 1 : 0),
-    full: () => Object.entries(taken()).flatMap(([endpointId, count]) => (count >= perEndpoint ? [endpointId] : [])),
   }
 }

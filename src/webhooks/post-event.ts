@@ -5,10 +5,11 @@
  * body goes out byte for byte as stored, so the signature of a retry is the one of the first attempt. Never throws.
  * service-interface.txt, Authentication 3 and Delivery rules; contract.md 8.3 to 8.5.
  */
-import { createHmac } from 'node:crypto'
+import { createSecretKey } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import { SECOND, toUnixSeconds } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
+import { hmacSha256OfText } from '../base/hmac.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import type { ClaimedWebhookDelivery, WebhookTarget } from '../store/webhook-records.ts'
@@ -88,7 +89,7 @@ export function deliveryHeaders(
 
 /** Lower-case hexadecimal HMAC-SHA256; the secret is used as given, in UTF-8, and never decoded. */
 export function signatureOf(text: string, secret: KeyObject | string): string {
-  return createHmac('sha256', secret).update(text, 'utf8').digest('hex')
+  return hmacSha256OfText(typeof secret === 'string' ? createSecretKey(secret, 'utf8') : secret, text)
 }
 
 function failed(error: string): PostedEvent {

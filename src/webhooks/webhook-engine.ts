@@ -5,7 +5,7 @@
  *
  * - Posts run side by side, at most `concurrency.total` of them and `per_endpoint` to one endpoint, a single one while
  *   nobody answers there. A round claims as many as there are free slots, and the end of any post brings the next
- *   round: a slow endpoint holds its own slots and nobody else's.
+ *   round, at once or together with others: a slow endpoint holds its own slots and nobody else's.
  * - As many as an endpoint answered since the last round it may have beyond its slots: they wait in memory
  *   (`claimed-ahead.ts`) and are posted as slots come free, so that many posts share a round.
  * - The results of posts are recorded together in the next round, in one commit with its claim. While the store can not
@@ -49,9 +49,11 @@ export interface WebhookEngine {
 
 /** A post ends within 10 s; the rest is for its time in memory and for a store that is slow to record. */
 const LEASE = 60 * SECOND
-/** Results are recorded when so many have come together, or after so long. */
+/** Results are recorded when so many have come together, when nothing is under way any more, or after so long. */
 const MOST_RESULTS = 64
-const LONGEST_UNRECORDED = 50
+const LONGEST_UNRECORDED = 20
+/** While posts are under way, what comes due meanwhile may be seen so much late. */
+const LOOK_AGAIN_AFTER = SECOND
 
 export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngine {
   const { store, clock, settings, logger } = options
@@ -72,6 +74,9 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     onError: (thrown) => logger.error({ err: thrown, waiting_results: results.length }, 'webhook round failed'),
   })
 
+  /** Others need what is free: nobody has more than its slots, so each post's end brings the next one at once. */
+  const isScarce = (): boolean => underWay.size > total / 2
+
   async function round(): Promise<number | null> {
     clearTimeout(roundTimer)
     roundTimer = undefined
@@ -83,8 +88,7 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
       await recording
       return null
     }
-    // Where slots are scarce, others need them.
-    const more = free < total / 2 ? {} : ahead.allowances()
+    const more = isScarce() ? {} : ahead.allowances()
     const limit = free + Object.values(more).reduce((sum, count) => sum + count, 0)
     const now = clock.now()
     const claiming = store.claimWebhooks({
@@ -103,7 +107,7 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     if (claimed.status === 'rejected') throw claimed.reason
     if (recorded.status === 'rejected') throw recorded.reason
     // The end of a post brings the next round, also for what waits for a slot.
-    return deliveries.length === limit ? null : store.earliestWebhookDueAt(slots.full())
+    return underWay.size === 0 ? store.earliestWebhookDueAt() : now + LOOK_AGAIN_AFTER * options.speed()
   }
 
   async function recordResults(): Promise<void> {
@@ -138,7 +142,7 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
       underWay.delete(attempt)
       if (result.status !== null) ahead.noteAnswered(delivery.endpointId)
       postWaiting(delivery.endpointId)
-      if (results.length >= MOST_RESULTS || !ahead.has(delivery.endpointId)) loop.wake()
+      if (results.length >= MOST_RESULTS || underWay.size === 0 || isScarce()) loop.wake()
       else roundTimer ??= setTimeout(loop.wake, LONGEST_UNRECORDED)
     })
     underWay.add(attempt)

@@ -67,6 +67,16 @@ t.test('a new path gets three rows for each connection, and another one for each
   t.equal(paths.takeWaiting().length, 29)
 })
 
+t.test('a path with rows is remembered, however many others come meanwhile', async (t) => {
+  const { paths, add } = world(2)
+  const [row] = add(1)
+  const thread = paths.take().ready[0]?.thread
+  for (let index = 0; index < 20_000; index += 1) paths.roomOf(factsOf(`other ${index}`), OPEN, false)
+  if (row !== undefined) paths.settle(row)
+  add(1)
+  t.equal(paths.take().ready[0]?.thread, thread)
+})
+
 t.test('transactional rows go before those that came earlier', async (t) => {
   const { paths, gate, add, keysOf } = world()
   gate.now = { ...OPEN, connections: 1 }

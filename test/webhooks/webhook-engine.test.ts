@@ -143,6 +143,24 @@ t.test('a hanging endpoint keeps its four slots and delays nobody else', async (
   await hanging.close()
 })
 
+t.test('an endpoint that answers waits for no time while others hold most of the slots', async (t) => {
+  const hanging = await receiverFor(t, 'hang')
+  const healthy = await receiverFor(t)
+  const harness = await startEngine(t, { concurrency: { total: 10, per_endpoint: 4 } })
+  const { setTimeout: later } = globalThis
+  // Rounds that a timer brings never come.
+  t.intercept(globalThis, 'setTimeout', {
+    value: (callback: () => void, ...rest: unknown[]) =>
+      callback === harness.engine.wake ? undefined : Reflect.apply(later, globalThis, [callback, ...rest]),
+  })
+  for (const path of ['/a', '/b']) await harness.addEndpoint(hanging.url + path)
+  await harness.addEndpoint(healthy.url)
+  await harness.deliver(10)
+  await harness.pump('the healthy endpoint has all events', () => healthy.requests.length === 10)
+  t.notOk(harness.attempts.some(({ status }) => status === null), 'while the others hang still')
+  await hanging.close()
+})
+
 t.test('results are kept while the store can not record, and nothing is claimed meanwhile', async (t) => {
   let failuresLeft = 3
   let claims = 0

@@ -4,12 +4,14 @@
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { AcceptedBatch, AcceptedMessages, Caller, Idempotent } from '../../messages/send-request.ts'
+import type {
+  AcceptBatch, AcceptedBatch, AcceptedMessages, AcceptMessage, Caller, Idempotent,
+} from '../../messages/send-request.ts'
 import type { HttpFeatures } from '../features.ts'
 import { batchSchema, sendSchema, toBatchRequest, toSendRequest } from '../requests/email.ts'
 import { batchResultSchema, previewSchema, sendResultSchema } from '../responses/email.ts'
 import { dataSchema, lenientRoute, success } from '../route.ts'
-import type { ApiRequest, Route } from '../route.ts'
+import type { Answer, ApiRequest, Route } from '../route.ts'
 import { batchBody, replayedAnswer, sendBody, suppressedAmong, withSuppressed } from '../send-answers.ts'
 
 export interface EmailRoutesOptions {
@@ -35,16 +37,22 @@ function sendRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
     ok: { status: OK, schema: sendResultSchema },
     idempotency: 'with-message',
     errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed'],
-    async handler(request, fields) {
-      const acceptance = await features.acceptMessage(
+    handler(request, fields) {
+      const accepting = features.acceptMessage(
         toSendRequest(fields), callerOf(request), idempotent(request, sendBody),
       )
-      if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
-      const { accepted } = acceptance
-      tellStart(request, accepted)
-      return { status: OK, body: withSuppressed(sendBody(accepted), suppressedAmong(accepted.recipients)) }
+      return sendAnswer(request, accepting)
     },
   })
+}
+
+/** Without the fields of the request: they may be large, and the commit takes its time. */
+async function sendAnswer(request: ApiRequest, accepting: ReturnType<AcceptMessage>): Promise<Answer> {
+  const acceptance = await accepting
+  if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
+  const { accepted } = acceptance
+  tellStart(request, accepted)
+  return { status: OK, body: withSuppressed(sendBody(accepted), suppressedAmong(accepted.recipients)) }
 }
 
 function batchRoute({ features, mostMailBytes, mostRecipients }: EmailRoutesOptions): Route {
@@ -61,14 +69,17 @@ function batchRoute({ features, mostMailBytes, mostRecipients }: EmailRoutesOpti
     async handler(request, fields) {
       const given = toBatchRequest(fields, { isStrict: isStrict(request) })
       const caller: Caller = { ...callerOf(request), source: 'batch' }
-      const acceptance = await features.acceptBatch(given, caller, idempotent(request, batchBody))
-      if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
-      const { accepted } = acceptance
-      const { results } = accepted
-      tellStart(request, accepted)
-      return { status: OK, body: withSuppressed(batchBody(accepted), suppressedAmong(results)) }
+      return batchAnswer(request, features.acceptBatch(given, caller, idempotent(request, batchBody)))
     },
   })
+}
+
+async function batchAnswer(request: ApiRequest, accepting: ReturnType<AcceptBatch>): Promise<Answer> {
+  const acceptance = await accepting
+  if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
+  const { accepted } = acceptance
+  tellStart(request, accepted)
+  return { status: OK, body: withSuppressed(batchBody(accepted), suppressedAmong(accepted.results)) }
 }
 
 function previewRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
