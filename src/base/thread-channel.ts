@@ -35,7 +35,8 @@ interface PlainError {
 const MOST_BATCHES_UNDER_WAY = 4
 
 export interface ThreadChannel {
-  call(verb: string, argument: unknown): Promise<unknown>
+  /** `moved`: blocks of memory in the argument that belong to the other thread from now on. */
+  call(verb: string, argument: unknown, moved?: readonly ArrayBuffer[]): Promise<unknown>
   /** Takes the answers that lie in the port still, and rejects all that is open then, and every later call. */
   fail(reason: Error): void
 }
@@ -45,6 +46,7 @@ export function createThreadChannel(port: Port): ThreadChannel {
   const open = new Map<number, { resolve: (value: unknown) => void; reject: (reason: Error) => void }>()
   const sizes = new Map<number, number>()
   let collected: Call[] = []
+  let collectedMoves: ArrayBuffer[] = []
   let isScheduled = false
   let nextId = 1
   let nextBatch = 1
@@ -57,8 +59,9 @@ export function createThreadChannel(port: Port): ThreadChannel {
     const batch = nextBatch++
     sizes.set(batch, collected.length)
     for (const call of collected) batchOf.set(call.id, batch)
-    port.postMessage(collected)
+    port.postMessage(collected, collectedMoves)
     collected = []
+    collectedMoves = []
   }
 
   port.on('message', (replies: Reply[]) => {
@@ -80,12 +83,13 @@ export function createThreadChannel(port: Port): ThreadChannel {
   }
 
   return {
-    call(verb, argument) {
+    call(verb, argument, moved = []) {
       if (failure !== undefined) return Promise.reject(failure)
       return new Promise((resolve, reject) => {
         const id = nextId++
         open.set(id, { resolve, reject })
         collected.push({ id, verb, argument })
+        collectedMoves.push(...moved)
         if (isScheduled) return
         isScheduled = true
         queueMicrotask(flush)

@@ -8,7 +8,7 @@
 import { newIdentifier } from '../base/identifier.ts'
 import { acceptMail } from './accept-mail.ts'
 import type { AcceptanceOptions } from './accept-mail.ts'
-import { policyOf, storedContent } from './accept-message.ts'
+import { contentOnce, policyOf } from './accept-message.ts'
 import { readBatch } from './check-batch.ts'
 import type { BatchEntry } from './check-batch.ts'
 import type { AcceptBatch, AcceptedBatch, AcceptedMessages } from './send-request.ts'
@@ -27,7 +27,7 @@ export function createAcceptBatch(options: AcceptanceOptions): AcceptBatch {
         recipients,
         batch: { id: batchId, rejected: entries.length - recipients.length },
         retryOf: null,
-        content: (sender) => storedContent(mail, null, sender),
+        content: contentOnce(mail, null),
       },
       caller, idempotent,
       shape: (messages) => acceptedBatch(batchId, entries, messages),

@@ -22,7 +22,7 @@ import { isSimulated, simulatedName } from '../mail/simulator.ts'
 import type { AcceptRequest, AcceptResult, NewMessage, SuppressedMessage } from '../store/accept-records.ts'
 import type { QueuedRows } from '../store/queue-records.ts'
 import type { Store } from '../store/store.ts'
-import type { AcceptanceLog } from './acceptance-log.ts'
+import type { AcceptanceLog, AcceptedRequest } from './acceptance-log.ts'
 import type { CheckedRecipient } from './check-shared-fields.ts'
 import { mismatch } from './idempotency.ts'
 import { requireSender } from './require-sender.ts'
@@ -67,7 +67,10 @@ export interface CheckedSubmission {
   recipients: readonly CheckedRecipient[]
   batch: AcceptRequest['batch']
   retryOf: string | null
-  /** Made only once nothing refuses the mail. */
+  /**
+   * Made only once nothing refuses the mail, and once: what it is made of is then given away. Mail that waits for its
+   * commit would else fill the memory of this thread.
+   */
   content(sender: SenderDomain): StoredContent
 }
 
@@ -118,7 +121,7 @@ async function commit<Accepted>(
   const endExpecting = options.egress.expect(request.pool, leaving)
   let isStored = false
   try {
-    const result = await storeRequest({ ...request, idempotency }, options)
+    const result = await storeRequest({ ...request, content: mail.content(sender), idempotency }, options)
     if (result.kind === 'replayed') return result
     if (result.kind === 'mismatch') throw mismatch()
     isStored = true
@@ -147,13 +150,13 @@ function withSuppressed(
 }
 
 interface ProjectedRequest {
-  request: AcceptRequest
+  request: AcceptedRequest
   estimatedStartAt: number | null
   /** Messages that leave the host. */
   leaving: number
 }
 
-/** Step 14, then all that is stored. */
+/** Step 14, then all that is stored but the content. */
 function toAcceptRequest(
   mail: CheckedSubmission,
   caller: Caller,
@@ -175,7 +178,6 @@ function toAcceptRequest(
     : projectedStart(egress, { pool, isRequested, count: leaving, stream, lifetime, startsAt })
   const request = {
     now, apiKeyId: caller.apiKeyId, isTest, domain: sender.name, pool, stream, sendAt, batch, retryOf,
-    content: mail.content(sender),
     messages: mail.recipients.map((recipient): NewMessage => ({
       id: newIdentifier('msg', now),
       to: recipient.mailbox,
@@ -218,7 +220,7 @@ function simulation(
 
 /** As if no message were suppressed. */
 function acceptedMessages(
-  { now, sendAt, messages }: AcceptRequest,
+  { now, sendAt, messages }: AcceptedRequest,
   estimatedStartAt: number | null,
 ): AcceptedMessages {
   const status = sendAt === null ? 'queued' : 'scheduled'
@@ -226,11 +228,10 @@ function acceptedMessages(
   return { acceptedAt: now, recipients, estimatedStartAt }
 }
 
-async function storeRequest(request: AcceptRequest, options: AcceptanceOptions): Promise<AcceptResult> {
-  try {
-    return await options.store.acceptMessages(request)
-  } catch (cause) {
+/** Does not keep the request until it is stored. */
+function storeRequest(request: AcceptRequest, { store }: AcceptanceOptions): Promise<AcceptResult> {
+  return store.acceptMessages(request).catch((cause: unknown) => {
     const headers = { 'Retry-After': RETRY_AFTER_SECONDS }
     throw new ServiceError('unavailable', 'the message could not be stored; nothing was kept', { headers, cause })
-  }
+  })
 }

@@ -22,9 +22,15 @@ import type { AcceptMessage } from './send-request.ts'
 export function createAcceptMessage(options: AcceptanceOptions): AcceptMessage {
   return async (request, caller, idempotent) => {
     const { mail, recipients, addressees } = readRequest(request, policyOf(options))
-    const content = (sender: SenderDomain): StoredContent => storedContent(mail, addressees, sender)
     return acceptMail({
-      mail: { ...mail.options, domain: mail.domain, recipients, batch: null, retryOf: null, content },
+      mail: {
+        ...mail.options,
+        domain: mail.domain,
+        recipients,
+        batch: null,
+        retryOf: null,
+        content: contentOnce(mail, addressees),
+      },
       caller, idempotent,
       shape: (messages) => messages,
     }, options)
@@ -40,6 +46,19 @@ export function policyOf(
     now: clock.now(),
     poolNames: egress.poolNames(),
     ownHeaders: headers.reference === null ? [] : [headers.reference],
+  }
+}
+
+/** Gives it away with the first call, and keeps nothing. */
+export function contentOnce(
+  mail: CheckedMail, addressees: StoredContent['addressees'],
+): (sender: SenderDomain) => StoredContent {
+  let kept: CheckedMail | null = mail
+  return (sender) => {
+    if (kept === null) throw new Error('the content of a request was asked for twice')
+    const content = storedContent(kept, addressees, sender)
+    kept = null
+    return content
   }
 }
 

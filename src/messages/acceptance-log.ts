@@ -8,7 +8,10 @@ import type { ShownRecipients } from '../mail/shown-recipient.ts'
 import type { AcceptRequest, SuppressedMessage } from '../store/accept-records.ts'
 import type { Caller } from './send-request.ts'
 
-export type AcceptanceLog = (request: AcceptRequest, suppressed: readonly SuppressedMessage[], caller: Caller) => void
+/** Without its content, which may be large. */
+export type AcceptedRequest = Omit<AcceptRequest, 'content'>
+
+export type AcceptanceLog = (request: AcceptedRequest, suppressed: readonly SuppressedMessage[], caller: Caller) => void
 
 export function createAcceptanceLog(options: {
   logger: Logger

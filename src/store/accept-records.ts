@@ -2,6 +2,7 @@
  * What goes into acceptance and what comes out. Conventions as in `records.ts`.
  */
 import type { Mailbox, StoredContent, Stream, Variables } from '../mail/message.ts'
+import type { PackedContent } from './packed-content.ts'
 import type { QueuedRows } from './queue-records.ts'
 import type { SuppressionReason } from './suppression-records.ts'
 
@@ -55,6 +56,11 @@ export interface AcceptRequest {
   /** The message that this one repeats, or null. */
   retryOf: string | null
   idempotency: { entry: IdempotencyEntry; answer: KeptAnswer } | null
+}
+
+/** The same on its way to the store thread. */
+export interface PackedRequest extends Omit<AcceptRequest, 'content'> {
+  content: PackedContent
 }
 
 /** `index` is that of `messages`. */

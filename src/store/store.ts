@@ -245,8 +245,8 @@ export interface Store {
   claimWebhooks(request: ClaimWebhooksRequest): Promise<ClaimedWebhookDelivery[]>
   /** Attempt and next state of each; repeating it changes nothing. Returns the endpoints that were turned off. */
   recordWebhookResults(request: RecordWebhookResultsRequest): Promise<{ disabled: string[] }>
-  /** When the next delivery of an enabled endpoint is due or its lease lapses, or null; without those of `except`. */
-  earliestWebhookDueAt(except?: string[]): Promise<number | null>
+  /** When the next delivery of an enabled endpoint is due or its lease lapses, or null. */
+  earliestWebhookDueAt(): Promise<number | null>
   /** ServiceError invalid_request for a cursor that is none. */
   listWebhookDeliveries(request: ListWebhookDeliveriesRequest): Promise<WebhookDeliveryPage | null>
   findWebhookDelivery(endpointId: string, id: string): Promise<WebhookDeliveryDetail | null>

@@ -127,6 +127,24 @@ t.test('at most four batches are under way; later calls wait and then go togethe
   close()
 })
 
+t.test('memory that is moved is gone here and arrives there, also in a batch that waits', async (t) => {
+  const held: IncomingCall[] = []
+  const { channel, close } = pair((calls) => held.push(...calls))
+  const blocks = Array.from({ length: 6 }, (_, index) => new Uint8Array([index]))
+  for (const block of blocks) {
+    const answer = channel.call('take', { block }, [block.buffer])
+    answer.catch(() => {})
+    await Promise.resolve()
+  }
+  t.strictSame(blocks.map(({ length }) => length), [0, 0, 0, 0, 1, 1])
+  await until('the first batches arrive', () => held.length === 4)
+  for (const call of held) call.resolve(null)
+  await until('the others arrive', () => held.length === 6)
+  t.strictSame(blocks.map(({ length }) => length), [0, 0, 0, 0, 0, 0])
+  t.strictSame(held.map(({ argument }) => argument), blocks.map((_, index) => ({ block: new Uint8Array([index]) })))
+  close()
+})
+
 t.test('a failed channel takes the answers that lie in the port', async (t) => {
   const { port1, port2 } = new MessageChannel()
   t.teardown(() => port1.close())

@@ -137,6 +137,32 @@ t.test('connections are summed and stored, also after the store had failed', asy
   t.match(await store.tlsResults('2026-11-22'), [{ count: 1, result: 'success' }], 'by the day of the connection')
 })
 
+t.test('results of many domains are stored some at a time, and none is lost or counted twice', async (t) => {
+  const store = await storeFor(t)
+  const sizes: number[] = []
+  const results = createTlsResults({
+    clock: manualClock(MIDNIGHT), logger,
+    store: {
+      async addTlsResults(sums) {
+        sizes.push(sums.length)
+        if (sizes.length === 2) throw new Error('disk full')
+        await store.addTlsResults(sums)
+      },
+    },
+    memory: { remember: () => undefined, forget: () => undefined },
+    policies: { describe: () => ({ lines: [], isListed: true }) },
+  })
+  const domains = Array.from({ length: 500 }, (_, index) => `d${index}.test`)
+  for (const domain of domains) results.noteConnection(IP, noteOf({}, { domain }))
+  await results.flush()
+  t.same(sizes, [200, 200], 'the second part fails')
+  await results.flush()
+  t.same(sizes.slice(2), [200, 100], 'what was not stored')
+  const stored = await store.tlsResults('2026-11-21')
+  t.same(stored.map(({ domain }) => domain), domains.toSorted())
+  t.ok(stored.every(({ count }) => count === 1))
+})
+
 t.test('who wants reports', (t) => {
   const cases: [string[], string[]][] = [
     [['v=TLSRPTv1; rua=mailto:a@b.test'], ['a@b.test']],

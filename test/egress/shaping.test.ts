@@ -281,6 +281,22 @@ t.test('learnt connections are kept, and what says nothing is not stored', async
   t.equal(closedFor(unread, pathTo('zoho')), 0, 'what can not be read starts as new')
 })
 
+t.test('what many paths have learnt is saved, all of it', async (t) => {
+  const world = await shapingWorld()
+  const isps = Array.from({ length: 250 }, (_, index) => `isp-${index}.test`)
+  for (const isp of isps) {
+    for (const delivered of [1, 1]) {
+      world.shaping.noteConnections(pathTo(isp), times(2, { kind: 'opened' }))
+      world.shaping.noteConnections(pathTo(isp), times(2, { kind: 'ended-well', delivered }))
+    }
+  }
+  await world.shaping.tick()
+  t.equal(world.rows.size, isps.length)
+  const next = await world.restart()
+  const unknown = openGate(next.shaping.gate(pathTo('unknown.test'), LANE)).connections
+  t.ok(isps.every((isp) => openGate(next.shaping.gate(pathTo(isp), LANE)).connections > unknown))
+})
+
 t.test('an operator lifts what he names, and the ladder keeps its step', async (t) => {
   const world = await shapingWorld()
   const { shaping } = world

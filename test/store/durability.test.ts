@@ -18,6 +18,7 @@ import { openStore } from '../../src/store/open-store.ts'
 import type { StoreLocation } from '../../src/store/store-location.ts'
 import { databasePath, openDatabase, readDurability } from '../../src/store/sqlite/database.ts'
 import { schemaVersion, SCHEMA_VERSION } from '../../src/store/sqlite/migrate.ts'
+import { packContent } from '../../src/store/packed-content.ts'
 import { createContentReader, createContentWriter } from '../../src/store/sqlite/stored-content.ts'
 import { until } from '../support/until.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
@@ -198,7 +199,7 @@ t.test('a content whose bytes were removed is gone, one that lost some of them i
   const [removed, damaged, empty] = [
     { ...sampleContent, html: 'x'.repeat(2_000_000) }, { ...sampleContent, html: 'x'.repeat(2_000_000) },
     { ...sampleContent, html: null, text: '' },
-  ].map((content) => writeContent(content, facts))
+  ].map((content) => writeContent(packContent(content), facts))
   const readContent = createContentReader(opened.reader)
   opened.writer.exec(`delete from content_parts where part_key / 4096 = ${removed}`)
   opened.writer.exec(`delete from content_parts where part_key = ${damaged} * 4096 + 1`)

@@ -26,7 +26,9 @@ interface Bed {
 }
 
 /** `groupTakes`: by the clock that the groups see. */
-function makeBed(t: Test, { linger = 2 * FOREVER, groupTakes = FOREVER } = {}): Bed {
+function makeBed(
+  t: Test, { linger = 2 * FOREVER, groupTakes = FOREVER, afterGroup = (_bytes: number): void => undefined } = {},
+): Bed {
   const database = new Sqlite(`${t.testdir({})}/bed.db`)
   t.teardown(() => database.close())
   database.pragma('journal_mode = wal')
@@ -36,7 +38,7 @@ function makeBed(t: Test, { linger = 2 * FOREVER, groupTakes = FOREVER } = {}): 
   const reports: CommitReport[] = []
   let now = 1_000
   const groups = createGroupCommit({
-    database, lingerMilliseconds: linger, mostRows: 100, now: () => now, afterGroup: () => undefined,
+    database, lingerMilliseconds: linger, mostRows: 100, now: () => now, afterGroup,
     onCommit(report) {
       reports.push(report)
       now += groupTakes
@@ -77,6 +79,23 @@ t.test('what waits together is committed together', async (t) => {
   await addAll(bed, [1, 2, 3])
   t.same(bed.reports.map(({ verbs, messages }) => [verbs, messages]), [[3, 3]])
   t.same(bed.values(), [1, 2, 3])
+})
+
+t.test('what comes after a group does not keep its answers', async (t) => {
+  const followed: string[] = []
+  const bed = makeBed(t, { afterGroup: (bytes) => void followed.push(`${bytes} bytes`) })
+  const first = bed.insert(1, { bytes: 7 })
+  const answered = first.answer.then(() => followed.push('answer'))
+  bed.groups.add([first.verb])
+  await answered
+  await until('the group was followed', () => followed.length > 1)
+  t.same(followed, ['answer', '7 bytes'])
+
+  bed.groups.add([2, 3].map((value) => bed.insert(value, { rows: 90 }).verb))
+  bed.groups.finish()
+  await new Promise((resolve) => setImmediate(resolve))
+  t.same(sizes(bed), [1, 1, 1])
+  t.equal(followed.length, 2, 'nothing comes after the end')
 })
 
 t.test('after a group of several verbs the next begins the linger time after its beginning', async (t) => {
@@ -264,7 +283,7 @@ t.test('fifty callers at once share commits: at least ten messages in each', asy
   t.equal((await store.queueSummary(Date.now())).waiting, callers * perCaller)
 })
 
-t.test('the log is moved into the database above 16 MiB, and cut when it grew above its limit', async (t) => {
+t.test('the log is moved into the database above 4 MiB, and cut when it grew above its limit', async (t) => {
   const { database } = makeBed(t)
   const mebibyte = 1_024 * 1_024
   database.pragma('wal_autocheckpoint = 0')
@@ -278,10 +297,10 @@ t.test('the log is moved into the database above 16 MiB, and cut when it grew ab
     return { log: state?.log ?? 0, left: (state?.log ?? 0) - (state?.checkpointed ?? 0) }
   }
   const checkpoint = createCheckpoint(database, 24 * mebibyte)
-  fill(8)
+  fill(2)
   checkpoint()
   t.ok(look().left > 0, 'a small log is left alone')
-  fill(10)
+  fill(4)
   checkpoint()
   t.equal(look().left, 0, 'a large one is moved')
   const reader = new Sqlite(database.name, { readonly: true })

@@ -84,6 +84,12 @@ const ROWS: Record<number, string> = {
     insert into plain_memories values ('127.0.0.11', 'mx.example.com', ${NOW}, 'why');
     insert into tls_results values ('${DAY}', 'example.com', 'sts', 'mx', '127.0.0.11', 'success', '[]', 4);
     insert into tls_reports values ('${DAY}', 'example.org');`,
+  10: `
+    insert into kept_links values (1, '[]');
+    insert into traces (id, content_id, lane_id, recipient, ended_at)
+      values (randomblob(16), 1, 1, 'gone@example.com', ${NOW});
+    insert into database_days values ('${DAY}', 4096);`,
+  11: `insert into waiting_counts (counts) values ('{"hours":[],"days":[],"slots":[],"sent":[]}');`,
 }
 
 /** Rows by table, before anything is migrated. */

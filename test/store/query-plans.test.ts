@@ -11,11 +11,11 @@ import { locationIn } from './sqlite-support.ts'
 
 /**
  * Tables with a few rows, whatever the load; json_each is a list that a verb was given, and of unmatched reports only
- * the newest are kept. States of paths are read whole, once at the start.
+ * the newest are kept. States of paths are read whole, once at the start. Counts that wait are added after a few verbs.
  */
 const SMALL_TABLES = [
   'pools', 'lanes', 'webhook_endpoints', 'domains', 'meta', 'json_each', 'unmatched_reports', 'egress_ips',
-  'path_states', 'database_days',
+  'path_states', 'database_days', 'waiting_counts',
 ]
 
 // `SCAN table` or `SCAN table USING …`: the table.
@@ -155,7 +155,8 @@ t.test('a claim asks the suppression list once for each row', async (t) => {
 const QUEUE_STEPS: [statement: RegExp, step: string][] = [
   [/is_retry = \+\? and next_at <= \+\?/,
     'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=? AND next_at<?)'],
-  [/select nextAt/, 'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=?)'],
+  [/is_retry = \+\? and next_at > \+\?/,
+    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=? AND next_at>?)'],
   [/\(pool_id, route_id, lane_id, is_retry, next_at\) >/,
     'INDEX messages_queue ((pool_id,route_id,lane_id,is_retry,next_at)>(?,?,?,?,?))'],
   [/select 1\s+from messages\s+where state = 'waiting' and pool_id/,

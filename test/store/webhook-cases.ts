@@ -71,6 +71,28 @@ export const webhooks: Cases = {
     await store.recordWebhookResults({ epoch, results, disableAfter: null })
     t.equal(await store.earliestWebhookDueAt(), NOW + 60_000 + LEASE)
   },
+  'an endpoint counts its failures from the success before them, also among the results of one verb': async (
+    t, { store },
+  ) => {
+    const endpoint = webhookEndpoint()
+    await store.addWebhookEndpoint(endpoint)
+    const { epoch } = await deliverSome(store, 6, 0)
+    const claimed = await store.claimWebhooks(webhookClaim(epoch))
+    const record = (from: number, hasSucceeded: boolean[]): Promise<unknown> => {
+      const results = hasSucceeded.map((isGood, index): WebhookResult => ({
+        key: claimed[from + index]?.key ?? 0, at: NOW, endedAt: NOW + from + index, durationMilliseconds: 1,
+        status: isGood ? 200 : 500, error: null, answer: '',
+        next: isGood ? { kind: 'succeeded' } : { kind: 'retry', at: NOW + 60_000 },
+      }))
+      return store.recordWebhookResults({ epoch, results, disableAfter: null })
+    }
+    await record(0, [false, true, true, false])
+    const afterFailure = { lastSuccessAt: NOW + 2, lastFailureAt: NOW + 3, consecutiveFailures: 1 }
+    t.match(await store.findWebhookEndpoint(endpoint.id), afterFailure)
+    await record(4, [false, true])
+    const afterSuccess = { lastSuccessAt: NOW + 5, lastFailureAt: NOW + 4, consecutiveFailures: 0 }
+    t.match(await store.findWebhookEndpoint(endpoint.id), afterSuccess)
+  },
   'what a machine did is told to endpoints that include it alone': async (t, { store }) => {
     const machine = webhookEndpoint({ events: ['*'], include: ['machine'] })
     const plain = webhookEndpoint({ events: ['*'] })

@@ -27,8 +27,8 @@ export interface StateKeeperOptions {
   records: ShapingRecords
 }
 
-/** Rows of one verb: it does not hold up the verbs of others. */
-const MOST_ROWS = 500
+/** Changes that one verb stores: nobody else waits for long, in this thread or in that of the store. */
+const MOST_AT_ONCE = 100
 /** Small changes that one tick looks at. */
 const MOST_SMALL_CHANGES = 2_000
 
@@ -40,8 +40,10 @@ export function createStateKeeper({ store, now, logger, records }: StateKeeperOp
   let saving: Promise<void> | undefined
 
   /** Those whose text the store does not have yet. */
-  function changedRows(changed: Iterable<ShapingRecord>): { name: string; ip: string; route: string; state: string }[] {
-    return [...changed].flatMap((record) => {
+  function changedRows(
+    changed: readonly ShapingRecord[],
+  ): { name: string; ip: string; route: string; state: string }[] {
+    return changed.flatMap((record) => {
       const { ip, route } = storedKey(record)
       const name = `${ip}\n${route}`
       const state = stateText(record)
@@ -50,9 +52,9 @@ export function createStateKeeper({ store, now, logger, records }: StateKeeperOp
   }
 
   async function save(changed: readonly ShapingRecord[]): Promise<void> {
-    const rows = changedRows(changed)
-    for (let first = 0; first < rows.length; first += MOST_ROWS) {
-      const part = rows.slice(first, first + MOST_ROWS)
+    for (let first = 0; first < changed.length; first += MOST_AT_ONCE) {
+      const part = changedRows(changed.slice(first, first + MOST_AT_ONCE))
+      if (part.length === 0) continue
       await store.savePathStates(part.map(({ ip, route, state }) => ({ ip, route, state, savedAt: now() })))
       for (const { name, state } of part) {
         if (state === '') stored.delete(name)

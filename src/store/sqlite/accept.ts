@@ -7,7 +7,7 @@
  */
 import type { Database } from 'better-sqlite3'
 import { CAPTURE_POOL } from '../../mail/simulator.ts'
-import type { AcceptRequest, AcceptResult, NewMessage, SuppressedMessage } from '../accept-records.ts'
+import type { AcceptResult, NewMessage, PackedRequest, SuppressedMessage } from '../accept-records.ts'
 import { CAPTURE_ROUTE, UNROUTED } from '../queue-records.ts'
 import type { QueuedRows } from '../queue-records.ts'
 import type { SuppressionReason } from '../suppression-records.ts'
@@ -23,7 +23,7 @@ import { createContentWriter } from './stored-content.ts'
 import { storedIdentifier } from './stored-identifier.ts'
 import { createSuppressedEnding, createSuppressionCheck } from './suppression-check.ts'
 
-export function createAcceptMessages(database: Database): (request: AcceptRequest) => AcceptResult {
+export function createAcceptMessages(database: Database): (request: PackedRequest) => AcceptResult {
   const findIdempotent = createFindIdempotent(database)
   const keepAnswer = createAnswerWriter(database)
   const addRequest = createRequestWriter(database)
@@ -47,7 +47,7 @@ interface WrittenRequest {
 }
 
 /** Writes everything of a request but its idempotency key. */
-function createRequestWriter(database: Database): (request: AcceptRequest) => WrittenRequest {
+function createRequestWriter(database: Database): (request: PackedRequest) => WrittenRequest {
   const names = createQueueNames(database)
   const writeContent = createContentWriter(database)
   const addBatch = createBatchWriter(database)
@@ -100,7 +100,7 @@ interface Road extends KnownRoute {
 }
 
 /** The roads of a request's messages: looked up once for each recipient domain. */
-function createRoads(database: Database): (request: AcceptRequest) => (message: NewMessage) => Road {
+function createRoads(database: Database): (request: PackedRequest) => (message: NewMessage) => Road {
   const names = createQueueNames(database)
   const findRoute = createFindDomainRoute(database)
   return ({ pool }) => {
@@ -125,7 +125,7 @@ function createRoads(database: Database): (request: AcceptRequest) => (message: 
   }
 }
 
-function createBatchWriter(database: Database): (contentId: number, request: AcceptRequest) => void {
+function createBatchWriter(database: Database): (contentId: number, request: PackedRequest) => void {
   const add = database.prepare<[number, Buffer, Buffer | null, number, number]>(
     'insert into batches (content_id, id, api_key_id, created_at, rejected) values (?, ?, ?, ?, ?)',
   )

@@ -46,7 +46,7 @@ export interface GroupCommitOptions {
   now: () => number
   /** Called after each commit, before the answers. */
   onCommit: (report: CommitReport) => void
-  /** Called after each group's answers, outside a transaction, with the bytes of its arguments. */
+  /** Called when the answers of a group or two have left, outside a transaction, with the bytes of their arguments. */
   afterGroup: (bytes: number) => void
 }
 
@@ -73,6 +73,8 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
   let previousEnd = 0
   let turn: NodeJS.Immediate | undefined
   let linger: NodeJS.Timeout | undefined
+  let afterwards: NodeJS.Immediate | undefined
+  let bytesAnswered = 0
 
   const commit = (): void => {
     clearTimeout(linger)
@@ -80,14 +82,21 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
     previousStart = options.now()
     const taken = runGroup(waiting)
     const acceptances = countAcceptances(waiting, taken)
-    const bytes = sizeOf(waiting, taken)
+    bytesAnswered += sizeOf(waiting, taken)
     if (acceptances > 0) accepted = acceptances
     waiting = waiting.slice(taken)
     // What did not fit has waited already: it goes next, without company.
     hadCompany = waiting.length === 0 && taken > 1
     previousEnd = options.now()
-    options.afterGroup(bytes)
+    // Answers leave at the end of this turn of the event loop: they wait for nothing else.
+    afterwards ??= setImmediate(follow)
     if (waiting.length > 0) schedule()
+  }
+  const follow = (): void => {
+    const bytes = bytesAnswered
+    afterwards = undefined
+    bytesAnswered = 0
+    options.afterGroup(bytes)
   }
   /** One turn of the event loop first: calls that have arrived already belong to this group. */
   const schedule = (): void => {
@@ -118,6 +127,7 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
       turn = undefined
       while (waiting.length > 0) commit()
       clearImmediate(turn)
+      clearImmediate(afterwards)
     },
   }
 }

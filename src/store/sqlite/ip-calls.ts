@@ -6,21 +6,28 @@ import type { Store } from '../store.ts'
 import type { createIpReadVerbs, createIpWriteVerbs } from './ip-verbs.ts'
 import type { Call } from './verbs.ts'
 
-type IpVerb = keyof ReturnType<typeof createIpWriteVerbs> | keyof ReturnType<typeof createIpReadVerbs>
+type IpVerb = Exclude<
+  keyof ReturnType<typeof createIpWriteVerbs> | keyof ReturnType<typeof createIpReadVerbs>, 'addWaitingCounts'
+>
 
 export function createIpCalls(call: Call): Pick<Store, IpVerb> {
+  const counted = createCountedCall(call)
   return {
-    ipRecords: () => call('ipRecords'),
+    ipRecords: () => counted('ipRecords'),
     addIpRecords: (records) => call('addIpRecords', records),
     changeIp: (change) => call('changeIp', change),
     reserveAllowance: (request) => call('reserveAllowance', request),
     peekAllowance: (request) => call('peekAllowance', request),
-    warmupDays: (ip, from) => call('warmupDays', { ip, from }),
+    async warmupDays(ip, from) {
+      // The gates judge by all of a day, or not yet.
+      await addWaiting(call)
+      return call('warmupDays', { ip, from })
+    },
     warmupAudit: (ip, limit) => call('warmupAudit', { ip, limit }),
-    ipHealth: (ip, since) => call('ipHealth', { ip, since }),
-    ipDays: (ip, limit) => call('ipDays', { ip, limit }),
-    ipStatistics: (ip, from, to) => call('ipStatistics', { ip, from, to }),
-    ispMix: (ips, since) => call('ispMix', { ips, since }),
+    ipHealth: (ip, since) => counted('ipHealth', { ip, since }),
+    ipDays: (ip, limit) => counted('ipDays', { ip, limit }),
+    ipStatistics: (ip, from, to) => counted('ipStatistics', { ip, from, to }),
+    ispMix: (ips, since) => counted('ispMix', { ips, since }),
     loadPathStates: () => call('loadPathStates'),
     savePathStates: (states) => call('savePathStates', states),
     forgetIpHistory: (request) => call('forgetIpHistory', request),
@@ -35,4 +42,18 @@ export function createIpCalls(call: Call): Pick<Store, IpVerb> {
     noteTlsReport: (day, domain) => call('noteTlsReport', { day, domain }),
     tlsReportsDue: (day) => call('tlsReportsDue', day),
   }
+}
+
+/** Calls a verb that reads what was counted. When the disk takes no more, what is added up already has to do. */
+export function createCountedCall(call: Call): Call {
+  return async (verb, ...argument) => {
+    await addWaiting(call).catch(() => {})
+    return call(verb, ...argument)
+  }
+}
+
+/** Adds up what waits by now: each call adds some of it. What comes meanwhile is not waited for. */
+async function addWaiting(call: Call): Promise<void> {
+  let left = await call('addWaitingCounts')
+  for (let calls = left; calls > 0 && left > 0; calls -= 1) left = await call('addWaitingCounts')
 }

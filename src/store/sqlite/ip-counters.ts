@@ -1,6 +1,7 @@
 /**
- * Sums of what happened, by IP, mailbox provider and time (contract.md 9.5): kept in memory during one verb and written
- * with one statement for each distinct row, in hours and in days, for the provider and for all together.
+ * Sums of what happened, by IP, mailbox provider and time (contract.md 9.5): made in memory by one verb (`IpSums`), and
+ * written for many verbs together, with one statement for each distinct row, in hours and in days, for the provider and
+ * for all together.
  *
  * The number of rows is bounded whatever is sent: on one day an IP has at most MOST_ISPS providers with a name of their
  * own, the rest is counted as OTHER_ISPS.
@@ -20,7 +21,8 @@ export const IP_COUNTERS = {
   bouncedUndetermined: 'bounced_undetermined', complained: 'complained', opened: 'opened', clicked: 'clicked',
 } as const satisfies Record<keyof Omit<IpHour, 'ip' | 'isp' | 'hour'>, string>
 export type IpCounter = keyof typeof IP_COUNTERS
-export type IpCounts = Record<IpCounter, number>
+/** What is left out is 0. */
+export type IpCounts = Partial<Record<IpCounter, number>>
 
 const IP_COUNTER_NAMES = Object.keys(IP_COUNTERS) as IpCounter[]
 /** With a name of their own, on one day of one IP. */
@@ -28,13 +30,7 @@ const MOST_ISPS = 200
 /** All that have none. */
 export const OTHER_ISPS = 'other'
 
-export interface IpCounters {
-  /** `milliseconds`: how long a delivering attempt took. */
-  add(where: { ip: string; isp: string; at: number }, counters: readonly IpCounter[], milliseconds?: number): void
-  write(): void
-}
-
-/** A row to be. */
+/** What is added to a row. */
 interface Sums<Time> {
   ip: string
   isp: string
@@ -44,42 +40,59 @@ interface Sums<Time> {
   durations: DurationClasses
 }
 
-/** Prepares the statements; what it returns begins the sums of one verb. */
-export function createIpCounters(database: Database): () => IpCounters {
+/** All plain data. */
+export type HourSums = Sums<number>
+
+export interface IpSums {
+  /** `milliseconds`: how long a delivering attempt took. */
+  add(where: { ip: string; isp: string; at: number }, counters: readonly IpCounter[], milliseconds?: number): void
+  /** Adds sums that were made before. */
+  addSums(sums: HourSums): void
+  list(): HourSums[]
+  size(): number
+}
+
+export function createIpSums(): IpSums {
+  const hours = new Map<string, HourSums>()
+  return {
+    add({ ip, isp, at }, counters, milliseconds) {
+      const { counts, durations } = sumsOf(hours, ip, isp, Math.floor(at / HOUR) * HOUR)
+      for (const counter of counters) counts[counter] = (counts[counter] ?? 0) + 1
+      if (milliseconds === undefined) return
+      const name = durationClass(milliseconds)
+      durations[name] = (durations[name] ?? 0) + 1
+    },
+    addSums(sums) {
+      addUp(sumsOf(hours, sums.ip, sums.isp, sums.time), sums)
+    },
+    list: () => [...hours.values()],
+    size: () => hours.size,
+  }
+}
+
+export function createIpSumsWriter(database: Database): (hours: readonly HourSums[]) => void {
   const writeDays = createDayWriter(database)
   const addHour = database.prepare<(string | number)[]>(`
     insert into ip_hours (ip, hour, isp, ${COLUMNS.join(', ')})
     values (?, ?, ?, ${COLUMNS.map(() => '?').join(', ')})
     on conflict do update set ${ADDITIONS}`)
 
-  return () => {
-    const hours = new Map<string, Sums<number>>()
-    return {
-      add({ ip, isp, at }, counters, milliseconds) {
-        const { counts, durations } = sumsOf(hours, ip, isp, Math.floor(at / HOUR) * HOUR)
-        for (const counter of counters) counts[counter] += 1
-        if (milliseconds === undefined) return
-        const name = durationClass(milliseconds)
-        durations[name] = (durations[name] ?? 0) + 1
-      },
-      write() {
-        const days = new Map<string, Sums<string>>()
-        for (const sums of hours.values()) addUp(sumsOf(days, sums.ip, sums.isp, utcDay(sums.time)), sums)
-        const nameOf = writeDays([...days.values()])
-        const named = new Map<string, Sums<number>>()
-        for (const sums of hours.values()) {
-          addUp(sumsOf(named, sums.ip, nameOf(sums.ip, sums.isp, utcDay(sums.time)), sums.time), sums)
-          addUp(sumsOf(named, sums.ip, TOGETHER, sums.time), sums)
-        }
-        for (const { ip, time, isp, counts } of named.values()) addHour.run(ip, time, isp, ...valuesOf(counts))
-      },
+  return (hours) => {
+    const days = new Map<string, Sums<string>>()
+    for (const sums of hours) addUp(sumsOf(days, sums.ip, sums.isp, utcDay(sums.time)), sums)
+    const nameOf = writeDays([...days.values()])
+    const named = new Map<string, HourSums>()
+    for (const sums of hours) {
+      addUp(sumsOf(named, sums.ip, nameOf(sums.ip, sums.isp, utcDay(sums.time)), sums.time), sums)
+      addUp(sumsOf(named, sums.ip, TOGETHER, sums.time), sums)
     }
+    for (const { ip, time, isp, counts } of named.values()) addHour.run(ip, time, isp, ...valuesOf(counts))
   }
 }
 
 const COLUMNS = Object.values(IP_COUNTERS)
 const ADDITIONS = COLUMNS.map((column) => `${column} = ${column} + excluded.${column}`).join(', ')
-const valuesOf = (counts: IpCounts): number[] => IP_COUNTER_NAMES.map((name) => counts[name])
+const valuesOf = (counts: IpCounts): number[] => IP_COUNTER_NAMES.map((name) => counts[name] ?? 0)
 
 function sumsOf<Time extends number | string>(
   all: Map<string, Sums<Time>>, ip: string, isp: string, time: Time,
@@ -87,11 +100,7 @@ function sumsOf<Time extends number | string>(
   const key = `${ip} ${time} ${isp}`
   const known = all.get(key)
   if (known !== undefined) return known
-  const counts: IpCounts = {
-    messages: 0, attempts: 0, delivered: 0, deferred: 0, bouncedHard: 0, bouncedSoft: 0, bouncedBlock: 0,
-    bouncedUndetermined: 0, complained: 0, opened: 0, clicked: 0,
-  }
-  const sums = { ip, isp, time, counts, durations: {} }
+  const sums = { ip, isp, time, counts: {}, durations: {} }
   all.set(key, sums)
   return sums
 }
@@ -102,7 +111,10 @@ function addUp(sum: Sums<unknown>, more: Sums<unknown>): void {
 }
 
 export function addCounts(sum: IpCounts, more: IpCounts): void {
-  for (const name of IP_COUNTER_NAMES) sum[name] += more[name]
+  for (const name of IP_COUNTER_NAMES) {
+    const count = more[name]
+    if (count !== undefined) sum[name] = (sum[name] ?? 0) + count
+  }
 }
 
 /** The name under which a provider is counted on a day. */
@@ -110,11 +122,12 @@ type NameOf = (ip: string, isp: string, day: string) => string
 
 /** Adds to the days of providers and of all together; a provider keeps its name while there is room for one. */
 function createDayWriter(database: Database): (days: readonly Sums<string>[]) => NameOf {
+  // `+?`: see claim.ts.
   const findDurations = database
-    .prepare<[string, string, string], string>('select durations from ip_days where ip = ? and day = ? and isp = ?')
+    .prepare<[string, string, string], string>('select durations from ip_days where ip = ? and day = ? and isp = +?')
     .pluck()
   const countNames = database
-    .prepare<[string, string, string], number>('select isps from ip_days where ip = ? and day = ? and isp = ?')
+    .prepare<[string, string, string], number>('select isps from ip_days where ip = ? and day = ? and isp = +?')
     .pluck()
   const add = database.prepare<(string | number)[]>(`
     insert into ip_days (ip, day, isp, durations, isps, ${COLUMNS.join(', ')})

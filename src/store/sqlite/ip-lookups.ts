@@ -1,6 +1,7 @@
 /**
  * Reading what was counted of IPs: days of warmup, health of the last hour, statistics (contract.md 9.5). Sums by
- * provider are taken from whole days where the asked time covers them and from hours at its edges.
+ * provider are taken from whole days where the asked time covers them and from hours at its edges. What still waits to
+ * be added (`waiting-counts.ts`) is not in them.
  */
 import type { Database } from 'better-sqlite3'
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
@@ -10,7 +11,9 @@ import type { DurationClasses } from '../duration-classes.ts'
 import type { IpHealth, IpHour, IpStatistics, WarmupDay } from '../warmup-records.ts'
 import { TOGETHER } from './allowance.ts'
 import { addCounts, IP_COUNTERS } from './ip-counters.ts'
-import type { IpCounts } from './ip-counters.ts'
+import type { IpCounter } from './ip-counters.ts'
+
+type IpCounts = Record<IpCounter, number>
 
 const COLUMNS = Object.entries(IP_COUNTERS).map(([name, column]) => `${column} as ${name}`).join(', ')
 /** Of the delivering attempts; the statistics call it p95. */

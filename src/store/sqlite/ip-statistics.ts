@@ -1,6 +1,6 @@
 /**
  * Counting for the statistics and gates of IPs: what attempts led to, and what came later (contract.md 9.5, engine.md
- * 6.6). Each verb begins its own sums and writes them in its own transaction; a verb that fails has counted nothing.
+ * 6.6). Each verb makes its own sums and keeps them in its own transaction; a verb that fails has counted nothing.
  *
  * Counted is what left this host: not captured and simulated mail, not what the suppression list held back. What comes
  * later (a late bounce, a complaint, an open) counts for the IP of the last attempt, at the time when it came.
@@ -12,11 +12,11 @@ import type { BounceType } from '../../mail/delivery-outcome.ts'
 import { CAPTURE_POOL } from '../../mail/simulator.ts'
 import type { SmtpStage } from '../../mail/smtp-reply.ts'
 import type { OutcomeRecord } from '../records.ts'
-import { createLastSentNote } from './allowance.ts'
-import { createIpCounters, OTHER_ISPS } from './ip-counters.ts'
-import type { IpCounter, IpCounters } from './ip-counters.ts'
-import { createWarmupCounters } from './warmup-counters.ts'
-import type { WarmupCounters } from './warmup-counters.ts'
+import { createIpSums, OTHER_ISPS } from './ip-counters.ts'
+import type { IpCounter, IpSums } from './ip-counters.ts'
+import { createCountKeeper } from './waiting-counts.ts'
+import { createWarmupSums } from './warmup-counters.ts'
+import type { WarmupSums } from './warmup-counters.ts'
 
 export interface OutcomeStatistics {
   /** `isFirstAttempt`: the message had none before. Its row of `attempts` is written already. */
@@ -43,14 +43,12 @@ const BOUNCE_COUNTERS = {
 } as const satisfies Record<Exclude<BounceType, 'suppressed'>, IpCounter>
 
 export function createOutcomeStatistics(database: Database): () => OutcomeStatistics {
-  const beginIpCounters = createIpCounters(database)
-  const beginWarmupCounters = createWarmupCounters(database)
+  const keep = createCountKeeper(database)
   const firstTriedAt = createFirstTried(database)
-  const noteSent = createLastSentNote(database)
 
   return () => {
-    const ips = beginIpCounters()
-    const warmup = beginWarmupCounters()
+    const ips = createIpSums()
+    const warmup = createWarmupSums()
     const sentAt = new Map<string, number>()
     return {
       add(record, { isFirstAttempt, isCounted }) {
@@ -65,9 +63,7 @@ export function createOutcomeStatistics(database: Database): () => OutcomeStatis
         if (isAttempt) sentAt.set(ip, Math.max(at, sentAt.get(ip) ?? 0))
       },
       flush(now) {
-        ips.write()
-        warmup.write(now)
-        for (const [ip, at] of sentAt) noteSent(ip, at)
+        keep({ hours: ips.list(), ...warmup.lists(), sent: [...sentAt] }, now)
       },
     }
   }
@@ -75,7 +71,7 @@ export function createOutcomeStatistics(database: Database): () => OutcomeStatis
 
 /** `at`: the end of the try. */
 function countOutcome(
-  ips: IpCounters,
+  ips: IpSums,
   { outcome, attempt }: OutcomeRecord,
   { ip, isp, at, isAttempt, isFirstHere }:
     { ip: string; isp: string; at: number; isAttempt: boolean; isFirstHere: boolean },
@@ -104,7 +100,7 @@ function countOutcome(
 }
 
 function countForGates(
-  warmup: WarmupCounters,
+  warmup: WarmupSums,
   { outcome, category, attempt }: OutcomeRecord,
   { ip, isp, firstAt, isFirstHere }: { ip: string; isp: string; firstAt: number; isFirstHere: boolean },
 ): void {
@@ -140,14 +136,13 @@ function createFirstTried(database: Database): (messageKey: number, ip: string) 
 }
 
 export function createEventStatistics(database: Database): () => EventStatistics {
-  const beginIpCounters = createIpCounters(database)
-  const beginWarmupCounters = createWarmupCounters(database)
+  const keep = createCountKeeper(database)
   const firstTriedAt = createFirstTried(database)
   const findMessage = createSentMessages(database)
 
   return () => {
-    const ips = beginIpCounters()
-    const warmup = beginWarmupCounters()
+    const ips = createIpSums()
+    const warmup = createWarmupSums()
     const count = (messageKey: number, at: number, counter: IpCounter): { ip: string; isp: string } | undefined => {
       const message = findMessage(messageKey)
       if (message !== undefined) ips.add({ ...message, at }, [counter])
@@ -173,8 +168,7 @@ export function createEventStatistics(database: Database): () => EventStatistics
       opened: (messageKey, at) => void count(messageKey, at, 'opened'),
       clicked: (messageKey, at) => void count(messageKey, at, 'clicked'),
       flush(now) {
-        ips.write()
-        warmup.write(now)
+        keep({ hours: ips.list(), ...warmup.lists(), sent: [] }, now)
       },
     }
   }

@@ -12,9 +12,11 @@ import {
   createStsPoliciesFetchedBefore,
 } from './sts-policies.ts'
 import { createAddTlsResults, createNoteTlsReport, createTlsReportsDue, createTlsResults } from './tls-results.ts'
+import { createAddWaitingCounts } from './waiting-counts.ts'
 
 export function createIpWriteVerbs(writer: Database) {
   return {
+    addWaitingCounts: createAddWaitingCounts(writer),
     addIpRecords: createAddIpRecords(writer),
     changeIp: createChangeIp(writer),
     reserveAllowance: createReserveAllowance(writer),

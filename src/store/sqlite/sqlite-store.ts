@@ -10,11 +10,14 @@ import { MessageChannel, Worker } from 'node:worker_threads'
 import { EXIT, ProcessExit, unreachable } from '../../base/errors.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { createThreadChannel } from '../../base/thread-channel.ts'
+import type { ThreadChannel } from '../../base/thread-channel.ts'
+import type { PackedRequest } from '../accept-records.ts'
+import { packContent } from '../packed-content.ts'
 import type { OpenStoreOptions } from '../store-location.ts'
 import type { Store } from '../store.ts'
 import type { CommitReport } from './group-commit.ts'
 import { createQueueParts } from './queue-parts.ts'
-import { createIpCalls } from './ip-calls.ts'
+import { createCountedCall, createIpCalls } from './ip-calls.ts'
 import { createRetentionCalls } from './retention/retention-calls.ts'
 import { CLOSE_CALL } from './thread-messages.ts'
 import type { StoreThreadData, StoreThreadMessage } from './thread-messages.ts'
@@ -60,14 +63,22 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
     await exited
     if (failure !== undefined) throw failure
   }
-  return { ...createVerbCalls(call), close }
+  return { ...createVerbCalls(call), acceptMessages: createAcceptCall(channel), close }
+}
+
+/** The content moves to the store thread. */
+function createAcceptCall(channel: ThreadChannel): Store['acceptMessages'] {
+  return (request) => {
+    const content = packContent(request.content)
+    const packed: PackedRequest = { ...request, content }
+    return channel.call('acceptMessages', packed, [content.bytes.buffer]) as ReturnType<Store['acceptMessages']>
+  }
 }
 
 /** The interface's verbs over the thread's, which take one argument each. */
-function createVerbCalls(call: Call): Omit<Store, 'close'> {
+function createVerbCalls(call: Call): Omit<Store, 'close' | 'acceptMessages'> {
   return {
     beginEpoch: (now, uncertainAt) => call('beginEpoch', { now, uncertainAt }),
-    acceptMessages: (request) => call('acceptMessages', request),
     findIdempotent: (entry, now) => call('findIdempotent', { entry, now }),
     keepAnswer: (entry, answer, now) => call('keepAnswer', { entry, answer, now }),
     forgetAnswers: (now, limit) => call('forgetAnswers', { now, limit }),
@@ -98,7 +109,7 @@ function createVerbCalls(call: Call): Omit<Store, 'close'> {
     keepUnmatchedReport: (report) => call('keepUnmatchedReport', report),
     listUnmatchedReports: (limit) => call('listUnmatchedReports', limit),
     forgetUnmatchedReports: (before) => call('forgetUnmatchedReports', before),
-    reportSums: (since) => call('reportSums', since),
+    reportSums: (since) => createCountedCall(call)('reportSums', since),
     addApiKey: (key, hash, most) => call('addApiKey', { key, hash, most }),
     findApiKey: (hash) => call('findApiKey', hash),
     findApiKeyById: (id) => call('findApiKeyById', id),
@@ -159,7 +170,7 @@ function createWebhookCalls(call: Call): WebhookCalls {
     findWebhookTarget: (id) => call('findWebhookTarget', id),
     claimWebhooks: (request) => call('claimWebhooks', request),
     recordWebhookResults: (request) => call('recordWebhookResults', request),
-    earliestWebhookDueAt: (except = []) => call('earliestWebhookDueAt', except),
+    earliestWebhookDueAt: () => call('earliestWebhookDueAt'),
     listWebhookDeliveries: (request) => call('listWebhookDeliveries', request),
     findWebhookDelivery: (endpointId, id) => call('findWebhookDelivery', { endpointId, id }),
     replayWebhook: (endpointId, id, now) => call('replayWebhook', { endpointId, id, now }),

@@ -18,7 +18,7 @@ import type { PendingVerb } from './group-commit.ts'
 import { schemaVersion } from './migrate.ts'
 import { CLOSE_CALL } from './thread-messages.ts'
 import type { StoreThreadData, StoreThreadMessage } from './thread-messages.ts'
-import { createReadVerbs, createWriteVerbs, weigh } from './verbs.ts'
+import { createReadVerbs, createWriteVerbs, giveBack, weigh } from './verbs.ts'
 
 type AnyVerb = (argument: unknown) => unknown
 
@@ -74,7 +74,10 @@ function serve(
 function pendingVerb(call: IncomingCall, verb: AnyVerb): PendingVerb {
   return {
     run: () => verb(call.argument),
-    resolve: (value) => call.resolve(value),
+    resolve(value) {
+      call.resolve(value)
+      giveBack(call.verb, call.argument)
+    },
     reject: (thrown) => rejectCall(call, thrown),
     ...weigh(call.verb, call.argument),
   }

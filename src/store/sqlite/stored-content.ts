@@ -7,6 +7,7 @@
 import type { Database } from 'better-sqlite3'
 import type { Mailbox, StoredContent } from '../../mail/message.ts'
 import type { LinkHtml } from '../engagement-records.ts'
+import type { AttachmentFacts, PackedContent } from '../packed-content.ts'
 import { comparableAddress } from './comparable-address.ts'
 import { storedIdentifier } from './stored-identifier.ts'
 
@@ -14,14 +15,6 @@ import { storedIdentifier } from './stored-identifier.ts'
 const PIECE_BYTES = 1_024 * 1_024
 /** See content_parts.part_key: room for 4 GiB of one content. */
 export const PIECES_PER_CONTENT = 4_096
-
-/** An attachment's facts; its bytes are in the parts. */
-interface AttachmentFacts {
-  name: string
-  contentType: string
-  contentId: string | null
-  sizeBytes: number
-}
 
 /** What the messages of one request have in common beside what they say. */
 export interface RequestFacts {
@@ -32,7 +25,7 @@ export interface RequestFacts {
 }
 
 /** Writes a content and returns its number. */
-export function createContentWriter(database: Database): (content: StoredContent, facts: RequestFacts) => number {
+export function createContentWriter(database: Database): (content: PackedContent, facts: RequestFacts) => number {
   const addContent = database.prepare(`
     insert into contents
       (from_name, from_address, reply_to_name, reply_to_address, subject, has_variables, html_bytes, text_bytes,
@@ -45,13 +38,11 @@ export function createContentWriter(database: Database): (content: StoredContent
   )
 
   return (content, { isTest, sendAt, retryOf }) => {
-    const html = content.html === null ? null : Buffer.from(content.html)
-    const text = content.text === null ? null : Buffer.from(content.text)
-    const facts = content.attachments.map(toFacts)
+    const { attachments } = content
     const { lastInsertRowid } = addContent.run(
       content.from.name, comparableAddress(content.from.address), content.replyTo?.name ?? null,
-      content.replyTo?.address ?? null, content.subject, Number(content.hasVariables), html?.length ?? null,
-      text?.length ?? null, facts.length === 0 ? null : JSON.stringify(facts), content.raw?.length ?? null,
+      content.replyTo?.address ?? null, content.subject, Number(content.hasVariables), content.htmlBytes,
+      content.textBytes, attachments.length === 0 ? null : JSON.stringify(attachments), content.rawBytes,
       Number(isTest), sendAt, retryOf === null ? null : storedIdentifier('msg', retryOf),
       Number(content.tracking.opens), Number(content.tracking.clicks), content.unsubscribe?.list ?? null,
       content.unsubscribe?.url ?? null, textUnlessEmpty(content.tags), textUnlessEmpty(content.metadata),
@@ -59,9 +50,8 @@ export function createContentWriter(database: Database): (content: StoredContent
     )
     const contentId = Number(lastInsertRowid)
     for (const [key, value] of Object.entries(content.tags)) addTag.run(key, value, contentId)
-    const blocks = [html, text, ...content.attachments.map((attachment) => attachment.bytes), content.raw]
     let key = firstPartKey(contentId)
-    for (const piece of piecesOf(blocks)) addPart.run(key++, piece)
+    for (const piece of piecesOf(content.bytes)) addPart.run(key++, piece)
     return contentId
   }
 }
@@ -164,19 +154,13 @@ export const recordFrom = <Value>(text: string | null): Record<string, Value> =>
 
 export const firstPartKey = (contentId: number): number => contentId * PIECES_PER_CONTENT
 
-const toFacts = (attachment: StoredContent['attachments'][number]): AttachmentFacts => ({
-  name: attachment.name,
-  contentType: attachment.contentType,
-  contentId: attachment.contentId,
-  sizeBytes: attachment.bytes.length,
-})
-
 const readFacts = (text: string | null): AttachmentFacts[] =>
   text === null ? [] : (JSON.parse(text) as AttachmentFacts[])
 
-function* piecesOf(blocks: readonly (Uint8Array | null)[]): Generator<Uint8Array> {
-  const bytes = Buffer.concat(blocks.filter((block) => block !== null))
-  for (let start = 0; start < bytes.length; start += PIECE_BYTES) yield bytes.subarray(start, start + PIECE_BYTES)
+function* piecesOf({ buffer, byteOffset, length }: PackedContent['bytes']): Generator<Buffer> {
+  for (let start = 0; start < length; start += PIECE_BYTES) {
+    yield Buffer.from(buffer, byteOffset + start, Math.min(PIECE_BYTES, length - start))
+  }
 }
 
 /** Hands out the bytes from front to back. */

@@ -4,7 +4,7 @@
  * A verb is a plain synchronous function of one argument. Writing ones never begin or end a transaction: the group
  * commit does that around them.
  */
-import type { AcceptRequest } from '../accept-records.ts'
+import type { PackedRequest } from '../accept-records.ts'
 import { createAcceptMessages } from './accept.ts'
 import {
   createAddApiKey, createFindApiKey, createFindApiKeyById, createListApiKeys, createNoteKeyUse, createRevokeApiKey,
@@ -185,9 +185,13 @@ export function weigh(verb: string, argument: unknown): VerbWeight {
     return { messages: 0, rows: argument.length, bytes: argument.length * ROW_BYTES }
   }
   if (verb !== 'acceptMessages') return { messages: 0, rows: 1, bytes: ROW_BYTES }
-  const { content, messages } = argument as AcceptRequest
-  const attachmentBytes = content.attachments.reduce((sum, attachment) => sum + attachment.bytes.length, 0)
-  const textBytes = (content.html?.length ?? 0) + (content.text?.length ?? 0)
-  const bytes = textBytes + attachmentBytes + (content.raw?.length ?? 0) + messages.length * ROW_BYTES
+  const { content, messages } = argument as PackedRequest
+  const bytes = content.bytes.length + messages.length * ROW_BYTES
   return { messages: messages.length, rows: messages.length, bytes }
+}
+
+/** Frees the memory that a call brought with it. Its verb will not run again. */
+export function giveBack(verb: string, argument: unknown): void {
+  // Left to the garbage collector, the contents would have it look through the whole heap again and again.
+  if (verb === 'acceptMessages') (argument as PackedRequest).content.bytes.buffer.transfer(0)
 }

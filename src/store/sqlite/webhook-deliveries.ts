@@ -105,11 +105,12 @@ export function createRecordWebhookResults(
     values (?, ?, ?, ?, ?, ?)
     on conflict do nothing`)
   const settle = createSettling(database)
-  const countFor = createEndpointCounters(database)
+  const beginCounters = createEndpointCounters(database)
   const disableFailing = createFailureSwitch(database)
 
   return ({ epoch, results, disableAfter }) => {
     const disabled: string[] = []
+    const counters = beginCounters()
     for (const result of results) {
       const endpoint = findHeld.get(result.key, epoch)
       if (endpoint === undefined) continue
@@ -119,10 +120,11 @@ export function createRecordWebhookResults(
       // A post that is recorded already: the batch was repeated after the delivery had been claimed again.
       if (changes === 0) continue
       settle(result)
-      countFor(endpoint, result)
+      counters.add(endpoint, result)
       if (result.next.kind !== 'dead-letter' || disableAfter === null) continue
       disabled.push(...disableFailing(endpoint, result.endedAt, disableAfter))
     }
+    counters.write()
     return { disabled }
   }
 }
@@ -156,7 +158,13 @@ function createSettling(database: Database): (result: WebhookResult) => void {
   }
 }
 
-function createEndpointCounters(database: Database): (endpoint: number, result: WebhookResult) => void {
+interface EndpointCounters {
+  add(endpoint: number, result: WebhookResult): void
+  write(): void
+}
+
+/** What it returns counts the results of one verb: successes in a row are one write, of the last of them. */
+function createEndpointCounters(database: Database): () => EndpointCounters {
   const succeed = database.prepare<[number, number]>(
     'update webhook_endpoints set last_success_at = ?, consecutive_failures = 0 where endpoint_id = ?',
   )
@@ -164,8 +172,22 @@ function createEndpointCounters(database: Database): (endpoint: number, result: 
     update webhook_endpoints
     set last_failure_at = ?, consecutive_failures = consecutive_failures + 1
     where endpoint_id = ?`)
-  return (endpoint, { next, endedAt }) =>
-    void (next.kind === 'succeeded' ? succeed : fail).run(endedAt, endpoint)
+  return () => {
+    const succeededAt = new Map<number, number>()
+    const write = (): void => {
+      for (const [endpoint, at] of succeededAt) succeed.run(at, endpoint)
+      succeededAt.clear()
+    }
+    return {
+      add(endpoint, { next, endedAt }) {
+        if (next.kind === 'succeeded') return void succeededAt.set(endpoint, endedAt)
+        // Failures are counted from the success before them.
+        write()
+        fail.run(endedAt, endpoint)
+      },
+      write,
+    }
+  }
 }
 
 /** contract.md 8.3: so many dead letters, without a success, turn an endpoint off. */
@@ -208,21 +230,19 @@ function createFailureSwitch(database: Database): (endpoint: number, now: number
   }
 }
 
-export function createEarliestWebhookDueAt(database: Database): (except: string[]) => number | null {
-  const findEndpoints = database.prepare<[], { number: number; id: Buffer }>(
-    `select endpoint_id as number, id from webhook_endpoints where status = 'enabled'`,
-  )
+export function createEarliestWebhookDueAt(database: Database): () => number | null {
+  const findEndpoints = database.prepare<[], number>(
+    `select endpoint_id from webhook_endpoints where status = 'enabled'`,
+  ).pluck()
   const findEarliest = database
     .prepare<[number, number], number | null>(`
       select min(next_at)
       from webhook_deliveries
       where state = 'pending' and endpoint_id = +? and is_behind = +?`)
     .pluck()
-  return (except) => {
-    const times = findEndpoints.all().flatMap(({ number, id }) => {
-      if (except.includes(identifierFromBytes('wh', id))) return []
-      return [findEarliest.get(number, 0) ?? Infinity, findEarliest.get(number, 1) ?? Infinity]
-    })
+  return () => {
+    const times = findEndpoints.all().flatMap((number) =>
+      [findEarliest.get(number, 0) ?? Infinity, findEarliest.get(number, 1) ?? Infinity])
     const earliest = Math.min(...times)
     return Number.isFinite(earliest) ? earliest : null
   }
