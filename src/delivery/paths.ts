@@ -148,7 +148,8 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   /** Without rows only its memory stays, as one that was used just now. */
   function endPath({ facts, memory }: Path<Row>): void {
     paths.delete(facts.key)
-    memories.set(facts.key, memory)
+    // To ask for it makes it the latest, too.
+    if (memories.get(facts.key) === undefined) memories.set(facts.key, memory)
   }
 
   function mostOf({ pace, interval }: Memory, gate: OpenGate): number {
