@@ -7,10 +7,11 @@ import type { Database } from 'better-sqlite3'
 import t from 'tap'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { openContentReader } from '../../src/store/open-store.ts'
-import { databasePath, openReader } from '../../src/store/sqlite/database.ts'
+import { databasePath, openDatabase, openReader } from '../../src/store/sqlite/database.ts'
 import { schemaVersion, SCHEMA_VERSION } from '../../src/store/sqlite/migrate.ts'
 import { storedIdentifier } from '../../src/store/sqlite/stored-identifier.ts'
 import type { StoreLocation } from '../../src/store/store-location.ts'
+import { writeOldDatabase } from './old-databases.ts'
 import { anything } from './search-cases.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import { claim, dkimKey, domainCheck, LIFETIME, lookUp, NOW, POOL } from './store-samples.ts'
@@ -22,7 +23,7 @@ const MIGRATIONS = new URL('../../src/store/sqlite/migrations/', import.meta.url
 /** An empty database as the program of this version made it. */
 function createVersion(location: StoreLocation, version: number): Database {
   mkdirSync(location.folder, { recursive: true })
-  const database = new Sqlite(databasePath(location))
+  const database = new Sqlite(databasePath(location)).unsafeMode()
   for (const file of readdirSync(MIGRATIONS).sort().slice(0, version)) {
     database.exec(readFileSync(new URL(file, MIGRATIONS), 'utf8'))
   }
@@ -283,4 +284,26 @@ t.test('the queue of version 6 stands under keys, whatever state its rows were i
     t.match(await lookUp(store, ids[name] ?? ''), { state: name, nextAttemptAt: null })
   }
   t.match((await lookUp(store, ids['deferred'] ?? ''))?.attempts[0]?.tls, { protocol: 'TLSv1.2', policy: 'none' })
+})
+
+t.test('the states of version 11 are the states still, and no others', (t) => {
+  const location = locationIn(t.testdir({}))
+  writeOldDatabase(location, 11)
+  const { writer, close } = openDatabase(location)
+  t.teardown(close)
+  t.equal(schemaVersion(writer), SCHEMA_VERSION)
+  t.same(writer.pragma('integrity_check'), [{ integrity_check: 'ok' }])
+  for (const [table, states] of [
+    ['messages', ['waiting', 'sending', 'delivered', 'bounced', 'suppressed', 'canceled']],
+    ['webhook_deliveries', ['pending', 'succeeded', 'failed', 'skipped']],
+  ] as const) {
+    const change = writer.prepare(`update ${table} set state = ?`)
+    const rows = writer.prepare(`select count(*) from ${table}`).pluck().get()
+    for (const state of states) t.equal(change.run(state).changes, rows, `${table}: ${state}`)
+    for (const wrong of ['', 'unknown', 'Waiting', null]) {
+      t.throws(() => change.run(wrong), /constraint failed/, `${table}: ${wrong}`)
+    }
+  }
+  t.throws(() => writer.exec(`update sqlite_schema set sql = ''`), /may not be modified/, 'only a migration may do so')
+  t.end()
 })

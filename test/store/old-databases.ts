@@ -95,7 +95,7 @@ const ROWS: Record<number, string> = {
 /** Rows by table, before anything is migrated. */
 export function writeOldDatabase(location: Pick<StoreLocation, 'folder'>, version: number): Record<string, number> {
   mkdirSync(location.folder, { recursive: true })
-  const database = new Sqlite(databasePath(location))
+  const database = new Sqlite(databasePath(location)).unsafeMode()
   for (const [index, file] of MIGRATION_FILES.slice(0, version).entries()) {
     database.exec(readFileSync(new URL(file, MIGRATIONS), 'utf8'))
     database.exec(ROWS[index + 1] ?? '')

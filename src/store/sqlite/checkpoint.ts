@@ -12,8 +12,8 @@ import type { Database } from 'better-sqlite3'
 import { isDamage } from './database.ts'
 
 /**
- * Small enough to be a short pause, for every acceptance of that moment waits for it: with 16 MiB (engine.md 3.2) it took
- * four times as long, and the verbs together no less. With 1 MiB, pages that change often are written too often.
+ * Small enough to be a short pause, for every acceptance of that moment waits for it: with 16 MiB (engine.md 3.2) it
+ * took four times as long, and the verbs together no less. With 1 MiB, pages that change often are written too often.
  */
 const CHECKPOINT_ABOVE_BYTES = 4 * 1_024 * 1_024
 
@@ -28,7 +28,7 @@ interface LogState {
   checkpointed: number
 }
 
-/** Returns a function that is called after every group, with the bytes of its arguments; left out: it looks at once. */
+/** Returns what is called after a group or two, with the bytes of their arguments; left out: it looks at once. */
 export function createCheckpoint(database: Database, walMaxBytes: number): (bytes?: number) => void {
   const pageBytes = Number(database.pragma('page_size', { simple: true }))
   const look = database.prepare<[], LogState>('pragma wal_checkpoint(noop)')

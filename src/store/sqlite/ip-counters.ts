@@ -12,6 +12,7 @@ import { utcDay } from '../../base/utc-day.ts'
 import { addDurations, durationClass } from '../duration-classes.ts'
 import type { DurationClasses } from '../duration-classes.ts'
 import type { IpHour } from '../warmup-records.ts'
+import { addCounts } from './add-counts.ts'
 import { TOGETHER } from './allowance.ts'
 
 /** Names of the counters, and their columns. */
@@ -24,7 +25,7 @@ export type IpCounter = keyof typeof IP_COUNTERS
 /** What is left out is 0. */
 export type IpCounts = Partial<Record<IpCounter, number>>
 
-const IP_COUNTER_NAMES = Object.keys(IP_COUNTERS) as IpCounter[]
+export const IP_COUNTER_NAMES = Object.keys(IP_COUNTERS) as IpCounter[]
 /** With a name of their own, on one day of one IP. */
 const MOST_ISPS = 200
 /** All that have none. */
@@ -106,15 +107,8 @@ function sumsOf<Time extends number | string>(
 }
 
 function addUp(sum: Sums<unknown>, more: Sums<unknown>): void {
-  addCounts(sum.counts, more.counts)
+  addCounts(sum.counts, more.counts, IP_COUNTER_NAMES)
   addDurations(sum.durations, more.durations)
-}
-
-export function addCounts(sum: IpCounts, more: IpCounts): void {
-  for (const name of IP_COUNTER_NAMES) {
-    const count = more[name]
-    if (count !== undefined) sum[name] = (sum[name] ?? 0) + count
-  }
 }
 
 /** The name under which a provider is counted on a day. */
@@ -145,7 +139,7 @@ function createDayWriter(database: Database): (days: readonly Sums<string>[]) =>
       const all = together.get(`${ip} ${time}`) ??
         { sums: sumsOf(new Map(), ip, TOGETHER, time), known: countNames.get(ip, time, TOGETHER) ?? 0, added: 0 }
       together.set(`${ip} ${time}`, all)
-      addCounts(all.sums.counts, sums.counts)
+      addCounts(all.sums.counts, sums.counts, IP_COUNTER_NAMES)
       const stored = findDurations.get(ip, time, isp)
       if (stored === undefined && isp !== OTHER_ISPS) {
         if (all.known + all.added >= MOST_ISPS) {

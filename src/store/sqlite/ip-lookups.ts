@@ -9,11 +9,12 @@ import { startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import { addDurations, durationPercentile } from '../duration-classes.ts'
 import type { DurationClasses } from '../duration-classes.ts'
 import type { IpHealth, IpHour, IpStatistics, WarmupDay } from '../warmup-records.ts'
+import { addCounts } from './add-counts.ts'
 import { TOGETHER } from './allowance.ts'
-import { addCounts, IP_COUNTERS } from './ip-counters.ts'
+import { IP_COUNTER_NAMES, IP_COUNTERS } from './ip-counters.ts'
 import type { IpCounter } from './ip-counters.ts'
 
-type IpCounts = Record<IpCounter, number>
+type AllCounts = Record<IpCounter, number>
 
 const COLUMNS = Object.entries(IP_COUNTERS).map(([name, column]) => `${column} as ${name}`).join(', ')
 /** Of the delivering attempts; the statistics call it p95. */
@@ -97,18 +98,18 @@ export function createIpStatistics(
   }
 }
 
-function createIspSums(database: Database): (ip: string, from: number, to: number) => Map<string, IpCounts> {
-  const findHours = database.prepare<[string, number, number], IpCounts & { isp: string }>(
+function createIspSums(database: Database): (ip: string, from: number, to: number) => Map<string, AllCounts> {
+  const findHours = database.prepare<[string, number, number], AllCounts & { isp: string }>(
     `select isp, ${COLUMNS} from ip_hours where ip = ? and hour >= ? and hour < ?`,
   )
-  const findDays = database.prepare<[string, string, string], IpCounts & { isp: string }>(
+  const findDays = database.prepare<[string, string, string], AllCounts & { isp: string }>(
     `select isp, ${COLUMNS} from ip_days where ip = ? and day >= ? and day < ?`,
   )
   return (ip, from, to) => {
     const firstDay = Math.ceil(from / DAY) * DAY
     const endOfDays = Math.floor(to / DAY) * DAY
-    const sums = new Map<string, IpCounts>()
-    const addAll = (rows: Iterable<IpCounts & { isp: string }>): void => {
+    const sums = new Map<string, AllCounts>()
+    const addAll = (rows: Iterable<AllCounts & { isp: string }>): void => {
       for (const row of rows) if (row.isp !== TOGETHER) addTo(sums, row)
     }
     if (firstDay >= endOfDays) {
@@ -122,10 +123,10 @@ function createIspSums(database: Database): (ip: string, from: number, to: numbe
   }
 }
 
-function addTo(sums: Map<string, IpCounts>, { isp, ...more }: IpCounts & { isp: string }): void {
+function addTo(sums: Map<string, AllCounts>, { isp, ...more }: AllCounts & { isp: string }): void {
   const sum = sums.get(isp)
   if (sum === undefined) sums.set(isp, more)
-  else addCounts(sum, more)
+  else addCounts(sum, more, IP_COUNTER_NAMES)
 }
 
 /** Of the whole days that the time touches. */

@@ -17,7 +17,7 @@ import type { Snapshot } from './snapshot.ts'
 const MIGRATIONS = [
   '0001-initial.sql', '0002-domain-keys.sql', '0003-contract.sql', '0004-reports.sql', '0005-engagement.sql',
   '0006-webhook-management.sql', '0007-queue.sql', '0008-dedicated-ips.sql', '0009-outbound-tls.sql',
-  '0010-retention.sql', '0011-waiting-counts.sql',
+  '0010-retention.sql', '0011-waiting-counts.sql', '0012-states-one-by-one.sql',
 ] as const
 
 /** The schema this program writes. */
@@ -78,10 +78,16 @@ function outstanding(found: number): (readonly [version: number, name: string])[
 
 function apply(database: Database, version: number, name: string): void {
   const statements = readFileSync(new URL(`./migrations/${name}`, import.meta.url), 'utf8')
-  database.transaction(() => {
-    database.exec(statements)
-    database.pragma(`user_version = ${version}`)
-  }).immediate()
+  // Lets a migration exchange the text of the schema.
+  database.unsafeMode(true)
+  try {
+    database.transaction(() => {
+      database.exec(statements)
+      database.pragma(`user_version = ${version}`)
+    }).immediate()
+  } finally {
+    database.unsafeMode(false)
+  }
 }
 
 function refuseNewer(database: Database, found: number, folder: string): void {

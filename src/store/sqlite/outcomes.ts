@@ -75,6 +75,8 @@ const isHeld = (row: HeldRow, epoch: number): boolean => row.state === 'sending'
 
 /** Of one dialogue: a host that talks without end fills no disk. */
 const MOST_TRANSCRIPT_BYTES = 16 * 1_024
+/** Of one unit of a JavaScript string, in UTF-8. */
+const MOST_BYTES_PER_UNIT = 3
 
 function createTranscriptWriter(database: Database): (record: OutcomeRecord) => void {
   const add = database.prepare<[number, number, string, string]>(
@@ -87,6 +89,7 @@ function createTranscriptWriter(database: Database): (record: OutcomeRecord) => 
 
 /** The beginning of a text that fits into so many bytes of UTF-8, without a character cut in two. */
 function boundedText(text: string, mostBytes: number): string {
+  if (text.length * MOST_BYTES_PER_UNIT <= mostBytes) return text
   const bytes = new Uint8Array(mostBytes)
   const { read } = new TextEncoder().encodeInto(text, bytes)
   return text.slice(0, read)

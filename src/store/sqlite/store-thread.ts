@@ -18,7 +18,7 @@ import type { PendingVerb } from './group-commit.ts'
 import { schemaVersion } from './migrate.ts'
 import { CLOSE_CALL } from './thread-messages.ts'
 import type { StoreThreadData, StoreThreadMessage } from './thread-messages.ts'
-import { createReadVerbs, createWriteVerbs, giveBack, weigh } from './verbs.ts'
+import { createReadVerbs, createWriteVerbs, freeContent, weigh } from './verbs.ts'
 
 type AnyVerb = (argument: unknown) => unknown
 
@@ -76,7 +76,7 @@ function pendingVerb(call: IncomingCall, verb: AnyVerb): PendingVerb {
     run: () => verb(call.argument),
     resolve(value) {
       call.resolve(value)
-      giveBack(call.verb, call.argument)
+      freeContent(call.verb, call.argument)
     },
     reject: (thrown) => rejectCall(call, thrown),
     ...weigh(call.verb, call.argument),

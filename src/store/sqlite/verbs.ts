@@ -190,8 +190,8 @@ export function weigh(verb: string, argument: unknown): VerbWeight {
   return { messages: messages.length, rows: messages.length, bytes }
 }
 
-/** Frees the memory that a call brought with it. Its verb will not run again. */
-export function giveBack(verb: string, argument: unknown): void {
+/** Frees the memory of the content that a call brought with it. Its verb will not run again. */
+export function freeContent(verb: string, argument: unknown): void {
   // Left to the garbage collector, the contents would have it look through the whole heap again and again.
   if (verb === 'acceptMessages') (argument as PackedRequest).content.bytes.buffer.transfer(0)
 }

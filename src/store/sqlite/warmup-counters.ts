@@ -9,6 +9,7 @@
 import type { Database } from 'better-sqlite3'
 import { DAY, HOUR } from '../../base/clock.ts'
 import { utcDay } from '../../base/utc-day.ts'
+import { addCounts } from './add-counts.ts'
 import { createSlotRemoval, slotOf, TOGETHER } from './allowance.ts'
 
 /** Names of the counters of a day, and their columns. */
@@ -100,15 +101,6 @@ export function createWarmupSums(): WarmupSums {
     },
     lists: () => ({ days: [...days.values()], slots: [...slots.values()] }),
     size: () => days.size,
-  }
-}
-
-function addCounts<Name extends string>(
-  sum: Partial<Record<Name, number>>, more: Partial<Record<Name, number>>, names: readonly Name[],
-): void {
-  for (const name of names) {
-    const count = more[name]
-    if (count !== undefined) sum[name] = (sum[name] ?? 0) + count
   }
 }
 
