@@ -6,13 +6,14 @@ import { ConfigurationError, ServiceError, unreachable } from '../base/errors.ts
 import { packageVersion } from '../base/package-version.ts'
 import { dayAfter, utcDay } from '../base/utc-day.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
+import { nearestName } from '../config/nearest-name.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
 import type { HostTls } from '../delivery/tls/host-tls.ts'
 import { dnsProblem } from '../delivery/queue/route-message.ts'
 import type { FindRoute } from '../delivery/queue/route-message.ts'
 import type { Egress } from '../egress/pool.ts'
 import { sendDays } from '../egress/warmup/send-days.ts'
-import type { PathView, Shaping } from '../egress/shaping.ts'
+import type { PathFilter, PathView, Shaping } from '../egress/shaping.ts'
 import type { Warmup } from '../egress/warmup/warmup.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
 import type { Administration, DomainRoute, ReloadResult } from '../http/administration.ts'
@@ -29,7 +30,7 @@ export interface AdministrationParts {
   clock: Clock
   egress: Pick<Egress, 'ips'>
   warmup: Pick<Warmup, 'find' | 'suspendIp' | 'resumeIp' | 'audit'>
-  shaping: Pick<Shaping, 'views' | 'resume'>
+  shaping: Pick<Shaping, 'views' | 'suspend' | 'resume'>
   findRoute: FindRoute
   dispatcher: Pick<Dispatcher, 'noteQueued' | 'backlogOf'>
   health: Pick<HealthKeeper, 'last' | 'run'>
@@ -82,10 +83,18 @@ export function createAdministration(parts: AdministrationParts): Administration
       }))
     },
 
-    suspendIp: (ip, reason, actor) => warmup.suspendIp(ip, reason, actor),
-    async resumeIp(ip, actor) {
-      const view = await warmup.resumeIp(ip, actor)
-      shaping.resume({ ip: view.ip })
+    async suspendIp(ip, { provider, reason }, actor) {
+      if (provider === null) return warmup.suspendIp(ip, reason, actor)
+      const view = await warmup.find(ip)
+      requireProvider(live, provider)
+      await shaping.suspend({ ip: view.ip, provider, reason, actor })
+      return view
+    },
+    async resumeIp(ip, provider, actor) {
+      const view = provider === null ? await warmup.resumeIp(ip, actor) : await warmup.find(ip)
+      const resumed = shaping.resume({ ip: view.ip, ...(provider === null ? {} : { provider }) })
+      // One that was taken out of the file may be resumed still.
+      if (provider !== null && resumed === 0) requireProvider(live, provider)
       return view
     },
     audit: (ip, limit) => warmup.audit(ip, limit),
@@ -146,7 +155,17 @@ function requirePool(live: ReplaceableConfiguration, name: string): void {
   throw new ServiceError('invalid_request', `to_pool: no pool "${name}"; there are ${Object.keys(pools).join(', ')}`)
 }
 
-function fits(view: PathView, { ip, route }: { ip?: string; route?: string }): boolean {
+function requireProvider(live: ReplaceableConfiguration, name: string): void {
+  const { providers } = live.current().providers
+  if (Object.hasOwn(providers, name)) return
+  const names = Object.keys(providers)
+  // Events and statistics name the isp.
+  const meant = names.find((id) => providers[id]?.isp === name) ?? nearestName(name, names)
+  const fix = meant === null ? `there are ${names.join(', ')}` : `did you mean "${meant}"?`
+  throw new ServiceError('invalid_request', `provider: no block "${name}" in providers.yaml; ${fix}`)
+}
+
+function fits(view: PathView, { ip, route }: PathFilter): boolean {
   return (ip === undefined || view.ip === ip) && (route === undefined || view.route === route)
 }
 

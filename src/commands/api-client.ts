@@ -8,7 +8,7 @@
 import { request as plainRequest } from 'node:http'
 import type { IncomingMessage, RequestOptions } from 'node:http'
 import { request as tlsRequest } from 'node:https'
-import { MINUTE } from '../base/clock.ts'
+import { MINUTE, SECOND } from '../base/clock.ts'
 import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
 import { printable } from './print.ts'
 import { shownAddress } from './server-address.ts'
@@ -22,6 +22,8 @@ export interface ApiCall {
   body?: unknown
   /** What to do when there is no such thing; left out: to list what there is. */
   whenMissing?: string
+  /** How long the server may take to answer, in milliseconds; left out: a minute. */
+  patience?: number
 }
 
 /** Parameters behind the question mark; what is undefined is left out. */
@@ -39,9 +41,10 @@ export async function callServer(server: ServerAddress, call: ApiCall): Promise<
 
 /** The whole answer, for those that have no `data`. */
 export async function wholeAnswer(server: ServerAddress, call: ApiCall): Promise<Success> {
-  const { method, path, body, whenMissing } = call
+  const { method, path, body, whenMissing, patience } = call
   const text = body === undefined ? undefined : JSON.stringify(body)
-  const answer = await exchange(server, { method, path, headers: { 'Content-Type': JSON_TYPE }, body: text })
+  const headers = { 'Content-Type': JSON_TYPE }
+  const answer = await exchange(server, { method, path, headers, body: text, patience })
   return successOf(answer, whenMissing)
 }
 
@@ -114,6 +117,7 @@ interface Exchange {
   path: string
   headers: Record<string, string>
   body: string | undefined
+  patience?: number | undefined
   signal?: AbortSignal
 }
 
@@ -132,8 +136,9 @@ async function exchange(server: ServerAddress, asked: Exchange): Promise<ServerA
   }
 }
 
-function open(server: ServerAddress, { method, path, headers, body, signal }: Exchange): Promise<IncomingMessage> {
-  const options: RequestOptions = { method, timeout: MINUTE, ...(signal === undefined ? {} : { signal }) }
+function open(server: ServerAddress, asked: Exchange): Promise<IncomingMessage> {
+  const { method, path, headers, body, signal, patience = MINUTE } = asked
+  const options: RequestOptions = { method, timeout: patience, ...(signal === undefined ? {} : { signal }) }
   return new Promise((resolve, reject) => {
     const outgoing = server.kind === 'socket'
       ? plainRequest({ ...options, socketPath: server.socketPath, path, headers: { ...headers, ...personHeader() } })
@@ -141,7 +146,7 @@ function open(server: ServerAddress, { method, path, headers, body, signal }: Ex
         ...options, headers: { ...headers, Authorization: `Bearer ${server.apiKey}` },
       })
     outgoing.on('response', resolve)
-    outgoing.on('timeout', () => outgoing.destroy(new Error('no answer within a minute')))
+    outgoing.on('timeout', () => outgoing.destroy(new Error(`no answer within ${patience / SECOND} s`)))
     outgoing.on('error', (error) => reject(connectionProblem(server, error)))
     outgoing.end(body)
   })

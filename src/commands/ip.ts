@@ -17,6 +17,7 @@ import type { VerbFlags } from './verb.ts'
 const EXAMPLE_IP = '203.0.113.10'
 /** Of the audit. */
 const SHOWN_NOTES = '10'
+const PROVIDER_HELP = 'mail to this provider alone: the name of its block, see posthorn provider list'
 
 export function addIpCommands(program: Command): void {
   const ip = program.command('ip').description('dedicated IPs and their warmup')
@@ -30,16 +31,21 @@ export function addIpCommands(program: Command): void {
     .action(show)
   addVerb(ip, {
     words: 'suspend <ip>',
-    description: 'let nothing leave from an IP until it is resumed',
-    example: `posthorn ip suspend ${EXAMPLE_IP} --reason 'on a blocklist'`,
+    description: 'let nothing leave from an IP, or from it to one provider, until it is resumed',
+    example: [
+      `posthorn ip suspend ${EXAMPLE_IP} --reason 'on a blocklist'`,
+      `posthorn ip suspend ${EXAMPLE_IP} --provider outlook --reason 'delisting asked for'`,
+    ].join('\n'),
   })
+    .option('--provider <id>', PROVIDER_HELP)
     .option('--reason <text>', 'for those who look at it later, at most 200 characters')
     .action(suspend)
   addVerb(ip, {
     words: 'resume <ip>',
     description: 'end the suspension of an IP, and lift what holds its paths back',
-    example: `posthorn ip resume ${EXAMPLE_IP}`,
+    example: [`posthorn ip resume ${EXAMPLE_IP}`, `posthorn ip resume ${EXAMPLE_IP} --provider outlook`].join('\n'),
   })
+    .option('--provider <id>', PROVIDER_HELP)
     .action(resume)
   const warmup = ip.command('warmup').description('the warmup of an IP')
   addWarmupVerbs(warmup)
@@ -80,18 +86,27 @@ function entriesOf(answer: unknown): unknown[] {
   return Array.isArray(answer) ? answer : []
 }
 
-async function suspend(ip: string, flags: VerbFlags & { reason?: string }): Promise<void> {
-  const body = { reason: flags.reason }
-  await move(flags, { method: 'POST', path: `/v1/admin${ipPath(ip)}/suspend`, body })
+interface MoveFlags extends VerbFlags {
+  provider?: string
 }
 
-async function resume(ip: string, flags: VerbFlags): Promise<void> {
-  await move(flags, { method: 'POST', path: `/v1/admin${ipPath(ip)}/resume`, body: {} })
+async function suspend(ip: string, flags: MoveFlags & { reason?: string }): Promise<void> {
+  const { provider, reason } = flags
+  const body = { reason, provider }
+  const moved = await move(flags, { method: 'POST', path: `/v1/admin${ipPath(ip)}/suspend`, body })
+  const what = provider === undefined ? moved.status : `${moved.status}, its mail to ${provider} is suspended`
+  printResult(flags, moved, () => `${moved.ip} is ${what}\n`)
 }
 
-async function move(flags: VerbFlags, call: ApiCall): Promise<void> {
-  const moved = readIp(await callServer(serverAddress(flags), call))
-  printResult(flags, moved, () => `${moved.ip} is ${moved.status}\n`)
+async function resume(ip: string, flags: MoveFlags): Promise<void> {
+  const { provider } = flags
+  const moved = await move(flags, { method: 'POST', path: `/v1/admin${ipPath(ip)}/resume`, body: { provider } })
+  const what = provider === undefined ? moved.status : `${moved.status}, its mail to ${provider} is resumed`
+  printResult(flags, moved, () => `${moved.ip} is ${what}\n`)
+}
+
+async function move(flags: VerbFlags, call: ApiCall): Promise<IpAnswer> {
+  return readIp(await callServer(serverAddress(flags), call))
 }
 
 function readIp(answer: unknown): IpAnswer {

@@ -6,7 +6,6 @@
  */
 import { spawn } from 'node:child_process'
 import { createReadStream, existsSync } from 'node:fs'
-import { open } from 'node:fs/promises'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { Option } from 'commander'
@@ -16,11 +15,12 @@ import { errorCode, EXIT, ProcessExit } from '../base/errors.ts'
 import { identifierToBytes } from '../base/identifier.ts'
 import { callServer } from './api-client.ts'
 import { durationFlag, misuse, timeFlag } from './flag-values.ts'
+import { followFile } from './follow-file.ts'
 import { LOG_LEVELS, shownLine } from './log-lines.ts'
 import type { LogFilter, ShownLevel } from './log-lines.ts'
 import { localTime, printNote, printPiece } from './print.ts'
 import { serverAddress } from './server-address.ts'
-import { pause, untilInterrupted } from './until-interrupted.ts'
+import { untilInterrupted } from './until-interrupted.ts'
 import { addVerb, readAnswer } from './verb.ts'
 import type { VerbFlags } from './verb.ts'
 
@@ -36,7 +36,6 @@ interface LogsFlags extends VerbFlags {
 
 const STANDARD_INPUT = '-'
 const SYSTEMD = '/run/systemd/system'
-const LOOK_EVERY = SECOND
 /** The first bytes of an identifier: when it was made. */
 const TIME_BYTES = 6
 /** syslog priorities, as journalctl filters by them. */
@@ -126,24 +125,9 @@ function sinceOf({ since, message }: LogsFlags): string | null {
   return String(Math.floor((made.readUIntBE(0, TIME_BYTES) - MINUTE) / SECOND))
 }
 
-async function* fileLines(path: string, { follow }: LogsFlags, signal: AbortSignal): AsyncGenerator<string> {
-  if (path === STANDARD_INPUT) return yield* linesOf(process.stdin)
-  if (follow !== true) return yield* linesOf(createReadStream(path))
-  const file = await open(path)
-  try {
-    let rest = ''
-    const buffer = Buffer.alloc(64 * 1024)
-    while (!signal.aborted) {
-      const { bytesRead } = await file.read(buffer)
-      // In Latin-1 no character is cut in two.
-      const pieces = (rest + buffer.toString('latin1', 0, bytesRead)).split('\n')
-      rest = pieces.pop() ?? ''
-      for (const piece of pieces) yield Buffer.from(piece, 'latin1').toString('utf8')
-      if (bytesRead === 0) await pause(systemClock, LOOK_EVERY, signal)
-    }
-  } finally {
-    await file.close()
-  }
+function fileLines(path: string, { follow }: LogsFlags, signal: AbortSignal): AsyncIterable<string> {
+  if (path === STANDARD_INPUT) return linesOf(process.stdin)
+  return follow === true ? followFile(path, systemClock, signal) : linesOf(createReadStream(path))
 }
 
 function linesOf(input: Readable): AsyncIterable<string> {

@@ -32,7 +32,8 @@ interface PathAnswer {
     cause: string
     /** Unix seconds. */
     since: number
-    until: number
+    /** null: when somebody resumes it. */
+    until: number | null
     rate: string | null
     connections: number | null
     messages_per_connection: number | null
@@ -82,7 +83,8 @@ async function list(flags: VerbFlags & FilterFlags): Promise<void> {
 /** One for each hold: a path may be under several rules. */
 function pathRows({ status, ip, pool, isp, route, domain, holds }: PathAnswer): string[][] {
   return holds.map(({ until, rule, cause, ...limit }) => [
-    status, ip ?? `pool ${pool ?? ''}`, isp, route, domain ?? '', localTime(until), limitText(limit), rule ?? '', cause,
+    status, ip ?? `pool ${pool ?? ''}`, isp, route, domain ?? '', until === null ? 'resumed' : localTime(until),
+    limitText(limit), rule ?? '', cause,
   ])
 }
 

@@ -12,6 +12,8 @@ export function progressBar(share: number): string {
 }
 
 export interface ProgressLine {
+  /** False: nobody sees it. */
+  isShown: boolean
   show(text: string): void
   /** Wipes it. */
   end(): void
@@ -26,6 +28,7 @@ export function progressLine({ quiet }: OutputFlags): ProgressLine {
     width = text.length
   }
   return {
+    isShown,
     show: write,
     end() {
       write('')

@@ -5,11 +5,14 @@
  */
 import { Option } from 'commander'
 import type { Command } from 'commander'
+import { HOUR, systemClock } from '../base/clock.ts'
 import { EXIT, ProcessExit } from '../base/errors.ts'
 import { callServer, listFromServer, pagesFromServer } from './api-client.ts'
 import type { Query } from './api-client.ts'
 import { countFlag, misuse, timeFlag } from './flag-values.ts'
 import { isTerminal, printNote, printResult, tableText } from './print.ts'
+import { progressLine } from './progress-line.ts'
+import { showReplayProgress } from './replay-progress.ts'
 import { serverAddress } from './server-address.ts'
 import type { ServerAddress } from './server-address.ts'
 import { collect } from './shared-options.ts'
@@ -35,6 +38,8 @@ interface ReplayFlags extends VerbFlags {
 }
 
 const STATUSES = ['pending', 'succeeded', 'failed', 'skipped']
+/** All of 100,000 among a million took 13 s on a busy machine: there may be many millions, and slower ones. */
+const REPLAY_PATIENCE = HOUR
 const REPLAYED_STATUSES = ['failed', 'skipped', 'all']
 
 export function addDeliveryCommands(webhook: Command): void {
@@ -115,9 +120,35 @@ async function replaySince(server: ServerAddress, flags: ReplayFlags): Promise<v
     until: until === undefined ? undefined : Number(timeFlag('--until', until)),
     status, events,
   }
-  const answer = await callServer(server, { method: 'POST', path: `${pathOf(endpoint)}/replay`, body })
+  const answer = await withProgress({ server, endpoint, flags }, () =>
+    callServer(server, { method: 'POST', path: `${pathOf(endpoint)}/replay`, body, patience: REPLAY_PATIENCE }))
   const replayed = readAnswer<{ queued: number }>(answer, 'queued')
   printResult(flags, replayed, () => `${replayed.queued} ${replayed.queued === 1 ? 'delivery' : 'deliveries'} queued\n`)
+}
+
+interface ReplayWork {
+  server: ServerAddress
+  endpoint: string
+  flags: ReplayFlags
+}
+
+/** The server goes through all that ended since, which may be millions, and answers at the end. */
+async function withProgress<Answer>(
+  { server, endpoint, flags }: ReplayWork, work: () => Promise<Answer>,
+): Promise<Answer> {
+  const line = progressLine(flags)
+  const ended = new AbortController()
+  const pending = async (): Promise<number> => {
+    const answer = await callServer(server, { method: 'GET', path: pathOf(endpoint) })
+    return readAnswer<{ pending: number }>(answer, 'pending').pending
+  }
+  if (line.isShown) void showReplayProgress({ clock: systemClock, pending, show: line.show, signal: ended.signal })
+  try {
+    return await work()
+  } finally {
+    ended.abort()
+    line.end()
+  }
 }
 
 /** Whose delivery it is. */

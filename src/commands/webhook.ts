@@ -49,6 +49,12 @@ export function addWebhookCommands(program: Command): void {
   })
     .action(show)
   addVerb(webhook, {
+    words: 'enable <id>',
+    description: 'turn on an endpoint that was disabled, also by its failures; its counters start anew',
+    example: `posthorn webhook enable ${EXAMPLE_ID}`,
+  })
+    .action(enable)
+  addVerb(webhook, {
     words: 'remove <id>',
     description: 'remove an endpoint; what waits for it is dropped',
     example: `posthorn webhook remove ${EXAMPLE_ID} --yes`,
@@ -97,6 +103,14 @@ async function list(flags: VerbFlags): Promise<void> {
 async function show(id: string, flags: VerbFlags): Promise<void> {
   const endpoint = await find(serverAddress(flags), id)
   printResult(flags, endpoint, () => endpointReport(endpoint))
+}
+
+async function enable(id: string, flags: VerbFlags): Promise<void> {
+  const call = { method: 'PATCH' as const, path: pathOf(id), body: { status: 'enabled' } }
+  const endpoint = readEndpoint(await callServer(serverAddress(flags), call))
+  printResult(flags, endpoint, () => `${printable(endpoint.url)} is ${endpoint.status}\n`)
+  const replay = `posthorn webhook replay --endpoint ${endpoint.id} --since 30d --status skipped`
+  printNote(flags, `Events meanwhile were kept. To send them now: ${replay}`)
 }
 
 async function remove(id: string, flags: ConsentFlags): Promise<void> {

@@ -2,8 +2,8 @@
  * What shaping says of a path (egress IP, route), and what it is told: the interface between `delivery` and the limits,
  * rates, back-off and suspensions of engine.md 8 and 9. `shaping/create-shaping.ts` makes it.
  *
- * Everything is decided from what receivers answered and from the clock: nothing here waits, and only `start`, `stop`
- * and `tick` touch the store. No method throws; those three reject when the store does.
+ * Everything is decided from what receivers answered, from the clock and by operators: nothing here waits, and only
+ * `start`, `stop`, `tick` and `suspend` touch the store. No method throws; those four reject when the store does.
  */
 import type { Rate } from '../config/field-types.ts'
 import type { ProviderLimits } from '../config/provider-settings.ts'
@@ -113,14 +113,33 @@ export interface Shaping {
   waitOf(path: ShapedPath): number
   /** Paths and lanes with a limit, a wait or a suspension; longest lasting first. */
   views(): PathView[]
+  /** An operator lets nothing leave from an IP to a provider until it is resumed. In force at once, then stored. */
+  suspend(request: ProviderSuspension): Promise<void>
   /** An operator lifts limits, waits and suspensions; how many paths and lanes had any. The ladder keeps its step. */
-  resume(filter: { ip?: string; route?: string }): number
+  resume(filter: PathFilter): number
   /** What holds the path back beyond its configuration, a sentence each; empty: nothing. */
   explain(path: ShapedPath, lane: Lane): string[]
   /** Every 10 s: saves what changed, forgets what says nothing any more. */
   tick(): Promise<void>
   /** A path or lane may take messages that could not before; called by a timer on the earliest end, or at once. */
   onOpen(listener: () => void): void
+}
+
+export interface ProviderSuspension {
+  ip: string
+  /** Id of a block of providers.yaml. */
+  provider: string
+  reason: string | null
+  actor: string
+}
+
+/** What is left out does not restrict. */
+export interface PathFilter {
+  ip?: string
+  /** A provider's id means all of its routes, where an operator suspended them. */
+  route?: string
+  /** Id of a block of providers.yaml. */
+  provider?: string
 }
 
 /** How a path or lane stands; the first that fits. */
@@ -134,14 +153,15 @@ export type PathStatus =
 /** One thing that holds a path or lane back. */
 export interface PathHold {
   kind: 'suspension' | 'wait' | 'limit'
-  scope: 'path' | 'lane'
+  /** `provider`: all paths of the IP to it, by an operator. */
+  scope: 'path' | 'lane' | 'provider'
   /** Id of the reply rule; null: another cause. */
   rule: string | null
   /** The reply that caused it, or what failed. */
   cause: string
   since: number
-  /** End of the suspension or wait; of a limit: when it begins to double back. */
-  until: number
+  /** End of the suspension or wait; of a limit: when it begins to double back; null: when somebody resumes it. */
+  until: number | null
   /** What is left of a limit now; null: not limited by it. */
   rate: Rate | null
   connections: number | null

@@ -97,17 +97,17 @@ export const checkWebhooks: HealthCheck = {
     const { endpoints, oldestDueAt } = await server.webhooks()
     if (endpoints.length === 0) return [WEBHOOKS.skip(null, 'no webhook endpoint is registered')]
     const findings = endpoints.map(({ id, url, status, disabledReason, consecutiveFailures, deadLetters }) => {
-      const look = `posthorn webhook deliveries ${id} --status failed`
+      const look = `posthorn webhook deliveries --endpoint ${id} --status failed`
       if (status === 'disabled') {
         const seen = `it is disabled (${disabledReason ?? 'by hand'})`
-        return WEBHOOKS.warn(url, seen, `mend it, then turn it on: PATCH /v1/webhooks/${id} {"status":"enabled"}`)
+        return WEBHOOKS.warn(url, seen, `mend it, then: posthorn webhook enable ${id}`)
       }
       if (consecutiveFailures >= FAILURES_IN_A_ROW) {
         return WEBHOOKS.warn(url, `${consecutiveFailures} posts in a row failed`, look)
       }
       if (deadLetters > 0) {
         return WEBHOOKS.warn(url, `${deadLetters} events were given up`,
-          `${look}; then: posthorn webhook replay --endpoint ${id}`)
+          `${look}; then: posthorn webhook replay --endpoint ${id} --since 30d`)
       }
       return WEBHOOKS.ok(url, 'events are answered')
     })

@@ -14,7 +14,7 @@ import type { EgressIp } from '../egress/egress-ip.ts'
 import type { IpView } from '../egress/ip-view.ts'
 import type { MailboxProvider } from '../egress/mailbox-provider.ts'
 import type { SendDay } from '../egress/warmup/send-days.ts'
-import type { PathView } from '../egress/shaping.ts'
+import type { PathFilter, PathView } from '../egress/shaping.ts'
 import type { DataAdministration } from './data-administration.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
 
@@ -122,13 +122,14 @@ export interface Administration extends DataAdministration {
   /** How many messages it changed, or would change. */
   actOnQueue(command: QueueCommand, selection: QueueSelection, isDryRun: boolean): Promise<number>
   /** Paths and lanes that are limited, wait or are suspended; longest lasting first. */
-  paths(filter: { ip?: string; route?: string }): PathView[]
+  paths(filter: PathFilter): PathView[]
   /** Lifts what holds them back; how many there were, or would be. */
-  resumePaths(filter: { ip?: string; route?: string }, isDryRun: boolean): number
+  resumePaths(filter: PathFilter, isDryRun: boolean): number
   pools(): PoolState[]
-  suspendIp(ip: string, reason: string | null, actor: string): Promise<IpView>
-  /** Its paths are resumed with it. */
-  resumeIp(ip: string, actor: string): Promise<IpView>
+  /** `provider`: of its mail the one to this block of providers.yaml alone; null: all of it. */
+  suspendIp(ip: string, what: { provider: string | null; reason: string | null }, actor: string): Promise<IpView>
+  /** Its paths are resumed with it; `provider`: those to it alone. */
+  resumeIp(ip: string, provider: string | null, actor: string): Promise<IpView>
   audit(ip: string, limit: number): Promise<IpNote[]>
   /** `past` days until today and `ahead` days behind it, oldest first. */
   sendDays(ip: string, past: number, ahead: number): Promise<SendDay[]>

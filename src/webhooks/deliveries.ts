@@ -84,7 +84,10 @@ export function createWebhookDeliveries(options: WebhookDeliveriesOptions): Webh
 
   const requireEnabled = async (endpointId: string): Promise<void> => {
     const { status } = known(endpointId, await store.findWebhookEndpoint(endpointId))
-    if (status === 'disabled') throw new ServiceError('conflict', 'the endpoint is disabled; enable it first')
+    if (status === 'disabled') {
+      const fix = `status: "enabled" (posthorn webhook enable ${endpointId}) turns it on`
+      throw new ServiceError('conflict', `the endpoint is disabled; ${fix}`)
+    }
   }
   const find = async (endpointId: string, id: string): Promise<WebhookDeliveryDetail> => {
     const detail = await store.findWebhookDelivery(endpointId, id)

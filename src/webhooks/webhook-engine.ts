@@ -49,7 +49,7 @@ export interface WebhookEngine {
 
 /** A post ends within 10 s; the rest is for its time in memory and for a store that is slow to record. */
 const LEASE = 60 * SECOND
-/** Results are recorded when so many have come together, when nothing is under way any more, or after so long. */
+/** Results are recorded when so many have come together, when nothing is under way, or after so many milliseconds. */
 const MOST_RESULTS = 64
 const LONGEST_UNRECORDED = 20
 /** While posts are under way, what comes due meanwhile may be seen so much late. */

@@ -132,6 +132,13 @@ t.test('suspend and resume', async (t) => {
   t.match(await json('ip', 'show', WARMED), { status: 'suspended', reason: 'listed' })
   t.match(await json('ip', 'resume', WARMED), { ip: WARMED, status: 'warmed' })
   t.match(await run('ip', 'suspend', '192.0.2.77'), { code: 1, stderr: /no IP/ })
+  const ofProvider = await run('ip', 'suspend', WARMED, '--provider', 'google', '--reason', 'listed')
+  t.match(ofProvider, { code: 0, stdout: `${WARMED} is warmed, its mail to google is suspended\n` })
+  const { stdout } = await run('path', 'list')
+  t.match(rows(stdout)[0], ['suspended', WARMED, 'gmail', 'google', '', 'resumed', '', '', /^by .*: listed$/])
+  t.match(await run('ip', 'suspend', WARMED, '--provider', 'gmail'), { code: 1, stderr: /did you mean "google"\?/ })
+  t.match(await run('ip', 'resume', WARMED, '--provider', 'google'), { code: 0, stdout: /google is resumed\n$/ })
+  t.same(api.shaping.views(), [])
 })
 
 t.test('pools', async (t) => {

@@ -2,6 +2,7 @@
  * `posthorn webhook …` against the real interface.
  */
 import t from 'tap'
+import { ask } from '../http/api-client.ts'
 import { commandServer } from './command-server.ts'
 
 interface Endpoint {
@@ -35,6 +36,23 @@ t.test('add, list, show and remove', async (t) => {
   t.match(await run('webhook', 'show', added.id), { code: 1, stderr: /Not found/ })
   const lost = await run('webhook', 'add', 'https://127.0.0.1/x', '--event', 'email.lost')
   t.match(lost, { code: 1, stderr: /events\[0\]/ })
+})
+
+t.test('an endpoint that is disabled is enabled again, as a refused replay says', async (t) => {
+  const { run, api } = await commandServer(t)
+  const { id }: Endpoint = JSON.parse((await run('webhook', 'add', 'https://127.0.0.1/x', '--json')).stdout)
+  const disabled = await ask(api.port, {
+    method: 'PATCH', path: `/v1/webhooks/${id}`, body: JSON.stringify({ status: 'disabled' }),
+  })
+  t.equal(disabled.status, 200)
+  t.match((await run('webhook', 'show', id)).stdout, `${id}  disabled (manual)\n`)
+  const refused = await run('webhook', 'replay', '--endpoint', id, '--since', '1d')
+  t.match(refused, { code: 1, stderr: `posthorn webhook enable ${id}` })
+  const enabled = await run('webhook', 'enable', id)
+  t.match(enabled, { code: 0, stdout: 'https://127.0.0.1/x is enabled\n' })
+  t.match(enabled.stderr, `posthorn webhook replay --endpoint ${id} --since 30d --status skipped`)
+  t.match(await run('webhook', 'replay', '--endpoint', id, '--since', '30d', '--status', 'skipped'), { code: 0 })
+  t.match(await run('webhook', 'enable', 'wh_01kapg6t3vq8x2m5r7w9y4c6dm'), { code: 1, stderr: /Not found/ })
 })
 
 t.test('test tells how the endpoint answered; rotate-secret shows the new secret once', async (t) => {

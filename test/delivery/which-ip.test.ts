@@ -137,6 +137,27 @@ t.test('after four hours a greylisted message takes any IP', async (t) => {
   t.same(Object.keys(sourcesOf(engine.server)), [FIRST, SECOND_IP].filter((address) => address !== ip))
 })
 
+t.test('an IP that is suspended for one provider leaves that mail to the others until it is resumed', async (t) => {
+  const engine = await world(t, {
+    ips: WARM, providers: { providers: { mill: { domains: ['dest.test'], scope: 'provider' } } },
+  })
+  const hold = (ip: string): Promise<void> =>
+    engine.shaping.suspend({ ip, provider: 'mill', reason: null, actor: 'test' })
+  await hold(FIRST)
+  for (const id of await engine.accept(ANNA, { count: 20 })) await engine.untilState(id, 'delivered')
+  t.same(sourcesOf(engine.server), { [SECOND_IP]: 20 })
+  await hold(SECOND_IP)
+  const ids = await engine.accept(ANNA, { count: 5 })
+  const why = await engine.until('it waits', async () =>
+    engine.dispatcher.whyWaiting(await engine.message(ids[0] ?? '')))
+  t.match(why, { waitingFor: 'suspension' })
+  await engine.clock.advance(HOUR)
+  t.equal(engine.server.messages.length, 20)
+  engine.shaping.resume({ ip: FIRST, provider: 'mill' })
+  for (const id of ids) await engine.untilState(id, 'delivered')
+  t.same(sourcesOf(engine.server), { [FIRST]: 5, [SECOND_IP]: 20 })
+})
+
 t.test('a block of the IP sends the next attempt from another one, five minutes later', async (t) => {
   const engine = await world(t, { ips: WARM }, {
     rcpt: ['554 5.7.1 Client host blocked using a list', '250 ok'],

@@ -149,6 +149,30 @@ t.test('an IP is suspended and resumed, and its paths with it; the audit says wh
   t.equal((await get(port, '/v1/admin/ips/192.0.2.77/audit')).status, 404)
 })
 
+t.test('the mail of an IP to one provider is suspended and resumed', async (t) => {
+  const { port, shaping, log } = await startApi(t, { ownStore: true })
+  const of = (what: string): string => `/v1/admin/ips/${WARMED}/${what}`
+  const suspended = await post(port, of('suspend'), { provider: 'google', reason: 'listed' })
+  t.match(suspended.json.data, { ip: WARMED, status: 'warmed' }, 'the IP itself is as it was')
+  t.match(shaping.gate(pathTo('google', { ip: WARMED }), LANE), { kind: 'closed', until: null })
+  t.match(listed(await get(port, '/v1/admin/paths')), [{
+    ip: WARMED, route: 'google', status: 'suspended',
+    holds: [{ scope: 'provider', cause: /^by key_.*: listed$/, until: null }],
+  }])
+  t.match(log.findLast(({ msg }) => msg === 'IP suspended'), { ip: WARMED, provider: 'google' })
+  t.match((await post(port, of('resume'), { provider: 'google' })).json.data, { ip: WARMED })
+  t.same(shaping.views(), [])
+  for (const [provider, meant] of [['gmail', 'google'], ['gogle', 'google'], ['outlok', 'outlook']] as const) {
+    for (const action of ['suspend', 'resume']) {
+      const refused = await post(port, of(action), { provider })
+      t.equal(refused.status, 422)
+      const details = `provider: no block "${provider}" in providers.yaml; did you mean "${meant}"?`
+      t.match(refused.json.error?.details, details)
+    }
+  }
+  t.equal((await post(port, '/v1/admin/ips/192.0.2.77/suspend', { provider: 'google' })).status, 404)
+})
+
 t.test('the days of an IP: what its warmup allowed and will allow, and what it sent', async (t) => {
   const { port, store, clock } = await startApi(t, { ownStore: true })
   const days = (ip: string, query = ''): Promise<Got> => get(port, `/v1/admin/ips/${ip}/days${query}`)

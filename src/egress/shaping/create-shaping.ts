@@ -13,7 +13,7 @@ import type { Logger } from '../../base/logger.ts'
 import type { Store } from '../../store/store.ts'
 import { createReplyRules } from '../reply-rules.ts'
 import type { ReplyRules } from '../reply-rules.ts'
-import type { PathView, ShapedPath, Shaping, ShapingSignals } from '../shaping.ts'
+import type { PathFilter, PathView, ShapedPath, Shaping, ShapingSignals } from '../shaping.ts'
 import { newBackOff, waitLeft } from './back-off.ts'
 import { forgetConcurrency, isAsNew, noteTraffic, openConnections } from './concurrency.ts'
 import { createHeedNotes } from './heed-notes.ts'
@@ -24,8 +24,10 @@ import { limitsNow } from './limits-now.ts'
 import { forgetOldMatches } from './match-counts.ts'
 import { createMessageRates } from './message-rates.ts'
 import { createOpenGate } from './open-gate.ts'
+import { operatorText, operatorView } from './operator-suspensions.ts'
+import type { HeldProvider } from './operator-suspensions.ts'
 import { createShapingRecords, laneKey } from './records.ts'
-import type { LaneRecord, PathRecord, ShapingRecord, ShapingSettings } from './records.ts'
+import type { IpRecord, LaneRecord, PathRecord, ShapingRecord, ShapingSettings } from './records.ts'
 import { limitNow } from './reply-limits.ts'
 import { createStateKeeper } from './state-keeper.ts'
 import { createSuspensions, recentBlocks } from './suspensions.ts'
@@ -103,7 +105,8 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
     for (const [key, record] of records.ips) {
       settleLadder(record, at)
       record.blocks = recentBlocks(record, at)
-      if (record.ladder.step > 0 || record.ladder.suspension !== null || record.blocks.length > 0) continue
+      const isQuiet = record.ladder.step === 0 && record.ladder.suspension === null && record.blocks.length === 0
+      if (!isQuiet || record.heldProviders.size > 0) continue
       records.ips.delete(key)
       keeper.saveLater(record)
     }
@@ -119,24 +122,35 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
     return isHeld
   }
 
-  function resume({ ip, route }: { ip?: string; route?: string }): number {
-    const isMeant = (record: { ip?: string; route?: string }): boolean =>
+  function resume({ ip, route, provider }: PathFilter): number {
+    const isMeant = (record: { ip?: string; route?: string; provider?: string | null }): boolean =>
       (ip === undefined || record.ip === ip) && (route === undefined || record.route === route)
+      && (provider === undefined || record.provider === provider)
     const paths = [...records.paths.values()].filter(isMeant)
     const lifted: ShapingRecord[] = paths.filter(resumePath)
     // A lane has all IPs of a pool: one IP alone does not name it.
     const lanes = ip === undefined ? [...records.lanes.values()].filter(isMeant) : []
-    const ips = route === undefined ? [...records.ips.values()].filter(isMeant) : []
+    const ips = route === undefined && provider === undefined ? [...records.ips.values()].filter(isMeant) : []
     for (const record of [...lanes, ...ips]) {
       if (record.ladder.suspension === null) continue
       lift(record.ladder)
       if (record.kind === 'lane') lifted.push(record)
       else keeper.saveSoon(record)
     }
+    for (const held of heldProviders()) {
+      if (!isMeant({ ...held, route: held.provider })) continue
+      const record = records.ipFor(held.ip)
+      record.heldProviders.delete(held.provider)
+      lifted.push(record)
+    }
     for (const record of lifted) keeper.saveSoon(record)
-    if (lifted.length > 0) logger.info({ ip, route, paths: lifted.length }, 'paths resumed')
+    if (lifted.length > 0) logger.info({ ip, route, provider, paths: lifted.length }, 'paths resumed')
     onOpen()
     return lifted.length
+  }
+
+  function heldProviders(): HeldProvider[] {
+    return [...records.ips.values()].flatMap(heldProvidersOf)
   }
 
   function views(): PathView[] {
@@ -144,10 +158,14 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
     const all = [
       ...[...records.paths.values()].map((record) => pathView(record, normalLimits(record), at)),
       ...[...records.lanes.values()].map((record) => laneView(record, at)),
+      ...heldProviders().map((held) => operatorView(held, ispOf(held.provider))),
     ]
-    const endOf = ({ holds }: PathView): number => Math.max(...holds.map(({ until }) => until))
-    return all.filter(({ holds }) => holds.length > 0).toSorted((left, right) => endOf(right) - endOf(left))
+    const endOf = ({ holds }: PathView): number => Math.max(...holds.map(({ until }) => until ?? Infinity))
+    return all.filter(({ holds }) => holds.length > 0)
+      .toSorted((left, right) => (endOf(left) === endOf(right) ? 0 : endOf(right) - endOf(left)))
   }
+
+  const ispOf = (provider: string): string => settings().providers.providers[provider]?.isp ?? provider
 
   return {
     async start() {
@@ -191,13 +209,22 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
       return record === undefined ? 0 : waitLeft(record.backOff, now())
     },
     views,
+    async suspend({ ip, provider, reason, actor }) {
+      const record = records.ipFor(ip)
+      record.heldProviders.set(provider, { since: now(), actor, reason })
+      keeper.saveSoon(record)
+      logger.warn({ ip, provider, actor, reason }, 'paths suspended by hand')
+      await keeper.tick()
+    },
     resume,
     explain(path, lane) {
       const at = now()
       const record = records.paths.get(path.key)
       const laneRecord = records.lanes.get(laneKey(records.poolOf(path.ip), path.route, lane.domain))
       const ip = records.ips.get(path.ip)
+      const byHand = ip === undefined ? [] : heldProvidersOf(ip).filter(({ provider }) => provider === path.provider)
       return [
+        ...byHand.map(operatorText),
         ip === undefined ? '' : suspensionText(ip.ladder, `the IP ${path.ip}`, at),
         record === undefined ? '' : suspensionText(record.ladder, `the path from ${path.ip} to ${path.route}`, at),
         laneRecord === undefined ? '' : laneText(laneRecord, at),
@@ -221,6 +248,10 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
     const ip = records.ips.get(path.ip)
     if (ip !== undefined && isHalfOpen(ip.ladder, at)) ip.probe = { route: path.route, at }
   }
+}
+
+function heldProvidersOf({ ip, heldProviders }: IpRecord): HeldProvider[] {
+  return [...heldProviders].map(([provider, suspension]) => ({ ip, provider, suspension }))
 }
 
 function laneText({ ladder, domain, route }: LaneRecord, now: number): string {

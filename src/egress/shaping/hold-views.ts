@@ -72,12 +72,12 @@ function waitHolds({ backOff: { step, since, until, reason } }: PathRecord): Pat
   return step === 0 ? [] : [{ kind: 'wait', scope: 'path', rule: null, cause: reason, since, until, ...NO_LIMIT }]
 }
 
-function limitHolds(record: PathRecord, normal: ProviderLimits, now: number): PathHold[] {
-  return [...record.replyLimits.values()].flatMap((limit): PathHold[] => {
+function limitHolds(record: PathRecord, normal: ProviderLimits, now: number): (PathHold & { until: number })[] {
+  return [...record.replyLimits.values()].flatMap((limit) => {
     const left = limitNow(limit, normal, now)
     if (left === null) return []
     const { rule, cause, since, until } = limit
-    return [{ kind: 'limit', scope: 'path', rule, cause, since, until, ...left }]
+    return [{ kind: 'limit' as const, scope: 'path' as const, rule, cause, since, until, ...left }]
   })
 }
 

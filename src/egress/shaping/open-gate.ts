@@ -1,8 +1,8 @@
 /**
  * Whether a path takes messages now, and how many: the question asked for each candidate of each claim (engine.md 8).
  *
- * The first that holds closes it: a suspension of path, IP or lane, a wait after path errors, a rate, the connections
- * of the pool. Reads only; never throws.
+ * The first that holds closes it: a suspension by hand, of path, IP or lane, a wait after path errors, a rate, the
+ * connections of the pool. Reads only; never throws.
  */
 import type { ClosedGate, Gate, Lane, ShapedPath } from '../shaping.ts'
 import { isProbing, waitLeft } from './back-off.ts'
@@ -12,6 +12,7 @@ import { isHalfOpen, isSuspended } from './ladder.ts'
 import type { Ladder } from './ladder.ts'
 import { limitsNow } from './limits-now.ts'
 import type { MessageRates } from './message-rates.ts'
+import { operatorText } from './operator-suspensions.ts'
 import type { IpRecord, PathRecord, ShapingRecords } from './records.ts'
 import { MINUTE } from '../../base/clock.ts'
 
@@ -34,6 +35,11 @@ export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lan
   function closedBySuspension(
     path: ShapedPath, record: PathRecord | undefined, ip: IpRecord | undefined, now: number,
   ): ClosedGate | undefined {
+    const { provider } = path
+    const held = provider === null ? undefined : ip?.heldProviders.get(provider)
+    if (provider !== null && held !== undefined) {
+      return closed(null, 'suspension', operatorText({ ip: path.ip, provider, suspension: held }), null)
+    }
     if (ip !== undefined && isProbedElsewhere(ip, path.route, now)) {
       const until = (ip.probe?.at ?? now) + LONGEST_PROBE
       return closed(until, 'suspension', suspensionText(ip.ladder, `the IP ${path.ip}`, now), null)

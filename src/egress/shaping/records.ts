@@ -53,6 +53,15 @@ export interface IpRecord {
   blocks: { provider: string; at: number }[]
   /** While half-open: the route whose message is under way. */
   probe: { route: string; at: number } | null
+  /** By hand; by the provider's id. */
+  heldProviders: Map<string, OperatorSuspension>
+}
+
+export interface OperatorSuspension {
+  since: number
+  /** Who did it, as the audit names it. */
+  actor: string
+  reason: string | null
 }
 
 export type ShapingRecord = PathRecord | LaneRecord | IpRecord
@@ -152,9 +161,12 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
       return record
     },
     ipFor(ip) {
-      const known = ips.get(ip) ?? { kind: 'ip' as const, ip, ladder: newLadder(), blocks: [], probe: null }
-      ips.set(ip, known)
-      return known
+      const known = ips.get(ip)
+      if (known !== undefined) return known
+      const record: IpRecord =
+        { kind: 'ip', ip, ladder: newLadder(), blocks: [], probe: null, heldProviders: new Map() }
+      ips.set(ip, record)
+      return record
     },
     findLane: (path, { domain }) =>
       // Hardly ever is there one: no key is made for nothing.

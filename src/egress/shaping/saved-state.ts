@@ -37,6 +37,9 @@ export function stateText(record: ShapingRecord): string {
   if (record.kind === 'path') addPathFacts(record, facts)
   if (record.kind === 'lane' && record.counts.size > 0) facts['counts'] = Object.fromEntries(record.counts)
   if (record.kind === 'ip' && record.blocks.length > 0) facts['blocks'] = record.blocks
+  if (record.kind === 'ip' && record.heldProviders.size > 0) {
+    facts['heldProviders'] = Object.fromEntries(record.heldProviders)
+  }
   if (Object.keys(facts).length === 0) return ''
   const names = kind === 'ip' ? {} : { provider: record.provider, isp: record.isp }
   const lane = kind === 'lane' ? { pool: record.pool, route: record.route, domain: record.domain } : {}
@@ -65,7 +68,10 @@ export function restore(records: ShapingRecords, { ip, route, state, savedAt }: 
     case 'lane':
       return restoreLane(records, saved, { ...names, ladder })
     case 'ip': {
-      const record: IpRecord = { kind: 'ip', ip, ladder, blocks: readBlocks(saved['blocks']), probe: null }
+      const heldProviders = readHeldProviders(saved['heldProviders'])
+      const record: IpRecord = {
+        kind: 'ip', ip, ladder, blocks: readBlocks(saved['blocks']), probe: null, heldProviders,
+      }
       records.ips.set(ip, record)
       return true
     }
@@ -144,6 +150,13 @@ function readCounts(value: unknown): Map<string, number[]> {
 function readBlocks(value: unknown): IpRecord['blocks'] {
   return listOr(value).map(objectOr).map((saved) => ({
     provider: textOr(saved['provider'], ''), at: numberOr(saved['at'], 0),
+  }))
+}
+
+function readHeldProviders(value: unknown): IpRecord['heldProviders'] {
+  return new Map(Object.entries(objectOr(value)).map(([provider, held]) => {
+    const { since, actor, reason } = objectOr(held)
+    return [provider, { since: numberOr(since, 0), actor: textOr(actor, ''), reason: textOr(reason, null) }]
   }))
 }
 

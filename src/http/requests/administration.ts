@@ -38,7 +38,13 @@ export const pathFilterSchema = z.object({ ip: optionalText(), route: optionalTe
 
 export const resumePathsSchema = z.object({ ip: optionalText(), route: optionalText(), dry_run: z.boolean().nullish() })
 
-export const suspendIpSchema = z.object({ reason: z.string().max(200).nullish() })
+export const suspendIpSchema = z.object({
+  reason: z.string().max(200).nullish(),
+  /** Id of a block of providers.yaml: mail to it alone. */
+  provider: optionalText(),
+})
+
+export const resumeIpSchema = z.object({ provider: optionalText() })
 
 export const auditSchema = z.object({ limit: listParameters().limit })
 

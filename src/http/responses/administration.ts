@@ -37,8 +37,8 @@ export const queueActionResultSchema = z.object({
 })
 
 const hold = z.object({
-  kind: z.enum(['suspension', 'wait', 'limit']), scope: z.enum(['path', 'lane']), rule: textOrNull(),
-  cause: z.string(), since: time(), until: time(), rate: textOrNull(), connections: numberOrNull(),
+  kind: z.enum(['suspension', 'wait', 'limit']), scope: z.enum(['path', 'lane', 'provider']), rule: textOrNull(),
+  cause: z.string(), since: time(), until: timeOrNull(), rate: textOrNull(), connections: numberOrNull(),
   messages_per_connection: numberOrNull(),
 })
 
@@ -115,8 +115,8 @@ export function pathAnswer(view: PathView): z.infer<typeof pathSchema> {
 function holdAnswer(held: PathHold): z.infer<typeof hold> {
   const { since, until, rate, messagesPerConnection, ...rest } = held
   return {
-    ...rest, since: toUnixSeconds(since), until: toUnixSeconds(until), rate: rate === null ? null : rateText(rate),
-    messages_per_connection: messagesPerConnection,
+    ...rest, since: toUnixSeconds(since), until: until === null ? null : toUnixSeconds(until),
+    rate: rate === null ? null : rateText(rate), messages_per_connection: messagesPerConnection,
   }
 }
 

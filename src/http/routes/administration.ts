@@ -11,10 +11,9 @@ import type { HttpFeatures } from '../features.ts'
 import { auditName } from '../principal.ts'
 import type { Principal } from '../principal.ts'
 import {
-  auditSchema, pathFilterSchema, queueActionSchema, queueGroupsSchema, reloadSchema, resumePathsSchema, sendDaysSchema,
-  suspendIpSchema, toAuditLimit, toDays, toGroupsSelection, toPathFilter, toQueueCommand, toSelection,
+  auditSchema, pathFilterSchema, queueActionSchema, queueGroupsSchema, reloadSchema, resumeIpSchema, resumePathsSchema,
+  sendDaysSchema, suspendIpSchema, toAuditLimit, toDays, toGroupsSelection, toPathFilter, toQueueCommand, toSelection,
 } from '../requests/administration.ts'
-import { noFieldsSchema } from '../requests/domain.ts'
 import {
   domainRouteAnswer, domainRouteSchema, ipNoteAnswer, ipNoteSchema, pathAnswer, pathSchema, poolAnswer, poolSchema,
   queueActionResultSchema, queueGroupAnswer, queueGroupSchema, reloadAnswer, reloadResultSchema, resumedPathsSchema,
@@ -177,28 +176,31 @@ function ipRoutes(administration: Administration, note: Note): Route[] {
     route({
       method: 'POST',
       path: '/admin/ips/:ip/suspend',
-      summary: 'Nothing leaves from the IP until it is resumed.',
+      summary: 'Nothing leaves from the IP, or from it to one provider, until it is resumed.',
       scope: 'admin',
       body: suspendIpSchema,
       ok: { status: OK, schema: dataSchema(ipSchema) },
       errors: ['not_found', 'conflict'],
-      async handler(request, { reason }) {
-        const view = await administration.suspendIp(ipInPath(request), reason ?? null, auditName(request.principal))
-        note('IP suspended', request, { ip: view.ip, status: view.status })
+      async handler(request, fields) {
+        const [provider, reason] = [fields.provider ?? null, fields.reason ?? null]
+        const actor = auditName(request.principal)
+        const view = await administration.suspendIp(ipInPath(request), { provider, reason }, actor)
+        note('IP suspended', request, { ip: view.ip, status: view.status, provider })
         return success(OK, ipAnswer(view))
       },
     }),
     route({
       method: 'POST',
       path: '/admin/ips/:ip/resume',
-      summary: 'Ends the suspension of an IP, and lifts what holds its paths back.',
+      summary: 'Ends the suspension of an IP, and lifts what holds its paths back: all, or those to one provider.',
       scope: 'admin',
-      body: noFieldsSchema,
+      body: resumeIpSchema,
       ok: { status: OK, schema: dataSchema(ipSchema) },
       errors: ['not_found', 'conflict'],
-      async handler(request) {
-        const view = await administration.resumeIp(ipInPath(request), auditName(request.principal))
-        note('IP resumed', request, { ip: view.ip, status: view.status })
+      async handler(request, fields) {
+        const provider = fields.provider ?? null
+        const view = await administration.resumeIp(ipInPath(request), provider, auditName(request.principal))
+        note('IP resumed', request, { ip: view.ip, status: view.status, provider })
         return success(OK, ipAnswer(view))
       },
     }),
