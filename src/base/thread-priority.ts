@@ -9,8 +9,8 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { getPriority, setPriority } from 'node:os'
 
 const TASKS = '/proc/self/task'
-/** sched(7): a third of the processor time of a thread that does not give way, when both want all of it. */
-const NICER_BY = 5
+/** sched(7): a ninth of the processor time of a thread that does not give way, when both want all of it. */
+const NICER_BY = 10
 const NICEST = 19
 
 /** Compared with the calling thread as it was; `names`: of threads as the system shows them, as that of a Worker. */

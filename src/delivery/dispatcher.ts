@@ -260,7 +260,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
   function noteConnections(notes: readonly ThreadConnectionNote[], thread: number): void {
     for (const [pathKey, ofPath] of Map.groupBy(notes, (note) => note.pathKey)) {
-      const facts = pathFacts.find(pathKey)
+      const facts = paths.factsOf(pathKey)
       if (facts === undefined || facts.shaped === null) continue
       const { ip } = facts.shaped
       connectionCount.note(thread, facts, ofPath)

@@ -23,7 +23,7 @@ import { BOUNCE_CATEGORIES } from '../mail/bounce-category.ts'
 import type { BounceCategory } from '../mail/bounce-category.ts'
 import { bounceFor } from '../mail/classify-reply.ts'
 import type { ClassifyReply, Suppression } from '../mail/classify-reply.ts'
-import type { Bounce, DeliveryOutcome } from '../mail/delivery-outcome.ts'
+import type { DeliveryOutcome } from '../mail/delivery-outcome.ts'
 import { expiryWords } from '../mail/expiry-words.ts'
 import { isSimulated } from '../mail/simulator.ts'
 import type { SmtpReply, SmtpStage } from '../mail/smtp-reply.ts'
@@ -103,10 +103,6 @@ export function createJudgeReply(settings: JudgeSettings, classify: ClassifyRepl
         return judgeUnacceptable(end)
       case 'path-failed':
         return { ...NO_CLASS, outcome: waitForPath(request), stage: end.stage, reply: end.reason, code: end.code }
-      case 'expired': {
-        const reply = expiryWords(message.expiresAt - message.acceptedAt, null)
-        return { ...NO_CLASS, outcome: expire(message, null), stage: 'connect', reply, code: '4.4.7' }
-      }
       default:
         return unreachable(end)
     }
@@ -169,10 +165,7 @@ const DOUBT = 'the whole message was sent, but no answer came back: it may have 
 
 function defer({ message, now }: JudgeRequest, wait: number, lastAnswer: string): DeliveryOutcome {
   const retryAt = nextTryAt(now, wait, message.expiresAt)
-  return retryAt === null ? expire(message, lastAnswer) : { kind: 'deferred', retryAt }
-}
-
-function expire(message: JudgedMessage, lastAnswer: string | null): { kind: 'expired'; bounce: Bounce } {
+  if (retryAt !== null) return { kind: 'deferred', retryAt }
   const text = expiryWords(message.expiresAt - message.acceptedAt, lastAnswer)
   return { kind: 'expired', bounce: bounceFor('expired', null, text) }
 }

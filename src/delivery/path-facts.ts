@@ -23,21 +23,18 @@ export interface PathFacts {
 
 export interface PathFactsMaker {
   of(ip: EgressIp, provider: MailboxProvider): PathFacts
-  /** By its key; undefined: not asked for lately. */
-  find(pathKey: string): PathFacts | undefined
   /** Configuration or IPs have changed. */
   forget(): void
   /** One more after each `forget`: for those who keep something as long. */
   generation(): number
 }
 
-/** 64 IPs to 1,500 destinations; about 60 MB when all are there. */
+/** 64 IPs to 1,500 destinations; about 50 MB when all are there. */
 const MOST_REMEMBERED = 100_000
 
 export function createPathFacts(configuration: () => Configuration): PathFactsMaker {
-  const known = recentEntries<string, { facts: PathFacts; provider: MailboxProvider }>(MOST_REMEMBERED)
-  /** Connections that were made under them still tell of themselves. */
-  const former = recentEntries<string, { facts: PathFacts; provider: MailboxProvider }>(MOST_REMEMBERED)
+  const nothingYet = () => recentEntries<string, { facts: PathFacts; provider: MailboxProvider }>(MOST_REMEMBERED)
+  let known = nothingYet()
 
   function make(ip: EgressIp, provider: MailboxProvider): PathFacts {
     const { server } = configuration()
@@ -65,10 +62,9 @@ export function createPathFacts(configuration: () => Configuration): PathFactsMa
       known.set(key, { facts, provider })
       return facts
     },
-    find: (pathKey) => (known.peek(pathKey) ?? former.peek(pathKey))?.facts,
     forget() {
-      for (const [key, made] of known.entries()) former.set(key, made)
-      known.clear()
+      // To empty it would take tens of milliseconds.
+      known = nothingYet()
       generation++
     },
   }

@@ -21,7 +21,7 @@ export interface PathPump {
 export interface PathPumpOptions {
   clock: Clock
   paths: Paths<PlacedRow>
-  tries: Pick<SettleTries, 'begin' | 'settleExpired' | 'giveBack'>
+  tries: Pick<SettleTries, 'begin' | 'giveBack'>
   window: Pick<ReadyWindow, 'handOver' | 'roomForBulk'>
   /** Undefined: nothing may go out any more. */
   threads: () => Pick<DeliveryThreads, 'dispatch' | 'limit'> | undefined
@@ -45,7 +45,8 @@ export function createPathPump({ clock, paths, tries, window, threads, onRoom }:
     const open = threads()
     if (open === undefined) return giveBackWaiting()
     const { ready, expired, returned, limits } = paths.take()
-    tries.settleExpired(expired)
+    // No claim takes them again: the store brings their end, and knows the last answer (engine.md 4.4).
+    for (const row of expired) tries.giveBack(row, { nextAt: row.message.expiresAt })
     // Other IPs may take them now. Where none does, their queue key is closed for as long, and this costs nothing.
     for (const { row, closure: { waitingFor } } of returned) tries.giveBack(row, { nextAt: clock.now(), waitingFor })
     for (const { thread, pathKey, connections, messagesPerConnection } of limits) {

@@ -72,6 +72,8 @@ export interface Paths<Row extends PathRow> {
   roomOf(facts: PathFacts, gate: OpenGate, isUrgent: boolean): number
   /** It takes a row that was claimed already: more than it should have are not turned away at once. */
   hasRoom(facts: PathFacts, gate: OpenGate): boolean
+  /** Undefined: it had no rows lately. Connections that rest still tell of their path. */
+  factsOf(pathKey: string): PathFacts | undefined
   /** Connections that nothing is under way for. */
   freeSlots(facts: PathFacts, gate: OpenGate): number
   /** Everything that has not gone to a thread. */
@@ -86,10 +88,11 @@ export interface PathsOptions {
 }
 
 interface Path<Row> {
-  facts: PathFacts
   memory: Memory
   urgent: Row[]
   others: Row[]
+  /** No row that waits ends before. */
+  endsFrom: number
   turns: StreamTurns
   underWay: number
   /** Of these, those that are not urgent. */
@@ -98,16 +101,23 @@ interface Path<Row> {
   told: { connections: number; messagesPerConnection: number } | undefined
 }
 
-/** What is worth knowing of a path without rows. */
-interface Memory {
-  thread: number
+interface Speed {
   /** Rows completed in a millisecond of real time, lately. */
   pace: number
-  counted: number
-  countedSince: number
   /** Milliseconds between two messages when its rate holds it back; 0: it does not. */
   interval: number
 }
+
+/** What is worth knowing of a path without rows. */
+interface Memory extends Speed {
+  /** Of its last row. */
+  facts: PathFacts
+  thread: number
+  counted: number
+  countedSince: number
+}
+
+const UNKNOWN_SPEED: Speed = { pace: 0, interval: 0 }
 
 /** engine.md 4.1. */
 const MOST_ROWS = 200
@@ -122,8 +132,10 @@ const SHORT_WAIT = 2 * SECOND
 const LOOK_AGAIN_AFTER = MINUTE
 /** The pace is taken anew after so long, in milliseconds of real time. */
 const COUNT_FOR = 250
-/** Paths that are remembered; the longest unused are forgotten. */
+/** Paths that had rows: many more than there are connections by default. The longest unused are forgotten. */
 const MOST_REMEMBERED = 20_000
+/** Of a path whose connections are all busy, before more is claimed: a claim of few rows costs the most for each. */
+const LEAST_ROOM = 1 / 8
 /** One in four is kept for transactional mail (engine.md 4.2). */
 const SHARE_OF_OTHERS = 0.75
 const FEWEST_TO_SHARE = 4
@@ -136,23 +148,29 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   let nextThread = 0
   let nextAt = Infinity
 
-  function memoryOf(key: string): Memory {
-    const known = memories.get(key)
+  function memoryOf(facts: PathFacts): Memory {
+    const known = memories.get(facts.key)
     if (known !== undefined) return known
     // In turns, so that a few busy paths share the threads evenly.
-    const memory = { thread: nextThread++ % threads, pace: 0, counted: 0, countedSince: performance.now(), interval: 0 }
-    memories.set(key, memory)
+    const thread = nextThread++ % threads
+    const memory = { facts, thread, ...UNKNOWN_SPEED, counted: 0, countedSince: performance.now() }
+    memories.set(facts.key, memory)
     return memory
   }
 
   /** Without rows only its memory stays, as one that was used just now. */
-  function endPath({ facts, memory }: Path<Row>): void {
-    paths.delete(facts.key)
+  function endPath({ memory }: Path<Row>): void {
+    const { key } = memory.facts
+    paths.delete(key)
     // To ask for it makes it the latest, too.
-    if (memories.get(facts.key) === undefined) memories.set(facts.key, memory)
+    if (memories.get(key) === undefined) memories.set(key, memory)
   }
 
-  function mostOf({ pace, interval }: Memory, gate: OpenGate): number {
+  /** Of one with rows, or one that may get some: to ask keeps nothing, for claims ask about more than they use. */
+  const speedOf = (key: string, path: Path<Row> | undefined): Speed =>
+    path?.memory ?? memories.peek(key) ?? UNKNOWN_SPEED
+
+  function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
     const { connections, messagesPerConnection, mostUnderWay } = gate
     const byPace = Math.max(4 * connections, pace * AHEAD)
     const byRate = interval === 0 ? Infinity : Math.max(1, Math.floor(AHEAD_OF_RATE / interval))
@@ -179,7 +197,8 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
 
   /** Takes the path's rows apart: those that go now, and those that do not go soon. */
   function takeFrom(path: Path<Row>, taken: TakenRows<Row>): void {
-    const { facts, memory } = path
+    const { memory } = path
+    const { facts } = memory
     const now = clock.now()
     takeExpired(path, now, taken)
     const gate = gateOf(facts)
@@ -243,12 +262,14 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   }
 
   function takeExpired(path: Path<Row>, now: number, taken: TakenRows<Row>): void {
+    if (now < path.endsFrom) return
     const isOver = ({ expiresAt }: Row): boolean => expiresAt <= now
     for (const rows of [path.urgent, path.others]) {
       if (!rows.some(isOver)) continue
       taken.expired.push(...rows.filter(isOver))
       rows.splice(0, rows.length, ...rows.filter((row) => !isOver(row)))
     }
+    path.endsFrom = Math.min(...[...path.urgent, ...path.others].map(({ expiresAt }) => expiresAt))
   }
 
   /** Its thread learns of new limits while it has rows of the path. */
@@ -258,8 +279,8 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
     const { connections, messagesPerConnection } = gate.kind === 'open' ? gate : { ...path.told, connections: 0 }
     if (connections === path.told.connections && messagesPerConnection === path.told.messagesPerConnection) return
     path.told = { connections, messagesPerConnection }
-    const { facts, memory } = path
-    taken.limits.push({ thread: memory.thread, pathKey: facts.key, connections, messagesPerConnection })
+    const { facts, thread } = path.memory
+    taken.limits.push({ thread, pathKey: facts.key, connections, messagesPerConnection })
   }
 
   function count(memory: Memory): void {
@@ -276,11 +297,12 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   return {
     add(row) {
       const { key } = row.facts
-      const path = paths.get(key) ?? newPath(row.facts, memoryOf(key))
+      const path = paths.get(key) ?? newPath(memoryOf(row.facts))
       paths.set(key, path)
-      path.facts = row.facts
+      path.memory.facts = row.facts
       if (row.isUrgent) path.urgent.push(row)
       else path.others.push(row)
+      path.endsFrom = Math.min(path.endsFrom, row.expiresAt)
       changed.add(key)
     },
     take() {
@@ -292,7 +314,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
         if (path === undefined) continue
         takeFrom(path, taken)
         // Whatever they wait for, they end in time.
-        for (const { expiresAt } of [...path.urgent, ...path.others]) nextAt = Math.min(nextAt, expiresAt)
+        if (path.urgent.length + path.others.length > 0) nextAt = Math.min(nextAt, path.endsFrom)
         if (loadOf(path) === 0) endPath(path)
       }
       changed.clear()
@@ -314,18 +336,20 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
     },
     roomOf(facts, gate, isUrgent) {
       const path = paths.get(facts.key)
-      const most = mostOf(path?.memory ?? memoryOf(facts.key), gate)
+      const most = mostOf(speedOf(facts.key, path), gate)
       const all = loadOf(path)
       const others = path === undefined ? 0 : path.others.length + path.othersUnderWay
-      if (isUrgent) return urgentRoom(most, gate, { all, others })
       const share = most < FEWEST_TO_SHARE ? most : Math.floor(most * SHARE_OF_OTHERS)
-      return Math.max(0, Math.min(most - all, share - others))
+      const room = isUrgent ? urgentRoom(most, gate, { all, others }) : Math.max(0, Math.min(most - all, share - others))
+      const isBusy = path !== undefined && path.underWay >= gate.connections
+      return isBusy && room < most * LEAST_ROOM ? 0 : room
     },
     hasRoom({ key }, gate) {
       const path = paths.get(key)
       // One without rows has room for the first.
       return path === undefined || loadOf(path) < Math.min(MOST_ROWS + mostOf(path.memory, gate), gate.mostUnderWay)
     },
+    factsOf: (pathKey) => (paths.get(pathKey)?.memory ?? memories.peek(pathKey))?.facts,
     freeSlots: ({ key }, { connections }) => Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),
     takeWaiting() {
       return [...paths.values()].flatMap((path) => [...path.urgent.splice(0), ...path.others.splice(0)])
@@ -333,8 +357,9 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   }
 }
 
-function newPath<Row>(facts: PathFacts, memory: Memory): Path<Row> {
+function newPath<Row>(memory: Memory): Path<Row> {
   return {
-    facts, memory, urgent: [], others: [], turns: createStreamTurns(), underWay: 0, othersUnderWay: 0, told: undefined,
+    memory, urgent: [], others: [], endsFrom: Infinity, turns: createStreamTurns(), underWay: 0, othersUnderWay: 0,
+    told: undefined,
   }
 }

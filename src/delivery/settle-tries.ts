@@ -37,8 +37,6 @@ export interface SettleTries {
   /** These rows are in this thread now. */
   begin(rows: readonly PlacedRow[], thread: number): void
   settle(results: readonly TryResult[]): void
-  /** Their lifetime ended while they waited for their path. */
-  settleExpired(rows: readonly PlacedRow[]): void
   settleDns(answer: NoHosts, messages: readonly ClaimedMessage[]): void
   /** A row that did not go to a thread. */
   giveBack(row: PlacedRow, how: Omit<Parameters<OutcomeRecorder['giveBack']>[1], 'refund'>): void
@@ -184,6 +182,8 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
       case 'not-renderable':
         logger.error({ message_id: message.id, domain: message.domain, reason }, 'message can not be rendered')
         return giveBack(row, clock.now() + LOOK_AGAIN_AFTER, refund)
+      case 'too-late':
+        return giveBack(row, message.expiresAt, refund)
       default:
         unreachable(why)
     }
@@ -208,13 +208,6 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
         settleRow(found.row, result)
       }
       options.onLeft(left)
-    },
-    settleExpired(rows) {
-      for (const row of rows) {
-        const { message, ip, route, grant } = row
-        const tried = { ...noTry(), ip: ip?.address ?? null, operator: route.provider, refund: grant }
-        record(message, tried, judgeRow(row, { kind: 'expired' }))
-      }
     },
     settleDns(answer, messages) {
       const jitter = configuration.current().server.delivery.retry_jitter

@@ -73,7 +73,6 @@ export type TryEnd =
   | { kind: 'unanswered'; reason: string } // the dot went out and no usable reply came back
   | { kind: 'unacceptable'; cause: 'too_large' | 'not_ascii'; reason: string } // by what the host announced; not sent
   | PathFailure
-  | { kind: 'expired' } // its lifetime ended before the first command
   | { kind: 'returned'; why: ReturnCause; reason: string } // nothing was concluded, and no dot was sent
 
 /** Why a row comes back without a result. */
@@ -83,6 +82,7 @@ export type ReturnCause =
   | 'not-renderable' // it could not be rendered or signed
   | 'stale' // the lease was not ours any more when the dot mark was asked for: somebody else has the row
   | 'unmarked' // the dot mark was not confirmed in time
+  | 'too-late' // its lifetime ended before the first command: the store ends it
 
 /** No MAIL was sent: every host failed before that point. */
 export interface PathFailure {

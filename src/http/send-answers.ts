@@ -48,15 +48,25 @@ function resultEntry(result: AcceptedRecipient | RefusedRecipient, index: number
   return { index, to, success: false, error: errorBody(result.code, result.details) }
 }
 
+/** As it was committed. */
+export function sentBody(accepted: AcceptedMessages): Body {
+  return withSuppressed(sendBody(accepted), suppressedAmong(accepted.recipients))
+}
+
+/** As it was committed. */
+export function sentBatchBody(accepted: AcceptedBatch): Body {
+  return withSuppressed(batchBody(accepted), suppressedAmong(accepted.results))
+}
+
 /** Which messages of an answer are suppressed, counted among the accepted ones. */
-export function suppressedAmong(results: readonly (AcceptedRecipient | RefusedRecipient)[]): SuppressedMessage[] {
+function suppressedAmong(results: readonly (AcceptedRecipient | RefusedRecipient)[]): SuppressedMessage[] {
   return results
     .filter((result) => 'messageId' in result)
     .flatMap(({ reason }, index) => (reason === null ? [] : [{ index, reason }]))
 }
 
 /** `body` is one of the two above, or that of a message sent again, which has its state in `data`. */
-export function withSuppressed(body: Body, suppressed: readonly SuppressedMessage[]): Body {
+function withSuppressed(body: Body, suppressed: readonly SuppressedMessage[]): Body {
   if (suppressed.length === 0) return body
   if (isObject(body['data'])) return { ...body, data: { ...body['data'], state: 'suppressed' } }
   const reasons = new Map(suppressed.map(({ index, reason }) => [index, { status: 'suppressed', reason }]))

@@ -6,7 +6,8 @@
  * rejected verb changed nothing. Verbs are asynchronous and take and return plain data (`records.ts`), so that another
  * engine can stand beside the SQLite one without a change outside this folder. No verb waits for the network.
  *
- * Rejections: an error whose `code` is the engine's (SQLITE_FULL, SQLITE_IOERR …) when the commit failed.
+ * Rejections: an error whose `code` is the engine's (SQLITE_FULL, SQLITE_IOERR …) when the commit failed; ServiceError
+ * `unavailable` from a store that is closed, or whose thread has ended.
  */
 import type { AcceptRequest, AcceptResult, IdempotencyEntry, IdempotencyLookup, KeptAnswer } from './accept-records.ts'
 import type {
@@ -310,7 +311,7 @@ export interface Store {
 
   /** Contents whose messages are all final, and were before that time. */
   overdueContents(request: ForgetRequest): Promise<OverdueContents>
-  /** Bodies and attachments of those that are still over; `links` stay. As many as fit into a slice, and one at least. */
+  /** Bodies and attachments of those that are still over; `links` stay. As many as fit into a slice, at least one. */
   forgetContents(request: ForgetContentsRequest): Promise<ForgottenContents>
   /** What `forgetContents` was given for a content, or null. */
   keptLinks(contentId: number): Promise<string | null>

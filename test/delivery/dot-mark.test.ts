@@ -248,9 +248,9 @@ t.test('a host that leaves a kept connection before it says anything leaves the 
 t.test('a message that is not to go any more is told without a command', async (t) => {
   const server = await mx(t)
   const opened = await session(t, server)
-  const late = job({ begin: () => ({ kind: 'expired' }) })
+  const late = job({ begin: () => ({ kind: 'returned', why: 'too-late', reason: 'over' }) })
   opened.send(late)
-  t.match(await late.end, { kind: 'expired' })
+  t.match(await late.end, { kind: 'returned', why: 'too-late' })
   t.equal(late.wasRcptSent(), false)
   t.equal(commandsOf(server).length, 1)
   t.match(await opened.deliver(ENVELOPE, BYTES), { kind: 'accepted' })

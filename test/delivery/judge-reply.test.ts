@@ -159,10 +159,6 @@ t.test('what no attempt fits into any more has expired', async (t) => {
     description: 'not delivered within 72 h; last answer: 450 4.2.0 busy',
   } })
   t.match(
-    judged({ kind: 'expired' }).outcome,
-    { kind: 'expired', bounce: { code: '4.4.7', description: 'not delivered within 72 h' } },
-  )
-  t.match(
     judged({ kind: 'lost', stage: 'mail', reason: 'gone' }, { expiresAt: NOW + 30 * SECOND }).outcome,
     { kind: 'expired' },
   )

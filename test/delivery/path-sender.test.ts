@@ -59,7 +59,7 @@ t.test('a row whose time is over does not begin, and its transcript is of its ow
   path.add([1, 2], { plan: { connections: 1 }, row: { expiresAt: MINUTE } })
   const [first, second] = await path.untilDone(2)
   t.match(first, { end: { kind: 'accepted' }, startedAt: 0, transcript: /> MAIL FROM/ })
-  t.match(second, { end: { kind: 'expired' }, facts: NO_CONNECTION, wasRcptSent: false })
+  t.match(second, { end: { kind: 'returned', why: 'too-late' }, facts: NO_CONNECTION, wasRcptSent: false })
   t.strictSame(recipients(server), ['1'])
 })
 

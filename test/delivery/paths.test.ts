@@ -77,6 +77,18 @@ t.test('a path with rows is remembered, however many others come meanwhile', asy
   t.equal(paths.take().ready[0]?.thread, thread)
 })
 
+t.test('a path that had rows is remembered, however many others are only asked about', async (t) => {
+  const { paths, add } = world(2)
+  const [row] = add(1)
+  const thread = paths.take().ready[0]?.thread
+  if (row !== undefined) paths.settle(row)
+  for (let index = 0; index < 20_000; index += 1) paths.roomOf(factsOf(`other ${index}`), OPEN, false)
+  t.match(paths.factsOf('a'), { key: 'a' }, 'its connections still tell of it')
+  t.equal(paths.factsOf('other 1'), undefined)
+  add(1)
+  t.equal(paths.take().ready[0]?.thread, thread, 'its connections are there')
+})
+
 t.test('transactional rows go before those that came earlier', async (t) => {
   const { paths, gate, add, keysOf } = world()
   gate.now = { ...OPEN, connections: 1 }
@@ -118,6 +130,24 @@ t.test('a path says how many more rows it takes, and keeps a quarter for transac
   t.equal(paths.freeSlots(facts, OPEN), 10)
   paths.take()
   t.equal(paths.freeSlots(facts, OPEN), 0)
+})
+
+t.test('a path whose connections are all busy asks for more when an eighth is free', async (t) => {
+  const { paths, add } = world()
+  const facts = factsOf('a')
+  const room = (): number[] => [true, false].map((isUrgent) => paths.roomOf(facts, OPEN, isUrgent))
+  const rows = add(36, { isUrgent: true })
+  t.same(room(), [4, 4], 'nothing is under way')
+  t.equal(ready(paths).length, 30)
+  t.same(room(), [0, 0])
+  const [first, ...others] = rows
+  if (first !== undefined) paths.settle(first)
+  t.same(room(), [5, 5])
+  add(1)
+  paths.take()
+  t.same(room(), [0, 0])
+  for (const row of others.slice(0, 29)) paths.settle(row)
+  t.same(room(), [33, 29])
 })
 
 t.test('a path full of bulk mail that takes fewer than it did takes transactional rows all the same', async (t) => {
@@ -208,6 +238,29 @@ t.test('what expires while it waits for its path does not go out', async (t) => 
   t.same(keysOf(paths.take().expired), [4])
   if (first !== undefined) paths.settle(first)
   t.same(keysOf(ready(paths)), [3])
+  t.equal(paths.nextAt(), null)
+})
+
+t.test('each row expires at its own time, also behind one that left, or that came later and ends sooner', async (t) => {
+  const { clock, paths, gate, add, keysOf } = world()
+  gate.now = { ...OPEN, connections: 1, messagesPerConnection: 1 }
+  const start = clock.now()
+  const endingAfter = (seconds: number): PathRow[] => add(1, { expiresAt: start + seconds * SECOND })
+  const gone = [1, 2].flatMap(endingAfter)
+  t.same(keysOf(ready(paths)), keysOf(gone), 'these go out')
+  const [ninth, third, fifth] = [9, 3, 5].flatMap(endingAfter)
+  const expiredAt = async (second: number): Promise<unknown[]> => {
+    await clock.advance(start + second * SECOND - clock.now())
+    return paths.take().expired
+  }
+  t.same(await expiredAt(2), [])
+  t.same(await expiredAt(3), [third])
+  t.equal(paths.nextAt(), start + 5 * SECOND)
+  t.same(await expiredAt(4), [])
+  t.same(await expiredAt(5), [fifth])
+  const [sixth] = endingAfter(6)
+  t.same(await expiredAt(8), [sixth])
+  t.same(await expiredAt(9), [ninth])
   t.equal(paths.nextAt(), null)
 })
 

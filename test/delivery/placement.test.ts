@@ -109,7 +109,7 @@ t.test('when a full ready window gets room by what goes to a thread, more is cla
   const pump = createPathPump({
     clock: manualClock(), window,
     paths: { take: () => taken, nextAt: () => null, takeWaiting: () => [] } as never,
-    tries: { begin: () => {}, settleExpired: () => {}, giveBack: () => {} },
+    tries: { begin: () => {}, giveBack: () => {} },
     threads: () => ({ dispatch: () => {}, limit: () => {} }),
     onRoom: () => void rooms++,
   })

@@ -5,6 +5,7 @@ import t from 'tap'
 import type { Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { manualClock } from '../support/manual-clock.ts'
+import { startOrderingSink } from '../support/ordering-sink.ts'
 import { scriptedMx } from '../support/scripted-mx.ts'
 import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
@@ -186,4 +187,31 @@ t.test('a reload with other limits is in force for the next message', async (t) 
   const ids = await engine.accept('anna@dest.test', { count: 5 })
   for (const id of ids) await engine.untilState(id, 'delivered')
   t.ok(server.connections.length >= 5, `${server.connections.length} connections`)
+})
+
+t.test('what expires while it waits for a connection is told with the last answer of its host', async (t) => {
+  const sink = await startOrderingSink({
+    onCommand: (verb, path) => (verb === 'RCPT' && path.startsWith('anna') ? '451 4.3.2 busy' : undefined),
+  })
+  t.teardown(() => sink.close())
+  const clock = manualClock(START)
+  const engine = await startEngine(t, { port: sink.port, clock, providers: { default: { connections: 1 } } })
+  const [id] = await engine.accept('anna@dest.test', { lifetime: 5 * MINUTE, stream: 'bulk' })
+  await engine.untilState(id, 'deferred')
+  sink.hold()
+  // One whose dot is out, and one whose envelope goes out behind it.
+  await engine.accept('bob@dest.test', { count: 2 })
+  await until('the connection is held', () => sink.held() === 1)
+  await clock.advance(MINUTE)
+  await engine.untilState(id, 'sending')
+  await clock.advance(4 * MINUTE)
+  sink.release()
+  const view = await engine.until('it has ended', async () => {
+    await engine.store.expireDue(clock.now(), 100)
+    const found = await engine.message(id)
+    return found.state === 'expired' && found
+  })
+  const description = 'not delivered within 5 min; last answer: 451 4.3.2 busy'
+  t.match(view, { bounce: { type: 'soft', code: '4.4.7', description }, attempts: { length: 1 } })
+  t.match((await engine.events(id)).at(-1), { kind: 'email.bounced', data: { bounce_description: description } })
 })

@@ -69,6 +69,25 @@ t.test('a store that fails is 503 with Retry-After on every route, and tells not
   t.match(log.find(({ error }) => String(error).includes('secret.db')), { level: 'error', part: 'http' })
 })
 
+t.test('a closed store is 503 with Retry-After, with an idempotency key and without', async (t) => {
+  const { port, store, log } = await startApi(t, { ownStore: true })
+  // The key is remembered, and so are the sending domain and that there is room.
+  await sendOne(port)
+  const closed = store.close()
+  const send = { path: '/v1/email/send', body: JSON.stringify(VALID_SEND) }
+  const batch = { path: '/v1/email/batch', body: JSON.stringify({ ...VALID_SEND, recipients: [{ to: 'a@b.de' }] }) }
+  const headers = { 'Content-Type': 'application/json' }
+  const askAll = (): Promise<Got[]> => Promise.all([send, batch].flatMap((asked) => [
+    ask(port, { ...asked, headers }), ask(port, { ...asked, headers: { ...headers, 'Idempotency-Key': 'x' } }),
+  ]))
+  const whileItCloses = await askAll()
+  await closed
+  for (const got of [...whileItCloses, ...(await askAll())]) {
+    t.match(got, { status: 503, json: { error: { code: 'unavailable' } }, headers: { 'retry-after': /^\d+$/ } })
+  }
+  t.notOk(log.some(({ level, part }) => level === 'error' && part === 'http'), 'it is no defect')
+})
+
 t.test('every code has its status, its sentence and its headers; details are cut at 2,000 characters', async (t) => {
   const statuses = {
     invalid_recipient: 422, unauthorized: 401, domain_not_verified: 403, ip_not_warmed: 409, rate_limited: 429,

@@ -103,7 +103,7 @@ t.test('a batch of mail leaves one line for each fact, and its figures', async (
   })
 
   await t.test('what delivers gives way to what accepts', async (t) => {
-    for (const [name, priority] of [['delivery', 5], ['libuv-worker', 5], ['store', 0]] as const) {
+    for (const [name, priority] of [['delivery', 10], ['libuv-worker', 10], ['store', 0]] as const) {
       const priorities = threadPriorities(server.processId, name)
       t.ok(priorities.length > 0, `${name} is there`)
       t.strictSame(new Set(priorities), new Set([priority + getPriority(server.processId)]), name)

@@ -147,7 +147,7 @@ t.test('damage met while running rejects the caller and ends the store', async (
   await t.rejects(lookUp(store, id), { code: 'SQLITE_CORRUPT' })
   await until('the death is told', () => deaths.length > 0)
   t.match(deaths, [{ message: /malformed/ }])
-  await t.rejects(store.tick(), /malformed/)
+  await t.rejects(store.tick(), { code: 'unavailable', cause: { message: /malformed/ } })
 })
 
 t.test('a disk that takes no more refuses verbs and ends nothing', async (t) => {

@@ -199,6 +199,6 @@ export const closing: Cases = {
     const closed = store.close()
     await t.resolves(last, 'what was called before is finished')
     await closed
-    await t.rejects(store.tick(), { message: 'the store is closed' })
+    await t.rejects(store.tick(), { code: 'unavailable', details: 'the store is closed' })
   },
 }

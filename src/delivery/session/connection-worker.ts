@@ -81,6 +81,7 @@ export interface ConnectionWorker {
 export const STOPPING: Extract<TryEnd, { kind: 'returned' }> = {
   kind: 'returned', why: 'stopping', reason: 'the server stops',
 }
+const TOO_LATE: SendEnd = { kind: 'returned', why: 'too-late', reason: 'its lifetime is over' }
 
 /** One try of a row. */
 interface Trial {
@@ -184,7 +185,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
       mayPipeline: pathRow.mayPipeline,
       begin(messagesBefore) {
         if (options.isHalted()) return STOPPING
-        if (tools.now() >= expiresAt) return { kind: 'expired' }
+        if (tools.now() >= expiresAt) return TOO_LATE
         trial.isBegun = true
         if (messagesBefore === 0) return null
         // It was taken early, and waited for the one before.
@@ -216,8 +217,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
       isWornOut = true
       return giveBack(trial)
     }
-    const facts = end.kind === 'expired' || isStopping(end) ? NO_CONNECTION : opened.facts
-    conclude(trial, end, facts)
+    conclude(trial, end, isBeforeAll(end) ? NO_CONNECTION : opened.facts)
   }
 
   /** A host that ends every connection before it says anything of a row does not keep it for ever. */
@@ -294,8 +294,9 @@ export function renderRow({ render }: Pick<DeliveryTools, 'render'>, { row }: Pa
   )
 }
 
-function isStopping(end: SendEnd): boolean {
-  return end.kind === 'returned' && end.why === 'stopping'
+/** Nothing was said of it on the connection. */
+function isBeforeAll(end: SendEnd): boolean {
+  return end.kind === 'returned' && (end.why === 'stopping' || end.why === 'too-late')
 }
 
 /** The host did not understand the dialogue: one command at a time may help (engine.md 10.2). */

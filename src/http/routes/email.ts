@@ -4,15 +4,13 @@
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type {
-  AcceptBatch, AcceptedBatch, AcceptedMessages, AcceptMessage, Caller, Idempotent,
-} from '../../messages/send-request.ts'
+import type { Acceptance, AcceptedBatch, AcceptedMessages, Caller, Idempotent } from '../../messages/send-request.ts'
 import type { HttpFeatures } from '../features.ts'
 import { batchSchema, sendSchema, toBatchRequest, toSendRequest } from '../requests/email.ts'
 import { batchResultSchema, previewSchema, sendResultSchema } from '../responses/email.ts'
 import { dataSchema, lenientRoute, success } from '../route.ts'
 import type { Answer, ApiRequest, Route } from '../route.ts'
-import { batchBody, replayedAnswer, sendBody, suppressedAmong, withSuppressed } from '../send-answers.ts'
+import { batchBody, replayedAnswer, sendBody, sentBatchBody, sentBody } from '../send-answers.ts'
 
 export interface EmailRoutesOptions {
   features: Pick<HttpFeatures, 'acceptMessage' | 'acceptBatch' | 'previewMessage'>
@@ -41,18 +39,9 @@ function sendRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
       const accepting = features.acceptMessage(
         toSendRequest(fields), callerOf(request), idempotent(request, sendBody),
       )
-      return sendAnswer(request, accepting)
+      return answerAccepted(request, accepting, sentBody)
     },
   })
-}
-
-/** Without the fields of the request: they may be large, and the commit takes its time. */
-async function sendAnswer(request: ApiRequest, accepting: ReturnType<AcceptMessage>): Promise<Answer> {
-  const acceptance = await accepting
-  if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
-  const { accepted } = acceptance
-  tellStart(request, accepted)
-  return { status: OK, body: withSuppressed(sendBody(accepted), suppressedAmong(accepted.recipients)) }
 }
 
 function batchRoute({ features, mostMailBytes, mostRecipients }: EmailRoutesOptions): Route {
@@ -69,17 +58,26 @@ function batchRoute({ features, mostMailBytes, mostRecipients }: EmailRoutesOpti
     async handler(request, fields) {
       const given = toBatchRequest(fields, { isStrict: isStrict(request) })
       const caller: Caller = { ...callerOf(request), source: 'batch' }
-      return batchAnswer(request, features.acceptBatch(given, caller, idempotent(request, batchBody)))
+      const accepting = features.acceptBatch(given, caller, idempotent(request, batchBody))
+      return answerAccepted(request, accepting, sentBatchBody)
     },
   })
 }
 
-async function batchAnswer(request: ApiRequest, accepting: ReturnType<AcceptBatch>): Promise<Answer> {
+/** Without the fields of the request: they may be large, and the commit takes its time. */
+async function answerAccepted<Accepted extends AcceptedMessages | AcceptedBatch>(
+  request: ApiRequest,
+  accepting: Promise<Acceptance<Accepted>>,
+  body: (accepted: Accepted) => object,
+): Promise<Answer> {
   const acceptance = await accepting
   if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
   const { accepted } = acceptance
-  tellStart(request, accepted)
-  return { status: OK, body: withSuppressed(batchBody(accepted), suppressedAmong(accepted.results)) }
+  // Only where it is more than a minute away (contract.md 4.5).
+  if (accepted.estimatedStartAt !== null) {
+    request.setHeader('X-Service-Estimated-Start', String(toUnixSeconds(accepted.estimatedStartAt)))
+  }
+  return { status: OK, body: body(accepted) }
 }
 
 function previewRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
@@ -115,11 +113,4 @@ export function idempotent<Accepted>(
 ): Idempotent<Accepted> | null {
   if (entry === null) return null
   return { entry, answer: (accepted) => ({ status: OK, body: JSON.stringify(body(accepted)) }) }
-}
-
-/** Only where it is more than a minute away (contract.md 4.5). */
-function tellStart(request: ApiRequest, { estimatedStartAt }: AcceptedMessages | AcceptedBatch): void {
-  if (estimatedStartAt !== null) {
-    request.setHeader('X-Service-Estimated-Start', String(toUnixSeconds(estimatedStartAt)))
-  }
 }

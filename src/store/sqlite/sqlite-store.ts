@@ -2,12 +2,13 @@
  * The SQLite store as the main thread sees it: every verb is a call to the store thread, in batches.
  *
  * A promise of a writing verb settles after the commit. When the store thread dies, every open and later call is
- * rejected and `onDeath` is told once: the process must end and recover as after a kill.
+ * rejected and `onDeath` is told once: the process must end and recover as after a kill. What was called before `close`
+ * is finished; whatever comes later is rejected.
  *
  * Rejects with ProcessExit when the database can not be opened: see `openStore`.
  */
 import { MessageChannel, Worker } from 'node:worker_threads'
-import { EXIT, ProcessExit, unreachable } from '../../base/errors.ts'
+import { EXIT, ProcessExit, ServiceError, unreachable } from '../../base/errors.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { createThreadChannel } from '../../base/thread-channel.ts'
 import type { ThreadChannel } from '../../base/thread-channel.ts'
@@ -40,7 +41,7 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
   let failure: Error | undefined
   const exited = watch(worker, (reason, code) => {
     if (code !== 0) failure = reason
-    channel.fail(state === 'closing' ? new Error('the store is closed') : reason)
+    channel.fail(state === 'closing' ? storeClosed() : storeClosed(reason))
     port1.close()
     if (state === 'open') options.onDeath(reason)
   })
@@ -54,8 +55,8 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
     'store opened',
   )
 
-  const call: Call = async (verb, ...argument) =>
-    (await channel.call(verb, argument[0])) as ReturnType<Verbs[typeof verb]>
+  const ask: Ask = (...asked) => (state === 'closing' ? Promise.reject(storeClosed()) : channel.call(...asked))
+  const call: Call = async (verb, ...argument) => (await ask(verb, argument[0])) as ReturnType<Verbs[typeof verb]>
   const close = async (): Promise<void> => {
     state = 'closing'
     // The thread's end may be seen before its answer, and is as good: a close that fails is an error of the thread.
@@ -63,15 +64,22 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
     await exited
     if (failure !== undefined) throw failure
   }
-  return { ...createVerbCalls(call), acceptMessages: createAcceptCall(channel), close }
+  return { ...createVerbCalls(call), acceptMessages: createAcceptCall(ask), close }
+}
+
+type Ask = ThreadChannel['call']
+
+/** There is nothing to ask any more. */
+function storeClosed(cause?: Error): ServiceError {
+  return new ServiceError('unavailable', 'the store is closed', { cause })
 }
 
 /** The content moves to the store thread. */
-function createAcceptCall(channel: ThreadChannel): Store['acceptMessages'] {
+function createAcceptCall(ask: Ask): Store['acceptMessages'] {
   return (request) => {
     const content = packContent(request.content)
     const packed: PackedRequest = { ...request, content }
-    return channel.call('acceptMessages', packed, [content.bytes.buffer]) as ReturnType<Store['acceptMessages']>
+    return ask('acceptMessages', packed, [content.bytes.buffer]) as ReturnType<Store['acceptMessages']>
   }
 }
 
