@@ -20,8 +20,10 @@ export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'
 export const PRIORITY = { debug: 7, info: 6, warn: 4, error: 3, fatal: 2 } as const
 /** Milliseconds: a line is seen so much later at the most, unless the thread is busy. */
 const LONGEST_GATHERED = 10
-/** Characters. */
+/** Bytes. */
 const MOST_GATHERED = 64 * 1024
+/** A UTF-16 unit in UTF-8. */
+const MOST_BYTES_PER_UNIT = 3
 const STANDARD_OUTPUT = 1
 
 export interface LoggerOptions {
@@ -121,15 +123,15 @@ const writeToStdout = gatherLines((bytes) => void process.stdout.write(bytes))
 
 /** Writes a moment later, or when much has come together. */
 function gatherLines(write: (bytes: Buffer) => void): (line: string) => void {
-  let gathered: string[] = []
-  let characters = 0
+  const gathered = Buffer.allocUnsafeSlow(MOST_GATHERED)
+  let end = 0
   let timer: NodeJS.Timeout | undefined
   const flush = (): void => {
-    const lines = gathered
-    gathered = []
-    characters = 0
-    // Line by line: one that is not in Latin-1 would make all of them as slow as itself.
-    if (lines.length > 0) write(Buffer.concat(lines.map((line) => Buffer.from(line))))
+    clearTimeout(timer)
+    timer = undefined
+    // Not the block itself: a pipe that is full keeps what it is given.
+    if (end > 0) write(Buffer.from(gathered.subarray(0, end)))
+    end = 0
   }
   let isFirst = true
   return (line) => {
@@ -137,11 +139,10 @@ function gatherLines(write: (bytes: Buffer) => void): (line: string) => void {
     // or socket is full.
     if (isFirst) process.on('exit', flush)
     isFirst = false
-    if (gathered.length === 0) timer = setTimeout(flush, LONGEST_GATHERED)
-    gathered.push(line)
-    characters += line.length
-    if (characters < MOST_GATHERED) return
-    clearTimeout(timer)
-    flush()
+    const mostBytes = line.length * MOST_BYTES_PER_UNIT
+    if (end + mostBytes > MOST_GATHERED) flush()
+    if (mostBytes > MOST_GATHERED) return write(Buffer.from(line))
+    end += gathered.write(line, end)
+    timer ??= setTimeout(flush, LONGEST_GATHERED)
   }
 }

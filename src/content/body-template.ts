@@ -15,6 +15,11 @@ export type BodyTemplate = readonly (string | Placeholder | FixedLines)[]
 
 /** Fewer characters are encoded as quickly as they are joined. */
 const FEWEST_CHARACTERS = 200
+/**
+ * Longer texts stay apart: joined, all of them would be copied once more. No character comes to stand in two of them,
+ * since acceptance refuses what ends within one (contract.md 1).
+ */
+const MOST_JOINED_CHARACTERS = 500
 
 /** With all whole lines of its texts encoded: worth it where more than one message is made of it. */
 export function withFixedLines(template: BodyTemplate): BodyTemplate {
@@ -38,19 +43,22 @@ export interface BodyWriter {
 export function createBodyWriter(): BodyWriter {
   const body: (string | FixedLines)[] = []
   let text = ''
+  const add = (more: string): void => {
+    const isJoined = text.length + more.length <= MOST_JOINED_CHARACTERS
+    if (!isJoined) body.push(text)
+    text = isJoined ? text + more : more
+  }
   return {
-    add(more) {
-      text += more
-    },
+    add,
     fill(template, variables) {
       for (const part of template) {
         if (typeof part === 'string') {
-          text += part
+          add(part)
         } else if ('encoded' in part) {
           body.push(text, part)
           text = ''
         } else {
-          text += substitutePlaceholder(part, variables)
+          add(substitutePlaceholder(part, variables))
         }
       }
     },

@@ -11,8 +11,15 @@ import { foldBase64 } from './transfer-encoding.ts'
 
 export type BodyEncoding = 'quoted-printable' | 'base64'
 
-/** Each piece but the last one ends with a line end that is no half of CRLF. */
+/** What stands in front of fixed lines ends with a line end that is no half of CRLF; no character is cut in two. */
 export type BodyText = readonly (string | FixedLines)[]
+
+/** The same in UTF-8. */
+export interface BodyBytes {
+  /** Bytes are good until the memory is used anew that was given to `toUtf8`. */
+  pieces: readonly (Uint8Array | FixedLines)[]
+  bytes: number
+}
 
 export interface FixedLines {
   text: string
@@ -24,10 +31,6 @@ export interface FixedLines {
   runs: readonly number[]
 }
 
-/** Texts that may be longer in UTF-8 have memory of their own. */
-const SCRATCH_BYTES = 256 * 1024
-/** Each string is written here first. */
-const scratch = Buffer.allocUnsafe(SCRATCH_BYTES)
 /** A UTF-16 unit in UTF-8. */
 const MOST_BYTES_PER_UNIT = 3
 /** Share of bytes: a number takes eight of them, so that those of a text take no more memory than the text. */
@@ -41,7 +44,7 @@ export function textOf(body: BodyText): string {
 
 /** Whole lines, encoded; or as they are where that would take much memory: shorter as base64, or full of tabs. */
 export function fixedLines(text: string): FixedLines | string {
-  const source = toBytes(text)
+  const source = Buffer.from(text)
   const bytes = source.length
   const target = Buffer.allocUnsafe(mostQuotedPrintableBytes(bytes))
   const runs: number[] = []
@@ -50,11 +53,40 @@ export function fixedLines(text: string): FixedLines | string {
   return { text, bytes, encoded: Buffer.from(target.subarray(0, written.end)), escaped: written.escaped, runs }
 }
 
-/** In UTF-8. */
-export function bytesOf(body: BodyText): number {
+export function hasText(body: BodyText): boolean {
+  return body.some((piece) => typeof piece !== 'string' || piece !== '')
+}
+
+/** Written into `memory` where that is sure to be long enough, and else into memory of its own. */
+export function toUtf8(body: BodyText, memory: Buffer): BodyBytes {
+  const pieces: (Uint8Array | FixedLines)[] = []
+  const target = memory.length >= mostUtf8Bytes(body) ? memory : Buffer.allocUnsafe(mostUtf8Bytes(body))
   let bytes = 0
-  for (const piece of body) bytes += typeof piece === 'string' ? Buffer.byteLength(piece) : piece.bytes
-  return bytes
+  let start = 0
+  let end = 0
+  const closeStretch = (): void => {
+    if (end > start) pieces.push(target.subarray(start, end))
+    bytes += end - start
+    start = end
+  }
+  for (const piece of body) {
+    if (typeof piece === 'string') {
+      end += target.write(piece, end)
+    } else {
+      closeStretch()
+      pieces.push(piece)
+      bytes += piece.bytes
+    }
+  }
+  closeStretch()
+  return { pieces, bytes }
+}
+
+/** Fixed lines not counted. */
+function mostUtf8Bytes(body: BodyText): number {
+  let units = 0
+  for (const piece of body) units += typeof piece === 'string' ? piece.length : 0
+  return MOST_BYTES_PER_UNIT * units
 }
 
 /** Room for a text of so many bytes in either encoding. */
@@ -64,14 +96,13 @@ export function mostEncodedBytes(bytes: number): number {
 
 /** Returns where it ends; undefined: more bytes than `mostEscaped` have to be escaped. */
 export function writeReadable(
-  body: BodyText, target: Buffer, at: number, { mostEscaped, runs }: WriteLimits,
+  { pieces }: BodyBytes, target: Buffer, at: number, { mostEscaped, runs }: WriteLimits,
 ): number | undefined {
   let end = at
   let escaped = 0
-  for (const piece of body) {
-    const written = typeof piece === 'string'
-      ? writeQuotedPrintable(toBytes(piece), target, end, { mostEscaped: mostEscaped - escaped, runs })
-      : copyLines(piece, target, end, runs)
+  for (const piece of pieces) {
+    const written = 'encoded' in piece ? copyLines(piece, target, end, runs)
+      : writeQuotedPrintable(piece, target, end, { mostEscaped: mostEscaped - escaped, runs })
     if (written === undefined) return undefined
     end = written.end
     escaped += written.escaped
@@ -88,10 +119,4 @@ export function writeBase64(body: BodyText, target: Buffer, at: number): number 
 function copyLines(lines: FixedLines, target: Buffer, at: number, runs: number[] | null): WrittenText {
   if (runs !== null) for (const position of lines.runs) runs.push(at + position)
   return { end: at + lines.encoded.copy(target, at), escaped: lines.escaped }
-}
-
-/** Good until the next call. */
-function toBytes(text: string): Uint8Array {
-  if (text.length * MOST_BYTES_PER_UNIT > SCRATCH_BYTES) return Buffer.from(text)
-  return scratch.subarray(0, scratch.write(text))
 }

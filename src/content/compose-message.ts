@@ -6,7 +6,7 @@
  * base64, attachments are base64. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
  */
 import { hash } from 'node:crypto'
-import { bytesOf, mostEncodedBytes, writeBase64, writeReadable } from './body-text.ts'
+import { hasText, mostEncodedBytes, toUtf8, writeBase64, writeReadable } from './body-text.ts'
 import type { BodyText } from './body-text.ts'
 import type { UnsignedMessage } from './dkim.ts'
 import { BOUNDARY_CHARACTERS } from './mime-tree.ts'
@@ -27,16 +27,10 @@ export interface MessageParts {
   room: number
 }
 
-interface Body {
-  text: BodyText
-  /** In UTF-8. */
-  bytes: number
-}
-
 interface Writing {
   header: Buffer
   boundary: string
-  bodies: { text: Body; html: Body }
+  bodies: { text: BodyText; html: BodyText }
   shape: MimeShape
   room: number
 }
@@ -45,17 +39,19 @@ interface Writing {
 const SCRATCH_BYTES = 256 * 1024
 /** Each message is written here first, and copied out when its length is known. */
 const scratch = Buffer.allocUnsafe(SCRATCH_BYTES)
+/** And its texts in UTF-8 here. */
+const textScratch = { text: Buffer.allocUnsafe(SCRATCH_BYTES), html: Buffer.allocUnsafe(SCRATCH_BYTES) }
 /** Of a longer text the white space is not noted: it may be all white space, and the list eight times as long. */
 const MOST_NOTED_BYTES = 256 * 1024
 
 export async function composeMessage(parts: MessageParts): Promise<UnsignedMessage> {
   const { fields, html, text, treeOf, seed, room } = parts
-  const bodies = { text: bodyOf(text), html: bodyOf(html) }
+  const bodies = { text: text ?? [], html: html ?? [] }
   const header = Buffer.from(fields.join(''))
   const boundary = hash('sha256', seed).slice(0, BOUNDARY_CHARACTERS)
   let shape: MimeShape = {
-    text: bodies.text.bytes > 0 ? 'quoted-printable' : null,
-    html: bodies.html.bytes > 0 ? 'quoted-printable' : null,
+    text: hasText(bodies.text) ? 'quoted-printable' : null,
+    html: hasText(bodies.html) ? 'quoted-printable' : null,
   }
   for (;;) {
     const written = writeMessage(await treeOf(shape), { header, boundary, bodies, shape, room })
@@ -64,18 +60,15 @@ export async function composeMessage(parts: MessageParts): Promise<UnsignedMessa
   }
 }
 
-function bodyOf(text: BodyText | null): Body {
-  return text === null ? { text: [], bytes: 0 } : { text, bytes: bytesOf(text) }
-}
-
 /** A name: this text is shorter as base64. */
 function writeMessage(
   tree: MimeTree, { header, boundary, bodies, shape, room }: Writing,
 ): UnsignedMessage | 'text' | 'html' {
-  const textBytes = mostEncodedBytes(bodies.text.bytes) + mostEncodedBytes(bodies.html.bytes)
+  const utf8 = { text: toUtf8(bodies.text, textScratch.text), html: toUtf8(bodies.html, textScratch.html) }
+  const textBytes = mostEncodedBytes(utf8.text.bytes) + mostEncodedBytes(utf8.html.bytes)
   const most = room + header.length + tree.bytes + textBytes
   const target = most <= SCRATCH_BYTES ? scratch : Buffer.allocUnsafe(most)
-  const isNoted = tree.isRelaxed && bodies.text.bytes + bodies.html.bytes <= MOST_NOTED_BYTES
+  const isNoted = tree.isRelaxed && utf8.text.bytes + utf8.html.bytes <= MOST_NOTED_BYTES
   const runs: number[] | null = isNoted ? [] : null
   let end = room + header.copy(target, room)
   let bodyStart = end
@@ -87,9 +80,8 @@ function writeMessage(
     } else if (piece === 'body') {
       bodyStart = end
     } else {
-      const { text, bytes } = bodies[piece]
-      const written = shape[piece] === 'base64' ? writeBase64(text, target, end)
-        : writeReadable(text, target, end, { mostEscaped: mostEscapedBytes(bytes), runs })
+      const written = shape[piece] === 'base64' ? writeBase64(bodies[piece], target, end)
+        : writeReadable(utf8[piece], target, end, { mostEscaped: mostEscapedBytes(utf8[piece].bytes), runs })
       if (written === undefined) return piece
       end = written
     }

@@ -51,6 +51,11 @@ const CHANGED_SPACE = /\r\n|\t| {2}/
 // Behind the line end of a fold there is white space.
 const WHITE_SPACE = /(?:[ \t]|\r\n)+/g
 
+/** Longer bodies have memory of their own. */
+const SCRATCH_BYTES = 256 * 1024
+/** Canonical bodies are written here, and forgotten when they are hashed. */
+const scratch = Buffer.allocUnsafe(SCRATCH_BYTES)
+
 const MOST_LINE_CHARACTERS = 76
 const LINE_END = '\r\n'
 const SPACE = 0x20
@@ -205,13 +210,16 @@ export function relaxedBody(body: Buffer): Buffer {
   return canonical.subarray(0, length)
 }
 
-/** The same of what stands behind `bodyStart`, where the runs of white space are known: see `UnsignedMessage`. */
+/**
+ * The same of what stands behind `bodyStart`, where the runs of white space are known: see `UnsignedMessage`. What is
+ * returned is good until the next call.
+ */
 export function withoutRuns(bytes: Buffer, bodyStart: number, runs: readonly number[]): Buffer {
   const body = bytes.subarray(bodyStart)
   const end = endOfText(body)
   if (end === 0) return body.subarray(0, 0)
   if (runs.length === 0 && body.length === end + 2 && body[end] === CR) return body
-  const canonical = Buffer.allocUnsafe(end + 2)
+  const canonical = scratchOf(end + LINE_END.length)
   let length = 0
   let copied = 0
   for (let index = 0; index < runs.length; index += 2) {
@@ -223,6 +231,10 @@ export function withoutRuns(bytes: Buffer, bodyStart: number, runs: readonly num
   canonical[length++] = CR
   canonical[length++] = LF
   return canonical.subarray(0, length)
+}
+
+function scratchOf(bytes: number): Buffer {
+  return bytes <= SCRATCH_BYTES ? scratch : Buffer.allocUnsafe(bytes)
 }
 
 /** Behind the last byte that is neither white space nor of a line end. */

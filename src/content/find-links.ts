@@ -68,13 +68,87 @@ function createReader(
   source: MaskedTemplate, elements: OpenElements | null,
 ): { tokens: HtmlTokens; result(): Reading } {
   const { text } = source
+  const tag: Tag = { name: '', href: undefined, track: undefined }
+  const pixel = createPixelPlace(text, elements)
   const links: FoundLink[] = []
-  let tagName = ''
-  let href: Attribute | undefined
-  let track: Attribute | undefined
-  let attribute: Attribute | undefined
-  let isTextOnly = false
   let isMissed = false
+
+  /** Whether the element is marked, by itself or by one around it. */
+  const openElement = (name: string, marks: boolean): boolean => {
+    if (elements !== null) return elements.open(name, marks)
+    isMissed ||= marks
+    return marks
+  }
+  const tokens: HtmlTokens = {
+    ...createTagTokens(source, tag),
+    text: pixel.text,
+    markupEnd: pixel.markupEnd,
+    tagEnd(end) {
+      const { name, href, track } = tag
+      const isLeftAlone = openElement(name, CONCEALING.includes(name) || isSwitchedOff(track))
+      if (href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(name) && isWhole(href, source)) links.push(href)
+      pixel.tagEnd(name, end)
+    },
+    closeTag(start, end) {
+      const tagEnd = text.indexOf('>', end)
+      if (tagEnd < 0) return
+      const name = text.slice(start, end).toLowerCase()
+      elements?.close(name)
+      pixel.closeTag(name, start, tagEnd)
+    },
+  }
+  return { tokens, result: () => ({ places: { links, pixelAt: pixel.at() }, isMissed }) }
+}
+
+/** The start tag that is being read, as far as it matters. */
+interface Tag {
+  name: string
+  href: Attribute | undefined
+  track: Attribute | undefined
+}
+
+type TagTokens = Pick<
+  HtmlTokens,
+  'tagName' | 'wantedAttributes' | 'attributeName' | 'attributeValue' | 'attributeEntity' | 'attributeEnd'
+>
+
+/** Fills the tag. */
+function createTagTokens(source: MaskedTemplate, tag: Tag): TagTokens {
+  let attribute: Attribute | undefined
+  const add = (parts: Template): void => {
+    for (const part of parts) attribute?.value.push(part)
+  }
+  return {
+    wantedAttributes: [HREF, TRACK],
+    tagName(name) {
+      tag.name = name
+      tag.href = tag.track = undefined
+    },
+    attributeName(name, nameEnd) {
+      attribute = undefined
+      // Of two attributes with one name the first counts.
+      if (name === HREF && tag.href === undefined) tag.href = attribute = newAttribute(nameEnd)
+      else if (name === TRACK && tag.track === undefined) tag.track = attribute = newAttribute(nameEnd)
+      return attribute !== undefined
+    },
+    attributeValue: (start, end) => add(source.slice(start, end)),
+    attributeEntity: (codePoint) => add([String.fromCodePoint(codePoint)]),
+    attributeEnd(end) {
+      if (attribute !== undefined && attribute.value.length > 0) locate(attribute, source.text, end)
+      attribute = undefined
+    },
+  }
+}
+
+/** Where the pixel may go; `tagEnd` and `closeTag` come when the element is open, or closed. */
+interface PixelPlace extends Pick<HtmlTokens, 'text' | 'markupEnd'> {
+  tagEnd(name: string, end: number): void
+  closeTag(name: string, nameStart: number, end: number): void
+  at(): number
+}
+
+function createPixelPlace(text: string, elements: OpenElements | null): PixelPlace {
+  let isTextOnly = false
   /** Where the last end tag of the body stands, or undefined. */
   let bodyEnd: number | undefined
   /** The last place that is in no tag, no comment and no element that is not shown. */
@@ -83,63 +157,29 @@ function createReader(
   // What conceals is marked as well.
   const isShown = (): boolean =>
     !isTextOnly && !(elements?.isMarked() === true && CONCEALING.some((name) => elements.isOpen(name)))
-  const allowPixel = (at: number): void => {
+  const allow = (at: number): void => {
     if (isShown()) openPlace = at
   }
   /** `end` is where its `>` stands; html that ends before it has none. */
   const markupEnd = (end: number): void => {
-    if (end < text.length) allowPixel(end + 1)
+    if (end < text.length) allow(end + 1)
   }
-  const add = (parts: Template): void => {
-    for (const part of parts) attribute?.value.push(part)
-  }
-  /** Whether the element is marked, by itself or by one around it. */
-  const openElement = (name: string): boolean => {
-    const marks = CONCEALING.includes(name) || isSwitchedOff(track)
-    if (elements !== null) return elements.open(name, marks)
-    isMissed ||= marks
-    return marks
-  }
-  const tokens: HtmlTokens = {
-    wantedAttributes: [HREF, TRACK],
+  return {
     markupEnd,
     text(start, end) {
-      if (!isBrokenTag(text, Math.max(0, start - 1), end)) allowPixel(end)
+      if (!isBrokenTag(text, Math.max(0, start - 1), end)) allow(end)
     },
-    tagName(name) {
-      tagName = name
-      href = track = undefined
-    },
-    attributeName(name, nameEnd) {
-      attribute = undefined
-      // Of two attributes with one name the first counts.
-      if (name === HREF && href === undefined) href = attribute = newAttribute(nameEnd)
-      else if (name === TRACK && track === undefined) track = attribute = newAttribute(nameEnd)
-      return attribute !== undefined
-    },
-    attributeValue: (start, end) => add(source.slice(start, end)),
-    attributeEntity: (codePoint) => add([String.fromCodePoint(codePoint)]),
-    attributeEnd(end) {
-      if (attribute !== undefined && attribute.value.length > 0) locate(attribute, text, end)
-      attribute = undefined
-    },
-    tagEnd(end) {
-      const isLeftAlone = openElement(tagName)
-      if (href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(tagName) && isWhole(href, source)) links.push(href)
-      isTextOnly = TEXT_ONLY.has(tagName)
+    tagEnd(name, end) {
+      isTextOnly = TEXT_ONLY.has(name)
       markupEnd(end)
     },
-    closeTag(start, end) {
-      const tagEnd = text.indexOf('>', end)
-      if (tagEnd < 0) return
-      const name = text.slice(start, end).toLowerCase()
+    closeTag(name, nameStart, end) {
       isTextOnly = false
-      elements?.close(name)
-      if (name === 'body' && isShown()) bodyEnd = start - '</'.length
-      markupEnd(tagEnd)
+      if (name === 'body' && isShown()) bodyEnd = nameStart - '</'.length
+      markupEnd(end)
     },
+    at: () => bodyEnd ?? openPlace,
   }
-  return { tokens, result: () => ({ places: { links, pixelAt: bodyEnd ?? openPlace }, isMissed }) }
 }
 
 function newAttribute(nameEnd: number): Attribute {

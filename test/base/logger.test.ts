@@ -54,6 +54,42 @@ t.test('what has the name of a secret is not written, at whatever depth', async 
   t.match(JSON.parse(lines.at(-1) ?? ''), { part: 'test', domain: 'acme.com', apiKey: '[redacted]' })
 })
 
+t.test('a line has level, time, the fields of its child, its own and the message, whatever they are', async (t) => {
+  const { lines, logger } = collecting()
+  const child = logger.child({ part: 'http' }).child({ inner: { deep: true } })
+  const circle: Record<string, unknown> = { name: 'round' }
+  circle['itself'] = circle
+  child.info({ a: 1, b: undefined, c: null, d: '"', e: [NaN], f: () => 1, g: new Date(0) }, 'plain')
+  child.info({}, 'no fields')
+  child.info('only a phrase')
+  child.info({ only: 'fields' })
+  child.info({ circle, before: 1 }, 'circle')
+  child.info({ big: 1n, before: 1, token: CANARY }, 'big')
+  child.info({ hostile: { toJSON: () => { throw new Error('no') } }, before: 1 }, 'hostile')
+  for (const line of lines) t.match(line, /^\{"level":"info","time":"[^"]{24}","part":"http","inner":\{"deep":true\}.*\}\n$/)
+  const written = lines.map((line) => {
+    const { level: _level, time: _time, part: _part, inner: _inner, ...rest } = JSON.parse(line)
+    return rest
+  })
+  t.same(written.slice(0, 4), [
+    { a: 1, c: null, d: '"', e: [null], g: '1970-01-01T00:00:00.000Z', msg: 'plain' }, { msg: 'no fields' },
+    { msg: 'only a phrase' }, { only: 'fields' },
+  ])
+  for (const [index, msg] of ['circle', 'big', 'hostile'].entries()) t.match(written[4 + index], { before: 1, msg })
+  t.notMatch(lines.join(''), CANARY)
+})
+
+t.test('lines come in their order and whole, few or many, short or longer than what is gathered', async (t) => {
+  const program = `import { createLogger } from ${JSON.stringify(LOGGER)}
+    const logger = createLogger({ level: 'info' })
+    for (let n = 0; n < 300; n++) logger.info({ n, text_of: 'ü€'.repeat(n % 100 === 99 ? 40_000 : n) }, 'line')`
+  const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { maxBuffer: 1e8 })
+  t.equal(status, 0)
+  const lines = stdout.toString('utf8').trimEnd().split('\n').map((line) => JSON.parse(line))
+  t.same(lines.map(({ n }) => n), Array.from({ length: 300 }, (_, n) => n))
+  t.ok(lines.every(({ n, text_of: text }) => text === 'ü€'.repeat(n % 100 === 99 ? 40_000 : n)))
+})
+
 t.test('the level can change while children are in use', async (t) => {
   const { lines, logger, setLevel } = collecting()
   const child = logger.child({ part: 'a' }).child({ inner: 1 })

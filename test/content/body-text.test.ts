@@ -5,7 +5,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import {
-  bytesOf, fixedLines, mostEncodedBytes, textOf, writeBase64, writeReadable,
+  fixedLines, hasText, mostEncodedBytes, textOf, toUtf8, writeBase64, writeReadable,
 } from '../../src/content/body-text.ts'
 import type { BodyText } from '../../src/content/body-text.ts'
 import { relaxedBody, withoutRuns } from '../../src/content/dkim.ts'
@@ -19,10 +19,13 @@ const RUNS = { numRuns: process.env['TEST_SCALE'] === 'full' ? 5_000 : 600 }
 const UNIT = fc.constantFrom(
   'a', ' ', '\t', '.', '=', '\n', '\r\n', 'ä', '\0', 'word ', 'x'.repeat(37), '<p>', '\r', '€')
 const TEXT = fc.string({ unit: UNIT, maxLength: 40 })
-/** In pieces, each of which ends with a line end but the last one. */
-const LINES = fc.array(fc.tuple(TEXT, fc.boolean()), { maxLength: 6 })
+/** In pieces; those that are encoded ahead begin and end where a line does. */
+const LINES = fc.array(fc.tuple(TEXT, TEXT, fc.boolean()), { maxLength: 6 })
 const PIECES = fc.tuple(LINES, TEXT).map(([lines, last]): BodyText => (
-  [...lines.map(([text, isFixed]) => (isFixed ? fixedLines(`${text}\n`) : `${text}\n`)), last]))
+  [...lines.flatMap(([start, text, isFixed]) => (
+    isFixed ? [`${start}\n`, fixedLines(`${text}\n`)] : [start, text])), last]))
+/** Some texts fit, others need memory of their own. */
+const memory = Buffer.alloc(300)
 
 t.test('a text in pieces becomes what it becomes as a whole', async (t) => {
   const seen = { readable: 0, base64: 0, fixed: 0 }
@@ -33,8 +36,9 @@ t.test('a text in pieces becomes what it becomes as a whole', async (t) => {
     const mostEscaped = mostEscapedBytes(text.length)
     const [runs, runsAlone]: [number[], number[]] = [[], []]
     const whole = writeQuotedPrintable(text, alone, 5, { mostEscaped, runs: runsAlone })
-    const end = writeReadable(body, target, 5, { mostEscaped, runs })
-    if (bytesOf(body) !== text.length || whole?.end !== end) return false
+    const utf8 = toUtf8(body, memory)
+    const end = writeReadable(utf8, target, 5, { mostEscaped, runs })
+    if (utf8.bytes !== text.length || hasText(body) !== text.length > 0 || whole?.end !== end) return false
     seen.fixed += body.filter((piece) => typeof piece !== 'string').length
     seen[end === undefined ? 'base64' : 'readable']++
     if (end === undefined) return writeBase64(body, target, 5) === 5 + writeBase64([text.toString()], alone, 0)
