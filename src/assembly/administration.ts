@@ -3,6 +3,7 @@
  */
 import type { Clock } from '../base/clock.ts'
 import { ConfigurationError, ServiceError, unreachable } from '../base/errors.ts'
+import { canonicalIp } from '../base/ip-address.ts'
 import { packageVersion } from '../base/package-version.ts'
 import { dayAfter, utcDay } from '../base/utc-day.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
@@ -91,11 +92,15 @@ export function createAdministration(parts: AdministrationParts): Administration
       return view
     },
     async resumeIp(ip, provider, actor) {
-      const view = provider === null ? await warmup.resumeIp(ip, actor) : await warmup.find(ip)
-      const resumed = shaping.resume({ ip: view.ip, ...(provider === null ? {} : { provider }) })
-      // One that was taken out of the file may be resumed still.
-      if (provider !== null && resumed === 0) requireProvider(live, provider)
-      return view
+      if (provider === null) {
+        const view = await warmup.resumeIp(ip, actor)
+        shaping.resume({ ip: view.ip })
+        return view
+      }
+      // What was taken out of the files may be resumed still.
+      const resumed = shaping.resume({ ip: canonicalIp(ip) ?? ip, provider })
+      if (resumed === 0) requireProvider(live, provider)
+      return warmup.find(ip)
     },
     audit: (ip, limit) => warmup.audit(ip, limit),
 
@@ -165,8 +170,9 @@ function requireProvider(live: ReplaceableConfiguration, name: string): void {
   throw new ServiceError('invalid_request', `provider: no block "${name}" in providers.yaml; ${fix}`)
 }
 
-function fits(view: PathView, { ip, route }: PathFilter): boolean {
+function fits(view: PathView, { ip, route, provider }: PathFilter): boolean {
   return (ip === undefined || view.ip === ip) && (route === undefined || view.route === route)
+    && (provider === undefined || view.provider === provider)
 }
 
 async function routeOf(domain: string, findRoute: FindRoute): Promise<DomainRoute> {

@@ -130,8 +130,9 @@ function gatherLines(write: (bytes: Buffer) => void): (line: string) => void {
     clearTimeout(timer)
     timer = undefined
     // Not the block itself: a pipe that is full keeps what it is given.
-    if (end > 0) write(Buffer.from(gathered.subarray(0, end)))
+    const lines = Buffer.from(gathered.subarray(0, end))
     end = 0
+    if (lines.length > 0) write(lines)
   }
   let isFirst = true
   return (line) => {

@@ -340,7 +340,8 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       const all = loadOf(path)
       const others = path === undefined ? 0 : path.others.length + path.othersUnderWay
       const share = most < FEWEST_TO_SHARE ? most : Math.floor(most * SHARE_OF_OTHERS)
-      const room = isUrgent ? urgentRoom(most, gate, { all, others }) : Math.max(0, Math.min(most - all, share - others))
+      const forOthers = Math.max(0, Math.min(most - all, share - others))
+      const room = isUrgent ? urgentRoom(most, gate, { all, others }) : forOthers
       const isBusy = path !== undefined && path.underWay >= gate.connections
       return isBusy && room < most * LEAST_ROOM ? 0 : room
     },

@@ -183,7 +183,8 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
         logger.error({ message_id: message.id, domain: message.domain, reason }, 'message can not be rendered')
         return giveBack(row, clock.now() + LOOK_AGAIN_AFTER, refund)
       case 'too-late':
-        return giveBack(row, message.expiresAt, refund)
+        // Due at once if our clock was wrong and is set right again; never a claim that comes back again and again.
+        return giveBack(row, clock.now() < message.expiresAt ? message.expiresAt : message.acceptedAt, refund)
       default:
         unreachable(why)
     }

@@ -154,11 +154,11 @@ function endingBy(end: number, wait: Wait): Wait {
 }
 
 function chooseFreely(search: Search): IpChoice {
-  const { request, tiers, now } = search
+  const { request, tiers, now, pathOf } = search
   const isAvoided = (address: string): boolean => request.avoidIps.includes(address)
   // When all are avoided nothing is: the ladder of suspensions decides (engine.md 5.4).
   const hasOther = request.avoidIps.length > 0 &&
-    [tiers.warming, tiers.own, tiers.spill].some((tier) => tier.some(({ address }) => !isAvoided(address)))
+    [tiers.warming, tiers.own, tiers.spill].flat().some(({ ip, address }) => !isAvoided(address) && !isHeld(pathOf(ip)))
   const isFit = ({ address, family }: Seeded): boolean =>
     request.families.includes(family) && !(hasOther && isAvoided(address))
   const waits: Wait[] = []
@@ -219,6 +219,11 @@ function tryTier({ search, candidates, isFit, costs, waits }: TierSearch): IpCho
   }
   waits.push(...own)
   return undefined
+}
+
+/** By an operator: no time ends it, so it is as good as an IP that is suspended altogether. */
+function isHeld(path: PathState): boolean {
+  return path.kind === 'closed' && path.waitingFor === 'suspension' && path.until === null
 }
 
 function isBusy({ waitingFor }: Wait): boolean {

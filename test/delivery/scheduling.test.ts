@@ -215,3 +215,26 @@ t.test('what expires while it waits for a connection is told with the last answe
   t.match(view, { bounce: { type: 'soft', code: '4.4.7', description }, attempts: { length: 1 } })
   t.match((await engine.events(id)).at(-1), { kind: 'email.bounced', data: { bounce_description: description } })
 })
+
+t.test('a clock that jumps ahead and is set right again ends no mail that waits for a connection', async (t) => {
+  const sink = await startOrderingSink()
+  t.teardown(() => sink.close())
+  const right = manualClock(START)
+  let ahead = 0
+  const clock = { ...right, now: () => right.now() + ahead }
+  const engine = await startEngine(t, { port: sink.port, clock, providers: { default: { connections: 1 } } })
+  sink.hold()
+  const ids = await engine.accept('bob@dest.test', { count: 12, lifetime: 72 * HOUR, stream: 'bulk' })
+  await until('the connection is held', () => sink.held() === 1)
+  ahead = 100 * HOUR
+  await right.advance(SECOND)
+  sink.release()
+  const states = async (): Promise<string[]> =>
+    Promise.all(ids.map(async (id) => (await engine.message(id)).state))
+  await until('nothing is under way', async () => !(await states()).includes('sending'))
+  ahead = 0
+  await until('all are delivered', async () => {
+    await right.advance(MINUTE)
+    return (await states()).every((state) => state === 'delivered')
+  })
+})

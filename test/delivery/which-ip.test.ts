@@ -158,6 +158,21 @@ t.test('an IP that is suspended for one provider leaves that mail to the others 
   t.same(sourcesOf(engine.server), { [FIRST]: 5, [SECOND_IP]: 20 })
 })
 
+t.test('a blocked message goes back to its IP where an operator holds the only other one', async (t) => {
+  const engine = await world(t, {
+    ips: WARM, providers: { providers: { mill: { domains: ['dest.test'], scope: 'provider' } } },
+  }, { rcpt: ['554 5.7.1 Client host blocked using a list', '250 ok'] })
+  const [id] = await engine.accept(ANNA)
+  const { ip } = await engine.untilState(id, 'deferred')
+  const other = ip === FIRST ? SECOND_IP : FIRST
+  await engine.shaping.suspend({ ip: other, provider: 'mill', reason: null, actor: 'test' })
+  await engine.until('it has left', async () => {
+    await engine.clock.advance(HOUR)
+    return (await engine.message(id)).state === 'delivered'
+  })
+  t.same(sourcesOf(engine.server), { [String(ip)]: 1 })
+})
+
 t.test('a block of the IP sends the next attempt from another one, five minutes later', async (t) => {
   const engine = await world(t, { ips: WARM }, {
     rcpt: ['554 5.7.1 Client host blocked using a list', '250 ok'],

@@ -89,3 +89,14 @@ t.test('it is stored before it is told, and a restart forgets nothing of it', as
   t.equal(again.rows.size, 0)
   t.same((await again.restart()).shaping.views(), [])
 })
+
+t.test('what the store refused is stored before all smaller changes, and not told before', async (t) => {
+  const world = await shapingWorld()
+  // More than one tick looks at.
+  for (let route = 0; route < 2_100; route++) {
+    world.shaping.noteConnections(pathTo(null, { route: `site-${route}` }), [{ kind: 'ended-well', delivered: 3 }])
+  }
+  world.refuses = 1
+  await suspend(world, 'google')
+  t.equal(closedFor(await world.restart(), GOOGLE, LANE), Infinity)
+})

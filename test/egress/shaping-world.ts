@@ -71,6 +71,8 @@ export interface World {
   said: string[]
   /** Times at which something opened. */
   opened: number[]
+  /** Saves that the store still refuses. */
+  refuses: number
   /** The same store and clock, another process. */
   restart(): Promise<World>
 }
@@ -90,6 +92,7 @@ export async function shapingWorld(settings: Partial<ShapingSettings> = {}, form
     store: {
       loadPathStates: async () => [...rows.values()],
       savePathStates: async (states) => {
+        if (world.refuses-- > 0) throw new Error('database or disk is full')
         for (const state of states) {
           if (state.state === '') rows.delete(`${state.ip} ${state.route}`)
           else rows.set(`${state.ip} ${state.route}`, state)
@@ -105,11 +108,11 @@ export async function shapingWorld(settings: Partial<ShapingSettings> = {}, form
     },
   })
   shaping.onOpen(() => opened.push(clock.now()))
-  await shaping.start()
   const world: World = {
-    clock, shaping, settings: whole, rows, said, opened,
+    clock, shaping, settings: whole, rows, said, opened, refuses: 0,
     restart: () => shapingWorld(settings, world),
   }
+  await shaping.start()
   return world
 }
 

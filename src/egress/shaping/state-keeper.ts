@@ -70,7 +70,10 @@ export function createStateKeeper({ store, now, logger, records }: StateKeeperOp
       try {
         await save(changed)
       } catch (thrown) {
-        for (const record of changed) touched.add(record)
+        // In front: the next tick looks at so many.
+        const others = [...touched]
+        touched.clear()
+        for (const record of [...changed, ...others]) touched.add(record)
         logger.error({ error: errorText(thrown), paths: changed.length }, 'states of paths could not be saved')
         return
       }
