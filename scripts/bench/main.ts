@@ -14,8 +14,8 @@
  * | profile  | CPU of each stage of the whole way                                                               |
  *
  * Counts are taken at the sink and in the database that was used; signatures are verified by mailauth; `synchronous` is
- * read back. The first six parts are the usual ones, `--full` is all. Installs nothing: it says what is missing and ends
- * with 69. `--help` is any option it does not know.
+ * read back. The first six parts are the usual ones, `--full` is all. Installs nothing: it says what is missing and
+ * ends with 69. `--help` is any option it does not know.
  */
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { cpus } from 'node:os'

@@ -9,8 +9,8 @@ import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync, randomByte
 import type { KeyObject } from 'node:crypto'
 
 /**
- * bounce, complaint: tokens in mail; open, click, unsubscribe: those in tracked links; storage: secrets at rest; erasure:
- * addresses that were erased.
+ * bounce, complaint: tokens in mail; open, click, unsubscribe: those in tracked links; storage: secrets at rest;
+ * erasure: addresses that were erased.
  */
 export type KeyPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe' | 'storage' | 'erasure'
 

@@ -24,8 +24,8 @@ export interface DeliveryThreads {
   /** Resolves when every thread has answered, or died meanwhile: then a new one takes its place. */
   tick(): Promise<void>
   /**
-   * Nothing new starts; resolves when all that runs has ended. Sessions before the final dot have the time of the drain,
-   * those that wait for the answer to it what is left of the longest time, 80 s unless it is said.
+   * Nothing new starts; resolves when all that runs has ended. Sessions before the final dot have the time of the
+   * drain, those that wait for the answer to it what is left of the longest time, 80 s unless it is said.
    */
   drain(drainMilliseconds: number, longestMilliseconds?: number): Promise<void>
   end(): Promise<void>

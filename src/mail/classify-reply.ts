@@ -4,7 +4,8 @@
  * Order (engine.md 14.1): the rules of bounces.yaml, a provider's own before the general ones; the enhanced code table;
  * the rules marked weak, whose texts say less than a code; then stage and class. Pure, and never throws for a reply:
  * one that nothing matches is `temporary` (4xx) or `unknown` (5xx). Only replies to RCPT and to the final dot can be
- * about the address, reports by mail, and replies to DATA when a rule says so; elsewhere no category suppresses anybody.
+ * about the address, reports by mail, and replies to DATA when a rule says so; elsewhere no category suppresses
+ * anybody.
  */
 import { BOUNCE_CATEGORIES, BOUNCE_CATEGORY_NAMES, categoryOfCodes } from './bounce-category.ts'
 import type { BounceCategory } from './bounce-category.ts'

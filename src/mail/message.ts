@@ -58,8 +58,8 @@ export interface StoredContent {
   /** null: no List-Unsubscribe, and only scope `all` suppresses. */
   unsubscribe: Unsubscribe | null
   /**
-   * Submitted mail: the whole MIME message as it came, CRLF line ends, without Bcc and control headers; it is sent as it
-   * is. `html`, `text` and `attachments` are then empty. null: the message is composed from the other fields.
+   * Submitted mail: the whole MIME message as it came, CRLF line ends, without Bcc and control headers; it is sent as
+   * it is. `html`, `text` and `attachments` are then empty. null: the message is composed from the other fields.
    */
   raw: Uint8Array | null
 }

@@ -1,6 +1,6 @@
 /**
- * Whether mail is taken at all (contract.md 2.1, step 1): not while the disk is nearly full or the queue above its mark,
- * nor while the store does not answer.
+ * Whether mail is taken at all (contract.md 2.1, step 1): not while the disk is nearly full or the queue above its
+ * mark, nor while the store does not answer.
  *
  * The queue is measured when somebody asks, and not again for a second, or longer where measuring takes long: a queue
  * of millions is counted for a small share of the time. Whoever asks meanwhile waits for it a moment, and then goes by

@@ -1,6 +1,6 @@
 /**
- * The main job among strangers: two pool IPs, unbound for DNS, Debian's Postfix as the receiving MX, dkimpy as the judge
- * of the signature.
+ * The main job among strangers: two pool IPs, unbound for DNS, Debian's Postfix as the receiving MX, dkimpy as the
+ * judge of the signature.
  */
 import { execFileSync } from 'node:child_process'
 import t from 'tap'

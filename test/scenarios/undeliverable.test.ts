@@ -59,9 +59,13 @@ async function liveAndEnd(t: Test, domains: readonly string[], timeouts: Record<
     ids.set(domain, await appliance.api.send(message))
   }
   const views = await liveThrough(appliance, [...ids.values()])
-  const told = (id: string): string[] => receiver.requests
-    .map(({ body }) => JSON.parse(body.toString()) as { event: string; data: { message_id: string } })
-    .filter(({ event, data }) => data.message_id === id && event === 'email.bounced').map(({ event }) => event)
+  // By event: one that is being posted while the clock leaps is posted again, and receivers deduplicate.
+  const told = (id: string): unknown[] => [...new Set(receiver.requests
+    .filter(({ body }) => {
+      const { event, data } = JSON.parse(body.toString()) as { event: string; data: { message_id: string } }
+      return data.message_id === id && event === 'email.bounced'
+    })
+    .map(({ headers }) => headers['x-service-event-id']))]
   await until('the webhook is told, and has answered', async () => {
     const { body } = await appliance.api.get(`/webhooks/${world.endpoint}/deliveries`)
     const deliveries = body['data'] as { status: string }[]
@@ -97,7 +101,7 @@ async function liveAndEnd(t: Test, domains: readonly string[], timeouts: Record<
     const { body } = await appliance.api.get(`/email/${id}/events`)
     const events = (body['data'] as { event: string }[]).filter(({ event }) => event === 'email.bounced')
     t.equal(events.length, 1, 'one email.bounced')
-    t.same(told(id), ['email.bounced'], 'told once')
+    t.equal(told(id).length, 1, 'told of once')
   }
   const { body } = await appliance.api.get('/suppressions')
   t.same(body['data'], [], 'the addresses may be fine')

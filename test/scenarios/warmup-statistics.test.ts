@@ -1,6 +1,6 @@
 /**
- * After many mixed outcomes, the statistics of each IP are what the receiver counted: attempts, deliveries, deferrals and
- * bounces by type, in all and by mailbox provider.
+ * After many mixed outcomes, the statistics of each IP are what the receiver counted: attempts, deliveries, deferrals
+ * and bounces by type, in all and by mailbox provider.
  */
 import t from 'tap'
 import { HOUR } from '../../src/base/clock.ts'

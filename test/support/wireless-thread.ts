@@ -1,8 +1,8 @@
 /**
  * Stands in for a delivery thread where the wire is replaced: every message is accepted with 250, at once.
  *
- * What a receiver would have seen is written down (`wire-log.ts`) before anything is told to the main thread, so that it
- * is there whatever is killed.
+ * What a receiver would have seen is written down (`wire-log.ts`) before anything is told to the main thread, so that
+ * it is there whatever is killed.
  */
 import { appendFileSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'

@@ -1,6 +1,7 @@
 /**
- * What a nodemailer attachment or body may be given as -> its bytes: text or bytes, a stream, a file, a data: or http(s)
- * URL. Reading ends with an error as soon as there is more than the limit. Stands alone, beside `nodemailer-transport.ts`.
+ * What a nodemailer attachment or body may be given as -> its bytes: text or bytes, a stream, a file, a data: or
+ * http(s) URL. Reading ends with an error as soon as there is more than the limit. Stands alone, beside
+ * `nodemailer-transport.ts`.
  */
 import { createReadStream } from 'node:fs'
 import { basename } from 'node:path'

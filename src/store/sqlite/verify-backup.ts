@@ -1,6 +1,7 @@
 /**
  * Whether a backup is whole: unpacked into a folder, every file as its manifest says, the database opened and checked.
- * A snapshot (`pre-migration-….db`) is taken as well, or what a restore moved aside: a database alone. Throws BackupError, with a sentence.
+ * A snapshot (`pre-migration-….db`) is taken as well, or what a restore moved aside: a database alone. Throws
+ * BackupError, with a sentence.
  */
 import { closeSync, copyFileSync, existsSync, lstatSync, openSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
