@@ -35,6 +35,7 @@ export async function startHaraka(program: string, setting: Setting): Promise<Sy
   return {
     name: 'haraka_dkim',
     isSigning: true,
+    comesToSpeed: true,
     handOver: (load) => runSmtpSource({
       ...load, port, sessions: SESSIONS, from: `shop@${setting.domain}`, recipientDomain: 'dest.test',
     }),

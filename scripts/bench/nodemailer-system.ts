@@ -25,6 +25,7 @@ async function start(name: string, { sinkPort, domain }: Setting, dkim: unknown)
   return {
     name,
     isSigning: dkim !== null,
+    comesToSpeed: true,
     async handOver({ messages, htmlBytes }) {
       child.send({ messages, htmlBytes })
       const [answer] = await once(child, 'message')

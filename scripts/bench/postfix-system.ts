@@ -29,6 +29,7 @@ export async function startPostfixAlone(setting: Setting): Promise<System> {
   return {
     name: 'postfix',
     isSigning: false,
+    comesToSpeed: false,
     handOver: (load) => handOver(postfix, setting, load),
     processes: () => ({ postfix: postfix.processId }),
     stop: async () => postfix.stop(),
@@ -41,6 +42,7 @@ export async function startPostfixWithOpenDkim(setting: Setting): Promise<System
   return {
     name: 'postfix_opendkim',
     isSigning: true,
+    comesToSpeed: false,
     handOver: (load) => handOver(postfix, setting, load),
     processes: () => ({ postfix: postfix.processId, opendkim: milter.processId }),
     async stop() {

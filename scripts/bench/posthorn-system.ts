@@ -38,6 +38,7 @@ function toSystem(
   return {
     name,
     isSigning: true,
+    comesToSpeed: true,
     async handOver(wanted) {
       await load(wanted)
       count.accepted += wanted.messages

@@ -10,6 +10,7 @@ export async function startSinkAlone({ sinkPort, domain }: Setting): Promise<Sys
   return {
     name: 'sink',
     isSigning: false,
+    comesToSpeed: false,
     handOver: (load) => runSmtpSource({
       ...load, port: sinkPort, sessions: SESSIONS, from: `shop@${domain}`, recipientDomain: 'dest.test',
     }),

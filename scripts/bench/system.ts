@@ -27,6 +27,8 @@ export interface System {
   /** As in the document that is printed. */
   readonly name: string
   readonly isSigning: boolean
+  /** It runs in a virtual machine that optimizes what runs often: it is slow at first. */
+  readonly comesToSpeed: boolean
   /** Resolves when every message was handed over. */
   handOver(load: Load): Promise<void>
   /** Name to process whose tree is accounted; evaluated before and after a run. */
