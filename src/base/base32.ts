@@ -11,12 +11,14 @@ export const CROCKFORD = '0123456789abcdefghjkmnpqrstvwxyz'
 export const RFC_4648 = 'abcdefghijklmnopqrstuvwxyz234567'
 
 const BITS_PER_CHARACTER = 5
+const HIGHEST_VALUE = 31
 const BITS_PER_BYTE = 8
 /** In a table of values: no character of the alphabet. */
 const NONE = 255
 const CHARACTERS_IN_TABLE = 128
 
 export function encodeBase32(bytes: Uint8Array, alphabet: string): string {
+  const characters = codesOf(alphabet)
   const text = Buffer.allocUnsafe(Math.ceil((bytes.length * BITS_PER_BYTE) / BITS_PER_CHARACTER))
   let buffer = 0
   const spare = (bytes.length * BITS_PER_BYTE) % BITS_PER_CHARACTER
@@ -27,8 +29,7 @@ export function encodeBase32(bytes: Uint8Array, alphabet: string): string {
     bits += BITS_PER_BYTE
     while (bits >= BITS_PER_CHARACTER) {
       bits -= BITS_PER_CHARACTER
-      text[position++] = alphabet.charCodeAt(buffer >> bits)
-      buffer &= (1 << bits) - 1
+      text[position++] = characters[(buffer >> bits) & HIGHEST_VALUE] ?? 0
     }
   }
   return text.toString('latin1')
@@ -55,6 +56,17 @@ export function decodeBase32(text: string, alphabet: string): Buffer | undefined
     buffer &= (1 << bits) - 1
   }
   return bytes
+}
+
+const codes = new Map<string, Uint8Array>()
+
+/** The code of each character by its value. */
+function codesOf(alphabet: string): Uint8Array {
+  const known = codes.get(alphabet)
+  if (known !== undefined) return known
+  const made = Uint8Array.from(alphabet, (character) => character.charCodeAt(0))
+  codes.set(alphabet, made)
+  return made
 }
 
 const tables = new Map<string, Uint8Array>()

@@ -113,13 +113,12 @@ export async function signMessage(
   const signatures = await Promise.all(signers.map(async (signer) => {
     const { algorithm, domain, selector } = signer
     const unsigned = signatureField(
-      ['v=1', `a=${algorithm}`, 'c=relaxed/relaxed', `d=${domain}`, `s=${selector}`, `t=${toUnixSeconds(signedAt)}`],
+      [`a=${algorithm}`, 'c=relaxed/relaxed', `d=${domain}`, `s=${selector}`, `t=${toUnixSeconds(signedAt)}`],
       selected.names,
       bodyHash,
     )
-    const input = selected.canonical + relaxedField(unsigned).slice(0, -LINE_END.length)
-    const signature = await signer.sign(Buffer.from(input, 'latin1'))
-    return `${unsigned}${foldBase64(signature.toString('base64'))}${LINE_END}`
+    const signature = await signer.sign(Buffer.from(selected.canonical + unsigned.canonical, 'latin1'))
+    return `${unsigned.field}${foldBase64(signature.toString('base64'))}${LINE_END}`
   }))
   const fields = signatures.join('')
   if (fields.length > start) return Buffer.concat([Buffer.from(fields, 'latin1'), buffer.subarray(start)])
@@ -142,12 +141,12 @@ function selectFields(header: string): SelectedFields {
     const fields = present.get(lowerCase) ?? []
     for (let count = 0; count < fields.length + more; count++) selected.names.push(name)
     // Verifiers take the instances of a field from the bottom up.
-    for (let index = fields.length - 1; index >= 0; index--) selected.canonical += relaxedField(fields[index] ?? '')
+    for (const field of fields.toReversed()) selected.canonical += relaxedField(lowerCase, field)
   }
   return selected
 }
 
-/** The raw fields that are signed, by their names in lower case, each with its folds, without the last CRLF. */
+/** The values that are signed, by the lower-case names of their fields, each with its folds, without the last CRLF. */
 function readSigned(header: string): Map<string, string[]> {
   const present = new Map<string, string[]>()
   for (let start = 0; start < header.length;) {
@@ -155,26 +154,25 @@ function readSigned(header: string): Map<string, string[]> {
     // A line end that white space follows is a fold.
     while (isWhiteSpace(header.charCodeAt(end + 2))) end = header.indexOf('\r\n', end + 2)
     const field = header.slice(start, end)
-    const name = nameOf(field)
-    const known = present.get(name)
-    if (known !== undefined) known.push(field)
-    else if (SIGNED_NAMES.has(name)) present.set(name, [field])
+    const colon = field.indexOf(':')
+    const name = field.slice(0, colon).trim().toLowerCase()
+    if (SIGNED_NAMES.has(name)) {
+      const value = field.slice(colon + 1)
+      const known = present.get(name)
+      if (known === undefined) present.set(name, [value])
+      else known.push(value)
+    }
     start = end + 2
   }
   return present
 }
 
-function nameOf(field: string): string {
-  return field.slice(0, field.indexOf(':')).trim().toLowerCase()
-}
-
 /** RFC 6376 §3.4.2: lower-case name, unfolded value with single spaces and none at its ends. */
-function relaxedField(field: string): string {
-  const given = field.slice(field.indexOf(':') + 1)
+function relaxedField(name: string, given: string): string {
   const value = CHANGED_SPACE.test(given) ? given.replace(WHITE_SPACE, ' ') : given
   const start = value.startsWith(' ') ? 1 : 0
   const end = value.endsWith(' ') ? -1 : undefined
-  return `${nameOf(field)}:${value.slice(start, end)}\r\n`
+  return `${name}:${value.slice(start, end)}\r\n`
 }
 
 /**
@@ -251,13 +249,21 @@ function isWhiteSpace(code: number | undefined): boolean {
   return code === SPACE || code === TAB
 }
 
-/** The DKIM-Signature field up to and with `b=`, folded. */
-function signatureField(tags: readonly string[], names: readonly string[], bodyHash: string): string {
-  let field = 'DKIM-Signature:'
+/** Up to and with `b=`, in both forms. */
+interface SignatureField {
+  /** Folded. */
+  field: string
+  canonical: string
+}
+
+function signatureField(tags: readonly string[], names: readonly string[], bodyHash: string): SignatureField {
+  let field = 'DKIM-Signature: v=1;'
+  let canonical = 'dkim-signature:v=1;'
   let column = field.length
   const add = (word: string, separator: string): void => {
     const isFolded = column + separator.length + word.length > MOST_LINE_CHARACTERS
     field += (isFolded ? '\r\n\t' : separator) + word
+    canonical += (isFolded ? ' ' : separator) + word
     column = (isFolded ? 1 : column + separator.length) + word.length
   }
   for (const tag of tags) add(`${tag};`, ' ')
@@ -267,7 +273,7 @@ function signatureField(tags: readonly string[], names: readonly string[], bodyH
     else add(`${name}${end}`, '')
   })
   add(`bh=${bodyHash};`, ' ')
-  return `${field}\r\n\tb=`
+  return { field: `${field}\r\n\tb=`, canonical: `${canonical} b=` }
 }
 
 function foldBase64(text: string): string {

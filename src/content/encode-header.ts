@@ -37,7 +37,7 @@ export function textField(name: string, text: string): string {
 
 /** A field such as From or To, with one mailbox. */
 export function mailboxField(name: string, mailbox: Mailbox): string {
-  return mailboxesField(name, [mailbox])
+  return foldField(name, mailboxWords(mailbox))
 }
 
 /** A field such as Cc, with at least one mailbox. */

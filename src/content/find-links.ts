@@ -38,10 +38,8 @@ const HREF = 'href'
 const TRACK = 'data-track'
 /** Elements whose content is read as html and is not always shown. */
 const CONCEALING = ['template', 'noscript']
-/** Elements whose content is text. */
-const TEXT_ONLY = new Set([
-  'script', 'style', 'textarea', 'title', 'iframe', 'noembed', 'noframes', 'xmp', 'plaintext',
-])
+// What stands between the name of an attribute and its value, a quotation mark included.
+const BEFORE_VALUE = /[\t\n\f\r ]*=[\t\n\f\r ]*(["']?)/y
 const LESS = 0x3c
 const SLASH = 0x2f
 
@@ -68,7 +66,7 @@ function createReader(
   source: MaskedTemplate, elements: OpenElements | null,
 ): { tokens: HtmlTokens; result(): Reading } {
   const { text } = source
-  const tag: Tag = { name: '', href: undefined, track: undefined }
+  const tag: Tag = { name: '', isTextOnly: false, href: undefined, track: undefined }
   const pixel = createPixelPlace(text, elements)
   const links: FoundLink[] = []
   let isMissed = false
@@ -87,14 +85,12 @@ function createReader(
       const { name, href, track } = tag
       const isLeftAlone = openElement(name, CONCEALING.includes(name) || isSwitchedOff(track))
       if (href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(name) && isWhole(href, source)) links.push(href)
-      pixel.tagEnd(name, end)
+      pixel.tagEnd(tag.isTextOnly, end)
     },
-    closeTag(start, end) {
-      const tagEnd = text.indexOf('>', end)
-      if (tagEnd < 0) return
-      const name = text.slice(start, end).toLowerCase()
+    closeTag(start, nameEnd, end) {
+      const name = text.slice(start, nameEnd).toLowerCase()
       elements?.close(name)
-      pixel.closeTag(name, start, tagEnd)
+      pixel.closeTag(name, start, end)
     },
   }
   return { tokens, result: () => ({ places: { links, pixelAt: pixel.at() }, isMissed }) }
@@ -103,6 +99,7 @@ function createReader(
 /** The start tag that is being read, as far as it matters. */
 interface Tag {
   name: string
+  isTextOnly: boolean
   href: Attribute | undefined
   track: Attribute | undefined
 }
@@ -120,8 +117,9 @@ function createTagTokens(source: MaskedTemplate, tag: Tag): TagTokens {
   }
   return {
     wantedAttributes: [HREF, TRACK],
-    tagName(name) {
+    tagName(name, isTextOnly) {
       tag.name = name
+      tag.isTextOnly = isTextOnly
       tag.href = tag.track = undefined
     },
     attributeName(name, nameEnd) {
@@ -142,7 +140,7 @@ function createTagTokens(source: MaskedTemplate, tag: Tag): TagTokens {
 
 /** Where the pixel may go; `tagEnd` and `closeTag` come when the element is open, or closed. */
 interface PixelPlace extends Pick<HtmlTokens, 'text' | 'markupEnd'> {
-  tagEnd(name: string, end: number): void
+  tagEnd(holdsText: boolean, end: number): void
   closeTag(name: string, nameStart: number, end: number): void
   at(): number
 }
@@ -169,8 +167,8 @@ function createPixelPlace(text: string, elements: OpenElements | null): PixelPla
     text(start, end) {
       if (!isBrokenTag(text, Math.max(0, start - 1), end)) allow(end)
     },
-    tagEnd(name, end) {
-      isTextOnly = TEXT_ONLY.has(name)
+    tagEnd(holdsText, end) {
+      isTextOnly = holdsText
       markupEnd(end)
     },
     closeTag(name, nameStart, end) {
@@ -187,10 +185,8 @@ function newAttribute(nameEnd: number): Attribute {
 }
 
 function locate(attribute: Attribute, text: string, end: number): void {
-  // What stands between the name of an attribute and its value, a quotation mark included.
-  const beforeValue = /[\t\n\f\r ]*=[\t\n\f\r ]*(["']?)/y
-  beforeValue.lastIndex = attribute.nameEnd
-  const [before = '', quote] = beforeValue.exec(text) ?? []
+  BEFORE_VALUE.lastIndex = attribute.nameEnd
+  const [before = '', quote] = BEFORE_VALUE.exec(text) ?? []
   attribute.start = attribute.nameEnd + before.length
   attribute.quote = quote === '"' || quote === "'" ? quote : ''
   attribute.end = end - attribute.quote.length

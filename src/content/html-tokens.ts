@@ -4,16 +4,16 @@
  *
  * Text is skipped from tag to tag, and an attribute's value to its quote; only values that are asked for are decoded.
  * What is out of the ordinary (declarations but the doctype, scripts, other raw text, tags that never end, a `<` in
- * text, the text behind the last tag) is left to the tokenizer, from that place to the end: between two tokens it has
- * no memory. The tokens are the same either way, but for texts, which entities do not cut. Linear; never throws.
+ * text) is left to the tokenizer, from that place to the end: between two tokens it has no memory. The tokens are the
+ * same either way, but for texts, which entities do not cut. Linear; never throws.
  */
 import { Tokenizer } from 'htmlparser2'
 
 /** Positions are those of the whole text. */
 export interface HtmlTokens {
   text(start: number, end: number): void
-  /** In lower case. */
-  tagName(name: string): void
+  /** In lower case; `isTextOnly`: what stands in the element is text. */
+  tagName(name: string, isTextOnly: boolean): void
   /** Names in lower case; of others nothing is told. */
   wantedAttributes: readonly string[]
   /** One of these; true: its value is wanted. */
@@ -26,7 +26,8 @@ export interface HtmlTokens {
   attributeEnd(end: number): void
   /** Of a start tag: where its `>` stands. */
   tagEnd(end: number): void
-  closeTag(nameStart: number, nameEnd: number): void
+  /** `end` is where its `>` stands; of an end tag without one nothing is told. */
+  closeTag(nameStart: number, nameEnd: number, end: number): void
   /** Where a comment or declaration ends: its `>`, or the end of the text. */
   markupEnd(end: number): void
 }
@@ -48,11 +49,14 @@ const LOWER = 0x20
 
 const COMMENT = '<!--'
 const DOCTYPE = '<!doctype'
-/** Their text ends with their own end tag and nothing else; to the tokenizer two control characters look like it. */
-const RAW_END: ReadonlyMap<string, RegExp> = new Map(['style', 'title'].map((name) => (
-  [name, new RegExp(`[<\x1c][/\x0f]${name}[\t\n\f\r />]`, 'gi')])))
-/** Their text is of another kind. */
-const LEFT_TO_TOKENIZER = new Set(['script', 'textarea', 'iframe', 'noembed', 'noframes', 'xmp', 'plaintext'])
+/** What stands in these elements is text; null: left to the tokenizer. */
+const RAW_END: ReadonlyMap<string, RegExp | null> = new Map<string, RegExp | null>([
+  // It ends with their own end tag and nothing else; to the tokenizer two control characters look like it.
+  ...['style', 'title'].map((name): [string, RegExp] => (
+    [name, new RegExp(`[<\x1c][/\x0f]${name}[\t\n\f\r />]`, 'gi')])),
+  ...['script', 'textarea', 'iframe', 'noembed', 'noframes', 'xmp', 'plaintext'].map((name): [string, null] => (
+    [name, null])),
+])
 const AMPERSAND = '&amp;'
 const AMPERSAND_CODE = 0x26
 // What may be any other reference.
@@ -70,11 +74,16 @@ function readOrdinary(text: string, tokens: HtmlTokens): number {
   let position = 0
   for (;;) {
     const open = text.indexOf('<', position)
-    if (open < 0) return position
+    if (open < 0) return readLastText(text, position, tokens)
     const end = readMarkup(text, open, position, tokens)
     if (end < 0) return position
     position = end
   }
+}
+
+function readLastText(text: string, start: number, tokens: HtmlTokens): number {
+  if (start < text.length) tokens.text(start, text.length)
+  return text.length
 }
 
 /** The text in front of it is told once it is clear what comes. Returns its end, or -1: the tokenizer's. */
@@ -85,7 +94,7 @@ function readMarkup(text: string, open: number, textStart: number, tokens: HtmlT
   const end = isEndTag ? text.indexOf('>', open) : endOfMarkup(text, open)
   if (end < 0) return -1
   if (open > textStart) tokens.text(textStart, open)
-  if (isEndTag) tokens.closeTag(open + 2, nameEndOf(text, open + 2))
+  if (isEndTag) tokens.closeTag(open + 2, nameEndOf(text, open + 2), end)
   else tokens.markupEnd(end)
   return end + 1
 }
@@ -112,12 +121,12 @@ function endOfComment(text: string, from: number): number {
 function readStartTag(text: string, open: number, textStart: number, tokens: HtmlTokens): number {
   const nameEnd = nameEndOf(text, open + 1)
   const name = text.slice(open + 1, nameEnd).toLowerCase()
-  if (LEFT_TO_TOKENIZER.has(name)) return -1
+  const rawEnd = RAW_END.get(name)
+  if (rawEnd === null) return -1
   const isText = open > textStart
-  tokens.tagName(name)
+  tokens.tagName(name, rawEnd !== undefined)
   const end = readAttributes(text, nameEnd, tokens)
   if (end < 0) return -1
-  const rawEnd = RAW_END.get(name)
   const found = rawEnd === undefined ? undefined : findFrom(rawEnd, text, end)
   if (found === -1) return -1
   if (isText) tokens.text(textStart, open)
@@ -232,7 +241,8 @@ function nameEndOf(text: string, from: number): number {
 }
 
 function endsTagName(code: number): boolean {
-  return code === GREATER || code === SLASH || isSpace(code)
+  // One comparison for letters.
+  return code <= GREATER && (code === GREATER || code === SLASH || isSpace(code))
 }
 
 function endsName(code: number): boolean {
@@ -240,7 +250,8 @@ function endsName(code: number): boolean {
 }
 
 function isSpace(code: number): boolean {
-  return code === SPACE || code === LINE_FEED || code === CARRIAGE_RETURN || code === TAB || code === FORM_FEED
+  return code <= SPACE
+    && (code === SPACE || code === LINE_FEED || code === CARRIAGE_RETURN || code === TAB || code === FORM_FEED)
 }
 
 /** One of US-ASCII. */
@@ -257,7 +268,10 @@ function readWithTokenizer(text: string, from: number, tokens: HtmlTokens): void
       if (start >= 0) tokens.text(start + from, end + from)
     },
     ontextentity: (_, end) => tokens.text(end + from, end + from),
-    onopentagname: (start, end) => tokens.tagName(text.slice(start + from, end + from).toLowerCase()),
+    onopentagname: (start, end) => {
+      const name = text.slice(start + from, end + from).toLowerCase()
+      tokens.tagName(name, RAW_END.has(name))
+    },
     onattribname: (start, end) => {
       isWanted = tellName(text, start + from, end + from, tokens)
     },
@@ -273,7 +287,10 @@ function readWithTokenizer(text: string, from: number, tokens: HtmlTokens): void
     },
     onopentagend: (end) => tokens.tagEnd(end + from),
     onselfclosingtag: (end) => tokens.tagEnd(end + from),
-    onclosetag: (start, end) => tokens.closeTag(start + from, end + from),
+    onclosetag: (start, end) => {
+      const tagEnd = text.indexOf('>', end + from)
+      if (tagEnd >= 0) tokens.closeTag(start + from, end + from, tagEnd)
+    },
     oncdata: (_, end) => tokens.markupEnd(end + from),
     oncomment: (_, end) => tokens.markupEnd(end + from),
     ondeclaration: (_, end) => tokens.markupEnd(end + from),

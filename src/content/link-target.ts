@@ -24,10 +24,9 @@ export type Link =
   | { kind: 'filled'; identity: string; value: Template; quote: FoundLink['quote'] }
 
 const MOST_TARGET_CHARACTERS = 8_192
-// A scheme that is tracked; without the slashes a browser may take the address as a relative one.
-const TRACKED = /^https?:\/\//i
-// The host of such a URL, with its port and without the name of a user.
-const HOST = /^https?:\/\/(?:[^/?#\\]*@)?([^/?#\\]*)/i
+// A scheme that is tracked, and the host behind it; without the slashes a browser may take the address as a relative
+// one.
+const TRACKED = /^https?:\/\/([^/?#\\]*)/i
 const LINE_ENDS_AND_TABS = /[\t\n\r]/g
 const SPACE = 0x20
 // What a value must not hold in an attribute without quotes: it would be the end of it.
@@ -57,12 +56,19 @@ export function targetOf(link: Link, variables: Variables): Target | undefined {
 
 /** As in `Target`; '' when there is none. */
 export function hostOf(url: string): string {
-  return HOST.exec(url)?.[1]?.toLowerCase() ?? ''
+  return trackedHost(url) ?? ''
+}
+
+/** With its port, without the name of a user. */
+function trackedHost(url: string): string | undefined {
+  const written = TRACKED.exec(url)?.[1]
+  return written?.slice(written.lastIndexOf('@') + 1).toLowerCase()
 }
 
 function trackedTarget(written: string): Target | undefined {
   const url = trimSpaces(written).replace(LINE_ENDS_AND_TABS, '')
-  return url.length <= MOST_TARGET_CHARACTERS && TRACKED.test(url) ? { url, host: hostOf(url) } : undefined
+  const host = url.length <= MOST_TARGET_CHARACTERS ? trackedHost(url) : undefined
+  return host === undefined ? undefined : { url, host }
 }
 
 /** Control characters count as spaces; an expression would be quadratic in those that are not at the end. */

@@ -33,10 +33,10 @@ export function maskTemplate(template: Template): MaskedTemplate {
       for (let index = lastUpTo(starts, start); index < template.length; index++) {
         const [part, partStart] = [template[index], starts[index] ?? 0]
         if (part === undefined || partStart >= end) break
-        if (typeof part !== 'string') parts.push(part)
-        else if (end > start) parts.push(part.slice(Math.max(0, start - partStart), end - partStart))
+        const piece = typeof part === 'string' ? part.slice(Math.max(0, start - partStart), end - partStart) : part
+        if (piece !== '') parts.push(piece)
       }
-      return parts.filter((part) => part !== '')
+      return parts
     },
   }
 }

@@ -20,16 +20,9 @@ const DOT = 0x2e
 const EQUALS = 0x3d
 const TILDE = 0x7e
 
-const LITERAL = 0
-const BLANK = 1
-const OTHER = 2
-/** By byte: written as it is in any place of a line, a dot but for its start; a space; all that needs a closer look. */
-const KINDS = Uint8Array.from({ length: 256 }, (_, byte) => {
-  if (byte === SPACE) return BLANK
-  return byte > SPACE && byte <= TILDE && byte !== EQUALS ? LITERAL : OTHER
-})
-/** Of a byte's kind four times and that of the next one: it is literal, or a space in front of what is. */
-const MOST_ORDINARY = 4 * BLANK + LITERAL
+/** By byte: 1 for one that is written as it is in any place of a line, a dot but for its start. */
+const LITERALS = Uint8Array.from({ length: 256 }, (_, byte) => (
+  byte > SPACE && byte <= TILDE && byte !== EQUALS ? 1 : 0))
 
 /** A text that was written into a buffer. */
 export interface WrittenText {
@@ -122,19 +115,16 @@ interface Stretch {
 
 /** Nearly all bytes: literal ones, and a space in front of a word. Returns how many; another byte is behind them. */
 function copyOrdinary({ text, index, target, end, most }: Stretch): number {
-  let byte = text[index] ?? 0
-  let kind = KINDS[byte] ?? OTHER
-  let count = 0
-  while (count < most) {
-    const next = text[index + count + 1] ?? 0
-    const nextKind = KINDS[next] ?? OTHER
-    // One branch, which nearly always goes the same way.
-    if (4 * kind + nextKind > MOST_ORDINARY) break
-    target[end + count++] = byte
-    byte = next
-    kind = nextKind
+  const stop = index + most
+  let at = index
+  let to = end
+  while (at < stop) {
+    const byte = text[at] ?? 0
+    if (!LITERALS[byte] && (byte !== SPACE || !LITERALS[text[at + 1] ?? 0])) break
+    target[to++] = byte
+    at++
   }
-  return count
+  return at - index
 }
 
 /** What follows a space or tab and is such as well, up to the end of the line. Returns how many with the first one. */
@@ -162,7 +152,7 @@ function writeEscape(target: Uint8Array, end: number, byte: number): number {
 /** Anywhere in a line, a dot but at its start. */
 function isPlainAt(text: Uint8Array, index: number): boolean {
   const byte = text[index] ?? 0
-  if (byte !== SPACE && byte !== TAB) return KINDS[byte] === LITERAL
+  if (byte !== SPACE && byte !== TAB) return LITERALS[byte] === 1
   const next = text[index + 1]
   return next !== undefined && next !== CR && next !== LF
 }

@@ -197,7 +197,10 @@ t.test('a mail made to be slow is taken apart in linear time', async (t) => {
     ['many parts', `Content-Type: multipart/mixed; boundary=b\r\n\r\n${parts}--b--\r\n`],
     ['many boundaries that are none', `Content-Type: multipart/mixed; boundary=b\r\n\r\n${'--bb\r\n'.repeat(300_000)}`],
     ['one long header line', `Content-Type: ${'a'.repeat(2_000_000)}\r\n\r\n`],
-    ['spaces', `Content-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n${' '.repeat(2_000_000)}x`],
+    [
+      'spaces',
+      `Content-Type: text/html\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n${' '.repeat(2_000_000)}x`,
+    ],
     ['a long parameter', `Content-Type: text/html; charset="${quotes}\r\n\r\nx`],
   ]
   for (const [name, text] of slow) {
