@@ -4,7 +4,7 @@
  * Calls made in one turn of the event loop travel as one message, and so do replies: posting costs about as much for
  * one item as for fifty. At most `MOST_BATCHES_UNDER_WAY` batches wait for an answer; later calls collect meanwhile,
  * which is the back pressure. A call whose handler throws is rejected with the same name, message and fields; when the
- * other thread is gone, every open call is rejected by `fail`.
+ * other thread is gone, every open call is rejected by `fail`. What the answering side notes travels with its replies.
  */
 import { MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import type { Worker } from 'node:worker_threads'
@@ -19,6 +19,7 @@ interface Call {
 }
 
 interface Reply {
+  /** Of the call; NOTE: nobody asked. */
   id: number
   value?: unknown
   error?: PlainError
@@ -33,6 +34,14 @@ interface PlainError {
 }
 
 const MOST_BATCHES_UNDER_WAY = 4
+const NOTE = 0
+
+interface OpenCall {
+  resolve: (value: unknown) => void
+  reject: (reason: Error) => void
+  /** Shared by the calls that travel together: how many of them wait for their answer. */
+  batch: { open: number }
+}
 
 export interface ThreadChannel {
   /** `moved`: blocks of memory in the argument that belong to the other thread from now on. */
@@ -41,45 +50,48 @@ export interface ThreadChannel {
   fail(reason: Error): void
 }
 
-/** The calling side. */
-export function createThreadChannel(port: Port): ThreadChannel {
-  const open = new Map<number, { resolve: (value: unknown) => void; reject: (reason: Error) => void }>()
-  const sizes = new Map<number, number>()
+/** The calling side; `onNote` gets what the other one notes, in order with the answers. */
+export function createThreadChannel(port: Port, onNote: (note: unknown) => void = () => {}): ThreadChannel {
+  const open = new Map<number, OpenCall>()
   let collected: Call[] = []
   let collectedMoves: ArrayBuffer[] = []
+  let batch = { open: 0 }
+  let batchesUnderWay = 0
   let isScheduled = false
-  let nextId = 1
-  let nextBatch = 1
-  const batchOf = new Map<number, number>()
+  let nextId = NOTE + 1
   let failure: Error | undefined
+
+  const schedule = (): void => {
+    if (isScheduled) return
+    isScheduled = true
+    // Once all sockets that have something now are heard: what they ask for belongs together.
+    setImmediate(flush)
+  }
 
   const flush = (): void => {
     isScheduled = false
-    if (collected.length === 0 || sizes.size >= MOST_BATCHES_UNDER_WAY) return
-    const batch = nextBatch++
-    sizes.set(batch, collected.length)
-    for (const call of collected) batchOf.set(call.id, batch)
+    if (collected.length === 0 || batchesUnderWay >= MOST_BATCHES_UNDER_WAY) return
     port.postMessage(collected, collectedMoves)
+    batchesUnderWay++
+    batch = { open: 0 }
     collected = []
     collectedMoves = []
   }
 
   port.on('message', (replies: Reply[]) => {
     for (const reply of replies) settle(reply)
-    flush()
+    if (collected.length > 0) schedule()
   })
 
-  function settle(reply: Reply): void {
-    const waiting = open.get(reply.id)
-    const batch = batchOf.get(reply.id)
-    if (waiting === undefined || batch === undefined) return
-    open.delete(reply.id)
-    batchOf.delete(reply.id)
-    const left = (sizes.get(batch) ?? 1) - 1
-    if (left > 0) sizes.set(batch, left)
-    else sizes.delete(batch)
-    if (reply.error === undefined) waiting.resolve(reply.value)
-    else waiting.reject(revive(reply.error))
+  function settle({ id, value, error }: Reply): void {
+    if (id === NOTE) return onNote(value)
+    const call = open.get(id)
+    if (call === undefined) return
+    open.delete(id)
+    call.batch.open--
+    if (call.batch.open === 0) batchesUnderWay--
+    if (error === undefined) call.resolve(value)
+    else call.reject(revive(error))
   }
 
   return {
@@ -87,19 +99,18 @@ export function createThreadChannel(port: Port): ThreadChannel {
       if (failure !== undefined) return Promise.reject(failure)
       return new Promise((resolve, reject) => {
         const id = nextId++
-        open.set(id, { resolve, reject })
+        open.set(id, { resolve, reject, batch })
+        batch.open++
         collected.push({ id, verb, argument })
         collectedMoves.push(...moved)
-        if (isScheduled) return
-        isScheduled = true
-        queueMicrotask(flush)
+        schedule()
       })
     },
     fail(reason) {
       failure = reason
       // The end of a thread can be seen before its last answers.
       for (let last = answerIn(port); last !== undefined; last = answerIn(port)) for (const reply of last) settle(reply)
-      for (const waiting of open.values()) waiting.reject(reason)
+      for (const call of open.values()) call.reject(reason)
       open.clear()
     },
   }
@@ -117,8 +128,11 @@ export interface IncomingCall {
   reject(thrown: unknown): void
 }
 
-/** The answering side: `onCalls` gets each batch as it arrives; replies of one turn travel together. */
-export function answerThreadChannel(port: Port, onCalls: (calls: IncomingCall[]) => void): void {
+/**
+ * The answering side: `onCalls` gets each batch as it arrives; replies of one turn travel together. What is returned
+ * takes a note for the calling side.
+ */
+export function answerThreadChannel(port: Port, onCalls: (calls: IncomingCall[]) => void): (note: unknown) => void {
   let replies: Reply[] = []
   const send = (reply: Reply): void => {
     if (replies.push(reply) > 1) return
@@ -137,6 +151,7 @@ export function answerThreadChannel(port: Port, onCalls: (calls: IncomingCall[])
       })),
     )
   })
+  return (note) => send({ id: NOTE, value: note })
 }
 
 function toPlain(thrown: unknown): PlainError {

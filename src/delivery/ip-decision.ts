@@ -30,8 +30,8 @@ export interface IpDecisionRequest {
     keepIpUntil: number | null
     avoidIps: readonly string[]
   }
-  /** IPs that the message could leave from. */
-  poolIps: readonly string[]
+  /** IPs that the message could leave from: asked for where one is to be avoided. */
+  poolIps: () => readonly string[]
   now: number
 }
 
@@ -65,7 +65,7 @@ export function decideIp({ outcome, category, ip, message, poolIps, now }: IpDec
   }
   if (category === 'greylist') return { keepIpUntil: keepGreylisted(message, ip, now), avoidIps }
   if (category !== null && BOUNCE_CATEGORIES[category].changesIp) {
-    return { keepIpUntil: null, avoidIps: avoid(avoidIps, ip, poolIps) }
+    return { keepIpUntil: null, avoidIps: avoid(avoidIps, ip, poolIps()) }
   }
   if (category !== null && NEVER_ROTATES.includes(category)) return { keepIpUntil: 0, avoidIps }
   return { keepIpUntil: message.attempts + 1 < ATTEMPTS_OF_ONE_IP ? 0 : null, avoidIps }

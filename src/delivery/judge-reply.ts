@@ -87,7 +87,7 @@ export function createJudgeReply(settings: JudgeSettings, classify: ClassifyRepl
     const { end, message } = request
     switch (end.kind) {
       case 'accepted':
-        return { ...NO_CLASS, outcome: { kind: 'delivered', reply: end.reply }, stage: 'dot', ...textOf(end.reply) }
+        return { ...NO_CLASS, outcome: { kind: 'delivered' }, stage: 'dot', ...textOf(end.reply) }
       case 'refused':
         return judgeRefusal(request, { stage: end.stage, reply: end.reply })
       case 'lost': {

@@ -103,7 +103,7 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     rules.logTry({ message, attempt, judgement, provider: operator?.provider ?? null })
     if (refund !== null) egress.noteRefund(refund.ip, refund.isp)
     const now = clock.now()
-    const poolIps = egress.ipsUsedBy(message.pool).map(({ address }) => address)
+    const poolIps = (): string[] => egress.ipsUsedBy(message.pool).map(({ address }) => address)
     const settled = {
       key: message.key, attempt, outcome, isp, category, transcript, refund,
       ...decideIp({ outcome: outcome.kind, category, ip, message, poolIps, now }),

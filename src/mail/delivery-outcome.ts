@@ -1,7 +1,7 @@
 /**
  * What one try to deliver a message led to, with its SMTP facts (engine.md 10.2 and 14).
  */
-import type { SmtpReply, SmtpStage } from './smtp-reply.ts'
+import type { SmtpStage } from './smtp-reply.ts'
 
 /** How the customer sees the end of a message (contract.md 8.2). */
 export type BounceType =
@@ -62,7 +62,7 @@ export interface DeliveryAttempt extends ConnectionFacts {
 }
 
 export type DeliveryOutcome =
-  | { kind: 'delivered'; reply: SmtpReply } // the host answered 2xx to the final dot
+  | { kind: 'delivered' } // the host answered 2xx to the final dot
   | { kind: 'deferred'; retryAt: number } // the host asked us to come back
   | { kind: 'bounced'; bounce: Bounce } // final
   | { kind: 'expired'; bounce: Bounce } // no further attempt fits into the lifetime

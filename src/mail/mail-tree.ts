@@ -86,7 +86,7 @@ export function readHeader(text: string, from: number, isRoot: boolean): { heade
 }
 
 /** A parameter may stand in quotes or not, and be followed by anything. */
-export function readParameters(value: string): Map<string, string> {
+function readParameters(value: string): Map<string, string> {
   const parameters = new Map<string, string>()
   // ; name = "value" or ; name = value
   const PARAMETER = /;[ \t]*([^\s=;"]{1,64})[ \t]*=[ \t]*(?:"([^"]*)"|([^\s;"]+))/g

@@ -45,7 +45,9 @@ export interface StoredContent {
   attachments: Attachment[]
   /** Whether `{{key}}` is replaced; false: braces are ordinary text (contract.md 4.4). */
   hasVariables: boolean
-  /** To and Cc of a request with cc or bcc, the same in each of its messages; null: To is the message's own recipient. */
+  /**
+   * To and Cc of a request with cc or bcc, the same in each of its messages; null: To is the message's own recipient.
+   */
   addressees: { to: Mailbox; cc: Mailbox[] } | null
   /** The customer's further header fields, in their order; values are Unicode text. */
   headers: [name: string, value: string][]

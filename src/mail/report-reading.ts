@@ -6,7 +6,7 @@
  */
 import type { SmtpStage } from './smtp-reply.ts'
 
-export const REPORT_KINDS = [
+const REPORT_KINDS = [
   'bounce', // a recipient did not get the message, for good
   'notice', // nothing failed: delayed, delivered, relayed or expanded
   'auto-reply', // a vacation note, a challenge or another answer of a program

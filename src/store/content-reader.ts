@@ -30,6 +30,8 @@ export interface ContentReader {
    * removed last, whose mail may still wait. Empty when there never was one.
    */
   signingKeys(domain: string): Promise<SealedSigningKey[]>
+  /** The first of them of a domain that signs others' mail too: none unless it is here and may send now. */
+  platformKey(domain: string): Promise<SealedSigningKey | undefined>
   /** The domain's own host of tracked links once a check found its record right, of that row; null: the server's. */
   trackingHost(domain: string): Promise<string | null>
   close(): Promise<void>

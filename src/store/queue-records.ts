@@ -67,38 +67,6 @@ export interface Grant {
   at: number
 }
 
-/** Which waiting rows an administrator means; what is left out does not restrict. */
-export interface QueueFilter {
-  pool?: string
-  isp?: string
-  route?: string
-  recipientDomain?: string
-  /** The sending domain. */
-  domain?: string
-  /** The IP of the last attempt. */
-  ip?: string
-  /** Only those that are held. */
-  isHeld?: boolean
-  /** Only those that were accepted before this time. */
-  acceptedBefore?: number
-}
-
-export type QueueAction =
-  | { kind: 'retry' } // due now
-  | { kind: 'hold' } // not sent until it is released; its lifetime goes on
-  | { kind: 'release' }
-  | { kind: 'drop' } // ends as canceled with its event
-  | { kind: 'move'; pool: string }
-
-export interface QueueGroup {
-  /** Provider (isp), recipient domain, IP of the last attempt, or pool; null: not known yet. */
-  name: string | null
-  waiting: number
-  due: number
-  held: number
-  oldestAcceptedAt: number
-}
-
 /** A message that has ended because its lifetime is over. */
 export interface ExpiredMessage {
   id: string

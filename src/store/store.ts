@@ -9,6 +9,7 @@
  * Rejections: an error whose `code` is the engine's (SQLITE_FULL, SQLITE_IOERR …) when the commit failed; ServiceError
  * `unavailable` from a store that is closed, or whose thread has ended.
  */
+import type { QueueAction, QueueFilter, QueueGroup, QueueGrouping } from '../mail/waiting-mail.ts'
 import type { AcceptRequest, AcceptResult, IdempotencyEntry, IdempotencyLookup, KeptAnswer } from './accept-records.ts'
 import type {
   EngagementTally, LinkHtml, LinkSource, RecordEngagementRequest, RecordUnsubscribeRequest, UnsubscribeResult,
@@ -22,8 +23,7 @@ import type {
   PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, UnclaimRequest,
 } from './records.ts'
 import type {
-  ExpiredMessage, QueueAction, QueuedRows, QueueFilter, QueueGroup, QueueKey, QueueKeyPage, QueueKeyState,
-  RouteAssignment,
+  ExpiredMessage, QueuedRows, QueueKey, QueueKeyPage, QueueKeyState, RouteAssignment,
 } from './queue-records.ts'
 import type { StoreFigures } from './figure-records.ts'
 import type { ReportRecord, ReportResult, ReportSums, UnmatchedReport } from './report-records.ts'
@@ -99,7 +99,7 @@ export interface Store {
   /** Waiting messages of pools that are not in `known` move to `target`; returns how many by pool. */
   moveOrphans(known: string[], target: string): Promise<{ pool: string; messages: number }[]>
   /** Waiting rows in groups, largest first. */
-  queueGroups(by: 'isp' | 'domain' | 'ip' | 'pool', filter: QueueFilter, now: number): Promise<QueueGroup[]>
+  queueGroups(by: QueueGrouping, filter: QueueFilter, now: number): Promise<QueueGroup[]>
   /**
    * At most `limit` rows (which may be many: it goes in parts that hold nobody up); returns how many, and what may be
    * due under which keys. With `isDryRun` it only counts, all of them.

@@ -9,6 +9,7 @@ import { SECOND } from '../base/clock.ts'
 import type { ClaimedWebhookDelivery } from '../store/webhook-records.ts'
 
 export interface ClaimedAhead {
+  /** One that waits already goes on waiting: the clock has leapt beyond its lease. */
   add(delivery: ClaimedWebhookDelivery): void
   /** The next one of this endpoint that is still ours. */
   take(endpointId: string): ClaimedWebhookDelivery | undefined
@@ -39,6 +40,7 @@ export function createClaimedAhead(): ClaimedAhead {
     add(delivery) {
       const { endpointId } = delivery
       const queue = waiting.get(endpointId) ?? []
+      if (queue.some((other) => other.delivery.key === delivery.key)) return
       queue.push({ delivery, since: performance.now() })
       waiting.set(endpointId, queue)
     },

@@ -10,6 +10,8 @@
  *   (`claimed-ahead.ts`) and are posted as slots come free, so that many posts share a round.
  * - The results of posts are recorded together in the next round, in one commit with its claim. While the store can not
  *   record, they are kept and tried again each second, and nothing new is claimed: memory stays bounded.
+ * - A delivery is in hand once: when the clock leaps beyond its lease and the store gives it again, it is not posted
+ *   beside itself.
  * - A process that dies with posts under way leaves their rows leased; the next epoch finds them due. The event is then
  *   sent again, which receivers must expect (service-interface.txt, Delivery rules 4).
  * - An endpoint that only fails is turned off by the store, when the results of its last dead letter are recorded.
@@ -60,7 +62,8 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
   const { total, per_endpoint: perEndpoint } = settings.concurrency
   const slots = createEndpointSlots(perEndpoint)
   const ahead = createClaimedAhead()
-  const underWay = new Set<Promise<void>>()
+  /** By key of the delivery. */
+  const underWay = new Map<number, Promise<void>>()
   let results: WebhookResult[] = []
   /** The store has refused results: it is asked for nothing else before it takes them. */
   let isRefused = false
@@ -102,12 +105,17 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     })
     const [recorded, claimed] = await Promise.allSettled([recording, claiming])
     const deliveries = claimed.status === 'fulfilled' ? claimed.value : []
-    for (const delivery of deliveries) ahead.add(delivery)
+    for (const delivery of deliveries) if (!isInHand(delivery.key)) ahead.add(delivery)
     for (const endpointId of ahead.endpoints()) postWaiting(endpointId)
     if (claimed.status === 'rejected') throw claimed.reason
     if (recorded.status === 'rejected') throw recorded.reason
     // The end of a post brings the next round, also for what waits for a slot.
     return underWay.size === 0 ? store.earliestWebhookDueAt() : now + LOOK_AGAIN_AFTER * options.speed()
+  }
+
+  /** Posted, not recorded yet. */
+  function isInHand(delivery: number): boolean {
+    return underWay.has(delivery) || results.some(({ key }) => key === delivery)
   }
 
   async function recordResults(): Promise<void> {
@@ -139,13 +147,13 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     const attempt = attemptDelivery(delivery, options).then((result) => {
       results.push(result)
       slots.release(delivery.endpointId, result.status !== null)
-      underWay.delete(attempt)
+      underWay.delete(delivery.key)
       if (result.status !== null) ahead.noteAnswered(delivery.endpointId)
       postWaiting(delivery.endpointId)
       if (results.length >= MOST_RESULTS || underWay.size === 0 || isScarce()) loop.wake()
       else roundTimer ??= setTimeout(loop.wake, LONGEST_UNRECORDED)
     })
-    underWay.add(attempt)
+    underWay.set(delivery.key, attempt)
   }
 
   return {
@@ -159,7 +167,7 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
       isStopping = true
       await loop.stop()
       clearTimeout(roundTimer)
-      await Promise.all(underWay)
+      await Promise.all(underWay.values())
       try {
         await recordResults()
       } catch (thrown) {

@@ -50,7 +50,9 @@ t.test('what has the name of a secret is not written, at whatever depth', async 
   logger.child({ part: 'test' }).warn({ apiKey: CANARY, domain: 'acme.com' }, 'canary')
   t.equal(lines.length, facts.length + 1)
   t.notMatch(lines.join(''), CANARY)
-  t.match(JSON.parse(lines[4] ?? ''), { err: { type: 'Error', message: 'failed', code: 'EFAIL', cause: { message: 'below' } } })
+  t.match(JSON.parse(lines[4] ?? ''), {
+    err: { type: 'Error', message: 'failed', code: 'EFAIL', cause: { message: 'below' } },
+  })
   t.match(JSON.parse(lines.at(-1) ?? ''), { part: 'test', domain: 'acme.com', apiKey: '[redacted]' })
 })
 
@@ -66,7 +68,8 @@ t.test('a line has level, time, the fields of its child, its own and the message
   child.info({ circle, before: 1 }, 'circle')
   child.info({ big: 1n, before: 1, token: CANARY }, 'big')
   child.info({ hostile: { toJSON: () => { throw new Error('no') } }, before: 1 }, 'hostile')
-  for (const line of lines) t.match(line, /^\{"level":"info","time":"[^"]{24}","part":"http","inner":\{"deep":true\}.*\}\n$/)
+  const whole = /^\{"level":"info","time":"[^"]{24}","part":"http","inner":\{"deep":true\}.*\}\n$/
+  for (const line of lines) t.match(line, whole)
   const written = lines.map((line) => {
     const { level: _level, time: _time, part: _part, inner: _inner, ...rest } = JSON.parse(line)
     return rest
@@ -111,7 +114,8 @@ t.test('priorities are for the journal alone, and not for a child whose output g
   const written = (name: string, journalOf: (place: { dev: bigint; ino: bigint }) => string): string[] => {
     const file = openSync(join(folder, name), 'w')
     const env = { ...process.env, JOURNAL_STREAM: journalOf(fstatSync(file, { bigint: true })) }
-    const { status } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { env, stdio: ['ignore', file, 2] })
+    const args = ['--input-type=module', '-e', program]
+    const { status } = spawnSync(process.execPath, args, { env, stdio: ['ignore', file, 2] })
     closeSync(file)
     t.equal(status, 0)
     return readFileSync(join(folder, name), 'utf8').trim().split('\n').map((line) => line.slice(0, 4))

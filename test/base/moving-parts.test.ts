@@ -96,7 +96,9 @@ t.test('a wake-up during a round makes another one, and stop waits for the runni
 
 t.test('calls of one turn travel together, and each gets its own answer', async (t) => {
   const { channel, batches, close } = pair()
-  const answers = Promise.all([channel.call('double', 1), channel.call('double', 2), channel.call('double', 3)])
+  const first = channel.call('double', 1)
+  await Promise.resolve()
+  const answers = Promise.all([first, channel.call('double', 2), channel.call('double', 3)])
   t.same(await answers, [2, 4, 6])
   t.same(batches, [3])
   close()
@@ -115,7 +117,7 @@ t.test('at most four batches are under way; later calls wait and then go togethe
   const answers: Promise<unknown>[] = []
   for (let index = 0; index < 8; index += 1) {
     answers.push(channel.call('hold', index))
-    await new Promise((resolve) => setImmediate(resolve))
+    await nextTurn()
   }
   await until('four batches', () => batches.length === 4)
   t.same(batches, [1, 1, 1, 1])
@@ -134,7 +136,7 @@ t.test('memory that is moved is gone here and arrives there, also in a batch tha
   for (const block of blocks) {
     const answer = channel.call('take', { block }, [block.buffer])
     answer.catch(() => {})
-    await Promise.resolve()
+    await nextTurn()
   }
   t.strictSame(blocks.map(({ length }) => length), [0, 0, 0, 0, 1, 1])
   await until('the first batches arrive', () => held.length === 4)
@@ -150,11 +152,27 @@ t.test('a failed channel takes the answers that lie in the port', async (t) => {
   t.teardown(() => port1.close())
   const channel = createThreadChannel(port1)
   const calls = [channel.call('first', null), channel.call('second', null)]
-  await Promise.resolve()
+  await nextTurn()
   port2.postMessage([{ id: 1, value: 'done' }])
   channel.fail(new Error('the thread has ended'))
   t.equal(await calls[0], 'done')
   await t.rejects(calls[1] ?? Promise.resolve(), { message: 'the thread has ended' })
+})
+
+t.test('notes come with the answers, in order', async (t) => {
+  const { port1, port2 } = new MessageChannel()
+  t.teardown(() => port1.close())
+  const heard: unknown[] = []
+  const channel = createThreadChannel(port1, (noted) => heard.push(noted))
+  const note = answerThreadChannel(port2, (calls) => {
+    note({ verbs: calls.length })
+    for (const call of calls) call.resolve('done')
+  })
+  t.same(await Promise.all([channel.call('first', null), channel.call('second', null)]), ['done', 'done'])
+  t.same(heard, [{ verbs: 2 }])
+  note('later')
+  await until('it is heard', () => heard.length === 2)
+  t.equal(heard[1], 'later')
 })
 
 t.test('a failed channel rejects what is open and what comes later', async (t) => {
@@ -165,6 +183,9 @@ t.test('a failed channel rejects what is open and what comes later', async (t) =
   await t.rejects(channel.call('hold', 2), { message: 'the thread died' })
   close()
 })
+
+/** What was asked for in this turn of the event loop has been posted. */
+const nextTurn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve))
 
 interface Pair {
   channel: ThreadChannel

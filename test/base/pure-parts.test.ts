@@ -45,9 +45,9 @@ t.test('addresses are read in their two plain notations only', async (t) => {
 
 t.test('only global unicast is public', async (t) => {
   for (const address of ['9.9.9.9', '2620:fe::fe']) t.ok(isPublicUnicast(address), address)
-  for (const address of ['127.0.0.1', '10.1.2.3', '100.64.0.1', '169.254.169.254', '192.0.2.1', '198.18.0.1', '224.0.0.1',
-    '255.255.255.255', '0.0.0.0', '::', '::1', '::ffff:127.0.0.1', '64:ff9b::1', '2001:db8::1', '2002::1', 'fc00::1',
-    'fe80::1', 'ff02::1', 'no address']) {
+  for (const address of ['127.0.0.1', '10.1.2.3', '100.64.0.1', '169.254.169.254', '192.0.2.1', '198.18.0.1',
+    '224.0.0.1', '255.255.255.255', '0.0.0.0', '::', '::1', '::ffff:127.0.0.1', '64:ff9b::1', '2001:db8::1',
+    '2002::1', 'fc00::1', 'fe80::1', 'ff02::1', 'no address']) {
     t.notOk(isPublicUnicast(address), address)
   }
 })
@@ -109,7 +109,9 @@ t.test('one fact is one line, and secrets do not get into it', async (t) => {
   t.equal(lines[0]?.trimEnd().split('\n').length, 1)
   t.notMatch(lines[0], /hidden/)
   t.notOk(lines[0]?.includes('\u001b'))
-  t.match(JSON.parse(lines[0] ?? ''), { level: 'info', part: 'test', msg: 'message deferred', reply: 'a\r\nb\u001b[0m' })
+  t.match(JSON.parse(lines[0] ?? ''), {
+    level: 'info', part: 'test', msg: 'message deferred', reply: 'a\r\nb\u001b[0m',
+  })
 })
 
 t.test('standard output gets every line in order, however the process ends', async (t) => {

@@ -79,7 +79,9 @@ const CASES: Record<string, Case> = {
 for (const [name, { expected, ...given }] of Object.entries(CASES)) {
   t.test(name, async (t) => {
     const { outcome = 'deferred', category = null, ip = A, message = {}, poolIps = POOL } = given
-    const decision = decideIp({ outcome, category, ip, poolIps, now: NOW, message: { ...FRESH, ...message } })
+    const decision = decideIp({
+      outcome, category, ip, poolIps: () => poolIps, now: NOW, message: { ...FRESH, ...message },
+    })
     t.strictSame(decision, { avoidIps: [], ...expected })
   })
 }

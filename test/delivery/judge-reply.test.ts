@@ -83,7 +83,9 @@ t.test('a wait text made to be slow is read at once', async (t) => {
 t.test('2xx to the dot is delivered whatever its text says', async (t) => {
   const reply = readSmtpReply('250 spam is rejected')
   if (reply === undefined) throw new Error('no reply')
-  t.strictSame(judged({ kind: 'accepted', reply }).outcome, { kind: 'delivered', reply })
+  const { outcome, ...facts } = judged({ kind: 'accepted', reply })
+  t.strictSame(outcome, { kind: 'delivered' })
+  t.match(facts, { stage: 'dot', reply: '250 spam is rejected', code: '250' })
 })
 
 t.test('4xx at every stage is deferred by the schedule', async (t) => {

@@ -4,13 +4,22 @@
  */
 import t from 'tap'
 import type { StoredContent } from '../../src/mail/message.ts'
-import type { ContentReader } from '../../src/store/content-reader.ts'
+import type { ContentReader, SealedSigningKey } from '../../src/store/content-reader.ts'
+import { createKeyRing } from '../../src/base/key-ring.ts'
 import { createMessageBody } from '../../src/delivery/session/message-body.ts'
 import { createMessageRenderer } from '../../src/delivery/session/message-renderer.ts'
 import type { DispatchedRow } from '../../src/delivery/try-result.ts'
+import { createDkimKey } from '../../src/senders/dkim-keys.ts'
 import { attachment, MESSAGE_ID, storedContent } from '../content/render-input.ts'
 
-function rendererOf(contents: Record<number, StoredContent>) {
+interface RendererParts {
+  keys?: Record<string, SealedSigningKey[]>
+  platformDomain?: string
+}
+
+const MASTER_KEY = Buffer.alloc(32, 7)
+
+function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platformDomain }: RendererParts = {}) {
   const reader: ContentReader = {
     readAhead: async () => ({ facts: new Map(), contents: new Map() }),
     content: async (contentId) => contents[contentId],
@@ -18,13 +27,14 @@ function rendererOf(contents: Record<number, StoredContent>) {
       messageId: MESSAGE_ID, domain: 'acme.com', to: { name: null, address: 'ada@example.net' },
       variables: { name: `name ${key}` }, acceptedAt: 1_795_262_400_000, sendAt: null, stream: 'transactional',
     }),
-    signingKeys: async () => [],
+    signingKeys: async (domain) => keys[domain] ?? [],
+    platformKey: async (domain) => keys[domain]?.[0],
     trackingHost: async () => null,
     close: async () => {},
   }
   const renderer = createMessageRenderer({
-    reader, masterKey: Buffer.alloc(32, 7), trackingUrl: null, trackingHost: 't.acme.com', referenceHeader: null,
-    senderId: 'posthorn1', cfbl: false,
+    reader, masterKey: MASTER_KEY, trackingUrl: null, trackingHost: 't.acme.com', referenceHeader: null,
+    senderId: 'posthorn1', cfbl: false, platformDomain: platformDomain ?? null,
   })
   const row = (contentId: number, key: number): DispatchedRow => ({
     key, contentId, messageId: MESSAGE_ID, domain: 'acme.com', returnPath: 'bounces.acme.com',
@@ -66,5 +76,29 @@ t.test('a retry has the same bytes, and each message its own, however many share
       else t.equal(text, known, `content ${contentId}, message ${key}`)
       t.match(text, contentId === 1 ? `Hi name ${key}\r\n` : `Dear name ${key}\r\n`)
     }
+  }
+})
+
+t.test('the platform signs below the sending domain, its own mail once, and nothing alone', async (t) => {
+  const keyOf = async (domain: string): Promise<[string, SealedSigningKey[]]> => {
+    const request = { keyRing: createKeyRing(MASTER_KEY), domain, selector: 's', bits: 2_048, now: 0 }
+    const { sealedPrivateKey } = await createDkimKey({ ...request, algorithm: 'ed25519-sha256', role: 'active' })
+    return [domain, [{ domain, selector: 's', algorithm: 'ed25519-sha256', sealedPrivateKey }]]
+  }
+  const [own, platform] = [await keyOf('acme.com'), await keyOf('platform.example')]
+  const foreign: typeof own = [platform[0], own[1].map((key) => ({ ...key, domain: platform[0] }))]
+  const cases: [keys: [string, SealedSigningKey[]][], platformDomain: string | undefined, signers: string[]][] = [
+    [[own, platform], 'platform.example', ['acme.com', 'platform.example']],
+    [[own, platform], undefined, ['acme.com']],
+    [[own], 'platform.example', ['acme.com']],
+    // Its key does not open: that holds up nobody's mail.
+    [[own, foreign], 'platform.example', ['acme.com']],
+    [[own], 'acme.com', ['acme.com']],
+    [[platform], 'platform.example', []],
+  ]
+  for (const [keys, platformDomain, signers] of cases) {
+    const parts = { keys: Object.fromEntries(keys), ...(platformDomain === undefined ? {} : { platformDomain }) }
+    const { bytes } = await rendererOf({ 1: storedContent({ subject: 'x', text: 'Hi' }) }, parts)(1)
+    t.same([...String(bytes).matchAll(/\bd=([a-z.]+);/g)].map(([, domain]) => domain), signers)
   }
 })

@@ -38,7 +38,9 @@ export interface Path {
 export const hostOf = (server: Pick<ScriptedMx, 'address'>, change: Partial<MailHost> = {}): MailHost =>
   ({ name: 'mx.test', addresses: [server.address], tls: PLAIN, ...change })
 
-export function pathTo(t: Test, server: Pick<ScriptedMx, 'address' | 'port'>, tools: Partial<DeliveryTools> = {}): Path {
+export function pathTo(
+  t: Test, server: Pick<ScriptedMx, 'address' | 'port'>, tools: Partial<DeliveryTools> = {},
+): Path {
   const results: TryResult[] = []
   const notes: ThreadConnectionNote[] = []
   let isIdle = false
@@ -84,4 +86,5 @@ export function pathTo(t: Test, server: Pick<ScriptedMx, 'address' | 'port'>, to
 }
 
 export const keysUpTo = (count: number): number[] => Array.from({ length: count }, (_none, index) => index + 1)
-export const recipients = (server: ScriptedMx): string[] => server.messages.map(({ to }) => to.slice(0, to.indexOf('@')))
+export const recipients = (server: ScriptedMx): string[] =>
+  server.messages.map(({ to }) => to.slice(0, to.indexOf('@')))

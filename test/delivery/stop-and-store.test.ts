@@ -103,7 +103,10 @@ t.test('threads that die at once hold up neither the start nor the stop', async 
     settings: {
       storeLocation: locationIn(t.testdir({})), masterKey: new Uint8Array(32), minTlsVersion: 'TLSv1.2', caFile: null,
       connectionsMax: 1, keepsTranscripts: false,
-      render: { referenceHeader: null, senderId: 'posthorn', cfbl: false, trackingUrl: null, trackingHost: 't.test' },
+      render: {
+        referenceHeader: null, senderId: 'posthorn', cfbl: false, trackingUrl: null, trackingHost: 't.test',
+        platformDomain: null,
+      },
       timeouts: {
         connect: SECOND, banner: SECOND, ehlo: SECOND, starttls: SECOND, mail: SECOND, rcpt: SECOND, data: SECOND,
         final_dot: SECOND, quit: SECOND, handshake: SECOND, body: SECOND, mark: SECOND, rset: SECOND,

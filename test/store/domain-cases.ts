@@ -113,6 +113,21 @@ export const domains: Cases = {
     t.same(await keysOf('acme.com'), ['acme.com new rsa-sha256'], 'until the one added anew is verified')
     t.same(await keysOf('other.com'), [])
   },
+  'an active key of a domain signs others\' mail while it is here and may send': async (t, tested) => {
+    const { store } = tested
+    const reader = await tested.contentReader()
+    const keys = [
+      dkimKey({ selector: 'ed1', algorithm: 'ed25519-sha256' }), dkimKey(), dkimKey({ selector: 'soon', role: 'next' }),
+    ]
+    const signs = { verified: true, degraded: true, pending: false, failed: false, suspended: false }
+    for (const [state, may] of Object.entries(signs)) {
+      await store.addDomain(domainRecord({ state: state as DomainState, verifiedAt: NOW, keys }), null)
+      const expected = may ? { selector: 'ps1', algorithm: 'rsa-sha256' } : undefined
+      t.match(await reader.platformKey('acme.com'), expected, state)
+      await store.removeDomain({ name: 'acme.com', now: NOW, purge: false })
+      t.equal(await reader.platformKey('acme.com'), undefined, 'removed')
+    }
+  },
 }
 
 export const domainChecks: Cases = {

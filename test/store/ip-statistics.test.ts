@@ -12,7 +12,7 @@ import type { Store } from '../../src/store/store.ts'
 import type { IpHour } from '../../src/store/warmup-records.ts'
 import { randomSource } from '../support/random-source.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
-import { acceptRequest, claim, newMessage, outcomeRecord } from './store-samples.ts'
+import { acceptRequest, claim, delivered, newMessage, outcomeRecord } from './store-samples.ts'
 import { ask, IP, MIDNIGHT } from './warmup-samples.ts'
 
 const IPS = [IP, '127.0.0.12']
@@ -135,7 +135,7 @@ t.test('sums by hour, day and provider', async (t) => {
           description: 'no',
         } }
       default:
-        return { kind: 'delivered', reply: { code: 250, enhancedCode: null, text: '250 OK' } }
+        return delivered
     }
   }
 
@@ -245,8 +245,7 @@ t.test('however many providers there are, the rows of a day are bounded', async 
   await store.acceptMessages(acceptRequest({ now: MIDNIGHT, messages }))
   const claimed = await claim(store, epoch, MIDNIGHT, 450)
   const outcomes = claimed.map((message, index) => ({
-    ...outcomeRecord(message, { kind: 'delivered', reply: { code: 250, enhancedCode: null, text: '250 OK' } },
-      { at: MIDNIGHT }),
+    ...outcomeRecord(message, delivered, { at: MIDNIGHT }),
     isp: `domain-${index % 225}.test`,
   }))
   await store.recordOutcomes({ epoch, now: MIDNIGHT, outcomes })

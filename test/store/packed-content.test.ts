@@ -14,7 +14,7 @@ t.test('all bytes of a content stand in one block, in their order', (t) => {
     raw: Buffer.from('raw'),
   })
   t.match(packed, { htmlBytes: 19, textBytes: 7, rawBytes: 3 })
-  t.strictSame(packed.attachments, [{ ...attachment, sizeBytes: 3 }, { ...attachment, sizeBytes: 0 }])
+  t.strictSame(JSON.parse(packed.attachments ?? ''), [{ ...attachment, sizeBytes: 3 }, { ...attachment, sizeBytes: 0 }])
   t.equal(Buffer.from(packed.bytes).toString('latin1'),
     `${Buffer.from('<p>Grüße 😀</p>Grüße').toString('latin1')}\x01\x02\x03raw`)
   t.end()

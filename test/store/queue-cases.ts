@@ -2,7 +2,8 @@
  * The queue by its keys: what every store engine must do for the scheduler and the operator.
  */
 import { CAPTURE_POOL } from '../../src/mail/simulator.ts'
-import type { QueueAction, QueueFilter, QueueKey, QueueKeyState } from '../../src/store/queue-records.ts'
+import type { QueueAction, QueueFilter } from '../../src/mail/waiting-mail.ts'
+import type { QueueKey, QueueKeyState } from '../../src/store/queue-records.ts'
 import type { ClaimRequest } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { webhookClaim } from './conformance-case.ts'

@@ -104,9 +104,7 @@ export function outcomeRecord(
   }
 }
 
-export const delivered: DeliveryOutcome = {
-  kind: 'delivered', reply: { code: 250, enhancedCode: '2.0.0', text: '250 2.0.0 OK' },
-}
+export const delivered: DeliveryOutcome = { kind: 'delivered' }
 export const bounced: DeliveryOutcome = { kind: 'bounced', bounce: sampleBounce }
 export const deferredUntil = (retryAt: number): DeliveryOutcome => ({ kind: 'deferred', retryAt })
 

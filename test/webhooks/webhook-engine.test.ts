@@ -218,6 +218,19 @@ t.test('a process that dies with posts under way loses no event', async (t) => {
   t.equal(await first.store.earliestWebhookDueAt(), first.clock.now() + MINUTE, 'its result changes nothing any more')
 })
 
+t.test('a clock that leaps beyond the lease does not post a delivery beside itself', async (t) => {
+  const receiver = await receiverFor(t, { status: 200, afterMilliseconds: 1_000 })
+  const harness = await startEngine(t)
+  await harness.addEndpoint(receiver.url)
+  await harness.deliver()
+  await harness.pump('the post is under way', () => receiver.requests.length === 1)
+  await harness.clock.advance(HOUR)
+  await harness.settle()
+  await harness.finish()
+  t.equal(receiver.requests.length, 1)
+  t.strictSame(harness.attempts.map(({ outcome }) => outcome), ['succeeded'])
+})
+
 t.test('stop waits for posts under way and records them', async (t) => {
   const receiver = await receiverFor(t, { status: 200, afterMilliseconds: 200 })
   const harness = await startEngine(t)

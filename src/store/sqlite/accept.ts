@@ -64,7 +64,7 @@ function createRequestWriter(database: Database): (request: PackedRequest) => Wr
     addBatch(contentId, request)
     const laneId = names.laneId(request.domain, request.stream)
     const roadOf = createRoad(request)
-    const question = { isTest, list: content.unsubscribe?.list ?? null }
+    const question = { isTest, list: content.unsubscribeList }
     const suppressed: SuppressedMessage[] = []
     const tally = createQueuedTally()
     const happened: RecordedEvent[] = []

@@ -2,11 +2,9 @@
  * What waits, in groups: one step of the walk at a time.
  */
 import type { Database } from 'better-sqlite3'
-import type { QueueFilter, QueueGroup } from '../queue-records.ts'
+import type { QueueFilter, QueueGroup, QueueGrouping } from '../../mail/waiting-mail.ts'
 import { createQueueWalk } from './queue-walk.ts'
 import type { WaitingRow, WalkPosition } from './queue-walk.ts'
-
-export type GroupBy = 'isp' | 'domain' | 'ip' | 'pool'
 
 export interface QueueGroupStep {
   groups: QueueGroup[]
@@ -15,7 +13,7 @@ export interface QueueGroupStep {
 
 export function createQueueGroupStep(
   database: Database,
-): (request: { by: GroupBy; filter: QueueFilter; now: number; after: WalkPosition | null }) => QueueGroupStep {
+): (request: { by: QueueGrouping; filter: QueueFilter; now: number; after: WalkPosition | null }) => QueueGroupStep {
   const walk = createQueueWalk(database)
   return ({ by, filter, now, after }) => {
     const { rows, next } = walk(filter, after)
@@ -25,7 +23,7 @@ export function createQueueGroupStep(
   }
 }
 
-const groupOf = (row: WaitingRow, by: GroupBy, now: number): QueueGroup => ({
+const groupOf = (row: WaitingRow, by: QueueGrouping, now: number): QueueGroup => ({
   name: nameOf(row, by),
   waiting: 1,
   due: row.nextAt <= now ? 1 : 0,
@@ -33,7 +31,7 @@ const groupOf = (row: WaitingRow, by: GroupBy, now: number): QueueGroup => ({
   oldestAcceptedAt: row.createdAt,
 })
 
-function nameOf({ isp, recipientDomain, lastIp, pool }: WaitingRow, by: GroupBy): string | null {
+function nameOf({ isp, recipientDomain, lastIp, pool }: WaitingRow, by: QueueGrouping): string | null {
   return { isp, domain: recipientDomain, ip: lastIp, pool }[by]
 }
 

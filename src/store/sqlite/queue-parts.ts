@@ -3,7 +3,8 @@
  * with whatever others have called meanwhile between them. Each part is one transaction; a failure leaves what was done
  * before it, and a repeated call goes on from there.
  */
-import type { QueuedRows, QueueGroup, QueueKey, QueueKeyPage, RouteAssignment } from '../queue-records.ts'
+import type { QueueGroup } from '../../mail/waiting-mail.ts'
+import type { QueuedRows, QueueKey, QueueKeyPage, RouteAssignment } from '../queue-records.ts'
 import type { Store } from '../store.ts'
 import type { QueueActionStep } from './queue-actions.ts'
 import { addGroup } from './queue-groups.ts'

@@ -6,7 +6,8 @@
  */
 import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../mail/message.ts'
-import type { QueueFilter, WaitingFor } from '../queue-records.ts'
+import type { QueueFilter } from '../../mail/waiting-mail.ts'
+import type { WaitingFor } from '../queue-records.ts'
 
 export interface WaitingRow {
   seq: number

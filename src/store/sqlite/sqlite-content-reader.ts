@@ -39,6 +39,11 @@ export function openSqliteContentReader(location: StoreLocation): ContentReader 
     from dkim_keys
     join domains on domains.domain_id = dkim_keys.domain_id
     where role = 'active' and dkim_keys.domain_id = ${SENDING_ROW}`)
+  const findPlatformKeys = database.prepare<[string], SealedSigningKey>(`
+    select domains.name as domain, selector, algorithm, sealed_private_key as sealedPrivateKey
+    from dkim_keys
+    join domains on domains.domain_id = dkim_keys.domain_id
+    where role = 'active' and name = ? and removed_at is null and state in ('verified', 'degraded')`)
   const findTrackingHost = createFindTrackingHost(database)
   // In one transaction: else each statement would find that the database has changed, and read its pages anew.
   const readTogether = database.transaction(
@@ -65,7 +70,8 @@ export function openSqliteContentReader(location: StoreLocation): ContentReader 
       const row = findFacts.get(messageKey)
       return row === undefined ? undefined : factsOf(row)
     },
-    signingKeys: async (domain) => findKeys.all(domain, domain).sort((left, right) => rank(left) - rank(right)),
+    signingKeys: async (domain) => findKeys.all(domain, domain).sort(byRank),
+    platformKey: async (domain) => findPlatformKeys.all(domain).sort(byRank)[0],
     trackingHost: async (domain) => findTrackingHost(domain),
     close: async () => void database.close(),
   }
@@ -77,6 +83,8 @@ const contentBytes = ({ html, text, raw, attachments }: StoredContent): number =
     (html?.length ?? 0) + (text?.length ?? 0) + (raw?.length ?? 0))
 
 /** Signatures stand in this order: the one that every receiver knows is the topmost. */
+const byRank = (left: SealedSigningKey, right: SealedSigningKey): number => rank(left) - rank(right)
+
 const rank = ({ algorithm }: SealedSigningKey): number => (algorithm === 'rsa-sha256' ? 0 : 1)
 
 const factsOf = (row: FactsRow): RenderFacts => ({

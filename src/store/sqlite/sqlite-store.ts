@@ -8,7 +8,7 @@
  * Rejects with ProcessExit when the database can not be opened: see `openStore`.
  */
 import { MessageChannel, Worker } from 'node:worker_threads'
-import { EXIT, ProcessExit, ServiceError, unreachable } from '../../base/errors.ts'
+import { EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { createThreadChannel } from '../../base/thread-channel.ts'
 import type { ThreadChannel } from '../../base/thread-channel.ts'
@@ -36,7 +36,7 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
   // Without the flags of the process: what they load (a debugger, a test runner) has no business here.
   const worker = new Worker(entry, { workerData, transferList: [port2], name: 'store', execArgv: [] })
   options.metrics.watchThread('store', worker)
-  const channel = createThreadChannel(port1)
+  const channel = createThreadChannel(port1, (note) => observeCommit(options.metrics, note as CommitReport))
   let state: 'opening' | 'open' | 'closing' = 'opening'
   let failure: Error | undefined
   const exited = watch(worker, (reason, code) => {
@@ -45,7 +45,7 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
     port1.close()
     if (state === 'open') options.onDeath(reason)
   })
-  const { durability, schemaVersion } = await hearThread(worker, exited, options.metrics)
+  const { durability, schemaVersion } = await hearThread(worker, exited)
   state = 'open'
   options.logger.info(
     {
@@ -56,7 +56,7 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
   )
 
   const ask: Ask = (...asked) => (state === 'closing' ? Promise.reject(storeClosed()) : channel.call(...asked))
-  const call: Call = async (verb, ...argument) => (await ask(verb, argument[0])) as ReturnType<Verbs[typeof verb]>
+  const call: Call = (verb, ...argument) => ask(verb, argument[0]) as Promise<ReturnType<Verbs[typeof verb]>>
   const close = async (): Promise<void> => {
     state = 'closing'
     // The thread's end may be seen before its answer, and is as good: a close that fails is an error of the thread.
@@ -211,23 +211,12 @@ function watch(worker: Worker, onEnd: (reason: Error, exitCode: number) => void)
   })
 }
 
-/** Resolves when the thread has opened the database, and takes its commits into the metrics from then on. */
-function hearThread(worker: Worker, exited: Promise<void>, metrics: Metrics): Promise<Opened> {
+/** Resolves when the thread has opened the database. */
+function hearThread(worker: Worker, exited: Promise<void>): Promise<Opened> {
   return new Promise((resolve, reject) => {
-    worker.on('message', (message: StoreThreadMessage) => {
-      switch (message.kind) {
-        case 'opened':
-          resolve(message)
-          return
-        case 'refused':
-          reject(new ProcessExit(message.exitCode, message.sentence))
-          return
-        case 'committed':
-          observeCommit(metrics, message.report)
-          return
-        default:
-          unreachable(message)
-      }
+    worker.once('message', (message: StoreThreadMessage) => {
+      if (message.kind === 'opened') resolve(message)
+      else reject(new ProcessExit(message.exitCode, message.sentence))
     })
     worker.once('error', (error) => {
       reject(new ProcessExit(EXIT.disk, 'the store thread failed while it opened the database', { cause: error }))

@@ -26,7 +26,7 @@ function startStoreThread(port: MessagePort, data: StoreThreadData): void {
   const tell = (message: StoreThreadMessage): void => port.postMessage(message)
   try {
     const database = openDatabase(data.location)
-    serve(database, data, tell)
+    serve(database, data)
     tell({
       kind: 'opened', durability: readDurability(database.writer), schemaVersion: schemaVersion(database.writer),
     })
@@ -36,11 +36,7 @@ function startStoreThread(port: MessagePort, data: StoreThreadData): void {
   }
 }
 
-function serve(
-  database: OpenDatabase,
-  { location, verbs }: StoreThreadData,
-  tell: (message: StoreThreadMessage) => void,
-): void {
+function serve(database: OpenDatabase, { location, verbs }: StoreThreadData): void {
   const writes = new Map(Object.entries(createWriteVerbs(database))) as ReadonlyMap<string, AnyVerb>
   const reads = new Map(Object.entries(createReadVerbs(database))) as ReadonlyMap<string, AnyVerb>
   const groups = createGroupCommit({
@@ -48,7 +44,7 @@ function serve(
     lingerMilliseconds: location.commitLingerMilliseconds,
     mostRows: location.commitMostRows,
     now: () => performance.now(),
-    onCommit: (report) => tell({ kind: 'committed', report }),
+    onCommit: (report) => noteCommit(report),
     afterGroup: createCheckpoint(database.writer, location.walMaxBytes),
   })
   const close = (call: IncomingCall): void => {
@@ -59,7 +55,7 @@ function serve(
     setImmediate(() => verbs.close())
   }
 
-  answerThreadChannel(verbs, (calls) => {
+  const noteCommit = answerThreadChannel(verbs, (calls) => {
     const pending: PendingVerb[] = []
     for (const call of calls) {
       const write = writes.get(call.verb)

@@ -7,7 +7,7 @@
 import type { Database } from 'better-sqlite3'
 import type { Mailbox, StoredContent } from '../../mail/message.ts'
 import type { LinkHtml } from '../engagement-records.ts'
-import type { AttachmentFacts, PackedContent } from '../packed-content.ts'
+import type { AttachmentFacts, ContentRow, PackedContent } from '../packed-content.ts'
 import { comparableAddress } from './comparable-address.ts'
 import { storedIdentifier } from './stored-identifier.ts'
 
@@ -37,44 +37,19 @@ export function createContentWriter(database: Database): (content: PackedContent
     'insert into content_tags (key, value, content_id) values (?, ?, ?)',
   )
 
-  return (content, { isTest, sendAt, retryOf }) => {
-    const { attachments } = content
+  return (row, { isTest, sendAt, retryOf }) => {
     const { lastInsertRowid } = addContent.run(
-      content.from.name, comparableAddress(content.from.address), content.replyTo?.name ?? null,
-      content.replyTo?.address ?? null, content.subject, Number(content.hasVariables), content.htmlBytes,
-      content.textBytes, attachments.length === 0 ? null : JSON.stringify(attachments), content.rawBytes,
-      Number(isTest), sendAt, retryOf === null ? null : storedIdentifier('msg', retryOf),
-      Number(content.tracking.opens), Number(content.tracking.clicks), content.unsubscribe?.list ?? null,
-      content.unsubscribe?.url ?? null, textUnlessEmpty(content.tags), textUnlessEmpty(content.metadata),
-      textUnlessEmpty(content.headers), content.addressees === null ? null : JSON.stringify(content.addressees),
+      row.fromName, comparableAddress(row.fromAddress), row.replyToName, row.replyToAddress, row.subject,
+      row.hasVariables, row.htmlBytes, row.textBytes, row.attachments, row.rawBytes, Number(isTest), sendAt,
+      retryOf === null ? null : storedIdentifier('msg', retryOf), row.tracksOpens, row.tracksClicks,
+      row.unsubscribeList, row.unsubscribeUrl, row.tags, row.metadata, row.headers, row.addressees,
     )
     const contentId = Number(lastInsertRowid)
-    for (const [key, value] of Object.entries(content.tags)) addTag.run(key, value, contentId)
+    for (const [key, value] of Object.entries(recordFrom<string>(row.tags))) addTag.run(key, value, contentId)
     let key = firstPartKey(contentId)
-    for (const piece of piecesOf(content.bytes)) addPart.run(key++, piece)
+    for (const piece of piecesOf(row.bytes)) addPart.run(key++, piece)
     return contentId
   }
-}
-
-interface ContentRow {
-  fromName: string | null
-  fromAddress: string
-  replyToName: string | null
-  replyToAddress: string | null
-  subject: string
-  hasVariables: number
-  htmlBytes: number | null
-  textBytes: number | null
-  attachments: string | null
-  rawBytes: number | null
-  tracksOpens: number
-  tracksClicks: number
-  unsubscribeList: string | null
-  unsubscribeUrl: string | null
-  tags: string | null
-  metadata: string | null
-  headers: string | null
-  addressees: string | null
 }
 
 /** Reads a content, or undefined when there is none of this number, or its bytes were removed. */
@@ -144,11 +119,7 @@ export function createLinkHtmlReader(database: Database): (contentId: number) =>
   }
 }
 
-/** JSON of a list or an object, or null when nothing is in it. */
-const textUnlessEmpty = (value: object): string | null =>
-  Object.keys(value).length === 0 ? null : JSON.stringify(value)
-
-/** An object as `textUnlessEmpty` wrote it. */
+/** An object of a ContentRow. */
 export const recordFrom = <Value>(text: string | null): Record<string, Value> =>
   text === null ? {} : (JSON.parse(text) as Record<string, Value>)
 
