@@ -44,7 +44,7 @@ import type { Retention } from './store/retention.ts'
 import type { Store } from './store/store.ts'
 import type { WebhookEndpoints } from './webhooks/endpoints.ts'
 
-export type { ApplianceOptions, Outside } from './assembly/foundation.ts'
+export type { ApplianceOptions } from './assembly/foundation.ts'
 
 export interface Appliance {
   /** The bound ports, each list in the order of its listeners. */

@@ -29,13 +29,13 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   sandbox: ['base', 'mail', 'config', 'network'],
   'schedule.ts': ['base', 'store', 'senders', 'egress', 'webhooks'],
   assembly: [
-    'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'health', 'messages', 'delivery', 'webhooks',
-    'inbound', 'http', 'commands', 'sandbox', 'schedule.ts',
+    'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'health', 'messages', 'delivery',
+    'webhooks', 'inbound', 'http', 'commands', 'sandbox', 'schedule.ts',
   ],
   'appliance.ts': [
     'assembly',
-    'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'health', 'messages', 'delivery', 'webhooks',
-    'inbound', 'http', 'commands', 'sandbox', 'schedule.ts',
+    'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'health', 'messages', 'delivery',
+    'webhooks', 'inbound', 'http', 'commands', 'sandbox', 'schedule.ts',
   ],
   'starters.ts': ['base', 'config', 'senders', 'commands', 'sandbox', 'appliance.ts'],
   'main.ts': ['base', 'commands', 'starters.ts'],
@@ -64,7 +64,9 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
 }
 
 /** The only files that may know that a sandbox exists: it, the composition root, and the command that starts it. */
-const KNOWS_SANDBOX = ['sandbox/', 'appliance.ts', 'assembly/', 'starters.ts', 'commands/sandbox.ts', 'commands/command-line.ts']
+const KNOWS_SANDBOX = [
+  'sandbox/', 'appliance.ts', 'assembly/', 'starters.ts', 'commands/sandbox.ts', 'commands/command-line.ts',
+]
 const MOST_LINES = 400
 
 // The specifier of: import … from 'x', import 'x', export … from 'x', import('x').
@@ -72,7 +74,8 @@ const SPECIFIER = /(?:\bfrom\s*|\bimport\s*\(?\s*)['"]([^'"\s,()]+)['"]/g
 // A worker's entry: new URL('./x.ts', import.meta.url).
 const WORKER_ENTRY = /new URL\(\s*['"](\.[^'"]+\.ts)['"]\s*,\s*import\.meta\.url/g
 // A string literal that opens with a statement word and goes on like SQL.
-const SQL = /[`'"]\s*(select\s[\s\S]+?\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+table\s)/i
+const SQL =
+  /[`'"]\s*(select\s[\s\S]+?\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+table\s)/i
 
 interface SourceFile {
   /** Path below `src`, with forward slashes. */
@@ -155,7 +158,9 @@ t.test('planted mistakes are found', async (t) => {
     ['a wrong folder by type', { name: 'http/x.ts', text: `import type { Store } from '../store/store.ts'` }],
     ['a wrong folder by re-export', { name: 'mail/x.ts', text: `export { y } from '../http/y.ts'` }],
     ['a wrong folder by dynamic import', { name: 'base/x.ts', text: `await import('../mail/y.ts')` }],
-    ['a wrong folder by worker', { name: 'http/x.ts', text: `new Worker(new URL('../delivery/t.ts', import.meta.url))` }],
+    ['a wrong folder by worker', {
+      name: 'http/x.ts', text: `new Worker(new URL('../delivery/t.ts', import.meta.url))`,
+    }],
     ['the composition root', { name: 'http/x.ts', text: `import { start } from '../appliance.ts'` }],
     ['a package outside its folder', { name: 'http/x.ts', text: `import Database from 'better-sqlite3'` }],
     ['a package that nobody listed', { name: 'base/x.ts', text: `import _ from 'lodash'` }],

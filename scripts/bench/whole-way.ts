@@ -39,8 +39,8 @@ const SELECTOR = 'bench'
 const KEY_BITS = 2_048
 const SAMPLE = 5
 /**
- * Messages that a system takes before its first run and that are not counted: what is compared is a server that has been
- * running. By the first figure the CPU for a message of the slowest one to come to speed, ours, falls no more; every
+ * Messages that a system takes before its first run and that are not counted: what is compared is a server that has
+ * been running. By the first figure the CPU for a message of the slowest one to come to speed, ours, falls no more; every
  * system in JavaScript takes as many. A compiled one is as quick from the start, and its files are in the page cache.
  */
 export const WARM_UP = 10_000

@@ -2,8 +2,9 @@
  * What administrators use, made of the parts of a running server: reload, queue, paths, pools, IPs, routes of domains.
  */
 import type { Clock } from '../base/clock.ts'
-import { ConfigurationError, ServiceError, unreachable } from '../base/errors.ts'
+import { ConfigurationError, errorText, ServiceError, unreachable } from '../base/errors.ts'
 import { canonicalIp } from '../base/ip-address.ts'
+import type { Logger } from '../base/logger.ts'
 import { packageVersion } from '../base/package-version.ts'
 import { dayAfter, utcDay } from '../base/utc-day.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
@@ -15,7 +16,7 @@ import type { FindRoute } from '../delivery/queue/route-message.ts'
 import type { Egress } from '../egress/pool.ts'
 import { sendDays } from '../egress/warmup/send-days.ts'
 import type { PathFilter, PathView, Shaping } from '../egress/shaping.ts'
-import type { Warmup } from '../egress/warmup/warmup.ts'
+import type { ProviderChange, Warmup } from '../egress/warmup/warmup.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
 import type { Administration, DomainRoute, ReloadResult } from '../http/administration.ts'
 import type { DataAdministration } from '../http/data-administration.ts'
@@ -29,8 +30,9 @@ export interface AdministrationParts {
   reload: Reload['reload']
   store: Pick<Store, 'queueGroups' | 'actOnQueue' | 'warmupDays' | 'ipDays'>
   clock: Clock
+  logger: Logger
   egress: Pick<Egress, 'ips'>
-  warmup: Pick<Warmup, 'find' | 'suspendIp' | 'resumeIp' | 'audit'>
+  warmup: Pick<Warmup, 'find' | 'suspendIp' | 'resumeIp' | 'noteProvider' | 'audit'>
   shaping: Pick<Shaping, 'views' | 'suspend' | 'resume'>
   findRoute: FindRoute
   dispatcher: Pick<Dispatcher, 'noteQueued' | 'backlogOf'>
@@ -46,7 +48,28 @@ export interface AdministrationParts {
 const NO_LIMIT = Number.MAX_SAFE_INTEGER
 
 export function createAdministration(parts: AdministrationParts): Administration {
-  const { live, store, clock, egress, warmup, shaping, dispatcher } = parts
+  const { live, store, clock, logger, egress, warmup, shaping, dispatcher } = parts
+
+  /** What an operator suspended is told in the audit of its IP. */
+  async function resumePaths(filter: PathFilter, actor: string): Promise<number> {
+    const byHand = shaping.views().filter((view) =>
+      fits(view, filter) && view.holds.some(({ scope }) => scope === 'provider'))
+    const resumed = shaping.resume(filter)
+    for (const { ip, provider } of byHand) {
+      if (ip === null || provider === null) continue
+      await noteProvider(ip, { action: 'resume_provider', provider, reason: null }, actor)
+    }
+    return resumed
+  }
+
+  /** It is in force already: a store that takes no row now, on a full disk, does not undo it. */
+  async function noteProvider(ip: string, change: ProviderChange, actor: string): Promise<void> {
+    try {
+      await warmup.noteProvider(ip, change, actor)
+    } catch (thrown) {
+      logger.error({ ip, ...change, actor, error: errorText(thrown) }, 'an action of an operator is not in the audit')
+    }
+  }
 
   return {
     ...parts.data,
@@ -56,23 +79,23 @@ export function createAdministration(parts: AdministrationParts): Administration
       return { ...result, milliseconds: performance.now() - startedAt }
     },
 
-    queueGroups: (by, selection) => store.queueGroups(by, selection, clock.now()),
+    queueGroups: (by, filter) => store.queueGroups(by, filter, clock.now()),
 
-    async actOnQueue(command, selection, isDryRun) {
-      if (command.kind === 'move') requirePool(live, command.pool)
+    async actOnQueue(action, filter, isDryRun) {
+      if (action.kind === 'move') requirePool(live, action.pool)
       const { messages, queued } = await store.actOnQueue({
-        filter: selection, action: command, now: clock.now(), limit: NO_LIMIT, isDryRun,
+        filter, action, now: clock.now(), limit: NO_LIMIT, isDryRun,
       })
       if (!isDryRun) {
         dispatcher.noteQueued(queued)
-        if (command.kind === 'drop') parts.onEvents()
+        if (action.kind === 'drop') parts.onEvents()
       }
       return messages
     },
 
     paths: (filter) => shaping.views().filter((view) => fits(view, filter)),
-    resumePaths: (filter, isDryRun) =>
-      isDryRun ? shaping.views().filter((view) => fits(view, filter)).length : shaping.resume(filter),
+    resumePaths: async (filter, isDryRun, actor) =>
+      isDryRun ? shaping.views().filter((view) => fits(view, filter)).length : resumePaths(filter, actor),
 
     pools() {
       const { pools, default_pool: defaultPool } = live.current().pools
@@ -89,20 +112,21 @@ export function createAdministration(parts: AdministrationParts): Administration
       const view = await warmup.find(ip)
       requireProvider(live, provider)
       await shaping.suspend({ ip: view.ip, provider, reason, actor })
+      await noteProvider(view.ip, { action: 'suspend_provider', provider, reason }, actor)
       return view
     },
     async resumeIp(ip, provider, actor) {
       if (provider === null) {
         const view = await warmup.resumeIp(ip, actor)
-        shaping.resume({ ip: view.ip })
+        await resumePaths({ ip: view.ip }, actor)
         return view
       }
       // What was taken out of the files may be resumed still.
-      const resumed = shaping.resume({ ip: canonicalIp(ip) ?? ip, provider })
+      const resumed = await resumePaths({ ip: canonicalIp(ip) ?? ip, provider }, actor)
       if (resumed === 0) requireProvider(live, provider)
       return warmup.find(ip)
     },
-    audit: (ip, limit) => warmup.audit(ip, limit),
+    audit: warmup.audit,
 
     async sendDays(text, past, ahead) {
       const { ip, warmup: ramp } = await warmup.find(text)

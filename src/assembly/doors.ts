@@ -136,10 +136,12 @@ async function startSubmission(foundation: Foundation, { mail, apiKeys }: DoorPa
 
 async function startHttp(foundation: Foundation, parts: DoorParts): Promise<OpenWeb> {
   const { configuration, store, clock, metrics, logger, stops, working, outside, passed } = foundation
-  const { egress, warmup, domains, apiKeys, webhookEndpoints, webhookDeliveries, tryWebhook, eventStreams, mail } = parts
+  const {
+    egress, warmup, domains, apiKeys, webhookEndpoints, webhookDeliveries, tryWebhook, eventStreams, mail,
+  } = parts
   const { server: settings } = configuration
   const administration = createAdministration({
-    ...parts, store, clock,
+    ...parts, store, clock, logger,
     data: createDataAdministration({
       store, clock,
       backups: parts.backups,

@@ -8,7 +8,7 @@ import { randomFillSync } from 'node:crypto'
 import { CROCKFORD, decodeBase32, encodeBase32 } from './base32.ts'
 
 /** What each prefix names. */
-export const IDENTIFIER_PREFIXES = ['msg', 'bat', 'evt', 'wh', 'whd', 'sup', 'key', 'req'] as const
+const IDENTIFIER_PREFIXES = ['msg', 'bat', 'evt', 'wh', 'whd', 'sup', 'key', 'req'] as const
 export type IdentifierPrefix = (typeof IDENTIFIER_PREFIXES)[number]
 
 const BYTE_LENGTH = 16

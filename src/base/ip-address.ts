@@ -18,7 +18,7 @@ export function ipFamily(text: string): 4 | 6 | undefined {
   return address.kind() === 'ipv4' ? 4 : 6
 }
 
-/** All of IPv6 that is given out as global unicast; the rest, such as `::7f00:1`, has no range of its own in ipaddr.js. */
+/** All of IPv6 that is given out as global unicast; the rest, such as `::7f00:1`, has no range in ipaddr.js. */
 const GLOBAL_IPV6 = '2000::/3'
 
 /** True for an address of the public internet: not loopback, private, link-local, multicast, translated, reserved. */

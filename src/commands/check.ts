@@ -34,7 +34,9 @@ export function addCheckCommand(program: Command, around = ''): void {
     .option('--dns', 'also ask the DNS about each IP: reverse name (PTR), EHLO name, SPF')
     .option('--offline', 'leave out what needs this machine, such as addresses that must be bindable')
     .option('--json', 'print one JSON document')
-    .addHelpText('after', `\nExample:\n  posthorn ${around}check --config /etc/posthorn\n  posthorn ${around}check --dns`)
+    .addHelpText(
+      'after', `\nExample:\n  posthorn ${around}check --config /etc/posthorn\n  posthorn ${around}check --dns`,
+    )
     .action(check)
 }
 

@@ -59,7 +59,9 @@ export function addKeyVerbs(config: Command): void {
     .description('say what a key is for, its type and its default')
     .option('--json', 'print one JSON document')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', '\nExample:\n  posthorn config docs delivery.retry\n  posthorn config docs warmup.defaults.smoothing')
+    .addHelpText(
+      'after', '\nExample:\n  posthorn config docs delivery.retry\n  posthorn config docs warmup.defaults.smoothing',
+    )
     .action(docs)
 }
 

@@ -6,6 +6,7 @@
 import type { Command } from 'commander'
 import { toUnixSeconds } from '../base/clock.ts'
 import { EXIT, ProcessExit } from '../base/errors.ts'
+import { SCOPES } from '../senders/api-key.ts'
 import { callServer, listFromServer } from './api-client.ts'
 import { misuse } from './flag-values.ts'
 import { isTerminal, localTime, printNote, printResult, tableText } from './print.ts'
@@ -49,7 +50,7 @@ export function addKeyCommands(program: Command): void {
     example: 'posthorn key create --name shop --scope send --scope messages:read',
   })
     .requiredOption('--name <name>', 'what the key is for, 1 to 100 characters')
-    .option('--scope <scope>', 'what it may do; repeat for several (default: send)', collect)
+    .option('--scope <scope>', `what it may do: ${SCOPES.join(', ')}; repeat for several (default: send)`, collect)
     .option('--domain <domain>', 'sending domain it is limited to; repeat for several', collect)
     .option('--ip <network>', 'network it may be used from, e.g. 203.0.113.0/24; repeat for several', collect)
     .option('--expires <date>', 'last day, e.g. 2027-01-31')

@@ -84,7 +84,8 @@ function countText(people: number, machines: number): string | null {
 function attemptLines({ n, at, ip, mx, tls, result, reply, duration_ms: duration }: AttemptData): string[] {
   // Without a host there was no connection.
   const road = [ip, mx, mx === null ? null : (tls ?? 'no TLS')].filter((text) => text !== null).join(', ')
-  return [`${n}  ${preciseTime(at)}  ${result}  ${duration} ms  ${road}`.trimEnd(), ...(reply === '' ? [] : [`   ${reply}`])]
+  const line = `${n}  ${preciseTime(at)}  ${result}  ${duration} ms  ${road}`.trimEnd()
+  return reply === '' ? [line] : [line, `   ${reply}`]
 }
 
 function dialogueLines({ dialogue }: TranscriptData): string[] {

@@ -8,7 +8,8 @@ const BAR_WIDTH = 30
 /** `[#####     ]  45 %`; `share` from 0 to 1. */
 export function progressBar(share: number): string {
   const done = Math.min(1, Math.max(0, share))
-  return `[${'#'.repeat(Math.round(done * BAR_WIDTH)).padEnd(BAR_WIDTH)}] ${String(Math.floor(done * 100)).padStart(3)} %`
+  const bar = '#'.repeat(Math.round(done * BAR_WIDTH)).padEnd(BAR_WIDTH)
+  return `[${bar}] ${String(Math.floor(done * 100)).padStart(3)} %`
 }
 
 export interface ProgressLine {

@@ -77,7 +77,8 @@ export async function readStatus(server: ServerAddress): Promise<StatusView> {
   }
 }
 
-export function statusText({ server, at, running, health, domains, webhooks, ips, storage, checks }: StatusView): string {
+export function statusText(view: StatusView): string {
+  const { server, at, running, health, domains, webhooks, ips, storage, checks } = view
   const { queue_depth: depth, oldest_due_seconds: oldest } = health
   const wait = oldest === 0 ? '' : `, the oldest due one for ${oldest} s`
   return sheetText(`${server}  ${health.status}`, [

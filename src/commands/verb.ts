@@ -31,7 +31,7 @@ export function addVerb(parent: Command, { words, description, example }: VerbWo
     .option('--api-key <key>', 'key for that server (better in POSTHORN_API_KEY: others can read a command line)')
     .option('--json', 'print JSON')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', `\nExample:\n  ${example.replaceAll('\n', '\n  ')}`)
+    .addHelpText('after', `\nExample${example.includes('\n') ? 's' : ''}:\n  ${example.replaceAll('\n', '\n  ')}`)
 }
 
 export interface Consequence {

@@ -162,7 +162,7 @@ async function find(server: ServerAddress, id: string): Promise<WebhookEndpointV
   return readEndpoint(await callServer(server, { method: 'GET', path: pathOf(id) }))
 }
 
-export async function endpointsOf(server: ServerAddress): Promise<WebhookEndpointView[]> {
+async function endpointsOf(server: ServerAddress): Promise<WebhookEndpointView[]> {
   return (await listFromServer(server, '/v1/webhooks')).map(readEndpoint)
 }
 

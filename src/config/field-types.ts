@@ -117,7 +117,7 @@ export function choice<const Word extends string | number>(words: readonly Word[
   return field((value) => readChoice(words, value), { enum: words })
 }
 
-export function readChoice<const Word extends string | number>(words: readonly Word[], value: unknown): Reading<Word> {
+function readChoice<const Word extends string | number>(words: readonly Word[], value: unknown): Reading<Word> {
   const found = words.find((word) => word === value)
   if (found !== undefined) return accepted(found)
   const meant = nearestName(String(value), words.map(String))
@@ -208,7 +208,7 @@ export function rateOrUnlimited() {
   })
 }
 
-export function readRate(value: unknown): Reading<Rate> {
+function readRate(value: unknown): Reading<Rate> {
   const meant = typeof value === 'number' ? `${value}/second` : undefined
   if (meant !== undefined) return refused(`${value} has no unit; write ${meant} or ${value}/minute`, meant)
   // A whole number, a slash and the name of the unit.

@@ -24,7 +24,8 @@ const SCHEMAS: Readonly<Record<FileName, z.ZodType>> = {
 
 /** By file; `shippedFolder` holds the files with the texts. Throws when one of them can not be read. */
 export function configurationSchemas(shippedFolder: string): Record<FileName, JsonSchema> {
-  const made = FILE_NAMES.map((name): [FileName, JsonSchema] => [name, schemaOf(name, shippedDocs(shippedFolder, name))])
+  const made = FILE_NAMES.map((name): [FileName, JsonSchema] =>
+    [name, schemaOf(name, shippedDocs(shippedFolder, name))])
   return Object.fromEntries(made) as Record<FileName, JsonSchema>
 }
 

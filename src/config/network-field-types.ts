@@ -26,7 +26,7 @@ export function ipAddress() {
   return field(readIpAddress, { title: 'IP address', type: 'string' })
 }
 
-export function readIpAddress(value: unknown): Reading<string> {
+function readIpAddress(value: unknown): Reading<string> {
   const address = typeof value === 'string' ? canonicalIp(value) : undefined
   return address === undefined ? refused(`${shown(value)} is not an IPv4 or IPv6 address`) : accepted(address)
 }

@@ -8,7 +8,7 @@ import { boolean, choice, duration, field, integer, named, rate, readName, secti
 import { hostName, ipAddress } from './network-field-types.ts'
 
 /** What happens when today's warmup allowance of a pool is used up. */
-export const OVERFLOW_CHOICES = [
+const OVERFLOW_CHOICES = [
   'spill', // warmed IPs of the overflow pool, or of this pool, take the rest
   'defer', // the rest waits, at most max_defer
   'reject', // the request is refused with ip_not_warmed
@@ -18,7 +18,7 @@ const STREAMS = ['transactional', 'bulk'] as const
 const HIGHEST_WEIGHT = 1_000
 
 // Pool names appear in URLs, metrics and file names.
-export const readPoolName = readName('pool name', /^[a-z0-9-]{1,40}$/, 'only a-z, 0-9 and hyphens, at most 40')
+const readPoolName = readName('pool name', /^[a-z0-9-]{1,40}$/, 'only a-z, 0-9 and hyphens, at most 40')
 export const readCurveName = readName('curve name', /^[a-z0-9_-]{1,40}$/, 'only a-z, 0-9, hyphens and underscores')
 export const readProviderId = readName('provider id', /^[a-z0-9_]{1,40}$/, 'only a-z, 0-9 and underscores')
 

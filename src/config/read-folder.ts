@@ -98,6 +98,6 @@ function errorsIn(mistakes: Mistake[]): number {
 }
 
 /** A mistake of a file as a whole. */
-export function wholeFile(file: string, severity: Mistake['severity'], message: string): Mistake {
+function wholeFile(file: string, severity: Mistake['severity'], message: string): Mistake {
   return { file, line: 1, column: 1, path: '', severity, message, suggestion: null }
 }

@@ -33,8 +33,8 @@ function limitChecks({ api, delivery, dns, storage }: ServerSettings): Finding[]
     const text = `${durationText(dns.cache.min_ttl)} is above max_ttl (${durationText(dns.cache.max_ttl)})`
     findings.push(errorAt('posthorn', ['dns', 'cache', 'min_ttl'], text))
   }
-  if (storage.engine === 'postgres' && storage.postgres === null) {
-    findings.push(errorAt('posthorn', ['storage', 'engine'], 'postgres needs storage.postgres with its url'))
+  if (storage.engine === 'postgres') {
+    findings.push(errorAt('posthorn', ['storage', 'engine'], 'postgres is not in this version', 'sqlite'))
   }
   return findings
 }

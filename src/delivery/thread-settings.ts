@@ -30,7 +30,7 @@ export function threadSettings(
   { storeLocation, masterKey, trackingUrl }: ThreadFacts,
   threads: number,
 ): DeliveryThreadSettings {
-  const { delivery, headers, hostname, retention, tls, tracking } = server
+  const { delivery, domains, headers, hostname, retention, tls, tracking } = server
   return {
     storeLocation, masterKey,
     timeouts: { ...FURTHER_TIMEOUTS, ...delivery.timeouts },
@@ -39,7 +39,7 @@ export function threadSettings(
     connectionsMax: Math.max(1, Math.floor(delivery.connections_max / threads)),
     render: {
       referenceHeader: headers.reference, cfbl: headers.cfbl, senderId: senderIdOf(hostname),
-      trackingUrl, trackingHost: tracking.host,
+      trackingUrl, trackingHost: tracking.host, platformDomain: domains.dkim.platform_domain,
     },
     keepsTranscripts: retention.transcripts > 0,
   }

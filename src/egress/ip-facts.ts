@@ -121,7 +121,7 @@ function unknownFacts(zones: readonly string[]): IpFacts {
 }
 
 /** `checkedAt`: now. */
-export async function lookUpReverseName(
+async function lookUpReverseName(
   ip: Pick<EgressIp, 'address' | 'hostname'>, lookups: Pick<Resolver, 'ptr' | 'addresses'>, checkedAt: number,
 ): Promise<ReverseName> {
   const answer = await lookups.ptr(reverseName(ip.address))

@@ -16,18 +16,28 @@ const PURPOSES: Readonly<Record<RecordView['purpose'], Verdicts>> = {
   tracking: verdicts('domain-tracking', 'Links and pixels of the domain lead to this name.'),
 }
 const DOMAIN = verdicts('domain', 'Only a verified domain sends.')
+const PLATFORM = verdicts('domain', 'Feedback loops know the mail of this server by the signature of this domain.')
 
 export const checkDomains: HealthCheck = {
   id: 'domain',
   place: 'server',
-  async run({ server, domain }) {
+  async run({ server, domain, configuration }) {
     if (server === null) return []
     const domains = await server.domains(domain)
-    if (domains.length > 0) return shortened(domains.flatMap(ofDomain), domains.length)
-    if (domain === null) return [DOMAIN.skip(null, 'no domain is verified yet')]
+    const ofPlatform = platformFindings(configuration.server.domains.dkim.platform_domain, domain, domains)
+    if (domains.length > 0) return [...shortened(domains.flatMap(ofDomain), domains.length), ...ofPlatform]
+    if (domain === null) return [DOMAIN.skip(null, 'no domain is verified yet'), ...ofPlatform]
     return [DOMAIN.fail(domain, 'it is not there, or was never verified',
-      `posthorn domain list; posthorn domain check ${domain}`)]
+      `posthorn domain list; posthorn domain check ${domain}`), ...ofPlatform]
   },
+}
+
+/** What it does not sign is sent all the same: nobody would see it. */
+function platformFindings(platform: string | null, asked: string | null, domains: readonly DomainView[]): Finding[] {
+  if (platform === null || (asked !== null && asked !== platform)) return []
+  if (domains.some((view) => view.domain === platform && view.can_send)) return []
+  return [PLATFORM.warn(platform, 'domains.dkim.platform_domain names it, but it can not send here: it signs no mail',
+    `posthorn domain add ${platform}, and verify it; or set domains.dkim.platform_domain to null`)]
 }
 
 /** With thousands of domains nobody reads what is well, nor the same fault of each. */

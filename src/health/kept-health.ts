@@ -26,7 +26,7 @@ export type ToldProblem = Pick<Finding, 'check' | 'subject' | 'seen'>
 const VERSION = 1
 const PRIVATE = 0o600
 
-export function emptyHealth(): KeptHealth {
+function emptyHealth(): KeptHealth {
   return { ranAt: null, findings: [], okAt: {}, told: {}, sizes: [] }
 }
 

@@ -15,8 +15,10 @@ import type { IpView } from '../egress/ip-view.ts'
 import type { MailboxProvider } from '../egress/mailbox-provider.ts'
 import type { SendDay } from '../egress/warmup/send-days.ts'
 import type { PathFilter, PathView } from '../egress/shaping.ts'
+import type { Warmup } from '../egress/warmup/warmup.ts'
 import type { DataAdministration } from './data-administration.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
+import type { QueueAction, QueueFilter, QueueGroup, QueueGrouping } from '../mail/waiting-mail.ts'
 
 export interface ReloadResult {
   /** False: a dry run, or there is an error among the mistakes; then nothing changed. */
@@ -33,41 +35,6 @@ export interface ReloadResult {
   mistakes: readonly Mistake[]
 }
 
-/** Which waiting messages are meant; what is left out does not restrict. */
-export interface QueueSelection {
-  pool?: string
-  /** The mailbox provider, as events name it. */
-  isp?: string
-  route?: string
-  recipientDomain?: string
-  /** The sending domain. */
-  domain?: string
-  /** The IP of the last attempt. */
-  ip?: string
-  isHeld?: boolean
-  /** Accepted before this time, Unix milliseconds. */
-  acceptedBefore?: number
-}
-
-export type QueueGrouping = 'isp' | 'domain' | 'ip' | 'pool'
-
-export interface QueueGroup {
-  /** null: not known yet. */
-  name: string | null
-  waiting: number
-  due: number
-  held: number
-  /** Unix milliseconds. */
-  oldestAcceptedAt: number
-}
-
-export type QueueCommand =
-  | { kind: 'retry' } // due now
-  | { kind: 'hold' } // not sent until it is released; its lifetime goes on
-  | { kind: 'release' }
-  | { kind: 'drop' } // ends as canceled
-  | { kind: 'move'; pool: string }
-
 export interface PoolState {
   name: string
   isDefault: boolean
@@ -75,21 +42,6 @@ export interface PoolState {
   ips: EgressIp[]
   /** First attempts that wait. */
   waiting: number
-}
-
-/** What happened to an IP, newest first in lists. */
-export interface IpNote {
-  at: number
-  actor: string
-  action: string
-  fromState: string
-  toState: string
-  fromStage: number | null
-  toStage: number | null
-  /** UTC date of the warmup day it is about, or null. */
-  day: string | null
-  figures: Record<string, number | string | null>
-  reason: string | null
 }
 
 export interface DomainRoute {
@@ -118,19 +70,19 @@ export interface Administration extends DataAdministration {
   /** Takes the files over, all of them or none. Mistakes in them are a result. */
   reload(isDryRun: boolean): Promise<ReloadResult>
   /** Largest first. */
-  queueGroups(by: QueueGrouping, selection: QueueSelection): Promise<QueueGroup[]>
+  queueGroups(by: QueueGrouping, filter: QueueFilter): Promise<QueueGroup[]>
   /** How many messages it changed, or would change. */
-  actOnQueue(command: QueueCommand, selection: QueueSelection, isDryRun: boolean): Promise<number>
+  actOnQueue(action: QueueAction, filter: QueueFilter, isDryRun: boolean): Promise<number>
   /** Paths and lanes that are limited, wait or are suspended; longest lasting first. */
   paths(filter: PathFilter): PathView[]
   /** Lifts what holds them back; how many there were, or would be. */
-  resumePaths(filter: PathFilter, isDryRun: boolean): number
+  resumePaths(filter: PathFilter, isDryRun: boolean, actor: string): Promise<number>
   pools(): PoolState[]
   /** `provider`: of its mail the one to this block of providers.yaml alone; null: all of it. */
   suspendIp(ip: string, what: { provider: string | null; reason: string | null }, actor: string): Promise<IpView>
   /** Its paths are resumed with it; `provider`: those to it alone. */
   resumeIp(ip: string, provider: string | null, actor: string): Promise<IpView>
-  audit(ip: string, limit: number): Promise<IpNote[]>
+  audit: Warmup['audit']
   /** `past` days until today and `ahead` days behind it, oldest first. */
   sendDays(ip: string, past: number, ahead: number): Promise<SendDay[]>
   /** As it is now, with what is remembered of the DNS. */

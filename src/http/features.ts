@@ -8,6 +8,7 @@ import type { Warmup } from '../egress/warmup/warmup.ts'
 import type { IdempotencyKeys } from '../messages/idempotency.ts'
 import type { MessageActions } from '../messages/act-on-message.ts'
 import type { MessageLookup } from '../messages/lookup-message.ts'
+import type { MailRefusal } from '../messages/mail-refusal.ts'
 import type { PreviewMessage } from '../messages/preview-message.ts'
 import type { AcceptBatch, AcceptMessage } from '../messages/send-request.ts'
 import type { Engagement } from '../messages/record-engagement.ts'
@@ -42,8 +43,7 @@ export interface HttpFeatures extends TrackingFeatures {
   suppressions: Suppressions
   idempotency: IdempotencyKeys
   sendingRate: Pick<SendingRate, 'takeRequest' | 'state'>
-  /** Why no mail is taken now, as a clause; null: it is. */
-  mailRefusal(): Promise<string | null>
+  mailRefusal: MailRefusal
   domains: Omit<Domains, 'requireVerified' | 'publishedRecords' | 'checkDue' | 'stop'>
   warmup: Omit<Warmup, 'closeDays' | 'checkGates'>
   /** Unix milliseconds. */

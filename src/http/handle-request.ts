@@ -71,9 +71,10 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
 
   async function refuseWhenFull({ idempotency }: Route): Promise<void> {
     if (idempotency !== 'with-message') return
-    const reason = await features.mailRefusal()
-    if (reason === null) return
-    throw new ServiceError('unavailable', reason, { headers: { 'Retry-After': RETRY_AFTER_SECONDS } })
+    const refusal = await features.mailRefusal()
+    if (refusal === null) return
+    const headers = { 'Retry-After': String(refusal.retryAfterSeconds) }
+    throw new ServiceError('unavailable', refusal.reason, { headers })
   }
 
   async function handleWithBody(ctx: RequestContext, apiRequest: ApiRequest, target: BodyTarget): Promise<Answer> {
@@ -92,9 +93,6 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     return bytes.length === 0 && takesNothing ? EMPTY_DOCUMENT : json.read(bytes)
   }
 }
-
-/** A queue that is full empties within minutes. */
-const RETRY_AFTER_SECONDS = '30'
 
 interface BodyTarget {
   route: Route

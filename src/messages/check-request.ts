@@ -47,7 +47,7 @@ export function refuseLargeAttachments({ attachments }: CheckedMail): void {
   if (problems.length > 0) throw new ServiceError('attachment_too_large', problems.join('; '))
 }
 
-export function checkRequest(request: SendRequest, policy: RequestPolicy): RequestReading {
+function checkRequest(request: SendRequest, policy: RequestPolicy): RequestReading {
   const problems = createFieldProblems(request.wrongTypes)
   const addresses = readAddresses(request, policy, problems)
   const hasVariables = request.variables !== null

@@ -11,8 +11,15 @@ import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Store } from '../store/store.ts'
 
-/** Why no mail is taken now, as a clause; null: it is. */
-export type MailRefusal = () => Promise<string | null>
+/** Why no mail is taken now; null: it is. */
+export type MailRefusal = () => Promise<Refusal | null>
+
+export interface Refusal {
+  /** A clause. */
+  reason: string
+  /** When another try makes sense. */
+  retryAfterSeconds: number
+}
 
 export interface MailRefusalOptions {
   store: Pick<Store, 'queueSummary'>
@@ -23,22 +30,27 @@ export interface MailRefusalOptions {
   mostQueued: number
 }
 
+/** operations.md 12.5. */
+const DISK: Refusal = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
+/** A queue that is full empties within minutes. */
+const QUEUE: Refusal = { reason: 'the queue is full', retryAfterSeconds: 30 }
+const STORE: Refusal = { reason: 'the store does not answer', retryAfterSeconds: 30 }
 /** So many times as long as a measurement took, its result holds. */
 const HOLDS_TIMES = 20
 /** Nobody's mail waits longer for a measurement, but for the first one. */
 const LONGEST_WAIT = 10
 
 export function createMailRefusal({ store, clock, hasSpace, mostQueued }: MailRefusalOptions): MailRefusal {
-  let reason: string | null = null
+  let refusal: Refusal | null = null
   let measuredAt = Number.NEGATIVE_INFINITY
   let holdsMilliseconds = 0
   let running: Promise<void> | null = null
 
   async function measure(): Promise<void> {
     const startedAt = performance.now()
-    reason = await store.queueSummary(clock.now()).then(
-      ({ waiting, sending }) => (waiting + sending < mostQueued ? null : 'the queue is full'),
-      () => 'the store does not answer',
+    refusal = await store.queueSummary(clock.now()).then(
+      ({ waiting, sending }) => (waiting + sending < mostQueued ? null : QUEUE),
+      () => STORE,
     )
     measuredAt = clock.now()
     holdsMilliseconds = Math.max(SECOND, (performance.now() - startedAt) * HOLDS_TIMES)
@@ -46,12 +58,12 @@ export function createMailRefusal({ store, clock, hasSpace, mostQueued }: MailRe
   }
 
   return async () => {
-    if (!hasSpace()) return 'the disk is nearly full'
+    if (!hasSpace()) return DISK
     const age = clock.now() - measuredAt
     // A clock that was set back counts as time that has passed.
-    if (age >= 0 && age < holdsMilliseconds) return reason
+    if (age >= 0 && age < holdsMilliseconds) return refusal
     running ??= measure()
     await (measuredAt === Number.NEGATIVE_INFINITY ? running : Promise.race([running, sleep(LONGEST_WAIT)]))
-    return reason
+    return refusal
   }
 }

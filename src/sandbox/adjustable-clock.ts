@@ -37,7 +37,7 @@ interface Timer {
 
 /** operations.md 2. */
 export const LOWEST_SPEED = 1
-export const HIGHEST_SPEED = 100_000
+const HIGHEST_SPEED = 100_000
 /** No wait of setTimeout is longer, so that a system clock that jumps, or a machine that slept, is seen soon. */
 const LONGEST_TIMEOUT = MINUTE
 

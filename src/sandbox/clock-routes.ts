@@ -35,7 +35,7 @@ export function clockRoutes(clock: AdjustableClock, onChange: () => void): DevRo
   ]
 }
 
-export function clockView(clock: AdjustableClock): Record<string, unknown> {
+function clockView(clock: AdjustableClock): Record<string, unknown> {
   const now = clock.now()
   return {
     time: toUnixSeconds(now),

@@ -14,7 +14,7 @@ import { parseMail } from './inbox.ts'
 import type { Inbox, InboxEntry } from './inbox.ts'
 
 /** No scripts, no forms, no origin: the message is shown, and nothing more. */
-export const SANDBOX_POLICY = 'sandbox'
+const SANDBOX_POLICY = 'sandbox'
 const UNKNOWN_TYPE = 'application/octet-stream'
 
 export function inboxRoutes(inbox: Inbox): DevRoute[] {

@@ -119,7 +119,8 @@ export function createApiKeys(options: ApiKeysOptions): ApiKeys {
     find: findById,
     async isValid(id) {
       const record = await store.findApiKeyById(id)
-      return record !== null && record.revokedAt === null && (record.expiresAt === null || record.expiresAt > clock.now())
+      return record !== null && record.revokedAt === null
+        && (record.expiresAt === null || record.expiresAt > clock.now())
     },
 
     async change(id, change) {

@@ -121,7 +121,7 @@ function stateInterval(domain: DomainRecord, settings: StateSettings, now: numbe
 }
 
 /** How long until something that was never seen is looked for again, by how long it has been waited for. */
-export function waitingInterval(age: number, settings: Pick<StateSettings, 'recheck_pending'>): number {
+function waitingInterval(age: number, settings: Pick<StateSettings, 'recheck_pending'>): number {
   if (age < DAY) return settings.recheck_pending
   return age < 14 * DAY ? HOUR : DAY
 }

@@ -58,7 +58,8 @@ function testDomains(calls: unknown[]): HttpFeatures['domains'] {
     },
     async rotateDkim(name) {
       const domain = known(name)
-      return { ...domain, records: [...domain.records, sampleRecord({ role: 'next', name: 'ps2._domainkey.acme.com' })] }
+      const next = sampleRecord({ role: 'next', name: 'ps2._domainkey.acme.com' })
+      return { ...domain, records: [...domain.records, next] }
     },
     zoneFile: async (name) => `$ORIGIN ${known(name).domain}.\n`,
   }
@@ -81,7 +82,8 @@ t.test('add prints the records to publish and the next command', async (t) => {
   t.equal(plain.code, 0)
   t.match(plain.stdout, /^dkim\trequired\tTXT\tps1\._domainkey\t/)
   t.equal(plain.stdout.trimEnd().split('\n').length, 3)
-  t.match(plain.stderr, 'shop.example is pending. Publish these records, then:\n  posthorn domain check shop.example --wait 10m\n')
+  t.match(plain.stderr,
+    'shop.example is pending. Publish these records, then:\n  posthorn domain check shop.example --wait 10m\n')
   t.match(calls[0], { name: 'shop.example', returnPath: undefined, allowSubdomains: undefined })
 
   const keyFile = join(folder, 'own.pem')
@@ -142,7 +144,8 @@ t.test('check --wait ends with 0 once the domain is verified and with 75 when th
   t.equal(found.stderr, 'acme.com is pending: dkim failed, return_path pending, spf pending\n')
   t.equal(checks, 2)
   const never = await serverWith(t)
-  t.match(await never.run('check', 'acme.com', '--wait', '100ms', '--quiet'), { code: 75, stdout: /pending/, stderr: '' })
+  const quiet = await never.run('check', 'acme.com', '--wait', '100ms', '--quiet')
+  t.match(quiet, { code: 75, stdout: /pending/, stderr: '' })
   t.match(await never.run('check', 'acme.com', '--wait', '10'), { code: 64, stderr: /--wait: .*not a duration/ })
   t.match(await never.run('check', 'acme.com', '--wait', '10'), { stdout: '' })
 })
@@ -173,7 +176,8 @@ t.test('remove shows the count first and needs --yes', async (t) => {
   t.match(JSON.parse((await run('remove', 'acme.com', '--json')).stdout), { deleted: false, queued_messages: 12 })
   t.same(calls, [], 'nothing was removed')
   const done = await run('remove', 'acme.com', '--yes')
-  t.match(done, { code: 0, stdout: 'acme.com is removed; waiting mail, to be delivered with its keys: 12\n', stderr: '' })
+  const stdout = 'acme.com is removed; waiting mail, to be delivered with its keys: 12\n'
+  t.match(done, { code: 0, stdout, stderr: '' })
   t.match(await run('remove', 'acme.com', '--yes', '--purge'), { code: 0, stdout: /to be canceled: 12/ })
   t.match(JSON.parse((await run('remove', 'acme.com', '--yes', '--json')).stdout), { deleted: true })
   t.same(calls, [{ purge: false }, { purge: true }, { purge: false }])
@@ -187,7 +191,8 @@ t.test('dkim rotate prints the new record; a second rotation says why not', asyn
   t.match(stdout, /^dkim\tnext key\tTXT\tx\tps2\._domainkey\.acme\.com\t[^\n]*\n$/)
   t.match(stderr, 'Publish this beside the old key')
   t.match(JSON.parse((await run('dkim', 'rotate', 'acme.com', '--json')).stdout), { domain: 'acme.com' })
-  const busy = await serverWith(t, { rotateDkim: async () => Promise.reject(new ServiceError('conflict', 'under way')) })
+  const rotateDkim = async (): Promise<never> => Promise.reject(new ServiceError('conflict', 'under way'))
+  const busy = await serverWith(t, { rotateDkim })
   t.match(await busy.run('dkim', 'rotate', 'acme.com'), {
     code: 1, stdout: '', stderr: 'posthorn: The request conflicts with the current state. under way\n',
   })
@@ -197,7 +202,9 @@ t.test('what goes wrong is one clear line and a code', async (t) => {
   const { folder, run } = await serverWith(t)
   t.match(await run('show', '../keys'), { code: 1, stdout: '', stderr: /^posthorn: Not found\. domain \.\.\/keys\. / })
   t.match(await run('show', 'acme.com?x'), { code: 1, stderr: /Not found/ })
-  const misuses = [['show'], ['check'], ['dkim', 'rotate'], ['nonsense'], ['show', 'a.b', 'c.d'], ['show', '--nonsense']]
+  const misuses = [
+    ['show'], ['check'], ['dkim', 'rotate'], ['nonsense'], ['show', 'a.b', 'c.d'], ['show', '--nonsense'],
+  ]
   for (const { code, stdout } of await Promise.all(misuses.map((words) => run(...words)))) {
     t.same({ code, stdout }, { code: 64, stdout: '' })
   }
@@ -207,5 +214,6 @@ t.test('what goes wrong is one clear line and a code', async (t) => {
     code: 0, stdout: '$ORIGIN acme.com.\n', stderr: '',
   })
   writeServerFiles(folder, join(folder, 'no.sock'))
-  t.match(await run('list'), { code: 69, stdout: '', stderr: /^posthorn: no server answers at [^\n]*no\.sock[^\n]*\n$/ })
+  const stderr = /^posthorn: no server answers at [^\n]*no\.sock[^\n]*\n$/
+  t.match(await run('list'), { code: 69, stdout: '', stderr })
 })

@@ -35,7 +35,8 @@ t.test('the report says per record what was found, what is wrong and why, in the
   t.match(text, '    none   for 203.0.113.10\n')
   t.match(text, '  dmarc, recommended: pending\n')
   t.notMatch(domainReport(verifiedDomain()), 'found', 'what is right needs no proof')
-  const off = sampleDomain({ tracking: { opens: false, clicks: false, domain: 't', tls: 'pending' }, next_check_at: null })
+  const tracking = { opens: false, clicks: false, domain: 't', tls: 'pending' as const }
+  const off = sampleDomain({ tracking, next_check_at: null })
   t.match(domainReport(off), /tracking t: off[\s\S]*next check not planned/)
   const keys = sampleDomain({ records: [
     sampleRecord({ role: 'next' }), sampleRecord({ role: 'retiring', retire_at: 1_795_219_200 }),
@@ -132,7 +133,8 @@ t.test('--wait checks until the domain is verified or the time is over', async (
   const later = await wait(['pending', 'pending', 'verified'], 600_000)
   t.match(later, { result: { status: 'verified' }, checks: 3, notes: [0, 15_000] })
   const never = await wait(['pending', 'degraded'], 40_000)
-  t.match(never, { result: { status: 'degraded' }, checks: 4, notes: [0, 15_000, 30_000] }, 'the last check is at the end')
+  const expected = { result: { status: 'degraded' }, checks: 4, notes: [0, 15_000, 30_000] }
+  t.match(never, expected, 'the last check is at the end')
   t.match(await wait(['suspended', 'verified'], 600_000), { checks: 1, result: { status: 'suspended' } })
   t.match(await wait(['pending'], 0), { checks: 1, notes: [] })
 })

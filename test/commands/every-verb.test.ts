@@ -18,7 +18,8 @@ const refuse = async (): Promise<never> => {
   throw new Error('no server is started here')
 }
 const program = createProgram('0.0.0', { serve: refuse, sandbox: refuse })
-const verbs = everyCommand(commandTree(program)).filter(({ path, children }) => path.length > 0 && children.length === 0)
+const verbs = everyCommand(commandTree(program))
+  .filter(({ path, children }) => path.length > 0 && children.length === 0)
 const byPath = new Map(verbs.map((verb) => [verb.path.join(' '), verb]))
 
 /** Their result is not for reading: a server that runs, a script for the shell. */
@@ -40,7 +41,9 @@ t.test('every verb has a description, an example and --json', async (t) => {
   t.ok(verbs.length > 60, `${verbs.length} verbs`)
   t.same(verbs.flatMap(problemsOf), [])
   t.same(
-    problemsOf({ path: ['x'], description: '', example: '', argumentWords: '', choices: [], options: [], children: [] }),
+    problemsOf({
+      path: ['x'], description: '', example: '', argumentWords: '', choices: [], options: [], children: [],
+    }),
     ['x: has no description', 'x: shows no example of itself', 'x: cannot answer in JSON'],
   )
 })
@@ -73,8 +76,10 @@ t.test('keys of the configuration are shown with their origin, and explained', a
   t.teardown(() => rmSync(folder, { recursive: true }))
   const server = join(folder, 'posthorn.yaml')
   writeFileSync(server, 'version: 1\nhostname: mail.example.net\ndns:\n  servers: [192.0.2.1]\nlog: { level: warn }\n')
-  writeFileSync(join(folder, 'pools.yaml'), 'version: 1\ndefault_pool: a\npools: { a: { ips: [{ address: 192.0.2.9 }] } }\n')
-  const inJson = async (...words: string[]): Promise<unknown> => JSON.parse((await posthorn([...words, '--json'])).stdout)
+  const pools = 'version: 1\ndefault_pool: a\npools: { a: { ips: [{ address: 192.0.2.9 }] } }\n'
+  writeFileSync(join(folder, 'pools.yaml'), pools)
+  const inJson = async (...words: string[]): Promise<unknown> =>
+    JSON.parse((await posthorn([...words, '--json'])).stdout)
 
   const shown = await inJson('config', 'show', 'dns.servers', '--config', folder)
   t.strictSame(shown, [{ file: 'posthorn', key: 'dns.servers', value: ['192.0.2.1'], origin: `${server}:4` }])
@@ -86,7 +91,8 @@ t.test('keys of the configuration are shown with their origin, and explained', a
     file: 'pools', key: 'pools.a.ips[0].address', value: '192.0.2.9', origin: `${join(folder, 'pools.yaml')}:3`,
   }])
   t.strictSame(await inJson('config', 'docs', 'delivery.lease'), {
-    file: 'posthorn', key: 'delivery.lease', text: 'A claimed message is ours so long; more than timeouts.final_dot and 2m.',
+    file: 'posthorn', key: 'delivery.lease',
+    text: 'A claimed message is ours so long; more than timeouts.final_dot and 2m.',
     type: 'duration, such as 250ms 30s 15m 2h 1d', default: '15m', takes_effect: 'restart',
   })
   t.match(await inJson('config', 'docs', 'log.level'), { type: 'debug | info | warn | error', takes_effect: 'reload' })

@@ -104,7 +104,9 @@ t.test('warmup: start, pause, resume, complete, restart, with the states of the 
   t.match(await json('ip', 'show', COLD), { reason: 'look', changed_by: 'cli', history: [{ action: 'pause' }, {}] })
   t.match(await warmup('resume', COLD), { code: 0, stdout: /warming/ })
   t.match(await warmup('complete', COLD), { code: 0, stdout: /warmed\n/ })
-  t.match(await warmup('start', COLD), { code: 1, stderr: /is warmed; restart: true .posthorn ip warmup restart 127.* begins again/ })
+  t.match(await warmup('start', COLD), {
+    code: 1, stderr: /is warmed; restart: true .posthorn ip warmup restart 127.* begins again/,
+  })
   t.match(await json('ip', 'warmup', 'restart', COLD), { status: 'warming', warmup: { stage: 1, curve: 'standard' } })
 })
 

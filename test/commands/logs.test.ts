@@ -13,9 +13,13 @@ const ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 const LINES = [
   { level: 'debug', time: '2026-11-21T12:00:00.000Z', part: 'delivery', message_id: ID, msg: 'message waits' },
   { level: 'info', time: '2026-11-21T12:00:01.000Z', part: 'messages', message_id: ID, msg: 'message accepted' },
-  { level: 'info', time: '2026-11-21T12:00:02.000Z', part: 'messages', message_id: 'msg_other', msg: 'message accepted' },
   {
-    level: 'warn', time: '2026-11-21T12:00:03.000Z', part: 'delivery', message_ids: [ID], reply: '451 4.3.0 "x=y" \u009b2J',
+    level: 'info', time: '2026-11-21T12:00:02.000Z', part: 'messages', message_id: 'msg_other',
+    msg: 'message accepted',
+  },
+  {
+    level: 'warn', time: '2026-11-21T12:00:03.000Z', part: 'delivery', message_ids: [ID],
+    reply: '451 4.3.0 "x=y" \u009b2J',
     rule: null, attempt: 2, msg: 'message deferred',
   },
 ]

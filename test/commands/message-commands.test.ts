@@ -122,5 +122,7 @@ t.test('status is one screen, and leaves out what the key may not ask', async (t
   t.match(alone, { code: 0, stdout: /first steps:\n {2}1 {2}posthorn sandbox/ })
   const health = { status: 'degraded' as const, queue_depth: 1, oldest_due_seconds: 0, db: 'ok', smtp_out: 'no path' }
   const ill = await commandServer(t, { features: { health: async () => health } })
-  t.match(await ill.run('status'), { code: 1, stdout: /degraded\n {2}version .*\n {2}queue +1 waiting\n.*\n {2}SMTP out +no path\n/ })
+  t.match(await ill.run('status'), {
+    code: 1, stdout: /degraded\n {2}version .*\n {2}queue +1 waiting\n.*\n {2}SMTP out +no path\n/,
+  })
 })

@@ -67,6 +67,8 @@ export interface World {
   settings: ShapingSettings
   /** Rows as the store has them. */
   rows: Map<string, PathStateRecord>
+  /** How many rows the store was given at once. */
+  saved: number[]
   /** What was signalled: `block 192.0.2.1 rule: …`. */
   said: string[]
   /** Times at which something opened. */
@@ -80,6 +82,7 @@ export interface World {
 export async function shapingWorld(settings: Partial<ShapingSettings> = {}, former?: World): Promise<World> {
   const clock = former?.clock ?? manualClock()
   const rows = former?.rows ?? new Map<string, PathStateRecord>()
+  const saved: number[] = []
   const said: string[] = []
   const opened: number[] = []
   const whole: ShapingSettings = {
@@ -93,6 +96,7 @@ export async function shapingWorld(settings: Partial<ShapingSettings> = {}, form
       loadPathStates: async () => [...rows.values()],
       savePathStates: async (states) => {
         if (world.refuses-- > 0) throw new Error('database or disk is full')
+        saved.push(states.length)
         for (const state of states) {
           if (state.state === '') rows.delete(`${state.ip} ${state.route}`)
           else rows.set(`${state.ip} ${state.route}`, state)
@@ -109,7 +113,7 @@ export async function shapingWorld(settings: Partial<ShapingSettings> = {}, form
   })
   shaping.onOpen(() => opened.push(clock.now()))
   const world: World = {
-    clock, shaping, settings: whole, rows, said, opened, refuses: 0,
+    clock, shaping, settings: whole, rows, saved, said, opened, refuses: 0,
     restart: () => shapingWorld(settings, world),
   }
   await shaping.start()

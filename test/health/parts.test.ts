@@ -133,13 +133,36 @@ t.test('the same fault of thousands of domains fills neither the report nor a ma
     error: 'none', hint: null, required: true,
   }
   const view = { domain: 'acme.test', can_send: true, status: 'verified', records: [record] }
-  const world = { domain: null, server: { domains: async () => Array(3_000).fill(view) } } as unknown as CheckWorld
+  const world = domainWorld(Array(3_000).fill(view), { platform: null })
   const found: Finding[] = await checkDomains.run(world)
   t.equal(found.length, 501)
   t.match(found.at(-1), { result: 'fail', seen: '2500 more findings are not shown' })
   const text = alertText({ at: 0, hostname: 'mail.acme.test', problems: found, solved: [] })
   t.equal(text.match(/^FAILURE|^WARNING/gm)?.length, 50)
   t.match(text, 'and 451 more problems')
+})
+
+/** `views`: the domains that send. */
+function domainWorld(views: unknown[], { platform, asked }: { platform: string | null; asked?: string }): CheckWorld {
+  return {
+    domain: asked ?? null, server: { domains: async () => views },
+    configuration: { server: { domains: { dkim: { platform_domain: platform } } } },
+  } as unknown as CheckWorld
+}
+
+t.test('a platform domain that signs nothing is told, and nobody else is asked about it', async (t) => {
+  const [sends, refused] = [true, false].map((canSend) => (
+    { domain: 'ours.test', can_send: canSend, status: canSend ? 'verified' : 'suspended', records: [] }))
+  const told = async (views: unknown[], platform: string | null, asked?: string): Promise<unknown[]> =>
+    (await checkDomains.run(domainWorld(views, { platform, ...(asked === undefined ? {} : { asked }) })))
+      .filter(({ seen }) => seen.includes('platform_domain')).map(({ result, subject }) => [result, subject])
+  t.same(await told([sends], 'ours.test'), [])
+  t.same(await told([sends], null), [])
+  t.same(await told([sends], 'gone.test', 'ours.test'), [])
+  t.same(await told([], 'gone.test', 'gone.test'), [['warn', 'gone.test']])
+  t.same(await told([], 'gone.test'), [['warn', 'gone.test']])
+  t.same(await told([sends], 'gone.test'), [['warn', 'gone.test']])
+  t.same(await told([refused], 'ours.test'), [['warn', 'ours.test']])
 })
 
 t.test('who asks at once shares one run, and a clock that was set back does not silence the checks', async (t) => {

@@ -57,7 +57,7 @@ export function administrationWorld(
   const queued: QueuedRows[] = []
   const backlog: AdministrationWorld['backlog'] = {}
   const administration = createAdministration({
-    live, reload, store, clock, egress, warmup, shaping,
+    live, reload, store, clock, logger, egress, warmup, shaping,
     findRoute: createFindRoute({ mailHosts, tlsPolicies, settings: live.current, clock }),
     dispatcher: { noteQueued: (rows) => void queued.push(rows), backlogOf: (pool) => backlog[pool] ?? {} },
     logLevel: { raise: (level, milliseconds) => ({ level, until: clock.now() + milliseconds }) },

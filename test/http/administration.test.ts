@@ -162,6 +162,11 @@ t.test('the mail of an IP to one provider is suspended and resumed', async (t) =
   t.match(log.findLast(({ msg }) => msg === 'IP suspended'), { ip: WARMED, provider: 'google' })
   t.match((await post(port, of('resume'), { provider: 'google' })).json.data, { ip: WARMED })
   t.same(shaping.views(), [])
+  const states = { from_state: 'warmed', to_state: 'warmed' }
+  t.match(listed(await get(port, of('audit'))), [
+    { action: 'resume_provider', actor: /^key_/, ...states, figures: { provider: 'google' }, reason: 'mail to google' },
+    { action: 'suspend_provider', ...states, figures: { provider: 'google' }, reason: 'mail to google: listed' },
+  ])
   for (const [provider, meant] of [['gmail', 'google'], ['gogle', 'google'], ['outlok', 'outlook']] as const) {
     for (const action of ['suspend', 'resume']) {
       const refused = await post(port, of(action), { provider })
@@ -171,6 +176,41 @@ t.test('the mail of an IP to one provider is suspended and resumed', async (t) =
     }
   }
   t.equal((await post(port, '/v1/admin/ips/192.0.2.77/suspend', { provider: 'google' })).status, 404)
+})
+
+t.test('each suspension by hand that is lifted is in the audit of its IP, whichever way it was lifted', async (t) => {
+  const { port } = await startApi(t, { ownStore: true })
+  const of = (what: string): string => `/v1/admin/ips/${WARMED}/${what}`
+  const lifted = async (): Promise<unknown[]> => {
+    const audit = listed(await get(port, of('audit')))
+    return audit.filter(({ action }) => action === 'resume_provider').map(({ reason }) => reason)
+  }
+  for (const provider of ['google', 'yahoo', 'outlook']) await post(port, of('suspend'), { provider })
+  await post(port, of('resume'), { provider: 'comcast' })
+  await post(port, '/v1/admin/paths/resume', { dry_run: true })
+  t.same(await lifted(), [])
+  await post(port, '/v1/admin/paths/resume', { route: 'google' })
+  t.same(await lifted(), ['mail to google'])
+  await post(port, of('resume'), {})
+  t.same((await lifted()).toSorted(), ['mail to google', 'mail to outlook', 'mail to yahoo'])
+})
+
+t.test('a disk that takes no audit row does not keep a suspension from being lifted', async (t) => {
+  const { port, shaping, store } = await startApi(t, { ownStore: true })
+  const of = (what: string): string => `/v1/admin/ips/${WARMED}/${what}`
+  await post(port, of('suspend'), { provider: 'google' })
+  const { changeIp } = store
+  let refused = 0
+  store.changeIp = async () => {
+    refused += 1
+    throw Object.assign(new Error('database or disk is full'), { code: 'SQLITE_FULL' })
+  }
+  t.equal((await post(port, of('resume'), { provider: 'google' })).status, 200)
+  t.equal(refused, 1)
+  t.equal(shaping.gate(pathTo('google', { ip: WARMED }), LANE).kind, 'open')
+  store.changeIp = changeIp
+  t.equal((await post(port, of('resume'), { provider: 'google' })).status, 200)
+  t.match(listed(await get(port, of('audit'))), [{ action: 'suspend_provider' }], 'nothing was left to lift')
 })
 
 t.test('the days of an IP: what its warmup allowed and will allow, and what it sent', async (t) => {

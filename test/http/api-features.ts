@@ -83,6 +83,8 @@ export interface FeatureOptions {
   ownStore?: boolean
   /** Which addresses this machine has; left out: all. */
   canBind?: (address: string) => Promise<boolean>
+  /** Whether the disk has space for more mail; left out: it has. */
+  hasSpace?: () => boolean
   /** Left out: nothing is logged. */
   logger?: Logger | undefined
 }
@@ -132,7 +134,9 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     suppressions: createSuppressions({ store, clock, metrics }),
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate: rate,
-    mailRefusal: createMailRefusal({ store, clock, hasSpace: () => true, mostQueued: api.queue_max }),
+    mailRefusal: createMailRefusal({
+      store, clock, hasSpace: options.hasSpace ?? (() => true), mostQueued: api.queue_max,
+    }),
     domains,
     warmup,
     now: () => clock.now(),
@@ -145,7 +149,9 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
       store, clock, keyRing, guardedRequest, mostEndpoints: api.counts_max.webhooks,
     }),
     webhookDeliveries: createWebhookDeliveries({ store, clock, onDue: () => {}, onReplayed: eventStreams.tell }),
-    tryWebhook: createTryEndpoint({ store, clock, keyRing, guardedRequest, version: '0.0.0', onTold: eventStreams.tell }),
+    tryWebhook: createTryEndpoint({
+      store, clock, keyRing, guardedRequest, version: '0.0.0', onTold: eventStreams.tell,
+    }),
     eventStreams,
     health: async () => ({ status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' }),
   }

@@ -70,11 +70,23 @@ t.test('a full queue takes no mail until it has room; everything else goes on', 
     const { status, headers, json } = await ask(port, { path, key: null, body: '{}' })
     t.equal(status, 503, `${path}, before the key is looked at`)
     t.match(json.error, { code: 'unavailable', details: 'the queue is full' })
-    t.match(headers['retry-after'], /^\d+$/)
+    t.equal(headers['retry-after'], '30')
   }
   t.equal((await get(port, '/v1/email')).status, 200)
   t.equal((await ask(port, { path: `/v1/email/${ids[0]}/cancel` })).status, 200)
   await clock.advance(SECOND)
+  await sendOne(port)
+})
+
+t.test('a disk that is nearly full takes no mail for longer, until it has space', async (t) => {
+  let hasSpace = false
+  const { port } = await startApi(t, { hasSpace: () => hasSpace })
+  t.match(await post(port, '/v1/email/send', VALID_SEND), {
+    status: 503, headers: { 'retry-after': '60' },
+    json: { error: { code: 'unavailable', details: 'the disk is nearly full' } },
+  })
+  t.equal((await get(port, '/v1/email')).status, 200)
+  hasSpace = true
   await sendOne(port)
 })
 

@@ -4,6 +4,7 @@ import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import { readServerCertificates } from '../../src/base/server-certificates.ts'
 import { createAcceptSubmission } from '../../src/messages/accept-submission.ts'
+import type { Refusal } from '../../src/messages/mail-refusal.ts'
 import { until } from '../support/until.ts'
 import { inboundParts } from './inbound-parts.ts'
 import type { InboundParts } from './inbound-parts.ts'
@@ -112,6 +113,16 @@ t.test('a store that fails is 451, a full disk 452, and the client keeps the mai
     t.equal(await client.say('NOOP'), '250 2.0.0 OK')
     client.destroy()
   }
+})
+
+t.test('while no mail is taken, MAIL is 452 with the reason, until it is taken again', async (t) => {
+  let refusal: Refusal | null = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
+  const { ports: [port = 0] } = await parts.submission(['none'], { mailRefusal: async () => refusal })
+  const client = await loggedIn(port)
+  t.equal(await client.say('MAIL FROM:<>'), '452 4.3.1 the disk is nearly full, try again later')
+  refusal = null
+  t.equal(await client.say('MAIL FROM:<>'), '250 2.1.0 Accepted')
+  client.destroy()
 })
 
 t.test('recipients are judged at RCPT, by one grammar of addresses', async (t) => {

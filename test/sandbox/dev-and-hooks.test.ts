@@ -119,7 +119,8 @@ t.test('the answer can be set: a status for some times, a closed connection, a s
     await set('{"answer":"slow","times":1}')
     let isAnswered = false
     const slow = post().finally(() => (isAnswered = true))
-    await until('the slow one has arrived', async () => (await inspector.find('mine', null, 1, 0))[0]?.answer === 'slow')
+    await until('the slow one has arrived', async () =>
+      (await inspector.find('mine', null, 1, 0))[0]?.answer === 'slow')
     for (let turn = 0; turn < 3; turn += 1) await dev.get('/dev/hooks/mine')
     t.equal(isAnswered, false, 'it waits while others are answered')
     inspector.close()

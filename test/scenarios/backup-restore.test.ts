@@ -132,5 +132,6 @@ t.test('every message that was answered before the mark is in the backup, and is
   writeFileSync(join(second.configurationFolder, 'master.key'), Buffer.alloc(32, 8).toString('base64'), { mode: 0o600 })
   await second.start()
   const told = second.log().filter(({ msg }) => msg === 'the DKIM key of a domain does not open: its mail waits')
-  t.match(told, [{ domain: SENDING_DOMAIN, fix: /^posthorn domain dkim rotate / }], 'with another master key it says so')
+  const expected = [{ domain: SENDING_DOMAIN, fix: /^posthorn domain dkim rotate / }]
+  t.match(told, expected, 'with another master key it says so')
 })

@@ -54,7 +54,8 @@ const WRONG_CERTIFICATE: Record<string, Partial<Record<Demand, RegExp>>> = {
   [EXPIRED]: { 'mta-sts': /^\* starttls failed: the certificate has expired$/m, dane: NOT_NAMED },
 }
 /** Where any certificate is taken. */
-const NOT_VERIFIED = /^\* encrypted: .*; the certificate is not verified: the certificate (is not for mx\.|has expired)/m
+const NOT_VERIFIED =
+  /^\* encrypted: .*; the certificate is not verified: the certificate (is not for mx\.|has expired)/m
 
 interface Cell {
   attack: string
@@ -93,7 +94,9 @@ const POOL = {
 const PROVIDERS = {
   default: { messages_per_connection: 1 },
   providers: {
-    strict: { tls: 'required', domains: CELLS.filter(({ demand }) => demand === 'provider').map(({ domain }) => domain) },
+    strict: {
+      tls: 'required', domains: CELLS.filter(({ demand }) => demand === 'provider').map(({ domain }) => domain),
+    },
   },
 }
 

@@ -53,7 +53,8 @@ t.test('bounces of three real servers become late bounces', { skip }, async (t) 
       const bouncing = await start({ address, port, domain, bouncesTo })
       t.teardown(() => bouncing.stop())
       const recipient = `nobody@${domain}`
-      const id = await api.send({ to: recipient, from: `orders@${SENDING_DOMAIN}`, subject: 'Order', text: 'Thank you' })
+      const mail = { to: recipient, from: `orders@${SENDING_DOMAIN}`, subject: 'Order', text: 'Thank you' }
+      const id = await api.send(mail)
       const lookUp = async (): Promise<Record<string, unknown>> =>
         (await api.get(`/email/${id}`)).body['data'] as Record<string, unknown>
       const message = await until('the bounce was read', async () => {

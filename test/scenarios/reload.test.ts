@@ -135,7 +135,9 @@ t.test('certificates are read again: all doors use the new ones, or none does', 
   const [httpPort, https, implicit, starttls, inbound] = await Promise.all([1, 2, 3, 4, 5].map(() => freePort()))
   const address = '127.0.0.1'
   const listen = {
-    http: [{ address, port: httpPort, tls: false, serve: ['api'] }, { address, port: https, tls: true, serve: ['api'] }],
+    http: [
+      { address, port: httpPort, tls: false, serve: ['api'] }, { address, port: https, tls: true, serve: ['api'] },
+    ],
     submission: [{ address, port: implicit, tls: 'implicit' }, { address, port: starttls, tls: 'starttls' }],
     inbound: [{ address, port: inbound }],
   }

@@ -74,7 +74,8 @@ t.test('a domain that is added is verified at once, one under unverified.test ne
   t.match(await ask('GET', '/v1/domains/shop.unverified.test'), { data: { status: 'pending', records: [
     { purpose: 'dkim', status: 'failed', found: [/^v=DKIM1/], error: String, hint: /cut/ },
     {
-      purpose: 'return_path', status: 'failed', found: ['another-host.unverified.test', /./], error: String, hint: String,
+      purpose: 'return_path', status: 'failed', found: ['another-host.unverified.test', /./], error: String,
+      hint: String,
     },
     { purpose: 'spf', status: 'failed', found: [/^v=spf1/], error: /^SPF of /, hint: /include:/ },
     { purpose: 'dmarc', status: 'pending', found: [], error: String },
@@ -137,7 +138,7 @@ t.test('the command says in one line what is wrong', async (t) => {
   t.match(checked, { code: 78, stderr: /pools\.yaml:2:\d+: .*wieght/ })
   t.match(await fails(['nonsense']), { code: 64 })
   const { stdout: help } = await run('sh', [COMMAND, 'key', 'create', '--help'])
-  t.match(help, /--scope <scope> .*default: send\)\n/, 'and no second default')
+  t.match(help, /--scope <scope> [^(]*\(default:\s+send\)\n +--domain /, 'and no second default')
   const onDay = (day: string) => ['key', 'create', '--name', 'x', '--expires', day, '--config', join(folder, 'nowhere')]
   t.match(await fails(onDay('2027-02-30')), { code: 64, stderr: /"2027-02-30" is no date/ })
   t.match(await fails(onDay('2027-02-28')), { code: 78, stderr: /nowhere/ })

@@ -31,7 +31,9 @@ const CURVE = [
   50, 100, 200, 350, 500, 750, 1_000, 1_500, 2_000, 3_000, 4_000, 5_000, 6_500, 8_000, 10_000, 12_500, 15_000, 18_000,
   22_000, 26_000, 30_000, 35_000, 40_000, 45_000, 50_000, 60_000, 70_000, 80_000, 90_000, 100_000,
 ]
-/** What waits for each destination on one day and the next, as parts of the caps: the cap binds, then the first share. */
+/**
+ * What waits for each destination on one day and the next, as parts of the caps: the cap binds, then the first share.
+ */
 const WANTED = [[0.6, 0.4, 0.1, 0.1, 0.1], [0.8, 0.2, 0.2]]
 /** Every so many days the mail comes late, and only the cap of the hour spreads it. */
 const LATE_EVERY = 3
@@ -45,10 +47,12 @@ const SOCKET_STAGES = 3
 t.setTimeout(IS_FULL ? 4 * HOUR : 600_000)
 
 if (IS_FULL) {
-  t.test('stages 1 to 3 over sockets', (t) => warmUp(t, { stages: SOCKET_STAGES, socketStages: SOCKET_STAGES, killEvery: 6 * HOUR }))
+  t.test('stages 1 to 3 over sockets', (t) =>
+    warmUp(t, { stages: SOCKET_STAGES, socketStages: SOCKET_STAGES, killEvery: 6 * HOUR }))
   t.test('all 30 stages, with a kill in every hour', (t) => warmUp(t, { stages: 30, socketStages: 0, killEvery: HOUR }))
 } else {
-  t.test('5 stages, 3 of them over sockets', (t) => warmUp(t, { stages: 5, socketStages: SOCKET_STAGES, killEvery: 40 * HOUR }))
+  t.test('5 stages, 3 of them over sockets', (t) =>
+    warmUp(t, { stages: 5, socketStages: SOCKET_STAGES, killEvery: 40 * HOUR }))
 }
 
 interface Plan {

@@ -37,7 +37,8 @@ t.test('overflow of a new IP', async (t) => {
 
 /** At all providers, so that no share holds anything back. */
 function readers(name: string, count: number): string[] {
-  return Array.from({ length: count }, (_, index) => `${name}-${index}@${DESTINATIONS[index % DESTINATIONS.length]?.domain}`)
+  return Array.from({ length: count }, (_, index) =>
+    `${name}-${index}@${DESTINATIONS[index % DESTINATIONS.length]?.domain}`)
 }
 
 async function spills(t: Test, { api, sink, pass }: WarmingScene): Promise<void> {
@@ -109,5 +110,6 @@ async function rejects(t: Test, { api, sink, passDay, pass, warmupOf }: WarmingS
 function figuresOf(body: Record<string, unknown>): Record<string, number> {
   const { details } = body['error'] as { details: string }
   // A name in small letters, and its number.
-  return Object.fromEntries([...details.matchAll(/([a-z_]+)=(\d+)/g)].map(([, name = '', value]) => [name, Number(value)]))
+  const found = [...details.matchAll(/([a-z_]+)=(\d+)/g)]
+  return Object.fromEntries(found.map(([, name = '', value]) => [name, Number(value)]))
 }

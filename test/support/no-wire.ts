@@ -8,6 +8,7 @@ const STAND_IN = new URL('./wireless-thread.ts', import.meta.url).href
 registerHooks({
   resolve(specifier, context, nextResolve) {
     const resolved = nextResolve(specifier, context)
-    return resolved.url.endsWith('/src/delivery/session/delivery-thread.ts') ? { url: STAND_IN, shortCircuit: true } : resolved
+    const isWire = resolved.url.endsWith('/src/delivery/session/delivery-thread.ts')
+    return isWire ? { url: STAND_IN, shortCircuit: true } : resolved
   },
 })

@@ -29,7 +29,7 @@ const ROOTS = process.env['POSTHORN_MAIL_SERVER_ROOTS'] ?? '/var/tmp/posthorn-ma
 const EXIM_USER = 1001
 const SMTPD_QUEUE_USER = 1003
 
-/** false when the roots are there and may be used (tap's "do not skip"), else the sentence that says what is missing. */
+/** False when the roots are there and may be used (tap's "do not skip"), else a sentence that says what is missing. */
 export function missingMailServers(): string | false {
   if (process.getuid?.() !== 0) return 'needs root, for chroot'
   const isThere = ['exim', 'opensmtpd'].every((name) => existsSync(join(ROOTS, name, 'complete')))

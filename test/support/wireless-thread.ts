@@ -45,7 +45,9 @@ function finish(id: number, stale: readonly number[]): void {
 function resultOf({ key }: DispatchedRow, stale: readonly number[]): TryResult {
   return {
     key, startedAt: now(), durationMilliseconds: 1, facts: NO_CONNECTION, wasRcptSent: true, transcript: null,
-    end: stale.includes(key) ? { kind: 'returned', why: 'stale', reason: 'not ours' } : { kind: 'accepted', reply: TAKEN },
+    end: stale.includes(key)
+      ? { kind: 'returned', why: 'stale', reason: 'not ours' }
+      : { kind: 'accepted', reply: TAKEN },
   }
 }
 

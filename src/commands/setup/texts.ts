@@ -49,6 +49,6 @@ ${entries.join('')}`
 }
 
 /** The first IP has the name of the server: with one IP there is one name. */
-export function egressName(hostname: string, index: number): string {
+function egressName(hostname: string, index: number): string {
   return index === 0 ? hostname : `mta${index + 1}.${hostname}`
 }

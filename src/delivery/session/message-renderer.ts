@@ -3,7 +3,7 @@
  *
  * Content, signing keys and tracking host are read from the store's read-only view and kept for a short time: messages
  * of a batch share their content, prepared once, a domain's messages its keys. Rejects when something is missing or the
- * key does not open; an unsigned message never leaves the host. Engine.md 16.2, 17.1, 18.
+ * sending domain's key does not open; an unsigned message never leaves the host. Engine.md 16.2, 17.1, 18.
  */
 import { LRUCache } from 'lru-cache'
 import { SECOND } from '../../base/clock.ts'
@@ -38,6 +38,8 @@ export interface RendererSettings extends Omit<RenderSettings, 'keys'> {
   trackingUrl: string | null
   /** For domains without one of their own. */
   trackingHost: string
+  /** A sending domain of the operator that signs all mail too, for feedback loops; null: none. */
+  platformDomain: string | null
 }
 
 export interface MessageRendererOptions extends RendererSettings {
@@ -81,7 +83,7 @@ export interface MessageRenderer {
 }
 
 export function createMessageRenderer(options: MessageRendererOptions): MessageRenderer {
-  const { reader, masterKey, trackingUrl, trackingHost, ...headers } = options
+  const { reader, masterKey, trackingUrl, trackingHost, platformDomain, ...headers } = options
   const keyRing = createKeyRing(masterKey)
   const bounceKey = keyRing.key('bounce')
   const settings: RenderSettings = { ...headers, keys: renderKeys(keyRing) }
@@ -94,8 +96,16 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
   let reading = Promise.resolve()
 
   const readSender = async (domain: string): Promise<Sender> => {
-    const [keys, ownHost] = await Promise.all([reader.signingKeys(domain), reader.trackingHost(domain)])
-    return { signers: keys.map(signerOf), trackingBaseUrl: trackingUrl ?? `https://${ownHost ?? trackingHost}` }
+    const [keys, platformKey, ownHost] = await Promise.all([
+      reader.signingKeys(domain), platformDomain === null ? undefined : reader.platformKey(platformDomain),
+      reader.trackingHost(domain),
+    ])
+    const [own] = keys
+    // The platform's signature never stands alone, nor twice: its own mail has it already. It is a single one: beside
+    // two of the sending domain OpenDKIM looks at no more.
+    const further = own === undefined || own.domain === platformDomain ? [] : openable(platformKey)
+    const trackingBaseUrl = trackingUrl ?? `https://${ownHost ?? trackingHost}`
+    return { signers: [...keys.map(signerOf), ...further], trackingBaseUrl }
   }
 
   /** Opening and parsing a key costs more than signing with it: the same one is opened once. */
@@ -106,6 +116,15 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
     const signer = createSigner({ domain, selector, privateKeyPem: keyRing.open(sealed, name) })
     opened.set(name, { sealed, signer })
     return signer
+  }
+
+  /** Nobody's mail waits for the platform's key: the start of the server tells of one that does not open. */
+  const openable = (key: SealedSigningKey | undefined): Signer[] => {
+    try {
+      return key === undefined ? [] : [signerOf(key)]
+    } catch {
+      return []
+    }
   }
 
   /** The promise is kept, so that many rows at once read the domain once; a failure is not kept. */

@@ -17,6 +17,8 @@ import type { AuditRecord, IpRecord, StoredIpState } from '../../store/warmup-re
 
 type Target = StoredIpState | 'same' | 'former'
 
+const ANY = ['cold', 'warming', 'paused', 'warmed', 'suspended'] as const
+
 /** | action | from | to | event | */
 const MOVES = {
   start: { from: ['cold'], to: 'warming', event: null }, // POST …/warmup
@@ -32,6 +34,8 @@ const MOVES = {
   // Told when receivers brought it about.
   suspend: { from: ['cold', 'warming', 'paused', 'warmed'], to: 'suspended', event: null },
   unsuspend: { from: ['suspended'], to: 'former', event: null }, // the suspension ended, or somebody
+  suspend_provider: { from: ANY, to: 'same', event: null }, // its mail to one provider, by an operator
+  resume_provider: { from: ANY, to: 'same', event: null },
 } as const satisfies Record<string, { from: readonly StoredIpState[]; to: Target; event: EventKind | null }>
 
 export type IpAction = keyof typeof MOVES

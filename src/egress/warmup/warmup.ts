@@ -39,6 +39,13 @@ export interface WarmupStart {
   force: boolean
 }
 
+export interface ProviderChange {
+  action: 'suspend_provider' | 'resume_provider'
+  /** Id of a block of providers.yaml. */
+  provider: string
+  reason: string | null
+}
+
 export interface Warmup {
   /** In the order of pools.yaml. */
   list(): Promise<IpView[]>
@@ -50,6 +57,8 @@ export interface Warmup {
   /** Nothing leaves from it until it is resumed. */
   suspendIp(ip: string, reason: string | null, actor: string): Promise<IpView>
   resumeIp(ip: string, actor: string): Promise<IpView>
+  /** The audit row of what an operator did to its mail to one provider; none for an IP that has left pools.yaml. */
+  noteProvider(ip: string, change: ProviderChange, actor: string): Promise<void>
   forecast(ip: string, asked: { recipients: number; isp: string | null; startAt: number | null }): Promise<ForecastView>
   statistics(ip: string, range: StatisticsRange): Promise<StatisticsView>
   /** Newest first. */
@@ -208,6 +217,11 @@ export function createWarmup(options: WarmupOptions): Warmup {
     },
     resumeIp: (text, actor) => move(text, (record) =>
       (canMove(record, 'unsuspend') ? { action: 'unsuspend', actor, reason: null } : null)),
+    async noteProvider(address, { action, provider, reason: given }, actor) {
+      const reason = `mail to ${provider}${given === null ? '' : `: ${given}`}`
+      await registry.change(address, (record, { ip: { pool } }) =>
+        moveIp(record, pool, { action, now: clock.now(), actor, reason, figures: { provider } }))
+    },
     async forecast(text, asked) {
       const known = require(text)
       const inPool = registry.known().filter(({ ip }) => ip.pool === known.ip.pool)

@@ -84,7 +84,8 @@ const MOST_BYTES = 10_485_760
 const AGAIN = [429, 503]
 const UNPROCESSABLE = 422
 const UNSUPPORTED = [
-  'raw', 'alternatives', 'amp', 'watchHtml', 'icalEvent', 'list', 'dkim', 'sender', 'priority', 'messageId', 'date', 'dsn',
+  'raw', 'alternatives', 'amp', 'watchHtml', 'icalEvent', 'list', 'dkim', 'sender', 'priority', 'messageId', 'date',
+  'dsn',
 ]
 
 export function posthornTransport(options: PosthornTransportOptions): PosthornTransport {

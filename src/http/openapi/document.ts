@@ -116,7 +116,7 @@ function okResponses(route: Route, schemas: SchemaComponents): Record<string, ob
 
 const DESCRIPTIONS: Record<number, string> = { 200: 'Done.', 201: 'Created.', 202: 'Begun.' }
 
-export function nameOf({ method, path }: Route): string {
+function nameOf({ method, path }: Route): string {
   return `${method} ${path}`
 }
 

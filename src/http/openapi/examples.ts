@@ -161,7 +161,9 @@ export const EXAMPLES: Record<string, RouteExamples> = {
     }),
   },
   'POST /email/:message_id/cancel': { response: done({ message_id: MESSAGE_ID, state: 'canceled' }) },
-  'POST /email/:message_id/retry': { response: done({ message_id: RETRIED_ID, retry_of: MESSAGE_ID, state: 'queued' }) },
+  'POST /email/:message_id/retry': {
+    response: done({ message_id: RETRIED_ID, retry_of: MESSAGE_ID, state: 'queued' }),
+  },
   'POST /domains': { request: { domain: 'acme.com' }, response: done(DOMAIN) },
   'GET /domains': { response: page({ ...DOMAIN, status: 'verified', verified: true, can_send: true }) },
   'GET /domains/:domain': { response: done(DOMAIN) },

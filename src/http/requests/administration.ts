@@ -4,7 +4,7 @@
 import { z } from 'zod'
 import { SECOND } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { QueueCommand, QueueSelection } from '../administration.ts'
+import type { QueueAction, QueueFilter } from '../../mail/waiting-mail.ts'
 import { DEFAULT_LIMIT, listParameters } from './list.ts'
 import { optionalText } from './optional.ts'
 
@@ -67,14 +67,14 @@ const days = (least: number) =>
 export const sendDaysSchema = z.object({ past: days(1), ahead: days(0) })
 
 type Given<Value> = Value | null | undefined
-type GivenSelection = { [Key in keyof typeof selection]?: Given<string> } & {
+type GivenFilter = { [Key in keyof typeof selection]?: Given<string> } & {
   held?: Given<boolean>
   /** Unix seconds. */
   accepted_before?: Given<number>
 }
 
 /** What is null or absent does not restrict. */
-export function toSelection(given: GivenSelection): QueueSelection {
+export function toQueueFilter(given: GivenFilter): QueueFilter {
   const { pool, provider, route, recipient_domain: recipientDomain, domain, ip, held } = given
   return {
     ...(pool == null ? {} : { pool }),
@@ -88,11 +88,11 @@ export function toSelection(given: GivenSelection): QueueSelection {
   }
 }
 
-export function toGroupsSelection({ held, ...given }: z.infer<typeof queueGroupsSchema>): QueueSelection {
-  return toSelection({ ...given, held: held == null ? null : held === 'true' })
+export function toGroupsFilter({ held, ...given }: z.infer<typeof queueGroupsSchema>): QueueFilter {
+  return toQueueFilter({ ...given, held: held == null ? null : held === 'true' })
 }
 
-export function toQueueCommand({ action, to_pool: pool }: z.infer<typeof queueActionSchema>): QueueCommand {
+export function toQueueAction({ action, to_pool: pool }: z.infer<typeof queueActionSchema>): QueueAction {
   if (action !== 'move') {
     if (pool != null) throw new ServiceError('invalid_request', 'to_pool: only move takes it')
     return { kind: action }

@@ -7,7 +7,8 @@ import type { Mistake } from '../../base/errors.ts'
 import { durationText, rateText } from '../../config/field-types.ts'
 import type { ProviderLimits } from '../../config/provider-settings.ts'
 import type { PathHold, PathView } from '../../egress/shaping.ts'
-import type { DomainRoute, IpNote, PoolState, QueueGroup, ReloadResult } from '../administration.ts'
+import type { QueueGroup } from '../../mail/waiting-mail.ts'
+import type { Administration, DomainRoute, PoolState, ReloadResult } from '../administration.ts'
 import { count, textOrNull, time, timeOrNull } from './fields.ts'
 
 const numberOrNull = () => z.int().nullable()
@@ -131,6 +132,8 @@ export function poolAnswer({ name, isDefault, settings, ips, waiting }: PoolStat
     })),
   }
 }
+
+type IpNote = Awaited<ReturnType<Administration['audit']>>[number]
 
 export function ipNoteAnswer(note: IpNote): z.infer<typeof ipNoteSchema> {
   const { at, actor, action, fromState, toState, fromStage, toStage, day, figures, reason } = note

@@ -11,7 +11,7 @@ import { count, textOrNull, time, timeOrNull } from './fields.ts'
 const status = () => z.enum(['cold', 'warming', 'paused', 'warmed', 'suspended', 'disabled'])
 const share = () => z.number().min(0)
 
-export const warmupSchema = z.object({
+const warmupSchema = z.object({
   status: status(),
   curve: z.string(),
   stage: z.int().min(1),

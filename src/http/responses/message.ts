@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { MESSAGE_STATES } from '../../messages/message-state-words.ts'
 import { count, identifier, textOrNull, time, timeOrNull } from './fields.ts'
 
-export const messageStateSchema = z.enum(MESSAGE_STATES).meta({ id: 'MessageState' })
+const messageStateSchema = z.enum(MESSAGE_STATES).meta({ id: 'MessageState' })
 
 const attemptSchema = z.object({
   n: z.int().min(1),

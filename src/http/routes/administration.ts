@@ -12,7 +12,7 @@ import { auditName } from '../principal.ts'
 import type { Principal } from '../principal.ts'
 import {
   auditSchema, pathFilterSchema, queueActionSchema, queueGroupsSchema, reloadSchema, resumeIpSchema, resumePathsSchema,
-  sendDaysSchema, suspendIpSchema, toAuditLimit, toDays, toGroupsSelection, toPathFilter, toQueueCommand, toSelection,
+  sendDaysSchema, suspendIpSchema, toAuditLimit, toDays, toGroupsFilter, toPathFilter, toQueueAction, toQueueFilter,
 } from '../requests/administration.ts'
 import {
   domainRouteAnswer, domainRouteSchema, ipNoteAnswer, ipNoteSchema, pathAnswer, pathSchema, poolAnswer, poolSchema,
@@ -114,7 +114,7 @@ function queueRoutes(administration: Administration, note: Note): Route[] {
       errors: [],
       async handler(_request, { by, ...given }) {
         const grouping = by === 'provider' || by == null ? 'isp' : by
-        const groups = await administration.queueGroups(grouping, toGroupsSelection(given))
+        const groups = await administration.queueGroups(grouping, toGroupsFilter(given))
         return successList(groups.map(queueGroupAnswer), null)
       },
     }),
@@ -127,12 +127,12 @@ function queueRoutes(administration: Administration, note: Note): Route[] {
       ok: { status: OK, schema: dataSchema(queueActionResultSchema) },
       errors: [],
       async handler(request, fields) {
-        const command = toQueueCommand(fields)
-        const selection = toSelection(fields.filter ?? {})
+        const action = toQueueAction(fields)
+        const filter = toQueueFilter(fields.filter ?? {})
         const isDryRun = fields.dry_run ?? false
-        const messages = await administration.actOnQueue(command, selection, isDryRun)
-        if (!isDryRun) note('queue changed', request, { action: command, filter: selection, messages })
-        return success(OK, { action: command.kind, messages, dry_run: isDryRun })
+        const messages = await administration.actOnQueue(action, filter, isDryRun)
+        if (!isDryRun) note('queue changed', request, { action, filter, messages })
+        return success(OK, { action: action.kind, messages, dry_run: isDryRun })
       },
     }),
   ]
@@ -163,7 +163,7 @@ function pathRoutes(administration: Administration, note: Note): Route[] {
       async handler(request, { dry_run: asked, ...given }) {
         const filter = toPathFilter(given)
         const isDryRun = asked ?? false
-        const paths = administration.resumePaths(filter, isDryRun)
+        const paths = await administration.resumePaths(filter, isDryRun, auditName(request.principal))
         if (!isDryRun) note('paths resumed', request, { filter, paths })
         return success(OK, { paths, dry_run: isDryRun })
       },

@@ -102,7 +102,9 @@ export function createReportServer(options: ReportServerOptions): ReportServer {
 
 const NO_RECIPIENT = { code: 550, text: '5.1.1 there is no such recipient here' }
 
-function createRouter(options: ReportServerOptions, tokenKeys: { bounce: KeyObject; complaint: KeyObject }): RouteReport {
+function createRouter(
+  options: ReportServerOptions, tokenKeys: { bounce: KeyObject; complaint: KeyObject },
+): RouteReport {
   const { settings, providers, classify, store, clock, logger, metrics, acceptSubmission } = options
   const providerOf = (isp: string | null): string | null =>
     Object.entries(providers.providers).find(([, block]) => block.isp === isp)?.[0] ?? null

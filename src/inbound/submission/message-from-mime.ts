@@ -64,6 +64,7 @@ function decoded(text: string): string {
 }
 
 function without(message: Buffer, removed: readonly HeaderField[]): Buffer {
+  if (removed.length === 0) return message
   const kept: Buffer[] = []
   let position = 0
   for (const { start, end } of removed) {

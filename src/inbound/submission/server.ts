@@ -12,6 +12,7 @@ import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { PassedSockets } from '../../base/passed-sockets.ts'
 import { parseAddress } from '../../mail/address.ts'
+import type { MailRefusal } from '../../messages/mail-refusal.ts'
 import type { AcceptSubmission } from '../../messages/send-request.ts'
 import type { ApiKeys } from '../../senders/api-key.ts'
 import type { TlsSettings } from '../door-tls.ts'
@@ -33,8 +34,7 @@ export interface SubmissionServerOptions {
   }
   apiKeys: Pick<ApiKeys, 'authenticate'>
   acceptSubmission: AcceptSubmission
-  /** Why no mail is taken now, as a clause; null: it is. */
-  mailRefusal: () => Promise<string | null>
+  mailRefusal: MailRefusal
   clock: Clock
   logger: Logger
   metrics: Pick<Metrics, 'submissionSessions' | 'messagesRejected'>
@@ -73,8 +73,8 @@ export function createSubmissionServer(options: SubmissionServerOptions): SmtpDo
       logIn: (password, session) => logIn(password, session.remoteAddress),
       async onSender(session) {
         await loginOf(session).recheck()
-        const reason = await options.mailRefusal()
-        if (reason !== null) throw smtpRefusal(452, `4.3.1 ${reason}, try again later`)
+        const refusal = await options.mailRefusal()
+        if (refusal !== null) throw smtpRefusal(452, `4.3.1 ${refusal.reason}, try again later`)
       },
       async onRecipient(address) {
         const parsed = parseAddress(address, policy)
