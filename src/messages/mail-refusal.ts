@@ -2,9 +2,9 @@
  * Whether mail is taken at all (contract.md 2.1, step 1): not while the disk is nearly full or the queue above its
  * mark, nor while the store does not answer.
  *
- * The queue is measured when somebody asks, and not again for a second, or longer where measuring takes long: a queue
- * of millions is counted for a small share of the time. Whoever asks meanwhile waits for it a moment, and then goes by
- * what was found before. Never throws.
+ * The queue is counted when somebody asks, and not again before it can be full: nor within a second, nor soon where
+ * counting takes long. Whoever asks meanwhile waits for it a moment, and then goes by what was found before. Never
+ * throws.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { SECOND } from '../base/clock.ts'
@@ -22,7 +22,7 @@ export interface Refusal {
 }
 
 export interface MailRefusalOptions {
-  store: Pick<Store, 'queueSummary'>
+  store: Pick<Store, 'countQueued'>
   clock: Clock
   /** There is space on the disk for more than what is queued. */
   hasSpace: () => boolean
@@ -35,8 +35,10 @@ const DISK: Refusal = { reason: 'the disk is nearly full', retryAfterSeconds: 60
 /** A queue that is full empties within minutes. */
 const QUEUE: Refusal = { reason: 'the queue is full', retryAfterSeconds: 30 }
 const STORE: Refusal = { reason: 'the store does not answer', retryAfterSeconds: 30 }
-/** So many times as long as a measurement took, its result holds. */
+/** So many times as long as counting took, its result holds. */
 const HOLDS_TIMES = 20
+/** Messages that come in a millisecond: more than the store of any machine accepts. */
+const MOST_ACCEPTED = 50
 /** Nobody's mail waits longer for a measurement, but for the first one. */
 const LONGEST_WAIT = 10
 
@@ -48,12 +50,11 @@ export function createMailRefusal({ store, clock, hasSpace, mostQueued }: MailRe
 
   async function measure(): Promise<void> {
     const startedAt = performance.now()
-    refusal = await store.queueSummary(clock.now()).then(
-      ({ waiting, sending }) => (waiting + sending < mostQueued ? null : QUEUE),
-      () => STORE,
-    )
+    const queued = await store.countQueued().catch(() => null)
+    refusal = queued === null ? STORE : queued < mostQueued ? null : QUEUE
     measuredAt = clock.now()
-    holdsMilliseconds = Math.max(SECOND, (performance.now() - startedAt) * HOLDS_TIMES)
+    const fillsWithin = queued === null ? 0 : (mostQueued - queued) / MOST_ACCEPTED
+    holdsMilliseconds = Math.max(SECOND, fillsWithin, (performance.now() - startedAt) * HOLDS_TIMES)
     running = null
   }
 

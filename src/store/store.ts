@@ -107,6 +107,8 @@ export interface Store {
   actOnQueue(request: { filter: QueueFilter; action: QueueAction; now: number; limit: number; isDryRun: boolean }):
     Promise<{ messages: number; queued: QueuedRows }>
   queueSummary(now: number): Promise<QueueSummary>
+  /** Rows that wait or are under way. */
+  countQueued(): Promise<number>
   /** For metrics; cheap. */
   figures(): Promise<StoreFigures>
 

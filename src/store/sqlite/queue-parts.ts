@@ -1,5 +1,5 @@
 /**
- * Verbs over the whole queue as the main thread calls them: done in parts that each hold the store for about 10 ms,
+ * Verbs over the whole queue as the main thread calls them: done in parts that each hold the store for some milliseconds,
  * with whatever others have called meanwhile between them. Each part is one transaction; a failure leaves what was done
  * before it, and a repeated call goes on from there.
  */
@@ -14,7 +14,9 @@ import type { WalkPosition } from './queue-walk.ts'
 import { mergeQueued } from './queued-rows.ts'
 import type { Call } from './verbs.ts'
 
-type QueueParts = Pick<Store, 'assignRoutes' | 'moveOrphans' | 'queueGroups' | 'actOnQueue' | 'queueSummary'>
+type QueueParts = Pick<
+  Store, 'assignRoutes' | 'moveOrphans' | 'queueGroups' | 'actOnQueue' | 'queueSummary' | 'countQueued'
+>
 
 export function createQueueParts(call: Call): QueueParts {
   return {
@@ -69,6 +71,11 @@ export function createQueueParts(call: Call): QueueParts {
         countWaiting(call), call('countSending'), findOldest(call),
       ])
       return { waiting, sending, oldestDueAt: oldest > now ? null : oldest }
+    },
+
+    async countQueued() {
+      const [waiting, sending] = await Promise.all([countWaiting(call), call('countSending')])
+      return waiting + sending
     },
   }
 }

@@ -9,8 +9,8 @@ import type { QueuedRows, RouteAssignment } from '../queue-records.ts'
 import { createQueueNames } from './queue-names.ts'
 import { createQueuedTally } from './queued-rows.ts'
 
-/** Rows that one call moves: about 10 ms. */
-const MOST_MOVED = 500
+/** Rows that one call moves: about 5 ms. */
+const MOST_MOVED = 250
 /** Steps of one walk over what has no route: about 6 ms. */
 const MOST_STEPS = 2_000
 
