@@ -50,8 +50,11 @@ type Address = ipaddr.IPv4 | ipaddr.IPv6
 /** The same few addresses are judged all the time: our own, those of clients on kept connections, those of hosts. */
 const parsed = new Map<string, Address | undefined>()
 const MOST_PARSED = 1_000
+const DIGITS_AND_DOTS = /^[\d.]+$/
 
 function parseIp(text: string): Address | undefined {
+  // Most of what is asked about are host names: they are not worth an error inside the parser, nor a place here.
+  if (!text.includes(':') && !DIGITS_AND_DOTS.test(text)) return undefined
   if (parsed.has(text)) return parsed.get(text)
   const address = readIp(text)
   if (text.length > MOST_CHARACTERS) return address

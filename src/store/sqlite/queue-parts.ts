@@ -1,5 +1,5 @@
 /**
- * Verbs over the whole queue as the main thread calls them: done in parts that each hold the store for some milliseconds,
+ * Verbs over the whole queue as the main thread calls them: in parts that each hold the store for some milliseconds,
  * with whatever others have called meanwhile between them. Each part is one transaction; a failure leaves what was done
  * before it, and a repeated call goes on from there.
  */
