@@ -6,6 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 
 /** Clock ticks per second of /proc/<pid>/stat: 100 on every Linux that Node runs on. */
 const TICKS_PER_SECOND = 100
+const NANOSECONDS_PER_SECOND = 1_000_000_000
 const PARENT_FIELD = 1
 const USER_TIME_FIELD = 11
 const SYSTEM_TIME_FIELD = 12
@@ -41,7 +42,8 @@ export function threadCpuSeconds(processId: number): Record<string, number> {
     const folder = `/proc/${processId}/task/${thread}`
     try {
       const name = readFileSync(`${folder}/comm`, 'utf8').trim()
-      byName[name] = (byName[name] ?? 0) + secondsIn(`${folder}/stat`, [USER_TIME_FIELD, SYSTEM_TIME_FIELD])
+      const [nanoseconds] = readFileSync(`${folder}/schedstat`, 'utf8').split(' ')
+      byName[name] = (byName[name] ?? 0) + Number(nanoseconds) / NANOSECONDS_PER_SECOND
     } catch (thrown) {
       if (!isGone(thrown)) throw thrown
     }
