@@ -296,6 +296,19 @@ export const operating: Cases = {
 }
 
 export const upkeep: Cases = {
+  'what is queued is counted, and its keys are read, through all parts': async (t, { store }) => {
+    const { epoch } = await store.beginEpoch(NOW, NOW)
+    const [few, many] = [150, 10_050]
+    for (let index = 0; index < few; index += 1) {
+      await store.acceptMessages(acceptRequest({ domain: `d${index}.com`, messages: [newMessage()] }))
+    }
+    await store.acceptMessages(acceptRequest({ messages: Array.from({ length: many }, () => newMessage()) }))
+    t.equal((await allKeys(store)).length, few + 1)
+    t.equal((await store.claimDue(claimOf(epoch, [{ key: KEY, limit: 20 }]))).messages.length, 20)
+    t.match(await store.queueSummary(NOW), { waiting: few + many - 20, sending: 20 })
+    t.equal(await store.countQueued(), few + many)
+  },
+
   'rows of a removed pool move, also those that come back later': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     await acceptOne(store, { pool: 'gone' })

@@ -10,6 +10,7 @@ import type { Store } from '../../src/store/store.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts'
 import type { ReceiverAnswer, ReceivedRequest, WebhookReceiver } from '../support/webhook-receiver.ts'
 import { SECRET, startEngine } from './engine-harness.ts'
+import type { EngineHarness } from './engine-harness.ts'
 
 const DELAYS = [MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 24 * HOUR]
 
@@ -18,6 +19,15 @@ async function receiverFor(t: Test, ...answers: ReceiverAnswer[]): Promise<Webho
   const receiver = await webhookReceiver(...answers)
   t.teardown(() => receiver.close())
   return receiver
+}
+
+/** The post of one event is under way when it resolves. */
+async function startPosting(t: Test, receiver: WebhookReceiver): Promise<EngineHarness> {
+  const harness = await startEngine(t)
+  await harness.addEndpoint(receiver.url)
+  await harness.deliver()
+  await harness.pump('the post is under way', () => receiver.requests.length === 1)
+  return harness
 }
 
 const header = (request: ReceivedRequest | undefined, name: string): string => String(request?.headers[name])
@@ -200,10 +210,7 @@ t.test('results are kept while the store can not record, and nothing is claimed 
 
 t.test('a process that dies with posts under way loses no event', async (t) => {
   const receiver = await receiverFor(t, 'hang', 200)
-  const first = await startEngine(t)
-  await first.addEndpoint(receiver.url)
-  await first.deliver()
-  await first.pump('the post is under way', () => receiver.requests.length === 1)
+  const first = await startPosting(t, receiver)
   // The next process begins its epoch while the row is still leased by the first.
   const { epoch } = await first.store.beginEpoch(first.clock.now(), first.clock.now())
   const claimed = await first.store.claimWebhooks({
@@ -220,10 +227,7 @@ t.test('a process that dies with posts under way loses no event', async (t) => {
 
 t.test('a clock that leaps beyond the lease does not post a delivery beside itself', async (t) => {
   const receiver = await receiverFor(t, { status: 200, afterMilliseconds: 1_000 })
-  const harness = await startEngine(t)
-  await harness.addEndpoint(receiver.url)
-  await harness.deliver()
-  await harness.pump('the post is under way', () => receiver.requests.length === 1)
+  const harness = await startPosting(t, receiver)
   await harness.clock.advance(HOUR)
   await harness.settle()
   await harness.finish()
@@ -233,10 +237,7 @@ t.test('a clock that leaps beyond the lease does not post a delivery beside itse
 
 t.test('stop waits for posts under way and records them', async (t) => {
   const receiver = await receiverFor(t, { status: 200, afterMilliseconds: 200 })
-  const harness = await startEngine(t)
-  await harness.addEndpoint(receiver.url)
-  await harness.deliver()
-  await harness.pump('the post is under way', () => receiver.requests.length === 1)
+  const harness = await startPosting(t, receiver)
   await harness.engine.stop()
   t.equal(harness.attempts.at(-1)?.outcome, 'succeeded')
   t.equal(await harness.store.earliestWebhookDueAt(), null, 'it is recorded')
