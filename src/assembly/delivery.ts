@@ -5,6 +5,7 @@
 import type { DiskGuard } from '../base/disk-guard.ts'
 import { createDispatcher } from '../delivery/dispatcher.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
+import { startWorker } from '../delivery/start-worker.ts'
 import { CAPTURE_ADDRESS, createCaptureServer } from '../sandbox/capture-server.ts'
 import { createVisit } from '../sandbox/visit.ts'
 import type { OwnHttpServer } from '../sandbox/visit.ts'
@@ -36,6 +37,7 @@ export async function startDelivery(foundation: Foundation, parts: DeliveryParts
     store: withoutTranscripts(store, () => !disk.isShort() && live.current().server.retention.transcripts > 0),
     clock, realClock, metrics, egress, shaping, findRoute, tlsMemory, epoch, captureAddress,
     configuration: live,
+    startWorker,
     onConnectionTls: (ip, note) => tlsResults.noteConnection(ip, note),
     mayDeliver: () => disk.mayDeliver(),
     onFatal: foundation.onFatal,

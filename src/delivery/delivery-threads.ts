@@ -4,8 +4,7 @@
  * What a dead thread had is the dispatcher's to give back (`onDeath`). Three deaths within a minute, of whichever
  * thread, are told to `onFatal`: something is wrong that a new thread does not cure. Engine.md 2, 3.5.
  */
-import { setFlagsFromString } from 'node:v8'
-import { Worker } from 'node:worker_threads'
+import type { Worker } from 'node:worker_threads'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
@@ -31,7 +30,10 @@ export interface DeliveryThreads {
   end(): Promise<void>
 }
 
+export type StartWorker = (settings: DeliveryThreadSettings) => Worker
+
 export interface DeliveryThreadsOptions {
+  startWorker: StartWorker
   count: number
   settings: DeliveryThreadSettings
   clock: Clock
@@ -68,7 +70,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
   const slots = Array.from({ length: options.count }, (_, thread) => startSlot(thread))
 
   function startSlot(thread: number): Slot {
-    const slot: Slot = { worker: startWorker(options.settings), ticks: new Map(), drained: undefined }
+    const slot: Slot = { worker: options.startWorker(options.settings), ticks: new Map(), drained: undefined }
     options.onStart(thread, slot.worker)
     slot.worker.on('message', (message: FromThread) => receive(thread, slot, message))
     slot.worker.once('error', (error) => {
@@ -161,18 +163,6 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
       await Promise.all(slots.map(({ worker }) => endWorker(worker)))
     },
   }
-}
-
-/**
- * Megabytes of old objects before the first full collection of a thread; V8 begins at a few. The bytes of a message
- * live for one or two commits, which is long enough to count as old: a thread under load would look through its whole
- * heap some times a second, for a tenth of all that a message costs. Read when a heap is made.
- */
-const OLD_SPACE_MEGABYTES = 64
-
-function startWorker(workerData: DeliveryThreadSettings): Worker {
-  setFlagsFromString(`--initial-old-space-size=${OLD_SPACE_MEGABYTES}`)
-  return new Worker(new URL('./session/delivery-thread.ts', import.meta.url), { workerData, name: 'delivery' })
 }
 
 function endWorker(worker: Worker): Promise<void> {

@@ -32,7 +32,7 @@ import { createConnectionCount } from './connection-count.ts'
 import { createClaimKeys } from './queue/claim-keys.ts'
 import { createClaimRound } from './queue/claim-round.ts'
 import { createDeliveryThreads } from './delivery-threads.ts'
-import type { DeliveryThreads } from './delivery-threads.ts'
+import type { DeliveryThreads, StartWorker } from './delivery-threads.ts'
 import { createDotMarks } from './dot-marks.ts'
 import { createFairOrder } from './queue/fair-order.ts'
 import { createKnownRoutes } from './queue/known-routes.ts'
@@ -76,6 +76,8 @@ export interface DispatcherOptions {
   epoch: number
   storeLocation: StoreLocation
   masterKey: Buffer
+  /** Of a delivery thread. */
+  startWorker: StartWorker
   /** Where mail goes that never leaves the host. */
   captureAddress: CaptureAddress
   /** In place of https and a tracking host in every link that leads back to us; null: those. */
@@ -320,6 +322,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       listen()
       threads = createDeliveryThreads({
         count: threadsWanted, clock, logger,
+        startWorker: options.startWorker,
         settings: threadSettings(configuration.current(), options, threadsWanted),
         onResults: tries.settle,
         onMark: marks.ask,

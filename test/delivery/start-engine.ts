@@ -20,6 +20,7 @@ import { loadConfiguration } from '../../src/config/load-configuration.ts'
 import { createDispatcher } from '../../src/delivery/dispatcher.ts'
 import type { Dispatcher } from '../../src/delivery/dispatcher.ts'
 import { createFindRoute } from '../../src/delivery/queue/route-message.ts'
+import { startWorker } from '../../src/delivery/start-worker.ts'
 import { createTlsPolicies } from '../../src/delivery/tls/tls-policy.ts'
 import { createEgress } from '../../src/egress/pool.ts'
 import type { Egress } from '../../src/egress/pool.ts'
@@ -191,6 +192,7 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
   const dispatcher: Dispatcher = createDispatcher({
     store, clock, logger, metrics, egress, shaping, epoch, storeLocation, masterKey,
     configuration: live,
+    startWorker,
     findRoute: createFindRoute({ mailHosts, tlsPolicies, settings: live.current, clock }),
     tlsMemory: { apply: (_ip, hosts) => hosts },
     onConnectionTls: () => {},

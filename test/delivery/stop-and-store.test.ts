@@ -2,6 +2,7 @@ import t from 'tap'
 import { HOUR, MINUTE, SECOND, systemClock } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createDeliveryThreads } from '../../src/delivery/delivery-threads.ts'
+import { startWorker } from '../../src/delivery/start-worker.ts'
 import { createOutcomeRecorder } from '../../src/delivery/outcome-recorder.ts'
 import type { ClaimedMessage } from '../../src/store/records.ts'
 import { locationIn } from '../store/sqlite-support.ts'
@@ -98,7 +99,7 @@ t.test('threads that die at once hold up neither the start nor the stop', async 
   const fatal: Error[] = []
   const deaths: number[] = []
   const threads = createDeliveryThreads({
-    count: 1, clock: systemClock, logger: createLogger({ level: 'silent' }),
+    count: 1, startWorker, clock: systemClock, logger: createLogger({ level: 'silent' }),
     // There is no such database.
     settings: {
       storeLocation: locationIn(t.testdir({})), masterKey: new Uint8Array(32), minTlsVersion: 'TLSv1.2', caFile: null,

@@ -1,8 +1,8 @@
 /**
- * Entry of a delivery thread: renders, signs and sends the rows it is given, and reports how each one ended.
+ * Entry of a delivery thread: opens the store for reading, and gives `serve-thread.ts` real connections and a renderer.
  *
- * Reads the store, never writes to it, and decides nothing beyond one try. Results of one turn of the event loop travel
- * as one message. An error nobody caught ends the thread; its rows are due again at once (`delivery-threads.ts`).
+ * Reads the store, never writes to it. An error nobody caught ends the thread; its rows are due again at once
+ * (`delivery-threads.ts`).
  */
 import { readFileSync } from 'node:fs'
 import { flushCompileCache } from 'node:module'
@@ -14,19 +14,13 @@ import { HOUR } from '../../base/clock.ts'
 import { giveWay } from '../../base/thread-priority.ts'
 import { openContentReader } from '../../store/open-store.ts'
 import type { StoreLocation } from '../../store/store-location.ts'
-import { createConnectionSlots } from './connection-slots.ts'
-import type { DeliveryTools } from './connection-worker.ts'
-import { createHostMemory } from './host-memory.ts'
 import { createMessageRenderer } from './message-renderer.ts'
 import type { RendererSettings } from './message-renderer.ts'
-import { createOutbox } from './outbox.ts'
-import { createPathSender } from './path-sender.ts'
-import type { PathSender } from './path-sender.ts'
+import { serveThread } from './serve-thread.ts'
 import { openSession } from './smtp-session.ts'
 import type { SessionSettings, SessionTimeouts } from './smtp-session.ts'
 import type { TlsTicket } from './start-tls.ts'
 import { createTranscript } from './transcript.ts'
-import type { FromThread, PathBatch, ToThread } from '../try-result.ts'
 
 /** Plain data, handed over as `workerData`. */
 export interface DeliveryThreadSettings {
@@ -61,84 +55,23 @@ const session: SessionSettings = {
   secureContext: makeSecureContext(settings),
   tickets: new LRUCache<string, TlsTicket>({ max: MOST_TICKETS, ttl: TICKET_LIFETIME }),
 }
-const senders = new Map<string, PathSender>()
-const slots = createConnectionSlots<PathSender>(settings.connectionsMax)
-let clockOffset = 0
-let isDraining = false
-
-const post = (message: FromThread): void => port.postMessage(message)
-const outbox = createOutbox(post, threadId)
-
-const tools: DeliveryTools = {
+const receive = serveThread({
+  threadId,
+  post: (message) => port.postMessage(message),
+  connectionsMax: settings.connectionsMax,
   open: (target, transcript) => openSession(target, session, transcript),
   transcript: () => (settings.keepsTranscripts ? createTranscript() : null),
-  hosts: createHostMemory(),
-  note: outbox.note,
-  askMark: outbox.askMark,
   render: renderer.render,
-  now: () => Date.now() + clockOffset,
-}
-
-function senderOf(path: PathBatch['path']): PathSender {
-  const known = senders.get(path.key)
-  if (known !== undefined) return known
-  const sender: PathSender = createPathSender(path, {
-    tools,
-    report: outbox.report,
-    takeConnection: (isUrgent) => slots.take(sender, isUrgent),
-    releaseConnection: slots.release,
-    onRest: () => slots.rests(sender),
-    onIdle() {
-      senders.delete(path.key)
-      slots.forget(sender)
-      if (isDraining) finishDrain()
-    },
-  })
-  senders.set(path.key, sender)
-  return sender
-}
-
-function finishDrain(): void {
-  if (senders.size > 0) return
-  outbox.flush()
-  post({ kind: 'drained' })
-}
-
-function drain(): void {
-  isDraining = true
-  for (const sender of senders.values()) sender.drain()
-  finishDrain()
-}
+  readAhead: (rows) => void renderer.readAhead(rows),
+  end,
+})
+port.on('message', receive)
 
 /** What is still open by now waits for nobody. */
 async function end(): Promise<void> {
   await reader.close()
   process.exit()
 }
-
-port.on('message', (message: ToThread) => {
-  switch (message.kind) {
-    case 'dispatch':
-      clockOffset = message.clockOffset
-      void renderer.readAhead(message.batches.flatMap(({ rows }) => rows))
-      for (const batch of message.batches) senderOf(batch.path).add(batch)
-      return
-    case 'marked':
-      clockOffset = message.clockOffset
-      return outbox.marked(message)
-    case 'limit':
-      return senders.get(message.pathKey)?.limit(message)
-    case 'tick':
-      return post({ kind: 'tick', id: message.id })
-    case 'drain':
-      return drain()
-    case 'abort':
-      for (const sender of senders.values()) sender.abort()
-      return
-    case 'end':
-      return void end()
-  }
-})
 
 function makeSecureContext({ minTlsVersion: minVersion, caFile }: DeliveryThreadSettings): SecureContext {
   if (caFile === null) return createSecureContext({ minVersion })

@@ -56,7 +56,6 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
   )
 
   const ask: Ask = (...asked) => (state === 'closing' ? Promise.reject(storeClosed()) : channel.call(...asked))
-  const call: Call = (verb, ...argument) => ask(verb, argument[0]) as Promise<ReturnType<Verbs[typeof verb]>>
   const close = async (): Promise<void> => {
     state = 'closing'
     // The thread's end may be seen before its answer, and is as good: a close that fails is an error of the thread.
@@ -64,10 +63,16 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
     await exited
     if (failure !== undefined) throw failure
   }
-  return { ...createVerbCalls(call), acceptMessages: createAcceptCall(ask), close }
+  return { ...createStoreCalls(ask), close }
 }
 
 type Ask = ThreadChannel['call']
+
+/** The verbs of a store whose thread is asked by `ask`. */
+export function createStoreCalls(ask: Ask): Omit<Store, 'close'> {
+  const call: Call = (verb, ...argument) => ask(verb, argument[0]) as Promise<ReturnType<Verbs[typeof verb]>>
+  return { ...createVerbCalls(call), acceptMessages: createAcceptCall(ask) }
+}
 
 /** There is nothing to ask any more. */
 function storeClosed(cause?: Error): ServiceError {
