@@ -1,0 +1,186 @@
+/**
+ * An SMTP session of a simulated delivery thread with a simulated server: what `smtp-session.ts` promises, without a
+ * socket. Messages go one after the other; the dot waits for its mark.
+ */
+import { readSmtpReply } from '../../src/mail/smtp-reply.ts'
+import type { SmtpReply } from '../../src/mail/smtp-reply.ts'
+import type { Opened, SessionTarget, SmtpSession } from '../../src/delivery/session/smtp-session.ts'
+import type { ConnectionEnd } from '../../src/delivery/session/smtp-transaction.ts'
+import type { SendEnd, SessionJob } from '../../src/delivery/session/transaction-end.ts'
+import type { Connection, Receivers } from './receivers.ts'
+import type { Owner } from './virtual-time.ts'
+
+export interface SimulatedSessions {
+  receivers: Receivers
+  /** False: this machine does not have the address any more. */
+  hasAddress: (ip: string) => boolean
+}
+
+const EXTENSIONS = {
+  isPipelining: true, hasStartTls: false, has8BitMime: true, hasSmtpUtf8: true, hasDsn: false, hasSize: false,
+  mostBytes: null,
+}
+const CONNECT_TIMEOUT = 30_000
+const MARK_TIMEOUT = 60_000
+const ACCEPTED = '250 2.0.0 Ok'
+const NO_FAILURE = { reply: null, isTimeout: false, tlsResult: null, isInjection: false }
+
+const sleep = (milliseconds: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, milliseconds))
+
+/** `owner`: the delivery thread. */
+export async function openSimulated(
+  target: SessionTarget, owner: Owner, world: SimulatedSessions,
+): Promise<Opened> {
+  const { host, address, source } = target
+  const connection: Connection = { site: siteOf(host), ip: source, owner }
+  await sleep(world.receivers.answerTime(connection.site))
+  if (!world.hasAddress(source)) return { kind: 'source-gone', reason: 'bind EADDRNOTAVAIL' }
+  const facts = { host, localAddress: source, remoteAddress: address, tls: null }
+  const failed = (reason: string, more: object = {}): Opened => ({
+    kind: 'failed', facts, failure: { ...NO_FAILURE, stage: 'connect', code: '4.4.1', reason, ...more },
+  })
+  switch (world.receivers.connect(connection)) {
+    case 'refused':
+      return failed('connection refused')
+    case 'silent':
+      await sleep(CONNECT_TIMEOUT)
+      return failed('no connection in time', { isTimeout: true })
+    case 'limited': {
+      const reply = replyOf('421 4.7.0 Too many connections')
+      return failed(reply.text, { stage: 'banner', code: '4.3.2', reply })
+    }
+    case 'open':
+      return { kind: 'open', session: createSession(target, connection, world.receivers), tlsResult: 'success' }
+  }
+}
+
+/** A server has several names. */
+export function siteOf(host: string): string {
+  return host.slice(host.indexOf('.') + 1)
+}
+
+function createSession(
+  { host, address, source }: SessionTarget, connection: Connection, receivers: Receivers,
+): SmtpSession {
+  const { promise: ended, resolve } = Promise.withResolvers<ConnectionEnd>()
+  const queue: SessionJob[] = []
+  let active: SessionJob | undefined
+  let isPastDot = false
+  let isOpen = true
+  let isLeaving = false
+  let stopReason: string | null = null
+  let begun = 0
+  let delivered = 0
+
+  const pause = (): Promise<void> => sleep(receivers.answerTime(connection.site))
+
+  function close(how: ConnectionEnd): void {
+    if (!isOpen) return
+    isOpen = false
+    receivers.disconnect(connection)
+    const left = queue.splice(0)
+    for (const job of left) job.onEnd({ kind: 'unsent', reason: 'the connection ended' }, false)
+    resolve(how)
+  }
+
+  function finish(job: SessionJob, end: SendEnd, wasRcptSent: boolean): void {
+    if (active !== job) return
+    active = undefined
+    isPastDot = false
+    job.onEnd(end, wasRcptSent)
+  }
+
+  async function run(): Promise<void> {
+    while (isOpen && active === undefined && stopReason === null) {
+      const job = queue.shift()
+      if (job === undefined) return
+      const problem = job.begin(begun)
+      if (problem !== null) {
+        job.onEnd(problem, false)
+        continue
+      }
+      begun++
+      active = job
+      await sendOne(job)
+    }
+    if (stopReason !== null && active === undefined) close({ kind: 'ended-well', delivered })
+  }
+
+  async function sendOne(job: SessionJob): Promise<void> {
+    const { envelopeId: messageId } = job.envelope
+    await pause()
+    if (active !== job) return
+    const verdict = receivers.judge(connection, messageId)
+    if (verdict.kind === 'drop') {
+      finish(job, { kind: 'lost', stage: 'rcpt', reason: 'the host closed the connection' }, true)
+      return close({ kind: 'dropped', reason: 'the host closed the connection' })
+    }
+    if (verdict.kind === 'reply') {
+      finish(job, { kind: 'refused', stage: 'rcpt', reply: replyOf(verdict.text) }, true)
+      if (verdict.closes) close({ kind: 'ended-well', delivered })
+      return
+    }
+    await pause()
+    if (active !== job) return
+    const answer = await askMark(job)
+    if (active !== job) return
+    if (answer !== 'ours') {
+      finish(job, { kind: 'returned', why: answer, reason: `the mark was ${answer}` }, true)
+      return close({ kind: 'ended-well', delivered })
+    }
+    isPastDot = true
+    await pause()
+    const { isTaken, isHeard } = receivers.take(connection, messageId)
+    await pause()
+    if (isTaken && isHeard) {
+      delivered++
+      return finish(job, { kind: 'accepted', reply: replyOf(ACCEPTED) }, true)
+    }
+    finish(job, { kind: 'unanswered', reason: 'the host closed the connection' }, true)
+    close({ kind: 'dropped', reason: 'the host closed the connection' })
+  }
+
+  function askMark(job: SessionJob): Promise<'ours' | 'stale' | 'unmarked'> {
+    return new Promise((answer) => {
+      const timer = setTimeout(() => answer('unmarked'), MARK_TIMEOUT)
+      job.askMark((isOurs) => {
+        clearTimeout(timer)
+        answer(isOurs ? 'ours' : 'stale')
+      })
+    })
+  }
+
+  return {
+    facts: { host, localAddress: source, remoteAddress: address, tls: null },
+    extensions: EXTENSIONS,
+    openedAt: performance.now(),
+    ended,
+    isUsable: () => isOpen && !isLeaving && stopReason === null,
+    isPastDot: () => isPastDot,
+    send(job) {
+      queue.push(job)
+      void run()
+    },
+    async quit() {
+      if (isOpen && !isLeaving) {
+        isLeaving = true
+        await pause()
+        close({ kind: 'ended-well', delivered })
+      }
+      await ended
+    },
+    stop(reason) {
+      stopReason = reason
+      if (isPastDot) return
+      const job = active
+      if (job !== undefined) finish(job, { kind: 'returned', why: 'stopping', reason }, false)
+      close({ kind: 'ended-well', delivered })
+    },
+  }
+}
+
+function replyOf(text: string): SmtpReply {
+  const reply = readSmtpReply(text)
+  if (reply === undefined) throw new Error(`no reply: ${text}`)
+  return reply
+}

@@ -1,0 +1,33 @@
+/**
+ * The database that every simulated world begins with: two verified sending domains and one webhook endpoint.
+ */
+import Sqlite from 'better-sqlite3'
+import { createKeyRing } from '../../src/base/key-ring.ts'
+import { newIdentifier } from '../../src/base/identifier.ts'
+import { addErasedAddress } from '../../src/store/sqlite/erased-address.ts'
+import { createWriteVerbs } from '../../src/store/sqlite/verbs.ts'
+import { sealSecret } from '../../src/webhooks/endpoint-secret.ts'
+import { verifiedDomain } from '../delivery/start-engine.ts'
+import { emptyDatabase } from './store.ts'
+import { SENDERS } from './story.ts'
+import { BEGINS_AT } from './virtual-time.ts'
+
+export const MASTER_KEY = Buffer.alloc(32, 7)
+
+export function startingImage(): Buffer {
+  const database = new Sqlite(emptyDatabase())
+  addErasedAddress(database, undefined)
+  const verbs = createWriteVerbs({ writer: database, reader: database, close: () => {} })
+  for (const name of SENDERS) verbs.addDomain({ domain: verifiedDomain(name, []), most: null })
+  const id = newIdentifier('wh', BEGINS_AT)
+  verbs.addWebhookEndpoint({
+    endpoint: {
+      id, url: 'http://hooks.test/', events: ['*'], include: [], description: null, status: 'enabled',
+      sealedSecret: sealSecret(createKeyRing(MASTER_KEY), id, 'secret'), createdAt: BEGINS_AT,
+    },
+    most: null,
+  })
+  const image = database.serialize()
+  database.close()
+  return image
+}
