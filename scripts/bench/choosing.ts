@@ -132,7 +132,7 @@ function createRun(current: Current, egress: Egress, shaping: Shaping): (message
   function place(route: HostsRoute, key: number): void {
     const chosen = choosePath(messageOf(ids[key % READY] ?? '', route), route)
     if (chosen.kind === 'wait') return
-    paths.add({ key, facts: chosen.facts, isUrgent: false, expiresAt: Number.MAX_SAFE_INTEGER, isProbe: false })
+    paths.add({ claim: key, facts: chosen.facts, isUrgent: false, expiresAt: Number.MAX_SAFE_INTEGER, isProbe: false })
   }
 }
 

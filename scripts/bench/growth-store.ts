@@ -189,7 +189,7 @@ function keyOf(destination: number): QueueKey {
 async function recordAll({ store, epoch, now, ips }: Queue, claimed: readonly ClaimedMessage[]): Promise<void> {
   for (let first = 0; first < claimed.length; first += RECORD_AT_ONCE) {
     const some = claimed.slice(first, first + RECORD_AT_ONCE)
-    await store.markDotSent(epoch, some.map(({ key }) => key))
+    await store.markDotSent(epoch, some.map(({ key, claim }) => ({ key, claim })))
     const outcomes = some.map((message) => {
       const ip = `127.0.1.${spread(message.key) % ips}`
       return { ...outcomeRecord(message, delivered, { ip, localAddress: ip }), isp: message.recipientDomain }

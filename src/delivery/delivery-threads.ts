@@ -40,7 +40,7 @@ export interface DeliveryThreadsOptions {
   logger: Logger
   onResults: (results: TryResult[]) => void
   /** The final dots of these rows wait until `marked` is called with the same id. */
-  onMark: (thread: number, id: number, keys: number[]) => void
+  onMark: (thread: number, id: number, claims: number[]) => void
   onConnections: (notes: ThreadConnectionNote[], thread: number) => void
   /** A worker was started: the first one of this thread, or its successor. */
   onStart: (thread: number, worker: Worker) => void
@@ -96,7 +96,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
   function heed(thread: number, { notes, results, mark }: ThreadTurn): void {
     if (notes.length > 0) options.onConnections(notes, thread)
     if (results.length > 0) options.onResults(results)
-    if (mark !== null) options.onMark(thread, mark.id, mark.keys)
+    if (mark !== null) options.onMark(thread, mark.id, mark.claims)
   }
 
   function bury(thread: number, slot: Slot): void {

@@ -72,7 +72,7 @@ export interface DispatcherOptions {
   /** What a connection of an egress IP says about TLS. */
   onConnectionTls: (ip: string, note: ThreadConnectionNote) => void
   configuration: LiveConfiguration
-  /** Of this process: the fence of every claim. */
+  /** Of this process: with the claim, the fence of every row. */
   epoch: number
   storeLocation: StoreLocation
   masterKey: Buffer
@@ -146,7 +146,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const marks = createDotMarks({
     store, clock, logger, epoch,
     behindOutcomes: recorder.behind,
-    isWaitedFor: (key) => tries.isInThread(key),
+    keyInThread: (claim) => tries.keyInThread(claim),
     answer: (thread, id, stale) => threads?.marked(thread, id, stale),
     onUnblocked: resume,
   })
@@ -191,7 +191,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     placing: placer.placing,
     readyWindow: () => delivery().ready_window,
   })
-  const claim = createClaimKeys({ store, clock, directory, window, lease })
+  const claim = createClaimKeys({ store, clock, directory, hold: window.hold, lease })
   const loop = createPollLoop({
     clock, round,
     onError: (thrown) => logger.error({ error: errorText(thrown) }, 'claiming failed'),
@@ -228,7 +228,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   }
 
   function onStored(rows: StoredRow[], hasEvents: boolean): void {
-    window.release(rows.map(({ message }) => message.key))
+    window.release(rows.map(({ message }) => message.claim))
     const pools = new Set([...egress.poolNames(), CAPTURE_POOL])
     // Mail of a pool that is gone moves, also while it is under way.
     if (rows.some(({ message }) => !pools.has(message.pool))) walk.walkSoon()

@@ -6,7 +6,11 @@
  * message whose dot is out and whose outcome is not committed. While the store can not commit, the question is asked
  * again every second, and no dot goes out: the thread gives up by itself and gives the row back. Rows whose mark was
  * answered are remembered until they come back: nobody knows whether their dots went out when their thread dies.
- * Engine.md 3.4.
+ *
+ * A mark belongs to a claim. A claim that holds its row no more gets none, though a newer claim of this process does:
+ * of two in hand, only the newer one sends its dot. When the older one was marked before its lease lapsed, its dot may
+ * be out: whoever frees such a row (`recoverLapsedLeases`, a dead thread) marks it as a possible duplicate, and what is
+ * heard of its dot later counts: `delivered` ends a row that waits. Engine.md 3.4.
  */
 import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
@@ -16,11 +20,11 @@ import type { Store } from '../store/store.ts'
 
 export interface DotMarks {
   /** A thread has sent the bodies of these rows, and holds their dots back. */
-  ask(thread: number, id: number, keys: readonly number[]): void
+  ask(thread: number, id: number, claims: readonly number[]): void
   /** Its dot may have gone out. */
-  isMarked(key: number): boolean
+  isMarked(claim: number): boolean
   /** The row has come back. */
-  forget(key: number): void
+  forget(claim: number): void
   /** The last marks could not be committed. */
   isBlocked(): boolean
   stop(): void
@@ -33,8 +37,8 @@ export interface DotMarksOptions {
   epoch: number
   /** Calls back right behind the outcomes that came before; `stored` resolves when those are stored. */
   behindOutcomes: (ask: (stored: Promise<void>) => void) => void
-  /** The row is in a thread still. */
-  isWaitedFor: (key: number) => boolean
+  /** The store's row of a claim that is in a thread still: it goes to one once, and leaves it once. */
+  keyInThread: (claim: number) => number | undefined
   answer: (thread: number, id: number, stale: number[]) => void
   /** Marks are committed again. */
   onUnblocked: () => void
@@ -43,7 +47,7 @@ export interface DotMarksOptions {
 interface Question {
   thread: number
   id: number
-  keys: readonly number[]
+  claims: readonly number[]
 }
 
 const TRY_AGAIN_AFTER = SECOND
@@ -67,19 +71,25 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
     })
   }
 
+  const isWaitedFor = (claim: number): boolean => options.keyInThread(claim) !== undefined
+
   async function commit(batch: readonly Question[], stored: Promise<void>): Promise<void> {
     try {
-      const { stale } = await store.markDotSent(epoch, batch.flatMap(({ keys }) => keys))
+      const rows = batch.flatMap(({ claims }) => claims).flatMap((claim) => {
+        const key = options.keyInThread(claim)
+        return key === undefined ? [] : [{ key, claim }]
+      })
+      const { stale } = await store.markDotSent(epoch, rows)
       await stored
       // What was given up was not stored.
       if (isStopped) return
       const refused = new Set(stale)
-      for (const { thread, id, keys } of batch) {
+      for (const { thread, id, claims } of batch) {
         // A row that was given back meanwhile went back without a mark: nobody would know of its dot.
-        const open = keys.filter((key) => !refused.has(key) && options.isWaitedFor(key))
+        const open = claims.filter((claim) => !refused.has(claim) && isWaitedFor(claim))
         // Before the thread hears of it.
-        for (const key of open) marked.add(key)
-        options.answer(thread, id, keys.filter((key) => !open.includes(key)))
+        for (const claim of open) marked.add(claim)
+        options.answer(thread, id, claims.filter((claim) => !open.includes(claim)))
       }
       if (isBlocked) options.onUnblocked()
       isBlocked = false
@@ -95,9 +105,9 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
   function askAgain(batch: readonly Question[]): void {
     if (isStopped) return
     for (const question of batch) {
-      const { thread, id, keys } = question
-      if (keys.some(options.isWaitedFor)) questions.push(question)
-      else options.answer(thread, id, [...keys])
+      const { thread, id, claims } = question
+      if (claims.some(isWaitedFor)) questions.push(question)
+      else options.answer(thread, id, [...claims])
     }
     if (questions.length > 0) return schedule()
     isBlocked = false
@@ -105,12 +115,12 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
   }
 
   return {
-    ask(thread, id, keys) {
-      questions.push({ thread, id, keys })
+    ask(thread, id, claims) {
+      questions.push({ thread, id, claims })
       schedule()
     },
-    isMarked: (key) => marked.has(key),
-    forget: (key) => void marked.delete(key),
+    isMarked: (claim) => marked.has(claim),
+    forget: (claim) => void marked.delete(claim),
     isBlocked: () => isBlocked,
     stop() {
       isStopped = true

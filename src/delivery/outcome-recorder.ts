@@ -10,12 +10,12 @@ import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { errorCode, errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
-import type { ClaimedMessage, OutcomeRecord, UnclaimRequest } from '../store/records.ts'
+import type { ClaimedMessage, OutcomeRecord, RowClaim, UnclaimRequest } from '../store/records.ts'
 import type { WaitingFor } from '../store/queue-records.ts'
 import type { Store } from '../store/store.ts'
 
 /** What is said of a row that goes back to the queue without an attempt. */
-export type GiveBack = Omit<UnclaimRequest['rows'][number], 'key'>
+export type GiveBack = Omit<UnclaimRequest['rows'][number], keyof RowClaim>
 
 /** A row that the store has taken. */
 export interface StoredRow {
@@ -145,7 +145,8 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
   }
 
   async function storeReturned(batch: readonly Returned[]): Promise<() => void> {
-    await store.unclaim({ epoch, rows: batch.map(({ message, how }) => ({ ...how, key: message.key })) })
+    const rows = batch.map(({ message: { key, claim }, how }) => ({ ...how, key, claim }))
+    await store.unclaim({ epoch, rows })
     return () => onStored(batch.map(afterReturn), false)
   }
 

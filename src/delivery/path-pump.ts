@@ -94,8 +94,9 @@ function toBatches(rows: readonly PlacedRow[], { connections, messagesPerConnect
     const batch: PathBatch = batches.get(site.key) ?? { path, site, rows: [] }
     batches.set(site.key, batch)
     batch.rows.push({
-      key: message.key, messageId: message.id, contentId: message.contentId, domain: message.domain, returnPath,
-      recipientDomain: message.recipientDomain, expiresAt: message.expiresAt, isCaptured: message.isCaptured, isUrgent,
+      claim: message.claim, key: message.key, messageId: message.id, contentId: message.contentId,
+      domain: message.domain, returnPath, recipientDomain: message.recipientDomain, expiresAt: message.expiresAt,
+      isCaptured: message.isCaptured, isUrgent,
     })
   }
   return [...batches.values()]

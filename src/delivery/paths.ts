@@ -23,7 +23,7 @@ import { createStreamTurns } from './queue/stream-turns.ts'
 import type { StreamTurns } from './queue/stream-turns.ts'
 
 export interface PathRow {
-  key: number
+  claim: number
   facts: PathFacts
   /** Transactional: it goes before all that are not. */
   isUrgent: boolean

@@ -182,7 +182,7 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
   function toRow({ message, route, returnPath }: Ready, chosen: Extract<ChosenPath, { kind: 'path' }>): PlacedRow {
     const { facts, ip, isProbe } = chosen
     return {
-      key: message.key, facts, isUrgent: message.stream === 'transactional', expiresAt: message.expiresAt, isProbe,
+      claim: message.claim, facts, isUrgent: message.stream === 'transactional', expiresAt: message.expiresAt, isProbe,
       message, lane: { domain: message.domain, stream: message.stream }, ip, returnPath, grant: null,
       route: ip === null ? route : reachable(ip, route),
     }

@@ -2,7 +2,7 @@
  * What becomes of rows that were claimed: judges what a try led to, logs and counts it, tells shaping what the path
  * said, and hands the outcome to the recorder; or gives the row back to the queue without an attempt.
  *
- * Each row that is in a thread is settled exactly once; a second result for it is ignored. Warmup allowance goes back
+ * Each claim that is in a thread is settled exactly once; a second result for it is ignored. Warmup allowance goes back
  * with every try that ended before RCPT was written. Engine.md 2 (steps 12 and 13), 3.4, 6.5, 10.2.
  */
 import { MINUTE } from '../base/clock.ts'
@@ -44,7 +44,8 @@ export interface SettleTries {
   giveBackThread(thread: number): void
   /** What is still in a thread waits for the answer to its dot, and nobody waits with it any more. Ends no message. */
   endUnanswered(): void
-  isInThread(key: number): boolean
+  /** The store's row of a claim that is in a thread; undefined: it is in none any more. */
+  keyInThread(claim: number): number | undefined
 }
 
 export interface SettleTriesOptions {
@@ -105,7 +106,7 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     const now = clock.now()
     const poolIps = (): string[] => egress.ipsUsedBy(message.pool).map(({ address }) => address)
     const settled = {
-      key: message.key, attempt, outcome, isp, category, transcript, refund,
+      key: message.key, claim: message.claim, attempt, outcome, isp, category, transcript, refund,
       ...decideIp({ outcome: outcome.kind, category, ip, message, poolIps, now }),
       events: eventsOf({ judgement, message, isp, now }),
     }
@@ -191,18 +192,18 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
   }
 
   function leave(row: PlacedRow): void {
-    inThread.delete(row.key)
-    marks.forget(row.key)
+    inThread.delete(row.claim)
+    marks.forget(row.claim)
   }
 
   return {
     begin(rows, thread) {
-      for (const row of rows) inThread.set(row.key, { row, thread })
+      for (const row of rows) inThread.set(row.claim, { row, thread })
     },
     settle(results) {
       const left: PlacedRow[] = []
       for (const result of results) {
-        const found = inThread.get(result.key)
+        const found = inThread.get(result.claim)
         if (found === undefined) continue
         leave(found.row)
         left.push(found.row)
@@ -228,7 +229,7 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
       const wait = configuration.current().server.delivery.uncertain_retry
       let uncertain = 0
       for (const row of rows) {
-        const isMarked = marks.isMarked(row.key)
+        const isMarked = marks.isMarked(row.claim)
         if (isMarked) uncertain++
         leave(row)
         noteTry(row, { kind: 'neither' })
@@ -241,7 +242,7 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     },
     endUnanswered() {
       for (const { row } of inThread.values()) {
-        const isMarked = marks.isMarked(row.key)
+        const isMarked = marks.isMarked(row.claim)
         leave(row)
         if (!isMarked) {
           recorder.giveBack(row.message, { nextAt: clock.now() })
@@ -254,10 +255,10 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
         }
         const end: TryEnd = { kind: 'unanswered', reason: 'the server stopped before the answer came' }
         const nothing = { durationMilliseconds: 0, facts: NO_CONNECTION, transcript: null, wasRcptSent: true }
-        settleRow(row, { ...nothing, key: row.key, startedAt: clock.now(), end })
+        settleRow(row, { ...nothing, claim: row.claim, startedAt: clock.now(), end })
       }
     },
-    isInThread: (key) => inThread.has(key),
+    keyInThread: (claim) => inThread.get(claim)?.row.message.key,
   }
 }
 

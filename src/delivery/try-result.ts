@@ -43,6 +43,9 @@ export interface Site {
 
 /** One message on its way through a thread. Content and variables stay in the store until its turn. */
 export interface DispatchedRow {
+  /** What it is known by on both sides. */
+  claim: number
+  /** Where its content is read. */
   key: number
   messageId: string
   contentId: number
@@ -80,7 +83,7 @@ export type ReturnCause =
   | 'stopping' // the server stops
   | 'source-gone' // this machine does not have the egress IP any more
   | 'not-renderable' // it could not be rendered or signed
-  | 'stale' // the lease was not ours any more when the dot mark was asked for: somebody else has the row
+  | 'stale' // its claim held the row no more when the dot mark was asked for: it waits, or a newer claim has it
   | 'unmarked' // the dot mark was not confirmed in time
   | 'too-late' // its lifetime ended before the first command: the store ends it
 
@@ -100,7 +103,7 @@ export interface PathFailure {
 }
 
 export interface TryResult {
-  key: number
+  claim: number
   /** By the dispatcher's clock. */
   startedAt: number
   durationMilliseconds: number
@@ -140,7 +143,7 @@ export const NO_CONNECTION: ConnectionFacts = { host: null, localAddress: null, 
 
 export type ToThread =
   | { kind: 'dispatch'; clockOffset: number; batches: PathBatch[] }
-  | { kind: 'marked'; clockOffset: number; id: number; stale: number[] } // after the commit; `stale`: not ours
+  | { kind: 'marked'; clockOffset: number; id: number; stale: number[] } // after the commit; `stale`: claims that hold nothing
   | { kind: 'limit'; pathKey: string; connections: number; messagesPerConnection: number } // between two messages
   | { kind: 'tick'; id: number }
   | { kind: 'drain' } // start nothing new; answer with `drained` when all that runs has ended
@@ -156,7 +159,7 @@ export interface ThreadTurn {
    * Their final dots wait for the answer. Last: no mark is committed before the outcome of the message that went over
    * its connection before. `null`: none is asked for.
    */
-  mark: { id: number; keys: number[] } | null
+  mark: { id: number; claims: number[] } | null
 }
 
 export type FromThread =

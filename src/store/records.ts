@@ -8,10 +8,16 @@ import type { ServiceEvent } from '../mail/event.ts'
 import type { Stream } from '../mail/message.ts'
 import type { Grant, QueueKey, WaitingFor } from './queue-records.ts'
 
-/** A message under lease, with what the dispatcher decides by. Bodies stay in the store. */
-export interface ClaimedMessage {
-  /** The row; meaningless outside the store but for equality. */
+/** One claim of a row. A row that is claimed again has a new one: who shows the old one holds nothing any more. */
+export interface RowClaim {
+  /** The row in the store. */
   key: number
+  /** A positive number that no other claim of this epoch has: what a row under way is known by. */
+  claim: number
+}
+
+/** A message under lease, with what the dispatcher decides by. Bodies stay in the store. */
+export interface ClaimedMessage extends RowClaim {
   id: string
   contentId: number
   pool: string
@@ -63,8 +69,7 @@ export interface ClaimResult {
 /** Rows that go back to the queue without an attempt. */
 export interface UnclaimRequest {
   epoch: number
-  rows: {
-    key: number
+  rows: (RowClaim & {
     nextAt: number
     /** Why it waits until then; left out: nothing to say. */
     waitingFor?: WaitingFor
@@ -74,12 +79,11 @@ export interface UnclaimRequest {
     route?: string
     /** Its holder died with the dot mark set: whether the final dot went out is not known. */
     isPossibleDuplicate?: boolean
-  }[]
+  })[]
 }
 
 /** One try and all that follows from it, recorded together. */
-export interface OutcomeRecord {
-  key: number
+export interface OutcomeRecord extends RowClaim {
   attempt: DeliveryAttempt
   outcome: DeliveryOutcome
   /** Mailbox provider, once known. */

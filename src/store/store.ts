@@ -20,7 +20,7 @@ import type {
 import type {
   ApiKeyChange, ApiKeyPage, ApiKeyRecord, ClaimedMessage, ClaimRequest, ClaimResult,
   DkimKeyRecord, DomainChange, DomainCheckResult, DomainPage, DomainRecord, EpochStart, ListDomainsRequest,
-  PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, UnclaimRequest,
+  PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, RowClaim, UnclaimRequest,
 } from './records.ts'
 import type {
   ExpiredMessage, QueuedRows, QueueKey, QueueKeyPage, QueueKeyState, RouteAssignment,
@@ -61,7 +61,10 @@ export interface Store {
   /** Idempotency keys older than 24 h are forgotten; at most `limit`; returns how many. */
   forgetAnswers(now: number, limit: number): Promise<number>
 
-  /** Due and unexpired rows of these keys, leased: no row has two holders while a lease holds. */
+  /**
+   * Due and unexpired rows of these keys, leased: no row has two holders while a lease holds. Each gets a claim of its
+   * own; the verbs below change nothing for an older claim of the row.
+   */
   claimDue(request: ClaimRequest): Promise<ClaimResult>
   /** Due rows of one recipient domain that have no route yet, leased. */
   claimUnrouted(request: { domain: string; now: number; epoch: number; leaseUntil: number; limit: number }):
@@ -75,14 +78,14 @@ export interface Store {
   assignRoutes(assignments: RouteAssignment[]): Promise<QueueKeyState[]>
   /** A walk over all keys with waiting rows, in pages: at most about `mostRows` rows are counted for one. */
   queueKeys(after: QueueKey | null, mostRows: number): Promise<QueueKeyPage>
-  /** Back to the queue without an attempt; rows with a stale fence are left alone. */
+  /** Back to the queue without an attempt; rows of another epoch or claim are left alone. */
   unclaim(request: UnclaimRequest): Promise<void>
-  /** The final dots of these rows may go out once this has resolved. Returns those no longer held: theirs may not. */
-  markDotSent(epoch: number, keys: number[]): Promise<{ stale: number[] }>
+  /** The final dots of these rows may go out once this has resolved, but for the claims that hold nothing any more. */
+  markDotSent(epoch: number, rows: RowClaim[]): Promise<{ stale: number[] }>
   /**
    * Attempt, state or next time, refund, statistics, suppression, events and one webhook delivery per subscribed
-   * endpoint, together. Repeating it changes nothing. A row that is no longer held by this epoch gets its attempt
-   * recorded and nothing else, except that `delivered` still ends a row which waits.
+   * endpoint, together. Repeating it changes nothing. A row that is no longer held by this epoch and claim gets its
+   * attempt recorded and nothing else, except that `delivered` still ends a row which waits.
    */
   recordOutcomes(request: RecordOutcomesRequest): Promise<void>
   /** Every row of this epoch keeps its lease until `leaseUntil`. */

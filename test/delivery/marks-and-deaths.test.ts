@@ -7,6 +7,7 @@ import type { Test } from 'tap'
 import { MINUTE } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createDotMarks } from '../../src/delivery/dot-marks.ts'
+import type { RowClaim } from '../../src/store/records.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx } from '../support/scripted-mx.ts'
 import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
@@ -27,15 +28,15 @@ t.test('no dot goes out before its mark is committed, and marks that come togeth
   const engine = await startEngine(t, { port: server.port })
   const { store } = engine
   const commit = store.markDotSent.bind(store)
-  const asked: number[][] = []
+  const asked: RowClaim[][] = []
   let release = (): void => {}
   const held = new Promise<void>((resolve) => {
     release = resolve
   })
-  store.markDotSent = async (epoch, keys) => {
-    asked.push(keys)
+  store.markDotSent = async (epoch, rows) => {
+    asked.push(rows)
     await held
-    return commit(epoch, keys)
+    return commit(epoch, rows)
   }
   const ids = await engine.accept(ANNA, { count: 2 })
   await until('a mark is asked for', () => asked.length > 0)
@@ -57,7 +58,7 @@ t.test('a row that was given back while its mark was committed sends no dot', as
     },
     clock: manualClock(START), logger: createLogger({ level: 'silent' }), epoch: 1,
     behindOutcomes: (ask) => ask(Promise.resolve()),
-    isWaitedFor: (key) => inThread.has(key),
+    keyInThread: (claim) => (inThread.has(claim) ? 10 * claim : undefined),
     answer: (_thread, _id, stale) => void answers.push(stale),
     onUnblocked: () => {},
   })
@@ -76,16 +77,18 @@ t.test('a question whose rows came back before it was committed is answered, so 
   const answers: number[][] = []
   let asked = 0
   let unblocked = 0
+  let isInThread = true
   const marks = createDotMarks({
     store: {
       markDotSent() {
         asked++
+        isInThread = false
         return Promise.reject(new Error('SQLITE_FULL'))
       },
     },
     clock, logger: createLogger({ level: 'silent' }), epoch: 1,
     behindOutcomes: (ask) => ask(Promise.resolve()),
-    isWaitedFor: () => false,
+    keyInThread: (claim) => (isInThread ? 10 * claim : undefined),
     answer: (_thread, _id, stale) => void answers.push(stale),
     onUnblocked: () => void unblocked++,
   })
@@ -104,8 +107,8 @@ t.test('a mark that can not be committed is asked for again; nothing is sent or 
   const { store } = engine
   const commit = store.markDotSent.bind(store)
   let failures = 0
-  store.markDotSent = (epoch, keys) =>
-    (failures++ < 2 ? Promise.reject(new Error('SQLITE_FULL')) : commit(epoch, keys))
+  store.markDotSent = (epoch, rows) =>
+    (failures++ < 2 ? Promise.reject(new Error('SQLITE_FULL')) : commit(epoch, rows))
   const [first] = await engine.accept(ANNA)
   await until('the commit failed', () => failures === 1)
   const [second] = await engine.accept(ANNA)
@@ -130,9 +133,9 @@ t.test('no dot goes out before the outcome of the message before is stored, thou
   let failures = 0
   let marked = 0
   store.recordOutcomes = (request) => (failures++ < 2 ? Promise.reject(new Error('SQLITE_FULL')) : record(request))
-  store.markDotSent = async (epoch, keys) => {
-    const answer = await mark(epoch, keys)
-    marked += keys.length
+  store.markDotSent = async (epoch, rows) => {
+    const answer = await mark(epoch, rows)
+    marked += rows.length
     return answer
   }
   const ids = await engine.accept(ANNA, { count: 2 })
@@ -154,10 +157,10 @@ t.test('a message that is not ours any more gets no dot, and comes back', async 
   const { store } = engine
   const commit = store.markDotSent.bind(store)
   let isStale = true
-  store.markDotSent = async (epoch, keys) => {
-    if (!isStale) return commit(epoch, keys)
+  store.markDotSent = async (epoch, rows) => {
+    if (!isStale) return commit(epoch, rows)
     isStale = false
-    return { stale: keys }
+    return { stale: rows.map(({ claim }) => claim) }
   }
   const [id] = await engine.accept(ANNA)
   t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 1 } })
@@ -171,8 +174,8 @@ t.test('what the store answers to a dead thread lets no dot of the next one out'
   const { store } = engine
   const commit = store.markDotSent.bind(store)
   const held: (() => Promise<unknown>)[] = []
-  store.markDotSent = (epoch, keys) => new Promise((resolve, reject) => {
-    held.push(() => commit(epoch, keys).then(resolve, reject))
+  store.markDotSent = (epoch, rows) => new Promise((resolve, reject) => {
+    held.push(() => commit(epoch, rows).then(resolve, reject))
   })
   const [first] = await engine.accept(ANNA)
   await until('the thread asks for a mark', () => held.length === 1)

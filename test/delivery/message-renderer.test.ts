@@ -37,7 +37,7 @@ function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platfo
     senderId: 'posthorn1', cfbl: false, platformDomain: platformDomain ?? null,
   })
   const row = (contentId: number, key: number): DispatchedRow => ({
-    key, contentId, messageId: MESSAGE_ID, domain: 'acme.com', returnPath: 'bounces.acme.com',
+    claim: 1, key, contentId, messageId: MESSAGE_ID, domain: 'acme.com', returnPath: 'bounces.acme.com',
     recipientDomain: 'example.net', expiresAt: 0, isCaptured: true, isUrgent: false,
   })
   return (contentId: number, key = 1) => renderer.render(row(contentId, key), '8bit')

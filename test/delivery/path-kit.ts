@@ -57,7 +57,7 @@ export function pathTo(
       open: (target, transcript) => openSession(target, settings, transcript),
       transcript: createTranscript, note: (note) => void notes.push(note), hosts: createHostMemory(),
       render: async ({ key }) => ({ envelope: { ...ENVELOPE, to: `${key}@example.test` }, bytes: BYTES }),
-      askMark: (_key, answer) => answer(true), now: Date.now, ...tools,
+      askMark: (_claim, answer) => answer(true), now: Date.now, ...tools,
     },
     report: (result) => void results.push(result),
     takeConnection: () => true, releaseConnection: () => {}, onRest: () => {}, onIdle: () => void (isIdle = true),
@@ -73,14 +73,14 @@ export function pathTo(
       sender.add({
         path: { ...firstPlan, ...plan }, site: { key: 'site', hosts: [hostOf(server)], ...site },
         rows: keys.map((key) => ({
-          key, messageId: `msg_${key}`, contentId: 1, domain: 'acme.test', returnPath: 'bounces.acme.test',
+          claim: key, key, messageId: `msg_${key}`, contentId: 1, domain: 'acme.test', returnPath: 'bounces.acme.test',
           recipientDomain: 'example.test', expiresAt: Infinity, isCaptured: false, isUrgent: false, ...row,
         })),
       })
     },
     async untilDone(count) {
       await until(`${count} results`, () => results.length >= count)
-      return results.toSorted((one, other) => one.key - other.key)
+      return results.toSorted((one, other) => one.claim - other.claim)
     },
   }
 }

@@ -15,7 +15,7 @@ t.test('every row is reported once, over no more connections than the path may h
   const path = pathTo(t, server)
   path.add(keysUpTo(100), { plan: { connections: 4 } })
   const results = await path.untilDone(100)
-  t.strictSame(results.map(({ key }) => key), keysUpTo(100))
+  t.strictSame(results.map(({ claim }) => claim), keysUpTo(100))
   t.ok(results.every(({ end, wasRcptSent }) => end.kind === 'accepted' && wasRcptSent))
   t.ok(server.connections.length <= 4)
   await until('it is idle', path.isIdle)
@@ -222,7 +222,7 @@ t.test('a limit holds between two messages; without connections what has not beg
   path.add([5], { plan: { connections: 1 } })
   await until('it works again', () => marks.length === 1)
   marks.shift()?.()
-  t.match((await path.untilDone(5)).at(-1), { key: 5, end: { kind: 'accepted' } })
+  t.match((await path.untilDone(5)).at(-1), { claim: 5, end: { kind: 'accepted' } })
 })
 
 t.test('drain lets the message under way finish, abort the one past its dot', async (t) => {

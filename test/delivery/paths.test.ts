@@ -42,12 +42,12 @@ function world(threads = 1): World {
     clock, paths, gate, take,
     add(count, change = {}, path = 'a') {
       const rows = Array.from({ length: count }, (): PathRow => ({
-        key: next++, facts: factsOf(path), isUrgent: false, expiresAt: Infinity, isProbe: false, ...change,
+        claim: next++, facts: factsOf(path), isUrgent: false, expiresAt: Infinity, isProbe: false, ...change,
       }))
       for (const row of rows) paths.add(row)
       return rows
     },
-    keysOf: (rows = []) => rows.map(({ key }) => key),
+    keysOf: (rows = []) => rows.map(({ claim }) => claim),
   }
 }
 
@@ -200,7 +200,7 @@ t.test('rows of a path that is closed for long go back, for a moment they stay',
   add(2)
   const { returned, limits } = paths.take()
   t.match(returned, [
-    { row: { key: 3 }, closure: { until, waitingFor: 'suspension' } }, { row: { key: 4 }, closure: { until } },
+    { row: { claim: 3 }, closure: { until, waitingFor: 'suspension' } }, { row: { claim: 4 }, closure: { until } },
   ])
   t.match(limits, [{ pathKey: 'a', connections: 0 }], 'the thread stops what it has not begun')
   t.equal(paths.nextAt(), null)

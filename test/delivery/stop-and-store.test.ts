@@ -1,4 +1,5 @@
 import t from 'tap'
+import type { Test } from 'tap'
 import { HOUR, MINUTE, SECOND, systemClock } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createDeliveryThreads } from '../../src/delivery/delivery-threads.ts'
@@ -8,29 +9,60 @@ import type { ClaimedMessage } from '../../src/store/records.ts'
 import { locationIn } from '../store/sqlite-support.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx } from '../support/scripted-mx.ts'
+import type { ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { startEngine } from './start-engine.ts'
 
 const ANNA = 'anna@dest.test'
 
-t.test('a row whose lease lapsed while it was in hand is not sent a second time beside', async (t) => {
-  const dot = { afterMilliseconds: 500, reply: '250 ok' }
-  const server = await scriptedMx({ address: '127.0.0.2', script: { dot } })
+/** An engine whose clock jumps an hour ahead, so that the upkeep job finds the lease of what is under way lapsed. */
+async function jumpingEngine(t: Test, script: NonNullable<ScriptedMxOptions['script']>) {
+  const server = await scriptedMx({ address: '127.0.0.2', script })
   t.teardown(() => server.close())
   let jump = 0
   const clock = { ...systemClock, now: () => Date.now() + jump }
   const engine = await startEngine(t, { port: server.port, clock })
+  return {
+    server, engine,
+    async lapse(uncertainAfter: number): Promise<number> {
+      jump = HOUR
+      const now = clock.now()
+      const recovered = await engine.store.recoverLapsedLeases(now, now, now + uncertainAfter)
+      engine.dispatcher.wake()
+      return recovered
+    },
+  }
+}
+
+t.test('what is heard of a dot whose lease lapsed ends the row before it is sent again', async (t) => {
+  const { server, engine, lapse } = await jumpingEngine(t, { dot: { afterMilliseconds: 500, reply: '250 ok' } })
   const [id] = await engine.accept(ANNA)
   await until('it is past its dot', () => server.messages.length === 1)
-  jump = HOUR
-  // As the upkeep job does.
-  t.equal(await engine.store.recoverLapsedLeases(clock.now(), clock.now(), clock.now()), 1)
-  engine.dispatcher.wake()
-  await until('it is claimed again', async () => (await engine.store.queueSummary(clock.now())).sending === 1)
-  t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 1 } })
+  t.equal(await lapse(5 * MINUTE), 1)
+  t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 1 }, isPossibleDuplicate: true })
   const [next] = await engine.accept(ANNA)
   await engine.untilState(next, 'delivered')
   t.equal(server.messages.length, 2)
+})
+
+t.test('a row whose lease lapsed behind its dot is sent again as a possible duplicate, if it is due so soon', async (t) => {
+  const { server, engine, lapse } = await jumpingEngine(t, { dot: { afterMilliseconds: 500, reply: '250 ok' } })
+  const [id] = await engine.accept(ANNA)
+  await until('it is past its dot', () => server.messages.length === 1)
+  t.equal(await lapse(0), 1)
+  t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 2 }, isPossibleDuplicate: true })
+  t.equal(server.messages.length, 2)
+})
+
+t.test('of two claims of a row that are in hand, the older one sends no dot', async (t) => {
+  const { server, engine, lapse } = await jumpingEngine(t, { rcpt: { afterMilliseconds: 500, reply: '250 ok' } })
+  const [id] = await engine.accept(ANNA)
+  await until('its envelope is out', () => (server.connections[0]?.commands.length ?? 0) >= 3)
+  t.equal(await lapse(0), 1)
+  await until('it is under way twice', () => (server.connections[1]?.commands.length ?? 0) >= 3)
+  t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 1 }, isPossibleDuplicate: false })
+  await engine.dispatcher.ticks()
+  t.equal(server.messages.length, 1)
 })
 
 t.test('a second answer to the dot that the stop did not wait for ends no message', async (t) => {
@@ -78,7 +110,7 @@ t.test('what comes after the store was given up is given up as well', async (t) 
     onStored: () => {},
   })
   const message: ClaimedMessage = {
-    key: 1, id: 'msg_1', contentId: 1, pool: 'default', stream: 'bulk', domain: 'acme.test', recipient: ANNA,
+    key: 1, claim: 1, id: 'msg_1', contentId: 1, pool: 'default', stream: 'bulk', domain: 'acme.test', recipient: ANNA,
     recipientDomain: 'dest.test', attempts: 0, acceptedAt: 0, expiresAt: HOUR, pathFailures: 0, ambiguousCount: 0,
     route: 'mx.dest.test', lastIp: null, keepIpUntil: null, avoidIps: [], isCaptured: false,
   }

@@ -59,7 +59,7 @@ async function actionParts(t: Test): Promise<ActionParts> {
       const claimed = await claimMessages(store, { now, epoch, leaseUntil: now + MINUTE, pools, limit: 100 })
       const message = claimed.find((each) => each.id === id)
       if (message === undefined) throw new Error(`${id} was not claimed`)
-      const others = claimed.filter((each) => each !== message).map(({ key }) => ({ key, nextAt: now }))
+      const others = claimed.filter((each) => each !== message).map(({ key, claim }) => ({ key, claim, nextAt: now }))
       await store.unclaim({ epoch, rows: others })
       const record = outcomeRecord(message, outcome)
       await store.recordOutcomes({

@@ -8,6 +8,7 @@ import { newIdentifier } from '../../src/base/identifier.ts'
 import { createMessageLookup } from '../../src/messages/lookup-message.ts'
 import type { MessageLookup } from '../../src/messages/lookup-message.ts'
 import type { MessageQuery } from '../../src/messages/read-search.ts'
+import type { RowClaim } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { testStore } from '../senders/sender-parts.ts'
 import {
@@ -53,10 +54,10 @@ t.test('attempts are counted, and the end of a message is told', async (t) => {
   const { epoch } = await store.beginEpoch(NOW, NOW)
   const content = { ...sampleContent, hasVariables: false }
   const [good, bad] = [await acceptOne(store, { content }), await acceptOne(store, { content })]
-  const keys = new Set<number>()
+  let held: RowClaim[] = []
   const record = async (id: string, at: number, outcome: Parameters<typeof outcomeRecord>[1], reply: string) => {
     const claimed = await claim(store, epoch, at)
-    for (const { key } of claimed) keys.add(key)
+    held = [...held, ...claimed]
     const message = claimed.find((each) => each.id === id)
     if (message === undefined) throw new Error(`${id} was not claimed`)
     await store.recordOutcomes({ epoch, now: at, outcomes: [outcomeRecord(message, outcome, { at, reply })] })
@@ -78,7 +79,7 @@ t.test('attempts are counted, and the end of a message is told', async (t) => {
   ])
 
   const later = NOW + LIFETIME - MINUTE
-  await store.markDotSent(epoch, [...keys])
+  await store.markDotSent(epoch, held)
   await store.recoverLapsedLeases(later, later, later)
   await record(bad, NOW + LIFETIME - MINUTE, bounced, '550 5.1.1 no such user')
   t.match(await lookup.message(bad, ALL), {

@@ -8,7 +8,8 @@ import { CAPTURE_ROUTE } from '../../src/store/queue-records.ts'
 import { claimMessages } from '../support/claim-messages.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, claim, claimedMessage, LEASE, LIFETIME, lookUp, newMessage, NOW, POOL, sampleContent,
+  acceptOne, acceptRequest, claim, claimedMessage, LEASE, LIFETIME, lookUp, newMessage, NOW, POOL, rowClaim,
+  sampleContent,
 } from './store-samples.ts'
 
 export const accepting: Cases = {
@@ -164,16 +165,17 @@ export const claiming: Cases = {
   },
   'an unclaimed row is due at its time without an attempt; a stale fence changes nothing': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
-    await store.unclaim({ epoch: epoch - 1, rows: [{ key: message.key, nextAt: NOW }] })
+    await store.unclaim({ epoch: epoch - 1, rows: [{ key: message.key, claim: message.claim, nextAt: NOW }] })
     t.equal((await store.queueSummary(NOW)).sending, 1)
-    await store.unclaim({ epoch, rows: [{ key: message.key, nextAt: NOW + 60_000 }] })
+    await store.unclaim({ epoch, rows: [{ key: message.key, claim: message.claim, nextAt: NOW + 60_000 }] })
     t.match(await lookUp(store, message.id), {
       state: 'queued', nextAttemptAt: NOW + 60_000, isPossibleDuplicate: false,
     })
     t.match(await store.queueKeys(null, 9), { keys: [{ earliestAt: NOW + 60_000 }] })
     t.same(await claim(store, epoch), [])
-    t.match(await claim(store, epoch, NOW + 60_000), [{ id: message.id, attempts: 0 }])
-    await store.unclaim({ epoch, rows: [{ key: message.key, nextAt: NOW, isPossibleDuplicate: true }] })
+    const [again] = await claim(store, epoch, NOW + 60_000)
+    t.match(again, { id: message.id, attempts: 0 })
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(again), nextAt: NOW, isPossibleDuplicate: true }] })
     t.match(await lookUp(store, message.id), { state: 'queued', isPossibleDuplicate: true }, 'its holder died')
   },
   'messages of a pool that is gone move to the target': async (t, { store }) => {

@@ -264,7 +264,7 @@ export const removal: Cases = {
     const later = await acceptOne(store)
     const outcomes = [outcomeRecord(first, delivered), outcomeRecord(second, deferredUntil(NOW + 9))]
     await store.recordOutcomes({ epoch, now: NOW + 2, outcomes })
-    await store.unclaim({ epoch, rows: [{ key: third.key, nextAt: NOW }] })
+    await store.unclaim({ epoch, rows: [{ key: third.key, claim: third.claim, nextAt: NOW }] })
     t.equal(await store.cancelPurged(NOW + 3, 1), 1)
     t.equal(await store.cancelPurged(NOW + 3, 9), 1)
     t.equal(await store.cancelPurged(NOW + 3, 9), 0)

@@ -10,7 +10,7 @@ import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
   acceptOne, acceptRequest, bounced, claim, claimedMessage, deferredUntil, delivered, LIFETIME, newMessage, NOW,
-  outcomeRecord, webhookEndpoint,
+  outcomeRecord, rowClaim, webhookEndpoint,
 } from './store-samples.ts'
 import { ask, auditRecord, IP, ipChange, ipRecord, MIDNIGHT, warmingRecord } from './warmup-samples.ts'
 
@@ -110,7 +110,7 @@ export const ips: Cases = {
     await store.recordOutcomes(request)
     t.match(await store.warmupDays(IP, TODAY), [{ granted: 1, refunded: 1 }, { granted: 1, refunded: 1 }], 'once')
     t.equal(second?.id, other)
-    await store.unclaim({ epoch, rows: [{ key: second?.key ?? 0, nextAt: NOW, refund: grant }] })
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(second), nextAt: NOW, refund: grant }] })
     t.match(await store.warmupDays(IP, TODAY), [{ granted: 0, refunded: 2 }, { granted: 0, refunded: 2 }])
   },
   'health is of the last minutes, of messages first tried in them': async (t, { store }) => {

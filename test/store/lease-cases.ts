@@ -5,7 +5,7 @@ import type { Store } from '../../src/store/store.ts'
 import type { Cases } from './conformance-case.ts'
 import {
   acceptOne, acceptRequest, claim, claimedMessage, deferredUntil, delivered, LEASE, LIFETIME, lookUp, newMessage, NOW,
-  outcomeRecord,
+  outcomeRecord, rowClaim,
 } from './store-samples.ts'
 
 const UNCERTAIN = 300_000
@@ -16,7 +16,7 @@ async function markedSecond(store: Store) {
   await store.acceptMessages(acceptRequest({ messages: [newMessage(), newMessage()] }))
   const [plain, marked] = await claim(store, epoch)
   if (plain === undefined || marked === undefined) throw new Error('nothing was claimed')
-  return { epoch, plain, marked, answer: await store.markDotSent(epoch, [marked.key]) }
+  return { epoch, plain, marked, answer: await store.markDotSent(epoch, [marked]) }
 }
 
 export const leases: Cases = {
@@ -35,7 +35,7 @@ export const leases: Cases = {
       state: 'queued', nextAttemptAt: now + UNCERTAIN, isPossibleDuplicate: true, waitingFor: null,
     })
     t.equal((await lookUp(store, untouched))?.isPossibleDuplicate, false)
-    await store.unclaim({ epoch, rows: [{ key: plain.key, nextAt: NOW + LIFETIME }] })
+    await store.unclaim({ epoch, rows: [{ key: plain.key, claim: plain.claim, nextAt: NOW + LIFETIME }] })
     t.match(await claim(store, next.epoch, now), [{ id: untouched, attempts: 0 }, { id: plain.id, attempts: 0 }])
     const [again] = await claim(store, next.epoch, now + UNCERTAIN)
     t.match(again, { id: marked.id, attempts: 0, ambiguousCount: 0 })
@@ -45,21 +45,21 @@ export const leases: Cases = {
     const { epoch, message } = await claimedMessage(store)
     const waiting = await acceptOne(store)
     const next = await store.beginEpoch(NOW, NOW)
-    t.same(await store.markDotSent(epoch, [message.key]), { stale: [message.key] }, 'it waits')
+    t.same(await store.markDotSent(epoch, [message]), { stale: [message.claim] }, 'it waits')
     const claimed = await claim(store, next.epoch)
-    const keys = claimed.map(({ key }) => key)
+    const stale = claimed.map((each) => each.claim)
     t.same(claimed.map(({ id }) => id).toSorted(), [message.id, waiting].toSorted())
-    t.same(await store.markDotSent(epoch, keys), { stale: keys }, 'another epoch holds it')
-    t.same(await store.markDotSent(next.epoch, [...keys, 4_711]), { stale: [4_711] })
+    t.same(await store.markDotSent(epoch, claimed), { stale }, 'another epoch holds it')
+    t.same(await store.markDotSent(next.epoch, [...claimed, { key: 4_711, claim: 9 }]), { stale: [9] })
     const outcomes = claimed.map((each) => outcomeRecord(each, delivered))
     await store.recordOutcomes({ epoch: next.epoch, now: NOW, outcomes })
-    t.same(await store.markDotSent(next.epoch, keys), { stale: keys }, 'it has ended')
+    t.same(await store.markDotSent(next.epoch, claimed), { stale }, 'it has ended')
   },
   'an outcome and a return take the mark away': async (t, { store }) => {
     const { epoch, plain, marked } = await markedSecond(store)
-    await store.markDotSent(epoch, [plain.key])
+    await store.markDotSent(epoch, [plain])
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(plain, deferredUntil(NOW))] })
-    await store.unclaim({ epoch, rows: [{ key: marked.key, nextAt: NOW }] })
+    await store.unclaim({ epoch, rows: [{ key: marked.key, claim: marked.claim, nextAt: NOW }] })
     t.equal((await claim(store, epoch)).length, 2)
     t.match(await store.beginEpoch(NOW, NOW + UNCERTAIN), { recovered: 2, uncertain: 0 })
     t.equal((await lookUp(store, marked.id))?.isPossibleDuplicate, false)
@@ -75,10 +75,38 @@ export const leases: Cases = {
     t.match(await lookUp(store, plain.id), { nextAttemptAt: NOW + 7, isPossibleDuplicate: false })
     t.match(await lookUp(store, marked.id), { nextAttemptAt: NOW + UNCERTAIN, isPossibleDuplicate: true })
   },
+  'an older claim of the same epoch gives nothing back and gets no mark': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(message), nextAt: NOW }] })
+    const [again] = await claim(store, epoch)
+    t.match(again, { id: message.id, key: message.key })
+    t.ok(message.claim > 0 && (again?.claim ?? 0) > message.claim, 'each claim has a number of its own')
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(message), nextAt: NOW + 5, isPossibleDuplicate: true }] })
+    t.match(await lookUp(store, message.id), { state: 'sending', isPossibleDuplicate: false })
+    t.same(await store.markDotSent(epoch, [message]), { stale: [message.claim] })
+    t.same(await store.markDotSent(epoch, [{ key: message.key + 1, claim: message.claim }]), { stale: [message.claim] })
+    t.match(await store.beginEpoch(NOW, NOW), { recovered: 1, uncertain: 0 }, 'it was not marked')
+  },
+  'what was marked for an older claim whose lease lapsed stays in doubt for the newer one': async (t, { store }) => {
+    const { epoch, marked } = await markedSecond(store)
+    t.equal(await store.recoverLapsedLeases(NOW + LEASE, NOW, NOW), 2)
+    const again = (await claim(store, epoch)).find(({ id }) => id === marked.id)
+    t.ok((again?.claim ?? 0) > marked.claim)
+    t.match(await lookUp(store, marked.id), { state: 'sending', isPossibleDuplicate: true })
+    t.same(await store.markDotSent(epoch, [marked]), { stale: [marked.claim] })
+    t.same(await store.markDotSent(epoch, [rowClaim(again)]), { stale: [] })
+  },
+  'claims with and without a route are counted together': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    await acceptOne(store, {}, { recipientDomain: 'new.org' })
+    const terms = { now: NOW, epoch, leaseUntil: NOW + LEASE, limit: 9 }
+    const [unrouted] = await store.claimUnrouted({ ...terms, domain: 'new.org' })
+    t.equal(unrouted?.claim, message.claim + 1)
+  },
   'a row given back says why it waits, and may change its route': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     const nextAt = NOW + 60_000
-    const rows = [{ key: message.key, nextAt, waitingFor: 'warmup_hour' as const, route: 'google' }]
+    const rows = [{ ...rowClaim(message), nextAt, waitingFor: 'warmup_hour' as const, route: 'google' }]
     await store.unclaim({ epoch: epoch - 1, rows })
     t.equal((await lookUp(store, message.id))?.state, 'sending', 'a stale fence changes nothing')
     await store.unclaim({ epoch, rows })
@@ -87,7 +115,7 @@ export const leases: Cases = {
     t.match(await store.queueKeys(null, 9), { keys: [{ route: 'google', earliestAt: nextAt }] })
     const [again] = await claim(store, epoch, nextAt)
     t.match(again, { route: 'google' })
-    await store.unclaim({ epoch, rows: [{ key: message.key, nextAt, isPossibleDuplicate: true }] })
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(again), nextAt, isPossibleDuplicate: true }] })
     t.match(await lookUp(store, message.id), { isPossibleDuplicate: true, waitingFor: null }, 'its holder died')
   },
   'what is decided for the next try is kept with the row': async (t, { store }) => {
@@ -99,7 +127,7 @@ export const leases: Cases = {
     t.match(await lookUp(store, message.id), { waitingFor: 'retry_delay', lastIp: '127.0.0.11' })
     const [again] = await claim(store, epoch, NOW + 1)
     t.match(again, { keepIpUntil: NOW + 5, avoidIps: record.avoidIps, lastIp: '127.0.0.11' })
-    const other = outcomeRecord(message, { kind: 'path-failed', retryAt: NOW + 2 }, { at: NOW + 1, ip: '127.0.0.14' })
+    const other = outcomeRecord({ ...message, ...rowClaim(again) }, { kind: 'path-failed', retryAt: NOW + 2 }, { at: NOW + 1, ip: '127.0.0.14' })
     await store.recordOutcomes({ epoch, now: NOW + 1, outcomes: [other] })
     const [third] = await claim(store, epoch, NOW + 2)
     t.match(third, { keepIpUntil: null, lastIp: '127.0.0.11' }, 'the IP that was paid for')

@@ -6,7 +6,7 @@ import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
   acceptOne, acceptRequest, bounced, claim, claimedMessage, deferredUntil, delivered, LIFETIME, lookUp, newMessage,
-  NOW, outcomeRecord, sampleBounce, webhookEndpoint,
+  NOW, outcomeRecord, rowClaim, sampleBounce, webhookEndpoint,
 } from './store-samples.ts'
 
 export const outcomes: Cases = {
@@ -30,17 +30,20 @@ export const outcomes: Cases = {
     t.match(await lookUp(store, message.id), { state: 'deferred', nextAttemptAt: NOW + 60_000, ip: '127.0.0.11' })
     const [again] = await claim(store, epoch, NOW + 60_000)
     t.match(again, { attempts: 1, lastIp: '127.0.0.11', pathFailures: 0, ambiguousCount: 0 })
-    const later = outcomeRecord(message, deferredUntil(NOW + 120_000), { at: NOW + 60_000, ip: '127.0.0.12' })
+    const later = outcomeRecord({ ...message, ...rowClaim(again) }, deferredUntil(NOW + 120_000), { at: NOW + 60_000, ip: '127.0.0.12' })
     await store.recordOutcomes({ epoch, now: NOW + 60_000, outcomes: [later] })
     t.match(await claim(store, epoch, NOW + 120_000), [{ attempts: 2, lastIp: '127.0.0.12' }])
     t.equal((await lookUp(store, message.id))?.ip, '127.0.0.12')
   },
   'a path failure counts no attempt, and a deferral ends its row': async (t, { store }) => {
-    const { epoch, message } = await claimedMessage(store)
+    const { epoch, message: first } = await claimedMessage(store)
+    let message = first
     for (const [index, at] of [NOW, NOW + 1_000].entries()) {
       const failure = outcomeRecord(message, { kind: 'path-failed', retryAt: at + 1_000 }, { at, ip: null, host: null })
       await store.recordOutcomes({ epoch, now: at, outcomes: [failure] })
-      t.match(await claim(store, epoch, at + 1_000), [{ attempts: 0, pathFailures: index + 1, lastIp: null }])
+      const [again] = await claim(store, epoch, at + 1_000)
+      t.match(again, { attempts: 0, pathFailures: index + 1, lastIp: null })
+      message = { ...message, ...rowClaim(again) }
     }
     const deferral = outcomeRecord(message, deferredUntil(NOW + 9_000), { at: NOW + 2_000 })
     await store.recordOutcomes({ epoch, now: NOW + 2_000, outcomes: [deferral] })
@@ -112,6 +115,35 @@ export const outcomes: Cases = {
     t.notOk(events.some(({ kind }) => kind === 'email.bounced'))
     t.match(await claim(store, next.epoch), [{ id: message.id, attempts: 0 }])
   },
+  'an outcome of an older claim is recorded, and changes nothing for who holds the row now': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(message), nextAt: NOW }] })
+    const [again] = await claim(store, epoch)
+    const late = [
+      outcomeRecord(message, deferredUntil(NOW + 60_000)),
+      { ...outcomeRecord(message, bounced, { at: NOW + 1 }), suppresses: true },
+      outcomeRecord(message, { kind: 'path-failed', retryAt: NOW + 60_000 }, { at: NOW + 2 }),
+    ]
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: late })
+    const view = await lookUp(store, message.id)
+    t.match(view, { state: 'sending', bounce: null, isPossibleDuplicate: false })
+    t.equal(view?.attempts.length, 3)
+    t.equal(await store.removeSuppressions('ada@example.com', null, false), 0)
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered, { at: NOW + 3 })] })
+    t.match(await lookUp(store, message.id), { state: 'sending', isPossibleDuplicate: true }, 'but that it was sent')
+    const held = { ...message, ...rowClaim(again) }
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(held, delivered, { at: NOW + 4 })] })
+    t.match(await lookUp(store, message.id), { state: 'delivered' })
+  },
+  'delivered by an older claim ends a row that waits': async (t, { store }) => {
+    const { epoch, message } = await claimedMessage(store)
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(message), nextAt: NOW }] })
+    const [again] = await claim(store, epoch)
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(again), nextAt: NOW }] })
+    await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered)] })
+    t.equal((await lookUp(store, message.id))?.state, 'delivered')
+    t.same(await claim(store, epoch), [])
+  },
   'delivered by a dead epoch ends a row that waits': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     const next = await store.beginEpoch(NOW, NOW)
@@ -124,12 +156,13 @@ export const outcomes: Cases = {
   'delivered by a dead epoch leaves a row that another one holds, and one event in the end': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     const next = await store.beginEpoch(NOW, NOW)
-    await claim(store, next.epoch)
+    const [again] = await claim(store, next.epoch)
+    const held = { ...message, ...rowClaim(again) }
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered)] })
     t.match(await lookUp(store, message.id), { state: 'sending', isPossibleDuplicate: true })
-    const second = outcomeRecord(message, delivered, { at: NOW + 7 })
+    const second = outcomeRecord(held, delivered, { at: NOW + 7 })
     await store.recordOutcomes({ epoch: next.epoch, now: NOW, outcomes: [second] })
-    const third = outcomeRecord(message, bounced, { at: NOW + 8 })
+    const third = outcomeRecord(held, bounced, { at: NOW + 8 })
     await store.recordOutcomes({ epoch: next.epoch, now: NOW, outcomes: [third] })
     t.match(await lookUp(store, message.id), { state: 'delivered', bounce: null })
     const events = (await store.messageEvents(message.id)) ?? []
@@ -161,13 +194,15 @@ export const expiry: Cases = {
     t.equal((await store.expireDue(NOW + LIFETIME, 100)).length, 0)
   },
   'the last answer is named': async (t, { store }) => {
-    const { epoch, message } = await claimedMessage(store)
+    const { epoch, message: first } = await claimedMessage(store)
+    let message = first
     for (const [at, reply] of [[NOW, '450 first'], [NOW + 5, '451 4.3.0 try later']] as const) {
       const record = outcomeRecord(message, deferredUntil(NOW + 5), { at, reply })
       await store.recordOutcomes({ epoch, now: at, outcomes: [record] })
-      await claim(store, epoch, NOW + 5)
+      const [again] = await claim(store, epoch, NOW + 5)
+      message = { ...message, ...rowClaim(again) }
     }
-    await store.unclaim({ epoch, rows: [{ key: message.key, nextAt: NOW }] })
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(message), nextAt: NOW }] })
     await store.expireDue(NOW + LIFETIME, 100)
     t.equal(
       (await lookUp(store, message.id))?.bounce?.description,

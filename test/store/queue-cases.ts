@@ -156,7 +156,7 @@ export const routing: Cases = {
     t.same(await store.unroutedDomains(9), [second])
     const [held] = claimed
     if (held === undefined) throw new Error('nothing was claimed')
-    await store.unclaim({ epoch, rows: [{ key: held.key, nextAt: NOW + 1 }] })
+    await store.unclaim({ epoch, rows: [{ key: held.key, claim: held.claim, nextAt: NOW + 1 }] })
     t.same((await store.unroutedDomains(9)).at(-1), { domain: 'first.org', earliestAt: NOW + 1 })
     const again = await store.acceptMessages(acceptRequest({ messages: [newMessage(to('first.org'))] }))
     t.match(again, { queued: { keys: [{ route: 'site' }], unroutedDomains: [] } }, 'later mail is queued under it')
@@ -321,7 +321,7 @@ export const upkeep: Cases = {
     t.same(await store.moveOrphans([POOL], POOL), [
       { pool: 'gone', messages: count + 1 }, { pool: 'too', messages: 1 },
     ])
-    await store.unclaim({ epoch, rows: [{ key: held.key, nextAt: NOW }] })
+    await store.unclaim({ epoch, rows: [{ key: held.key, claim: held.claim, nextAt: NOW }] })
     t.same((await allKeys(store, 10_000)).map(({ pool, waiting }) => [pool, waiting]), [[POOL, count + 2]])
   },
   'the summary counts what waits and what is under way': async (t, { store }) => {

@@ -6,7 +6,8 @@ import type { MessagePage, SearchMessagesRequest } from '../../src/store/lookup-
 import type { Store } from '../../src/store/store.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, bounced, claim, deferredUntil, delivered, newMessage, NOW, outcomeRecord, sampleContent,
+  acceptOne, acceptRequest, bounced, claim, deferredUntil, delivered, newMessage, NOW, outcomeRecord, rowClaim,
+  sampleContent,
 } from './store-samples.ts'
 
 export const anything: SearchMessagesRequest = {
@@ -99,10 +100,10 @@ export const searching: Cases = {
         outcomeRecord(of('path'), { kind: 'path-failed', retryAt: NOW + 9 }, { ip: null }),
       ],
     })
-    await claim(store, epoch)
-    const last = outcomeRecord(of('delivered'), delivered, { at: NOW + 1, ip: '127.0.0.12' })
+    const again = await claim(store, epoch)
+    const last = outcomeRecord(again.find(({ recipient }) => recipient.startsWith('delivered')) as never, delivered, { at: NOW + 1, ip: '127.0.0.12' })
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [{ ...last, isp: 'outlook' }] })
-    await store.unclaim({ epoch, rows: [{ key: (of('queued') as { key: number }).key, nextAt: NOW }] })
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(of('queued')), nextAt: NOW }] })
     const all = (await search(store, {})).messages
     for (const { state } of all) {
       const expected = all.filter((message) => message.state === state).map(({ id }) => id)

@@ -9,7 +9,7 @@ import type { StoredContent } from '../../src/mail/message.ts'
 import type { AcceptRequest, NewMessage } from '../../src/store/accept-records.ts'
 import type { MessageView } from '../../src/store/lookup-records.ts'
 import type {
-  ApiKeyRecord, ClaimedMessage, DkimKeyRecord, DomainCheckResult, DomainRecord, OutcomeRecord,
+  ApiKeyRecord, ClaimedMessage, DkimKeyRecord, DomainCheckResult, DomainRecord, OutcomeRecord, RowClaim,
 } from '../../src/store/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { WebhookEndpointRecord } from '../../src/store/webhook-records.ts'
@@ -77,6 +77,12 @@ export function claim(store: Store, epoch: number, now = NOW, limit = 100): Prom
   return claimMessages(store, { now, epoch, leaseUntil: now + LEASE, pools: [POOL], limit })
 }
 
+/** What the store's verbs know a claimed row by. */
+export function rowClaim(claimed: RowClaim | undefined): RowClaim {
+  if (claimed === undefined) throw new Error('nothing was claimed')
+  return { key: claimed.key, claim: claimed.claim }
+}
+
 /** A begun epoch with one message accepted and claimed. */
 export async function claimedMessage(store: Store): Promise<{ epoch: number; message: ClaimedMessage }> {
   const { epoch } = await store.beginEpoch(NOW, NOW)
@@ -98,8 +104,8 @@ export function outcomeRecord(
   message: ClaimedMessage, outcome: DeliveryOutcome, changes: Partial<DeliveryAttempt> = {},
 ): OutcomeRecord {
   return {
-    key: message.key, attempt: attempt({ result: outcome.kind, ...changes }), outcome, isp: 'gmail',
-    category: null, keepIpUntil: null, avoidIps: [], refund: null,
+    ...rowClaim(message), attempt: attempt({ result: outcome.kind, ...changes }), outcome, isp: 'gmail', category: null,
+    keepIpUntil: null, avoidIps: [], refund: null,
     events: eventsOf(message, outcome), suppresses: false, transcript: null,
   }
 }

@@ -31,8 +31,8 @@ function take(batches: PathBatch[]): void {
   appendFileSync(file, lines.join(''))
   const id = nextMark++
   waiting.set(id, batches)
-  const keys = batches.flatMap(({ rows }) => rows.map(({ key }) => key))
-  post({ kind: 'turn', turn: { notes: [], results: [], mark: { id, keys } } })
+  const claims = batches.flatMap(({ rows }) => rows.map(({ claim }) => claim))
+  post({ kind: 'turn', turn: { notes: [], results: [], mark: { id, claims } } })
 }
 
 function finish(id: number, stale: readonly number[]): void {
@@ -42,10 +42,10 @@ function finish(id: number, stale: readonly number[]): void {
   post({ kind: 'turn', turn: { notes: batches.flatMap(notesOf), results, mark: null } })
 }
 
-function resultOf({ key }: DispatchedRow, stale: readonly number[]): TryResult {
+function resultOf({ claim }: DispatchedRow, stale: readonly number[]): TryResult {
   return {
-    key, startedAt: now(), durationMilliseconds: 1, facts: NO_CONNECTION, wasRcptSent: true, transcript: null,
-    end: stale.includes(key)
+    claim, startedAt: now(), durationMilliseconds: 1, facts: NO_CONNECTION, wasRcptSent: true, transcript: null,
+    end: stale.includes(claim)
       ? { kind: 'returned', why: 'stale', reason: 'not ours' }
       : { kind: 'accepted', reply: TAKEN },
   }

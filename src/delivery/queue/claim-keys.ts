@@ -1,5 +1,5 @@
 /**
- * One claim: asks the store for due rows of some queue keys, and tells directory and ready window what came.
+ * One claim: asks the store for due rows of some queue keys, and tells directory and holder what came.
  *
  * Rejects when the store does; then every key may be asked for again. Engine.md 3.2, 4.1.
  */
@@ -8,21 +8,20 @@ import type { ClaimedMessage } from '../../store/records.ts'
 import type { Store } from '../../store/store.ts'
 import type { Ask } from './fair-order.ts'
 import type { QueueDirectory } from './queue-directory.ts'
-import type { ReadyWindow } from './ready-window.ts'
 
 export interface ClaimKeysOptions {
   store: Pick<Store, 'claimDue'>
   clock: Clock
   directory: Pick<QueueDirectory, 'beginClaim' | 'endClaim' | 'failClaim'>
-  window: Pick<ReadyWindow, 'hold'>
+  hold: (messages: readonly ClaimedMessage[]) => void
   /** What every claim shows. */
   lease: () => { epoch: number; leaseUntil: number }
 }
 
-/** Resolves with the rows that are ours now and were not before. */
+/** Resolves with the rows that are ours now. */
 export type ClaimKeys = (asks: readonly Ask[]) => Promise<ClaimedMessage[]>
 
-export function createClaimKeys({ store, clock, directory, window, lease }: ClaimKeysOptions): ClaimKeys {
+export function createClaimKeys({ store, clock, directory, hold, lease }: ClaimKeysOptions): ClaimKeys {
   return async (asks) => {
     for (const { key } of asks) directory.beginClaim(key)
     try {
@@ -31,8 +30,10 @@ export function createClaimKeys({ store, clock, directory, window, lease }: Clai
       asks.forEach(({ key }, index) => {
         directory.endClaim(key, claimed.get(nameOf(key)) ?? 0, earliestAt[index] ?? null)
       })
-      // A lease can lapse while its row is still in hand: it must not be sent a second time beside.
-      return window.hold(messages)
+      // Also a row that an older claim still has in hand, since its lease lapsed or its return was not heard of yet:
+      // what comes of the older claim is refused by the store, its dot mark too.
+      hold(messages)
+      return messages
     } catch (thrown) {
       for (const { key } of asks) directory.failClaim(key)
       throw thrown

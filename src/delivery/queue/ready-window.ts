@@ -1,18 +1,20 @@
 /**
  * The ready window: which rows are claimed and not settled yet, in all and by whose they are. Pure; never throws.
+ *
+ * A row is known by its claim. The answer to a claim may be heard before the answer to the give-back that freed the same
+ * row, since both shared a commit: then both claims are held for a moment, and each is released on its own.
  * Engine.md 4.1, 4.2.
  */
 import type { Stream } from '../../mail/message.ts'
 import type { ClaimedMessage } from '../../store/records.ts'
 
 export interface ReadyWindow {
-  /** Those of them that were not held already: a lease can lapse while its row is still in hand. */
-  hold(messages: readonly ClaimedMessage[]): ClaimedMessage[]
+  hold(messages: readonly ClaimedMessage[]): void
   /** It went to a thread. */
   handOver(message: ClaimedMessage): void
   /** It came back from one. */
   takeBack(message: ClaimedMessage): void
-  release(keys: readonly number[]): void
+  release(claims: readonly number[]): void
   /** Rows that may be claimed now; of bulk mail a quarter less, so that other mail always finds room. */
   room(): number
   roomForBulk(): number
@@ -49,20 +51,18 @@ export function createReadyWindow(size: () => number): ReadyWindow {
 
   return {
     hold(messages) {
-      const fresh = messages.filter(({ key }) => !held.has(key))
-      for (const message of fresh) {
-        held.set(message.key, message)
+      for (const message of messages) {
+        held.set(message.claim, message)
         change(message, 1)
       }
-      return fresh
     },
     handOver: (message) => move(message, -1),
     takeBack: (message) => move(message, 1),
-    release(keys) {
-      for (const key of keys) {
-        const message = held.get(key)
+    release(claims) {
+      for (const claim of claims) {
+        const message = held.get(claim)
         if (message === undefined) continue
-        held.delete(key)
+        held.delete(claim)
         change(message, -1)
       }
     },

@@ -45,8 +45,8 @@ export interface RouteDomainsOptions {
   /** What every claim shows. */
   lease: () => { epoch: number; leaseUntil: number }
   mayClaim: () => boolean
-  /** Rows that were claimed here, but those the caller still holds from before. */
-  hold: (messages: ClaimedMessage[]) => ClaimedMessage[]
+  /** Rows that were claimed here. */
+  hold: (messages: readonly ClaimedMessage[]) => void
   onAssigned: (keys: QueueKeyState[]) => void
   /** Resolves when the outcomes are stored. */
   onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => Promise<void>
@@ -145,7 +145,8 @@ export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
     do {
       if (!options.mayClaim()) return note([domain], clock.now() + AGAIN_AFTER)
       claimed = await store.claimUnrouted({ domain, now: clock.now(), ...options.lease(), limit: PER_CLAIM })
-      await options.onDnsAnswer(route, options.hold(claimed))
+      options.hold(claimed)
+      await options.onDnsAnswer(route, claimed)
     } while (claimed.length === PER_CLAIM && !isStopped)
   }
 

@@ -24,7 +24,7 @@ export interface DeliveryTools extends ConnectionTools {
   /** Rejects when the message can not be rendered or signed: it is not sent then. */
   render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage>
   /** Whether the dot may go out; the answer may never come. */
-  askMark(key: number, answer: (isOurs: boolean) => void): void
+  askMark(claim: number, answer: (isOurs: boolean) => void): void
   /** By the dispatcher's clock. */
   now(): number
 }
@@ -119,7 +119,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
     trials.delete(trial)
     const { pathRow, startedAt, ticks, transcript } = trial
     report({
-      key: pathRow.row.key, startedAt, durationMilliseconds: Math.round(performance.now() - ticks), facts, end,
+      claim: pathRow.row.claim, startedAt, durationMilliseconds: Math.round(performance.now() - ticks), facts, end,
       wasRcptSent: wasRcptSent || pathRow.wasRcptSent, transcript: transcript?.text() ?? null,
     })
   }
@@ -179,7 +179,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
 
   function jobOf(trial: Trial, { envelope, bytes, provenFrom }: RenderedMessage, opened: SmtpSession): SessionJob {
     const { pathRow, transcript } = trial
-    const { key, expiresAt } = pathRow.row
+    const { claim, expiresAt } = pathRow.row
     return {
       envelope, bytes, provenFrom, transcript,
       mayPipeline: pathRow.mayPipeline,
@@ -194,7 +194,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
         transcript?.note(reuseLine(opened.facts, messagesBefore))
         return null
       },
-      askMark: (answer) => tools.askMark(key, answer),
+      askMark: (answer) => tools.askMark(claim, answer),
       onEnd(end, wasRcptSent) {
         finish(trial, end, { wasRcptSent, opened })
         takeMore()

@@ -9,15 +9,15 @@ import type { FromThread, ThreadConnectionNote, ThreadTurn, ToThread, TryResult 
 export interface Outbox {
   report(result: TryResult): void
   note(note: ThreadConnectionNote): void
-  /** `answer` is called with false for a row that is not ours any more. */
-  askMark(key: number, answer: (isOurs: boolean) => void): void
+  /** `answer` is called with false for a claim that holds its row no more. */
+  askMark(claim: number, answer: (isOurs: boolean) => void): void
   marked(message: Extract<ToThread, { kind: 'marked' }>): void
   /** Sends what there is at once. */
   flush(): void
 }
 
 interface Asked {
-  key: number
+  claim: number
   answer: (isOurs: boolean) => void
 }
 
@@ -53,10 +53,10 @@ export function createOutbox(post: (message: FromThread) => void, threadId: numb
   function takeMarks(): ThreadTurn['mark'] {
     if (marks.length === 0) return null
     const id = nextMark++
-    const keys = marks.map(({ key }) => key)
+    const claims = marks.map(({ claim }) => claim)
     asked.set(id, marks)
     marks = []
-    return { id, keys }
+    return { id, claims }
   }
 
   return {
@@ -69,14 +69,14 @@ export function createOutbox(post: (message: FromThread) => void, threadId: numb
       notes.push(note)
       schedule()
     },
-    askMark(key, answer) {
-      marks.push({ key, answer })
+    askMark(claim, answer) {
+      marks.push({ claim, answer })
       schedule()
     },
     marked({ id, stale }) {
       const waiting = asked.get(id) ?? []
       asked.delete(id)
-      for (const { key, answer } of waiting) answer(!stale.includes(key))
+      for (const { claim, answer } of waiting) answer(!stale.includes(claim))
     },
   }
 }

@@ -90,7 +90,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
     for (const { row, wasRcptSent } of rows) {
       const startedAt = tools.now()
       report({
-        key: row.key, startedAt, durationMilliseconds: 0, facts: NO_CONNECTION, end, wasRcptSent, transcript: null,
+        claim: row.claim, startedAt, durationMilliseconds: 0, facts: NO_CONNECTION, end, wasRcptSent, transcript: null,
       })
     }
   }

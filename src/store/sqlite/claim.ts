@@ -1,5 +1,6 @@
 /**
- * Claiming: due rows go under a lease to this process. A lease is (epoch, until); the epoch is the fence.
+ * Claiming: due rows go under a lease to this process. A lease is (epoch, claim, until); epoch and claim are the fence.
+ * The claim is counted here, in memory: a process has its epoch, and a group of verbs that is run again leaves a gap.
  *
  *   waiting -> sending      claimDue, claimUnrouted: due, unexpired, and its key was asked for
  *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
@@ -23,7 +24,7 @@ import type { RecordedEvent } from './record-events.ts'
 import { createSuppressedEnding, createSuppressionCheck } from './suppression-check.ts'
 
 /** A message as its row has it. `isListed`: its address is on some suppression list. */
-type DueRow = Omit<ClaimedMessage, 'id' | 'avoidIps' | 'isCaptured' | 'pool' | 'route' | 'domain' | 'stream'> & {
+type DueRow = Omit<ClaimedMessage, 'id' | 'claim' | 'avoidIps' | 'isCaptured' | keyof Origin> & {
   id: Buffer
   avoidIps: string | null
   nextAt: number
@@ -57,9 +58,17 @@ const KEY = `
   and route_id = (select route_id from routes where name = ?)
   and lane_id = (select lane_id from lanes where domain = ? and stream = ?) and is_retry = +?`
 
-export function createClaimDue(database: Database): (request: ClaimRequest) => ClaimResult {
-  const findFirst = createFirstOfKey(database)
+/** Of both claiming verbs: their claims are counted together. */
+export function createClaiming(database: Database): {
+  claimDue: ReturnType<typeof createClaimDue>
+  claimUnrouted: ReturnType<typeof createClaimUnrouted>
+} {
   const lease = createLeasing(database)
+  return { claimDue: createClaimDue(database, lease), claimUnrouted: createClaimUnrouted(database, lease) }
+}
+
+function createClaimDue(database: Database, lease: Leasing): (request: ClaimRequest) => ClaimResult {
+  const findFirst = createFirstOfKey(database)
 
   return ({ asks, ...terms }) => {
     const messages: ClaimedMessage[] = []
@@ -115,8 +124,8 @@ function createFirstOfKey(
   }
 }
 
-export function createClaimUnrouted(
-  database: Database,
+function createClaimUnrouted(
+  database: Database, lease: Leasing,
 ): (request: Lease & { domain: string; limit: number }) => ClaimedMessage[] {
   const findDue = database.prepare<[string, number, number, number, number], DueRow & UnroutedOrigin>(`
     select walked.*, pools.name as pool, lanes.domain, lanes.stream, ${IS_LISTED}
@@ -131,7 +140,6 @@ export function createClaimUnrouted(
     cross join lanes on lanes.lane_id = walked.lane_id
     where expiresAt > ?
     limit +?`)
-  const lease = createLeasing(database)
   return ({ domain: recipientDomain, limit, ...terms }) => {
     const rows = findDue.all(recipientDomain, terms.now, limit + MOST_EXPIRED, terms.now, limit)
     return lease(rows, ({ pool, domain, stream }) => ({ pool, route: UNROUTED, domain, stream }), terms)
@@ -144,30 +152,34 @@ interface UnroutedOrigin {
   stream: Stream
 }
 
+type Leasing = <Row extends DueRow>(
+  rows: readonly Row[], originOf: (row: Row) => Origin, terms: Lease,
+) => ClaimedMessage[]
+
 /** Puts rows under lease, but for those that end as suppressed. */
-function createLeasing(
-  database: Database,
-): <Row extends DueRow>(rows: readonly Row[], originOf: (row: Row) => Origin, terms: Lease) => ClaimedMessage[] {
+function createLeasing(database: Database): Leasing {
   // While it is leased, next_at says since when.
-  const lease = database.prepare<[number, number, number, number]>(`
+  const lease = database.prepare<[number, number, number, number, number]>(`
     update messages
-    set state = 'sending', lease_epoch = ?, lease_until = ?, next_at = ?, dot_sent = 0, waiting_for = null
+    set state = 'sending', lease_epoch = ?, claim = ?, lease_until = ?, next_at = ?, dot_sent = 0, waiting_for = null
     where seq = ?`)
   const endSuppressed = createSuppressedEnder(database)
+  let lastClaim = 0
   return (rows, originOf, { now, epoch, leaseUntil }) => {
     const suppressed = endSuppressed(rows.filter(({ isListed }) => isListed === 1), now)
     return rows.filter(({ key }) => !suppressed.has(key)).map((row) => {
-      lease.run(epoch, leaseUntil, now, row.key)
-      return claimedMessage(row, originOf(row))
+      const claim = ++lastClaim
+      lease.run(epoch, claim, leaseUntil, now, row.key)
+      return claimedMessage(row, claim, originOf(row))
     })
   }
 }
 
-function claimedMessage(row: DueRow, { pool, route, domain, stream }: Origin): ClaimedMessage {
+function claimedMessage(row: DueRow, claim: number, { pool, route, domain, stream }: Origin): ClaimedMessage {
   const { key, contentId, recipient, recipientDomain, attempts, acceptedAt, expiresAt, pathFailures } = row
   const { ambiguousCount, lastIp, keepIpUntil, avoidIps } = row
   return {
-    key, id: identifierFromBytes('msg', row.id), contentId, pool, route, domain, stream, recipient, recipientDomain,
+    key, claim, id: identifierFromBytes('msg', row.id), contentId, pool, route, domain, stream, recipient, recipientDomain,
     attempts, acceptedAt, expiresAt, pathFailures, ambiguousCount, lastIp, keepIpUntil,
     avoidIps: avoidIps === null ? [] : (JSON.parse(avoidIps) as string[]), isCaptured: pool === CAPTURE_POOL,
   }

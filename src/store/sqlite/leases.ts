@@ -3,18 +3,20 @@
  *
  *   sending -> waiting   unclaim (no attempt), beginEpoch (its holder died), recoverLapsedLeases (it froze)
  *
- * The fence is the epoch: a counter raised at every start. Whoever shows an older one holds nothing any more.
+ * The fence is the epoch, a counter raised at every start, and in it the claim, counted with every row that is claimed.
+ * Whoever shows an older one holds nothing any more: what is said of a row that was given back and claimed again changes
+ * nothing for its new holder, in whatever order the answers are heard.
  *
  * The dot mark says that the final dot may have gone out (RFC 5321 §4.1.1.4). A row that is freed without it was
  * certainly not delivered: it is due at once, and nothing is said of it. A row with it may have been: it waits for the
  * uncertain time and is marked as a possible duplicate. Neither counts as an attempt. Engine.md 3.4.
  */
 import type { Database } from 'better-sqlite3'
-import type { EpochStart, UnclaimRequest } from '../records.ts'
+import type { EpochStart, RowClaim, UnclaimRequest } from '../records.ts'
 import { createAllowanceRefund } from './allowance.ts'
 import { createQueueNames } from './queue-names.ts'
 
-type UnclaimParameters = [number, string | null, number | null, number, number, number]
+type UnclaimParameters = [number, string | null, number | null, number, number, number, number]
 
 export function createUnclaim(database: Database): (request: UnclaimRequest) => void {
   const names = createQueueNames(database)
@@ -22,13 +24,14 @@ export function createUnclaim(database: Database): (request: UnclaimRequest) => 
   const release = database.prepare<UnclaimParameters>(`
     update messages
     set state = 'waiting', next_at = ?, waiting_for = ?, route_id = coalesce(?, route_id),
-      possible_duplicate = max(possible_duplicate, ?), dot_sent = 0, lease_epoch = null, lease_until = null
-    where seq = ? and state = 'sending' and lease_epoch = ?`)
+      possible_duplicate = max(possible_duplicate, ?), dot_sent = 0, lease_epoch = null, claim = null,
+      lease_until = null
+    where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
   return ({ epoch, rows }) => {
-    for (const { key, nextAt, waitingFor, refund, route, isPossibleDuplicate } of rows) {
+    for (const { key, claim, nextAt, waitingFor, refund, route, isPossibleDuplicate } of rows) {
       const routeId = route === undefined ? null : names.routeId(route)
       const doubt = isPossibleDuplicate === true ? 1 : 0
-      const { changes } = release.run(nextAt, waitingFor ?? null, routeId, doubt, key, epoch)
+      const { changes } = release.run(nextAt, waitingFor ?? null, routeId, doubt, key, epoch, claim)
       if (changes === 1 && refund !== undefined) refundAllowance(refund)
     }
   }
@@ -36,11 +39,14 @@ export function createUnclaim(database: Database): (request: UnclaimRequest) => 
 
 export function createMarkDotSent(
   database: Database,
-): (request: { epoch: number; keys: number[] }) => { stale: number[] } {
-  const mark = database.prepare<[number, number]>(
-    `update messages set dot_sent = 1 where seq = ? and state = 'sending' and lease_epoch = ?`,
+): (request: { epoch: number; rows: RowClaim[] }) => { stale: number[] } {
+  const mark = database.prepare<[number, number, number]>(
+    `update messages set dot_sent = 1 where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`,
   )
-  return ({ epoch, keys }) => ({ stale: keys.filter((key) => mark.run(key, epoch).changes === 0) })
+  return ({ epoch, rows }) => {
+    const stale = rows.filter(({ key, claim }) => mark.run(key, epoch, claim).changes === 0)
+    return { stale: stale.map(({ claim }) => claim) }
+  }
 }
 
 export function createRenewLeases(database: Database): (request: { epoch: number; leaseUntil: number }) => void {
@@ -86,7 +92,7 @@ function createFreeing(
   const release = database.prepare<[number, number, number, number]>(`
     update messages
     set state = 'waiting', next_at = ?, waiting_for = null, possible_duplicate = max(possible_duplicate, ?),
-      dot_sent = 0, lease_epoch = null, lease_until = null
+      dot_sent = 0, lease_epoch = null, claim = null, lease_until = null
     where state = 'sending' and lease_until <= ? and dot_sent = ?`)
   return (leasesBefore, now, uncertainAt) => {
     const recovered = release.run(now, 0, leasesBefore, 0).changes

@@ -17,7 +17,7 @@ import type { Snapshot } from './snapshot.ts'
 const MIGRATIONS = [
   '0001-initial.sql', '0002-domain-keys.sql', '0003-contract.sql', '0004-reports.sql', '0005-engagement.sql',
   '0006-webhook-management.sql', '0007-queue.sql', '0008-dedicated-ips.sql', '0009-outbound-tls.sql',
-  '0010-retention.sql', '0011-waiting-counts.sql', '0012-states-one-by-one.sql',
+  '0010-retention.sql', '0011-waiting-counts.sql', '0012-states-one-by-one.sql', '0013-claims.sql',
 ] as const
 
 /** The schema this program writes. */

@@ -7,8 +7,8 @@
  *   sending -> waiting, one path failure more   path-failed: the message is not to blame
  *   sending -> bounced, with its bounce         bounced, expired
  *
- * A batch may be repeated: a try that is recorded already changes nothing. A try whose row this epoch no longer holds
- * is recorded as stale; only `delivered` still counts, because the recipient has the mail: it ends a row that waits,
+ * A batch may be repeated: a try that is recorded already changes nothing. A try whose claim no longer holds its
+ * row is recorded as stale; only `delivered` still counts, because the recipient has the mail: it ends a row that waits,
  * and marks one that somebody else holds as a possible duplicate (engine.md 3.3).
  */
 import type { Database } from 'better-sqlite3'
@@ -27,6 +27,7 @@ import { createSuppressionWriter } from './suppressions.ts'
 interface HeldRow {
   state: string
   leaseEpoch: number | null
+  claim: number | null
   /** Before this outcome. */
   attempts: number
   pool: string
@@ -34,7 +35,8 @@ interface HeldRow {
 
 export function createRecordOutcomes(database: Database): (request: RecordOutcomesRequest) => void {
   const findHold = database.prepare<[number], HeldRow>(`
-    select messages.state, messages.lease_epoch as leaseEpoch, messages.attempts, pools.name as pool
+    select messages.state, messages.lease_epoch as leaseEpoch, messages.claim, messages.attempts,
+      pools.name as pool
     from messages
     cross join pools on pools.pool_id = messages.pool_id
     where messages.seq = +?`)
@@ -54,7 +56,7 @@ export function createRecordOutcomes(database: Database): (request: RecordOutcom
       const row = findHold.get(record.key)
       if (row === undefined) continue
       const isDelivered = record.outcome.kind === 'delivered'
-      const counts = isHeld(row, epoch) || (row.state === 'waiting' && isDelivered)
+      const counts = isHeld(row, epoch, record.claim) || (row.state === 'waiting' && isDelivered)
       if (!addAttempt(record.key, record.attempt, counts)) continue
       addTranscript(record)
       if (record.refund !== null) refundAllowance(record.refund)
@@ -71,7 +73,8 @@ export function createRecordOutcomes(database: Database): (request: RecordOutcom
   }
 }
 
-const isHeld = (row: HeldRow, epoch: number): boolean => row.state === 'sending' && row.leaseEpoch === epoch
+const isHeld = (row: HeldRow, epoch: number, claim: number): boolean =>
+  row.state === 'sending' && row.leaseEpoch === epoch && row.claim === claim
 
 /** Of one dialogue: a host that talks without end fills no disk. */
 const MOST_TRANSCRIPT_BYTES = 16 * 1_024
@@ -117,7 +120,8 @@ function createStateChange(database: Database): (record: OutcomeRecord, now: num
   const end = database.prepare<[string, number, number, string | null, string | null, number]>(`
     update messages
     set state = ?, final_at = ?, attempts = attempts + ?, last_ip = coalesce(?, last_ip), isp = coalesce(?, isp),
-      keep_ip_until = null, avoid_ips = null, waiting_for = null, dot_sent = 0, lease_epoch = null, lease_until = null
+      keep_ip_until = null, avoid_ips = null, waiting_for = null, dot_sent = 0, lease_epoch = null, claim = null,
+      lease_until = null
     where seq = ?`)
   const defer = createDeferral(database)
   const addBounce = createBounceWriter(database)
@@ -158,14 +162,15 @@ function createDeferral(
     set state = 'waiting', next_at = ?, attempts = attempts + 1, path_failures = 0,
       ambiguous_count = ambiguous_count + ?, possible_duplicate = max(possible_duplicate, ?),
       last_ip = iif(?, iif(attempts = 0, null, last_ip), coalesce(?, last_ip)), isp = coalesce(?, isp),
-      keep_ip_until = ?, avoid_ips = ?, waiting_for = null, dot_sent = 0, lease_epoch = null, lease_until = null
+      keep_ip_until = ?, avoid_ips = ?, waiting_for = null, dot_sent = 0, lease_epoch = null, claim = null,
+      lease_until = null
     where seq = ?`)
   // After an attempt, last_ip is the IP that has paid for the message; before, it is only the one to keep.
   const putBack = database.prepare<PutBackParameters>(`
     update messages
     set state = 'waiting', next_at = ?, path_failures = path_failures + 1,
       last_ip = iif(attempts = 0, coalesce(?, last_ip), last_ip), isp = coalesce(?, isp), keep_ip_until = ?,
-      avoid_ips = ?, waiting_for = null, dot_sent = 0, lease_epoch = null, lease_until = null
+      avoid_ips = ?, waiting_for = null, dot_sent = 0, lease_epoch = null, claim = null, lease_until = null
     where seq = ?`)
   return ({ key, attempt, isp, keepIpUntil, avoidIps, refund }, kind, retryAt) => {
     const avoided = avoidIps.length === 0 ? null : JSON.stringify(avoidIps)

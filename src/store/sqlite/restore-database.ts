@@ -32,7 +32,7 @@ export function settleRestored(database: Database, { mark, now, keepsAllowance }
     update messages
     set state = 'waiting', next_at = ?, waiting_for = 'held', expires_at = expires_at + ?,
       possible_duplicate = max(possible_duplicate, state = 'sending'), dot_sent = 0, lease_epoch = null,
-      lease_until = null
+      claim = null, lease_until = null
     where state in ('waiting', 'sending')`)
   const countDeliveries = database
     .prepare<[], number>(`select count(*) from webhook_deliveries where state = 'pending'`)

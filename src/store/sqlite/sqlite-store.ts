@@ -100,7 +100,7 @@ function createVerbCalls(call: Call): Omit<Store, 'close' | 'acceptMessages'> {
     unroutedDomains: (limit) => call('unroutedDomains', limit),
     queueKeys: (after, mostRows) => call('queueKeys', { after, mostRows }),
     unclaim: (request) => call('unclaim', request),
-    markDotSent: (epoch, keys) => call('markDotSent', { epoch, keys }),
+    markDotSent: (epoch, rows) => call('markDotSent', { epoch, rows }),
     recordOutcomes: (request) => call('recordOutcomes', request),
     renewLeases: (epoch, leaseUntil) => call('renewLeases', { epoch, leaseUntil }),
     recoverLapsedLeases: (leasesBefore, now, uncertainAt) =>

@@ -12,7 +12,7 @@ import {
 } from './api-keys.ts'
 import { createLookupBatch } from './batches.ts'
 import { createCancelBatch, createCancelMessage, createRetryNow } from './cancel.ts'
-import { createClaimDue, createClaimUnrouted } from './claim.ts'
+import { createClaiming } from './claim.ts'
 import type { OpenDatabase } from './database.ts'
 import { createFindTrackingHost } from './domain-rows.ts'
 import {
@@ -75,8 +75,7 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     acceptMessages: createAcceptMessages(writer),
     keepAnswer: createKeepAnswer(writer),
     forgetAnswers: createForgetAnswers(writer),
-    claimDue: createClaimDue(writer),
-    claimUnrouted: createClaimUnrouted(writer),
+    ...createClaiming(writer),
     assignSomeRoutes: createAssignRoutes(writer),
     unclaim: createUnclaim(writer),
     markDotSent: createMarkDotSent(writer),
