@@ -34,6 +34,7 @@ import { createClaimRound } from './queue/claim-round.ts'
 import { createDeliveryThreads } from './delivery-threads.ts'
 import type { DeliveryThreads, StartWorker } from './delivery-threads.ts'
 import { createDotMarks } from './dot-marks.ts'
+import { createHolders } from './holders.ts'
 import { createFairOrder } from './queue/fair-order.ts'
 import { createKnownRoutes } from './queue/known-routes.ts'
 import { createLookAgain } from './queue/look-again.ts'
@@ -108,6 +109,8 @@ export interface Dispatcher extends QueueFigures {
 
 /** Leases are renewed this often (engine.md 3.3). */
 const RENEW_EVERY = MINUTE
+/** Rows of one renewal, which others' commits wait for: some milliseconds of the store. */
+const MOST_PER_RENEWAL = 500
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { store, clock, realClock, logger, egress, shaping, configuration, epoch } = options
@@ -206,6 +209,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     pump.schedule()
     loop.wake()
   })
+  const holders = createHolders({ placer, paths, tries, recorder })
   const figures = createQueueFigures({ directory, routes, egress, clock })
   const whyWaiting = createWhyWaiting({
     clock, shaping, routes, capture, choosePath, gateOf, paths,
@@ -285,12 +289,20 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     domains.wake()
   }
 
-  function renewLeases(): void {
+  /** For what memory truly holds: the lease of a row in nobody's hand lapses. */
+  async function renewLeases(): Promise<void> {
+    const rows = Array.from(holders().values(), ({ message: { key, claim } }) => ({ key, claim }))
+    for (let first = 0; first < rows.length; first += MOST_PER_RENEWAL) {
+      await store.renewLeases(epoch, rows.slice(first, first + MOST_PER_RENEWAL), lease().leaseUntil)
+    }
+  }
+
+  function renewEachMinute(): void {
     cancelRenewal = realClock.after(RENEW_EVERY, () => {
-      store.renewLeases(epoch, lease().leaseUntil).catch((thrown: unknown) => {
+      renewLeases().catch((thrown: unknown) => {
         logger.error({ error: errorText(thrown) }, 'leases could not be renewed')
       })
-      renewLeases()
+      renewEachMinute()
     })
   }
 
@@ -337,7 +349,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
           options.onFatal(reason)
         },
       })
-      renewLeases()
+      renewEachMinute()
       loop.start()
       domains.start()
       await Promise.all([walk.start(), threads.tick()])

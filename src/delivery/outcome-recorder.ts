@@ -36,6 +36,8 @@ export interface OutcomeRecorder {
   recordLater(message: ClaimedMessage, outcome: Promise<OutcomeRecord>): void
   /** Back to the queue without an attempt. */
   giveBack(message: ClaimedMessage, how: GiveBack): void
+  /** Rows whose outcome or return is not stored yet, or not there yet. */
+  held(): Iterable<ClaimedMessage>
   isBlocked(): boolean
   /**
    * Calls `ask` when all that came before has been handed to the store, in this turn of the event loop if it takes it:
@@ -73,7 +75,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
   let asks: ((stored: Promise<void>) => void)[] = []
   /** Not stored, in the order in which they came. */
   const unstored = new Set<Settled | Returned>()
-  const expected = new Set<Promise<void>>()
+  const expected = new Map<Promise<void>, ClaimedMessage>()
   let waiting: { until: number; resolve: () => void }[] = []
   let came = 0
   /** Batches that the store works on. */
@@ -180,7 +182,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
     record,
     recordLater(message, pending) {
       const recording = pending.then((outcome) => record(message, outcome)).finally(() => expected.delete(recording))
-      expected.add(recording)
+      expected.set(recording, message)
     },
     giveBack(message, how) {
       const back = { number: ++came, message, how }
@@ -188,18 +190,22 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
       returned.push(back)
       schedule()
     },
+    *held() {
+      yield* expected.values()
+      for (const { message } of unstored) yield message
+    },
     isBlocked: () => isBlocked,
     behind(ask) {
       asks.push(ask)
       schedule()
     },
     async stored() {
-      await Promise.all(expected)
+      await Promise.all(expected.keys())
       await untilStored()
     },
     async finish() {
       giveUpAt = clock.now() + LONGEST_FINISH
-      await Promise.all(expected)
+      await Promise.all(expected.keys())
       await untilStored()
     },
   }

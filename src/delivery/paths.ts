@@ -76,6 +76,8 @@ export interface Paths<Row extends PathRow> {
   factsOf(pathKey: string): PathFacts | undefined
   /** Connections that nothing is under way for. */
   freeSlots(facts: PathFacts, gate: OpenGate): number
+  /** What waits for room in its path. */
+  held(): Iterable<Row>
   /** Everything that has not gone to a thread. */
   takeWaiting(): Row[]
 }
@@ -352,6 +354,12 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
     },
     factsOf: (pathKey) => (paths.get(pathKey)?.memory ?? memories.peek(pathKey))?.facts,
     freeSlots: ({ key }, { connections }) => Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),
+    *held() {
+      for (const { urgent, others } of paths.values()) {
+        yield* urgent
+        yield* others
+      }
+    },
     takeWaiting() {
       return [...paths.values()].flatMap((path) => [...path.urgent.splice(0), ...path.others.splice(0)])
     },

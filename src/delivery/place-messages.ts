@@ -38,6 +38,8 @@ export interface MessagePlacer {
   place(messages: readonly ClaimedMessage[]): void
   /** Claimed rows of a pool and route that have no path yet. */
   placing: { of(group: { pool: string; route: string }): number; firstAttempts(): number }
+  /** Rows that are being placed. */
+  held(): Iterable<ClaimedMessage>
   /** Resolves when every message has been placed, judged or given back. */
   settled(): Promise<void>
 }
@@ -92,7 +94,7 @@ interface Answers {
 export function createMessagePlacer(options: MessagePlacerOptions): MessagePlacer {
   const { store, clock, logger, egress, configuration, recorder, routes, capture } = options
   const returnPaths = new LRUCache<string, string>({ max: MOST_RETURN_PATHS, ttl: RETURN_PATH_LIFETIME })
-  const underWay = new Set<Promise<void>>()
+  const underWay = new Map<Promise<void>, readonly ClaimedMessage[]>()
   const waiting = new Map<string, number>()
   let firstAttempts = 0
 
@@ -231,7 +233,7 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
         count(messages, -1)
         options.onDone()
       })
-    underWay.add(placing)
+    underWay.set(placing, messages)
   }
 
   return {
@@ -250,8 +252,11 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
       of: ({ pool, route }) => waiting.get(`${pool} ${route}`) ?? 0,
       firstAttempts: () => firstAttempts,
     },
+    *held() {
+      for (const messages of underWay.values()) yield* messages
+    },
     async settled() {
-      while (underWay.size > 0) await Promise.all(underWay)
+      while (underWay.size > 0) await Promise.all(underWay.keys())
     },
   }
 }

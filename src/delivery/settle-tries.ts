@@ -44,6 +44,8 @@ export interface SettleTries {
   giveBackThread(thread: number): void
   /** What is still in a thread waits for the answer to its dot, and nobody waits with it any more. Ends no message. */
   endUnanswered(): void
+  /** What is in threads. */
+  held(): Iterable<{ row: PlacedRow; thread: number }>
   /** The store's row of a claim that is in a thread; undefined: it is in none any more. */
   keyInThread(claim: number): number | undefined
 }
@@ -258,6 +260,7 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
         settleRow(row, { ...nothing, claim: row.claim, startedAt: clock.now(), end })
       }
     },
+    held: () => inThread.values(),
     keyInThread: (claim) => inThread.get(claim)?.row.message.key,
   }
 }

@@ -88,8 +88,8 @@ export interface Store {
    * attempt recorded and nothing else, except that `delivered` still ends a row which waits.
    */
   recordOutcomes(request: RecordOutcomesRequest): Promise<void>
-  /** Every row of this epoch keeps its lease until `leaseUntil`. */
-  renewLeases(epoch: number, leaseUntil: number): Promise<void>
+  /** Those of these rows that their claims still hold keep their lease until `leaseUntil`. */
+  renewLeases(epoch: number, rows: RowClaim[], leaseUntil: number): Promise<void>
   /**
    * Rows whose lease has lapsed (by the clock of leases) are due at `now`; those with a dot mark at `uncertainAt`,
    * marked as possible duplicates. Returns how many.

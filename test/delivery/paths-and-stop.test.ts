@@ -3,6 +3,7 @@ import t from 'tap'
 import type { Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { DkimKeyRecord } from '../../src/store/records.ts'
+import type { Store } from '../../src/store/store.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx, selfSigned } from '../support/scripted-mx.ts'
 import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
@@ -85,6 +86,37 @@ t.test('a lease is renewed as long as its transaction lasts', async (t) => {
   t.equal(await engine.store.recoverLapsedLeases(clock.now(), clock.now(), clock.now()), 0)
   const later = clock.now() + 16 * MINUTE
   t.equal(await engine.store.recoverLapsedLeases(later, later, later), 1, 'and only so long')
+})
+
+t.test('the lease of a row that memory does not hold is not renewed', async (t) => {
+  const server = await mx(t, { script: { rcpt: 'silence' } })
+  const clock = manualClock(START)
+  // Claimed by the store, and never told to the engine.
+  let isLost = true
+  const watchStore = (store: Store): Store => ({
+    ...store,
+    async claimDue(request) {
+      const claimed = await store.claimDue(request)
+      if (!isLost || claimed.messages.length === 0) return claimed
+      isLost = false
+      return { ...claimed, messages: [] }
+    },
+  })
+  const renewals: number[] = []
+  const counted = (store: Store): Store => ({
+    ...watchStore(store),
+    renewLeases(epoch, rows, leaseUntil) {
+      renewals.push(rows.length)
+      return store.renewLeases(epoch, rows, leaseUntil)
+    },
+  })
+  const engine = await startEngine(t, { port: server.port, clock, timeouts: { rcpt: '1m' }, watchStore: counted })
+  await engine.accept(ANNA)
+  await engine.until('it is lost', () => !isLost)
+  await engine.accept(ANNA)
+  await engine.until('RCPT was sent', () => server.connections[0]?.commands.length === 3)
+  await clock.advance(MINUTE)
+  t.same(renewals, [1], 'of what is in its thread')
 })
 
 t.test('two IPs share the mail, each with its own EHLO name', async (t) => {

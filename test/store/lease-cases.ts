@@ -68,10 +68,13 @@ export const leases: Cases = {
     const { epoch, plain, marked } = await markedSecond(store)
     const recover = (leasesBefore: number) => store.recoverLapsedLeases(leasesBefore, NOW + 7, NOW + UNCERTAIN)
     t.equal(await recover(NOW + LEASE - 1), 0)
-    await store.renewLeases(epoch - 1, NOW + 3 * LEASE)
-    await store.renewLeases(epoch, NOW + 2 * LEASE)
-    t.equal(await recover(NOW + LEASE), 0)
-    t.equal(await recover(NOW + 2 * LEASE), 2)
+    const other = { key: plain.key, claim: marked.claim }
+    await store.renewLeases(epoch - 1, [plain, marked], NOW + 3 * LEASE)
+    await store.renewLeases(epoch, [other], NOW + 3 * LEASE)
+    await store.renewLeases(epoch, [rowClaim(marked)], NOW + 2 * LEASE)
+    t.equal(await recover(NOW + LEASE), 1, 'what is not named lapses')
+    t.equal((await lookUp(store, marked.id))?.state, 'sending')
+    t.equal(await recover(NOW + 2 * LEASE), 1)
     t.match(await lookUp(store, plain.id), { nextAttemptAt: NOW + 7, isPossibleDuplicate: false })
     t.match(await lookUp(store, marked.id), { nextAttemptAt: NOW + UNCERTAIN, isPossibleDuplicate: true })
   },

@@ -49,14 +49,15 @@ export function createMarkDotSent(
   }
 }
 
-export function createRenewLeases(database: Database): (request: { epoch: number; leaseUntil: number }) => void {
-  // The bound on lease_until is what lets the partial index answer.
-  const renew = database.prepare<[number, number, number]>(`
-    update messages
-    set lease_until = ?
-    where state = 'sending' and lease_until < ? and lease_epoch = ?`)
-  return ({ epoch, leaseUntil }) => {
-    renew.run(leaseUntil, leaseUntil, epoch)
+/** Row by row, as their holder names them: a row that nobody holds any more lapses. */
+export function createRenewLeases(
+  database: Database,
+): (request: { epoch: number; rows: RowClaim[]; leaseUntil: number }) => void {
+  const renew = database.prepare<[number, number, number, number]>(
+    `update messages set lease_until = ? where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`,
+  )
+  return ({ epoch, rows, leaseUntil }) => {
+    for (const { key, claim } of rows) renew.run(leaseUntil, key, epoch, claim)
   }
 }
 

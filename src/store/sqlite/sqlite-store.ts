@@ -102,7 +102,7 @@ function createVerbCalls(call: Call): Omit<Store, 'close' | 'acceptMessages'> {
     unclaim: (request) => call('unclaim', request),
     markDotSent: (epoch, rows) => call('markDotSent', { epoch, rows }),
     recordOutcomes: (request) => call('recordOutcomes', request),
-    renewLeases: (epoch, leaseUntil) => call('renewLeases', { epoch, leaseUntil }),
+    renewLeases: (epoch, rows, leaseUntil) => call('renewLeases', { epoch, rows, leaseUntil }),
     recoverLapsedLeases: (leasesBefore, now, uncertainAt) =>
       call('recoverLapsedLeases', { leasesBefore, now, uncertainAt }),
     expireDue: (now, limit) => call('expireDue', { now, limit }),

@@ -1,0 +1,47 @@
+/**
+ * Who holds which claimed row: the parts that truly have it, not the ready window, which only counts.
+ *
+ * | a row is held by | from                           | until                                                       |
+ * | ---------------- | ------------------------------ | ----------------------------------------------------------- |
+ * | the placer       | the answer to its claim        | it has a path, or its outcome or return is the recorder's   |
+ * | its path         | it has a path                  | it goes to a thread, or back                                |
+ * | its thread       | it goes to a thread            | its result is heard, or the thread is dead                  |
+ * | the recorder     | its outcome or return is known | the store has answered that it is committed                 |
+ *
+ * Each hands a row to the next one in the same turn of the event loop, so a claim whose answer was heard is with one of
+ * them (for a moment with two) until the store has answered its end, and never again afterwards. Rows without a route
+ * go from the answer to the recorder directly. What nobody holds is found by `orphans.ts`. Pure; never throws.
+ */
+import type { ClaimedMessage } from '../store/records.ts'
+import type { OutcomeRecorder } from './outcome-recorder.ts'
+import type { Paths } from './paths.ts'
+import type { MessagePlacer } from './place-messages.ts'
+import type { PlacedRow } from './placed-row.ts'
+import type { SettleTries } from './settle-tries.ts'
+
+export interface HeldRow {
+  message: ClaimedMessage
+  by: 'placer' | 'path' | 'thread' | 'recorder'
+}
+
+/** By claim. */
+export type Holders = () => ReadonlyMap<number, HeldRow>
+
+export interface HoldersOptions {
+  placer: Pick<MessagePlacer, 'held'>
+  paths: Pick<Paths<PlacedRow>, 'held'>
+  tries: Pick<SettleTries, 'held'>
+  recorder: Pick<OutcomeRecorder, 'held'>
+}
+
+export function createHolders({ placer, paths, tries, recorder }: HoldersOptions): Holders {
+  return () => {
+    const held = new Map<number, HeldRow>()
+    const add = (message: ClaimedMessage, by: HeldRow['by']): void => void held.set(message.claim, { message, by })
+    for (const message of placer.held()) add(message, 'placer')
+    for (const { message } of paths.held()) add(message, 'path')
+    for (const { row } of tries.held()) add(row.message, 'thread')
+    for (const message of recorder.held()) add(message, 'recorder')
+    return held
+  }
+}
