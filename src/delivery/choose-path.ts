@@ -37,7 +37,7 @@ export interface ChoosePathOptions {
   egress: Pick<Egress, 'choose' | 'ipsUsedBy'>
   gateOf: (facts: PathFacts, lane: Lane | null) => Gate
   pathFacts: Pick<PathFactsMaker, 'of' | 'generation'>
-  paths: Pick<Paths<PathRow>, 'hasRoom'>
+  paths: Pick<Paths<PathRow>, 'hasRoom' | 'takesMore'>
   window: Pick<ReadyWindow, 'ofDomain'>
   capture: CaptureRoute
 }
@@ -49,7 +49,7 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
   const { clock, configuration, egress, gateOf, pathFacts, paths, window, capture } = options
 
   function stateOf(facts: PathFacts, gate: Gate, message: ChosenMessage): PathState {
-    if (gate.kind === 'closed') return gate
+    if (gate.kind === 'closed') return { ...gate, takesRows: gate.takesRows && paths.takesMore(facts) }
     const isFull = !paths.hasRoom(facts, gate)
     // This message is one of those that are held itself.
     const isTaken = window.ofDomain(message.pool, message.route, message.domain) > gate.mostOfLane

@@ -16,6 +16,7 @@
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { recentEntries } from '../base/recent-entries.ts'
+import { SHORT_WAIT } from '../egress/shaping.ts'
 import type { Gate, OpenGate, Tokens } from '../egress/shaping.ts'
 import type { PathFacts } from './path-facts.ts'
 import type { Closure } from './queue/queue-directory.ts'
@@ -72,6 +73,8 @@ export interface Paths<Row extends PathRow> {
   roomOf(facts: PathFacts, gate: OpenGate, isUrgent: boolean): number
   /** It takes a row that was claimed already: more than it should have are not turned away at once. */
   hasRoom(facts: PathFacts, gate: OpenGate): boolean
+  /** While its rate lets nothing through: it takes as many rows as go in a few seconds. */
+  takesMore(facts: PathFacts): boolean
   /** Undefined: it had no rows lately. Connections that rest still tell of their path. */
   factsOf(pathKey: string): PathFacts | undefined
   /** Connections that nothing is under way for. */
@@ -128,8 +131,6 @@ const IN_THREAD = 250
 const ROWS_OF_A_CONNECTION = 3
 /** Rows that wait for tokens of a rate: what goes in so long. */
 const AHEAD_OF_RATE = 5 * SECOND
-/** A path that is closed for no longer keeps its rows. */
-const SHORT_WAIT = 2 * SECOND
 /** When nobody knows. */
 const LOOK_AGAIN_AFTER = MINUTE
 /** The pace is taken anew after so long, in milliseconds of real time. */
@@ -175,8 +176,7 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
     const { connections, messagesPerConnection, mostUnderWay } = gate
     const byPace = Math.max(4 * connections, pace * AHEAD)
-    const byRate = interval === 0 ? Infinity : Math.max(1, Math.floor(AHEAD_OF_RATE / interval))
-    const most = Math.min(2 * connections * messagesPerConnection, MOST_ROWS, mostUnderWay, byPace, byRate)
+    const most = Math.min(2 * connections * messagesPerConnection, MOST_ROWS, mostUnderWay, byPace, rowsOfRate(interval))
     return Math.max(1, Math.floor(most))
   }
 
@@ -352,6 +352,10 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       // One without rows has room for the first.
       return path === undefined || loadOf(path) < Math.min(MOST_ROWS + mostOf(path.memory, gate), gate.mostUnderWay)
     },
+    takesMore({ key }) {
+      const path = paths.get(key)
+      return loadOf(path) < Math.min(MOST_ROWS, rowsOfRate(speedOf(key, path).interval))
+    },
     factsOf: (pathKey) => (paths.get(pathKey)?.memory ?? memories.peek(pathKey))?.facts,
     freeSlots: ({ key }, { connections }) => Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),
     *held() {
@@ -364,6 +368,11 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       return [...paths.values()].flatMap((path) => [...path.urgent.splice(0), ...path.others.splice(0)])
     },
   }
+}
+
+/** Rows that may wait for their tokens. */
+function rowsOfRate(interval: number): number {
+  return interval === 0 ? Infinity : Math.max(1, Math.floor(AHEAD_OF_RATE / interval))
 }
 
 function newPath<Row>(memory: Memory): Path<Row> {

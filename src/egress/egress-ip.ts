@@ -59,7 +59,8 @@ export interface IpRequest {
 /** Whether the path of a candidate takes a message now. */
 export type PathState =
   | { kind: 'open' }
-  | { kind: 'closed'; until: number | null; waitingFor: WaitingFor; text: string }
+  /** `takesRows`: it opens within moments, and a message for which no other path is open waits there until then. */
+  | { kind: 'closed'; until: number | null; waitingFor: WaitingFor; takesRows?: boolean; text: string }
 
 export type IpChoice =
   /** `needsGrant`: one unit of allowance has to be reserved before it goes out. */

@@ -144,9 +144,11 @@ function keep({ request, tiers, pathOf, now, allowance }: Search): IpChoice | un
   if (!canSend) return isBound ? endingBy(keepIpUntil, stateWait(ip)) : undefined
   if (needsGrant && allowance.hope(ip.address, isp).count === 0) return undefined
   const path = pathOf(ip)
-  if (path.kind === 'open') return { kind: 'ip', ip, needsGrant }
-  if (isBound) return endingBy(keepIpUntil, { ...path, kind: 'wait' })
-  return path.waitingFor === 'suspension' ? undefined : { ...path, kind: 'wait' }
+  if (path.kind === 'open' || path.takesRows === true) return { kind: 'ip', ip, needsGrant }
+  const { until, waitingFor, text } = path
+  const wait = { kind: 'wait' as const, until, waitingFor, text }
+  if (isBound) return endingBy(keepIpUntil, wait)
+  return waitingFor === 'suspension' ? undefined : wait
 }
 
 function endingBy(end: number, wait: Wait): Wait {
@@ -161,14 +163,16 @@ function chooseFreely(search: Search): IpChoice {
     [tiers.warming, tiers.own, tiers.spill].flat().some(({ ip, address }) => !isAvoided(address) && !isHeld(pathOf(ip)))
   const isFit = ({ address, family }: Seeded): boolean =>
     request.families.includes(family) && !(hasOther && isAvoided(address))
-  const waits: Wait[] = []
+  const waits: Closed[] = []
   for (const { candidates, costs, isOverflow } of tiersFor(search)) {
     if (isOverflow && waits.some(isBusy)) break
     const found = tryTier({ search, candidates, isFit, costs, waits })
     if (found !== undefined) return found
   }
-  if (request.attempts === 0 || waits.length === 0) waits.push(...tiers.paused.map(stateWait))
-  waits.push(...tiers.suspended.map(stateWait))
+  const taker = waits.find(({ takes }) => takes !== null)?.takes
+  if (taker != null) return taker
+  if (request.attempts === 0 || waits.length === 0) waits.push(...tiers.paused.map(closedState))
+  waits.push(...tiers.suspended.map(closedState))
   return earliest(waits, now) ?? nobody(search)
 }
 
@@ -196,12 +200,18 @@ interface TierSearch {
   isFit: (candidate: Seeded) => boolean
   costs: boolean
   /** What closed candidates wait for is added. */
-  waits: Wait[]
+  waits: Closed[]
+}
+
+/** A candidate that is not open now. */
+interface Closed extends Wait {
+  /** The choice that it is when none is open; null: it takes nothing. */
+  takes: Extract<IpChoice, { kind: 'ip' }> | null
 }
 
 function tryTier({ search, candidates, isFit, costs, waits }: TierSearch): IpChoice | undefined {
   const { key, request, pathOf, allowance } = search
-  const own: Wait[] = []
+  const own: Closed[] = []
   for (const candidate of inOrderOfScore(key, candidates)) {
     if (!isFit(candidate)) continue
     const { ip, weight } = candidate
@@ -210,12 +220,15 @@ function tryTier({ search, candidates, isFit, costs, waits }: TierSearch): IpCho
     const hope = costs ? allowance.hope(ip.address, request.isp) : undefined
     if (hope?.count === 0) {
       const waitingFor = hope.waitingFor ?? 'warmup_day'
-      own.push({ kind: 'wait', until: hope.nextAt, waitingFor, text: allowanceText(ip, waitingFor, request.isp) })
+      const text = allowanceText(ip, waitingFor, request.isp)
+      own.push({ kind: 'wait', until: hope.nextAt, waitingFor, text, takes: null })
       continue
     }
     const path = pathOf(ip)
-    if (path.kind === 'open') return { kind: 'ip', ip, needsGrant: costs }
-    own.push({ ...path, kind: 'wait' })
+    const choice = { kind: 'ip' as const, ip, needsGrant: costs }
+    if (path.kind === 'open') return choice
+    const { until, waitingFor, text, takesRows } = path
+    own.push({ kind: 'wait', until, waitingFor, text, takes: takesRows === true ? choice : null })
   }
   waits.push(...own)
   return undefined
@@ -245,8 +258,13 @@ function stateWait(ip: EgressIp): Wait {
 /** Never a time that has passed: a state that should have ended is looked at again in a second. */
 function earliest(waits: readonly Wait[], now: number): Wait | undefined {
   const [first] = waits.toSorted((one, other) => (one.until ?? Infinity) - (other.until ?? Infinity))
-  if (first === undefined || first.until === null) return first
-  return { ...first, until: Math.max(first.until, now + SECOND) }
+  if (first === undefined) return undefined
+  const { kind, until, waitingFor, text } = first
+  return { kind, until: until === null ? null : Math.max(until, now + SECOND), waitingFor, text }
+}
+
+function closedState(ip: EgressIp): Closed {
+  return { ...stateWait(ip), takes: null }
 }
 
 function nobody({ request: { pool, families, stream }, tiers: { all, warming }, mayWarm }: Search): Wait {

@@ -5,6 +5,7 @@
  * Everything is decided from what receivers answered, from the clock and by operators: nothing here waits, and only
  * `start`, `stop`, `tick` and `suspend` touch the store. No method throws; those four reject when the store does.
  */
+import { SECOND } from '../base/clock.ts'
 import type { Rate } from '../config/field-types.ts'
 import type { ProviderLimits } from '../config/provider-settings.ts'
 import type { BounceCategory } from '../mail/bounce-category.ts'
@@ -35,6 +36,9 @@ export interface Lane {
 
 export type Gate = OpenGate | ClosedGate
 
+/** A path that is closed for no longer keeps its rows. */
+export const SHORT_WAIT = 2 * SECOND
+
 export interface OpenGate {
   kind: 'open'
   /** Sessions at once: the smallest of all limits and of the concurrency that was learnt. At least 1. */
@@ -54,6 +58,8 @@ export interface ClosedGate {
   /** When it opens by time alone, or null: by an event that `onOpen` tells. */
   until: number | null
   waitingFor: 'suspension' | 'rate' | 'connections'
+  /** It opens within moments, by its rate: a row that is claimed already waits on the path. */
+  takesRows: boolean
   /** One sentence: why, and until when. Ours: never fed to rules. */
   text: string
   /** Id of the reply rule, or null. */

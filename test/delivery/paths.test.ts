@@ -187,7 +187,7 @@ t.test('a path under trial sends one row, which is marked as the probe', async (
 t.test('rows of a path that is closed for long go back, for a moment they stay', async (t) => {
   const { clock, paths, gate, add, keysOf } = world()
   const closed = (until: number | null): Gate =>
-    ({ kind: 'closed', until, waitingFor: 'suspension', text: 'It is suspended.', rule: null })
+    ({ kind: 'closed', until, waitingFor: 'suspension', text: 'It is suspended.', takesRows: false, rule: null })
   gate.now = closed(clock.now() + SECOND)
   add(2)
   t.strictSame(paths.take(), { ready: [], expired: [], returned: [], limits: [] })

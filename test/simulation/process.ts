@@ -73,7 +73,7 @@ export interface SimulatedProcess {
 
 /** How often upkeep runs, in milliseconds; the others not at all. */
 const UPKEEP: Partial<Record<JobName, number>> = {
-  'expire-messages': 5_000, 'cancel-purged': 60_000, 'recover-leases': 60_000, 'watch-queue': 60_000,
+  'expire-messages': 15_000, 'cancel-purged': 60_000, 'recover-leases': 60_000, 'watch-queue': 60_000,
   'keep-path-states': 20_000, 'close-warmup-days': 60_000, 'check-warmup-gates': 300_000,
 }
 const WARMUP = { curve: null, stage: null, targetDailyVolume: null, restart: false, force: true }
@@ -141,6 +141,7 @@ export async function startProcess(
     onConnectionTls: () => {},
     captureAddress: { address: '127.0.0.1', port: 9 },
     mayDeliver: outside.mayDeliver,
+    isClockSteady: watch.isSteady,
     onEvents: webhooks.wake,
     onFatal: outside.onFatal,
     startWorker({ connectionsMax }) {

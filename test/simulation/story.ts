@@ -79,7 +79,8 @@ const HABITS: readonly Habit[] = [
 
 export function storyOf(seed: number): Story {
   const random = randomSource(seed)
-  return { seed, settings: settingsOf(random), items: itemsOf(random) }
+  const settings = settingsOf(random)
+  return { seed, settings, items: itemsOf(random, settings) }
 }
 
 /** Half of all worlds have the limits that the files bring: most servers do. */
@@ -107,13 +108,13 @@ function settingsOf(random: RandomSource): Settings {
   }
 }
 
-function itemsOf(random: RandomSource): StoryItem[] {
+function itemsOf(random: RandomSource, settings: Settings): StoryItem[] {
   const items: StoryItem[] = []
   const length = random.oneOf([SECOND, 30 * SECOND, 5 * MINUTE, 20 * MINUTE])
   const add = (happening: Happening): void => void items.push({ at: random.integer(length), happening })
   const accepts = 1 + random.integer(4)
   for (let index = 0; index < accepts; index++) add(someMail(random))
-  if (random.next() < HERDS) items.push(...someHerd(random))
+  if (random.next() < HERDS) items.push(...someHerd(random, settings))
   const troubles = random.oneOf([0, 1, 2, 3, 4, 6, 8])
   for (let index = 0; index < troubles; index++) add(someTrouble(random))
   return items.toSorted((one, other) => one.at - other.at)
@@ -121,14 +122,14 @@ function itemsOf(random: RandomSource): StoryItem[] {
 
 function someMail(random: RandomSource): Happening {
   return {
-    what: 'accept', count: random.oneOf([1, 3, 10, 30, 100]), domain: random.oneOf(DOMAINS),
+    what: 'accept', count: random.oneOf([1, 3, 10, 10, 30, 100]), domain: random.oneOf(DOMAINS),
     sender: random.oneOf(SENDERS), stream: random.oneOf(['transactional', 'bulk']),
     lifetime: random.oneOf([10 * MINUTE, 72 * HOUR, 72 * HOUR, 72 * HOUR]), delay: random.oneOf([0, 0, 0, 2 * MINUTE]),
   }
 }
 
-/** Much mail to one place that has to wait, and comes due together. */
-function someHerd(random: RandomSource): StoryItem[] {
+/** More mail to one place than its rate lets through at once; it has to wait, and comes due together. */
+function someHerd(random: RandomSource, { rate }: Settings): StoryItem[] {
   const domain = random.oneOf(DOMAINS)
   const sender = random.oneOf(SENDERS)
   const duration = random.oneOf([20 * SECOND, MINUTE])
@@ -140,7 +141,7 @@ function someHerd(random: RandomSource): StoryItem[] {
   return [
     { at: 0, happening: { what: 'habit', domain, habit, duration, share: 1 } },
     { at: SECOND, happening: {
-      what: 'accept', count: 400, domain, sender, stream: 'bulk', lifetime: 72 * HOUR, delay: 0,
+      what: 'accept', count: 4 * rate.count, domain, sender, stream: 'bulk', lifetime: 72 * HOUR, delay: 0,
     } },
     { at: duration, happening: gather },
   ]

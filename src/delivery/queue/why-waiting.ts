@@ -73,7 +73,8 @@ export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
     if (chosen.kind === 'wait') return { wait: chosen }
     const { facts } = chosen
     const gate = gateOf(facts)
-    const isFree = gate.kind === 'open' && paths.roomOf(facts, gate, message.stream === 'transactional') > 0
+    if (gate.kind === 'closed') return { wait: { ...gate, kind: 'wait' } }
+    const isFree = paths.roomOf(facts, gate, message.stream === 'transactional') > 0
     if (isFree && !isFull()) return { busy: null }
     const held = facts.shaped === null ? [] : shaping.explain(facts.shaped, message)
     return { busy: [`All connections to ${facts.isp} are in use.`, ...held].join(' ') }

@@ -4,6 +4,7 @@
  * The first that holds closes it: a suspension by hand, of path, IP or lane, a wait after path errors, a rate, the
  * connections of the pool. Reads only; never throws.
  */
+import { SHORT_WAIT } from '../shaping.ts'
 import type { ClosedGate, Gate, Lane, ShapedPath } from '../shaping.ts'
 import { isProbing, waitLeft } from './back-off.ts'
 import { usableConnections } from './concurrency.ts'
@@ -74,17 +75,20 @@ export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lan
       return closedUntilEnd(laneRecord.ladder, `mail of ${laneRecord.domain} to ${path.route}`, now)
     }
     const limits = limitsNow(path, record, now)
-    const tokenAt = rates.nextAt(path, record, limits, now)
-    if (tokenAt > now) return closed(tokenAt, 'rate', RATE_TEXT, null)
-    const byPool = closedByPool(path, record)
-    if (byPool !== undefined) return byPool
     const isProbe = record !== undefined && (isHalfOpen(record.ladder, now) || isProbing(record.backOff, now))
     const mostUnderWay = isProbe || (ip !== undefined && isHalfOpen(ip.ladder, now)) ? 1 : Infinity
+    const mostOfLane = laneRecord !== undefined && isHalfOpen(laneRecord.ladder, now) ? 1 : Infinity
+    const tokenAt = rates.nextAt(path, record, limits, now)
+    if (tokenAt > now) {
+      const takesRows = tokenAt - now <= SHORT_WAIT && mostUnderWay > 1 && mostOfLane > 1
+      return { ...closed(tokenAt, 'rate', RATE_TEXT, null), takesRows }
+    }
+    const byPool = closedByPool(path, record)
+    if (byPool !== undefined) return byPool
     return {
-      kind: 'open', mostUnderWay,
+      kind: 'open', mostUnderWay, mostOfLane,
       connections: mostUnderWay === 1 ? 1 : Math.min(limits.connections, learnt(path, record, now)),
       messagesPerConnection: limits.messagesPerConnection,
-      mostOfLane: laneRecord !== undefined && isHalfOpen(laneRecord.ladder, now) ? 1 : Infinity,
     }
   }
 }
@@ -104,7 +108,7 @@ function closedUntilEnd(ladder: Ladder, who: string, now: number): ClosedGate {
 function closed(
   until: number | null, waitingFor: ClosedGate['waitingFor'], text: string, rule: string | null,
 ): ClosedGate {
-  return { kind: 'closed', until, waitingFor, text, rule }
+  return { kind: 'closed', until, waitingFor, takesRows: false, text, rule }
 }
 
 /** Another path's message is under way to find out whether the IP is welcome again. */
