@@ -1,0 +1,36 @@
+/**
+ * Some dozens of simulated worlds: those that failed once, and new ones in each run.
+ */
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { isFullScale } from '../support/scale.ts'
+import { KEPT_SEEDS } from './kept-seeds.ts'
+import { storyOf, tell } from './story.ts'
+import { runStory } from './world.ts'
+
+const run = promisify(execFile)
+const MAIN = fileURLToPath(new URL('./main.ts', import.meta.url))
+const NEW_WORLDS = isFullScale ? 10_000 : 60
+
+t.test('one seed is one run, to the byte', async (t) => {
+  const first = await runStory(storyOf(1))
+  await runStory(storyOf(2))
+  t.strictSame(await runStory(storyOf(1)), first)
+  t.ok(first.messages > 0 && first.delivered > 0, 'mail was sent in it')
+})
+
+for (const [seed, found] of Object.entries(KEPT_SEEDS)) {
+  t.test(`seed ${seed}, which failed once: ${found}`, async (t) => {
+    const story = storyOf(Number(seed))
+    const { violation } = await runStory(story)
+    t.equal(violation, null, tell(story))
+  })
+}
+
+t.test('new worlds hold what has to hold', async (t) => {
+  const { stdout } = await run(process.execPath, [MAIN, '--seeds', String(NEW_WORLDS)], { maxBuffer: 2 ** 26 })
+    .catch((failed: { stdout?: string }) => ({ stdout: failed.stdout ?? String(failed) }))
+  t.match(stdout, `${NEW_WORLDS} worlds, 0 violations`, stdout)
+})
