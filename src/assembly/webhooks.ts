@@ -29,12 +29,12 @@ export interface Webhooks {
 }
 
 export function startWebhooks(foundation: Foundation): Webhooks {
-  const { configuration, store, clock, keyRing, metrics, logger, epoch, working, outside } = foundation
+  const { configuration, store, clock, realClock, keyRing, metrics, logger, epoch, working, outside } = foundation
   const { webhooks: settings, api } = configuration.server
   const guardedRequest = startGuardedRequest(foundation)
   const posting = { keyRing, guardedRequest, version: packageVersion() }
   const engine = createWebhookEngine({
-    ...posting, store, clock, metrics, settings,
+    ...posting, store, clock, realClock, metrics, settings,
     speed: () => outside?.clock.speed() ?? 1,
     logger: logger.child({ part: 'webhooks' }),
   })

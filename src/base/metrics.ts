@@ -66,6 +66,14 @@ async function inTime(answers: Promise<unknown>): Promise<void> {
   clearTimeout(timer)
 }
 
+/** An alert on an increase needs to see the 0 before it. */
+function countersFromZero<Label extends string>(
+  counter: Counter<Label>, label: Label, values: readonly string[],
+): Counter<Label> {
+  for (const value of values) counter.inc({ [label]: value } as Partial<Record<Label, string>>, 0)
+  return counter
+}
+
 type Registers = { registers: Registry[] }['registers']
 
 function acceptanceMetrics(registers: Registers) {
@@ -134,6 +142,11 @@ function deliveryMetrics(registers: Registers) {
       name: 'posthorn_leases_recovered_total', help: 'Messages taken back from a process or thread that died',
       registers,
     }),
+    orphans: countersFromZero(new Counter({
+      name: 'posthorn_orphans_total',
+      help: 'Messages and webhook deliveries that were in nobody\'s hand and were given back; 0 in health',
+      labelNames: ['kind'], registers,
+    }), 'kind', ['message', 'webhook']),
     queueMessages: new Gauge({
       name: 'posthorn_queue_messages', help: 'Messages that are not final', labelNames: ['state', 'pool'], registers,
     }),

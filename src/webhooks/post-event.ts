@@ -50,7 +50,7 @@ export async function postEvent(
   try {
     secrets = openSecrets(keyRing, delivery, now)
   } catch (thrown) {
-    return failed(`the secret of the endpoint can not be opened with this master key (${errorText(thrown)})`)
+    return notPosted(`the secret of the endpoint can not be opened with this master key (${errorText(thrown)})`)
   }
   const headers = deliveryHeaders(delivery, secrets, now)
   headers['User-Agent'] = `Posthorn/${version}`
@@ -61,7 +61,7 @@ export async function postEvent(
     timeoutMilliseconds: ANSWER_TIMEOUT,
     ...(mostAnswerBytes === undefined ? {} : { mostAnswerBytes }),
   })
-  if (result.kind === 'failed') return failed(result.reason)
+  if (result.kind === 'failed') return notPosted(result.reason)
   const { status, answer } = result
   if (status === SUCCESS_STATUS) return { isSuccess: true, status, error: null, answer }
   return { isSuccess: false, status, error: `answered ${status}; only ${SUCCESS_STATUS} counts`, answer }
@@ -92,6 +92,7 @@ export function signatureOf(text: string, secret: KeyObject | string): string {
   return hmacSha256OfText(typeof secret === 'string' ? createSecretKey(secret, 'utf8') : secret, text)
 }
 
-function failed(error: string): PostedEvent {
+/** There was no answer. */
+export function notPosted(error: string): PostedEvent {
   return { isSuccess: false, status: null, error, answer: '' }
 }

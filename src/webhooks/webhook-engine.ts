@@ -12,12 +12,15 @@
  *   record, they are kept and tried again each second, and nothing new is claimed: memory stays bounded.
  * - A delivery is in hand once: when the clock leaps beyond its lease and the store gives it again, it is not posted
  *   beside itself.
+ * - A post that does not end is in nobody's hand: after one to two minutes it is let go as a failed attempt, so that it
+ *   holds no slot and its delivery is tried again; should its answer come after all, it is ignored.
  * - A process that dies with posts under way leaves their rows leased; the next epoch finds them due. The event is then
  *   sent again, which receivers must expect (service-interface.txt, Delivery rules 4).
  * - An endpoint that only fails is turned off by the store, when the results of its last dead letter are recorded.
  */
 import type { Clock } from '../base/clock.ts'
-import { SECOND } from '../base/clock.ts'
+import { MINUTE, SECOND } from '../base/clock.ts'
+import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { createPollLoop } from '../base/poll-loop.ts'
@@ -26,13 +29,17 @@ import type { Store } from '../store/store.ts'
 import type { ClaimedWebhookDelivery, WebhookResult } from '../store/webhook-records.ts'
 import { createClaimedAhead } from './claimed-ahead.ts'
 import { createEndpointSlots } from './endpoint-slots.ts'
-import { postEvent } from './post-event.ts'
+import { notPosted, postEvent } from './post-event.ts'
 import type { PostedEvent, PostEventOptions } from './post-event.ts'
+import { createPostsUnderWay } from './posts-under-way.ts'
+import type { Post } from './posts-under-way.ts'
 import { nextRetryAt } from './retry-schedule.ts'
 
 export interface WebhookEngineOptions extends PostEventOptions {
   store: Store
   clock: Clock
+  /** For what takes real time whatever the schedule follows: a post that does not end. */
+  realClock: Pick<Clock, 'after'>
   settings: Pick<ServerSettings['webhooks'], 'concurrency' | 'disable_after'>
   /** Seconds of the clock in a real one: a lease is for a post, which takes real time. */
   speed: () => number
@@ -45,7 +52,7 @@ export interface WebhookEngine {
   start(epoch: number): void
   /** New events may be due. */
   wake(): void
-  /** Claims nothing more; posts under way end within their 10 seconds and are recorded. */
+  /** Claims nothing more; posts under way end within their 10 seconds, or are let go, and are recorded. */
   stop(): Promise<void>
 }
 
@@ -56,19 +63,24 @@ const MOST_RESULTS = 64
 const LONGEST_UNRECORDED = 20
 /** While posts are under way, what comes due meanwhile may be seen so much late. */
 const LOOK_AGAIN_AFTER = SECOND
+/** Between two looks for posts that do not end: several times what one may take. */
+const LOOK_FOR_ORPHANS_EVERY = MINUTE
+/** A stop waits no longer for them: twice what a post may take. */
+const LONGEST_STOP = 20 * SECOND
+const NO_END = 'the post did not end'
 
 export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngine {
   const { store, clock, settings, logger } = options
   const { total, per_endpoint: perEndpoint } = settings.concurrency
   const slots = createEndpointSlots(perEndpoint)
   const ahead = createClaimedAhead()
-  /** By key of the delivery. */
-  const underWay = new Map<number, Promise<void>>()
+  const underWay = createPostsUnderWay()
   let results: WebhookResult[] = []
   /** The store has refused results: it is asked for nothing else before it takes them. */
   let isRefused = false
   let isStopping = false
   let roundTimer: NodeJS.Timeout | undefined
+  let cancelLook = (): void => {}
   let epoch = 0
 
   const loop = createPollLoop({
@@ -78,7 +90,7 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
   })
 
   /** Others need what is free: nobody has more than its slots, so each post's end brings the next one at once. */
-  const isScarce = (): boolean => underWay.size > total / 2
+  const isScarce = (): boolean => underWay.size() > total / 2
 
   async function round(): Promise<number | null> {
     clearTimeout(roundTimer)
@@ -86,7 +98,7 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     const recording = recordResults()
     if (isRefused) await recording
     for (const endpointId of ahead.endpoints()) postWaiting(endpointId)
-    const free = total - underWay.size
+    const free = total - underWay.size()
     if (free === 0) {
       await recording
       return null
@@ -110,7 +122,7 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     if (claimed.status === 'rejected') throw claimed.reason
     if (recorded.status === 'rejected') throw recorded.reason
     // The end of a post brings the next round, also for what waits for a slot.
-    return underWay.size === 0 ? store.earliestWebhookDueAt() : now + LOOK_AGAIN_AFTER * options.speed()
+    return underWay.size() === 0 ? store.earliestWebhookDueAt() : now + LOOK_AGAIN_AFTER * options.speed()
   }
 
   /** Posted, not recorded yet. */
@@ -135,7 +147,7 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
 
   /** As many as its slots allow. */
   function postWaiting(endpointId: string): void {
-    while (!isStopping && underWay.size < total && slots.isFree(endpointId)) {
+    while (!isStopping && underWay.size() < total && slots.isFree(endpointId)) {
       const delivery = ahead.take(endpointId)
       if (delivery === undefined) return
       post(delivery)
@@ -144,30 +156,65 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
 
   function post(delivery: ClaimedWebhookDelivery): void {
     slots.take(delivery.endpointId)
-    const attempt = attemptDelivery(delivery, options).then((result) => {
-      results.push(result)
-      slots.release(delivery.endpointId, result.status !== null)
-      underWay.delete(delivery.key)
-      if (result.status !== null) ahead.noteAnswered(delivery.endpointId)
-      postWaiting(delivery.endpointId)
-      if (results.length >= MOST_RESULTS || underWay.size === 0 || isScarce()) loop.wake()
-      else roundTimer ??= setTimeout(loop.wake, LONGEST_UNRECORDED)
-    })
-    underWay.set(delivery.key, attempt)
+    const begun: Post = { delivery, at: clock.now(), begunAt: performance.now() }
+    underWay.begin(begun)
+    postEvent(delivery, { now: begun.at }, options)
+      .catch((thrown: unknown) => notPosted(errorText(thrown)))
+      .then((posted) => finish(begun, posted))
+  }
+
+  function finish(begun: Post, posted: PostedEvent): void {
+    if (!underWay.end(begun)) return
+    const { endpointId } = begun.delivery
+    results.push(resultOf(begun, posted, options))
+    slots.release(endpointId, posted.status !== null)
+    if (posted.status !== null) ahead.noteAnswered(endpointId)
+    postWaiting(endpointId)
+    if (results.length >= MOST_RESULTS || underWay.size() === 0 || isScarce()) loop.wake()
+    else roundTimer ??= setTimeout(loop.wake, LONGEST_UNRECORDED)
+  }
+
+  /** The retry schedule takes it from here. */
+  function letGo(orphan: Post): void {
+    const { delivery, at } = orphan
+    options.metrics.orphans.inc({ kind: 'webhook' })
+    const fields = {
+      endpoint_id: delivery.endpointId, event_id: delivery.eventId, delivery_id: delivery.id,
+      since: new Date(at).toISOString(), attempt: delivery.attempts + 1,
+    }
+    logger.warn(fields, 'webhook delivery in nobody\'s hand')
+    finish(orphan, notPosted(NO_END))
+  }
+
+  function lookForOrphans(): void {
+    for (const orphan of underWay.look()) letGo(orphan)
+    // The net for a time that the clock has leapt over.
+    loop.wake()
+    cancelLook = options.realClock.after(LOOK_FOR_ORPHANS_EVERY, lookForOrphans)
+  }
+
+  async function endPosts(): Promise<void> {
+    const { promise: over, resolve: giveUp } = Promise.withResolvers<void>()
+    const cancel = options.realClock.after(LONGEST_STOP, giveUp)
+    await Promise.race([underWay.ended(), over])
+    cancel()
+    for (const orphan of underWay.all()) letGo(orphan)
   }
 
   return {
     start(newEpoch) {
       epoch = newEpoch
       loop.start()
+      cancelLook = options.realClock.after(LOOK_FOR_ORPHANS_EVERY, lookForOrphans)
     },
     wake: loop.wake,
     async stop() {
       // What waits in memory is due again in the next epoch.
       isStopping = true
       await loop.stop()
+      cancelLook()
+      await endPosts()
       clearTimeout(roundTimer)
-      await Promise.all(underWay.values())
       try {
         await recordResults()
       } catch (thrown) {
@@ -177,16 +224,8 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
   }
 }
 
-/** Never rejects: every failure is a result. */
-async function attemptDelivery(
-  delivery: ClaimedWebhookDelivery,
-  options: WebhookEngineOptions,
-): Promise<WebhookResult> {
-  const { clock } = options
-  const at = clock.now()
-  const begunAt = performance.now()
-  const posted = await postEvent(delivery, { now: at }, options)
-  const endedAt = clock.now()
+function resultOf({ delivery, at, begunAt }: Post, posted: PostedEvent, options: WebhookEngineOptions): WebhookResult {
+  const endedAt = options.clock.now()
   const result: WebhookResult = {
     key: delivery.key,
     at,

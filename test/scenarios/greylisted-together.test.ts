@@ -88,14 +88,14 @@ async function startGreylisted(t: Test): Promise<Scene> {
 }
 
 /**
- * Time passes until half of them are due: the rate lets these go at once, and has nothing left when the others come
- * due in the order in which they were greylisted. What is claimed then can not go at once.
+ * Time passes until a quarter of them is due; the others come due in the order in which they were greylisted, as fast
+ * as the rate allows or faster. What is claimed when it is used up can not go at once.
  */
 function comeDue(appliance: SimulatedAppliance, rows: readonly QueueRow[]): void {
   const times = rows.map(({ nextAt }) => nextAt).sort((left, right) => left - right)
-  const halfAt = times[MESSAGES / 2] ?? 0
+  const quarterAt = times[MESSAGES / 4] ?? 0
   // It resolves when nothing is under way, so never while a message is left behind: then the process ends before it.
-  appliance.leap(halfAt - appliance.now()).catch(() => {})
+  appliance.leap(quarterAt - appliance.now()).catch(() => {})
 }
 
 function countsOf(words: readonly string[]): Map<string, number> {

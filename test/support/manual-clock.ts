@@ -7,6 +7,8 @@ import type { Clock } from '../../src/base/clock.ts'
 
 export interface ManualClock extends Clock {
   advance(milliseconds: number): Promise<void>
+  /** It is set to another time: timers know nothing of it, as those of a machine. */
+  set(milliseconds: number): void
 }
 
 const SOME_DAY = Date.UTC(2026, 10, 21, 12)
@@ -26,6 +28,10 @@ export function manualClock(startMilliseconds: number = SOME_DAY): ManualClock {
       return () => {
         timers = timers.filter((other) => other !== timer)
       }
+    },
+    set(milliseconds) {
+      timers = timers.map((timer) => Object.assign(timer, { at: timer.at + milliseconds - now }))
+      now = milliseconds
     },
     async advance(milliseconds) {
       const end = now + milliseconds

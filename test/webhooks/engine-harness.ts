@@ -11,7 +11,9 @@ import { createLogger } from '../../src/base/logger.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
 import { createGuardedRequest } from '../../src/network/guarded-request.ts'
-import type { GuardedPost, GuardedRequest, GuardedRequestOptions } from '../../src/network/guarded-request.ts'
+import type {
+  GuardedAnswer, GuardedPost, GuardedRequest, GuardedRequestOptions,
+} from '../../src/network/guarded-request.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { ReplayedEvent } from '../../src/store/webhook-records.ts'
 import { createWebhookDeliveries } from '../../src/webhooks/deliveries.ts'
@@ -47,6 +49,8 @@ export interface AttemptLine {
 
 export interface EngineHarness {
   clock: ManualClock
+  /** Of what takes real time, whatever `clock` says. */
+  realClock: ManualClock
   store: Store
   metrics: Metrics
   engine: WebhookEngine
@@ -78,6 +82,8 @@ export interface EngineHarness {
 export interface HarnessOptions {
   /** The 10 seconds of the specification are real time: a hanging endpoint is given up sooner. */
   timeoutMilliseconds?: number
+  /** In place of a post of the engine; undefined: it goes out. */
+  post?: (request: GuardedPost) => Promise<GuardedAnswer> | undefined
   /** Stands between engine and store. */
   wrapStore?: (store: Store) => Store
   concurrency?: { total: number; per_endpoint: number }
@@ -93,6 +99,7 @@ const TURNS = 20
 export async function startEngine(t: Test, options: HarnessOptions = {}): Promise<EngineHarness> {
   const folder = mkdtempSync(join(tmpdir(), 'posthorn-webhooks-'))
   const clock = manualClock(NOW)
+  const realClock = manualClock(NOW)
   const { store, metrics } = await openTestStore(locationIn(folder))
   const { epoch } = await store.beginEpoch(clock.now(), clock.now())
   const keyRing = createKeyRing(Buffer.alloc(32, 5))
@@ -104,7 +111,10 @@ export async function startEngine(t: Test, options: HarnessOptions = {}): Promis
   })
   const engine = createWebhookEngine({
     store: options.wrapStore?.(store) ?? store,
-    clock, keyRing, guardedRequest, logger, metrics,
+    clock, realClock, keyRing, logger, metrics,
+    guardedRequest: {
+      ...guardedRequest, post: (request) => options.post?.(request) ?? guardedRequest.post(request),
+    },
     settings: {
       concurrency: options.concurrency ?? { total: 100, per_endpoint: 4 },
       disable_after: options.disableAfter ?? null,
@@ -131,9 +141,9 @@ export async function startEngine(t: Test, options: HarnessOptions = {}): Promis
     rmSync(folder, { recursive: true })
   })
   return {
-    clock, store, metrics, engine, epoch, posts, lines, pump, endpoints, deliveries, tryEndpoint, toldAgain,
+    clock, realClock, store, metrics, engine, epoch, posts, lines, pump, endpoints, deliveries, tryEndpoint, toldAgain,
     get attempts() {
-      return lines.filter((line) => 'delivery_id' in line) as unknown as AttemptLine[]
+      return lines.filter((line) => 'outcome' in line) as unknown as AttemptLine[]
     },
     addEndpoint: async (url, secret = SECRET, include = []) =>
       (await endpoints.register({ url, secret, include, events: null, description: null })).endpoint.id,

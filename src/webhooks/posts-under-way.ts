@@ -1,0 +1,57 @@
+/**
+ * The posts that are under way, each until its end, and which of them do not end.
+ *
+ * A post ends within 10 s by its own limit. One that is still there at two looks in a row has been under way for at
+ * least the time between them, by timers alone, whatever the clocks say: nobody waits for it any more. Never throws.
+ */
+import type { ClaimedWebhookDelivery } from '../store/webhook-records.ts'
+
+export interface Post {
+  delivery: ClaimedWebhookDelivery
+  /** On the clock of the schedule, Unix milliseconds. */
+  at: number
+  /** In milliseconds of the monotonic clock. */
+  begunAt: number
+}
+
+export interface PostsUnderWay {
+  begin(post: Post): void
+  /** False: it was let go before, and somebody else has its delivery. */
+  end(post: Post): boolean
+  has(delivery: number): boolean
+  size(): number
+  all(): Post[]
+  /** Those that were under way at the look before already. */
+  look(): Post[]
+  /** Resolves when none is left. */
+  ended(): Promise<void>
+}
+
+export function createPostsUnderWay(): PostsUnderWay {
+  /** By key of the delivery. */
+  const posts = new Map<number, Post>()
+  let seen = new Set<Post>()
+  let tellEnded: (() => void)[] = []
+
+  return {
+    begin: (post) => void posts.set(post.delivery.key, post),
+    end(post) {
+      if (posts.get(post.delivery.key) !== post) return false
+      posts.delete(post.delivery.key)
+      if (posts.size > 0) return true
+      for (const tell of tellEnded) tell()
+      tellEnded = []
+      return true
+    },
+    has: (delivery) => posts.has(delivery),
+    size: () => posts.size,
+    all: () => [...posts.values()],
+    look() {
+      const now = [...posts.values()]
+      const overdue = now.filter((post) => seen.has(post))
+      seen = new Set(now)
+      return overdue
+    },
+    ended: () => (posts.size === 0 ? Promise.resolve() : new Promise((resolve) => void tellEnded.push(resolve))),
+  }
+}
