@@ -104,6 +104,8 @@ export interface ClaimWebhooksRequest {
 
 export interface WebhookResult {
   key: number
+  /** The number of a delivery that is forgotten may be given again. */
+  id: string
   /** When the post began, and when it had ended. */
   at: number
   endedAt: number

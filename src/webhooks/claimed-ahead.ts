@@ -40,7 +40,7 @@ export function createClaimedAhead(): ClaimedAhead {
     add(delivery) {
       const { endpointId } = delivery
       const queue = waiting.get(endpointId) ?? []
-      if (queue.some((other) => other.delivery.key === delivery.key)) return
+      if (queue.some((other) => other.delivery.id === delivery.id)) return
       queue.push({ delivery, since: performance.now() })
       waiting.set(endpointId, queue)
     },

@@ -18,7 +18,7 @@ export interface PostsUnderWay {
   begin(post: Post): void
   /** False: it was let go before, and somebody else has its delivery. */
   end(post: Post): boolean
-  has(delivery: number): boolean
+  has(delivery: string): boolean
   size(): number
   all(): Post[]
   /** Those that were under way at the look before already. */
@@ -28,16 +28,16 @@ export interface PostsUnderWay {
 }
 
 export function createPostsUnderWay(): PostsUnderWay {
-  /** By key of the delivery. */
-  const posts = new Map<number, Post>()
+  /** By the id of the delivery. */
+  const posts = new Map<string, Post>()
   let seen = new Set<Post>()
   let tellEnded: (() => void)[] = []
 
   return {
-    begin: (post) => void posts.set(post.delivery.key, post),
+    begin: (post) => void posts.set(post.delivery.id, post),
     end(post) {
-      if (posts.get(post.delivery.key) !== post) return false
-      posts.delete(post.delivery.key)
+      if (posts.get(post.delivery.id) !== post) return false
+      posts.delete(post.delivery.id)
       if (posts.size > 0) return true
       for (const tell of tellEnded) tell()
       tellEnded = []

@@ -117,7 +117,7 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     })
     const [recorded, claimed] = await Promise.allSettled([recording, claiming])
     const deliveries = claimed.status === 'fulfilled' ? claimed.value : []
-    for (const delivery of deliveries) if (!isInHand(delivery.key)) ahead.add(delivery)
+    for (const delivery of deliveries) if (!isInHand(delivery.id)) ahead.add(delivery)
     for (const endpointId of ahead.endpoints()) postWaiting(endpointId)
     if (claimed.status === 'rejected') throw claimed.reason
     if (recorded.status === 'rejected') throw recorded.reason
@@ -126,8 +126,8 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
   }
 
   /** Posted, not recorded yet. */
-  function isInHand(delivery: number): boolean {
-    return underWay.has(delivery) || results.some(({ key }) => key === delivery)
+  function isInHand(delivery: string): boolean {
+    return underWay.has(delivery) || results.some(({ id }) => id === delivery)
   }
 
   async function recordResults(): Promise<void> {
@@ -228,6 +228,7 @@ function resultOf({ delivery, at, begunAt }: Post, posted: PostedEvent, options:
   const endedAt = options.clock.now()
   const result: WebhookResult = {
     key: delivery.key,
+    id: delivery.id,
     at,
     endedAt,
     // How long the endpoint took is real time, whatever clock the schedule follows.

@@ -115,8 +115,8 @@ t.test('content, dialogues, deliveries and messages go, each when its time is ov
   })
   await store.recordWebhookResults({
     epoch: all.epoch, disableAfter: null,
-    results: claimed.map(({ key }) => ({
-      key, at: NOW, endedAt: NOW, durationMilliseconds: 1, status: 200, error: null, answer: '',
+    results: claimed.map(({ key, id }) => ({
+      key, id, at: NOW, endedAt: NOW, durationMilliseconds: 1, status: 200, error: null, answer: '',
       next: { kind: 'succeeded' },
     })),
   })

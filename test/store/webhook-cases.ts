@@ -53,8 +53,8 @@ export const webhooks: Cases = {
     await store.addWebhookEndpoint(webhookEndpoint())
     const { epoch } = await deliverSome(store, 3, 0)
     const claimed = await store.claimWebhooks(webhookClaim(epoch))
-    const results = claimed.map(({ key }, index): WebhookResult => ({
-      key, at: NOW, endedAt: NOW + 13, durationMilliseconds: 12.5, status: index === 0 ? 200 : null,
+    const results = claimed.map(({ key, id }, index): WebhookResult => ({
+      key, id, at: NOW, endedAt: NOW + 13, durationMilliseconds: 12.5, status: index === 0 ? 200 : null,
       error: index === 0 ? null : 'connection refused', answer: '',
       next: index === 0
         ? { kind: 'succeeded' }
@@ -80,8 +80,8 @@ export const webhooks: Cases = {
     const claimed = await store.claimWebhooks(webhookClaim(epoch))
     const record = (from: number, hasSucceeded: boolean[]): Promise<unknown> => {
       const results = hasSucceeded.map((isGood, index): WebhookResult => ({
-        key: claimed[from + index]?.key ?? 0, at: NOW, endedAt: NOW + from + index, durationMilliseconds: 1,
-        status: isGood ? 200 : 500, error: null, answer: '',
+        key: claimed[from + index]?.key ?? 0, id: claimed[from + index]?.id ?? '', at: NOW,
+        endedAt: NOW + from + index, durationMilliseconds: 1, status: isGood ? 200 : 500, error: null, answer: '',
         next: isGood ? { kind: 'succeeded' } : { kind: 'retry', at: NOW + 60_000 },
       }))
       return store.recordWebhookResults({ epoch, results, disableAfter: null })
@@ -134,11 +134,7 @@ export const webhooks: Cases = {
     t.same((await owners(4)).toSorted(), [first.id, first.id, second.id, second.id].toSorted())
     const held = await store.claimWebhooks(webhookClaim(epoch))
     t.equal(held.length, 4)
-    const succeed = (key: number): WebhookResult => ({
-      key, at: NOW, endedAt: NOW + 1, durationMilliseconds: 1, status: 200, error: null, answer: '',
-      next: { kind: 'succeeded' },
-    })
-    await store.recordWebhookResults({ epoch, results: held.map(({ key }) => succeed(key)), disableAfter: null })
+    await store.recordWebhookResults({ epoch, results: held.map(succeeded), disableAfter: null })
     const range = { endpointId: first.id, since: 0, until: NOW + 10, state: 'all', kinds: null, most: 10 } as const
     // One at a time: each part says where the next one goes on.
     const parts = []
@@ -171,6 +167,23 @@ export const webhooks: Cases = {
     t.equal(await prune(NOW), 0)
     t.equal(await prune(NOW + LEASE), 1)
   },
+  'a result is of the delivery that was posted, also when another one has its number': async (t, { store }) => {
+    const removed = webhookEndpoint()
+    await store.addWebhookEndpoint(removed)
+    const { epoch } = await deliverSome(store, 1, 0)
+    const posted = await store.claimWebhooks(webhookClaim(epoch))
+    await store.removeWebhookEndpoint(removed.id, NOW)
+    // The clock leaps beyond the lease while the post is under way.
+    await store.pruneWebhooks({ now: NOW + LEASE, succeededBefore: 0, failedBefore: 0, limit: 10 })
+    await store.addWebhookEndpoint(webhookEndpoint())
+    const next = await deliverSome(store, 1, 0)
+    const claimed = await store.claimWebhooks(webhookClaim(next.epoch))
+    t.equal(claimed[0]?.key, posted[0]?.key, 'the number was given again')
+    await store.recordWebhookResults({ epoch: next.epoch, results: posted.map(succeeded), disableAfter: null })
+    t.equal(await store.earliestWebhookDueAt(), NOW + LEASE, 'the other one still waits')
+    await store.recordWebhookResults({ epoch: next.epoch, results: claimed.map(succeeded), disableAfter: null })
+    t.equal(await store.earliestWebhookDueAt(), null)
+  },
   'a delivery whose holder died is due again': async (t, { store }) => {
     await store.addWebhookEndpoint(webhookEndpoint())
     const { epoch } = await deliverSome(store, 1, 0)
@@ -180,6 +193,13 @@ export const webhooks: Cases = {
     t.match(await store.claimWebhooks(webhookClaim(next.epoch, NOW + 1)), [{ id: claimed?.id, attempts: 0 }])
     t.match(await store.claimWebhooks(webhookClaim(next.epoch, NOW + 1 + LEASE)), [{ id: claimed?.id }], 'lapsed')
   },
+}
+
+function succeeded({ key, id }: Pick<WebhookResult, 'key' | 'id'>): WebhookResult {
+  return {
+    key, id, at: NOW, endedAt: NOW + 1, durationMilliseconds: 1, status: 200, error: null, answer: '',
+    next: { kind: 'succeeded' },
+  }
 }
 
 /** Messages that are delivered and bounced, each with its event. */

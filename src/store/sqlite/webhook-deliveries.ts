@@ -15,6 +15,7 @@ import type { EventKind } from '../../mail/event.ts'
 import type {
   ClaimedWebhookDelivery, ClaimWebhooksRequest, RecordWebhookResultsRequest, WebhookResult, WebhookTarget,
 } from '../webhook-records.ts'
+import { storedIdentifier } from './stored-identifier.ts'
 import { SECRET_COLUMNS, secretsOf } from './webhook-endpoints.ts'
 import type { SecretColumns } from './webhook-endpoints.ts'
 
@@ -96,9 +97,10 @@ export function createRecordWebhookResults(
   database: Database,
 ): (request: RecordWebhookResultsRequest) => { disabled: string[] } {
   const findHeld = database
-    .prepare<[number, number], number>(
-      `select endpoint_id from webhook_deliveries where delivery_seq = +? and lease_epoch = +? and state = 'pending'`,
-    )
+    .prepare<[number, Buffer, number], number>(`
+      select endpoint_id
+      from webhook_deliveries
+      where delivery_seq = +? and id = ? and lease_epoch = +? and state = 'pending'`)
     .pluck()
   const addAttempt = database.prepare(`
     insert into webhook_attempts (delivery_seq, at, duration_milliseconds, status, error, answer)
@@ -112,7 +114,7 @@ export function createRecordWebhookResults(
     const disabled: string[] = []
     const counters = beginCounters()
     for (const result of results) {
-      const endpoint = findHeld.get(result.key, epoch)
+      const endpoint = findHeld.get(result.key, storedIdentifier('whd', result.id), epoch)
       if (endpoint === undefined) continue
       const { changes } = addAttempt.run(
         result.key, result.at, Math.round(result.durationMilliseconds), result.status, result.error, result.answer,
