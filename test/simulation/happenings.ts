@@ -69,7 +69,7 @@ export function createHappenings(world: World, { disk, random, owner, invariants
     time.plan(duration, owner, end)
   }
 
-  async function accept({ store, dispatcher }: SimulatedProcess, mail: Mail): Promise<void> {
+  async function accept({ store, dispatcher, onEvents }: SimulatedProcess, mail: Mail): Promise<void> {
     const { count, domain, sender, stream, lifetime, delay } = mail
     const now = Date.now()
     const messages = Array.from({ length: count }, () => ({
@@ -85,6 +85,7 @@ export function createHappenings(world: World, { disk, random, owner, invariants
     invariants.noteAccepted(accepted)
     ids.push(...accepted)
     if (answer.kind === 'accepted') dispatcher.noteQueued(answer.queued)
+    onEvents()
   }
 
   function someIds(share: number): string[] {
@@ -174,7 +175,10 @@ export function createHappenings(world: World, { disk, random, owner, invariants
         return forSomeTime(happening.duration, () => world.dns.set(domain, answer), () => world.dns.delete(domain))
       }
       case 'cancel':
-        return inProcess(({ store }) => Promise.all(someIds(happening.share).map((id) => store.cancelMessage(id, Date.now()))))
+        return inProcess(async ({ store, onEvents }) => {
+          await Promise.all(someIds(happening.share).map((id) => store.cancelMessage(id, Date.now())))
+          onEvents()
+        })
       case 'retry-now':
         return inProcess(({ store, dispatcher }) => Promise.all(someIds(happening.share).map(async (id) => {
           const queued = await store.retryNow(id, Date.now())

@@ -67,6 +67,8 @@ export interface SimulatedProcess {
   traffic: Traffic
   open: { count: number }
   workers: SimulatedWorker[]
+  /** Events were written. */
+  onEvents(): void
   /** As at SIGTERM. */
   stop(): Promise<void>
 }
@@ -103,7 +105,7 @@ export async function startProcess(
   const watch = createClockWatch({ clock, monotonic: () => performance.now(), logger })
   watch.start()
   const webhooks = createWebhookEngine({
-    store, clock, metrics, logger, settings: server.webhooks, speed: () => 1, version: '0',
+    store, clock, realClock: clock, metrics, logger, settings: server.webhooks, speed: () => 1, version: '0',
     keyRing: createKeyRing(MASTER_KEY), guardedRequest: outside.guardedRequest as GuardedRequest,
   })
   webhooks.start(epoch)
@@ -177,6 +179,7 @@ export async function startProcess(
   schedule.start()
   return {
     owner, main, store, dispatcher, egress, shaping, warmup, live, epoch, traffic, open, workers,
+    onEvents: webhooks.wake,
     async stop() {
       await schedule.stop()
       await dispatcher.stop(server.delivery.drain)

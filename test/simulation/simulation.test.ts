@@ -5,14 +5,13 @@ import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { isFullScale } from '../support/scale.ts'
 import { KEPT_SEEDS } from './kept-seeds.ts'
 import { storyOf, tell } from './story.ts'
 import { runStory } from './world.ts'
 
 const run = promisify(execFile)
 const MAIN = fileURLToPath(new URL('./main.ts', import.meta.url))
-const NEW_WORLDS = isFullScale ? 10_000 : 60
+const NEW_WORLDS = process.env['TEST_SCALE'] === 'full' ? 10_000 : 60
 
 t.test('one seed is one run, to the byte', async (t) => {
   const first = await runStory(storyOf(1))
