@@ -22,6 +22,8 @@ export interface DeliveryThreads {
   limit(thread: number, pathKey: string, limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>): void
   /** Resolves when every thread has answered, or died meanwhile: then a new one takes its place. */
   tick(): Promise<void>
+  /** Which rows a thread has, after the results of all others that it was given; null: it died meanwhile. */
+  claimsOf(thread: number): Promise<ReadonlySet<number> | null>
   /**
    * Nothing new starts; resolves when all that runs has ended. Sessions before the final dot have the time of the
    * drain, those that wait for the answer to it what is left of the longest time, 80 s unless it is said.
@@ -51,6 +53,8 @@ export interface DeliveryThreadsOptions {
 interface Slot {
   worker: Worker
   ticks: Map<number, () => void>
+  /** Who asked for its claims. */
+  asking: Map<number, (claims: ReadonlySet<number> | null) => void>
   drained: (() => void) | undefined
 }
 
@@ -66,11 +70,13 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
   const { clock, logger } = options
   let deaths: number[] = []
   let isEnding = false
-  let nextTick = 1
+  let nextQuestion = 1
   const slots = Array.from({ length: options.count }, (_, thread) => startSlot(thread))
 
   function startSlot(thread: number): Slot {
-    const slot: Slot = { worker: options.startWorker(options.settings), ticks: new Map(), drained: undefined }
+    const slot: Slot = {
+      worker: options.startWorker(options.settings), ticks: new Map(), asking: new Map(), drained: undefined,
+    }
     options.onStart(thread, slot.worker)
     slot.worker.on('message', (message: FromThread) => receive(thread, slot, message))
     slot.worker.once('error', (error) => {
@@ -88,6 +94,10 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
         slot.ticks.get(message.id)?.()
         slot.ticks.delete(message.id)
         return
+      case 'claims':
+        slot.asking.get(message.id)?.(new Set(message.claims))
+        slot.asking.delete(message.id)
+        return
       case 'drained':
         return slot.drained?.()
     }
@@ -102,6 +112,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
   function bury(thread: number, slot: Slot): void {
     slot.drained?.()
     for (const resolve of slot.ticks.values()) resolve()
+    for (const resolve of slot.asking.values()) resolve(null)
     if (isEnding) return
     const now = clock.now()
     deaths = [...deaths.filter((at) => now - at < DEATHS_COUNT_FOR), now]
@@ -141,11 +152,19 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
     },
     async tick() {
       await Promise.all(slots.map((slot) => new Promise<void>((resolve) => {
-        const id = nextTick++
+        const id = nextQuestion++
         slot.ticks.set(id, resolve)
         post(slot, { kind: 'tick', id })
       })))
     },
+    claimsOf: (thread) => new Promise((resolve) => {
+      const slot = slots[thread]
+      // Of a dead one no answer comes.
+      if (slot === undefined || isDead(slot.worker)) return resolve(null)
+      const id = nextQuestion++
+      slot.asking.set(id, resolve)
+      post(slot, { kind: 'claims', id })
+    }),
     async drain(drainMilliseconds, longestMilliseconds = LONGEST_STOP) {
       isEnding = true
       const drained = slots.map((slot) => new Promise<void>((resolve) => {

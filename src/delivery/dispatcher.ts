@@ -31,6 +31,7 @@ import { createChoosePath } from './choose-path.ts'
 import { createConnectionCount } from './connection-count.ts'
 import { createClaimKeys } from './queue/claim-keys.ts'
 import { createClaimRound } from './queue/claim-round.ts'
+import { createClaimHistory } from './claim-history.ts'
 import { createDeliveryThreads } from './delivery-threads.ts'
 import type { DeliveryThreads, StartWorker } from './delivery-threads.ts'
 import { createDotMarks } from './dot-marks.ts'
@@ -38,6 +39,7 @@ import { createHolders } from './holders.ts'
 import { createFairOrder } from './queue/fair-order.ts'
 import { createKnownRoutes } from './queue/known-routes.ts'
 import { createLookAgain } from './queue/look-again.ts'
+import { createOrphans } from './orphans.ts'
 import { createOutcomeRecorder } from './outcome-recorder.ts'
 import type { StoredRow } from './outcome-recorder.ts'
 import { createPathFacts } from './path-facts.ts'
@@ -139,6 +141,11 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const order = createFairOrder()
   const directory = createQueueDirectory({ clock, order })
   const window = createReadyWindow(() => delivery().ready_window)
+  const history = createClaimHistory(clock)
+  const hold = (messages: readonly ClaimedMessage[]): void => {
+    window.hold(messages)
+    for (const message of messages) history.note('claimed', message)
+  }
   const routes = createKnownRoutes({ findRoute: options.findRoute, configuration: configuration.current, clock })
   const pathFacts = createPathFacts(configuration.current)
   const capture = createCaptureRoute(options.captureAddress, configuration.current)
@@ -147,7 +154,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     takeTokens: ({ shaped }, count) =>
       shaped === null ? { granted: count, nextAt: null } : shaping.take(shaped, count),
   })
-  const recorder = createOutcomeRecorder({ store, clock, logger, onStored })
+  const recorder = createOutcomeRecorder({ store, clock, logger, history, onStored })
   const marks = createDotMarks({
     store, clock, logger, epoch,
     behindOutcomes: recorder.behind,
@@ -155,9 +162,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     answer: (thread, id, stale) => threads?.marked(thread, id, stale),
     onUnblocked: resume,
   })
-  const tries = createSettleTries({ ...options, recorder, marks, onLeft })
+  const tries = createSettleTries({ ...options, recorder, marks, history, onLeft })
   const pump = createPathPump({
-    clock, paths, tries, window,
+    clock, paths, tries, window, history,
     threads: () => (isStopping || isBroken ? undefined : threads),
     onRoom: () => loop.wake(),
   })
@@ -166,7 +173,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   })
   const domains = createRouteDomains({
     store, clock, logger, routes, lease, mayClaim,
-    hold: window.hold,
+    hold,
     onAssigned(keys) {
       directory.note(keys)
       for (const { waiting, ...key } of keys) directory.noteGone({ ...key, route: UNROUTED }, waiting)
@@ -185,7 +192,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     onDnsAnswer: tries.settleDns,
     onRouteChanged: domains.assign,
     onPlaced(rows) {
-      for (const row of rows) paths.add(row)
+      for (const row of rows) {
+        paths.add(row)
+        history.note('placed', row.message, row.facts.key)
+      }
       pump.schedule()
     },
     // Room that was kept for them is known to be free or taken now.
@@ -196,7 +206,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     placing: placer.placing,
     readyWindow: () => delivery().ready_window,
   })
-  const claim = createClaimKeys({ store, clock, directory, hold: window.hold, lease })
+  const claim = createClaimKeys({ store, clock, directory, hold, lease })
   const loop = createPollLoop({
     clock, round,
     onError: (thrown) => logger.error({ error: errorText(thrown) }, 'claiming failed'),
@@ -213,6 +223,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     loop.wake()
   })
   const holders = createHolders({ placer, paths, tries, recorder })
+  const orphans = createOrphans({
+    store, clock, realClock, logger, epoch, holders, window, tries, history,
+    metrics: options.metrics, threadCount: threadsWanted,
+    threads: () => threads,
+    uncertainRetry: () => delivery().uncertain_retry,
+    onFreed: walk.walkSoon,
+  })
   const figures = createQueueFigures({ directory, routes, egress, clock })
   const whyWaiting = createWhyWaiting({
     clock, shaping, routes, capture, choosePath, gateOf, paths,
@@ -236,6 +253,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
   function onStored(rows: StoredRow[], hasEvents: boolean): void {
     window.release(rows.map(({ message }) => message.claim))
+    for (const { message } of rows) history.note('stored', message)
     const pools = new Set([...egress.poolNames(), CAPTURE_POOL])
     // Mail of a pool that is gone moves, also while it is under way.
     if (rows.some(({ message }) => !pools.has(message.pool))) walk.walkSoon()
@@ -302,6 +320,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 
   function renewEachMinute(): void {
     cancelRenewal = realClock.after(RENEW_EVERY, () => {
+      void orphans.look()
       renewLeases().catch((thrown: unknown) => {
         logger.error({ error: errorText(thrown) }, 'leases could not be renewed')
       })
@@ -361,6 +380,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       isStopping = true
       tellStopping()
       lookAgain.stop()
+      orphans.stop()
       await Promise.all([loop.stop(), walk.stop(), domains.stop()])
       pump.giveBackWaiting()
       await Promise.all([placer.settled(), threads?.drain(drainMilliseconds, longestMilliseconds)])

@@ -11,6 +11,7 @@ import type { Clock } from '../base/clock.ts'
 import { errorCode, errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { ClaimedMessage, OutcomeRecord, RowClaim, UnclaimRequest } from '../store/records.ts'
+import type { ClaimHistory } from './claim-history.ts'
 import type { WaitingFor } from '../store/queue-records.ts'
 import type { Store } from '../store/store.ts'
 
@@ -55,6 +56,7 @@ export interface OutcomeRecorderOptions {
   store: Pick<Store, 'recordOutcomes' | 'unclaim'>
   clock: Clock
   logger: Logger
+  history: Pick<ClaimHistory, 'note'>
   /** These rows are not ours any more. */
   onStored: (rows: StoredRow[], hasEvents: boolean) => void
 }
@@ -67,7 +69,7 @@ const LONGEST_FINISH = 10 * SECOND
 const REFUSED = 'outcomes could not be stored'
 
 export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeRecorder {
-  const { store, clock, logger, onStored } = options
+  const { store, clock, logger, history, onStored } = options
   let epoch = 0
   /** Not with the store. */
   let outcomes: Settled[] = []
@@ -188,6 +190,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
       const back = { number: ++came, message, how }
       unstored.add(back)
       returned.push(back)
+      history.note('given back', message, how.waitingFor)
       schedule()
     },
     *held() {

@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../base/clock.ts'
 import type { OpenGate } from '../egress/shaping.ts'
+import type { ClaimHistory } from './claim-history.ts'
 import type { DeliveryThreads } from './delivery-threads.ts'
 import type { Paths } from './paths.ts'
 import type { PlacedRow } from './placed-row.ts'
@@ -23,13 +24,14 @@ export interface PathPumpOptions {
   paths: Paths<PlacedRow>
   tries: Pick<SettleTries, 'begin' | 'giveBack'>
   window: Pick<ReadyWindow, 'handOver' | 'roomForBulk'>
+  history: Pick<ClaimHistory, 'note'>
   /** Undefined: nothing may go out any more. */
   threads: () => Pick<DeliveryThreads, 'dispatch' | 'limit'> | undefined
   /** The ready window was full, and has room now. */
   onRoom: () => void
 }
 
-export function createPathPump({ clock, paths, tries, window, threads, onRoom }: PathPumpOptions): PathPump {
+export function createPathPump({ clock, paths, tries, window, history, threads, onRoom }: PathPumpOptions): PathPump {
   let isScheduled = false
   let isStopped = false
   let cancelTimer = (): void => {}
@@ -57,7 +59,10 @@ export function createPathPump({ clock, paths, tries, window, threads, onRoom }:
     const batches = new Map<number, PathBatch[]>()
     for (const { thread, gate, rows } of ready) {
       tries.begin(rows, thread)
-      for (const { message } of rows) window.handOver(message)
+      for (const { message } of rows) {
+        window.handOver(message)
+        history.note('to thread', message, thread)
+      }
       batches.set(thread, [...(batches.get(thread) ?? []), ...toBatches(rows, gate)])
     }
     for (const [thread, ofThread] of batches) open.dispatch(thread, ofThread)

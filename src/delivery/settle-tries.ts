@@ -20,6 +20,7 @@ import type { Grant } from '../store/queue-records.ts'
 import type { ClaimedMessage } from '../store/records.ts'
 import type { Store } from '../store/store.ts'
 import { createAttemptLog } from './attempt-log.ts'
+import type { ClaimHistory } from './claim-history.ts'
 import type { DotMarks } from './dot-marks.ts'
 import { decideIp } from './ip-decision.ts'
 import { createJudgeAddress } from './judge-address.ts'
@@ -42,6 +43,8 @@ export interface SettleTries {
   giveBack(row: PlacedRow, how: Omit<Parameters<OutcomeRecorder['giveBack']>[1], 'refund'>): void
   /** A thread died with its rows: those whose dot may have gone out are possible duplicates. */
   giveBackThread(thread: number): void
+  /** Rows that a thread does not have, though it was given them: as if it had died with them. */
+  giveBackLost(claims: readonly number[]): void
   /** What is still in a thread waits for the answer to its dot, and nobody waits with it any more. Ends no message. */
   endUnanswered(): void
   /** What is in threads. */
@@ -60,6 +63,7 @@ export interface SettleTriesOptions {
   configuration: LiveConfiguration
   recorder: Pick<OutcomeRecorder, 'record' | 'recordLater' | 'giveBack'>
   marks: Pick<DotMarks, 'isMarked' | 'forget'>
+  history: Pick<ClaimHistory, 'note'>
   /** These rows have left their threads: their paths may take others. */
   onLeft: (rows: readonly PlacedRow[]) => void
 }
@@ -198,6 +202,22 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     marks.forget(row.claim)
   }
 
+  /** Nobody knows how far their tries came; returns for how many the dot may have gone out. */
+  function giveBackUnheard(rows: readonly PlacedRow[]): number {
+    const now = clock.now()
+    const wait = configuration.current().server.delivery.uncertain_retry
+    let uncertain = 0
+    for (const row of rows) {
+      const isMarked = marks.isMarked(row.claim)
+      if (isMarked) uncertain++
+      leave(row)
+      noteTry(row, { kind: 'neither' })
+      // Whether RCPT was sent is not known: the allowance stays spent.
+      recorder.giveBack(row.message, isMarked ? { nextAt: now + wait, isPossibleDuplicate: true } : { nextAt: now })
+    }
+    return uncertain
+  }
+
   return {
     begin(rows, thread) {
       for (const row of rows) inThread.set(row.claim, { row, thread })
@@ -208,6 +228,7 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
         const found = inThread.get(result.claim)
         if (found === undefined) continue
         leave(found.row)
+        options.history.note('result', found.row.message, result.end.kind)
         left.push(found.row)
         settleRow(found.row, result)
       }
@@ -227,19 +248,14 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     },
     giveBackThread(thread) {
       const rows = [...inThread.values()].filter((entry) => entry.thread === thread).map(({ row }) => row)
-      const now = clock.now()
-      const wait = configuration.current().server.delivery.uncertain_retry
-      let uncertain = 0
-      for (const row of rows) {
-        const isMarked = marks.isMarked(row.claim)
-        if (isMarked) uncertain++
-        leave(row)
-        noteTry(row, { kind: 'neither' })
-        // Whether RCPT was sent is not known: the allowance stays spent.
-        recorder.giveBack(row.message, isMarked ? { nextAt: now + wait, isPossibleDuplicate: true } : { nextAt: now })
-      }
+      const uncertain = giveBackUnheard(rows)
       metrics.leasesRecovered.inc(rows.length)
       logger.warn({ thread, messages: rows.length, uncertain }, 'messages taken back from a delivery thread')
+      options.onLeft(rows)
+    },
+    giveBackLost(claims) {
+      const rows = claims.flatMap((claim) => inThread.get(claim)?.row ?? [])
+      giveBackUnheard(rows)
       options.onLeft(rows)
     },
     endUnanswered() {

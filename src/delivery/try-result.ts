@@ -146,6 +146,7 @@ export type ToThread =
   | { kind: 'marked'; clockOffset: number; id: number; stale: number[] } // after the commit; `stale`: claims that hold nothing
   | { kind: 'limit'; pathKey: string; connections: number; messagesPerConnection: number } // between two messages
   | { kind: 'tick'; id: number }
+  | { kind: 'claims'; id: number } // which rows it has
   | { kind: 'drain' } // start nothing new; answer with `drained` when all that runs has ended
   | { kind: 'abort' } // reset what has not sent its dot; the rest still waits for its reply
   | { kind: 'end' } // close everything and exit
@@ -165,4 +166,5 @@ export interface ThreadTurn {
 export type FromThread =
   | { kind: 'turn'; turn: ThreadTurn }
   | { kind: 'tick'; id: number }
+  | { kind: 'claims'; id: number; claims: number[] } // behind the results of all others that it was given
   | { kind: 'drained' }

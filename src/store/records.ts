@@ -53,6 +53,27 @@ export interface ClaimedMessage extends RowClaim {
   isCaptured: boolean
 }
 
+/** A row under lease, as the search for rows in nobody's hand reads it. */
+export interface LeasedRow extends RowClaim {
+  id: string
+  /** When it was claimed. */
+  since: number
+  /** It has the dot mark. */
+  isMarked: boolean
+}
+
+export interface LeasedPage {
+  rows: LeasedRow[]
+  /** Where the next page begins; null: this was the last. */
+  next: LeasedPosition | null
+}
+
+/** Leases in the order of their end. */
+export interface LeasedPosition {
+  leaseUntil: number
+  key: number
+}
+
 export interface ClaimRequest {
   now: number
   epoch: number

@@ -198,6 +198,23 @@ t.test('every connection says once what it found of TLS', { skip: selfSigned() =
   }
 })
 
+t.test('it says which rows it has, on connections and waiting for one', async (t) => {
+  const server = await mx(t)
+  const marks: (() => void)[] = []
+  const path = pathTo(t, server, { askMark: (_claim, answer) => void marks.push(() => answer(true)) })
+  path.add(keysUpTo(5), { plan: { connections: 1 } })
+  t.same(path.sender.claims().toSorted(), keysUpTo(5), 'a connection is made')
+  await until('a mark is asked for', () => marks.length === 1)
+  t.same(path.sender.claims().toSorted(), keysUpTo(5))
+  while (path.results.length < 5) {
+    for (const answer of marks.splice(0)) answer()
+    const known = [...path.sender.claims(), ...path.results.map(({ claim }) => claim)]
+    t.same(known.toSorted(), keysUpTo(5), 'each is here or was reported')
+    await new Promise(setImmediate)
+  }
+  t.same(path.sender.claims(), [])
+})
+
 t.test('new connections keep to the rate of the path', async (t) => {
   const server = await mx(t, { script: { dot: { afterMilliseconds: 20, reply: '250 ok' } } })
   const path = pathTo(t, server)

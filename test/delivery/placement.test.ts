@@ -107,7 +107,7 @@ t.test('when a full ready window gets room by what goes to a thread, more is cla
   const taken: TakenRows<PlacedRow> = { ready: [{ thread: 0, gate, rows }], expired: [], returned: [], limits: [] }
   let rooms = 0
   const pump = createPathPump({
-    clock: manualClock(), window,
+    clock: manualClock(), window, history: { note: () => {} },
     paths: { take: () => taken, nextAt: () => null, takeWaiting: () => [] } as never,
     tries: { begin: () => {}, giveBack: () => {} },
     threads: () => ({ dispatch: () => {}, limit: () => {} }),

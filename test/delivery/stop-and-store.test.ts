@@ -2,6 +2,7 @@ import t from 'tap'
 import type { Test } from 'tap'
 import { HOUR, MINUTE, SECOND, systemClock } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
+import { createClaimHistory } from '../../src/delivery/claim-history.ts'
 import { createDeliveryThreads } from '../../src/delivery/delivery-threads.ts'
 import { startWorker } from '../../src/delivery/start-worker.ts'
 import { createOutcomeRecorder } from '../../src/delivery/outcome-recorder.ts'
@@ -107,7 +108,7 @@ t.test('what comes after the store was given up is given up as well', async (t) 
   }
   const recorder = createOutcomeRecorder({
     store: { recordOutcomes: refuse, unclaim: refuse }, clock, logger: createLogger({ level: 'silent' }),
-    onStored: () => {},
+    history: createClaimHistory(clock), onStored: () => {},
   })
   const message: ClaimedMessage = {
     key: 1, claim: 1, id: 'msg_1', contentId: 1, pool: 'default', stream: 'bulk', domain: 'acme.test', recipient: ANNA,

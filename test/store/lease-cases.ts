@@ -106,6 +106,23 @@ export const leases: Cases = {
     const [unrouted] = await store.claimUnrouted({ ...terms, domain: 'new.org' })
     t.equal(unrouted?.claim, message.claim + 1)
   },
+  'the rows under lease of an epoch are read in pages': async (t, { store }) => {
+    const { epoch, plain, marked } = await markedSecond(store)
+    await acceptOne(store)
+    const [later] = await claim(store, epoch, NOW + 5)
+    const first = await store.leasedRows(epoch, null, 2)
+    t.strictSame(first.rows, [
+      { ...rowClaim(plain), id: plain.id, since: NOW, isMarked: false },
+      { ...rowClaim(marked), id: marked.id, since: NOW, isMarked: true },
+    ])
+    const second = await store.leasedRows(epoch, first.next, 2)
+    t.strictSame(second, {
+      rows: [{ ...rowClaim(later), id: later?.id, since: NOW + 5, isMarked: false }], next: null,
+    })
+    t.same((await store.leasedRows(epoch - 1, null, 9)).rows, [])
+    await store.unclaim({ epoch, rows: [{ ...rowClaim(plain), nextAt: NOW + 9 }] })
+    t.same((await store.leasedRows(epoch, null, 9)).rows.map(({ id }) => id), [marked.id, later?.id])
+  },
   'a row given back says why it waits, and may change its route': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     const nextAt = NOW + 60_000

@@ -86,6 +86,7 @@ t.test('due, expiring and leased rows are found by the partial indexes made for 
   const wanted: [statement: RegExp, step: string][] = [
     [/from messages\s+where state = 'waiting' and expires_at <= \?/, 'INDEX messages_expiring (expires_at<?)'],
     [/where state = 'sending' and lease_until <= \?/, 'INDEX messages_leased (lease_until<?)'],
+    [/where state = 'sending' and \(lease_until, seq\) >/, 'INDEX messages_leased (lease_until>'],
     [/state = 'pending' and endpoint_id = \+\? and is_behind = \+\? and next_at/,
       'INDEX webhook_deliveries_due (endpoint_id=? AND is_behind=? AND next_at<?)'],
     [/from messages\s+where state = 'waiting' and lane_id = \? and seq/,

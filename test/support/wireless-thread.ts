@@ -72,6 +72,10 @@ parentPort?.on('message', (message: ToThread) => {
       return finish(message.id, message.stale)
     case 'tick':
       return post({ kind: 'tick', id: message.id })
+    case 'claims': {
+      const claims = [...waiting.values()].flat().flatMap(({ rows }) => rows.map(({ claim }) => claim))
+      return post({ kind: 'claims', id: message.id, claims })
+    }
     case 'drain':
       return post({ kind: 'drained' })
     case 'end':

@@ -23,6 +23,8 @@ export interface ReadyWindow {
   /** Rows of the sending domain that are held, on one route. */
   ofDomain(pool: string, route: string, domain: string): number
   size(): number
+  /** All that are counted. */
+  held(): Iterable<ClaimedMessage>
 }
 
 const SHARE_OF_BULK = 0.75
@@ -71,6 +73,7 @@ export function createReadyWindow(size: () => number): ReadyWindow {
     ofLane: (domain, stream) => lanes.of(`${domain} ${stream}`),
     ofDomain: (pool, route, domain) => domains.of(`${pool} ${route} ${domain}`),
     size: () => held.size,
+    held: () => held.values(),
   }
 }
 

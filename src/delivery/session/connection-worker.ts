@@ -70,6 +70,8 @@ export interface ConnectionWorker {
   isBusy(): boolean
   /** It waits for a row. */
   isIdle(): boolean
+  /** Of the rows that are under way on it. */
+  claims(): number[]
   /** Rows may have come, or what it may do has changed. */
   wake(): void
   /** Says goodbye if it waits for a row; false: it does not, or does so already. */
@@ -270,6 +272,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
     isOpen: () => session !== undefined && !isOver,
     isBusy: () => trials.size > 0,
     isIdle: () => session !== undefined && !isOver && trials.size === 0,
+    claims: () => Array.from(trials, ({ pathRow }) => pathRow.row.claim),
     wake: takeMore,
     retire() {
       if (session === undefined || isOver || trials.size > 0 || !mayCarryMore(session)) return false

@@ -28,6 +28,8 @@ export interface PathSender {
   limit(limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>): void
   /** Opens further connections when there is work and room for them. */
   grow(): void
+  /** Of every row that was added and not reported. */
+  claims(): number[]
   /** Ends a connection that waits for a row: another path needs it. False: there is none. */
   retireIdle(): boolean
   /** Returns what has not begun, lets the rest finish. */
@@ -267,6 +269,10 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       if (isHalted()) return halt()
       for (const worker of workers()) if (worker.isIdle()) worker.wake()
       grow()
+    },
+    claims() {
+      const waiting = [...sites.values()].flatMap(({ rows }) => rows.soon(rows.size()))
+      return [...waiting.map(({ row }) => row.claim), ...workers().flatMap((worker) => worker.claims())]
     },
     retireIdle: () => workers().some((worker) => worker.retire()),
     drain() {

@@ -87,6 +87,9 @@ export function serveThread(served: ServedThread): (message: ToThread) => void {
         return senders.get(message.pathKey)?.limit(message)
       case 'tick':
         return post({ kind: 'tick', id: message.id })
+      case 'claims':
+        outbox.flush()
+        return post({ kind: 'claims', id: message.id, claims: [...senders.values()].flatMap((sender) => sender.claims()) })
       case 'drain':
         return drain()
       case 'abort':

@@ -12,7 +12,8 @@
  * uncertain time and is marked as a possible duplicate. Neither counts as an attempt. Engine.md 3.4.
  */
 import type { Database } from 'better-sqlite3'
-import type { EpochStart, RowClaim, UnclaimRequest } from '../records.ts'
+import { identifierFromBytes } from '../../base/identifier.ts'
+import type { EpochStart, LeasedPage, LeasedPosition, RowClaim, UnclaimRequest } from '../records.ts'
 import { createAllowanceRefund } from './allowance.ts'
 import { createQueueNames } from './queue-names.ts'
 
@@ -58,6 +59,35 @@ export function createRenewLeases(
   )
   return ({ epoch, rows, leaseUntil }) => {
     for (const { key, claim } of rows) renew.run(leaseUntil, key, epoch, claim)
+  }
+}
+
+interface LeasedColumns {
+  key: number
+  claim: number
+  id: Buffer
+  since: number
+  isMarked: number
+  leaseUntil: number
+}
+
+export function createLeasedRows(
+  database: Database,
+): (request: { epoch: number; after: LeasedPosition | null; limit: number }) => LeasedPage {
+  const find = database.prepare<[number, number, number, number], LeasedColumns>(`
+    select seq as key, claim, id, next_at as since, dot_sent as isMarked, lease_until as leaseUntil
+    from messages
+    where state = 'sending' and (lease_until, seq) > (?, ?) and lease_epoch = +?
+    order by lease_until, seq
+    limit +?`)
+  return ({ epoch, after, limit }) => {
+    const found = find.all(after?.leaseUntil ?? 0, after?.key ?? 0, epoch, limit)
+    const last = found.length < limit ? undefined : found.at(-1)
+    return {
+      rows: found.map(({ key, claim, id, since, isMarked }) =>
+        ({ key, claim, id: identifierFromBytes('msg', id), since, isMarked: isMarked === 1 })),
+      next: last === undefined ? null : { leaseUntil: last.leaseUntil, key: last.key },
+    }
   }
 }
 

@@ -103,6 +103,7 @@ function createVerbCalls(call: Call): Omit<Store, 'close' | 'acceptMessages'> {
     markDotSent: (epoch, rows) => call('markDotSent', { epoch, rows }),
     recordOutcomes: (request) => call('recordOutcomes', request),
     renewLeases: (epoch, rows, leaseUntil) => call('renewLeases', { epoch, rows, leaseUntil }),
+    leasedRows: (epoch, after, limit) => call('leasedRows', { epoch, after, limit }),
     recoverLapsedLeases: (leasesBefore, now, uncertainAt) =>
       call('recoverLapsedLeases', { leasesBefore, now, uncertainAt }),
     expireDue: (now, limit) => call('expireDue', { now, limit }),

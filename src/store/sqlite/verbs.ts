@@ -26,7 +26,7 @@ import { createFigures } from './figures.ts'
 import { createFindIdempotent, createForgetAnswers, createKeepAnswer } from './idempotency.ts'
 import { createIpReadVerbs, createIpWriteVerbs } from './ip-verbs.ts'
 import {
-  createBeginEpoch, createMarkDotSent, createRecoverLapsedLeases, createRenewLeases, createUnclaim,
+  createBeginEpoch, createLeasedRows, createMarkDotSent, createRecoverLapsedLeases, createRenewLeases, createUnclaim,
 } from './leases.ts'
 import { createLinkSource } from './link-source.ts'
 import { createLookupMessage, createMessageEvents, createRoadSummary, createTranscripts } from './lookups.ts'
@@ -126,6 +126,7 @@ export function createReadVerbs({ reader }: OpenDatabase) {
   return {
     unroutedDomains: createUnroutedDomains(reader),
     queueKeys: createQueueKeys(reader),
+    leasedRows: createLeasedRows(reader),
     watchQueue: createWatchQueue(reader),
     someQueueGroups: createQueueGroupStep(reader),
     countSomeWaiting: createCountWaiting(reader),
