@@ -41,6 +41,11 @@ export function serverFacts(foundation: Foundation, parts: ServerFactsParts): Se
       ])
       return { oldestDueAt, ...watched, groups }
     },
+    async orphans() {
+      const { values } = await metrics.orphans.get()
+      const countOf = (kind: string): number => values.find(({ labels }) => labels.kind === kind)?.value ?? 0
+      return { messages: countOf('message'), webhooks: countOf('webhook'), upMilliseconds: performance.now() }
+    },
     async webhooks() {
       const [endpoints, { webhooks }] = await Promise.all([endpointsOf(store), store.figures()])
       return { endpoints, oldestDueAt: webhooks.oldestEventAt }

@@ -1,5 +1,5 @@
 /**
- * How mail, events and reports flow: queue, warmup, webhooks, feedback (operations.md 7). What the store knows becomes
+ * How mail, events and reports flow: queue, orphans, warmup, webhooks, feedback (operations.md 7). What the store knows becomes
  * findings; its errors are passed on.
  */
 import { DAY, HOUR, MINUTE } from '../base/clock.ts'
@@ -9,6 +9,7 @@ import { ageText } from './words.ts'
 import type { HealthCheck } from './world.ts'
 
 const QUEUE = verdicts('queue', 'Mail that should have gone waits.')
+const ORPHANS = verdicts('orphans', 'The server lost sight of mail or events and found them again: they were late.')
 const WARMUP = verdicts('warmup', 'An IP that is held back sends less than planned, or nothing.')
 const WEBHOOKS = verdicts('webhooks', 'Your applications do not learn what became of their mail.')
 const FEEDBACK = verdicts('feedback', 'Without reports, dead addresses and complaining readers are mailed again.')
@@ -47,6 +48,19 @@ export const checkQueue: HealthCheck = {
         `posthorn path list; posthorn queue list --by provider`))
     }
     return findings
+  },
+}
+
+export const checkOrphans: HealthCheck = {
+  id: 'orphans',
+  place: 'server',
+  async run({ server }) {
+    if (server === null) return []
+    const { messages, webhooks, upMilliseconds } = await server.orphans()
+    const start = `since the start ${ageText(upMilliseconds)} ago`
+    if (messages + webhooks === 0) return [ORPHANS.ok(null, `nothing was in nobody's hand ${start}`)]
+    return [ORPHANS.warn(null, `${messages} messages and ${webhooks} webhook deliveries were in nobody's hand ${start}`,
+      'report it with these lines: journalctl -u posthorn -p warning | grep "in nobody\'s hand"')]
   },
 }
 

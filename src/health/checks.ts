@@ -7,7 +7,7 @@ import { checkClock, checkDisk, checkSecrets } from './check-host.ts'
 import { checkDatabase } from './check-database.ts'
 import { checkDomainAge } from './check-domain-age.ts'
 import { checkDomains } from './check-domains.ts'
-import { checkFeedback, checkQueue, checkWarmup, checkWebhooks } from './check-mail-flow.ts'
+import { checkFeedback, checkOrphans, checkQueue, checkWarmup, checkWebhooks } from './check-mail-flow.ts'
 import { checkForwardNames, checkPtr } from './check-ip-names.ts'
 import { checkInbound } from './check-inbound.ts'
 import { checkIpPresent, checkIpSource } from './check-ips.ts'
@@ -21,7 +21,7 @@ import type { HealthCheck } from './world.ts'
 export const CHECKS: readonly HealthCheck[] = [
   checkClock, checkConfig, checkDisk, checkDatabase, checkSecrets, checkListeners, checkUnits, checkIpPresent,
   checkIpSource, checkPort25, checkPtr, checkForwardNames, checkOwnNames, checkDomains, checkInbound, checkTls,
-  checkBlocklists, checkDomainAge, checkQueue, checkWarmup, checkWebhooks, checkFeedback, checkBackup,
+  checkBlocklists, checkDomainAge, checkQueue, checkOrphans, checkWarmup, checkWebhooks, checkFeedback, checkBackup,
 ]
 
 export const CHECK_IDS: readonly string[] = CHECKS.map(({ id }) => id)

@@ -56,6 +56,7 @@ export interface ServerFacts {
   domains(only: string | null): Promise<DomainView[]>
   ips(): Promise<IpView[]>
   queue(): Promise<QueueFacts>
+  orphans(): Promise<OrphanFacts>
   webhooks(): Promise<{ endpoints: WebhookEndpointState[]; oldestDueAt: number | null }>
   /** Since a time: messages that went out, and reports that came back for any. */
   reportSums(since: number): Promise<ReportSums>
@@ -72,6 +73,14 @@ export interface QueueFacts {
   stuck: number
   /** By provider. */
   groups: { name: string | null; waiting: number; due: number; held: number }[]
+}
+
+/** What was in nobody's hand, and was freed. */
+export interface OrphanFacts {
+  messages: number
+  webhooks: number
+  /** They are counted from the start of the server on. */
+  upMilliseconds: number
 }
 
 export interface DatabaseFacts {

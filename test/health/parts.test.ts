@@ -16,7 +16,7 @@ import { createMetrics } from '../../src/base/metrics.ts'
 import { checkDomains } from '../../src/health/check-domains.ts'
 import { checkSecrets } from '../../src/health/check-host.ts'
 import { isOurs } from '../../src/health/check-inbound.ts'
-import { checkFeedback } from '../../src/health/check-mail-flow.ts'
+import { checkFeedback, checkOrphans } from '../../src/health/check-mail-flow.ts'
 import { unitFindings } from '../../src/health/check-units.ts'
 import { verdicts } from '../../src/health/finding.ts'
 import type { Finding } from '../../src/health/finding.ts'
@@ -125,6 +125,17 @@ t.test('no complaint says nothing before there is much mail', async (t) => {
   t.same(await results({ sent: 5_000, bounces: 0, complaints: 0 }), ['bounce skip', 'complaint skip'])
   t.same(await results({ sent: 50_000, bounces: 0, complaints: 0 }), ['bounce warn', 'complaint skip'])
   t.same(await results({ sent: 500_000, bounces: 9, complaints: 0 }), ['bounce ok', 'complaint warn'])
+})
+
+t.test('what was in nobody\'s hand is told, with since when and what to do', async (t) => {
+  const orphansOf = (messages: number, webhooks: number) => checkOrphans.run({
+    server: { orphans: async () => ({ messages, webhooks, upMilliseconds: 3 * HOUR }) },
+  } as never)
+  t.match(await orphansOf(0, 0), [{ check: 'orphans', result: 'ok', seen: /since the start 3 h ago$/, fix: null }])
+  for (const found of [await orphansOf(2, 0), await orphansOf(0, 2)]) {
+    t.match(found, [{ result: 'warn', seen: /2 .* were in nobody's hand since the start 3 h ago/, fix: /^report it/ }])
+  }
+  t.same(await checkOrphans.run({ server: null } as never), [])
 })
 
 t.test('the same fault of thousands of domains fills neither the report nor a mail', async (t) => {
