@@ -5,10 +5,11 @@
  *   -> wait for room in the path -> thread;  result -> judge -> record, or back to the queue without an attempt
  *
  * Work starts by events alone: an accept, a time, freed room, an IP or path that opens, a reload, an operator; a walk
- * over the store's keys is the net below, and a search for rows in nobody's hand the one below that. Promises: a row is claimed only while it can go, there is room in the ready
- * window, and the store takes outcomes; every claimed row is recorded, given back, or still leased when the process
- * dies. Errors of the store are logged and tried again. Engine.md 2, 3.3, 4; the states of a message are in
- * `src/README.md`.
+ * over the store's keys is the net below, and a search for rows in nobody's hand (`orphans.ts`) the one below that.
+ * Promises: a row is claimed only while it can go, there is room in the ready window, and the store takes outcomes;
+ * every claimed row is recorded, given back, or still leased when the process dies. Errors of the store are logged and
+ * tried again. Engine.md 2, 3.3, 4; the states of a message are in `src/README.md`, what may overtake what in
+ * `README.md` beside this file.
  */
 import { MINUTE } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
