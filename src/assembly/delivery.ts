@@ -39,7 +39,6 @@ export async function startDelivery(foundation: Foundation, parts: DeliveryParts
     configuration: live,
     startWorker,
     onConnectionTls: (ip, note) => tlsResults.noteConnection(ip, note),
-    isClockSteady: foundation.isClockSteady,
     mayDeliver: () => disk.mayDeliver(),
     onFatal: foundation.onFatal,
     storeLocation: location,

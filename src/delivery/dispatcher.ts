@@ -88,8 +88,6 @@ export interface DispatcherOptions {
   trackingUrl: string | null
   /** False: nothing new starts, since its outcome could not be recorded; `wake` when that is over. */
   mayDeliver?: () => boolean
-  /** False after a jump of the clock: nothing has expired by it. */
-  isClockSteady?: () => boolean
   /** Events were recorded. */
   onEvents: () => void
   /** Delivery can not go on: the process must end. */
@@ -214,7 +212,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   })
   const walk = createQueueWalk({
     store, clock, logger, directory,
-    isClockSteady: options.isClockSteady ?? (() => true),
     onPage: () => loop.wake(),
     onWalked: () => void domains.refill(),
   })

@@ -19,7 +19,6 @@
  * has an older claim than whoever gets the row next, and the store refuses its mark and its outcome. An error of the
  * store is logged; the next minute looks again.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
@@ -79,7 +78,7 @@ export function createOrphans(options: OrphansOptions): Orphans {
     let after: LeasedPosition | null = null
     do {
       const { rows, next } = await store.leasedRows(epoch, after, MOST_AT_ONCE)
-      await nextTurn()
+      await new Promise<void>((resolve) => void setImmediate(resolve))
       const held = holders()
       for (const row of rows) if (!held.has(row.claim)) unheld.set(row.claim, row)
       after = next

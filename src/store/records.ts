@@ -83,7 +83,7 @@ export interface ClaimRequest {
 
 export interface ClaimResult {
   messages: ClaimedMessage[]
-  /** For each ask, in its order: when the next unexpired row of the key is due; null: none waits. */
+  /** For each ask, in its order: when its key has to be asked for again, e.g. since a row is due; null: it has none. */
   earliestAt: (number | null)[]
 }
 

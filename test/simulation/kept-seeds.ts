@@ -4,5 +4,7 @@
  */
 export const KEPT_SEEDS: Readonly<Record<number, string>> = {
   38: 'a row that was claimed again before its give-back was heard was in nobody\'s hand',
-  263: 'a walk was surprised by mail whose lifetime a jump of the clock had ended',
+  263: 'a walk took mail for forgotten whose lifetime had ended by a jump of the clock',
+  1277: 'a walk took mail for forgotten whose lifetime had just ended',
+  1519: 'the same, when the clock could be trusted again after a jump',
 }

@@ -143,7 +143,6 @@ export async function startProcess(
     onConnectionTls: () => {},
     captureAddress: { address: '127.0.0.1', port: 9 },
     mayDeliver: outside.mayDeliver,
-    isClockSteady: watch.isSteady,
     onEvents: webhooks.wake,
     onFatal: outside.onFatal,
     startWorker({ connectionsMax }) {

@@ -28,8 +28,6 @@ export interface QueueWalkOptions {
   store: Pick<Store, 'queueKeys'>
   clock: Clock
   logger: Logger
-  /** False: the clock has jumped, and what is over by it waits until somebody ends it. */
-  isClockSteady: () => boolean
   directory: Pick<QueueDirectory, 'beginWalk' | 'endWalk' | 'hasForgotten' | 'learn' | 'walkAt'>
   /** A page was learnt. */
   onPage: () => void
@@ -55,8 +53,8 @@ export function createQueueWalk(options: QueueWalkOptions): QueueWalk {
 
   /** `isNet`: nothing should be found that is not known. */
   async function walk(isNet: boolean): Promise<void> {
-    // Keys that were forgotten on purpose are no surprise, nor are those of mail whose lifetime a jump has ended.
-    const isSurprising = isNet && !directory.hasForgotten() && options.isClockSteady()
+    // Keys that were forgotten on purpose are no surprise.
+    const isSurprising = isNet && !directory.hasForgotten()
     directory.beginWalk()
     let after: QueueKey | null = null
     do {

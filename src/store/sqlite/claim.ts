@@ -6,7 +6,8 @@
  *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
  *
  * Of expired rows, which `expireDue` ends, a bounded number is walked over for each key. When there are more in front,
- * the key is named due a second later, so that nobody asks for it without a pause.
+ * the key is named due a second later, so that nobody asks for it without a pause. A key with a few of them is asked for
+ * again until they have ended: one that nobody knows, with due rows, would look like mail that was forgotten.
  *
  * `+?` here and elsewhere: of a plain `limit ?`, and of a plain `= ?` in a join or over a partial index, SQLite looks
  * at the value while it plans, and so plans anew at each call, which costs up to 80 µs. A sign keeps it from looking.
@@ -44,6 +45,8 @@ interface Lease {
 const MOST_EXPIRED = 2_000
 /** How long a key with more of them is left alone. */
 const EXPIRED_PAUSE = SECOND
+/** `expireDue` ends them about so soon. */
+const ENDED_WITHIN = 5 * SECOND
 
 // Whole rows at once: reading each by its number afterwards costs ten times as much.
 const WALKED_COLUMNS = `
@@ -113,14 +116,17 @@ function createFirstOfKey(
     // One more than is wanted tells when the key is due next.
     const wanted = limit + 1
     let rows = find.all(...key, wanted)
-    let beyond: number | undefined
+    let isBeyond = false
+    let askAgainAt = Infinity
     if (rows.some(({ expiresAt }) => expiresAt <= now)) {
       rows = findUnexpired.all(...key, wanted + MOST_EXPIRED, now, wanted)
-      beyond = rows.length < wanted ? findBeyond.get(...key, wanted + MOST_EXPIRED) : undefined
+      isBeyond = rows.length < wanted && findBeyond.get(...key, wanted + MOST_EXPIRED) !== undefined
+      askAgainAt = now + (isBeyond ? EXPIRED_PAUSE : ENDED_WITHIN)
     }
     const due = rows.slice(0, limit)
-    if (beyond !== undefined) return { due, nextAt: now + EXPIRED_PAUSE }
-    return { due, nextAt: rows[limit]?.nextAt ?? findLater.get(...key) ?? null }
+    const next = isBeyond ? undefined : (rows[limit]?.nextAt ?? findLater.get(...key))
+    const nextAt = Math.min(next ?? Infinity, askAgainAt)
+    return { due, nextAt: nextAt === Infinity ? null : nextAt }
   }
 }
 
