@@ -11,7 +11,6 @@
  * tried again. Engine.md 2, 3.3, 4; the states of a message are in `src/README.md`, what may overtake what in
  * `README.md` beside this file.
  */
-import { MINUTE } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
@@ -37,9 +36,11 @@ import { createDeliveryThreads } from './delivery-threads.ts'
 import type { DeliveryThreads, StartWorker } from './delivery-threads.ts'
 import { createDotMarks } from './dot-marks.ts'
 import { createHolders } from './holders.ts'
+import type { Holders } from './holders.ts'
 import { createFairOrder } from './queue/fair-order.ts'
 import { createKnownRoutes } from './queue/known-routes.ts'
 import { createLookAgain } from './queue/look-again.ts'
+import { createLeaseRenewal } from './lease-renewal.ts'
 import { createOrphans } from './orphans.ts'
 import { createOutcomeRecorder } from './outcome-recorder.ts'
 import type { StoredRow } from './outcome-recorder.ts'
@@ -106,14 +107,11 @@ export interface Dispatcher extends QueueFigures {
   stop(drainMilliseconds: number, longestMilliseconds?: number): Promise<void>
   /** What keeps a waiting message back; undefined: nothing that is known here. */
   whyWaiting(message: WaitingMessage): WaitReason | undefined
+  /** Who has which claimed row. */
+  holders: Holders
   /** Resolves when every delivery thread answers. */
   ticks(): Promise<void>
 }
-
-/** Leases are renewed this often (engine.md 3.3). */
-const RENEW_EVERY = MINUTE
-/** Rows of one renewal, which others' commits wait for: some milliseconds of the store. */
-const MOST_PER_RENEWAL = 500
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { store, clock, realClock, logger, egress, shaping, configuration, epoch } = options
@@ -124,7 +122,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   let isStopping = false
   /** No thread is left to send anything: the process is about to end. */
   let isBroken = false
-  let cancelRenewal = (): void => {}
   let tellStopping = (): void => {}
   const stopping = new Promise<void>((resolve) => {
     tellStopping = resolve
@@ -228,6 +225,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     uncertainRetry: () => delivery().uncertain_retry,
     onFreed: walk.walkSoon,
   })
+  const leases = createLeaseRenewal({ store, realClock, logger, lease, holders, orphans })
   const figures = createQueueFigures({ directory, routes, egress, clock })
   const whyWaiting = createWhyWaiting({
     clock, shaping, routes, capture, choosePath, gateOf, paths,
@@ -308,24 +306,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     domains.wake()
   }
 
-  /** For what memory truly holds: the lease of a row in nobody's hand lapses. */
-  async function renewLeases(): Promise<void> {
-    const rows = Array.from(holders().values(), ({ message: { key, claim } }) => ({ key, claim }))
-    for (let first = 0; first < rows.length; first += MOST_PER_RENEWAL) {
-      await store.renewLeases(epoch, rows.slice(first, first + MOST_PER_RENEWAL), lease().leaseUntil)
-    }
-  }
-
-  function renewEachMinute(): void {
-    cancelRenewal = realClock.after(RENEW_EVERY, () => {
-      void orphans.look()
-      renewLeases().catch((thrown: unknown) => {
-        logger.error({ error: errorText(thrown) }, 'leases could not be renewed')
-      })
-      renewEachMinute()
-    })
-  }
-
   function listen(): void {
     egress.onChange(placeAnew)
     shaping.onOpen(lookAgain.pathsOpened)
@@ -338,6 +318,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   return {
     ...figures,
     whyWaiting,
+    holders,
     noteQueued({ keys, unroutedDomains }) {
       directory.note(keys)
       // Also what is to be sent much later: its provider is known then, and it has its place.
@@ -369,7 +350,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
           options.onFatal(reason)
         },
       })
-      renewEachMinute()
+      leases.start()
       loop.start()
       domains.start()
       await Promise.all([walk.start(), threads.tick()])
@@ -386,7 +367,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       tries.endUnanswered()
       marks.stop()
       await recorder.finish()
-      cancelRenewal()
+      leases.stop()
       pump.stop()
       await threads?.end()
     },

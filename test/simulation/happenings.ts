@@ -8,7 +8,7 @@ import { IPS, PROVIDER } from './configuration.ts'
 import type { Invariants } from './invariants.ts'
 import type { SimulatedProcess } from './process.ts'
 import type { SimulatedDisk } from './store.ts'
-import type { Happening } from './story.ts'
+import type { Happening, Mail } from './story.ts'
 import type { Owner } from './virtual-time.ts'
 import type { World } from './world.ts'
 
@@ -23,8 +23,6 @@ export interface HappeningsOptions {
 export interface Happenings {
   happen(happening: Happening): void
 }
-
-type Mail = Extract<Happening, { what: 'accept' }>
 
 /** A client that found nobody comes again. */
 const COMES_AGAIN = 500
@@ -82,7 +80,7 @@ export function createHappenings(world: World, { disk, random, owner, invariants
       content: plainContent({ from: { name: null, address: `news@${sender}` } }),
     })
     const accepted = messages.map(({ id }) => id)
-    invariants.noteAccepted(accepted)
+    invariants.noteAccepted(accepted, mail)
     ids.push(...accepted)
     if (answer.kind === 'accepted') dispatcher.noteQueued(answer.queued)
     onEvents()

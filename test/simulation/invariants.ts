@@ -10,6 +10,7 @@
  * | holders    | a row under lease is in somebody's hand, and memory holds no row that the store has not leased   |
  * | orphan     | the net below is never needed                                                                    |
  * | wake       | no walk finds due mail that nobody told of; nothing is overdue                                   |
+ * | turns      | a sender's few messages do not wait until another's many have gone                               |
  * | rate       | a path gets no more messages than its rate allows                                                |
  * | connection | an IP has no more connections to a site than it may                                              |
  * | cap        | a warming IP tries no more new messages in a day than its stage allows                           |
@@ -23,7 +24,8 @@ import { FIRST_STAGE, IPS, LONGEST_RETRY } from './configuration.ts'
 import type { SimulatedProcess } from './process.ts'
 import type { Connection, Taken } from './receivers.ts'
 import type { SimulatedDisk } from './store.ts'
-import type { Happening, Story } from './story.ts'
+import { isCrowdStory, SMALL_CROWD, SMALL_SENDER } from './story.ts'
+import type { Happening, Mail, Settings, Story } from './story.ts'
 import type { VirtualTime } from './virtual-time.ts'
 import type { World } from './world.ts'
 
@@ -43,7 +45,7 @@ export interface InvariantsOptions {
 }
 
 export interface Invariants {
-  noteAccepted(ids: readonly string[]): void
+  noteAccepted(ids: readonly string[], mail: Mail): void
   noteRecipient(connection: Connection, messageId: string): void
   noteTaken(taken: Taken, earlier: readonly Taken[]): void
   noteConnection(connection: Connection, count: number): void
@@ -101,11 +103,14 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
   const tried = new Map<string, Set<string>>()
   const buckets = new Map<string, { arrivalAt: number }>()
   let taken = 0
+  const isCrowd = isCrowdStory(story)
+  let small = { ids: new Set<string>(), since: 0, lastAt: 0 }
   let givenBack = 0
   const has = (what: Happening['what']): boolean => items.some(({ happening }) => happening.what === what)
   const mostConnections = Math.max(settings.connections, ...items.map(({ happening }) =>
     (happening.what === 'reload' ? happening.connections : 0)))
   const isRateSteady = !RATE_CHANGES.some(has)
+  const mayLapse = has('jump') || has('disk-full') || has('slow-store')
   const mayHaveLaterStage = items.some(({ happening }) => happening.what === 'jump' && happening.milliseconds > 0)
 
   const { database } = disk
@@ -116,6 +121,9 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
     select id, state, next_at, waiting_for, lease_epoch from messages where state in ('waiting', 'sending')`)
   const countHooks = database.prepare<[], number>(
     `select count(*) from webhook_deliveries where state = 'pending'`,
+  ).pluck()
+  const findLeased = database.prepare<[number], number>(
+    `select claim from messages where state = 'sending' and lease_epoch = ?`,
   ).pluck()
   const countAll = database.prepare<[], number>('select count(*) from messages').pluck()
 
@@ -134,8 +142,9 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
   }
 
   return {
-    noteAccepted(ids) {
+    noteAccepted(ids, { sender }) {
       for (const id of ids) accepted.add(id)
+      if (sender === SMALL_SENDER) small = { ids: new Set(ids), since: time.now(), lastAt: time.now() }
     },
     noteRecipient({ ip, site }, messageId) {
       digest.update(`${time.now()} ${ip} ${site} ${messageId}\n`)
@@ -149,6 +158,7 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
     },
     noteTaken({ messageId }, earlier) {
       taken++
+      if (small.ids.has(messageId)) small.lastAt = time.now()
       if (earlier.length === 0) return
       const row = findRow.get(bytesOf(messageId))
       if (row?.possible_duplicate === 1) return
@@ -181,7 +191,14 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
       fail(new Violation('alarm', `${phrase} ${JSON.stringify(fields)}`))
     },
     look(process) {
+      // Only while nothing is said between the threads do both sides know the same.
       if (process === undefined || process.open.count > 0 || process.traffic.underWay > 0) return
+      const leased = new Set(findLeased.all(process.epoch))
+      const held = process.dispatcher.holders()
+      const orphan = [...leased].find((claim) => !held.has(claim))
+      if (orphan !== undefined) fail(new Violation('holders', `nobody holds the claim ${orphan}`))
+      const stale = mayLapse ? undefined : [...held.keys()].find((claim) => !leased.has(claim))
+      if (stale !== undefined) fail(new Violation('holders', `${held.get(stale)?.by} holds the claim ${stale}, which has ended`))
     },
     isAllOver(process) {
       if (process === undefined) return false
@@ -195,6 +212,10 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
       }
       for (const id of accepted) {
         if (findRow.get(bytesOf(id)) === undefined) return fail(new Violation('lost', `${id} is not in the store`))
+      }
+      const waited = small.lastAt - small.since
+      if (isCrowd && waited > longestTurn(settings)) {
+        return fail(new Violation('turns', `the few messages of ${SMALL_SENDER} waited ${waited} ms`))
       }
       if (!settings.hasWebhook) return
       const hooks = countHooks.get() ?? 0
@@ -214,6 +235,14 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
     digest: () => digest.digest('hex').slice(0, 16),
     counts: () => ({ messages: countAll.get() ?? 0, delivered: taken, givenBack }),
   }
+}
+
+/**
+ * What stands before a lane that comes late: what is on the path already (5 s of its rate) and a claim of 150 rows, then
+ * one of the others' for each of its own.
+ */
+function longestTurn({ rate }: Settings): number {
+  return 5_000 + (150 + 2 * SMALL_CROWD) * (rate.per_milliseconds / rate.count) + 2_000
 }
 
 /** As the store keeps it. */

@@ -4,15 +4,19 @@
  *   --seeds N      so many worlds (100)
  *   --from N       the first seed; left out, a new one for each run
  *   --seed N       this one world, with its story
- *   --until-found  ends with the first violation
+ *   --until-found  ends with the first violation, in its first form
+ *   --planted      plants one fault after the other into a copy of the code, and runs until each is found
+ *   --fault TEXT   of these, only those whose name has this text
  *
  * A violation is told with its seed, what did not hold, and the shortest story that leads there. Exit 1 when there was
  * one, 2 for options that cannot be read.
  */
 import { fork } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { plantAll } from './plant.ts'
 import { shorten } from './shorten.ts'
 import { storyOf, tell } from './story.ts'
 import { runStory } from './world.ts'
@@ -31,6 +35,8 @@ interface Part {
   from: number
   step: number
   seeds: number
+  /** It ends with the first violation, which is told as it is. */
+  isUntilFound: boolean
 }
 
 const SEEDS = 100
@@ -42,14 +48,14 @@ const PROGRESS_EVERY = 10_000
 
 const NOTHING: Totals = { worlds: 0, events: 0, messages: 0, delivered: 0, givenBack: 0 }
 
-async function runPart({ from, step, seeds }: Part, say: (told: Told) => void): Promise<void> {
+async function runPart({ from, step, seeds, isUntilFound }: Part, say: (told: Told) => void): Promise<void> {
   let totals = NOTHING
   for (let index = 0; index < seeds; index++) {
     const story = storyOf(from + index * step)
     const run = await runStory(story)
     totals = addRun(totals, run)
     if (run.violation !== null) {
-      const shortest = await shorten(story, run.violation.kind)
+      const shortest = isUntilFound ? story : await shorten(story, run.violation.kind)
       say({ kind: 'violation', seed: story.seed, text: `${run.violation.message}\n${tell(shortest)}` })
     }
     if (totals.worlds === REPORT_EVERY || index === seeds - 1) {
@@ -74,18 +80,20 @@ async function runAll({ from, seeds, isUntilFound }: { from: number; seeds: numb
   const workers = Math.min(availableParallelism(), seeds)
   const begunAt = performance.now()
   let totals = NOTHING
+  const children: ChildProcess[] = []
   let violations = 0
   let toldAt = begunAt
   const seconds = (): number => Math.round((performance.now() - begunAt) / 1_000)
   process.stdout.write(`${seeds} worlds from seed ${from} on ${workers} cores\n`)
   await Promise.all(Array.from({ length: workers }, (_, index) => new Promise<void>((resolve) => {
-    const part: Part = { from: from + index, step: workers, seeds: Math.ceil((seeds - index) / workers) }
+    const part: Part = { from: from + index, step: workers, seeds: Math.ceil((seeds - index) / workers), isUntilFound }
     const worker = fork(fileURLToPath(import.meta.url), ['--part', JSON.stringify(part)])
+    children.push(worker)
     worker.on('message', (told: Told) => {
       if (told.kind === 'violation') {
         violations++
         process.stdout.write(`\nVIOLATION of seed ${told.seed}, ${seconds()} s: ${told.text}\n`)
-        if (isUntilFound) worker.kill()
+        if (isUntilFound) for (const each of children) each.kill()
         return
       }
       totals = addTotals(totals, told.totals)
@@ -119,6 +127,7 @@ async function main(): Promise<number> {
     options: {
       seeds: { type: 'string', default: String(SEEDS) }, from: { type: 'string' }, seed: { type: 'string' },
       'until-found': { type: 'boolean', default: false }, part: { type: 'string' },
+      planted: { type: 'boolean', default: false }, fault: { type: 'string' },
     },
   })
   if (values.part !== undefined) {
@@ -128,6 +137,7 @@ async function main(): Promise<number> {
   }
   if (values.seed !== undefined) return showOne(Number(values.seed))
   const from = values.from === undefined ? Math.floor(Math.random() * HIGHEST_SEED) : Number(values.from)
+  if (values.planted) return plantAll(from, values.fault)
   return (await runAll({ from, seeds: Number(values.seeds), isUntilFound: values['until-found'] })) === 0 ? 0 : 1
 }
 

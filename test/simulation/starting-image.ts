@@ -9,7 +9,7 @@ import { createWriteVerbs } from '../../src/store/sqlite/verbs.ts'
 import { sealSecret } from '../../src/webhooks/endpoint-secret.ts'
 import { verifiedDomain } from '../delivery/start-engine.ts'
 import { emptyDatabase } from './store.ts'
-import { SENDERS } from './story.ts'
+import { SENDERS, SMALL_SENDER } from './story.ts'
 import { BEGINS_AT } from './virtual-time.ts'
 
 export const MASTER_KEY = Buffer.alloc(32, 7)
@@ -18,7 +18,7 @@ export function startingImage(): Buffer {
   const database = new Sqlite(emptyDatabase())
   addErasedAddress(database, undefined)
   const verbs = createWriteVerbs({ writer: database, reader: database, close: () => {} })
-  for (const name of SENDERS) verbs.addDomain({ domain: verifiedDomain(name, []), most: null })
+  for (const name of [...SENDERS, SMALL_SENDER]) verbs.addDomain({ domain: verifiedDomain(name, []), most: null })
   const id = newIdentifier('wh', BEGINS_AT)
   verbs.addWebhookEndpoint({
     endpoint: {

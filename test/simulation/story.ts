@@ -51,6 +51,8 @@ export type Happening =
   | { what: 'retry-now'; share: number }
   | { what: 'endpoint'; answer: 500 | 'silent'; duration: number }
 
+export type Mail = Extract<Happening, { what: 'accept' }>
+
 export interface StoryItem {
   at: number
   happening: Happening
@@ -66,10 +68,14 @@ export const SHIPPED = {
   rate: { count: 100, per_milliseconds: SECOND }, connections: 10, messagesPerConnection: 100, readyWindow: 2_000,
   ips: 1, isWarming: false, poolConnections: null,
 }
-/** Of all stories, those with a herd. */
+/** Of all stories, those with a herd, and those with a crowd and nothing else. */
 const HERDS = 0.12
+const CROWDS = 0.02
+const LARGE_CROWD = 600
+export const SMALL_CROWD = 10
 
 export const SENDERS = ['one.test', 'two.test']
+export const SMALL_SENDER = 'few.test'
 /** The first two share their hosts. */
 export const DOMAINS = ['north.test', 'east.test', 'south.test', 'provider.test']
 const HABITS: readonly Habit[] = [
@@ -79,8 +85,25 @@ const HABITS: readonly Habit[] = [
 
 export function storyOf(seed: number): Story {
   const random = randomSource(seed)
+  if (random.next() < CROWDS) return crowdStory(seed, random)
   const settings = settingsOf(random)
   return { seed, settings, items: itemsOf(random, settings) }
+}
+
+/** One sender's many messages, and a moment later another's few, to the same place. */
+function crowdStory(seed: number, random: RandomSource): Story {
+  const settings = { ...settingsOf(random), ...SHIPPED, rate: { count: 20, per_milliseconds: SECOND }, commitTime: 2 }
+  const mail = { what: 'accept' as const, domain: random.oneOf(DOMAINS), lifetime: 72 * HOUR, delay: 0 }
+  const [many, few] = random.oneOf([['bulk', 'bulk'], ['bulk', 'transactional'], ['transactional', 'bulk']] as const)
+  return { seed, settings, items: [
+    { at: 0, happening: { ...mail, count: LARGE_CROWD, sender: random.oneOf(SENDERS), stream: many } },
+    { at: 2 * SECOND, happening: { ...mail, count: SMALL_CROWD, sender: SMALL_SENDER, stream: few } },
+  ] }
+}
+
+export function isCrowdStory({ items }: Story): boolean {
+  return items.length === 2 && items.some(({ happening }) =>
+    happening.what === 'accept' && happening.sender === SMALL_SENDER)
 }
 
 /** Half of all worlds have the limits that the files bring: most servers do. */

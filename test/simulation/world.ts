@@ -4,6 +4,7 @@
  * The same story gives the same run, to the byte. What does not hold ends the run as a violation; an error of the code
  * under test that nobody caught is one, too.
  */
+import { errorCode } from '../../src/base/errors.ts'
 import { newIdentifierBytes } from '../../src/base/identifier.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
@@ -157,7 +158,7 @@ function runNow(story: Story): Run {
           world.process = started
         }, (thrown: unknown) => {
           // It could not open what it needs: the service manager starts it again.
-          if (!world.isDiskFull) fail(new Violation('start', String(thrown)))
+          if (errorCode(thrown) !== 'SQLITE_FULL') fail(new Violation('start', String(thrown)))
           owner.isDead = true
           time.plan(1_000, outsideOwner, world.start)
         })

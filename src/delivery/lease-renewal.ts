@@ -1,0 +1,55 @@
+/**
+ * Each minute: renews the leases of the rows that memory truly holds, and looks for rows in nobody's hand.
+ *
+ * A row that nobody holds is not renewed: should the look not find it, its lease lapses, and the store frees it. An
+ * error of the store is logged; a lease lasts for many renewals. Engine.md 3.3.
+ */
+import { MINUTE } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import { errorText } from '../base/errors.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Store } from '../store/store.ts'
+import type { Holders } from './holders.ts'
+import type { Orphans } from './orphans.ts'
+
+export interface LeaseRenewal {
+  start(): void
+  stop(): void
+}
+
+export interface LeaseRenewalOptions {
+  store: Pick<Store, 'renewLeases'>
+  /** Leases watch over real work. */
+  realClock: Clock
+  logger: Logger
+  lease: () => { epoch: number; leaseUntil: number }
+  holders: Holders
+  orphans: Pick<Orphans, 'look'>
+}
+
+const RENEW_EVERY = MINUTE
+/** Rows of one verb: a few milliseconds of the store. */
+const MOST_PER_RENEWAL = 500
+
+export function createLeaseRenewal(options: LeaseRenewalOptions): LeaseRenewal {
+  const { store, realClock, logger, lease, holders, orphans } = options
+  let cancel = (): void => {}
+
+  async function renew(): Promise<void> {
+    const rows = Array.from(holders().values(), ({ message: { key, claim } }) => ({ key, claim }))
+    for (let first = 0; first < rows.length; first += MOST_PER_RENEWAL) {
+      const { epoch, leaseUntil } = lease()
+      await store.renewLeases(epoch, rows.slice(first, first + MOST_PER_RENEWAL), leaseUntil)
+    }
+  }
+
+  function wait(): void {
+    cancel = realClock.after(RENEW_EVERY, () => {
+      void orphans.look()
+      renew().catch((thrown: unknown) => logger.error({ error: errorText(thrown) }, 'leases could not be renewed'))
+      wait()
+    })
+  }
+
+  return { start: wait, stop: () => cancel() }
+}

@@ -1,0 +1,90 @@
+/**
+ * Faults that are planted into a copy of the code, to see that the simulator finds them: `npm run simulate -- --planted`.
+ * Each is an edit that a tired programmer could make.
+ */
+
+export interface Edit {
+  /** From the root of the project. */
+  file: string
+  /** It is there exactly once. */
+  from: string
+  to: string
+}
+
+export interface PlantedFault {
+  name: string
+  edits: readonly Edit[]
+}
+
+const edit = (file: string, from: string, to: string): Edit => ({ file, from, to })
+
+export const PLANTED_FAULTS: readonly PlantedFault[] = [
+  {
+    name: 'a row that is claimed again before its give-back was heard is dropped, and rows behind a rate go back',
+    edits: [
+      edit('src/delivery/dispatcher.ts', 'else placer.place(messages)', `else placer.place(messages.filter((one) =>
+      [...window.held()].filter(({ key }) => key === one.key).length < 2))`),
+      edit('src/egress/shaping/open-gate.ts', 'const takesRows = tokenAt - now <= SHORT_WAIT &&', 'const takesRows = false &&'),
+    ],
+  },
+  {
+    name: 'a lost wake-up: nobody tells the directory of accepted mail',
+    edits: [edit('src/delivery/dispatcher.ts', '      directory.note(keys)\n      // Also what', '      // Also what')],
+  },
+  {
+    name: 'a leaked count: a try that led to nothing stays under way on its path',
+    edits: [edit('src/delivery/paths.ts', '      path.underWay--\n', '      if (path.memory.counted % 7 > 0) path.underWay--\n')],
+  },
+  {
+    name: 'a mark that is not awaited',
+    edits: [edit(
+      'src/delivery/session/connection-worker.ts', 'askMark: (answer) => tools.askMark(claim, answer),',
+      'askMark(answer) {\n        tools.askMark(claim, () => {})\n        answer(true)\n      },',
+    )],
+  },
+  {
+    name: 'a lease that is renewed too late',
+    edits: [edit('src/delivery/lease-renewal.ts', 'const RENEW_EVERY = MINUTE', 'const RENEW_EVERY = 10 * MINUTE')],
+  },
+  {
+    name: 'a swallowed give-back',
+    edits: [edit(
+      'src/delivery/path-pump.ts', 'for (const { row, closure: { waitingFor } } of returned) tries',
+      'for (const { row, closure: { waitingFor } } of returned.slice(1)) tries',
+    )],
+  },
+  {
+    name: 'a thread that dies tells nothing of possible duplicates',
+    edits: [edit('src/delivery/settle-tries.ts', 'const isMarked = marks.isMarked(row.claim)\n      if (isMarked) uncertain++',
+      'const isMarked = false')],
+  },
+  {
+    name: 'a start that forgets the dot marks of the process before',
+    edits: [edit('src/store/sqlite/leases.ts', 'release.run(uncertainAt, 1, leasesBefore, 1)', 'release.run(now, 0, leasesBefore, 1)')],
+  },
+  {
+    name: 'outcomes that the store has refused are not tried again',
+    edits: [edit('src/delivery/outcome-recorder.ts', '      keep(batch)\n', '')],
+  },
+  {
+    name: 'no timer for rows that wait for a token',
+    edits: [edit('src/delivery/path-pump.ts', '    setTimer()\n  }', '  }')],
+  },
+  {
+    name: 'more rows than there are tokens',
+    edits: [edit('src/delivery/paths.ts', 'takeInTurns(path, tokens.granted, most)', 'takeInTurns(path, wanted, most)')],
+  },
+  {
+    name: 'allowance that was refused is used',
+    edits: [edit('src/delivery/reserve-grants.ts', 'const count = reservation?.granted ?? 0', 'const count = group.length')],
+  },
+  {
+    name: 'one connection too many',
+    edits: [edit('src/delivery/session/path-sender.ts', 'if (workerCount() < plan.connections) return true',
+      'if (workerCount() <= plan.connections) return true')],
+  },
+  {
+    name: 'results of webhooks that the store has refused are forgotten',
+    edits: [edit('src/webhooks/webhook-engine.ts', '      isRefused = true\n', '      isRefused = true\n      results = []\n')],
+  },
+]
