@@ -29,11 +29,11 @@ export interface ClaimHistory {
 const MOST_STEPS = 2 ** 16
 
 export function createClaimHistory(clock: Clock, most: number = MOST_STEPS): ClaimHistory {
-  const keys = new Float64Array(most)
-  const claims = new Float64Array(most)
-  const times = new Float64Array(most)
-  const steps = Array.from({ length: most }, (): ClaimStep | null => null)
-  const details = Array.from({ length: most }, (): string | number | null => null)
+  const keys: number[] = []
+  const claims: number[] = []
+  const times: number[] = []
+  const steps: ClaimStep[] = []
+  const details: (string | number | null)[] = []
   let written = 0
 
   return {
@@ -50,7 +50,7 @@ export function createClaimHistory(clock: Clock, most: number = MOST_STEPS): Cla
       for (let index = Math.max(0, written - most); index < written; index++) {
         const place = index % most
         const step = steps[place]
-        if (keys[place] !== key || step === undefined || step === null) continue
+        if (keys[place] !== key || step === undefined) continue
         found.push({ at: times[place] ?? 0, claim: claims[place] ?? 0, step, detail: details[place] ?? null })
       }
       return found

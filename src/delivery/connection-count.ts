@@ -1,6 +1,7 @@
 /**
- * How many connections to mail hosts are open, by IP and provider, for the metrics. The delivery threads tell of every
- * one that opens and ends; those of a thread that died are gone with it. Never throws.
+ * How many connections to mail hosts are open, by thread and path: by IP and provider for the metrics. The delivery
+ * threads tell of every one that opens and ends; those of a thread that died are gone with it, and whoever counts them
+ * too has to be told. Never throws.
  */
 import type { Metrics } from '../base/metrics.ts'
 import type { PathFacts } from './path-facts.ts'
@@ -9,11 +10,13 @@ import type { ThreadConnectionNote } from './try-result.ts'
 export interface ConnectionCount {
   /** `facts`: of the path; those of captured mail are not counted. */
   note(thread: number, facts: PathFacts, notes: readonly ThreadConnectionNote[]): void
-  forgetThread(thread: number): void
+  /** The thread is dead; returns what was open in it. */
+  forgetThread(thread: number): { facts: PathFacts; open: number }[]
 }
 
 interface Count {
   thread: number
+  facts: PathFacts
   labels: { ip: string; provider: string }
   open: number
 }
@@ -23,11 +26,12 @@ export function createConnectionCount({ smtpConnections, smtpTls }: Pick<Metrics
   /** By thread and path; only those with open connections. */
   const counts = new Map<string, Count>()
 
-  function add(thread: number, { key, shaped }: PathFacts, change: number): void {
+  function add(thread: number, facts: PathFacts, change: number): void {
+    const { key, shaped } = facts
     if (shaped === null) return
     const place = `${thread} ${key}`
     const count = counts.get(place) ??
-      { thread, labels: { ip: shaped.ip, provider: shaped.provider ?? 'other' }, open: 0 }
+      { thread, facts, labels: { ip: shaped.ip, provider: shaped.provider ?? 'other' }, open: 0 }
     count.open += change
     smtpConnections.inc(count.labels, change)
     if (count.open > 0) counts.set(place, count)
@@ -44,11 +48,12 @@ export function createConnectionCount({ smtpConnections, smtpTls }: Pick<Metrics
       }
     },
     forgetThread(thread) {
-      for (const [place, count] of counts) {
-        if (count.thread !== thread) continue
-        smtpConnections.dec(count.labels, count.open)
+      const ofThread = [...counts].filter(([, count]) => count.thread === thread)
+      for (const [place, { labels, open }] of ofThread) {
+        smtpConnections.dec(labels, open)
         counts.delete(place)
       }
+      return ofThread.map(([, { facts, open }]) => ({ facts, open }))
     },
   }
 }

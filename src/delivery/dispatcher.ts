@@ -294,6 +294,15 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     pump.schedule()
   }
 
+  /** They ended with their thread, which says nothing of their hosts. */
+  function endConnections(thread: number): void {
+    for (const { facts, open } of connectionCount.forgetThread(thread)) {
+      if (facts.shaped === null) continue
+      shaping.noteConnections(facts.shaped, Array.from({ length: open }, () => ({ kind: 'ended-well', delivered: 0 })))
+      paths.touch(facts)
+    }
+  }
+
   /** Placed rows were placed by what is no longer so: those that have not gone to a thread are placed anew. */
   function placeAnew(): void {
     pathFacts.forget()
@@ -342,7 +351,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
         onConnections: noteConnections,
         onStart: (thread, worker) => options.metrics.watchThread(`delivery-${thread}`, worker),
         onDeath(thread) {
-          connectionCount.forgetThread(thread)
+          endConnections(thread)
           tries.giveBackThread(thread)
         },
         onFatal(reason) {

@@ -69,8 +69,8 @@ export const SHIPPED = {
   ips: 1, isWarming: false, poolConnections: null,
 }
 /** Of all stories, those with a herd, and those with a crowd and nothing else. */
-const HERDS = 0.12
-const CROWDS = 0.02
+const HERDS = 0.06
+const CROWDS = 0.005
 const LARGE_CROWD = 600
 export const SMALL_CROWD = 10
 
@@ -145,7 +145,7 @@ function itemsOf(random: RandomSource, settings: Settings): StoryItem[] {
 
 function someMail(random: RandomSource): Happening {
   return {
-    what: 'accept', count: random.oneOf([1, 3, 10, 10, 30, 100]), domain: random.oneOf(DOMAINS),
+    what: 'accept', count: random.oneOf([1, 1, 3, 10, 30, 30]), domain: random.oneOf(DOMAINS),
     sender: random.oneOf(SENDERS), stream: random.oneOf(['transactional', 'bulk']),
     lifetime: random.oneOf([10 * MINUTE, 72 * HOUR, 72 * HOUR, 72 * HOUR]), delay: random.oneOf([0, 0, 0, 2 * MINUTE]),
   }

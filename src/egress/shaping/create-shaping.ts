@@ -83,6 +83,7 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
   /** Lets go what is over, forgets what says nothing, and counts the open connections anew. */
   function walk(): void {
     const at = now()
+    const openBefore = new Map(openByPool)
     openByPool.clear()
     for (const [key, record] of records.paths) {
       settlePath(record, normalLimits(record), at)
@@ -94,6 +95,8 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
       if (saysNothing(record)) records.paths.delete(key)
       keeper.saveLater(record)
     }
+    // Some had ended, and nobody had said so.
+    if ([...openBefore].some(([pool, before]) => (openByPool.get(pool) ?? 0) < before)) onOpen()
     for (const [key, record] of records.lanes) {
       forgetOldMatches(record.counts, at - FORGOTTEN_AFTER)
       settleLadder(record, at)
