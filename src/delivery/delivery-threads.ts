@@ -9,6 +9,7 @@ import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
+import type { ThreadPlace } from '../mail/whereabouts.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
 import type {
   FromThread, PathBatch, PathPlan, ThreadConnectionNote, ThreadTurn, ToThread, TryResult,
@@ -24,6 +25,8 @@ export interface DeliveryThreads {
   tick(): Promise<void>
   /** Which rows a thread has, after the results of all others that it was given; null: it died meanwhile. */
   claimsOf(thread: number): Promise<ReadonlySet<number> | null>
+  /** Where a thread has this row; null: nowhere, and its result came before; undefined: it died or does not answer. */
+  where(thread: number, claim: number): Promise<ThreadPlace | null | undefined>
   /**
    * Nothing new starts; resolves when all that runs has ended. Sessions before the final dot have the time of the
    * drain, those that wait for the answer to it what is left of the longest time, 80 s unless it is said.
@@ -55,6 +58,8 @@ interface Slot {
   ticks: Map<number, () => void>
   /** Who asked for its claims. */
   asking: Map<number, (claims: ReadonlySet<number> | null) => void>
+  /** Who asked where a row is. */
+  places: Map<number, (place?: ThreadPlace | null) => void>
   drained: (() => void) | undefined
 }
 
@@ -63,6 +68,8 @@ const MOST_DEATHS = 3
 const DEATHS_COUNT_FOR = MINUTE
 /** Drain, and then the wait of sessions after the final dot, in all (operations.md 10). */
 const LONGEST_STOP = 80 * SECOND
+/** Who asks where a row is waits no longer. */
+const LONGEST_ANSWER = SECOND
 /** A thread that does not end by itself is ended. */
 const LONGEST_END = 5 * SECOND
 
@@ -74,9 +81,8 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
   const slots = Array.from({ length: options.count }, (_, thread) => startSlot(thread))
 
   function startSlot(thread: number): Slot {
-    const slot: Slot = {
-      worker: options.startWorker(options.settings), ticks: new Map(), asking: new Map(), drained: undefined,
-    }
+    const worker = options.startWorker(options.settings)
+    const slot: Slot = { worker, ticks: new Map(), asking: new Map(), places: new Map(), drained: undefined }
     options.onStart(thread, slot.worker)
     slot.worker.on('message', (message: FromThread) => receive(thread, slot, message))
     slot.worker.once('error', (error) => {
@@ -98,6 +104,8 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
         slot.asking.get(message.id)?.(new Set(message.claims))
         slot.asking.delete(message.id)
         return
+      case 'where':
+        return slot.places.get(message.id)?.(message.place)
       case 'drained':
         return slot.drained?.()
     }
@@ -113,6 +121,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
     slot.drained?.()
     for (const resolve of slot.ticks.values()) resolve()
     for (const resolve of slot.asking.values()) resolve(null)
+    for (const resolve of slot.places.values()) resolve()
     if (isEnding) return
     const now = clock.now()
     deaths = [...deaths.filter((at) => now - at < DEATHS_COUNT_FOR), now]
@@ -165,6 +174,18 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
       slot.asking.set(id, resolve)
       post(slot, { kind: 'claims', id })
     }),
+    where(thread, claim) {
+      const { promise, resolve } = Promise.withResolvers<ThreadPlace | null | undefined>()
+      const slot = slots[thread]
+      const id = nextQuestion++
+      const timer = setTimeout(resolve, LONGEST_ANSWER, undefined)
+      slot?.places.set(id, resolve)
+      post(slot, { kind: 'where', id, claim })
+      return promise.finally(() => {
+        clearTimeout(timer)
+        slot?.places.delete(id)
+      })
+    },
     async drain(drainMilliseconds, longestMilliseconds = LONGEST_STOP) {
       isEnding = true
       const drained = slots.map((slot) => new Promise<void>((resolve) => {

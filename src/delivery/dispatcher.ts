@@ -62,6 +62,8 @@ import { threadCount, threadSettings } from './thread-settings.ts'
 import type { MailHost, ThreadConnectionNote } from './try-result.ts'
 import { createWhyWaiting } from './queue/why-waiting.ts'
 import type { WaitingMessage, WaitReason } from './queue/why-waiting.ts'
+import { createWhereIs } from './where-is.ts'
+import type { WhereIs } from './where-is.ts'
 
 export interface DispatcherOptions {
   store: Store
@@ -109,6 +111,8 @@ export interface Dispatcher extends QueueFigures {
   whyWaiting(message: WaitingMessage): WaitReason | undefined
   /** Who has which claimed row. */
   holders: Holders
+  /** Where a claimed message is; undefined: in nobody's hand. Never rejects. */
+  whereIs: WhereIs
   /** Resolves when every delivery thread answers. */
   ticks(): Promise<void>
 }
@@ -328,6 +332,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     ...figures,
     whyWaiting,
     holders,
+    whereIs: createWhereIs({ clock, holders, threads: () => threads }),
     noteQueued({ keys, unroutedDomains }) {
       directory.note(keys)
       // Also what is to be sent much later: its provider is known then, and it has its place.

@@ -19,10 +19,12 @@ import type { MessagePlacer } from './place-messages.ts'
 import type { PlacedRow } from './placed-row.ts'
 import type { SettleTries } from './settle-tries.ts'
 
-export interface HeldRow {
-  message: ClaimedMessage
-  by: 'placer' | 'path' | 'thread' | 'recorder'
-}
+export type HeldRow = { message: ClaimedMessage } & (
+  | { by: 'placer' }
+  | { by: 'path'; row: PlacedRow }
+  | { by: 'thread'; row: PlacedRow; thread: number }
+  | { by: 'recorder'; at: number } // since then
+)
 
 /** By claim. */
 export type Holders = () => ReadonlyMap<number, HeldRow>
@@ -37,11 +39,11 @@ export interface HoldersOptions {
 export function createHolders({ placer, paths, tries, recorder }: HoldersOptions): Holders {
   return () => {
     const held = new Map<number, HeldRow>()
-    const add = (message: ClaimedMessage, by: HeldRow['by']): void => void held.set(message.claim, { message, by })
-    for (const message of placer.held()) add(message, 'placer')
-    for (const { message } of paths.held()) add(message, 'path')
-    for (const { row } of tries.held()) add(row.message, 'thread')
-    for (const message of recorder.held()) add(message, 'recorder')
+    const add = (row: HeldRow): void => void held.set(row.message.claim, row)
+    for (const message of placer.held()) add({ message, by: 'placer' })
+    for (const row of paths.held()) add({ message: row.message, by: 'path', row })
+    for (const { row, thread } of tries.held()) add({ message: row.message, by: 'thread', row, thread })
+    for (const { message, at } of recorder.held()) add({ message, by: 'recorder', at })
     return held
   }
 }

@@ -37,8 +37,8 @@ export interface OutcomeRecorder {
   recordLater(message: ClaimedMessage, outcome: Promise<OutcomeRecord>): void
   /** Back to the queue without an attempt. */
   giveBack(message: ClaimedMessage, how: GiveBack): void
-  /** Rows whose outcome or return is not stored yet, or not there yet. */
-  held(): Iterable<ClaimedMessage>
+  /** Rows whose outcome or return is not stored yet, or not there yet; `at`: since when. */
+  held(): Iterable<{ message: ClaimedMessage; at: number }>
   isBlocked(): boolean
   /**
    * Calls `ask` when all that came before has been handed to the store, in this turn of the event loop if it takes it:
@@ -77,7 +77,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
   let asks: ((stored: Promise<void>) => void)[] = []
   /** Not stored, in the order in which they came. */
   const unstored = new Set<Settled | Returned>()
-  const expected = new Map<Promise<void>, ClaimedMessage>()
+  const expected = new Map<Promise<void>, { message: ClaimedMessage; at: number }>()
   let waiting: { until: number; resolve: () => void }[] = []
   let came = 0
   /** Batches that the store works on. */
@@ -171,7 +171,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
   }
 
   function record(message: ClaimedMessage, outcome: OutcomeRecord): void {
-    const settled = { number: ++came, message, outcome }
+    const settled = { number: ++came, at: clock.now(), message, outcome }
     unstored.add(settled)
     outcomes.push(settled)
     schedule()
@@ -184,10 +184,10 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
     record,
     recordLater(message, pending) {
       const recording = pending.then((outcome) => record(message, outcome)).finally(() => expected.delete(recording))
-      expected.set(recording, message)
+      expected.set(recording, { message, at: clock.now() })
     },
     giveBack(message, how) {
-      const back = { number: ++came, message, how }
+      const back = { number: ++came, at: clock.now(), message, how }
       unstored.add(back)
       returned.push(back)
       history.note('given back', message, how.waitingFor)
@@ -195,7 +195,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
     },
     *held() {
       yield* expected.values()
-      for (const { message } of unstored) yield message
+      yield* unstored
     },
     isBlocked: () => isBlocked,
     behind(ask) {
@@ -217,6 +217,7 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
 /** What came, counted from the start. */
 interface Came {
   number: number
+  at: number
   message: ClaimedMessage
 }
 

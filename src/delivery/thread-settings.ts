@@ -25,6 +25,15 @@ export function threadCount(threads: 'auto' | number): number {
   return threads === 'auto' ? Math.min(Math.max(availableParallelism() - 1, 1), MOST_AUTOMATIC_THREADS) : threads
 }
 
+/** The longest that a session waits without anything happening. */
+export function longestStage({ server }: Configuration): number {
+  return Math.max(...Object.values(sessionTimeouts(server.delivery)))
+}
+
+function sessionTimeouts({ timeouts }: Configuration['server']['delivery']): DeliveryThreadSettings['timeouts'] {
+  return { ...FURTHER_TIMEOUTS, ...timeouts }
+}
+
 export function threadSettings(
   { server }: Configuration,
   { storeLocation, masterKey, trackingUrl }: ThreadFacts,
@@ -33,7 +42,7 @@ export function threadSettings(
   const { delivery, domains, headers, hostname, retention, tls, tracking } = server
   return {
     storeLocation, masterKey,
-    timeouts: { ...FURTHER_TIMEOUTS, ...delivery.timeouts },
+    timeouts: sessionTimeouts(delivery),
     minTlsVersion: tls.min_version,
     caFile: tls.ca_file,
     connectionsMax: Math.max(1, Math.floor(delivery.connections_max / threads)),

@@ -7,6 +7,7 @@ import type { Rate } from '../config/field-types.ts'
 import type { ConnectionNote } from '../egress/shaping.ts'
 import type { ConnectionFacts } from '../mail/delivery-outcome.ts'
 import type { SmtpReply } from '../mail/smtp-reply.ts'
+import type { ThreadPlace } from '../mail/whereabouts.ts'
 import type { HostTls, TlsPolicy } from './tls/host-tls.ts'
 
 /** One egress IP and one route: the unit of connections and of back-off. */
@@ -147,6 +148,7 @@ export type ToThread =
   | { kind: 'limit'; pathKey: string; connections: number; messagesPerConnection: number } // between two messages
   | { kind: 'tick'; id: number }
   | { kind: 'claims'; id: number } // which rows it has
+  | { kind: 'where'; id: number; claim: number } // where it has this row
   | { kind: 'drain' } // start nothing new; answer with `drained` when all that runs has ended
   | { kind: 'abort' } // reset what has not sent its dot; the rest still waits for its reply
   | { kind: 'end' } // close everything and exit
@@ -167,4 +169,5 @@ export type FromThread =
   | { kind: 'turn'; turn: ThreadTurn }
   | { kind: 'tick'; id: number }
   | { kind: 'claims'; id: number; claims: number[] } // behind the results of all others that it was given
+  | { kind: 'where'; id: number; place: ThreadPlace | null } // null: nowhere; behind the results that came before
   | { kind: 'drained' }

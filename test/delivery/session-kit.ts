@@ -96,7 +96,7 @@ export function job(change: Partial<SessionJob> = {}): TestJob {
   const { promise: end, resolve } = Promise.withResolvers<SendEnd>()
   let wasRcptSent = false
   return {
-    envelope: ENVELOPE, bytes: BYTES, transcript: null, mayPipeline: true, begin: () => null,
+    envelope: ENVELOPE, bytes: BYTES, transcript: null, mayPipeline: true, begin: () => null, onStage: () => {},
     askMark: (answer) => void setImmediate(answer, true), ...change,
     end,
     wasRcptSent: () => wasRcptSent,

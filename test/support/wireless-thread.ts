@@ -76,6 +76,8 @@ parentPort?.on('message', (message: ToThread) => {
       const claims = [...waiting.values()].flat().flatMap(({ rows }) => rows.map(({ claim }) => claim))
       return post({ kind: 'claims', id: message.id, claims })
     }
+    case 'where':
+      return post({ kind: 'where', id: message.id, place: null })
     case 'drain':
       return post({ kind: 'drained' })
     case 'end':

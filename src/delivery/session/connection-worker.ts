@@ -8,6 +8,7 @@
 import { MINUTE } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import type { ConnectionFacts } from '../../mail/delivery-outcome.ts'
+import type { ThreadPlace, ThreadStage } from '../../mail/whereabouts.ts'
 import type { MessageForm, RenderedMessage } from './message-renderer.ts'
 import { openConnection } from './open-connection.ts'
 import type { ConnectionTools } from './open-connection.ts'
@@ -32,6 +33,8 @@ export interface DeliveryTools extends ConnectionTools {
 /** A row on its way through a path, over one connection or several. */
 export interface PathRow {
   row: DispatchedRow
+  /** For a connection, in milliseconds of the monotonic clock. */
+  waitsSince: number
   /** Connections that ended before the host had said anything of it. */
   returns: number
   /** One command at a time: the host was confused by several. */
@@ -72,6 +75,8 @@ export interface ConnectionWorker {
   isIdle(): boolean
   /** Of the rows that are under way on it. */
   claims(): number[]
+  /** Where this row is; undefined: not here. */
+  where(claim: number): ThreadPlace | undefined
   /** Rows may have come, or what it may do has changed. */
   wake(): void
   /** Says goodbye if it waits for a row; false: it does not, or does so already. */
@@ -94,6 +99,9 @@ interface Trial {
   transcript: Transcript | null
   /** Its first command is out, or about to be. */
   isBegun: boolean
+  stage: ThreadStage
+  /** When it came there, in milliseconds of the monotonic clock. */
+  stageSince: number
 }
 
 /** The one under way, and the one behind it. */
@@ -113,9 +121,13 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
   /** It takes no further row. */
   let isWornOut = false
   let idleTimer: NodeJS.Timeout | undefined
+  /** What it is connected to, or tries to be. */
+  let server: Pick<ThreadPlace, 'host' | 'address'> = { host: null, address: null }
 
-  const newTrial = (pathRow: PathRow): Trial =>
-    ({ pathRow, startedAt: tools.now(), ticks: performance.now(), transcript: tools.transcript(), isBegun: false })
+  const newTrial = (pathRow: PathRow): Trial => ({
+    pathRow, startedAt: tools.now(), ticks: performance.now(), transcript: tools.transcript(), isBegun: false,
+    stage: 'render', stageSince: performance.now(),
+  })
 
   function conclude(trial: Trial, end: TryEnd, facts: ConnectionFacts, wasRcptSent = false): void {
     trials.delete(trial)
@@ -134,6 +146,10 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
     const opened = await openConnection({
       path: plan(), site: options.site(), domain: first.row.recipientDomain, mayPipeline: first.mayPipeline,
       transcript: trial.transcript, isAborted: () => isAborted,
+      onConnect(place) {
+        server = place
+        enter(trial, 'connect')
+      },
     }, tools)
     switch (opened.kind) {
       case 'aborted':
@@ -157,6 +173,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
     void opened.ended.then(leave)
     if (isAborted) return opened.stop(STOPPING.reason)
     options.onOpen()
+    enter(trial, 'render')
     void submit(trial, rendering)
     takeMore()
   }
@@ -176,6 +193,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
       conclude(trial, { kind: 'returned', why: 'not-renderable', reason: rendered.problem }, session.facts)
       return takeMore()
     }
+    enter(trial, 'turn')
     session.send(jobOf(trial, rendered.message, session))
   }
 
@@ -189,6 +207,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
         if (options.isHalted()) return STOPPING
         if (tools.now() >= expiresAt) return TOO_LATE
         trial.isBegun = true
+        enter(trial, 'mail')
         if (messagesBefore === 0) return null
         // It was taken early, and waited for the one before.
         trial.startedAt = tools.now()
@@ -196,6 +215,7 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
         transcript?.note(reuseLine(opened.facts, messagesBefore))
         return null
       },
+      onStage: (stage) => enter(trial, stage),
       askMark: (answer) => tools.askMark(claim, answer),
       onEnd(end, wasRcptSent) {
         finish(trial, end, { wasRcptSent, opened })
@@ -273,6 +293,11 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
     isBusy: () => trials.size > 0,
     isIdle: () => session !== undefined && !isOver && trials.size === 0,
     claims: () => Array.from(trials, ({ pathRow }) => pathRow.row.claim),
+    where(claim) {
+      const trial = [...trials].find(({ pathRow }) => pathRow.row.claim === claim)
+      if (trial === undefined) return undefined
+      return { stage: trial.stage, milliseconds: performance.now() - trial.stageSince, ...server }
+    },
     wake: takeMore,
     retire() {
       if (session === undefined || isOver || trials.size > 0 || !mayCarryMore(session)) return false
@@ -287,6 +312,11 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
       for (const trial of trials) if (!trial.isBegun) conclude(trial, STOPPING, NO_CONNECTION)
     },
   }
+}
+
+function enter(trial: Trial, stage: ThreadStage): void {
+  trial.stage = stage
+  trial.stageSince = performance.now()
 }
 
 /** Never rejects. */

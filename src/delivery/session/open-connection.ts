@@ -31,6 +31,8 @@ export interface ConnectionRequest {
   transcript: Transcript | null
   /** True once nobody waits for it any more. */
   isAborted: () => boolean
+  /** This address is asked now. */
+  onConnect: (place: { host: string; address: string }) => void
 }
 
 export type OpenedConnection =
@@ -60,6 +62,7 @@ export async function openConnection(request: ConnectionRequest, tools: Connecti
       }
       continue
     }
+    request.onConnect({ host: place.host, address: place.address })
     const opened = await openPlace(place, request, tools)
     if (opened.kind !== 'failed') return opened
     last = opened

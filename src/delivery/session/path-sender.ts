@@ -14,6 +14,7 @@
 import { MINUTE } from '../../base/clock.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
 import type { RateLimit } from '../../base/rate-limit.ts'
+import type { ThreadPlace } from '../../mail/whereabouts.ts'
 import { renderRow, startWorker, STOPPING } from './connection-worker.ts'
 import type { ConnectionWorker, DeliveryTools, PathRow } from './connection-worker.ts'
 import type { MessageForm, RenderedMessage } from './message-renderer.ts'
@@ -30,6 +31,8 @@ export interface PathSender {
   grow(): void
   /** Of every row that was added and not reported. */
   claims(): number[]
+  /** Where this row is; undefined: not here. */
+  where(claim: number): ThreadPlace | undefined
   /** Ends a connection that waits for a row: another path needs it. False: there is none. */
   retireIdle(): boolean
   /** Returns what has not begun, lets the rest finish. */
@@ -217,6 +220,11 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
 
   function giveBack(queue: SiteQueue, row: PathRow): void {
     if (isHalted()) return finishUntried([row], STOPPING)
+    putBack(queue, row)
+  }
+
+  function putBack(queue: SiteQueue, row: PathRow): void {
+    row.waitsSince = performance.now()
     queue.rows.putBack(row)
     feed(queue)
   }
@@ -234,8 +242,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   ): void {
     if (hasOpen(queue) && !isHalted()) {
       queue.limit = { workers: queue.workers.size - 1, until: performance.now() + LIMIT_HOLDS }
-      queue.rows.putBack(row)
-      return feed(queue)
+      return putBack(queue, row)
     }
     tell(failure)
     finishUntried(queue.rows.takeAll(), { ...failure, wasTried: false })
@@ -274,6 +281,14 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       const waiting = [...sites.values()].flatMap(({ rows }) => rows.soon(rows.size()))
       return [...waiting.map(({ row }) => row.claim), ...workers().flatMap((worker) => worker.claims())]
     },
+    where(claim) {
+      const onConnection = workers().map((worker) => worker.where(claim)).find((place) => place !== undefined)
+      if (onConnection !== undefined) return onConnection
+      const waiting = [...sites.values()].flatMap(({ rows }) => rows.soon(rows.size()))
+      const found = waiting.find(({ row }) => row.claim === claim)
+      if (found === undefined) return undefined
+      return { stage: 'queue', milliseconds: performance.now() - found.waitsSince, host: null, address: null }
+    },
     retireIdle: () => workers().some((worker) => worker.retire()),
     drain() {
       isDraining = true
@@ -288,7 +303,9 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
 }
 
 function newRow(row: DispatchedRow): PathRow {
-  return { row, returns: 0, mayPipeline: true, wasRcptSent: false, rendering: null }
+  return {
+    row, waitsSince: performance.now(), returns: 0, mayPipeline: true, wasRcptSent: false, rendering: null,
+  }
 }
 
 function connectionRate({ connectionRate: rate }: PathPlan): RateLimit | null {

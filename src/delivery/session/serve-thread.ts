@@ -5,6 +5,7 @@
  * Decides nothing beyond one try. Results of one turn of the event loop travel as one message. Connections, rendering
  * and the way to the main thread are handed in, so that the same code runs in a worker and in the simulator.
  */
+import type { ThreadPlace } from '../../mail/whereabouts.ts'
 import type { FromThread, DispatchedRow, PathBatch, ToThread } from '../try-result.ts'
 import { createConnectionSlots } from './connection-slots.ts'
 import type { DeliveryTools } from './connection-worker.ts'
@@ -61,6 +62,14 @@ export function serveThread(served: ServedThread): (message: ToThread) => void {
     return sender
   }
 
+  function placeOf(claim: number): ThreadPlace | null {
+    for (const sender of senders.values()) {
+      const place = sender.where(claim)
+      if (place !== undefined) return place
+    }
+    return null
+  }
+
   function finishDrain(): void {
     if (senders.size > 0) return
     outbox.flush()
@@ -90,6 +99,10 @@ export function serveThread(served: ServedThread): (message: ToThread) => void {
       case 'claims':
         outbox.flush()
         return post({ kind: 'claims', id: message.id, claims: [...senders.values()].flatMap((sender) => sender.claims()) })
+      case 'where':
+        // What has ended is told before.
+        outbox.flush()
+        return post({ kind: 'where', id: message.id, place: placeOf(message.claim) })
       case 'drain':
         return drain()
       case 'abort':

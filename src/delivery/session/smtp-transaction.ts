@@ -173,6 +173,7 @@ export function createTransactions({ wire, extensions, timeouts }: TransactionsO
     transaction.stage = stage
     if (!isPositive(reply)) return refuse(transaction, stage, reply)
     transaction.stage = stage === 'mail' ? 'rcpt' : 'data'
+    transaction.job.onStage(transaction.stage)
     return true
   }
 
@@ -223,6 +224,7 @@ export function createTransactions({ wire, extensions, timeouts }: TransactionsO
    */
   function writeBody(transaction: Transaction, body: MessageBody): void {
     const { piece, isLast } = body.next()
+    transaction.job.onStage(isLast ? 'mark' : 'body')
     if (isLast) {
       transaction.phase = 'held'
       transaction.rest = { piece, end: body.end() }
@@ -250,6 +252,7 @@ export function createTransactions({ wire, extensions, timeouts }: TransactionsO
     if (rest === null) return
     transaction.phase = 'dot'
     transaction.rest = null
+    transaction.job.onStage('dot')
     transcript?.note(`the message, ${bytes.length} bytes, and the final dot`)
     advance(rest.end, [expectation(transaction, 'dot', onDot)], rest.piece)
   }

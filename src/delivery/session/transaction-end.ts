@@ -5,6 +5,7 @@
  * on its connection and MAIL had no answer, or the reply to the message before it was still due. Engine.md 10.2.
  */
 import type { SmtpReply } from '../../mail/smtp-reply.ts'
+import type { ThreadStage } from '../../mail/whereabouts.ts'
 import type { SmtpEnvelope, SmtpExtensions } from './smtp-extensions.ts'
 import type { WireEnd } from './smtp-wire.ts'
 import type { Transcript } from './transcript.ts'
@@ -25,6 +26,8 @@ export interface SessionJob {
   mayPipeline: boolean
   /** Asked right before its first command: why it is not to be sent any more, or null. */
   begin(messagesBefore: number): SendEnd | null
+  /** After `begin`: how far it is, once more for each piece of a body. */
+  onStage(stage: Extract<ThreadStage, 'rcpt' | 'data' | 'body' | 'mark' | 'dot'>): void
   /** Its dot waits for the answer: true once the mark is committed, false when the message is not ours any more. */
   askMark(answer: (isOurs: boolean) => void): void
   onEnd(end: SendEnd, wasRcptSent: boolean): void
