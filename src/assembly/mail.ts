@@ -3,6 +3,7 @@
  */
 import { renderKeys, senderIdOf } from '../content/message-fields.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
+import { longestStage } from '../delivery/thread-settings.ts'
 import { createAcceptBatch } from '../messages/accept-batch.ts'
 import type { AcceptanceOptions } from '../messages/accept-mail.ts'
 import { createAcceptanceLog } from '../messages/acceptance-log.ts'
@@ -66,6 +67,8 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
         store, clock, domains,
         classify: foundation.classify,
         whyWaiting: (message) => dispatcher.whyWaiting(message),
+        whereIs: (id) => dispatcher.whereIs(id),
+        longestStageMilliseconds: longestStage(configuration),
       }),
       ...createMessageActions(acceptance),
     },

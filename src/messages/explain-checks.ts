@@ -4,7 +4,8 @@
 import type { DomainView } from '../senders/domain-view.ts'
 
 export interface ExplainedCheck {
-  check: 'spf' | 'dkim' | 'dmarc'
+  /** `delivery`: of a message that is `sending`, whether it moves. */
+  check: 'spf' | 'dkim' | 'dmarc' | 'delivery'
   status: 'pass' | 'warn' | 'fail' | 'unknown'
   seen: string | null
 }

@@ -2,20 +2,23 @@
  * Why a message is where it is, in plain words (contract.md 6.3): what happened, what it waits for, what the last reply
  * means, what the DNS records of the sending domain say, how others on the same road fare, and what to do.
  *
- * What delivery alone knows, such as a path that is suspended, is asked for by `whyWaiting`. A part that is not known
- * is left out; nothing here changes anything. Throws ServiceError `not_found`.
+ * What delivery alone knows, such as a path that is suspended, or who has a message that is on its way, is asked for by
+ * `whyWaiting` and `whereIs`. A part that is not known is left out; nothing here changes anything. Throws ServiceError
+ * `not_found`.
  */
 import { HOUR } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import type { ClassifyReply } from '../mail/classify-reply.ts'
 import type { MessageState } from '../mail/message.ts'
 import { readSmtpReply } from '../mail/smtp-reply.ts'
+import type { Whereabouts } from '../mail/whereabouts.ts'
 import type { Domains } from '../senders/domains.ts'
 import type { MessageView } from '../store/lookup-records.ts'
 import type { Store } from '../store/store.ts'
 import { categoryWords } from './category-words.ts'
 import { explainChecks } from './explain-checks.ts'
 import type { ExplainedCheck } from './explain-checks.ts'
+import { explainSending } from './explain-sending.ts'
 import { summaryOf } from './explain-state.ts'
 import { secondsOrNull } from './message-data.ts'
 import { timeUntil } from './time-words.ts'
@@ -69,32 +72,50 @@ export interface ExplainOptions {
   classify: ClassifyReply
   /** Undefined: delivery knows of nothing that holds it. */
   whyWaiting: (message: MessageView) => WaitingReason | undefined
+  /** Of a message that is `sending`. Undefined: nobody has it. */
+  whereIs: (messageId: string) => Promise<Whereabouts | undefined>
+  /** The longest that delivery waits at any one stage. */
+  longestStageMilliseconds: number
 }
 
 const NOTHING_TO_DO = 'Nothing to do.'
 
 export function createExplainMessage(options: ExplainOptions): ExplainMessage {
-  const { store, clock, domains, classify, whyWaiting } = options
+  const { store, clock, domains, classify, whyWaiting, longestStageMilliseconds } = options
+
+  /** What nobody has may have come to its end between the two questions: then the message is read once more. */
+  async function look(id: string, viewer: Viewer): Promise<{ message: MessageView; where: Whereabouts | undefined }> {
+    const message = await requireMessage(store, id, viewer, clock.now())
+    const where = message.state === 'sending' ? await options.whereIs(message.id) : undefined
+    if (message.state !== 'sending' || where !== undefined) return { message, where }
+    return { message: await requireMessage(store, id, viewer, clock.now()), where }
+  }
 
   return async (id, viewer) => {
+    const { message, where } = await look(id, viewer)
     const now = clock.now()
-    const message = await requireMessage(store, id, viewer, now)
+    const { state } = message
     const [domain, similar] = await Promise.all([domains.find(message.domain), similarOf(message, store, now)])
     const cause = causeOf(message, classify)
     const waiting = waitingReason(message, whyWaiting, now)
     const advice = cause === null ? null : (categoryWords(cause.category)?.advice ?? null)
+    const told = state === 'sending' ? explainSending({ message, where, longestStageMilliseconds, now }) : {
+      summary: summaryOf(state, { message, category: cause?.category ?? null, waiting: waiting?.text, now }),
+      check: null, advice: null,
+    }
+    const domainChecks = domain === null ? [] : explainChecks(domain, message.ip)
     return {
       message_id: message.id,
-      state: message.state,
-      summary: summaryOf({ message, category: cause?.category ?? null, waiting: waiting?.text, now }),
+      state,
+      summary: told.summary,
       waiting_for: waiting?.waitingFor ?? null,
       reply: message.attempts.at(-1)?.reply ?? null,
       category: cause?.category ?? null,
       rule: cause?.rule ?? null,
       next_attempt_at: secondsOrNull(nextAttempt(message, waiting)),
-      checks: domain === null ? [] : explainChecks(domain, message.ip),
+      checks: told.check === null ? domainChecks : [told.check, ...domainChecks],
       similar,
-      advice: [advice ?? NOTHING_TO_DO],
+      advice: told.advice ?? [advice ?? NOTHING_TO_DO],
     }
   }
 }

@@ -1,6 +1,8 @@
 /**
- * One or two sentences on where a message is and why (contract.md 6.3). Pure.
+ * One or two sentences on where a message is and why (contract.md 6.3), but for one that is `sending`, of which
+ * `explain-sending.ts` speaks. Pure.
  */
+import type { MessageState } from '../mail/message.ts'
 import type { MessageView } from '../store/lookup-records.ts'
 import { categoryWords } from './category-words.ts'
 import { timeUntil } from './time-words.ts'
@@ -14,15 +16,13 @@ export interface StateFacts {
   now: number
 }
 
-export function summaryOf(facts: StateFacts): string {
+export function summaryOf(state: Exclude<MessageState, 'sending'>, facts: StateFacts): string {
   const { message, waiting } = facts
   const road = roadOf(message)
-  switch (message.state) {
+  switch (state) {
     case 'scheduled':
     case 'queued':
       return waiting ?? 'It is in the queue and leaves as soon as a connection is free.'
-    case 'sending':
-      return `It is being handed over to ${road}.`
     case 'deferred':
       return [lastAttempt(facts), waiting].filter(Boolean).join(' ')
     case 'delivered':

@@ -9,10 +9,20 @@ const UNITS: readonly [name: string, milliseconds: number][] = [
 
 /** `now` for what is past, or less than a second away. */
 export function timeUntil(at: number, now: number): string {
-  const left = at - now
+  const span = spanOf(at - now)
+  return span === undefined ? 'now' : `in ${span}`
+}
+
+/** `14 minutes` */
+export function timeSpan(milliseconds: number): string {
+  return spanOf(milliseconds) ?? 'less than a second'
+}
+
+/** Undefined for less than a second. */
+function spanOf(span: number): string | undefined {
   // Two of a unit and more: "in 90 minutes" says more than "in 1 hour".
-  const unit = UNITS.find(([, milliseconds]) => left >= 2 * milliseconds) ?? UNITS.at(-1)
+  const unit = UNITS.find(([, milliseconds]) => span >= 2 * milliseconds) ?? UNITS.at(-1)
   const [name = '', milliseconds = 1] = unit ?? []
-  const count = Math.round(left / milliseconds)
-  return count <= 0 ? 'now' : `in ${count} ${name}${count === 1 ? '' : 's'}`
+  const count = Math.round(span / milliseconds)
+  return count <= 0 ? undefined : `${count} ${name}${count === 1 ? '' : 's'}`
 }

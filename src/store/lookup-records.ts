@@ -37,6 +37,8 @@ export interface MessageView {
   expiresAt: number
   /** null also while the operator holds it. */
   nextAttemptAt: number | null
+  /** Since when it is on its way, in a state of `sending`; null: it is not. */
+  claimedAt: number | null
   /** Why it waits until then, as far as that is known; null: it does not, or its time has come. */
   waitingFor: WaitingFor | null
   deliveredAt: number | null

@@ -61,7 +61,7 @@ async function tell(t: Test, engine: World, id: string | undefined, wanted: Wait
   const { clock, store, dispatcher } = engine
   const explain = createExplainMessage({
     store, clock, domains: { find: async () => null }, classify: createClassifier([]),
-    whyWaiting: dispatcher.whyWaiting,
+    whyWaiting: dispatcher.whyWaiting, whereIs: dispatcher.whereIs, longestStageMilliseconds: 10 * MINUTE,
   })
   const { waiting_for: reason, summary } = await engine.until(`explain says ${wanted}`, async () => {
     const explanation = await explain(id ?? '', VIEWER)

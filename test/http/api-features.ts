@@ -128,7 +128,10 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     acceptBatch: createAcceptBatch(acceptance),
     previewMessage: createPreviewMessage({ ...acceptance, renderingOf: async () => RENDERING }),
     messages: {
-      ...createMessageLookup({ store, clock, domains, classify: createClassifier([]), whyWaiting: () => undefined }),
+      ...createMessageLookup({
+        store, clock, domains, classify: createClassifier([]), whyWaiting: () => undefined,
+        whereIs: async () => undefined, longestStageMilliseconds: 0,
+      }),
       ...createMessageActions(acceptance),
     },
     suppressions: createSuppressions({ store, clock, metrics }),

@@ -48,6 +48,7 @@ async function actionParts(t: Test): Promise<ActionParts> {
   }
   const lookup = createMessageLookup({
     store, clock, domains, classify: createClassifier([rule]), whyWaiting: () => waits.reason,
+    whereIs: async () => undefined, longestStageMilliseconds: 10 * MINUTE,
   })
   return {
     ...parts, lookup, waits,

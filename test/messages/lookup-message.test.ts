@@ -23,6 +23,7 @@ function lookupIn(store: Store): MessageLookup {
   return createMessageLookup({
     store, clock: { now: () => NOW, after: () => () => undefined }, domains: { find: async () => null },
     classify: () => ({ category: 'unknown', rule: null, suppress: 'never' }), whyWaiting: () => undefined,
+    whereIs: async () => undefined, longestStageMilliseconds: 10 * MINUTE,
   })
 }
 

@@ -120,6 +120,8 @@ export function viewOf(row: MessageRow, now: number): MessageView {
     sendAt: row.sendAt,
     expiresAt: row.expiresAt,
     nextAttemptAt: row.state === 'waiting' && row.waitingFor !== 'held' ? row.nextAt : null,
+    // While it is leased, next_at says since when.
+    claimedAt: row.state === 'sending' ? row.nextAt : null,
     waitingFor: waitingForOf(row, now),
     deliveredAt: row.state === 'delivered' || isLate ? row.finalAt : null,
     bouncedAt: row.state === 'bounced' ? (row.bounceAt ?? row.finalAt) : null,
