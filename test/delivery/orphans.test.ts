@@ -67,7 +67,8 @@ function world(store: Partial<Store> = {}): World {
       unclaim: async (request) => void unclaimed.push(...request.rows),
       ...store,
     },
-    holders: () => new Map([...held, ...inThread].map((claim) => [claim, { message: message(claim), by: 'placer' as const }])),
+    holders: () => new Map([...held, ...inThread].map((claim) =>
+      [claim, { message: message(claim), by: 'placer' as const }])),
     tries: {
       *held() {
         for (const claim of inThread) yield { row: { claim, message: message(claim) } as PlacedRow, thread: 0 }
