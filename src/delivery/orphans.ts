@@ -9,15 +9,15 @@
  * | counted by the window, held by nobody               | not counted any more                                    |
  * | given to a thread, which does not have it           | given back as if the thread had died with it            |
  *
- * Nothing of this should ever happen: each is an error of this program, is logged with all that is known of the row, and
- * counted in `posthorn_orphans_total`.
+ * Nothing of this should ever happen: each is an error of this program, is logged with all that is known of the row,
+ * and counted in `posthorn_orphans_total`.
  *
  * Why a row that two looks find is no false alarm: answers of the store arrive in the order of their commits. The first
- * look waits a turn of the event loop behind its answer, so each claim that it saw has been heard, with all that follows
- * from that. When nobody holds the claim then, nobody ever will, or its end was heard; an end that was heard was
- * committed, so the second look, which reads later, does not find the claim any more. And if that were wrong: its holder
- * has an older claim than whoever gets the row next, and the store refuses its mark and its outcome. An error of the
- * store is logged; the next minute looks again.
+ * look waits a turn of the event loop behind its answer, so each claim that it saw has been heard, with all that
+ * follows from that. When nobody holds the claim then, nobody ever will, or its end was heard; an end that was heard
+ * was committed, so the second look, which reads later, does not find the claim any more. And if that were wrong: its
+ * holder has an older claim than whoever gets the row next, and the store refuses its mark and its outcome. An error of
+ * the store is logged; the next minute looks again.
  */
 import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'

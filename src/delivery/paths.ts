@@ -176,7 +176,8 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
     const { connections, messagesPerConnection, mostUnderWay } = gate
     const byPace = Math.max(4 * connections, pace * AHEAD)
-    const most = Math.min(2 * connections * messagesPerConnection, MOST_ROWS, mostUnderWay, byPace, rowsOfRate(interval))
+    const byRate = rowsOfRate(interval)
+    const most = Math.min(2 * connections * messagesPerConnection, MOST_ROWS, mostUnderWay, byPace, byRate)
     return Math.max(1, Math.floor(most))
   }
 

@@ -144,7 +144,7 @@ export const NO_CONNECTION: ConnectionFacts = { host: null, localAddress: null, 
 
 export type ToThread =
   | { kind: 'dispatch'; clockOffset: number; batches: PathBatch[] }
-  | { kind: 'marked'; clockOffset: number; id: number; stale: number[] } // after the commit; `stale`: claims that hold nothing
+  | { kind: 'marked'; clockOffset: number; id: number; stale: number[] } // committed, but for claims that are `stale`
   | { kind: 'limit'; pathKey: string; connections: number; messagesPerConnection: number } // between two messages
   | { kind: 'tick'; id: number }
   | { kind: 'claims'; id: number } // which rows it has

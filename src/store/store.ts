@@ -20,7 +20,7 @@ import type {
 import type {
   ApiKeyChange, ApiKeyPage, ApiKeyRecord, ClaimedMessage, ClaimRequest, ClaimResult,
   DkimKeyRecord, DomainChange, DomainCheckResult, DomainPage, DomainRecord, EpochStart, LeasedPage, LeasedPosition,
-  ListDomainsRequest,  PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, RowClaim, UnclaimRequest,
+  ListDomainsRequest, PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, RowClaim, UnclaimRequest,
 } from './records.ts'
 import type {
   ExpiredMessage, QueuedRows, QueueKey, QueueKeyPage, QueueKeyState, RouteAssignment,
@@ -90,7 +90,7 @@ export interface Store {
   recordOutcomes(request: RecordOutcomesRequest): Promise<void>
   /** Those of these rows that their claims still hold keep their lease until `leaseUntil`. */
   renewLeases(epoch: number, rows: RowClaim[], leaseUntil: number): Promise<void>
-  /** Rows under lease of this epoch; a lease that is renewed between two pages may come twice, and is never left out. */
+  /** Rows under lease of this epoch. One whose lease is renewed between two pages may come twice. */
   leasedRows(epoch: number, after: LeasedPosition | null, limit: number): Promise<LeasedPage>
   /**
    * Rows whose lease has lapsed (by the clock of leases) are due at `now`; those with a dot mark at `uncertainAt`,

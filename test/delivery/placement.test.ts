@@ -21,7 +21,8 @@ const route = ROUTE as unknown as HostsRoute
 const facts = { key: '127.0.0.11 dest.test', route: 'dest.test', isp: 'dest.test', plan: {} } as PathFacts
 
 const message = (key: number, change: Partial<ClaimedMessage> = {}): ClaimedMessage => ({
-  key, claim: key, id: `msg_${key}`, contentId: 1, pool: 'default', domain: 'acme.test', stream: 'bulk', recipient: 'a@dest.test',
+  key, claim: key, id: `msg_${key}`, contentId: 1, pool: 'default', domain: 'acme.test', stream: 'bulk',
+  recipient: 'a@dest.test',
   recipientDomain: 'dest.test', attempts: 0, acceptedAt: 0, expiresAt: Infinity, pathFailures: 0, ambiguousCount: 0,
   route: 'dest.test', lastIp: null, keepIpUntil: null, avoidIps: [], isCaptured: false, ...change,
 })

@@ -46,7 +46,7 @@ t.test('what is heard of a dot whose lease lapsed ends the row before it is sent
   t.equal(server.messages.length, 2)
 })
 
-t.test('a row whose lease lapsed behind its dot is sent again as a possible duplicate, if it is due so soon', async (t) => {
+t.test('a row whose lease lapsed behind its dot is sent again as a possible duplicate, if it is due soon', async (t) => {
   const { server, engine, lapse } = await jumpingEngine(t, { dot: { afterMilliseconds: 500, reply: '250 ok' } })
   const [id] = await engine.accept(ANNA)
   await until('it is past its dot', () => server.messages.length === 1)

@@ -198,7 +198,8 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
       const orphan = [...leased].find((claim) => !held.has(claim))
       if (orphan !== undefined) fail(new Violation('holders', `nobody holds the claim ${orphan}`))
       const stale = mayLapse ? undefined : [...held.keys()].find((claim) => !leased.has(claim))
-      if (stale !== undefined) fail(new Violation('holders', `${held.get(stale)?.by} holds the claim ${stale}, which has ended`))
+      if (stale === undefined) return
+      fail(new Violation('holders', `${held.get(stale)?.by} holds the claim ${stale}, which has ended`))
     },
     isAllOver(process) {
       if (process === undefined) return false
@@ -208,7 +209,8 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
       const open = findOpen.all()
       const [first] = open
       if (first !== undefined && process !== undefined && !isNamedWait(open, process)) {
-        return fail(new Violation('liveness', `${open.length} of ${countAll.get()} messages have not ended; ${describe(first, process)}`))
+        const count = `${open.length} of ${countAll.get()} messages have not ended`
+        return fail(new Violation('liveness', `${count}; ${describe(first, process)}`))
       }
       for (const id of accepted) {
         if (findRow.get(bytesOf(id)) === undefined) return fail(new Violation('lost', `${id} is not in the store`))
@@ -225,12 +227,15 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
       const shares = items.map(({ happening }) => (happening.what === 'reload' ? happening.rateShare : 1))
       const share = Math.min(limits.rateShare, ...shares)
       const perSecond = (1_000 * Math.max(1, Math.round(settings.rate.count * share))) / settings.rate.per_milliseconds
-      const messages = items.reduce((sum, { happening }) => sum + (happening.what === 'accept' ? happening.count : 0), 0)
+      const messages = items.reduce((sum, { happening }) =>
+        sum + (happening.what === 'accept' ? happening.count : 0), 0)
       const back = items.reduce((sum, { happening }) =>
         sum + (happening.what === 'jump' ? Math.max(0, -happening.milliseconds) : 0), 0)
-      const sending = (messages / perSecond) * 1_000 + messages * (200 + 8 * (settings.threadDelay + settings.commitTime + settings.turnTime))
+      const turn = settings.threadDelay + settings.commitTime + settings.turnTime
+      const sending = (messages / perSecond) * 1_000 + messages * (200 + 8 * turn)
       const hooks = settings.hasWebhook ? HOOK_WAITS : 0
-      return 1.2 * sending + back + PATH_WAIT + 2 * LONGEST_RETRY + hooks + (has('jump') || has('dns') ? 2 * HOUR : 10 * MINUTE)
+      const confirmed = has('jump') || has('dns') ? 2 * HOUR : 10 * MINUTE
+      return 1.2 * sending + back + PATH_WAIT + 2 * LONGEST_RETRY + hooks + confirmed
     },
     digest: () => digest.digest('hex').slice(0, 16),
     counts: () => ({ messages: countAll.get() ?? 0, delivered: taken, givenBack }),
@@ -238,8 +243,8 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
 }
 
 /**
- * What stands before a lane that comes late: what is on the path already (5 s of its rate) and a claim of 150 rows, then
- * one of the others' for each of its own.
+ * What stands before a lane that comes late: what is on the path already (5 s of its rate) and a claim of 150 rows,
+ * then one of the others' for each of its own.
  */
 function longestTurn({ rate }: Settings): number {
   return 5_000 + (150 + 2 * SMALL_CROWD) * (rate.per_milliseconds / rate.count) + 2_000

@@ -1,6 +1,6 @@
 /**
- * Stories that failed once, in their shortest form, and what they found: they run with every test. Stories are kept, not
- * their seeds alone, since a seed stands for another story when the ways of making them change.
+ * Stories that failed once, in their shortest form, and what they found: they run with every test. Stories are kept,
+ * not their seeds alone, since a seed stands for another story when the ways of making them change.
  */
 import { SHIPPED } from './story.ts'
 import type { Settings, Story } from './story.ts'
@@ -17,7 +17,9 @@ export const KEPT_STORIES: readonly { found: string; story: Story }[] = [
   {
     found: 'a row that was claimed again before its give-back was heard was in nobody\'s hand',
     story: { seed: 38, settings: PLAIN, items: [
-      { at: 0, happening: { what: 'habit', domain: 'provider.test', habit: 'greylisting', duration: 20_000, share: 1 } },
+      { at: 0, happening: {
+        what: 'habit', domain: 'provider.test', habit: 'greylisting', duration: 20_000, share: 1,
+      } },
       { at: 1_000, happening: { ...MAIL, count: 400, domain: 'provider.test', stream: 'bulk' } },
     ] },
   },

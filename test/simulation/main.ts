@@ -76,7 +76,7 @@ function addTotals(one: Totals, other: Totals): Totals {
   return { ...addRun(one, other), worlds: one.worlds + other.worlds }
 }
 
-async function runAll({ from, seeds, isUntilFound }: { from: number; seeds: number; isUntilFound: boolean }): Promise<number> {
+async function runAll({ from, seeds, isUntilFound }: Omit<Part, 'step'>): Promise<number> {
   const workers = Math.min(availableParallelism(), seeds)
   const begunAt = performance.now()
   let totals = NOTHING

@@ -49,7 +49,8 @@ export async function plantAll(from: number, name: string | undefined): Promise<
     const found = /^VIOLATION of seed (\d+), (\d+) s: (.*)$/m.exec(output)
     if (found === null) missed++
     const worlds = found === null ? '' : `after ${Number(found[1]) - from + 1} worlds: ${found[3]?.slice(0, 100)}`
-    process.stdout.write(`${found === null ? `NOT FOUND in ${MOST_WORLDS} worlds` : 'found'} ${worlds}\n  ${fault.name}\n`)
+    const verdict = found === null ? `NOT FOUND in ${MOST_WORLDS} worlds` : 'found'
+    process.stdout.write(`${verdict} ${worlds}\n  ${fault.name}\n`)
   }
   return missed
 }

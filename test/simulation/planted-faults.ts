@@ -1,6 +1,6 @@
 /**
- * Faults that are planted into a copy of the code, to see that the simulator finds them: `npm run simulate -- --planted`.
- * Each is an edit that a tired programmer could make.
+ * Faults that are planted into a copy of the code, to see that the simulator finds them: `npm run simulate --
+ * --planted`. Each is an edit that a tired programmer could make.
  */
 
 export interface Edit {
@@ -24,7 +24,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     edits: [
       edit('src/delivery/dispatcher.ts', 'else placer.place(messages)', `else placer.place(messages.filter((one) =>
       [...window.held()].filter(({ key }) => key === one.key).length < 2))`),
-      edit('src/egress/shaping/open-gate.ts', 'const takesRows = tokenAt - now <= SHORT_WAIT &&', 'const takesRows = false &&'),
+      edit('src/egress/shaping/open-gate.ts', 'takesRows = tokenAt - now <= SHORT_WAIT', 'takesRows = false'),
     ],
   },
   {
@@ -33,7 +33,9 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'a leaked count: a try that led to nothing stays under way on its path',
-    edits: [edit('src/delivery/paths.ts', '      path.underWay--\n', '      if (path.memory.counted % 7 > 0) path.underWay--\n')],
+    edits: [edit(
+      'src/delivery/paths.ts', '      path.underWay--\n', '      if (path.memory.counted % 7 > 0) path.underWay--\n',
+    )],
   },
   {
     name: 'a mark that is not awaited',
@@ -55,12 +57,17 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'a thread that dies tells nothing of possible duplicates',
-    edits: [edit('src/delivery/settle-tries.ts', 'const isMarked = marks.isMarked(row.claim)\n      if (isMarked) uncertain++',
-      'const isMarked = false')],
+    edits: [edit(
+      'src/delivery/settle-tries.ts', 'const isMarked = marks.isMarked(row.claim)\n      if (isMarked) uncertain++',
+      'const isMarked = false',
+    )],
   },
   {
     name: 'a start that forgets the dot marks of the process before',
-    edits: [edit('src/store/sqlite/leases.ts', 'release.run(uncertainAt, 1, leasesBefore, 1)', 'release.run(now, 0, leasesBefore, 1)')],
+    edits: [edit(
+      'src/store/sqlite/leases.ts', 'release.run(uncertainAt, 1, leasesBefore, 1)',
+      'release.run(now, 0, leasesBefore, 1)',
+    )],
   },
   {
     name: 'outcomes that the store has refused are not tried again',
@@ -72,11 +79,15 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'more rows than there are tokens',
-    edits: [edit('src/delivery/paths.ts', 'takeInTurns(path, tokens.granted, most)', 'takeInTurns(path, wanted, most)')],
+    edits: [edit(
+      'src/delivery/paths.ts', 'takeInTurns(path, tokens.granted, most)', 'takeInTurns(path, wanted, most)',
+    )],
   },
   {
     name: 'allowance that was refused is used',
-    edits: [edit('src/delivery/reserve-grants.ts', 'const count = reservation?.granted ?? 0', 'const count = group.length')],
+    edits: [edit(
+      'src/delivery/reserve-grants.ts', 'const count = reservation?.granted ?? 0', 'const count = group.length',
+    )],
   },
   {
     name: 'one connection too many',
@@ -85,6 +96,8 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'results of webhooks that the store has refused are forgotten',
-    edits: [edit('src/webhooks/webhook-engine.ts', '      isRefused = true\n', '      isRefused = true\n      results = []\n')],
+    edits: [edit(
+      'src/webhooks/webhook-engine.ts', '      isRefused = true\n', '      isRefused = true\n      results = []\n',
+    )],
   },
 ]

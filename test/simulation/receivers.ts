@@ -1,8 +1,8 @@
 /**
  * The mail servers of a simulated world: what each one answers, and what it has taken.
  *
- * A server behaves well but for the times in which the story gives it another habit. It counts what its invariants need:
- * connections at once, and every message whose final dot it took, also when nobody heard its answer.
+ * A server behaves well but for the times in which the story gives it another habit. It counts what its invariants
+ * need: connections at once, and every message whose final dot it took, also when nobody heard its answer.
  */
 import type { RandomSource } from '../support/random-source.ts'
 import { isDead } from './virtual-time.ts'
@@ -83,7 +83,8 @@ export function createReceivers(options: ReceiversOptions): Receivers {
 
   function has(site: string, habit: Habit): boolean {
     const at = now()
-    const found = habits.find((each) => each.habit === habit && each.site === site && each.from <= at && at < each.until)
+    const found = habits.find((each) =>
+      each.habit === habit && each.site === site && each.from <= at && at < each.until)
     return found !== undefined && (found.share >= 1 || random.next() < found.share)
   }
 

@@ -33,7 +33,8 @@ export async function shorten(story: Story, kind: string): Promise<Story> {
       isSmaller = await keepIfItFails({ ...shortest, items: shortest.items.with(index, { ...item, happening }) })
     }
   }
-  for (const [name, value] of Object.entries({ ...SHIPPED, threads: 1, turnTime: 0, threadDelay: 0.1, hasWebhook: false })) {
+  const plain = { ...SHIPPED, threads: 1, turnTime: 0, threadDelay: 0.1, hasWebhook: false }
+  for (const [name, value] of Object.entries(plain)) {
     await keepIfItFails({ ...shortest, settings: { ...shortest.settings, [name]: value } })
   }
   return shortest

@@ -80,7 +80,10 @@ function lazyStatement(make: () => Statement, { sql, statements }: Kept): Statem
     statements.set(name, made)
     return made
   }
-  const calls = CALLS.map((name) => [name, (...values: unknown[]): unknown => Reflect.apply(statement()[name], statement(), values)] as const)
+  const calls = CALLS.map((name) => {
+    const call = (...values: unknown[]): unknown => Reflect.apply(statement()[name], statement(), values)
+    return [name, call] as const
+  })
   const lazy = {
     ...Object.fromEntries(calls),
     pluck() {

@@ -213,7 +213,8 @@ function hostsOf(domain: string, { dns, movedDomains }: World): MailHosts {
   const answer = dns.get(domain)
   if (answer === 'no-answer') return { kind: 'no-answer', reason: 'SERVFAIL' }
   if (answer === 'no-address') return { kind: 'no-address' }
-  const name = movedDomains.has(domain) ? `mx-moved.${domain}` : SHARED_HOSTS.has(domain) ? 'mx.north.test' : `mx.${domain}`
+  const first = SHARED_HOSTS.has(domain) ? 'mx.north.test' : `mx.${domain}`
+  const name = movedDomains.has(domain) ? `mx.moved-${domain}` : first
   const host = { name, addresses: ['127.0.0.2'], canonicalName: name, isSecure: false, failure: null }
   return { kind: 'hosts', hosts: [host], mxNames: [name], isSecure: false }
 }

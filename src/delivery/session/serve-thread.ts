@@ -70,6 +70,8 @@ export function serveThread(served: ServedThread): (message: ToThread) => void {
     return null
   }
 
+  const claimsHere = (): number[] => [...senders.values()].flatMap((sender) => sender.claims())
+
   function finishDrain(): void {
     if (senders.size > 0) return
     outbox.flush()
@@ -98,7 +100,7 @@ export function serveThread(served: ServedThread): (message: ToThread) => void {
         return post({ kind: 'tick', id: message.id })
       case 'claims':
         outbox.flush()
-        return post({ kind: 'claims', id: message.id, claims: [...senders.values()].flatMap((sender) => sender.claims()) })
+        return post({ kind: 'claims', id: message.id, claims: claimsHere() })
       case 'where':
         // What has ended is told before.
         outbox.flush()

@@ -6,8 +6,8 @@
  *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
  *
  * Of expired rows, which `expireDue` ends, a bounded number is walked over for each key. When there are more in front,
- * the key is named due a second later, so that nobody asks for it without a pause. A key with a few of them is asked for
- * again until they have ended: one that nobody knows, with due rows, would look like mail that was forgotten.
+ * the key is named due a second later, so that nobody asks for it without a pause. A key with a few of them is asked
+ * for again until they have ended: one that nobody knows, with due rows, would look like mail that was forgotten.
  *
  * `+?` here and elsewhere: of a plain `limit ?`, and of a plain `= ?` in a join or over a partial index, SQLite looks
  * at the value while it plans, and so plans anew at each call, which costs up to 80 µs. A sign keeps it from looking.
@@ -185,7 +185,8 @@ function claimedMessage(row: DueRow, claim: number, { pool, route, domain, strea
   const { key, contentId, recipient, recipientDomain, attempts, acceptedAt, expiresAt, pathFailures } = row
   const { ambiguousCount, lastIp, keepIpUntil, avoidIps } = row
   return {
-    key, claim, id: identifierFromBytes('msg', row.id), contentId, pool, route, domain, stream, recipient, recipientDomain,
+    key, claim, id: identifierFromBytes('msg', row.id), contentId, pool, route, domain, stream, recipient,
+    recipientDomain,
     attempts, acceptedAt, expiresAt, pathFailures, ambiguousCount, lastIp, keepIpUntil,
     avoidIps: avoidIps === null ? [] : (JSON.parse(avoidIps) as string[]), isCaptured: pool === CAPTURE_POOL,
   }

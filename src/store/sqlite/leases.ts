@@ -4,8 +4,8 @@
  *   sending -> waiting   unclaim (no attempt), beginEpoch (its holder died), recoverLapsedLeases (it froze)
  *
  * The fence is the epoch, a counter raised at every start, and in it the claim, counted with every row that is claimed.
- * Whoever shows an older one holds nothing any more: what is said of a row that was given back and claimed again changes
- * nothing for its new holder, in whatever order the answers are heard.
+ * Whoever shows an older one holds nothing any more: what is said of a row that was given back and claimed again
+ * changes nothing for its new holder, in whatever order the answers are heard.
  *
  * The dot mark says that the final dot may have gone out (RFC 5321 §4.1.1.4). A row that is freed without it was
  * certainly not delivered: it is due at once, and nothing is said of it. A row with it may have been: it waits for the
