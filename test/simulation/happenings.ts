@@ -44,13 +44,21 @@ export function createHappenings(world: World, { disk, random, owner, invariants
   /** The same, until it succeeds; then what follows. A process that dies over it leaves it to the next one. */
   function insist(act: (process: SimulatedProcess) => Promise<unknown>, follow: () => void = () => {}): void {
     const { process } = world
-    let isDone = false
+    let answer: 'none' | 'refused' | 'done' = process === undefined ? 'refused' : 'none'
     if (process !== undefined) {
       time.plan(0, process.main, () => void act(process).then(() => {
-        isDone = true
-      }, () => {}))
+        answer = 'done'
+      }, () => {
+        answer = 'refused'
+      }))
     }
-    time.plan(COMES_AGAIN, owner, () => (isDone ? follow() : insist(act, follow)))
+    const look = (): void => {
+      if (answer === 'done') follow()
+      else if (answer === 'refused' || world.process !== process) insist(act, follow)
+      // Whoever asks twice may be heard twice, the second time after it was undone.
+      else time.plan(COMES_AGAIN, owner, look)
+    }
+    time.plan(COMES_AGAIN, owner, look)
   }
 
   /** One operator, who undoes it after that time. */
