@@ -29,7 +29,10 @@ export type ChosenMessage = Pick<
   'avoidIps' | 'isCaptured'
 >
 
-export type ChoosePath = (message: ChosenMessage, route: HostsRoute) => ChosenPath
+/** `chosenBefore`: rows that were given this path just now, and are not on it yet. */
+export type ChoosePath = (
+  message: ChosenMessage, route: HostsRoute, chosenBefore?: (pathKey: string) => number,
+) => ChosenPath
 
 export interface ChoosePathOptions {
   clock: Clock
@@ -48,8 +51,8 @@ const FULL_FOR = SECOND
 export function createChoosePath(options: ChoosePathOptions): ChoosePath {
   const { clock, configuration, egress, gateOf, pathFacts, paths, window, capture } = options
 
-  function stateOf(facts: PathFacts, gate: Gate, message: ChosenMessage): PathState {
-    if (gate.kind === 'closed') return { ...gate, takesRows: gate.takesRows && paths.takesMore(facts) }
+  function stateOf({ facts, gate }: AskedPath, message: ChosenMessage, before: number): PathState {
+    if (gate.kind === 'closed') return { ...gate, takesRows: gate.takesRows && paths.takesMore(facts, before) }
     const isFull = !paths.hasRoom(facts, gate)
     // This message is one of those that are held itself.
     const isTaken = window.ofDomain(message.pool, message.route, message.domain) > gate.mostOfLane
@@ -79,13 +82,13 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
     return found
   }
 
-  return (message, route) => {
+  return (message, route, chosenBefore = () => 0) => {
     if (message.isCaptured) {
       return { kind: 'path', facts: capture.facts, ip: null, needsGrant: false, isProbe: false }
     }
     const { provider } = route
     const lane: Lane = { domain: message.domain, stream: message.stream }
-    // The last one asked for is the one that is chosen.
+    // Most often the last one asked for is the one that is chosen.
     let asked: AskedPath | undefined
     const ask = (ip: EgressIp): AskedPath => {
       const facts = pathFacts.of(ip, provider)
@@ -97,7 +100,7 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
       avoidIps: message.avoidIps, families: familiesOf(message.pool, route),
     }, (ip) => {
       asked = ask(ip)
-      return stateOf(asked.facts, asked.gate, message)
+      return stateOf(asked, message, chosenBefore(asked.facts.key))
     })
     if (choice.kind === 'wait') return choice
     const { ip, needsGrant } = choice

@@ -33,6 +33,7 @@ export function createConnectionCount({ smtpConnections, smtpTls }: Pick<Metrics
     const count = counts.get(place) ??
       { thread, facts, labels: { ip: shaped.ip, provider: shaped.provider ?? 'other' }, open: 0 }
     count.open += change
+    count.facts = facts
     smtpConnections.inc(count.labels, change)
     if (count.open > 0) counts.set(place, count)
     else counts.delete(place)

@@ -25,7 +25,7 @@ export interface DeliveryThreads {
   tick(): Promise<void>
   /** Which rows a thread has, after the results of all others that it was given; null: it died meanwhile. */
   claimsOf(thread: number): Promise<ReadonlySet<number> | null>
-  /** Where a thread has this row; null: nowhere, and its result came before; undefined: it died or does not answer. */
+  /** Where a thread has this row; null: nowhere, or no more; undefined: it died, or does not answer. */
   where(thread: number, claim: number): Promise<ThreadPlace | null | undefined>
   /**
    * Nothing new starts; resolves when all that runs has ended. Sessions before the final dot have the time of the
@@ -177,13 +177,14 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
     where(thread, claim) {
       const { promise, resolve } = Promise.withResolvers<ThreadPlace | null | undefined>()
       const slot = slots[thread]
+      if (slot === undefined || isDead(slot.worker)) return Promise.resolve(undefined)
       const id = nextQuestion++
       const timer = setTimeout(resolve, LONGEST_ANSWER, undefined)
-      slot?.places.set(id, resolve)
+      slot.places.set(id, resolve)
       post(slot, { kind: 'where', id, claim })
       return promise.finally(() => {
         clearTimeout(timer)
-        slot?.places.delete(id)
+        slot.places.delete(id)
       })
     },
     async drain(drainMilliseconds, longestMilliseconds = LONGEST_STOP) {

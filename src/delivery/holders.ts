@@ -3,7 +3,7 @@
  *
  * | a row is held by | from                           | until                                                       |
  * | ---------------- | ------------------------------ | ----------------------------------------------------------- |
- * | the placer       | the answer to its claim        | it has a path, or its outcome or return is the recorder's   |
+ * | the placer       | the answer to its claim        | all rows of its placement have a path, or go back           |
  * | its path         | it has a path                  | it goes to a thread, or back                                |
  * | its thread       | it goes to a thread            | its result is heard, or the thread is dead                  |
  * | the recorder     | its outcome or return is known | the store has answered that it is committed                 |

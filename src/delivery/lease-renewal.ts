@@ -34,10 +34,11 @@ const MOST_PER_RENEWAL = 500
 export function createLeaseRenewal(options: LeaseRenewalOptions): LeaseRenewal {
   const { store, realClock, logger, lease, holders, orphans } = options
   let cancel = (): void => {}
+  let isStopped = false
 
   async function renew(): Promise<void> {
     const rows = Array.from(holders().values(), ({ message: { key, claim } }) => ({ key, claim }))
-    for (let first = 0; first < rows.length; first += MOST_PER_RENEWAL) {
+    for (let first = 0; first < rows.length && !isStopped; first += MOST_PER_RENEWAL) {
       const { epoch, leaseUntil } = lease()
       await store.renewLeases(epoch, rows.slice(first, first + MOST_PER_RENEWAL), leaseUntil)
     }
@@ -46,10 +47,20 @@ export function createLeaseRenewal(options: LeaseRenewalOptions): LeaseRenewal {
   function wait(): void {
     cancel = realClock.after(RENEW_EVERY, () => {
       void orphans.look()
-      renew().catch((thrown: unknown) => logger.error({ error: errorText(thrown) }, 'leases could not be renewed'))
+      renew().catch(tellFailure)
       wait()
     })
   }
 
-  return { start: wait, stop: () => cancel() }
+  function tellFailure(thrown: unknown): void {
+    if (!isStopped) logger.error({ error: errorText(thrown) }, 'leases could not be renewed')
+  }
+
+  return {
+    start: wait,
+    stop() {
+      isStopped = true
+      cancel()
+    },
+  }
 }

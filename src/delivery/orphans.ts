@@ -4,8 +4,8 @@
  *
  * | found                                               | then                                                    |
  * | --------------------------------------------------- | ------------------------------------------------------- |
- * | leased in the store, held by nobody                 | given back by its claim; with the dot mark set later,   |
- * |                                                     | as a possible duplicate                                 |
+ * | leased in the store, held by nobody                 | given back by its claim; one with the dot mark is due   |
+ * |                                                     | later, as a possible duplicate                          |
  * | counted by the window, held by nobody               | not counted any more                                    |
  * | given to a thread, which does not have it           | given back as if the thread had died with it            |
  *
@@ -102,11 +102,12 @@ export function createOrphans(options: OrphansOptions): Orphans {
     if (isStopped) return
     for (let index = 0; index < leased.length; index += MOST_AT_ONCE) {
       await giveBack(leased.slice(index, index + MOST_AT_ONCE))
+      options.onFreed()
     }
     const onlyCounted = [...countedByNobody().values()].filter(({ claim }) => counted.has(claim))
     window.release(onlyCounted.map(({ claim }) => claim))
     for (const row of onlyCounted) tell(row, 'window')
-    if (leased.length + onlyCounted.length > 0) options.onFreed()
+    if (onlyCounted.length > 0) options.onFreed()
   }
 
   async function giveBack(rows: readonly LeasedRow[]): Promise<void> {
@@ -121,14 +122,23 @@ export function createOrphans(options: OrphansOptions): Orphans {
     for (const row of rows) tell(row, 'store')
   }
 
+  async function claimsOf(
+    threads: Pick<DeliveryThreads, 'claimsOf'>, thread: number,
+  ): Promise<ReadonlySet<number> | null> {
+    asked.add(thread)
+    try {
+      return await threads.claimsOf(thread)
+    } finally {
+      asked.delete(thread)
+    }
+  }
+
   async function askThread(thread: number): Promise<void> {
     const threads = options.threads()
     if (threads === undefined || asked.has(thread)) return
-    asked.add(thread)
     // They were posted before the question, so the thread has heard of them before it answers.
     const given = [...tries.held()].filter((entry) => entry.thread === thread).map(({ row }) => row)
-    const has = given.length === 0 ? null : await threads.claimsOf(thread)
-    asked.delete(thread)
+    const has = given.length === 0 ? null : await claimsOf(threads, thread)
     // Of a dead thread all rows went back.
     if (has === null || isStopped) return
     const here = new Set(Array.from(tries.held(), ({ row }) => row.claim))
@@ -145,14 +155,15 @@ export function createOrphans(options: OrphansOptions): Orphans {
     logger.warn({ ...facts, history: options.history.of(key) }, 'message in nobody\'s hand')
   }
 
+  function tellFailure(thrown: unknown): void {
+    // A stop does not wait for it.
+    if (!isStopped) logger.error({ error: errorText(thrown) }, 'rows in nobody\'s hand could not be looked for')
+  }
+
   function run(): Promise<unknown> {
-    const asking = Array.from({ length: options.threadCount }, (_none, thread) => askThread(thread))
-    void Promise.all(asking)
+    for (let thread = 0; thread < options.threadCount; thread++) void askThread(thread).catch(tellFailure)
     return compare()
-      .catch((thrown: unknown) => {
-        // A stop does not wait for it.
-        if (!isStopped) logger.error({ error: errorText(thrown) }, 'rows in nobody\'s hand could not be looked for')
-      })
+      .catch(tellFailure)
       .finally(() => {
         looking = undefined
       })

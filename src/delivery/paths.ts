@@ -74,7 +74,7 @@ export interface Paths<Row extends PathRow> {
   /** It takes a row that was claimed already: more than it should have are not turned away at once. */
   hasRoom(facts: PathFacts, gate: OpenGate): boolean
   /** While its rate lets nothing through: it takes as many rows as go in a few seconds. */
-  takesMore(facts: PathFacts): boolean
+  takesMore(facts: PathFacts, chosenBefore: number): boolean
   /** Undefined: it had no rows lately. Connections that rest still tell of their path. */
   factsOf(pathKey: string): PathFacts | undefined
   /** Connections that nothing is under way for. */
@@ -353,9 +353,9 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
       // One without rows has room for the first.
       return path === undefined || loadOf(path) < Math.min(MOST_ROWS + mostOf(path.memory, gate), gate.mostUnderWay)
     },
-    takesMore({ key }) {
+    takesMore({ key }, chosenBefore) {
       const path = paths.get(key)
-      return loadOf(path) < Math.min(MOST_ROWS, rowsOfRate(speedOf(key, path).interval))
+      return loadOf(path) + chosenBefore < Math.min(MOST_ROWS, rowsOfRate(speedOf(key, path).interval))
     },
     factsOf: (pathKey) => (paths.get(pathKey)?.memory ?? memories.peek(pathKey))?.facts,
     freeSlots: ({ key }, { connections }) => Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),

@@ -158,7 +158,13 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
 
   async function placeReady(ready: readonly Ready[]): Promise<void> {
     const placed: PlacedRow[] = []
-    let open = ready.map((each) => ({ each, chosen: options.choosePath(each.message, each.route) }))
+    const chosenBefore = new Map<string, number>()
+    const choose = ({ message, route }: Ready): ChosenPath => {
+      const chosen = options.choosePath(message, route, (pathKey) => chosenBefore.get(pathKey) ?? 0)
+      if (chosen.kind === 'path') chosenBefore.set(chosen.facts.key, (chosenBefore.get(chosen.facts.key) ?? 0) + 1)
+      return chosen
+    }
+    let open = ready.map((each) => ({ each, chosen: choose(each) }))
     for (let choice = 1; open.length > 0; choice++) {
       const needing: Needing[] = []
       for (const { each, chosen } of open) {
@@ -170,7 +176,7 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
       const { granted, refused } = await reserve(needing)
       for (const { item: { each, chosen }, grant } of granted) placed.push({ ...toRow(each, chosen), grant })
       open = refused.map(({ each }) => ({
-        each, chosen: choice < MOST_CHOICES ? options.choosePath(each.message, each.route) : noAllowance(clock.now()),
+        each, chosen: choice < MOST_CHOICES ? choose(each) : noAllowance(clock.now()),
       }))
     }
     options.onPlaced(placed)

@@ -59,7 +59,7 @@ export interface IpRequest {
 /** Whether the path of a candidate takes a message now. */
 export type PathState =
   | { kind: 'open' }
-  /** `takesRows`: it opens within moments, and a message for which no other path is open waits there until then. */
+  /** `takesRows`: it opens within moments; a message waits there that keeps its IP, or finds no path open. */
   | { kind: 'closed'; until: number | null; waitingFor: WaitingFor; takesRows?: boolean; text: string }
 
 export type IpChoice =

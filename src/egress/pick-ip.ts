@@ -9,7 +9,8 @@
  *
  * Inside a tier the stable choice decides, and the next score when the path of the winner is closed. The overflow pool
  * is for mail that has no own IP, not for one that is merely busy. An IP that was blocked for the message is left out
- * unless all were. Never throws.
+ * unless all were. When no path is open, the message waits on the first that only its rate closes, and for moments.
+ * Never throws.
  */
 import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'

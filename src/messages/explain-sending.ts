@@ -1,6 +1,7 @@
 /**
  * Where a message is that is on its way: for how long, in whose hands, at which stage; and plainly so when it is in
- * nobody's hand, or has not moved for longer than any stage may take. Pure.
+ * nobody's hand, or has been at one stage for longer than any stage may take. Behind other messages it may wait for
+ * long. Pure.
  */
 import { SECOND } from '../base/clock.ts'
 import type { ThreadPlace, Whereabouts } from '../mail/whereabouts.ts'
@@ -38,6 +39,7 @@ export function explainSending(facts: SendingFacts): SendingReport {
   const holder = holderOf(where)
   const summary = `${onItsWay}: ${placeWords(where)}.`
   const still = stillFor(where, age)
+  if (isBehindOthers(where)) return waiting(where, summary, still <= PATIENCE * facts.longestStageMilliseconds)
   if (still <= PATIENCE * facts.longestStageMilliseconds) {
     const status = isSilent(where) ? 'warn' : 'pass'
     return { summary, check: { check: 'delivery', status, seen: holder }, advice: null }
@@ -49,6 +51,17 @@ export function explainSending(facts: SendingFacts): SendingReport {
     check: { check: 'delivery', status: 'fail', seen: `${holder}, for ${timeSpan(still)}` },
     advice: ['The server still waits for it: nobody else can send it meanwhile.', ...whatToDo(message)],
   }
+}
+
+/** As long as what is before it takes: no stage of its own has begun. */
+function isBehindOthers(where: Whereabouts): boolean {
+  if (where.kind === 'thread') return where.place?.stage === 'queue' || where.place?.stage === 'turn'
+  return where.kind === 'path'
+}
+
+function waiting(where: Whereabouts, summary: string, isUsual: boolean): SendingReport {
+  const check: ExplainedCheck = { check: 'delivery', status: isUsual ? 'pass' : 'warn', seen: holderOf(where) }
+  return { summary: isUsual ? summary : `${summary} Other messages are before it.`, check, advice: null }
 }
 
 function inNobodysHand(message: SendingFacts['message'], age: number, onItsWay: string): SendingReport {
@@ -135,7 +148,7 @@ function threadWords({ thread, from, to, place }: Extract<Whereabouts, { kind: '
 function dialogueWords(stage: Exclude<ThreadPlace['stage'], 'queue' | 'connect'>, time: string): string {
   switch (stage) {
     case 'render':
-      return `its content has been read and signed for ${time}`
+      return `its content is being read and signed, for ${time}`
     case 'turn':
       return `it has waited for the message before it for ${time}`
     case 'mail':

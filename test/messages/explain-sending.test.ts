@@ -39,7 +39,7 @@ t.test('every place has its sentence, and nothing is to be done', async (t) => {
       'in delivery thread 2 it has waited for a connection from 203.0.113.5 to example.net for 3 seconds'],
     [inThread({ stage: 'connect' }),
       'delivery thread 2 began to connect from 203.0.113.5 to mx.example.net [198.51.100.7] 3 seconds ago'],
-    [inThread({ stage: 'render' }), `${sends}; its content has been read and signed for 3 seconds`],
+    [inThread({ stage: 'render' }), `${sends}; its content is being read and signed, for 3 seconds`],
     [inThread({ stage: 'turn' }), `${sends}; it has waited for the message before it for 3 seconds`],
     [inThread({ stage: 'mail' }), `${sends}; it has waited for the answer to MAIL for 3 seconds`],
     [inThread({ stage: 'rcpt' }), `${sends}; it has waited for the answer to RCPT for 3 seconds`],
@@ -69,15 +69,24 @@ t.test('what stays in one place for more than twice the longest stage is a probl
   t.match(stuck.advice, [/still waits for it/, /^A restart of the server frees it at once/, new RegExp(`log.*${ID}`)])
   t.equal(say(inThread({}), 3 * patience).advice, null, 'many stages may take longer together')
   t.equal(say({ kind: 'recording', milliseconds: SECOND }, 3 * patience).advice, null)
-  for (const where of [{ kind: 'placing' }, { kind: 'path', ...ROAD }] as const) {
-    t.equal(say(where, patience).advice, null)
-    t.match(say(where, patience + SECOND), {
-      summary: /For 20 minutes it has not moved there/, check: { status: 'fail' }, advice: [/\w/],
-    })
-  }
+  t.equal(say({ kind: 'placing' }, patience).advice, null)
+  t.match(say({ kind: 'placing' }, patience + SECOND), {
+    summary: /For 20 minutes it has not moved there/, check: { status: 'fail' }, advice: [/\w/],
+  })
   t.match(say({ kind: 'recording', milliseconds: patience + SECOND }, patience + SECOND).check, {
     status: 'fail', seen: 'record of its outcome, for 20 minutes',
   })
+})
+
+t.test('behind other messages it may wait for long', async (t) => {
+  const patience = 2 * LONGEST
+  for (const stage of ['queue', 'turn'] as const) {
+    t.match(say(inThread({ stage, milliseconds: patience + SECOND }), patience + MINUTE), {
+      summary: /Other messages are before it\.$/, check: { status: 'warn' }, advice: null,
+    })
+  }
+  t.match(say({ kind: 'path', ...ROAD }, patience), { check: { status: 'pass' }, advice: null })
+  t.match(say({ kind: 'path', ...ROAD }, patience + SECOND), { check: { status: 'warn' }, advice: null })
 })
 
 t.test('a thread that does not answer is told', async (t) => {

@@ -79,11 +79,11 @@ export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lan
     const mostUnderWay = isProbe || (ip !== undefined && isHalfOpen(ip.ladder, now)) ? 1 : Infinity
     const mostOfLane = laneRecord !== undefined && isHalfOpen(laneRecord.ladder, now) ? 1 : Infinity
     const tokenAt = rates.nextAt(path, record, limits, now)
+    const byPool = closedByPool(path, record)
     if (tokenAt > now) {
-      const takesRows = tokenAt - now <= SHORT_WAIT && mostUnderWay > 1 && mostOfLane > 1
+      const takesRows = tokenAt - now <= SHORT_WAIT && mostUnderWay > 1 && mostOfLane > 1 && byPool === undefined
       return { ...closed(tokenAt, 'rate', RATE_TEXT, null), takesRows }
     }
-    const byPool = closedByPool(path, record)
     if (byPool !== undefined) return byPool
     return {
       kind: 'open', mostUnderWay, mostOfLane,

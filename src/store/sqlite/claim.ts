@@ -1,13 +1,14 @@
 /**
  * Claiming: due rows go under a lease to this process. A lease is (epoch, claim, until); epoch and claim are the fence.
- * The claim is counted here, in memory: a process has its epoch, and a group of verbs that is run again leaves a gap.
+ * The claim is counted here, in memory. A new process begins at 1 again, under an epoch of its own. Numbers are left
+ * out when a group of verbs is undone and run again.
  *
  *   waiting -> sending      claimDue, claimUnrouted: due, unexpired, and its key was asked for
  *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
  *
  * Of expired rows, which `expireDue` ends, a bounded number is walked over for each key. When there are more in front,
- * the key is named due a second later, so that nobody asks for it without a pause. A key with a few of them is asked
- * for again until they have ended: one that nobody knows, with due rows, would look like mail that was forgotten.
+ * the key is named due a second later, so that nobody asks for it without a pause. When there are fewer, it is named
+ * due half a minute later: a key with due rows that nobody knows would look like forgotten mail to a walk.
  *
  * `+?` here and elsewhere: of a plain `limit ?`, and of a plain `= ?` in a join or over a partial index, SQLite looks
  * at the value while it plans, and so plans anew at each call, which costs up to 80 µs. A sign keeps it from looking.
@@ -45,8 +46,8 @@ interface Lease {
 const MOST_EXPIRED = 2_000
 /** How long a key with more of them is left alone. */
 const EXPIRED_PAUSE = SECOND
-/** `expireDue` ends them about so soon. */
-const ENDED_WITHIN = 5 * SECOND
+/** They have ended by then; a walk over all keys comes as often. */
+const ENDED_WITHIN = 30 * SECOND
 
 // Whole rows at once: reading each by its number afterwards costs ten times as much.
 const WALKED_COLUMNS = `

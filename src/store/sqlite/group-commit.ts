@@ -4,8 +4,8 @@
  * A verb that throws is undone alone and rejected alone. That it can be, each verb would run in a savepoint; but SQLite
  * copies every page that a savepoint changes, and nearly no verb throws. So a group runs without them, and only one in
  * which a verb threw is undone whole and run again with a savepoint each: a verb keeps nothing in memory that a
- * rollback does not undo. Answers go out after the commit, never before; when the commit fails every verb of the group
- * is rejected and nothing of it is there.
+ * rollback does not undo, but for the number of the last claim. Answers go out after the commit, never before; when the
+ * commit fails every verb of the group is rejected and nothing of it is there.
  *
  * Company is waited for only where it has just been seen: after a group of several verbs the next one begins no sooner
  * than four times the time that the last one took after its beginning, and no later than the linger time after it. So a
