@@ -26,7 +26,7 @@ export function loadOnce(): Configuration {
       listen: { http: [], submission: [], inbound: [], metrics: null },
       delivery: {
         allow_private_addresses: true, retry: RETRY_WAITS, greylist_retry: ['1m', '2m'], uncertain_retry: '1m',
-        threads: 1,
+        threads: 1, lease: '131s', timeouts: { final_dot: '10s' },
       },
       webhooks: { allow_http: true, allow_private_addresses: true },
     },

@@ -130,7 +130,8 @@ export function createHappenings(world: World, { disk, random, owner, invariants
         return
       }
       case 'thread-death':
-        return world.process?.workers.at(-1)?.die()
+        // Of those that were started last.
+        return world.process?.workers.at(-1 - random.integer(world.story.settings.threads))?.die()
       case 'jump':
         return time.jump(happening.milliseconds)
       case 'disk-full':

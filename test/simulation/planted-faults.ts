@@ -74,8 +74,10 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     edits: [edit('src/delivery/outcome-recorder.ts', '      keep(batch)\n', '')],
   },
   {
-    name: 'no timer for rows that wait for a token',
-    edits: [edit('src/delivery/path-pump.ts', '    setTimer()\n  }', '  }')],
+    name: 'nobody moves rows on that have just got a path',
+    edits: [edit(
+      'src/delivery/dispatcher.ts', "row.facts.key)\n      }\n      pump.schedule()\n", 'row.facts.key)\n      }\n',
+    )],
   },
   {
     name: 'more rows than there are tokens',
@@ -95,9 +97,10 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
       'if (workerCount() <= plan.connections) return true')],
   },
   {
-    name: 'results of webhooks that the store has refused are forgotten',
+    name: 'a post that nobody answered keeps its slot',
     edits: [edit(
-      'src/webhooks/webhook-engine.ts', '      isRefused = true\n', '      isRefused = true\n      results = []\n',
+      'src/webhooks/webhook-engine.ts', '    slots.release(endpointId, posted.status !== null)\n',
+      '    if (posted.status !== null) slots.release(endpointId, true)\n',
     )],
   },
 ]

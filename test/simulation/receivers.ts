@@ -19,6 +19,7 @@ export type Habit =
   | 'dropping' // the connection ends in the dialogue
   | 'losing' // the connection ends behind the final dot, which was taken or not
   | 'slow' // each answer takes seconds
+  | 'stalling' // the answer to the final dot takes minutes
 
 /** `site`: the name that all hosts of a server end in. */
 export interface HabitTime {
@@ -53,8 +54,8 @@ export interface Receivers {
   judge(connection: Connection, messageId: string): Verdict
   /** To the final dot: `isHeard` says whether the answer arrives. */
   take(connection: Connection, messageId: string): { isTaken: boolean; isHeard: boolean }
-  /** In milliseconds. */
-  answerTime(site: string): number
+  /** In milliseconds; `isToDot`: to the final dot. */
+  answerTime(site: string, isToDot?: boolean): number
   takenOf(messageId: string): readonly Taken[]
 }
 
@@ -72,6 +73,7 @@ const OK: Verdict = { kind: 'ok' }
 /** Milliseconds. */
 const FAST = 2
 const SLOW = 4_000
+const STALLED = 240_000
 /** Connections that a limiting server takes of one IP. */
 const MOST_OF_LIMITING = 2
 
@@ -132,7 +134,10 @@ export function createReceivers(options: ReceiversOptions): Receivers {
       }
       return { isTaken, isHeard: !isLost }
     },
-    answerTime: (site) => random.next() * (has(site, 'slow') ? SLOW : FAST),
+    answerTime(site, isToDot = false) {
+      if (isToDot && has(site, 'stalling')) return random.next() * STALLED
+      return random.next() * (has(site, 'slow') ? SLOW : FAST)
+    },
     takenOf: (messageId) => taken.get(messageId) ?? [],
   }
 }

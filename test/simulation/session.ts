@@ -131,7 +131,7 @@ function createSession(
     isPastDot = true
     await pause()
     const { isTaken, isHeard } = receivers.take(connection, messageId)
-    await pause()
+    await sleep(receivers.answerTime(connection.site, true))
     if (isTaken && isHeard) {
       delivered++
       return finish(job, { kind: 'accepted', reply: replyOf(ACCEPTED) }, true)

@@ -80,7 +80,7 @@ export const SMALL_SENDER = 'few.test'
 export const DOMAINS = ['north.test', 'east.test', 'south.test', 'provider.test']
 const HABITS: readonly Habit[] = [
   'greylisting', 'greylisting', 'deferring', 'refusing', 'closing', 'limiting', 'unreachable', 'silent', 'dropping',
-  'losing', 'slow',
+  'losing', 'slow', 'stalling', 'stalling',
 ]
 
 export function storyOf(seed: number): Story {
@@ -139,7 +139,13 @@ function itemsOf(random: RandomSource, settings: Settings): StoryItem[] {
   for (let index = 0; index < accepts; index++) add(someMail(random))
   if (random.next() < HERDS) items.push(...someHerd(random, settings))
   const troubles = random.oneOf([0, 1, 2, 3, 4, 6, 8])
-  for (let index = 0; index < troubles; index++) add(someTrouble(random))
+  const begun = items.map(({ at }) => at)
+  for (let index = 0; index < troubles; index++) {
+    const happening = someTrouble(random)
+    // Half of them while mail is on its way.
+    if (random.next() < 0.5) add(happening)
+    else items.push({ at: random.oneOf(begun) + random.integer(3 * SECOND), happening })
+  }
   return items.toSorted((one, other) => one.at - other.at)
 }
 
@@ -175,10 +181,10 @@ function someTrouble(random: RandomSource): Happening {
   const ip = random.integer(3)
   const domain = random.oneOf(DOMAINS)
   const share = random.oneOf([0.1, 0.5, 1, 1])
-  switch (random.integer(17)) {
+  switch (random.integer(18)) {
     case 0: return { what: 'kill', downFor: random.oneOf([10, SECOND, 2 * MINUTE]) }
     case 1: return { what: 'stop', downFor: random.oneOf([10, SECOND]) }
-    case 2: return { what: 'thread-death' }
+    case 2: case 16: return { what: 'thread-death' }
     case 3: return { what: 'jump', milliseconds: random.oneOf([-HOUR, -MINUTE, 4 * SECOND, MINUTE, HOUR, 26 * HOUR]) }
     case 4: return { what: 'disk-full', duration }
     case 5: return { what: 'slow-store', duration, milliseconds: random.oneOf([100, 2_000, 20_000]) }
