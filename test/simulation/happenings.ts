@@ -117,8 +117,8 @@ export function createHappenings(world: World, { disk, random, owner, invariants
       case 'habit':
         return
       case 'kill':
-        if (world.process === undefined) return
-        return forSomeTime(happening.downFor, world.kill, world.start)
+        if (world.kill()) time.plan(happening.downFor, owner, world.start)
+        return
       case 'stop': {
         const { process } = world
         if (process === undefined) return

@@ -17,7 +17,7 @@
  * | event      | every event of a message is posted                                                               |
  */
 import { createHash } from 'node:crypto'
-import { identifierToBytes } from '../../src/base/identifier.ts'
+import { identifierFromBytes, identifierToBytes } from '../../src/base/identifier.ts'
 import type { ToThread } from '../../src/delivery/try-result.ts'
 import type { UnclaimRequest } from '../../src/store/records.ts'
 import { FIRST_STAGE, IPS, LONGEST_RETRY } from './configuration.ts'
@@ -125,6 +125,16 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
   const findLeased = database.prepare<[number], number>(
     `select claim from messages where state = 'sending' and lease_epoch = ?`,
   ).pluck()
+  const findTold = database.prepare<[], Buffer>(`
+    select distinct events.id
+    from webhook_deliveries
+    join events on events.event_seq = webhook_deliveries.event_seq
+    where webhook_deliveries.state = 'succeeded'`).pluck()
+  const countUntold = database.prepare<[], number>(`
+    select count(*)
+    from events
+    where message_seq is not null and kind in ('email.delivered', 'email.bounced', 'email.canceled')
+      and not exists (select 1 from webhook_deliveries where webhook_deliveries.event_seq = events.event_seq)`).pluck()
   const countAll = database.prepare<[], number>('select count(*) from messages').pluck()
 
   /** What no time of this world ends: the allowance of a warming IP that is the only one. */
@@ -219,6 +229,10 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
       if (isCrowd && waited > longestTurn(settings)) {
         return fail(new Violation('turns', `the few messages of ${SMALL_SENDER} waited ${waited} ms`))
       }
+      const unposted = findTold.all().filter((id) => !posted.has(identifierFromBytes('evt', id)))
+      if (unposted.length > 0) return fail(new Violation('event', `${unposted.length} events count as told, and are not`))
+      const untold = countUntold.get() ?? 0
+      if (untold > 0) return fail(new Violation('event', `${untold} events have no webhook delivery`))
       if (!settings.hasWebhook) return
       const hooks = countHooks.get() ?? 0
       if (hooks > 0) fail(new Violation('event', `${hooks} webhook deliveries have not ended`))

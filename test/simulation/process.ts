@@ -29,6 +29,7 @@ import type { Store } from '../../src/store/store.ts'
 import { createWebhookEngine } from '../../src/webhooks/webhook-engine.ts'
 import { openSimulated } from './session.ts'
 import type { SimulatedSessions } from './session.ts'
+import { MASTER_KEY } from './starting-image.ts'
 import { openSimulatedStore } from './store.ts'
 import type { SimulatedDisk } from './store.ts'
 import { createWorker } from './threads.ts'
@@ -79,7 +80,6 @@ const UPKEEP: Partial<Record<JobName, number>> = {
   'keep-path-states': 20_000, 'close-warmup-days': 60_000, 'check-warmup-gates': 300_000,
 }
 const WARMUP = { curve: null, stage: null, targetDailyVolume: null, restart: false, force: true }
-const MASTER_KEY = Buffer.alloc(32, 7)
 const NO_BYTES = Buffer.alloc(0)
 
 export function render({ messageId }: DispatchedRow): Promise<RenderedMessage> {

@@ -55,7 +55,8 @@ export interface World {
   /** Milliseconds that the store takes for each call beyond its usual time. */
   storeDelay: number
   start(): void
-  kill(): void
+  /** False: there is no process, not even one that is starting. */
+  kill(): boolean
 }
 
 export interface WorldKit {
@@ -68,12 +69,11 @@ let kit: WorldKit | undefined
 
 /** Made once in each process of the simulator. */
 export function worldKit(): WorldKit {
-  const base = loadOnce()
-  kit ??= { base, image: startingImage(), metrics: { ...createMetrics(), watchThread: () => {} } }
+  kit ??= { base: loadOnce(), image: startingImage(), metrics: { ...createMetrics(), watchThread: () => {} } }
   return kit
 }
 
-/** Rows that come into being between two looks at whether all is over. */
+/** Between two looks at what has to hold, and whether all is over, in milliseconds. */
 const LOOK_EVERY = 2_000
 
 /** In a turn of the event loop of its own: only there a synchronous call may settle promises. */
@@ -122,14 +122,16 @@ function runNow(story: Story): Run {
       endpoint: 200, isDiskFull: false, storeDelay: 0,
       start: () => start(time.owner(`process ${++processes}`)),
       kill() {
-        if (current !== undefined) current.isDead = true
+        if (current === undefined || current.isDead) return false
+        current.isDead = true
         world.process = undefined
+        return true
       },
     }
     let current: Owner | undefined
     const outside: Outside = {
       time, disk, metrics, receivers,
-      mailHosts: { find: (domain) => later(time, random.next() * 20, () => hostsOf(domain, world)) },
+      mailHosts: { find: (domain) => later(random.next() * 20, () => hostsOf(domain, world)) },
       guardedRequest: { post: ({ headers }) => answerHook(headers['X-Service-Event-Id'] ?? '') },
       hasAddress: (ip) => !world.lostIps.has(ip),
       threadDelay: someDelay,
@@ -146,7 +148,7 @@ function runNow(story: Story): Run {
     }
     const answerHook = async (eventId: string): Promise<GuardedAnswer> => {
       const { endpoint } = world
-      await later(time, endpoint === 'silent' ? 10_000 : random.next() * 50, () => {})
+      await later(endpoint === 'silent' ? 10_000 : random.next() * 50, () => {})
       if (endpoint === 'silent') return { kind: 'failed', reason: 'no answer in time' }
       if (endpoint === 200) invariants.notePosted(eventId)
       return { kind: 'answered', status: endpoint, answer: '' }
@@ -202,7 +204,7 @@ function errorOf(thrown: unknown): string {
   return thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown)
 }
 
-function later<Value>(time: VirtualTime, milliseconds: number, look: () => Value): Promise<Value> {
+function later<Value>(milliseconds: number, look: () => Value): Promise<Value> {
   return new Promise((resolve) => void setTimeout(() => resolve(look()), milliseconds))
 }
 

@@ -187,8 +187,7 @@ function claimedMessage(row: DueRow, claim: number, { pool, route, domain, strea
   const { ambiguousCount, lastIp, keepIpUntil, avoidIps } = row
   return {
     key, claim, id: identifierFromBytes('msg', row.id), contentId, pool, route, domain, stream, recipient,
-    recipientDomain,
-    attempts, acceptedAt, expiresAt, pathFailures, ambiguousCount, lastIp, keepIpUntil,
+    recipientDomain, attempts, acceptedAt, expiresAt, pathFailures, ambiguousCount, lastIp, keepIpUntil,
     avoidIps: avoidIps === null ? [] : (JSON.parse(avoidIps) as string[]), isCaptured: pool === CAPTURE_POOL,
   }
 }
