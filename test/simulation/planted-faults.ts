@@ -103,4 +103,11 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
       '    if (posted.status !== null) slots.release(endpointId, true)\n',
     )],
   },
+  {
+    name: 'a post without an answer counts as told',
+    edits: [edit(
+      'src/webhooks/webhook-engine.ts', 'if (posted.isSuccess) return',
+      'if (posted.isSuccess || posted.status === null) return',
+    )],
+  },
 ]

@@ -71,6 +71,8 @@ export const SHIPPED = {
 /** Of all stories, those with a herd, and those with a crowd and nothing else. */
 const HERDS = 0.06
 const CROWDS = 0.005
+/** Milliseconds: some mail is gone within the first, most of it within the second. */
+const SOON = [300, 3 * SECOND]
 const LARGE_CROWD = 600
 export const SMALL_CROWD = 10
 
@@ -144,7 +146,7 @@ function itemsOf(random: RandomSource, settings: Settings): StoryItem[] {
     const happening = someTrouble(random)
     // Half of them while mail is on its way.
     if (random.next() < 0.5) add(happening)
-    else items.push({ at: random.oneOf(begun) + random.integer(3 * SECOND), happening })
+    else items.push({ at: random.oneOf(begun) + random.integer(random.oneOf(SOON)), happening })
   }
   return items.toSorted((one, other) => one.at - other.at)
 }
