@@ -12,12 +12,12 @@ import { starters } from './starters.ts'
 for (const kind of ['uncaughtException', 'unhandledRejection'] as const) {
   process.on(kind, (thrown: unknown) => {
     const text = thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown)
-    printProblem(`posthorn: ${kind}: ${text}\n`)
+    printProblem(`sternpost: ${kind}: ${text}\n`)
     process.exit(EXIT.failed)
   })
 }
 
-// The reader has gone (`posthorn … | head`): no defect. A server takes it as a reason to stop (run-service.ts).
+// The reader has gone (`sternpost … | head`): no defect. A server takes it as a reason to stop (run-service.ts).
 process.stdout.on('error', () => {
   process.exitCode = EXIT.failed
 })

@@ -56,7 +56,7 @@ export const starters: ServerStarters = {
   async sandbox(options) {
     prepareDataFolder({ folder: options.dataFolder, isFresh: options.isFresh })
     // The terminal belongs to the banner.
-    const logFile = join(options.dataFolder, 'posthorn.log')
+    const logFile = join(options.dataFolder, 'sternpost.log')
     const { logger } = createAdjustableLogger({ level: 'info', write: (line) => appendFileSync(logFile, line) })
     await runService({
       clock: systemClock,

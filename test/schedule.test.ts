@@ -62,8 +62,8 @@ t.test('of messages that expire each has its line, and is counted', async (t) =>
     messages.map(({ id }) => `message expired ${id}`).toSorted())
   t.match(lines[0], { pool: POOL, domain: 'acme.com', outcome: 'expired' })
   const text = await metrics.text()
-  t.match(text, `posthorn_deliveries_total{result="expired",pool="${POOL}",ip="none",provider="other"} 2`)
-  t.match(text, 'posthorn_bounces_total{type="soft",provider="other"} 2')
+  t.match(text, `sternpost_deliveries_total{result="expired",pool="${POOL}",ip="none",provider="other"} 2`)
+  t.match(text, 'sternpost_bounces_total{type="soft",provider="other"} 2')
 })
 
 t.test('what expired in a pause ends and is no error; nothing is told by a clock that jumped', async (t) => {

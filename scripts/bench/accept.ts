@@ -12,9 +12,9 @@ import { runLoad } from './load.ts'
 import type { LoadOptions } from './load.ts'
 import { batchBody, messageBody } from './message.ts'
 import type { BenchOptions } from './options.ts'
-import { BATCH_RECIPIENTS, bytesOf } from './posthorn-system.ts'
-import { FROM, startPosthorn } from './posthorn.ts'
-import type { Posthorn } from './posthorn.ts'
+import { BATCH_RECIPIENTS, bytesOf } from './sternpost-system.ts'
+import { FROM, startSternpost } from './sternpost.ts'
+import type { Sternpost } from './sternpost.ts'
 import { cpuSeconds } from './process-figures.ts'
 
 export interface AcceptRow {
@@ -44,30 +44,30 @@ const WARM_UP = 500
 const AN_HOUR = 3_600
 
 export async function measureAccept({ clients, messages, runs }: BenchOptions): Promise<AcceptRow[]> {
-  const posthorn = await startPosthorn({ deliveryPort: await freePort() })
+  const sternpost = await startSternpost({ deliveryPort: await freePort() })
   const koa = fork(BARE_KOA, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
   try {
-    const cases = casesOf(posthorn, koa, await portOf(koa), { clients, messages })
+    const cases = casesOf(sternpost, koa, await portOf(koa), { clients, messages })
     for (const { load } of cases.slice(0, 2)) await runLoad({ ...load, messages: WARM_UP })
     let accepted = WARM_UP
     const taken = new Map<string, AcceptRow[]>()
     for (let run = 0; run < runs; run += 1) {
       for (const each of cases) {
-        const row = await measure(each, posthorn)
+        const row = await measure(each, sternpost)
         taken.set(row.what, [...(taken.get(row.what) ?? []), row])
         if (each.processId !== koa.pid) accepted += each.load.messages * each.recipients
       }
     }
-    await posthorn.check({ messages: accepted, delivered: 0 })
+    await sternpost.check({ messages: accepted, delivered: 0 })
     return [...taken.values()].map(toMedian)
   } finally {
     koa.kill()
-    await posthorn.stop()
+    await sternpost.stop()
   }
 }
 
 function casesOf(
-  { server, key }: Posthorn, koa: ChildProcess, koaPort: number, size: { clients: number; messages: number },
+  { server, key }: Sternpost, koa: ChildProcess, koaPort: number, size: { clients: number; messages: number },
 ): Case[] {
   const kind = { from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }
   const later = { send_at: Math.floor(Date.now() / 1_000) + AN_HOUR }
@@ -86,10 +86,10 @@ function casesOf(
   ]
 }
 
-async function measure({ what, clients, recipients, processId, load }: Case, posthorn: Posthorn): Promise<AcceptRow> {
-  const [cpuBefore, before] = [cpuSeconds(processId), await commits(posthorn)]
+async function measure({ what, clients, recipients, processId, load }: Case, sternpost: Sternpost): Promise<AcceptRow> {
+  const [cpuBefore, before] = [cpuSeconds(processId), await commits(sternpost)]
   const { seconds, latencies } = await runLoad(load)
-  const [cpuAfter, after] = [cpuSeconds(processId), await commits(posthorn)]
+  const [cpuAfter, after] = [cpuSeconds(processId), await commits(sternpost)]
   const messages = load.messages * recipients
   return {
     what,
@@ -102,10 +102,10 @@ async function measure({ what, clients, recipients, processId, load }: Case, pos
   }
 }
 
-async function commits(posthorn: Posthorn): Promise<{ messages: number; commits: number }> {
+async function commits(sternpost: Sternpost): Promise<{ messages: number; commits: number }> {
   return {
-    messages: await posthorn.metric('posthorn_store_messages_per_commit_sum'),
-    commits: await posthorn.metric('posthorn_store_messages_per_commit_count'),
+    messages: await sternpost.metric('sternpost_store_messages_per_commit_sum'),
+    commits: await sternpost.metric('sternpost_store_messages_per_commit_count'),
   }
 }
 

@@ -7,7 +7,7 @@ const UNLIMITED = { rate: '1000000/second', connection_rate: '1000000/minute' }
 
 export const CHANGED_SETTINGS = {
   'providers.yaml': { default: { connections: 20, ...UNLIMITED } },
-  'posthorn.yaml': { api: { requests: 0, recipients: 0 } },
+  'sternpost.yaml': { api: { requests: 0, recipients: 0 } },
 }
 
 /** So many connections a path; the rest as above. */

@@ -50,7 +50,7 @@ const UNLIMITED: Gate = {
 }
 
 export async function measureChoosing(): Promise<ChoosingFigures> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-bench-choosing-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-bench-choosing-'))
   const { store } = await openTestStore(locationIn(folder))
   const configuration = createLiveConfiguration(withPools({
     default: poolOf(Array.from({ length: IPS }, (_, index) => warmed(`127.0.2.${index + 1}`))),

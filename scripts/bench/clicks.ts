@@ -8,8 +8,8 @@ import { messageUrls } from '../../src/content/message-urls.ts'
 import { apiClient } from '../../test/support/api-client.ts'
 import { freePort, MASTER_KEY } from '../../test/support/serve-process.ts'
 import { threeDigits } from './figures.ts'
-import { FROM, startPosthorn } from './posthorn.ts'
-import type { Posthorn } from './posthorn.ts'
+import { FROM, startSternpost } from './sternpost.ts'
+import type { Sternpost } from './sternpost.ts'
 import { cpuSeconds } from './process-figures.ts'
 
 export interface ClickFigures {
@@ -26,10 +26,10 @@ const TARGET = 'https://shop.bench.test/orders/1042'
 const AN_HOUR = 3_600
 
 export async function measureClicks(): Promise<ClickFigures> {
-  const posthorn = await startPosthorn({ deliveryPort: await freePort() })
-  const pool = new Pool(posthorn.server.baseUrl, { connections: CONNECTIONS, pipelining: 1 })
+  const sternpost = await startSternpost({ deliveryPort: await freePort() })
+  const pool = new Pool(sternpost.server.baseUrl, { connections: CONNECTIONS, pipelining: 1 })
   try {
-    const paths = await sendLinks(posthorn)
+    const paths = await sendLinks(sternpost)
     let next = 0
     const client = async (): Promise<void> => {
       while (next < CLICKS) {
@@ -39,7 +39,7 @@ export async function measureClicks(): Promise<ClickFigures> {
         if (statusCode !== 302 || headers['location'] !== TARGET) throw new Error(`GET ${path}: ${statusCode}`)
       }
     }
-    const { processId } = posthorn.server
+    const { processId } = sternpost.server
     const [startedAt, cpuBefore] = [performance.now(), cpuSeconds(processId)]
     await Promise.all(Array.from({ length: CONNECTIONS }, client))
     const seconds = (performance.now() - startedAt) / 1_000
@@ -47,12 +47,12 @@ export async function measureClicks(): Promise<ClickFigures> {
     return { clicks: CLICKS, perSecond: threeDigits(CLICKS / seconds), cpuMilliseconds }
   } finally {
     await pool.close()
-    await posthorn.stop()
+    await sternpost.stop()
   }
 }
 
 /** Messages whose html has TARGET as the only link, due later; the paths of their links. */
-async function sendLinks({ server, key }: Posthorn): Promise<string[]> {
+async function sendLinks({ server, key }: Sternpost): Promise<string[]> {
   const api = apiClient(server.baseUrl, key)
   const keys = renderKeys(createKeyRing(Buffer.from(MASTER_KEY, 'base64')))
   const html = `<p><a href="${TARGET}">your order</a></p>`

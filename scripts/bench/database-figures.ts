@@ -12,7 +12,7 @@ export interface DatabaseFigures {
 }
 
 export function readBack(folder: string): DatabaseFigures {
-  const database = new Database(join(folder, 'posthorn.db'), { readonly: true })
+  const database = new Database(join(folder, 'sternpost.db'), { readonly: true })
   const count = (query: string): number => Number(database.prepare(query).pluck().get())
   try {
     return {

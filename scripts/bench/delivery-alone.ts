@@ -1,6 +1,6 @@
 /**
  * Delivery alone: the messages are accepted first and all due at one moment; the clock goes from there until the sink
- * has the last one. CPU is Posthorn's in that time.
+ * has the last one. CPU is Sternpost's in that time.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { freePort } from '../../test/support/serve-process.ts'
@@ -8,9 +8,9 @@ import { median, threeDigits } from './figures.ts'
 import { runLoad } from './load.ts'
 import { messageBody } from './message.ts'
 import type { BenchOptions } from './options.ts'
-import { bytesOf } from './posthorn-system.ts'
-import { FROM, startPosthorn } from './posthorn.ts'
-import type { Posthorn } from './posthorn.ts'
+import { bytesOf } from './sternpost-system.ts'
+import { FROM, startSternpost } from './sternpost.ts'
+import type { Sternpost } from './sternpost.ts'
 import { cpuSeconds } from './process-figures.ts'
 import { startSink } from './sink.ts'
 import type { Sink } from './sink.ts'
@@ -27,20 +27,20 @@ const DEADLINE = 300_000
 
 export async function measureDelivery({ clients, messages, runs }: BenchOptions): Promise<DeliveryFigures> {
   const port = await freePort()
-  const posthorn = await startPosthorn({ deliveryPort: port })
+  const sternpost = await startSternpost({ deliveryPort: port })
   const sink = await startSink('127.0.0.1', port)
   const taken: DeliveryFigures[] = []
   try {
     // The first run warms up.
     for (let run = 0; run <= runs; run += 1) {
-      taken.push(await measureOnce(posthorn, sink, { clients, messages }))
+      taken.push(await measureOnce(sternpost, sink, { clients, messages }))
       const expected = messages * (run + 1)
-      await posthorn.check({ messages: expected, delivered: expected, webhookDeliveries: expected })
-      await posthorn.settled(expected)
+      await sternpost.check({ messages: expected, delivered: expected, webhookDeliveries: expected })
+      await sternpost.settled(expected)
     }
   } finally {
     await sink.stop()
-    await posthorn.stop()
+    await sternpost.stop()
   }
   const of = (name: keyof DeliveryFigures): number =>
     threeDigits(median(taken.slice(1).map((figures) => figures[name])))
@@ -48,7 +48,7 @@ export async function measureDelivery({ clients, messages, runs }: BenchOptions)
 }
 
 async function measureOnce(
-  { server, key }: Posthorn, sink: Sink, { clients, messages }: { clients: number; messages: number },
+  { server, key }: Sternpost, sink: Sink, { clients, messages }: { clients: number; messages: number },
 ): Promise<DeliveryFigures> {
   const already = sink.taken()
   const dueAt = Math.ceil(Date.now() / 1_000 + messages / ACCEPTED_PER_SECOND + SPARE_SECONDS)

@@ -16,9 +16,9 @@ import { median, percentile, threeDigits } from './figures.ts'
 import type { TellProgress } from './growth-progress.ts'
 import { runLoad } from './load.ts'
 import { batchBody, messageBody } from './message.ts'
-import { bytesOf } from './posthorn-system.ts'
-import { FROM, startPosthorn } from './posthorn.ts'
-import type { Posthorn } from './posthorn.ts'
+import { bytesOf } from './sternpost-system.ts'
+import { FROM, startSternpost } from './sternpost.ts'
+import type { Sternpost } from './sternpost.ts'
 import { peakMemoryBytes, residentBytes } from './process-figures.ts'
 import { startSink } from './sink.ts'
 import type { Sink } from './sink.ts'
@@ -67,30 +67,30 @@ const MEBIBYTE = 1_048_576
 export async function measureFullServer(queued: number, tell: TellProgress): Promise<FullServerFigures> {
   const newcomers = await startKeepingSink({ address: '127.0.0.2' })
   const sink = await startSink('127.0.0.1', newcomers.port)
-  const posthorn = await startPosthorn({ deliveryPort: newcomers.port, names: destinations() })
-  const megabytes = (): number => Math.round(residentBytes(posthorn.server.processId) / MEBIBYTE)
+  const sternpost = await startSternpost({ deliveryPort: newcomers.port, names: destinations() })
+  const megabytes = (): number => Math.round(residentBytes(sternpost.server.processId) / MEBIBYTE)
   try {
     const idleMegabytes = megabytes()
-    const empty = await post(posthorn, 'dest.test')
+    const empty = await post(sternpost, 'dest.test')
     await sink.received(POSTS, DEADLINE)
     tell(`${POSTS} POSTs on the empty queue, ${megabytes()} MB (idle ${idleMegabytes})`)
-    const { dueAt, seconds } = await fill(posthorn, queued, tell)
+    const { dueAt, seconds } = await fill(sternpost, queued, tell)
     const fullMegabytes = megabytes()
     await sleep(Math.max(0, dueAt - Date.now()))
     const dueAtOnce = queued + POSTS - sink.taken()
     await sink.received(POSTS + 1, DEADLINE)
     tell(`${dueAtOnce} are due, ${fullMegabytes} MB`)
     const [drainingSince, drained] = [performance.now(), sink.taken()]
-    const beginning = await post(posthorn, 'dest.test')
+    const beginning = await post(sternpost, 'dest.test')
     tell(`${POSTS} POSTs while all destinations are looked up and connected to, ${megabytes()} MB`)
-    const draining = await post(posthorn, 'dest.test')
+    const draining = await post(sternpost, 'dest.test')
     tell(`${POSTS} POSTs while it drains, ${megabytes()} MB`)
-    const waits = await writeToNewcomers(posthorn, newcomers)
+    const waits = await writeToNewcomers(sternpost, newcomers)
     const drainedPerSecond = ((sink.taken() - drained) * 1_000) / (performance.now() - drainingSince)
     tell(`new destinations after ${waits.map(Math.round).join(', ')} ms; ${Math.round(drainedPerSecond)} a second`)
     const drainingMegabytes = megabytes()
-    const peakMegabytes = Math.round(peakMemoryBytes(posthorn.server.processId) / MEBIBYTE)
-    const restartMilliseconds = await restart(posthorn, sink, queued + 3 * POSTS)
+    const peakMegabytes = Math.round(peakMemoryBytes(sternpost.server.processId) / MEBIBYTE)
+    const restartMilliseconds = await restart(sternpost, sink, queued + 3 * POSTS)
     tell(`first message ${Math.round(restartMilliseconds)} ms after a restart, ${megabytes()} MB`)
     return {
       queued, dueAtOnce, idleMegabytes, fullMegabytes, drainingMegabytes, peakMegabytes,
@@ -105,7 +105,7 @@ export async function measureFullServer(queued: number, tell: TellProgress): Pro
       drainedPerSecond: threeDigits(drainedPerSecond),
     }
   } finally {
-    await posthorn.stop()
+    await sternpost.stop()
     await sink.stop()
     await newcomers.close()
   }
@@ -126,7 +126,7 @@ function destinations(): Zone {
 }
 
 /** Milliseconds from request to answer, ascending. */
-async function post({ server, key }: Posthorn, recipientDomain: string): Promise<number[]> {
+async function post({ server, key }: Sternpost, recipientDomain: string): Promise<number[]> {
   const { latencies } = await runLoad({
     baseUrl: server.baseUrl, apiKey: key, clients: CLIENTS, messages: POSTS,
     body: messageBody({ from: FROM, recipientDomain, htmlBytes: bytesOf(10) }),
@@ -138,7 +138,7 @@ const toDestinations = { from: FROM, recipientDomain: (number: number) => `d${nu
 
 /** `dueAt`: when all of it is due, in Unix milliseconds; `seconds` the filling took. */
 async function fill(
-  { server, key }: Posthorn, queued: number, tell: TellProgress,
+  { server, key }: Sternpost, queued: number, tell: TellProgress,
 ): Promise<{ dueAt: number; seconds: number }> {
   const dueAt = Math.ceil(Date.now() / 1_000 + queued / FILLED_PER_SECOND + SPARE_SECONDS)
   const batch = batchBody({ ...toDestinations, htmlBytes: bytesOf(10) }, RECIPIENTS, { send_at: dueAt })
@@ -154,7 +154,7 @@ async function fill(
 }
 
 /** One message each, one after the other. */
-async function writeToNewcomers({ server, key }: Posthorn, newcomers: KeepingSink): Promise<number[]> {
+async function writeToNewcomers({ server, key }: Sternpost, newcomers: KeepingSink): Promise<number[]> {
   const waits: number[] = []
   for (let index = 0; index < NEW_DESTINATIONS; index += 1) {
     const startedAt = performance.now()
@@ -169,7 +169,7 @@ async function writeToNewcomers({ server, key }: Posthorn, newcomers: KeepingSin
 }
 
 /** Milliseconds from the start to the first message. `accepted`: for the sink, so far. */
-async function restart({ server, key }: Posthorn, sink: Sink, accepted: number): Promise<number> {
+async function restart({ server, key }: Sternpost, sink: Sink, accepted: number): Promise<number> {
   if (accepted - sink.taken() < FOR_RESTART) {
     await runLoad({
       baseUrl: server.baseUrl, apiKey: key, clients: 2, path: '/v1/email/batch', messages: FOR_RESTART / RECIPIENTS,

@@ -22,7 +22,7 @@ import {
 import { median, threeDigits } from './figures.ts'
 import type { TellProgress } from './growth-progress.ts'
 import { htmlOf } from './message.ts'
-import { bytesOf } from './posthorn-system.ts'
+import { bytesOf } from './sternpost-system.ts'
 import { threadCpuSeconds } from './process-figures.ts'
 
 export interface StoreGrowthRow {
@@ -94,7 +94,7 @@ interface Costs {
 }
 
 async function makeQueue(queued: number, destinations: number, ips: number): Promise<Queue> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-bench-store-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-bench-store-'))
   const { store } = await openTestStore(locationIn(folder, { pageCacheBytes: PAGE_CACHE }))
   const now = Date.now()
   const { epoch } = await store.beginEpoch(now, now)
@@ -124,7 +124,7 @@ function rowOf({ queued, destinations, ips, folder, costs }: Queue): StoreGrowth
   return {
     queued, destinations, ips,
     acceptMicroseconds: middle('accept'), claimMicroseconds: middle('claim'), recordMicroseconds: middle('record'),
-    fileMegabytes: Math.round(statSync(join(folder, 'data', 'posthorn.db')).size / MEGABYTE),
+    fileMegabytes: Math.round(statSync(join(folder, 'data', 'sternpost.db')).size / MEGABYTE),
   }
 }
 

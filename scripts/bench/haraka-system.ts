@@ -24,7 +24,7 @@ export function findHaraka(folder: string | undefined): string | undefined {
 }
 
 export async function startHaraka(program: string, setting: Setting): Promise<System> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-bench-haraka-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-bench-haraka-'))
   const port = await freePort()
   writeFiles(folder, port, setting)
   // Where the program is, its plugins are: node_modules/Haraka/bin/haraka.

@@ -1,6 +1,6 @@
 /**
  * What a round trip costs: messages per second and connection through a proxy that adds 50 ms, in turns with Postfix's
- * smtp client through the same proxy; and how many connections Posthorn holds at once when the other side takes long.
+ * smtp client through the same proxy; and how many connections Sternpost holds at once when the other side takes long.
  *
  * The rate is that of the messages which were answered between the first fifth and the last fifth, over the time that
  * connections worked on them, all added up (`connection-work.ts`): open ones that rest in a cache are not divided by.
@@ -19,9 +19,9 @@ import { runLoad } from './load.ts'
 import { batchBody, messageBody } from './message.ts'
 import type { BenchOptions } from './options.ts'
 import { startPostfixRelay } from './postfix-system.ts'
-import { bytesOf } from './posthorn-system.ts'
-import { FROM, startPosthorn } from './posthorn.ts'
-import type { Posthorn } from './posthorn.ts'
+import { bytesOf } from './sternpost-system.ts'
+import { FROM, startSternpost } from './sternpost.ts'
+import type { Sternpost } from './sternpost.ts'
 import { peakMemoryBytes } from './process-figures.ts'
 import { startSink } from './sink.ts'
 import type { Sink } from './sink.ts'
@@ -30,11 +30,11 @@ import { runSmtpSource } from './smtp-source.ts'
 export interface LatencyFigures {
   roundTripMilliseconds: number
   /** Messages per second and connection. */
-  posthorn: number
+  sternpost: number
   postfix: number
   /** Those that worked, on average. */
-  connections: { posthorn: number; postfix: number }
-  /** Connections at once within a minute, of so many that were allowed, and Posthorn's memory at its peak. */
+  connections: { sternpost: number; postfix: number }
+  /** Connections at once within a minute, of so many that were allowed, and Sternpost's memory at its peak. */
   held: { connections: number; allowed: number; destinations: number; megabytes: number }
 }
 
@@ -69,40 +69,40 @@ export async function measureLatency({ runs }: BenchOptions): Promise<LatencyFig
   const sinkPort = await freePort()
   const sink = await startSink('127.0.0.1', sinkPort)
   const proxy = await startProxy(sinkPort, ROUND_TRIP)
-  const taken: { posthorn: Rate; postfix: Rate }[] = []
+  const taken: { sternpost: Rate; postfix: Rate }[] = []
   try {
     const concurrency = String(PATH_CONNECTIONS * IPS)
     const postfix = await startPostfixRelay({
       sinkPort: proxy.port, domain: '',
       more: { default_destination_concurrency_limit: concurrency, initial_destination_concurrency: concurrency },
     })
-    const posthorn = await startPosthorn({
+    const sternpost = await startSternpost({
       deliveryPort: proxy.port, ips: IPS, providers: providersWith(PATH_CONNECTIONS),
     })
     try {
       for (let run = 0; run < runs; run += 1) {
-        const ours = await rateOf(sink, proxy, () => post(posthorn))
+        const ours = await rateOf(sink, proxy, () => post(sternpost))
         const theirs = await rateOf(sink, proxy, () => runSmtpSource({
           port: postfix.port, sessions: 4, messages: MESSAGES, htmlBytes: bytesOf(10), from: FROM,
           recipientDomain: 'dest.test',
         }))
-        taken.push({ posthorn: ours, postfix: theirs })
+        taken.push({ sternpost: ours, postfix: theirs })
       }
     } finally {
-      await posthorn.stop()
+      await sternpost.stop()
       postfix.stop()
     }
   } finally {
     await proxy.stop()
     await sink.stop()
   }
-  const of = (name: 'posthorn' | 'postfix', figure: keyof Rate): number =>
+  const of = (name: 'sternpost' | 'postfix', figure: keyof Rate): number =>
     threeDigits(median(taken.map((run) => run[name][figure])))
   return {
     roundTripMilliseconds: ROUND_TRIP,
-    posthorn: of('posthorn', 'perConnection'),
+    sternpost: of('sternpost', 'perConnection'),
     postfix: of('postfix', 'perConnection'),
-    connections: { posthorn: of('posthorn', 'connections'), postfix: of('postfix', 'connections') },
+    connections: { sternpost: of('sternpost', 'connections'), postfix: of('postfix', 'connections') },
     held: await measureHeld(),
   }
 }
@@ -131,14 +131,14 @@ async function measureHeld(): Promise<LatencyFigures['held']> {
   const sink = await startSink('127.0.0.1', sinkPort)
   const proxy = await startProxy(sinkPort, LONG_ROUND_TRIP)
   const domains = Array.from({ length: HELD_DESTINATIONS }, (_, index) => `d${index}.held.test`)
-  const posthorn = await startPosthorn({
+  const sternpost = await startSternpost({
     deliveryPort: proxy.port, ips: HELD_IPS,
     names: Object.fromEntries(domains.flatMap((domain) => [
       [domain, { MX: [`10 mx.${domain}`] }], [`mx.${domain}`, { A: ['127.0.0.1'] }],
     ])),
   })
   try {
-    const posting = postTo(domains, posthorn)
+    const posting = postTo(domains, sternpost)
     const end = performance.now() + HELD_DEADLINE
     let connections = 0
     while (connections < HELD && performance.now() < end) {
@@ -146,16 +146,16 @@ async function measureHeld(): Promise<LatencyFigures['held']> {
       connections = Math.max(connections, (await proxy.count()).peak)
     }
     await posting
-    const megabytes = Math.round(peakMemoryBytes(posthorn.server.processId) / MEBIBYTE)
+    const megabytes = Math.round(peakMemoryBytes(sternpost.server.processId) / MEBIBYTE)
     return { connections, allowed: HELD, destinations: HELD_DESTINATIONS, megabytes }
   } finally {
-    await posthorn.stop()
+    await sternpost.stop()
     await proxy.stop()
     await sink.stop()
   }
 }
 
-function post({ server, key }: Posthorn): Promise<unknown> {
+function post({ server, key }: Sternpost): Promise<unknown> {
   return runLoad({
     baseUrl: server.baseUrl, apiKey: key, clients: 20, messages: MESSAGES,
     body: messageBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }),
@@ -163,7 +163,7 @@ function post({ server, key }: Posthorn): Promise<unknown> {
 }
 
 /** Batches, their recipients at all of these domains in turn. */
-function postTo(domains: readonly string[], { server, key }: Posthorn): Promise<unknown> {
+function postTo(domains: readonly string[], { server, key }: Sternpost): Promise<unknown> {
   const recipientDomain = (number: number): string => domains[number % domains.length] ?? ''
   return runLoad({
     baseUrl: server.baseUrl, apiKey: key, clients: 1, messages: HELD_BATCHES, path: '/v1/email/batch',

@@ -6,9 +6,9 @@ import { freePort } from '../../test/support/serve-process.ts'
 import { percentile, threeDigits } from './figures.ts'
 import { runLoad } from './load.ts'
 import { batchBody } from './message.ts'
-import { BATCH_RECIPIENTS, bytesOf } from './posthorn-system.ts'
-import { FROM, startPosthorn } from './posthorn.ts'
-import type { Posthorn } from './posthorn.ts'
+import { BATCH_RECIPIENTS, bytesOf } from './sternpost-system.ts'
+import { FROM, startSternpost } from './sternpost.ts'
+import type { Sternpost } from './sternpost.ts'
 import { cpuSeconds } from './process-figures.ts'
 
 export interface LookupRow {
@@ -23,7 +23,7 @@ const LOOKUPS = 2_000
 const A_DAY = 86_400
 
 export async function measureLookups(most: number): Promise<LookupRow[]> {
-  const posthorn = await startPosthorn({ deliveryPort: await freePort() })
+  const sternpost = await startSternpost({ deliveryPort: await freePort() })
   const body = batchBody(
     { from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }, BATCH_RECIPIENTS,
     { send_at: Math.floor(Date.now() / 1_000) + A_DAY },
@@ -35,19 +35,19 @@ export async function measureLookups(most: number): Promise<LookupRow[]> {
       const wanted = Math.ceil(messages / BATCH_RECIPIENTS) - batches
       const first = batches
       await runLoad({
-        baseUrl: posthorn.server.baseUrl, apiKey: posthorn.key, path: '/v1/email/batch', clients: 1,
+        baseUrl: sternpost.server.baseUrl, apiKey: sternpost.key, path: '/v1/email/batch', clients: 1,
         messages: Math.max(0, wanted), body: (index) => body(first + index),
       })
       batches += Math.max(0, wanted)
-      rows.push(...(await timeLookups(posthorn, batches * BATCH_RECIPIENTS)))
+      rows.push(...(await timeLookups(sternpost, batches * BATCH_RECIPIENTS)))
     }
   } finally {
-    await posthorn.stop()
+    await sternpost.stop()
   }
   return rows
 }
 
-async function timeLookups({ server, key }: Posthorn, stored: number): Promise<LookupRow[]> {
+async function timeLookups({ server, key }: Sternpost, stored: number): Promise<LookupRow[]> {
   const pool = new Pool(server.baseUrl, { connections: 1, pipelining: 1 })
   const get = async (path: string): Promise<unknown> => {
     const { statusCode, body } = await pool.request({

@@ -14,7 +14,7 @@ export interface OpenDkim extends ChildServer {
 }
 
 export async function startOpenDkim(setting: Setting): Promise<OpenDkim> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-bench-opendkim-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-bench-opendkim-'))
   // Postfix's user opens the socket.
   chmodSync(folder, 0o755)
   const [file, key, socket] = ['opendkim.conf', 'private.pem', 'milter.sock'].map((name) => join(folder, name)) as

@@ -11,9 +11,9 @@ import { threeDigits } from './figures.ts'
 import { runLoad } from './load.ts'
 import { messageBody } from './message.ts'
 import type { BenchOptions } from './options.ts'
-import { bytesOf } from './posthorn-system.ts'
-import { FROM, startPosthorn } from './posthorn.ts'
-import type { Posthorn } from './posthorn.ts'
+import { bytesOf } from './sternpost-system.ts'
+import { FROM, startSternpost } from './sternpost.ts'
+import type { Sternpost } from './sternpost.ts'
 import { threadCpuSeconds } from './process-figures.ts'
 import { startSink } from './sink.ts'
 import { readProfiles } from './stages.ts'
@@ -40,31 +40,31 @@ const MOST_FUNCTIONS = 20
 const DEADLINE = 300_000
 
 export async function measureProfile({ clients, messages }: BenchOptions): Promise<ProfileFigures> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-bench-profile-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-bench-profile-'))
   const port = await freePort()
   const flags = `--cpu-prof --cpu-prof-interval=${INTERVAL_MICROSECONDS} --cpu-prof-dir=${folder}`
-  const posthorn = await startPosthorn({ deliveryPort: port, environment: { NODE_OPTIONS: flags } })
+  const sternpost = await startSternpost({ deliveryPort: port, environment: { NODE_OPTIONS: flags } })
   const sink = await startSink('127.0.0.1', port)
   try {
     const run = async (count: number, inAll: number): Promise<void> => {
-      await send(posthorn, clients, count)
+      await send(sternpost, clients, count)
       await sink.received(inAll, DEADLINE)
-      await posthorn.check({ delivered: inAll })
-      await posthorn.settled(inAll)
+      await sternpost.check({ delivered: inAll })
+      await sternpost.settled(inAll)
     }
     await run(WARM_UP, WARM_UP)
-    const [before, from] = [threadCpuSeconds(posthorn.server.processId), monotonicMicroseconds()]
+    const [before, from] = [threadCpuSeconds(sternpost.server.processId), monotonicMicroseconds()]
     await run(messages, WARM_UP + messages)
-    const [after, to] = [threadCpuSeconds(posthorn.server.processId), monotonicMicroseconds()]
+    const [after, to] = [threadCpuSeconds(sternpost.server.processId), monotonicMicroseconds()]
     // The profiles are written at the end.
-    await posthorn.server.stop()
+    await sternpost.server.stop()
     const threads = Object.fromEntries(Object.entries(after).filter(([name]) => name !== PROFILER)
       .map(([name, seconds]) => [name, threeDigits(((seconds - (before[name] ?? 0)) * 1_000) / messages)] as const)
       .filter(([, cpu]) => cpu > 0))
     return divide(readProfiles(folder, { from, to }), threads, messages)
   } finally {
     await sink.stop()
-    await posthorn.stop()
+    await sternpost.stop()
     rmSync(folder, { recursive: true, force: true })
   }
 }
@@ -104,7 +104,7 @@ function sum(maps: readonly ReadonlyMap<string, number>[]): Map<string, number> 
   return sums
 }
 
-function send({ server, key }: Posthorn, clients: number, messages: number): Promise<unknown> {
+function send({ server, key }: Sternpost, clients: number, messages: number): Promise<unknown> {
   return runLoad({
     baseUrl: server.baseUrl, apiKey: key, clients, messages,
     body: messageBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }),

@@ -16,7 +16,7 @@ export function printComparison(title: string, { rows, cpu, signaturesVerified, 
   print(title)
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => name !== 'size')
   const ratio = (row: Comparison['rows'][number], name: string): string => {
-    const [ours, theirs] = [Number(row['posthorn'] ?? row['posthorn_batch']), row[name]]
+    const [ours, theirs] = [Number(row['sternpost'] ?? row['sternpost_batch']), row[name]]
     return typeof theirs === 'number' ? (ours / theirs).toFixed(2) : '-'
   }
   const cpuOf = (size: string, name: string): Record<string, number> =>
@@ -61,11 +61,11 @@ export function printLookups(rows: readonly LookupRow[]): void {
   ]))
 }
 
-export function printLatency({ roundTripMilliseconds, posthorn, postfix, connections, held }: LatencyFigures): void {
+export function printLatency({ roundTripMilliseconds, sternpost, postfix, connections, held }: LatencyFigures): void {
   print(`round trip of ${roundTripMilliseconds} ms, messages per second and connection`)
   printTable(['', 'msg/s', 'connections at work', 'ours : theirs'], [
-    ['posthorn', posthorn, connections.posthorn, null],
-    ['postfix', postfix, connections.postfix, (posthorn / postfix).toFixed(2)],
+    ['sternpost', sternpost, connections.sternpost, null],
+    ['postfix', postfix, connections.postfix, (sternpost / postfix).toFixed(2)],
   ])
   const { connections: most, allowed, destinations, megabytes } = held
   print(`held at once: ${most} of ${allowed} connections to ${destinations} destinations, peak ${megabytes} MB\n`)

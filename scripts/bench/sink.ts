@@ -33,7 +33,7 @@ export async function startSink(address: string, port: number): Promise<Sink> {
   // It drops its rights, when it has some to drop.
   const user = process.getuid?.() === 0 ? ['-u', 'nobody'] : []
   const words = ['-c', '-m', String(MOST_CONNECTIONS), ...user, `${address}:${port}`, String(LISTEN_BACKLOG)]
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-bench-sink-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-bench-sink-'))
   const counts = openSync(join(folder, 'counts'), 'a+')
   const child = spawn('smtp-sink', words, { stdio: ['ignore', counts, 'inherit'] })
   const ended = once(child, 'exit')

@@ -21,7 +21,7 @@ const run = promisify(execFile)
 
 export async function runSmtpSource(options: SourceOptions): Promise<void> {
   const { from, recipientDomain, htmlBytes, messages } = options
-  const file = join(tmpdir(), `posthorn-bench-${process.pid}.eml`)
+  const file = join(tmpdir(), `sternpost-bench-${process.pid}.eml`)
   writeFileSync(file, messageFile({ from, recipientDomain, htmlBytes }))
   const words = [
     '-d', '-s', String(Math.min(options.sessions, messages)), '-m', String(messages), '-f', from,

@@ -1,5 +1,5 @@
 /**
- * The whole way and its peers, in turns: app to system, durable, signed, relayed to the sink, and for Posthorn outcome,
+ * The whole way and its peers, in turns: app to system, durable, signed, relayed to the sink, and for Sternpost outcome,
  * event and webhook row. Each size is a comparison of its own: A B C A B C A B C, medians.
  *
  * Before that every system sends a few messages to a sink that keeps them: exactly one valid signature each.
@@ -13,9 +13,9 @@ import { median, medianByName, threeDigits } from './figures.ts'
 import { findHaraka, HOW_TO_GET_HARAKA, startHaraka } from './haraka-system.ts'
 import { startNodemailer, startSigningNodemailer } from './nodemailer-system.ts'
 import type { BenchOptions } from './options.ts'
-import { batchSystem, BATCH_RECIPIENTS, bytesOf, posthornSystem } from './posthorn-system.ts'
-import { startPosthorn } from './posthorn.ts'
-import type { Posthorn } from './posthorn.ts'
+import { batchSystem, BATCH_RECIPIENTS, bytesOf, sternpostSystem } from './sternpost-system.ts'
+import { startSternpost } from './sternpost.ts'
+import type { Sternpost } from './sternpost.ts'
 import { startPostfixAlone, startPostfixWithOpenDkim } from './postfix-system.ts'
 import { startSinkAlone } from './sink-system.ts'
 import { measureRun } from './system.ts'
@@ -34,7 +34,7 @@ export interface Comparison {
   missing: Record<string, string>
 }
 
-/** Nobody else's: Posthorn makes its own. */
+/** Nobody else's: Sternpost makes its own. */
 const SELECTOR = 'bench'
 const KEY_BITS = 2_048
 const SAMPLE = 5
@@ -48,31 +48,31 @@ export const WARM_UP_OF_COMPILED = 1_000
 
 export async function compareWholeWay(options: BenchOptions): Promise<Comparison> {
   return compare(options, [startSinkAlone, startPostfixAlone, startPostfixWithOpenDkim, startNodemailer,
-    startSigningNodemailer], (posthorn) => posthornSystem(posthorn, options.clients, { accepted: 0 }))
+    startSigningNodemailer], (sternpost) => sternpostSystem(sternpost, options.clients, { accepted: 0 }))
 }
 
 /** Batches of 1,000 recipients against single messages through Postfix and OpenDKIM. */
 export async function compareBatch(options: BenchOptions): Promise<Comparison> {
   const messages = Math.max(1, Math.round(options.messages / BATCH_RECIPIENTS)) * BATCH_RECIPIENTS
   return compare({ ...options, messages, haraka: undefined, sizes: [10] }, [startPostfixWithOpenDkim],
-    (posthorn) => batchSystem(posthorn, { accepted: 0 }))
+    (sternpost) => batchSystem(sternpost, { accepted: 0 }))
 }
 
 async function compare(
-  options: BenchOptions, peers: readonly Start[], toSystem: (posthorn: Posthorn) => System,
+  options: BenchOptions, peers: readonly Start[], toSystem: (sternpost: Sternpost) => System,
 ): Promise<Comparison> {
   const keeping = await startKeepingSink()
   const setting = makeSetting(keeping.port)
   const comparison: Comparison = { rows: [], runs: [], cpu: [], signaturesVerified: {}, missing: {} }
   const systems: System[] = []
   try {
-    const posthorn = await startPosthorn({ deliveryPort: keeping.port })
-    systems.push(toSystem(posthorn))
+    const sternpost = await startSternpost({ deliveryPort: keeping.port })
+    systems.push(toSystem(sternpost))
     for (const start of peers) systems.push(await start(setting))
     const haraka = peers.length > 1 ? findHaraka(options.haraka) : undefined
     if (haraka !== undefined) systems.push(await startHaraka(haraka, setting))
     else if (peers.length > 1) comparison.missing['haraka_dkim'] = `not there: ${HOW_TO_GET_HARAKA}`
-    const resolver = resolverOf(posthorn, setting)
+    const resolver = resolverOf(sternpost, setting)
     for (const system of systems.filter(({ isSigning }) => isSigning)) {
       const load: Load = { messages: loadOf(system, SAMPLE), htmlBytes: bytesOf(10) }
       comparison.signaturesVerified[system.name] = await checkSignatures(system, load, {
@@ -117,7 +117,7 @@ async function takeTurns(
 
 /** A batch is never smaller than it is. */
 function loadOf({ name }: System, messages: number): number {
-  return name === 'posthorn_batch' ? Math.ceil(messages / BATCH_RECIPIENTS) * BATCH_RECIPIENTS : messages
+  return name === 'sternpost_batch' ? Math.ceil(messages / BATCH_RECIPIENTS) * BATCH_RECIPIENTS : messages
 }
 
 function makeSetting(sinkPort: number): Setting {
@@ -126,8 +126,8 @@ function makeSetting(sinkPort: number): Setting {
   return { sinkPort, domain: SENDING_DOMAIN, selector: SELECTOR, privateKeyPem }
 }
 
-/** Publishes the peers' key beside Posthorn's, and asks where both stand. */
-function resolverOf({ zone }: Posthorn, { privateKeyPem, selector, domain }: Setting): Resolver {
+/** Publishes the peers' key beside Sternpost's, and asks where both stand. */
+function resolverOf({ zone }: Sternpost, { privateKeyPem, selector, domain }: Setting): Resolver {
   const key = createPublicKey(privateKeyPem).export({ type: 'spki', format: 'der' }).toString('base64')
   zone.set(`${selector}._domainkey.${domain}`, { TXT: [`v=DKIM1; k=rsa; p=${key}`] })
   const resolver = new Resolver()

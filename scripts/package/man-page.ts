@@ -1,5 +1,5 @@
 /**
- * Prints the manual page posthorn(8), made from the verbs of the command line: what `--help` says is what it says.
+ * Prints the manual page sternpost(8), made from the verbs of the command line: what `--help` says is what it says.
  */
 import { packageVersion } from '../../src/base/package-version.ts'
 import { createProgram } from '../../src/commands/command-line.ts'
@@ -14,9 +14,9 @@ function manualPage(): string {
   const verbs = everyCommand(tree).filter(({ path, children }) => path.length > 0 && children.length === 0)
   const date = new Date(Number(process.env['SOURCE_DATE_EPOCH'] ?? 0) * SECOND).toISOString().slice(0, 10)
   return [
-    `.TH POSTHORN 8 "${date}" "posthorn ${packageVersion()}" "System administration"`,
-    '.SH NAME', `posthorn \\- ${roff(tree.description.toLowerCase())}`,
-    '.SH SYNOPSIS', '.B posthorn', '.I verb', '.RI [ flags ]',
+    `.TH STERNPOST 8 "${date}" "sternpost ${packageVersion()}" "System administration"`,
+    '.SH NAME', `sternpost \\- ${roff(tree.description.toLowerCase())}`,
+    '.SH SYNOPSIS', '.B sternpost', '.I verb', '.RI [ flags ]',
     '.SH DESCRIPTION', ...INTRODUCTION.flatMap((text) => ['.PP', roff(text)]),
     '.SH VERBS', ...verbs.flatMap(verbLines),
     '.SH EXIT STATUS', ...pairs(EXIT_STATUS),
@@ -26,10 +26,10 @@ function manualPage(): string {
 }
 
 const INTRODUCTION = [
-  'Posthorn takes mail from your applications, by a REST interface or SMTP submission, and sends it from dedicated IP '
-  + 'addresses that it warms up. It runs as the service posthorn, on ports that posthorn.socket opens for it.',
-  'On the server the command talks to the service over a Unix socket: root and the group posthorn may use it. From '
-  + 'elsewhere it takes --url and --api-key, or the variables POSTHORN_URL and POSTHORN_API_KEY.',
+  'Sternpost takes mail from your applications, by a REST interface or SMTP submission, and sends it from dedicated IP '
+  + 'addresses that it warms up. It runs as the service sternpost, on ports that sternpost.socket opens for it.',
+  'On the server the command talks to the service over a Unix socket: root and the group sternpost may use it. From '
+  + 'elsewhere it takes --url and --api-key, or the variables STERNPOST_URL and STERNPOST_API_KEY.',
 ]
 
 const EXIT_STATUS: readonly [string, string][] = [
@@ -47,16 +47,16 @@ const EXIT_STATUS: readonly [string, string][] = [
 ]
 
 const FILES: readonly [string, string][] = [
-  ['/etc/posthorn', 'configuration; each key is explained in /usr/share/posthorn/config'],
-  ['/var/lib/posthorn', 'database: queued mail, keys, events'],
-  ['/run/posthorn/admin.sock', 'where the service takes commands'],
-  ['/usr/share/doc/posthorn', 'dashboard, alert rules, licences'],
+  ['/etc/sternpost', 'configuration; each key is explained in /usr/share/sternpost/config'],
+  ['/var/lib/sternpost', 'database: queued mail, keys, events'],
+  ['/run/sternpost/admin.sock', 'where the service takes commands'],
+  ['/usr/share/doc/sternpost', 'dashboard, alert rules, licences'],
 ]
 
 function verbLines({ path, argumentWords, description, options, example }: CommandNode): string[] {
   const words = argumentWords === '' ? '' : ` ${argumentWords}`
   return [
-    `.SS "posthorn ${roff(path.join(' ') + words)}"`, roff(`${description}.`),
+    `.SS "sternpost ${roff(path.join(' ') + words)}"`, roff(`${description}.`),
     ...pairs(options.map(({ flags, description: text }) => [flags, text])),
     ...(example === '' ? [] : ['.PP', 'Example:', '.RS', '.nf', ...example.split('\n').map(roff), '.fi', '.RE']),
   ]

@@ -174,7 +174,7 @@ function printedLines({ isDryRun, changes, lines }: ReloadReport, egress: Pick<E
   return lines.map((line, index) => {
     const change = changes[index]
     const ip = cold.find(({ address }) => change?.kind === 'added' && change.what === `ip ${address}`)
-    return ip === undefined ? line : `${line} (cold; start it with: posthorn ip warmup start ${ip.address})`
+    return ip === undefined ? line : `${line} (cold; start it with: sternpost ip warmup start ${ip.address})`
   })
 }
 

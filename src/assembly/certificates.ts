@@ -29,7 +29,7 @@ export interface CertificateWatchOptions {
 /** Renewal is due; renewal does not work. */
 const WARN_BEFORE = 14 * DAY
 const ALARM_BEFORE = 3 * DAY
-const FIX = 'renew it, then run: posthorn reload'
+const FIX = 'renew it, then run: sternpost reload'
 
 interface Used {
   file: string

@@ -93,7 +93,7 @@ function needsCertificate({ http, submission }: ServerSettings['listen']): boole
 /** What connects there would wait for ever, so it is said how to end that. */
 function closeUnwanted({ passed, logger }: Foundation): void {
   for (const socket of passed?.closeRest() ?? []) {
-    const fix = 'name it under listen in posthorn.yaml, or take its line out: systemctl edit posthorn.socket'
+    const fix = 'name it under listen in sternpost.yaml, or take its line out: systemctl edit sternpost.socket'
     logger.warn({ part: 'doors', socket, fix }, 'a socket was passed that no listener is for')
   }
 }

@@ -20,13 +20,13 @@ export async function tellForeignSecrets({ store, keyRing, logger }: Sealing): P
       const isForeign = keys.some(({ role, selector, sealedPrivateKey }) =>
         role === 'active' && !opens(() => keyRing.open(sealedPrivateKey, dkimSealContext(name, selector))))
       if (!isForeign) continue
-      const fix = `posthorn domain dkim rotate ${name}; or start with the master key of the backup`
+      const fix = `sternpost domain dkim rotate ${name}; or start with the master key of the backup`
       logger.error({ domain: name, fix }, 'the DKIM key of a domain does not open: its mail waits')
     }
     for await (const id of allEndpoints(store)) {
       const target = await store.findWebhookTarget(id)
       if (target === null || opens(() => openSecret(keyRing, id, target.sealedSecret))) continue
-      const fix = `posthorn webhook rotate-secret ${id}; or start with the master key of the backup`
+      const fix = `sternpost webhook rotate-secret ${id}; or start with the master key of the backup`
       logger.error({ endpoint_id: id, fix }, 'the secret of a webhook does not open: its events wait')
     }
   } catch (thrown) {

@@ -52,7 +52,7 @@ export function createBackupWriter(
 ): Backups {
   const backups = createBackups({
     clock, metrics,
-    databaseFile: join(location.folder, 'posthorn.db'),
+    databaseFile: join(location.folder, 'sternpost.db'),
     configurationFolder: configurationFolder ?? null,
     settings() {
       const { backup, storage } = live.current().server

@@ -1,5 +1,5 @@
 /**
- * The errors that cross the parts of Posthorn.
+ * The errors that cross the parts of Sternpost.
  *
  * ServiceError is an answer to a caller of the service: one of a closed set of codes (contract.md 2), turned into the
  * JSON envelope in one place by `http`. ConfigurationError holds every mistake found in the files. ProcessExit ends

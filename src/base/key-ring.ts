@@ -32,7 +32,7 @@ export function createKeyRing(masterKey: Uint8Array): KeyRing {
   const key = (purpose: KeyPurpose): KeyObject => {
     const known = keys.get(purpose)
     if (known !== undefined) return known
-    const bytes = hkdfSync('sha256', masterKey, '', `posthorn ${purpose}`, MASTER_KEY_BYTES)
+    const bytes = hkdfSync('sha256', masterKey, '', `sternpost ${purpose}`, MASTER_KEY_BYTES)
     const derived = createSecretKey(new Uint8Array(bytes))
     keys.set(purpose, derived)
     return derived

@@ -57,7 +57,7 @@ export function listen(server: Server, options: ListenOptions | Server): Promise
 /** Taking it would open to everybody what is meant for one address. */
 function tooWide({ address, port }: Port, setting: string): ProcessExit {
   const line = `ListenStream=${address.includes(':') ? `[${address}]` : address}:${port}`
-  const fix = `replace the line "ListenStream=${port}" in posthorn.socket by "${line}", or set the address to "*"`
+  const fix = `replace the line "ListenStream=${port}" in sternpost.socket by "${line}", or set the address to "*"`
   return new ProcessExit(
     EXIT.configuration, `${setting}: port ${port} of address ${address} was opened on every address: ${fix}`,
   )
@@ -70,7 +70,7 @@ function explain(thrown: unknown, { address, port }: Port, setting: string): Pro
     return new ProcessExit(EXIT.tryAgain, `${place} is taken by another process`, { cause: thrown })
   }
   if (code === 'EACCES' && port < FIRST_FREE_PORT) {
-    const fix = `add the line "ListenStream=${port}" to posthorn.socket`
+    const fix = `add the line "ListenStream=${port}" to sternpost.socket`
     return new ProcessExit(EXIT.configuration, `${place} may not be opened by this user: ${fix}`, { cause: thrown })
   }
   return new ProcessExit(EXIT.configuration, `${place} cannot be opened: ${errorText(thrown)}`, { cause: thrown })

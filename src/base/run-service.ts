@@ -69,7 +69,7 @@ export async function runService({ start, reportFolder, logger, clock }: RunServ
   cancel()
   logger.info('stopped')
   if (ending.kind === 'fatal') {
-    throw new ProcessExit(EXIT.failed, `posthorn: ${errorText(ending.reason)}`, { cause: ending.reason })
+    throw new ProcessExit(EXIT.failed, `sternpost: ${errorText(ending.reason)}`, { cause: ending.reason })
   }
 }
 

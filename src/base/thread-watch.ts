@@ -23,7 +23,7 @@ interface Watched {
 export function createThreadWatch(registry: Registry): ThreadWatch {
   const registers = [registry]
   const utilization = new Gauge({
-    name: 'posthorn_thread_event_loop_utilization',
+    name: 'sternpost_thread_event_loop_utilization',
     help: 'Share of the time since the last reading that a thread worked',
     labelNames: ['thread'], registers,
   })

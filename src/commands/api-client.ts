@@ -109,7 +109,7 @@ export async function streamFromServer(
   const incoming = await open(server, { method: 'GET', path, headers, body: undefined, signal })
   if (incoming.statusCode === OK) return incoming
   successOf(await readAnswer(incoming))
-  throw new ProcessExit(EXIT.internal, 'posthorn: the answer of the server is no stream.')
+  throw new ProcessExit(EXIT.internal, 'sternpost: the answer of the server is no stream.')
 }
 
 interface Exchange {
@@ -159,7 +159,7 @@ function remoteRequest({ protocol }: URL): typeof tlsRequest {
 /** Who it is, for the log of the server. */
 function personHeader(): Record<string, string> {
   const person = process.env['SUDO_USER'] ?? ''
-  return person === '' ? {} : { 'X-Posthorn-User': person }
+  return person === '' ? {} : { 'X-Sternpost-User': person }
 }
 
 async function readAnswer(incoming: IncomingMessage): Promise<ServerAnswer> {
@@ -175,15 +175,15 @@ async function readAnswer(incoming: IncomingMessage): Promise<ServerAnswer> {
 function connectionProblem(server: ServerAddress, thrown: unknown): ProcessExit {
   const where = shownAddress(server)
   if (server.kind === 'socket' && ['EACCES', 'EPERM'].includes(errorCode(thrown))) {
-    const fix = 'run it as root or as a member of the group posthorn'
-    return new ProcessExit(EXIT.notAllowed, `posthorn: ${where} may not be opened: ${fix}.`, { cause: thrown })
+    const fix = 'run it as root or as a member of the group sternpost'
+    return new ProcessExit(EXIT.notAllowed, `sternpost: ${where} may not be opened: ${fix}.`, { cause: thrown })
   }
   const fix = server.kind === 'socket'
-    ? 'start it with `posthorn serve`, or name its folder with --config'
+    ? 'start it with `sternpost serve`, or name its folder with --config'
     : 'check --url, and that it can be reached from here'
   // A name with several addresses fails with one error for each, and no text of its own.
   const cause = errorText(thrown) === '' ? errorCode(thrown) : errorText(thrown)
-  const text = `posthorn: no server answers at ${where} (${cause}). Fix: ${fix}.`
+  const text = `sternpost: no server answers at ${where} (${cause}). Fix: ${fix}.`
   return new ProcessExit(EXIT.unreachable, text, { cause: thrown })
 }
 
@@ -201,7 +201,7 @@ function parseAnswer(status: number, text: string): unknown {
   try {
     return JSON.parse(text)
   } catch (thrown) {
-    const problem = `posthorn: the answer of the server (status ${status}) is no JSON. Fix: check --url.`
+    const problem = `sternpost: the answer of the server (status ${status}) is no JSON. Fix: check --url.`
     throw new ProcessExit(EXIT.internal, problem, { cause: thrown })
   }
 }
@@ -213,9 +213,9 @@ function isObject(value: unknown): value is Record<string, unknown> {
 /** What a refusal ends with beside 1, and what to do about it. */
 const REFUSALS: Readonly<Record<string, { exit: number; fix: string }>> = {
   unauthorized: { exit: EXIT.notAllowed, fix: 'give the whole key with --api-key' },
-  forbidden: { exit: EXIT.notAllowed, fix: 'use a key that may: posthorn key create --name … --scope …' },
+  forbidden: { exit: EXIT.notAllowed, fix: 'use a key that may: sternpost key create --name … --scope …' },
   not_found: { exit: EXIT.failed, fix: 'the verb `list` shows what there is' },
-  domain_not_verified: { exit: EXIT.failed, fix: '`posthorn domain list` shows which can send' },
+  domain_not_verified: { exit: EXIT.failed, fix: '`sternpost domain list` shows which can send' },
   rate_limited: { exit: EXIT.tryAgain, fix: 'try again in a few seconds' },
   unavailable: { exit: EXIT.tryAgain, fix: 'try again; the log of the server says more' },
   internal_error: { exit: EXIT.internal, fix: 'the log of the server says more' },
@@ -230,5 +230,5 @@ function refusal(
   const sentence = message === '' ? 'The server refused without a reason.' : message
   const text = details === '' ? sentence : `${sentence} ${details}`
   const fix = advice === undefined ? '' : `${text.endsWith('.') ? '' : '.'} Fix: ${advice}.`
-  return new ProcessExit(known?.exit ?? EXIT.failed, `posthorn: ${printable(text + fix)}`, { cause: { code } })
+  return new ProcessExit(known?.exit ?? EXIT.failed, `sternpost: ${printable(text + fix)}`, { cause: { code } })
 }

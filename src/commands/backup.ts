@@ -1,5 +1,5 @@
 /**
- * `posthorn backup`: writes one while the server runs, lists those there are, checks one anywhere (operations.md 12.1).
+ * `sternpost backup`: writes one while the server runs, lists those there are, checks one anywhere (operations.md 12.1).
  */
 import { accessSync, constants, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -42,18 +42,18 @@ export function addBackupCommands(program: Command): void {
   const backup = addVerb(program, {
     words: 'backup',
     description: 'write a backup of database and configuration while the server runs',
-    example: 'posthorn backup --to /mnt/backups',
+    example: 'sternpost backup --to /mnt/backups',
   })
-    .option('--to <dir>', 'folder on the server (default: backup.dir of posthorn.yaml)')
+    .option('--to <dir>', 'folder on the server (default: backup.dir of sternpost.yaml)')
     .enablePositionalOptions()
     .action(write)
-  addVerb(backup, { words: 'list', description: 'list the backups', example: 'posthorn backup list' }).action(list)
+  addVerb(backup, { words: 'list', description: 'list the backups', example: 'sternpost backup list' }).action(list)
   backup
     .command('verify <file>')
     .description('check that a backup is whole: checksums, database, rows; needs no server')
     .option('--json', 'print JSON')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', '\nExample:\n  posthorn backup verify /mnt/backups/posthorn-20261121T031700Z-10.tar')
+    .addHelpText('after', '\nExample:\n  sternpost backup verify /mnt/backups/sternpost-20261121T031700Z-10.tar')
     .action(verify)
 }
 
@@ -78,7 +78,7 @@ async function write(flags: VerbFlags & { to?: string }): Promise<void> {
 function printWritten(flags: VerbFlags, last: BackupsView['last']): void {
   if (last === null || last.backup === null) {
     const problem = last?.problem ?? 'the server was started anew meanwhile'
-    throw new ProcessExit(EXIT.disk, `posthorn: no backup was written: ${problem}. Earlier ones are as they were.`)
+    throw new ProcessExit(EXIT.disk, `sternpost: no backup was written: ${problem}. Earlier ones are as they were.`)
   }
   const { backup, ms, messages } = last
   printResult(flags, { ...backup, ms, messages }, () => `${backup.path}\n`)
@@ -92,7 +92,7 @@ async function list(flags: VerbFlags): Promise<void> {
   const rows = backups.map(({ path, bytes, made_at: madeAt, schema }) =>
     [path, localTime(madeAt), byteText(bytes), String(schema)])
   printResult(flags, backups, () => tableText(['FILE', 'MADE', 'SIZE', 'SCHEMA'], rows, isTerminal()))
-  if (backups.length === 0) printNote(flags, 'There is no backup yet. Write one: posthorn backup')
+  if (backups.length === 0) printNote(flags, 'There is no backup yet. Write one: sternpost backup')
 }
 
 function verify(file: string, flags: OutputFlags): void {
@@ -115,7 +115,7 @@ function verify(file: string, flags: OutputFlags): void {
     ['of', localTime(toUnixSeconds(mark))],
     ['schema', String(schema)],
     ['database', byteText(databaseBytes)],
-    ['written by', manifest === null ? null : `Posthorn ${manifest.version} on ${manifest.host}`],
+    ['written by', manifest === null ? null : `Sternpost ${manifest.version} on ${manifest.host}`],
     ...Object.entries(manifest?.counts ?? {}).map(([name, count]): [string, string] =>
       [name.replaceAll('_', ' '), String(count)]),
     ['not in it', manifest === null ? null : manifest.left_out.join('; ')],
@@ -129,6 +129,6 @@ function workFolder(file: string): string {
     accessSync(beside, constants.W_OK)
     return mkdtempSync(join(beside, '.verify-'))
   } catch {
-    return mkdtempSync(join(tmpdir(), 'posthorn-verify-'))
+    return mkdtempSync(join(tmpdir(), 'sternpost-verify-'))
   }
 }

@@ -1,5 +1,5 @@
 /**
- * `posthorn bounce read`: what Posthorn understands of mail that came back; needs no server and no configuration.
+ * `sternpost bounce read`: what Sternpost understands of mail that came back; needs no server and no configuration.
  *
  * Reads as many files as are named, in their order, one after the other. A file that cannot be read is told on standard
  * error and the others are still read; the exit code then is that of a disk error.
@@ -31,7 +31,7 @@ export function addBounceCommands(program: Command): void {
     .command('read <file...>')
     .description('say what a bounce, complaint or automatic answer means')
     .option('--json', 'print one JSON object per file, each on a line')
-    .addHelpText('after', '\nExample:\n  posthorn bounce read returned.eml')
+    .addHelpText('after', '\nExample:\n  sternpost bounce read returned.eml')
     .action(readFiles)
 }
 
@@ -49,7 +49,7 @@ function readStart(file: string): Buffer | undefined {
   try {
     return readFileStart(file)
   } catch (thrown) {
-    process.stderr.write(`posthorn: ${printable(file)}: ${printable(errorText(thrown))}\n`)
+    process.stderr.write(`sternpost: ${printable(file)}: ${printable(errorText(thrown))}\n`)
     return undefined
   }
 }

@@ -1,5 +1,5 @@
 /**
- * `posthorn check`: validates the configuration files and prints every mistake, and the stages that formulas of curves
+ * `sternpost check`: validates the configuration files and prints every mistake, and the stages that formulas of curves
  * come to; exit 78 when there is an error. With --dns also what the DNS says of each IP: its reverse name, its EHLO
  * name, SPF. Those are warnings.
  */
@@ -35,7 +35,7 @@ export function addCheckCommand(program: Command, around = ''): void {
     .option('--offline', 'leave out what needs this machine, such as addresses that must be bindable')
     .option('--json', 'print one JSON document')
     .addHelpText(
-      'after', `\nExample:\n  posthorn ${around}check --config /etc/posthorn\n  posthorn ${around}check --dns`,
+      'after', `\nExample:\n  sternpost ${around}check --config /etc/sternpost\n  sternpost ${around}check --dns`,
     )
     .action(check)
 }
@@ -67,7 +67,7 @@ async function findMistakes(folder: string, { dns, offline = false }: CheckFlags
   }
 }
 
-/** What `posthorn doctor` says of each IP: reverse name, EHLO name, SPF. */
+/** What `sternpost doctor` says of each IP: reverse name, EHLO name, SPF. */
 async function dnsWarnings(folder: string, configuration: Configuration): Promise<Mistake[]> {
   const findings = await runChecks([checkPtr, checkForwardNames, checkOwnNames], worldOf(folder, configuration, {}))
   const placeOf = locateIps(folder, SHIPPED_FOLDER)

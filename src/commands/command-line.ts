@@ -1,5 +1,5 @@
 /**
- * The `posthorn` command: its verbs, and what their failures print and exit with (operations.md 5.4 and 6).
+ * The `sternpost` command: its verbs, and what their failures print and exit with (operations.md 5.4 and 6).
  *
  * Results go to standard output, everything else to standard error. The functions that run a server are handed in by
  * `main.ts`. Never rejects: a failure becomes one clear line and an exit code.
@@ -56,20 +56,20 @@ const VERBS: readonly ((program: Command) => void)[] = [
 ]
 
 const FIRST_STEPS = `No server runs here yet. The first steps:
-  1  posthorn sandbox                  try everything on this machine; nothing leaves it
-  2  sudo posthorn setup               on a server: configuration, DNS records, first key
-  3  posthorn doctor                   what is wrong, and what to do
-  4  posthorn domain add acme.com      prints the DNS records to publish
-  5  posthorn key create --name shop   for the app that sends
-All verbs: posthorn --help
+  1  sternpost sandbox                  try everything on this machine; nothing leaves it
+  2  sudo sternpost setup               on a server: configuration, DNS records, first key
+  3  sternpost doctor                   what is wrong, and what to do
+  4  sternpost domain add acme.com      prints the DNS records to publish
+  5  sternpost key create --name shop   for the app that sends
+All verbs: sternpost --help
 `
 
 /** All verbs, ready to parse words. */
 export function createProgram(version: string, starters: ServerStarters): Command {
-  const program = new Command('posthorn')
+  const program = new Command('sternpost')
     .description('Self-hosted email-sending appliance')
     .version(version)
-    .showHelpAfterError('(posthorn --help lists the verbs)')
+    .showHelpAfterError('(sternpost --help lists the verbs)')
     .exitOverride()
     // A verb that has verbs below it leaves them their own flags.
     .enablePositionalOptions()
@@ -96,7 +96,7 @@ export async function runCommandLine(
   }
 }
 
-/** `posthorn` alone. */
+/** `sternpost` alone. */
 async function showStatusOrFirstSteps(): Promise<void> {
   try {
     await status({})
@@ -118,13 +118,13 @@ function report(thrown: unknown): number {
     printProblem(`${explainMistakes(thrown.mistakes)} Exit ${EXIT.configuration}.\n`)
     return EXIT.configuration
   }
-  // Whoever read what is printed has gone (`posthorn … | head`).
+  // Whoever read what is printed has gone (`sternpost … | head`).
   if (errorCode(thrown) === 'EPIPE') return EXIT.failed
   if (isFileError(thrown)) {
-    printProblem(`posthorn: ${thrown.message}\n`)
+    printProblem(`sternpost: ${thrown.message}\n`)
     return EXIT.disk
   }
-  printProblem(`posthorn: ${errorText(thrown)}\n${thrown instanceof Error ? (thrown.stack ?? '') : ''}\n`)
+  printProblem(`sternpost: ${errorText(thrown)}\n${thrown instanceof Error ? (thrown.stack ?? '') : ''}\n`)
   return EXIT.failed
 }
 

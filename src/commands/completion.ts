@@ -1,5 +1,5 @@
 /**
- * `posthorn completion bash|zsh|fish`: the script by which a shell completes verbs and flags, made from the verbs
+ * `sternpost completion bash|zsh|fish`: the script by which a shell completes verbs and flags, made from the verbs
  * themselves. Values are not completed: they would have to be asked of a server while somebody types.
  */
 import { Argument } from 'commander'
@@ -15,7 +15,7 @@ export function addCompletionCommand(program: Command): void {
     .command('completion')
     .description('print a script that completes verbs and flags in your shell')
     .addArgument(new Argument('<shell>', 'the shell').choices(Object.keys(SHELLS)))
-    .addHelpText('after', '\nExample:\n  posthorn completion bash > /etc/bash_completion.d/posthorn')
+    .addHelpText('after', '\nExample:\n  sternpost completion bash > /etc/bash_completion.d/sternpost')
     .action((shell: Shell) => {
       process.stdout.write(completionScript(program, shell))
     })
@@ -46,8 +46,8 @@ const places = (nodes: readonly CommandNode[]): string =>
 function bashScript(nodes: readonly CommandNode[]): string {
   const cases = nodes.map((node) =>
     `    ${quoted(place(node))}) next=${quoted(nextWords(node).map(([word]) => word).join(' '))} ;;`)
-  return `# bash completion of posthorn
-_posthorn() {
+  return `# bash completion of sternpost
+_sternpost() {
   local place= next= index
   for ((index = 1; index < COMP_CWORD; index++)); do
     case "$place \${COMP_WORDS[index]}" in
@@ -59,7 +59,7 @@ ${cases.join('\n')}
   esac
   COMPREPLY=($(compgen -W "$next" -- "\${COMP_WORDS[COMP_CWORD]}"))
 }
-complete -o default -F _posthorn posthorn
+complete -o default -F _sternpost sternpost
 `
 }
 
@@ -68,8 +68,8 @@ function zshScript(nodes: readonly CommandNode[]): string {
     quoted(description === '' ? word : `${word}:${description.replaceAll(':', String.raw`\:`)}`)
   const cases = nodes.map((node) =>
     `    (${quoted(place(node))}) next=(${nextWords(node).map(described).join(' ')}) ;;`)
-  return `#compdef posthorn
-_posthorn() {
+  return `#compdef sternpost
+_sternpost() {
   local place= word
   local -a next
   for word in "\${(@)words[2,CURRENT-1]}"; do
@@ -80,9 +80,9 @@ _posthorn() {
   case "$place" in
 ${cases.join('\n')}
   esac
-  _describe -o posthorn next || _files
+  _describe -o sternpost next || _files
 }
-if [ "$funcstack[1]" = _posthorn ]; then _posthorn "$@"; else compdef _posthorn posthorn; fi
+if [ "$funcstack[1]" = _sternpost ]; then _sternpost "$@"; else compdef _sternpost sternpost; fi
 `
 }
 
@@ -91,10 +91,10 @@ function fishScript(nodes: readonly CommandNode[]): string {
   const lines = nodes.flatMap((node) => nextWords(node).map(([word, description]) => {
     const what = word.startsWith('--') ? `-l ${word.slice(2)}` : `-a ${word}`
     const text = description === '' ? '' : ` -d ${fishQuoted(description)}`
-    return `complete -c posthorn -n ${fishQuoted(`__posthorn_is_at "${place(node)}"`)} ${what}${text}`
+    return `complete -c sternpost -n ${fishQuoted(`__sternpost_is_at "${place(node)}"`)} ${what}${text}`
   }))
-  return `# fish completion of posthorn
-function __posthorn_is_at
+  return `# fish completion of sternpost
+function __sternpost_is_at
   set -l place ''
   for word in (commandline -opc)[2..-1]
     if contains -- "$place $word" ${words}

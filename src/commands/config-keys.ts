@@ -1,5 +1,5 @@
 /**
- * `posthorn config show`: every value of the files in a folder, with --origin where it comes from. `posthorn config
+ * `sternpost config show`: every value of the files in a folder, with --origin where it comes from. `sternpost config
  * docs`: what a key is for, its type and its default. Both need no server.
  *
  * Secrets are never in a file, only the place where they are; that is shown. Throws ProcessExit 64 for a key that there
@@ -31,7 +31,7 @@ interface ShownValue {
   file: FileName
   key: string
   value: unknown
-  /** `/etc/posthorn/posthorn.yaml:12`, or `default`. */
+  /** `/etc/sternpost/sternpost.yaml:12`, or `default`. */
   origin: string
 }
 
@@ -52,7 +52,7 @@ export function addKeyVerbs(config: Command): void {
     .option('--config <dir>', 'folder of the configuration files (default: the installed ones, else the shipped ones)')
     .option('--json', 'print one JSON document')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', '\nExample:\n  posthorn config show delivery --origin\n  posthorn config show pools')
+    .addHelpText('after', '\nExample:\n  sternpost config show delivery --origin\n  sternpost config show pools')
     .action(show)
   config
     .command('docs <key>')
@@ -60,7 +60,7 @@ export function addKeyVerbs(config: Command): void {
     .option('--json', 'print one JSON document')
     .option('--quiet', 'print the result alone')
     .addHelpText(
-      'after', '\nExample:\n  posthorn config docs delivery.retry\n  posthorn config docs warmup.defaults.smoothing',
+      'after', '\nExample:\n  sternpost config docs delivery.retry\n  sternpost config docs warmup.defaults.smoothing',
     )
     .action(docs)
 }
@@ -93,13 +93,13 @@ function shownValue(file: FileName, { path, value, text, origin }: ShownSetting)
   return { document: { file, key: path, value, origin: place }, text }
 }
 
-/** As keys are named everywhere: those of posthorn.yaml alone, the others behind the name of their file. */
+/** As keys are named everywhere: those of sternpost.yaml alone, the others behind the name of their file. */
 function fullKey({ document: { file, key } }: FoundValue): string {
   return nameOf(file, key)
 }
 
 function nameOf(file: FileName, key: string): string {
-  return file === 'posthorn' || key.startsWith(`${file}.`) ? key : `${file}.${key}`
+  return file === 'sternpost' || key.startsWith(`${file}.`) ? key : `${file}.${key}`
 }
 
 function isBelow(key: string, asked: string): boolean {
@@ -133,7 +133,7 @@ function docsReport(document: DocumentedKey, key: string, shipped: string | null
     ['type', type],
     ['default', shipped],
     ['file', `${file}.yaml`],
-    ['changes', takesEffect === 'restart' ? 'take effect at the next start' : 'take effect at posthorn reload'],
+    ['changes', takesEffect === 'restart' ? 'take effect at the next start' : 'take effect at sternpost reload'],
   ])
 }
 

@@ -1,5 +1,5 @@
 /**
- * `posthorn config`: `diff` compares the files with the running server (`reload.ts`), `show` and `docs` explain them
+ * `sternpost config`: `diff` compares the files with the running server (`reload.ts`), `show` and `docs` explain them
  * (`config-keys.ts`), `check` validates them (`check.ts`).
  *
  * `test-reply` needs no server: it says what the rules make of an SMTP reply (engine.md 9 and 14): which rule of
@@ -34,7 +34,7 @@ interface TestReplyFlags extends OutputFlags {
 }
 
 const EXAMPLE = `Example:
-  posthorn config test-reply --provider google --stage dot '421-4.7.28 an unusual rate of unsolicited mail'`
+  sternpost config test-reply --provider google --stage dot '421-4.7.28 an unusual rate of unsolicited mail'`
 
 export function addConfigCommands(program: Command): void {
   const config = program.command('config').description('the configuration files')

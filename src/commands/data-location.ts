@@ -1,5 +1,5 @@
 /**
- * Where the data is, for verbs that work on it while the server is stopped: as posthorn.yaml says. No secret is read.
+ * Where the data is, for verbs that work on it while the server is stopped: as sternpost.yaml says. No secret is read.
  * Throws ConfigurationError.
  */
 import { EXIT, ProcessExit } from '../base/errors.ts'
@@ -29,6 +29,6 @@ export function withBackupErrors<Result>(work: () => Result): Result {
     return work()
   } catch (thrown) {
     if (!(thrown instanceof BackupError)) throw thrown
-    throw new ProcessExit(EXIT.disk, `posthorn: ${thrown.message}.`, { cause: thrown })
+    throw new ProcessExit(EXIT.disk, `sternpost: ${thrown.message}.`, { cause: thrown })
   }
 }

@@ -50,7 +50,7 @@ function cloudflareBatch(records: RecordView[], domain: string): object {
       content: record.type === 'TXT' ? quotedStrings(record) : record.value,
       ttl: record.ttl,
       proxied: false,
-      comment: `Posthorn: ${record.purpose} of ${domain}`,
+      comment: `Sternpost: ${record.purpose} of ${domain}`,
     })),
   }
 }
@@ -68,14 +68,14 @@ function textStrings({ value, value_chunks: chunks }: RecordView): string[] {
 }
 
 function terraform(records: RecordView[], domain: string): string {
-  const name = `posthorn_${domain.replace(NO_WORD, '_')}`
+  const name = `sternpost_${domain.replace(NO_WORD, '_')}`
   const entries = records.map((record) => {
     const { type, ttl } = record
     const value = type === 'TXT' ? textStrings(record).join('""') : record.value
     const fields = `type = ${hcl(type)}, name = ${hcl(record.name)}, ttl = ${ttl}, value = ${hcl(value)}`
     return `    ${hcl(`${record.purpose} ${record.host}`)} = { ${fields} }`
   })
-  return `# Records of ${domain} for Posthorn. Route 53; for another provider keep the list and replace the resource.
+  return `# Records of ${domain} for Sternpost. Route 53; for another provider keep the list and replace the resource.
 # "" inside a value is where one 255-byte string of a TXT record ends and the next begins.
 locals {
   ${name} = {

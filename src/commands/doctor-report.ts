@@ -1,5 +1,5 @@
 /**
- * What `posthorn doctor` prints for people: what is wrong, with its fix, and a count of the rest. Pure.
+ * What `sternpost doctor` prints for people: what is wrong, with its fix, and a count of the rest. Pure.
  */
 import { SECOND } from '../base/clock.ts'
 import type { Finding, Result } from '../health/finding.ts'

@@ -1,5 +1,5 @@
 /**
- * `posthorn doctor`: runs the checks and says what was seen, why it matters and what to do (operations.md 7).
+ * `sternpost doctor`: runs the checks and says what was seen, why it matters and what to do (operations.md 7).
  *
  * The running server is asked for what only it knows; what only means something from outside is looked at here. Without
  * a server all that can be seen without one is looked at, and the rest is skipped. Ends with 0 when all is well, 1 with
@@ -37,7 +37,7 @@ export function addDoctorCommand(program: Command): void {
   addVerb(program, {
     words: 'doctor [checks...]',
     description: `look for what is wrong, and say what to do (checks: ${CHECK_IDS.join(', ')})`,
-    example: 'posthorn doctor\nposthorn doctor port25 ptr --ip 203.0.113.10\nposthorn doctor --ticket port25',
+    example: 'sternpost doctor\nsternpost doctor port25 ptr --ip 203.0.113.10\nsternpost doctor --ticket port25',
   })
     .option('--ip <ip>', 'only this egress IP')
     .option('--domain <name>', 'only this sending domain')
@@ -80,7 +80,7 @@ async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
     : doctorText(report, { hasColours: hasColours(), showsAll: isNamed }))
   if (inServer === null) {
     printNote(flags, 'No server answers here: only what can be seen without it was looked at. ' +
-      'Start it: systemctl start posthorn (installed), or posthorn serve')
+      'Start it: systemctl start sternpost (installed), or sternpost serve')
   }
   if (flags.ticket !== undefined && checks.every(({ check, result }) => check !== PORT25 || result !== 'fail')) {
     printNote(flags, 'Port 25 is not seen to be blocked now: look before you send this.')

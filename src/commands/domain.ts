@@ -1,5 +1,5 @@
 /**
- * `posthorn domain`: sending domains, with the wording of the API (operations.md 6).
+ * `sternpost domain`: sending domains, with the wording of the API (operations.md 6).
  *
  * `check` ends with 0 when the domain is verified, with 1 when it is not, with 75 when `--wait` was not long enough.
  * `remove` shows how much mail waits and does nothing without --yes (64).
@@ -42,7 +42,7 @@ export function addDomainCommands(program: Command): void {
   addVerb(domain, {
     words: 'add <name>',
     description: 'add a sending domain; prints the DNS records to publish',
-    example: 'posthorn domain add acme.com',
+    example: 'sternpost domain add acme.com',
   })
     .option('--return-path <label>', 'label of the return path (default: bounces)')
     .option('--tracking-domain <label>', 'label of tracked links (default: t)')
@@ -54,34 +54,34 @@ export function addDomainCommands(program: Command): void {
   addVerb(domain, {
     words: 'list',
     description: 'list the sending domains',
-    example: 'posthorn domain list --status degraded',
+    example: 'sternpost domain list --status degraded',
   })
     .addOption(new Option('--status <status>', 'those in this state').choices(STATUSES).default('all'))
     .action(list)
   addVerb(domain, {
     words: 'show <name>',
     description: 'show a domain as the last check found it',
-    example: 'posthorn domain show acme.com',
+    example: 'sternpost domain show acme.com',
   })
     .action(show)
   addVerb(domain, {
     words: 'check <name>',
     description: 'ask the DNS now; 0 when the domain is verified',
-    example: 'posthorn domain check acme.com --wait 10m',
+    example: 'sternpost domain check acme.com --wait 10m',
   })
     .option('--wait <duration>', 'check again until it is verified, at most this long, e.g. 10m')
     .action(check)
   addVerb(domain, {
     words: 'dns <name>',
     description: 'print the DNS records to publish',
-    example: 'posthorn domain dns acme.com --format zone >> acme.com.zone',
+    example: 'sternpost domain dns acme.com --format zone >> acme.com.zone',
   })
     .addOption(new Option('--format <format>', 'how').choices(DNS_FORMATS).default('table'))
     .action(dns)
   addVerb(domain, {
     words: 'remove <name>',
     description: 'remove a domain; waiting mail is still delivered',
-    example: 'posthorn domain remove acme.com --yes',
+    example: 'sternpost domain remove acme.com --yes',
   })
     .option('--purge', 'cancel the waiting mail')
     .option('--yes', 'do it')
@@ -90,7 +90,7 @@ export function addDomainCommands(program: Command): void {
   addVerb(dkim, {
     words: 'rotate <name>',
     description: 'begin to replace the DKIM key',
-    example: 'posthorn domain dkim rotate acme.com',
+    example: 'sternpost domain dkim rotate acme.com',
   })
     .action(rotate)
 }
@@ -112,14 +112,14 @@ async function add(name: string, flags: AddFlags): Promise<void> {
     return
   }
   printNote(flags, `${domain.domain} is ${domain.status}. Publish these records, then:`)
-  printNote(flags, `  posthorn domain check ${domain.domain} --wait 10m`)
+  printNote(flags, `  sternpost domain check ${domain.domain} --wait 10m`)
 }
 
 async function list(flags: VerbFlags & { status: string }): Promise<void> {
   const entries = await listFromServer(serverAddress(flags), '/v1/domains', { status: flags.status })
   const domains = entries.map(readDomain)
   printResult(flags, domains, () => tableText(DOMAIN_HEADS, domains.map(domainRow), isTerminal()))
-  if (domains.length === 0) printNote(flags, 'No such domain. Add one: posthorn domain add acme.com')
+  if (domains.length === 0) printNote(flags, 'No such domain. Add one: sternpost domain add acme.com')
 }
 
 async function show(name: string, flags: VerbFlags): Promise<void> {
@@ -162,7 +162,7 @@ async function remove(name: string, flags: RemoveFlags): Promise<void> {
   const would = {
     document: removed,
     text: `${removed.domain}: waiting mail, would be ${fate}: ${removed.queued_messages}`,
-    command: `posthorn domain remove ${removed.domain}${purge ? ' --purge' : ''}`,
+    command: `sternpost domain remove ${removed.domain}${purge ? ' --purge' : ''}`,
   }
   if (!isConfirmed(flags, would)) return
   const done = `${removed.domain} is removed; waiting mail, to be ${fate}: ${removed.queued_messages}`
@@ -188,7 +188,7 @@ function readKeyFile(file: string): string {
   try {
     return readFileSync(file, 'utf8')
   } catch (cause) {
-    throw new ProcessExit(EXIT.disk, `posthorn: --key-file: ${errorText(cause)}`, { cause })
+    throw new ProcessExit(EXIT.disk, `sternpost: --key-file: ${errorText(cause)}`, { cause })
   }
 }
 

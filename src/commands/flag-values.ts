@@ -6,9 +6,9 @@ import { SECOND, toUnixSeconds } from '../base/clock.ts'
 import { EXIT, ProcessExit } from '../base/errors.ts'
 import { readDuration } from '../config/field-types.ts'
 
-/** Wrong words: `posthorn: <text>.`, exit 64. */
+/** Wrong words: `sternpost: <text>.`, exit 64. */
 export function misuse(text: string): ProcessExit {
-  return new ProcessExit(EXIT.usage, `posthorn: ${text}.`)
+  return new ProcessExit(EXIT.usage, `sternpost: ${text}.`)
 }
 
 /** Milliseconds. */

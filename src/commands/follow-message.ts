@@ -1,5 +1,5 @@
 /**
- * `posthorn send --wait`: the events of a message as they come, until it is final or the time is over.
+ * `sternpost send --wait`: the events of a message as they come, until it is final or the time is over.
  *
  * Gives the last state that was seen. Rejects with what the two lookups throw.
  */

@@ -41,7 +41,7 @@ export function createForwarder({ url, secret, headers, post, now }: ForwarderOp
     const ours = deliveryHeaders(delivery, { secret, nextSecret: null }, at)
     const result = await post({
       url, body, timeoutMilliseconds: ANSWER_TIMEOUT,
-      headers: { ...headers, ...ours, 'User-Agent': `Posthorn/${packageVersion()}` },
+      headers: { ...headers, ...ours, 'User-Agent': `Sternpost/${packageVersion()}` },
     })
     const isAnswered = result.kind === 'answered'
     return {

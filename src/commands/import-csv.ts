@@ -1,5 +1,5 @@
 /**
- * `posthorn suppression import`: the pieces of a file one after the other, and one result for all of them.
+ * `sternpost suppression import`: the pieces of a file one after the other, and one result for all of them.
  *
  * Lines are counted as the file has them. When a piece fails, the ones before it are in: the error says how far it got,
  * and importing the file again adds the rest.

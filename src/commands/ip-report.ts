@@ -115,7 +115,7 @@ export function ipReport(shown: ShownIp, screen: Screen): string {
 
 function untilText({ ip, status, until }: IpAnswer): string {
   if (until !== null) return preciseTime(until)
-  return `somebody ends it: posthorn ip ${status === 'paused' ? 'warmup ' : ''}resume ${ip}`
+  return `somebody ends it: sternpost ip ${status === 'paused' ? 'warmup ' : ''}resume ${ip}`
 }
 
 export function warmupReport(ip: string, status: string, warmup: WarmupAnswer | null): string {

@@ -1,5 +1,5 @@
 /**
- * `posthorn ip warmup`: start, pause, resume, complete and restart the warmup of an IP, and the forecast of a campaign
+ * `sternpost ip warmup`: start, pause, resume, complete and restart the warmup of an IP, and the forecast of a campaign
  * (contract.md 9.3 and 9.7).
  */
 import type { Command } from 'commander'
@@ -37,32 +37,32 @@ export function addWarmupVerbs(warmup: Command): void {
   withStartFlags(addVerb(warmup, {
     words: 'start <ip>',
     description: 'start the warmup of a cold IP',
-    example: `posthorn ip warmup start ${EXAMPLE_IP} --curve conservative`,
+    example: `sternpost ip warmup start ${EXAMPLE_IP} --curve conservative`,
   }))
     .action((ip: string, flags: StartFlags) => start(ip, flags, false))
   addVerb(warmup, {
     words: 'pause <ip>',
     description: 'stop first attempts from an IP; retries of mail that was tried from it go on',
-    example: `posthorn ip warmup pause ${EXAMPLE_IP} --reason 'complaints'`,
+    example: `sternpost ip warmup pause ${EXAMPLE_IP} --reason 'complaints'`,
   })
     .option('--reason <text>', 'for those who look at it later, at most 200 characters')
     .action((ip: string, flags: VerbFlags & { reason?: string }) => move(ip, 'pause', { reason: flags.reason }, flags))
   addVerb(warmup, {
     words: 'resume <ip>',
     description: 'go on with a paused warmup',
-    example: `posthorn ip warmup resume ${EXAMPLE_IP}`,
+    example: `sternpost ip warmup resume ${EXAMPLE_IP}`,
   })
     .action((ip: string, flags: VerbFlags) => move(ip, 'resume', {}, flags))
   addVerb(warmup, {
     words: 'complete <ip>',
     description: 'make an IP warmed now: nothing limits it any more',
-    example: `posthorn ip warmup complete ${EXAMPLE_IP}`,
+    example: `sternpost ip warmup complete ${EXAMPLE_IP}`,
   })
     .action((ip: string, flags: VerbFlags) => move(ip, 'complete', {}, flags))
   withStartFlags(addVerb(warmup, {
     words: 'restart <ip>',
     description: 'begin a warmup again, whatever the IP is now',
-    example: `posthorn ip warmup restart ${EXAMPLE_IP} --stage 5`,
+    example: `sternpost ip warmup restart ${EXAMPLE_IP} --stage 5`,
   }))
     .action((ip: string, flags: StartFlags) => start(ip, flags, true))
 }
@@ -71,7 +71,7 @@ export function addForecastVerb(warmup: Command): void {
   addVerb(warmup, {
     words: 'forecast <ip>',
     description: 'say when a campaign would have left an IP, if every day of the warmup is a good one',
-    example: `posthorn ip warmup forecast ${EXAMPLE_IP} --recipients 5000`,
+    example: `sternpost ip warmup forecast ${EXAMPLE_IP} --recipients 5000`,
   })
     .requiredOption('--recipients <count>', 'messages of the campaign')
     .option('--isp <name>', 'all to this mailbox provider (default: as the last 30 days were mixed)')

@@ -1,5 +1,5 @@
 /**
- * `posthorn ip`: dedicated IPs, their warmup and their daily volume (contract.md 9, operations.md 6).
+ * `sternpost ip`: dedicated IPs, their warmup and their daily volume (contract.md 9, operations.md 6).
  */
 import type { Command } from 'commander'
 import { callServer, ifPermitted, listFromServer, withQuery } from './api-client.ts'
@@ -17,24 +17,24 @@ import type { VerbFlags } from './verb.ts'
 const EXAMPLE_IP = '203.0.113.10'
 /** Of the audit. */
 const SHOWN_NOTES = '10'
-const PROVIDER_HELP = 'mail to this provider alone: the name of its block, see posthorn provider list'
+const PROVIDER_HELP = 'mail to this provider alone: the name of its block, see sternpost provider list'
 
 export function addIpCommands(program: Command): void {
   const ip = program.command('ip').description('dedicated IPs and their warmup')
-  addVerb(ip, { words: 'list', description: 'list the IPs of all pools', example: 'posthorn ip list' })
+  addVerb(ip, { words: 'list', description: 'list the IPs of all pools', example: 'sternpost ip list' })
     .action(list)
   addVerb(ip, {
     words: 'show <ip>',
     description: 'show an IP with its warmup, and a chart of what it may send and sent by UTC day',
-    example: `posthorn ip show ${EXAMPLE_IP}`,
+    example: `sternpost ip show ${EXAMPLE_IP}`,
   })
     .action(show)
   addVerb(ip, {
     words: 'suspend <ip>',
     description: 'let nothing leave from an IP, or from it to one provider, until it is resumed',
     example: [
-      `posthorn ip suspend ${EXAMPLE_IP} --reason 'on a blocklist'`,
-      `posthorn ip suspend ${EXAMPLE_IP} --provider outlook --reason 'delisting asked for'`,
+      `sternpost ip suspend ${EXAMPLE_IP} --reason 'on a blocklist'`,
+      `sternpost ip suspend ${EXAMPLE_IP} --provider outlook --reason 'delisting asked for'`,
     ].join('\n'),
   })
     .option('--provider <id>', PROVIDER_HELP)
@@ -43,7 +43,7 @@ export function addIpCommands(program: Command): void {
   addVerb(ip, {
     words: 'resume <ip>',
     description: 'end the suspension of an IP, and lift what holds its paths back',
-    example: [`posthorn ip resume ${EXAMPLE_IP}`, `posthorn ip resume ${EXAMPLE_IP} --provider outlook`].join('\n'),
+    example: [`sternpost ip resume ${EXAMPLE_IP}`, `sternpost ip resume ${EXAMPLE_IP} --provider outlook`].join('\n'),
   })
     .option('--provider <id>', PROVIDER_HELP)
     .action(resume)
@@ -56,7 +56,7 @@ async function list(flags: VerbFlags): Promise<void> {
   const entries = await listFromServer(serverAddress(flags), '/v1/ips')
   const ips = entries.map(readIp)
   printResult(flags, ips, () => tableText(IP_HEADS, ips.map(ipRow), isTerminal()))
-  if (ips.length === 0) printNote(flags, 'No IP yet: add one to a pool of pools.yaml, then: posthorn reload')
+  if (ips.length === 0) printNote(flags, 'No IP yet: add one to a pool of pools.yaml, then: sternpost reload')
 }
 
 async function show(ip: string, flags: VerbFlags): Promise<void> {

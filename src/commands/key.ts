@@ -1,5 +1,5 @@
 /**
- * `posthorn key`: API keys (contract.md 3, operations.md 6). A key is shown once, when it is made.
+ * `sternpost key`: API keys (contract.md 3, operations.md 6). A key is shown once, when it is made.
  *
  * `revoke` and `rotate` end what uses the old key: without --yes they show when it was last used and change nothing.
  */
@@ -47,7 +47,7 @@ export function addKeyCommands(program: Command): void {
   addVerb(key, {
     words: 'create',
     description: 'make an API key; it is shown once',
-    example: 'posthorn key create --name shop --scope send --scope messages:read',
+    example: 'sternpost key create --name shop --scope send --scope messages:read',
   })
     .requiredOption('--name <name>', 'what the key is for, 1 to 100 characters')
     .option('--scope <scope>', `what it may do: ${SCOPES.join(', ')}; repeat for several (default: send)`, collect)
@@ -56,19 +56,19 @@ export function addKeyCommands(program: Command): void {
     .option('--expires <date>', 'last day, e.g. 2027-01-31')
     .option('--test', 'a test key: its mail never leaves the server')
     .action(create)
-  addVerb(key, { words: 'list', description: 'list the API keys, revoked ones too', example: 'posthorn key list' })
+  addVerb(key, { words: 'list', description: 'list the API keys, revoked ones too', example: 'sternpost key list' })
     .action(list)
   addVerb(key, {
     words: 'revoke <id>',
     description: 'end an API key at once',
-    example: 'posthorn key revoke key_01kapg6t3vq8x2m5r7w9y4c6d0 --yes',
+    example: 'sternpost key revoke key_01kapg6t3vq8x2m5r7w9y4c6d0 --yes',
   })
     .option('--yes', 'do it')
     .action(revoke)
   addVerb(key, {
     words: 'rotate <id>',
     description: 'make a new key with the same settings, show it once, and end the old one at once',
-    example: 'posthorn key rotate key_01kapg6t3vq8x2m5r7w9y4c6d0 --yes',
+    example: 'sternpost key rotate key_01kapg6t3vq8x2m5r7w9y4c6d0 --yes',
   })
     .option('--yes', 'do it')
     .action(rotate)
@@ -91,7 +91,7 @@ async function list(flags: VerbFlags): Promise<void> {
   const entries = await listFromServer(serverAddress(flags), '/v1/keys')
   const keys = entries.map((entry) => readAnswer<KeyView>(entry, 'id', 'scopes', 'domains'))
   printResult(flags, keys, () => tableText(HEADS, keys.map(rowOf), isTerminal()))
-  if (keys.length === 0) printNote(flags, 'No key yet. Make one: posthorn key create --name shop')
+  if (keys.length === 0) printNote(flags, 'No key yet. Make one: sternpost key create --name shop')
 }
 
 async function revoke(id: string, flags: ConsentFlags): Promise<void> {
@@ -100,7 +100,7 @@ async function revoke(id: string, flags: ConsentFlags): Promise<void> {
   const would = {
     document: key,
     text: `1 key would be revoked: ${described(key)}`,
-    command: `posthorn key revoke ${key.id}`,
+    command: `sternpost key revoke ${key.id}`,
   }
   if (!isConfirmed(flags, would)) return
   const revoked = await end(server, id)
@@ -111,12 +111,12 @@ async function rotate(id: string, flags: ConsentFlags): Promise<void> {
   const server = serverAddress(flags)
   const key = await find(server, id)
   if (key.revoked_at !== null) {
-    throw new ProcessExit(EXIT.failed, `posthorn: ${id} is revoked already. Make a new key: posthorn key create`)
+    throw new ProcessExit(EXIT.failed, `sternpost: ${id} is revoked already. Make a new key: sternpost key create`)
   }
   const would = {
     document: key,
     text: `1 key would be replaced, and stop working at once: ${described(key)}`,
-    command: `posthorn key rotate ${key.id}`,
+    command: `sternpost key rotate ${key.id}`,
   }
   if (!isConfirmed(flags, would)) return
   const { name, mode, scopes, domains, allowed_ips: allowedIps, expires_at: expiresAt } = key

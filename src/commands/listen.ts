@@ -1,5 +1,5 @@
 /**
- * `posthorn listen`: brings events to a developer's machine without a public address (operations.md 13.3).
+ * `sternpost listen`: brings events to a developer's machine without a public address (operations.md 13.3).
  *
  * Reads the event stream of the server and posts each event, in the exact wire format and signed with a secret it
  * prints, one after the other. A broken connection is made again and goes on behind the last event that was posted.
@@ -40,7 +40,7 @@ export function addListenCommand(program: Command): void {
   addVerb(program, {
     words: 'listen',
     description: 'forward events to a URL on this machine, until interrupted; the key r posts the last one again',
-    example: 'posthorn listen --forward-to http://localhost:3000/hooks --events email.bounced,email.complained',
+    example: 'sternpost listen --forward-to http://localhost:3000/hooks --events email.bounced,email.complained',
   })
     .requiredOption('--forward-to <url>', 'where to post events, http or https')
     .option('--events <kinds>', 'kinds, with commas between them (default: the five standard kinds)')

@@ -1,5 +1,5 @@
 /**
- * `posthorn logs`: what the server wrote, from the journal of its unit, or from a file or standard input.
+ * `sternpost logs`: what the server wrote, from the journal of its unit, or from a file or standard input.
  *
  * With `--for` the running server logs at the given level for so long. Ends with 69 where there is neither a journal
  * nor a file, with 74 for a file that cannot be read, with 1 for a journal that cannot.
@@ -46,8 +46,8 @@ export function addLogsCommand(program: Command): void {
     words: 'logs',
     description: 'print the log of the server, from the journal or a file',
     example: [
-      'posthorn logs --follow --level warn', 'posthorn logs --message msg_01kapg6t3vq8x2m5r7w9y4c6de',
-      'posthorn logs --level debug --for 10m --follow', 'posthorn logs --file /var/log/posthorn.log',
+      'sternpost logs --follow --level warn', 'sternpost logs --message msg_01kapg6t3vq8x2m5r7w9y4c6de',
+      'sternpost logs --level debug --for 10m --follow', 'sternpost logs --file /var/log/sternpost.log',
     ].join('\n'),
   })
     .option('--follow', 'go on with what is written from now on, until interrupted')
@@ -56,7 +56,7 @@ export function addLogsCommand(program: Command): void {
     .option('--for <duration>', 'let the server log at this level, where that is more, for so long, e.g. 10m')
     .option('--since <time>', 'written since then: 24h, 2026-11-21, 2026-11-21T12:00 (journal alone)')
     .option('--file <path>', 'read this file in place of the journal; - is standard input')
-    .option('--unit <name>', 'unit whose journal is read', 'posthorn')
+    .option('--unit <name>', 'unit whose journal is read', 'sternpost')
     .action(logs)
 }
 
@@ -87,8 +87,8 @@ async function raiseLevel(flags: LogsFlags): Promise<void> {
 
 async function* journalLines(flags: LogsFlags, filter: LogFilter, signal: AbortSignal): AsyncGenerator<string> {
   if (!existsSync(SYSTEMD)) {
-    const fix = 'name the file that the server writes to with --file, or pipe it: … | posthorn logs --file -'
-    throw new ProcessExit(EXIT.unreachable, `posthorn: systemd does not run here, so there is no journal. Fix: ${fix}.`)
+    const fix = 'name the file that the server writes to with --file, or pipe it: … | sternpost logs --file -'
+    throw new ProcessExit(EXIT.unreachable, `sternpost: systemd does not run here, so there is no journal. Fix: ${fix}.`)
   }
   const words = ['--unit', flags.unit, '--output', 'cat', '--no-pager', '--priority', PRIORITIES[filter.level]]
   const since = sinceOf(flags)
@@ -108,12 +108,12 @@ async function* journalLines(flags: LogsFlags, filter: LogFilter, signal: AbortS
 /** journalctl has said why on standard error. */
 function unread(code: number | null): Error {
   const fix = 'run it as root, or as a member of the group systemd-journal'
-  return new ProcessExit(EXIT.failed, `posthorn: journalctl ended with ${code ?? 'a signal'}. Fix: ${fix}.`)
+  return new ProcessExit(EXIT.failed, `sternpost: journalctl ended with ${code ?? 'a signal'}. Fix: ${fix}.`)
 }
 
 function journalProblem(cause: Error): Error {
   if (errorCode(cause) !== 'ENOENT') return cause
-  const text = 'posthorn: there is no journalctl. Fix: install systemd, or name a file with --file.'
+  const text = 'sternpost: there is no journalctl. Fix: install systemd, or name a file with --file.'
   return new ProcessExit(EXIT.unreachable, text, { cause })
 }
 

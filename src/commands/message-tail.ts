@@ -1,5 +1,5 @@
 /**
- * `posthorn message tail`: the newest messages, looked at every two seconds; one is printed when it is new or its state
+ * `sternpost message tail`: the newest messages, looked at every two seconds; one is printed when it is new or its state
  * changed, oldest first. It begins with the last ten.
  *
  * Honest limit: it looks at the newest hundred. On a server that takes more than that in two seconds, or of messages

@@ -1,5 +1,5 @@
 /**
- * `posthorn message`: one message, search, live view, and what can be done with one (contract.md 6, operations.md 6).
+ * `sternpost message`: one message, search, live view, and what can be done with one (contract.md 6, operations.md 6).
  */
 import { Option } from 'commander'
 import type { Command } from 'commander'
@@ -46,14 +46,14 @@ export function addMessageCommands(program: Command): void {
   addVerb(message, {
     words: 'show <id>',
     description: 'show a message with its attempts and its timeline',
-    example: `posthorn message show ${EXAMPLE_ID} --transcript`,
+    example: `sternpost message show ${EXAMPLE_ID} --transcript`,
   })
     .option('--transcript', 'with the SMTP dialogue of each attempt')
     .action(show)
   addVerb(message, {
     words: 'list',
     description: 'search messages, newest first',
-    example: 'posthorn message list --state bounced --domain acme.com --since 24h',
+    example: 'sternpost message list --state bounced --domain acme.com --since 24h',
   })
     .option('--recipient <address>', 'sent to this address')
     .option('--from <address>', 'sent from this address')
@@ -70,7 +70,7 @@ export function addMessageCommands(program: Command): void {
   addVerb(message, {
     words: 'tail',
     description: 'print messages as they come and change their state, until interrupted',
-    example: 'posthorn message tail --state deferred',
+    example: 'sternpost message tail --state deferred',
   })
     .addOption(stateOption())
     .option('--recipient <address>', 'sent to this address')
@@ -83,13 +83,13 @@ function addActions(message: Command): void {
   addVerb(message, {
     words: 'cancel <id>',
     description: 'withdraw a message that waits',
-    example: `posthorn message cancel ${EXAMPLE_ID}`,
+    example: `sternpost message cancel ${EXAMPLE_ID}`,
   })
     .action(cancel)
   addVerb(message, {
     words: 'retry <id>',
     description: 'try a deferred message now, or send a bounced or expired one again as a new message',
-    example: `posthorn message retry ${EXAMPLE_ID}`,
+    example: `sternpost message retry ${EXAMPLE_ID}`,
   })
     .action(retry)
 }

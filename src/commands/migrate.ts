@@ -1,5 +1,5 @@
 /**
- * `posthorn migrate` and `posthorn verify`: the schema and the soundness of the database of a stopped server
+ * `sternpost migrate` and `sternpost verify`: the schema and the soundness of the database of a stopped server
  * (operations.md 12.3). `migrate --check` only reads, also beside a running one.
  */
 import type { Command } from 'commander'
@@ -22,7 +22,7 @@ export function addMigrateCommand(program: Command): void {
     .option('--config <dir>', 'folder of the configuration files')
     .option('--json', 'print JSON')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', '\nExample:\n  posthorn migrate --check')
+    .addHelpText('after', '\nExample:\n  sternpost migrate --check')
     .action(migrate)
 }
 
@@ -33,7 +33,7 @@ export function addVerifyCommand(program: Command): void {
     .option('--config <dir>', 'folder of the configuration files')
     .option('--json', 'print JSON')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', '\nExample:\n  posthorn verify')
+    .addHelpText('after', '\nExample:\n  sternpost verify')
     .action(verify)
 }
 
@@ -61,6 +61,6 @@ function verify(flags: Flags): void {
     ? `The database in ${folder} is sound${counts === null ? `; its schema ${schema} is another one` : ''}.\n`
     : problems.map((problem) => `${printable(problem)}\n`).join(''))
   if (problems.length === 0) return
-  printNote(flags, 'Fix: posthorn restore FILE, with the newest backup that `posthorn backup verify FILE` calls whole.')
+  printNote(flags, 'Fix: sternpost restore FILE, with the newest backup that `sternpost backup verify FILE` calls whole.')
   process.exitCode = EXIT.failed
 }

@@ -1,5 +1,5 @@
 /**
- * `posthorn path`: what receivers have brought upon the paths from our IPs to them (engine.md 8): limits, waits and
+ * `sternpost path`: what receivers have brought upon the paths from our IPs to them (engine.md 8): limits, waits and
  * suspensions, with their cause and end; and how an operator lifts them.
  */
 import type { Command } from 'commander'
@@ -50,13 +50,13 @@ export function addPathCommands(program: Command): void {
   withFilter(addVerb(path, {
     words: 'list',
     description: 'list the paths that are limited, wait or are suspended, with cause and end',
-    example: 'posthorn path list --ip 203.0.113.10',
+    example: 'sternpost path list --ip 203.0.113.10',
   }))
     .action(list)
   withFilter(addVerb(path, {
     words: 'resume',
     description: 'lift what holds paths back; the next suspension is as long as it would have been',
-    example: 'posthorn path resume --ip 203.0.113.10 --route google --yes',
+    example: 'sternpost path resume --ip 203.0.113.10 --route google --yes',
   }))
     .option('--yes', 'do it')
     .action(resume)
@@ -107,7 +107,7 @@ async function resume(flags: ConsentFlags & FilterFlags): Promise<void> {
   if (resumed.dry_run && resumed.paths > 0) {
     const filter = `${ip === undefined ? '' : ` --ip ${ip}`}${route === undefined ? '' : ` --route ${route}`}`
     const text = `${countText(resumed.paths)} would be resumed`
-    isConfirmed(flags, { document: resumed, text, command: `posthorn path resume${filter}` })
+    isConfirmed(flags, { document: resumed, text, command: `sternpost path resume${filter}` })
     return
   }
   printResult(flags, resumed, () => `${countText(resumed.paths)} resumed\n`)

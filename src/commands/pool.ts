@@ -1,5 +1,5 @@
 /**
- * `posthorn pool`: the pools as the running server has them, with the state of their IPs (operations.md 4.2).
+ * `sternpost pool`: the pools as the running server has them, with the state of their IPs (operations.md 4.2).
  */
 import type { Command } from 'commander'
 import { EXIT, ProcessExit } from '../base/errors.ts'
@@ -39,12 +39,12 @@ interface Pool {
 
 export function addPoolCommands(program: Command): void {
   const pool = program.command('pool').description('pools of IPs')
-  addVerb(pool, { words: 'list', description: 'list the pools', example: 'posthorn pool list' })
+  addVerb(pool, { words: 'list', description: 'list the pools', example: 'sternpost pool list' })
     .action(list)
   addVerb(pool, {
     words: 'show <name>',
     description: 'show a pool with its IPs',
-    example: 'posthorn pool show default',
+    example: 'sternpost pool show default',
   })
     .action(show)
 }
@@ -62,7 +62,7 @@ async function show(name: string, flags: VerbFlags): Promise<void> {
   const pool = pools.find((each) => each.name === name)
   if (pool === undefined) {
     const names = pools.map((each) => each.name).join(', ')
-    throw new ProcessExit(EXIT.failed, `posthorn: there is no pool "${name}"; there are ${names}.`)
+    throw new ProcessExit(EXIT.failed, `sternpost: there is no pool "${name}"; there are ${names}.`)
   }
   printResult(flags, pool, () => poolReport(pool))
 }

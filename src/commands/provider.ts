@@ -1,5 +1,5 @@
 /**
- * `posthorn provider`: the blocks of providers.yaml with their limits and rules, read from the files; and which of them
+ * `sternpost provider`: the blocks of providers.yaml with their limits and rules, read from the files; and which of them
  * a recipient domain falls into, as the running server finds it (engine.md 7).
  */
 import type { Command } from 'commander'
@@ -60,7 +60,7 @@ export function addProviderCommands(program: Command): void {
   addVerb(provider, {
     words: 'explain <domain>',
     description: 'say which provider a recipient domain falls into, its hosts, limits and TLS',
-    example: 'posthorn provider explain gmail.com',
+    example: 'sternpost provider explain gmail.com',
   })
     .action(explain)
 }
@@ -73,7 +73,7 @@ function addFileVerb(parent: Command, words: string, description: string, exampl
     .option('--config <dir>', 'folder of the configuration files (default: the installed ones, else the shipped ones)')
     .option('--json', 'print one JSON document')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', `\nExample:\n  posthorn provider ${words.split(' ')[0]}${exampleArgument}`)
+    .addHelpText('after', `\nExample:\n  sternpost provider ${words.split(' ')[0]}${exampleArgument}`)
 }
 
 const HEADS = ['PROVIDER', 'ISP', 'CONNECTIONS', 'PER CONNECTION', 'RATE', 'TLS', 'SCOPE', 'RULES', 'MX SUFFIXES']

@@ -1,5 +1,5 @@
 /**
- * Which waiting messages a verb of `posthorn queue` means: its flags, as the server takes them, and as they are typed.
+ * Which waiting messages a verb of `sternpost queue` means: its flags, as the server takes them, and as they are typed.
  */
 import type { Command } from 'commander'
 import { SECOND } from '../base/clock.ts'
@@ -34,7 +34,7 @@ export function withQueueFilter(verb: Command): Command {
   return verb
     .option('--pool <name>', 'in this pool')
     .option('--provider <isp>', 'to this mailbox provider, as events name it')
-    .option('--route <name>', 'on this route, as `posthorn path list` names it')
+    .option('--route <name>', 'on this route, as `sternpost path list` names it')
     .option('--recipient-domain <domain>', 'to addresses of this domain')
     .option('--domain <domain>', 'from addresses of this sending domain')
     .option('--ip <address>', 'last tried from this IP')

@@ -1,5 +1,5 @@
 /**
- * `posthorn queue`: what waits and why, and what an operator does to it (operations.md 6, contract.md 6.3).
+ * `sternpost queue`: what waits and why, and what an operator does to it (operations.md 6, contract.md 6.3).
  *
  * Every action on many messages first says how many there are; without --yes it changes nothing and ends with 64.
  */
@@ -44,22 +44,22 @@ interface ActionWords {
 const ACTIONS: Record<Exclude<Action, 'move'>, ActionWords> = {
   retry: {
     description: 'try deferred messages now',
-    example: 'posthorn queue retry --provider gmail --yes',
+    example: 'sternpost queue retry --provider gmail --yes',
     done: 'tried now',
   },
   hold: {
     description: 'keep messages from being sent until they are released; their lifetime goes on',
-    example: 'posthorn queue hold --domain acme.com --yes',
+    example: 'sternpost queue hold --domain acme.com --yes',
     done: 'held',
   },
   release: {
     description: 'let messages go that are held',
-    example: 'posthorn queue release --domain acme.com --yes',
+    example: 'sternpost queue release --domain acme.com --yes',
     done: 'released',
   },
   drop: {
     description: 'cancel messages that wait; each is told as email.canceled',
-    example: 'posthorn queue drop --recipient-domain example.net --yes',
+    example: 'sternpost queue drop --recipient-domain example.net --yes',
     done: 'canceled',
   },
 }
@@ -69,7 +69,7 @@ export function addQueueCommands(program: Command): void {
   withQueueFilter(addVerb(queue, {
     words: 'list',
     description: 'list what waits, in groups, largest first',
-    example: 'posthorn queue list --by domain --provider gmail',
+    example: 'sternpost queue list --by domain --provider gmail',
   }))
     .addOption(new Option('--by <group>', 'what makes a group').choices(['provider', 'domain', 'ip', 'pool'])
       .default('provider'))
@@ -77,7 +77,7 @@ export function addQueueCommands(program: Command): void {
   addVerb(queue, {
     words: 'explain <id>',
     description: 'say why a message is where it is',
-    example: 'posthorn queue explain msg_01kapg6t3vq8x2m5r7w9y4c6de',
+    example: 'sternpost queue explain msg_01kapg6t3vq8x2m5r7w9y4c6de',
   })
     .action(explain)
   for (const action of ['retry', 'hold', 'release', 'drop'] as const) {
@@ -89,7 +89,7 @@ export function addQueueCommands(program: Command): void {
   withQueueFilter(addVerb(queue, {
     words: 'move',
     description: 'move messages to another pool',
-    example: 'posthorn queue move --pool bulk --to default --yes',
+    example: 'sternpost queue move --pool bulk --to default --yes',
   }))
     .requiredOption('--to <pool>', 'pool of pools.yaml that they leave from then')
     .option('--yes', 'do it')
@@ -117,7 +117,7 @@ function groupRow({ name, waiting, due, held, oldest_accepted_at: oldestAt }: Qu
 }
 
 async function explain(id: string, flags: VerbFlags): Promise<void> {
-  const whenMissing = '`posthorn message list` shows which there are'
+  const whenMissing = '`sternpost message list` shows which there are'
   const call = { method: 'GET' as const, path: `${pathOf(id)}/explain`, whenMissing }
   const answer = await callServer(serverAddress(flags), call)
   const explanation = readAnswer<Explanation>(answer, 'message_id', 'summary', 'checks', 'advice')
@@ -134,7 +134,7 @@ async function act(
   const count = `${result.messages} message${result.messages === 1 ? '' : 's'}`
   if (result.dry_run && result.messages > 0) {
     const target = pool === undefined ? '' : ` --to ${pool}`
-    const command = `posthorn queue ${action}${filterWords(filter)}${target}`
+    const command = `sternpost queue ${action}${filterWords(filter)}${target}`
     isConfirmed(flags, { document: result, text: `${count} would be ${done}`, command })
     return
   }

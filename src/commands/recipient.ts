@@ -1,5 +1,5 @@
 /**
- * `posthorn recipient`: what is stored about an address, and its erasure (hardening.md 9).
+ * `sternpost recipient`: what is stored about an address, and its erasure (hardening.md 9).
  */
 import type { Command } from 'commander'
 import { callServer, withQuery } from './api-client.ts'
@@ -26,12 +26,12 @@ export function addRecipientCommands(program: Command): void {
   addVerb(recipient, {
     words: 'export <address>',
     description: 'print everything that is stored about an address, as JSON',
-    example: 'posthorn recipient export ada@example.com > ada.json',
+    example: 'sternpost recipient export ada@example.com > ada.json',
   }).action(exportAll)
   addVerb(recipient, {
     words: 'erase <address>',
     description: 'replace an address wherever it is stored; nothing is sent to it any more',
-    example: 'posthorn recipient erase ada@example.com --yes',
+    example: 'sternpost recipient erase ada@example.com --yes',
   })
     .option('--yes', 'do it')
     .action(erase)
@@ -67,7 +67,7 @@ async function erase(address: string, flags: ConsentFlags): Promise<void> {
     const { messages, suppressions } = await readAll(address, flags)
     const text = `${messages.length} messages to ${address} would lose it, and those that wait be canceled`
     const document = { address, messages: messages.length, suppressions: suppressions.length }
-    isConfirmed(flags, { document, text, command: `posthorn recipient erase ${address}` })
+    isConfirmed(flags, { document, text, command: `sternpost recipient erase ${address}` })
     return
   }
   const call = { method: 'POST' as const, path: `${pathOf(address)}/erase`, body: {} }

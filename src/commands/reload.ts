@@ -1,5 +1,5 @@
 /**
- * `posthorn reload` and `posthorn config diff`: the running server takes its files over, or says what would change
+ * `sternpost reload` and `sternpost config diff`: the running server takes its files over, or says what would change
  * (operations.md 5.3). Files with an error change nothing: the errors are printed, exit 78.
  */
 import type { Command } from 'commander'
@@ -26,7 +26,7 @@ export function addReloadCommand(program: Command): void {
   addVerb(program, {
     words: 'reload',
     description: 'let the running server take over its configuration files: all of them, or nothing',
-    example: 'posthorn reload --dry-run',
+    example: 'sternpost reload --dry-run',
   })
     .option('--dry-run', 'only say what would change')
     .action(reload)
@@ -36,7 +36,7 @@ export function addDiffVerb(config: Command): void {
   addVerb(config, {
     words: 'diff',
     description: 'compare the files with what the server runs with',
-    example: 'posthorn config diff',
+    example: 'sternpost config diff',
   })
     .action(diff)
 }

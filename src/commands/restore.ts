@@ -1,5 +1,5 @@
 /**
- * `posthorn restore`: puts a backup, or a snapshot, in the place of the database of a stopped server (operations.md
+ * `sternpost restore`: puts a backup, or a snapshot, in the place of the database of a stopped server (operations.md
  * 12.2). What is there is moved aside, never deleted; without --yes nothing is done.
  */
 import { existsSync } from 'node:fs'
@@ -29,17 +29,17 @@ export function addRestoreCommand(program: Command): void {
     .option('--yes', 'also where there is a database: it is moved aside')
     .option('--json', 'print JSON')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', '\nExample:\n  systemctl stop posthorn.socket posthorn\n' +
-      '  posthorn restore /mnt/backups/posthorn-20261121T031700Z-10.tar --yes')
+    .addHelpText('after', '\nExample:\n  systemctl stop sternpost.socket sternpost\n' +
+      '  sternpost restore /mnt/backups/sternpost-20261121T031700Z-10.tar --yes')
     .action(restore)
 }
 
 function restore(file: string, flags: RestoreFlags): void {
   const location = dataLocation(flags)
-  const present = join(location.folder, 'posthorn.db')
+  const present = join(location.folder, 'sternpost.db')
   if (existsSync(present) && flags.yes !== true) {
     printNote(flags, `There is a database: ${present}. It would be moved aside; what came since is in no backup.`)
-    printNote(flags, `Nothing is changed yet. Do it with: posthorn restore ${file} --yes`)
+    printNote(flags, `Nothing is changed yet. Do it with: sternpost restore ${file} --yes`)
     process.exitCode = EXIT.usage
     return
   }
@@ -58,9 +58,9 @@ function restore(file: string, flags: RestoreFlags): void {
   const { held } = summary
   if (held === 0) return
   printNote(flags, `${held} messages are held: they may have been sent since. Start the server, then decide:
-  posthorn queue list --held
-  posthorn queue release --all --yes                                       send them
-  posthorn queue drop --held --accepted-before ${new Date(now).toISOString()} --yes   do not`)
+  sternpost queue list --held
+  sternpost queue release --all --yes                                       send them
+  sternpost queue drop --held --accepted-before ${new Date(now).toISOString()} --yes   do not`)
 }
 
 function toDocument(summary: RestoreSummary): object {

@@ -1,5 +1,5 @@
 /**
- * `posthorn sandbox`: the real server with a small outside world of its own, on loopback alone (operations.md 2).
+ * `sternpost sandbox`: the real server with a small outside world of its own, on loopback alone (operations.md 2).
  */
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
@@ -39,8 +39,8 @@ const HIGHEST_PORT = 65_535
 const REAL_TIME = 1
 const EXAMPLES = `
 Examples:
-  posthorn sandbox --port 9000 --fresh
-  posthorn sandbox --speed 1440     a day passes in a minute`
+  sternpost sandbox --port 9000 --fresh
+  sternpost sandbox --speed 1440     a day passes in a minute`
 /** operations.md 2. */
 const HIGHEST_SPEED = 100_000
 

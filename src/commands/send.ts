@@ -1,5 +1,5 @@
 /**
- * `posthorn send`: sends one message, and with --wait follows it to its end (operations.md 6).
+ * `sternpost send`: sends one message, and with --wait follows it to its end (operations.md 6).
  *
  * Ends with 0 when it was accepted; with --wait only when it was delivered: 1 when it ended otherwise, 75 when the time
  * was over first.
@@ -43,13 +43,13 @@ interface Sent {
 /** contract.md 4.3: more would be refused by the server, after all of it was sent there. */
 const MOST_ATTACHMENT_BYTES = 10 * 1024 * 1024
 const LOOK_EVERY = SECOND / 2
-const DEFAULT_TEXT = 'A test message, sent with `posthorn send`.'
+const DEFAULT_TEXT = 'A test message, sent with `sternpost send`.'
 
 export function addSendCommand(program: Command): void {
   addVerb(program, {
     words: 'send',
     description: 'send one message',
-    example: 'posthorn send --to ada@example.net --from orders@acme.com --subject Hello --text Hi --wait 30s',
+    example: 'sternpost send --to ada@example.net --from orders@acme.com --subject Hello --text Hi --wait 30s',
   })
     .requiredOption('--to <address>', 'the recipient')
     .requiredOption('--from <address>', 'the sender: an address of a verified domain')
@@ -70,7 +70,7 @@ async function send(flags: SendFlags): Promise<void> {
   const sent = readAnswer<Sent>(answer, 'message_id', 'timestamp')
   if (mostMilliseconds === null) {
     printResult(flags, sent, () => `${sent.message_id}${sent.status === undefined ? '' : `  ${sent.status}`}\n`)
-    printNote(flags, `Follow it with: posthorn message show ${sent.message_id}`)
+    printNote(flags, `Follow it with: sternpost message show ${sent.message_id}`)
     return
   }
   await follow(server, flags, { sent, mostMilliseconds })
@@ -128,7 +128,7 @@ function readGiven(flag: string, file: string): Buffer {
     const { size } = statSync(file)
     if (size <= MOST_ATTACHMENT_BYTES) return readFileSync(file)
   } catch (cause) {
-    throw new ProcessExit(EXIT.disk, `posthorn: ${flag}: ${errorText(cause)}`, { cause })
+    throw new ProcessExit(EXIT.disk, `sternpost: ${flag}: ${errorText(cause)}`, { cause })
   }
   throw misuse(`${flag}: ${file} has more than 10 MiB, the most that can be sent`)
 }

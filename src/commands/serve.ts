@@ -1,5 +1,5 @@
 /**
- * `posthorn serve`: runs the server until SIGTERM or SIGINT.
+ * `sternpost serve`: runs the server until SIGTERM or SIGINT.
  */
 import type { Command } from 'commander'
 import { configurationFolder, SHIPPED_FOLDER } from './shared-options.ts'
@@ -18,7 +18,7 @@ export function addServeCommand(program: Command, serve: (options: ServeOptions)
     .command('serve')
     .description('run the server')
     .option('--config <dir>', 'folder of the configuration files')
-    .addHelpText('after', '\nExample:\n  posthorn serve --config /etc/posthorn')
+    .addHelpText('after', '\nExample:\n  sternpost serve --config /etc/sternpost')
     .action(async (flags: ServeFlags) =>
       serve({ folder: configurationFolder(flags.config), shippedFolder: SHIPPED_FOLDER }),
     )

@@ -2,8 +2,8 @@
  * Which server a verb asks (operations.md 6): the one on this machine by its admin socket, or one elsewhere by URL and
  * API key.
  *
- * What was said most plainly wins: `--url` or `--api-key`; `--config`; POSTHORN_URL; POSTHORN_CONFIG; the file
- * ~/.config/posthorn/config.yaml with `url` and `api_key`; the folder of an installed package. Throws ProcessExit: 64
+ * What was said most plainly wins: `--url` or `--api-key`; `--config`; STERNPOST_URL; STERNPOST_CONFIG; the file
+ * ~/.config/sternpost/config.yaml with `url` and `api_key`; the folder of an installed package. Throws ProcessExit: 64
  * for half an address, 78 for a file that is not as it should be; and what reading the configuration throws.
  */
 import { readFileSync, statSync } from 'node:fs'
@@ -37,7 +37,7 @@ const OTHERS_AND_GROUP = 0o077
 const VERSION_SEGMENT = /\/*(?:\/api)?(?:\/v1)?\/*$/
 
 export function serverAddress({ config, url, apiKey }: ServerFlags): ServerAddress {
-  const environment: Remote = { url: given('POSTHORN_URL'), apiKey: given('POSTHORN_API_KEY') }
+  const environment: Remote = { url: given('STERNPOST_URL'), apiKey: given('STERNPOST_API_KEY') }
   if (url !== undefined || apiKey !== undefined) {
     const kept = environment.url === undefined || environment.apiKey === undefined ? readKeptRemote() : null
     return remote({
@@ -46,7 +46,7 @@ export function serverAddress({ config, url, apiKey }: ServerFlags): ServerAddre
   }
   if (config !== undefined) return onThisMachine(config)
   if (environment.url !== undefined) return remote(environment)
-  if (given('POSTHORN_CONFIG') !== undefined) return onThisMachine(undefined)
+  if (given('STERNPOST_CONFIG') !== undefined) return onThisMachine(undefined)
   const kept = readKeptRemote()
   return kept === null ? onThisMachine(undefined) : remote(kept)
 }
@@ -62,7 +62,7 @@ function onThisMachine(folder: string | undefined): ServerAddress {
 
 function remote({ url, apiKey }: Remote): ServerAddress {
   if (url === undefined) throw misuse('--api-key needs a server: add --url https://mail.example.net/v1')
-  if (apiKey === undefined) throw misuse('--url needs a key: add --api-key, or set POSTHORN_API_KEY')
+  if (apiKey === undefined) throw misuse('--url needs a key: add --api-key, or set STERNPOST_API_KEY')
   // What a header can hold: printable ASCII without blanks.
   if (!/^[!-~]+$/.test(apiKey)) throw misuse('--api-key: is no API key')
   const parsed = URL.parse(url)
@@ -80,11 +80,11 @@ function given(name: string): string | undefined {
 
 /** null: there is no such file. */
 function readKeptRemote(): Remote | null {
-  const file = join(homedir(), '.config', 'posthorn', 'config.yaml')
+  const file = join(homedir(), '.config', 'sternpost', 'config.yaml')
   const status = statSync(file, { throwIfNoEntry: false })
   if (status === undefined) return null
   const refuse = (problem: string): never => {
-    throw new ProcessExit(EXIT.configuration, `posthorn: ${file}: ${problem}.`)
+    throw new ProcessExit(EXIT.configuration, `sternpost: ${file}: ${problem}.`)
   }
   if ((status.mode & OTHERS_AND_GROUP) !== 0) refuse(`others may read it. Fix: chmod 600 ${file}`)
   const reading = readYamlSource(file, readFileSync(file))

@@ -7,11 +7,11 @@ import { fileURLToPath } from 'node:url'
 /** The files of the package, for those that an administrator did not write. */
 export const SHIPPED_FOLDER = fileURLToPath(new URL('../../config', import.meta.url))
 
-const PRODUCTION_FOLDER = '/etc/posthorn'
+const PRODUCTION_FOLDER = '/etc/sternpost'
 
-/** `--config`, else POSTHORN_CONFIG, else the folder of an installed package (operations.md 3). */
+/** `--config`, else STERNPOST_CONFIG, else the folder of an installed package (operations.md 3). */
 export function configurationFolder(flag: string | undefined): string {
-  const fromEnvironment = process.env['POSTHORN_CONFIG'] ?? ''
+  const fromEnvironment = process.env['STERNPOST_CONFIG'] ?? ''
   return flag ?? (fromEnvironment === '' ? PRODUCTION_FOLDER : fromEnvironment)
 }
 

@@ -1,5 +1,5 @@
 /**
- * `posthorn status`: how the server is, on one screen (operations.md 6).
+ * `sternpost status`: how the server is, on one screen (operations.md 6).
  *
  * What a key may not ask about is left out. Ends with 1 when the server is not well.
  */
@@ -50,7 +50,7 @@ export interface StatusView {
 }
 
 export function addStatusCommand(program: Command): void {
-  addVerb(program, { words: 'status', description: 'show how the server is', example: 'posthorn status' })
+  addVerb(program, { words: 'status', description: 'show how the server is', example: 'sternpost status' })
     .action(status)
 }
 
@@ -97,7 +97,7 @@ export function statusText(view: StatusView): string {
 
 function domainsText(domains: Record<string, number>): string {
   const counts = Object.entries(domains).map(([state, count]) => `${count} ${state}`)
-  return counts.length === 0 ? 'none yet. Add one: posthorn domain add acme.com' : counts.join(', ')
+  return counts.length === 0 ? 'none yet. Add one: sternpost domain add acme.com' : counts.join(', ')
 }
 
 function webhooksText(webhooks: NonNullable<StatusView['webhooks']>): string {
@@ -168,5 +168,5 @@ function ipText({ pool, status: state, used_today: used, daily_limit: limit }: N
 }
 
 function checkText({ check, subject, seen }: NonNullable<StatusView['checks']>[number]): string {
-  return `${check}${subject === null ? '' : ` ${subject}`}: ${seen} (posthorn doctor ${check})`
+  return `${check}${subject === null ? '' : ` ${subject}`}: ${seen} (sternpost doctor ${check})`
 }

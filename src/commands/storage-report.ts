@@ -1,5 +1,5 @@
 /**
- * What the database is full of, for `posthorn status` (operations.md 12.4).
+ * What the database is full of, for `sternpost status` (operations.md 12.4).
  */
 import { callServer } from './api-client.ts'
 import { byteText } from './byte-text.ts'

@@ -1,5 +1,5 @@
 /**
- * `posthorn suppression`: the addresses that nothing is sent to (contract.md 10, operations.md 6).
+ * `sternpost suppression`: the addresses that nothing is sent to (contract.md 10, operations.md 6).
  *
  * `export` prints CSV that `import` takes: what one server knows can be brought to another. Reason and scope travel
  * along; when an entry was made does not. `remove` shows the entries first and does nothing without --yes.
@@ -35,21 +35,21 @@ export function addSuppressionCommands(program: Command): void {
   addFilters(addVerb(suppression, {
     words: 'list',
     description: 'list the entries, newest first',
-    example: 'posthorn suppression list --reason complaint --since 30d',
+    example: 'sternpost suppression list --reason complaint --since 30d',
   }))
     .option('--limit <count>', 'at most so many', '50')
     .action(list)
   addVerb(suppression, {
     words: 'add <email>',
     description: 'send nothing to an address any more',
-    example: 'posthorn suppression add ada@example.net',
+    example: 'sternpost suppression add ada@example.net',
   })
     .option('--scope <scope>', 'all, or the name of a list', 'all')
     .action(add)
   addVerb(suppression, {
     words: 'remove <email>',
     description: 'send to an address again',
-    example: 'posthorn suppression remove ada@example.net --yes',
+    example: 'sternpost suppression remove ada@example.net --yes',
   })
     .option('--scope <scope>', 'of this scope alone: all, or the name of a list (default: every scope)')
     .option('--yes', 'do it')
@@ -57,13 +57,13 @@ export function addSuppressionCommands(program: Command): void {
   addVerb(suppression, {
     words: 'import <file>',
     description: 'add the addresses of a CSV file with the header line email[,reason][,scope]; of any size',
-    example: 'posthorn suppression import unsubscribed.csv',
+    example: 'sternpost suppression import unsubscribed.csv',
   })
     .action(importFile)
   addFilters(addVerb(suppression, {
     words: 'export',
     description: 'print all entries as CSV that `suppression import` takes',
-    example: 'posthorn suppression export > suppressed.csv',
+    example: 'sternpost suppression export > suppressed.csv',
   }))
     .action(exportAll)
 }
@@ -90,7 +90,7 @@ async function list(flags: FilterFlags & { limit: string }): Promise<void> {
   const shown = found.slice(0, most)
   printResult(flags, shown, () => tableText(HEADS, shown.map(rowOf), isTerminal()))
   if (found.length === 0) printNote(flags, 'No such entry.')
-  if (found.length > most) printNote(flags, `There are more than these ${most}. All: posthorn suppression export`)
+  if (found.length > most) printNote(flags, `There are more than these ${most}. All: sternpost suppression export`)
 }
 
 async function add(email: string, flags: VerbFlags & { scope: string }): Promise<void> {
@@ -107,13 +107,13 @@ async function remove(email: string, flags: ConsentFlags & { scope?: string }): 
   const entries = (await listFromServer(server, PATH, { email, scope })).map(readSuppression)
   if (entries.length === 0) {
     const where = scope === undefined ? '' : ` with scope ${scope}`
-    throw new ProcessExit(EXIT.failed, `posthorn: ${printable(email)} is not suppressed${where}.`)
+    throw new ProcessExit(EXIT.failed, `sternpost: ${printable(email)} is not suppressed${where}.`)
   }
   const scopes = entries.map((entry) => `${entry.scope} (${entry.reason})`).join(', ')
   const would = {
     document: entries,
     text: printable(`${email}: ${countOf(entries.length)} would be removed: ${scopes}`),
-    command: `posthorn suppression remove ${email}${scope === undefined ? '' : ` --scope ${scope}`}`,
+    command: `sternpost suppression remove ${email}${scope === undefined ? '' : ` --scope ${scope}`}`,
   }
   if (!isConfirmed(flags, would)) return
   const path = withQuery(`${PATH}/${encodeURIComponent(email)}`, { scope })

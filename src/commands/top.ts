@@ -1,5 +1,5 @@
 /**
- * `posthorn top`: the status again and again, with what happened between two looks. On a terminal the screen is drawn
+ * `sternpost top`: the status again and again, with what happened between two looks. On a terminal the screen is drawn
  * anew; else each look is a line of JSON, or a block of text. Ends when interrupted, or when the server is gone (69).
  */
 import type { Command } from 'commander'
@@ -18,7 +18,7 @@ const REDRAW = '\u001b[H\u001b[J'
 
 export function addTopCommand(program: Command): void {
   addVerb(program, {
-    words: 'top', description: 'watch how the server is, until interrupted', example: 'posthorn top --interval 5s',
+    words: 'top', description: 'watch how the server is, until interrupted', example: 'sternpost top --interval 5s',
   })
     .option('--interval <duration>', 'time between two looks', '2s')
     .action(top)

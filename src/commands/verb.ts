@@ -28,7 +28,7 @@ export function addVerb(parent: Command, { words, description, example }: VerbWo
     .description(description)
     .option('--config <dir>', 'folder of the configuration files of a server on this machine')
     .option('--url <url>', 'base address of a server elsewhere, e.g. https://mail.example.net/v1')
-    .option('--api-key <key>', 'key for that server (better in POSTHORN_API_KEY: others can read a command line)')
+    .option('--api-key <key>', 'key for that server (better in STERNPOST_API_KEY: others can read a command line)')
     .option('--json', 'print JSON')
     .option('--quiet', 'print the result alone')
     .addHelpText('after', `\nExample${example.includes('\n') ? 's' : ''}:\n  ${example.replaceAll('\n', '\n  ')}`)
@@ -54,7 +54,7 @@ export function isConfirmed(flags: ConsentFlags, { document, text, command }: Co
 /** The answer as the server of the same version makes it; only the named fields are looked for. */
 export function readAnswer<Answer extends object>(answer: unknown, ...names: (keyof Answer & string)[]): Answer {
   if (hasFields<Answer>(answer, names)) return answer
-  throw new ProcessExit(EXIT.internal, `posthorn: the answer of the server lacks ${names.join(', ')}.`)
+  throw new ProcessExit(EXIT.internal, `sternpost: the answer of the server lacks ${names.join(', ')}.`)
 }
 
 function hasFields<Answer extends object>(answer: unknown, names: readonly string[]): answer is Answer {

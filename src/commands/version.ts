@@ -1,5 +1,5 @@
 /**
- * `posthorn version`: what runs here.
+ * `sternpost version`: what runs here.
  */
 import type { Command } from 'commander'
 import { printResult } from './print.ts'
@@ -8,12 +8,12 @@ import type { OutputFlags } from './print.ts'
 export function addVersionCommand(program: Command, version: string): void {
   program
     .command('version')
-    .description('print the versions of Posthorn and of the Node.js it runs on')
+    .description('print the versions of Sternpost and of the Node.js it runs on')
     .option('--json', 'print JSON')
-    .addHelpText('after', '\nExample:\n  posthorn version --json')
+    .addHelpText('after', '\nExample:\n  sternpost version --json')
     .action((flags: OutputFlags) => {
       const { versions, platform, arch } = process
       const document = { version, node: versions.node, platform: `${platform}-${arch}` }
-      printResult(flags, document, () => `posthorn ${version} (Node.js ${versions.node}, ${document.platform})\n`)
+      printResult(flags, document, () => `sternpost ${version} (Node.js ${versions.node}, ${document.platform})\n`)
     })
 }

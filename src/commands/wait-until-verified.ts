@@ -1,5 +1,5 @@
 /**
- * `posthorn domain check --wait`: has a domain checked again and again until it is verified or the time is over.
+ * `sternpost domain check --wait`: has a domain checked again and again until it is verified or the time is over.
  *
  * Ends at once for a suspended domain, which no check changes. What `verify` throws is passed on.
  */

@@ -1,5 +1,5 @@
 /**
- * `posthorn webhook deliveries` and `replay`: what was sent to endpoints, and sending it again (contract.md 8.1).
+ * `sternpost webhook deliveries` and `replay`: what was sent to endpoints, and sending it again (contract.md 8.1).
  *
  * The API knows deliveries by their endpoint: where none is named, all endpoints are asked.
  */
@@ -46,7 +46,7 @@ export function addDeliveryCommands(webhook: Command): void {
   addVerb(webhook, {
     words: 'deliveries',
     description: 'list events on their way to endpoints, newest first; failed ones are dead letters',
-    example: 'posthorn webhook deliveries --status failed',
+    example: 'sternpost webhook deliveries --status failed',
   })
     .addOption(new Option('--status <status>', 'in this state').choices(STATUSES))
     .option('--event <kind>', 'of this kind')
@@ -58,8 +58,8 @@ export function addDeliveryCommands(webhook: Command): void {
     words: 'replay [id]',
     description: 'send one delivery again, or those of an endpoint since a time',
     example: [
-      'posthorn webhook replay whd_01kapg6t3vq8x2m5r7w9y4c6dn',
-      'posthorn webhook replay --endpoint wh_01kapg6t3vq8x2m5r7w9y4c6dm --since 2h',
+      'sternpost webhook replay whd_01kapg6t3vq8x2m5r7w9y4c6dn',
+      'sternpost webhook replay --endpoint wh_01kapg6t3vq8x2m5r7w9y4c6dm --since 2h',
     ].join('\n'),
   })
     .option('--endpoint <id>', 'the endpoint')
@@ -156,7 +156,7 @@ async function endpointOf(server: ServerAddress, id: string): Promise<string> {
   for (const endpoint of await endpointIds(server)) {
     if (await isThere(server, deliveryPath(endpoint, id))) return endpoint
   }
-  throw new ProcessExit(EXIT.failed, `posthorn: no endpoint has the delivery ${id}. List: posthorn webhook deliveries`)
+  throw new ProcessExit(EXIT.failed, `sternpost: no endpoint has the delivery ${id}. List: sternpost webhook deliveries`)
 }
 
 async function isThere(server: ServerAddress, path: string): Promise<boolean> {

@@ -1,5 +1,5 @@
 /**
- * `posthorn webhook`: endpoints that receive events (contract.md 8, operations.md 6). What is sent to them:
+ * `sternpost webhook`: endpoints that receive events (contract.md 8, operations.md 6). What is sent to them:
  * `webhook-deliveries.ts`.
  *
  * `remove` shows how many deliveries wait and does nothing without --yes. `test` ends with 1 when the endpoint did not
@@ -34,30 +34,30 @@ export function addWebhookCommands(program: Command): void {
   addVerb(webhook, {
     words: 'add <url>',
     description: 'register an endpoint; a generated secret is shown once',
-    example: 'posthorn webhook add https://app.acme.com/hooks --event email.bounced --event email.complained',
+    example: 'sternpost webhook add https://app.acme.com/hooks --event email.bounced --event email.complained',
   })
     .option('--event <kind>', 'kind of event, or *; repeat for several (default: the five standard kinds)', collect)
     .option('--secret <secret>', 'secret to sign with (default: one is generated)')
     .option('--include <field>', 'field to add to the data, e.g. tags; repeat for several', collect)
     .option('--description <text>', 'what it is for, at most 200 characters')
     .action(add)
-  addVerb(webhook, { words: 'list', description: 'list the endpoints', example: 'posthorn webhook list' }).action(list)
+  addVerb(webhook, { words: 'list', description: 'list the endpoints', example: 'sternpost webhook list' }).action(list)
   addVerb(webhook, {
     words: 'show <id>',
     description: 'show an endpoint',
-    example: `posthorn webhook show ${EXAMPLE_ID}`,
+    example: `sternpost webhook show ${EXAMPLE_ID}`,
   })
     .action(show)
   addVerb(webhook, {
     words: 'enable <id>',
     description: 'turn on an endpoint that was disabled, also by its failures; its counters start anew',
-    example: `posthorn webhook enable ${EXAMPLE_ID}`,
+    example: `sternpost webhook enable ${EXAMPLE_ID}`,
   })
     .action(enable)
   addVerb(webhook, {
     words: 'remove <id>',
     description: 'remove an endpoint; what waits for it is dropped',
-    example: `posthorn webhook remove ${EXAMPLE_ID} --yes`,
+    example: `sternpost webhook remove ${EXAMPLE_ID} --yes`,
   })
     .option('--yes', 'do it')
     .action(remove)
@@ -69,14 +69,14 @@ function addSigning(webhook: Command): void {
   addVerb(webhook, {
     words: 'test <id>',
     description: 'send one sample event now, signed with the real secret',
-    example: `posthorn webhook test ${EXAMPLE_ID} --event email.bounced`,
+    example: `sternpost webhook test ${EXAMPLE_ID} --event email.bounced`,
   })
     .option('--event <kind>', 'kind of event')
     .action(test)
   addVerb(webhook, {
     words: 'rotate-secret <id>',
     description: 'begin to sign with a new secret; both are sent for a while',
-    example: `posthorn webhook rotate-secret ${EXAMPLE_ID} --grace 24h`,
+    example: `sternpost webhook rotate-secret ${EXAMPLE_ID} --grace 24h`,
   })
     .option('--secret <secret>', 'the new secret (default: one is generated and shown once)')
     .option('--grace <duration>', 'how long the old one goes on, at most 7d; 0s: not at all (default: 24h)')
@@ -90,14 +90,14 @@ async function add(url: string, flags: AddFlags): Promise<void> {
   const added = readAnswer<WebhookEndpointView & { secret?: string }>(answer, 'id', 'events', 'status')
   printResult(flags, added, () => `${added.id}\n${added.secret === undefined ? '' : `${added.secret}\n`}`)
   if (added.secret !== undefined) printNote(flags, 'The second line is its secret: this is the only time it is shown.')
-  printNote(flags, `Try it: posthorn webhook test ${added.id}`)
+  printNote(flags, `Try it: sternpost webhook test ${added.id}`)
 }
 
 async function list(flags: VerbFlags): Promise<void> {
   const endpoints = await endpointsOf(serverAddress(flags))
   printResult(flags, endpoints, () => tableText(ENDPOINT_HEADS, endpoints.map(endpointRow), isTerminal()))
   if (endpoints.length > 0) return
-  printNote(flags, 'No endpoint yet. Add one: posthorn webhook add https://app.acme.com/hooks')
+  printNote(flags, 'No endpoint yet. Add one: sternpost webhook add https://app.acme.com/hooks')
 }
 
 async function show(id: string, flags: VerbFlags): Promise<void> {
@@ -109,7 +109,7 @@ async function enable(id: string, flags: VerbFlags): Promise<void> {
   const call = { method: 'PATCH' as const, path: pathOf(id), body: { status: 'enabled' } }
   const endpoint = readEndpoint(await callServer(serverAddress(flags), call))
   printResult(flags, endpoint, () => `${printable(endpoint.url)} is ${endpoint.status}\n`)
-  const replay = `posthorn webhook replay --endpoint ${endpoint.id} --since 30d --status skipped`
+  const replay = `sternpost webhook replay --endpoint ${endpoint.id} --since 30d --status skipped`
   printNote(flags, `Events meanwhile were kept. To send them now: ${replay}`)
 }
 
@@ -119,7 +119,7 @@ async function remove(id: string, flags: ConsentFlags): Promise<void> {
   const would = {
     document: endpoint,
     text: printable(`${endpoint.url}: waiting deliveries, would be dropped: ${endpoint.pending}`),
-    command: `posthorn webhook remove ${endpoint.id}`,
+    command: `sternpost webhook remove ${endpoint.id}`,
   }
   if (!isConfirmed(flags, would)) return
   const removed = await callServer(server, { method: 'DELETE', path: pathOf(id) })

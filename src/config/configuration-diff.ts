@@ -4,7 +4,7 @@
  *   + ip 203.0.113.12 in bulk      - pool legacy      ~ ip 203.0.113.11 weight 1 -> 5
  *   ~ providers.google.connections 5 -> 3             ! listen.submission changed: takes effect after a restart
  *
- * Of posthorn.yaml only some keys are followed by a running server; `withLiveKeys` gives the configuration that is in
+ * Of sternpost.yaml only some keys are followed by a running server; `withLiveKeys` gives the configuration that is in
  * force after a reload: the new one, with the old values of all the others. Secrets are never shown. Pure.
  */
 import { deepFreeze } from './deep-freeze.ts'
@@ -26,7 +26,7 @@ export interface ConfigurationChange {
   pool: string | null
 }
 
-/** Sections of posthorn.yaml, and keys of them, that are read at each use. */
+/** Sections of sternpost.yaml, and keys of them, that are read at each use. */
 const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] } = {
   backup: ['dir', 'schedule', 'keep'],
   delivery: [
@@ -46,7 +46,7 @@ const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] } = {
 
 /** Whether a running server takes a change of this key over; else it takes effect at the next start. */
 export function followsReload(file: FileName, path: string): boolean {
-  if (file !== 'posthorn') return path.split('.')[0] !== 'machines'
+  if (file !== 'sternpost') return path.split('.')[0] !== 'machines'
   const [section = '', key] = path.split('.')
   const live = new Map(Object.entries(LIVE_KEYS)).get(section)
   return live !== undefined && (key === undefined || live.includes(key))
@@ -94,7 +94,7 @@ export function changeLine({ kind, what, from, to, pool }: ConfigurationChange):
 /** `warmed` is read when an IP is new, and never again. */
 function noteOf(what: string): string {
   const address = /^ip (\S+) warmed$/.exec(what)?.[1]
-  return address === undefined ? '' : ` (no effect on a known IP; use: posthorn ip warmup complete|restart ${address})`
+  return address === undefined ? '' : ` (no effect on a known IP; use: sternpost ip warmup complete|restart ${address})`
 }
 
 /** Who fetches links is read once. */

@@ -1,5 +1,5 @@
 /**
- * The `delivery` section of `posthorn.yaml`: how messages leave (operations.md 4.1, engine.md 10 to 13).
+ * The `delivery` section of `sternpost.yaml`: how messages leave (operations.md 4.1, engine.md 10 to 13).
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'

@@ -4,7 +4,7 @@
 import type { SourceNode, SourcePath } from './source-tree.ts'
 
 /** The five files, without `.yaml`. */
-export const FILE_NAMES = ['posthorn', 'pools', 'warmup', 'providers', 'bounces'] as const
+export const FILE_NAMES = ['sternpost', 'pools', 'warmup', 'providers', 'bounces'] as const
 export type FileName = (typeof FILE_NAMES)[number]
 
 /** Each file merged with its drop-ins; undefined where one of them could not be read. */

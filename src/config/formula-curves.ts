@@ -1,5 +1,5 @@
 /**
- * The curves of warmup.yaml that are written as a formula, with the stages that follow, for `posthorn check` (engine.md
+ * The curves of warmup.yaml that are written as a formula, with the stages that follow, for `sternpost check` (engine.md
  * 6.2). Files that could not be read or judged give none.
  */
 import { readFolder } from './read-folder.ts'

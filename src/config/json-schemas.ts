@@ -1,6 +1,6 @@
 /**
  * JSON Schemas of the five files, made from the schemas that judge them, so that editors complete keys and show the
- * texts (operations.md 3). What the readers of fields accept in detail, editors do not know: `posthorn check` decides.
+ * texts (operations.md 3). What the readers of fields accept in detail, editors do not know: `sternpost check` decides.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -19,7 +19,7 @@ import { readYamlSource } from './yaml-source.ts'
 export type JsonSchema = Record<string, unknown>
 
 const SCHEMAS: Readonly<Record<FileName, z.ZodType>> = {
-  posthorn: serverSchema, pools: poolsSchema, warmup: warmupSchema, providers: providersSchema, bounces: bouncesSchema,
+  sternpost: serverSchema, pools: poolsSchema, warmup: warmupSchema, providers: providersSchema, bounces: bouncesSchema,
 }
 
 /** By file; `shippedFolder` holds the files with the texts. Throws when one of them can not be read. */
@@ -49,7 +49,7 @@ function schemaOf(name: FileName, docs: readonly SettingDoc[]): JsonSchema {
     const property = path.split('.').reduce<unknown>((around, key) => below(around, key), schema)
     if (isMap(property) && text !== '') property['description'] = text
   }
-  return { ...schema, title: `${name}.yaml of Posthorn` }
+  return { ...schema, title: `${name}.yaml of Sternpost` }
 }
 
 function toJsonSchema(name: FileName): JsonSchema {

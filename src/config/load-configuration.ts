@@ -2,7 +2,7 @@
  * The whole configuration: five YAML files and their drop-ins in, one frozen typed value out, or every mistake.
  *
  * 1. Read each file with its drop-ins into a tree that knows where each value stands (`read-folder.ts`).
- * 2. Put the overrides of the caller over the tree of posthorn.yaml.
+ * 2. Put the overrides of the caller over the tree of sternpost.yaml.
  * 3. Judge each tree by its schema; resolve what derives from other keys; read the secrets.
  * 4. Check what spans several keys or files, and the rules.
  * Throws ConfigurationError with all mistakes when one of them is an error; otherwise they are `warnings`.
@@ -34,7 +34,7 @@ import type { WarmupSettings } from './warmup-settings.ts'
 const OVERRIDE_FILE = '<override>'
 
 export interface Configuration {
-  /** posthorn.yaml */
+  /** sternpost.yaml */
   server: ServerSettings
   /** pools.yaml */
   pools: PoolSettings
@@ -51,7 +51,7 @@ export interface LoadOptions {
   folder: string
   /** Holds the files that the folder does not. */
   shippedFolder: string
-  /** Dotted path in posthorn.yaml -> value as YAML would give it; wins over the files. */
+  /** Dotted path in sternpost.yaml -> value as YAML would give it; wins over the files. */
   overrides?: Record<string, unknown>
   /** Leaves out what asks this machine, such as which addresses its interfaces have. */
   offline?: boolean
@@ -65,7 +65,7 @@ export interface LoadOptions {
 
 export function loadConfiguration(options: LoadOptions): Configuration {
   const { trees, mistakes } = readFolder(options.folder, options.shippedFolder)
-  if (trees.posthorn !== undefined) trees.posthorn = withOverrides(trees.posthorn, options.overrides ?? {})
+  if (trees.sternpost !== undefined) trees.sternpost = withOverrides(trees.sternpost, options.overrides ?? {})
   const judged = judge(trees, mistakes)
   const server = judged.server === undefined ? undefined : resolveServerSettings(judged.server, {
     credentialsFolder: options.credentialsFolder ?? process.env['CREDENTIALS_DIRECTORY'],
@@ -99,7 +99,7 @@ function judge(trees: Trees, mistakes: Mistake[]) {
   const providers = parse(providersSchema, trees.providers)
   const bounces = parse(bouncesSchema, trees.bounces)
   return {
-    server: parse(serverSchema, trees.posthorn),
+    server: parse(serverSchema, trees.sternpost),
     pools: pools && resolvePoolSettings(pools),
     warmup: warmup && resolveWarmupSettings(warmup),
     providers: providers && resolveProviderSettings(providers),

@@ -1,7 +1,7 @@
 /**
  * The files of a configuration folder, each with its drop-ins, as one tree per file.
  *
- * A file that is not there is taken from the shipped folder; for `posthorn.yaml` and `pools.yaml`, which an
+ * A file that is not there is taken from the shipped folder; for `sternpost.yaml` and `pools.yaml`, which an
  * administrator writes, with a warning. A file with mistakes gives no tree. Never throws for what is in the folder;
  * throws ConfigurationError when there is none.
  */
@@ -17,8 +17,8 @@ import type { SourceNode } from './source-tree.ts'
 import { readYamlSource } from './yaml-source.ts'
 
 /** Written by the administrator; the shipped ones are for trying out. */
-const WRITTEN_BY_ADMINISTRATOR: readonly FileName[] = ['posthorn', 'pools']
-const NO_FOLDER = 'there is no such folder; make it with posthorn.yaml and pools.yaml, or name another with --config'
+const WRITTEN_BY_ADMINISTRATOR: readonly FileName[] = ['sternpost', 'pools']
+const NO_FOLDER = 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config'
 
 export interface FolderReading {
   trees: Trees
@@ -32,7 +32,7 @@ export function readFolder(
   if (!isFolder(folder)) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
   const mistakes: Mistake[] = []
   const trees: Trees = {
-    posthorn: undefined, pools: undefined, warmup: undefined, providers: undefined, bounces: undefined,
+    sternpost: undefined, pools: undefined, warmup: undefined, providers: undefined, bounces: undefined,
   }
   for (const name of names) {
     const countBefore = errorsIn(mistakes)

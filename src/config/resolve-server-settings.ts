@@ -1,5 +1,5 @@
 /**
- * The last step of `posthorn.yaml`: names that derive from others, and secrets read.
+ * The last step of `sternpost.yaml`: names that derive from others, and secrets read.
  *
  * A secret that cannot be read is a finding at its key: an error, or a warning where it is not needed, and then it is
  * left empty. The credentials of a service are visible to nobody else, so a check from outside cannot need them.
@@ -28,7 +28,7 @@ export function resolveServerSettings(
     const reading = how.read(reference, source.credentialsFolder)
     if (reading.ok) return reading.value
     const { problem, suggestion = null } = reading
-    findings.push({ file: 'posthorn', path, severity: severityOf(reference, source), message: problem, suggestion })
+    findings.push({ file: 'sternpost', path, severity: severityOf(reference, source), message: problem, suggestion })
     return how.empty
   }
   const asText: ReadHow<string> = { read: readSecret, empty: '' }

@@ -1,5 +1,5 @@
 /**
- * Reads the secrets that `posthorn.yaml` names: from a file, or from a credential that systemd hands over.
+ * Reads the secrets that `sternpost.yaml` names: from a file, or from a credential that systemd hands over.
  *
  * A secret file that others can read is refused, because then it is none. What is wrong is a sentence that names the
  * file and never its content.

@@ -1,9 +1,9 @@
 /**
- * `posthorn.yaml`: every key of the server with its type and default (operations.md 4.1).
+ * `sternpost.yaml`: every key of the server with its type and default (operations.md 4.1).
  *
  * The schema reads YAML values; defaults are values as the program uses them (milliseconds, bytes). What a default of
  * null derives from other keys, and the reading of secrets, is in `resolve-server-settings.ts`. What each key is for
- * stands in `config/posthorn.yaml`.
+ * stands in `config/sternpost.yaml`.
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
@@ -30,7 +30,7 @@ const SERVE = [
 ] as const
 
 const readNodeId = readName('node id', /^[a-z0-9-]{1,63}$/, 'only a-z, 0-9 and hyphens')
-// A header name of RFC 5322 §2.2 that a mail program would write, as in X-Posthorn-Ref.
+// A header name of RFC 5322 §2.2 that a mail program would write, as in X-Sternpost-Ref.
 const readHeaderName = readName('header name', /^[A-Za-z][A-Za-z0-9-]{0,60}$/, 'only letters, digits and hyphens')
 
 const listen = section({
@@ -53,7 +53,7 @@ const listen = section({
   ]),
   inbound: z.array(section({ address: listenAddress(), port: port() })).default([{ address: '*', port: 25 }]),
   metrics: section({ address: listenAddress(), port: port() }).nullable().default({ address: '127.0.0.1', port: 9464 }),
-  admin_socket: absolutePath().default('/run/posthorn/admin.sock'),
+  admin_socket: absolutePath().default('/run/sternpost/admin.sock'),
 })
 
 const http = section({
@@ -199,7 +199,7 @@ export const serverSchema = section({
   hostname: hostName(),
   node_id: field(readNodeId).nullable().default(null),
   public_url: webUrl().nullable().default(null),
-  data_dir: absolutePath().default('/var/lib/posthorn'),
+  data_dir: absolutePath().default('/var/lib/sternpost'),
   secrets: section({ master_key: secret().default({ credential: 'master.key' }) }).prefault({}),
   operator: section({
     email: mailAddress().nullable().default(null),
@@ -217,7 +217,7 @@ export const serverSchema = section({
   webhooks: webhooks.prefault({}),
   delivery: deliverySection.prefault({}),
   headers: section({
-    reference: field(readHeaderName).nullable().default('X-Posthorn-Ref'),
+    reference: field(readHeaderName).nullable().default('X-Sternpost-Ref'),
     cfbl: boolean().default(false),
   }).prefault({}),
   storage: storage.prefault({}),

@@ -1,5 +1,5 @@
 /**
- * The header fields that Posthorn writes, in their order, each with its CRLF: those of a composed message, and those
+ * The header fields that Sternpost writes, in their order, each with its CRLF: those of a composed message, and those
  * that stand on every message whoever made it. Pure; the same facts give the same fields.
  *
  * To and Cc are the same in every message of a request, and no Bcc exists. An address with a non-ASCII local part
@@ -16,7 +16,7 @@ import type { MessageUrls } from './message-urls.ts'
 /** What is the same for all mail of this server. */
 export interface RenderSettings {
   keys: RenderKeys
-  /** Name of the field that repeats the complaint token, such as X-Posthorn-Ref; null: none. */
+  /** Name of the field that repeats the complaint token, such as X-Sternpost-Ref; null: none. */
   referenceHeader: string | null
   /** `senderIdOf(hostname)`. */
   senderId: string

@@ -10,7 +10,7 @@
  * | given to a thread, which does not have it           | given back as if the thread had died with it            |
  *
  * Nothing of this should ever happen: each is an error of this program, is logged with all that is known of the row,
- * and counted in `posthorn_orphans_total`.
+ * and counted in `sternpost_orphans_total`.
  *
  * Why a row that two looks find is no false alarm: answers of the store arrive in the order of their commits. The first
  * look waits a turn of the event loop behind its answer, so each claim that it saw has been heard, with all that

@@ -27,10 +27,10 @@ export const checkDatabase: HealthCheck = {
 function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): Finding {
   if (problem !== null) {
     return DATABASE.fail(null, `the quick check says: ${problem}`,
-      'systemctl stop posthorn; posthorn verify; if it says the same: posthorn restore <newest backup>')
+      'systemctl stop sternpost; sternpost verify; if it says the same: sternpost restore <newest backup>')
   }
   if (isUnfinished) {
-    return DATABASE.skip(null, `the quick check of ${byteText(bytes)} takes too long here: posthorn verify`)
+    return DATABASE.skip(null, `the quick check of ${byteText(bytes)} takes too long here: sternpost verify`)
   }
   return DATABASE.ok(null, `the quick check of ${byteText(bytes)} found nothing`)
 }

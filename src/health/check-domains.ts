@@ -28,7 +28,7 @@ export const checkDomains: HealthCheck = {
     if (domains.length > 0) return [...shortened(domains.flatMap(ofDomain), domains.length), ...ofPlatform]
     if (domain === null) return [DOMAIN.skip(null, 'no domain is verified yet'), ...ofPlatform]
     return [DOMAIN.fail(domain, 'it is not there, or was never verified',
-      `posthorn domain list; posthorn domain check ${domain}`), ...ofPlatform]
+      `sternpost domain list; sternpost domain check ${domain}`), ...ofPlatform]
   },
 }
 
@@ -37,7 +37,7 @@ function platformFindings(platform: string | null, asked: string | null, domains
   if (platform === null || (asked !== null && asked !== platform)) return []
   if (domains.some((view) => view.domain === platform && view.can_send)) return []
   return [PLATFORM.warn(platform, 'domains.dkim.platform_domain names it, but it can not send here: it signs no mail',
-    `posthorn domain add ${platform}, and verify it; or set domains.dkim.platform_domain to null`)]
+    `sternpost domain add ${platform}, and verify it; or set domains.dkim.platform_domain to null`)]
 }
 
 /** With thousands of domains nobody reads what is well, nor the same fault of each. */
@@ -48,7 +48,7 @@ function shortened(findings: Finding[], domains: number): Finding[] {
   const troubled = findings.filter(({ result }) => result !== 'ok')
   const left = troubled.length - MOST_FINDINGS
   if (left > 0) {
-    const rest = DOMAIN.fail(null, `${left} more findings are not shown`, 'posthorn doctor domain --domain <name>')
+    const rest = DOMAIN.fail(null, `${left} more findings are not shown`, 'sternpost doctor domain --domain <name>')
     return [...troubled.slice(0, MOST_FINDINGS), rest]
   }
   const well = findings.length - troubled.length
@@ -59,7 +59,7 @@ function ofDomain(view: DomainView): Finding[] {
   const findings = view.records.filter(({ role }) => role === undefined).map((record) => ofRecord(view, record))
   if (view.can_send) return findings
   return [...findings, DOMAIN.fail(view.domain, `its state is ${view.status}: mail of it is refused`,
-    `mend its records, then: posthorn domain check ${view.domain}`)]
+    `mend its records, then: sternpost domain check ${view.domain}`)]
 }
 
 function ofRecord({ domain, records }: DomainView, record: RecordView): Finding {
@@ -71,7 +71,7 @@ function ofRecord({ domain, records }: DomainView, record: RecordView): Finding 
   const shown = found.length === 0 ? seen : `${seen}; found: ${found.join(' | ')}`
   // What another record brings along can not stand beside it (RFC 1034 §3.6.2).
   const wanted = records.find(({ purpose }) => purpose === record.via) ?? record
-  const fix = `publish: ${wanted.name}. ${wanted.type} ${valueOf(wanted)}; then: posthorn domain check ${domain}`
+  const fix = `publish: ${wanted.name}. ${wanted.type} ${valueOf(wanted)}; then: sternpost domain check ${domain}`
   return required ? fail(domain, shown, fix) : warn(domain, shown, fix)
 }
 

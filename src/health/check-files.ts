@@ -25,15 +25,15 @@ export function filesFindings({ mistakes, changes }: FilesNow): Finding[] {
   const errors = mistakes.filter(({ severity }) => severity === 'error')
   if (errors.length > 0) {
     const seen = `mistakes in the files: ${listed(errors.map(text))}`
-    return [CONFIG.fail(null, seen, 'posthorn check')]
+    return [CONFIG.fail(null, seen, 'sternpost check')]
   }
-  const warnings = mistakes.map((mistake) => CONFIG.warn(mistake.file, place(mistake), 'posthorn check'))
+  const warnings = mistakes.map((mistake) => CONFIG.warn(mistake.file, place(mistake), 'sternpost check'))
   if (changes === null) return [CONFIG.ok(null, 'the files are valid'), ...warnings]
   if (changes.length === 0) return [CONFIG.ok(null, 'the files are valid, and what runs'), ...warnings]
   const waits = changes.filter((line) => line.trim().startsWith('!'))
   const seen = `not in force yet: ${listed(changes)}`
-  const restart = waits.length === 0 ? '' : `, then for ${listed(waits)}: systemctl restart posthorn`
-  const fix = `posthorn reload${restart}`
+  const restart = waits.length === 0 ? '' : `, then for ${listed(waits)}: systemctl restart sternpost`
+  const fix = `sternpost reload${restart}`
   return [CONFIG.warn(null, seen, fix), ...warnings]
 }
 
@@ -50,8 +50,8 @@ function listed(lines: readonly string[]): string {
   return lines.length > SHOWN_LINES ? `${shown}; and ${lines.length - SHOWN_LINES} more` : shown
 }
 
-/** As `posthorn backup` names them: `posthorn-<UTC time>-<schema>.tar` (operations.md 12.1). */
-const BACKUP_NAME = /^posthorn-.+\.tar$/
+/** As `sternpost backup` names them: `sternpost-<UTC time>-<schema>.tar` (operations.md 12.1). */
+const BACKUP_NAME = /^sternpost-.+\.tar$/
 
 export const checkBackup: HealthCheck = {
   id: 'backup',
@@ -72,7 +72,7 @@ export const checkBackup: HealthCheck = {
   },
 }
 
-const TAKE_ONE = 'posthorn backup; why the nightly one failed: posthorn logs --level warn'
+const TAKE_ONE = 'sternpost backup; why the nightly one failed: sternpost logs --level warn'
 
 async function newestIn(folder: string): Promise<number | null> {
   let names: string[]
@@ -93,7 +93,7 @@ async function newestIn(folder: string): Promise<number | null> {
 async function noneYet(
   folder: string, dataFolder: string, { now, most }: { now: number; most: number },
 ): Promise<Finding> {
-  const status = await stat(join(dataFolder, 'posthorn.db')).catch(() => null)
+  const status = await stat(join(dataFolder, 'sternpost.db')).catch(() => null)
   const isNew = status === null || now - status.birthtimeMs <= most
   if (isNew) return BACKUP.ok(folder, 'there is none yet: the server is new')
   return BACKUP.fail(folder, 'there is no backup', TAKE_ONE)

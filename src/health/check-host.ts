@@ -50,7 +50,7 @@ export const checkDisk: HealthCheck = {
 }
 
 const LOWER_RETENTION =
-  'lower retention.content and retention.transcripts in posthorn.yaml, or set retention.budget; posthorn reload'
+  'lower retention.content and retention.transcripts in sternpost.yaml, or set retention.budget; sternpost reload'
 
 function spaceOf(folder: string, free: number, least: number): Finding {
   const seen = `${byteText(free)} are free`

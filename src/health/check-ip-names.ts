@@ -67,4 +67,4 @@ function setPtr(address: string, hostname: string): string {
     `(record: ${reverseName(address)}. PTR ${hostname}.)`
 }
 
-export const DNS_FIX = 'check dns.servers in posthorn.yaml, or /etc/resolv.conf; try: dig +short NS .'
+export const DNS_FIX = 'check dns.servers in sternpost.yaml, or /etc/resolv.conf; try: dig +short NS .'

@@ -33,8 +33,8 @@ async function answerOf(door: Door, { configuration }: CheckWorld): Promise<Find
   const holder = await holderOf(port)
   const seen = holder === null ? problem : `${problem}; the port is held by ${holder}`
   const fix = holder === null
-    ? 'systemctl restart posthorn.socket posthorn.service; if it does not help: posthorn check, journalctl -u posthorn'
-    : `stop what holds it, or choose another port in ${setting} (and posthorn.socket); see: ss -ltnp sport = :${port}`
+    ? 'systemctl restart sternpost.socket sternpost.service; if it does not help: sternpost check, journalctl -u sternpost'
+    : `stop what holds it, or choose another port in ${setting} (and sternpost.socket); see: ss -ltnp sport = :${port}`
   return LISTENERS.fail(subject, seen, fix)
 }
 

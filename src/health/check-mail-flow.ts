@@ -28,24 +28,24 @@ export const checkQueue: HealthCheck = {
     const findings: Finding[] = []
     if (overdue + stuck > 0) {
       findings.push(QUEUE.fail(null, `${overdue} messages wait beyond their lifetime, ${stuck} are leased for too long`,
-        'systemctl restart posthorn; if it comes back, report it with: journalctl -u posthorn -p warning'))
+        'systemctl restart sternpost; if it comes back, report it with: journalctl -u sternpost -p warning'))
     }
     const age = oldestDueAt === null ? 0 : clock.now() - oldestDueAt
     const seen = age === 0 ? 'nothing is overdue' : `the oldest due message waits for ${ageText(age)}`
-    const fix = 'posthorn queue list --by provider; posthorn queue explain <message>'
+    const fix = 'sternpost queue list --by provider; sternpost queue explain <message>'
     if (age > QUEUE_FAIL) findings.push(QUEUE.fail(null, seen, fix))
     else if (age > QUEUE_WARN) findings.push(QUEUE.warn(null, seen, fix))
     else findings.push(QUEUE.ok(null, seen))
     const held = groups.reduce((sum, group) => sum + group.held, 0)
     if (held > 0) {
       findings.push(QUEUE.warn(null, `${held} messages are held`,
-        'posthorn queue release --all, or: posthorn queue drop --all'))
+        'sternpost queue release --all, or: sternpost queue drop --all'))
     }
     for (const { name, waiting, due, held: ofThem } of groups) {
       const deferred = waiting - due - ofThem
       if (waiting < DEFERRED.least || deferred / waiting < DEFERRED.share) continue
       findings.push(QUEUE.warn(name ?? 'other', `${deferred} of ${waiting} messages wait for another try`,
-        `posthorn path list; posthorn queue list --by provider`))
+        `sternpost path list; sternpost queue list --by provider`))
     }
     return findings
   },
@@ -60,7 +60,7 @@ export const checkOrphans: HealthCheck = {
     const start = `since the start ${ageText(upMilliseconds)} ago`
     if (messages + webhooks === 0) return [ORPHANS.ok(null, `nothing was in nobody's hand ${start}`)]
     return [ORPHANS.warn(null, `${messages} messages and ${webhooks} webhook deliveries were in nobody's hand ${start}`,
-      'report it with these lines: journalctl -u posthorn -p warning | grep "in nobody\'s hand"')]
+      'report it with these lines: journalctl -u sternpost -p warning | grep "in nobody\'s hand"')]
   },
 }
 
@@ -76,14 +76,14 @@ export const checkWarmup: HealthCheck = {
     const isMorning = new Date(clock.now()).getUTCHours() < NOON_HOUR
     const views = (await server.ips()).filter(({ ip }) => asked.has(ip))
     return views.map(({ ip, status, reason, warmup }) => {
-      const show = `posthorn ip show ${ip}`
+      const show = `sternpost ip show ${ip}`
       switch (status) {
         case 'suspended':
         case 'paused':
           return WARMUP.warn(ip, `it is ${status}: ${reason ?? 'no reason was given'}`,
-            `${show}; posthorn ip ${status === 'paused' ? 'warmup ' : ''}resume ${ip}`)
+            `${show}; sternpost ip ${status === 'paused' ? 'warmup ' : ''}resume ${ip}`)
         case 'disabled':
-          return WARMUP.warn(ip, `it is disabled: ${reason ?? 'by pools.yaml'}`, 'see ip-present; posthorn reload')
+          return WARMUP.warn(ip, `it is disabled: ${reason ?? 'by pools.yaml'}`, 'see ip-present; sternpost reload')
         case 'cold':
           return WARMUP.ok(ip, 'it is cold and sends nothing until its warmup is started')
         default:
@@ -111,23 +111,23 @@ export const checkWebhooks: HealthCheck = {
     const { endpoints, oldestDueAt } = await server.webhooks()
     if (endpoints.length === 0) return [WEBHOOKS.skip(null, 'no webhook endpoint is registered')]
     const findings = endpoints.map(({ id, url, status, disabledReason, consecutiveFailures, deadLetters }) => {
-      const look = `posthorn webhook deliveries --endpoint ${id} --status failed`
+      const look = `sternpost webhook deliveries --endpoint ${id} --status failed`
       if (status === 'disabled') {
         const seen = `it is disabled (${disabledReason ?? 'by hand'})`
-        return WEBHOOKS.warn(url, seen, `mend it, then: posthorn webhook enable ${id}`)
+        return WEBHOOKS.warn(url, seen, `mend it, then: sternpost webhook enable ${id}`)
       }
       if (consecutiveFailures >= FAILURES_IN_A_ROW) {
         return WEBHOOKS.warn(url, `${consecutiveFailures} posts in a row failed`, look)
       }
       if (deadLetters > 0) {
         return WEBHOOKS.warn(url, `${deadLetters} events were given up`,
-          `${look}; then: posthorn webhook replay --endpoint ${id} --since 30d`)
+          `${look}; then: sternpost webhook replay --endpoint ${id} --since 30d`)
       }
       return WEBHOOKS.ok(url, 'events are answered')
     })
     const age = oldestDueAt === null ? 0 : clock.now() - oldestDueAt
     if (age <= OLDEST_EVENT) return findings
-    return [...findings, WEBHOOKS.fail(null, `the oldest event waits for ${ageText(age)}`, 'posthorn webhook list')]
+    return [...findings, WEBHOOKS.fail(null, `the oldest event waits for ${ageText(age)}`, 'sternpost webhook list')]
   },
 }
 
@@ -143,10 +143,10 @@ export const checkFeedback: HealthCheck = {
     if (server === null) return []
     const { sent, bounces, complaints } = await server.reportSums(clock.now() - REPORTED_IN)
     return [
-      expected('bounce', bounces, { sent, enough: ENOUGH_TO_BOUNCE, fix: 'posthorn doctor inbound names' }),
+      expected('bounce', bounces, { sent, enough: ENOUGH_TO_BOUNCE, fix: 'sternpost doctor inbound names' }),
       expected('complaint', complaints, {
         sent, enough: ENOUGH_TO_COMPLAIN,
-        fix: 'enrol at the feedback loops; what to enter: posthorn doctor feedback',
+        fix: 'enrol at the feedback loops; what to enter: sternpost doctor feedback',
       }),
     ]
   },

@@ -77,5 +77,5 @@ async function reachFrom(ip: CheckedIp, hosts: readonly ProviderHost[], world: C
     (greeting.kind === 'failed' ? `${name}: ${greeting.reason}` : name))
   return PORT25.fail(ip.address,
     `connect to ${tried.length} of ${tried.length} mail hosts failed (${tried.join('; ')})`,
-    'ask the provider to open outbound TCP 25; text: posthorn doctor --ticket port25')
+    'ask the provider to open outbound TCP 25; text: sternpost doctor --ticket port25')
 }

@@ -27,8 +27,8 @@ export const checkUnits: HealthCheck = {
   async run(world) {
     if (!existsSync(SYSTEMD)) return [UNITS.skip(null, 'systemd does not run here')]
     const [service, socket] = await Promise.all([
-      show('posthorn.service', ['LoadState', 'ActiveState', 'UnitFileState', 'DropInPaths', ...Object.keys(FENCES)]),
-      show('posthorn.socket', ['Listen']),
+      show('sternpost.service', ['LoadState', 'ActiveState', 'UnitFileState', 'DropInPaths', ...Object.keys(FENCES)]),
+      show('sternpost.socket', ['Listen']),
     ])
     return unitFindings({ service, socket }, ownDoors(world.configuration.server).map(({ port }) => port))
   },
@@ -42,7 +42,7 @@ export interface ShownUnits {
 
 export function unitFindings(shown: ShownUnits, configured: readonly number[]): Finding[] {
   const service = propertiesIn(shown.service)
-  if (service['LoadState'] !== 'loaded') return [UNITS.skip(null, 'posthorn.service is not installed')]
+  if (service['LoadState'] !== 'loaded') return [UNITS.skip(null, 'sternpost.service is not installed')]
   return [stateOf(service), ...weakened(service), portsOf(propertiesIn(shown.socket), configured)]
 }
 
@@ -51,14 +51,14 @@ type Properties = Record<string, string>
 function stateOf(service: Properties): Finding {
   const { ActiveState: state = '', UnitFileState: enabled = '' } = service
   if (state !== 'active') {
-    return UNITS.fail('posthorn.service', `it is ${state}`,
-      'systemctl start posthorn; see: journalctl -u posthorn -n 50')
+    return UNITS.fail('sternpost.service', `it is ${state}`,
+      'systemctl start sternpost; see: journalctl -u sternpost -n 50')
   }
   if (enabled !== 'enabled') {
-    return UNITS.warn('posthorn.service', `it is ${enabled}: it does not start with the machine`,
-      'systemctl enable posthorn.socket posthorn.service')
+    return UNITS.warn('sternpost.service', `it is ${enabled}: it does not start with the machine`,
+      'systemctl enable sternpost.socket sternpost.service')
   }
-  return UNITS.ok('posthorn.service', 'it is active and enabled')
+  return UNITS.ok('sternpost.service', 'it is active and enabled')
 }
 
 function weakened(service: Properties): Finding[] {
@@ -67,8 +67,8 @@ function weakened(service: Properties): Finding[] {
   const seen = weak.map(([name]) => `${name}=${service[name]}`).join(', ')
   const where = service['DropInPaths'] === '' ? 'the unit' : service['DropInPaths']
   const right = weak.map(([name, wanted]) => `${name}=${wanted}`).join(', ')
-  return [UNITS.warn('posthorn.service', `${where} weakens it: ${seen}`,
-    `remove these lines: systemctl edit posthorn; wanted: ${right}`)]
+  return [UNITS.warn('sternpost.service', `${where} weakens it: ${seen}`,
+    `remove these lines: systemctl edit sternpost; wanted: ${right}`)]
 }
 
 function portsOf(socket: Properties, configured: readonly number[]): Finding {
@@ -78,14 +78,14 @@ function portsOf(socket: Properties, configured: readonly number[]): Finding {
   const extra = [...opened].filter((port) => !configured.includes(port))
   if (missing.length > 0) {
     const lines = missing.map((port) => `ListenStream=${port}`).join(' ')
-    return UNITS.fail('posthorn.socket', `it does not open ${missing.join(', ')}, which posthorn.yaml names`,
-      `systemctl edit posthorn.socket: [Socket] ${lines}; then restart posthorn.socket and posthorn`)
+    return UNITS.fail('sternpost.socket', `it does not open ${missing.join(', ')}, which sternpost.yaml names`,
+      `systemctl edit sternpost.socket: [Socket] ${lines}; then restart sternpost.socket and sternpost`)
   }
   if (extra.length > 0) {
-    return UNITS.warn('posthorn.socket', `it opens ${extra.join(', ')}, which nobody serves`,
-      'add a door to listen in posthorn.yaml, or take the port out: systemctl edit posthorn.socket')
+    return UNITS.warn('sternpost.socket', `it opens ${extra.join(', ')}, which nobody serves`,
+      'add a door to listen in sternpost.yaml, or take the port out: systemctl edit sternpost.socket')
   }
-  return UNITS.ok('posthorn.socket', `it opens ${[...opened].join(', ')}`)
+  return UNITS.ok('sternpost.socket', `it opens ${[...opened].join(', ')}`)
 }
 
 /** Nothing where systemctl does not answer. */

@@ -27,6 +27,6 @@ export function feedbackLoops({ complaintAddress, ips, domains, platformDomain }
   Gmail             none per message; the rate is in Postmaster Tools, by domain   https://postmaster.google.com/
                     a complaint count of 0 for Gmail means nothing
 
-Whether anything came in: posthorn doctor feedback inbound
+Whether anything came in: sternpost doctor feedback inbound
 `
 }

@@ -30,7 +30,7 @@ export function alertSubject({ hostname, problems, solved }: OperatorAlert): str
     ...(problems.length === 0 ? [] : [problems.length === 1 ? '1 problem' : `${problems.length} problems`]),
     ...(solved.length === 0 ? [] : [`${solved.length} solved`]),
   ]
-  return `Posthorn ${hostname}: ${parts.join(', ')}`
+  return `Sternpost ${hostname}: ${parts.join(', ')}`
 }
 
 export function alertText({ hostname, problems, solved }: OperatorAlert): string {
@@ -46,7 +46,7 @@ export function alertText({ hostname, problems, solved }: OperatorAlert): string
       `SOLVED   ${named({ check, subject })}: it was: ${seen}`),
     ...(solved.length === 0 ? [] : ['']),
     ...more(solved.length, 'solved'),
-    `All checks of ${hostname} now: posthorn doctor`,
+    `All checks of ${hostname} now: sternpost doctor`,
     '',
   ].join('\n')
 }
@@ -63,7 +63,7 @@ function named({ check, subject }: Pick<Finding, 'check' | 'subject'>): string {
 export function alertMail(alert: OperatorAlert, { from, to }: { from: string; to: string }): Buffer {
   const body = Buffer.from(alertText(alert).replaceAll('\n', '\r\n')).toString('base64')
   return Buffer.from([
-    `From: "Posthorn" <${from}>`,
+    `From: "Sternpost" <${from}>`,
     `To: <${to}>`,
     `Subject: ${alertSubject(alert)}`,
     'Auto-Submitted: auto-generated',

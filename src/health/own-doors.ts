@@ -4,7 +4,7 @@
 import type { ServerSettings } from '../config/server-settings.ts'
 
 export interface Door {
-  /** Key of posthorn.yaml: `listen.inbound`. */
+  /** Key of sternpost.yaml: `listen.inbound`. */
   setting: string
   /** As configured. */
   address: string

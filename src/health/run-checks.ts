@@ -25,13 +25,13 @@ async function runOne(check: HealthCheck, world: CheckWorld): Promise<Finding[]>
   let cancel = (): void => {}
   const late = new Promise<Finding[]>((resolve) => {
     const text = `it did not end within ${MOST_MILLISECONDS / SECOND} s`
-    const timer = setTimeout(() => resolve([warn(null, text, `posthorn doctor ${id}`)]), MOST_MILLISECONDS)
+    const timer = setTimeout(() => resolve([warn(null, text, `sternpost doctor ${id}`)]), MOST_MILLISECONDS)
     cancel = () => clearTimeout(timer)
   })
   try {
     return await Promise.race([check.run(world), late])
   } catch (thrown) {
-    return [warn(null, `the check failed: ${errorText(thrown)}`, `posthorn doctor ${id}; posthorn logs --level warn`)]
+    return [warn(null, `the check failed: ${errorText(thrown)}`, `sternpost doctor ${id}; sternpost logs --level warn`)]
   } finally {
     cancel()
   }

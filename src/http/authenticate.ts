@@ -44,8 +44,8 @@ function bearerOf({ headers }: IncomingMessage): string {
   return key
 }
 
-/** On the admin socket: whoever could open it is the administrator; X-Posthorn-User names the person for the log. */
+/** On the admin socket: whoever could open it is the administrator; X-Sternpost-User names the person for the log. */
 export const authenticateAdministrator: Authenticate = async (request) => {
-  const name = request.headers['x-posthorn-user']
+  const name = request.headers['x-sternpost-user']
   return administrator(typeof name === 'string' ? name : undefined)
 }

@@ -39,7 +39,7 @@ const MOST_SHOWN_CHARACTERS = 80
 /** RFC 2606 §2 and RFC 6761: names that never lead to a mail server. */
 const RESERVED_TOP_NAMES = ['invalid', 'localhost', 'test', 'example']
 /** Answered by our own capture server, so it may be used everywhere (contract.md 11). */
-const SIMULATOR_DOMAIN = 'simulator.posthorn.test'
+const SIMULATOR_DOMAIN = 'simulator.sternpost.test'
 
 // Every C0 and C1 control and DEL.
 const CONTROL = /\p{Cc}/u

@@ -39,7 +39,7 @@ export interface ReportedRecipient {
 export interface ReportReferences {
   /** ENVID of the transaction. */
   originalEnvelopeId: string | null
-  /** First value of each header field of the returned message, by lower-case name: Message-ID, X-Posthorn-Ref … */
+  /** First value of each header field of the returned message, by lower-case name: Message-ID, X-Sternpost-Ref … */
   returned: ReadonlyMap<string, string>
 }
 

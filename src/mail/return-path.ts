@@ -1,6 +1,6 @@
 /**
  * The two tokens that name a message in mail itself: VERP (`b-<token>@<return path>`, the envelope sender) and
- * complaint (Message-ID, X-Posthorn-Ref).
+ * complaint (Message-ID, X-Sternpost-Ref).
  *
  * 48 characters of lower-case base32 over head 1, message id 16 and MAC 13 bytes: 240 bits, so no spare bits exist.
  * MAC = HMAC-SHA-256 over purpose, head and message id, truncated, compared in constant time; each purpose has its own

@@ -4,7 +4,7 @@
  * A `+label` is kept in the address and does not change what it stands for. Pure.
  */
 
-export const SIMULATOR_DOMAIN = 'simulator.posthorn.test'
+export const SIMULATOR_DOMAIN = 'simulator.sternpost.test'
 
 /** Where captured mail waits: no pool of pools.yaml can have this name. */
 export const CAPTURE_POOL = '(capture)'

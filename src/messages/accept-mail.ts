@@ -46,7 +46,7 @@ export interface AcceptanceOptions extends SenderOptions {
   onEvents: () => void
 }
 
-/** Of posthorn.yaml. */
+/** Of sternpost.yaml. */
 export interface AcceptanceSettings {
   delivery: { allow_private_addresses: boolean; streams: Record<Stream, { lifetime: number }> }
   headers: { reference: string | null }

@@ -20,7 +20,7 @@ const DENIED = new Set([
   'from', 'to', 'cc', 'bcc', 'sender', 'reply-to', 'date', 'subject', 'message-id', 'mime-version', 'dkim-signature',
   'return-path', 'received', 'authentication-results', 'feedback-id',
 ])
-const DENIED_BEGINNINGS = ['content-', 'arc-', 'list-unsubscribe', 'cfbl-', 'x-service-', 'x-posthorn-']
+const DENIED_BEGINNINGS = ['content-', 'arc-', 'list-unsubscribe', 'cfbl-', 'x-service-', 'x-sternpost-']
 
 /** `ownNames`: further names that this server writes itself. */
 export function checkHeaders(

@@ -17,7 +17,7 @@ interface Rate {
 
 export interface SendingRateOptions {
   clock: Clock
-  /** The part `api` of posthorn.yaml; null: no limit. */
+  /** The part `api` of sternpost.yaml; null: no limit. */
   settings: { requests: Rate | null; requests_burst: number; recipients: Rate | null; recipients_burst: number }
 }
 

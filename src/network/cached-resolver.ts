@@ -14,7 +14,7 @@ import { normaliseDnsName } from './dns-resolver.ts'
 import type { DnsAnswer, MxRecord, Resolver, ValidatingResolver } from './resolver.ts'
 import type { TlsaRecord } from './tlsa.ts'
 
-/** `dns.cache` of posthorn.yaml; times in milliseconds. */
+/** `dns.cache` of sternpost.yaml; times in milliseconds. */
 export interface DnsCacheSettings {
   /** Names. */
   entries: number

@@ -1,5 +1,5 @@
 /**
- * DNS as the rest of Posthorn sees it: four results for a question, so that "no such name" and "no answer" are never
+ * DNS as the rest of Sternpost sees it: four results for a question, so that "no such name" and "no answer" are never
  * confused. Nothing here throws for an answer of the DNS.
  */
 import type { TlsaRecord } from './tlsa.ts'

@@ -1,5 +1,5 @@
 /**
- * What `posthorn sandbox` prints once all listeners answer (operations.md 1.2). Pure.
+ * What `sternpost sandbox` prints once all listeners answer (operations.md 1.2). Pure.
  *
  * The curl line is complete: it works when it is pasted.
  */
@@ -22,7 +22,7 @@ export interface SandboxFacts {
 /** For a terminal. */
 export function bannerText({ version, baseUrl, key, submissionPort, dataFolder }: SandboxFacts): string {
   const curl = curlLines(baseUrl, key).join(' \\\n      ')
-  return `Posthorn ${version} sandbox · nothing leaves this machine · data in ${dataFolder} (use --fresh to start over)
+  return `Sternpost ${version} sandbox · nothing leaves this machine · data in ${dataFolder} (use --fresh to start over)
 
   API       ${baseUrl}/v1          key  ${key}   (also in ${dataFolder}/key)
   Inbox     ${baseUrl}/dev         captured mail, webhook inspector, clock

@@ -59,7 +59,7 @@ export interface CaptureServer {
 
 export const CAPTURE_ADDRESS = '127.0.0.1'
 /** Its name in greeting and EHLO, and the MX of every domain. */
-export const CAPTURE_HOST_NAME = 'mx.capture.posthorn.test'
+export const CAPTURE_HOST_NAME = 'mx.capture.sternpost.test'
 /** hardening.md 7: mail of at most 50 MiB, 100 recipients a transaction. */
 const MOST_MESSAGE_BYTES = 50 * 1024 * 1024
 /** Of a message that nobody keeps: enough to find the header, pixel and links of all but huge ones. */
@@ -149,7 +149,7 @@ type Handlers = Pick<SMTPServerOptions, 'onConnect' | 'onMailFrom' | 'onRcptTo' 
 function createLibraryServer(handlers: Handlers): SMTPServer {
   return new SMTPServer({
     name: CAPTURE_HOST_NAME,
-    banner: 'Posthorn capture server',
+    banner: 'Sternpost capture server',
     size: MOST_MESSAGE_BYTES,
     rejectOversized: true,
     maxRecipients: MOST_RECIPIENTS,

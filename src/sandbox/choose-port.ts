@@ -31,7 +31,7 @@ export async function choosePort(choice: PortChoice, taken: readonly number[] = 
   const ports = wanted === null ? Array.from({ length: PORTS_TRIED }, (_, step) => usual + step) : [wanted]
   for (const port of ports) if (!taken.includes(port) && (await isFree(port))) return port
   const what = wanted === null ? `ports ${usual} to ${usual + PORTS_TRIED - 1} are` : `port ${wanted} is`
-  throw new ProcessExit(EXIT.tryAgain, `posthorn: ${what} taken by another program; choose one with ${option}`)
+  throw new ProcessExit(EXIT.tryAgain, `sternpost: ${what} taken by another program; choose one with ${option}`)
 }
 
 async function isFree(port: number): Promise<boolean> {

@@ -12,8 +12,8 @@ import { EXIT, ProcessExit } from '../base/errors.ts'
 import { MASTER_KEY_BYTES } from '../base/key-ring.ts'
 import { masterKeyFile } from './sandbox-settings.ts'
 
-const MARKER = '.posthorn-sandbox'
-const MARKER_TEXT = 'This folder belongs to the Posthorn sandbox; "posthorn sandbox --fresh" deletes it.\n'
+const MARKER = '.sternpost-sandbox'
+const MARKER_TEXT = 'This folder belongs to the Sternpost sandbox; "sternpost sandbox --fresh" deletes it.\n'
 const PRIVATE_FOLDER = 0o700
 const PRIVATE_FILE = 0o600
 
@@ -23,7 +23,7 @@ export function prepareDataFolder({ folder, isFresh }: { folder: string; isFresh
   const isOurs = names.includes(MARKER)
   if (names.length > 0 && !isOurs) {
     const problem = `${folder} holds files that are not the sandbox's; choose another --data folder`
-    throw new ProcessExit(EXIT.usage, `posthorn: ${problem}`)
+    throw new ProcessExit(EXIT.usage, `sternpost: ${problem}`)
   }
   if (isOurs) refuseSecondSandbox(folder)
   if (isOurs && isFresh) rmSync(folder, { recursive: true })
@@ -41,7 +41,7 @@ export function prepareDataFolder({ folder, isFresh }: { folder: string; isFresh
 function refuseSecondSandbox(folder: string): void {
   const processId = existsSync(processFile(folder)) ? readFileSync(processFile(folder), 'utf8') : ''
   if (isOtherSandbox(processId)) {
-    throw new ProcessExit(EXIT.tryAgain, `posthorn: a sandbox (process ${processId}) uses ${folder}; stop it first`)
+    throw new ProcessExit(EXIT.tryAgain, `sternpost: a sandbox (process ${processId}) uses ${folder}; stop it first`)
   }
 }
 

@@ -34,9 +34,9 @@ export interface DevPageFacts {
 export function devPage(facts: DevPageFacts): string {
   return `<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><title>Posthorn sandbox</title><style>${STYLE}</style></head>
+<head><meta charset="utf-8"><title>Sternpost sandbox</title><style>${STYLE}</style></head>
 <body>
-<h1>Posthorn sandbox</h1>
+<h1>Sternpost sandbox</h1>
 <p>Nothing leaves this machine. The API is at <code>${escape(facts.baseUrl)}/v1</code>. Reload to see what is new.</p>
 <h2>Clock</h2>
 <p>Application time is ${timeText(facts.time)}.

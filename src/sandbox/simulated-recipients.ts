@@ -27,7 +27,7 @@ const BEHAVIOUR_BY_NAME: ReadonlyMap<string, SimulatedBehaviour> = new Map<strin
   }],
   ['block', {
     kind: 'refuse', code: 554, times: null,
-    text: '5.7.1 Service unavailable; client host blocked using blocklist.posthorn.test',
+    text: '5.7.1 Service unavailable; client host blocked using blocklist.sternpost.test',
   }],
   ['deferred', {
     kind: 'refuse', code: 451, times: 2, text: '4.3.0 Temporary problem on this side',

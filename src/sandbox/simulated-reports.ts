@@ -36,7 +36,7 @@ const MOST_HEADER_BYTES = 64 * 1024
 const MOST_SUBJECT_CHARACTERS = 200
 /** 48 characters of base32 name a message in Message-ID and reference header (engine.md 16.1). */
 const TOKEN = /^[a-z2-7]{48}$/
-const TOKEN_HEADERS = ['CFBL-Feedback-ID', 'X-Posthorn-Ref', 'Message-ID']
+const TOKEN_HEADERS = ['CFBL-Feedback-ID', 'X-Sternpost-Ref', 'Message-ID']
 
 /** null for mail that itself came with the null sender: nobody is told (RFC 5321 §6.1). */
 export function bounceReport(mail: ReportedMail, facts: ReportFacts): Report | null {
@@ -83,7 +83,7 @@ export function complaintReport(
     text: ['A recipient has marked this message as spam.'],
     fields: [
       'Feedback-Type: abuse',
-      'User-Agent: Posthorn-Capture/1.0',
+      'User-Agent: Sternpost-Capture/1.0',
       'Version: 1',
       `Original-Mail-From: <${plainAddress(mail.from)}>`,
       `Original-Rcpt-To: <${plainAddress(mail.to)}>`,

@@ -100,7 +100,7 @@ export interface DomainsOptions {
   onEvents: () => void
 }
 
-/** The part `domains` of posthorn.yaml. */
+/** The part `domains` of sternpost.yaml. */
 export interface DomainsSettings extends StateSettings {
   targets: RecordFacts['targets']
   dmarc_report_address: string

@@ -8,7 +8,7 @@ import type { DnsAnswer, Resolver } from '../network/resolver.ts'
 import { recordsIn } from './finding.ts'
 
 /** A label that nobody publishes: what answers for it is a wildcard. */
-const UNLIKELY_LABEL = 'posthorn-wildcard-probe'
+const UNLIKELY_LABEL = 'sternpost-wildcard-probe'
 /** Enough for real chains; also the end of a loop. */
 const MOST_ALIASES = 8
 

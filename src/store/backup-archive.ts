@@ -2,7 +2,7 @@
  * The archive of a backup: a tar file, written and read by the system's `tar`, with `manifest.json` first, so that what
  * is in it is known without reading the rest.
  *
- * Names: `posthorn-<UTC time>-<schema>.tar`. Throws BackupError, with a sentence, for a file that is no such archive or
+ * Names: `sternpost-<UTC time>-<schema>.tar`. Throws BackupError, with a sentence, for a file that is no such archive or
  * when `tar` fails.
  */
 import { execFileSync } from 'node:child_process'
@@ -14,11 +14,11 @@ import { BackupError } from './backup-records.ts'
 import type { BackupFile, BackupManifest, StoredBackup } from './backup-records.ts'
 
 export const MANIFEST = 'manifest.json'
-export const DATABASE = 'posthorn.db'
+export const DATABASE = 'sternpost.db'
 export const CONFIGURATION = 'config'
 
 // The time without punctuation, and the schema.
-const NAME = /^posthorn-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-(\d+)\.tar$/
+const NAME = /^sternpost-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-(\d+)\.tar$/
 const MOST_MANIFEST_BYTES = 1_024 * 1_024
 const PIECE_BYTES = 1_024 * 1_024
 const MOST_ERROR_CHARACTERS = 300
@@ -26,7 +26,7 @@ const MOST_ERROR_CHARACTERS = 300
 export function archiveName(madeAt: number, schema: number): string {
   // 20261121T031700Z
   const time = new Date(madeAt).toISOString().replace(/\.\d+Z$/, 'Z').replace(/[-:]/g, '')
-  return `posthorn-${time}-${schema}.tar`
+  return `sternpost-${time}-${schema}.tar`
 }
 
 /** Newest first; a folder that is not there has none. */
@@ -67,7 +67,7 @@ function membersOf(archive: string): string[] {
   const { files } = readManifest(archive)
   const names = [MANIFEST, ...Object.keys(files)]
   const strange = names.find((name) => name.startsWith('/') || name.split('/').includes('..'))
-  if (strange !== undefined) throw new BackupError(`${archive} is no backup of Posthorn: it names ${strange}`)
+  if (strange !== undefined) throw new BackupError(`${archive} is no backup of Sternpost: it names ${strange}`)
   return names
 }
 
@@ -78,7 +78,7 @@ export function readManifest(archive: string): BackupManifest {
   try {
     manifest = JSON.parse(text)
   } catch (thrown) {
-    throw new BackupError(`${archive} is no backup of Posthorn: its ${MANIFEST} is no JSON`, { cause: thrown })
+    throw new BackupError(`${archive} is no backup of Sternpost: its ${MANIFEST} is no JSON`, { cause: thrown })
   }
   if (isManifest(manifest)) return manifest
   throw new BackupError(`${archive} is no backup that this program can read: its ${MANIFEST} has another format`)

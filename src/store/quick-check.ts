@@ -22,7 +22,7 @@ const MOST_BYTES = 512 * 2 ** 20
 const MOST_MILLISECONDS = 10 * SECOND
 
 export async function quickCheck(folder: string): Promise<QuickCheck> {
-  const file = join(folder, 'posthorn.db')
+  const file = join(folder, 'sternpost.db')
   try {
     if (statSync(file).size > MOST_BYTES) return { problem: null, isUnfinished: true }
     return await askThread(file)

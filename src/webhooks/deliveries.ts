@@ -85,7 +85,7 @@ export function createWebhookDeliveries(options: WebhookDeliveriesOptions): Webh
   const requireEnabled = async (endpointId: string): Promise<void> => {
     const { status } = known(endpointId, await store.findWebhookEndpoint(endpointId))
     if (status === 'disabled') {
-      const fix = `status: "enabled" (posthorn webhook enable ${endpointId}) turns it on`
+      const fix = `status: "enabled" (sternpost webhook enable ${endpointId}) turns it on`
       throw new ServiceError('conflict', `the endpoint is disabled; ${fix}`)
     }
   }

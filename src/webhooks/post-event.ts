@@ -53,7 +53,7 @@ export async function postEvent(
     return notPosted(`the secret of the endpoint can not be opened with this master key (${errorText(thrown)})`)
   }
   const headers = deliveryHeaders(delivery, secrets, now)
-  headers['User-Agent'] = `Posthorn/${version}`
+  headers['User-Agent'] = `Sternpost/${version}`
   const result = await guardedRequest.post({
     url: delivery.url,
     headers,

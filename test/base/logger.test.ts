@@ -106,7 +106,7 @@ t.test('the level can change while children are in use', async (t) => {
 })
 
 t.test('priorities are for the journal alone, and not for a child whose output goes elsewhere', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-log-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-log-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   const program = `import { createLogger } from ${JSON.stringify(LOGGER)}
     const logger = createLogger({ level: 'debug' })
@@ -128,8 +128,8 @@ t.test('priorities are for the journal alone, and not for a child whose output g
 })
 
 t.test('what ends a process is an error in the journal, line by line', async (t) => {
-  t.equal(problemText('posthorn: gone\n\n    at x\n', true), '<3>posthorn: gone\n\n<3>    at x\n')
-  t.equal(problemText('posthorn: gone\n', false), 'posthorn: gone\n')
+  t.equal(problemText('sternpost: gone\n\n    at x\n', true), '<3>sternpost: gone\n\n<3>    at x\n')
+  t.equal(problemText('sternpost: gone\n', false), 'sternpost: gone\n')
 })
 
 t.test('a level for a while ends with the time, or with a reload that changes the configured one', async (t) => {

@@ -3,7 +3,7 @@
  * against the generated types: a wrong name here is an error of the document.
  */
 import createClient from 'openapi-fetch'
-import type { paths } from './posthorn-api.js'
+import type { paths } from './sternpost-api.js'
 
 declare const process: { argv: string[] }
 

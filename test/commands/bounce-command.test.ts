@@ -1,5 +1,5 @@
 /**
- * `posthorn bounce read` as an administrator runs it: no server, no configuration, many files in one call.
+ * `sternpost bounce read` as an administrator runs it: no server, no configuration, many files in one call.
  */
 import { execFile } from 'node:child_process'
 import { readdirSync, writeFileSync } from 'node:fs'
@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 
-const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 const FIXTURES = fileURLToPath(new URL('../fixtures/mail', import.meta.url))
 const fixture = (name: string): string => join(FIXTURES, `${name}.eml`)
 
@@ -17,8 +17,8 @@ interface Ended {
   stderr: string
 }
 
-function posthorn(...words: string[]): Promise<Ended> {
-  const environment = { ...process.env, POSTHORN_CONFIG: '/nonexistent' }
+function sternpost(...words: string[]): Promise<Ended> {
+  const environment = { ...process.env, STERNPOST_CONFIG: '/nonexistent' }
   return new Promise((resolve) => {
     execFile('sh', [COMMAND, ...words], { env: environment }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : error.code, stdout, stderr })
@@ -28,7 +28,7 @@ function posthorn(...words: string[]): Promise<Ended> {
 
 t.test('--json prints a line for each file, in their order', async (t) => {
   const files = readdirSync(FIXTURES).filter((name) => name.endsWith('.eml')).map((name) => join(FIXTURES, name))
-  const { code, stdout, stderr } = await posthorn('bounce', 'read', '--json', ...files)
+  const { code, stdout, stderr } = await sternpost('bounce', 'read', '--json', ...files)
   t.strictSame([code, stderr], [0, ''])
   const lines = stdout.trimEnd().split('\n').map((line): Record<string, unknown> => JSON.parse(line))
   t.strictSame(lines.map(({ file }) => file), files)
@@ -58,7 +58,7 @@ t.test('--json prints a line for each file, in their order', async (t) => {
 
 t.test('without --json it says what follows, in words', async (t) => {
   const files = ['status-report', 'prose-exim-delay', 'prose-nobody', 'complaint', 'newsletter'].map(fixture)
-  const { code, stdout } = await posthorn('bounce', 'read', ...files)
+  const { code, stdout } = await sternpost('bounce', 'read', ...files)
   t.equal(code, 0)
   t.match(stdout, /status-report\.eml: bounce\n {2}gone@example\.org: failed, 5\.1\.1, hard .*, suppressed\n/)
   t.match(stdout, /slow@example\.org: delayed, no status, soft \(no_answer\), not suppressed/)
@@ -71,11 +71,11 @@ t.test('a file that cannot be read is told, and the others are read', async (t) 
   const folder = t.testdir({})
   const hostile = join(folder, 'hostile.eml')
   writeFileSync(hostile, 'From: MAILER-DAEMON@x\nSubject: failure notice\n\n<a@example.org>:\n550 \u001b[31mno\n')
-  const { code, stdout, stderr } = await posthorn('bounce', 'read', join(folder, 'none.eml'), folder, hostile)
+  const { code, stdout, stderr } = await sternpost('bounce', 'read', join(folder, 'none.eml'), folder, hostile)
   t.equal(code, 74)
   t.match(stderr, /none\.eml: ENOENT/)
   t.match(stderr, /is a folder, not a mail/)
   t.match(stdout, /a@example\.org: failed/)
   t.notOk(stdout.includes('\u001b'), 'nothing that a terminal would obey')
-  t.equal((await posthorn('bounce', 'read')).code, 64, 'no file is misuse')
+  t.equal((await sternpost('bounce', 'read')).code, 64, 'no file is misuse')
 })

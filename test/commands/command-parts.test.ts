@@ -145,7 +145,7 @@ t.test('times and counts are read in the forms that people write', async (t) => 
   t.equal(timeFlag('--since', '2026-11-21', now), String(new Date(2026, 10, 21).getTime() / 1_000), 'local time')
   t.equal(timeFlag('--since', '2026-11-21 10:30', now), String(new Date(2026, 10, 21, 10, 30).getTime() / 1_000))
   for (const text of ['', 'yesterday', '2026-13-01', '5', '-2h']) {
-    t.throws(() => timeFlag('--since', text, now), { message: /^posthorn: --since: / }, text)
+    t.throws(() => timeFlag('--since', text, now), { message: /^sternpost: --since: / }, text)
   }
   t.equal(countFlag('--limit', '7'), 7)
   for (const text of ['0', '-1', '1.5', 'many', '']) t.throws(() => countFlag('--limit', text), { message: /--limit/ })
@@ -162,14 +162,14 @@ t.test('an import that fails says how far it got', async (t) => {
     onProgress: () => undefined,
     send: async () => {
       calls += 1
-      if (calls === failsAt) throw new ProcessExit(EXIT.tryAgain, 'posthorn: busy.')
+      if (calls === failsAt) throw new ProcessExit(EXIT.tryAgain, 'sternpost: busy.')
       return { added: 0, existing: 0, rejected: 1, errors: ['line 2: bad'] }
     },
   })
-  const message = 'posthorn: busy. Lines 1 to 2 are in; importing the file again adds the rest.'
+  const message = 'sternpost: busy. Lines 1 to 2 are in; importing the file again adds the rest.'
   await t.rejects(importing(2), { message })
   calls = 0
-  await t.rejects(importing(1), { message: 'posthorn: busy.' })
+  await t.rejects(importing(1), { message: 'sternpost: busy.' })
   calls = 0
   t.same(await importing(0), { added: 0, existing: 0, rejected: 2, errors: ['line 2: bad', 'line 3: bad'] })
 })

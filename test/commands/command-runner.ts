@@ -1,5 +1,5 @@
 /**
- * A process that runs `posthorn` commands one after another as they come by message, and answers with what each one
+ * A process that runs `sternpost` commands one after another as they come by message, and answers with what each one
  * printed and ended with: starting Node anew for each of dozens of commands would take most of a test's time.
  */
 import { EXIT } from '../../src/base/errors.ts'

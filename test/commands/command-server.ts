@@ -1,5 +1,5 @@
 /**
- * A real HTTP interface on an admin socket, and `posthorn` commands that are run against it by one process.
+ * A real HTTP interface on an admin socket, and `sternpost` commands that are run against it by one process.
  */
 import { fork } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
@@ -21,21 +21,21 @@ export interface CommandServer {
 }
 
 export async function commandServer(t: Test, options: ApiServerOptions = {}): Promise<CommandServer> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   t.teardown(async () => rmSync(folder, { recursive: true, force: true }))
   const adminSocket = join(folder, 'admin.sock')
   writeServerFiles(folder, adminSocket)
   const api = await startApi(t, { ...options, adminSocket })
-  return { api, folder, run: (...words) => posthorn([...words, '--config', folder]) }
+  return { api, folder, run: (...words) => sternpost([...words, '--config', folder]) }
 }
 
 /** The two files that an administrator writes. */
 export function writeServerFiles(folder: string, adminSocket: string): void {
-  writeFileSync(join(folder, 'posthorn.yaml'), JSON.stringify({
-    version: 1, hostname: 'mail.posthorn.test', secrets: { master_key: { file: join(folder, 'none') } },
+  writeFileSync(join(folder, 'sternpost.yaml'), JSON.stringify({
+    version: 1, hostname: 'mail.sternpost.test', secrets: { master_key: { file: join(folder, 'none') } },
     listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: adminSocket },
   }))
-  const ip = { address: '203.0.113.10', hostname: 'mta1.posthorn.test', warmed: true }
+  const ip = { address: '203.0.113.10', hostname: 'mta1.sternpost.test', warmed: true }
   writeFileSync(join(folder, 'pools.yaml'), JSON.stringify({
     version: 1, default_pool: 'default', pools: { default: { ips: [ip] } },
   }))
@@ -45,7 +45,7 @@ let runner: ChildProcess | undefined
 const waiting = new Map<number, (ended: Ended) => void>()
 
 /** One after the other, in a process of its own. */
-export function posthorn(words: string[], environment: Record<string, string> = {}): Promise<Ended> {
+export function sternpost(words: string[], environment: Record<string, string> = {}): Promise<Ended> {
   const process = runner ??= startRunner()
   return new Promise((resolve) => {
     const id = waiting.size

@@ -8,7 +8,7 @@ import { createProgram } from '../../src/commands/command-line.ts'
 import { commandTree, everyCommand } from '../../src/commands/command-tree.ts'
 import { completionScript } from '../../src/commands/completion.ts'
 
-const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 const MAN_PAGE = fileURLToPath(new URL('../../scripts/package/man-page.ts', import.meta.url))
 const nothing = async (): Promise<void> => {}
 const program = createProgram('1.2.3', { serve: nothing, sandbox: nothing })
@@ -46,11 +46,11 @@ t.test('each script names all verbs and flags', async (t) => {
 })
 
 t.test('bash completes verbs, flags and choices', needs('bash'), async (t) => {
-  const file = join(t.testdir({}), 'posthorn.bash')
+  const file = join(t.testdir({}), 'sternpost.bash')
   writeFileSync(file, completionScript(program, 'bash'))
   const complete = (...words: string[]): string[] => {
-    const typed = ['posthorn', ...words].map((word) => `'${word}'`).join(' ')
-    const asked = `COMP_WORDS=(${typed}); COMP_CWORD=${words.length}; _posthorn`
+    const typed = ['sternpost', ...words].map((word) => `'${word}'`).join(' ')
+    const asked = `COMP_WORDS=(${typed}); COMP_CWORD=${words.length}; _sternpost`
     const script = `. '${file}'; ${asked}; printf '%s\\n' "\${COMPREPLY[@]}"`
     const { stdout, stderr } = spawnSync('bash', ['--norc', '-c', script], { encoding: 'utf8' })
     t.equal(stderr, '')
@@ -72,7 +72,7 @@ if (isFull) t.test('zsh reads its script', needs('zsh'), async (t) => {
 
 if (isFull) t.test('fish completes verbs and flags', needs('fish'), async (t) => {
   const home = t.testdir({})
-  const file = join(home, 'posthorn.fish')
+  const file = join(home, 'sternpost.fish')
   writeFileSync(file, completionScript(program, 'fish'))
   const complete = (typed: string): string[] => {
     const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', `source '${file}'; complete -C '${typed}'`], {
@@ -81,33 +81,33 @@ if (isFull) t.test('fish completes verbs and flags', needs('fish'), async (t) =>
     t.equal(stderr, '')
     return stdout.split('\n').filter((line) => line !== '').map((line) => line.split('\t')[0] ?? '')
   }
-  t.ok(complete('posthorn que').includes('queue'))
-  t.same(complete('posthorn queue rel'), ['release'])
-  t.ok(complete('posthorn version --j').includes('--json'))
+  t.ok(complete('sternpost que').includes('queue'))
+  t.same(complete('sternpost queue rel'), ['release'])
+  t.ok(complete('sternpost version --j').includes('--json'))
 })
 
 t.test('the manual page names all verbs', async (t) => {
   const { stdout, stderr } = spawnSync(process.execPath, [MAN_PAGE], { encoding: 'utf8' })
   t.equal(stderr, '')
   for (const { path, children } of commands) {
-    if (children.length === 0) t.match(stdout, `.SS "posthorn ${path.join(' ').replaceAll('-', '\\-')}`)
+    if (children.length === 0) t.match(stdout, `.SS "sternpost ${path.join(' ').replaceAll('-', '\\-')}`)
   }
 })
 
 if (isFull) t.test('troff has nothing to say against the manual page', needs('man'), async (t) => {
   const { stdout } = spawnSync(process.execPath, [MAN_PAGE], { encoding: 'utf8' })
-  const file = join(t.testdir({}), 'posthorn.8')
+  const file = join(t.testdir({}), 'sternpost.8')
   writeFileSync(file, stdout)
   const env = { ...process.env, MANWIDTH: '100' }
   const shown = spawnSync('man', ['--warnings', '--local-file', file], { encoding: 'utf8', env })
   t.equal(shown.stderr, '')
-  t.match(shown.stdout, 'posthorn queue list')
+  t.match(shown.stdout, 'sternpost queue list')
 })
 
 t.test('the version is that of the package, as text and as JSON', async (t) => {
   const run = (...words: string[]) => spawnSync('sh', [COMMAND, ...words], { encoding: 'utf8' })
   const text = run('version')
-  t.match(text.stdout, /^posthorn \d+\.\d+\.\d+ \(Node\.js \d+\.\d+\.\d+, linux-x64\)\n$/)
+  t.match(text.stdout, /^sternpost \d+\.\d+\.\d+ \(Node\.js \d+\.\d+\.\d+, linux-x64\)\n$/)
   const json = run('version', '--json')
   t.same(Object.keys(JSON.parse(json.stdout)), ['version', 'node', 'platform'])
 })

@@ -1,5 +1,5 @@
 /**
- * `posthorn domain …` as an administrator runs it: the real verbs over a real admin socket, with small features
+ * `sternpost domain …` as an administrator runs it: the real verbs over a real admin socket, with small features
  * behind it. Standard output holds the result alone; exit codes are those of operations.md 5.4.
  */
 import { execFile } from 'node:child_process'
@@ -16,7 +16,7 @@ import type { Ended } from './command-runner.ts'
 import { commandServer, writeServerFiles } from './command-server.ts'
 import { sampleDomain, sampleRecord, verifiedDomain } from './domain-samples.ts'
 
-const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 
 interface Server {
   folder: string
@@ -83,7 +83,7 @@ t.test('add prints the records to publish and the next command', async (t) => {
   t.match(plain.stdout, /^dkim\trequired\tTXT\tps1\._domainkey\t/)
   t.equal(plain.stdout.trimEnd().split('\n').length, 3)
   t.match(plain.stderr,
-    'shop.example is pending. Publish these records, then:\n  posthorn domain check shop.example --wait 10m\n')
+    'shop.example is pending. Publish these records, then:\n  sternpost domain check shop.example --wait 10m\n')
   t.match(calls[0], { name: 'shop.example', returnPath: undefined, allowSubdomains: undefined })
 
   const keyFile = join(folder, 'own.pem')
@@ -99,7 +99,7 @@ t.test('add prints the records to publish and the next command', async (t) => {
   const again = await serverWith(t, { add: async () => ({ record: verifiedDomain(), isNew: false }) })
   t.match(await again.run('add', 'acme.com'), { code: 0, stderr: 'acme.com is there already, and verified.\n' })
   const noFile = await run('add', 'acme.com', '--key-file', join(folder, 'nowhere.pem'))
-  t.match(noFile, { code: 74, stdout: '', stderr: /^posthorn: --key-file: .*nowhere\.pem/ })
+  t.match(noFile, { code: 74, stdout: '', stderr: /^sternpost: --key-file: .*nowhere\.pem/ })
 })
 
 t.test('list follows the pages; the default is every state', async (t) => {
@@ -117,7 +117,7 @@ t.test('list follows the pages; the default is every state', async (t) => {
   t.match(calls[2], { status: 'failed' })
   t.match(await run('list', '--status', 'broken'), { code: 64, stdout: '', stderr: /Allowed choices are all, pending/ })
   const empty = await serverWith(t, { list: async () => ({ domains: [], next: null }) })
-  t.match(await empty.run('list'), { code: 0, stdout: '', stderr: /posthorn domain add acme\.com/ })
+  t.match(await empty.run('list'), { code: 0, stdout: '', stderr: /sternpost domain add acme\.com/ })
   t.match(await empty.run('list', '--json'), { code: 0, stdout: '[]\n' })
 })
 
@@ -163,7 +163,7 @@ t.test('dns prints the records in each format', async (t) => {
   t.match(JSON.parse(cloudflare.stdout), { posts: [{ type: 'TXT' }] })
   t.match(terraform.stdout, 'resource "aws_route53_record"')
   t.match(xml, { code: 64, stdout: '' })
-  t.match(nowhere, { code: 1, stdout: '', stderr: /^posthorn: Not found\. domain nope\.com\. Fix: the verb `list` / })
+  t.match(nowhere, { code: 1, stdout: '', stderr: /^sternpost: Not found\. domain nope\.com\. Fix: the verb `list` / })
 })
 
 t.test('remove shows the count first and needs --yes', async (t) => {
@@ -171,7 +171,7 @@ t.test('remove shows the count first and needs --yes', async (t) => {
   const asked = await run('remove', 'acme.com')
   t.equal(asked.code, 64)
   t.equal(asked.stdout, 'acme.com: waiting mail, would be delivered with its keys: 12\n')
-  t.match(asked.stderr, 'posthorn domain remove acme.com --yes')
+  t.match(asked.stderr, 'sternpost domain remove acme.com --yes')
   t.match(await run('remove', 'acme.com', '--purge'), { code: 64, stderr: /remove acme\.com --purge --yes/ })
   t.match(JSON.parse((await run('remove', 'acme.com', '--json')).stdout), { deleted: false, queued_messages: 12 })
   t.same(calls, [], 'nothing was removed')
@@ -181,7 +181,7 @@ t.test('remove shows the count first and needs --yes', async (t) => {
   t.match(await run('remove', 'acme.com', '--yes', '--purge'), { code: 0, stdout: /to be canceled: 12/ })
   t.match(JSON.parse((await run('remove', 'acme.com', '--yes', '--json')).stdout), { deleted: true })
   t.same(calls, [{ purge: false }, { purge: true }, { purge: false }])
-  t.match(await run('remove', 'nope.com', '--yes'), { code: 1, stderr: /^posthorn: Not found\. domain nope\.com\. / })
+  t.match(await run('remove', 'nope.com', '--yes'), { code: 1, stderr: /^sternpost: Not found\. domain nope\.com\. / })
 })
 
 t.test('dkim rotate prints the new record; a second rotation says why not', async (t) => {
@@ -194,13 +194,13 @@ t.test('dkim rotate prints the new record; a second rotation says why not', asyn
   const rotateDkim = async (): Promise<never> => Promise.reject(new ServiceError('conflict', 'under way'))
   const busy = await serverWith(t, { rotateDkim })
   t.match(await busy.run('dkim', 'rotate', 'acme.com'), {
-    code: 1, stdout: '', stderr: 'posthorn: The request conflicts with the current state. under way\n',
+    code: 1, stdout: '', stderr: 'sternpost: The request conflicts with the current state. under way\n',
   })
 })
 
 t.test('what goes wrong is one clear line and a code', async (t) => {
   const { folder, run } = await serverWith(t)
-  t.match(await run('show', '../keys'), { code: 1, stdout: '', stderr: /^posthorn: Not found\. domain \.\.\/keys\. / })
+  t.match(await run('show', '../keys'), { code: 1, stdout: '', stderr: /^sternpost: Not found\. domain \.\.\/keys\. / })
   t.match(await run('show', 'acme.com?x'), { code: 1, stderr: /Not found/ })
   const misuses = [
     ['show'], ['check'], ['dkim', 'rotate'], ['nonsense'], ['show', 'a.b', 'c.d'], ['show', '--nonsense'],
@@ -209,11 +209,11 @@ t.test('what goes wrong is one clear line and a code', async (t) => {
     t.same({ code, stdout }, { code: 64, stdout: '' })
   }
   const help = await scriptEnds('domain', 'dkim', 'rotate', '--help')
-  t.match(help, { code: 0, stdout: /Example:\n {2}posthorn domain dkim rotate acme\.com/ })
+  t.match(help, { code: 0, stdout: /Example:\n {2}sternpost domain dkim rotate acme\.com/ })
   t.match(await scriptEnds('domain', 'dns', 'acme.com', '--format', 'zone', '--config', folder), {
     code: 0, stdout: '$ORIGIN acme.com.\n', stderr: '',
   })
   writeServerFiles(folder, join(folder, 'no.sock'))
-  const stderr = /^posthorn: no server answers at [^\n]*no\.sock[^\n]*\n$/
+  const stderr = /^sternpost: no server answers at [^\n]*no\.sock[^\n]*\n$/
   t.match(await run('list'), { code: 69, stdout: '', stderr })
 })

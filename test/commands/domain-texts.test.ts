@@ -1,5 +1,5 @@
 /**
- * What `posthorn domain` prints, and how long it waits: the parts without a server.
+ * What `sternpost domain` prints, and how long it waits: the parts without a server.
  */
 import t from 'tap'
 import { dnsText } from '../../src/commands/dns-formats.ts'
@@ -90,7 +90,7 @@ t.test('every format holds what is to be published, and nothing that another rec
   const terraform = dnsText(domain, 'terraform', false)
   t.match(terraform, `value = "${RSA_VALUE.slice(0, 255)}\\"\\"${RSA_VALUE.slice(255)}"`, 'strings of 255 bytes')
   t.match(terraform, '"return_path bounces" = { type = "CNAME", name = "bounces.acme.com", ttl = 3600, ')
-  t.match(terraform, 'resource "aws_route53_record" "posthorn_acme_com" {')
+  t.match(terraform, 'resource "aws_route53_record" "sternpost_acme_com" {')
   t.notMatch(terraform, 'spf1')
 })
 
@@ -98,7 +98,7 @@ t.test('a value cannot leave its quotes', async (t) => {
   const records = [sampleRecord({ value: 'a"b\\c${d}%{e}', value_chunks: ['a"b\\c${d}%{e}'] })]
   const domain = sampleDomain({ domain: 'x-1.de', records })
   t.match(dnsText(domain, 'terraform', false), 'value = "a\\"b\\\\c$${d}%%{e}"')
-  t.match(dnsText(domain, 'terraform', false), 'local.posthorn_x_1_de')
+  t.match(dnsText(domain, 'terraform', false), 'local.sternpost_x_1_de')
   const { posts } = JSON.parse(dnsText(domain, 'cloudflare', false)) as { posts: { content: string }[] }
   t.equal(posts[0]?.content, '"a\\"b\\\\c${d}%{e}"')
 })

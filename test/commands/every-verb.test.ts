@@ -12,7 +12,7 @@ import type { CommandNode } from '../../src/commands/command-tree.ts'
 import { SHIPPED_FOLDER } from '../../src/commands/shared-options.ts'
 import { FILE_NAMES } from '../../src/config/finding.ts'
 import { configurationSchemas, shippedDocs } from '../../src/config/json-schemas.ts'
-import { posthorn } from './command-server.ts'
+import { sternpost } from './command-server.ts'
 
 const refuse = async (): Promise<never> => {
   throw new Error('no server is started here')
@@ -32,7 +32,7 @@ function problemsOf(verb: CommandNode): string[] {
   return [
     description === '' ? 'has no description' : '',
     /[.]$/.test(description) ? 'its description ends with a full stop' : '',
-    new RegExp(`\\bposthorn ${name}\\b`).test(example) ? '' : 'shows no example of itself',
+    new RegExp(`\\bsternpost ${name}\\b`).test(example) ? '' : 'shows no example of itself',
     has('--json') || WITHOUT_JSON.includes(name) ? '' : 'cannot answer in JSON',
   ].filter((problem) => problem !== '').map((problem) => `${name}: ${problem}`)
 }
@@ -64,7 +64,7 @@ t.test('the verbs that the documents promise are there', async (t) => {
 
 t.test('examples use flags that there are', async (t) => {
   for (const { path, example, options } of verbs) {
-    const own = example.split('\n').filter((line) => line.startsWith(`posthorn ${path.join(' ')}`))
+    const own = example.split('\n').filter((line) => line.startsWith(`sternpost ${path.join(' ')}`))
     for (const flag of own.join(' ').match(/(?<=\s)--[a-z][a-z-]*/g) ?? []) {
       t.ok(options.some(({ name }) => name === flag), `${path.join(' ')} knows ${flag}`)
     }
@@ -72,32 +72,32 @@ t.test('examples use flags that there are', async (t) => {
 })
 
 t.test('keys of the configuration are shown with their origin, and explained', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-config-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-config-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
-  const server = join(folder, 'posthorn.yaml')
+  const server = join(folder, 'sternpost.yaml')
   writeFileSync(server, 'version: 1\nhostname: mail.example.net\ndns:\n  servers: [192.0.2.1]\nlog: { level: warn }\n')
   const pools = 'version: 1\ndefault_pool: a\npools: { a: { ips: [{ address: 192.0.2.9 }] } }\n'
   writeFileSync(join(folder, 'pools.yaml'), pools)
   const inJson = async (...words: string[]): Promise<unknown> =>
-    JSON.parse((await posthorn([...words, '--json'])).stdout)
+    JSON.parse((await sternpost([...words, '--json'])).stdout)
 
   const shown = await inJson('config', 'show', 'dns.servers', '--config', folder)
-  t.strictSame(shown, [{ file: 'posthorn', key: 'dns.servers', value: ['192.0.2.1'], origin: `${server}:4` }])
+  t.strictSame(shown, [{ file: 'sternpost', key: 'dns.servers', value: ['192.0.2.1'], origin: `${server}:4` }])
   t.strictSame(await inJson('config', 'show', 'log', '--config', folder), [
-    { file: 'posthorn', key: 'log.level', value: 'warn', origin: `${server}:5` },
-    { file: 'posthorn', key: 'log.recipients', value: 'full', origin: 'default' },
+    { file: 'sternpost', key: 'log.level', value: 'warn', origin: `${server}:5` },
+    { file: 'sternpost', key: 'log.recipients', value: 'full', origin: 'default' },
   ])
   t.strictSame(await inJson('config', 'show', 'pools.a', '--config', folder), [{
     file: 'pools', key: 'pools.a.ips[0].address', value: '192.0.2.9', origin: `${join(folder, 'pools.yaml')}:3`,
   }])
   t.strictSame(await inJson('config', 'docs', 'delivery.lease'), {
-    file: 'posthorn', key: 'delivery.lease',
+    file: 'sternpost', key: 'delivery.lease',
     text: 'A claimed message is ours so long; more than timeouts.final_dot and 2m.',
     type: 'duration, such as 250ms 30s 15m 2h 1d', default: '15m', takes_effect: 'restart',
   })
   t.match(await inJson('config', 'docs', 'log.level'), { type: 'debug | info | warn | error', takes_effect: 'reload' })
   t.match(await inJson('config', 'docs', 'warmup.defaults.curve'), { file: 'warmup', default: 'standard' })
-  const unknown = await posthorn(['config', 'docs', 'dns.timeot'])
+  const unknown = await sternpost(['config', 'docs', 'dns.timeot'])
   t.equal(unknown.code, 64)
   t.match(unknown.stderr, 'did you mean dns.timeout?')
 })
@@ -107,9 +107,9 @@ t.test('every key of the shipped files has a text, a value or keys below it, and
   for (const file of FILE_NAMES) {
     const docs = shippedDocs(SHIPPED_FOLDER, file)
     t.same(docs.filter(({ text }) => text === '').map(({ path }) => path), [], `${file}.yaml: each key has a text`)
-    t.match(schemas[file], { $schema: /json-schema/, type: 'object', additionalProperties: false, title: /Posthorn$/ })
+    t.match(schemas[file], { $schema: /json-schema/, type: 'object', additionalProperties: false, title: /Sternpost$/ })
   }
-  const { properties } = schemas.posthorn as { properties: Record<string, { properties: Record<string, object> }> }
+  const { properties } = schemas.sternpost as { properties: Record<string, { properties: Record<string, object> }> }
   t.same(Object.keys(properties).length > 20, true)
   t.match(properties['delivery']?.properties['lease'], {
     type: 'string', pattern: /ms\|s\|m\|h\|d/, description: /A claimed message is ours/,

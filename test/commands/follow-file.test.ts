@@ -1,5 +1,5 @@
 /**
- * `posthorn logs --follow --file`, by the program itself: the file is renamed and made anew, emptied, gone for a while.
+ * `sternpost logs --follow --file`, by the program itself: the file is renamed and made anew, emptied, gone for a while.
  * No line is lost, and none is told twice.
  */
 import { spawn } from 'node:child_process'
@@ -11,10 +11,10 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import type { Test } from 'tap'
 import { until } from '../support/until.ts'
-import { posthorn } from './command-server.ts'
+import { sternpost } from './command-server.ts'
 
-const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
-const folder = mkdtempSync(join(tmpdir(), 'posthorn-follow-'))
+const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
+const folder = mkdtempSync(join(tmpdir(), 'sternpost-follow-'))
 t.teardown(() => rmSync(folder, { recursive: true }))
 
 function lineOf(text: string): string {
@@ -39,8 +39,8 @@ function follow(t: Test, file: string): { shown: () => string[]; interrupt: () =
 }
 
 t.test('a file that is rotated is gone on with, and no line is lost', async (t) => {
-  const file = join(folder, 'posthorn.log')
-  const moved = join(folder, 'posthorn.log.1')
+  const file = join(folder, 'sternpost.log')
+  const moved = join(folder, 'sternpost.log.1')
   writeFileSync(file, lineOf('before'))
   const following = follow(t, file)
   const isShown = (text: string): Promise<unknown> => until(`${text} is shown`, () => following.shown().includes(text))
@@ -76,7 +76,7 @@ t.test('a file that is rotated is gone on with, and no line is lost', async (t) 
 })
 
 t.test('a file that is not there at the beginning is a mistake', async (t) => {
-  const gone = await posthorn(['logs', '--follow', '--file', join(folder, 'gone')])
+  const gone = await sternpost(['logs', '--follow', '--file', join(folder, 'gone')])
   t.equal(gone.code, 74)
   t.match(gone.stderr, /gone/)
 })

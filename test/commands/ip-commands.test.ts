@@ -1,5 +1,5 @@
 /**
- * `posthorn ip`, `pool`, `path` and `provider` as an administrator runs them: the real verbs over a real admin socket,
+ * `sternpost ip`, `pool`, `path` and `provider` as an administrator runs them: the real verbs over a real admin socket,
  * with a real store, pools, warmup and shaping behind it. Standard output holds the result alone.
  */
 import t from 'tap'
@@ -8,7 +8,7 @@ import { forecastReport, ipReport } from '../../src/commands/ip-report.ts'
 import type { ShownIp } from '../../src/commands/ip-report.ts'
 import { LANE, pathTo, refused } from '../egress/shaping-world.ts'
 import { keyNamed } from '../http/api-server.ts'
-import { commandServer, posthorn } from './command-server.ts'
+import { commandServer, sternpost } from './command-server.ts'
 
 const COLD = '127.0.0.14'
 const WARMED = '127.0.0.11'
@@ -54,7 +54,7 @@ t.test('list and show', async (t) => {
   t.match(await run('ip', 'show', 'mta1'), { code: 1, stderr: /"mta1" is not an IP/ })
   t.match(await run('ip', 'show'), { code: 64 })
   const remote = ['--url', `http://127.0.0.1:${api.port}/v1`, '--api-key', keyNamed('stats'), '--json']
-  const limited = await posthorn(['ip', 'show', COLD, ...remote])
+  const limited = await sternpost(['ip', 'show', COLD, ...remote])
   t.match([limited.code, JSON.parse(limited.stdout)], [0, { ip: COLD, days: null, history: null }])
 })
 
@@ -105,7 +105,7 @@ t.test('warmup: start, pause, resume, complete, restart, with the states of the 
   t.match(await warmup('resume', COLD), { code: 0, stdout: /warming/ })
   t.match(await warmup('complete', COLD), { code: 0, stdout: /warmed\n/ })
   t.match(await warmup('start', COLD), {
-    code: 1, stderr: /is warmed; restart: true .posthorn ip warmup restart 127.* begins again/,
+    code: 1, stderr: /is warmed; restart: true .sternpost ip warmup restart 127.* begins again/,
   })
   t.match(await json('ip', 'warmup', 'restart', COLD), { status: 'warming', warmup: { stage: 1, curve: 'standard' } })
 })

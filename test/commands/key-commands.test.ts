@@ -1,5 +1,5 @@
 /**
- * `posthorn key …`, and how every verb finds its server and says what went wrong, against the real interface.
+ * `sternpost key …`, and how every verb finds its server and says what went wrong, against the real interface.
  */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -7,7 +7,7 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { keyNamed, shareStore } from '../http/api-server.ts'
-import { commandServer, posthorn } from './command-server.ts'
+import { commandServer, sternpost } from './command-server.ts'
 
 shareStore(t)
 
@@ -51,7 +51,7 @@ t.test('revoke and rotate show the key first and need --yes', async (t) => {
   const old = await made()
   const asked = await run('key', 'revoke', old.id)
   t.match(asked, { code: 64, stdout: /^1 key would be revoked: key_\w+ \(shop, live, …\w{4}\), last used never\n$/ })
-  t.match(asked.stderr, `posthorn key revoke ${old.id} --yes`)
+  t.match(asked.stderr, `sternpost key revoke ${old.id} --yes`)
   t.equal(await stateOf(old.id), 'active')
   const revoked = await run('key', 'revoke', old.id, '--json', '--yes')
   t.match(JSON.parse(revoked.stdout), { id: old.id, revoked_at: Number })
@@ -68,50 +68,50 @@ t.test('revoke and rotate show the key first and need --yes', async (t) => {
   const { stdout } = await run('key', 'rotate', second.id, '--yes', '--json')
   t.match(JSON.parse(stdout), { key: KEY, name: 'shop', scopes: ['stats'], domains: ['acme.com'], replaces: second.id })
   const unknown = await run('key', 'revoke', 'key_nothing', '--yes')
-  t.match(unknown, { code: 1, stderr: /^posthorn: Not found\. key key_nothing\. Fix: the verb `list` / })
+  t.match(unknown, { code: 1, stderr: /^sternpost: Not found\. key key_nothing\. Fix: the verb `list` / })
 })
 
 t.test('a server elsewhere is named by flags, by the environment or by a file', async (t) => {
   const { api } = await commandServer(t)
   const key = keyNamed('admin')
-  const nobody = { POSTHORN_CONFIG: '/nonexistent', HOME: t.testdir({}) }
+  const nobody = { STERNPOST_CONFIG: '/nonexistent', HOME: t.testdir({}) }
   const list = ['key', 'list', '--json']
   for (const path of ['', '/', '/v1', '/api/v1/']) {
     const url = `http://127.0.0.1:${api.port}${path}`
-    t.match(await posthorn([...list, '--url', url, '--api-key', key], nobody), { code: 0, stderr: '' }, path)
+    t.match(await sternpost([...list, '--url', url, '--api-key', key], nobody), { code: 0, stderr: '' }, path)
   }
   const url = `http://127.0.0.1:${api.port}/v1`
-  t.match(await posthorn(list, { ...nobody, POSTHORN_URL: url, POSTHORN_API_KEY: key }), { code: 0 })
-  t.match(await posthorn([...list, '--url', url], { ...nobody, POSTHORN_API_KEY: key }), { code: 0 })
-  t.match(await posthorn([...list, '--url', url], nobody), { code: 64, stderr: /--api-key, or set POSTHORN_API_KEY/ })
-  t.match(await posthorn([...list, '--api-key', key], nobody), { code: 64, stderr: /add --url/ })
-  const strange = await posthorn([...list, '--url', 'ftp://x', '--api-key', key], nobody)
+  t.match(await sternpost(list, { ...nobody, STERNPOST_URL: url, STERNPOST_API_KEY: key }), { code: 0 })
+  t.match(await sternpost([...list, '--url', url], { ...nobody, STERNPOST_API_KEY: key }), { code: 0 })
+  t.match(await sternpost([...list, '--url', url], nobody), { code: 64, stderr: /--api-key, or set STERNPOST_API_KEY/ })
+  t.match(await sternpost([...list, '--api-key', key], nobody), { code: 64, stderr: /add --url/ })
+  const strange = await sternpost([...list, '--url', 'ftp://x', '--api-key', key], nobody)
   t.match(strange, { code: 64, stderr: /"ftp:\/\/x" is no/ })
-  t.match(await posthorn([...list, '--url', url, '--api-key', 'a\nb'], nobody), { code: 64, stderr: /no API key/ })
+  t.match(await sternpost([...list, '--url', url, '--api-key', 'a\nb'], nobody), { code: 64, stderr: /no API key/ })
 
-  const file = join(nobody.HOME, '.config', 'posthorn', 'config.yaml')
+  const file = join(nobody.HOME, '.config', 'sternpost', 'config.yaml')
   mkdirSync(join(file, '..'), { recursive: true })
   writeFileSync(file, `url: ${url}\napi_key: ${key}\n`, { mode: 0o600 })
-  const atHome = { HOME: nobody.HOME, POSTHORN_CONFIG: '' }
-  t.match(await posthorn(list, atHome), { code: 0 })
-  t.match(await posthorn(list, nobody), { code: 78 }, 'the environment is nearer than the file')
+  const atHome = { HOME: nobody.HOME, STERNPOST_CONFIG: '' }
+  t.match(await sternpost(list, atHome), { code: 0 })
+  t.match(await sternpost(list, nobody), { code: 78 }, 'the environment is nearer than the file')
   chmodSync(file, 0o644)
-  t.match(await posthorn(list, atHome), { code: 78, stderr: /others may read it\. Fix: chmod 600/ })
+  t.match(await sternpost(list, atHome), { code: 78, stderr: /others may read it\. Fix: chmod 600/ })
   writeFileSync(file, 'url: [\n')
   chmodSync(file, 0o600)
-  t.match(await posthorn(list, atHome), { code: 78, stderr: /expected the keys url and api_key/ })
+  t.match(await sternpost(list, atHome), { code: 78, stderr: /expected the keys url and api_key/ })
 })
 
 t.test('what the server refuses ends with a code that says what kind it is', async (t) => {
   const { api } = await commandServer(t)
   const remote = (port: number, key: string): string[] => ['--url', `http://127.0.0.1:${port}`, '--api-key', key]
-  const ask = (port: number, key = keyNamed('read')) => posthorn(['key', 'list', ...remote(port, key)])
-  t.match(await ask(api.port), { code: 77, stdout: '', stderr: /^posthorn: .*admin.*Fix: use a key that may/ })
+  const ask = (port: number, key = keyNamed('read')) => sternpost(['key', 'list', ...remote(port, key)])
+  t.match(await ask(api.port), { code: 77, stdout: '', stderr: /^sternpost: .*admin.*Fix: use a key that may/ })
   const wrong = `sk_live_${'x'.repeat(40)}`
   t.match(await ask(api.port, wrong), { code: 77, stderr: /Fix: give the whole key/ })
-  const status = await posthorn(['status', ...remote(api.port, wrong)])
+  const status = await sternpost(['status', ...remote(api.port, wrong)])
   t.match(status, { code: 77, stdout: '', stderr: /Fix: give the whole key/ }, 'nothing is left out for a wrong key')
-  t.match(await ask(1), { code: 69, stderr: /^posthorn: no server answers at http:\/\/127\.0\.0\.1:1 .*check --url/ })
+  t.match(await ask(1), { code: 69, stderr: /^sternpost: no server answers at http:\/\/127\.0\.0\.1:1 .*check --url/ })
 
   let answer = { status: 200, body: '<html>' }
   const other = createServer((_, response) => response.writeHead(answer.status).end(answer.body)).listen(0, '127.0.0.1')
@@ -123,7 +123,7 @@ t.test('what the server refuses ends with a code that says what kind it is', asy
   for (const [code, exit] of Object.entries(exits)) {
     const error = { code, message: 'No.\u001b[2J', details: '' }
     answer = { status: 500, body: JSON.stringify({ success: false, error }) }
-    t.match(await ask(port), { code: exit, stdout: '', stderr: /^posthorn: No\.\\u001b\[2J/ }, code)
+    t.match(await ask(port), { code: exit, stdout: '', stderr: /^sternpost: No\.\\u001b\[2J/ }, code)
   }
   answer = { status: 200, body: '{"success":true,"data":[{"odd":1}],"next_cursor":null}' }
   t.match(await ask(port), { code: 70, stderr: /lacks id, scopes, domains/ })

@@ -17,9 +17,9 @@ import { startRunningAppliance } from '../support/running-appliance.ts'
 import { prepareSender, SENDING_DOMAIN, startApplianceZone, TWO_IPS } from '../support/two-ips.ts'
 import { until } from '../support/until.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts'
-import { posthorn } from './command-server.ts'
+import { sternpost } from './command-server.ts'
 
-const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 
 t.setTimeout(600_000)
 
@@ -43,7 +43,7 @@ interface Teardown {
 }
 
 function start(t: Teardown, words: string[], url = appliance.baseUrl): Started {
-  const environment = { ...process.env, POSTHORN_URL: url, POSTHORN_API_KEY: appliance.apiKey }
+  const environment = { ...process.env, STERNPOST_URL: url, STERNPOST_API_KEY: appliance.apiKey }
   const child: ChildProcess = spawn('sh', [COMMAND, ...words], { env: environment, stdio: ['ignore', 'pipe', 'pipe'] })
   t.teardown(() => void child.kill('SIGKILL'))
   const lines: string[] = []
@@ -73,7 +73,7 @@ async function send(to: string): Promise<string> {
 
 /** A command that ends by itself. */
 const run = (...words: string[]) =>
-  posthorn(words, { POSTHORN_URL: appliance.baseUrl, POSTHORN_API_KEY: appliance.apiKey })
+  sternpost(words, { STERNPOST_URL: appliance.baseUrl, STERNPOST_API_KEY: appliance.apiKey })
 
 const rows = (stdout: string): string[][] => stdout.trimEnd().split('\n').map((text) => text.split('\t'))
 
@@ -88,7 +88,7 @@ t.test('send --wait tells the story of a message to its end', async (t) => {
   t.equal(code, 0)
   t.match(stdout, /^msg_\w+\n.* email\.accepted.*\n(.*\n)*.* email\.delivered {2}isp=dest\.test\ndelivered\n$/)
   t.match(String(sink.mails.at(-1)?.bytes), 'Subject: Order 7')
-  const bounced = await run(...words.with(2, 'hard@simulator.posthorn.test'), '--json')
+  const bounced = await run(...words.with(2, 'hard@simulator.sternpost.test'), '--json')
   t.match([bounced.code, JSON.parse(bounced.stdout)], [1, { state: 'bounced', events: [{ event: 'email.accepted' }] }])
   t.match(bounced.stderr, /^msg_\w+\n$/, 'the id, whatever happens')
 })
@@ -112,14 +112,14 @@ t.test('listen posts each event in the exact wire format, signed with the secret
   const time = String(request?.headers['x-service-timestamp'])
   t.match(request?.headers, {
     'content-type': 'application/json', 'x-dev': 'yes', 'x-service-signature': sign(body), 'x-service-attempt': '1',
-    'x-service-event-id': /^evt_\w{26}$/, 'x-service-delivery-id': /^whd_\w{26}$/, 'user-agent': /^Posthorn\//,
+    'x-service-event-id': /^evt_\w{26}$/, 'x-service-delivery-id': /^whd_\w{26}$/, 'user-agent': /^Sternpost\//,
     'x-service-signature-v2': `t=${time},v1=${sign(`${time}.${body}`)}`,
   })
   const refused = await send('refused@dest.test')
   t.match(JSON.parse(await line(listening, refused)), { status: 500, error: null })
   const unanswered = await send('unanswered@dest.test')
   t.match(JSON.parse(await line(listening, unanswered)), { status: null, error: String })
-  const bounced = await send('hard@simulator.posthorn.test')
+  const bounced = await send('hard@simulator.sternpost.test')
   t.match(JSON.parse(await line(listening, bounced)), { event: 'email.bounced', status: 200 })
   t.equal(await listening.interrupt(), 0)
   t.equal(receiver.requests.length, 4, 'nothing is tried twice')
@@ -161,7 +161,7 @@ t.test('deliveries are listed and sent again, to whichever endpoint they belong'
   }
   const [endpoint = ''] = ids
   t.match(await run('webhook', 'test', endpoint), { code: 0, stdout: /^ok: answered 200, \d+ ms\n$/ })
-  const message = await send('hard@simulator.posthorn.test')
+  const message = await send('hard@simulator.sternpost.test')
   const list = (...words: string[]) => run('webhook', 'deliveries', '--message', message, ...words)
   const found = await until('both are delivered', async () => {
     const deliveries: { id: string; webhook_id: string }[] =
@@ -224,12 +224,12 @@ t.test('what waits is held and released, and the files are taken over, while the
   const file = join(appliance.folder, 'pools.yaml')
   const before = readFileSync(file, 'utf8')
   const [first, second] = TWO_IPS.pools.default.ips
-  const fresh = { address: '127.0.0.13', hostname: 'mta3.posthorn.test' }
+  const fresh = { address: '127.0.0.13', hostname: 'mta3.sternpost.test' }
   const ips = [{ ...first, weight: 5 }, second, fresh]
   writeFileSync(file, JSON.stringify({ ...TWO_IPS, pools: { default: { ips } } }))
   const reloaded = await appliance.command('reload')
   t.match(reloaded, { code: 0, stdout: /^reloaded, revision 2 \(\d+ ms\)\n/ })
-  t.match(reloaded.stdout, '+ ip 127.0.0.13 in default (cold; start it with: posthorn ip warmup start 127.0.0.13)\n')
+  t.match(reloaded.stdout, '+ ip 127.0.0.13 in default (cold; start it with: sternpost ip warmup start 127.0.0.13)\n')
   t.match(reloaded.stdout, '~ ip 127.0.0.11 weight 100 -> 5\n')
   t.match(rows((await run('ip', 'list')).stdout)[2], ['127.0.0.13', 'default', 'cold'])
   writeFileSync(file, before.replace('127.0.0.12', '127.0.0.300'))

@@ -1,5 +1,5 @@
 /**
- * `posthorn logs`: lines by level and message, from a file and from standard input; a level for a while; what is
+ * `sternpost logs`: lines by level and message, from a file and from standard input; a level for a while; what is
  * missing is said.
  */
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { shownLine } from '../../src/commands/log-lines.ts'
-import { commandServer, posthorn } from './command-server.ts'
+import { commandServer, sternpost } from './command-server.ts'
 
 const ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 const LINES = [
@@ -23,14 +23,14 @@ const LINES = [
     rule: null, attempt: 2, msg: 'message deferred',
   },
 ]
-const folder = mkdtempSync(join(tmpdir(), 'posthorn-logs-'))
+const folder = mkdtempSync(join(tmpdir(), 'sternpost-logs-'))
 t.teardown(() => rmSync(folder, { recursive: true }))
-const file = join(folder, 'posthorn.log')
-writeFileSync(file, [...LINES.map((line) => `<6>${JSON.stringify(line)}`), 'Started posthorn.service.', ''].join('\n'))
+const file = join(folder, 'sternpost.log')
+writeFileSync(file, [...LINES.map((line) => `<6>${JSON.stringify(line)}`), 'Started sternpost.service.', ''].join('\n'))
 
 t.test('lines of a file, by level and by message', async (t) => {
   const shown = async (...words: string[]): Promise<string[]> => {
-    const { code, stdout } = await posthorn(['logs', '--file', file, ...words])
+    const { code, stdout } = await sternpost(['logs', '--file', file, ...words])
     t.equal(code, 0)
     return stdout.split('\n').slice(0, -1)
   }
@@ -47,14 +47,14 @@ t.test('lines of a file, by level and by message', async (t) => {
 })
 
 t.test('what is missing is said', async (t) => {
-  const gone = await posthorn(['logs', '--file', join(folder, 'gone')])
+  const gone = await sternpost(['logs', '--file', join(folder, 'gone')])
   t.equal(gone.code, 74)
   t.match(gone.stderr, /gone/)
-  const alone = await posthorn(['logs', '--for', '10m', '--file', file])
+  const alone = await sternpost(['logs', '--for', '10m', '--file', file])
   t.equal(alone.code, 64)
   t.match(alone.stderr, 'add --level debug')
   if (existsSync('/run/systemd/system')) return t.comment('systemd runs here: there is a journal')
-  const none = await posthorn(['logs'])
+  const none = await sternpost(['logs'])
   t.equal(none.code, 69)
   t.match(none.stderr, /systemd does not run here, so there is no journal\. Fix: .*--file/)
 })

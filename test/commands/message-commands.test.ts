@@ -1,11 +1,11 @@
 /**
- * `posthorn send`, `message …`, `queue explain` and `status` against the real interface; nothing is delivered here.
+ * `sternpost send`, `message …`, `queue explain` and `status` against the real interface; nothing is delivered here.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { keyNamed, sendOne, shareStore } from '../http/api-server.ts'
-import { commandServer, posthorn } from './command-server.ts'
+import { commandServer, sternpost } from './command-server.ts'
 
 shareStore(t)
 
@@ -14,7 +14,7 @@ const TO = ['--to', 'ada@example.net', '--from', 'orders@acme.com']
 t.test('send posts what its flags say and prints the id', async (t) => {
   const { api, folder, run } = await commandServer(t)
   const plain = await run('send', ...TO)
-  t.match(plain, { code: 0, stdout: /^msg_\w{26}\n$/, stderr: /posthorn message show msg_/ })
+  t.match(plain, { code: 0, stdout: /^msg_\w{26}\n$/, stderr: /sternpost message show msg_/ })
   t.match(api.seen.sends[0]?.request, {
     to: 'ada@example.net', from: 'orders@acme.com', subject: 'Test message', text: /test/,
   })
@@ -37,7 +37,7 @@ t.test('send posts what its flags say and prints the id', async (t) => {
   t.match(await run('send', ...TO.with(3, 'a@stranger.com')), { code: 1, stdout: '', stderr: /stranger\.com/ })
   t.match(await run('send', '--to', 'ada@example.net'), { code: 64 })
   const absent = await run('send', ...TO, '--attach', join(folder, 'none'))
-  t.match(absent, { code: 74, stderr: /^posthorn: --attach: ENOENT/ })
+  t.match(absent, { code: 74, stderr: /^sternpost: --attach: ENOENT/ })
   writeFileSync(receipt, Buffer.alloc(10 * 1024 * 1024 + 1))
   t.match(await run('send', ...TO, '--attach', receipt), { code: 64, stderr: /more than 10 MiB/ })
 })
@@ -84,7 +84,7 @@ t.test('list searches; show says all that is known', async (t) => {
   t.match(JSON.parse((await run('message', 'show', first, '--json', '--transcript')).stdout), {
     message_id: first, attempts: [], events: [{ event: 'email.accepted' }], transcript: [],
   })
-  t.match(await run('message', 'show', '../keys'), { code: 1, stdout: '', stderr: /^posthorn: Not found\. message / })
+  t.match(await run('message', 'show', '../keys'), { code: 1, stdout: '', stderr: /^sternpost: Not found\. message / })
 })
 
 t.test('cancel, retry and explain', async (t) => {
@@ -115,11 +115,11 @@ t.test('status is one screen, and leaves out what the key may not ask', async (t
     webhooks: { enabled: 0, dead_letters: 0 },
   })
   const elsewhere = ['--url', `http://127.0.0.1:${api.port}`, '--api-key', keyNamed('read')]
-  const narrow = await posthorn(['status', ...elsewhere, '--json'])
+  const narrow = await sternpost(['status', ...elsewhere, '--json'])
   t.match([narrow.code, JSON.parse(narrow.stdout)], [0, { domains: null, webhooks: null }])
-  t.match(await posthorn([], { POSTHORN_CONFIG: folder }), { code: 0, stdout: /admin\.sock {2}ok\n/ })
-  const alone = await posthorn([], { POSTHORN_CONFIG: '/nonexistent' })
-  t.match(alone, { code: 0, stdout: /first steps:\n {2}1 {2}posthorn sandbox/ })
+  t.match(await sternpost([], { STERNPOST_CONFIG: folder }), { code: 0, stdout: /admin\.sock {2}ok\n/ })
+  const alone = await sternpost([], { STERNPOST_CONFIG: '/nonexistent' })
+  t.match(alone, { code: 0, stdout: /first steps:\n {2}1 {2}sternpost sandbox/ })
   const health = { status: 'degraded' as const, queue_depth: 1, oldest_due_seconds: 0, db: 'ok', smtp_out: 'no path' }
   const ill = await commandServer(t, { features: { health: async () => health } })
   t.match(await ill.run('status'), {

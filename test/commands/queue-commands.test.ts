@@ -1,5 +1,5 @@
 /**
- * `posthorn queue`, `reload`, `config diff` and `check --dns` as an administrator runs them: the real verbs over a real
+ * `sternpost queue`, `reload`, `config diff` and `check --dns` as an administrator runs them: the real verbs over a real
  * admin socket, with a real store and real files. What changes many messages shows its count first.
  */
 import { writeFileSync } from 'node:fs'
@@ -14,7 +14,7 @@ import type { Pool } from '../../src/config/pool-settings.ts'
 import { poolOf, warmed, withPools } from '../egress/egress-parts.ts'
 import { acceptOne } from '../store/store-samples.ts'
 import { startZone } from '../support/zone.ts'
-import { commandServer, posthorn, writeServerFiles } from './command-server.ts'
+import { commandServer, sternpost, writeServerFiles } from './command-server.ts'
 import type { CommandServer } from './command-server.ts'
 
 const rows = (stdout: string): string[][] => stdout.trimEnd().split('\n').map((line) => line.split('\t'))
@@ -51,14 +51,14 @@ t.test('explain tells why a message waits, and names a verb that is there when t
   const { run, ids } = await withQueue(t)
   t.match(await run('queue', 'explain', ids[0] ?? ''), { code: 0, stdout: new RegExp(`^${ids[0]} {2}queued\n`) })
   const unknown = await run('queue', 'explain', 'msg_01kapg6t3vq8x2m5r7w9y4c6de')
-  t.match(unknown, { code: 1, stdout: '', stderr: /Fix: `posthorn message list` shows which there are\.\n$/ })
+  t.match(unknown, { code: 1, stdout: '', stderr: /Fix: `sternpost message list` shows which there are\.\n$/ })
 })
 
 t.test('every action counts first and needs --yes', async (t) => {
   const { run, api, ids } = await withQueue(t)
   const asked = await run('queue', 'hold', '--provider', 'gmail', '--recipient-domain', 'big.example')
   t.match(asked, { code: 64, stdout: '2 messages would be held\n' })
-  t.match(asked.stderr, 'posthorn queue hold --provider gmail --recipient-domain big.example --yes')
+  t.match(asked.stderr, 'sternpost queue hold --provider gmail --recipient-domain big.example --yes')
   t.match(await run('queue', 'list', '--held'), { stdout: '' }, 'nothing is changed')
   const counted = await run('queue', 'drop', '--json')
   t.match([counted.code, JSON.parse(counted.stdout)], [64, { action: 'drop', messages: 3, dry_run: true }])
@@ -69,7 +69,7 @@ t.test('every action counts first and needs --yes', async (t) => {
   t.match(await run('queue', 'release', '--held', '--yes'), { code: 0, stdout: '2 messages released\n' })
   t.match(await run('queue', 'retry', '--yes'), { code: 0, stdout: '0 messages tried now\n' }, 'all of it is due')
   const move = ['queue', 'move', '--domain', 'acme.com', '--to', 'spare']
-  t.match(await run(...move), { code: 64, stderr: /posthorn queue move --domain acme\.com --to spare --yes/ })
+  t.match(await run(...move), { code: 64, stderr: /sternpost queue move --domain acme\.com --to spare --yes/ })
   t.match(await run(...move, '--yes'), { code: 0, stdout: '3 messages moved to spare\n' })
   t.match(await run('queue', 'move', '--to', 'nowhere', '--yes'), { code: 1, stderr: /no pool "nowhere"/ })
   t.match(await run('queue', 'move', '--yes'), { code: 64 })
@@ -128,12 +128,12 @@ t.test('check --dns warns of names that receivers will not like', async (t) => {
   writeFileSync(join(folder, 'pools.yaml'), JSON.stringify({
     version: 1, default_pool: 'default',
     pools: { default: { ips: [
-      ip('203.0.113.10', 'mta1.posthorn.test'), ip('203.0.113.11', 'mta2.posthorn.test'),
-      ip('2001:db8::1', 'mta3.posthorn.test'),
+      ip('203.0.113.10', 'mta1.sternpost.test'), ip('203.0.113.11', 'mta2.sternpost.test'),
+      ip('2001:db8::1', 'mta3.sternpost.test'),
     ] } },
   }, null, 1))
-  writeFileSync(join(folder, 'posthorn.yaml'), JSON.stringify({
-    version: 1, hostname: 'mail.posthorn.test', secrets: { master_key: { file: join(folder, 'key') } },
+  writeFileSync(join(folder, 'sternpost.yaml'), JSON.stringify({
+    version: 1, hostname: 'mail.sternpost.test', secrets: { master_key: { file: join(folder, 'key') } },
     dns: { servers: [zone.server], timeout: '30s' },
     listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: join(folder, 'admin.sock') },
   }))
@@ -141,32 +141,32 @@ t.test('check --dns warns of names that receivers will not like', async (t) => {
   const { domains } = loadConfiguration({
     folder, shippedFolder: join(import.meta.dirname, '../../config'), offline: true, neededSecrets: 'none',
   }).server
-  zone.set('10.113.0.203.in-addr.arpa', { PTR: ['mta1.posthorn.test'] })
+  zone.set('10.113.0.203.in-addr.arpa', { PTR: ['mta1.sternpost.test'] })
   zone.set('11.113.0.203.in-addr.arpa', { PTR: ['static-11.hoster.test'] })
-  zone.set('mta1.posthorn.test', { A: ['203.0.113.10'] })
-  zone.set('mta2.posthorn.test', { A: ['203.0.113.99'] })
-  zone.set('mta3.posthorn.test', { AAAA: ['2001:db8:0:0:0:0:0:1'] })
+  zone.set('mta1.sternpost.test', { A: ['203.0.113.10'] })
+  zone.set('mta2.sternpost.test', { A: ['203.0.113.99'] })
+  zone.set('mta3.sternpost.test', { AAAA: ['2001:db8:0:0:0:0:0:1'] })
   zone.set(domains.targets.spf, { TXT: ['v=spf1 ip4:203.0.113.10 ip6:2001:db8::1 -all'] })
   const spf = domains.targets.spf
-  const check = (...words: string[]) => posthorn(['check', '--dns', '--config', folder, ...words])
+  const check = (...words: string[]) => sternpost(['check', '--dns', '--config', folder, ...words])
   const { code, stdout, stderr } = await check()
   t.match([code, stdout], [0, /is valid/])
   const warnings = stderr.split('\n').filter((line) => /(ptr|fcrdns|names): /.test(line))
   t.same(warnings.map((line) => line.replace(/^.*warning: /, '')), [
-    'pools.default.ips[1]: fcrdns: the EHLO name mta2.posthorn.test leads to 203.0.113.99. Fix: add the record: '
-      + 'mta2.posthorn.test. A 203.0.113.11',
-    'pools.default.ips[1]: fcrdns: the reverse name is static-11.hoster.test, and the EHLO name is mta2.posthorn.test. '
-      + 'Fix: at the hoster of the address, set the reverse DNS of 203.0.113.11 to mta2.posthorn.test (record: '
-      + '11.113.0.203.in-addr.arpa. PTR mta2.posthorn.test.)',
+    'pools.default.ips[1]: fcrdns: the EHLO name mta2.sternpost.test leads to 203.0.113.99. Fix: add the record: '
+      + 'mta2.sternpost.test. A 203.0.113.11',
+    'pools.default.ips[1]: fcrdns: the reverse name is static-11.hoster.test, and the EHLO name is mta2.sternpost.test. '
+      + 'Fix: at the hoster of the address, set the reverse DNS of 203.0.113.11 to mta2.sternpost.test (record: '
+      + '11.113.0.203.in-addr.arpa. PTR mta2.sternpost.test.)',
     `pools.default.ips[1]: names: SPF of ${spf} gives fail. Fix: set the record: ${spf}. TXT `
       + '"v=spf1 ip4:203.0.113.10 ip4:203.0.113.11 ip6:2001:db8::1 -all"',
     'pools.default.ips[2]: ptr: there is no reverse name (PTR record). Fix: at the hoster of the address, set the '
-      + 'reverse DNS of 2001:db8::1 to mta3.posthorn.test (record: '
-      + '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. PTR mta3.posthorn.test.)',
+      + 'reverse DNS of 2001:db8::1 to mta3.sternpost.test (record: '
+      + '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. PTR mta3.sternpost.test.)',
   ])
   t.match(warnings[0], /pools\.yaml:\d+:\d+: warning/)
   zone.set(domains.targets.spf, 'SERVFAIL')
-  zone.set('mta1.posthorn.test', 'SERVFAIL')
+  zone.set('mta1.sternpost.test', 'SERVFAIL')
   zone.set('10.113.0.203.in-addr.arpa', 'REFUSED')
   const silent = JSON.parse((await check('--json')).stdout)
   const messages: string[] = silent.map(({ message }: { message: string }) => message)
@@ -174,5 +174,5 @@ t.test('check --dns warns of names that receivers will not like', async (t) => {
     t.ok(messages.some((message) => message.startsWith(wanted)), messages.join('\n'))
   }
   t.match(await check('--offline'), { code: 64, stderr: /--dns needs the network/ })
-  t.notMatch((await posthorn(['check', '--config', folder])).stderr, 'ptr: ')
+  t.notMatch((await sternpost(['check', '--config', folder])).stderr, 'ptr: ')
 })

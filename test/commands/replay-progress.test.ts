@@ -1,5 +1,5 @@
 /**
- * A long `posthorn webhook replay`: it shows how it gets on, and waits for its answer longer than other verbs.
+ * A long `sternpost webhook replay`: it shows how it gets on, and waits for its answer longer than other verbs.
  */
 import { once } from 'node:events'
 import { createServer } from 'node:http'

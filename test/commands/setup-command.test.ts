@@ -1,5 +1,5 @@
 /**
- * `posthorn setup` on a machine without systemd, in a folder of the test's own: what it asks, writes, keeps and takes
+ * `sternpost setup` on a machine without systemd, in a folder of the test's own: what it asks, writes, keeps and takes
  * back; and over the admin socket of a server that runs on what it wrote.
  */
 import { spawn } from 'node:child_process'
@@ -16,7 +16,7 @@ import { loadConfiguration } from '../../src/config/load-configuration.ts'
 import { missingPrograms } from '../support/programs.ts'
 import { freePort } from '../support/serve-process.ts'
 import { startZone } from '../support/zone.ts'
-import { posthorn } from './command-server.ts'
+import { sternpost } from './command-server.ts'
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 const SHIPPED_FOLDER = fileURLToPath(new URL('../../config', import.meta.url))
@@ -31,19 +31,19 @@ interface Place {
   folder: string
   log: string
   zone: Awaited<ReturnType<typeof startZone>>
-  setup(words: string[], environment?: Record<string, string>): ReturnType<typeof posthorn>
+  setup(words: string[], environment?: Record<string, string>): ReturnType<typeof sternpost>
 }
 
 async function place(t: Test, dropIn: Record<string, unknown> = {}): Promise<Place> {
-  const root = mkdtempSync(join(tmpdir(), 'posthorn-setup-'))
+  const root = mkdtempSync(join(tmpdir(), 'sternpost-setup-'))
   t.teardown(async () => rmSync(root, { recursive: true, force: true }))
   const zone = await startZone({ 'gmail.com': { MX: ['10 mx.provider.test'] } })
   t.teardown(() => zone.close())
   const folder = join(root, 'etc')
   const log = join(root, 'setup.log')
-  mkdirSync(join(folder, 'posthorn.d'), { recursive: true })
+  mkdirSync(join(folder, 'sternpost.d'), { recursive: true })
   mkdirSync(join(root, 'data'))
-  writeFileSync(join(folder, 'posthorn.d', '10-test.yaml'), JSON.stringify({
+  writeFileSync(join(folder, 'sternpost.d', '10-test.yaml'), JSON.stringify({
     data_dir: join(root, 'data'),
     dns: { servers: [zone.server] },
     delivery: { allow_private_addresses: true },
@@ -54,7 +54,7 @@ async function place(t: Test, dropIn: Record<string, unknown> = {}): Promise<Pla
     ...dropIn,
   }))
   const setup: Place['setup'] = (words, environment) =>
-    posthorn(['setup', '--config', folder, '--log', log, ...words], environment)
+    sternpost(['setup', '--config', folder, '--log', log, ...words], environment)
   return { folder, log, zone, setup }
 }
 
@@ -69,7 +69,7 @@ t.test('without a terminal it lists what is missing, and asks nothing', async (t
   t.match(ended.stderr, /missing: --domain <name> --operator-email <address> --ip <address> --yes/)
   const wrong = await setup([...GIVEN.slice(0, -3), '--ip', '127.0.0.300', '--yes'])
   t.match(wrong, { code: 64, stderr: /--ip: "127\.0\.0\.300" is no IP address/ })
-  t.same(readdirSync(folder), ['posthorn.d'], 'nothing was written')
+  t.same(readdirSync(folder), ['sternpost.d'], 'nothing was written')
   t.notOk(existsSync(log))
 })
 
@@ -81,9 +81,9 @@ t.test('the first run writes everything, a later one changes nothing', async (t)
   t.match(first.stdout, /wrote {5}\S+master\.key/)
   t.match(first.stdout, /TXT +spf\.mail\.acme\.test +v=spf1 ip4:127\.0\.0\.11 ip4:127\.0\.0\.12 -all/)
   t.match(first.stdout, /127\.0\.0\.12 +mta2\.mail\.acme\.test/)
-  t.match(first.stdout, /CREDENTIALS_DIRECTORY=\S+ posthorn serve/, 'what to run where systemd is not')
+  t.match(first.stdout, /CREDENTIALS_DIRECTORY=\S+ sternpost serve/, 'what to run where systemd is not')
   t.same(readdirSync(folder).toSorted(),
-    ['dns-records.zone', 'master.key', 'pools.yaml', 'posthorn.d', 'posthorn.yaml', 'tls'], 'and nothing besides')
+    ['dns-records.zone', 'master.key', 'pools.yaml', 'sternpost.d', 'sternpost.yaml', 'tls'], 'and nothing besides')
   t.same([modeOf(join(folder, 'master.key')), modeOf(join(folder, 'tls', 'privkey.pem'))], ['600', '640'])
   t.equal(modeOf(log), '600')
   t.match(readFileSync(join(folder, 'dns-records.zone'), 'utf8'), /^mail\.acme\.test\. 3600 IN A 127\.0\.0\.11$/m)
@@ -113,8 +113,8 @@ t.test('the first run writes everything, a later one changes nothing', async (t)
   t.notOk(second.stderr.includes(made.key), 'the key is in the document alone')
   t.match(made, {
     hostname: 'mail.acme.test', server: 'running', domain: { name: 'acme.test', created: true },
-    files: { added: [], kept: ['posthorn.yaml', 'pools.yaml', 'master.key', /fullchain/, /privkey/] },
-    key: /^sk_live_/, next: /posthorn domain check acme\.test/,
+    files: { added: [], kept: ['sternpost.yaml', 'pools.yaml', 'master.key', /fullchain/, /privkey/] },
+    key: /^sk_live_/, next: /sternpost domain check acme\.test/,
   })
   t.match(readFileSync(join(folder, 'dns-records.zone'), 'utf8'), /_domainkey\.acme\.test\. 3600 IN TXT/)
   t.match(await appliance.domains.find('acme.test'), { status: 'pending', allow_subdomains: true })
@@ -134,7 +134,7 @@ t.test('the first run writes everything, a later one changes nothing', async (t)
 
 /** What an administrator may have changed since. */
 function contentsOf(folder: string): Record<string, string> {
-  const names = ['posthorn.yaml', 'pools.yaml', 'master.key', 'tls/fullchain.pem', 'tls/privkey.pem']
+  const names = ['sternpost.yaml', 'pools.yaml', 'master.key', 'tls/fullchain.pem', 'tls/privkey.pem']
   return Object.fromEntries(names.map((name) => [name, readFileSync(join(folder, name), 'utf8')]))
 }
 
@@ -144,17 +144,17 @@ t.test('files that the server would refuse are not written', async (t) => {
   t.equal(ended.code, 78)
   t.match(ended.stderr, /pools\.yaml:\d+:\d+: pools\.default\.ips\[0\]\.address: 127\.0\.0\.11 is a loopback/)
   t.notMatch(ended.stderr, /\.setup-/, 'with the places where they would be')
-  t.same(readdirSync(folder), ['posthorn.d'])
+  t.same(readdirSync(folder), ['sternpost.d'])
 })
 
 t.test('a failure on the way takes back what was made', async (t) => {
   const { folder, setup } = await place(t)
-  const programs = mkdtempSync(join(tmpdir(), 'posthorn-path-'))
+  const programs = mkdtempSync(join(tmpdir(), 'sternpost-path-'))
   t.teardown(async () => rmSync(programs, { recursive: true, force: true }))
   writeFileSync(join(programs, 'openssl'), '#!/bin/sh\necho no entropy today >&2\nexit 1\n', { mode: 0o755 })
   const ended = await setup(GIVEN, { PATH: `${programs}:${process.env['PATH']}` })
   t.match(ended, { code: 1, stderr: /openssl made no certificate[\s\S]+no entropy today/ })
-  t.same(readdirSync(folder), ['posthorn.d'])
+  t.same(readdirSync(folder), ['sternpost.d'])
 })
 
 /** Setup on a terminal; each answer follows its question. */
@@ -189,7 +189,7 @@ t.test('on a terminal it asks', { skip: missingPrograms({ script: ['bsdutils'] }
   t.equal(ended.code, 0, ended.shown)
   t.same(ended.left, [], 'every question was asked')
   t.match(readFileSync(join(asked.folder, 'pools.yaml'), 'utf8'), /address: "127\.0\.0\.11"[\s\S]+warmed: true/)
-  t.match(readFileSync(join(asked.folder, 'posthorn.yaml'), 'utf8'), /hostname: "mail\.acme\.test"/)
+  t.match(readFileSync(join(asked.folder, 'sternpost.yaml'), 'utf8'), /hostname: "mail\.acme\.test"/)
   t.match(gone, { code: 130, shown: /nothing was changed/ })
-  t.same(readdirSync(interrupted.folder), ['posthorn.d'])
+  t.same(readdirSync(interrupted.folder), ['sternpost.d'])
 })

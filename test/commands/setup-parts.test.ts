@@ -1,5 +1,5 @@
 /**
- * The parts of `posthorn setup` that take back, and those that leave alone what is not theirs: the files, and the
+ * The parts of `sternpost setup` that take back, and those that leave alone what is not theirs: the files, and the
  * systemd units, which stand in here as a list of what was asked of them.
  */
 import {
@@ -27,14 +27,14 @@ const ANSWERS = {
 }
 
 async function configurationFolder(t: Test): Promise<string> {
-  const root = mkdtempSync(join(tmpdir(), 'posthorn-setup-'))
+  const root = mkdtempSync(join(tmpdir(), 'sternpost-setup-'))
   t.teardown(async () => rmSync(root, { recursive: true, force: true }))
   mkdirSync(join(root, 'data'))
   const zone = await startZone({})
   t.teardown(() => zone.close())
   const folder = join(root, 'etc')
-  mkdirSync(join(folder, 'posthorn.d'), { recursive: true })
-  writeFileSync(join(folder, 'posthorn.d', '10-test.yaml'), JSON.stringify({
+  mkdirSync(join(folder, 'sternpost.d'), { recursive: true })
+  writeFileSync(join(folder, 'sternpost.d', '10-test.yaml'), JSON.stringify({
     data_dir: join(root, 'data'), dns: { servers: [zone.server] }, delivery: { allow_private_addresses: true },
     listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: join(root, 'admin.sock') },
   }))
@@ -50,9 +50,9 @@ t.test('the service can read its files whatever the umask, and nobody else', asy
   t.teardown(async () => void process.umask(before))
   stage(folder).commit()
   const modeOf = (path: string): string => (statSync(join(folder, path)).mode & PERMISSIONS).toString(8)
-  t.same(['tls', 'posthorn.yaml', 'pools.yaml', 'master.key', 'tls/fullchain.pem', 'tls/privkey.pem'].map(modeOf),
+  t.same(['tls', 'sternpost.yaml', 'pools.yaml', 'master.key', 'tls/fullchain.pem', 'tls/privkey.pem'].map(modeOf),
     ['750', '640', '640', '600', '640', '640'])
-  t.notOk(readFileSync(join(folder, 'posthorn.yaml'), 'utf8').includes('.setup-'), 'it names the places of now')
+  t.notOk(readFileSync(join(folder, 'sternpost.yaml'), 'utf8').includes('.setup-'), 'it names the places of now')
 })
 
 t.test('a file that appears meanwhile is not overwritten, and the others are taken back', async (t) => {
@@ -60,23 +60,23 @@ t.test('a file that appears meanwhile is not overwritten, and the others are tak
   const files = stage(folder)
   writeFileSync(join(folder, 'master.key'), 'of somebody else')
   t.throws(() => files.commit(), { code: 'EEXIST' })
-  t.same(readdirSync(folder).toSorted(), ['master.key', 'posthorn.d'])
+  t.same(readdirSync(folder).toSorted(), ['master.key', 'sternpost.d'])
   t.equal(readFileSync(join(folder, 'master.key'), 'utf8'), 'of somebody else')
   rmSync(join(folder, 'master.key'))
   symlinkSync(join(folder, 'elsewhere'), join(folder, 'pools.yaml'))
   t.throws(() => stage(folder).commit(), { code: 'EEXIST' })
-  t.same(readdirSync(folder).toSorted(), ['pools.yaml', 'posthorn.d'], 'nor is anything written through a link')
+  t.same(readdirSync(folder).toSorted(), ['pools.yaml', 'sternpost.d'], 'nor is anything written through a link')
 })
 
-t.test('pools are made for a posthorn.yaml of the administrator, with its host name', async (t) => {
+t.test('pools are made for a sternpost.yaml of the administrator, with its host name', async (t) => {
   const folder = await configurationFolder(t)
   const own = JSON.stringify({ version: 1, hostname: 'mx.acme.test' })
-  writeFileSync(join(folder, 'posthorn.yaml'), own)
+  writeFileSync(join(folder, 'sternpost.yaml'), own)
   const files = stage(folder, { hostname: null })
   files.commit()
   t.same(files.added, ['pools.yaml', 'master.key'], 'and no certificate, which it does not name')
   t.match(readFileSync(join(folder, 'pools.yaml'), 'utf8'), /hostname: "mx\.acme\.test"/)
-  t.equal(readFileSync(join(folder, 'posthorn.yaml'), 'utf8'), own)
+  t.equal(readFileSync(join(folder, 'sternpost.yaml'), 'utf8'), own)
 })
 
 t.test('half a certificate is refused', async (t) => {
@@ -84,7 +84,7 @@ t.test('half a certificate is refused', async (t) => {
   mkdirSync(join(folder, 'tls'))
   writeFileSync(join(folder, 'tls', 'privkey.pem'), 'key')
   t.throws(() => stage(folder), { exitCode: 78, message: /only tls\/privkey\.pem is there/ })
-  t.same(readdirSync(folder).toSorted(), ['posthorn.d', 'tls'])
+  t.same(readdirSync(folder).toSorted(), ['sternpost.d', 'tls'])
 })
 
 interface FakeSystemd extends Systemd {
@@ -98,11 +98,11 @@ function fakeSystemd(on: string[], start: () => Promise<boolean>): FakeSystemd {
     asked, answersWithin: 50,
     serves: () => true,
     async run(program, words) {
-      const line = [program, ...words.filter((word) => !word.startsWith('posthorn.'))].join(' ')
+      const line = [program, ...words.filter((word) => !word.startsWith('sternpost.'))].join(' ')
       asked.push(line)
       const isOn = !line.includes(' is-') || on.includes(words[0] ?? '')
       const isDone = line === 'systemctl enable --now' ? await start() : isOn
-      return { isDone, text: program === 'journalctl' ? 'posthorn: port 25 is taken' : 'Job failed' }
+      return { isDone, text: program === 'journalctl' ? 'sternpost: port 25 is taken' : 'Job failed' }
     },
   }
 }
@@ -116,9 +116,9 @@ t.test('a server that does not start takes back the files and the units', async 
   const folder = await configurationFolder(t)
   const [systemd, notes] = [fakeSystemd([], async () => false), listNotes()]
   const work = { folder, files: stage(folder), notes, hostname: null, domain: null, systemd }
-  await t.rejects(carryOut(work), { exitCode: 1, message: /did not start: Job failed\nposthorn: port 25 is taken/ })
-  t.same(readdirSync(folder), ['posthorn.d'], 'nothing is left behind')
-  t.match(notes.lines.join('\n'), /took back posthorn\.yaml, pools\.yaml, master\.key/)
+  await t.rejects(carryOut(work), { exitCode: 1, message: /did not start: Job failed\nsternpost: port 25 is taken/ })
+  t.same(readdirSync(folder), ['sternpost.d'], 'nothing is left behind')
+  t.match(notes.lines.join('\n'), /took back sternpost\.yaml, pools\.yaml, master\.key/)
   t.match(systemd.asked.at(-1), 'systemctl disable --now')
 })
 
@@ -154,7 +154,7 @@ t.test('a server that starts gets its first domain and key', async (t) => {
   const result = await carryOut(work)
   t.match(result, {
     server: 'started', domain: { name: 'acme.test', created: true }, key: /^sk_live_/,
-    next: /posthorn domain check acme\.test --wait 10m/,
+    next: /sternpost domain check acme\.test --wait 10m/,
   })
   t.ok(notes.lines.includes(result.key ?? ''))
   t.match(systemd.asked, ['systemctl is-active', 'systemctl is-enabled', 'systemctl reset-failed'])

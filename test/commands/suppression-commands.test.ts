@@ -1,12 +1,12 @@
 /**
- * `posthorn suppression …` against the real interface, with files of any size.
+ * `sternpost suppression …` against the real interface, with files of any size.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { csvPieces } from '../../src/commands/csv-pieces.ts'
 import { keyNamed } from '../http/api-server.ts'
-import { commandServer, posthorn } from './command-server.ts'
+import { commandServer, sternpost } from './command-server.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 
@@ -24,12 +24,12 @@ t.test('add, list and remove; remove shows the entries first', async (t) => {
     ['ada@example.net', 'manual', 'news', ''], ['ada@example.net', 'manual', 'all', ''],
   ])
   const limited = await run('suppression', 'list', '--limit', '2', '--json')
-  t.match(limited.stderr, /more than these 2\. All: posthorn suppression export/)
+  t.match(limited.stderr, /more than these 2\. All: sternpost suppression export/)
   t.match(JSON.parse(limited.stdout), [{ email: 'bob@example.net' }, { scope: 'news' }])
 
   const asked = await run('suppression', 'remove', 'ada@example.net')
   t.match(asked, { code: 64, stdout: 'ada@example.net: 2 entries would be removed: news (manual), all (manual)\n' })
-  t.match(asked.stderr, 'posthorn suppression remove ada@example.net --yes')
+  t.match(asked.stderr, 'sternpost suppression remove ada@example.net --yes')
   const scoped = await run('suppression', 'remove', 'ada@example.net', '--scope', 'news', '--yes')
   t.match(scoped, { code: 0, stdout: 'ada@example.net: 1 entry removed\n', stderr: '' })
   const rest = await run('suppression', 'remove', 'ada@example.net', '--yes', '--json')
@@ -77,10 +77,10 @@ t.test('an import says which line of the file is wrong, and is repeatable', asyn
   writeFileSync(file, '')
   t.match(await run('suppression', 'import', file), { code: 1, stderr: /header line/ })
   const absent = await run('suppression', 'import', join(folder, 'none.csv'))
-  t.match(absent, { code: 74, stderr: /^posthorn: ENOENT.*none\.csv/ })
+  t.match(absent, { code: 74, stderr: /^sternpost: ENOENT.*none\.csv/ })
   const { api } = await commandServer(t)
   const elsewhere = ['--url', `http://127.0.0.1:${api.port}`, '--api-key', keyNamed('read')]
-  t.match(await posthorn(['suppression', 'list', ...elsewhere]), { code: 77, stderr: /suppressions/ })
+  t.match(await sternpost(['suppression', 'list', ...elsewhere]), { code: 77, stderr: /suppressions/ })
 })
 
 t.test('a file of any size goes in pieces, cut between rows', async (t) => {

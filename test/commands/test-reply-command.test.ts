@@ -1,13 +1,13 @@
 /**
- * `posthorn config test-reply`: which rules a reply matches, where they stand, and the three decisions.
+ * `sternpost config test-reply`: which rules a reply matches, where they stand, and the three decisions.
  */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { posthorn } from './command-server.ts'
+import { sternpost } from './command-server.ts'
 
-const SHIPPED = { POSTHORN_CONFIG: 'config' }
-const testReply = (...words: string[]) => posthorn(['config', 'test-reply', ...words], SHIPPED)
+const SHIPPED = { STERNPOST_CONFIG: 'config' }
+const testReply = (...words: string[]) => sternpost(['config', 'test-reply', ...words], SHIPPED)
 const judged = async (...words: string[]): Promise<unknown> => JSON.parse((await testReply(...words, '--json')).stdout)
 
 t.test('it says both rules with file and line, and the three decisions', async (t) => {
@@ -61,5 +61,5 @@ t.test('rules of a folder count, and its mistakes are told', async (t) => {
   t.match(await testReply('hello'), { code: 64, stderr: /"hello" is no SMTP reply/ })
   t.match(await testReply('550 x', '--stage', 'later'), { code: 64 })
   t.match(await testReply('550 x', '--provider', 'gogle'), { code: 64, stderr: /no provider "gogle"; write google/ })
-  t.match(await posthorn(['config', 'test-reply', '550 x'], { POSTHORN_CONFIG: '' }), { code: 0 }, 'the shipped files')
+  t.match(await sternpost(['config', 'test-reply', '550 x'], { STERNPOST_CONFIG: '' }), { code: 0 }, 'the shipped files')
 })

@@ -12,8 +12,8 @@ import type { CommandNode } from '../../src/commands/command-tree.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const FILES = ['README.md', 'src/**/*.ts', 'config/**/*.yaml', 'config/*.md', 'systemd/*']
-/** `posthorn` and the words behind it on the line, until something ends a command: a quote, a pipe, a bracket. */
-const COMMAND = /(?<![\w./@:-])posthorn(?: +[^\s`'"|;)\\]+)+/g
+/** `sternpost` and the words behind it on the line, until something ends a command: a quote, a pipe, a bracket. */
+const COMMAND = /(?<![\w./@:-])sternpost(?: +[^\s`'"|;)\\]+)+/g
 /** What commander or the launcher of a verb knows everywhere. */
 const EVERYWHERE = ['--help', '--version']
 /** An argument that is filled in: `${id}`, `msg_…`, `IP`. */
@@ -54,8 +54,8 @@ t.test('what people are told to type is there', async (t) => {
 })
 
 t.test('what is not there is found', async (t) => {
-  t.equal(problemOf('posthorn webhook deliveries ${id} --status failed'), 'takes no ${id}')
-  t.equal(problemOf('posthorn queue list --dead'), 'has no --dead')
-  t.equal(problemOf('posthorn ip show ${ip}'), '')
-  t.equal(problemOf('posthorn has begun'), '', 'no command')
+  t.equal(problemOf('sternpost webhook deliveries ${id} --status failed'), 'takes no ${id}')
+  t.equal(problemOf('sternpost queue list --dead'), 'has no --dead')
+  t.equal(problemOf('sternpost ip show ${ip}'), '')
+  t.equal(problemOf('sternpost has begun'), '', 'no command')
 })

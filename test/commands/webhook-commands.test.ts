@@ -1,5 +1,5 @@
 /**
- * `posthorn webhook …` against the real interface.
+ * `sternpost webhook …` against the real interface.
  */
 import t from 'tap'
 import { ask } from '../http/api-client.ts'
@@ -12,10 +12,10 @@ interface Endpoint {
 
 t.test('add, list, show and remove', async (t) => {
   const { run } = await commandServer(t)
-  t.match(await run('webhook', 'list'), { code: 0, stdout: '', stderr: /posthorn webhook add https/ })
+  t.match(await run('webhook', 'list'), { code: 0, stdout: '', stderr: /sternpost webhook add https/ })
   const plain = await run('webhook', 'add', 'https://127.0.0.1/hooks')
   t.match(plain, { code: 0, stdout: /^wh_\w+\nwhsec_[\w-]{43}\n$/ })
-  t.match(plain.stderr, /only time[\s\S]*posthorn webhook test wh_/)
+  t.match(plain.stderr, /only time[\s\S]*sternpost webhook test wh_/)
   const events = ['--event', 'email.bounced', '--event', 'email.clicked']
   const flags = [...events, '--include', 'tags', '--description', 'for the shop']
   const given = await run('webhook', 'add', 'https://127.0.0.1/x', ...flags, '--secret', 'a'.repeat(20), '--json')
@@ -31,7 +31,7 @@ t.test('add, list, show and remove', async (t) => {
   t.match(shown.stdout, /\n {2}events +email\.bounced, email\.clicked\n[\s\S]*\n {2}dead letters +0\n$/)
   const asked = await run('webhook', 'remove', added.id)
   t.match(asked, { code: 64, stdout: 'https://127.0.0.1/x: waiting deliveries, would be dropped: 0\n' })
-  t.match(asked.stderr, `posthorn webhook remove ${added.id} --yes`)
+  t.match(asked.stderr, `sternpost webhook remove ${added.id} --yes`)
   t.match(await run('webhook', 'remove', added.id, '--yes'), { code: 0, stdout: 'https://127.0.0.1/x is removed\n' })
   t.match(await run('webhook', 'show', added.id), { code: 1, stderr: /Not found/ })
   const lost = await run('webhook', 'add', 'https://127.0.0.1/x', '--event', 'email.lost')
@@ -47,10 +47,10 @@ t.test('an endpoint that is disabled is enabled again, as a refused replay says'
   t.equal(disabled.status, 200)
   t.match((await run('webhook', 'show', id)).stdout, `${id}  disabled (manual)\n`)
   const refused = await run('webhook', 'replay', '--endpoint', id, '--since', '1d')
-  t.match(refused, { code: 1, stderr: `posthorn webhook enable ${id}` })
+  t.match(refused, { code: 1, stderr: `sternpost webhook enable ${id}` })
   const enabled = await run('webhook', 'enable', id)
   t.match(enabled, { code: 0, stdout: 'https://127.0.0.1/x is enabled\n' })
-  t.match(enabled.stderr, `posthorn webhook replay --endpoint ${id} --since 30d --status skipped`)
+  t.match(enabled.stderr, `sternpost webhook replay --endpoint ${id} --since 30d --status skipped`)
   t.match(await run('webhook', 'replay', '--endpoint', id, '--since', '30d', '--status', 'skipped'), { code: 0 })
   t.match(await run('webhook', 'enable', 'wh_01kapg6t3vq8x2m5r7w9y4c6dm'), { code: 1, stderr: /Not found/ })
 })

@@ -21,7 +21,7 @@ function configurationOf(t: Test, files: Record<string, string>, settings: Recor
 }
 
 const server = (text: string): Record<string, string> =>
-  ({ ...BEFORE, 'posthorn.yaml': `version: 1\nhostname: mx.example.net\n${text}` })
+  ({ ...BEFORE, 'sternpost.yaml': `version: 1\nhostname: mx.example.net\n${text}` })
 
 const CHANGES: [what: string, after: Record<string, string>, expected: string[]][] = [
   ['nothing', BEFORE, []],
@@ -61,7 +61,7 @@ const CHANGES: [what: string, after: Record<string, string>, expected: string[]]
   }, ['~ warmup.curves.standard.stages[29] 100000 -> 95000']],
   ['what is read once', { 'pools.yaml': BEFORE['pools.yaml'].replace(FIRST, `${FIRST}, warmed: true`) }, [
     '~ ip 203.0.113.9 warmed false -> true'
-      + ' (no effect on a known IP; use: posthorn ip warmup complete|restart 203.0.113.9)',
+      + ' (no effect on a known IP; use: sternpost ip warmup complete|restart 203.0.113.9)',
   ]],
 ]
 
@@ -69,7 +69,7 @@ t.test('every change has its line', async (t) => {
   for (const [what, after, expected] of CHANGES) t.strictSame(linesOf(t, after), expected, what)
 })
 
-t.test('of posthorn.yaml some keys are followed, all others say that they need a restart', async (t) => {
+t.test('of sternpost.yaml some keys are followed, all others say that they need a restart', async (t) => {
   t.strictSame(linesOf(t, server('delivery: { retry: [1m, 2m] }\n'), server('delivery: { retry: [1m] }\n')),
     ['~ delivery.retry 1m -> 1m, 2m'])
   t.strictSame(linesOf(t, server('dns: { timeout: 3s }\n'), server('')),

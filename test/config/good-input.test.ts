@@ -36,16 +36,16 @@ t.test('values come out in milliseconds, bytes and canonical names', async (t) =
 t.test('names that are not given derive from the host name', async (t) => {
   const { 'secrets.master_key': key } = overrides(t)
   const { server } = load({ folder: PRODUCTION, overrides: { 'secrets.master_key': key } })
-  t.equal(server.hostname, 'mx.posthorn.example')
-  t.equal(server.node_id, 'mx.posthorn.example')
-  t.equal(server.public_url, 'https://mx.posthorn.example')
+  t.equal(server.hostname, 'mx.sternpost.example')
+  t.equal(server.node_id, 'mx.sternpost.example')
+  t.equal(server.public_url, 'https://mx.sternpost.example')
   t.strictSame(server.domains.targets, {
-    return_path: 'rp.mx.posthorn.example', spf: 'spf.mx.posthorn.example', tracking: 'track.mx.posthorn.example',
+    return_path: 'rp.mx.sternpost.example', spf: 'spf.mx.sternpost.example', tracking: 'track.mx.sternpost.example',
   })
-  t.equal(server.inbound.complaint_address, 'fbl@mx.posthorn.example')
-  t.equal(server.domains.dmarc_report_address, 'dmarc@mx.posthorn.example')
-  t.equal(server.tracking.host, 'track.mx.posthorn.example')
-  t.equal(server.backup.dir, '/var/lib/posthorn/backups')
+  t.equal(server.inbound.complaint_address, 'fbl@mx.sternpost.example')
+  t.equal(server.domains.dmarc_report_address, 'dmarc@mx.sternpost.example')
+  t.equal(server.tracking.host, 'track.mx.sternpost.example')
+  t.equal(server.backup.dir, '/var/lib/sternpost/backups')
 })
 
 t.test('overrides win over the files, and the result is frozen plain data', async (t) => {
@@ -201,7 +201,7 @@ t.test('formulas never fall and end at their maximum', async (t) => {
   t.strictSame(expandFormula({ start: 100, factor: 2, max: 1_234 }), [100, 200, 400, 800, 1_234])
   const formulas = '{ own: { formula: { start: 100, factor: 2, max: 400 } }, bad: { formula: { start: 100 } } }'
   const folder = folderWith(t, { 'warmup.d/10-own.yaml': `curves: ${formulas.replace(/, bad.*/, ' }')}\n` })
-  t.strictSame(formulaCurves(folder, SHIPPED), [{ name: 'own', stages: [100, 200, 400] }], 'as `posthorn check` shows')
+  t.strictSame(formulaCurves(folder, SHIPPED), [{ name: 'own', stages: [100, 200, 400] }], 'as `sternpost check` shows')
   t.strictSame(formulaCurves(folderWith(t, { 'warmup.d/10-own.yaml': `curves: ${formulas}\n` }), SHIPPED), [])
 })
 

@@ -6,7 +6,7 @@ import { ConfigurationError } from '../../src/base/errors.ts'
 import { explainMistakes } from '../../src/config/explain-mistake.ts'
 import { FIXTURES, folderWith, load, mistakesIn, overrides } from './folders.ts'
 
-/** `posthorn.yaml:3:7: dns.timeout: what is wrong`, with the suggestion behind an arrow. */
+/** `sternpost.yaml:3:7: dns.timeout: what is wrong`, with the suggestion behind an arrow. */
 function lineOf({ file, line, column, path, message, suggestion }: Mistake, folder: string): string {
   const name = file.startsWith(folder) ? file.slice(folder.length + 1) : file
   const place = `${name}:${line}:${column}: ${path === '' ? '' : `${path}: `}`
@@ -17,8 +17,8 @@ function lineOf({ file, line, column, path, message, suggestion }: Mistake, fold
 function errorsOf(t: Parameters<typeof folderWith>[0], file: string, text: string | Buffer): string[] {
   const { 'listen.http': http, 'listen.submission': submission, ...settings } = overrides(t)
   const folder = folderWith(t, { [file]: text })
-  // A posthorn.yaml under test has doors of its own; the shipped one needs a certificate for its doors.
-  const listeners = file === 'posthorn.yaml' ? {} : { 'listen.http': http, 'listen.submission': submission }
+  // A sternpost.yaml under test has doors of its own; the shipped one needs a certificate for its doors.
+  const listeners = file === 'sternpost.yaml' ? {} : { 'listen.http': http, 'listen.submission': submission }
   const whole = { ...settings, ...listeners }
   // folderWith() took the folder with the key away, and what is asked for here is the rest.
   return mistakesIn({ folder, overrides: whole, neededSecrets: 'none' })
@@ -85,22 +85,22 @@ const ONE_VALUE: [text: string, expected: string][] = [
 
 t.test('a wrong value is told with its place, its path and what to write', async (t) => {
   for (const [text, expected] of ONE_VALUE) {
-    t.strictSame(errorsOf(t, 'posthorn.yaml', `${SERVER}${text}\n`), [`posthorn.yaml:${expected}`], text)
+    t.strictSame(errorsOf(t, 'sternpost.yaml', `${SERVER}${text}\n`), [`sternpost.yaml:${expected}`], text)
   }
 })
 
 t.test('doors that would be open to the network are errors', async (t) => {
   const door = (text: string): string[] =>
-    errorsOf(t, 'posthorn.yaml', `version: 1\nhostname: a.example\nlisten:\n  ${text}\n`)
+    errorsOf(t, 'sternpost.yaml', `version: 1\nhostname: a.example\nlisten:\n  ${text}\n`)
   t.strictSame(door('{ http: [], submission: [{ address: "*", port: 587, tls: none }] }'), [
-    'posthorn.yaml:4:60: listen.submission[0].tls: keys would cross the network in plain text: tls: none is for '
+    'sternpost.yaml:4:60: listen.submission[0].tls: keys would cross the network in plain text: tls: none is for '
       + 'loopback addresses alone -> starttls'])
   t.strictSame(door('{ http: [], submission: [], metrics: { address: "*", port: 9464 } }'), [
-    'posthorn.yaml:4:51: listen.metrics.address: an address that is not loopback needs metrics.token'])
+    'sternpost.yaml:4:51: listen.metrics.address: an address that is not loopback needs metrics.token'])
   t.strictSame(door('{ http: [{ address: "*", port: 443, tls: true, serve: [api] }], submission: [] }'), [
-    'posthorn.yaml:4:44: listen.http[0].tls: a TLS listener needs a certificate: name one in tls.certificates'])
+    'sternpost.yaml:4:44: listen.http[0].tls: a TLS listener needs a certificate: name one in tls.certificates'])
   t.strictSame(door('{ http: [], submission: [{ address: "*", port: 587, tls: starttls }] }'), [
-    'posthorn.yaml:4:60: listen.submission[0].tls: a TLS listener needs a certificate: name one in tls.certificates'])
+    'sternpost.yaml:4:60: listen.submission[0].tls: a TLS listener needs a certificate: name one in tls.certificates'])
   t.strictSame(door('{ http: [], submission: [{ address: 127.0.0.1, port: 587, tls: none }] }'), [])
 })
 
@@ -126,14 +126,14 @@ const YAML: [text: string | Buffer, expected: string[]][] = [
 t.test('YAML that is refused is told with its line and column', async (t) => {
   for (const [text, expected] of YAML) {
     const content = typeof text === 'string' ? `${SERVER}${text}` : text
-    t.strictSame(errorsOf(t, 'posthorn.yaml', content), expected.map((line) => `posthorn.yaml:${line}`))
+    t.strictSame(errorsOf(t, 'sternpost.yaml', content), expected.map((line) => `sternpost.yaml:${line}`))
   }
 })
 
 t.test('YAML 1.2: no, on and 12:30 are texts', async (t) => {
-  t.strictSame(errorsOf(t, 'posthorn.yaml', `${SERVER}tracking: { opens: on }\nlog: { level: 12:30 }\n`), [
-    'posthorn.yaml:4:20: tracking.opens: "on" is not true or false; write true -> true',
-    'posthorn.yaml:5:15: log.level: "12:30" is not one of debug, info, warn, error',
+  t.strictSame(errorsOf(t, 'sternpost.yaml', `${SERVER}tracking: { opens: on }\nlog: { level: 12:30 }\n`), [
+    'sternpost.yaml:4:20: tracking.opens: "on" is not true or false; write true -> true',
+    'sternpost.yaml:5:15: log.level: "12:30" is not one of debug, info, warn, error',
   ])
 })
 
@@ -209,8 +209,8 @@ t.test('all mistakes of the documented example are found, each in its own file',
     'pools.yaml:7:20: pools.default.ips[1].address: "203.0.113.300" is not an IPv4 or IPv6 address',
     'pools.yaml:10:9: pools.default.ips[2]: unknown key "wieght"; did you mean "weight"? -> weight',
     'pools.yaml:12:20: pools.bulk.overflow_pool: no pool "defualt"; did you mean "default"? -> default',
-    'posthorn.yaml:4:15: secrets.master_key: a secret must be { file: … } or { credential: … }, not a string',
-    'posthorn.yaml:7:12: dns.timeout: 5 has no unit; write 5s -> 5s',
+    'sternpost.yaml:4:15: secrets.master_key: a secret must be { file: … } or { credential: … }, not a string',
+    'sternpost.yaml:7:12: dns.timeout: 5 has no unit; write 5s -> 5s',
   ])
 })
 
@@ -243,13 +243,13 @@ t.test('a mistake in an override points at the override', async (t) => {
 })
 
 t.test('a folder that is not there is an error, a missing file falls back', async (t) => {
-  t.throws(() => load({ folder: '/nowhere/posthorn' }), new ConfigurationError([{
-    file: '/nowhere/posthorn', line: 1, column: 1, path: '', severity: 'error', suggestion: null,
-    message: 'there is no such folder; make it with posthorn.yaml and pools.yaml, or name another with --config',
+  t.throws(() => load({ folder: '/nowhere/sternpost' }), new ConfigurationError([{
+    file: '/nowhere/sternpost', line: 1, column: 1, path: '', severity: 'error', suggestion: null,
+    message: 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config',
   }]))
   const settings = overrides(t)
   const folder = folderWith(t, {})
   const warnings = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' })
     .filter(({ message }) => message.startsWith('there is no such file'))
-  t.strictSame(warnings.map(({ file }) => file), [join(folder, 'pools.yaml'), join(folder, 'posthorn.yaml')])
+  t.strictSame(warnings.map(({ file }) => file), [join(folder, 'pools.yaml'), join(folder, 'sternpost.yaml')])
 })

@@ -38,7 +38,7 @@ function pathsOf(schema: unknown, path: string[]): string[][] {
 }
 
 const FILES: { name: string; schema: z.ZodType }[] = [
-  { name: 'posthorn', schema: serverSchema },
+  { name: 'sternpost', schema: serverSchema },
   { name: 'pools', schema: poolsSchema },
   { name: 'warmup', schema: warmupSchema },
   { name: 'providers', schema: providersSchema },
@@ -61,9 +61,9 @@ for (const { name, schema } of FILES) {
   })
 }
 
-t.test('[restart] marks the keys of posthorn.yaml that a running server does not follow, and no others', async (t) => {
-  const tree = shippedTree('posthorn')
-  const lines = readFileSync(join(SHIPPED, 'posthorn.yaml'), 'utf8').split('\n')
+t.test('[restart] marks the keys of sternpost.yaml that a running server does not follow, and no others', async (t) => {
+  const tree = shippedTree('sternpost')
+  const lines = readFileSync(join(SHIPPED, 'sternpost.yaml'), 'utf8').split('\n')
   const isMarked = (path: readonly string[]): boolean => {
     const line = keyPositionAt(tree, path)?.line ?? 0
     const comment = [lines[line - 1] ?? '']
@@ -74,7 +74,7 @@ t.test('[restart] marks the keys of posthorn.yaml that a running server does not
   const ends = paths.filter((path) => !paths.some((other) => other.length > path.length && isBelow(other, path)))
   for (const path of ends) {
     const name = path.join('.')
-    if (name !== 'version') t.equal(isMarked(path), !followsReload('posthorn', name), name)
+    if (name !== 'version') t.equal(isMarked(path), !followsReload('sternpost', name), name)
   }
 })
 
@@ -82,9 +82,9 @@ function isBelow(path: readonly string[], above: readonly string[]): boolean {
   return above.every((key, index) => path[index] === key)
 }
 
-t.test('every value of posthorn.yaml is the default', async (t) => {
-  const shipped = serverSchema.parse(valueOf(shippedTree('posthorn')))
-  t.strictSame(shipped, serverSchema.parse({ version: 1, hostname: 'posthorn.test' }))
+t.test('every value of sternpost.yaml is the default', async (t) => {
+  const shipped = serverSchema.parse(valueOf(shippedTree('sternpost')))
+  t.strictSame(shipped, serverSchema.parse({ version: 1, hostname: 'sternpost.test' }))
 })
 
 t.test('the values of the other files are the defaults where a key has one', async (t) => {
@@ -98,7 +98,7 @@ t.test('the values of the other files are the defaults where a key has one', asy
   const ofPlain = plain.pools['default']
   t.strictSame({ ...pools.pools['default'], description: '', ips: [] }, ofPlain)
   const [ip] = pools.pools['default']?.ips ?? []
-  const plainIps = { default: { ips: [{ address: '127.0.0.11', hostname: 'mta1.posthorn.test' }] } }
+  const plainIps = { default: { ips: [{ address: '127.0.0.11', hostname: 'mta1.sternpost.test' }] } }
   const withIp = poolsSchema.parse({ version: 1, default_pool: 'default', pools: plainIps })
   const [plainIp] = withIp.pools['default']?.ips ?? []
   t.strictSame({ ...ip, warmed: false }, plainIp, 'the sandbox has one IP that is warm')

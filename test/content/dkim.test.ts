@@ -94,7 +94,7 @@ const HEADERS: [string, string[]][] = [
   ['an address in another script', HEADER.map((field) => field.replace('ada@', 'jõgeva@'))],
   ['all signed fields', [
     ...HEADER, 'Reply-To: a@b.c', 'Cc: c@d.e', 'Content-Transfer-Encoding: 7bit',
-    'Feedback-ID: 0:acme.com:bulk:posthorn1',
+    'Feedback-ID: 0:acme.com:bulk:sternpost1',
     'List-Unsubscribe: <https://x.y/u>', 'List-Unsubscribe-Post: List-Unsubscribe=One-Click', 'X-Other: not signed',
   ]],
   ['two of a kind', [...HEADER, 'Reply-To: a@b.c', 'Reply-To: c@d.e']],
@@ -221,7 +221,7 @@ for name in sys.argv[2:]:
 
 const skip = missingPrograms({ 'python3:dkim': ['python3-dkim'], 'python3:nacl': ['python3-nacl'] })
 t.test('dkimpy accepts every signature and refuses a changed one', { skip }, async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-dkim-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-dkim-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   const cases = allCases()
   const files: string[] = []

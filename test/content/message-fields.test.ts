@@ -58,9 +58,9 @@ t.test('Feedback-ID names the campaign, and nothing in a tag can change its part
   ]
   for (const [tags, campaign] of cases) {
     const { valueOf } = await render({ content: { tags } })
-    t.equal(valueOf('feedback-id'), `${campaign}:acme.com:transactional:posthorn1`)
+    t.equal(valueOf('feedback-id'), `${campaign}:acme.com:transactional:sternpost1`)
   }
-  t.match(senderIdOf('mail.posthorn.test'), /^[0-9a-f]{12}$/)
+  t.match(senderIdOf('mail.sternpost.test'), /^[0-9a-f]{12}$/)
 })
 
 t.test('a list has both unsubscribe fields, signed, and a token that names message and list', async (t) => {
@@ -150,7 +150,7 @@ t.test('a customer\'s own field keeps its structure in ASCII, and its text in an
   }
   const headers = cases.map(([name, value]): [string, string] => [name, value])
   const { bytes, keys } = await render({ content: { headers } })
-  t.strictSame(keys.filter((key) => /^x-(?!posthorn)|^references/.test(key)).length, cases.length)
+  t.strictSame(keys.filter((key) => /^x-(?!sternpost)|^references/.test(key)).length, cases.length)
   t.equal((await dkimVerdict(bytes)).result, 'pass')
 })
 

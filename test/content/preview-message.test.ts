@@ -28,7 +28,7 @@ t.test('a preview shows what would be sent', async (t) => {
   const unsigned = sent.subarray(sent.indexOf('\r\nFrom:') + 2)
   t.equal(shown.mimeBytes, unsigned.length)
   t.strictSame(shown.headers.map(({ name }) => name), [
-    'From', 'To', 'Cc', 'Subject', 'Date', 'Message-ID', 'X-Own', 'X-Posthorn-Ref', 'Feedback-ID', 'MIME-Version',
+    'From', 'To', 'Cc', 'Subject', 'Date', 'Message-ID', 'X-Own', 'X-Sternpost-Ref', 'Feedback-ID', 'MIME-Version',
     'Content-Type',
   ])
   t.match(shown.headers, [{ name: 'From', value: 'Acme <orders@acme.com>' }, { value: 'Ada <ada@example.net>' }])

@@ -49,7 +49,7 @@ export function input(change: Change = {}): RenderInput {
     returnPath: 'bounces.acme.com',
     trackingBaseUrl: BASE_URL,
     settings: {
-      keys: KEYS, referenceHeader: 'X-Posthorn-Ref', senderId: 'posthorn1', cfbl: false, ...change.settings,
+      keys: KEYS, referenceHeader: 'X-Sternpost-Ref', senderId: 'sternpost1', cfbl: false, ...change.settings,
     },
     signers: [signer],
   }

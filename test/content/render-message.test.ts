@@ -13,7 +13,7 @@ import { attachment, brokenLimits, input, KEYS, MESSAGE_ID, parse } from './rend
 
 const STRINGS = new URL('../../../shared/corpora/strings/blns.json', import.meta.url)
 const HEADERS_ALWAYS = [
-  'dkim-signature', 'from', 'to', 'subject', 'date', 'message-id', 'x-posthorn-ref', 'feedback-id', 'mime-version',
+  'dkim-signature', 'from', 'to', 'subject', 'date', 'message-id', 'x-sternpost-ref', 'feedback-id', 'mime-version',
   'content-type',
 ]
 
@@ -26,13 +26,13 @@ t.test('a message has exactly the header fields of the design, each once', async
   t.match(text, '\r\nFrom: Acme <orders@acme.com>\r\nTo: ada@example.net\r\nReply-To: help@acme.com\r\n')
   t.match(text, '\r\nSubject: Order 1042\r\n')
   t.match(text, '\r\nDate: Sat, 21 Nov 2026 12:00:00 +0000\r\n')
-  t.match(text, '\r\nFeedback-ID: 0:acme.com:transactional:posthorn1\r\n')
+  t.match(text, '\r\nFeedback-ID: 0:acme.com:transactional:sternpost1\r\n')
   const token = /\r\nMessage-ID: <([a-z2-7]{48})@acme\.com>\r\n/.exec(text)?.[1] ?? ''
   t.equal(readComplaintToken(token, KEYS.complaint), MESSAGE_ID, 'Message-ID names the message')
-  t.match(text, `\r\nX-Posthorn-Ref: ${token}\r\n`)
+  t.match(text, `\r\nX-Sternpost-Ref: ${token}\r\n`)
   t.equal(mail.text?.trim(), 'Hi Ada')
   const bare = await parse(await renderMessage(input({ settings: { referenceHeader: null } })))
-  t.notOk(bare.keys.includes('x-posthorn-ref'), 'the reference can be turned off')
+  t.notOk(bare.keys.includes('x-sternpost-ref'), 'the reference can be turned off')
 })
 
 t.test('the same message has the same bytes on every attempt, and other bytes than its neighbour', async (t) => {

@@ -51,7 +51,7 @@ t.test('a submitted mail is sent as it came, below our fields, and signed', asyn
     t.ok(bytes.subarray(-raw.length).equals(raw), `${name}: every byte`)
     t.equal((await dkimVerdict(bytes)).result, 'pass', name)
     const { keys } = await parse(bytes)
-    t.strictSame(keys.slice(0, 3), ['dkim-signature', 'x-posthorn-ref', 'feedback-id'], name)
+    t.strictSame(keys.slice(0, 3), ['dkim-signature', 'x-sternpost-ref', 'feedback-id'], name)
     t.equal(keys.filter((key) => key === 'message-id').length, 1)
   }
 })
@@ -65,15 +65,15 @@ t.test('Date and Message-ID are added only where they are missing, and our names
   t.strictSame(keys.filter((key, index) => keys.indexOf(key) !== index), [])
 
   const theirs = [
-    'Feedback-ID: theirs', 'x-posthorn-ref: forged', 'CFBL-Address: x@y.z', 'List-Unsubscribe: <mailto:x@y.z>',
+    'Feedback-ID: theirs', 'x-sternpost-ref: forged', 'CFBL-Address: x@y.z', 'List-Unsubscribe: <mailto:x@y.z>',
   ]
   const raw = mailOf([...HEADER, ...theirs], 'x\r\n')
   const plain = await parse(await submit(raw))
   const valuesOf = (found: typeof plain, name: string) =>
     found.mail.headers.filter(({ key }) => key === name).map(({ value }) => value)
-  t.strictSame(valuesOf(plain, 'feedback-id'), ['0:acme.com:transactional:posthorn1'])
-  t.equal(valuesOf(plain, 'x-posthorn-ref').length, 1)
-  t.not(valuesOf(plain, 'x-posthorn-ref')[0], 'forged')
+  t.strictSame(valuesOf(plain, 'feedback-id'), ['0:acme.com:transactional:sternpost1'])
+  t.equal(valuesOf(plain, 'x-sternpost-ref').length, 1)
+  t.not(valuesOf(plain, 'x-sternpost-ref')[0], 'forged')
   t.strictSame(valuesOf(plain, 'list-unsubscribe'), ['<mailto:x@y.z>'], 'of a mail without a list of ours')
   const unsubscribe = { list: 'news', url: null }
   const listed = await parse(await submit(raw, { unsubscribe }, { settings: { cfbl: true } }))

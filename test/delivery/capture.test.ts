@@ -11,7 +11,7 @@ import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { startEngine } from './start-engine.ts'
 
 const START = Date.UTC(2026, 10, 21, 12)
-const SIMULATOR = 'simulator.posthorn.test'
+const SIMULATOR = 'simulator.sternpost.test'
 
 /** The capture server's place, and a real host that must see nothing. */
 async function servers(t: Test, options: ScriptedMxOptions = {}): Promise<{ capture: ScriptedMx; real: ScriptedMx }> {
@@ -32,14 +32,14 @@ t.test('captured mail goes to the capture server from loopback, signed, and coun
   t.match(await engine.untilState(ofTestKey, 'delivered'), { isp: 'dest.test', attempts: [expected] })
   t.match(await engine.untilState(live, 'delivered'), { ip: '127.0.0.11' })
   t.strictSame(capture.messages.map(({ to }) => to).toSorted(), ['anna@dest.test', `delivered+label@${SIMULATOR}`])
-  t.equal(capture.connections[0]?.ehloName, 'posthorn.test')
+  t.equal(capture.connections[0]?.ehloName, 'sternpost.test')
   t.match(capture.messages[0]?.bytes.toString(), /^DKIM-Signature: /)
   t.match(capture.messages[0]?.from, /^b-[a-z2-7]{48}@bounces\.acme\.test$/)
   t.equal(real.messages.length, 1)
   t.notOk(engine.zone.queries.some((query) => query.includes(SIMULATOR)), 'nobody asked the DNS for it')
   const metrics = await engine.metrics.registry.metrics()
-  t.strictSame(metrics.match(/^posthorn_deliveries_total\{.*$/gm),
-    ['posthorn_deliveries_total{result="delivered",pool="default",ip="127.0.0.11",provider="other"} 1'])
+  t.strictSame(metrics.match(/^sternpost_deliveries_total\{.*$/gm),
+    ['sternpost_deliveries_total{result="delivered",pool="default",ip="127.0.0.11",provider="other"} 1'])
   t.strictSame((await engine.events(simulated)).map(({ data }) => data['isp']), ['simulator'])
 })
 
@@ -53,7 +53,7 @@ t.test('captured mail may come from a domain without a record and a key, other m
   await engine.untilState(ofTestKey, 'delivered')
   t.equal(capture.messages.length, 1)
   t.notMatch(capture.messages[0]?.bytes.toString(), /^DKIM-Signature: /m)
-  t.match(capture.messages[0]?.from, /^b-[a-z2-7]{48}@rp\.posthorn\.test$/, 'as the server hears it')
+  t.match(capture.messages[0]?.from, /^b-[a-z2-7]{48}@rp\.sternpost\.test$/, 'as the server hears it')
   const [later] = await engine.accept('anna@dest.test')
   await engine.untilState(later, 'delivered')
   t.match(await engine.message(live), { state: 'queued', attempts: [] })
@@ -62,7 +62,7 @@ t.test('captured mail may come from a domain without a record and a key, other m
 
 t.test('captured mail needs no IP that sends', async (t) => {
   const { capture, real } = await servers(t)
-  const ips = [{ address: '127.0.0.11', hostname: 'mta1.posthorn.test', enabled: false }]
+  const ips = [{ address: '127.0.0.11', hostname: 'mta1.sternpost.test', enabled: false }]
   const engine = await startEngine(t, { port: real.port, capturePort: capture.port, ips })
   const [id] = await engine.accept('anna@dest.test', { isCaptured: true })
   await engine.untilState(id, 'delivered')
@@ -96,7 +96,7 @@ t.test('a simulated recipient is tried again within seconds, wherever its mail g
 t.test('every simulated end comes, and nobody is suppressed for it', async (t) => {
   const replies: Record<string, string> = {
     hard: '550 5.1.1 The email account that you tried to reach does not exist', soft: '452 4.2.2 over quota',
-    block: '554 5.7.1 Service unavailable; client host blocked using blocklist.posthorn.test',
+    block: '554 5.7.1 Service unavailable; client host blocked using blocklist.sternpost.test',
   }
   const { capture, real } = await servers(t, { script: { rcpt: (line) =>
     replies[/<(\w+)@/.exec(line)?.[1] ?? ''] ?? '250 ok' } })

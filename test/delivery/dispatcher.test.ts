@@ -20,7 +20,7 @@ t.test('a message leaves signed from the pool IP with its EHLO name, and its del
   const engine = await startEngine(t, { port: server.port })
   const [id] = await engine.accept(ANNA)
   const view = await engine.untilState(id, 'delivered')
-  t.match(server.connections, [{ remoteAddress: '127.0.0.11', ehloName: 'mta1.posthorn.test' }])
+  t.match(server.connections, [{ remoteAddress: '127.0.0.11', ehloName: 'mta1.sternpost.test' }])
   t.match(server.messages, [{ to: ANNA, from: /^b-[a-z2-7]{48}@bounces\.acme\.test$/ }])
   t.match(server.messages[0]?.bytes.toString(), /^DKIM-Signature: [^]*\r\nSubject: Hello\r\n/)
   t.match(view, { isp: 'dest.test', ip: '127.0.0.11', attempts: [{
@@ -39,7 +39,7 @@ t.test('a message leaves signed from the pool IP with its EHLO name, and its del
     tls: null,
   }])
   t.match(await engine.metrics.registry.metrics(),
-    /posthorn_deliveries_total\{result="delivered",pool="default",ip="127.0.0.11",provider="other"\} 1/)
+    /sternpost_deliveries_total\{result="delivered",pool="default",ip="127.0.0.11",provider="other"\} 1/)
 })
 
 t.test('a 450 defers by the schedule and the retry is byte-identical', async (t) => {

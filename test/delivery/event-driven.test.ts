@@ -92,7 +92,7 @@ interface Holder {
 }
 
 const WARMING = {
-  ips: [{ address: IP, hostname: 'mta1.posthorn.test', warmed: false }],
+  ips: [{ address: IP, hostname: 'mta1.sternpost.test', warmed: false }],
   warmup: { curves: { standard: { stages: [50, 100] } } },
 }
 const startWarmup = ({ warmup }: Engine): Promise<unknown> =>

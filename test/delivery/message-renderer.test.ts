@@ -34,7 +34,7 @@ function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platfo
   }
   const renderer = createMessageRenderer({
     reader, masterKey: MASTER_KEY, trackingUrl: null, trackingHost: 't.acme.com', referenceHeader: null,
-    senderId: 'posthorn1', cfbl: false, platformDomain: platformDomain ?? null,
+    senderId: 'sternpost1', cfbl: false, platformDomain: platformDomain ?? null,
   })
   const row = (contentId: number, key: number): DispatchedRow => ({
     claim: 1, key, contentId, messageId: MESSAGE_ID, domain: 'acme.com', returnPath: 'bounces.acme.com',

@@ -99,7 +99,7 @@ function world(store: Partial<Store> = {}): World {
 
 t.test('a row that two looks find leased and in nobody\'s hand is given back, told and counted', async (t) => {
   const { look, rows, held, window, unclaimed, log, freed, counted } = world()
-  t.match(await counted(), /posthorn_orphans_total\{kind="message"\} 0\nposthorn_orphans_total\{kind="webhook"\} 0/)
+  t.match(await counted(), /sternpost_orphans_total\{kind="message"\} 0\nsternpost_orphans_total\{kind="webhook"\} 0/)
   window.hold([message(1), message(2)])
   held.add(2)
   rows.push(leased(1), leased(2), leased(3, { isMarked: true }))
@@ -119,7 +119,7 @@ t.test('a row that two looks find leased and in nobody\'s hand is given back, to
     { message_id: 'msg_3', may_be_sent: true, history: [] },
   ])
   t.equal(log.length, 2)
-  t.match(await counted(), /posthorn_orphans_total\{kind="message"\} 2/)
+  t.match(await counted(), /sternpost_orphans_total\{kind="message"\} 2/)
 })
 
 t.test('what only one look finds is no orphan', async (t) => {
@@ -144,7 +144,7 @@ t.test('what the window counts and nobody holds is not counted any more', async 
   t.same([...window.held()].map(({ claim }) => claim), [1])
   t.same(unclaimed, [], 'the store does not have it')
   t.match(log, [{ message_id: 'msg_2', seen_by: 'window' }])
-  t.match(await counted(), /posthorn_orphans_total\{kind="message"\} 1/)
+  t.match(await counted(), /sternpost_orphans_total\{kind="message"\} 1/)
 })
 
 t.test('many rows are read and given back in parts', async (t) => {
@@ -228,7 +228,7 @@ t.test('a message that got lost between store and dispatcher is sent within the 
   })
   await engine.untilState(id, 'delivered')
   t.match(engine.log.filter(({ msg }) => msg === 'message in nobody\'s hand'), [{ message_id: id, seen_by: 'store' }])
-  t.match(await engine.metrics.registry.metrics(), /posthorn_orphans_total\{kind="message"\} 1/)
+  t.match(await engine.metrics.registry.metrics(), /sternpost_orphans_total\{kind="message"\} 1/)
 })
 
 t.test('under load the net finds nothing, and each thread has what it was given', async (t) => {

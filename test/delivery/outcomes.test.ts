@@ -198,7 +198,7 @@ t.test('links lead to the tracking host of the domain once its record is right, 
     await engine.untilState(id, 'delivered')
     return (await PostalMime.parse(server.messages.at(-1)?.bytes ?? '')).html ?? ''
   }
-  t.match(await send(), /^<a href="https:\/\/track\.posthorn\.test\/c\/[a-z2-7]{56}">/)
+  t.match(await send(), /^<a href="https:\/\/track\.sternpost\.test\/c\/[a-z2-7]{56}">/)
   const domain = await engine.store.findDomain('acme.test')
   if (domain === null) throw new Error('no domain')
   const check: RecordCheck = {

@@ -122,19 +122,19 @@ t.test('the lease of a row that memory does not hold is not renewed', async (t) 
 t.test('two IPs share the mail, each with its own EHLO name', async (t) => {
   const server = await mx(t)
   const engine = await startEngine(t, { port: server.port, overrides: { 'delivery.threads': 2 }, ips: [
-    { address: '127.0.0.11', hostname: 'mta1.posthorn.test', warmed: true },
-    { address: '127.0.0.12', hostname: 'mta2.posthorn.test', warmed: true },
+    { address: '127.0.0.11', hostname: 'mta1.sternpost.test', warmed: true },
+    { address: '127.0.0.12', hostname: 'mta2.sternpost.test', warmed: true },
   ] })
   await engine.accept(ANNA, { count: 40 })
   await until('all arrived', () => server.messages.length === 40)
   const seen = new Set(server.connections.map(({ remoteAddress, ehloName }) => `${remoteAddress} ${ehloName}`))
-  t.strictSame(seen, new Set(['127.0.0.11 mta1.posthorn.test', '127.0.0.12 mta2.posthorn.test']))
+  t.strictSame(seen, new Set(['127.0.0.11 mta1.sternpost.test', '127.0.0.12 mta2.sternpost.test']))
 })
 
 t.test('an IP that vanishes is disabled, and the mail leaves from another one', async (t) => {
   const server = await mx(t)
   const engine = await startEngine(t, { port: server.port, ips: [
-    { address: '127.0.0.11', source: '198.51.100.7', hostname: 'mta1.posthorn.test', warmed: true },
+    { address: '127.0.0.11', source: '198.51.100.7', hostname: 'mta1.sternpost.test', warmed: true },
   ] })
   t.match(engine.egress.ips(), [{ state: 'disabled' }])
   const [id] = await engine.accept(ANNA)
@@ -336,5 +336,5 @@ t.test('a dead thread is replaced, its rows are due again; the third death withi
   t.match(engine.fatal[0]?.message, /3 times/)
   t.equal(engine.log.filter((line) => line['msg'] === 'delivery thread died').length, 3)
   t.match(await engine.untilState(id, 'queued'), { attempts: { length: 0 }, isPossibleDuplicate: false })
-  t.match(await engine.metrics.registry.metrics(), /posthorn_leases_recovered_total 3/)
+  t.match(await engine.metrics.registry.metrics(), /sternpost_leases_recovered_total 3/)
 })

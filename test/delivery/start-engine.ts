@@ -106,7 +106,7 @@ export interface EngineOptions {
   impossiblePort?: number
 }
 
-const POOL_IPS = [{ address: '127.0.0.11', hostname: 'mta1.posthorn.test', warmed: true }]
+const POOL_IPS = [{ address: '127.0.0.11', hostname: 'mta1.sternpost.test', warmed: true }]
 /** Long enough for a busy machine: a test that waits for one sets its own. */
 const TIMEOUTS = {
   connect: '30s', banner: '30s', ehlo: '30s', starttls: '30s', mail: '30s', rcpt: '30s', data: '30s', final_dot: '30s',
@@ -137,7 +137,7 @@ export const DKIM_RECORDS: Record<string, string> = {
 
 export async function startEngine(t: Test, options: EngineOptions): Promise<Engine> {
   const { clock = systemClock, port } = options
-  const folder = options.folder ?? mkdtempSync(join(tmpdir(), 'posthorn-delivery-'))
+  const folder = options.folder ?? mkdtempSync(join(tmpdir(), 'sternpost-delivery-'))
   const masterKey = readKey(folder) ?? randomBytes(32)
   writeFiles(folder, { ...options, masterKey })
   const loaded = loadConfiguration({
@@ -284,8 +284,8 @@ function readKey(folder: string): Buffer | undefined {
 function writeFiles(folder: string, options: EngineOptions & { masterKey: Buffer }): void {
   writeFileSync(join(folder, 'master.key'), options.masterKey.toString('base64'), { mode: 0o600 })
   const files: Record<string, object> = {
-    posthorn: {
-      version: 1, hostname: 'posthorn.test', data_dir: join(folder, 'data'),
+    sternpost: {
+      version: 1, hostname: 'sternpost.test', data_dir: join(folder, 'data'),
       secrets: { master_key: { file: join(folder, 'master.key') } },
       listen: { http: [], submission: [], inbound: [], metrics: null },
       delivery: { port: options.port, allow_private_addresses: true },

@@ -138,7 +138,7 @@ t.test('threads that die at once hold up neither the start nor the stop', async 
       storeLocation: locationIn(t.testdir({})), masterKey: new Uint8Array(32), minTlsVersion: 'TLSv1.2', caFile: null,
       connectionsMax: 1, keepsTranscripts: false,
       render: {
-        referenceHeader: null, senderId: 'posthorn', cfbl: false, trackingUrl: null, trackingHost: 't.test',
+        referenceHeader: null, senderId: 'sternpost', cfbl: false, trackingUrl: null, trackingHost: 't.test',
         platformDomain: null,
       },
       timeouts: {

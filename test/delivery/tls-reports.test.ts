@@ -36,7 +36,7 @@ const shipped = loadConfiguration({
 })
 
 async function storeFor(t: Test): Promise<Store> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-tls-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-tls-'))
   const { store } = await openTestStore(locationIn(folder))
   t.teardown(async () => {
     await store.close()
@@ -54,7 +54,7 @@ const hostOf = (tls: HostTls): MailHost => ({ name: 'mx.dest.test', addresses: [
 const opportunistic: HostTls = { kind: 'opportunistic', policy: NO_POLICY }
 const settingsWith = (changes: Partial<Configuration['server']['delivery']>) => (): Configuration => {
   const delivery = { ...shipped.server.delivery, ...changes }
-  return { ...shipped, server: { ...shipped.server, hostname: 'mta.posthorn.test', delivery } }
+  return { ...shipped, server: { ...shipped.server, hostname: 'mta.sternpost.test', delivery } }
 }
 
 function noteOf(tls: Partial<TlsResultNote> | null, changes: Partial<ThreadConnectionNote> = {}): ThreadConnectionNote {
@@ -185,7 +185,7 @@ const STS_LINES = ['version: STSv1', 'mode: enforce', 'mx: *.dest.test', 'max_ag
 
 t.test('a report says what was counted, in the form of RFC 8460', (t) => {
   const report = makeTlsReport(
-    { day: '2026-11-20', domain: 'dest.test', submitter: 'mta.posthorn.test', contact: 'tls@posthorn.test' },
+    { day: '2026-11-20', domain: 'dest.test', submitter: 'mta.sternpost.test', contact: 'tls@sternpost.test' },
     [
       resultOf({ count: 5 }), resultOf({ policyType: 'sts', policy: STS_LINES, count: 7 }),
       resultOf({ policyType: 'sts', policy: STS_LINES, result: 'certificate-expired', count: 2 }),
@@ -194,10 +194,10 @@ t.test('a report says what was counted, in the form of RFC 8460', (t) => {
     ],
   )
   t.same(JSON.parse(gunzipSync(report.bytes).toString()), {
-    'organization-name': 'mta.posthorn.test',
+    'organization-name': 'mta.sternpost.test',
     'date-range': { 'start-datetime': '2026-11-20T00:00:00Z', 'end-datetime': '2026-11-20T23:59:59Z' },
-    'contact-info': 'tls@posthorn.test',
-    'report-id': '2026-11-20.dest.test@mta.posthorn.test',
+    'contact-info': 'tls@sternpost.test',
+    'report-id': '2026-11-20.dest.test@mta.sternpost.test',
     policies: [
       {
         policy: { 'policy-type': 'no-policy-found', 'policy-domain': 'dest.test' },
@@ -226,10 +226,10 @@ t.test('a report says what was counted, in the form of RFC 8460', (t) => {
       },
     ],
   })
-  t.equal(report.fileName, 'mta.posthorn.test!dest.test!1795132800!1795219199.json.gz')
-  const mail = reportMail(report, 'tls@posthorn.test', 'r@dest.test').toString()
+  t.equal(report.fileName, 'mta.sternpost.test!dest.test!1795132800!1795219199.json.gz')
+  const mail = reportMail(report, 'tls@sternpost.test', 'r@dest.test').toString()
   t.match(mail, /^Content-Type: multipart\/report; report-type="tlsrpt";\r\n boundary="([^"]+)"\r\n\r\n--\1\r\n/m)
-  t.match(mail, /^TLS-Report-Domain: dest\.test\r\nTLS-Report-Submitter: mta\.posthorn\.test\r\n/m)
+  t.match(mail, /^TLS-Report-Domain: dest\.test\r\nTLS-Report-Submitter: mta\.sternpost\.test\r\n/m)
   const attached = /Content-Type: application\/tlsrpt\+gzip\r\n[^]*?\r\n\r\n([^]*?)\r\n--/.exec(mail)?.[1] ?? ''
   t.same(Buffer.from(attached, 'base64'), report.bytes)
   t.ok(mail.split('\r\n').every((line) => line.length <= 998))
@@ -277,12 +277,12 @@ async function startReporting(
 }
 
 t.test('a day is reported once, to everybody who was named', async (t) => {
-  const { run, mails, posts } = await startReporting(t, 'tls@posthorn.test')
+  const { run, mails, posts } = await startReporting(t, 'tls@sternpost.test')
   await Promise.all([run(), run()])
   await run()
   t.equal(mails.length, 1)
   t.match(mails[0], {
-    from: 'tls@posthorn.test', recipient: 'r@dest.test', subject: /^Report Domain: dest\.test Submitter: mta/,
+    from: 'tls@sternpost.test', recipient: 'r@dest.test', subject: /^Report Domain: dest\.test Submitter: mta/,
   })
   t.equal(posts.length, 1)
   t.match(posts[0], { url: 'https://report.dest.test/tls', headers: { 'content-type': 'application/tlsrpt+gzip' } })
@@ -293,7 +293,7 @@ t.test('nothing is sent before its time, nor without a sender', async (t) => {
   await off.run()
   t.equal(off.mails.length + off.posts.length, 0)
   const clock = manualClock(MIDNIGHT + MINUTE)
-  const early = await startReporting(t, 'tls@posthorn.test', clock)
+  const early = await startReporting(t, 'tls@sternpost.test', clock)
   await early.run()
   t.equal(early.mails.length, 0)
   await clock.advance(4 * HOUR + 5 * MINUTE)
@@ -303,7 +303,7 @@ t.test('nothing is sent before its time, nor without a sender', async (t) => {
 
 t.test('what failed is tried again, and nobody gets a copy twice', async (t) => {
   const clock = manualClock(MIDNIGHT + 5 * HOUR)
-  const { run, mails, posts, answers } = await startReporting(t, 'tls@posthorn.test', clock)
+  const { run, mails, posts, answers } = await startReporting(t, 'tls@sternpost.test', clock)
   answers.post = 503
   await run()
   await run()
@@ -319,7 +319,7 @@ t.test('what failed is tried again, and nobody gets a copy twice', async (t) => 
 
 t.test('a mail that is refused for good is not tried again', async (t) => {
   const clock = manualClock(MIDNIGHT + 5 * HOUR)
-  const { run, mails, posts, answers } = await startReporting(t, 'tls@posthorn.test', clock)
+  const { run, mails, posts, answers } = await startReporting(t, 'tls@sternpost.test', clock)
   answers.mail = new ServiceError('domain_not_verified', 'x')
   await run()
   answers.mail = null

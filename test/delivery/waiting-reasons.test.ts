@@ -17,7 +17,7 @@ import type { Engine, EngineOptions } from './start-engine.ts'
 
 const ANNA = 'anna@dest.test'
 const IP = '127.0.0.11'
-const WARMING = { ips: [{ address: IP, hostname: 'mta1.posthorn.test', warmed: false }] }
+const WARMING = { ips: [{ address: IP, hostname: 'mta1.sternpost.test', warmed: false }] }
 const VIEWER = { isTest: false, domains: [] }
 const BLOCK = '554 5.7.1 blocked using a list'
 

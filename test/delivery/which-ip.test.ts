@@ -15,7 +15,7 @@ const ANNA = 'anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)
 const [FIRST, SECOND_IP] = ['127.0.0.11', '127.0.0.12'] as const
 const WARM = [FIRST, SECOND_IP].map((address, index) => ({
-  address, hostname: `mta${index + 1}.posthorn.test`, warmed: true,
+  address, hostname: `mta${index + 1}.sternpost.test`, warmed: true,
 }))
 const WARMING = WARM.map((ip) => ({ ...ip, warmed: ip.address !== FIRST }))
 /** A day of 50: bursts of 5, then one every 14 minutes in the second half of the day. */

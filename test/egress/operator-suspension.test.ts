@@ -25,7 +25,7 @@ t.test('nothing leaves from the IP to the provider until it is resumed, whatever
   t.match(shaping.gate(SITES[0] ?? GOOGLE, null), {
     kind: 'closed', until: null, waitingFor: 'suspension', rule: null,
     text: `the paths from ${IP} to office365 are suspended by cli:ada: delisting, since 2026-11-21T12:00:00Z; `
-      + `posthorn ip resume ${IP} --provider office365 ends that`,
+      + `sternpost ip resume ${IP} --provider office365 ends that`,
   })
   for (const path of [GOOGLE, pathTo(null), pathTo('office365', { ip: '192.0.2.2', route: 'office365-a' })]) {
     t.equal(closedFor(world, path, LANE), 0, path.key)

@@ -46,10 +46,10 @@ t.test('what is told follows from what was told and from the last two runs', asy
 
 t.test('the words of an alert', async (t) => {
   const alert = {
-    at: 0, hostname: 'mail.posthorn.test', problems: [finding({})],
+    at: 0, hostname: 'mail.sternpost.test', problems: [finding({})],
     solved: [{ check: 'tls', subject: null, seen: 'it ends soon' }],
   }
-  t.equal(alertSubject(alert), 'Posthorn mail.posthorn.test: 1 problem, 1 solved')
+  t.equal(alertSubject(alert), 'Sternpost mail.sternpost.test: 1 problem, 1 solved')
   t.match(alertText(alert), /FAILURE {2}ptr 203\.0\.113\.10: there is none\n {2}It matters\.\n {2}Fix: set it/)
   t.match(alertText(alert), /SOLVED {3}tls: it was: it ends soon/)
 })
@@ -78,12 +78,12 @@ t.test('a running server tells its operator', async (t) => {
   t.equal(await run(), 200)
   await until('the mail is there', () => mails().length === 1)
   t.match(mails()[0], /FAILURE {2}blocklist 127\.0\.0\.11: is listed by zen\.spamhaus\.org/)
-  t.match(sink.mails[0]?.bytes.toString(), /^From: "Posthorn" <postmaster@acme\.test>/m, 'of a domain that may send')
+  t.match(sink.mails[0]?.bytes.toString(), /^From: "Sternpost" <postmaster@acme\.test>/m, 'of a domain that may send')
   t.equal(posts().length, 1, 'the webhook refused it')
   await run()
   t.equal(posts().length, 2, 'so it was tried again')
   const posted = JSON.parse(posts()[1] ?? '') as { problems: Finding[] }
-  t.match(posted, { kind: 'health', hostname: 'mail.posthorn.test' })
+  t.match(posted, { kind: 'health', hostname: 'mail.sternpost.test' })
   t.ok(posted.problems.some(({ check, subject }) => check === 'blocklist' && subject === '127.0.0.11'))
   const told = mails().filter((text) => text.includes('FAILURE  blocklist')).length
   await run()
@@ -93,7 +93,7 @@ t.test('a running server tells its operator', async (t) => {
   await run()
   await until('it is solved', () => mails().some((text) => text.includes('SOLVED   blocklist 127.0.0.11')))
   t.match(appliance.log.join('\n'), /"check":"blocklist".*"from":"fail","to":"ok".*"check changed"/)
-  t.match(await appliance.parts.metrics.text(), /posthorn_health_check_status\{check="blocklist"\} 0/)
+  t.match(await appliance.parts.metrics.text(), /sternpost_health_check_status\{check="blocklist"\} 0/)
 
   const last = await appliance.api.get('/admin/checks')
   t.match(last.body, { data: { ran_at: Number, checks: [{ check: 'clock' }] } })

@@ -43,11 +43,11 @@ function unitsWith(service: Partial<typeof SERVICE>, ports: readonly number[] = 
 
 t.test('the units of the package are in order, and each departure is found', async (t) => {
   t.same(unitsWith({}), [
-    'ok | posthorn.service | it is active and enabled | ', 'ok | posthorn.socket | it opens 25, 587, 465, 443, 80 | ',
+    'ok | sternpost.service | it is active and enabled | ', 'ok | sternpost.socket | it opens 25, 587, 465, 443, 80 | ',
   ], 'the port of the metrics needs no socket unit')
-  t.match(unitsWith({ ActiveState: 'failed' })[0], /^fail .*it is failed \| systemctl start posthorn/)
+  t.match(unitsWith({ ActiveState: 'failed' })[0], /^fail .*it is failed \| systemctl start sternpost/)
   t.match(unitsWith({ UnitFileState: 'disabled' })[0], /^warn .*does not start with the machine/)
-  const dropIn = '/etc/systemd/system/posthorn.service.d/override.conf'
+  const dropIn = '/etc/systemd/system/sternpost.service.d/override.conf'
   t.match(unitsWith({ PrivateUsers: 'no', CapabilityBoundingSet: 'cap_sys_admin', DropInPaths: dropIn })[1],
     /^warn .*override\.conf weakens it: PrivateUsers=no, CapabilityBoundingSet=cap_sys_admin \| .*PrivateUsers=yes/)
   t.match(unitsWith({}, [25, 587, 443, 80])[1], /^fail .*does not open 465.*\[Socket\] ListenStream=465/)

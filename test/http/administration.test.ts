@@ -299,7 +299,7 @@ t.test('a reload is a dry run, is applied whole, or changes nothing', async (t) 
   t.match(applied.json.data, { applied: true, revision: 3, moved: [{ pool: 'spare', messages: 1 }] })
   const lines = applied.json.data?.['lines'] as string[]
   t.same(lines.filter((line) => /^[+-]|weight/.test(line)).toSorted(), [
-    '+ ip 127.0.0.20 in default (cold; start it with: posthorn ip warmup start 127.0.0.20)',
+    '+ ip 127.0.0.20 in default (cold; start it with: sternpost ip warmup start 127.0.0.20)',
     '- ip 127.0.0.13 of spare',
     '- pool spare (1 queued messages moved to default)',
     `~ ip ${WARMED} weight 100 -> 5`,
@@ -308,7 +308,7 @@ t.test('a reload is a dry run, is applied whole, or changes nothing', async (t) 
   t.match(log.findLast(({ msg }) => msg === 'configuration reloaded'), { revision: 3, api_key: 'admin …9f3a' })
 
   const mistake = {
-    file: '/etc/posthorn/pools.yaml', line: 14, column: 18, path: 'pools.default.ips[1].address',
+    file: '/etc/sternpost/pools.yaml', line: 14, column: 18, path: 'pools.default.ips[1].address',
     severity: 'error' as const, message: '"x" is no IP', suggestion: null,
   }
   files.read = () => {

@@ -67,7 +67,7 @@ export function keyNamed(name: KeyName): string {
   return `sk_${KEYS[name].mode ?? 'live'}_${name.padEnd(36, '0')}9f3a`
 }
 
-/** The part `api` of posthorn.yaml: limits that no test meets by chance. */
+/** The part `api` of sternpost.yaml: limits that no test meets by chance. */
 export const API_SETTINGS: ServerSettings['api'] = {
   requests: null, requests_burst: 1, recipients: null, recipients_burst: 1, batch_recipients: 1_000,
   queue_max: 1_000_000, counts_max: { domains: 1_000, webhooks: 50, keys: 20 },
@@ -198,7 +198,7 @@ const RENDERING = {
   trackingBaseUrl: 'https://t.acme.com',
   settings: {
     keys: { complaint: TOKEN_KEY, open: TOKEN_KEY, click: TOKEN_KEY, unsubscribe: TOKEN_KEY },
-    referenceHeader: null, senderId: 'posthorn', cfbl: false,
+    referenceHeader: null, senderId: 'sternpost', cfbl: false,
   },
 }
 

@@ -14,7 +14,7 @@ const NO_MESSAGE = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 
 t.test('a defect is 500 with the request id alone; the log has the rest', async (t) => {
   const fail = async (): Promise<never> => {
-    throw Object.assign(new TypeError('x of undefined in /opt/posthorn/secret.ts'), { code: 'ERR_X' })
+    throw Object.assign(new TypeError('x of undefined in /opt/sternpost/secret.ts'), { code: 'ERR_X' })
   }
   const api = await startApi(t, { features: { acceptMessage: fail, mailRefusal: async () => null, health: fail } })
   for (const got of [await post(api.port, '/v1/email/send', VALID_SEND), await get(api.port, '/v1/health')]) {

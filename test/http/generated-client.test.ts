@@ -31,7 +31,7 @@ t.test('the generated client compiles and sends a batch', { skip }, async (t) =>
   await prepareSender(server, zone)
   const key = await server.createKey('send', 'messages:read')
 
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-client-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-client-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   for (const file of ['send-batch.ts', 'tsconfig.json']) cpSync(join(CLIENT, file), join(folder, file))
   symlinkSync(join(CLIENT, 'node_modules'), join(folder, 'node_modules'))
@@ -41,7 +41,7 @@ t.test('the generated client compiles and sends a batch', { skip }, async (t) =>
   const node = (...words: string[]): Promise<{ stdout: string }> => run(process.execPath, words, { cwd: folder })
   const tool = (name: string, file: string): string => join(CLIENT, 'node_modules', name, 'bin', file)
 
-  await node(tool('openapi-typescript', 'cli.js'), 'openapi.json', '--output', 'posthorn-api.ts')
+  await node(tool('openapi-typescript', 'cli.js'), 'openapi.json', '--output', 'sternpost-api.ts')
   await node(tool('typescript', 'tsc'), '--project', '.').catch((error: { stdout?: string }) => {
     throw new Error(`it does not compile:\n${error.stdout ?? ''}`)
   })

@@ -92,7 +92,7 @@ t.test('a key changes neither itself nor what it may not grant, and does not see
 })
 
 t.test('the last live admin key stays, but for the administrator', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-keys-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-keys-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   const socketPath = join(folder, 'admin.sock')
   const { port } = await startApi(t, { adminSocket: socketPath })

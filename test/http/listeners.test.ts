@@ -16,7 +16,7 @@ import { manualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 
 shareStore(t)
-const folder = mkdtempSync(join(tmpdir(), 'posthorn-listeners-'))
+const folder = mkdtempSync(join(tmpdir(), 'sternpost-listeners-'))
 t.teardown(() => rmSync(folder, { recursive: true }))
 const PREFIX = '/.well-known/acme-challenge'
 
@@ -115,7 +115,7 @@ t.test('a certificate that ends is announced 14 and 3 days before, once each', a
   watch.use([{ cert_file: file, key_file: 'unused' }])
   t.same(lines, [])
   t.match(await metrics.text(),
-    `posthorn_tls_certificate_expiry_timestamp_seconds{certificate="${file}"} ${endsAt / 1_000}`)
+    `sternpost_tls_certificate_expiry_timestamp_seconds{certificate="${file}"} ${endsAt / 1_000}`)
   const checkAt = async (left: number): Promise<unknown[]> => {
     await clock.advance(endsAt - left - clock.now())
     watch.check()

@@ -9,33 +9,33 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { createTransport } from 'nodemailer'
 import t from 'tap'
-import { PosthornError, posthornTransport } from '../../src/http/client/nodemailer-transport.ts'
-import type { PosthornInfo } from '../../src/http/client/nodemailer-transport.ts'
+import { SternpostError, sternpostTransport } from '../../src/http/client/nodemailer-transport.ts'
+import type { SternpostInfo } from '../../src/http/client/nodemailer-transport.ts'
 import { keyNamed, shareStore, startApi } from './api-server.ts'
 
 shareStore(t)
-const folder = mkdtempSync(join(tmpdir(), 'posthorn-nodemailer-'))
+const folder = mkdtempSync(join(tmpdir(), 'sternpost-nodemailer-'))
 t.teardown(() => rmSync(folder, { recursive: true }))
 const MOST_BYTES = 10_485_760
 const FROM = { name: 'Acme "Shop"', address: 'orders@acme.com' }
 const MAIL = { from: FROM, to: 'Ada <ada@example.net>', subject: 'Order {{no}}', text: 'Hi' }
 
 function transporterFor(port: number, apiKey = keyNamed('send')) {
-  const transporter = createTransport(posthornTransport({ url: `http://127.0.0.1:${port}/v1/`, apiKey, retries: 2 }))
+  const transporter = createTransport(sternpostTransport({ url: `http://127.0.0.1:${port}/v1/`, apiKey, retries: 2 }))
   return {
     // What the types of nodemailer say of a transport that they do not know is what SMTP gives.
-    send: async (mail: object): Promise<PosthornInfo> => {
+    send: async (mail: object): Promise<SternpostInfo> => {
       const info: unknown = await transporter.sendMail({ ...MAIL, ...mail })
-      return info as PosthornInfo
+      return info as SternpostInfo
     },
     verify: () => transporter.verify(),
   }
 }
 
-async function failureOf(action: Promise<unknown>): Promise<PosthornError> {
+async function failureOf(action: Promise<unknown>): Promise<SternpostError> {
   const thrown = await action.then(() => undefined, (reason: unknown) => reason)
-  if (thrown instanceof PosthornError) return thrown
-  throw new Error(`no PosthornError: ${String(thrown)}`)
+  if (thrown instanceof SternpostError) return thrown
+  throw new Error(`no SternpostError: ${String(thrown)}`)
 }
 
 t.test('what nodemailer takes arrives as a request of the API', async (t) => {
@@ -53,7 +53,7 @@ t.test('what nodemailer takes arrives as a request of the API', async (t) => {
       { path: file },
       { filename: 'e.txt', path: 'data:text/plain;base64,aGk=' },
     ],
-    posthorn: { tags: { kind: 'order' } },
+    sternpost: { tags: { kind: 'order' } },
   })
   t.match(info, { messageId: /^msg_/, accepted: ['ada@example.net'], rejected: [], response: /^200 / })
   t.equal(sends.length, 1)

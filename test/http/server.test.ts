@@ -18,7 +18,7 @@ import { freePort } from '../support/serve-process.ts'
 import { until } from '../support/until.ts'
 
 shareStore(t)
-const folder = mkdtempSync(join(tmpdir(), 'posthorn-http-'))
+const folder = mkdtempSync(join(tmpdir(), 'sternpost-http-'))
 t.teardown(() => rmSync(folder, { recursive: true }))
 
 /** What `action` threw, as exit code and message. */
@@ -85,13 +85,13 @@ t.test('on the admin socket every request is the administrator', async (t) => {
   const { port, seen, log } = await startApi(t, { adminSocket: socketPath })
   t.equal(statSync(socketPath).mode & 0o777, 0o660)
   const body = JSON.stringify({ name: 'first', mode: 'live', scopes: ['admin'] })
-  const got = await ask(0, { path: '/v1/keys', key: null, body, socketPath, headers: { 'X-Posthorn-User': 'ada' } })
+  const got = await ask(0, { path: '/v1/keys', key: null, body, socketPath, headers: { 'X-Sternpost-User': 'ada' } })
   t.equal(got.status, 201)
   t.equal(seen.keys.length, 1)
   t.match(log.find(({ msg }) => msg === 'key created'), { api_key: 'ada' })
   const mail = JSON.stringify(VALID_SEND)
   t.equal((await ask(0, { path: '/v1/email/send', key: null, body: mail, socketPath })).status, 200)
-  const spoofed = await ask(port, { path: '/v1/keys', key: null, body, headers: { 'X-Posthorn-User': 'ada' } })
+  const spoofed = await ask(port, { path: '/v1/keys', key: null, body, headers: { 'X-Sternpost-User': 'ada' } })
   t.equal(spoofed.status, 401, 'the header means nothing elsewhere')
 })
 

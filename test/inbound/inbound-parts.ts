@@ -118,7 +118,7 @@ export async function inboundParts(t: Test, setup: AcceptanceSetup = {}): Promis
         providers: { providers: {} },
         classify: createClassifier([]),
         settings: {
-          hostname: HOSTNAME, tls, operator: { email: null }, headers: { reference: 'X-Posthorn-Ref' },
+          hostname: HOSTNAME, tls, operator: { email: null }, headers: { reference: 'X-Sternpost-Ref' },
           inbound: {
             limits: { message: 50 * MIB, kept: MIB, recipients: 100, connections: 2_000, connections_per_address: 20 },
             token_max_age: 35 * DAY, complaint_address: `fbl@${HOSTNAME}`,

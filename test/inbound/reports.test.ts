@@ -141,7 +141,7 @@ t.test('a message is found by what the report repeats of it', async (t) => {
   const report = `fbl@${HOSTNAME}`
   const cases = [
     ({ bounceToken }: ReturnType<typeof tokensOf>) => ({ originalEnvelopeId: `b-${bounceToken}` }),
-    ({ complaintToken }: ReturnType<typeof tokensOf>) => ({ returned: [`X-Posthorn-Ref: ${complaintToken}`] }),
+    ({ complaintToken }: ReturnType<typeof tokensOf>) => ({ returned: [`X-Sternpost-Ref: ${complaintToken}`] }),
     ({ complaintToken }: ReturnType<typeof tokensOf>) => ({ returned: [`Message-ID: <${complaintToken}@acme.com>`] }),
     ({ bounceAddress }: ReturnType<typeof tokensOf>) => ({ returned: [`Return-Path: <${bounceAddress}>`] }),
   ]
@@ -217,7 +217,7 @@ t.test('a complaint is told once and suppresses; what is no complaint does neith
 })
 
 t.test('a simulated recipient has its events and is never suppressed', async (t) => {
-  const address = 'late@simulator.posthorn.test'
+  const address = 'late@simulator.sternpost.test'
   const { messageId, bounceAddress, complaintAddress } = await parts.deliveredMessage(address)
   await bring([bounceAddress], bounceReport())
   await bring([complaintAddress], feedbackReport())
@@ -285,7 +285,7 @@ t.test('forged reports change nothing, however many come', async (t) => {
       originalEnvelopeId: `b-${forged.bounceToken}`,
       returned: [
         'To: victim@example.com', `Message-ID: <${forged.complaintToken}@acme.com>`,
-        `X-Posthorn-Ref: ${victim.messageId}`, `Return-Path: <${forged.bounceAddress}>`,
+        `X-Sternpost-Ref: ${victim.messageId}`, `Return-Path: <${forged.bounceAddress}>`,
       ],
     }
     const report = count % 2 === 0 ? bounceReport(fields) : feedbackReport('abuse', fields.returned)
@@ -343,7 +343,7 @@ t.test('mail for postmaster goes on to the operator, within limits, and never ba
   t.equal(others.length, 0)
   t.same(forwarded?.messages.map(({ to }) => to.address), ['ops@example.org'])
   const text = Buffer.from(forwarded?.content.raw ?? []).toString()
-  t.match(text, `From: "Posthorn" <postmaster@${HOSTNAME}>\r\n`)
+  t.match(text, `From: "Sternpost" <postmaster@${HOSTNAME}>\r\n`)
   t.match(text, 'Auto-Submitted: auto-generated\r\n')
   t.match(text.replaceAll('\r\n', ''), Buffer.from(`${complaint}\r\n`).toString('base64'))
 

@@ -38,7 +38,7 @@ t.test('every shape of a report is read', async (t) => {
     t.equal(reading.references.originalEnvelopeId, wanted.envelopeId ?? null, `envelope id of ${name}`)
     if (wanted.messageId === undefined) continue
     t.equal(reading.references.returned.get('message-id'), wanted.messageId, `message id of ${name}`)
-    t.equal(reading.references.returned.get('x-posthorn-ref'), 'complaint-token', `reference of ${name}`)
+    t.equal(reading.references.returned.get('x-sternpost-ref'), 'complaint-token', `reference of ${name}`)
   }
 })
 

@@ -49,7 +49,7 @@ t.test('a changed, foreign or malformed token names nothing', async (t) => {
 t.test('the organizational domain is what somebody registered', async (t) => {
   const cases: [string, string][] = [
     ['mx1.mail.example.co.uk', 'example.co.uk'], ['example.com', 'example.com'], ['a.github.io', 'a.github.io'],
-    ['x.a.github.io', 'a.github.io'], ['simulator.posthorn.test', 'posthorn.test'], ['localhost', 'localhost'],
+    ['x.a.github.io', 'a.github.io'], ['simulator.sternpost.test', 'sternpost.test'], ['localhost', 'localhost'],
     ['co.uk', 'co.uk'], ['mail.xn--bcher-kva.de', 'xn--bcher-kva.de'],
   ]
   for (const [name, expected] of cases) t.equal(organizationalDomain(name), expected, name)

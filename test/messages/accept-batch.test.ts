@@ -66,7 +66,7 @@ t.test('each recipient is a message of its own, the content is stored once', asy
     accepted: 3, rejected: 0, subject: 'Hello {{name}}', states: { queued: 3 },
   })
   t.same(announced, { queued: 1, events: 0 })
-  t.match(await metrics.registry.metrics(), 'posthorn_messages_accepted_total{source="api"} 3')
+  t.match(await metrics.registry.metrics(), 'sternpost_messages_accepted_total{source="api"} 3')
 })
 
 t.test('bad recipients are told and the others accepted, in the order of the request', async (t) => {

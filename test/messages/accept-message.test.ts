@@ -56,7 +56,7 @@ t.test('an accepted message is in the store, whole, before the answer', async (t
   ])
   t.match(await store.lookupMessage(messageId, clock.now()), { state: 'queued', recipient: 'Ada@example.net' })
   t.same(told, { queued: 1, events: 0 })
-  t.match(await metrics.registry.metrics(), 'posthorn_messages_accepted_total{source="api"} 1')
+  t.match(await metrics.registry.metrics(), 'sternpost_messages_accepted_total{source="api"} 1')
 })
 
 t.test('what is left out has its default', async (t) => {
@@ -288,7 +288,7 @@ t.test('pending domains send nothing', async (t) => {
 
 t.test('a server for tests takes reserved names, every server the simulator', async (t) => {
   const strict = await acceptanceParts(t)
-  t.equal(await outcome(strict.accept, { to: 'delivered@simulator.posthorn.test' }), 'accepted')
+  t.equal(await outcome(strict.accept, { to: 'delivered@simulator.sternpost.test' }), 'accepted')
   t.match(await outcome(strict.accept, { replyTo: 'a@b.test' }), /^invalid_request: reply_to: /)
   const lenient = await acceptanceParts(t, { allowReservedNames: true })
   t.equal(await outcome(lenient.accept, { to: 'a@b.test', replyTo: 'a@b.invalid' }), 'accepted')

@@ -54,7 +54,7 @@ t.test('each recipient is a message, all share the mail as it came', async (t) =
   })
   await submit(submission({ raw: mail([], 'other') }), KEY)
   t.same(stored[1]?.content.tracking, { opens: true, clicks: false }, 'as the domain says')
-  t.match(await metrics.registry.metrics(), 'posthorn_messages_accepted_total{source="smtp"} 3')
+  t.match(await metrics.registry.metrics(), 'sternpost_messages_accepted_total{source="smtp"} 3')
 })
 
 t.test('each kind of bad submission has its answer', async (t) => {

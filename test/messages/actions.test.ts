@@ -100,7 +100,7 @@ t.test('cancel: what cannot be canceled is a conflict in plain words', async (t)
   const bad = await send()
   await settle(bad, bounced, '550 5.1.1 no such user')
   await t.rejects(actions.cancel(bad, ALL), { code: 'conflict', details: /is bounced: it was refused for good/ })
-  const suppressed = await send({ to: 'suppressed@simulator.posthorn.test' })
+  const suppressed = await send({ to: 'suppressed@simulator.sternpost.test' })
   await t.rejects(actions.cancel(suppressed, ALL), {
     code: 'conflict', details: /is suppressed: its address is on the suppression list/,
   })
@@ -295,7 +295,7 @@ t.test('explain: the end of a message', async (t) => {
   const gone = await send()
   await parts.actions.cancel(gone, ALL)
   t.match(await explain(gone), { summary: 'It was canceled before it was sent.', waiting_for: null })
-  const suppressed = await send({ to: 'suppressed@simulator.posthorn.test' })
+  const suppressed = await send({ to: 'suppressed@simulator.sternpost.test' })
   t.match(await explain(suppressed), { summary: 'It was not sent: the address is on the suppression list.' })
   const expired = await send()
   await settle(expired, { kind: 'path-failed', retryAt: clock.now() + MINUTE }, 'no answer from the DNS')

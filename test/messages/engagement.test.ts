@@ -166,8 +166,8 @@ t.test('an open is recorded within a second, a click after it could be judged', 
   t.equal(events.count, 2)
   t.same(requests.flatMap(({ hits }) => hits.map(({ client }) => client)), [null, null], 'who it was is not kept')
   const metrics = await parts.metrics.registry.metrics()
-  t.match(metrics, 'posthorn_opens_total{machine="false"} 1\n')
-  t.match(metrics, 'posthorn_clicks_total{machine="false"} 1\n')
+  t.match(metrics, 'sternpost_opens_total{machine="false"} 1\n')
+  t.match(metrics, 'sternpost_clicks_total{machine="false"} 1\n')
 })
 
 t.test('scanners, proxies and bursts are machines', async (t) => {
@@ -212,7 +212,7 @@ t.test('hits wait while the store takes none, and the oldest are dropped when th
   t.same(log.map((line) => (JSON.parse(line) as { msg: string }).msg), ['opens and clicks wait'], 'said once')
   for (let count = 0; count < 10_000; count++) engagement.open(pixel, PERSON)
   await clock.advance(1_000)
-  t.match(await metrics.registry.metrics(), 'posthorn_engagement_dropped_total 1\n')
+  t.match(await metrics.registry.metrics(), 'sternpost_engagement_dropped_total 1\n')
   delete failure.error
   await clock.advance(1_000)
   await until('all is stored', () => requests.length === 20)

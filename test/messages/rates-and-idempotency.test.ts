@@ -170,7 +170,7 @@ t.test('the answer is committed with the message, and a repeat gets it and store
 
 t.test('which messages are suppressed is kept beside the answer', async (t) => {
   const { accept } = await acceptanceParts(t)
-  const request = sendRequest({ cc: ['suppressed@simulator.posthorn.test'] })
+  const request = sendRequest({ cc: ['suppressed@simulator.sternpost.test'] })
   const first = await accept(request, callerWith(), keeping(entryWith()))
   t.match(first, { kind: 'accepted', accepted: { recipients: [{ status: 'queued' }, { status: 'suppressed' }] } })
   const again = await accept(request, callerWith(), keeping(entryWith()))

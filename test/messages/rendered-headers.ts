@@ -14,7 +14,7 @@ export const RENDERING: Omit<ComposeInput, 'content' | 'facts'> = {
   trackingBaseUrl: 'https://t.acme.com',
   settings: {
     keys: { complaint: KEY, open: KEY, click: KEY, unsubscribe: KEY },
-    referenceHeader: 'X-Posthorn-Ref', senderId: 'posthorn1', cfbl: false,
+    referenceHeader: 'X-Sternpost-Ref', senderId: 'sternpost1', cfbl: false,
   },
 }
 

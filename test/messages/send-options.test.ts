@@ -150,7 +150,7 @@ t.test('headers that are not the customer\'s are refused in any case', async (t)
     'From', 'To', 'Cc', 'Bcc', 'Sender', 'Reply-To', 'Date', 'Subject', 'Message-ID', 'MIME-Version', 'Content-Type',
     'Content-Transfer-Encoding', 'Content-X', 'DKIM-Signature', 'Return-Path', 'Received', 'Authentication-Results',
     'ARC-Seal', 'ARC-X', 'List-Unsubscribe', 'List-Unsubscribe-Post', 'List-Unsubscribe-X', 'Feedback-ID',
-    'CFBL-Address', 'CFBL-X', 'X-Service-Mode', 'X-Posthorn-Ref', 'X-Acme-Ref',
+    'CFBL-Address', 'CFBL-X', 'X-Service-Mode', 'X-Sternpost-Ref', 'X-Acme-Ref',
   ]
   for (const name of denied) {
     for (const written of [name, name.toLowerCase(), name.toUpperCase()]) {
@@ -233,7 +233,7 @@ t.test('tracking is decided at acceptance: by the request, else the domain, and 
 
 t.test('simulated recipients never leave the host, whoever writes to them', async (t) => {
   const { accept, stored, clock, told } = await acceptanceParts(t)
-  const at = (name: string): Partial<SendRequest> => ({ to: `${name}@simulator.posthorn.test`, ipPool: 'off' })
+  const at = (name: string): Partial<SendRequest> => ({ to: `${name}@simulator.sternpost.test`, ipPool: 'off' })
   await accept(sendRequest(at('hard+x')), callerWith(), null)
   t.match(stored[0]?.messages, [{ isCaptured: true, simulatedSuppression: null, expiresAt: clock.now() + LIFETIME }])
   t.equal(stored[0]?.pool, 'off', 'which needs no IP')
@@ -319,7 +319,7 @@ t.test('property: no header value adds a field, a recipient or a body', async (t
 })
 
 const EXPECTED_FIELDS = [
-  'from', 'to', 'subject', 'date', 'message-id', 'x-posthorn-ref', 'feedback-id', 'mime-version', 'content-type',
+  'from', 'to', 'subject', 'date', 'message-id', 'x-sternpost-ref', 'feedback-id', 'mime-version', 'content-type',
   'content-transfer-encoding', 'x-hostile', 'reply-to', 'list-unsubscribe', 'list-unsubscribe-post',
 ]
 

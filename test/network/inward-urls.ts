@@ -48,6 +48,6 @@ export const INWARD_TEXTS = [
   'http://good.test/#', 'http://[fe80::1%25lo]:PORT/', 'http://[::1%25lo]:PORT/', 'http://[::1%lo]:PORT/', 'http://',
   '', 'http://:PORT/', 'http:///127.0.0.1:PORT/', 'http://1.2.3.4.5/', 'http://256.1.1.1/',
   'http://127.0.0.1%00.good.test/', 'http://good.test:99999/', 'ftp://127.0.0.1:PORT/', 'file:///etc/passwd',
-  'gopher://127.0.0.1:PORT/', 'javascript:alert(1)', 'data:text/plain,x', 'unix:/run/posthorn.sock', 'not a URL',
+  'gopher://127.0.0.1:PORT/', 'javascript:alert(1)', 'data:text/plain,x', 'unix:/run/sternpost.sock', 'not a URL',
   `http://good.test/${'x'.repeat(2048)}`,
 ]

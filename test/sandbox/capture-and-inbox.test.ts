@@ -75,10 +75,10 @@ const MULTIPART = [
 t.test('what the engine sends is in the inbox with the facts of the session', async (t) => {
   await withWorld({}, async ({ port, entries }) => {
     const replies = await smtpDialogue({ port, localAddress: '127.0.0.11' }, [
-      'EHLO mta1.posthorn.test', 'MAIL FROM:<bounces+x@acme.com>', 'RCPT TO:<ada+one@example.com>', 'DATA',
+      'EHLO mta1.sternpost.test', 'MAIL FROM:<bounces+x@acme.com>', 'RCPT TO:<ada+one@example.com>', 'DATA',
       `${PLAIN}\r\n.`,
     ])
-    t.match(replies[0], /^220 mx\.capture\.posthorn\.test /)
+    t.match(replies[0], /^220 mx\.capture\.sternpost\.test /)
     t.match(replies[1], /STARTTLS/)
     t.notMatch(replies[1], /AUTH/)
     t.match(replies[1], /8BITMIME/)
@@ -92,7 +92,7 @@ t.test('what the engine sends is in the inbox with the facts of the session', as
       envelope: { from: 'bounces+x@acme.com', to: ['ada+one@example.com'] },
       received_at: NOW / 1_000, size: Buffer.byteLength(`${PLAIN}\r\n`), message_id_header: '<m1@acme.com>',
       dkim: { result: 'pass', domain: 'acme.com', selector: 'ps1' },
-      remote_address: '127.0.0.11', ehlo_name: 'mta1.posthorn.test',
+      remote_address: '127.0.0.11', ehlo_name: 'mta1.sternpost.test',
     })
   })
 })
@@ -102,24 +102,24 @@ t.test('simulated recipients behave as their table says', async (t) => {
     const rcpt = async (to: string): Promise<string | undefined> =>
       (await smtpDialogue({ port }, ['EHLO me', 'MAIL FROM:<>', `RCPT TO:<${to}>`])).at(-1)
     for (const hard of ['hard@simulator', 'hard+signup@simulator', 'HARD@Simulator']) {
-      const to = `${hard}.Posthorn.test`
+      const to = `${hard}.Sternpost.test`
       t.match(await rcpt(to), /^550 5\.1\.1 The email account that you tried to reach does not exist$/, to)
     }
-    const fine = ['delivered+x@simulator.posthorn.test', 'constructor@simulator.posthorn.test', 'hard@example.com']
+    const fine = ['delivered+x@simulator.sternpost.test', 'constructor@simulator.sternpost.test', 'hard@example.com']
     for (const to of fine) {
       t.match(await rcpt(to), /^250 /, to)
     }
     // A refused transaction can be followed by another on the same connection.
     const replies = await smtpDialogue({ port }, [
-      'EHLO me', 'MAIL FROM:<>', 'RCPT TO:<hard@simulator.posthorn.test>', 'RSET', 'MAIL FROM:<>',
-      'RCPT TO:<delivered+x@simulator.posthorn.test>', 'DATA', `${PLAIN}\r\n.`,
+      'EHLO me', 'MAIL FROM:<>', 'RCPT TO:<hard@simulator.sternpost.test>', 'RSET', 'MAIL FROM:<>',
+      'RCPT TO:<delivered+x@simulator.sternpost.test>', 'DATA', `${PLAIN}\r\n.`,
     ])
     t.match(replies.at(-1), /^250 /)
     t.equal((await entries()).length, 1)
   })
   t.equal(behaviourOf('hard').kind, 'deliver', 'an address without a domain is no simulated one')
-  t.equal(labelOf('hard+a+b@simulator.posthorn.test'), 'a+b')
-  t.equal(labelOf('hard@simulator.posthorn.test'), null)
+  t.equal(labelOf('hard+a+b@simulator.sternpost.test'), 'a+b')
+  t.equal(labelOf('hard@simulator.sternpost.test'), null)
 })
 
 t.test('one connection carries many messages, and limits hold', async (t) => {

@@ -79,7 +79,7 @@ t.test('a poll loop wakes when time jumps', async (t) => {
 })
 
 t.test('application time goes on where it was after a start', async (t) => {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-clock-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-clock-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   const first = openKeptClock({ folder, logger })
   first.keep()

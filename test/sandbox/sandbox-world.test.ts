@@ -34,7 +34,7 @@ const PORTS = { port: 9_000, capturePort: 9_001, submissionPort: 9_002, inboundP
 const SHIPPED = fileURLToPath(new URL('../../config', import.meta.url))
 
 function temporaryFolder(t: { teardown(work: () => void): void }): string {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-sandbox-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-sandbox-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   return folder
 }
@@ -52,9 +52,9 @@ t.test('every domain leads to the capture server, and every record we ask for is
       if (name === 'circle.test') return [{ type: 'CNAME', name, value: 'circle.test' }]
       return [
         { type: 'TXT', name: 'ps1._domainkey.acme.com', value: 'v=DKIM1; p=MIIB' },
-        { type: 'CNAME', name: 'bounces.acme.com', value: 'rp.posthorn.test' },
-        { type: 'TXT', name: 'rp.posthorn.test', value: 'v=spf1 -all' },
-        { type: 'MX', name: 'rp.posthorn.test', value: '10 Mail.Posthorn.test.' },
+        { type: 'CNAME', name: 'bounces.acme.com', value: 'rp.sternpost.test' },
+        { type: 'TXT', name: 'rp.sternpost.test', value: 'v=spf1 -all' },
+        { type: 'MX', name: 'rp.sternpost.test', value: '10 Mail.Sternpost.test.' },
       ]
     },
   })
@@ -68,10 +68,10 @@ t.test('every domain leads to the capture server, and every record we ask for is
     const answer = await resolver.mx(domain)
     t.ok(answer.kind === 'found' && answer.records.every(({ exchange }) => exchange.endsWith(end)), domain)
   }
-  t.strictSame(await resolver.mx('bounces.acme.com'), found({ priority: 10, exchange: 'mail.posthorn.test' }))
+  t.strictSame(await resolver.mx('bounces.acme.com'), found({ priority: 10, exchange: 'mail.sternpost.test' }))
   t.strictSame(await resolver.txt('PS1._domainkey.acme.com'), found('v=DKIM1; p=MIIB'))
   t.ok(asked.includes('ps1._domainkey.acme.com'), 'names are asked for in lower case')
-  t.strictSame(await resolver.cname('bounces.acme.com'), found('rp.posthorn.test'))
+  t.strictSame(await resolver.cname('bounces.acme.com'), found('rp.sternpost.test'))
   t.strictSame(await resolver.txt('bounces.acme.com'), found('v=spf1 -all'), 'an alias is followed')
   t.strictSame(await resolver.txt('example.com'), { kind: 'no-record' })
   t.strictSame(await resolver.cname('example.com'), { kind: 'no-record' })
@@ -92,7 +92,7 @@ t.test('below unverified.test every record is published with a mistake that peop
     publishedRecords: async () => [
       { type: 'TXT', name: 'ps1._domainkey.shop.unverified.test', value: rsa },
       { type: 'TXT', name: 'ps2._domainkey.shop.unverified.test', value: ed25519 },
-      { type: 'CNAME', name: 'bounces.shop.unverified.test', value: 'rp.posthorn.test' },
+      { type: 'CNAME', name: 'bounces.shop.unverified.test', value: 'rp.sternpost.test' },
       { type: 'TXT', name: '_dmarc.shop.unverified.test', value: 'v=DMARC1; p=none' },
       { type: 'TXT', name: 'ps1._domainkey.shopunverified.test', value: rsa },
     ],
@@ -140,7 +140,7 @@ t.test('the shipped rules read the refusals of simulated recipients as they are 
     ['hard', 'hard', 'invalid_recipient'], ['soft', 'soft', 'mailbox_full'], ['block', 'block', 'ip_block'],
     ['deferred', 'soft', 'system_error'], ['greylisted', 'soft', 'greylist'],
   ] as const) {
-    const behaviour = behaviourOf(`${name}@simulator.posthorn.test`)
+    const behaviour = behaviourOf(`${name}@simulator.sternpost.test`)
     const reply = readSmtpReply(behaviour.kind === 'refuse' ? `${behaviour.code} ${behaviour.text}` : '')
     if (reply === undefined) throw new Error(`${name} is not refused`)
     t.equal(classify(reply, 'rcpt', null).category, category, name)
@@ -156,11 +156,11 @@ t.test('the data folder is private, marked, and deleted only when it is ours', a
   t.equal(mode(join(folder, 'master.key')), '600')
   const masterKey = readFileSync(join(folder, 'master.key'), 'utf8')
   t.equal(Buffer.from(masterKey, 'base64').length, 32)
-  writeFileSync(join(folder, 'posthorn.db'), 'rows')
+  writeFileSync(join(folder, 'sternpost.db'), 'rows')
   prepareDataFolder({ folder, isFresh: false })
   t.equal(readFileSync(join(folder, 'master.key'), 'utf8'), masterKey, 'the key stays with its database')
   prepareDataFolder({ folder, isFresh: true })
-  t.notOk(existsSync(join(folder, 'posthorn.db')), '--fresh starts over')
+  t.notOk(existsSync(join(folder, 'sternpost.db')), '--fresh starts over')
   t.not(readFileSync(join(folder, 'master.key'), 'utf8'), masterKey)
 
   const running = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)', 'sandbox'])
@@ -319,7 +319,7 @@ t.test('capture server, inbox and routes work together, and the end does not wai
   const other = sandboxIn(dataFolder, dev.baseUrl)
   const otherPort = await other.start()
   t.not(otherPort, port, 'two sandboxes on one machine')
-  const to = 'delivered@simulator.posthorn.test'
+  const to = 'delivered@simulator.sternpost.test'
   t.match(await sendMail({ port, to, message: 'Subject: Hello\r\n\r\nHi' }), /^250 /)
   t.match((await dev.get('/dev/inbox?wait=60s')).data, [{ subject: 'Hello', dkim: { result: 'pass' } }])
   const waiting = dev.get('/dev/inbox?to=nobody@example.com&wait=60s')
@@ -337,7 +337,7 @@ t.test('the banner says where everything is, and its curl can be pasted', async 
     dataFolder: '.sandbox',
   }
   const text = bannerText(facts)
-  t.equal(text, `Posthorn 0.1.0 sandbox · nothing leaves this machine · data in .sandbox (use --fresh to start over)
+  t.equal(text, `Sternpost 0.1.0 sandbox · nothing leaves this machine · data in .sandbox (use --fresh to start over)
 
   API       http://127.0.0.1:8025/v1          key  sk_test_whole   (also in .sandbox/key)
   Inbox     http://127.0.0.1:8025/dev         captured mail, webhook inspector, clock
@@ -346,7 +346,7 @@ t.test('the banner says where everything is, and its curl can be pasted', async 
   Try it:
     curl -s http://127.0.0.1:8025/v1/email/send \\
       -H 'Authorization: Bearer sk_test_whole' -H 'Content-Type: application/json' \\
-      -d '{"to":"clicked@simulator.posthorn.test","from":"you@sandbox.test","subject":"Hello","html":"<p>Hi, <a href=\\"https://example.com/\\">look</a></p>"}'
+      -d '{"to":"clicked@simulator.sternpost.test","from":"you@sandbox.test","subject":"Hello","html":"<p>Hi, <a href=\\"https://example.com/\\">look</a></p>"}'
 
   Then watch:  curl -s 'http://127.0.0.1:8025/dev/hooks/inspector?wait=10s'      Stop: Ctrl-C
 `)
@@ -362,7 +362,7 @@ t.test('the banner says where everything is, and its curl can be pasted', async 
   const { stdout } = await promisify(execFile)('sh', ['-c', pasted])
   const words = stdout.trimEnd().split('\n')
   t.equal(words[1], 'http://127.0.0.1:8025/v1/email/send')
-  t.match(JSON.parse(words.at(-1) ?? ''), { to: 'clicked@simulator.posthorn.test', from: 'you@sandbox.test' })
+  t.match(JSON.parse(words.at(-1) ?? ''), { to: 'clicked@simulator.sternpost.test', from: 'you@sandbox.test' })
   const fromLine = await promisify(execFile)('sh', ['-c', printed['curl']?.replace('curl ', 'printf "%s\\n" ') ?? ''])
   t.equal(fromLine.stdout, stdout)
 })

@@ -1,5 +1,5 @@
 /**
- * The `/dev` paths are the sandbox's alone: `posthorn serve` knows none of them, with a key or without.
+ * The `/dev` paths are the sandbox's alone: `sternpost serve` knows none of them, with a key or without.
  */
 import t from 'tap'
 import { startServe } from '../support/serve-process.ts'

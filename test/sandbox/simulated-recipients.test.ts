@@ -19,11 +19,11 @@ import { until } from '../support/until.ts'
 import { withCapture } from './capture-world.ts'
 import { sendMail, smtpDialogue } from './smtp-dialogue.ts'
 
-const SIMULATOR = 'simulator.posthorn.test'
+const SIMULATOR = 'simulator.sternpost.test'
 const TOKEN = 'a2'.repeat(24)
 const MESSAGE = [
   'From: Acme <orders@acme.com>', 'To: ada@example.com', 'Subject: Hello', `Message-ID: <${TOKEN}@acme.com>`,
-  `X-Posthorn-Ref: ${TOKEN}`, '', 'Hi',
+  `X-Sternpost-Ref: ${TOKEN}`, '', 'Hi',
 ].join('\r\n')
 
 const rcpt = async (port: number, to: string, from = 'b-1@bounces.acme.com'): Promise<string> =>
@@ -99,7 +99,7 @@ t.test('late@ is delivered, then a report of non-delivery comes to the return pa
       address: `late+x@${SIMULATOR}`, action: 'failed', status: '5.1.1', replyCode: 550, diagnostic: /does not exist/,
     }] })
     t.equal(reading.references.returned.get('message-id'), `<${TOKEN}@acme.com>`)
-    t.equal(reading.references.returned.get('x-posthorn-ref'), TOKEN)
+    t.equal(reading.references.returned.get('x-sternpost-ref'), TOKEN)
     t.match(await sendMail({ port, from: '', to: `late@${SIMULATOR}`, message: MESSAGE }), /^250/)
     t.match(await sendMail({ port, from, to: `late+ü@${SIMULATOR}`, message: MESSAGE }), /^250/)
     await until('the third one', async () => inbound.mails.length === 2 || (await clock.advance(2_000)))
@@ -113,7 +113,7 @@ t.test('complained@ is delivered, then a report of abuse comes to the complaint 
   const inbound = await startKeepingSink()
   t.teardown(() => inbound.close())
   const inboundAddress = () => ({ address: '127.0.0.1', port: inbound.port })
-  const complaintAddress = 'fbl@posthorn.test'
+  const complaintAddress = 'fbl@sternpost.test'
   await withCapture({ clock, inboundAddress, complaintAddress }, async ({ port, log }) => {
     const reportFor = async (message: string): Promise<{ to: string; from: string; bytes: Buffer }> => {
       const before = inbound.mails.length
@@ -127,12 +127,12 @@ t.test('complained@ is delivered, then a report of abuse comes to the complaint 
     t.match(report.bytes.toString(), /^Reported-Domain: acme\.com\r$/m)
     t.match(report.bytes.toString(), /^Source-IP: 127\.0\.0\.1\r$/m)
 
-    const onlyId = MESSAGE.replace(/^X-Posthorn-Ref: .*\r\n/m, '')
+    const onlyId = MESSAGE.replace(/^X-Sternpost-Ref: .*\r\n/m, '')
     t.equal((await reportFor(onlyId)).to, `f-${TOKEN}@bounces.acme.com`, 'by its Message-ID')
     const named = `CFBL-Address: f-other@bounces.acme.com;\r\n report=arf\r\n${MESSAGE}`
     t.equal((await reportFor(named)).to, 'f-other@bounces.acme.com', 'as RFC 9477 says')
     t.equal((await reportFor('Subject: Hello\r\n\r\nHi')).to, complaintAddress, 'else the configured one')
-    const hostile = `X-Posthorn-Ref: ${'!'.repeat(70_000)}\r\n\r\nHi`
+    const hostile = `X-Sternpost-Ref: ${'!'.repeat(70_000)}\r\n\r\nHi`
     t.equal((await reportFor(hostile)).to, complaintAddress, 'a header of no use')
     t.notMatch(log.join(''), '"level":"error"')
   })

@@ -20,7 +20,7 @@ import { startSteadyLoad } from '../support/steady-load.ts'
 import { SENDING_DOMAIN, TWO_IPS } from '../support/two-ips.ts'
 import { until } from '../support/until.ts'
 
-const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 /** Accepted before the backup begins. */
 const BEFORE = IS_FULL ? 20_000 : 400
@@ -30,7 +30,7 @@ const run = promisify(execFile)
 
 t.setTimeout(0)
 
-async function posthorn(...words: string[]): Promise<Record<string, unknown>> {
+async function sternpost(...words: string[]): Promise<Record<string, unknown>> {
   const { stdout } = await run('sh', [COMMAND, ...words, '--json'], { maxBuffer: 64 * 2 ** 20 })
   const document: unknown = JSON.parse(stdout)
   return document as Record<string, unknown>
@@ -38,7 +38,7 @@ async function posthorn(...words: string[]): Promise<Record<string, unknown>> {
 
 /** Configuration and data of another machine; nothing runs there yet. */
 async function otherRoot(t: Test, dnsServer: string) {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-other-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-other-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   const sink = await startCountingSink()
   t.teardown(() => sink.close())
@@ -71,7 +71,7 @@ t.test('every message that was answered before the mark is in the backup, and is
   await until('more is accepted', () => load.accepted.size >= limit, DEADLINE)
   limit = Number.POSITIVE_INFINITY
   const before = new Set(load.accepted.keys())
-  const written = await posthorn('backup', '--config', server.configurationFolder)
+  const written = await sternpost('backup', '--config', server.configurationFolder)
   const during = load.accepted.size - before.size
   await until('mail is taken behind it too', () => load.accepted.size > before.size + 100, DEADLINE)
   await load.stop()
@@ -81,15 +81,15 @@ t.test('every message that was answered before the mark is in the backup, and is
   t.same(readdirSync(join(server.databaseFolder, 'backups')), [file.split('/').at(-1)], 'nothing else is left')
   const { stdout: names } = await run('tar', ['--list', '--file', file])
   t.same(names.trim().split('\n'), [
-    'manifest.json', 'posthorn.db', 'config/pools.yaml', 'config/posthorn.yaml', 'config/providers.d/50-fast.yaml',
+    'manifest.json', 'sternpost.db', 'config/pools.yaml', 'config/sternpost.yaml', 'config/providers.d/50-fast.yaml',
   ])
   t.notOk(readFileSync(file).includes(MASTER_KEY), 'the master key is not in it')
-  t.match(await posthorn('backup', 'verify', file), { ok: true, version: /^\d/ })
+  t.match(await sternpost('backup', 'verify', file), { ok: true, version: /^\d/ })
   t.equal(await server.stop(), 0)
 
   const other = await otherRoot(t, first.dnsServer)
-  const summary = await posthorn('restore', file, '--config', other.configuration)
-  t.match(await posthorn('verify', '--config', other.configuration), { ok: true, problems: [] })
+  const summary = await sternpost('restore', file, '--config', other.configuration)
+  t.match(await sternpost('verify', '--config', other.configuration), { ok: true, problems: [] })
   const rows = queueRows(other.dataFolder)
   const there = new Set(rows.map(({ recipient }) => recipient))
   t.same([...before].filter((recipient) => !there.has(recipient)), [], 'all of them are there')
@@ -98,7 +98,7 @@ t.test('every message that was answered before the mark is in the backup, and is
   t.same(rows.filter(({ state }) => state === 'sending'), [])
   t.ok(held.length > 100 && held.every(({ nextAt }) => nextAt > Date.now() + 10 ** 10), `${held.length} are held`)
   t.match(summary, { held: held.length, moved_to: null, counts: { messages: rows.length, domains: 1 } })
-  t.same(readdirSync(String(summary['configuration'])).sort(), ['pools.yaml', 'posthorn.yaml', 'providers.d'])
+  t.same(readdirSync(String(summary['configuration'])).sort(), ['pools.yaml', 'sternpost.yaml', 'providers.d'])
 
   const second = await startServe(other.options)
   t.teardown(() => second.remove())
@@ -110,14 +110,14 @@ t.test('every message that was answered before the mark is in the backup, and is
   await until('new mail flows', () => other.sink.arrivals.has('new@d0.test'), DEADLINE)
   t.equal(other.sink.arrivals.size, 1, 'and nothing else')
   const filter = ['--config', second.configurationFolder]
-  const groups = await posthorn('queue', 'list', '--held', '--by', 'pool', ...filter) as unknown as { held: number }[]
+  const groups = await sternpost('queue', 'list', '--held', '--by', 'pool', ...filter) as unknown as { held: number }[]
   t.equal(groups.reduce((sum, group) => sum + group.held, 0), held.length)
   const halfTime = (halfAt + 1) * 1_000
   const older = held.filter(({ createdAt }) => createdAt < halfTime)
   t.ok(older.length > 0 && older.length < held.length, `${older.length} of them are of the first half`)
   const time = new Date(halfTime).toISOString()
-  const dropped = await posthorn('queue', 'drop', '--held', '--accepted-before', time, '--yes', ...filter)
-  const released = await posthorn('queue', 'release', '--all', '--yes', ...filter)
+  const dropped = await sternpost('queue', 'drop', '--held', '--accepted-before', time, '--yes', ...filter)
+  const released = await sternpost('queue', 'release', '--all', '--yes', ...filter)
   t.equal(dropped['messages'], older.length, 'those are dropped')
   t.equal(released['messages'], held.length - older.length, 'and the others released')
   await until('what was released is delivered', () => {
@@ -132,6 +132,6 @@ t.test('every message that was answered before the mark is in the backup, and is
   writeFileSync(join(second.configurationFolder, 'master.key'), Buffer.alloc(32, 8).toString('base64'), { mode: 0o600 })
   await second.start()
   const told = second.log().filter(({ msg }) => msg === 'the DKIM key of a domain does not open: its mail waits')
-  const expected = [{ domain: SENDING_DOMAIN, fix: /^posthorn domain dkim rotate / }]
+  const expected = [{ domain: SENDING_DOMAIN, fix: /^sternpost domain dkim rotate / }]
   t.match(told, expected, 'with another master key it says so')
 })

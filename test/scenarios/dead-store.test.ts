@@ -29,7 +29,7 @@ t.test('a damaged database ends the process with 1, also while mail is on its wa
     })
   }
   await until('mail is on its way', () => mx.messages.length > 0)
-  for (const name of ['posthorn.db', 'posthorn.db-wal']) overwrite(join(server.databaseFolder, name))
+  for (const name of ['sternpost.db', 'sternpost.db-wal']) overwrite(join(server.databaseFolder, name))
   t.equal(await until('the process has ended', () => server.exitCode(), LONGEST_END), 1)
 })
 

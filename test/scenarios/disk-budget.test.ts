@@ -39,7 +39,7 @@ t.test(`a day of traffic on ${PLAN.budget / MEGABYTE} MB`, async (t) => {
   })
   const api = apiClient(appliance.baseUrl, await appliance.createKey())
   await verifySender(api, zone)
-  const file = join(appliance.dataFolder, 'posthorn.db')
+  const file = join(appliance.dataFolder, 'sternpost.db')
   const largest = { file: 0, log: 0 }
   const ids: string[] = []
   const endAt = appliance.now() + 24 * HOUR
@@ -74,7 +74,7 @@ t.test(`a day of traffic on ${PLAN.budget / MEGABYTE} MB`, async (t) => {
   t.equal(integrityOf(appliance.dataFolder), 'ok')
   const { status, body } = await api.get(`/email?limit=5&recipient=${encodeURIComponent(addressOf(STEPS - 1, 's1'))}`)
   t.match([status, body['data']], [200, [{ state: 'delivered' }]], 'the newest are found')
-  const log = readFileSync(join(appliance.dataFolder, '..', 'posthorn.log'), 'utf8')
+  const log = readFileSync(join(appliance.dataFolder, '..', 'sternpost.log'), 'utf8')
   t.match(log, /"early_contents":\d+/, 'content went early')
   t.equal(/"early_messages":\d+/.test(log), PLAN.isTight, 'and messages, where rows alone are more than the budget')
   t.notMatch(log, /above its budget/)

@@ -124,7 +124,7 @@ async function tryToSubmit(port: number, key: string): Promise<string> {
   }
   try {
     await hear()
-    const login = Buffer.from(`\0posthorn\0${key}`).toString('base64')
+    const login = Buffer.from(`\0sternpost\0${key}`).toString('base64')
     for (const line of ['EHLO client.test', `AUTH PLAIN ${login}`]) {
       socket.write(`${line}\r\n`)
       await hear()

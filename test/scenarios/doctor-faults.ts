@@ -1,6 +1,6 @@
 /**
  * A server with all its names and addresses right; then one fault after the other is planted in the DNS, the network,
- * the files and the server, and `posthorn doctor` must find each, and nothing else once it is mended. Run by
+ * the files and the server, and `sternpost doctor` must find each, and nothing else once it is mended. Run by
  * `doctor.test.ts` in a network namespace.
  */
 import { execFileSync } from 'node:child_process'
@@ -13,7 +13,7 @@ import t from 'tap'
 import { z } from 'zod'
 import type { DoctorReport } from '../../src/commands/doctor-report.ts'
 import { reverseName } from '../../src/egress/ip-facts.ts'
-import { posthorn } from '../commands/command-server.ts'
+import { sternpost } from '../commands/command-server.ts'
 import {
   DOMAINS, FIRST, HOSTNAME, ip, IPV6, PROVIDER_HOST, SECOND, SPF_OF_ALL, startDoctorWorld, TLS_NAMES,
 } from '../support/doctor-world.ts'
@@ -35,7 +35,7 @@ interface Seen {
 }
 
 async function doctor(...words: string[]): Promise<Seen> {
-  const { code, stdout, stderr } = await posthorn(['doctor', ...words, '--json', '--config', folder])
+  const { code, stdout, stderr } = await sternpost(['doctor', ...words, '--json', '--config', folder])
   if (stdout === '') throw new Error(`no document: ${stderr}`)
   const report = JSON.parse(stdout) as DoctorReport
   const fit = schema.safeParse(report)
@@ -80,7 +80,7 @@ t.test('a clean server has no problem', async (t) => {
     t.same(checked(check).toSorted(), DOMAINS.toSorted(), check)
   }
   t.equal(checked('listeners').length, (hasIpv6 ? 5 : 4) + 1, 'every door, and the metrics')
-  t.match(await metrics(), /posthorn_health_check_status\{check="ptr"\} 0/)
+  t.match(await metrics(), /sternpost_health_check_status\{check="ptr"\} 0/)
 })
 
 async function metrics(): Promise<string> {
@@ -122,23 +122,23 @@ const own = { A: [FIRST], ...(hasIpv6 ? { AAAA: [IPV6] } : {}) }
 const FAULTS: Fault[] = [
   {
     name: 'an IPv4 address without a reverse name', words: ['ptr'],
-    plant: inZone(reverseName(SECOND), undefined, { PTR: ['mta2.posthorn.test'] }),
-    finds: [`fail ptr ${SECOND}`], code: 2, says: /set the reverse DNS of 203\.0\.113\.11 to mta2\.posthorn\.test/,
+    plant: inZone(reverseName(SECOND), undefined, { PTR: ['mta2.sternpost.test'] }),
+    finds: [`fail ptr ${SECOND}`], code: 2, says: /set the reverse DNS of 203\.0\.113\.11 to mta2\.sternpost\.test/,
   },
   ...(hasIpv6 ? [{
     name: 'an IPv6 address without a reverse name', words: ['ptr'],
-    plant: inZone(reverseName(IPV6), undefined, { PTR: ['mta6.posthorn.test'] }),
+    plant: inZone(reverseName(IPV6), undefined, { PTR: ['mta6.sternpost.test'] }),
     finds: [`fail ptr ${IPV6}`], code: 2 as const, says: /ip6\.arpa\. PTR mta6/,
   }] : []),
   {
     name: 'a reverse name that is not the EHLO name', words: ['fcrdns'],
-    plant: inZone(reverseName(SECOND), { PTR: ['static-11.hoster.test'] }, { PTR: ['mta2.posthorn.test'] }),
+    plant: inZone(reverseName(SECOND), { PTR: ['static-11.hoster.test'] }, { PTR: ['mta2.sternpost.test'] }),
     finds: [`fail fcrdns ${SECOND}`], code: 2, says: /the reverse name is static-11\.hoster\.test/,
   },
   {
     name: 'an EHLO name that leads elsewhere', words: ['fcrdns'],
-    plant: inZone('mta2.posthorn.test', { A: ['203.0.113.99'] }, { A: [SECOND] }),
-    finds: [`fail fcrdns ${SECOND}`], code: 2, says: /mta2\.posthorn\.test\. A 203\.0\.113\.11/,
+    plant: inZone('mta2.sternpost.test', { A: ['203.0.113.99'] }, { A: [SECOND] }),
+    finds: [`fail fcrdns ${SECOND}`], code: 2, says: /mta2\.sternpost\.test\. A 203\.0\.113\.11/,
   },
   {
     name: 'no name for tracked links', words: ['names'],
@@ -200,11 +200,11 @@ const FAULTS: Fault[] = [
         '-subj', '/CN=x', '-addext', `subjectAltName=${TLS_NAMES.map((name) => `DNS:${name}`).join(',')}`,
         '-keyout', tls.key, '-out', tls.certificate,
       ], { stdio: 'ignore' })
-      await posthorn(['reload', '--config', folder])
+      await sternpost(['reload', '--config', folder])
       return async () => {
         writeFileSync(tls.certificate, before.certificate)
         writeFileSync(tls.key, before.key)
-        await posthorn(['reload', '--config', folder])
+        await sternpost(['reload', '--config', folder])
       }
     },
     finds: TLS_NAMES.map((name) => `warn tls ${name}`), code: 1, says: /in [45] days/,
@@ -212,7 +212,7 @@ const FAULTS: Fault[] = [
   {
     name: 'files that the server has not taken over', words: ['config'],
     plant: inFile('pools.yaml', (text) => text.replace('"warmed": true', '"warmed": true, "weight": 7')),
-    finds: ['warn config'], code: 1, says: /posthorn reload/,
+    finds: ['warn config'], code: 1, says: /sternpost reload/,
   },
   {
     name: 'files with a mistake', words: ['config'],
@@ -222,7 +222,7 @@ const FAULTS: Fault[] = [
   {
     name: 'a backup that is two days old', words: ['backup'],
     plant() {
-      const file = join(world.backups, 'posthorn-20261119T031700Z-10.tar')
+      const file = join(world.backups, 'sternpost-20261119T031700Z-10.tar')
       writeFileSync(file, '')
       const then = Date.now() / 1_000 - 48 * 3_600
       utimesSync(file, then, then)
@@ -243,7 +243,7 @@ const FAULTS: Fault[] = [
     async plant() {
       const other = createServer((socket) => socket.end(`220 ${HOSTNAME} ESMTP Exim 4.96\r\n`)).listen(2525, FIRST)
       await once(other, 'listening')
-      const mend = inFile('posthorn.yaml', (text) => text.replace('"tls": "starttls"',
+      const mend = inFile('sternpost.yaml', (text) => text.replace('"tls": "starttls"',
         `"tls": "starttls" }, { "address": "${FIRST}", "port": 2525, "tls": "starttls"`))()
       return () => {
         other.close()
@@ -251,7 +251,7 @@ const FAULTS: Fault[] = [
       }
     },
     finds: [`fail listeners listen.submission ${FIRST}:2525`], code: 2,
-    says: /another server answers: 220 mail\.posthorn\.test ESMTP Exim/,
+    says: /another server answers: 220 mail\.sternpost\.test ESMTP Exim/,
   },
   {
     name: 'a clock that is ahead', words: ['clock'],
@@ -320,12 +320,12 @@ t.test('each record of a domain that went wrong is found', async (t) => {
 })
 
 t.test('the texts for others', async (t) => {
-  const ticket = await posthorn(['doctor', '--ticket', 'port25', '--config', folder])
+  const ticket = await sternpost(['doctor', '--ticket', 'port25', '--config', folder])
   t.equal(ticket.code, 0)
-  t.match(ticket.stdout, /Please open outbound TCP port 25[\s\S]+203\.0\.113\.11 {2}PTR {2}mta2\.posthorn\.test/)
-  const loops = await posthorn(['doctor', 'feedback', '--config', folder])
-  t.match(loops.stdout, /fbl@mail\.posthorn\.test[\s\S]+spf\.test[\s\S]+senders\.yahooinc\.com/)
-  const unknown = await posthorn(['doctor', 'ptrr', '--config', folder])
+  t.match(ticket.stdout, /Please open outbound TCP port 25[\s\S]+203\.0\.113\.11 {2}PTR {2}mta2\.sternpost\.test/)
+  const loops = await sternpost(['doctor', 'feedback', '--config', folder])
+  t.match(loops.stdout, /fbl@mail\.sternpost\.test[\s\S]+spf\.test[\s\S]+senders\.yahooinc\.com/)
+  const unknown = await sternpost(['doctor', 'ptrr', '--config', folder])
   t.match(unknown, { code: 64, stderr: /no check "ptrr"/ })
   const typo = await doctor('domain', '--domain', 'nobody.test')
   t.same([problems(typo), typo.code], [['fail domain nobody.test'], 2], 'a domain that is not there is no clean one')
@@ -336,10 +336,10 @@ t.test('a host that closes port 25 degrades the server, and does not make it una
   const seen = await doctor()
   const wanted = world.ips.map(({ address }) => `fail port25 ${address}`)
   t.same(problems(seen).filter((problem) => problem.includes('port25')), wanted)
-  const status = await posthorn(['status', '--json', '--config', folder])
+  const status = await sternpost(['status', '--json', '--config', folder])
   t.equal(status.code, 1)
   t.match(JSON.parse(status.stdout), { health: { status: 'degraded', smtp_out: 'port 25 is blocked' } })
-  t.match(await metrics(), /posthorn_health_check_status\{check="port25"\} 2/)
+  t.match(await metrics(), /sternpost_health_check_status\{check="port25"\} 2/)
 })
 
 t.test('without a server it says what it can see', async (t) => {

@@ -1,5 +1,5 @@
 /**
- * `posthorn doctor` against planted faults: the story is in `doctor-faults.ts`, which runs in a network namespace.
+ * `sternpost doctor` against planted faults: the story is in `doctor-faults.ts`, which runs in a network namespace.
  */
 import { namespaceCommand, runInNamespace } from '../support/network-namespace.ts'
 

@@ -1,5 +1,5 @@
 /**
- * What Posthorn asks to be published, put into a real DNS server, makes strangers pass what Posthorn really sent:
+ * What Sternpost asks to be published, put into a real DNS server, makes strangers pass what Sternpost really sent:
  * opendkim, dkimpy and mailauth its signatures, pyspf and mailauth its SPF for every pool IP and for no other.
  */
 import { generateKeyPairSync } from 'node:crypto'
@@ -24,9 +24,9 @@ const POOLS = {
   pools: {
     default: {
       overflow_pool: 'spill',
-      ips: OWN_IPS.map((address, index) => ({ address, hostname: `mta${index}.posthorn.test`, warmed: true })),
+      ips: OWN_IPS.map((address, index) => ({ address, hostname: `mta${index}.sternpost.test`, warmed: true })),
     },
-    spill: { ips: [{ address: OVERFLOW_IP, hostname: 'mta3.posthorn.test', warmed: true }] },
+    spill: { ips: [{ address: OVERFLOW_IP, hostname: 'mta3.sternpost.test', warmed: true }] },
   },
 }
 /** The domain of the operator, which signs all mail below the domain that sends it, once: opendkim looks at three. */
@@ -53,7 +53,7 @@ t.test('signatures and SPF of every kind of domain pass at every judge', { skip 
     pools: POOLS,
     settings: { domains: { dkim: { ed25519: true, platform_domain: PLATFORM } } },
     applianceRecords: APPLIANCE_RECORDS.map((record) =>
-      record.name === 'spf.mail.posthorn.test' ? { ...record, value: spfOf([...OWN_IPS, OVERFLOW_IP]) } : record),
+      record.name === 'spf.mail.sternpost.test' ? { ...record, value: spfOf([...OWN_IPS, OVERFLOW_IP]) } : record),
   })
   const ours = await world.addVerified(PLATFORM)
   t.same(algorithmsAsked(ours), ['k=rsa', 'k=ed25519'], 'both keys are asked for')
@@ -151,8 +151,8 @@ async function addWithOwnReturnPath(t: Test, world: DomainWorld): Promise<void> 
   const name = 'bounces.own-mx.test'
   const added = await world.add('own-mx.test')
   const own: DnsRecordLine[] = [
-    { name, type: 'MX', value: '10 mail.posthorn.test' },
-    { name, type: 'TXT', value: 'v=spf1 include:spf.mail.posthorn.test -all' },
+    { name, type: 'MX', value: '10 mail.sternpost.test' },
+    { name, type: 'TXT', value: 'v=spf1 include:spf.mail.sternpost.test -all' },
   ]
   world.setZone('own-mx.test', [...toPublish(added).filter((record) => record.name !== name), ...own])
   await world.publish()

@@ -65,8 +65,8 @@ t.test('pending, verified, degraded, failed and back: by what the DNS says, at t
 
     await t.test('SERVFAIL and silence for days change nothing', async (t) => {
       for (const trouble of [
-        { servfail: ['acme.test'] }, { servfail: ['mail.posthorn.test'] },
-        { silent: ['acme.test', 'mail.posthorn.test'] },
+        { servfail: ['acme.test'] }, { servfail: ['mail.sternpost.test'] },
+        { silent: ['acme.test', 'mail.sternpost.test'] },
       ]) {
         world.setTrouble(trouble)
         await world.publish()
@@ -158,12 +158,12 @@ function ownReturnPath(asked: DnsRecordLine[], ...spf: string[]): DnsRecordLine[
   const name = asked.find(({ name }) => name.startsWith('bounces.'))?.name ?? ''
   return [
     ...asked.filter((line) => line.name !== name),
-    { name, type: 'MX', value: '10 mail.posthorn.test' },
+    { name, type: 'MX', value: '10 mail.sternpost.test' },
     ...spf.map((value) => ({ name, type: 'TXT' as const, value })),
   ]
 }
 
-const OURS = 'include:spf.mail.posthorn.test'
+const OURS = 'include:spf.mail.sternpost.test'
 const MANY_INCLUDES = Array.from({ length: 11 }, (_, index) => `i${index}.lookups.test`)
 
 const SLIPS: Slip[] = [
@@ -196,7 +196,7 @@ const SLIPS: Slip[] = [
       asked.map((line) => (line.type === 'CNAME' ? { ...line, type: 'A', value: '127.0.0.9' } : line)),
   },
   {
-    domain: 'elsewhere.test', purpose: 'return_path', hint: /rp\.mail\.posthorn\.test/,
+    domain: 'elsewhere.test', purpose: 'return_path', hint: /rp\.mail\.sternpost\.test/,
     publish: (asked) => [
       ...asked.map((line) => (line.name.startsWith('bounces.') ? { ...line, value: 'edge.cdn.test' } : line)),
       { name: 'edge.cdn.test', type: 'A', value: '127.0.0.9' },

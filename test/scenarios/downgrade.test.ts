@@ -88,7 +88,7 @@ const FORGED: SignedZone = {
 
 const POOL = {
   version: 1, default_pool: 'default',
-  pools: { default: { ips: [{ address: '127.0.0.11', hostname: 'mta1.posthorn.test', warmed: true }] } },
+  pools: { default: { ips: [{ address: '127.0.0.11', hostname: 'mta1.sternpost.test', warmed: true }] } },
 }
 /** Of a host that limits nothing; another message is another connection. */
 const PROVIDERS = {

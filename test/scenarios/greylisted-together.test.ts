@@ -23,7 +23,7 @@ const DEADLINE = MINUTE
 const ONE_IP = {
   version: 1,
   default_pool: 'default',
-  pools: { default: { ips: [{ address: '127.0.0.11', hostname: 'mta1.posthorn.test', warmed: true }] } },
+  pools: { default: { ips: [{ address: '127.0.0.11', hostname: 'mta1.sternpost.test', warmed: true }] } },
 }
 
 t.setTimeout(0)

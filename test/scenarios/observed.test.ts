@@ -73,7 +73,7 @@ t.test('a batch of mail leaves one line for each fact, and its figures', async (
   await until('all have arrived', () => sink.arrivals.size === MESSAGES, DEADLINE)
   await until('all are told', () => receiver.requests.length >= MESSAGES, DEADLINE)
   await until('as many connections are counted as are open', async () =>
-    valueOf(await metricsOf(server.metricsUrl), 'posthorn_smtp_connections') === sink.connections(), DEADLINE)
+    valueOf(await metricsOf(server.metricsUrl), 'sternpost_smtp_connections') === sink.connections(), DEADLINE)
   await until('the last lines are there', () =>
     server.log().filter(({ msg }) => msg === 'webhook attempt').length >= MESSAGES, DEADLINE)
   const log = server.log() as unknown as Line[]
@@ -114,33 +114,33 @@ t.test('a batch of mail leaves one line for each fact, and its figures', async (
   // Results are recorded with the round behind them.
   const text = await until('nothing waits any more', async () => {
     const read = await metricsOf(server.metricsUrl)
-    return valueOf(read, 'posthorn_webhook_queue') === 0 && read
+    return valueOf(read, 'sternpost_webhook_queue') === 0 && read
   }, DEADLINE)
   await t.test('the figures are right', async (t) => {
     const expected: [start: string, value: number][] = [
-      ['posthorn_messages_accepted_total{source="batch"}', MESSAGES],
-      ['posthorn_deliveries_total{result="delivered"', MESSAGES],
-      ['posthorn_delivery_attempt_seconds_count', MESSAGES],
-      ['posthorn_delivery_latency_seconds_count{pool="default"}', MESSAGES],
-      ['posthorn_smtp_replies_total{class="2",stage="dot"', MESSAGES],
-      ['posthorn_webhook_deliveries_total{result="succeeded"}', MESSAGES],
-      ['posthorn_webhook_attempt_seconds_count', MESSAGES],
-      ['posthorn_queue_messages{state="waiting",pool="default"}', 0],
-      ['posthorn_webhook_queue', 0],
-      ['posthorn_ip_state{ip="127.0.0.11",state="warmed"}', 1],
-      ['posthorn_config_last_reload_success', 1],
+      ['sternpost_messages_accepted_total{source="batch"}', MESSAGES],
+      ['sternpost_deliveries_total{result="delivered"', MESSAGES],
+      ['sternpost_delivery_attempt_seconds_count', MESSAGES],
+      ['sternpost_delivery_latency_seconds_count{pool="default"}', MESSAGES],
+      ['sternpost_smtp_replies_total{class="2",stage="dot"', MESSAGES],
+      ['sternpost_webhook_deliveries_total{result="succeeded"}', MESSAGES],
+      ['sternpost_webhook_attempt_seconds_count', MESSAGES],
+      ['sternpost_queue_messages{state="waiting",pool="default"}', 0],
+      ['sternpost_webhook_queue', 0],
+      ['sternpost_ip_state{ip="127.0.0.11",state="warmed"}', 1],
+      ['sternpost_config_last_reload_success', 1],
     ]
     for (const [start, value] of expected) t.equal(valueOf(text, start), value, start)
-    for (const name of ['posthorn_database_bytes', 'posthorn_disk_free_bytes', 'posthorn_dns_lookup_seconds_count']) {
+    for (const name of ['sternpost_database_bytes', 'sternpost_disk_free_bytes', 'sternpost_dns_lookup_seconds_count']) {
       t.ok(valueOf(text, name) > 0, name)
     }
-    t.ok(seriesOf(text, 'posthorn_thread_event_loop_utilization') >= 2, 'the store and a delivery thread')
+    t.ok(seriesOf(text, 'sternpost_thread_event_loop_utilization') >= 2, 'the store and a delivery thread')
   })
 
   await t.test('what the dashboard and the alerts name is there', async (t) => {
     const there = new Set(text.match(/(?<=^# TYPE )\S+/gm))
     for (const file of ['grafana.json', 'alerts.yaml']) {
-      const names = new Set(expressionsOf(file).match(/\b(?:posthorn|nodejs|process)_[a-z0-9_]+/g))
+      const names = new Set(expressionsOf(file).match(/\b(?:sternpost|nodejs|process)_[a-z0-9_]+/g))
       t.ok(names.size > 10, `${file} names ${names.size}`)
       const isThere = (name: string): boolean => there.has(name) || there.has(name.replace(/_(bucket|sum|count)$/, ''))
       const missing = [...names].filter((name) => !isThere(name))

@@ -13,8 +13,8 @@ import type { Test } from 'tap'
 import { serverSchema } from '../../src/config/server-settings.ts'
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url))
-const SERVICE = join(REPOSITORY, 'systemd/posthorn.service')
-const SOCKET = join(REPOSITORY, 'systemd/posthorn.socket')
+const SERVICE = join(REPOSITORY, 'systemd/sternpost.service')
+const SOCKET = join(REPOSITORY, 'systemd/sternpost.socket')
 /** What the package is built of. */
 const SOURCES = ['src', 'config', 'systemd', 'scripts', 'package.json', 'package-lock.json', '.npmrc', 'README.md']
 /** Tenths: 1.5 is the limit. */
@@ -41,7 +41,7 @@ t.test('the unit lets V8 make code, and takes no comment behind a value', async 
 t.test('systemd opens every low port of the configuration that is the default', async (t) => {
   const text = readFileSync(SOCKET, 'utf8')
   const opened = [...text.matchAll(/^ListenStream=(\d+)$/gm)].map((match) => Number(match[1]))
-  const { listen } = serverSchema.parse({ version: 1, hostname: 'mail.posthorn.test' })
+  const { listen } = serverSchema.parse({ version: 1, hostname: 'mail.sternpost.test' })
   const named = [...listen.http, ...listen.submission, ...listen.inbound].map(({ port }) => port)
   t.same(opened.toSorted(byNumber), named.filter((port) => port < 1024).toSorted(byNumber))
 })
@@ -52,7 +52,7 @@ const byNumber = (left: number, right: number): number => left - right
 if (process.env['TEST_SCALE'] === 'full') t.test('two builds of the package are equal', WITH_DPKG, buildsAreEqual)
 
 async function buildsAreEqual(t: Test): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-package-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-package-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   // Files that somebody changes between the builds would make a difference.
   for (const name of SOURCES) cpSync(join(REPOSITORY, name), join(folder, 'source', name), { recursive: true })

@@ -14,13 +14,13 @@ import type { DnsRecordLine } from '../support/unbound.ts'
 import { until } from '../support/until.ts'
 
 const MX_ADDRESS = '127.0.0.21'
-const HELO_NAMES: Record<string, string> = { '127.0.0.11': 'mta1.posthorn.test', '127.0.0.12': 'mta2.posthorn.test' }
+const HELO_NAMES: Record<string, string> = { '127.0.0.11': 'mta1.sternpost.test', '127.0.0.12': 'mta2.sternpost.test' }
 const MESSAGES = 20
 
 const APPLIANCE_NAMES: DnsRecordLine[] = [
-  { name: 'spf.mail.posthorn.test', type: 'TXT', value: 'v=spf1 ip4:127.0.0.11 ip4:127.0.0.12 -all' },
-  { name: 'rp.mail.posthorn.test', type: 'TXT', value: 'v=spf1 include:spf.mail.posthorn.test -all' },
-  { name: 'rp.mail.posthorn.test', type: 'MX', value: '10 mail.posthorn.test' },
+  { name: 'spf.mail.sternpost.test', type: 'TXT', value: 'v=spf1 ip4:127.0.0.11 ip4:127.0.0.12 -all' },
+  { name: 'rp.mail.sternpost.test', type: 'TXT', value: 'v=spf1 include:spf.mail.sternpost.test -all' },
+  { name: 'rp.mail.sternpost.test', type: 'MX', value: '10 mail.sternpost.test' },
   { name: 'dest.test', type: 'MX', value: '10 mx.dest.test' },
   { name: 'mx.dest.test', type: 'A', value: MX_ADDRESS },
 ]

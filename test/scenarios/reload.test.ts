@@ -1,5 +1,5 @@
 /**
- * The configuration files change while the server runs: a bad one changes nothing, by SIGHUP and by `posthorn reload`;
+ * The configuration files change while the server runs: a bad one changes nothing, by SIGHUP and by `sternpost reload`;
  * a good one is told as a difference and in force at once. Operations.md 5.3.
  */
 import { execFile } from 'node:child_process'
@@ -21,15 +21,15 @@ import { MIB, mountSmallDisk } from '../support/small-disk.ts'
 import { prepareSender, SENDING_DOMAIN, startApplianceZone } from '../support/two-ips.ts'
 import { until } from '../support/until.ts'
 
-const COMMAND = join(import.meta.dirname, '../../scripts/posthorn')
+const COMMAND = join(import.meta.dirname, '../../scripts/sternpost')
 const DEADLINE = 120_000
 const SPF = 'v=spf1 ip4:127.0.0.0/24 -all'
 const DEFAULT_IPS = [
-  { address: '127.0.0.11', hostname: 'mta1.posthorn.test', warmed: true },
-  { address: '127.0.0.12', hostname: 'mta2.posthorn.test', warmed: true },
+  { address: '127.0.0.11', hostname: 'mta1.sternpost.test', warmed: true },
+  { address: '127.0.0.12', hostname: 'mta2.sternpost.test', warmed: true },
 ]
-const LEGACY_IPS = [{ address: '127.0.0.13', hostname: 'mta3.posthorn.test', warmed: true }]
-const NEW_IP = { address: '127.0.0.14', hostname: 'mta4.posthorn.test', warmed: true, weight: 1_000 }
+const LEGACY_IPS = [{ address: '127.0.0.13', hostname: 'mta3.sternpost.test', warmed: true }]
+const NEW_IP = { address: '127.0.0.14', hostname: 'mta4.sternpost.test', warmed: true, weight: 1_000 }
 const POOLS = {
   version: 1, default_pool: 'default', pools: { default: { ips: DEFAULT_IPS }, legacy: { ips: LEGACY_IPS } },
 }
@@ -48,9 +48,9 @@ t.test('a bad file changes nothing, and the error says where', async (t) => {
     t.equal(told['msg'], 'configuration not reloaded; the old one stays in force', what)
     t.ok(String(told['problem']).includes(`${path}:${says}`), `${what}, by SIGHUP: ${told['problem']}`)
     t.equal(await lastReload(server), 0, what)
-    const { code, output } = await posthorn(server, 'reload')
+    const { code, output } = await sternpost(server, 'reload')
     t.equal(code, 78, what)
-    t.ok(output.includes(`${path}:${says}`), `${what}, by posthorn reload: ${output}`)
+    t.ok(output.includes(`${path}:${says}`), `${what}, by sternpost reload: ${output}`)
     if (good === undefined) rmSync(path)
     else writeFileSync(path, good)
   }
@@ -58,7 +58,7 @@ t.test('a bad file changes nothing, and the error says where', async (t) => {
   const id = await send('after@dest.test')
   await until('mail goes on', async () => (await stateOf(api, id)) === 'delivered', DEADLINE)
   t.equal(mx.messages.length, 1)
-  t.equal((await posthorn(server, 'reload')).code, 0)
+  t.equal((await sternpost(server, 'reload')).code, 0)
   t.equal(await lastReload(server), 1)
 })
 
@@ -82,13 +82,13 @@ t.test('a good one is told and in force; a dry run only tells', async (t) => {
     /^ {2}- pool legacy/, /^ {2}~ ip 127\.0\.0\.11 weight 100 -> 5$/, /^ {2}\+ ip 127\.0\.0\.14 in default/,
     /^ {2}- ip 127\.0\.0\.13 of legacy$/, /^ {2}~ providers\.default\.messages_per_connection 100 -> 1$/,
   ]
-  const dry = await posthorn(server, 'reload', '--dry-run')
+  const dry = await sternpost(server, 'reload', '--dry-run')
   t.equal(dry.code, 0)
   for (const line of DIFFERENCE) t.ok(hasLine(dry.output, line), `${line} in ${dry.output}`)
   t.strictSame(await ipsOf(api), before, 'a dry run changes nothing')
 
   setDeferring(false)
-  const reloaded = await posthorn(server, 'reload')
+  const reloaded = await sternpost(server, 'reload')
   t.equal(reloaded.code, 0)
   t.match(reloaded.output, /^reloaded, revision 2 \(/)
   for (const line of DIFFERENCE) t.ok(hasLine(reloaded.output, line), `${line} in ${reloaded.output}`)
@@ -152,15 +152,15 @@ t.test('certificates are read again: all doors use the new ones, or none does', 
   t.same(await shown('other.example.net'), all('other.example.net'), 'by the name that is asked for')
 
   const withCertificates = (certificates: unknown, doors: unknown = listen): void =>
-    write(server, 'posthorn.d/50-tls.yaml', { listen: doors, tls: { certificates } })
+    write(server, 'sternpost.d/50-tls.yaml', { listen: doors, tls: { certificates } })
   withCertificates([{ ...pair('mail'), key_file: join(folder, 'other.key') }])
-  const bad = await posthorn(server, 'reload')
+  const bad = await sternpost(server, 'reload')
   t.equal(bad.code, 78)
   t.match(bad.output, 'this key does not belong to')
   t.same(await shown('mail.example.net'), all('mail.example.net'))
 
   withCertificates([pair('other')])
-  const good = await posthorn(server, 'reload')
+  const good = await sternpost(server, 'reload')
   t.equal(good.code, 0, good.output)
   t.ok(hasLine(good.output, /^ {2}~ tls\.certificates /), good.output)
   t.same(await shown('mail.example.net'), all('other.example.net'), 'what is gone is not used any more')
@@ -171,11 +171,11 @@ t.test('certificates are read again: all doors use the new ones, or none does', 
   // A renewal: other bytes under the same names.
   writeFileSync(join(folder, 'other.pem'), MAIL_CERTIFICATE)
   writeFileSync(join(folder, 'other.key'), MAIL_KEY)
-  t.equal((await posthorn(server, 'reload')).code, 0)
+  t.equal((await sternpost(server, 'reload')).code, 0)
   t.same(await shown('other.example.net'), all('mail.example.net'))
 
   withCertificates([], { http: listen.http.slice(0, 1), submission: [], inbound: listen.inbound })
-  t.equal((await posthorn(server, 'reload')).code, 0)
+  t.equal((await sternpost(server, 'reload')).code, 0)
   t.same(await shown('mail.example.net'), all('mail.example.net'), 'doors that close at the next start keep theirs')
 })
 
@@ -194,12 +194,12 @@ if (disk === undefined) {
       server.log().some(({ msg }) => String(msg).startsWith('starting deliveries stopped')), DEADLINE)
     const told = await reloadBySignal(server)
     t.match(told, { level: 'error', problem: /the disk is full/ })
-    const { code, output } = await posthorn(server, 'reload')
+    const { code, output } = await sternpost(server, 'reload')
     t.ok(code !== 0 && output.includes('the disk is full'), output)
     t.equal(await lastReload(server), 0)
     t.strictSame(await ipsOf(api), before)
     disk.free()
-    await until('it is taken over', async () => (await posthorn(server, 'reload')).code === 0, DEADLINE)
+    await until('it is taken over', async () => (await sternpost(server, 'reload')).code === 0, DEADLINE)
     t.equal(await lastReload(server), 1)
     t.ok((await ipsOf(api)).some(({ ip }) => ip === NEW_IP.address))
   })
@@ -226,7 +226,7 @@ async function startScene(t: Test, options: Pick<ServeOptions, 'dataFolder' | 'h
   t.teardown(() => mx.close())
   const zone = await startApplianceZone('127.0.0.1')
   t.teardown(() => zone.close())
-  zone.set('spf.mail.posthorn.test', { TXT: [SPF] })
+  zone.set('spf.mail.sternpost.test', { TXT: [SPF] })
   const server = await startServe({
     dnsServer: zone.server, deliveryPort: mx.port, pools: POOLS, ...options,
     settings: { ...options.settings, delivery: { retry: ['1h'] } },
@@ -277,10 +277,10 @@ async function reloadBySignal(server: ServeProcess): Promise<Record<string, unkn
 async function lastReload({ metricsUrl }: ServeProcess): Promise<number> {
   const text = await (await fetch(metricsUrl)).text()
   // The value behind the name.
-  return Number(/^posthorn_config_last_reload_success (\d+)$/m.exec(text)?.[1])
+  return Number(/^sternpost_config_last_reload_success (\d+)$/m.exec(text)?.[1])
 }
 
-function posthorn(server: ServeProcess, ...words: string[]): Promise<{ code: number; output: string }> {
+function sternpost(server: ServeProcess, ...words: string[]): Promise<{ code: number; output: string }> {
   return new Promise((resolve) => {
     execFile('sh', [COMMAND, ...words, '--config', server.configurationFolder], (failed, stdout, stderr) => {
       resolve({ code: typeof failed?.code === 'number' ? failed.code : 0, output: stdout + stderr })

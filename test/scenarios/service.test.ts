@@ -1,5 +1,5 @@
 /**
- * `posthorn serve` as a service manager runs it: with sockets that were opened for it, told of by notices, watched by a
+ * `sternpost serve` as a service manager runs it: with sockets that were opened for it, told of by notices, watched by a
  * watchdog. The manager is the test; the sockets, processes and signals are real.
  */
 import { spawn, spawnSync } from 'node:child_process'
@@ -22,7 +22,7 @@ const HOLD_THREAD = fileURLToPath(new URL('package/hold-thread.py', import.meta.
 const MAY_HOLD_THREADS = fileURLToPath(new URL('package/may-hold-threads', import.meta.url))
 const POOLS = {
   version: 1, default_pool: 'default',
-  pools: { default: { ips: [{ address: '127.0.0.1', hostname: 'mta.posthorn.test', warmed: true }] } },
+  pools: { default: { ips: [{ address: '127.0.0.1', hostname: 'mta.sternpost.test', warmed: true }] } },
 }
 const START_DEADLINE = 120_000
 /** Signs of life come every half second here. */
@@ -50,14 +50,14 @@ interface ServiceOptions {
 
 async function startService(t: Test, options: ServiceOptions): Promise<Service> {
   const { listen, sockets = [], environment = {}, by = [], processId = '$$' } = options
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   const [httpPort, metricsPort] = [await freePort(), await freePort()]
   writeConfiguration(folder, {
     httpPort, metricsPort, dnsServer: '127.0.0.1:9', deliveryPort: 9, pools: POOLS,
     settings: { ...options.settings, listen: { metrics: null, ...listen } },
   })
   const count = sockets.length === 0 ? '' : `export LISTEN_PID=${processId} LISTEN_FDS=${sockets.length};`
-  const program = `${count} exec ${by.join(' ')} sh scripts/posthorn serve --config ${folder}`
+  const program = `${count} exec ${by.join(' ')} sh scripts/sternpost serve --config ${folder}`
   const child = spawn('sh', ['-c', program], {
     cwd: REPOSITORY,
     env: { ...process.env, ...environment },
@@ -92,7 +92,7 @@ function descriptor(server: Server): number {
 
 async function openUnixSocket(t: Test): Promise<Server> {
   // Its name may have about a hundred characters.
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   const socket = createServer().listen(join(folder, 'socket'))
   await once(socket, 'listening')
@@ -133,9 +133,9 @@ t.test('passed sockets find their listener by port, whatever their order', async
   // It holds the sockets, so a listener of its own would have found each port taken.
   await service.says('"ready"')
   t.equal((await fetch(`http://127.0.0.1:${http.port}/health`)).status, 200)
-  t.match(await firstLine(submission.port), /^220 mail\.posthorn\.test/)
-  t.match(await firstLine(inbound.port), /^220 mail\.posthorn\.test/, 'an IPv4 client of a socket for both families')
-  t.match(await firstLine(inbound.port, '::1'), /^220 mail\.posthorn\.test/)
+  t.match(await firstLine(submission.port), /^220 mail\.sternpost\.test/)
+  t.match(await firstLine(inbound.port), /^220 mail\.sternpost\.test/, 'an IPv4 client of a socket for both families')
+  t.match(await firstLine(inbound.port, '::1'), /^220 mail\.sternpost\.test/)
   const slow = connect(http.port, '127.0.0.1')
   slow.write('GET /health HTTP/1.1\r\n')
   let answer = ''
@@ -145,7 +145,7 @@ t.test('passed sockets find their listener by port, whatever their order', async
   const warnings = service.lines().filter(({ msg }) => msg === 'a socket was passed that no listener is for')
   t.same(warnings.map(({ socket }) => socket),
     [`port ${unwanted.port} of 127.0.0.1`, 'descriptor 5, which is no listening TCP socket'])
-  t.match(String(warnings[0]?.['fix']), 'posthorn.socket')
+  t.match(String(warnings[0]?.['fix']), 'sternpost.socket')
   service.child.kill('SIGTERM')
   const [code] = await once(service.child, 'exit')
   t.equal(code, 0)
@@ -200,7 +200,7 @@ t.test('a low port that nobody passed ends with 78 and the line to add', { skip:
   const [code] = await once(service.child, 'exit')
   t.equal(code, 78, service.output())
   t.match(service.output(), 'listen.inbound: port 25')
-  t.match(service.output(), 'add the line "ListenStream=25" to posthorn.socket')
+  t.match(service.output(), 'add the line "ListenStream=25" to sternpost.socket')
 })
 
 t.test('the manager is told of start, state, reloads and stop', async (t) => {

@@ -47,7 +47,7 @@ t.test('simulated recipients and test keys on a live server', async (t) => {
   const html = '<p>Hello, <a href="https://example.com/orders/1042">your order</a></p>'
   const wanted: Record<string, string[]> = {}
   for (const [name, events] of Object.entries(EVENTS)) {
-    const to = `${name}@simulator.posthorn.test`
+    const to = `${name}@simulator.sternpost.test`
     wanted[await api.send({ to, from: `orders@${SENDING_DOMAIN}`, subject: 'Order', html })] = events
     wanted[await testApi.send({ to, from: 'orders@sandbox.test', subject: 'Order', html })] = events
   }

@@ -35,7 +35,7 @@ t.test('each simulated recipient brings its events', async (t) => {
   const ids: Record<string, string> = {}
   for (const name of Object.keys(EVENTS)) {
     ids[name] = await send({
-      to: `${name}+label@simulator.posthorn.test`, from: 'you@sandbox.test',
+      to: `${name}+label@simulator.sternpost.test`, from: 'you@sandbox.test',
       html: `<p>Hello, <a href="${TARGET.replaceAll('&', '&amp;')}">your order</a></p>`,
     })
   }

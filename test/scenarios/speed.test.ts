@@ -29,7 +29,7 @@ t.setTimeout(600_000)
 t.test('the five retries of a failing webhook are seen within seconds', async (t) => {
   const sandbox = await startSandbox(t, { flags: ['--speed', SPEED] })
   await sandbox.ask('PUT', '/dev/hooks/inspector', { answer: 500 })
-  await sandbox.send({ to: 'delivered@simulator.posthorn.test', from: 'you@sandbox.test' })
+  await sandbox.send({ to: 'delivered@simulator.sternpost.test', from: 'you@sandbox.test' })
   const entries = await until('the last retry', async () => {
     const received = await sandbox.list<HookEntry>('/dev/hooks/inspector?event=email.delivered&wait=10s')
     return received.some(({ attempt }) => attempt === RETRY_DELAYS.length + 1) && received.toReversed()
@@ -59,7 +59,7 @@ t.test('the five retries of a failing webhook are seen within seconds', async (t
 t.test('a jump by hand brings the next retry at once', async (t) => {
   const sandbox = await startSandbox(t)
   await sandbox.ask('PUT', '/dev/hooks/inspector', { answer: 'close', times: 1 })
-  await sandbox.send({ to: 'delivered@simulator.posthorn.test', from: 'you@sandbox.test' })
+  await sandbox.send({ to: 'delivered@simulator.sternpost.test', from: 'you@sandbox.test' })
   await until('the first attempt', async () => (await sandbox.list('/dev/hooks/inspector?wait=10s')).length === 1)
   // The first jump may come before the failure is recorded, from which the minute counts.
   const second = await until('the second', async () => {

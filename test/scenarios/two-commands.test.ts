@@ -16,7 +16,7 @@ import { end, startSandbox, temporaryFolder } from '../support/sandbox-process.t
 import type { SandboxProcess } from '../support/sandbox-process.ts'
 import { freePort } from '../support/serve-process.ts'
 
-const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 const NODE_LAUNCHER = fileURLToPath(new URL('../../scripts/node', import.meta.url))
 const run = promisify(execFile)
 
@@ -54,10 +54,10 @@ t.test('the printed curl is accepted, the mail is captured and signed, the webho
 
 t.test('hard@ bounces with type, code and description, and the lookup says the same', async (t) => {
   const { ask, send, list } = await startSandbox(t)
-  const id = await send({ to: 'hard+signup@simulator.posthorn.test', from: 'you@sandbox.test' })
+  const id = await send({ to: 'hard+signup@simulator.sternpost.test', from: 'you@sandbox.test' })
   const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.bounced&wait=60s')
   t.match(hook, { signature: 'valid', event: { data: {
-    message_id: id, recipient: 'hard+signup@simulator.posthorn.test', bounce_type: 'hard', bounce_code: /^5\.\d+\.\d+$/,
+    message_id: id, recipient: 'hard+signup@simulator.sternpost.test', bounce_type: 'hard', bounce_code: /^5\.\d+\.\d+$/,
     bounce_description: /\w/,
   } } })
   const looked = await ask('GET', `/v1/email/${id}`)
@@ -109,11 +109,11 @@ t.test('a sandbox that cannot start ends at once', async (t) => {
   const again = await fails(['sandbox', '--json', '--data', folder, '--port', String(await freePort())])
   t.match(again, { code: 75, stderr: /stop it first/ })
   const mistaken = temporaryFolder(t)
-  writeFileSync(join(mistaken, 'posthorn.yaml'), 'version: 1\nhostnme: x\n')
+  writeFileSync(join(mistaken, 'sternpost.yaml'), 'version: 1\nhostnme: x\n')
   writeFileSync(join(mistaken, 'pools.yaml'), 'version: 1\n')
   t.match(await fails(['sandbox', '--data', temporaryFolder(t), '--config', mistaken]), { code: 78, stderr: /hostnme/ })
   const noFolder = await fails(['sandbox', '--data', join(folder, 'key')])
-  t.match(noFolder, { code: 74, stderr: /^posthorn: ENOTDIR: .*\n$/ })
+  t.match(noFolder, { code: 74, stderr: /^sternpost: ENOTDIR: .*\n$/ })
 })
 
 t.test('a server whose output nobody reads stops in order', async (t) => {
@@ -125,7 +125,7 @@ t.test('a server whose output nobody reads stops in order', async (t) => {
   child.stdout.destroy()
   const [code] = await once(child, 'close')
   t.equal(code, 1)
-  t.match(errors, /^posthorn: write EPIPE$/m)
+  t.match(errors, /^sternpost: write EPIPE$/m)
 })
 
 t.test('the command says in one line what is wrong', async (t) => {
@@ -148,9 +148,9 @@ t.test('an old Node is refused before anything is loaded', async (t) => {
   const folder = temporaryFolder(t)
   const old = join(folder, 'node')
   writeFileSync(old, '#!/bin/sh\n[ "$1" = --version ] && { echo v20.20.2; exit 0; }\nexit 1\n', { mode: 0o755 })
-  const launch = (node: string) => run('sh', [NODE_LAUNCHER, 'x.ts'], { env: { ...process.env, POSTHORN_NODE: node } })
+  const launch = (node: string) => run('sh', [NODE_LAUNCHER, 'x.ts'], { env: { ...process.env, STERNPOST_NODE: node } })
     .then(() => ({ code: 0, stderr: '' }), (error: { code: number; stderr: string }) => error)
-  const needed = 'posthorn: needs Node.js 22.19 or newer'
+  const needed = 'sternpost: needs Node.js 22.19 or newer'
   t.match(await launch(old), { code: 78, stderr: `${needed}, found v20.20.2 at ${old}.` })
   const nowhere = join(folder, 'nowhere')
   t.match(await launch(nowhere), { code: 78, stderr: `${needed}, found none at ${nowhere}.` })

@@ -190,7 +190,7 @@ interface Scene {
 async function startScene(t: Test, hasWire: boolean): Promise<Scene> {
   const sink = await startNotingSink(() => appliance.now())
   const zone = await startProviderZone()
-  const ips = IPS.map((address, index) => ({ address, hostname: `mta${index + 1}.posthorn.test` }))
+  const ips = IPS.map((address, index) => ({ address, hostname: `mta${index + 1}.sternpost.test` }))
   const appliance: SimulatedAppliance = await startSimulatedAppliance({
     hasWire,
     dnsServer: zone.server, deliveryPort: sink.port,

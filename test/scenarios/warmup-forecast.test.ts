@@ -20,7 +20,7 @@ t.setTimeout(IS_FULL ? 3_600_000 : 600_000)
 t.test('a campaign finishes when the forecast says', async (t) => {
   const poolOf = (ip: string): object =>
     ({
-      ips: [{ address: ip, hostname: `mta${ip.slice(-1)}.posthorn.test` }], overflow: 'defer',
+      ips: [{ address: ip, hostname: `mta${ip.slice(-1)}.sternpost.test` }], overflow: 'defer',
       max_defer: `${LONGEST}d`,
     })
   const { api, sink, server, pass } = await startWarmingScene(

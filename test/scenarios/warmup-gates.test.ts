@@ -21,7 +21,7 @@ const COMPANIES = DESTINATIONS.filter(({ isp }) => isp.endsWith('.test')).map(({
 t.setTimeout(600_000)
 
 t.test('gates of a warmup', async (t) => {
-  const ips = [FIRST, SECOND].map((address, index) => ({ address, hostname: `mta${index + 1}.posthorn.test` }))
+  const ips = [FIRST, SECOND].map((address, index) => ({ address, hostname: `mta${index + 1}.sternpost.test` }))
   const scene = await startWarmingScene(t, { default: { ips, overflow: 'defer', max_defer: '60h' } })
   for (const ip of [FIRST, SECOND]) await scene.api.post(`/ips/${ip}/warmup`, { stage: STAGE, force: true })
   await t.test('40 % deferred: the stage holds, or falls when all of it speaks of reputation', (t) => defers(t, scene))

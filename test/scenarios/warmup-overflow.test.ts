@@ -13,11 +13,11 @@ import type { WarmingScene } from '../support/warming-scene.ts'
 /** Of stage 1: messages in a day, and at once. */
 const CAP = 50
 const BURST = 5
-const NEW_IP = { address: '127.0.0.11', hostname: 'mta1.posthorn.test' }
-const OTHER_NEW_IP = { address: '127.0.0.13', hostname: 'mta3.posthorn.test' }
-const WARMED_IP = { address: '127.0.0.12', hostname: 'mta2.posthorn.test', warmed: true }
+const NEW_IP = { address: '127.0.0.11', hostname: 'mta1.sternpost.test' }
+const OTHER_NEW_IP = { address: '127.0.0.13', hostname: 'mta3.sternpost.test' }
+const WARMED_IP = { address: '127.0.0.12', hostname: 'mta2.sternpost.test', warmed: true }
 /** Whose last IPs are not started by every test. */
-const THIRD_NEW_IP = { address: '127.0.0.14', hostname: 'mta4.posthorn.test' }
+const THIRD_NEW_IP = { address: '127.0.0.14', hostname: 'mta4.sternpost.test' }
 
 t.setTimeout(600_000)
 

@@ -25,7 +25,7 @@ t.setTimeout(600_000)
 t.test('the statistics of an IP are what the sink counted', async (t) => {
   const random = randomSource(SEED)
   t.comment(`seed ${SEED} (TEST_SEED)`)
-  const ips = IPS.map((address, index) => ({ address, hostname: `mta${index + 1}.posthorn.test`, warmed: true }))
+  const ips = IPS.map((address, index) => ({ address, hostname: `mta${index + 1}.sternpost.test`, warmed: true }))
   const { api, sink, server, pass } = await startWarmingScene(t, { default: { ips } })
   const kindOf = (recipient: string): string => recipient.split('-')[0] ?? ''
   const seen = new Set<string>()

@@ -82,7 +82,7 @@ t.test('an older key of ours is known again', async (t) => {
 
 t.test('a wildcard that answers is told from a record', async (t) => {
   const { parts, key } = await publishedDomain(t)
-  const probe = 'posthorn-wildcard-probe'
+  const probe = 'sternpost-wildcard-probe'
   const other = 'v=spf1 ip4:192.0.2.1 -all'
   const view = await checkWith(parts, {
     [key.name]: { TXT: [other] }, [`${probe}._domainkey.acme.com`]: { TXT: [other] },

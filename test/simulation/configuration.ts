@@ -18,10 +18,10 @@ export const LONGEST_RETRY = 5 * 60_000 * 1.2
 
 /** What all worlds share. */
 export function loadOnce(): Configuration {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-simulation-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-simulation-'))
   const files: Record<string, object> = {
-    posthorn: {
-      version: 1, hostname: 'posthorn.test', data_dir: join(folder, 'data'),
+    sternpost: {
+      version: 1, hostname: 'sternpost.test', data_dir: join(folder, 'data'),
       secrets: { master_key: { file: join(folder, 'master.key') } },
       listen: { http: [], submission: [], inbound: [], metrics: null },
       delivery: {
@@ -33,7 +33,7 @@ export function loadOnce(): Configuration {
     pools: {
       version: 1, default_pool: 'default',
       pools: { default: { overflow: 'defer', ips: IPS.map((address, index) => ({
-        address, hostname: `mta${index + 1}.posthorn.test`, warmed: true,
+        address, hostname: `mta${index + 1}.sternpost.test`, warmed: true,
       })) } },
     },
     warmup: { version: 1, curves: { standard: { stages: [FIRST_STAGE, 40, 80] } } },

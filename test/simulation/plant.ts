@@ -24,7 +24,7 @@ export function applyEdit(root: string, { file, from, to }: Edit): void {
 
 /** The simulator's output on a copy of the code with this fault. */
 async function runWith({ edits }: PlantedFault, from: number): Promise<string> {
-  const copy = mkdtempSync(join(tmpdir(), 'posthorn-planted-'))
+  const copy = mkdtempSync(join(tmpdir(), 'sternpost-planted-'))
   try {
     for (const part of COPIED) cpSync(join(ROOT, part), join(copy, part), { recursive: true })
     symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'))

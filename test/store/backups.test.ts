@@ -24,7 +24,7 @@ import { locationIn, openTestStore } from './sqlite-support.ts'
 import { acceptOne, claim, lookUp, NOW, webhookEndpoint } from './store-samples.ts'
 
 async function scene(t: Test, keep = 3) {
-  const config = { 'posthorn.yaml': 'version: 1\n', 'master.key': 'c2VjcmV0', 'pools.d': { '20-a.yaml': '' } }
+  const config = { 'sternpost.yaml': 'version: 1\n', 'master.key': 'c2VjcmV0', 'pools.d': { '20-a.yaml': '' } }
   const folder = t.testdir({ config })
   const location = locationIn(folder)
   const { store } = await openTestStore(location)
@@ -52,13 +52,13 @@ t.test('the newest few are kept; what is written elsewhere is nobody\'s to remov
     await clock.advance(DAY)
   }
   const elsewhere = await backups.write(join(folder, 'elsewhere'))
-  t.same(readdirSync(dir).sort(), [22, 23].map((day) => `posthorn-202611${day}T120000Z-${SCHEMA_VERSION}.tar`))
+  t.same(readdirSync(dir).sort(), [22, 23].map((day) => `sternpost-202611${day}T120000Z-${SCHEMA_VERSION}.tar`))
   t.match(backups.list(), [{ madeAt: NOW + 2 * DAY }, { madeAt: NOW + DAY }])
   t.match(elsewhere, { schema: SCHEMA_VERSION, madeAt: NOW + 3 * DAY, manifest: { counts: { undelivered: 1 } } })
   const text = await metrics.text()
   t.match(text, new RegExp(`backup_last_success_timestamp_seconds ${(NOW + 2 * DAY) / 1_000}\n`))
   const names = execFileSync('tar', ['-tf', elsewhere.path], { encoding: 'utf8' }).trim().split('\n')
-  t.same(names, ['manifest.json', 'posthorn.db', 'config/pools.d/20-a.yaml', 'config/posthorn.yaml'])
+  t.same(names, ['manifest.json', 'sternpost.db', 'config/pools.d/20-a.yaml', 'config/sternpost.yaml'])
   t.notOk(readFileSync(elsewhere.path).includes('c2VjcmV0'))
 })
 
@@ -79,12 +79,12 @@ t.test('one at a time; one that fails removes nothing, and says why', async (t) 
   await t.rejects(backups.write(null), { message: /^\d+ bytes are needed in .*, \d+ are free$/ },
     'the server keeps the space it needs to take mail')
   disk.keptFreeBytes = 0
-  t.match(readdirSync(dir), [/^posthorn-20261121T120000Z/])
+  t.match(readdirSync(dir), [/^sternpost-20261121T120000Z/])
   const left = join(dir, '.backup-unfinished')
   mkdirSync(left)
   writeFileSync(join(left, 'archive'), 'of a process that was killed')
   await backups.write(null)
-  t.match(readdirSync(dir), [/^posthorn-20261121T130000Z/])
+  t.match(readdirSync(dir), [/^sternpost-20261121T130000Z/])
 })
 
 t.test('damage anywhere in it is found, and a restore of it touches nothing', async (t) => {
@@ -105,7 +105,7 @@ t.test('damage anywhere in it is found, and a restore of it touches nothing', as
     const file = openSync(bad, 'r+')
     writeSync(file, Buffer.from('damage'), 0, 6, Math.floor(size * place))
     closeSync(file)
-    const damage = { message: /posthorn\.db in it is not what was written/ }
+    const damage = { message: /sternpost\.db in it is not what was written/ }
     t.throws(() => verifyBackup(bad, work(`work-${index}`), () => {}), damage)
     t.throws(() => restoreBackup({ file: bad, location, now: NOW, keepsAllowance: false, onStage() {} }), damage)
   }
@@ -114,11 +114,11 @@ t.test('damage anywhere in it is found, and a restore of it touches nothing', as
   t.throws(() => verifyBackup(cut, work('cut'), () => {}), { message: /tar failed: .*Unexpected EOF/ })
   const linked = work('linked')
   writeFileSync(join(linked, 'elsewhere'), 'as it is')
-  symlinkSync('elsewhere', join(linked, 'posthorn.db'))
+  symlinkSync('elsewhere', join(linked, 'sternpost.db'))
   writeFileSync(join(linked, 'manifest.json'), JSON.stringify({
-    format: 1, schema: SCHEMA_VERSION, mark: '', counts: {}, files: { 'posthorn.db': { bytes: 8, sha256: '' } },
+    format: 1, schema: SCHEMA_VERSION, mark: '', counts: {}, files: { 'sternpost.db': { bytes: 8, sha256: '' } },
   }))
-  execFileSync('tar', ['-cf', join(folder, 'linked.tar'), '-C', linked, 'manifest.json', 'posthorn.db'])
+  execFileSync('tar', ['-cf', join(folder, 'linked.tar'), '-C', linked, 'manifest.json', 'sternpost.db'])
   t.throws(() => verifyBackup(join(folder, 'linked.tar'), work('unlinked'), () => {}), { message: /in it is no file/ })
   writeFileSync(join(folder, 'letter.tar'), 'Dear Sir or Madam')
   t.throws(() => verifyBackup(join(folder, 'letter.tar'), work('letter'), () => {}), { name: 'BackupError' })
@@ -156,7 +156,7 @@ t.test('restored mail is held with the lifetime it had, and today\'s warmup allo
     held: 2, warmingIps: 3, mark: NOW, schema: SCHEMA_VERSION,
     counts: { messages: 2, undelivered: 2, webhook_endpoints: 1 },
   })
-  t.same(readdirSync(summary.movedTo ?? '').sort(), ['posthorn.db', 'posthorn.db-wal'], 'with its log')
+  t.same(readdirSync(summary.movedTo ?? '').sort(), ['sternpost.db', 'sternpost.db-wal'], 'with its log')
   t.notOk(readdirSync(location.folder).some((name) => /^\.restore-|-wal$/.test(name)), 'and nothing is left here')
   const { store: restored } = await openTestStore(location)
   t.teardown(() => restored.close())
@@ -192,10 +192,10 @@ t.test('a database that a killed server left is restored with what stands in its
   await acceptOne(store)
   const left = join(folder, 'left')
   mkdirSync(left)
-  for (const name of ['posthorn.db', 'posthorn.db-wal']) copyFileSync(join(location.folder, name), join(left, name))
+  for (const name of ['sternpost.db', 'sternpost.db-wal']) copyFileSync(join(location.folder, name), join(left, name))
   await store.close()
   const options = { location, now: NOW, keepsAllowance: false, onStage() {} }
-  t.match(restoreBackup({ ...options, file: join(left, 'posthorn.db') }), { held: 1, counts: { messages: 1 } })
+  t.match(restoreBackup({ ...options, file: join(left, 'sternpost.db') }), { held: 1, counts: { messages: 1 } })
   t.same(verifyDatabase(location).problems, [])
 })
 
@@ -204,8 +204,8 @@ t.test('a server that runs keeps its database', async (t) => {
   await acceptOne(store)
   const { path } = await backups.write(null)
   const options = { file: path, location, now: NOW, keepsAllowance: false, onStage() {} }
-  t.throws(() => restoreBackup(options), { message: /another Posthorn is running/ })
-  t.throws(() => verifyDatabase(location), { message: /another Posthorn is running/ })
+  t.throws(() => restoreBackup(options), { message: /another Sternpost is running/ })
+  t.throws(() => verifyDatabase(location), { message: /another Sternpost is running/ })
   t.equal((await store.queueSummary(NOW)).waiting, 1)
 })
 

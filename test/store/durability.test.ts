@@ -63,7 +63,7 @@ t.test('what was answered is there after kill -9, and what was held is due again
   await until('messages were accepted', () => answered.length > 300, 120_000)
   const second = await refusal(location)
   t.equal(second.exitCode, 75)
-  t.match(second.message, /^another Posthorn is running with the data in .*data; stop it first$/)
+  t.match(second.message, /^another Sternpost is running with the data in .*data; stop it first$/)
   await kill(child)
 
   const { store } = await openTestStore(location)
@@ -128,7 +128,7 @@ t.test('what is no database, or cannot be written, is refused with its reason', 
   writeFileSync(databasePath(location), 'this is a letter, not a database '.repeat(200))
   const refused = await refusal(location)
   t.equal(refused.exitCode, 74)
-  t.match(refused.message, /posthorn\.db cannot be opened: SQLITE_NOTADB: .*; check the disk, or restore a backup/)
+  t.match(refused.message, /sternpost\.db cannot be opened: SQLITE_NOTADB: .*; check the disk, or restore a backup/)
 
   const file = `${t.testdir({ file: '' })}/file`
   const folderless = await refusal(locationIn(file))

@@ -163,9 +163,9 @@ export const unsubscribing: Cases = {
     const content = { ...sampleContent, unsubscribe: { list: 'news', url: null } }
     const id = await deliveredMessage(store, content, true)
     await store.recordUnsubscribe({ messageId: id, now: LATER })
-    const address = 'delivered@simulator.posthorn.test'
+    const address = 'delivered@simulator.sternpost.test'
     const simulated = await acceptOne(store, { content }, {
-      to: { name: null, address }, recipientDomain: 'simulator.posthorn.test',
+      to: { name: null, address }, recipientDomain: 'simulator.sternpost.test',
     })
     t.same(await store.recordUnsubscribe({ messageId: simulated, now: LATER }), { kind: 'unsubscribed' })
     t.same(await store.recordUnsubscribe({ messageId: simulated, now: LATER }), { kind: 'repeated' })

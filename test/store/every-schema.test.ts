@@ -68,12 +68,12 @@ t.test('a newer schema is refused, and the way back to the snapshot is the comma
   const refused = catchExit(() => openDatabase(location))
   t.equal(refused.exitCode, 78)
   t.match(refused.message, `schema version ${SCHEMA_VERSION + 1}, this program knows versions up to ${SCHEMA_VERSION}`)
-  t.ok(refused.message.endsWith(`posthorn restore ${later}`), refused.message)
+  t.ok(refused.message.endsWith(`sternpost restore ${later}`), refused.message)
   t.equal(catchExit(() => planMigration(location)).exitCode, 78)
 
   const summary = restoreBackup({ file: later, location, now: NOW, keepsAllowance: false, onStage() {} })
   t.match(summary, { fromSchema: 8, schema: SCHEMA_VERSION, held: 50, counts: { messages: 200 } })
-  t.ok(existsSync(join(summary.movedTo ?? '', 'posthorn.db')), 'the newer one is kept')
+  t.ok(existsSync(join(summary.movedTo ?? '', 'sternpost.db')), 'the newer one is kept')
   t.same(verifyDatabase(location).problems, [])
 })
 

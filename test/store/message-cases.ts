@@ -155,8 +155,8 @@ export const repeating: Cases = {
   },
   'a simulated recipient is repeated as one; what ended in another way is not': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
-    const to = { name: null, address: 'hard@simulator.posthorn.test' }
-    const id = await acceptOne(store, {}, { to, recipientDomain: 'simulator.posthorn.test' })
+    const to = { name: null, address: 'hard@simulator.sternpost.test' }
+    const id = await acceptOne(store, {}, { to, recipientDomain: 'simulator.sternpost.test' })
     const messages = await claim(store, epoch)
     await store.recordOutcomes({ epoch, now: NOW, outcomes: messages.map((each) => outcomeRecord(each, bounced)) })
     t.match(await store.requestToRepeat(id, NOW), { messages: [{ to, simulatedSuppression: null }] })

@@ -87,10 +87,10 @@ export const suppressing: Cases = {
   'a simulated recipient does what it stands for, whatever the list says': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     const simulated = (name: string, simulatedSuppression?: 'manual' | null) => newMessage({
-      to: { name: null, address: `${name}@simulator.posthorn.test` }, recipientDomain: 'simulator.posthorn.test',
+      to: { name: null, address: `${name}@simulator.sternpost.test` }, recipientDomain: 'simulator.sternpost.test',
       ...(simulatedSuppression === undefined ? {} : { simulatedSuppression }),
     })
-    await store.addSuppression(suppression({ email: 'hard@simulator.posthorn.test' }))
+    await store.addSuppression(suppression({ email: 'hard@simulator.sternpost.test' }))
     const messages = [simulated('hard', null), simulated('suppressed', 'manual'), simulated('hard')]
     const result = await store.acceptMessages(acceptRequest({ messages }))
     t.match(result, { suppressed: [{ index: 1, reason: 'manual' }, { index: 2, reason: 'manual' }] })

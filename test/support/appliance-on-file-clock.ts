@@ -26,7 +26,7 @@ const tell = (told: Told): void => void process.send?.(told)
 const clock = fileClock(clockFile)
 const appliance = await startAppliance({
   configuration: loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER }),
-  logger: createLogger({ level: 'info', write: (line) => appendFileSync(join(folder, 'posthorn.log'), line) }),
+  logger: createLogger({ level: 'info', write: (line) => appendFileSync(join(folder, 'sternpost.log'), line) }),
   clock,
   onFatal: (reason) => tell({ kind: 'failed', text: String(reason.stack) }),
 })

@@ -34,7 +34,7 @@ const WINDOW_SIZE = '800,1600'
 const START_MILLISECONDS = 180_000
 
 export async function startChromium(): Promise<Chromium> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-chromium-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-chromium-'))
   const browser = spawn('chromium', [
     '--headless', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', '--no-first-run', '--remote-debugging-port=0',
     `--window-size=${WINDOW_SIZE}`,

@@ -20,7 +20,7 @@ export const SECOND = '203.0.113.11'
 export const IPV6 = '2001:db8::10'
 export const PROVIDER_HOST = '198.51.100.25'
 const PROVIDER_HOST_IPV6 = '2001:db8:1::25'
-export const HOSTNAME = 'mail.posthorn.test'
+export const HOSTNAME = 'mail.sternpost.test'
 /** Sending domains, with links at their own names. */
 export const DOMAINS = ['dkim.test', 'spf.test', 'bounce.test', 'dmarc.test']
 /** Of the certificate. */
@@ -47,10 +47,10 @@ export async function startDoctorWorld(): Promise<DoctorWorld> {
   const hasIpv6 = giveAddresses()
   const ips = [
     { address: FIRST, hostname: HOSTNAME, warmed: true },
-    { address: SECOND, hostname: 'mta2.posthorn.test', warmed: true },
-    ...(hasIpv6 ? [{ address: IPV6, hostname: 'mta6.posthorn.test', warmed: true }] : []),
+    { address: SECOND, hostname: 'mta2.sternpost.test', warmed: true },
+    ...(hasIpv6 ? [{ address: IPV6, hostname: 'mta6.sternpost.test', warmed: true }] : []),
   ]
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-doctor-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-doctor-'))
   const tls = { certificate: join(folder, 'cert.pem'), key: join(folder, 'key.pem') }
   const authority = createTestAuthority()
   const { chain, key } = authority.issue(TLS_NAMES)
@@ -119,11 +119,11 @@ function goodZone(hasIpv6: boolean): Zone {
     [`track.${HOSTNAME}`]: own,
     [`rp.${HOSTNAME}`]: { TXT: [`v=spf1 include:spf.${HOSTNAME} -all`], MX: [`10 ${HOSTNAME}`] },
     [`spf.${HOSTNAME}`]: { TXT: [SPF_OF_ALL] },
-    'mta2.posthorn.test': { A: [SECOND] },
-    'mta6.posthorn.test': { AAAA: [IPV6] },
+    'mta2.sternpost.test': { A: [SECOND] },
+    'mta6.sternpost.test': { AAAA: [IPV6] },
     [reverseName(FIRST)]: { PTR: [HOSTNAME] },
-    [reverseName(SECOND)]: { PTR: ['mta2.posthorn.test'] },
-    [reverseName(IPV6)]: { PTR: ['mta6.posthorn.test'] },
+    [reverseName(SECOND)]: { PTR: ['mta2.sternpost.test'] },
+    [reverseName(IPV6)]: { PTR: ['mta6.sternpost.test'] },
     'mx.provider.test': { A: [PROVIDER_HOST], AAAA: [PROVIDER_HOST_IPV6] },
     ...Object.fromEntries(['gmail.com', 'outlook.com', 'yahoo.com'].map((domain): [string, ZoneRecords] =>
       [domain, { MX: ['10 mx.provider.test'] }])),

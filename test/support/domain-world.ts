@@ -67,11 +67,11 @@ const SECOND = 1_000
 const BETWEEN_VERIFY_CALLS = 11 * SECOND
 
 export const APPLIANCE_RECORDS: readonly DnsRecordLine[] = [
-  { name: 'mail.posthorn.test', type: 'A', value: '127.0.0.1' },
-  { name: 'track.mail.posthorn.test', type: 'A', value: '127.0.0.1' },
-  { name: 'spf.mail.posthorn.test', type: 'TXT', value: 'v=spf1 ip4:127.0.0.11 ip4:127.0.0.12 -all' },
-  { name: 'rp.mail.posthorn.test', type: 'TXT', value: 'v=spf1 include:spf.mail.posthorn.test -all' },
-  { name: 'rp.mail.posthorn.test', type: 'MX', value: '10 mail.posthorn.test' },
+  { name: 'mail.sternpost.test', type: 'A', value: '127.0.0.1' },
+  { name: 'track.mail.sternpost.test', type: 'A', value: '127.0.0.1' },
+  { name: 'spf.mail.sternpost.test', type: 'TXT', value: 'v=spf1 ip4:127.0.0.11 ip4:127.0.0.12 -all' },
+  { name: 'rp.mail.sternpost.test', type: 'TXT', value: 'v=spf1 include:spf.mail.sternpost.test -all' },
+  { name: 'rp.mail.sternpost.test', type: 'MX', value: '10 mail.sternpost.test' },
   { name: 'dest.test', type: 'MX', value: '10 mx.dest.test' },
   { name: 'mx.dest.test', type: 'A', value: '127.0.0.1' },
 ]

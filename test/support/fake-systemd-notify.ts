@@ -16,7 +16,7 @@ export interface FakeSystemdNotify {
 
 /** Calls with `slowWord` in them take a moment longer; with `fails`, all of them end with 1. */
 export function fakeSystemdNotify(t: Test, options: { slowWord?: string; fails?: boolean } = {}): FakeSystemdNotify {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-notify-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-notify-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   const program = join(folder, 'systemd-notify')
   const written = join(folder, 'notices')

@@ -127,7 +127,7 @@ const BAD_ENDS: Record<(typeof PROXIED)[number], () => ProxyRules> = {
 
 async function runPostfix({ port, certificate }: Options, policyPort: number): Promise<Running> {
   const at = (door: Door): string => addressOf('postfix', door)
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-interop-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-interop-'))
   const file = join(folder, 'mx.pem')
   writeFileSync(file, `${certificate.key}${certificate.chain}`, { mode: 0o600 })
   const postfix = startPostfix({

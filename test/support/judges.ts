@@ -1,5 +1,5 @@
 /**
- * Programs of others that judge what Posthorn sent: opendkim, dkimpy and mailauth for signatures, pyspf and mailauth
+ * Programs of others that judge what Sternpost sent: opendkim, dkimpy and mailauth for signatures, pyspf and mailauth
  * for SPF. All ask the DNS server on loopback that the test wrote its zones into, and nothing else.
  */
 import { execFile } from 'node:child_process'
@@ -71,7 +71,7 @@ def look(name, kind, tcpfallback=True, timeout=5):
     kinds = [(rrset.name.to_text(omit_final_dot=True), dns.rdatatype.to_text(record.rdtype)) for rrset, record in pairs]
     return [(key, value(key[1], record)) for key, (rrset, record) in zip(kinds, pairs)]
 spf.DNSLookup = look
-print(json.dumps([spf.check2(i=ip, s=sys.argv[2], h='mail.posthorn.test')[0] for ip in sys.argv[3:]]))
+print(json.dumps([spf.check2(i=ip, s=sys.argv[2], h='mail.sternpost.test')[0] for ip in sys.argv[3:]]))
 `
 
 /** `opendkim -t`: its milter callbacks, run on files. */
@@ -133,7 +133,7 @@ export async function judgeSpf(
   const pyspf = JSON.parse(stdout) as string[]
   const resolver = resolverAt(dnsPort)
   return Promise.all(ips.map(async (ip, index) => {
-    const { status } = await spf({ ip, sender, helo: 'mail.posthorn.test', mta: 'sink.test', resolver })
+    const { status } = await spf({ ip, sender, helo: 'mail.sternpost.test', mta: 'sink.test', resolver })
     return { ip, pyspf: pyspf[index] ?? '', mailauth: status.result }
   }))
 }
@@ -149,7 +149,7 @@ async function withFiles<Result>(
   mails: readonly Buffer[],
   use: (folder: string, paths: string[]) => Promise<Result>,
 ): Promise<Result> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-judged-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-judged-'))
   try {
     const paths = mails.map((mail, index) => join(folder, `${index}.eml`))
     mails.forEach((mail, index) => writeFileSync(paths[index] ?? '', mail))

@@ -32,7 +32,7 @@ export interface MailDomains {
   authority: TestAuthority
   /** For every host there is; the TLSA records name it. */
   certificate: IssuedCertificate
-  /** Keys of posthorn.yaml, by section, with which all of it is believed. */
+  /** Keys of sternpost.yaml, by section, with which all of it is believed. */
   settings: Record<string, Record<string, unknown>>
   dnsServer: string
   /** Has the sending domain of `two-ips` verified. */
@@ -68,7 +68,7 @@ export async function startMailDomains(options: MailDomainsOptions): Promise<Mai
   const zones: SignedZone[] = [
     { name: 'signed.test', state: 'signed', records: lines.filter((line) => line.includes('.signed.test. ')) },
     { name: 'open.test', state: 'unsigned', records: lines.filter((line) => line.includes('.open.test. ')) },
-    { name: 'posthorn.test', state: 'unsigned', records: applianceLines() },
+    { name: 'sternpost.test', state: 'unsigned', records: applianceLines() },
     ...(options.zones ?? []),
   ]
   const unbound = await startValidatingUnbound(zones)
@@ -112,7 +112,7 @@ function policyLines(name: string, address: string): string[] {
 
 function applianceLines(): string[] {
   return Object.entries(applianceZone('127.0.0.1'))
-    .filter(([name]) => name.endsWith('posthorn.test'))
+    .filter(([name]) => name.endsWith('sternpost.test'))
     .flatMap(([name, records]) => Object.entries(records).flatMap(([type, values]) =>
       (values as string[]).map((value) => zoneLine({ name, type: type as DnsRecordLine['type'], value }))))
 }

@@ -47,7 +47,7 @@ const SERVICES = [
 
 /** Makes the folder, to which the caller may add files of its own before it is started. */
 export function makePostfixFolder(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-postfix-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-postfix-'))
   // Postfix's own user must reach its queue.
   chmodSync(folder, 0o755)
   for (const name of ['etc', 'spool', 'data']) mkdirSync(join(folder, name))

@@ -67,5 +67,5 @@ function withDatabase<Result>(databaseFolder: string, read: (database: Sqlite.Da
 }
 
 function fileOf(databaseFolder: string): string {
-  return join(databaseFolder, 'posthorn.db')
+  return join(databaseFolder, 'sternpost.db')
 }

@@ -13,7 +13,7 @@ export interface BadFile {
 
 const POOLS = [
   'version: 1', 'default_pool: default', 'pools:', '  default:', '    ips:',
-  '      - { address: 127.0.0.11, hostname: mta1.posthorn.test, warmed: true }', '',
+  '      - { address: 127.0.0.11, hostname: mta1.sternpost.test, warmed: true }', '',
 ].join('\n')
 
 /** Nine levels of ten: a thousand million items, if it were expanded. */
@@ -41,7 +41,7 @@ export const BAD_FILES: readonly BadFile[] = [
   },
   {
     what: 'one IP in two pools', file: 'pools.d/90-bad.yaml',
-    text: 'pools:\n  twice:\n    ips: [{ address: 127.0.0.11, hostname: a.posthorn.test }]\n',
+    text: 'pools:\n  twice:\n    ips: [{ address: 127.0.0.11, hostname: a.sternpost.test }]\n',
     says: '3:22: pools.twice.ips[0].address: 127.0.0.11 is already in pool "default"',
   },
   {

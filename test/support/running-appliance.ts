@@ -18,7 +18,7 @@ import type { LeapingClock } from './leaping-clock.ts'
 import { freePort, writeConfiguration } from './serve-process.ts'
 import type { ServeOptions } from './serve-process.ts'
 
-const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 const SHIPPED_FOLDER = fileURLToPath(new URL('../../config', import.meta.url))
 
 export interface EndedCommand {
@@ -39,14 +39,14 @@ export interface RunningAppliance {
   folder: string
   /** The lines of the log so far, as written. */
   log: readonly string[]
-  /** Runs `posthorn` with these words, on the admin socket. */
+  /** Runs `sternpost` with these words, on the admin socket. */
   command(...words: string[]): Promise<EndedCommand>
   /** Stops it and removes its folder. */
   stop(): Promise<void>
 }
 
 export async function startRunningAppliance(options: ServeOptions): Promise<RunningAppliance> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   const [httpPort, metricsPort] = [await freePort(), await freePort()]
   writeConfiguration(folder, { ...options, httpPort, metricsPort })
   const log: string[] = []

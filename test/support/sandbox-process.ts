@@ -1,5 +1,5 @@
 /**
- * `posthorn sandbox` as a process of its own, as a newcomer starts it, and the few requests that tests make of it.
+ * `sternpost sandbox` as a process of its own, as a newcomer starts it, and the few requests that tests make of it.
  */
 import { spawn } from 'node:child_process'
 import type { ChildProcess } from 'node:child_process'
@@ -37,7 +37,7 @@ export interface Teardown {
   teardown(clean: () => unknown): void
 }
 
-const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 const START_DEADLINE = 120_000
 
 export async function startSandbox(
@@ -70,7 +70,7 @@ export async function startSandbox(
 }
 
 export function temporaryFolder(t: Teardown): string {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   return folder
 }

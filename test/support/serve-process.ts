@@ -1,5 +1,5 @@
 /**
- * `posthorn serve` as a process of its own, the way an administrator runs it: configuration files in a folder, a key
+ * `sternpost serve` as a process of its own, the way an administrator runs it: configuration files in a folder, a key
  * from the command line, HTTP from outside. For tests that kill it, look at it from outside, or measure it.
  */
 import { execFile, spawn } from 'node:child_process'
@@ -14,7 +14,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { until } from './until.ts'
 
-const COMMAND = fileURLToPath(new URL('../../scripts/posthorn', import.meta.url))
+const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))
 export const MASTER_KEY = Buffer.alloc(32, 7).toString('base64')
 const START_DEADLINE = 120_000
 const run = promisify(execFile)
@@ -28,7 +28,7 @@ export interface ServeOptions {
   pools: unknown
   /** Left out: a free one. A test that writes `listen.http` itself names its port here. */
   httpPort?: number
-  /** Keys of posthorn.yaml beside those that this file sets, by section. */
+  /** Keys of sternpost.yaml beside those that this file sets, by section. */
   settings?: Record<string, Record<string, unknown>>
   /** Further files of the configuration folder, by path in it. */
   files?: Record<string, unknown>
@@ -58,7 +58,7 @@ export interface ServeProcess {
 }
 
 export async function startServe(options: ServeOptions): Promise<ServeProcess> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   const httpPort = options.httpPort ?? (await freePort())
   const metricsPort = await freePort()
   writeConfiguration(folder, { ...options, httpPort, metricsPort })
@@ -155,7 +155,7 @@ export function writeConfiguration(folder: string, options: WrittenConfiguration
   const server = {
     ...settings,
     version: 1,
-    hostname: 'mail.posthorn.test',
+    hostname: 'mail.sternpost.test',
     data_dir: dataFolder,
     secrets: { master_key: { file: join(folder, 'master.key') } },
     listen: {
@@ -170,7 +170,7 @@ export function writeConfiguration(folder: string, options: WrittenConfiguration
     delivery: { port: options.deliveryPort, allow_private_addresses: true, ...settings['delivery'] },
     webhooks: { allow_http: true, allow_private_addresses: true, ...settings['webhooks'] },
   }
-  const files: Record<string, unknown> = { 'posthorn.yaml': server, 'pools.yaml': options.pools, ...options.files }
+  const files: Record<string, unknown> = { 'sternpost.yaml': server, 'pools.yaml': options.pools, ...options.files }
   for (const [name, content] of Object.entries(files)) {
     const file = join(folder, name)
     mkdirSync(dirname(file), { recursive: true })

@@ -39,7 +39,7 @@ export function missingForSigning(): string | false {
 }
 
 export async function startValidatingUnbound(zones: readonly SignedZone[]): Promise<ValidatingUnbound> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-signed-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-signed-'))
   const port = await freePort()
   const write = (all: readonly SignedZone[]): void => {
     const made = all.map((zone) => ({ ...zone, ...signZone(folder, zone) }))

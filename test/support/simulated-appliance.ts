@@ -39,7 +39,7 @@ export interface SimulatedAppliance {
 
 const ENTRY = fileURLToPath(new URL('./appliance-on-file-clock.ts', import.meta.url))
 const NO_WIRE = new URL('./no-wire.ts', import.meta.url).href
-const COMPILE_CACHE = fileURLToPath(new URL('../../node_modules/.cache/posthorn', import.meta.url))
+const COMPILE_CACHE = fileURLToPath(new URL('../../node_modules/.cache/sternpost', import.meta.url))
 /** After midnight. */
 const BEGINS_AT = 1_000
 /** Of the log, in a failure. */
@@ -50,7 +50,7 @@ export interface SimulatedOptions extends ServeOptions {
 }
 
 export async function startSimulatedAppliance(options: SimulatedOptions): Promise<SimulatedAppliance> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   const httpPort = await freePort()
   writeConfiguration(folder, { ...options, httpPort, metricsPort: await freePort() })
   const clockFile = join(folder, 'clock')
@@ -80,7 +80,7 @@ export async function startSimulatedAppliance(options: SimulatedOptions): Promis
       asked.on('exit', ended)
     })
     if (told !== undefined && told.kind !== 'failed') return told
-    const log = readFileSync(join(folder, 'posthorn.log'), 'utf8').slice(-LAST_CHARACTERS)
+    const log = readFileSync(join(folder, 'sternpost.log'), 'utf8').slice(-LAST_CHARACTERS)
     throw new Error(`the appliance ended or failed: ${told?.text ?? ''}\n${log}`)
   }
 
@@ -136,7 +136,7 @@ export async function startSimulatedAppliance(options: SimulatedOptions): Promis
     async complaints() {
       const complaints: string[] = []
       // Thirty days of log are longer than a string may be.
-      for await (const line of createInterface({ input: createReadStream(join(folder, 'posthorn.log')) })) {
+      for await (const line of createInterface({ input: createReadStream(join(folder, 'sternpost.log')) })) {
         if (line.includes('"level":"error"') || line.includes('scheduler.missed_wake')) complaints.push(line)
       }
       return complaints

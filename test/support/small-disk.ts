@@ -18,7 +18,7 @@ export interface SmallDisk {
 
 /** undefined: this machine does not let us mount. */
 export function mountSmallDisk(sizeBytes: number): SmallDisk | undefined {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-disk-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-disk-'))
   try {
     execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${sizeBytes}`, 'tmpfs', folder], { stdio: 'ignore' })
   } catch {

@@ -38,7 +38,7 @@ export interface IssueOptions {
 const NEW_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes']
 
 export function createTestAuthority(name = 'Test Root'): TestAuthority {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-authority-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-authority-'))
   openssl(folder, [
     'req', '-x509', ...NEW_KEY, '-keyout', 'root.key', '-out', 'root.pem', '-days', '30', '-subj', `/CN=${name}`,
     '-addext', 'basicConstraints=critical,CA:TRUE',

@@ -13,8 +13,8 @@ export const TWO_IPS = {
   pools: {
     default: {
       ips: [
-        { address: '127.0.0.11', hostname: 'mta1.posthorn.test', warmed: true },
-        { address: '127.0.0.12', hostname: 'mta2.posthorn.test', warmed: true },
+        { address: '127.0.0.11', hostname: 'mta1.sternpost.test', warmed: true },
+        { address: '127.0.0.12', hostname: 'mta2.sternpost.test', warmed: true },
       ],
     },
   },
@@ -26,9 +26,9 @@ const SPF_OF_BOTH = 'v=spf1 ip4:127.0.0.11 ip4:127.0.0.12 -all'
 /** The appliance's own names, and `dest.test` with its MX at `mxAddress`. */
 export function applianceZone(mxAddress: string): Zone {
   return {
-    'spf.mail.posthorn.test': { TXT: [SPF_OF_BOTH] },
-    'rp.mail.posthorn.test': { TXT: ['v=spf1 include:spf.mail.posthorn.test -all'], MX: ['10 mail.posthorn.test'] },
-    'mail.posthorn.test': { A: ['127.0.0.1'] },
+    'spf.mail.sternpost.test': { TXT: [SPF_OF_BOTH] },
+    'rp.mail.sternpost.test': { TXT: ['v=spf1 include:spf.mail.sternpost.test -all'], MX: ['10 mail.sternpost.test'] },
+    'mail.sternpost.test': { A: ['127.0.0.1'] },
     'dest.test': { MX: ['10 mx.dest.test'] },
     'mx.dest.test': { A: [mxAddress] },
   }

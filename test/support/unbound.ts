@@ -39,7 +39,7 @@ export interface Unbound {
 const MOST_STRING_BYTES = 255
 
 export async function startUnbound(records: readonly DnsRecordLine[], givenPort?: number): Promise<Unbound> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-unbound-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-unbound-'))
   const file = join(folder, 'unbound.conf')
   const port = givenPort ?? (await freePort())
   const zoneFile = join(folder, 'test.zone')

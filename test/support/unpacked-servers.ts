@@ -24,7 +24,7 @@ export interface BouncingServer {
   stop(): Promise<void>
 }
 
-const ROOTS = process.env['POSTHORN_MAIL_SERVER_ROOTS'] ?? '/var/tmp/posthorn-mail-servers'
+const ROOTS = process.env['STERNPOST_MAIL_SERVER_ROOTS'] ?? '/var/tmp/sternpost-mail-servers'
 /** As in the roots' own passwd files. */
 const EXIM_USER = 1001
 const SMTPD_QUEUE_USER = 1003

@@ -97,7 +97,7 @@ const TURNS = 20
 
 /** Everything is closed when the test is over, also when it failed. */
 export async function startEngine(t: Test, options: HarnessOptions = {}): Promise<EngineHarness> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-webhooks-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-webhooks-'))
   const clock = manualClock(NOW)
   const realClock = manualClock(NOW)
   const { store, metrics } = await openTestStore(locationIn(folder))

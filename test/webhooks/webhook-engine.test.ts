@@ -54,7 +54,7 @@ t.test('an event arrives as specified: bytes, signature, headers', async (t) => 
   const timestamp = header(request, 'x-service-timestamp')
   t.equal(timestamp, String(Math.floor(harness.clock.now() / SECOND)))
   t.equal(header(request, 'x-service-signature-v2'), `t=${timestamp},v1=${hmac(`${timestamp}.${body}`)}`)
-  t.equal(header(request, 'user-agent'), 'Posthorn/0.0.0')
+  t.equal(header(request, 'user-agent'), 'Sternpost/0.0.0')
   t.equal(harness.posts[0]?.timeoutMilliseconds, 10 * SECOND, 'ten seconds in all')
   const { ms, ...line } = harness.attempts[0] ?? { ms: -1 }
   t.ok(ms >= 0)

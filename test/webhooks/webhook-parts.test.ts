@@ -57,7 +57,7 @@ interface Registry {
 
 /** The store is real; what is added is noted on the way. */
 async function withRegistry(work: (registry: Registry) => Promise<void>): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'posthorn-endpoints-'))
+  const folder = mkdtempSync(join(tmpdir(), 'sternpost-endpoints-'))
   const { store } = await openTestStore(locationIn(folder))
   const keyRing = createKeyRing(Buffer.alloc(32, 3))
   const added: WebhookEndpointRecord[] = []

@@ -1,5 +1,5 @@
 /**
- * The four answers that `posthorn setup` needs: from flags, or asked for on a terminal (operations.md 1.3).
+ * The four answers that `sternpost setup` needs: from flags, or asked for on a terminal (operations.md 1.3).
  *
  * Never asks without a terminal: what is missing then is listed, exit 64. An answer that can not be is 64 as well, on a
  * terminal it is asked for again. Ctrl-C and Ctrl-D there end with 130.
@@ -137,7 +137,7 @@ async function askFor(given: SetupAnswers, needed: NeededAnswers, { detected, is
     return answers
   } catch (thrown) {
     if (!closed.signal.aborted) throw thrown
-    throw new ProcessExit(EXIT.interrupted, '\nposthorn: interrupted: nothing was changed', { cause: thrown })
+    throw new ProcessExit(EXIT.interrupted, '\nsternpost: interrupted: nothing was changed', { cause: thrown })
   } finally {
     terminal.close()
   }

@@ -1,5 +1,5 @@
 /**
- * The work of `posthorn setup`: checks, files, units, then what the running server has to know.
+ * The work of `sternpost setup`: checks, files, units, then what the running server has to know.
  *
  * Until the server runs a failure takes back what this run has made, and so does an interruption before the units are
  * started; what was there before stays in any case.
@@ -50,7 +50,7 @@ export async function carryOut(work: Work): Promise<SetupResult> {
 }
 
 const SERVER_WORDS: Readonly<Record<SetupResult['server'], string>> = {
-  started: 'started   posthorn.socket, posthorn.service',
+  started: 'started   sternpost.socket, sternpost.service',
   running: 'running   the server answers already',
   'not started': 'systemd does not run here: the server is not started',
 }
@@ -68,7 +68,7 @@ async function putInPlace({ folder, files, notes, hostname: wanted }: Work, isRu
   try {
     const warnings = await firstChecks(folder, configuration, isRunning)
     if (wanted !== null && wanted !== hostname) {
-      warnings.push(`posthorn.yaml stays as it is: its hostname is ${hostname}, not ${wanted}; edit it, then restart`)
+      warnings.push(`sternpost.yaml stays as it is: its hostname is ${hostname}, not ${wanted}; edit it, then restart`)
     }
     for (const warning of warnings) notes.say(`warning: ${warning}`)
     files.commit()

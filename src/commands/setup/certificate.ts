@@ -15,13 +15,13 @@ export interface CertificatePlaces {
 export function makeCertificate(hostname: string, { certificate, key }: CertificatePlaces): void {
   const words = [
     'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', CERTIFICATE_DAYS,
-    '-subj', '/O=Posthorn/CN=self-signed', '-addext', `subjectAltName=DNS:${hostname},DNS:track.${hostname}`,
+    '-subj', '/O=Sternpost/CN=self-signed', '-addext', `subjectAltName=DNS:${hostname},DNS:track.${hostname}`,
     '-keyout', key, '-out', certificate,
   ]
   try {
     execFileSync('openssl', words, { stdio: ['ignore', 'ignore', 'pipe'] })
   } catch (cause) {
-    const text = `posthorn: openssl made no certificate (${errorText(cause).trim()}). Fix: apt install openssl`
+    const text = `sternpost: openssl made no certificate (${errorText(cause).trim()}). Fix: apt install openssl`
     throw new ProcessExit(EXIT.failed, text, { cause })
   }
 }

@@ -1,5 +1,5 @@
 /**
- * The files that `posthorn setup` writes: configuration, master key, a self-signed certificate.
+ * The files that `sternpost setup` writes: configuration, master key, a self-signed certificate.
  *
  * All are written into a folder beside their places and read as the server would read them, and only then put there.
  * What is there already stays as it is, also what appears meanwhile. `remove` takes back what this run has put there,
@@ -51,13 +51,13 @@ const SECRET = 0o600
 const FOR_SERVICE = 0o640
 const FOLDER = 0o750
 const MASTER_KEY_BYTES = 32
-const SERVER = 'posthorn.yaml'
+const SERVER = 'sternpost.yaml'
 const POOLS = 'pools.yaml'
 const MASTER_KEY = 'master.key'
 const TLS = 'tls'
 const CERTIFICATE = join(TLS, 'fullchain.pem')
 const CERTIFICATE_KEY = join(TLS, 'privkey.pem')
-const GROUP = 'posthorn'
+const GROUP = 'sternpost'
 
 const WANTED: readonly WantedFile[] = [
   { path: SERVER, mode: FOR_SERVICE, isForService: true },
@@ -92,12 +92,12 @@ export function stageFiles({ folder, answers, isWarmed }: SetupFilesOptions): Se
   }
 }
 
-/** A posthorn.yaml of the administrator's names its own certificates; one of ours needs both files. */
+/** A sternpost.yaml of the administrator's names its own certificates; one of ours needs both files. */
 function missingFiles(isThere: (path: string) => boolean, folder: string): WantedFile[] {
   const pair = [CERTIFICATE, CERTIFICATE_KEY]
   const found = pair.filter(isThere)
   if (found.length === 1 && !isThere(SERVER)) {
-    const text = `posthorn: of ${pair.join(' and ')} in ${folder} only ${found.join('')} is there.`
+    const text = `sternpost: of ${pair.join(' and ')} in ${folder} only ${found.join('')} is there.`
     throw new ProcessExit(EXIT.configuration, `${text} Fix: put both there, or move it away`)
   }
   return WANTED.filter(({ path }) => !isThere(path) && !(pair.includes(path) && isThere(SERVER)))
@@ -181,7 +181,7 @@ function placesIn(folder: string): { certificate: string; key: string } {
 
 const STAND_IN = 'setup.invalid'
 
-/** Of a posthorn.yaml that is there already, which can only be read together with some pools. */
+/** Of a sternpost.yaml that is there already, which can only be read together with some pools. */
 function hostnameAmong(staging: string, answers: SetupAnswers, put: (path: string, text: string) => void): string {
   put(POOLS, poolsText(STAND_IN, answers.ips, false))
   const options = { shippedFolder: SHIPPED_FOLDER, offline: true, neededSecrets: 'none' } as const

@@ -25,7 +25,7 @@ export async function introduce(
   const added = domain === null ? null : await addDomain(server, domain, hostname)
   if (added !== null) notes.say(added.isNew ? `added     domain ${domain}` : `kept      domain ${domain}`)
   if (hasKey) {
-    notes.say('kept      the API keys; another one: posthorn key create --name shop')
+    notes.say('kept      the API keys; another one: sternpost key create --name shop')
     return { domain: added, key: null }
   }
   const body = { name: KEY_NAME, mode: 'live', scopes: ['send'], domains: [], allowed_ips: [], expires_at: null }

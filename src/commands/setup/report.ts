@@ -1,5 +1,5 @@
 /**
- * What `posthorn setup` ends with: DNS records, also as a zone file, reverse names, the key, the next command.
+ * What `sternpost setup` ends with: DNS records, also as a zone file, reverse names, the key, the next command.
  */
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -80,9 +80,9 @@ function nextCommand({ folder, server, inServer, domain: asked }: ReportParts): 
   const domain = inServer?.domain?.view.domain ?? asked
   const config = folder === PACKAGE_FOLDER ? '' : ` --config ${folder}`
   if (server !== 'not started') {
-    return domain === null ? `posthorn doctor${config}` : `posthorn domain check ${domain} --wait 10m${config}`
+    return domain === null ? `sternpost doctor${config}` : `sternpost domain check ${domain} --wait 10m${config}`
   }
   const again = domain === null ? '' : ` --domain ${domain}`
-  const serve = `CREDENTIALS_DIRECTORY=${folder} posthorn serve --config ${folder}`
-  return `${serve}, and beside it: posthorn setup${config}${again}`
+  const serve = `CREDENTIALS_DIRECTORY=${folder} sternpost serve --config ${folder}`
+  return `${serve}, and beside it: sternpost setup${config}${again}`
 }

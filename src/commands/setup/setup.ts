@@ -1,5 +1,5 @@
 /**
- * `posthorn setup`: from an installed package to a server that takes mail (operations.md 1.3).
+ * `sternpost setup`: from an installed package to a server that takes mail (operations.md 1.3).
  *
  * 1. Four answers: from flags, or asked for on a terminal (`answers.ts`).
  * 2. All files are made and read as the server would read them; ports, reverse names and port 25 are looked at.
@@ -28,7 +28,7 @@ interface SetupCommandFlags extends SetupFlags {
   json?: boolean
 }
 
-const LOG_FILE = '/var/log/posthorn-setup.log'
+const LOG_FILE = '/var/log/sternpost-setup.log'
 
 export function addSetupCommand(program: Command): void {
   program
@@ -43,7 +43,7 @@ export function addSetupCommand(program: Command): void {
     .option('--config <dir>', 'folder of the configuration files')
     .option('--log <file>', 'what is printed also goes here, without the key', LOG_FILE)
     .option('--json', 'print one JSON document')
-    .addHelpText('after', '\nExample:\n  sudo posthorn setup\n  sudo posthorn setup --yes --hostname mail.acme.com ' +
+    .addHelpText('after', '\nExample:\n  sudo sternpost setup\n  sudo sternpost setup --yes --hostname mail.acme.com ' +
       '--domain acme.com --operator-email ada@acme.com')
     .action(setup)
 }
@@ -51,10 +51,10 @@ export function addSetupCommand(program: Command): void {
 async function setup(flags: SetupCommandFlags): Promise<void> {
   const folder = resolve(configurationFolder(flags.config))
   if (folder === PACKAGE_FOLDER && process.getuid?.() !== 0) {
-    throw new ProcessExit(EXIT.notAllowed, `posthorn: ${folder} is root's. Fix: sudo posthorn setup`)
+    throw new ProcessExit(EXIT.notAllowed, `sternpost: ${folder} is root's. Fix: sudo sternpost setup`)
   }
   const has = (name: string): boolean => existsSync(join(folder, name))
-  const answers = await setupAnswers(flags, { server: !has('posthorn.yaml'), ips: !has('pools.yaml') })
+  const answers = await setupAnswers(flags, { server: !has('sternpost.yaml'), ips: !has('pools.yaml') })
   // With --json the key is in the document alone.
   const isDocument = flags.json === true
   const screen = isDocument ? process.stderr : process.stdout

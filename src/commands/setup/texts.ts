@@ -1,5 +1,5 @@
 /**
- * What `posthorn setup` writes into posthorn.yaml and pools.yaml. Pure. JSON strings are YAML strings.
+ * What `sternpost setup` writes into sternpost.yaml and pools.yaml. Pure. JSON strings are YAML strings.
  */
 import type { SetupIp } from './answers.ts'
 
@@ -12,17 +12,17 @@ export interface ServerTextFacts {
 }
 
 export function serverText({ hostname, operatorEmail, certificate, key }: ServerTextFacts): string {
-  return `# yaml-language-server: $schema=/usr/share/posthorn/schema/posthorn.json
+  return `# yaml-language-server: $schema=/usr/share/sternpost/schema/sternpost.json
 #
-# Written by \`posthorn setup\`; yours from now on. Every key with its default: /usr/share/posthorn/config/posthorn.yaml
-# What you change here, or add in posthorn.d/NN-name.yaml: posthorn check, then posthorn reload.
+# Written by \`sternpost setup\`; yours from now on. Every key with its default: /usr/share/sternpost/config/sternpost.yaml
+# What you change here, or add in sternpost.d/NN-name.yaml: sternpost check, then sternpost reload.
 version: 1
 hostname: ${JSON.stringify(hostname)}
 operator:
   email: ${JSON.stringify(operatorEmail)}
 tls:
   certificates:
-    # Self-signed until you put others in their place (certbot, lego, your own authority), then: posthorn reload
+    # Self-signed until you put others in their place (certbot, lego, your own authority), then: sternpost reload
     - cert_file: ${JSON.stringify(certificate)}
       key_file: ${JSON.stringify(key)}
 `
@@ -36,9 +36,9 @@ export function poolsText(hostname: string, ips: readonly SetupIp[], isWarmed: b
         hostname: ${JSON.stringify(egressName(hostname, index))}${warmed}
 `
   })
-  return `# yaml-language-server: $schema=/usr/share/posthorn/schema/pools.json
+  return `# yaml-language-server: $schema=/usr/share/sternpost/schema/pools.json
 #
-# Written by \`posthorn setup\`; yours from now on. Every key: /usr/share/posthorn/config/pools.yaml
+# Written by \`sternpost setup\`; yours from now on. Every key: /usr/share/sternpost/config/pools.yaml
 # \`hostname\` is the EHLO name: it must lead to the address, and be its reverse name.
 version: 1
 default_pool: default

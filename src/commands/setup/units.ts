@@ -19,9 +19,9 @@ export interface Systemd {
   answersWithin: number
 }
 
-export const PACKAGE_FOLDER = '/etc/posthorn'
+export const PACKAGE_FOLDER = '/etc/sternpost'
 const RUNNING_SYSTEMD = '/run/systemd/system'
-const UNITS = ['posthorn.socket', 'posthorn.service']
+const UNITS = ['sternpost.socket', 'sternpost.service']
 const START_MILLISECONDS = 2 * MINUTE
 const LOOK_EVERY = SECOND / 2
 const SHOWN_LINES = '20'
@@ -37,7 +37,7 @@ export const systemd: Systemd = {
 
 /** False: they were on already. Throws ProcessExit 1 with the last lines of the log. */
 export async function startUnits(server: ServerAddress, { run, answersWithin }: Systemd): Promise<boolean> {
-  const is = async (what: string): Promise<boolean> => (await run('systemctl', [what, 'posthorn.service'])).isDone
+  const is = async (what: string): Promise<boolean> => (await run('systemctl', [what, 'sternpost.service'])).isDone
   const [wasActive, wasEnabled] = [await is('is-active'), await is('is-enabled')]
   if (wasActive && await isAnswering(server)) {
     await run('systemctl', ['enable', ...UNITS])
@@ -51,7 +51,7 @@ export async function startUnits(server: ServerAddress, { run, answersWithin }: 
   const log = await run('journalctl', [...units, '-n', SHOWN_LINES, '--no-pager'])
   if (!wasActive) await run('systemctl', [...(wasEnabled ? ['stop'] : ['disable', '--now']), ...UNITS])
   const reason = started.isDone ? 'it does not answer' : started.text.trim()
-  throw new ProcessExit(EXIT.failed, `posthorn: the server did not start: ${reason}\n${log.text}`)
+  throw new ProcessExit(EXIT.failed, `sternpost: the server did not start: ${reason}\n${log.text}`)
 }
 
 /** Somebody is there on the admin socket, even if it takes no mail now. */

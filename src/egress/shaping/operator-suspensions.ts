@@ -15,7 +15,7 @@ export interface HeldProvider {
 
 export function operatorText({ ip, provider, suspension }: HeldProvider): string {
   return `the paths from ${ip} to ${provider} are suspended ${causeText(suspension)}, since `
-    + `${timeText(suspension.since)}; posthorn ip resume ${ip} --provider ${provider} ends that`
+    + `${timeText(suspension.since)}; sternpost ip resume ${ip} --provider ${provider} ends that`
 }
 
 /** All routes of the provider as one path. */

@@ -138,7 +138,7 @@ export function createWarmup(options: WarmupOptions): Warmup {
     if (!asked.restart && state !== 'cold') {
       const { address } = known.ip
       throw new ServiceError('conflict',
-        `${address} is ${state}; restart: true (posthorn ip warmup restart ${address}) begins again`)
+        `${address} is ${state}; restart: true (sternpost ip warmup restart ${address}) begins again`)
     }
     const chosen = chosenCurve(known, asked)
     await requireReady(known, asked.force)
@@ -171,7 +171,7 @@ export function createWarmup(options: WarmupOptions): Warmup {
 
   /** What has to come first. */
   function notNow({ ip, state }: IpRecord): ServiceError {
-    const first = state === 'suspended' ? `; posthorn ip resume ${ip} ends that` : ''
+    const first = state === 'suspended' ? `; sternpost ip resume ${ip} ends that` : ''
     return new ServiceError('conflict', `${ip} is ${state}${first}`)
   }
 

@@ -1,12 +1,12 @@
 /**
- * A transport for nodemailer that sends through Posthorn's HTTP API (operations.md 13.2). No dependency: it stands
+ * A transport for nodemailer that sends through Sternpost's HTTP API (operations.md 13.2). No dependency: it stands
  * alone, with `attachment-content.ts`, to be copied into an app.
  *
- *   const transporter = nodemailer.createTransport(posthornTransport({ url: 'https://mail.example.net', apiKey }))
+ *   const transporter = nodemailer.createTransport(sternpostTransport({ url: 'https://mail.example.net', apiKey }))
  *   const { messageId } = await transporter.sendMail({ from, to, subject, html })
  *
  * Each recipient (to, cc, bcc) gets a message of their own. 429, 503 and connections that fail are tried again, with an
- * Idempotency-Key, so that nothing is sent twice. Fails with PosthornError when nobody's message was accepted; else
+ * Idempotency-Key, so that nothing is sent twice. Fails with SternpostError when nobody's message was accepted; else
  * those that were not are in `rejected` and `rejectedErrors`. What the API can not send is refused, never left out.
  */
 import { randomUUID } from 'node:crypto'
@@ -14,7 +14,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { ContentError, nameOf, readContent } from './attachment-content.ts'
 import type { GivenContent } from './attachment-content.ts'
 
-export interface PosthornTransportOptions {
+export interface SternpostTransportOptions {
   /** Base address: `https://mail.example.net`, with or without /v1. */
   url: string
   apiKey: string
@@ -33,7 +33,7 @@ export interface MailToSend {
   }
 }
 
-export interface PosthornInfo {
+export interface SternpostInfo {
   envelope: { from: string | false; to: string[] }
   /** `msg_…` of the first recipient. */
   messageId: string
@@ -41,22 +41,22 @@ export interface PosthornInfo {
   messageIds: string[]
   accepted: string[]
   rejected: string[]
-  rejectedErrors: PosthornError[]
+  rejectedErrors: SternpostError[]
   response: string
 }
 
 type Done<Value> = (error: Error | null, value?: Value) => void
 
-export interface PosthornTransport {
+export interface SternpostTransport {
   name: string
   version: string
-  send(mail: MailToSend, done: Done<PosthornInfo>): void
+  send(mail: MailToSend, done: Done<SternpostInfo>): void
   /** Whether the server is there and the key may send. */
   verify(done?: Done<true>): Promise<true>
 }
 
-export class PosthornError extends Error {
-  override name = 'PosthornError'
+export class SternpostError extends Error {
+  override name = 'SternpostError'
   /** An error code of the API, or ECONNECTION, ECONTENT, EUNSUPPORTED. */
   code: string
   details: string | undefined
@@ -88,7 +88,7 @@ const UNSUPPORTED = [
   'dsn',
 ]
 
-export function posthornTransport(options: PosthornTransportOptions): PosthornTransport {
+export function sternpostTransport(options: SternpostTransportOptions): SternpostTransport {
   const { retries = RETRIES, longestWait = LONGEST_WAIT } = options
   // The version segment that a base address may end in.
   const base = options.url.replace(/\/*(?:\/v1)?\/*$/, '')
@@ -121,16 +121,16 @@ export function posthornTransport(options: PosthornTransportOptions): PosthornTr
       return { error: answer['success'] === true ? null : refusal(response.status, answer), retryAfter, answer }
     } catch (cause) {
       const text = `no answer from ${base}: ${cause instanceof Error ? cause.message : String(cause)}`
-      return { error: new PosthornError('ECONNECTION', text, { cause }), retryAfter: null, answer: {} }
+      return { error: new SternpostError('ECONNECTION', text, { cause }), retryAfter: null, answer: {} }
     }
   }
 
-  async function send(mail: MailToSend): Promise<PosthornInfo> {
+  async function send(mail: MailToSend): Promise<SternpostInfo> {
     const envelope = mail.message.getEnvelope()
     const recipients = [...new Set(envelope.to)]
     const body = await requestBody(mail)
     const id = randomUUID()
-    const info: PosthornInfo = {
+    const info: SternpostInfo = {
       envelope, messageId: '', messageIds: [], accepted: [], rejected: [], rejectedErrors: [], response: '',
     }
     for (const [index, to] of recipients.entries()) {
@@ -139,14 +139,14 @@ export function posthornTransport(options: PosthornTransportOptions): PosthornTr
         info.messageIds.push(String(answer['message_id']))
         info.accepted.push(to)
       } catch (thrown) {
-        if (!(thrown instanceof PosthornError)) throw thrown
+        if (!(thrown instanceof SternpostError)) throw thrown
         thrown.recipient = to
         info.rejected.push(to)
         info.rejectedErrors.push(thrown)
       }
     }
     const [first] = info.rejectedErrors
-    if (info.accepted.length === 0) throw first ?? new PosthornError('invalid_recipient', 'there is no recipient')
+    if (info.accepted.length === 0) throw first ?? new SternpostError('invalid_recipient', 'there is no recipient')
     const response = `200 accepted for ${info.accepted.length} of ${recipients.length}`
     return { ...info, messageId: info.messageIds[0] ?? '', response }
   }
@@ -159,7 +159,7 @@ export function posthornTransport(options: PosthornTransportOptions): PosthornTr
   }
 
   return {
-    name: 'Posthorn',
+    name: 'Sternpost',
     version: VERSION,
     send(mail, done) {
       send(mail).then((info) => done(null, info), (thrown: Error) => done(thrown))
@@ -173,7 +173,7 @@ export function posthornTransport(options: PosthornTransportOptions): PosthornTr
 }
 
 interface PostResult {
-  error: PosthornError | null
+  error: SternpostError | null
   /** Milliseconds. */
   retryAfter: number | null
   answer: Record<string, unknown>
@@ -187,7 +187,7 @@ async function requestBody({ data, message }: MailToSend): Promise<object> {
   if (given.length > 0) throw unsupported(given.join(', '))
   if (several.length > 0) throw unsupported(`several addresses in ${several.join(', ')}`)
   const [replyTo] = addresses['reply-to'] ?? []
-  const own = data['posthorn']
+  const own = data['sternpost']
   try {
     return {
       from: mailbox(addresses['from']?.[0]),
@@ -201,13 +201,13 @@ async function requestBody({ data, message }: MailToSend): Promise<object> {
       ...(typeof own === 'object' && own !== null ? own : {}),
     }
   } catch (thrown) {
-    if (thrown instanceof PosthornError) throw thrown
-    throw new PosthornError('ECONTENT', thrown instanceof Error ? thrown.message : String(thrown), { cause: thrown })
+    if (thrown instanceof SternpostError) throw thrown
+    throw new SternpostError('ECONTENT', thrown instanceof Error ? thrown.message : String(thrown), { cause: thrown })
   }
 }
 
-function unsupported(what: string): PosthornError {
-  return new PosthornError('EUNSUPPORTED', `the API does not take ${what}: send it by SMTP submission instead`)
+function unsupported(what: string): SternpostError {
+  return new SternpostError('EUNSUPPORTED', `the API does not take ${what}: send it by SMTP submission instead`)
 }
 
 function mailbox(address: { address: string; name: string } | undefined): string {
@@ -280,7 +280,7 @@ function textOf(value: unknown): string {
   return value === undefined || value === null ? '' : String(value)
 }
 
-/** Empty for what is no answer of Posthorn: a proxy speaks, and its status says the rest. */
+/** Empty for what is no answer of Sternpost: a proxy speaks, and its status says the rest. */
 function readAnswer(text: string): Record<string, unknown> {
   try {
     const answer: unknown = JSON.parse(text)
@@ -291,12 +291,12 @@ function readAnswer(text: string): Record<string, unknown> {
   }
 }
 
-function refusal(status: number, answer: Record<string, unknown>): PosthornError {
+function refusal(status: number, answer: Record<string, unknown>): SternpostError {
   const error = typeof answer['error'] === 'object' && answer['error'] !== null ? { ...answer['error'] } : {}
   const { code, message, details } = error as Record<string, unknown>
   const facts = { responseCode: status, ...(details === undefined ? {} : { details: String(details) }) }
   const text = [message ?? 'The server refused.', details].filter((part) => part !== undefined).join(' ')
-  return new PosthornError(String(code ?? 'internal_error'), text, facts)
+  return new SternpostError(String(code ?? 'internal_error'), text, facts)
 }
 
 /** Milliseconds; null: there is no number of seconds (the API sends no dates). */

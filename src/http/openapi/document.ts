@@ -23,7 +23,7 @@ export function openApiDocument(routes: readonly Route[], version: string): obje
   const webhooks = webhookOperations(schemas)
   return {
     openapi: '3.1.0',
-    info: { title: 'Posthorn', summary: 'Sends email from your own domains and tells what became of it.', version },
+    info: { title: 'Sternpost', summary: 'Sends email from your own domains and tells what became of it.', version },
     servers: [{ url: '/v1' }],
     tags,
     paths,

@@ -33,7 +33,7 @@ export type ForwardResult = 'forwarded' | 'no-operator' | 'too-many' | 'own-mail
 const MOST_PER_HOUR = 20
 const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 /** Marks what we forwarded: an operator whose mailbox leads back to us makes no circle. */
-const MARK = 'X-Posthorn-Forwarded'
+const MARK = 'X-Sternpost-Forwarded'
 const MARK_WITHIN_BYTES = 64 * 1024
 /** RFC 2045 §6.8. */
 const BASE64_LINE_CHARACTERS = 76
@@ -79,7 +79,7 @@ function messageFor(mail: MailForOperator, { hostname, operator }: { hostname: s
   // Whole lines, and what is left.
   const lines = encoded.match(new RegExp(`.{1,${BASE64_LINE_CHARACTERS}}`, 'g')) ?? []
   return Buffer.from([
-    `From: "Posthorn" <postmaster@${hostname}>`,
+    `From: "Sternpost" <postmaster@${hostname}>`,
     `To: <${operator}>`,
     `Subject: ${subjectOf(mail)}`,
     'Auto-Submitted: auto-generated',

@@ -36,7 +36,7 @@ const READER_CACHE_KIBIBYTES = 2_048
 const SYNCHRONOUS_FULL = 2
 
 export function databasePath(location: Pick<StoreLocation, 'folder'>): string {
-  return join(location.folder, 'posthorn.db')
+  return join(location.folder, 'sternpost.db')
 }
 
 export function openDatabase(location: StoreLocation): OpenDatabase {
@@ -82,7 +82,7 @@ export function openReader(location: StoreLocation): Database {
 
 /** Keeps every other process out until it is closed. */
 export function lockDatabase(location: Pick<StoreLocation, 'folder'>): Database {
-  const path = join(location.folder, 'posthorn.lock')
+  const path = join(location.folder, 'sternpost.lock')
   const lock = new Sqlite(path, { timeout: 0 })
   try {
     ownAs(path, location.folder)
@@ -91,7 +91,7 @@ export function lockDatabase(location: Pick<StoreLocation, 'folder'>): Database 
   } catch (thrown) {
     lock.close()
     if (!errorCode(thrown).startsWith('SQLITE_BUSY')) throw thrown
-    const sentence = `another Posthorn is running with the data in ${location.folder}; stop it first`
+    const sentence = `another Sternpost is running with the data in ${location.folder}; stop it first`
     throw new ProcessExit(EXIT.tryAgain, sentence, { cause: thrown })
   }
 }

@@ -95,15 +95,15 @@ function refuseNewer(database: Database, found: number, folder: string): void {
   throw new ProcessExit(
     EXIT.configuration,
     `${database.name} has schema version ${found}, this program knows versions up to ${SCHEMA_VERSION}: ` +
-      `install the newer Posthorn that wrote it${wayBack(listSnapshots(folder))}`,
+      `install the newer Sternpost that wrote it${wayBack(listSnapshots(folder))}`,
   )
 }
 
 function wayBack(snapshots: readonly Snapshot[]): string {
   const usable = snapshots.find(({ from, to }) => from <= SCHEMA_VERSION && to > SCHEMA_VERSION)
-  if (usable === undefined) return ', or restore a backup that was made before: posthorn restore FILE'
+  if (usable === undefined) return ', or restore a backup that was made before: sternpost restore FILE'
   const made = new Date(usable.madeAt).toISOString()
-  return `, or go back to the snapshot of ${made}, without what came since: posthorn restore ${usable.path}`
+  return `, or go back to the snapshot of ${made}, without what came since: sternpost restore ${usable.path}`
 }
 
 /** Files of the first programs can not give pages back; where there is no space to change that, they stay so. */

@@ -66,5 +66,5 @@ function openReadOnly(folder: string): Sqlite.Database {
 function requireDatabase(folder: string): void {
   const path = databasePath({ folder })
   if (existsSync(path)) return
-  throw new ProcessExit(EXIT.disk, `there is no database ${path}; is data_dir in posthorn.yaml right?`)
+  throw new ProcessExit(EXIT.disk, `there is no database ${path}; is data_dir in sternpost.yaml right?`)
 }

@@ -2,7 +2,7 @@
  * What a restored database must not do by itself (operations.md 12.2): its undelivered messages may have been sent
  * since the copy was made, so they are held; the allowance of today's warmup may have been used, so it counts as used.
  *
- *   waiting, sending -> waiting, held   until `posthorn queue release` or `drop`
+ *   waiting, sending -> waiting, held   until `sternpost queue release` or `drop`
  *
  * The lifetime of what is held stands still between the moment of the copy and the restore: otherwise an old copy would
  * bounce it all at once.

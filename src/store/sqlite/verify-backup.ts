@@ -28,7 +28,7 @@ export type VerifyStage = 'unpacking' | 'comparing' | 'checking'
 const MAGIC = 'SQLite format 3\0'
 const SPARE_BYTES = 64 * 1_024 * 1_024
 
-/** `folder`: empty, for what is unpacked; `posthorn.db` is in it afterwards. */
+/** `folder`: empty, for what is unpacked; `sternpost.db` is in it afterwards. */
 export function verifyBackup(file: string, folder: string, onStage: (stage: VerifyStage) => void): VerifiedBackup {
   requireSpace(file, folder)
   onStage('unpacking')
@@ -76,7 +76,7 @@ function compareFiles(file: string, { files }: BackupManifest, folder: string): 
   for (const [name, expected] of Object.entries(files)) {
     const path = join(folder, name)
     // A link could lead to a file that was not in it.
-    if (!lstatSync(path).isFile()) throw new BackupError(`${file} is no backup of Posthorn: ${name} in it is no file`)
+    if (!lstatSync(path).isFile()) throw new BackupError(`${file} is no backup of Sternpost: ${name} in it is no file`)
     const found = describeFile(path)
     if (found.bytes !== expected.bytes || found.sha256 !== expected.sha256) {
       throw new BackupError(`${file} is damaged: ${name} in it is not what was written (SHA-256)`)

@@ -57,7 +57,7 @@ enter_group() {
     umount -R /sys/fs/cgroup || impossible "the control groups of the host cannot be taken out of the way"
     mount -t cgroup2 cgroup2 /sys/fs/cgroup || impossible "the kernel has no control groups of version 2"
   fi
-  group=/sys/fs/cgroup/posthorn-boot-$$
+  group=/sys/fs/cgroup/sternpost-boot-$$
   mkdir "$group" || impossible "no control group can be made"
 }
 
@@ -67,7 +67,7 @@ start_machine() {
   (
     echo "$BASHPID" > "$group/cgroup.procs"
     exec env SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 systemd-nspawn --quiet --boot --directory="$machine" --private-network \
-      --register=no --keep-unit --machine="posthorn-$$" --hostname=mail --console=pipe
+      --register=no --keep-unit --machine="sternpost-$$" --hostname=mail --console=pipe
   ) < /dev/null > "$work/console.log" 2>&1 &
   nspawn=$!
   wait_for 60 "the first process" find_leader ||

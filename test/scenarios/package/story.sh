@@ -1,5 +1,5 @@
 # What is told of the package on a booted machine. Sourced by `boot`.
-node=/usr/lib/posthorn/node/bin/node
+node=/usr/lib/sternpost/node/bin/node
 ports='25 80 443 465 587'
 
 tell_story() {
@@ -14,7 +14,7 @@ tell_story() {
   upgrades
 }
 
-property() { inside systemctl show --property="$1" --value posthorn.service; }
+property() { inside systemctl show --property="$1" --value sternpost.service; }
 field() { inside "$node" -p "JSON.parse(process.argv[1]).$2" "$1" 2> /dev/null; }
 post() { # PATH JSON
   inside curl --silent --show-error --insecure --max-time 30 "https://127.0.0.1$1" \
@@ -22,23 +22,23 @@ post() { # PATH JSON
 }
 send_to() { # RECIPIENT MORE
   post /v1/email/send \
-    "{\"to\":\"$1@simulator.posthorn.test\",\"from\":\"shop@sandbox.test\",\"subject\":\"Hi\",\"text\":\"Hi\"${2:-}}"
+    "{\"to\":\"$1@simulator.sternpost.test\",\"from\":\"shop@sandbox.test\",\"subject\":\"Hi\",\"text\":\"Hi\"${2:-}}"
 }
 id_of() { printf %s "$1" | grep -o 'msg_[0-9a-z]*' | head -1; }
-state_of() { field "$(inside posthorn message show "$1" --json 2> /dev/null)" state; }
+state_of() { field "$(inside sternpost message show "$1" --json 2> /dev/null)" state; }
 has_state() { [ "$(state_of "$1")" = "$2" ]; }
 is_healthy() {
   inside curl --silent --insecure --fail --max-time 5 --output /dev/null https://127.0.0.1/health
 }
 is_active() { [ "$(property ActiveState)" = active ]; }
 is_new_process() { is_active && [ "$(property MainPID)" != "$1" ] && is_healthy; }
-journal() { inside journalctl --unit posthorn --output cat --no-pager; }
+journal() { inside journalctl --unit sternpost --output cat --no-pager; }
 # The whole journal is read: who ends early makes the one who writes fail.
 log_has() { journal | grep -F "$1" > /dev/null; }
 
 set_up() {
-  show posthorn setup --yes --hostname mail.posthorn-example.com --domain posthorn-example.com \
-    --operator-email ops@posthorn-example.com --ip 20.30.40.50
+  show sternpost setup --yes --hostname mail.sternpost-example.com --domain sternpost-example.com \
+    --operator-email ops@sternpost-example.com --ip 20.30.40.50
 }
 
 newcomer() {
@@ -51,7 +51,7 @@ newcomer() {
   equal "setup ends with" "$status" 0
   is_healthy || give_up "the unit is active and answers"
   ok "the unit is active and answers"
-  show posthorn key create --name shop --test --scope send --ip 127.0.0.1 --json --quiet
+  show sternpost key create --name shop --test --scope send --ip 127.0.0.1 --json --quiet
   key=$(field "$shown" key)
   sent=$(send_to delivered)
   echo "  $sent"
@@ -66,21 +66,21 @@ newcomer() {
 
 unit_is_hardened() {
   say "the unit"
-  show systemctl status posthorn --no-pager --lines 0
+  show systemctl status sternpost --no-pager --lines 0
   contains "it says how it is" "$(property StatusText)" waiting
-  show systemd-analyze verify posthorn.service
+  show systemd-analyze verify sternpost.service
   equal "systemd-analyze verify" "$status" 0
   show bash -c 'set -o pipefail; systemd-analyze security --offline=true --threshold=15 --no-pager \
-    /usr/lib/systemd/system/posthorn.service | tail -1'
+    /usr/lib/systemd/system/sternpost.service | tail -1'
   equal "exposure at most 1.5" "$status" 0
   local main=$(property MainPID)
   equal "capabilities of the process" \
     "$(inside awk '/^Cap(Eff|Bnd|Amb)/ { print $2 }' "/proc/$main/status" | sort -u)" 0000000000000000
-  equal "its user" "$(inside stat -c %U "/proc/$main")" posthorn
-  equal "the master key stays with root" "$(inside stat -c '%U %a' /etc/posthorn/master.key)" 'root 600'
-  equal "the database is private" "$(inside stat -c '%U %a' /var/lib/posthorn)" 'posthorn 700'
+  equal "its user" "$(inside stat -c %U "/proc/$main")" sternpost
+  equal "the master key stays with root" "$(inside stat -c '%U %a' /etc/sternpost/master.key)" 'root 600'
+  equal "the database is private" "$(inside stat -c '%U %a' /var/lib/sternpost)" 'sternpost 700'
   equal "the admin socket is for the group" \
-    "$(inside stat -c '%U:%G %a' /run/posthorn/admin.sock)" 'posthorn:posthorn 660'
+    "$(inside stat -c '%U:%G %a' /run/sternpost/admin.sock)" 'sternpost:sternpost 660'
 }
 
 doors_are_held() {
@@ -93,10 +93,10 @@ doors_are_held() {
   inside sh -c "printf '%s\r\n' 'From: shop@sandbox.test' 'Subject: by submission' '' 'Hello.' > /tmp/mail"
   show sh -c "for url in smtp://127.0.0.1:587 smtps://127.0.0.1:465; do
     curl --silent --show-error --insecure --ssl-reqd \$url --user apikey:$key \
-    --mail-from shop@sandbox.test --mail-rcpt delivered@simulator.posthorn.test --upload-file /tmp/mail || exit 1; done"
+    --mail-from shop@sandbox.test --mail-rcpt delivered@simulator.sternpost.test --upload-file /tmp/mail || exit 1; done"
   equal "587 and 465 take a mail" "$status" 0
   show bash -c 'exec 3<>/dev/tcp/127.0.0.1/25; head -1 <&3'
-  contains "port 25 greets" "$shown" '220 mail.posthorn-example.com'
+  contains "port 25 greets" "$shown" '220 mail.sternpost-example.com'
 }
 holds_port() {
   local holders
@@ -107,21 +107,21 @@ holds_port() {
 reloads() {
   say "reload"
   local main=$(property MainPID)
-  inside sh -c 'echo "log: { level: debug }" > /etc/posthorn/posthorn.d/10-test.yaml'
-  show posthorn reload --dry-run
-  show systemctl reload posthorn
+  inside sh -c 'echo "log: { level: debug }" > /etc/sternpost/sternpost.d/10-test.yaml'
+  show sternpost reload --dry-run
+  show systemctl reload sternpost
   equal "a good file: systemctl reload" "$status" 0
-  show posthorn config diff
+  show sternpost config diff
   contains "it is in force" "$shown" 'The files say what the server runs with.'
-  inside sh -c 'echo "log: { level: loud }" > /etc/posthorn/posthorn.d/10-test.yaml'
-  show systemctl reload posthorn
+  inside sh -c 'echo "log: { level: loud }" > /etc/sternpost/sternpost.d/10-test.yaml'
+  show systemctl reload sternpost
   check "a bad file: systemctl reload fails" [ "$status" != 0 ]
   equal "the same process" "$(property MainPID)" "$main"
   check "runs on" is_healthy
   contains "the reason is in the journal" "$(journal)" 'log.level: '
   inside kill -HUP "$main"
   check "SIGHUP with the bad file is refused" wait_for 20 "refusal" log_has 'configuration not reloaded'
-  inside sh -c 'echo "log: { level: info }" > /etc/posthorn/posthorn.d/10-test.yaml'
+  inside sh -c 'echo "log: { level: info }" > /etc/sternpost/sternpost.d/10-test.yaml'
   inside kill -HUP "$main"
   check "SIGHUP with a good file is taken" wait_for 20 "reload" log_has '"configuration reloaded"'
   equal "still the same process" "$(property MainPID)" "$main"
@@ -138,7 +138,7 @@ reports_and_crashes() {
   check "after SIGKILL it is started again" wait_for 60 "restart" is_new_process "$main"
 }
 report_is_clean() {
-  inside sh -c 'cd /var/lib/posthorn &&
+  inside sh -c 'cd /var/lib/sternpost &&
     grep -q javascriptStack report-*.json && ! grep CREDENTIALS_DIRECTORY report-*.json'
 }
 
@@ -184,13 +184,13 @@ drains() {
   say "stop"
   local sent id begun
   # So many restarts in so short a time are too many for systemd; they were on purpose.
-  inside systemctl reset-failed posthorn.service
+  inside systemctl reset-failed sternpost.service
   sent=$(send_to slow)
   id=$(id_of "$sent")
   check "a mail to a receiver that greets after 30 s is accepted" [ -n "$id" ]
   check "it is being sent" wait_for 20 "sending" has_state "$id" sending
   begun=$SECONDS
-  show systemctl stop posthorn.service
+  show systemctl stop sternpost.service
   echo "  it took $((SECONDS - begun)) s"
   check "the stop waited for the receiver" [ $((SECONDS - begun)) -ge 10 ]
   equal "result" "$(property Result) $(property ExecMainStatus)" 'success 0'
@@ -198,10 +198,10 @@ drains() {
   check "a connection to the waiting socket starts it again" wait_for 60 "start" is_healthy
   equal "the mail went out, once" "$(state_of "$id") $(attempts_of "$id")" 'delivered 1'
   begun=$SECONDS
-  inside systemctl --no-block restart posthorn.service
+  inside systemctl --no-block restart sternpost.service
   check "who asks during a restart waits, and is answered" wait_in_restart
 }
-attempts_of() { field "$(inside posthorn message show "$1" --json)" attempts.length; }
+attempts_of() { field "$(inside sternpost message show "$1" --json)" attempts.length; }
 wait_in_restart() {
   local _
   for _ in $(seq 20); do
@@ -212,24 +212,24 @@ wait_in_restart() {
 
 goes_away() {
   say "remove and purge"
-  show apt-get remove --yes posthorn
+  show apt-get remove --yes sternpost
   equal "removal" "$status" 0
   equal "nothing listens any more" "$(inside ss -Hltn 'sport = :25 or sport = :443' | wc -l)" 0
-  check "the program is gone" inside test ! -e /usr/bin/posthorn -a ! -e /usr/lib/posthorn/src
-  check "configuration and data are kept" inside test -e /etc/posthorn/posthorn.yaml -a -e /etc/posthorn/master.key \
-    -a -e /var/lib/posthorn
-  show apt-get purge --yes posthorn
+  check "the program is gone" inside test ! -e /usr/bin/sternpost -a ! -e /usr/lib/sternpost/src
+  check "configuration and data are kept" inside test -e /etc/sternpost/sternpost.yaml -a -e /etc/sternpost/master.key \
+    -a -e /var/lib/sternpost
+  show apt-get purge --yes sternpost
   equal "purge" "$status" 0
-  contains "it says what it kept" "$shown" 'kept /var/lib/posthorn'
-  equal "the key of the data stays with it" "$(inside stat -c '%U %a' /var/lib/posthorn/master.key)" 'root 600'
+  contains "it says what it kept" "$shown" 'kept /var/lib/sternpost'
+  equal "the key of the data stays with it" "$(inside stat -c '%U %a' /var/lib/sternpost/master.key)" 'root 600'
   check "configuration, cache and user are gone" inside sh -c \
-    'test ! -e /etc/posthorn && test ! -e /var/cache/posthorn && ! getent passwd posthorn && ! getent group posthorn'
-  equal "the data is kept, for root alone" "$(inside stat -c '%U %a' /var/lib/posthorn)" 'root 700'
-  equal "no unit is left behind" "$(inside sh -c 'ls /etc/systemd/system/*.wants | grep -c posthorn')" 0
-  inside rm -rf /var/lib/posthorn
+    'test ! -e /etc/sternpost && test ! -e /var/cache/sternpost && ! getent passwd sternpost && ! getent group sternpost'
+  equal "the data is kept, for root alone" "$(inside stat -c '%U %a' /var/lib/sternpost)" 'root 700'
+  equal "no unit is left behind" "$(inside sh -c 'ls /etc/systemd/system/*.wants | grep -c sternpost')" 0
+  inside rm -rf /var/lib/sternpost
 }
 
-digest_of_configuration() { inside sh -c 'cd /etc/posthorn && find . -type f | sort | xargs cat | sha256sum'; }
+digest_of_configuration() { inside sh -c 'cd /etc/sternpost && find . -type f | sort | xargs cat | sha256sum'; }
 
 upgrades() {
   say "upgrade from an earlier package"
@@ -237,24 +237,24 @@ upgrades() {
   show apt-get install --yes --no-install-recommends /packages/earlier.deb
   set_up
   equal "setup" "$status" 0
-  key=$(field "$(inside posthorn key create --name shop --test --scope send --ip 127.0.0.1 --json --quiet)" key)
+  key=$(field "$(inside sternpost key create --name shop --test --scope send --ip 127.0.0.1 --json --quiet)" key)
   sent=$(send_to delivered ",\"send_at\":$(($(date +%s) + 3600))")
   echo "  $sent"
   id=$(id_of "$sent")
   equal "a mail waits in the queue" "$(state_of "$id")" scheduled
-  inside sh -c 'echo "log: { level: debug }" > /etc/posthorn/posthorn.d/20-own.yaml'
+  inside sh -c 'echo "log: { level: debug }" > /etc/sternpost/sternpost.d/20-own.yaml'
   before=$(digest_of_configuration)
   main=$(property MainPID)
   show apt-get install --yes --no-install-recommends /packages/new.deb
   equal "the upgrade" "$status" 0
   check "it was restarted" wait_for 60 "restart" is_new_process "$main"
-  show posthorn version
-  contains "the new program runs" "$shown" "posthorn $version"
+  show sternpost version
+  contains "the new program runs" "$shown" "sternpost $version"
   equal "the queue was kept" "$(state_of "$id")" scheduled
   check "the key works on" accepts
   equal "the configuration was kept" "$(digest_of_configuration)" "$before"
   main=$(property MainPID)
-  inside sh -c 'echo "log: { level: loud }" > /etc/posthorn/posthorn.d/20-own.yaml'
+  inside sh -c 'echo "log: { level: loud }" > /etc/sternpost/sternpost.d/20-own.yaml'
   show apt-get install --yes --no-install-recommends --reinstall /packages/new.deb
   equal "an upgrade with a bad configuration ends well" "$status" 0
   contains "and says what to mend" "$shown" 'the old one keeps running'

@@ -1,11 +1,11 @@
 /**
- * Posthorn in the comparison: single sends by 50 HTTP clients, or one client with batches of 1,000 recipients. After
+ * Sternpost in the comparison: single sends by 50 HTTP clients, or one client with batches of 1,000 recipients. After
  * each run the rows are counted: message delivered, event and webhook delivery there, `synchronous` FULL.
  */
 import { runLoad } from './load.ts'
 import { batchBody, messageBody } from './message.ts'
-import { FROM } from './posthorn.ts'
-import type { Posthorn } from './posthorn.ts'
+import { FROM } from './sternpost.ts'
+import type { Sternpost } from './sternpost.ts'
 import type { Load, System } from './system.ts'
 
 export const BATCH_RECIPIENTS = 1_000
@@ -16,24 +16,24 @@ export interface MessageCount {
   accepted: number
 }
 
-export function posthornSystem(posthorn: Posthorn, clients: number, count: MessageCount): System {
-  return toSystem('posthorn', posthorn, count, ({ messages, htmlBytes }) => runLoad({
-    baseUrl: posthorn.server.baseUrl, apiKey: posthorn.key, clients, messages,
+export function sternpostSystem(sternpost: Sternpost, clients: number, count: MessageCount): System {
+  return toSystem('sternpost', sternpost, count, ({ messages, htmlBytes }) => runLoad({
+    baseUrl: sternpost.server.baseUrl, apiKey: sternpost.key, clients, messages,
     body: messageBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes }),
   }))
 }
 
 /** Messages are rounded up to whole batches by the caller. */
-export function batchSystem(posthorn: Posthorn, count: MessageCount): System {
-  return toSystem('posthorn_batch', posthorn, count, ({ messages, htmlBytes }) => runLoad({
-    baseUrl: posthorn.server.baseUrl, apiKey: posthorn.key, clients: 1, path: '/v1/email/batch',
+export function batchSystem(sternpost: Sternpost, count: MessageCount): System {
+  return toSystem('sternpost_batch', sternpost, count, ({ messages, htmlBytes }) => runLoad({
+    baseUrl: sternpost.server.baseUrl, apiKey: sternpost.key, clients: 1, path: '/v1/email/batch',
     messages: messages / BATCH_RECIPIENTS,
     body: batchBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes }, BATCH_RECIPIENTS),
   }))
 }
 
 function toSystem(
-  name: string, posthorn: Posthorn, count: MessageCount, load: (load: Load) => Promise<unknown>,
+  name: string, sternpost: Sternpost, count: MessageCount, load: (load: Load) => Promise<unknown>,
 ): System {
   return {
     name,
@@ -43,15 +43,15 @@ function toSystem(
       await load(wanted)
       count.accepted += wanted.messages
     },
-    processes: () => ({ posthorn: posthorn.server.processId }),
-    settle: () => posthorn.settled(count.accepted),
+    processes: () => ({ sternpost: sternpost.server.processId }),
+    settle: () => sternpost.settled(count.accepted),
     async check() {
       const { accepted } = count
-      await posthorn.check({
+      await sternpost.check({
         messages: accepted, delivered: accepted, deliveredEvents: accepted, webhookDeliveries: accepted,
       })
     },
-    stop: () => posthorn.stop(),
+    stop: () => sternpost.stop(),
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * The real `posthorn serve` as every measurement starts it: a database of its own, warmed IPs on loopback, DNS on
+ * The real `sternpost serve` as every measurement starts it: a database of its own, warmed IPs on loopback, DNS on
  * loopback, a verified sending domain with an RSA-2048 key, an API key, and a webhook endpoint that answers at once.
  * Throws when the database was not opened with `synchronous=FULL`, read back.
  */
@@ -15,7 +15,7 @@ import type { DatabaseFigures } from './database-figures.ts'
 import { startWebhookCounter } from './webhook-counter.ts'
 import type { WebhookCounter } from './webhook-counter.ts'
 
-export interface PosthornOptions {
+export interface SternpostOptions {
   deliveryPort: number
   /** Left out: 2. */
   ips?: number
@@ -27,7 +27,7 @@ export interface PosthornOptions {
   environment?: Record<string, string>
 }
 
-export interface Posthorn {
+export interface Sternpost {
   readonly server: ServeProcess
   readonly zone: ZoneServer
   readonly key: string
@@ -51,11 +51,11 @@ const SYNCHRONOUS_FULL = 2
 const WEBHOOK_SECRET = 'bench-secret-of-16'
 const MOST_IPS_OF_A_NET = 200
 
-export async function startPosthorn(options: PosthornOptions): Promise<Posthorn> {
+export async function startSternpost(options: SternpostOptions): Promise<Sternpost> {
   const addresses = Array.from({ length: options.ips ?? 2 }, (_, index) => ipOf(index))
   const zone = await startZone({
     ...applianceZone('127.0.0.1'),
-    'spf.mail.posthorn.test': { TXT: ['v=spf1 ip4:127.0.0.0/8 -all'] },
+    'spf.mail.sternpost.test': { TXT: ['v=spf1 ip4:127.0.0.0/8 -all'] },
     ...options.names,
   })
   const receiver = await startWebhookCounter(WEBHOOK_SECRET)
@@ -67,14 +67,14 @@ export async function startPosthorn(options: PosthornOptions): Promise<Posthorn>
     const key = await server.createKey('send', 'webhooks', 'messages:read')
     const opened = server.log().findLast((line) => line['msg'] === 'store opened')
     if (opened?.['synchronous'] !== SYNCHRONOUS_FULL) throw new Error(`not FULL: ${JSON.stringify(opened)}`)
-    return toPosthorn({ server, zone, receiver, key })
+    return toSternpost({ server, zone, receiver, key })
   } catch (thrown) {
     await server.remove()
     throw thrown
   }
 }
 
-async function startWith(options: PosthornOptions, zone: ZoneServer, addresses: string[]): Promise<ServeProcess> {
+async function startWith(options: SternpostOptions, zone: ZoneServer, addresses: string[]): Promise<ServeProcess> {
   const httpPort = await freePort()
   const before = { ...process.env }
   Object.assign(process.env, options.environment)
@@ -87,10 +87,10 @@ async function startWith(options: PosthornOptions, zone: ZoneServer, addresses: 
         version: 1,
         default_pool: 'default',
         pools: { default: { ips: addresses.map((address, index) => (
-          { address, hostname: `mta${index}.posthorn.test`, warmed: true })) } },
+          { address, hostname: `mta${index}.sternpost.test`, warmed: true })) } },
       },
       settings: {
-        ...CHANGED_SETTINGS['posthorn.yaml'],
+        ...CHANGED_SETTINGS['sternpost.yaml'],
         listen: { http: [{ address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'tracking'] }] },
       },
       files: { 'providers.d/50-bench.yaml': options.providers ?? CHANGED_SETTINGS['providers.yaml'] },
@@ -103,9 +103,9 @@ async function startWith(options: PosthornOptions, zone: ZoneServer, addresses: 
   }
 }
 
-function toPosthorn(
-  { server, zone, receiver, key }: Pick<Posthorn, 'server' | 'zone' | 'key'> & { receiver: WebhookCounter },
-): Posthorn {
+function toSternpost(
+  { server, zone, receiver, key }: Pick<Sternpost, 'server' | 'zone' | 'key'> & { receiver: WebhookCounter },
+): Sternpost {
   return {
     server,
     zone,
