@@ -65,7 +65,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
 
 /** The only files that may know that a sandbox exists: it, the composition root, and the command that starts it. */
 const KNOWS_SANDBOX = [
-  'sandbox/', 'appliance.ts', 'assembly/', 'starters.ts', 'commands/sandbox.ts', 'commands/command-line.ts',
+  'sandbox/', 'appliance.ts', 'assembly/', 'starters.ts', 'commands/server/sandbox.ts', 'commands/command-line.ts',
 ]
 const MOST_LINES = 400
 

@@ -32,9 +32,9 @@ export interface ThreadProfile {
 const OURS = '/src/'
 /** The first that matches the file counts; folders as in src/README.md. */
 const STAGES: readonly [prefix: string, stage: string][] = [
-  ['content/dkim.ts', 'DKIM'],
+  ['content/mime/dkim.ts', 'DKIM'],
   ['content/', 'render'],
-  ['base/thread-channel.ts', 'messages between threads'],
+  ['base/threads/thread-channel.ts', 'messages between threads'],
   ['delivery/session/delivery-thread.ts', 'messages between threads'],
   ['delivery/delivery-threads.ts', 'messages between threads'],
   ['delivery/session/outbox.ts', 'messages between threads'],
@@ -45,7 +45,7 @@ const STAGES: readonly [prefix: string, stage: string][] = [
   ['delivery/session/path-sender.ts', 'SMTP client'],
   ['delivery/session/open', 'SMTP client'],
   ['delivery/session/transaction-end.ts', 'SMTP client'],
-  ['delivery/attempt-log.ts', 'log'],
+  ['delivery/settle/attempt-log.ts', 'log'],
   ['delivery/', 'dispatch and settle'],
   ['egress/', 'dispatch and settle'],
   ['network/guarded', 'webhooks'],
@@ -54,7 +54,7 @@ const STAGES: readonly [prefix: string, stage: string][] = [
   ['webhooks/', 'webhooks'],
   ['store/', 'store'],
   ['mail/return-path.ts', 'render'],
-  ['messages/acceptance-log.ts', 'log'],
+  ['messages/accept/acceptance-log.ts', 'log'],
   ['http/', 'HTTP and acceptance'],
   ['messages/', 'HTTP and acceptance'],
   ['senders/', 'HTTP and acceptance'],

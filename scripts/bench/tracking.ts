@@ -3,7 +3,7 @@
  * this process alone; needs nothing but Node. Run with: sh scripts/node scripts/bench/tracking.ts
  */
 import { createSecretKey, randomBytes } from 'node:crypto'
-import { fillHtml, instrumentHtml } from '../../src/content/instrument-html.ts'
+import { fillHtml, instrumentHtml } from '../../src/content/html/instrument-html.ts'
 import { messageUrls } from '../../src/content/message-urls.ts'
 
 const HTML_BYTES = 50 * 1_024

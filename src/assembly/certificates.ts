@@ -10,7 +10,7 @@ import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
-import type { ServerSettings } from '../config/server-settings.ts'
+import type { ServerSettings } from '../config/settings/server-settings.ts'
 
 export interface CertificateWatch {
   /** These files are used from now on. */

@@ -4,10 +4,10 @@
 import { isAbsolute } from 'node:path'
 import type { Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
-import type { BackupsReport, DataAdministration, StorageReport } from '../http/data-administration.ts'
-import { eraseRecipient, exportRecipient } from '../messages/recipient-data.ts'
-import type { Backups } from '../store/backups.ts'
-import type { StorageFigures } from '../store/retention-records.ts'
+import type { BackupsReport, DataAdministration, StorageReport } from '../http/exchange/data-administration.ts'
+import { eraseRecipient, exportRecipient } from '../messages/lookup/recipient-data.ts'
+import type { Backups } from '../store/open/backups.ts'
+import type { StorageFigures } from '../store/records/retention-records.ts'
 import type { Store } from '../store/store.ts'
 
 export interface DataAdministrationParts {

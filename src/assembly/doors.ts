@@ -2,15 +2,15 @@
  * The doors to the outside: HTTP (API, tracking, admin socket), metrics, SMTP submission, and the listener for bounces
  * and complaints. Each throws ProcessExit when its port can not be opened.
  */
-import { readServerCertificates } from '../base/server-certificates.ts'
-import type { ServerCertificates } from '../base/server-certificates.ts'
-import type { ServerSettings } from '../config/server-settings.ts'
+import { readServerCertificates } from '../base/service/server-certificates.ts'
+import type { ServerCertificates } from '../base/service/server-certificates.ts'
+import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { createMetricsRoute, startMetricsServer } from '../http/metrics-server.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
 import { createHttpServers } from '../http/server.ts'
 import { createReportServer } from '../inbound/reports/server.ts'
 import { createSubmissionServer } from '../inbound/submission/server.ts'
-import type { Backups } from '../store/backups.ts'
+import type { Backups } from '../store/open/backups.ts'
 import { createAdministration } from './administration.ts'
 import { createDataAdministration } from './data-administration.ts'
 import type { CertificateWatch } from './certificates.ts'

@@ -1,12 +1,12 @@
 /**
  * Dedicated IPs: pools, warmup, and what receivers let through. Delivery asks both for each message.
  */
-import type { WaitingMail } from '../egress/ip-statistics.ts'
-import { createEgress } from '../egress/pool.ts'
-import type { Egress } from '../egress/pool.ts'
+import type { WaitingMail } from '../egress/ips/ip-statistics.ts'
+import { createEgress } from '../egress/egress.ts'
+import type { Egress } from '../egress/egress.ts'
 import { createShaping } from '../egress/shaping/create-shaping.ts'
-import type { Shaping } from '../egress/shaping.ts'
-import type { Warmup } from '../egress/warmup/warmup.ts'
+import type { Shaping } from '../egress/shaping/shaping.ts'
+import type { Warmup } from '../egress/keeper/warmup.ts'
 import { canBind } from '../network/local-addresses.ts'
 import { blocklistResolver } from './blocklist-resolver.ts'
 import type { Foundation } from './foundation.ts'

@@ -3,9 +3,9 @@
  */
 import { toUnixSeconds } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
-import type { Egress } from '../egress/pool.ts'
+import type { Egress } from '../egress/egress.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
-import type { HealthReport } from '../http/features.ts'
+import type { HealthReport } from '../http/exchange/features.ts'
 import type { Store } from '../store/store.ts'
 
 const OK = 'ok'

@@ -9,7 +9,7 @@ import { SECOND } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { alertDocument, alertMail, alertSubject } from '../health/operator-alert.ts'
 import type { OperatorAlert, OperatorChannel } from '../health/operator-alert.ts'
-import type { AcceptSubmission, Caller } from '../messages/send-request.ts'
+import type { AcceptSubmission, Caller } from '../messages/accept/send-request.ts'
 import { createGuardedRequest } from '../network/guarded-request.ts'
 import type { GuardedRequestOptions } from '../network/guarded-request.ts'
 

@@ -4,9 +4,9 @@
  * runs.
  */
 import { errorText } from '../base/errors.ts'
-import { dkimSealContext } from '../senders/dkim-keys.ts'
-import type { DomainPage } from '../store/records.ts'
-import type { WebhookEndpointPage } from '../store/webhook-records.ts'
+import { dkimSealContext } from '../senders/records/dkim-keys.ts'
+import type { DomainPage } from '../store/records/records.ts'
+import type { WebhookEndpointPage } from '../store/records/webhook-records.ts'
 import { openSecret } from '../webhooks/endpoint-secret.ts'
 import type { Foundation } from './foundation.ts'
 

@@ -1,7 +1,7 @@
 /**
  * Who may send as whom: sending domains and API keys.
  */
-import type { Egress } from '../egress/pool.ts'
+import type { Egress } from '../egress/egress.ts'
 import { createApiKeys } from '../senders/api-key.ts'
 import type { ApiKeys } from '../senders/api-key.ts'
 import { createDomains } from '../senders/domains.ts'

@@ -2,11 +2,11 @@
  * What only the running server knows, as its checks ask for it.
  */
 import { MINUTE, SECOND } from '../base/clock.ts'
-import type { ServerFacts } from '../health/world.ts'
+import type { ServerFacts } from '../health/checks/world.ts'
 import type { DomainView } from '../senders/domain-view.ts'
-import { quickCheck } from '../store/quick-check.ts'
+import { quickCheck } from '../store/open/quick-check.ts'
 import type { Store } from '../store/store.ts'
-import type { WebhookEndpointState } from '../store/webhook-records.ts'
+import type { WebhookEndpointState } from '../store/records/webhook-records.ts'
 import type { Foundation } from './foundation.ts'
 import type { MailParts } from './mail.ts'
 

@@ -4,7 +4,7 @@
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
 import type { DiskGuard } from '../base/disk-guard.ts'
-import type { Egress } from '../egress/pool.ts'
+import type { Egress } from '../egress/egress.ts'
 import type { Store } from '../store/store.ts'
 
 export interface ServiceStatusParts {

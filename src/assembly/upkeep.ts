@@ -4,8 +4,8 @@
  */
 import { join } from 'node:path'
 import { keptLinksText } from '../content/kept-links.ts'
-import { createBackups } from '../store/backups.ts'
-import type { Backups } from '../store/backups.ts'
+import { createBackups } from '../store/open/backups.ts'
+import type { Backups } from '../store/open/backups.ts'
 import { createRetention } from '../store/retention.ts'
 import type { Retention, RetentionTimes } from '../store/retention.ts'
 import type { Store } from '../store/store.ts'

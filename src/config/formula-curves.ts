@@ -2,9 +2,9 @@
  * The curves of warmup.yaml that are written as a formula, with the stages that follow, for `sternpost check` (engine.md
  * 6.2). Files that could not be read or judged give none.
  */
-import { readFolder } from './read-folder.ts'
-import { entriesAt, valueOf } from './source-tree.ts'
-import { inheritWarmupDefaults, resolveWarmupSettings, warmupSchema } from './warmup-settings.ts'
+import { readFolder } from './source/read-folder.ts'
+import { entriesAt, valueOf } from './source/source-tree.ts'
+import { inheritWarmupDefaults, resolveWarmupSettings, warmupSchema } from './settings/warmup-settings.ts'
 
 export interface FormulaCurve {
   name: string

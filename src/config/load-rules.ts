@@ -6,15 +6,15 @@
  */
 import { ConfigurationError } from '../base/errors.ts'
 import type { Mistake } from '../base/errors.ts'
-import { bouncesSchema, resolveBounceRuleSettings } from './bounce-rule-settings.ts'
-import type { BounceRuleSettings } from './bounce-rule-settings.ts'
-import { mistakesOf, sortMistakes } from './explain-mistake.ts'
-import { providersSchema, resolveProviderSettings } from './provider-settings.ts'
-import type { ProviderSettings } from './provider-settings.ts'
-import { readFolder } from './read-folder.ts'
-import { ruleChecks } from './rule-checks.ts'
-import { emptyMap, itemsAt, nearestPosition, pathText, textAt, valueOf } from './source-tree.ts'
-import type { Position, SourceNode } from './source-tree.ts'
+import { bouncesSchema, resolveBounceRuleSettings } from './settings/bounce-rule-settings.ts'
+import type { BounceRuleSettings } from './settings/bounce-rule-settings.ts'
+import { mistakesOf, sortMistakes } from './source/explain-mistake.ts'
+import { providersSchema, resolveProviderSettings } from './settings/provider-settings.ts'
+import type { ProviderSettings } from './settings/provider-settings.ts'
+import { readFolder } from './source/read-folder.ts'
+import { ruleChecks } from './checks/rule-checks.ts'
+import { emptyMap, itemsAt, nearestPosition, pathText, textAt, valueOf } from './source/source-tree.ts'
+import type { Position, SourceNode } from './source/source-tree.ts'
 
 export interface LoadedRules {
   warnings: Mistake[]

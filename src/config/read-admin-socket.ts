@@ -5,10 +5,10 @@
  * Throws ConfigurationError with the mistakes of sternpost.yaml and its drop-ins.
  */
 import { ConfigurationError } from '../base/errors.ts'
-import { mistakesOf } from './explain-mistake.ts'
-import { readFolder } from './read-folder.ts'
-import { serverSchema } from './server-settings.ts'
-import { valueOf } from './source-tree.ts'
+import { mistakesOf } from './source/explain-mistake.ts'
+import { readFolder } from './source/read-folder.ts'
+import { serverSchema } from './settings/server-settings.ts'
+import { valueOf } from './source/source-tree.ts'
 
 export function readAdminSocket(folder: string, shippedFolder: string): string {
   const { trees, mistakes } = readFolder(folder, shippedFolder, ['sternpost'])

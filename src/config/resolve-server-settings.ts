@@ -5,11 +5,11 @@
  * left empty. The credentials of a service are visible to nobody else, so a check from outside cannot need them.
  */
 import { join } from 'node:path'
-import type { Finding } from './finding.ts'
-import type { Reading } from './field-types.ts'
-import type { SecretReference } from './network-field-types.ts'
-import { readMasterKey, readSecret } from './secrets.ts'
-import type { ParsedServerSettings, ServerSettings } from './server-settings.ts'
+import type { Finding } from './source/finding.ts'
+import type { Reading } from './settings/field-types.ts'
+import type { SecretReference } from './settings/network-field-types.ts'
+import { readMasterKey, readSecret } from './settings/secrets.ts'
+import type { ParsedServerSettings, ServerSettings } from './settings/server-settings.ts'
 
 /** all: to run. files: to check, also outside the service. none: for commands that only look. */
 export type NeededSecrets = 'all' | 'files' | 'none'

@@ -6,11 +6,11 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ConfigurationError } from '../base/errors.ts'
-import { bouncesSchema, resolveBounceRuleSettings } from './bounce-rule-settings.ts'
-import type { BounceRuleSettings } from './bounce-rule-settings.ts'
-import { mistakesOf } from './explain-mistake.ts'
-import { valueOf } from './source-tree.ts'
-import { readYamlSource } from './yaml-source.ts'
+import { bouncesSchema, resolveBounceRuleSettings } from './settings/bounce-rule-settings.ts'
+import type { BounceRuleSettings } from './settings/bounce-rule-settings.ts'
+import { mistakesOf } from './source/explain-mistake.ts'
+import { valueOf } from './source/source-tree.ts'
+import { readYamlSource } from './source/yaml-source.ts'
 
 export function readShippedBounceRules(shippedFolder: string): BounceRuleSettings['rules'] {
   const file = join(shippedFolder, 'bounces.yaml')

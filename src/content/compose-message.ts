@@ -6,12 +6,12 @@
  * base64, attachments are base64. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
  */
 import { hash } from 'node:crypto'
-import { hasText, mostEncodedBytes, toUtf8, writeBase64, writeReadable } from './body-text.ts'
-import type { BodyText } from './body-text.ts'
-import type { UnsignedMessage } from './dkim.ts'
-import { BOUNDARY_CHARACTERS } from './mime-tree.ts'
-import type { MimeShape, MimeTree, MimeTreeOf } from './mime-tree.ts'
-import { mostEscapedBytes } from './quoted-printable.ts'
+import { hasText, mostEncodedBytes, toUtf8, writeBase64, writeReadable } from './mime/body-text.ts'
+import type { BodyText } from './mime/body-text.ts'
+import type { UnsignedMessage } from './mime/dkim.ts'
+import { BOUNDARY_CHARACTERS } from './mime/mime-tree.ts'
+import type { MimeShape, MimeTree, MimeTreeOf } from './mime/mime-tree.ts'
+import { mostEscapedBytes } from './mime/quoted-printable.ts'
 
 export interface MessageParts {
   /** Header fields, each with its CRLF; MIME-Version and Content-* are added here. */

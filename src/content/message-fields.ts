@@ -10,7 +10,7 @@ import { createHash } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { Mailbox, RenderFacts, StoredContent } from '../mail/message.ts'
-import { customField, isAscii, mailboxesField, mailboxField, plainField, textField } from './encode-header.ts'
+import { customField, isAscii, mailboxesField, mailboxField, plainField, textField } from './mime/encode-header.ts'
 import type { MessageUrls } from './message-urls.ts'
 
 /** What is the same for all mail of this server. */

@@ -6,24 +6,24 @@
  */
 import { isAscii } from 'node:buffer'
 import type { StoredContent, Variables } from '../mail/message.ts'
-import { fillBody, withFixedLines } from './body-template.ts'
-import type { BodyTemplate } from './body-template.ts'
-import { textOf } from './body-text.ts'
-import type { BodyText } from './body-text.ts'
+import { fillBody, withFixedLines } from './html/body-template.ts'
+import type { BodyTemplate } from './html/body-template.ts'
+import { textOf } from './mime/body-text.ts'
+import type { BodyText } from './mime/body-text.ts'
 import {
   fillHtml, fillHtmlBody, instrumentHtml, trackedTargets, UNSUBSCRIBE_KEY, withFixedHtml,
-} from './instrument-html.ts'
-import type { FillOptions, HtmlTemplate } from './instrument-html.ts'
+} from './html/instrument-html.ts'
+import type { FillOptions, HtmlTemplate } from './html/instrument-html.ts'
 import { namesNonAscii } from './message-fields.ts'
 import type { MessageUrls } from './message-urls.ts'
-import { createMimeTrees } from './mime-tree.ts'
-import type { MimeTreeOf } from './mime-tree.ts'
-import type { Template } from './parse-template.ts'
-import { plainTextOf } from './plain-text.ts'
-import { findSubmittedHtml, readSubmittedMail } from './submitted-mail.ts'
-import type { SubmittedMail } from './submitted-mail.ts'
-import { substitute } from './substitute-variables.ts'
-import { templateOf } from './template-problems.ts'
+import { createMimeTrees } from './mime/mime-tree.ts'
+import type { MimeTreeOf } from './mime/mime-tree.ts'
+import type { Template } from './template/parse-template.ts'
+import { plainTextOf } from './html/plain-text.ts'
+import { findSubmittedHtml, readSubmittedMail } from './mime/submitted-mail.ts'
+import type { SubmittedMail } from './mime/submitted-mail.ts'
+import { substitute } from './template/substitute-variables.ts'
+import { templateOf } from './template/template-problems.ts'
 
 export interface PreparedContent {
   stored: StoredContent

@@ -2,9 +2,9 @@
  * What a request would look like as a mail, for `POST /email/preview` (contract.md 4.8): the same steps as at delivery
  * but for the signature. Rejects as rendering does.
  */
-import { textOf } from './body-text.ts'
+import { textOf } from './mime/body-text.ts'
 import { messageUrls } from './message-urls.ts'
-import { fieldName, splitFields } from './mime-fields.ts'
+import { fieldName, splitFields } from './mime/mime-fields.ts'
 import { linksOf, prepareContent } from './prepare-content.ts'
 import type { StoredContent } from '../mail/message.ts'
 import { composeUnsigned } from './render-message.ts'

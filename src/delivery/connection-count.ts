@@ -4,8 +4,8 @@
  * too has to be told. Never throws.
  */
 import type { Metrics } from '../base/metrics.ts'
-import type { PathFacts } from './path-facts.ts'
-import type { ThreadConnectionNote } from './try-result.ts'
+import type { PathFacts } from './place/path-facts.ts'
+import type { ThreadConnectionNote } from './protocol/try-result.ts'
 
 export interface ConnectionCount {
   /** `facts`: of the path; those of captured mail are not counted. */

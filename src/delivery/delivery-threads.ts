@@ -13,7 +13,7 @@ import type { ThreadPlace } from '../mail/whereabouts.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
 import type {
   FromThread, PathBatch, PathPlan, ThreadConnectionNote, ThreadTurn, ToThread, TryResult,
-} from './try-result.ts'
+} from './protocol/try-result.ts'
 
 export interface DeliveryThreads {
   dispatch(thread: number, batches: PathBatch[]): void

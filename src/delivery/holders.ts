@@ -12,12 +12,12 @@
  * them (for a moment with two) until the store has answered its end, and never again afterwards. Rows without a route
  * go from the answer to the recorder directly. What nobody holds is found by `orphans.ts`. Pure; never throws.
  */
-import type { ClaimedMessage } from '../store/records.ts'
-import type { OutcomeRecorder } from './outcome-recorder.ts'
-import type { Paths } from './paths.ts'
-import type { MessagePlacer } from './place-messages.ts'
-import type { PlacedRow } from './placed-row.ts'
-import type { SettleTries } from './settle-tries.ts'
+import type { ClaimedMessage } from '../store/records/records.ts'
+import type { OutcomeRecorder } from './settle/outcome-recorder.ts'
+import type { Paths } from './place/paths.ts'
+import type { MessagePlacer } from './place/place-messages.ts'
+import type { PlacedRow } from './place/placed-row.ts'
+import type { SettleTries } from './settle/settle-tries.ts'
 
 export type HeldRow = { message: ClaimedMessage } & (
   | { by: 'placer' }

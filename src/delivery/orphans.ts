@@ -24,13 +24,13 @@ import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
-import type { LeasedPosition, LeasedRow, RowClaim } from '../store/records.ts'
+import type { LeasedPosition, LeasedRow, RowClaim } from '../store/records/records.ts'
 import type { Store } from '../store/store.ts'
-import type { ClaimHistory } from './claim-history.ts'
+import type { ClaimHistory } from './settle/claim-history.ts'
 import type { DeliveryThreads } from './delivery-threads.ts'
 import type { Holders } from './holders.ts'
-import type { ReadyWindow } from './queue/ready-window.ts'
-import type { SettleTries } from './settle-tries.ts'
+import type { ReadyWindow } from './place/ready-window.ts'
+import type { SettleTries } from './settle/settle-tries.ts'
 
 export interface Orphans {
   /** Looks once, unless it does so already. Never rejects. */

@@ -3,14 +3,14 @@
  * can not go soon. Once per turn of the event loop, so that rows travel in batches, and when a path opens by time.
  */
 import type { Clock } from '../base/clock.ts'
-import type { OpenGate } from '../egress/shaping.ts'
-import type { ClaimHistory } from './claim-history.ts'
+import type { OpenGate } from '../egress/shaping/shaping.ts'
+import type { ClaimHistory } from './settle/claim-history.ts'
 import type { DeliveryThreads } from './delivery-threads.ts'
-import type { Paths } from './paths.ts'
-import type { PlacedRow } from './placed-row.ts'
-import type { ReadyWindow } from './queue/ready-window.ts'
-import type { SettleTries } from './settle-tries.ts'
-import type { PathBatch } from './try-result.ts'
+import type { Paths } from './place/paths.ts'
+import type { PlacedRow } from './place/placed-row.ts'
+import type { ReadyWindow } from './place/ready-window.ts'
+import type { SettleTries } from './settle/settle-tries.ts'
+import type { PathBatch } from './protocol/try-result.ts'
 
 export interface PathPump {
   schedule(): void

@@ -7,7 +7,7 @@
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { isPlainObject } from '../base/plain-object.ts'
-import type { Finding } from './finding.ts'
+import type { Finding } from './checks/finding.ts'
 
 export interface KeptHealth {
   /** Of the last run of all checks, Unix milliseconds; null: there was none. */

@@ -2,7 +2,7 @@
  * What the operator is told, as a mail and as JSON for a webhook (operations.md 4.1: operator). Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
-import type { Finding } from './finding.ts'
+import type { Finding } from './checks/finding.ts'
 import type { ToldProblem } from './kept-health.ts'
 
 export interface OperatorAlert {

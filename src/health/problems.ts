@@ -3,7 +3,7 @@
  *
  * A failure is told at once; a warning when two runs in a row have it, since a DNS that is silent once is no news.
  */
-import type { Finding } from './finding.ts'
+import type { Finding } from './checks/finding.ts'
 import type { ToldProblem } from './kept-health.ts'
 
 export interface HealthChange {

@@ -10,7 +10,7 @@ import { open, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Middleware } from 'koa'
 import { ServiceError } from '../base/errors.ts'
-import type { RequestState } from './answer-request.ts'
+import type { RequestState } from './exchange/answer-request.ts'
 
 const PREFIX = '/.well-known/acme-challenge/'
 /** A token: base64url (RFC 8555 §8.3). */

@@ -7,9 +7,9 @@ import Koa from 'koa'
 import type { Middleware } from 'koa'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
-import { sendJson, sendStream, sendText } from './answer-request.ts'
-import type { RequestState } from './answer-request.ts'
-import type { RequestHandler } from './handle-request.ts'
+import { sendJson, sendStream, sendText } from './exchange/answer-request.ts'
+import type { RequestState } from './exchange/answer-request.ts'
+import type { RequestHandler } from './exchange/handle-request.ts'
 
 export interface AppOptions {
   answer: Middleware<RequestState>

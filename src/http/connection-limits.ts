@@ -4,7 +4,7 @@
  */
 import type { Socket } from 'node:net'
 import { canonicalIp } from '../base/ip-address.ts'
-import { isTrusted } from './client-address.ts'
+import { isTrusted } from './exchange/client-address.ts'
 
 export interface ConnectionLimits {
   /** Counts the connection, or closes it. */

@@ -9,10 +9,10 @@ import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
-import { readServerCertificates } from '../base/server-certificates.ts'
-import type { ServerCertificates } from '../base/server-certificates.ts'
-import type { ServerSettings } from '../config/server-settings.ts'
-import { answerClientError } from './client-error.ts'
+import { readServerCertificates } from '../base/service/server-certificates.ts'
+import type { ServerCertificates } from '../base/service/server-certificates.ts'
+import type { ServerSettings } from '../config/settings/server-settings.ts'
+import { answerClientError } from './exchange/client-error.ts'
 
 export interface HttpSettings extends Pick<ServerSettings, 'http' | 'operator' | 'public_url' | 'tls'> {
   api: Pick<ServerSettings['api'], 'batch_recipients'>

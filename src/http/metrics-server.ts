@@ -12,9 +12,9 @@ import type { Middleware } from 'koa'
 import { errorText } from '../base/errors.ts'
 import { isLoopback } from '../base/ip-address.ts'
 import type { Metrics } from '../base/metrics.ts'
-import { openPort } from '../base/open-port.ts'
-import type { PassedSockets } from '../base/passed-sockets.ts'
-import type { RequestState } from './answer-request.ts'
+import { openPort } from '../base/service/open-port.ts'
+import type { PassedSockets } from '../base/service/passed-sockets.ts'
+import type { RequestState } from './exchange/answer-request.ts'
 
 export interface MetricsServerOptions {
   metrics: Metrics

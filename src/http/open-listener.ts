@@ -10,9 +10,9 @@ import { connect } from 'node:net'
 import type { Server } from 'node:net'
 import { dirname } from 'node:path'
 import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
-import { listen, openPort } from '../base/open-port.ts'
-import type { Port } from '../base/open-port.ts'
-import type { PassedSockets } from '../base/passed-sockets.ts'
+import { listen, openPort } from '../base/service/open-port.ts'
+import type { Port } from '../base/service/open-port.ts'
+import type { PassedSockets } from '../base/service/passed-sockets.ts'
 
 export interface HttpListener extends Port {
   tls: boolean

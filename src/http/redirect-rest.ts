@@ -5,7 +5,7 @@
  * redirected; a request with a body has crossed the network in plain text already, and gets 404.
  */
 import type { Middleware } from 'koa'
-import type { RequestState } from './answer-request.ts'
+import type { RequestState } from './exchange/answer-request.ts'
 
 const PERMANENT = 308
 const READING = ['GET', 'HEAD']

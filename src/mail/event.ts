@@ -5,7 +5,7 @@
  * this order, no further fields, all values of `data` strings.
  */
 import { toUnixSeconds } from '../base/clock.ts'
-import type { Bounce } from './delivery-outcome.ts'
+import type { Bounce } from './reply/delivery-outcome.ts'
 
 /** The five kinds of the specification; the default subscription of an endpoint. */
 export const GIVEN_EVENT_KINDS = [

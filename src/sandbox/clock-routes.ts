@@ -7,7 +7,7 @@
 import type { Context } from 'koa'
 import { DAY, SECOND, toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
-import { readDuration } from '../config/field-types.ts'
+import { readDuration } from '../config/settings/field-types.ts'
 import type { AdjustableClock } from './adjustable-clock.ts'
 import { readJsonBody, sendData } from './dev-route.ts'
 import type { DevRoute } from './dev-route.ts'

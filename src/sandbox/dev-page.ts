@@ -5,9 +5,9 @@
  * No script at all, no style or image from elsewhere; everything that came by mail or POST is escaped.
  */
 import { SECOND } from '../base/clock.ts'
-import { durationText } from '../config/field-types.ts'
+import { durationText } from '../config/settings/field-types.ts'
 import type { InboxEntry } from './inbox.ts'
-import type { ReplyRule } from './replies.ts'
+import type { ReplyRule } from '../capture/replies.ts'
 import { ruleView } from './reply-routes.ts'
 import type { HookDelivery } from './webhook-inspector.ts'
 

@@ -15,7 +15,7 @@ import type { DevRoute } from './dev-route.ts'
 import { hookRoutes } from './hook-routes.ts'
 import type { Inbox } from './inbox.ts'
 import { inboxRoutes } from './inbox-routes.ts'
-import type { CaptureReplies } from './replies.ts'
+import type { CaptureReplies } from '../capture/replies.ts'
 import { replyRoutes } from './reply-routes.ts'
 import type { WebhookInspector } from './webhook-inspector.ts'
 

@@ -8,9 +8,9 @@ import { randomUUID } from 'node:crypto'
 import PostalMime from 'postal-mime'
 import type { Address, Email } from 'postal-mime'
 import type { Logger } from '../base/logger.ts'
-import type { CapturedMail } from './capture-server.ts'
+import type { CapturedMail } from '../capture/capture-server.ts'
 import { createEntryWatch } from './entry-watch.ts'
-import { labelOf } from './simulated-recipients.ts'
+import { labelOf } from '../capture/simulated-recipients.ts'
 
 /** What a check of the message's DKIM signature said; `none` when there is none. */
 export interface DkimVerdict {

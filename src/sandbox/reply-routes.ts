@@ -11,11 +11,11 @@
  */
 import { MINUTE } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
-import { durationText, readDuration } from '../config/field-types.ts'
+import { durationText, readDuration } from '../config/settings/field-types.ts'
 import { readJsonBody, sendData, sendList } from './dev-route.ts'
 import type { DevRoute } from './dev-route.ts'
-import { STAGES } from './replies.ts'
-import type { CaptureReplies, ReplyRule, RuleReply, Stage } from './replies.ts'
+import { STAGES } from '../capture/replies.ts'
+import type { CaptureReplies, ReplyRule, RuleReply, Stage } from '../capture/replies.ts'
 
 const MOST_RULES = 100
 const MOST_TIMES = 1_000_000

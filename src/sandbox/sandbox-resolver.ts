@@ -10,7 +10,7 @@
 import { errorText } from '../base/errors.ts'
 import type { DnsAnswer, MxRecord, Resolver } from '../network/resolver.ts'
 import { breakRecord, isBroken, OTHER_HOST_ADDRESS, OTHER_HOST_RECORDS } from './broken-records.ts'
-import { CAPTURE_ADDRESS } from './capture-server.ts'
+import { CAPTURE_ADDRESS } from '../capture/capture-server.ts'
 import { plain } from './published-record.ts'
 import type { PublishedRecord } from './published-record.ts'
 

@@ -8,9 +8,9 @@ import type { KeyObject } from 'node:crypto'
 import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import type { KeyRing } from '../base/key-ring.ts'
-import type { DkimKeyRecord, DomainRecord, DomainTracking } from '../store/records.ts'
+import type { DkimKeyRecord, DomainRecord, DomainTracking } from '../store/records/records.ts'
 import type { Store } from '../store/store.ts'
-import { createDkimKey, newSelector, readPrivateKey } from './dkim-keys.ts'
+import { createDkimKey, newSelector, readPrivateKey } from './records/dkim-keys.ts'
 import { isHostLabel, MOST_NAME_CHARACTERS, readDomainName } from './domain-name.ts'
 
 export interface AddDomainRequest {

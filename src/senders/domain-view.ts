@@ -3,10 +3,10 @@
  * (contract.md 7.1). Times are Unix seconds. Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
-import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../store/records.ts'
-import { canSend } from './domain-state.ts'
-import { requiredRecords } from './required-records.ts'
-import type { RecordFacts, RequiredRecord } from './required-records.ts'
+import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../store/records/records.ts'
+import { canSend } from './records/domain-state.ts'
+import { requiredRecords } from './records/required-records.ts'
+import type { RecordFacts, RequiredRecord } from './records/required-records.ts'
 
 export interface RecordView extends Omit<RequiredRecord, 'selector'> {
   /** DKIM keys that do not sign now: `next` will, `retiring` did; left out for the one that signs. */

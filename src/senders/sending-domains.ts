@@ -7,12 +7,12 @@
  */
 import { ServiceError } from '../base/errors.ts'
 import { organizationalDomain } from '../mail/organizational-domain.ts'
-import type { DomainRecord } from '../store/records.ts'
+import type { DomainRecord } from '../store/records/records.ts'
 import type { Store } from '../store/store.ts'
-import { canSend } from './domain-state.ts'
+import { canSend } from './records/domain-state.ts'
 import { checkOf } from './domain-view.ts'
-import { requiredRecords } from './required-records.ts'
-import type { RecordFacts, RequiredRecord } from './required-records.ts'
+import { requiredRecords } from './records/required-records.ts'
+import type { RecordFacts, RequiredRecord } from './records/required-records.ts'
 
 export interface SendingDomains {
   /** ServiceError `domain_not_verified` says what is missing and how to go on (contract.md 2.2). */

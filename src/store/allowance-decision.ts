@@ -10,7 +10,7 @@
 import { DAY, HOUR } from '../base/clock.ts'
 import { afterGrants, conforming, intervalOf, nextConforming } from '../base/pace.ts'
 import type { Pace } from '../base/pace.ts'
-import type { AllowanceRule, Reservation } from './warmup-records.ts'
+import type { AllowanceRule, Reservation } from './records/warmup-records.ts'
 
 /** A row of the day: of the IP, or of one of its providers. */
 export interface DayAllowance {

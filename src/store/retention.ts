@@ -10,8 +10,8 @@ import { DAY, MINUTE } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
 import { utcDay } from '../base/utc-day.ts'
-import type { LinkHtml } from './engagement-records.ts'
-import type { ForgetStep, OverdueContent } from './retention-records.ts'
+import type { LinkHtml } from './records/engagement-records.ts'
+import type { ForgetStep, OverdueContent } from './records/retention-records.ts'
 import type { Store } from './store.ts'
 
 /** In milliseconds, counted from the final state; `budget` in bytes, null: none. */

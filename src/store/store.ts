@@ -10,39 +10,39 @@
  * `unavailable` from a store that is closed, or whose thread has ended.
  */
 import type { QueueAction, QueueFilter, QueueGroup, QueueGrouping } from '../mail/waiting-mail.ts'
-import type { AcceptRequest, AcceptResult, IdempotencyEntry, IdempotencyLookup, KeptAnswer } from './accept-records.ts'
+import type { AcceptRequest, AcceptResult, IdempotencyEntry, IdempotencyLookup, KeptAnswer } from './records/accept-records.ts'
 import type {
   EngagementTally, LinkHtml, LinkSource, RecordEngagementRequest, RecordUnsubscribeRequest, UnsubscribeResult,
-} from './engagement-records.ts'
+} from './records/engagement-records.ts'
 import type {
   BatchView, CancelResult, MessagePage, MessageView, RoadSummary, SearchMessagesRequest, TimelineEvent, TranscriptView,
-} from './lookup-records.ts'
+} from './records/lookup-records.ts'
 import type {
   ApiKeyChange, ApiKeyPage, ApiKeyRecord, ClaimedMessage, ClaimRequest, ClaimResult,
   DkimKeyRecord, DomainChange, DomainCheckResult, DomainPage, DomainRecord, EpochStart, LeasedPage, LeasedPosition,
   ListDomainsRequest, PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, RowClaim, UnclaimRequest,
-} from './records.ts'
+} from './records/records.ts'
 import type {
   ExpiredMessage, QueuedRows, QueueKey, QueueKeyPage, QueueKeyState, RouteAssignment,
-} from './queue-records.ts'
-import type { StoreFigures } from './figure-records.ts'
-import type { ReportRecord, ReportResult, ReportSums, UnmatchedReport } from './report-records.ts'
+} from './records/queue-records.ts'
+import type { StoreFigures } from './records/figure-records.ts'
+import type { ReportRecord, ReportResult, ReportSums, UnmatchedReport } from './records/report-records.ts'
 import type {
   DatabaseSize, EraseRecipientRequest, EraseStep, ForgetContentsRequest, ForgetMessagesRequest, ForgetRequest,
   ForgetStep, ForgottenContents, OverdueContents, StorageFigures,
-} from './retention-records.ts'
-import type { ListSuppressionsRequest, SuppressionPage, SuppressionRecord } from './suppression-records.ts'
-import type { PlainMemory, StsPolicyRecord, TlsResult } from './tls-records.ts'
+} from './records/retention-records.ts'
+import type { ListSuppressionsRequest, SuppressionPage, SuppressionRecord } from './records/suppression-records.ts'
+import type { PlainMemory, StsPolicyRecord, TlsResult } from './records/tls-records.ts'
 import type {
   AuditRecord, ForgetIpHistoryRequest, IpChange, IpHealth, IpRecord, IpStatistics, PathStateRecord, ReserveRequest,
   Reservation, WarmupDay,
-} from './warmup-records.ts'
+} from './records/warmup-records.ts'
 import type {
   ClaimedWebhookDelivery, ClaimWebhooksRequest, ListWebhookDeliveriesRequest, PruneWebhooksRequest,
   RecordWebhookResultsRequest, ReplayedEvent, ReplayPart, ReplayWebhooksRequest, RotationResult, StreamedEvent,
   WebhookDeliveryDetail, WebhookDeliveryPage, WebhookEndpointChange, WebhookEndpointPage, WebhookEndpointRecord,
   WebhookEndpointState, WebhookTarget,
-} from './webhook-records.ts'
+} from './records/webhook-records.ts'
 
 export interface Store {
   /** Raises the epoch and makes every message and webhook delivery that an older epoch held due again. */

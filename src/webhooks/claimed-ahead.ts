@@ -6,7 +6,7 @@
  * when its lease is over. Never throws.
  */
 import { SECOND } from '../base/clock.ts'
-import type { ClaimedWebhookDelivery } from '../store/webhook-records.ts'
+import type { ClaimedWebhookDelivery } from '../store/records/webhook-records.ts'
 
 export interface ClaimedAhead {
   /** One that waits already goes on waiting: the clock has leapt beyond its lease. */

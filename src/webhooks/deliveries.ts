@@ -11,7 +11,7 @@ import type { Store } from '../store/store.ts'
 import type {
   ListWebhookDeliveriesRequest, ReplayedEvent, ReplayPart, WebhookAttemptRecord, WebhookDeliveryDetail,
   WebhookDeliveryRecord, WebhookDeliveryState,
-} from '../store/webhook-records.ts'
+} from '../store/records/webhook-records.ts'
 import { eventProblems, refuse } from './endpoint-rules.ts'
 import { secondsOrNull } from './endpoint-view.ts'
 import { known } from './endpoints.ts'

@@ -9,7 +9,7 @@ import { createSecretKey } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { KeyRing } from '../base/key-ring.ts'
-import type { WebhookTarget } from '../store/webhook-records.ts'
+import type { WebhookTarget } from '../store/records/webhook-records.ts'
 
 /** Secrets of endpoints that are posted to. */
 const MOST_REMEMBERED = 1_000

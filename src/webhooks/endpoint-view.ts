@@ -2,7 +2,7 @@
  * A webhook endpoint as it is shown (contract.md 8.1); times in Unix seconds. Never with a secret. Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
-import type { DisabledReason, WebhookEndpointState } from '../store/webhook-records.ts'
+import type { DisabledReason, WebhookEndpointState } from '../store/records/webhook-records.ts'
 
 export interface WebhookEndpointView {
   id: string

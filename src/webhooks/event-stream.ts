@@ -13,7 +13,7 @@ import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { GIVEN_EVENT_KINDS, isSubscribed } from '../mail/event.ts'
 import type { Store } from '../store/store.ts'
-import type { ReplayedEvent } from '../store/webhook-records.ts'
+import type { ReplayedEvent } from '../store/records/webhook-records.ts'
 import { eventProblems, refuse } from './endpoint-rules.ts'
 
 export interface OpenStreamRequest {

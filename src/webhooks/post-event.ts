@@ -12,7 +12,7 @@ import { errorText } from '../base/errors.ts'
 import { hmacSha256OfText } from '../base/hmac.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
-import type { ClaimedWebhookDelivery, WebhookTarget } from '../store/webhook-records.ts'
+import type { ClaimedWebhookDelivery, WebhookTarget } from '../store/records/webhook-records.ts'
 import { openSecrets } from './endpoint-secret.ts'
 import type { SigningSecrets } from './endpoint-secret.ts'
 

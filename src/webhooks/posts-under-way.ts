@@ -4,7 +4,7 @@
  * A post ends within 10 s by its own limit. One that is still there at two looks in a row has been under way for at
  * least the time between them, by timers alone, whatever the clocks say: nobody waits for it any more. Never throws.
  */
-import type { ClaimedWebhookDelivery } from '../store/webhook-records.ts'
+import type { ClaimedWebhookDelivery } from '../store/records/webhook-records.ts'
 
 export interface Post {
   delivery: ClaimedWebhookDelivery

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { getPriority } from 'node:os'
 import { Worker } from 'node:worker_threads'
 import t from 'tap'
-import { giveWay } from '../../src/base/thread-priority.ts'
+import { giveWay } from '../../src/base/threads/thread-priority.ts'
 
 /** Of each thread of this process that the system shows under this name. */
 function prioritiesOf(name: string): number[] {

@@ -2,10 +2,10 @@
  * What `sternpost domain` prints, and how long it waits: the parts without a server.
  */
 import t from 'tap'
-import { dnsText } from '../../src/commands/dns-formats.ts'
-import { domainReport, openRecords } from '../../src/commands/domain-report.ts'
-import { localTime, printable, tableText } from '../../src/commands/print.ts'
-import { waitUntilVerified } from '../../src/commands/wait-until-verified.ts'
+import { dnsText } from '../../src/commands/sending/dns-formats.ts'
+import { domainReport, openRecords } from '../../src/commands/sending/domain-report.ts'
+import { localTime, printable, tableText } from '../../src/commands/shared/print.ts'
+import { waitUntilVerified } from '../../src/commands/sending/wait-until-verified.ts'
 import type { DomainView } from '../../src/senders/domain-view.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { RSA_VALUE, sampleDomain, sampleRecord, verifiedDomain } from './domain-samples.ts'

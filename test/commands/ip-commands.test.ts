@@ -3,9 +3,9 @@
  * with a real store, pools, warmup and shaping behind it. Standard output holds the result alone.
  */
 import t from 'tap'
-import { dayChart } from '../../src/commands/day-chart.ts'
-import { forecastReport, ipReport } from '../../src/commands/ip-report.ts'
-import type { ShownIp } from '../../src/commands/ip-report.ts'
+import { dayChart } from '../../src/commands/sending/day-chart.ts'
+import { forecastReport, ipReport } from '../../src/commands/sending/ip-report.ts'
+import type { ShownIp } from '../../src/commands/sending/ip-report.ts'
 import { LANE, pathTo, refused } from '../egress/shaping-world.ts'
 import { keyNamed } from '../http/api-server.ts'
 import { commandServer, sternpost } from './command-server.ts'

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import type { Mistake } from '../../src/base/errors.ts'
 import { ConfigurationError } from '../../src/base/errors.ts'
-import { explainMistakes } from '../../src/config/explain-mistake.ts'
+import { explainMistakes } from '../../src/config/source/explain-mistake.ts'
 import { FIXTURES, folderWith, load, mistakesIn, overrides } from './folders.ts'
 
 /** `sternpost.yaml:3:7: dns.timeout: what is wrong`, with the suggestion behind an arrow. */

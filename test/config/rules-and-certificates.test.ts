@@ -4,9 +4,9 @@ import { chmodSync, copyFileSync, existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { DAY } from '../../src/base/clock.ts'
-import { createTrial, patternProblem } from '../../src/config/pattern-safety.ts'
-import { createClassifier } from '../../src/mail/classify-reply.ts'
-import { readSmtpReply } from '../../src/mail/smtp-reply.ts'
+import { createTrial, patternProblem } from '../../src/config/checks/pattern-safety.ts'
+import { createClassifier } from '../../src/mail/reply/classify-reply.ts'
+import { readSmtpReply } from '../../src/mail/reply/smtp-reply.ts'
 import { FIXTURES, folderWith, load, mistakesIn, overrides, SHIPPED } from './folders.ts'
 
 /** What is said about a bounces.yaml or providers.yaml with these rules. */

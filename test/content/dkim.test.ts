@@ -9,8 +9,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { dkimVerify } from 'mailauth'
 import t from 'tap'
-import { createSigner, relaxedBody, SIGNATURE_ROOM, signMessage } from '../../src/content/dkim.ts'
-import type { Signer, UnsignedMessage } from '../../src/content/dkim.ts'
+import { createSigner, relaxedBody, SIGNATURE_ROOM, signMessage } from '../../src/content/mime/dkim.ts'
+import type { Signer, UnsignedMessage } from '../../src/content/mime/dkim.ts'
 import { missingPrograms, PYTHON } from '../support/programs.ts'
 
 /** The last 32 bytes of an Ed25519 SubjectPublicKeyInfo are the key itself (RFC 8410 §4). */

@@ -4,7 +4,7 @@
 import fc from 'fast-check'
 import PostalMime from 'postal-mime'
 import t from 'tap'
-import { customField, mailboxesField } from '../../src/content/encode-header.ts'
+import { customField, mailboxesField } from '../../src/content/mime/encode-header.ts'
 import { senderIdOf } from '../../src/content/message-fields.ts'
 import { renderMessage } from '../../src/content/render-message.ts'
 import { readUnsubscribeToken } from '../../src/content/tracking-token.ts'

@@ -2,8 +2,8 @@
 import fc from 'fast-check'
 import PostalMime from 'postal-mime'
 import t from 'tap'
-import { relaxedBody, withoutRuns } from '../../src/content/dkim.ts'
-import { mostEscapedBytes, quotedPrintable, writeQuotedPrintable } from '../../src/content/quoted-printable.ts'
+import { relaxedBody, withoutRuns } from '../../src/content/mime/dkim.ts'
+import { mostEscapedBytes, quotedPrintable, writeQuotedPrintable } from '../../src/content/mime/quoted-printable.ts'
 
 const HEADER = 'Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n'
 

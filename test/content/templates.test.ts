@@ -4,10 +4,10 @@
 import { existsSync, readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import t from 'tap'
-import { parseTemplate } from '../../src/content/parse-template.ts'
-import { plainTextOf } from '../../src/content/plain-text.ts'
-import { escapedBytes, escapeHtml, substitute } from '../../src/content/substitute-variables.ts'
-import { MOST_BODY_BYTES, readTemplates } from '../../src/content/template-problems.ts'
+import { parseTemplate } from '../../src/content/template/parse-template.ts'
+import { plainTextOf } from '../../src/content/html/plain-text.ts'
+import { escapedBytes, escapeHtml, substitute } from '../../src/content/template/substitute-variables.ts'
+import { MOST_BODY_BYTES, readTemplates } from '../../src/content/template/template-problems.ts'
 
 const HTML_CORPUS = new URL('../../../shared/corpora/html/', import.meta.url)
 

@@ -4,7 +4,7 @@
 import t from 'tap'
 import type { Test } from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
-import { simulatedWait } from '../../src/delivery/retry-schedule.ts'
+import { simulatedWait } from '../../src/delivery/settle/retry-schedule.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx } from '../support/scripted-mx.ts'
 import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'

@@ -1,7 +1,7 @@
 import { isAscii } from 'node:buffer'
 import PostalMime from 'postal-mime'
 import t from 'tap'
-import { readSubmittedMail } from '../../src/content/submitted-mail.ts'
+import { readSubmittedMail } from '../../src/content/mime/submitted-mail.ts'
 import { downgradeMail } from '../../src/delivery/session/downgrade-8bit.ts'
 
 function downgraded(lines: string[], encoding: BufferEncoding = 'utf8'): Buffer {

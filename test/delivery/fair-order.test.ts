@@ -1,12 +1,12 @@
 /** Whose turn it is: shares between groups, streams, lanes and retries, with loads made by hand and by chance. */
 import fc from 'fast-check'
 import t from 'tap'
-import { createFairOrder } from '../../src/delivery/queue/fair-order.ts'
-import type { Capacity, FairOrder, RoundRequest } from '../../src/delivery/queue/fair-order.ts'
-import { createTurnRing, takeTurns } from '../../src/delivery/queue/turn-ring.ts'
-import type { Taken } from '../../src/delivery/queue/turn-ring.ts'
+import { createFairOrder } from '../../src/delivery/claim/fair-order.ts'
+import type { Capacity, FairOrder, RoundRequest } from '../../src/delivery/claim/fair-order.ts'
+import { createTurnRing, takeTurns } from '../../src/delivery/claim/turn-ring.ts'
+import type { Taken } from '../../src/delivery/claim/turn-ring.ts'
 import type { Stream } from '../../src/mail/message.ts'
-import type { QueueKey } from '../../src/store/queue-records.ts'
+import type { QueueKey } from '../../src/store/records/queue-records.ts'
 
 const ENDLESS = 1_000_000
 

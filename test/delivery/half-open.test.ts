@@ -4,7 +4,7 @@
 import t from 'tap'
 import type { Test } from 'tap'
 import { MINUTE } from '../../src/base/clock.ts'
-import type { PathView } from '../../src/egress/shaping.ts'
+import type { PathView } from '../../src/egress/shaping/shaping.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
 import { startOrderingSink } from '../support/ordering-sink.ts'

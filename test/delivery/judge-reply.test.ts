@@ -1,11 +1,11 @@
 import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { createJudgeReply } from '../../src/delivery/judge-reply.ts'
-import type { JudgedMessage, Judgement, JudgeRequest } from '../../src/delivery/judge-reply.ts'
-import { nextTryAt, PATH_WAITS, scheduledWait, wishedWait } from '../../src/delivery/retry-schedule.ts'
-import { judgeDns } from '../../src/delivery/queue/route-message.ts'
-import { createClassifier } from '../../src/mail/classify-reply.ts'
-import { readSmtpReply } from '../../src/mail/smtp-reply.ts'
+import { createJudgeReply } from '../../src/delivery/settle/judge-reply.ts'
+import type { JudgedMessage, Judgement, JudgeRequest } from '../../src/delivery/settle/judge-reply.ts'
+import { nextTryAt, PATH_WAITS, scheduledWait, wishedWait } from '../../src/delivery/settle/retry-schedule.ts'
+import { judgeDns } from '../../src/delivery/route/route-message.ts'
+import { createClassifier } from '../../src/mail/reply/classify-reply.ts'
+import { readSmtpReply } from '../../src/mail/reply/smtp-reply.ts'
 import type { MailHosts } from '../../src/network/mail-hosts.ts'
 
 const NOW = Date.UTC(2026, 10, 21, 12)

@@ -8,8 +8,8 @@ import type { ContentReader, SealedSigningKey } from '../../src/store/content-re
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { createMessageBody } from '../../src/delivery/session/message-body.ts'
 import { createMessageRenderer } from '../../src/delivery/session/message-renderer.ts'
-import type { DispatchedRow } from '../../src/delivery/try-result.ts'
-import { createDkimKey } from '../../src/senders/dkim-keys.ts'
+import type { DispatchedRow } from '../../src/delivery/protocol/try-result.ts'
+import { createDkimKey } from '../../src/senders/records/dkim-keys.ts'
 import { attachment, MESSAGE_ID, storedContent } from '../content/render-input.ts'
 
 interface RendererParts {

@@ -13,7 +13,7 @@ import type { TlsTicket } from '../../src/delivery/session/start-tls.ts'
 import { createTranscript } from '../../src/delivery/session/transcript.ts'
 import type {
   DispatchedRow, MailHost, PathPlan, Site, ThreadConnectionNote, TryResult,
-} from '../../src/delivery/try-result.ts'
+} from '../../src/delivery/protocol/try-result.ts'
 import type { ScriptedMx } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { BYTES, ENVELOPE, PLAIN } from './session-kit.ts'

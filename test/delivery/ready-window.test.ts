@@ -1,6 +1,6 @@
 import t from 'tap'
-import { createReadyWindow } from '../../src/delivery/queue/ready-window.ts'
-import type { ClaimedMessage } from '../../src/store/records.ts'
+import { createReadyWindow } from '../../src/delivery/place/ready-window.ts'
+import type { ClaimedMessage } from '../../src/store/records/records.ts'
 
 const message = (claim: number, change: Partial<ClaimedMessage> = {}): ClaimedMessage => ({
   key: 1, claim, id: 'msg_1', contentId: 1, pool: 'default', domain: 'acme.test', stream: 'bulk',

@@ -1,13 +1,13 @@
 /** In what order recipient domains without a route are looked up while many of them are slow. */
 import t from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
-import { createRouteDomains } from '../../src/delivery/queue/route-domains.ts'
-import type { Route } from '../../src/delivery/queue/route-message.ts'
-import type { RouteAssignment } from '../../src/store/queue-records.ts'
+import { createRouteDomains } from '../../src/delivery/route/route-domains.ts'
+import type { Route } from '../../src/delivery/route/route-message.ts'
+import type { RouteAssignment } from '../../src/store/records/queue-records.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 
-/** src/delivery/queue/route-domains.ts: so many are looked up at once. */
+/** src/delivery/route/route-domains.ts: so many are looked up at once. */
 const AT_ONCE = 50
 
 t.test('a domain that comes last does not stand behind thousands that are slow', async (t) => {

@@ -3,7 +3,7 @@
  */
 import { createSecureContext } from 'node:tls'
 import type { Test } from 'tap'
-import type { HostTls } from '../../src/delivery/tls/host-tls.ts'
+import type { HostTls } from '../../src/delivery/protocol/host-tls.ts'
 import { openSession } from '../../src/delivery/session/smtp-session.ts'
 import type { Opened, SessionTarget, SessionTimeouts, SmtpSession } from '../../src/delivery/session/smtp-session.ts'
 import type { SmtpEnvelope } from '../../src/delivery/session/smtp-extensions.ts'

@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { SendEnd } from '../../src/delivery/session/transaction-end.ts'
 import { createTranscript } from '../../src/delivery/session/transcript.ts'
-import { MOST_REPLY_CHARACTERS } from '../../src/mail/smtp-reply.ts'
+import { MOST_REPLY_CHARACTERS } from '../../src/mail/reply/smtp-reply.ts'
 import { selfSigned } from '../support/scripted-mx.ts'
 import type { Script } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'

@@ -5,7 +5,7 @@
 import t from 'tap'
 import { DAY } from '../../src/base/clock.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
-import type { WarmupCurve } from '../../src/config/warmup-settings.ts'
+import type { WarmupCurve } from '../../src/config/settings/warmup-settings.ts'
 import { ipSettings, poolOf, shipped, startAsked, startEgressWorld, withPools } from './egress-parts.ts'
 import type { EgressWorld } from './egress-parts.ts'
 

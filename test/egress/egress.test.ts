@@ -4,8 +4,8 @@
  */
 import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import type { EgressIp, IpRequest, PathState } from '../../src/egress/egress-ip.ts'
-import type { Egress } from '../../src/egress/pool.ts'
+import type { EgressIp, IpRequest, PathState } from '../../src/egress/ips/egress-ip.ts'
+import type { Egress } from '../../src/egress/egress.ts'
 import { canBind } from '../../src/network/local-addresses.ts'
 import {
   chosen, ipRequest, ipSettings, MIDNIGHT, open, poolOf, startAsked, startEgressWorld, warmed, withPools,

@@ -3,7 +3,7 @@
  */
 import t from 'tap'
 import { DAY, HOUR } from '../../src/base/clock.ts'
-import type { WarmupCurve } from '../../src/config/warmup-settings.ts'
+import type { WarmupCurve } from '../../src/config/settings/warmup-settings.ts'
 import { ANY_ISP, forecast } from '../../src/egress/warmup/forecast.ts'
 import type { Forecast, ForecastRamp, ForecastRequest } from '../../src/egress/warmup/forecast.ts'
 import {

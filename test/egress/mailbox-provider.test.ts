@@ -2,8 +2,8 @@
  * From the MX set of a domain to its provider, the `isp` customers see, and the route (engine.md 7).
  */
 import t from 'tap'
-import type { ProviderSettings } from '../../src/config/provider-settings.ts'
-import { identifyProvider, siteName } from '../../src/egress/mailbox-provider.ts'
+import type { ProviderSettings } from '../../src/config/settings/provider-settings.ts'
+import { identifyProvider, siteName } from '../../src/egress/shaping/mailbox-provider.ts'
 
 type Block = ProviderSettings['providers'][string]
 

@@ -3,7 +3,7 @@
  */
 import t from 'tap'
 import { HOUR } from '../../src/base/clock.ts'
-import type { PathFilter, PathView } from '../../src/egress/shaping.ts'
+import type { PathFilter, PathView } from '../../src/egress/shaping/shaping.ts'
 import { closedFor, LANE, pathTo, shapingWorld } from './shaping-world.ts'
 import type { World } from './shaping-world.ts'
 

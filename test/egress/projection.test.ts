@@ -3,9 +3,9 @@
  */
 import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import type { Pool } from '../../src/config/pool-settings.ts'
-import type { Projection, ProjectionRequest } from '../../src/egress/egress-ip.ts'
-import type { Egress } from '../../src/egress/pool.ts'
+import type { Pool } from '../../src/config/settings/pool-settings.ts'
+import type { Projection, ProjectionRequest } from '../../src/egress/ips/egress-ip.ts'
+import type { Egress } from '../../src/egress/egress.ts'
 import { ipSettings, MIDNIGHT, poolOf, startAsked, startEgressWorld, warmed, withPools } from './egress-parts.ts'
 import type { EgressWorld } from './egress-parts.ts'
 

@@ -2,8 +2,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { createReplyRules } from '../../src/egress/reply-rules.ts'
-import { shapedPath } from '../../src/egress/shaped-path.ts'
+import { createReplyRules } from '../../src/egress/shaping/reply-rules.ts'
+import { shapedPath } from '../../src/egress/shaping/shaped-path.ts'
 import {
   forgetConcurrency, halve, isAsNew, newConcurrency, noteDelivered, noteEnded, noteEndedWell, noteOpened, noteTraffic,
   openConnections, usableConnections,

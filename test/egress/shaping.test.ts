@@ -1,7 +1,7 @@
 /** Shaping as delivery sees it: back-off, rules, the ladder with its probes, restarts; the clock is moved by hand. */
 import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import type { ConnectionNote, ShapedPath, TryNote } from '../../src/egress/shaping.ts'
+import type { ConnectionNote, ShapedPath, TryNote } from '../../src/egress/shaping/shaping.ts'
 import {
   closedFor, LANE, notConnected, openGate, OTHER_LANE, pathTo, poolOf, poolSettings, refused, reply, shapingWorld,
   SHIPPED_PROVIDERS,

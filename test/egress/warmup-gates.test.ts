@@ -3,11 +3,11 @@
  */
 import t from 'tap'
 import { DAY } from '../../src/base/clock.ts'
-import type { WarmupCurve } from '../../src/config/warmup-settings.ts'
+import type { WarmupCurve } from '../../src/config/settings/warmup-settings.ts'
 import { closeDays } from '../../src/egress/warmup/warmup-days.ts'
 import { judgeDay, judgeHour } from '../../src/egress/warmup/warmup-gates.ts'
 import type { DayFigures } from '../../src/egress/warmup/warmup-gates.ts'
-import type { AuditRecord, IpHealth, IpRecord, WarmupDay } from '../../src/store/warmup-records.ts'
+import type { AuditRecord, IpHealth, IpRecord, WarmupDay } from '../../src/store/records/warmup-records.ts'
 import { ipRecord, MIDNIGHT, shipped } from './egress-parts.ts'
 
 const standard = shipped.warmup.curves['standard']

@@ -7,9 +7,9 @@ import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
 import type { DnsAnswer } from '../../src/network/resolver.ts'
 import type { Store } from '../../src/store/store.ts'
-import type { WarmupDay } from '../../src/store/warmup-records.ts'
-import { reversed } from '../../src/egress/ip-facts.ts'
-import type { Warmup } from '../../src/egress/warmup/warmup.ts'
+import type { WarmupDay } from '../../src/store/records/warmup-records.ts'
+import { reversed } from '../../src/egress/ips/ip-facts.ts'
+import type { Warmup } from '../../src/egress/keeper/warmup.ts'
 import {
   ipSettings, MIDNIGHT, poolOf, shipped, startAsked, startEgressWorld, warmed, withPools,
 } from './egress-parts.ts'

@@ -3,7 +3,7 @@
  */
 import t from 'tap'
 import type { Test } from 'tap'
-import type { HttpFeatures } from '../../src/http/features.ts'
+import type { HttpFeatures } from '../../src/http/exchange/features.ts'
 import type { DomainView } from '../../src/senders/domain-view.ts'
 import { ask, get, post, shareStore, startApi } from './api-server.ts'
 import type { ApiServer, Got, KeyName } from './api-server.ts'

@@ -2,7 +2,7 @@
  * Sending domains that a test of the routes can foresee: every name but unknown.com is one.
  */
 import { ServiceError } from '../../src/base/errors.ts'
-import type { HttpFeatures } from '../../src/http/features.ts'
+import type { HttpFeatures } from '../../src/http/exchange/features.ts'
 
 /** `changes` gets what the routes hand on. */
 export function fakeDomains(changes: unknown[]): HttpFeatures['domains'] {

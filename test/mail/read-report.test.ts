@@ -3,9 +3,9 @@
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
-import { judgeReported } from '../../src/mail/judge-report.ts'
-import { readReport } from '../../src/mail/read-report.ts'
-import type { ReportReading } from '../../src/mail/report-reading.ts'
+import { judgeReported } from '../../src/mail/report/judge-report.ts'
+import { readReport } from '../../src/mail/report/read-report.ts'
+import type { ReportReading } from '../../src/mail/report/report-reading.ts'
 import { shippedClassifier } from '../support/corpus-score.ts'
 
 const FIXTURES = new URL('../fixtures/mail/', import.meta.url)

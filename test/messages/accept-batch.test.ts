@@ -4,8 +4,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { toUnixSeconds } from '../../src/base/clock.ts'
-import { createAcceptBatch } from '../../src/messages/accept-batch.ts'
-import type { AcceptBatch, AcceptedBatch, BatchRequest } from '../../src/messages/send-request.ts'
+import { createAcceptBatch } from '../../src/messages/accept/accept-batch.ts'
+import type { AcceptBatch, AcceptedBatch, BatchRequest } from '../../src/messages/accept/send-request.ts'
 import {
   accepted, acceptanceParts, batchRequest, BULK_LIFETIME, callerWith, file, verdict,
 } from './acceptance-parts.ts'

@@ -6,7 +6,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import t from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
-import type { AcceptMessage, GivenAttachment, SendRequest } from '../../src/messages/send-request.ts'
+import type { AcceptMessage, GivenAttachment, SendRequest } from '../../src/messages/accept/send-request.ts'
 import {
   accepted, acceptanceParts, callerWith, file, LIFETIME, sendRequest, verdict, verified,
 } from './acceptance-parts.ts'

@@ -3,8 +3,8 @@
  */
 import t from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
-import { createAcceptSubmission } from '../../src/messages/accept-submission.ts'
-import type { AcceptSubmission, Caller, SubmissionRequest } from '../../src/messages/send-request.ts'
+import { createAcceptSubmission } from '../../src/messages/accept/accept-submission.ts'
+import type { AcceptSubmission, Caller, SubmissionRequest } from '../../src/messages/accept/send-request.ts'
 import { acceptanceParts, callerWith, LIFETIME, verdict } from './acceptance-parts.ts'
 import type { AcceptanceParts, AcceptanceSetup } from './acceptance-parts.ts'
 

@@ -5,9 +5,9 @@
 import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { ThreadPlace, Whereabouts } from '../../src/mail/whereabouts.ts'
-import { createExplainMessage } from '../../src/messages/explain-message.ts'
-import { explainSending } from '../../src/messages/explain-sending.ts'
-import type { SendingReport } from '../../src/messages/explain-sending.ts'
+import { createExplainMessage } from '../../src/messages/lookup/explain-message.ts'
+import { explainSending } from '../../src/messages/lookup/explain-sending.ts'
+import type { SendingReport } from '../../src/messages/lookup/explain-sending.ts'
 import { testStore } from '../senders/sender-parts.ts'
 import { acceptOne, claim, delivered, NOW, outcomeRecord } from '../store/store-samples.ts'
 

@@ -5,7 +5,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { DAY, SECOND, toUnixSeconds } from '../../src/base/clock.ts'
-import type { SendRequest } from '../../src/messages/send-request.ts'
+import type { SendRequest } from '../../src/messages/accept/send-request.ts'
 import {
   accepted, acceptanceParts, acceptedId, BULK_LIFETIME, callerWith, LIFETIME, sendRequest, TEST_DOMAIN, verdict,
   verified,

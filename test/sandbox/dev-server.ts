@@ -6,7 +6,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import Koa from 'koa'
 import type { Middleware } from 'koa'
-import { errorAnswer } from '../../src/http/error-responses.ts'
+import { errorAnswer } from '../../src/http/exchange/error-responses.ts'
 
 export interface DevServer {
   baseUrl: string

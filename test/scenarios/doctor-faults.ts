@@ -11,8 +11,8 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { z } from 'zod'
-import type { DoctorReport } from '../../src/commands/doctor-report.ts'
-import { reverseName } from '../../src/egress/ip-facts.ts'
+import type { DoctorReport } from '../../src/commands/server/doctor-report.ts'
+import { reverseName } from '../../src/egress/ips/ip-facts.ts'
 import { sternpost } from '../commands/command-server.ts'
 import {
   DOMAINS, FIRST, HOSTNAME, ip, IPV6, PROVIDER_HOST, SECOND, SPF_OF_ALL, startDoctorWorld, TLS_NAMES,

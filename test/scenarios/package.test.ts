@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import type { Test } from 'tap'
-import { serverSchema } from '../../src/config/server-settings.ts'
+import { serverSchema } from '../../src/config/settings/server-settings.ts'
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url))
 const SERVICE = join(REPOSITORY, 'systemd/sternpost.service')

@@ -7,7 +7,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import type { Test } from 'tap'
-import { fillHtml, instrumentHtml } from '../../src/content/instrument-html.ts'
+import { fillHtml, instrumentHtml } from '../../src/content/html/instrument-html.ts'
 import { skipWithoutChromium, startChromium } from '../support/chromium.ts'
 
 const CORPUS = new URL('../../../shared/corpora/html/', import.meta.url)

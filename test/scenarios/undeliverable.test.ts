@@ -5,7 +5,7 @@
 import t from 'tap'
 import type { Test } from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import type { MessageView } from '../../src/store/lookup-records.ts'
+import type { MessageView } from '../../src/store/records/lookup-records.ts'
 import { addVerifiedDomain } from '../support/api-client.ts'
 import { startRunningAppliance } from '../support/running-appliance.ts'
 import type { RunningAppliance } from '../support/running-appliance.ts'

@@ -4,7 +4,7 @@
 import t from 'tap'
 import type { Test } from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
-import { shownRecords } from '../../src/senders/finding.ts'
+import { shownRecords } from '../../src/senders/verification/finding.ts'
 import type { DomainView, RecordView } from '../../src/senders/domain-view.ts'
 import type { ZoneFailure, ZoneRecords } from '../support/zone.ts'
 import { HOSTNAME, publish, senderParts, TARGETS } from './sender-parts.ts'

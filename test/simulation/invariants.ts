@@ -18,8 +18,8 @@
  */
 import { createHash } from 'node:crypto'
 import { identifierFromBytes, identifierToBytes } from '../../src/base/identifier.ts'
-import type { ToThread } from '../../src/delivery/try-result.ts'
-import type { UnclaimRequest } from '../../src/store/records.ts'
+import type { ToThread } from '../../src/delivery/protocol/try-result.ts'
+import type { UnclaimRequest } from '../../src/store/records/records.ts'
 import { FIRST_STAGE, IPS, LONGEST_RETRY } from './configuration.ts'
 import type { SimulatedProcess } from './process.ts'
 import type { Connection, Taken } from './receivers.ts'

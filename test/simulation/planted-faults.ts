@@ -34,7 +34,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   {
     name: 'a leaked count: a try that led to nothing stays under way on its path',
     edits: [edit(
-      'src/delivery/paths.ts', '      path.underWay--\n', '      if (path.memory.counted % 7 > 0) path.underWay--\n',
+      'src/delivery/place/paths.ts', '      path.underWay--\n', '      if (path.memory.counted % 7 > 0) path.underWay--\n',
     )],
   },
   {
@@ -58,20 +58,20 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   {
     name: 'a thread that dies tells nothing of possible duplicates',
     edits: [edit(
-      'src/delivery/settle-tries.ts', 'const isMarked = marks.isMarked(row.claim)\n      if (isMarked) uncertain++',
+      'src/delivery/settle/settle-tries.ts', 'const isMarked = marks.isMarked(row.claim)\n      if (isMarked) uncertain++',
       'const isMarked = false',
     )],
   },
   {
     name: 'a start that forgets the dot marks of the process before',
     edits: [edit(
-      'src/store/sqlite/leases.ts', 'release.run(uncertainAt, 1, leasesBefore, 1)',
+      'src/store/sqlite/queue/leases.ts', 'release.run(uncertainAt, 1, leasesBefore, 1)',
       'release.run(now, 0, leasesBefore, 1)',
     )],
   },
   {
     name: 'outcomes that the store has refused are not tried again',
-    edits: [edit('src/delivery/outcome-recorder.ts', '      keep(batch)\n', '')],
+    edits: [edit('src/delivery/settle/outcome-recorder.ts', '      keep(batch)\n', '')],
   },
   {
     name: 'nobody moves rows on that have just got a path',
@@ -82,13 +82,13 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   {
     name: 'more rows than there are tokens',
     edits: [edit(
-      'src/delivery/paths.ts', 'takeInTurns(path, tokens.granted, most)', 'takeInTurns(path, wanted, most)',
+      'src/delivery/place/paths.ts', 'takeInTurns(path, tokens.granted, most)', 'takeInTurns(path, wanted, most)',
     )],
   },
   {
     name: 'allowance that was refused is used',
     edits: [edit(
-      'src/delivery/reserve-grants.ts', 'const count = reservation?.granted ?? 0', 'const count = group.length',
+      'src/delivery/place/reserve-grants.ts', 'const count = reservation?.granted ?? 0', 'const count = group.length',
     )],
   },
   {

@@ -4,7 +4,7 @@
 import Sqlite from 'better-sqlite3'
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
-import { addErasedAddress } from '../../src/store/sqlite/erased-address.ts'
+import { addErasedAddress } from '../../src/store/sqlite/engine/erased-address.ts'
 import { createWriteVerbs } from '../../src/store/sqlite/verbs.ts'
 import { sealSecret } from '../../src/webhooks/endpoint-secret.ts'
 import { verifiedDomain } from '../delivery/start-engine.ts'

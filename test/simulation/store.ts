@@ -7,9 +7,9 @@
  */
 import Sqlite from 'better-sqlite3'
 import type { Database } from 'better-sqlite3'
-import { createThreadChannel } from '../../src/base/thread-channel.ts'
-import { addErasedAddress } from '../../src/store/sqlite/erased-address.ts'
-import { migrate } from '../../src/store/sqlite/migrate.ts'
+import { createThreadChannel } from '../../src/base/threads/thread-channel.ts'
+import { addErasedAddress } from '../../src/store/sqlite/engine/erased-address.ts'
+import { migrate } from '../../src/store/sqlite/engine/migrate.ts'
 import { serveVerbs } from '../../src/store/sqlite/serve-verbs.ts'
 import { createStoreCalls } from '../../src/store/sqlite/sqlite-store.ts'
 import { CLOSE_CALL } from '../../src/store/sqlite/thread-messages.ts'

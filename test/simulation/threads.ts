@@ -6,7 +6,7 @@ import { EventEmitter } from 'node:events'
 import type { MessagePort, Worker } from 'node:worker_threads'
 import { serveThread } from '../../src/delivery/session/serve-thread.ts'
 import type { ServedThread } from '../../src/delivery/session/serve-thread.ts'
-import type { ToThread } from '../../src/delivery/try-result.ts'
+import type { ToThread } from '../../src/delivery/protocol/try-result.ts'
 import type { Owner, VirtualTime } from './virtual-time.ts'
 
 /** One direction between two threads. */

@@ -4,7 +4,7 @@
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { CAPTURE_POOL } from '../../src/mail/simulator.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
-import { CAPTURE_ROUTE } from '../../src/store/queue-records.ts'
+import { CAPTURE_ROUTE } from '../../src/store/records/queue-records.ts'
 import { claimMessages } from '../support/claim-messages.ts'
 import type { Cases } from './conformance-case.ts'
 import {

@@ -4,7 +4,7 @@
 import type { Test } from 'tap'
 import type { ContentReader } from '../../src/store/content-reader.ts'
 import type { Store } from '../../src/store/store.ts'
-import type { ClaimWebhooksRequest } from '../../src/store/webhook-records.ts'
+import type { ClaimWebhooksRequest } from '../../src/store/records/webhook-records.ts'
 import { LEASE, NOW } from './store-samples.ts'
 
 export interface StoreUnderTest {

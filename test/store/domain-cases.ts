@@ -4,7 +4,7 @@
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { eventBody } from '../../src/mail/event.ts'
 import type { ServiceEvent } from '../../src/mail/event.ts'
-import type { DomainRecord, DomainState, RecordCheck } from '../../src/store/records.ts'
+import type { DomainRecord, DomainState, RecordCheck } from '../../src/store/records/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'

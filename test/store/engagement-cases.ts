@@ -2,7 +2,7 @@
  * Opens, clicks and unsubscribes: what every store engine must count, tell and remember of them.
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
-import type { EngagementHit, RecordEngagementRequest } from '../../src/store/engagement-records.ts'
+import type { EngagementHit, RecordEngagementRequest } from '../../src/store/records/engagement-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'

@@ -4,9 +4,9 @@
  */
 import Sqlite from 'better-sqlite3'
 import t from 'tap'
-import { eraseRecipient, exportRecipient } from '../../src/messages/recipient-data.ts'
-import { databasePath } from '../../src/store/sqlite/database.ts'
-import { storedIdentifier } from '../../src/store/sqlite/stored-identifier.ts'
+import { eraseRecipient, exportRecipient } from '../../src/messages/lookup/recipient-data.ts'
+import { databasePath } from '../../src/store/sqlite/engine/database.ts'
+import { storedIdentifier } from '../../src/store/sqlite/engine/stored-identifier.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import {

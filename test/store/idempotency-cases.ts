@@ -2,7 +2,7 @@
  * Idempotency keys: what every store engine must do with a request that comes again.
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
-import type { AcceptRequest, IdempotencyEntry } from '../../src/store/accept-records.ts'
+import type { AcceptRequest, IdempotencyEntry } from '../../src/store/records/accept-records.ts'
 import type { Cases } from './conformance-case.ts'
 import { acceptRequest, lookUp, newMessage, NOW } from './store-samples.ts'
 

@@ -5,7 +5,7 @@
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import type { Database } from 'better-sqlite3'
-import { databasePath } from '../../src/store/sqlite/database.ts'
+import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import type { StoreLocation } from '../../src/store/store-location.ts'
 import { NOW } from './store-samples.ts'
 

@@ -2,7 +2,7 @@
  * A content on its way to the store thread: every byte of it, in memory of its own.
  */
 import t from 'tap'
-import { packContent } from '../../src/store/packed-content.ts'
+import { packContent } from '../../src/store/records/packed-content.ts'
 import { sampleContent } from './store-samples.ts'
 
 t.test('all bytes of a content stand in one block, in their order', (t) => {

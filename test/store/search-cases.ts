@@ -2,7 +2,7 @@
  * Searching messages: what every store engine must find, and in which order.
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
-import type { MessagePage, SearchMessagesRequest } from '../../src/store/lookup-records.ts'
+import type { MessagePage, SearchMessagesRequest } from '../../src/store/records/lookup-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { Cases } from './conformance-case.ts'
 import {

@@ -1,7 +1,7 @@
 /**
  * The SQLite store keeps every promise of the conformance suite.
  */
-import { openContentReader } from '../../src/store/open-store.ts'
+import { openContentReader } from '../../src/store/open/open-store.ts'
 import { testStoreConformance } from './conformance.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 

@@ -2,17 +2,17 @@
  * Requests and outcomes as the tests of the store use them: whole and valid, each test changes what it is about.
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
-import type { Bounce, DeliveryAttempt, DeliveryOutcome, TlsFacts } from '../../src/mail/delivery-outcome.ts'
+import type { Bounce, DeliveryAttempt, DeliveryOutcome, TlsFacts } from '../../src/mail/reply/delivery-outcome.ts'
 import { bouncedData, deliveredData } from '../../src/mail/event.ts'
 import type { ServiceEvent } from '../../src/mail/event.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
-import type { AcceptRequest, NewMessage } from '../../src/store/accept-records.ts'
-import type { MessageView } from '../../src/store/lookup-records.ts'
+import type { AcceptRequest, NewMessage } from '../../src/store/records/accept-records.ts'
+import type { MessageView } from '../../src/store/records/lookup-records.ts'
 import type {
   ApiKeyRecord, ClaimedMessage, DkimKeyRecord, DomainCheckResult, DomainRecord, OutcomeRecord, RowClaim,
-} from '../../src/store/records.ts'
+} from '../../src/store/records/records.ts'
 import type { Store } from '../../src/store/store.ts'
-import type { WebhookEndpointRecord } from '../../src/store/webhook-records.ts'
+import type { WebhookEndpointRecord } from '../../src/store/records/webhook-records.ts'
 import { claimMessages } from '../support/claim-messages.ts'
 
 export const NOW = Date.UTC(2026, 10, 21, 12)

@@ -5,7 +5,7 @@ import { DAY } from '../../src/base/clock.ts'
 import { startOfUtcDay, utcDay } from '../../src/base/utc-day.ts'
 import type {
   AllowanceRule, AuditRecord, IpChange, IpRecord, ReserveRequest,
-} from '../../src/store/warmup-records.ts'
+} from '../../src/store/records/warmup-records.ts'
 import { NOW } from './store-samples.ts'
 
 export const IP = '127.0.0.11'

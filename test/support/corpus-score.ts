@@ -7,13 +7,13 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { readShippedBounceRules } from '../../src/config/shipped-bounce-rules.ts'
-import { BOUNCE_CATEGORIES } from '../../src/mail/bounce-category.ts'
-import { createClassifier } from '../../src/mail/classify-reply.ts'
-import type { ClassifyReply } from '../../src/mail/classify-reply.ts'
-import { judgeReported } from '../../src/mail/judge-report.ts'
-import { readReport } from '../../src/mail/read-report.ts'
-import { stageIn } from '../../src/mail/report-diagnostic.ts'
-import type { ReportReading } from '../../src/mail/report-reading.ts'
+import { BOUNCE_CATEGORIES } from '../../src/mail/reply/bounce-category.ts'
+import { createClassifier } from '../../src/mail/reply/classify-reply.ts'
+import type { ClassifyReply } from '../../src/mail/reply/classify-reply.ts'
+import { judgeReported } from '../../src/mail/report/judge-report.ts'
+import { readReport } from '../../src/mail/report/read-report.ts'
+import { stageIn } from '../../src/mail/report/report-diagnostic.ts'
+import type { ReportReading } from '../../src/mail/report/report-reading.ts'
 
 /** Beside the project, where it is there at all. */
 export const CORPORA = fileURLToPath(new URL('../../../shared/corpora', import.meta.url))

@@ -5,11 +5,11 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { z } from 'zod'
 import { createLogger } from '../../src/base/logger.ts'
-import type { HttpFeatures } from '../../src/http/features.ts'
+import type { HttpFeatures } from '../../src/http/exchange/features.ts'
 import { errorSchema } from '../../src/http/responses/error.ts'
-import type { Route } from '../../src/http/route.ts'
-import { createRouteTable } from '../../src/http/route-table.ts'
-import { apiRoutes } from '../../src/http/routes.ts'
+import type { Route } from '../../src/http/exchange/route.ts'
+import { createRouteTable } from '../../src/http/exchange/route-table.ts'
+import { apiRoutes } from '../../src/http/routes/routes.ts'
 
 export interface SeenResponse {
   method: string

@@ -7,10 +7,10 @@
 import { appendFileSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { DeliveryThreadSettings } from '../../src/delivery/session/delivery-thread.ts'
-import { NO_CONNECTION } from '../../src/delivery/try-result.ts'
+import { NO_CONNECTION } from '../../src/delivery/protocol/try-result.ts'
 import type {
   DispatchedRow, FromThread, PathBatch, ThreadConnectionNote, ToThread, TryResult,
-} from '../../src/delivery/try-result.ts'
+} from '../../src/delivery/protocol/try-result.ts'
 import { lineOf, wireLogIn } from './wire-log.ts'
 
 const TAKEN = { code: 250, enhancedCode: '2.0.0', text: '250 2.0.0 taken' }

@@ -15,7 +15,7 @@ import type {
   GuardedAnswer, GuardedPost, GuardedRequest, GuardedRequestOptions,
 } from '../../src/network/guarded-request.ts'
 import type { Store } from '../../src/store/store.ts'
-import type { ReplayedEvent } from '../../src/store/webhook-records.ts'
+import type { ReplayedEvent } from '../../src/store/records/webhook-records.ts'
 import { createWebhookDeliveries } from '../../src/webhooks/deliveries.ts'
 import type { WebhookDeliveries } from '../../src/webhooks/deliveries.ts'
 import { createWebhookEndpoints } from '../../src/webhooks/endpoints.ts'

@@ -5,7 +5,7 @@
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { verifyWebhook } from '../../src/http/client/verify-webhook.ts'
+import { verifyWebhook } from '../../src/clients/webhooks/verify-webhook.ts'
 import { PYTHON } from '../support/programs.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts'
 import { startEngine } from './engine-harness.ts'

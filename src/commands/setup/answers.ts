@@ -10,7 +10,7 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { canonicalIp, isPublicUnicast } from '../../base/ip-address.ts'
 import { parseAddress } from '../../mail/address.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
-import { misuse } from '../flag-values.ts'
+import { misuse } from '../shared/flag-values.ts'
 
 export interface SetupFlags {
   hostname?: string

@@ -6,7 +6,7 @@
  */
 import { join } from 'node:path'
 import { EXIT } from '../../base/errors.ts'
-import type { ServerAddress } from '../server-address.ts'
+import type { ServerAddress } from '../shared/server-address.ts'
 import type { SetupFiles } from './files.ts'
 import { firstChecks } from './first-checks.ts'
 import { introduce } from './introduce.ts'

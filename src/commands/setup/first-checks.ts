@@ -6,14 +6,14 @@
 import { createServer } from 'node:net'
 import { errorCode } from '../../base/errors.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
-import { checkIpPresent } from '../../health/check-ips.ts'
-import { checkPtr } from '../../health/check-ip-names.ts'
-import { checkPort25 } from '../../health/check-port25.ts'
-import { ownDoors } from '../../health/own-doors.ts'
-import type { Door } from '../../health/own-doors.ts'
-import { holderOf } from '../../health/port-holder.ts'
-import { runChecks } from '../../health/run-checks.ts'
-import { worldOf } from '../doctor-world.ts'
+import { checkIpPresent } from '../../health/checks/check-ips.ts'
+import { checkPtr } from '../../health/checks/check-ip-names.ts'
+import { checkPort25 } from '../../health/checks/check-port25.ts'
+import { ownDoors } from '../../health/checks/own-doors.ts'
+import type { Door } from '../../health/checks/own-doors.ts'
+import { holderOf } from '../../health/checks/port-holder.ts'
+import { runChecks } from '../../health/checks/run-checks.ts'
+import { worldOf } from '../server/doctor-world.ts'
 
 export async function firstChecks(folder: string, configuration: Configuration, isRunning: boolean): Promise<string[]> {
   const world = worldOf(folder, configuration, {})

@@ -4,9 +4,9 @@
  * The errors of the server are passed on.
  */
 import type { DomainView } from '../../senders/domain-view.ts'
-import { callServer, listFromServer, textFromServer } from '../api-client.ts'
-import type { ServerAddress } from '../server-address.ts'
-import { readAnswer } from '../verb.ts'
+import { callServer, listFromServer, textFromServer } from '../shared/api-client.ts'
+import type { ServerAddress } from '../shared/server-address.ts'
+import { readAnswer } from '../shared/verb.ts'
 import type { SetupNotes } from './notes.ts'
 
 export interface Introduced {

@@ -6,8 +6,8 @@ import { existsSync } from 'node:fs'
 import { setTimeout as wait } from 'node:timers/promises'
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { callServer } from '../api-client.ts'
-import type { ServerAddress } from '../server-address.ts'
+import { callServer } from '../shared/api-client.ts'
+import type { ServerAddress } from '../shared/server-address.ts'
 
 /** The service manager of this machine. */
 export interface Systemd {

@@ -11,7 +11,7 @@
  * A small part is kept free: connections that wait for a row end, those that have waited longest first, so that who
  * comes next does not wait for their goodbye. Every step takes constant time, however many wait. Never throws.
  */
-import { createStreamTurns } from '../queue/stream-turns.ts'
+import { createStreamTurns } from '../protocol/stream-turns.ts'
 
 export interface ConnectionSlots<Sender> {
   /** False: not now; its `grow` is called when its turn comes. */

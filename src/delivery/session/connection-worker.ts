@@ -7,7 +7,7 @@
  */
 import { MINUTE } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
-import type { ConnectionFacts } from '../../mail/delivery-outcome.ts'
+import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import type { ThreadPlace, ThreadStage } from '../../mail/whereabouts.ts'
 import type { MessageForm, RenderedMessage } from './message-renderer.ts'
 import { openConnection } from './open-connection.ts'
@@ -16,8 +16,8 @@ import type { SmtpSession } from './smtp-session.ts'
 import type { SendEnd, SessionJob } from './transaction-end.ts'
 import { reuseLine } from './transcript.ts'
 import type { Transcript } from './transcript.ts'
-import { NO_CONNECTION } from '../try-result.ts'
-import type { DispatchedRow, PathFailure, PathPlan, Site, TryEnd, TryResult } from '../try-result.ts'
+import { NO_CONNECTION } from '../protocol/try-result.ts'
+import type { DispatchedRow, PathFailure, PathPlan, Site, TryEnd, TryResult } from '../protocol/try-result.ts'
 
 export interface DeliveryTools extends ConnectionTools {
   /** A new one for each try; null: none is kept. */

@@ -7,10 +7,10 @@
  * level; never throws. RFC 2045 §6, RFC 6152 §3.
  */
 import { isAscii } from 'node:buffer'
-import { fieldName, fieldValue, readMediaType } from '../../content/mime-fields.ts'
-import { readSubmittedMail, splitMultipart } from '../../content/submitted-mail.ts'
-import type { SubmittedMail } from '../../content/submitted-mail.ts'
-import { encodePart, readTransferEncoding } from '../../content/transfer-encoding.ts'
+import { fieldName, fieldValue, readMediaType } from '../../content/mime/mime-fields.ts'
+import { readSubmittedMail, splitMultipart } from '../../content/mime/submitted-mail.ts'
+import type { SubmittedMail } from '../../content/mime/submitted-mail.ts'
+import { encodePart, readTransferEncoding } from '../../content/mime/transfer-encoding.ts'
 
 /** hardening.md A29. */
 const MOST_DEPTH = 20

@@ -8,9 +8,9 @@
 import { LRUCache } from 'lru-cache'
 import { SECOND } from '../../base/clock.ts'
 import { createKeyRing } from '../../base/key-ring.ts'
-import { createSigner } from '../../content/dkim.ts'
-import type { Signer } from '../../content/dkim.ts'
-import { isAscii } from '../../content/encode-header.ts'
+import { createSigner } from '../../content/mime/dkim.ts'
+import type { Signer } from '../../content/mime/dkim.ts'
+import { isAscii } from '../../content/mime/encode-header.ts'
 import { renderKeys } from '../../content/message-fields.ts'
 import type { RenderSettings } from '../../content/message-fields.ts'
 import { prepareContent } from '../../content/prepare-content.ts'
@@ -21,7 +21,7 @@ import { returnPathAddress } from '../../mail/return-path.ts'
 import type { ContentReader, SealedSigningKey } from '../../store/content-reader.ts'
 import { downgradeMail } from './downgrade-8bit.ts'
 import type { SmtpEnvelope } from './smtp-extensions.ts'
-import type { DispatchedRow } from '../try-result.ts'
+import type { DispatchedRow } from '../protocol/try-result.ts'
 
 export interface RenderedMessage {
   envelope: SmtpEnvelope

@@ -7,14 +7,14 @@
  * connection is told to `note` with what it says of its host and of TLS. Never throws.
  * Engine.md 8.4, 10.2, 12.1, 13.1; RFC 7435 §3.
  */
-import type { ConnectionNote } from '../../egress/shaping.ts'
-import type { ConnectionFacts } from '../../mail/delivery-outcome.ts'
+import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
+import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import type { HostMemory } from './host-memory.ts'
-import type { HostTls, TlsPolicy } from '../tls/host-tls.ts'
+import type { HostTls, TlsPolicy } from '../protocol/host-tls.ts'
 import type { Opened, SessionTarget, SetupFailure, SmtpSession } from './smtp-session.ts'
 import type { Transcript } from './transcript.ts'
-import { NO_CONNECTION } from '../try-result.ts'
-import type { PathFailure, PathPlan, Site, ThreadConnectionNote, TlsResultNote } from '../try-result.ts'
+import { NO_CONNECTION } from '../protocol/try-result.ts'
+import type { PathFailure, PathPlan, Site, ThreadConnectionNote, TlsResultNote } from '../protocol/try-result.ts'
 
 export interface ConnectionTools {
   open(target: SessionTarget, transcript: Transcript | null): Promise<Opened>

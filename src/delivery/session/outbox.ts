@@ -4,7 +4,7 @@
  *
  * A mark is asked for once; its answer comes after the commit, or never, which is the asker's to bear. Never throws.
  */
-import type { FromThread, ThreadConnectionNote, ThreadTurn, ToThread, TryResult } from '../try-result.ts'
+import type { FromThread, ThreadConnectionNote, ThreadTurn, ToThread, TryResult } from '../protocol/try-result.ts'
 
 export interface Outbox {
   report(result: TryResult): void

@@ -20,8 +20,8 @@ import type { ConnectionWorker, DeliveryTools, PathRow } from './connection-work
 import type { MessageForm, RenderedMessage } from './message-renderer.ts'
 import { createRowQueue } from './row-queue.ts'
 import type { RowQueue } from './row-queue.ts'
-import { NO_CONNECTION } from '../try-result.ts'
-import type { DispatchedRow, PathBatch, PathFailure, PathPlan, Site, TryEnd, TryResult } from '../try-result.ts'
+import { NO_CONNECTION } from '../protocol/try-result.ts'
+import type { DispatchedRow, PathBatch, PathFailure, PathPlan, Site, TryEnd, TryResult } from '../protocol/try-result.ts'
 
 export interface PathSender {
   add(batch: PathBatch): void

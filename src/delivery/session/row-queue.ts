@@ -3,7 +3,7 @@
  * Pure.
  */
 import type { PathRow } from './connection-worker.ts'
-import { createStreamTurns } from '../queue/stream-turns.ts'
+import { createStreamTurns } from '../protocol/stream-turns.ts'
 
 export interface RowQueue {
   add(row: PathRow): void

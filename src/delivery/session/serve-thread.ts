@@ -6,7 +6,7 @@
  * and the way to the main thread are handed in, so that the same code runs in a worker and in the simulator.
  */
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
-import type { FromThread, DispatchedRow, PathBatch, ToThread } from '../try-result.ts'
+import type { FromThread, DispatchedRow, PathBatch, ToThread } from '../protocol/try-result.ts'
 import { createConnectionSlots } from './connection-slots.ts'
 import type { DeliveryTools } from './connection-worker.ts'
 import { createHostMemory } from './host-memory.ts'

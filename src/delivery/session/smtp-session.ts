@@ -10,10 +10,10 @@
  */
 import type { Socket } from 'node:net'
 import type { SecureContext } from 'node:tls'
-import type { ConnectionFacts } from '../../mail/delivery-outcome.ts'
-import { readSmtpReply } from '../../mail/smtp-reply.ts'
+import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
+import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { connectFrom } from './connect-from.ts'
-import type { HostTls } from '../tls/host-tls.ts'
+import type { HostTls } from '../protocol/host-tls.ts'
 import { createOpening } from './opening-dialogue.ts'
 import type { Answer, OpeningDialogue } from './opening-dialogue.ts'
 import { helloName, NO_EXTENSIONS, readExtensions } from './smtp-extensions.ts'
@@ -25,7 +25,7 @@ import type { TlsTickets } from './start-tls.ts'
 import type { SessionJob } from './transaction-end.ts'
 import { connectionLine } from './transcript.ts'
 import type { Transcript } from './transcript.ts'
-import type { PathFailure } from '../try-result.ts'
+import type { PathFailure } from '../protocol/try-result.ts'
 
 /** Milliseconds. */
 export interface SessionTimeouts extends TransactionTimeouts {

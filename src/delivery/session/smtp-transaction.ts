@@ -15,9 +15,9 @@
  * message is confirmed. Each job ends exactly once. RFC 2920 §3.1; engine.md 3.4, 10.1, 10.2.
  */
 import { SECOND } from '../../base/clock.ts'
-import type { ConnectionNote } from '../../egress/shaping.ts'
-import { readSmtpReply } from '../../mail/smtp-reply.ts'
-import type { SmtpReply } from '../../mail/smtp-reply.ts'
+import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
+import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
+import type { SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { createMessageBody, PIECE_BYTES } from './message-body.ts'
 import type { MessageBody } from './message-body.ts'
 import type { RawReply } from './reply-reader.ts'

@@ -9,8 +9,8 @@
  */
 import type { Socket } from 'node:net'
 import { errorText } from '../../base/errors.ts'
-import { readSmtpReply } from '../../mail/smtp-reply.ts'
-import type { SmtpReply } from '../../mail/smtp-reply.ts'
+import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
+import type { SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { createReplyReader } from './reply-reader.ts'
 import type { RawReply, ReplyReader } from './reply-reader.ts'
 import { oneLine } from './transcript.ts'

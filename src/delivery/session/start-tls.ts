@@ -10,9 +10,9 @@ import type { Socket } from 'node:net'
 import { connect } from 'node:tls'
 import type { ConnectionOptions, SecureContext, TLSSocket } from 'node:tls'
 import { errorText } from '../../base/errors.ts'
-import type { TlsFacts } from '../../mail/delivery-outcome.ts'
-import { judgePeer, readPeer } from '../tls/host-tls.ts'
-import type { HostTls, Peer } from '../tls/host-tls.ts'
+import type { TlsFacts } from '../../mail/reply/delivery-outcome.ts'
+import { judgePeer, readPeer } from '../protocol/host-tls.ts'
+import type { HostTls, Peer } from '../protocol/host-tls.ts'
 import { oneLine } from './transcript.ts'
 
 export interface StartTlsRequest {

@@ -4,12 +4,12 @@
  * Pure. A message is `unsent` when nothing was said about it and something else explains the end: it was not the first
  * on its connection and MAIL had no answer, or the reply to the message before it was still due. Engine.md 10.2.
  */
-import type { SmtpReply } from '../../mail/smtp-reply.ts'
+import type { SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import type { ThreadStage } from '../../mail/whereabouts.ts'
 import type { SmtpEnvelope, SmtpExtensions } from './smtp-extensions.ts'
 import type { WireEnd } from './smtp-wire.ts'
 import type { Transcript } from './transcript.ts'
-import type { TryEnd } from '../try-result.ts'
+import type { TryEnd } from '../protocol/try-result.ts'
 
 export type SendEnd =
   | Exclude<TryEnd, { kind: 'path-failed' }>

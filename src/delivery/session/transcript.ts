@@ -4,9 +4,9 @@
  * The message itself is never in it, only its size, and credentials are not either: we send none. Control characters
  * become spaces, so that every line stays one; behind 16 KiB nothing more is noted. Never throws.
  */
-import { isAscii } from '../../content/encode-header.ts'
-import type { ConnectionFacts } from '../../mail/delivery-outcome.ts'
-import { MOST_REPLY_CHARACTERS } from '../../mail/smtp-reply.ts'
+import { isAscii } from '../../content/mime/encode-header.ts'
+import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
+import { MOST_REPLY_CHARACTERS } from '../../mail/reply/smtp-reply.ts'
 
 export interface Transcript {
   said(line: string): void

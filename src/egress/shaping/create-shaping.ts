@@ -1,5 +1,5 @@
 /**
- * Shaping: what each path (egress IP, route) may do now, from what its receivers said before. See `../shaping.ts` for
+ * Shaping: what each path (egress IP, route) may do now, from what its receivers said before. See `./shaping.ts` for
  * what is promised; engine.md 8 and 9.
  *
  *   1 ask     open-gate, message-rates      limits-now: configuration, new IP, rules; concurrency: what was learnt
@@ -11,9 +11,9 @@ import { DAY, HOUR } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Store } from '../../store/store.ts'
-import { createReplyRules } from '../reply-rules.ts'
-import type { ReplyRules } from '../reply-rules.ts'
-import type { PathFilter, PathView, ShapedPath, Shaping, ShapingSignals } from '../shaping.ts'
+import { createReplyRules } from './reply-rules.ts'
+import type { ReplyRules } from './reply-rules.ts'
+import type { PathFilter, PathView, ShapedPath, Shaping, ShapingSignals } from './shaping.ts'
 import { newBackOff, waitLeft } from './back-off.ts'
 import { forgetConcurrency, isAsNew, noteTraffic, openConnections } from './concurrency.ts'
 import { createHeedNotes } from './heed-notes.ts'

@@ -13,11 +13,11 @@
  */
 import { HOUR } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'
-import type { ReplyRuleSettings, Threshold } from '../../config/provider-settings.ts'
-import type { BounceCategory } from '../../mail/bounce-category.ts'
-import type { SmtpReply, SmtpStage } from '../../mail/smtp-reply.ts'
-import type { ReplyRules } from '../reply-rules.ts'
-import type { ConnectionNote, Lane, ShapedPath, ShapingSignals, TryNote } from '../shaping.ts'
+import type { ReplyRuleSettings, Threshold } from '../../config/settings/provider-settings.ts'
+import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
+import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
+import type { ReplyRules } from './reply-rules.ts'
+import type { ConnectionNote, Lane, ShapedPath, ShapingSignals, TryNote } from './shaping.ts'
 import { noteAnswer, noteFailure } from './back-off.ts'
 import {
   halve, noteDelivered, noteEnded, noteEndedWell, noteOpened, noteTraffic, usableConnections,

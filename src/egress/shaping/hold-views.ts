@@ -1,9 +1,9 @@
 /**
  * What holds a path or lane back, for lists, statistics and `explain`: as data and in sentences. Pure.
  */
-import { rateText } from '../../config/field-types.ts'
-import type { ProviderLimits } from '../../config/provider-settings.ts'
-import type { PathHold, PathStatus, PathView } from '../shaping.ts'
+import { rateText } from '../../config/settings/field-types.ts'
+import type { ProviderLimits } from '../../config/settings/provider-settings.ts'
+import type { PathHold, PathStatus, PathView } from './shaping.ts'
 import { isProbing, waitLeft } from './back-off.ts'
 import { usableConnections } from './concurrency.ts'
 import { isHalfOpen, isSuspended, stepAt } from './ladder.ts'

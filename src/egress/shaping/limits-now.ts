@@ -2,8 +2,8 @@
  * The limits of a path at a moment: the smallest of the configuration, a new IP, and the rules that were fired. What
  * was learnt about connections comes on top (`concurrency.ts`). Pure; engine.md 8.1.
  */
-import type { Rate } from '../../config/field-types.ts'
-import type { ShapedPath } from '../shaping.ts'
+import type { Rate } from '../../config/settings/field-types.ts'
+import type { ShapedPath } from './shaping.ts'
 import type { PathRecord } from './records.ts'
 import { isSlower, limitNow } from './reply-limits.ts'
 

@@ -3,7 +3,7 @@
  *
  * Pure; times are Unix milliseconds.
  */
-import type { Threshold } from '../../config/provider-settings.ts'
+import type { Threshold } from '../../config/settings/provider-settings.ts'
 
 /** By the rule's id, or by what else is counted: when, oldest first. */
 export type MatchCounts = Map<string, number[]>

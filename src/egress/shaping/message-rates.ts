@@ -2,8 +2,8 @@
  * The message rates of paths and pools, both of which must have a token (engine.md 8.2). In memory only.
  */
 import { LRUCache } from 'lru-cache'
-import type { Rate } from '../../config/field-types.ts'
-import type { ShapedPath, Tokens } from '../shaping.ts'
+import type { Rate } from '../../config/settings/field-types.ts'
+import type { ShapedPath, Tokens } from './shaping.ts'
 import type { LimitsNow } from './limits-now.ts'
 import { giveTokensBack, messagePace, nextTokenAt, takeTokens, tokensAt } from './pace.ts'
 import type { Pace, PaceState } from './pace.ts'

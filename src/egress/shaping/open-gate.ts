@@ -4,8 +4,8 @@
  * The first that holds closes it: a suspension by hand, of path, IP or lane, a wait after path errors, a rate, the
  * connections of the pool. Reads only; never throws.
  */
-import { SHORT_WAIT } from '../shaping.ts'
-import type { ClosedGate, Gate, Lane, ShapedPath } from '../shaping.ts'
+import { SHORT_WAIT } from './shaping.ts'
+import type { ClosedGate, Gate, Lane, ShapedPath } from './shaping.ts'
 import { isProbing, waitLeft } from './back-off.ts'
 import { usableConnections } from './concurrency.ts'
 import { suspensionText, waitText } from './hold-views.ts'

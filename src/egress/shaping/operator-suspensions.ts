@@ -2,7 +2,7 @@
  * Suspensions by hand: nothing leaves from an IP to a mailbox provider until somebody resumes it (operations.md 6).
  * They stand beside the ladder, which receivers move, and cover paths that are not known yet. Pure.
  */
-import type { PathView } from '../shaping.ts'
+import type { PathView } from './shaping.ts'
 import { timeText } from './hold-views.ts'
 import type { OperatorSuspension } from './records.ts'
 

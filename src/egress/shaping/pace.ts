@@ -5,8 +5,8 @@
  * rises, costs at most one burst of waiting. Pure; times are Unix milliseconds.
  */
 import { SECOND } from '../../base/clock.ts'
-import type { Rate } from '../../config/field-types.ts'
-import type { Tokens } from '../shaping.ts'
+import type { Rate } from '../../config/settings/field-types.ts'
+import type { Tokens } from './shaping.ts'
 
 export interface Pace {
   /** Milliseconds between two tokens. */

@@ -1,10 +1,10 @@
 /**
  * What is known of paths, lanes and IPs beyond the configuration, in memory. `saved-state.ts` brings it over a restart.
  */
-import type { Rate } from '../../config/field-types.ts'
-import type { PoolSettings } from '../../config/pool-settings.ts'
-import type { ProviderLimits, ProviderSettings } from '../../config/provider-settings.ts'
-import type { Lane, ShapedPath } from '../shaping.ts'
+import type { Rate } from '../../config/settings/field-types.ts'
+import type { PoolSettings } from '../../config/settings/pool-settings.ts'
+import type { ProviderLimits, ProviderSettings } from '../../config/settings/provider-settings.ts'
+import type { Lane, ShapedPath } from './shaping.ts'
 import { newBackOff } from './back-off.ts'
 import type { BackOff } from './back-off.ts'
 import { newConcurrency } from './concurrency.ts'

@@ -5,8 +5,8 @@
  * Pure; times are Unix milliseconds.
  */
 import { MINUTE } from '../../base/clock.ts'
-import type { Rate } from '../../config/field-types.ts'
-import type { ProviderLimits } from '../../config/provider-settings.ts'
+import type { Rate } from '../../config/settings/field-types.ts'
+import type { ProviderLimits } from '../../config/settings/provider-settings.ts'
 
 /** What a rule lowers; null: not this. */
 export interface LoweredLimits {

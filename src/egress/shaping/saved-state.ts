@@ -4,7 +4,7 @@
  * What says no more than a new record is ''. What another version wrote, or nobody can read, is undefined: the path
  * starts as new, which is safe: it will be told again. Messages' rates are not kept (engine.md 8.2).
  */
-import type { PathStateRecord } from '../../store/warmup-records.ts'
+import type { PathStateRecord } from '../../store/records/warmup-records.ts'
 import { newBackOff } from './back-off.ts'
 import type { BackOff } from './back-off.ts'
 import { newConcurrency } from './concurrency.ts'

@@ -11,7 +11,7 @@
  */
 import { HOUR } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'
-import type { ShapedPath, ShapingSignals } from '../shaping.ts'
+import type { ShapedPath, ShapingSignals } from './shaping.ts'
 import { IP_STEPS, isHalfOpen, isSuspended, LANE_STEPS, notePassed, PATH_STEPS, suspend } from './ladder.ts'
 import type { Suspension } from './ladder.ts'
 import type { IpRecord, LaneRecord, PathRecord, ShapingRecord, ShapingRecords } from './records.ts'

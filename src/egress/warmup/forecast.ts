@@ -6,7 +6,7 @@
  */
 import { DAY, HOUR } from '../../base/clock.ts'
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
-import type { WarmupCurve } from '../../config/warmup-settings.ts'
+import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import { capOf, hourlyLimitOf, providerCapOf, targetStageOf, windowOf } from './warmup-curve.ts'
 import { HEALTHY_DAYS_AT_TARGET } from './warmup-days.ts'
 

@@ -6,9 +6,9 @@
  */
 import { MINUTE } from '../../base/clock.ts'
 import { startOfUtcDay } from '../../base/utc-day.ts'
-import type { WarmupCurve, WarmupSettings } from '../../config/warmup-settings.ts'
+import type { WarmupCurve, WarmupSettings } from '../../config/settings/warmup-settings.ts'
 import { hourlyLimit, roundUp } from '../../store/allowance-decision.ts'
-import type { AllowanceRule } from '../../store/warmup-records.ts'
+import type { AllowanceRule } from '../../store/records/warmup-records.ts'
 
 export interface NamedCurve {
   name: string

@@ -5,8 +5,8 @@
  * this came; the caller stores all of it in one guarded change.
  */
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
-import type { WarmupCurve } from '../../config/warmup-settings.ts'
-import type { AuditRecord, IpRecord, WarmupDay } from '../../store/warmup-records.ts'
+import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
+import type { AuditRecord, IpRecord, WarmupDay } from '../../store/records/warmup-records.ts'
 import { capOf, targetOf } from './warmup-curve.ts'
 import { judgeDay } from './warmup-gates.ts'
 import type { DayFigures, Verdict } from './warmup-gates.ts'

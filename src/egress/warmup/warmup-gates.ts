@@ -9,8 +9,8 @@
  *
  * A limit counts as reached from the limit itself on. A rate of nothing reaches no limit.
  */
-import type { WarmupCurve } from '../../config/warmup-settings.ts'
-import type { IpHealth, WarmupDay } from '../../store/warmup-records.ts'
+import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
+import type { IpHealth, WarmupDay } from '../../store/records/warmup-records.ts'
 
 /** Of messages first tried on the day; `deliveredBefore`: delivered of the two days before. */
 export type DayFigures = Omit<WarmupDay, 'ip' | 'day' | 'isp' | 'refunded'> & {

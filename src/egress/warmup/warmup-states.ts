@@ -13,7 +13,7 @@
  */
 import { newIdentifier } from '../../base/identifier.ts'
 import type { EventKind, ServiceEvent } from '../../mail/event.ts'
-import type { AuditRecord, IpRecord, StoredIpState } from '../../store/warmup-records.ts'
+import type { AuditRecord, IpRecord, StoredIpState } from '../../store/records/warmup-records.ts'
 
 type Target = StoredIpState | 'same' | 'former'
 

@@ -3,10 +3,10 @@
  * document and the reverse, with the very schemas that read the requests. Pure; throws only for a mistake in the table.
  */
 import type { ServiceErrorCode } from '../../base/errors.ts'
-import { ERROR_RULES, errorBody } from '../error-responses.ts'
-import { isObject } from '../read-fields.ts'
+import { ERROR_RULES, errorBody } from '../exchange/error-responses.ts'
+import { isObject } from '../exchange/read-fields.ts'
 import { errorSchema } from '../responses/error.ts'
-import type { Route } from '../route.ts'
+import type { Route } from '../exchange/route.ts'
 import { EXAMPLES } from './examples.ts'
 import { createSchemaComponents } from './json-schema.ts'
 import type { JsonSchema, SchemaComponents } from './json-schema.ts'

@@ -7,7 +7,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
-import { isObject } from '../read-fields.ts'
+import { isObject } from '../exchange/read-fields.ts'
 
 export type JsonSchema = Record<string, unknown>
 

@@ -5,9 +5,9 @@
  * before all other fields and the answer lists everything (contract.md 2.1, steps 9 and 10).
  */
 import { z } from 'zod'
-import type { BatchRequest, GivenAttachment, SendRequest, SharedFields } from '../../messages/send-request.ts'
-import { describeProblem, isObject } from '../read-fields.ts'
-import type { ReadFields } from '../read-fields.ts'
+import type { BatchRequest, GivenAttachment, SendRequest, SharedFields } from '../../messages/accept/send-request.ts'
+import { describeProblem, isObject } from '../exchange/read-fields.ts'
+import type { ReadFields } from '../exchange/read-fields.ts'
 import { freeObject, optionalText } from './optional.ts'
 
 /** contract.md 16. */

@@ -2,7 +2,7 @@
  * Fields that many requests have. Of optional ones `null` is the same as absent (contract.md 1).
  */
 import { z } from 'zod'
-import { isObject } from '../read-fields.ts'
+import { isObject } from '../exchange/read-fields.ts'
 
 export const optionalText = () => z.string().nullish()
 

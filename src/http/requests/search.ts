@@ -2,8 +2,8 @@
  * GET /email: the query parameters (contract.md 6.2). The rules about the values are those of `messages`.
  */
 import { z } from 'zod'
-import { MESSAGE_STATES } from '../../messages/message-state-words.ts'
-import type { MessageQuery } from '../../messages/read-search.ts'
+import { MESSAGE_STATES } from '../../messages/lookup/message-state-words.ts'
+import type { MessageQuery } from '../../messages/lookup/read-search.ts'
 import { DEFAULT_LIMIT, listParameters, timeParameter } from './list.ts'
 import { optionalText } from './optional.ts'
 

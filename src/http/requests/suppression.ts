@@ -3,7 +3,7 @@
  * scopes are those of `messages`.
  */
 import { z } from 'zod'
-import type { Suppressions } from '../../messages/suppressions.ts'
+import type { Suppressions } from '../../messages/suppressions/suppressions.ts'
 import { DEFAULT_LIMIT, listParameters, timeParameter } from './list.ts'
 import { optionalText } from './optional.ts'
 

@@ -4,11 +4,11 @@
 import { z } from 'zod'
 import { toUnixSeconds } from '../../base/clock.ts'
 import type { Mistake } from '../../base/errors.ts'
-import { durationText, rateText } from '../../config/field-types.ts'
-import type { ProviderLimits } from '../../config/provider-settings.ts'
-import type { PathHold, PathView } from '../../egress/shaping.ts'
+import { durationText, rateText } from '../../config/settings/field-types.ts'
+import type { ProviderLimits } from '../../config/settings/provider-settings.ts'
+import type { PathHold, PathView } from '../../egress/shaping/shaping.ts'
 import type { QueueGroup } from '../../mail/waiting-mail.ts'
-import type { Administration, DomainRoute, PoolState, ReloadResult } from '../administration.ts'
+import type { Administration, DomainRoute, PoolState, ReloadResult } from '../exchange/administration.ts'
 import { count, textOrNull, time, timeOrNull } from './fields.ts'
 
 const numberOrNull = () => z.int().nullable()

@@ -2,7 +2,7 @@
  * What the checks found, as JSON. Times are Unix seconds.
  */
 import { z } from 'zod'
-import { RESULTS } from '../../health/finding.ts'
+import { RESULTS } from '../../health/checks/finding.ts'
 import { textOrNull, timeOrNull } from './fields.ts'
 
 export const checksSchema = z.object({

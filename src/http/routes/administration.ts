@@ -7,9 +7,9 @@
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
-import type { HttpFeatures } from '../features.ts'
-import { auditName } from '../principal.ts'
-import type { Principal } from '../principal.ts'
+import type { HttpFeatures } from '../exchange/features.ts'
+import { auditName } from '../exchange/principal.ts'
+import type { Principal } from '../exchange/principal.ts'
 import {
   auditSchema, pathFilterSchema, queueActionSchema, queueGroupsSchema, reloadSchema, resumeIpSchema, resumePathsSchema,
   sendDaysSchema, suspendIpSchema, toAuditLimit, toDays, toGroupsFilter, toPathFilter, toQueueAction, toQueueFilter,
@@ -20,8 +20,8 @@ import {
   sendDaySchema,
 } from '../responses/administration.ts'
 import { ipAnswer, ipSchema } from '../responses/ip.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
-import type { ApiRequest, Route } from '../route.ts'
+import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, Route } from '../exchange/route.ts'
 import { checkRoutes } from './checks.ts'
 import { dataRoutes } from './data.ts'
 import { serverStateRoutes } from './server-state.ts'

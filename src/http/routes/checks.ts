@@ -4,12 +4,12 @@
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import type { HealthResult } from '../../health/health-keeper.ts'
-import type { Administration } from '../administration.ts'
+import type { Administration } from '../exchange/administration.ts'
 import { runChecksSchema, toAskedChecks } from '../requests/checks.ts'
 import { checksSchema } from '../responses/checks.ts'
 import type { ChecksAnswer } from '../responses/checks.ts'
-import { dataSchema, route, routeWithoutBody, success } from '../route.ts'
-import type { Route } from '../route.ts'
+import { dataSchema, route, routeWithoutBody, success } from '../exchange/route.ts'
+import type { Route } from '../exchange/route.ts'
 
 const OK = 200
 

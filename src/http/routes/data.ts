@@ -5,15 +5,15 @@
  */
 import { z } from 'zod'
 import { toUnixSeconds } from '../../base/clock.ts'
-import type { Administration } from '../administration.ts'
-import type { BackupFacts, BackupsReport, StorageReport } from '../data-administration.ts'
+import type { Administration } from '../exchange/administration.ts'
+import type { BackupFacts, BackupsReport, StorageReport } from '../exchange/data-administration.ts'
 import { noFieldsSchema } from '../requests/domain.ts'
 import { optionalText } from '../requests/optional.ts'
 import {
   backupsSchema, erasedRecipientSchema, recipientDataSchema, startedBackupSchema, storageSchema,
 } from '../responses/data.ts'
-import { dataSchema, route, routeWithoutBody, routeWithQuery, success } from '../route.ts'
-import type { ApiRequest, Route } from '../route.ts'
+import { dataSchema, route, routeWithoutBody, routeWithQuery, success } from '../exchange/route.ts'
+import type { ApiRequest, Route } from '../exchange/route.ts'
 
 const OK = 200
 const ACCEPTED = 202

@@ -8,17 +8,17 @@ import { z } from 'zod'
 import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
-import type { HttpFeatures } from '../features.ts'
-import { listOwnDomains } from '../list-own-domains.ts'
-import { mayUseDomain } from '../principal.ts'
-import type { Principal } from '../principal.ts'
+import type { HttpFeatures } from '../exchange/features.ts'
+import { listOwnDomains } from './list-own-domains.ts'
+import { mayUseDomain } from '../exchange/principal.ts'
+import type { Principal } from '../exchange/principal.ts'
 import {
   addDomainSchema, listDomainsSchema, noFieldsSchema, removeDomainSchema, toAddDomainRequest, toListDomainsQuery,
   toUpdateDomainRequest, updateDomainSchema,
 } from '../requests/domain.ts'
 import { domainSchema, removedDomainSchema } from '../responses/domain.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
-import type { ApiRequest, OkAnswer, Route } from '../route.ts'
+import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, OkAnswer, Route } from '../exchange/route.ts'
 
 const CREATED = 201
 const OK = 200

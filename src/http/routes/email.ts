@@ -4,13 +4,13 @@
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { Acceptance, AcceptedBatch, AcceptedMessages, Caller, Idempotent } from '../../messages/send-request.ts'
-import type { HttpFeatures } from '../features.ts'
+import type { Acceptance, AcceptedBatch, AcceptedMessages, Caller, Idempotent } from '../../messages/accept/send-request.ts'
+import type { HttpFeatures } from '../exchange/features.ts'
 import { batchSchema, sendSchema, toBatchRequest, toSendRequest } from '../requests/email.ts'
 import { batchResultSchema, previewSchema, sendResultSchema } from '../responses/email.ts'
-import { dataSchema, lenientRoute, success } from '../route.ts'
-import type { Answer, ApiRequest, Route } from '../route.ts'
-import { batchBody, replayedAnswer, sendBody, sentBatchBody, sentBody } from '../send-answers.ts'
+import { dataSchema, lenientRoute, success } from '../exchange/route.ts'
+import type { Answer, ApiRequest, Route } from '../exchange/route.ts'
+import { batchBody, replayedAnswer, sendBody, sentBatchBody, sentBody } from '../exchange/send-answers.ts'
 
 export interface EmailRoutesOptions {
   features: Pick<HttpFeatures, 'acceptMessage' | 'acceptBatch' | 'previewMessage'>

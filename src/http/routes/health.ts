@@ -2,10 +2,10 @@
  * GET /health (contract.md 15): public; tells no address, name or version. 503 when no mail is accepted.
  */
 import { ServiceError } from '../../base/errors.ts'
-import type { HttpFeatures } from '../features.ts'
+import type { HttpFeatures } from '../exchange/features.ts'
 import { healthSchema } from '../responses/health.ts'
-import { dataSchema, routeWithoutBody, success } from '../route.ts'
-import type { Route } from '../route.ts'
+import { dataSchema, routeWithoutBody, success } from '../exchange/route.ts'
+import type { Route } from '../exchange/route.ts'
 
 export function healthRoutes({ health }: HttpFeatures): Route[] {
   return [

@@ -3,9 +3,9 @@
  * it; the audit of the IP names the key, or the administrator.
  */
 import type { Logger } from '../../base/logger.ts'
-import type { IpView } from '../../egress/ip-view.ts'
-import type { HttpFeatures } from '../features.ts'
-import { auditName } from '../principal.ts'
+import type { IpView } from '../../egress/ips/ip-view.ts'
+import type { HttpFeatures } from '../exchange/features.ts'
+import { auditName } from '../exchange/principal.ts'
 import {
   forecastSchema as forecastQuerySchema, ipStatisticsSchema as statisticsQuerySchema, listIpsSchema, pauseWarmupSchema,
   startWarmupSchema, toForecastQuery, toIpPage, toStatisticsRange, toWarmupStart,
@@ -15,8 +15,8 @@ import {
   forecastAnswer, forecastSchema, ipAnswer, ipSchema, ipStatisticsAnswer, ipStatisticsSchema, ipWarmupAnswer,
   ipWarmupSchema,
 } from '../responses/ip.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
-import type { ApiRequest, Route } from '../route.ts'
+import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, Route } from '../exchange/route.ts'
 
 const OK = 200
 

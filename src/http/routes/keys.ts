@@ -9,13 +9,13 @@ import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import { unknownKey } from '../../senders/api-key.ts'
 import type { ApiKeyRecord } from '../../senders/api-key.ts'
-import type { HttpFeatures } from '../features.ts'
-import { isWithinGrants, refuseWidening } from '../key-grants.ts'
+import type { HttpFeatures } from '../exchange/features.ts'
+import { isWithinGrants, refuseWidening } from './key-grants.ts'
 import { changeKeySchema, createKeySchema, listKeysSchema, toCreateKeyRequest, toKeyChange } from '../requests/key.ts'
 import { DEFAULT_LIMIT } from '../requests/list.ts'
 import { createdKeySchema, keySchema } from '../responses/key.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
-import type { ApiRequest, OkAnswer, Route } from '../route.ts'
+import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, OkAnswer, Route } from '../exchange/route.ts'
 
 const CREATED = 201
 const OK = 200

@@ -3,16 +3,16 @@
  * may not see give the same answer.
  */
 import type { Logger } from '../../base/logger.ts'
-import type { HttpFeatures } from '../features.ts'
+import type { HttpFeatures } from '../exchange/features.ts'
 import { noFieldsSchema } from '../requests/domain.ts'
 import { searchSchema, toMessageQuery } from '../requests/search.ts'
 import {
   batchSchema, canceledBatchSchema, canceledSchema, eventSchema, explanationSchema, listedMessageSchema, messageSchema,
   retriedSchema, transcriptSchema,
 } from '../responses/message.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
-import type { ApiRequest, Route } from '../route.ts'
-import { replayedAnswer } from '../send-answers.ts'
+import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, Route } from '../exchange/route.ts'
+import { replayedAnswer } from '../exchange/send-answers.ts'
 import { callerOf, idempotent } from './email.ts'
 
 const OK = 200

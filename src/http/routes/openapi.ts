@@ -4,8 +4,8 @@
 import { z } from 'zod'
 import { packageVersion } from '../../base/package-version.ts'
 import { openApiDocument } from '../openapi/document.ts'
-import { routeWithoutBody } from '../route.ts'
-import type { Route } from '../route.ts'
+import { routeWithoutBody } from '../exchange/route.ts'
+import type { Route } from '../exchange/route.ts'
 
 const OK = 200
 

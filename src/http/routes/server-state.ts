@@ -4,9 +4,9 @@
  */
 import { z } from 'zod'
 import { MINUTE, SECOND, toUnixSeconds } from '../../base/clock.ts'
-import type { Administration } from '../administration.ts'
-import { dataSchema, route, routeWithoutBody, success } from '../route.ts'
-import type { Route } from '../route.ts'
+import type { Administration } from '../exchange/administration.ts'
+import { dataSchema, route, routeWithoutBody, success } from '../exchange/route.ts'
+import type { Route } from '../exchange/route.ts'
 
 const OK = 200
 /** Debug lines of a busy server fill a journal: a day is the longest anybody looks on. */

@@ -3,14 +3,14 @@
  * change leaves a log line that says who asked for it.
  */
 import type { Logger } from '../../base/logger.ts'
-import type { HttpFeatures } from '../features.ts'
-import type { Principal } from '../principal.ts'
+import type { HttpFeatures } from '../exchange/features.ts'
+import type { Principal } from '../exchange/principal.ts'
 import {
   addSuppressionSchema, listSuppressionsSchema, removeSuppressionSchema, toGivenSuppression, toSuppressionQuery,
 } from '../requests/suppression.ts'
 import { importedSchema, removedSuppressionsSchema, suppressionSchema } from '../responses/suppression.ts'
-import { dataSchema, listSchema, route, routeWithQuery, routeWithText, success, successList } from '../route.ts'
-import type { ApiRequest, Route } from '../route.ts'
+import { dataSchema, listSchema, route, routeWithQuery, routeWithText, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, Route } from '../exchange/route.ts'
 
 const CREATED = 201
 const OK = 200

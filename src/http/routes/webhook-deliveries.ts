@@ -2,12 +2,12 @@
  * The routes of webhook deliveries, and the stream of events (contract.md 8.1, operations.md 13.3).
  */
 import { z } from 'zod'
-import type { HttpFeatures } from '../features.ts'
+import type { HttpFeatures } from '../exchange/features.ts'
 import { DEFAULT_LIMIT } from '../requests/list.ts'
 import { listDeliveriesSchema, replayRangeSchema, streamSchema, toReplayRangeRequest } from '../requests/webhook.ts'
 import { replayedSchema, webhookDeliveryDetailSchema, webhookDeliverySchema } from '../responses/webhook.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
-import type { ApiRequest, Route } from '../route.ts'
+import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, Route } from '../exchange/route.ts'
 
 const OK = 200
 const ACCEPTED = 202

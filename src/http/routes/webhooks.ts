@@ -4,7 +4,7 @@
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'
-import type { HttpFeatures } from '../features.ts'
+import type { HttpFeatures } from '../exchange/features.ts'
 import { DEFAULT_LIMIT } from '../requests/list.ts'
 import {
   changeEndpointSchema, listEndpointsSchema, registerEndpointSchema, rotateSecretSchema, toEndpointChange,
@@ -13,8 +13,8 @@ import {
 import {
   createdWebhookSchema, removedWebhookSchema, rotatedSecretSchema, webhookEndpointSchema, webhookTrialSchema,
 } from '../responses/webhook.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../route.ts'
-import type { ApiRequest, OkAnswer, Route } from '../route.ts'
+import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, OkAnswer, Route } from '../exchange/route.ts'
 import { webhookDeliveryRoutes } from './webhook-deliveries.ts'
 
 const CREATED = 201

@@ -6,12 +6,12 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Clock } from '../../base/clock.ts'
-import { bounceFor } from '../../mail/classify-reply.ts'
-import type { ClassifyReply } from '../../mail/classify-reply.ts'
-import type { Bounce } from '../../mail/delivery-outcome.ts'
-import { judgeReported } from '../../mail/judge-report.ts'
-import type { ReportedRecipient, ReportReading } from '../../mail/report-reading.ts'
-import type { ReportedFact, ReportResult } from '../../store/report-records.ts'
+import { bounceFor } from '../../mail/reply/classify-reply.ts'
+import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
+import type { Bounce } from '../../mail/reply/delivery-outcome.ts'
+import { judgeReported } from '../../mail/report/judge-report.ts'
+import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'
+import type { ReportedFact, ReportResult } from '../../store/records/report-records.ts'
 import type { Store } from '../../store/store.ts'
 import { smtpRefusal } from '../smtp-refusal.ts'
 

@@ -6,8 +6,8 @@
  */
 import { DAY } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
-import type { ReportReading } from '../../mail/report-reading.ts'
-import type { ReportedFact, ReportResult } from '../../store/report-records.ts'
+import type { ReportReading } from '../../mail/report/report-reading.ts'
+import type { ReportedFact, ReportResult } from '../../store/records/report-records.ts'
 import type { Store } from '../../store/store.ts'
 
 export interface ApplyComplaintOptions {

@@ -10,7 +10,7 @@ import type { Clock } from '../../base/clock.ts'
 import { HOUR } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
-import type { AcceptSubmission, Caller } from '../../messages/send-request.ts'
+import type { AcceptSubmission, Caller } from '../../messages/accept/send-request.ts'
 
 export interface OperatorForwardOptions {
   hostname: string

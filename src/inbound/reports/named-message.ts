@@ -3,7 +3,7 @@
  * (engine.md 15.3 and 15.4). Addresses and ids without our MAC name nothing. Pure; never throws.
  */
 import type { KeyObject } from 'node:crypto'
-import type { ReportReferences } from '../../mail/report-reading.ts'
+import type { ReportReferences } from '../../mail/report/report-reading.ts'
 import { readComplaintToken, readReturnPathToken } from '../../mail/return-path.ts'
 
 export interface NamedMessageOptions {

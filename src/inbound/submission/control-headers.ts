@@ -5,7 +5,7 @@
  * Only their form is judged here; acceptance judges the values as those of the API. Pure; never throws.
  */
 import { decodeWords } from 'postal-mime'
-import type { SubmissionRequest } from '../../messages/send-request.ts'
+import type { SubmissionRequest } from '../../messages/accept/send-request.ts'
 import type { HeaderField } from './header-fields.ts'
 
 type Controls = Pick<SubmissionRequest, 'tags' | 'ipPool' | 'track' | 'idempotencyKey'>

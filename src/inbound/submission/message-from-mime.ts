@@ -9,7 +9,7 @@
 import { decodeWords } from 'postal-mime'
 import { parseAddress } from '../../mail/address.ts'
 import type { Mailbox } from '../../mail/message.ts'
-import type { SubmissionRequest } from '../../messages/send-request.ts'
+import type { SubmissionRequest } from '../../messages/accept/send-request.ts'
 import { readControls } from './control-headers.ts'
 import { readHeaderFields } from './header-fields.ts'
 import type { HeaderField } from './header-fields.ts'

@@ -3,7 +3,7 @@
  * of the thread, which take one argument each.
  */
 import type { Store } from '../store.ts'
-import type { createIpReadVerbs, createIpWriteVerbs } from './ip-verbs.ts'
+import type { createIpReadVerbs, createIpWriteVerbs } from './ips/ip-verbs.ts'
 import type { Call } from './verbs.ts'
 
 type IpVerb = Exclude<

@@ -4,14 +4,14 @@
  * before it, and a repeated call goes on from there.
  */
 import type { QueueGroup } from '../../mail/waiting-mail.ts'
-import type { QueuedRows, QueueKey, QueueKeyPage, RouteAssignment } from '../queue-records.ts'
+import type { QueuedRows, QueueKey, QueueKeyPage, RouteAssignment } from '../records/queue-records.ts'
 import type { Store } from '../store.ts'
-import type { QueueActionStep } from './queue-actions.ts'
-import { addGroup } from './queue-groups.ts'
-import type { QueueGroupStep } from './queue-groups.ts'
-import type { WaitingCount } from './queue-upkeep.ts'
-import type { WalkPosition } from './queue-walk.ts'
-import { mergeQueued } from './queued-rows.ts'
+import type { QueueActionStep } from './queue/queue-actions.ts'
+import { addGroup } from './queue/queue-groups.ts'
+import type { QueueGroupStep } from './queue/queue-groups.ts'
+import type { WaitingCount } from './queue/queue-upkeep.ts'
+import type { WalkPosition } from './queue/queue-walk.ts'
+import { mergeQueued } from './queue/queued-rows.ts'
 import type { Call } from './verbs.ts'
 
 type QueueParts = Pick<

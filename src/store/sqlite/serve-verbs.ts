@@ -5,14 +5,14 @@
  * damaged database is no case for a verb's caller: the thread dies, and the process with it (hardening.md 6.1).
  */
 import type { MessagePort } from 'node:worker_threads'
-import { answerThreadChannel } from '../../base/thread-channel.ts'
-import type { IncomingCall } from '../../base/thread-channel.ts'
+import { answerThreadChannel } from '../../base/threads/thread-channel.ts'
+import type { IncomingCall } from '../../base/threads/thread-channel.ts'
 import type { StoreLocation } from '../store-location.ts'
-import { createCheckpoint } from './checkpoint.ts'
-import { isDamage } from './database.ts'
-import type { OpenDatabase } from './database.ts'
-import { createGroupCommit } from './group-commit.ts'
-import type { PendingVerb } from './group-commit.ts'
+import { createCheckpoint } from './engine/checkpoint.ts'
+import { isDamage } from './engine/database.ts'
+import type { OpenDatabase } from './engine/database.ts'
+import { createGroupCommit } from './engine/group-commit.ts'
+import type { PendingVerb } from './engine/group-commit.ts'
 import { CLOSE_CALL } from './thread-messages.ts'
 import { createReadVerbs, createWriteVerbs, freeContent, weigh } from './verbs.ts'
 

@@ -5,10 +5,10 @@ import { identifierFromBytes } from '../../base/identifier.ts'
 import type { RenderFacts, StoredContent, Stream } from '../../mail/message.ts'
 import type { ContentReader, ReadAhead, SealedSigningKey } from '../content-reader.ts'
 import type { StoreLocation } from '../store-location.ts'
-import { openReader } from './database.ts'
-import { createFindTrackingHost, SENDING_ROW } from './domain-rows.ts'
-import { variablesFrom } from './message-views.ts'
-import { createContentReader } from './stored-content.ts'
+import { openReader } from './engine/database.ts'
+import { createFindTrackingHost, SENDING_ROW } from './domains/domain-rows.ts'
+import { variablesFrom } from './messages/message-views.ts'
+import { createContentReader } from './messages/stored-content.ts'
 
 interface FactsRow {
   id: Buffer

@@ -3,7 +3,7 @@
  */
 import type { MessagePort } from 'node:worker_threads'
 import type { StoreLocation } from '../store-location.ts'
-import type { Durability } from './database.ts'
+import type { Durability } from './engine/database.ts'
 
 export interface StoreThreadData {
   location: StoreLocation

@@ -4,60 +4,60 @@
  * A verb is a plain synchronous function of one argument. Writing ones never begin or end a transaction: the group
  * commit does that around them.
  */
-import type { PackedRequest } from '../accept-records.ts'
-import { createAcceptMessages } from './accept.ts'
+import type { PackedRequest } from '../records/accept-records.ts'
+import { createAcceptMessages } from './queue/accept.ts'
 import {
   createAddApiKey, createFindApiKey, createFindApiKeyById, createListApiKeys, createNoteKeyUse, createRevokeApiKey,
   createUpdateApiKey,
-} from './api-keys.ts'
-import { createLookupBatch } from './batches.ts'
-import { createCancelBatch, createCancelMessage, createRetryNow } from './cancel.ts'
-import { createClaiming } from './claim.ts'
-import type { OpenDatabase } from './database.ts'
-import { createFindTrackingHost } from './domain-rows.ts'
+} from './domains/api-keys.ts'
+import { createLookupBatch } from './lookups/batches.ts'
+import { createCancelBatch, createCancelMessage, createRetryNow } from './queue/cancel.ts'
+import { createClaiming } from './queue/claim.ts'
+import type { OpenDatabase } from './engine/database.ts'
+import { createFindTrackingHost } from './domains/domain-rows.ts'
 import {
   createAddDkimKeys, createAddDomain, createDomainsDueForCheck, createEarlierDkimKeys, createFindDomain,
   createFindReturnPath, createIsReturnPath, createListDomains, createRecordDomainCheck, createUpdateDomain,
-} from './domains.ts'
-import { createRecordEngagement } from './engagement.ts'
-import { createEventPosition, createEventsAfter } from './event-stream.ts'
-import { createExpireDue } from './expire.ts'
-import { createFigures } from './figures.ts'
-import { createFindIdempotent, createForgetAnswers, createKeepAnswer } from './idempotency.ts'
-import { createIpReadVerbs, createIpWriteVerbs } from './ip-verbs.ts'
+} from './domains/domains.ts'
+import { createRecordEngagement } from './outcomes/engagement.ts'
+import { createEventPosition, createEventsAfter } from './events/event-stream.ts'
+import { createExpireDue } from './queue/expire.ts'
+import { createFigures } from './lookups/figures.ts'
+import { createFindIdempotent, createForgetAnswers, createKeepAnswer } from './queue/idempotency.ts'
+import { createIpReadVerbs, createIpWriteVerbs } from './ips/ip-verbs.ts'
 import {
   createBeginEpoch, createLeasedRows, createMarkDotSent, createRecoverLapsedLeases, createRenewLeases, createUnclaim,
-} from './leases.ts'
-import { createLinkSource } from './link-source.ts'
-import { createLookupMessage, createMessageEvents, createRoadSummary, createTranscripts } from './lookups.ts'
-import { createRecordOutcomes } from './outcomes.ts'
-import { createPruneWebhooks } from './prune-webhooks.ts'
-import { createQueueActionStep } from './queue-actions.ts'
-import { createQueueGroupStep } from './queue-groups.ts'
-import { createQueueKeys } from './queue-keys.ts'
-import { createCountSending, createCountWaiting, createMoveOrphans, createWatchQueue } from './queue-upkeep.ts'
-import { createCancelPurged, createQueuedCount, createRemoveDomain } from './remove-domain.ts'
-import { createRequestToRepeat } from './repeat.ts'
-import { createRecordReport } from './reports.ts'
-import { createReportSums } from './report-sums.ts'
+} from './queue/leases.ts'
+import { createLinkSource } from './lookups/link-source.ts'
+import { createLookupMessage, createMessageEvents, createRoadSummary, createTranscripts } from './lookups/lookups.ts'
+import { createRecordOutcomes } from './outcomes/outcomes.ts'
+import { createPruneWebhooks } from './webhooks/prune-webhooks.ts'
+import { createQueueActionStep } from './queue/queue-actions.ts'
+import { createQueueGroupStep } from './queue/queue-groups.ts'
+import { createQueueKeys } from './queue/queue-keys.ts'
+import { createCountSending, createCountWaiting, createMoveOrphans, createWatchQueue } from './queue/queue-upkeep.ts'
+import { createCancelPurged, createQueuedCount, createRemoveDomain } from './domains/remove-domain.ts'
+import { createRequestToRepeat } from './queue/repeat.ts'
+import { createRecordReport } from './outcomes/reports.ts'
+import { createReportSums } from './outcomes/report-sums.ts'
 import { createRetentionReadVerbs, createRetentionWriteVerbs } from './retention/retention-verbs.ts'
-import { createAssignRoutes, createUnroutedDomains } from './routes.ts'
-import { createSearchMessages } from './search.ts'
-import { createLinkHtmlReader } from './stored-content.ts'
+import { createAssignRoutes, createUnroutedDomains } from './queue/routes.ts'
+import { createSearchMessages } from './lookups/search.ts'
+import { createLinkHtmlReader } from './messages/stored-content.ts'
 import {
   createAddSuppression, createAddSuppressions, createListSuppressions, createRemoveSuppressions,
-} from './suppressions.ts'
+} from './suppressions/suppressions.ts'
 import {
   createForgetUnmatchedReports, createKeepUnmatchedReport, createListUnmatchedReports,
-} from './unmatched-reports.ts'
-import { createRecordUnsubscribe } from './unsubscribe.ts'
-import { createClaimWebhooks, createEarliestWebhookDueAt, createRecordWebhookResults } from './webhook-deliveries.ts'
+} from './outcomes/unmatched-reports.ts'
+import { createRecordUnsubscribe } from './outcomes/unsubscribe.ts'
+import { createClaimWebhooks, createEarliestWebhookDueAt, createRecordWebhookResults } from './webhooks/webhook-deliveries.ts'
 import {
   createAddWebhookEndpoint, createFindWebhookEndpoint, createFindWebhookTarget, createListWebhookEndpoints,
   createRemoveWebhookEndpoint, createRotateWebhookSecret, createUpdateWebhookEndpoint,
-} from './webhook-endpoints.ts'
-import { createFindWebhookDelivery, createListWebhookDeliveries } from './webhook-log.ts'
-import { createReplayWebhook, createReplayWebhooks } from './webhook-replays.ts'
+} from './webhooks/webhook-endpoints.ts'
+import { createFindWebhookDelivery, createListWebhookDeliveries } from './webhooks/webhook-log.ts'
+import { createReplayWebhook, createReplayWebhooks } from './webhooks/webhook-replays.ts'
 
 export type WriteVerbs = ReturnType<typeof createWriteVerbs>
 export type ReadVerbs = ReturnType<typeof createReadVerbs>

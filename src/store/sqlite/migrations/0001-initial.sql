@@ -87,7 +87,7 @@ create table message_data (
 create table bounces (
   message_seq integer primary key references messages (seq), -- a message ends at most once
   type text not null check (type in ('hard', 'soft', 'block', 'undetermined', 'suppressed')),
-  category text not null, -- mail/bounce-category.ts
+  category text not null, -- mail/reply/bounce-category.ts
   code text not null, -- d.d.d
   description text not null -- the remote reply or a sentence
 ) strict;

@@ -130,7 +130,7 @@ create index warmup_audit_at on warmup_audit (at);
 create table path_states (
   ip text not null,
   route text not null,
-  state text not null, -- JSON, egress/shaping.ts reads it
+  state text not null, -- JSON, egress/shaping/shaping.ts reads it
   saved_at integer not null,
   primary key (ip, route)
 ) strict, without rowid;

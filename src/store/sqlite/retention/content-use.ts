@@ -4,7 +4,7 @@
  * The newest content stays in any case, so that its number is not given again: readers keep what they know by number.
  */
 import type { Database } from 'better-sqlite3'
-import { firstPartKey, PIECES_PER_CONTENT, recordFrom } from '../stored-content.ts'
+import { firstPartKey, PIECES_PER_CONTENT, recordFrom } from '../messages/stored-content.ts'
 
 export interface ContentUse {
   messages: number

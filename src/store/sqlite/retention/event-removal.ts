@@ -4,7 +4,7 @@
  * again.
  */
 import type { Database } from 'better-sqlite3'
-import type { ForgetRequest, ForgetStep } from '../../retention-records.ts'
+import type { ForgetRequest, ForgetStep } from '../../records/retention-records.ts'
 import { walkOldest } from './walk-oldest.ts'
 import type { AgedRow } from './walk-oldest.ts'
 

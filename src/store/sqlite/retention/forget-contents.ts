@@ -8,8 +8,8 @@
 import type { Database } from 'better-sqlite3'
 import type {
   ForgetContentsRequest, ForgetRequest, ForgottenContents, OverdueContent, OverdueContents,
-} from '../../retention-records.ts'
-import { firstPartKey, PIECES_PER_CONTENT } from '../stored-content.ts'
+} from '../../records/retention-records.ts'
+import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'
 import { createBytesRemoval, createContentUse, isOver } from './content-use.ts'
 import { createSlice } from './slice.ts'
 

@@ -9,8 +9,8 @@
  * link of it may still be followed, a trace stays in its place.
  */
 import type { Database } from 'better-sqlite3'
-import type { ForgetMessagesRequest, ForgetStep } from '../../retention-records.ts'
-import { firstPartKey, PIECES_PER_CONTENT } from '../stored-content.ts'
+import type { ForgetMessagesRequest, ForgetStep } from '../../records/retention-records.ts'
+import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'
 import { createContentRelease } from './content-use.ts'
 import { createEventRemoval } from './event-removal.ts'
 import { walkOldest } from './walk-oldest.ts'

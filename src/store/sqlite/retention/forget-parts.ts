@@ -3,7 +3,7 @@
  * behind the first that is too young nothing can be over.
  */
 import type { Database } from 'better-sqlite3'
-import type { ForgetRequest, ForgetStep } from '../../retention-records.ts'
+import type { ForgetRequest, ForgetStep } from '../../records/retention-records.ts'
 import { createContentRelease, createContentUse, isOver } from './content-use.ts'
 import { createSlice } from './slice.ts'
 import { walkOldest } from './walk-oldest.ts'

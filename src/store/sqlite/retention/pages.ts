@@ -6,7 +6,7 @@
  */
 import { statSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
-import type { DatabaseSize } from '../../retention-records.ts'
+import type { DatabaseSize } from '../../records/retention-records.ts'
 import { createSlice } from './slice.ts'
 
 /** One step: about a millisecond. */

@@ -2,7 +2,7 @@
  * The verbs of retention: the part of the table in `verbs.ts` that is about it.
  */
 import type { Database } from 'better-sqlite3'
-import { createEraseRecipient } from '../erase-recipient.ts'
+import { createEraseRecipient } from './erase-recipient.ts'
 import { createForgetEvents } from './event-removal.ts'
 import { createForgetContents, createKeptLinks, createOverdueContents } from './forget-contents.ts'
 import { createForgetMessages } from './forget-messages.ts'

@@ -4,8 +4,8 @@
  */
 import type { Database, Statement } from 'better-sqlite3'
 import { DAY } from '../../../base/clock.ts'
-import type { KindBytes, StorageFigures } from '../../retention-records.ts'
-import { PIECES_PER_CONTENT } from '../stored-content.ts'
+import type { KindBytes, StorageFigures } from '../../records/retention-records.ts'
+import { PIECES_PER_CONTENT } from '../messages/stored-content.ts'
 import { createDatabaseSize } from './pages.ts'
 
 /** Samples are taken at so many places of a table, so many rows at each. */

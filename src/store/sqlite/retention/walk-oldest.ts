@@ -2,7 +2,7 @@
  * A walk through rows that are ordered by age, from the oldest on: each that is old enough is looked at once, and the
  * walk is over at the first that is too young. It ends early when its slice is full, with the place to go on from.
  */
-import type { ForgetRequest, ForgetStep } from '../../retention-records.ts'
+import type { ForgetRequest, ForgetStep } from '../../records/retention-records.ts'
 import { createSlice } from './slice.ts'
 
 /** Rising numbers have, as far as it matters, rising times. */

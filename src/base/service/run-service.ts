@@ -1,0 +1,104 @@
+/**
+ * The life of a server process: start, tell the service manager, wait for a reason to end, stop in order.
+ *
+ * Resolves after a clean stop by SIGTERM or SIGINT. Throws ProcessExit 1 after a fatal report, when what can be stopped
+ * was stopped; what can not stop without the part that died ends with the process, a few seconds later. A second SIGINT
+ * ends at once (130); a second SIGTERM changes nothing: the manager has its own patience. SIGQUIT writes a diagnostic
+ * report, and the service goes on.
+ */
+import { SECOND } from '../clock.ts'
+import type { Clock } from '../clock.ts'
+import { writeDiagnosticReport } from './diagnostic-report.ts'
+import { errorText, EXIT, ProcessExit } from '../errors.ts'
+import type { Logger } from '../logger.ts'
+import { createServiceManager } from './service-manager.ts'
+import type { ServiceNotices } from './service-manager.ts'
+
+export interface RunningService {
+  /** Resolves when every thread has answered. */
+  isAlive(): Promise<void>
+  /** How it is, in one line for the service manager. */
+  describe(): Promise<string>
+  /** The configuration files may have changed (SIGHUP). */
+  reload(): void
+  stop(): Promise<void>
+}
+
+export interface RunServiceOptions {
+  start: (onFatal: (reason: Error) => void, notices: ServiceNotices) => Promise<RunningService>
+  /** Where diagnostic reports go. */
+  reportFolder: string
+  logger: Logger
+  clock: Clock
+}
+
+const OTHERS_AND_GROUP = 0o077
+
+/** After a fatal report the parts may wait for something that is not there any more. */
+const LONGEST_STOP_AFTER_FATAL = 5 * SECOND
+
+type Ending = { kind: 'signal'; signal: string } | { kind: 'fatal'; reason: Error }
+
+export async function runService({ start, reportFolder, logger, clock }: RunServiceOptions): Promise<void> {
+  // Everything a server writes is its own: database, keys, logs.
+  process.umask(OTHERS_AND_GROUP)
+  const { ended, onFatal } = endings()
+  const manager = createServiceManager({
+    environment: process.env,
+    clock,
+    onError: (thrown) => logger.warn({ err: thrown }, 'service manager was not told'),
+  })
+  process.on('SIGQUIT', () => report(reportFolder, { logger, clock }))
+  manager.starting()
+  // What keeps the process alive must not outlive a start that failed.
+  const service = await start(onFatal, manager).finally(() => manager.stop())
+  const reload = (): void => service.reload()
+  process.on('SIGHUP', reload)
+  logger.info('ready')
+  manager.ready()
+  manager.startStatus(() => service.describe())
+  manager.startWatchdog(() => service.isAlive())
+  const ending = await ended
+  process.off('SIGHUP', reload)
+  manager.stop()
+  manager.stopping()
+  if (ending.kind === 'signal') logger.info({ signal: ending.signal }, 'stopping')
+  else logger.error({ err: ending.reason }, 'fatal')
+  const cancel = ending.kind === 'fatal' ? clock.after(LONGEST_STOP_AFTER_FATAL, () => endAtOnce(logger)) : () => {}
+  await service.stop()
+  cancel()
+  logger.info('stopped')
+  if (ending.kind === 'fatal') {
+    throw new ProcessExit(EXIT.failed, `sternpost: ${errorText(ending.reason)}`, { cause: ending.reason })
+  }
+}
+
+function report(folder: string, { logger, clock }: Pick<RunServiceOptions, 'logger' | 'clock'>): void {
+  try {
+    logger.info({ file: writeDiagnosticReport(folder, clock.now()) }, 'diagnostic report written')
+  } catch (thrown) {
+    logger.error({ err: thrown }, 'diagnostic report not written')
+  }
+}
+
+/** The next start finds the same as after a kill. */
+function endAtOnce(logger: Logger): void {
+  logger.error('not stopped in time')
+  process.exit(EXIT.failed)
+}
+
+function endings(): { ended: Promise<Ending>; onFatal: (reason: Error) => void } {
+  const { promise: ended, resolve } = Promise.withResolvers<Ending>()
+  let interrupts = 0
+  // A log that nobody reads any more: the work is finished, and the manager starts us anew with another one.
+  process.stdout.on('error', (reason) => resolve({ kind: 'fatal', reason }))
+  // By default it would end the process; until the service is there, the files are being read anyhow.
+  process.on('SIGHUP', () => {})
+  process.on('SIGTERM', () => resolve({ kind: 'signal', signal: 'SIGTERM' }))
+  process.on('SIGINT', () => {
+    interrupts += 1
+    if (interrupts > 1) process.exit(EXIT.interrupted)
+    resolve({ kind: 'signal', signal: 'SIGINT' })
+  })
+  return { ended, onFatal: (reason) => resolve({ kind: 'fatal', reason }) }
+}

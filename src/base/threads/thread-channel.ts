@@ -1,0 +1,174 @@
+/**
+ * Requests and replies between two threads, in batches.
+ *
+ * Calls made in one turn of the event loop travel as one message, and so do replies: posting costs about as much for
+ * one item as for fifty. At most `MOST_BATCHES_UNDER_WAY` batches wait for an answer; later calls collect meanwhile,
+ * which is the back pressure. A call whose handler throws is rejected with the same name, message and fields; when the
+ * other thread is gone, every open call is rejected by `fail`. What the answering side notes travels with its replies.
+ */
+import { MessagePort, receiveMessageOnPort } from 'node:worker_threads'
+import type { Worker } from 'node:worker_threads'
+import { ServiceError } from '../errors.ts'
+
+export type Port = MessagePort | Worker
+
+interface Call {
+  id: number
+  verb: string
+  argument: unknown
+}
+
+interface Reply {
+  /** Of the call; NOTE: nobody asked. */
+  id: number
+  value?: unknown
+  error?: PlainError
+}
+
+interface PlainError {
+  name: string
+  message: string
+  stack: string | undefined
+  code: string | undefined
+  details: string | undefined
+}
+
+const MOST_BATCHES_UNDER_WAY = 4
+const NOTE = 0
+
+interface OpenCall {
+  resolve: (value: unknown) => void
+  reject: (reason: Error) => void
+  /** Shared by the calls that travel together: how many of them wait for their answer. */
+  batch: { open: number }
+}
+
+export interface ThreadChannel {
+  /** `moved`: blocks of memory in the argument that belong to the other thread from now on. */
+  call(verb: string, argument: unknown, moved?: readonly ArrayBuffer[]): Promise<unknown>
+  /** Takes the answers that lie in the port still, and rejects all that is open then, and every later call. */
+  fail(reason: Error): void
+}
+
+/** The calling side; `onNote` gets what the other one notes, in order with the answers. */
+export function createThreadChannel(port: Port, onNote: (note: unknown) => void = () => {}): ThreadChannel {
+  const open = new Map<number, OpenCall>()
+  let collected: Call[] = []
+  let collectedMoves: ArrayBuffer[] = []
+  let batch = { open: 0 }
+  let batchesUnderWay = 0
+  let isScheduled = false
+  let nextId = NOTE + 1
+  let failure: Error | undefined
+
+  const schedule = (): void => {
+    if (isScheduled) return
+    isScheduled = true
+    // Once all sockets that have something now are heard: what they ask for belongs together.
+    setImmediate(flush)
+  }
+
+  const flush = (): void => {
+    isScheduled = false
+    if (collected.length === 0 || batchesUnderWay >= MOST_BATCHES_UNDER_WAY) return
+    port.postMessage(collected, collectedMoves)
+    batchesUnderWay++
+    batch = { open: 0 }
+    collected = []
+    collectedMoves = []
+  }
+
+  port.on('message', (replies: Reply[]) => {
+    for (const reply of replies) settle(reply)
+    if (collected.length > 0) schedule()
+  })
+
+  function settle({ id, value, error }: Reply): void {
+    if (id === NOTE) return onNote(value)
+    const call = open.get(id)
+    if (call === undefined) return
+    open.delete(id)
+    call.batch.open--
+    if (call.batch.open === 0) batchesUnderWay--
+    if (error === undefined) call.resolve(value)
+    else call.reject(revive(error))
+  }
+
+  return {
+    call(verb, argument, moved = []) {
+      if (failure !== undefined) return Promise.reject(failure)
+      return new Promise((resolve, reject) => {
+        const id = nextId++
+        open.set(id, { resolve, reject, batch })
+        batch.open++
+        collected.push({ id, verb, argument })
+        collectedMoves.push(...moved)
+        schedule()
+      })
+    },
+    fail(reason) {
+      failure = reason
+      // The end of a thread can be seen before its last answers.
+      for (let last = answerIn(port); last !== undefined; last = answerIn(port)) for (const reply of last) settle(reply)
+      for (const call of open.values()) call.reject(reason)
+      open.clear()
+    },
+  }
+}
+
+function answerIn(port: Port): Reply[] | undefined {
+  return port instanceof MessagePort ? receiveMessageOnPort(port)?.message : undefined
+}
+
+/** One call as the answering side sees it; exactly one of the two functions is called, once. */
+export interface IncomingCall {
+  verb: string
+  argument: unknown
+  resolve(value: unknown): void
+  reject(thrown: unknown): void
+}
+
+/**
+ * The answering side: `onCalls` gets each batch as it arrives; replies of one turn travel together. What is returned
+ * takes a note for the calling side.
+ */
+export function answerThreadChannel(port: Port, onCalls: (calls: IncomingCall[]) => void): (note: unknown) => void {
+  let replies: Reply[] = []
+  const send = (reply: Reply): void => {
+    if (replies.push(reply) > 1) return
+    queueMicrotask(() => {
+      port.postMessage(replies)
+      replies = []
+    })
+  }
+  port.on('message', (calls: Call[]) => {
+    onCalls(
+      calls.map(({ id, verb, argument }) => ({
+        verb,
+        argument,
+        resolve: (value) => send({ id, value }),
+        reject: (thrown) => send({ id, error: toPlain(thrown) }),
+      })),
+    )
+  })
+  return (note) => send({ id: NOTE, value: note })
+}
+
+function toPlain(thrown: unknown): PlainError {
+  const error = thrown instanceof Error ? thrown : new Error(String(thrown))
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined
+  const details = error instanceof ServiceError ? error.details : undefined
+  return { name: error.name, message: error.message, stack: error.stack, code, details }
+}
+
+function revive(plain: PlainError): Error {
+  const error = isServiceErrorCode(plain) ? new ServiceError(plain.code, plain.details) : new Error(plain.message)
+  if (!(error instanceof ServiceError) && plain.code !== undefined) Object.assign(error, { code: plain.code })
+  error.name = plain.name
+  if (plain.stack !== undefined) error.stack = plain.stack
+  return error
+}
+
+function isServiceErrorCode(plain: PlainError): plain is PlainError & { code: ServiceError['code'] } {
+  return plain.name === 'ServiceError'
+}

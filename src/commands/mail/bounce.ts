@@ -1,0 +1,128 @@
+/**
+ * `sternpost bounce read`: what Sternpost understands of mail that came back; needs no server and no configuration.
+ *
+ * Reads as many files as are named, in their order, one after the other. A file that cannot be read is told on standard
+ * error and the others are still read; the exit code then is that of a disk error.
+ */
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
+import type { Command } from 'commander'
+import { errorText, EXIT } from '../../base/errors.ts'
+import { readShippedBounceRules } from '../../config/shipped-bounce-rules.ts'
+import { createClassifier } from '../../mail/reply/classify-reply.ts'
+import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
+import { judgeReported } from '../../mail/report/judge-report.ts'
+import type { ReportJudgement } from '../../mail/report/judge-report.ts'
+import { readReport } from '../../mail/report/read-report.ts'
+import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'
+import { printable } from '../shared/print.ts'
+import { SHIPPED_FOLDER } from '../shared/shared-options.ts'
+
+interface BounceReadFlags {
+  json?: boolean
+}
+
+/** As much of a mail as is ever looked at. */
+const MOST_BYTES = 1_048_576
+
+export function addBounceCommands(program: Command): void {
+  program
+    .command('bounce')
+    .description('mail that came back')
+    .command('read <file...>')
+    .description('say what a bounce, complaint or automatic answer means')
+    .option('--json', 'print one JSON object per file, each on a line')
+    .addHelpText('after', '\nExample:\n  sternpost bounce read returned.eml')
+    .action(readFiles)
+}
+
+function readFiles(files: string[], flags: BounceReadFlags): void {
+  const classify = createClassifier(readShippedBounceRules(SHIPPED_FOLDER))
+  for (const file of files) {
+    const bytes = readStart(file)
+    if (bytes === undefined) process.exitCode = EXIT.disk
+    else print(file, bytes, { classify, isJson: flags.json === true })
+  }
+}
+
+/** Undefined, and a line on standard error, for what cannot be read. */
+function readStart(file: string): Buffer | undefined {
+  try {
+    return readFileStart(file)
+  } catch (thrown) {
+    process.stderr.write(`sternpost: ${printable(file)}: ${printable(errorText(thrown))}\n`)
+    return undefined
+  }
+}
+
+/** The first MiB; throws the error of the file system. */
+function readFileStart(file: string): Buffer {
+  const descriptor = openSync(file, 'r')
+  try {
+    if (fstatSync(descriptor).isDirectory()) throw new Error('is a folder, not a mail')
+    const bytes = Buffer.alloc(MOST_BYTES)
+    let length = 0
+    for (;;) {
+      const read = readSync(descriptor, bytes, length, MOST_BYTES - length, null)
+      length += read
+      if (read === 0 || length === MOST_BYTES) return bytes.subarray(0, length)
+    }
+  } finally {
+    closeSync(descriptor)
+  }
+}
+
+function print(file: string, bytes: Buffer, { classify, isJson }: { classify: ClassifyReply; isJson: boolean }): void {
+  const reading = readReport(bytes)
+  const recipients = reading.recipients.map((recipient) => ({
+    ...recipient, judgement: judgementOf(reading, recipient, classify),
+  }))
+  process.stdout.write(isJson ? jsonLine(file, reading, recipients) : text(file, reading, recipients))
+}
+
+interface JudgedRecipient extends ReportedRecipient {
+  judgement: ReportJudgement | undefined
+}
+
+/** Of a complaint there is nothing to judge: it always suppresses. */
+function judgementOf(
+  { feedbackType }: ReportReading, recipient: ReportedRecipient, classify: ClassifyReply,
+): ReportJudgement | undefined {
+  return feedbackType === null ? judgeReported(recipient, classify, null) : undefined
+}
+
+function jsonLine(file: string, reading: ReportReading, recipients: readonly JudgedRecipient[]): string {
+  return `${JSON.stringify({
+    file,
+    kind: reading.kind,
+    recipients: recipients.map(({ address, action, status, diagnostic, judgement }) => ({
+      address,
+      action,
+      status,
+      bounce_type: judgement?.bounceType ?? null,
+      category: judgement?.category ?? null,
+      // One answer of the kind that needs a second one suppresses nobody.
+      suppress: reading.kind === 'complaint' || judgement?.suppress === 'always',
+      diagnostic,
+    })),
+    feedback_type: reading.feedbackType,
+  })}\n`
+}
+
+function text(file: string, reading: ReportReading, recipients: readonly JudgedRecipient[]): string {
+  const feedback = reading.feedbackType === null ? '' : ` (feedback type ${reading.feedbackType})`
+  const lines = recipients.flatMap((recipient) => describe(recipient, reading))
+  const nobody = recipients.length === 0 && ['bounce', 'complaint'].includes(reading.kind)
+  if (nobody) lines.push('  names no recipient: only the address it came to can tell')
+  return [`${file}: ${reading.kind}${feedback}`, ...lines].map((line) => `${printable(line)}\n`).join('')
+}
+
+function describe(recipient: JudgedRecipient, { kind }: ReportReading): string[] {
+  const { address, action, status, diagnostic, judgement } = recipient
+  if (judgement === undefined) return [`  ${address}${kind === 'complaint' ? ': suppressed' : `: ${action}`}`]
+  const { bounceType, category, suppress } = judgement
+  const consequence = {
+    always: 'suppressed', second: 'suppressed by a second such answer', never: 'not suppressed',
+  }[suppress]
+  const facts = `${action}, ${status ?? 'no status'}, ${bounceType} (${category}), ${consequence}`
+  return [`  ${address}: ${facts}`, ...(diagnostic === '' ? [] : [`    ${diagnostic}`])]
+}

@@ -1,0 +1,39 @@
+/**
+ * `sternpost send --wait`: the events of a message as they come, until it is final or the time is over.
+ *
+ * Gives the last state that was seen. Rejects with what the two lookups throw.
+ */
+import type { Clock } from '../../base/clock.ts'
+import type { MessageState } from '../../mail/message.ts'
+import type { EventData } from '../../messages/lookup/message-data.ts'
+
+export interface FollowOptions {
+  clock: Clock
+  mostMilliseconds: number
+  lookEveryMilliseconds: number
+  stateOf: () => Promise<MessageState>
+  /** Oldest first. */
+  timelineOf: () => Promise<EventData[]>
+  /** Called once for each. */
+  onEvent: (event: EventData) => void
+}
+
+/** States in which a message still waits for something (contract.md 6.1). */
+const OPEN_STATES: readonly MessageState[] = ['scheduled', 'queued', 'sending', 'deferred']
+
+export async function followMessage(options: FollowOptions): Promise<MessageState> {
+  const { clock, stateOf, timelineOf, onEvent } = options
+  const end = clock.now() + options.mostMilliseconds
+  const told = new Set<string>()
+  for (;;) {
+    // The state first: an event that comes after it is told in the next turn, and none is missed at the end.
+    const state = await stateOf()
+    for (const event of await timelineOf()) {
+      if (!told.has(event.id)) onEvent(event)
+      told.add(event.id)
+    }
+    const left = end - clock.now()
+    if (!OPEN_STATES.includes(state) || left <= 0) return state
+    await new Promise<void>((resolve) => clock.after(Math.min(options.lookEveryMilliseconds, left), resolve))
+  }
+}

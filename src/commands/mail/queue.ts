@@ -1,0 +1,142 @@
+/**
+ * `sternpost queue`: what waits and why, and what an operator does to it (operations.md 6, contract.md 6.3).
+ *
+ * Every action on many messages first says how many there are; without --yes it changes nothing and ends with 64.
+ */
+import { Option } from 'commander'
+import type { Command } from 'commander'
+import type { Explanation } from '../../messages/lookup/explain-message.ts'
+import { callServer, withQuery } from '../shared/api-client.ts'
+import { explanationReport } from './message-report.ts'
+import { pathOf } from './message.ts'
+import { isTerminal, localTime, printNote, printResult, tableText } from '../shared/print.ts'
+import { filterWords, queueFilter, withQueueFilter } from './queue-filter.ts'
+import type { QueueFilterFlags } from './queue-filter.ts'
+import { serverAddress } from '../shared/server-address.ts'
+import { addVerb, isConfirmed, readAnswer } from '../shared/verb.ts'
+import type { ConsentFlags, VerbFlags } from '../shared/verb.ts'
+
+type Action = 'retry' | 'hold' | 'release' | 'drop' | 'move'
+
+interface QueueGroup {
+  /** null: not known yet. */
+  name: string | null
+  waiting: number
+  due: number
+  held: number
+  /** Unix seconds. */
+  oldest_accepted_at: number
+}
+
+interface ActionResult {
+  action: Action
+  messages: number
+  dry_run: boolean
+}
+
+interface ActionWords {
+  description: string
+  example: string
+  /** `12 messages would be …`, `12 messages …`. */
+  done: string
+}
+
+const ACTIONS: Record<Exclude<Action, 'move'>, ActionWords> = {
+  retry: {
+    description: 'try deferred messages now',
+    example: 'sternpost queue retry --provider gmail --yes',
+    done: 'tried now',
+  },
+  hold: {
+    description: 'keep messages from being sent until they are released; their lifetime goes on',
+    example: 'sternpost queue hold --domain acme.com --yes',
+    done: 'held',
+  },
+  release: {
+    description: 'let messages go that are held',
+    example: 'sternpost queue release --domain acme.com --yes',
+    done: 'released',
+  },
+  drop: {
+    description: 'cancel messages that wait; each is told as email.canceled',
+    example: 'sternpost queue drop --recipient-domain example.net --yes',
+    done: 'canceled',
+  },
+}
+
+export function addQueueCommands(program: Command): void {
+  const queue = program.command('queue').description('mail that waits')
+  withQueueFilter(addVerb(queue, {
+    words: 'list',
+    description: 'list what waits, in groups, largest first',
+    example: 'sternpost queue list --by domain --provider gmail',
+  }))
+    .addOption(new Option('--by <group>', 'what makes a group').choices(['provider', 'domain', 'ip', 'pool'])
+      .default('provider'))
+    .action(list)
+  addVerb(queue, {
+    words: 'explain <id>',
+    description: 'say why a message is where it is',
+    example: 'sternpost queue explain msg_01kapg6t3vq8x2m5r7w9y4c6de',
+  })
+    .action(explain)
+  for (const action of ['retry', 'hold', 'release', 'drop'] as const) {
+    const { description, example } = ACTIONS[action]
+    withQueueFilter(addVerb(queue, { words: action, description, example }))
+      .option('--yes', 'do it')
+      .action((flags: ConsentFlags & QueueFilterFlags) => act(flags, { action, done: ACTIONS[action].done }))
+  }
+  withQueueFilter(addVerb(queue, {
+    words: 'move',
+    description: 'move messages to another pool',
+    example: 'sternpost queue move --pool bulk --to default --yes',
+  }))
+    .requiredOption('--to <pool>', 'pool of pools.yaml that they leave from then')
+    .option('--yes', 'do it')
+    .action((flags: ConsentFlags & QueueFilterFlags & { to: string }) =>
+      act(flags, { action: 'move', done: `moved to ${flags.to}`, pool: flags.to }))
+}
+
+const HEADS = { provider: 'PROVIDER', domain: 'RECIPIENT DOMAIN', ip: 'LAST IP', pool: 'POOL' }
+
+async function list(flags: VerbFlags & QueueFilterFlags & { by: keyof typeof HEADS }): Promise<void> {
+  const { held, accepted_before: before, ...filter } = queueFilter(flags)
+  const path = withQuery('/v1/admin/queue', { by: flags.by, ...filter, held: held === true ? 'true' : undefined,
+    accepted_before: before === undefined ? undefined : String(before),
+  })
+  const answer = await callServer(serverAddress(flags), { method: 'GET', path })
+  const entries: unknown[] = Array.isArray(answer) ? answer : []
+  const groups = entries.map((entry) => readAnswer<QueueGroup>(entry, 'name', 'waiting', 'due', 'held'))
+  const heads = [HEADS[flags.by], 'WAITING', 'DUE', 'HELD', 'OLDEST ACCEPTED']
+  printResult(flags, groups, () => tableText(heads, groups.map(groupRow), isTerminal()))
+  if (groups.length === 0) printNote(flags, 'Nothing waits there.')
+}
+
+function groupRow({ name, waiting, due, held, oldest_accepted_at: oldestAt }: QueueGroup): string[] {
+  return [name ?? 'not known yet', String(waiting), String(due), String(held), localTime(oldestAt)]
+}
+
+async function explain(id: string, flags: VerbFlags): Promise<void> {
+  const whenMissing = '`sternpost message list` shows which there are'
+  const call = { method: 'GET' as const, path: `${pathOf(id)}/explain`, whenMissing }
+  const answer = await callServer(serverAddress(flags), call)
+  const explanation = readAnswer<Explanation>(answer, 'message_id', 'summary', 'checks', 'advice')
+  printResult(flags, explanation, () => explanationReport(explanation))
+}
+
+async function act(
+  flags: ConsentFlags & QueueFilterFlags, { action, done, pool }: { action: Action; done: string; pool?: string },
+): Promise<void> {
+  const filter = queueFilter(flags)
+  const body = { action, to_pool: pool, filter, dry_run: flags.yes !== true }
+  const call = { method: 'POST' as const, path: '/v1/admin/queue/actions', body }
+  const result = readAnswer<ActionResult>(await callServer(serverAddress(flags), call), 'action', 'messages', 'dry_run')
+  const count = `${result.messages} message${result.messages === 1 ? '' : 's'}`
+  if (result.dry_run && result.messages > 0) {
+    const target = pool === undefined ? '' : ` --to ${pool}`
+    const command = `sternpost queue ${action}${filterWords(filter)}${target}`
+    isConfirmed(flags, { document: result, text: `${count} would be ${done}`, command })
+    return
+  }
+  printResult(flags, result, () => `${count} ${done}\n`)
+}

@@ -1,0 +1,31 @@
+/**
+ * How a replay of many webhook deliveries gets on, while the server answers at its end alone: what waits for the
+ * endpoint, looked at every two seconds. Resolves when the signal says so; never rejects: what can not be asked now is
+ * asked again.
+ */
+import { SECOND } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import { pause } from '../shared/until-interrupted.ts'
+
+export interface ReplayProgressOptions {
+  clock: Clock
+  /** Deliveries that wait for the endpoint now. */
+  pending: () => Promise<number>
+  show: (text: string) => void
+  signal: AbortSignal
+}
+
+const LOOK_EVERY = 2 * SECOND
+
+export async function showReplayProgress({ clock, pending, show, signal }: ReplayProgressOptions): Promise<void> {
+  const startedAt = clock.now()
+  for (;;) {
+    await pause(clock, LOOK_EVERY, signal)
+    if (signal.aborted) return
+    const count = await pending().catch(() => null)
+    // The result is printed meanwhile.
+    if (signal.aborted) return
+    const waiting = count === null ? '' : `, ${count} deliveries wait for the endpoint`
+    show(`replaying for ${Math.round((clock.now() - startedAt) / SECOND)} s${waiting}`)
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * `sternpost check`: validates the configuration files and prints every mistake, and the stages that formulas of curves
+ * come to; exit 78 when there is an error. With --dns also what the DNS says of each IP: its reverse name, its EHLO
+ * name, SPF. Those are warnings.
+ */
+import type { Command } from 'commander'
+import { ConfigurationError, EXIT } from '../../base/errors.ts'
+import type { Mistake } from '../../base/errors.ts'
+import { explainMistakes, sortMistakes } from '../../config/source/explain-mistake.ts'
+import { loadConfiguration } from '../../config/load-configuration.ts'
+import type { Configuration } from '../../config/load-configuration.ts'
+import { formulaCurves } from '../../config/formula-curves.ts'
+import { locateIps } from '../../config/source/locate-ips.ts'
+import { checkForwardNames, checkPtr } from '../../health/checks/check-ip-names.ts'
+import { checkOwnNames } from '../../health/checks/check-own-names.ts'
+import { runChecks } from '../../health/checks/run-checks.ts'
+import { worldOf } from './doctor-world.ts'
+import { misuse } from '../shared/flag-values.ts'
+import { configurationFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
+
+interface CheckFlags {
+  config?: string
+  dns?: boolean
+  offline?: boolean
+  json?: boolean
+}
+
+/** `around`: words in front of the verb, with a space behind them. */
+export function addCheckCommand(program: Command, around = ''): void {
+  program
+    .command('check')
+    .description('validate the configuration files')
+    .option('--config <dir>', 'folder of the configuration files')
+    .option('--dns', 'also ask the DNS about each IP: reverse name (PTR), EHLO name, SPF')
+    .option('--offline', 'leave out what needs this machine, such as addresses that must be bindable')
+    .option('--json', 'print one JSON document')
+    .addHelpText(
+      'after', `\nExample:\n  sternpost ${around}check --config /etc/sternpost\n  sternpost ${around}check --dns`,
+    )
+    .action(check)
+}
+
+async function check(flags: CheckFlags): Promise<void> {
+  if (flags.dns === true && flags.offline === true) throw misuse('--dns needs the network, which --offline leaves out')
+  const folder = configurationFolder(flags.config)
+  const mistakes = await findMistakes(folder, flags)
+  const isValid = mistakes.every((mistake) => mistake.severity === 'warning')
+  if (flags.json === true) process.stdout.write(`${JSON.stringify(mistakes)}\n`)
+  else if (mistakes.length > 0) process.stderr.write(`${explainMistakes(mistakes)}\n`)
+  if (flags.json !== true && isValid) {
+    for (const { name, stages } of formulaCurves(folder, SHIPPED_FOLDER)) {
+      process.stdout.write(`Curve ${name}: ${stages.join(', ')}\n`)
+    }
+    process.stdout.write(`The configuration in ${folder} is valid.\n`)
+  }
+  process.exitCode = isValid ? EXIT.done : EXIT.configuration
+}
+
+async function findMistakes(folder: string, { dns, offline = false }: CheckFlags): Promise<readonly Mistake[]> {
+  try {
+    const configuration = loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER, offline, neededSecrets: 'files' })
+    if (dns !== true) return configuration.warnings
+    return sortMistakes([...configuration.warnings, ...(await dnsWarnings(folder, configuration))])
+  } catch (thrown) {
+    if (thrown instanceof ConfigurationError) return thrown.mistakes
+    throw thrown
+  }
+}
+
+/** What `sternpost doctor` says of each IP: reverse name, EHLO name, SPF. */
+async function dnsWarnings(folder: string, configuration: Configuration): Promise<Mistake[]> {
+  const findings = await runChecks([checkPtr, checkForwardNames, checkOwnNames], worldOf(folder, configuration, {}))
+  const placeOf = locateIps(folder, SHIPPED_FOLDER)
+  const places = new Map(Object.entries(configuration.pools.pools).flatMap(([pool, { ips }]) =>
+    ips.map(({ address }, index) => [address, placeOf(pool, index)] as const)))
+  return findings.filter(({ result }) => result === 'warn' || result === 'fail').flatMap((finding) => {
+    const place = places.get(finding.subject ?? '')
+    const message = `${finding.check}: ${finding.seen}${finding.fix === null ? '' : `. Fix: ${finding.fix}`}`
+    return place === undefined ? [] : [{ ...place, severity: 'warning' as const, message, suggestion: null }]
+  })
+}

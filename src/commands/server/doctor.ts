@@ -1,0 +1,191 @@
+/**
+ * `sternpost doctor`: runs the checks and says what was seen, why it matters and what to do (operations.md 7).
+ *
+ * The running server is asked for what only it knows; what only means something from outside is looked at here. Without
+ * a server all that can be seen without one is looked at, and the rest is skipped. Ends with 0 when all is well, 1 with
+ * warnings alone, 2 with a failure; with --strict a warning is a failure.
+ */
+import type { Command } from 'commander'
+import { EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
+import { feedbackLoops } from '../../health/feedback-loops.ts'
+import type { Finding, Result } from '../../health/checks/finding.ts'
+import { CHECK_IDS } from '../../health/checks/checks.ts'
+import { chooseChecks } from '../../health/health-keeper.ts'
+import { port25Ticket } from '../../health/port25-ticket.ts'
+import { runChecks } from '../../health/checks/run-checks.ts'
+import type { CheckWorld } from '../../health/checks/world.ts'
+import { callServer, listFromServer } from '../shared/api-client.ts'
+import { doctorText } from './doctor-report.ts'
+import type { DoctorFinding, DoctorReport } from './doctor-report.ts'
+import { localWorld } from './doctor-world.ts'
+import type { LocalWorld } from './doctor-world.ts'
+import { misuse } from '../shared/flag-values.ts'
+import { isTerminal, printNote, printResult } from '../shared/print.ts'
+import { serverAddress } from '../shared/server-address.ts'
+import type { ServerAddress } from '../shared/server-address.ts'
+import { addVerb, readAnswer } from '../shared/verb.ts'
+import type { VerbFlags } from '../shared/verb.ts'
+
+interface DoctorFlags extends VerbFlags {
+  ip?: string
+  domain?: string
+  strict?: boolean
+  ticket?: string
+}
+
+export function addDoctorCommand(program: Command): void {
+  addVerb(program, {
+    words: 'doctor [checks...]',
+    description: `look for what is wrong, and say what to do (checks: ${CHECK_IDS.join(', ')})`,
+    example: 'sternpost doctor\nsternpost doctor port25 ptr --ip 203.0.113.10\nsternpost doctor --ticket port25',
+  })
+    .option('--ip <ip>', 'only this egress IP')
+    .option('--domain <name>', 'only this sending domain')
+    .option('--strict', 'a warning counts as a failure')
+    .option('--ticket <check>', 'print a text for the hosting provider: port25')
+    .action(doctor)
+}
+
+const DOCTOR_FAILED = 2
+const FEEDBACK = 'feedback'
+const PORT25 = 'port25'
+
+async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
+  if (flags.ticket !== undefined && flags.ticket !== PORT25) {
+    throw misuse(`--ticket: there is a text for ${PORT25} alone`)
+  }
+  const address = addressOf(flags)
+  const isElsewhere = address !== null && address.kind !== 'socket'
+  if (flags.ticket !== undefined && isElsewhere) throw misuse('--ticket: run it on the server itself')
+  const asked = flags.ticket === undefined ? ids : [PORT25]
+  const chosen = chosenChecks(asked)
+  const startedAt = performance.now()
+  // The files and the network of this machine say nothing of another one.
+  const local = isElsewhere ? null : localWorld(flags)
+  const inServer = await askServer(address, flags, asked)
+  const here = local === null ? [] : await runHere({ local, chosen, isServerThere: inServer !== null })
+  const order = new Map(CHECK_IDS.map((id, index) => [id, index]))
+  const place = ({ check }: Finding): number => order.get(check) ?? order.get('domain') ?? 0
+  const checks = [...(inServer ?? []), ...here].toSorted((left, right) => place(left) - place(right))
+  const report: DoctorReport = {
+    server: inServer === null ? 'absent' : 'running',
+    duration_ms: Math.round(performance.now() - startedAt),
+    summary: summaryOf(checks),
+    checks,
+    text: await textOf(flags, { asked, checks, address, world: local?.world ?? null }),
+  }
+  const isNamed = ids.length > 0
+  printResult(flags, report, () => report.text !== null && flags.ticket !== undefined
+    ? report.text
+    : doctorText(report, { hasColours: hasColours(), showsAll: isNamed }))
+  if (inServer === null) {
+    printNote(flags, 'No server answers here: only what can be seen without it was looked at. ' +
+      'Start it: systemctl start sternpost (installed), or sternpost serve')
+  }
+  if (flags.ticket !== undefined && checks.every(({ check, result }) => check !== PORT25 || result !== 'fail')) {
+    printNote(flags, 'Port 25 is not seen to be blocked now: look before you send this.')
+  }
+  if (flags.ticket === undefined) process.exitCode = exitCodeOf(report.summary, flags.strict === true)
+}
+
+function hasColours(): boolean {
+  return isTerminal() && process.env['NO_COLOR'] === undefined
+}
+
+function chosenChecks(asked: readonly string[]): ReturnType<typeof chooseChecks> {
+  try {
+    return chooseChecks(asked.length === 0 ? null : asked)
+  } catch (thrown) {
+    throw thrown instanceof ServiceError ? misuse(thrown.details) : thrown
+  }
+}
+
+/** null: no server answers. */
+async function askServer(
+  address: ServerAddress | null, flags: DoctorFlags, checks: readonly string[],
+): Promise<DoctorFinding[] | null> {
+  if (address === null) return null
+  const body = { ...(checks.length === 0 ? {} : { checks }), ip: flags.ip, domain: flags.domain }
+  try {
+    const answer = await callServer(address, { method: 'POST', path: '/v1/admin/checks', body })
+    return readAnswer<{ checks: DoctorFinding[] }>(answer, 'checks').checks
+  } catch (thrown) {
+    const isNobodyThere = thrown instanceof ProcessExit && thrown.exitCode === EXIT.unreachable
+    if (isNobodyThere && address.kind === 'socket') return null
+    throw thrown
+  }
+}
+
+/** null: the files do not say where it is; the check `config` says what is wrong with them. */
+function addressOf(flags: DoctorFlags): ServerAddress | null {
+  try {
+    return serverAddress(flags)
+  } catch (thrown) {
+    if (thrown instanceof ProcessExit) throw thrown
+    return null
+  }
+}
+
+interface HereParts {
+  local: LocalWorld
+  chosen: ReturnType<typeof chooseChecks>
+  isServerThere: boolean
+}
+
+async function runHere({ local, chosen, isServerThere }: HereParts): Promise<DoctorFinding[]> {
+  const wanted = chosen.filter(({ place }) => place === 'outside' || !isServerThere)
+  const { world } = local
+  // The server reads the same files, and has said what is wrong with them.
+  if (world === null) return isServerThere ? [] : local.findings.map(withoutTime)
+  return (await runChecks(wanted, world)).map(withoutTime)
+}
+
+function withoutTime(finding: Finding): DoctorFinding {
+  return { ...finding, last_ok_at: null }
+}
+
+function summaryOf(checks: readonly Finding[]): Record<Result, number> {
+  const count = (wanted: Result): number => checks.filter(({ result }) => result === wanted).length
+  return { ok: count('ok'), warn: count('warn'), fail: count('fail'), skip: count('skip') }
+}
+
+interface TextFacts {
+  asked: readonly string[]
+  checks: readonly Finding[]
+  address: ServerAddress | null
+  world: CheckWorld | null
+}
+
+async function textOf(flags: DoctorFlags, { asked, checks, address, world }: TextFacts): Promise<string | null> {
+  if (world === null) return null
+  const { server } = world.configuration
+  if (flags.ticket === PORT25) {
+    const failed = checks.filter(({ check, result }) => check === PORT25 && result === 'fail')
+    return port25Ticket({
+      hostname: server.hostname, ips: world.ips, operator: server.operator.email,
+      seen: failed.map(({ subject, seen }) => ({ address: subject ?? '', seen })),
+    })
+  }
+  if (!asked.includes(FEEDBACK)) return null
+  return feedbackLoops({
+    complaintAddress: server.inbound.complaint_address, ips: world.ips.map(({ address }) => address),
+    domains: address === null ? [] : await sendingDomains(address),
+    platformDomain: server.domains.dkim.platform_domain,
+  })
+}
+
+/** Empty without a server. */
+async function sendingDomains(address: ServerAddress): Promise<string[]> {
+  try {
+    const found = await listFromServer(address, '/v1/domains', { status: 'verified' })
+    return found.map((each) => readAnswer<{ domain: string }>(each, 'domain').domain)
+  } catch (thrown) {
+    if (thrown instanceof ProcessExit && thrown.exitCode === EXIT.unreachable) return []
+    throw thrown
+  }
+}
+
+function exitCodeOf({ fail, warn }: Record<Result, number>, isStrict: boolean): number {
+  if (fail > 0 || (isStrict && warn > 0)) return DOCTOR_FAILED
+  return warn > 0 ? EXIT.failed : EXIT.done
+}

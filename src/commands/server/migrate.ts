@@ -1,0 +1,66 @@
+/**
+ * `sternpost migrate` and `sternpost verify`: the schema and the soundness of the database of a stopped server
+ * (operations.md 12.3). `migrate --check` only reads, also beside a running one.
+ */
+import type { Command } from 'commander'
+import { EXIT } from '../../base/errors.ts'
+import { migrateNow, planMigration, verifyDatabase } from '../../store/open/offline.ts'
+import type { MigrationPlan } from '../../store/open/offline.ts'
+import { byteText } from '../shared/byte-text.ts'
+import { dataLocation } from '../shared/data-location.ts'
+import type { LocationFlags } from '../shared/data-location.ts'
+import { printable, printNote, printResult } from '../shared/print.ts'
+import type { OutputFlags } from '../shared/print.ts'
+
+type Flags = OutputFlags & LocationFlags
+
+export function addMigrateCommand(program: Command): void {
+  program
+    .command('migrate')
+    .description('bring the database of a stopped server to the schema of this program; a start does the same')
+    .option('--check', 'only say what would run, and about how long')
+    .option('--config <dir>', 'folder of the configuration files')
+    .option('--json', 'print JSON')
+    .option('--quiet', 'print the result alone')
+    .addHelpText('after', '\nExample:\n  sternpost migrate --check')
+    .action(migrate)
+}
+
+export function addVerifyCommand(program: Command): void {
+  program
+    .command('verify')
+    .description('check the database of a stopped server: the file, and what must hold between its rows')
+    .option('--config <dir>', 'folder of the configuration files')
+    .option('--json', 'print JSON')
+    .option('--quiet', 'print the result alone')
+    .addHelpText('after', '\nExample:\n  sternpost verify')
+    .action(verify)
+}
+
+function migrate(flags: Flags & { check?: boolean }): void {
+  const location = dataLocation(flags)
+  const isCheck = flags.check === true
+  const plan = isCheck ? planMigration(location) : migrateNow(location)
+  const { found, wanted, migrations, snapshotBytes: snapshot_bytes, seconds } = plan
+  const document = { found, wanted, migrations, snapshot_bytes, seconds: Math.ceil(seconds), done: !isCheck }
+  printResult(flags, document, () => migrationText(plan, isCheck))
+}
+
+function migrationText({ found, wanted, migrations, snapshotBytes, seconds }: MigrationPlan, isCheck: boolean): string {
+  if (migrations.length === 0) return `Schema ${found} is that of this program: nothing to migrate.\n`
+  const lines = migrations.map((name) => `  ${name}\n`).join('')
+  if (!isCheck) return `Migrated from schema ${found} to ${wanted}:\n${lines}`
+  const duration = seconds < 1 ? 'less than a second' : `about ${Math.ceil(seconds)} s`
+  return `Schema ${found} would become ${wanted}, in ${duration}:\n  a snapshot of ${byteText(snapshotBytes)}\n${lines}`
+}
+
+function verify(flags: Flags): void {
+  const { folder } = dataLocation(flags)
+  const { schema, problems, counts } = verifyDatabase({ folder })
+  printResult(flags, { ok: problems.length === 0, schema, problems, counts }, () => problems.length === 0
+    ? `The database in ${folder} is sound${counts === null ? `; its schema ${schema} is another one` : ''}.\n`
+    : problems.map((problem) => `${printable(problem)}\n`).join(''))
+  if (problems.length === 0) return
+  printNote(flags, 'Fix: sternpost restore FILE, with the newest backup that `sternpost backup verify FILE` calls whole.')
+  process.exitCode = EXIT.failed
+}

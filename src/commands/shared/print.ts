@@ -1,0 +1,80 @@
+/**
+ * How the verbs print (operations.md 6): results on standard output, everything else on standard error, nothing that a
+ * terminal would obey.
+ */
+
+import { once } from 'node:events'
+import { SECOND } from '../../base/clock.ts'
+
+const DEFAULT_WIDTH = 80
+
+export interface OutputFlags {
+  json?: boolean
+  quiet?: boolean
+}
+
+/** One JSON document with --json, else the text. */
+export function printResult({ json }: OutputFlags, document: unknown, text: () => string): void {
+  process.stdout.write(json === true ? `${JSON.stringify(document)}\n` : text())
+}
+
+/** What a person should know beside the result, such as the next command. */
+export function printNote({ quiet }: OutputFlags, text: string): void {
+  if (quiet !== true) process.stderr.write(`${text}\n`)
+}
+
+export function isTerminal(): boolean {
+  return process.stdout.isTTY
+}
+
+/** Columns; 80 where nobody says. */
+export function terminalWidth(): number {
+  return process.stdout.columns ?? DEFAULT_WIDTH
+}
+
+/** Waits where the reader is slower than we are. */
+export async function printPiece(text: string): Promise<void> {
+  if (!process.stdout.write(text)) await once(process.stdout, 'drain')
+}
+
+/** What is known of one thing: a head, then a labelled line for each part that is there. */
+export function sheetText(head: string, parts: readonly (readonly [label: string, text: string | null])[]): string {
+  const known = parts.filter(([, text]) => text !== null && text !== '')
+  const width = Math.max(...known.map(([label]) => label.length))
+  const lines = known.map(([label, text]) => `  ${label.padEnd(width)}  ${text}`)
+  return [head, ...lines].map((line) => `${printable(line)}\n`).join('')
+}
+
+/** Rows with aligned columns on a terminal; else one line per row with tabs between, and no heads. */
+export function tableText(heads: readonly string[], rows: readonly (readonly string[])[], isTerminal: boolean): string {
+  const cells = rows.map((row) => row.map(printable))
+  if (!isTerminal) return cells.map((row) => `${row.join('\t')}\n`).join('')
+  const widths = heads.map((head, column) => Math.max(head.length, ...cells.map((row) => row[column]?.length ?? 0)))
+  return [heads, ...cells]
+    .map((row) => `${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ').trimEnd()}\n`)
+    .join('')
+}
+
+/** Control characters, and those that change the direction of the text around them. */
+const UNPRINTABLE = /[\p{Cc}\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu
+
+/** Text from outside, such as what the DNS holds, made harmless for a terminal. */
+export function printable(text: string): string {
+  return text.replace(UNPRINTABLE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
+}
+
+/** Unix seconds in the local time of the reader. */
+export function localTime(seconds: number | null): string {
+  if (seconds === null) return 'never'
+  return localText(seconds, 'short')
+}
+
+/** To the second. */
+export function preciseTime(seconds: number): string {
+  return localText(seconds, 'medium')
+}
+
+/** `2026-11-21 12:00`, or with seconds: the Swedish form. */
+function localText(seconds: number, timeStyle: 'short' | 'medium'): string {
+  return new Date(seconds * SECOND).toLocaleString('sv-SE', { dateStyle: 'short', timeStyle })
+}

@@ -1,0 +1,155 @@
+/**
+ * Checks of the rules in `providers.yaml` and `bounces.yaml` (operations.md 4.4 and 4.5, engine.md 9.1).
+ *
+ * Each id is there once, each provider exists, each expression compiles, is safe, is fast and matches its example. A
+ * rule whose example an earlier one already catches never acts, and is a warning unless it says `also: true`. Works on
+ * the trees, so that a mistake elsewhere in a file hides nothing.
+ */
+import { errorAt, warningAt } from '../source/finding.ts'
+import type { FileName, Finding, Trees } from '../source/finding.ts'
+import { compilePattern, createTrial, patternProblem } from './pattern-safety.ts'
+import { namesAt, unknownName } from './pool-checks.ts'
+import { ANY_PROVIDER } from '../settings/provider-settings.ts'
+import { itemsAt, nearestPosition, nodeAt, positionText, textAt, valueOf } from '../source/source-tree.ts'
+import type { SourceNode, SourcePath } from '../source/source-tree.ts'
+
+interface Rule {
+  path: SourcePath
+  id: string
+  provider: string
+  match: string
+  example: string
+  /** Empty: every stage. */
+  stages: unknown[]
+  /** First digit of the codes it looks at, or undefined. */
+  codeClass: unknown
+  isWeak: boolean
+  isAlso: boolean
+  /** Compiled, unless the expression is refused. */
+  expression: RegExp | undefined
+}
+
+const TOO_SLOW = 'takes more than 50 ms on hostile text; make it simpler'
+
+type Trial = ReturnType<typeof createTrial>
+
+export function ruleChecks(trees: Trees): Finding[] {
+  const providers = namesAt(trees.providers, ['providers'])
+  const known = providers === undefined ? undefined : [...providers, ANY_PROVIDER]
+  const trial = createTrial()
+  return [
+    ...checkRules({ file: 'providers', list: 'replies', root: trees.providers, known, trial }),
+    ...checkRules({ file: 'bounces', list: 'rules', root: trees.bounces, known, trial }),
+    ...actionChecks(trees.providers),
+    ...machineChecks(trees.providers, trial),
+  ]
+}
+
+interface RuleFile {
+  file: FileName
+  /** The key of the list. */
+  list: string
+  root: SourceNode | undefined
+  known: string[] | undefined
+  trial: Trial
+}
+
+function checkRules({ file, list, root, known, trial }: RuleFile): Finding[] {
+  if (root === undefined) return []
+  const rules = itemsAt(root, [list]).map((node, index) => readRule(node, [list, index]))
+  const findings: Finding[] = []
+  const first = new Map<string, Rule>()
+  for (const rule of rules) {
+    const earlier = first.get(rule.id)
+    if (earlier !== undefined && rule.id !== '') {
+      const where = positionText(nearestPosition(root, earlier.path))
+      findings.push(errorAt(file, [...rule.path, 'id'], `"${rule.id}" is the id of an earlier rule (${where})`))
+    }
+    first.set(rule.id, earlier ?? rule)
+    findings.push(...unknownName({ file, root, path: [...rule.path, 'provider'], kind: 'provider', known }))
+    const problems = expressionChecks(file, rule, trial)
+    findings.push(...problems)
+    // What is refused may be slow: it is not run on the examples of other rules.
+    if (problems.length > 0) rule.expression = undefined
+  }
+  return [...findings, ...shadowedRules(file, rules)]
+}
+
+function readRule(node: SourceNode, path: SourcePath): Rule {
+  const text = (key: string): string => textAt(node, [key]) ?? ''
+  const value = (key: string): unknown => {
+    const found = nodeAt(node, [key])
+    return found === undefined ? undefined : valueOf(found)
+  }
+  const match = text('match')
+  return {
+    path,
+    id: text('id'),
+    provider: textAt(node, ['provider']) ?? ANY_PROVIDER,
+    match,
+    example: text('example'),
+    stages: itemsAt(node, ['stage']).map(valueOf),
+    codeClass: value('class') ?? undefined,
+    isWeak: value('weak') === true,
+    isAlso: value('also') === true,
+    expression: match === '' || patternProblem(match) !== undefined ? undefined : compilePattern(match),
+  }
+}
+
+function expressionChecks(file: FileName, { path, match, example, expression }: Rule, trial: Trial): Finding[] {
+  if (match === '') return []
+  const at = [...path, 'match']
+  if (expression === undefined) return [errorAt(file, at, patternProblem(match) ?? 'is refused')]
+  if (!trial(match, example)) return [errorAt(file, at, TOO_SLOW)]
+  if (example === '' || expression.test(example)) return []
+  return [errorAt(file, [...path, 'example'], 'the rule does not match its own example')]
+}
+
+/** Rules that never act on the text they were made for. */
+function shadowedRules(file: FileName, rules: Rule[]): Finding[] {
+  // Weak rules are tried after all others.
+  const inOrder = [...rules.filter(({ isWeak }) => !isWeak), ...rules.filter(({ isWeak }) => isWeak)]
+  return inOrder.flatMap((rule, index) => {
+    const catcher = rule.isAlso || rule.example === '' ? undefined
+      : inOrder.slice(0, index).find((earlier) => catches(earlier, rule))
+    if (catcher === undefined) return []
+    const text = `the rule "${catcher.id}" before it catches this example first`
+    return [warningAt(file, [...rule.path, 'example'], text)]
+  })
+}
+
+function catches(earlier: Rule, later: Rule): boolean {
+  const isSameProvider = earlier.provider === later.provider
+  const coversStages = earlier.stages.length === 0
+    || (later.stages.length > 0 && later.stages.every((stage) => earlier.stages.includes(stage)))
+  const coversClass = earlier.codeClass === undefined || later.example.startsWith(String(earlier.codeClass))
+  return isSameProvider && coversStages && coversClass && earlier.expression?.test(later.example) === true
+}
+
+/** Keys that say what `do: limit` limits; the other actions take none of them. */
+const LIMIT_KEYS = ['rate', 'connections', 'messages_per_connection']
+
+function actionChecks(root: SourceNode | undefined): Finding[] {
+  if (root === undefined) return []
+  return [...itemsAt(root, ['replies']).keys()].flatMap((index) => {
+    const path = ['replies', index]
+    const action = textAt(root, [...path, 'do'])
+    const limits = LIMIT_KEYS.filter((key) => nodeAt(root, [...path, key]) !== undefined)
+    if (action === 'limit' && limits.length === 0) {
+      return [errorAt('providers', [...path, 'do'], `limit needs one of ${LIMIT_KEYS.join(', ')}`)]
+    }
+    if (action === undefined || action === 'limit') return []
+    return limits.map((key) => errorAt('providers', [...path, key], `has no meaning with do: ${action}`))
+  })
+}
+
+/** User agents: no example, but as safe as the rest. */
+function machineChecks(root: SourceNode | undefined, trial: Trial): Finding[] {
+  if (root === undefined) return []
+  return itemsAt(root, ['machines']).flatMap((node, index) => {
+    const pattern = node.kind === 'scalar' ? String(node.value) : ''
+    const slowness = (): string | undefined => (trial(pattern, '') ? undefined : TOO_SLOW)
+    const problem = patternProblem(pattern) ?? slowness()
+    return problem === undefined ? [] : [errorAt('providers', ['machines', index], problem)]
+  })
+}

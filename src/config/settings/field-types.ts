@@ -1,0 +1,246 @@
+/**
+ * The kinds of values that the YAML files hold, each as a zod field with its own wording of a mistake.
+ *
+ * A field takes the YAML value as it is and gives the value the program works with: milliseconds, bytes, shares. It
+ * never throws; what is wrong becomes a zod issue whose message is a whole sentence and whose `params.suggestion` is
+ * what to write instead. Types of operations.md 3.
+ */
+import { z } from 'zod'
+import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
+import { nearestName } from './nearest-name.ts'
+
+export type Reading<Value> = { ok: true; value: Value } | { ok: false; problem: string; suggestion?: string }
+
+/** So many in so long; a bucket or a counter makes its own use of it. */
+export interface Rate {
+  count: number
+  per_milliseconds: number
+}
+
+const DURATION_UNITS: Record<string, number> = { ms: 1, s: SECOND, m: MINUTE, h: HOUR, d: DAY }
+const SIZE_UNITS: Record<string, number> = { B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40 }
+const RATE_UNITS: Record<string, number> = { second: SECOND, minute: MINUTE, hour: HOUR, day: DAY }
+/** Ten years: anything longer is a slip of the hand. */
+const LONGEST_DURATION = 3_650 * DAY
+const RATE_TITLE = 'rate, such as 100/second 6000/minute 20000/hour'
+const MOST_SHOWN_CHARACTERS = 60
+
+/** What editors are told of a field: words of JSON Schema. `title`: the kind of value, as a person says it. */
+export interface FieldFacts {
+  title?: string
+  type?: 'string' | 'integer' | 'number' | 'boolean' | 'object'
+  enum?: readonly (string | number)[]
+  pattern?: string
+  minimum?: number
+  maximum?: number
+}
+
+/** A field that reads its value with `read`. */
+export function field<Value>(read: (value: unknown) => Reading<Value>, facts: FieldFacts = {}) {
+  return z.unknown().meta({ ...facts }).transform((value, context): Value => {
+    const reading = read(value)
+    if (reading.ok) return reading.value
+    const params = { suggestion: reading.suggestion ?? null }
+    context.addIssue({ code: 'custom', message: reading.problem, params, input: value })
+    return z.NEVER
+  })
+}
+
+/** A map with exactly these keys. The message of an unknown key lists the known ones, for the suggestion. */
+export function section<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
+  const known = Object.keys(shape).join(' ')
+  return z.strictObject(shape, { error: (issue) => (issue.code === 'unrecognized_keys' ? known : undefined) })
+}
+
+/** A map from names to things; the keys are checked by `readName`. */
+export function named<Thing extends z.core.$ZodType>(readName: (value: unknown) => Reading<string>, thing: Thing) {
+  return z.record(z.string().superRefine((value, context) => {
+    const reading = readName(value)
+    if (!reading.ok) context.addIssue({ code: 'custom', message: reading.problem, input: value })
+  }), thing)
+}
+
+/** How a value looks in a message. */
+export function shown(value: unknown): string {
+  if (value === null || value === undefined) return 'an empty value'
+  if (Array.isArray(value)) return 'a list'
+  if (typeof value === 'object') return 'a map'
+  const text = String(value)
+  const short = text.length > MOST_SHOWN_CHARACTERS ? `${text.slice(0, MOST_SHOWN_CHARACTERS)}...` : text
+  return typeof value === 'string' ? JSON.stringify(short) : short
+}
+
+export function accepted<Value>(value: Value): Reading<Value> {
+  return { ok: true, value }
+}
+
+export function refused(problem: string, suggestion?: string): { ok: false; problem: string; suggestion?: string } {
+  return suggestion === undefined ? { ok: false, problem } : { ok: false, problem, suggestion }
+}
+
+export function boolean() {
+  return field((value): Reading<boolean> => {
+    if (typeof value === 'boolean') return accepted(value)
+    const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[String(value).toLowerCase()]
+    if (meant !== undefined) return refused(`${shown(value)} is not true or false; write ${meant}`, meant)
+    return refused(`${shown(value)} is not true or false`)
+  }, { type: 'boolean' })
+}
+
+export function integer(range: { min: number; max?: number }) {
+  const { min, max = Number.MAX_SAFE_INTEGER } = range
+  return field((value): Reading<number> => {
+    const isWhole = typeof value === 'number' && Number.isSafeInteger(value)
+    if (!isWhole) return refused(`${shown(value)} is not a whole number`)
+    if (value < min) return refused(`${value} is too small; the least is ${min}`, String(min))
+    if (value > max) return refused(`${value} is too large; the most is ${max}`, String(max))
+    return accepted(value)
+  }, { type: 'integer', minimum: min, maximum: max })
+}
+
+export function decimal(range: { min: number; max: number }) {
+  const { min, max } = range
+  return field((value): Reading<number> => {
+    if (typeof value !== 'number' || Number.isNaN(value)) return refused(`${shown(value)} is not a number`)
+    return value < min || value > max ? refused(`${value} is not between ${min} and ${max}`) : accepted(value)
+  }, { type: 'number', minimum: min, maximum: max })
+}
+
+export function text() {
+  return field((value): Reading<string> =>
+    typeof value === 'string' ? accepted(value) : refused(`${shown(value)} is not a text; put it into quotes`),
+  { title: 'text', type: 'string' })
+}
+
+/** One of a closed list of words. */
+export function choice<const Word extends string | number>(words: readonly Word[]) {
+  return field((value) => readChoice(words, value), { enum: words })
+}
+
+function readChoice<const Word extends string | number>(words: readonly Word[], value: unknown): Reading<Word> {
+  const found = words.find((word) => word === value)
+  if (found !== undefined) return accepted(found)
+  const meant = nearestName(String(value), words.map(String))
+  if (meant !== null) return refused(`${shown(value)} is not known here; did you mean ${meant}?`, meant)
+  return refused(`${shown(value)} is not one of ${words.join(', ')}`)
+}
+
+/** `250ms 30s 15m 2h 1d`, as milliseconds. */
+export function duration(range: { min?: number; max?: number } = {}) {
+  return field((value) => readDuration(value, range), DURATION_FACTS)
+}
+
+const DURATION_FACTS: FieldFacts = {
+  title: 'duration, such as 250ms 30s 15m 2h 1d', type: 'string', pattern: '^\\d{1,9}(ms|s|m|h|d)$',
+}
+
+export function readDuration(value: unknown, range: { min?: number; max?: number } = {}): Reading<number> {
+  const { min = 1, max = LONGEST_DURATION } = range
+  if (typeof value === 'number') return refused(`${value} has no unit; write ${value}s`, `${value}s`)
+  // A whole number and its unit, with nothing between them.
+  const match = /^(\d{1,9})(ms|s|m|h|d)$/.exec(typeof value === 'string' ? value : '')
+  const unit = DURATION_UNITS[match?.[2] ?? '']
+  if (match === null || unit === undefined) {
+    return refused(`${shown(value)} is not a duration; write for example 250ms, 30s, 15m, 2h or 1d`)
+  }
+  const milliseconds = Number(match[1]) * unit
+  const [least, most] = [durationText(min), durationText(max)]
+  if (milliseconds < min) return refused(`${shown(value)} is too short; the least is ${least}`, least)
+  if (milliseconds > max) return refused(`${shown(value)} is too long; the most is ${most}`, most)
+  return accepted(milliseconds)
+}
+
+/** Milliseconds as they are written in a file: `600000` is `10m`. */
+export function durationText(milliseconds: number): string {
+  const units = Object.entries(DURATION_UNITS).reverse()
+  const [name, unit] = units.find(([, unit]) => milliseconds >= unit && milliseconds % unit === 0) ?? ['ms', 1]
+  return milliseconds === 0 ? '0s' : `${milliseconds / unit}${name}`
+}
+
+/** A duration, or one word that stands for "not at all". */
+export function durationOr<const Word extends string>(word: Word) {
+  return field((value): Reading<number | Word> => (value === word ? accepted(word) : readDuration(value)), {
+    title: `duration such as 30d, or ${word}`, type: 'string',
+  })
+}
+
+/** `64KiB 10MiB 2GiB`, as bytes. */
+export function size(range: { max?: number } = {}) {
+  return field((value): Reading<number> => {
+    const plain = typeof value === 'number' ? `${value}B` : undefined
+    if (plain !== undefined) return refused(`${shown(value)} has no unit; write ${plain}, or for example 64KiB`, plain)
+    // A whole number and its unit; decimal units (kB, MB) are caught below.
+    const match = /^(\d{1,9})(B|KiB|MiB|GiB|TiB)$/.exec(typeof value === 'string' ? value : '')
+    const unit = SIZE_UNITS[match?.[2] ?? '']
+    if (match === null || unit === undefined) return refused(...sizeProblem(value))
+    const bytes = Number(match[1]) * unit
+    const { max } = range
+    if (max !== undefined && bytes > max) {
+      return refused(`${shown(value)} is too large; the most is ${max / 2 ** 20}MiB`, `${max / 2 ** 20}MiB`)
+    }
+    return accepted(bytes)
+  }, { title: 'size, such as 64KiB 10MiB 2GiB', type: 'string', pattern: '^\\d{1,9}(B|KiB|MiB|GiB|TiB)$' })
+}
+
+function sizeProblem(value: unknown): [string, string?] {
+  // A number with a unit of ten (kB, MB, G) or with other letters: the binary unit is meant.
+  const match = /^(\d+) ?([KMGT])i?B?$/i.exec(typeof value === 'string' ? value : '')
+  if (match === null) return [`${shown(value)} is not a size; write for example 64KiB, 10MiB or 2GiB`]
+  const meant = `${match[1]}${match[2]?.toUpperCase()}iB`
+  return [`${shown(value)} is not a size; write ${meant}`, meant]
+}
+
+/** `100/second 6000/minute 20000/hour 50000/day`. */
+export function rate() {
+  return field(readRate, { title: RATE_TITLE, type: 'string', pattern: '^\\d{1,9}/(second|minute|hour|day)$' })
+}
+
+/** A rate as it is written in a file. */
+export function rateText({ count, per_milliseconds: milliseconds }: Rate): string {
+  const unit = Object.entries(RATE_UNITS).find(([, length]) => length === milliseconds)
+  return unit === undefined ? `${count} in ${milliseconds} ms` : `${count}/${unit[0]}`
+}
+
+/** A rate, or a bare 0 that stands for "no limit" and becomes null. */
+export function rateOrUnlimited() {
+  return field((value): Reading<Rate | null> => (value === 0 ? accepted(null) : readRate(value)), {
+    title: `${RATE_TITLE}; 0 for no limit`,
+  })
+}
+
+function readRate(value: unknown): Reading<Rate> {
+  const meant = typeof value === 'number' ? `${value}/second` : undefined
+  if (meant !== undefined) return refused(`${value} has no unit; write ${meant} or ${value}/minute`, meant)
+  // A whole number, a slash and the name of the unit.
+  const match = /^(\d{1,9})\/(second|minute|hour|day)$/.exec(typeof value === 'string' ? value : '')
+  const unit = RATE_UNITS[match?.[2] ?? '']
+  const count = Number(match?.[1])
+  if (unit === undefined) {
+    return refused(`${shown(value)} is not a rate; write for example 100/second, 6000/minute, 20000/hour or 50000/day`)
+  }
+  if (count === 0) return refused(`${shown(value)} would send nothing; the least is 1/day`, '1/day')
+  return accepted({ count, per_milliseconds: unit })
+}
+
+/** `0.05` or `5%`, as a number from 0 to 1. */
+export function share(range: { max?: number } = {}) {
+  const { max = 1 } = range
+  return field((value): Reading<number> => {
+    // A decimal number and a per cent sign.
+    const percent = /^(\d{1,3}(?:\.\d{1,6})?)%$/.exec(typeof value === 'string' ? value : '')?.[1]
+    const number = percent === undefined ? value : Number(percent) / 100
+    if (typeof number !== 'number' || Number.isNaN(number)) {
+      return refused(`${shown(value)} is not a share; write for example 0.05 or 5%`)
+    }
+    if (number < 0 || number > max) return refused(`${shown(value)} is not between 0 and ${max}`)
+    return accepted(number)
+  }, { title: 'share, such as 0.05 or 5%' })
+}
+
+/** A name such as that of a pool: what characters it may have is said by `allowed`. */
+export function readName(kind: string, allowed: RegExp, rule: string): (value: unknown) => Reading<string> {
+  return (value) => {
+    if (typeof value === 'string' && allowed.test(value)) return accepted(value)
+    return refused(`${shown(value)} is not a ${kind}: ${rule}`)
+  }
+}

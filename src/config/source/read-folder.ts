@@ -1,0 +1,103 @@
+/**
+ * The files of a configuration folder, each with its drop-ins, as one tree per file.
+ *
+ * A file that is not there is taken from the shipped folder; for `sternpost.yaml` and `pools.yaml`, which an
+ * administrator writes, with a warning. A file with mistakes gives no tree. Never throws for what is in the folder;
+ * throws ConfigurationError when there is none.
+ */
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { ConfigurationError, errorCode, errorText } from '../../base/errors.ts'
+import type { Mistake } from '../../base/errors.ts'
+import { mergeDropIns } from './drop-ins.ts'
+import { FILE_NAMES } from './finding.ts'
+import type { FileName, Trees } from './finding.ts'
+import { emptyMap } from './source-tree.ts'
+import type { SourceNode } from './source-tree.ts'
+import { readYamlSource } from './yaml-source.ts'
+
+/** Written by the administrator; the shipped ones are for trying out. */
+const WRITTEN_BY_ADMINISTRATOR: readonly FileName[] = ['sternpost', 'pools']
+const NO_FOLDER = 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config'
+
+export interface FolderReading {
+  trees: Trees
+  mistakes: Mistake[]
+}
+
+/** `names`: the files that are wanted; the others have no tree. */
+export function readFolder(
+  folder: string, shippedFolder: string, names: readonly FileName[] = FILE_NAMES,
+): FolderReading {
+  if (!isFolder(folder)) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
+  const mistakes: Mistake[] = []
+  const trees: Trees = {
+    sternpost: undefined, pools: undefined, warmup: undefined, providers: undefined, bounces: undefined,
+  }
+  for (const name of names) {
+    const countBefore = errorsIn(mistakes)
+    const base = readFile(chooseFile(name, { folder, shippedFolder, mistakes }), mistakes)
+    const dropIns = dropInFiles(join(folder, `${name}.d`), mistakes).map((file) => readFile(file, mistakes))
+    if (errorsIn(mistakes) === countBefore) trees[name] = mergeDropIns(base, dropIns)
+  }
+  return { trees, mistakes }
+}
+
+function isFolder(folder: string): boolean {
+  return statSync(folder, { throwIfNoEntry: false })?.isDirectory() === true
+}
+
+function chooseFile(name: FileName, place: { folder: string; shippedFolder: string; mistakes: Mistake[] }): string {
+  const own = join(place.folder, `${name}.yaml`)
+  const shipped = join(place.shippedFolder, `${name}.yaml`)
+  if (own === shipped || existsSync(own)) return own
+  if (WRITTEN_BY_ADMINISTRATOR.includes(name)) {
+    place.mistakes.push(wholeFile(own, 'warning', `there is no such file; ${shipped} is used in its place`))
+  }
+  return shipped
+}
+
+function readFile(file: string, mistakes: Mistake[]): SourceNode {
+  try {
+    const reading = readYamlSource(file, readFileSync(file))
+    if (reading.kind === 'read') return reading.tree
+    mistakes.push(...reading.mistakes)
+  } catch (thrown) {
+    const problem = errorCode(thrown) === 'ENOENT' ? 'there is no such file' : `cannot be read: ${errorText(thrown)}`
+    mistakes.push(wholeFile(file, 'error', problem))
+  }
+  return emptyMap({ file, line: 1, column: 1 })
+}
+
+function dropInFiles(folder: string, mistakes: Mistake[]): string[] {
+  const files: string[] = []
+  for (const name of namesIn(folder, mistakes).toSorted()) {
+    const file = join(folder, name)
+    // Two digits, a hyphen, a name: the digits say the order.
+    if (/^\d\d-.+\.yaml$/.test(name)) files.push(file)
+    // A dot file such as .gitkeep is nobody's drop-in.
+    else if (!name.startsWith('.')) {
+      mistakes.push(wholeFile(file, 'warning', 'is not read; a drop-in is named like 20-name.yaml'))
+    }
+  }
+  return files
+}
+
+function namesIn(folder: string, mistakes: Mistake[]): string[] {
+  try {
+    return readdirSync(folder)
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return []
+    mistakes.push(wholeFile(folder, 'error', `cannot be read: ${errorText(thrown)}`))
+    return []
+  }
+}
+
+function errorsIn(mistakes: Mistake[]): number {
+  return mistakes.filter(({ severity }) => severity === 'error').length
+}
+
+/** A mistake of a file as a whole. */
+function wholeFile(file: string, severity: Mistake['severity'], message: string): Mistake {
+  return { file, line: 1, column: 1, path: '', severity, message, suggestion: null }
+}

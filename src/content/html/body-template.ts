@@ -1,0 +1,73 @@
+/**
+ * The template of a body part for many messages: what is the same in all of them is encoded once, line by line, and a
+ * message only joins it with what is its own.
+ *
+ * The text that comes out is the same, whether lines were encoded ahead or not. Filling in throws only for a missing
+ * value, which acceptance has ruled out.
+ */
+import type { Variables } from '../../mail/message.ts'
+import { fixedLines } from '../mime/body-text.ts'
+import type { BodyText, FixedLines } from '../mime/body-text.ts'
+import type { Placeholder } from '../template/parse-template.ts'
+import { substitutePlaceholder } from '../template/substitute-variables.ts'
+
+export type BodyTemplate = readonly (string | Placeholder | FixedLines)[]
+
+/** Fewer characters are encoded as quickly as they are joined. */
+const FEWEST_CHARACTERS = 200
+/**
+ * Longer texts stay apart: joined, all of them would be copied once more. No character comes to stand in two of them,
+ * since acceptance refuses what ends within one (contract.md 1).
+ */
+const MOST_JOINED_CHARACTERS = 500
+
+/** With all whole lines of its texts encoded: worth it where more than one message is made of it. */
+export function withFixedLines(template: BodyTemplate): BodyTemplate {
+  return template.flatMap((part) => (typeof part === 'string' ? splitLines(part) : [part]))
+}
+
+/** What stands before and behind the text is not known: its first and last line may not be whole. */
+function splitLines(text: string): BodyTemplate {
+  const start = text.indexOf('\n') + 1
+  const end = text.lastIndexOf('\n') + 1
+  return end - start < FEWEST_CHARACTERS
+    ? [text] : [text.slice(0, start), fixedLines(text.slice(start, end)), text.slice(end)]
+}
+
+export interface BodyWriter {
+  add(text: string): void
+  fill(template: BodyTemplate, variables: Variables): void
+  result(): BodyText
+}
+
+export function createBodyWriter(): BodyWriter {
+  const body: (string | FixedLines)[] = []
+  let text = ''
+  const add = (more: string): void => {
+    const isJoined = text.length + more.length <= MOST_JOINED_CHARACTERS
+    if (!isJoined) body.push(text)
+    text = isJoined ? text + more : more
+  }
+  return {
+    add,
+    fill(template, variables) {
+      for (const part of template) {
+        if (typeof part === 'string') {
+          add(part)
+        } else if ('encoded' in part) {
+          body.push(text, part)
+          text = ''
+        } else {
+          add(substitutePlaceholder(part, variables))
+        }
+      }
+    },
+    result: () => [...body, text],
+  }
+}
+
+export function fillBody(template: BodyTemplate, variables: Variables): BodyText {
+  const writer = createBodyWriter()
+  writer.fill(template, variables)
+  return writer.result()
+}

@@ -1,0 +1,210 @@
+/**
+ * Where html has links that may be tracked, and where its pixel goes (engine.md 17.1).
+ *
+ * Links are the `href` of `a` and `area`, in document order. Left out are those that carry `data-track="off"` or are
+ * inside of what does, and all in comments, conditional ones included, `style`, `script`, `template` and `noscript`.
+ * Nothing is judged by its scheme here. Reads tokens, once and in linear time: htmlparser2's tree-keeping parser is
+ * quadratic in nesting. Never throws, whatever the html.
+ */
+import { isLetter, readHtmlTokens } from './html-tokens.ts'
+import type { HtmlTokens } from './html-tokens.ts'
+import type { MaskedTemplate } from '../template/masked-template.ts'
+import { createOpenElements } from './open-elements.ts'
+import type { OpenElements } from './open-elements.ts'
+import type { Template } from '../template/parse-template.ts'
+
+/** Positions are those of the masked text. */
+export interface FoundLink {
+  /** The attribute's value as it is written, without quotes. */
+  start: number
+  end: number
+  quote: '"' | "'" | ''
+  /** The value with its entities decoded. */
+  value: Template
+}
+
+export interface FoundPlaces {
+  links: FoundLink[]
+  pixelAt: number
+}
+
+interface Attribute extends FoundLink {
+  value: Template[number][]
+  nameEnd: number
+}
+
+const LINK_ELEMENTS = new Set(['a', 'area'])
+const HREF = 'href'
+const TRACK = 'data-track'
+/** Elements whose content is read as html and is not always shown. */
+const CONCEALING = ['template', 'noscript']
+// What stands between the name of an attribute and its value, a quotation mark included.
+const BEFORE_VALUE = /[\t\n\f\r ]*=[\t\n\f\r ]*(["']?)/y
+const LESS = 0x3c
+const SLASH = 0x2f
+
+/** Most html neither conceals anything nor switches it off: then it does not matter what is inside of what. */
+export function findLinks(source: MaskedTemplate): FoundPlaces {
+  const { places, isMissed } = read(source, null)
+  return isMissed ? read(source, createOpenElements()).places : places
+}
+
+interface Reading {
+  places: FoundPlaces
+  /** Something is marked, and no `elements` were given to keep it: the places are not to be used. */
+  isMissed: boolean
+}
+
+function read(source: MaskedTemplate, elements: OpenElements | null): Reading {
+  const reader = createReader(source, elements)
+  readHtmlTokens(source.text, reader.tokens)
+  return reader.result()
+}
+
+/** What the tokens come to. */
+function createReader(
+  source: MaskedTemplate, elements: OpenElements | null,
+): { tokens: HtmlTokens; result(): Reading } {
+  const { text } = source
+  const tag: Tag = { name: '', isTextOnly: false, href: undefined, track: undefined }
+  const pixel = createPixelPlace(text, elements)
+  const links: FoundLink[] = []
+  let isMissed = false
+
+  /** Whether the element is marked, by itself or by one around it. */
+  const openElement = (name: string, marks: boolean): boolean => {
+    if (elements !== null) return elements.open(name, marks)
+    isMissed ||= marks
+    return marks
+  }
+  const tokens: HtmlTokens = {
+    ...createTagTokens(source, tag),
+    text: pixel.text,
+    markupEnd: pixel.markupEnd,
+    tagEnd(end) {
+      const { name, href, track } = tag
+      const isLeftAlone = openElement(name, CONCEALING.includes(name) || isSwitchedOff(track))
+      if (href !== undefined && !isLeftAlone && LINK_ELEMENTS.has(name) && isWhole(href, source)) links.push(href)
+      pixel.tagEnd(tag.isTextOnly, end)
+    },
+    closeTag(start, nameEnd, end) {
+      const name = text.slice(start, nameEnd).toLowerCase()
+      elements?.close(name)
+      pixel.closeTag(name, start, end)
+    },
+  }
+  return { tokens, result: () => ({ places: { links, pixelAt: pixel.at() }, isMissed }) }
+}
+
+/** The start tag that is being read, as far as it matters. */
+interface Tag {
+  name: string
+  isTextOnly: boolean
+  href: Attribute | undefined
+  track: Attribute | undefined
+}
+
+type TagTokens = Pick<
+  HtmlTokens,
+  'tagName' | 'wantedAttributes' | 'attributeName' | 'attributeValue' | 'attributeEntity' | 'attributeEnd'
+>
+
+/** Fills the tag. */
+function createTagTokens(source: MaskedTemplate, tag: Tag): TagTokens {
+  let attribute: Attribute | undefined
+  const add = (parts: Template): void => {
+    for (const part of parts) attribute?.value.push(part)
+  }
+  return {
+    wantedAttributes: [HREF, TRACK],
+    tagName(name, isTextOnly) {
+      tag.name = name
+      tag.isTextOnly = isTextOnly
+      tag.href = tag.track = undefined
+    },
+    attributeName(name, nameEnd) {
+      attribute = undefined
+      // Of two attributes with one name the first counts.
+      if (name === HREF && tag.href === undefined) tag.href = attribute = newAttribute(nameEnd)
+      else if (name === TRACK && tag.track === undefined) tag.track = attribute = newAttribute(nameEnd)
+      return attribute !== undefined
+    },
+    attributeValue: (start, end) => add(source.slice(start, end)),
+    attributeEntity: (codePoint) => add([String.fromCodePoint(codePoint)]),
+    attributeEnd(end) {
+      if (attribute !== undefined && attribute.value.length > 0) locate(attribute, source.text, end)
+      attribute = undefined
+    },
+  }
+}
+
+/** Where the pixel may go; `tagEnd` and `closeTag` come when the element is open, or closed. */
+interface PixelPlace extends Pick<HtmlTokens, 'text' | 'markupEnd'> {
+  tagEnd(holdsText: boolean, end: number): void
+  closeTag(name: string, nameStart: number, end: number): void
+  at(): number
+}
+
+function createPixelPlace(text: string, elements: OpenElements | null): PixelPlace {
+  let isTextOnly = false
+  /** Where the last end tag of the body stands, or undefined. */
+  let bodyEnd: number | undefined
+  /** The last place that is in no tag, no comment and no element that is not shown. */
+  let openPlace = 0
+
+  // What conceals is marked as well.
+  const isShown = (): boolean =>
+    !isTextOnly && !(elements?.isMarked() === true && CONCEALING.some((name) => elements.isOpen(name)))
+  const allow = (at: number): void => {
+    if (isShown()) openPlace = at
+  }
+  /** `end` is where its `>` stands; html that ends before it has none. */
+  const markupEnd = (end: number): void => {
+    if (end < text.length) allow(end + 1)
+  }
+  return {
+    markupEnd,
+    text(start, end) {
+      if (!isBrokenTag(text, Math.max(0, start - 1), end)) allow(end)
+    },
+    tagEnd(holdsText, end) {
+      isTextOnly = holdsText
+      markupEnd(end)
+    },
+    closeTag(name, nameStart, end) {
+      isTextOnly = false
+      if (name === 'body' && isShown()) bodyEnd = nameStart - '</'.length
+      markupEnd(end)
+    },
+    at: () => bodyEnd ?? openPlace,
+  }
+}
+
+function newAttribute(nameEnd: number): Attribute {
+  return { start: nameEnd, end: nameEnd, quote: '', value: [], nameEnd }
+}
+
+function locate(attribute: Attribute, text: string, end: number): void {
+  BEFORE_VALUE.lastIndex = attribute.nameEnd
+  const [before = '', quote] = BEFORE_VALUE.exec(text) ?? []
+  attribute.start = attribute.nameEnd + before.length
+  attribute.quote = quote === '"' || quote === "'" ? quote : ''
+  attribute.end = end - attribute.quote.length
+}
+
+/** What is left of some tags in which html ends: text to the tokenizer, but behind it one is inside of the tag. */
+function isBrokenTag(text: string, start: number, end: number): boolean {
+  if (end - start < 2) return false
+  const isEndTag = text.charCodeAt(end - 1) === SLASH && text.charCodeAt(end - 2) === LESS
+  return isEndTag || (text.charCodeAt(start) === LESS && isLetter(text.charCodeAt(start + 1)))
+}
+
+function isSwitchedOff(attribute: Attribute | undefined): boolean {
+  return attribute?.value.join('').trim().toLowerCase() === 'off'
+}
+
+/** False without a value, and when a placeholder was read as a part of an entity. */
+function isWhole({ start, end, value }: FoundLink, source: MaskedTemplate): boolean {
+  const placeholdersIn = (template: Template): number => template.filter((part) => typeof part !== 'string').length
+  return value.length > 0 && placeholdersIn(value) === placeholdersIn(source.slice(start, end))
+}

@@ -1,0 +1,185 @@
+/**
+ * Tracked links and the pixel in html (engine.md 17.1): found once for a content, then filled in for each recipient by
+ * joining pieces.
+ *
+ * What is not a tracked link's target or the pixel comes out as it went in, byte for byte. Links are numbered from 0 in
+ * document order, equal targets share a number; the same html always gives the same numbers, so that a click finds its
+ * target again. A target with placeholders is judged for each recipient, once its values are in; what is no http or
+ * https URL then stays as it was written. Filling in throws only for a missing value, which acceptance has ruled out.
+ */
+import type { Variables } from '../../mail/message.ts'
+import { createBodyWriter, withFixedLines } from './body-template.ts'
+import type { BodyTemplate } from './body-template.ts'
+import { textOf } from '../mime/body-text.ts'
+import type { BodyText } from '../mime/body-text.ts'
+import { findLinks } from './find-links.ts'
+import type { FoundLink } from './find-links.ts'
+import { hostOf, readLink, targetOf } from './link-target.ts'
+import type { Link } from './link-target.ts'
+import { maskTemplate } from '../template/masked-template.ts'
+import type { MaskedTemplate } from '../template/masked-template.ts'
+import type { Template } from '../template/parse-template.ts'
+import { isUsableValue, substitute } from '../template/substitute-variables.ts'
+import { templateOf } from '../template/template-problems.ts'
+
+/** Html in pieces. */
+export interface HtmlTemplate {
+  pieces: readonly Piece[]
+  /** By number. */
+  links: readonly Link[]
+}
+
+type Piece = { kind: 'template'; template: BodyTemplate } | LinkPiece | { kind: 'pixel' }
+
+interface LinkPiece {
+  kind: 'link'
+  linkNumber: number
+  /** What stands there when the link is not tracked. */
+  original: Template
+  /** Around the address that replaces it, where it was written without quotes. */
+  addedQuote: '"' | ''
+}
+
+export interface FillOptions {
+  variables: Variables
+  /** The address that leads to link n. */
+  linkUrl: (linkNumber: number) => string
+  /** null: no pixel. */
+  pixelUrl: string | null
+  /** The message's own, which is never tracked and stands for `{{unsubscribe_url}}`; null: none. */
+  unsubscribeUrl: string | null
+  rewritesLinks: boolean
+}
+
+/** The placeholder that is filled in unless the recipient has a value of that name (contract.md 14). */
+export const UNSUBSCRIBE_KEY = 'unsubscribe_url'
+const MOST_LINKS = 1_000
+
+export function instrumentHtml(html: string, hasVariables: boolean): HtmlTemplate {
+  const source = maskTemplate(templateOf(html, 'html', hasVariables))
+  const { links: found, pixelAt } = findLinks(source)
+  const numbering = createNumbering()
+  const pieces: Piece[] = []
+  let position = 0
+  const copyUpTo = (end: number): void => {
+    if (end > position) pieces.push({ kind: 'template', template: source.slice(position, end) })
+    position = end
+  }
+  const placePixel = (): void => {
+    copyUpTo(pixelAt)
+    pieces.push({ kind: 'pixel' })
+  }
+  for (const each of found) {
+    const linkNumber = numbering.numberOf(each)
+    if (linkNumber === undefined) continue
+    if (position <= pixelAt && pixelAt < each.start) placePixel()
+    copyUpTo(each.start)
+    pieces.push(linkPiece(each, linkNumber, source))
+    position = each.end
+  }
+  if (position <= pixelAt) placePixel()
+  copyUpTo(source.text.length)
+  return { pieces, links: numbering.links }
+}
+
+/** The same for many messages: see `withFixedLines`. */
+export function withFixedHtml({ pieces, links }: HtmlTemplate): HtmlTemplate {
+  return {
+    links,
+    pieces: pieces.map((piece) => (
+      piece.kind === 'template' ? { ...piece, template: withFixedLines(piece.template) } : piece)),
+  }
+}
+
+/** The html of one recipient. */
+export function fillHtml(template: HtmlTemplate, options: FillOptions): string {
+  return textOf(fillHtmlBody(template, options))
+}
+
+/** The same on its way into a message. */
+export function fillHtmlBody(template: HtmlTemplate, options: FillOptions): BodyText {
+  const { pixelUrl, unsubscribeUrl, rewritesLinks } = options
+  const variables = withUnsubscribeUrl(options.variables, unsubscribeUrl)
+  const urls = rewritesLinks ? linkUrls(template.links, variables, options) : []
+  const html = createBodyWriter()
+  for (const piece of template.pieces) {
+    if (piece.kind === 'template') html.fill(piece.template, variables)
+    else if (piece.kind === 'link') html.add(filledLink(piece, urls[piece.linkNumber], variables))
+    else if (pixelUrl !== null) html.add(pixelTag(pixelUrl))
+  }
+  return html.result()
+}
+
+/**
+ * Where each link of one recipient leads, by number: the address after substitution with its entities decoded, to which
+ * a redirect goes and which webhooks tell. undefined: it is none that is tracked.
+ */
+export function linkTargets(
+  { links }: Pick<HtmlTemplate, 'links'>,
+  variables: Variables,
+  unsubscribeUrl: string | null,
+): (string | undefined)[] {
+  const values = withUnsubscribeUrl(variables, unsubscribeUrl)
+  return links.map((link) => targetOf(link, values)?.url)
+}
+
+/** Where the links lead that are replaced in the html of one recipient, by number. */
+export function trackedTargets({ links }: HtmlTemplate, options: FillOptions): string[] {
+  const variables = withUnsubscribeUrl(options.variables, options.unsubscribeUrl)
+  const urls = options.rewritesLinks ? linkUrls(links, variables, options) : []
+  return links.flatMap((link, linkNumber) =>
+    urls[linkNumber] === undefined ? [] : (targetOf(link, variables)?.url ?? []))
+}
+
+/** Gives numbers to links in the order of the calls; undefined for what is not tracked. */
+function createNumbering() {
+  const numbers = new Map<string, number>()
+  const links: Link[] = []
+  return {
+    links,
+    numberOf(found: FoundLink): number | undefined {
+      const link = readLink(found)
+      if (link === undefined) return undefined
+      const known = numbers.get(link.identity)
+      if (known !== undefined || links.length === MOST_LINKS) return known
+      numbers.set(link.identity, links.length)
+      return links.push(link) - 1
+    },
+  }
+}
+
+function linkPiece({ start, end, quote }: FoundLink, linkNumber: number, source: MaskedTemplate): LinkPiece {
+  return { kind: 'link', linkNumber, original: source.slice(start, end), addedQuote: quote === '' ? '"' : '' }
+}
+
+/** Clients do not fetch what is hidden, so it is not. */
+function pixelTag(url: string): string {
+  return `<img src="${url}" width="1" height="1" alt="" style="border:0">`
+}
+
+function filledLink({ original, addedQuote }: LinkPiece, url: string | undefined, variables: Variables): string {
+  return url === undefined ? substitute(original, variables) : `${addedQuote}${url}${addedQuote}`
+}
+
+/** By number, what each link is replaced by in one mail; undefined: it stays as it is. */
+function linkUrls(
+  links: readonly Link[],
+  variables: Variables,
+  { linkUrl, unsubscribeUrl }: FillOptions,
+): (string | undefined)[] {
+  const unsubscribeUrls: unknown[] = [unsubscribeUrl, variables[UNSUBSCRIBE_KEY]]
+  let trackingHost: string | undefined
+  return links.map((link, linkNumber) => {
+    const target = targetOf(link, variables)
+    if (target === undefined || unsubscribeUrls.includes(target.url)) return undefined
+    const url = linkUrl(linkNumber)
+    trackingHost ??= hostOf(url)
+    // What leads to the tracking host is ours already.
+    return target.host === trackingHost ? undefined : url
+  })
+}
+
+function withUnsubscribeUrl(variables: Variables, url: string | null): Variables {
+  const isGiven = Object.hasOwn(variables, UNSUBSCRIBE_KEY) && isUsableValue(variables[UNSUBSCRIBE_KEY])
+  return url === null || isGiven ? variables : { ...variables, [UNSUBSCRIBE_KEY]: url }
+}

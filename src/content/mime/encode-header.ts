@@ -1,0 +1,142 @@
+/**
+ * Writes header fields: text of any language becomes encoded words, and lines are folded.
+ *
+ * The result is ASCII but for a local part in another script (RFC 6532), has CRLF only inside a fold, and decodes to
+ * exactly what was given: text that merely looks like an encoded word is encoded as well. Lines stay below 78
+ * characters except where a single address or token is longer; none comes near 998. Controls cannot pass: they are
+ * encoded too. RFC 5322 §2.2.3, RFC 2047 §2 and §5.
+ */
+import type { Mailbox } from '../../mail/message.ts'
+
+/** RFC 5322 §2.1.1 recommends 78 without the CRLF; one is kept for a comma. */
+const MOST_LINE_CHARACTERS = 76
+/** RFC 2047 §2 allows 75; less leaves room for a field's name on the first line. */
+const MOST_ENCODED_WORD_CHARACTERS = 64
+const MOST_PLAIN_WORD_CHARACTERS = 60
+/** RFC 5322 §2.1.1, without the CRLF. */
+const LONGEST_LINE_CHARACTERS = 998
+const BASE64_FRAME = '=?UTF-8?B??='
+const QUOTED_FRAME = '=?UTF-8?Q??='
+
+// Printable ASCII with single spaces between words and none at the ends.
+const PLAIN_WORDS = /^[!-~]+(?: [!-~]+)*$/
+// Printable ASCII and tabs, neither space nor tab at the ends.
+const VERBATIM = /^[!-~](?:[\t -~]*[!-~])?$/
+// Atoms of RFC 5322 with single spaces between them.
+const PLAIN_PHRASE = /^[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+(?: [A-Za-z0-9!#$%&'*+\-/=?^_`{|}~]+)*$/
+// Printable ASCII.
+const PRINTABLE = /^[ -~]*$/
+// What stands for itself in the Q encoding at any place (RFC 2047 §5 (3)).
+const QUOTED_LITERAL = /[A-Za-z0-9!*+\-/]/
+
+/** A field such as Subject. */
+export function textField(name: string, text: string): string {
+  if (text === '') return `${name}:\r\n`
+  return foldField(name, isPlain(text, PLAIN_WORDS) ? text.split(' ') : encodedWords(text))
+}
+
+/** A field such as From or To, with one mailbox. */
+export function mailboxField(name: string, mailbox: Mailbox): string {
+  return foldField(name, mailboxWords(mailbox))
+}
+
+/** A field such as Cc, with at least one mailbox. */
+export function mailboxesField(name: string, mailboxes: readonly Mailbox[]): string {
+  return foldField(name, mailboxes.flatMap((mailbox, index) => {
+    const words = mailboxWords(mailbox)
+    return index === mailboxes.length - 1 ? words : [...words.slice(0, -1), `${words.at(-1)},`]
+  }))
+}
+
+/**
+ * A customer's own field. ASCII stays as it is, since a structure may be in it (`References`, `List-Id`), and is folded
+ * at spaces alone; everything else becomes encoded words.
+ */
+export function customField(name: string, value: string): string {
+  const isVerbatim = VERBATIM.test(value) && !value.includes('=?')
+  if (isVerbatim && name.length + 2 + value.length <= MOST_LINE_CHARACTERS) return plainField(name, value)
+  const words = value.split(' ')
+  const isFoldable = isVerbatim && PLAIN_WORDS.test(value) &&
+    words.every((word) => name.length + 2 + word.length <= LONGEST_LINE_CHARACTERS)
+  return isFoldable ? foldField(name, words) : textField(name, value)
+}
+
+/** A field whose value is tokens of ours, such as Date, Message-ID or List-Unsubscribe; folded between them alone. */
+export function plainField(name: string, ...tokens: string[]): string {
+  return foldField(name, tokens)
+}
+
+/** Printable US-ASCII alone. */
+export function isAscii(text: string): boolean {
+  return PRINTABLE.test(text)
+}
+
+function mailboxWords({ name, address }: Mailbox): string[] {
+  return name === null ? [address] : [...phrase(name), `<${address}>`]
+}
+
+function phrase(name: string): string[] {
+  if (isPlain(name, PLAIN_PHRASE)) return name.split(' ')
+  // A quote or a backslash, which a quoted string escapes.
+  const escaped = name.replace(/["\\]/g, '\\$&')
+  return isPlain(name, PRINTABLE) && name.length <= MOST_PLAIN_WORD_CHARACTERS ? [`"${escaped}"`] : encodedWords(name)
+}
+
+function isPlain(text: string, pattern: RegExp): boolean {
+  return pattern.test(text) && !text.includes('=?') &&
+    text.split(' ').every((word) => word.length <= MOST_PLAIN_WORD_CHARACTERS)
+}
+
+function foldField(name: string, words: readonly string[]): string {
+  let lines = `${name}:`
+  let column = lines.length
+  words.forEach((word, index) => {
+    // Never before the first word: an empty first line confuses some readers.
+    const isFolded = index > 0 && column + 1 + word.length > MOST_LINE_CHARACTERS
+    lines += isFolded ? `\r\n ${word}` : ` ${word}`
+    column = (isFolded ? 0 : column) + 1 + word.length
+  })
+  return `${lines}\r\n`
+}
+
+/** In whichever of the two encodings is shorter; no character is cut in two. White space between them is not text. */
+function encodedWords(text: string): string[] {
+  const characters = [...text]
+  const quoted = characters.map(quotedCharacter)
+  const quotedLength = quoted.reduce((sum, character) => sum + character.length, 0)
+  return quotedLength <= (Buffer.byteLength(text) * 4) / 3 ? quotedWords(quoted) : base64Words(characters)
+}
+
+function quotedCharacter(character: string): string {
+  if (character === ' ') return '_'
+  if (QUOTED_LITERAL.test(character)) return character
+  return [...Buffer.from(character)].map((byte) => `=${byte.toString(16).toUpperCase().padStart(2, '0')}`).join('')
+}
+
+function quotedWords(characters: readonly string[]): string[] {
+  const most = MOST_ENCODED_WORD_CHARACTERS - QUOTED_FRAME.length
+  return groups(characters, most, (character) => character.length).map((group) => `=?UTF-8?Q?${group}?=`)
+}
+
+function base64Words(characters: readonly string[]): string[] {
+  const most = Math.floor((MOST_ENCODED_WORD_CHARACTERS - BASE64_FRAME.length) / 4) * 3
+  return groups(characters, most, (character) => Buffer.byteLength(character))
+    .map((group) => `=?UTF-8?B?${Buffer.from(group).toString('base64')}?=`)
+}
+
+/** Characters joined to groups whose sizes add up to at most `most`. */
+function groups(characters: readonly string[], most: number, sizeOf: (character: string) => number): string[] {
+  const found: string[] = []
+  let group = ''
+  let size = 0
+  for (const character of characters) {
+    if (group !== '' && size + sizeOf(character) > most) {
+      found.push(group)
+      group = ''
+      size = 0
+    }
+    group += character
+    size += sizeOf(character)
+  }
+  return [...found, group]
+}

@@ -1,0 +1,158 @@
+/**
+ * The MIME tree of a message without its texts: built once by MailComposer and kept in pieces, so that a message costs
+ * a join. Without attachments it depends on the shape of the message alone; with them it is made once for each
+ * content.
+ *
+ * MailComposer composes the tree with marks in the place of boundary and bodies; the marks are random, so nothing that
+ * a customer wrote can be taken for one. It is given checked strings field by field and reads no files and no URLs.
+ * RFC 2045, RFC 2046 §5.
+ */
+import { randomBytes } from 'node:crypto'
+import MailComposer from 'nodemailer/lib/mail-composer'
+import type { MailComposerAlternative, MailComposerAttachment } from 'nodemailer/lib/mail-composer'
+import type { Attachment } from '../../mail/message.ts'
+import type { BodyEncoding } from './body-text.ts'
+import { relaxedBody } from './dkim.ts'
+
+/** How the texts are encoded; null: there is no such part. */
+export interface MimeShape {
+  text: BodyEncoding | null
+  html: BodyEncoding | null
+}
+
+/** The MIME fields of the header, the empty line and the body. */
+export interface MimeTree {
+  /** In order; `body` stands where the body begins. */
+  pieces: readonly (Buffer | 'boundary' | 'text' | 'html' | 'body')[]
+  /** At most, with boundaries and without texts. */
+  bytes: number
+  /** DKIM's relaxed form of its body is the body as it is, but for what the texts are. */
+  isRelaxed: boolean
+}
+
+export type MimeTreeOf = (shape: MimeShape) => Promise<MimeTree>
+
+/** So many characters has what is put in the place of a boundary mark. */
+export const BOUNDARY_CHARACTERS = 24
+/** `=_` cannot stand in quoted-printable text, and base64 has no underscore: no body can hold a boundary. */
+const BOUNDARY_PREFIX = '=_'
+/** One line in either encoding, and in base64 without a fill at its end. */
+const TEXT_MARK_BYTES = 21
+const LINE_END_BYTES = 2
+const MARKS = {
+  boundary: randomBytes(BOUNDARY_CHARACTERS / 2).toString('hex'),
+  text: randomBytes(TEXT_MARK_BYTES).toString('hex'),
+  html: randomBytes(TEXT_MARK_BYTES).toString('hex'),
+}
+
+// A field of the header block: up to the next line that does not start with white space.
+const FIELD = /[^\r\n]+(?:\r\n[ \t][^\r\n]*)*\r\n/g
+// The fields of the MIME tree's root that are taken over.
+const MIME_FIELD = /^(?:mime-version|content-[a-z-]+):/i
+// type/subtype of RFC 2045 §5.1, with or without parameters.
+const MEDIA_TYPE = /^[A-Za-z0-9!#$&^_.+-]+\/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[ -~]*)?$/
+// Types whose body may not be base64 (RFC 2046 §5.1 and §5.2.1), so that they cannot carry any bytes.
+const COMPOSITE_TYPE = /^(?:multipart|message)\//i
+
+/** Trees of a content with these attachments; each shape is built once. */
+export function createMimeTrees(attachments: readonly Attachment[]): MimeTreeOf {
+  if (attachments.length === 0) return treeWithoutAttachments
+  return keepingTrees((shape) => buildTree(shape, attachments))
+}
+
+const treeWithoutAttachments = keepingTrees((shape) => buildTree(shape, []))
+
+function keepingTrees(build: MimeTreeOf): MimeTreeOf {
+  const kept = new Map<string, Promise<MimeTree>>()
+  return (shape) => {
+    const name = `${shape.text} ${shape.html}`
+    const known = kept.get(name)
+    if (known !== undefined) return known
+    const tree = build(shape)
+    kept.set(name, tree)
+    tree.catch(() => kept.delete(name))
+    return tree
+  }
+}
+
+async function buildTree({ text, html }: MimeShape, attachments: readonly Attachment[]): Promise<MimeTree> {
+  const composer = new MailComposer({
+    text: alternative(MARKS.text, text),
+    html: alternative(MARKS.html, html),
+    attachments: attachments.map(attachmentOptions),
+    baseBoundary: MARKS.boundary,
+    boundaryPrefix: BOUNDARY_PREFIX,
+    disableFileAccess: true,
+    disableUrlAccess: true,
+    // Not used in the result, and set so that none is made at random.
+    messageId: '<unused@invalid>',
+    date: new Date(0),
+  })
+  const bytes = await composer.compile().build()
+  const headerEnd = bytes.indexOf('\r\n\r\n') + LINE_END_BYTES
+  const bodyStart = headerEnd + LINE_END_BYTES
+  const fields = bytes.toString('latin1', 0, headerEnd).match(FIELD) ?? []
+  const header = Buffer.from(`${fields.filter((field) => MIME_FIELD.test(field)).join('')}\r\n`, 'latin1')
+  const places = [
+    ...placesOf(bytes, markOf(MARKS.text, text), 'text'), ...placesOf(bytes, markOf(MARKS.html, html), 'html'),
+    ...placesOf(bytes, MARKS.boundary, 'boundary'),
+  ].filter(({ start }) => start >= bodyStart).toSorted((left, right) => left.start - right.start)
+  return {
+    pieces: [...cut(header, placesOf(header, MARKS.boundary, 'boundary')), 'body', ...cut(bytes, places, bodyStart)],
+    bytes: header.length + bytes.length,
+    isRelaxed: isRelaxed(bytes.subarray(bodyStart)),
+  }
+}
+
+/** Whatever its end is: that is looked at in each message. */
+function isRelaxed(body: Buffer): boolean {
+  const relaxed = relaxedBody(body)
+  return body.subarray(0, relaxed.length - LINE_END_BYTES).equals(relaxed.subarray(0, -LINE_END_BYTES))
+}
+
+function alternative(mark: string, encoding: BodyEncoding | null): MailComposerAlternative | undefined {
+  return encoding === null ? undefined : { content: mark, contentTransferEncoding: encoding }
+}
+
+/** As it stands in the bytes; null: it is not there. */
+function markOf(mark: string, encoding: BodyEncoding | null): string | null {
+  return encoding === 'base64' ? Buffer.from(mark).toString('base64') : encoding && mark
+}
+
+interface Place {
+  start: number
+  length: number
+  kind: 'boundary' | 'text' | 'html'
+}
+
+function placesOf(bytes: Buffer, mark: string | null, kind: Place['kind']): Place[] {
+  const places: Place[] = []
+  if (mark === null) return places
+  for (let start = bytes.indexOf(mark); start >= 0; start = bytes.indexOf(mark, start + mark.length)) {
+    places.push({ start, length: mark.length, kind })
+  }
+  return places
+}
+
+function cut(bytes: Buffer, places: readonly Place[], from = 0): (Buffer | Place['kind'])[] {
+  const pieces: (Buffer | Place['kind'])[] = []
+  let position = from
+  for (const { start, length, kind } of places) {
+    pieces.push(bytes.subarray(position, start), kind)
+    position = start + length
+  }
+  return [...pieces, bytes.subarray(position)]
+}
+
+function attachmentOptions(attachment: Attachment): MailComposerAttachment {
+  const { name, contentType, contentId, bytes } = attachment
+  const isLeafType = MEDIA_TYPE.test(contentType) && !COMPOSITE_TYPE.test(contentType)
+  const options: MailComposerAttachment = {
+    filename: name,
+    content: Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength),
+    contentType: isLeafType ? contentType : 'application/octet-stream',
+    contentDisposition: contentId === null ? 'attachment' : 'inline',
+    contentTransferEncoding: 'base64',
+  }
+  return contentId === null ? options : { ...options, cid: contentId }
+}

@@ -1,0 +1,235 @@
+/**
+ * Everything that is wrong with a content and one recipient's variables, found at acceptance so that rendering cannot
+ * fail later (contract.md 4.1 and 4.4). Returns sentences for the caller, all of them at once; never throws.
+ *
+ * A content is read once and then judged for each recipient by the values that are given: that costs a batch a look at
+ * those, however many placeholders its html has. Sizes are added up before anything is built: a large value used a
+ * thousand times must not cost its product in memory or time.
+ */
+import type { StoredContent, Variables } from '../../mail/message.ts'
+import { parseTemplate } from './parse-template.ts'
+import type { Template, TemplateKind } from './parse-template.ts'
+import { escapedBytes, isUsableValue } from './substitute-variables.ts'
+
+/** contract.md 16. */
+export const MOST_SUBJECT_CHARACTERS = 998
+export const MOST_BODY_BYTES = 5 * 1024 * 1024
+/** An answer shows 2,000 characters. */
+const MOST_VARIABLE_PROBLEMS = 100
+
+type TemplateText = Pick<StoredContent, 'subject' | 'html' | 'text' | 'hasVariables'>
+type RawVariables = Readonly<Record<string, unknown>>
+type FieldName = 'subject' | 'html' | 'text'
+
+export interface TemplateProblem {
+  /** A variable by its name, or a field of the content once its variables are filled in. */
+  about: 'variable' | 'field'
+  name: string
+  text: string
+}
+
+/** A content whose placeholders are known. */
+export interface ReadTemplates {
+  /** What is wrong with the fields whatever the values are. */
+  ownProblems(): TemplateProblem[]
+  /** An empty list means: this content can be rendered for this recipient. */
+  problems(raw: RawVariables): TemplateProblem[]
+  /** The values that the templates use, and nothing else; what is null or not given is left out. */
+  usable(raw: RawVariables): Variables
+}
+
+/** `reserved`: values that rendering adds where none is given, or others of at most their size. */
+export function readTemplates(content: TemplateText, reserved: Variables = {}): ReadTemplates {
+  const fields = fieldsOf(content)
+  const uses = usesOf(fields)
+  const needed = [...uses.values()].filter(({ neededIn }) => neededIn.length > 0)
+  return {
+    ownProblems: () => fields.flatMap(({ name, problem }) => fieldProblem(name, problem)),
+    problems(raw) {
+      const given = new Map([...givenValues(uses, reserved), ...givenValues(uses, raw)])
+      const found = variableProblems(uses, needed, given)
+      if (found.length > 0) return found
+      return fields.flatMap((field) => fieldProblem(field.name, field.problem ?? renderedProblem(field, given)))
+    },
+    usable(raw) {
+      const usable: Variables = Object.create(null)
+      for (const [key, value] of givenValues(uses, raw)) if (isUsableValue(value)) usable[key] = value
+      return usable
+    },
+  }
+}
+
+/** A text as a template when substitution is on, else as the one piece of text it is. */
+export function templateOf(text: string, kind: TemplateKind, hasVariables: boolean): Template {
+  return hasVariables ? parseTemplate(text, kind) : [text]
+}
+
+/** What is given of what is used, by name; null stands for "not given". */
+type GivenValues = ReadonlyMap<string, unknown>
+
+/** Looks at the values and not at the placeholders, which may be many more. */
+function givenValues(uses: ReadonlyMap<string, Use>, raw: RawVariables): GivenValues {
+  const given = new Map<string, unknown>()
+  for (const key of Object.keys(raw)) {
+    const value = raw[key] ?? null
+    if (value !== null && uses.has(key)) given.set(key, value)
+  }
+  return given
+}
+
+interface Field {
+  name: FieldName
+  template: Template
+  /** What is wrong with it whatever the values are. */
+  problem: string | undefined
+  /** With no value given; characters of the subject, else bytes. Only counted where there are places. */
+  sizeWithoutValues: number
+  /** By variable: at most two, in two and in three braces. */
+  places: Map<string, Place[]>
+}
+
+/** All placeholders of a field that one value fills in the same way. */
+interface Place {
+  isEscaped: boolean
+  count: number
+  /** Size of all that stands there when the value is not given. */
+  sizeWithout: number
+  /** One of them has no fallback. */
+  isNeeded: boolean
+}
+
+function fieldsOf({ subject, html, text, hasVariables }: TemplateText): Field[] {
+  const read = (name: FieldName, source: string | null): Field[] => {
+    if (source === null) return []
+    const template = templateOf(source, name === 'html' ? 'html' : 'text', hasVariables)
+    const problem = name === 'subject' ? subjectProblem(source) : sourceProblem(source)
+    return [{ name, template, problem, ...placesOf(name, template) }]
+  }
+  return [...read('subject', subject), ...read('html', html), ...read('text', text)]
+}
+
+function placesOf(name: FieldName, template: Template): Pick<Field, 'sizeWithoutValues' | 'places'> {
+  const places: Field['places'] = new Map()
+  let sizeWithoutValues = 0
+  if (template.every((part) => typeof part === 'string')) return { sizeWithoutValues, places }
+  for (const part of template) {
+    if (typeof part === 'string') {
+      sizeWithoutValues += sizeIn(name, part, false)
+      continue
+    }
+    const { key, isEscaped, fallback } = part
+    const ofKey = places.get(key) ?? []
+    const known = ofKey.find((place) => place.isEscaped === isEscaped)
+    const place = known ?? { isEscaped, count: 0, sizeWithout: 0, isNeeded: false }
+    if (known === undefined) places.set(key, [...ofKey, place])
+    const size = sizeIn(name, fallback ?? '', isEscaped)
+    sizeWithoutValues += size
+    place.count += 1
+    place.sizeWithout += size
+    place.isNeeded ||= fallback === null
+  }
+  return { sizeWithoutValues, places }
+}
+
+/** Of the subject in UTF-16 units, of which a character is one or two; of the others in bytes. */
+function sizeIn(name: FieldName, text: string, isEscaped: boolean): number {
+  if (name === 'subject') return text.length
+  return isEscaped ? escapedBytes(text) : Buffer.byteLength(text)
+}
+
+/** Where a variable is used, and where it has to be given. */
+interface Use {
+  key: string
+  fields: FieldName[]
+  neededIn: FieldName[]
+}
+
+function usesOf(fields: readonly Field[]): Map<string, Use> {
+  const uses = new Map<string, Use>()
+  for (const { name, places } of fields) {
+    for (const [key, ofKey] of places) {
+      const use = uses.get(key) ?? { key, fields: [], neededIn: [] }
+      uses.set(key, use)
+      use.fields.push(name)
+      if (ofKey.some(({ isNeeded }) => isNeeded)) use.neededIn.push(name)
+    }
+  }
+  return uses
+}
+
+function variableProblems(
+  uses: ReadonlyMap<string, Use>,
+  needed: readonly Use[],
+  given: GivenValues,
+): TemplateProblem[] {
+  const found: TemplateProblem[] = []
+  const add = (key: string, fields: readonly FieldName[], text: string): void => {
+    found.push({ about: 'variable', name: key, text: `used in ${fields.join(' and ')}, ${text}` })
+  }
+  for (const { key, neededIn } of needed) {
+    if (found.length >= MOST_VARIABLE_PROBLEMS) return found
+    if (!given.has(key)) add(key, neededIn, 'not given')
+  }
+  for (const [key, value] of given) {
+    if (found.length >= MOST_VARIABLE_PROBLEMS) return found
+    const kind = Array.isArray(value) ? 'an array' : 'an object'
+    const { fields = [] } = uses.get(key) ?? {}
+    if (!isUsableValue(value)) add(key, fields, `must be a string, number or boolean, not ${kind}`)
+  }
+  return found
+}
+
+function fieldProblem(name: FieldName, problem: string | undefined): TemplateProblem[] {
+  return problem === undefined ? [] : [{ about: 'field', name, text: problem }]
+}
+
+/** What becomes wrong with a field by the values in it. */
+function renderedProblem(field: Field, given: GivenValues): string | undefined {
+  if (field.places.size === 0) return undefined
+  const isSubject = field.name === 'subject'
+  const problem = isSubject ? renderedSubjectProblem(field, given) : bodyProblem(renderedSize(field, given))
+  return problem === undefined ? undefined : `${problem} once its variables are filled in`
+}
+
+function renderedSubjectProblem(field: Field, given: GivenValues): string | undefined {
+  // Nothing long is built.
+  if (renderedSize(field, given) > MOST_SUBJECT_UNITS) return LONG_SUBJECT
+  return subjectProblem(renderedSubject(field, given))
+}
+
+/** A character is at most two of UTF-16. */
+const MOST_SUBJECT_UNITS = 2 * MOST_SUBJECT_CHARACTERS
+const LONG_SUBJECT = `has more than ${MOST_SUBJECT_CHARACTERS} characters`
+
+function subjectProblem(subject: string): string | undefined {
+  const isLong = subject.length > MOST_SUBJECT_UNITS || [...subject].length > MOST_SUBJECT_CHARACTERS
+  if (isLong) return LONG_SUBJECT
+  // Every C0 and C1 control and DEL, but not the tab.
+  if (/[^\P{Cc}\t]/u.test(subject)) return 'has a line break or another control character'
+  return subject.isWellFormed() ? undefined : 'has an unpaired surrogate'
+}
+
+/** A UTF-16 unit is at most three bytes: what is short enough is not counted. */
+function sourceProblem(source: string): string | undefined {
+  return source.length * 3 <= MOST_BODY_BYTES ? undefined : bodyProblem(Buffer.byteLength(source))
+}
+
+function bodyProblem(bytes: number): string | undefined {
+  return bytes > MOST_BODY_BYTES ? `has ${bytes} bytes, at most ${MOST_BODY_BYTES} are allowed` : undefined
+}
+
+function renderedSubject({ template }: Field, given: GivenValues): string {
+  return template
+    .map((part) => (typeof part === 'string' ? part : String(given.get(part.key) ?? part.fallback ?? '')))
+    .join('')
+}
+
+function renderedSize({ name, sizeWithoutValues, places }: Field, given: GivenValues): number {
+  let size = sizeWithoutValues
+  for (const [key, value] of given) {
+    for (const { isEscaped, count, sizeWithout } of places.get(key) ?? []) {
+      size += count * sizeIn(name, String(value), isEscaped) - sizeWithout
+    }
+  }
+  return size
+}

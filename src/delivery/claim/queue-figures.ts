@@ -1,0 +1,100 @@
+/**
+ * How much waits, for whom and why, as the dispatcher remembers it: for acceptance, the statistics of an IP, metrics.
+ *
+ * Right to within what one walk over the queue keys corrects; counts of keys with very many rows are lower bounds until
+ * they were accepted or sent by this process. Reads, changes nothing, never throws.
+ */
+import type { Clock } from '../../base/clock.ts'
+import type { Egress } from '../../egress/egress.ts'
+import { CAPTURE_ROUTE, HELD_UNTIL, UNROUTED } from '../../store/records/queue-records.ts'
+import type { WaitingFor } from '../../store/records/queue-records.ts'
+import type { KnownRoutes } from '../route/known-routes.ts'
+import type { KeyEntry, QueueDirectory } from './queue-directory.ts'
+
+export interface WaitingCount {
+  isp: string
+  reason: WaitingFor
+  count: number
+}
+
+export interface QueueFigures {
+  /** First attempts that wait in a pool, by isp; '' for those whose provider is not known yet. */
+  backlogOf(pool: string): Record<string, number>
+  /** Messages that could leave from this IP, by isp and reason, most first. */
+  waitingOf(ip: string): WaitingCount[]
+  /** Messages of all pools. */
+  waitingByReason(): Partial<Record<WaitingFor, number>>
+  /** What waits in each pool, and since when the first of it is due; null: nothing is. */
+  waitingByPool(): Map<string, { waiting: number; dueSince: number | null }>
+}
+
+export interface QueueFiguresOptions {
+  directory: Pick<QueueDirectory, 'entries' | 'closureOf'>
+  routes: Pick<KnownRoutes, 'behind'>
+  egress: Pick<Egress, 'ipsUsedBy' | 'poolNames'>
+  clock: Clock
+}
+
+export function createQueueFigures({ directory, routes, egress, clock }: QueueFiguresOptions): QueueFigures {
+  function ispOf({ route }: KeyEntry): string {
+    if (route === UNROUTED) return ''
+    const { isp, provider } = routes.behind(route)
+    // A route whose domain nobody looked up since the start stands for itself.
+    return provider === null && isp === route ? '' : isp
+  }
+
+  function reasonOf(entry: Readonly<KeyEntry>): WaitingFor {
+    const { earliestAt, isDue, isRetry, waitingFor } = entry
+    const closure = directory.closureOf(entry)
+    if (closure !== null) return closure.waitingFor
+    // In its turn.
+    if (isDue || earliestAt <= clock.now()) return 'connections'
+    if (earliestAt >= HELD_UNTIL) return 'held'
+    return waitingFor ?? (isRetry ? 'retry_delay' : 'send_at')
+  }
+
+  return {
+    backlogOf(pool) {
+      const backlog: Record<string, number> = Object.create(null)
+      for (const entry of directory.entries()) {
+        if (entry.pool !== pool || entry.isRetry) continue
+        const isp = ispOf(entry)
+        backlog[isp] = (backlog[isp] ?? 0) + entry.waiting
+      }
+      return backlog
+    },
+    waitingOf(ip) {
+      const pools = egress.poolNames().filter((pool) => egress.ipsUsedBy(pool).some(({ address }) => address === ip))
+      const counts = new Map<string, WaitingCount>()
+      for (const entry of directory.entries()) {
+        if (!pools.includes(entry.pool)) continue
+        const [isp, reason] = [ispOf(entry), reasonOf(entry)]
+        const known = counts.get(`${isp} ${reason}`)
+        counts.set(`${isp} ${reason}`, { isp, reason, count: (known?.count ?? 0) + entry.waiting })
+      }
+      return [...counts.values()].toSorted((left, right) => right.count - left.count)
+    },
+    waitingByPool() {
+      const pools = new Map<string, { waiting: number; dueSince: number | null }>()
+      for (const { pool, route, waiting, earliestAt } of directory.entries()) {
+        if (route === CAPTURE_ROUTE || waiting === 0) continue
+        const known = pools.get(pool) ?? { waiting: 0, dueSince: null }
+        const dueSince = earliestAt > clock.now() ? null : earliestAt
+        pools.set(pool, {
+          waiting: known.waiting + waiting,
+          dueSince: dueSince === null ? known.dueSince : Math.min(dueSince, known.dueSince ?? dueSince),
+        })
+      }
+      return pools
+    },
+    waitingByReason() {
+      const counts: Partial<Record<WaitingFor, number>> = {}
+      for (const entry of directory.entries()) {
+        if (entry.route === CAPTURE_ROUTE) continue
+        const reason = reasonOf(entry)
+        counts[reason] = (counts[reason] ?? 0) + entry.waiting
+      }
+      return counts
+    },
+  }
+}

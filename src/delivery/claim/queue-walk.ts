@@ -1,0 +1,115 @@
+/**
+ * Walks over the queue keys of the store: once at the start, then every 30 s as a safety net, and when keys were
+ * forgotten for want of room or somebody says that the queue changed.
+ *
+ * Reads small pages, one after the other, so that no other verb waits for long. A key that is due for more than 5 s and
+ * was not known is logged as `scheduler.missed_wake`: some part did not tell of its rows. An error is logged; the next
+ * walk comes as if nothing had happened. Engine.md 4.1, 4.3.
+ */
+import { SECOND } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import { errorText } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { QueueKey } from '../../store/records/queue-records.ts'
+import type { Store } from '../../store/store.ts'
+import type { QueueDirectory } from './queue-directory.ts'
+
+export interface QueueWalk {
+  /** Walks, and goes on walking every 30 s; rejects when the first walk fails. */
+  start(): Promise<void>
+  /** Rows came that nobody named. */
+  walkSoon(): void
+  /** There may be room for keys that were forgotten: the next walk comes as soon as they are due. */
+  look(): void
+  stop(): Promise<void>
+}
+
+export interface QueueWalkOptions {
+  store: Pick<Store, 'queueKeys'>
+  clock: Clock
+  logger: Logger
+  directory: Pick<QueueDirectory, 'beginWalk' | 'endWalk' | 'hasForgotten' | 'learn' | 'walkAt'>
+  /** A page was learnt. */
+  onPage: () => void
+  /** All keys were seen. */
+  onWalked: () => void
+}
+
+/** Engine.md 4.3. */
+const WALK_EVERY = 30 * SECOND
+/** Between two walks, whatever was forgotten. */
+const SHORTEST_PAUSE = SECOND
+/** Rows that are counted for one page: some milliseconds of the store's time. */
+const ROWS_PER_PAGE = 10_000
+const MOST_LOGGED = 5
+
+export function createQueueWalk(options: QueueWalkOptions): QueueWalk {
+  const { store, clock, logger, directory } = options
+  let running: Promise<void> | undefined
+  let isAskedAgain = false
+  let isStopped = false
+  let endedAt = 0
+  let cancelTimer = (): void => {}
+
+  /** `isNet`: nothing should be found that is not known. */
+  async function walk(isNet: boolean): Promise<void> {
+    // Keys that were forgotten on purpose are no surprise.
+    const isSurprising = isNet && !directory.hasForgotten()
+    directory.beginWalk()
+    let after: QueueKey | null = null
+    do {
+      const page = await store.queueKeys(after, ROWS_PER_PAGE)
+      const missed = directory.learn(page.keys, ROWS_PER_PAGE)
+      if (isSurprising && missed.length > 0) {
+        logger.error({ count: missed.length, keys: missed.slice(0, MOST_LOGGED) }, 'scheduler.missed_wake')
+      }
+      options.onPage()
+      after = page.next
+    } while (after !== null && !isStopped)
+    if (after !== null) return
+    directory.endWalk()
+    options.onWalked()
+  }
+
+  function begin(isNet: boolean): Promise<void> {
+    cancelTimer()
+    running = walk(isNet).finally(() => {
+      running = undefined
+      endedAt = clock.now()
+      if (isStopped) return
+      if (isAskedAgain) walkSoon()
+      else setTimer()
+    })
+    return running
+  }
+
+  function setTimer(): void {
+    const wanted = Math.max(directory.walkAt() ?? Infinity, endedAt + SHORTEST_PAUSE)
+    const now = clock.now()
+    const delay = Math.max(0, Math.min(wanted, endedAt + WALK_EVERY) - now)
+    cancelTimer()
+    cancelTimer = clock.after(Math.min(delay, WALK_EVERY), () => void begin(true).catch(logFailure))
+  }
+
+  function logFailure(thrown: unknown): void {
+    logger.error({ error: errorText(thrown) }, 'the queue could not be walked')
+  }
+
+  function walkSoon(): void {
+    isAskedAgain = running !== undefined
+    if (running === undefined && !isStopped) void begin(false).catch(logFailure)
+  }
+
+  return {
+    start: () => begin(false),
+    walkSoon,
+    look() {
+      if (running === undefined && !isStopped && directory.walkAt() !== null) setTimer()
+    },
+    async stop() {
+      isStopped = true
+      cancelTimer()
+      await running?.catch(() => {})
+    },
+  }
+}

@@ -1,0 +1,111 @@
+/**
+ * What keeps a message back, in the words of contract.md 6.3 and engine.md 4.5: the operator, the warmup or share of
+ * its IPs, a rate, a suspension, connections, or no IP that sends. A plain retry delay and a start time are the
+ * caller's to say. Reads, changes nothing, never throws.
+ */
+import type { Clock } from '../../base/clock.ts'
+import type { IpChoice } from '../../egress/ips/egress-ip.ts'
+import type { Gate, Shaping } from '../../egress/shaping/shaping.ts'
+import type { MessageView } from '../../store/records/lookup-records.ts'
+import type { WaitingFor } from '../../store/records/queue-records.ts'
+import type { CaptureRoute } from '../place/capture-route.ts'
+import type { ChoosePath } from '../place/choose-path.ts'
+import type { KnownRoutes } from '../route/known-routes.ts'
+import type { PathFacts } from '../place/path-facts.ts'
+import type { PathRow, Paths } from '../place/paths.ts'
+
+export type WaitingMessage = Pick<
+  MessageView,
+  'id' | 'state' | 'pool' | 'domain' | 'stream' | 'recipientDomain' | 'lastIp' | 'isCaptured' | 'nextAttemptAt' |
+  'waitingFor' | 'attempts'
+>
+
+export interface WaitReason {
+  waitingFor: WaitingFor
+  /** Null: nobody knows. */
+  untilMilliseconds: number | null
+  /** A sentence. */
+  text: string
+}
+
+export interface WhyWaitingOptions {
+  clock: Clock
+  shaping: Pick<Shaping, 'explain'>
+  routes: Pick<KnownRoutes, 'last'>
+  capture: CaptureRoute
+  choosePath: ChoosePath
+  gateOf: (facts: PathFacts) => Gate
+  paths: Pick<Paths<PathRow>, 'roomOf'>
+  /** The ready window is full. */
+  isFull: () => boolean
+}
+
+export type WhyWaiting = (message: WaitingMessage) => WaitReason | undefined
+
+/** Where only the reason was kept. */
+const SENTENCES: Readonly<Record<WaitingFor, string>> = {
+  send_at: 'Its time has not come.',
+  retry_delay: 'It waits for its next attempt.',
+  warmup_day: 'The warming IPs of its pool have used up what they may send today.',
+  warmup_hour: 'The warming IPs of its pool may send no more in this hour.',
+  provider_share: 'The warming IPs of its pool have used up what they may send to this provider today.',
+  rate: 'The rate at which its provider is sent mail is used up.',
+  connections: 'All connections to its provider are in use.',
+  suspension: 'Its provider takes no mail from the IPs of its pool for now.',
+  ip_paused: 'No IP of its pool can send it now.',
+  held: 'The operator holds it back.',
+}
+
+/** `busy`: nothing is in its way but other mail, or, null, nothing at all. */
+type Chosen = { wait: Extract<IpChoice, { kind: 'wait' }> } | { busy: string | null }
+
+export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
+  const { clock, shaping, routes, capture, choosePath, gateOf, paths, isFull } = options
+
+  function choose(message: WaitingMessage): Chosen | undefined {
+    const { isCaptured, recipientDomain } = message
+    const route = isCaptured ? capture.routeOf(recipientDomain) : routes.last(recipientDomain)
+    if (route === undefined) return undefined
+    const attempts = message.attempts.filter(({ result }) => result !== 'path-failed').length
+    const chosen = choosePath(
+      { ...message, attempts, route: route.provider.route, keepIpUntil: null, avoidIps: [] }, route,
+    )
+    if (chosen.kind === 'wait') return { wait: chosen }
+    const { facts } = chosen
+    const gate = gateOf(facts)
+    if (gate.kind === 'closed') return { wait: { ...gate, kind: 'wait' } }
+    const isFree = paths.roomOf(facts, gate, message.stream === 'transactional') > 0
+    if (isFree && !isFull()) return { busy: null }
+    const held = facts.shaped === null ? [] : shaping.explain(facts.shaped, message)
+    return { busy: [`All connections to ${facts.isp} are in use.`, ...held].join(' ') }
+  }
+
+  return (message) => {
+    const { state, waitingFor, nextAttemptAt } = message
+    if (!['queued', 'deferred', 'sending'].includes(state)) return undefined
+    if (waitingFor === 'held') return reason('held', null)
+    const now = clock.now()
+    const isLater = nextAttemptAt !== null && nextAttemptAt > now
+    const found = choose(message)
+    if (found !== undefined && 'wait' in found && !isShorter(found.wait.until, isLater ? nextAttemptAt : now)) {
+      const { until, text } = found.wait
+      return { waitingFor: found.wait.waitingFor, untilMilliseconds: until, text }
+    }
+    if (isLater) {
+      const isOwn = waitingFor === null || waitingFor === 'retry_delay' || waitingFor === 'send_at'
+      return isOwn ? undefined : reason(waitingFor, nextAttemptAt)
+    }
+    const busy = found !== undefined && 'busy' in found ? found.busy : null
+    if (busy === null || state === 'deferred') return undefined
+    return { waitingFor: 'connections', untilMilliseconds: null, text: busy }
+  }
+}
+
+/** What holds it back ends before its own time comes. */
+function isShorter(until: number | null, time: number): boolean {
+  return until !== null && until < time
+}
+
+function reason(waitingFor: WaitingFor, untilMilliseconds: number | null): WaitReason {
+  return { waitingFor, untilMilliseconds, text: SENTENCES[waitingFor] }
+}

@@ -1,0 +1,63 @@
+/**
+ * The way of mail that never leaves the host: simulated recipients and test keys (contract.md 11). It goes to the
+ * capture server over loopback, with plenty of connections and no egress IP; no provider's limits hold.
+ *
+ * `isp` is `simulator` for simulated recipients; for others what the domain alone tells, since no DNS is asked. Pure.
+ */
+import { ipFamily } from '../../base/ip-address.ts'
+import type { Configuration } from '../../config/load-configuration.ts'
+import { identifyProvider } from '../../egress/shaping/mailbox-provider.ts'
+import type { OpenGate } from '../../egress/shaping/shaping.ts'
+import { isSimulated } from '../../mail/simulator.ts'
+import { CAPTURE_ROUTE } from '../../store/records/queue-records.ts'
+import type { PathFacts } from './path-facts.ts'
+import type { HostsRoute } from '../route/route-message.ts'
+import type { MailHost } from '../protocol/try-result.ts'
+
+/** Where the capture server listens: a loopback address. */
+export interface CaptureAddress {
+  address: string
+  port: number
+}
+
+export interface CaptureRoute {
+  facts: PathFacts
+  routeOf(recipientDomain: string): HostsRoute
+}
+
+const SIMULATOR_ISP = 'simulator'
+const MOST_CONNECTIONS = 50
+const MESSAGES_PER_CONNECTION = 1_000
+
+/** It takes whatever comes. */
+export const CAPTURE_GATE: OpenGate = {
+  kind: 'open', connections: MOST_CONNECTIONS, messagesPerConnection: MESSAGES_PER_CONNECTION,
+  mostUnderWay: Infinity, mostOfLane: Infinity,
+}
+
+export function createCaptureRoute(
+  { address, port }: CaptureAddress,
+  configuration: () => Configuration,
+): CaptureRoute {
+  const { server, providers } = configuration()
+  const hosts: MailHost[] = [{
+    name: CAPTURE_ROUTE, addresses: [address], tls: { kind: 'opportunistic', policy: { type: 'none', id: '' } },
+  }]
+  return {
+    facts: {
+      key: CAPTURE_ROUTE, route: CAPTURE_ROUTE, isp: CAPTURE_ROUTE, shaped: null,
+      plan: {
+        key: CAPTURE_ROUTE, port, source: ipFamily(address) === 6 ? '::1' : '127.0.0.1', hostname: server.hostname,
+        connections: MOST_CONNECTIONS, messagesPerConnection: MESSAGES_PER_CONNECTION,
+        idleMilliseconds: providers.default.idle, connectionRate: null,
+      },
+    },
+    routeOf(recipientDomain) {
+      const settings = configuration().providers
+      const provider = identifyProvider(settings, recipientDomain, [recipientDomain])
+      const isp = isSimulated(recipientDomain) ? SIMULATOR_ISP : provider.isp
+      const captured = { ...provider, isp, limits: settings.default, route: CAPTURE_ROUTE }
+      return { kind: 'hosts', hosts, siteKey: CAPTURE_ROUTE, provider: captured }
+    },
+  }
+}

@@ -1,0 +1,119 @@
+/**
+ * The path of one message: which egress IP it leaves from now, or why none can take it and until when.
+ *
+ * The choice among the IPs is `egress`'s; what shaping and the rows before it leave free of each path is said here.
+ * Takes nothing and changes nothing. Engine.md 5.2.
+ */
+import { SECOND } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import type { Configuration } from '../../config/load-configuration.ts'
+import type { EgressIp, IpChoice, PathState } from '../../egress/ips/egress-ip.ts'
+import type { Egress } from '../../egress/egress.ts'
+import type { Gate, Lane } from '../../egress/shaping/shaping.ts'
+import type { ClaimedMessage } from '../../store/records/records.ts'
+import type { CaptureRoute } from './capture-route.ts'
+import { familiesToAsk } from '../route/host-families.ts'
+import type { PathFacts, PathFactsMaker } from './path-facts.ts'
+import type { PathRow, Paths } from './paths.ts'
+import type { ReadyWindow } from './ready-window.ts'
+import type { HostsRoute } from '../route/route-message.ts'
+
+export type ChosenPath =
+  | { kind: 'path'; facts: PathFacts; ip: EgressIp | null; needsGrant: boolean; isProbe: boolean }
+  | Extract<IpChoice, { kind: 'wait' }>
+
+/** What the choice needs of a message. */
+export type ChosenMessage = Pick<
+  ClaimedMessage,
+  'id' | 'pool' | 'route' | 'domain' | 'stream' | 'recipientDomain' | 'attempts' | 'lastIp' | 'keepIpUntil' |
+  'avoidIps' | 'isCaptured'
+>
+
+/** `chosenBefore`: rows that were given this path just now, and are not on it yet. */
+export type ChoosePath = (
+  message: ChosenMessage, route: HostsRoute, chosenBefore?: (pathKey: string) => number,
+) => ChosenPath
+
+export interface ChoosePathOptions {
+  clock: Clock
+  configuration: () => Configuration
+  egress: Pick<Egress, 'choose' | 'ipsUsedBy'>
+  gateOf: (facts: PathFacts, lane: Lane | null) => Gate
+  pathFacts: Pick<PathFactsMaker, 'of' | 'generation'>
+  paths: Pick<Paths<PathRow>, 'hasRoom' | 'takesMore'>
+  window: Pick<ReadyWindow, 'ofDomain'>
+  capture: CaptureRoute
+}
+
+/** A path that has more rows than it should is free again by then. */
+const FULL_FOR = SECOND
+
+export function createChoosePath(options: ChoosePathOptions): ChoosePath {
+  const { clock, configuration, egress, gateOf, pathFacts, paths, window, capture } = options
+
+  function stateOf({ facts, gate }: AskedPath, message: ChosenMessage, before: number): PathState {
+    if (gate.kind === 'closed') return { ...gate, takesRows: gate.takesRows && paths.takesMore(facts, before) }
+    const isFull = !paths.hasRoom(facts, gate)
+    // This message is one of those that are held itself.
+    const isTaken = window.ofDomain(message.pool, message.route, message.domain) > gate.mostOfLane
+    if (!isFull && !isTaken) return OPEN
+    const isProbing = gate.mostUnderWay === 1 || isTaken
+    const text = isProbing
+      ? `Mail to ${facts.isp} was suspended and is being tried out again, one message at a time.`
+      : `All connections to ${facts.isp} are in use.`
+    return { kind: 'closed', until: clock.now() + FULL_FOR, waitingFor: isProbing ? 'suspension' : 'connections', text }
+  }
+
+  /** Looked at once for each route and pool: reading addresses costs more than all the rest. */
+  let families = new WeakMap<HostsRoute, Map<string, (4 | 6)[]>>()
+  let generation = pathFacts.generation()
+
+  function familiesOf(pool: string, route: HostsRoute): (4 | 6)[] {
+    if (generation !== pathFacts.generation()) families = new WeakMap()
+    generation = pathFacts.generation()
+    const ofRoute = families.get(route) ?? new Map<string, (4 | 6)[]>()
+    families.set(route, ofRoute)
+    const known = ofRoute.get(pool)
+    if (known !== undefined) return known
+    const { pools, server } = configuration()
+    const preference = pools.pools[pool]?.ipv6 ?? server.delivery.ipv6
+    const found = familiesToAsk(route.hosts, preference, egress.ipsUsedBy(pool).map(({ source }) => source))
+    ofRoute.set(pool, found)
+    return found
+  }
+
+  return (message, route, chosenBefore = () => 0) => {
+    if (message.isCaptured) {
+      return { kind: 'path', facts: capture.facts, ip: null, needsGrant: false, isProbe: false }
+    }
+    const { provider } = route
+    const lane: Lane = { domain: message.domain, stream: message.stream }
+    // Most often the last one asked for is the one that is chosen.
+    let asked: AskedPath | undefined
+    const ask = (ip: EgressIp): AskedPath => {
+      const facts = pathFacts.of(ip, provider)
+      return { ip, facts, gate: gateOf(facts, lane) }
+    }
+    const choice = egress.choose({
+      pool: message.pool, messageId: message.id, recipientDomain: message.recipientDomain, stream: message.stream,
+      isp: provider.isp, attempts: message.attempts, lastIp: message.lastIp, keepIpUntil: message.keepIpUntil,
+      avoidIps: message.avoidIps, families: familiesOf(message.pool, route),
+    }, (ip) => {
+      asked = ask(ip)
+      return stateOf(asked, message, chosenBefore(asked.facts.key))
+    })
+    if (choice.kind === 'wait') return choice
+    const { ip, needsGrant } = choice
+    const { facts, gate } = asked?.ip === ip ? asked : ask(ip)
+    const isProbe = gate.kind === 'open' && Math.min(gate.mostUnderWay, gate.mostOfLane) === 1
+    return { kind: 'path', facts, ip, needsGrant, isProbe }
+  }
+}
+
+interface AskedPath {
+  ip: EgressIp
+  facts: PathFacts
+  gate: Gate
+}
+
+const OPEN: PathState = { kind: 'open' }

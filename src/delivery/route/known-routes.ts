@@ -1,0 +1,88 @@
+/**
+ * What is remembered of where mail goes: the route of a recipient domain, for about as long as its DNS answer holds,
+ * and what stands behind the name of a route, which is all that a queue key has.
+ *
+ * A route that nothing was sent to since the start is known by its name alone: the block of providers.yaml it begins
+ * with, else the default one, and its own name in place of the `isp`. Concurrent questions for one domain share one
+ * lookup. `find` rejects as the lookup does. Engine.md 4.1, 7.
+ */
+import { MINUTE } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import { recentEntries } from '../../base/recent-entries.ts'
+import type { Configuration } from '../../config/load-configuration.ts'
+import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
+import type { FindRoute, HostsRoute, Route } from './route-message.ts'
+
+export interface KnownRoutes {
+  /** The route of the domain when it was looked up lately; undefined: `find` has to ask. */
+  fresh(recipientDomain: string): HostsRoute | undefined
+  find(recipientDomain: string): Promise<Route>
+  /** As it was when it was last looked up, however long ago. */
+  last(recipientDomain: string): HostsRoute | undefined
+  /** What stands behind the name of a route. */
+  behind(routeName: string): MailboxProvider
+  /** Limits have changed: nothing is known any more. */
+  forget(): void
+}
+
+export interface KnownRoutesOptions {
+  findRoute: FindRoute
+  configuration: () => Configuration
+  clock: Clock
+}
+
+/** DNS answers are cached by their own time; this is how late a change of them is seen (engine.md 2, step 5). */
+const FRESH_FOR = MINUTE
+const MOST_DOMAINS = 20_000
+const MOST_ROUTES = 20_000
+
+export function createKnownRoutes({ findRoute, configuration, clock }: KnownRoutesOptions): KnownRoutes {
+  const domains = recentEntries<string, { route: HostsRoute; at: number }>(MOST_DOMAINS)
+  const providers = recentEntries<string, MailboxProvider>(MOST_ROUTES)
+  const underWay = new Map<string, Promise<Route>>()
+
+  async function ask(recipientDomain: string): Promise<Route> {
+    const found = await findRoute(recipientDomain)
+    if (found.kind === 'hosts') {
+      domains.set(recipientDomain, { route: found, at: clock.now() })
+      providers.set(found.provider.route, found.provider)
+    }
+    return found
+  }
+
+  /** A provider's id may stand alone, or before the hyphen that a site's name has. */
+  function guess(routeName: string): MailboxProvider {
+    const { default: limits, providers: blocks } = configuration().providers
+    const id = routeName.split('-')[0] ?? ''
+    const block = Object.hasOwn(blocks, id) ? blocks[id] : undefined
+    if (block === undefined) return { provider: null, isp: routeName, limits, route: routeName }
+    return { provider: id, isp: block.isp, limits: block, route: routeName }
+  }
+
+  return {
+    fresh(recipientDomain) {
+      const known = domains.get(recipientDomain)
+      const age = clock.now() - (known?.at ?? 0)
+      return known !== undefined && age >= 0 && age < FRESH_FOR ? known.route : undefined
+    },
+    find(recipientDomain) {
+      const running = underWay.get(recipientDomain)
+      if (running !== undefined) return running
+      const asking = ask(recipientDomain).finally(() => underWay.delete(recipientDomain))
+      underWay.set(recipientDomain, asking)
+      return asking
+    },
+    last: (recipientDomain) => domains.peek(recipientDomain)?.route,
+    behind(routeName) {
+      const known = providers.get(routeName)
+      if (known !== undefined) return known
+      const guessed = guess(routeName)
+      providers.set(routeName, guessed)
+      return guessed
+    },
+    forget() {
+      domains.clear()
+      providers.clear()
+    },
+  }
+}

@@ -1,0 +1,138 @@
+/**
+ * Which TLS policy holds towards the hosts of a recipient domain: DANE, MTA-STS, required, opportunistic, in this order
+ * (engine.md 13.1 to 13.3).
+ *
+ * What DNSSEC or a policy of the domain protects is never weakened by a failure: a host whose records do not validate
+ * is skipped, one that an enforced policy does not name is left out. Rejects only when the memory of policies does.
+ */
+import { hash } from 'node:crypto'
+import { LRUCache } from 'lru-cache'
+import type { Configuration } from '../../../config/load-configuration.ts'
+import type { MailHost as FoundHost } from '../../../network/mail-hosts.ts'
+import { acceptsHost } from '../../../network/mta-sts.ts'
+import type { MtaSts, StsPolicy } from '../../../network/mta-sts.ts'
+import type { ValidatingResolver } from '../../../network/resolver.ts'
+import { isUsable, tlsaText, TRUST_ANCHOR } from '../../../network/tlsa.ts'
+import type { TlsaRecord } from '../../../network/tlsa.ts'
+import type { HostTls, TlsPolicy } from '../../protocol/host-tls.ts'
+
+export interface TlsPolicyOptions {
+  /** Null: there is none, and no DANE. */
+  validating: Pick<ValidatingResolver, 'tlsa'> | null
+  sts: Pick<MtaSts, 'policyFor'>
+  settings: () => Configuration
+}
+
+/** What is known of a domain before one of its hosts is looked at. */
+export interface DomainFacts {
+  domain: string
+  /** DNSSEC validated its MX set. */
+  isSecure: boolean
+  sts: StsPolicy | null
+}
+
+/** For reports (RFC 8460 §4.4). */
+export interface PolicyDescription {
+  /** As its owner published it, one line each. */
+  lines: string[]
+  /** False: the MTA-STS policy does not name this host. */
+  isListed: boolean
+}
+
+export interface TlsPolicies {
+  stsFor(domain: string): Promise<StsPolicy | null>
+  /** Whether this host may stay in the MX set, before anything is known of it. */
+  mayUse(host: string, facts: DomainFacts): boolean
+  /** Null: an enforced policy does not name this host. */
+  tlsOf(host: FoundHost, facts: DomainFacts): Promise<HostTls | null>
+  /** Of a policy that was handed out lately. */
+  describe(domain: string, host: string, policy: TlsPolicy): PolicyDescription
+}
+
+/** Policies whose text is kept for reports. */
+const MOST_DESCRIBED = 20_000
+const ID_CHARACTERS = 16
+const NO_POLICY: TlsPolicy = { type: 'none', id: '' }
+const DNSSEC_CODE = '4.7.5'
+
+export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOptions): TlsPolicies {
+  const stsPolicies = new LRUCache<string, StsPolicy>({ max: MOST_DESCRIBED })
+  const tlsaLines = new LRUCache<string, string[]>({ max: MOST_DESCRIBED })
+
+  const usesDane = ({ isSecure }: DomainFacts): boolean =>
+    isSecure && validating !== null && settings().server.delivery.dane === 'auto'
+
+  /** Engine.md 13.3; undefined: DANE says nothing about this host. */
+  async function daneOf(host: FoundHost, facts: DomainFacts): Promise<HostTls | undefined> {
+    if (validating === null || !usesDane(facts)) return undefined
+    if (host.failure !== null) return skipped(host.failure)
+    if (!host.isSecure) return undefined
+    // RFC 7672 §2.2.2: an alias that was validated is asked for first.
+    for (const base of new Set([host.canonicalName, host.name])) {
+      const answer = await validating.tlsa(`_${settings().server.delivery.port}._tcp.${base}`)
+      if (answer.kind === 'no-answer') return skipped(answer.reason)
+      if (answer.kind !== 'found' || answer.facts?.isSecure !== true) continue
+      const lines = answer.records.map(tlsaText).toSorted()
+      const policy: TlsPolicy = { type: 'dane', id: hash('sha256', lines.join('\n'), 'hex').slice(0, ID_CHARACTERS) }
+      tlsaLines.set(`${host.name} ${policy.id}`, lines)
+      const records = answer.records.filter(isUsable)
+      // RFC 7672 §2.2: records that nobody can use still say that this host speaks TLS.
+      if (records.length === 0) return { kind: 'required', by: 'DANE', policy }
+      return { kind: 'dane', policy, records, names: namesFor(records, [base, host.name, facts.domain]) }
+    }
+    return undefined
+  }
+
+  return {
+    async stsFor(domain) {
+      if (!settings().server.delivery.mta_sts) return null
+      const policy = await sts.policyFor(domain)
+      if (policy !== null) stsPolicies.set(`${domain} ${policy.id}`, policy)
+      return policy
+    },
+    mayUse: (host, facts) => facts.sts?.mode !== 'enforce' || usesDane(facts) || acceptsHost(facts.sts, host),
+    async tlsOf(host, facts) {
+      const dane = await daneOf(host, facts)
+      if (dane !== undefined && dane.kind !== 'required') return dane
+      if (facts.sts === null) return dane ?? { kind: 'opportunistic', policy: NO_POLICY }
+      const policy: TlsPolicy = { type: 'sts', id: facts.sts.id }
+      if (facts.sts.mode !== 'enforce') return dane ?? { kind: 'opportunistic', policy }
+      return acceptsHost(facts.sts, host.name) ? { kind: 'verified', names: [host.name], by: 'sts', policy } : null
+    },
+    describe(domain, host, { type, id }) {
+      const lines = type === 'dane' ? tlsaLines.get(`${host} ${id}`) ?? [] : []
+      const policy = type === 'sts' ? stsPolicies.get(`${domain} ${id}`) : undefined
+      return policy === undefined
+        ? { lines, isListed: true }
+        : { lines: stsLines(policy), isListed: acceptsHost(policy, host) }
+    },
+  }
+}
+
+/** What a provider block or the settings ask for at least; a stronger policy stays as it is. */
+export function withFloor(tls: HostTls, by: string): HostTls {
+  if (tls.kind !== 'opportunistic') return tls
+  const policy: TlsPolicy = tls.policy.type === 'none' ? { type: 'required', id: by } : tls.policy
+  return { kind: 'required', by, policy }
+}
+
+/** Equal for hosts whose connections may be shared (engine.md 10.1). A policy of a domain is that domain's alone. */
+export function policyKey(domain: string, tls: HostTls): string {
+  const owner = tls.policy.type === 'sts' ? domain : ''
+  const names = tls.kind === 'dane' ? tls.names.join(',') : ''
+  return [tls.kind, tls.policy.type, tls.policy.id, owner, names].join(':')
+}
+
+function skipped(reason: string): HostTls {
+  return { kind: 'skip', policy: { type: 'dane', id: '' }, code: DNSSEC_CODE, reason }
+}
+
+/** Usage 3 needs none (RFC 7672 §3.1.1), and without them domains can share a connection. */
+function namesFor(records: readonly TlsaRecord[], names: readonly string[]): string[] {
+  return records.some(({ usage }) => usage === TRUST_ANCHOR) ? [...new Set(names)] : []
+}
+
+function stsLines({ mode, mx, fetchedAt, expiresAt }: StsPolicy): string[] {
+  const maxAge = Math.round((expiresAt - fetchedAt) / 1_000)
+  return ['version: STSv1', `mode: ${mode}`, ...mx.map((host) => `mx: ${host}`), `max_age: ${maxAge}`]
+}

@@ -1,0 +1,116 @@
+/**
+ * What connections said about TLS: summed, and handed to the store every ten seconds (engine.md 13.4), some at a time,
+ * so that no acceptance waits for thousands of them.
+ *
+ * Each connection counts once, for the recipient domain it was opened for. What can not be stored stays in the sums and
+ * is tried again. Also feeds the memory of plain fallbacks.
+ */
+import { SECOND } from '../../../base/clock.ts'
+import type { Clock } from '../../../base/clock.ts'
+import type { Logger } from '../../../base/logger.ts'
+import { utcDay } from '../../../base/utc-day.ts'
+import type { Store } from '../../../store/store.ts'
+import type { TlsResult } from '../../../store/records/tls-records.ts'
+import type { TlsPolicy } from '../../protocol/host-tls.ts'
+import type { TlsMemory } from './tls-memory.ts'
+import type { TlsPolicies } from './tls-policy.ts'
+import type { ThreadConnectionNote } from '../../protocol/try-result.ts'
+
+export interface TlsResultsOptions {
+  store: Pick<Store, 'addTlsResults'>
+  policies: Pick<TlsPolicies, 'describe'>
+  memory: Pick<TlsMemory, 'remember' | 'forget'>
+  clock: Clock
+  logger: Logger
+}
+
+/** A failure for which no connection was made. */
+export interface TlsProblem {
+  domain: string
+  /** '' where no host is to blame. */
+  host: string
+  policy: TlsPolicy
+  /** A result type of RFC 8460 §4.3. */
+  result: string
+}
+
+export interface TlsResults {
+  /** `ip`: the egress IP of the path. */
+  noteConnection(ip: string, note: ThreadConnectionNote): void
+  noteProblem(problem: TlsProblem): void
+  /** Stores what is summed up; never rejects. */
+  flush(): Promise<void>
+  /** The last flush; nothing is noted afterwards. */
+  stop(): Promise<void>
+}
+
+const FLUSH_AFTER = 10 * SECOND
+/** While the store takes nothing, further kinds of results are not summed. */
+const MOST_SUMS = 50_000
+/** Of one call of the store, which takes about 12 µs for each. */
+const STORED_AT_ONCE = 200
+const POLICY_TYPES = {
+  dane: 'tlsa', sts: 'sts', required: 'no-policy-found', none: 'no-policy-found',
+} as const
+
+export function createTlsResults({ store, policies, memory, clock, logger }: TlsResultsOptions): TlsResults {
+  let sums = new Map<string, TlsResult>()
+  let cancelTimer: (() => void) | undefined
+  let flushing: Promise<void> = Promise.resolve()
+
+  function add(result: TlsResult): void {
+    const { day, domain, policyType, policy, host, ip } = result
+    const key = JSON.stringify([day, domain, policyType, policy, host, ip, result.result])
+    const sum = sums.get(key)
+    if (sum !== undefined) sum.count += result.count
+    else if (sums.size < MOST_SUMS) sums.set(key, result)
+    cancelTimer ??= clock.after(FLUSH_AFTER, () => void flush())
+  }
+
+  function note(ip: string, { domain, host, policy, result }: TlsProblem): void {
+    const { lines, isListed } = policies.describe(domain, host, policy)
+    // In testing, mail goes to a host that the policy does not name; `enforce` would not have sent it there.
+    const seen = !isListed && host !== '' && result === 'success' ? 'validation-failure' : result
+    const policyType = POLICY_TYPES[policy.type]
+    add({ day: utcDay(clock.now()), domain, policyType, policy: lines, host, ip, result: seen, count: 1 })
+  }
+
+  function flush(): Promise<void> {
+    cancelTimer?.()
+    cancelTimer = undefined
+    flushing = flushing.then(storeSums)
+    return flushing
+  }
+
+  async function storeSums(): Promise<void> {
+    const taken = [...sums.values()]
+    if (taken.length === 0) return
+    sums = new Map()
+    while (taken.length > 0) {
+      const some = taken.splice(0, STORED_AT_ONCE)
+      try {
+        await store.addTlsResults(some)
+      } catch (thrown) {
+        const left = [...some, ...taken]
+        logger.warn({ err: thrown, results: left.length }, 'TLS results not stored')
+        for (const result of left) add(result)
+        return
+      }
+    }
+  }
+
+  return {
+    noteConnection(ip, { domain, host, tls }) {
+      if (tls === null || host === null) return
+      if (tls.isPlainFallback) memory.remember(ip, host, tls.reason ?? tls.result)
+      else if (tls.result === 'success') memory.forget(ip, host)
+      note(ip, { domain, host, policy: tls.policy, result: tls.result })
+    },
+    noteProblem: (problem) => note('', problem),
+    flush,
+    async stop() {
+      await flush()
+      cancelTimer?.()
+    },
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * The dot marks: the durable note that the final dot of a row may go out, committed before it does.
+ *
+ * What a thread asks for in one turn of its event loop is one verb. It goes to the store right behind the outcomes
+ * that came sooner, to share their commit, and is answered when those are stored, too: so a connection has at most one
+ * message whose dot is out and whose outcome is not committed. While the store can not commit, the question is asked
+ * again every second, and no dot goes out: the thread gives up by itself and gives the row back. Rows whose mark was
+ * answered are remembered until they come back: nobody knows whether their dots went out when their thread dies.
+ *
+ * A mark belongs to a claim. A claim that holds its row no more gets none, though a newer claim of this process does:
+ * of two in hand, only the newer one sends its dot. When the older one was marked before its lease lapsed, its dot may
+ * be out: whoever frees such a row (`recoverLapsedLeases`, a dead thread) marks it as a possible duplicate, and what is
+ * heard of its dot later counts: `delivered` ends a row that waits. Engine.md 3.4.
+ */
+import { SECOND } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import { errorCode, errorText } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { Store } from '../../store/store.ts'
+
+export interface DotMarks {
+  /** A thread has sent the bodies of these rows, and holds their dots back. */
+  ask(thread: number, id: number, claims: readonly number[]): void
+  /** Its dot may have gone out. */
+  isMarked(claim: number): boolean
+  /** The row has come back. */
+  forget(claim: number): void
+  /** The last marks could not be committed. */
+  isBlocked(): boolean
+  stop(): void
+}
+
+export interface DotMarksOptions {
+  store: Pick<Store, 'markDotSent'>
+  clock: Clock
+  logger: Logger
+  epoch: number
+  /** Calls back right behind the outcomes that came before; `stored` resolves when those are stored. */
+  behindOutcomes: (ask: (stored: Promise<void>) => void) => void
+  /** The store's row of a claim that is in a thread still: it goes to one once, and leaves it once. */
+  keyInThread: (claim: number) => number | undefined
+  answer: (thread: number, id: number, stale: number[]) => void
+  /** Marks are committed again. */
+  onUnblocked: () => void
+}
+
+interface Question {
+  thread: number
+  id: number
+  claims: readonly number[]
+}
+
+const TRY_AGAIN_AFTER = SECOND
+
+export function createDotMarks(options: DotMarksOptions): DotMarks {
+  const { store, clock, logger, epoch } = options
+  const marked = new Set<number>()
+  let questions: Question[] = []
+  let isScheduled = false
+  let isBlocked = false
+  let isStopped = false
+
+  function schedule(): void {
+    if (isScheduled) return
+    isScheduled = true
+    options.behindOutcomes((stored) => {
+      isScheduled = false
+      const batch = questions
+      questions = []
+      void commit(batch, stored)
+    })
+  }
+
+  const isWaitedFor = (claim: number): boolean => options.keyInThread(claim) !== undefined
+
+  async function commit(batch: readonly Question[], stored: Promise<void>): Promise<void> {
+    try {
+      const rows = batch.flatMap(({ claims }) => claims).flatMap((claim) => {
+        const key = options.keyInThread(claim)
+        return key === undefined ? [] : [{ key, claim }]
+      })
+      const { stale } = await store.markDotSent(epoch, rows)
+      await stored
+      // What was given up was not stored.
+      if (isStopped) return
+      const refused = new Set(stale)
+      for (const { thread, id, claims } of batch) {
+        // A row that was given back meanwhile went back without a mark: nobody would know of its dot.
+        const open = claims.filter((claim) => !refused.has(claim) && isWaitedFor(claim))
+        // Before the thread hears of it.
+        for (const claim of open) marked.add(claim)
+        options.answer(thread, id, claims.filter((claim) => !open.includes(claim)))
+      }
+      if (isBlocked) options.onUnblocked()
+      isBlocked = false
+    } catch (thrown) {
+      const facts = { code: errorCode(thrown), error: errorText(thrown) }
+      if (!isBlocked) logger.error(facts, 'dot marks could not be stored')
+      isBlocked = true
+      clock.after(TRY_AGAIN_AFTER, () => askAgain(batch))
+    }
+  }
+
+  /** A question whose rows have all come back is over; its thread is told, which keeps it until then. */
+  function askAgain(batch: readonly Question[]): void {
+    if (isStopped) return
+    for (const question of batch) {
+      const { thread, id, claims } = question
+      if (claims.some(isWaitedFor)) questions.push(question)
+      else options.answer(thread, id, [...claims])
+    }
+    if (questions.length > 0) return schedule()
+    isBlocked = false
+    options.onUnblocked()
+  }
+
+  return {
+    ask(thread, id, claims) {
+      questions.push({ thread, id, claims })
+      schedule()
+    },
+    isMarked: (claim) => marked.has(claim),
+    forget: (claim) => void marked.delete(claim),
+    isBlocked: () => isBlocked,
+    stop() {
+      isStopped = true
+    },
+  }
+}

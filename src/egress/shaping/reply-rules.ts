@@ -1,0 +1,59 @@
+/**
+ * The reply rules of providers.yaml: which of them a reply counts for (engine.md 9.1).
+ *
+ * Only what a server said is ever given to them; our own sentences are not replies. Pure. Throws for an expression that
+ * does not compile: the configuration refuses those at load.
+ */
+import { ANY_PROVIDER } from '../../config/settings/provider-settings.ts'
+import type { REPLY_STAGES, ReplyRuleSettings } from '../../config/settings/provider-settings.ts'
+import { MOST_REPLY_CHARACTERS } from '../../mail/reply/smtp-reply.ts'
+import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
+
+export interface ReplyRules {
+  /** The first rule that matches, and later ones that say `also`; empty: none, or the reply is no refusal. */
+  match(reply: SmtpReply, stage: SmtpStage, provider: string | null): ReplyRuleSettings[]
+}
+
+type RuleStage = (typeof REPLY_STAGES)[number]
+
+interface CompiledRule {
+  settings: ReplyRuleSettings
+  expression: RegExp
+}
+
+/** Rules name six stages: the banner belongs to connecting, STARTTLS to the greeting. */
+const STAGE_IN_RULES: Readonly<Record<SmtpStage, RuleStage>> = {
+  connect: 'connect', banner: 'connect', ehlo: 'ehlo', starttls: 'ehlo', mail: 'mail', rcpt: 'rcpt', data: 'data',
+  dot: 'dot',
+}
+const LOWEST_REFUSAL = 400
+
+/** `settings`: in the order of trial, as the configuration has them. */
+export function createReplyRules(settings: readonly ReplyRuleSettings[]): ReplyRules {
+  const compiled = settings.map(
+    (rule): CompiledRule => ({ settings: rule, expression: new RegExp(rule.match, 'iu') }),
+  )
+  const byProvider = new Map<string | null, CompiledRule[]>()
+
+  function rulesFor(provider: string | null): CompiledRule[] {
+    const known = byProvider.get(provider)
+    if (known !== undefined) return known
+    const found = compiled.filter(({ settings: rule }) => rule.provider === ANY_PROVIDER || rule.provider === provider)
+    byProvider.set(provider, found)
+    return found
+  }
+
+  return {
+    match(reply, stage, provider) {
+      if (reply.code < LOWEST_REFUSAL) return []
+      const text = reply.text.slice(0, MOST_REPLY_CHARACTERS)
+      const found: ReplyRuleSettings[] = []
+      for (const { settings: rule, expression } of rulesFor(provider)) {
+        if (found.length > 0 && !rule.also) continue
+        if (rule.stage.length > 0 && !rule.stage.includes(STAGE_IN_RULES[stage])) continue
+        if (expression.test(text)) found.push(rule)
+      }
+      return found
+    },
+  }
+}

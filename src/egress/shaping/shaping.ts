@@ -1,0 +1,224 @@
+/**
+ * What shaping says of a path (egress IP, route), and what it is told: the interface between `delivery` and the limits,
+ * rates, back-off and suspensions of engine.md 8 and 9. `shaping/create-shaping.ts` makes it.
+ *
+ * Everything is decided from what receivers answered, from the clock and by operators: nothing here waits, and only
+ * `start`, `stop`, `tick` and `suspend` touch the store. No method throws; those four reject when the store does.
+ */
+import { SECOND } from '../../base/clock.ts'
+import type { Rate } from '../../config/settings/field-types.ts'
+import type { ProviderLimits } from '../../config/settings/provider-settings.ts'
+import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
+import type { Stream } from '../../mail/message.ts'
+import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
+
+/** A path with the limits that the configuration gives it now: plain facts. `shapedPath` makes one. */
+export interface ShapedPath {
+  /** `${ip} ${route}`. */
+  key: string
+  ip: string
+  route: string
+  /** Id of a block of providers.yaml, or null. */
+  provider: string | null
+  isp: string
+  /** Of the provider, made tighter by the pool's overrides. */
+  limits: ProviderLimits
+  /** Caps on every path of an IP that is new to the world, else null (engine.md 6.6). */
+  newIpLimits: { connections: number; messagesPerConnection: number } | null
+}
+
+/** Whose mail. Suspensions of a lane hold for the sending domain, whatever the stream. */
+export interface Lane {
+  /** The sending domain. */
+  domain: string
+  stream: Stream
+}
+
+export type Gate = OpenGate | ClosedGate
+
+/** A path that is closed for no longer keeps its rows. */
+export const SHORT_WAIT = 2 * SECOND
+
+export interface OpenGate {
+  kind: 'open'
+  /** Sessions at once: the smallest of all limits and of the concurrency that was learnt. At least 1. */
+  connections: number
+  messagesPerConnection: number
+  /**
+   * Rows of the path that may be under way: 1 while it probes, else Infinity. A row that goes out while this or
+   * `mostOfLane` is 1 is a probe: refused as a block it is deferred, never bounced (engine.md 8.5).
+   */
+  mostUnderWay: number
+  /** Rows of this sending domain under way on this route, over all IPs of the pool: 1 while it probes. */
+  mostOfLane: number
+}
+
+export interface ClosedGate {
+  kind: 'closed'
+  /** When it opens by time alone, or null: by an event that `onOpen` tells. */
+  until: number | null
+  waitingFor: 'suspension' | 'rate' | 'connections'
+  /** It opens within moments, by its rate: a row that is claimed already waits on the path. */
+  takesRows: boolean
+  /** One sentence: why, and until when. Ours: never fed to rules. */
+  text: string
+  /** Id of the reply rule, or null. */
+  rule: string | null
+}
+
+/** What a row that came back from a thread says of its path. One for each row that was handed to a thread. */
+export type TryNote =
+  | { kind: 'delivered' } // 2xx to the dot
+  | { kind: 'refused'; reply: SmtpReply; stage: SmtpStage; category: BounceCategory } // 4xx or 5xx to MAIL … dot
+  | { kind: 'neither' } // lost, unanswered, expired, returned; or its connection failed, whose own note tells that
+
+/**
+ * What happened to a connection. One that was `opened` ends with exactly one of `ended-well`, `dropped` and `closing`;
+ * one that `failed` was never opened.
+ */
+export type ConnectionNote =
+  | { kind: 'opened' } // banner, EHLO and TLS are done
+  | { kind: 'ended-well'; delivered: number } // closed by us, or after a 421 to a message; so many were delivered
+  | ConnectionFailure
+  | { kind: 'dropped'; reason: string } // the host ended it in the dialogue, without a word
+  | { kind: 'closing'; reply: SmtpReply } // 421 outside of a message; one to MAIL … dot comes as `refused`
+
+export interface ConnectionFailure {
+  kind: 'failed'
+  stage: 'connect' | 'banner' | 'ehlo' | 'starttls'
+  host: string | null
+  /** What the host said; null: nothing. */
+  reply: SmtpReply | null
+  /** In our words. */
+  reason: string
+  /** TLS was required here, so that its failure is one of the path. */
+  wasRequiredTls: boolean
+}
+
+/** How many messages may go now, and when the next one may if those are fewer than asked for. */
+export interface Tokens {
+  granted: number
+  /** Unix milliseconds, or null: all were granted. */
+  nextAt: number | null
+}
+
+export interface Shaping {
+  /** Loads what paths are under. */
+  start(): Promise<void>
+  /** Saves it. */
+  stop(): Promise<void>
+  /** Whether the path takes messages now (`lane`: of this one). Takes nothing; cheap enough for every candidate. */
+  gate(path: ShapedPath, lane: Lane | null): Gate
+  /** Takes tokens of the path's message rate and of its pool's. */
+  take(path: ShapedPath, count: number): Tokens
+  /** Taken, but not sent. */
+  giveBack(path: ShapedPath, count: number): void
+  noteTry(path: ShapedPath, lane: Lane, note: TryNote): void
+  noteConnections(path: ShapedPath, notes: readonly ConnectionNote[]): void
+  /** Milliseconds for which path errors leave the path alone still; 0: they do not. */
+  waitOf(path: ShapedPath): number
+  /** Paths and lanes with a limit, a wait or a suspension; longest lasting first. */
+  views(): PathView[]
+  /** An operator lets nothing leave from an IP to a provider until it is resumed. In force at once, then stored. */
+  suspend(request: ProviderSuspension): Promise<void>
+  /** An operator lifts limits, waits and suspensions; how many paths and lanes had any. The ladder keeps its step. */
+  resume(filter: PathFilter): number
+  /** What holds the path back beyond its configuration, a sentence each; empty: nothing. */
+  explain(path: ShapedPath, lane: Lane): string[]
+  /** Every 10 s: saves what changed, forgets what says nothing any more. */
+  tick(): Promise<void>
+  /** A path or lane may take messages that could not before; called by a timer on the earliest end, or at once. */
+  onOpen(listener: () => void): void
+}
+
+export interface ProviderSuspension {
+  ip: string
+  /** Id of a block of providers.yaml. */
+  provider: string
+  reason: string | null
+  actor: string
+}
+
+/** What is left out does not restrict. */
+export interface PathFilter {
+  ip?: string
+  /** A provider's id means all of its routes, where an operator suspended them. */
+  route?: string
+  /** Id of a block of providers.yaml. */
+  provider?: string
+}
+
+/** How a path or lane stands; the first that fits. */
+export type PathStatus =
+  | 'suspended' // nothing goes (engine.md 8.5)
+  | 'waiting' // its hosts did not answer: nothing goes for a while (engine.md 8.4)
+  | 'probing' // one message at a time, until it is known to work again
+  | 'limited' // slower, by a reply rule
+  | 'open'
+
+/** One thing that holds a path or lane back. */
+export interface PathHold {
+  kind: 'suspension' | 'wait' | 'limit'
+  /** `provider`: all paths of the IP to it, by an operator. */
+  scope: 'path' | 'lane' | 'provider'
+  /** Id of the reply rule; null: another cause. */
+  rule: string | null
+  /** The reply that caused it, or what failed. */
+  cause: string
+  since: number
+  /** End of the suspension or wait; of a limit: when it begins to double back; null: when somebody resumes it. */
+  until: number | null
+  /** What is left of a limit now; null: not limited by it. */
+  rate: Rate | null
+  connections: number | null
+  messagesPerConnection: number | null
+}
+
+export interface PathView {
+  /** Null: a lane, on all IPs of its pool. */
+  ip: string | null
+  /** The pool of a lane; null: a path. */
+  pool: string | null
+  route: string
+  provider: string | null
+  isp: string
+  /** The sending domain of a lane; null: the whole path. */
+  domain: string | null
+  status: PathStatus
+  /** Sessions it may have now by what was learnt; null for a lane. */
+  concurrency: number | null
+  /** Step of the suspension ladder, 0: none (engine.md 8.5). */
+  step: number
+  holds: PathHold[]
+}
+
+/** What others are told; never called while one of its callers is still inside. */
+export interface ShapingSignals {
+  /** The IP is blocked somewhere: its warmup may have to pause (engine.md 6.6). */
+  onBlock(block: BlockSignal): void
+  /** Three providers suspended the IP within 1 h: it is suspended as a whole (engine.md 8.5 step 4). */
+  onIpSuspension(ip: string, until: number, reason: string): void
+  /** A sending domain is suspended on a route (engine.md 8.5 step 5). */
+  onLaneSuspension(lane: LaneSuspension): void
+  /** No path of the IP connects while other IPs reach the same routes: filtered, or gone (engine.md 8.4). */
+  onIpUnreachable(ip: string, reason: string): void
+}
+
+export interface BlockSignal {
+  ip: string
+  isp: string
+  /** The reply, with the rule when one fired. */
+  reason: string
+  /** True: a rule marked `block` fired. False: one reply of the category `ip_block`. */
+  isRule: boolean
+}
+
+export interface LaneSuspension {
+  pool: string
+  route: string
+  isp: string
+  /** The sending domain. */
+  domain: string
+  until: number
+  reason: string
+}

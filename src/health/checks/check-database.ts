@@ -1,0 +1,55 @@
+/**
+ * The database: is the file sound, and does a commit take as long as a disk needs (operations.md 7: database)? Errors
+ * of the store are findings.
+ */
+import type { QuickCheck } from '../../store/open/quick-check.ts'
+import { verdicts } from './finding.ts'
+import type { Finding } from './finding.ts'
+import { byteText } from './words.ts'
+import type { DatabaseFacts, HealthCheck } from './world.ts'
+
+const DATABASE = verdicts('database', 'The queue, the keys and all history are in this one file.')
+const SLOW_COMMIT_MILLISECONDS = 500
+/** No disk confirms a write in less: one that seems to has only promised it (hardening.md 6). */
+const FALSE_COMMIT_MILLISECONDS = 0.02
+
+export const checkDatabase: HealthCheck = {
+  id: 'database',
+  place: 'server',
+  async run({ server, configuration }) {
+    if (server === null) return []
+    const [facts, checked] = await Promise.all([server.database(), server.quickCheck()])
+    const { data_dir: folder, storage } = configuration.server
+    return [soundness(checked, facts.bytes), ...commits(facts, folder), ...walSize(facts, storage.wal_max)]
+  },
+}
+
+function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): Finding {
+  if (problem !== null) {
+    return DATABASE.fail(null, `the quick check says: ${problem}`,
+      'systemctl stop sternpost; sternpost verify; if it says the same: sternpost restore <newest backup>')
+  }
+  if (isUnfinished) {
+    return DATABASE.skip(null, `the quick check of ${byteText(bytes)} takes too long here: sternpost verify`)
+  }
+  return DATABASE.ok(null, `the quick check of ${byteText(bytes)} found nothing`)
+}
+
+function commits({ commitMilliseconds: mean }: DatabaseFacts, folder: string): Finding[] {
+  if (mean === null) return []
+  const seen = `a commit takes ${mean.toFixed(2)} ms`
+  if (mean > SLOW_COMMIT_MILLISECONDS) {
+    return [DATABASE.warn(null, seen, `look at the disk of ${folder}: iostat -x 1; move data_dir to a faster one`)]
+  }
+  if (mean < FALSE_COMMIT_MILLISECONDS) {
+    return [DATABASE.warn(null, `${seen}: this disk confirms before it has written`,
+      `turn off the write cache that lies, or put data_dir on another disk: a power cut would lose mail`)]
+  }
+  return [DATABASE.ok(null, seen)]
+}
+
+function walSize({ walBytes }: DatabaseFacts, most: number): Finding[] {
+  if (walBytes <= 2 * most) return []
+  return [DATABASE.warn(null, `the write-ahead log has ${byteText(walBytes)}, more than twice storage.wal_max`,
+    'end what reads the database for long, such as a copy of it that is being made')]
+}

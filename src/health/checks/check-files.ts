@@ -1,0 +1,100 @@
+/**
+ * The configuration files against what runs, and the age of the newest backup (operations.md 7: config, backup). Never
+ * throws for what is in the folders.
+ */
+import { readdir, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { errorCode, errorText } from '../../base/errors.ts'
+import type { Mistake } from '../../base/errors.ts'
+import { verdicts } from './finding.ts'
+import type { Finding } from './finding.ts'
+import { ageText } from './words.ts'
+import type { FilesNow, HealthCheck } from './world.ts'
+
+const CONFIG = verdicts('config', 'The next start reads the files as they are now.')
+const BACKUP = verdicts('backup', 'After the loss of the disk only a backup brings queue, domains and keys back.')
+const SHOWN_LINES = 3
+
+export const checkConfig: HealthCheck = {
+  id: 'config',
+  place: 'anywhere',
+  run: async ({ filesNow }) => filesFindings(await filesNow()),
+}
+
+export function filesFindings({ mistakes, changes }: FilesNow): Finding[] {
+  const errors = mistakes.filter(({ severity }) => severity === 'error')
+  if (errors.length > 0) {
+    const seen = `mistakes in the files: ${listed(errors.map(text))}`
+    return [CONFIG.fail(null, seen, 'sternpost check')]
+  }
+  const warnings = mistakes.map((mistake) => CONFIG.warn(mistake.file, place(mistake), 'sternpost check'))
+  if (changes === null) return [CONFIG.ok(null, 'the files are valid'), ...warnings]
+  if (changes.length === 0) return [CONFIG.ok(null, 'the files are valid, and what runs'), ...warnings]
+  const waits = changes.filter((line) => line.trim().startsWith('!'))
+  const seen = `not in force yet: ${listed(changes)}`
+  const restart = waits.length === 0 ? '' : `, then for ${listed(waits)}: systemctl restart sternpost`
+  const fix = `sternpost reload${restart}`
+  return [CONFIG.warn(null, seen, fix), ...warnings]
+}
+
+function text(mistake: Mistake): string {
+  return `${mistake.file}, ${place(mistake)}`
+}
+
+function place({ line, column, path, message }: Mistake): string {
+  return `line ${line}, column ${column}: ${path === '' ? '' : `${path}: `}${message}`
+}
+
+function listed(lines: readonly string[]): string {
+  const shown = lines.slice(0, SHOWN_LINES).map((line) => line.trim()).join('; ')
+  return lines.length > SHOWN_LINES ? `${shown}; and ${lines.length - SHOWN_LINES} more` : shown
+}
+
+/** As `sternpost backup` names them: `sternpost-<UTC time>-<schema>.tar` (operations.md 12.1). */
+const BACKUP_NAME = /^sternpost-.+\.tar$/
+
+export const checkBackup: HealthCheck = {
+  id: 'backup',
+  place: 'anywhere',
+  async run({ configuration, clock }) {
+    const { backup: { dir, schedule }, health, data_dir: dataFolder } = configuration.server
+    if (schedule === null) return [BACKUP.skip(null, 'backup.schedule is off')]
+    let newest: number | null
+    try {
+      newest = await newestIn(dir)
+    } catch (thrown) {
+      return [BACKUP.warn(dir, `it can not be looked at: ${errorText(thrown)}`, `ls -ld ${dir}`)]
+    }
+    if (newest === null) return [await noneYet(dir, dataFolder, { now: clock.now(), most: health.backup_max_age })]
+    const age = clock.now() - newest
+    if (age <= health.backup_max_age) return [BACKUP.ok(dir, `the newest is ${ageText(age)} old`)]
+    return [BACKUP.fail(dir, `the newest is ${ageText(age)} old`, TAKE_ONE)]
+  },
+}
+
+const TAKE_ONE = 'sternpost backup; why the nightly one failed: sternpost logs --level warn'
+
+async function newestIn(folder: string): Promise<number | null> {
+  let names: string[]
+  try {
+    names = await readdir(folder)
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return null
+    throw thrown
+  }
+  const files = names.filter((name) => BACKUP_NAME.test(name)).map((name) => join(folder, name))
+  // An old one may go at this moment.
+  const found = await Promise.all(files.map((file) => stat(file).catch(() => null)))
+  const times = found.flatMap((status) => (status === null ? [] : [status.mtimeMs]))
+  return times.length === 0 ? null : Math.max(...times)
+}
+
+/** A new server has until its first night. */
+async function noneYet(
+  folder: string, dataFolder: string, { now, most }: { now: number; most: number },
+): Promise<Finding> {
+  const status = await stat(join(dataFolder, 'sternpost.db')).catch(() => null)
+  const isNew = status === null || now - status.birthtimeMs <= most
+  if (isNew) return BACKUP.ok(folder, 'there is none yet: the server is new')
+  return BACKUP.fail(folder, 'there is no backup', TAKE_ONE)
+}

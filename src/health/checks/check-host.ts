@@ -1,0 +1,185 @@
+/**
+ * The machine: free space and inodes, the time, who can read the keys (operations.md 7: disk, clock, secrets). Never
+ * throws: what can not be looked at is skipped, or is the finding.
+ */
+import { execFile } from 'node:child_process'
+import { createSocket } from 'node:dgram'
+import { readdir, stat, statfs } from 'node:fs/promises'
+import { join } from 'node:path'
+import { SECOND } from '../../base/clock.ts'
+import { errorCode, errorText } from '../../base/errors.ts'
+import { verdicts } from './finding.ts'
+import type { Finding } from './finding.ts'
+import { byteText } from './words.ts'
+import type { HealthCheck } from './world.ts'
+
+const DISK = verdicts('disk', 'On a full disk no mail is accepted, and in the end none is sent.')
+const CLOCK = verdicts('clock', 'Signatures, retries and warmup days go by the clock of this machine.')
+const SECRETS = verdicts('secrets', 'Whoever reads the master key can forge links and read stored keys.')
+
+/** Of the free ones. */
+const LEAST_INODE_SHARE = 0.05
+const FEW_DAYS = 7
+
+export const checkDisk: HealthCheck = {
+  id: 'disk',
+  place: 'anywhere',
+  async run({ configuration, server }) {
+    const { data_dir: folder, storage } = configuration.server
+    let space
+    try {
+      space = await statfs(folder)
+    } catch (thrown) {
+      return [DISK.fail(folder, `it can not be looked at: ${errorText(thrown)}`, `ls -ld ${folder}`)]
+    }
+    const { bavail, bsize, files, ffree } = space
+    const free = bavail * bsize
+    const findings = [spaceOf(folder, free, storage.min_free_accept)]
+    if (files > 0 && ffree / files < LEAST_INODE_SHARE) {
+      const fix = 'find what has so many files: du --inodes -x / | sort -n | tail'
+      findings.push(DISK.warn(folder, `${ffree} of ${files} inodes are free`, fix))
+    }
+    const figures = await server?.database()
+    if (figures !== undefined && figures.growthPerDay !== null && figures.growthPerDay > 0) {
+      const days = Math.floor((free - storage.min_free_accept) / figures.growthPerDay)
+      const seen = `the database grows by ${byteText(figures.growthPerDay)} a day: ${days} days are left`
+      if (days < FEW_DAYS) findings.push(DISK.warn(folder, seen, LOWER_RETENTION))
+    }
+    return findings
+  },
+}
+
+const LOWER_RETENTION =
+  'lower retention.content and retention.transcripts in sternpost.yaml, or set retention.budget; sternpost reload'
+
+function spaceOf(folder: string, free: number, least: number): Finding {
+  const seen = `${byteText(free)} are free`
+  const fix = `free space on the disk of ${folder} (du -xh ${folder}), or: ${LOWER_RETENTION}`
+  if (free < least) return DISK.fail(folder, `${seen}, less than storage.min_free_accept (${byteText(least)})`, fix)
+  if (free < 2 * least) return DISK.warn(folder, `${seen}, less than twice storage.min_free_accept`, fix)
+  return DISK.ok(folder, seen)
+}
+
+const TIME_SERVICE = { address: '127.0.0.1', port: 123 }
+const ANSWER_MILLISECONDS = SECOND
+const WARN_OFFSET = 2 * SECOND
+const FAIL_OFFSET = 60 * SECOND
+
+export const checkClock: HealthCheck = {
+  id: 'clock',
+  place: 'anywhere',
+  async run({ clock }) {
+    const before = clock.now()
+    const time = await askTimeService()
+    const offset = time === null ? null : offsetOf(time - (before + clock.now()) / 2)
+    if (offset !== null && offset.result !== 'ok') return [offset]
+    const isSet = await isClockSet()
+    if (isSet === null && offset !== null) return [offset]
+    if (isSet === null) return [CLOCK.skip(null, 'no time service answers at 127.0.0.1, and timedatectl does not say')]
+    if (isSet) return [CLOCK.ok(null, 'the system says that it is synchronised')]
+    return [CLOCK.warn(null, 'the system says that nothing sets the clock', SET_CLOCK)]
+  },
+}
+
+const SET_CLOCK = 'timedatectl set-ntp true (systemd-timesyncd), then: timedatectl'
+
+/** By the kernel's own word, whatever daemon sets it; null: there is no systemd to ask. */
+function isClockSet(): Promise<boolean | null> {
+  return new Promise((resolve) => {
+    const words = ['show', '--property=NTPSynchronized', '--value']
+    execFile('timedatectl', words, { timeout: ANSWER_MILLISECONDS }, (error, stdout) => {
+      const answer = stdout.trim()
+      resolve(error !== null || (answer !== 'yes' && answer !== 'no') ? null : answer === 'yes')
+    })
+  })
+}
+
+function offsetOf(milliseconds: number): Finding {
+  const seconds = (Math.abs(milliseconds) / SECOND).toFixed(1)
+  const seen = `${seconds} s ${milliseconds > 0 ? 'behind' : 'ahead of'} the time service of this machine`
+  if (Math.abs(milliseconds) > FAIL_OFFSET) return CLOCK.fail(null, seen, SET_CLOCK)
+  if (Math.abs(milliseconds) > WARN_OFFSET) return CLOCK.warn(null, seen, SET_CLOCK)
+  return CLOCK.ok(null, seen)
+}
+
+const PACKET_BYTES = 48
+/** Client, version 4 (RFC 4330 §4). */
+const CLIENT_REQUEST = 0x23
+/** Seconds from 1900 to 1970. */
+const NTP_EPOCH_SECONDS = 2_208_988_800
+const TRANSMIT_AT = 40
+
+/** Unix milliseconds by SNTP; null: nobody answers, or who answers does not know the time itself. */
+function askTimeService(): Promise<number | null> {
+  return new Promise((resolve) => {
+    const socket = createSocket('udp4')
+    const end = (time: number | null): void => {
+      clearTimeout(timer)
+      socket.close()
+      resolve(time)
+    }
+    const timer = setTimeout(() => end(null), ANSWER_MILLISECONDS)
+    socket.once('error', () => end(null))
+    socket.once('message', (message) => {
+      if (message.length < PACKET_BYTES || !knowsTime(message)) return end(null)
+      const seconds = message.readUInt32BE(TRANSMIT_AT) - NTP_EPOCH_SECONDS
+      end((seconds + message.readUInt32BE(TRANSMIT_AT + 4) / 2 ** 32) * SECOND)
+    })
+    socket.connect(TIME_SERVICE.port, TIME_SERVICE.address, () => {
+      const request = Buffer.alloc(PACKET_BYTES)
+      request[0] = CLIENT_REQUEST
+      socket.send(request)
+    })
+  })
+}
+
+const LEAP_ALARM = 3
+const LAST_STRATUM = 15
+
+/** Neither the alarm of a clock that was never set, nor a stratum beyond the last one (RFC 4330 §4). */
+function knowsTime(message: Buffer): boolean {
+  const [first = 0, stratum = 0] = message
+  return first >> 6 !== LEAP_ALARM && stratum >= 1 && stratum <= LAST_STRATUM
+}
+
+const OTHERS = 0o007
+const OF_GROUP = 0o070
+const MODE_BITS = 0o777
+
+export const checkSecrets: HealthCheck = {
+  id: 'secrets',
+  place: 'outside',
+  async run(world) {
+    const { folder } = world
+    if (folder === null) return [SECRETS.skip(null, 'the folder of the configuration is not known')]
+    const keys = world.configuration.server.tls.certificates.map(({ key_file: file }) => file)
+    const all = await Promise.all([
+      ...(await masterKeys(folder)),
+      ...[...new Set(keys)].map((file) => secrecyOf(file, folder)),
+    ])
+    return all
+  },
+}
+
+/** The group of the service, which the folder has too, may read. */
+async function secrecyOf(file: string, folder: string): Promise<Finding> {
+  try {
+    const [{ mode, gid }, ofFolder] = await Promise.all([stat(file), stat(folder)])
+    const isOurGroup = gid === ofFolder.gid || gid === 0
+    const octal = (mode & MODE_BITS).toString(8).padStart(4, '0')
+    if ((mode & (isOurGroup ? OTHERS : OTHERS | OF_GROUP)) === 0) return SECRETS.ok(file, `its mode is ${octal}`)
+    return SECRETS.fail(file, `its mode is ${octal}: others can read it`, `chmod ${isOurGroup ? 'o=' : 'go='} ${file}`)
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return SECRETS.skip(file, 'it is not there')
+    return SECRETS.skip(file, `it can not be looked at by this user: ${errorText(thrown)}`)
+  }
+}
+
+/** Also copies that an editor or a backup left beside it. */
+async function masterKeys(folder: string): Promise<Promise<Finding>[]> {
+  const names = await readdir(folder).catch(() => [])
+  const found = names.filter((name) => name.startsWith(MASTER_KEY))
+  return [...new Set([MASTER_KEY, ...found])].map((name) => secrecyOf(join(folder, name), folder))
+}
+
+const MASTER_KEY = 'master.key'

@@ -1,0 +1,68 @@
+/**
+ * Does mail that comes back reach this server: the MX of the return path, and port 25 by its public address
+ * (operations.md 7: inbound)? Never throws for what the DNS or the network says.
+ *
+ * A machine reaches its own addresses without leaving itself: a firewall in front of it is only seen from outside.
+ */
+import { SECOND } from '../../base/clock.ts'
+import { recordsIn } from '../../senders/verification/finding.ts'
+import { DNS_FIX } from './check-ip-names.ts'
+import { isOnInterface } from './check-ips.ts'
+import { verdicts } from './finding.ts'
+import type { Finding } from './finding.ts'
+import { greet } from './greet.ts'
+import type { CheckWorld, HealthCheck } from './world.ts'
+
+const INBOUND = verdicts('inbound', 'Bounces and complaints come by mail; unseen, dead addresses are mailed again.')
+const CONNECT_MILLISECONDS = 10 * SECOND
+const SMTP_PORT = 25
+
+export const checkInbound: HealthCheck = {
+  id: 'inbound',
+  place: 'anywhere',
+  async run(world) {
+    const { listen, domains: { targets: { return_path: name } }, hostname } = world.configuration.server
+    const answer = await world.resolver.mx(name)
+    if (answer.kind === 'no-answer') return [INBOUND.warn(name, `the DNS did not answer (${answer.reason})`, DNS_FIX)]
+    const exchanges = recordsIn(answer).map(({ exchange }) => exchange)
+    const setRecord = `set the record: ${name}. MX 10 ${hostname}.`
+    if (exchanges.length === 0) return [INBOUND.fail(name, 'it has no MX record', setRecord)]
+    const seen = `its mail goes to ${exchanges.join(', ')}`
+    if (listen.inbound.length === 0) return [INBOUND.skip(name, `listen.inbound is empty, and ${seen}`)]
+    return exchanges.includes(hostname) ? reach(hostname, world) : [INBOUND.fail(name, seen, setRecord)]
+  },
+}
+
+async function reach(hostname: string, { resolver, configuration, ips }: CheckWorld): Promise<Finding[]> {
+  const answers = await Promise.all([resolver.addresses(hostname, 4), resolver.addresses(hostname, 6)])
+  const addresses = answers.flatMap(recordsIn)
+  if (addresses.length === 0) {
+    return [INBOUND.fail(hostname, 'the name has no address', `add an A record for ${hostname}`)]
+  }
+  const { inbound } = configuration.server.listen
+  const port = inbound.find((door) => door.port === SMTP_PORT)?.port ?? inbound[0]?.port ?? SMTP_PORT
+  return Promise.all(addresses.map(async (address) => {
+    const greeting = await greet({ address, port, timeoutMilliseconds: CONNECT_MILLISECONDS })
+    if (greeting.kind === 'failed' && isBehindRouter(address, ips)) {
+      return INBOUND.skip(address, `a router has it, and leads no connection of ours back (${greeting.reason}): ` +
+        `try it from outside: nc -vz ${hostname} ${port}`)
+    }
+    if (greeting.kind === 'failed') {
+      return INBOUND.fail(address, `port ${port}: ${greeting.reason}`,
+        `open it in the firewall: ufw allow ${port}/tcp, or: nft add rule inet filter input tcp dport ${port} accept`)
+    }
+    if (isOurs(greeting.line, hostname)) return INBOUND.ok(address, `port ${port} answers: ${greeting.line}`)
+    return INBOUND.fail(address, `port ${port} is answered by another server: ${greeting.line}`,
+      `point ${hostname} to this machine, or stop the other mail server`)
+  }))
+}
+
+/** Not of this machine, and packets of ours leave as it. */
+function isBehindRouter(address: string, ips: CheckWorld['ips']): boolean {
+  return !isOnInterface(address) && ips.some((ip) => ip.address === address && ip.source !== address)
+}
+
+/** As our doors greet, and nobody else: `220 mail.example.net ESMTP` without the name of a program behind it. */
+export function isOurs(line: string, hostname: string): boolean {
+  return line.toLowerCase() === `220 ${hostname} esmtp`
+}

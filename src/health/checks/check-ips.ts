@@ -1,0 +1,95 @@
+/**
+ * Is every egress IP on this machine, and do packets leave from it (operations.md 7: ip-present, ip-source)?
+ *
+ * Whether something on the way puts another address in its place is only seen from outside: the mail hosts of large
+ * providers answer EHLO with the address that they see. Never throws.
+ */
+import { createSocket } from 'node:dgram'
+import { networkInterfaces } from 'node:os'
+import { SECOND } from '../../base/clock.ts'
+import { canonicalIp, ipFamily, isLoopback } from '../../base/ip-address.ts'
+import { canBind } from '../../network/local-addresses.ts'
+import { hostsFor, mailHosts, NO_HOST } from './check-port25.ts'
+import type { ProviderHost } from './check-port25.ts'
+import { verdicts } from './finding.ts'
+import type { Finding } from './finding.ts'
+import { greet } from './greet.ts'
+import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
+
+const PRESENT = verdicts('ip-present', 'An IP that is not on this machine is disabled and sends nothing.')
+const SOURCE = verdicts('ip-source', 'Receivers judge the address that packets really come from.')
+const CONNECT_MILLISECONDS = 10 * SECOND
+
+export const checkIpPresent: HealthCheck = {
+  id: 'ip-present',
+  place: 'anywhere',
+  run: ({ ips }) => Promise.all(ips.map(presenceOf)),
+}
+
+async function presenceOf({ address, source }: CheckedIp): Promise<Finding> {
+  const isHere = isOnInterface(source)
+  const isBindable = await canBind(source) && await canBindDatagrams(source)
+  if (isHere && isBindable) return PRESENT.ok(address, `${source} is on this machine`)
+  const seen = isHere ? `${source} can not be bound` : `${source} is on no interface of this machine`
+  return PRESENT.fail(address, seen, addAddress(source))
+}
+
+/** Also every address of the loopback network. */
+export function isOnInterface(address: string): boolean {
+  return isLoopback(address) || Object.values(networkInterfaces())
+    .some((each) => each?.some((known) => canonicalIp(known.address) === canonicalIp(address)))
+}
+
+function addAddress(source: string): string {
+  const bits = ipFamily(source) === 6 ? 128 : 32
+  const card = outerInterface()
+  return `ip addr add ${source}/${bits} dev ${card}; to keep it, in /etc/netplan/*.yaml under ethernets.${card}: ` +
+    `addresses: [ "${source}/${bits}" ], then: netplan apply. Behind NAT name the inner address as source in pools.yaml`
+}
+
+/** The first one that leads out. */
+function outerInterface(): string {
+  const found = Object.entries(networkInterfaces()).find(([, each]) => each?.some(({ internal }) => !internal))
+  return found?.[0] ?? 'eth0'
+}
+
+function canBindDatagrams(address: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createSocket(ipFamily(address) === 6 ? 'udp6' : 'udp4')
+    socket.once('error', () => {
+      socket.close()
+      resolve(false)
+    })
+    socket.bind(0, address, () => socket.close(() => resolve(true)))
+  })
+}
+
+export const checkIpSource: HealthCheck = {
+  id: 'ip-source',
+  place: 'anywhere',
+  async run(world) {
+    const hosts = await mailHosts(world)
+    return Promise.all(world.ips.map((ip) => sourceOf(ip, hosts, world)))
+  },
+}
+
+async function sourceOf(ip: CheckedIp, hosts: readonly ProviderHost[], world: CheckWorld): Promise<Finding> {
+  const { address, source, hostname } = ip
+  const [host] = hostsFor(ip, hosts)
+  if (host === undefined) return SOURCE.skip(address, NO_HOST)
+  const { port } = world.configuration.server.delivery
+  const asked = { address: host.address, port, source, hello: hostname, timeoutMilliseconds: CONNECT_MILLISECONDS }
+  const greeting = await greet(asked)
+  if (greeting.kind === 'failed') return SOURCE.skip(address, `no connection to ${host.name}: see port25`)
+  const seen = addressIn(greeting.answer ?? '')
+  if (seen === undefined) return SOURCE.skip(address, `${host.name} does not say which address it sees`)
+  if (seen === canonicalIp(address)) return SOURCE.ok(address, `${host.name} sees it`)
+  return SOURCE.fail(address, `${host.name} sees ${seen}`,
+    `remove the rule that puts ${seen} in its place (nft list ruleset, or iptables -t nat -S), or name the address ` +
+    `of this machine that leaves as ${address} as its source in pools.yaml`)
+}
+
+/** As in `250 mx.example.net at your service, [203.0.113.10]`. */
+function addressIn(line: string): string | undefined {
+  return canonicalIp(/\[(?:IPv6:)?([0-9a-f.:]+)\]/i.exec(line)?.[1] ?? '')
+}

@@ -1,0 +1,86 @@
+/**
+ * Do our certificates hold: for the host name and for the names of tracked links, and for how long (operations.md 7:
+ * tls)? Asked with a handshake at the doors, so that it is what clients see. Never throws.
+ */
+import { X509Certificate } from 'node:crypto'
+import { connect } from 'node:tls'
+import { DAY, SECOND } from '../../base/clock.ts'
+import { verdicts } from './finding.ts'
+import type { Finding } from './finding.ts'
+import { reasonOf } from './greet.ts'
+import { ownDoors } from './own-doors.ts'
+import type { Door } from './own-doors.ts'
+import type { CheckWorld, HealthCheck } from './world.ts'
+
+const TLS = verdicts('tls', 'Clients refuse a certificate that is expired or for another name; browsers warn on links.')
+const WARN_DAYS = 14
+const FAIL_DAYS = 3
+const HANDSHAKE_MILLISECONDS = 5 * SECOND
+const MOST_NAMES = 100
+
+export const checkTls: HealthCheck = {
+  id: 'tls',
+  place: 'anywhere',
+  async run(world) {
+    const { server } = world.configuration
+    const doors = ownDoors(server)
+    // All doors have the same certificates.
+    const doorWith = (wanted: Door['protocol']): Door | undefined => doors.find(({ protocol }) => protocol === wanted)
+    const door = doorWith('https') ?? doorWith('smtps')
+    if (door === undefined) return [TLS.skip(null, 'no door begins with TLS: a proxy in front may')]
+    const isTracking = server.listen.http.some(({ tls, serve }) => tls && serve.includes('tracking'))
+    const linked = isTracking ? [server.tracking.host, ...(await trackingNames(world))] : []
+    const names = [...new Set([server.hostname, ...linked])].slice(0, MOST_NAMES)
+    return Promise.all(names.map((name) => certificateFor(name, door, world)))
+  },
+}
+
+/** Of sending domains whose links lead to a name of their own. */
+async function trackingNames({ server, domain }: CheckWorld): Promise<string[]> {
+  const domains = await server?.domains(domain) ?? []
+  return domains
+    .filter(({ records }) => records.some(({ purpose, status }) => purpose === 'tracking' && status === 'verified'))
+    .map(({ tracking }) => tracking.domain)
+}
+
+type TlsDoor = Pick<Door, 'host' | 'port'>
+
+async function certificateFor(name: string, place: TlsDoor, world: CheckWorld): Promise<Finding> {
+  const shown = await handshake(name, place)
+  if (typeof shown === 'string') return TLS.skip(name, `no handshake at port ${place.port} (${shown}): see listeners`)
+  const days = Math.floor((shown.validToDate.getTime() - world.clock.now()) / DAY)
+  const until = shown.validToDate.toISOString().slice(0, 10)
+  if (shown.checkHost(name) === undefined) {
+    return TLS.fail(name, `the certificate is for ${shown.subjectAltName ?? shown.subject}`, renewal(name))
+  }
+  if (days < FAIL_DAYS) {
+    return TLS.fail(name, days < 0 ? `it expired on ${until}` : `it ends on ${until}`, renewal(name))
+  }
+  if (days < WARN_DAYS) return TLS.warn(name, `it ends on ${until}, in ${days} days`, renewal(name))
+  if (shown.checkIssued(shown)) {
+    return TLS.warn(name, 'the certificate is self-signed: clients do not trust it', renewal(name))
+  }
+  return TLS.ok(name, `valid until ${until}`)
+}
+
+function renewal(name: string): string {
+  const certbot = `certbot certonly --webroot -w <http.acme_webroot> -d ${name}`
+  return `${certbot}; copy it to the files of tls.certificates; sternpost reload`
+}
+
+/** The certificate that is shown for a name, or why there is none. */
+function handshake(servername: string, { host, port }: TlsDoor): Promise<X509Certificate | string> {
+  return new Promise((resolve) => {
+    // Whether to trust it is judged here, not by the connection.
+    const socket = connect({ host, port, servername, rejectUnauthorized: false })
+    const end = (shown: X509Certificate | string): void => {
+      clearTimeout(timer)
+      socket.destroy()
+      resolve(shown)
+    }
+    const timer = setTimeout(() => end('timed out'), HANDSHAKE_MILLISECONDS)
+    socket.on('secureConnect', () => end(socket.getPeerX509Certificate() ?? 'no certificate'))
+    socket.on('error', (error) => end(reasonOf(error)))
+    socket.on('close', () => end('the connection was closed'))
+  })
+}

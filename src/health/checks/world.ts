@@ -1,0 +1,104 @@
+/**
+ * What the checks look at. The server hands over all of it; the command line alone knows nothing that only a running
+ * server can say.
+ */
+import type { Clock } from '../../base/clock.ts'
+import type { Mistake } from '../../base/errors.ts'
+import type { Configuration } from '../../config/load-configuration.ts'
+import type { IpView } from '../../egress/ips/ip-view.ts'
+import type { GuardedDocument } from '../../network/guarded-request.ts'
+import type { Resolver } from '../../network/resolver.ts'
+import type { DomainView } from '../../senders/domain-view.ts'
+import type { QuickCheck } from '../../store/open/quick-check.ts'
+import type { ReportSums } from '../../store/records/report-records.ts'
+import type { WebhookEndpointState } from '../../store/records/webhook-records.ts'
+import type { Finding } from './finding.ts'
+
+export interface CheckedIp {
+  address: string
+  /** The address to bind. */
+  source: string
+  /** The EHLO name. */
+  hostname: string
+  pool: string
+}
+
+export interface CheckWorld {
+  configuration: Configuration
+  /** Of the configuration files; null: not known. */
+  folder: string | null
+  /** Those that are asked about. */
+  ips: readonly CheckedIp[]
+  /** The sending domain that is asked about; null: all. */
+  domain: string | null
+  /** Without a cache. */
+  resolver: Resolver
+  /** For blocklists, which refuse public resolvers. */
+  blocklistResolver: Pick<Resolver, 'addresses' | 'txt'>
+  clock: Pick<Clock, 'now'>
+  /** A document of the web. */
+  fetchDocument(url: string): Promise<GuardedDocument>
+  /** As the files are now, and what a reload would change. */
+  filesNow(): Promise<FilesNow>
+  /** null: no server runs here. */
+  server: ServerFacts | null
+}
+
+export interface FilesNow {
+  mistakes: readonly Mistake[]
+  /** What the running server does not know yet, as a reload prints it; null: no server runs. */
+  changes: readonly string[] | null
+}
+
+/** What only the running server knows. */
+export interface ServerFacts {
+  /** Domains that send, by name; asked anew where somebody waits for the answer. */
+  domains(only: string | null): Promise<DomainView[]>
+  ips(): Promise<IpView[]>
+  queue(): Promise<QueueFacts>
+  orphans(): Promise<OrphanFacts>
+  webhooks(): Promise<{ endpoints: WebhookEndpointState[]; oldestDueAt: number | null }>
+  /** Since a time: messages that went out, and reports that came back for any. */
+  reportSums(since: number): Promise<ReportSums>
+  database(): Promise<DatabaseFacts>
+  /** Reads the whole file. */
+  quickCheck(): Promise<QuickCheck>
+}
+
+export interface QueueFacts {
+  /** Unix milliseconds; null: nothing is due. */
+  oldestDueAt: number | null
+  /** Waiting beyond their lifetime; leased for longer than any attempt takes. */
+  overdue: number
+  stuck: number
+  /** By provider. */
+  groups: { name: string | null; waiting: number; due: number; held: number }[]
+}
+
+/** What was in nobody's hand, and was freed. */
+export interface OrphanFacts {
+  messages: number
+  webhooks: number
+  /** They are counted from the start of the server on. */
+  upMilliseconds: number
+}
+
+export interface DatabaseFacts {
+  bytes: number
+  walBytes: number
+  /** Bytes a day over the last days; null: not known yet. */
+  growthPerDay: number | null
+  /** Of the commits since the start, the mean; null: there was none. */
+  commitMilliseconds: number | null
+}
+
+/** One check of the table. */
+export interface HealthCheck {
+  id: string
+  /**
+   * server: asks what only the running server knows. outside: only means something from another process.
+   * anywhere: both may run it.
+   */
+  place: 'server' | 'outside' | 'anywhere'
+  run(world: CheckWorld): Promise<Finding[]>
+}

@@ -1,0 +1,160 @@
+/**
+ * Reads request bodies within bounds (contract.md 16, hardening.md 7).
+ *
+ * Refused without reading: a Content-Length above the limit (413), and any body while those under way fill the memory
+ * set aside for them (503). While reading: a body that grows above the limit (413) or for which that memory is full
+ * (503), and one that is too slow (408): at least 1 KiB/s on average once 10 s have passed. After a refusal nothing
+ * more is read. Memory is counted as bytes arrive: what a Content-Length announces is no more than a promise, and
+ * clients that never keep it must not lock the others out. `Expect: 100-continue` is answered when reading begins,
+ * unless the body is there already. What came whole is read, also when its client has gone since; what did not is 400.
+ * The complete body has a deadline of its own in node:http (`http.timeouts.request`).
+ */
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { SECOND } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import type { ServiceErrorCode } from '../../base/errors.ts'
+
+export interface BodyLimit {
+  bytes: number
+  /** What a larger body is called: attachment_too_large for mail, payload_too_large else. */
+  code: Extract<ServiceErrorCode, 'attachment_too_large' | 'payload_too_large'>
+}
+
+export interface BodyReader {
+  /** Ends with `release` of as many bytes as were returned, when the caller is done with them. */
+  read(request: IncomingMessage, response: ServerResponse, limit: BodyLimit): Promise<Buffer>
+  release(bytes: number): void
+  stop(): void
+}
+
+export interface BodyReaderOptions {
+  /** Bodies being received or handled, all requests together. */
+  mostBytesUnderWay: number
+  /** The rate is judged only after this time. */
+  slowAfterMilliseconds: number
+  leastBytesPerSecond: number
+}
+
+/** hardening.md 7. */
+export const BODY_READER_DEFAULTS: BodyReaderOptions = {
+  mostBytesUnderWay: 128 * 1024 * 1024,
+  slowAfterMilliseconds: 10 * SECOND,
+  leastBytesPerSecond: 1024,
+}
+
+/** Counted for a body before any of it is there. */
+const FIRST_BYTES = 16 * 1024
+
+/** One body being read. */
+interface Reading {
+  startedAt: number
+  received: number
+  refuse(error: ServiceError): void
+}
+
+export function createBodyReader(options: BodyReaderOptions): BodyReader {
+  const readings = new Set<Reading>()
+  let bytesUnderWay = 0
+  const timer = setInterval(() => refuseSlow(readings, options), Math.min(SECOND, options.slowAfterMilliseconds))
+  timer.unref()
+
+  const take = (bytes: number): void => {
+    if (bytesUnderWay + bytes > options.mostBytesUnderWay) {
+      throw new ServiceError('unavailable', 'too many large requests at once', { headers: { 'Retry-After': '1' } })
+    }
+    bytesUnderWay += bytes
+  }
+
+  return {
+    async read(request, response, limit) {
+      // Chunked bodies have no length: they are counted as they come.
+      const announced = Number(request.headers['content-length'] ?? 0)
+      if (announced > limit.bytes) throw tooLarge(limit)
+      if (announced === 0 && request.headers['transfer-encoding'] === undefined) return Buffer.alloc(0)
+      if (isThere(request, announced)) {
+        take(announced)
+        const whole: Buffer = request.read()
+        return whole
+      }
+      // The client left while its key was looked up: nothing would be heard of this body any more.
+      if (request.destroyed) throw endedEarly(request.errored)
+      const reserved = Math.min(announced, FIRST_BYTES)
+      take(reserved)
+      if (request.headers.expect !== undefined) response.writeContinue()
+      const reading: Reading = { startedAt: performance.now(), received: 0, refuse: () => {} }
+      readings.add(reading)
+      try {
+        return await collect(request, reading, { limit, reserved, take })
+      } catch (thrown) {
+        bytesUnderWay -= Math.max(reserved, reading.received)
+        throw thrown
+      } finally {
+        readings.delete(reading)
+      }
+    },
+    release: (bytes) => void (bytesUnderWay -= bytes),
+    stop: () => clearInterval(timer),
+  }
+}
+
+/** Most bodies have come with their head: then there is nothing to wait for. */
+function isThere(request: IncomingMessage, announced: number): boolean {
+  return announced > 0 && request.complete && request.readableLength === announced
+}
+
+interface CollectOptions {
+  limit: BodyLimit
+  reserved: number
+  take(bytes: number): void
+}
+
+function collect(request: IncomingMessage, reading: Reading, options: CollectOptions): Promise<Buffer> {
+  const { limit, reserved, take } = options
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = []
+    const refuse = (error: unknown): void => {
+      request.off('data', onData)
+      request.pause()
+      reject(error)
+    }
+    const onData = (chunk: Buffer): void => {
+      const received = reading.received + chunk.length
+      if (received > limit.bytes) return refuse(tooLarge(limit))
+      try {
+        if (received > reserved) take(received - Math.max(reserved, reading.received))
+      } catch (thrown) {
+        return refuse(thrown)
+      }
+      reading.received = received
+      chunks.push(chunk)
+    }
+    reading.refuse = refuse
+    request.on('data', onData)
+    request.once('end', () => resolve(joined(chunks)))
+    request.once('error', (cause) => reject(endedEarly(cause)))
+  })
+}
+
+/** Most bodies come in one piece, which needs no copy. */
+function joined(chunks: Buffer[]): Buffer {
+  const [first] = chunks
+  return chunks.length === 1 && first !== undefined ? first : Buffer.concat(chunks)
+}
+
+function refuseSlow(readings: Set<Reading>, options: BodyReaderOptions): void {
+  for (const reading of readings) {
+    const elapsed = performance.now() - reading.startedAt
+    const isSlow = reading.received < (elapsed / SECOND) * options.leastBytesPerSecond
+    if (elapsed < options.slowAfterMilliseconds || !isSlow) continue
+    reading.refuse(new ServiceError('invalid_request', 'the body came too slowly', { status: 408 }))
+  }
+}
+
+/** Nobody is there any more to read this; the log is. */
+function endedEarly(cause: unknown): ServiceError {
+  return new ServiceError('invalid_request', 'the body ended early', { status: 400, cause })
+}
+
+function tooLarge(limit: BodyLimit): ServiceError {
+  return new ServiceError(limit.code, `the body is larger than ${limit.bytes} bytes`)
+}

@@ -1,0 +1,58 @@
+/**
+ * What the HTTP interface calls: functions of the feature folders, handed over by the composition root. This is the
+ * whole seam: `http` knows no store, no DNS and no SMTP.
+ */
+import type { ApiKeys } from '../../senders/api-key.ts'
+import type { Domains } from '../../senders/domains.ts'
+import type { Warmup } from '../../egress/keeper/warmup.ts'
+import type { IdempotencyKeys } from '../../messages/accept/idempotency.ts'
+import type { MessageActions } from '../../messages/lookup/act-on-message.ts'
+import type { MessageLookup } from '../../messages/lookup/lookup-message.ts'
+import type { MailRefusal } from '../../messages/accept/mail-refusal.ts'
+import type { PreviewMessage } from '../../messages/accept/preview-message.ts'
+import type { AcceptBatch, AcceptMessage } from '../../messages/accept/send-request.ts'
+import type { Engagement } from '../../messages/engagement/record-engagement.ts'
+import type { SendingRate } from '../../messages/accept/sending-rate.ts'
+import type { Suppressions } from '../../messages/suppressions/suppressions.ts'
+import type { Unsubscribing } from '../../messages/engagement/unsubscribe.ts'
+import type { WebhookDeliveries } from '../../webhooks/deliveries.ts'
+import type { WebhookEndpoints } from '../../webhooks/endpoints.ts'
+import type { EventStreams } from '../../webhooks/event-stream.ts'
+import type { TryEndpoint } from '../../webhooks/try-endpoint.ts'
+import type { Administration } from './administration.ts'
+
+export interface HealthReport {
+  /** degraded: mail is still accepted. unavailable: it is not. */
+  status: 'ok' | 'degraded' | 'unavailable'
+  queue_depth: number
+  oldest_due_seconds: number
+  db: string
+  smtp_out: string
+}
+
+export interface TrackingFeatures {
+  engagement: Pick<Engagement, 'open' | 'click'>
+  unsubscribing: Unsubscribing
+}
+
+export interface HttpFeatures extends TrackingFeatures {
+  acceptMessage: AcceptMessage
+  acceptBatch: AcceptBatch
+  previewMessage: PreviewMessage
+  messages: MessageLookup & MessageActions
+  suppressions: Suppressions
+  idempotency: IdempotencyKeys
+  sendingRate: Pick<SendingRate, 'takeRequest' | 'state'>
+  mailRefusal: MailRefusal
+  domains: Omit<Domains, 'requireVerified' | 'publishedRecords' | 'checkDue' | 'stop'>
+  warmup: Omit<Warmup, 'closeDays' | 'checkGates'>
+  /** Unix milliseconds. */
+  now(): number
+  administration: Administration
+  apiKeys: ApiKeys
+  webhookEndpoints: WebhookEndpoints
+  webhookDeliveries: WebhookDeliveries
+  tryWebhook: TryEndpoint
+  eventStreams: Pick<EventStreams, 'open'>
+  health(): Promise<HealthReport>
+}

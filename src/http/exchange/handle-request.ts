@@ -1,0 +1,123 @@
+/**
+ * The steps of an API request, in the order of contract.md 2.1: the first failing step answers.
+ *
+ *  1 the server accepts work · 2 authentication · 3 path, then method · 4 scope · 5 request bucket · 6 content type,
+ *  then body size · 7 syntax of body and Idempotency-Key · 8 idempotency · 9 and later: the handler of the route
+ *
+ * Every failure is thrown as a ServiceError, or as the store's own; `answer-request.ts` turns it into the envelope.
+ */
+import type { IncomingMessage } from 'node:http'
+import { ServiceError } from '../../base/errors.ts'
+import type { AnswerOnce } from './answer-once.ts'
+import type { RequestContext } from './answer-request.ts'
+import type { Authenticate } from './authenticate.ts'
+import type { BodyLimit, BodyReader } from './body-reader.ts'
+import type { HttpFeatures } from './features.ts'
+import type { JsonDocument, JsonReader } from './read-json.ts'
+import { hasScope } from '../../senders/api-key.ts'
+import type { Principal } from './principal.ts'
+import { EMPTY_DOCUMENT } from './route.ts'
+import type { Answer, ApiRequest, Route, RouteBody } from './route.ts'
+import { pathBelowPrefix, splitTarget } from './route-table.ts'
+import type { RouteTable } from './route-table.ts'
+import { createWarnings } from './warnings.ts'
+
+export interface RequestHandlerOptions {
+  routes: RouteTable
+  authenticate: Authenticate
+  features: Pick<HttpFeatures, 'mailRefusal' | 'sendingRate'>
+  answerOnce: AnswerOnce
+  bodies: BodyReader
+  json: JsonReader
+  /** For routes without a limit of their own. */
+  bodyLimit: BodyLimit
+}
+
+export type RequestHandler = (ctx: RequestContext) => Promise<Answer>
+
+export function createRequestHandler(options: RequestHandlerOptions): RequestHandler {
+  const { routes, authenticate, features, answerOnce, bodies, json } = options
+
+  return async function handleRequest(ctx) {
+    const { req: request, res: response, state } = ctx
+    const { path, search } = splitTarget(request.url ?? '')
+    const found = routes.find(path, ctx.method)
+    const isPublic = found.kind === 'found' ? found.route.scope === null : found.isPublic
+    if (found.kind === 'found') {
+      state.pattern = found.route.path
+      await refuseWhenFull(found.route)
+    }
+    if (!isPublic) state.principal = await authenticate(request)
+    if (found.kind === 'unknown-path') throw new ServiceError('not_found', `path ${path}`)
+    if (found.kind === 'wrong-method') {
+      throw new ServiceError('method_not_allowed', `allowed: ${found.allow}`, { headers: { Allow: found.allow } })
+    }
+    const { route, params } = found
+    const { requestId, principal } = state
+    requireScope(principal, route)
+    features.sendingRate.takeRequest(principal.apiKeyId)
+    const apiRequest: ApiRequest = {
+      requestId, principal, params, search,
+      path: pathBelowPrefix(path),
+      headers: request.headers,
+      idempotency: null,
+      warn: createWarnings(response).add,
+      setHeader: (name, value) => void response.setHeader(name, value),
+    }
+    if (route.body === null) return answerOnce(apiRequest, route, EMPTY_DOCUMENT)
+    // With `await` it takes one turn of the microtasks in place of three.
+    return await handleWithBody(ctx, apiRequest, { route, body: route.body })
+  }
+
+  async function refuseWhenFull({ idempotency }: Route): Promise<void> {
+    if (idempotency !== 'with-message') return
+    const refusal = await features.mailRefusal()
+    if (refusal === null) return
+    const headers = { 'Retry-After': String(refusal.retryAfterSeconds) }
+    throw new ServiceError('unavailable', refusal.reason, { headers })
+  }
+
+  async function handleWithBody(ctx: RequestContext, apiRequest: ApiRequest, target: BodyTarget): Promise<Answer> {
+    const { route, body } = target
+    requireType(ctx.req, body)
+    const bytes = await bodies.read(ctx.req, ctx.res, body.limit ?? options.bodyLimit)
+    try {
+      return await answerOnce(apiRequest, route, readDocument(bytes, body))
+    } finally {
+      bodies.release(bytes.length)
+    }
+  }
+
+  function readDocument(bytes: Buffer, { contentType, takesNothing }: RouteBody): JsonDocument {
+    if (contentType !== 'application/json') return { value: json.text(bytes), hasEscapes: false }
+    return bytes.length === 0 && takesNothing ? EMPTY_DOCUMENT : json.read(bytes)
+  }
+}
+
+interface BodyTarget {
+  route: Route
+  body: RouteBody
+}
+
+function requireScope(principal: Principal, { scope }: Route): void {
+  if (scope === null || hasScope(principal, scope)) return
+  throw new ServiceError('forbidden', `the key lacks the scope ${scope}`)
+}
+
+/** The types a body may have; any parameters. A missing type counts as the one that is wanted. */
+const TYPES: Record<RouteBody['contentType'], RegExp> = {
+  // application/json, or any type ending in +json
+  'application/json': /^\s*(?:application\/json|[\w!#$&^.+-]+\/[\w!#$&^.-]+\+json)\s*(?:;|$)/i,
+  'text/csv': /^\s*text\/csv\s*(?:;|$)/i,
+}
+
+function requireType({ headers }: IncomingMessage, { contentType }: RouteBody): void {
+  const type = headers['content-type']
+  if (type !== undefined && !TYPES[contentType].test(type)) {
+    throw new ServiceError('invalid_request', `Content-Type: expected ${contentType}`, { status: 415 })
+  }
+  const encoding = headers['content-encoding']
+  if (encoding !== undefined && encoding.trim().toLowerCase() !== 'identity') {
+    throw new ServiceError('invalid_request', 'Content-Encoding: only identity is taken', { status: 415 })
+  }
+}

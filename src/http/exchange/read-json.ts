@@ -1,0 +1,110 @@
+/**
+ * Bytes of a request body -> a JSON document (RFC 8259, contract.md 1).
+ *
+ * Refused with 400: invalid UTF-8, syntax errors, trailing data, nesting deeper than 32, more values than anybody needs
+ * (`json-structure.ts`), numbers beyond those of a double. A leading byte order mark is skipped. Of a repeated key the
+ * last one wins. `__proto__` becomes an own property like any other, because JSON.parse defines keys instead of
+ * assigning them. U+0000 and unpaired surrogates are field problems, not syntax: see `unsafeStrings`.
+ */
+import { TextDecoder } from 'node:util'
+import { ServiceError } from '../../base/errors.ts'
+import { shown } from '../../messages/accept/field-problems.ts'
+import { structureProblem } from './json-structure.ts'
+
+/** Enough to help; `details` is short. */
+const MOST_PROBLEMS = 20
+
+/** One thing wrong with one field; `path` is such as `attachments[1].name`. */
+export interface FieldProblem {
+  path: string
+  text: string
+}
+
+export interface JsonDocument {
+  value: unknown
+  /** The text holds a \u escape: the only way to U+0000 and unpaired surrogates once the bytes are valid UTF-8. */
+  hasEscapes: boolean
+}
+
+export interface JsonReader {
+  read(bytes: Uint8Array): JsonDocument
+  /** A body that is no JSON. */
+  text(bytes: Uint8Array): string
+}
+
+export function createJsonReader(): JsonReader {
+  const decoder = new TextDecoder('utf-8', { fatal: true })
+  return {
+    read(bytes) {
+      const text = decode(decoder, bytes)
+      const problem = structureProblem(bytes)
+      if (problem !== undefined) throw malformed(`the body ${problem}`)
+      const value = parse(text)
+      refuseInfinity(value)
+      return { value, hasEscapes: text.includes('\\u') }
+    },
+    text: (bytes) => decode(decoder, bytes),
+  }
+}
+
+function decode(decoder: TextDecoder, bytes: Uint8Array): string {
+  try {
+    return decoder.decode(bytes)
+  } catch (cause) {
+    throw malformed('the body is not valid UTF-8', cause)
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw malformed(`the body is not valid JSON${positionIn(cause)}`, cause)
+  }
+}
+
+/** The parser's own sentence quotes the body, which may hold anything: only the position is passed on. */
+function positionIn(thrown: unknown): string {
+  // "… at position 17 (line 1 column 18)"
+  const position = thrown instanceof Error ? /at position (\d+)/.exec(thrown.message)?.[1] : undefined
+  return position === undefined ? '' : ` at character ${position}`
+}
+
+/** What 1e999 is read as: kept as JSON it would come back as null. */
+function refuseInfinity(value: unknown): void {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw malformed('the body has a number that is too large')
+  if (typeof value !== 'object' || value === null) return
+  if (Array.isArray(value)) for (const item of value) refuseInfinity(item)
+  else for (const item of Object.values(value)) refuseInfinity(item)
+}
+
+function malformed(details: string, cause?: unknown): ServiceError {
+  return new ServiceError('invalid_request', details, { status: 400, cause })
+}
+
+/** Every key and string value that holds U+0000 or an unpaired surrogate, with its path. */
+export function unsafeStrings(document: unknown): FieldProblem[] {
+  const problems: FieldProblem[] = []
+  const visit = (value: unknown, path: string): void => {
+    if (problems.length >= MOST_PROBLEMS) return
+    if (typeof value === 'string') {
+      const text = unsafeStringProblem(value)
+      if (text !== undefined) problems.push({ path, text })
+    } else if (Array.isArray(value)) {
+      value.forEach((item, index) => visit(item, `${path}[${index}]`))
+    } else if (typeof value === 'object' && value !== null) {
+      for (const [key, item] of Object.entries(value)) {
+        const itemPath = path === '' ? shown(key) : `${path}.${shown(key)}`
+        visit(key, itemPath)
+        visit(item, itemPath)
+      }
+    }
+  }
+  visit(document, '')
+  return problems
+}
+
+function unsafeStringProblem(text: string): string | undefined {
+  if (text.includes('\u0000')) return 'holds U+0000'
+  return text.isWellFormed() ? undefined : 'holds an unpaired surrogate'
+}

@@ -1,0 +1,140 @@
+/**
+ * What mail leads back to: pixels, links, unsubscribing (contract.md 13 and 14). All on their own paths, without a key,
+ * for whoever asks on a listener that serves `tracking`; every other path goes on.
+ *
+ * | path                | answer                                                                                  |
+ * | ------------------- | --------------------------------------------------------------------------------------- |
+ * | GET /o/:token       | the same picture for every token; only one of ours counts                               |
+ * | GET /c/:token       | 302 to the stored target; 404 for no token of ours, 410 when the target is not kept     |
+ * | GET /u/:token       | a page with one button; changes nothing                                                 |
+ * | POST /u/:token      | unsubscribes                                                                            |
+ * | GET /robots.txt, /  | nothing is to be indexed; what this host is                                             |
+ *
+ * HEAD answers as GET and counts nothing, as does a request that says it only fetches in advance. No host name and no
+ * target is ever taken from a request; no cookie is set.
+ */
+import type { Middleware } from 'koa'
+import type { Client } from '../../messages/engagement/machine-hits.ts'
+import type { RequestContext, RequestState } from '../exchange/answer-request.ts'
+import type { BodyLimit, BodyReader } from '../exchange/body-reader.ts'
+import { clientAddress } from '../exchange/client-address.ts'
+import type { TrackingFeatures } from '../exchange/features.ts'
+import { isOneClickForm } from './one-click-form.ts'
+import { splitTarget } from '../exchange/route-table.ts'
+import {
+  aboutPage, GONE_LINK, INCOMPLETE_FORM, METHOD_NOT_ALLOWED, PAGE_POLICY, UNKNOWN_LINK, UNKNOWN_UNSUBSCRIBE,
+  UNSUBSCRIBED, UNSUBSCRIBE_FORM,
+} from './tracking-pages.ts'
+import type { Page } from './tracking-pages.ts'
+
+export interface TrackingRoutesOptions {
+  features: TrackingFeatures
+  bodies: BodyReader
+  trustedProxies: readonly string[]
+  /** Where abuse is reported, or null. */
+  abuseAddress: string | null
+}
+
+interface TrackingRoute {
+  /** For metrics: without the token. */
+  pattern: string
+  methods: readonly string[]
+  handle(ctx: RequestContext, token: string): Promise<void> | void
+}
+
+/** A transparent pixel, GIF89a. */
+const PIXEL = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAICRAEAOw==', 'base64')
+const FORM_LIMIT: BodyLimit = { bytes: 4 * 1024, code: 'payload_too_large' }
+const MOST_USER_AGENT_CHARACTERS = 500
+// A tracking path: which one, and its token.
+const TOKEN_PATH = /^\/([ocu])\/([^/]*)\/?$/
+const READING = ['GET', 'HEAD']
+
+export function createTrackingRoutes(options: TrackingRoutesOptions): Middleware<RequestState> {
+  const routes = tokenRoutes(options)
+  const about = aboutPage(options.abuseAddress)
+  const fixedRoutes: Readonly<Record<string, TrackingRoute>> = {
+    '/': { pattern: '/', methods: READING, handle: (ctx) => sendPage(ctx, about) },
+    '/robots.txt': { pattern: '/robots.txt', methods: READING, handle: sendRobots },
+  }
+
+  return function tracking(ctx, next) {
+    const { path } = splitTarget(ctx.req.url ?? '')
+    const [, letter = '', token = ''] = path[2] === '/' ? (TOKEN_PATH.exec(path) ?? []) : []
+    const route = letter === '' ? ownEntry(fixedRoutes, path) : ownEntry(routes, letter)
+    if (route === undefined) return next()
+    ctx.state.pattern = route.pattern
+    ctx.res.setHeader('X-Robots-Tag', 'noindex')
+    if (route.methods.includes(ctx.method)) return route.handle(ctx, token)
+    ctx.res.setHeader('Allow', route.methods.join(', '))
+    return sendPage(ctx, METHOD_NOT_ALLOWED)
+  }
+}
+
+function tokenRoutes({ features, bodies, trustedProxies }: TrackingRoutesOptions): Record<string, TrackingRoute> {
+  const { engagement, unsubscribing } = features
+  /** null: the request counts nothing. */
+  const clientOf = (ctx: RequestContext): Client | null => {
+    if (ctx.method === 'HEAD' || isPrefetch(ctx)) return null
+    const userAgent = ctx.get('User-Agent').slice(0, MOST_USER_AGENT_CHARACTERS)
+    return { address: clientAddress(ctx.req, trustedProxies), userAgent }
+  }
+  const sendPixel = (ctx: RequestContext, token: string): void => {
+    engagement.open(token, clientOf(ctx))
+    ctx.res.setHeader('Cache-Control', 'no-store, private')
+    ctx.res.setHeader('Content-Type', 'image/gif')
+    ctx.body = PIXEL
+  }
+  const redirect = async (ctx: RequestContext, token: string): Promise<void> => {
+    const answer = await engagement.click(token, clientOf(ctx))
+    if (answer.kind !== 'redirect') return sendPage(ctx, answer.kind === 'gone' ? GONE_LINK : UNKNOWN_LINK)
+    ctx.status = 302
+    ctx.res.setHeader('Location', headerText(answer.target))
+    ctx.body = ''
+  }
+  const unsubscribe = async (ctx: RequestContext, token: string): Promise<void> => {
+    if (!unsubscribing.isUnsubscribeToken(token)) return sendPage(ctx, UNKNOWN_UNSUBSCRIBE)
+    if (ctx.method !== 'POST') return sendPage(ctx, UNSUBSCRIBE_FORM)
+    const body = await bodies.read(ctx.req, ctx.res, FORM_LIMIT)
+    bodies.release(body.length)
+    if (!isOneClickForm(body, ctx.get('Content-Type'))) return sendPage(ctx, INCOMPLETE_FORM)
+    sendPage(ctx, (await unsubscribing.unsubscribe(token)) ? UNSUBSCRIBED : UNKNOWN_UNSUBSCRIBE)
+  }
+  return {
+    o: { pattern: '/o/:token', methods: READING, handle: sendPixel },
+    c: { pattern: '/c/:token', methods: READING, handle: redirect },
+    u: { pattern: '/u/:token', methods: [...READING, 'POST'], handle: unsubscribe },
+  }
+}
+
+function ownEntry(routes: Readonly<Record<string, TrackingRoute>>, key: string): TrackingRoute | undefined {
+  return Object.hasOwn(routes, key) ? routes[key] : undefined
+}
+
+/** What browsers and proxies say when they load a page that nobody has asked for yet. */
+function isPrefetch(ctx: RequestContext): boolean {
+  return ['Purpose', 'Sec-Purpose', 'X-Moz'].some((name) => /^\s*prefetch\b/i.test(ctx.get(name)))
+}
+
+/**
+ * A target as a header takes it: its bytes, but what is not printable US-ASCII percent-encoded as UTF-8 (RFC 3986
+ * §2.5, RFC 9110 §5.5). So no line end and no control character gets there.
+ */
+function headerText(target: string): string {
+  return target.replace(/[^\x20-\x7e]+/g, (text) =>
+    [...Buffer.from(text)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join(''))
+}
+
+function sendPage(ctx: RequestContext, { status, html }: Page): void {
+  ctx.status = status
+  ctx.res.setHeader('Content-Type', 'text/html; charset=utf-8')
+  ctx.res.setHeader('Content-Security-Policy', PAGE_POLICY)
+  ctx.res.setHeader('X-Content-Type-Options', 'nosniff')
+  ctx.res.setHeader('Referrer-Policy', 'no-referrer')
+  ctx.body = html
+}
+
+function sendRobots(ctx: RequestContext): void {
+  ctx.res.setHeader('Content-Type', 'text/plain; charset=utf-8')
+  ctx.body = 'User-agent: *\nDisallow: /\n'
+}

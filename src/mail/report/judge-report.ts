@@ -1,0 +1,51 @@
+/**
+ * What a reported failure means: bounce type, category and suppression, by the same rules as a reply in the dialogue.
+ *
+ * Pure. Only `failed` is an end; a delay has a category, for the note. Neither it nor a status of class 4 is a hard
+ * bounce or suppresses anybody (engine.md 15.2).
+ */
+import { BOUNCE_CATEGORIES } from '../reply/bounce-category.ts'
+import type { BounceCategory } from '../reply/bounce-category.ts'
+import type { ClassifyReply, Suppression } from '../reply/classify-reply.ts'
+import type { BounceType } from '../reply/delivery-outcome.ts'
+import type { ReportedRecipient } from './report-reading.ts'
+import type { SmtpReply } from '../reply/smtp-reply.ts'
+
+export interface ReportJudgement {
+  bounceType: BounceType
+  category: BounceCategory
+  rule: string | null
+  suppress: Suppression
+  /** The reply as rules saw it, for `bounceFor`. */
+  reply: SmtpReply
+}
+
+/** Undefined when nothing went wrong: delivered, relayed, expanded. */
+export function judgeReported(
+  recipient: ReportedRecipient, classify: ClassifyReply, provider: string | null,
+): ReportJudgement | undefined {
+  if (recipient.action !== 'failed' && recipient.action !== 'delayed') return undefined
+  const reply = replyOf(recipient)
+  const { category, rule, suppress } = classify(reply, recipient.stage, provider)
+  const { type } = BOUNCE_CATEGORIES[category]
+  const isSoft = isTemporary(recipient, reply)
+  return {
+    bounceType: type === 'hard' && isSoft ? 'soft' : type,
+    category,
+    rule,
+    suppress: isSoft ? 'never' : suppress,
+    reply,
+  }
+}
+
+/** Refused for the time being, and no more: no last word on the address (engine.md 15.2). */
+function isTemporary({ action, status }: ReportedRecipient, { code }: SmtpReply): boolean {
+  return action === 'delayed' || (status === null ? code < 500 : status.startsWith('4'))
+}
+
+/** Without a reply code the class of the status, without that the action decides between 4xx and 5xx. */
+function replyOf({ action, status, replyCode, diagnostic }: ReportedRecipient): SmtpReply {
+  const ofClass = status === null ? (action === 'failed' ? 5 : 4) : Number(status.charAt(0))
+  const enhancedCode = status?.startsWith('2') === true ? null : status
+  return { code: replyCode ?? (ofClass === 4 ? 450 : 550), enhancedCode, text: diagnostic }
+}

@@ -1,0 +1,86 @@
+/**
+ * What a diagnostic text holds: reply code, enhanced code, and the stage of the dialogue it tells of.
+ *
+ * Pure and linear; texts are cut at 2,048 characters first. RFC 3463 §2, RFC 3464 §2.3.6, RFC 5321 §4.2.
+ */
+import type { ReportStage } from './report-reading.ts'
+import { MOST_REPLY_CHARACTERS } from '../reply/smtp-reply.ts'
+import { anyOf } from './wordings.ts'
+
+/** One line, the diagnostic type (`smtp;`) taken off, control characters as spaces. */
+export function diagnosticText(value: string): string {
+  return value
+    .slice(0, MOST_REPLY_CHARACTERS)
+    .replace(/^\s*(?:smtp|x-[\w-]+|unix|lmtp)\s*;/i, '')
+    .replace(/[\p{Cc}\s]+/gu, ' ')
+    .trim()
+    .toWellFormed()
+}
+
+// Three digits of a refusal with a separator behind; no part of a number, a name or a version in front.
+const REPLY_CODE = new RegExp([
+  /(?:^|[^\w.:/#@+-]|#(?=\d{3} [45]\.)|said:|code[ :=]|<<<|>>>)([45][0-5]\d)(?=[ \-:;,)]|$)/,
+  // No count of anything.
+  /(?! (?:minutes|hours|days|seconds|attempts|bytes|octets|kb|mb)\b)/,
+].map((piece) => piece.source).join(''), 'gi')
+
+/** The first reply code of a text, or null. */
+export function replyCodeIn(text: string): number | null {
+  const found = text.slice(0, MOST_REPLY_CHARACTERS).matchAll(REPLY_CODE).next().value?.[1]
+  return found === undefined ? null : Number(found)
+}
+
+// d.d.d that is no piece of an address or a version number.
+const ENHANCED_CODE = /(?<![\d.\w-])([245]\.\d{1,3}\.\d{1,3})(?![\d\w-]|\.\d)/g
+
+/** Every enhanced code of a text, in its order. */
+export function enhancedCodesIn(text: string): string[] {
+  return [...text.slice(0, MOST_REPLY_CHARACTERS).matchAll(ENHANCED_CODE)].map(([, code = '']) => code)
+}
+
+/**
+ * The code that says most: what the remote server said goes before the summary of the server that reports, unless it
+ * is the vaguer one.
+ */
+export function statedStatus(field: string, diagnostic: string): string | null {
+  const summary = enhancedCodesIn(field)[0]
+  const refusals = enhancedCodesIn(diagnostic).filter((code) => !code.startsWith('2'))
+  const told = refusals.length > 0 ? refusals : enhancedCodesIn(diagnostic)
+  const best = told.toSorted((one, other) => vagueness(one) - vagueness(other))[0]
+  if (summary === undefined) return best ?? null
+  if (best === undefined) return summary
+  return vagueness(best) <= vagueness(summary) ? best : summary
+}
+
+/** 0 for a code that names a cause; X.4.7 says only that the time is over, X.d.0 only what it is about. */
+export function vagueness(code: string): number {
+  if (code.endsWith('.0.0')) return 3
+  if (code.endsWith('.0')) return 2
+  return code.endsWith('.4.7') ? 1 : 0
+}
+
+/** Wordings of many servers that name the command which was answered; the first that fits counts. */
+const STAGES: readonly (readonly [RegExp, ReportStage])[] = [
+  [anyOf([
+    /in reply to (?:the )?RCPT|after (?:sending )?RCPT|SMTP[ :]RCPT|for RCPT|RCPT (?:command|response)|\[RCPT_TO\]/,
+    /does not like recipient|(?:>>>|like our|command:?|sent:) RCPT TO/,
+  ]), 'rcpt'],
+  [anyOf([
+    /in reply to (?:the )?(?:end of )?DATA|after (?:the )?end of (?:data|message)|after I sent the message/,
+    /(?:TEXT|final DATA|DATA|EOM|BDAT) command|like our (?:final )?DATA|\(DATA\)|DATA SEND|>>> (?:DATA|\.)/,
+    /\[(?:DATA|EOM|END_OF_DATA)\]/,
+  ]), 'dot'],
+  [anyOf([
+    /in reply to (?:the )?MAIL|after (?:sending )?MAIL|MAIL command|\[MAIL_FROM\]|like our MAIL|>>> MAIL/,
+    /sender was rejected|does not like sender/,
+  ]), 'mail'],
+  [anyOf([
+    /in reply to (?:the )?(?:EHLO|HELO)|after (?:sending )?(?:EHLO|HELO)|(?:EHLO|HELO) command|>>> (?:EHLO|HELO)/,
+  ]), 'ehlo'],
+  [anyOf([/initial connection|refused to talk to me|initial server greeting|does not like me/]), 'connect'],
+]
+
+export function stageIn(text: string): ReportStage {
+  const short = text.slice(0, MOST_REPLY_CHARACTERS)
+  return STAGES.find(([wording]) => wording.test(short))?.[1] ?? 'dsn'
+}

@@ -1,0 +1,52 @@
+/**
+ * What a mail that came back states, before anybody believes it (engine.md 15).
+ *
+ * A reading names addresses as the mail does. State changes only through a token of ours: the envelope recipient, which
+ * the caller has, or one of `references`. RFC 3464, RFC 5965, RFC 3834.
+ */
+import type { SmtpStage } from '../reply/smtp-reply.ts'
+
+const REPORT_KINDS = [
+  'bounce', // a recipient did not get the message, for good
+  'notice', // nothing failed: delayed, delivered, relayed or expanded
+  'auto-reply', // a vacation note, a challenge or another answer of a program
+  'complaint', // a recipient or a provider calls the message abuse, fraud, virus
+  'other', // a mail like any other, or a feedback report that is no complaint
+] as const
+export type ReportKind = (typeof REPORT_KINDS)[number]
+
+/** RFC 3464 §2.3.3. */
+export const REPORT_ACTIONS = ['failed', 'delayed', 'delivered', 'relayed', 'expanded'] as const
+export type ReportAction = (typeof REPORT_ACTIONS)[number]
+
+/** The stage of the dialogue that a diagnostic tells of; `dsn` when it tells of none. */
+export type ReportStage = SmtpStage | 'dsn'
+
+export interface ReportedRecipient {
+  /** As the mail has it, without angle brackets; may be no address at all. */
+  address: string
+  action: ReportAction
+  /** Enhanced status code as d.d.d, or null when the mail holds none. */
+  status: string | null
+  /** Three digits of the SMTP reply, or null. */
+  replyCode: number | null
+  /** What the mail says about this recipient, on one line, at most 2,048 characters; may be empty. */
+  diagnostic: string
+  stage: ReportStage
+}
+
+/** What the report repeats of our own message; to be believed only where a token of ours verifies. */
+export interface ReportReferences {
+  /** ENVID of the transaction. */
+  originalEnvelopeId: string | null
+  /** First value of each header field of the returned message, by lower-case name: Message-ID, X-Sternpost-Ref … */
+  returned: ReadonlyMap<string, string>
+}
+
+export interface ReportReading {
+  kind: ReportKind
+  recipients: readonly ReportedRecipient[]
+  /** `Feedback-Type` in lower case, also of reports that are no complaint; null: not a feedback report. */
+  feedbackType: string | null
+  references: ReportReferences
+}

@@ -1,0 +1,151 @@
+/**
+ * Acceptance of a mail that came by SMTP submission: one message for each recipient, all sharing the mail as it came
+ * (contract.md 12).
+ *
+ * The same checks as over HTTP, in the same order. A repeat gives the first answer and stores nothing: by the key in
+ * its header, else by Message-ID, recipients and content together. Mail without a Message-ID cannot be told from
+ * another one, so it is always new. Throws ServiceError.
+ */
+import { createHash } from 'node:crypto'
+import { ServiceError } from '../../base/errors.ts'
+import { parseAddress } from '../../mail/address.ts'
+import type { Mailbox, StoredContent } from '../../mail/message.ts'
+import type { IdempotencyEntry, KeptAnswer } from '../../store/records/accept-records.ts'
+import type { Store } from '../../store/store.ts'
+import { acceptMail } from './accept-mail.ts'
+import type { AcceptanceOptions } from './accept-mail.ts'
+import { policyOf } from './accept-message.ts'
+import { checkPool, checkTags } from './check-options.ts'
+import { readAddress } from './check-shared-fields.ts'
+import type { CheckedRecipient, RequestPolicy } from './check-shared-fields.ts'
+import { createFieldProblems } from './field-problems.ts'
+import { mismatch } from './idempotency.ts'
+import type { SenderDomain } from './require-sender.ts'
+import type { AcceptSubmission, SubmissionRequest } from './send-request.ts'
+
+const STREAM = 'transactional'
+const KEY_PREFIX = 'smtp:'
+// Printable ASCII, as for the header of HTTP (contract.md 4.7).
+const IDEMPOTENCY_KEY = /^[ -~]{1,256}$/
+// The field with something in it, also on the next line of a fold.
+const MESSAGE_ID = /^message-id:(?:[ \t]|\r\n[ \t])*\S/im
+const HEADER_END = '\r\n\r\n'
+const MOST_SUBJECT_CHARACTERS = 998
+
+/** SMTP's "done"; nothing but this module reads a kept answer of its own. */
+const KEPT_STATUS = 250
+
+interface SubmissionAnswer {
+  messageIds: string[]
+}
+
+export function createAcceptSubmission(options: AcceptanceOptions): AcceptSubmission {
+  const { store, clock } = options
+
+  return async (request, caller) => {
+    const checked = readSubmission(request, policyOf(options))
+    const entry = entryOf(request, caller.apiKeyId)
+    // Before the rate: a repeat takes nothing of it.
+    const kept = entry === null ? null : await findKept(store, entry, clock.now())
+    if (kept !== null) return kept
+    const acceptance = await acceptMail<SubmissionAnswer>({
+      mail: {
+        domain: checked.domain, stream: STREAM, sendAt: null, lifetime: null, ipPool: checked.ipPool,
+        recipients: checked.recipients, batch: null, retryOf: null,
+        content: (sender) => contentOf(request, checked, sender),
+      },
+      caller,
+      idempotent: entry === null ? null : { entry, answer: keptAnswer },
+      shape: ({ recipients }) => ({ messageIds: recipients.map(({ messageId }) => messageId) }),
+    }, options)
+    return acceptance.kind === 'accepted' ? acceptance.accepted : readKept(acceptance.answer.body)
+  }
+}
+
+interface CheckedSubmissionRequest {
+  from: Mailbox
+  domain: string
+  recipients: CheckedRecipient[]
+  tags: Record<string, string>
+  ipPool: string | null
+}
+
+function readSubmission(request: SubmissionRequest, policy: RequestPolicy): CheckedSubmissionRequest {
+  const problems = createFieldProblems([])
+  const recipients = readRecipients(request.recipients, policy)
+  const from = readAddress('From', request.from, { allowReservedNames: true }, problems)
+  const tags = checkTags(request.tags ?? {}, problems)
+  const ipPool = checkPool(request.ipPool, policy.poolNames, problems)
+  const { idempotencyKey } = request
+  if (idempotencyKey !== undefined && !IDEMPOTENCY_KEY.test(idempotencyKey)) {
+    problems.add('X-Idempotency-Key', 'must be 1 to 256 printable ASCII characters')
+  }
+  const found = problems.fields()
+  if (from === undefined || found.length > 0) throw new ServiceError('invalid_request', found.join('; '))
+  return { from: from.mailbox, domain: from.domain, recipients, tags, ipPool }
+}
+
+function readRecipients(addresses: readonly string[], policy: RequestPolicy): CheckedRecipient[] {
+  const parsed = addresses.map((address) => parseAddress(address, policy))
+  const problems = parsed.flatMap((each) => (each.ok ? [] : [each.problem]))
+  if (problems.length > 0) throw new ServiceError('invalid_recipient', problems.join('; '))
+  if (parsed.length === 0) throw new ServiceError('invalid_recipient', 'no recipient')
+  return parsed.flatMap((each) => (each.ok ? [{ mailbox: each.mailbox, domain: each.domain, variables: {} }] : []))
+}
+
+/** Whether there is html to track is seen when the mail is sent. */
+function contentOf(
+  { subject, raw, track }: SubmissionRequest,
+  { from, tags }: CheckedSubmissionRequest,
+  sender: SenderDomain,
+): StoredContent {
+  return {
+    from, tags, raw,
+    replyTo: null, html: null, text: null, attachments: [], hasVariables: false, addressees: null, headers: [],
+    metadata: {}, unsubscribe: null,
+    subject: shownSubject(subject),
+    tracking: track ?? { opens: sender.tracking.opens, clicks: sender.tracking.clicks },
+  }
+}
+
+/** For lookup alone: the mail itself has its own. */
+function shownSubject(subject: string): string {
+  // Every control character, with the spaces around it.
+  const line = subject.replace(/[\p{Cc} ]+/gu, ' ').toWellFormed()
+  return [...line].slice(0, MOST_SUBJECT_CHARACTERS).join('')
+}
+
+function entryOf(
+  { recipients, raw, idempotencyKey }: SubmissionRequest,
+  apiKeyId: string | null,
+): IdempotencyEntry | null {
+  if (idempotencyKey === undefined && !hasMessageId(raw)) return null
+  // No address has a line break, so the list has one end.
+  const fingerprint = createHash('sha256').update(`${recipients.join('\n')}\n\n`).update(raw).digest()
+  return { apiKeyId, key: `${KEY_PREFIX}${idempotencyKey ?? fingerprint.toString('hex')}`, fingerprint }
+}
+
+function hasMessageId(raw: Uint8Array): boolean {
+  const bytes = Buffer.from(raw.buffer, raw.byteOffset, raw.byteLength)
+  const end = bytes.indexOf(HEADER_END)
+  return MESSAGE_ID.test(bytes.toString('latin1', 0, end < 0 ? bytes.length : end))
+}
+
+async function findKept(
+  store: Pick<Store, 'findIdempotent'>,
+  entry: IdempotencyEntry,
+  now: number,
+): Promise<SubmissionAnswer | null> {
+  const found = await store.findIdempotent(entry, now)
+  if (found.kind === 'mismatch') throw mismatch()
+  return found.kind === 'new' ? null : readKept(found.answer.body)
+}
+
+function keptAnswer({ messageIds }: SubmissionAnswer): KeptAnswer {
+  return { status: KEPT_STATUS, body: JSON.stringify(messageIds) }
+}
+
+function readKept(body: string): SubmissionAnswer {
+  const parsed: unknown = JSON.parse(body)
+  return { messageIds: Array.isArray(parsed) ? parsed.map(String) : [] }
+}

@@ -1,0 +1,70 @@
+/**
+ * Whether mail is taken at all (contract.md 2.1, step 1): not while the disk is nearly full or the queue above its
+ * mark, nor while the store does not answer.
+ *
+ * The queue is counted when somebody asks, and not again before it can be full: nor within a second, nor soon where
+ * counting takes long. Whoever asks meanwhile waits for it a moment, and then goes by what was found before. Never
+ * throws.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { SECOND } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import type { Store } from '../../store/store.ts'
+
+/** Why no mail is taken now; null: it is. */
+export type MailRefusal = () => Promise<Refusal | null>
+
+export interface Refusal {
+  /** A clause. */
+  reason: string
+  /** When another try makes sense. */
+  retryAfterSeconds: number
+}
+
+export interface MailRefusalOptions {
+  store: Pick<Store, 'countQueued'>
+  clock: Clock
+  /** There is space on the disk for more than what is queued. */
+  hasSpace: () => boolean
+  /** Messages that may wait. */
+  mostQueued: number
+}
+
+/** operations.md 12.5. */
+const DISK: Refusal = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
+/** A queue that is full empties within minutes. */
+const QUEUE: Refusal = { reason: 'the queue is full', retryAfterSeconds: 30 }
+const STORE: Refusal = { reason: 'the store does not answer', retryAfterSeconds: 30 }
+/** So many times as long as counting took, its result holds. */
+const HOLDS_TIMES = 20
+/** Messages that come in a millisecond: more than the store of any machine accepts. */
+const MOST_ACCEPTED = 50
+/** Nobody's mail waits longer for a measurement, but for the first one. */
+const LONGEST_WAIT = 10
+
+export function createMailRefusal({ store, clock, hasSpace, mostQueued }: MailRefusalOptions): MailRefusal {
+  let refusal: Refusal | null = null
+  let measuredAt = Number.NEGATIVE_INFINITY
+  let holdsMilliseconds = 0
+  let running: Promise<void> | null = null
+
+  async function measure(): Promise<void> {
+    const startedAt = performance.now()
+    const queued = await store.countQueued().catch(() => null)
+    refusal = queued === null ? STORE : queued < mostQueued ? null : QUEUE
+    measuredAt = clock.now()
+    const fillsWithin = queued === null ? 0 : (mostQueued - queued) / MOST_ACCEPTED
+    holdsMilliseconds = Math.max(SECOND, fillsWithin, (performance.now() - startedAt) * HOLDS_TIMES)
+    running = null
+  }
+
+  return async () => {
+    if (!hasSpace()) return DISK
+    const age = clock.now() - measuredAt
+    // A clock that was set back counts as time that has passed.
+    if (age >= 0 && age < holdsMilliseconds) return refusal
+    running ??= measure()
+    await (measuredAt === Number.NEGATIVE_INFINITY ? running : Promise.race([running, sleep(LONGEST_WAIT)]))
+    return refusal
+  }
+}

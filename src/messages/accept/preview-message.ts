@@ -1,0 +1,75 @@
+/**
+ * What a send would look like, with nothing sent and nothing stored (contract.md 4.8): the checks of `/email/send` up
+ * to the sending domain, then the rendering of delivery but for the signature. Throws ServiceError as acceptance does.
+ */
+import { newIdentifier } from '../../base/identifier.ts'
+import { previewMessage } from '../../content/preview-message.ts'
+import type { MessagePreview, PreviewInput } from '../../content/preview-message.ts'
+import { policyOf, storedContent } from './accept-message.ts'
+import type { AcceptanceOptions } from './accept-mail.ts'
+import { readRequest } from './check-request.ts'
+import { requireSender } from './require-sender.ts'
+import type { SenderOptions } from './require-sender.ts'
+import type { Caller, SendRequest } from './send-request.ts'
+
+export interface PreviewData {
+  subject: string
+  html: string | null
+  text: string | null
+  /** Without the signature. */
+  mime_bytes: number
+  headers: MessagePreview['headers']
+  /** Targets of links that are tracked. */
+  links: MessagePreview['links']
+  warnings: string[]
+}
+
+export type PreviewMessage = (request: SendRequest, caller: Caller) => Promise<PreviewData>
+
+export interface PreviewOptions extends SenderOptions, Pick<AcceptanceOptions, 'settings' | 'clock' | 'egress'> {
+  /** What delivery renders mail of a sending domain with. */
+  renderingOf(domain: string): Promise<Omit<PreviewInput, 'content' | 'facts'>>
+}
+
+/** Gmail shows no more of a html part. */
+const MOST_SHOWN_HTML_BYTES = 102 * 1_024
+/** What mail servers take at the least, by custom. */
+const USUAL_MESSAGE_BYTES = 10 * 1_024 * 1_024
+
+export function createPreviewMessage(options: PreviewOptions): PreviewMessage {
+  const { clock } = options
+
+  return async (request, caller) => {
+    const { mail, recipients: [first], addressees } = readRequest(request, policyOf(options))
+    const sender = await requireSender(mail.domain, caller, options)
+    const now = clock.now()
+    const { stream, sendAt } = mail.options
+    const preview = await previewMessage({
+      ...(await options.renderingOf(sender.name)),
+      content: storedContent(mail, addressees, sender),
+      facts: {
+        messageId: newIdentifier('msg', now), domain: sender.name, acceptedAt: now, sendAt, stream,
+        to: first?.mailbox ?? { name: null, address: '' }, variables: first?.variables ?? {},
+      },
+    })
+    return previewData(preview)
+  }
+}
+
+function previewData(preview: MessagePreview): PreviewData {
+  const { subject, html, text, mimeBytes, headers, links } = preview
+  return { subject, html, text, mime_bytes: mimeBytes, headers, links, warnings: warningsOf(preview) }
+}
+
+function warningsOf({ subject, html, text, mimeBytes }: MessagePreview): string[] {
+  const warnings: string[] = []
+  if (subject.trim() === '') warnings.push('the subject is empty')
+  if (html !== null && (text ?? '') === '') warnings.push('there is no text part for readers without html')
+  if (html !== null && Buffer.byteLength(html) > MOST_SHOWN_HTML_BYTES) {
+    warnings.push(`the html is over ${MOST_SHOWN_HTML_BYTES} bytes: Gmail hides the rest behind a link`)
+  }
+  if (mimeBytes > USUAL_MESSAGE_BYTES) {
+    warnings.push(`the mail is over ${USUAL_MESSAGE_BYTES} bytes: many servers refuse it`)
+  }
+  return warnings
+}

@@ -1,0 +1,123 @@
+/**
+ * Opens and clicks on their way into the store: they wait in memory, are judged, and are stored in batches each second.
+ *
+ * A click is judged 5 s after it came, so that a burst can be seen; its time stays that of the hit. At most 10,000 hits
+ * wait; beyond them the oldest are dropped and counted. When the store refuses (a full disk), they wait on. `stop`
+ * judges and stores what is left, as far as the store takes it. engine.md 17.2.
+ */
+import { SECOND } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import { errorText } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import type { EngagementHit, EngagementTally } from '../../store/records/engagement-records.ts'
+import type { Store } from '../../store/store.ts'
+import type { Click } from './machine-hits.ts'
+import { createRecentClicks } from './recent-clicks.ts'
+
+export interface EngagementQueueOptions {
+  store: Pick<Store, 'recordEngagement'>
+  clock: Clock
+  logger: Logger
+  metrics: Pick<Metrics, 'opens' | 'clicks' | 'engagementDropped'>
+  /** Events were written. */
+  onEvents: () => void
+}
+
+export interface EngagementQueue {
+  addOpen(hit: EngagementHit): void
+  /** `network` as in machine-hits.ts. */
+  addClick(hit: EngagementHit, network: string): void
+  stop(): Promise<void>
+}
+
+interface WaitingHit {
+  hit: EngagementHit
+  /** null: nothing more can be learned about it. */
+  click: Click | null
+}
+
+const STORE_EVERY = SECOND
+const JUDGE_CLICK_AFTER = 5 * SECOND
+const MACHINE_AFTER_DELIVERY = 2 * SECOND
+const MOST_WAITING = 10_000
+/** The store serves others between two batches. */
+const MOST_AT_ONCE = 500
+
+export function createEngagementQueue(options: EngagementQueueOptions): EngagementQueue {
+  const { clock, logger, metrics } = options
+  const recent = createRecentClicks()
+  let waiting: WaitingHit[] = []
+  let cancelTimer: (() => void) | undefined
+  let storing: Promise<void> = Promise.resolve()
+  let isStopped = false
+  let isRefused = false
+
+  const add = (hit: WaitingHit): void => {
+    waiting.push(hit)
+    dropOldest()
+    schedule()
+  }
+  const dropOldest = (): void => {
+    for (; waiting.length > MOST_WAITING; metrics.engagementDropped.inc()) waiting.shift()
+  }
+  const schedule = (): void => {
+    if (cancelTimer !== undefined || isStopped || waiting.length === 0) return
+    cancelTimer = clock.after(STORE_EVERY, () => {
+      storing = storeDue(clock.now() - JUDGE_CLICK_AFTER).finally(() => {
+        cancelTimer = undefined
+        schedule()
+      })
+    })
+  }
+
+  /** Clicks that came later than `judgedUpTo` wait on. */
+  const storeDue = async (judgedUpTo: number): Promise<void> => {
+    const isDue = ({ click }: WaitingHit): boolean => click === null || click.at <= judgedUpTo
+    const due = waiting.filter(isDue).map(judged)
+    waiting = waiting.filter((each) => !isDue(each))
+    recent.forget(judgedUpTo)
+    try {
+      for (; due.length > 0; due.splice(0, MOST_AT_ONCE)) await storeBatch(due.slice(0, MOST_AT_ONCE))
+      isRefused = false
+    } catch (thrown) {
+      if (!isRefused) logger.warn({ error: errorText(thrown), waiting: due.length }, 'opens and clicks wait')
+      isRefused = true
+      waiting = [...due, ...waiting]
+      dropOldest()
+    }
+  }
+  const storeBatch = async (batch: readonly WaitingHit[]): Promise<void> => {
+    const hits = batch.map(({ hit }) => hit)
+    const request = { now: clock.now(), hits, machineAfterDelivery: MACHINE_AFTER_DELIVERY }
+    const tally = await options.store.recordEngagement(request)
+    count(tally, metrics)
+    if (tally.opens + tally.clicks > 0) options.onEvents()
+  }
+  const judged = ({ hit, click }: WaitingHit): WaitingHit => {
+    const isBurst = click !== null && recent.isOfBurst(hit.messageId, click)
+    return { hit: { ...hit, isMachine: hit.isMachine || isBurst }, click: null }
+  }
+
+  return {
+    addOpen: (hit) => add({ hit, click: null }),
+    addClick(hit, network) {
+      const click = { linkNumber: hit.link?.number ?? 0, at: hit.at, network }
+      recent.add(hit.messageId, click)
+      add({ hit, click })
+    },
+    async stop() {
+      isStopped = true
+      cancelTimer?.()
+      await storing
+      await storeDue(Number.POSITIVE_INFINITY)
+    },
+  }
+}
+
+function count(tally: EngagementTally, { opens, clicks }: Pick<Metrics, 'opens' | 'clicks'>): void {
+  opens.inc({ machine: 'false' }, tally.opens)
+  opens.inc({ machine: 'true' }, tally.machineOpens)
+  clicks.inc({ machine: 'false' }, tally.clicks)
+  clicks.inc({ machine: 'true' }, tally.machineClicks)
+}

@@ -1,0 +1,70 @@
+/**
+ * Opens and clicks as the HTTP door sees them: where a link leads, at once; what is counted, later.
+ *
+ *  1 token     the door hands over the token of a URL; one that is not ours changes nothing
+ *  2 target    a click finds its target in the stored content (follow-link.ts)
+ *  3 queue     the hit waits in memory, is judged, and is stored with its events (engagement-queue.ts)
+ *
+ * Nobody waits for the third step, and a store that takes nothing does not stop a redirect. engine.md 17.2,
+ * contract.md 13.
+ */
+import { readOpenToken } from '../../content/tracking-token.ts'
+import type { EngagementHit } from '../../store/records/engagement-records.ts'
+import { createEngagementQueue } from './engagement-queue.ts'
+import type { EngagementQueueOptions } from './engagement-queue.ts'
+import { createFollowLink } from './follow-link.ts'
+import type { FollowLinkOptions } from './follow-link.ts'
+import { createMachineList, networkOf } from './machine-hits.ts'
+import type { Client } from './machine-hits.ts'
+
+export interface EngagementOptions extends EngagementQueueOptions, Omit<FollowLinkOptions, 'store'> {
+  store: EngagementQueueOptions['store'] & FollowLinkOptions['store']
+  /** `machines` of providers.yaml. */
+  machines: readonly string[]
+  /** Whether IP addresses and user agents are kept (`tracking.store_client`). */
+  storesClient: boolean
+}
+
+export type ClickAnswer =
+  | { kind: 'redirect'; target: string }
+  | { kind: 'gone' } // a token of ours, whose message or content is not kept any more
+  | { kind: 'unknown' } // no token of ours
+
+export interface Engagement {
+  /** The pixel was fetched; null: by a request that counts nothing. */
+  open(token: string, client: Client | null): void
+  /** A link was followed. */
+  click(token: string, client: Client | null): Promise<ClickAnswer>
+  /** Stores what waits. */
+  stop(): Promise<void>
+}
+
+export function createEngagement(options: EngagementOptions): Engagement {
+  const { clock, keys, storesClient } = options
+  const followLink = createFollowLink(options)
+  const machines = createMachineList(options.machines)
+  const queue = createEngagementQueue(options)
+  const hitOf = (facts: Pick<EngagementHit, 'messageId' | 'link' | 'isMachine'>, client: Client): EngagementHit => ({
+    ...facts, at: clock.now(), client: storesClient ? client : null,
+  })
+
+  return {
+    open(token, client) {
+      const messageId = readOpenToken(token, keys.open)
+      if (messageId === undefined || client === null) return
+      queue.addOpen(hitOf({ messageId, link: null, isMachine: machines.isMachineOpen(client) }, client))
+    },
+    async click(token, client) {
+      const followed = await followLink(token)
+      if (followed.kind !== 'found') return followed
+      const { messageId, linkNumber, target } = followed
+      if (client !== null) {
+        const link = { number: linkNumber, url: target }
+        const hit = hitOf({ messageId, link, isMachine: machines.isMachineClick(client) }, client)
+        queue.addClick(hit, networkOf(client.address))
+      }
+      return { kind: 'redirect', target }
+    },
+    stop: () => queue.stop(),
+  }
+}

@@ -1,0 +1,46 @@
+/**
+ * Unsubscribing by the token of a mail, whether it comes by a button, by one click of a mail client (RFC 8058) or by
+ * mail: suppression and event, once (contract.md 14). A token that is not ours changes nothing; looking at one never
+ * does. Rejects when the store does.
+ */
+import type { KeyObject } from 'node:crypto'
+import type { Clock } from '../../base/clock.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { readUnsubscribeToken } from '../../content/tracking-token.ts'
+import type { Store } from '../../store/store.ts'
+
+export interface UnsubscribeOptions {
+  store: Pick<Store, 'recordUnsubscribe'>
+  clock: Clock
+  logger: Logger
+  metrics: Pick<Metrics, 'suppressions'>
+  /** Of the tokens. */
+  key: KeyObject
+  /** Events were written. */
+  onEvents: () => void
+}
+
+export interface Unsubscribing {
+  isUnsubscribeToken(token: string): boolean
+  /** Whether the recipient is unsubscribed now: not when the token is none of ours or its message is not kept. */
+  unsubscribe(token: string): Promise<boolean>
+}
+
+export function createUnsubscribing(options: UnsubscribeOptions): Unsubscribing {
+  const { store, clock, logger, metrics, key, onEvents } = options
+  return {
+    isUnsubscribeToken: (token) => readUnsubscribeToken(token, key) !== undefined,
+    async unsubscribe(token) {
+      const named = readUnsubscribeToken(token, key)
+      if (named === undefined) return false
+      const { messageId } = named
+      const { kind } = await store.recordUnsubscribe({ messageId, now: clock.now() })
+      if (kind !== 'unsubscribed') return kind === 'repeated'
+      logger.info({ message_id: messageId }, 'recipient unsubscribed')
+      metrics.suppressions.inc({ reason: 'unsubscribe' })
+      onEvents()
+      return true
+    },
+  }
+}

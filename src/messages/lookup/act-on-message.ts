@@ -1,0 +1,63 @@
+/**
+ * What a customer does to messages that were accepted: cancel one or a batch, try one again (contract.md 5.3 and 6.4;
+ * trying again is in `retry-message.ts`).
+ *
+ *   scheduled, queued, deferred -> canceled
+ *
+ * An answer "canceled" means that nothing was sent. Throws ServiceError `not_found`, also for what the asking key may
+ * not see, and `conflict` with the reason in plain words.
+ */
+import { ServiceError } from '../../base/errors.ts'
+import type { AcceptanceOptions } from '../accept/accept-mail.ts'
+import { reasonAgainst } from './message-state-words.ts'
+import { createRetryMessage } from './retry-message.ts'
+import type { RetryMessage } from './retry-message.ts'
+import { notFound, requireBatch, requireMessage } from './visible-messages.ts'
+import type { Viewer } from './visible-messages.ts'
+
+export interface CanceledMessage {
+  message_id: string
+  state: 'canceled'
+}
+
+export interface CanceledBatch {
+  batch_id: string
+  canceled: number
+  not_canceled: number
+}
+
+export interface MessageActions {
+  /** Unchanged when it was canceled before. */
+  cancel(id: string, viewer: Viewer): Promise<CanceledMessage>
+  /** Never a conflict: what cannot be canceled is counted. */
+  cancelBatch(id: string, viewer: Viewer): Promise<CanceledBatch>
+  retry: RetryMessage
+}
+
+export function createMessageActions(options: AcceptanceOptions): MessageActions {
+  const { store, clock, onEvents } = options
+
+  return {
+    retry: createRetryMessage(options),
+    async cancel(id, viewer) {
+      const now = clock.now()
+      await requireMessage(store, id, viewer, now)
+      const result = await store.cancelMessage(id, now)
+      if (result === null) throw notFound('message', id)
+      if (result.kind === 'refused') {
+        const reason = reasonAgainst(result.state)
+        throw new ServiceError('conflict', `message ${id} is ${result.state}: ${reason}, so it cannot be canceled`)
+      }
+      onEvents()
+      return { message_id: id, state: 'canceled' }
+    },
+    async cancelBatch(id, viewer) {
+      const now = clock.now()
+      await requireBatch(store, id, viewer, now)
+      const result = await store.cancelBatch(id, now)
+      if (result === null) throw notFound('batch', id)
+      if (result.canceled > 0) onEvents()
+      return { batch_id: id, canceled: result.canceled, not_canceled: result.notCanceled }
+    },
+  }
+}

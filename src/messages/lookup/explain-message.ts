@@ -1,0 +1,173 @@
+/**
+ * Why a message is where it is, in plain words (contract.md 6.3): what happened, what it waits for, what the last reply
+ * means, what the DNS records of the sending domain say, how others on the same road fare, and what to do.
+ *
+ * What delivery alone knows, such as a path that is suspended, or who has a message that is on its way, is asked for by
+ * `whyWaiting` and `whereIs`. A part that is not known is left out; nothing here changes anything. Throws ServiceError
+ * `not_found`.
+ */
+import { HOUR } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
+import type { MessageState } from '../../mail/message.ts'
+import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
+import type { Whereabouts } from '../../mail/whereabouts.ts'
+import type { Domains } from '../../senders/domains.ts'
+import type { MessageView } from '../../store/records/lookup-records.ts'
+import type { Store } from '../../store/store.ts'
+import { categoryWords } from './category-words.ts'
+import { explainChecks } from './explain-checks.ts'
+import type { ExplainedCheck } from './explain-checks.ts'
+import { explainSending } from './explain-sending.ts'
+import { summaryOf } from './explain-state.ts'
+import { secondsOrNull } from './message-data.ts'
+import { timeUntil } from './time-words.ts'
+import { requireMessage } from './visible-messages.ts'
+import type { Viewer } from './visible-messages.ts'
+
+export type WaitingFor =
+  | 'send_at' // its time
+  | 'retry_delay' // the next attempt of its schedule
+  | 'warmup_day' // tomorrow's allowance of a warming IP
+  | 'warmup_hour' // the next part of today's allowance
+  | 'provider_share' // the provider's part of the allowance
+  | 'rate' // a limit of messages in a time
+  | 'connections' // a limit of connections
+  | 'suspension' // the end of a pause that the receiver caused
+  | 'ip_paused' // an IP: all of them are paused
+  | 'held' // the operator
+
+/** What delivery knows of a message that waits. */
+export interface WaitingReason {
+  waitingFor: WaitingFor
+  /** Unix milliseconds; null: nobody knows. */
+  untilMilliseconds: number | null
+  /** A sentence. */
+  text: string
+}
+
+export interface Explanation {
+  message_id: string
+  state: MessageState
+  summary: string
+  waiting_for: WaitingFor | null
+  /** The last one, or the reason why there was none. */
+  reply: string | null
+  category: string | null
+  /** The rule of bounces.yaml that told the category, where one did. */
+  rule: string | null
+  next_attempt_at: number | null
+  checks: ExplainedCheck[]
+  /** null: the provider is not known yet. */
+  similar: { isp: string; last_hour: { attempts: number; deferred: number } } | null
+  advice: string[]
+}
+
+export type ExplainMessage = (id: string, viewer: Viewer) => Promise<Explanation>
+
+export interface ExplainOptions {
+  store: Store
+  clock: Clock
+  domains: Pick<Domains, 'find'>
+  classify: ClassifyReply
+  /** Undefined: delivery knows of nothing that holds it. */
+  whyWaiting: (message: MessageView) => WaitingReason | undefined
+  /** Of a message that is `sending`. Undefined: nobody has it. */
+  whereIs: (messageId: string) => Promise<Whereabouts | undefined>
+  /** The longest that delivery waits at any one stage. */
+  longestStageMilliseconds: number
+}
+
+const NOTHING_TO_DO = 'Nothing to do.'
+
+export function createExplainMessage(options: ExplainOptions): ExplainMessage {
+  const { store, clock, domains, classify, whyWaiting, longestStageMilliseconds } = options
+
+  /** What nobody has may have come to its end between the two questions: then the message is read once more. */
+  async function look(id: string, viewer: Viewer): Promise<{ message: MessageView; where: Whereabouts | undefined }> {
+    const message = await requireMessage(store, id, viewer, clock.now())
+    const where = message.state === 'sending' ? await options.whereIs(message.id) : undefined
+    if (message.state !== 'sending' || where !== undefined) return { message, where }
+    return { message: await requireMessage(store, id, viewer, clock.now()), where }
+  }
+
+  return async (id, viewer) => {
+    const { message, where } = await look(id, viewer)
+    const now = clock.now()
+    const { state } = message
+    const [domain, similar] = await Promise.all([domains.find(message.domain), similarOf(message, store, now)])
+    const cause = causeOf(message, classify)
+    const waiting = waitingReason(message, whyWaiting, now)
+    const advice = cause === null ? null : (categoryWords(cause.category)?.advice ?? null)
+    const told = state === 'sending' ? explainSending({ message, where, longestStageMilliseconds, now }) : {
+      summary: summaryOf(state, { message, category: cause?.category ?? null, waiting: waiting?.text, now }),
+      check: null, advice: null,
+    }
+    const domainChecks = domain === null ? [] : explainChecks(domain, message.ip)
+    return {
+      message_id: message.id,
+      state,
+      summary: told.summary,
+      waiting_for: waiting?.waitingFor ?? null,
+      reply: message.attempts.at(-1)?.reply ?? null,
+      category: cause?.category ?? null,
+      rule: cause?.rule ?? null,
+      next_attempt_at: secondsOrNull(nextAttempt(message, waiting)),
+      checks: told.check === null ? domainChecks : [told.check, ...domainChecks],
+      similar,
+      advice: told.advice ?? [advice ?? NOTHING_TO_DO],
+    }
+  }
+}
+
+interface Cause {
+  category: string
+  rule: string | null
+}
+
+/** null: nothing was refused. */
+function causeOf(message: MessageView, classify: ClassifyReply): Cause | null {
+  const last = message.attempts.at(-1)
+  const reply = last === undefined || message.state === 'delivered' ? undefined : readSmtpReply(last.reply)
+  const isRefusal = reply !== undefined && reply.code >= 400
+  const judged = isRefusal && last !== undefined ? classify(reply, last.stage, message.isp) : null
+  if (message.bounce === null) return judged
+  // What was recorded holds: a rule may have been changed since.
+  const { category } = message.bounce
+  return { category, rule: judged?.category === category ? judged.rule : null }
+}
+
+/** Due is not the same as possible: what holds it may end later. */
+function nextAttempt({ nextAttemptAt }: MessageView, waiting: WaitingReason | undefined): number | null {
+  if (nextAttemptAt === null) return null
+  return Math.max(nextAttemptAt, waiting?.untilMilliseconds ?? 0)
+}
+
+/** Undefined for what does not wait. */
+function waitingReason(
+  message: MessageView,
+  whyWaiting: ExplainOptions['whyWaiting'],
+  now: number,
+): WaitingReason | undefined {
+  const { state, sendAt, nextAttemptAt } = message
+  if (state === 'scheduled') {
+    return { waitingFor: 'send_at', untilMilliseconds: sendAt, text: `It is sent ${timeUntil(sendAt ?? now, now)}.` }
+  }
+  if (state !== 'queued' && state !== 'deferred') return undefined
+  const known = whyWaiting(message)
+  if (known !== undefined || state === 'queued') return known
+  const next = nextAttemptAt ?? now
+  return {
+    waitingFor: 'retry_delay', untilMilliseconds: next, text: `The next attempt is ${timeUntil(next, now)}.`,
+  }
+}
+
+async function similarOf(
+  { isp, ip }: MessageView,
+  store: Pick<Store, 'roadSummary'>,
+  now: number,
+): Promise<Explanation['similar']> {
+  if (isp === null) return null
+  const { attempts, deferred } = await store.roadSummary(isp, ip, now - HOUR)
+  return { isp, last_hour: { attempts, deferred } }
+}

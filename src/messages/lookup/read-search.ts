@@ -1,0 +1,85 @@
+/**
+ * The parameters of `GET /email` -> what the store is asked (contract.md 6.2). Addresses and IPs are brought into the
+ * form they are stored in. Throws ServiceError `invalid_request` with every problem.
+ */
+import { SECOND } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import { identifierToBytes } from '../../base/identifier.ts'
+import { canonicalIp } from '../../base/ip-address.ts'
+import { parseAddress } from '../../mail/address.ts'
+import type { MessageState } from '../../mail/message.ts'
+import type { SearchMessagesRequest } from '../../store/records/lookup-records.ts'
+import { createFieldProblems, shown } from '../accept/field-problems.ts'
+import type { FieldProblems } from '../accept/field-problems.ts'
+import { MESSAGE_STATES } from './message-state-words.ts'
+
+/** As they came; null: not asked for. */
+export interface MessageQuery {
+  recipient: string | null
+  from: string | null
+  state: string | null
+  batchId: string | null
+  /** `key:value` */
+  tag: string | null
+  isp: string | null
+  ip: string | null
+  /** Unix seconds, both included. */
+  since: number | null
+  until: number | null
+  limit: number
+  after: string | null
+}
+
+export function readSearch(query: MessageQuery): Omit<SearchMessagesRequest, 'domains' | 'now'> {
+  const problems = createFieldProblems([])
+  const { isp, since, until, limit, after } = query
+  const search = {
+    recipient: readAddress('recipient', query.recipient, problems),
+    from: readAddress('from', query.from, problems),
+    state: readState(query.state, problems),
+    batchId: readBatchId(query.batchId, problems),
+    tag: readTag(query.tag, problems),
+    ip: readIp(query.ip, problems),
+    since: since === null ? null : since * SECOND,
+    until: until === null ? null : (until + 1) * SECOND - 1,
+    isp, limit, after,
+  }
+  const found = problems.fields()
+  if (found.length > 0) throw new ServiceError('invalid_request', found.join('; '))
+  return search
+}
+
+function readAddress(path: string, text: string | null, problems: FieldProblems): string | null {
+  if (text === null) return null
+  const parsed = parseAddress(text, { allowReservedNames: true })
+  if (parsed.ok) return parsed.mailbox.address
+  problems.add(path, parsed.problem)
+  return null
+}
+
+function readState(text: string | null, problems: FieldProblems): MessageState | null {
+  if (text === null) return null
+  const state = MESSAGE_STATES.find((each) => each === text)
+  if (state === undefined) problems.add('state', `'${shown(text)}' is no state; known are ${MESSAGE_STATES.join(', ')}`)
+  return state ?? null
+}
+
+function readBatchId(text: string | null, problems: FieldProblems): string | null {
+  if (text !== null && identifierToBytes('bat', text) === undefined) problems.add('batch_id', 'is no batch id')
+  return text
+}
+
+/** The key ends at the first colon. */
+function readTag(text: string | null, problems: FieldProblems): SearchMessagesRequest['tag'] {
+  if (text === null) return null
+  const colon = text.indexOf(':')
+  if (colon > 0) return { key: text.slice(0, colon), value: text.slice(colon + 1) }
+  problems.add('tag', 'must be key:value')
+  return null
+}
+
+function readIp(text: string | null, problems: FieldProblems): string | null {
+  const ip = text === null ? null : canonicalIp(text)
+  if (ip === undefined) problems.add('ip', 'is no IP address')
+  return ip ?? null
+}

@@ -1,0 +1,107 @@
+/**
+ * What is stored about one address, to be told or to be erased (hardening.md 9).
+ *
+ * Addresses count as the same when only their domain differs in case; the form in small letters is looked for too.
+ * ServiceError `invalid_request` for what is no address.
+ */
+import { toUnixSeconds } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import { parseAddress } from '../../mail/address.ts'
+import type { MessageView } from '../../store/records/lookup-records.ts'
+import type { Store } from '../../store/store.ts'
+
+export interface RecipientData {
+  messages: object[]
+  /** Where the next page begins; null: this was the last. */
+  next: string | null
+  suppressions: object[]
+}
+
+export interface RecipientErasure {
+  messages: number
+  canceled: number
+  sending: number
+  others: number
+}
+
+const PAGE = 50
+
+type RecipientStore = Pick<
+  Store, 'searchMessages' | 'messageEvents' | 'transcripts' | 'listSuppressions' | 'eraseSomeOfRecipient'
+>
+
+/** A page of the messages, newest first; the suppressions stand on the first. */
+export async function exportRecipient(
+  { store, clock }: { store: RecipientStore; clock: Clock }, text: string, after: string | null,
+): Promise<RecipientData> {
+  const [spelling, cursor] = readCursor(after)
+  const spellings = spellingsOf(text)
+  const recipient = spellings[spelling]
+  if (recipient === undefined) throw new ServiceError('invalid_request', 'after: is no cursor of this list')
+  const page = await store.searchMessages({
+    recipient, from: null, state: null, batchId: null, tag: null, isp: null, ip: null, since: null, until: null,
+    domains: null, limit: PAGE, after: cursor, now: clock.now(),
+  })
+  const isLastSpelling = spelling === spellings.length - 1
+  const following = isLastSpelling ? null : `${spelling + 1}:`
+  return {
+    messages: await Promise.all(page.messages.map((view) => wholeMessage(store, view))),
+    next: page.next === null ? following : `${spelling}:${page.next}`,
+    suppressions: after === null ? await suppressionsOf(store, spellings) : [],
+  }
+}
+
+export async function eraseRecipient(
+  { store, clock }: { store: RecipientStore; clock: Clock }, text: string,
+): Promise<RecipientErasure> {
+  const total: RecipientErasure = { messages: 0, canceled: 0, sending: 0, others: 0 }
+  for (const address of spellingsOf(text)) {
+    let after: number | null = 0
+    while (after !== null) {
+      const step = await store.eraseSomeOfRecipient({ address, after, now: clock.now() })
+      total.messages += step.messages
+      total.canceled += step.canceled
+      total.sending += step.sending
+      total.others += step.others
+      after = step.next
+    }
+  }
+  return total
+}
+
+function spellingsOf(text: string): string[] {
+  const parsed = parseAddress(text, { allowReservedNames: true })
+  if (!parsed.ok) throw new ServiceError('invalid_request', `address: ${parsed.problem}`)
+  const { address } = parsed.mailbox
+  const at = address.lastIndexOf('@')
+  const comparable = address.slice(0, at) + address.slice(at).toLowerCase()
+  return [...new Set([comparable, address.toLowerCase()])]
+}
+
+/** Which spelling, and the cursor within it. */
+function readCursor(after: string | null): [spelling: number, cursor: string | null] {
+  if (after === null) return [0, null]
+  const [spelling = '', ...cursor] = after.split(':')
+  return [Number(spelling), cursor.join(':') === '' ? null : cursor.join(':')]
+}
+
+async function wholeMessage(store: RecipientStore, view: MessageView): Promise<object> {
+  const [events, transcripts] = await Promise.all([store.messageEvents(view.id), store.transcripts(view.id)])
+  const { id, state, recipient, from, subject, variables, tags, metadata, domain, ip, isp, bounce } = view
+  return {
+    message_id: id, state, to: recipient, from, subject, variables, tags, metadata, domain, ip, isp, bounce,
+    accepted_at: toUnixSeconds(view.createdAt),
+    opens: view.opens, clicks: view.clicks, machine_opens: view.machineOpens, machine_clicks: view.machineClicks,
+    events: (events ?? []).map(({ at, ...event }) => ({ ...event, at: toUnixSeconds(at) })),
+    dialogues: (transcripts ?? []).map(({ at, ...transcript }) => ({ ...transcript, at: toUnixSeconds(at) })),
+  }
+}
+
+async function suppressionsOf(store: RecipientStore, spellings: readonly string[]): Promise<object[]> {
+  const pages = await Promise.all(spellings.flatMap((email) => [false, true].map((isTest) => store.listSuppressions({
+    isTest, email, reason: null, scope: null, since: null, limit: PAGE, after: null,
+  }))))
+  return pages.flatMap(({ suppressions }) => suppressions.map(({ createdAt, isTest, messageId, ...suppression }) =>
+    ({ ...suppression, test: isTest, message_id: messageId, created_at: toUnixSeconds(createdAt) })))
+}

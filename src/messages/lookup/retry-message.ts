@@ -1,0 +1,114 @@
+/**
+ * Sending a message once more on request (contract.md 6.4).
+ *
+ *   deferred          -> deferred   the same message, due now; rates, shares and pauses still hold
+ *   bounced, expired  -> queued     a new message of the same mail, with `retry_of`, through the checks of acceptance
+ *
+ * A new message is mail of the same kind: what a test key sent is never sent for real. Throws ServiceError `not_found`,
+ * `conflict` with the reason in plain words, and whatever acceptance refuses with.
+ */
+import { ServiceError } from '../../base/errors.ts'
+import type { Mailbox } from '../../mail/message.ts'
+import type { AcceptRequest } from '../../store/records/accept-records.ts'
+import type { MessageView } from '../../store/records/lookup-records.ts'
+import { acceptMail } from '../accept/accept-mail.ts'
+import type { AcceptanceOptions, CheckedSubmission } from '../accept/accept-mail.ts'
+import { EVERY_LIST } from '../accept/list-name.ts'
+import { reasonAgainst } from './message-state-words.ts'
+import type { Acceptance, Caller, Idempotent } from '../accept/send-request.ts'
+import { requireMessage } from './visible-messages.ts'
+
+export interface RetriedMessage {
+  /** The new message, or the same. */
+  message_id: string
+  /** null: no new message was made. */
+  retry_of: string | null
+  state: 'deferred' | 'queued' | 'scheduled' | 'suppressed'
+}
+
+export type RetryMessage = (
+  id: string,
+  caller: Caller,
+  idempotent: Idempotent<RetriedMessage> | null,
+) => Promise<Acceptance<RetriedMessage>>
+
+type RepeatedRequest = Omit<AcceptRequest, 'now' | 'apiKeyId' | 'idempotency'>
+
+export function createRetryMessage(options: AcceptanceOptions): RetryMessage {
+  const { store, clock } = options
+
+  return async (id, caller, idempotent) => {
+    const message = await requireMessage(store, id, caller, clock.now())
+    if (message.state === 'deferred') return advance(message, idempotent, options)
+    if (message.state !== 'bounced' && message.state !== 'expired') throw notRetriable(message)
+    const request = await store.requestToRepeat(id, clock.now())
+    const [repeated] = request?.messages ?? []
+    if (request === null || repeated === undefined) {
+      throw new ServiceError('conflict', `message ${id}: its content is no longer stored, so it cannot be sent again`)
+    }
+    if (caller.mode === 'test' && !request.isTest) {
+      throw new ServiceError('forbidden', `message ${id} is live mail, which a test key does not send`)
+    }
+    await refuseSuppressed(repeated.to, request, options)
+    return acceptMail({
+      mail: mailOf(id, request, clock.now()),
+      caller: { ...caller, mode: request.isTest ? 'test' : 'live' },
+      idempotent,
+      shape: ({ recipients }) => {
+        const [recipient] = recipients
+        return { message_id: recipient?.messageId ?? '', retry_of: id, state: recipient?.status ?? 'queued' }
+      },
+    }, options)
+  }
+}
+
+/** No message is stored, so the answer is kept for itself. */
+async function advance(
+  message: MessageView,
+  idempotent: Idempotent<RetriedMessage> | null,
+  { store, clock, onQueued }: AcceptanceOptions,
+): Promise<Acceptance<RetriedMessage>> {
+  const now = clock.now()
+  const queued = await store.retryNow(message.id, now)
+  if (queued === null) throw new ServiceError('conflict', `message ${message.id} is no longer deferred`)
+  onQueued(queued)
+  const accepted: RetriedMessage = { message_id: message.id, retry_of: null, state: 'deferred' }
+  if (idempotent !== null) await store.keepAnswer(idempotent.entry, idempotent.answer(accepted), now)
+  return { kind: 'accepted', accepted }
+}
+
+function notRetriable({ id, state }: MessageView): ServiceError {
+  const rule = 'only a deferred, bounced or expired message can be tried again'
+  return new ServiceError('conflict', `message ${id} is ${state}: ${reasonAgainst(state)}; ${rule}`)
+}
+
+/** Unlike in acceptance it is a conflict: the caller asked for this message alone. */
+async function refuseSuppressed(
+  { address }: Mailbox,
+  { isTest, content }: RepeatedRequest,
+  { store }: AcceptanceOptions,
+): Promise<void> {
+  const scopes = [EVERY_LIST, ...(content.unsubscribe === null ? [] : [content.unsubscribe.list])]
+  for (const scope of scopes) {
+    const { suppressions: [found] } = await store.listSuppressions({
+      isTest, email: address, reason: null, scope, since: null, limit: 1, after: null,
+    })
+    if (found === undefined) continue
+    const where = found.scope === EVERY_LIST ? '' : ` for the list ${found.scope}`
+    throw new ServiceError('conflict', `${address} is on the suppression list${where} (${found.reason})`)
+  }
+}
+
+function mailOf(id: string, request: RepeatedRequest, now: number): CheckedSubmission {
+  const { content, messages, stream, pool } = request
+  const { address } = content.from
+  return {
+    domain: address.slice(address.lastIndexOf('@') + 1),
+    stream, ipPool: pool, sendAt: null, batch: null, retryOf: id,
+    lifetime: Math.max(...messages.map(({ expiresAt }) => expiresAt)) - now,
+    recipients: messages.map(({ to, recipientDomain, variables }) => ({
+      mailbox: to, domain: recipientDomain, variables,
+    })),
+    content: () => content,
+  }
+}

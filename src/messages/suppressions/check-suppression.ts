@@ -1,0 +1,60 @@
+/**
+ * An entry for the suppression list, from a request or a line of a file (contract.md 10). Problems are put down by
+ * field; without one the entry is whole. Pure; never throws.
+ */
+import { parseAddress } from '../../mail/address.ts'
+import type { SuppressionReason, SuppressionRecord } from '../../store/records/suppression-records.ts'
+import { shown } from '../accept/field-problems.ts'
+import type { FieldProblems } from '../accept/field-problems.ts'
+import { EVERY_LIST, isScope, LIST_NAME_RULE } from '../accept/list-name.ts'
+
+/** Undefined: not given. */
+export interface GivenSuppression {
+  email: string | undefined
+  /** Default manual. */
+  reason: string | undefined
+  /** Default all. */
+  scope: string | undefined
+}
+
+export type CheckedSuppression = Pick<SuppressionRecord, 'email' | 'reason' | 'scope'>
+
+const REASONS = [
+  'hard_bounce', // the address does not exist; holds for every list
+  'complaint', // its owner reported a mail as spam; holds for every list
+  'unsubscribe', // its owner left a list
+  'manual', // somebody said so
+] as const
+
+export function checkSuppression(given: GivenSuppression, problems: FieldProblems): CheckedSuppression {
+  const email = given.email === undefined ? missing('email', problems) : readEmail(given.email, problems)
+  const reason = readReason(given.reason ?? 'manual', problems)
+  const scope = readScope(given.scope ?? EVERY_LIST, problems)
+  const isOfAddress = reason === 'hard_bounce' || reason === 'complaint'
+  if (isOfAddress && scope !== EVERY_LIST) problems.add('scope', `must be ${EVERY_LIST} with the reason ${reason}`)
+  return { email, reason, scope }
+}
+
+/** Any address that could have been written to; a name under `.test` may be one of a server for tests. */
+export function readEmail(text: string, problems: FieldProblems): string {
+  const parsed = parseAddress(text, { allowReservedNames: true })
+  if (parsed.ok) return parsed.mailbox.address
+  problems.add('email', parsed.problem)
+  return text
+}
+
+export function readReason(text: string, problems: FieldProblems): SuppressionReason {
+  const reason = REASONS.find((each) => each === text)
+  if (reason === undefined) problems.add('reason', `'${shown(text)}' is no reason; known are ${REASONS.join(', ')}`)
+  return reason ?? 'manual'
+}
+
+export function readScope(text: string, problems: FieldProblems): string {
+  if (!isScope(text)) problems.add('scope', `${LIST_NAME_RULE}; ${EVERY_LIST} stands for every list`)
+  return text
+}
+
+function missing(path: string, problems: FieldProblems): string {
+  problems.add(path, 'is missing')
+  return ''
+}

@@ -1,0 +1,110 @@
+/**
+ * Importing addresses to the suppression list from CSV (contract.md 10): a header line `email[,reason][,scope]`, then
+ * an address a line. RFC 4180 with its quoting; line ends with or without CR; a byte order mark is skipped.
+ *
+ * A bad line is counted and told, the others are added. The list is written in pieces of some hundred lines and other
+ * work has its turn between them; should the store fail, what was added before stays, and importing the file again adds
+ * the rest. Throws ServiceError `invalid_request` for a file without a right header line, `payload_too_large`.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import type { Clock } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import { newIdentifier } from '../../base/identifier.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import type { Store } from '../../store/store.ts'
+import { checkSuppression } from './check-suppression.ts'
+import type { CheckedSuppression, GivenSuppression } from './check-suppression.ts'
+import { createFieldProblems, shown } from '../accept/field-problems.ts'
+import { readCsv } from './read-csv.ts'
+import type { CsvRow } from './read-csv.ts'
+
+export interface ImportResult {
+  added: number
+  /** Were on the list, or stand in the file before. */
+  existing: number
+  rejected: number
+  /** The first of them: `line 12: …` */
+  errors: string[]
+}
+
+/** The text of the file. */
+export type ImportSuppressions = (csv: string, isTest: boolean) => Promise<ImportResult>
+
+export interface ImportOptions {
+  store: Pick<Store, 'addSuppressions'>
+  clock: Clock
+  metrics: Pick<Metrics, 'suppressions'>
+}
+
+const MOST_BYTES = 10 * 1_024 * 1_024
+const MOST_ERRORS = 100
+const ROWS_PER_PIECE = 500
+const COLUMNS = ['email', 'reason', 'scope'] as const
+type Column = (typeof COLUMNS)[number]
+
+export function createImportSuppressions({ store, clock, metrics }: ImportOptions): ImportSuppressions {
+  return async (csv, isTest) => {
+    if (Buffer.byteLength(csv) > MOST_BYTES) {
+      throw new ServiceError('payload_too_large', `the file has more than ${MOST_BYTES} bytes`)
+    }
+    const rows = readCsv(csv)
+    const columns = readHeader(rows.next().value)
+    const result: ImportResult = { added: 0, existing: 0, rejected: 0, errors: [] }
+    for (let piece = nextPiece(rows); piece.length > 0; piece = nextPiece(rows)) {
+      const entries = piece.flatMap((row) => readRow(row, columns, result))
+      const now = clock.now()
+      const added = entries.length === 0 ? 0 : await store.addSuppressions(entries.map((entry) => ({
+        ...entry, id: newIdentifier('sup', now), isTest, messageId: null, createdAt: now,
+      })))
+      result.added += added
+      metrics.suppressions.inc({ reason: 'import' }, added)
+      result.existing += entries.length - added
+      await nextTurn()
+    }
+    return result
+  }
+}
+
+function nextPiece(rows: Iterator<CsvRow, undefined>): CsvRow[] {
+  const piece: CsvRow[] = []
+  while (piece.length < ROWS_PER_PIECE) {
+    const { value } = rows.next()
+    if (value === undefined) break
+    piece.push(value)
+  }
+  return piece
+}
+
+/** The columns in the order of the file. */
+function readHeader(row: CsvRow | undefined): Column[] {
+  const names = (row?.fields ?? []).map((name) => name.trim().toLowerCase())
+  const columns = names.flatMap((name) => COLUMNS.find((column) => column === name) ?? [])
+  const isRight = columns.length === names.length && new Set(columns).size === names.length && names.includes('email')
+  if (isRight) return columns
+  throw new ServiceError('invalid_request',
+    `line 1: expected the header line email[,reason][,scope], not '${shown(names.join(','))}'`)
+}
+
+/** Empty for an empty line, and after a problem, which is then counted. */
+function readRow(row: CsvRow, columns: readonly Column[], result: ImportResult): CheckedSuppression[] {
+  const { line, fields, problem } = row
+  if (fields.length === 1 && fields[0] === '' && problem === null) return []
+  const isTooLong = fields.length > columns.length
+  const malformed = problem ?? (isTooLong ? `${fields.length} fields, not ${columns.length}` : null)
+  if (malformed !== null) return reject(line, malformed, result)
+  const given: GivenSuppression = { email: undefined, reason: undefined, scope: undefined }
+  columns.forEach((column, index) => {
+    const text = fields[index]?.trim() ?? ''
+    if (text !== '') given[column] = text
+  })
+  const problems = createFieldProblems([])
+  const entry = checkSuppression(given, problems)
+  const found = problems.fields()
+  return found.length === 0 ? [entry] : reject(line, found.join('; '), result)
+}
+
+function reject(line: number, text: string, result: ImportResult): [] {
+  result.rejected += 1
+  if (result.errors.length < MOST_ERRORS) result.errors.push(`line ${line}: ${text}`)
+  return []
+}

@@ -1,0 +1,113 @@
+/**
+ * DKIM key pairs of sending domains: made here, or brought along as PEM (RFC 6376 §3.6.1, RFC 8463 §4).
+ *
+ * Generation runs on the thread pool: an RSA key takes up to a second of CPU, which the event loop must not wait for.
+ * The private key leaves this file sealed only, tied to its domain and selector; no error tells anything of it.
+ */
+import { createPrivateKey, createPublicKey, generateKeyPair, randomInt } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
+import { promisify } from 'node:util'
+import type { KeyRing } from '../../base/key-ring.ts'
+import type { DkimAlgorithm, DkimKeyRecord, DkimKeyRole, PublicDkimKey } from '../../store/records/records.ts'
+
+const generate = promisify(generateKeyPair)
+
+export interface DkimKeyRequest {
+  keyRing: KeyRing
+  domain: string
+  selector: string
+  algorithm: DkimAlgorithm
+  /** Of a new RSA key. */
+  bits: number
+  role: DkimKeyRole
+  now: number
+  /** A key that was brought along, as `readPrivateKey` gives it; left out: a new one. */
+  privateKey?: KeyObject | undefined
+}
+
+export async function createDkimKey(request: DkimKeyRequest): Promise<DkimKeyRecord> {
+  const { keyRing, domain, selector, algorithm, role, now } = request
+  const privateKey = request.privateKey ?? (await newPrivateKey(algorithm, request.bits))
+  const pem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
+  return {
+    selector, algorithm, role,
+    publicKey: publishedKey(createPublicKey(privateKey)),
+    sealedPrivateKey: keyRing.seal(pem, dkimSealContext(domain, selector)),
+    createdAt: now,
+    seenAt: null,
+    retireAt: null,
+  }
+}
+
+async function newPrivateKey(algorithm: DkimAlgorithm, bits: number): Promise<KeyObject> {
+  const pair = algorithm === 'rsa-sha256'
+    ? await generate('rsa', { modulusLength: bits })
+    : await generate('ed25519')
+  return pair.privateKey
+}
+
+/** RFC 8463 §3: the raw Ed25519 key is the end of its SubjectPublicKeyInfo. */
+const ED25519_KEY_BYTES = 32
+
+/** The `p=` of the record: SubjectPublicKeyInfo of an RSA key, the raw bytes of an Ed25519 one. */
+function publishedKey(key: KeyObject): string {
+  const info = key.export({ type: 'spki', format: 'der' })
+  return (key.asymmetricKeyType === 'ed25519' ? info.subarray(-ED25519_KEY_BYTES) : info).toString('base64')
+}
+
+/** The public key of a record of ours. */
+export function publicKeyOf({ algorithm, publicKey }: PublicDkimKey): KeyObject {
+  if (algorithm === 'rsa-sha256') {
+    return createPublicKey({ key: Buffer.from(publicKey, 'base64'), format: 'der', type: 'spki' })
+  }
+  const x = Buffer.from(publicKey, 'base64').toString('base64url')
+  return createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' })
+}
+
+/** contract.md 7.1. */
+const LEAST_BITS = 2_048
+const MOST_BITS = 4_096
+/** Ours: a key of 4096 bits has 3,300 characters. */
+const MOST_PEM_CHARACTERS = 16_384
+
+export type PrivateKeyReading = { ok: true; key: KeyObject } | { ok: false; problem: string }
+
+/** A private key as a customer brings it: PEM without a passphrase, RSA of 2048 to 4096 bits. */
+export function readPrivateKey(pem: string): PrivateKeyReading {
+  const key = pem.length > MOST_PEM_CHARACTERS ? undefined : parsePrivateKey(pem)
+  if (key === undefined) return { ok: false, problem: 'is no private key in PEM without a passphrase' }
+  if (key.asymmetricKeyType !== 'rsa') return { ok: false, problem: 'is no RSA key' }
+  const bits = key.asymmetricKeyDetails?.modulusLength ?? 0
+  if (bits < LEAST_BITS || bits > MOST_BITS) {
+    return { ok: false, problem: `has ${bits} bits: must have ${LEAST_BITS} to ${MOST_BITS}` }
+  }
+  return { ok: true, key }
+}
+
+function parsePrivateKey(pem: string): KeyObject | undefined {
+  try {
+    return createPrivateKey(pem)
+  } catch {
+    // What the library says may hold parts of what it read.
+    return undefined
+  }
+}
+
+/** The associated data of the seal: a key moved to another row does not open. */
+export function dkimSealContext(domain: string, selector: string): string {
+  return `dkim ${domain} ${selector}`
+}
+
+const SELECTOR_PREFIX = 'ps'
+const SELECTOR_CHARACTERS = '0123456789abcdefghijklmnopqrstuvwxyz'
+const SELECTOR_RANDOM_LENGTH = 4
+
+/** `ps` and 4 random characters, e.g. `ps1a2b`, none of those that are taken. */
+export function newSelector(taken: readonly string[] = []): string {
+  const characters = Array.from(
+    { length: SELECTOR_RANDOM_LENGTH },
+    () => SELECTOR_CHARACTERS[randomInt(SELECTOR_CHARACTERS.length)],
+  )
+  const selector = SELECTOR_PREFIX + characters.join('')
+  return taken.includes(selector) ? newSelector(taken) : selector
+}

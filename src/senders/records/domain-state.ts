@@ -1,0 +1,138 @@
+/**
+ * What a check makes of a domain's state, and when the next one is due (contract.md 7.3). Pure.
+ *
+ * | state     | sends | enters when                                                            | next check         |
+ * | --------- | ----- | ---------------------------------------------------------------------- | ------------------ |
+ * | pending   | no    | added; the required records were not all right in one check            | 5 min, 1 h, 1 day  |
+ * | verified  | yes   | they were, in any state but suspended                                  | 6 h, more or less  |
+ * | degraded  | yes   | a required record was wrong in 3 checks over at least 6 h              | 30 min             |
+ * | failed    | no    | degraded for 72 h                                                      | 30 min             |
+ * | suspended | no    | the operator said so                                                   | none               |
+ *
+ * A check without an answer for a required record, and without a wrong one, changes nothing. A key that waits to take
+ * over is looked for as often as the records of a new domain.
+ */
+import { createHash } from 'node:crypto'
+import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
+import { unreachable } from '../../base/errors.ts'
+import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../../store/records/records.ts'
+
+export interface StateSettings {
+  recheck_pending: number
+  recheck_verified: number
+  degraded_grace: number
+}
+
+/** The part of a domain that a check may change, its keys and records apart. */
+export type DomainStanding = Pick<
+  DomainRecord,
+  'state' | 'verifiedAt' | 'failingSince' | 'failedChecks' | 'degradedAt' | 'nextCheckAt'
+>
+
+const MOST_FAILED_CHECKS = 3
+const FAILING_FOR = 6 * HOUR
+const RECHECK_BROKEN = 30 * MINUTE
+/** How far the next check of a verified domain is moved at most, either way. */
+const JITTER = 0.1
+
+/** The keys of `domain` are those after the check. */
+export function standingAfterCheck(
+  domain: DomainRecord,
+  checks: readonly RecordCheck[],
+  settings: StateSettings,
+  now: number,
+): DomainStanding {
+  const after = stateAfterCheck(domain, verdict(domain, checks), settings.degraded_grace, now)
+  const { state, verifiedAt, failingSince, failedChecks, degradedAt } = after
+  return { state, verifiedAt, failingSince, failedChecks, degradedAt, nextCheckAt: nextCheckAt(after, settings, now) }
+}
+
+type Verdict = 'right' | 'wrong' | 'unknown'
+
+function verdict(domain: DomainRecord, checks: readonly RecordCheck[]): Verdict {
+  const required = requiredChecks(domain, checks)
+  const wasChecked = required.some((check) => check.purpose === 'dkim')
+  if (wasChecked && required.every((check) => check.status === 'verified')) return 'right'
+  return required.some((check) => check.status === 'pending' || check.status === 'failed') ? 'wrong' : 'unknown'
+}
+
+/** The checks of the records without which a domain does not send: those of the RSA key that signs, and the path. */
+function requiredChecks(domain: DomainRecord, checks: readonly RecordCheck[]): RecordCheck[] {
+  return checks.filter(({ purpose, selector }) => {
+    if (purpose !== 'dkim') return purpose === 'return_path' || purpose === 'spf'
+    return domain.keys.some((key) => key.selector === selector && isRequiredKey(key))
+  })
+}
+
+export function isRequiredKey(key: DkimKeyRecord): boolean {
+  return key.role === 'active' && key.algorithm === 'rsa-sha256'
+}
+
+function stateAfterCheck(domain: DomainRecord, found: Verdict, grace: number, now: number): DomainRecord {
+  if (found === 'unknown' || domain.state === 'suspended') return domain
+  if (found === 'right') {
+    const verifiedAt = domain.state === 'verified' ? domain.verifiedAt : now
+    return { ...domain, state: 'verified', verifiedAt, failingSince: null, failedChecks: 0, degradedAt: null }
+  }
+  const failingSince = domain.failingSince ?? now
+  const failedChecks = domain.failedChecks + 1
+  const failing = { ...domain, failingSince, failedChecks }
+  switch (domain.state) {
+    case 'pending':
+    case 'failed':
+      return failing
+    case 'verified': {
+      const isDegraded = failedChecks >= MOST_FAILED_CHECKS && now - failingSince >= FAILING_FOR
+      return isDegraded ? { ...failing, state: 'degraded', degradedAt: now } : failing
+    }
+    case 'degraded': {
+      const isOver = now - (domain.degradedAt ?? now) >= grace
+      return isOver ? { ...failing, state: 'failed' } : failing
+    }
+    default:
+      return unreachable(domain.state)
+  }
+}
+
+/** The earliest of what the state and the keys ask for. */
+function nextCheckAt(domain: DomainRecord, settings: StateSettings, now: number): number | null {
+  const interval = stateInterval(domain, settings, now)
+  if (interval === null) return null
+  const byKeys = domain.keys.flatMap((key) => {
+    if (key.role === 'next') return [now + waitingInterval(now - key.createdAt, settings)]
+    return key.retireAt === null ? [] : [Math.max(now + MINUTE, key.retireAt)]
+  })
+  return Math.min(now + interval, ...byKeys)
+}
+
+function stateInterval(domain: DomainRecord, settings: StateSettings, now: number): number | null {
+  const { state, name, createdAt } = domain
+  switch (state) {
+    case 'pending':
+      return waitingInterval(now - createdAt, settings)
+    case 'verified':
+      return jittered(settings.recheck_verified, name)
+    case 'degraded':
+    case 'failed':
+      return RECHECK_BROKEN
+    case 'suspended':
+      return null
+  }
+}
+
+/** How long until something that was never seen is looked for again, by how long it has been waited for. */
+function waitingInterval(age: number, settings: Pick<StateSettings, 'recheck_pending'>): number {
+  if (age < DAY) return settings.recheck_pending
+  return age < 14 * DAY ? HOUR : DAY
+}
+
+/** Spreads domains that were verified together; the same for a domain each time. */
+function jittered(interval: number, name: string): number {
+  const share = createHash('sha256').update(name).digest().readUInt32BE(0) / 0xff_ff_ff_ff
+  return Math.round(interval * (1 + JITTER * (2 * share - 1)))
+}
+
+/** contract.md 7.3: a degraded domain keeps sending; a pending, failed or suspended one does not. */
+export function canSend({ state }: { state: DomainState }): boolean {
+  return state === 'verified' || state === 'degraded'
+}

@@ -1,0 +1,156 @@
+/**
+ * The DNS records of a sending domain: which ones its owner publishes, and what our own target names answer.
+ *
+ * The owner publishes two required records (the DKIM key, and a CNAME that gives the return path to us) and two
+ * recommended ones (DMARC, and a CNAME for tracked links). A domain may have further keys: an Ed25519 one beside the
+ * RSA one, one that will take over, one that did sign; each has its record. The target of the return path carries MX
+ * and SPF, so a change of our IPs never needs work in the owner's DNS; `via` marks a record that another one brings
+ * along (contract.md 7.1). Pure, never fails. RFC 6376 §3.6.1, RFC 7208 §4.5, RFC 9989 §4.7.
+ */
+import { organizationalDomain } from '../../mail/organizational-domain.ts'
+import type { DkimKeyRecord, DkimKeyRole, DomainRecord, PublicDkimKey } from '../../store/records/records.ts'
+import { isRequiredKey } from './domain-state.ts'
+
+export type RecordPurpose = 'dkim' | 'return_path' | 'spf' | 'dmarc' | 'tracking'
+
+/** Of the records without which a domain does not send; of its keys only the RSA key that signs is required. */
+export const REQUIRED_PURPOSES: readonly RecordPurpose[] = ['dkim', 'return_path', 'spf']
+
+/** What the records say besides the domain itself. */
+export interface RecordFacts {
+  /** Name of this server: the MX of the return path. */
+  hostname: string
+  targets: { return_path: string; spf: string; tracking: string }
+  dmarcReportAddress: string
+}
+
+/** One record as the owner must publish it; keys in the order of the API. */
+export interface RequiredRecord {
+  /** For DKIM: whose record it is; not shown. */
+  selector?: string
+  purpose: RecordPurpose
+  required: boolean
+  via?: RecordPurpose
+  type: 'TXT' | 'CNAME'
+  name: string
+  /** The name without the registered domain, as most DNS consoles want it. */
+  host: string
+  value: string
+  /** The strings of a TXT record, 255 bytes each at most. */
+  value_chunks?: string[]
+  ttl: number
+}
+
+/** A record as the DNS would give it. */
+export interface PublishedRecord {
+  type: 'TXT' | 'CNAME' | 'MX'
+  name: string
+  /** An MX has its priority in front: `10 mail.example.net`. */
+  value: string
+}
+
+const TTL_SECONDS = 3_600
+/** RFC 1035 §3.3: a character-string has one byte of length. */
+const MOST_STRING_BYTES = 255
+const MX_PRIORITY = 10
+
+export function dkimRecordName(domain: string, selector: string): string {
+  return `${selector}._domainkey.${domain}`
+}
+
+/** The value of a DKIM record (RFC 6376 §3.6.1, RFC 8463 §4). */
+export function dkimRecordValue({ algorithm, publicKey }: PublicDkimKey): string {
+  return `v=DKIM1; k=${algorithm === 'rsa-sha256' ? 'rsa' : 'ed25519'}; p=${publicKey}`
+}
+
+/** The value of the return path's own SPF record, in place of the CNAME. */
+export function spfRecordValue({ targets }: RecordFacts): string {
+  return `v=spf1 include:${targets.spf} -all`
+}
+
+export function requiredRecords(domain: DomainRecord, facts: RecordFacts): RequiredRecord[] {
+  const { returnPath, trackingDomain } = domain
+  return [
+    ...keysInOrder(domain.keys).map((key) => dkimRecord(domain.name, key)),
+    cname({ purpose: 'return_path', required: true, name: returnPath, value: facts.targets.return_path }),
+    txt({ purpose: 'spf', required: true, via: 'return_path', name: returnPath, value: spfRecordValue(facts) }),
+    txt({
+      purpose: 'dmarc', required: false, name: `_dmarc.${domain.name}`,
+      value: `v=DMARC1; p=none; rua=mailto:${facts.dmarcReportAddress}`,
+    }),
+    cname({ purpose: 'tracking', required: false, name: trackingDomain, value: facts.targets.tracking }),
+  ]
+}
+
+const ROLE_ORDER: readonly DkimKeyRole[] = ['active', 'next', 'retiring']
+
+/** The keys that sign first, RSA before Ed25519, then those that will, then those that did. */
+function keysInOrder(keys: readonly DkimKeyRecord[]): DkimKeyRecord[] {
+  const place = ({ role, algorithm }: DkimKeyRecord): number =>
+    2 * ROLE_ORDER.indexOf(role) + (algorithm === 'rsa-sha256' ? 0 : 1)
+  return keys.toSorted((left, right) => place(left) - place(right))
+}
+
+function dkimRecord(domain: string, key: DkimKeyRecord): RequiredRecord {
+  return {
+    ...txt({
+      purpose: 'dkim', required: isRequiredKey(key), name: dkimRecordName(domain, key.selector),
+      value: dkimRecordValue(key),
+    }),
+    selector: key.selector,
+  }
+}
+
+/** What the owner's zone answers for `name` when all that we ask for is published. */
+export function recordsOfDomain(domain: DomainRecord, facts: RecordFacts, name: string): PublishedRecord[] {
+  return requiredRecords(domain, facts)
+    .filter((record) => record.name === name && record.via === undefined)
+    .map(({ type, value }) => ({ type, name, value }))
+}
+
+/** What our own target names answer: MX and SPF of the return path, and the SPF that lists every pool IP. */
+export function recordsOfTargets(facts: RecordFacts, ips: readonly string[], name: string): PublishedRecord[] {
+  const { return_path: returnPath, spf } = facts.targets
+  const records: PublishedRecord[] = []
+  if (name === returnPath) {
+    records.push({ type: 'MX', name, value: `${MX_PRIORITY} ${facts.hostname}` })
+    records.push({ type: 'TXT', name, value: spfRecordValue(facts) })
+  }
+  if (name === spf) {
+    const terms = [...new Set(ips)].map((ip) => (ip.includes(':') ? `ip6:${ip}` : `ip4:${ip}`))
+    records.push({ type: 'TXT', name, value: ['v=spf1', ...terms, '-all'].join(' ') })
+  }
+  return records
+}
+
+interface TxtFacts {
+  purpose: RecordPurpose
+  required: boolean
+  via?: RecordPurpose
+  name: string
+  value: string
+}
+
+function txt({ purpose, required, via, name, value }: TxtFacts): RequiredRecord {
+  return {
+    purpose, required, ...(via === undefined ? {} : { via }), type: 'TXT', name, host: hostOf(name), value,
+    value_chunks: chunksOf(value), ttl: TTL_SECONDS,
+  }
+}
+
+function cname(record: Pick<RequiredRecord, 'purpose' | 'required' | 'name' | 'value'>): RequiredRecord {
+  const { purpose, required, name, value } = record
+  return { purpose, required, type: 'CNAME', name, host: hostOf(name), value, ttl: TTL_SECONDS }
+}
+
+/** All values are ASCII: a character is a byte. */
+function chunksOf(value: string): string[] {
+  return Array.from({ length: Math.ceil(value.length / MOST_STRING_BYTES) }, (_, index) =>
+    value.slice(index * MOST_STRING_BYTES, (index + 1) * MOST_STRING_BYTES),
+  )
+}
+
+function hostOf(name: string): string {
+  const registered = organizationalDomain(name)
+  return name.endsWith(`.${registered}`) ? name.slice(0, -registered.length - 1) : name
+}

@@ -1,0 +1,45 @@
+/**
+ * Does one valid DMARC policy apply, and is our mail aligned with it? (contract.md 7.2)
+ *
+ * The policy may be the domain's or that of a domain above it. Never throws for what the DNS holds. RFC 9989, by way of
+ * mailauth.
+ */
+import { dmarc } from 'mailauth'
+import type { Resolver } from '../../network/resolver.ts'
+import type { DomainRecord } from '../../store/records/records.ts'
+import { failed, missing, noAnswer, recordsIn, textRecords, verified } from './finding.ts'
+import type { Finding } from './finding.ts'
+import { asMailauthResolver } from './lookup-records.ts'
+import { doubledNameHint, QUOTED_HINT, unquoted, wildcardHint } from './record-hints.ts'
+
+const DMARC_START = 'v=dmarc1'
+
+export async function checkDmarc(domain: DomainRecord, lookups: Resolver): Promise<Finding> {
+  const name = `_dmarc.${domain.name}`
+  const answer = await lookups.txt(name)
+  if (answer.kind === 'no-answer') return noAnswer(answer.reason)
+  const result = await dmarc({
+    headerFrom: [domain.name],
+    spfDomains: [domain.returnPath],
+    dkimDomains: [{ domain: domain.name, aligned: domain.name }],
+    resolver: asMailauthResolver(lookups),
+  })
+  const outcome = result === false ? 'none' : result.status.result
+  const published = textRecords(answer, DMARC_START)
+  if (outcome === 'pass') return verified([result === false ? '' : (result.rr ?? '')])
+  if (outcome === 'temperror') return { ...noAnswer(`no answer for ${name}`), found: published }
+  if (published.length === 0) return unpublished(domain.name, name, recordsIn(answer), lookups)
+  return published.length > 1
+    ? failed(published, `${published.length} records at ${name}`, 'keep one: with several, none applies')
+    : failed(published, `the record at ${name} is not valid`, undefined)
+}
+
+async function unpublished(domain: string, name: string, texts: string[], lookups: Resolver): Promise<Finding> {
+  const isDmarc = (text: string): boolean => text.trim().toLowerCase().startsWith(DMARC_START)
+  const ask: Resolver['txt'] = (asked) => lookups.txt(asked)
+  if (texts.some((text) => isDmarc(unquoted(text) ?? ''))) {
+    return failed(texts, `the record at ${name} is no DMARC policy`, QUOTED_HINT)
+  }
+  const wildcard = await wildcardHint(name, texts, ask)
+  return missing('TXT', name, wildcard ?? (await doubledNameHint({ domain, name, isWanted: isDmarc, ask })))
+}

@@ -1,0 +1,153 @@
+/**
+ * Backups of a running database (operations.md 12.1): one at a time, in a thread of its own.
+ *
+ * After one that succeeded, the oldest beyond `keep` are removed from the configured folder; after one that failed
+ * nothing is. Rejects with BackupError, with a sentence, when none was written.
+ */
+import { rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { Worker } from 'node:worker_threads'
+import { toUnixSeconds } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import { errorText } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { Metrics } from '../../base/metrics.ts'
+import { DATABASE, listArchives } from '../backup-archive.ts'
+import { BackupError } from '../records/backup-records.ts'
+import type { BackupProgress, BackupStage, StoredBackup, WrittenBackup } from '../records/backup-records.ts'
+import type { BackupThreadData, BackupThreadMessage } from '../sqlite/backup/backup-thread.ts'
+
+export interface BackupsOptions {
+  databaseFile: string
+  /** null: there are no files. */
+  configurationFolder: string | null
+  /** `keptFreeBytes`: what stays free on the disk of the database while one is written. */
+  settings: () => { dir: string; keep: number; keptFreeBytes: number }
+  clock: Clock
+  logger: Logger
+  metrics: Pick<Metrics, 'backupLastSuccess'>
+}
+
+export interface Backups {
+  /** Into the configured folder, or into another one (absolute), whose files are nobody's to remove. */
+  write(folder: string | null): Promise<WrittenBackup>
+  /** Those of the configured folder, newest first. */
+  list(): StoredBackup[]
+  /** null: none is being written. */
+  progress(): BackupProgress | null
+  /** The one under way ends without an archive. */
+  stop(): Promise<void>
+}
+
+const WORK_FOLDER = '.backup-unfinished'
+
+interface Running {
+  stage: BackupStage
+  totalBytes: number
+  workFolder: string
+  worker: Worker
+}
+
+export function createBackups(options: BackupsOptions): Backups {
+  const { settings, clock, logger, metrics } = options
+  let running: Running | undefined
+  noteLast()
+
+  function noteLast(): void {
+    const [newest] = listOrNone()
+    if (newest !== undefined) metrics.backupLastSuccess.set(toUnixSeconds(newest.madeAt))
+  }
+
+  /** A folder that can not be read is told when a backup is written into it. */
+  function listOrNone(): StoredBackup[] {
+    try {
+      return listArchives(settings().dir)
+    } catch (thrown) {
+      logger.warn({ folder: settings().dir, error: errorText(thrown) }, 'the folder of the backups can not be read')
+      return []
+    }
+  }
+
+  async function write(folder: string | null): Promise<WrittenBackup> {
+    if (running !== undefined) throw new BackupError('a backup is being written already')
+    const { dir, keep, keptFreeBytes } = settings()
+    const target = folder ?? dir
+    const startedAt = performance.now()
+    const written = await runThread({
+      databaseFile: options.databaseFile, configurationFolder: options.configurationFolder, folder: target,
+      workFolder: join(target, WORK_FOLDER), keptFreeBytes, now: clock.now(),
+    }, (started) => {
+      running = started
+    }).finally(() => {
+      running = undefined
+    })
+    const { manifest: { mark, schema, counts: { messages } }, path, bytes } = written
+    const milliseconds = Math.round(performance.now() - startedAt)
+    logger.info({ file: path, bytes, schema, messages, ms: milliseconds }, 'backup written')
+    if (target === dir) {
+      metrics.backupLastSuccess.set(toUnixSeconds(Date.parse(mark)))
+      removeOldest(keep)
+    }
+    return { ...written, milliseconds, schema, madeAt: Date.parse(mark) }
+  }
+
+  function removeOldest(keep: number): void {
+    for (const { path } of listOrNone().slice(keep)) {
+      try {
+        rmSync(path, { force: true })
+        logger.info({ file: path }, 'old backup removed')
+      } catch (thrown) {
+        logger.warn({ file: path, error: errorText(thrown) }, 'an old backup could not be removed')
+      }
+    }
+  }
+
+  return {
+    async write(folder) {
+      try {
+        return await write(folder)
+      } catch (thrown) {
+        logger.error({ folder: folder ?? settings().dir, error: errorText(thrown) }, 'no backup was written')
+        throw thrown
+      }
+    },
+    list: listOrNone,
+    progress() {
+      if (running === undefined) return null
+      const { stage, totalBytes, workFolder } = running
+      const name = stage === 'packing' ? 'archive' : DATABASE
+      const doneBytes = stage === 'checking' ? 0 : sizeOf(join(workFolder, name))
+      return { stage, totalBytes, doneBytes: Math.min(doneBytes, totalBytes) }
+    },
+    async stop() {
+      const stopped = running
+      if (stopped === undefined) return
+      await stopped.worker.terminate()
+      rmSync(stopped.workFolder, { recursive: true, force: true })
+    },
+  }
+}
+
+const sizeOf = (path: string): number => statSync(path, { throwIfNoEntry: false })?.size ?? 0
+
+type Written = Extract<BackupThreadMessage, { kind: 'written' }>
+
+function runThread(workerData: BackupThreadData, onStage: (running: Running) => void): Promise<Written> {
+  const entry = new URL('../sqlite/backup/backup-thread.ts', import.meta.url)
+  const worker = new Worker(entry, { workerData, name: 'backup', execArgv: [] })
+  const { workFolder } = workerData
+  onStage({ stage: 'copying', totalBytes: 0, workFolder, worker })
+  let ended: Exclude<BackupThreadMessage, { kind: 'stage' }> | undefined
+  return new Promise((resolve, reject) => {
+    worker.on('message', (message: BackupThreadMessage) => {
+      if (message.kind === 'stage') onStage({ ...message, workFolder, worker })
+      else ended = message
+    })
+    worker.once('error', reject)
+    // Behind its last message: then it has cleaned up, too.
+    worker.once('exit', () => {
+      if (ended?.kind === 'written') resolve(ended)
+      else reject(new BackupError(ended?.sentence ?? 'the thread of the backup ended before it was written'))
+    })
+  })
+}

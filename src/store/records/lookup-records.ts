@@ -1,0 +1,127 @@
+/**
+ * Messages and batches as they are looked up and acted on. Conventions as in `records.ts`.
+ */
+import type { Bounce, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
+import type { EventKind } from '../../mail/event.ts'
+import type { MessageState, Stream, Variables } from '../../mail/message.ts'
+import type { WaitingFor } from './queue-records.ts'
+
+/** A message as lookup shows it. */
+export interface MessageView {
+  id: string
+  batchId: string | null
+  state: MessageState
+  recipient: string
+  recipientDomain: string
+  from: string
+  /** Before variables. */
+  subject: string
+  hasVariables: boolean
+  variables: Variables
+  stream: Stream
+  tags: Record<string, string>
+  metadata: Record<string, unknown>
+  /** Mail of a test key. */
+  isTest: boolean
+  /** It goes to the capture server on loopback. */
+  isCaptured: boolean
+  domain: string
+  pool: string
+  isp: string | null
+  ip: string | null
+  /** IP of the last attempt; before any, of the last path failure. */
+  lastIp: string | null
+  createdAt: number
+  /** Only when it was given and was in the future at acceptance. */
+  sendAt: number | null
+  expiresAt: number
+  /** null also while the operator holds it. */
+  nextAttemptAt: number | null
+  /** Since when it is on its way, in a state of `sending`; null: it is not. */
+  claimedAt: number | null
+  /** Why it waits until then, as far as that is known; null: it does not, or its time has come. */
+  waitingFor: WaitingFor | null
+  deliveredAt: number | null
+  bouncedAt: number | null
+  complainedAt: number | null
+  /** `isLate`: after it had been delivered. */
+  bounce: (Bounce & { at: number; isLate: boolean }) | null
+  opens: number
+  clicks: number
+  machineOpens: number
+  machineClicks: number
+  isPossibleDuplicate: boolean
+  retryOf: string | null
+  /** Empty in lists. */
+  attempts: DeliveryAttempt[]
+}
+
+/** A line of a message's timeline. */
+export interface TimelineEvent {
+  id: string
+  kind: EventKind
+  at: number
+  data: Record<string, unknown>
+}
+
+/** null: does not matter. Several conditions must all hold. */
+export interface SearchMessagesRequest {
+  recipient: string | null
+  from: string | null
+  state: MessageState | null
+  batchId: string | null
+  tag: { key: string; value: string } | null
+  isp: string | null
+  ip: string | null
+  /** Accepted from `since` to `until`, both included. */
+  since: number | null
+  until: number | null
+  /** Sending domains, those that sign or those of the sender; null: all. */
+  domains: string[] | null
+  limit: number
+  /** `next` of the page before, or null: from the newest on. */
+  after: string | null
+  now: number
+}
+
+export interface MessagePage {
+  /** Newest first. A page of fewer than `limit` need not be the last: one search reads so many rows at most. */
+  messages: MessageView[]
+  next: string | null
+}
+
+export interface BatchView {
+  id: string
+  createdAt: number
+  from: string
+  /** Before variables. */
+  subject: string
+  domain: string
+  accepted: number
+  rejected: number
+  states: Record<MessageState, number>
+  opened: number
+  clicked: number
+  complained: number
+}
+
+export type CancelResult =
+  | { kind: 'canceled' }
+  /** Not one of scheduled, queued, deferred, canceled. */
+  | { kind: 'refused'; state: MessageState }
+
+/** The SMTP dialogue of one attempt, without the message. */
+export interface TranscriptView {
+  /** When the attempt began. */
+  at: number
+  ip: string | null
+  host: string | null
+  /** Lines as `> MAIL FROM:<…>` and `< 250 OK`; null: not kept, or no longer. */
+  dialogue: string | null
+}
+
+/** What `explain` says of others on the same road within the last hour. */
+export interface RoadSummary {
+  attempts: number
+  deferred: number
+}

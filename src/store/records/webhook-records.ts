@@ -1,0 +1,227 @@
+/**
+ * Webhook endpoints and the deliveries on their way to them. Conventions as in `records.ts`.
+ */
+import type { EventKind } from '../../mail/event.ts'
+
+export const INCLUDED_FIELDS = [
+  'tags', // of the message, an object
+  'metadata', // of the message, an object
+  'ip', // egress IP of the last attempt
+  'smtp_response', // what the last server answered
+  'machine', // hits of machines too; "true" on those
+  'category', // the finer reason of a bounce
+] as const
+export type IncludedField = (typeof INCLUDED_FIELDS)[number]
+
+export type DisabledReason =
+  | 'failing' // no success for days and dead letters
+  | 'manual' // by the customer
+
+export interface WebhookEndpointRecord {
+  id: string
+  url: string
+  /** Kinds, or `*`. */
+  events: string[]
+  /** Fields that its bodies have beside the standard ones. */
+  include: IncludedField[]
+  description: string | null
+  status: 'enabled' | 'disabled'
+  /** Sealed with the storage key and `webhook <id>` as associated data. */
+  sealedSecret: Uint8Array
+  createdAt: number
+}
+
+/** An endpoint as it stands; its secrets stay inside. */
+export interface WebhookEndpointState extends Omit<WebhookEndpointRecord, 'sealedSecret'> {
+  disabledReason: DisabledReason | null
+  updatedAt: number
+  lastSuccessAt: number | null
+  lastFailureAt: number | null
+  /** Failed attempts since the last success, or since it was enabled. */
+  consecutiveFailures: number
+  /** Deliveries that wait. */
+  pending: number
+  /** Kept dead letters that came since it was enabled. */
+  deadLetters: number
+}
+
+/** What may be changed; what is left out stays. */
+export interface WebhookEndpointChange {
+  url?: string
+  events?: string[]
+  include?: IncludedField[]
+  description?: string
+  /** `enabled` resets the counters. */
+  status?: 'enabled' | 'disabled'
+}
+
+export interface WebhookEndpointPage {
+  /** Newest first. */
+  endpoints: WebhookEndpointState[]
+  next: string | null
+}
+
+/** Both secrets of an endpoint; before `switchAt` the first one signs, from then on the second. */
+export interface SigningSecrets {
+  sealedSecret: Uint8Array
+  /** null: there is one secret only. */
+  next: { sealedSecret: Uint8Array; switchAt: number } | null
+}
+
+export type RotationResult =
+  | { kind: 'rotated' }
+  | { kind: 'under-way'; switchAt: number } // an earlier rotation has not switched yet
+
+/** What a post needs of its endpoint. */
+export interface WebhookTarget extends SigningSecrets {
+  endpointId: string
+  url: string
+}
+
+/** One event on its way to one endpoint, claimed for posting. */
+export interface ClaimedWebhookDelivery extends WebhookTarget {
+  key: number
+  id: string
+  eventId: string
+  kind: EventKind
+  /** The stored bytes. */
+  body: string
+  /** Failed attempts so far: 0 on the first. */
+  attempts: number
+}
+
+export interface ClaimWebhooksRequest {
+  now: number
+  epoch: number
+  leaseUntil: number
+  limit: number
+  perEndpoint: number
+  /** Posts under way or waiting in memory, by endpoint. */
+  busy: Record<string, number>
+  /** By endpoint, what it may have beyond `perEndpoint`. */
+  ahead?: Record<string, number>
+}
+
+export interface WebhookResult {
+  key: number
+  /** The number of a delivery that is forgotten may be given again. */
+  id: string
+  /** When the post began, and when it had ended. */
+  at: number
+  endedAt: number
+  durationMilliseconds: number
+  /** HTTP status, or null when there was no answer. */
+  status: number | null
+  error: string | null
+  /** First bytes of the answer. */
+  answer: string
+  /** succeeded; retry with a time; or a dead letter. */
+  next: { kind: 'succeeded' } | { kind: 'retry'; at: number } | { kind: 'dead-letter' }
+}
+
+export interface RecordWebhookResultsRequest {
+  epoch: number
+  results: WebhookResult[]
+  /** So long without a success turns an endpoint off that has dead letters; null: never. */
+  disableAfter: number | null
+}
+
+export const WEBHOOK_DELIVERY_STATES = [
+  'pending', // waits, or is being posted
+  'succeeded', // final: answered 200
+  'failed', // final: a dead letter
+  'skipped', // final: its endpoint was disabled when the event happened
+] as const
+export type WebhookDeliveryState = (typeof WEBHOOK_DELIVERY_STATES)[number]
+
+export interface WebhookDeliveryRecord {
+  id: string
+  endpointId: string
+  eventId: string
+  kind: EventKind
+  /** The message it is about, or null. */
+  messageId: string | null
+  state: WebhookDeliveryState
+  /** Attempts so far. */
+  attempts: number
+  createdAt: number
+  /** null once it ended. */
+  nextAt: number | null
+  endedAt: number | null
+}
+
+export interface WebhookAttemptRecord {
+  at: number
+  status: number | null
+  durationMilliseconds: number
+  error: string | null
+  answer: string
+}
+
+export interface WebhookDeliveryDetail extends WebhookDeliveryRecord {
+  /** The exact bytes. */
+  body: string
+  /** Oldest first. */
+  log: WebhookAttemptRecord[]
+}
+
+export interface ListWebhookDeliveriesRequest {
+  endpointId: string
+  state: WebhookDeliveryState | null
+  kind: string | null
+  messageId: string | null
+  limit: number
+  after: string | null
+}
+
+export interface WebhookDeliveryPage {
+  /** Newest first. */
+  deliveries: WebhookDeliveryRecord[]
+  next: string | null
+}
+
+/** An event as it was told again. */
+export interface ReplayedEvent {
+  eventId: string
+  kind: EventKind
+  body: string
+}
+
+/** One part of a replay; the parts follow each other by `after`. */
+export interface ReplayWebhooksRequest {
+  endpointId: string
+  /** When the first part began: what came later is not meant. */
+  now: number
+  /** Of the events, both included. */
+  since: number
+  until: number
+  /** `all`: whatever has ended. */
+  state: 'failed' | 'skipped' | 'all'
+  /** Kinds, or null: all. */
+  kinds: string[] | null
+  /** `after` of the part before, or null. */
+  after: string | null
+  /** Deliveries that this part makes at most. */
+  most: number
+}
+
+export interface ReplayPart {
+  replayed: ReplayedEvent[]
+  /** Where the next part begins, or null: it is done. */
+  after: string | null
+}
+
+export interface PruneWebhooksRequest {
+  now: number
+  /** Those that ended before are deleted. */
+  succeededBefore: number
+  /** Dead letters and skipped ones. */
+  failedBefore: number
+  limit: number
+}
+
+/** An event of the stream. */
+export interface StreamedEvent extends ReplayedEvent {
+  /** Its place: grows with every event. */
+  position: number
+}

@@ -1,0 +1,126 @@
+/**
+ * Entry of the thread that writes a backup (operations.md 12.1): copies the database by `VACUUM INTO` over a connection
+ * that only reads, which is one consistent moment while mail flows; opens the copy and checks it; packs it with the
+ * configuration and a manifest. The archive gets its name when it is whole and on the disk. Posts each stage, then the
+ * manifest, or what went wrong; leaves nothing else behind.
+ */
+import { copyFileSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { parentPort, workerData } from 'node:worker_threads'
+import Sqlite from 'better-sqlite3'
+import { errorText } from '../../../base/errors.ts'
+import { packageVersion } from '../../../base/package-version.ts'
+import { archiveName, CONFIGURATION, DATABASE, describeFile, MANIFEST, packArchive } from '../../backup-archive.ts'
+import { BackupError } from '../../records/backup-records.ts'
+import type { BackupManifest, BackupStage } from '../../records/backup-records.ts'
+import { countRows, integrityProblems } from './check-database.ts'
+import { schemaVersion } from '../engine/migrate.ts'
+import { contentBytes, freeBytesIn, settle } from '../engine/snapshot.ts'
+
+export interface BackupThreadData {
+  /** The database that is running. */
+  databaseFile: string
+  /** Where the archive goes. */
+  folder: string
+  /** Made, used and removed here. */
+  workFolder: string
+  /** null: there is none. */
+  configurationFolder: string | null
+  /** Bytes that stay free on the disk of the database. */
+  keptFreeBytes: number
+  now: number
+}
+
+export type BackupThreadMessage =
+  | { kind: 'stage'; stage: BackupStage; totalBytes: number }
+  | { kind: 'written'; path: string; bytes: number; manifest: BackupManifest }
+  | { kind: 'failed'; sentence: string }
+
+/** Left on any other disk beside the copy and the archive. */
+const SPARE_BYTES = 64 * 1_024 * 1_024
+/** For the service's user alone. */
+const FOLDER_MODE = 0o700
+const LEFT_OUT = ['the master key, and every other file that a secret of the configuration is read from']
+
+const tell = (message: BackupThreadMessage): void => parentPort?.postMessage(message)
+
+function writeBackup(data: BackupThreadData): void {
+  const { folder, workFolder, configurationFolder } = data
+  mkdirSync(folder, { recursive: true, mode: FOLDER_MODE })
+  rmSync(workFolder, { recursive: true, force: true })
+  mkdirSync(workFolder, { mode: FOLDER_MODE })
+  const mark = new Date(data.now).toISOString()
+  const copy = join(workFolder, DATABASE)
+  copyDatabase(data, copy)
+  tell({ kind: 'stage', stage: 'checking', totalBytes: statSync(copy).size })
+  const { schema, counts } = checkCopy(copy)
+  const names = [DATABASE, ...copyConfiguration(configurationFolder, workFolder)]
+  const files = Object.fromEntries(names.map((name) => [name, describeFile(join(workFolder, name))]))
+  const manifest: BackupManifest = {
+    format: 1, version: packageVersion(), schema, mark, host: hostname(), counts, files, left_out: LEFT_OUT,
+  }
+  writeFileSync(join(workFolder, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`)
+  tell({ kind: 'stage', stage: 'packing', totalBytes: statSync(copy).size })
+  const unfinished = join(workFolder, 'archive')
+  packArchive(unfinished, workFolder, [MANIFEST, ...names])
+  const path = join(folder, archiveName(data.now, schema))
+  settle(unfinished, path)
+  tell({ kind: 'written', path, bytes: statSync(path).size, manifest })
+}
+
+function copyDatabase({ databaseFile, folder, keptFreeBytes }: BackupThreadData, copy: string): void {
+  const reader = new Sqlite(databaseFile, { readonly: true, fileMustExist: true })
+  try {
+    const bytes = contentBytes(reader)
+    // On its own disk the server would take no more mail until the copy is gone.
+    const isSameDisk = statSync(folder).dev === statSync(databaseFile).dev
+    const needed = 2 * bytes + (isSameDisk ? Math.max(SPARE_BYTES, keptFreeBytes) : SPARE_BYTES)
+    const free = freeBytesIn(folder)
+    if (free < needed) throw new BackupError(`${needed} bytes are needed in ${folder}, ${free} are free`)
+    tell({ kind: 'stage', stage: 'copying', totalBytes: bytes })
+    reader.prepare('vacuum into ?').run(copy)
+  } finally {
+    reader.close()
+  }
+}
+
+/** By opening it: what cannot be read is no backup. */
+function checkCopy(copy: string): Pick<BackupManifest, 'schema' | 'counts'> {
+  const database = new Sqlite(copy, { readonly: true, fileMustExist: true })
+  try {
+    const [problem] = integrityProblems(database)
+    if (problem !== undefined) throw new BackupError(`the copy cannot be used: ${problem}`)
+    return { schema: schemaVersion(database), counts: countRows(database) }
+  } finally {
+    database.close()
+  }
+}
+
+/** The YAML files and drop-ins, which hold no secrets: those are named in them. Keys and certificates stay. */
+function copyConfiguration(folder: string | null, workFolder: string): string[] {
+  if (folder === null) return []
+  const names = readdirSync(folder, { withFileTypes: true }).flatMap((entry): string[] => {
+    if (entry.isDirectory() && entry.name.endsWith('.d')) {
+      return readdirSync(join(folder, entry.name)).map((name) => `${entry.name}/${name}`)
+    }
+    return [entry.name]
+  }).filter((name) => name.endsWith('.yaml'))
+  for (const name of names) {
+    const target = join(workFolder, CONFIGURATION, name)
+    mkdirSync(join(target, '..'), { recursive: true, mode: FOLDER_MODE })
+    copyFileSync(join(folder, name), target)
+  }
+  return names.map((name) => `${CONFIGURATION}/${name}`)
+}
+
+if (parentPort !== null) {
+  const data = workerData as BackupThreadData
+  try {
+    writeBackup(data)
+  } catch (thrown) {
+    tell({ kind: 'failed', sentence: errorText(thrown) })
+  } finally {
+    rmSync(data.workFolder, { recursive: true, force: true })
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * Opens the database file: one process at a time, one connection that writes, and connections that only read.
+ *
+ * The writing connection is in WAL mode with `synchronous=FULL`, read back after it was set: a commit that returned
+ * survives a power cut, or the program does not start. The lock that keeps a second process out is an exclusive
+ * transaction on a file of its own, so a kill frees it.
+ *
+ * Throws ProcessExit: 75 when another process holds the database, 78 when its schema is newer or a migration failed, 74
+ * when it cannot be read or written, or a snapshot before a migration has no space.
+ */
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import Sqlite from 'better-sqlite3'
+import type { Database } from 'better-sqlite3'
+import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
+import type { StoreLocation } from '../../store-location.ts'
+import { addErasedAddress } from './erased-address.ts'
+import { migrate, prepareNewFile } from './migrate.ts'
+import { ownAs } from './snapshot.ts'
+
+export interface OpenDatabase {
+  /** The only connection that writes. */
+  writer: Database
+  /** Sees what was committed; answers lookups. */
+  reader: Database
+  close(): void
+}
+
+/** Only a shell or a backup tool beside us can hold a lock; after this long the verb fails. */
+const BUSY_TIMEOUT_MILLISECONDS = 5_000
+/** The database and all mail in it: for the service's user alone. */
+const FOLDER_MODE = 0o700
+/** What they read they seldom read again, and the system has the file in its memory. */
+const READER_CACHE_KIBIBYTES = 2_048
+/** `pragma synchronous` answers with a number; 2 is FULL. */
+const SYNCHRONOUS_FULL = 2
+
+export function databasePath(location: Pick<StoreLocation, 'folder'>): string {
+  return join(location.folder, 'sternpost.db')
+}
+
+export function openDatabase(location: StoreLocation): OpenDatabase {
+  const path = databasePath(location)
+  try {
+    mkdirSync(location.folder, { recursive: true, mode: FOLDER_MODE })
+    const lock = lockDatabase(location)
+    try {
+      return openLocked(path, location, lock)
+    } catch (thrown) {
+      lock.close()
+      throw thrown
+    }
+  } catch (thrown) {
+    if (thrown instanceof ProcessExit) throw thrown
+    const reason = [errorCode(thrown), errorText(thrown)].filter((text) => text !== '').join(': ')
+    const sentence = `the database ${path} cannot be opened: ${reason}; check the disk, or restore a backup`
+    throw new ProcessExit(EXIT.disk, sentence, { cause: thrown })
+  }
+}
+
+function openLocked(path: string, location: StoreLocation, lock: Database): OpenDatabase {
+  const writer = openWriter(path, location)
+  const reader = openReader(location)
+  return {
+    writer,
+    reader,
+    close() {
+      reader.close()
+      writer.close()
+      lock.close()
+    },
+  }
+}
+
+/** A connection that can not write, for lookups here and for content in delivery threads. */
+export function openReader(location: StoreLocation): Database {
+  const path = databasePath(location)
+  const reader = new Sqlite(path, { readonly: true, fileMustExist: true, timeout: BUSY_TIMEOUT_MILLISECONDS })
+  reader.pragma(`cache_size = ${-READER_CACHE_KIBIBYTES}`)
+  return reader
+}
+
+/** Keeps every other process out until it is closed. */
+export function lockDatabase(location: Pick<StoreLocation, 'folder'>): Database {
+  const path = join(location.folder, 'sternpost.lock')
+  const lock = new Sqlite(path, { timeout: 0 })
+  try {
+    ownAs(path, location.folder)
+    lock.exec('begin exclusive')
+    return lock
+  } catch (thrown) {
+    lock.close()
+    if (!errorCode(thrown).startsWith('SQLITE_BUSY')) throw thrown
+    const sentence = `another Sternpost is running with the data in ${location.folder}; stop it first`
+    throw new ProcessExit(EXIT.tryAgain, sentence, { cause: thrown })
+  }
+}
+
+function openWriter(path: string, location: StoreLocation): Database {
+  const writer = new Sqlite(path, { timeout: BUSY_TIMEOUT_MILLISECONDS })
+  try {
+    prepareWriter(writer, location)
+    return writer
+  } catch (thrown) {
+    writer.close()
+    throw thrown
+  }
+}
+
+function prepareWriter(writer: Database, location: StoreLocation): void {
+  prepareNewFile(writer)
+  writer.pragma('journal_mode = wal')
+  writer.pragma('synchronous = full')
+  writer.pragma('foreign_keys = on')
+  // Negative: KiB instead of pages. Not too large: SQLite walks through all of it at the end of nearly each transaction
+  // (a page that was split out of order makes it believe that the file got shorter); the rest is in the system's cache.
+  writer.pragma(`cache_size = ${-Math.floor(location.pageCacheBytes / 1_024)}`)
+  // Checkpoints are taken between groups, where they delay no commit.
+  writer.pragma('wal_autocheckpoint = 0')
+  const durability = readDurability(writer)
+  if (durability.synchronous !== SYNCHRONOUS_FULL || durability.journalMode !== 'wal') {
+    throw new Error(`journal_mode is ${durability.journalMode}, synchronous is ${durability.synchronous}`)
+  }
+  migrate(writer, location.folder)
+  addErasedAddress(writer, location.erasureKey)
+}
+
+export interface Durability {
+  journalMode: string
+  /** 2 is FULL: a commit waits until its bytes are on the disk. */
+  synchronous: number
+}
+
+/** What this connection really does, read back from SQLite. */
+export function readDurability(database: Database): Durability {
+  return {
+    journalMode: String(database.pragma('journal_mode', { simple: true })),
+    synchronous: Number(database.pragma('synchronous', { simple: true })),
+  }
+}
+
+/** The file is not a sound database any more: going on could only make it worse. */
+export function isDamage(thrown: unknown): boolean {
+  const code = errorCode(thrown)
+  return code.startsWith('SQLITE_CORRUPT') || code === 'SQLITE_NOTADB'
+}

@@ -1,0 +1,125 @@
+/**
+ * Brings the schema of a database to the version this program knows.
+ *
+ * Before the first migration of a start a snapshot is made (`snapshot.ts`). Each migration runs in one transaction
+ * together with its version number (`pragma user_version`), so a kill between two of them leaves a database that the
+ * next start continues from. A database of a newer program is refused, naming both versions and the way back, before
+ * anything is written. Throws ProcessExit: 78 for a newer schema and for a migration that failed, 74 without space for
+ * the snapshot.
+ */
+import { readFileSync } from 'node:fs'
+import type { Database } from 'better-sqlite3'
+import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
+import { contentBytes, freeBytesIn, listSnapshots, makeSnapshot } from './snapshot.ts'
+import type { Snapshot } from './snapshot.ts'
+
+/** In order; the position + 1 is the schema version. A migration is never edited after its release. */
+const MIGRATIONS = [
+  '0001-initial.sql', '0002-domain-keys.sql', '0003-contract.sql', '0004-reports.sql', '0005-engagement.sql',
+  '0006-webhook-management.sql', '0007-queue.sql', '0008-dedicated-ips.sql', '0009-outbound-tls.sql',
+  '0010-retention.sql', '0011-waiting-counts.sql', '0012-states-one-by-one.sql', '0013-claims.sql',
+] as const
+
+/** The schema this program writes. */
+export const SCHEMA_VERSION = MIGRATIONS.length
+
+/** `pragma auto_vacuum` answers with a number; 2 is incremental. */
+const INCREMENTAL = 2
+/** A vacuum holds the database once more in a temporary file, and once more in the log. */
+const VACUUM_SHARE = 2.2
+/** By what `migrationPlan` estimates: a slow disk. */
+const BYTES_PER_SECOND = 40 * 1_024 * 1_024
+
+/** `folder`: where the database is. */
+export function migrate(database: Database, folder: string): void {
+  const found = schemaVersion(database)
+  refuseNewer(database, found, folder)
+  if (found === SCHEMA_VERSION) return
+  const snapshot = found === 0 ? null : makeSnapshot(database, folder, found, SCHEMA_VERSION)
+  for (const [version, name] of outstanding(found)) {
+    try {
+      apply(database, version, name)
+    } catch (thrown) {
+      const way = snapshot === null ? '' : `; the data as it was before is in ${snapshot.path}`
+      throw new ProcessExit(EXIT.configuration, `the migration ${name} failed: ${errorText(thrown)}${way}`, {
+        cause: thrown,
+      })
+    }
+  }
+  if (snapshot !== null) makeIncremental(database, folder)
+}
+
+export interface MigrationPlan {
+  found: number
+  wanted: number
+  /** Names of files. */
+  migrations: string[]
+  snapshotBytes: number
+  seconds: number
+}
+
+/** What `migrate` would do. Throws as it does for a newer schema. */
+export function migrationPlan(database: Database, folder: string): MigrationPlan {
+  const found = schemaVersion(database)
+  refuseNewer(database, found, folder)
+  const migrations = outstanding(found).map(([, name]) => name)
+  const bytes = migrations.length === 0 || found === 0 ? 0 : contentBytes(database)
+  // The snapshot is one copy; migrations and the vacuum behind them write about as much again, twice.
+  return { found, wanted: SCHEMA_VERSION, migrations, snapshotBytes: bytes, seconds: (3 * bytes) / BYTES_PER_SECOND }
+}
+
+export function schemaVersion(database: Database): number {
+  return Number(database.pragma('user_version', { simple: true }))
+}
+
+function outstanding(found: number): (readonly [version: number, name: string])[] {
+  return MIGRATIONS.map((name, index) => [index + 1, name] as const).slice(found)
+}
+
+function apply(database: Database, version: number, name: string): void {
+  const statements = readFileSync(new URL(`../migrations/${name}`, import.meta.url), 'utf8')
+  // Lets a migration exchange the text of the schema.
+  database.unsafeMode(true)
+  try {
+    database.transaction(() => {
+      database.exec(statements)
+      database.pragma(`user_version = ${version}`)
+    }).immediate()
+  } finally {
+    database.unsafeMode(false)
+  }
+}
+
+function refuseNewer(database: Database, found: number, folder: string): void {
+  if (found <= SCHEMA_VERSION) return
+  throw new ProcessExit(
+    EXIT.configuration,
+    `${database.name} has schema version ${found}, this program knows versions up to ${SCHEMA_VERSION}: ` +
+      `install the newer Sternpost that wrote it${wayBack(listSnapshots(folder))}`,
+  )
+}
+
+function wayBack(snapshots: readonly Snapshot[]): string {
+  const usable = snapshots.find(({ from, to }) => from <= SCHEMA_VERSION && to > SCHEMA_VERSION)
+  if (usable === undefined) return ', or restore a backup that was made before: sternpost restore FILE'
+  const made = new Date(usable.madeAt).toISOString()
+  return `, or go back to the snapshot of ${made}, without what came since: sternpost restore ${usable.path}`
+}
+
+/** Files of the first programs can not give pages back; where there is no space to change that, they stay so. */
+function makeIncremental(database: Database, folder: string): void {
+  if (Number(database.pragma('auto_vacuum', { simple: true })) === INCREMENTAL) return
+  if (freeBytesIn(folder) < VACUUM_SHARE * contentBytes(database)) return
+  database.pragma('auto_vacuum = incremental')
+  try {
+    database.exec('vacuum')
+  } catch (thrown) {
+    // Its temporary file may stand on another disk.
+    if (!errorCode(thrown).startsWith('SQLITE_FULL')) throw thrown
+  }
+}
+
+/** For a file that is not there yet: it can give pages back from the start. Before anything is written. */
+export function prepareNewFile(database: Database): void {
+  if (Number(database.pragma('page_count', { simple: true })) === 0) database.pragma('auto_vacuum = incremental')
+}

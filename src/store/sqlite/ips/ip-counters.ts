@@ -1,0 +1,167 @@
+/**
+ * Sums of what happened, by IP, mailbox provider and time (contract.md 9.5): made in memory by one verb (`IpSums`), and
+ * written for many verbs together, with one statement for each distinct row, in hours and in days, for the provider and
+ * for all together.
+ *
+ * The number of rows is bounded whatever is sent: on one day an IP has at most MOST_ISPS providers with a name of their
+ * own, the rest is counted as OTHER_ISPS.
+ */
+import type { Database } from 'better-sqlite3'
+import { HOUR } from '../../../base/clock.ts'
+import { utcDay } from '../../../base/utc-day.ts'
+import { addDurations, durationClass } from '../../duration-classes.ts'
+import type { DurationClasses } from '../../duration-classes.ts'
+import type { IpHour } from '../../records/warmup-records.ts'
+import { addCounts } from '../engine/add-counts.ts'
+import { TOGETHER } from './allowance.ts'
+
+/** Names of the counters, and their columns. */
+export const IP_COUNTERS = {
+  messages: 'messages', attempts: 'attempts', delivered: 'delivered', deferred: 'deferred',
+  bouncedHard: 'bounced_hard', bouncedSoft: 'bounced_soft', bouncedBlock: 'bounced_block',
+  bouncedUndetermined: 'bounced_undetermined', complained: 'complained', opened: 'opened', clicked: 'clicked',
+} as const satisfies Record<keyof Omit<IpHour, 'ip' | 'isp' | 'hour'>, string>
+export type IpCounter = keyof typeof IP_COUNTERS
+/** What is left out is 0. */
+export type IpCounts = Partial<Record<IpCounter, number>>
+
+export const IP_COUNTER_NAMES = Object.keys(IP_COUNTERS) as IpCounter[]
+/** With a name of their own, on one day of one IP. */
+const MOST_ISPS = 200
+/** All that have none. */
+export const OTHER_ISPS = 'other'
+
+/** What is added to a row. */
+interface Sums<Time> {
+  ip: string
+  isp: string
+  /** Beginning of the hour, or the day. */
+  time: Time
+  counts: IpCounts
+  durations: DurationClasses
+}
+
+/** All plain data. */
+export type HourSums = Sums<number>
+
+export interface IpSums {
+  /** `milliseconds`: how long a delivering attempt took. */
+  add(where: { ip: string; isp: string; at: number }, counters: readonly IpCounter[], milliseconds?: number): void
+  /** Adds sums that were made before. */
+  addSums(sums: HourSums): void
+  list(): HourSums[]
+  size(): number
+}
+
+export function createIpSums(): IpSums {
+  const hours = new Map<string, HourSums>()
+  return {
+    add({ ip, isp, at }, counters, milliseconds) {
+      const { counts, durations } = sumsOf(hours, ip, isp, Math.floor(at / HOUR) * HOUR)
+      for (const counter of counters) counts[counter] = (counts[counter] ?? 0) + 1
+      if (milliseconds === undefined) return
+      const name = durationClass(milliseconds)
+      durations[name] = (durations[name] ?? 0) + 1
+    },
+    addSums(sums) {
+      addUp(sumsOf(hours, sums.ip, sums.isp, sums.time), sums)
+    },
+    list: () => [...hours.values()],
+    size: () => hours.size,
+  }
+}
+
+export function createIpSumsWriter(database: Database): (hours: readonly HourSums[]) => void {
+  const writeDays = createDayWriter(database)
+  const addHour = database.prepare<(string | number)[]>(`
+    insert into ip_hours (ip, hour, isp, ${COLUMNS.join(', ')})
+    values (?, ?, ?, ${COLUMNS.map(() => '?').join(', ')})
+    on conflict do update set ${ADDITIONS}`)
+
+  return (hours) => {
+    const days = new Map<string, Sums<string>>()
+    for (const sums of hours) addUp(sumsOf(days, sums.ip, sums.isp, utcDay(sums.time)), sums)
+    const nameOf = writeDays([...days.values()])
+    const named = new Map<string, HourSums>()
+    for (const sums of hours) {
+      addUp(sumsOf(named, sums.ip, nameOf(sums.ip, sums.isp, utcDay(sums.time)), sums.time), sums)
+      addUp(sumsOf(named, sums.ip, TOGETHER, sums.time), sums)
+    }
+    for (const { ip, time, isp, counts } of named.values()) addHour.run(ip, time, isp, ...valuesOf(counts))
+  }
+}
+
+const COLUMNS = Object.values(IP_COUNTERS)
+const ADDITIONS = COLUMNS.map((column) => `${column} = ${column} + excluded.${column}`).join(', ')
+const valuesOf = (counts: IpCounts): number[] => IP_COUNTER_NAMES.map((name) => counts[name] ?? 0)
+
+function sumsOf<Time extends number | string>(
+  all: Map<string, Sums<Time>>, ip: string, isp: string, time: Time,
+): Sums<Time> {
+  const key = `${ip} ${time} ${isp}`
+  const known = all.get(key)
+  if (known !== undefined) return known
+  const sums = { ip, isp, time, counts: {}, durations: {} }
+  all.set(key, sums)
+  return sums
+}
+
+function addUp(sum: Sums<unknown>, more: Sums<unknown>): void {
+  addCounts(sum.counts, more.counts, IP_COUNTER_NAMES)
+  addDurations(sum.durations, more.durations)
+}
+
+/** The name under which a provider is counted on a day. */
+type NameOf = (ip: string, isp: string, day: string) => string
+
+/** Adds to the days of providers and of all together; a provider keeps its name while there is room for one. */
+function createDayWriter(database: Database): (days: readonly Sums<string>[]) => NameOf {
+  // `+?`: see claim.ts.
+  const findDurations = database
+    .prepare<[string, string, string], string>('select durations from ip_days where ip = ? and day = ? and isp = +?')
+    .pluck()
+  const countNames = database
+    .prepare<[string, string, string], number>('select isps from ip_days where ip = ? and day = ? and isp = +?')
+    .pluck()
+  const add = database.prepare<(string | number)[]>(`
+    insert into ip_days (ip, day, isp, durations, isps, ${COLUMNS.join(', ')})
+    values (?, ?, ?, ?, ?, ${COLUMNS.map(() => '?').join(', ')})
+    on conflict do update set durations = excluded.durations, isps = isps + excluded.isps, ${ADDITIONS}`)
+  const write = ({ ip, isp, time, counts }: Sums<string>, durations: DurationClasses, newNames: number): void =>
+    void add.run(ip, time, isp, JSON.stringify(durations), newNames, ...valuesOf(counts))
+
+  return (days) => {
+    const together = new Map<string, { sums: Sums<string>; known: number; added: number }>()
+    const unnamed = new Set<string>()
+    const others = new Map<string, Sums<string>>()
+    for (const sums of days) {
+      const { ip, isp, time } = sums
+      const all = together.get(`${ip} ${time}`) ??
+        { sums: sumsOf(new Map(), ip, TOGETHER, time), known: countNames.get(ip, time, TOGETHER) ?? 0, added: 0 }
+      together.set(`${ip} ${time}`, all)
+      addCounts(all.sums.counts, sums.counts, IP_COUNTER_NAMES)
+      const stored = findDurations.get(ip, time, isp)
+      if (stored === undefined && isp !== OTHER_ISPS) {
+        if (all.known + all.added >= MOST_ISPS) {
+          addUp(sumsOf(others, ip, OTHER_ISPS, time), sums)
+          unnamed.add(`${ip} ${time} ${isp}`)
+          continue
+        }
+        all.added += 1
+      }
+      write(sums, merged(stored, sums.durations), 0)
+    }
+    for (const sums of others.values()) {
+      write(sums, merged(findDurations.get(sums.ip, sums.time, OTHER_ISPS), sums.durations), 0)
+    }
+    for (const { sums, added } of together.values()) write(sums, {}, added)
+    return (ip, isp, day) => (unnamed.has(`${ip} ${day} ${isp}`) ? OTHER_ISPS : isp)
+  }
+}
+
+function merged(stored: string | undefined, more: DurationClasses): DurationClasses {
+  if (stored === undefined) return more
+  const sum = JSON.parse(stored) as DurationClasses
+  addDurations(sum, more)
+  return sum
+}

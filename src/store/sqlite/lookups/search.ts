@@ -1,0 +1,157 @@
+/**
+ * Searching messages, newest first. The condition that leaves the fewest rows leads: the recipient, the batch, the tag,
+ * the sender; the others are asked of each row, and of so many rows at most (`bounded-walk.ts`).
+ *
+ * Times lead nowhere, for they have no index: rows are numbered in the order of their acceptance, so the numbers that
+ * can lie within the asked time are found by bisection, with room for a clock that was set back.
+ */
+import type { Database } from 'better-sqlite3'
+import { HOUR } from '../../../base/clock.ts'
+import { identifierToBytes } from '../../../base/identifier.ts'
+import type { MessagePage, SearchMessagesRequest } from '../../records/lookup-records.ts'
+import { createWalk } from '../engine/bounded-walk.ts'
+import type { RunWalk } from '../engine/bounded-walk.ts'
+import { comparableAddress } from '../engine/comparable-address.ts'
+import { messageQuery, viewOf } from '../messages/message-views.ts'
+import type { MessageRow } from '../messages/message-views.ts'
+import { positionAfter } from '../engine/page-cursor.ts'
+
+/** So far back may the clock have been set without a message being missed by a search for a time. */
+const CLOCK_SLACK = HOUR
+
+const COLUMNS = `
+  messages.seq, messages.state, messages.attempts, messages.path_failures, messages.content_id, messages.lane_id,
+  messages.isp, messages.created_at`
+const IN_RANGE = 'messages.seq > @floor and messages.seq < @before'
+
+const SOURCES = {
+  recipient: `select ${COLUMNS} from messages where recipient = @recipient and ${IN_RANGE} order by seq desc`,
+  batch: `select ${COLUMNS} from messages where content_id = @batchContent and ${IN_RANGE} order by seq desc`,
+  tag: `
+    select ${COLUMNS}
+    from content_tags
+    cross join messages on messages.content_id = content_tags.content_id
+    where content_tags.key = @tagKey and content_tags.value = @tagValue and ${IN_RANGE}
+      and content_tags.content_id between @firstContent and @lastContent
+    order by content_tags.content_id desc, messages.seq desc`,
+  from: `
+    select ${COLUMNS}
+    from contents
+    cross join messages on messages.content_id = contents.content_id
+    where contents.from_address = @from and ${IN_RANGE}
+      and contents.content_id between @firstContent and @lastContent
+    order by contents.content_id desc, messages.seq desc`,
+  none: `select ${COLUMNS} from messages where ${IN_RANGE} order by seq desc`,
+}
+
+/** As `stateOf` in message-views.ts. */
+const STATE = `
+  case
+    when walked.state = 'waiting' and (walked.attempts > 0 or walked.path_failures > 0) then 'deferred'
+    when walked.state = 'waiting' then
+      iif((select send_at from contents where content_id = walked.content_id) > @now, 'scheduled', 'queued')
+    when walked.state = 'bounced' and
+      (select category from bounces where message_seq = walked.seq) = 'expired' then 'expired'
+    else walked.state
+  end`
+
+/** What is not asked for is null. The recipient is missing: where it is asked for, it leads. */
+const CONDITION = `
+  (@batchContent is null or walked.content_id = @batchContent)
+  and (@tagKey is null or exists (
+    select 1 from content_tags where key = @tagKey and value = @tagValue and content_id = walked.content_id))
+  and (@from is null or @from = (select from_address from contents where content_id = walked.content_id))
+  and (@since is null or walked.created_at >= @since)
+  and (@until is null or walked.created_at <= @until)
+  and (@isp is null or walked.isp = @isp)
+  and (@domains is null
+    or walked.lane_id in (select lane_id from lanes where domain in (select value from json_each(@domains)))
+    or (select substr(from_address, instr(from_address, '@') + 1) from contents where content_id = walked.content_id)
+      in (select value from json_each(@domains)))
+  and (@state is null or @state = ${STATE})
+  and (@ip is null or @ip = (
+    select ip from attempts where message_seq = walked.seq and ip is not null order by at desc limit 1))`
+
+export function createSearchMessages(database: Database): (request: SearchMessagesRequest) => MessagePage {
+  const walkOf = (source: string): RunWalk => createWalk(database, { source, condition: CONDITION })
+  const walks: Record<keyof typeof SOURCES, RunWalk> = {
+    recipient: walkOf(SOURCES.recipient), batch: walkOf(SOURCES.batch), tag: walkOf(SOURCES.tag),
+    from: walkOf(SOURCES.from), none: walkOf(SOURCES.none),
+  }
+  const findBatch = database
+    .prepare<[Buffer], number>('select content_id from batches where id = ?')
+    .pluck()
+  const findRange = createRangeFinder(database)
+  const findMessage = database.prepare<[number], MessageRow>(messageQuery('messages.seq = ?'))
+
+  return (request) => {
+    const { state, isp, ip, since, until, now } = request
+    const range = findRange(request)
+    const batchContent = request.batchId === null ? null : contentOfBatch(findBatch, request.batchId)
+    if (range === undefined || batchContent === undefined) return { messages: [], next: null }
+    const parameters = {
+      ...range, state, isp, ip, since, until, now, batchContent,
+      recipient: request.recipient === null ? null : comparableAddress(request.recipient),
+      from: request.from === null ? null : comparableAddress(request.from),
+      tagKey: request.tag?.key ?? null,
+      tagValue: request.tag?.value ?? null,
+      domains: request.domains === null ? null : JSON.stringify(request.domains),
+    }
+    const { found, next } = walks[leadOf(request)](parameters, request.limit)
+    return { messages: found.flatMap((seq) => findMessage.get(seq) ?? []).map((row) => viewOf(row, now)), next }
+  }
+}
+
+function leadOf({ recipient, batchId, tag, from }: SearchMessagesRequest): keyof typeof SOURCES {
+  if (recipient !== null) return 'recipient'
+  if (batchId !== null) return 'batch'
+  if (tag !== null) return 'tag'
+  return from === null ? 'none' : 'from'
+}
+
+/** Undefined for a batch that is not there. */
+function contentOfBatch(find: { get(id: Buffer): number | undefined }, batchId: string): number | undefined {
+  const id = identifierToBytes('bat', batchId)
+  return id === undefined ? undefined : find.get(id)
+}
+
+/** Where the rows of a search can lie: between the two numbers, both excluded; contents both included. */
+interface SearchRange {
+  floor: number
+  before: number
+  firstContent: number
+  lastContent: number
+}
+
+/** Undefined when no row can be meant. */
+function createRangeFinder(database: Database): (request: SearchMessagesRequest) => SearchRange | undefined {
+  const findLast = database.prepare<[number], { seq: number; contentId: number }>(
+    'select seq, content_id as contentId from messages where seq < ? order by seq desc limit 1',
+  )
+  const findNext = database.prepare<[number], { seq: number; contentId: number; createdAt: number }>(
+    'select seq, content_id as contentId, created_at as createdAt from messages where seq >= ? order by seq limit 1',
+  )
+  /** The first of the rows from which on all were accepted after this time, as far as the clock ran forward. */
+  const firstAfter = (time: number, end: number): number => {
+    let low = 0
+    let high = end
+    while (low < high) {
+      const middle = Math.floor((low + high) / 2)
+      const row = findNext.get(middle)
+      if (row === undefined || row.createdAt > time) high = middle
+      else low = row.seq + 1
+    }
+    return low
+  }
+  return ({ since, until, after }) => {
+    const newest = findLast.get(positionAfter(after))
+    if (newest === undefined) return undefined
+    const end = newest.seq + 1
+    const before = until === null ? end : Math.min(firstAfter(until + CLOCK_SLACK, end), end)
+    const floor = since === null ? 0 : firstAfter(since - CLOCK_SLACK - 1, end) - 1
+    const first = findNext.get(floor + 1)
+    const last = findLast.get(before)
+    if (first === undefined || last === undefined) return undefined
+    return { floor, before, firstContent: first.contentId, lastContent: last.contentId }
+  }
+}

@@ -1,0 +1,147 @@
+/**
+ * Content in the database: one row of facts, and all bytes one after the other in pieces of at most 1 MiB.
+ *
+ * The row also holds what all messages of its request share. What is read equals what was written. A content whose
+ * parts are shorter than its facts say throws: it is damaged.
+ */
+import type { Database } from 'better-sqlite3'
+import type { Mailbox, StoredContent } from '../../../mail/message.ts'
+import type { LinkHtml } from '../../records/engagement-records.ts'
+import type { AttachmentFacts, ContentRow, PackedContent } from '../../records/packed-content.ts'
+import { comparableAddress } from '../engine/comparable-address.ts'
+import { storedIdentifier } from '../engine/stored-identifier.ts'
+
+/** SQLite reads a blob whole: small pieces keep its memory bounded. */
+const PIECE_BYTES = 1_024 * 1_024
+/** See content_parts.part_key: room for 4 GiB of one content. */
+export const PIECES_PER_CONTENT = 4_096
+
+/** What the messages of one request have in common beside what they say. */
+export interface RequestFacts {
+  isTest: boolean
+  /** Only a time to come. */
+  sendAt: number | null
+  retryOf: string | null
+}
+
+/** Writes a content and returns its number. */
+export function createContentWriter(database: Database): (content: PackedContent, facts: RequestFacts) => number {
+  const addContent = database.prepare(`
+    insert into contents
+      (from_name, from_address, reply_to_name, reply_to_address, subject, has_variables, html_bytes, text_bytes,
+      attachments, raw_bytes, is_test, send_at, retry_of, tracks_opens, tracks_clicks, unsubscribe_list,
+      unsubscribe_url, tags, metadata, headers, addressees)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+  const addPart = database.prepare<[number, Uint8Array]>('insert into content_parts (part_key, bytes) values (?, ?)')
+  const addTag = database.prepare<[string, string, number]>(
+    'insert into content_tags (key, value, content_id) values (?, ?, ?)',
+  )
+
+  return (row, { isTest, sendAt, retryOf }) => {
+    const { lastInsertRowid } = addContent.run(
+      row.fromName, comparableAddress(row.fromAddress), row.replyToName, row.replyToAddress, row.subject,
+      row.hasVariables, row.htmlBytes, row.textBytes, row.attachments, row.rawBytes, Number(isTest), sendAt,
+      retryOf === null ? null : storedIdentifier('msg', retryOf), row.tracksOpens, row.tracksClicks,
+      row.unsubscribeList, row.unsubscribeUrl, row.tags, row.metadata, row.headers, row.addressees,
+    )
+    const contentId = Number(lastInsertRowid)
+    for (const [key, value] of Object.entries(recordFrom<string>(row.tags))) addTag.run(key, value, contentId)
+    let key = firstPartKey(contentId)
+    for (const piece of piecesOf(row.bytes)) addPart.run(key++, piece)
+    return contentId
+  }
+}
+
+/** Reads a content, or undefined when there is none of this number, or its bytes were removed. */
+export function createContentReader(database: Database): (contentId: number) => StoredContent | undefined {
+  const findContent = database.prepare<[number], ContentRow>(`
+    select
+      from_name as fromName, from_address as fromAddress, reply_to_name as replyToName,
+      reply_to_address as replyToAddress, subject, has_variables as hasVariables, html_bytes as htmlBytes,
+      text_bytes as textBytes, attachments, raw_bytes as rawBytes, tracks_opens as tracksOpens,
+      tracks_clicks as tracksClicks, unsubscribe_list as unsubscribeList, unsubscribe_url as unsubscribeUrl, tags,
+      metadata, headers, addressees
+    from contents
+    where content_id = ?`)
+  const findParts = database
+    .prepare<[number, number], Buffer>(
+      'select bytes from content_parts where part_key between ? and ? order by part_key',
+    )
+    .pluck()
+
+  return (contentId) => {
+    const row = findContent.get(contentId)
+    if (row === undefined) return undefined
+    const attachments = readFacts(row.attachments)
+    const sizes = [row.htmlBytes, row.textBytes, ...attachments.map(({ sizeBytes }) => sizeBytes), row.rawBytes]
+    const first = firstPartKey(contentId)
+    const parts = findParts.all(first, first + PIECES_PER_CONTENT - 1)
+    if (parts.length === 0 && sizes.some((size) => (size ?? 0) > 0)) return undefined
+    const take = createTaker(parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts))
+    return {
+      from: { name: row.fromName, address: row.fromAddress },
+      replyTo: row.replyToAddress === null ? null : { name: row.replyToName, address: row.replyToAddress },
+      subject: row.subject,
+      html: row.htmlBytes === null ? null : take(row.htmlBytes).toString('utf8'),
+      text: row.textBytes === null ? null : take(row.textBytes).toString('utf8'),
+      attachments: attachments.map(({ sizeBytes, ...facts }) => ({ ...facts, bytes: take(sizeBytes) })),
+      raw: row.rawBytes === null ? null : take(row.rawBytes),
+      hasVariables: row.hasVariables === 1,
+      addressees: row.addressees === null ? null : (JSON.parse(row.addressees) as { to: Mailbox; cc: Mailbox[] }),
+      headers: row.headers === null ? [] : (JSON.parse(row.headers) as [string, string][]),
+      tags: recordFrom(row.tags),
+      metadata: recordFrom(row.metadata),
+      tracking: { opens: row.tracksOpens === 1, clicks: row.tracksClicks === 1 },
+      unsubscribe: row.unsubscribeList === null ? null : { list: row.unsubscribeList, url: row.unsubscribeUrl },
+    }
+  }
+}
+
+/** Reads only what has links in it; both bodies are the first of their parts. */
+export function createLinkHtmlReader(database: Database): (contentId: number) => LinkHtml | null {
+  const findSizes = database.prepare<[number], { htmlBytes: number | null; rawBytes: number | null }>(
+    'select html_bytes as htmlBytes, raw_bytes as rawBytes from contents where content_id = ?',
+  )
+  const findParts = database
+    .prepare<[number, number], Buffer>(
+      'select bytes from content_parts where part_key between ? and ? order by part_key',
+    )
+    .pluck()
+  return (contentId) => {
+    const row = findSizes.get(contentId)
+    if (row === undefined) return null
+    const size = row.rawBytes ?? row.htmlBytes ?? 0
+    const first = firstPartKey(contentId)
+    const bytes = Buffer.concat(findParts.all(first, first + Math.ceil(size / PIECE_BYTES))).subarray(0, size)
+    // Bodies are removed before their facts.
+    if (bytes.length < size) return null
+    return row.rawBytes === null ? { html: bytes.toString('utf8'), raw: null } : { html: null, raw: bytes }
+  }
+}
+
+/** An object of a ContentRow. */
+export const recordFrom = <Value>(text: string | null): Record<string, Value> =>
+  text === null ? {} : (JSON.parse(text) as Record<string, Value>)
+
+export const firstPartKey = (contentId: number): number => contentId * PIECES_PER_CONTENT
+
+const readFacts = (text: string | null): AttachmentFacts[] =>
+  text === null ? [] : (JSON.parse(text) as AttachmentFacts[])
+
+function* piecesOf({ buffer, byteOffset, length }: PackedContent['bytes']): Generator<Buffer> {
+  for (let start = 0; start < length; start += PIECE_BYTES) {
+    yield Buffer.from(buffer, byteOffset + start, Math.min(PIECE_BYTES, length - start))
+  }
+}
+
+/** Hands out the bytes from front to back. */
+function createTaker(bytes: Buffer): (length: number) => Buffer {
+  let position = 0
+  return (length) => {
+    const end = position + length
+    if (end > bytes.length) throw new RangeError(`content ends after ${bytes.length} bytes, ${end} were stored`)
+    const taken = bytes.subarray(position, end)
+    position = end
+    return taken
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * Recording opens and clicks: each hit is counted; the first open of a message, and the first click on each of its
+ * links, is an event with its webhook deliveries, in the same transaction (contract.md 8.2).
+ *
+ * What a machine did is counted apart and is only a line of the timeline. A person who clicks has opened the mail: a
+ * click without an open records the open too. Hits of messages that are not there any more are left out.
+ */
+import type { Database, Statement } from 'better-sqlite3'
+import { newIdentifier } from '../../../base/identifier.ts'
+import { clickedData, openedData } from '../../../mail/event.ts'
+import type { EngagementHit, EngagementTally, RecordEngagementRequest } from '../../records/engagement-records.ts'
+import { createEventStatistics } from '../ips/ip-statistics.ts'
+import { createEventRecorder } from '../events/record-events.ts'
+import type { RecordedEvent } from '../events/record-events.ts'
+import { storedIdentifier } from '../engine/stored-identifier.ts'
+
+interface MessageRow {
+  seq: number
+  recipient: string
+  state: string
+  finalAt: number | null
+  late: number | null
+}
+
+/** A hit that was judged, of a message that is there. */
+interface JudgedHit extends EngagementHit {
+  message: MessageRow
+}
+
+export function createRecordEngagement(database: Database): (request: RecordEngagementRequest) => EngagementTally {
+  const findMessage = database.prepare<[Buffer], MessageRow>(`
+    select messages.seq, messages.recipient, messages.state, messages.final_at as finalAt, bounces.late
+    from messages
+    left join bounces on bounces.message_seq = messages.seq
+    where messages.id = ?`)
+  const seen = createSightings(database)
+  const count = createCounter(database)
+  const beginStatistics = createEventStatistics(database)
+  const events = createEventRecorder(database)
+
+  return ({ now, hits, machineAfterDelivery }) => {
+    const tally: EngagementTally = { opens: 0, clicks: 0, machineOpens: 0, machineClicks: 0 }
+    const happened: RecordedEvent[] = []
+    const statistics = beginStatistics()
+    const record = (hit: JudgedHit): void => {
+      const counter = counterOf(hit)
+      tally[counter] += 1
+      count(hit.message.seq, counter)
+      if (!seen.note(hit)) return
+      happened.push(eventOf(hit, now))
+      if (hit.isMachine) return
+      if (hit.link === null) statistics.opened(hit.message.seq, hit.at)
+      else statistics.clicked(hit.message.seq, hit.at)
+    }
+    for (const hit of hits) {
+      const message = findMessage.get(storedIdentifier('msg', hit.messageId))
+      if (message === undefined) continue
+      const isMachine = hit.isMachine || isTooSoon(message, hit.at, machineAfterDelivery)
+      const judged: JudgedHit = { ...hit, isMachine, message }
+      if (hit.link !== null && !isMachine && !seen.hasOpened(message.seq)) record({ ...judged, link: null })
+      record(judged)
+    }
+    statistics.flush(now)
+    events.record(happened, now)
+    return tally
+  }
+}
+
+/** Nobody reads a mail before it was delivered, or in the same moment. */
+function isTooSoon({ state, finalAt, late }: MessageRow, at: number, machineAfterDelivery: number): boolean {
+  if (state === 'sending') return true
+  const wasDelivered = state === 'delivered' || late === 1
+  return wasDelivered && finalAt !== null && at < finalAt + machineAfterDelivery
+}
+
+function createSightings(database: Database) {
+  const note = database
+    .prepare<[number, string, number, number, number, string | null, string | null], number>(`
+      insert into engagement (message_seq, kind, link, machine, first_at, hits, client_address, user_agent)
+      values (?, ?, ?, ?, ?, 1, ?, ?)
+      on conflict do update set hits = hits + 1
+      returning hits`)
+    .pluck()
+  const findOpen = database
+    .prepare<[number], number>(
+      `select 1 from engagement where message_seq = ? and kind = 'open' and link = 0 and machine = 0`,
+    )
+    .pluck()
+  return {
+    hasOpened: (messageKey: number): boolean => findOpen.get(messageKey) !== undefined,
+    /** Whether it is the first of its kind. */
+    note({ message, link, isMachine, at, client }: JudgedHit): boolean {
+      const hits = note.get(
+        message.seq, link === null ? 'open' : 'click', link?.number ?? 0, Number(isMachine), at,
+        client?.address ?? null, client?.userAgent ?? null,
+      )
+      return hits === 1
+    },
+  }
+}
+
+type CounterName = keyof EngagementTally
+
+const COUNTER_COLUMNS: Readonly<Record<CounterName, string>> = {
+  opens: 'opens', clicks: 'clicks', machineOpens: 'machine_opens', machineClicks: 'machine_clicks',
+}
+
+function counterOf({ link, isMachine }: EngagementHit): CounterName {
+  if (link === null) return isMachine ? 'machineOpens' : 'opens'
+  return isMachine ? 'machineClicks' : 'clicks'
+}
+
+function createCounter(database: Database): (messageKey: number, counter: CounterName) => void {
+  const prepare = (counter: CounterName): Statement<[number]> => {
+    const column = COUNTER_COLUMNS[counter]
+    return database.prepare(`
+      insert into engagement_counts (message_seq, ${column}) values (?, 1)
+      on conflict do update set ${column} = ${column} + 1`)
+  }
+  const statements = {
+    opens: prepare('opens'), clicks: prepare('clicks'), machineOpens: prepare('machineOpens'),
+    machineClicks: prepare('machineClicks'),
+  }
+  return (messageKey, counter) => void statements[counter].run(messageKey)
+}
+
+function eventOf({ messageId, link, at, isMachine, message }: JudgedHit, now: number): RecordedEvent {
+  const { seq: messageKey, recipient } = message
+  const data = link === null ? openedData(messageId, recipient) : clickedData(messageId, recipient, link.url)
+  const kind = link === null ? 'email.opened' : 'email.clicked'
+  const event = { id: newIdentifier('evt', now), kind, at, messageKey } as const
+  return isMachine ? { ...event, data: { ...data, machine: 'true' }, isMachine: true } : { ...event, data }
+}

@@ -1,0 +1,76 @@
+/**
+ * Idempotency keys: what a request was answered, so that its repeat within 24 h gets the same (contract.md 4.7).
+ *
+ * A key that is older counts as new, whether its row is gone already or not.
+ */
+import type { Database } from 'better-sqlite3'
+import { DAY } from '../../../base/clock.ts'
+import type { IdempotencyEntry, IdempotencyLookup, KeptAnswer, SuppressedMessage } from '../../records/accept-records.ts'
+import { storedIdentifier } from '../engine/stored-identifier.ts'
+
+interface KeptRow {
+  fingerprint: Buffer
+  status: number
+  body: string
+  suppressed: string | null
+}
+
+export type FindIdempotent = (request: { entry: IdempotencyEntry; now: number }) => IdempotencyLookup
+
+export function createFindIdempotent(database: Database): FindIdempotent {
+  const find = database.prepare<[Buffer, string, number], KeptRow>(`
+    select fingerprint, status, body, suppressed
+    from idempotency_keys
+    where api_key_id = ? and key = ? and created_at > ?`)
+  return ({ entry, now }) => {
+    const row = find.get(ownerOf(entry), entry.key, now - DAY)
+    if (row === undefined) return { kind: 'new' }
+    if (!row.fingerprint.equals(entry.fingerprint)) return { kind: 'mismatch' }
+    return {
+      kind: 'replayed',
+      answer: { status: row.status, body: row.body },
+      suppressed: row.suppressed === null ? [] : (JSON.parse(row.suppressed) as SuppressedMessage[]),
+    }
+  }
+}
+
+/** Keeps the answer of a key that is new or outdated; another one keeps what it has. */
+export function createAnswerWriter(
+  database: Database,
+): (entry: IdempotencyEntry, answer: KeptAnswer, suppressed: readonly SuppressedMessage[], now: number) => void {
+  const forget = database.prepare<[Buffer, string, number]>(
+    'delete from idempotency_keys where api_key_id = ? and key = ? and created_at <= ?',
+  )
+  const add = database.prepare<[Buffer, string, Uint8Array, number, number, string, string | null]>(`
+    insert into idempotency_keys (api_key_id, key, fingerprint, created_at, status, body, suppressed)
+    values (?, ?, ?, ?, ?, ?, ?)
+    on conflict do nothing`)
+  return (entry, answer, suppressed, now) => {
+    const owner = ownerOf(entry)
+    forget.run(owner, entry.key, now - DAY)
+    add.run(
+      owner, entry.key, entry.fingerprint, now, answer.status, answer.body,
+      suppressed.length === 0 ? null : JSON.stringify(suppressed),
+    )
+  }
+}
+
+export function createKeepAnswer(
+  database: Database,
+): (request: { entry: IdempotencyEntry; answer: KeptAnswer; now: number }) => void {
+  const keep = createAnswerWriter(database)
+  return ({ entry, answer, now }) => keep(entry, answer, [], now)
+}
+
+export function createForgetAnswers(database: Database): (request: { now: number; limit: number }) => number {
+  // In the order of their rows, which is that of their ages: no further index is needed.
+  const forget = database.prepare<[number, number]>(`
+    delete from idempotency_keys
+    where created_at <= ? and idempotency_seq in (
+      select idempotency_seq from idempotency_keys where idempotency_seq > 0 order by idempotency_seq limit +?)`)
+  return ({ now, limit }) => forget.run(now - DAY, limit).changes
+}
+
+/** The administrator's keys are those of no API key. */
+const ownerOf = ({ apiKeyId }: IdempotencyEntry): Buffer =>
+  apiKeyId === null ? Buffer.alloc(0) : storedIdentifier('key', apiKeyId)

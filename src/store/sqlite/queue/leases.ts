@@ -1,0 +1,133 @@
+/**
+ * Rows under lease: kept, marked, given back, freed after a death.
+ *
+ *   sending -> waiting   unclaim (no attempt), beginEpoch (its holder died), recoverLapsedLeases (it froze)
+ *
+ * The fence is the epoch, a counter raised at every start, and in it the claim, counted with every row that is claimed.
+ * Whoever shows an older one holds nothing any more: what is said of a row that was given back and claimed again
+ * changes nothing for its new holder, in whatever order the answers are heard.
+ *
+ * The dot mark says that the final dot may have gone out (RFC 5321 §4.1.1.4). A row that is freed without it was
+ * certainly not delivered: it is due at once, and nothing is said of it. A row with it may have been: it waits for the
+ * uncertain time and is marked as a possible duplicate. Neither counts as an attempt. Engine.md 3.4.
+ */
+import type { Database } from 'better-sqlite3'
+import { identifierFromBytes } from '../../../base/identifier.ts'
+import type { EpochStart, LeasedPage, LeasedPosition, RowClaim, UnclaimRequest } from '../../records/records.ts'
+import { createAllowanceRefund } from '../ips/allowance.ts'
+import { createQueueNames } from './queue-names.ts'
+
+type UnclaimParameters = [number, string | null, number | null, number, number, number, number]
+
+export function createUnclaim(database: Database): (request: UnclaimRequest) => void {
+  const names = createQueueNames(database)
+  const refundAllowance = createAllowanceRefund(database)
+  const release = database.prepare<UnclaimParameters>(`
+    update messages
+    set state = 'waiting', next_at = ?, waiting_for = ?, route_id = coalesce(?, route_id),
+      possible_duplicate = max(possible_duplicate, ?), dot_sent = 0, lease_epoch = null, claim = null,
+      lease_until = null
+    where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
+  return ({ epoch, rows }) => {
+    for (const { key, claim, nextAt, waitingFor, refund, route, isPossibleDuplicate } of rows) {
+      const routeId = route === undefined ? null : names.routeId(route)
+      const doubt = isPossibleDuplicate === true ? 1 : 0
+      const { changes } = release.run(nextAt, waitingFor ?? null, routeId, doubt, key, epoch, claim)
+      if (changes === 1 && refund !== undefined) refundAllowance(refund)
+    }
+  }
+}
+
+export function createMarkDotSent(
+  database: Database,
+): (request: { epoch: number; rows: RowClaim[] }) => { stale: number[] } {
+  const mark = database.prepare<[number, number, number]>(
+    `update messages set dot_sent = 1 where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`,
+  )
+  return ({ epoch, rows }) => {
+    const stale = rows.filter(({ key, claim }) => mark.run(key, epoch, claim).changes === 0)
+    return { stale: stale.map(({ claim }) => claim) }
+  }
+}
+
+/** Row by row, as their holder names them: a row that nobody holds any more lapses. */
+export function createRenewLeases(
+  database: Database,
+): (request: { epoch: number; rows: RowClaim[]; leaseUntil: number }) => void {
+  const renew = database.prepare<[number, number, number, number]>(
+    `update messages set lease_until = ? where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`,
+  )
+  return ({ epoch, rows, leaseUntil }) => {
+    for (const { key, claim } of rows) renew.run(leaseUntil, key, epoch, claim)
+  }
+}
+
+interface LeasedColumns {
+  key: number
+  claim: number
+  id: Buffer
+  since: number
+  isMarked: number
+  leaseUntil: number
+}
+
+export function createLeasedRows(
+  database: Database,
+): (request: { epoch: number; after: LeasedPosition | null; limit: number }) => LeasedPage {
+  const find = database.prepare<[number, number, number, number], LeasedColumns>(`
+    select seq as key, claim, id, next_at as since, dot_sent as isMarked, lease_until as leaseUntil
+    from messages
+    where state = 'sending' and (lease_until, seq) > (?, ?) and lease_epoch = +?
+    order by lease_until, seq
+    limit +?`)
+  return ({ epoch, after, limit }) => {
+    const found = find.all(after?.leaseUntil ?? 0, after?.key ?? 0, epoch, limit)
+    const last = found.length < limit ? undefined : found.at(-1)
+    return {
+      rows: found.map(({ key, claim, id, since, isMarked }) =>
+        ({ key, claim, id: identifierFromBytes('msg', id), since, isMarked: isMarked === 1 })),
+      next: last === undefined ? null : { leaseUntil: last.leaseUntil, key: last.key },
+    }
+  }
+}
+
+export function createBeginEpoch(database: Database): (request: { now: number; uncertainAt: number }) => EpochStart {
+  const raise = database
+    .prepare<[], number>(`update meta set value = value + 1 where name = 'epoch' returning value`)
+    .pluck()
+  const free = createFreeing(database)
+  const releaseDeliveries = database.prepare<[number]>(`
+    update webhook_deliveries
+    set next_at = ?, lease_epoch = null
+    where lease_epoch is not null and state = 'pending'`)
+  return ({ now, uncertainAt }) => {
+    releaseDeliveries.run(now)
+    return { epoch: raise.get() ?? 0, ...free(Number.MAX_SAFE_INTEGER, now, uncertainAt) }
+  }
+}
+
+export function createRecoverLapsedLeases(
+  database: Database,
+): (request: { leasesBefore: number; now: number; uncertainAt: number }) => number {
+  const free = createFreeing(database)
+  return ({ leasesBefore, now, uncertainAt }) => {
+    const { recovered, uncertain } = free(leasesBefore, now, uncertainAt)
+    return recovered + uncertain
+  }
+}
+
+/** Frees the rows whose lease ends by this time. */
+function createFreeing(
+  database: Database,
+): (leasesBefore: number, now: number, uncertainAt: number) => Omit<EpochStart, 'epoch'> {
+  const release = database.prepare<[number, number, number, number]>(`
+    update messages
+    set state = 'waiting', next_at = ?, waiting_for = null, possible_duplicate = max(possible_duplicate, ?),
+      dot_sent = 0, lease_epoch = null, claim = null, lease_until = null
+    where state = 'sending' and lease_until <= ? and dot_sent = ?`)
+  return (leasesBefore, now, uncertainAt) => {
+    const recovered = release.run(now, 0, leasesBefore, 0).changes
+    const uncertain = release.run(uncertainAt, 1, leasesBefore, 1).changes
+    return { recovered, uncertain }
+  }
+}

@@ -1,0 +1,127 @@
+/**
+ * What the operator does to everything that waits and fits a filter: one step of the walk at a time.
+ *
+ *   waiting -> waiting    retry, release: due now, but no scheduled message before its time
+ *   waiting -> waiting    hold: until somebody releases it, or its lifetime ends
+ *   waiting -> waiting    move: in another pool
+ *   waiting -> canceled   drop: with its event
+ *
+ * Captured mail is never moved: it has one road.
+ */
+import type { Database } from 'better-sqlite3'
+import { unreachable } from '../../../base/errors.ts'
+import { CAPTURE_POOL } from '../../../mail/simulator.ts'
+import { HELD_UNTIL } from '../../records/queue-records.ts'
+import type { QueueAction, QueueFilter } from '../../../mail/waiting-mail.ts'
+import type { QueuedRows } from '../../records/queue-records.ts'
+import { createCanceling } from './cancel.ts'
+import { createQueueNames } from './queue-names.ts'
+import { createQueueWalk } from './queue-walk.ts'
+import type { WaitingRow, WalkPosition } from './queue-walk.ts'
+import { createQueuedTally } from './queued-rows.ts'
+import type { QueuedTally } from './queued-rows.ts'
+
+export interface QueueActionRequest {
+  filter: QueueFilter
+  action: QueueAction
+  now: number
+  limit: number
+  /** Only counts. */
+  isDryRun: boolean
+  after: WalkPosition | null
+}
+
+export interface QueueActionStep {
+  messages: number
+  queued: QueuedRows
+  next: WalkPosition | null
+}
+
+/** Rows that one step changes: each costs up to 50 µs. */
+const MOST_CHANGED = 200
+
+export function createQueueActionStep(database: Database): (request: QueueActionRequest) => QueueActionStep {
+  const walk = createQueueWalk(database)
+  const dueAt = createDueTime(database)
+  const act = createRowActions(database)
+
+  return ({ filter, action, now, limit, isDryRun, after }) => {
+    const step = walk(filter, after)
+    const changed = step.rows.filter((row) => isChanged(row, action, () => dueAt(row, now)))
+    const most = isDryRun ? changed.length : Math.min(limit, MOST_CHANGED)
+    const rows = changed.slice(0, most)
+    const tally = createQueuedTally()
+    if (!isDryRun) act(rows, action, { now, tally })
+    const last = rows.at(-1)
+    const next = changed.length > most && last !== undefined ? { laneId: last.laneId, seq: last.seq } : step.next
+    return { messages: rows.length, queued: tally.result(), next }
+  }
+}
+
+/** Whether the action does anything to this row: repeated, it does not. */
+function isChanged(row: WaitingRow, action: QueueAction, dueAt: () => number): boolean {
+  const isHeld = row.waitingFor === 'held'
+  switch (action.kind) {
+    case 'retry':
+      return !isHeld && row.nextAt > dueAt()
+    case 'hold':
+      return !isHeld
+    case 'release':
+      return isHeld
+    case 'drop':
+      return true
+    case 'move':
+      return row.pool !== action.pool && row.pool !== CAPTURE_POOL
+    default:
+      return unreachable(action)
+  }
+}
+
+/** Now, or the start that the message was given. */
+function createDueTime(database: Database): (row: WaitingRow, now: number) => number {
+  const findStart = database
+    .prepare<[number], number | null>('select send_at from contents where content_id = ?')
+    .pluck()
+  return ({ contentId }, now) => Math.max(now, findStart.get(contentId) ?? 0)
+}
+
+type RowActions = (rows: readonly WaitingRow[], action: QueueAction, facts: { now: number; tally: QueuedTally }) => void
+
+function createRowActions(database: Database): RowActions {
+  const names = createQueueNames(database)
+  const dueAt = createDueTime(database)
+  const setTime = database.prepare<[number, string | null, number]>(
+    'update messages set next_at = ?, waiting_for = ? where seq = ?',
+  )
+  const setPool = database.prepare<[number, number]>('update messages set pool_id = ? where seq = ?')
+  const cancel = createCanceling(database)
+
+  const makeDue = (row: WaitingRow, now: number, tally: QueuedTally): void => {
+    const nextAt = dueAt(row, now)
+    setTime.run(nextAt, null, row.seq)
+    tally.add({ ...row, isRetry: row.isRetry === 1 }, row.recipientDomain, nextAt)
+  }
+  const move = (row: WaitingRow, pool: string, tally: QueuedTally): void => {
+    setPool.run(names.poolId(pool), row.seq)
+    tally.add({ ...row, pool, isRetry: row.isRetry === 1 }, row.recipientDomain, row.nextAt)
+  }
+  return (rows, action, { now, tally }) => {
+    switch (action.kind) {
+      case 'retry':
+      case 'release':
+        for (const row of rows) makeDue(row, now, tally)
+        return
+      case 'hold':
+        for (const { seq } of rows) setTime.run(HELD_UNTIL, 'held', seq)
+        return
+      case 'move':
+        for (const row of rows) move(row, action.pool, tally)
+        return
+      case 'drop':
+        cancel(rows, now)
+        return
+      default:
+        unreachable(action)
+    }
+  }
+}

@@ -1,0 +1,61 @@
+/**
+ * Pools, lanes and routes: the few names that a million rows refer to by number.
+ *
+ * A name gets its row with its first message, in the transaction of that message. Nothing is remembered between calls:
+ * a transaction that is undone takes its names with it.
+ */
+import type { Database } from 'better-sqlite3'
+import type { Stream } from '../../../mail/message.ts'
+import type { QueueKey } from '../../records/queue-records.ts'
+
+export interface QueueNames {
+  /** The number of this pool, new or known. */
+  poolId(name: string): number
+  /** The number of this pool, or undefined when no message ever used it. */
+  knownPoolId(name: string): number | undefined
+  /** Every pool that a message ever used. */
+  pools(): { poolId: number; name: string }[]
+  /** The number of this sending domain and stream, new or known. */
+  laneId(domain: string, stream: Stream): number
+  /** The number of this route, new or known; UNROUTED is 0. */
+  routeId(name: string): number
+  knownRouteId(name: string): number | undefined
+  /** The key by its numbers, or undefined when no message ever had it. */
+  knownKey(key: QueueKey): NumberedKey | undefined
+}
+
+/** A queue key as the rows have it; `isRetry` is 0 or 1. */
+export interface NumberedKey {
+  poolId: number
+  routeId: number
+  laneId: number
+  isRetry: number
+}
+
+export function createQueueNames(database: Database): QueueNames {
+  const findPool = database.prepare<[string], number>('select pool_id from pools where name = ?').pluck()
+  const addPool = database.prepare<[string]>('insert into pools (name) values (?)')
+  const allPools = database.prepare<[], { poolId: number; name: string }>('select pool_id as poolId, name from pools')
+  const findLane = database
+    .prepare<[string, Stream], number>('select lane_id from lanes where domain = ? and stream = ?')
+    .pluck()
+  const addLane = database.prepare<[string, Stream]>('insert into lanes (domain, stream) values (?, ?)')
+  const findRoute = database.prepare<[string], number>('select route_id from routes where name = ?').pluck()
+  const addRoute = database.prepare<[string]>('insert into routes (name) values (?)')
+
+  return {
+    poolId: (name) => findPool.get(name) ?? Number(addPool.run(name).lastInsertRowid),
+    knownPoolId: (name) => findPool.get(name),
+    pools: () => allPools.all(),
+    laneId: (domain, stream) => findLane.get(domain, stream) ?? Number(addLane.run(domain, stream).lastInsertRowid),
+    routeId: (name) => findRoute.get(name) ?? Number(addRoute.run(name).lastInsertRowid),
+    knownRouteId: (name) => findRoute.get(name),
+    knownKey({ pool, route, domain, stream, isRetry }) {
+      const poolId = findPool.get(pool)
+      const routeId = findRoute.get(route)
+      const laneId = findLane.get(domain, stream)
+      if (poolId === undefined || routeId === undefined || laneId === undefined) return undefined
+      return { poolId, routeId, laneId, isRetry: Number(isRetry) }
+    },
+  }
+}

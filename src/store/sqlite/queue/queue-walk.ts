@@ -1,0 +1,96 @@
+/**
+ * A walk over everything that waits, for the operator: so many rows a step, so that a step never holds the store for
+ * long (about 10 ms), whatever the filter leaves of them.
+ *
+ * Rows are met by lane and number; what is accepted meanwhile may be met or not, nothing else is missed or met twice.
+ */
+import type { Database } from 'better-sqlite3'
+import type { Stream } from '../../../mail/message.ts'
+import type { QueueFilter } from '../../../mail/waiting-mail.ts'
+import type { WaitingFor } from '../../records/queue-records.ts'
+
+export interface WaitingRow {
+  seq: number
+  id: Buffer
+  contentId: number
+  laneId: number
+  pool: string
+  route: string
+  isp: string | null
+  domain: string
+  stream: Stream
+  isRetry: number
+  recipient: string
+  recipientDomain: string
+  lastIp: string | null
+  waitingFor: WaitingFor | null
+  nextAt: number
+  createdAt: number
+}
+
+/** The last row that was looked at. */
+export type WalkPosition = Pick<WaitingRow, 'laneId' | 'seq'>
+
+export interface WalkStep {
+  /** Those that the filter means. */
+  rows: WaitingRow[]
+  /** Where the next step begins; null: this was the last. */
+  next: WalkPosition | null
+}
+
+const MOST_ROWS = 1_000
+/** Lanes without a row cost a seek each. */
+const MOST_LANES = 2_000
+
+export function createQueueWalk(database: Database): (filter: QueueFilter, after: WalkPosition | null) => WalkStep {
+  const findLanes = database
+    .prepare<[number, string | null, string | null, number], number>(`
+      select lane_id
+      from lanes
+      where lane_id >= ? and (? is null or domain = ?)
+      order by lane_id
+      limit +?`)
+    .pluck()
+  const findRows = database.prepare<[number, number, number], WaitingRow>(`
+    select
+      messages.seq, messages.id, messages.content_id as contentId, messages.lane_id as laneId, pools.name as pool,
+      routes.name as route, coalesce(messages.isp, routes.isp) as isp, lanes.domain, lanes.stream,
+      messages.is_retry as isRetry, messages.recipient, messages.recipient_domain as recipientDomain,
+      messages.last_ip as lastIp, messages.waiting_for as waitingFor, messages.next_at as nextAt,
+      messages.created_at as createdAt
+    from messages
+    cross join pools on pools.pool_id = messages.pool_id
+    cross join routes on routes.route_id = messages.route_id
+    cross join lanes on lanes.lane_id = messages.lane_id
+    where messages.state = 'waiting' and messages.lane_id = ? and messages.seq > ?
+    order by messages.seq
+    limit +?`)
+
+  return (filter, after) => {
+    const domain = filter.domain ?? null
+    const lanes = findLanes.all(after?.laneId ?? 0, domain, domain, MOST_LANES)
+    const rows: WaitingRow[] = []
+    let room = MOST_ROWS
+    for (const laneId of lanes) {
+      const found = findRows.all(laneId, laneId === after?.laneId ? after.seq : 0, room)
+      rows.push(...found.filter((row) => isMeant(row, filter)))
+      room -= found.length
+      const last = found.at(-1)
+      if (room === 0 && last !== undefined) return { rows, next: { laneId, seq: last.seq } }
+    }
+    const lastLane = lanes.length < MOST_LANES ? undefined : lanes.at(-1)
+    return { rows, next: lastLane === undefined ? null : { laneId: lastLane + 1, seq: 0 } }
+  }
+}
+
+function isMeant(
+  row: WaitingRow, { pool, isp, route, recipientDomain, ip, isHeld, acceptedBefore }: QueueFilter,
+): boolean {
+  return (pool === undefined || row.pool === pool)
+    && (isp === undefined || row.isp === isp)
+    && (route === undefined || row.route === route)
+    && (recipientDomain === undefined || row.recipientDomain === recipientDomain)
+    && (ip === undefined || row.lastIp === ip)
+    && (isHeld === undefined || (row.waitingFor === 'held') === isHeld)
+    && (acceptedBefore === undefined || row.createdAt < acceptedBefore)
+}

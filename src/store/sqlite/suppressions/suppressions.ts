@@ -1,0 +1,110 @@
+/**
+ * The suppression list: adding, removing and listing addresses nothing is sent to. An address is kept in its
+ * comparable form; each is there once for a list and a scope.
+ */
+import type { Database } from 'better-sqlite3'
+import { identifierFromBytes } from '../../../base/identifier.ts'
+import type { ListSuppressionsRequest, SuppressionPage, SuppressionRecord } from '../../records/suppression-records.ts'
+import { createWalk } from '../engine/bounded-walk.ts'
+import { comparableAddress } from '../engine/comparable-address.ts'
+import { pageOf, positionAfter } from '../engine/page-cursor.ts'
+import { storedIdentifier } from '../engine/stored-identifier.ts'
+
+interface SuppressionRow extends Omit<SuppressionRecord, 'id' | 'isTest' | 'messageId'> {
+  seq: number
+  id: Buffer
+  isTest: number
+  messageId: Buffer | null
+}
+
+const SUPPRESSION_COLUMNS = `
+  suppression_seq as seq, id, address as email, reason, scope, is_test as isTest, message_id as messageId,
+  created_at as createdAt`
+
+/** Adds it unless it is there; returns whether it was new. */
+export function createSuppressionWriter(database: Database): (suppression: SuppressionRecord) => boolean {
+  const add = database.prepare(`
+    insert into suppressions (id, address, is_test, scope, reason, message_id, created_at)
+    values (?, ?, ?, ?, ?, ?, ?)
+    on conflict do nothing`)
+  return ({ id, email, isTest, scope, reason, messageId, createdAt }) => {
+    const { changes } = add.run(
+      storedIdentifier('sup', id), comparableAddress(email), Number(isTest), scope, reason,
+      messageId === null ? null : storedIdentifier('msg', messageId), createdAt,
+    )
+    return changes === 1
+  }
+}
+
+export function createAddSuppression(
+  database: Database,
+): (suppression: SuppressionRecord) => { suppression: SuppressionRecord; isNew: boolean } {
+  const add = createSuppressionWriter(database)
+  const find = database.prepare<[string, number, string], SuppressionRow>(
+    `select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ? and scope = ?`,
+  )
+  return (suppression) => {
+    const isNew = add(suppression)
+    const row = find.get(comparableAddress(suppression.email), Number(suppression.isTest), suppression.scope)
+    return { suppression: row === undefined ? suppression : toRecord(row), isNew }
+  }
+}
+
+export function createAddSuppressions(database: Database): (suppressions: SuppressionRecord[]) => number {
+  const add = createSuppressionWriter(database)
+  return (suppressions) => suppressions.filter(add).length
+}
+
+export function createRemoveSuppressions(
+  database: Database,
+): (request: { email: string; scope: string | null; isTest: boolean }) => number {
+  // Also an erased one, when its owner gives it again.
+  const remove = database.prepare<[string, string, number, string | null, string | null]>(
+    'delete from suppressions where address in (?, erased_address(?)) and is_test = ? and (? is null or scope = ?)',
+  )
+  return ({ email, scope, isTest }) => {
+    const address = comparableAddress(email)
+    return remove.run(address, address, Number(isTest), scope, scope).changes
+  }
+}
+
+/** Newest first; entries of one address are few, and sorted here. */
+export function createListSuppressions(database: Database): (request: ListSuppressionsRequest) => SuppressionPage {
+  const walk = createWalk(database, {
+    source: `
+      select suppression_seq as seq, reason, scope, created_at
+      from suppressions
+      where is_test = @isTest and suppression_seq < @before
+      order by suppression_seq desc`,
+    condition: `(@reason is null or walked.reason = @reason)
+      and (@scope is null or walked.scope = @scope)
+      and (@since is null or walked.created_at >= @since)`,
+  })
+  const find = database.prepare<[number], SuppressionRow>(
+    `select ${SUPPRESSION_COLUMNS} from suppressions where suppression_seq = ?`,
+  )
+  const findOfAddress = database.prepare<[string, number], SuppressionRow>(
+    `select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ?`,
+  )
+  return ({ isTest, email, reason, scope, since, limit, after }) => {
+    const before = positionAfter(after)
+    if (email === null) {
+      const { found, next } = walk({ isTest: Number(isTest), before, reason, scope, since }, limit)
+      return { suppressions: found.flatMap((seq) => find.get(seq) ?? []).map(toRecord), next }
+    }
+    const rows = findOfAddress.all(comparableAddress(email), Number(isTest)).filter((row) =>
+      row.seq < before &&
+      (reason === null || row.reason === reason) &&
+      (scope === null || row.scope === scope) &&
+      (since === null || row.createdAt >= since))
+    const { page, next } = pageOf(rows.sort((left, right) => right.seq - left.seq), limit, ({ seq }) => String(seq))
+    return { suppressions: page.map(toRecord), next }
+  }
+}
+
+const toRecord = ({ seq: _seq, id, isTest, messageId, ...row }: SuppressionRow): SuppressionRecord => ({
+  ...row,
+  id: identifierFromBytes('sup', id),
+  isTest: isTest === 1,
+  messageId: messageId === null ? null : identifierFromBytes('msg', messageId),
+})

@@ -1,0 +1,166 @@
+/**
+ * What became of webhook deliveries: the list of an endpoint's, newest first, and one of them with every attempt.
+ */
+import type { Database } from 'better-sqlite3'
+import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
+import type {
+  ListWebhookDeliveriesRequest, WebhookAttemptRecord, WebhookDeliveryDetail, WebhookDeliveryPage,
+  WebhookDeliveryRecord,
+} from '../../records/webhook-records.ts'
+import { MOST_ROWS_READ } from '../engine/bounded-walk.ts'
+import { identifierTime } from '../engine/identifier-time.ts'
+import { pageOf, wrongCursor } from '../engine/page-cursor.ts'
+import { createEndpointNumber } from './webhook-endpoints.ts'
+
+interface DeliveryRow extends Omit<WebhookDeliveryRecord, 'id' | 'endpointId' | 'eventId' | 'messageId' | 'createdAt'> {
+  id: Buffer
+  eventId: Buffer
+  messageId: Buffer | null
+}
+
+const COLUMNS = `
+  deliveries.id, events.id as eventId, events.kind, deliveries.state,
+  (select id from messages where seq = events.message_seq) as messageId,
+  deliveries.attempts + (deliveries.state = 'succeeded') as attempts,
+  iif(deliveries.state = 'pending', deliveries.next_at, null) as nextAt, deliveries.ended_at as endedAt`
+const JOINED = `
+  from webhook_deliveries as deliveries
+  cross join events on events.event_seq = deliveries.event_seq`
+
+/** Higher than every identifier. */
+const LAST = Buffer.alloc(16, 255)
+
+export function createListWebhookDeliveries(
+  database: Database,
+): (request: ListWebhookDeliveriesRequest) => WebhookDeliveryPage | null {
+  const numberOf = createEndpointNumber(database)
+  const walkAll = createDeliveryWalk(database, '')
+  const walkEnded = createDeliveryWalk(database, `and state = @state and state <> 'pending'`)
+  const findOfMessage = createFindOfMessage(database)
+  const find = createRowFinder(database)
+
+  return (request) => {
+    const { endpointId, state, kind, messageId, limit } = request
+    const endpoint = numberOf(endpointId)
+    if (endpoint === undefined) return null
+    const before = request.after === null ? LAST : cursorBytes(request.after)
+    const page = messageId === null
+      ? (state === null || state === 'pending' ? walkAll : walkEnded)({ endpoint, state, kind, before }, limit)
+      : pageOf(findOfMessage(messageId, { endpoint, state, kind, before }), limit, cursorOf)
+    return {
+      deliveries: page.page.flatMap((id) => find(endpoint, id) ?? []).map((row) => toRecord(endpointId, row)),
+      next: page.next,
+    }
+  }
+}
+
+const cursorOf = (id: Buffer): string => identifierFromBytes('whd', id)
+
+function cursorBytes(cursor: string): Buffer {
+  const bytes = identifierToBytes('whd', cursor)
+  if (bytes === undefined) throw wrongCursor()
+  return bytes
+}
+
+interface Wanted {
+  endpoint: number
+  state: string | null
+  kind: string | null
+  before: Buffer
+}
+
+/** As bounded-walk.ts, in the order of identifiers: it looks at so many rows at most. */
+function createDeliveryWalk(
+  database: Database,
+  lead: string,
+): (wanted: Wanted, limit: number) => { page: Buffer[]; next: string | null } {
+  const source = `
+    select id, state, event_seq
+    from webhook_deliveries
+    where endpoint_id = @endpoint and id < @before ${lead}
+    order by id desc
+    limit @most`
+  const find = database
+    .prepare<[Wanted & { most: number; limit: number }], Buffer>(`
+      select id
+      from (${source}) as walked
+      where (@state is null or walked.state = @state)
+        and (@kind is null or @kind = (select kind from events where event_seq = walked.event_seq))
+      limit @limit`)
+    .pluck()
+  const findEnd = database.prepare<[Wanted & { most: number }], { read: number; last: Buffer | null }>(
+    `select count(*) as read, min(id) as last from (${source}) as walked`,
+  )
+  return (wanted, limit) => {
+    const bounded = { ...wanted, most: MOST_ROWS_READ }
+    const seen = find.all({ ...bounded, limit: limit + 1 })
+    const { page, next } = pageOf(seen, limit, cursorOf)
+    if (next !== null) return { page, next }
+    const { read = 0, last = null } = findEnd.get(bounded) ?? {}
+    return { page, next: read < MOST_ROWS_READ || last === null ? null : cursorOf(last) }
+  }
+}
+
+/** Those of one message are few. */
+function createFindOfMessage(database: Database): (messageId: string, wanted: Wanted) => Buffer[] {
+  const find = database.prepare<[Buffer, number], { id: Buffer; state: string; kind: string }>(`
+    select deliveries.id, deliveries.state, events.kind
+    from messages
+    cross join events on events.message_seq = messages.seq
+    cross join webhook_deliveries as deliveries on deliveries.event_seq = events.event_seq
+    where messages.id = ? and deliveries.endpoint_id = ?`)
+  return (messageId, { endpoint, state, kind, before }) => {
+    const bytes = identifierToBytes('msg', messageId)
+    if (bytes === undefined) return []
+    return find
+      .all(bytes, endpoint)
+      .filter((row) => (state === null || row.state === state) && (kind === null || row.kind === kind))
+      .map(({ id }) => id)
+      .filter((id) => id.compare(before) < 0)
+      .sort((left, right) => right.compare(left))
+  }
+}
+
+function createRowFinder(database: Database): (endpoint: number, id: Buffer) => DeliveryRow | undefined {
+  const find = database.prepare<[number, Buffer], DeliveryRow>(
+    `select ${COLUMNS} ${JOINED} where deliveries.endpoint_id = ? and deliveries.id = ?`,
+  )
+  return (endpoint, id) => find.get(endpoint, id)
+}
+
+export function createFindWebhookDelivery(
+  database: Database,
+): (request: { endpointId: string; id: string }) => WebhookDeliveryDetail | null {
+  const numberOf = createEndpointNumber(database)
+  const find = createRowFinder(database)
+  const findBody = database
+    .prepare<[number, Buffer], string>(
+      `select coalesce(deliveries.body, events.body) ${JOINED} where deliveries.endpoint_id = ? and deliveries.id = ?`,
+    )
+    .pluck()
+  const findAttempts = database.prepare<[number, Buffer], WebhookAttemptRecord>(`
+    select at, status, duration_milliseconds as durationMilliseconds, error, answer
+    from webhook_attempts
+    where delivery_seq = (select delivery_seq from webhook_deliveries where endpoint_id = ? and id = ?)
+    order by at`)
+  return ({ endpointId, id }) => {
+    const endpoint = numberOf(endpointId)
+    const bytes = identifierToBytes('whd', id)
+    if (endpoint === undefined || bytes === undefined) return null
+    const row = find(endpoint, bytes)
+    if (row === undefined) return null
+    const body = findBody.get(endpoint, bytes) ?? ''
+    return { ...toRecord(endpointId, row), body, log: findAttempts.all(endpoint, bytes) }
+  }
+}
+
+function toRecord(endpointId: string, { id, eventId, messageId, ...row }: DeliveryRow): WebhookDeliveryRecord {
+  return {
+    ...row,
+    endpointId,
+    id: identifierFromBytes('whd', id),
+    eventId: identifierFromBytes('evt', eventId),
+    messageId: messageId === null ? null : identifierFromBytes('msg', messageId),
+    createdAt: identifierTime(id),
+  }
+}
