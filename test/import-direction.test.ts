@@ -26,18 +26,20 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   inbound: ['base', 'mail', 'config', 'network', 'store', 'senders', 'messages'],
   http: ['base', 'mail', 'config', 'senders', 'egress', 'health', 'messages', 'webhooks'],
   commands: ['base', 'mail', 'config', 'network', 'store', 'senders', 'egress', 'health', 'messages', 'webhooks'],
-  sandbox: ['base', 'mail', 'config', 'network'],
+  capture: ['base', 'mail', 'config'],
+  clients: [],
+  sandbox: ['base', 'mail', 'config', 'network', 'capture'],
   'schedule.ts': ['base', 'store', 'senders', 'egress', 'webhooks'],
   assembly: [
     'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'health', 'messages', 'delivery',
-    'webhooks', 'inbound', 'http', 'commands', 'sandbox', 'schedule.ts',
+    'webhooks', 'inbound', 'http', 'commands', 'capture', 'sandbox', 'schedule.ts',
   ],
   'appliance.ts': [
     'assembly',
     'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'health', 'messages', 'delivery',
-    'webhooks', 'inbound', 'http', 'commands', 'sandbox', 'schedule.ts',
+    'webhooks', 'inbound', 'http', 'commands', 'capture', 'sandbox', 'schedule.ts',
   ],
-  'starters.ts': ['base', 'config', 'senders', 'commands', 'sandbox', 'appliance.ts'],
+  'starters.ts': ['base', 'config', 'senders', 'commands', 'capture', 'sandbox', 'appliance.ts'],
   'main.ts': ['base', 'commands', 'starters.ts'],
 }
 
@@ -48,10 +50,10 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   zod: ['config/', 'http/'],
   yaml: ['config/'],
   'better-sqlite3': ['store/sqlite/'],
-  'smtp-server': ['inbound/', 'sandbox/'],
-  nodemailer: ['content/', 'sandbox/'],
+  'smtp-server': ['inbound/', 'capture/'],
+  nodemailer: ['content/', 'capture/'],
   mailauth: ['content/', 'senders/', 'network/', 'inbound/'],
-  'postal-mime': ['mail/', 'inbound/', 'sandbox/'],
+  'postal-mime': ['mail/', 'inbound/', 'capture/', 'sandbox/'],
   htmlparser2: ['content/'],
   undici: ['network/'],
   'ipaddr.js': ['base/'],
@@ -128,6 +130,33 @@ function circles(files: readonly SourceFile[]): string[] {
   return found
 }
 
+/**
+ * Subfolders of one folder that import each other both ways. The files directly in the folder count as one more: they
+ * import the subfolders or are imported by them, never both.
+ */
+function twoWayPairs(files: readonly SourceFile[]): string[] {
+  const arrows = new Set<string>()
+  for (const { name, text } of files) {
+    for (const specifier of specifiersOf(text)) {
+      if (!specifier.startsWith('.')) continue
+      const [folder, from, to] = whereTheyPart(name, targetOf(name, specifier))
+      if (folder !== '' && from !== to) arrows.add(`${folder}: ${from} -> ${to}`)
+    }
+  }
+  return [...arrows].filter((arrow) => {
+    const [folder = '', from = '', to = ''] = arrow.split(/: | -> /)
+    return from < to && arrows.has(`${folder}: ${to} -> ${from}`)
+  })
+}
+
+/** The last folder that two files share, and the subfolder of it that each is in; a dot for the folder itself. */
+function whereTheyPart(left: string, right: string): [folder: string, left: string, right: string] {
+  const [one, two] = [left.split('/').slice(0, -1), right.split('/').slice(0, -1)]
+  let depth = 0
+  while (depth < one.length && one[depth] === two[depth]) depth++
+  return [one.slice(0, depth).join('/'), one[depth] ?? '.', two[depth] ?? '.']
+}
+
 const folderOf = (name: string): string => name.split('/')[0] ?? ''
 const targetOf = (name: string, specifier: string): string =>
   relative(SOURCE, resolve(SOURCE, dirname(name), specifier))
@@ -145,6 +174,10 @@ t.test('every source file keeps the rules', async (t) => {
 
 t.test('no file leads back to itself', async (t) => {
   t.same(circles(sourceFiles), [])
+})
+
+t.test('no two subfolders import each other both ways', async (t) => {
+  t.same(twoWayPairs(sourceFiles), [])
 })
 
 t.test('the server runs on a Node that reads TypeScript', async (t) => {
@@ -177,5 +210,13 @@ t.test('planted mistakes are found', async (t) => {
       { name: 'mail/b.ts', text: `import type { a } from './a.ts'` },
     ]),
     ['mail/a.ts -> mail/b.ts -> mail/a.ts'],
+  )
+  t.same(
+    twoWayPairs([
+      { name: 'mail/reply/a.ts', text: `import { b } from '../report/b.ts'` },
+      { name: 'mail/report/c.ts', text: `import type { d } from '../reply/d.ts'` },
+      { name: 'mail/e.ts', text: `import { a } from './reply/a.ts'` },
+    ]),
+    ['mail: reply -> report'],
   )
 })

@@ -15,7 +15,8 @@ import type { Ask, Capacity, FairOrder, RouteGroup } from './fair-order.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 import type { PathFacts, PathFactsMaker } from '../place/path-facts.ts'
 import type { PathRow, Paths } from '../place/paths.ts'
-import type { Closure, QueueDirectory } from './queue-directory.ts'
+import type { QueueDirectory } from './queue-directory.ts'
+import type { Closure } from '../place/closure.ts'
 import type { ReadyWindow } from '../place/ready-window.ts'
 
 export interface ClaimRoundOptions {

@@ -18,15 +18,7 @@ import { UNROUTED } from '../../store/records/queue-records.ts'
 import type { QueueKey, QueueKeyState, WaitingFor } from '../../store/records/queue-records.ts'
 import type { FairOrder, RouteGroup } from './fair-order.ts'
 import { createTimeHeap } from '../../base/time-heap.ts'
-
-/** Why nothing of a key can be claimed now. */
-export interface Closure {
-  /** Null: an event will tell. */
-  until: number | null
-  waitingFor: WaitingFor
-  /** A sentence. */
-  text: string
-}
+import type { Closure } from '../place/closure.ts'
 
 export interface KeyEntry extends QueueKeyState {
   isDue: boolean

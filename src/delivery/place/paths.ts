@@ -19,7 +19,7 @@ import { recentEntries } from '../../base/recent-entries.ts'
 import { SHORT_WAIT } from '../../egress/shaping/shaping.ts'
 import type { Gate, OpenGate, Tokens } from '../../egress/shaping/shaping.ts'
 import type { PathFacts } from './path-facts.ts'
-import type { Closure } from '../claim/queue-directory.ts'
+import type { Closure } from './closure.ts'
 import { createStreamTurns } from '../protocol/stream-turns.ts'
 import type { StreamTurns } from '../protocol/stream-turns.ts'
 

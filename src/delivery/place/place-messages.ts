@@ -20,17 +20,15 @@ import type { Configuration } from '../../config/load-configuration.ts'
 import type { EgressIp } from '../../egress/ips/egress-ip.ts'
 import type { Egress } from '../../egress/egress.ts'
 import type { RouteAssignment } from '../../store/records/queue-records.ts'
-import type { ClaimedMessage } from '../../store/records/records.ts'
+import type { ClaimedMessage, GiveBack } from '../../store/records/records.ts'
 import type { Store } from '../../store/store.ts'
 import type { CaptureRoute } from './capture-route.ts'
 import type { ChoosePath, ChosenPath } from './choose-path.ts'
 import { hostsFor } from '../route/host-families.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
-import type { OutcomeRecorder } from '../settle/outcome-recorder.ts'
 import type { PlacedRow } from './placed-row.ts'
 import { reserveGrants } from './reserve-grants.ts'
 import type { Reserved } from './reserve-grants.ts'
-import { lookAgainAt } from '../settle/retry-schedule.ts'
 import type { HostsRoute, NoHosts, Route } from '../route/route-message.ts'
 import type { MailHost } from '../protocol/try-result.ts'
 
@@ -55,7 +53,7 @@ export interface MessagePlacerOptions {
   choosePath: ChoosePath
   /** Leaves out TLS to hosts where it failed before (engine.md 13.1). */
   tlsMemory: { apply(ip: string, hosts: MailHost[]): MailHost[] }
-  recorder: Pick<OutcomeRecorder, 'giveBack'>
+  recorder: { giveBack(message: ClaimedMessage, how: GiveBack): void }
   onPlaced: (rows: PlacedRow[]) => void
   /** Rows are not being placed any more: `placing` has changed. */
   onDone: () => void
@@ -272,4 +270,17 @@ function noAllowance(now: number): Extract<ChosenPath, { kind: 'wait' }> {
   return {
     kind: 'wait', until: now + SECOND, waitingFor: 'warmup_hour', text: 'No IP of the pool had allowance left.',
   }
+}
+
+/**
+ * A row that cannot go is looked at again after at most so long, whatever is known of the end: an operator or a reply
+ * may end it sooner. Until it is really over its queue key is closed, and this costs nothing.
+ */
+const LONGEST_HOLD = 15 * MINUTE
+/** When nobody knows the end. */
+const UNKNOWN_HOLD = 5 * MINUTE
+
+/** When a row that cannot go now is due again. */
+function lookAgainAt(now: number, until: number | null): number {
+  return Math.ceil(Math.min(until ?? now + UNKNOWN_HOLD, now + LONGEST_HOLD))
 }

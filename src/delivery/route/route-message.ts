@@ -4,20 +4,15 @@
  *
  * At most so many domains are looked up at once; the others wait their turn. Never rejects for an answer of the DNS.
  * Hosts that an enforced MTA-STS policy does not name are left out before the provider is identified. What an answer
- * without hosts means for one message is `judgeDns`, pure. Engine.md 7, 12, 13.
+ * without hosts means for one message says `settle/judge-dns.ts`. Engine.md 7, 12, 13.
  */
-import { HOUR, MINUTE } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
-import { unreachable } from '../../base/errors.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import { identifyProvider } from '../../egress/shaping/mailbox-provider.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
-import { bounceFor } from '../../mail/reply/classify-reply.ts'
 import type { MailHosts, MailHostsFinder } from '../../network/mail-hosts.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
-import type { JudgedMessage, Judgement } from '../settle/judge-reply.ts'
-import { nextTryAt, PATH_WAITS, scheduledWait } from '../settle/retry-schedule.ts'
 import { policyKey, withFloor } from './tls/tls-policy.ts'
 import type { DomainFacts, TlsPolicies } from './tls/tls-policy.ts'
 import type { TlsProblem } from './tls/tls-results.ts'
@@ -54,14 +49,8 @@ export type FindRoute = (recipientDomain: string) => Promise<Route>
 const MOST_LOOKUPS = 100
 /** Domains whose answer without hosts is remembered; the longest unused are forgotten, and confirmed once more. */
 const MOST_REMEMBERED = 20_000
-/** A name that does not exist is asked for again after this, before anybody believes it (engine.md 12.2). */
-const CONFIRM_NO_NAME_AFTER = 10 * MINUTE
-/** Hosts without an address: two lookups this far apart must agree (engine.md 12.1). */
-const CONFIRM_NO_ADDRESS_AFTER = HOUR
 /** X.7.5 of RFC 3463: a cryptographic failure. */
-const PROTECTION_CODE = '4.7.5'
-
-const NO_REPLY = { stage: 'connect' as const, rule: null }
+export const PROTECTION_CODE = '4.7.5'
 
 export interface FindRouteOptions {
   mailHosts: MailHostsFinder
@@ -170,60 +159,4 @@ function siteKeyOf(domain: string, hosts: readonly MailHost[]): string {
 /** Short where nothing is demanded: so it is with most. */
 function keyOf(domain: string, tls: HostTls): string {
   return tls.kind === 'opportunistic' && tls.policy.type === 'none' ? '-' : policyKey(domain, tls)
-}
-
-/** What was said in place of hosts, as a clause. */
-export function dnsProblem(answer: NoHosts): string {
-  switch (answer.kind) {
-    case 'null-mx':
-      return 'the domain does not accept mail (null MX)'
-    case 'no-name':
-      return 'the domain does not exist'
-    case 'no-address':
-      return 'no mail server of the domain has an address'
-    case 'refused-addresses':
-      return 'the mail servers of the domain have only addresses that are not connected to'
-    case 'no-answer':
-      return answer.isBogus === true
-        ? `the DNS can not be believed: ${answer.reason}`
-        : `the DNS did not answer: ${answer.reason}`
-    case 'no-usable-host':
-      return answer.reason
-    default:
-      return unreachable(answer)
-  }
-}
-
-/** What an answer without hosts leads to. `jitter`: `delivery.retry_jitter`. */
-export function judgeDns(answer: NoHosts, message: JudgedMessage, now: number, jitter: number): Judgement {
-  const fail = (code: string, reply: string, wait?: number): Judgement => {
-    const ownWait = wait ?? scheduledWait(PATH_WAITS, message.pathFailures + 1, message.id, jitter)
-    const retryAt = nextTryAt(now, ownWait, message.expiresAt) ?? message.expiresAt
-    return { ...NO_REPLY, outcome: { kind: 'path-failed', retryAt }, reply, code, category: 'dns', suppress: 'never' }
-  }
-  const end = (category: 'null_mx' | 'bad_domain', reply: string): Judgement => {
-    const bounce = bounceFor(category, null, reply)
-    const outcome = { kind: 'bounced' as const, bounce }
-    return { ...NO_REPLY, outcome, reply, code: bounce.code, category, suppress: 'always' }
-  }
-  switch (answer.kind) {
-    case 'null-mx':
-      return end('null_mx', dnsProblem(answer))
-    case 'no-name':
-      if (now - answer.since >= CONFIRM_NO_NAME_AFTER) return end('bad_domain', dnsProblem(answer))
-      return fail('4.4.4', `${dnsProblem(answer)} (to be confirmed)`, CONFIRM_NO_NAME_AFTER)
-    case 'no-address':
-      if (now - answer.since >= CONFIRM_NO_ADDRESS_AFTER) {
-        return end('bad_domain', dnsProblem(answer))
-      }
-      return fail('4.4.4', dnsProblem(answer), CONFIRM_NO_ADDRESS_AFTER)
-    case 'refused-addresses':
-      return fail('4.4.6', dnsProblem(answer))
-    case 'no-answer':
-      return fail(answer.isBogus === true ? PROTECTION_CODE : '4.4.3', dnsProblem(answer))
-    case 'no-usable-host':
-      return { ...fail(answer.code, dnsProblem(answer)), category: 'tls' }
-    default:
-      return unreachable(answer)
-  }
 }

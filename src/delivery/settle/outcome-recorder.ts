@@ -10,13 +10,10 @@ import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
-import type { ClaimedMessage, OutcomeRecord, RowClaim, UnclaimRequest } from '../../store/records/records.ts'
+import type { ClaimedMessage, GiveBack, OutcomeRecord } from '../../store/records/records.ts'
 import type { ClaimHistory } from './claim-history.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
 import type { Store } from '../../store/store.ts'
-
-/** What is said of a row that goes back to the queue without an attempt. */
-export type GiveBack = Omit<UnclaimRequest['rows'][number], keyof RowClaim>
 
 /** A row that the store has taken. */
 export interface StoredRow {

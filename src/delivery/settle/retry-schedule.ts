@@ -9,19 +9,6 @@ import { HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 /** A message waits as its path does (engine.md 11.2). */
 export { PATH_WAITS } from '../../egress/shaping/back-off.ts'
 
-/**
- * A row that can not go is looked at again after at most so long, whatever is known of the end: an operator or a reply
- * may end it sooner. Until it is really over its queue key is closed, and this costs nothing.
- */
-const LONGEST_HOLD = 15 * MINUTE
-/** When nobody knows the end. */
-const UNKNOWN_HOLD = 5 * MINUTE
-
-/** When a row that can not go now is due again. */
-export function lookAgainAt(now: number, until: number | null): number {
-  return Math.ceil(Math.min(until ?? now + UNKNOWN_HOLD, now + LONGEST_HOLD))
-}
-
 /** Simulated recipients are answered within seconds, whatever they stand for (contract.md 11). */
 const SHORTEST_SIMULATED_WAIT = SECOND
 const LONGEST_SIMULATED_WAIT = 5 * SECOND

@@ -7,8 +7,7 @@
  */
 import { DAY } from '../../base/clock.ts'
 import type { BounceType } from './delivery-outcome.ts'
-import type { ReportStage } from '../report/report-reading.ts'
-import type { SmtpReply } from './smtp-reply.ts'
+import type { ReportStage, SmtpReply } from './smtp-reply.ts'
 
 export const BOUNCE_CATEGORY_NAMES = [
   'invalid_recipient', // no such address

@@ -10,9 +10,8 @@
 import { BOUNCE_CATEGORIES, BOUNCE_CATEGORY_NAMES, categoryOfCodes } from './bounce-category.ts'
 import type { BounceCategory } from './bounce-category.ts'
 import type { Bounce } from './delivery-outcome.ts'
-import type { ReportStage } from '../report/report-reading.ts'
 import { MOST_REPLY_CHARACTERS } from './smtp-reply.ts'
-import type { SmtpReply } from './smtp-reply.ts'
+import type { ReportStage, SmtpReply } from './smtp-reply.ts'
 
 /** A line of bounces.yaml, checked when it was loaded. */
 export interface BounceRule {

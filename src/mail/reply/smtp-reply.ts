@@ -5,6 +5,9 @@
 /** Where in the dialogue something happened; `dot` is the final dot after the message body. */
 export type SmtpStage = 'connect' | 'banner' | 'ehlo' | 'starttls' | 'mail' | 'rcpt' | 'data' | 'dot'
 
+/** The stage that a report tells of; `dsn` when it tells of none. */
+export type ReportStage = SmtpStage | 'dsn'
+
 export interface SmtpReply {
   /** 200 to 599. */
   code: number

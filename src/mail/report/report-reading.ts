@@ -4,7 +4,7 @@
  * A reading names addresses as the mail does. State changes only through a token of ours: the envelope recipient, which
  * the caller has, or one of `references`. RFC 3464, RFC 5965, RFC 3834.
  */
-import type { SmtpStage } from '../reply/smtp-reply.ts'
+import type { ReportStage } from '../reply/smtp-reply.ts'
 
 const REPORT_KINDS = [
   'bounce', // a recipient did not get the message, for good
@@ -18,9 +18,6 @@ export type ReportKind = (typeof REPORT_KINDS)[number]
 /** RFC 3464 §2.3.3. */
 export const REPORT_ACTIONS = ['failed', 'delayed', 'delivered', 'relayed', 'expanded'] as const
 export type ReportAction = (typeof REPORT_ACTIONS)[number]
-
-/** The stage of the dialogue that a diagnostic tells of; `dsn` when it tells of none. */
-export type ReportStage = SmtpStage | 'dsn'
 
 export interface ReportedRecipient {
   /** As the mail has it, without angle brackets; may be no address at all. */

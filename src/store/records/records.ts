@@ -103,6 +103,9 @@ export interface UnclaimRequest {
   })[]
 }
 
+/** How a row goes back to the queue: when it is due again, and what it waits for. */
+export type GiveBack = Omit<UnclaimRequest['rows'][number], keyof RowClaim>
+
 /** One try and all that follows from it, recorded together. */
 export interface OutcomeRecord extends RowClaim {
   attempt: DeliveryAttempt

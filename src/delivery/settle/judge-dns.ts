@@ -1,0 +1,73 @@
+/**
+ * What an answer of the DNS without hosts means for one message. Pure. Engine.md 12.
+ */
+import { HOUR, MINUTE } from '../../base/clock.ts'
+import { unreachable } from '../../base/errors.ts'
+import { bounceFor } from '../../mail/reply/classify-reply.ts'
+import { PROTECTION_CODE } from '../route/route-message.ts'
+import type { NoHosts } from '../route/route-message.ts'
+import type { JudgedMessage, Judgement } from './judge-reply.ts'
+import { nextTryAt, PATH_WAITS, scheduledWait } from './retry-schedule.ts'
+
+/** A name that does not exist is asked for again after this, before anybody believes it (engine.md 12.2). */
+const CONFIRM_NO_NAME_AFTER = 10 * MINUTE
+/** Hosts without an address: two lookups this far apart must agree (engine.md 12.1). */
+const CONFIRM_NO_ADDRESS_AFTER = HOUR
+
+const NO_REPLY = { stage: 'connect' as const, rule: null }
+
+/** What was said in place of hosts, as a clause. */
+export function dnsProblem(answer: NoHosts): string {
+  switch (answer.kind) {
+    case 'null-mx':
+      return 'the domain does not accept mail (null MX)'
+    case 'no-name':
+      return 'the domain does not exist'
+    case 'no-address':
+      return 'no mail server of the domain has an address'
+    case 'refused-addresses':
+      return 'the mail servers of the domain have only addresses that are not connected to'
+    case 'no-answer':
+      return answer.isBogus === true
+        ? `the DNS can not be believed: ${answer.reason}`
+        : `the DNS did not answer: ${answer.reason}`
+    case 'no-usable-host':
+      return answer.reason
+    default:
+      return unreachable(answer)
+  }
+}
+
+/** What an answer without hosts leads to. `jitter`: `delivery.retry_jitter`. */
+export function judgeDns(answer: NoHosts, message: JudgedMessage, now: number, jitter: number): Judgement {
+  const fail = (code: string, reply: string, wait?: number): Judgement => {
+    const ownWait = wait ?? scheduledWait(PATH_WAITS, message.pathFailures + 1, message.id, jitter)
+    const retryAt = nextTryAt(now, ownWait, message.expiresAt) ?? message.expiresAt
+    return { ...NO_REPLY, outcome: { kind: 'path-failed', retryAt }, reply, code, category: 'dns', suppress: 'never' }
+  }
+  const end = (category: 'null_mx' | 'bad_domain', reply: string): Judgement => {
+    const bounce = bounceFor(category, null, reply)
+    const outcome = { kind: 'bounced' as const, bounce }
+    return { ...NO_REPLY, outcome, reply, code: bounce.code, category, suppress: 'always' }
+  }
+  switch (answer.kind) {
+    case 'null-mx':
+      return end('null_mx', dnsProblem(answer))
+    case 'no-name':
+      if (now - answer.since >= CONFIRM_NO_NAME_AFTER) return end('bad_domain', dnsProblem(answer))
+      return fail('4.4.4', `${dnsProblem(answer)} (to be confirmed)`, CONFIRM_NO_NAME_AFTER)
+    case 'no-address':
+      if (now - answer.since >= CONFIRM_NO_ADDRESS_AFTER) {
+        return end('bad_domain', dnsProblem(answer))
+      }
+      return fail('4.4.4', dnsProblem(answer), CONFIRM_NO_ADDRESS_AFTER)
+    case 'refused-addresses':
+      return fail('4.4.6', dnsProblem(answer))
+    case 'no-answer':
+      return fail(answer.isBogus === true ? PROTECTION_CODE : '4.4.3', dnsProblem(answer))
+    case 'no-usable-host':
+      return { ...fail(answer.code, dnsProblem(answer)), category: 'tls' }
+    default:
+      return unreachable(answer)
+  }
+}
