@@ -88,7 +88,9 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   // There may be space again since.
   resume()
   const certificates = createCertificateWatch({
-    clock: foundation.realClock, metrics, logger: options.logger.child({ part: 'tls' }),
+    clock: foundation.realClock,
+    metrics,
+    logger: options.logger.child({ part: 'tls' }),
   })
   const parts = { ...known, dispatcher, certificates, logLevel: startLogLevel(foundation) }
   measureWhenRead(foundation, parts)
@@ -108,14 +110,25 @@ async function startParts(options: ApplianceOptions, stops: Stops, stop: () => P
   }
   const { warmup, webhookEndpoints } = parts
   return {
-    ports: doors.ports, metrics, store, ...senders, webhookEndpoints, warmup, schedule, isAlive, reload: onSignal, stop,
+    ports: doors.ports,
+    metrics,
+    store,
+    ...senders,
+    webhookEndpoints,
+    warmup,
+    schedule,
+    isAlive,
+    reload: onSignal,
+    stop,
     describe: () => serviceStatus({ ...parts, store, clock: foundation.clock }),
   }
 }
 
 function startLogLevel({ setLogLevel, live, realClock, logger, stops }: Foundation): LogLevelKeeper {
   const keeper = createLogLevelKeeper({
-    setLevel: setLogLevel ?? ((): void => {}), live, logger: logger.child({ part: 'log' }),
+    setLevel: setLogLevel ?? ((): void => {}),
+    live,
+    logger: logger.child({ part: 'log' }),
     clock: realClock,
   })
   stops.push(async () => keeper.stop())
@@ -123,11 +136,14 @@ function startLogLevel({ setLogLevel, live, realClock, logger, stops }: Foundati
 }
 
 async function startDiskGuard(
-  { configuration, realClock, logger, stops }: Foundation, onDeliver: () => void, retention: Retention,
+  { configuration, realClock, logger, stops }: Foundation,
+  onDeliver: () => void,
+  retention: Retention,
 ): Promise<DiskGuard> {
   const { data_dir: folder, storage } = configuration.server
   const guard = createDiskGuard({
-    folder, onDeliver,
+    folder,
+    onDeliver,
     onShort: () => void retention.run().catch((thrown: unknown) => logger.error({ err: thrown }, 'retention failed')),
     minFreeAccept: storage.min_free_accept,
     minFreeDeliver: storage.min_free_deliver,
@@ -145,7 +161,11 @@ function startReload(
 ): Reload {
   metrics.configurationReloads.set(1)
   return createReload({
-    ...told, live, store, metrics, notices,
+    ...told,
+    live,
+    store,
+    metrics,
+    notices,
     load: loadAgain ?? ((): typeof configuration => configuration),
     logger: logger.child({ part: 'configuration' }),
   })
@@ -162,7 +182,14 @@ function startSchedule(foundation: Foundation, parts: ScheduledParts, mail: Mail
   const { live, store, clock, realClock, metrics, logger, working, outside } = foundation
   const { domains, dispatcher, webhookEngine, warmup, shaping, sts } = parts
   const schedule = createSchedule({
-    store, clock, realClock, metrics, domains, warmup, shaping, sts,
+    store,
+    clock,
+    realClock,
+    metrics,
+    domains,
+    warmup,
+    shaping,
+    sts,
     certificates: parts.certificates,
     // What stands in for the outside world has nothing to be watched.
     health: outside === undefined ? parts.health : { runDue: async () => {} },

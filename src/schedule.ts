@@ -20,10 +20,21 @@ import type { Retention } from './store/retention.ts'
 import type { Store } from './store/store.ts'
 
 export type JobName =
-  'expire-messages' | 'cancel-purged' | 'check-domains' | 'recover-leases' | 'watch-queue' |
-  'close-warmup-days' | 'check-warmup-gates' | 'keep-path-states' | 'refresh-sts-policies' | 'send-tls-reports' |
-  'apply-retention' | 'watch-budget' | 'write-backup' |
-  'check-certificates' | 'run-checks'
+  | 'expire-messages'
+  | 'cancel-purged'
+  | 'check-domains'
+  | 'recover-leases'
+  | 'watch-queue'
+  | 'close-warmup-days'
+  | 'check-warmup-gates'
+  | 'keep-path-states'
+  | 'refresh-sts-policies'
+  | 'send-tls-reports'
+  | 'apply-retention'
+  | 'watch-budget'
+  | 'write-backup'
+  | 'check-certificates'
+  | 'run-checks'
 
 export interface Schedule {
   start(): void
@@ -115,12 +126,16 @@ export function createSchedule(options: ScheduleOptions): Schedule {
     await execution
     running.delete(execution)
   }
-  const timed = Object.entries(jobs).flatMap(([name, { when }]) => (when === null ? [] : { name, when }))
+  const timed = Object.entries(jobs)
+    .flatMap(([name, { when }]) => (when === null ? [] : { name, when }))
     .filter((job): job is { name: JobName; when: string } => job.name in jobs)
   let backup: { when: string; task: ScheduledTask } | undefined
   const plan = (name: JobName, when: string): ScheduledTask =>
     cron.schedule(when, () => run(name), {
-      name, timezone: 'Etc/UTC', noOverlap: true, logger: cronLogger(logger, name),
+      name,
+      timezone: 'Etc/UTC',
+      noOverlap: true,
+      logger: cronLogger(logger, name),
     })
 
   function planBackups(): void {
@@ -163,7 +178,9 @@ export function createSchedule(options: ScheduleOptions): Schedule {
 function cronLogger(logger: Logger, job: JobName): CronLogger {
   const note = (message: string | Error): void => logger.debug({ job, note: errorText(message) }, 'schedule')
   return {
-    info: note, warn: note, debug: note,
+    info: note,
+    warn: note,
+    debug: note,
     error: (message) => logger.error({ job, error: errorText(message) }, 'schedule'),
   }
 }

@@ -46,10 +46,17 @@ export const starters: ServerStarters = {
       clock: systemClock,
       logger,
       reportFolder: configuration.server.data_dir,
-      start: (onFatal, notices) => startAppliance({
-        configuration, loadAgain, logger, setLogLevel, onFatal, notices, passed,
-        configurationFolder: folder,
-      }),
+      start: (onFatal, notices) =>
+        startAppliance({
+          configuration,
+          loadAgain,
+          logger,
+          setLogLevel,
+          onFatal,
+          notices,
+          passed,
+          configurationFolder: folder,
+        }),
     })
   },
 
@@ -93,7 +100,12 @@ function startSandbox(
     const { promise: domains, resolve: domainsAreThere } = Promise.withResolvers<Domains>()
     let configuration: Configuration | undefined
     const sandbox = createSandbox({
-      baseUrl, inboundPort, dataFolder, keep, clock, logger,
+      baseUrl,
+      inboundPort,
+      dataFolder,
+      keep,
+      clock,
+      logger,
       onClockChange: () => keptClock.keep(),
       egressIps: () => Object.values(configuration?.pools.pools ?? {}).flatMap(({ ips }) => ips),
       publishedRecords: async (name) => (await domains).publishedRecords(name),
@@ -105,16 +117,24 @@ function startSandbox(
     const loadAgain = (): Configuration => loadConfiguration({ folder, shippedFolder, overrides })
     configuration = loadAgain()
     const appliance = await startAppliance({
-      logger, onFatal, configuration, loadAgain,
+      logger,
+      onFatal,
+      configuration,
+      loadAgain,
       outside: {
-        resolver: sandbox.resolver, handlers: [sandbox.middleware], clock,
+        resolver: sandbox.resolver,
+        handlers: [sandbox.middleware],
+        clock,
         driveJobs: (jobs) => driveJobs(jobs, clock),
         captureAddress: { address: CAPTURE_ADDRESS, port: capturePort },
         trackingUrl: baseUrl,
         observeWebhooks: sandbox.notingSecrets,
       },
     })
-    stops.push(() => appliance.stop(), async () => sandbox.endWaits())
+    stops.push(
+      () => appliance.stop(),
+      async () => sandbox.endWaits(),
+    )
     domainsAreThere(appliance.domains)
     const key = await introduce(sandbox, appliance)
     // Not before: the first start is no part of what is sped up.
@@ -138,10 +158,11 @@ async function choosePorts(options: SandboxCommandOptions): Promise<SandboxPorts
     { wanted: options.submissionPort, usual: SUBMISSION_PORT, option: '--smtp-port' },
     [port, CAPTURE_PORT, INBOUND_PORT],
   )
-  const inboundPort = await choosePort(
-    { wanted: null, usual: INBOUND_PORT, option: '--port' },
-    [port, submissionPort, CAPTURE_PORT],
-  )
+  const inboundPort = await choosePort({ wanted: null, usual: INBOUND_PORT, option: '--port' }, [
+    port,
+    submissionPort,
+    CAPTURE_PORT,
+  ])
   return { port, submissionPort, inboundPort }
 }
 

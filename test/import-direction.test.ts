@@ -31,13 +31,45 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   sandbox: ['base', 'mail', 'config', 'network', 'capture'],
   'schedule.ts': ['base', 'store', 'senders', 'egress', 'webhooks'],
   assembly: [
-    'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'health', 'messages', 'delivery',
-    'webhooks', 'inbound', 'http', 'commands', 'capture', 'sandbox', 'schedule.ts',
+    'base',
+    'mail',
+    'config',
+    'network',
+    'store',
+    'content',
+    'senders',
+    'egress',
+    'health',
+    'messages',
+    'delivery',
+    'webhooks',
+    'inbound',
+    'http',
+    'commands',
+    'capture',
+    'sandbox',
+    'schedule.ts',
   ],
   'appliance.ts': [
     'assembly',
-    'base', 'mail', 'config', 'network', 'store', 'content', 'senders', 'egress', 'health', 'messages', 'delivery',
-    'webhooks', 'inbound', 'http', 'commands', 'capture', 'sandbox', 'schedule.ts',
+    'base',
+    'mail',
+    'config',
+    'network',
+    'store',
+    'content',
+    'senders',
+    'egress',
+    'health',
+    'messages',
+    'delivery',
+    'webhooks',
+    'inbound',
+    'http',
+    'commands',
+    'capture',
+    'sandbox',
+    'schedule.ts',
   ],
   'starters.ts': ['base', 'config', 'senders', 'commands', 'capture', 'sandbox', 'appliance.ts'],
   'main.ts': ['base', 'commands', 'starters.ts'],
@@ -67,7 +99,12 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
 
 /** The only files that may know that a sandbox exists: it, the composition root, and the command that starts it. */
 const KNOWS_SANDBOX = [
-  'sandbox/', 'appliance.ts', 'assembly/', 'starters.ts', 'commands/server/sandbox.ts', 'commands/command-line.ts',
+  'sandbox/',
+  'appliance.ts',
+  'assembly/',
+  'starters.ts',
+  'commands/server/sandbox.ts',
+  'commands/command-line.ts',
 ]
 const MOST_LINES = 400
 
@@ -160,7 +197,11 @@ function whereTheyPart(left: string, right: string): [folder: string, left: stri
 const folderOf = (name: string): string => name.split('/')[0] ?? ''
 const targetOf = (name: string, specifier: string): string =>
   relative(SOURCE, resolve(SOURCE, dirname(name), specifier))
-const packageOf = (name: string): string => name.split('/').slice(0, name.startsWith('@') ? 2 : 1).join('/')
+const packageOf = (name: string): string =>
+  name
+    .split('/')
+    .slice(0, name.startsWith('@') ? 2 : 1)
+    .join('/')
 const specifiersOf = (text: string): string[] =>
   [...text.matchAll(SPECIFIER), ...text.matchAll(WORKER_ENTRY)].map((match) => match[1] ?? '')
 const sourceFiles: SourceFile[] = readdirSync(SOURCE, { recursive: true, encoding: 'utf8' })
@@ -191,9 +232,10 @@ t.test('planted mistakes are found', async (t) => {
     ['a wrong folder by type', { name: 'http/x.ts', text: `import type { Store } from '../store/store.ts'` }],
     ['a wrong folder by re-export', { name: 'mail/x.ts', text: `export { y } from '../http/y.ts'` }],
     ['a wrong folder by dynamic import', { name: 'base/x.ts', text: `await import('../mail/y.ts')` }],
-    ['a wrong folder by worker', {
-      name: 'http/x.ts', text: `new Worker(new URL('../delivery/t.ts', import.meta.url))`,
-    }],
+    [
+      'a wrong folder by worker',
+      { name: 'http/x.ts', text: `new Worker(new URL('../delivery/t.ts', import.meta.url))` },
+    ],
     ['the composition root', { name: 'http/x.ts', text: `import { start } from '../appliance.ts'` }],
     ['a package outside its folder', { name: 'http/x.ts', text: `import Database from 'better-sqlite3'` }],
     ['a package that nobody listed', { name: 'base/x.ts', text: `import _ from 'lodash'` }],

@@ -58,8 +58,10 @@ t.test('of messages that expire each has its line, and is counted', async (t) =>
   const schedule = createSchedule({ ...given, logger, clock: manualClock(NOW + LIFETIME) })
   await schedule.run('expire-messages')
   await schedule.stop()
-  t.same(lines.map(({ msg, message_id: id }) => `${msg} ${id}`).toSorted(),
-    messages.map(({ id }) => `message expired ${id}`).toSorted())
+  t.same(
+    lines.map(({ msg, message_id: id }) => `${msg} ${id}`).toSorted(),
+    messages.map(({ id }) => `message expired ${id}`).toSorted(),
+  )
   t.match(lines[0], { pool: POOL, domain: 'acme.com', outcome: 'expired' })
   const text = await metrics.text()
   t.match(text, `sternpost_deliveries_total{result="expired",pool="${POOL}",ip="none",provider="other"} 2`)
@@ -74,18 +76,26 @@ t.test('what expired in a pause ends and is no error; nothing is told by a clock
   await createSchedule({ ...given, isClockSteady: () => false }).run('watch-queue')
   t.strictSame(lines, [])
   await createSchedule(given).run('watch-queue')
-  t.strictSame(lines.map(({ msg }) => msg), ['message expired'])
+  t.strictSame(
+    lines.map(({ msg }) => msg),
+    ['message expired'],
+  )
 })
 
 async function parts(t: Test): Promise<ScheduleOptions> {
   return {
     domains: { checkDue: nothing, stop: nothing },
-    store: await testStore(t), clock: manualClock(), realClock: manualClock(), drive: null, metrics: createMetrics(),
+    store: await testStore(t),
+    clock: manualClock(),
+    realClock: manualClock(),
+    drive: null,
+    metrics: createMetrics(),
     warmup: { closeDays: nothing, checkGates: nothing },
     shaping: { tick: nothing },
     sts: { refresh: nothing },
     tlsReports: { sendDue: nothing },
-    retention: { async run() {}, async watchBudget() {}, stop() {} }, backups: { when: () => null, async write() {} },
+    retention: { async run() {}, async watchBudget() {}, stop() {} },
+    backups: { when: () => null, async write() {} },
     uncertainRetry: () => 1,
     certificates: { check() {} },
     health: { async runDue() {} },

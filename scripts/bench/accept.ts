@@ -67,7 +67,10 @@ export async function measureAccept({ clients, messages, runs }: BenchOptions): 
 }
 
 function casesOf(
-  { server, key }: Sternpost, koa: ChildProcess, koaPort: number, size: { clients: number; messages: number },
+  { server, key }: Sternpost,
+  koa: ChildProcess,
+  koaPort: number,
+  size: { clients: number; messages: number },
 ): Case[] {
   const kind = { from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }
   const later = { send_at: Math.floor(Date.now() / 1_000) + AN_HOUR }
@@ -75,12 +78,21 @@ function casesOf(
   const theirs = { ...ours, baseUrl: `http://127.0.0.1:${koaPort}` }
   const single = { recipients: 1, processId: server.processId }
   const batch: LoadOptions = {
-    ...ours, clients: 1, path: '/v1/email/batch', messages: BATCHES, body: batchBody(kind, BATCH_RECIPIENTS, later),
+    ...ours,
+    clients: 1,
+    path: '/v1/email/batch',
+    messages: BATCHES,
+    body: batchBody(kind, BATCH_RECIPIENTS, later),
   }
   return [
     { what: 'durable accept', clients: size.clients, ...single, load: { ...ours, ...size } },
-    { what: 'bare Koa POST', clients: size.clients, recipients: 1, processId: koa.pid ?? Number.NaN,
-      load: { ...theirs, ...size } },
+    {
+      what: 'bare Koa POST',
+      clients: size.clients,
+      recipients: 1,
+      processId: koa.pid ?? Number.NaN,
+      load: { ...theirs, ...size },
+    },
     { what: 'durable accept, alone', clients: 1, ...single, load: { ...ours, clients: 1, messages: LONE_MESSAGES } },
     { what: 'batches of 1,000', clients: 1, recipients: BATCH_RECIPIENTS, processId: server.processId, load: batch },
   ]

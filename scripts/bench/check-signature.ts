@@ -13,7 +13,9 @@ const MOST_VERIFIED = 20
 
 /** How many signatures were verified. */
 export async function checkSignatures(
-  system: System, load: Load, { sink, resolver, domain }: { sink: KeepingSink; resolver: Resolver; domain: string },
+  system: System,
+  load: Load,
+  { sink, resolver, domain }: { sink: KeepingSink; resolver: Resolver; domain: string },
 ): Promise<number> {
   const first = sink.mails.length
   await system.handOver(load)

@@ -46,21 +46,33 @@ const ROUND = 500
 const DOMAIN = 'acme.test'
 const MANY = 1_000_000
 const UNLIMITED: Gate = {
-  kind: 'open', connections: MANY, messagesPerConnection: MANY, mostUnderWay: MANY, mostOfLane: MANY,
+  kind: 'open',
+  connections: MANY,
+  messagesPerConnection: MANY,
+  mostUnderWay: MANY,
+  mostOfLane: MANY,
 }
 
 export async function measureChoosing(): Promise<ChoosingFigures> {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-bench-choosing-'))
   const { store } = await openTestStore(locationIn(folder))
-  const configuration = createLiveConfiguration(withPools({
-    default: poolOf(Array.from({ length: IPS }, (_, index) => warmed(`127.0.2.${index + 1}`))),
-  }))
+  const configuration = createLiveConfiguration(
+    withPools({ default: poolOf(Array.from({ length: IPS }, (_, index) => warmed(`127.0.2.${index + 1}`))) }),
+  )
   const logger = createLogger({ level: 'silent' })
   const { egress } = createEgress({
-    configuration, store, clock: systemClock, canBind: async () => true, logger, lookups: null,
+    configuration,
+    store,
+    clock: systemClock,
+    canBind: async () => true,
+    logger,
+    lookups: null,
   })
   const shaping = createShaping({
-    clock: systemClock, logger, store, settings: configuration.current,
+    clock: systemClock,
+    logger,
+    store,
+    settings: configuration.current,
     signals: { onBlock() {}, onIpSuspension() {}, onIpUnreachable() {}, onLaneSuspension() {} },
   })
   await egress.start()
@@ -75,10 +87,7 @@ export async function measureChoosing(): Promise<ChoosingFigures> {
       const { user, system } = process.cpuUsage(before)
       return (user + system) / READY
     })
-    return {
-      ips: IPS, destinations: DESTINATIONS, ready: READY,
-      microseconds: threeDigits(median(rounds)),
-    }
+    return { ips: IPS, destinations: DESTINATIONS, ready: READY, microseconds: threeDigits(median(rounds)) }
   } finally {
     await shaping.stop()
     await egress.stop()
@@ -94,14 +103,22 @@ function createRun(current: Current, egress: Egress, shaping: Shaping): (message
   const gateOf = ({ shaped }: PathFacts, lane: Lane | null): Gate =>
     shaped === null ? UNLIMITED : shaping.gate(shaped, lane)
   const paths = createPaths<PathRow>({
-    clock: systemClock, threads: 1, gateOf: (facts) => gateOf(facts, null),
+    clock: systemClock,
+    threads: 1,
+    gateOf: (facts) => gateOf(facts, null),
     takeTokens: ({ shaped }, count) =>
       shaped === null ? { granted: count, nextAt: null } : shaping.take(shaped, count),
   })
   const pathFacts = createPathFacts(current)
   const choosePath = createChoosePath({
-    clock: systemClock, configuration: current, egress, gateOf, pathFacts, paths,
-    window: createReadyWindow(() => MANY), capture: createCaptureRoute({ address: '127.0.0.1', port: 9 }, current),
+    clock: systemClock,
+    configuration: current,
+    egress,
+    gateOf,
+    pathFacts,
+    paths,
+    window: createReadyWindow(() => MANY),
+    capture: createCaptureRoute({ address: '127.0.0.1', port: 9 }, current),
   })
   const routes = Array.from({ length: DESTINATIONS }, (_, index) => routeOf(index, current))
   const order = createFairOrder()
@@ -113,7 +130,10 @@ function createRun(current: Current, egress: Egress, shaping: Shaping): (message
     let key = 0
     for (let chosen = 0; chosen < messages;) {
       const asks = order.round({
-        room: ROUND, mostPerLane: MANY, heldOf: () => 0, roomOf: () => MANY,
+        room: ROUND,
+        mostPerLane: MANY,
+        heldOf: () => 0,
+        roomOf: () => MANY,
         capacityOf: () => ({ slots: IPS, room: MANY }),
       })
       if (asks.length === 0) throw new Error('the fair order had nothing to ask for')
@@ -139,7 +159,9 @@ function createRun(current: Current, egress: Egress, shaping: Shaping): (message
 function routeOf(index: number, current: Current): HostsRoute {
   const name = `mx.d${index}.test`
   return {
-    kind: 'hosts', siteKey: name, provider: identifyProvider(current().providers, `d${index}.test`, [name]),
+    kind: 'hosts',
+    siteKey: name,
+    provider: identifyProvider(current().providers, `d${index}.test`, [name]),
     hosts: [{ name, addresses: ['127.0.0.1'], tls: { kind: 'opportunistic', policy: { type: 'none', id: '' } } }],
   }
 }
@@ -150,8 +172,16 @@ function keyOf(route: string): QueueKey {
 
 function messageOf(id: string, { provider, hosts }: HostsRoute): ChosenMessage {
   return {
-    id, pool: 'default', route: provider.route, domain: DOMAIN, stream: 'bulk',
-    recipientDomain: (hosts[0]?.name ?? '').slice('mx.'.length), attempts: 0, lastIp: null, keepIpUntil: null,
-    avoidIps: [], isCaptured: false,
+    id,
+    pool: 'default',
+    route: provider.route,
+    domain: DOMAIN,
+    stream: 'bulk',
+    recipientDomain: (hosts[0]?.name ?? '').slice('mx.'.length),
+    attempts: 0,
+    lastIp: null,
+    keepIpUntil: null,
+    avoidIps: [],
+    isCaptured: false,
   }
 }

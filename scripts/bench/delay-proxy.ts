@@ -38,10 +38,14 @@ process.once('disconnect', () => process.exit(0))
 
 /** In order, as timers of one length are. */
 function passOn(from: Socket, to: Socket, passed: (bytes: Buffer) => void = () => {}): void {
-  from.on('data', (bytes) => void setTimeout(() => {
-    to.write(bytes)
-    passed(bytes)
-  }, oneWayMilliseconds))
+  from.on(
+    'data',
+    (bytes) =>
+      void setTimeout(() => {
+        to.write(bytes)
+        passed(bytes)
+      }, oneWayMilliseconds),
+  )
   from.once('end', () => void setTimeout(() => to.end(), oneWayMilliseconds))
   from.on('error', () => to.destroy())
 }

@@ -48,7 +48,9 @@ export async function measureDelivery({ clients, messages, runs }: BenchOptions)
 }
 
 async function measureOnce(
-  { server, key }: Sternpost, sink: Sink, { clients, messages }: { clients: number; messages: number },
+  { server, key }: Sternpost,
+  sink: Sink,
+  { clients, messages }: { clients: number; messages: number },
 ): Promise<DeliveryFigures> {
   const already = sink.taken()
   const dueAt = Math.ceil(Date.now() / 1_000 + messages / ACCEPTED_PER_SECOND + SPARE_SECONDS)

@@ -4,7 +4,10 @@
 
 /** Of numbers in any order; NaN without any. */
 export function median(values: readonly number[]): number {
-  return percentile(values.toSorted((left, right) => left - right), 0.5)
+  return percentile(
+    values.toSorted((left, right) => left - right),
+    0.5,
+  )
 }
 
 /** The value below which `share` of the ascending values lie. */

@@ -93,7 +93,12 @@ export async function measureFullServer(queued: number, tell: TellProgress): Pro
     const restartMilliseconds = await restart(sternpost, sink, queued + 3 * POSTS)
     tell(`first message ${Math.round(restartMilliseconds)} ms after a restart, ${megabytes()} MB`)
     return {
-      queued, dueAtOnce, idleMegabytes, fullMegabytes, drainingMegabytes, peakMegabytes,
+      queued,
+      dueAtOnce,
+      idleMegabytes,
+      fullMegabytes,
+      drainingMegabytes,
+      peakMegabytes,
       acceptedPerSecond: threeDigits(queued / seconds),
       emptyPostMilliseconds: threeDigits(percentile(empty, 0.5)),
       beginningPostMilliseconds: threeDigits(percentile(beginning, 0.99)),
@@ -128,7 +133,10 @@ function destinations(): Zone {
 /** Milliseconds from request to answer, ascending. */
 async function post({ server, key }: Sternpost, recipientDomain: string): Promise<number[]> {
   const { latencies } = await runLoad({
-    baseUrl: server.baseUrl, apiKey: key, clients: CLIENTS, messages: POSTS,
+    baseUrl: server.baseUrl,
+    apiKey: key,
+    clients: CLIENTS,
+    messages: POSTS,
     body: messageBody({ from: FROM, recipientDomain, htmlBytes: bytesOf(10) }),
   })
   return latencies
@@ -138,12 +146,18 @@ const toDestinations = { from: FROM, recipientDomain: (number: number) => `d${nu
 
 /** `dueAt`: when all of it is due, in Unix milliseconds; `seconds` the filling took. */
 async function fill(
-  { server, key }: Sternpost, queued: number, tell: TellProgress,
+  { server, key }: Sternpost,
+  queued: number,
+  tell: TellProgress,
 ): Promise<{ dueAt: number; seconds: number }> {
   const dueAt = Math.ceil(Date.now() / 1_000 + queued / FILLED_PER_SECOND + SPARE_SECONDS)
   const batch = batchBody({ ...toDestinations, htmlBytes: bytesOf(10) }, RECIPIENTS, { send_at: dueAt })
   const { seconds } = await runLoad({
-    baseUrl: server.baseUrl, apiKey: key, clients: 2, path: '/v1/email/batch', messages: Math.ceil(queued / RECIPIENTS),
+    baseUrl: server.baseUrl,
+    apiKey: key,
+    clients: 2,
+    path: '/v1/email/batch',
+    messages: Math.ceil(queued / RECIPIENTS),
     body(index) {
       if (index > 0 && index % TOLD_EVERY === 0) tell(`${index * RECIPIENTS} of ${queued} accepted`)
       return batch(index)
@@ -159,7 +173,10 @@ async function writeToNewcomers({ server, key }: Sternpost, newcomers: KeepingSi
   for (let index = 0; index < NEW_DESTINATIONS; index += 1) {
     const startedAt = performance.now()
     await runLoad({
-      baseUrl: server.baseUrl, apiKey: key, clients: 1, messages: 1,
+      baseUrl: server.baseUrl,
+      apiKey: key,
+      clients: 1,
+      messages: 1,
       body: messageBody({ from: FROM, recipientDomain: `new-${index}.test`, htmlBytes: bytesOf(10) }),
     })
     await until(`new-${index}.test has its message`, () => newcomers.mails.length > index, DEADLINE)
@@ -172,7 +189,11 @@ async function writeToNewcomers({ server, key }: Sternpost, newcomers: KeepingSi
 async function restart({ server, key }: Sternpost, sink: Sink, accepted: number): Promise<number> {
   if (accepted - sink.taken() < FOR_RESTART) {
     await runLoad({
-      baseUrl: server.baseUrl, apiKey: key, clients: 2, path: '/v1/email/batch', messages: FOR_RESTART / RECIPIENTS,
+      baseUrl: server.baseUrl,
+      apiKey: key,
+      clients: 2,
+      path: '/v1/email/batch',
+      messages: FOR_RESTART / RECIPIENTS,
       body: batchBody({ ...toDestinations, htmlBytes: bytesOf(10) }, RECIPIENTS),
     })
   }

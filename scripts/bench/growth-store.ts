@@ -17,7 +17,13 @@ import type { ClaimedMessage } from '../../src/store/records/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { locationIn, openTestStore } from '../../test/store/sqlite-support.ts'
 import {
-  acceptRequest, delivered, LEASE, LIFETIME, outcomeRecord, sampleContent, webhookEndpoint,
+  acceptRequest,
+  delivered,
+  LEASE,
+  LIFETIME,
+  outcomeRecord,
+  sampleContent,
+  webhookEndpoint,
 } from '../../test/store/store-samples.ts'
 import { median, threeDigits } from './figures.ts'
 import type { TellProgress } from './growth-progress.ts'
@@ -55,7 +61,10 @@ export async function measureStoreGrowth(most: number, tell: TellProgress): Prom
   const queues: Queue[] = []
   try {
     for (const [queued, destinations, ips] of [
-      [SMALL, 1, 1], [SMALL, DESTINATIONS, IPS], [most, 1, 1], [most, DESTINATIONS, IPS],
+      [SMALL, 1, 1],
+      [SMALL, DESTINATIONS, IPS],
+      [most, 1, 1],
+      [most, DESTINATIONS, IPS],
     ] as const) {
       tell(`a queue of ${queued} messages to ${destinations} destinations is made`)
       queues.push(await makeQueue(queued, destinations, ips))
@@ -100,8 +109,13 @@ async function makeQueue(queued: number, destinations: number, ips: number): Pro
   const { epoch } = await store.beginEpoch(now, now)
   const queue: Queue = { queued, destinations, ips, folder, store, now, epoch, nextKey: 0, costs: [] }
   await store.addWebhookEndpoint(webhookEndpoint())
-  await store.assignRoutes(Array.from({ length: destinations }, (_, index) => (
-    { domain: domainOf(index), route: `site-${index}`, isp: domainOf(index) })))
+  await store.assignRoutes(
+    Array.from({ length: destinations }, (_, index) => ({
+      domain: domainOf(index),
+      route: `site-${index}`,
+      isp: domainOf(index),
+    })),
+  )
   await fill(queue, SENT_BEFORE)
   await recordAll(queue, await claimAll(queue, SENT_BEFORE))
   await fill(queue, queued)
@@ -122,8 +136,12 @@ async function measureTurn(queue: Queue): Promise<Costs> {
 function rowOf({ queued, destinations, ips, folder, costs }: Queue): StoreGrowthRow {
   const middle = (verb: keyof Costs): number => threeDigits(median(costs.map((each) => each[verb])))
   return {
-    queued, destinations, ips,
-    acceptMicroseconds: middle('accept'), claimMicroseconds: middle('claim'), recordMicroseconds: middle('record'),
+    queued,
+    destinations,
+    ips,
+    acceptMicroseconds: middle('accept'),
+    claimMicroseconds: middle('claim'),
+    recordMicroseconds: middle('record'),
     fileMegabytes: Math.round(statSync(join(folder, 'data', 'sternpost.db')).size / MEGABYTE),
   }
 }
@@ -142,8 +160,12 @@ function domainOf(index: number): string {
 function messageTo(index: number, now: number, destinations: number): NewMessage {
   const recipientDomain = domainOf(index % destinations)
   return {
-    id: newIdentifier('msg', now), to: { name: null, address: `reader-${index}@${recipientDomain}` }, recipientDomain,
-    variables: {}, expiresAt: now + LIFETIME, isCaptured: false,
+    id: newIdentifier('msg', now),
+    to: { name: null, address: `reader-${index}@${recipientDomain}` },
+    recipientDomain,
+    variables: {},
+    expiresAt: now + LIFETIME,
+    isCaptured: false,
   }
 }
 
@@ -174,8 +196,10 @@ async function claimAll(queue: Queue, most: number): Promise<ClaimedMessage[]> {
   const claimed: ClaimedMessage[] = []
   const keys = Math.min(destinations, KEYS_AT_ONCE)
   for (; claimed.length < most; queue.nextKey += keys) {
-    const asks = Array.from({ length: keys }, (_, index) => (
-      { key: keyOf((queue.nextKey + index) % destinations), limit: CLAIM_AT_ONCE / keys }))
+    const asks = Array.from({ length: keys }, (_, index) => ({
+      key: keyOf((queue.nextKey + index) % destinations),
+      limit: CLAIM_AT_ONCE / keys,
+    }))
     const { messages } = await store.claimDue({ now: now + 1, epoch, leaseUntil: now + LEASE, asks })
     claimed.push(...messages)
   }
@@ -189,7 +213,10 @@ function keyOf(destination: number): QueueKey {
 async function recordAll({ store, epoch, now, ips }: Queue, claimed: readonly ClaimedMessage[]): Promise<void> {
   for (let first = 0; first < claimed.length; first += RECORD_AT_ONCE) {
     const some = claimed.slice(first, first + RECORD_AT_ONCE)
-    await store.markDotSent(epoch, some.map(({ key, claim }) => ({ key, claim })))
+    await store.markDotSent(
+      epoch,
+      some.map(({ key, claim }) => ({ key, claim })),
+    )
     const outcomes = some.map((message) => {
       const ip = `127.0.1.${spread(message.key) % ips}`
       return { ...outcomeRecord(message, delivered, { ip, localAddress: ip }), isp: message.recipientDomain }

@@ -30,15 +30,23 @@ export async function startHaraka(program: string, setting: Setting): Promise<Sy
   // Where the program is, its plugins are: node_modules/Haraka/bin/haraka.
   symlinkSync(join(dirname(realpathSync(program)), '..', '..'), join(folder, 'node_modules'))
   const child = await startChildServer({
-    program, words: ['-c', folder], folder, isListening: () => accepts('127.0.0.1', port),
+    program,
+    words: ['-c', folder],
+    folder,
+    isListening: () => accepts('127.0.0.1', port),
   })
   return {
     name: 'haraka_dkim',
     isSigning: true,
     comesToSpeed: true,
-    handOver: (load) => runSmtpSource({
-      ...load, port, sessions: SESSIONS, from: `shop@${setting.domain}`, recipientDomain: 'dest.test',
-    }),
+    handOver: (load) =>
+      runSmtpSource({
+        ...load,
+        port,
+        sessions: SESSIONS,
+        from: `shop@${setting.domain}`,
+        recipientDomain: 'dest.test',
+      }),
     processes: () => ({ haraka: child.processId }),
     stop: () => child.stop(),
   }
@@ -50,7 +58,8 @@ function writeFiles(folder: string, port: number, { sinkPort, domain, selector, 
   const files: Record<string, string> = {
     'config/smtp.ini': `listen=127.0.0.1:${port}\nnodes=${WORKERS}\n`,
     // With a folder of its own Haraka takes nothing from the file it ships.
-    'config/connection.ini': '[haproxy]\n[headers]\nmax_lines=1000\nmax_received=100\n[max]\nbytes=26214400\n' +
+    'config/connection.ini':
+      '[haproxy]\n[headers]\nmax_lines=1000\nmax_received=100\n[max]\nbytes=26214400\n' +
       'mime_parts=1000\nline_length=512\ndata_line_length=992\n[message]\nhelo=ready\nclose=closing\n' +
       '[uuid]\nbanner_chars=0\ndeny_chars=0\n',
     'config/me': 'relay.bench.test\n',
@@ -58,12 +67,14 @@ function writeFiles(folder: string, port: number, { sinkPort, domain, selector, 
     'config/plugins': 'relay\ndkim\nbench_mx\n',
     'config/relay.ini': '[relay]\nacl=true\n',
     'config/relay_acl_allow': '127.0.0.0/8\n',
-    'config/dkim.ini': '[sign]\nenabled=true\nheaders=From, To, Subject, Date, Message-ID\n' +
+    'config/dkim.ini':
+      '[sign]\nenabled=true\nheaders=From, To, Subject, Date, Message-ID\n' +
       '[canon]\nbody=relaxed\n[verify]\nenabled=false\n',
     'config/outbound.ini': 'enable_tls=false\nlocal_mx_ok=true\n',
     [`config/dkim/${domain}/private`]: privateKeyPem,
     [`config/dkim/${domain}/selector`]: selector,
-    'plugins/bench_mx.js': 'exports.hook_get_mx = function (next) {\n' +
+    'plugins/bench_mx.js':
+      'exports.hook_get_mx = function (next) {\n' +
       `  next(OK, { priority: 0, exchange: '127.0.0.1', port: ${sinkPort} })\n}\n`,
   }
   for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), content)

@@ -73,19 +73,28 @@ export async function measureLatency({ runs }: BenchOptions): Promise<LatencyFig
   try {
     const concurrency = String(PATH_CONNECTIONS * IPS)
     const postfix = await startPostfixRelay({
-      sinkPort: proxy.port, domain: '',
+      sinkPort: proxy.port,
+      domain: '',
       more: { default_destination_concurrency_limit: concurrency, initial_destination_concurrency: concurrency },
     })
     const sternpost = await startSternpost({
-      deliveryPort: proxy.port, ips: IPS, providers: providersWith(PATH_CONNECTIONS),
+      deliveryPort: proxy.port,
+      ips: IPS,
+      providers: providersWith(PATH_CONNECTIONS),
     })
     try {
       for (let run = 0; run < runs; run += 1) {
         const ours = await rateOf(sink, proxy, () => post(sternpost))
-        const theirs = await rateOf(sink, proxy, () => runSmtpSource({
-          port: postfix.port, sessions: 4, messages: MESSAGES, htmlBytes: bytesOf(10), from: FROM,
-          recipientDomain: 'dest.test',
-        }))
+        const theirs = await rateOf(sink, proxy, () =>
+          runSmtpSource({
+            port: postfix.port,
+            sessions: 4,
+            messages: MESSAGES,
+            htmlBytes: bytesOf(10),
+            from: FROM,
+            recipientDomain: 'dest.test',
+          }),
+        )
         taken.push({ sternpost: ours, postfix: theirs })
       }
     } finally {
@@ -132,10 +141,14 @@ async function measureHeld(): Promise<LatencyFigures['held']> {
   const proxy = await startProxy(sinkPort, LONG_ROUND_TRIP)
   const domains = Array.from({ length: HELD_DESTINATIONS }, (_, index) => `d${index}.held.test`)
   const sternpost = await startSternpost({
-    deliveryPort: proxy.port, ips: HELD_IPS,
-    names: Object.fromEntries(domains.flatMap((domain) => [
-      [domain, { MX: [`10 mx.${domain}`] }], [`mx.${domain}`, { A: ['127.0.0.1'] }],
-    ])),
+    deliveryPort: proxy.port,
+    ips: HELD_IPS,
+    names: Object.fromEntries(
+      domains.flatMap((domain) => [
+        [domain, { MX: [`10 mx.${domain}`] }],
+        [`mx.${domain}`, { A: ['127.0.0.1'] }],
+      ]),
+    ),
   })
   try {
     const posting = postTo(domains, sternpost)
@@ -157,7 +170,10 @@ async function measureHeld(): Promise<LatencyFigures['held']> {
 
 function post({ server, key }: Sternpost): Promise<unknown> {
   return runLoad({
-    baseUrl: server.baseUrl, apiKey: key, clients: 20, messages: MESSAGES,
+    baseUrl: server.baseUrl,
+    apiKey: key,
+    clients: 20,
+    messages: MESSAGES,
     body: messageBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }),
   })
 }
@@ -166,7 +182,11 @@ function post({ server, key }: Sternpost): Promise<unknown> {
 function postTo(domains: readonly string[], { server, key }: Sternpost): Promise<unknown> {
   const recipientDomain = (number: number): string => domains[number % domains.length] ?? ''
   return runLoad({
-    baseUrl: server.baseUrl, apiKey: key, clients: 1, messages: HELD_BATCHES, path: '/v1/email/batch',
+    baseUrl: server.baseUrl,
+    apiKey: key,
+    clients: 1,
+    messages: HELD_BATCHES,
+    path: '/v1/email/batch',
     body: batchBody({ from: FROM, recipientDomain, htmlBytes: bytesOf(10) }, HELD),
   })
 }

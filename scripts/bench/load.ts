@@ -95,7 +95,8 @@ function exchange(where: NetConnectOpts, next: (answer: string | null) => Buffer
 }
 
 function requestMaker({ baseUrl, apiKey, body, path = '/v1/email/send' }: LoadOptions): MakeRequest {
-  const head = `POST ${path} HTTP/1.1\r\nhost: ${new URL(baseUrl).host}\r\nauthorization: Bearer ${apiKey}\r\n` +
+  const head =
+    `POST ${path} HTTP/1.1\r\nhost: ${new URL(baseUrl).host}\r\nauthorization: Bearer ${apiKey}\r\n` +
     'content-type: application/json\r\ncontent-length: '
   const request = (text: string): Buffer => Buffer.from(`${head}${Buffer.byteLength(text)}${HEADER_END}${text}`)
   if (typeof body === 'function') return (index) => request(body(index))

@@ -24,10 +24,9 @@ const A_DAY = 86_400
 
 export async function measureLookups(most: number): Promise<LookupRow[]> {
   const sternpost = await startSternpost({ deliveryPort: await freePort() })
-  const body = batchBody(
-    { from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }, BATCH_RECIPIENTS,
-    { send_at: Math.floor(Date.now() / 1_000) + A_DAY },
-  )
+  const body = batchBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }, BATCH_RECIPIENTS, {
+    send_at: Math.floor(Date.now() / 1_000) + A_DAY,
+  })
   const rows: LookupRow[] = []
   try {
     let batches = 0
@@ -35,8 +34,12 @@ export async function measureLookups(most: number): Promise<LookupRow[]> {
       const wanted = Math.ceil(messages / BATCH_RECIPIENTS) - batches
       const first = batches
       await runLoad({
-        baseUrl: sternpost.server.baseUrl, apiKey: sternpost.key, path: '/v1/email/batch', clients: 1,
-        messages: Math.max(0, wanted), body: (index) => body(first + index),
+        baseUrl: sternpost.server.baseUrl,
+        apiKey: sternpost.key,
+        path: '/v1/email/batch',
+        clients: 1,
+        messages: Math.max(0, wanted),
+        body: (index) => body(first + index),
       })
       batches += Math.max(0, wanted)
       rows.push(...(await timeLookups(sternpost, batches * BATCH_RECIPIENTS)))
@@ -51,7 +54,9 @@ async function timeLookups({ server, key }: Sternpost, stored: number): Promise<
   const pool = new Pool(server.baseUrl, { connections: 1, pipelining: 1 })
   const get = async (path: string): Promise<unknown> => {
     const { statusCode, body } = await pool.request({
-      method: 'GET', path: `/v1${path}`, headers: { authorization: `Bearer ${key}` },
+      method: 'GET',
+      path: `/v1${path}`,
+      headers: { authorization: `Bearer ${key}` },
     })
     if (statusCode !== 200) throw new Error(`GET ${path}: ${statusCode} ${await body.text()}`)
     return body.json()
@@ -66,7 +71,10 @@ async function timeLookups({ server, key }: Sternpost, stored: number): Promise<
       ids.push(data[0].message_id)
     })
     const byId = await time(server.processId, (index) => get(`/email/${ids[index] ?? ''}`))
-    return [{ what: 'look-up by id', stored, ...byId }, { what: 'search by recipient', stored, ...byRecipient }]
+    return [
+      { what: 'look-up by id', stored, ...byId },
+      { what: 'search by recipient', stored, ...byRecipient },
+    ]
   } finally {
     await pool.close()
   }
@@ -84,6 +92,9 @@ async function time(
     latencies.push(performance.now() - startedAt)
   }
   const cpu = ((cpuSeconds(processId) - cpuBefore) * 1_000) / LOOKUPS
-  const p50 = percentile(latencies.toSorted((left, right) => left - right), 0.5)
+  const p50 = percentile(
+    latencies.toSorted((left, right) => left - right),
+    0.5,
+  )
   return { cpuMilliseconds: threeDigits(cpu), p50Milliseconds: threeDigits(p50) }
 }

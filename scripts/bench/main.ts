@@ -32,7 +32,13 @@ import { readOptions } from './options.ts'
 import type { BenchOptions, Part } from './options.ts'
 import { measureProfile } from './profile.ts'
 import {
-  printAccept, printComparison, printFigures, printGrowth, printLatency, printLookups, printProfile,
+  printAccept,
+  printComparison,
+  printFigures,
+  printGrowth,
+  printLatency,
+  printLookups,
+  printProfile,
 } from './report.ts'
 import { print } from './table.ts'
 import { compareBatch, compareWholeWay, WARM_UP, WARM_UP_OF_COMPILED } from './whole-way.ts'
@@ -42,7 +48,10 @@ const UNAVAILABLE = 69
 
 const options = readOptions(process.argv.slice(2))
 const missing = missingPrograms({
-  'smtp-sink': ['postfix'], 'smtp-source': ['postfix'], postfix: ['postfix'], opendkim: ['opendkim'],
+  'smtp-sink': ['postfix'],
+  'smtp-source': ['postfix'],
+  postfix: ['postfix'],
+  opendkim: ['opendkim'],
 })
 if (missing !== false) stop(`${missing}. Fix: apt-get install postfix opendkim (their daemons need not run)`)
 if (process.getuid?.() !== 0) stop('needs root: Postfix does not start without')
@@ -57,60 +66,103 @@ const document: Record<string, unknown> = {
   warm_up_messages: { javascript: WARM_UP, compiled: WARM_UP_OF_COMPILED },
   rsa_2048_signature_milliseconds: signatureCost(),
 }
-say(`${String(document['machine'])}; ${String(document['date'])}; an RSA-2048 signature costs ` +
-  `${String(document['rsa_2048_signature_milliseconds'])} ms of CPU now`)
+say(
+  `${String(document['machine'])}; ${String(document['date'])}; an RSA-2048 signature costs ` +
+    `${String(document['rsa_2048_signature_milliseconds'])} ms of CPU now`,
+)
 say(`changed from the defaults: ${JSON.stringify(CHANGED_SETTINGS)}`)
-say(`whole way and batch: systems in JavaScript take ${WARM_UP} messages first that are not counted, compiled ones ` +
-  `${WARM_UP_OF_COMPILED}\n`)
+say(
+  `whole way and batch: systems in JavaScript take ${WARM_UP} messages first that are not counted, compiled ones ` +
+    `${WARM_UP_OF_COMPILED}\n`,
+)
 /** By part. */
 const seconds: Record<string, number> = {}
 await runParts(options)
 document['seconds'] = seconds
-say(`took: ${Object.entries(seconds).map(([name, value]) => `${name} ${value} s`).join(', ')}; in all ` +
-  `${Object.values(seconds).reduce((sum, value) => sum + value, 0)} s`)
+say(
+  `took: ${Object.entries(seconds)
+    .map(([name, value]) => `${name} ${value} s`)
+    .join(', ')}; in all ` + `${Object.values(seconds).reduce((sum, value) => sum + value, 0)} s`,
+)
 if (options.isJson) print(JSON.stringify(document))
 
 async function runParts(wanted: BenchOptions): Promise<void> {
-  await part('whole', () => compareWholeWay(wanted), (result) => {
-    document['whole_way'] = result.rows
-    document['cpu_milliseconds'] = result.cpu
-    document['runs'] = result.runs
-    document['signatures_verified'] = result.signaturesVerified
-    document['missing'] = result.missing
-    if (!wanted.isJson) printComparison('the whole way, messages per second', result)
-  })
-  await part('batch', () => compareBatch(wanted), (result) => {
-    document['batch'] = result.rows
-    if (!wanted.isJson) printComparison('batches of 1,000, messages per second', result)
-  })
-  await part('accept', () => measureAccept(wanted), (result) => {
-    document['accept'] = result
-    if (!wanted.isJson) printAccept(result)
-  })
-  await part('delivery', () => measureDelivery(wanted), (result) => {
-    document['delivery'] = result
-    if (!wanted.isJson) printFigures('delivery alone', result)
-  })
-  await part('clicks', () => measureClicks(), (result) => {
-    document['clicks'] = result
-    if (!wanted.isJson) printFigures('clicks', result)
-  })
-  await part('lookups', () => measureLookups(wanted.stored), (result) => {
-    document['lookups'] = result
-    if (!wanted.isJson) printLookups(result)
-  })
-  await part('latency', () => measureLatency(wanted), (result) => {
-    document['latency'] = result
-    if (!wanted.isJson) printLatency(result)
-  })
-  await part('growth', () => measureGrowth(wanted), (result) => {
-    document['growth'] = result
-    if (!wanted.isJson) printGrowth(result)
-  })
-  await part('profile', () => measureProfile(wanted), (result) => {
-    document['profile'] = result
-    if (!wanted.isJson) printProfile(result)
-  })
+  await part(
+    'whole',
+    () => compareWholeWay(wanted),
+    (result) => {
+      document['whole_way'] = result.rows
+      document['cpu_milliseconds'] = result.cpu
+      document['runs'] = result.runs
+      document['signatures_verified'] = result.signaturesVerified
+      document['missing'] = result.missing
+      if (!wanted.isJson) printComparison('the whole way, messages per second', result)
+    },
+  )
+  await part(
+    'batch',
+    () => compareBatch(wanted),
+    (result) => {
+      document['batch'] = result.rows
+      if (!wanted.isJson) printComparison('batches of 1,000, messages per second', result)
+    },
+  )
+  await part(
+    'accept',
+    () => measureAccept(wanted),
+    (result) => {
+      document['accept'] = result
+      if (!wanted.isJson) printAccept(result)
+    },
+  )
+  await part(
+    'delivery',
+    () => measureDelivery(wanted),
+    (result) => {
+      document['delivery'] = result
+      if (!wanted.isJson) printFigures('delivery alone', result)
+    },
+  )
+  await part(
+    'clicks',
+    () => measureClicks(),
+    (result) => {
+      document['clicks'] = result
+      if (!wanted.isJson) printFigures('clicks', result)
+    },
+  )
+  await part(
+    'lookups',
+    () => measureLookups(wanted.stored),
+    (result) => {
+      document['lookups'] = result
+      if (!wanted.isJson) printLookups(result)
+    },
+  )
+  await part(
+    'latency',
+    () => measureLatency(wanted),
+    (result) => {
+      document['latency'] = result
+      if (!wanted.isJson) printLatency(result)
+    },
+  )
+  await part(
+    'growth',
+    () => measureGrowth(wanted),
+    (result) => {
+      document['growth'] = result
+      if (!wanted.isJson) printGrowth(result)
+    },
+  )
+  await part(
+    'profile',
+    () => measureProfile(wanted),
+    (result) => {
+      document['profile'] = result
+      if (!wanted.isJson) printProfile(result)
+    },
+  )
 }
 
 async function part<Result>(name: Part, measure: () => Promise<Result>, use: (result: Result) => void): Promise<void> {

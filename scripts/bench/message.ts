@@ -41,39 +41,56 @@ export function messageBody(
   more: Record<string, unknown> = {},
 ): string {
   return JSON.stringify({
-    to: `reader-${NUMBER}@${recipientDomain}`, from, subject: `Order ${NUMBER}`, html: htmlOf(htmlBytes), text: TEXT,
+    to: `reader-${NUMBER}@${recipientDomain}`,
+    from,
+    subject: `Order ${NUMBER}`,
+    html: htmlOf(htmlBytes),
+    text: TEXT,
     ...more,
   })
 }
 
 /** Bodies of `/email/batch`; recipients are numbered through all batches. */
 export function batchBody(
-  { from, recipientDomain, htmlBytes }: Omit<MessageKind, 'recipientDomain'> & {
-    recipientDomain: string | ((number: number) => string)
-  },
+  {
+    from,
+    recipientDomain,
+    htmlBytes,
+  }: Omit<MessageKind, 'recipientDomain'> & { recipientDomain: string | ((number: number) => string) },
   recipients: number,
   more: Record<string, unknown> = {},
 ): (index: number) => string {
   const html = htmlOf(htmlBytes, GREETING)
   const domainOf = typeof recipientDomain === 'string' ? () => recipientDomain : recipientDomain
-  return (index) => JSON.stringify({
-    from, subject: 'Order {{order}}', html, text: `Dear {{name}}. ${TEXT}`, ...more,
-    recipients: Array.from({ length: recipients }, (_, offset) => {
-      const number = index * recipients + offset
-      return {
-        to: `reader-${number}@${domainOf(number)}`,
-        name: `Reader ${number}`, order: number, date: '21 November', amount: '42.00', city: 'Bern',
-      }
-    }),
-  })
+  return (index) =>
+    JSON.stringify({
+      from,
+      subject: 'Order {{order}}',
+      html,
+      text: `Dear {{name}}. ${TEXT}`,
+      ...more,
+      recipients: Array.from({ length: recipients }, (_, offset) => {
+        const number = index * recipients + offset
+        return {
+          to: `reader-${number}@${domainOf(number)}`,
+          name: `Reader ${number}`,
+          order: number,
+          date: '21 November',
+          amount: '42.00',
+          city: 'Bern',
+        }
+      }),
+    })
 }
 
 /** The same message as a client of the peers hands it over; lines end with LF, as smtp-source wants them. */
 export function messageFile({ from, recipientDomain, htmlBytes }: MessageKind): string {
   const part = (type: string, body: string): string =>
     `--bench\nContent-Type: ${type}; charset=utf-8\nContent-Transfer-Encoding: 7bit\n\n${body}\n`
-  return `From: ${from}\nTo: reader@${recipientDomain}\nSubject: Order 1042\n` +
+  return (
+    `From: ${from}\nTo: reader@${recipientDomain}\nSubject: Order 1042\n` +
     'Date: Sat, 21 Nov 2026 12:00:00 +0000\nMessage-ID: <1042@bench.test>\nMIME-Version: 1.0\n' +
     'Content-Type: multipart/alternative; boundary=bench\n\n' +
     `${part('text/plain', TEXT)}${part('text/html', htmlOf(htmlBytes))}--bench--\n`
+  )
 }

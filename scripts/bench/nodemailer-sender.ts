@@ -19,8 +19,14 @@ const MESSAGES_PER_CONNECTION = 1_000_000
 
 const { sinkPort, domain, dkim } = JSON.parse(process.argv[2] ?? '{}') as SenderData
 const transport = createTransport({
-  pool: true, host: '127.0.0.1', port: sinkPort, secure: false, ignoreTLS: true, maxConnections: POOL,
-  maxMessages: MESSAGES_PER_CONNECTION, ...(dkim === null ? {} : { dkim }),
+  pool: true,
+  host: '127.0.0.1',
+  port: sinkPort,
+  secure: false,
+  ignoreTLS: true,
+  maxConnections: POOL,
+  maxMessages: MESSAGES_PER_CONNECTION,
+  ...(dkim === null ? {} : { dkim }),
 })
 
 async function send({ messages, htmlBytes }: Load): Promise<void> {
@@ -30,7 +36,10 @@ async function send({ messages, htmlBytes }: Load): Promise<void> {
     while (next < messages) {
       const number = next++
       await transport.sendMail({
-        from: `shop@${domain}`, to: `reader-${number}@dest.test`, subject: `Order ${number}`, html,
+        from: `shop@${domain}`,
+        to: `reader-${number}@dest.test`,
+        subject: `Order ${number}`,
+        html,
         text: 'Your order has left the house and is on its way to you.',
       })
     }
@@ -39,6 +48,9 @@ async function send({ messages, htmlBytes }: Load): Promise<void> {
 }
 
 process.on('message', (load: Load) => {
-  send(load).then(() => process.send?.('done'), (thrown: unknown) => process.send?.(String(thrown)))
+  send(load).then(
+    () => process.send?.('done'),
+    (thrown: unknown) => process.send?.(String(thrown)),
+  )
 })
 process.once('disconnect', () => process.exit(0))

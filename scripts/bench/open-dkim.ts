@@ -17,16 +17,33 @@ export async function startOpenDkim(setting: Setting): Promise<OpenDkim> {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-bench-opendkim-'))
   // Postfix's user opens the socket.
   chmodSync(folder, 0o755)
-  const [file, key, socket] = ['opendkim.conf', 'private.pem', 'milter.sock'].map((name) => join(folder, name)) as
-    [string, string, string]
+  const [file, key, socket] = ['opendkim.conf', 'private.pem', 'milter.sock'].map((name) => join(folder, name)) as [
+    string,
+    string,
+    string,
+  ]
   writeFileSync(key, setting.privateKeyPem, { mode: 0o600 })
-  writeFileSync(file, [
-    'Mode s', 'Canonicalization relaxed/relaxed', 'SignatureAlgorithm rsa-sha256', `Domain ${setting.domain}`,
-    `Selector ${setting.selector}`, `KeyFile ${key}`, `Socket local:${socket}`, 'UMask 000', 'RequireSafeKeys no',
-    `PidFile ${join(folder, 'opendkim.pid')}`, '',
-  ].join('\n'))
+  writeFileSync(
+    file,
+    [
+      'Mode s',
+      'Canonicalization relaxed/relaxed',
+      'SignatureAlgorithm rsa-sha256',
+      `Domain ${setting.domain}`,
+      `Selector ${setting.selector}`,
+      `KeyFile ${key}`,
+      `Socket local:${socket}`,
+      'UMask 000',
+      'RequireSafeKeys no',
+      `PidFile ${join(folder, 'opendkim.pid')}`,
+      '',
+    ].join('\n'),
+  )
   const child = await startChildServer({
-    program: 'opendkim', words: ['-f', '-x', file], folder, isListening: () => existsSync(socket),
+    program: 'opendkim',
+    words: ['-f', '-x', file],
+    folder,
+    isListening: () => existsSync(socket),
   })
   return { socket, ...child }
 }

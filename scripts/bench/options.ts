@@ -5,7 +5,15 @@ import { parseArgs } from 'node:util'
 
 /** Measurements beside the whole way; each is a file of its own. */
 export const PARTS = [
-  'whole', 'batch', 'accept', 'delivery', 'clicks', 'lookups', 'latency', 'growth', 'profile',
+  'whole',
+  'batch',
+  'accept',
+  'delivery',
+  'clicks',
+  'lookups',
+  'latency',
+  'growth',
+  'profile',
 ] as const
 export type Part = (typeof PARTS)[number]
 
@@ -51,10 +59,18 @@ function toOptions(args: readonly string[]): BenchOptions {
   const { values } = parseArgs({
     args: [...args],
     options: {
-      quick: { type: 'boolean' }, full: { type: 'boolean' }, latency: { type: 'boolean' }, growth: { type: 'boolean' },
-      profile: { type: 'boolean' }, only: { type: 'string' }, json: { type: 'boolean' }, haraka: { type: 'string' },
-      messages: { type: 'string' }, clients: { type: 'string', default: '50' },
-      runs: { type: 'string', default: '3' }, stored: { type: 'string' },
+      quick: { type: 'boolean' },
+      full: { type: 'boolean' },
+      latency: { type: 'boolean' },
+      growth: { type: 'boolean' },
+      profile: { type: 'boolean' },
+      only: { type: 'string' },
+      json: { type: 'boolean' },
+      haraka: { type: 'string' },
+      messages: { type: 'string' },
+      clients: { type: 'string', default: '50' },
+      runs: { type: 'string', default: '3' },
+      stored: { type: 'string' },
     },
   })
   const named = (values.only ?? '').split(',').filter((name) => name !== '')

@@ -74,7 +74,9 @@ export async function startPostfixRelay(setting: PostfixSetting): Promise<Runnin
 }
 
 function handOver(
-  { port }: RunningPostfix, { domain }: Setting, load: { messages: number; htmlBytes: number },
+  { port }: RunningPostfix,
+  { domain }: Setting,
+  load: { messages: number; htmlBytes: number },
 ): Promise<void> {
   return runSmtpSource({ ...load, port, sessions: SESSIONS, from: `shop@${domain}`, recipientDomain: 'dest.test' })
 }

@@ -31,7 +31,9 @@ export interface ProfileFigures {
 
 /** As Linux calls the threads. */
 const NAMES: Record<Thread, readonly string[]> = {
-  main: ['MainThread'], store: ['store'], delivery: ['WorkerThread', 'delivery'],
+  main: ['MainThread'],
+  store: ['store'],
+  delivery: ['WorkerThread', 'delivery'],
 }
 const THREAD_POOL = 'libuv-worker'
 const PROFILER = 'v8:ProfEvntProc'
@@ -58,9 +60,12 @@ export async function measureProfile({ clients, messages }: BenchOptions): Promi
     const [after, to] = [threadCpuSeconds(sternpost.server.processId), monotonicMicroseconds()]
     // The profiles are written at the end.
     await sternpost.server.stop()
-    const threads = Object.fromEntries(Object.entries(after).filter(([name]) => name !== PROFILER)
-      .map(([name, seconds]) => [name, threeDigits(((seconds - (before[name] ?? 0)) * 1_000) / messages)] as const)
-      .filter(([, cpu]) => cpu > 0))
+    const threads = Object.fromEntries(
+      Object.entries(after)
+        .filter(([name]) => name !== PROFILER)
+        .map(([name, seconds]) => [name, threeDigits(((seconds - (before[name] ?? 0)) * 1_000) / messages)] as const)
+        .filter(([, cpu]) => cpu > 0),
+    )
     return divide(readProfiles(folder, { from, to }), threads, messages)
   } finally {
     await sink.stop()
@@ -73,9 +78,7 @@ function monotonicMicroseconds(): number {
   return Number(process.hrtime.bigint() / 1_000n)
 }
 
-function divide(
-  profiles: readonly ThreadProfile[], threads: Record<string, number>, messages: number,
-): ProfileFigures {
+function divide(profiles: readonly ThreadProfile[], threads: Record<string, number>, messages: number): ProfileFigures {
   const stages: Record<string, number> = { DKIM: threads[THREAD_POOL] ?? 0, runtime: threads['V8Worker'] ?? 0 }
   const functions: ProfileFigures['functions'] = { main: [], store: [], delivery: [] }
   for (const thread of Object.keys(NAMES) as Thread[]) {
@@ -106,7 +109,10 @@ function sum(maps: readonly ReadonlyMap<string, number>[]): Map<string, number> 
 
 function send({ server, key }: Sternpost, clients: number, messages: number): Promise<unknown> {
   return runLoad({
-    baseUrl: server.baseUrl, apiKey: key, clients, messages,
+    baseUrl: server.baseUrl,
+    apiKey: key,
+    clients,
+    messages,
     body: messageBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes: bytesOf(10) }),
   })
 }

@@ -26,12 +26,20 @@ export function printComparison(title: string, { rows, cpu, signaturesVerified, 
     const own = Object.entries(cpuOf(size, name)).filter(([process]) => !TOOLS.includes(process))
     return own.length === 0 ? '-' : own.reduce((sum, [, value]) => sum + value, 0).toFixed(2)
   }
-  printTable(['', ...rows.flatMap(({ size }) => [size, 'ours : theirs', 'CPU ms'])], names.map((name) => (
-    [name, ...rows.flatMap((row) => [row[name] ?? null, ratio(row, name), ownCpu(row.size, name)])])))
-  const tools = cpu.map(({ size, system }) => `${system} ${size} ` +
-    TOOLS.map((tool) => cpuOf(size, system)[tool] ?? 0).join(' + '))
+  printTable(
+    ['', ...rows.flatMap(({ size }) => [size, 'ours : theirs', 'CPU ms'])],
+    names.map((name) => [
+      name,
+      ...rows.flatMap((row) => [row[name] ?? null, ratio(row, name), ownCpu(row.size, name)]),
+    ]),
+  )
+  const tools = cpu.map(
+    ({ size, system }) => `${system} ${size} ` + TOOLS.map((tool) => cpuOf(size, system)[tool] ?? 0).join(' + '),
+  )
   print(`CPU ms a message of ${TOOLS.join(' + ')} beside them: ${tools.join(', ')}`)
-  const verified = Object.entries(signaturesVerified).map(([name, count]) => `${name} ${count}`).join(', ')
+  const verified = Object.entries(signaturesVerified)
+    .map(([name, count]) => `${name} ${count}`)
+    .join(', ')
   print(`signatures verified by mailauth, one in each message: ${verified}`)
   print('synchronous=FULL, read back; each message with its event and webhook row, counted')
   for (const [name, reason] of Object.entries(missing)) print(`${name}: ${reason}`)
@@ -40,10 +48,18 @@ export function printComparison(title: string, { rows, cpu, signaturesVerified, 
 
 export function printAccept(rows: readonly AcceptRow[]): void {
   print('acceptance alone, 10 KB html; synchronous=FULL, read back')
-  printTable(['', 'clients', 'msg/s', 'CPU ms', 'p50 ms', 'p99 ms', 'msg/commit'], rows.map((row) => [
-    row.what, row.clients, row.perSecond, row.cpuMilliseconds, row.p50Milliseconds, row.p99Milliseconds,
-    Number.isNaN(row.messagesPerCommit) ? null : row.messagesPerCommit,
-  ]))
+  printTable(
+    ['', 'clients', 'msg/s', 'CPU ms', 'p50 ms', 'p99 ms', 'msg/commit'],
+    rows.map((row) => [
+      row.what,
+      row.clients,
+      row.perSecond,
+      row.cpuMilliseconds,
+      row.p50Milliseconds,
+      row.p99Milliseconds,
+      Number.isNaN(row.messagesPerCommit) ? null : row.messagesPerCommit,
+    ]),
+  )
   const [ours, bare] = ['durable accept', 'bare Koa POST'].map((what) => rows.find((row) => row.what === what))
   if (ours !== undefined && bare !== undefined) {
     print(`durable accept is ${Math.round((100 * ours.perSecond) / bare.perSecond)} % of a bare Koa POST\n`)
@@ -52,31 +68,46 @@ export function printAccept(rows: readonly AcceptRow[]): void {
 
 /** One row for each figure. */
 export function printFigures(what: string, figures: object): void {
-  printTable([what, ''], Object.entries(figures).map(([name, value]) => [inWords(name), String(value)]))
+  printTable(
+    [what, ''],
+    Object.entries(figures).map(([name, value]) => [inWords(name), String(value)]),
+  )
 }
 
 export function printLookups(rows: readonly LookupRow[]): void {
-  printTable(['lookups', 'stored', 'CPU ms', 'p50 ms'], rows.map((row) => [
-    row.what, row.stored, row.cpuMilliseconds, row.p50Milliseconds,
-  ]))
+  printTable(
+    ['lookups', 'stored', 'CPU ms', 'p50 ms'],
+    rows.map((row) => [row.what, row.stored, row.cpuMilliseconds, row.p50Milliseconds]),
+  )
 }
 
 export function printLatency({ roundTripMilliseconds, sternpost, postfix, connections, held }: LatencyFigures): void {
   print(`round trip of ${roundTripMilliseconds} ms, messages per second and connection`)
-  printTable(['', 'msg/s', 'connections at work', 'ours : theirs'], [
-    ['sternpost', sternpost, connections.sternpost, null],
-    ['postfix', postfix, connections.postfix, (sternpost / postfix).toFixed(2)],
-  ])
+  printTable(
+    ['', 'msg/s', 'connections at work', 'ours : theirs'],
+    [
+      ['sternpost', sternpost, connections.sternpost, null],
+      ['postfix', postfix, connections.postfix, (sternpost / postfix).toFixed(2)],
+    ],
+  )
   const { connections: most, allowed, destinations, megabytes } = held
   print(`held at once: ${most} of ${allowed} connections to ${destinations} destinations, peak ${megabytes} MB\n`)
 }
 
 export function printGrowth({ store, serve, choosing }: GrowthFigures): void {
   print('CPU of the store thread, microseconds for a message')
-  printTable(['queued', 'destinations', 'IPs', 'accept', 'claim', 'record', 'file MB'], store.map((row) => [
-    row.queued, row.destinations, row.ips, row.acceptMicroseconds, row.claimMicroseconds, row.recordMicroseconds,
-    row.fileMegabytes,
-  ]))
+  printTable(
+    ['queued', 'destinations', 'IPs', 'accept', 'claim', 'record', 'file MB'],
+    store.map((row) => [
+      row.queued,
+      row.destinations,
+      row.ips,
+      row.acceptMicroseconds,
+      row.claimMicroseconds,
+      row.recordMicroseconds,
+      row.fileMegabytes,
+    ]),
+  )
   printFigures('the server', serve)
   printFigures('choosing an IP and a slot', choosing)
 }
@@ -87,7 +118,10 @@ export function printProfile({ messages, stages, threads, functions }: ProfileFi
   printTable(['stage', 'ms'], [...Object.entries(stages), ['sum', whole.toPrecision(3)]])
   printTable(['thread', 'ms'], Object.entries(threads))
   for (const [thread, rows] of Object.entries(functions)) {
-    printTable([`${thread} thread`, 'us'], rows.map(({ name, microseconds }) => [name, microseconds]))
+    printTable(
+      [`${thread} thread`, 'us'],
+      rows.map(({ name, microseconds }) => [name, microseconds]),
+    )
   }
 }
 

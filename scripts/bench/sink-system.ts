@@ -11,9 +11,14 @@ export async function startSinkAlone({ sinkPort, domain }: Setting): Promise<Sys
     name: 'sink',
     isSigning: false,
     comesToSpeed: false,
-    handOver: (load) => runSmtpSource({
-      ...load, port: sinkPort, sessions: SESSIONS, from: `shop@${domain}`, recipientDomain: 'dest.test',
-    }),
+    handOver: (load) =>
+      runSmtpSource({
+        ...load,
+        port: sinkPort,
+        sessions: SESSIONS,
+        from: `shop@${domain}`,
+        recipientDomain: 'dest.test',
+      }),
     processes: () => ({}),
     stop: async () => {},
   }

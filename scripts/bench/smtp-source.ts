@@ -24,8 +24,18 @@ export async function runSmtpSource(options: SourceOptions): Promise<void> {
   const file = join(tmpdir(), `sternpost-bench-${process.pid}.eml`)
   writeFileSync(file, messageFile({ from, recipientDomain, htmlBytes }))
   const words = [
-    '-d', '-s', String(Math.min(options.sessions, messages)), '-m', String(messages), '-f', from,
-    '-t', `reader@${recipientDomain}`, '-F', file, `127.0.0.1:${options.port}`,
+    '-d',
+    '-s',
+    String(Math.min(options.sessions, messages)),
+    '-m',
+    String(messages),
+    '-f',
+    from,
+    '-t',
+    `reader@${recipientDomain}`,
+    '-F',
+    file,
+    `127.0.0.1:${options.port}`,
   ]
   try {
     await run('smtp-source', words)

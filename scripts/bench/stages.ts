@@ -79,9 +79,13 @@ export function readProfiles(folder: string, span: TimeSpan): ThreadProfile[] {
 function readProfile(profile: Profile, { from, to }: TimeSpan): ThreadProfile | undefined {
   const { nodes, samples, timeDeltas, startTime } = profile
   const has = (file: string): boolean => nodes.some(({ callFrame }) => callFrame.url.endsWith(file))
-  const thread = has('/store/sqlite/group-commit.ts') ? 'store'
-    : has('/delivery/session/path-sender.ts') ? 'delivery'
-    : has('/http/handle-request.ts') ? 'main' : undefined
+  const thread = has('/store/sqlite/group-commit.ts')
+    ? 'store'
+    : has('/delivery/session/path-sender.ts')
+      ? 'delivery'
+      : has('/http/handle-request.ts')
+        ? 'main'
+        : undefined
   if (thread === undefined) return undefined
   const owners = ownersOf(nodes)
   const stages = new Map<string, number>()

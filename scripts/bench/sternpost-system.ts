@@ -17,23 +17,36 @@ export interface MessageCount {
 }
 
 export function sternpostSystem(sternpost: Sternpost, clients: number, count: MessageCount): System {
-  return toSystem('sternpost', sternpost, count, ({ messages, htmlBytes }) => runLoad({
-    baseUrl: sternpost.server.baseUrl, apiKey: sternpost.key, clients, messages,
-    body: messageBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes }),
-  }))
+  return toSystem('sternpost', sternpost, count, ({ messages, htmlBytes }) =>
+    runLoad({
+      baseUrl: sternpost.server.baseUrl,
+      apiKey: sternpost.key,
+      clients,
+      messages,
+      body: messageBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes }),
+    }),
+  )
 }
 
 /** Messages are rounded up to whole batches by the caller. */
 export function batchSystem(sternpost: Sternpost, count: MessageCount): System {
-  return toSystem('sternpost_batch', sternpost, count, ({ messages, htmlBytes }) => runLoad({
-    baseUrl: sternpost.server.baseUrl, apiKey: sternpost.key, clients: 1, path: '/v1/email/batch',
-    messages: messages / BATCH_RECIPIENTS,
-    body: batchBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes }, BATCH_RECIPIENTS),
-  }))
+  return toSystem('sternpost_batch', sternpost, count, ({ messages, htmlBytes }) =>
+    runLoad({
+      baseUrl: sternpost.server.baseUrl,
+      apiKey: sternpost.key,
+      clients: 1,
+      path: '/v1/email/batch',
+      messages: messages / BATCH_RECIPIENTS,
+      body: batchBody({ from: FROM, recipientDomain: 'dest.test', htmlBytes }, BATCH_RECIPIENTS),
+    }),
+  )
 }
 
 function toSystem(
-  name: string, sternpost: Sternpost, count: MessageCount, load: (load: Load) => Promise<unknown>,
+  name: string,
+  sternpost: Sternpost,
+  count: MessageCount,
+  load: (load: Load) => Promise<unknown>,
 ): System {
   return {
     name,
@@ -48,7 +61,10 @@ function toSystem(
     async check() {
       const { accepted } = count
       await sternpost.check({
-        messages: accepted, delivered: accepted, deliveredEvents: accepted, webhookDeliveries: accepted,
+        messages: accepted,
+        delivered: accepted,
+        deliveredEvents: accepted,
+        webhookDeliveries: accepted,
       })
     },
     stop: () => sternpost.stop(),

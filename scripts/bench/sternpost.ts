@@ -86,8 +86,11 @@ async function startWith(options: SternpostOptions, zone: ZoneServer, addresses:
       pools: {
         version: 1,
         default_pool: 'default',
-        pools: { default: { ips: addresses.map((address, index) => (
-          { address, hostname: `mta${index}.sternpost.test`, warmed: true })) } },
+        pools: {
+          default: {
+            ips: addresses.map((address, index) => ({ address, hostname: `mta${index}.sternpost.test`, warmed: true })),
+          },
+        },
       },
       settings: {
         ...CHANGED_SETTINGS['sternpost.yaml'],
@@ -103,9 +106,12 @@ async function startWith(options: SternpostOptions, zone: ZoneServer, addresses:
   }
 }
 
-function toSternpost(
-  { server, zone, receiver, key }: Pick<Sternpost, 'server' | 'zone' | 'key'> & { receiver: WebhookCounter },
-): Sternpost {
+function toSternpost({
+  server,
+  zone,
+  receiver,
+  key,
+}: Pick<Sternpost, 'server' | 'zone' | 'key'> & { receiver: WebhookCounter }): Sternpost {
   return {
     server,
     zone,
@@ -113,8 +119,11 @@ function toSternpost(
     async check(expected) {
       const isThere = (found: DatabaseFigures): boolean =>
         Object.entries(expected).every(([name, count]) => found[name as keyof DatabaseFigures] === count)
-      await until(`the database shows ${JSON.stringify(expected)}`, () => isThere(readBack(server.databaseFolder)),
-        RECORD_DEADLINE)
+      await until(
+        `the database shows ${JSON.stringify(expected)}`,
+        () => isThere(readBack(server.databaseFolder)),
+        RECORD_DEADLINE,
+      )
       return readBack(server.databaseFolder)
     },
     async settled(webhooks) {

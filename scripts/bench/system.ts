@@ -69,8 +69,9 @@ export async function measureRun(system: System, load: Load, sinkPort: number): 
     const before = { ...systemBefore, ...toolsBefore }
     const after = { ...cpuOf(system), ...toolsAfter }
     await system.check?.()
-    const cpuMilliseconds = Object.fromEntries(Object.entries(after).map(([name, cpu]) => (
-      [name, ((cpu - (before[name] ?? 0)) * 1_000) / load.messages])))
+    const cpuMilliseconds = Object.fromEntries(
+      Object.entries(after).map(([name, cpu]) => [name, ((cpu - (before[name] ?? 0)) * 1_000) / load.messages]),
+    )
     return { perSecond: load.messages / seconds, cpuMilliseconds }
   } finally {
     await sink.stop()
@@ -80,7 +81,8 @@ export async function measureRun(system: System, load: Load, sinkPort: number): 
 /** Seconds so far, by process. */
 function cpuOf(system: System): Record<string, number> {
   return Object.fromEntries(
-    Object.entries(system.processes()).map(([name, processId]) => [name, treeCpuSeconds(processId)]))
+    Object.entries(system.processes()).map(([name, processId]) => [name, treeCpuSeconds(processId)]),
+  )
 }
 
 function cpuOfTools(sink: Sink): Record<string, number> {

@@ -16,18 +16,33 @@ const html = newsletter()
 const template = instrumentHtml(html, true)
 const secret = createSecretKey(randomBytes(32))
 const urls = messageUrls({
-  messageId: MESSAGE_ID, baseUrl: BASE_URL, keys: { open: secret, click: secret, unsubscribe: secret },
+  messageId: MESSAGE_ID,
+  baseUrl: BASE_URL,
+  keys: { open: secret, click: secret, unsubscribe: secret },
 })
 const known = Array.from({ length: LINKS }, (_, index) => urls.link(index))
 
 const fillWith = (linkUrl: (linkNumber: number) => string): number =>
   fillHtml(template, {
-    variables: { name: 'Ada' }, linkUrl, pixelUrl: known[0] ?? '', unsubscribeUrl: null, rewritesLinks: true,
+    variables: { name: 'Ada' },
+    linkUrl,
+    pixelUrl: known[0] ?? '',
+    unsubscribeUrl: null,
+    rewritesLinks: true,
   }).length
 
-print('read once', cpuMicroseconds(() => instrumentHtml(html, true).links.length, 50))
-print('joined for each recipient', cpuMicroseconds(() => fillWith((index) => known[index] ?? ''), RECIPIENTS))
-print(`with ${LINKS} link tokens made`, cpuMicroseconds(() => fillWith(urls.link), RECIPIENTS))
+print(
+  'read once',
+  cpuMicroseconds(() => instrumentHtml(html, true).links.length, 50),
+)
+print(
+  'joined for each recipient',
+  cpuMicroseconds(() => fillWith((index) => known[index] ?? ''), RECIPIENTS),
+)
+print(
+  `with ${LINKS} link tokens made`,
+  cpuMicroseconds(() => fillWith(urls.link), RECIPIENTS),
+)
 
 /** Paragraphs, some with a link, and a placeholder. */
 function newsletter(): string {

@@ -47,19 +47,25 @@ export const WARM_UP = 10_000
 export const WARM_UP_OF_COMPILED = 1_000
 
 export async function compareWholeWay(options: BenchOptions): Promise<Comparison> {
-  return compare(options, [startSinkAlone, startPostfixAlone, startPostfixWithOpenDkim, startNodemailer,
-    startSigningNodemailer], (sternpost) => sternpostSystem(sternpost, options.clients, { accepted: 0 }))
+  return compare(
+    options,
+    [startSinkAlone, startPostfixAlone, startPostfixWithOpenDkim, startNodemailer, startSigningNodemailer],
+    (sternpost) => sternpostSystem(sternpost, options.clients, { accepted: 0 }),
+  )
 }
 
 /** Batches of 1,000 recipients against single messages through Postfix and OpenDKIM. */
 export async function compareBatch(options: BenchOptions): Promise<Comparison> {
   const messages = Math.max(1, Math.round(options.messages / BATCH_RECIPIENTS)) * BATCH_RECIPIENTS
-  return compare({ ...options, messages, haraka: undefined, sizes: [10] }, [startPostfixWithOpenDkim],
-    (sternpost) => batchSystem(sternpost, { accepted: 0 }))
+  return compare({ ...options, messages, haraka: undefined, sizes: [10] }, [startPostfixWithOpenDkim], (sternpost) =>
+    batchSystem(sternpost, { accepted: 0 }),
+  )
 }
 
 async function compare(
-  options: BenchOptions, peers: readonly Start[], toSystem: (sternpost: Sternpost) => System,
+  options: BenchOptions,
+  peers: readonly Start[],
+  toSystem: (sternpost: Sternpost) => System,
 ): Promise<Comparison> {
   const keeping = await startKeepingSink()
   const setting = makeSetting(keeping.port)
@@ -76,7 +82,9 @@ async function compare(
     for (const system of systems.filter(({ isSigning }) => isSigning)) {
       const load: Load = { messages: loadOf(system, SAMPLE), htmlBytes: bytesOf(10) }
       comparison.signaturesVerified[system.name] = await checkSignatures(system, load, {
-        sink: keeping, resolver, domain: SENDING_DOMAIN,
+        sink: keeping,
+        resolver,
+        domain: SENDING_DOMAIN,
       })
     }
     await keeping.close()
@@ -88,7 +96,10 @@ async function compare(
 }
 
 async function takeTurns(
-  systems: readonly System[], size: number, { runs, messages }: BenchOptions, { sinkPort }: Setting,
+  systems: readonly System[],
+  size: number,
+  { runs, messages }: BenchOptions,
+  { sinkPort }: Setting,
   comparison: Comparison,
 ): Promise<void> {
   const label = `${size}KB`

@@ -12,8 +12,10 @@ if (folder === undefined) {
   process.stderr.write('usage: node scripts/package/list-licences.ts NODE_MODULES\n')
   process.exit(USAGE)
 }
-const manifests = globSync(['*/package.json', '@*/*/package.json', '**/node_modules/*/package.json',
-  '**/node_modules/@*/*/package.json'], { cwd: folder })
+const manifests = globSync(
+  ['*/package.json', '@*/*/package.json', '**/node_modules/*/package.json', '**/node_modules/@*/*/package.json'],
+  { cwd: folder },
+)
 const lines = manifests.map((file) => {
   const { name, version, license } = JSON.parse(readFileSync(join(folder, file), 'utf8'))
   if (typeof license !== 'string') throw new Error(`${join(folder, file)} states no licence`)

@@ -15,21 +15,32 @@ function manualPage(): string {
   const date = new Date(Number(process.env['SOURCE_DATE_EPOCH'] ?? 0) * SECOND).toISOString().slice(0, 10)
   return [
     `.TH STERNPOST 8 "${date}" "sternpost ${packageVersion()}" "System administration"`,
-    '.SH NAME', `sternpost \\- ${roff(tree.description.toLowerCase())}`,
-    '.SH SYNOPSIS', '.B sternpost', '.I verb', '.RI [ flags ]',
-    '.SH DESCRIPTION', ...INTRODUCTION.flatMap((text) => ['.PP', roff(text)]),
-    '.SH VERBS', ...verbs.flatMap(verbLines),
-    '.SH EXIT STATUS', ...pairs(EXIT_STATUS),
-    '.SH FILES', ...pairs(FILES),
-    '.SH SEE ALSO', '.BR systemctl (1),', '.BR journalctl (1)', '',
+    '.SH NAME',
+    `sternpost \\- ${roff(tree.description.toLowerCase())}`,
+    '.SH SYNOPSIS',
+    '.B sternpost',
+    '.I verb',
+    '.RI [ flags ]',
+    '.SH DESCRIPTION',
+    ...INTRODUCTION.flatMap((text) => ['.PP', roff(text)]),
+    '.SH VERBS',
+    ...verbs.flatMap(verbLines),
+    '.SH EXIT STATUS',
+    ...pairs(EXIT_STATUS),
+    '.SH FILES',
+    ...pairs(FILES),
+    '.SH SEE ALSO',
+    '.BR systemctl (1),',
+    '.BR journalctl (1)',
+    '',
   ].join('\n')
 }
 
 const INTRODUCTION = [
-  'Sternpost takes mail from your applications, by a REST interface or SMTP submission, and sends it from dedicated IP '
-  + 'addresses that it warms up. It runs as the service sternpost, on ports that sternpost.socket opens for it.',
-  'On the server the command talks to the service over a Unix socket: root and the group sternpost may use it. From '
-  + 'elsewhere it takes --url and --api-key, or the variables STERNPOST_URL and STERNPOST_API_KEY.',
+  'Sternpost takes mail from your applications, by a REST interface or SMTP submission, and sends it from dedicated IP ' +
+    'addresses that it warms up. It runs as the service sternpost, on ports that sternpost.socket opens for it.',
+  'On the server the command talks to the service over a Unix socket: root and the group sternpost may use it. From ' +
+    'elsewhere it takes --url and --api-key, or the variables STERNPOST_URL and STERNPOST_API_KEY.',
 ]
 
 const EXIT_STATUS: readonly [string, string][] = [
@@ -56,7 +67,8 @@ const FILES: readonly [string, string][] = [
 function verbLines({ path, argumentWords, description, options, example }: CommandNode): string[] {
   const words = argumentWords === '' ? '' : ` ${argumentWords}`
   return [
-    `.SS "sternpost ${roff(path.join(' ') + words)}"`, roff(`${description}.`),
+    `.SS "sternpost ${roff(path.join(' ') + words)}"`,
+    roff(`${description}.`),
     ...pairs(options.map(({ flags, description: text }) => [flags, text])),
     ...(example === '' ? [] : ['.PP', 'Example:', '.RS', '.nf', ...example.split('\n').map(roff), '.fi', '.RE']),
   ]

@@ -52,8 +52,9 @@ export function createAdministration(parts: AdministrationParts): Administration
 
   /** What an operator suspended is told in the audit of its IP. */
   async function resumePaths(filter: PathFilter, actor: string): Promise<number> {
-    const byHand = shaping.views().filter((view) =>
-      fits(view, filter) && view.holds.some(({ scope }) => scope === 'provider'))
+    const byHand = shaping
+      .views()
+      .filter((view) => fits(view, filter) && view.holds.some(({ scope }) => scope === 'provider'))
     const resumed = shaping.resume(filter)
     for (const { ip, provider } of byHand) {
       if (ip === null || provider === null) continue
@@ -84,7 +85,11 @@ export function createAdministration(parts: AdministrationParts): Administration
     async actOnQueue(action, filter, isDryRun) {
       if (action.kind === 'move') requirePool(live, action.pool)
       const { messages, queued } = await store.actOnQueue({
-        filter, action, now: clock.now(), limit: NO_LIMIT, isDryRun,
+        filter,
+        action,
+        now: clock.now(),
+        limit: NO_LIMIT,
+        isDryRun,
       })
       if (!isDryRun) {
         dispatcher.noteQueued(queued)
@@ -100,7 +105,8 @@ export function createAdministration(parts: AdministrationParts): Administration
     pools() {
       const { pools, default_pool: defaultPool } = live.current().pools
       return Object.entries(pools).map(([name, settings]) => ({
-        name, settings,
+        name,
+        settings,
         isDefault: name === defaultPool,
         ips: egress.ips().filter(({ pool }) => pool === name),
         waiting: Object.values(dispatcher.backlogOf(name)).reduce((sum, count) => sum + count, 0),
@@ -132,9 +138,10 @@ export function createAdministration(parts: AdministrationParts): Administration
       const { ip, warmup: ramp } = await warmup.find(text)
       const now = clock.now()
       const [warmupDays, sentDays] = await Promise.all([
-        store.warmupDays(ip, dayAfter(utcDay(now), 1 - past)), store.ipDays(ip, past),
+        store.warmupDays(ip, dayAfter(utcDay(now), 1 - past)),
+        store.ipDays(ip, past),
       ])
-      const curve = ramp === null ? null : live.current().warmup.curves[ramp.curve] ?? null
+      const curve = ramp === null ? null : (live.current().warmup.curves[ramp.curve] ?? null)
       return sendDays({ warmup: ramp, curve, warmupDays, sentDays, now, past, ahead })
     },
 
@@ -146,7 +153,9 @@ export function createAdministration(parts: AdministrationParts): Administration
     lastChecks: parts.health.last,
     raiseLogLevel: parts.logLevel.raise,
     server: () => ({
-      version: packageVersion(), node: process.versions.node, revision: live.revision(),
+      version: packageVersion(),
+      node: process.versions.node,
+      revision: live.revision(),
       startedAt: Math.round(performance.timeOrigin),
     }),
     runChecks: parts.health.run,
@@ -154,7 +163,8 @@ export function createAdministration(parts: AdministrationParts): Administration
 }
 
 async function attempt(
-  { live, reload, egress }: AdministrationParts, isDryRun: boolean,
+  { live, reload, egress }: AdministrationParts,
+  isDryRun: boolean,
 ): Promise<Omit<ReloadResult, 'milliseconds'>> {
   try {
     const report = await reload(isDryRun)
@@ -195,15 +205,20 @@ function requireProvider(live: ReplaceableConfiguration, name: string): void {
 }
 
 function fits(view: PathView, { ip, route, provider }: PathFilter): boolean {
-  return (ip === undefined || view.ip === ip) && (route === undefined || view.route === route)
-    && (provider === undefined || view.provider === provider)
+  return (
+    (ip === undefined || view.ip === ip) &&
+    (route === undefined || view.route === route) &&
+    (provider === undefined || view.provider === provider)
+  )
 }
 
 async function routeOf(domain: string, findRoute: FindRoute): Promise<DomainRoute> {
   const route = await findRoute(domain)
   if (route.kind !== 'hosts') return { domain, problem: dnsProblem(route), provider: null, hosts: [] }
   const hosts = route.hosts.map(({ name, addresses, tls }) => ({
-    name, addresses, tls: { policy: tls.policy.type, demand: tls.kind, text: demandText(tls) },
+    name,
+    addresses,
+    tls: { policy: tls.policy.type, demand: tls.kind, text: demandText(tls) },
   }))
   return { domain, problem: null, provider: route.provider, hosts }
 }

@@ -9,7 +9,5 @@ import type { Foundation } from './foundation.ts'
 export function blocklistResolver({ live, resolver, outside }: Foundation): Resolver {
   const { health, dns } = live.current().server
   if (health.blocklist_servers.length === 0 || outside !== undefined) return resolver
-  return createDnsResolver({
-    servers: health.blocklist_servers, timeoutMilliseconds: dns.timeout, tries: dns.tries,
-  })
+  return createDnsResolver({ servers: health.blocklist_servers, timeoutMilliseconds: dns.timeout, tries: dns.tries })
 }

@@ -40,11 +40,14 @@ export function createDataAdministration(parts: DataAdministrationParts): DataAd
         throw new ServiceError('invalid_request', 'to: expected an absolute path')
       }
       last = null
-      backups.write(folder).then(({ manifest, milliseconds, ...backup }) => {
-        last = { backup, milliseconds, messages: manifest.counts.messages }
-      }, (thrown: unknown) => {
-        last = { problem: errorText(thrown) }
-      })
+      backups.write(folder).then(
+        ({ manifest, milliseconds, ...backup }) => {
+          last = { backup, milliseconds, messages: manifest.counts.messages }
+        },
+        (thrown: unknown) => {
+          last = { problem: errorText(thrown) }
+        },
+      )
     },
     exportRecipient: (address, after) => exportRecipient(parts, address, after),
     async eraseRecipient(address) {

@@ -35,7 +35,15 @@ export async function startDelivery(foundation: Foundation, parts: DeliveryParts
   const captureAddress = foundation.outside?.captureAddress ?? (await startCapture(foundation, doors))
   const dispatcher = createDispatcher({
     store: withoutTranscripts(store, () => !disk.isShort() && live.current().server.retention.transcripts > 0),
-    clock, realClock, metrics, egress, shaping, findRoute, tlsMemory, epoch, captureAddress,
+    clock,
+    realClock,
+    metrics,
+    egress,
+    shaping,
+    findRoute,
+    tlsMemory,
+    epoch,
+    captureAddress,
     configuration: live,
     startWorker,
     onConnectionTls: (ip, note) => tlsResults.noteConnection(ip, note),

@@ -63,12 +63,10 @@ export async function openDoors(foundation: Foundation, parts: DoorParts): Promi
   const [report] = listen.inbound
   const tracking = listen.http.findIndex(({ serve }) => serve.includes('tracking'))
   const own = listen.http[tracking]
-  parts.doors.inbound = report === undefined
-    ? null
-    : { address: loopback(report.address), port: inbound[0] ?? report.port }
-  parts.doors.tracking = own === undefined
-    ? null
-    : { address: loopback(own.address), port: http[tracking] ?? own.port, isTls: own.tls }
+  parts.doors.inbound =
+    report === undefined ? null : { address: loopback(report.address), port: inbound[0] ?? report.port }
+  parts.doors.tracking =
+    own === undefined ? null : { address: loopback(own.address), port: http[tracking] ?? own.port, isTls: own.tls }
   return {
     ports: { http, submission, inbound },
     readCertificates(files) {
@@ -110,7 +108,14 @@ async function startReports(foundation: Foundation, { mail, webhookEngine }: Doo
   const { server: settings, providers } = configuration
   if (settings.listen.inbound.length === 0) return CLOSED
   const server = createReportServer({
-    settings, providers, classify, store, keyRing, clock, metrics, passed,
+    settings,
+    providers,
+    classify,
+    store,
+    keyRing,
+    clock,
+    metrics,
+    passed,
     ...mail.unsubscribing,
     acceptSubmission: mail.acceptSubmission,
     logger: logger.child({ part: 'inbound' }),
@@ -125,7 +130,11 @@ async function startSubmission(foundation: Foundation, { mail, apiKeys }: DoorPa
   const { server: settings } = configuration
   if (settings.listen.submission.length === 0) return CLOSED
   const server = createSubmissionServer({
-    settings, apiKeys, clock, metrics, passed,
+    settings,
+    apiKeys,
+    clock,
+    metrics,
+    passed,
     acceptSubmission: mail.acceptSubmission,
     mailRefusal: mail.mailRefusal,
     logger: logger.child({ part: 'submission' }),
@@ -136,14 +145,17 @@ async function startSubmission(foundation: Foundation, { mail, apiKeys }: DoorPa
 
 async function startHttp(foundation: Foundation, parts: DoorParts): Promise<OpenWeb> {
   const { configuration, store, clock, metrics, logger, stops, working, outside, passed } = foundation
-  const {
-    egress, warmup, domains, apiKeys, webhookEndpoints, webhookDeliveries, tryWebhook, eventStreams, mail,
-  } = parts
+  const { egress, warmup, domains, apiKeys, webhookEndpoints, webhookDeliveries, tryWebhook, eventStreams, mail } =
+    parts
   const { server: settings } = configuration
   const administration = createAdministration({
-    ...parts, store, clock, logger,
+    ...parts,
+    store,
+    clock,
+    logger,
     data: createDataAdministration({
-      store, clock,
+      store,
+      clock,
       backups: parts.backups,
       budget: () => foundation.live.current().server.retention.budget,
       freeBytes: () => parts.disk.freeBytes(),
@@ -154,9 +166,21 @@ async function startHttp(foundation: Foundation, parts: DoorParts): Promise<Open
     onEvents: () => parts.webhookEngine.wake(),
   })
   const http = createHttpServers({
-    settings, clock, metrics, logger, passed,
+    settings,
+    clock,
+    metrics,
+    logger,
+    passed,
     features: {
-      ...mail, administration, domains, warmup, apiKeys, webhookEndpoints, webhookDeliveries, tryWebhook, eventStreams,
+      ...mail,
+      administration,
+      domains,
+      warmup,
+      apiKeys,
+      webhookEndpoints,
+      webhookDeliveries,
+      tryWebhook,
+      eventStreams,
       now: () => clock.now(),
       health: () => healthReport(store, clock, smtpOut(egress, parts.health)),
     },
@@ -170,7 +194,9 @@ async function startHttp(foundation: Foundation, parts: DoorParts): Promise<Open
   const door = { ports, setCertificates: http.setCertificates }
   if (settings.listen.metrics === null) return door
   const metricsServer = await startMetricsServer({
-    ...settings.listen.metrics, metrics, passed,
+    ...settings.listen.metrics,
+    metrics,
+    passed,
     token: settings.metrics.token,
   })
   stops.push(() => metricsServer.stop())

@@ -33,7 +33,11 @@ export async function startEgress(foundation: Foundation, { webhookEngine }: Web
   const logger = foundation.logger.child({ part: 'egress' })
   const queue: QueueFigures = { backlogOf: () => ({}), waitingOf: () => [] }
   const { egress, warmup } = createEgress({
-    configuration: live, store, clock, canBind, logger,
+    configuration: live,
+    store,
+    clock,
+    canBind,
+    logger,
     lookups: { ...resolver, blocklists: blocklistResolver(foundation) },
     backlogOf: (pool) => queue.backlogOf(pool),
     waitingOf: (ip) => queue.waitingOf(ip),
@@ -41,7 +45,9 @@ export async function startEgress(foundation: Foundation, { webhookEngine }: Web
     onEvents: () => webhookEngine.wake(),
   })
   const shaping = createShaping({
-    clock, logger, store,
+    clock,
+    logger,
+    store,
     settings: live.current,
     signals: {
       onBlock: (block) => egress.noteBlock(block),

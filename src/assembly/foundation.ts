@@ -109,7 +109,8 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   stops.push(() => stopTogether(working, logger))
   const now = clock.now()
   const { epoch, recovered, uncertain } = await store.beginEpoch(
-    now, now + configuration.server.delivery.uncertain_retry,
+    now,
+    now + configuration.server.delivery.uncertain_retry,
   )
   metrics.leasesRecovered.inc(recovered + uncertain)
   metrics.uncertainDeliveries.inc(uncertain)
@@ -118,7 +119,18 @@ export async function openFoundation(options: ApplianceOptions, stops: Stops): P
   const keyRing = createKeyRing(configuration.server.secrets.master_key)
   const resolver = createMeasuredResolver(outside?.resolver ?? dnsResolver(configuration), dnsNotes(metrics))
   return {
-    ...options, live, clock, realClock, metrics, store, location, epoch, keyRing, resolver, stops, working,
+    ...options,
+    live,
+    clock,
+    realClock,
+    metrics,
+    store,
+    location,
+    epoch,
+    keyRing,
+    resolver,
+    stops,
+    working,
     classify: (...reply) => classify(...reply),
     isClockSteady: startClockWatch(clock, logger, stops),
   }

@@ -32,7 +32,8 @@ export function startHealthChecks(foundation: Foundation, parts: HealthParts): H
   const request = startRequest(foundation)
   stops.push(() => request.close())
   const keeper: HealthKeeper = createHealthKeeper({
-    hostname, metrics,
+    hostname,
+    metrics,
     file: join(folder, 'health.json'),
     world: (asked, isAwaited) => worldOf({ foundation, parts, request, asked, isAwaited, keeper }),
     channels: () => channels(foundation, parts),
@@ -56,12 +57,17 @@ interface WorldParts {
 function worldOf({ foundation, parts, request, asked, isAwaited, keeper }: WorldParts): CheckWorld {
   const { live, clock, resolver } = foundation
   const configuration = live.current()
-  const ips = Object.entries(configuration.pools.pools).flatMap(([pool, { ips: ofPool }]) => ofPool
-    .filter(({ address, enabled }) => (asked.ip === null ? enabled : address === asked.ip))
-    .map(({ address, source, hostname }) => ({ address, source, hostname, pool })))
+  const ips = Object.entries(configuration.pools.pools).flatMap(([pool, { ips: ofPool }]) =>
+    ofPool
+      .filter(({ address, enabled }) => (asked.ip === null ? enabled : address === asked.ip))
+      .map(({ address, source, hostname }) => ({ address, source, hostname, pool })),
+  )
   if (asked.ip !== null && ips.length === 0) throw new ServiceError('invalid_request', `ip: ${asked.ip} is in no pool`)
   return {
-    configuration, resolver, clock, ips,
+    configuration,
+    resolver,
+    clock,
+    ips,
     folder: null,
     domain: asked.domain,
     blocklistResolver: blocklistResolver(foundation),
@@ -89,9 +95,13 @@ function channels(foundation: Foundation, { acceptSubmission, domains }: HealthP
     found.push(operatorMail({ to: operator.email, hostname, acceptSubmission, otherSenders }))
   }
   if (operator.webhook !== null) {
-    found.push(operatorWebhook(operator.webhook, {
-      allowPrivateAddresses: webhooks.allow_private_addresses, allowHttp: webhooks.allow_http, caFile: tls.ca_file,
-    }))
+    found.push(
+      operatorWebhook(operator.webhook, {
+        allowPrivateAddresses: webhooks.allow_private_addresses,
+        allowHttp: webhooks.allow_http,
+        caFile: tls.ca_file,
+      }),
+    )
   }
   return found
 }
@@ -113,4 +123,3 @@ function startRequest({ resolver, configuration }: Foundation): GuardedRequest {
     lookup: createGuardedLookup(resolver),
   })
 }
-

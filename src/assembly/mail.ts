@@ -38,18 +38,29 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
   const sendingRate = createSendingRate({ clock, settings: settings.api })
   const onEvents = (): void => parts.webhookEngine.wake()
   const acceptance: AcceptanceOptions = {
-    store, clock, egress, metrics, settings, domains, onEvents,
+    store,
+    clock,
+    egress,
+    metrics,
+    settings,
+    domains,
+    onEvents,
     rate: sendingRate,
     // With another world outside, all mail takes the normal way there.
     captures: outside === undefined ? 'test-and-simulated' : 'simulated',
     testSendingDomain: SANDBOX_DOMAIN,
     onQueued: (queued) => dispatcher.noteQueued(queued),
     logAccepted: createAcceptanceLog({
-      logger: logger.child({ part: 'messages' }), recipients: () => foundation.live.current().server.log.recipients,
+      logger: logger.child({ part: 'messages' }),
+      recipients: () => foundation.live.current().server.log.recipients,
     }),
   }
   const engagement = createEngagement({
-    store, clock, metrics, keys, onEvents,
+    store,
+    clock,
+    metrics,
+    keys,
+    onEvents,
     machines: providers.machines,
     storesClient: settings.tracking.store_client,
     trackingUrl: outside?.trackingUrl ?? null,
@@ -64,7 +75,9 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     previewMessage: createPreviewMessage({ ...acceptance, renderingOf: renderingOf(foundation, keys) }),
     messages: {
       ...createMessageLookup({
-        store, clock, domains,
+        store,
+        clock,
+        domains,
         classify: foundation.classify,
         whyWaiting: (message) => dispatcher.whyWaiting(message),
         whereIs: (id) => dispatcher.whereIs(id),
@@ -76,7 +89,10 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate,
     mailRefusal: createMailRefusal({
-      store, clock, hasSpace: () => parts.disk.mayAccept(), mostQueued: settings.api.queue_max,
+      store,
+      clock,
+      hasSpace: () => parts.disk.mayAccept(),
+      mostQueued: settings.api.queue_max,
     }),
     engagement,
     unsubscribing: createUnsubscribing({ store, clock, logger, metrics, onEvents, key: keys.unsubscribe }),
@@ -88,10 +104,13 @@ function renderingOf(
   { configuration, store, outside }: Foundation,
   keys: ReturnType<typeof renderKeys>,
 ): PreviewOptions['renderingOf'] {
-  const { domains: { targets }, headers, hostname, tracking } = configuration.server
-  const settings = {
-    keys, cfbl: headers.cfbl, referenceHeader: headers.reference, senderId: senderIdOf(hostname),
-  }
+  const {
+    domains: { targets },
+    headers,
+    hostname,
+    tracking,
+  } = configuration.server
+  const settings = { keys, cfbl: headers.cfbl, referenceHeader: headers.reference, senderId: senderIdOf(hostname) }
   return async (domain) => {
     const [returnPath, host] = await Promise.all([store.findReturnPath(domain), store.findTrackingHost(domain)])
     return {

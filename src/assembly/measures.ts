@@ -34,8 +34,10 @@ export function measureWhenRead(foundation: Foundation, parts: MeasuredParts): v
   })
 }
 
-async function measureStore({ store, clock, metrics }: Foundation, { dispatcher, egress }: MeasuredParts):
-  Promise<void> {
+async function measureStore(
+  { store, clock, metrics }: Foundation,
+  { dispatcher, egress }: MeasuredParts,
+): Promise<void> {
   const { database, writeAheadLog, sending, webhooks } = await store.figures()
   metrics.databaseBytes.set(database)
   metrics.walBytes.set(writeAheadLog)

@@ -27,16 +27,19 @@ const LOCAL_PART = 'postmaster'
 export function operatorMail({ to, hostname, acceptSubmission, otherSenders }: OperatorMailOptions): OperatorChannel {
   const sendFrom = async (domain: string, alert: OperatorAlert): Promise<void> => {
     const from = `${LOCAL_PART}@${domain}`
-    await acceptSubmission({
-      from,
-      recipients: [to],
-      subject: alertSubject(alert),
-      raw: alertMail(alert, { from, to }),
-      tags: undefined,
-      ipPool: undefined,
-      track: { opens: false, clicks: false },
-      idempotencyKey: `alert ${randomUUID()}`,
-    }, ADMINISTRATOR)
+    await acceptSubmission(
+      {
+        from,
+        recipients: [to],
+        subject: alertSubject(alert),
+        raw: alertMail(alert, { from, to }),
+        tags: undefined,
+        ipPool: undefined,
+        track: { opens: false, clicks: false },
+        idempotencyKey: `alert ${randomUUID()}`,
+      },
+      ADMINISTRATOR,
+    )
   }
   return {
     name: `mail ${to}`,

@@ -46,18 +46,23 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
   const resolver: Resolver = validating ?? createCachedResolver({ resolver: foundation.resolver, ...cache })
   const request = startGuardedRequest(foundation)
   // The world of the sandbox has no web servers for policies.
-  const sts = outside !== undefined ? NO_STS : createMtaSts({
-    resolver, request, clock: realClock,
-    memory: {
-      find: (domain) => store.findStsPolicy(domain),
-      keep: (policy) => store.keepStsPolicy(policy),
-      fetchedBefore: (before, limit) => store.stsPoliciesFetchedBefore(before, limit),
-    },
-    onProblem(domain, { result, reason }) {
-      logger.warn({ domain, result, reason }, 'MTA-STS policy not to be had')
-      tlsResults.noteProblem({ domain, host: '', policy: { type: 'sts', id: '' }, result })
-    },
-  })
+  const sts =
+    outside !== undefined
+      ? NO_STS
+      : createMtaSts({
+          resolver,
+          request,
+          clock: realClock,
+          memory: {
+            find: (domain) => store.findStsPolicy(domain),
+            keep: (policy) => store.keepStsPolicy(policy),
+            fetchedBefore: (before, limit) => store.stsPoliciesFetchedBefore(before, limit),
+          },
+          onProblem(domain, { result, reason }) {
+            logger.warn({ domain, result, reason }, 'MTA-STS policy not to be had')
+            tlsResults.noteProblem({ domain, host: '', policy: { type: 'sts', id: '' }, result })
+          },
+        })
   const policies = createTlsPolicies({
     validating,
     sts: { policyFor: async (domain) => (live.current().server.delivery.mta_sts ? sts.policyFor(domain) : null) },
@@ -75,20 +80,28 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
   })
   return {
     findRoute: createFindRoute({
-      mailHosts, clock,
+      mailHosts,
+      clock,
       tlsPolicies: policies,
       settings: live.current,
       onTlsProblem: (problem) => tlsResults.noteProblem(problem),
     }),
-    tlsMemory, tlsResults, sts,
-    reportsBy: (acceptSubmission) => createTlsReports({
-      store, resolver, request, clock, logger,
-      settings: live.current,
-      sendMail: async ({ from, recipient, subject, raw, idempotencyKey }) => {
-        const mail = { recipients: [recipient], from, subject, raw, idempotencyKey, ...PLAIN }
-        await acceptSubmission(mail, ADMINISTRATOR)
-      },
-    }),
+    tlsMemory,
+    tlsResults,
+    sts,
+    reportsBy: (acceptSubmission) =>
+      createTlsReports({
+        store,
+        resolver,
+        request,
+        clock,
+        logger,
+        settings: live.current,
+        sendMail: async ({ from, recipient, subject, raw, idempotencyKey }) => {
+          const mail = { recipients: [recipient], from, subject, raw, idempotencyKey, ...PLAIN }
+          await acceptSubmission(mail, ADMINISTRATOR)
+        },
+      }),
   }
 }
 
@@ -99,10 +112,14 @@ function validatingResolver({ configuration, clock, metrics, outside }: Foundati
   const { dns } = configuration.server
   if (dns.validating_resolver === null || outside !== undefined) return null
   const resolver = createValidatingResolver({
-    server: dns.validating_resolver, timeoutMilliseconds: dns.timeout, tries: dns.tries,
+    server: dns.validating_resolver,
+    timeoutMilliseconds: dns.timeout,
+    tries: dns.tries,
   })
   return createCachedValidatingResolver({
-    resolver: createMeasuredValidatingResolver(resolver, dnsNotes(metrics)), cache: dns.cache, clock,
+    resolver: createMeasuredValidatingResolver(resolver, dnsNotes(metrics)),
+    cache: dns.cache,
+    clock,
     onHit: () => metrics.dnsCacheHits.inc(),
   })
 }

@@ -89,7 +89,7 @@ export function createReload(options: ReloadOptions): Reload {
   }
 
   function reload(isDryRun: boolean): Promise<ReloadReport> {
-    const next = last.then(() => isDryRun ? apply(true) : announced())
+    const next = last.then(() => (isDryRun ? apply(true) : announced()))
     const note = (value: number) => (): void => {
       if (!isDryRun) metrics.configurationReloads.set(value)
     }
@@ -102,14 +102,16 @@ export function createReload(options: ReloadOptions): Reload {
     onSignal() {
       if (isSignalled) return
       isSignalled = true
-      void last.then(async () => {
-        isSignalled = false
-        const { lines, revision } = await reload(false)
-        logger.info({ revision, changes: lines }, 'configuration reloaded')
-      }).catch((thrown: unknown) => {
-        const problem = thrown instanceof ConfigurationError ? explainMistakes(thrown.mistakes) : errorText(thrown)
-        logger.error({ problem }, 'configuration not reloaded; the old one stays in force')
-      })
+      void last
+        .then(async () => {
+          isSignalled = false
+          const { lines, revision } = await reload(false)
+          logger.info({ revision, changes: lines }, 'configuration reloaded')
+        })
+        .catch((thrown: unknown) => {
+          const problem = thrown instanceof ConfigurationError ? explainMistakes(thrown.mistakes) : errorText(thrown)
+          logger.error({ problem }, 'configuration not reloaded; the old one stays in force')
+        })
     },
   }
 }

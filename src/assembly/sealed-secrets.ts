@@ -17,8 +17,10 @@ type Sealing = Pick<Foundation, 'store' | 'keyRing' | 'logger'>
 export async function tellForeignSecrets({ store, keyRing, logger }: Sealing): Promise<void> {
   try {
     for await (const { name, keys } of allDomains(store)) {
-      const isForeign = keys.some(({ role, selector, sealedPrivateKey }) =>
-        role === 'active' && !opens(() => keyRing.open(sealedPrivateKey, dkimSealContext(name, selector))))
+      const isForeign = keys.some(
+        ({ role, selector, sealedPrivateKey }) =>
+          role === 'active' && !opens(() => keyRing.open(sealedPrivateKey, dkimSealContext(name, selector))),
+      )
       if (!isForeign) continue
       const fix = `sternpost domain dkim rotate ${name}; or start with the master key of the backup`
       logger.error({ domain: name, fix }, 'the DKIM key of a domain does not open: its mail waits')

@@ -19,7 +19,15 @@ export function createSenders(foundation: Foundation, egress: Egress, { webhookE
   const { hostname, domains: settings, tracking, api } = configuration.server
   const logger = foundation.logger.child({ part: 'senders' })
   const domains = createDomains({
-    store, clock, realClock, keyRing, egress, resolver, hostname, settings, logger,
+    store,
+    clock,
+    realClock,
+    keyRing,
+    egress,
+    resolver,
+    hostname,
+    settings,
+    logger,
     tracking: { opens: tracking.opens, clicks: tracking.clicks },
     mostDomains: api.counts_max.domains,
     onEvents: () => webhookEngine.wake(),

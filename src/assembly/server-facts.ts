@@ -36,7 +36,8 @@ export function serverFacts(foundation: Foundation, parts: ServerFactsParts): Se
     async queue() {
       const now = clock.now()
       const [{ oldestDueAt }, watched, groups] = await Promise.all([
-        store.queueSummary(now), store.watchQueue(now - OVERDUE_AFTER, now - STUCK_AFTER),
+        store.queueSummary(now),
+        store.watchQueue(now - OVERDUE_AFTER, now - STUCK_AFTER),
         store.queueGroups('isp', {}, now),
       ])
       return { oldestDueAt, ...watched, groups }
@@ -57,7 +58,8 @@ export function serverFacts(foundation: Foundation, parts: ServerFactsParts): Se
         commits.values.find(({ metricName }) => metricName?.endsWith(ending) === true)?.value ?? 0
       const count = total('_count')
       return {
-        bytes: figures.database, walBytes: figures.writeAheadLog,
+        bytes: figures.database,
+        walBytes: figures.writeAheadLog,
         growthPerDay: parts.growthPerDay(),
         commitMilliseconds: count === 0 ? null : (SECOND * total('_sum')) / count,
       }

@@ -14,7 +14,10 @@ import type { Foundation } from './foundation.ts'
 
 export function startRetention({ live, store, clock, realClock, logger, stops }: Foundation): Retention {
   const retention = createRetention({
-    store, keptLinksText, clock, realClock,
+    store,
+    keptLinksText,
+    clock,
+    realClock,
     times: () => retentionTimes(live.current()),
     logger: logger.child({ part: 'store' }),
   })
@@ -41,17 +44,27 @@ function retentionTimes({ server: { retention, webhooks } }: Configuration): Ret
 export function withoutTranscripts(store: Store, keepsTranscripts: () => boolean): Store {
   return {
     ...store,
-    recordOutcomes: (request) => store.recordOutcomes(keepsTranscripts()
-      ? request
-      : { ...request, outcomes: request.outcomes.map((outcome) => ({ ...outcome, transcript: null })) }),
+    recordOutcomes: (request) =>
+      store.recordOutcomes(
+        keepsTranscripts()
+          ? request
+          : { ...request, outcomes: request.outcomes.map((outcome) => ({ ...outcome, transcript: null })) },
+      ),
   }
 }
 
-export function createBackupWriter(
-  { live, location, configurationFolder, clock, logger, metrics, working }: Foundation,
-): Backups {
+export function createBackupWriter({
+  live,
+  location,
+  configurationFolder,
+  clock,
+  logger,
+  metrics,
+  working,
+}: Foundation): Backups {
   const backups = createBackups({
-    clock, metrics,
+    clock,
+    metrics,
     databaseFile: join(location.folder, 'sternpost.db'),
     configurationFolder: configurationFolder ?? null,
     settings() {

@@ -34,7 +34,12 @@ export function startWebhooks(foundation: Foundation): Webhooks {
   const guardedRequest = startGuardedRequest(foundation)
   const posting = { keyRing, guardedRequest, version: packageVersion() }
   const engine = createWebhookEngine({
-    ...posting, store, clock, realClock, metrics, settings,
+    ...posting,
+    store,
+    clock,
+    realClock,
+    metrics,
+    settings,
     speed: () => outside?.clock.speed() ?? 1,
     logger: logger.child({ part: 'webhooks' }),
   })
@@ -42,7 +47,12 @@ export function startWebhooks(foundation: Foundation): Webhooks {
   working.push(() => engine.stop())
   const eventStreams = createEventStreams({ store, clock })
   const webhookEndpoints = createWebhookEndpoints({
-    store, clock, keyRing, guardedRequest, mostEndpoints: api.counts_max.webhooks, onEnabled: engine.wake,
+    store,
+    clock,
+    keyRing,
+    guardedRequest,
+    mostEndpoints: api.counts_max.webhooks,
+    onEnabled: engine.wake,
   })
   const { register } = webhookEndpoints
   return {

@@ -8,8 +8,19 @@
 
 /** The six codes of the specification, then the decided extensions. */
 export const SERVICE_ERROR_CODES = [
-  'invalid_recipient', 'unauthorized', 'domain_not_verified', 'ip_not_warmed', 'rate_limited', 'attachment_too_large',
-  'invalid_request', 'forbidden', 'not_found', 'method_not_allowed', 'conflict', 'payload_too_large', 'unavailable',
+  'invalid_recipient',
+  'unauthorized',
+  'domain_not_verified',
+  'ip_not_warmed',
+  'rate_limited',
+  'attachment_too_large',
+  'invalid_request',
+  'forbidden',
+  'not_found',
+  'method_not_allowed',
+  'conflict',
+  'payload_too_large',
+  'unavailable',
   'internal_error',
 ] as const
 export type ServiceErrorCode = (typeof SERVICE_ERROR_CODES)[number]
@@ -64,8 +75,16 @@ export class ConfigurationError extends Error {
 
 /** Exit codes of the commands and of `serve` (operations.md 5.4, after sysexits.h). */
 export const EXIT = {
-  done: 0, failed: 1, usage: 64, unreachable: 69, internal: 70, disk: 74, tryAgain: 75, notAllowed: 77,
-  configuration: 78, interrupted: 130,
+  done: 0,
+  failed: 1,
+  usage: 64,
+  unreachable: 69,
+  internal: 70,
+  disk: 74,
+  tryAgain: 75,
+  notAllowed: 77,
+  configuration: 78,
+  interrupted: 130,
 } as const
 
 /** Ends the process: `message` is one clear line for the person who started it. */

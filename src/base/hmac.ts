@@ -50,9 +50,7 @@ function paddedKeyOf(key: KeyObject): PaddedKey {
   if (known !== undefined) return known
   const exported = key.export()
   const bytes = exported.length > BLOCK_BYTES ? hash('sha256', exported, 'buffer') : exported
-  const padded = {
-    inner: padWith(bytes, INNER_PADDING, MOST_BYTES), outer: padWith(bytes, OUTER_PADDING, HASH_BYTES),
-  }
+  const padded = { inner: padWith(bytes, INNER_PADDING, MOST_BYTES), outer: padWith(bytes, OUTER_PADDING, HASH_BYTES) }
   paddedKeys.set(key, padded)
   return padded
 }

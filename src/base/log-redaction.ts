@@ -7,8 +7,24 @@
 import { errorCode } from './errors.ts'
 
 const SECRET_NAMES = new Set([
-  'key', 'secret', 'secrets', 'password', 'token', 'authorization', 'Authorization', 'cookie', 'private_key',
-  'privateKey', 'master_key', 'masterKey', 'apiKey', 'sealedSecret', 'body', 'html', 'text', 'variables',
+  'key',
+  'secret',
+  'secrets',
+  'password',
+  'token',
+  'authorization',
+  'Authorization',
+  'cookie',
+  'private_key',
+  'privateKey',
+  'master_key',
+  'masterKey',
+  'apiKey',
+  'sealedSecret',
+  'body',
+  'html',
+  'text',
+  'variables',
 ])
 const CENSORED = '[redacted]'
 /** What lies deeper is no field of a log line. */

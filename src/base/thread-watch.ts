@@ -25,7 +25,8 @@ export function createThreadWatch(registry: Registry): ThreadWatch {
   const utilization = new Gauge({
     name: 'sternpost_thread_event_loop_utilization',
     help: 'Share of the time since the last reading that a thread worked',
-    labelNames: ['thread'], registers,
+    labelNames: ['thread'],
+    registers,
   })
   const watched = new Map<string, Watched>()
   return {

@@ -72,7 +72,12 @@ const CLOSE_TIMEOUT = SECOND / 4
 export function createCaptureServer(options: CaptureServerOptions): CaptureServer {
   const { clock, logger, inboundAddress, complaintAddress = null, visit = createVisit(), onMail, replies } = options
   const simulation = createSimulation({
-    hostName: CAPTURE_HOST_NAME, clock, logger, inboundAddress, complaintAddress, visit,
+    hostName: CAPTURE_HOST_NAME,
+    clock,
+    logger,
+    inboundAddress,
+    complaintAddress,
+    visit,
   })
   const stages = createCaptureStages(() => server, replies)
   const transcripts = createSessionTranscripts()
@@ -93,7 +98,11 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
     const end = await stages.endAt('dot', to)
     if (end?.kind === 'reply') return end
     await onMail?.({
-      receivedAt: clock.now(), remoteAddress, ehloName: session.hostNameAppearsAs, envelope: { from, to }, bytes,
+      receivedAt: clock.now(),
+      remoteAddress,
+      ehloName: session.hostNameAppearsAs,
+      envelope: { from, to },
+      bytes,
       transcript: transcripts.linesOf(session.id),
     })
     for (const recipient of to) await simulation.delivered({ from, to: recipient, remoteAddress, bytes })

@@ -65,13 +65,15 @@ export function createCaptureStages(server: () => SMTPServer, replies: CaptureRe
       const connection = connectionOf(session)
       if (replies === undefined || connection === undefined) return
       const { handler_EHLO, handler_HELO, handler_STARTTLS, handler_DATA } = connection
-      const behind = (stage: Stage, answer: typeof handler_EHLO): typeof handler_EHLO => (command, done) => {
-        void refusalAt(stage, session, recipientsOf(session)).then((refusal) => {
-          if (refusal === null) return answer.call(connection, command, done)
-          connection.send(refusal.code, refusal.text)
-          done()
-        })
-      }
+      const behind =
+        (stage: Stage, answer: typeof handler_EHLO): typeof handler_EHLO =>
+        (command, done) => {
+          void refusalAt(stage, session, recipientsOf(session)).then((refusal) => {
+            if (refusal === null) return answer.call(connection, command, done)
+            connection.send(refusal.code, refusal.text)
+            done()
+          })
+        }
       connection.handler_EHLO = behind('ehlo', (command, done) => {
         session.disabledCommands = replies.hidesStarttls() ? [...ALWAYS_DISABLED, 'STARTTLS'] : ALWAYS_DISABLED
         handler_EHLO.call(connection, command, done)

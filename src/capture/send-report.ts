@@ -16,8 +16,14 @@ const LONGEST_WAIT = 10 * SECOND
 
 export function sendReport(report: Report, { address, port }: InboundPlace, hostName: string): Promise<void> {
   const connection = new SMTPConnection({
-    host: address, port, name: hostName, secure: false, ignoreTLS: true,
-    connectionTimeout: LONGEST_WAIT, greetingTimeout: LONGEST_WAIT, socketTimeout: LONGEST_WAIT,
+    host: address,
+    port,
+    name: hostName,
+    secure: false,
+    ignoreTLS: true,
+    connectionTimeout: LONGEST_WAIT,
+    greetingTimeout: LONGEST_WAIT,
+    socketTimeout: LONGEST_WAIT,
   })
   return new Promise<void>((resolve, reject) => {
     connection.once('end', () => reject(new Error('the inbound server closed the connection')))

@@ -56,8 +56,13 @@ export function bounceReport(mail: ReportedMail, facts: ReportFacts): Report | n
     from: `Mail Delivery System <mailer-daemon@${facts.hostName}>`,
     subject: 'Undelivered Mail Returned to Sender',
     reportType: 'delivery-status',
-    text: ['Your message could not be delivered to this recipient:', '', `  ${plainAddress(mail.to)}`, '',
-      `550 ${NO_SUCH_ACCOUNT}`],
+    text: [
+      'Your message could not be delivered to this recipient:',
+      '',
+      `  ${plainAddress(mail.to)}`,
+      '',
+      `550 ${NO_SUCH_ACCOUNT}`,
+    ],
     fields: status,
     returned: headerOf(mail.bytes),
   })
@@ -127,13 +132,20 @@ function composeReport({ facts, to, from, subject, reportType, text, fields, ret
   const boundary = `report-${facts.id}`
   const part = (type: string, lines: string[]): string[] => [`--${boundary}`, `Content-Type: ${type}`, '', ...lines, '']
   const lines = [
-    `From: ${from}`, `To: <${to}>`, `Subject: ${subject}`, `Date: ${dateText(facts.at)}`,
-    `Message-ID: <${facts.id}@${facts.hostName}>`, 'Auto-Submitted: auto-replied', 'MIME-Version: 1.0',
-    `Content-Type: multipart/report; report-type=${reportType}; boundary="${boundary}"`, '',
+    `From: ${from}`,
+    `To: <${to}>`,
+    `Subject: ${subject}`,
+    `Date: ${dateText(facts.at)}`,
+    `Message-ID: <${facts.id}@${facts.hostName}>`,
+    'Auto-Submitted: auto-replied',
+    'MIME-Version: 1.0',
+    `Content-Type: multipart/report; report-type=${reportType}; boundary="${boundary}"`,
+    '',
     ...part('text/plain; charset=us-ascii', text),
     ...part(`message/${reportType}`, fields),
     ...part('text/rfc822-headers', [returned]),
-    `--${boundary}--`, '',
+    `--${boundary}--`,
+    '',
   ]
   return Buffer.from(lines.join('\r\n'), 'latin1')
 }

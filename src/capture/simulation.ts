@@ -77,10 +77,13 @@ export function createSimulation(options: SimulationOptions): Simulation {
     if (waiting.size >= MOST_WAITING) return logger.warn('too many simulated recipients at once, one does nothing more')
     const startedAt = performance.now()
     let cancel = clock.after(milliseconds, () => {
-      const timer = setTimeout(() => {
-        waiting.delete(end)
-        work().catch((thrown: unknown) => logger.warn({ err: thrown }, 'a simulated recipient failed'))
-      }, Math.max(0, LEAST_WAIT - (performance.now() - startedAt)))
+      const timer = setTimeout(
+        () => {
+          waiting.delete(end)
+          work().catch((thrown: unknown) => logger.warn({ err: thrown }, 'a simulated recipient failed'))
+        },
+        Math.max(0, LEAST_WAIT - (performance.now() - startedAt)),
+      )
       cancel = () => clearTimeout(timer)
     })
     const end = (): void => cancel()

@@ -34,7 +34,11 @@ export function createVisit(ownServer: () => OwnHttpServer | null = () => null):
 function get({ pathname, search, host, hostname }: URL, { address, port, isTls }: OwnHttpServer): Promise<void> {
   return new Promise((resolve, reject) => {
     const request = (isTls ? httpsRequest : httpRequest)({
-      host: address, port, path: `${pathname}${search}`, agent: false, timeout: LONGEST_WAIT,
+      host: address,
+      port,
+      path: `${pathname}${search}`,
+      agent: false,
+      timeout: LONGEST_WAIT,
       headers: { Host: host, 'User-Agent': BROWSER, Accept: 'text/html,image/*;q=0.8,*/*;q=0.5' },
       // The certificate is our own, and this is no secret.
       ...(isTls ? { servername: hostname, rejectUnauthorized: false } : {}),

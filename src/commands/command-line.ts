@@ -48,11 +48,32 @@ export interface ServerStarters {
 
 /** In the order of the help. */
 const VERBS: readonly ((program: Command) => void)[] = [
-  addSetupCommand, addStatusCommand, addTopCommand, addLogsCommand, addCheckCommand, addDoctorCommand,
-  addReloadCommand, addConfigCommands, addKeyCommands, addDomainCommands, addSendCommand, addMessageCommands,
-  addQueueCommands, addIpCommands, addPoolCommands, addPathCommands, addProviderCommands, addSuppressionCommands,
-  addWebhookCommands, addListenCommand, addBounceCommands, addRecipientCommands, addBackupCommands, addRestoreCommand,
-  addMigrateCommand, addVerifyCommand,
+  addSetupCommand,
+  addStatusCommand,
+  addTopCommand,
+  addLogsCommand,
+  addCheckCommand,
+  addDoctorCommand,
+  addReloadCommand,
+  addConfigCommands,
+  addKeyCommands,
+  addDomainCommands,
+  addSendCommand,
+  addMessageCommands,
+  addQueueCommands,
+  addIpCommands,
+  addPoolCommands,
+  addPathCommands,
+  addProviderCommands,
+  addSuppressionCommands,
+  addWebhookCommands,
+  addListenCommand,
+  addBounceCommands,
+  addRecipientCommands,
+  addBackupCommands,
+  addRestoreCommand,
+  addMigrateCommand,
+  addVerifyCommand,
 ]
 
 const FIRST_STEPS = `No server runs here yet. The first steps:

@@ -40,14 +40,18 @@ function nodeOf(command: Command, path: string[]): CommandNode {
   return {
     path,
     description: command.description(),
-    argumentWords: command.registeredArguments.map((argument) => {
-      const words = argument.variadic ? `${argument.name()}...` : argument.name()
-      return argument.required ? `<${words}>` : `[${words}]`
-    }).join(' '),
+    argumentWords: command.registeredArguments
+      .map((argument) => {
+        const words = argument.variadic ? `${argument.name()}...` : argument.name()
+        return argument.required ? `<${words}>` : `[${words}]`
+      })
+      .join(' '),
     choices: command.registeredArguments[0]?.argChoices ?? [],
-    options: help.visibleOptions(command).map(({ flags, long, short, description }) =>
-      ({ flags, name: long ?? short ?? flags, description })),
-    children: help.visibleCommands(command)
+    options: help
+      .visibleOptions(command)
+      .map(({ flags, long, short, description }) => ({ flags, name: long ?? short ?? flags, description })),
+    children: help
+      .visibleCommands(command)
       .filter((child) => child.name() !== 'help')
       .map((child) => nodeOf(child, [...path, child.name()])),
     example: exampleOf(command),

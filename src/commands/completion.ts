@@ -41,11 +41,20 @@ function nextWords({ children, choices, options }: CommandNode): [word: string, 
 const quoted = (text: string): string => `'${text.replaceAll("'", String.raw`'\''`)}'`
 
 const places = (nodes: readonly CommandNode[]): string =>
-  nodes.filter(({ path }) => path.length > 0).map((node) => quoted(place(node))).join('|')
+  nodes
+    .filter(({ path }) => path.length > 0)
+    .map((node) => quoted(place(node)))
+    .join('|')
 
 function bashScript(nodes: readonly CommandNode[]): string {
-  const cases = nodes.map((node) =>
-    `    ${quoted(place(node))}) next=${quoted(nextWords(node).map(([word]) => word).join(' '))} ;;`)
+  const cases = nodes.map(
+    (node) =>
+      `    ${quoted(place(node))}) next=${quoted(
+        nextWords(node)
+          .map(([word]) => word)
+          .join(' '),
+      )} ;;`,
+  )
   return `# bash completion of sternpost
 _sternpost() {
   local place= next= index
@@ -66,8 +75,9 @@ complete -o default -F _sternpost sternpost
 function zshScript(nodes: readonly CommandNode[]): string {
   const described = ([word, description]: [string, string]): string =>
     quoted(description === '' ? word : `${word}:${description.replaceAll(':', String.raw`\:`)}`)
-  const cases = nodes.map((node) =>
-    `    (${quoted(place(node))}) next=(${nextWords(node).map(described).join(' ')}) ;;`)
+  const cases = nodes.map(
+    (node) => `    (${quoted(place(node))}) next=(${nextWords(node).map(described).join(' ')}) ;;`,
+  )
   return `#compdef sternpost
 _sternpost() {
   local place= word
@@ -87,12 +97,17 @@ if [ "$funcstack[1]" = _sternpost ]; then _sternpost "$@"; else compdef _sternpo
 }
 
 function fishScript(nodes: readonly CommandNode[]): string {
-  const words = nodes.filter(({ path }) => path.length > 0).map((node) => fishQuoted(place(node))).join(' ')
-  const lines = nodes.flatMap((node) => nextWords(node).map(([word, description]) => {
-    const what = word.startsWith('--') ? `-l ${word.slice(2)}` : `-a ${word}`
-    const text = description === '' ? '' : ` -d ${fishQuoted(description)}`
-    return `complete -c sternpost -n ${fishQuoted(`__sternpost_is_at "${place(node)}"`)} ${what}${text}`
-  }))
+  const words = nodes
+    .filter(({ path }) => path.length > 0)
+    .map((node) => fishQuoted(place(node)))
+    .join(' ')
+  const lines = nodes.flatMap((node) =>
+    nextWords(node).map(([word, description]) => {
+      const what = word.startsWith('--') ? `-l ${word.slice(2)}` : `-a ${word}`
+      const text = description === '' ? '' : ` -d ${fishQuoted(description)}`
+      return `complete -c sternpost -n ${fishQuoted(`__sternpost_is_at "${place(node)}"`)} ${what}${text}`
+    }),
+  )
   return `# fish completion of sternpost
 function __sternpost_is_at
   set -l place ''

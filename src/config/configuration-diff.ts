@@ -30,15 +30,31 @@ export interface ConfigurationChange {
 const LIVE_KEYS: { [Section in keyof ServerSettings]?: readonly string[] } = {
   backup: ['dir', 'schedule', 'keep'],
   delivery: [
-    'retry', 'retry_jitter', 'streams', 'ready_window', 'greylist_retry', 'uncertain_retry', 'ipv6', 'tls', 'mta_sts',
-    'remember_plain', 'tls_reports',
+    'retry',
+    'retry_jitter',
+    'streams',
+    'ready_window',
+    'greylist_retry',
+    'uncertain_retry',
+    'ipv6',
+    'tls',
+    'mta_sts',
+    'remember_plain',
+    'tls_reports',
   ],
   health: ['interval', 'blocklists', 'blocklist_servers', 'backup_max_age'],
   http: ['acme_webroot'],
   log: ['level', 'recipients'],
   retention: [
-    'content', 'messages', 'transcripts', 'link_targets', 'webhook_deliveries', 'inbound_unmatched', 'statistics',
-    'audit', 'budget',
+    'content',
+    'messages',
+    'transcripts',
+    'link_targets',
+    'webhook_deliveries',
+    'inbound_unmatched',
+    'statistics',
+    'audit',
+    'budget',
   ],
   tls: ['certificates'],
   webhooks: ['dead_letter_retention'],
@@ -188,16 +204,35 @@ function isRate(value: unknown): value is Rate {
 function byId(list: unknown): Record<string, unknown> | undefined {
   if (!Array.isArray(list)) return undefined
   const entries = list.map((item: unknown): [string, unknown] | undefined =>
-    (isMap(item) && 'id' in item && typeof item.id === 'string' ? [item.id, item] : undefined))
+    isMap(item) && 'id' in item && typeof item.id === 'string' ? [item.id, item] : undefined,
+  )
   const known = entries.filter((entry) => entry !== undefined)
   return known.length < list.length ? undefined : Object.fromEntries(known)
 }
 
 /** Keys that a running server follows, whose numbers are milliseconds. */
 const DURATIONS = [
-  'max_defer', 'for', 'max', 'idle_rewarm_after', 'idle', 'lifetime', 'retry', 'greylist_retry', 'uncertain_retry',
-  'remember_plain', 'interval', 'backup_max_age', 'dead_letter_retention', 'content', 'messages', 'transcripts',
-  'link_targets', 'webhook_deliveries', 'inbound_unmatched', 'statistics', 'audit',
+  'max_defer',
+  'for',
+  'max',
+  'idle_rewarm_after',
+  'idle',
+  'lifetime',
+  'retry',
+  'greylist_retry',
+  'uncertain_retry',
+  'remember_plain',
+  'interval',
+  'backup_max_age',
+  'dead_letter_retention',
+  'content',
+  'messages',
+  'transcripts',
+  'link_targets',
+  'webhook_deliveries',
+  'inbound_unmatched',
+  'statistics',
+  'audit',
 ]
 /** Longer lists say nothing on a line. */
 const LONGEST_SHOWN = 60

@@ -19,13 +19,19 @@ import { readYamlSource } from './source/yaml-source.ts'
 export type JsonSchema = Record<string, unknown>
 
 const SCHEMAS: Readonly<Record<FileName, z.ZodType>> = {
-  sternpost: serverSchema, pools: poolsSchema, warmup: warmupSchema, providers: providersSchema, bounces: bouncesSchema,
+  sternpost: serverSchema,
+  pools: poolsSchema,
+  warmup: warmupSchema,
+  providers: providersSchema,
+  bounces: bouncesSchema,
 }
 
 /** By file; `shippedFolder` holds the files with the texts. Throws when one of them can not be read. */
 export function configurationSchemas(shippedFolder: string): Record<FileName, JsonSchema> {
-  const made = FILE_NAMES.map((name): [FileName, JsonSchema] =>
-    [name, schemaOf(name, shippedDocs(shippedFolder, name))])
+  const made = FILE_NAMES.map((name): [FileName, JsonSchema] => [
+    name,
+    schemaOf(name, shippedDocs(shippedFolder, name)),
+  ])
   return Object.fromEntries(made) as Record<FileName, JsonSchema>
 }
 
@@ -66,7 +72,12 @@ function wordsFor(schema: JsonSchema): string {
   const { title, type, anyOf, enum: words, items } = schema
   if (typeof title === 'string') return title
   if (Array.isArray(words)) return words.join(' | ')
-  if (Array.isArray(anyOf)) return anyOf.filter(isMap).map(wordsFor).filter((word) => word !== '').join(', or ')
+  if (Array.isArray(anyOf))
+    return anyOf
+      .filter(isMap)
+      .map(wordsFor)
+      .filter((word) => word !== '')
+      .join(', or ')
   if (type === 'array' && isMap(items)) return `list of ${wordsFor(items) || 'maps'}`
   return type === 'object' ? '' : String(type ?? '')
 }

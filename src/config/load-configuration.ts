@@ -67,10 +67,13 @@ export function loadConfiguration(options: LoadOptions): Configuration {
   const { trees, mistakes } = readFolder(options.folder, options.shippedFolder)
   if (trees.sternpost !== undefined) trees.sternpost = withOverrides(trees.sternpost, options.overrides ?? {})
   const judged = judge(trees, mistakes)
-  const server = judged.server === undefined ? undefined : resolveServerSettings(judged.server, {
-    credentialsFolder: options.credentialsFolder ?? process.env['CREDENTIALS_DIRECTORY'],
-    neededSecrets: options.neededSecrets ?? 'all',
-  })
+  const server =
+    judged.server === undefined
+      ? undefined
+      : resolveServerSettings(judged.server, {
+          credentialsFolder: options.credentialsFolder ?? process.env['CREDENTIALS_DIRECTORY'],
+          neededSecrets: options.neededSecrets ?? 'all',
+        })
   const conditions = { isOffline: options.offline ?? false, now: options.now ?? Date.now() }
   const findings = [
     ...(server?.findings ?? []),

@@ -36,7 +36,11 @@ export function loadRules(folder: string, shippedFolder: string): LoadedRules {
     ...(trees.providers === undefined ? [] : mistakesOf(providers.error?.issues ?? [], providerTree)),
     ...(trees.bounces === undefined ? [] : mistakesOf(bounces.error?.issues ?? [], bounceTree)),
     ...ruleChecks(trees).map(({ file, path, severity, message, suggestion }) => ({
-      ...nearestPosition(trees[file] ?? nowhere, path), path: pathText(path), severity, message, suggestion,
+      ...nearestPosition(trees[file] ?? nowhere, path),
+      path: pathText(path),
+      severity,
+      message,
+      suggestion,
     })),
   ]
   const isWrong = found.some(({ severity }) => severity === 'error')

@@ -62,7 +62,8 @@ export async function composeMessage(parts: MessageParts): Promise<UnsignedMessa
 
 /** A name: this text is shorter as base64. */
 function writeMessage(
-  tree: MimeTree, { header, boundary, bodies, shape, room }: Writing,
+  tree: MimeTree,
+  { header, boundary, bodies, shape, room }: Writing,
 ): UnsignedMessage | 'text' | 'html' {
   const utf8 = { text: toUtf8(bodies.text, textScratch.text), html: toUtf8(bodies.html, textScratch.html) }
   const textBytes = mostEncodedBytes(utf8.text.bytes) + mostEncodedBytes(utf8.html.bytes)
@@ -80,8 +81,10 @@ function writeMessage(
     } else if (piece === 'body') {
       bodyStart = end
     } else {
-      const written = shape[piece] === 'base64' ? writeBase64(bodies[piece], target, end)
-        : writeReadable(utf8[piece], target, end, { mostEscaped: mostEscapedBytes(utf8[piece].bytes), runs })
+      const written =
+        shape[piece] === 'base64'
+          ? writeBase64(bodies[piece], target, end)
+          : writeReadable(utf8[piece], target, end, { mostEscaped: mostEscapedBytes(utf8[piece].bytes), runs })
       if (written === undefined) return piece
       end = written
     }

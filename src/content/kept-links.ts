@@ -16,8 +16,9 @@ export function keptLinksText(stored: Pick<StoredContent, 'raw' | 'html'>, hasVa
   const html = trackedHtmlOf(stored)
   const links = html === null ? [] : instrumentHtml(html, hasVariables).links
   if (links.length === 0) return null
-  return JSON.stringify(links.map((link): KeptLink =>
-    link.kind === 'fixed' ? link.target.url : { value: link.value, quote: link.quote }))
+  return JSON.stringify(
+    links.map((link): KeptLink => (link.kind === 'fixed' ? link.target.url : { value: link.value, quote: link.quote })),
+  )
 }
 
 export function readKeptLinks(text: string): Link[] {

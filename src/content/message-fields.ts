@@ -49,7 +49,9 @@ const MOST_CAMPAIGN_CHARACTERS = 64
 
 export function renderKeys(keyRing: KeyRing): RenderKeys {
   return {
-    complaint: keyRing.key('complaint'), open: keyRing.key('open'), click: keyRing.key('click'),
+    complaint: keyRing.key('complaint'),
+    open: keyRing.key('open'),
+    click: keyRing.key('click'),
     unsubscribe: keyRing.key('unsubscribe'),
   }
 }

@@ -11,7 +11,12 @@ import type { BodyTemplate } from './html/body-template.ts'
 import { textOf } from './mime/body-text.ts'
 import type { BodyText } from './mime/body-text.ts'
 import {
-  fillHtml, fillHtmlBody, instrumentHtml, trackedTargets, UNSUBSCRIBE_KEY, withFixedHtml,
+  fillHtml,
+  fillHtmlBody,
+  instrumentHtml,
+  trackedTargets,
+  UNSUBSCRIBE_KEY,
+  withFixedHtml,
 } from './html/instrument-html.ts'
 import type { FillOptions, HtmlTemplate } from './html/instrument-html.ts'
 import { namesNonAscii } from './message-fields.ts'

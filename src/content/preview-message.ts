@@ -45,6 +45,9 @@ function readHeader(bytes: Buffer): { name: string; value: string }[] {
   const header = bytes.toString('utf8', 0, bytes.indexOf('\r\n\r\n') + 2)
   return splitFields(header).map((field) => ({
     name: field.slice(0, fieldName(field).length),
-    value: field.slice(field.indexOf(':') + 1).replace(/\r\n/g, '').trim(),
+    value: field
+      .slice(field.indexOf(':') + 1)
+      .replace(/\r\n/g, '')
+      .trim(),
   }))
 }

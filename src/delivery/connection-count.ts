@@ -21,8 +21,10 @@ interface Count {
   open: number
 }
 
-export function createConnectionCount({ smtpConnections, smtpTls }: Pick<Metrics, 'smtpConnections' | 'smtpTls'>):
-  ConnectionCount {
+export function createConnectionCount({
+  smtpConnections,
+  smtpTls,
+}: Pick<Metrics, 'smtpConnections' | 'smtpTls'>): ConnectionCount {
   /** By thread and path; only those with open connections. */
   const counts = new Map<string, Count>()
 
@@ -30,8 +32,12 @@ export function createConnectionCount({ smtpConnections, smtpTls }: Pick<Metrics
     const { key, shaped } = facts
     if (shaped === null) return
     const place = `${thread} ${key}`
-    const count = counts.get(place) ??
-      { thread, facts, labels: { ip: shaped.ip, provider: shaped.provider ?? 'other' }, open: 0 }
+    const count = counts.get(place) ?? {
+      thread,
+      facts,
+      labels: { ip: shaped.ip, provider: shaped.provider ?? 'other' },
+      open: 0,
+    }
     count.open += change
     count.facts = facts
     smtpConnections.inc(count.labels, change)

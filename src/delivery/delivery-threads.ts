@@ -12,7 +12,13 @@ import type { Logger } from '../base/logger.ts'
 import type { ThreadPlace } from '../mail/whereabouts.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
 import type {
-  FromThread, PathBatch, PathPlan, ThreadConnectionNote, ThreadTurn, ToThread, TryResult,
+  FromThread,
+  PathBatch,
+  PathPlan,
+  ThreadConnectionNote,
+  ThreadTurn,
+  ToThread,
+  TryResult,
 } from './protocol/try-result.ts'
 
 export interface DeliveryThreads {
@@ -160,20 +166,26 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
       post(slots[thread], { kind: 'limit', pathKey, connections, messagesPerConnection })
     },
     async tick() {
-      await Promise.all(slots.map((slot) => new Promise<void>((resolve) => {
-        const id = nextQuestion++
-        slot.ticks.set(id, resolve)
-        post(slot, { kind: 'tick', id })
-      })))
+      await Promise.all(
+        slots.map(
+          (slot) =>
+            new Promise<void>((resolve) => {
+              const id = nextQuestion++
+              slot.ticks.set(id, resolve)
+              post(slot, { kind: 'tick', id })
+            }),
+        ),
+      )
     },
-    claimsOf: (thread) => new Promise((resolve) => {
-      const slot = slots[thread]
-      // Of a dead one no answer comes.
-      if (slot === undefined || isDead(slot.worker)) return resolve(null)
-      const id = nextQuestion++
-      slot.asking.set(id, resolve)
-      post(slot, { kind: 'claims', id })
-    }),
+    claimsOf: (thread) =>
+      new Promise((resolve) => {
+        const slot = slots[thread]
+        // Of a dead one no answer comes.
+        if (slot === undefined || isDead(slot.worker)) return resolve(null)
+        const id = nextQuestion++
+        slot.asking.set(id, resolve)
+        post(slot, { kind: 'claims', id })
+      }),
     where(thread, claim) {
       const { promise, resolve } = Promise.withResolvers<ThreadPlace | null | undefined>()
       const slot = slots[thread]
@@ -189,11 +201,14 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
     },
     async drain(drainMilliseconds, longestMilliseconds = LONGEST_STOP) {
       isEnding = true
-      const drained = slots.map((slot) => new Promise<void>((resolve) => {
-        slot.drained = resolve
-        post(slot, { kind: 'drain' })
-        if (isDead(slot.worker)) resolve()
-      }))
+      const drained = slots.map(
+        (slot) =>
+          new Promise<void>((resolve) => {
+            slot.drained = resolve
+            post(slot, { kind: 'drain' })
+            if (isDead(slot.worker)) resolve()
+          }),
+      )
       const all = Promise.all(drained).then(() => {})
       if (await untilDrained(all, drainMilliseconds)) return
       for (const slot of slots) post(slot, { kind: 'abort' })

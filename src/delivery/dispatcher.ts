@@ -150,13 +150,18 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const pathFacts = createPathFacts(configuration.current)
   const capture = createCaptureRoute(options.captureAddress, configuration.current)
   const paths = createPaths<PlacedRow>({
-    clock, threads: threadsWanted, gateOf,
+    clock,
+    threads: threadsWanted,
+    gateOf,
     takeTokens: ({ shaped }, count) =>
       shaped === null ? { granted: count, nextAt: null } : shaping.take(shaped, count),
   })
   const recorder = createOutcomeRecorder({ store, clock, logger, history, onStored })
   const marks = createDotMarks({
-    store, clock, logger, epoch,
+    store,
+    clock,
+    logger,
+    epoch,
     behindOutcomes: recorder.behind,
     keyInThread: (claim) => tries.keyInThread(claim),
     answer: (thread, id, stale) => threads?.marked(thread, id, stale),
@@ -164,15 +169,31 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   })
   const tries = createSettleTries({ ...options, recorder, marks, history, onLeft })
   const pump = createPathPump({
-    clock, paths, tries, window, history,
+    clock,
+    paths,
+    tries,
+    window,
+    history,
     threads: () => (isStopping || isBroken ? undefined : threads),
     onRoom: () => loop.wake(),
   })
   const choosePath = createChoosePath({
-    clock, configuration: configuration.current, egress, gateOf, pathFacts, paths, window, capture,
+    clock,
+    configuration: configuration.current,
+    egress,
+    gateOf,
+    pathFacts,
+    paths,
+    window,
+    capture,
   })
   const domains = createRouteDomains({
-    store, clock, logger, routes, lease, mayClaim,
+    store,
+    clock,
+    logger,
+    routes,
+    lease,
+    mayClaim,
     hold,
     onAssigned(keys) {
       directory.note(keys)
@@ -186,7 +207,14 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     },
   })
   const placer = createMessagePlacer({
-    store, clock, logger, egress, routes, capture, choosePath, recorder,
+    store,
+    clock,
+    logger,
+    egress,
+    routes,
+    capture,
+    choosePath,
+    recorder,
     configuration: configuration.current,
     tlsMemory: options.tlsMemory,
     onDnsAnswer: tries.settleDns,
@@ -202,17 +230,29 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     onDone: () => loop.wake(),
   })
   const claims = createClaimRound({
-    directory, order, window, egress, gateOf, routes, paths, pathFacts, capture,
+    directory,
+    order,
+    window,
+    egress,
+    gateOf,
+    routes,
+    paths,
+    pathFacts,
+    capture,
     placing: placer.placing,
     readyWindow: () => delivery().ready_window,
   })
   const claim = createClaimKeys({ store, clock, directory, hold, lease })
   const loop = createPollLoop({
-    clock, round,
+    clock,
+    round,
     onError: (thrown) => logger.error({ error: errorText(thrown) }, 'claiming failed'),
   })
   const walk = createQueueWalk({
-    store, clock, logger, directory,
+    store,
+    clock,
+    logger,
+    directory,
     onPage: () => loop.wake(),
     onWalked: () => void domains.refill(),
   })
@@ -223,8 +263,17 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   })
   const holders = createHolders({ placer, paths, tries, recorder })
   const orphans = createOrphans({
-    store, clock, realClock, logger, epoch, holders, window, tries, history,
-    metrics: options.metrics, threadCount: threadsWanted,
+    store,
+    clock,
+    realClock,
+    logger,
+    epoch,
+    holders,
+    window,
+    tries,
+    history,
+    metrics: options.metrics,
+    threadCount: threadsWanted,
     threads: () => threads,
     uncertainRetry: () => delivery().uncertain_retry,
     onFreed: walk.walkSoon,
@@ -232,7 +281,13 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const leases = createLeaseRenewal({ store, realClock, logger, lease, holders, orphans })
   const figures = createQueueFigures({ directory, routes, egress, clock })
   const whyWaiting = createWhyWaiting({
-    clock, shaping, routes, capture, choosePath, gateOf, paths,
+    clock,
+    shaping,
+    routes,
+    capture,
+    choosePath,
+    gateOf,
+    paths,
     isFull: () => window.room() === 0,
   })
 
@@ -292,7 +347,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       const { ip } = facts.shaped
       connectionCount.note(thread, facts, ofPath)
       for (const note of ofPath) if (note.tls !== null) options.onConnectionTls(ip, note)
-      shaping.noteConnections(facts.shaped, ofPath.map(({ note }) => note))
+      shaping.noteConnections(
+        facts.shaped,
+        ofPath.map(({ note }) => note),
+      )
       paths.touch(facts)
     }
     pump.schedule()
@@ -302,7 +360,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   function endConnections(thread: number): void {
     for (const { facts, open } of connectionCount.forgetThread(thread)) {
       if (facts.shaped === null) continue
-      shaping.noteConnections(facts.shaped, Array.from({ length: open }, () => ({ kind: 'ended-well', delivered: 0 })))
+      shaping.noteConnections(
+        facts.shaped,
+        Array.from({ length: open }, () => ({ kind: 'ended-well', delivered: 0 })),
+      )
       paths.touch(facts)
     }
   }
@@ -348,7 +409,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       recorder.begin(epoch)
       listen()
       threads = createDeliveryThreads({
-        count: threadsWanted, clock, logger,
+        count: threadsWanted,
+        clock,
+        logger,
         startWorker: options.startWorker,
         settings: threadSettings(configuration.current(), options, threadsWanted),
         onResults: tries.settle,

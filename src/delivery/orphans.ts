@@ -88,8 +88,9 @@ export function createOrphans(options: OrphansOptions): Orphans {
 
   function countedByNobody(): Map<number, Lost> {
     const held = holders()
-    return new Map([...window.held()].flatMap((message) =>
-      (held.has(message.claim) ? [] : [[message.claim, message] as const])))
+    return new Map(
+      [...window.held()].flatMap((message) => (held.has(message.claim) ? [] : [[message.claim, message] as const])),
+    )
   }
 
   async function compare(): Promise<void> {
@@ -114,16 +115,19 @@ export function createOrphans(options: OrphansOptions): Orphans {
     const now = clock.now()
     await store.unclaim({
       epoch,
-      rows: rows.map(({ key, claim, isMarked }) => (isMarked
-        ? { key, claim, nextAt: now + options.uncertainRetry(), isPossibleDuplicate: true }
-        : { key, claim, nextAt: now })),
+      rows: rows.map(({ key, claim, isMarked }) =>
+        isMarked
+          ? { key, claim, nextAt: now + options.uncertainRetry(), isPossibleDuplicate: true }
+          : { key, claim, nextAt: now },
+      ),
     })
     window.release(rows.map(({ claim }) => claim))
     for (const row of rows) tell(row, 'store')
   }
 
   async function claimsOf(
-    threads: Pick<DeliveryThreads, 'claimsOf'>, thread: number,
+    threads: Pick<DeliveryThreads, 'claimsOf'>,
+    thread: number,
   ): Promise<ReadonlySet<number> | null> {
     asked.add(thread)
     try {
@@ -152,12 +156,12 @@ export function createOrphans(options: OrphansOptions): Orphans {
   function tell({ key, claim, id, since, isMarked }: Lost, seenBy: string): void {
     metrics.orphans.inc({ kind: 'message' })
     const facts = { message_id: id, claim, since: since ?? null, may_be_sent: isMarked ?? null, seen_by: seenBy }
-    logger.warn({ ...facts, history: options.history.of(key) }, 'message in nobody\'s hand')
+    logger.warn({ ...facts, history: options.history.of(key) }, "message in nobody's hand")
   }
 
   function tellFailure(thrown: unknown): void {
     // A stop does not wait for it.
-    if (!isStopped) logger.error({ error: errorText(thrown) }, 'rows in nobody\'s hand could not be looked for')
+    if (!isStopped) logger.error({ error: errorText(thrown) }, "rows in nobody's hand could not be looked for")
   }
 
   function run(): Promise<unknown> {

@@ -51,7 +51,11 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
     // Due at once all the same, should the clock have jumped and be set right again.
     for (const row of expired) tries.giveBack(row, { nextAt: row.message.acceptedAt })
     // Other IPs may take them now. Where none does, their queue key is closed for as long, and this costs nothing.
-    for (const { row, closure: { waitingFor } } of returned) tries.giveBack(row, { nextAt: clock.now(), waitingFor })
+    for (const {
+      row,
+      closure: { waitingFor },
+    } of returned)
+      tries.giveBack(row, { nextAt: clock.now(), waitingFor })
     for (const { thread, pathKey, connections, messagesPerConnection } of limits) {
       open.limit(thread, pathKey, { connections, messagesPerConnection })
     }
@@ -99,9 +103,16 @@ function toBatches(rows: readonly PlacedRow[], { connections, messagesPerConnect
     const batch: PathBatch = batches.get(site.key) ?? { path, site, rows: [] }
     batches.set(site.key, batch)
     batch.rows.push({
-      claim: message.claim, key: message.key, messageId: message.id, contentId: message.contentId,
-      domain: message.domain, returnPath, recipientDomain: message.recipientDomain, expiresAt: message.expiresAt,
-      isCaptured: message.isCaptured, isUrgent,
+      claim: message.claim,
+      key: message.key,
+      messageId: message.id,
+      contentId: message.contentId,
+      domain: message.domain,
+      returnPath,
+      recipientDomain: message.recipientDomain,
+      expiresAt: message.expiresAt,
+      isCaptured: message.isCaptured,
+      isUrgent,
     })
   }
   return [...batches.values()]

@@ -41,14 +41,19 @@ export function threadSettings(
 ): DeliveryThreadSettings {
   const { delivery, domains, headers, hostname, retention, tls, tracking } = server
   return {
-    storeLocation, masterKey,
+    storeLocation,
+    masterKey,
     timeouts: sessionTimeouts(delivery),
     minTlsVersion: tls.min_version,
     caFile: tls.ca_file,
     connectionsMax: Math.max(1, Math.floor(delivery.connections_max / threads)),
     render: {
-      referenceHeader: headers.reference, cfbl: headers.cfbl, senderId: senderIdOf(hostname),
-      trackingUrl, trackingHost: tracking.host, platformDomain: domains.dkim.platform_domain,
+      referenceHeader: headers.reference,
+      cfbl: headers.cfbl,
+      senderId: senderIdOf(hostname),
+      trackingUrl,
+      trackingHost: tracking.host,
+      platformDomain: domains.dkim.platform_domain,
     },
     keepsTranscripts: retention.transcripts > 0,
   }

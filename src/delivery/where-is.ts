@@ -43,7 +43,10 @@ export function createWhereIs({ clock, holders, threads }: WhereIsOptions): Wher
   }
 
   async function inThread(held: Extract<HeldRow, { by: 'thread' }>): Promise<Whereabouts | undefined> {
-    const { message: { id, claim }, thread } = held
+    const {
+      message: { id, claim },
+      thread,
+    } = held
     const place = await threads()?.where(thread, claim)
     // It may have gone on while its thread was asked. What ends in a thread is heard before the answer.
     const now = find(id)

@@ -22,7 +22,15 @@ import type { Store } from '../store/store.ts'
 import type { Reservation } from '../store/records/warmup-records.ts'
 import { createAllowance } from './ips/allowance.ts'
 import type { Ask } from './ips/allowance.ts'
-import type { Candidate, EgressIp, IpChoice, IpRequest, PathState, Projection, ProjectionRequest } from './ips/egress-ip.ts'
+import type {
+  Candidate,
+  EgressIp,
+  IpChoice,
+  IpRequest,
+  PathState,
+  Projection,
+  ProjectionRequest,
+} from './ips/egress-ip.ts'
 import { createIpFacts } from './ips/ip-facts.ts'
 import type { IpLookups } from './ips/ip-facts.ts'
 import { createIpRegistry } from './ips/ip-registry.ts'
@@ -124,10 +132,11 @@ export function createEgress(options: EgressOptions): { egress: Egress; warmup: 
     },
     poolNames: () => Object.keys(poolsNow().pools),
     ipsUsedBy: (pool) => [...picker.tiersOf(pool).all],
-    sendingPools: () => Object.keys(poolsNow().pools).filter((pool) => {
-      const { own, warming, paused, spill } = picker.tiersOf(pool)
-      return [own, warming, paused, spill].some((tier) => tier.length > 0)
-    }),
+    sendingPools: () =>
+      Object.keys(poolsNow().pools).filter((pool) => {
+        const { own, warming, paused, spill } = picker.tiersOf(pool)
+        return [own, warming, paused, spill].some((tier) => tier.length > 0)
+      }),
     project: (request) => projector.project(request),
     expect: (pool, count) => backlog.expect(pool, count),
     candidates: (request) => picker.candidates(request),

@@ -91,7 +91,10 @@ export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
 
   async function lookAtAll(world: CheckWorld): Promise<void> {
     const before = kept.findings
-    const findings = await runChecks(CHECKS.filter(({ place }) => place !== 'outside'), world)
+    const findings = await runChecks(
+      CHECKS.filter(({ place }) => place !== 'outside'),
+      world,
+    )
     logChanges(before, findings, logger)
     kept.findings = findings
     kept.ranAt = clock.now()
@@ -144,7 +147,10 @@ export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
         return last()
       }
       const chosen = chooseChecks(asked.checks)
-      const findings = await runChecks(chosen.filter(({ place }) => place !== 'outside'), options.world(asked, true))
+      const findings = await runChecks(
+        chosen.filter(({ place }) => place !== 'outside'),
+        options.world(asked, true),
+      )
       return { findings, ranAt: clock.now(), okAt: kept.okAt }
     },
     async runDue() {

@@ -35,15 +35,18 @@ export function alertSubject({ hostname, problems, solved }: OperatorAlert): str
 
 export function alertText({ hostname, problems, solved }: OperatorAlert): string {
   return [
-    ...problems.slice(0, MOST_SHOWN).flatMap(({ result, check, subject, seen, why, fix }) => [
-      `${result === 'fail' ? 'FAILURE' : 'WARNING'}  ${named({ check, subject })}: ${seen}`,
-      `  ${why}`,
-      ...(fix === null ? [] : [`  Fix: ${fix}`]),
-      '',
-    ]),
+    ...problems
+      .slice(0, MOST_SHOWN)
+      .flatMap(({ result, check, subject, seen, why, fix }) => [
+        `${result === 'fail' ? 'FAILURE' : 'WARNING'}  ${named({ check, subject })}: ${seen}`,
+        `  ${why}`,
+        ...(fix === null ? [] : [`  Fix: ${fix}`]),
+        '',
+      ]),
     ...more(problems.length, 'problems'),
-    ...solved.slice(0, MOST_SHOWN).map(({ check, subject, seen }) =>
-      `SOLVED   ${named({ check, subject })}: it was: ${seen}`),
+    ...solved
+      .slice(0, MOST_SHOWN)
+      .map(({ check, subject, seen }) => `SOLVED   ${named({ check, subject })}: it was: ${seen}`),
     ...(solved.length === 0 ? [] : ['']),
     ...more(solved.length, 'solved'),
     `All checks of ${hostname} now: sternpost doctor`,
@@ -62,18 +65,20 @@ function named({ check, subject }: Pick<Finding, 'check' | 'subject'>): string {
 /** A whole message; RFC 5322, and RFC 3834 §5 so that nobody answers it. */
 export function alertMail(alert: OperatorAlert, { from, to }: { from: string; to: string }): Buffer {
   const body = Buffer.from(alertText(alert).replaceAll('\n', '\r\n')).toString('base64')
-  return Buffer.from([
-    `From: "Sternpost" <${from}>`,
-    `To: <${to}>`,
-    `Subject: ${alertSubject(alert)}`,
-    'Auto-Submitted: auto-generated',
-    'MIME-Version: 1.0',
-    'Content-Type: text/plain; charset=utf-8',
-    'Content-Transfer-Encoding: base64',
-    '',
-    ...(body.match(BASE64_LINE) ?? []),
-    '',
-  ].join('\r\n'))
+  return Buffer.from(
+    [
+      `From: "Sternpost" <${from}>`,
+      `To: <${to}>`,
+      `Subject: ${alertSubject(alert)}`,
+      'Auto-Submitted: auto-generated',
+      'MIME-Version: 1.0',
+      'Content-Type: text/plain; charset=utf-8',
+      'Content-Transfer-Encoding: base64',
+      '',
+      ...(body.match(BASE64_LINE) ?? []),
+      '',
+    ].join('\r\n'),
+  )
 }
 
 export function alertDocument({ at, hostname, problems, solved }: OperatorAlert): object {

@@ -14,7 +14,9 @@ export interface HealthChange {
 }
 
 export function healthChange(
-  told: Readonly<Record<string, ToldProblem>>, before: readonly Finding[], now: readonly Finding[],
+  told: Readonly<Record<string, ToldProblem>>,
+  before: readonly Finding[],
+  now: readonly Finding[],
 ): HealthChange {
   const earlier = new Set(before.map(problemKey))
   const current = now.filter(({ result }) => result === 'fail' || result === 'warn')

@@ -60,7 +60,8 @@ function serverLimits({ http }: HttpSettings) {
 function makeTlsServer(limits: ReturnType<typeof serverLimits>, { tls, http }: HttpSettings): MadeServer {
   let certificates = readServerCertificates(tls.certificates, tls.min_version)
   const server = createTlsServer({
-    ...limits, ...certificates.default,
+    ...limits,
+    ...certificates.default,
     minVersion: tls.min_version,
     handshakeTimeout: http.timeouts.headers,
     SNICallback: (name, done) => done(null, certificates.contextFor(name)),

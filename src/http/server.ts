@@ -158,12 +158,14 @@ function createRequestListeners(options: RequestListenersOptions) {
   }
 
   const all = apiRoutes({
-    features, logger,
+    features,
+    logger,
     mostMailBytes: settings.http.max_body,
     mostRecipients: settings.api.batch_recipients,
   })
   const tracking = createTrackingRoutes({
-    features, bodies,
+    features,
+    bodies,
     trustedProxies: settings.http.trusted_proxies,
     abuseAddress: settings.operator.email,
   })

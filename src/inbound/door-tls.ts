@@ -19,9 +19,9 @@ export interface TlsSettings {
 
 export interface DoorTls {
   /** For smtp-server: at its making, and again after a change. */
-  optionsFor(kind: ListenerTls): Pick<TlsOptions, 'cert' | 'key' | 'minVersion' | 'SNICallback'> & {
-    disabledCommands: string[]
-  }
+  optionsFor(
+    kind: ListenerTls,
+  ): Pick<TlsOptions, 'cert' | 'key' | 'minVersion' | 'SNICallback'> & { disabledCommands: string[] }
   /** Throws when a listener of this kind could not do its work. */
   require(kind: ListenerTls): void
   /** For handshakes from now on; null: there is none. */
@@ -40,9 +40,8 @@ export interface DoorTlsOptions {
 const NEVER_OFFERED = ['WIZ', 'SHELL', 'KILL', 'XCLIENT', 'XFORWARD']
 
 export function createDoorTls({ setting, settings, hasLogin }: DoorTlsOptions): DoorTls {
-  let certificates = settings.certificates.length === 0
-    ? null
-    : readServerCertificates(settings.certificates, settings.min_version)
+  let certificates =
+    settings.certificates.length === 0 ? null : readServerCertificates(settings.certificates, settings.min_version)
   return {
     optionsFor: (kind) => ({
       ...certificates?.default,

@@ -71,12 +71,18 @@ export function serverOptions(parts: ServerOptionsParts, afterMessage: () => voi
     },
     onData(stream, session, answer) {
       receive(stream, (message) => onMessage(message, session))
-        .then((text) => answer(null, text), (thrown: unknown) => answer(refusalFor(thrown)))
+        .then(
+          (text) => answer(null, text),
+          (thrown: unknown) => answer(refusalFor(thrown)),
+        )
         .finally(afterMessage)
     },
   }
 }
 
 function settle(work: Promise<void>, answer: (refusal?: Error) => void, refusalFor: (thrown: unknown) => Error): void {
-  work.then(() => answer(), (thrown: unknown) => answer(refusalFor(thrown)))
+  work.then(
+    () => answer(),
+    (thrown: unknown) => answer(refusalFor(thrown)),
+  )
 }

@@ -17,9 +17,7 @@ export interface AddressPolicy {
   allowReservedNames: boolean
 }
 
-export type ParsedAddress =
-  | { ok: true; mailbox: Mailbox; domain: string }
-  | AddressRefusal
+export type ParsedAddress = { ok: true; mailbox: Mailbox; domain: string } | AddressRefusal
 
 /** syntax: no address by RFC 5321. policy: valid there, and still not taken. */
 export interface AddressRefusal {
@@ -114,8 +112,10 @@ function splitDisplayName(text: string): NamedAddress | AddressRefusal {
   const name = trimSpaces(text.slice(0, open))
   const special = NAME_SPECIAL.exec(name)?.[0]
   if (special !== undefined) {
-    return refuse(`${shown(text)} has '${special}' in the display name: give exactly one address, ` +
-      'and put a name with special characters in double quotes')
+    return refuse(
+      `${shown(text)} has '${special}' in the display name: give exactly one address, ` +
+        'and put a name with special characters in double quotes',
+    )
   }
   return inAngleBrackets(text.slice(open), name)
 }
@@ -204,8 +204,8 @@ function domainProblem(domain: string): string {
   if (domain.includes(' ')) return 'has a space'
   // Anything beyond ASCII.
   return /[^\u0020-\u007e]/.test(domain)
-    ? "has a domain with characters that are not allowed in one or would be changed to others"
-    : "has no valid domain: letters, digits and hyphens in labels of 1 to 63, separated by single dots"
+    ? 'has a domain with characters that are not allowed in one or would be changed to others'
+    : 'has no valid domain: letters, digits and hyphens in labels of 1 to 63, separated by single dots'
 }
 
 /** RFC 5321 §4.1.3: an IPv4 address, or `IPv6:` and an IPv6 address. */

@@ -18,8 +18,17 @@ export const GIVEN_EVENT_KINDS = [
 
 /** Further kinds, sent only to endpoints that name them or `*` (contract.md 8.2). */
 export const FURTHER_EVENT_KINDS = [
-  'email.deferred', 'email.suppressed', 'email.unsubscribed', 'email.canceled', 'domain.verified', 'domain.degraded',
-  'ip.warmup.advanced', 'ip.warmup.held', 'ip.warmup.completed', 'ip.blocklisted', 'webhook.test',
+  'email.deferred',
+  'email.suppressed',
+  'email.unsubscribed',
+  'email.canceled',
+  'domain.verified',
+  'domain.degraded',
+  'ip.warmup.advanced',
+  'ip.warmup.held',
+  'ip.warmup.completed',
+  'ip.blocklisted',
+  'webhook.test',
 ] as const
 
 /** Kinds of the timeline that are no webhook kinds. */

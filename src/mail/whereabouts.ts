@@ -22,7 +22,9 @@ export type ThreadStage =
   | 'connect' // the connection is opened, up to the answer to EHLO
   | 'render' // its content is read and signed
   | 'turn' // it waits behind another message of its connection
-  | 'mail' | 'rcpt' | 'data' // the answer to this command is waited for
+  | 'mail'
+  | 'rcpt'
+  | 'data' // the answer to this command is waited for
   | 'body' // a piece of its content leaves
   | 'mark' // its final dot waits for the store
   | 'dot' // the answer to the final dot is waited for

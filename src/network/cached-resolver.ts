@@ -91,7 +91,12 @@ function createCache({ cache, clock, onHit }: CachedResolverOptions): Cache {
     const known = names.get(name)
     if (known !== undefined) return known
     const slots = {
-      mx: emptySlot(), ipv4: emptySlot(), ipv6: emptySlot(), txt: emptySlot(), cname: emptySlot(), ptr: emptySlot(),
+      mx: emptySlot(),
+      ipv4: emptySlot(),
+      ipv6: emptySlot(),
+      txt: emptySlot(),
+      cname: emptySlot(),
+      ptr: emptySlot(),
       tlsa: emptySlot(),
     }
     names.set(name, slots)

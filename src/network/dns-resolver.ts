@@ -33,7 +33,7 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
   function serversInOrder(name: string): string[] {
     const servers = options.servers.length > 0 ? options.servers : new promises.Resolver().getServers()
     const denier = deniedBy.get(name)
-    const rank = (server: string): number => (server === denier ? Infinity : silentAt.get(server) ?? 0)
+    const rank = (server: string): number => (server === denier ? Infinity : (silentAt.get(server) ?? 0))
     return servers.toSorted((left, right) => (rank(left) < rank(right) ? -1 : Number(rank(left) > rank(right))))
   }
 

@@ -152,8 +152,9 @@ export function createMtaSts(options: MtaStsOptions): MtaSts {
     async refresh() {
       const now = clock.now()
       const old = await memory.fetchedBefore(now - DAY, MOST_REFRESHED)
-      const due = old.filter(({ domain, expiresAt }) =>
-        expiresAt > now && (refreshedAt.get(domain) ?? 0) + REFRESH_AGAIN_AFTER <= now)
+      const due = old.filter(
+        ({ domain, expiresAt }) => expiresAt > now && (refreshedAt.get(domain) ?? 0) + REFRESH_AGAIN_AFTER <= now,
+      )
       for (let first = 0; first < due.length; first += REFRESHED_AT_ONCE) {
         await Promise.all(due.slice(first, first + REFRESHED_AT_ONCE).map(refreshOne))
       }

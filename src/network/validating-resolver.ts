@@ -69,19 +69,23 @@ export function createValidatingResolver(options: ValidatingResolverOptions): Va
     }
     if (code !== RESPONSE_CODES.SERVFAIL) return failure(code === RESPONSE_CODES.REFUSED ? 'REFUSED' : `code ${code}`)
     const unchecked = await ask(name, type, true)
-    const isThere = typeof unchecked !== 'string' &&
+    const isThere =
+      typeof unchecked !== 'string' &&
       (unchecked.answer.code === RESPONSE_CODES.NOERROR || unchecked.answer.code === RESPONSE_CODES.NXDOMAIN)
     if (!isThere) return failure('SERVFAIL')
     return { kind: 'no-answer', reason: `${type} ${name}: DNSSEC validation failed`, isBogus: true }
   }
 
   return {
-    mx: (name) => look('MX', name, (message, { start, end }) => {
-      const exchange = end - start < SHORTEST_MX_BYTES ? undefined : nameIn(message, start + 2)
-      return exchange === undefined ? undefined : { priority: message.readUInt16BE(start), exchange }
-    }),
-    addresses: (name, family) => look(family === 4 ? 'A' : 'AAAA', name, (message, { start, end }) =>
-      addressOf(message.subarray(start, end), family)),
+    mx: (name) =>
+      look('MX', name, (message, { start, end }) => {
+        const exchange = end - start < SHORTEST_MX_BYTES ? undefined : nameIn(message, start + 2)
+        return exchange === undefined ? undefined : { priority: message.readUInt16BE(start), exchange }
+      }),
+    addresses: (name, family) =>
+      look(family === 4 ? 'A' : 'AAAA', name, (message, { start, end }) =>
+        addressOf(message.subarray(start, end), family),
+      ),
     txt: (name) => look('TXT', name, (message, { start, end }) => stringsOf(message.subarray(start, end))),
     cname: (name) => look('CNAME', name, (message, { start }) => nameIn(message, start)),
     ptr: (name) => look('PTR', name, (message, { start }) => nameIn(message, start)),
@@ -115,8 +119,11 @@ function itemsOf<Item>({ message, answer }: Received, { name, type, read }: Aske
     records.push(item)
     ttlSeconds = Math.min(ttlSeconds, record.ttlSeconds)
   }
-  const factsFor = (seconds: number): AnswerFacts =>
-    ({ isSecure: answer.isAuthentic, ttlMilliseconds: seconds * SECOND, canonicalName })
+  const factsFor = (seconds: number): AnswerFacts => ({
+    isSecure: answer.isAuthentic,
+    ttlMilliseconds: seconds * SECOND,
+    canonicalName,
+  })
   if (records.length > 0) return { kind: 'found', records, facts: factsFor(ttlSeconds) }
   const facts = factsFor(Math.min(ttlSeconds, negativeSeconds(message, answer)))
   return { kind: answer.code === RESPONSE_CODES.NXDOMAIN ? 'no-name' : 'no-record', facts }

@@ -69,15 +69,23 @@ function mailRow(entry: InboxEntry): string[] {
   const { header, envelope, dkim } = entry
   const parts = ['html', 'text', 'raw'].map((part) => `<a href="/dev/inbox/${escape(entry.id)}/${part}">${part}</a>`)
   return [
-    time(entry.receivedAt), escape(header.from ?? envelope.from), escape(envelope.to.join(', ')),
-    escape(header.subject), escape(dkim.result), escape(`${entry.remoteAddress} ${entry.ehloName}`), parts.join(' '),
+    time(entry.receivedAt),
+    escape(header.from ?? envelope.from),
+    escape(envelope.to.join(', ')),
+    escape(header.subject),
+    escape(dkim.result),
+    escape(`${entry.remoteAddress} ${entry.ehloName}`),
+    parts.join(' '),
   ]
 }
 
 function deliveryRow(delivery: HookDelivery): string[] {
   return [
-    time(delivery.receivedAt), escape(delivery.name), escape(String(delivery.attempt ?? '')),
-    escape(delivery.signature), escape(String(delivery.answer)),
+    time(delivery.receivedAt),
+    escape(delivery.name),
+    escape(String(delivery.attempt ?? '')),
+    escape(delivery.signature),
+    escape(String(delivery.answer)),
     `<code>${escape(delivery.body.slice(0, MOST_BODY_CHARACTERS))}</code>`,
   ]
 }

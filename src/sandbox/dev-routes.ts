@@ -102,7 +102,8 @@ async function showPage(context: Context, options: DevRoutesOptions): Promise<vo
   context.status = 200
   context.type = 'text/html; charset=utf-8'
   context.body = devPage({
-    baseUrl, mails,
+    baseUrl,
+    mails,
     deliveries: inspector.latest(ROWS_OF_PAGE),
     time: { now: clock.now(), speed: clock.speed(), ahead: clock.ahead() },
     rules: replies.rules(),

@@ -26,11 +26,7 @@ export function inboxRoutes(inbox: Inbox): DevRoute[] {
 
   return [
     { method: 'GET', path: '/dev/inbox', handle: (context) => listEntries(context, inbox) },
-    {
-      method: 'DELETE',
-      path: '/dev/inbox',
-      handle: async (context) => sendData(context, { deleted: inbox.clear() }),
-    },
+    { method: 'DELETE', path: '/dev/inbox', handle: async (context) => sendData(context, { deleted: inbox.clear() }) },
     {
       method: 'GET',
       path: '/dev/inbox/:id',

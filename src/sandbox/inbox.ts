@@ -102,7 +102,11 @@ export function createInbox({ keep, verifyDkim, logger }: InboxOptions): Inbox {
       watch.changed()
     },
     find(filter, limit, waitMilliseconds) {
-      const look = (): InboxEntry[] => entries.filter((entry) => matches(entry, filter)).toReversed().slice(0, limit)
+      const look = (): InboxEntry[] =>
+        entries
+          .filter((entry) => matches(entry, filter))
+          .toReversed()
+          .slice(0, limit)
       return watch.wait(look, waitMilliseconds)
     },
     get: (id) => entries.find((entry) => entry.id === id),

@@ -7,7 +7,14 @@
  */
 import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
 
-const RANGES = [[0, 59], [0, 59], [0, 23], [1, 31], [1, 12], [0, 7]] as const
+const RANGES = [
+  [0, 59],
+  [0, 59],
+  [0, 23],
+  [1, 31],
+  [1, 12],
+  [0, 7],
+] as const
 /** The 29th of February comes round within 8 years. */
 const LONGEST_SEARCH = 9 * 366 * DAY
 
@@ -47,8 +54,9 @@ function nextStart(time: number, unit: number): number {
 function readFields(timeTable: string): Fields {
   // White space between the fields.
   const texts = timeTable.trim().split(/\s+/)
-  const [second, minute, hour, day, month, weekday, ...more] = (texts.length === 5 ? ['0', ...texts] : texts)
-    .map((text, index) => readField(text, RANGES[index] ?? [0, 0], timeTable))
+  const [second, minute, hour, day, month, weekday, ...more] = (texts.length === 5 ? ['0', ...texts] : texts).map(
+    (text, index) => readField(text, RANGES[index] ?? [0, 0], timeTable),
+  )
   const isWhole = second && minute && hour && day && month && weekday && more.length === 0
   if (!isWhole) throw notOne(timeTable)
   const isDay = (date: Date): boolean => {

@@ -77,7 +77,9 @@ function readRule(value: unknown, problems: string[]): ReplyRule {
   const reply = readReply(given.get('reply'), problems)
   if (reply.kind === 'missing' && stage !== 'starttls') problems.push('reply: "missing" is for starttls alone')
   return {
-    to, stage: stage ?? 'connect', reply,
+    to,
+    stage: stage ?? 'connect',
+    reply,
     times: readTimes(given.get('times') ?? null, problems),
     probability: readProbability(given.get('probability') ?? 1, problems),
   }

@@ -99,7 +99,9 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   const inspector = createWebhookInspector({ clock, secretsFor: secrets.secretsFor })
   const replies = createCaptureReplies()
   const capture = createCaptureServer({
-    clock, logger, replies,
+    clock,
+    logger,
+    replies,
     inboundAddress: () => ({ address: SANDBOX_ADDRESS, port: inboundPort }),
     visit: createVisit(() => ({ address: SANDBOX_ADDRESS, port: Number(new URL(baseUrl).port), isTls: false })),
     onMail: inbox.receive,
@@ -114,8 +116,14 @@ export function createSandbox(options: SandboxOptions): Sandbox {
       secrets.move(known[0].id, url)
       return
     }
-    const { endpoint: { id }, secret } = await features.registerWebhook({
-      url, secret: null, events: [...GIVEN_EVENT_KINDS], description: 'Webhook inspector of the sandbox',
+    const {
+      endpoint: { id },
+      secret,
+    } = await features.registerWebhook({
+      url,
+      secret: null,
+      events: [...GIVEN_EVENT_KINDS],
+      description: 'Webhook inspector of the sandbox',
     })
     if (secret === null) throw new Error('the webhook inspector got no secret')
     secrets.note({ id, url, secret })
@@ -139,7 +147,10 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     },
     notingSecrets: (register) => async (request) => {
       const answer = await register(request)
-      const { endpoint: { id }, secret: generated } = answer
+      const {
+        endpoint: { id },
+        secret: generated,
+      } = answer
       const secret = request.secret ?? generated
       if (secret !== null && hookName(request.url) !== undefined) secrets.note({ id, url: request.url, secret })
       return answer

@@ -113,7 +113,10 @@ export function createWebhookInspector(options: {
     find: (name, kind, limit, waitMilliseconds) =>
       watch.wait(() => {
         const deliveries = hooks.get(name)?.deliveries ?? []
-        return deliveries.filter(({ event }) => kind === null || kindOf(event) === kind).toReversed().slice(0, limit)
+        return deliveries
+          .filter(({ event }) => kind === null || kindOf(event) === kind)
+          .toReversed()
+          .slice(0, limit)
       }, waitMilliseconds),
     latest: (limit) =>
       [...hooks.values()]

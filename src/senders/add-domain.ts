@@ -74,12 +74,21 @@ export async function addDomain(request: AddDomainRequest, options: DomainAdderO
   const keys = await newKeys(read, options)
   const now = clock.now()
   const domain: DomainRecord = {
-    name, tracking, allowSubdomains, ipPool, keys,
+    name,
+    tracking,
+    allowSubdomains,
+    ipPool,
+    keys,
     state: 'pending',
     returnPath: `${returnPath}.${name}`,
     trackingDomain: `${trackingDomain}.${name}`,
-    createdAt: now, nextCheckAt: now + recheckPending,
-    verifiedAt: null, lastCheckedAt: null, failingSince: null, failedChecks: 0, degradedAt: null,
+    createdAt: now,
+    nextCheckAt: now + recheckPending,
+    verifiedAt: null,
+    lastCheckedAt: null,
+    failingSince: null,
+    failedChecks: 0,
+    degradedAt: null,
     checks: [],
   }
   return store.addDomain(domain, mostDomains)
@@ -126,7 +135,11 @@ function readRequest(request: AddDomainRequest, { poolNames, tracking }: DomainA
   problems.push(...poolProblems(ipPool, poolNames()))
   if (problems.length > 0 || !reading.ok) throw new ServiceError('invalid_request', problems.join('; '))
   return {
-    name: reading.name, returnPath, trackingDomain, selector, ipPool,
+    name: reading.name,
+    returnPath,
+    trackingDomain,
+    selector,
+    ipPool,
     tracking: trackingOf(request.tracking, tracking),
     privateKey: key?.ok === true ? key.key : undefined,
     allowSubdomains: request.allowSubdomains ?? false,

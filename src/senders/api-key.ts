@@ -108,8 +108,13 @@ export function createApiKeys(options: ApiKeysOptions): ApiKeys {
       const prefix = PREFIXES[request.mode]
       const key = prefix + randomCharacters()
       const record: ApiKeyRecord = {
-        ...checked, id: newIdentifier('key', now), prefix, last4: lastCharacters(key), createdAt: now,
-        lastUsedAt: null, revokedAt: null,
+        ...checked,
+        id: newIdentifier('key', now),
+        prefix,
+        last4: lastCharacters(key),
+        createdAt: now,
+        lastUsedAt: null,
+        revokedAt: null,
       }
       await store.addApiKey(record, Buffer.from(hashOf(key), 'base64'), mostKeys)
       return { key, record }
@@ -119,8 +124,9 @@ export function createApiKeys(options: ApiKeysOptions): ApiKeys {
     find: findById,
     async isValid(id) {
       const record = await store.findApiKeyById(id)
-      return record !== null && record.revokedAt === null
-        && (record.expiresAt === null || record.expiresAt > clock.now())
+      return (
+        record !== null && record.revokedAt === null && (record.expiresAt === null || record.expiresAt > clock.now())
+      )
     },
 
     async change(id, change) {

@@ -102,8 +102,10 @@ function eventsOf(
   if (after.state === 'verified') {
     return [{ id, kind: 'domain.verified', at: now, data: { domain: name, status: after.state } }]
   }
-  const wrong = checks.find(({ purpose, status }) =>
-    REQUIRED_PURPOSES.some((each) => each === purpose) && (status === 'failed' || status === 'pending'))
+  const wrong = checks.find(
+    ({ purpose, status }) =>
+      REQUIRED_PURPOSES.some((each) => each === purpose) && (status === 'failed' || status === 'pending'),
+  )
   const data = { domain: name, status: after.state, record: wrong?.purpose ?? '', error: wrong?.error ?? '' }
   return [{ id, kind: 'domain.degraded', at: now, data }]
 }

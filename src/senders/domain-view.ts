@@ -67,7 +67,10 @@ export function domainView(domain: DomainRecord, facts: ViewFacts): DomainView {
     next_check_at: secondsOrNull(domain.nextCheckAt),
     return_path: domain.returnPath,
     tracking: {
-      opens: domain.tracking.opens, clicks: domain.tracking.clicks, domain: domain.trackingDomain, tls: 'pending',
+      opens: domain.tracking.opens,
+      clicks: domain.tracking.clicks,
+      domain: domain.trackingDomain,
+      tls: 'pending',
     },
     ip_pool: facts.poolName,
     allow_subdomains: domain.allowSubdomains,

@@ -120,23 +120,36 @@ const VERIFY_AGAIN_AFTER = 10 * SECOND
 
 export function createDomains(options: DomainsOptions): Domains {
   const { store, clock, realClock, keyRing, resolver, hostname, settings, egress, logger, onEvents } = options
-  const facts: RecordFacts = {
-    hostname, targets: settings.targets, dmarcReportAddress: settings.dmarc_report_address,
-  }
+  const facts: RecordFacts = { hostname, targets: settings.targets, dmarcReportAddress: settings.dmarc_report_address }
   const sending = createSendingDomains(store, facts)
   const lastCalls = new Map<string, { at: number; result: Promise<DomainView | null> }>()
   const background = new Set<Promise<void>>()
   const inTurn = createInTurn()
   const changes = createDomainChanges({
-    store, clock, keyRing, inTurn,
-    dkim: settings.dkim, poolNames: egress.poolNames,
+    store,
+    clock,
+    keyRing,
+    inTurn,
+    dkim: settings.dkim,
+    poolNames: egress.poolNames,
     changing: (name, work) => sending.change(work).finally(() => lastCalls.delete(name)),
   })
   const check = createDomainCheck({
-    store, clock, realClock, resolver, facts, settings, ipsOf, inTurn, logger, onEvents,
+    store,
+    clock,
+    realClock,
+    resolver,
+    facts,
+    settings,
+    ipsOf,
+    inTurn,
+    logger,
+    onEvents,
   })
   const due = createDueChecks({
-    store, clock, logger,
+    store,
+    clock,
+    logger,
     async check(name) {
       forgetOldCalls(lastCalls, clock.now())
       // A verify call asks now, or has just done so: overtaken by this check it would answer with an older result.
@@ -180,9 +193,14 @@ export function createDomains(options: DomainsOptions): Domains {
   return {
     async add(request) {
       const { domain, isNew } = await addDomain(request, {
-        store, clock, keyRing,
-        tracking: options.tracking, mostDomains: options.mostDomains,
-        dkim: settings.dkim, poolNames: egress.poolNames, recheckPending: settings.recheck_pending,
+        store,
+        clock,
+        keyRing,
+        tracking: options.tracking,
+        mostDomains: options.mostDomains,
+        dkim: settings.dkim,
+        poolNames: egress.poolNames,
+        recheckPending: settings.recheck_pending,
       })
       if (isNew) {
         sending.forget()

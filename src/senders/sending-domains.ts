@@ -96,9 +96,10 @@ function notVerified(name: string, domain: DomainRecord | null, facts: RecordFac
   }
   const isSeen = (record: RequiredRecord): boolean => checkOf(domain.checks, record)?.status === 'verified'
   const missing = requiredRecords(domain, facts).find((record) => record.required && !isSeen(record))
-  const reason = missing === undefined || domain.state === 'suspended'
-    ? `is ${domain.state}`
-    : `${missing.purpose} record ${statusWord(domain, missing)} at ${missing.name}`
+  const reason =
+    missing === undefined || domain.state === 'suspended'
+      ? `is ${domain.state}`
+      : `${missing.purpose} record ${statusWord(domain, missing)} at ${missing.name}`
   return new ServiceError('domain_not_verified', `${name}: ${reason}; POST /domains/${name}/verify checks again`)
 }
 

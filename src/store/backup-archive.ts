@@ -25,7 +25,10 @@ const MOST_ERROR_CHARACTERS = 300
 
 export function archiveName(madeAt: number, schema: number): string {
   // 20261121T031700Z
-  const time = new Date(madeAt).toISOString().replace(/\.\d+Z$/, 'Z').replace(/[-:]/g, '')
+  const time = new Date(madeAt)
+    .toISOString()
+    .replace(/\.\d+Z$/, 'Z')
+    .replace(/[-:]/g, '')
   return `sternpost-${time}-${schema}.tar`
 }
 
@@ -87,8 +90,15 @@ export function readManifest(archive: string): BackupManifest {
 function isManifest(value: unknown): value is BackupManifest {
   if (typeof value !== 'object' || value === null) return false
   const { format, schema, mark, counts, files } = value as Record<string, unknown>
-  return format === 1 && typeof schema === 'number' && typeof mark === 'string' && typeof counts === 'object' &&
-    typeof files === 'object' && files !== null && DATABASE in files
+  return (
+    format === 1 &&
+    typeof schema === 'number' &&
+    typeof mark === 'string' &&
+    typeof counts === 'object' &&
+    typeof files === 'object' &&
+    files !== null &&
+    DATABASE in files
+  )
 }
 
 /** Size and checksum of a file, read in pieces. */
@@ -111,7 +121,9 @@ export function describeFile(path: string): BackupFile {
 function tar(words: readonly string[]): string {
   try {
     return execFileSync('tar', words, {
-      encoding: 'utf8', maxBuffer: MOST_MANIFEST_BYTES, stdio: ['ignore', 'pipe', 'pipe'],
+      encoding: 'utf8',
+      maxBuffer: MOST_MANIFEST_BYTES,
+      stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, LC_ALL: 'C' },
     })
   } catch (thrown) {

@@ -83,7 +83,12 @@ interface Cutoffs {
 }
 
 export function createRetention({
-  store, times, keptLinksText, clock, realClock, logger,
+  store,
+  times,
+  keptLinksText,
+  clock,
+  realClock,
+  logger,
 }: RetentionOptions): Retention {
   let isStopped = false
   let running: Promise<void> | undefined
@@ -110,35 +115,44 @@ export function createRetention({
   }
 
   /** A verb that only says how many rows went, at most so many. */
-  const counted = (forget: (limit: number) => Promise<number>): Step => async () => {
-    const removed = await forget(ROWS_COUNTED)
-    return { removed, next: removed >= ROWS_COUNTED ? 0 : null }
-  }
+  const counted =
+    (forget: (limit: number) => Promise<number>): Step =>
+    async () => {
+      const removed = await forget(ROWS_COUNTED)
+      return { removed, next: removed >= ROWS_COUNTED ? 0 : null }
+    }
 
   const linksOf = async ({ contentId, hasVariables, tracksClicks }: OverdueContent) => {
     const html = tracksClicks ? await store.linkHtml(contentId) : null
     return { contentId, links: html === null ? null : keptLinksText(html, hasVariables) }
   }
 
-  const forgetContents = (before: number, isEnough = never): Step => async (after) => {
-    const found = await store.overdueContents({ before, after, limit: ROWS })
-    let removed = 0
-    let contents = found.contents
-    while (contents.length > 0 && !isStopped && !(await isEnough())) {
-      const withLinks: Awaited<ReturnType<typeof linksOf>>[] = []
-      // One after the other: submitted mail has up to 40 MiB.
-      for (const content of contents.slice(0, CONTENTS_AT_ONCE)) withLinks.push(await linksOf(content))
-      const done = await store.forgetContents({ before, contents: withLinks })
-      removed += done.removed
-      contents = contents.slice(done.looked)
-      await wait(PAUSE.least)
+  const forgetContents =
+    (before: number, isEnough = never): Step =>
+    async (after) => {
+      const found = await store.overdueContents({ before, after, limit: ROWS })
+      let removed = 0
+      let contents = found.contents
+      while (contents.length > 0 && !isStopped && !(await isEnough())) {
+        const withLinks: Awaited<ReturnType<typeof linksOf>>[] = []
+        // One after the other: submitted mail has up to 40 MiB.
+        for (const content of contents.slice(0, CONTENTS_AT_ONCE)) withLinks.push(await linksOf(content))
+        const done = await store.forgetContents({ before, contents: withLinks })
+        removed += done.removed
+        contents = contents.slice(done.looked)
+        await wait(PAUSE.least)
+      }
+      return { removed, next: found.next }
     }
-    return { removed, next: found.next }
-  }
 
-  const forgetMessages = (before: number, linksBefore: number): Step =>
-    (after) => store.forgetMessages({ before, linksBefore, after, limit: ROWS })
-  const forgetTranscripts = (before: number): Step => (after) => store.forgetTranscripts({ before, after, limit: ROWS })
+  const forgetMessages =
+    (before: number, linksBefore: number): Step =>
+    (after) =>
+      store.forgetMessages({ before, linksBefore, after, limit: ROWS })
+  const forgetTranscripts =
+    (before: number): Step =>
+    (after) =>
+      store.forgetTranscripts({ before, after, limit: ROWS })
   const forgetWebhooks = (now: number, succeededBefore: number, failedBefore: number): Step =>
     counted((limit) => store.pruneWebhooks({ now, succeededBefore, failedBefore, limit }))
 
@@ -152,13 +166,21 @@ export function createRetention({
       webhook_deliveries: await drain(forgetWebhooks(now, cutoffs.webhooksSucceeded, cutoffs.webhooksFailed)),
       messages: await drain(forgetMessages(messages, links)),
       events: await drain((after) => store.forgetEvents({ before: messages, after, limit: ROWS })),
-      links: await drain((after) => store.forgetLinks({ before: links, after, limit: ROWS }))
-        + (await drain((after) => store.forgetTraces({ before: links, after, limit: ROWS }))),
+      links:
+        (await drain((after) => store.forgetLinks({ before: links, after, limit: ROWS }))) +
+        (await drain((after) => store.forgetTraces({ before: links, after, limit: ROWS }))),
       answers: await drain(counted((limit) => store.forgetAnswers(now, limit))),
       reports: await store.forgetUnmatchedReports(now - unmatchedReports),
-      statistics: await drain(counted((limit) => store.forgetIpHistory({
-        hoursBefore: now - HOURS_BY_PROVIDER_KEPT, statisticsBefore: now - statistics, auditBefore: now - audit, limit,
-      }))),
+      statistics: await drain(
+        counted((limit) =>
+          store.forgetIpHistory({
+            hoursBefore: now - HOURS_BY_PROVIDER_KEPT,
+            statisticsBefore: now - statistics,
+            auditBefore: now - audit,
+            limit,
+          }),
+        ),
+      ),
     }
   }
 

@@ -10,38 +10,108 @@
  * `unavailable` from a store that is closed, or whose thread has ended.
  */
 import type { QueueAction, QueueFilter, QueueGroup, QueueGrouping } from '../mail/waiting-mail.ts'
-import type { AcceptRequest, AcceptResult, IdempotencyEntry, IdempotencyLookup, KeptAnswer } from './records/accept-records.ts'
 import type {
-  EngagementTally, LinkHtml, LinkSource, RecordEngagementRequest, RecordUnsubscribeRequest, UnsubscribeResult,
+  AcceptRequest,
+  AcceptResult,
+  IdempotencyEntry,
+  IdempotencyLookup,
+  KeptAnswer,
+} from './records/accept-records.ts'
+import type {
+  EngagementTally,
+  LinkHtml,
+  LinkSource,
+  RecordEngagementRequest,
+  RecordUnsubscribeRequest,
+  UnsubscribeResult,
 } from './records/engagement-records.ts'
 import type {
-  BatchView, CancelResult, MessagePage, MessageView, RoadSummary, SearchMessagesRequest, TimelineEvent, TranscriptView,
+  BatchView,
+  CancelResult,
+  MessagePage,
+  MessageView,
+  RoadSummary,
+  SearchMessagesRequest,
+  TimelineEvent,
+  TranscriptView,
 } from './records/lookup-records.ts'
 import type {
-  ApiKeyChange, ApiKeyPage, ApiKeyRecord, ClaimedMessage, ClaimRequest, ClaimResult,
-  DkimKeyRecord, DomainChange, DomainCheckResult, DomainPage, DomainRecord, EpochStart, LeasedPage, LeasedPosition,
-  ListDomainsRequest, PublicDkimKey, QueueSummary, RecordOutcomesRequest, RemoveDomainRequest, RowClaim, UnclaimRequest,
+  ApiKeyChange,
+  ApiKeyPage,
+  ApiKeyRecord,
+  ClaimedMessage,
+  ClaimRequest,
+  ClaimResult,
+  DkimKeyRecord,
+  DomainChange,
+  DomainCheckResult,
+  DomainPage,
+  DomainRecord,
+  EpochStart,
+  LeasedPage,
+  LeasedPosition,
+  ListDomainsRequest,
+  PublicDkimKey,
+  QueueSummary,
+  RecordOutcomesRequest,
+  RemoveDomainRequest,
+  RowClaim,
+  UnclaimRequest,
 } from './records/records.ts'
 import type {
-  ExpiredMessage, QueuedRows, QueueKey, QueueKeyPage, QueueKeyState, RouteAssignment,
+  ExpiredMessage,
+  QueuedRows,
+  QueueKey,
+  QueueKeyPage,
+  QueueKeyState,
+  RouteAssignment,
 } from './records/queue-records.ts'
 import type { StoreFigures } from './records/figure-records.ts'
 import type { ReportRecord, ReportResult, ReportSums, UnmatchedReport } from './records/report-records.ts'
 import type {
-  DatabaseSize, EraseRecipientRequest, EraseStep, ForgetContentsRequest, ForgetMessagesRequest, ForgetRequest,
-  ForgetStep, ForgottenContents, OverdueContents, StorageFigures,
+  DatabaseSize,
+  EraseRecipientRequest,
+  EraseStep,
+  ForgetContentsRequest,
+  ForgetMessagesRequest,
+  ForgetRequest,
+  ForgetStep,
+  ForgottenContents,
+  OverdueContents,
+  StorageFigures,
 } from './records/retention-records.ts'
 import type { ListSuppressionsRequest, SuppressionPage, SuppressionRecord } from './records/suppression-records.ts'
 import type { PlainMemory, StsPolicyRecord, TlsResult } from './records/tls-records.ts'
 import type {
-  AuditRecord, ForgetIpHistoryRequest, IpChange, IpHealth, IpRecord, IpStatistics, PathStateRecord, ReserveRequest,
-  Reservation, WarmupDay,
+  AuditRecord,
+  ForgetIpHistoryRequest,
+  IpChange,
+  IpHealth,
+  IpRecord,
+  IpStatistics,
+  PathStateRecord,
+  ReserveRequest,
+  Reservation,
+  WarmupDay,
 } from './records/warmup-records.ts'
 import type {
-  ClaimedWebhookDelivery, ClaimWebhooksRequest, ListWebhookDeliveriesRequest, PruneWebhooksRequest,
-  RecordWebhookResultsRequest, ReplayedEvent, ReplayPart, ReplayWebhooksRequest, RotationResult, StreamedEvent,
-  WebhookDeliveryDetail, WebhookDeliveryPage, WebhookEndpointChange, WebhookEndpointPage, WebhookEndpointRecord,
-  WebhookEndpointState, WebhookTarget,
+  ClaimedWebhookDelivery,
+  ClaimWebhooksRequest,
+  ListWebhookDeliveriesRequest,
+  PruneWebhooksRequest,
+  RecordWebhookResultsRequest,
+  ReplayedEvent,
+  ReplayPart,
+  ReplayWebhooksRequest,
+  RotationResult,
+  StreamedEvent,
+  WebhookDeliveryDetail,
+  WebhookDeliveryPage,
+  WebhookEndpointChange,
+  WebhookEndpointPage,
+  WebhookEndpointRecord,
+  WebhookEndpointState,
+  WebhookTarget,
 } from './records/webhook-records.ts'
 
 export interface Store {
@@ -67,8 +137,13 @@ export interface Store {
    */
   claimDue(request: ClaimRequest): Promise<ClaimResult>
   /** Due rows of one recipient domain that have no route yet, leased. */
-  claimUnrouted(request: { domain: string; now: number; epoch: number; leaseUntil: number; limit: number }):
-    Promise<ClaimedMessage[]>
+  claimUnrouted(request: {
+    domain: string
+    now: number
+    epoch: number
+    leaseUntil: number
+    limit: number
+  }): Promise<ClaimedMessage[]>
   /** Recipient domains with waiting rows and no route, the longest due first, and when their first row is due. */
   unroutedDomains(limit: number): Promise<{ domain: string; earliestAt: number }[]>
   /**
@@ -109,8 +184,13 @@ export interface Store {
    * At most `limit` rows (which may be many: it goes in parts that hold nobody up); returns how many, and what may be
    * due under which keys. With `isDryRun` it only counts, all of them.
    */
-  actOnQueue(request: { filter: QueueFilter; action: QueueAction; now: number; limit: number; isDryRun: boolean }):
-    Promise<{ messages: number; queued: QueuedRows }>
+  actOnQueue(request: {
+    filter: QueueFilter
+    action: QueueAction
+    now: number
+    limit: number
+    isDryRun: boolean
+  }): Promise<{ messages: number; queued: QueuedRows }>
   queueSummary(now: number): Promise<QueueSummary>
   /** Rows that wait or are under way. */
   countQueued(): Promise<number>
@@ -259,11 +339,7 @@ export interface Store {
   listWebhookDeliveries(request: ListWebhookDeliveriesRequest): Promise<WebhookDeliveryPage | null>
   findWebhookDelivery(endpointId: string, id: string): Promise<WebhookDeliveryDetail | null>
   /** A new delivery of the same event and bytes, due at once. */
-  replayWebhook(
-    endpointId: string,
-    id: string,
-    now: number,
-  ): Promise<{ id: string; replayed: ReplayedEvent } | null>
+  replayWebhook(endpointId: string, id: string, now: number): Promise<{ id: string; replayed: ReplayedEvent } | null>
   /** One part of a replay of many, oldest first, behind what is due. An event counts by its latest delivery. */
   replayWebhooks(request: ReplayWebhooksRequest): Promise<ReplayPart | null>
   /** Deliveries whose time is over, and what removed endpoints left; at most `limit`; returns how many. */

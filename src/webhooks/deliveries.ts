@@ -9,8 +9,13 @@ import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import type { Store } from '../store/store.ts'
 import type {
-  ListWebhookDeliveriesRequest, ReplayedEvent, ReplayPart, WebhookAttemptRecord, WebhookDeliveryDetail,
-  WebhookDeliveryRecord, WebhookDeliveryState,
+  ListWebhookDeliveriesRequest,
+  ReplayedEvent,
+  ReplayPart,
+  WebhookAttemptRecord,
+  WebhookDeliveryDetail,
+  WebhookDeliveryRecord,
+  WebhookDeliveryState,
 } from '../store/records/webhook-records.ts'
 import { eventProblems, refuse } from './endpoint-rules.ts'
 import { secondsOrNull } from './endpoint-view.ts'

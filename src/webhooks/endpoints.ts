@@ -14,7 +14,11 @@ import type { KeyRing } from '../base/key-ring.ts'
 import { GIVEN_EVENT_KINDS } from '../mail/event.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import type { Store } from '../store/store.ts'
-import type { WebhookEndpointChange, WebhookEndpointRecord, WebhookEndpointState } from '../store/records/webhook-records.ts'
+import type {
+  WebhookEndpointChange,
+  WebhookEndpointRecord,
+  WebhookEndpointState,
+} from '../store/records/webhook-records.ts'
 import { isIncludedField, refuse, refuseProblems, secretWarnings } from './endpoint-rules.ts'
 import { sealSecret } from './endpoint-secret.ts'
 import { endpointView } from './endpoint-view.ts'
@@ -96,7 +100,9 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions): Webhoo
       const id = newIdentifier('wh', now)
       const generated = request.secret === null ? generateSecret() : null
       const record: WebhookEndpointRecord = {
-        id, url, description,
+        id,
+        url,
+        description,
         events: events ?? [...GIVEN_EVENT_KINDS],
         include: include.filter(isIncludedField),
         status: 'enabled',
@@ -115,10 +121,16 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions): Webhoo
     find: async (id) => endpointView(known(id, await store.findWebhookEndpoint(id))),
 
     async update(id, { url, events, include, description, status }) {
-      await refuseProblems({
-        ...NOT_GIVEN, url: url ?? null, events: events ?? null, include: include ?? null,
-        description: description ?? null,
-      }, guardedRequest)
+      await refuseProblems(
+        {
+          ...NOT_GIVEN,
+          url: url ?? null,
+          events: events ?? null,
+          include: include ?? null,
+          description: description ?? null,
+        },
+        guardedRequest,
+      )
       const change: WebhookEndpointChange = {}
       if (url !== undefined) change.url = url
       if (events !== undefined) change.events = events
@@ -161,8 +173,14 @@ function generateSecret(): string {
 /** Nothing was sent to it yet. */
 function newState({ sealedSecret: _sealedSecret, ...record }: WebhookEndpointRecord): WebhookEndpointState {
   return {
-    ...record, disabledReason: null, updatedAt: record.createdAt, lastSuccessAt: null, lastFailureAt: null,
-    consecutiveFailures: 0, pending: 0, deadLetters: 0,
+    ...record,
+    disabledReason: null,
+    updatedAt: record.createdAt,
+    lastSuccessAt: null,
+    lastFailureAt: null,
+    consecutiveFailures: 0,
+    pending: 0,
+    deadLetters: 0,
   }
 }
 

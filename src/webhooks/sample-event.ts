@@ -15,7 +15,9 @@ const IP = { ip: '192.0.2.10' }
 const DATA: Record<WebhookEventKind, Record<string, string>> = {
   'email.delivered': { isp: 'gmail' },
   'email.bounced': {
-    bounce_type: 'hard', bounce_code: '5.1.1', bounce_description: '550 5.1.1 The email account does not exist',
+    bounce_type: 'hard',
+    bounce_code: '5.1.1',
+    bounce_description: '550 5.1.1 The email account does not exist',
   },
   'email.complained': { isp: 'yahoo' },
   'email.opened': {},
@@ -41,9 +43,7 @@ export interface SampleEvent {
 
 /** `now` in Unix milliseconds. */
 export function sampleEvent(kind: WebhookEventKind, now: number): SampleEvent {
-  const ofMessage = kind.startsWith('email.')
-    ? { message_id: newIdentifier('msg', now), recipient: RECIPIENT }
-    : {}
+  const ofMessage = kind.startsWith('email.') ? { message_id: newIdentifier('msg', now), recipient: RECIPIENT } : {}
   const id = newIdentifier('evt', now)
   const body = eventBody({ id, kind, at: now, data: { ...ofMessage, ...DATA[kind] } })
   return { eventId: id, kind, body }

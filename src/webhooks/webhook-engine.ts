@@ -179,10 +179,13 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
     const { delivery, at } = orphan
     options.metrics.orphans.inc({ kind: 'webhook' })
     const fields = {
-      endpoint_id: delivery.endpointId, event_id: delivery.eventId, delivery_id: delivery.id,
-      since: new Date(at).toISOString(), attempt: delivery.attempts + 1,
+      endpoint_id: delivery.endpointId,
+      event_id: delivery.eventId,
+      delivery_id: delivery.id,
+      since: new Date(at).toISOString(),
+      attempt: delivery.attempts + 1,
     }
-    logger.warn(fields, 'webhook delivery in nobody\'s hand')
+    logger.warn(fields, "webhook delivery in nobody's hand")
     finish(orphan, notPosted(NO_END))
   }
 

@@ -20,7 +20,8 @@ function twoClocks() {
   const watch = createClockWatch({ clock, monotonic: () => time.monotonic, logger })
   watch.start()
   return {
-    watch, log,
+    watch,
+    log,
     pass(milliseconds: number) {
       time.wall += milliseconds
       time.monotonic += milliseconds

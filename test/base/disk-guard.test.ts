@@ -13,14 +13,20 @@ const SECOND = 1_000
 const TOO_MUCH = Number.MAX_SAFE_INTEGER
 
 function guardOf(
-  t: { teardown(clean: () => void): void }, options: Partial<DiskGuardOptions> & Pick<DiskGuardOptions, 'folder'>,
+  t: { teardown(clean: () => void): void },
+  options: Partial<DiskGuardOptions> & Pick<DiskGuardOptions, 'folder'>,
 ) {
   const clock = manualClock()
   const lines: Record<string, unknown>[] = []
   const logger = createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) })
   let resumed = 0
   const guard: DiskGuard = createDiskGuard({
-    clock, logger, minFreeAccept: 0, minFreeDeliver: 0, onDeliver: () => void (resumed += 1), ...options,
+    clock,
+    logger,
+    minFreeAccept: 0,
+    minFreeDeliver: 0,
+    onDeliver: () => void (resumed += 1),
+    ...options,
   })
   t.teardown(() => guard.stop())
   return { guard, clock, lines, resumed: () => resumed }
@@ -49,7 +55,9 @@ t.test('below the upper mark nothing new is accepted, and deliveries go on', asy
 
 t.test('below the lower mark no delivery starts either', async (t) => {
   const { guard, lines, resumed } = guardOf(t, {
-    folder: t.testdir({}), minFreeAccept: TOO_MUCH, minFreeDeliver: TOO_MUCH,
+    folder: t.testdir({}),
+    minFreeAccept: TOO_MUCH,
+    minFreeDeliver: TOO_MUCH,
   })
   await guard.start()
   t.same([guard.mayAccept(), guard.mayDeliver()], [false, false])
@@ -62,7 +70,9 @@ t.test('below twice the upper mark it is short, which is told once; a tenth abov
   const { bavail, bsize } = statfsSync(folder)
   let shortened = 0
   const { guard, clock, lines } = guardOf(t, {
-    folder, minFreeAccept: (bavail * bsize) / 1.5, onShort: () => void (shortened += 1),
+    folder,
+    minFreeAccept: (bavail * bsize) / 1.5,
+    onShort: () => void (shortened += 1),
   })
   await guard.start()
   await clock.advance(SECOND)

@@ -35,15 +35,20 @@ t.test('one fact is one line of printable characters', async (t) => {
 t.test('what has the name of a secret is not written, at whatever depth', async (t) => {
   const { lines, logger } = collecting()
   const error = Object.assign(new Error('failed', { cause: new Error('below') }), {
-    code: 'EFAIL', headers: { authorization: CANARY }, body: CANARY,
+    code: 'EFAIL',
+    headers: { authorization: CANARY },
+    body: CANARY,
   })
   const itsOwnCause = new Error('around')
   itsOwnCause.cause = itsOwnCause
   const facts = [
     { key: CANARY, token: CANARY, secret: CANARY, password: CANARY, private_key: CANARY, Authorization: CANARY },
     { filter: { variables: { name: CANARY } }, list: [{ html: CANARY }, { inner: { text: CANARY } }] },
-    { headers: { authorization: CANARY, cookie: CANARY } }, { a: { b: { c: { d: { e: { f: CANARY } } } } } },
-    { err: error }, { err: { anything: CANARY } }, { headers: Object.assign(Object.create(null), { token: CANARY }) },
+    { headers: { authorization: CANARY, cookie: CANARY } },
+    { a: { b: { c: { d: { e: { f: CANARY } } } } } },
+    { err: error },
+    { err: { anything: CANARY } },
+    { headers: Object.assign(Object.create(null), { token: CANARY }) },
     { err: itsOwnCause },
   ]
   for (const fact of facts) logger.warn(fact, 'canary')
@@ -67,7 +72,17 @@ t.test('a line has level, time, the fields of its child, its own and the message
   child.info({ only: 'fields' })
   child.info({ circle, before: 1 }, 'circle')
   child.info({ big: 1n, before: 1, token: CANARY }, 'big')
-  child.info({ hostile: { toJSON: () => { throw new Error('no') } }, before: 1 }, 'hostile')
+  child.info(
+    {
+      hostile: {
+        toJSON: () => {
+          throw new Error('no')
+        },
+      },
+      before: 1,
+    },
+    'hostile',
+  )
   const whole = /^\{"level":"info","time":"[^"]{24}","part":"http","inner":\{"deep":true\}.*\}\n$/
   for (const line of lines) t.match(line, whole)
   const written = lines.map((line) => {
@@ -75,8 +90,10 @@ t.test('a line has level, time, the fields of its child, its own and the message
     return rest
   })
   t.same(written.slice(0, 4), [
-    { a: 1, c: null, d: '"', e: [null], g: '1970-01-01T00:00:00.000Z', msg: 'plain' }, { msg: 'no fields' },
-    { msg: 'only a phrase' }, { only: 'fields' },
+    { a: 1, c: null, d: '"', e: [null], g: '1970-01-01T00:00:00.000Z', msg: 'plain' },
+    { msg: 'no fields' },
+    { msg: 'only a phrase' },
+    { only: 'fields' },
   ])
   for (const [index, msg] of ['circle', 'big', 'hostile'].entries()) t.match(written[4 + index], { before: 1, msg })
   t.notMatch(lines.join(''), CANARY)
@@ -88,8 +105,15 @@ t.test('lines come in their order and whole, few or many, short or longer than w
     for (let n = 0; n < 300; n++) logger.info({ n, text_of: 'ü€'.repeat(n % 100 === 99 ? 40_000 : n) }, 'line')`
   const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { maxBuffer: 1e8 })
   t.equal(status, 0)
-  const lines = stdout.toString('utf8').trimEnd().split('\n').map((line) => JSON.parse(line))
-  t.same(lines.map(({ n }) => n), Array.from({ length: 300 }, (_, n) => n))
+  const lines = stdout
+    .toString('utf8')
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+  t.same(
+    lines.map(({ n }) => n),
+    Array.from({ length: 300 }, (_, n) => n),
+  )
   t.ok(lines.every(({ n, text_of: text }) => text === 'ü€'.repeat(n % 100 === 99 ? 40_000 : n)))
 })
 
@@ -102,7 +126,10 @@ t.test('the level can change while children are in use', async (t) => {
   setLevel('error')
   child.warn({}, 'unseen')
   logger.warn({}, 'unseen')
-  t.same(lines.map((line) => JSON.parse(line).msg), ['seen'])
+  t.same(
+    lines.map((line) => JSON.parse(line).msg),
+    ['seen'],
+  )
 })
 
 t.test('priorities are for the journal alone, and not for a child whose output goes elsewhere', async (t) => {
@@ -118,10 +145,19 @@ t.test('priorities are for the journal alone, and not for a child whose output g
     const { status } = spawnSync(process.execPath, args, { env, stdio: ['ignore', file, 2] })
     closeSync(file)
     t.equal(status, 0)
-    return readFileSync(join(folder, name), 'utf8').trim().split('\n').map((line) => line.slice(0, 4))
+    return readFileSync(join(folder, name), 'utf8')
+      .trim()
+      .split('\n')
+      .map((line) => line.slice(0, 4))
   }
-  t.same(written('journal', ({ dev, ino }) => `${dev}:${ino}`), ['<7>{', '<6>{', '<4>{', '<3>{'])
-  t.same(written('elsewhere', () => '9:1'), ['{"le', '{"le', '{"le', '{"le'])
+  t.same(
+    written('journal', ({ dev, ino }) => `${dev}:${ino}`),
+    ['<7>{', '<6>{', '<4>{', '<3>{'],
+  )
+  t.same(
+    written('elsewhere', () => '9:1'),
+    ['{"le', '{"le', '{"le', '{"le'],
+  )
   t.equal(isJournal(undefined, 1), false)
   t.equal(isJournal('1:1', 9_999), false, 'a closed descriptor')
   t.ok(createLogger({ level: 'silent' }))
@@ -136,7 +172,7 @@ t.test('a level for a while ends with the time, or with a reload that changes th
   const clock = manualClock()
   const { logger, lines } = collecting()
   const levels: string[] = []
-  const configured = (level: 'info' | 'warn'): Configuration => ({ server: { log: { level } } } as Configuration)
+  const configured = (level: 'info' | 'warn'): Configuration => ({ server: { log: { level } } }) as Configuration
   const live = createLiveConfiguration(configured('info'))
   const keeper = createLogLevelKeeper({ setLevel: (level) => void levels.push(level), live, clock, logger })
   t.same(keeper.raise('debug', 10 * MINUTE), { level: 'debug', until: clock.now() + 10 * MINUTE })

@@ -11,7 +11,9 @@ import { until } from '../support/until.ts'
 
 t.test('the system clock calls back and can be cancelled', async (t) => {
   let fired = ''
-  const cancel = systemClock.after(1, () => { fired += 'cancelled' })
+  const cancel = systemClock.after(1, () => {
+    fired += 'cancelled'
+  })
   cancel()
   await new Promise<void>((resolve) => systemClock.after(5, resolve))
   t.equal(fired, '')
@@ -27,7 +29,10 @@ t.test('the manual clock fires timers in order, also those set by timers', async
     clock.after(5, () => fired.push(['nested', clock.now()]))
   })
   await clock.advance(15)
-  t.same(fired, [['first', 10], ['nested', 15]])
+  t.same(fired, [
+    ['first', 10],
+    ['nested', 15],
+  ])
   await clock.advance(100)
   t.same(fired.at(-1), ['second', 20])
 })
@@ -76,7 +81,9 @@ t.test('a wake-up during a round makes another one, and stop waits for the runni
     clock,
     round: () => {
       rounds += 1
-      return new Promise((resolve) => { release = () => resolve(null) })
+      return new Promise((resolve) => {
+        release = () => resolve(null)
+      })
     },
     onError: (thrown) => t.fail(String(thrown)),
   })
@@ -86,7 +93,9 @@ t.test('a wake-up during a round makes another one, and stop waits for the runni
   release()
   await until('the second round', () => rounds === 2)
   let hasStopped = false
-  const stopped = loop.stop().then(() => { hasStopped = true })
+  const stopped = loop.stop().then(() => {
+    hasStopped = true
+  })
   await clock.advance(1)
   t.notOk(hasStopped)
   release()
@@ -138,12 +147,21 @@ t.test('memory that is moved is gone here and arrives there, also in a batch tha
     answer.catch(() => {})
     await nextTurn()
   }
-  t.strictSame(blocks.map(({ length }) => length), [0, 0, 0, 0, 1, 1])
+  t.strictSame(
+    blocks.map(({ length }) => length),
+    [0, 0, 0, 0, 1, 1],
+  )
   await until('the first batches arrive', () => held.length === 4)
   for (const call of held) call.resolve(null)
   await until('the others arrive', () => held.length === 6)
-  t.strictSame(blocks.map(({ length }) => length), [0, 0, 0, 0, 0, 0])
-  t.strictSame(held.map(({ argument }) => argument), blocks.map((_, index) => ({ block: new Uint8Array([index]) })))
+  t.strictSame(
+    blocks.map(({ length }) => length),
+    [0, 0, 0, 0, 0, 0],
+  )
+  t.strictSame(
+    held.map(({ argument }) => argument),
+    blocks.map((_, index) => ({ block: new Uint8Array([index]) })),
+  )
   close()
 })
 

@@ -15,7 +15,10 @@ function paceOf(changes: Partial<Pace> = {}): Pace {
 t.test('the interval spreads what is left over the time that is left', async (t) => {
   // Stage, T at midnight (engine.md 6.4), B, H.
   for (const [left, interval, burst, hour] of [
-    [50, 28.8 * MINUTE, 5, 7], [500, 172_800, 10, 63], [1_000, 86_400, 20, 125], [10_000, 8_640, 200, 1_250],
+    [50, 28.8 * MINUTE, 5, 7],
+    [500, 172_800, 10, 63],
+    [1_000, 86_400, 20, 125],
+    [10_000, 8_640, 200, 1_250],
     [100_000, 864, 500, 12_500],
   ] as const) {
     const pace = paceOf({ left, burst, shortestInterval: HOUR / hour })
@@ -56,7 +59,10 @@ t.test('the next time is the first at which one conforms', async (t) => {
     const left = random.integer(200) + 1
     const burst = random.integer(20) + 1
     const pace = paceOf({
-      left, burst, arrivalAt: now + random.integer(4 * HOUR), shortestInterval: HOUR / (5 + random.integer(40)),
+      left,
+      burst,
+      arrivalAt: now + random.integer(4 * HOUR),
+      shortestInterval: HOUR / (5 + random.integer(40)),
     })
     const next = nextConforming(now, pace)
     if (next === null || next === now) {

@@ -26,8 +26,16 @@ t.test('identifiers and their bytes are the same thing', async (t) => {
     }),
   )
   const good = newIdentifier('msg', 1)
-  for (const bad of ['', 'msg_', good.toUpperCase(), `${good}0`, good.slice(0, -1), good.replace('msg', 'evt'),
-    `msg_8${good.slice(5)}`, `msg_${'u'.repeat(26)}`]) {
+  for (const bad of [
+    '',
+    'msg_',
+    good.toUpperCase(),
+    `${good}0`,
+    good.slice(0, -1),
+    good.replace('msg', 'evt'),
+    `msg_8${good.slice(5)}`,
+    `msg_${'u'.repeat(26)}`,
+  ]) {
     t.equal(identifierToBytes('msg', bad), undefined, bad)
   }
 })
@@ -45,9 +53,27 @@ t.test('addresses are read in their two plain notations only', async (t) => {
 
 t.test('only global unicast is public', async (t) => {
   for (const address of ['9.9.9.9', '2620:fe::fe']) t.ok(isPublicUnicast(address), address)
-  for (const address of ['127.0.0.1', '10.1.2.3', '100.64.0.1', '169.254.169.254', '192.0.2.1', '198.18.0.1',
-    '224.0.0.1', '255.255.255.255', '0.0.0.0', '::', '::1', '::ffff:127.0.0.1', '64:ff9b::1', '2001:db8::1',
-    '2002::1', 'fc00::1', 'fe80::1', 'ff02::1', 'no address']) {
+  for (const address of [
+    '127.0.0.1',
+    '10.1.2.3',
+    '100.64.0.1',
+    '169.254.169.254',
+    '192.0.2.1',
+    '198.18.0.1',
+    '224.0.0.1',
+    '255.255.255.255',
+    '0.0.0.0',
+    '::',
+    '::1',
+    '::ffff:127.0.0.1',
+    '64:ff9b::1',
+    '2001:db8::1',
+    '2002::1',
+    'fc00::1',
+    'fe80::1',
+    'ff02::1',
+    'no address',
+  ]) {
     t.notOk(isPublicUnicast(address), address)
   }
 })
@@ -110,14 +136,19 @@ t.test('one fact is one line, and secrets do not get into it', async (t) => {
   t.notMatch(lines[0], /hidden/)
   t.notOk(lines[0]?.includes('\u001b'))
   t.match(JSON.parse(lines[0] ?? ''), {
-    level: 'info', part: 'test', msg: 'message deferred', reply: 'a\r\nb\u001b[0m',
+    level: 'info',
+    part: 'test',
+    msg: 'message deferred',
+    reply: 'a\r\nb\u001b[0m',
   })
 })
 
 t.test('standard output gets every line in order, however the process ends', async (t) => {
   const logger = JSON.stringify(new URL('../../src/base/logger.ts', import.meta.url))
   const endings: [how: string, statement: string, code: number][] = [
-    ['by itself', '', 0], ['by process.exit', 'process.exit(3)', 3], ['by an error', 'throw new Error("fatal")', 1],
+    ['by itself', '', 0],
+    ['by process.exit', 'process.exit(3)', 3],
+    ['by an error', 'throw new Error("fatal")', 1],
   ]
   for (const [how, statement, code] of endings) {
     const program = `
@@ -127,11 +158,19 @@ t.test('standard output gets every line in order, however the process ends', asy
       await new Promise(setImmediate)
       logger.info({ count: 3_000 }, 'the last')
       ${statement}`
-    const { status, stdout } = spawnSync(
-      process.execPath, ['--input-type=module', '--eval', program], { encoding: 'utf8', maxBuffer: 2 ** 24 },
+    const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '--eval', program], {
+      encoding: 'utf8',
+      maxBuffer: 2 ** 24,
+    })
+    const counts = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => (JSON.parse(line) as { count: number }).count)
+    t.strictSame(
+      counts,
+      Array.from({ length: 3_001 }, (_, index) => index),
+      `ended ${how}`,
     )
-    const counts = stdout.trimEnd().split('\n').map((line) => (JSON.parse(line) as { count: number }).count)
-    t.strictSame(counts, Array.from({ length: 3_001 }, (_, index) => index), `ended ${how}`)
     t.equal(status, code)
   }
 })

@@ -12,8 +12,9 @@ function prioritiesOf(name: string): number[] {
 }
 
 t.test('the named threads give way, all others keep their turn', async (t) => {
-  const workers = ['patient', 'patient', 'hasty'].map((name) =>
-    new Worker('setInterval(() => {}, 1000)', { eval: true, name }))
+  const workers = ['patient', 'patient', 'hasty'].map(
+    (name) => new Worker('setInterval(() => {}, 1000)', { eval: true, name }),
+  )
   t.teardown(() => Promise.all(workers.map((worker) => worker.terminate())))
   await Promise.all(workers.map((worker) => new Promise((resolve) => worker.once('online', resolve))))
   const ours = getPriority(process.pid)

@@ -68,7 +68,7 @@ t.test('connections that lie in a cache do not make the others seem slow', async
   }
   const { messages, seconds } = bed.take()
   t.equal((messages / seconds).toFixed(3), (1_000 / 3 / ROUND_TRIP).toFixed(3))
-  t.equal(seconds.toFixed(3), (50 * 3 * ROUND_TRIP / 1_000).toFixed(3))
+  t.equal(seconds.toFixed(3), ((50 * 3 * ROUND_TRIP) / 1_000).toFixed(3))
 })
 
 t.test('a client that holds its dot back works meanwhile', async (t) => {

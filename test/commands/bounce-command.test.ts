@@ -27,33 +27,66 @@ function sternpost(...words: string[]): Promise<Ended> {
 }
 
 t.test('--json prints a line for each file, in their order', async (t) => {
-  const files = readdirSync(FIXTURES).filter((name) => name.endsWith('.eml')).map((name) => join(FIXTURES, name))
+  const files = readdirSync(FIXTURES)
+    .filter((name) => name.endsWith('.eml'))
+    .map((name) => join(FIXTURES, name))
   const { code, stdout, stderr } = await sternpost('bounce', 'read', '--json', ...files)
   t.strictSame([code, stderr], [0, ''])
-  const lines = stdout.trimEnd().split('\n').map((line): Record<string, unknown> => JSON.parse(line))
-  t.strictSame(lines.map(({ file }) => file), files)
-  t.strictSame(lines.find(({ file }) => file === fixture('status-report')), {
-    file: fixture('status-report'),
-    kind: 'bounce',
-    recipients: [{
-      address: 'gone@example.org', action: 'failed', status: '5.1.1', bounce_type: 'hard',
-      category: 'invalid_recipient', suppress: true,
-      diagnostic: '550 5.1.1 <gone@example.org>: Recipient address rejected: User unknown',
-    }, {
-      address: 'full@example.org', action: 'failed', status: '4.2.2', bounce_type: 'soft', category: 'mailbox_full',
-      suppress: false, diagnostic: '452 4.2.2 Mailbox full',
-    }],
-    feedback_type: null,
-  })
-  t.strictSame(lines.find(({ file }) => file === fixture('complaint')), {
-    file: fixture('complaint'),
-    kind: 'complaint',
-    recipients: [{
-      address: 'reader@example.org', action: 'delivered', status: null, bounce_type: null, category: null,
-      suppress: true, diagnostic: '',
-    }],
-    feedback_type: 'abuse',
-  })
+  const lines = stdout
+    .trimEnd()
+    .split('\n')
+    .map((line): Record<string, unknown> => JSON.parse(line))
+  t.strictSame(
+    lines.map(({ file }) => file),
+    files,
+  )
+  t.strictSame(
+    lines.find(({ file }) => file === fixture('status-report')),
+    {
+      file: fixture('status-report'),
+      kind: 'bounce',
+      recipients: [
+        {
+          address: 'gone@example.org',
+          action: 'failed',
+          status: '5.1.1',
+          bounce_type: 'hard',
+          category: 'invalid_recipient',
+          suppress: true,
+          diagnostic: '550 5.1.1 <gone@example.org>: Recipient address rejected: User unknown',
+        },
+        {
+          address: 'full@example.org',
+          action: 'failed',
+          status: '4.2.2',
+          bounce_type: 'soft',
+          category: 'mailbox_full',
+          suppress: false,
+          diagnostic: '452 4.2.2 Mailbox full',
+        },
+      ],
+      feedback_type: null,
+    },
+  )
+  t.strictSame(
+    lines.find(({ file }) => file === fixture('complaint')),
+    {
+      file: fixture('complaint'),
+      kind: 'complaint',
+      recipients: [
+        {
+          address: 'reader@example.org',
+          action: 'delivered',
+          status: null,
+          bounce_type: null,
+          category: null,
+          suppress: true,
+          diagnostic: '',
+        },
+      ],
+      feedback_type: 'abuse',
+    },
+  )
 })
 
 t.test('without --json it says what follows, in words', async (t) => {

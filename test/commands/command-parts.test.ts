@@ -39,10 +39,12 @@ async function eventsOf(...texts: (string | Uint8Array)[]): Promise<StreamEvent[
 }
 
 t.test('an event stream is read however it is cut', async (t) => {
-  const text = '\ufeff: hello\n\nid: evt_1\nevent: email.bounced\ndata: {"a":"ö"}\n\n:\n\n'
-    + 'data:x\r\ndata:  y\rretry: 5\n\r\nid: evt_2\ndata: cut'
+  const text =
+    '\ufeff: hello\n\nid: evt_1\nevent: email.bounced\ndata: {"a":"ö"}\n\n:\n\n' +
+    'data:x\r\ndata:  y\rretry: 5\n\r\nid: evt_2\ndata: cut'
   const expected = [
-    { id: 'evt_1', kind: 'email.bounced', data: '{"a":"ö"}' }, { id: 'evt_1', kind: 'message', data: 'x\n y' },
+    { id: 'evt_1', kind: 'email.bounced', data: '{"a":"ö"}' },
+    { id: 'evt_1', kind: 'message', data: 'x\n y' },
   ]
   t.same(await eventsOf(text), expected)
   const whole = Buffer.from(text)
@@ -58,20 +60,23 @@ t.test('a broken stream goes on behind the newest event, and waits longer each t
   const controller = new AbortController()
   const answers = [
     () => bytes('id: evt_2\ndata: a\n\n', 'id: evt_1\ndata: again\n\n'),
-    () => { throw new ProcessExit(EXIT.unreachable, 'nobody') },
+    () => {
+      throw new ProcessExit(EXIT.unreachable, 'nobody')
+    },
     () => bytes('id: evt_3\ndata: b\n\n'),
   ]
-  const follow = (open: (lastId: string) => Promise<AsyncIterable<Uint8Array>>): Promise<void> => followStream({
-    clock: HASTY,
-    open,
-    onOpen: () => seen.push('open'),
-    onEvent: async ({ data }) => void seen.push(data),
-    onBroken: (_, wait) => {
-      waits.push(wait)
-      if (opened.length === answers.length) controller.abort()
-    },
-    signal: controller.signal,
-  })
+  const follow = (open: (lastId: string) => Promise<AsyncIterable<Uint8Array>>): Promise<void> =>
+    followStream({
+      clock: HASTY,
+      open,
+      onOpen: () => seen.push('open'),
+      onEvent: async ({ data }) => void seen.push(data),
+      onBroken: (_, wait) => {
+        waits.push(wait)
+        if (opened.length === answers.length) controller.abort()
+      },
+      signal: controller.signal,
+    })
   await follow(async (lastId) => {
     opened.push(lastId)
     return answers[opened.length - 1]?.() ?? bytes()
@@ -82,25 +87,26 @@ t.test('a broken stream goes on behind the newest event, and waits longer each t
 })
 
 t.test('a stream that cannot be opened at first, or is refused, ends with the reason', async (t) => {
-  const follow = (...ends: (number | null)[]): Promise<void> => followStream({
-    clock: HASTY,
-    open: async () => {
-      const end = ends.shift()
-      if (typeof end === 'number') throw new ProcessExit(end, `exit ${end}`)
-      return bytes()
-    },
-    onOpen: () => undefined,
-    onEvent: async () => undefined,
-    onBroken: () => undefined,
-    signal: new AbortController().signal,
-  })
+  const follow = (...ends: (number | null)[]): Promise<void> =>
+    followStream({
+      clock: HASTY,
+      open: async () => {
+        const end = ends.shift()
+        if (typeof end === 'number') throw new ProcessExit(end, `exit ${end}`)
+        return bytes()
+      },
+      onOpen: () => undefined,
+      onEvent: async () => undefined,
+      onBroken: () => undefined,
+      signal: new AbortController().signal,
+    })
   await t.rejects(follow(EXIT.unreachable), { message: 'exit 69' })
   await t.rejects(follow(null, EXIT.notAllowed), { message: 'exit 77' })
 })
 
 t.test('tail prints what is new or changed, oldest first, and begins with the last ten', async (t) => {
-  const page = (...states: MessageState[]) => states.map((state, index) =>
-    listedMessage({ message_id: `msg_${states.length - index}`, state }))
+  const page = (...states: MessageState[]) =>
+    states.map((state, index) => listedMessage({ message_id: `msg_${states.length - index}`, state }))
   const twelve = Array.from({ length: 12 }, (): MessageState => 'queued')
   const pages = [page(...twelve), page('queued', 'delivered'), page('sending', 'delivered')]
   const printed: string[] = []
@@ -115,7 +121,10 @@ t.test('tail prints what is new or changed, oldest first, and begins with the la
     print: ({ message_id: id, state }) => printed.push(`${id} ${state}`),
     signal: controller.signal,
   })
-  t.same(printed.slice(0, 10), Array.from({ length: 10 }, (_, index) => `msg_${index + 3} queued`))
+  t.same(
+    printed.slice(0, 10),
+    Array.from({ length: 10 }, (_, index) => `msg_${index + 3} queued`),
+  )
   t.same(printed.slice(10), ['msg_1 delivered', 'msg_2 sending'], 'then what changed')
 })
 
@@ -125,7 +134,9 @@ t.test('a message is followed until it is final, each event told once', async (t
   const event = (id: string) => ({ id, event: 'email.accepted', timestamp: 1, data: {} })
   const told: string[] = []
   const following = followMessage({
-    clock, mostMilliseconds: 10_000, lookEveryMilliseconds: 500,
+    clock,
+    mostMilliseconds: 10_000,
+    lookEveryMilliseconds: 500,
     stateOf: async () => states.shift() ?? 'delivered',
     timelineOf: async () => {
       queueMicrotask(() => setImmediate(() => clock.advance(500)))
@@ -157,15 +168,16 @@ t.test('an import that fails says how far it got', async (t) => {
     yield { csv: 'email\nb\n', firstLine: 3, lastLine: 3 }
   }
   let calls = 0
-  const importing = (failsAt: number) => importPieces({
-    pieces: pieces(),
-    onProgress: () => undefined,
-    send: async () => {
-      calls += 1
-      if (calls === failsAt) throw new ProcessExit(EXIT.tryAgain, 'sternpost: busy.')
-      return { added: 0, existing: 0, rejected: 1, errors: ['line 2: bad'] }
-    },
-  })
+  const importing = (failsAt: number) =>
+    importPieces({
+      pieces: pieces(),
+      onProgress: () => undefined,
+      send: async () => {
+        calls += 1
+        if (calls === failsAt) throw new ProcessExit(EXIT.tryAgain, 'sternpost: busy.')
+        return { added: 0, existing: 0, rejected: 1, errors: ['line 2: bad'] }
+      },
+    })
   const message = 'sternpost: busy. Lines 1 to 2 are in; importing the file again adds the rest.'
   await t.rejects(importing(2), { message })
   calls = 0
@@ -196,26 +208,64 @@ t.test('a message is shown with its attempts, its bounce and its dialogue', asyn
 
 t.test('an explanation, an endpoint and a delivery as text', async (t) => {
   const explanation = explanationReport({
-    message_id: MESSAGE_ID, state: 'deferred', summary: 'Gmail asks this IP to slow down.', waiting_for: 'retry_delay',
-    reply: '421 4.7.28 slow', category: 'rate', rule: 'google-unusual-rate', next_attempt_at: 1_795_220_100,
-    checks: [{ check: 'dkim', status: 'pass', seen: 'ps1' }, { check: 'dmarc', status: 'warn', seen: null }],
-    similar: { isp: 'gmail', last_hour: { attempts: 120, deferred: 31 } }, advice: ['Nothing to do.'],
+    message_id: MESSAGE_ID,
+    state: 'deferred',
+    summary: 'Gmail asks this IP to slow down.',
+    waiting_for: 'retry_delay',
+    reply: '421 4.7.28 slow',
+    category: 'rate',
+    rule: 'google-unusual-rate',
+    next_attempt_at: 1_795_220_100,
+    checks: [
+      { check: 'dkim', status: 'pass', seen: 'ps1' },
+      { check: 'dmarc', status: 'warn', seen: null },
+    ],
+    similar: { isp: 'gmail', last_hour: { attempts: 120, deferred: 31 } },
+    advice: ['Nothing to do.'],
   })
   t.match(explanation, `  next attempt  ${preciseTime(1_795_220_100)}\n`)
   t.match(explanation, '  similar       gmail, last hour: 120 attempts, 31 of them deferred\n')
   t.match(explanation, '\n  checks\n    pass  dkim: ps1\n    warn  dmarc\n')
   const endpoint = endpointReport({
-    id: 'wh_1', url: 'https://x', events: ['*'], include: [], description: null, status: 'disabled',
-    disabled_reason: 'failing', secret_set: true, created_at: 1, updated_at: 1, last_success_at: null,
-    last_failure_at: 1, consecutive_failures: 3, pending: 4, dead_letters: 5,
+    id: 'wh_1',
+    url: 'https://x',
+    events: ['*'],
+    include: [],
+    description: null,
+    status: 'disabled',
+    disabled_reason: 'failing',
+    secret_set: true,
+    created_at: 1,
+    updated_at: 1,
+    last_success_at: null,
+    last_failure_at: 1,
+    consecutive_failures: 3,
+    pending: 4,
+    dead_letters: 5,
   })
   t.match(endpoint, /^wh_1 {2}disabled \(failing\)\n[\s\S]*last success +never\n[\s\S]*failed in a row +3\n/)
   t.match(endpoint, /dead letters +5\n$/)
-  t.same(deliveryRow({
-    id: 'whd_1', event_id: 'evt_1', event: 'email.opened', message_id: null, status: 'failed', attempts: 6,
-    created_at: 1_795_219_206, next_attempt_at: null,
-  }), [preciseTime(1_795_219_206), 'failed', 'email.opened', '6', '', '', 'whd_1'])
-  t.equal(sheetText('head', [['a', null], ['long', ''], ['bcd', 'x']]), 'head\n  bcd  x\n')
+  t.same(
+    deliveryRow({
+      id: 'whd_1',
+      event_id: 'evt_1',
+      event: 'email.opened',
+      message_id: null,
+      status: 'failed',
+      attempts: 6,
+      created_at: 1_795_219_206,
+      next_attempt_at: null,
+    }),
+    [preciseTime(1_795_219_206), 'failed', 'email.opened', '6', '', '', 'whd_1'],
+  )
+  t.equal(
+    sheetText('head', [
+      ['a', null],
+      ['long', ''],
+      ['bcd', 'x'],
+    ]),
+    'head\n  bcd  x\n',
+  )
 })
 
 t.test('a reader that has gone ends a verb without a word', async (t) => {

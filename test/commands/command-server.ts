@@ -31,14 +31,20 @@ export async function commandServer(t: Test, options: ApiServerOptions = {}): Pr
 
 /** The two files that an administrator writes. */
 export function writeServerFiles(folder: string, adminSocket: string): void {
-  writeFileSync(join(folder, 'sternpost.yaml'), JSON.stringify({
-    version: 1, hostname: 'mail.sternpost.test', secrets: { master_key: { file: join(folder, 'none') } },
-    listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: adminSocket },
-  }))
+  writeFileSync(
+    join(folder, 'sternpost.yaml'),
+    JSON.stringify({
+      version: 1,
+      hostname: 'mail.sternpost.test',
+      secrets: { master_key: { file: join(folder, 'none') } },
+      listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: adminSocket },
+    }),
+  )
   const ip = { address: '203.0.113.10', hostname: 'mta1.sternpost.test', warmed: true }
-  writeFileSync(join(folder, 'pools.yaml'), JSON.stringify({
-    version: 1, default_pool: 'default', pools: { default: { ips: [ip] } },
-  }))
+  writeFileSync(
+    join(folder, 'pools.yaml'),
+    JSON.stringify({ version: 1, default_pool: 'default', pools: { default: { ips: [ip] } } }),
+  )
 }
 
 let runner: ChildProcess | undefined
@@ -46,7 +52,7 @@ const waiting = new Map<number, (ended: Ended) => void>()
 
 /** One after the other, in a process of its own. */
 export function sternpost(words: string[], environment: Record<string, string> = {}): Promise<Ended> {
-  const process = runner ??= startRunner()
+  const process = (runner ??= startRunner())
   return new Promise((resolve) => {
     const id = waiting.size
     waiting.set(id, resolve)

@@ -28,7 +28,10 @@ t.test('the tree has every verb with its description, flags and an example', asy
   }
   for (const { path, description, options, children, example } of commands) {
     t.not(description, '', `${path.join(' ')} says what it does`)
-    t.ok(options.some(({ name }) => name === '--help'), `${path.join(' ')} has help`)
+    t.ok(
+      options.some(({ name }) => name === '--help'),
+      `${path.join(' ')} has help`,
+    )
     if (children.length === 0) t.not(example, '', `${path.join(' ')} has an example`)
   }
 })
@@ -64,27 +67,33 @@ t.test('bash completes verbs, flags and choices', needs('bash'), async (t) => {
   t.same(complete('message', '--json', 'sh'), ['show'], 'a flag between verbs is passed over')
 })
 
-if (isFull) t.test('zsh reads its script', needs('zsh'), async (t) => {
-  const { status, stderr } = spawnSync('zsh', ['-n'], { input: completionScript(program, 'zsh'), encoding: 'utf8' })
-  t.equal(stderr, '')
-  t.equal(status, 0)
-})
-
-if (isFull) t.test('fish completes verbs and flags', needs('fish'), async (t) => {
-  const home = t.testdir({})
-  const file = join(home, 'sternpost.fish')
-  writeFileSync(file, completionScript(program, 'fish'))
-  const complete = (typed: string): string[] => {
-    const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', `source '${file}'; complete -C '${typed}'`], {
-      encoding: 'utf8', env: { ...process.env, HOME: home },
-    })
+if (isFull)
+  t.test('zsh reads its script', needs('zsh'), async (t) => {
+    const { status, stderr } = spawnSync('zsh', ['-n'], { input: completionScript(program, 'zsh'), encoding: 'utf8' })
     t.equal(stderr, '')
-    return stdout.split('\n').filter((line) => line !== '').map((line) => line.split('\t')[0] ?? '')
-  }
-  t.ok(complete('sternpost que').includes('queue'))
-  t.same(complete('sternpost queue rel'), ['release'])
-  t.ok(complete('sternpost version --j').includes('--json'))
-})
+    t.equal(status, 0)
+  })
+
+if (isFull)
+  t.test('fish completes verbs and flags', needs('fish'), async (t) => {
+    const home = t.testdir({})
+    const file = join(home, 'sternpost.fish')
+    writeFileSync(file, completionScript(program, 'fish'))
+    const complete = (typed: string): string[] => {
+      const { stdout, stderr } = spawnSync('fish', ['--no-config', '-c', `source '${file}'; complete -C '${typed}'`], {
+        encoding: 'utf8',
+        env: { ...process.env, HOME: home },
+      })
+      t.equal(stderr, '')
+      return stdout
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => line.split('\t')[0] ?? '')
+    }
+    t.ok(complete('sternpost que').includes('queue'))
+    t.same(complete('sternpost queue rel'), ['release'])
+    t.ok(complete('sternpost version --j').includes('--json'))
+  })
 
 t.test('the manual page names all verbs', async (t) => {
   const { stdout, stderr } = spawnSync(process.execPath, [MAN_PAGE], { encoding: 'utf8' })
@@ -94,15 +103,16 @@ t.test('the manual page names all verbs', async (t) => {
   }
 })
 
-if (isFull) t.test('troff has nothing to say against the manual page', needs('man'), async (t) => {
-  const { stdout } = spawnSync(process.execPath, [MAN_PAGE], { encoding: 'utf8' })
-  const file = join(t.testdir({}), 'sternpost.8')
-  writeFileSync(file, stdout)
-  const env = { ...process.env, MANWIDTH: '100' }
-  const shown = spawnSync('man', ['--warnings', '--local-file', file], { encoding: 'utf8', env })
-  t.equal(shown.stderr, '')
-  t.match(shown.stdout, 'sternpost queue list')
-})
+if (isFull)
+  t.test('troff has nothing to say against the manual page', needs('man'), async (t) => {
+    const { stdout } = spawnSync(process.execPath, [MAN_PAGE], { encoding: 'utf8' })
+    const file = join(t.testdir({}), 'sternpost.8')
+    writeFileSync(file, stdout)
+    const env = { ...process.env, MANWIDTH: '100' }
+    const shown = spawnSync('man', ['--warnings', '--local-file', file], { encoding: 'utf8', env })
+    t.equal(shown.stderr, '')
+    t.match(shown.stdout, 'sternpost queue list')
+  })
 
 t.test('the version is that of the package, as text and as JSON', async (t) => {
   const run = (...words: string[]) => spawnSync('sh', [COMMAND, ...words], { encoding: 'utf8' })

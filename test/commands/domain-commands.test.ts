@@ -82,8 +82,10 @@ t.test('add prints the records to publish and the next command', async (t) => {
   t.equal(plain.code, 0)
   t.match(plain.stdout, /^dkim\trequired\tTXT\tps1\._domainkey\t/)
   t.equal(plain.stdout.trimEnd().split('\n').length, 3)
-  t.match(plain.stderr,
-    'shop.example is pending. Publish these records, then:\n  sternpost domain check shop.example --wait 10m\n')
+  t.match(
+    plain.stderr,
+    'shop.example is pending. Publish these records, then:\n  sternpost domain check shop.example --wait 10m\n',
+  )
   t.match(calls[0], { name: 'shop.example', returnPath: undefined, allowSubdomains: undefined })
 
   const keyFile = join(folder, 'own.pem')
@@ -93,8 +95,14 @@ t.test('add prints the records to publish and the next command', async (t) => {
   t.equal(all.stderr, '')
   t.match(JSON.parse(all.stdout), { domain: 'acme.com', status: 'pending', records: [{ purpose: 'dkim' }] })
   t.same(calls[1], {
-    name: 'acme.com', returnPath: 'b', trackingDomain: 'x', tracking: undefined, selector: 's', privateKeyPem: 'PEM',
-    allowSubdomains: true, ipPool: 'default',
+    name: 'acme.com',
+    returnPath: 'b',
+    trackingDomain: 'x',
+    tracking: undefined,
+    selector: 's',
+    privateKeyPem: 'PEM',
+    allowSubdomains: true,
+    ipPool: 'default',
   })
   const again = await serverWith(t, { add: async () => ({ record: verifiedDomain(), isNew: false }) })
   t.match(await again.run('add', 'acme.com'), { code: 0, stderr: 'acme.com is there already, and verified.\n' })
@@ -106,11 +114,13 @@ t.test('list follows the pages; the default is every state', async (t) => {
   const { calls, run } = await serverWith(t)
   const plain = await run('list')
   t.equal(plain.code, 0)
-  t.same(plain.stdout.split('\n').map((line) => line.split('\t').slice(0, 4)), [
-    ['acme.com', 'pending', 'no', 'default'], ['other.com', 'verified', 'yes', 'default'], [''],
-  ])
+  t.same(
+    plain.stdout.split('\n').map((line) => line.split('\t').slice(0, 4)),
+    [['acme.com', 'pending', 'no', 'default'], ['other.com', 'verified', 'yes', 'default'], ['']],
+  )
   t.same(calls, [
-    { status: 'all', limit: 100, after: null }, { status: 'all', limit: 100, after: 'a&b' },
+    { status: 'all', limit: 100, after: null },
+    { status: 'all', limit: 100, after: 'a&b' },
   ])
   const document: unknown = JSON.parse((await run('list', '--status', 'failed', '--json')).stdout)
   t.match(document, [{ domain: 'acme.com', created_at: 1_795_219_200 }, { domain: 'other.com' }])
@@ -155,7 +165,12 @@ t.test('dns prints the records in each format', async (t) => {
   const dns = (format: string): Promise<Ended> => run('dns', 'acme.com', '--format', format)
   t.match(await run('dns', 'acme.com'), { code: 0, stdout: /^dkim\trequired\tTXT\t/, stderr: '' })
   const [zone, json, cloudflare, terraform, xml, alsoJson, nowhere] = await Promise.all([
-    dns('zone'), dns('json'), dns('cloudflare'), dns('terraform'), dns('xml'), run('dns', 'acme.com', '--json'),
+    dns('zone'),
+    dns('json'),
+    dns('cloudflare'),
+    dns('terraform'),
+    dns('xml'),
+    run('dns', 'acme.com', '--json'),
     run('dns', 'nope.com', '--format', 'zone'),
   ])
   t.match(zone, { code: 0, stdout: '$ORIGIN acme.com.\n' })
@@ -194,7 +209,9 @@ t.test('dkim rotate prints the new record; a second rotation says why not', asyn
   const rotateDkim = async (): Promise<never> => Promise.reject(new ServiceError('conflict', 'under way'))
   const busy = await serverWith(t, { rotateDkim })
   t.match(await busy.run('dkim', 'rotate', 'acme.com'), {
-    code: 1, stdout: '', stderr: 'sternpost: The request conflicts with the current state. under way\n',
+    code: 1,
+    stdout: '',
+    stderr: 'sternpost: The request conflicts with the current state. under way\n',
   })
 })
 
@@ -203,7 +220,12 @@ t.test('what goes wrong is one clear line and a code', async (t) => {
   t.match(await run('show', '../keys'), { code: 1, stdout: '', stderr: /^sternpost: Not found\. domain \.\.\/keys\. / })
   t.match(await run('show', 'acme.com?x'), { code: 1, stderr: /Not found/ })
   const misuses = [
-    ['show'], ['check'], ['dkim', 'rotate'], ['nonsense'], ['show', 'a.b', 'c.d'], ['show', '--nonsense'],
+    ['show'],
+    ['check'],
+    ['dkim', 'rotate'],
+    ['nonsense'],
+    ['show', 'a.b', 'c.d'],
+    ['show', '--nonsense'],
   ]
   for (const { code, stdout } of await Promise.all(misuses.map((words) => run(...words)))) {
     t.same({ code, stdout }, { code: 64, stdout: '' })
@@ -211,7 +233,9 @@ t.test('what goes wrong is one clear line and a code', async (t) => {
   const help = await scriptEnds('domain', 'dkim', 'rotate', '--help')
   t.match(help, { code: 0, stdout: /Example:\n {2}sternpost domain dkim rotate acme\.com/ })
   t.match(await scriptEnds('domain', 'dns', 'acme.com', '--format', 'zone', '--config', folder), {
-    code: 0, stdout: '$ORIGIN acme.com.\n', stderr: '',
+    code: 0,
+    stdout: '$ORIGIN acme.com.\n',
+    stderr: '',
   })
   writeServerFiles(folder, join(folder, 'no.sock'))
   const stderr = /^sternpost: no server answers at [^\n]*no\.sock[^\n]*\n$/

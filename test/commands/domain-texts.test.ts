@@ -38,9 +38,9 @@ t.test('the report says per record what was found, what is wrong and why, in the
   const tracking = { opens: false, clicks: false, domain: 't', tls: 'pending' as const }
   const off = sampleDomain({ tracking, next_check_at: null })
   t.match(domainReport(off), /tracking t: off[\s\S]*next check not planned/)
-  const keys = sampleDomain({ records: [
-    sampleRecord({ role: 'next' }), sampleRecord({ role: 'retiring', retire_at: 1_795_219_200 }),
-  ] })
+  const keys = sampleDomain({
+    records: [sampleRecord({ role: 'next' }), sampleRecord({ role: 'retiring', retire_at: 1_795_219_200 })],
+  })
   t.match(domainReport(keys), '  dkim, next key: pending')
   t.match(domainReport(keys), `  dkim, old key, leave it until ${time}: pending`)
   t.equal(openRecords(sampleDomain()), 'dkim failed, return_path pending, spf pending')
@@ -57,34 +57,48 @@ t.test('what the DNS holds cannot move a terminal', async (t) => {
 })
 
 t.test('a table is aligned on a terminal and tab-separated elsewhere', async (t) => {
-  const rows = [['a.com', 'verified', ''], ['long.example.com', 'x', 'y']]
-  t.equal(tableText(['DOMAIN', 'STATUS', 'Z'], rows, true), [
-    'DOMAIN            STATUS    Z', 'a.com             verified', 'long.example.com  x         y', '',
-  ].join('\n'))
+  const rows = [
+    ['a.com', 'verified', ''],
+    ['long.example.com', 'x', 'y'],
+  ]
+  t.equal(
+    tableText(['DOMAIN', 'STATUS', 'Z'], rows, true),
+    ['DOMAIN            STATUS    Z', 'a.com             verified', 'long.example.com  x         y', ''].join('\n'),
+  )
   t.equal(tableText(['DOMAIN', 'STATUS', 'Z'], rows, false), 'a.com\tverified\t\nlong.example.com\tx\ty\n')
   t.equal(tableText(['DOMAIN'], [], true), 'DOMAIN\n')
 })
 
 t.test('every format holds what is to be published, and nothing that another record brings along', async (t) => {
   const domain = sampleDomain()
-  const rows = dnsText(domain, 'table', false).trimEnd().split('\n').map((line) => line.split('\t'))
+  const rows = dnsText(domain, 'table', false)
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.split('\t'))
   t.same(rows, [
     ['dkim', 'required', 'TXT', 'ps1._domainkey', 'ps1._domainkey.acme.com', '3600', RSA_VALUE],
     ['return_path', 'required', 'CNAME', 'bounces', 'bounces.acme.com', '3600', 'rp.mail.example.net'],
     ['dmarc', 'recommended', 'TXT', '_dmarc', '_dmarc.acme.com', '3600', 'v=DMARC1; p=none'],
   ])
   const listed: unknown = JSON.parse(dnsText(domain, 'json', false))
-  t.same(listed, domain.records.filter(({ purpose }) => purpose !== 'spf'))
+  t.same(
+    listed,
+    domain.records.filter(({ purpose }) => purpose !== 'spf'),
+  )
 
   const { posts } = JSON.parse(dnsText(domain, 'cloudflare', false)) as { posts: Record<string, unknown>[] }
-  t.same(posts.map(({ type, name, content }) => ({ type, name, content })), [
-    {
-      type: 'TXT', name: 'ps1._domainkey.acme.com',
-      content: `"${RSA_VALUE.slice(0, 255)}" "${RSA_VALUE.slice(255)}"`,
-    },
-    { type: 'CNAME', name: 'bounces.acme.com', content: 'rp.mail.example.net' },
-    { type: 'TXT', name: '_dmarc.acme.com', content: '"v=DMARC1; p=none"' },
-  ])
+  t.same(
+    posts.map(({ type, name, content }) => ({ type, name, content })),
+    [
+      {
+        type: 'TXT',
+        name: 'ps1._domainkey.acme.com',
+        content: `"${RSA_VALUE.slice(0, 255)}" "${RSA_VALUE.slice(255)}"`,
+      },
+      { type: 'CNAME', name: 'bounces.acme.com', content: 'rp.mail.example.net' },
+      { type: 'TXT', name: '_dmarc.acme.com', content: '"v=DMARC1; p=none"' },
+    ],
+  )
   t.ok(posts.every(({ proxied, ttl }) => proxied === false && ttl === 3_600))
 
   const terraform = dnsText(domain, 'terraform', false)
@@ -117,7 +131,8 @@ async function wait(states: DomainView['status'][], mostMilliseconds: number): P
   let checks = 0
   let isOver = false
   const result = waitUntilVerified({
-    clock, mostMilliseconds,
+    clock,
+    mostMilliseconds,
     verify: async () => sampleDomain({ status: states[Math.min(checks++, states.length - 1)] ?? 'pending' }),
     onCheck: () => notes.push(clock.now()),
   }).finally(() => {

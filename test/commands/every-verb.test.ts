@@ -18,8 +18,9 @@ const refuse = async (): Promise<never> => {
   throw new Error('no server is started here')
 }
 const program = createProgram('0.0.0', { serve: refuse, sandbox: refuse })
-const verbs = everyCommand(commandTree(program))
-  .filter(({ path, children }) => path.length > 0 && children.length === 0)
+const verbs = everyCommand(commandTree(program)).filter(
+  ({ path, children }) => path.length > 0 && children.length === 0,
+)
 const byPath = new Map(verbs.map((verb) => [verb.path.join(' '), verb]))
 
 /** Their result is not for reading: a server that runs, a script for the shell. */
@@ -34,7 +35,9 @@ function problemsOf(verb: CommandNode): string[] {
     /[.]$/.test(description) ? 'its description ends with a full stop' : '',
     new RegExp(`\\bsternpost ${name}\\b`).test(example) ? '' : 'shows no example of itself',
     has('--json') || WITHOUT_JSON.includes(name) ? '' : 'cannot answer in JSON',
-  ].filter((problem) => problem !== '').map((problem) => `${name}: ${problem}`)
+  ]
+    .filter((problem) => problem !== '')
+    .map((problem) => `${name}: ${problem}`)
 }
 
 t.test('every verb has a description, an example and --json', async (t) => {
@@ -42,7 +45,13 @@ t.test('every verb has a description, an example and --json', async (t) => {
   t.same(verbs.flatMap(problemsOf), [])
   t.same(
     problemsOf({
-      path: ['x'], description: '', example: '', argumentWords: '', choices: [], options: [], children: [],
+      path: ['x'],
+      description: '',
+      example: '',
+      argumentWords: '',
+      choices: [],
+      options: [],
+      children: [],
     }),
     ['x: has no description', 'x: shows no example of itself', 'x: cannot answer in JSON'],
   )
@@ -58,7 +67,10 @@ t.test('the verbs that the documents promise are there', async (t) => {
     webhook test,webhook deliveries,webhook replay,listen,suppression list,suppression add,suppression remove,
     suppression import,suppression export,bounce read,key create,key list,key revoke,key rotate,logs,version,completion,
     setup`
-  const missing = promised.split(',').map((name) => name.trim()).filter((name) => !byPath.has(name))
+  const missing = promised
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => !byPath.has(name))
   t.same(missing, [])
 })
 
@@ -66,7 +78,10 @@ t.test('examples use flags that there are', async (t) => {
   for (const { path, example, options } of verbs) {
     const own = example.split('\n').filter((line) => line.startsWith(`sternpost ${path.join(' ')}`))
     for (const flag of own.join(' ').match(/(?<=\s)--[a-z][a-z-]*/g) ?? []) {
-      t.ok(options.some(({ name }) => name === flag), `${path.join(' ')} knows ${flag}`)
+      t.ok(
+        options.some(({ name }) => name === flag),
+        `${path.join(' ')} knows ${flag}`,
+      )
     }
   }
 })
@@ -87,13 +102,16 @@ t.test('keys of the configuration are shown with their origin, and explained', a
     { file: 'sternpost', key: 'log.level', value: 'warn', origin: `${server}:5` },
     { file: 'sternpost', key: 'log.recipients', value: 'full', origin: 'default' },
   ])
-  t.strictSame(await inJson('config', 'show', 'pools.a', '--config', folder), [{
-    file: 'pools', key: 'pools.a.ips[0].address', value: '192.0.2.9', origin: `${join(folder, 'pools.yaml')}:3`,
-  }])
+  t.strictSame(await inJson('config', 'show', 'pools.a', '--config', folder), [
+    { file: 'pools', key: 'pools.a.ips[0].address', value: '192.0.2.9', origin: `${join(folder, 'pools.yaml')}:3` },
+  ])
   t.strictSame(await inJson('config', 'docs', 'delivery.lease'), {
-    file: 'sternpost', key: 'delivery.lease',
+    file: 'sternpost',
+    key: 'delivery.lease',
     text: 'A claimed message is ours so long; more than timeouts.final_dot and 2m.',
-    type: 'duration, such as 250ms 30s 15m 2h 1d', default: '15m', takes_effect: 'restart',
+    type: 'duration, such as 250ms 30s 15m 2h 1d',
+    default: '15m',
+    takes_effect: 'restart',
   })
   t.match(await inJson('config', 'docs', 'log.level'), { type: 'debug | info | warn | error', takes_effect: 'reload' })
   t.match(await inJson('config', 'docs', 'warmup.defaults.curve'), { file: 'warmup', default: 'standard' })
@@ -106,13 +124,19 @@ t.test('every key of the shipped files has a text, a value or keys below it, and
   const schemas = configurationSchemas(SHIPPED_FOLDER)
   for (const file of FILE_NAMES) {
     const docs = shippedDocs(SHIPPED_FOLDER, file)
-    t.same(docs.filter(({ text }) => text === '').map(({ path }) => path), [], `${file}.yaml: each key has a text`)
+    t.same(
+      docs.filter(({ text }) => text === '').map(({ path }) => path),
+      [],
+      `${file}.yaml: each key has a text`,
+    )
     t.match(schemas[file], { $schema: /json-schema/, type: 'object', additionalProperties: false, title: /Sternpost$/ })
   }
   const { properties } = schemas.sternpost as { properties: Record<string, { properties: Record<string, object> }> }
   t.same(Object.keys(properties).length > 20, true)
   t.match(properties['delivery']?.properties['lease'], {
-    type: 'string', pattern: /ms\|s\|m\|h\|d/, description: /A claimed message is ours/,
+    type: 'string',
+    pattern: /ms\|s\|m\|h\|d/,
+    description: /A claimed message is ours/,
   })
   t.match(properties['log']?.properties['level'], { enum: ['debug', 'info', 'warn', 'error'] })
   t.match(properties['dns']?.properties['tries'], { type: 'integer', minimum: 1, maximum: 10 })

@@ -29,7 +29,11 @@ function follow(t: Test, file: string): { shown: () => string[]; interrupt: () =
   let printed = ''
   child.stdout.on('data', (piece: Buffer) => (printed += piece.toString()))
   return {
-    shown: () => printed.split('\n').slice(0, -1).map((line) => (JSON.parse(line) as { msg: string }).msg),
+    shown: () =>
+      printed
+        .split('\n')
+        .slice(0, -1)
+        .map((line) => (JSON.parse(line) as { msg: string }).msg),
     async interrupt() {
       const ended = once(child, 'exit')
       child.kill('SIGINT')
@@ -70,8 +74,15 @@ t.test('a file that is rotated is gone on with, and no line is lost', async (t) 
   await isShown('the last')
   t.equal(await following.interrupt(), 0)
   t.same(following.shown(), [
-    'before', 'in the renamed file, where there is no other', 'in the renamed file, beside an empty one',
-    'the last of the renamed file', 'cut Ä', 'the first of the new file', 'emptied', 'made anew', 'the last',
+    'before',
+    'in the renamed file, where there is no other',
+    'in the renamed file, beside an empty one',
+    'the last of the renamed file',
+    'cut Ä',
+    'the first of the new file',
+    'emptied',
+    'made anew',
+    'the last',
   ])
 })
 

@@ -16,20 +16,30 @@ const BLOCK = refused('550 5.7.1 blocked', 'ip_block')
 
 const { api, run } = await commandServer(t)
 
-const rows = (stdout: string): string[][] => stdout.trimEnd().split('\n').map((line) => line.split('\t'))
+const rows = (stdout: string): string[][] =>
+  stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.split('\t'))
 const json = async (...words: string[]): Promise<unknown> => JSON.parse((await run(...words, '--json')).stdout)
 
 t.test('a chart has a line for each day: sent, left of the plan, still to come', async (t) => {
   const days = [
-    { date: '2026-11-19', planned: 50, sent: 50 }, { date: '2026-11-20', planned: 100, sent: 98 },
-    { date: '2026-11-21', planned: 200, sent: 1 }, { date: '2026-11-22', planned: 350, sent: null },
+    { date: '2026-11-19', planned: 50, sent: 50 },
+    { date: '2026-11-20', planned: 100, sent: 98 },
+    { date: '2026-11-21', planned: 200, sent: 1 },
+    { date: '2026-11-22', planned: 350, sent: null },
   ]
   const width = 80
   const lines = dayChart(days, '2026-11-21', width)
-  t.same(lines.map((line) => line.slice(0, 22)), [
-    '2026-11-19   50 of  50', '2026-11-20   98 of 100', '2026-11-21    1 of 200', '2026-11-22      to 350',
-  ])
-  t.ok(lines.every((line) => line.length <= width), 'it fits the terminal')
+  t.same(
+    lines.map((line) => line.slice(0, 22)),
+    ['2026-11-19   50 of  50', '2026-11-20   98 of 100', '2026-11-21    1 of 200', '2026-11-22      to 350'],
+  )
+  t.ok(
+    lines.every((line) => line.length <= width),
+    'it fits the terminal',
+  )
   t.match(lines[0], /50 {2}█+$/, 'all of it was used')
   t.match(lines[1], /100 {2}█+░?$/)
   t.match(lines[2], /200 {2}█░+ {2}today$/, 'one message is not nothing')
@@ -60,23 +70,55 @@ t.test('list and show', async (t) => {
 
 t.test('a report on a terminal has the chart, and none of what came from outside is obeyed', async (t) => {
   const warmup = {
-    status: 'warming', curve: 'standard', stage: 3, stages: 30, day: 3, started_at: 1_795_046_400, daily_limit: 200,
-    hourly_limit: 25, sent_today: 112, remaining_today: 88, resets_at: 1_795_305_600, percent: 6,
-    estimated_completion: null, target_daily_volume: 100_000, hold_reason: 'deferrals: 20 %', paused_until: null,
+    status: 'warming',
+    curve: 'standard',
+    stage: 3,
+    stages: 30,
+    day: 3,
+    started_at: 1_795_046_400,
+    daily_limit: 200,
+    hourly_limit: 25,
+    sent_today: 112,
+    remaining_today: 88,
+    resets_at: 1_795_305_600,
+    percent: 6,
+    estimated_completion: null,
+    target_daily_volume: 100_000,
+    hold_reason: 'deferrals: 20 %',
+    paused_until: null,
     providers: { gmail: { daily_limit: 100, sent_today: 61 } },
   }
   const shown: ShownIp = {
-    ip: WARMED, pool: 'default', hostname: 'mta1.example', status: 'warming', enabled: true, bindable: false, weight: 1,
-    reason: null, changed_by: 'cli', changed_at: 1_795_046_400, until: null, warmup,
+    ip: WARMED,
+    pool: 'default',
+    hostname: 'mta1.example',
+    status: 'warming',
+    enabled: true,
+    bindable: false,
+    weight: 1,
+    reason: null,
+    changed_by: 'cli',
+    changed_at: 1_795_046_400,
+    until: null,
+    warmup,
     ptr: { status: 'mismatch', value: 'evil\u001b[2J.example', checked_at: null },
     blocklists: [
-      { zone: 'zen.example', listed: true, checked_at: 1 }, { zone: 'b.example', listed: null, checked_at: null },
+      { zone: 'zen.example', listed: true, checked_at: 1 },
+      { zone: 'b.example', listed: null, checked_at: null },
     ],
     days: [{ date: '2026-11-21', planned: 200, sent: 112 }],
-    history: [{
-      at: 1_795_046_400, actor: 'gate', action: 'demote', from_state: 'warming', to_state: 'warming', from_stage: 5,
-      to_stage: 3, reason: 'hard bounces',
-    }],
+    history: [
+      {
+        at: 1_795_046_400,
+        actor: 'gate',
+        action: 'demote',
+        from_state: 'warming',
+        to_state: 'warming',
+        from_stage: 5,
+        to_stage: 3,
+        reason: 'hard bounces',
+      },
+    ],
   }
   const screen = { isTerminal: true, width: 60, now: Date.UTC(2026, 10, 21, 12) }
   const text = ipReport(shown, screen)
@@ -105,7 +147,8 @@ t.test('warmup: start, pause, resume, complete, restart, with the states of the 
   t.match(await warmup('resume', COLD), { code: 0, stdout: /warming/ })
   t.match(await warmup('complete', COLD), { code: 0, stdout: /warmed\n/ })
   t.match(await warmup('start', COLD), {
-    code: 1, stderr: /is warmed; restart: true .sternpost ip warmup restart 127.* begins again/,
+    code: 1,
+    stderr: /is warmed; restart: true .sternpost ip warmup restart 127.* begins again/,
   })
   t.match(await json('ip', 'warmup', 'restart', COLD), { status: 'warming', warmup: { stage: 1, curve: 'standard' } })
 })
@@ -117,12 +160,20 @@ t.test('forecast says when a campaign would have left', async (t) => {
   t.match(stdout, /\n2026-11-22\t2\t100\t100\t/)
   const later = ['--recipients', '10', '--isp', 'gmail', '--start', '1796083200']
   t.match(await json('ip', 'warmup', 'forecast', COLD, ...later), {
-    recipients: 10, start_at: 1_796_083_200, backlog: 0,
+    recipients: 10,
+    start_at: 1_796_083_200,
+    backlog: 0,
   })
   t.match(await run('ip', 'warmup', 'forecast', COLD), { code: 64 })
   t.match(await run('ip', 'warmup', 'forecast', COLD, '--recipients', 'many'), { code: 64 })
   const never = {
-    ip: COLD, recipients: 5, backlog: 3, start_at: 0, finish_at: null, fits_max_defer: false, fits_lifetime: true,
+    ip: COLD,
+    recipients: 5,
+    backlog: 3,
+    start_at: 0,
+    finish_at: null,
+    fits_max_defer: false,
+    fits_lifetime: true,
     days: [],
   }
   t.match(forecastReport(never, true), /not within 400 days\n[^]*3 messages that wait already\n[^]*lifetime +yes\n/)
@@ -170,9 +221,16 @@ t.test('paths are resumed with --yes alone, and show their number first', async 
 t.test('providers are read from the files; explain asks the server', async (t) => {
   const { code, stdout } = await run('provider', 'list')
   t.equal(code, 0)
-  t.match(rows(stdout).find(([id]) => id === 'google'), ['google', 'gmail', '5', '50', '100/second', 'required'])
+  t.match(
+    rows(stdout).find(([id]) => id === 'google'),
+    ['google', 'gmail', '5', '50', '100/second', 'required'],
+  )
   t.match(await json('provider', 'show', 'google'), {
-    id: 'google', isp: 'gmail', mx_suffixes: ['google.com', 'googlemail.com'], connections: 5, idle: '15s',
+    id: 'google',
+    isp: 'gmail',
+    mx_suffixes: ['google.com', 'googlemail.com'],
+    connections: 5,
+    idle: '15s',
     rules: [{ id: /^google-/, file: /providers\.yaml$/, line: Number, do: String, for: String, match: String }],
   })
   const shown = await run('provider', 'show', 'google')

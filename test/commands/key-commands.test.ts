@@ -27,15 +27,27 @@ t.test('create takes every limit; list shows them and never a key', async (t) =>
   const limits = ['--scope', 'send', '--scope', 'stats', '--domain', 'acme.com', '--ip', '192.0.2.0/24']
   const all = await run('key', 'create', '--name', 'all', ...limits, '--expires', '2199-01-31', '--test', '--json')
   t.match(JSON.parse(all.stdout), {
-    id: /^key_/, mode: 'test', key: /^sk_test_/, scopes: ['send', 'stats'], domains: ['acme.com'],
-    allowed_ips: ['192.0.2.0/24'], expires_at: Date.UTC(2199, 0, 31, 23, 59, 59) / 1_000,
+    id: /^key_/,
+    mode: 'test',
+    key: /^sk_test_/,
+    scopes: ['send', 'stats'],
+    domains: ['acme.com'],
+    allowed_ips: ['192.0.2.0/24'],
+    expires_at: Date.UTC(2199, 0, 31, 23, 59, 59) / 1_000,
   })
   const { stdout } = await run('key', 'list')
-  const row = stdout.split('\n').find((line) => line.includes('\tall\ttest\t'))?.split('\t') ?? []
+  const row =
+    stdout
+      .split('\n')
+      .find((line) => line.includes('\tall\ttest\t'))
+      ?.split('\t') ?? []
   t.match(row, [/^key_/, 'all', 'test', /^…\w{4}$/, 'send,stats', 'acme.com', /^\d/, /^2199-/, 'never', 'active'])
   t.notOk(stdout.includes(plain.stdout.trim()), 'no key')
   const listed: KeyDocument[] = JSON.parse((await run('key', 'list', '--json')).stdout)
-  t.match(listed.find(({ name }) => name === 'all'), { last4: /^\w{4}$/, revoked_at: null })
+  t.match(
+    listed.find(({ name }) => name === 'all'),
+    { last4: /^\w{4}$/, revoked_at: null },
+  )
   t.ok(listed.every(({ key }) => key === undefined))
   t.match(await run('key', 'create', '--name', 'x', '--scope', 'fly'), { code: 1, stdout: '', stderr: /scopes/ })
   t.match(await run('key', 'create'), { code: 64, stdout: '' })
@@ -47,7 +59,11 @@ t.test('revoke and rotate show the key first and need --yes', async (t) => {
   const made = async (): Promise<KeyDocument> =>
     JSON.parse((await run('key', 'create', '--name', 'shop', ...limits, '--json')).stdout)
   const stateOf = async (id: string): Promise<string | undefined> =>
-    (await run('key', 'list')).stdout.split('\n').find((line) => line.startsWith(id))?.split('\t').at(-1)
+    (await run('key', 'list')).stdout
+      .split('\n')
+      .find((line) => line.startsWith(id))
+      ?.split('\t')
+      .at(-1)
   const old = await made()
   const asked = await run('key', 'revoke', old.id)
   t.match(asked, { code: 64, stdout: /^1 key would be revoked: key_\w+ \(shop, live, …\w{4}\), last used never\n$/ })

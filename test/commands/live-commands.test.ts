@@ -75,11 +75,16 @@ async function send(to: string): Promise<string> {
 const run = (...words: string[]) =>
   sternpost(words, { STERNPOST_URL: appliance.baseUrl, STERNPOST_API_KEY: appliance.apiKey })
 
-const rows = (stdout: string): string[][] => stdout.trimEnd().split('\n').map((text) => text.split('\t'))
+const rows = (stdout: string): string[][] =>
+  stdout
+    .trimEnd()
+    .split('\n')
+    .map((text) => text.split('\t'))
 
 const line = (started: Started, wanted: string): Promise<string> =>
   until(`a line with ${wanted}; so far: ${started.lines.join('|')} ${started.errors()}`, () =>
-    started.lines.find((text) => text.includes(wanted)))
+    started.lines.find((text) => text.includes(wanted)),
+  )
 
 t.test('send --wait tells the story of a message to its end', async (t) => {
   const from = ['--from', `orders@${SENDING_DOMAIN}`]
@@ -102,17 +107,32 @@ t.test('listen posts each event in the exact wire format, signed with the secret
   t.match(secret, /^whsec_[\w-]{43}$/)
   const id = await send('listened@dest.test')
   t.match(JSON.parse(await line(listening, id)), {
-    event: 'email.delivered', message_id: id, event_id: /^evt_/, status: 200, duration_ms: Number, error: null,
+    event: 'email.delivered',
+    message_id: id,
+    event_id: /^evt_/,
+    status: 200,
+    duration_ms: Number,
+    error: null,
   })
   const [request] = receiver.requests
   const body = String(request?.body)
-  t.match(body, new RegExp(`^{"event":"email\\.delivered","timestamp":\\d+,"data":{"message_id":"${id}",`
-    + '"recipient":"listened@dest\\.test","isp":"dest\\.test"}}$'))
+  t.match(
+    body,
+    new RegExp(
+      `^{"event":"email\\.delivered","timestamp":\\d+,"data":{"message_id":"${id}",` +
+        '"recipient":"listened@dest\\.test","isp":"dest\\.test"}}$',
+    ),
+  )
   const sign = (text: string): string => createHmac('sha256', secret).update(text).digest('hex')
   const time = String(request?.headers['x-service-timestamp'])
   t.match(request?.headers, {
-    'content-type': 'application/json', 'x-dev': 'yes', 'x-service-signature': sign(body), 'x-service-attempt': '1',
-    'x-service-event-id': /^evt_\w{26}$/, 'x-service-delivery-id': /^whd_\w{26}$/, 'user-agent': /^Sternpost\//,
+    'content-type': 'application/json',
+    'x-dev': 'yes',
+    'x-service-signature': sign(body),
+    'x-service-attempt': '1',
+    'x-service-event-id': /^evt_\w{26}$/,
+    'x-service-delivery-id': /^whd_\w{26}$/,
+    'user-agent': /^Sternpost\//,
     'x-service-signature-v2': `t=${time},v1=${sign(`${time}.${body}`)}`,
   })
   const refused = await send('refused@dest.test')
@@ -164,8 +184,9 @@ t.test('deliveries are listed and sent again, to whichever endpoint they belong'
   const message = await send('hard@simulator.sternpost.test')
   const list = (...words: string[]) => run('webhook', 'deliveries', '--message', message, ...words)
   const found = await until('both are delivered', async () => {
-    const deliveries: { id: string; webhook_id: string }[] =
-      JSON.parse((await list('--status', 'succeeded', '--json')).stdout)
+    const deliveries: { id: string; webhook_id: string }[] = JSON.parse(
+      (await list('--status', 'succeeded', '--json')).stdout,
+    )
     return deliveries.length === 2 && deliveries
   })
   t.same(found.map(({ webhook_id: id }) => id).toSorted(), ids.toSorted())
@@ -207,8 +228,8 @@ t.test('message tail prints messages as they come and change', async (t) => {
 t.test('what waits is held and released, and the files are taken over, while the server runs', async (t) => {
   sink.defer(true)
   const id = await send('held@dest.test')
-  const stateIs = (state: string): Promise<unknown> => until(`it is ${state}`, async () =>
-    (await run('message', 'show', id)).stdout.startsWith(`${id}  ${state}`))
+  const stateIs = (state: string): Promise<unknown> =>
+    until(`it is ${state}`, async () => (await run('message', 'show', id)).stdout.startsWith(`${id}  ${state}`))
   await stateIs('deferred')
   t.match(rows((await run('queue', 'list', '--by', 'domain')).stdout), [['dest.test', '1', '0', '0', String]])
   const held = await run('queue', 'hold', '--recipient-domain', 'dest.test', '--yes')
@@ -218,9 +239,13 @@ t.test('what waits is held and released, and the files are taken over, while the
   t.match(await run('queue', 'release', '--yes'), { code: 0, stdout: '1 message released\n' })
   await stateIs('delivered')
 
-  t.same(rows((await run('ip', 'list')).stdout).map(([ip, pool, state]) => [ip, pool, state]), [
-    ['127.0.0.11', 'default', 'warmed'], ['127.0.0.12', 'default', 'warmed'],
-  ])
+  t.same(
+    rows((await run('ip', 'list')).stdout).map(([ip, pool, state]) => [ip, pool, state]),
+    [
+      ['127.0.0.11', 'default', 'warmed'],
+      ['127.0.0.12', 'default', 'warmed'],
+    ],
+  )
   const file = join(appliance.folder, 'pools.yaml')
   const before = readFileSync(file, 'utf8')
   const [first, second] = TWO_IPS.pools.default.ips

@@ -14,13 +14,21 @@ const LINES = [
   { level: 'debug', time: '2026-11-21T12:00:00.000Z', part: 'delivery', message_id: ID, msg: 'message waits' },
   { level: 'info', time: '2026-11-21T12:00:01.000Z', part: 'messages', message_id: ID, msg: 'message accepted' },
   {
-    level: 'info', time: '2026-11-21T12:00:02.000Z', part: 'messages', message_id: 'msg_other',
+    level: 'info',
+    time: '2026-11-21T12:00:02.000Z',
+    part: 'messages',
+    message_id: 'msg_other',
     msg: 'message accepted',
   },
   {
-    level: 'warn', time: '2026-11-21T12:00:03.000Z', part: 'delivery', message_ids: [ID],
+    level: 'warn',
+    time: '2026-11-21T12:00:03.000Z',
+    part: 'delivery',
+    message_ids: [ID],
     reply: '451 4.3.0 "x=y" \u009b2J',
-    rule: null, attempt: 2, msg: 'message deferred',
+    rule: null,
+    attempt: 2,
+    msg: 'message deferred',
   },
 ]
 const folder = mkdtempSync(join(tmpdir(), 'sternpost-logs-'))
@@ -36,14 +44,18 @@ t.test('lines of a file, by level and by message', async (t) => {
   }
   t.same(await shown('--message', ID), [
     `2026-11-21T12:00:01.000Z info  messages   message accepted  message_id=${ID}`,
-    `2026-11-21T12:00:03.000Z warn  delivery   message deferred  message_ids="[\\"${ID}\\"]"  `
-      + 'reply="451 4.3.0 \\"x=y\\" \\u009b2J"  attempt=2',
+    `2026-11-21T12:00:03.000Z warn  delivery   message deferred  message_ids="[\\"${ID}\\"]"  ` +
+      'reply="451 4.3.0 \\"x=y\\" \\u009b2J"  attempt=2',
   ])
   t.equal((await shown('--level', 'debug')).length, 5)
   t.equal((await shown()).length, 4)
   t.equal((await shown('--level', 'error')).length, 0)
   const json = await shown('--level', 'warn', '--json')
-  t.strictSame(json.map((line) => JSON.parse(line)), [LINES[3]], 'as they were written, and ours alone')
+  t.strictSame(
+    json.map((line) => JSON.parse(line)),
+    [LINES[3]],
+    'as they were written, and ours alone',
+  )
 })
 
 t.test('what is missing is said', async (t) => {

@@ -16,7 +16,10 @@ t.test('send posts what its flags say and prints the id', async (t) => {
   const plain = await run('send', ...TO)
   t.match(plain, { code: 0, stdout: /^msg_\w{26}\n$/, stderr: /sternpost message show msg_/ })
   t.match(api.seen.sends[0]?.request, {
-    to: 'ada@example.net', from: 'orders@acme.com', subject: 'Test message', text: /test/,
+    to: 'ada@example.net',
+    from: 'orders@acme.com',
+    subject: 'Test message',
+    text: /test/,
   })
   const [html, receipt] = [join(folder, 'mail.html'), join(folder, 'receipt.txt')]
   writeFileSync(html, '<p>größe</p>')
@@ -26,7 +29,9 @@ t.test('send posts what its flags say and prints the id', async (t) => {
   t.equal(full.stderr, '')
   t.same(Object.keys(JSON.parse(full.stdout)), ['message_id', 'timestamp'])
   t.match(api.seen.sends[1]?.request, {
-    subject: 'Order', html: '<p>größe</p>', ipPool: 'default',
+    subject: 'Order',
+    html: '<p>größe</p>',
+    ipPool: 'default',
     attachments: [{ name: 'receipt.txt', content: 'VGhhbmsgeW91Lgo=' }, { name: 'mail.html' }],
   })
   t.equal(api.seen.sends[1]?.request.text, undefined, 'the server makes the text part')
@@ -61,9 +66,16 @@ t.test('list searches; show says all that is known', async (t) => {
   const second = await sendOne(api.port, { to, from: 'b@other.com', subject: 'Two\u202e' })
   const list = (...words: string[]) => run('message', 'list', '--recipient', to, ...words)
   const { stdout } = await list()
-  t.same(stdout.trimEnd().split('\n').map((line) => line.split('\t').slice(1)), [
-    ['queued', to, 'b@other.com', 'Two\\u202e', second], ['queued', to, 'orders@acme.com', 'One', first],
-  ])
+  t.same(
+    stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.split('\t').slice(1)),
+    [
+      ['queued', to, 'b@other.com', 'Two\\u202e', second],
+      ['queued', to, 'orders@acme.com', 'One', first],
+    ],
+  )
   const idsOf = async (...words: string[]): Promise<unknown[]> =>
     JSON.parse((await list(...words, '--json')).stdout).map(({ message_id: id }: { message_id: string }) => id)
   t.same(await idsOf('--domain', 'ACME.com'), [first])
@@ -82,7 +94,10 @@ t.test('list searches; show says all that is known', async (t) => {
   t.match(shown.stdout, /\n\n {2}timeline\n {4}\d{4}-.* {2}email\.accepted/)
   t.notMatch(shown.stdout, 'attempts')
   t.match(JSON.parse((await run('message', 'show', first, '--json', '--transcript')).stdout), {
-    message_id: first, attempts: [], events: [{ event: 'email.accepted' }], transcript: [],
+    message_id: first,
+    attempts: [],
+    events: [{ event: 'email.accepted' }],
+    transcript: [],
   })
   t.match(await run('message', 'show', '../keys'), { code: 1, stdout: '', stderr: /^sternpost: Not found\. message / })
 })
@@ -123,6 +138,7 @@ t.test('status is one screen, and leaves out what the key may not ask', async (t
   const health = { status: 'degraded' as const, queue_depth: 1, oldest_due_seconds: 0, db: 'ok', smtp_out: 'no path' }
   const ill = await commandServer(t, { features: { health: async () => health } })
   t.match(await ill.run('status'), {
-    code: 1, stdout: /degraded\n {2}version .*\n {2}queue +1 waiting\n.*\n {2}SMTP out +no path\n/,
+    code: 1,
+    stdout: /degraded\n {2}version .*\n {2}queue +1 waiting\n.*\n {2}SMTP out +no path\n/,
   })
 })

@@ -17,7 +17,11 @@ import { startZone } from '../support/zone.ts'
 import { commandServer, sternpost, writeServerFiles } from './command-server.ts'
 import type { CommandServer } from './command-server.ts'
 
-const rows = (stdout: string): string[][] => stdout.trimEnd().split('\n').map((line) => line.split('\t'))
+const rows = (stdout: string): string[][] =>
+  stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => line.split('\t'))
 
 /** Files without a warning. */
 const configured = (pools: Record<string, Pool>): Configuration => ({ ...withPools(pools), warnings: [] })
@@ -40,7 +44,10 @@ t.test('list groups what waits', async (t) => {
   const { run } = await withQueue(t)
   const plain = await run('queue', 'list')
   t.match([plain.code, plain.stderr], [0, ''])
-  t.match(rows(plain.stdout), [['gmail', '2', '2', '0', /^2026-/], ['not known yet', '1', '1', '0', String]])
+  t.match(rows(plain.stdout), [
+    ['gmail', '2', '2', '0', /^2026-/],
+    ['not known yet', '1', '1', '0', String],
+  ])
   t.match(rows((await run('queue', 'list', '--by', 'domain', '--provider', 'gmail')).stdout), [['big.example', '2']])
   t.match(JSON.parse((await run('queue', 'list', '--by', 'pool', '--json')).stdout), [{ name: 'default', waiting: 3 }])
   t.match(await run('queue', 'list', '--pool', 'x'), { code: 0, stdout: '', stderr: 'Nothing waits there.\n' })
@@ -74,7 +81,8 @@ t.test('every action counts first and needs --yes', async (t) => {
   t.match(await run('queue', 'move', '--to', 'nowhere', '--yes'), { code: 1, stderr: /no pool "nowhere"/ })
   t.match(await run('queue', 'move', '--yes'), { code: 64 })
   t.match(await run('queue', 'drop', '--recipient-domain', 'new.example', '--yes', '--json'), {
-    code: 0, stdout: '{"action":"drop","messages":1,"dry_run":false}\n',
+    code: 0,
+    stdout: '{"action":"drop","messages":1,"dry_run":false}\n',
   })
   t.match(await api.store.lookupMessage(ids[2] ?? '', api.clock.now()), { state: 'canceled' })
 })
@@ -125,21 +133,42 @@ t.test('check --dns warns of names that receivers will not like', async (t) => {
   const zone = await startZone({})
   t.teardown(() => zone.close())
   const ip = (address: string, hostname: string): object => ({ address, hostname, warmed: true })
-  writeFileSync(join(folder, 'pools.yaml'), JSON.stringify({
-    version: 1, default_pool: 'default',
-    pools: { default: { ips: [
-      ip('203.0.113.10', 'mta1.sternpost.test'), ip('203.0.113.11', 'mta2.sternpost.test'),
-      ip('2001:db8::1', 'mta3.sternpost.test'),
-    ] } },
-  }, null, 1))
-  writeFileSync(join(folder, 'sternpost.yaml'), JSON.stringify({
-    version: 1, hostname: 'mail.sternpost.test', secrets: { master_key: { file: join(folder, 'key') } },
-    dns: { servers: [zone.server], timeout: '30s' },
-    listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: join(folder, 'admin.sock') },
-  }))
+  writeFileSync(
+    join(folder, 'pools.yaml'),
+    JSON.stringify(
+      {
+        version: 1,
+        default_pool: 'default',
+        pools: {
+          default: {
+            ips: [
+              ip('203.0.113.10', 'mta1.sternpost.test'),
+              ip('203.0.113.11', 'mta2.sternpost.test'),
+              ip('2001:db8::1', 'mta3.sternpost.test'),
+            ],
+          },
+        },
+      },
+      null,
+      1,
+    ),
+  )
+  writeFileSync(
+    join(folder, 'sternpost.yaml'),
+    JSON.stringify({
+      version: 1,
+      hostname: 'mail.sternpost.test',
+      secrets: { master_key: { file: join(folder, 'key') } },
+      dns: { servers: [zone.server], timeout: '30s' },
+      listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: join(folder, 'admin.sock') },
+    }),
+  )
   writeFileSync(join(folder, 'key'), Buffer.alloc(32, 1).toString('base64'), { mode: 0o600 })
   const { domains } = loadConfiguration({
-    folder, shippedFolder: join(import.meta.dirname, '../../config'), offline: true, neededSecrets: 'none',
+    folder,
+    shippedFolder: join(import.meta.dirname, '../../config'),
+    offline: true,
+    neededSecrets: 'none',
   }).server
   zone.set('10.113.0.203.in-addr.arpa', { PTR: ['mta1.sternpost.test'] })
   zone.set('11.113.0.203.in-addr.arpa', { PTR: ['static-11.hoster.test'] })
@@ -152,18 +181,21 @@ t.test('check --dns warns of names that receivers will not like', async (t) => {
   const { code, stdout, stderr } = await check()
   t.match([code, stdout], [0, /is valid/])
   const warnings = stderr.split('\n').filter((line) => /(ptr|fcrdns|names): /.test(line))
-  t.same(warnings.map((line) => line.replace(/^.*warning: /, '')), [
-    'pools.default.ips[1]: fcrdns: the EHLO name mta2.sternpost.test leads to 203.0.113.99. Fix: add the record: '
-      + 'mta2.sternpost.test. A 203.0.113.11',
-    'pools.default.ips[1]: fcrdns: the reverse name is static-11.hoster.test, and the EHLO name is mta2.sternpost.test. '
-      + 'Fix: at the hoster of the address, set the reverse DNS of 203.0.113.11 to mta2.sternpost.test (record: '
-      + '11.113.0.203.in-addr.arpa. PTR mta2.sternpost.test.)',
-    `pools.default.ips[1]: names: SPF of ${spf} gives fail. Fix: set the record: ${spf}. TXT `
-      + '"v=spf1 ip4:203.0.113.10 ip4:203.0.113.11 ip6:2001:db8::1 -all"',
-    'pools.default.ips[2]: ptr: there is no reverse name (PTR record). Fix: at the hoster of the address, set the '
-      + 'reverse DNS of 2001:db8::1 to mta3.sternpost.test (record: '
-      + '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. PTR mta3.sternpost.test.)',
-  ])
+  t.same(
+    warnings.map((line) => line.replace(/^.*warning: /, '')),
+    [
+      'pools.default.ips[1]: fcrdns: the EHLO name mta2.sternpost.test leads to 203.0.113.99. Fix: add the record: ' +
+        'mta2.sternpost.test. A 203.0.113.11',
+      'pools.default.ips[1]: fcrdns: the reverse name is static-11.hoster.test, and the EHLO name is mta2.sternpost.test. ' +
+        'Fix: at the hoster of the address, set the reverse DNS of 203.0.113.11 to mta2.sternpost.test (record: ' +
+        '11.113.0.203.in-addr.arpa. PTR mta2.sternpost.test.)',
+      `pools.default.ips[1]: names: SPF of ${spf} gives fail. Fix: set the record: ${spf}. TXT ` +
+        '"v=spf1 ip4:203.0.113.10 ip4:203.0.113.11 ip6:2001:db8::1 -all"',
+      'pools.default.ips[2]: ptr: there is no reverse name (PTR record). Fix: at the hoster of the address, set the ' +
+        'reverse DNS of 2001:db8::1 to mta3.sternpost.test (record: ' +
+        '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa. PTR mta3.sternpost.test.)',
+    ],
+  )
   t.match(warnings[0], /pools\.yaml:\d+:\d+: warning/)
   zone.set(domains.targets.spf, 'SERVFAIL')
   zone.set('mta1.sternpost.test', 'SERVFAIL')
@@ -171,7 +203,10 @@ t.test('check --dns warns of names that receivers will not like', async (t) => {
   const silent = JSON.parse((await check('--json')).stdout)
   const messages: string[] = silent.map(({ message }: { message: string }) => message)
   for (const wanted of ['ptr: the DNS did not answer', 'fcrdns: the DNS did', `names: SPF of ${spf}: the DNS did`]) {
-    t.ok(messages.some((message) => message.startsWith(wanted)), messages.join('\n'))
+    t.ok(
+      messages.some((message) => message.startsWith(wanted)),
+      messages.join('\n'),
+    )
   }
   t.match(await check('--offline'), { code: 64, stderr: /--dns needs the network/ })
   t.notMatch((await sternpost(['check', '--config', folder])).stderr, 'ptr: ')

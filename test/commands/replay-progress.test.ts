@@ -17,7 +17,8 @@ t.test('every two seconds it shows what waits, until the answer is there', async
   const shown: string[] = []
   const answers: (number | Error)[] = [500, new Error('busy'), 40_000]
   const showing = showReplayProgress({
-    clock, signal: ended.signal,
+    clock,
+    signal: ended.signal,
     show: (text) => void shown.push(text),
     async pending() {
       const answer = answers.shift()
@@ -35,7 +36,8 @@ t.test('every two seconds it shows what waits, until the answer is there', async
   await showing
   await clock.advance(10 * SECOND)
   t.same(shown, [
-    'replaying for 2 s, 500 deliveries wait for the endpoint', 'replaying for 4 s',
+    'replaying for 2 s, 500 deliveries wait for the endpoint',
+    'replaying for 4 s',
     'replaying for 6 s, 40000 deliveries wait for the endpoint',
   ])
 })

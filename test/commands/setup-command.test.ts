@@ -22,8 +22,17 @@ const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
 const SHIPPED_FOLDER = fileURLToPath(new URL('../../config', import.meta.url))
 const MODE_BITS = 0o777
 const GIVEN = [
-  '--hostname', 'mail.acme.test', '--domain', 'acme.test', '--operator-email', 'ada@acme.test', '--ip', '127.0.0.11',
-  '--ip', '127.0.0.12', '--yes',
+  '--hostname',
+  'mail.acme.test',
+  '--domain',
+  'acme.test',
+  '--operator-email',
+  'ada@acme.test',
+  '--ip',
+  '127.0.0.11',
+  '--ip',
+  '127.0.0.12',
+  '--yes',
 ]
 
 interface Place {
@@ -43,16 +52,22 @@ async function place(t: Test, dropIn: Record<string, unknown> = {}): Promise<Pla
   const log = join(root, 'setup.log')
   mkdirSync(join(folder, 'sternpost.d'), { recursive: true })
   mkdirSync(join(root, 'data'))
-  writeFileSync(join(folder, 'sternpost.d', '10-test.yaml'), JSON.stringify({
-    data_dir: join(root, 'data'),
-    dns: { servers: [zone.server] },
-    delivery: { allow_private_addresses: true },
-    listen: {
-      http: [{ address: '127.0.0.1', port: await freePort(), tls: true, serve: ['api', 'tracking'] }],
-      submission: [], inbound: [], metrics: null, admin_socket: join(root, 'admin.sock'),
-    },
-    ...dropIn,
-  }))
+  writeFileSync(
+    join(folder, 'sternpost.d', '10-test.yaml'),
+    JSON.stringify({
+      data_dir: join(root, 'data'),
+      dns: { servers: [zone.server] },
+      delivery: { allow_private_addresses: true },
+      listen: {
+        http: [{ address: '127.0.0.1', port: await freePort(), tls: true, serve: ['api', 'tracking'] }],
+        submission: [],
+        inbound: [],
+        metrics: null,
+        admin_socket: join(root, 'admin.sock'),
+      },
+      ...dropIn,
+    }),
+  )
   const setup: Place['setup'] = (words, environment) =>
     sternpost(['setup', '--config', folder, '--log', log, ...words], environment)
   return { folder, log, zone, setup }
@@ -82,8 +97,11 @@ t.test('the first run writes everything, a later one changes nothing', async (t)
   t.match(first.stdout, /TXT +spf\.mail\.acme\.test +v=spf1 ip4:127\.0\.0\.11 ip4:127\.0\.0\.12 -all/)
   t.match(first.stdout, /127\.0\.0\.12 +mta2\.mail\.acme\.test/)
   t.match(first.stdout, /CREDENTIALS_DIRECTORY=\S+ sternpost serve/, 'what to run where systemd is not')
-  t.same(readdirSync(folder).toSorted(),
-    ['dns-records.zone', 'master.key', 'pools.yaml', 'sternpost.d', 'sternpost.yaml', 'tls'], 'and nothing besides')
+  t.same(
+    readdirSync(folder).toSorted(),
+    ['dns-records.zone', 'master.key', 'pools.yaml', 'sternpost.d', 'sternpost.yaml', 'tls'],
+    'and nothing besides',
+  )
   t.same([modeOf(join(folder, 'master.key')), modeOf(join(folder, 'tls', 'privkey.pem'))], ['600', '640'])
   t.equal(modeOf(log), '600')
   t.match(readFileSync(join(folder, 'dns-records.zone'), 'utf8'), /^mail\.acme\.test\. 3600 IN A 127\.0\.0\.11$/m)
@@ -101,7 +119,8 @@ t.test('the first run writes everything, a later one changes nothing', async (t)
 
   const before = contentsOf(folder)
   const appliance = await startAppliance({
-    configuration: load(), logger: createLogger({ level: 'silent' }),
+    configuration: load(),
+    logger: createLogger({ level: 'silent' }),
     onFatal: (reason) => {
       throw reason
     },
@@ -112,9 +131,12 @@ t.test('the first run writes everything, a later one changes nothing', async (t)
   const made = JSON.parse(second.stdout)
   t.notOk(second.stderr.includes(made.key), 'the key is in the document alone')
   t.match(made, {
-    hostname: 'mail.acme.test', server: 'running', domain: { name: 'acme.test', created: true },
+    hostname: 'mail.acme.test',
+    server: 'running',
+    domain: { name: 'acme.test', created: true },
     files: { added: [], kept: ['sternpost.yaml', 'pools.yaml', 'master.key', /fullchain/, /privkey/] },
-    key: /^sk_live_/, next: /sternpost domain check acme\.test/,
+    key: /^sk_live_/,
+    next: /sternpost domain check acme\.test/,
   })
   t.match(readFileSync(join(folder, 'dns-records.zone'), 'utf8'), /_domainkey\.acme\.test\. 3600 IN TXT/)
   t.match(await appliance.domains.find('acme.test'), { status: 'pending', allow_subdomains: true })
@@ -181,10 +203,17 @@ t.test('on a terminal it asks', { skip: missingPrograms({ script: ['bsdutils'] }
   const [asked, interrupted] = [await place(t), await place(t)]
   const [ended, gone] = await Promise.all([
     onTerminal(asked, [
-      ['Mail host name', 'mail.acme.test\n'], ['First sending domain [acme.test]', '\n'], ['gets alerts', 'nobody\n'],
-      ['"nobody"', 'ada@acme.test\n'], ['Addresses that mail leaves from', '127.0.0.11\n'], ['[Y/n]', 'y\n'],
+      ['Mail host name', 'mail.acme.test\n'],
+      ['First sending domain [acme.test]', '\n'],
+      ['gets alerts', 'nobody\n'],
+      ['"nobody"', 'ada@acme.test\n'],
+      ['Addresses that mail leaves from', '127.0.0.11\n'],
+      ['[Y/n]', 'y\n'],
     ]),
-    onTerminal(interrupted, [['Mail host name', 'mail.acme.test\n'], ['First sending domain', CTRL_C]]),
+    onTerminal(interrupted, [
+      ['Mail host name', 'mail.acme.test\n'],
+      ['First sending domain', CTRL_C],
+    ]),
   ])
   t.equal(ended.code, 0, ended.shown)
   t.same(ended.left, [], 'every question was asked')

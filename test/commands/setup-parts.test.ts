@@ -3,7 +3,15 @@
  * systemd units, which stand in here as a list of what was asked of them.
  */
 import {
-  lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -22,7 +30,9 @@ import { startZone } from '../support/zone.ts'
 const SHIPPED_FOLDER = join(import.meta.dirname, '../../config')
 const PERMISSIONS = 0o777
 const ANSWERS = {
-  hostname: 'mail.acme.test', operatorEmail: 'ada@acme.test', domain: null,
+  hostname: 'mail.acme.test',
+  operatorEmail: 'ada@acme.test',
+  domain: null,
   ips: [{ address: '127.0.0.11', source: null }],
 }
 
@@ -34,10 +44,15 @@ async function configurationFolder(t: Test): Promise<string> {
   t.teardown(() => zone.close())
   const folder = join(root, 'etc')
   mkdirSync(join(folder, 'sternpost.d'), { recursive: true })
-  writeFileSync(join(folder, 'sternpost.d', '10-test.yaml'), JSON.stringify({
-    data_dir: join(root, 'data'), dns: { servers: [zone.server] }, delivery: { allow_private_addresses: true },
-    listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: join(root, 'admin.sock') },
-  }))
+  writeFileSync(
+    join(folder, 'sternpost.d', '10-test.yaml'),
+    JSON.stringify({
+      data_dir: join(root, 'data'),
+      dns: { servers: [zone.server] },
+      delivery: { allow_private_addresses: true },
+      listen: { http: [], submission: [], inbound: [], metrics: null, admin_socket: join(root, 'admin.sock') },
+    }),
+  )
   return folder
 }
 
@@ -50,8 +65,14 @@ t.test('the service can read its files whatever the umask, and nobody else', asy
   t.teardown(async () => void process.umask(before))
   stage(folder).commit()
   const modeOf = (path: string): string => (statSync(join(folder, path)).mode & PERMISSIONS).toString(8)
-  t.same(['tls', 'sternpost.yaml', 'pools.yaml', 'master.key', 'tls/fullchain.pem', 'tls/privkey.pem'].map(modeOf),
-    ['750', '640', '640', '600', '640', '640'])
+  t.same(['tls', 'sternpost.yaml', 'pools.yaml', 'master.key', 'tls/fullchain.pem', 'tls/privkey.pem'].map(modeOf), [
+    '750',
+    '640',
+    '640',
+    '600',
+    '640',
+    '640',
+  ])
   t.notOk(readFileSync(join(folder, 'sternpost.yaml'), 'utf8').includes('.setup-'), 'it names the places of now')
 })
 
@@ -95,7 +116,8 @@ interface FakeSystemd extends Systemd {
 function fakeSystemd(on: string[], start: () => Promise<boolean>): FakeSystemd {
   const asked: string[] = []
   return {
-    asked, answersWithin: 50,
+    asked,
+    answersWithin: 50,
     serves: () => true,
     async run(program, words) {
       const line = [program, ...words.filter((word) => !word.startsWith('sternpost.'))].join(' ')
@@ -141,7 +163,8 @@ t.test('a server that starts gets its first domain and key', async (t) => {
   const systemd = fakeSystemd([], async () => {
     const configuration = loadConfiguration({ folder, shippedFolder: SHIPPED_FOLDER, credentialsFolder: folder })
     const appliance = await startAppliance({
-      configuration, logger: createLogger({ level: 'silent' }),
+      configuration,
+      logger: createLogger({ level: 'silent' }),
       onFatal: (reason) => {
         throw reason
       },
@@ -153,7 +176,9 @@ t.test('a server that starts gets its first domain and key', async (t) => {
   const work = { folder, files: stage(folder), notes, hostname: 'mail.acme.test', domain: 'acme.test', systemd }
   const result = await carryOut(work)
   t.match(result, {
-    server: 'started', domain: { name: 'acme.test', created: true }, key: /^sk_live_/,
+    server: 'started',
+    domain: { name: 'acme.test', created: true },
+    key: /^sk_live_/,
     next: /sternpost domain check acme\.test --wait 10m/,
   })
   t.ok(notes.lines.includes(result.key ?? ''))

@@ -14,15 +14,24 @@ t.test('add, list and remove; remove shows the entries first', async (t) => {
   const { run } = await commandServer(t)
   t.match(await run('suppression', 'list'), { code: 0, stdout: '', stderr: 'No such entry.\n' })
   t.match(await run('suppression', 'add', 'ada@Example.NET'), {
-    code: 0, stdout: /^ada@example\.net is suppressed \(manual, scope all\) since \d/, stderr: '',
+    code: 0,
+    stdout: /^ada@example\.net is suppressed \(manual, scope all\) since \d/,
+    stderr: '',
   })
   const news = await run('suppression', 'add', 'ada@example.net', '--scope', 'news', '--json')
   t.match(JSON.parse(news.stdout), { id: /^sup_/, email: 'ada@example.net', reason: 'manual', scope: 'news' })
   await run('suppression', 'add', 'bob@example.net')
   const { stdout } = await run('suppression', 'list', '--email', 'ada@example.net', '--since', '2026-01-01')
-  t.same(stdout.split('\n').slice(0, -1).map((line) => line.split('\t').slice(1)), [
-    ['ada@example.net', 'manual', 'news', ''], ['ada@example.net', 'manual', 'all', ''],
-  ])
+  t.same(
+    stdout
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => line.split('\t').slice(1)),
+    [
+      ['ada@example.net', 'manual', 'news', ''],
+      ['ada@example.net', 'manual', 'all', ''],
+    ],
+  )
   const limited = await run('suppression', 'list', '--limit', '2', '--json')
   t.match(limited.stderr, /more than these 2\. All: sternpost suppression export/)
   t.match(JSON.parse(limited.stdout), [{ email: 'bob@example.net' }, { scope: 'news' }])
@@ -108,13 +117,20 @@ t.test('pieces keep whole rows, the header, and count lines', async (t) => {
     { csv: 'email\nd', firstLine: 5, lastLine: 5 },
   ])
   t.same(await piecesOf('email\ra\rb', 1), [
-    { csv: 'email\ra\r', firstLine: 2, lastLine: 2 }, { csv: 'email\rb', firstLine: 3, lastLine: 3 },
+    { csv: 'email\ra\r', firstLine: 2, lastLine: 2 },
+    { csv: 'email\rb', firstLine: 3, lastLine: 3 },
   ])
   t.same(await piecesOf('', 1), [{ csv: '', firstLine: 2, lastLine: 0 }])
   t.same(await piecesOf('email', 1), [{ csv: 'email', firstLine: 2, lastLine: 1 }])
   const open = await piecesOf(`email\n"never closed\n${`${'a'.repeat(100)}@example.net\n`.repeat(60_000)}`, 1_000)
-  t.ok(open.every(({ csv }) => csv.length < 4_000_000), 'a quote that is not closed does not swallow the file')
+  t.ok(
+    open.every(({ csv }) => csv.length < 4_000_000),
+    'a quote that is not closed does not swallow the file',
+  )
   t.equal(open.at(-1)?.lastLine, 60_002)
   const endless = await piecesOf('x'.repeat(9_000_000), 1_000)
-  t.ok(endless.every(({ csv }) => csv.length < 4_000_000), 'nor does a line without an end')
+  t.ok(
+    endless.every(({ csv }) => csv.length < 4_000_000),
+    'nor does a line without an end',
+  )
 })

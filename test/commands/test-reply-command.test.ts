@@ -14,20 +14,30 @@ t.test('it says both rules with file and line, and the three decisions', async (
   const text = '421-4.7.28 Our system has detected an unusual rate of unsolicited mail'
   const { code, stdout, stderr } = await testReply(text, '--provider', 'google', '--stage', 'dot')
   t.same([code, stderr], [0, ''])
-  t.match(stdout, new RegExp([
-    '^421 4\\.7\\.28 at dot, provider google$',
-    '^ {2}reply rule {4}google-unusual-rate \\(\\S*providers\\.yaml:\\d+\\), limit$',
-    '^ {2}bounce rule {3}rate \\(\\S*bounces\\.yaml:\\d+\\)$',
-    '^ {2}category {6}rate$',
-    '^ {2}1 now {9}It is tried again on schedule; only the end of its lifetime ends it\\.$',
-    '^ {2}2 at the end {2}bounce type soft, code 4\\.4\\.7$',
-    '^ {2}3 address {5}is not suppressed$',
-  ].join('\\n'), 'm'))
+  t.match(
+    stdout,
+    new RegExp(
+      [
+        '^421 4\\.7\\.28 at dot, provider google$',
+        '^ {2}reply rule {4}google-unusual-rate \\(\\S*providers\\.yaml:\\d+\\), limit$',
+        '^ {2}bounce rule {3}rate \\(\\S*bounces\\.yaml:\\d+\\)$',
+        '^ {2}category {6}rate$',
+        '^ {2}1 now {9}It is tried again on schedule; only the end of its lifetime ends it\\.$',
+        '^ {2}2 at the end {2}bounce type soft, code 4\\.4\\.7$',
+        '^ {2}3 address {5}is not suppressed$',
+      ].join('\\n'),
+      'm',
+    ),
+  )
 })
 
 t.test('each category leads to its own three decisions', async (t) => {
-  const at = (now: RegExp, type: string, code: string, suppress: string) =>
-    ({ now, bounce_type: type, bounce_code: code, suppress })
+  const at = (now: RegExp, type: string, code: string, suppress: string) => ({
+    now,
+    bounce_type: type,
+    bounce_code: code,
+    suppress,
+  })
   const cases: [string[], object][] = [
     [['550 5.1.1 No such user'], at(/^The message bounces at once/, 'hard', '5.1.1', 'always')],
     [['550 5.1.1 No such user', '--stage', 'connect'], { suppress: 'never' }],
@@ -61,5 +71,9 @@ t.test('rules of a folder count, and its mistakes are told', async (t) => {
   t.match(await testReply('hello'), { code: 64, stderr: /"hello" is no SMTP reply/ })
   t.match(await testReply('550 x', '--stage', 'later'), { code: 64 })
   t.match(await testReply('550 x', '--provider', 'gogle'), { code: 64, stderr: /no provider "gogle"; write google/ })
-  t.match(await sternpost(['config', 'test-reply', '550 x'], { STERNPOST_CONFIG: '' }), { code: 0 }, 'the shipped files')
+  t.match(
+    await sternpost(['config', 'test-reply', '550 x'], { STERNPOST_CONFIG: '' }),
+    { code: 0 },
+    'the shipped files',
+  )
 })

@@ -47,10 +47,15 @@ function childOf({ children }: CommandNode, word = ''): CommandNode | undefined 
 
 t.test('what people are told to type is there', async (t) => {
   const told = FILES.flatMap((pattern) => globSync(pattern, { cwd: ROOT })).flatMap((file) =>
-    [...readFileSync(join(ROOT, file), 'utf8').matchAll(COMMAND)].map(([command]) => ({ file, command })))
+    [...readFileSync(join(ROOT, file), 'utf8').matchAll(COMMAND)].map(([command]) => ({ file, command })),
+  )
   t.ok(told.length > 200, `${told.length} commands`)
-  t.same(told.filter(({ command }) => problemOf(command) !== '')
-    .map(({ file, command }) => `${file}: ${command}: ${problemOf(command)}`), [])
+  t.same(
+    told
+      .filter(({ command }) => problemOf(command) !== '')
+      .map(({ file, command }) => `${file}: ${command}: ${problemOf(command)}`),
+    [],
+  )
 })
 
 t.test('what is not there is found', async (t) => {

@@ -23,9 +23,16 @@ t.test('add, list, show and remove', async (t) => {
   t.match(added, { events: ['email.bounced', 'email.clicked'], include: ['tags'], description: 'for the shop' })
   t.equal(added.secret, undefined, 'a given secret is not repeated')
   const { stdout } = await run('webhook', 'list')
-  t.match(stdout.trimEnd().split('\n').map((line) => line.split('\t')), [
-    [added.id, 'enabled', '0', '0', 'never', 'never', 'https://127.0.0.1/x'], [/^wh_/, 'enabled'],
-  ])
+  t.match(
+    stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.split('\t')),
+    [
+      [added.id, 'enabled', '0', '0', 'never', 'never', 'https://127.0.0.1/x'],
+      [/^wh_/, 'enabled'],
+    ],
+  )
   const shown = await run('webhook', 'show', added.id)
   t.match(shown.stdout, `${added.id}  enabled\n  url           https://127.0.0.1/x\n`)
   t.match(shown.stdout, /\n {2}events +email\.bounced, email\.clicked\n[\s\S]*\n {2}dead letters +0\n$/)
@@ -42,7 +49,9 @@ t.test('an endpoint that is disabled is enabled again, as a refused replay says'
   const { run, api } = await commandServer(t)
   const { id }: Endpoint = JSON.parse((await run('webhook', 'add', 'https://127.0.0.1/x', '--json')).stdout)
   const disabled = await ask(api.port, {
-    method: 'PATCH', path: `/v1/webhooks/${id}`, body: JSON.stringify({ status: 'disabled' }),
+    method: 'PATCH',
+    path: `/v1/webhooks/${id}`,
+    body: JSON.stringify({ status: 'disabled' }),
   })
   t.equal(disabled.status, 200)
   t.match((await run('webhook', 'show', id)).stdout, `${id}  disabled (manual)\n`)
@@ -61,7 +70,10 @@ t.test('test tells how the endpoint answered; rotate-secret shows the new secret
   const { id }: Endpoint = JSON.parse((await run('webhook', 'add', 'https://127.0.0.1:1/hooks', '--json')).stdout)
   t.match(await run('webhook', 'test', id), { code: 1, stdout: /^failed: .+, \d+ ms\n$/ })
   t.match(JSON.parse((await run('webhook', 'test', id, '--event', 'email.bounced', '--json')).stdout), {
-    ok: false, status: null, error: String, duration_ms: Number,
+    ok: false,
+    status: null,
+    error: String,
+    duration_ms: Number,
   })
   const rotated = await run('webhook', 'rotate-secret', id, '--grace', '2d')
   t.match(rotated, { code: 0, stdout: /^whsec_[\w-]{43}\n$/, stderr: /The old secret signs until \d/ })

@@ -19,7 +19,9 @@ export function overrides(t: Test): Record<string, unknown> {
   const file = join(t.testdir({}), 'master.key')
   writeFileSync(file, `${MASTER_KEY.toString('base64')}\n`, { mode: 0o600 })
   return {
-    'secrets.master_key': { file }, 'listen.http': [], 'listen.submission': [],
+    'secrets.master_key': { file },
+    'listen.http': [],
+    'listen.submission': [],
     'delivery.allow_private_addresses': true,
   }
 }

@@ -40,7 +40,9 @@ t.test('names that are not given derive from the host name', async (t) => {
   t.equal(server.node_id, 'mx.sternpost.example')
   t.equal(server.public_url, 'https://mx.sternpost.example')
   t.strictSame(server.domains.targets, {
-    return_path: 'rp.mx.sternpost.example', spf: 'spf.mx.sternpost.example', tracking: 'track.mx.sternpost.example',
+    return_path: 'rp.mx.sternpost.example',
+    spf: 'spf.mx.sternpost.example',
+    tracking: 'track.mx.sternpost.example',
   })
   t.equal(server.inbound.complaint_address, 'fbl@mx.sternpost.example')
   t.equal(server.domains.dmarc_report_address, 'dmarc@mx.sternpost.example')
@@ -52,7 +54,10 @@ t.test('overrides win over the files, and the result is frozen plain data', asyn
   const configuration = load({
     folder: PRODUCTION,
     overrides: {
-      ...overrides(t), public_url: 'http://127.0.0.1:8025/', 'listen.metrics': null, 'backup.schedule': null,
+      ...overrides(t),
+      public_url: 'http://127.0.0.1:8025/',
+      'listen.metrics': null,
+      'backup.schedule': null,
     },
   })
   t.equal(configuration.server.public_url, 'http://127.0.0.1:8025')
@@ -66,14 +71,26 @@ t.test('overrides win over the files, and the result is frozen plain data', asyn
 t.test('drop-ins merge by key and by name, in lexical order', async (t) => {
   const shipped = load({ folder: SHIPPED, overrides: overrides(t) })
   const { warmup, providers, bounces } = load({ folder: PRODUCTION, overrides: overrides(t) })
-  t.strictSame(bounces.rules.slice(0, 2).map(({ id }) => id), ['first', 'our-gateway'], 'new rules are tried first')
+  t.strictSame(
+    bounces.rules.slice(0, 2).map(({ id }) => id),
+    ['first', 'our-gateway'],
+    'new rules are tried first',
+  )
   t.equal(bounces.rules.length, shipped.bounces.rules.length + 1, 'one more than before: two added, one removed')
-  t.notOk(bounces.rules.some(({ id }) => id === 'policy-more'), 'null removes a rule')
+  t.notOk(
+    bounces.rules.some(({ id }) => id === 'policy-more'),
+    'null removes a rule',
+  )
   const moved = shipped.bounces.rules.find(({ id }) => id === 'moved')
-  t.strictSame(bounces.rules.find(({ id }) => id === 'moved'), { ...moved, suppress: 'second' })
-  t.strictSame(providers.providers['google'], {
-    ...shipped.providers.providers['google'], connections: 3, mx_suffixes: ['google.com', 'googlemail.com'],
-  }, 'a list without names is replaced')
+  t.strictSame(
+    bounces.rules.find(({ id }) => id === 'moved'),
+    { ...moved, suppress: 'second' },
+  )
+  t.strictSame(
+    providers.providers['google'],
+    { ...shipped.providers.providers['google'], connections: 3, mx_suffixes: ['google.com', 'googlemail.com'] },
+    'a list without names is replaced',
+  )
   t.equal(providers.providers['yahoo']?.connections, 10, 'what a block says itself stays')
   t.equal(providers.providers['proofpoint']?.connections, 8, 'what it leaves out is that of the default block')
   t.equal(providers.providers['qq'], undefined)
@@ -102,42 +119,62 @@ t.test('a drop-in for IPs merges by canonical address, adds at the end, and may 
   const base = treeOf({ pools: { a: { ips } } }, at('base'))
   const change = (value: unknown): unknown => valueOf(mergeDropIns(base, [treeOf(value, at('change'))]))
   const pools = (ips: unknown): unknown => ({ pools: { a: { ips } } })
-  t.same(change(pools([{ address: '2001:DB8::1', warmed: true }, { address: '192.0.2.2' }])),
-    pools([{ address: '2001:DB8::1', weight: 1, warmed: true }, { address: '192.0.2.1' }, { address: '192.0.2.2' }]))
-  t.same(change(pools({ '192.0.2.1': null, '192.0.2.3': { weight: 5 } })),
-    pools([{ address: '2001:db8::1', weight: 1 }, { address: '192.0.2.3', weight: 5 }]))
-  t.same(change({ pools: { a: null, ips: { ips: [{ address: '192.0.2.4', weight: null }] } } }),
-    { pools: { ips: { ips: [{ address: '192.0.2.4', weight: null }] } } })
+  t.same(
+    change(pools([{ address: '2001:DB8::1', warmed: true }, { address: '192.0.2.2' }])),
+    pools([{ address: '2001:DB8::1', weight: 1, warmed: true }, { address: '192.0.2.1' }, { address: '192.0.2.2' }]),
+  )
+  t.same(
+    change(pools({ '192.0.2.1': null, '192.0.2.3': { weight: 5 } })),
+    pools([
+      { address: '2001:db8::1', weight: 1 },
+      { address: '192.0.2.3', weight: 5 },
+    ]),
+  )
+  t.same(change({ pools: { a: null, ips: { ips: [{ address: '192.0.2.4', weight: null }] } } }), {
+    pools: { ips: { ips: [{ address: '192.0.2.4', weight: null }] } },
+  })
   t.match(change({ listen: { metrics: null }, dns: { timeout: null } }), { listen: { metrics: null }, dns: {} })
 })
 
 t.test('files in a drop-in folder with other names are warned about', async (t) => {
   const settings = overrides(t)
   const folder = folderWith(t, {
-    'pools.d/.gitkeep': '', 'pools.d/notes.txt': 'x', 'pools.d/1-a.yaml': 'x', 'pools.d/10-a.yml': 'x',
+    'pools.d/.gitkeep': '',
+    'pools.d/notes.txt': 'x',
+    'pools.d/1-a.yaml': 'x',
+    'pools.d/10-a.yml': 'x',
   })
   const warnings = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' })
   const unread = warnings.filter(({ message }) => message.startsWith('is not read'))
-  t.strictSame(unread.map(({ file }) => file.slice(folder.length + 1)),
-    ['pools.d/1-a.yaml', 'pools.d/10-a.yml', 'pools.d/notes.txt'])
+  t.strictSame(
+    unread.map(({ file }) => file.slice(folder.length + 1)),
+    ['pools.d/1-a.yaml', 'pools.d/10-a.yml', 'pools.d/notes.txt'],
+  )
 })
 
 t.test('a syntax error in a drop-in is told there, and its file is judged no further', async (t) => {
   const settings = overrides(t)
   const dropIn = 'providers: { a: { tls: 1 } }\n'
   const folder = folderWith(t, { 'pools.d/10-a.yaml': 'pools: [\n', 'providers.d/10-a.yaml': dropIn })
-  const errors = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' })
-    .filter(({ severity }) => severity === 'error')
-  t.strictSame(errors.map(({ file, path }) => [file.slice(folder.length + 1), path]),
-    [['pools.d/10-a.yaml', ''], ['providers.d/10-a.yaml', 'providers.a.tls']])
+  const errors = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' }).filter(
+    ({ severity }) => severity === 'error',
+  )
+  t.strictSame(
+    errors.map(({ file, path }) => [file.slice(folder.length + 1), path]),
+    [
+      ['pools.d/10-a.yaml', ''],
+      ['providers.d/10-a.yaml', 'providers.a.tls'],
+    ],
+  )
 })
 
 t.test('a secret is read from a file or a credential, and refused when others can read it', async (t) => {
   const folder = t.testdir({})
   const file = join(folder, 'master.key')
   const problems = (secret: unknown, credentialsFolder?: string): string[] =>
-    mistakesIn({ folder: PRODUCTION, overrides: { 'secrets.master_key': secret }, credentialsFolder })
-      .map(({ path, message }) => `${path}: ${message}`)
+    mistakesIn({ folder: PRODUCTION, overrides: { 'secrets.master_key': secret }, credentialsFolder }).map(
+      ({ path, message }) => `${path}: ${message}`,
+    )
   const write = (text: string, mode: number): void => {
     writeFileSync(file, text)
     chmodSync(file, mode)
@@ -167,7 +204,10 @@ t.test('a command that only looks may not see a credential', async (t) => {
 t.test('a check needs secret files, and credentials only where the service has them', async (t) => {
   const severities = (secret: unknown, credentialsFolder?: string): string[] =>
     mistakesIn({
-      folder: PRODUCTION, overrides: { 'secrets.master_key': secret }, credentialsFolder, neededSecrets: 'files',
+      folder: PRODUCTION,
+      overrides: { 'secrets.master_key': secret },
+      credentialsFolder,
+      neededSecrets: 'files',
     }).map(({ severity }) => severity)
   t.strictSame(severities({ credential: 'master.key' }), ['warning'])
   t.strictSame(severities({ credential: 'master.key' }, '/nowhere'), ['error'])
@@ -175,16 +215,18 @@ t.test('a check needs secret files, and credentials only where the service has t
 })
 
 t.test('durations read back as they are written', async (t) => {
-  fc.assert(fc.property(fc.integer({ min: 1, max: 315_360_000_000 }), (milliseconds) => {
-    const reading = readDuration(durationText(milliseconds))
-    return !reading.ok || reading.value === milliseconds
-  }))
+  fc.assert(
+    fc.property(fc.integer({ min: 1, max: 315_360_000_000 }), (milliseconds) => {
+      const reading = readDuration(durationText(milliseconds))
+      return !reading.ok || reading.value === milliseconds
+    }),
+  )
   t.equal(durationText(90_000), '90s')
   t.equal(durationText(86_400_000), '1d')
 })
 
 t.test('host names are lower-case A-labels without the dot of the root', async (t) => {
-  const names = { 'Bücher.Example.': 'xn--bcher-kva.example', 'MX.example': 'mx.example', 'localhost': 'localhost' }
+  const names = { 'Bücher.Example.': 'xn--bcher-kva.example', 'MX.example': 'mx.example', localhost: 'localhost' }
   for (const [name, expected] of Object.entries(names)) t.strictSame(readHostName(name), { ok: true, value: expected })
   const long = `${'a'.repeat(64)}.b`
   for (const bad of ['', '.', 'a..b', '-a.b', 'a_b.c', 'a b', 'exa%6dple.com', '1.2.3.4', '0x7f.1', long, 5]) {
@@ -193,11 +235,17 @@ t.test('host names are lower-case A-labels without the dot of the root', async (
 })
 
 t.test('formulas never fall and end at their maximum', async (t) => {
-  fc.assert(fc.property(fc.integer({ min: 1, max: 500 }), fc.double({ min: 1, max: 10, noNaN: true }),
-    fc.integer({ min: 500, max: 10_000_000 }), (start, factor, max) => {
-      const stages = expandFormula({ start, factor, max })
-      return stages.length <= 120 && stages.every((stage, index) => stage <= max && stage >= (stages[index - 1] ?? 1))
-    }))
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 500 }),
+      fc.double({ min: 1, max: 10, noNaN: true }),
+      fc.integer({ min: 500, max: 10_000_000 }),
+      (start, factor, max) => {
+        const stages = expandFormula({ start, factor, max })
+        return stages.length <= 120 && stages.every((stage, index) => stage <= max && stage >= (stages[index - 1] ?? 1))
+      },
+    ),
+  )
   t.strictSame(expandFormula({ start: 100, factor: 2, max: 1_234 }), [100, 200, 400, 800, 1_234])
   const formulas = '{ own: { formula: { start: 100, factor: 2, max: 400 } }, bad: { formula: { start: 100 } } }'
   const folder = folderWith(t, { 'warmup.d/10-own.yaml': `curves: ${formulas.replace(/, bad.*/, ' }')}\n` })

@@ -22,7 +22,8 @@ function errorsOf(t: Parameters<typeof folderWith>[0], file: string, text: strin
   const whole = { ...settings, ...listeners }
   // folderWith() took the folder with the key away, and what is asked for here is the rest.
   return mistakesIn({ folder, overrides: whole, neededSecrets: 'none' })
-    .filter(({ severity }) => severity === 'error').map((mistake) => lineOf(mistake, folder))
+    .filter(({ severity }) => severity === 'error')
+    .map((mistake) => lineOf(mistake, folder))
 }
 
 const SERVER = 'version: 1\nhostname: mx.example.net\nlisten: { http: [], submission: [] }\n'
@@ -30,19 +31,27 @@ const POOLS = 'version: 1\ndefault_pool: a\npools:\n  a:\n    ips: [{ address: 2
 
 const ONE_VALUE: [text: string, expected: string][] = [
   ['dns: { timeout: 5 }', '4:17: dns.timeout: 5 has no unit; write 5s -> 5s'],
-  ['dns: { timeout: 1h30m }',
-    '4:17: dns.timeout: "1h30m" is not a duration; write for example 250ms, 30s, 15m, 2h or 1d'],
+  [
+    'dns: { timeout: 1h30m }',
+    '4:17: dns.timeout: "1h30m" is not a duration; write for example 250ms, 30s, 15m, 2h or 1d',
+  ],
   ['delivery: { drain: 90s }', '4:20: delivery.drain: "90s" is too long; the most is 1m -> 1m'],
-  ['delivery: { streams: { bulk: { lifetime: 1m } } }',
-    '4:42: delivery.streams.bulk.lifetime: "1m" is too short; the least is 5m -> 5m'],
+  [
+    'delivery: { streams: { bulk: { lifetime: 1m } } }',
+    '4:42: delivery.streams.bulk.lifetime: "1m" is too short; the least is 5m -> 5m',
+  ],
   ['http: { max_body: 40MB }', '4:19: http.max_body: "40MB" is not a size; write 40MiB -> 40MiB'],
   ['http: { max_body: 1GiB }', '4:19: http.max_body: "1GiB" is too large; the most is 100MiB -> 100MiB'],
   ['http: { max_body: 1024 }', '4:19: http.max_body: 1024 has no unit; write 1024B, or for example 64KiB -> 1024B'],
   ['api: { requests: 200 }', '4:18: api.requests: 200 has no unit; write 200/second or 200/minute -> 200/second'],
-  ['submission: { auth_failures: 0 }',
-    '4:30: submission.auth_failures: 0 has no unit; write 0/second or 0/minute -> 0/second'],
-  ['submission: { auth_failures: 0/minute }',
-    '4:30: submission.auth_failures: "0/minute" would send nothing; the least is 1/day -> 1/day'],
+  [
+    'submission: { auth_failures: 0 }',
+    '4:30: submission.auth_failures: 0 has no unit; write 0/second or 0/minute -> 0/second',
+  ],
+  [
+    'submission: { auth_failures: 0/minute }',
+    '4:30: submission.auth_failures: "0/minute" would send nothing; the least is 1/day -> 1/day',
+  ],
   ['delivery: { retry_jitter: 60% }', '4:27: delivery.retry_jitter: "60%" is not between 0 and 0.5'],
   ['delivery: { retry: [] }', '4:20: delivery.retry: too few items; at least 1'],
   ['delivery: { retry: 5m }', '4:20: delivery.retry: "5m" is not a list'],
@@ -52,34 +61,46 @@ const ONE_VALUE: [text: string, expected: string][] = [
   ['dns:', '4:5: dns: an empty value is not a map of keys and values'],
   ['dns: { tries: 1.5 }', '4:15: dns.tries: 1.5 is not a whole number'],
   ['api: { batch_recipients: 5001 }', '4:26: api.batch_recipients: 5001 is too large; the most is 5000 -> 5000'],
-  ['dns: { servers: [192.0.2.1:99999] }',
-    '4:18: dns.servers[0]: "192.0.2.1:99999" is not an IP address or an IP address with a port'],
-  ['dns: { validating_resolver: 192.0.2.1 }',
-    '4:29: dns.validating_resolver: 192.0.2.1 is not loopback: the answer "validated" is worth nothing over a network'],
-  ['http: { trusted_proxies: [10.0.0.0/33] }',
-    '4:27: http.trusted_proxies[0]: "10.0.0.0/33" is not a network; write for example 10.0.0.0/8 or 2001:db8::/32'],
+  [
+    'dns: { servers: [192.0.2.1:99999] }',
+    '4:18: dns.servers[0]: "192.0.2.1:99999" is not an IP address or an IP address with a port',
+  ],
+  [
+    'dns: { validating_resolver: 192.0.2.1 }',
+    '4:29: dns.validating_resolver: 192.0.2.1 is not loopback: the answer "validated" is worth nothing over a network',
+  ],
+  [
+    'http: { trusted_proxies: [10.0.0.0/33] }',
+    '4:27: http.trusted_proxies[0]: "10.0.0.0/33" is not a network; write for example 10.0.0.0/8 or 2001:db8::/32',
+  ],
   ['domains: { targets: { spf: spf_a.example } }', '4:28: domains.targets.spf: "spf_a.example" is not a host name'],
-  ['domains: { targets: { spf: 192.0.2.1 } }',
-    '4:28: domains.targets.spf: "192.0.2.1" is an IP address; a host name is needed here'],
+  [
+    'domains: { targets: { spf: 192.0.2.1 } }',
+    '4:28: domains.targets.spf: "192.0.2.1" is an IP address; a host name is needed here',
+  ],
   ['operator: { email: root }', '4:20: operator.email: "root" is not an email address'],
-  ['operator: { webhook: ftp://a.example }',
-    '4:22: operator.webhook: "ftp://a.example" is not a URL; write for example https://mail.example.com'],
+  [
+    'operator: { webhook: ftp://a.example }',
+    '4:22: operator.webhook: "ftp://a.example" is not a URL; write for example https://mail.example.com',
+  ],
   ['data_dir: var', '4:11: data_dir: "var" is not an absolute path; it must begin with /'],
   ['node_id: Node.1', '4:10: node_id: "Node.1" is not a node id: only a-z, 0-9 and hyphens'],
-  ['backup: { schedule: "61 3 * * *" }',
-    '4:21: backup.schedule: "61 3 * * *": "61" is not a minute (0 to 59)'],
+  ['backup: { schedule: "61 3 * * *" }', '4:21: backup.schedule: "61 3 * * *": "61" is not a minute (0 to 59)'],
   ['backup: { schedule: daily }', '4:21: backup.schedule: "daily" is not a cron schedule of five fields'],
-  ['metrics: { token: abc }',
-    '4:19: metrics.token: a secret must be { file: … } or { credential: … }, not a string'],
-  ['metrics: { token: { credential: ../key } }', '4:19: metrics.token: a secret must be { file: … } or '
-    + '{ credential: … }, with an absolute path or the name of a credential'],
+  ['metrics: { token: abc }', '4:19: metrics.token: a secret must be { file: … } or { credential: … }, not a string'],
+  [
+    'metrics: { token: { credential: ../key } }',
+    '4:19: metrics.token: a secret must be { file: … } or ' +
+      '{ credential: … }, with an absolute path or the name of a credential',
+  ],
   ['dns: { tmieout: 5s }', '4:8: dns: unknown key "tmieout"; did you mean "timeout"? -> timeout'],
   ['lsiten: {}', '4:1: unknown key "lsiten"; did you mean "listen"? -> listen'],
   ['xyz: {}', '4:1: unknown key "xyz"'],
-  ['delivery: { lease: 12m }',
-    '4:20: delivery.lease: 12m is too short; it must be above 12m (timeouts.final_dot and 2m)'],
-  ['api: { recipients_burst: 999 }',
-    '4:26: api.recipients_burst: 999 is below batch_recipients (1000) -> 1000'],
+  [
+    'delivery: { lease: 12m }',
+    '4:20: delivery.lease: 12m is too short; it must be above 12m (timeouts.final_dot and 2m)',
+  ],
+  ['api: { recipients_burst: 999 }', '4:26: api.recipients_burst: 999 is below batch_recipients (1000) -> 1000'],
   ['storage: { engine: postgres }', '4:20: storage.engine: postgres is not in this version -> sqlite'],
 ]
 
@@ -93,24 +114,32 @@ t.test('doors that would be open to the network are errors', async (t) => {
   const door = (text: string): string[] =>
     errorsOf(t, 'sternpost.yaml', `version: 1\nhostname: a.example\nlisten:\n  ${text}\n`)
   t.strictSame(door('{ http: [], submission: [{ address: "*", port: 587, tls: none }] }'), [
-    'sternpost.yaml:4:60: listen.submission[0].tls: keys would cross the network in plain text: tls: none is for '
-      + 'loopback addresses alone -> starttls'])
+    'sternpost.yaml:4:60: listen.submission[0].tls: keys would cross the network in plain text: tls: none is for ' +
+      'loopback addresses alone -> starttls',
+  ])
   t.strictSame(door('{ http: [], submission: [], metrics: { address: "*", port: 9464 } }'), [
-    'sternpost.yaml:4:51: listen.metrics.address: an address that is not loopback needs metrics.token'])
+    'sternpost.yaml:4:51: listen.metrics.address: an address that is not loopback needs metrics.token',
+  ])
   t.strictSame(door('{ http: [{ address: "*", port: 443, tls: true, serve: [api] }], submission: [] }'), [
-    'sternpost.yaml:4:44: listen.http[0].tls: a TLS listener needs a certificate: name one in tls.certificates'])
+    'sternpost.yaml:4:44: listen.http[0].tls: a TLS listener needs a certificate: name one in tls.certificates',
+  ])
   t.strictSame(door('{ http: [], submission: [{ address: "*", port: 587, tls: starttls }] }'), [
-    'sternpost.yaml:4:60: listen.submission[0].tls: a TLS listener needs a certificate: name one in tls.certificates'])
+    'sternpost.yaml:4:60: listen.submission[0].tls: a TLS listener needs a certificate: name one in tls.certificates',
+  ])
   t.strictSame(door('{ http: [], submission: [{ address: 127.0.0.1, port: 587, tls: none }] }'), [])
 })
 
 const YAML: [text: string | Buffer, expected: string[]][] = [
   ['dns:\n\ttimeout: 5s\n', ['5:1: a tab cannot indent YAML; use spaces']],
-  ['dns: [1\nlog: 5\nunknown: 1\n', ['5:1: syntax error: Flow sequence in block collection must be sufficiently '
-    + 'indented and end with a ]']],
+  [
+    'dns: [1\nlog: 5\nunknown: 1\n',
+    ['5:1: syntax error: Flow sequence in block collection must be sufficiently ' + 'indented and end with a ]'],
+  ],
   ['dns: {}\ndns: {}\n', ['5:1: this key is here twice; keep one of the two']],
-  ['dns: &a {}\nlog: *a\n', ['4:6: an anchor (&a) is not taken; write the value out',
-    '5:6: an alias (*a) is not taken; write the value out']],
+  [
+    'dns: &a {}\nlog: *a\n',
+    ['4:6: an anchor (&a) is not taken; write the value out', '5:6: an alias (*a) is not taken; write the value out'],
+  ],
   ['dns: !map {}\n', ['4:6: a tag is not taken; write the plain value']],
   ['dns: !!map {}\n', ['4:7: a tag is not taken; write the plain value']],
   ['dns: { <<: {} }\n', ['4:8: a merge key (<<) is not taken; write the keys out']],
@@ -126,7 +155,10 @@ const YAML: [text: string | Buffer, expected: string[]][] = [
 t.test('YAML that is refused is told with its line and column', async (t) => {
   for (const [text, expected] of YAML) {
     const content = typeof text === 'string' ? `${SERVER}${text}` : text
-    t.strictSame(errorsOf(t, 'sternpost.yaml', content), expected.map((line) => `sternpost.yaml:${line}`))
+    t.strictSame(
+      errorsOf(t, 'sternpost.yaml', content),
+      expected.map((line) => `sternpost.yaml:${line}`),
+    )
   }
 })
 
@@ -138,94 +170,154 @@ t.test('YAML 1.2: no, on and 12:30 are texts', async (t) => {
 })
 
 const POOL_MISTAKES: [text: string, expected: string[]][] = [
-  ['version: 1\ndefault_pool: a\npools: { a: { ips: [{ address: 192.0.2.1 }] } }\n',
-    ['3:21: pools.a.ips[0]: the key "hostname" is missing']],
+  [
+    'version: 1\ndefault_pool: a\npools: { a: { ips: [{ address: 192.0.2.1 }] } }\n',
+    ['3:21: pools.a.ips[0]: the key "hostname" is missing'],
+  ],
   ['default_pool: a\npools: { a: {} }\n', ['1:1: the key "version" is missing']],
   ['version: 2\ndefault_pool: a\npools: { a: {} }\n', ['1:10: version: 2 is not one of 1']],
   [POOLS.replace('default_pool: a', 'default_pool: aa'), ['2:15: default_pool: no pool "aa"; did you mean "a"? -> a']],
   [`${POOLS}  Bulk: {}\n`, ['6:3: pools.Bulk: "Bulk" is not a pool name: only a-z, 0-9 and hyphens, at most 40']],
   [`${POOLS}    overflow_pool: a\n`, ['6:20: pools.a.overflow_pool: overflow goes in a circle: a -> a']],
-  [`${POOLS}    overflow_pool: b\n  b: { overflow_pool: c, ips: [{ address: 203.0.113.10, hostname: b.example }] }\n`
-    + '  c: { overflow_pool: b, ips: [{ address: 203.0.113.11, hostname: c.example }] }\n',
-    ['7:23: pools.b.overflow_pool: overflow goes in a circle: b -> c -> b']],
-  [`${POOLS}  b: {}\n  c: { ips: [] }\n`, [
-    '6:3: pools.b: this pool has no IPs: nothing could be sent from it',
-    '7:3: pools.c: this pool has no IPs: nothing could be sent from it']],
-  [`${POOLS}    limits: { gogle: { connections: 1 } }\n`,
-    ['6:15: pools.a.limits.gogle: no provider "gogle"; did you mean "google"? -> google']],
-  [POOLS.replace('a.example', 'a.example, curve: fats'),
-    ['5:63: pools.a.ips[0].curve: no curve "fats"; did you mean "fast"? -> fast']],
-  [`${POOLS}  b: { ips: [{ address: "::ffff:203.0.113.9", hostname: b.example }] }\n`,
-    ['6:25: pools.b.ips[0].address: 203.0.113.9 is already in pool "a" (pools.yaml:5:22)']],
+  [
+    `${POOLS}    overflow_pool: b\n  b: { overflow_pool: c, ips: [{ address: 203.0.113.10, hostname: b.example }] }\n` +
+      '  c: { overflow_pool: b, ips: [{ address: 203.0.113.11, hostname: c.example }] }\n',
+    ['7:23: pools.b.overflow_pool: overflow goes in a circle: b -> c -> b'],
+  ],
+  [
+    `${POOLS}  b: {}\n  c: { ips: [] }\n`,
+    [
+      '6:3: pools.b: this pool has no IPs: nothing could be sent from it',
+      '7:3: pools.c: this pool has no IPs: nothing could be sent from it',
+    ],
+  ],
+  [
+    `${POOLS}    limits: { gogle: { connections: 1 } }\n`,
+    ['6:15: pools.a.limits.gogle: no provider "gogle"; did you mean "google"? -> google'],
+  ],
+  [
+    POOLS.replace('a.example', 'a.example, curve: fats'),
+    ['5:63: pools.a.ips[0].curve: no curve "fats"; did you mean "fast"? -> fast'],
+  ],
+  [
+    `${POOLS}  b: { ips: [{ address: "::ffff:203.0.113.9", hostname: b.example }] }\n`,
+    ['6:25: pools.b.ips[0].address: 203.0.113.9 is already in pool "a" (pools.yaml:5:22)'],
+  ],
 ]
 
 t.test('mistakes between pools, and to other files, are told at the name', async (t) => {
   for (const [text, expected] of POOL_MISTAKES) {
-    t.strictSame(errorsOf(t, 'pools.yaml', text), expected.map((line) => `pools.yaml:${line}`), text)
+    t.strictSame(
+      errorsOf(t, 'pools.yaml', text),
+      expected.map((line) => `pools.yaml:${line}`),
+      text,
+    )
   }
 })
 
 t.test('private egress IPs need delivery.allow_private_addresses, a private source does not', async (t) => {
   const settings = { ...overrides(t), 'delivery.allow_private_addresses': false }
-  const ips = ['127.0.0.11', '10.1.2.3', 'fd00::1', '169.254.1.1', '224.0.0.1', '2606:4700::1', '203.0.113.9']
-    .map((address, index) => `      - { address: "${address}", hostname: a${index}.example, source: 10.0.0.1 }`)
+  const ips = ['127.0.0.11', '10.1.2.3', 'fd00::1', '169.254.1.1', '224.0.0.1', '2606:4700::1', '203.0.113.9'].map(
+    (address, index) => `      - { address: "${address}", hostname: a${index}.example, source: 10.0.0.1 }`,
+  )
   const start = 'version: 1\ndefault_pool: a\npools:\n  a:\n    ips:\n'
   const folder = folderWith(t, { 'pools.yaml': `${start}${ips.join('\n')}\n` })
-  const errors = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' })
-    .filter(({ severity }) => severity === 'error')
-  t.strictSame(errors.map(({ line, column }) => [line, column]), [[6, 20], [7, 20], [8, 20], [9, 20], [10, 20]])
+  const errors = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' }).filter(
+    ({ severity }) => severity === 'error',
+  )
+  t.strictSame(
+    errors.map(({ line, column }) => [line, column]),
+    [
+      [6, 20],
+      [7, 20],
+      [8, 20],
+      [9, 20],
+      [10, 20],
+    ],
+  )
 })
 
 const WARMUP_MISTAKES: [text: string, expected: string[]][] = [
   ['a: { stages: [50, 40] }', ['3:21: curves.a.stages[1]: 40 is below the stage before it (50)']],
-  ['a: { stages: [10] }', ['3:17: curves.a.stages[0]: stage 1 allows 10 messages, but advance.min_events asks for 20: '
-    + 'it would never advance']],
+  [
+    'a: { stages: [10] }',
+    [
+      '3:17: curves.a.stages[0]: stage 1 allows 10 messages, but advance.min_events asks for 20: ' +
+        'it would never advance',
+    ],
+  ],
   ['a: {}', ['3:3: curves.a: a curve has either stages or a formula']],
-  ['a: { stages: [50], hold: { hard_bounce: 6% } }',
-    ['3:43: curves.a.hold.hard_bounce: 0.06 is above demote.hard_bounce (0.05); hold, demote and pause must rise']],
-  ['a: { stages: [50], provider_share: { gmial: 1 } }',
-    ['3:40: curves.a.provider_share.gmial: no isp "gmial" in providers.yaml; did you mean "gmail"? -> gmail']],
-  ['a: { stages: [50], active_window: "8-20" }',
-    ['3:37: curves.a.active_window: "8-20" is not a part of a UTC day; write for example "06:00-22:00"']],
+  [
+    'a: { stages: [50], hold: { hard_bounce: 6% } }',
+    ['3:43: curves.a.hold.hard_bounce: 0.06 is above demote.hard_bounce (0.05); hold, demote and pause must rise'],
+  ],
+  [
+    'a: { stages: [50], provider_share: { gmial: 1 } }',
+    ['3:40: curves.a.provider_share.gmial: no isp "gmial" in providers.yaml; did you mean "gmail"? -> gmail'],
+  ],
+  [
+    'a: { stages: [50], active_window: "8-20" }',
+    ['3:37: curves.a.active_window: "8-20" is not a part of a UTC day; write for example "06:00-22:00"'],
+  ],
 ]
 
 t.test('curves that cannot be climbed and gates in the wrong order are told', async (t) => {
   for (const [curve, expected] of WARMUP_MISTAKES) {
     const text = `version: 1\ncurves:\n  ${curve}\n  standard: { stages: [50] }\n  conservative: { stages: [50] }\n`
-    t.strictSame(errorsOf(t, 'warmup.yaml', text), expected.map((line) => `warmup.yaml:${line}`), curve)
+    t.strictSame(
+      errorsOf(t, 'warmup.yaml', text),
+      expected.map((line) => `warmup.yaml:${line}`),
+      curve,
+    )
   }
   const standard = 'version: 1\ncurves:\n  standard: { stages: [50] }\n  conservative: { stages: [50] }\n'
-  t.strictSame(errorsOf(t, 'warmup.yaml', `${standard}defaults: { pause: { complaint: 0.2% }, curve: standrad }\n`), [
-    'warmup.yaml:5:11: defaults.demote.complaint: 0.003 is above pause.complaint (0.002); '
-      + 'hold, demote and pause must rise',
-    'warmup.yaml:5:48: defaults.curve: no curve "standrad"; did you mean "standard"? -> standard',
-  ], 'a value that is a default is told at the map around it')
+  t.strictSame(
+    errorsOf(t, 'warmup.yaml', `${standard}defaults: { pause: { complaint: 0.2% }, curve: standrad }\n`),
+    [
+      'warmup.yaml:5:11: defaults.demote.complaint: 0.003 is above pause.complaint (0.002); ' +
+        'hold, demote and pause must rise',
+      'warmup.yaml:5:48: defaults.curve: no curve "standrad"; did you mean "standard"? -> standard',
+    ],
+    'a value that is a default is told at the map around it',
+  )
 })
 
 t.test('all mistakes of the documented example are found, each in its own file', async (t) => {
   const folder = join(FIXTURES, 'documented')
-  t.strictSame(mistakesIn({ folder }).map((mistake) => lineOf(mistake, folder)), [
-    'pools.d/20-bulk.yaml:5:20: pools.bulk.ips[0].address: 203.0.113.10 is already in pool "default" (pools.yaml:6:20)',
-    'pools.yaml:7:20: pools.default.ips[1].address: "203.0.113.300" is not an IPv4 or IPv6 address',
-    'pools.yaml:10:9: pools.default.ips[2]: unknown key "wieght"; did you mean "weight"? -> weight',
-    'pools.yaml:12:20: pools.bulk.overflow_pool: no pool "defualt"; did you mean "default"? -> default',
-    'sternpost.yaml:4:15: secrets.master_key: a secret must be { file: … } or { credential: … }, not a string',
-    'sternpost.yaml:7:12: dns.timeout: 5 has no unit; write 5s -> 5s',
-  ])
+  t.strictSame(
+    mistakesIn({ folder }).map((mistake) => lineOf(mistake, folder)),
+    [
+      'pools.d/20-bulk.yaml:5:20: pools.bulk.ips[0].address: 203.0.113.10 is already in pool "default" (pools.yaml:6:20)',
+      'pools.yaml:7:20: pools.default.ips[1].address: "203.0.113.300" is not an IPv4 or IPv6 address',
+      'pools.yaml:10:9: pools.default.ips[2]: unknown key "wieght"; did you mean "weight"? -> weight',
+      'pools.yaml:12:20: pools.bulk.overflow_pool: no pool "defualt"; did you mean "default"? -> default',
+      'sternpost.yaml:4:15: secrets.master_key: a secret must be { file: … } or { credential: … }, not a string',
+      'sternpost.yaml:7:12: dns.timeout: 5 has no unit; write 5s -> 5s',
+    ],
+  )
 })
 
 t.test('the printed form shows the line, a caret and the fix, and never a secret', async (t) => {
   const text = explainMistakes(mistakesIn({ folder: join(FIXTURES, 'documented') }))
   const file = join(FIXTURES, 'documented', 'pools.yaml')
-  t.match(text, `${file}:10:9: pools.default.ips[2]: unknown key "wieght"; did you mean "weight"?\n`
-    + '          wieght: 50\n          ^ weight\n')
+  t.match(
+    text,
+    `${file}:10:9: pools.default.ips[2]: unknown key "wieght"; did you mean "weight"?\n` +
+      '          wieght: 50\n          ^ weight\n',
+  )
   t.match(text, /\n6 errors in 3 files\. The configuration is not valid\.$/)
   t.notMatch(text, 'c2VjcmV0', 'the line with the key is not shown')
 })
 
 t.test('at most 50 errors are printed, with the number left out; warnings say so', async (t) => {
   const error: Mistake = {
-    file: 'a.yaml', line: 1, column: 3, path: 'a', severity: 'error', message: 'is wrong', suggestion: null,
+    file: 'a.yaml',
+    line: 1,
+    column: 3,
+    path: 'a',
+    severity: 'error',
+    message: 'is wrong',
+    suggestion: null,
   }
   const sixty = Array.from({ length: 60 }, (_, index) => ({ ...error, line: index + 1 }))
   const many = explainMistakes(sixty, () => undefined)
@@ -243,13 +335,27 @@ t.test('a mistake in an override points at the override', async (t) => {
 })
 
 t.test('a folder that is not there is an error, a missing file falls back', async (t) => {
-  t.throws(() => load({ folder: '/nowhere/sternpost' }), new ConfigurationError([{
-    file: '/nowhere/sternpost', line: 1, column: 1, path: '', severity: 'error', suggestion: null,
-    message: 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config',
-  }]))
+  t.throws(
+    () => load({ folder: '/nowhere/sternpost' }),
+    new ConfigurationError([
+      {
+        file: '/nowhere/sternpost',
+        line: 1,
+        column: 1,
+        path: '',
+        severity: 'error',
+        suggestion: null,
+        message: 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config',
+      },
+    ]),
+  )
   const settings = overrides(t)
   const folder = folderWith(t, {})
-  const warnings = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' })
-    .filter(({ message }) => message.startsWith('there is no such file'))
-  t.strictSame(warnings.map(({ file }) => file), [join(folder, 'pools.yaml'), join(folder, 'sternpost.yaml')])
+  const warnings = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' }).filter(({ message }) =>
+    message.startsWith('there is no such file'),
+  )
+  t.strictSame(
+    warnings.map(({ file }) => file),
+    [join(folder, 'pools.yaml'), join(folder, 'sternpost.yaml')],
+  )
 })

@@ -64,7 +64,15 @@ t.test('expressions are read as JavaScript reads them', async (t) => {
     t.equal(patternProblem(pattern), repeated, pattern)
   }
   const safe = [
-    '(a+)?', '[(a+)]*', '\\(a+\\)*', '(a{3})+', '(?:\\d{1,3}\\.){3}', '\\p{L}+', '\\u{61}*', 'a+b+', '[^\\]+]*',
+    '(a+)?',
+    '[(a+)]*',
+    '\\(a+\\)*',
+    '(a{3})+',
+    '(?:\\d{1,3}\\.){3}',
+    '\\p{L}+',
+    '\\u{61}*',
+    'a+b+',
+    '[^\\]+]*',
   ]
   for (const pattern of safe) {
     t.equal(patternProblem(pattern), undefined, pattern)
@@ -76,7 +84,10 @@ t.test('hostile lines find slow expressions and pass good ones', async (t) => {
   const isFast = createTrial()
   t.notOk(isFast('(mailbox.*){1}.*.*.*full!', 'mailbox full!'))
   const endless: [string, string][] = [
-    ['^(z|z)*y$', 'zy'], ['(zx|zx)*y', 'zxy'], ['(a|b|ab)*c', 'c'], ['^foo z*z*z*z*z*y', 'foo zy'],
+    ['^(z|z)*y$', 'zy'],
+    ['(zx|zx)*y', 'zxy'],
+    ['(a|b|ab)*c', 'c'],
+    ['^foo z*z*z*z*z*y', 'foo zy'],
   ]
   for (const [pattern, example] of endless) t.notOk(isFast(pattern, example), pattern)
   t.ok(isFast('mailbox.{0,60}full', 'mailbox full'))
@@ -91,7 +102,7 @@ t.test('texts of servers everywhere get the category that a person would pick', 
     ['550 5.7.1 very low reputation of the sending domain', 'domain_block'],
     ['550 5.1.8 <a@example.net>: Sender address rejected: Domain not found', 'sender_refused'],
     ['550 5.4.1 Recipient address rejected: Access denied. [AM1.prod.protection.outlook.com]', 'invalid_recipient'],
-    ['554 delivery error: dd This user doesn\'t have a yahoo.com account (a@yahoo.com) [0]', 'invalid_recipient'],
+    ["554 delivery error: dd This user doesn't have a yahoo.com account (a@yahoo.com) [0]", 'invalid_recipient'],
     ['550 5.1.1 Utilisateur inconnu', 'invalid_recipient'],
     ['552 5.2.2 Postfach ist voll', 'mailbox_full'],
     ['530 5.7.0 Must issue a STARTTLS command first', 'tls'],
@@ -100,13 +111,15 @@ t.test('texts of servers everywhere get the category that a person would pick', 
     ['451 something went wrong', 'temporary'],
     ['550 something went wrong', 'unknown'],
     ['550 Recipient a@example.org does not exist', 'invalid_recipient'],
-    ['550 Пользователь не найден', 'invalid_recipient'], ['550 用户不存在', 'invalid_recipient'],
+    ['550 Пользователь не найден', 'invalid_recipient'],
+    ['550 用户不存在', 'invalid_recipient'],
     ['552 5.2.2 Das Postfach des Empfängers ist voll', 'mailbox_full'],
     ['550 5.4.310 DNS domain example.invalid does not exist', 'bad_domain'],
     ['550 5.4.4 Host not found. Name service error for name=a.example type=A: Host not found', 'bad_domain'],
     ['554 Client host [mta1.example.net] blocked by bl.barracudanetworks.com', 'ip_block'],
     ['550 Mail content denied', 'spam_content'],
-    ['552 Mailbox quota exceeded', 'mailbox_full'], ['550 daily sending quota exceeded', 'rate'],
+    ['552 Mailbox quota exceeded', 'mailbox_full'],
+    ['550 daily sending quota exceeded', 'rate'],
     ['452 4.3.1 Insufficient disk space', 'system_error'],
   ]
   for (const [text, category] of expected) {
@@ -119,14 +132,23 @@ t.test('what is said of the sender, of our host or of the message calls no recip
   const { bounces } = load({ folder: SHIPPED, overrides: overrides(t) })
   const classify = createClassifier(bounces.rules)
   const texts = [
-    '550 5.7.1 <mta1.example.net>: Helo command rejected: Host not found', '550 Sender domain does not exist',
-    '550 5.1.8 Sender domain has no MX or A record', '550 Your domain does not exist', '550 MAIL FROM domain has no MX',
-    '550 5.7.1 sender address unknown', '550 From address unknown', '550 5.1.7 Invalid address of sender',
-    '550 5.7.0 sender mailbox does not exist', '550 5.7.1 The sender account has been disabled',
-    '550 5.7.1 Your account is disabled', '550 Header From address does not exist',
+    '550 5.7.1 <mta1.example.net>: Helo command rejected: Host not found',
+    '550 Sender domain does not exist',
+    '550 5.1.8 Sender domain has no MX or A record',
+    '550 Your domain does not exist',
+    '550 MAIL FROM domain has no MX',
+    '550 5.7.1 sender address unknown',
+    '550 From address unknown',
+    '550 5.1.7 Invalid address of sender',
+    '550 5.7.0 sender mailbox does not exist',
+    '550 5.7.1 The sender account has been disabled',
+    '550 5.7.1 Your account is disabled',
+    '550 Header From address does not exist',
     '535 authentication failed: account disabled',
-    '550 5.7.1 Recipient address rejected: SPF domain not found', '550 5.5.4 Invalid address in From header',
-    '550 this server does not accept mail from dynamic addresses', '550 a@example.org: delivery time expired',
+    '550 5.7.1 Recipient address rejected: SPF domain not found',
+    '550 5.5.4 Invalid address in From header',
+    '550 this server does not accept mail from dynamic addresses',
+    '550 a@example.org: delivery time expired',
   ]
   for (const text of texts) {
     for (const stage of ['rcpt', 'dot', 'dsn'] as const) {
@@ -144,23 +166,26 @@ interface CorpusReply {
 
 const CORPUS = new URL('../../../shared/corpora/smtp-replies/replies.jsonl', import.meta.url)
 
-t.test('of the replies that others collected, at most one in ten has no category', {
-  skip: existsSync(CORPUS) ? false : 'the corpora are not there',
-}, async (t) => {
-  const { bounces } = load({ folder: SHIPPED, overrides: overrides(t) })
-  const classify = createClassifier(bounces.rules)
-  const lines = readFileSync(CORPUS, 'utf8').trim().split('\n')
-  const open = lines.filter((line) => {
-    const { text, smtp_code, status }: CorpusReply = JSON.parse(line)
-    const code = smtp_code ?? (status?.startsWith('4') === true ? '450' : '550')
-    // A reply code at the start, as a server sends it.
-    const reply = readSmtpReply(/^[45]\d\d[ -]/.test(text) ? text : `${code} ${status ?? ''} ${text}`)
-    const { category, rule } = reply === undefined ? { category: 'unknown', rule: null } : classify(reply, 'rcpt', null)
-    return category === 'unknown' || (category === 'temporary' && rule === null)
-  })
-  t.comment(`${open.length} of ${lines.length} without a category`)
-  t.ok(open.length <= lines.length / 10, `${open.length} of ${lines.length}`)
-})
+t.test(
+  'of the replies that others collected, at most one in ten has no category',
+  { skip: existsSync(CORPUS) ? false : 'the corpora are not there' },
+  async (t) => {
+    const { bounces } = load({ folder: SHIPPED, overrides: overrides(t) })
+    const classify = createClassifier(bounces.rules)
+    const lines = readFileSync(CORPUS, 'utf8').trim().split('\n')
+    const open = lines.filter((line) => {
+      const { text, smtp_code, status }: CorpusReply = JSON.parse(line)
+      const code = smtp_code ?? (status?.startsWith('4') === true ? '450' : '550')
+      // A reply code at the start, as a server sends it.
+      const reply = readSmtpReply(/^[45]\d\d[ -]/.test(text) ? text : `${code} ${status ?? ''} ${text}`)
+      const { category, rule } =
+        reply === undefined ? { category: 'unknown', rule: null } : classify(reply, 'rcpt', null)
+      return category === 'unknown' || (category === 'temporary' && rule === null)
+    })
+    t.comment(`${open.length} of ${lines.length} without a category`)
+    t.ok(open.length <= lines.length / 10, `${open.length} of ${lines.length}`)
+  },
+)
 
 t.test('certificates must be there, fit their key, and keep it secret', async (t) => {
   const { 'listen.http': _, ...settings } = overrides(t)
@@ -173,39 +198,67 @@ t.test('certificates must be there, fit their key, and keep it secret', async (t
     return file
   }
   const cert_file = join(FIXTURES, 'tls', 'test-cert.pem')
-  const said = (certificate: { cert_file: string; key_file: string }, now?: number): string[] => mistakesIn({
-    folder: SHIPPED, neededSecrets: 'none', ...(now === undefined ? {} : { now }),
-    overrides: { ...settings, 'listen.http': door, 'tls.certificates': [certificate] },
-  }).filter(({ path }) => path.startsWith('tls'))
-    .map(({ path, severity, message }) => `${path}: ${severity}: ${message}`)
+  const said = (certificate: { cert_file: string; key_file: string }, now?: number): string[] =>
+    mistakesIn({
+      folder: SHIPPED,
+      neededSecrets: 'none',
+      ...(now === undefined ? {} : { now }),
+      overrides: { ...settings, 'listen.http': door, 'tls.certificates': [certificate] },
+    })
+      .filter(({ path }) => path.startsWith('tls'))
+      .map(({ path, severity, message }) => `${path}: ${severity}: ${message}`)
   const selfSigned = 'tls.certificates[0].cert_file: warning: the certificate is self-signed: clients will not trust it'
   t.strictSame(said({ cert_file, key_file: key('test-key.pem', 0o640) }), [selfSigned])
-  t.match(said({ cert_file, key_file: key('test-key.pem', 0o600) }, Date.UTC(2300, 0)),
-    [/cert_file: warning: the certificate expired on /, selfSigned])
+  t.match(said({ cert_file, key_file: key('test-key.pem', 0o600) }, Date.UTC(2300, 0)), [
+    /cert_file: warning: the certificate expired on /,
+    selfSigned,
+  ])
   const end = new X509Certificate(readFileSync(cert_file)).validToDate.getTime()
-  t.match(said({ cert_file, key_file: key('test-key.pem', 0o600) }, end - 13 * DAY),
-    [/cert_file: warning: the certificate ends on .*: renew it/, selfSigned])
+  t.match(said({ cert_file, key_file: key('test-key.pem', 0o600) }, end - 13 * DAY), [
+    /cert_file: warning: the certificate ends on .*: renew it/,
+    selfSigned,
+  ])
   t.strictSame(said({ cert_file, key_file: key('test-key.pem', 0o600) }, end - 15 * DAY), [selfSigned])
-  t.match(said({ cert_file, key_file: key('test-key.pem', 0o644) }),
-    [/key_file: error: others can use .*; run chmod/, selfSigned])
-  t.match(said({ cert_file, key_file: key('other-key.pem', 0o600) }),
-    [selfSigned, /key_file: error: this key does not belong/])
-  t.match(said({ cert_file: '/nowhere/a', key_file: cert_file }),
-    [/cert_file: error: not a certificate: ENOENT/, /key_file: error: not a private key: /])
+  t.match(said({ cert_file, key_file: key('test-key.pem', 0o644) }), [
+    /key_file: error: others can use .*; run chmod/,
+    selfSigned,
+  ])
+  t.match(said({ cert_file, key_file: key('other-key.pem', 0o600) }), [
+    selfSigned,
+    /key_file: error: this key does not belong/,
+  ])
+  t.match(said({ cert_file: '/nowhere/a', key_file: cert_file }), [
+    /cert_file: error: not a certificate: ENOENT/,
+    /key_file: error: not a private key: /,
+  ])
 })
 
 t.test('switches for tests and weak pools are warnings', async (t) => {
   const switches = { 'delivery.port': 2525, 'webhooks.allow_http': true, 'webhooks.allow_private_addresses': true }
   const settings = { ...overrides(t), ...switches }
-  const pools = ['version: 1', 'default_pool: a', 'pools:',
+  const pools = [
+    'version: 1',
+    'default_pool: a',
+    'pools:',
     '  a: { ips: [{ address: 198.51.100.1, hostname: m.example }], limits: { google: { connections: 9 } } }',
-    '  b: { ips: [{ address: 198.51.100.2, hostname: m.example, curve: fast }] }', '  c: {}'].join('\n')
+    '  b: { ips: [{ address: 198.51.100.2, hostname: m.example, curve: fast }] }',
+    '  c: {}',
+  ].join('\n')
   const folder = folderWith(t, { 'pools.yaml': pools })
   const warnings = mistakesIn({ folder, overrides: settings, neededSecrets: 'none', offline: false })
   const paths = warnings.map(({ path }) => path).filter((path) => path !== '' && path !== 'secrets.master_key')
   t.strictSame(paths, [
-    'pools.a', 'pools.a.ips[0].address', 'pools.a.limits.google.connections', 'pools.b.ips[0].address',
-    'pools.b.ips[0].hostname', 'pools.c', 'listen.inbound', 'curves.fast.stages[4]', 'webhooks.allow_http',
-    'webhooks.allow_private_addresses', 'delivery.port', 'delivery.allow_private_addresses',
+    'pools.a',
+    'pools.a.ips[0].address',
+    'pools.a.limits.google.connections',
+    'pools.b.ips[0].address',
+    'pools.b.ips[0].hostname',
+    'pools.c',
+    'listen.inbound',
+    'curves.fast.stages[4]',
+    'webhooks.allow_http',
+    'webhooks.allow_private_addresses',
+    'delivery.port',
+    'delivery.allow_private_addresses',
   ])
 })

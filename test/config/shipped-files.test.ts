@@ -108,7 +108,9 @@ t.test('keys of pools, IPs and rules are in their file with a comment', async (t
   const pools = shippedTree('pools')
   const lines = readFileSync(join(SHIPPED, 'pools.yaml'), 'utf8').split('\n')
   const plain = poolsSchema.parse({
-    version: 1, default_pool: 'a', pools: { a: { ips: [{ address: '192.0.2.1', hostname: 'a.example' }] } },
+    version: 1,
+    default_pool: 'a',
+    pools: { a: { ips: [{ address: '192.0.2.1', hostname: 'a.example' }] } },
   }).pools['a']
   const paths = [
     ...Object.keys(plain ?? {}).map((key) => ['pools', 'default', key]),
@@ -119,7 +121,10 @@ t.test('keys of pools, IPs and rules are in their file with a comment', async (t
     // The first key of a list item stands behind a comment on the line of its hyphen.
     t.match(lines[line - 2], /^\s*(- )?#/, `${path.join('.')} has a comment`)
   }
-  for (const [file, key] of [['providers', 'replies'], ['bounces', 'rules']] as const) {
+  for (const [file, key] of [
+    ['providers', 'replies'],
+    ['bounces', 'rules'],
+  ] as const) {
     const text = readFileSync(join(SHIPPED, `${file}.yaml`), 'utf8')
     const schema = file === 'providers' ? providersSchema.shape.replies : bouncesSchema.shape.rules
     const rule = { id: 'a', match: 'a', example: 'a', do: 'suspend', for: '1h', category: 'policy' }
@@ -136,19 +141,38 @@ t.test('keys of pools, IPs and rules are in their file with a comment', async (t
 
 t.test('the shipped files are valid, and the sandbox can use them', async (t) => {
   const configuration = load({ folder: SHIPPED, overrides: overrides(t) })
-  t.strictSame(configuration.warnings.map(({ path }) => path), ['listen.inbound', 'delivery.allow_private_addresses'])
+  t.strictSame(
+    configuration.warnings.map(({ path }) => path),
+    ['listen.inbound', 'delivery.allow_private_addresses'],
+  )
   t.strictSame(Object.keys(configuration.pools.pools), ['default', 'warming', 'cold'])
   t.equal(Object.keys(configuration.providers.providers).length, 24, 'all blocks of engine.md 7')
   t.equal(configuration.providers.replies.length, 41, 'all rules of engine.md 9.2')
   t.equal(configuration.providers.replies.at(-1)?.provider, 'any', 'general rules come last')
   t.strictSame(configuration.providers.providers['barracuda'], {
-    isp: 'barracuda', mx_suffixes: ['barracudanetworks.com'], domains: [], connections: 10, messages_per_connection: 15,
-    rate: { count: 100, per_milliseconds: 1_000 }, connection_rate: { count: 100, per_milliseconds: 60_000 },
-    tls: 'required', idle: 15_000, failures: 10, scope: 'provider',
+    isp: 'barracuda',
+    mx_suffixes: ['barracudanetworks.com'],
+    domains: [],
+    connections: 10,
+    messages_per_connection: 15,
+    rate: { count: 100, per_milliseconds: 1_000 },
+    connection_rate: { count: 100, per_milliseconds: 60_000 },
+    tls: 'required',
+    idle: 15_000,
+    failures: 10,
+    scope: 'provider',
   })
-  for (const [curve, sum] of [['standard', 736_450], ['conservative', 588_720], ['fast', 4_478_700]] as const) {
+  for (const [curve, sum] of [
+    ['standard', 736_450],
+    ['conservative', 588_720],
+    ['fast', 4_478_700],
+  ] as const) {
     const stages = configuration.warmup.curves[curve]?.stages ?? []
-    t.equal(stages.reduce((total, stage) => total + stage, 0), sum, `${curve} adds up as engine.md 6.2 says`)
+    t.equal(
+      stages.reduce((total, stage) => total + stage, 0),
+      sum,
+      `${curve} adds up as engine.md 6.2 says`,
+    )
   }
 })
 

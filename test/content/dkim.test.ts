@@ -41,8 +41,13 @@ function unsigned(message: Buffer, room = 0): UnsignedMessage {
 }
 
 const HEADER = [
-  'From: Acme <orders@acme.com>', 'To: ada@example.net', 'Subject: Order', 'Date: Sat, 21 Nov 2026 00:00:00 +0000',
-  'Message-ID: <token@acme.com>', 'MIME-Version: 1.0', 'Content-Type: text/plain; charset=utf-8',
+  'From: Acme <orders@acme.com>',
+  'To: ada@example.net',
+  'Subject: Order',
+  'Date: Sat, 21 Nov 2026 00:00:00 +0000',
+  'Message-ID: <token@acme.com>',
+  'MIME-Version: 1.0',
+  'Content-Type: text/plain; charset=utf-8',
 ]
 
 function message(body: string, header: readonly string[] = HEADER): Buffer {
@@ -61,10 +66,16 @@ async function verdict(bytes: Buffer): Promise<string> {
 
 /** The tags of a DKIM-Signature field, without any white space. */
 function tagsOf(field: string): Record<string, string> {
-  return Object.fromEntries(field.slice('DKIM-Signature:'.length).replace(/\s/g, '').split(';').map((tag) => {
-    const equals = tag.indexOf('=')
-    return [tag.slice(0, equals), tag.slice(equals + 1)]
-  }))
+  return Object.fromEntries(
+    field
+      .slice('DKIM-Signature:'.length)
+      .replace(/\s/g, '')
+      .split(';')
+      .map((tag) => {
+        const equals = tag.indexOf('=')
+        return [tag.slice(0, equals), tag.slice(equals + 1)]
+      }),
+  )
 }
 
 const BODIES: [string, string][] = [
@@ -92,11 +103,19 @@ const HEADERS: [string, string[]][] = [
   ['an empty subject', HEADER.map((field) => (field.startsWith('Subject') ? 'Subject:' : field))],
   ['another order', HEADER.toReversed()],
   ['an address in another script', HEADER.map((field) => field.replace('ada@', 'jõgeva@'))],
-  ['all signed fields', [
-    ...HEADER, 'Reply-To: a@b.c', 'Cc: c@d.e', 'Content-Transfer-Encoding: 7bit',
-    'Feedback-ID: 0:acme.com:bulk:sternpost1',
-    'List-Unsubscribe: <https://x.y/u>', 'List-Unsubscribe-Post: List-Unsubscribe=One-Click', 'X-Other: not signed',
-  ]],
+  [
+    'all signed fields',
+    [
+      ...HEADER,
+      'Reply-To: a@b.c',
+      'Cc: c@d.e',
+      'Content-Transfer-Encoding: 7bit',
+      'Feedback-ID: 0:acme.com:bulk:sternpost1',
+      'List-Unsubscribe: <https://x.y/u>',
+      'List-Unsubscribe-Post: List-Unsubscribe=One-Click',
+      'X-Other: not signed',
+    ],
+  ],
   ['two of a kind', [...HEADER, 'Reply-To: a@b.c', 'Reply-To: c@d.e']],
 ]
 
@@ -122,7 +141,10 @@ t.test('the message follows its signature unchanged, and time is the only thing 
   t.match(tags, { v: '1', a: 'rsa-sha256', c: 'relaxed/relaxed', d: 'acme.com', s: 's1', t: '1795219200' })
   t.notOk('l' in tags || 'x' in tags, 'neither a length nor an expiry')
   t.equal(tags['h'], 'From:From:To:To:Subject:Subject:Date:Date:Message-ID:Message-ID:MIME-Version:Content-Type')
-  t.ok(field.split('\r\n').every((line) => line.length <= 78), 'folded')
+  t.ok(
+    field.split('\r\n').every((line) => line.length <= 78),
+    'folded',
+  )
   t.equal(field.endsWith('\r\n'), true)
 })
 
@@ -144,11 +166,20 @@ t.test('free bytes in front of the message take the signatures, where there are 
 t.test('the RSA signature is the topmost of two, and neither signs the other', async (t) => {
   const given = message('text\r\n')
   const signed = await signTwice(given)
-  const fields = signed.subarray(0, -given.length).toString().split(/(?=DKIM-Signature:)/)
-  t.match(fields.map(tagsOf), [{ a: 'rsa-sha256', s: 's1' }, { a: 'ed25519-sha256', s: 'e1' }])
+  const fields = signed
+    .subarray(0, -given.length)
+    .toString()
+    .split(/(?=DKIM-Signature:)/)
+  t.match(fields.map(tagsOf), [
+    { a: 'rsa-sha256', s: 's1' },
+    { a: 'ed25519-sha256', s: 'e1' },
+  ])
   t.equal(fields.length, 2)
   t.ok(signed.equals(await signTwice(given)), 'the same bytes again')
-  t.ok(fields.every((field) => field.split('\r\n').every((line) => line.length <= 78)), 'folded')
+  t.ok(
+    fields.every((field) => field.split('\r\n').every((line) => line.length <= 78)),
+    'folded',
+  )
   const [rsa = '', ed25519 = ''] = fields
   for (const alone of [rsa, ed25519]) t.equal(await verdict(Buffer.from(`${alone}${given}`)), 'pass acme.com')
   t.equal(await verdict(Buffer.from(`${ed25519}${rsa}${given}`)), 'pass acme.com,pass acme.com', 'in any order')
@@ -165,9 +196,14 @@ t.test('a second or changed field, or a changed body, breaks the signature', asy
     t.not(await verdict(below), 'pass acme.com', `a second ${name} below`)
   }
   for (const [from, to] of [
-    ['Subject: Order', 'Subject: Other'], ['text\r\n', 'test\r\n'], ['more', 'm ore'],
-    ['charset=utf-8', 'charset=latin1'], ['Feedback-ID: x', 'Feedback-ID: y'], ['\r\nMIME-Version: 1.0', ''],
-    ['t=1795219200', 't=1795219201'], ['more\r\n', 'more\r\nand more\r\n'],
+    ['Subject: Order', 'Subject: Other'],
+    ['text\r\n', 'test\r\n'],
+    ['more', 'm ore'],
+    ['charset=utf-8', 'charset=latin1'],
+    ['Feedback-ID: x', 'Feedback-ID: y'],
+    ['\r\nMIME-Version: 1.0', ''],
+    ['t=1795219200', 't=1795219201'],
+    ['more\r\n', 'more\r\nand more\r\n'],
   ] as const) {
     t.ok(signed.includes(from), from)
     const changed = Buffer.from(signed.replace(from, to))
@@ -176,11 +212,15 @@ t.test('a second or changed field, or a changed body, breaks the signature', asy
   t.equal(await verdict(Buffer.from(`X-New: 1\r\n${signed}`)), 'pass acme.com', 'a relay may add its own field')
 })
 
-t.test('bodies are made canonical as the standard\'s examples show', async (t) => {
+t.test("bodies are made canonical as the standard's examples show", async (t) => {
   const cases: [string, string][] = [
     // RFC 6376 §3.4.5, then the empty bodies of §3.4.4.
-    [' C \r\nD \t E\r\n\r\n\r\n', ' C\r\nD E\r\n'], ['', ''], ['\r\n', ''], [' \r\n\t\r\n', ''],
-    ['a', 'a\r\n'], ['a\r\n\r\nb', 'a\r\n\r\nb\r\n'],
+    [' C \r\nD \t E\r\n\r\n\r\n', ' C\r\nD E\r\n'],
+    ['', ''],
+    ['\r\n', ''],
+    [' \r\n\t\r\n', ''],
+    ['a', 'a\r\n'],
+    ['a\r\n\r\nb', 'a\r\n\r\nb\r\n'],
   ]
   for (const [body, canonical] of cases) {
     t.equal(relaxedBody(Buffer.from(body)).toString(), canonical, JSON.stringify(body))

@@ -6,8 +6,10 @@ import { createLinkCache } from '../../src/content/html/link-cache.ts'
 import type { LinkCache } from '../../src/content/html/link-cache.ts'
 
 /** Half of what the cache holds. */
-const LARGE = Array.from({ length: 1_000 }, (_, index) =>
-  `<a href="https://x.test/${'a'.repeat(4_000)}${index}">x</a>`).join('')
+const LARGE = Array.from(
+  { length: 1_000 },
+  (_, index) => `<a href="https://x.test/${'a'.repeat(4_000)}${index}">x</a>`,
+).join('')
 
 function startCache() {
   const loads: number[] = []
@@ -43,7 +45,10 @@ t.test('what could not be loaded is asked for again', async (t) => {
 t.test('contents push each other out, and each asker has an answer', async (t) => {
   const { ask, loads } = startCache()
   const ids = Array.from({ length: 6 }, (_, index) => index)
-  t.same(await Promise.all(ids.map((id) => ask(id, LARGE))), ids.map(() => 1_000))
+  t.same(
+    await Promise.all(ids.map((id) => ask(id, LARGE))),
+    ids.map(() => 1_000),
+  )
   t.equal(await ask(0, '<p>'), 0, 'the first one is loaded anew')
   t.same(loads, [...ids, 0])
 })

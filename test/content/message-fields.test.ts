@@ -25,15 +25,20 @@ t.test('To and Cc are the same in every message of a request, and nobody sees a 
   const addressees = {
     to: { name: 'Ada', address: 'ada@example.net' },
     cc: [
-      { name: 'Größe, "Q"', address: 'cc1@example.net' }, { name: null, address: 'cc2@example.org' },
+      { name: 'Größe, "Q"', address: 'cc1@example.net' },
+      { name: null, address: 'cc2@example.org' },
       ...Array.from({ length: 40 }, (_, index) => ({ name: `Number ${index}`, address: `n${index}@example.org` })),
     ],
   }
   const messages = ['ada@example.net', 'cc1@example.net', 'hidden@example.org'].map((address) =>
-    render({ content: { addressees }, facts: { to: { name: null, address } } }))
+    render({ content: { addressees }, facts: { to: { name: null, address } } }),
+  )
   for (const { bytes, mail, keys } of await Promise.all(messages)) {
     t.strictSame(mail.to, [addressees.to])
-    t.strictSame(mail.cc, addressees.cc.map(({ name, address }) => ({ name: name ?? '', address })))
+    t.strictSame(
+      mail.cc,
+      addressees.cc.map(({ name, address }) => ({ name: name ?? '', address })),
+    )
     t.notOk(keys.includes('bcc'))
     t.notMatch(bytes.toString(), 'hidden@')
     t.strictSame(brokenLimits(bytes), [])
@@ -53,8 +58,12 @@ t.test('the Date is the time it was scheduled for, the signature that of accepta
 
 t.test('Feedback-ID names the campaign, and nothing in a tag can change its parts', async (t) => {
   const cases: [Record<string, string>, string][] = [
-    [{}, '0'], [{ campaign: '' }, '0'], [{ campaign: 'spring-2026' }, 'spring-2026'], [{ other: 'x' }, '0'],
-    [{ campaign: 'a:b c:d' }, 'a-b-c-d'], [{ campaign: 'x'.repeat(256) }, 'x'.repeat(64)],
+    [{}, '0'],
+    [{ campaign: '' }, '0'],
+    [{ campaign: 'spring-2026' }, 'spring-2026'],
+    [{ other: 'x' }, '0'],
+    [{ campaign: 'a:b c:d' }, 'a-b-c-d'],
+    [{ campaign: 'x'.repeat(256) }, 'x'.repeat(64)],
   ]
   for (const [tags, campaign] of cases) {
     const { valueOf } = await render({ content: { tags } })
@@ -65,8 +74,9 @@ t.test('Feedback-ID names the campaign, and nothing in a tag can change its part
 
 t.test('a list has both unsubscribe fields, signed, and a token that names message and list', async (t) => {
   const { bytes, valueOf } = await render({ content: { unsubscribe: { list: 'news', url: null } } })
-  const found = /^<(https:\/\/t\.acme\.com\/u\/([a-z2-7]{56}))>, <mailto:u-([a-z2-7]{56})@bounces\.acme\.com>$/
-    .exec(valueOf('list-unsubscribe') ?? '')
+  const found = /^<(https:\/\/t\.acme\.com\/u\/([a-z2-7]{56}))>, <mailto:u-([a-z2-7]{56})@bounces\.acme\.com>$/.exec(
+    valueOf('list-unsubscribe') ?? '',
+  )
   t.ok(found, valueOf('list-unsubscribe') ?? 'no field')
   t.equal(found?.[2], found?.[3])
   t.strictSame(readUnsubscribeToken(found?.[2] ?? '', KEYS.unsubscribe), { messageId: MESSAGE_ID, listNumber: 0 })
@@ -77,8 +87,10 @@ t.test('a list has both unsubscribe fields, signed, and a token that names messa
 
   const url = 'https://acme.com/leave?a=1&b=ü>,\r\nX-Evil: 1'
   const own = await render({ content: { unsubscribe: { list: 'news', url } } })
-  t.match(own.valueOf('list-unsubscribe'),
-    /^<https:\/\/acme\.com\/leave\?a=1&b=%C3%BC%3E,%0D%0AX-Evil:%201>, <mailto:u-[a-z2-7]{56}@bounces\.acme\.com>$/)
+  t.match(
+    own.valueOf('list-unsubscribe'),
+    /^<https:\/\/acme\.com\/leave\?a=1&b=%C3%BC%3E,%0D%0AX-Evil:%201>, <mailto:u-[a-z2-7]{56}@bounces\.acme\.com>$/,
+  )
   t.notOk(own.keys.includes('x-evil'))
   const none = await render()
   t.notOk(none.keys.some((key) => key.startsWith('list-')))
@@ -96,10 +108,15 @@ t.test('the complaint fields are there when they are wanted, and signed', async 
 
 t.test('{{unsubscribe_url}} stands for the address of the header, unless the recipient has a value', async (t) => {
   const content = {
-    text: 'Leave: {{unsubscribe_url}}', html: '<a href="{{unsubscribe_url}}">leave</a>', subject: 'x',
+    text: 'Leave: {{unsubscribe_url}}',
+    html: '<a href="{{unsubscribe_url}}">leave</a>',
+    subject: 'x',
     unsubscribe: { list: 'news', url: null },
   }
-  for (const tracking of [{ opens: false, clicks: false }, { opens: true, clicks: true }]) {
+  for (const tracking of [
+    { opens: false, clicks: false },
+    { opens: true, clicks: true },
+  ]) {
     const { mail, valueOf } = await render({ content: { ...content, tracking } })
     const url = /^<([^>]+)>/.exec(valueOf('list-unsubscribe') ?? '')?.[1] ?? ''
     t.match(url, `${BASE_URL}/u/`)
@@ -117,7 +134,9 @@ t.test('{{unsubscribe_url}} stands for the address of the header, unless the rec
 
 t.test('tracked html has links and a pixel of the tracking host, the text part has neither', async (t) => {
   const content = {
-    html: '<body><p>Hi {{name}}</p><a href="https://acme.com/o/{{no}}">order</a></body>', text: null, subject: 'x',
+    html: '<body><p>Hi {{name}}</p><a href="https://acme.com/o/{{no}}">order</a></body>',
+    text: null,
+    subject: 'x',
     tracking: { opens: true, clicks: true },
   }
   const { bytes, mail } = await render({ content })
@@ -131,7 +150,7 @@ t.test('tracked html has links and a pixel of the tracking host, the text part h
   t.notMatch(clicks.mail.html, '<img')
 })
 
-t.test('a customer\'s own field keeps its structure in ASCII, and its text in any language', async (t) => {
+t.test("a customer's own field keeps its structure in ASCII, and its text in any language", async (t) => {
   const cases: [string, string, RegExp][] = [
     ['X-Campaign', 'spring', /^X-Campaign: spring\r\n$/],
     ['References', `<${'a'.repeat(70)}@x.y> <${'b'.repeat(70)}@x.y>`, /^References: <a+@x\.y>\r\n <b+@x\.y>\r\n$/],
@@ -156,19 +175,46 @@ t.test('a customer\'s own field keeps its structure in ASCII, and its text in an
 
 t.test('no value of a field, name or address list injects anything', async (t) => {
   const hostile = fc.constantFrom(
-    '\r\n', '\n', '\r', '\0', '\u0085', '\u2028', ': ', '=?', '?=', '"', '\\', ',', ';', '<', '>', '(', ' ', '\t',
-    'Bcc: evil@evil.test', '.\r\n', '😀', 'ü',
+    '\r\n',
+    '\n',
+    '\r',
+    '\0',
+    '\u0085',
+    '\u2028',
+    ': ',
+    '=?',
+    '?=',
+    '"',
+    '\\',
+    ',',
+    ';',
+    '<',
+    '>',
+    '(',
+    ' ',
+    '\t',
+    'Bcc: evil@evil.test',
+    '.\r\n',
+    '😀',
+    'ü',
   )
-  const text = fc.array(fc.oneof(fc.string(), fc.string({ unit: 'grapheme' }), hostile), { maxLength: 12 })
+  const text = fc
+    .array(fc.oneof(fc.string(), fc.string({ unit: 'grapheme' }), hostile), { maxLength: 12 })
     .map((parts) => parts.join('').toWellFormed())
   const property = fc.asyncProperty(text, text, async (value, name) => {
-    const mailboxes = [{ name, address: 'a@b.com' }, { name: null, address: 'c@d.org' }]
+    const mailboxes = [
+      { name, address: 'a@b.com' },
+      { name: null, address: 'c@d.org' },
+    ]
     const fields = customField('X-Own', value) + mailboxesField('Cc', mailboxes)
     const { mail, keys } = await parse(Buffer.from(`${fields}\r\nbody\r\n`))
     const isBounded = fields.split('\r\n').every((line) => line.length <= 998)
     const isWhole = !/[^\r]\n|\r[^\n]|\0/.test(fields) && isBounded
-    return isWhole && keys.toSorted().join() === 'cc,x-own' &&
+    return (
+      isWhole &&
+      keys.toSorted().join() === 'cc,x-own' &&
       mail.cc?.map(({ address }) => address).join() === 'a@b.com,c@d.org'
+    )
   })
   await fc.assert(property, { numRuns: FULL_SCALE ? 20_000 : 1_000 })
   t.pass('1,000 values')
@@ -177,12 +223,16 @@ t.test('no value of a field, name or address list injects anything', async (t) =
 t.test('whatever a field holds, the whole message stays one with one signature', async (t) => {
   const value = fc.string({ unit: 'grapheme', maxLength: 200 }).map((text) => text.toWellFormed())
   const property = fc.asyncProperty(value, value, fc.dictionary(fc.string(), value), async (own, name, tags) => {
-    const bytes = await renderMessage(input({
-      content: {
-        headers: [['X-Own', own]], tags, from: { name, address: 'orders@acme.com' },
-        addressees: { to: { name, address: 'a@b.com' }, cc: [{ name: own, address: 'c@d.org' }] },
-      },
-    }))
+    const bytes = await renderMessage(
+      input({
+        content: {
+          headers: [['X-Own', own]],
+          tags,
+          from: { name, address: 'orders@acme.com' },
+          addressees: { to: { name, address: 'a@b.com' }, cc: [{ name: own, address: 'c@d.org' }] },
+        },
+      }),
+    )
     const mail = await PostalMime.parse(bytes)
     const isIntact = brokenLimits(bytes).length === 0 && mail.headers.length === 13 && mail.cc?.length === 1
     return isIntact && (await dkimVerdict(bytes)).result === 'pass'

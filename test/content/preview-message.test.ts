@@ -14,7 +14,8 @@ t.test('a preview shows what would be sent', async (t) => {
     content: {
       html: '<body><a href="https://acme.com/o/{{no}}">{{name}}</a> <a href="https://acme.com/#x">x</a></body>',
       text: null,
-      tracking: { opens: true, clicks: true }, headers: [['X-Own', 'Größe']],
+      tracking: { opens: true, clicks: true },
+      headers: [['X-Own', 'Größe']],
       addressees: { to: { name: 'Ada', address: 'ada@example.net' }, cc: [{ name: null, address: 'cc@example.net' }] },
     },
   }
@@ -27,10 +28,22 @@ t.test('a preview shows what would be sent', async (t) => {
   t.strictSame(shown.links, ['https://acme.com/o/1042', 'https://acme.com/#x'])
   const unsigned = sent.subarray(sent.indexOf('\r\nFrom:') + 2)
   t.equal(shown.mimeBytes, unsigned.length)
-  t.strictSame(shown.headers.map(({ name }) => name), [
-    'From', 'To', 'Cc', 'Subject', 'Date', 'Message-ID', 'X-Own', 'X-Sternpost-Ref', 'Feedback-ID', 'MIME-Version',
-    'Content-Type',
-  ])
+  t.strictSame(
+    shown.headers.map(({ name }) => name),
+    [
+      'From',
+      'To',
+      'Cc',
+      'Subject',
+      'Date',
+      'Message-ID',
+      'X-Own',
+      'X-Sternpost-Ref',
+      'Feedback-ID',
+      'MIME-Version',
+      'Content-Type',
+    ],
+  )
   t.match(shown.headers, [{ name: 'From', value: 'Acme <orders@acme.com>' }, { value: 'Ada <ada@example.net>' }])
 })
 
@@ -44,7 +57,8 @@ t.test('links that stay as they are are not among the rewritten ones', async (t)
   const { links } = await preview({
     content: {
       html: `<a href="{{unsubscribe_url}}">1</a><a href="${BASE_URL}/x">2</a><a href="https://acme.com/">3</a>`,
-      unsubscribe: { list: 'news', url: null }, tracking: { opens: true, clicks: true },
+      unsubscribe: { list: 'news', url: null },
+      tracking: { opens: true, clicks: true },
     },
   })
   t.strictSame(links, ['https://acme.com/'])

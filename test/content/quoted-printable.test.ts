@@ -32,13 +32,15 @@ t.test('texts and their encoded forms', async (t) => {
 
 t.test('another decoder reads the same text, and lines are short and of printable ASCII', async (t) => {
   const text = fc.string({ unit: 'binary', maxLength: 400 })
-  await fc.assert(fc.asyncProperty(text, async (given) => {
-    const written = given.toWellFormed()
-    const encoded = quotedPrintable(Buffer.from(written)).toString('latin1')
-    const mail = await PostalMime.parse(HEADER + encoded)
-    const isSame = (mail.text ?? '').trimEnd() === written.replace(/\r\n|\r|\n/g, '\n').trimEnd()
-    return isSame && encoded.split('\r\n').every((line) => line.length <= 76 && /^(?!\.)[\t -~]*$/.test(line))
-  }))
+  await fc.assert(
+    fc.asyncProperty(text, async (given) => {
+      const written = given.toWellFormed()
+      const encoded = quotedPrintable(Buffer.from(written)).toString('latin1')
+      const mail = await PostalMime.parse(HEADER + encoded)
+      const isSame = (mail.text ?? '').trimEnd() === written.replace(/\r\n|\r|\n/g, '\n').trimEnd()
+      return isSame && encoded.split('\r\n').every((line) => line.length <= 76 && /^(?!\.)[\t -~]*$/.test(line))
+    }),
+  )
   t.pass('any text')
 })
 
@@ -52,18 +54,35 @@ t.test('base64 is preferred where more than a sixth of the bytes need an escape'
 
 t.test('the white space that is told leads to the canonical form for DKIM', async (t) => {
   const unit = fc.constantFrom(
-    'a', ' ', '\t', '.', '=', '\n', '\r\n', 'ä', '\0', 'word ', 'x'.repeat(37), 'x'.repeat(72), '\r', '\x7f')
+    'a',
+    ' ',
+    '\t',
+    '.',
+    '=',
+    '\n',
+    '\r\n',
+    'ä',
+    '\0',
+    'word ',
+    'x'.repeat(37),
+    'x'.repeat(72),
+    '\r',
+    '\x7f',
+  )
   const ends = fc.constantFrom('', '\r\n', '\r\n--end--\r\n')
   let count = 0
-  fc.assert(fc.property(fc.string({ unit, maxLength: 30 }), ends, (text, end) => {
-    const source = Buffer.from(text)
-    const target = Buffer.alloc(8_000)
-    const runs: number[] = []
-    const written = writeQuotedPrintable(source, target, 7, { mostEscaped: source.length, runs })
-    const bytes = Buffer.concat([target.subarray(0, written?.end ?? 0), Buffer.from(end)])
-    count += runs.length
-    return withoutRuns(bytes, 7, runs).equals(relaxedBody(bytes.subarray(7)))
-  }), { numRuns: 3_000 })
+  fc.assert(
+    fc.property(fc.string({ unit, maxLength: 30 }), ends, (text, end) => {
+      const source = Buffer.from(text)
+      const target = Buffer.alloc(8_000)
+      const runs: number[] = []
+      const written = writeQuotedPrintable(source, target, 7, { mostEscaped: source.length, runs })
+      const bytes = Buffer.concat([target.subarray(0, written?.end ?? 0), Buffer.from(end)])
+      count += runs.length
+      return withoutRuns(bytes, 7, runs).equals(relaxedBody(bytes.subarray(7)))
+    }),
+    { numRuns: 3_000 },
+  )
   t.ok(count > 1_000, `${count} ends of white space`)
 })
 

@@ -13,14 +13,18 @@ import type { Attachment, StoredContent } from '../../src/mail/message.ts'
 
 export const MESSAGE_ID = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
 export const KEYS = {
-  complaint: createSecretKey(Buffer.alloc(32, 3)), open: createSecretKey(Buffer.alloc(32, 4)),
-  click: createSecretKey(Buffer.alloc(32, 5)), unsubscribe: createSecretKey(Buffer.alloc(32, 6)),
+  complaint: createSecretKey(Buffer.alloc(32, 3)),
+  open: createSecretKey(Buffer.alloc(32, 4)),
+  click: createSecretKey(Buffer.alloc(32, 5)),
+  unsubscribe: createSecretKey(Buffer.alloc(32, 6)),
 }
 export const BASE_URL = 'https://t.acme.com'
 
 const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 })
 const signer = createSigner({
-  domain: 'acme.com', selector: 's1', privateKeyPem: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
+  domain: 'acme.com',
+  selector: 's1',
+  privateKeyPem: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
 })
 const record = `v=DKIM1; p=${publicKey.export({ type: 'spki', format: 'der' }).toString('base64')}`
 
@@ -32,9 +36,21 @@ export interface Change {
 
 export function storedContent(change: Partial<StoredContent> = {}): StoredContent {
   return {
-    from: { name: 'Acme', address: 'orders@acme.com' }, replyTo: null, subject: 'Order {{no}}', html: null,
-    text: 'Hi {{name}}', attachments: [], hasVariables: true, addressees: null, headers: [], tags: {}, metadata: {},
-    tracking: { opens: false, clicks: false }, unsubscribe: null, raw: null, ...change,
+    from: { name: 'Acme', address: 'orders@acme.com' },
+    replyTo: null,
+    subject: 'Order {{no}}',
+    html: null,
+    text: 'Hi {{name}}',
+    attachments: [],
+    hasVariables: true,
+    addressees: null,
+    headers: [],
+    tags: {},
+    metadata: {},
+    tracking: { opens: false, clicks: false },
+    unsubscribe: null,
+    raw: null,
+    ...change,
   }
 }
 
@@ -42,14 +58,23 @@ export function input(change: Change = {}): RenderInput {
   return {
     content: prepareContent(storedContent(change.content)),
     facts: {
-      messageId: MESSAGE_ID, domain: 'acme.com', to: { name: null, address: 'ada@example.net' },
-      variables: { no: 1042, name: 'Ada' }, acceptedAt: 1_795_262_400_000, sendAt: null, stream: 'transactional',
+      messageId: MESSAGE_ID,
+      domain: 'acme.com',
+      to: { name: null, address: 'ada@example.net' },
+      variables: { no: 1042, name: 'Ada' },
+      acceptedAt: 1_795_262_400_000,
+      sendAt: null,
+      stream: 'transactional',
       ...change.facts,
     },
     returnPath: 'bounces.acme.com',
     trackingBaseUrl: BASE_URL,
     settings: {
-      keys: KEYS, referenceHeader: 'X-Sternpost-Ref', senderId: 'sternpost1', cfbl: false, ...change.settings,
+      keys: KEYS,
+      referenceHeader: 'X-Sternpost-Ref',
+      senderId: 'sternpost1',
+      cfbl: false,
+      ...change.settings,
     },
     signers: [signer],
   }

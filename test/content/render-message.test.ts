@@ -13,7 +13,15 @@ import { attachment, brokenLimits, input, KEYS, MESSAGE_ID, parse } from './rend
 
 const STRINGS = new URL('../../../shared/corpora/strings/blns.json', import.meta.url)
 const HEADERS_ALWAYS = [
-  'dkim-signature', 'from', 'to', 'subject', 'date', 'message-id', 'x-sternpost-ref', 'feedback-id', 'mime-version',
+  'dkim-signature',
+  'from',
+  'to',
+  'subject',
+  'date',
+  'message-id',
+  'x-sternpost-ref',
+  'feedback-id',
+  'mime-version',
   'content-type',
 ]
 
@@ -58,15 +66,24 @@ t.test('the MIME tree follows what was given', async (t) => {
     ['html alone with text turned off', { text: '', html }, 'text/html', { text: undefined, html, files: [] }],
     ['html with generated text', { text: null, html }, 'multipart/alternative', { text: 'Hi & bye', html, files: [] }],
     ['html with given text', { text: 'T', html }, 'multipart/alternative', { text: 'T', html, files: [] }],
-    ['text with a file', { text: 'T', attachments: [attachment({})] }, 'multipart/mixed', {
-      text: 'T', html: undefined, files: ['attachment file.txt'],
-    }],
-    ['all', { text: 'T', html, attachments: [logo, attachment({})] }, 'multipart/mixed', {
-      text: 'T', html, files: ['inline logo.png', 'attachment file.txt'],
-    }],
-    ['an inline picture', { text: null, html, attachments: [logo] }, 'multipart/alternative', {
-      text: 'Hi & bye', html, files: ['inline logo.png'],
-    }],
+    [
+      'text with a file',
+      { text: 'T', attachments: [attachment({})] },
+      'multipart/mixed',
+      { text: 'T', html: undefined, files: ['attachment file.txt'] },
+    ],
+    [
+      'all',
+      { text: 'T', html, attachments: [logo, attachment({})] },
+      'multipart/mixed',
+      { text: 'T', html, files: ['inline logo.png', 'attachment file.txt'] },
+    ],
+    [
+      'an inline picture',
+      { text: null, html, attachments: [logo] },
+      'multipart/alternative',
+      { text: 'Hi & bye', html, files: ['inline logo.png'] },
+    ],
     ['nothing at all', { text: '', html: '' }, 'text/plain', { text: undefined, html: undefined, files: [] }],
   ]
   for (const [name, content, type, expected] of cases) {
@@ -78,7 +95,11 @@ t.test('the MIME tree follows what was given', async (t) => {
     const files = mail.attachments.map((file) => `${file.disposition} ${file.filename}`)
     t.strictSame(files, expected.files, `${name}: files`)
     t.strictSame(brokenLimits(bytes), [], `${name}: limits`)
-    t.strictSame(keys.filter((key, index) => keys.indexOf(key) !== index), [], `${name}: no field twice`)
+    t.strictSame(
+      keys.filter((key, index) => keys.indexOf(key) !== index),
+      [],
+      `${name}: no field twice`,
+    )
   }
 })
 
@@ -104,7 +125,10 @@ t.test('attachments arrive byte for byte under their names, and cannot be more t
     t.ok(content.equals(given.bytes), `${index}: the bytes`)
   }
   const [names, types] = [mail.attachments.map((file) => file.filename), mail.attachments.map((file) => file.mimeType)]
-  t.strictSame(names.slice(0, 3), attachments.slice(0, 3).map((file) => file.name))
+  t.strictSame(
+    names.slice(0, 3),
+    attachments.slice(0, 3).map((file) => file.name),
+  )
   t.strictSame([...new Set(types.slice(3, 7))], ['application/octet-stream'])
   t.notOk(keys.includes('x-evil'))
   t.notMatch(bytes.toString(), /^X-Evil/im, 'no field anywhere')
@@ -112,9 +136,23 @@ t.test('attachments arrive byte for byte under their names, and cannot be more t
 
 t.test('header text of any language arrives as it was written', async (t) => {
   const texts = [
-    '', 'plain', 'two  spaces', ' at the ends ', 'a'.repeat(998), 'word '.repeat(199).trim(), 'Größe', '名前'.repeat(200),
-    '😀'.repeat(300), '=?UTF-8?Q?looks_encoded?=', 'a =?x?= b', 'tab\there', 'quotes " and \\ and <>',
-    'comma, (comment)', 'mixed ascii then ünïcode', 'Re: [list] x', `${'x'.repeat(100)} ü`,
+    '',
+    'plain',
+    'two  spaces',
+    ' at the ends ',
+    'a'.repeat(998),
+    'word '.repeat(199).trim(),
+    'Größe',
+    '名前'.repeat(200),
+    '😀'.repeat(300),
+    '=?UTF-8?Q?looks_encoded?=',
+    'a =?x?= b',
+    'tab\there',
+    'quotes " and \\ and <>',
+    'comma, (comment)',
+    'mixed ascii then ünïcode',
+    'Re: [list] x',
+    `${'x'.repeat(100)} ü`,
     'a\u2028line\u2029separators',
   ]
   for (const subject of texts) {
@@ -125,7 +163,12 @@ t.test('header text of any language arrives as it was written', async (t) => {
     t.equal(mail.subject ?? '', subject, `subject ${JSON.stringify(subject.slice(0, 30)).replace(/[^ -~]/gu, '?')}`)
     // The parser used here trims names; parseAddress has done so before.
     t.strictSame(mail.to?.[0], { name: subject.trim(), address: 'a@b.com' }, 'display name')
-    const longest = Math.max(...bytes.toString('latin1').split('\r\n').map((line) => line.length))
+    const longest = Math.max(
+      ...bytes
+        .toString('latin1')
+        .split('\r\n')
+        .map((line) => line.length),
+    )
     t.ok(longest < 100, `lines are folded (${longest})`)
   }
 })
@@ -134,21 +177,38 @@ t.test('any subject and display name survive the way through a parser', async (t
   const special = fc.constantFrom(' ', '=?', '?=', '"', ',', '<', '\\')
   const words = fc.oneof(fc.string(), fc.string({ unit: 'grapheme' }), special)
   const value = fc.array(words, { maxLength: 8 }).map((parts) => parts.join('').replace(/\p{Cc}/gu, ''))
-  const property = fc.asyncProperty(value.filter((text) => text.isWellFormed()), async (text) => {
-    const name = text.trim() === '' ? null : text.trim()
-    const fields = textField('Subject', text) + mailboxField('From', { name, address: 'a@b.com' })
-    const mail = await PostalMime.parse(`${fields}\r\nbody\r\n`)
-    return (mail.subject ?? '') === text && (mail.from?.name ?? '') === (name ?? '') &&
-      mail.from?.address === 'a@b.com' && mail.headers.length === 2 && !/[^\r]\n|\r[^\n]/.test(fields)
-  })
+  const property = fc.asyncProperty(
+    value.filter((text) => text.isWellFormed()),
+    async (text) => {
+      const name = text.trim() === '' ? null : text.trim()
+      const fields = textField('Subject', text) + mailboxField('From', { name, address: 'a@b.com' })
+      const mail = await PostalMime.parse(`${fields}\r\nbody\r\n`)
+      return (
+        (mail.subject ?? '') === text &&
+        (mail.from?.name ?? '') === (name ?? '') &&
+        mail.from?.address === 'a@b.com' &&
+        mail.headers.length === 2 &&
+        !/[^\r]\n|\r[^\n]/.test(fields)
+      )
+    },
+  )
   await fc.assert(property, { numRuns: 500 })
   t.pass('500 values')
 })
 
 t.test('bodies keep their text, with every kind of line end and of dot', async (t) => {
   const ends = [
-    '\n.\n', '\n.\r', '\r.\n', '\r.\r', '\n.\r\n', '\r.\r\n', '\r\n.\n', '\r\n.\r', '\r\n.\r\n',
-    '\r\n.\r\r\n', '\r\r\n.\r\r\n',
+    '\n.\n',
+    '\n.\r',
+    '\r.\n',
+    '\r.\r',
+    '\n.\r\n',
+    '\r.\r\n',
+    '\r\n.\n',
+    '\r\n.\r',
+    '\r\n.\r\n',
+    '\r\n.\r\r\n',
+    '\r\r\n.\r\r\n',
   ]
   for (const end of ends) {
     const text = `before${end}MAIL FROM:<evil@x.com>${end}after`
@@ -179,13 +239,18 @@ t.test('naughty strings add no field and no recipient', { skip: skipStrings }, a
   let checked = 0
   // Controls are refused before; a byte order mark is dropped by the parser used here.
   for (const value of naughty.map((text) => text.toWellFormed().replace(/[\p{Cc}\ufeff]/gu, ''))) {
-    const bytes = await renderMessage(input({
-      content: {
-        from: { name: value, address: 'orders@acme.com' }, subject: '{{value}}', text: '{{value}}',
-        html: '<p title="{{value}}">{{value}}</p>', attachments: [attachment({ name: value === '' ? 'x' : value })],
-      },
-      facts: { variables: { value } },
-    }))
+    const bytes = await renderMessage(
+      input({
+        content: {
+          from: { name: value, address: 'orders@acme.com' },
+          subject: '{{value}}',
+          text: '{{value}}',
+          html: '<p title="{{value}}">{{value}}</p>',
+          attachments: [attachment({ name: value === '' ? 'x' : value })],
+        },
+        facts: { variables: { value } },
+      }),
+    )
     const { mail, keys } = await parse(bytes)
     const isIntact = (mail.subject ?? '') === value && mail.to?.length === 1 && mail.from?.address === 'orders@acme.com'
     if (!isIntact) t.fail(`not intact: ${JSON.stringify(value)}`)

@@ -15,12 +15,15 @@ const MIME_CORPUS = new URL('../../../shared/corpora/mime/', import.meta.url)
 const CRLF = '\r\n'
 const TARGET = 'https://acme.com/x'
 const LINK = `<html><body><a href="${TARGET}">Gr\u00fc\u00dfe</a></body></html>`
-const TRACKED =
-  /<a href="https:\/\/t\.acme\.com\/c\/[a-z2-7]{56}">Gr\S+e<\/a><img src="https:\/\/t\.acme\.com\/o\//
+const TRACKED = /<a href="https:\/\/t\.acme\.com\/c\/[a-z2-7]{56}">Gr\S+e<\/a><img src="https:\/\/t\.acme\.com\/o\//
 
 const HEADER = [
-  'From: Acme <orders@acme.com>', 'To: ada@example.net', 'Subject: Order', 'Date: Sat, 21 Nov 2026 09:00:00 +0100',
-  'Message-ID: <own@acme.com>', 'MIME-Version: 1.0',
+  'From: Acme <orders@acme.com>',
+  'To: ada@example.net',
+  'Subject: Order',
+  'Date: Sat, 21 Nov 2026 09:00:00 +0100',
+  'Message-ID: <own@acme.com>',
+  'MIME-Version: 1.0',
 ]
 
 function mailOf(header: readonly string[], body: string | Buffer): Buffer {
@@ -28,13 +31,20 @@ function mailOf(header: readonly string[], body: string | Buffer): Buffer {
 }
 
 const multipart = (type: string, boundary: string, parts: readonly string[]): string =>
-  [`Content-Type: multipart/${type}; boundary="${boundary}"`, '', 'preamble',
-    ...parts.flatMap((part) => [`--${boundary}`, part]), `--${boundary}--`, 'epilogue', ''].join(CRLF)
+  [
+    `Content-Type: multipart/${type}; boundary="${boundary}"`,
+    '',
+    'preamble',
+    ...parts.flatMap((part) => [`--${boundary}`, part]),
+    `--${boundary}--`,
+    'epilogue',
+    '',
+  ].join(CRLF)
 
 function submit(raw: Uint8Array, change: Partial<StoredContent> = {}, rest: Omit<Change, 'content'> = {}) {
-  return renderMessage(input({
-    ...rest, content: { raw, html: null, text: null, subject: 'Order', hasVariables: false, ...change },
-  }))
+  return renderMessage(
+    input({ ...rest, content: { raw, html: null, text: null, subject: 'Order', hasVariables: false, ...change } }),
+  )
 }
 
 /** What stands below the signature and our fields. */
@@ -42,7 +52,10 @@ const belowOurs = (bytes: Buffer): string => bytes.toString('latin1').slice(byte
 
 t.test('a submitted mail is sent as it came, below our fields, and signed', async (t) => {
   const bodies: [string, string | Buffer][] = [
-    ['text', 'Hello\r\n.\r\n..\r\n'], ['8-bit text', 'Gr\u00fc\u00dfe\r\n'], ['nothing', ''], ['no line end', 'x'],
+    ['text', 'Hello\r\n.\r\n..\r\n'],
+    ['8-bit text', 'Gr\u00fc\u00dfe\r\n'],
+    ['nothing', ''],
+    ['no line end', 'x'],
     ['other bytes', Buffer.from([0xff, 0xfe, 0x41, 13, 10])],
   ]
   for (const [name, body] of bodies) {
@@ -62,10 +75,16 @@ t.test('Date and Message-ID are added only where they are missing, and our names
   t.match(mail.messageId, /^<[a-z2-7]{48}@acme\.com>$/)
   t.equal(mail.date, '2026-11-21T12:00:00.000Z')
   t.equal((await dkimVerdict(bare)).result, 'pass')
-  t.strictSame(keys.filter((key, index) => keys.indexOf(key) !== index), [])
+  t.strictSame(
+    keys.filter((key, index) => keys.indexOf(key) !== index),
+    [],
+  )
 
   const theirs = [
-    'Feedback-ID: theirs', 'x-sternpost-ref: forged', 'CFBL-Address: x@y.z', 'List-Unsubscribe: <mailto:x@y.z>',
+    'Feedback-ID: theirs',
+    'x-sternpost-ref: forged',
+    'CFBL-Address: x@y.z',
+    'List-Unsubscribe: <mailto:x@y.z>',
   ]
   const raw = mailOf([...HEADER, ...theirs], 'x\r\n')
   const plain = await parse(await submit(raw))
@@ -108,7 +127,8 @@ t.test('links and pixel come into the html, wherever it stands, and no other byt
       'Content-Type: text/html\r\nContent-Disposition: attachment\r\n\r\n<a href="https://a.b/">x</a>\r\n'
     const alternative = multipart('alternative', 'alt', [text, part])
     const shapes: [string, string][] = [
-      ['alone', part], ['an alternative', alternative],
+      ['alone', part],
+      ['an alternative', alternative],
       ['nested', multipart('mixed', 'mix', [attached, multipart('related', 'rel', [alternative, picture])])],
     ]
     for (const [shape, mime] of shapes) {
@@ -136,8 +156,7 @@ t.test('links and pixel come into the html, wherever it stands, and no other byt
 
 t.test('what is odd about a mail leaves it as it came', async (t) => {
   const html = 'Content-Type: text/html\r\n\r\n<a href="https://a.b/">x</a>\r\n'
-  const nested = (depth: number): string =>
-    depth === 0 ? html : multipart('mixed', `b${depth}`, [nested(depth - 1)])
+  const nested = (depth: number): string => (depth === 0 ? html : multipart('mixed', `b${depth}`, [nested(depth - 1)]))
   const cases: [string, string][] = [
     ['no closing delimiter', multipart('mixed', 'b', [html]).replace('--b--', '--c--')],
     ['no boundary', multipart('mixed', 'b', [html]).replace('boundary="b"', 'x=y')],
@@ -170,21 +189,45 @@ t.test('what is odd about a mail leaves it as it came', async (t) => {
 
 t.test('any bytes at all are taken apart and put together again', async (t) => {
   const pieces = fc.constantFrom(
-    '\r\n', '\r\n\r\n', '--b', '--b--', '--b\r\n', ': ', 'Content-Type: multipart/mixed; boundary=b', ' ', '\r', '\n',
-    'Content-Type: text/html', 'Content-Transfer-Encoding: base64', 'Content-Transfer-Encoding: quoted-printable',
-    '<a href="https://a.b/">', '</body>', '=', '=3D', 'YQ==', '\u00ff',
+    '\r\n',
+    '\r\n\r\n',
+    '--b',
+    '--b--',
+    '--b\r\n',
+    ': ',
+    'Content-Type: multipart/mixed; boundary=b',
+    ' ',
+    '\r',
+    '\n',
+    'Content-Type: text/html',
+    'Content-Transfer-Encoding: base64',
+    'Content-Transfer-Encoding: quoted-printable',
+    '<a href="https://a.b/">',
+    '</body>',
+    '=',
+    '=3D',
+    'YQ==',
+    '\u00ff',
   )
-  const raw = fc.array(fc.oneof(pieces, fc.string()), { maxLength: 30 })
+  const raw = fc
+    .array(fc.oneof(pieces, fc.string()), { maxLength: 30 })
     .map((parts) => Buffer.from(parts.join(''), 'latin1'))
   const property = fc.property(raw, (bytes) => {
     const { fields, rest } = readSubmittedMail(bytes)
     const found = findSubmittedHtml(bytes)
     const whole = Buffer.concat([Buffer.from(fields.join(''), 'latin1'), rest])
-    const isSame = whole.equals(bytes) || whole.equals(Buffer.concat([bytes, Buffer.from('\r\n\r\n')])) ||
-      whole.equals(Buffer.concat([bytes, Buffer.from('\r\n')])) || !bytes.includes('\r\n\r\n')
+    const isSame =
+      whole.equals(bytes) ||
+      whole.equals(Buffer.concat([bytes, Buffer.from('\r\n\r\n')])) ||
+      whole.equals(Buffer.concat([bytes, Buffer.from('\r\n')])) ||
+      !bytes.includes('\r\n\r\n')
     const again = found?.replace(found.html)
-    return isSame && (found === undefined || again === undefined ||
-      findSubmittedHtml(Buffer.concat([Buffer.from(again.fields.join(''), 'latin1'), again.rest])) !== undefined)
+    return (
+      isSame &&
+      (found === undefined ||
+        again === undefined ||
+        findSubmittedHtml(Buffer.concat([Buffer.from(again.fields.join(''), 'latin1'), again.rest])) !== undefined)
+    )
   })
   fc.assert(property, { numRuns: process.env['TEST_SCALE'] === 'full' ? 100_000 : 3_000 })
   t.pass('3,000 mails')

@@ -20,8 +20,9 @@ type Values = Parameters<ReturnType<typeof readTemplates>['problems']>[0]
 
 /** Each as `variables.name: …` or `subject: …`. */
 function templateProblems(given: Content, values: Values): string[] {
-  return readTemplates(given).problems(values).map(({ about, name, text }) =>
-    `${about === 'variable' ? 'variables.' : ''}${name}: ${text}`)
+  return readTemplates(given)
+    .problems(values)
+    .map(({ about, name, text }) => `${about === 'variable' ? 'variables.' : ''}${name}: ${text}`)
 }
 
 const usableVariables = (given: Content, values: Values) => readTemplates(given).usable(values)
@@ -53,8 +54,23 @@ t.test('placeholders are replaced, and escaped in html only', async (t) => {
 
 t.test('braces that make no placeholder stay as they are', async (t) => {
   const texts = [
-    '{{', '}}', '{{}}', '{{ }}', '{{|x}}', '{{a', 'a}}', '{a}', '{{a}', '{{a\nb}}', '{{a\rb}}', '{{{a}',
-    `{{${'k'.repeat(65)}}}`,     '@media{a{b:c}}', '{{{}}}', '{ {a} }', '{{{{',
+    '{{',
+    '}}',
+    '{{}}',
+    '{{ }}',
+    '{{|x}}',
+    '{{a',
+    'a}}',
+    '{a}',
+    '{{a}',
+    '{{a\nb}}',
+    '{{a\rb}}',
+    '{{{a}',
+    `{{${'k'.repeat(65)}}}`,
+    '@media{a{b:c}}',
+    '{{{}}}',
+    '{ {a} }',
+    '{{{{',
   ]
   for (const text of texts) {
     t.strictSame(parseTemplate(text, 'html'), [text], JSON.stringify(text))
@@ -69,16 +85,27 @@ t.test('a value is never expanded, and no character in it has a meaning', async 
   for (const a of tricky) {
     t.equal(substitute(parseTemplate('[{{{a}}}][{{b}}]', 'text'), { a, b: 'B' }), `[${a}][B]`, JSON.stringify(a))
   }
-  t.doesNotThrow(() => fc.assert(fc.property(fc.string(), fc.string(), fc.string(), (before, value, after) => {
-    const rendered = substitute(parseTemplate(`${noBraces(before)}{{key}}${noBraces(after)}`, 'html'), { key: value })
-    return rendered === noBraces(before) + escapeHtml(value) + noBraces(after)
-  }), { numRuns: 1_000 }))
-  t.doesNotThrow(() => fc.assert(fc.property(fc.string(), (value) => {
-    // What a browser reads back is the value: escaped exactly once, and nothing is left that could be markup.
-    const escaped = escapeHtml(value)
-    const isOfSize = escapedBytes(value) === Buffer.byteLength(escaped)
-    return isOfSize && !/[<>"']/.test(escaped) && unescapeHtml(escaped) === value
-  })))
+  t.doesNotThrow(() =>
+    fc.assert(
+      fc.property(fc.string(), fc.string(), fc.string(), (before, value, after) => {
+        const rendered = substitute(parseTemplate(`${noBraces(before)}{{key}}${noBraces(after)}`, 'html'), {
+          key: value,
+        })
+        return rendered === noBraces(before) + escapeHtml(value) + noBraces(after)
+      }),
+      { numRuns: 1_000 },
+    ),
+  )
+  t.doesNotThrow(() =>
+    fc.assert(
+      fc.property(fc.string(), (value) => {
+        // What a browser reads back is the value: escaped exactly once, and nothing is left that could be markup.
+        const escaped = escapeHtml(value)
+        const isOfSize = escapedBytes(value) === Buffer.byteLength(escaped)
+        return isOfSize && !/[<>"']/.test(escaped) && unescapeHtml(escaped) === value
+      }),
+    ),
+  )
 })
 
 t.test('only own values count, whatever the key is called', async (t) => {
@@ -104,21 +131,30 @@ t.test('only own values count, whatever the key is called', async (t) => {
 
 t.test('every problem is found and named', async (t) => {
   const given = {
-    user: { a: 1 }, list: [1], nothing: null, line: 'a\r\nBcc: x@y.z', long: 'x'.repeat(999),
-    big: '<'.repeat(2_000_000), z: 1,
+    user: { a: 1 },
+    list: [1],
+    nothing: null,
+    line: 'a\r\nBcc: x@y.z',
+    long: 'x'.repeat(999),
+    big: '<'.repeat(2_000_000),
+    z: 1,
   }
   const control = 'subject: has a line break or another control character'
   const filled = 'once its variables are filled in'
   const cases: [Parameters<typeof content>[0], string[]][] = [
     [{ subject: 'Hi {{name}}' }, ['variables.name: used in subject, not given']],
     [{ subject: 'Hi {{nothing}}' }, ['variables.nothing: used in subject, not given']],
-    [{ subject: '{{name}}', html: '{{name}} {{{name}}} {{no}}', text: '{{no}}' }, [
-      'variables.name: used in subject and html, not given', 'variables.no: used in html and text, not given',
-    ]],
-    [{ html: '{{user}} {{list|x}}' }, [
-      'variables.user: used in html, must be a string, number or boolean, not an object',
-      'variables.list: used in html, must be a string, number or boolean, not an array',
-    ]],
+    [
+      { subject: '{{name}}', html: '{{name}} {{{name}}} {{no}}', text: '{{no}}' },
+      ['variables.name: used in subject and html, not given', 'variables.no: used in html and text, not given'],
+    ],
+    [
+      { html: '{{user}} {{list|x}}' },
+      [
+        'variables.user: used in html, must be a string, number or boolean, not an object',
+        'variables.list: used in html, must be a string, number or boolean, not an array',
+      ],
+    ],
     [{ subject: '{{nothing|ok}} {{none|ok}}', html: 'x' }, []],
     [{ subject: '{{line}}' }, [`${control} ${filled}`]],
     [{ subject: 'a\nb', hasVariables: false }, [control]],
@@ -128,23 +164,29 @@ t.test('every problem is found and named', async (t) => {
     [{ subject: 'x'.repeat(998) }, []],
     [{ subject: '😀'.repeat(998) }, []],
     [{ subject: `${'{{a|}}'.repeat(167)}` }, ['subject: has more than 998 characters']],
-    [{ html: '{{a|}}'.repeat(MOST_BODY_BYTES / 6 + 1) }, [
-      `html: has ${MOST_BODY_BYTES + 4} bytes, at most ${MOST_BODY_BYTES} are allowed`,
-    ]],
-    [{ html: `{{none|${'<'.repeat(2_000_000)}}}` }, [
-      `html: has 8000000 bytes, at most ${MOST_BODY_BYTES} are allowed ${filled}`,
-    ]],
+    [
+      { html: '{{a|}}'.repeat(MOST_BODY_BYTES / 6 + 1) },
+      [`html: has ${MOST_BODY_BYTES + 4} bytes, at most ${MOST_BODY_BYTES} are allowed`],
+    ],
+    [
+      { html: `{{none|${'<'.repeat(2_000_000)}}}` },
+      [`html: has 8000000 bytes, at most ${MOST_BODY_BYTES} are allowed ${filled}`],
+    ],
     [{ html: `{{z|${'<'.repeat(2_000_000)}}}` }, []],
     [{ subject: '{{name}}', html: '{{x}}', hasVariables: false }, []],
     [{ html: '{{{big}}}', text: '{{big}}{{big}}' }, []],
-    [{ html: '{{big}}', text: '{{big}}{{big}}{{big}}' }, [
-      `html: has 8000000 bytes, at most ${MOST_BODY_BYTES} are allowed ${filled}`,
-      `text: has 6000000 bytes, at most ${MOST_BODY_BYTES} are allowed ${filled}`,
-    ]],
+    [
+      { html: '{{big}}', text: '{{big}}{{big}}{{big}}' },
+      [
+        `html: has 8000000 bytes, at most ${MOST_BODY_BYTES} are allowed ${filled}`,
+        `text: has 6000000 bytes, at most ${MOST_BODY_BYTES} are allowed ${filled}`,
+      ],
+    ],
     [{ text: 'ä'.repeat(MOST_BODY_BYTES / 2) }, []],
-    [{ text: `${'ä'.repeat(MOST_BODY_BYTES / 2)}x`, hasVariables: false }, [
-      `text: has ${MOST_BODY_BYTES + 1} bytes, at most ${MOST_BODY_BYTES} are allowed`,
-    ]],
+    [
+      { text: `${'ä'.repeat(MOST_BODY_BYTES / 2)}x`, hasVariables: false },
+      [`text: has ${MOST_BODY_BYTES + 1} bytes, at most ${MOST_BODY_BYTES} are allowed`],
+    ],
   ]
   for (const [fields, problems] of cases) {
     t.strictSame(templateProblems(content(fields), given), problems, JSON.stringify(fields).slice(0, 60))

@@ -6,7 +6,12 @@ import t from 'tap'
 import { decodeBase32, encodeBase32, RFC_4648 } from '../../src/base/base32.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import {
-  clickToken, openToken, readClickToken, readOpenToken, readUnsubscribeToken, unsubscribeToken,
+  clickToken,
+  openToken,
+  readClickToken,
+  readOpenToken,
+  readUnsubscribeToken,
+  unsubscribeToken,
 } from '../../src/content/tracking-token.ts'
 
 const KEY = createSecretKey(Buffer.alloc(32, 7))
@@ -27,7 +32,9 @@ t.test('a token names its message and number, and is the same every time', async
   for (let count = 0; count < 100; count++) {
     const messageId = newIdentifier('msg', 1_795_219_200_000 + count)
     const tokens = [
-      openToken(messageId, KEY), clickToken(messageId, count, KEY), unsubscribeToken(messageId, count, KEY),
+      openToken(messageId, KEY),
+      clickToken(messageId, count, KEY),
+      unsubscribeToken(messageId, count, KEY),
     ] as const
     for (const token of tokens) t.match(token, /^[a-z2-7]{56}$/)
     const facts = { messageId, linkNumber: count, listNumber: count }
@@ -50,8 +57,14 @@ t.test('every other bit, purpose, key or length is none', async (t) => {
     }
     t.same(readAll(token, createSecretKey(Buffer.alloc(32, 8))), [], 'another key')
     const malformed = [
-      '', token.slice(1), `${token}a`, ` ${token.slice(1)}`, `${token.slice(0, 55)}=`, `${token.slice(0, 55)}1`,
-      `${token.slice(0, 55)}\u0131`, 'a'.repeat(1_000_000),
+      '',
+      token.slice(1),
+      `${token}a`,
+      ` ${token.slice(1)}`,
+      `${token.slice(0, 55)}=`,
+      `${token.slice(0, 55)}1`,
+      `${token.slice(0, 55)}\u0131`,
+      'a'.repeat(1_000_000),
     ]
     for (const text of malformed) t.same(readAll(text), [], JSON.stringify(text.slice(0, 60)))
   }

@@ -36,11 +36,18 @@ t.test('captured mail goes to the capture server from loopback, signed, and coun
   t.match(capture.messages[0]?.bytes.toString(), /^DKIM-Signature: /)
   t.match(capture.messages[0]?.from, /^b-[a-z2-7]{48}@bounces\.acme\.test$/)
   t.equal(real.messages.length, 1)
-  t.notOk(engine.zone.queries.some((query) => query.includes(SIMULATOR)), 'nobody asked the DNS for it')
+  t.notOk(
+    engine.zone.queries.some((query) => query.includes(SIMULATOR)),
+    'nobody asked the DNS for it',
+  )
   const metrics = await engine.metrics.registry.metrics()
-  t.strictSame(metrics.match(/^sternpost_deliveries_total\{.*$/gm),
-    ['sternpost_deliveries_total{result="delivered",pool="default",ip="127.0.0.11",provider="other"} 1'])
-  t.strictSame((await engine.events(simulated)).map(({ data }) => data['isp']), ['simulator'])
+  t.strictSame(metrics.match(/^sternpost_deliveries_total\{.*$/gm), [
+    'sternpost_deliveries_total{result="delivered",pool="default",ip="127.0.0.11",provider="other"} 1',
+  ])
+  t.strictSame(
+    (await engine.events(simulated)).map(({ data }) => data['isp']),
+    ['simulator'],
+  )
 })
 
 t.test('captured mail may come from a domain without a record and a key, other mail may not', async (t) => {
@@ -95,11 +102,13 @@ t.test('a simulated recipient is tried again within seconds, wherever its mail g
 
 t.test('every simulated end comes, and nobody is suppressed for it', async (t) => {
   const replies: Record<string, string> = {
-    hard: '550 5.1.1 The email account that you tried to reach does not exist', soft: '452 4.2.2 over quota',
+    hard: '550 5.1.1 The email account that you tried to reach does not exist',
+    soft: '452 4.2.2 over quota',
     block: '554 5.7.1 Service unavailable; client host blocked using blocklist.sternpost.test',
   }
-  const { capture, real } = await servers(t, { script: { rcpt: (line) =>
-    replies[/<(\w+)@/.exec(line)?.[1] ?? ''] ?? '250 ok' } })
+  const { capture, real } = await servers(t, {
+    script: { rcpt: (line) => replies[/<(\w+)@/.exec(line)?.[1] ?? ''] ?? '250 ok' },
+  })
   const clock = manualClock(START)
   const engine = await startEngine(t, { port: real.port, capturePort: capture.port, clock })
   const lifetime = 10 * SECOND

@@ -25,10 +25,14 @@ function kit(most: number): Kit {
   const ended: string[] = []
   const slots = createConnectionSlots<Sender>(most, (run) => void planned.push(run))
   return {
-    slots, begun, ended,
+    slots,
+    begun,
+    ended,
     sender(name, wanted, isUrgent = false) {
       const sender: Sender = {
-        name, wanted, idle: 0,
+        name,
+        wanted,
+        idle: 0,
         grow() {
           while (sender.wanted > 0 && slots.take(sender, isUrgent)) {
             sender.wanted--

@@ -23,23 +23,48 @@ t.test('a message leaves signed from the pool IP with its EHLO name, and its del
   t.match(server.connections, [{ remoteAddress: '127.0.0.11', ehloName: 'mta1.sternpost.test' }])
   t.match(server.messages, [{ to: ANNA, from: /^b-[a-z2-7]{48}@bounces\.acme\.test$/ }])
   t.match(server.messages[0]?.bytes.toString(), /^DKIM-Signature: [^]*\r\nSubject: Hello\r\n/)
-  t.match(view, { isp: 'dest.test', ip: '127.0.0.11', attempts: [{
-    result: 'delivered', ip: '127.0.0.11', localAddress: '127.0.0.11', remoteAddress: '127.0.0.2', host: 'mx.dest.test',
-    stage: 'dot', reply: '250 2.0.0 queued', tls: null,
-  }] })
+  t.match(view, {
+    isp: 'dest.test',
+    ip: '127.0.0.11',
+    attempts: [
+      {
+        result: 'delivered',
+        ip: '127.0.0.11',
+        localAddress: '127.0.0.11',
+        remoteAddress: '127.0.0.2',
+        host: 'mx.dest.test',
+        stage: 'dot',
+        reply: '250 2.0.0 queued',
+        tls: null,
+      },
+    ],
+  })
   t.strictSame(await engine.events(id), [
     { kind: 'email.delivered', data: { message_id: id, recipient: ANNA, isp: 'dest.test' } },
   ])
   t.ok(engine.eventCalls() > 0)
   const lines = engine.log.filter((line) => line['message_id'] === id)
-  t.match(lines, [{
-    msg: 'message delivered', recipient: ANNA, ip: '127.0.0.11', local_address: '127.0.0.11', mx: 'mx.dest.test',
-    attempt: 1,
-    remote_address: '127.0.0.2', stage: 'dot', code: '2.0.0', outcome: 'delivered', ms: Number, provider: null,
-    tls: null,
-  }])
-  t.match(await engine.metrics.registry.metrics(),
-    /sternpost_deliveries_total\{result="delivered",pool="default",ip="127.0.0.11",provider="other"\} 1/)
+  t.match(lines, [
+    {
+      msg: 'message delivered',
+      recipient: ANNA,
+      ip: '127.0.0.11',
+      local_address: '127.0.0.11',
+      mx: 'mx.dest.test',
+      attempt: 1,
+      remote_address: '127.0.0.2',
+      stage: 'dot',
+      code: '2.0.0',
+      outcome: 'delivered',
+      ms: Number,
+      provider: null,
+      tls: null,
+    },
+  ])
+  t.match(
+    await engine.metrics.registry.metrics(),
+    /sternpost_deliveries_total\{result="delivered",pool="default",ip="127.0.0.11",provider="other"\} 1/,
+  )
 })
 
 t.test('a 450 defers by the schedule and the retry is byte-identical', async (t) => {
@@ -60,8 +85,14 @@ t.test('a 450 defers by the schedule and the retry is byte-identical', async (t)
   }
   t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 3 } })
   const [first] = server.messages
-  t.ok(server.messages.every(({ bytes }) => first?.bytes.equals(bytes)), 'the same bytes')
-  t.ok(server.messages.every(({ from }) => from === first?.from), 'the same return path')
+  t.ok(
+    server.messages.every(({ bytes }) => first?.bytes.equals(bytes)),
+    'the same bytes',
+  )
+  t.ok(
+    server.messages.every(({ from }) => from === first?.from),
+    'the same return path',
+  )
   t.equal(server.connections.length > 0, true)
 })
 
@@ -69,14 +100,22 @@ t.test('550 5.1.1 bounces hard at once, with the code and the reply', async (t) 
   const server = await mx(t, { script: { rcpt: '550 5.1.1 no such user' } })
   const engine = await startEngine(t, { port: server.port })
   const [id] = await engine.accept(ANNA)
-  t.match(
-    await engine.untilState(id, 'bounced'),
-    { bounce: { type: 'hard', category: 'invalid_recipient' }, attempts: { length: 1 } },
-  )
-  t.strictSame(await engine.events(id), [{ kind: 'email.bounced', data: {
-    message_id: id, recipient: ANNA, bounce_type: 'hard', bounce_code: '5.1.1',
-    bounce_description: '550 5.1.1 no such user',
-  } }])
+  t.match(await engine.untilState(id, 'bounced'), {
+    bounce: { type: 'hard', category: 'invalid_recipient' },
+    attempts: { length: 1 },
+  })
+  t.strictSame(await engine.events(id), [
+    {
+      kind: 'email.bounced',
+      data: {
+        message_id: id,
+        recipient: ANNA,
+        bounce_type: 'hard',
+        bounce_code: '5.1.1',
+        bounce_description: '550 5.1.1 no such user',
+      },
+    },
+  ])
 })
 
 t.test('a refused recipient does not stop the next message on the same connection', async (t) => {
@@ -117,10 +156,13 @@ t.test('the next host is asked when the first does not answer, and never after a
   const first = await mx(t, { script: { banner: '421 4.3.2 not now' } })
   const second = await mx(t, { address: '127.0.0.3', port: first.port })
   const zone = {
-    'dest.test': { MX: ['10 a.dest.test', '20 b.dest.test'] }, 'a.dest.test': { A: ['127.0.0.2'] },
+    'dest.test': { MX: ['10 a.dest.test', '20 b.dest.test'] },
+    'a.dest.test': { A: ['127.0.0.2'] },
     'b.dest.test': { A: ['127.0.0.3'] },
-    'none.test': { MX: ['10 dead.none.test', '20 b.dest.test'] }, 'dead.none.test': { A: ['127.0.0.9'] },
-    'full.test': { MX: ['10 c.full.test', '20 b.dest.test'] }, 'c.full.test': { A: ['127.0.0.4'] },
+    'none.test': { MX: ['10 dead.none.test', '20 b.dest.test'] },
+    'dead.none.test': { A: ['127.0.0.9'] },
+    'full.test': { MX: ['10 c.full.test', '20 b.dest.test'] },
+    'c.full.test': { A: ['127.0.0.4'] },
   }
   const third = await mx(t, { address: '127.0.0.4', port: first.port, script: { rcpt: '450 4.2.2 full' } })
   const engine = await startEngine(t, { port: first.port, zone })
@@ -150,23 +192,28 @@ t.test('an answer to the dot that is lost twice ends the message, with the doubt
   const engine = await startEngine(t, { port: server.port, clock })
   const [id] = await engine.accept(ANNA)
   t.match(await engine.untilState(id, 'deferred'), {
-    isPossibleDuplicate: true, nextAttemptAt: START + 5 * MINUTE, attempts: [{ result: 'ambiguous', stage: 'dot' }],
+    isPossibleDuplicate: true,
+    nextAttemptAt: START + 5 * MINUTE,
+    attempts: [{ result: 'ambiguous', stage: 'dot' }],
   })
   await clock.advance(5 * MINUTE)
-  t.match(await engine.untilState(id, 'bounced'), { bounce: {
-    type: 'undetermined', category: 'ambiguous', code: '4.4.2', description: /may have been delivered/,
-  } })
+  t.match(await engine.untilState(id, 'bounced'), {
+    bounce: { type: 'undetermined', category: 'ambiguous', code: '4.4.2', description: /may have been delivered/ },
+  })
   t.equal(server.messages.length, 2)
   t.ok(server.messages[0]?.bytes.equals(server.messages[1]?.bytes ?? Buffer.alloc(0)))
   t.equal(server.connections.length, 2)
 })
 
 t.test('a kept connection that the host has closed costs the message nothing', async (t) => {
-  const server = await mx(t, { script: { mail: (_line, { commands }) =>
-    (commands.filter((command) => command.startsWith('MAIL')).length > 1 ? '421 4.4.2 idle too long' : '250 ok') } })
+  const server = await mx(t, {
+    script: {
+      mail: (_line, { commands }) =>
+        commands.filter((command) => command.startsWith('MAIL')).length > 1 ? '421 4.4.2 idle too long' : '250 ok',
+    },
+  })
   const engine = await startEngine(t, { port: server.port })
   await engine.untilState((await engine.accept(ANNA))[0], 'delivered')
   t.match(await engine.untilState((await engine.accept(ANNA))[0], 'delivered'), { attempts: { length: 1 } })
   t.equal(server.connections.length, 2)
 })
-

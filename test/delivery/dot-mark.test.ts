@@ -168,7 +168,10 @@ t.test('the next envelope goes out behind the dot: a round trip for each message
   await until('the second mark is asked for', second.isAsked)
   second.mark(true)
   t.match(await second.end, { kind: 'accepted' })
-  t.strictSame(server.messages.map((message) => message.to), ['first@example.test', 'second@example.test'])
+  t.strictSame(
+    server.messages.map((message) => message.to),
+    ['first@example.test', 'second@example.test'],
+  )
 })
 
 for (const [name, dot, end] of [
@@ -192,8 +195,10 @@ for (const [name, dot, end] of [
 
 t.test('what a host says to the next message counts for nothing when it ends at the dot', async (t) => {
   for (const [dot, end] of [
-    ['close', { kind: 'unanswered' }], ['421 4.3.2 bye', { kind: 'refused', stage: 'dot', reply: { code: 421 } }],
-    ['354 what', { kind: 'unanswered' }], ['999 what', { kind: 'unanswered' }],
+    ['close', { kind: 'unanswered' }],
+    ['421 4.3.2 bye', { kind: 'refused', stage: 'dot', reply: { code: 421 } }],
+    ['354 what', { kind: 'unanswered' }],
+    ['999 what', { kind: 'unanswered' }],
   ] as const) {
     const server = await mx(t, { script: { dot } })
     const opened = await session(t, server)

@@ -13,7 +13,11 @@ const TEXT = ['Gr\u00fc\u00dfe, \u20ac 5 = viel', '', '.ein Punkt ', `${'lang '.
 
 t.test('a text of 8 bits becomes quoted-printable and reads the same', async (t) => {
   const bytes = downgraded([
-    'From: a@b.test', 'Content-Type: text/plain; charset=utf-8', 'Content-Transfer-Encoding: 8bit', '', ...TEXT,
+    'From: a@b.test',
+    'Content-Type: text/plain; charset=utf-8',
+    'Content-Transfer-Encoding: 8bit',
+    '',
+    ...TEXT,
   ])
   t.ok(isAscii(bytes))
   t.match(String(bytes), /^From: a@b\.test\r\nContent-Type: .+\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n/)
@@ -22,16 +26,42 @@ t.test('a text of 8 bits becomes quoted-printable and reads the same', async (t)
 
 t.test('each part of a mail is made fit by itself', async (t) => {
   const mail = [
-    'From: a@b.test', 'MIME-Version: 1.0', 'Content-Type: multipart/mixed; boundary="out"',
-    'Content-Transfer-Encoding: 8bit', '',
-    'pr\u00e4ambel', '--out', 'Content-Type: multipart/alternative; boundary=in', '', '--in',
-    'Content-Type: text/plain; charset=utf-8', 'Content-Transfer-Encoding: 8bit', '', ...TEXT, '--in',
-    'Content-Type: text/html; charset=utf-8', 'Content-Transfer-Encoding: quoted-printable', '', '<p>=C3=A4</p>',
-    '--in--', '--out', 'Content-Type: application/octet-stream; name=x.bin', 'Content-Transfer-Encoding: binary',
-    'Content-Disposition: attachment', '',
-    '\u00e4\u00f6\u00fc', '--out', 'Content-Type: message/rfc822', 'Content-Transfer-Encoding: 8bit', '',
+    'From: a@b.test',
+    'MIME-Version: 1.0',
+    'Content-Type: multipart/mixed; boundary="out"',
+    'Content-Transfer-Encoding: 8bit',
+    '',
+    'pr\u00e4ambel',
+    '--out',
+    'Content-Type: multipart/alternative; boundary=in',
+    '',
+    '--in',
+    'Content-Type: text/plain; charset=utf-8',
+    'Content-Transfer-Encoding: 8bit',
+    '',
+    ...TEXT,
+    '--in',
+    'Content-Type: text/html; charset=utf-8',
+    'Content-Transfer-Encoding: quoted-printable',
+    '',
+    '<p>=C3=A4</p>',
+    '--in--',
+    '--out',
+    'Content-Type: application/octet-stream; name=x.bin',
+    'Content-Transfer-Encoding: binary',
+    'Content-Disposition: attachment',
+    '',
+    '\u00e4\u00f6\u00fc',
+    '--out',
+    'Content-Type: message/rfc822',
+    'Content-Transfer-Encoding: 8bit',
+    '',
     'From: c@d.test',
-    'Content-Type: text/plain; charset=utf-8', '', 'innen \u00e4', '--out--', '',
+    'Content-Type: text/plain; charset=utf-8',
+    '',
+    'innen \u00e4',
+    '--out--',
+    '',
   ]
   const bytes = downgraded(mail)
   t.ok(isAscii(bytes))
@@ -39,7 +69,11 @@ t.test('each part of a mail is made fit by itself', async (t) => {
   t.equal(after.text, before.text)
   t.equal(after.html, before.html)
   const contents = ({ attachments }: typeof after): string[] =>
-    attachments.map(({ content }) => Buffer.from(content as ArrayBuffer).toString().trimEnd())
+    attachments.map(({ content }) =>
+      Buffer.from(content as ArrayBuffer)
+        .toString()
+        .trimEnd(),
+    )
   t.strictSame(contents(after), contents(before))
   t.notMatch(String(bytes), /Content-Transfer-Encoding: (?:8bit|binary)/)
   t.match(String(bytes), /<p>=C3=A4<\/p>/, 'what is encoded stays')

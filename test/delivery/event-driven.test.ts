@@ -35,13 +35,14 @@ async function sink(t: Test, options: OrderingSinkOptions = {}): Promise<Orderin
 
 /** Counts what is asked of a store. */
 function counted(calls: Record<string, number>): (store: Store) => Store {
-  return (store) => new Proxy(store, {
-    get(target, name, receiver) {
-      const verb: unknown = Reflect.get(target, name, receiver)
-      if (typeof verb === 'function') calls[String(name)] = (calls[String(name)] ?? 0) + 1
-      return verb
-    },
-  })
+  return (store) =>
+    new Proxy(store, {
+      get(target, name, receiver) {
+        const verb: unknown = Reflect.get(target, name, receiver)
+        if (typeof verb === 'function') calls[String(name)] = (calls[String(name)] ?? 0) + 1
+        return verb
+      },
+    })
 }
 
 t.test('an engine with mail for later asks its store for nothing but the net and its leases', async (t) => {
@@ -106,10 +107,7 @@ const HOLDERS: Holder[] = [
       for (let block = 0; block < 5; block++) await engine.untilState((await engine.accept(ANNA))[0], 'deferred')
     },
   },
-  {
-    name: 'a suspended IP',
-    before: (engine) => engine.warmup.suspendIp(IP, 'a test', 'test'),
-  },
+  { name: 'a suspended IP', before: (engine) => engine.warmup.suspendIp(IP, 'a test', 'test') },
   {
     name: 'a paused IP',
     options: WARMING,
@@ -136,9 +134,8 @@ const HOLDERS: Holder[] = [
   {
     name: 'the operator',
     options: { mayDeliver: () => false },
-    after: (engine, clock) => engine.store.actOnQueue({
-      filter: {}, action: { kind: 'hold' }, now: clock.now(), limit: 10, isDryRun: false,
-    }),
+    after: (engine, clock) =>
+      engine.store.actOnQueue({ filter: {}, action: { kind: 'hold' }, now: clock.now(), limit: 10, isDryRun: false }),
   },
   { name: 'a full disk', options: { mayDeliver: () => false } },
 ]
@@ -182,11 +179,24 @@ for (const holder of HOLDERS) {
 
 function upkeep({ store, metrics }: Engine, clock: ManualClock): Schedule {
   return createSchedule({
-    store, clock, realClock: clock, metrics, drive: null, logger: createLogger({ level: 'silent' }),
-    domains: { checkDue: nothing, stop: nothing }, warmup: { closeDays: nothing, checkGates: nothing },
-    shaping: { tick: nothing }, sts: { refresh: nothing }, tlsReports: { sendDue: nothing },
-    retention: { async run() {}, async watchBudget() {}, stop() {} }, backups: { when: () => null, async write() {} },
-    uncertainRetry: () => 1, certificates: { check() {} }, health: { runDue: nothing }, isClockSteady: () => true,
-    onQueued() {}, onEvents() {},
+    store,
+    clock,
+    realClock: clock,
+    metrics,
+    drive: null,
+    logger: createLogger({ level: 'silent' }),
+    domains: { checkDue: nothing, stop: nothing },
+    warmup: { closeDays: nothing, checkGates: nothing },
+    shaping: { tick: nothing },
+    sts: { refresh: nothing },
+    tlsReports: { sendDue: nothing },
+    retention: { async run() {}, async watchBudget() {}, stop() {} },
+    backups: { when: () => null, async write() {} },
+    uncertainRetry: () => 1,
+    certificates: { check() {} },
+    health: { runDue: nothing },
+    isClockSteady: () => true,
+    onQueued() {},
+    onEvents() {},
   })
 }

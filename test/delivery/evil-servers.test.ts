@@ -76,21 +76,25 @@ function answering(answers: string[], then?: (socket: Socket) => void): Behaviou
 
 const halfClose = (socket: Socket): void => void socket.end()
 const reset = (socket: Socket): void => void socket.resetAndDestroy()
-const endless = (piece: string) => (socket: Socket): void => {
-  const write = (): void => {
-    while (!socket.destroyed && socket.write(piece)) {}
-    if (!socket.destroyed) socket.once('drain', write)
+const endless =
+  (piece: string) =>
+  (socket: Socket): void => {
+    const write = (): void => {
+      while (!socket.destroyed && socket.write(piece)) {}
+      if (!socket.destroyed) socket.once('drain', write)
+    }
+    write()
   }
-  write()
-}
-const dripping = (text: string) => (socket: Socket): void => {
-  let position = 0
-  const timer: NodeJS.Timeout = setInterval(() => {
-    if (socket.destroyed) return clearInterval(timer)
-    socket.write(text.charAt(position++ % text.length))
-  }, 20)
-  socket.on('close', () => clearInterval(timer))
-}
+const dripping =
+  (text: string) =>
+  (socket: Socket): void => {
+    let position = 0
+    const timer: NodeJS.Timeout = setInterval(() => {
+      if (socket.destroyed) return clearInterval(timer)
+      socket.write(text.charAt(position++ % text.length))
+    }, 20)
+    socket.on('close', () => clearInterval(timer))
+  }
 
 for (const [name, behave, stage, reason] of [
   ['10 MB without a line end', endless('x'.repeat(65_536)), 'banner', /more than 65536 bytes/],
@@ -130,28 +134,42 @@ const SHORT: Target = { timeouts: { mail: 400, rcpt: 400, data: 400, final_dot: 
 for (const [name, answers, end, then] of [
   ['answers nothing to MAIL', ['220 mx\r\n', STEP_EHLO], { kind: 'lost', stage: 'mail' }],
   ['drips to MAIL', ['220 mx\r\n', STEP_EHLO, '2'], { kind: 'lost', stage: 'mail' }, dripping('50-x\r\n2')],
-  ['half-closes after MAIL', ['220 mx\r\n', STEP_EHLO, '250 ok\r\n'], { kind: 'lost', stage: 'rcpt' },
-    halfClose],
-  ['resets after RCPT', ['220 mx\r\n', STEP_EHLO, '250 ok\r\n', '250 ok\r\n'], { kind: 'lost', stage: 'data' },
-    reset],
+  ['half-closes after MAIL', ['220 mx\r\n', STEP_EHLO, '250 ok\r\n'], { kind: 'lost', stage: 'rcpt' }, halfClose],
+  ['resets after RCPT', ['220 mx\r\n', STEP_EHLO, '250 ok\r\n', '250 ok\r\n'], { kind: 'lost', stage: 'data' }, reset],
   ['says 999 to RCPT', ['220 mx\r\n', STEP_EHLO, '250 ok\r\n', '999 ok\r\n'], { kind: 'lost', stage: 'rcpt' }],
   ['says 354 to RCPT', ['220 mx\r\n', STEP_EHLO, '250 ok\r\n', '354 ok\r\n'], { kind: 'lost', stage: 'rcpt' }],
-  ['says 354 twice', ['220 mx\r\n', STEP_EHLO, '250 ok\r\n', '250 ok\r\n', '354 go\r\n354 go\r\n'],
-    { kind: 'lost', stage: 'data', reason: /reply before its command: 354/ }],
-  ['answers the dot with 354', [...TO_BODY, ...dotted('354 go\r\n')],
-    { kind: 'unanswered', reason: /unexpected answer to the final dot/ }],
-  ['answers the dot with NUL', [...TO_BODY, ...dotted('\u0000\r\n')],
-    { kind: 'unanswered', reason: /malformed reply/ }],
-  ['answers the dot with 421 of many lines',
+  [
+    'says 354 twice',
+    ['220 mx\r\n', STEP_EHLO, '250 ok\r\n', '250 ok\r\n', '354 go\r\n354 go\r\n'],
+    { kind: 'lost', stage: 'data', reason: /reply before its command: 354/ },
+  ],
+  [
+    'answers the dot with 354',
+    [...TO_BODY, ...dotted('354 go\r\n')],
+    { kind: 'unanswered', reason: /unexpected answer to the final dot/ },
+  ],
+  [
+    'answers the dot with NUL',
+    [...TO_BODY, ...dotted('\u0000\r\n')],
+    { kind: 'unanswered', reason: /malformed reply/ },
+  ],
+  [
+    'answers the dot with 421 of many lines',
     [...TO_BODY, ...dotted('421-4.3.2 a\r\n421 4.3.2 b\r\n')],
-    { kind: 'refused', stage: 'dot', reply: { code: 421, enhancedCode: '4.3.2' } }],
-  ['half-closes at the dot', [...TO_BODY, ...dotted('')],
-    { kind: 'unanswered' }, halfClose],
-  ['sends 64 KiB to the dot and no end',
+    { kind: 'refused', stage: 'dot', reply: { code: 421, enhancedCode: '4.3.2' } },
+  ],
+  ['half-closes at the dot', [...TO_BODY, ...dotted('')], { kind: 'unanswered' }, halfClose],
+  [
+    'sends 64 KiB to the dot and no end',
     [...TO_BODY, ...dotted('')],
-    { kind: 'unanswered', reason: /more than/ }, endless('x'.repeat(65_536))],
-  ['answers in latin-1', ['220 mx\r\n', STEP_EHLO, '550 5.7.1 gesch\u00fctzt\r\n'],
-    { kind: 'refused', stage: 'mail', reply: { code: 550, text: '550 5.7.1 gesch\u00fctzt' } }],
+    { kind: 'unanswered', reason: /more than/ },
+    endless('x'.repeat(65_536)),
+  ],
+  [
+    'answers in latin-1',
+    ['220 mx\r\n', STEP_EHLO, '550 5.7.1 gesch\u00fctzt\r\n'],
+    { kind: 'refused', stage: 'mail', reply: { code: 550, text: '550 5.7.1 gesch\u00fctzt' } },
+  ],
 ] as [string, string[], Partial<SendEnd>, ((socket: Socket) => void)?][]) {
   t.test(`a host that ${name}`, async (t) => {
     const server = await raw(t, answering(answers, then))
@@ -166,7 +184,13 @@ for (const [name, answers, end, then] of [
 
 /** The lines of the body and the dot: the answer comes behind the last. */
 function dotted(answer: string): string[] {
-  return [...BYTES.toString().split('\r\n').slice(0, -1).map(() => ''), answer]
+  return [
+    ...BYTES.toString()
+      .split('\r\n')
+      .slice(0, -1)
+      .map(() => ''),
+    answer,
+  ]
 }
 
 t.test('a host that takes DATA without a recipient gets a lone dot, and the next message after it', async (t) => {
@@ -229,13 +253,18 @@ function afterStartTls(then: (socket: Socket) => void): Behaviour {
 
 const VERIFIED: HostTls = { kind: 'verified', names: ['mx.test'], by: 'sts', policy: { type: 'sts', id: '1' } }
 const DANE: HostTls = {
-  kind: 'dane', names: ['mx.test'], policy: { type: 'dane', id: '' },
+  kind: 'dane',
+  names: ['mx.test'],
+  policy: { type: 'dane', id: '' },
   records: [{ usage: 3, selector: 1, matching: 1, data: '00'.repeat(32) }],
 }
 
 t.test('a handshake that resets, stays silent or drips fails in its time', async (t) => {
   const behaviours: Record<string, (socket: Socket) => void> = {
-    reset, 'half-close': halfClose, 'silence': () => {}, 'drip': dripping('\u0016\u0003'),
+    reset,
+    'half-close': halfClose,
+    silence: () => {},
+    drip: dripping('\u0016\u0003'),
   }
   for (const [name, then] of Object.entries(behaviours)) {
     for (const policy of [OPPORTUNISTIC, REQUIRED, VERIFIED, DANE]) {
@@ -247,7 +276,12 @@ t.test('a handshake that resets, stays silent or drips fails in its time', async
 
 t.test('a certificate that nobody vouches for is good enough where any is, and nowhere else', WITH_TLS, async (t) => {
   if (tls === undefined) return
-  const expected = [[OPPORTUNISTIC, true], [REQUIRED, true], [VERIFIED, false], [DANE, false]] as const
+  const expected = [
+    [OPPORTUNISTIC, true],
+    [REQUIRED, true],
+    [VERIFIED, false],
+    [DANE, false],
+  ] as const
   for (const [policy, isTaken] of expected) {
     const server = await mx(t, { tls })
     const opened = await open(server, { tls: policy })
@@ -268,7 +302,10 @@ t.test('a ticket takes a session up again where the certificate does not matter'
     socket.on('data', (bytes) => socket.write(String(bytes).startsWith('QUIT') ? '221 bye\r\n' : STEP_EHLO))
   })
   t.teardown(() => secure.close())
-  const server = await raw(t, afterStartTls((socket) => void secure.emit('connection', socket)))
+  const server = await raw(
+    t,
+    afterStartTls((socket) => void secure.emit('connection', socket)),
+  )
   const tickets = new Map<string, TlsTicket>()
   for (const policy of [REQUIRED, REQUIRED, OPPORTUNISTIC]) {
     const opened = await session(t, server, { tls: policy, tickets })
@@ -288,10 +325,13 @@ t.test('a ticket over which a handshake failed is not offered again', WITH_TLS, 
     socket.on('data', (bytes) => socket.write(String(bytes).startsWith('QUIT') ? '221 bye\r\n' : STEP_EHLO))
   })
   t.teardown(() => secure.close())
-  const server = await raw(t, afterStartTls((socket) => {
-    if (isBroken) reset(socket)
-    else secure.emit('connection', socket)
-  }))
+  const server = await raw(
+    t,
+    afterStartTls((socket) => {
+      if (isBroken) reset(socket)
+      else secure.emit('connection', socket)
+    }),
+  )
   const tickets = new Map<string, TlsTicket>()
   const opened = await session(t, server, { tls: REQUIRED, tickets })
   await opened.quit()
@@ -305,10 +345,11 @@ t.test('a certificate that can not be judged fails the connection alone', WITH_T
   if (tls === undefined) return
   const key = new X509Certificate(tls.cert).publicKey.export({ type: 'spki', format: 'der' }).toString('hex')
   const policy: HostTls = {
-    ...DANE, kind: 'dane',
+    ...DANE,
+    kind: 'dane',
     // A name that OpenSSL takes for a mistake of its caller.
-    names: ['mx\u0000.test'], records: [{ usage: 2, selector: 1, matching: 0, data: key }],
+    names: ['mx\u0000.test'],
+    records: [{ usage: 2, selector: 1, matching: 0, data: key }],
   }
   t.match(await open(await mx(t, { tls }), { tls: policy }), { kind: 'failed', failure: { stage: 'starttls' } })
 })
-

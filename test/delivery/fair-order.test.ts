@@ -10,11 +10,21 @@ import type { QueueKey } from '../../src/store/records/queue-records.ts'
 
 const ENDLESS = 1_000_000
 
-const key = (changes: Partial<QueueKey> = {}): QueueKey =>
-  ({ pool: 'default', route: 'google', domain: 'acme.test', stream: 'bulk', isRetry: false, ...changes })
+const key = (changes: Partial<QueueKey> = {}): QueueKey => ({
+  pool: 'default',
+  route: 'google',
+  domain: 'acme.test',
+  stream: 'bulk',
+  isRetry: false,
+  ...changes,
+})
 
 const roundOf = (changes: Partial<RoundRequest> = {}): RoundRequest => ({
-  room: 500, mostPerLane: 1_000, heldOf: () => 0, capacityOf: () => ({ slots: 10, room: 200 }), roomOf: () => Infinity,
+  room: 500,
+  mostPerLane: 1_000,
+  heldOf: () => 0,
+  capacityOf: () => ({ slots: 10, room: 200 }),
+  roomOf: () => Infinity,
   ...changes,
 })
 
@@ -23,7 +33,10 @@ const nameOf = ({ pool, route, domain, stream, isRetry }: QueueKey): string =>
 
 /** What each key got in so many rounds; those with endless rows stay due. */
 function sums(
-  order: FairOrder, rounds: number, request: RoundRequest, endless: readonly QueueKey[] = [],
+  order: FairOrder,
+  rounds: number,
+  request: RoundRequest,
+  endless: readonly QueueKey[] = [],
 ): Record<string, number> {
   const given: Record<string, number> = {}
   for (let count = 0; count < rounds; count++) {
@@ -62,19 +75,30 @@ t.test('turns hand out everything that somebody takes, and go on where they ende
   const ring = createTurnRing<{ left: number; got: number }>()
   const members = [1, 50, 3, 50].map((left) => ({ left, got: 0 }))
   for (const member of members) ring.add(member)
-  const hand = (amount: number): number => takeTurns(ring, amount, (member, part) => {
-    const count = Math.min(part, member.left)
-    member.left -= count
-    member.got += count
-    return { count, wantsMore: member.left > 0 }
-  })
+  const hand = (amount: number): number =>
+    takeTurns(ring, amount, (member, part) => {
+      const count = Math.min(part, member.left)
+      member.left -= count
+      member.got += count
+      return { count, wantsMore: member.left > 0 }
+    })
   t.equal(hand(20), 0)
-  t.strictSame(members.map(({ got }) => got), [1, 8, 3, 8])
+  t.strictSame(
+    members.map(({ got }) => got),
+    [1, 8, 3, 8],
+  )
   t.equal(hand(1), 0)
   t.equal(hand(1), 0)
-  t.strictSame(members.map(({ got }) => got), [1, 9, 3, 9])
+  t.strictSame(
+    members.map(({ got }) => got),
+    [1, 9, 3, 9],
+  )
   t.equal(hand(200), 200 - 82)
-  const counts = new Map([['a', 0], ['b', 0], ['c', 0]])
+  const counts = new Map([
+    ['a', 0],
+    ['b', 0],
+    ['c', 0],
+  ])
   const three = createTurnRing<string>()
   for (const name of counts.keys()) three.add(name)
   const give = (name: string, part: number): Taken => {
@@ -91,7 +115,9 @@ t.test('groups get turns by their free slots, those without room none', async (t
   const order = orderOf([big, small, full])
   const none: Capacity = { slots: 0, room: 0 }
   const capacities: Record<string, Capacity> = {
-    a: { slots: 30, room: 200 }, b: { slots: 10, room: 200 }, c: { slots: 10, room: 0 },
+    a: { slots: 30, room: 200 },
+    b: { slots: 10, room: 200 },
+    c: { slots: 10, room: 0 },
   }
   const capacityOf = ({ route }: { route: string }): Capacity => capacities[route] ?? none
   const request = roundOf({ room: 25, mostPerLane: Infinity, capacityOf })
@@ -139,7 +165,10 @@ t.test('no lane has more than half of the window while others wait, wherever it 
   const small = key({ route: 'z', domain: 'small.test' })
   const request = roundOf({ room: 2_000, mostPerLane: 1_000, capacityOf: () => ({ slots: 100, room: 2_000 }) })
   const given = sums(orderOf([...million, small]), 1, request)
-  t.equal(million.reduce((sum, each) => sum + (given[nameOf(each)] ?? 0), 0), 1_000)
+  t.equal(
+    million.reduce((sum, each) => sum + (given[nameOf(each)] ?? 0), 0),
+    1_000,
+  )
   t.equal(given[nameOf(small)], 1_000)
   const held = roundOf({ ...request, heldOf: (domain) => (domain === 'million.test' ? 995 : 0) })
   t.equal(sums(orderOf([...million, small]), 1, held)[nameOf(million[0] ?? small)], 5)
@@ -170,77 +199,101 @@ t.test('fifty tenants on one path get the same, however much each has', async (t
 t.test('what the caller allows is never passed, and nothing is left lying', async () => {
   const keys = fc.uniqueArray(
     fc.record({
-      pool: fc.constantFrom('p', 'q'), route: fc.constantFrom('a', 'b', 'c', 'd'),
-      domain: fc.constantFrom('u', 'v', 'w', 'x', 'y'), isRetry: fc.boolean(),
+      pool: fc.constantFrom('p', 'q'),
+      route: fc.constantFrom('a', 'b', 'c', 'd'),
+      domain: fc.constantFrom('u', 'v', 'w', 'x', 'y'),
+      isRetry: fc.boolean(),
       stream: fc.constantFrom<Stream>('transactional', 'bulk'),
     }),
     { selector: nameOf, minLength: 1, maxLength: 40 },
   )
   const numbers = fc.array(fc.integer({ min: 0, max: 30 }), { minLength: 8, maxLength: 8 })
-  fc.assert(fc.property(keys, numbers, fc.integer({ min: 1, max: 120 }), (due, seeds, room) => {
-    const sumOf = (text: string): number => [...text].reduce((sum, letter) => sum + letter.charCodeAt(0), 0)
-    const number = (text: string): number => seeds[sumOf(text) % 8] ?? 0
-    const order = createFairOrder()
-    for (const each of due) order.set(each, 1 + number(nameOf(each)))
-    const before = new Map(due.map((each) => [nameOf(each), 1 + number(nameOf(each))]))
-    const request = roundOf({
-      room, mostPerLane: 40, heldOf: (domain) => number(domain),
-      capacityOf: ({ pool, route }) => ({ slots: number(route), room: number(pool + route) }),
-      roomOf: (each) => number(`${nameOf(each)}.`),
-    })
-    const asks = order.round(request)
-    const total = asks.reduce((sum, { limit }) => sum + limit, 0)
-    const byGroup = new Map<string, number>()
-    const byLane = new Map<string, number>()
-    for (const { key: asked, limit } of asks) {
-      if (limit < 1 || limit > Math.min(before.get(nameOf(asked)) ?? 0, request.roomOf(asked))) return false
-      const [group, lane] = [`${asked.pool} ${asked.route}`, `${asked.domain} ${asked.stream}`]
-      byGroup.set(group, (byGroup.get(group) ?? 0) + limit)
-      byLane.set(lane, (byLane.get(lane) ?? 0) + limit)
-      if ((byGroup.get(group) ?? 0) > number(asked.pool + asked.route)) return false
-    }
-    const isOneLane = new Set(due.map(({ domain, stream }) => `${domain} ${stream}`)).size === 1
-    if (!isOneLane && [...byLane].some(([lane, count]) => count > 40 - number(lane.split(' ')[0] ?? ''))) return false
-    if (new Set(asks.map(({ key: asked }) => nameOf(asked))).size < asks.length || total > room) return false
-    // Room that is left is room that nobody due could use.
-    return total === room || due.every((each) => {
-      const given = asks.find(({ key: asked }) => nameOf(asked) === nameOf(each))?.limit ?? 0
-      const lane = byLane.get(`${each.domain} ${each.stream}`) ?? 0
-      return given === before.get(nameOf(each)) || given === request.roomOf(each)
-        || (byGroup.get(`${each.pool} ${each.route}`) ?? 0) === number(each.pool + each.route)
-        || lane >= 40 - number(each.domain)
-    })
-  }), { numRuns: 500 })
+  fc.assert(
+    fc.property(keys, numbers, fc.integer({ min: 1, max: 120 }), (due, seeds, room) => {
+      const sumOf = (text: string): number => [...text].reduce((sum, letter) => sum + letter.charCodeAt(0), 0)
+      const number = (text: string): number => seeds[sumOf(text) % 8] ?? 0
+      const order = createFairOrder()
+      for (const each of due) order.set(each, 1 + number(nameOf(each)))
+      const before = new Map(due.map((each) => [nameOf(each), 1 + number(nameOf(each))]))
+      const request = roundOf({
+        room,
+        mostPerLane: 40,
+        heldOf: (domain) => number(domain),
+        capacityOf: ({ pool, route }) => ({ slots: number(route), room: number(pool + route) }),
+        roomOf: (each) => number(`${nameOf(each)}.`),
+      })
+      const asks = order.round(request)
+      const total = asks.reduce((sum, { limit }) => sum + limit, 0)
+      const byGroup = new Map<string, number>()
+      const byLane = new Map<string, number>()
+      for (const { key: asked, limit } of asks) {
+        if (limit < 1 || limit > Math.min(before.get(nameOf(asked)) ?? 0, request.roomOf(asked))) return false
+        const [group, lane] = [`${asked.pool} ${asked.route}`, `${asked.domain} ${asked.stream}`]
+        byGroup.set(group, (byGroup.get(group) ?? 0) + limit)
+        byLane.set(lane, (byLane.get(lane) ?? 0) + limit)
+        if ((byGroup.get(group) ?? 0) > number(asked.pool + asked.route)) return false
+      }
+      const isOneLane = new Set(due.map(({ domain, stream }) => `${domain} ${stream}`)).size === 1
+      if (!isOneLane && [...byLane].some(([lane, count]) => count > 40 - number(lane.split(' ')[0] ?? ''))) return false
+      if (new Set(asks.map(({ key: asked }) => nameOf(asked))).size < asks.length || total > room) return false
+      // Room that is left is room that nobody due could use.
+      return (
+        total === room ||
+        due.every((each) => {
+          const given = asks.find(({ key: asked }) => nameOf(asked) === nameOf(each))?.limit ?? 0
+          const lane = byLane.get(`${each.domain} ${each.stream}`) ?? 0
+          return (
+            given === before.get(nameOf(each)) ||
+            given === request.roomOf(each) ||
+            (byGroup.get(`${each.pool} ${each.route}`) ?? 0) === number(each.pool + each.route) ||
+            lane >= 40 - number(each.domain)
+          )
+        })
+      )
+    }),
+    { numRuns: 500 },
+  )
 })
 
 t.test('nobody starves: with any load each key that can go goes within a few rounds', async () => {
   const upTo = (max: number): fc.Arbitrary<number> => fc.integer({ min: 1, max })
-  fc.assert(fc.property(upTo(60), upTo(9), upTo(8), (lanes, groups, room) => {
-    const keys = Array.from({ length: lanes }, (_, lane) => key({
-      route: `r${lane % groups}`, domain: `d${lane}.test`, isRetry: lane % 2 === 0,
-      stream: lane % 3 === 0 ? 'transactional' : 'bulk',
-    }))
-    const order = orderOf(keys)
-    const slots = 2
-    // Everybody before it has a turn of two rows, bulk every fifth of its group's.
-    const rounds = Math.ceil((keys.length * slots * 5 * 2) / room) + groups * slots * 5
-    const given = sums(order, rounds, roundOf({ room, capacityOf: () => ({ slots, room: 4 }) }), keys)
-    return keys.every((each) => (given[nameOf(each)] ?? 0) > 0)
-  }), { numRuns: 60 })
+  fc.assert(
+    fc.property(upTo(60), upTo(9), upTo(8), (lanes, groups, room) => {
+      const keys = Array.from({ length: lanes }, (_, lane) =>
+        key({
+          route: `r${lane % groups}`,
+          domain: `d${lane}.test`,
+          isRetry: lane % 2 === 0,
+          stream: lane % 3 === 0 ? 'transactional' : 'bulk',
+        }),
+      )
+      const order = orderOf(keys)
+      const slots = 2
+      // Everybody before it has a turn of two rows, bulk every fifth of its group's.
+      const rounds = Math.ceil((keys.length * slots * 5 * 2) / room) + groups * slots * 5
+      const given = sums(order, rounds, roundOf({ room, capacityOf: () => ({ slots, room: 4 }) }), keys)
+      return keys.every((each) => (given[nameOf(each)] ?? 0) > 0)
+    }),
+    { numRuns: 60 },
+  )
 })
 
 t.test('one blocked path with half a million rows takes nothing from the others', async (t) => {
   const blocked = Array.from({ length: 200 }, (_, index) => key({ route: 'blocked', domain: `d${index}.test` }))
   const free = key({ route: 'free', domain: 'small.test' })
   const order = orderOf([...blocked, free])
-  const [free5, none] = [{ slots: 5, room: 200 }, { slots: 0, room: 0 }]
+  const [free5, none] = [
+    { slots: 5, room: 200 },
+    { slots: 0, room: 0 },
+  ]
   const request = roundOf({ capacityOf: ({ route }) => (route === 'free' ? free5 : none) })
   t.strictSame(sums(order, 1, request), { [nameOf(free)]: 200 })
 })
 
 t.test('a round touches the keys whose turn comes, and no others', async (t) => {
   const keys = Array.from({ length: 20_000 }, (_, index) =>
-    key({ route: `r${index % 5_000}`, domain: `d${index}.test` }))
+    key({ route: `r${index % 5_000}`, domain: `d${index}.test` }),
+  )
   const order = orderOf(keys, 3)
   const touched = { keys: 0, groups: 0 }
   const request = roundOf({
@@ -254,7 +307,10 @@ t.test('a round touches the keys whose turn comes, and no others', async (t) => 
     },
   })
   const asks = order.round(request)
-  t.equal(asks.reduce((sum, { limit }) => sum + limit, 0), 500)
+  t.equal(
+    asks.reduce((sum, { limit }) => sum + limit, 0),
+    500,
+  )
   t.ok(touched.groups <= 500 && touched.keys <= 1_000, `${touched.groups} groups, ${touched.keys} keys`)
   t.strictSame(createFairOrder().round(request), [])
   t.strictSame(order.round(roundOf({ room: 0 })), [])
@@ -318,7 +374,10 @@ t.test('a group that comes anew is next before thousands; one that had a turn an
   order.set(fresh, 1)
   t.equal(nameOf(order.round(request)[0]?.key ?? key()), nameOf(fresh))
   order.set(fresh, 1)
-  t.notOk(order.round(request).some(({ key: asked }) => asked.route === 'fresh'), 'its next message waits its turn')
+  t.notOk(
+    order.round(request).some(({ key: asked }) => asked.route === 'fresh'),
+    'its next message waits its turn',
+  )
   t.equal(sums(order, 60, request, backlog)[nameOf(fresh)], 1, 'which comes with those of the others')
   order.set(fresh, 0)
   sums(order, 60, request, backlog)

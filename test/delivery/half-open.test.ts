@@ -87,7 +87,12 @@ t.test('a block in answer to the probe suspends for longer, and ends no message'
   const world = await suspended(t)
   const { engine, clock, receiver } = world
   let tries = 0
-  for (const [step, minutes] of [[1, 15], [2, 30], [3, 60], [4, 120]] as const) {
+  for (const [step, minutes] of [
+    [1, 15],
+    [2, 30],
+    [3, 60],
+    [4, 120],
+  ] as const) {
     t.match(pathsOf(engine), [{ status: 'suspended', step, holds: [{ until: clock.now() + minutes * MINUTE }] }])
     await clock.advance(minutes * MINUTE + 100)
     await engine.until('it was tried', () => receiver.tries > tries)

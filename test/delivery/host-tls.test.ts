@@ -32,7 +32,12 @@ async function judge(shown: IssuedCertificate, policies: readonly HostTls[], roo
   const port = typeof bound === 'object' && bound !== null ? bound.port : 0
   const ca = root === undefined ? [] : [...getCACertificates('default'), root]
   const socket = connect({
-    host: '127.0.0.1', port, servername: HOST, rejectUnauthorized: false, checkServerIdentity: () => undefined, ca,
+    host: '127.0.0.1',
+    port,
+    servername: HOST,
+    rejectUnauthorized: false,
+    checkServerIdentity: () => undefined,
+    ca,
   })
   await once(socket, 'secureConnect')
   const peer = readPeer(socket)
@@ -42,8 +47,12 @@ async function judge(shown: IssuedCertificate, policies: readonly HostTls[], roo
   return verdicts
 }
 
-const dane = (records: TlsaRecord[], names = [HOST, 'dest.test']): HostTls =>
-  ({ kind: 'dane', records, names, policy: { type: 'dane', id: 'x' } })
+const dane = (records: TlsaRecord[], names = [HOST, 'dest.test']): HostTls => ({
+  kind: 'dane',
+  records,
+  names,
+  policy: { type: 'dane', id: 'x' },
+})
 const verified: HostTls = { kind: 'verified', names: [HOST], by: 'sts', policy: { type: 'sts', id: '1' } }
 const opportunistic: HostTls = { kind: 'opportunistic', policy: { type: 'none', id: '' } }
 const testing: HostTls = { kind: 'opportunistic', policy: { type: 'sts', id: '1' } }
@@ -90,7 +99,10 @@ t.test('a chain to a known root, and the name of the host', WITH_OPENSSL, async 
 t.test('DANE with usage 3: this certificate, whatever it says', WITH_OPENSSL, async (t) => {
   const authority = authorityFor(t)
   for (const shown of [authority.issue(['elsewhere.test']), authority.issue([HOST], { isExpired: true })]) {
-    const verdicts = await judge(shown, allKinds(shown.certificate, 3).map((record) => dane([record], [])))
+    const verdicts = await judge(
+      shown,
+      allKinds(shown.certificate, 3).map((record) => dane([record], [])),
+    )
     for (const verdict of verdicts) t.match(verdict, { isAcceptable: true, isVerified: true, result: 'success' })
   }
   const other = authority.issue([HOST])
@@ -106,7 +118,10 @@ t.test('DANE with usage 2: an authority above it, the chain, the dates and a nam
   const below = authority.intermediate('Below')
   const shown = below.issue([HOST], { withRoot: true })
   for (const anchor of [authority.certificate, below.certificate]) {
-    const verdicts = await judge(shown, allKinds(anchor, 2).map((record) => dane([record])))
+    const verdicts = await judge(
+      shown,
+      allKinds(anchor, 2).map((record) => dane([record])),
+    )
     for (const verdict of verdicts) t.match(verdict, { isAcceptable: true, isVerified: true, result: 'success' })
   }
   const ofRoot = allKinds(authority.certificate, 2)
@@ -140,8 +155,14 @@ t.test('DANE with usage 2: an authority above it, the chain, the dates and a nam
 t.test('which TLSA records can be used', (t) => {
   const full = 'ab'.repeat(32)
   const cases: [usage: number, selector: number, matching: number, data: string, isUsable: boolean][] = [
-    [3, 1, 1, full, true], [2, 0, 2, full + full, true], [3, 0, 0, '30', true], [0, 1, 1, full, false],
-    [1, 1, 1, full, false], [3, 2, 1, full, false], [3, 1, 3, full, false], [3, 1, 2, full, false],
+    [3, 1, 1, full, true],
+    [2, 0, 2, full + full, true],
+    [3, 0, 0, '30', true],
+    [0, 1, 1, full, false],
+    [1, 1, 1, full, false],
+    [3, 2, 1, full, false],
+    [3, 1, 3, full, false],
+    [3, 1, 2, full, false],
     [255, 1, 1, full, false],
   ]
   for (const [usage, selector, matching, data, expected] of cases) {

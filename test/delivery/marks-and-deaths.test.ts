@@ -52,11 +52,14 @@ t.test('a row that was given back while its mark was committed sends no dot', as
   let commit = (): void => {}
   const marks = createDotMarks({
     store: {
-      markDotSent: () => new Promise((resolve) => {
-        commit = () => resolve({ stale: [] })
-      }),
+      markDotSent: () =>
+        new Promise((resolve) => {
+          commit = () => resolve({ stale: [] })
+        }),
     },
-    clock: manualClock(START), logger: createLogger({ level: 'silent' }), epoch: 1,
+    clock: manualClock(START),
+    logger: createLogger({ level: 'silent' }),
+    epoch: 1,
     behindOutcomes: (ask) => ask(Promise.resolve()),
     keyInThread: (claim) => (inThread.has(claim) ? 10 * claim : undefined),
     answer: (_thread, _id, stale) => void answers.push(stale),
@@ -86,7 +89,9 @@ t.test('a question whose rows came back before it was committed is answered, so 
         return Promise.reject(new Error('SQLITE_FULL'))
       },
     },
-    clock, logger: createLogger({ level: 'silent' }), epoch: 1,
+    clock,
+    logger: createLogger({ level: 'silent' }),
+    epoch: 1,
     behindOutcomes: (ask) => ask(Promise.resolve()),
     keyInThread: (claim) => (isInThread ? 10 * claim : undefined),
     answer: (_thread, _id, stale) => void answers.push(stale),
@@ -107,8 +112,7 @@ t.test('a mark that can not be committed is asked for again; nothing is sent or 
   const { store } = engine
   const commit = store.markDotSent.bind(store)
   let failures = 0
-  store.markDotSent = (epoch, rows) =>
-    (failures++ < 2 ? Promise.reject(new Error('SQLITE_FULL')) : commit(epoch, rows))
+  store.markDotSent = (epoch, rows) => (failures++ < 2 ? Promise.reject(new Error('SQLITE_FULL')) : commit(epoch, rows))
   const [first] = await engine.accept(ANNA)
   await until('the commit failed', () => failures === 1)
   const [second] = await engine.accept(ANNA)
@@ -174,9 +178,10 @@ t.test('what the store answers to a dead thread lets no dot of the next one out'
   const { store } = engine
   const commit = store.markDotSent.bind(store)
   const held: (() => Promise<unknown>)[] = []
-  store.markDotSent = (epoch, rows) => new Promise((resolve, reject) => {
-    held.push(() => commit(epoch, rows).then(resolve, reject))
-  })
+  store.markDotSent = (epoch, rows) =>
+    new Promise((resolve, reject) => {
+      held.push(() => commit(epoch, rows).then(resolve, reject))
+    })
   const [first] = await engine.accept(ANNA)
   await until('the thread asks for a mark', () => held.length === 1)
   const before = engine.live.current()
@@ -216,7 +221,10 @@ t.test('what a dead thread had is due at once, or later as a possible duplicate 
   await engine.untilState(other, 'delivered')
   t.match(await engine.message(other), { isPossibleDuplicate: false })
   t.match(await engine.message(past), {
-    state: 'queued', isPossibleDuplicate: true, nextAttemptAt: START + 5 * MINUTE, attempts: { length: 0 },
+    state: 'queued',
+    isPossibleDuplicate: true,
+    nextAttemptAt: START + 5 * MINUTE,
+    attempts: { length: 0 },
   })
   await clock.advance(5 * MINUTE)
   t.match(await engine.untilState(past, 'delivered'), { isPossibleDuplicate: true })

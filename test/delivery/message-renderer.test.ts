@@ -24,8 +24,13 @@ function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platfo
     readAhead: async () => ({ facts: new Map(), contents: new Map() }),
     content: async (contentId) => contents[contentId],
     renderFacts: async (key) => ({
-      messageId: MESSAGE_ID, domain: 'acme.com', to: { name: null, address: 'ada@example.net' },
-      variables: { name: `name ${key}` }, acceptedAt: 1_795_262_400_000, sendAt: null, stream: 'transactional',
+      messageId: MESSAGE_ID,
+      domain: 'acme.com',
+      to: { name: null, address: 'ada@example.net' },
+      variables: { name: `name ${key}` },
+      acceptedAt: 1_795_262_400_000,
+      sendAt: null,
+      stream: 'transactional',
     }),
     signingKeys: async (domain) => keys[domain] ?? [],
     platformKey: async (domain) => keys[domain]?.[0],
@@ -33,12 +38,26 @@ function rendererOf(contents: Record<number, StoredContent>, { keys = {}, platfo
     close: async () => {},
   }
   const renderer = createMessageRenderer({
-    reader, masterKey: MASTER_KEY, trackingUrl: null, trackingHost: 't.acme.com', referenceHeader: null,
-    senderId: 'sternpost1', cfbl: false, platformDomain: platformDomain ?? null,
+    reader,
+    masterKey: MASTER_KEY,
+    trackingUrl: null,
+    trackingHost: 't.acme.com',
+    referenceHeader: null,
+    senderId: 'sternpost1',
+    cfbl: false,
+    platformDomain: platformDomain ?? null,
   })
   const row = (contentId: number, key: number): DispatchedRow => ({
-    claim: 1, key, contentId, messageId: MESSAGE_ID, domain: 'acme.com', returnPath: 'bounces.acme.com',
-    recipientDomain: 'example.net', expiresAt: 0, isCaptured: true, isUrgent: false,
+    claim: 1,
+    key,
+    contentId,
+    messageId: MESSAGE_ID,
+    domain: 'acme.com',
+    returnPath: 'bounces.acme.com',
+    recipientDomain: 'example.net',
+    expiresAt: 0,
+    isCaptured: true,
+    isUrgent: false,
   })
   return (contentId: number, key = 1) => renderer.render(row(contentId, key), '8bit')
 }
@@ -50,10 +69,15 @@ function wireOf(bytes: Buffer, provenFrom?: number): string {
 t.test('lines of dots are doubled in what others wrote, and there are none in what we encoded', async (t) => {
   const raw = Buffer.from('Subject: x\r\n\r\n.\r\nMAIL FROM:<a@b.test>\r\n..\r\n')
   const render = rendererOf({
-    1: storedContent({ raw }), 2: storedContent({ subject: 'x', text: '.\nMAIL\n..', html: '.\n.' }),
+    1: storedContent({ raw }),
+    2: storedContent({ subject: 'x', text: '.\nMAIL\n..', html: '.\n.' }),
     3: storedContent({ subject: 'x', text: '.\n', attachments: [attachment({ bytes: Buffer.from('.\r\n.') })] }),
   })
-  for (const [contentId, dots] of [[1, '\r\n..\r\nMAIL FROM:<a@b.test>\r\n...\r\n'], [2, '=2E'], [3, '=2E']] as const) {
+  for (const [contentId, dots] of [
+    [1, '\r\n..\r\nMAIL FROM:<a@b.test>\r\n...\r\n'],
+    [2, '=2E'],
+    [3, '=2E'],
+  ] as const) {
     const { bytes, provenFrom } = await render(contentId)
     t.equal(wireOf(bytes, provenFrom), wireOf(bytes), 'as if all of it was looked at')
     t.match(wireOf(bytes, provenFrom), dots)
@@ -69,7 +93,12 @@ t.test('a retry has the same bytes, and each message its own, however many share
   })
   const first = new Map<string, string>()
   for (let round = 0; round < 4; round++) {
-    for (const [contentId, key] of [[1, 1], [2, 2], [1, 3], [2, 4]] as const) {
+    for (const [contentId, key] of [
+      [1, 1],
+      [2, 2],
+      [1, 3],
+      [2, 4],
+    ] as const) {
       const text = String((await render(contentId, key)).bytes)
       const known = first.get(`${contentId} ${key}`)
       if (known === undefined) first.set(`${contentId} ${key}`, text)
@@ -99,6 +128,9 @@ t.test('the platform signs below the sending domain, its own mail once, and noth
   for (const [keys, platformDomain, signers] of cases) {
     const parts = { keys: Object.fromEntries(keys), ...(platformDomain === undefined ? {} : { platformDomain }) }
     const { bytes } = await rendererOf({ 1: storedContent({ subject: 'x', text: 'Hi' }) }, parts)(1)
-    t.same([...String(bytes).matchAll(/\bd=([a-z.]+);/g)].map(([, domain]) => domain), signers)
+    t.same(
+      [...String(bytes).matchAll(/\bd=([a-z.]+);/g)].map(([, domain]) => domain),
+      signers,
+    )
   }
 })

@@ -18,12 +18,34 @@ import { startEngine } from './start-engine.ts'
 const ANNA = 'anna@dest.test'
 
 const message = (claim: number): ClaimedMessage => ({
-  key: 10 * claim, claim, id: `msg_${claim}`, contentId: 1, pool: 'default', domain: 'acme.test', stream: 'bulk',
-  recipient: ANNA, recipientDomain: 'dest.test', attempts: 0, acceptedAt: 0, expiresAt: Infinity, pathFailures: 0,
-  ambiguousCount: 0, route: 'dest.test', lastIp: null, keepIpUntil: null, avoidIps: [], isCaptured: false,
+  key: 10 * claim,
+  claim,
+  id: `msg_${claim}`,
+  contentId: 1,
+  pool: 'default',
+  domain: 'acme.test',
+  stream: 'bulk',
+  recipient: ANNA,
+  recipientDomain: 'dest.test',
+  attempts: 0,
+  acceptedAt: 0,
+  expiresAt: Infinity,
+  pathFailures: 0,
+  ambiguousCount: 0,
+  route: 'dest.test',
+  lastIp: null,
+  keepIpUntil: null,
+  avoidIps: [],
+  isCaptured: false,
 })
-const leased = (claim: number, change: Partial<LeasedRow> = {}): LeasedRow =>
-  ({ key: 10 * claim, claim, id: `msg_${claim}`, since: 7, isMarked: false, ...change })
+const leased = (claim: number, change: Partial<LeasedRow> = {}): LeasedRow => ({
+  key: 10 * claim,
+  claim,
+  id: `msg_${claim}`,
+  since: 7,
+  isMarked: false,
+  ...change,
+})
 
 interface World {
   orphans: Orphans
@@ -47,8 +69,12 @@ function world(store: Partial<Store> = {}): World {
   const clock = manualClock()
   const metrics = createMetrics()
   const window = createReadyWindow(() => 100)
-  const [rows, unclaimed, lost, log]: [LeasedRow[], UnclaimRequest['rows'], number[], Record<string, unknown>[]] =
-    [[], [], [], []]
+  const [rows, unclaimed, lost, log]: [LeasedRow[], UnclaimRequest['rows'], number[], Record<string, unknown>[]] = [
+    [],
+    [],
+    [],
+    [],
+  ]
   const [held, inThread] = [new Set<number>(), new Set<number>()]
   const thread: World['thread'] = { claims: new Set(), isSilent: false }
   const history = createClaimHistory(clock)
@@ -56,7 +82,13 @@ function world(store: Partial<Store> = {}): World {
   history.note('given back', message(1), 'rate')
   let freed = 0
   const orphans = createOrphans({
-    clock, realClock: clock, window, metrics, history, epoch: 1, threadCount: 1,
+    clock,
+    realClock: clock,
+    window,
+    metrics,
+    history,
+    epoch: 1,
+    threadCount: 1,
     logger: createLogger({ level: 'debug', write: (line) => void log.push(JSON.parse(line)) }),
     store: {
       leasedRows: async (_epoch, after, limit) => {
@@ -67,8 +99,8 @@ function world(store: Partial<Store> = {}): World {
       unclaim: async (request) => void unclaimed.push(...request.rows),
       ...store,
     },
-    holders: () => new Map([...held, ...inThread].map((claim) =>
-      [claim, { message: message(claim), by: 'placer' as const }])),
+    holders: () =>
+      new Map([...held, ...inThread].map((claim) => [claim, { message: message(claim), by: 'placer' as const }])),
     tries: {
       *held() {
         for (const claim of inThread) yield { row: { claim, message: message(claim) } as PlacedRow, thread: 0 }
@@ -83,7 +115,15 @@ function world(store: Partial<Store> = {}): World {
     onFreed: () => void freed++,
   })
   return {
-    orphans, window, rows, held, inThread, thread, unclaimed, lost, log,
+    orphans,
+    window,
+    rows,
+    held,
+    inThread,
+    thread,
+    unclaimed,
+    lost,
+    log,
     freed: () => freed,
     counted: () => metrics.registry.metrics(),
     async look(between = () => {}) {
@@ -97,7 +137,7 @@ function world(store: Partial<Store> = {}): World {
   }
 }
 
-t.test('a row that two looks find leased and in nobody\'s hand is given back, told and counted', async (t) => {
+t.test("a row that two looks find leased and in nobody's hand is given back, told and counted", async (t) => {
   const { look, rows, held, window, unclaimed, log, freed, counted } = world()
   t.match(await counted(), /sternpost_orphans_total\{kind="message"\} 0\nsternpost_orphans_total\{kind="webhook"\} 0/)
   window.hold([message(1), message(2)])
@@ -109,12 +149,23 @@ t.test('a row that two looks find leased and in nobody\'s hand is given back, to
     { key: 10, claim: 1, nextAt: before + SECOND },
     { key: 30, claim: 3, nextAt: before + SECOND + 5 * MINUTE, isPossibleDuplicate: true },
   ])
-  t.same([...window.held()].map(({ claim }) => claim), [2])
+  t.same(
+    [...window.held()].map(({ claim }) => claim),
+    [2],
+  )
   t.equal(freed(), 1)
   t.match(log, [
     {
-      level: 'warn', msg: 'message in nobody\'s hand', message_id: 'msg_1', claim: 1, since: 7, may_be_sent: false,
-      history: [{ step: 'claimed', claim: 1 }, { step: 'given back', detail: 'rate' }],
+      level: 'warn',
+      msg: "message in nobody's hand",
+      message_id: 'msg_1',
+      claim: 1,
+      since: 7,
+      may_be_sent: false,
+      history: [
+        { step: 'claimed', claim: 1 },
+        { step: 'given back', detail: 'rate' },
+      ],
     },
     { message_id: 'msg_3', may_be_sent: true, history: [] },
   ])
@@ -141,7 +192,10 @@ t.test('what the window counts and nobody holds is not counted any more', async 
   window.hold([message(1), message(2)])
   held.add(1)
   await look()
-  t.same([...window.held()].map(({ claim }) => claim), [1])
+  t.same(
+    [...window.held()].map(({ claim }) => claim),
+    [1],
+  )
   t.same(unclaimed, [], 'the store does not have it')
   t.match(log, [{ message_id: 'msg_2', seen_by: 'window' }])
   t.match(await counted(), /sternpost_orphans_total\{kind="message"\} 1/)
@@ -202,7 +256,8 @@ async function losingEngine(t: Test) {
   const clock = manualClock()
   let isLost = false
   const engine = await startEngine(t, {
-    port: server.port, clock,
+    port: server.port,
+    clock,
     // The first rows are claimed, and nobody is told of them.
     watchStore: (store) => ({
       ...store,
@@ -227,13 +282,17 @@ t.test('a message that got lost between store and dispatcher is sent within the 
     return server.messages.length === 1
   })
   await engine.untilState(id, 'delivered')
-  t.match(engine.log.filter(({ msg }) => msg === 'message in nobody\'s hand'), [{ message_id: id, seen_by: 'store' }])
+  t.match(
+    engine.log.filter(({ msg }) => msg === "message in nobody's hand"),
+    [{ message_id: id, seen_by: 'store' }],
+  )
   t.match(await engine.metrics.registry.metrics(), /sternpost_orphans_total\{kind="message"\} 1/)
 })
 
 t.test('under load the net finds nothing, and each thread has what it was given', async (t) => {
   const server = await scriptedMx({
-    address: '127.0.0.2', script: { rcpt: { afterMilliseconds: 20, reply: '250 ok' } },
+    address: '127.0.0.2',
+    script: { rcpt: { afterMilliseconds: 20, reply: '250 ok' } },
   })
   t.teardown(() => server.close())
   const clock = manualClock()
@@ -243,7 +302,7 @@ t.test('under load the net finds nothing, and each thread has what it was given'
     await clock.advance(MINUTE)
     return (await engine.store.queueSummary(clock.now())).sending === 0 && server.messages.length === ids.length
   })
-  t.equal(engine.log.filter(({ msg }) => msg === 'message in nobody\'s hand').length, 0)
+  t.equal(engine.log.filter(({ msg }) => msg === "message in nobody's hand").length, 0)
   t.equal(server.messages.length, ids.length)
 })
 
@@ -252,7 +311,8 @@ t.test('a ring of steps keeps the last ones', (t) => {
   for (const step of ['claimed', 'placed', 'given back'] as const) history.note(step, message(1), 'a')
   history.note('claimed', { key: 10, claim: 2 })
   t.strictSame(history.of(10), [
-    { at: 5, claim: 1, step: 'placed', detail: 'a' }, { at: 5, claim: 1, step: 'given back', detail: 'a' },
+    { at: 5, claim: 1, step: 'placed', detail: 'a' },
+    { at: 5, claim: 1, step: 'given back', detail: 'a' },
     { at: 5, claim: 2, step: 'claimed', detail: null },
   ])
   t.same(history.of(11), [])

@@ -35,21 +35,31 @@ t.test('a deferral is told with its reason and the next time', async (t) => {
   const engine = await startEngine(t, { port: server.port, clock })
   const [id] = await engine.accept(ANNA)
   await engine.untilState(id, 'deferred')
-  t.strictSame(await engine.events(id), [{ kind: 'email.deferred', data: {
-    message_id: id, recipient: ANNA, isp: 'dest.test', description: '450-4.2.0 busy come back',
-    next_attempt_at: String((START + MINUTE) / 1000),
-  } }])
+  t.strictSame(await engine.events(id), [
+    {
+      kind: 'email.deferred',
+      data: {
+        message_id: id,
+        recipient: ANNA,
+        isp: 'dest.test',
+        description: '450-4.2.0 busy come back',
+        next_attempt_at: String((START + MINUTE) / 1000),
+      },
+    },
+  ])
   await server.close()
   const [other] = await engine.accept('x@nowhere.test')
   await engine.untilState(other, 'deferred')
-  t.match(await engine.events(other), [{ kind: 'email.deferred', data: {
-    isp: 'nowhere.test', description: /does not exist/,
-  } }])
+  t.match(await engine.events(other), [
+    { kind: 'email.deferred', data: { isp: 'nowhere.test', description: /does not exist/ } },
+  ])
 })
 
 t.test('a dead address is suppressed, another refusal suppresses nobody', async (t) => {
   const replies: Record<string, string> = {
-    dead: '550 5.1.1 no such user', full: '552 5.2.2 over quota', spam: '554 5.7.1 this is spam',
+    dead: '550 5.1.1 no such user',
+    full: '552 5.2.2 over quota',
+    spam: '554 5.7.1 this is spam',
   }
   const server = await mx(t, { script: { rcpt: (line) => replies[/<(\w+)@/.exec(line)?.[1] ?? ''] ?? '250 ok' } })
   const engine = await startEngine(t, { port: server.port, zone: { 'null.test': { MX: ['0 .'] } } })
@@ -87,7 +97,10 @@ t.test('the dialogue of each attempt is kept, without the message', async (t) =>
   await clock.advance(MINUTE)
   await engine.untilState(id, 'delivered')
   const transcripts = (await engine.store.transcripts(id)) ?? []
-  t.match(transcripts, [{ host: 'mx.dest.test', ip: '127.0.0.11' }, { host: 'mx.dest.test', ip: '127.0.0.11' }])
+  t.match(transcripts, [
+    { host: 'mx.dest.test', ip: '127.0.0.11' },
+    { host: 'mx.dest.test', ip: '127.0.0.11' },
+  ])
   const [first = '', second = ''] = transcripts.map(({ dialogue }) => dialogue ?? '')
   t.match(first, /^\* connected to mx\.dest\.test [^]*> MAIL FROM:<b-[^]*\n\* the message, \d+ bytes/)
   t.match(first, /\n< 451 4\.3\.0 later$/m)
@@ -115,18 +128,23 @@ t.test('why a message waits is known: the path, the pool, the connections', asyn
   const clock = manualClock(START)
   const zone = { 'dead.test': { MX: ['10 mx.dead.test'] }, 'mx.dead.test': { A: ['127.0.0.9'] } }
   const engine = await startEngine(t, {
-    port: server.port, clock, zone, providers: { default: { connections: 1, messages_per_connection: 1 } },
+    port: server.port,
+    clock,
+    zone,
+    providers: { default: { connections: 1, messages_per_connection: 1 } },
   })
   const why = async (id: string | undefined) => engine.dispatcher.whyWaiting(await engine.message(id))
   const dead = await engine.accept('x@dead.test', { count: 5 })
   for (const id of dead) await engine.untilState(id, 'deferred')
   t.match(await why(dead[0]), {
-    waitingFor: 'suspension', untilMilliseconds: START + MINUTE,
+    waitingFor: 'suspension',
+    untilMilliseconds: START + MINUTE,
     text: /127\.0\.0\.11 .*ECONNREFUSED/,
   })
   const many = await engine.accept(ANNA, { count: 4 })
   t.match(await engine.until('the last one waits for a connection', () => why(many.at(-1))), {
-    waitingFor: 'connections', untilMilliseconds: null,
+    waitingFor: 'connections',
+    untilMilliseconds: null,
   })
   for (const id of many) await engine.untilState(id, 'delivered')
   t.equal(await why(many[0]), undefined)
@@ -166,7 +184,10 @@ t.test('each message of a request with cc shows the same addressees and goes to 
   for (const recipient of recipients) {
     await engine.untilState((await engine.accept(recipient, { content: { addressees } }))[0], 'delivered')
   }
-  t.strictSame(server.messages.map(({ to }) => to), recipients)
+  t.strictSame(
+    server.messages.map(({ to }) => to),
+    recipients,
+  )
   for (const message of server.messages) {
     const mail = await PostalMime.parse(message.bytes)
     t.match(mail, { to: [{ address: ANNA }], cc: [{ name: 'Ä', address: 'cc@dest.test' }] })
@@ -189,7 +210,7 @@ t.test('an address beyond US-ASCII in the header goes only to hosts that take it
   t.strictSame(await suppressed(engine), [])
 })
 
-t.test('links lead to the tracking host of the domain once its record is right, else to the server\'s', async (t) => {
+t.test("links lead to the tracking host of the domain once its record is right, else to the server's", async (t) => {
   const server = await mx(t)
   const engine = await startEngine(t, { port: server.port })
   const html = '<a href="https://acme.test/">x</a>'
@@ -202,7 +223,12 @@ t.test('links lead to the tracking host of the domain once its record is right, 
   const domain = await engine.store.findDomain('acme.test')
   if (domain === null) throw new Error('no domain')
   const check: RecordCheck = {
-    purpose: 'tracking', status: 'verified', found: [], error: null, hint: null, checkedAt: 0,
+    purpose: 'tracking',
+    status: 'verified',
+    found: [],
+    error: null,
+    hint: null,
+    checkedAt: 0,
   }
   await engine.store.recordDomainCheck({ ...domain, now: 1, checks: [check], events: [] })
   await until('the new host is used', async () => (await send()).includes('https://t.acme.test/c/'))

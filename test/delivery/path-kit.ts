@@ -12,7 +12,12 @@ import { openSession } from '../../src/delivery/session/smtp-session.ts'
 import type { TlsTicket } from '../../src/delivery/session/start-tls.ts'
 import { createTranscript } from '../../src/delivery/session/transcript.ts'
 import type {
-  DispatchedRow, MailHost, PathPlan, Site, ThreadConnectionNote, TryResult,
+  DispatchedRow,
+  MailHost,
+  PathPlan,
+  Site,
+  ThreadConnectionNote,
+  TryResult,
 } from '../../src/delivery/protocol/try-result.ts'
 import type { ScriptedMx } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
@@ -20,8 +25,19 @@ import { BYTES, ENVELOPE, PLAIN } from './session-kit.ts'
 
 const TIMEOUT = 20 * SECOND
 const TIMEOUTS = {
-  connect: TIMEOUT, banner: TIMEOUT, ehlo: TIMEOUT, starttls: TIMEOUT, handshake: TIMEOUT, mail: TIMEOUT, rcpt: TIMEOUT,
-  data: TIMEOUT, body: TIMEOUT, mark: TIMEOUT, final_dot: TIMEOUT, rset: TIMEOUT, quit: TIMEOUT,
+  connect: TIMEOUT,
+  banner: TIMEOUT,
+  ehlo: TIMEOUT,
+  starttls: TIMEOUT,
+  handshake: TIMEOUT,
+  mail: TIMEOUT,
+  rcpt: TIMEOUT,
+  data: TIMEOUT,
+  body: TIMEOUT,
+  mark: TIMEOUT,
+  final_dot: TIMEOUT,
+  rset: TIMEOUT,
+  quit: TIMEOUT,
 }
 
 export interface Path {
@@ -35,46 +51,79 @@ export interface Path {
   untilDone(count: number): Promise<TryResult[]>
 }
 
-export const hostOf = (server: Pick<ScriptedMx, 'address'>, change: Partial<MailHost> = {}): MailHost =>
-  ({ name: 'mx.test', addresses: [server.address], tls: PLAIN, ...change })
+export const hostOf = (server: Pick<ScriptedMx, 'address'>, change: Partial<MailHost> = {}): MailHost => ({
+  name: 'mx.test',
+  addresses: [server.address],
+  tls: PLAIN,
+  ...change,
+})
 
 export function pathTo(
-  t: Test, server: Pick<ScriptedMx, 'address' | 'port'>, tools: Partial<DeliveryTools> = {},
+  t: Test,
+  server: Pick<ScriptedMx, 'address' | 'port'>,
+  tools: Partial<DeliveryTools> = {},
 ): Path {
   const results: TryResult[] = []
   const notes: ThreadConnectionNote[] = []
   let isIdle = false
   const settings = {
-    timeouts: TIMEOUTS, secureContext: createSecureContext({ minVersion: 'TLSv1.2' }),
+    timeouts: TIMEOUTS,
+    secureContext: createSecureContext({ minVersion: 'TLSv1.2' }),
     tickets: new Map<string, TlsTicket>(),
   }
   const firstPlan: PathPlan = {
-    key: 'path', port: server.port, source: '127.0.0.11', hostname: 'mail.acme.test', connections: 10,
-    messagesPerConnection: 100, idleMilliseconds: 50, connectionRate: null,
+    key: 'path',
+    port: server.port,
+    source: '127.0.0.11',
+    hostname: 'mail.acme.test',
+    connections: 10,
+    messagesPerConnection: 100,
+    idleMilliseconds: 50,
+    connectionRate: null,
   }
   const sender = createPathSender(firstPlan, {
     tools: {
       open: (target, transcript) => openSession(target, settings, transcript),
-      transcript: createTranscript, note: (note) => void notes.push(note), hosts: createHostMemory(),
+      transcript: createTranscript,
+      note: (note) => void notes.push(note),
+      hosts: createHostMemory(),
       render: async ({ key }) => ({ envelope: { ...ENVELOPE, to: `${key}@example.test` }, bytes: BYTES }),
-      askMark: (_claim, answer) => answer(true), now: Date.now, ...tools,
+      askMark: (_claim, answer) => answer(true),
+      now: Date.now,
+      ...tools,
     },
     report: (result) => void results.push(result),
-    takeConnection: () => true, releaseConnection: () => {}, onRest: () => {}, onIdle: () => void (isIdle = true),
+    takeConnection: () => true,
+    releaseConnection: () => {},
+    onRest: () => {},
+    onIdle: () => void (isIdle = true),
   })
   t.teardown(() => {
     sender.drain()
     sender.abort()
   })
   return {
-    sender, results, notes, isIdle: () => isIdle,
+    sender,
+    results,
+    notes,
+    isIdle: () => isIdle,
     add(keys, { row, plan, site } = {}) {
       isIdle = false
       sender.add({
-        path: { ...firstPlan, ...plan }, site: { key: 'site', hosts: [hostOf(server)], ...site },
+        path: { ...firstPlan, ...plan },
+        site: { key: 'site', hosts: [hostOf(server)], ...site },
         rows: keys.map((key) => ({
-          claim: key, key, messageId: `msg_${key}`, contentId: 1, domain: 'acme.test', returnPath: 'bounces.acme.test',
-          recipientDomain: 'example.test', expiresAt: Infinity, isCaptured: false, isUrgent: false, ...row,
+          claim: key,
+          key,
+          messageId: `msg_${key}`,
+          contentId: 1,
+          domain: 'acme.test',
+          returnPath: 'bounces.acme.test',
+          recipientDomain: 'example.test',
+          expiresAt: Infinity,
+          isCaptured: false,
+          isUrgent: false,
+          ...row,
         })),
       })
     },

@@ -15,7 +15,10 @@ t.test('every row is reported once, over no more connections than the path may h
   const path = pathTo(t, server)
   path.add(keysUpTo(100), { plan: { connections: 4 } })
   const results = await path.untilDone(100)
-  t.strictSame(results.map(({ claim }) => claim), keysUpTo(100))
+  t.strictSame(
+    results.map(({ claim }) => claim),
+    keysUpTo(100),
+  )
   t.ok(results.every(({ end, wasRcptSent }) => end.kind === 'accepted' && wasRcptSent))
   t.ok(server.connections.length <= 4)
   await until('it is idle', path.isIdle)
@@ -24,7 +27,10 @@ t.test('every row is reported once, over no more connections than the path may h
   const ended = path.notes.filter(({ note }) => note.kind === 'ended-well')
   t.equal(opened, server.connections.length)
   t.equal(ended.length, opened)
-  t.equal(ended.reduce((sum, { note }) => sum + (note.kind === 'ended-well' ? note.delivered : 0), 0), 100)
+  t.equal(
+    ended.reduce((sum, { note }) => sum + (note.kind === 'ended-well' ? note.delivered : 0), 0),
+    100,
+  )
 })
 
 t.test('a connection carries as many messages as it may', async (t) => {
@@ -52,10 +58,13 @@ t.test('urgent rows go first', async (t) => {
 t.test('a row whose time is over does not begin, and its transcript is of its own try', async (t) => {
   const server = await mx(t)
   let now = 0
-  const path = pathTo(t, server, { now: () => now, askMark: (_key, answer) => {
-    now = HOUR
-    answer(true)
-  } })
+  const path = pathTo(t, server, {
+    now: () => now,
+    askMark: (_key, answer) => {
+      now = HOUR
+      answer(true)
+    },
+  })
   path.add([1, 2], { plan: { connections: 1 }, row: { expiresAt: MINUTE } })
   const [first, second] = await path.untilDone(2)
   t.match(first, { end: { kind: 'accepted' }, startedAt: 0, transcript: /> MAIL FROM/ })
@@ -68,7 +77,10 @@ t.test('rows that the end of a connection left unsent go over another one', asyn
   const path = pathTo(t, server)
   path.add(keysUpTo(5), { plan: { connections: 1 } })
   const results = await path.untilDone(5)
-  t.strictSame(results.map(({ end }) => end.kind), ['accepted', 'refused', 'accepted', 'accepted', 'accepted'])
+  t.strictSame(
+    results.map(({ end }) => end.kind),
+    ['accepted', 'refused', 'accepted', 'accepted', 'accepted'],
+  )
   t.equal(server.connections.length, 2)
 })
 
@@ -104,17 +116,24 @@ t.test('a host that leaves before the message is ready does not keep a row for e
   let connections = 0
   const server = createServer((socket) => {
     connections++
-    socket.on('error', () => {}).on('data', () => socket.end('250 mx.test\r\n')).write('220 mx.test\r\n')
+    socket
+      .on('error', () => {})
+      .on('data', () => socket.end('250 mx.test\r\n'))
+      .write('220 mx.test\r\n')
   })
   await new Promise<void>((resolve) => void server.listen(0, '127.0.0.2', resolve))
   t.teardown(() => server.close())
   const port = (server.address() as AddressInfo).port
-  const path = pathTo(t, { address: '127.0.0.2', port }, {
-    async render() {
-      await sleep(200)
-      return { envelope: ENVELOPE, bytes: BYTES }
+  const path = pathTo(
+    t,
+    { address: '127.0.0.2', port },
+    {
+      async render() {
+        await sleep(200)
+        return { envelope: ENVELOPE, bytes: BYTES }
+      },
     },
-  })
+  )
   path.add([1])
   t.match(await path.untilDone(1), [{ end: { kind: 'lost', stage: 'mail' }, wasRcptSent: false }])
   t.equal(connections, 4)
@@ -146,7 +165,10 @@ t.test('a host that limits the rate speaks for all hosts of the domain', async (
   path.add([1, 2], { site: { hosts: [hostOf(bad), hostOf(other)] } })
   const results = await path.untilDone(2)
   t.match(results, [{ end: { kind: 'path-failed', stage: 'banner', host: 'mx.test', reply: { code: 450 } } }, {}])
-  t.strictSame(results.map(({ end }) => end.kind === 'path-failed' && end.wasTried), [true, false])
+  t.strictSame(
+    results.map(({ end }) => end.kind === 'path-failed' && end.wasTried),
+    [true, false],
+  )
   t.equal(other.connections.length, 0)
 })
 
@@ -161,10 +183,12 @@ t.test('a skipped host is not connected to', async (t) => {
 
 t.test('a host that refuses further connections keeps the ones it has', async (t) => {
   let open = 0
-  const server = await mx(t, { script: {
-    banner: () => (++open > 2 ? '421 4.7.0 too many connections' : '220 mx'),
-    dot: { afterMilliseconds: 5, reply: '250 ok' },
-  } })
+  const server = await mx(t, {
+    script: {
+      banner: () => (++open > 2 ? '421 4.7.0 too many connections' : '220 mx'),
+      dot: { afterMilliseconds: 5, reply: '250 ok' },
+    },
+  })
   const path = pathTo(t, server)
   path.add(keysUpTo(30))
   const results = await path.untilDone(30)
@@ -172,7 +196,10 @@ t.test('a host that refuses further connections keeps the ones it has', async (t
 })
 
 t.test('opportunistic TLS that fails goes on in plain text once, and says so; required TLS does not', async (t) => {
-  for (const [tls, kind] of [[OPPORTUNISTIC, 'accepted'], [REQUIRED, 'path-failed']] as const) {
+  for (const [tls, kind] of [
+    [OPPORTUNISTIC, 'accepted'],
+    [REQUIRED, 'path-failed'],
+  ] as const) {
     const server = await mx(t, { tls: 'broken' })
     const path = pathTo(t, server)
     path.add([1], { site: { hosts: [hostOf(server, { tls })] } })
@@ -187,7 +214,10 @@ t.test('opportunistic TLS that fails goes on in plain text once, and says so; re
 t.test('every connection says once what it found of TLS', { skip: selfSigned() === undefined }, async (t) => {
   const tls = selfSigned()
   const withTls = tls === undefined ? {} : { tls }
-  for (const [options, result] of [[withTls, 'success'], [{}, 'starttls-not-supported']] as const) {
+  for (const [options, result] of [
+    [withTls, 'success'],
+    [{}, 'starttls-not-supported'],
+  ] as const) {
     const server = await mx(t, options)
     const path = pathTo(t, server)
     path.add([1, 2], { site: { hosts: [hostOf(server, { tls: OPPORTUNISTIC })] }, plan: { connections: 1 } })
@@ -233,7 +263,10 @@ t.test('a limit holds between two messages; without connections what has not beg
   t.equal(path.results.length, 2, 'but for the one under way, and the one behind it')
   marks.shift()?.()
   const results = await path.untilDone(4)
-  t.strictSame(results.map(({ end }) => end.kind), ['accepted', 'returned', 'returned', 'returned'])
+  t.strictSame(
+    results.map(({ end }) => end.kind),
+    ['accepted', 'returned', 'returned', 'returned'],
+  )
   t.ok(results.slice(1).every(({ wasRcptSent }) => !wasRcptSent))
   await until('it is idle', path.isIdle)
   path.add([5], { plan: { connections: 1 } })
@@ -259,7 +292,10 @@ t.test('drain lets the message under way finish, abort the one past its dot', as
 
 t.test('of small messages one for each connection is rendered ahead, of large ones none', async (t) => {
   const server = await mx(t, { script: { dot: 'silence' } })
-  for (const [size, most] of [[1_000, 3], [2 ** 21, 2]] as const) {
+  for (const [size, most] of [
+    [1_000, 3],
+    [2 ** 21, 2],
+  ] as const) {
     const rendered: number[] = []
     const path = pathTo(t, server, {
       async render({ key }) {
@@ -278,23 +314,38 @@ t.test('of small messages one for each connection is rendered ahead, of large on
 
 t.test('a message that can not be rendered comes back, and the next ones go', async (t) => {
   const server = await mx(t)
-  const path = pathTo(t, server, { render: async ({ key }) => {
-    if (key % 2 === 1) throw new Error('no key')
-    return { envelope: ENVELOPE, bytes: BYTES }
-  } })
+  const path = pathTo(t, server, {
+    render: async ({ key }) => {
+      if (key % 2 === 1) throw new Error('no key')
+      return { envelope: ENVELOPE, bytes: BYTES }
+    },
+  })
   path.add(keysUpTo(6), { plan: { connections: 1 } })
   const results = await path.untilDone(6)
-  t.strictSame(results.map(({ end }) => end.kind), [1, 2, 3].flatMap(() => ['returned', 'accepted']))
+  t.strictSame(
+    results.map(({ end }) => end.kind),
+    [1, 2, 3].flatMap(() => ['returned', 'accepted']),
+  )
 })
 
 t.test('a body of 8 bits is rendered anew for a host without 8BITMIME', async (t) => {
-  for (const [extensions, expected] of [[['PIPELINING', '8BITMIME'], '8bit'], [['PIPELINING'], '7bit']] as const) {
+  for (const [extensions, expected] of [
+    [['PIPELINING', '8BITMIME'], '8bit'],
+    [['PIPELINING'], '7bit'],
+  ] as const) {
     const server = await mx(t, { extensions: [...extensions] })
-    const path = pathTo(t, server, { render: async (_row, form) =>
-      ({ envelope: { ...ENVELOPE, is8Bit: form === '8bit' }, bytes: Buffer.from(`Subject: ${form}\r\n\r\n`) }) })
+    const path = pathTo(t, server, {
+      render: async (_row, form) => ({
+        envelope: { ...ENVELOPE, is8Bit: form === '8bit' },
+        bytes: Buffer.from(`Subject: ${form}\r\n\r\n`),
+      }),
+    })
     path.add([1, 2], { plan: { connections: 1 } })
     await path.untilDone(2)
-    t.strictSame(server.messages.map(({ bytes }) => String(bytes)), [1, 2].map(() => `Subject: ${expected}\r\n\r\n`))
+    t.strictSame(
+      server.messages.map(({ bytes }) => String(bytes)),
+      [1, 2].map(() => `Subject: ${expected}\r\n\r\n`),
+    )
     const mail = server.connections[0]?.commands.find((line) => line.startsWith('MAIL')) ?? ''
     t.equal(mail.includes('BODY=8BITMIME'), expected === '8bit')
   }
@@ -336,10 +387,13 @@ t.test('how long a try took is real time, however far the clock jumps meanwhile'
   const server = await mx(t)
   const begin = Date.UTC(2026, 10, 21)
   let now = begin
-  const path = pathTo(t, server, { now: () => now, askMark: (_key, answer) => {
-    now += HOUR
-    answer(true)
-  } })
+  const path = pathTo(t, server, {
+    now: () => now,
+    askMark: (_key, answer) => {
+      now += HOUR
+      answer(true)
+    },
+  })
   path.add([1])
   const [result] = await path.untilDone(1)
   t.equal(result?.startedAt, begin)

@@ -24,14 +24,16 @@ async function mx(t: Test, options: ScriptedMxOptions = {}): Promise<ScriptedMx>
 t.test('connections are used again, as many and as often as the provider allows', async (t) => {
   const server = await mx(t, { script: { dot: { afterMilliseconds: 5, reply: '250 ok' } } })
   const limits = { connections: 3, messages_per_connection: 10 }
-  const engine = await startEngine(t, { port: server.port, providers: { providers: {
-    big: { mx_suffixes: ['dest.test'], ...limits },
-  } } })
+  const engine = await startEngine(t, {
+    port: server.port,
+    providers: { providers: { big: { mx_suffixes: ['dest.test'], ...limits } } },
+  })
   const ids = await engine.accept(ANNA, { count: 60 })
   await until('all arrived', () => server.messages.length === 60)
   for (const id of ids) await engine.untilState(id, 'delivered')
-  const perConnection = server.connections.map((connection) =>
-    server.messages.filter((message) => message.connection === connection).length)
+  const perConnection = server.connections.map(
+    (connection) => server.messages.filter((message) => message.connection === connection).length,
+  )
   t.ok(Math.max(...perConnection) <= 10, `at most 10 each: ${perConnection.join()}`)
   t.ok(server.connections.length >= 6 && server.connections.length <= 9, `${server.connections.length} connections`)
   t.equal(new Set(server.messages.map(({ from }) => from)).size, 60, 'each once')
@@ -40,10 +42,12 @@ t.test('connections are used again, as many and as often as the provider allows'
 const openOf = ({ connections }: ScriptedMx): number => connections.filter(({ isClosed }) => !isClosed).length
 
 t.test('a host that takes only two connections gets all mail over two, and no message waits for it', async (t) => {
-  const server = await mx(t, { script: {
-    banner: () => (openOf(server) > 2 ? '421 4.7.0 too many' : '220 mx.test'),
-    dot: { afterMilliseconds: 5, reply: '250 ok' },
-  } })
+  const server = await mx(t, {
+    script: {
+      banner: () => (openOf(server) > 2 ? '421 4.7.0 too many' : '220 mx.test'),
+      dot: { afterMilliseconds: 5, reply: '250 ok' },
+    },
+  })
   const engine = await startEngine(t, { port: server.port })
   const ids = await engine.accept(ANNA, { count: 50 })
   for (const id of ids) t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 1 } })
@@ -51,9 +55,9 @@ t.test('a host that takes only two connections gets all mail over two, and no me
 })
 
 t.test('mail whose further connection was refused goes over the idle one at once', async (t) => {
-  const server = await mx(t, { script: {
-    banner: ['220 mx.test', { afterMilliseconds: 200, reply: '421 4.7.0 too many' }],
-  } })
+  const server = await mx(t, {
+    script: { banner: ['220 mx.test', { afterMilliseconds: 200, reply: '421 4.7.0 too many' }] },
+  })
   const engine = await startEngine(t, { port: server.port, providers: { default: { idle: '5m' } } })
   const ids = await engine.accept(ANNA, { count: 2 })
   for (const id of ids) await engine.untilState(id, 'delivered')
@@ -70,7 +74,10 @@ t.test('a dead host is tried once for all messages that wait for it', async (t) 
     return reasons.every((reason) => reason?.waitingFor === 'suspension')
   })
   const views = await Promise.all(ids.map((id) => engine.message(id)))
-  t.ok(views.some(({ state }) => state === 'deferred'), 'some were tried')
+  t.ok(
+    views.some(({ state }) => state === 'deferred'),
+    'some were tried',
+  )
   t.ok(views.every(({ attempts }) => attempts.every(({ result }) => result === 'path-failed')))
   // One for each batch that went to the thread before the first failure was heard of: few, but more on a slow machine.
   t.ok(server.connections.length <= 10, `${server.connections.length} connections`)
@@ -121,10 +128,14 @@ t.test('the lease of a row that memory does not hold is not renewed', async (t) 
 
 t.test('two IPs share the mail, each with its own EHLO name', async (t) => {
   const server = await mx(t)
-  const engine = await startEngine(t, { port: server.port, overrides: { 'delivery.threads': 2 }, ips: [
-    { address: '127.0.0.11', hostname: 'mta1.sternpost.test', warmed: true },
-    { address: '127.0.0.12', hostname: 'mta2.sternpost.test', warmed: true },
-  ] })
+  const engine = await startEngine(t, {
+    port: server.port,
+    overrides: { 'delivery.threads': 2 },
+    ips: [
+      { address: '127.0.0.11', hostname: 'mta1.sternpost.test', warmed: true },
+      { address: '127.0.0.12', hostname: 'mta2.sternpost.test', warmed: true },
+    ],
+  })
   await engine.accept(ANNA, { count: 40 })
   await until('all arrived', () => server.messages.length === 40)
   const seen = new Set(server.connections.map(({ remoteAddress, ehloName }) => `${remoteAddress} ${ehloName}`))
@@ -133,9 +144,10 @@ t.test('two IPs share the mail, each with its own EHLO name', async (t) => {
 
 t.test('an IP that vanishes is disabled, and the mail leaves from another one', async (t) => {
   const server = await mx(t)
-  const engine = await startEngine(t, { port: server.port, ips: [
-    { address: '127.0.0.11', source: '198.51.100.7', hostname: 'mta1.sternpost.test', warmed: true },
-  ] })
+  const engine = await startEngine(t, {
+    port: server.port,
+    ips: [{ address: '127.0.0.11', source: '198.51.100.7', hostname: 'mta1.sternpost.test', warmed: true }],
+  })
   t.match(engine.egress.ips(), [{ state: 'disabled' }])
   const [id] = await engine.accept(ANNA)
   t.match(await engine.message(id), { state: 'queued' })
@@ -162,7 +174,10 @@ t.test('a broken handshake falls back to plain text once, unless TLS is required
   const [held] = await strictEngine.accept(ANNA)
   t.match(await strictEngine.untilState(held, 'deferred'), { attempts: [{ result: 'path-failed', stage: 'starttls' }] })
   t.equal(strict.messages.length, 0)
-  t.match(strictEngine.log.find((line) => line['message_id'] === held), { code: '4.7.4', outcome: 'path-failed' })
+  t.match(
+    strictEngine.log.find((line) => line['message_id'] === held),
+    { code: '4.7.4', outcome: 'path-failed' },
+  )
 })
 
 t.test('a message without an answer in time expires, told as a soft bounce', async (t) => {
@@ -172,30 +187,34 @@ t.test('a message without an answer in time expires, told as a soft bounce', asy
   const [id] = await engine.accept(ANNA, { lifetime: 5 * MINUTE })
   await engine.untilState(id, 'deferred')
   await clock.advance(MINUTE)
-  t.match(await engine.untilState(id, 'expired'), { attempts: { length: 2 }, bounce: {
-    type: 'soft', code: '4.4.7', description: 'not delivered within 5 min; last answer: 451 4.3.0 later',
-  } })
+  t.match(await engine.untilState(id, 'expired'), {
+    attempts: { length: 2 },
+    bounce: { type: 'soft', code: '4.4.7', description: 'not delivered within 5 min; last answer: 451 4.3.0 later' },
+  })
   t.match(await engine.events(id), [
-    { kind: 'email.deferred' }, { kind: 'email.bounced', data: { bounce_type: 'soft', bounce_code: '4.4.7' } },
+    { kind: 'email.deferred' },
+    { kind: 'email.bounced', data: { bounce_type: 'soft', bounce_code: '4.4.7' } },
   ])
 })
 
 t.test('what the DNS says decides without a connection', async (t) => {
   const server = await mx(t)
   const clock = manualClock(START)
-  const engine = await startEngine(t, { port: server.port, clock, zone: {
-    'null.test': { MX: ['0 .'] }, 'broken.test': 'SERVFAIL', 'empty.test': { MX: ['10 gone.empty.test'] },
-  } })
+  const engine = await startEngine(t, {
+    port: server.port,
+    clock,
+    zone: { 'null.test': { MX: ['0 .'] }, 'broken.test': 'SERVFAIL', 'empty.test': { MX: ['10 gone.empty.test'] } },
+  })
   const [nullMx] = await engine.accept('x@null.test')
-  t.match(
-    await engine.untilState(nullMx, 'bounced'),
-    { bounce: { type: 'hard', code: '5.1.10' }, attempts: [{ ip: null }] },
-  )
+  t.match(await engine.untilState(nullMx, 'bounced'), {
+    bounce: { type: 'hard', code: '5.1.10' },
+    attempts: [{ ip: null }],
+  })
   const [broken] = await engine.accept('x@broken.test')
-  t.match(
-    await engine.untilState(broken, 'deferred'),
-    { nextAttemptAt: START + MINUTE, attempts: [{ result: 'path-failed' }] },
-  )
+  t.match(await engine.untilState(broken, 'deferred'), {
+    nextAttemptAt: START + MINUTE,
+    attempts: [{ result: 'path-failed' }],
+  })
   const [empty] = await engine.accept('x@empty.test')
   t.match(await engine.untilState(empty, 'deferred'), { nextAttemptAt: START + HOUR })
 
@@ -231,25 +250,48 @@ t.test('a message that can not be signed is not sent', async (t) => {
   const now = clock.now()
   const id = 'msg_01kapg6t3vq8x2m5r7w9y4c6de'
   const broken: DkimKeyRecord = {
-    selector: 's1', algorithm: 'rsa-sha256', role: 'active', publicKey: '', sealedPrivateKey: Buffer.alloc(64),
-    createdAt: 0, seenAt: 0, retireAt: null,
+    selector: 's1',
+    algorithm: 'rsa-sha256',
+    role: 'active',
+    publicKey: '',
+    sealedPrivateKey: Buffer.alloc(64),
+    createdAt: 0,
+    seenAt: 0,
+    retireAt: null,
   }
   await engine.store.addDomain(verifiedDomain('keyless.test', [broken]), null)
   await engine.store.acceptMessages({
-    now, apiKeyId: null, isTest: false, domain: 'keyless.test', pool: 'default', stream: 'transactional', sendAt: null,
-    content: plainContent({ from: { name: null, address: 'a@keyless.test' } }), batch: null, retryOf: null,
+    now,
+    apiKeyId: null,
+    isTest: false,
+    domain: 'keyless.test',
+    pool: 'default',
+    stream: 'transactional',
+    sendAt: null,
+    content: plainContent({ from: { name: null, address: 'a@keyless.test' } }),
+    batch: null,
+    retryOf: null,
     idempotency: null,
-    messages: [{
-      id, to: { name: null, address: ANNA }, recipientDomain: 'dest.test', variables: {}, expiresAt: now + HOUR,
-      isCaptured: false,
-    }],
+    messages: [
+      {
+        id,
+        to: { name: null, address: ANNA },
+        recipientDomain: 'dest.test',
+        variables: {},
+        expiresAt: now + HOUR,
+        isCaptured: false,
+      },
+    ],
   })
   engine.dispatcher.wake()
   await until('it is reported', () => engine.log.some((line) => line['level'] === 'error' && line['message_id'] === id))
-  t.match(await engine.until('it waits', async () => {
-    const view = await engine.message(id)
-    return view.state === 'queued' && view
-  }), { nextAttemptAt: START + 5 * MINUTE, attempts: { length: 0 } })
+  t.match(
+    await engine.until('it waits', async () => {
+      const view = await engine.message(id)
+      return view.state === 'queued' && view
+    }),
+    { nextAttemptAt: START + 5 * MINUTE, attempts: { length: 0 } },
+  )
   t.equal(server.messages.length, 0)
 })
 
@@ -267,9 +309,13 @@ t.test('mail of a removed domain leaves with its return path and a signature of 
   t.match(message?.from, /@bounces\.acme\.test$/)
   const resolver = async (name: string): Promise<string[][]> => [[DKIM_RECORDS[name] ?? '']]
   const { results } = await dkimVerify(message?.bytes ?? Buffer.alloc(0), { resolver })
-  t.match(results.map(({ algo, status, signingDomain }) => [algo, status.result, signingDomain]), [
-    ['rsa-sha256', 'pass', 'acme.test'], ['ed25519-sha256', 'pass', 'acme.test'],
-  ])
+  t.match(
+    results.map(({ algo, status, signingDomain }) => [algo, status.result, signingDomain]),
+    [
+      ['rsa-sha256', 'pass', 'acme.test'],
+      ['ed25519-sha256', 'pass', 'acme.test'],
+    ],
+  )
 })
 
 t.test('stop lets running transactions finish and gives the others back', async (t) => {

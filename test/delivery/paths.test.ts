@@ -9,14 +9,27 @@ import { manualClock } from '../support/manual-clock.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
 
 const OPEN: OpenGate = {
-  kind: 'open', connections: 10, messagesPerConnection: 100, mostUnderWay: Infinity, mostOfLane: Infinity,
+  kind: 'open',
+  connections: 10,
+  messagesPerConnection: 100,
+  mostUnderWay: Infinity,
+  mostOfLane: Infinity,
 }
 
 const factsOf = (key: string): PathFacts => ({
-  key, route: key, isp: key, shaped: null,
+  key,
+  route: key,
+  isp: key,
+  shaped: null,
   plan: {
-    key, port: 25, source: '127.0.0.1', hostname: 'mail.test', connections: 10, messagesPerConnection: 100,
-    idleMilliseconds: 1, connectionRate: null,
+    key,
+    port: 25,
+    source: '127.0.0.1',
+    hostname: 'mail.test',
+    connections: 10,
+    messagesPerConnection: 100,
+    idleMilliseconds: 1,
+    connectionRate: null,
   },
 })
 
@@ -35,14 +48,25 @@ function world(threads = 1): World {
   const gate: World['gate'] = { now: OPEN }
   const take: World['take'] = { now: (count) => ({ granted: count, nextAt: null }) }
   const paths = createPaths<PathRow>({
-    clock, threads, gateOf: () => gate.now, takeTokens: (_facts, count) => take.now(count),
+    clock,
+    threads,
+    gateOf: () => gate.now,
+    takeTokens: (_facts, count) => take.now(count),
   })
   let next = 1
   return {
-    clock, paths, gate, take,
+    clock,
+    paths,
+    gate,
+    take,
     add(count, change = {}, path = 'a') {
       const rows = Array.from({ length: count }, (): PathRow => ({
-        claim: next++, facts: factsOf(path), isUrgent: false, expiresAt: Infinity, isProbe: false, ...change,
+        claim: next++,
+        facts: factsOf(path),
+        isUrgent: false,
+        expiresAt: Infinity,
+        isProbe: false,
+        ...change,
       }))
       for (const row of rows) paths.add(row)
       return rows
@@ -186,8 +210,14 @@ t.test('a path under trial sends one row, which is marked as the probe', async (
 
 t.test('rows of a path that is closed for long go back, for a moment they stay', async (t) => {
   const { clock, paths, gate, add, keysOf } = world()
-  const closed = (until: number | null): Gate =>
-    ({ kind: 'closed', until, waitingFor: 'suspension', text: 'It is suspended.', takesRows: false, rule: null })
+  const closed = (until: number | null): Gate => ({
+    kind: 'closed',
+    until,
+    waitingFor: 'suspension',
+    text: 'It is suspended.',
+    takesRows: false,
+    rule: null,
+  })
   gate.now = closed(clock.now() + SECOND)
   add(2)
   t.strictSame(paths.take(), { ready: [], expired: [], returned: [], limits: [] })
@@ -200,7 +230,8 @@ t.test('rows of a path that is closed for long go back, for a moment they stay',
   add(2)
   const { returned, limits } = paths.take()
   t.match(returned, [
-    { row: { claim: 3 }, closure: { until, waitingFor: 'suspension' } }, { row: { claim: 4 }, closure: { until } },
+    { row: { claim: 3 }, closure: { until, waitingFor: 'suspension' } },
+    { row: { claim: 4 }, closure: { until } },
   ])
   t.match(limits, [{ pathKey: 'a', connections: 0 }], 'the thread stops what it has not begun')
   t.equal(paths.nextAt(), null)

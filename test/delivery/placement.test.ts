@@ -21,10 +21,26 @@ const route = ROUTE as unknown as HostsRoute
 const facts = { key: '127.0.0.11 dest.test', route: 'dest.test', isp: 'dest.test', plan: {} } as PathFacts
 
 const message = (key: number, change: Partial<ClaimedMessage> = {}): ClaimedMessage => ({
-  key, claim: key, id: `msg_${key}`, contentId: 1, pool: 'default', domain: 'acme.test', stream: 'bulk',
+  key,
+  claim: key,
+  id: `msg_${key}`,
+  contentId: 1,
+  pool: 'default',
+  domain: 'acme.test',
+  stream: 'bulk',
   recipient: 'a@dest.test',
-  recipientDomain: 'dest.test', attempts: 0, acceptedAt: 0, expiresAt: Infinity, pathFailures: 0, ambiguousCount: 0,
-  route: 'dest.test', lastIp: null, keepIpUntil: null, avoidIps: [], isCaptured: false, ...change,
+  recipientDomain: 'dest.test',
+  attempts: 0,
+  acceptedAt: 0,
+  expiresAt: Infinity,
+  pathFailures: 0,
+  ambiguousCount: 0,
+  route: 'dest.test',
+  lastIp: null,
+  keepIpUntil: null,
+  avoidIps: [],
+  isCaptured: false,
+  ...change,
 })
 
 interface World {
@@ -38,7 +54,8 @@ function world(change: Partial<MessagePlacerOptions>): World {
   const returned: number[] = []
   const placer = createMessagePlacer({
     store: { findReturnPath: async () => 'bounces.acme.test' },
-    clock: manualClock(), logger: createLogger({ level: 'silent' }),
+    clock: manualClock(),
+    logger: createLogger({ level: 'silent' }),
     egress: { reserve: async () => [] },
     configuration: () => {
       throw new Error('nobody asks')
@@ -65,9 +82,9 @@ t.test('what got its allowance before the store failed is sent, the rest goes ba
     egress: {
       async reserve([ask]) {
         if (++reservations > 1 || ask === undefined) throw new Error('SQLITE_FULL')
-        return [{
-          ip: ask.ip, isp: ask.isp, day: '2026-11-21', at: 1, granted: 1, nextAt: null, interval: 1, reason: null,
-        }]
+        return [
+          { ip: ask.ip, isp: ask.isp, day: '2026-11-21', at: 1, granted: 1, nextAt: null, interval: 1, reason: null },
+        ]
       },
     },
     choosePath: () => warming,
@@ -88,7 +105,8 @@ t.test('a question that fails takes back the messages of its own domain alone, e
     },
   })
   placer.place([
-    message(1), message(2, { recipientDomain: 'other.test', domain: 'broken.test' }),
+    message(1),
+    message(2, { recipientDomain: 'other.test', domain: 'broken.test' }),
     message(3, { recipientDomain: 'other.test', domain: 'broken.test', route: 'former' }),
   ])
   await placer.settled()
@@ -98,7 +116,11 @@ t.test('a question that fails takes back the messages of its own domain alone, e
 
 t.test('when a full ready window gets room by what goes to a thread, more is claimed', async (t) => {
   const gate: OpenGate = {
-    kind: 'open', connections: 1, messagesPerConnection: 1, mostUnderWay: Infinity, mostOfLane: Infinity,
+    kind: 'open',
+    connections: 1,
+    messagesPerConnection: 1,
+    mostUnderWay: Infinity,
+    mostOfLane: Infinity,
   }
   const window = createReadyWindow(() => 2)
   const messages = [message(1, { stream: 'transactional' }), message(2, { stream: 'transactional' })]
@@ -108,7 +130,9 @@ t.test('when a full ready window gets room by what goes to a thread, more is cla
   const taken: TakenRows<PlacedRow> = { ready: [{ thread: 0, gate, rows }], expired: [], returned: [], limits: [] }
   let rooms = 0
   const pump = createPathPump({
-    clock: manualClock(), window, history: { note: () => {} },
+    clock: manualClock(),
+    window,
+    history: { note: () => {} },
     paths: { take: () => taken, nextAt: () => null, takeWaiting: () => [] } as never,
     tries: { begin: () => {}, giveBack: () => {} },
     threads: () => ({ dispatch: () => {}, limit: () => {} }),

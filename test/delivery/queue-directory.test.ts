@@ -10,8 +10,14 @@ import type { ManualClock } from '../support/manual-clock.ts'
 
 const MOST_COUNTED = 1_000
 
-const keyOf = (route: string, change: Partial<QueueKey> = {}): QueueKey =>
-  ({ pool: 'default', route, domain: 'acme.test', stream: 'bulk', isRetry: false, ...change })
+const keyOf = (route: string, change: Partial<QueueKey> = {}): QueueKey => ({
+  pool: 'default',
+  route,
+  domain: 'acme.test',
+  stream: 'bulk',
+  isRetry: false,
+  ...change,
+})
 
 interface World {
   clock: ManualClock
@@ -39,8 +45,11 @@ function world(mostKeys?: number): World {
     },
   }
   const directory = createQueueDirectory({ clock, order, ...(mostKeys === undefined ? {} : { mostKeys }) })
-  const state = (route: string, dueIn: number, waiting = 1): QueueKeyState =>
-    ({ ...keyOf(route), earliestAt: clock.now() + dueIn, waiting })
+  const state = (route: string, dueIn: number, waiting = 1): QueueKeyState => ({
+    ...keyOf(route),
+    earliestAt: clock.now() + dueIn,
+    waiting,
+  })
   return { clock, directory, ready, state }
 }
 
@@ -132,7 +141,10 @@ t.test('a walk finds what nobody told of, and says so when it was due for long',
   await clock.advance(MINUTE)
   directory.beginWalk()
   const page = [
-    state('known', -MINUTE, 7), state('fresh', -SECOND), state('missed', -6 * SECOND, 4), state('', -MINUTE),
+    state('known', -MINUTE, 7),
+    state('fresh', -SECOND),
+    state('missed', -6 * SECOND, 4),
+    state('', -MINUTE),
   ]
   t.match(directory.learn(page, MOST_COUNTED), [{ route: 'missed' }])
   directory.advance()
@@ -178,7 +190,10 @@ t.test('a key that a whole walk did not meet has no rows any more', async (t) =>
   directory.learn([state('met', 0)], MOST_COUNTED)
   directory.note([state('came', 0)])
   directory.endWalk()
-  t.same([...directory.entries()].map(({ route }) => route), ['claimed', 'met', 'came'])
+  t.same(
+    [...directory.entries()].map(({ route }) => route),
+    ['claimed', 'met', 'came'],
+  )
 })
 
 t.test('what is closed until a time that has passed is not looked at without a pause', async (t) => {
@@ -212,7 +227,10 @@ t.test('the heap gives out what is earliest, whatever the order it came in', asy
   for (const at of times) heap.set(at, at)
   t.equal(heap.size(), 500)
   const out = Array.from({ length: 500 }, () => heap.pop()?.item)
-  t.same(out, times.toSorted((left, right) => left - right))
+  t.same(
+    out,
+    times.toSorted((left, right) => left - right),
+  )
   t.equal(heap.pop(), undefined)
   t.equal(heap.peek(), undefined)
 })

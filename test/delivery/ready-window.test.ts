@@ -3,10 +3,26 @@ import { createReadyWindow } from '../../src/delivery/place/ready-window.ts'
 import type { ClaimedMessage } from '../../src/store/records/records.ts'
 
 const message = (claim: number, change: Partial<ClaimedMessage> = {}): ClaimedMessage => ({
-  key: 1, claim, id: 'msg_1', contentId: 1, pool: 'default', domain: 'acme.test', stream: 'bulk',
-  recipient: 'a@dest.test', recipientDomain: 'dest.test', attempts: 0, acceptedAt: 0, expiresAt: Infinity,
-  pathFailures: 0, ambiguousCount: 0, route: 'dest.test', lastIp: null, keepIpUntil: null, avoidIps: [],
-  isCaptured: false, ...change,
+  key: 1,
+  claim,
+  id: 'msg_1',
+  contentId: 1,
+  pool: 'default',
+  domain: 'acme.test',
+  stream: 'bulk',
+  recipient: 'a@dest.test',
+  recipientDomain: 'dest.test',
+  attempts: 0,
+  acceptedAt: 0,
+  expiresAt: Infinity,
+  pathFailures: 0,
+  ambiguousCount: 0,
+  route: 'dest.test',
+  lastIp: null,
+  keepIpUntil: null,
+  avoidIps: [],
+  isCaptured: false,
+  ...change,
 })
 
 t.test('a row that is claimed again before the end of its older claim is heard is held by both', (t) => {

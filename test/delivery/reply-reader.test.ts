@@ -3,7 +3,11 @@ import { createMessageBody } from '../../src/delivery/session/message-body.ts'
 import { createReplyReader } from '../../src/delivery/session/reply-reader.ts'
 import type { RawReply } from '../../src/delivery/session/reply-reader.ts'
 import {
-  helloName, mailCommand, NO_EXTENSIONS, readExtensions, recipientCommand,
+  helloName,
+  mailCommand,
+  NO_EXTENSIONS,
+  readExtensions,
+  recipientCommand,
 } from '../../src/delivery/session/smtp-extensions.ts'
 
 const MiB = 2 ** 20
@@ -12,7 +16,8 @@ function read(pieces: (string | Buffer)[]): { replies: RawReply[]; problems: str
   const replies: RawReply[] = []
   const problems: string[] = []
   const reader = createReplyReader({
-    onReply: (reply) => void replies.push(reply), onMalformed: (reason) => void problems.push(reason),
+    onReply: (reply) => void replies.push(reply),
+    onMalformed: (reason) => void problems.push(reason),
   })
   for (const piece of pieces) reader.push(Buffer.from(piece))
   return { replies, problems, hasRest: reader.hasRest() }
@@ -23,23 +28,39 @@ t.test('replies are the same however the bytes come', async (t) => {
   const whole = read([text])
   t.strictSame(whole, {
     replies: [
-      { code: 220, text: '220 hello' }, { code: 250, text: '250-one\n250-two\n250' },
-      { code: 550, text: '550 caf\u00e9 \u20ac' }, { code: 354, text: '354 go' },
+      { code: 220, text: '220 hello' },
+      { code: 250, text: '250-one\n250-two\n250' },
+      { code: 550, text: '550 caf\u00e9 \u20ac' },
+      { code: 354, text: '354 go' },
     ],
-    problems: [], hasRest: false,
+    problems: [],
+    hasRest: false,
   })
   const bytes = Buffer.from(text)
   for (const size of [1, 2, 3, 7, 64]) {
     const pieces = Array.from({ length: Math.ceil(bytes.length / size) }, (_none, index) =>
-      bytes.subarray(index * size, (index + 1) * size))
+      bytes.subarray(index * size, (index + 1) * size),
+    )
     t.strictSame(read(pieces), whole, `in pieces of ${size}`)
   }
 })
 
 t.test('what is no reply is told once, and nothing after it is read', async (t) => {
   for (const bad of [
-    'hello', '', '22 x', '999 x', '199 x', '600 x', '2500 x', '250x', '\u0000250 x', ' 250 x', '250-a\r\n550 b',
-    '250-a\r\nb', `${'250-x\r\n'.repeat(100)}250 x`, `250 ${'x'.repeat(65_536)}`,
+    'hello',
+    '',
+    '22 x',
+    '999 x',
+    '199 x',
+    '600 x',
+    '2500 x',
+    '250x',
+    '\u0000250 x',
+    ' 250 x',
+    '250-a\r\n550 b',
+    '250-a\r\nb',
+    `${'250-x\r\n'.repeat(100)}250 x`,
+    `250 ${'x'.repeat(65_536)}`,
     `250-${'x'.repeat(40_000)}\r\n250 ${'x'.repeat(40_000)}`,
   ]) {
     const { replies, problems } = read([`${bad}\r\n`, '250 ok\r\n', '250 ok\r\n'])
@@ -70,10 +91,20 @@ t.test('an unfinished line is bounded, byte by byte, too', async (t) => {
 
 t.test('a body has CRLF alone and no line that begins with a single dot', async (t) => {
   for (const [given, wire] of [
-    ['', '.\r\n'], ['a\r\n', 'a\r\n.\r\n'], ['a', 'a\r\n.\r\n'], ['.\r\n', '..\r\n.\r\n'], ['.', '..\r\n.\r\n'],
-    ['a\r\n.b\r\n', 'a\r\n..b\r\n.\r\n'], ['a\n.\nb', 'a\r\n..\r\nb\r\n.\r\n'], ['a\r.\rb', 'a\r\n..\r\nb\r\n.\r\n'],
-    ['a\r\n.\r\nb\r\n', 'a\r\n..\r\nb\r\n.\r\n'], ['a\r', 'a\r\n.\r\n'], ['a\n\r.\r\n', 'a\r\n\r\n..\r\n.\r\n'],
-    ['a\r\r\n.', 'a\r\n\r\n..\r\n.\r\n'], ['\n', '\r\n.\r\n'], ['a..b.\r\n', 'a..b.\r\n.\r\n'],
+    ['', '.\r\n'],
+    ['a\r\n', 'a\r\n.\r\n'],
+    ['a', 'a\r\n.\r\n'],
+    ['.\r\n', '..\r\n.\r\n'],
+    ['.', '..\r\n.\r\n'],
+    ['a\r\n.b\r\n', 'a\r\n..b\r\n.\r\n'],
+    ['a\n.\nb', 'a\r\n..\r\nb\r\n.\r\n'],
+    ['a\r.\rb', 'a\r\n..\r\nb\r\n.\r\n'],
+    ['a\r\n.\r\nb\r\n', 'a\r\n..\r\nb\r\n.\r\n'],
+    ['a\r', 'a\r\n.\r\n'],
+    ['a\n\r.\r\n', 'a\r\n\r\n..\r\n.\r\n'],
+    ['a\r\r\n.', 'a\r\n\r\n..\r\n.\r\n'],
+    ['\n', '\r\n.\r\n'],
+    ['a..b.\r\n', 'a..b.\r\n.\r\n'],
   ] as const) {
     t.equal(wireOf(Buffer.from(given)), wire, JSON.stringify(given))
     // The same across the border of two pieces.
@@ -87,7 +118,11 @@ t.test('a body has CRLF alone and no line that begins with a single dot', async 
 
 t.test('what is proven to be fit for the wire is not looked at, what is in front of it is', async (t) => {
   const proven = `${'x'.repeat(70_000)}\r\n`
-  for (const [given, wire] of [['a\r\n', 'a\r\n'], ['.a\nb\r\n', '..a\r\nb\r\n'], ['', '']] as const) {
+  for (const [given, wire] of [
+    ['a\r\n', 'a\r\n'],
+    ['.a\nb\r\n', '..a\r\nb\r\n'],
+    ['', ''],
+  ] as const) {
     t.equal(wireOf(Buffer.from(`${given}${proven}`), given.length), `${wire}${proven}.\r\n`, JSON.stringify(given))
   }
   t.equal(wireOf(Buffer.from('a\r\n\r\n.b'), 3), 'a\r\n\r\n.b\r\n.\r\n', 'taken at its word')

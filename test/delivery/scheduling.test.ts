@@ -41,8 +41,10 @@ t.test('a host that refuses everything holds up nobody else, and keeps nothing i
   const open = await mx(t, { address: '127.0.0.3', port: blocked.port })
   const engine = await startEngine(t, { port: blocked.port, zone: OTHER, providers: { default: FAST } })
   const stuck = await acceptMany(engine, 'anna@dest.test', { stream: 'bulk' })
-  await engine.until('the path is left alone', async () =>
-    engine.dispatcher.whyWaiting(await engine.message(stuck.at(-1)))?.waitingFor === 'suspension')
+  await engine.until(
+    'the path is left alone',
+    async () => engine.dispatcher.whyWaiting(await engine.message(stuck.at(-1)))?.waitingFor === 'suspension',
+  )
   const start = performance.now()
   const ids = await engine.accept('anna@other.test', { count: 100, domain: 'acme.test' })
   for (const id of ids) await engine.untilState(id, 'delivered')
@@ -69,15 +71,18 @@ t.test('transactional mail passes thousands of bulk messages to the same host', 
 
 t.test('retries that are due leave room for new mail', async (t) => {
   const slowly = (reply: string): { afterMilliseconds: number; reply: string } => ({ afterMilliseconds: 5, reply })
-  const server = await mx(t, { script: {
-    rcpt: (line) => slowly(line.includes('new@') ? '250 ok' : '451 4.3.0 later'),
-  } })
+  const server = await mx(t, {
+    script: { rcpt: (line) => slowly(line.includes('new@') ? '250 ok' : '451 4.3.0 later') },
+  })
   const engine = await startEngine(t, {
-    port: server.port, providers: { default: { connections: 2, messages_per_connection: 1_000, ...FAST } },
+    port: server.port,
+    providers: { default: { connections: 2, messages_per_connection: 1_000, ...FAST } },
     overrides: { 'delivery.retry': ['5s', '1h'] },
   })
-  const tries = (): number => server.connections.flatMap(({ commands }) => commands)
-    .filter((line) => line.startsWith('RCPT') && line.includes('old@')).length
+  const tries = (): number =>
+    server.connections
+      .flatMap(({ commands }) => commands)
+      .filter((line) => line.startsWith('RCPT') && line.includes('old@')).length
   await engine.accept('old@dest.test', { count: 500 })
   await until('the retries have begun', () => tries() > 500)
   const fresh = await engine.accept('new@dest.test', { count: 50 })
@@ -119,7 +124,9 @@ t.test('a message that waits for a connection beyond its lifetime expires there,
   const server = await mx(t, { script: { rcpt: { afterMilliseconds: 1_500, reply: '250 ok' } } })
   const clock = manualClock(START)
   const engine = await startEngine(t, {
-    port: server.port, clock, providers: { default: { connections: 1, messages_per_connection: 3 } },
+    port: server.port,
+    clock,
+    providers: { default: { connections: 1, messages_per_connection: 3 } },
   })
   const ids = await engine.accept('anna@dest.test', { count: 5, lifetime: HOUR, stream: 'bulk' })
   await until('the first is on its way', () => (server.connections[0]?.commands.length ?? 0) >= 3)
@@ -154,9 +161,16 @@ t.test('rows that nobody named are found when somebody says that there are some'
   const engine = await startEngine(t, { port: server.port, clock })
   const [id] = await engine.accept('anna@dest.test')
   await engine.untilState(id, 'deferred')
-  t.match(await engine.store.actOnQueue({
-    filter: { recipientDomain: 'dest.test' }, action: { kind: 'retry' }, now: clock.now(), limit: 10, isDryRun: false,
-  }), { messages: 1 })
+  t.match(
+    await engine.store.actOnQueue({
+      filter: { recipientDomain: 'dest.test' },
+      action: { kind: 'retry' },
+      now: clock.now(),
+      limit: 10,
+      isDryRun: false,
+    }),
+    { messages: 1 },
+  )
   engine.dispatcher.wake()
   await engine.untilState(id, 'delivered')
   t.equal(clock.now(), START)
@@ -182,7 +196,8 @@ t.test('a reload with other limits is in force for the next message', async (t) 
   await engine.untilState(first, 'delivered')
   const { providers } = before
   await engine.live.replace({
-    ...before, providers: { ...providers, default: { ...providers.default, messages_per_connection: 1 } },
+    ...before,
+    providers: { ...providers, default: { ...providers.default, messages_per_connection: 1 } },
   })
   const ids = await engine.accept('anna@dest.test', { count: 5 })
   for (const id of ids) await engine.untilState(id, 'delivered')
@@ -229,8 +244,7 @@ t.test('a clock that jumps ahead and is set right again ends no mail that waits 
   ahead = 100 * HOUR
   await right.advance(SECOND)
   sink.release()
-  const states = async (): Promise<string[]> =>
-    Promise.all(ids.map(async (id) => (await engine.message(id)).state))
+  const states = async (): Promise<string[]> => Promise.all(ids.map(async (id) => (await engine.message(id)).state))
   await until('nothing is under way', async () => !(await states()).includes('sending'))
   ahead = 0
   await until('all are delivered', async () => {

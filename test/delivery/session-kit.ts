@@ -16,12 +16,27 @@ import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
 
 export const BYTES = Buffer.from('Subject: hello\r\n\r\n.a dot, and\r\n..two\r\n')
 export const ENVELOPE: SmtpEnvelope = {
-  from: 'b-token@bounces.acme.test', to: 'anna@example.test', envelopeId: 'b-token', needsUtf8: false, is8Bit: false,
+  from: 'b-token@bounces.acme.test',
+  to: 'anna@example.test',
+  envelopeId: 'b-token',
+  needsUtf8: false,
+  is8Bit: false,
 }
 const TIMEOUT = 30_000
 const TIMEOUTS: SessionTimeouts = {
-  connect: TIMEOUT, banner: TIMEOUT, ehlo: TIMEOUT, starttls: TIMEOUT, handshake: TIMEOUT, mail: TIMEOUT, rcpt: TIMEOUT,
-  data: TIMEOUT, body: TIMEOUT, mark: TIMEOUT, final_dot: TIMEOUT, rset: TIMEOUT, quit: TIMEOUT,
+  connect: TIMEOUT,
+  banner: TIMEOUT,
+  ehlo: TIMEOUT,
+  starttls: TIMEOUT,
+  handshake: TIMEOUT,
+  mail: TIMEOUT,
+  rcpt: TIMEOUT,
+  data: TIMEOUT,
+  body: TIMEOUT,
+  mark: TIMEOUT,
+  final_dot: TIMEOUT,
+  rset: TIMEOUT,
+  quit: TIMEOUT,
 }
 const NO_POLICY = { type: 'none' as const, id: '' }
 
@@ -59,8 +74,14 @@ export function open(
 ): Promise<Opened> {
   return openSession(
     {
-      host: 'mx.test', address: server.address, port: server.port, source: '127.0.0.11', hostname: 'mail.acme.test',
-      tls: OPPORTUNISTIC, mayPipeline: true, ...target,
+      host: 'mx.test',
+      address: server.address,
+      port: server.port,
+      source: '127.0.0.11',
+      hostname: 'mail.acme.test',
+      tls: OPPORTUNISTIC,
+      mayPipeline: true,
+      ...target,
     },
     { timeouts: { ...TIMEOUTS, ...timeouts }, secureContext: createSecureContext({ minVersion: 'TLSv1.2' }), tickets },
     transcript,
@@ -80,7 +101,9 @@ export async function session(
     ...made,
     deliver(envelope, bytes, transcript) {
       const sent = job({
-        envelope, bytes, transcript: transcript ?? null,
+        envelope,
+        bytes,
+        transcript: transcript ?? null,
         begin(messagesBefore) {
           if (messagesBefore > 0) transcript?.note(reuseLine(made.facts, messagesBefore))
           return null
@@ -96,8 +119,14 @@ export function job(change: Partial<SessionJob> = {}): TestJob {
   const { promise: end, resolve } = Promise.withResolvers<SendEnd>()
   let wasRcptSent = false
   return {
-    envelope: ENVELOPE, bytes: BYTES, transcript: null, mayPipeline: true, begin: () => null, onStage: () => {},
-    askMark: (answer) => void setImmediate(answer, true), ...change,
+    envelope: ENVELOPE,
+    bytes: BYTES,
+    transcript: null,
+    mayPipeline: true,
+    begin: () => null,
+    onStage: () => {},
+    askMark: (answer) => void setImmediate(answer, true),
+    ...change,
     end,
     wasRcptSent: () => wasRcptSent,
     onEnd(ended, was) {

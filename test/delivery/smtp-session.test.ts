@@ -27,7 +27,10 @@ t.test('a message leaves from the bound address with the EHLO name, byte for byt
   t.match(server.messages, [{ from: ENVELOPE.from, to: ENVELOPE.to }])
   t.ok(server.messages[0]?.bytes.equals(BYTES))
   t.match(server.connections[0]?.commands, [
-    'EHLO mail.acme.test', `MAIL FROM:<${ENVELOPE.from}> SIZE=${BYTES.length}`, `RCPT TO:<${ENVELOPE.to}>`, 'DATA',
+    'EHLO mail.acme.test',
+    `MAIL FROM:<${ENVELOPE.from}> SIZE=${BYTES.length}`,
+    `RCPT TO:<${ENVELOPE.to}>`,
+    'DATA',
   ])
   t.strictSame(opened.facts, { host: 'mx.test', localAddress: '127.0.0.11', remoteAddress: '127.0.0.2', tls: null })
   await opened.quit()
@@ -39,16 +42,22 @@ t.test('a host that announces DSN gets the token of the return path', async (t) 
   const server = await mx(t, { extensions: ['DSN'] })
   await (await session(t, server)).deliver(ENVELOPE, BYTES)
   t.match(server.connections[0]?.commands, [
-    'EHLO mail.acme.test', 'MAIL FROM:<b-token@bounces.acme.test> RET=HDRS ENVID=b-token',
-    'RCPT TO:<anna@example.test> NOTIFY=FAILURE,DELAY', 'DATA',
+    'EHLO mail.acme.test',
+    'MAIL FROM:<b-token@bounces.acme.test> RET=HDRS ENVID=b-token',
+    'RCPT TO:<anna@example.test> NOTIFY=FAILURE,DELAY',
+    'DATA',
   ])
 })
 
 for (const extensions of [['PIPELINING'], []]) {
   const way = extensions.length > 0 ? 'pipelined' : 'one by one'
   for (const [stage, reply] of [
-    ['mail', '550 5.7.1 not you'], ['rcpt', '550-5.1.1 no\r\n550 5.1.1 such user'], ['rcpt', '450 4.7.1 later'],
-    ['data', '554 5.7.0 no'], ['dot', '554 5.7.1 spam'], ['dot', '451 4.3.0 later'],
+    ['mail', '550 5.7.1 not you'],
+    ['rcpt', '550-5.1.1 no\r\n550 5.1.1 such user'],
+    ['rcpt', '450 4.7.1 later'],
+    ['data', '554 5.7.0 no'],
+    ['dot', '554 5.7.1 spam'],
+    ['dot', '451 4.3.0 later'],
   ] as const) {
     t.test(`${way}: ${reply.slice(0, 3)} to ${stage} is told, and the connection serves the next`, async (t) => {
       const fallback = { mail: '250 ok', rcpt: '250 ok', data: '354 go', dot: '250 ok' }[stage]
@@ -66,10 +75,11 @@ for (const extensions of [['PIPELINING'], []]) {
     t.test(`${way}: 421 to ${stage} is told with its stage and ends the connection`, async (t) => {
       const server = await mx(t, { extensions, script: { [stage]: '421-4.3.2 first\r\n421 4.3.2 closing' } })
       const opened = await session(t, server)
-      t.match(
-        await opened.deliver(ENVELOPE, BYTES),
-        { kind: 'refused', stage, reply: { code: 421, enhancedCode: '4.3.2' } },
-      )
+      t.match(await opened.deliver(ENVELOPE, BYTES), {
+        kind: 'refused',
+        stage,
+        reply: { code: 421, enhancedCode: '4.3.2' },
+      })
       t.equal(opened.isUsable(), false)
     })
   }
@@ -91,9 +101,11 @@ for (const extensions of [['PIPELINING'], []]) {
 }
 
 for (const [name, reply] of [
-  ['no code', 'hello'], ['several codes', '250-ok\r\n550 no'],
+  ['no code', 'hello'],
+  ['several codes', '250-ok\r\n550 no'],
   ['an unfinished line', '550 5.1.1 no su\r\n'.slice(0, 3)],
-  ['more than 100 lines', `${'250-ok\r\n'.repeat(101)}250 ok`], ['more than 64 KiB', `250-${'x'.repeat(70_000)}`],
+  ['more than 100 lines', `${'250-ok\r\n'.repeat(101)}250 ok`],
+  ['more than 64 KiB', `250-${'x'.repeat(70_000)}`],
 ] as const) {
   t.test(`a reply to the dot with ${name} answers nothing`, async (t) => {
     const server = await mx(t, { script: { dot: reply } })
@@ -108,7 +120,8 @@ t.test('a reply to RCPT with several codes is a lost connection, not a bounce', 
 })
 
 for (const [name, script] of Object.entries<Script>({
-  'RCPT twice': { rcpt: '250 ok\r\n250 ok' }, 'MAIL twice': { mail: '250 ok\r\n250 ok' },
+  'RCPT twice': { rcpt: '250 ok\r\n250 ok' },
+  'MAIL twice': { mail: '250 ok\r\n250 ok' },
   'DATA with 250': { data: '250 ok' },
 })) {
   for (const [way, extensions] of Object.entries({ pipelined: ['PIPELINING'], 'one by one': [] })) {
@@ -154,10 +167,15 @@ t.test('whatever a host says is told as one short line', async (t) => {
 })
 
 t.test('a large body that the host stops reading is lost before the dot', async (t) => {
-  const server = await mx(t, { extensions: [], script: { data: (_line, connection) => {
-    setTimeout(() => connection.isClosed || void server.close(), 50)
-    return '354 go'
-  } } })
+  const server = await mx(t, {
+    extensions: [],
+    script: {
+      data: (_line, connection) => {
+        setTimeout(() => connection.isClosed || void server.close(), 50)
+        return '354 go'
+      },
+    },
+  })
   const opened = await session(t, server)
   const end = await opened.deliver(ENVELOPE, Buffer.alloc(200 * 1024 * 1024, 'a line\r\n'))
   t.match(end, { kind: 'lost', stage: 'data' })
@@ -182,7 +200,10 @@ t.test('a non-ASCII address needs SMTPUTF8', async (t) => {
 
 t.test('a body beyond US-ASCII is announced where the host knows how', async (t) => {
   const bytes = Buffer.from('Subject: x\r\n\r\nGr\u00fc\u00dfe\r\n')
-  for (const [extensions, body] of [[['8BITMIME'], ' BODY=8BITMIME'], [[], '']] as const) {
+  for (const [extensions, body] of [
+    [['8BITMIME'], ' BODY=8BITMIME'],
+    [[], ''],
+  ] as const) {
     const server = await mx(t, { extensions: [...extensions] })
     t.match(await (await session(t, server)).deliver({ ...ENVELOPE, is8Bit: true }, bytes), { kind: 'accepted' })
     t.equal(server.connections[0]?.commands[1], `MAIL FROM:<${ENVELOPE.from}>${body}`)
@@ -223,10 +244,10 @@ t.test('nobody listening is a failed connection', async (t) => {
 
 t.test('an address that this machine does not have is a result of its own', async (t) => {
   const server = await mx(t)
-  t.match(
-    await open(server, { source: '198.51.100.7' }),
-    { kind: 'source-gone', reason: /198\.51\.100\.7|EADDRNOTAVAIL/ },
-  )
+  t.match(await open(server, { source: '198.51.100.7' }), {
+    kind: 'source-gone',
+    reason: /198\.51\.100\.7|EADDRNOTAVAIL/,
+  })
   t.equal(server.connections.length, 0)
 })
 
@@ -274,7 +295,10 @@ t.test('a session that the host closes while idle is not usable any more', async
 
 t.test('a stop returns the message before its dot, and waits for the answer behind it', async (t) => {
   const returned = { kind: 'returned', why: 'stopping' }
-  for (const [stage, end] of [['rcpt', returned], ['dot', { kind: 'accepted' }]] as const) {
+  for (const [stage, end] of [
+    ['rcpt', returned],
+    ['dot', { kind: 'accepted' }],
+  ] as const) {
     const server = await mx(t, { script: { [stage]: { afterMilliseconds: 200, reply: '250 ok' } } })
     const opened = await session(t, server)
     const sending = opened.deliver(ENVELOPE, BYTES)
@@ -298,13 +322,28 @@ t.test('the transcript has the dialogue without the message, and of a kept conne
   await opened.quit()
   const connection = `connected to mx.test [127.0.0.2] from [127.0.0.11]`
   t.strictSame(first.text()?.split('\n'), [
-    `* ${connection}`, '< 220 mx.test ESMTP', '> EHLO mail.acme.test', '< 250-mx.test', '< 250 PIPELINING',
-    `> MAIL FROM:<${ENVELOPE.from}>`, `> RCPT TO:<${ENVELOPE.to}>`, '> DATA', '< 250 2.1.0 ok', '< 250 ok',
-    '< 354 go on', `* the message, ${BYTES.length} bytes, and the final dot`, '< 250 2.0.0 queued',
+    `* ${connection}`,
+    '< 220 mx.test ESMTP',
+    '> EHLO mail.acme.test',
+    '< 250-mx.test',
+    '< 250 PIPELINING',
+    `> MAIL FROM:<${ENVELOPE.from}>`,
+    `> RCPT TO:<${ENVELOPE.to}>`,
+    '> DATA',
+    '< 250 2.1.0 ok',
+    '< 250 ok',
+    '< 354 go on',
+    `* the message, ${BYTES.length} bytes, and the final dot`,
+    '< 250 2.0.0 queued',
   ])
   t.strictSame(second.text()?.split('\n'), [
-    `* ${connection}; this connection has carried 1 before`, `> MAIL FROM:<${ENVELOPE.from}>`,
-    `> RCPT TO:<${ENVELOPE.to}>`, '> DATA', '< 250 2.1.0 ok', '< 550-5.1.1 no', '< 550 5.1.1 such user',
+    `* ${connection}; this connection has carried 1 before`,
+    `> MAIL FROM:<${ENVELOPE.from}>`,
+    `> RCPT TO:<${ENVELOPE.to}>`,
+    '> DATA',
+    '< 250 2.1.0 ok',
+    '< 550-5.1.1 no',
+    '< 550 5.1.1 such user',
     '< 503 5.5.1 no valid recipients',
   ])
 })

@@ -109,14 +109,24 @@ export interface EngineOptions {
 const POOL_IPS = [{ address: '127.0.0.11', hostname: 'mta1.sternpost.test', warmed: true }]
 /** Long enough for a busy machine: a test that waits for one sets its own. */
 const TIMEOUTS = {
-  connect: '30s', banner: '30s', ehlo: '30s', starttls: '30s', mail: '30s', rcpt: '30s', data: '30s', final_dot: '30s',
+  connect: '30s',
+  banner: '30s',
+  ehlo: '30s',
+  starttls: '30s',
+  mail: '30s',
+  rcpt: '30s',
+  data: '30s',
+  final_dot: '30s',
   quit: '10s',
 }
 const RULES = [
   { id: 'spam', match: 'this is spam', category: 'spam_content', example: '554 5.7.1 this is spam' },
   { id: 'blocklist', match: 'blocked using', category: 'ip_block', example: '554 5.7.1 blocked using a list' },
   {
-    id: 'unavailable', match: 'mailbox unavailable', category: 'invalid_recipient', suppress: 'second',
+    id: 'unavailable',
+    match: 'mailbox unavailable',
+    category: 'invalid_recipient',
+    suppress: 'second',
     example: '550 mailbox unavailable',
   },
 ]
@@ -131,8 +141,7 @@ const ed25519Pair = generateKeyPairSync('ed25519')
 /** What the sending domain publishes, by name. */
 export const DKIM_RECORDS: Record<string, string> = {
   [`s1._domainkey.${SENDING_DOMAIN}`]: `v=DKIM1; k=rsa; p=${spkiOf(rsaPair).toString('base64')}`,
-  [`e1._domainkey.${SENDING_DOMAIN}`]:
-    `v=DKIM1; k=ed25519; p=${spkiOf(ed25519Pair).subarray(-RAW_KEY_BYTES).toString('base64')}`,
+  [`e1._domainkey.${SENDING_DOMAIN}`]: `v=DKIM1; k=ed25519; p=${spkiOf(ed25519Pair).subarray(-RAW_KEY_BYTES).toString('base64')}`,
 }
 
 export async function startEngine(t: Test, options: EngineOptions): Promise<Engine> {
@@ -141,9 +150,13 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
   const masterKey = readKey(folder) ?? randomBytes(32)
   writeFiles(folder, { ...options, masterKey })
   const loaded = loadConfiguration({
-    folder, shippedFolder: folder, offline: true,
+    folder,
+    shippedFolder: folder,
+    offline: true,
     overrides: {
-      'delivery.timeouts': { ...TIMEOUTS, ...options.timeouts }, 'delivery.retry_jitter': 0, 'delivery.threads': 1,
+      'delivery.timeouts': { ...TIMEOUTS, ...options.timeouts },
+      'delivery.retry_jitter': 0,
+      'delivery.threads': 1,
       ...options.overrides,
     },
   })
@@ -153,8 +166,12 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
   const logger = createLogger({ level: 'debug', write: (line) => void log.push(JSON.parse(line)) })
   const metrics = createMetrics()
   const storeLocation = {
-    engine: 'sqlite' as const, folder: join(folder, 'data'), pageCacheBytes: 2 ** 20, walMaxBytes: 2 ** 26,
-    commitLingerMilliseconds: 1, commitMostRows: 1_000,
+    engine: 'sqlite' as const,
+    folder: join(folder, 'data'),
+    pageCacheBytes: 2 ** 20,
+    walMaxBytes: 2 ** 26,
+    commitLingerMilliseconds: 1,
+    commitMostRows: 1_000,
   }
   const fatal: Error[] = []
   const onDeath = (reason: Error): void => void fatal.push(reason)
@@ -163,15 +180,25 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
   if (options.folder === undefined) await addSendingDomains(store, masterKey, options.domains ?? [])
   const { epoch } = await store.beginEpoch(clock.now(), clock.now() + configuration.server.delivery.uncertain_retry)
   const zone = await startZone({
-    'dest.test': { MX: ['10 mx.dest.test'] }, 'mx.dest.test': { A: ['127.0.0.2'] }, ...options.zone,
+    'dest.test': { MX: ['10 mx.dest.test'] },
+    'mx.dest.test': { A: ['127.0.0.2'] },
+    ...options.zone,
   })
   const live = createLiveConfiguration(configuration)
   const { egress, warmup } = createEgress({
-    configuration: live, store, clock, canBind, logger, lookups: null,
+    configuration: live,
+    store,
+    clock,
+    canBind,
+    logger,
+    lookups: null,
     backlogOf: (pool) => dispatcher.backlogOf(pool),
   })
   const shaping = createShaping({
-    clock, logger, store, settings: live.current,
+    clock,
+    logger,
+    store,
+    settings: live.current,
     signals: {
       onBlock: (block) => egress.noteBlock(block),
       onIpSuspension: (ip, until, reason) => void egress.suspend(ip, until, reason, 'shaping'),
@@ -183,14 +210,26 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
   await shaping.start()
   const mailHosts = createMailHosts({
     resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 10_000, tries: 1 }),
-    allowPrivateAddresses: true, ownAddresses: () => [], mostAddresses: 20,
+    allowPrivateAddresses: true,
+    ownAddresses: () => [],
+    mostAddresses: 20,
   })
   const tlsPolicies = createTlsPolicies({
-    validating: null, sts: { policyFor: async () => null }, settings: live.current,
+    validating: null,
+    sts: { policyFor: async () => null },
+    settings: live.current,
   })
   let eventCalls = 0
   const dispatcher: Dispatcher = createDispatcher({
-    store, clock, logger, metrics, egress, shaping, epoch, storeLocation, masterKey,
+    store,
+    clock,
+    logger,
+    metrics,
+    egress,
+    shaping,
+    epoch,
+    storeLocation,
+    masterKey,
     configuration: live,
     startWorker,
     findRoute: createFindRoute({ mailHosts, tlsPolicies, settings: live.current, clock }),
@@ -228,37 +267,63 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
     if (found === null) throw new Error(`no message ${id}`)
     return found
   }
-  const untilTrue: Engine['until'] = (what, look) => until(what, async () => {
-    if (isManual(clock)) await clock.advance(0)
-    return look()
-  })
+  const untilTrue: Engine['until'] = (what, look) =>
+    until(what, async () => {
+      if (isManual(clock)) await clock.advance(0)
+      return look()
+    })
   return {
-    store, egress, warmup, shaping, live, metrics, zone, log, fatal, folder, close, message, until: untilTrue,
+    store,
+    egress,
+    warmup,
+    shaping,
+    live,
+    metrics,
+    zone,
+    log,
+    fatal,
+    folder,
+    close,
+    message,
+    until: untilTrue,
     dispatcher: { ...dispatcher, stop },
     eventCalls: () => eventCalls,
     async accept(recipient, { lifetime = 72 * HOUR, count = 1, isCaptured = false, ...options } = {}) {
       const now = clock.now()
       const messages = Array.from({ length: count }, () => ({
-        id: newIdentifier('msg', now), to: { name: null, address: recipient },
-        recipientDomain: recipient.slice(recipient.indexOf('@') + 1), variables: {},
-        expiresAt: now + lifetime, isCaptured,
+        id: newIdentifier('msg', now),
+        to: { name: null, address: recipient },
+        recipientDomain: recipient.slice(recipient.indexOf('@') + 1),
+        variables: {},
+        expiresAt: now + lifetime,
+        isCaptured,
       }))
       const accepted = await store.acceptMessages({
-        now, apiKeyId: null, isTest: false, pool: 'default', messages, batch: null,
-        domain: options.domain ?? SENDING_DOMAIN, stream: options.stream ?? 'transactional',
-        sendAt: options.sendAt ?? null, retryOf: null, idempotency: null,
+        now,
+        apiKeyId: null,
+        isTest: false,
+        pool: 'default',
+        messages,
+        batch: null,
+        domain: options.domain ?? SENDING_DOMAIN,
+        stream: options.stream ?? 'transactional',
+        sendAt: options.sendAt ?? null,
+        retryOf: null,
+        idempotency: null,
         content: plainContent(options.content),
       })
       if (accepted.kind === 'accepted' && options.isUntold !== true) dispatcher.noteQueued(accepted.queued)
       return messages.map(({ id }) => id)
     },
-    untilState: (id, state) => untilTrue(`message ${id} is ${state}`, async () => {
-      const view = await message(id)
-      return view.state === state && view
-    }),
+    untilState: (id, state) =>
+      untilTrue(`message ${id} is ${state}`, async () => {
+        const view = await message(id)
+        return view.state === state && view
+      }),
     async events(id = '') {
       const events = (await store.messageEvents(id)) ?? []
-      return events.filter(({ kind }) => kind !== 'email.attempted' && kind !== 'email.accepted')
+      return events
+        .filter(({ kind }) => kind !== 'email.attempted' && kind !== 'email.accepted')
         .map(({ kind, data }) => ({ kind, data }))
     },
   }
@@ -266,9 +331,21 @@ export async function startEngine(t: Test, options: EngineOptions): Promise<Engi
 
 export function plainContent(change: Partial<StoredContent> = {}): StoredContent {
   return {
-    from: { name: 'Acme', address: `news@${SENDING_DOMAIN}` }, replyTo: null, subject: 'Hello', html: '<p>Hello</p>',
-    text: null, attachments: [], hasVariables: false, addressees: null, headers: [], tags: {}, metadata: {},
-    tracking: { opens: false, clicks: false }, unsubscribe: null, raw: null, ...change,
+    from: { name: 'Acme', address: `news@${SENDING_DOMAIN}` },
+    replyTo: null,
+    subject: 'Hello',
+    html: '<p>Hello</p>',
+    text: null,
+    attachments: [],
+    hasVariables: false,
+    addressees: null,
+    headers: [],
+    tags: {},
+    metadata: {},
+    tracking: { opens: false, clicks: false },
+    unsubscribe: null,
+    raw: null,
+    ...change,
   }
 }
 
@@ -285,13 +362,16 @@ function writeFiles(folder: string, options: EngineOptions & { masterKey: Buffer
   writeFileSync(join(folder, 'master.key'), options.masterKey.toString('base64'), { mode: 0o600 })
   const files: Record<string, object> = {
     sternpost: {
-      version: 1, hostname: 'sternpost.test', data_dir: join(folder, 'data'),
+      version: 1,
+      hostname: 'sternpost.test',
+      data_dir: join(folder, 'data'),
       secrets: { master_key: { file: join(folder, 'master.key') } },
       listen: { http: [], submission: [], inbound: [], metrics: null },
       delivery: { port: options.port, allow_private_addresses: true },
     },
     pools: {
-      version: 1, default_pool: 'default',
+      version: 1,
+      default_pool: 'default',
       pools: { default: { ips: options.ips ?? POOL_IPS, ...options.pool }, ...options.pools },
     },
     warmup: { version: 1, curves: { standard: { stages: [50, 100, 200] } }, ...options.warmup },
@@ -312,7 +392,14 @@ async function addSendingDomain(store: Store, masterKey: Buffer, name: string): 
     const pem = pair.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
     const sealedPrivateKey = createKeyRing(masterKey).seal(pem, `dkim ${name} ${selector}`)
     return {
-      selector, algorithm, role: 'active', publicKey: '', sealedPrivateKey, createdAt: 0, seenAt: 0, retireAt: null,
+      selector,
+      algorithm,
+      role: 'active',
+      publicKey: '',
+      sealedPrivateKey,
+      createdAt: 0,
+      seenAt: 0,
+      retireAt: null,
     }
   }
   const keys = [keyOf(ed25519Pair, 'e1', 'ed25519-sha256'), keyOf(rsaPair, 's1', 'rsa-sha256')]
@@ -321,9 +408,22 @@ async function addSendingDomain(store: Store, masterKey: Buffer, name: string): 
 
 export function verifiedDomain(name: string, keys: DkimKeyRecord[]): DomainRecord {
   return {
-    name, state: 'verified', keys, returnPath: `bounces.${name}`, trackingDomain: `t.${name}`,
-    tracking: { opens: true, clicks: true }, allowSubdomains: false, ipPool: null, createdAt: 0, verifiedAt: 0,
-    lastCheckedAt: 0, nextCheckAt: null, failingSince: null, failedChecks: 0, degradedAt: null, checks: [],
+    name,
+    state: 'verified',
+    keys,
+    returnPath: `bounces.${name}`,
+    trackingDomain: `t.${name}`,
+    tracking: { opens: true, clicks: true },
+    allowSubdomains: false,
+    ipPool: null,
+    createdAt: 0,
+    verifiedAt: 0,
+    lastCheckedAt: 0,
+    nextCheckAt: null,
+    failingSince: null,
+    failedChecks: 0,
+    degradedAt: null,
+    checks: [],
   }
 }
 

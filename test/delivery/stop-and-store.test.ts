@@ -24,7 +24,8 @@ async function jumpingEngine(t: Test, script: NonNullable<ScriptedMxOptions['scr
   const clock = { ...systemClock, now: () => Date.now() + jump }
   const engine = await startEngine(t, { port: server.port, clock })
   return {
-    server, engine,
+    server,
+    engine,
     async lapse(uncertainAfter: number): Promise<number> {
       jump = HOUR
       const now = clock.now()
@@ -46,14 +47,17 @@ t.test('what is heard of a dot whose lease lapsed ends the row before it is sent
   t.equal(server.messages.length, 2)
 })
 
-t.test('a row whose lease lapsed behind its dot is sent again as a possible duplicate, if it is due soon', async (t) => {
-  const { server, engine, lapse } = await jumpingEngine(t, { dot: { afterMilliseconds: 500, reply: '250 ok' } })
-  const [id] = await engine.accept(ANNA)
-  await until('it is past its dot', () => server.messages.length === 1)
-  t.equal(await lapse(0), 1)
-  t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 2 }, isPossibleDuplicate: true })
-  t.equal(server.messages.length, 2)
-})
+t.test(
+  'a row whose lease lapsed behind its dot is sent again as a possible duplicate, if it is due soon',
+  async (t) => {
+    const { server, engine, lapse } = await jumpingEngine(t, { dot: { afterMilliseconds: 500, reply: '250 ok' } })
+    const [id] = await engine.accept(ANNA)
+    await until('it is past its dot', () => server.messages.length === 1)
+    t.equal(await lapse(0), 1)
+    t.match(await engine.untilState(id, 'delivered'), { attempts: { length: 2 }, isPossibleDuplicate: true })
+    t.equal(server.messages.length, 2)
+  },
+)
 
 t.test('of two claims of a row that are in hand, the older one sends no dot', async (t) => {
   const { server, engine, lapse } = await jumpingEngine(t, { rcpt: { afterMilliseconds: 500, reply: '250 ok' } })
@@ -107,13 +111,32 @@ t.test('what comes after the store was given up is given up as well', async (t) 
     return Promise.reject(new Error('SQLITE_FULL'))
   }
   const recorder = createOutcomeRecorder({
-    store: { recordOutcomes: refuse, unclaim: refuse }, clock, logger: createLogger({ level: 'silent' }),
-    history: createClaimHistory(clock), onStored: () => {},
+    store: { recordOutcomes: refuse, unclaim: refuse },
+    clock,
+    logger: createLogger({ level: 'silent' }),
+    history: createClaimHistory(clock),
+    onStored: () => {},
   })
   const message: ClaimedMessage = {
-    key: 1, claim: 1, id: 'msg_1', contentId: 1, pool: 'default', stream: 'bulk', domain: 'acme.test', recipient: ANNA,
-    recipientDomain: 'dest.test', attempts: 0, acceptedAt: 0, expiresAt: HOUR, pathFailures: 0, ambiguousCount: 0,
-    route: 'mx.dest.test', lastIp: null, keepIpUntil: null, avoidIps: [], isCaptured: false,
+    key: 1,
+    claim: 1,
+    id: 'msg_1',
+    contentId: 1,
+    pool: 'default',
+    stream: 'bulk',
+    domain: 'acme.test',
+    recipient: ANNA,
+    recipientDomain: 'dest.test',
+    attempts: 0,
+    acceptedAt: 0,
+    expiresAt: HOUR,
+    pathFailures: 0,
+    ambiguousCount: 0,
+    route: 'mx.dest.test',
+    lastIp: null,
+    keepIpUntil: null,
+    avoidIps: [],
+    isCaptured: false,
   }
   recorder.giveBack(message, { nextAt: 0 })
   await until('it was refused', () => refused === 1)
@@ -132,18 +155,40 @@ t.test('threads that die at once hold up neither the start nor the stop', async 
   const fatal: Error[] = []
   const deaths: number[] = []
   const threads = createDeliveryThreads({
-    count: 1, startWorker, clock: systemClock, logger: createLogger({ level: 'silent' }),
+    count: 1,
+    startWorker,
+    clock: systemClock,
+    logger: createLogger({ level: 'silent' }),
     // There is no such database.
     settings: {
-      storeLocation: locationIn(t.testdir({})), masterKey: new Uint8Array(32), minTlsVersion: 'TLSv1.2', caFile: null,
-      connectionsMax: 1, keepsTranscripts: false,
+      storeLocation: locationIn(t.testdir({})),
+      masterKey: new Uint8Array(32),
+      minTlsVersion: 'TLSv1.2',
+      caFile: null,
+      connectionsMax: 1,
+      keepsTranscripts: false,
       render: {
-        referenceHeader: null, senderId: 'sternpost', cfbl: false, trackingUrl: null, trackingHost: 't.test',
+        referenceHeader: null,
+        senderId: 'sternpost',
+        cfbl: false,
+        trackingUrl: null,
+        trackingHost: 't.test',
         platformDomain: null,
       },
       timeouts: {
-        connect: SECOND, banner: SECOND, ehlo: SECOND, starttls: SECOND, mail: SECOND, rcpt: SECOND, data: SECOND,
-        final_dot: SECOND, quit: SECOND, handshake: SECOND, body: SECOND, mark: SECOND, rset: SECOND,
+        connect: SECOND,
+        banner: SECOND,
+        ehlo: SECOND,
+        starttls: SECOND,
+        mail: SECOND,
+        rcpt: SECOND,
+        data: SECOND,
+        final_dot: SECOND,
+        quit: SECOND,
+        handshake: SECOND,
+        body: SECOND,
+        mark: SECOND,
+        rset: SECOND,
       },
     },
     onResults: () => {},

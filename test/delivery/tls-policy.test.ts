@@ -27,7 +27,10 @@ const WITH_SIGNER = { skip: missingForSigning() }
 const SHIPPED = fileURLToPath(new URL('../../config', import.meta.url))
 const HASH = '00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff'
 const shipped = loadConfiguration({
-  folder: SHIPPED, shippedFolder: SHIPPED, offline: true, neededSecrets: 'none',
+  folder: SHIPPED,
+  shippedFolder: SHIPPED,
+  offline: true,
+  neededSecrets: 'none',
   overrides: { 'delivery.allow_private_addresses': true, 'listen.http': [], 'listen.submission': [] },
 })
 
@@ -42,54 +45,93 @@ function finderOf({ resolver, validating, sts = [], delivery = {} }: Tools): {
   find: (domain: string) => Promise<Route>
   problems: TlsProblem[]
 } {
-  const settings = (): Configuration =>
-    ({ ...shipped, server: { ...shipped.server, delivery: { ...shipped.server.delivery, ...delivery } } })
+  const settings = (): Configuration => ({
+    ...shipped,
+    server: { ...shipped.server, delivery: { ...shipped.server.delivery, ...delivery } },
+  })
   const mailHosts = createMailHosts({
-    resolver, allowPrivateAddresses: true, ownAddresses: () => [], mostAddresses: 20, random: () => 0,
+    resolver,
+    allowPrivateAddresses: true,
+    ownAddresses: () => [],
+    mostAddresses: 20,
+    random: () => 0,
   })
   const tlsPolicies = createTlsPolicies({
-    validating: validating ?? null, settings,
+    validating: validating ?? null,
+    settings,
     sts: { policyFor: async (domain) => sts.find((policy) => policy.domain === domain) ?? null },
   })
   const problems: TlsProblem[] = []
   const find = createFindRoute({
-    mailHosts, tlsPolicies, settings, clock: manualClock(), onTlsProblem: (problem) => void problems.push(problem),
+    mailHosts,
+    tlsPolicies,
+    settings,
+    clock: manualClock(),
+    onTlsProblem: (problem) => void problems.push(problem),
   })
   return { find, problems }
 }
 
-const stsOf = (domain: string, mx: string[], mode: StsPolicy['mode'] = 'enforce'): StsPolicy =>
-  ({ domain, id: 'one', mode, mx, fetchedAt: 0, expiresAt: 86_400_000 })
+const stsOf = (domain: string, mx: string[], mode: StsPolicy['mode'] = 'enforce'): StsPolicy => ({
+  domain,
+  id: 'one',
+  mode,
+  mx,
+  fetchedAt: 0,
+  expiresAt: 86_400_000,
+})
 const kinds = (route: Route): string[] =>
   route.kind === 'hosts' ? route.hosts.map(({ name, tls }) => `${name.split('.')[0]} ${tls.kind}`) : [route.kind]
 
 t.test('the table of DANE', WITH_SIGNER, async (t) => {
   const host = (name: string, address = '127.0.0.2'): string => `${name} 300 IN A ${address}`
   const secure = [
-    '@ 300 IN MX 10 good', host('good'), `_25._tcp.good 300 IN TLSA 3 1 1 ${HASH}`,
-    `_25._tcp.good 300 IN TLSA 2 0 1 ${HASH}`, `_25._tcp.good 300 IN TLSA 0 0 1 ${HASH}`,
-    'useless 300 IN MX 10 unusable', host('unusable'), `_25._tcp.unusable 300 IN TLSA 1 1 1 ${HASH}`,
-    '_25._tcp.unusable 300 IN TLSA 3 1 1 0011', '_25._tcp.unusable 300 IN TLSA 3 1 7 0011',
-    'none 300 IN MX 10 plain', host('plain'),
+    '@ 300 IN MX 10 good',
+    host('good'),
+    `_25._tcp.good 300 IN TLSA 3 1 1 ${HASH}`,
+    `_25._tcp.good 300 IN TLSA 2 0 1 ${HASH}`,
+    `_25._tcp.good 300 IN TLSA 0 0 1 ${HASH}`,
+    'useless 300 IN MX 10 unusable',
+    host('unusable'),
+    `_25._tcp.unusable 300 IN TLSA 1 1 1 ${HASH}`,
+    '_25._tcp.unusable 300 IN TLSA 3 1 1 0011',
+    '_25._tcp.unusable 300 IN TLSA 3 1 7 0011',
+    'none 300 IN MX 10 plain',
+    host('plain'),
     'away 300 IN MX 10 mx.open.test.',
-    'bad 300 IN MX 10 forged', host('forged'), `_25._tcp.forged 300 IN TLSA 3 1 1 ${HASH}`,
-    'badaddress 300 IN MX 10 moved', host('moved', '127.0.0.66'),
-    'mixed 300 IN MX 10 forged', 'mixed 300 IN MX 20 good', 'mixed 300 IN MX 30 plain',
-    'alias 300 IN MX 10 other', 'other 300 IN CNAME good',
-    'direct 300 IN A 127.0.0.2', `_25._tcp.direct 300 IN TLSA 3 1 1 ${HASH}`,
-    'badset 300 IN MX 10 touched', host('touched'),
+    'bad 300 IN MX 10 forged',
+    host('forged'),
+    `_25._tcp.forged 300 IN TLSA 3 1 1 ${HASH}`,
+    'badaddress 300 IN MX 10 moved',
+    host('moved', '127.0.0.66'),
+    'mixed 300 IN MX 10 forged',
+    'mixed 300 IN MX 20 good',
+    'mixed 300 IN MX 30 plain',
+    'alias 300 IN MX 10 other',
+    'other 300 IN CNAME good',
+    'direct 300 IN A 127.0.0.2',
+    `_25._tcp.direct 300 IN TLSA 3 1 1 ${HASH}`,
+    'badset 300 IN MX 10 touched',
+    host('touched'),
   ]
   const unbound = await startValidatingUnbound([
     {
-      name: 'secure.test', records: secure, state: 'signed',
-      spoil: (text) => text
-        .replace(/(_25\._tcp\.forged\.\S+\s+300\s+TLSA\s+3 1 1 )00/, '$1ff')
-        .replace('127.0.0.66', '127.0.0.67').replace('10 touched', '11 touched'),
+      name: 'secure.test',
+      records: secure,
+      state: 'signed',
+      spoil: (text) =>
+        text
+          .replace(/(_25\._tcp\.forged\.\S+\s+300\s+TLSA\s+3 1 1 )00/, '$1ff')
+          .replace('127.0.0.66', '127.0.0.67')
+          .replace('10 touched', '11 touched'),
     },
     {
-      name: 'open.test', state: 'unsigned',
+      name: 'open.test',
+      state: 'unsigned',
       records: [
-        '@ 300 IN MX 10 mx', host('mx'), `_25._tcp.mx 300 IN TLSA 3 1 1 ${HASH}`,
+        '@ 300 IN MX 10 mx',
+        host('mx'),
+        `_25._tcp.mx 300 IN TLSA 3 1 1 ${HASH}`,
         'strict 300 IN MX 10 good.secure.test.',
       ],
     },
@@ -100,9 +142,8 @@ t.test('the table of DANE', WITH_SIGNER, async (t) => {
 
   const good = await find('secure.test')
   t.match(good, {
-    kind: 'hosts', hosts: [{
-      tls: { kind: 'dane', names: ['good.secure.test', 'secure.test'], policy: { type: 'dane' } },
-    }],
+    kind: 'hosts',
+    hosts: [{ tls: { kind: 'dane', names: ['good.secure.test', 'secure.test'], policy: { type: 'dane' } } }],
   })
   const [first] = good.kind === 'hosts' ? good.hosts : []
   t.equal(first?.tls.kind === 'dane' && first.tls.records.length, 2, 'usage 0 is none of the usable ones')
@@ -125,7 +166,12 @@ t.test('the table of DANE', WITH_SIGNER, async (t) => {
     { domain: 'mixed.secure.test', host: 'forged.secure.test', result: 'dnssec-invalid' },
   ])
   const message = {
-    id: 'msg_1', recipientDomain: 'x', attempts: 0, pathFailures: 0, acceptedAt: 0, expiresAt: 72 * HOUR,
+    id: 'msg_1',
+    recipientDomain: 'x',
+    attempts: 0,
+    pathFailures: 0,
+    acceptedAt: 0,
+    expiresAt: 72 * HOUR,
     ambiguousCount: 0,
   }
   for (const domain of ['bad.secure.test', 'badaddress.secure.test', 'badset.secure.test']) {
@@ -137,8 +183,10 @@ t.test('the table of DANE', WITH_SIGNER, async (t) => {
 
   t.test('DANE comes before MTA-STS, which does not weaken it and may not use its hosts', async (t) => {
     const sts = [
-      stsOf('mixed.secure.test', ['plain.secure.test']), stsOf('useless.secure.test', ['unusable.secure.test']),
-      stsOf('none.secure.test', ['elsewhere.test']), stsOf('bad.secure.test', ['forged.secure.test']),
+      stsOf('mixed.secure.test', ['plain.secure.test']),
+      stsOf('useless.secure.test', ['unusable.secure.test']),
+      stsOf('none.secure.test', ['elsewhere.test']),
+      stsOf('bad.secure.test', ['forged.secure.test']),
     ]
     const { find: findBoth } = finderOf({ resolver: validating, validating, sts })
     t.same(kinds(await findBoth('mixed.secure.test')), ['forged skip', 'good dane', 'plain verified'])
@@ -165,8 +213,11 @@ t.test('MTA-STS filters the MX set before anybody asks who runs it', async (t) =
   const zone = await startZone({
     'dest.test': { MX: ['10 evil.other.test', '20 a.google.com', '30 b.google.com'] },
     'same.test': { MX: ['20 a.google.com', '30 b.google.com'] },
-    'other.test': { MX: ['10 mx.other.test'] }, 'mx.other.test': { A: ['127.0.0.5'] },
-    'evil.other.test': { A: ['127.0.0.2'] }, 'a.google.com': { A: ['127.0.0.3'] }, 'b.google.com': { A: ['127.0.0.4'] },
+    'other.test': { MX: ['10 mx.other.test'] },
+    'mx.other.test': { A: ['127.0.0.5'] },
+    'evil.other.test': { A: ['127.0.0.2'] },
+    'a.google.com': { A: ['127.0.0.3'] },
+    'b.google.com': { A: ['127.0.0.4'] },
   })
   t.teardown(() => zone.close())
   const resolver = createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 2_000, tries: 1 })
@@ -204,16 +255,28 @@ t.test('the family of addresses', (t) => {
   const v4 = ['10.0.0.1']
   const v6 = ['fd00::1']
   const cases: [MailHost[], Parameters<typeof familiesToAsk>[1], string[], number[]][] = [
-    [[both], 'prefer-v4', [...v4, ...v6], [4]], [[both], 'prefer-v6', [...v4, ...v6], [6]],
-    [[both], 'prefer-v4', v6, [6]], [[both], 'prefer-v6', v4, [4]], [[both], 'off', v6, []], [[both], 'off', v4, [4]],
-    [[only6], 'prefer-v4', [...v4, ...v6], [6]], [[only6], 'off', [...v4, ...v6], []], [[only6], 'prefer-v6', v4, []],
+    [[both], 'prefer-v4', [...v4, ...v6], [4]],
+    [[both], 'prefer-v6', [...v4, ...v6], [6]],
+    [[both], 'prefer-v4', v6, [6]],
+    [[both], 'prefer-v6', v4, [4]],
+    [[both], 'off', v6, []],
+    [[both], 'off', v4, [4]],
+    [[only6], 'prefer-v4', [...v4, ...v6], [6]],
+    [[only6], 'off', [...v4, ...v6], []],
+    [[only6], 'prefer-v6', v4, []],
     [[both, only6], 'prefer-v4', [...v4, ...v6], [4]],
   ]
   for (const [hosts, choice, sources, expected] of cases) {
     t.same(familiesToAsk(hosts, choice, sources), expected, choice)
   }
   const reached = hostsFor({ source: 'fd00::1' }, { hosts: [both, only6] })
-  t.same(reached.map(({ addresses }) => addresses), [['2001:db8::1'], ['2001:db8::2']])
-  t.same(hostsFor({ source: '10.0.0.1' }, { hosts: [both, only6] }).map(({ name }) => name), ['a'])
+  t.same(
+    reached.map(({ addresses }) => addresses),
+    [['2001:db8::1'], ['2001:db8::2']],
+  )
+  t.same(
+    hostsFor({ source: '10.0.0.1' }, { hosts: [both, only6] }).map(({ name }) => name),
+    ['a'],
+  )
   t.end()
 })

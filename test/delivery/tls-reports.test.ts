@@ -31,7 +31,10 @@ import { startZone } from '../support/zone.ts'
 
 const SHIPPED = fileURLToPath(new URL('../../config', import.meta.url))
 const shipped = loadConfiguration({
-  folder: SHIPPED, shippedFolder: SHIPPED, offline: true, neededSecrets: 'none',
+  folder: SHIPPED,
+  shippedFolder: SHIPPED,
+  offline: true,
+  neededSecrets: 'none',
   overrides: { 'delivery.allow_private_addresses': true, 'listen.http': [], 'listen.submission': [] },
 })
 
@@ -59,7 +62,11 @@ const settingsWith = (changes: Partial<Configuration['server']['delivery']>) => 
 
 function noteOf(tls: Partial<TlsResultNote> | null, changes: Partial<ThreadConnectionNote> = {}): ThreadConnectionNote {
   return {
-    pathKey: `${IP} x`, note: { kind: 'opened' }, host: 'mx.dest.test', address: '192.0.2.1', domain: 'dest.test',
+    pathKey: `${IP} x`,
+    note: { kind: 'opened' },
+    host: 'mx.dest.test',
+    address: '192.0.2.1',
+    domain: 'dest.test',
     tls: tls === null ? null : { policy: NO_POLICY, result: 'success', reason: null, isPlainFallback: false, ...tls },
     ...changes,
   }
@@ -99,7 +106,8 @@ t.test('connections are summed and stored, also after the store had failed', asy
   const said: string[] = []
   let failures = 1
   const results = createTlsResults({
-    clock, logger,
+    clock,
+    logger,
     store: {
       async addTlsResults(sums) {
         if (failures-- > 0) throw new Error('disk full')
@@ -111,8 +119,10 @@ t.test('connections are summed and stored, also after the store had failed', asy
       forget: (ip, host) => void said.push(`forget ${ip} ${host}`),
     },
     policies: {
-      describe: (_, host, { type }) =>
-        ({ lines: type === 'sts' ? ['version: STSv1', 'mx: mx.dest.test'] : [], isListed: host !== 'mx2.dest.test' }),
+      describe: (_, host, { type }) => ({
+        lines: type === 'sts' ? ['version: STSv1', 'mx: mx.dest.test'] : [],
+        isListed: host !== 'mx2.dest.test',
+      }),
     },
   })
   results.noteConnection(IP, noteOf(null))
@@ -123,12 +133,14 @@ t.test('connections are summed and stored, also after the store had failed', asy
   await results.flush()
   t.same(await store.tlsResults('2026-11-21'), [])
   await results.flush()
-  const stored = (await store.tlsResults('2026-11-21')).map(({ policyType, host, ip, result, count }) =>
-    [policyType, host, ip, result, count].join(' ')).toSorted()
+  const stored = (await store.tlsResults('2026-11-21'))
+    .map(({ policyType, host, ip, result, count }) => [policyType, host, ip, result, count].join(' '))
+    .toSorted()
   t.same(stored, [
     'no-policy-found mx.dest.test 192.0.2.9 starttls-not-supported 1',
     'no-policy-found mx.dest.test 192.0.2.9 success 3',
-    'sts   sts-policy-fetch-error 1', 'sts mx2.dest.test 192.0.2.9 validation-failure 1',
+    'sts   sts-policy-fetch-error 1',
+    'sts mx2.dest.test 192.0.2.9 validation-failure 1',
   ])
   t.same(said.slice(-2), ['remember 192.0.2.9 mx.dest.test no STARTTLS', 'forget 192.0.2.9 mx2.dest.test'])
   await clock.advance(6 * SECOND)
@@ -141,7 +153,8 @@ t.test('results of many domains are stored some at a time, and none is lost or c
   const store = await storeFor(t)
   const sizes: number[] = []
   const results = createTlsResults({
-    clock: manualClock(MIDNIGHT), logger,
+    clock: manualClock(MIDNIGHT),
+    logger,
     store: {
       async addTlsResults(sums) {
         sizes.push(sums.length)
@@ -159,7 +172,10 @@ t.test('results of many domains are stored some at a time, and none is lost or c
   await results.flush()
   t.same(sizes.slice(2), [200, 100], 'what was not stored')
   const stored = await store.tlsResults('2026-11-21')
-  t.same(stored.map(({ domain }) => domain), domains.toSorted())
+  t.same(
+    stored.map(({ domain }) => domain),
+    domains.toSorted(),
+  )
   t.ok(stored.every(({ count }) => count === 1))
 })
 
@@ -167,8 +183,12 @@ t.test('who wants reports', (t) => {
   const cases: [string[], string[]][] = [
     [['v=TLSRPTv1; rua=mailto:a@b.test'], ['a@b.test']],
     [['v=TLSRPTv1;rua=https://r.test/x,mailto:a%2Bb@b.test?subject=x;'], ['https://r.test/x', 'a+b@b.test']],
-    [['v=TLSRPTv1; rua=ftp://x, mailto:%ZZ@x'], []], [['v=TLSRPTv1; rua=mailto:a@b', 'v=TLSRPTv1; rua=mailto:c@d'], []],
-    [['v=TLSRPTv2; rua=mailto:a@b'], []], [['v=spf1 -all'], []], [['v=TLSRPTv1;'], []], [[], []],
+    [['v=TLSRPTv1; rua=ftp://x, mailto:%ZZ@x'], []],
+    [['v=TLSRPTv1; rua=mailto:a@b', 'v=TLSRPTv1; rua=mailto:c@d'], []],
+    [['v=TLSRPTv2; rua=mailto:a@b'], []],
+    [['v=spf1 -all'], []],
+    [['v=TLSRPTv1;'], []],
+    [[], []],
   ]
   for (const [texts, expected] of cases) {
     const found = readReportDestinations(texts).map((each) => (each.kind === 'https' ? each.url : each.address))
@@ -178,8 +198,15 @@ t.test('who wants reports', (t) => {
 })
 
 const resultOf = (changes: Partial<TlsResult>): TlsResult => ({
-  day: '2026-11-20', domain: 'dest.test', policyType: 'no-policy-found', policy: [], host: 'mx.dest.test', ip: IP,
-  result: 'success', count: 1, ...changes,
+  day: '2026-11-20',
+  domain: 'dest.test',
+  policyType: 'no-policy-found',
+  policy: [],
+  host: 'mx.dest.test',
+  ip: IP,
+  result: 'success',
+  count: 1,
+  ...changes,
 })
 const STS_LINES = ['version: STSv1', 'mode: enforce', 'mx: *.dest.test', 'max_age: 86400']
 
@@ -187,7 +214,8 @@ t.test('a report says what was counted, in the form of RFC 8460', (t) => {
   const report = makeTlsReport(
     { day: '2026-11-20', domain: 'dest.test', submitter: 'mta.sternpost.test', contact: 'tls@sternpost.test' },
     [
-      resultOf({ count: 5 }), resultOf({ policyType: 'sts', policy: STS_LINES, count: 7 }),
+      resultOf({ count: 5 }),
+      resultOf({ policyType: 'sts', policy: STS_LINES, count: 7 }),
       resultOf({ policyType: 'sts', policy: STS_LINES, result: 'certificate-expired', count: 2 }),
       resultOf({ policyType: 'sts', policy: STS_LINES, result: 'sts-policy-fetch-error', host: '', ip: '', count: 1 }),
       resultOf({ policyType: 'tlsa', policy: ['3 1 1 ab'], result: 'tlsa-invalid', count: 3 }),
@@ -201,16 +229,22 @@ t.test('a report says what was counted, in the form of RFC 8460', (t) => {
     policies: [
       {
         policy: { 'policy-type': 'no-policy-found', 'policy-domain': 'dest.test' },
-        summary: { 'total-successful-session-count': 5, 'total-failure-session-count': 0 }, 'failure-details': [],
+        summary: { 'total-successful-session-count': 5, 'total-failure-session-count': 0 },
+        'failure-details': [],
       },
       {
         policy: {
-          'policy-type': 'sts', 'policy-string': STS_LINES, 'policy-domain': 'dest.test', 'mx-host': ['*.dest.test'],
+          'policy-type': 'sts',
+          'policy-string': STS_LINES,
+          'policy-domain': 'dest.test',
+          'mx-host': ['*.dest.test'],
         },
         summary: { 'total-successful-session-count': 7, 'total-failure-session-count': 3 },
         'failure-details': [
           {
-            'result-type': 'certificate-expired', 'sending-mta-ip': IP, 'receiving-mx-hostname': 'mx.dest.test',
+            'result-type': 'certificate-expired',
+            'sending-mta-ip': IP,
+            'receiving-mx-hostname': 'mx.dest.test',
             'failed-session-count': 2,
           },
           { 'result-type': 'sts-policy-fetch-error', 'failed-session-count': 1 },
@@ -219,10 +253,14 @@ t.test('a report says what was counted, in the form of RFC 8460', (t) => {
       {
         policy: { 'policy-type': 'tlsa', 'policy-string': ['3 1 1 ab'], 'policy-domain': 'dest.test' },
         summary: { 'total-successful-session-count': 0, 'total-failure-session-count': 3 },
-        'failure-details': [{
-          'result-type': 'tlsa-invalid', 'sending-mta-ip': IP, 'receiving-mx-hostname': 'mx.dest.test',
-          'failed-session-count': 3,
-        }],
+        'failure-details': [
+          {
+            'result-type': 'tlsa-invalid',
+            'sending-mta-ip': IP,
+            'receiving-mx-hostname': 'mx.dest.test',
+            'failed-session-count': 3,
+          },
+        ],
       },
     ],
   })
@@ -255,12 +293,17 @@ async function startReporting(
   })
   t.teardown(() => zone.close())
   await store.addTlsResults([
-    resultOf({ count: 5 }), resultOf({ domain: 'silent.test' }), resultOf({ domain: 'late.test' }),
+    resultOf({ count: 5 }),
+    resultOf({ domain: 'silent.test' }),
+    resultOf({ domain: 'late.test' }),
     resultOf({ day: '2026-11-21' }),
   ])
   const state: Omit<Reporting, 'run'> = { mails: [], posts: [], answers: { post: 200, mail: null } }
   const reports = createTlsReports({
-    store, clock, logger, settings: settingsWith({ tls_reports: { from } }),
+    store,
+    clock,
+    logger,
+    settings: settingsWith({ tls_reports: { from } }),
     resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 2_000, tries: 1 }),
     request: {
       async post(asked) {
@@ -282,7 +325,9 @@ t.test('a day is reported once, to everybody who was named', async (t) => {
   await run()
   t.equal(mails.length, 1)
   t.match(mails[0], {
-    from: 'tls@sternpost.test', recipient: 'r@dest.test', subject: /^Report Domain: dest\.test Submitter: mta/,
+    from: 'tls@sternpost.test',
+    recipient: 'r@dest.test',
+    subject: /^Report Domain: dest\.test Submitter: mta/,
   })
   t.equal(posts.length, 1)
   t.match(posts[0], { url: 'https://report.dest.test/tls', headers: { 'content-type': 'application/tlsrpt+gzip' } })

@@ -27,7 +27,9 @@ interface World extends Engine {
 }
 
 async function world(
-  t: Test, options: Partial<EngineOptions> = {}, sinkOptions: OrderingSinkOptions = {},
+  t: Test,
+  options: Partial<EngineOptions> = {},
+  sinkOptions: OrderingSinkOptions = {},
 ): Promise<World> {
   const sink = await startOrderingSink(sinkOptions)
   t.teardown(() => sink.close())
@@ -37,15 +39,20 @@ async function world(
 
 async function warmingWorld(t: Test, warmup: Record<string, unknown>): Promise<World> {
   const engine = await world(t, { ...WARMING, warmup })
-  await engine.warmup.start(IP, {
-    curve: null, stage: null, targetDailyVolume: null, restart: false, force: true,
-  }, 'test')
+  await engine.warmup.start(
+    IP,
+    { curve: null, stage: null, targetDailyVolume: null, restart: false, force: true },
+    'test',
+  )
   return engine
 }
 
 /** Accepts so many; resolves when so many of them were taken and the next one waits for this reason everywhere. */
 async function expectReason(
-  t: Test, engine: World, wanted: WaitingFor, { count = 1, taken = 0 }: { count?: number; taken?: number } = {},
+  t: Test,
+  engine: World,
+  wanted: WaitingFor,
+  { count = 1, taken = 0 }: { count?: number; taken?: number } = {},
 ): Promise<void> {
   const ids = await engine.accept(ANNA, { count })
   await engine.until('the first ones are taken', () => engine.sink.arrivals.length >= taken)
@@ -60,8 +67,13 @@ async function expectReason(
 async function tell(t: Test, engine: World, id: string | undefined, wanted: WaitingFor): Promise<void> {
   const { clock, store, dispatcher } = engine
   const explain = createExplainMessage({
-    store, clock, domains: { find: async () => null }, classify: createClassifier([]),
-    whyWaiting: dispatcher.whyWaiting, whereIs: dispatcher.whereIs, longestStageMilliseconds: 10 * MINUTE,
+    store,
+    clock,
+    domains: { find: async () => null },
+    classify: createClassifier([]),
+    whyWaiting: dispatcher.whyWaiting,
+    whereIs: dispatcher.whereIs,
+    longestStageMilliseconds: 10 * MINUTE,
   })
   const { waiting_for: reason, summary } = await engine.until(`explain says ${wanted}`, async () => {
     const explanation = await explain(id ?? '', VIEWER)
@@ -69,7 +81,8 @@ async function tell(t: Test, engine: World, id: string | undefined, wanted: Wait
   })
   t.equal(reason, wanted, summary)
   await engine.until(`the statistics of the IP say ${wanted}`, () =>
-    dispatcher.waitingOf(IP).some(({ isp, reason: counted }) => isp === 'dest.test' && counted === wanted))
+    dispatcher.waitingOf(IP).some(({ isp, reason: counted }) => isp === 'dest.test' && counted === wanted),
+  )
   t.ok((dispatcher.waitingByReason()[wanted] ?? 0) > 0, 'the sum over all')
 }
 
@@ -88,9 +101,11 @@ t.test('retry_delay', async (t) => {
 })
 
 t.test('retry_delay of a greylisted message', async (t) => {
-  const engine = await world(t, {}, {
-    onCommand: (verb) => (verb === 'RCPT' ? '451 4.7.1 Greylisted, please try again later' : undefined),
-  })
+  const engine = await world(
+    t,
+    {},
+    { onCommand: (verb) => (verb === 'RCPT' ? '451 4.7.1 Greylisted, please try again later' : undefined) },
+  )
   const [id] = await engine.accept(ANNA)
   await engine.untilState(id, 'deferred')
   await tell(t, engine, id, 'retry_delay')
@@ -111,7 +126,8 @@ t.test('warmup_hour', async (t) => {
 
 t.test('provider_share', async (t) => {
   const engine = await warmingWorld(t, {
-    curves: { standard: { stages: [50, 100] } }, defaults: { provider_share: { default: 0.1 } },
+    curves: { standard: { stages: [50, 100] } },
+    defaults: { provider_share: { default: 0.1 } },
   })
   await expectReason(t, engine, 'provider_share', { count: 7, taken: 5 })
 })
@@ -143,12 +159,23 @@ t.test('suspension of the path', async (t) => {
 })
 
 t.test('suspension of the sending domain', async (t) => {
-  const engine = await world(t, {
-    providers: { replies: [{
-      id: 'no-acme', match: 'we do not like your domain', do: 'suspend_lane', for: '1h',
-      example: '554 5.7.1 we do not like your domain',
-    }] },
-  }, { onCommand: (verb) => (verb === 'RCPT' ? '554 5.7.1 we do not like your domain' : undefined) })
+  const engine = await world(
+    t,
+    {
+      providers: {
+        replies: [
+          {
+            id: 'no-acme',
+            match: 'we do not like your domain',
+            do: 'suspend_lane',
+            for: '1h',
+            example: '554 5.7.1 we do not like your domain',
+          },
+        ],
+      },
+    },
+    { onCommand: (verb) => (verb === 'RCPT' ? '554 5.7.1 we do not like your domain' : undefined) },
+  )
   await engine.accept(ANNA)
   await engine.until('it was refused', () => engine.log.some(({ msg }) => msg === 'lane suspended'))
   await expectReason(t, engine, 'suspension')
@@ -162,9 +189,11 @@ t.test('suspension of the whole IP', async (t) => {
 })
 
 t.test('suspension after path errors', async (t) => {
-  const engine = await world(t, {}, {
-    onCommand: (verb) => (['EHLO', 'HELO'].includes(verb) ? '554 5.3.2 no service' : undefined),
-  })
+  const engine = await world(
+    t,
+    {},
+    { onCommand: (verb) => (['EHLO', 'HELO'].includes(verb) ? '554 5.3.2 no service' : undefined) },
+  )
   for (let tries = 0; tries < 3; tries++) {
     await engine.untilState((await engine.accept(ANNA))[0], 'deferred')
     await engine.clock.advance(MINUTE / 4)
@@ -186,9 +215,8 @@ t.test('held', async (t) => {
   await engine.untilState((await engine.accept(ANNA))[0], 'delivered')
   mayDeliver = false
   const [id] = await engine.accept(ANNA)
-  const act = (kind: 'hold' | 'release'): Promise<{ messages: number; queued: QueuedRows }> => engine.store.actOnQueue({
-    filter: {}, action: { kind }, now: engine.clock.now(), limit: 10, isDryRun: false,
-  })
+  const act = (kind: 'hold' | 'release'): Promise<{ messages: number; queued: QueuedRows }> =>
+    engine.store.actOnQueue({ filter: {}, action: { kind }, now: engine.clock.now(), limit: 10, isDryRun: false })
   await act('hold')
   mayDeliver = true
   engine.dispatcher.resume()

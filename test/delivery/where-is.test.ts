@@ -35,29 +35,46 @@ const SERVER = { host: 'mx.dest.test', address: '127.0.0.2' }
 /** Of a new store: the engine's. */
 const FIRST_EPOCH = 1
 const NO_STORE: StoreLocation = {
-  engine: 'sqlite', folder: '', pageCacheBytes: 0, walMaxBytes: 0, commitLingerMilliseconds: 0, commitMostRows: 0,
+  engine: 'sqlite',
+  folder: '',
+  pageCacheBytes: 0,
+  walMaxBytes: 0,
+  commitLingerMilliseconds: 0,
+  commitMostRows: 0,
 }
 const ONE_CONNECTION = { providers: { default: { connections: 1 } } }
 
-async function world(t: Test, mx: ScriptedMxOptions, options: Partial<EngineOptions> = {}):
-  Promise<Engine & { server: ScriptedMx }> {
+async function world(
+  t: Test,
+  mx: ScriptedMxOptions,
+  options: Partial<EngineOptions> = {},
+): Promise<Engine & { server: ScriptedMx }> {
   const server = await scriptedMx({ address: '127.0.0.2', ...mx })
   t.teardown(() => server.close())
   return { ...(await startEngine(t, { port: server.port, ...options })), server }
 }
 
 async function explain(
-  { store, dispatcher }: Engine, id: string | undefined, clock: Clock = systemClock,
+  { store, dispatcher }: Engine,
+  id: string | undefined,
+  clock: Clock = systemClock,
 ): Promise<Explanation> {
   return createExplainMessage({
-    store, clock, domains: { find: async () => null }, whyWaiting: dispatcher.whyWaiting,
-    whereIs: dispatcher.whereIs, longestStageMilliseconds: 10 * MINUTE,
+    store,
+    clock,
+    domains: { find: async () => null },
+    whyWaiting: dispatcher.whyWaiting,
+    whereIs: dispatcher.whereIs,
+    longestStageMilliseconds: 10 * MINUTE,
     classify: () => ({ category: 'unknown', rule: null, suppress: 'never' }),
   })(id ?? '', { domains: [] })
 }
 
-function untilAt(engine: Engine, id: string | undefined, wanted: ThreadStage):
-  Promise<Extract<Whereabouts, { kind: 'thread' }>> {
+function untilAt(
+  engine: Engine,
+  id: string | undefined,
+  wanted: ThreadStage,
+): Promise<Extract<Whereabouts, { kind: 'thread' }>> {
   return engine.until(`it is at ${wanted}`, async () => {
     const where = await engine.dispatcher.whereIs(id ?? '')
     return where?.kind === 'thread' && where.place?.stage === wanted && where
@@ -71,10 +88,14 @@ t.test('an answer to the final dot that does not come', async (t) => {
   t.match(where, { thread: 0, ...ROAD, place: SERVER })
   t.ok((where.place?.milliseconds ?? -1) >= 0 && (where.place?.milliseconds ?? MINUTE) < MINUTE)
   t.match(await explain(engine, id), {
-    state: 'sending', waiting_for: null, advice: ['Nothing to do.'],
+    state: 'sending',
+    waiting_for: null,
+    advice: ['Nothing to do.'],
     checks: [{ check: 'delivery', status: 'pass', seen: 'delivery thread 0' }],
-    summary: new RegExp('^It has been on its way for [\\w ]+: delivery thread 0 sends it from 127\\.0\\.0\\.11 to ' +
-      'mx\\.dest\\.test \\[127\\.0\\.0\\.2\\]; the final dot went out [\\w ]+ ago\\.$'),
+    summary: new RegExp(
+      '^It has been on its way for [\\w ]+: delivery thread 0 sends it from 127\\.0\\.0\\.11 to ' +
+        'mx\\.dest\\.test \\[127\\.0\\.0\\.2\\]; the final dot went out [\\w ]+ ago\\.$',
+    ),
   })
   await engine.server.close()
   await engine.untilState(id, 'deferred')
@@ -82,8 +103,11 @@ t.test('an answer to the final dot that does not come', async (t) => {
 })
 
 for (const [stage, script] of [
-  ['connect', { banner: 'silence' }], ['connect', { ehlo: 'silence' }], ['mail', { mail: 'silence' }],
-  ['rcpt', { rcpt: 'silence' }], ['data', { data: 'silence' }],
+  ['connect', { banner: 'silence' }],
+  ['connect', { ehlo: 'silence' }],
+  ['mail', { mail: 'silence' }],
+  ['rcpt', { rcpt: 'silence' }],
+  ['data', { data: 'silence' }],
 ] as const) {
   t.test(`${stage}: ${Object.keys(script).join()} without an answer`, async (t) => {
     const engine = await world(t, { script })
@@ -108,8 +132,7 @@ t.test('a dot that waits for the store, and an outcome that does', async (t) => 
   const [id] = await engine.accept(ANNA)
   await untilAt(engine, id, 'mark')
   mayMark.resolve()
-  await engine.until('it is recorded', async () =>
-    (await engine.dispatcher.whereIs(id ?? ''))?.kind === 'recording')
+  await engine.until('it is recorded', async () => (await engine.dispatcher.whereIs(id ?? ''))?.kind === 'recording')
   t.match(await explain(engine, id), { summary: /what became of it has been on the way into the store for/ })
   mayRecord.resolve()
   await engine.untilState(id, 'delivered')
@@ -119,7 +142,7 @@ t.test('rows that wait: for the one before, for a connection, for room on their 
   const engine = await world(t, { script: { dot: 'silence' }, extensions: [] }, ONE_CONNECTION)
   const ids = await engine.accept(ANNA, { count: 4 })
   const stageOf = (where: Whereabouts | undefined): string | undefined =>
-    (where?.kind === 'thread' ? where.place?.stage : where?.kind)
+    where?.kind === 'thread' ? where.place?.stage : where?.kind
   const places = await engine.until('one has sent its dot', async () => {
     const found = await Promise.all(ids.map((id) => engine.dispatcher.whereIs(id)))
     return found.some((where) => stageOf(where) === 'dot') && found
@@ -128,7 +151,8 @@ t.test('rows that wait: for the one before, for a connection, for room on their 
   const waiting = places.findIndex((where) => where?.kind === 'path')
   t.same(places[waiting], { kind: 'path', ...ROAD })
   t.match(await explain(engine, ids[waiting]), {
-    state: 'sending', summary: /: it waits for room on the path from 127\.0\.0\.11 to dest\.test\.$/,
+    state: 'sending',
+    summary: /: it waits for room on the path from 127\.0\.0\.11 to dest\.test\.$/,
     advice: ['Nothing to do.'],
   })
 })
@@ -155,7 +179,11 @@ t.test('a row that is leased and that nobody holds', async (t) => {
   const [id] = await engine.accept(ANNA)
   const claimedAt = clock.now()
   const claimed = await claimMessages(store, {
-    now: claimedAt, epoch: FIRST_EPOCH, leaseUntil: claimedAt + HOUR, pools: ['default'], limit: 1,
+    now: claimedAt,
+    epoch: FIRST_EPOCH,
+    leaseUntil: claimedAt + HOUR,
+    pools: ['default'],
+    limit: 1,
   })
   t.equal(claimed.length, 1)
   t.match(await engine.message(id), { state: 'sending', claimedAt, nextAttemptAt: null })
@@ -163,8 +191,9 @@ t.test('a row that is leased and that nobody holds', async (t) => {
   t.match(await explain(engine, id, clock), { summary: /just taken from the queue/, advice: ['Nothing to do.'] })
   await clock.advance(10 * SECOND)
   t.match(await explain(engine, id, clock), {
-    state: 'sending', summary: /^It has been on its way for 10 seconds, and it is in nobody's hand/,
-    checks: [{ check: 'delivery', status: 'fail', seen: 'in nobody\'s hand' }],
+    state: 'sending',
+    summary: /^It has been on its way for 10 seconds, and it is in nobody's hand/,
+    checks: [{ check: 'delivery', status: 'fail', seen: "in nobody's hand" }],
     advice: [/every minute/, String, String],
   })
 })
@@ -173,11 +202,14 @@ t.test('what a thread says is heeded only while the row is there', async (t) => 
   const row = { facts: { isp: ROAD.to, plan: { source: ROAD.from } }, ip: null } as PlacedRow
   const of = (claim: number): ClaimedMessage => ({ id: 'msg_1', claim }) as ClaimedMessage
   const held = new Map<number, HeldRow>([
-    [2, { message: of(2), by: 'thread', row, thread: 1 }], [1, { message: of(1), by: 'recorder', at: 0 }],
+    [2, { message: of(2), by: 'thread', row, thread: 1 }],
+    [1, { message: of(1), by: 'recorder', at: 0 }],
   ])
   let answer: () => ThreadPlace | null | undefined = () => null
   const whereIs = createWhereIs({
-    clock: manualClock(5 * SECOND), holders: () => held, threads: () => ({ where: async () => answer() }),
+    clock: manualClock(5 * SECOND),
+    holders: () => held,
+    threads: () => ({ where: async () => answer() }),
   })
   t.equal(await whereIs('msg_2'), undefined)
   t.equal(await whereIs('msg_1'), undefined, 'its thread does not have it')
@@ -193,21 +225,40 @@ t.test('what a thread says is heeded only while the row is there', async (t) => 
 t.test('a thread tells what has ended before it says that it does not have it', async (t) => {
   const posted: FromThread[] = []
   const receive = serveThread({
-    threadId: 1, connectionsMax: 10, transcript: () => null, readAhead: () => {}, end: async () => {},
+    threadId: 1,
+    connectionsMax: 10,
+    transcript: () => null,
+    readAhead: () => {},
+    end: async () => {},
     post: (message) => void posted.push(message),
     render: () => new Promise(() => {}),
     open: async () => ({ kind: 'source-gone', reason: 'the address is gone' }),
   })
   const path = {
-    key: 'path', port: 25, source: '127.0.0.11', hostname: 'mail.acme.test', connections: 1, messagesPerConnection: 1,
-    idleMilliseconds: 1, connectionRate: null,
+    key: 'path',
+    port: 25,
+    source: '127.0.0.11',
+    hostname: 'mail.acme.test',
+    connections: 1,
+    messagesPerConnection: 1,
+    idleMilliseconds: 1,
+    connectionRate: null,
   }
   const row = {
-    claim: 7, key: 1, messageId: 'msg_1', contentId: 1, domain: 'acme.test', returnPath: 'bounces.acme.test',
-    recipientDomain: 'dest.test', expiresAt: Infinity, isCaptured: false, isUrgent: false,
+    claim: 7,
+    key: 1,
+    messageId: 'msg_1',
+    contentId: 1,
+    domain: 'acme.test',
+    returnPath: 'bounces.acme.test',
+    recipientDomain: 'dest.test',
+    expiresAt: Infinity,
+    isCaptured: false,
+    isUrgent: false,
   }
   receive({
-    kind: 'dispatch', clockOffset: 0,
+    kind: 'dispatch',
+    clockOffset: 0,
     batches: [{ path, site: { key: 'site', hosts: [hostOf({ address: '127.0.0.2' })] }, rows: [row] }],
   })
   receive({ kind: 'where', id: 1, claim: 7 })
@@ -216,7 +267,8 @@ t.test('a thread tells what has ended before it says that it does not have it', 
   for (let tick = 0; tick < 20; tick++) await Promise.resolve()
   receive({ kind: 'where', id: 2, claim: 7 })
   t.match(posted.slice(1), [
-    { kind: 'turn', turn: { results: [{ claim: 7 }] } }, { kind: 'where', id: 2, place: null },
+    { kind: 'turn', turn: { results: [{ claim: 7 }] } },
+    { kind: 'where', id: 2, place: null },
   ])
 })
 
@@ -224,16 +276,24 @@ t.test('a thread that does not answer, or dies meanwhile, keeps nobody waiting',
   const engine = await world(t, {})
   const workers: EventEmitter[] = []
   const threads: DeliveryThreads = createDeliveryThreads({
-    count: 1, clock: systemClock, logger: createLogger({ level: 'silent' }),
-    settings: threadSettings(engine.live.current(), {
-      storeLocation: NO_STORE, masterKey: new Uint8Array(), trackingUrl: null,
-    }, 1),
+    count: 1,
+    clock: systemClock,
+    logger: createLogger({ level: 'silent' }),
+    settings: threadSettings(
+      engine.live.current(),
+      { storeLocation: NO_STORE, masterKey: new Uint8Array(), trackingUrl: null },
+      1,
+    ),
     startWorker() {
       const worker = Object.assign(new EventEmitter(), { threadId: 1, postMessage: () => {}, terminate: () => {} })
       workers.push(worker)
       return worker as unknown as Worker
     },
-    onResults: () => {}, onMark: () => {}, onConnections: () => {}, onStart: () => {}, onDeath: () => {},
+    onResults: () => {},
+    onMark: () => {},
+    onConnections: () => {},
+    onStart: () => {},
+    onDeath: () => {},
     onFatal: () => {},
   })
   const before = performance.now()

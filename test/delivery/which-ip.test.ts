@@ -15,7 +15,9 @@ const ANNA = 'anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)
 const [FIRST, SECOND_IP] = ['127.0.0.11', '127.0.0.12'] as const
 const WARM = [FIRST, SECOND_IP].map((address, index) => ({
-  address, hostname: `mta${index + 1}.sternpost.test`, warmed: true,
+  address,
+  hostname: `mta${index + 1}.sternpost.test`,
+  warmed: true,
 }))
 const WARMING = WARM.map((ip) => ({ ...ip, warmed: ip.address !== FIRST }))
 /** A day of 50: bursts of 5, then one every 14 minutes in the second half of the day. */
@@ -29,7 +31,10 @@ interface World extends Engine {
 type Script = NonNullable<ScriptedMxOptions['script']>
 
 async function world(
-  t: Test, options: Partial<EngineOptions>, script: Script = {}, mx: ScriptedMxOptions = {},
+  t: Test,
+  options: Partial<EngineOptions>,
+  script: Script = {},
+  mx: ScriptedMxOptions = {},
 ): Promise<World> {
   const server = await scriptedMx({ address: '127.0.0.2', script, ...mx })
   t.teardown(() => server.close())
@@ -38,13 +43,15 @@ async function world(
   return { ...engine, server, clock }
 }
 
-const startWarmup = (engine: Engine): Promise<unknown> => engine.warmup.start(FIRST, {
-  curve: null, stage: null, targetDailyVolume: null, restart: false, force: true,
-}, 'test')
+const startWarmup = (engine: Engine): Promise<unknown> =>
+  engine.warmup.start(FIRST, { curve: null, stage: null, targetDailyVolume: null, restart: false, force: true }, 'test')
 
 const sourcesOf = ({ messages }: ScriptedMx): Record<string, number> => {
   const counts: Record<string, number> = {}
-  for (const { connection: { remoteAddress } } of messages) counts[remoteAddress] = (counts[remoteAddress] ?? 0) + 1
+  for (const {
+    connection: { remoteAddress },
+  } of messages)
+    counts[remoteAddress] = (counts[remoteAddress] ?? 0) + 1
   return counts
 }
 
@@ -116,7 +123,8 @@ t.test('a greylisted message comes back from the same IP, also when that costs a
   await engine.warmup.suspendIp(ip ?? '', 'a test', 'test')
   await engine.clock.advance(5 * MINUTE)
   const why = await engine.until('it waits for its IP', async () =>
-    engine.dispatcher.whyWaiting(await engine.message(id)))
+    engine.dispatcher.whyWaiting(await engine.message(id)),
+  )
   t.match(why, { waitingFor: 'suspension' })
   t.equal(engine.server.messages.length, 0)
   await engine.warmup.resumeIp(ip ?? '', 'test')
@@ -134,12 +142,16 @@ t.test('after four hours a greylisted message takes any IP', async (t) => {
   t.equal(engine.server.messages.length, 0)
   await engine.clock.advance(HOUR + 5 * MINUTE)
   await engine.untilState(id, 'delivered')
-  t.same(Object.keys(sourcesOf(engine.server)), [FIRST, SECOND_IP].filter((address) => address !== ip))
+  t.same(
+    Object.keys(sourcesOf(engine.server)),
+    [FIRST, SECOND_IP].filter((address) => address !== ip),
+  )
 })
 
 t.test('an IP that is suspended for one provider leaves that mail to the others until it is resumed', async (t) => {
   const engine = await world(t, {
-    ips: WARM, providers: { providers: { mill: { domains: ['dest.test'], scope: 'provider' } } },
+    ips: WARM,
+    providers: { providers: { mill: { domains: ['dest.test'], scope: 'provider' } } },
   })
   const hold = (ip: string): Promise<void> =>
     engine.shaping.suspend({ ip, provider: 'mill', reason: null, actor: 'test' })
@@ -149,7 +161,8 @@ t.test('an IP that is suspended for one provider leaves that mail to the others 
   await hold(SECOND_IP)
   const ids = await engine.accept(ANNA, { count: 5 })
   const why = await engine.until('it waits', async () =>
-    engine.dispatcher.whyWaiting(await engine.message(ids[0] ?? '')))
+    engine.dispatcher.whyWaiting(await engine.message(ids[0] ?? '')),
+  )
   t.match(why, { waitingFor: 'suspension' })
   await engine.clock.advance(HOUR)
   t.equal(engine.server.messages.length, 20)
@@ -159,9 +172,11 @@ t.test('an IP that is suspended for one provider leaves that mail to the others 
 })
 
 t.test('a blocked message goes back to its IP where an operator holds the only other one', async (t) => {
-  const engine = await world(t, {
-    ips: WARM, providers: { providers: { mill: { domains: ['dest.test'], scope: 'provider' } } },
-  }, { rcpt: ['554 5.7.1 Client host blocked using a list', '250 ok'] })
+  const engine = await world(
+    t,
+    { ips: WARM, providers: { providers: { mill: { domains: ['dest.test'], scope: 'provider' } } } },
+    { rcpt: ['554 5.7.1 Client host blocked using a list', '250 ok'] },
+  )
   const [id] = await engine.accept(ANNA)
   const { ip } = await engine.untilState(id, 'deferred')
   const other = ip === FIRST ? SECOND_IP : FIRST
@@ -174,15 +189,16 @@ t.test('a blocked message goes back to its IP where an operator holds the only o
 })
 
 t.test('a block of the IP sends the next attempt from another one, five minutes later', async (t) => {
-  const engine = await world(t, { ips: WARM }, {
-    rcpt: ['554 5.7.1 Client host blocked using a list', '250 ok'],
-  })
+  const engine = await world(t, { ips: WARM }, { rcpt: ['554 5.7.1 Client host blocked using a list', '250 ok'] })
   const [id] = await engine.accept(ANNA)
   const view = await engine.untilState(id, 'deferred')
   t.equal(view.nextAttemptAt, START + 5 * MINUTE)
   await engine.clock.advance(5 * MINUTE)
   await engine.untilState(id, 'delivered')
-  t.same(Object.keys(sourcesOf(engine.server)), [FIRST, SECOND_IP].filter((address) => address !== view.ip))
+  t.same(
+    Object.keys(sourcesOf(engine.server)),
+    [FIRST, SECOND_IP].filter((address) => address !== view.ip),
+  )
 })
 
 t.test('rows that wait for a path leave from another IP as soon as theirs is taken out', async (t) => {

@@ -16,8 +16,11 @@ const KEYS = 20_000
 
 t.test('each IP gets its share, as first and as second', async (t) => {
   const candidates = [
-    candidate('192.0.2.1', 100), candidate('192.0.2.2', 100), candidate('192.0.2.3', 300),
-    candidate('2001:db8::4', 1_000), candidate('192.0.2.5', 0),
+    candidate('192.0.2.1', 100),
+    candidate('192.0.2.2', 100),
+    candidate('192.0.2.3', 300),
+    candidate('2001:db8::4', 1_000),
+    candidate('192.0.2.5', 0),
   ]
   const counts = new Map<string, number>()
   for (let index = 0; index < KEYS; index++) {
@@ -52,7 +55,8 @@ t.test('keys that follow each other are as evenly spread, over 64 IPs', async (t
 t.test('the choice does not change between versions', async (t) => {
   const candidates = ['192.0.2.1', '192.0.2.2', '192.0.2.3'].map((address) => candidate(address, 100))
   const expected: [string, string[]][] = [
-    ['msg_0', ['192.0.2.3', '192.0.2.2', '192.0.2.1']], ['msg_1', ['192.0.2.1', '192.0.2.2', '192.0.2.3']],
+    ['msg_0', ['192.0.2.3', '192.0.2.2', '192.0.2.1']],
+    ['msg_1', ['192.0.2.1', '192.0.2.2', '192.0.2.3']],
     ['msg_2', ['192.0.2.1', '192.0.2.3', '192.0.2.2']],
   ]
   for (const [key, order] of expected) t.same(inOrder(key, candidates), order, key)
@@ -60,7 +64,9 @@ t.test('the choice does not change between versions', async (t) => {
 
 const ipSet = fc
   .uniqueArray(fc.tuple(fc.ipV4(), fc.integer({ min: 1, max: 1_000 })), {
-    selector: ([address]) => address, minLength: 2, maxLength: 12,
+    selector: ([address]) => address,
+    minLength: 2,
+    maxLength: 12,
   })
   .map((pairs) => pairs.map(([address, weight]) => candidate(address, weight)))
 const keys = fc.array(fc.string(), { minLength: 20, maxLength: 20 })
@@ -85,7 +91,8 @@ t.test('the order of the file and weight-0 IPs do not matter', async () => {
         const address = first(key, ips)
         const idle = ips.map((_, index) => candidate(`2001:db8::${index}`, 0))
         return [ips.toReversed(), [...idle, ...ips]].every((candidates) => first(key, candidates) === address)
-      })),
+      }),
+    ),
   )
 })
 

@@ -15,8 +15,10 @@ const standard = shipped.warmup.curves['standard']
 if (standard === undefined) throw new Error('the shipped files have a curve called standard')
 const base: WarmupCurve = standard
 
-const withCurves = (curves: Record<string, WarmupCurve>): Configuration =>
-  ({ ...onePool, warmup: { ...onePool.warmup, curves: { standard: base, ...curves } } })
+const withCurves = (curves: Record<string, WarmupCurve>): Configuration => ({
+  ...onePool,
+  warmup: { ...onePool.warmup, curves: { standard: base, ...curves } },
+})
 
 const slow: WarmupCurve = { ...base, stages: Array.from({ length: 40 }, (_, index) => 50 + index * 10) }
 
@@ -53,14 +55,14 @@ t.test('other numbers in a curve hold for the day that has begun, never below wh
   const { warmup, egress, configuration, restart } = world
   await warmup.start(IP, startAsked({ stage: 7 }), 'cli')
   await egress.reserve([{ ip: IP, isp: 'gmail', count: 10 }])
-  t.same(await caps(world), { '*': 1_000, 'gmail': 500 })
+  t.same(await caps(world), { '*': 1_000, gmail: 500 })
   await configuration.replace(withCurves({ standard: { ...base, stages: base.stages.map((cap) => cap / 10) } }))
-  t.same(await caps(world), { '*': 100, 'gmail': 50 })
+  t.same(await caps(world), { '*': 100, gmail: 50 })
   const reason = 'curve standard: 1000 -> 100 a day'
   t.match(await warmup.audit(IP, 1), [{ action: 'stage', actor: 'config', reason }])
   const least = base.stages.map((cap) => Math.ceil(cap / 200))
   await configuration.replace(withCurves({ standard: { ...base, stages: least } }))
-  t.same(await caps(world), { '*': 10, 'gmail': 10 }, '5 a day, of which 10 are gone')
+  t.same(await caps(world), { '*': 10, gmail: 10 }, '5 a day, of which 10 are gone')
   const rows = (await warmup.audit(IP, 100)).length
   const again = await restart()
   t.equal((await again.warmup.audit(IP, 100)).length, rows, 'nothing is news to a restart')
@@ -77,12 +79,18 @@ t.test('a suspended IP that was warmed has no warmup days', async (t) => {
   t.match(await warmup.find(IP), { status: 'suspended', warmup: { percent: 100, dailyLimit: null, holdReason: null } })
   await warmup.resumeIp(IP, 'cli')
   t.match(await warmup.find(IP), { status: 'warmed' })
-  t.same((await warmup.audit(IP, 100)).map(({ action }) => action), ['unsuspend', 'suspend', 'complete', 'start'])
+  t.same(
+    (await warmup.audit(IP, 100)).map(({ action }) => action),
+    ['unsuspend', 'suspend', 'complete', 'start'],
+  )
 })
 
 t.test('of two starts at once the second changes nothing', async (t) => {
   const { warmup } = await startEgressWorld(t, onePool)
   await Promise.all([warmup.start(IP, startAsked({ stage: 3 }), 'key_1'), warmup.start(IP, startAsked(), 'key_2')])
   t.match((await warmup.find(IP)).warmup, { stage: 3 })
-  t.same((await warmup.audit(IP, 100)).map(({ action }) => action), ['start'])
+  t.same(
+    (await warmup.audit(IP, 100)).map(({ action }) => action),
+    ['start'],
+  )
 })

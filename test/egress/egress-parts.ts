@@ -22,7 +22,10 @@ import type { ManualClock } from '../support/manual-clock.ts'
 const SHIPPED = join(import.meta.dirname, '../../config')
 
 export const shipped: Configuration = loadConfiguration({
-  folder: SHIPPED, shippedFolder: SHIPPED, offline: true, neededSecrets: 'none',
+  folder: SHIPPED,
+  shippedFolder: SHIPPED,
+  offline: true,
+  neededSecrets: 'none',
   overrides: { 'delivery.allow_private_addresses': true, 'listen.http': [], 'listen.submission': [] },
 })
 
@@ -31,7 +34,13 @@ export const MIDNIGHT = Date.UTC(2026, 10, 21)
 
 /** Cold, unless the changes say otherwise. */
 export const ipSettings = (address: string, changes: Partial<EgressIpSettings> = {}): EgressIpSettings => ({
-  address, source: address, hostname: `mta-${address}.example`, weight: 100, enabled: true, warmed: false, curve: null,
+  address,
+  source: address,
+  hostname: `mta-${address}.example`,
+  weight: 100,
+  enabled: true,
+  warmed: false,
+  curve: null,
   ...changes,
 })
 
@@ -39,17 +48,30 @@ export const warmed = (address: string, changes: Partial<EgressIpSettings> = {})
   ipSettings(address, { warmed: true, ...changes })
 
 export const poolOf = (ips: EgressIpSettings[], changes: Partial<Pool> = {}): Pool => ({
-  description: '', overflow: 'spill', overflow_pool: null, max_defer: 86_400_000, require_warmup: true,
-  connections_max: null, rate: null, limits: {}, ipv6: null, ips, ...changes,
+  description: '',
+  overflow: 'spill',
+  overflow_pool: null,
+  max_defer: 86_400_000,
+  require_warmup: true,
+  connections_max: null,
+  rate: null,
+  limits: {},
+  ipv6: null,
+  ips,
+  ...changes,
 })
 
 export function withPools(pools: Record<string, Pool>, changes: Partial<PoolSettings> = {}): Configuration {
   return {
     ...shipped,
     pools: {
-      version: 1, default_pool: 'default', warmup_streams: ['transactional', 'bulk'], affinity: 'message',
+      version: 1,
+      default_pool: 'default',
+      warmup_streams: ['transactional', 'bulk'],
+      affinity: 'message',
       // As it comes from the configuration: a pool may be called `constructor`.
-      pools: Object.assign(Object.create(null), pools), ...changes,
+      pools: Object.assign(Object.create(null), pools),
+      ...changes,
     },
   }
 }
@@ -81,10 +103,13 @@ export async function startEgressWorld(
   const missing = new Set(absent)
   const live = createLiveConfiguration(configuration)
   const parts = {
-    configuration: live, store: opened.store, clock,
+    configuration: live,
+    store: opened.store,
+    clock,
     canBind: async (address: string) => !missing.has(address),
     logger: createLogger({ level: 'info', write: (line) => void log.push(line) }),
-    lookups: null, ...rest,
+    lookups: null,
+    ...rest,
   }
   const { egress, warmup } = createEgress(parts)
   await egress.start()
@@ -104,12 +129,26 @@ export async function startEgressWorld(
 }
 
 export const startAsked = (changes: Partial<WarmupStart> = {}): WarmupStart => ({
-  curve: null, stage: null, targetDailyVolume: null, restart: false, force: false, ...changes,
+  curve: null,
+  stage: null,
+  targetDailyVolume: null,
+  restart: false,
+  force: false,
+  ...changes,
 })
 
 export const ipRequest = (changes: Partial<IpRequest> = {}): IpRequest => ({
-  pool: 'default', messageId: 'msg_1', recipientDomain: 'example.com', stream: 'transactional', isp: 'gmail',
-  attempts: 0, lastIp: null, keepIpUntil: null, avoidIps: [], families: [4, 6], ...changes,
+  pool: 'default',
+  messageId: 'msg_1',
+  recipientDomain: 'example.com',
+  stream: 'transactional',
+  isp: 'gmail',
+  attempts: 0,
+  lastIp: null,
+  keepIpUntil: null,
+  avoidIps: [],
+  families: [4, 6],
+  ...changes,
 })
 
 export const open = (): PathState => ({ kind: 'open' })
@@ -125,7 +164,23 @@ export function chosen(
 }
 
 export const ipRecord = (changes: Partial<IpRecord> = {}): IpRecord => ({
-  ip: '192.0.2.1', state: 'warming', formerState: null, until: null, reason: null, actor: 'cli', since: MIDNIGHT,
-  curve: 'standard', stage: 1, targetDailyVolume: null, startedAt: MIDNIGHT, holdReason: null, daysHeld: 0,
-  daysAtTarget: 0, pausedAt: [], closedDay: null, lastSentAt: null, version: 0, ...changes,
+  ip: '192.0.2.1',
+  state: 'warming',
+  formerState: null,
+  until: null,
+  reason: null,
+  actor: 'cli',
+  since: MIDNIGHT,
+  curve: 'standard',
+  stage: 1,
+  targetDailyVolume: null,
+  startedAt: MIDNIGHT,
+  holdReason: null,
+  daysHeld: 0,
+  daysAtTarget: 0,
+  pausedAt: [],
+  closedDay: null,
+  lastSentAt: null,
+  version: 0,
+  ...changes,
 })

@@ -8,7 +8,16 @@ import type { EgressIp, IpRequest, PathState } from '../../src/egress/ips/egress
 import type { Egress } from '../../src/egress/egress.ts'
 import { canBind } from '../../src/network/local-addresses.ts'
 import {
-  chosen, ipRequest, ipSettings, MIDNIGHT, open, poolOf, startAsked, startEgressWorld, warmed, withPools,
+  chosen,
+  ipRequest,
+  ipSettings,
+  MIDNIGHT,
+  open,
+  poolOf,
+  startAsked,
+  startEgressWorld,
+  warmed,
+  withPools,
 } from './egress-parts.ts'
 
 const states = (egress: Egress): Record<string, string> =>
@@ -24,24 +33,39 @@ function spread(
   return new Set(ids.map((messageId) => chosen(egress, { messageId, ...changes }, pathOf)))
 }
 
-const closedFor = (waitingFor: 'suspension' | 'connections', addresses: string[], until = MIDNIGHT + HOUR) =>
+const closedFor =
+  (waitingFor: 'suspension' | 'connections', addresses: string[], until = MIDNIGHT + HOUR) =>
   (ip: EgressIp): PathState =>
-    (addresses.includes(ip.address) ? { kind: 'closed', until, waitingFor, text: 'closed' } : open())
+    addresses.includes(ip.address) ? { kind: 'closed', until, waitingFor, text: 'closed' } : open()
 
 t.test('states follow the configuration and the machine', async (t) => {
-  const { egress, log } = await startEgressWorld(t, withPools({
-    default: poolOf([
-      warmed('127.0.0.11'), ipSettings('127.0.0.12'), warmed('127.0.0.13', { enabled: false }), warmed('127.0.0.14'),
-      warmed('203.0.113.15', { source: '127.0.0.15' }),
-    ]),
-    lenient: poolOf([ipSettings('127.0.0.21')], { require_warmup: false }),
-    empty: poolOf([]),
-  }), { missing: ['127.0.0.14', '203.0.113.15'] })
+  const { egress, log } = await startEgressWorld(
+    t,
+    withPools({
+      default: poolOf([
+        warmed('127.0.0.11'),
+        ipSettings('127.0.0.12'),
+        warmed('127.0.0.13', { enabled: false }),
+        warmed('127.0.0.14'),
+        warmed('203.0.113.15', { source: '127.0.0.15' }),
+      ]),
+      lenient: poolOf([ipSettings('127.0.0.21')], { require_warmup: false }),
+      empty: poolOf([]),
+    }),
+    { missing: ['127.0.0.14', '203.0.113.15'] },
+  )
   t.same(states(egress), {
-    '127.0.0.11': 'warmed', '127.0.0.12': 'cold', '127.0.0.13': 'disabled in pools.yaml', '127.0.0.14': 'unplumbed',
-    '203.0.113.15': 'warmed', '127.0.0.21': 'cold',
+    '127.0.0.11': 'warmed',
+    '127.0.0.12': 'cold',
+    '127.0.0.13': 'disabled in pools.yaml',
+    '127.0.0.14': 'unplumbed',
+    '203.0.113.15': 'warmed',
+    '127.0.0.21': 'cold',
   })
-  t.same(egress.ips().map(({ sends }) => sends), ['all', 'nothing', 'nothing', 'nothing', 'all', 'all'])
+  t.same(
+    egress.ips().map(({ sends }) => sends),
+    ['all', 'nothing', 'nothing', 'nothing', 'all', 'all'],
+  )
   t.same(egress.sendingPools(), ['default', 'lenient'])
   t.equal(log.filter((line) => line.includes('egress IP disabled')).length, 1)
   t.equal(chosen(egress, { pool: 'lenient' }), '127.0.0.21')
@@ -58,19 +82,27 @@ t.test('the bind test knows what this machine has', async (t) => {
 t.test('a message uses the pool of its domain, and the default pool when that is gone', async (t) => {
   const { egress } = await startEgressWorld(t, withPools({ default: poolOf([]), bulk: poolOf([]) }))
   const cases: [string | null, string][] = [
-    ['bulk', 'bulk'], ['default', 'default'], [null, 'default'], ['gone', 'default'], ['', 'default'],
-    ['constructor', 'default'], ['__proto__', 'default'],
+    ['bulk', 'bulk'],
+    ['default', 'default'],
+    [null, 'default'],
+    ['gone', 'default'],
+    ['', 'default'],
+    ['constructor', 'default'],
+    ['__proto__', 'default'],
   ]
   for (const [given, expected] of cases) t.equal(egress.poolFor(given), expected, String(given))
   t.same(egress.poolNames(), ['default', 'bulk'])
 })
 
 t.test('warming IPs come first, then those of the pool, then the overflow pool', async (t) => {
-  const world = await startEgressWorld(t, withPools({
-    default: poolOf([ipSettings('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
-    deferring: poolOf([ipSettings('127.0.0.13')], { overflow: 'defer', overflow_pool: 'spare' }),
-    spare: poolOf([warmed('127.0.0.21'), ipSettings('127.0.0.22')]),
-  }))
+  const world = await startEgressWorld(
+    t,
+    withPools({
+      default: poolOf([ipSettings('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
+      deferring: poolOf([ipSettings('127.0.0.13')], { overflow: 'defer', overflow_pool: 'spare' }),
+      spare: poolOf([warmed('127.0.0.21'), ipSettings('127.0.0.22')]),
+    }),
+  )
   const { egress, warmup } = world
   t.same(spread(egress), new Set(['127.0.0.12']), 'a cold one sends nothing')
   await warmup.start('127.0.0.11', startAsked(), 'cli')
@@ -93,15 +125,25 @@ t.test('warming IPs come first, then those of the pool, then the overflow pool',
 })
 
 t.test('candidates tell what may be hoped for and when', async (t) => {
-  const { egress, warmup } = await startEgressWorld(t, withPools({
-    default: poolOf([ipSettings('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
-    spare: poolOf([warmed('127.0.0.21')]),
-  }, { warmup_streams: ['transactional'] }))
+  const { egress, warmup } = await startEgressWorld(
+    t,
+    withPools(
+      {
+        default: poolOf([ipSettings('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
+        spare: poolOf([warmed('127.0.0.21')]),
+      },
+      { warmup_streams: ['transactional'] },
+    ),
+  )
   await warmup.start('127.0.0.11', startAsked(), 'cli')
   const candidates = (isRetry = false, stream: 'transactional' | 'bulk' = 'transactional') =>
-    egress.candidates({ pool: 'default', stream, isp: 'gmail', isRetry })
+    egress
+      .candidates({ pool: 'default', stream, isp: 'gmail', isRetry })
       .map(({ ip, tier, hope }) => [ip.address, tier, hope])
-  const others = [['127.0.0.12', 2, Infinity], ['127.0.0.21', 3, Infinity]]
+  const others = [
+    ['127.0.0.12', 2, Infinity],
+    ['127.0.0.21', 3, Infinity],
+  ]
   t.same(candidates(), [['127.0.0.11', 1, 5], ...others])
   t.same(candidates(true), [['127.0.0.11', 1, Infinity], ...others])
   t.same(candidates(false, 'bulk'), others, 'a stream that may not use warming IPs')
@@ -112,7 +154,12 @@ t.test('candidates tell what may be hoped for and when', async (t) => {
   egress.noteRefund('127.0.0.11', 'gmail')
   t.match(candidates()[0], ['127.0.0.11', 1, 5])
   await warmup.pause('127.0.0.11', null, 'cli')
-  t.same(candidates().map(([address, , hope]) => [address, hope]).at(-1), ['127.0.0.11', 0])
+  t.same(
+    candidates()
+      .map(([address, , hope]) => [address, hope])
+      .at(-1),
+    ['127.0.0.11', 0],
+  )
   t.same(candidates(true).at(-1), ['127.0.0.11', 1, Infinity])
 })
 
@@ -127,13 +174,16 @@ t.test('mail that may not use warming IPs says so', async (t) => {
 })
 
 t.test('weight 0 is used only when no other IP of the pool can send', async (t) => {
-  const { egress } = await startEgressWorld(t, withPools({
-    default: poolOf(
-      [warmed('127.0.0.11', { weight: 0 }), warmed('127.0.0.12', { weight: 0 }), warmed('127.0.0.13', { weight: 1 })],
-      { overflow_pool: 'spare' },
-    ),
-    spare: poolOf([warmed('127.0.0.21')]),
-  }))
+  const { egress } = await startEgressWorld(
+    t,
+    withPools({
+      default: poolOf(
+        [warmed('127.0.0.11', { weight: 0 }), warmed('127.0.0.12', { weight: 0 }), warmed('127.0.0.13', { weight: 1 })],
+        { overflow_pool: 'spare' },
+      ),
+      spare: poolOf([warmed('127.0.0.21')]),
+    }),
+  )
   t.same(spread(egress), new Set(['127.0.0.13']))
   t.same(spread(egress, {}, closedFor('connections', ['127.0.0.13'])), new Set(['connections']), 'busy can')
   t.same(spread(egress, {}, closedFor('suspension', ['127.0.0.13'])), new Set(['127.0.0.11', '127.0.0.12']))
@@ -142,11 +192,14 @@ t.test('weight 0 is used only when no other IP of the pool can send', async (t) 
 })
 
 t.test('a kept IP: waited for when bound, left when it can not send', async (t) => {
-  const { egress, warmup, clock } = await startEgressWorld(t, withPools({
-    default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
-    spare: poolOf([warmed('127.0.0.21')]),
-    other: poolOf([warmed('127.0.0.31')]),
-  }))
+  const { egress, warmup, clock } = await startEgressWorld(
+    t,
+    withPools({
+      default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
+      spare: poolOf([warmed('127.0.0.21')]),
+      other: poolOf([warmed('127.0.0.31')]),
+    }),
+  )
   for (const lastIp of ['127.0.0.11', '127.0.0.12', '127.0.0.21']) {
     t.same(spread(egress, { lastIp, keepIpUntil: 0, attempts: 1 }), new Set([lastIp]))
   }
@@ -164,7 +217,10 @@ t.test('a kept IP: waited for when bound, left when it can not send', async (t) 
   t.match(egress.choose(ipRequest({ ...bound, keepIpUntil: 0 }), busy), { kind: 'wait', waitingFor: 'connections' })
   await warmup.suspendIp('127.0.0.11', 'by hand', 'cli')
   t.match(egress.choose(ipRequest(bound), open), {
-    kind: 'wait', waitingFor: 'suspension', until: MIDNIGHT + 4 * HOUR, text: '127.0.0.11 is suspended: by hand.',
+    kind: 'wait',
+    waitingFor: 'suspension',
+    until: MIDNIGHT + 4 * HOUR,
+    text: '127.0.0.11 is suspended: by hand.',
   })
   t.same(spread(egress, { ...bound, keepIpUntil: 0 }), new Set(['127.0.0.12']))
   await clock.advance(4 * HOUR)
@@ -172,21 +228,29 @@ t.test('a kept IP: waited for when bound, left when it can not send', async (t) 
 })
 
 t.test('closed paths: the next score, then the earliest time; the overflow pool not for busy ones', async (t) => {
-  const { egress } = await startEgressWorld(t, withPools({
-    default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
-    spare: poolOf([warmed('127.0.0.21')]),
-  }))
+  const { egress } = await startEgressWorld(
+    t,
+    withPools({
+      default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
+      spare: poolOf([warmed('127.0.0.21')]),
+    }),
+  )
   const own = ['127.0.0.11', '127.0.0.12']
   t.same(spread(egress, {}, closedFor('connections', ['127.0.0.11'])), new Set(['127.0.0.12']))
   t.same(spread(egress, {}, closedFor('connections', own)), new Set(['connections']))
   t.same(spread(egress, {}, closedFor('suspension', own)), new Set(['127.0.0.21']))
   const pathOf = (ip: EgressIp): PathState => ({
-    kind: 'closed', waitingFor: 'suspension', text: `${ip.address} suspended`,
+    kind: 'closed',
+    waitingFor: 'suspension',
+    text: `${ip.address} suspended`,
     until: ip.address === '127.0.0.12' ? MIDNIGHT + MINUTE : MIDNIGHT + HOUR,
   })
   t.match(egress.choose(ipRequest(), pathOf), { kind: 'wait', until: MIDNIGHT + MINUTE, text: '127.0.0.12 suspended' })
-  t.match(egress.choose(ipRequest(), closedFor('suspension', [...own, '127.0.0.21'], MIDNIGHT - HOUR)),
-    { until: MIDNIGHT + SECOND }, 'never a time that has passed')
+  t.match(
+    egress.choose(ipRequest(), closedFor('suspension', [...own, '127.0.0.21'], MIDNIGHT - HOUR)),
+    { until: MIDNIGHT + SECOND },
+    'never a time that has passed',
+  )
 })
 
 t.test('avoided IPs are left out, unless all are', async (t) => {
@@ -198,11 +262,19 @@ t.test('avoided IPs are left out, unless all are', async (t) => {
 })
 
 t.test('an IP reaches hosts of its own family only', async (t) => {
-  const { egress } = await startEgressWorld(t, withPools({
-    default: poolOf([warmed('127.0.0.11')], { overflow_pool: 'spare' }),
-    spare: poolOf([warmed('::1'), warmed('203.0.113.9', { source: '10.0.0.9' })]),
-  }))
-  const cases: [(4 | 6)[], string][] = [[[4], '127.0.0.11'], [[6], '::1'], [[4, 6], '127.0.0.11'], [[], 'ip_paused']]
+  const { egress } = await startEgressWorld(
+    t,
+    withPools({
+      default: poolOf([warmed('127.0.0.11')], { overflow_pool: 'spare' }),
+      spare: poolOf([warmed('::1'), warmed('203.0.113.9', { source: '10.0.0.9' })]),
+    }),
+  )
+  const cases: [(4 | 6)[], string][] = [
+    [[4], '127.0.0.11'],
+    [[6], '::1'],
+    [[4, 6], '127.0.0.11'],
+    [[], 'ip_paused'],
+  ]
   for (const [families, expected] of cases) t.equal(chosen(egress, { families }), expected)
   t.equal(chosen(egress, { families: [6], lastIp: '127.0.0.11', keepIpUntil: 0, attempts: 1 }), '::1')
 })
@@ -245,13 +317,15 @@ t.test('a reload takes over what the files say, and keeps what the machine learn
     withPools({ default: poolOf([ipSettings('127.0.0.11', { curve }), warmed('127.0.0.12')]) })
   const { egress, warmup, configuration, missing } = await startEgressWorld(t, files(null))
   let changes = 0
-  egress.onChange(() => { changes += 1 })
+  egress.onChange(() => {
+    changes += 1
+  })
   await warmup.start('127.0.0.11', startAsked({ stage: 4 }), 'cli')
   missing.add('127.0.0.14')
   const moved = ipSettings('127.0.0.11', { weight: 5, hostname: 'other.example' })
-  await configuration.replace(withPools({
-    default: poolOf([ipSettings('127.0.0.13'), ipSettings('127.0.0.14')]), bulk: poolOf([moved]),
-  }))
+  await configuration.replace(
+    withPools({ default: poolOf([ipSettings('127.0.0.13'), ipSettings('127.0.0.14')]), bulk: poolOf([moved]) }),
+  )
   t.ok(changes > 0)
   t.same(states(egress), { '127.0.0.13': 'cold', '127.0.0.14': 'unplumbed', '127.0.0.11': 'warming' })
   t.match(egress.ips().at(-1), { pool: 'bulk', weight: 5, hostname: 'other.example' })
@@ -260,26 +334,32 @@ t.test('a reload takes over what the files say, and keeps what the machine learn
   await configuration.replace(files('fast'))
   t.match((await warmup.find('127.0.0.11')).warmup, { curve: 'fast', stage: 1, dailyLimit: 200 })
   await configuration.replace(files('conservative'))
-  t.match((await warmup.find('127.0.0.11')).warmup, { curve: 'conservative', stage: 6, dailyLimit: 200 },
-    'another curve goes on at the stage that allows no more')
+  t.match(
+    (await warmup.find('127.0.0.11')).warmup,
+    { curve: 'conservative', stage: 6, dailyLimit: 200 },
+    'another curve goes on at the stage that allows no more',
+  )
   const audit = await warmup.audit('127.0.0.11', 1)
   t.match(audit, [{ action: 'stage', actor: 'config', reason: 'curve fast -> conservative' }])
 })
 
 t.test('warmed: true is read once, and a restart keeps states and stages', async (t) => {
-  const { warmup, restart, configuration, clock } = await startEgressWorld(t, withPools({
-    default: poolOf([ipSettings('127.0.0.11'), ipSettings('127.0.0.12'), warmed('127.0.0.13')]),
-  }))
+  const { warmup, restart, configuration, clock } = await startEgressWorld(
+    t,
+    withPools({ default: poolOf([ipSettings('127.0.0.11'), ipSettings('127.0.0.12'), warmed('127.0.0.13')]) }),
+  )
   await warmup.start('127.0.0.12', startAsked({ stage: 3 }), 'key_1')
   await warmup.pause('127.0.0.12', 'just so', 'key_1')
   await warmup.suspendIp('127.0.0.13', null, 'cli')
-  await configuration.replace(withPools({
-    default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12'), ipSettings('127.0.0.13')]),
-  }))
+  await configuration.replace(
+    withPools({ default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12'), ipSettings('127.0.0.13')]) }),
+  )
   await clock.advance(HOUR)
   const again = await restart()
   t.same(states(again.egress), {
-    '127.0.0.11': 'cold', '127.0.0.12': 'just so', '127.0.0.13': 'suspended by the operator',
+    '127.0.0.11': 'cold',
+    '127.0.0.12': 'just so',
+    '127.0.0.13': 'suspended by the operator',
   })
   t.match((await again.warmup.find('127.0.0.12')).warmup, { status: 'paused', stage: 3, pausedUntil: null })
   await again.warmup.resumeIp('127.0.0.13', 'cli')

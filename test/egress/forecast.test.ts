@@ -7,7 +7,12 @@ import type { WarmupCurve } from '../../src/config/settings/warmup-settings.ts'
 import { ANY_ISP, forecast } from '../../src/egress/warmup/forecast.ts'
 import type { Forecast, ForecastRamp, ForecastRequest } from '../../src/egress/warmup/forecast.ts'
 import {
-  allowanceRule, capOf, hourlyLimitOf, providerCapOf, stageWithin, targetStageOf,
+  allowanceRule,
+  capOf,
+  hourlyLimitOf,
+  providerCapOf,
+  stageWithin,
+  targetStageOf,
 } from '../../src/egress/warmup/warmup-curve.ts'
 import { burstOf, hourlyLimit, roundUp } from '../../src/store/allowance-decision.ts'
 import { MIDNIGHT, shipped } from './egress-parts.ts'
@@ -33,7 +38,11 @@ t.test('limits of a cap', async (t) => {
   for (const [cap, burst, hourly, shares] of rows) {
     t.equal(burstOf(cap, allowanceRule(standard, 1, '2026-11-21')), burst, `burst of ${cap}`)
     t.equal(hourlyLimitOf(standard, cap), hourly, `hour of ${cap}`)
-    t.same(isps.map((isp) => providerCapOf(standard, cap, isp)), shares, `shares of ${cap}`)
+    t.same(
+      isps.map((isp) => providerCapOf(standard, cap, isp)),
+      shares,
+      `shares of ${cap}`,
+    )
   }
   t.same([hourlyLimit(100, 0.07), roundUp(100 * 0.07)], [7, 7], 'fractions of ten are not exact in binary')
   const sevenPercent = { ...standard, provider_share: { ...standard.provider_share, gmail: 0.07 } }
@@ -42,33 +51,63 @@ t.test('limits of a cap', async (t) => {
 
 t.test('stages of the shipped curves', async (t) => {
   const sums: [string, number, number][] = [
-    ['standard', 30, 736_450], ['conservative', 45, 588_720], ['fast', 20, 4_478_700],
+    ['standard', 30, 736_450],
+    ['conservative', 45, 588_720],
+    ['fast', 20, 4_478_700],
   ]
   for (const [name, stages, sum] of sums) {
     const curve = curveNamed(name)
     t.equal(curve.stages.length, stages)
-    t.equal(curve.stages.reduce((total, stage) => total + stage, 0), sum)
+    t.equal(
+      curve.stages.reduce((total, stage) => total + stage, 0),
+      sum,
+    )
   }
-  t.same([0, 1, 3, 30, 31].map((stage) => capOf(standard, stage)), [50, 50, 200, 100_000, 100_000])
-  t.same([0, 49, 50, 99, 100, 250, 1e9].map((volume) => stageWithin(standard, volume)), [1, 1, 1, 1, 2, 3, 30])
-  t.same([1, 50, 51, 5_000, 1e9].map((target) => targetStageOf(standard, target)), [1, 1, 2, 12, 30])
+  t.same(
+    [0, 1, 3, 30, 31].map((stage) => capOf(standard, stage)),
+    [50, 50, 200, 100_000, 100_000],
+  )
+  t.same(
+    [0, 49, 50, 99, 100, 250, 1e9].map((volume) => stageWithin(standard, volume)),
+    [1, 1, 1, 1, 2, 3, 30],
+  )
+  t.same(
+    [1, 50, 51, 5_000, 1e9].map((target) => targetStageOf(standard, target)),
+    [1, 1, 2, 12, 30],
+  )
 })
 
 t.test('the rule of a day', async (t) => {
   const curve = { ...standard, active_window: { from_minute: 6 * 60, to_minute: 22 * 60 } }
   t.match(allowanceRule(curve, 3, '2026-11-21'), {
-    day: '2026-11-21', cap: 200, providerCaps: { gmail: 100, outlook: 70 }, defaultProviderCap: 70,
-    windowFrom: MIDNIGHT + 6 * HOUR, windowTo: MIDNIGHT + 22 * HOUR, hourlyFraction: 0.125,
+    day: '2026-11-21',
+    cap: 200,
+    providerCaps: { gmail: 100, outlook: 70 },
+    defaultProviderCap: 70,
+    windowFrom: MIDNIGHT + 6 * HOUR,
+    windowTo: MIDNIGHT + 22 * HOUR,
+    hourlyFraction: 0.125,
   })
 })
 
-const ramp = (changes: Partial<ForecastRamp> = {}): ForecastRamp =>
-  ({ curve: standard, stage: 1, target: 100_000, daysAtTarget: 0, granted: new Map(), ...changes })
-
-const forecastOf = (asked: Record<string, number>, changes: Partial<ForecastRequest> = {}): Forecast => forecast({
-  now: MIDNIGHT, ips: [{ ip: '192.0.2.1', availableFrom: 0, rate: Infinity, ramp: ramp() }], backlog: {}, asked,
-  startsAt: MIDNIGHT, ...changes,
+const ramp = (changes: Partial<ForecastRamp> = {}): ForecastRamp => ({
+  curve: standard,
+  stage: 1,
+  target: 100_000,
+  daysAtTarget: 0,
+  granted: new Map(),
+  ...changes,
 })
+
+const forecastOf = (asked: Record<string, number>, changes: Partial<ForecastRequest> = {}): Forecast =>
+  forecast({
+    now: MIDNIGHT,
+    ips: [{ ip: '192.0.2.1', availableFrom: 0, rate: Infinity, ramp: ramp() }],
+    backlog: {},
+    asked,
+    startsAt: MIDNIGHT,
+    ...changes,
+  })
 
 const planned = ({ days }: Forecast): number[] => days.map((day) => day.planned)
 /** The day of the finish, the first one being 1. */
@@ -79,7 +118,10 @@ t.test('campaigns on a fresh IP', async (t) => {
   t.same(planned(thousand), [50, 100, 200, 350, 300])
   t.equal(thousand.finishAt, MIDNIGHT + 4.6 * DAY)
   t.equal(thousand.firstStartAt, MIDNIGHT)
-  t.same(thousand.days.map(({ boundBy }) => boundBy), ['cap', 'cap', 'cap', 'cap', null])
+  t.same(
+    thousand.days.map(({ boundBy }) => boundBy),
+    ['cap', 'cap', 'cap', 'cap', null],
+  )
   t.equal(finishDay(forecastOf({ [ANY_ISP]: 10_000 })), 11)
   t.equal(finishDay(forecastOf({ [ANY_ISP]: 42_000 })), 15)
   const gmail = forecastOf({ gmail: 29_400, [ANY_ISP]: 12_600 })
@@ -97,10 +139,15 @@ t.test('the backlog goes first, and takes nothing from another provider than its
 })
 
 t.test('what is used of today counts, and a day that used half advances', async (t) => {
-  const used = (granted: number): Forecast => forecastOf({ [ANY_ISP]: 100 }, {
-    now: MIDNIGHT + DAY / 2, startsAt: MIDNIGHT + DAY / 2,
-    ips: [{ ip: 'a', availableFrom: 0, rate: Infinity, ramp: ramp({ granted: new Map([[ANY_ISP, granted]]) }) }],
-  })
+  const used = (granted: number): Forecast =>
+    forecastOf(
+      { [ANY_ISP]: 100 },
+      {
+        now: MIDNIGHT + DAY / 2,
+        startsAt: MIDNIGHT + DAY / 2,
+        ips: [{ ip: 'a', availableFrom: 0, rate: Infinity, ramp: ramp({ granted: new Map([[ANY_ISP, granted]]) }) }],
+      },
+    )
   t.same(planned(used(50)), [0, 100])
   t.same(planned(used(40)), [10, 90])
   t.equal(used(50).firstStartAt, MIDNIGHT + DAY)
@@ -116,8 +163,12 @@ t.test('late on a day the hourly limit leaves less than the day does', async (t)
 })
 
 t.test('pauses, windows, targets, several IPs, IPs without a cap', async (t) => {
-  const one = (changes: Partial<ForecastRamp>, availableFrom = 0): ForecastRequest['ips'][number] =>
-    ({ ip: '192.0.2.1', availableFrom, rate: Infinity, ramp: ramp(changes) })
+  const one = (changes: Partial<ForecastRamp>, availableFrom = 0): ForecastRequest['ips'][number] => ({
+    ip: '192.0.2.1',
+    availableFrom,
+    rate: Infinity,
+    ramp: ramp(changes),
+  })
   const paused = forecastOf({ [ANY_ISP]: 60 }, { ips: [one({}, MIDNIGHT + DAY + DAY / 4)] })
   t.same(planned(paused), [0, 50, 10], 'a day with a pause does not advance')
   t.equal(paused.firstStartAt, MIDNIGHT + 1.25 * DAY)

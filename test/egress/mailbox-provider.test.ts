@@ -8,12 +8,22 @@ import { identifyProvider, siteName } from '../../src/egress/shaping/mailbox-pro
 type Block = ProviderSettings['providers'][string]
 
 const DEFAULT: ProviderSettings['default'] = {
-  connections: 10, messages_per_connection: 100, rate: { count: 100, per_milliseconds: 1_000 },
-  connection_rate: { count: 100, per_milliseconds: 60_000 }, tls: 'opportunistic', idle: 15_000, failures: 10,
+  connections: 10,
+  messages_per_connection: 100,
+  rate: { count: 100, per_milliseconds: 1_000 },
+  connection_rate: { count: 100, per_milliseconds: 60_000 },
+  tls: 'opportunistic',
+  idle: 15_000,
+  failures: 10,
   scope: 'host_set',
 }
 const block = (changes: Partial<Block>): Block => ({
-  ...DEFAULT, isp: 'unset', mx_suffixes: [], domains: [], scope: 'provider', ...changes,
+  ...DEFAULT,
+  isp: 'unset',
+  mx_suffixes: [],
+  domains: [],
+  scope: 'provider',
+  ...changes,
 })
 
 const SETTINGS: ProviderSettings = {
@@ -54,7 +64,7 @@ t.test('a provider is known by its hosts or by the recipient domain', async (t) 
   }
 })
 
-t.test('one stranger in the set means that it is nobody\'s', async (t) => {
+t.test("one stranger in the set means that it is nobody's", async (t) => {
   const mixed = identify('acme.test', 'backup.example.org', 'aspmx.l.google.com')
   t.match(mixed, { provider: null, isp: 'example.org', limits: DEFAULT })
   const twoProviders = identify('acme.test', 'aspmx.l.google.com', 'eu-smtp-inbound-1.mimecast.co.za')

@@ -23,9 +23,13 @@ t.test('nothing leaves from the IP to the provider until it is resumed, whatever
   await suspend(world, 'office365')
   for (const path of SITES) t.equal(closedFor(world, path, LANE), Infinity)
   t.match(shaping.gate(SITES[0] ?? GOOGLE, null), {
-    kind: 'closed', until: null, waitingFor: 'suspension', rule: null,
-    text: `the paths from ${IP} to office365 are suspended by cli:ada: delisting, since 2026-11-21T12:00:00Z; `
-      + `sternpost ip resume ${IP} --provider office365 ends that`,
+    kind: 'closed',
+    until: null,
+    waitingFor: 'suspension',
+    rule: null,
+    text:
+      `the paths from ${IP} to office365 are suspended by cli:ada: delisting, since 2026-11-21T12:00:00Z; ` +
+      `sternpost ip resume ${IP} --provider office365 ends that`,
   })
   for (const path of [GOOGLE, pathTo(null), pathTo('office365', { ip: '192.0.2.2', route: 'office365-a' })]) {
     t.equal(closedFor(world, path, LANE), 0, path.key)
@@ -45,16 +49,30 @@ t.test('it is listed with who did it, first of all, and explained', async (t) =>
   const world = await shapingWorld()
   await suspend(world, 'google', null)
   for (let count = 0; count < 3; count++) {
-    world.shaping.noteConnections(pathTo('yahoo'), [{
-      kind: 'failed', stage: 'connect', host: null, reply: null, reason: 'refused', wasRequiredTls: false,
-    }])
+    world.shaping.noteConnections(pathTo('yahoo'), [
+      { kind: 'failed', stage: 'connect', host: null, reply: null, reason: 'refused', wasRequiredTls: false },
+    ])
   }
   t.match(world.shaping.views(), [
     {
-      ip: IP, pool: null, route: 'google', provider: 'google', isp: 'gmail', domain: null, status: 'suspended', step: 0,
-      holds: [{
-        kind: 'suspension', scope: 'provider', rule: null, cause: 'by cli:ada', since: world.clock.now(), until: null,
-      }],
+      ip: IP,
+      pool: null,
+      route: 'google',
+      provider: 'google',
+      isp: 'gmail',
+      domain: null,
+      status: 'suspended',
+      step: 0,
+      holds: [
+        {
+          kind: 'suspension',
+          scope: 'provider',
+          rule: null,
+          cause: 'by cli:ada',
+          since: world.clock.now(),
+          until: null,
+        },
+      ],
     },
     { route: 'yahoo', holds: [{ kind: 'wait' }] },
   ])
@@ -65,15 +83,22 @@ t.test('it is listed with who did it, first of all, and explained', async (t) =>
 
 t.test('what a filter names is resumed, and the rest stays', async (t) => {
   const cases: [PathFilter, string[]][] = [
-    [{}, []], [{ ip: IP }, []], [{ ip: '192.0.2.2' }, ['google', 'yahoo']], [{ route: 'google' }, ['yahoo']],
-    [{ provider: 'yahoo' }, ['google']], [{ ip: IP, route: 'outlook' }, ['google', 'yahoo']],
+    [{}, []],
+    [{ ip: IP }, []],
+    [{ ip: '192.0.2.2' }, ['google', 'yahoo']],
+    [{ route: 'google' }, ['yahoo']],
+    [{ provider: 'yahoo' }, ['google']],
+    [{ ip: IP, route: 'outlook' }, ['google', 'yahoo']],
   ]
   for (const [filter, left] of cases) {
     const world = await shapingWorld()
     await suspend(world, 'google')
     await suspend(world, 'yahoo')
     t.equal(world.shaping.resume(filter), 2 - left.length, JSON.stringify(filter))
-    t.same(listed(world), left.map((route) => ({ ip: IP, route })))
+    t.same(
+      listed(world),
+      left.map((route) => ({ ip: IP, route })),
+    )
   }
 })
 

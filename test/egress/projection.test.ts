@@ -10,7 +10,12 @@ import { ipSettings, MIDNIGHT, poolOf, startAsked, startEgressWorld, warmed, wit
 import type { EgressWorld } from './egress-parts.ts'
 
 const request = (changes: Partial<ProjectionRequest> = {}): ProjectionRequest => ({
-  pool: 'default', isRequested: false, count: 1, stream: 'transactional', lifetime: 72 * HOUR, startsAt: MIDNIGHT,
+  pool: 'default',
+  isRequested: false,
+  count: 1,
+  stream: 'transactional',
+  lifetime: 72 * HOUR,
+  startsAt: MIDNIGHT,
   ...changes,
 })
 
@@ -21,7 +26,7 @@ const answer = (egress: Egress, changes: Partial<ProjectionRequest> = {}): strin
 }
 
 const startOf = (projection: Projection): number | null | string =>
-  (projection.kind === 'ok' ? projection.startsAt : projection.text)
+  projection.kind === 'ok' ? projection.startsAt : projection.text
 
 /** The clock goes on by some seconds in each test. */
 const isNear = (projection: Projection, time: number): boolean => {
@@ -46,24 +51,35 @@ async function warming(
 }
 
 t.test('case 1: every IP that is not suspended or disabled is cold, here and in the overflow pool', async (t) => {
-  const { egress, warmup } = await startEgressWorld(t, withPools({
-    cold: poolOf([ipSettings('127.0.0.11'), warmed('127.0.0.12', { enabled: false })], { overflow_pool: 'cold2' }),
-    cold2: poolOf([ipSettings('127.0.0.13')]),
-    spilling: poolOf([ipSettings('127.0.0.14')], { overflow_pool: 'warm' }),
-    deferring: poolOf([ipSettings('127.0.0.18')], { overflow: 'defer', overflow_pool: 'warm' }),
-    warm: poolOf([warmed('127.0.0.15')]),
-    lenient: poolOf([ipSettings('127.0.0.16')], { require_warmup: false }),
-    halted: poolOf([warmed('127.0.0.17')]),
-    empty: poolOf([]),
-  }))
+  const { egress, warmup } = await startEgressWorld(
+    t,
+    withPools({
+      cold: poolOf([ipSettings('127.0.0.11'), warmed('127.0.0.12', { enabled: false })], { overflow_pool: 'cold2' }),
+      cold2: poolOf([ipSettings('127.0.0.13')]),
+      spilling: poolOf([ipSettings('127.0.0.14')], { overflow_pool: 'warm' }),
+      deferring: poolOf([ipSettings('127.0.0.18')], { overflow: 'defer', overflow_pool: 'warm' }),
+      warm: poolOf([warmed('127.0.0.15')]),
+      lenient: poolOf([ipSettings('127.0.0.16')], { require_warmup: false }),
+      halted: poolOf([warmed('127.0.0.17')]),
+      empty: poolOf([]),
+    }),
+  )
   await warmup.suspendIp('127.0.0.17', null, 'cli')
   const cases: [string, string][] = [
-    ['cold', 'ip_not_warmed'], ['spilling', 'ok'], ['deferring', 'ip_not_warmed'], ['warm', 'ok'], ['lenient', 'ok'],
-    ['halted', 'unavailable'], ['empty', 'unavailable'], ['gone', 'unavailable'],
+    ['cold', 'ip_not_warmed'],
+    ['spilling', 'ok'],
+    ['deferring', 'ip_not_warmed'],
+    ['warm', 'ok'],
+    ['lenient', 'ok'],
+    ['halted', 'unavailable'],
+    ['empty', 'unavailable'],
+    ['gone', 'unavailable'],
   ]
   for (const [pool, expected] of cases) t.equal(answer(egress, { pool }), expected, pool)
   t.match(egress.project(request({ pool: 'cold' })), {
-    kind: 'refused', details: { cap: 0, granted: 0, backlog: 0, retry_after: 3_600 }, retryAfterSeconds: 3_600,
+    kind: 'refused',
+    details: { cap: 0, granted: 0, backlog: 0, retry_after: 3_600 },
+    retryAfterSeconds: 3_600,
     text: /cold: 127\.0\.0\.11, 127\.0\.0\.13 \(pool cold2\)\. Start its warmup with POST \/v1\/ips\/127\.0\.0\.11/,
   })
   t.match(egress.project(request({ pool: 'halted' })), { text: /127\.0\.0\.17 \(suspended by the operator\)/ })
@@ -76,9 +92,11 @@ t.test('case 2: overflow reject, as soon as the accepted mail uses up the day', 
   await queue({ gmail: 20, '': 29 })
   t.equal(answer(egress), 'ok', 'the fiftieth')
   const isStored = egress.expect('default', 1)
-  t.match(egress.project(request()), {
-    code: 'ip_not_warmed', details: { cap: 50, granted: 0, backlog: 50, retry_after: 86_399 },
-  }, 'the fiftieth is being accepted')
+  t.match(
+    egress.project(request()),
+    { code: 'ip_not_warmed', details: { cap: 50, granted: 0, backlog: 50, retry_after: 86_399 } },
+    'the fiftieth is being accepted',
+  )
   isStored(false)
   t.equal(answer(egress), 'ok', 'it was not')
   egress.expect('default', 1)(true)
@@ -98,7 +116,8 @@ t.test('case 3: a start later than max_defer, or than the lifetime', async (t) =
   await queue({ '': 90 })
   t.equal(answer(egress), 'ok')
   t.match(egress.project(request({ count: 200 })), {
-    code: 'ip_not_warmed', text: /127\.0\.0\.11 is at stage 1 of 30, cap=50 granted=0 backlog=90; .* limit 36 h/,
+    code: 'ip_not_warmed',
+    text: /127\.0\.0\.11 is at stage 1 of 30, cap=50 granted=0 backlog=90; .* limit 36 h/,
   })
   t.equal(answer(egress, { lifetime: HOUR }), 'ip_not_warmed', 'it would expire')
   t.equal(answer(egress, { lifetime: HOUR, startsAt: MIDNIGHT + 2.5 * DAY }), 'ok', 'but not when it is sent later')

@@ -9,8 +9,14 @@ t.test('small changes are saved in small parts while others wait for the store, 
     for (let route = 0; route < 250; route++) {
       const path = pathTo(null, { route: `site-${route}` })
       // All connections that it may have were of use: it may have one more.
-      shaping.noteConnections(path, Array.from({ length: 4 }, () => ({ kind: 'opened' })))
-      shaping.noteConnections(path, Array.from({ length: 4 }, () => ({ kind: 'ended-well', delivered: 9 })))
+      shaping.noteConnections(
+        path,
+        Array.from({ length: 4 }, () => ({ kind: 'opened' })),
+      )
+      shaping.noteConnections(
+        path,
+        Array.from({ length: 4 }, () => ({ kind: 'ended-well', delivered: 9 })),
+      )
     }
   }
   learn()

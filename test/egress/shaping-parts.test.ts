@@ -5,11 +5,26 @@ import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createReplyRules } from '../../src/egress/shaping/reply-rules.ts'
 import { shapedPath } from '../../src/egress/shaping/shaped-path.ts'
 import {
-  forgetConcurrency, halve, isAsNew, newConcurrency, noteDelivered, noteEnded, noteEndedWell, noteOpened, noteTraffic,
-  openConnections, usableConnections,
+  forgetConcurrency,
+  halve,
+  isAsNew,
+  newConcurrency,
+  noteDelivered,
+  noteEnded,
+  noteEndedWell,
+  noteOpened,
+  noteTraffic,
+  openConnections,
+  usableConnections,
 } from '../../src/egress/shaping/concurrency.ts'
 import {
-  IP_STEPS, isHalfOpen, newLadder, notePassed, PATH_STEPS, stepAt, suspend,
+  IP_STEPS,
+  isHalfOpen,
+  newLadder,
+  notePassed,
+  PATH_STEPS,
+  stepAt,
+  suspend,
 } from '../../src/egress/shaping/ladder.ts'
 import type { Ladder } from '../../src/egress/shaping/ladder.ts'
 import { countMatch } from '../../src/egress/shaping/match-counts.ts'
@@ -40,8 +55,10 @@ t.test('rules see refusals of their provider and stage; after the first, those t
   t.strictSame(idsFor('554 blocked using spamhaus', 'google'), ['blocklisted'], 'general ones come last')
   const [any] = replies.filter(({ id }) => id === 'any-rate')
   if (any === undefined) throw new Error('any-rate is gone')
-  const staged =
-    createReplyRules([{ ...any, id: 'late', stage: ['connect'] }, { ...any, id: 'early', stage: ['ehlo'] }])
+  const staged = createReplyRules([
+    { ...any, id: 'late', stage: ['connect'] },
+    { ...any, id: 'early', stage: ['ehlo'] },
+  ])
   const at = (stage: 'banner' | 'starttls' | 'rcpt'): string[] =>
     staged.match(reply('450 rate limit'), stage, null).map(({ id }) => id)
   t.strictSame([at('banner'), at('starttls'), at('rcpt')], [['late'], ['early'], []])
@@ -62,24 +79,31 @@ t.test('a rate is kept exactly over any time, and a rest saves up one burst', as
   const between = (min: number, max: number): fc.Arbitrary<number> => fc.integer({ min, max })
   const rate = fc.record({ count: between(1, 5_000), per_milliseconds: fc.constantFrom(SECOND, MINUTE, HOUR) })
   const steps = fc.array(fc.tuple(between(0, 10_000), between(1, 300)), { maxLength: 60 })
-  fc.assert(fc.property(rate, steps, (given, moves) => {
-    const pace = messagePace(given)
-    const state = { arrivalAt: 0 }
-    let [now, granted] = [BEGIN, 0]
-    for (const [wait, count] of moves) {
-      now += wait
-      const taken = takeTokens(state, pace, now, count)
-      granted += taken.granted
-      if (taken.nextAt !== null) {
-        if (tokensAt(state, pace, taken.nextAt) < 1) return false
-        if (taken.nextAt > now + 1 && tokensAt(state, pace, taken.nextAt - 1) > 0) return false
+  fc.assert(
+    fc.property(rate, steps, (given, moves) => {
+      const pace = messagePace(given)
+      const state = { arrivalAt: 0 }
+      let [now, granted] = [BEGIN, 0]
+      for (const [wait, count] of moves) {
+        now += wait
+        const taken = takeTokens(state, pace, now, count)
+        granted += taken.granted
+        if (taken.nextAt !== null) {
+          if (tokensAt(state, pace, taken.nextAt) < 1) return false
+          if (taken.nextAt > now + 1 && tokensAt(state, pace, taken.nextAt - 1) > 0) return false
+        }
       }
-    }
-    return granted <= pace.burst + (now - BEGIN) / pace.interval + 1e-3
-    // The example is one whose interval is as far above a whole millisecond as is rounded off.
-  }), { examples: [[{ count: 2_857, per_milliseconds: MINUTE }, [[0, 48]]]] })
+      return granted <= pace.burst + (now - BEGIN) / pace.interval + 1e-3
+      // The example is one whose interval is as far above a whole millisecond as is rounded off.
+    }),
+    { examples: [[{ count: 2_857, per_milliseconds: MINUTE }, [[0, 48]]]] },
+  )
   // Asked whenever there is a token, an hour brings what the rate says.
-  for (const [count, milliseconds] of [[1, MINUTE], [7, MINUTE], [10_000, HOUR]] as const) {
+  for (const [count, milliseconds] of [
+    [1, MINUTE],
+    [7, MINUTE],
+    [10_000, HOUR],
+  ] as const) {
     const pace = messagePace({ count, per_milliseconds: milliseconds })
     const state = { arrivalAt: 0 }
     let granted = 0
@@ -93,7 +117,12 @@ t.test('a rate is kept exactly over any time, and a rest saves up one burst', as
 
 t.test('bursts: a second of messages, three connections; what was not sent is given back', async (t) => {
   const cases: [number, number, number][] = [
-    [100, SECOND, 100], [5_000, SECOND, 100], [10, SECOND, 10], [10, MINUTE, 1], [1, HOUR, 1], [90, MINUTE, 1],
+    [100, SECOND, 100],
+    [5_000, SECOND, 100],
+    [10, SECOND, 10],
+    [10, MINUTE, 1],
+    [1, HOUR, 1],
+    [90, MINUTE, 1],
   ]
   for (const [count, milliseconds, burst] of cases) {
     t.equal(messagePace({ count, per_milliseconds: milliseconds }).burst, burst, `${count} per ${milliseconds}`)
@@ -135,8 +164,14 @@ t.test('concurrency grows by one for each round of full connections, and halves 
     for (let opened = 0; opened < count; opened++) noteEndedWell(state, now, 10, delivered)
     return usableConnections(state, now)
   }
-  const table: [number, number, number][] = [ // connections in use, delivered, usable then
-    [2, 1, 3], [3, 1, 4], [1, 1, 4], [4, 0, 4], [4, 9, 5], [5, 1, 6],
+  const table: [number, number, number][] = [
+    // connections in use, delivered, usable then
+    [2, 1, 3],
+    [3, 1, 4],
+    [1, 1, 4],
+    [4, 0, 4],
+    [4, 9, 5],
+    [5, 1, 6],
   ]
   for (const [count, delivered, usable] of table) {
     t.equal(round(count, delivered), usable, `${count} that delivered ${delivered}`)
@@ -178,8 +213,13 @@ t.test('what was learnt of a path is lost above 2 after an hour, below it after 
 t.test('limits of rules hold for their time, then double back every 10 min', async (t) => {
   const normal = { ...SHIPPED_PROVIDERS.default, connections: 5 }
   const limit = {
-    rule: 'a', cause: 'x', since: BEGIN, until: BEGIN + HOUR, rate: { count: 10, per_milliseconds: MINUTE },
-    connections: 1, messagesPerConnection: 2,
+    rule: 'a',
+    cause: 'x',
+    since: BEGIN,
+    until: BEGIN + HOUR,
+    rate: { count: 10, per_milliseconds: MINUTE },
+    connections: 1,
+    messagesPerConnection: 2,
   }
   const after = (minutes: number): unknown => {
     const left = limitNow(limit, normal, BEGIN + minutes * MINUTE)
@@ -202,7 +242,8 @@ t.test('the ladder: longer after each block of a probe, a step down for each qui
     return made === null ? 0 : (made.until - made.since) / MINUTE
   }
   for (const [steps, expected] of [
-    [PATH_STEPS, [15, 30, 60, 120, 240, 480, 480]], [IP_STEPS, [60, 120, 240, 480, 960, 1_440, 1_440]],
+    [PATH_STEPS, [15, 30, 60, 120, 240, 480, 480]],
+    [IP_STEPS, [60, 120, 240, 480, 960, 1_440, 1_440]],
   ] as const) {
     const ladder = newLadder()
     let now = BEGIN
@@ -227,7 +268,8 @@ t.test('overrides of a pool count where they are tighter', async (t) => {
   const limits = { ...SHIPPED_PROVIDERS.default, connections: 5, messages_per_connection: 50 }
   const path = shapedPath(
     {
-      address: '192.0.2.1', newIpLimits: null,
+      address: '192.0.2.1',
+      newIpLimits: null,
       poolLimits: {
         google: { connections: 2, messages_per_connection: 500, rate: { count: 10, per_milliseconds: MINUTE } },
       },

@@ -22,11 +22,26 @@ type Pool = PoolSettings['pools'][string]
 
 export function poolOf(addresses: readonly string[], changes: Partial<Pool> = {}): Pool {
   const ips = addresses.map((address) => ({
-    address, source: address, hostname: 'mta.example', weight: 100, enabled: true, warmed: true, curve: null,
+    address,
+    source: address,
+    hostname: 'mta.example',
+    weight: 100,
+    enabled: true,
+    warmed: true,
+    curve: null,
   }))
   return {
-    description: '', overflow: 'spill', overflow_pool: null, max_defer: 86_400_000, require_warmup: true,
-    connections_max: null, rate: null, limits: {}, ipv6: null, ips, ...changes,
+    description: '',
+    overflow: 'spill',
+    overflow_pool: null,
+    max_defer: 86_400_000,
+    require_warmup: true,
+    connections_max: null,
+    rate: null,
+    limits: {},
+    ipv6: null,
+    ips,
+    ...changes,
   }
 }
 
@@ -39,8 +54,14 @@ export function pathTo(provider: string | null, changes: Partial<ShapedPath> = {
   const { ip = '192.0.2.1', route = provider ?? 'site-1' } = changes
   const block = provider === null ? undefined : SHIPPED_PROVIDERS.providers[provider]
   return {
-    key: `${ip} ${route}`, ip, route, provider, isp: block?.isp ?? 'example.net',
-    limits: block ?? SHIPPED_PROVIDERS.default, newIpLimits: null, ...changes,
+    key: `${ip} ${route}`,
+    ip,
+    route,
+    provider,
+    isp: block?.isp ?? 'example.net',
+    limits: block ?? SHIPPED_PROVIDERS.default,
+    newIpLimits: null,
+    ...changes,
   }
 }
 
@@ -56,7 +77,12 @@ export function refused(text: string, category: BounceCategory = 'temporary', st
 
 export function notConnected(changes: Partial<ConnectionNote & { kind: 'failed' }> = {}): ConnectionNote {
   return {
-    kind: 'failed', stage: 'connect', host: 'mx.test', reply: null, reason: 'connection refused', wasRequiredTls: false,
+    kind: 'failed',
+    stage: 'connect',
+    host: 'mx.test',
+    reply: null,
+    reason: 'connection refused',
+    wasRequiredTls: false,
     ...changes,
   }
 }
@@ -91,7 +117,9 @@ export async function shapingWorld(settings: Partial<ShapingSettings> = {}, form
     ...settings,
   }
   const shaping = createShaping({
-    clock, logger: createLogger({ level: 'silent' }), settings: () => whole,
+    clock,
+    logger: createLogger({ level: 'silent' }),
+    settings: () => whole,
     store: {
       loadPathStates: async () => [...rows.values()],
       savePathStates: async (states) => {
@@ -113,7 +141,14 @@ export async function shapingWorld(settings: Partial<ShapingSettings> = {}, form
   })
   shaping.onOpen(() => opened.push(clock.now()))
   const world: World = {
-    clock, shaping, settings: whole, rows, saved, said, opened, refuses: 0,
+    clock,
+    shaping,
+    settings: whole,
+    rows,
+    saved,
+    said,
+    opened,
+    refuses: 0,
     restart: () => shapingWorld(settings, world),
   }
   await shaping.start()

@@ -3,7 +3,17 @@ import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { ConnectionNote, ShapedPath, TryNote } from '../../src/egress/shaping/shaping.ts'
 import {
-  closedFor, LANE, notConnected, openGate, OTHER_LANE, pathTo, poolOf, poolSettings, refused, reply, shapingWorld,
+  closedFor,
+  LANE,
+  notConnected,
+  openGate,
+  OTHER_LANE,
+  pathTo,
+  poolOf,
+  poolSettings,
+  refused,
+  reply,
+  shapingWorld,
   SHIPPED_PROVIDERS,
 } from './shaping-world.ts'
 import type { World } from './shaping-world.ts'
@@ -116,10 +126,16 @@ t.test('a rule suspends after so many matches within its time, counted for each 
   t.strictSame(said, ['block 192.0.2.1 gmail rule'], 'what was under way is the same block')
   t.equal(shaping.waitOf(path), 0, 'and no failure')
   t.match(shaping.gate(path, LANE), { kind: 'closed', waitingFor: 'suspension', rule: 'google-detected' })
-  t.match(shaping.views(), [{
-    ip: '192.0.2.1', route: 'google', isp: 'gmail', status: 'suspended', step: 3,
-    holds: [{ kind: 'suspension', scope: 'path', rule: 'google-detected', cause: /^550-5\.7\.1 Our system/ }],
-  }])
+  t.match(shaping.views(), [
+    {
+      ip: '192.0.2.1',
+      route: 'google',
+      isp: 'gmail',
+      status: 'suspended',
+      step: 3,
+      holds: [{ kind: 'suspension', scope: 'path', rule: 'google-detected', cause: /^550-5\.7\.1 Our system/ }],
+    },
+  ])
 })
 
 t.test('a limited path is slower for the time of the rule, then twice as fast every 10 min', async (t) => {
@@ -247,7 +263,10 @@ t.test('a restart forgets no limit, no wait, no suspension and no step', async (
   await shaping.tick()
   const killed = await world.restart()
   t.strictSame(killed.shaping.views(), before.views)
-  t.strictSame(paths.map((path) => closedFor(killed, path, LANE)), before.closed)
+  t.strictSame(
+    paths.map((path) => closedFor(killed, path, LANE)),
+    before.closed,
+  )
   t.equal(after(killed, pathTo('kpn'), [BLOCK]), 15, 'what was counted, too')
   await clock.advance(15 * MINUTE)
   t.ok(killed.opened.includes(clock.now()), 'the end of a suspension of the process before wakes')

@@ -16,8 +16,19 @@ const curve: WarmupCurve = standard
 
 /** A good day: 1,000 of 1,000, all delivered. */
 const figures = (changes: Partial<DayFigures> = {}): DayFigures => ({
-  cap: 1_000, granted: 1_000, firstAttempts: 1_000, delivered: 1_000, hard: 0, soft: 0, block: 0, undetermined: 0,
-  deferred: 0, complained: 0, deliveredBefore: 0, hadPause: false, ...changes,
+  cap: 1_000,
+  granted: 1_000,
+  firstAttempts: 1_000,
+  delivered: 1_000,
+  hard: 0,
+  soft: 0,
+  block: 0,
+  undetermined: 0,
+  deferred: 0,
+  complained: 0,
+  deliveredBefore: 0,
+  hadPause: false,
+  ...changes,
 })
 
 t.test('figures of a day and their verdict', async (t) => {
@@ -38,8 +49,11 @@ t.test('figures of a day and their verdict', async (t) => {
     ['hard bounces of 5 %', { hard: 50, delivered: 950 }, 'demote hard_bounce'],
     ['hard bounces below 5 %', { hard: 49, delivered: 951 }, 'hold hard_bounce'],
     ['one hard bounce is no rate', { cap: 20, granted: 20, firstAttempts: 20, delivered: 19, hard: 1 }, 'advance'],
-    ['two of 40 hold, three would demote',
-      { cap: 40, granted: 40, firstAttempts: 40, delivered: 38, hard: 2 }, 'hold hard_bounce'],
+    [
+      'two of 40 hold, three would demote',
+      { cap: 40, granted: 40, firstAttempts: 40, delivered: 38, hard: 2 },
+      'hold hard_bounce',
+    ],
     ['three of 40 demote', { cap: 40, granted: 40, firstAttempts: 40, delivered: 37, hard: 3 }, 'demote hard_bounce'],
     ['complaints of 0.1 %', { complained: 2, deliveredBefore: 1_000 }, 'hold complaint'],
     ['complaints below 0.1 %, two days before included', { complained: 2, deliveredBefore: 1_001 }, 'advance'],
@@ -69,8 +83,14 @@ t.test('too little mail is no fault; bounces, complaints, deferrals and pauses a
 })
 
 t.test('the last hour pauses from 50 first attempts and three cases on', async (t) => {
-  const health = (changes: Partial<IpHealth>): IpHealth =>
-    ({ firstAttempts: 50, hard: 0, complained: 0, delivered: 50, blocks: 0, ...changes })
+  const health = (changes: Partial<IpHealth>): IpHealth => ({
+    firstAttempts: 50,
+    hard: 0,
+    complained: 0,
+    delivered: 50,
+    blocks: 0,
+    ...changes,
+  })
   const cases: [string, Partial<IpHealth>, string | undefined][] = [
     ['nothing', {}, undefined],
     ['10 % hard', { hard: 5 }, 'hard_bounce'],
@@ -89,8 +109,21 @@ const dayName = (number: number): string => new Date(MIDNIGHT + number * DAY).to
 
 /** The total row of a day: used in full and delivered. */
 const row = (number: number, granted: number, changes: Partial<WarmupDay> = {}): WarmupDay => ({
-  ip: '192.0.2.1', day: dayName(number), isp: '*', cap: granted, granted, refunded: 0, firstAttempts: granted,
-  delivered: granted, hard: 0, soft: 0, block: 0, undetermined: 0, deferred: 0, complained: 0, ...changes,
+  ip: '192.0.2.1',
+  day: dayName(number),
+  isp: '*',
+  cap: granted,
+  granted,
+  refunded: 0,
+  firstAttempts: granted,
+  delivered: granted,
+  hard: 0,
+  soft: 0,
+  block: 0,
+  undetermined: 0,
+  deferred: 0,
+  complained: 0,
+  ...changes,
 })
 
 interface Closing {
@@ -105,7 +138,12 @@ interface Closing {
 function close({ record = {}, rows, audit = [], at, curve: changes = {} }: Closing): ReturnType<typeof closeDays> {
   const now = MIDNIGHT + at * DAY
   return closeDays({
-    record: ipRecord(record), pool: 'default', curve: { ...curve, ...changes }, now, days: rows, audit,
+    record: ipRecord(record),
+    pool: 'default',
+    curve: { ...curve, ...changes },
+    now,
+    days: rows,
+    audit,
   })
 }
 
@@ -115,7 +153,10 @@ const actions = ({ audit }: ReturnType<typeof closeDays>): string[] =>
 t.test('each day that is over is closed once, missed ones as idle', async (t) => {
   const closed = close({ rows: [row(0, 50), row(3, 100)], at: 4.2 })
   t.same(actions(closed), [
-    `${dayName(0)} advance 2`, `${dayName(1)} hold 2`, `${dayName(2)} hold 2`, `${dayName(3)} advance 3`,
+    `${dayName(0)} advance 2`,
+    `${dayName(1)} hold 2`,
+    `${dayName(2)} hold 2`,
+    `${dayName(3)} advance 3`,
   ])
   t.match(closed.record, { stage: 3, closedDay: dayName(3), holdReason: null, daysHeld: 0 })
   t.match(closed.audit[0], { figures: { cap: 50, granted: 50, utilization: 1, delivery: 1 }, actor: 'gate' })
@@ -142,15 +183,28 @@ t.test('what is told: advances, demotions, new reasons to hold, and a stall', as
   t.same(kinds({ record: { stage: 5 }, rows: [row(0, 500, { hard: 50 })], at: 1 }), ['ip.warmup.held'])
   t.same(kinds({ rows: [], at: 5 }), ['ip.warmup.held'], 'the same reason is told once')
   const told = close({ rows: [], at: 21 }).events
-  t.same(told.map(({ data }) => data['reason']?.split(':', 1)[0]), ['idle', 'stall', 'stall'])
+  t.same(
+    told.map(({ data }) => data['reason']?.split(':', 1)[0]),
+    ['idle', 'stall', 'stall'],
+  )
   t.match(told[0]?.data, { ip: '192.0.2.1', pool: 'default', status: 'warming', stage: '1' })
 })
 
 t.test('a day with a pause holds, wherever the pause began and ended', async (t) => {
-  const move = (at: number, fromState: string, toState: string): AuditRecord => ({
-    at: MIDNIGHT + at * DAY, ip: '192.0.2.1', actor: 'gate', action: 'pause', fromState, toState, fromStage: 1,
-    toStage: 1, day: null, figures: {}, reason: null,
-  } as AuditRecord)
+  const move = (at: number, fromState: string, toState: string): AuditRecord =>
+    ({
+      at: MIDNIGHT + at * DAY,
+      ip: '192.0.2.1',
+      actor: 'gate',
+      action: 'pause',
+      fromState,
+      toState,
+      fromStage: 1,
+      toStage: 1,
+      day: null,
+      figures: {},
+      reason: null,
+    }) as AuditRecord
   const rows = [row(0, 50)]
   const kindOf = (record: Partial<IpRecord>, audit: AuditRecord[]): string | undefined =>
     close({ record, rows, audit, at: 1 }).audit[0]?.action

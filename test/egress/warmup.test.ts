@@ -11,7 +11,14 @@ import type { WarmupDay } from '../../src/store/records/warmup-records.ts'
 import { reversed } from '../../src/egress/ips/ip-facts.ts'
 import type { Warmup } from '../../src/egress/keeper/warmup.ts'
 import {
-  ipSettings, MIDNIGHT, poolOf, shipped, startAsked, startEgressWorld, warmed, withPools,
+  ipSettings,
+  MIDNIGHT,
+  poolOf,
+  shipped,
+  startAsked,
+  startEgressWorld,
+  warmed,
+  withPools,
 } from './egress-parts.ts'
 import type { EgressWorld } from './egress-parts.ts'
 
@@ -45,12 +52,31 @@ t.test('start, pause, resume, complete and restart, each answered as often as it
   t.equal((await warmup.find(IP)).warmup, null)
   const started = await warmup.start(IP, startAsked(), 'key_1')
   t.match(started, {
-    ip: IP, pool: 'default', status: 'warming', isEnabled: true, isBindable: true, weight: 100, actor: 'key_1',
+    ip: IP,
+    pool: 'default',
+    status: 'warming',
+    isEnabled: true,
+    isBindable: true,
+    weight: 100,
+    actor: 'key_1',
     ptr: { status: 'unknown', value: null },
     warmup: {
-      status: 'warming', curve: 'standard', stage: 1, stages: 30, day: 1, startedAt: MIDNIGHT, dailyLimit: 50,
-      hourlyLimit: 7, sentToday: 0, remainingToday: 50, resetsAt: MIDNIGHT + DAY, percent: 0,
-      estimatedCompletion: MIDNIGHT + 30 * DAY, targetDailyVolume: 100_000, holdReason: null, pausedUntil: null,
+      status: 'warming',
+      curve: 'standard',
+      stage: 1,
+      stages: 30,
+      day: 1,
+      startedAt: MIDNIGHT,
+      dailyLimit: 50,
+      hourlyLimit: 7,
+      sentToday: 0,
+      remainingToday: 50,
+      resetsAt: MIDNIGHT + DAY,
+      percent: 0,
+      estimatedCompletion: MIDNIGHT + 30 * DAY,
+      targetDailyVolume: 100_000,
+      holdReason: null,
+      pausedUntil: null,
       providers: {},
     },
   })
@@ -58,14 +84,17 @@ t.test('start, pause, resume, complete and restart, each answered as often as it
   const again = await warmup.start(IP, startAsked({ stage: 9, curve: 'fast' }), 'key_2')
   t.same(again.warmup, started.warmup, 'unchanged')
   t.match(await warmup.pause(IP, 'a look at the lists', 'key_1'), {
-    status: 'paused', reason: 'a look at the lists', warmup: { pausedUntil: null, estimatedCompletion: null },
+    status: 'paused',
+    reason: 'a look at the lists',
+    warmup: { pausedUntil: null, estimatedCompletion: null },
   })
   t.match(await warmup.pause(IP, 'again', 'key_2'), { reason: 'a look at the lists', actor: 'key_1' })
   t.match(await warmup.start(IP, startAsked(), 'key_1'), { status: 'paused' }, 'resume continues')
   t.match(await warmup.resume(IP, 'key_1'), { status: 'warming', reason: null, warmup: { stage: 1 } })
   t.match(await warmup.resume(IP, 'key_1'), { status: 'warming' })
   t.match(await warmup.complete(IP, 'key_1'), {
-    status: 'warmed', warmup: { percent: 100, dailyLimit: null, remainingToday: null, estimatedCompletion: null },
+    status: 'warmed',
+    warmup: { percent: 100, dailyLimit: null, remainingToday: null, estimatedCompletion: null },
   })
   t.match(await warmup.complete(IP, 'key_1'), { status: 'warmed' })
   t.equal(await code(warmup.pause(IP, null, 'cli')), 'conflict')
@@ -111,12 +140,17 @@ t.test('days close with the first grant or look of a later one, and a restart go
   const first = await startEgressWorld(t, onePool)
   const seen: string[] = []
   const world = await startEgressWorld(t, onePool, {
-    store: delivering(first.store), now: MIDNIGHT, onEvents: () => void seen.push('event'),
+    store: delivering(first.store),
+    now: MIDNIGHT,
+    onEvents: () => void seen.push('event'),
   })
   const { egress, warmup, clock, restart } = world
   await warmup.start(IP, startAsked(), 'cli')
   for (let hour = 0; hour < 24; hour++) {
-    await egress.reserve([{ ip: IP, isp: 'gmail', count: 50 }, { ip: IP, isp: 'example.net', count: 50 }])
+    await egress.reserve([
+      { ip: IP, isp: 'gmail', count: 50 },
+      { ip: IP, isp: 'example.net', count: 50 },
+    ])
     await clock.advance(HOUR)
   }
   const [granted] = await egress.reserve([{ ip: IP, isp: 'gmail', count: 1 }])
@@ -196,7 +230,11 @@ t.test('the gates of the last hour', async (t) => {
 
 t.test('a suspension ends by itself and leads back to the state before', async (t) => {
   let told = 0
-  const world = await startEgressWorld(t, onePool, { onEvents: () => { told += 1 } })
+  const world = await startEgressWorld(t, onePool, {
+    onEvents: () => {
+      told += 1
+    },
+  })
   const { egress, warmup, clock } = world
   await warmup.start(IP, startAsked(), 'cli')
   await egress.suspend(IP, MIDNIGHT + HOUR, 'blocked by three providers', 'gate')
@@ -221,13 +259,20 @@ t.test('thirty idle days: back to half of the best day', async (t) => {
   const first = await startEgressWorld(t, onePool)
   let best = 3_000
   const store: Store = {
-    ...first.store, ipDays: async () => [{ day: '2026-11-01', messages: 10 }, { day: '2026-10-30', messages: best }],
+    ...first.store,
+    ipDays: async () => [
+      { day: '2026-11-01', messages: 10 },
+      { day: '2026-10-30', messages: best },
+    ],
   }
   const { egress, warmup, clock } = await startEgressWorld(t, onePool, { store })
   await warmup.start(IP, startAsked({ stage: 12 }), 'cli')
   await clock.advance(29 * DAY)
   await warmup.closeDays()
-  t.match(egress.ips().map(({ state }) => state), ['warming', 'warmed'])
+  t.match(
+    egress.ips().map(({ state }) => state),
+    ['warming', 'warmed'],
+  )
   t.equal((await warmup.find(IP)).warmup?.stage, 12)
   await clock.advance(DAY)
   await warmup.closeDays()
@@ -266,9 +311,15 @@ t.test('reverse names and blocklists', async (t) => {
   const checkedAt = clock.now()
   const [one, other] = await warmup.list()
   t.same(one?.ptr, { status: 'missing', value: null, checkedAt })
-  t.same(one?.blocklists.map(({ isListed }) => isListed), [true, null])
+  t.same(
+    one?.blocklists.map(({ isListed }) => isListed),
+    [true, null],
+  )
   t.same(other?.ptr, { status: 'ok', value: 'mta-127.0.0.12.example', checkedAt })
-  t.same(other?.blocklists.map(({ isListed }) => isListed), [false, null])
+  t.same(
+    other?.blocklists.map(({ isListed }) => isListed),
+    [false, null],
+  )
   const before = lookups
   await warmup.checkGates()
   t.equal(lookups, before, 'at most hourly')
@@ -286,18 +337,30 @@ t.test('reverse names and blocklists', async (t) => {
 t.test('forecast and statistics of an IP', async (t) => {
   const backlog: Record<string, number> = {}
   const { warmup } = await startEgressWorld(t, onePool, {
-    backlogOf: () => backlog, waitingOf: () => [{ isp: 'gmail', count: 12, reason: 'provider_share' }],
+    backlogOf: () => backlog,
+    waitingOf: () => [{ isp: 'gmail', count: 12, reason: 'provider_share' }],
   })
   const asked = { recipients: 1_000, isp: null, startAt: null }
   t.match(await warmup.forecast(IP, asked), {
-    ip: IP, recipients: 1_000, backlog: 0, startAt: MIDNIGHT, finishAt: MIDNIGHT + 4.6 * DAY, fitsMaxDefer: false,
-    fitsLifetime: false, days: [
-      { date: '2026-11-21', stage: 1, dailyLimit: 50, planned: 50, boundBy: 'cap' }, { planned: 100 }, { planned: 200 },
-      { planned: 350 }, { date: '2026-11-25', stage: 5, dailyLimit: 500, planned: 300, boundBy: null },
+    ip: IP,
+    recipients: 1_000,
+    backlog: 0,
+    startAt: MIDNIGHT,
+    finishAt: MIDNIGHT + 4.6 * DAY,
+    fitsMaxDefer: false,
+    fitsLifetime: false,
+    days: [
+      { date: '2026-11-21', stage: 1, dailyLimit: 50, planned: 50, boundBy: 'cap' },
+      { planned: 100 },
+      { planned: 200 },
+      { planned: 350 },
+      { date: '2026-11-25', stage: 5, dailyLimit: 500, planned: 300, boundBy: null },
     ],
   })
   t.match(await warmup.forecast(IP, { ...asked, recipients: 40, isp: 'gmail' }), {
-    fitsMaxDefer: false, fitsLifetime: true, days: [{ planned: 25, boundBy: 'share:gmail' }, { planned: 15 }],
+    fitsMaxDefer: false,
+    fitsLifetime: true,
+    days: [{ planned: 25, boundBy: 'share:gmail' }, { planned: 15 }],
   })
   t.match(await warmup.forecast('127.0.0.12', { ...asked, recipients: 1_000_000 }), { fitsMaxDefer: true })
   backlog['gmail'] = 25
@@ -305,7 +368,10 @@ t.test('forecast and statistics of an IP', async (t) => {
   const range = { from: MIDNIGHT - 7 * DAY, to: MIDNIGHT, interval: 'day' as const }
   const view = await warmup.statistics(IP, range)
   t.match(view, {
-    ip: IP, totals: { messages: 0, delivered: 0, queuedNow: 12 }, rates: { delivery: 0, bounce: 0 }, byProvider: [],
+    ip: IP,
+    totals: { messages: 0, delivered: 0, queuedNow: 12 },
+    rates: { delivery: 0, bounce: 0 },
+    byProvider: [],
     waiting: [{ isp: 'gmail', count: 12, reason: 'provider_share' }],
   })
   t.equal(view.series.length, 7)

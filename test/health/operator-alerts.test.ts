@@ -15,8 +15,14 @@ const LISTED = '11.0.0.127.zen.spamhaus.org'
 
 function finding(fields: Partial<Finding>): Finding {
   return {
-    check: 'ptr', subject: '203.0.113.10', family: 4, result: 'fail', seen: 'there is none', why: 'It matters.',
-    fix: 'set it', ...fields,
+    check: 'ptr',
+    subject: '203.0.113.10',
+    family: 4,
+    result: 'fail',
+    seen: 'there is none',
+    why: 'It matters.',
+    fix: 'set it',
+    ...fields,
   }
 }
 
@@ -46,7 +52,9 @@ t.test('what is told follows from what was told and from the last two runs', asy
 
 t.test('the words of an alert', async (t) => {
   const alert = {
-    at: 0, hostname: 'mail.sternpost.test', problems: [finding({})],
+    at: 0,
+    hostname: 'mail.sternpost.test',
+    problems: [finding({})],
     solved: [{ check: 'tls', subject: null, seen: 'it ends soon' }],
   }
   t.equal(alertSubject(alert), 'Sternpost mail.sternpost.test: 1 problem, 1 solved')
@@ -62,7 +70,9 @@ t.test('a running server tells its operator', async (t) => {
   const receiver = await webhookReceiver(500, 200)
   t.teardown(() => receiver.close())
   const appliance = await startRunningAppliance({
-    dnsServer: zone.server, deliveryPort: sink.port, pools: TWO_IPS,
+    dnsServer: zone.server,
+    deliveryPort: sink.port,
+    pools: TWO_IPS,
     settings: {
       operator: { email: 'ops@dest.test', webhook: `${receiver.url}/alerts` },
       health: { blocklists: ['zen.spamhaus.org'] },

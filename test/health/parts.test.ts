@@ -28,28 +28,49 @@ import type { CheckWorld } from '../../src/health/checks/world.ts'
 
 /** As systemd 252 prints the units of the package. */
 const SERVICE = {
-  LoadState: 'loaded', ActiveState: 'active', UnitFileState: 'enabled', DropInPaths: '', NoNewPrivileges: 'yes',
-  PrivateUsers: 'yes', PrivateTmp: 'yes', PrivateDevices: 'yes', ProtectSystem: 'strict', ProtectHome: 'yes',
-  ProtectKernelTunables: 'yes', ProtectControlGroups: 'yes', RestrictNamespaces: 'yes', CapabilityBoundingSet: '',
+  LoadState: 'loaded',
+  ActiveState: 'active',
+  UnitFileState: 'enabled',
+  DropInPaths: '',
+  NoNewPrivileges: 'yes',
+  PrivateUsers: 'yes',
+  PrivateTmp: 'yes',
+  PrivateDevices: 'yes',
+  ProtectSystem: 'strict',
+  ProtectHome: 'yes',
+  ProtectKernelTunables: 'yes',
+  ProtectControlGroups: 'yes',
+  RestrictNamespaces: 'yes',
+  CapabilityBoundingSet: '',
 }
 const PORTS = [443, 80, 587, 465, 25, 9464]
 
 function unitsWith(service: Partial<typeof SERVICE>, ports: readonly number[] = [25, 587, 465, 443, 80]): string[] {
-  const text = Object.entries({ ...SERVICE, ...service }).map(([name, value]) => `${name}=${value}\n`).join('')
+  const text = Object.entries({ ...SERVICE, ...service })
+    .map(([name, value]) => `${name}=${value}\n`)
+    .join('')
   const socket = ports.map((port) => `Listen=[::]:${port} (Stream)\n`).join('')
   return unitFindings({ service: text, socket }, PORTS).map(({ result, subject, seen, fix }) =>
-    [result, subject, seen, fix].join(' | '))
+    [result, subject, seen, fix].join(' | '),
+  )
 }
 
 t.test('the units of the package are in order, and each departure is found', async (t) => {
-  t.same(unitsWith({}), [
-    'ok | sternpost.service | it is active and enabled | ', 'ok | sternpost.socket | it opens 25, 587, 465, 443, 80 | ',
-  ], 'the port of the metrics needs no socket unit')
+  t.same(
+    unitsWith({}),
+    [
+      'ok | sternpost.service | it is active and enabled | ',
+      'ok | sternpost.socket | it opens 25, 587, 465, 443, 80 | ',
+    ],
+    'the port of the metrics needs no socket unit',
+  )
   t.match(unitsWith({ ActiveState: 'failed' })[0], /^fail .*it is failed \| systemctl start sternpost/)
   t.match(unitsWith({ UnitFileState: 'disabled' })[0], /^warn .*does not start with the machine/)
   const dropIn = '/etc/systemd/system/sternpost.service.d/override.conf'
-  t.match(unitsWith({ PrivateUsers: 'no', CapabilityBoundingSet: 'cap_sys_admin', DropInPaths: dropIn })[1],
-    /^warn .*override\.conf weakens it: PrivateUsers=no, CapabilityBoundingSet=cap_sys_admin \| .*PrivateUsers=yes/)
+  t.match(
+    unitsWith({ PrivateUsers: 'no', CapabilityBoundingSet: 'cap_sys_admin', DropInPaths: dropIn })[1],
+    /^warn .*override\.conf weakens it: PrivateUsers=no, CapabilityBoundingSet=cap_sys_admin \| .*PrivateUsers=yes/,
+  )
   t.match(unitsWith({}, [25, 587, 443, 80])[1], /^fail .*does not open 465.*\[Socket\] ListenStream=465/)
   t.match(unitsWith({}, [25, 587, 465, 443, 80, 2525])[1], /^warn .*it opens 2525, which nobody serves/)
   t.match(unitFindings({ service: 'LoadState=not-found\n', socket: '' }, PORTS), [{ result: 'skip' }])
@@ -89,11 +110,16 @@ t.test('a greeting is read, and what answers our name; a host that says nothing 
     socket.write('0 two\r\n')
     socket.on('data', () => socket.write('250-hello, [192.0.2.7]\r\n250 SIZE\r\n'))
   })
-  t.same(await greet({ ...asked, port: polite, hello: 'mail.acme.test' }),
-    { kind: 'greeted', line: '220-one', answer: '250-hello, [192.0.2.7]' })
+  t.same(await greet({ ...asked, port: polite, hello: 'mail.acme.test' }), {
+    kind: 'greeted',
+    line: '220-one',
+    answer: '250-hello, [192.0.2.7]',
+  })
   const mute = await server(t, () => {})
-  t.same(await greet({ ...asked, port: mute, timeoutMilliseconds: 100 }),
-    { kind: 'failed', reason: 'no greeting within 0.1 s' })
+  t.same(await greet({ ...asked, port: mute, timeoutMilliseconds: 100 }), {
+    kind: 'failed',
+    reason: 'no greeting within 0.1 s',
+  })
 })
 
 t.test('what others say is one line that moves no terminal', async (t) => {
@@ -110,11 +136,14 @@ t.test('a key that others can read is found, also in a copy of it', async (t) =>
   const certificates = [{ cert_file: key, key_file: key }]
   const world = { folder, configuration: { server: { tls: { certificates } } } } as unknown as CheckWorld
   const found = await checkSecrets.run(world)
-  t.same(found.map(({ result, subject, fix }) => [result, subject, fix]), [
-    ['ok', join(folder, 'master.key'), null],
-    ['fail', join(folder, 'master.key~'), `chmod o= ${join(folder, 'master.key~')}`],
-    ['ok', key, null],
-  ])
+  t.same(
+    found.map(({ result, subject, fix }) => [result, subject, fix]),
+    [
+      ['ok', join(folder, 'master.key'), null],
+      ['fail', join(folder, 'master.key~'), `chmod o= ${join(folder, 'master.key~')}`],
+      ['ok', key, null],
+    ],
+  )
 })
 
 t.test('no complaint says nothing before there is much mail', async (t) => {
@@ -127,10 +156,9 @@ t.test('no complaint says nothing before there is much mail', async (t) => {
   t.same(await results({ sent: 500_000, bounces: 9, complaints: 0 }), ['bounce ok', 'complaint warn'])
 })
 
-t.test('what was in nobody\'s hand is told, with since when and what to do', async (t) => {
-  const orphansOf = (messages: number, webhooks: number) => checkOrphans.run({
-    server: { orphans: async () => ({ messages, webhooks, upMilliseconds: 3 * HOUR }) },
-  } as never)
+t.test("what was in nobody's hand is told, with since when and what to do", async (t) => {
+  const orphansOf = (messages: number, webhooks: number) =>
+    checkOrphans.run({ server: { orphans: async () => ({ messages, webhooks, upMilliseconds: 3 * HOUR }) } } as never)
   t.match(await orphansOf(0, 0), [{ check: 'orphans', result: 'ok', seen: /since the start 3 h ago$/, fix: null }])
   for (const found of [await orphansOf(2, 0), await orphansOf(0, 2)]) {
     t.match(found, [{ result: 'warn', seen: /2 .* were in nobody's hand since the start 3 h ago/, fix: /^report it/ }])
@@ -140,8 +168,15 @@ t.test('what was in nobody\'s hand is told, with since when and what to do', asy
 
 t.test('the same fault of thousands of domains fills neither the report nor a mail', async (t) => {
   const record = {
-    purpose: 'dkim', type: 'TXT', name: 'x._domainkey.acme.test', value: 'v=DKIM1', status: 'failed', found: [],
-    error: 'none', hint: null, required: true,
+    purpose: 'dkim',
+    type: 'TXT',
+    name: 'x._domainkey.acme.test',
+    value: 'v=DKIM1',
+    status: 'failed',
+    found: [],
+    error: 'none',
+    hint: null,
+    required: true,
   }
   const view = { domain: 'acme.test', can_send: true, status: 'verified', records: [record] }
   const world = domainWorld(Array(3_000).fill(view), { platform: null })
@@ -156,17 +191,23 @@ t.test('the same fault of thousands of domains fills neither the report nor a ma
 /** `views`: the domains that send. */
 function domainWorld(views: unknown[], { platform, asked }: { platform: string | null; asked?: string }): CheckWorld {
   return {
-    domain: asked ?? null, server: { domains: async () => views },
+    domain: asked ?? null,
+    server: { domains: async () => views },
     configuration: { server: { domains: { dkim: { platform_domain: platform } } } },
   } as unknown as CheckWorld
 }
 
 t.test('a platform domain that signs nothing is told, and nobody else is asked about it', async (t) => {
-  const [sends, refused] = [true, false].map((canSend) => (
-    { domain: 'ours.test', can_send: canSend, status: canSend ? 'verified' : 'suspended', records: [] }))
+  const [sends, refused] = [true, false].map((canSend) => ({
+    domain: 'ours.test',
+    can_send: canSend,
+    status: canSend ? 'verified' : 'suspended',
+    records: [],
+  }))
   const told = async (views: unknown[], platform: string | null, asked?: string): Promise<unknown[]> =>
     (await checkDomains.run(domainWorld(views, { platform, ...(asked === undefined ? {} : { asked }) })))
-      .filter(({ seen }) => seen.includes('platform_domain')).map(({ result, subject }) => [result, subject])
+      .filter(({ seen }) => seen.includes('platform_domain'))
+      .map(({ result, subject }) => [result, subject])
   t.same(await told([sends], 'ours.test'), [])
   t.same(await told([sends], null), [])
   t.same(await told([sends], 'gone.test', 'ours.test'), [])
@@ -180,8 +221,13 @@ t.test('who asks at once shares one run, and a clock that was set back does not 
   let [now, runs] = [Date.UTC(2030, 0, 1), 0]
   const file = join(t.testdir({}), 'health.json')
   const keeper = createHealthKeeper({
-    file, hostname: 'mail.acme.test', metrics: createMetrics(), logger: createLogger({ level: 'silent' }),
-    channels: () => [], interval: () => HOUR, clock: { now: () => now } as Clock,
+    file,
+    hostname: 'mail.acme.test',
+    metrics: createMetrics(),
+    logger: createLogger({ level: 'silent' }),
+    channels: () => [],
+    interval: () => HOUR,
+    clock: { now: () => now } as Clock,
     // Nothing to look at: every check fails, which is a finding.
     world() {
       runs += 1

@@ -34,30 +34,51 @@ export interface AdministrationSetup {
 }
 
 export function administrationWorld(
-  { live, store, clock, egress, warmup, zone, wakes }: SenderParts, { metrics, load }: AdministrationSetup,
+  { live, store, clock, egress, warmup, zone, wakes }: SenderParts,
+  { metrics, load }: AdministrationSetup,
 ): AdministrationWorld {
   const logger = createLogger({ level: 'silent' })
   const nothing = (): void => {}
   const shaping = createShaping({
-    clock, logger, store,
+    clock,
+    logger,
+    store,
     settings: live.current,
     signals: { onBlock: nothing, onIpSuspension: nothing, onLaneSuspension: nothing, onIpUnreachable: nothing },
   })
   const resolver = createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 30_000, tries: 1 })
   const mailHosts = createMailHosts({
-    resolver, allowPrivateAddresses: false, ownAddresses: () => [], mostAddresses: 20,
+    resolver,
+    allowPrivateAddresses: false,
+    ownAddresses: () => [],
+    mostAddresses: 20,
   })
   const tlsPolicies = createTlsPolicies({
-    validating: null, sts: { policyFor: async () => null }, settings: live.current,
+    validating: null,
+    sts: { policyFor: async () => null },
+    settings: live.current,
   })
   const { reload } = createReload({
-    live, store, metrics, logger, load: load ?? live.current, readCertificates: () => nothing, onMoved: nothing,
+    live,
+    store,
+    metrics,
+    logger,
+    load: load ?? live.current,
+    readCertificates: () => nothing,
+    onMoved: nothing,
     hasSpace: () => true,
   })
   const queued: QueuedRows[] = []
   const backlog: AdministrationWorld['backlog'] = {}
   const administration = createAdministration({
-    live, reload, store, clock, logger, egress, warmup, shaping,
+    live,
+    reload,
+    store,
+    clock,
+    logger,
+    egress,
+    warmup,
+    shaping,
     findRoute: createFindRoute({ mailHosts, tlsPolicies, settings: live.current, clock }),
     dispatcher: { noteQueued: (rows) => void queued.push(rows), backlogOf: (pool) => backlog[pool] ?? {} },
     logLevel: { raise: (level, milliseconds) => ({ level, until: clock.now() + milliseconds }) },
@@ -67,9 +88,13 @@ export function administrationWorld(
     },
     onEvents: () => void (wakes.count += 1),
     data: createDataAdministration({
-      store, clock,
+      store,
+      clock,
       backups: { write: () => Promise.reject(new Error('there is no disk')), list: () => [], progress: () => null },
-      budget: () => null, freeBytes: () => 0, minFree: 0, onEvents: () => void (wakes.count += 1),
+      budget: () => null,
+      freeBytes: () => 0,
+      minFree: 0,
+      onEvents: () => void (wakes.count += 1),
     }),
   })
   return { administration, shaping, queued, backlog }

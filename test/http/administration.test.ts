@@ -88,16 +88,28 @@ t.test('an action counts first, changes what fits, and tells the dispatcher', as
   const moved = await act('move', { filter: { recipient_domain: 'BIG.example' }, to_pool: 'spare' })
   t.match(moved.json.data, { messages: 2 })
   t.match(queued.at(-1)?.keys, [{ pool: 'spare', route: 'google' }])
-  t.same(listed(await get(port, '/v1/admin/queue?by=pool')).map(({ name }) => name).toSorted(), ['default', 'spare'])
+  t.same(
+    listed(await get(port, '/v1/admin/queue?by=pool'))
+      .map(({ name }) => name)
+      .toSorted(),
+    ['default', 'spare'],
+  )
   const wakesBefore = wakes.count
   t.match((await act('drop', { filter: { route: 'site-1' } })).json.data, { messages: 1 })
   t.equal(wakes.count, wakesBefore + 1, 'there are events')
   t.match(await store.lookupMessage(ids[2] ?? '', clock.now()), { state: 'canceled' })
   t.match((await act('retry', { filter: { domain: 'acme.com' } })).json.data, { messages: 0 }, 'all of it is due')
-  t.match(log.findLast(({ msg }) => msg === 'queue changed'), { api_key: 'admin …9f3a', action: { kind: 'retry' } })
+  t.match(
+    log.findLast(({ msg }) => msg === 'queue changed'),
+    { api_key: 'admin …9f3a', action: { kind: 'retry' } },
+  )
   const wrong = [
-    {}, { action: 'burn' }, { action: 'move' }, { action: 'move', to_pool: 'nowhere' },
-    { action: 'hold', to_pool: 'spare' }, { action: 'hold', filter: { held: 'yes' } },
+    {},
+    { action: 'burn' },
+    { action: 'move' },
+    { action: 'move', to_pool: 'nowhere' },
+    { action: 'hold', to_pool: 'spare' },
+    { action: 'hold', filter: { held: 'yes' } },
   ]
   for (const fields of wrong) {
     t.equal((await post(port, '/v1/admin/queue/actions', fields)).status, 422, JSON.stringify(fields))
@@ -113,9 +125,16 @@ t.test('paths that are held back, and how they are resumed', async (t) => {
     for (let count = 0; count < 5; count++) shaping.noteTry(path, LANE, BLOCK)
   }
   const paths = listed(await get(port, '/v1/admin/paths'))
-  t.match(paths.find(({ ip }) => ip === WARMED), {
-    route: 'google', isp: 'gmail', domain: null, status: 'suspended', holds: [{ kind: 'suspension', cause: /blocked/ }],
-  })
+  t.match(
+    paths.find(({ ip }) => ip === WARMED),
+    {
+      route: 'google',
+      isp: 'gmail',
+      domain: null,
+      status: 'suspended',
+      holds: [{ kind: 'suspension', cause: /blocked/ }],
+    },
+  )
   t.equal(paths.length, 2)
   t.match(listed(await get(port, `/v1/admin/paths?ip=${WARMED}&route=google`)), [{ ip: WARMED }])
   t.same(listed(await get(port, `/v1/admin/paths?ip=${WARMED}&route=yahoo`)), [])
@@ -155,11 +174,18 @@ t.test('the mail of an IP to one provider is suspended and resumed', async (t) =
   const suspended = await post(port, of('suspend'), { provider: 'google', reason: 'listed' })
   t.match(suspended.json.data, { ip: WARMED, status: 'warmed' }, 'the IP itself is as it was')
   t.match(shaping.gate(pathTo('google', { ip: WARMED }), LANE), { kind: 'closed', until: null })
-  t.match(listed(await get(port, '/v1/admin/paths')), [{
-    ip: WARMED, route: 'google', status: 'suspended',
-    holds: [{ scope: 'provider', cause: /^by key_.*: listed$/, until: null }],
-  }])
-  t.match(log.findLast(({ msg }) => msg === 'IP suspended'), { ip: WARMED, provider: 'google' })
+  t.match(listed(await get(port, '/v1/admin/paths')), [
+    {
+      ip: WARMED,
+      route: 'google',
+      status: 'suspended',
+      holds: [{ scope: 'provider', cause: /^by key_.*: listed$/, until: null }],
+    },
+  ])
+  t.match(
+    log.findLast(({ msg }) => msg === 'IP suspended'),
+    { ip: WARMED, provider: 'google' },
+  )
   t.match((await post(port, of('resume'), { provider: 'google' })).json.data, { ip: WARMED })
   t.same(shaping.views(), [])
   const states = { from_state: 'warmed', to_state: 'warmed' }
@@ -167,7 +193,11 @@ t.test('the mail of an IP to one provider is suspended and resumed', async (t) =
     { action: 'resume_provider', actor: /^key_/, ...states, figures: { provider: 'google' }, reason: 'mail to google' },
     { action: 'suspend_provider', ...states, figures: { provider: 'google' }, reason: 'mail to google: listed' },
   ])
-  for (const [provider, meant] of [['gmail', 'google'], ['gogle', 'google'], ['outlok', 'outlook']] as const) {
+  for (const [provider, meant] of [
+    ['gmail', 'google'],
+    ['gogle', 'google'],
+    ['outlok', 'outlook'],
+  ] as const) {
     for (const action of ['suspend', 'resume']) {
       const refused = await post(port, of(action), { provider })
       t.equal(refused.status, 422)
@@ -218,24 +248,46 @@ t.test('the days of an IP: what its warmup allowed and will allow, and what it s
   const days = (ip: string, query = ''): Promise<Got> => get(port, `/v1/admin/ips/${ip}/days${query}`)
   const idle = listed(await days(COLD))
   t.equal(idle.length, 14 + 7)
-  t.same([idle[13], idle[14]], [
-    { date: '2026-11-21', planned: null, sent: 0 }, { date: '2026-11-22', planned: null, sent: null },
-  ])
+  t.same(
+    [idle[13], idle[14]],
+    [
+      { date: '2026-11-21', planned: null, sent: 0 },
+      { date: '2026-11-22', planned: null, sent: null },
+    ],
+  )
   await post(port, `/v1/ips/${COLD}/warmup`, { stage: 3 })
   await store.reserveAllowance({
-    now: clock.now(), asks: [{
-      ip: COLD, isp: 'gmail', count: 5, rule: {
-        day: '2026-11-21', cap: 200, providerCaps: {}, defaultProviderCap: 70, windowFrom: clock.now() - 12 * HOUR,
-        windowTo: clock.now() + 12 * HOUR, burstFraction: 1, minBurst: 5, maxBurst: 500, hourlyFraction: 1,
+    now: clock.now(),
+    asks: [
+      {
+        ip: COLD,
+        isp: 'gmail',
+        count: 5,
+        rule: {
+          day: '2026-11-21',
+          cap: 200,
+          providerCaps: {},
+          defaultProviderCap: 70,
+          windowFrom: clock.now() - 12 * HOUR,
+          windowTo: clock.now() + 12 * HOUR,
+          burstFraction: 1,
+          minBurst: 5,
+          maxBurst: 500,
+          hourlyFraction: 1,
+        },
       },
-    }],
+    ],
   })
   t.same(listed(await days(COLD, '?past=1&ahead=2')), [
-    { date: '2026-11-21', planned: 200, sent: 0 }, { date: '2026-11-22', planned: 350, sent: null },
+    { date: '2026-11-21', planned: 200, sent: 0 },
+    { date: '2026-11-22', planned: 350, sent: null },
     { date: '2026-11-23', planned: 500, sent: null },
   ])
   await post(port, `/v1/ips/${COLD}/warmup`, { restart: true, stage: 3, target_daily_volume: 350 })
-  t.same(listed(await days(COLD, '?past=1&ahead=3')).map(({ planned }) => planned), [200, 350, 350, 350])
+  t.same(
+    listed(await days(COLD, '?past=1&ahead=3')).map(({ planned }) => planned),
+    [200, 350, 350, 350],
+  )
   for (const query of ['?past=0', '?past=91', '?ahead=x', '?ahead=-1']) t.equal((await days(COLD, query)).status, 422)
   t.equal((await days('192.0.2.77')).status, 404)
 })
@@ -245,10 +297,19 @@ t.test('pools with their IPs and what waits', async (t) => {
   backlog['default'] = { gmail: 3, '': 2 }
   const pools = listed(await get(port, '/v1/admin/pools'))
   t.match(pools[0], {
-    name: 'default', default: true, overflow: 'spill', overflow_pool: 'spare', max_defer: '1d', waiting: 5, rate: null,
+    name: 'default',
+    default: true,
+    overflow: 'spill',
+    overflow_pool: 'spare',
+    max_defer: '1d',
+    waiting: 5,
+    rate: null,
     ips: [{ ip: WARMED, status: 'warmed', sends: 'all', weight: 100, until: null }, { ip: '127.0.0.12' }],
   })
-  t.same(pools.map(({ name }) => name), ['default', 'spare', 'cold', 'off'])
+  t.same(
+    pools.map(({ name }) => name),
+    ['default', 'spare', 'cold', 'off'],
+  )
   t.match(pools[3], { default: false, waiting: 0, ips: [{ status: 'disabled', sends: 'nothing' }] })
 })
 
@@ -262,7 +323,11 @@ t.test('where the mail of a domain goes', async (t) => {
   zone.set('null.example', { MX: ['0 .'] })
   const routeOf = (domain: string): Promise<Got> => get(port, `/v1/admin/domains/${domain}/route`)
   t.match((await routeOf('Shop.Example')).json.data, {
-    domain: 'shop.example', problem: null, provider: 'google', isp: 'gmail', route: 'google',
+    domain: 'shop.example',
+    problem: null,
+    provider: 'google',
+    isp: 'gmail',
+    route: 'google',
     limits: { connections: 5, messages_per_connection: 50, rate: '100/second', tls: 'required', scope: 'provider' },
     hosts: [
       { name: 'aspmx.l.google.com', addresses: ['192.178.0.1'], tls: { policy: 'required', demand: 'required' } },
@@ -270,20 +335,23 @@ t.test('where the mail of a domain goes', async (t) => {
     ],
   })
   t.match((await routeOf('own.example')).json.data, {
-    provider: null, isp: 'own.example', route: /^site-/,
+    provider: null,
+    isp: 'own.example',
+    route: /^site-/,
     hosts: [{ tls: { policy: 'none', demand: 'opportunistic', text: 'TLS where the host announces it' } }],
   })
   t.match((await routeOf('null.example')).json.data, {
-    problem: 'the domain does not accept mail (null MX)', provider: null, limits: null, hosts: [],
+    problem: 'the domain does not accept mail (null MX)',
+    provider: null,
+    limits: null,
+    hosts: [],
   })
   t.match((await routeOf('nowhere.example')).json.data, { problem: 'the domain does not exist' })
   for (const domain of ['no_name', 'com', '192.0.2.1']) t.equal((await routeOf(domain)).status, 422, domain)
 })
 
 t.test('a reload is a dry run, is applied whole, or changes nothing', async (t) => {
-  const first = {
-    default: poolOf([warmed(WARMED)], { overflow_pool: 'spare' }), spare: poolOf([warmed('127.0.0.13')]),
-  }
+  const first = { default: poolOf([warmed(WARMED)], { overflow_pool: 'spare' }), spare: poolOf([warmed('127.0.0.13')]) }
   const next = { default: poolOf([warmed(WARMED, { weight: 5 }), ipSettings('127.0.0.20')]) }
   const files: { read: () => Configuration } = { read: () => withPools(first) }
   const { port, live, store, metrics, log } = await startApi(t, { ownStore: true, load: () => files.read() })
@@ -304,12 +372,23 @@ t.test('a reload is a dry run, is applied whole, or changes nothing', async (t) 
     '- pool spare (1 queued messages moved to default)',
     `~ ip ${WARMED} weight 100 -> 5`,
   ])
-  t.match(dry.json.data?.['lines'], lines.map(() => String))
-  t.match(log.findLast(({ msg }) => msg === 'configuration reloaded'), { revision: 3, api_key: 'admin …9f3a' })
+  t.match(
+    dry.json.data?.['lines'],
+    lines.map(() => String),
+  )
+  t.match(
+    log.findLast(({ msg }) => msg === 'configuration reloaded'),
+    { revision: 3, api_key: 'admin …9f3a' },
+  )
 
   const mistake = {
-    file: '/etc/sternpost/pools.yaml', line: 14, column: 18, path: 'pools.default.ips[1].address',
-    severity: 'error' as const, message: '"x" is no IP', suggestion: null,
+    file: '/etc/sternpost/pools.yaml',
+    line: 14,
+    column: 18,
+    path: 'pools.default.ips[1].address',
+    severity: 'error' as const,
+    message: '"x" is no IP',
+    suggestion: null,
   }
   files.read = () => {
     throw new ConfigurationError([mistake])

@@ -39,7 +39,16 @@ import { administrationWorld } from './administration-parts.ts'
 import type { AdministrationWorld } from './administration-parts.ts'
 
 export type KeyName =
-  | 'send' | 'read' | 'stats' | 'ips' | 'domains' | 'webhooks' | 'suppressions' | 'admin' | 'limited' | 'test'
+  | 'send'
+  | 'read'
+  | 'stats'
+  | 'ips'
+  | 'domains'
+  | 'webhooks'
+  | 'suppressions'
+  | 'admin'
+  | 'limited'
+  | 'test'
 
 interface TestKey {
   scopes: string[]
@@ -69,8 +78,13 @@ export function keyNamed(name: KeyName): string {
 
 /** The part `api` of sternpost.yaml: limits that no test meets by chance. */
 export const API_SETTINGS: ServerSettings['api'] = {
-  requests: null, requests_burst: 1, recipients: null, recipients_burst: 1, batch_recipients: 1_000,
-  queue_max: 1_000_000, counts_max: { domains: 1_000, webhooks: 50, keys: 20 },
+  requests: null,
+  requests_burst: 1,
+  recipients: null,
+  recipients_burst: 1,
+  batch_recipients: 1_000,
+  queue_max: 1_000_000,
+  counts_max: { domains: 1_000, webhooks: 50, keys: 20 },
 }
 
 export interface FeatureOptions {
@@ -129,8 +143,13 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     previewMessage: createPreviewMessage({ ...acceptance, renderingOf: async () => RENDERING }),
     messages: {
       ...createMessageLookup({
-        store, clock, domains, classify: createClassifier([]), whyWaiting: () => undefined,
-        whereIs: async () => undefined, longestStageMilliseconds: 0,
+        store,
+        clock,
+        domains,
+        classify: createClassifier([]),
+        whyWaiting: () => undefined,
+        whereIs: async () => undefined,
+        longestStageMilliseconds: 0,
       }),
       ...createMessageActions(acceptance),
     },
@@ -138,7 +157,10 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     idempotency: createIdempotencyKeys({ store, clock }),
     sendingRate: rate,
     mailRefusal: createMailRefusal({
-      store, clock, hasSpace: options.hasSpace ?? (() => true), mostQueued: api.queue_max,
+      store,
+      clock,
+      hasSpace: options.hasSpace ?? (() => true),
+      mostQueued: api.queue_max,
     }),
     domains,
     warmup,
@@ -149,11 +171,20 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     engagement: { open() {}, click: async () => ({ kind: 'unknown' }) },
     unsubscribing: { isUnsubscribeToken: () => false, unsubscribe: async () => false },
     webhookEndpoints: createWebhookEndpoints({
-      store, clock, keyRing, guardedRequest, mostEndpoints: api.counts_max.webhooks,
+      store,
+      clock,
+      keyRing,
+      guardedRequest,
+      mostEndpoints: api.counts_max.webhooks,
     }),
     webhookDeliveries: createWebhookDeliveries({ store, clock, onDue: () => {}, onReplayed: eventStreams.tell }),
     tryWebhook: createTryEndpoint({
-      store, clock, keyRing, guardedRequest, version: '0.0.0', onTold: eventStreams.tell,
+      store,
+      clock,
+      keyRing,
+      guardedRequest,
+      version: '0.0.0',
+      onTold: eventStreams.tell,
     }),
     eventStreams,
     health: async () => ({ status: 'ok', queue_depth: 12, oldest_due_seconds: 3, db: 'ok', smtp_out: 'ok' }),
@@ -185,7 +216,8 @@ function acceptanceOptions(parts: AcceptanceParts, api: ServerSettings['api']): 
     captures: 'test-and-simulated',
     testSendingDomain: null,
     logAccepted: createAcceptanceLog({
-      logger: (parts.logger ?? createLogger({ level: 'silent' })).child({ part: 'messages' }), recipients: () => 'full',
+      logger: (parts.logger ?? createLogger({ level: 'silent' })).child({ part: 'messages' }),
+      recipients: () => 'full',
     }),
     onQueued: () => {},
     onEvents: () => {},
@@ -198,7 +230,9 @@ const RENDERING = {
   trackingBaseUrl: 'https://t.acme.com',
   settings: {
     keys: { complaint: TOKEN_KEY, open: TOKEN_KEY, click: TOKEN_KEY, unsubscribe: TOKEN_KEY },
-    referenceHeader: null, senderId: 'sternpost', cfbl: false,
+    referenceHeader: null,
+    senderId: 'sternpost',
+    cfbl: false,
   },
 }
 
@@ -206,11 +240,19 @@ async function fill(store: Store, now: number): Promise<void> {
   const keys = KEY_NAMES.map((name) => {
     const { scopes, mode = 'live', domains = [], allowedIps = [] } = KEYS[name]
     const record = apiKey({
-      name, mode, scopes, domains, allowedIps, prefix: `sk_${mode}_`, last4: '9f3a', createdAt: now,
+      name,
+      mode,
+      scopes,
+      domains,
+      allowedIps,
+      prefix: `sk_${mode}_`,
+      last4: '9f3a',
+      createdAt: now,
     })
     return store.addApiKey(record, createHash('sha256').update(keyNamed(name)).digest(), null)
   })
   const domains = ['acme.com', 'other.com'].map((name) =>
-    store.addDomain(domainRecord({ name, state: 'verified', verifiedAt: now, nextCheckAt: null }), null))
+    store.addDomain(domainRecord({ name, state: 'verified', verifiedAt: now, nextCheckAt: null }), null),
+  )
   await Promise.all([...keys, ...domains])
 }

@@ -117,7 +117,11 @@ function observed(features: HttpFeatures, seen: Seen): HttpFeatures {
 }
 
 export const VALID_SEND = {
-  to: 'ada@example.net', from: 'Acme <orders@acme.com>', subject: 'Order', html: '<p>Hi</p>', text: 'Hi',
+  to: 'ada@example.net',
+  from: 'Acme <orders@acme.com>',
+  subject: 'Order',
+  html: '<p>Hi</p>',
+  text: 'Hi',
 }
 
 /** The id of a message that was accepted from this key. */

@@ -38,15 +38,27 @@ t.test('JSON types are taken, others are 415', async (t) => {
 })
 
 t.test('malformed JSON is 400 and does not quote the body', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const nested = (depth: number): string => `{"variables":${'['.repeat(depth - 1)}${']'.repeat(depth - 1)}}`
   const cases: [string, string | Uint8Array][] = [
-    ['nothing', ''], ['spaces', ' \n'], ['cut', '{"to":"secret@example.net"'], ['trailing data', '{} {}'],
-    ['NaN', '{"to":NaN}'], ['comment', '{}//x'],
+    ['nothing', ''],
+    ['spaces', ' \n'],
+    ['cut', '{"to":"secret@example.net"'],
+    ['trailing data', '{} {}'],
+    ['NaN', '{"to":NaN}'],
+    ['comment', '{}//x'],
     ['invalid UTF-8', Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])],
-    ['UTF-16', Buffer.from('{}', 'utf16le')], ['two marks', '\ufeff\ufeff{}'], ['raw control', '{"to":"a\nb"}'],
-    ['depth 33', nested(33)], ['depth 100,000', nested(100_000)], ['1e5 open', '['.repeat(100_000)],
-    ['numbers beyond a double', '{"variables":{"a":[1e999]}}'], ['and below', '{"variables":{"a":-1e999}}'],
+    ['UTF-16', Buffer.from('{}', 'utf16le')],
+    ['two marks', '\ufeff\ufeff{}'],
+    ['raw control', '{"to":"a\nb"}'],
+    ['depth 33', nested(33)],
+    ['depth 100,000', nested(100_000)],
+    ['1e5 open', '['.repeat(100_000)],
+    ['numbers beyond a double', '{"variables":{"a":[1e999]}}'],
+    ['and below', '{"variables":{"a":-1e999}}'],
     ['more values than memory', `{"metadata":[${'[],'.repeat(1_000_001)}1]}`],
   ]
   for (const [name, body] of cases) {
@@ -79,7 +91,10 @@ t.test('a short text with few brackets is let through unread, and none that brea
 })
 
 t.test('a byte order mark is skipped and of a repeated key the last one wins', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const body = `\ufeff{"to":"first@example.net",${JSON.stringify(VALID_SEND).slice(1, -1)},"subject":"last"}`
   t.equal((await ask(port, { path: '/v1/email/send', body })).status, 200)
   t.equal(sends[0]?.request.to, VALID_SEND.to)
@@ -97,7 +112,10 @@ t.test('a document that is no object is 422', async (t) => {
 })
 
 t.test('__proto__ and its like are ordinary keys', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const before = Object.getOwnPropertyNames(Object.prototype).length
   const fields = JSON.stringify(VALID_SEND).slice(1, -1)
   const hostile = '"__proto__":{"to":"x@y.z","polluted":1},"constructor":{"prototype":{"polluted":1}},"toString":1'
@@ -146,7 +164,10 @@ t.test('the JSON suite: y_ is not 400, n_ is 400, nothing is 5xx', { skip }, asy
 })
 
 t.test('CR and LF in a field arrive as given, and never in a header of the answer', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const subject = 'a\r\nBcc: evil@example.net'
   const { headers } = await post(port, '/v1/email/send', { ...VALID_SEND, subject, 'x\r\nSet-Cookie: a': 1 })
   t.equal(sends[0]?.request.subject, subject, 'refusing it is the business of acceptance')
@@ -165,7 +186,10 @@ t.test('a body of the limit is read, one byte more is refused by its length', as
 })
 
 t.test('a chunked body without end is refused at the limit, and no more of it is read', async (t) => {
-  const { port, seen: { sends } } = await startApi(t, { http: { max_body: MEBIBYTE } })
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t, { http: { max_body: MEBIBYTE } })
   const connection = await rawConnection(port)
   connection.write(`${SEND_HEAD}Transfer-Encoding: chunked\r\n\r\n`)
   const written = await fill(connection)
@@ -177,7 +201,10 @@ t.test('a chunked body without end is refused at the limit, and no more of it is
 })
 
 t.test('a refused request is answered before its body, and the connection ends', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const heads: [string, number][] = [
     ['POST /v1/email/send HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n', 401],
     [`${SEND_HEAD.replace('/email/send', '/nope')}Content-Length: 1000000\r\n\r\n`, 404],
@@ -220,7 +247,10 @@ async function fill(connection: RawConnection): Promise<number> {
 }
 
 t.test('a request behind a refused one on the same connection is not handled', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const connection = await rawConnection(port)
   const body = JSON.stringify(VALID_SEND)
   connection.write('POST /v1/email/send HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n')
@@ -243,7 +273,10 @@ t.test('a refused request whose small body is there already keeps the connection
 })
 
 t.test('Expect: 100-continue is answered only after the checks', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const body = JSON.stringify(VALID_SEND)
   const refused = await rawConnection(port)
   const expecting = `Expect: 100-continue\r\nContent-Length: ${body.length}\r\n\r\n`

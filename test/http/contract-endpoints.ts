@@ -8,10 +8,13 @@ export interface ContractEndpoint {
 }
 
 const list = (text: string): ContractEndpoint[] =>
-  text.trim().split('\n').map((line) => {
-    const [method, path = ''] = line.trim().split(' ')
-    return { method: method as ContractEndpoint['method'], path }
-  })
+  text
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const [method, path = ''] = line.trim().split(' ')
+      return { method: method as ContractEndpoint['method'], path }
+    })
 
 export const CONTRACT_ENDPOINTS: ContractEndpoint[] = list(`
     POST /email/send
@@ -70,7 +73,20 @@ export const CONTRACT_ENDPOINTS: ContractEndpoint[] = list(`
 
 /** service-interface.txt, Events, and contract.md 8.2. */
 export const EVENT_KINDS = [
-  'email.delivered', 'email.bounced', 'email.complained', 'email.opened', 'email.clicked', 'email.deferred',
-  'email.suppressed', 'email.unsubscribed', 'email.canceled', 'domain.verified', 'domain.degraded',
-  'ip.warmup.advanced', 'ip.warmup.held', 'ip.warmup.completed', 'ip.blocklisted', 'webhook.test',
+  'email.delivered',
+  'email.bounced',
+  'email.complained',
+  'email.opened',
+  'email.clicked',
+  'email.deferred',
+  'email.suppressed',
+  'email.unsubscribed',
+  'email.canceled',
+  'domain.verified',
+  'domain.degraded',
+  'ip.warmup.advanced',
+  'ip.warmup.held',
+  'ip.warmup.completed',
+  'ip.blocklisted',
+  'webhook.test',
 ]

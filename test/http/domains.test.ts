@@ -27,17 +27,32 @@ function patch(port: number, path: string, body: unknown, key: KeyName = 'domain
 t.test('a domain is 201 when it is new and 200 when it is there', async (t) => {
   const { port, changes, log } = await startDomains(t)
   t.equal((await post(port, '/v1/domains', { domain: 'acme.com' })).status, 201)
-  t.match(log.find(({ msg }) => msg === 'domain added'), { domain: 'acme.com', api_key: 'admin …9f3a' })
+  t.match(
+    log.find(({ msg }) => msg === 'domain added'),
+    { domain: 'acme.com', api_key: 'admin …9f3a' },
+  )
   t.equal((await post(port, '/v1/domains', { domain: 'known.com' })).status, 200)
   t.notOk(log.some(({ msg, domain }) => msg === 'domain added' && domain === 'known.com'))
   const all = {
-    name: 'acme.com', return_path: 'b', tracking_domain: 'x', tracking: { opens: false, clicks: null },
-    dkim_selector: 's', dkim_private_key: 'PEM', allow_subdomains: true, ip_pool: 'default',
+    name: 'acme.com',
+    return_path: 'b',
+    tracking_domain: 'x',
+    tracking: { opens: false, clicks: null },
+    dkim_selector: 's',
+    dkim_private_key: 'PEM',
+    allow_subdomains: true,
+    ip_pool: 'default',
   }
   t.equal((await post(port, '/v1/domains', all)).status, 201)
   t.same(changes[2], {
-    name: 'acme.com', returnPath: 'b', trackingDomain: 'x', tracking: { opens: false, clicks: undefined },
-    selector: 's', privateKeyPem: 'PEM', allowSubdomains: true, ipPool: 'default',
+    name: 'acme.com',
+    returnPath: 'b',
+    trackingDomain: 'x',
+    tracking: { opens: false, clicks: undefined },
+    selector: 's',
+    privateKeyPem: 'PEM',
+    allowSubdomains: true,
+    ipPool: 'default',
   })
   for (const body of [{}, { domain: null }]) {
     const { status, json } = await post(port, '/v1/domains', body)
@@ -46,15 +61,20 @@ t.test('a domain is 201 when it is new and 200 when it is there', async (t) => {
   }
   const wrong = { domain: 5, allow_subdomains: 'yes', tracking: { opens: 1 }, dkim_private_key: {} }
   t.same((await post(port, '/v1/domains', wrong)).json.error?.details.split('; '), [
-    'domain: expected a string, got a number', 'tracking.opens: expected true or false, got a number',
-    'dkim_private_key: expected a string, got an object', 'allow_subdomains: expected true or false, got a string',
+    'domain: expected a string, got a number',
+    'tracking.opens: expected true or false, got a number',
+    'dkim_private_key: expected a string, got an object',
+    'allow_subdomains: expected true or false, got a string',
   ])
 })
 
 t.test('a private key comes back in no answer and in no line of the log', async (t) => {
   const { port, log } = await startDomains(t)
   const key = '-----BEGIN PRIVATE KEY-----\nCANARY\n-----END PRIVATE KEY-----'
-  const bodies = [{ domain: 'acme.com', dkim_private_key: key }, { domain: 7, dkim_private_key: key, more: 1 }]
+  const bodies = [
+    { domain: 'acme.com', dkim_private_key: key },
+    { domain: 7, dkim_private_key: key, more: 1 },
+  ]
   for (const body of bodies) {
     const { text, headers } = await post(port, '/v1/domains', body)
     t.notMatch(`${text}${JSON.stringify(headers)}`, 'CANARY')
@@ -77,8 +97,13 @@ t.test('every route of a domain is 404 for one that is not there', async (t) => 
   const { port } = await startDomains(t)
   for (const given of UNKNOWN) {
     for (const [method, path] of [
-      ['GET', ''], ['PATCH', ''], ['DELETE', ''], ['DELETE', '?dry_run=true'], ['POST', '/verify'],
-      ['GET', '/zonefile'], ['POST', '/dkim/rotate'],
+      ['GET', ''],
+      ['PATCH', ''],
+      ['DELETE', ''],
+      ['DELETE', '?dry_run=true'],
+      ['POST', '/verify'],
+      ['GET', '/zonefile'],
+      ['POST', '/dkim/rotate'],
     ] as const) {
       const { status, json } = await ask(port, { method, path: `/v1/domains/${given}${path}`, key: 'domains' })
       t.equal(status, 404, `${method} ${given}${path}`)
@@ -124,9 +149,10 @@ t.test('a wrong query parameter is 422 with its name, an unknown one is named in
   const { port, changes } = await startDomains(t)
   const limit = 'limit: expected a whole number from 1 to 100'
   const cases: [string, string][] = [
-    ...['0', '101', '-1', '1.5', '1e2', '', '%205', '+5', '%00'].map(
-      (text): [string, string] => [`?limit=${text}`, limit],
-    ),
+    ...['0', '101', '-1', '1.5', '1e2', '', '%205', '+5', '%00'].map((text): [string, string] => [
+      `?limit=${text}`,
+      limit,
+    ]),
     ['?status=verifed', 'status: expected one of all, pending, verified, degraded, failed, suspended'],
     ['?status=', 'status: expected one of all'],
     ['?after=%00', 'after: holds U+0000'],
@@ -152,7 +178,10 @@ t.test('PATCH hands on what is given; null is the same as absent', async (t) => 
     [{}, none],
     [{ tracking: null, ip_pool: null, allow_subdomains: null }, none],
     [{ tracking: { clicks: false } }, { ...none, tracking: { opens: undefined, clicks: false } }],
-    [{ ip_pool: 'bulk', allow_subdomains: false }, { ...none, ipPool: 'bulk', allowSubdomains: false }],
+    [
+      { ip_pool: 'bulk', allow_subdomains: false },
+      { ...none, ipPool: 'bulk', allowSubdomains: false },
+    ],
   ]
   for (const [index, [body, change]] of cases.entries()) {
     const { status, json } = await patch(port, path, body)
@@ -160,10 +189,14 @@ t.test('PATCH hands on what is given; null is the same as absent', async (t) => 
     t.equal(json.data?.['domain'], 'acme.com')
     t.same(changes[index], change)
   }
-  t.match(log.find(({ msg }) => msg === 'domain changed'), { domain: 'acme.com', request_id: /^req_/ })
+  t.match(
+    log.find(({ msg }) => msg === 'domain changed'),
+    { domain: 'acme.com', request_id: /^req_/ },
+  )
   const wrong = await patch(port, path, { tracking: 'off', ip_pool: 1, allow_subdomains: 'no' })
   t.same(wrong.json.error?.details.split('; '), [
-    'tracking: expected an object, got a string', 'ip_pool: expected a string, got a number',
+    'tracking: expected an object, got a string',
+    'ip_pool: expected a string, got a number',
     'allow_subdomains: expected true or false, got a string',
   ])
   const unknown = await patch(port, path, { return_path: 'b', tracking: { pixel: true } })
@@ -182,7 +215,10 @@ t.test('DELETE drains, purges when asked to, and with dry_run only counts', asyn
     t.same(json, { success: true, data: { domain: 'acme.com', deleted: true, queued_messages: 12 } })
   }
   t.same(changes, [{ purge: false }, { purge: false }, { purge: true }, { purge: false }])
-  t.same(log.filter(({ msg }) => msg === 'domain removed').map(({ purge }) => purge), [false, false, true, false])
+  t.same(
+    log.filter(({ msg }) => msg === 'domain removed').map(({ purge }) => purge),
+    [false, false, true, false],
+  )
   for (const query of ['?purge', '?purge=yes', '?purge=1', '?dry_run=']) {
     const { status, json } = await remove(query)
     t.equal(status, 422, query)
@@ -216,11 +252,17 @@ t.test('a rotation is 200 with the record, and 409 while one is under way', asyn
 t.test('a key for some domains is refused every other domain, known or not', async (t) => {
   const { port, changes } = await startDomains(t)
   for (const [method, path, body] of [
-    ['GET', '/v1/domains/other.com'], ['GET', '/v1/domains/unknown.com'], ['GET', '/v1/domains/other.com/zonefile'],
-    ['PATCH', '/v1/domains/other.com', '{}'], ['DELETE', '/v1/domains/other.com'],
-    ['DELETE', '/v1/domains/other.com?dry_run=true'], ['DELETE', '/v1/domains/unknown.com'],
-    ['POST', '/v1/domains/other.com/verify', '{}'], ['POST', '/v1/domains/other.com/dkim/rotate'],
-    ['POST', '/v1/domains', '{"domain":"OTHER.com"}'], ['GET', '/v1/domains/sub.acme.com'],
+    ['GET', '/v1/domains/other.com'],
+    ['GET', '/v1/domains/unknown.com'],
+    ['GET', '/v1/domains/other.com/zonefile'],
+    ['PATCH', '/v1/domains/other.com', '{}'],
+    ['DELETE', '/v1/domains/other.com'],
+    ['DELETE', '/v1/domains/other.com?dry_run=true'],
+    ['DELETE', '/v1/domains/unknown.com'],
+    ['POST', '/v1/domains/other.com/verify', '{}'],
+    ['POST', '/v1/domains/other.com/dkim/rotate'],
+    ['POST', '/v1/domains', '{"domain":"OTHER.com"}'],
+    ['GET', '/v1/domains/sub.acme.com'],
   ] as const) {
     const { status, json } = await ask(port, { method, path, key: 'limited', ...(body === undefined ? {} : { body }) })
     t.equal(status, 403, `${method} ${path}`)
@@ -233,7 +275,9 @@ t.test('a key for some domains is refused every other domain, known or not', asy
 t.test('a key for some domains lists those alone, page by page', async (t) => {
   const names = ['c.com', 'gone.com', 'a.com', 'b.com', 'pending.com', 'a.com']
   const views: Record<string, DomainView> = {
-    'a.com': viewOf('a.com', 7), 'b.com': viewOf('b.com', 7), 'c.com': { ...viewOf('c.com', 9), status: 'degraded' },
+    'a.com': viewOf('a.com', 7),
+    'b.com': viewOf('b.com', 7),
+    'c.com': { ...viewOf('c.com', 9), status: 'degraded' },
     'pending.com': fakeDomain('pending.com'),
   }
   const { port } = await startApi(t, { features: ownDomains(names, views) })
@@ -276,15 +320,36 @@ function ownDomains(names: string[], views: Record<string, DomainView>): Partial
   }
   return {
     apiKeys: {
-      create: refuse, list: refuse, find: refuse, isValid: refuse, change: refuse, revoke: refuse,
+      create: refuse,
+      list: refuse,
+      find: refuse,
+      isValid: refuse,
+      change: refuse,
+      revoke: refuse,
       authenticate: async () => ({
-        id: 'key_1', name: 'own', mode: 'live', scopes: ['domains'], domains: names, allowedIps: [], prefix: 'sk_live_',
-        last4: '9f3a', createdAt: 0, expiresAt: null, lastUsedAt: null, revokedAt: null,
+        id: 'key_1',
+        name: 'own',
+        mode: 'live',
+        scopes: ['domains'],
+        domains: names,
+        allowedIps: [],
+        prefix: 'sk_live_',
+        last4: '9f3a',
+        createdAt: 0,
+        expiresAt: null,
+        lastUsedAt: null,
+        revokedAt: null,
       }),
     },
     domains: {
-      add: refuse, verify: refuse, list: refuse, update: refuse, queuedMessages: refuse, remove: refuse,
-      rotateDkim: refuse, zoneFile: refuse,
+      add: refuse,
+      verify: refuse,
+      list: refuse,
+      update: refuse,
+      queuedMessages: refuse,
+      remove: refuse,
+      rotateDkim: refuse,
+      zoneFile: refuse,
       find: async (name) => views[name] ?? null,
     },
   }

@@ -28,11 +28,24 @@ t.test('a defect is 500 with the request id alone; the log has the rest', async 
 
 /** What asks the store for nothing: domains and IPs are remembered, and a cold IP has nothing to pause. */
 const FROM_MEMORY = [
-  'POST /email/preview', 'GET /ips', 'GET /ips/:ip', 'GET /ips/:ip/warmup', 'POST /ips/:ip/warmup/pause',
-  'POST /ips/:ip/warmup/resume', 'POST /ips/:ip/warmup/complete', 'POST /admin/ips/:ip/resume', 'GET /admin/pools',
-  'GET /admin/paths', 'POST /admin/paths/resume', 'GET /admin/domains/:domain/route',
-  'GET /admin/checks', 'POST /admin/checks', 'GET /admin/backups', 'POST /admin/backups',
-  'GET /admin/server', 'POST /admin/log-level',
+  'POST /email/preview',
+  'GET /ips',
+  'GET /ips/:ip',
+  'GET /ips/:ip/warmup',
+  'POST /ips/:ip/warmup/pause',
+  'POST /ips/:ip/warmup/resume',
+  'POST /ips/:ip/warmup/complete',
+  'POST /admin/ips/:ip/resume',
+  'GET /admin/pools',
+  'GET /admin/paths',
+  'POST /admin/paths/resume',
+  'GET /admin/domains/:domain/route',
+  'GET /admin/checks',
+  'POST /admin/checks',
+  'GET /admin/backups',
+  'POST /admin/backups',
+  'GET /admin/server',
+  'POST /admin/log-level',
 ]
 
 t.test('a store that fails is 503 with Retry-After on every route, and tells nothing of itself', async (t) => {
@@ -41,21 +54,30 @@ t.test('a store that fails is 503 with Retry-After on every route, and tells not
   const id = await sendOne(port)
   failure = Object.assign(new Error('disk I/O error: /var/lib/secret.db'), { code: 'SQLITE_IOERR_WRITE' })
   const bodies: Record<string, object> = {
-    '/email/send': VALID_SEND, '/domains': { domain: 'new.com' },
-    '/email/batch': { ...VALID_SEND, recipients: [{ to: 'a@b.de' }] }, '/suppressions': { email: 'a@b.de' },
-    '/keys': { name: 'x', mode: 'live', scopes: ['send'] }, '/webhooks': { url: 'https://127.0.0.1/hooks' },
+    '/email/send': VALID_SEND,
+    '/domains': { domain: 'new.com' },
+    '/email/batch': { ...VALID_SEND, recipients: [{ to: 'a@b.de' }] },
+    '/suppressions': { email: 'a@b.de' },
+    '/keys': { name: 'x', mode: 'live', scopes: ['send'] },
+    '/webhooks': { url: 'https://127.0.0.1/hooks' },
     '/admin/queue/actions': { action: 'hold' },
   }
   for (const { method, path, scope, body } of describedRoutes()) {
     if (scope === null || FROM_MEMORY.includes(`${method} ${path}`)) continue
     const ids = {
-      ':message_id': id, ':batch_id': id.replace('msg', 'bat'), ':id': id, ':domain': 'acme.com', ':ip': '127.0.0.14',
+      ':message_id': id,
+      ':batch_id': id.replace('msg', 'bat'),
+      ':id': id,
+      ':domain': 'acme.com',
+      ':ip': '127.0.0.14',
     }
     const target = Object.entries(ids).reduce((text, [name, value]) => text.replace(name, value), path)
     const isCsv = body?.contentType === 'text/csv'
     const { status, headers, json, text } = await ask(port, {
       method,
-      path: `/v1${target}`.replace('/keys/msg', '/keys/key').replace(/:email|:address/, 'a@b.de')
+      path: `/v1${target}`
+        .replace('/keys/msg', '/keys/key')
+        .replace(/:email|:address/, 'a@b.de')
         .replace(/forecast$/, 'forecast?recipients=1'),
       headers: { 'Content-Type': body?.contentType ?? 'application/json', 'Idempotency-Key': 'x' },
       ...(body === null ? {} : { body: isCsv ? 'email\na@b.de' : JSON.stringify(bodies[path] ?? {}) }),
@@ -66,7 +88,10 @@ t.test('a store that fails is 503 with Retry-After on every route, and tells not
     t.notMatch(text, /SQLITE|secret|disk/)
   }
   t.equal((await get(port, '/v1/keys', 'read')).status, 503, 'a key that has to be looked up first')
-  t.match(log.find(({ error }) => String(error).includes('secret.db')), { level: 'error', part: 'http' })
+  t.match(
+    log.find(({ error }) => String(error).includes('secret.db')),
+    { level: 'error', part: 'http' },
+  )
 })
 
 t.test('a closed store is 503 with Retry-After, with an idempotency key and without', async (t) => {
@@ -77,22 +102,40 @@ t.test('a closed store is 503 with Retry-After, with an idempotency key and with
   const send = { path: '/v1/email/send', body: JSON.stringify(VALID_SEND) }
   const batch = { path: '/v1/email/batch', body: JSON.stringify({ ...VALID_SEND, recipients: [{ to: 'a@b.de' }] }) }
   const headers = { 'Content-Type': 'application/json' }
-  const askAll = (): Promise<Got[]> => Promise.all([send, batch].flatMap((asked) => [
-    ask(port, { ...asked, headers }), ask(port, { ...asked, headers: { ...headers, 'Idempotency-Key': 'x' } }),
-  ]))
+  const askAll = (): Promise<Got[]> =>
+    Promise.all(
+      [send, batch].flatMap((asked) => [
+        ask(port, { ...asked, headers }),
+        ask(port, { ...asked, headers: { ...headers, 'Idempotency-Key': 'x' } }),
+      ]),
+    )
   const whileItCloses = await askAll()
   await closed
   for (const got of [...whileItCloses, ...(await askAll())]) {
     t.match(got, { status: 503, json: { error: { code: 'unavailable' } }, headers: { 'retry-after': /^\d+$/ } })
   }
-  t.notOk(log.some(({ level, part }) => level === 'error' && part === 'http'), 'it is no defect')
+  t.notOk(
+    log.some(({ level, part }) => level === 'error' && part === 'http'),
+    'it is no defect',
+  )
 })
 
 t.test('every code has its status, its sentence and its headers; details are cut at 2,000 characters', async (t) => {
   const statuses = {
-    invalid_recipient: 422, unauthorized: 401, domain_not_verified: 403, ip_not_warmed: 409, rate_limited: 429,
-    attachment_too_large: 413, invalid_request: 422, forbidden: 403, not_found: 404, method_not_allowed: 405,
-    conflict: 409, payload_too_large: 413, unavailable: 503, internal_error: 500,
+    invalid_recipient: 422,
+    unauthorized: 401,
+    domain_not_verified: 403,
+    ip_not_warmed: 409,
+    rate_limited: 429,
+    attachment_too_large: 413,
+    invalid_request: 422,
+    forbidden: 403,
+    not_found: 404,
+    method_not_allowed: 405,
+    conflict: 409,
+    payload_too_large: 413,
+    unavailable: 503,
+    internal_error: 500,
   } as const
   let error = new ServiceError('conflict')
   const { port } = await startApi(t, { features: { acceptMessage: async () => Promise.reject(error) } })

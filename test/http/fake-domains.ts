@@ -41,9 +41,18 @@ export function fakeDomains(changes: unknown[]): HttpFeatures['domains'] {
 
 export function fakeDomain(domain: string) {
   return {
-    domain, status: 'pending' as const, verified: false, can_send: false, created_at: 1, verified_at: null,
-    last_checked_at: null, next_check_at: null, return_path: `bounces.${domain}`,
+    domain,
+    status: 'pending' as const,
+    verified: false,
+    can_send: false,
+    created_at: 1,
+    verified_at: null,
+    last_checked_at: null,
+    next_check_at: null,
+    return_path: `bounces.${domain}`,
     tracking: { opens: true, clicks: true, domain: `t.${domain}`, tls: 'pending' as const },
-    ip_pool: 'default', allow_subdomains: false, records: [],
+    ip_pool: 'default',
+    allow_subdomains: false,
+    records: [],
   }
 }

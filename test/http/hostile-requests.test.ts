@@ -26,8 +26,25 @@ const BODIES: Record<string, { body: Record<string, unknown>; fields: string[] }
   '/email/send': {
     body: VALID_SEND,
     fields: [
-      'to', 'from', 'subject', 'html', 'text', 'reply_to', 'attachments', 'variables', 'cc', 'bcc', 'headers', 'tags',
-      'metadata', 'send_at', 'expires_in', 'ip_pool', 'stream', 'track', 'unsubscribe',
+      'to',
+      'from',
+      'subject',
+      'html',
+      'text',
+      'reply_to',
+      'attachments',
+      'variables',
+      'cc',
+      'bcc',
+      'headers',
+      'tags',
+      'metadata',
+      'send_at',
+      'expires_in',
+      'ip_pool',
+      'stream',
+      'track',
+      'unsubscribe',
     ],
   },
   '/email/preview': { body: VALID_SEND, fields: ['to', 'from', 'subject', 'html', 'text', 'variables', 'headers'] },
@@ -42,7 +59,8 @@ const BODIES: Record<string, { body: Record<string, unknown>; fields: string[] }
   '/webhooks': { body: { url: 'https://127.0.0.1/hooks' }, fields: ['url', 'events', 'secret', 'description'] },
   '/suppressions': { body: { email: 'x@acme.org' }, fields: ['email', 'reason', 'scope'] },
   '/keys': {
-    body: { name: 'x', mode: 'live', scopes: ['send'] }, fields: ['name', 'mode', 'scopes', 'domains', 'allowed_ips'],
+    body: { name: 'x', mode: 'live', scopes: ['send'] },
+    fields: ['name', 'mode', 'scopes', 'domains', 'allowed_ips'],
   },
 }
 
@@ -118,7 +136,7 @@ function* parameterRequests(): Generator<Asked> {
     const tried = isFull ? routes : [routes[index % routes.length], routes[(index * 7 + 3) % routes.length]]
     for (const route of tried) {
       if (route === undefined) continue
-      const query = Object.keys(route.query === null ? {} : (route.query as { shape?: object }).shape ?? {})
+      const query = Object.keys(route.query === null ? {} : ((route.query as { shape?: object }).shape ?? {}))
       const search = query.length === 0 ? '' : `?${query[index % query.length]}=${encoded}`
       yield { method: route.method, path: `/v1${route.path.replace(/:\w+/g, encoded === '' ? 'x' : encoded)}${search}` }
     }
@@ -148,8 +166,10 @@ t.test('hostile JSON, strings and parameters never make a 500, and memory comes 
   const growth = memory() - before
   const statuses = [...tally.statuses].toSorted(([left], [right]) => left - right).map((pair) => pair.join(': '))
   const figures = [
-    `${tally.count} hostile requests`, `${answered500} answers of 500`,
-    `${(growth / MEBIBYTE).toFixed(1)} MiB more memory`, `slowest ${tally.slowest.toFixed(0)} ms`,
+    `${tally.count} hostile requests`,
+    `${answered500} answers of 500`,
+    `${(growth / MEBIBYTE).toFixed(1)} MiB more memory`,
+    `slowest ${tally.slowest.toFixed(0)} ms`,
   ]
   t.comment(`${figures.join(', ')} (${statuses.join(', ')})`)
   t.equal(answered500, 0)
@@ -182,8 +202,9 @@ t.test('bodies of 41 MiB and deep ones are refused, repeated keys are not, and m
 t.test('batches of 0 and 1,001, and one with every third recipient bad', async (t) => {
   const { port } = await startApi(t)
   const batch = (count: number): Promise<Got> => {
-    const recipients = Array.from({ length: count }, (_, index) =>
-      ({ to: index % 3 === 2 ? `bad${index}@@x` : `user${index}@example.net` }))
+    const recipients = Array.from({ length: count }, (_, index) => ({
+      to: index % 3 === 2 ? `bad${index}@@x` : `user${index}@example.net`,
+    }))
     return ask(port, { path: '/v1/email/batch', body: JSON.stringify({ ...VALID_SEND, to: undefined, recipients }) })
   }
   t.equal((await batch(0)).status, 422)

@@ -36,7 +36,10 @@ t.test('lists every IP in the order of the pools, in pages, to keys with the sco
   const { port } = await startApi(t)
   const all = await get(port, '/v1/ips', 'stats')
   const entries: Record<string, unknown>[] = JSON.parse(all.text).data
-  t.same(entries.map(({ ip }) => ip), [WARMED, '127.0.0.12', '127.0.0.13', COLD, DISABLED])
+  t.same(
+    entries.map(({ ip }) => ip),
+    [WARMED, '127.0.0.12', '127.0.0.13', COLD, DISABLED],
+  )
   t.match(all.json, { has_more: false, next_cursor: null })
   t.match(entries[0], { pool: 'default', status: 'warmed', enabled: true, bindable: true, weight: 100, warmup: null })
   t.match(entries[4], { pool: 'off', status: 'disabled', enabled: false })
@@ -44,7 +47,10 @@ t.test('lists every IP in the order of the pools, in pages, to keys with the sco
   const first = await get(port, '/v1/ips?limit=3')
   t.match(first.json, { has_more: true, next_cursor: '127.0.0.13' })
   const second = await get(port, '/v1/ips?limit=3&after=127.0.0.13')
-  t.same(JSON.parse(second.text).data.map(({ ip }: { ip: string }) => ip), [COLD, DISABLED])
+  t.same(
+    JSON.parse(second.text).data.map(({ ip }: { ip: string }) => ip),
+    [COLD, DISABLED],
+  )
   t.match(second.json, { has_more: false, next_cursor: null })
   for (const path of ['/v1/ips?limit=0', '/v1/ips?limit=101']) t.equal((await get(port, path)).status, 422, path)
   t.match((await get(port, `/v1/ips/${COLD}`, 'stats')).json.data, { ip: COLD, pool: 'cold', status: 'cold' })
@@ -68,7 +74,10 @@ t.test('an unknown IP is 404, a string that is no IP 422', async (t) => {
   const { port } = await startApi(t)
   const reads = ['', '/warmup', '/stats', '/warmup/forecast?recipients=1']
   const calls = ['/warmup', '/warmup/pause', '/warmup/resume', '/warmup/complete']
-  for (const [ip, status, code] of [['192.0.2.77', 404, 'not_found'], ['mta1', 422, 'invalid_request']] as const) {
+  for (const [ip, status, code] of [
+    ['192.0.2.77', 404, 'not_found'],
+    ['mta1', 422, 'invalid_request'],
+  ] as const) {
     for (const path of reads) {
       t.match(await get(port, `/v1/ips/${ip}${path}`), { status, json: { error: { code } } }, `${ip}${path}`)
     }
@@ -90,11 +99,25 @@ t.test('start, pause, resume and complete, each of them twice', async (t) => {
   t.equal(started.status, 200)
   const noon = Date.UTC(2026, 10, 21, 12) / SECOND
   t.match(started.json.data, {
-    ip: COLD, status: 'warming',
+    ip: COLD,
+    status: 'warming',
     warmup: {
-      status: 'warming', curve: 'standard', stage: 1, stages: 30, day: 1, started_at: noon, daily_limit: 50,
-      hourly_limit: 7, sent_today: 0, remaining_today: 50, resets_at: noon + 12 * 3_600, percent: 0,
-      target_daily_volume: 100_000, hold_reason: null, paused_until: null, providers: {},
+      status: 'warming',
+      curve: 'standard',
+      stage: 1,
+      stages: 30,
+      day: 1,
+      started_at: noon,
+      daily_limit: 50,
+      hourly_limit: 7,
+      sent_today: 0,
+      remaining_today: 50,
+      resets_at: noon + 12 * 3_600,
+      percent: 0,
+      target_daily_volume: 100_000,
+      hold_reason: null,
+      paused_until: null,
+      providers: {},
     },
   })
   t.equal((await warmup(port, '', { curve: 'fast' })).text, started.text, 'a second start changes nothing')
@@ -113,15 +136,26 @@ t.test('start, pause, resume and complete, each of them twice', async (t) => {
   t.match(await warmup(port), { status: 409, json: { error: { code: 'conflict' } } })
   t.match((await warmup(port, '', { restart: true, stage: 5 })).json.data, { status: 'warming', warmup: { stage: 5 } })
   for (const what of ['warmup started', 'warmup paused', 'warmup resumed', 'warmup completed']) {
-    t.match(log.find(({ msg }) => msg === what), { ip: COLD, api_key: 'admin …9f3a' }, what)
+    t.match(
+      log.find(({ msg }) => msg === what),
+      { ip: COLD, api_key: 'admin …9f3a' },
+      what,
+    )
   }
 })
 
 t.test('start takes curve, stage and target, and refuses what can not be', async (t) => {
   const { port } = await freshApi(t)
   const wrong = [
-    { curve: 'steep' }, { stage: 0 }, { stage: 31 }, { stage: 1.5 }, { curve: 'fast', stage: 21 },
-    { target_daily_volume: 0 }, { restart: 'yes' }, { force: 1 }, { curve: 3 },
+    { curve: 'steep' },
+    { stage: 0 },
+    { stage: 31 },
+    { stage: 1.5 },
+    { curve: 'fast', stage: 21 },
+    { target_daily_volume: 0 },
+    { restart: 'yes' },
+    { force: 1 },
+    { curve: 3 },
   ]
   for (const fields of wrong) {
     const refused = await warmup(port, '', fields)
@@ -136,7 +170,8 @@ t.test('start takes curve, stage and target, and refuses what can not be', async
     warmup: { curve: 'conservative', stage: 3, stages: 45, daily_limit: 60, target_daily_volume: 500 },
   })
   t.match(await warmup(port, 'pause', { reason: null, surprise: 1 }), {
-    status: 200, headers: { 'x-service-warnings': 'surprise' },
+    status: 200,
+    headers: { 'x-service-warnings': 'surprise' },
   })
 })
 
@@ -175,8 +210,15 @@ t.test('window, from, to and interval', async (t) => {
   t.match((await asked(`to=${now - 86_400}`)).json.data, { from: now - 8 * 86_400, interval: 'day' })
   t.match((await asked(`from=${now - 10 * 86_400}&interval=hour`)).json.data, { interval: 'hour' })
   const wrong = [
-    'window=1d', `window=7d&from=${now - 60}`, `window=7d&to=${now}`, `from=${now}`, `from=${now}&to=${now - 1}`,
-    'from=yesterday', 'interval=minute', `from=${now - 20 * 86_400}&interval=hour`, `from=${now - 500 * 86_400}`,
+    'window=1d',
+    `window=7d&from=${now - 60}`,
+    `window=7d&to=${now}`,
+    `from=${now}`,
+    `from=${now}&to=${now - 1}`,
+    'from=yesterday',
+    'interval=minute',
+    `from=${now - 20 * 86_400}&interval=hour`,
+    `from=${now - 500 * 86_400}`,
   ]
   for (const query of wrong) {
     t.match(await asked(query), { status: 422, json: { error: { code: 'invalid_request' } } }, query)
@@ -191,7 +233,8 @@ t.test('statistics count what was tried from the IP', async (t) => {
   const messages = await claim(store, epoch, now)
   const outcomes = [delivered, delivered, bounced, deferredUntil(now + HOUR)]
   const records = messages.map((message, index) =>
-    outcomeRecord(message, outcomes[index] ?? delivered, attempt({ at: now - HOUR, ip: COLD })))
+    outcomeRecord(message, outcomes[index] ?? delivered, attempt({ at: now - HOUR, ip: COLD })),
+  )
   await store.recordOutcomes({ epoch, now, outcomes: records })
   const { json } = await get(port, `/v1/ips/${COLD}/stats?window=24h`, 'stats')
   t.match(json.data, {
@@ -200,9 +243,15 @@ t.test('statistics count what was tried from the IP', async (t) => {
     by_provider: [{ isp: 'gmail', delivered: 2, deferred: 1, bounced: 1, complained: 0, p95_delivery_ms: Number }],
   })
   const series = json.data?.['series'] as { t: number; delivered: number }[]
-  t.match(series.find(({ delivered: count }) => count > 0), { t: (now - HOUR) / SECOND, delivered: 2 })
+  t.match(
+    series.find(({ delivered: count }) => count > 0),
+    { t: (now - HOUR) / SECOND, delivered: 2 },
+  )
   const today = await get(port, `/v1/admin/ips/${COLD}/days?past=2&ahead=0`)
-  const days = [{ date: '2026-11-20', sent: 0 }, { date: '2026-11-21', planned: null, sent: 4 }]
+  const days = [
+    { date: '2026-11-20', sent: 0 },
+    { date: '2026-11-21', planned: null, sent: 4 },
+  ]
   t.match(JSON.parse(today.text).data, days)
 })
 
@@ -213,7 +262,12 @@ t.test('the forecast of contract.md 9.7', async (t) => {
   const { status, json } = await get(port, `${path}?recipients=1000&start_at=${midnight}`, 'stats')
   t.equal(status, 200)
   t.match(json.data, {
-    ip: COLD, recipients: 1_000, backlog: 0, start_at: midnight, finish_at: midnight + 397_440, fits_max_defer: false,
+    ip: COLD,
+    recipients: 1_000,
+    backlog: 0,
+    start_at: midnight,
+    finish_at: midnight + 397_440,
+    fits_max_defer: false,
     fits_lifetime: false,
     days: [
       { date: '2026-11-22', stage: 1, daily_limit: 50, planned: 50 },

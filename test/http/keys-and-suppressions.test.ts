@@ -47,7 +47,10 @@ t.test('a key is made, listed, changed and revoked at once; only its creation sh
   t.match((await use()).json.error, { code: 'unauthorized', details: /was revoked/ })
   t.equal((await revoke(port, id)).text, revoked.text, 'a second time changes nothing')
   for (const what of ['key created', 'key changed', 'key revoked']) {
-    t.match(log.find(({ msg }) => msg === what), { key_id: id, api_key: 'admin …9f3a' })
+    t.match(
+      log.find(({ msg }) => msg === what),
+      { key_id: id, api_key: 'admin …9f3a' },
+    )
   }
   t.notMatch(JSON.stringify(log), String(key).slice(8))
 })
@@ -74,15 +77,20 @@ t.test('a key changes neither itself nor what it may not grant, and does not see
   t.same(Object.keys(await keysSeenBy(port, 'test')), ['test'], 'nor live keys to a test key')
   for (const key of ['limited', 'test'] as const) {
     for (const got of [
-      await get(port, `/v1/keys/${ids['send']}`, key), await patch(port, ids['send'] ?? '', { name: 'x' }, key),
+      await get(port, `/v1/keys/${ids['send']}`, key),
+      await patch(port, ids['send'] ?? '', { name: 'x' }, key),
       await revoke(port, ids['admin'] ?? '', key),
-    ]) t.match(got, { status: 404, text: /"key key_/ })
+    ])
+      t.match(got, { status: 404, text: /"key key_/ })
   }
   const own = { ...KEY, domains: ['acme.com'], allowed_ips: ['127.0.0.1'] }
   const made = await post(port, '/v1/keys', own, 'limited')
   const id = String(made.json.data?.['id'])
   for (const change of [
-    { domains: [] }, { domains: ['other.com'] }, { allowed_ips: [] }, { allowed_ips: ['0.0.0.0/0'] },
+    { domains: [] },
+    { domains: ['other.com'] },
+    { allowed_ips: [] },
+    { allowed_ips: ['0.0.0.0/0'] },
   ]) {
     const { status, json } = await patch(port, id, change, 'limited')
     t.match({ status, json }, { status: 403, json: { error: { code: 'forbidden' } } }, JSON.stringify(change))
@@ -118,7 +126,11 @@ t.test('an address is put on the list once, found, and taken off', async (t) => 
   const first = await post(port, '/v1/suppressions', { email: 'Ada@EXAMPLE.net', scope: 'news' }, 'suppressions')
   t.equal(first.status, 201)
   t.match(first.json.data, {
-    id: /^sup_/, email: 'Ada@example.net', reason: 'manual', scope: 'news', message_id: null,
+    id: /^sup_/,
+    email: 'Ada@example.net',
+    reason: 'manual',
+    scope: 'news',
+    message_id: null,
     created_at: clock.now() / 1_000,
   })
   const again = await post(port, '/v1/suppressions', { email: 'Ada@example.net', scope: 'news' })
@@ -127,8 +139,13 @@ t.test('an address is put on the list once, found, and taken off', async (t) => 
   t.equal((await post(port, '/v1/suppressions', { email: 'Ada@example.net' })).status, 201, 'another scope')
   t.equal(log.filter(({ msg }) => msg === 'suppression added').length, 2)
   const counts: [string, number][] = [
-    ['', 2], ['?email=Ada@example.net', 2], ['?email=ada@example.net', 0], ['?scope=all', 1], ['?reason=complaint', 0],
-    [`?since=${clock.now() / 1_000 + 1}`, 0], ['?limit=1', 1],
+    ['', 2],
+    ['?email=Ada@example.net', 2],
+    ['?email=ada@example.net', 0],
+    ['?scope=all', 1],
+    ['?reason=complaint', 0],
+    [`?since=${clock.now() / 1_000 + 1}`, 0],
+    ['?limit=1', 1],
   ]
   for (const [query, count] of counts) {
     const { json } = await get(port, `/v1/suppressions${query}`, 'suppressions')
@@ -144,7 +161,9 @@ t.test('an address is put on the list once, found, and taken off', async (t) => 
 t.test('wrong entries and queries of the list are refused', async (t) => {
   const { port } = await startApi(t)
   const bodies: [object, RegExp][] = [
-    [{}, /^email: is missing/], [{ email: 'x' }, /^email: /], [{ email: 'a@b.de', reason: 'x' }, /^reason: /],
+    [{}, /^email: is missing/],
+    [{ email: 'x' }, /^email: /],
+    [{ email: 'a@b.de', reason: 'x' }, /^reason: /],
     [{ email: 'a@b.de', scope: 'X Y' }, /^scope: /],
     [{ email: 'a@b.de', reason: 'complaint', scope: 'news' }, /^scope: /],
     [{ email: 7, reason: [] }, /^email: .*; reason: /],
@@ -176,7 +195,10 @@ t.test('a CSV file is imported; bad lines are counted and told', async (t) => {
   const file = '\ufeffemail,reason,scope\r\na@b.de,complaint,all\r\n"c@d.de",,news\r\nnonsense,,\r\na@b.de,,\r\n'
   const imported = await load(file)
   t.match(imported.json.data, { added: 2, existing: 1, rejected: 1, errors: [/^line 4: email: /] })
-  t.match(log.find(({ msg }) => msg === 'suppressions imported'), { added: 2 })
+  t.match(
+    log.find(({ msg }) => msg === 'suppressions imported'),
+    { added: 2 },
+  )
   t.equal((await get(port, '/v1/suppressions')).json.data?.['length'], 2)
   t.equal((await load(file, 'application/json')).status, 415)
   t.equal((await load('name\nx\n')).status, 422)

@@ -82,7 +82,8 @@ t.test('a disk that is nearly full takes no mail for longer, until it has space'
   let hasSpace = false
   const { port } = await startApi(t, { hasSpace: () => hasSpace })
   t.match(await post(port, '/v1/email/send', VALID_SEND), {
-    status: 503, headers: { 'retry-after': '60' },
+    status: 503,
+    headers: { 'retry-after': '60' },
     json: { error: { code: 'unavailable', details: 'the disk is nearly full' } },
   })
   t.equal((await get(port, '/v1/email')).status, 200)
@@ -90,8 +91,12 @@ t.test('a disk that is nearly full takes no mail for longer, until it has space'
   await sendOne(port)
 })
 
-const withKey = (path: string, idempotencyKey: string, body: unknown, key: KeyName = 'admin'): Asked =>
-  ({ path, key, headers: { 'Idempotency-Key': idempotencyKey }, body: JSON.stringify(body) })
+const withKey = (path: string, idempotencyKey: string, body: unknown, key: KeyName = 'admin'): Asked => ({
+  path,
+  key,
+  headers: { 'Idempotency-Key': idempotencyKey },
+  body: JSON.stringify(body),
+})
 
 t.test('a repeat gets the stored answer; nothing new is sent', async (t) => {
   const { port, clock } = await startApi(t)
@@ -99,9 +104,10 @@ t.test('a repeat gets the stored answer; nothing new is sent', async (t) => {
   const cases: [path: string, body: object][] = [
     ['/v1/email/send', VALID_SEND],
     ['/v1/email/send', { ...VALID_SEND, to: 'gone@example.net', cc: ['b@example.net'] }],
-    ['/v1/email/batch', {
-      ...VALID_SEND, recipients: [{ to: 'x' }, { to: 'gone@example.net' }, { to: 'c@example.net' }],
-    }],
+    [
+      '/v1/email/batch',
+      { ...VALID_SEND, recipients: [{ to: 'x' }, { to: 'gone@example.net' }, { to: 'c@example.net' }] },
+    ],
   ]
   for (const [index, [path, body]] of cases.entries()) {
     const first = await ask(port, withKey(path, `k${index}`, body))
@@ -128,7 +134,8 @@ t.test('another request with the same key is 409, a key that is none 400', async
   const { port } = await startApi(t)
   await ask(port, withKey('/v1/email/send', 'k', VALID_SEND))
   for (const [path, body] of [
-    ['/v1/email/send', { ...VALID_SEND, subject: 'other' }], ['/v1/email/preview', VALID_SEND],
+    ['/v1/email/send', { ...VALID_SEND, subject: 'other' }],
+    ['/v1/email/preview', VALID_SEND],
     ['/v1/suppressions', { email: 'a@b.de' }],
   ] as const) {
     const { status, json } = await ask(port, withKey(path, 'k', body))
@@ -148,8 +155,9 @@ t.test('another request with the same key is 409, a key that is none 400', async
 
 t.test('20 clients send the same at once: one message, and the others wait or get its answer', async (t) => {
   const { port } = await startApi(t)
-  const answers = await Promise.all(Array.from({ length: 20 }, () =>
-    ask(port, withKey('/v1/email/send', 'receipt-1042', VALID_SEND))))
+  const answers = await Promise.all(
+    Array.from({ length: 20 }, () => ask(port, withKey('/v1/email/send', 'receipt-1042', VALID_SEND))),
+  )
   const done = answers.filter(({ status }) => status === 200)
   const waiting = answers.filter(({ status }) => status === 409)
   t.equal(done.length + waiting.length, 20)
@@ -193,7 +201,10 @@ t.test('answers to a test key say so, on a live server too', async (t) => {
   t.equal(made.headers['x-service-mode'], 'test')
   const key = String(made.json.data?.['key'])
   const sent = await ask(port, {
-    path: '/v1/email/send', key: null, headers: { Authorization: `Bearer ${key}` }, body: JSON.stringify(VALID_SEND),
+    path: '/v1/email/send',
+    key: null,
+    headers: { Authorization: `Bearer ${key}` },
+    body: JSON.stringify(VALID_SEND),
   })
   t.equal(sent.status, 200)
   t.equal(sent.headers['x-service-mode'], 'test')

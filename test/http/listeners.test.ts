@@ -39,8 +39,23 @@ t.test('a challenge is answered from the webroot, and nothing else of the disk',
   t.match(found.headers['content-type'], /^text\/plain/)
   t.equal((await ask(port, { method: 'HEAD', path: `${PREFIX}/Token_-1`, key: null })).status, 200)
   const others = [
-    '', '/', '/missing', '/with.dot', '/large', '/inner', '/inner/deep', '/link', '/endless', '/../../outside',
-    '/..%2f..%2foutside', '/%2e%2e/%2e%2e/outside', '/..', '/.', '/Token_-1/', '/Token_-1%00', `/${'a'.repeat(300)}`,
+    '',
+    '/',
+    '/missing',
+    '/with.dot',
+    '/large',
+    '/inner',
+    '/inner/deep',
+    '/link',
+    '/endless',
+    '/../../outside',
+    '/..%2f..%2foutside',
+    '/%2e%2e/%2e%2e/outside',
+    '/..',
+    '/.',
+    '/Token_-1/',
+    '/Token_-1%00',
+    `/${'a'.repeat(300)}`,
   ]
   for (const path of others) {
     const { status, text } = await get(port, `${PREFIX}${path}`, null)
@@ -48,7 +63,10 @@ t.test('a challenge is answered from the webroot, and nothing else of the disk',
     t.notMatch(text, 'secret')
   }
   t.equal((await ask(port, { method: 'POST', path: `${PREFIX}/Token_-1`, key: null, body: '{}' })).status, 404)
-  t.notOk(log.find(({ level }) => level === 'error'), 'nobody can fill the log')
+  t.notOk(
+    log.find(({ level }) => level === 'error'),
+    'nobody can fill the log',
+  )
 
   const moved = join(folder, 'moved')
   mkdirSync(moved)
@@ -92,7 +110,10 @@ t.test('what nothing answers goes to https, to our own name whatever was asked',
 })
 
 t.test('a listener for tracking knows nothing of the API, and looks at no key', async (t) => {
-  const { port, seen: { addresses } } = await startApi(t, { listener: { serve: ['tracking'] } })
+  const {
+    port,
+    seen: { addresses },
+  } = await startApi(t, { listener: { serve: ['tracking'] } })
   for (const key of [null, 'admin', 'send'] as const) {
     for (const path of ['/v1/domains', '/api/v1/email', '/health', '/v1/health', '/metrics', '/v1/nothing']) {
       t.equal((await ask(port, { path, key, method: 'GET' })).status, 404, path)
@@ -114,8 +135,10 @@ t.test('a certificate that ends is announced 14 and 3 days before, once each', a
   const watch = createCertificateWatch({ clock, metrics, logger })
   watch.use([{ cert_file: file, key_file: 'unused' }])
   t.same(lines, [])
-  t.match(await metrics.text(),
-    `sternpost_tls_certificate_expiry_timestamp_seconds{certificate="${file}"} ${endsAt / 1_000}`)
+  t.match(
+    await metrics.text(),
+    `sternpost_tls_certificate_expiry_timestamp_seconds{certificate="${file}"} ${endsAt / 1_000}`,
+  )
   const checkAt = async (left: number): Promise<unknown[]> => {
     await clock.advance(endsAt - left - clock.now())
     watch.check()

@@ -33,17 +33,26 @@ function transporterFor(port: number, apiKey = keyNamed('send')) {
 }
 
 async function failureOf(action: Promise<unknown>): Promise<SternpostError> {
-  const thrown = await action.then(() => undefined, (reason: unknown) => reason)
+  const thrown = await action.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  )
   if (thrown instanceof SternpostError) return thrown
   throw new Error(`no SternpostError: ${String(thrown)}`)
 }
 
 t.test('what nodemailer takes arrives as a request of the API', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const file = join(folder, 'terms.txt')
   writeFileSync(file, 'no terms')
   const info = await transporterFor(port).send({
-    html: '<p>Hi {{name}}</p>', replyTo: 'help@acme.com', inReplyTo: '<a@b>', references: ['<a@b>', '<c@d>'],
+    html: '<p>Hi {{name}}</p>',
+    replyTo: 'help@acme.com',
+    inReplyTo: '<a@b>',
+    references: ['<a@b>', '<c@d>'],
     headers: { 'X-Order': '1042' },
     attachments: [
       { filename: 'a.txt', content: 'plain', contentType: 'text/plain' },
@@ -59,22 +68,40 @@ t.test('what nodemailer takes arrives as a request of the API', async (t) => {
   t.equal(sends.length, 1)
   const { request } = sends[0] ?? {}
   t.match(request, {
-    to: 'ada@example.net', from: '"Acme \\"Shop\\"" <orders@acme.com>', subject: 'Order {{no}}', text: 'Hi',
-    html: '<p>Hi {{name}}</p>', replyTo: 'help@acme.com', tags: { kind: 'order' }, variables: null,
-    headers: { 'X-Order': '1042', 'In-Reply-To': '<a@b>', 'References': '<a@b> <c@d>' },
+    to: 'ada@example.net',
+    from: '"Acme \\"Shop\\"" <orders@acme.com>',
+    subject: 'Order {{no}}',
+    text: 'Hi',
+    html: '<p>Hi {{name}}</p>',
+    replyTo: 'help@acme.com',
+    tags: { kind: 'order' },
+    variables: null,
+    headers: { 'X-Order': '1042', 'In-Reply-To': '<a@b>', References: '<a@b> <c@d>' },
   })
-  const files = (request?.attachments ?? []).map(({ name, content, contentId }) =>
-    [name, Buffer.from(content ?? '', 'base64').toString('latin1'), contentId])
+  const files = (request?.attachments ?? []).map(({ name, content, contentId }) => [
+    name,
+    Buffer.from(content ?? '', 'base64').toString('latin1'),
+    contentId,
+  ])
   t.same(files, [
-    ['a.txt', 'plain', undefined], ['b.bin', '\0\x01\x02', undefined], ['c.png', '\x01\x02', 'logo'],
-    ['d.txt', 'two pieces', undefined], ['terms.txt', 'no terms', undefined], ['e.txt', 'hi', undefined],
+    ['a.txt', 'plain', undefined],
+    ['b.bin', '\0\x01\x02', undefined],
+    ['c.png', '\x01\x02', 'logo'],
+    ['d.txt', 'two pieces', undefined],
+    ['terms.txt', 'no terms', undefined],
+    ['e.txt', 'hi', undefined],
   ])
 })
 
 t.test('every recipient gets a message of their own, and a bad one does not stop the others', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const info = await transporterFor(port).send({
-    to: ['ada@example.net', 'ada@example.net'], cc: 'bob@example.net', bcc: ['bad@-', 'carol@example.org'],
+    to: ['ada@example.net', 'ada@example.net'],
+    cc: 'bob@example.net',
+    bcc: ['bad@-', 'carol@example.org'],
   })
   t.same(info.accepted, ['ada@example.net', 'bob@example.net', 'carol@example.org'])
   t.equal(new Set(info.messageIds).size, 3)
@@ -82,25 +109,42 @@ t.test('every recipient gets a message of their own, and a bad one does not stop
   t.same(info.rejected, ['bad@-'])
   t.match(info.rejectedErrors[0], { code: 'invalid_recipient', recipient: 'bad@-' })
   t.same(sends.map(({ request }) => request.to).toSorted(), [
-    'ada@example.net', 'bad@-', 'bob@example.net', 'carol@example.org',
+    'ada@example.net',
+    'bad@-',
+    'bob@example.net',
+    'carol@example.org',
   ])
 })
 
 t.test('what is refused says why, and nothing is left out in silence', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const { send, verify } = transporterFor(port)
   t.equal(await verify(), true)
   t.match(await failureOf(send({ from: 'x@unknown.example' })), {
-    code: 'domain_not_verified', responseCode: 403, details: /unknown\.example/,
+    code: 'domain_not_verified',
+    responseCode: 403,
+    details: /unknown\.example/,
   })
   const wrongKey = transporterFor(port, 'sk_live_wrong')
   t.match(await failureOf(wrongKey.send({})), { code: 'unauthorized', responseCode: 401 })
   t.match(await failureOf(wrongKey.verify()), { code: 'unauthorized', responseCode: 401 })
   const before = sends.length
   const unsendable = [
-    { icalEvent: { content: 'BEGIN:VCALENDAR' } }, { sender: 'b@acme.com' }, { priority: 'high' },
-    { messageId: '<a@b>' }, { replyTo: ['a@acme.com', 'b@acme.com'] }, { headers: { 'X-A': ['1', '2'] } },
-    { headers: [{ key: 'X-A', value: '1' }, { key: 'X-A', value: '2' }] },
+    { icalEvent: { content: 'BEGIN:VCALENDAR' } },
+    { sender: 'b@acme.com' },
+    { priority: 'high' },
+    { messageId: '<a@b>' },
+    { replyTo: ['a@acme.com', 'b@acme.com'] },
+    { headers: { 'X-A': ['1', '2'] } },
+    {
+      headers: [
+        { key: 'X-A', value: '1' },
+        { key: 'X-A', value: '2' },
+      ],
+    },
   ]
   for (const mail of unsendable) t.match(await failureOf(send(mail)), { code: 'EUNSUPPORTED' }, JSON.stringify(mail))
   t.match(await failureOf(send({ attachments: [{ path: join(folder, 'missing') }] })), { code: 'ECONTENT' })
@@ -110,11 +154,17 @@ t.test('what is refused says why, and nothing is left out in silence', async (t)
 })
 
 t.test('10 MiB pass, from a stream too, and one byte more does not', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const { send } = transporterFor(port)
-  const streamOf = (bytes: number): Readable => Readable.from(function* () {
-    for (let left = bytes; left > 0; left -= 65_536) yield Buffer.alloc(Math.min(left, 65_536), 'x')
-  }())
+  const streamOf = (bytes: number): Readable =>
+    Readable.from(
+      (function* () {
+        for (let left = bytes; left > 0; left -= 65_536) yield Buffer.alloc(Math.min(left, 65_536), 'x')
+      })(),
+    )
   await send({ attachments: [{ filename: 'a', content: streamOf(MOST_BYTES) }] })
   t.equal(sends[0]?.request.attachments?.[0]?.content?.length, 4 * Math.ceil(MOST_BYTES / 3))
   for (const content of [streamOf(MOST_BYTES + 1), Buffer.alloc(MOST_BYTES + 1)]) {
@@ -140,7 +190,11 @@ t.test('429, 503 and broken connections are tried again with the same key, other
   const accepted = JSON.stringify({ success: true, message_id: 'msg_1', timestamp: 1 })
   const refused = (code: string): string => JSON.stringify({ success: false, error: { code, message: 'No.' } })
 
-  answers.push(() => [429, { 'Retry-After': '1' }, refused('rate_limited')], () => null, () => [200, {}, accepted])
+  answers.push(
+    () => [429, { 'Retry-After': '1' }, refused('rate_limited')],
+    () => null,
+    () => [200, {}, accepted],
+  )
   t.match(await send({}), { messageId: 'msg_1' })
   t.equal(asked.length, 3)
   t.equal(new Set(asked.map(({ key }) => key)).size, 1)
@@ -151,7 +205,11 @@ t.test('429, 503 and broken connections are tried again with the same key, other
   t.match(await failureOf(send({})), { code: 'unavailable', responseCode: 503 }, 'too long to wait for')
   answers.push(() => [502, {}, '<html>'])
   t.match(await failureOf(send({})), { code: 'internal_error', responseCode: 502 }, 'somebody between spoke')
-  answers.push(() => null, () => null, () => null)
+  answers.push(
+    () => null,
+    () => null,
+    () => null,
+  )
   t.match(await failureOf(send({})), { code: 'ECONNECTION' })
   t.equal(asked.length, 8)
 })

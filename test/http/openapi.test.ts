@@ -47,15 +47,25 @@ async function served(t: Test): Promise<{ document: Document; port: number }> {
 
 const operationsOf = ({ paths }: Document): [name: string, operation: Operation][] =>
   Object.entries(paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, operation]) =>
-      [nameOf({ method: method.toUpperCase(), path }), operation] as [string, Operation]))
+    Object.entries(methods).map(
+      ([method, operation]) => [nameOf({ method: method.toUpperCase(), path }), operation] as [string, Operation],
+    ),
+  )
 
 t.test('the contract, the router and the document have the same endpoints', async (t) => {
   const { document, port } = await served(t)
   const promised = CONTRACT_ENDPOINTS.map(nameOf)
   const documented = operationsOf(document).map(([name]) => name)
-  t.same(promised.filter((name) => !routeNames.includes(name)), [], 'what the contract promises is in the router')
-  t.same(routeNames.filter((name) => !promised.includes(name)), [], 'what is in the router is in the contract')
+  t.same(
+    promised.filter((name) => !routeNames.includes(name)),
+    [],
+    'what the contract promises is in the router',
+  )
+  t.same(
+    routeNames.filter((name) => !promised.includes(name)),
+    [],
+    'what is in the router is in the contract',
+  )
   t.same(documented.toSorted(), routeNames.toSorted(), 'the document is the router')
   t.equal(new Set(routeNames).size, routeNames.length)
   for (const name of documented) {
@@ -69,10 +79,19 @@ t.test('the contract, the router and the document have the same endpoints', asyn
 
 t.test('every kind of event is under webhooks', async (t) => {
   const { document } = await served(t)
-  t.same(Object.keys(document.webhooks).filter((kind) => !EVENT_KINDS.includes(kind)), [])
-  t.same(EVENT_KINDS.filter((kind) => !(kind in document.webhooks)), [])
+  t.same(
+    Object.keys(document.webhooks).filter((kind) => !EVENT_KINDS.includes(kind)),
+    [],
+  )
+  t.same(
+    EVENT_KINDS.filter((kind) => !(kind in document.webhooks)),
+    [],
+  )
   for (const [kind, { post }] of Object.entries(document.webhooks)) {
-    t.ok(post.parameters.some(({ name }) => name === 'X-Service-Signature'), kind)
+    t.ok(
+      post.parameters.some(({ name }) => name === 'X-Service-Signature'),
+      kind,
+    )
   }
 })
 
@@ -81,7 +100,8 @@ t.test('every operation is whole: id, summary, tag, key, parameters, errors with
   t.equal(document.openapi, '3.1.0')
   t.match(document.components.securitySchemes, { apiKey: { type: 'http', scheme: 'bearer' } })
   const operations = [
-    ...operationsOf(document), ...Object.entries(document.webhooks).map(([kind, { post }]) => [kind, post] as const),
+    ...operationsOf(document),
+    ...Object.entries(document.webhooks).map(([kind, { post }]) => [kind, post] as const),
   ]
   t.equal(new Set(operations.map(([, { operationId }]) => operationId)).size, operations.length)
   for (const [name, operation] of operationsOf(document)) {
@@ -92,7 +112,11 @@ t.test('every operation is whole: id, summary, tag, key, parameters, errors with
     t.same(operation.security, isPublic ? [] : [{ apiKey: [] }], name)
     const inPath = operation.parameters.filter((parameter) => parameter.in === 'path')
     const named = [...name.matchAll(/\{(\w+)\}/g)].map(([, parameter]) => parameter)
-    t.same(inPath.map((parameter) => parameter.name), named, name)
+    t.same(
+      inPath.map((parameter) => parameter.name),
+      named,
+      name,
+    )
     for (const [status, { content }] of Object.entries(operation.responses)) {
       if (Number(status) < 400) continue
       const { schema, example } = content['application/json'] ?? { schema: {} }
@@ -106,8 +130,13 @@ t.test('every operation is whole: id, summary, tag, key, parameters, errors with
     .filter(([, { parameters }]) => parameters.some((parameter) => parameter.name === 'Idempotency-Key'))
     .map(([name]) => name)
   t.same(takesKey.toSorted(), [
-    'POST /domains', 'POST /email/batch', 'POST /email/send', 'POST /email/{message_id}/retry', 'POST /keys',
-    'POST /suppressions', 'POST /webhooks',
+    'POST /domains',
+    'POST /email/batch',
+    'POST /email/send',
+    'POST /email/{message_id}/retry',
+    'POST /keys',
+    'POST /suppressions',
+    'POST /webhooks',
   ])
 })
 
@@ -129,7 +158,10 @@ function fits(schema: z.ZodType, example: unknown): string {
 
 t.test('every example fits its schema, and belongs to a route or a kind', async (t) => {
   const known = routes.map(nameOf)
-  t.same(Object.keys(EXAMPLES).filter((name) => !known.includes(name)), [])
+  t.same(
+    Object.keys(EXAMPLES).filter((name) => !known.includes(name)),
+    [],
+  )
   for (const route of routes) {
     const { request, response } = EXAMPLES[nameOf(route)] ?? {}
     if (response !== undefined) t.equal(fits(route.ok.schema, response), 'fits', nameOf(route))

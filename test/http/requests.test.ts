@@ -26,23 +26,46 @@ t.test('a send answers with exactly three fields, under both prefixes', async (t
   }
   const line = api.log.find(({ msg }) => msg === 'message accepted')
   t.match(line, {
-    message_id: /^msg_/, request_id: /^req_/, api_key: 'send …9f3a', part: 'messages', recipient: 'ada@example.net',
-    domain: 'acme.com', pool: 'default', source: 'api',
+    message_id: /^msg_/,
+    request_id: /^req_/,
+    api_key: 'send …9f3a',
+    part: 'messages',
+    recipient: 'ada@example.net',
+    domain: 'acme.com',
+    pool: 'default',
+    source: 'api',
   })
 })
 
 t.test('all fields of a send arrive as given, null and absent are the same', async (t) => {
-  const { port, seen: { sends } } = await startApi(t)
+  const {
+    port,
+    seen: { sends },
+  } = await startApi(t)
   const attachments = [{ name: 'a.txt', content: 'QQ==', content_type: 'text/plain', content_id: null }]
   const more = { reply_to: 'help@acme.com', attachments, variables: { no: 1042 }, html: null }
   await post(port, '/v1/email/send', { ...VALID_SEND, ...more }, 'send')
   t.match(sends[0]?.caller, { apiKeyId: /^key_/, mode: 'live', domains: [], source: 'api' })
   t.same(sends[0]?.request, {
-    to: 'ada@example.net', cc: [], bcc: [], from: 'Acme <orders@acme.com>', subject: 'Order', html: undefined,
-    text: 'Hi', replyTo: 'help@acme.com',
+    to: 'ada@example.net',
+    cc: [],
+    bcc: [],
+    from: 'Acme <orders@acme.com>',
+    subject: 'Order',
+    html: undefined,
+    text: 'Hi',
+    replyTo: 'help@acme.com',
     attachments: [{ name: 'a.txt', content: 'QQ==', contentType: 'text/plain', contentId: undefined }],
-    variables: { no: 1042 }, headers: undefined, tags: undefined, metadata: undefined, sendAt: undefined,
-    expiresIn: undefined, ipPool: undefined, stream: undefined, track: undefined, unsubscribe: undefined,
+    variables: { no: 1042 },
+    headers: undefined,
+    tags: undefined,
+    metadata: undefined,
+    sendAt: undefined,
+    expiresIn: undefined,
+    ipPool: undefined,
+    stream: undefined,
+    track: undefined,
+    unsubscribe: undefined,
     wrongTypes: [],
   })
   await post(port, '/v1/email/send', { ...VALID_SEND, variables: null }, 'send')
@@ -50,14 +73,24 @@ t.test('all fields of a send arrive as given, null and absent are the same', asy
   await post(port, '/v1/email/send', { ...VALID_SEND, variables: {} }, 'send')
   t.same(sends[2]?.request.variables, {})
   const further = {
-    cc: ['b@example.net'], bcc: ['c@example.net'], headers: { 'X-A': 'b' }, tags: { a: 'b' }, metadata: { a: [1] },
-    stream: 'bulk', track: { opens: false }, unsubscribe: { list: 'news' },
+    cc: ['b@example.net'],
+    bcc: ['c@example.net'],
+    headers: { 'X-A': 'b' },
+    tags: { a: 'b' },
+    metadata: { a: [1] },
+    stream: 'bulk',
+    track: { opens: false },
+    unsubscribe: { list: 'news' },
   }
   const numbers = { send_at: 1_795_300_000, expires_in: 600, ip_pool: 'spare' }
   t.equal((await post(port, '/v1/email/send', { ...VALID_SEND, ...further, ...numbers }, 'send')).status, 200)
   t.match(sends[3]?.request, {
-    ...further, track: { opens: false, clicks: undefined }, unsubscribe: { list: 'news', url: undefined },
-    sendAt: 1_795_300_000, expiresIn: 600, ipPool: 'spare',
+    ...further,
+    track: { opens: false, clicks: undefined },
+    unsubscribe: { list: 'news', url: undefined },
+    sendAt: 1_795_300_000,
+    expiresIn: 600,
+    ipPool: 'spare',
   })
   await post(port, '/v1/email/send', { ...VALID_SEND, unsubscribe: false }, 'send')
   t.equal(sends[4]?.request.unsubscribe, false)
@@ -189,7 +222,11 @@ t.test('every route asks for its scope, and names it', async (t) => {
     ['DELETE', '/keys/x', 'admin'],
   ]
   const keyOf: Record<string, KeyName> = {
-    send: 'send', 'messages:read': 'read', domains: 'domains', webhooks: 'webhooks', suppressions: 'suppressions',
+    send: 'send',
+    'messages:read': 'read',
+    domains: 'domains',
+    webhooks: 'webhooks',
+    suppressions: 'suppressions',
     admin: 'admin',
   }
   for (const [method, path, scope] of routes) {
@@ -255,7 +292,11 @@ t.test('a message of a domain that is not for this key looks like one that does 
   const own = await sendOne(port)
   t.equal((await get(port, `/v1/email/${own}`, 'limited')).status, 200)
   for (const [method, path] of [
-    ['GET', ''], ['GET', '/events'], ['GET', '/explain'], ['GET', '/transcript'], ['POST', '/cancel'],
+    ['GET', ''],
+    ['GET', '/events'],
+    ['GET', '/explain'],
+    ['GET', '/transcript'],
+    ['POST', '/cancel'],
     ['POST', '/retry'],
   ] as const) {
     const foreign = await ask(port, { method, path: `/v1/email/${id}${path}`, key: 'limited' })
@@ -314,14 +355,26 @@ t.test('a key is 201 and shown once', async (t) => {
   const { status, json } = await post(port, '/v1/keys', { ...given, expires_at: 1_800_000_000 })
   t.equal(status, 201)
   t.match(json.data, {
-    id: /^key_/, name: 'shop', mode: 'live', scopes: ['send'], domains: [], allowed_ips: [], prefix: 'sk_live_',
-    last4: /^\w{4}$/, key: /^sk_live_\w{40}$/, created_at: clock.now() / 1000, expires_at: 1_800_000_000,
-    last_used_at: null, revoked_at: null,
+    id: /^key_/,
+    name: 'shop',
+    mode: 'live',
+    scopes: ['send'],
+    domains: [],
+    allowed_ips: [],
+    prefix: 'sk_live_',
+    last4: /^\w{4}$/,
+    key: /^sk_live_\w{40}$/,
+    created_at: clock.now() / 1000,
+    expires_at: 1_800_000_000,
+    last_used_at: null,
+    revoked_at: null,
   })
   t.same(seen.keys[0], { ...given, domains: [], allowedIps: [], expiresAt: 1_800_000_000_000 })
   const wrong = await post(port, '/v1/keys', { mode: 'both', scopes: 'send', expires_at: 1.5 })
   t.same(wrong.json.error?.details.split('; '), [
-    'name: is missing', 'mode: expected one of live, test', 'scopes: expected a list, got a string',
+    'name: is missing',
+    'mode: expected one of live, test',
+    'scopes: expected a list, got a string',
     'expires_at: expected a whole number, got a number',
   ])
 })
@@ -331,8 +384,13 @@ t.test('a key cannot make one that may do more than itself', async (t) => {
   const key = { name: 'x', mode: 'live', scopes: ['send'], domains: ['acme.com'], allowed_ips: ['127.0.0.1'] }
   t.equal((await post(port, '/v1/keys', key, 'limited')).status, 201)
   for (const wider of [
-    { domains: [] }, { domains: null }, { domains: ['acme.com', 'other.com'] }, { allowed_ips: [] },
-    { allowed_ips: ['0.0.0.0/0'] }, { allowed_ips: ['127.0.0.0/7'] }, { allowed_ips: ['127.0.0.1', '10.0.0.1'] },
+    { domains: [] },
+    { domains: null },
+    { domains: ['acme.com', 'other.com'] },
+    { allowed_ips: [] },
+    { allowed_ips: ['0.0.0.0/0'] },
+    { allowed_ips: ['127.0.0.0/7'] },
+    { allowed_ips: ['127.0.0.1', '10.0.0.1'] },
   ]) {
     const { status, json } = await post(port, '/v1/keys', { ...key, ...wider }, 'limited')
     t.equal(status, 403, JSON.stringify(wider))

@@ -6,7 +6,9 @@ import { ask, get, post, sendOne, startApi, VALID_SEND } from './api-server.ts'
 import type { Got } from './api-server.ts'
 
 const BATCH = {
-  from: 'news@acme.com', subject: 'Hello {{name}}', html: '<p>Hello {{name}}</p>',
+  from: 'news@acme.com',
+  subject: 'Hello {{name}}',
+  html: '<p>Hello {{name}}</p>',
   recipients: [{ to: 'ada@example.net', name: 'Ada' }, { to: 'bob@@x', name: 'Bob' }, { to: 'carol@example.org' }],
 }
 /** The clock of these tests, in seconds, and an hour later. */
@@ -59,13 +61,22 @@ t.test('a batch tells of each recipient in order', async (t) => {
   t.equal(status, 200)
   const answer = JSON.parse(text)
   t.match(answer, {
-    success: true, batch_id: /^bat_/, timestamp: NOW, total: 3, accepted: 2, rejected: 1,
+    success: true,
+    batch_id: /^bat_/,
+    timestamp: NOW,
+    total: 3,
+    accepted: 2,
+    rejected: 1,
     results: [
       { index: 0, to: 'ada@example.net', success: true, message_id: /^msg_/, status: 'queued' },
       {
-        index: 1, to: 'bob@@x', success: false,
+        index: 1,
+        to: 'bob@@x',
+        success: false,
         error: {
-          code: 'invalid_recipient', message: 'The recipient address is not valid.', details: /^recipients\[1\]\.to: /,
+          code: 'invalid_recipient',
+          message: 'The recipient address is not valid.',
+          details: /^recipients\[1\]\.to: /,
         },
       },
       { index: 2, to: 'carol@example.org', success: true, status: 'suppressed', reason: 'complaint' },
@@ -91,7 +102,9 @@ t.test('a batch is refused as a whole when all or, if strict, one of its recipie
     [{ recipients: 'all' }, {}, 'invalid_request', /^recipients: expected a list/],
     [{ subject: 7 }, {}, 'invalid_request', /^subject: /],
     [
-      { recipients: Array.from({ length: 1_001 }, () => ({ to: 'a@b.de' })) }, {}, 'invalid_request',
+      { recipients: Array.from({ length: 1_001 }, () => ({ to: 'a@b.de' })) },
+      {},
+      'invalid_request',
       /^recipients: 1001 entries; at most 1000 are allowed$/,
     ],
   ]
@@ -128,7 +141,10 @@ t.test('a message is canceled once and for all, and only a failed or deferred on
     t.equal(status, 200)
     t.same(json.data, { message_id: id, state: 'canceled' })
   }
-  t.match(log.find(({ msg }) => msg === 'message canceled'), { message_id: id, api_key: 'send …9f3a' })
+  t.match(
+    log.find(({ msg }) => msg === 'message canceled'),
+    { message_id: id, api_key: 'send …9f3a' },
+  )
   const again = await ask(port, { path: `/v1/email/${id}/retry`, key: 'send' })
   t.match(again, { status: 409, json: { error: { code: 'conflict', details: /canceled/ } } })
   const explained = await get(port, `/v1/email/${id}/explain`)
@@ -162,7 +178,14 @@ t.test('messages are searched for, page by page', async (t) => {
   }
   t.same(walked.toSorted(), ids.toSorted())
   for (const query of [
-    'state=gone', 'tag=x', 'ip=1.2.3', 'since=yesterday', 'batch_id=7', 'after=nonsense', 'limit=0', 'recipient=x',
+    'state=gone',
+    'tag=x',
+    'ip=1.2.3',
+    'since=yesterday',
+    'batch_id=7',
+    'after=nonsense',
+    'limit=0',
+    'recipient=x',
   ]) {
     const { status, json } = await get(port, `/v1/email?${query}`, 'read')
     t.equal(status, 422, query)

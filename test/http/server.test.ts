@@ -11,7 +11,15 @@ import { ProcessExit } from '../../src/base/errors.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
 import { startMetricsServer } from '../../src/http/metrics-server.ts'
 import {
-  ask, get, keyNamed, post, rawConnection, shareStore, startApi, TLS_SETTINGS, VALID_SEND,
+  ask,
+  get,
+  keyNamed,
+  post,
+  rawConnection,
+  shareStore,
+  startApi,
+  TLS_SETTINGS,
+  VALID_SEND,
 } from './api-server.ts'
 import { MAIL_CERTIFICATE, MAIL_KEY, OTHER_CERTIFICATE, OTHER_KEY } from './certificates.ts'
 import { freePort } from '../support/serve-process.ts'
@@ -58,13 +66,19 @@ t.test('when one listener fails the others are closed again', async (t) => {
   const other = await startApi(t, { listener: { port: free } })
   await other.servers.stop()
   const listener = { address: '127.0.0.1', tls: false, serve: ['api'] }
-  const both = [{ ...listener, port: free }, { ...listener, port: taken }]
+  const both = [
+    { ...listener, port: free },
+    { ...listener, port: taken },
+  ]
   t.equal((await exitOf(other.servers.start(both, null))).exitCode, 75)
   await t.rejects(get(free, '/health', null), { code: 'ECONNREFUSED' })
 })
 
 t.test('the address * takes IPv4 and IPv6, and shows IPv4 clients as such', async (t) => {
-  const { port, seen: { addresses } } = await startApi(t, { listener: { address: '*' } })
+  const {
+    port,
+    seen: { addresses },
+  } = await startApi(t, { listener: { address: '*' } })
   t.equal((await post(port, '/v1/email/send', VALID_SEND)).status, 200)
   t.same(addresses, ['127.0.0.1'])
 })
@@ -88,7 +102,10 @@ t.test('on the admin socket every request is the administrator', async (t) => {
   const got = await ask(0, { path: '/v1/keys', key: null, body, socketPath, headers: { 'X-Sternpost-User': 'ada' } })
   t.equal(got.status, 201)
   t.equal(seen.keys.length, 1)
-  t.match(log.find(({ msg }) => msg === 'key created'), { api_key: 'ada' })
+  t.match(
+    log.find(({ msg }) => msg === 'key created'),
+    { api_key: 'ada' },
+  )
   const mail = JSON.stringify(VALID_SEND)
   t.equal((await ask(0, { path: '/v1/email/send', key: null, body: mail, socketPath })).status, 200)
   const spoofed = await ask(port, { path: '/v1/keys', key: null, body, headers: { 'X-Sternpost-User': 'ada' } })
@@ -131,7 +148,8 @@ t.test('TLS listeners choose the certificate by name; the first is the default',
   }
   const file = (name: string): string => join(folder, 'tls', name)
   const certificates = ['mail', 'other'].map((name) => ({
-    cert_file: file(`${name}.crt`), key_file: file(`${name}.key`),
+    cert_file: file(`${name}.crt`),
+    key_file: file(`${name}.key`),
   }))
   const { port } = await startApi(t, { listener: { tls: true }, tls: { ...TLS_SETTINGS, certificates } })
   const nameFor = (servername: string): Promise<unknown> =>
@@ -190,7 +208,10 @@ t.test('connections above the limit of an address or of all are closed', async (
   const proxied = await startApi(t, { http: { connections, trusted_proxies: ['127.0.0.1'] } })
   const held = [await rawConnection(proxied.port), await rawConnection(proxied.port), await rawConnection(proxied.port)]
   await t.rejects(get(proxied.port, '/health', null), 'a trusted proxy is not exempt from the limit of all')
-  t.notOk(held.some((connection) => connection.isClosed()), 'but from the one per address')
+  t.notOk(
+    held.some((connection) => connection.isClosed()),
+    'but from the one per address',
+  )
   for (const { socket } of held) socket.destroy()
 })
 
@@ -259,6 +280,7 @@ t.test('metrics are served on every address where that is asked for, and a taken
   t.teardown(() => server.stop())
   t.equal((await fetch(`http://127.0.0.1:${port}/metrics`)).status, 200)
   t.match(await exitOf(startMetricsServer({ ...options, address: '127.0.0.1' })), {
-    exitCode: 75, message: `listen.metrics: port ${port} of address 127.0.0.1 is taken`,
+    exitCode: 75,
+    message: `listen.metrics: port ${port} of address 127.0.0.1 is taken`,
   })
 })

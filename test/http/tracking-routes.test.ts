@@ -42,7 +42,9 @@ async function startTracking(t: Test): Promise<TrackingServer> {
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
   t.teardown(() => bodies.stop())
   const tracking = createTrackingRoutes({
-    bodies, trustedProxies: ['127.0.0.1/32'], abuseAddress: 'abuse@<example>.net',
+    bodies,
+    trustedProxies: ['127.0.0.1/32'],
+    abuseAddress: 'abuse@<example>.net',
     features: {
       engagement: {
         open: (token, client) => void opens.push({ token, client }),
@@ -65,7 +67,11 @@ async function startTracking(t: Test): Promise<TrackingServer> {
 }
 
 function ask(
-  port: number, method: string, path: string, headers: Record<string, string> = {}, body: string | Buffer = '',
+  port: number,
+  method: string,
+  path: string,
+  headers: Record<string, string> = {},
+  body: string | Buffer = '',
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const allHeaders = { 'User-Agent': PERSON, ...headers }
@@ -98,7 +104,10 @@ t.test('the pixel is a picture of 43 bytes for whatever token', async (t) => {
     t.equal(body.toString('latin1', 0, 6), 'GIF89a')
   }
   const client = { address: '127.0.0.1', userAgent: PERSON }
-  t.same(opens, [TOKEN, TOKEN, TOKEN, 'bad', ''].map((token) => ({ token, client })))
+  t.same(
+    opens,
+    [TOKEN, TOKEN, TOKEN, 'bad', ''].map((token) => ({ token, client })),
+  )
 })
 
 t.test('a link is a redirect, or a page that says why not', async (t) => {
@@ -154,7 +163,10 @@ t.test('the target reaches the header byte for byte, and nothing else does', asy
 t.test('other methods and other paths', async (t) => {
   const { ask: get, opens, clicks, unsubscribes } = await startTracking(t)
   for (const [path, allow] of [
-    ['/o/x', 'GET, HEAD'], ['/c/x', 'GET, HEAD'], ['/u/x', 'GET, HEAD, POST'], ['/', 'GET, HEAD'],
+    ['/o/x', 'GET, HEAD'],
+    ['/c/x', 'GET, HEAD'],
+    ['/u/x', 'GET, HEAD, POST'],
+    ['/', 'GET, HEAD'],
     ['/robots.txt', 'GET, HEAD'],
   ] as const) {
     for (const method of ['PUT', 'DELETE', 'OPTIONS', 'PATCH', ...(allow.includes('POST') ? [] : ['POST'])]) {
@@ -193,7 +205,9 @@ t.test('unsubscribing takes a POST of the form, and never a GET', async (t) => {
   t.same(unsubscribes, [])
 
   const good: [headers: Record<string, string>, body: string][] = [
-    [FORM, ONE_CLICK], [FORM, `a=b&${ONE_CLICK}&c`], [{}, ONE_CLICK],
+    [FORM, ONE_CLICK],
+    [FORM, `a=b&${ONE_CLICK}&c`],
+    [{}, ONE_CLICK],
     [{ 'Content-Type': `${FORM['Content-Type']}; charset=utf-8` }, ONE_CLICK],
     [MULTIPART, multipart('List-Unsubscribe', 'One-Click')],
     [{ 'Content-Type': 'multipart/form-data; charset=utf-8; boundary=x' }, multipart('List-Unsubscribe', 'One-Click')],
@@ -206,8 +220,12 @@ t.test('unsubscribing takes a POST of the form, and never a GET', async (t) => {
   }
   t.equal(unsubscribes.length, good.length)
   const bad: [headers: Record<string, string>, body: string][] = [
-    [FORM, ''], [FORM, 'List-Unsubscribe=no'], [FORM, 'x=List-Unsubscribe=One-Click'], [MULTIPART, ONE_CLICK],
-    [MULTIPART, multipart('Other', 'One-Click')], [MULTIPART, multipart('List-Unsubscribe', 'no')],
+    [FORM, ''],
+    [FORM, 'List-Unsubscribe=no'],
+    [FORM, 'x=List-Unsubscribe=One-Click'],
+    [MULTIPART, ONE_CLICK],
+    [MULTIPART, multipart('Other', 'One-Click')],
+    [MULTIPART, multipart('List-Unsubscribe', 'no')],
     [{ 'Content-Type': 'multipart/form-data' }, '--x'],
   ]
   for (const [headers, body] of bad) t.equal((await get('POST', `/u/${TOKEN}`, headers, body)).status, 400, body)

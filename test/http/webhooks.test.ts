@@ -37,9 +37,12 @@ async function tellOne({ store, clock, eventStreams }: ApiServer): Promise<strin
 t.test('an endpoint is registered, listed, changed and removed; its secret is never seen again', async (t) => {
   const { port, clock, log } = await startApi(t)
   const secret = 'correct horse battery staple'
-  const made = await post(port, '/v1/webhooks', {
-    url: URL, secret, include: ['tags', 'machine'], description: 'orders', events: ['*'],
-  }, 'webhooks')
+  const made = await post(
+    port,
+    '/v1/webhooks',
+    { url: URL, secret, include: ['tags', 'machine'], description: 'orders', events: ['*'] },
+    'webhooks',
+  )
   t.equal(made.status, 201)
   const id = String(made.json.data?.['id'])
   t.match(made.json.data, { include: ['tags', 'machine'], events: ['*'], status: 'enabled', pending: 0 })
@@ -47,11 +50,22 @@ t.test('an endpoint is registered, listed, changed and removed; its secret is ne
   t.same(found.json.data, made.json.data)
   await clock.advance(5_000)
   const changed = await patch(port, id, {
-    url: `${URL}/2`, events: ['email.bounced'], include: null, description: '', status: 'disabled', colour: 'red',
+    url: `${URL}/2`,
+    events: ['email.bounced'],
+    include: null,
+    description: '',
+    status: 'disabled',
+    colour: 'red',
   })
   t.match(changed.json.data, {
-    id, url: `${URL}/2`, events: ['email.bounced'], include: ['tags', 'machine'], description: '', status: 'disabled',
-    disabled_reason: 'manual', updated_at: clock.now() / 1_000,
+    id,
+    url: `${URL}/2`,
+    events: ['email.bounced'],
+    include: ['tags', 'machine'],
+    description: '',
+    status: 'disabled',
+    disabled_reason: 'manual',
+    updated_at: clock.now() / 1_000,
   })
   t.equal(changed.headers['x-service-warnings'], 'colour')
   t.match((await patch(port, id, { status: 'enabled' })).json.data, { status: 'enabled', disabled_reason: null })
@@ -66,7 +80,10 @@ t.test('an endpoint is registered, listed, changed and removed; its secret is ne
   t.equal((await remove(port, id)).status, 404)
   for (const { text } of [made, found, changed, list, next, removed]) t.notMatch(text, secret)
   for (const what of ['registered', 'changed', 'removed']) {
-    t.match(log.find(({ msg }) => msg === `webhook endpoint ${what}`), { endpoint_id: id })
+    t.match(
+      log.find(({ msg }) => msg === `webhook endpoint ${what}`),
+      { endpoint_id: id },
+    )
   }
   t.notMatch(JSON.stringify(log), secret)
 })
@@ -135,7 +152,9 @@ t.test('deliveries are looked at and replayed', async (t) => {
   const messageId = await tellOne(api)
   const filter = `status=pending&event=email.delivered&message_id=${messageId}`
   const list = await get(port, `/v1/webhooks/${id}/deliveries?${filter}`)
-  const { data: [delivery] } = JSON.parse(list.text) as { data: Record<string, unknown>[] }
+  const {
+    data: [delivery],
+  } = JSON.parse(list.text) as { data: Record<string, unknown>[] }
   t.match(delivery, { webhook_id: id, message_id: messageId, status: 'pending', attempts: 0, ended_at: null })
   const path = `/v1/webhooks/${id}/deliveries/${String(delivery?.['id'])}`
   const detail = await get(port, path)
@@ -242,7 +261,10 @@ t.test('whoever leaves before the stream began takes no place', async (t) => {
   }
   t.equal((await get(port, '/v1/webhooks')).status, 200)
   const streams = await Promise.all(Array.from({ length: 10 }, () => openStream(t, port)))
-  t.same(streams.map(({ status }) => status), Array.from({ length: 10 }, () => 200))
+  t.same(
+    streams.map(({ status }) => status),
+    Array.from({ length: 10 }, () => 200),
+  )
 })
 
 t.test('streams are limited, need the scope, and end with their key and with the server', async (t) => {

@@ -17,14 +17,18 @@ import type { SmtpClient } from './smtp-client.ts'
 const MIB = 2 ** 20
 const parts: InboundParts = await inboundParts(t)
 const key = await parts.key()
-const { ports: [plain = 0, starttls = 0] } = await parts.submission(['none', 'starttls'])
+const {
+  ports: [plain = 0, starttls = 0],
+} = await parts.submission(['none', 'starttls'])
 const { port: inbound } = await parts.reports()
 const { complaintAddress, messageId } = await parts.deliveredMessage()
 
 /** The two doors, with a client that may send and a recipient it may send to. */
 const DOORS = [
   {
-    name: 'submission', recipient: 'ada@example.net', header: 'From: orders@acme.com\r\n\r\n',
+    name: 'submission',
+    recipient: 'ada@example.net',
+    header: 'From: orders@acme.com\r\n\r\n',
     async open(): Promise<SmtpClient> {
       const client = await smtpClient({ port: plain })
       await client.greet(key)
@@ -32,7 +36,9 @@ const DOORS = [
     },
   },
   {
-    name: 'reports', recipient: complaintAddress, header: 'Subject: report\r\n\r\n',
+    name: 'reports',
+    recipient: complaintAddress,
+    header: 'Subject: report\r\n\r\n',
     async open(): Promise<SmtpClient> {
       const client = await smtpClient({ port: inbound })
       await client.greet()
@@ -43,8 +49,18 @@ const DOORS = [
 
 /** hardening.md 5.3: what some server takes for the end of data. */
 const WRONG_ENDS = [
-  '\n.\n', '\n.\r', '\r.\n', '\r.\r', '\n.\r\n', '\r.\r\n', '\r\n.\n', '\r\n.\r', '\r\n\0.\r\n', '\r\n.\0\r\n',
-  '\r\n.\r\r\n', '\r\r\n.\r\r\n',
+  '\n.\n',
+  '\n.\r',
+  '\r.\n',
+  '\r.\r',
+  '\n.\r\n',
+  '\r.\r\n',
+  '\r\n.\n',
+  '\r\n.\r',
+  '\r\n\0.\r\n',
+  '\r\n.\0\r\n',
+  '\r\n.\r\r\n',
+  '\r\r\n.\r\r\n',
 ]
 
 for (const { name, recipient, header, open } of DOORS) {
@@ -124,7 +140,9 @@ t.test('garbage ends the connection, and nothing else', async (t) => {
 t.test('a message above the limit is read to its end and refused', async (t) => {
   const small = { message: MIB, recipients: 100, connections: 100, connections_per_address: 20 }
   const settings = { submission: { limits: small, auth_failures: { count: 5, per_milliseconds: MINUTE } } }
-  const { ports: [port = 0] } = await parts.submission(['none'], { settings })
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'], { settings })
   const client = await smtpClient({ port })
   t.match(await client.greet(), /^250.SIZE 1048576$/m)
   await client.say(`AUTH PLAIN ${plainToken(key)}`)
@@ -152,7 +170,10 @@ t.test('what all messages hold in memory is bounded, and given back', async (t) 
   first.end(fill)
   await until('the first is being handled', () => first.readableEnded)
   second.end(fill)
-  await t.rejects(receive(second, async () => {}), { responseCode: 452, message: /^4\.3\.1 / })
+  await t.rejects(
+    receive(second, async () => {}),
+    { responseCode: 452, message: /^4\.3\.1 / },
+  )
   release()
   await held
   third.end(fill)
@@ -178,10 +199,15 @@ t.test('connections have limits, in all and from one address, also after STARTTL
   t.match(await full.reply(), /^421 4\.7\.0 too many connections/)
   for (const client of [first, second, third, ...other]) client.destroy()
   // A connection that never finishes its handshake counts as well, until it goes.
-  const silent = await Promise.all([1, 2, 3].map(() => new Promise<ReturnType<typeof connect>>((resolve) => {
-    const socket = connect({ port: implicit, host: '127.0.0.1' }, () => resolve(socket))
-    socket.on('error', () => {})
-  })))
+  const silent = await Promise.all(
+    [1, 2, 3].map(
+      () =>
+        new Promise<ReturnType<typeof connect>>((resolve) => {
+          const socket = connect({ port: implicit, host: '127.0.0.1' }, () => resolve(socket))
+          socket.on('error', () => {})
+        }),
+    ),
+  )
   await until('everything is given back', async () => {
     const client = await rawClient({ port, localAddress: '127.0.0.5' })
     const reply = await client.reply()

@@ -74,9 +74,11 @@ export async function inboundParts(t: Test, setup: AcceptanceSetup = {}): Promis
     const now = clock.now()
     const id = newIdentifier('msg', now)
     const content = { ...sampleContent, unsubscribe: { list: 'news', url: null } }
-    await acceptOne(store, { now, content }, {
-      id, to: { name: null, address: to }, recipientDomain: to.slice(to.indexOf('@') + 1), expiresAt: now + DAY,
-    })
+    await acceptOne(
+      store,
+      { now, content },
+      { id, to: { name: null, address: to }, recipientDomain: to.slice(to.indexOf('@') + 1), expiresAt: now + DAY },
+    )
     const claimed = await claimMessages(store, { now, epoch, leaseUntil: now + MINUTE, pools: [POOL], limit: 1_000 })
     const outcomes = claimed.map((message) => outcomeRecord(message, delivered, attempt({ at: now })))
     return { ...tokensOf(id, keyRing), finish: () => store.recordOutcomes({ epoch, now, outcomes }) }
@@ -87,16 +89,28 @@ export async function inboundParts(t: Test, setup: AcceptanceSetup = {}): Promis
     certificates,
     async key(changes = {}) {
       const { key } = await apiKeys.create({
-        name: 'app', mode: 'live', scopes: ['send'], domains: [], allowedIps: [], expiresAt: null, ...changes,
+        name: 'app',
+        mode: 'live',
+        scopes: ['send'],
+        domains: [],
+        allowedIps: [],
+        expiresAt: null,
+        ...changes,
       })
       return key
     },
     async submission(listeners, { settings = {}, ...changes } = {}) {
       const door = createSubmissionServer({
-        apiKeys, mailRefusal: async () => null,
-        acceptSubmission, clock, logger, metrics,
+        apiKeys,
+        mailRefusal: async () => null,
+        acceptSubmission,
+        clock,
+        logger,
+        metrics,
         settings: {
-          hostname: HOSTNAME, tls, delivery: { allow_private_addresses: false },
+          hostname: HOSTNAME,
+          tls,
+          delivery: { allow_private_addresses: false },
           submission: {
             limits: { message: 40 * MIB, recipients: 100, connections: 2_000, connections_per_address: 20 },
             auth_failures: { count: 5, per_milliseconds: MINUTE },
@@ -111,17 +125,32 @@ export async function inboundParts(t: Test, setup: AcceptanceSetup = {}): Promis
     },
     async reports({ settings = {}, ...changes } = {}) {
       const unsubscribing = createUnsubscribing({
-        store, clock, logger, metrics, key: keyRing.key('unsubscribe'), onEvents: () => {},
+        store,
+        clock,
+        logger,
+        metrics,
+        key: keyRing.key('unsubscribe'),
+        onEvents: () => {},
       })
       const door = createReportServer({
-        store, keyRing, clock, logger, metrics, acceptSubmission, ...unsubscribing,
+        store,
+        keyRing,
+        clock,
+        logger,
+        metrics,
+        acceptSubmission,
+        ...unsubscribing,
         providers: { providers: {} },
         classify: createClassifier([]),
         settings: {
-          hostname: HOSTNAME, tls, operator: { email: null }, headers: { reference: 'X-Sternpost-Ref' },
+          hostname: HOSTNAME,
+          tls,
+          operator: { email: null },
+          headers: { reference: 'X-Sternpost-Ref' },
           inbound: {
             limits: { message: 50 * MIB, kept: MIB, recipients: 100, connections: 2_000, connections_per_address: 20 },
-            token_max_age: 35 * DAY, complaint_address: `fbl@${HOSTNAME}`,
+            token_max_age: 35 * DAY,
+            complaint_address: `fbl@${HOSTNAME}`,
           },
           domains: { targets: TARGETS, dmarc_report_address: `dmarc@${HOSTNAME}` },
           ...settings,

@@ -35,8 +35,19 @@ async function bring(recipients: string | string[], message: string, at = port):
 }
 
 const everything = () => ({
-  recipient: null, from: null, state: null, batchId: null, tag: null, isp: null, ip: null, since: null, until: null,
-  domains: null, limit: 100, after: null, now: parts.clock.now(),
+  recipient: null,
+  from: null,
+  state: null,
+  batchId: null,
+  tag: null,
+  isp: null,
+  ip: null,
+  since: null,
+  until: null,
+  domains: null,
+  limit: 100,
+  after: null,
+  now: parts.clock.now(),
 })
 const taken = /^250 2\.0\.0 taken$/
 const suppressed = async (email: string): Promise<string[]> => {
@@ -48,21 +59,49 @@ t.test('nobody is a recipient but our tokens and the addresses of the configurat
   const { bounceToken, complaintToken, messageId } = await parts.deliveredMessage()
   const unsubscribe = unsubscribeToken(messageId, 0, parts.keyRing.key('unsubscribe'))
   const good = [
-    `b-${bounceToken}@${RETURN_PATH}`, `B-${bounceToken.toUpperCase()}@BOUNCES.acme.com`,
+    `b-${bounceToken}@${RETURN_PATH}`,
+    `B-${bounceToken.toUpperCase()}@BOUNCES.acme.com`,
     `f-${complaintToken}@${RETURN_PATH}`,
-    `u-${unsubscribe}@${RETURN_PATH}`, `b-${bounceToken}@rp.${HOSTNAME}`, `fbl@${HOSTNAME}`, `dmarc@${HOSTNAME}`,
-    `postmaster@${HOSTNAME}`, `Abuse@${HOSTNAME}`, `postmaster@${RETURN_PATH}`, 'Postmaster',
+    `u-${unsubscribe}@${RETURN_PATH}`,
+    `b-${bounceToken}@rp.${HOSTNAME}`,
+    `fbl@${HOSTNAME}`,
+    `dmarc@${HOSTNAME}`,
+    `postmaster@${HOSTNAME}`,
+    `Abuse@${HOSTNAME}`,
+    `postmaster@${RETURN_PATH}`,
+    'Postmaster',
   ]
   const flipped = `${bounceToken.slice(0, -1)}${bounceToken.endsWith('a') ? 'b' : 'a'}`
   const bad = [
-    `b-${flipped}@${RETURN_PATH}`, `b-${complaintToken}@${RETURN_PATH}`, `f-${bounceToken}@${RETURN_PATH}`,
-    `u-${bounceToken}@${RETURN_PATH}`, `b-${bounceToken}@example.org`, `b-${bounceToken}@acme.com`, `b-${bounceToken}`,
-    `${bounceToken}@${RETURN_PATH}`, `b-${bounceToken}+x@${RETURN_PATH}`, `b-@${RETURN_PATH}`, `info@${HOSTNAME}`,
-    `fbl@${RETURN_PATH}`, 'victim@example.org', 'postmaster@example.org', `"b-${bounceToken}"@${RETURN_PATH}`,
-    `victim%example.org@${RETURN_PATH}`, `victim%example.org@${HOSTNAME}`, `"victim@example.org"@${HOSTNAME}`,
-    `victim@example.org@${HOSTNAME}`, `@${HOSTNAME}:victim@example.org`, `@${HOSTNAME}:b-${bounceToken}@${RETURN_PATH}`,
-    `example.org!victim@${HOSTNAME}`, `example.org!victim`, `b-${bounceToken}@[127.0.0.1]`, `postmaster@[127.0.0.1]`,
-    `b-${bounceToken}@${RETURN_PATH}\u00ad`, 'victim', `root@${HOSTNAME}`, ` fbl@${HOSTNAME}`,
+    `b-${flipped}@${RETURN_PATH}`,
+    `b-${complaintToken}@${RETURN_PATH}`,
+    `f-${bounceToken}@${RETURN_PATH}`,
+    `u-${bounceToken}@${RETURN_PATH}`,
+    `b-${bounceToken}@example.org`,
+    `b-${bounceToken}@acme.com`,
+    `b-${bounceToken}`,
+    `${bounceToken}@${RETURN_PATH}`,
+    `b-${bounceToken}+x@${RETURN_PATH}`,
+    `b-@${RETURN_PATH}`,
+    `info@${HOSTNAME}`,
+    `fbl@${RETURN_PATH}`,
+    'victim@example.org',
+    'postmaster@example.org',
+    `"b-${bounceToken}"@${RETURN_PATH}`,
+    `victim%example.org@${RETURN_PATH}`,
+    `victim%example.org@${HOSTNAME}`,
+    `"victim@example.org"@${HOSTNAME}`,
+    `victim@example.org@${HOSTNAME}`,
+    `@${HOSTNAME}:victim@example.org`,
+    `@${HOSTNAME}:b-${bounceToken}@${RETURN_PATH}`,
+    `example.org!victim@${HOSTNAME}`,
+    `example.org!victim`,
+    `b-${bounceToken}@[127.0.0.1]`,
+    `postmaster@[127.0.0.1]`,
+    `b-${bounceToken}@${RETURN_PATH}\u00ad`,
+    'victim',
+    `root@${HOSTNAME}`,
+    ` fbl@${HOSTNAME}`,
   ]
   const before = parts.stored.length
   const client = await smtpClient({ port })
@@ -84,7 +123,9 @@ t.test('a bounce of a delivered message ends it, late, once, and the address is 
   const events = parts.told.events
   t.match(await bring(bounceAddress, report), taken)
   t.match(await parts.look(messageId), {
-    state: 'bounced', bouncedAt: parts.clock.now(), deliveredAt: parts.clock.now() - DAY,
+    state: 'bounced',
+    bouncedAt: parts.clock.now(),
+    deliveredAt: parts.clock.now() - DAY,
     bounce: { type: 'hard', code: '5.1.1', isLate: true, description: '550 5.1.1 <ada@example.com>: no such user' },
   })
   t.same(await suppressed('late@example.com'), ['hard_bounce all'])
@@ -260,7 +301,13 @@ t.test('STARTTLS is offered where there is a certificate', async (t) => {
 
 t.test('one mail may be about several messages', async (t) => {
   const all = [await parts.deliveredMessage('a@example.com'), await parts.deliveredMessage('b@example.com')]
-  t.match(await bring(all.map(({ bounceAddress }) => bounceAddress), bounceReport()), taken)
+  t.match(
+    await bring(
+      all.map(({ bounceAddress }) => bounceAddress),
+      bounceReport(),
+    ),
+    taken,
+  )
   for (const { messageId } of all) t.equal((await parts.look(messageId)).state, 'bounced')
 })
 
@@ -284,8 +331,10 @@ t.test('forged reports change nothing, however many come', async (t) => {
       finalRecipient: `victim${count % 2 === 0 ? '' : count}@example.com`,
       originalEnvelopeId: `b-${forged.bounceToken}`,
       returned: [
-        'To: victim@example.com', `Message-ID: <${forged.complaintToken}@acme.com>`,
-        `X-Sternpost-Ref: ${victim.messageId}`, `Return-Path: <${forged.bounceAddress}>`,
+        'To: victim@example.com',
+        `Message-ID: <${forged.complaintToken}@acme.com>`,
+        `X-Sternpost-Ref: ${victim.messageId}`,
+        `Return-Path: <${forged.bounceAddress}>`,
       ],
     }
     const report = count % 2 === 0 ? bounceReport(fields) : feedbackReport('abuse', fields.returned)
@@ -311,7 +360,9 @@ t.test('real bounces and complaints without a token of ours change nothing', { s
   const victim = await parts.deliveredMessage('victim2@example.com')
   const before = (await parts.store.searchMessages(everything())).messages.map(({ id, state }) => `${id} ${state}`)
   const step = process.env['TEST_SCALE'] === 'full' ? 1 : 10
-  const files = readdirSync(CORPUS).toSorted().filter((_, index) => index % step === 0)
+  const files = readdirSync(CORPUS)
+    .toSorted()
+    .filter((_, index) => index % step === 0)
   let client = await smtpClient({ port })
   await client.greet()
   for (const [index, file] of files.entries()) {
@@ -322,12 +373,17 @@ t.test('real bounces and complaints without a token of ours change nothing', { s
     }
     // As a server would send it: lines end with CR LF, no NUL, dots are stuffed.
     const text = readFileSync(new URL(file, CORPUS), 'latin1')
-      .replaceAll('\0', '').replace(/\r\n?|\n/g, '\r\n').replace(/^\./gm, '..')
+      .replaceAll('\0', '')
+      .replace(/\r\n?|\n/g, '\r\n')
+      .replace(/^\./gm, '..')
     const reply = await client.mail([`fbl@${HOSTNAME}`], text, '')
     if (!taken.test(reply)) t.fail(`${file}: ${reply}`)
   }
   client.destroy()
-  t.same((await parts.store.searchMessages(everything())).messages.map(({ id, state }) => `${id} ${state}`), before)
+  t.same(
+    (await parts.store.searchMessages(everything())).messages.map(({ id, state }) => `${id} ${state}`),
+    before,
+  )
   t.equal((await parts.look(victim.messageId)).state, 'delivered')
   t.same(await suppressed('victim2@example.com'), [])
 })
@@ -341,7 +397,10 @@ t.test('mail for postmaster goes on to the operator, within limits, and never ba
   t.match(await bring(`abuse@${HOSTNAME}`, complaint, own), taken, 'the same again is not sent again')
   const [forwarded, ...others] = parts.stored.splice(0)
   t.equal(others.length, 0)
-  t.same(forwarded?.messages.map(({ to }) => to.address), ['ops@example.org'])
+  t.same(
+    forwarded?.messages.map(({ to }) => to.address),
+    ['ops@example.org'],
+  )
   const text = Buffer.from(forwarded?.content.raw ?? []).toString()
   t.match(text, `From: "Sternpost" <postmaster@${HOSTNAME}>\r\n`)
   t.match(text, 'Auto-Submitted: auto-generated\r\n')

@@ -43,9 +43,10 @@ export async function smtpClient(options: ClientOptions): Promise<SmtpClient> {
 /** Connected; nothing read yet. */
 export async function rawClient({ port, implicitTls, localAddress }: ClientOptions): Promise<SmtpClient> {
   const place = { port, host: '127.0.0.1', ...(localAddress === undefined ? {} : { localAddress }) }
-  let socket: Socket | TLSSocket = implicitTls === undefined
-    ? connect(place)
-    : connectTls({ ...place, servername: implicitTls, rejectUnauthorized: false })
+  let socket: Socket | TLSSocket =
+    implicitTls === undefined
+      ? connect(place)
+      : connectTls({ ...place, servername: implicitTls, rejectUnauthorized: false })
   let text = ''
   let isClosed = false
   let wake = (): void => {}
@@ -63,9 +64,10 @@ export async function rawClient({ port, implicitTls, localAddress }: ClientOptio
   hear()
   await once(socket, implicitTls === undefined ? 'connect' : 'secureConnect')
 
-  const change = (): Promise<void> => new Promise((resolve) => {
-    wake = resolve
-  })
+  const change = (): Promise<void> =>
+    new Promise((resolve) => {
+      wake = resolve
+    })
   const client: SmtpClient = {
     async reply() {
       for (;;) {

@@ -12,10 +12,17 @@ import { base64, plainToken, rawClient, smtpClient } from './smtp-client.ts'
 import type { SmtpClient } from './smtp-client.ts'
 
 const MAIL = [
-  'From: =?utf-8?Q?Caf=C3=A9?= <orders@acme.com>', 'To: ada@example.net', 'Subject: Order 7',
+  'From: =?utf-8?Q?Caf=C3=A9?= <orders@acme.com>',
+  'To: ada@example.net',
+  'Subject: Order 7',
   'Message-ID: <7@acme.com>',
-  '', 'Thank you.', '..', '.',
-].join('\r\n').replace(/^\./gm, '..')
+  '',
+  'Thank you.',
+  '..',
+  '.',
+]
+  .join('\r\n')
+  .replace(/^\./gm, '..')
 
 const parts: InboundParts = await inboundParts(t)
 
@@ -37,16 +44,22 @@ async function refusedLogin(client: SmtpClient, line: string): Promise<string> {
 }
 
 t.test('a mail is answered after its commit with the ids of its messages, one for each recipient', async (t) => {
-  const { ports: [port = 0] } = await parts.submission(['none'])
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'])
   const client = await loggedIn(port)
   const reply = await client.mail(['ada@example.net', 'bob@example.org'], MAIL)
   // The whole reply: code, enhanced code, and two ids.
   const ids = /^250 2\.0\.0 queued as (msg_\w{26}) (msg_\w{26})$/.exec(reply)?.slice(1) ?? []
   t.equal(ids.length, 2, reply)
   const views = await Promise.all(ids.map((id) => parts.look(id)))
-  t.same(views.map(({ recipient, state }) => [recipient, state]), [
-    ['ada@example.net', 'queued'], ['bob@example.org', 'queued'],
-  ])
+  t.same(
+    views.map(({ recipient, state }) => [recipient, state]),
+    [
+      ['ada@example.net', 'queued'],
+      ['bob@example.org', 'queued'],
+    ],
+  )
   t.match(views[0], { from: 'orders@acme.com', subject: 'Order 7', domain: 'acme.com' })
   const stored = parts.stored.splice(0)
   t.equal(stored.length, 1, 'they share one content')
@@ -58,22 +71,43 @@ t.test('a mail is answered after its commit with the ids of its messages, one fo
 })
 
 t.test('Bcc and control headers are read and cut out, every other byte stays', async (t) => {
-  const { ports: [port = 0] } = await parts.submission(['none'])
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'])
   const client = await loggedIn(port)
   const mail = [
-    'X-Tags: order=7, shop=a=b', 'From: orders@acme.com', 'Bcc: secret@example.org,', '\tother@example.org',
-    'X-Track: clicks', 'Subject:  two  blanks', 'X-Idempotency-Key: order-7', 'DKIM-Signature: v=1; d=other.example',
-    'x-pool: default', 'Return-Path: <orders@acme.com>', 'Resent-Bcc: secret@example.org', '', 'BCC: this is text', '',
+    'X-Tags: order=7, shop=a=b',
+    'From: orders@acme.com',
+    'Bcc: secret@example.org,',
+    '\tother@example.org',
+    'X-Track: clicks',
+    'Subject:  two  blanks',
+    'X-Idempotency-Key: order-7',
+    'DKIM-Signature: v=1; d=other.example',
+    'x-pool: default',
+    'Return-Path: <orders@acme.com>',
+    'Resent-Bcc: secret@example.org',
+    '',
+    'BCC: this is text',
+    '',
   ].join('\r\n')
   const reply = await client.mail(['ada@example.net'], mail)
   t.match(reply, /^250 2\.0\.0 queued as msg_/)
   const [{ content, pool } = { content: undefined, pool: '' }] = parts.stored.splice(0)
   t.match(content, { tags: { order: '7', shop: 'a=b' }, tracking: { opens: false, clicks: true } })
   t.equal(pool, 'default')
-  t.equal(Buffer.from(content?.raw ?? []).toString(), [
-    'From: orders@acme.com', 'Subject:  two  blanks', 'DKIM-Signature: v=1; d=other.example', '',
-    'BCC: this is text', '', '',
-  ].join('\r\n'))
+  t.equal(
+    Buffer.from(content?.raw ?? []).toString(),
+    [
+      'From: orders@acme.com',
+      'Subject:  two  blanks',
+      'DKIM-Signature: v=1; d=other.example',
+      '',
+      'BCC: this is text',
+      '',
+      '',
+    ].join('\r\n'),
+  )
   t.equal(await client.mail(['ada@example.net'], mail), reply)
   t.match(await client.mail(['bob@example.net'], mail), /^554 5\.6\.0 conflict: /, 'the key is for another mail')
   parts.stored.splice(0)
@@ -81,7 +115,9 @@ t.test('Bcc and control headers are read and cut out, every other byte stays', a
 })
 
 t.test('what acceptance refuses has the code of the contract, and nothing is stored', async (t) => {
-  const { ports: [port = 0] } = await parts.submission(['none'])
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'])
   const client = await loggedIn(port, await parts.key({ domains: ['acme.com', 'acme.net'] }))
   const from = (header: string): string => `${header}\r\nSubject: x\r\n\r\nhi`
   const cases: [string, RegExp][] = [
@@ -104,10 +140,15 @@ t.test('what acceptance refuses has the code of the contract, and nothing is sto
 })
 
 t.test('a store that fails is 451, a full disk 452, and the client keeps the mail', async (t) => {
-  for (const [code, expected] of [['SQLITE_IOERR', /^451 4\.3\.0 /], ['SQLITE_FULL', /^452 4\.3\.1 /]] as const) {
+  for (const [code, expected] of [
+    ['SQLITE_IOERR', /^451 4\.3\.0 /],
+    ['SQLITE_FULL', /^452 4\.3\.1 /],
+  ] as const) {
     const store = { ...parts.store, acceptMessages: () => Promise.reject(Object.assign(new Error('disk'), { code })) }
     const acceptSubmission = createAcceptSubmission({ ...parts.options, store })
-    const { ports: [port = 0] } = await parts.submission(['none'], { acceptSubmission })
+    const {
+      ports: [port = 0],
+    } = await parts.submission(['none'], { acceptSubmission })
     const client = await loggedIn(port)
     t.match(await client.mail(['ada@example.net'], MAIL), expected)
     t.equal(await client.say('NOOP'), '250 2.0.0 OK')
@@ -117,7 +158,9 @@ t.test('a store that fails is 451, a full disk 452, and the client keeps the mai
 
 t.test('while no mail is taken, MAIL is 452 with the reason, until it is taken again', async (t) => {
   let refusal: Refusal | null = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
-  const { ports: [port = 0] } = await parts.submission(['none'], { mailRefusal: async () => refusal })
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'], { mailRefusal: async () => refusal })
   const client = await loggedIn(port)
   t.equal(await client.say('MAIL FROM:<>'), '452 4.3.1 the disk is nearly full, try again later')
   refusal = null
@@ -126,7 +169,9 @@ t.test('while no mail is taken, MAIL is 452 with the reason, until it is taken a
 })
 
 t.test('recipients are judged at RCPT, by one grammar of addresses', async (t) => {
-  const { ports: [port = 0] } = await parts.submission(['none'], {
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'], {
     settings: {
       submission: {
         limits: { message: 2 ** 20, recipients: 3, connections: 100, connections_per_address: 20 },
@@ -137,13 +182,28 @@ t.test('recipients are judged at RCPT, by one grammar of addresses', async (t) =
   const client = await loggedIn(port)
   t.equal(await client.say('MAIL FROM:<> SMTPUTF8'), '250 2.1.0 Accepted', 'the sender does not matter')
   const refused = [
-    '<"a b"@example.net>', '<"ada"@example.net>', '<"a@b"@example.net>', '<@relay.example:ada@example.net>',
-    '<@a.example,@b.example:ada@example.net>', '<ada@[192.0.2.1]>', '<ada@localhost>', '<ada@mail.test>', '<ada>',
-    '<postmaster>', '<ada@example.net@other.example>', '<a(b)@example.net>', '<ada@exa\u00admple.net>',
-    '<ada\uff20example.net>', '<ada@@example.net>', '<>', 'ada@example.net', '<ada@example.net', '<.ada@example.net>',
+    '<"a b"@example.net>',
+    '<"ada"@example.net>',
+    '<"a@b"@example.net>',
+    '<@relay.example:ada@example.net>',
+    '<@a.example,@b.example:ada@example.net>',
+    '<ada@[192.0.2.1]>',
+    '<ada@localhost>',
+    '<ada@mail.test>',
+    '<ada>',
+    '<postmaster>',
+    '<ada@example.net@other.example>',
+    '<a(b)@example.net>',
+    '<ada@exa\u00admple.net>',
+    '<ada\uff20example.net>',
+    '<ada@@example.net>',
+    '<>',
+    'ada@example.net',
+    '<ada@example.net',
+    '<.ada@example.net>',
   ]
   for (const path of refused) t.match(await client.say(`RCPT TO:${path}`), /^553 5\.1\.3 invalid_recipient/, path)
-  for (const path of ['<ada%other.example@example.net>', '<grüße@exämple.net>', '<o\'neil+tag@example.net>']) {
+  for (const path of ['<ada%other.example@example.net>', '<grüße@exämple.net>', "<o'neil+tag@example.net>"]) {
     t.equal(await client.say(`RCPT TO:${path}`), '250 2.1.5 Accepted', path)
   }
   t.equal(await client.say('RCPT TO:<one.more@example.net>'), '452 4.5.3 Error: too many recipients')
@@ -151,16 +211,23 @@ t.test('recipients are judged at RCPT, by one grammar of addresses', async (t) =
   t.match(await client.reply(), /^354/)
   client.write(`${MAIL}\r\n.\r\n`)
   t.match(await client.reply(), /^250 2\.0\.0 queued as/)
-  t.same(parts.stored.splice(0)[0]?.messages.map(({ to }) => to.address), [
-    'ada%other.example@example.net', 'grüße@xn--exmple-cua.net', 'o\'neil+tag@example.net',
-  ], 'local parts as given, domains as A-labels')
+  t.same(
+    parts.stored.splice(0)[0]?.messages.map(({ to }) => to.address),
+    ['ada%other.example@example.net', 'grüße@xn--exmple-cua.net', "o'neil+tag@example.net"],
+    'local parts as given, domains as A-labels',
+  )
   client.destroy()
 })
 
 t.test('the reply of a mail to a hundred recipients stays within the limit of a line', async (t) => {
-  const { ports: [port = 0] } = await parts.submission(['none'])
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'])
   const client = await loggedIn(port)
-  const reply = await client.mail(Array.from({ length: 100 }, (_, index) => `to${index}@example.net`), MAIL)
+  const reply = await client.mail(
+    Array.from({ length: 100 }, (_, index) => `to${index}@example.net`),
+    MAIL,
+  )
   const lines = reply.split('\n')
   t.ok(lines.length > 1 && lines.every((line) => line.length <= 510), `${lines.length} lines`)
   t.ok(lines.every((line, index) => line.startsWith(index < lines.length - 1 ? '250-2.0.0 ' : '250 2.0.0 ')))
@@ -170,7 +237,9 @@ t.test('the reply of a mail to a hundred recipients stays within the limit of a 
 })
 
 t.test('AUTH is offered under TLS alone, and asked for before any mail', async (t) => {
-  const { ports: [port = 0, implicit = 0] } = await parts.submission(['starttls', 'implicit'])
+  const {
+    ports: [port = 0, implicit = 0],
+  } = await parts.submission(['starttls', 'implicit'])
   const key = await parts.key()
   const client = await smtpClient({ port })
   const plain = await client.greet()
@@ -201,7 +270,9 @@ t.test('AUTH is offered under TLS alone, and asked for before any mail', async (
 })
 
 t.test('a login needs a living key with the scope, from an allowed address', async (t) => {
-  const { ports: [port = 0] } = await parts.submission(['none'], {
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'], {
     settings: {
       submission: {
         limits: { message: 2 ** 20, recipients: 3, connections: 100, connections_per_address: 20 },
@@ -249,7 +320,9 @@ t.test('a login needs a living key with the scope, from an allowed address', asy
 
 t.test('guessing keys is slow, and ends with 421 for the address', async (t) => {
   parts.metrics.submissionSessions.reset()
-  const { ports: [port = 0] } = await parts.submission(['none'])
+  const {
+    ports: [port = 0],
+  } = await parts.submission(['none'])
   const key = await parts.key()
   const client = await smtpClient({ port })
   await client.greet()
@@ -269,11 +342,21 @@ t.test('guessing keys is slow, and ends with 421 for the address', async (t) => 
   other.destroy()
   later.destroy()
   const counted = (await parts.metrics.submissionSessions.get()).values
-  t.same(counted.map(({ labels, value }) => [labels.result, value]), [['refused', 5], ['limited', 1], ['accepted', 2]])
+  t.same(
+    counted.map(({ labels, value }) => [labels.result, value]),
+    [
+      ['refused', 5],
+      ['limited', 1],
+      ['accepted', 2],
+    ],
+  )
 })
 
 t.test('certificates are chosen by name, and can be changed while connections are open', async (t) => {
-  const { door, ports: [port = 0, starttls = 0] } = await parts.submission(['implicit', 'starttls'])
+  const {
+    door,
+    ports: [port = 0, starttls = 0],
+  } = await parts.submission(['implicit', 'starttls'])
   const subjectFor = async (servername: string): Promise<string | undefined> => {
     const socket = connectTls({ port, host: '127.0.0.1', servername, rejectUnauthorized: false })
     await once(socket, 'secureConnect')
@@ -298,21 +381,28 @@ t.test('certificates are chosen by name, and can be changed while connections ar
 })
 
 t.test('a door that cannot be opened is one clear line', async (t) => {
-  const { ports: [taken = 0] } = await parts.submission(['none'])
+  const {
+    ports: [taken = 0],
+  } = await parts.submission(['none'])
   const tls = { certificates: [], min_version: 'TLSv1.2' as const }
   for (const kind of ['starttls', 'implicit'] as const) {
     await t.rejects(parts.submission([kind], { settings: { tls } }), {
-      exitCode: 78, message: /^listen\.submission: a TLS listener needs a certificate/,
+      exitCode: 78,
+      message: /^listen\.submission: a TLS listener needs a certificate/,
     })
   }
   const { door } = await parts.submission([])
   await t.rejects(door.start([{ address: '127.0.0.1', port: taken, tls: 'none' }]), {
-    exitCode: 75, message: /^listen\.submission: port \d+ of address 127\.0\.0\.1 is taken/,
+    exitCode: 75,
+    message: /^listen\.submission: port \d+ of address 127\.0\.0\.1 is taken/,
   })
 })
 
 t.test('a stop ends idle connections at once and lets a message under way finish', async (t) => {
-  const { door, ports: [port = 0, implicit = 0] } = await parts.submission(['none', 'implicit'])
+  const {
+    door,
+    ports: [port = 0, implicit = 0],
+  } = await parts.submission(['none', 'implicit'])
   const idle = await loggedIn(port)
   const handshake = await rawClient({ port: implicit })
   const busy = await loggedIn(port)

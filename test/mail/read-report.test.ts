@@ -24,17 +24,23 @@ const addressesOf = ({ recipients }: ReportReading): string[] => recipients.map(
 
 t.test('every shape of a report is read', async (t) => {
   const expected: Record<string, ExpectedReading> = JSON.parse(readFileSync(new URL('expected.json', FIXTURES), 'utf8'))
-  const files = readdirSync(FIXTURES).filter((name) => name.endsWith('.eml')).map((name) => name.slice(0, -4))
+  const files = readdirSync(FIXTURES)
+    .filter((name) => name.endsWith('.eml'))
+    .map((name) => name.slice(0, -4))
   t.strictSame(files.toSorted(), Object.keys(expected).toSorted(), 'each file has its expectation')
   for (const [name, wanted] of Object.entries(expected)) {
     const reading = readReport(readFileSync(new URL(`${name}.eml`, FIXTURES)))
     t.equal(reading.kind, wanted.kind, `kind of ${name}`)
     t.equal(reading.feedbackType, wanted.feedbackType ?? null, `feedback type of ${name}`)
-    t.strictSame(reading.recipients.map((recipient) => {
-      const { address, action, status } = recipient
-      const judgement = reading.feedbackType === null ? judgeReported(recipient, classify, null) : undefined
-      return { address, action, status, category: judgement?.category ?? null, suppress: judgement?.suppress ?? null }
-    }), wanted.recipients, `recipients of ${name}`)
+    t.strictSame(
+      reading.recipients.map((recipient) => {
+        const { address, action, status } = recipient
+        const judgement = reading.feedbackType === null ? judgeReported(recipient, classify, null) : undefined
+        return { address, action, status, category: judgement?.category ?? null, suppress: judgement?.suppress ?? null }
+      }),
+      wanted.recipients,
+      `recipients of ${name}`,
+    )
     t.equal(reading.references.originalEnvelopeId, wanted.envelopeId ?? null, `envelope id of ${name}`)
     if (wanted.messageId === undefined) continue
     t.equal(reading.references.returned.get('message-id'), wanted.messageId, `message id of ${name}`)
@@ -43,15 +49,22 @@ t.test('every shape of a report is read', async (t) => {
 })
 
 const STATUS = 'Final-Recipient: rfc822; a@example.org\nAction: failed\nStatus: 5.1.1\n'
-const REPORT = 'Return-Path: <>\nContent-Type: multipart/report; report-type=delivery-status; boundary="b"\n\n' +
+const REPORT =
+  'Return-Path: <>\nContent-Type: multipart/report; report-type=delivery-status; boundary="b"\n\n' +
   `--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.example\n\n${STATUS}--b--\n`
 
 t.test('line ends of any kind, and what stands before the mail, make no difference', async (t) => {
   const forms = [
-    REPORT, REPORT.replaceAll('\n', '\r\n'), REPORT.replaceAll('\n', '\r'), REPORT.replaceAll('\n', '\r\r\n'),
-    `From MAILER-DAEMON Mon Mar  3 10:00:00 2025\n${REPORT}`, `\n\n${REPORT}`,
-    REPORT.replace('Return-Path: <>\n', 'Return-Path: <>\r\n'), REPORT.replace('--b--\n', ''),
-    REPORT.replace('; report-type=delivery-status', ''), REPORT.replace('boundary="b"', 'Boundary=b '),
+    REPORT,
+    REPORT.replaceAll('\n', '\r\n'),
+    REPORT.replaceAll('\n', '\r'),
+    REPORT.replaceAll('\n', '\r\r\n'),
+    `From MAILER-DAEMON Mon Mar  3 10:00:00 2025\n${REPORT}`,
+    `\n\n${REPORT}`,
+    REPORT.replace('Return-Path: <>\n', 'Return-Path: <>\r\n'),
+    REPORT.replace('--b--\n', ''),
+    REPORT.replace('; report-type=delivery-status', ''),
+    REPORT.replace('boundary="b"', 'Boundary=b '),
     REPORT.replace('message/delivery-status\n\n', 'message/delivery-status\n'),
     `Broken line without a colon\nSubject: x\n${REPORT}`,
   ]
@@ -64,11 +77,17 @@ t.test('line ends of any kind, and what stands before the mail, make no differen
 
 t.test('a recipient is the mailbox that is named, whatever is written around it', async (t) => {
   const cases: [field: string, address: string][] = [
-    ['rfc822; a@example.org', 'a@example.org'], ['rfc822;<a@example.org>', 'a@example.org'],
-    ['a@example.org', 'a@example.org'], ['RFC822; "A B" <a@example.org>', 'a@example.org'],
-    ['rfc822; a@example.org (expanded)', 'a@example.org'], ['rfc822; "a b"@example.org', '"a b"@example.org'],
-    ['rfc822; A@EXAMPLE.ORG', 'A@EXAMPLE.ORG'], ['rfc822; name', 'name'], ['utf-8; ä@example.org', 'ä@example.org'],
-    ['rfc822; o\'neil+x@example.org', 'o\'neil+x@example.org'], ['rfc822; SMTP:a@example.org', 'a@example.org'],
+    ['rfc822; a@example.org', 'a@example.org'],
+    ['rfc822;<a@example.org>', 'a@example.org'],
+    ['a@example.org', 'a@example.org'],
+    ['RFC822; "A B" <a@example.org>', 'a@example.org'],
+    ['rfc822; a@example.org (expanded)', 'a@example.org'],
+    ['rfc822; "a b"@example.org', '"a b"@example.org'],
+    ['rfc822; A@EXAMPLE.ORG', 'A@EXAMPLE.ORG'],
+    ['rfc822; name', 'name'],
+    ['utf-8; ä@example.org', 'ä@example.org'],
+    ["rfc822; o'neil+x@example.org", "o'neil+x@example.org"],
+    ['rfc822; SMTP:a@example.org', 'a@example.org'],
     ['utf-8; \\x{E4}@example.org', 'ä@example.org'],
   ]
   for (const [field, address] of cases) {
@@ -82,9 +101,13 @@ t.test('a recipient is the mailbox that is named, whatever is written around it'
 
 t.test('the status is the one that says most', async (t) => {
   const cases: [status: string, diagnostic: string, expected: string][] = [
-    ['5.0.0', '550 5.7.1 denied', '5.7.1'], ['5.1.1', '550 denied', '5.1.1'], ['5.1.1', '550 5.0.0 denied', '5.1.1'],
-    ['4.4.7', '554 4.4.7 expired <421 4.4.2 timed out>', '4.4.2'], ['5.1.1', '550 host 192.5.1.1.2 denied', '5.1.1'],
-    ['5.0.0', 'no (#5.2.2)', '5.2.2'], ['5.0.0', '250 2.1.5 ok, 451 4.3.0 disk', '4.3.0'],
+    ['5.0.0', '550 5.7.1 denied', '5.7.1'],
+    ['5.1.1', '550 denied', '5.1.1'],
+    ['5.1.1', '550 5.0.0 denied', '5.1.1'],
+    ['4.4.7', '554 4.4.7 expired <421 4.4.2 timed out>', '4.4.2'],
+    ['5.1.1', '550 host 192.5.1.1.2 denied', '5.1.1'],
+    ['5.0.0', 'no (#5.2.2)', '5.2.2'],
+    ['5.0.0', '250 2.1.5 ok, 451 4.3.0 disk', '4.3.0'],
   ]
   for (const [status, diagnostic, expected] of cases) {
     const text = REPORT.replace('Status: 5.1.1', `Status: ${status}\nDiagnostic-Code: smtp; ${diagnostic}`)
@@ -94,8 +117,12 @@ t.test('the status is the one that says most', async (t) => {
 
 t.test('a code of class 4 is no last word on the address, even where the report is one', async (t) => {
   const judged = (action: string, status: string, diagnostic: string): object | undefined => {
-    const [recipient] = read(REPORT.replace('failed\nStatus: 5.1.1', `${action}\nStatus: ${status}\n` +
-      `Diagnostic-Code: smtp; ${diagnostic}`)).recipients
+    const [recipient] = read(
+      REPORT.replace(
+        'failed\nStatus: 5.1.1',
+        `${action}\nStatus: ${status}\n` + `Diagnostic-Code: smtp; ${diagnostic}`,
+      ),
+    ).recipients
     return recipient && judgeReported(recipient, classify, null)
   }
   const unknown = { category: 'invalid_recipient', bounceType: 'soft', suppress: 'never' }
@@ -136,19 +163,46 @@ t.test('a bounce is what a server wrote, in whatever language; people write abou
 
 t.test('subjects of bounces and of automatic answers are known in many languages', async (t) => {
   const bounces = [
-    'No se puede entregar: x', 'Det går inte att leverera: x', 'Kunne ikke leveres: x', 'Nie można dostarczyć: x',
-    'Nedoručitelné: x', 'Не удалось доставить: x', 'Не вдалося доставити: x', 'Teslim edilemedi: x',
-    'Kézbesíthetetlen: x', '无法送达: x', '無法傳遞: x', '配信不能: x', '배달되지 않음: x', 'Δεν ήταν δυνατή η παράδοση: x',
-    'לא ניתן למסור: x', 'Nelivrabil: x', 'تعذر التسليم: x', 'Toimittaminen ei onnistu: x', 'Niet te bestellen: x',
+    'No se puede entregar: x',
+    'Det går inte att leverera: x',
+    'Kunne ikke leveres: x',
+    'Nie można dostarczyć: x',
+    'Nedoručitelné: x',
+    'Не удалось доставить: x',
+    'Не вдалося доставити: x',
+    'Teslim edilemedi: x',
+    'Kézbesíthetetlen: x',
+    '无法送达: x',
+    '無法傳遞: x',
+    '配信不能: x',
+    '배달되지 않음: x',
+    'Δεν ήταν δυνατή η παράδοση: x',
+    'לא ניתן למסור: x',
+    'Nelivrabil: x',
+    'تعذر التسليم: x',
+    'Toimittaminen ei onnistu: x',
+    'Niet te bestellen: x',
   ]
   for (const subject of bounces) {
     const { kind } = readUtf8(mail(['From: postmaster@example.org', `Subject: ${subject}`], 'a@example.org'))
     t.equal(kind, 'bounce', subject)
   }
   const answers = [
-    'OOO Re: x', 'I am out of office', 'AW: Abwesenheitsnotiz', 'Absent du bureau : x', 'Automatisk svar: x',
-    'Automatyczna odpowiedź: x', 'Automatická odpověď: x', 'Automatikus válasz: x', 'Автоматический ответ: x',
-    'Автоматична відповідь: x', 'Otomatik yanıt: x', '自动答复: x', '自動回覆: x', 'Αυτόματη απάντηση: x', 'תשובה אוטומטית: x',
+    'OOO Re: x',
+    'I am out of office',
+    'AW: Abwesenheitsnotiz',
+    'Absent du bureau : x',
+    'Automatisk svar: x',
+    'Automatyczna odpowiedź: x',
+    'Automatická odpověď: x',
+    'Automatikus válasz: x',
+    'Автоматический ответ: x',
+    'Автоматична відповідь: x',
+    'Otomatik yanıt: x',
+    '自动答复: x',
+    '自動回覆: x',
+    'Αυτόματη απάντηση: x',
+    'תשובה אוטומטית: x',
     'Răspuns automat: x',
   ]
   for (const subject of answers) {
@@ -170,9 +224,15 @@ t.test('the last line counts without a line end, and a notification ends where i
 
 t.test('an action is read in the words of real servers, and in doubt the status decides', async (t) => {
   const cases: [line: string, action: string][] = [
-    ['Action: failed', 'failed'], ['Action: Failure', 'failed'], ['Action: expired', 'failed'],
-    ['Action: delayed', 'delayed'], ['Action: deferred', 'delayed'], ['Action: delivered (to mailbox)', 'delivered'],
-    ['Action: relayed', 'relayed'], ['Action: expanded', 'expanded'], ['Action: nonsense', 'failed'],
+    ['Action: failed', 'failed'],
+    ['Action: Failure', 'failed'],
+    ['Action: expired', 'failed'],
+    ['Action: delayed', 'delayed'],
+    ['Action: deferred', 'delayed'],
+    ['Action: delivered (to mailbox)', 'delivered'],
+    ['Action: relayed', 'relayed'],
+    ['Action: expanded', 'expanded'],
+    ['Action: nonsense', 'failed'],
     ['X: y', 'failed'],
   ]
   for (const [line, action] of cases) {
@@ -190,17 +250,27 @@ t.test('one failure among notes is a bounce', async (t) => {
 })
 
 t.test('limits hold: parts, depth, length, recipients', async (t) => {
-  const nested = Array.from({ length: 10_000 }, (_, level) =>
-    `Content-Type: multipart/mixed; boundary=b${level}\n\n--b${level}\n`).join('')
+  const nested = Array.from(
+    { length: 10_000 },
+    (_, level) => `Content-Type: multipart/mixed; boundary=b${level}\n\n--b${level}\n`,
+  ).join('')
   t.equal(read(nested).kind, 'other', '10,000 nested parts')
   t.equal(read('Content-Type: message/rfc822\n\n'.repeat(30_000)).kind, 'other', '30,000 nested messages')
   const parts = `Content-Type: multipart/mixed; boundary=b\n\n${'--b\n\nx\n'.repeat(100_000)}`
   t.equal(read(parts).kind, 'other', '100,000 parts')
   t.strictSame(addressesOf(read(REPORT.replace('Return-Path: <>', `X: ${'y'.repeat(900_000)}`))), ['a@example.org'])
-  t.equal(read(`${REPORT.replace('Return-Path: <>', `X: ${'y'.repeat(2_000_000)}`)}`).recipients.length, 0,
-    'what is behind the first MiB is not read')
-  const many = REPORT.replace(STATUS, Array.from({ length: 5_000 }, (_, index) =>
-    `Final-Recipient: rfc822; a${index}@example.org\nAction: failed\n\n`).join(''))
+  t.equal(
+    read(`${REPORT.replace('Return-Path: <>', `X: ${'y'.repeat(2_000_000)}`)}`).recipients.length,
+    0,
+    'what is behind the first MiB is not read',
+  )
+  const many = REPORT.replace(
+    STATUS,
+    Array.from(
+      { length: 5_000 },
+      (_, index) => `Final-Recipient: rfc822; a${index}@example.org\nAction: failed\n\n`,
+    ).join(''),
+  )
   t.equal(read(many).recipients.length, 1_000)
   const long = read(REPORT.replace('Status: 5.1.1', `Diagnostic-Code: smtp; 550 ${'x\n '.repeat(50_000)}`))
   t.ok((long.recipients[0]?.diagnostic ?? '').length <= 2_048)

@@ -29,9 +29,10 @@ t.test('a reply is read to code, enhanced code and one line of text', async (t) 
     ['550 5.1.1 no such user\r\n', { code: 550, enhancedCode: '5.1.1', text: '550 5.1.1 no such user' }],
     ['550 5.1.1: no', { code: 550, enhancedCode: '5.1.1', text: '550 5.1.1: no' }],
     ['550 #5.1.0 Address rejected.', { code: 550, enhancedCode: '5.1.0', text: '550 #5.1.0 Address rejected.' }],
-    ['550-5.1.1 No\r\n550-5.1.1 such\r\n550 5.1.1 user', {
-      code: 550, enhancedCode: '5.1.1', text: '550-5.1.1 No such user',
-    }],
+    [
+      '550-5.1.1 No\r\n550-5.1.1 such\r\n550 5.1.1 user',
+      { code: 550, enhancedCode: '5.1.1', text: '550-5.1.1 No such user' },
+    ],
     ['421-a\n421 b', { code: 421, enhancedCode: null, text: '421-a b' }],
     ['450 4.2.1 a\u0000b\u001b[31m\u0085c\td', { code: 450, enhancedCode: '4.2.1', text: '450 4.2.1 a b [31m c d' }],
     ['550 4.1.1 the classes disagree', { code: 550, enhancedCode: null, text: '550 4.1.1 the classes disagree' }],
@@ -54,13 +55,24 @@ t.test('no reply throws, whatever a server sends, and its text is short and clea
   const line = fc.oneof(fc.string({ unit: 'binary' }), special)
   const raw = fc.array(line, { maxLength: 30 }).map((parts) => `550${parts.join('')}`)
   const classify = createClassifier([rule({ id: 'any', match: '.', category: 'policy', weak: true })])
-  t.doesNotThrow(() => fc.assert(fc.property(raw, fc.constantFrom(...STAGES), (text, stage) => {
-    const read = readSmtpReply(text)
-    if (read === undefined) return true
-    const bounce = bounceFor(classify(read, stage, null).category, read, 'no reply')
-    return read.text.length <= MOST_REPLY_CHARACTERS && read.text.isWellFormed() && !/\p{Cc}/u.test(read.text) &&
-      /^[245]\.\d{1,3}\.\d{1,3}$/.test(bounce.code) && bounce.description !== '' && !/\p{Cc}/u.test(bounce.description)
-  }), { numRuns: 1_000 }))
+  t.doesNotThrow(() =>
+    fc.assert(
+      fc.property(raw, fc.constantFrom(...STAGES), (text, stage) => {
+        const read = readSmtpReply(text)
+        if (read === undefined) return true
+        const bounce = bounceFor(classify(read, stage, null).category, read, 'no reply')
+        return (
+          read.text.length <= MOST_REPLY_CHARACTERS &&
+          read.text.isWellFormed() &&
+          !/\p{Cc}/u.test(read.text) &&
+          /^[245]\.\d{1,3}\.\d{1,3}$/.test(bounce.code) &&
+          bounce.description !== '' &&
+          !/\p{Cc}/u.test(bounce.description)
+        )
+      }),
+      { numRuns: 1_000 },
+    ),
+  )
   t.equal(readSmtpReply(`550 ${'x'.repeat(100_000)}`)?.text.length, MOST_REPLY_CHARACTERS)
   const cut = readSmtpReply(`550 ${'x'.repeat(MOST_REPLY_CHARACTERS - 5)}😀`)
   t.equal(cut?.text.isWellFormed(), true, 'no half character')
@@ -69,26 +81,58 @@ t.test('no reply throws, whatever a server sends, and its text is short and clea
 t.test('a code alone stands for a category, and what it means depends on the stage', async (t) => {
   const classify = createClassifier([])
   const cases: [string, SmtpStage, string][] = [
-    ['550 5.1.1 x', 'rcpt', 'invalid_recipient'], ['550 5.1.1 x', 'dot', 'invalid_recipient'],
-    ['550 5.1.1 x', 'mail', 'sender_refused'], ['550 5.1.1 x', 'data', 'unknown'], ['550 5.1.1 x', 'ehlo', 'unknown'],
-    ['550 5.1.0 x', 'rcpt', 'invalid_recipient'], ['554 5.1.0 x', 'rcpt', 'unknown'], ['550 5.1.0 x', 'dot', 'unknown'],
-    ['550 5.1.2 x', 'rcpt', 'bad_domain'], ['550 5.1.3 x', 'rcpt', 'bad_address_syntax'],
+    ['550 5.1.1 x', 'rcpt', 'invalid_recipient'],
+    ['550 5.1.1 x', 'dot', 'invalid_recipient'],
+    ['550 5.1.1 x', 'mail', 'sender_refused'],
+    ['550 5.1.1 x', 'data', 'unknown'],
+    ['550 5.1.1 x', 'ehlo', 'unknown'],
+    ['550 5.1.0 x', 'rcpt', 'invalid_recipient'],
+    ['554 5.1.0 x', 'rcpt', 'unknown'],
+    ['550 5.1.0 x', 'dot', 'unknown'],
+    ['550 5.1.2 x', 'rcpt', 'bad_domain'],
+    ['550 5.1.3 x', 'rcpt', 'bad_address_syntax'],
     ['550 5.1.6 x', 'rcpt', 'moved'],
-    ['550 5.1.8 x', 'mail', 'sender_refused'], ['556 5.1.10 x', 'rcpt', 'null_mx'], ['550 5.2.1 x', 'rcpt', 'inactive'],
-    ['550 5.2.1 receiving mail at a rate that', 'rcpt', 'rate'], ['550 5.2.1 over-used', 'rcpt', 'rate'],
-    ['450 4.2.1 x', 'rcpt', 'temporary'], ['552 5.2.2 x', 'rcpt', 'mailbox_full'],
+    ['550 5.1.8 x', 'mail', 'sender_refused'],
+    ['556 5.1.10 x', 'rcpt', 'null_mx'],
+    ['550 5.2.1 x', 'rcpt', 'inactive'],
+    ['550 5.2.1 receiving mail at a rate that', 'rcpt', 'rate'],
+    ['550 5.2.1 over-used', 'rcpt', 'rate'],
+    ['450 4.2.1 x', 'rcpt', 'temporary'],
+    ['552 5.2.2 x', 'rcpt', 'mailbox_full'],
     ['452 4.2.2 x', 'rcpt', 'mailbox_full'],
-    ['552 5.2.3 x', 'dot', 'too_large'], ['552 5.3.4 x', 'mail', 'too_large'], ['451 4.3.0 x', 'rcpt', 'system_error'],
-    ['550 5.4.1 x', 'rcpt', 'no_answer'], ['451 4.4.2 x', 'data', 'connection_lost'], ['451 4.4.3 x', 'rcpt', 'dns'],
-    ['451 4.4.5 x', 'rcpt', 'rate'], ['554 5.4.6 x', 'dot', 'loop'], ['554 5.4.7 x', 'dot', 'expired'],
-    ['452 4.5.3 x', 'rcpt', 'temporary'], ['503 5.5.1 x', 'rcpt', 'protocol'], ['554 5.6.0 x', 'dot', 'policy'],
-    ['550 5.7.0 x', 'dot', 'policy'], ['550 5.7.1 x', 'rcpt', 'recipient_refused'], ['550 5.7.1 x', 'dot', 'policy'],
-    ['550 5.7.1 x', 'mail', 'policy'], ['550 5.7.20 x', 'dot', 'auth_failed'], ['550 5.7.26 x', 'dot', 'auth_failed'],
-    ['550 5.7.25 x', 'mail', 'no_ptr'], ['550 5.7.13 x', 'rcpt', 'inactive'], ['550 5.7.509 x', 'dot', 'auth_failed'],
-    ['550 5.7.606 x', 'mail', 'ip_block'], ['421 4.7.28 x', 'rcpt', 'rate'], ['550 5.7.9 x', 'rcpt', 'unknown'],
-    ['552 no quota left', 'rcpt', 'mailbox_full'], ['552 refused', 'dot', 'too_large'], ['551 x', 'rcpt', 'moved'],
-    ['551 x', 'mail', 'sender_refused'], ['550 no', 'rcpt', 'unknown'], ['450 no', 'rcpt', 'temporary'],
-    ['550 no', 'mail', 'sender_refused'], ['450 no', 'mail', 'temporary'], ['554 no', 'banner', 'unknown'],
+    ['552 5.2.3 x', 'dot', 'too_large'],
+    ['552 5.3.4 x', 'mail', 'too_large'],
+    ['451 4.3.0 x', 'rcpt', 'system_error'],
+    ['550 5.4.1 x', 'rcpt', 'no_answer'],
+    ['451 4.4.2 x', 'data', 'connection_lost'],
+    ['451 4.4.3 x', 'rcpt', 'dns'],
+    ['451 4.4.5 x', 'rcpt', 'rate'],
+    ['554 5.4.6 x', 'dot', 'loop'],
+    ['554 5.4.7 x', 'dot', 'expired'],
+    ['452 4.5.3 x', 'rcpt', 'temporary'],
+    ['503 5.5.1 x', 'rcpt', 'protocol'],
+    ['554 5.6.0 x', 'dot', 'policy'],
+    ['550 5.7.0 x', 'dot', 'policy'],
+    ['550 5.7.1 x', 'rcpt', 'recipient_refused'],
+    ['550 5.7.1 x', 'dot', 'policy'],
+    ['550 5.7.1 x', 'mail', 'policy'],
+    ['550 5.7.20 x', 'dot', 'auth_failed'],
+    ['550 5.7.26 x', 'dot', 'auth_failed'],
+    ['550 5.7.25 x', 'mail', 'no_ptr'],
+    ['550 5.7.13 x', 'rcpt', 'inactive'],
+    ['550 5.7.509 x', 'dot', 'auth_failed'],
+    ['550 5.7.606 x', 'mail', 'ip_block'],
+    ['421 4.7.28 x', 'rcpt', 'rate'],
+    ['550 5.7.9 x', 'rcpt', 'unknown'],
+    ['552 no quota left', 'rcpt', 'mailbox_full'],
+    ['552 refused', 'dot', 'too_large'],
+    ['551 x', 'rcpt', 'moved'],
+    ['551 x', 'mail', 'sender_refused'],
+    ['550 no', 'rcpt', 'unknown'],
+    ['450 no', 'rcpt', 'temporary'],
+    ['550 no', 'mail', 'sender_refused'],
+    ['450 no', 'mail', 'temporary'],
+    ['554 no', 'banner', 'unknown'],
   ]
   for (const [raw, stage, category] of cases) {
     const found = classify(reply(raw), stage, null)
@@ -96,7 +140,7 @@ t.test('a code alone stands for a category, and what it means depends on the sta
   }
 })
 
-t.test('rules are tried in order: a provider\'s own, general ones, the code table, then weak ones', async (t) => {
+t.test("rules are tried in order: a provider's own, general ones, the code table, then weak ones", async (t) => {
   const classify = createClassifier([
     rule({ id: 'weak', match: 'word', category: 'policy', weak: true }),
     rule({ id: 'general', match: 'word here', category: 'spam_content' }),
@@ -136,11 +180,18 @@ t.test('only a category that calls the address dead suppresses it, and a rule ma
     rule({ id: 'ours', match: 'blocked', category: 'ip_block', suppress: 'second' }),
   ])
   const cases: [string, SmtpStage | 'dsn', string][] = [
-    ['550 no such user', 'rcpt', 'always'], ['550 no such user', 'dsn', 'always'],
-    ['550 no such user', 'mail', 'never'], ['550 unavailable', 'rcpt', 'second'], ['550 blocked', 'rcpt', 'never'],
-    ['550 5.1.1 x', 'rcpt', 'always'], ['550 5.2.2 x', 'rcpt', 'never'], ['550 x', 'rcpt', 'never'],
+    ['550 no such user', 'rcpt', 'always'],
+    ['550 no such user', 'dsn', 'always'],
+    ['550 no such user', 'mail', 'never'],
+    ['550 unavailable', 'rcpt', 'second'],
+    ['550 blocked', 'rcpt', 'never'],
+    ['550 5.1.1 x', 'rcpt', 'always'],
+    ['550 5.2.2 x', 'rcpt', 'never'],
+    ['550 x', 'rcpt', 'never'],
     // A mailbox status that says nothing, and one that a filter gives after the data.
-    ['550 5.2.0 x', 'rcpt', 'never'], ['550 5.2.1 x', 'rcpt', 'always'], ['550 5.2.1 x', 'dot', 'never'],
+    ['550 5.2.0 x', 'rcpt', 'never'],
+    ['550 5.2.1 x', 'rcpt', 'always'],
+    ['550 5.2.1 x', 'dot', 'never'],
   ]
   for (const [raw, stage, suppress] of cases) {
     t.equal(classify(reply(raw), stage, null).suppress, suppress, `${raw} at ${stage}`)
@@ -161,13 +212,21 @@ t.test('no reply before RCPT makes a hard bounce, whatever it says', async (t) =
 
 t.test('a bounce has a type, three numbers and a description', async (t) => {
   t.strictSame(bounceFor('invalid_recipient', reply('550 5.1.1 no such user'), ''), {
-    type: 'hard', category: 'invalid_recipient', code: '5.1.1', description: '550 5.1.1 no such user',
+    type: 'hard',
+    category: 'invalid_recipient',
+    code: '5.1.1',
+    description: '550 5.1.1 no such user',
   })
-  t.strictSame(bounceFor('too_large', reply('552 no'), ''), {
-    type: 'soft', category: 'too_large', code: '5.3.4', description: '552 no',
-  }, 'a reply without enhanced code gets the category\'s')
+  t.strictSame(
+    bounceFor('too_large', reply('552 no'), ''),
+    { type: 'soft', category: 'too_large', code: '5.3.4', description: '552 no' },
+    "a reply without enhanced code gets the category's",
+  )
   t.strictSame(bounceFor('expired', null, 'not delivered within 72 h'), {
-    type: 'soft', category: 'expired', code: '4.4.7', description: 'not delivered within 72 h',
+    type: 'soft',
+    category: 'expired',
+    code: '4.4.7',
+    description: 'not delivered within 72 h',
   })
   const long = { code: 550, enhancedCode: null, text: '😀'.repeat(2_000) }
   t.equal([...bounceFor('unknown', long, '').description].length, 1_000, 'at most 1,000 characters')
@@ -177,5 +236,8 @@ t.test('a bounce has a type, three numbers and a description', async (t) => {
   }
   const hard = BOUNCE_CATEGORY_NAMES.filter((category) => BOUNCE_CATEGORIES[category].type === 'hard')
   t.strictSame(hard, ['invalid_recipient', 'bad_domain', 'null_mx', 'inactive', 'moved', 'bad_address_syntax'])
-  t.ok(hard.every((category) => BOUNCE_CATEGORIES[category].onPermanent === 'end'), 'a dead address is not tried again')
+  t.ok(
+    hard.every((category) => BOUNCE_CATEGORIES[category].onPermanent === 'end'),
+    'a dead address is not tried again',
+  )
 })

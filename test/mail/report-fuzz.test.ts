@@ -21,7 +21,9 @@ const FIXTURES = new URL('../fixtures/mail/', import.meta.url)
 const classify = shippedClassifier()
 
 function seeds(): Buffer[] {
-  const own = readdirSync(FIXTURES).filter((name) => name.endsWith('.eml')).map((name) => new URL(name, FIXTURES))
+  const own = readdirSync(FIXTURES)
+    .filter((name) => name.endsWith('.eml'))
+    .map((name) => new URL(name, FIXTURES))
   const folder = `${CORPORA}/bounces/files`
   const others = hasCorpora() ? readdirSync(folder).map((name) => `${folder}/${name}`) : []
   return [...own, ...others].map((file) => readFileSync(file))
@@ -37,9 +39,22 @@ function randomFrom(seed: number): (limit: number) => number {
 }
 
 const PIECES = [
-  '\n\n', '\r', '\0', '--', '@', '<', '>', '=', '=?utf-8?b?', 'Final-Recipient: rfc822; ',
-  'Content-Type: multipart/mixed; boundary=', 'Content-Type: message/rfc822\n\n',
-  'Content-Transfer-Encoding: base64\n\n', '550 5.1.1 ', '\u001b$B', '\u00ff\u00fe',
+  '\n\n',
+  '\r',
+  '\0',
+  '--',
+  '@',
+  '<',
+  '>',
+  '=',
+  '=?utf-8?b?',
+  'Final-Recipient: rfc822; ',
+  'Content-Type: multipart/mixed; boundary=',
+  'Content-Type: message/rfc822\n\n',
+  'Content-Transfer-Encoding: base64\n\n',
+  '550 5.1.1 ',
+  '\u001b$B',
+  '\u00ff\u00fe',
 ].map((piece) => Buffer.from(piece, 'latin1'))
 
 /** One to eight changes: bytes flipped, pieces cut out, doubled, inserted, or taken from another mail. */
@@ -51,12 +66,23 @@ function mutate(mails: readonly Buffer[], random: (limit: number) => number): Bu
     const length = random(200)
     const [before, piece, after] = [bytes.subarray(0, at), bytes.subarray(at, at + length), bytes.subarray(at + length)]
     switch (random(6)) {
-      case 0: bytes = Buffer.concat([before, after]); break
-      case 1: bytes = Buffer.concat([before, piece, piece, piece, after]); break
-      case 2: bytes = Buffer.concat([before, PIECES[random(PIECES.length)] ?? piece, piece, after]); break
-      case 3: bytes = Buffer.concat([before, pick().subarray(at, at + length * 10), after]); break
-      case 4: bytes = Buffer.from(before); break
-      default: bytes[at] = random(256)
+      case 0:
+        bytes = Buffer.concat([before, after])
+        break
+      case 1:
+        bytes = Buffer.concat([before, piece, piece, piece, after])
+        break
+      case 2:
+        bytes = Buffer.concat([before, PIECES[random(PIECES.length)] ?? piece, piece, after])
+        break
+      case 3:
+        bytes = Buffer.concat([before, pick().subarray(at, at + length * 10), after])
+        break
+      case 4:
+        bytes = Buffer.from(before)
+        break
+      default:
+        bytes[at] = random(256)
     }
   }
   return bytes
@@ -79,7 +105,9 @@ function readAndJudge(bytes: Buffer): void {
 const collectGarbage = ((): (() => void) => {
   setFlagsFromString('--expose-gc')
   const collect: unknown = runInNewContext('gc')
-  return () => { if (typeof collect === 'function') collect() }
+  return () => {
+    if (typeof collect === 'function') collect()
+  }
 })()
 
 t.test('random changes of reports make nothing throw, and leave no memory behind', { timeout: 600_000 }, async (t) => {
@@ -94,7 +122,10 @@ t.test('random changes of reports make nothing throw, and leave no memory behind
   for (let index = 0; index < CASES; index++) {
     const bytes = mutate(mails, random)
     try {
-      slowest = Math.max(slowest, cpuOf(() => readAndJudge(bytes)))
+      slowest = Math.max(
+        slowest,
+        cpuOf(() => readAndJudge(bytes)),
+      )
     } catch (thrown) {
       failures.push(`case ${index}: ${String(thrown)} for ${bytes.toString('base64').slice(0, 2_000)}`)
     }
@@ -118,31 +149,53 @@ function fill(piece: string, length = MEBIBYTE): string {
 
 /** Each a MiB of what would make a careless reader start over and over again. */
 const HOSTILE: Readonly<Record<string, string>> = {
-  'one byte': fill('\0'), 'line feeds': fill('\n'), returns: fill('\r'), 'line ends': fill('\r\n'),
+  'one byte': fill('\0'),
+  'line feeds': fill('\n'),
+  returns: fill('\r'),
+  'line ends': fill('\r\n'),
   dashes: plain('--\n'),
-  'at signs': plain('@'), addresses: plain('a@b.cc '), 'address lines': plain('a@b.cc\n'),
-  'long domains': plain(`a@${'b'.repeat(250)}`), tags: html('<'), entities: html('&'), styles: html('<style>'),
-  breaks: html('<br> '), spaces: plain(' '), 'blank lines': plain(' \n'), 'one long field': `A: ${fill('b')}`,
-  fields: fill('a:\n'), folds: `A: b\n${fill(' c\n')}`, 'fields in text': plain('to:\n'),
-  'headers in text': plain('From: mailer-daemon\nto: x\nreceived: y\n'), quotes: plain('> '), marks: plain('"'),
-  'nested parts': Array.from({ length: 10_000 }, (_, level) =>
-    `Content-Type: multipart/mixed; boundary=b${level}\n\n--b${level}\n`).join(''),
+  'at signs': plain('@'),
+  addresses: plain('a@b.cc '),
+  'address lines': plain('a@b.cc\n'),
+  'long domains': plain(`a@${'b'.repeat(250)}`),
+  tags: html('<'),
+  entities: html('&'),
+  styles: html('<style>'),
+  breaks: html('<br> '),
+  spaces: plain(' '),
+  'blank lines': plain(' \n'),
+  'one long field': `A: ${fill('b')}`,
+  fields: fill('a:\n'),
+  folds: `A: b\n${fill(' c\n')}`,
+  'fields in text': plain('to:\n'),
+  'headers in text': plain('From: mailer-daemon\nto: x\nreceived: y\n'),
+  quotes: plain('> '),
+  marks: plain('"'),
+  'nested parts': Array.from(
+    { length: 10_000 },
+    (_, level) => `Content-Type: multipart/mixed; boundary=b${level}\n\n--b${level}\n`,
+  ).join(''),
   'nested messages': fill('Content-Type: message/rfc822\n\n'),
   separators: `Content-Type: multipart/mixed; boundary=b\n\n${fill('--b\n')}`,
-  'encoded message': `Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n${
-    Buffer.from(fill('a: b\n')).toString('base64')}`,
+  'encoded message': `Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n${Buffer.from(
+    fill('a: b\n'),
+  ).toString('base64')}`,
   'quoted-printable': `${DAEMON}Content-Transfer-Encoding: quoted-printable\n\n${fill('=41')}`,
   'equal signs': `${DAEMON}Content-Transfer-Encoding: quoted-printable\n\n${fill('=    ')}`,
-  recipients: `${STATUS}Content-Type: message/delivery-status\n\n${
-    fill('Final-Recipient: rfc822; a@b.example\nAction: failed\n\n')}`,
-  'folded diagnostic': `${STATUS}Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822;a@b.example\n${
-    `Diagnostic-Code:${fill(' \n x')}`}`,
+  recipients: `${STATUS}Content-Type: message/delivery-status\n\n${fill(
+    'Final-Recipient: rfc822; a@b.example\nAction: failed\n\n',
+  )}`,
+  'folded diagnostic': `${STATUS}Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822;a@b.example\n${`Diagnostic-Code:${fill(' \n x')}`}`,
   'failed recipients': `X-Failed-Recipients: ${fill('a@b.example,', 60_000)}\n${plain('c@d.example\n')}`,
-  replies: plain('550 5.1.1 <a@b.example>... User unknown\n'), codes: plain('5.1.1.'),
+  replies: plain('550 5.1.1 <a@b.example>... User unknown\n'),
+  codes: plain('5.1.1.'),
   words: plain('could not deliver to user unknown '),
-  'encoded words': `Subject: ${fill('=?utf-8?q?a?= ')}\n\n`, 'half words': `Subject: ${fill('=?')}\n\n`,
-  parameters: `Content-Type: text/plain${fill(';a="')}\n\n`, warnings: `Subject: ${fill('warning:')}\n\n`,
-  notifications: plain('{"notificationType":'), braces: `${DAEMON}\n"notificationType"${fill('{')}`,
+  'encoded words': `Subject: ${fill('=?utf-8?q?a?= ')}\n\n`,
+  'half words': `Subject: ${fill('=?')}\n\n`,
+  parameters: `Content-Type: text/plain${fill(';a="')}\n\n`,
+  warnings: `Subject: ${fill('warning:')}\n\n`,
+  notifications: plain('{"notificationType":'),
+  braces: `${DAEMON}\n"notificationType"${fill('{')}`,
   'guessed separators': plain('boundary=\n--x\ncontent-type:'),
   japanese: `Content-Type: text/plain; charset=iso-2022-jp\n\n${fill('\u001b$B$3')}`,
 }

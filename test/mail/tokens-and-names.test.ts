@@ -5,11 +5,21 @@ import { createSecretKey } from 'node:crypto'
 import t from 'tap'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import {
-  bouncedData, deliveredData, eventBody, FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS, isSubscribed, TIMELINE_KINDS,
+  bouncedData,
+  deliveredData,
+  eventBody,
+  FURTHER_EVENT_KINDS,
+  GIVEN_EVENT_KINDS,
+  isSubscribed,
+  TIMELINE_KINDS,
 } from '../../src/mail/event.ts'
 import { isPublicSuffix, organizationalDomain } from '../../src/mail/organizational-domain.ts'
 import {
-  complaintToken, readComplaintToken, readReturnPathToken, returnPathAddress, returnPathToken,
+  complaintToken,
+  readComplaintToken,
+  readReturnPathToken,
+  returnPathAddress,
+  returnPathToken,
 } from '../../src/mail/return-path.ts'
 
 const KEY = createSecretKey(Buffer.alloc(32, 7))
@@ -48,9 +58,14 @@ t.test('a changed, foreign or malformed token names nothing', async (t) => {
 
 t.test('the organizational domain is what somebody registered', async (t) => {
   const cases: [string, string][] = [
-    ['mx1.mail.example.co.uk', 'example.co.uk'], ['example.com', 'example.com'], ['a.github.io', 'a.github.io'],
-    ['x.a.github.io', 'a.github.io'], ['simulator.sternpost.test', 'sternpost.test'], ['localhost', 'localhost'],
-    ['co.uk', 'co.uk'], ['mail.xn--bcher-kva.de', 'xn--bcher-kva.de'],
+    ['mx1.mail.example.co.uk', 'example.co.uk'],
+    ['example.com', 'example.com'],
+    ['a.github.io', 'a.github.io'],
+    ['x.a.github.io', 'a.github.io'],
+    ['simulator.sternpost.test', 'sternpost.test'],
+    ['localhost', 'localhost'],
+    ['co.uk', 'co.uk'],
+    ['mail.xn--bcher-kva.de', 'xn--bcher-kva.de'],
   ]
   for (const [name, expected] of cases) t.equal(organizationalDomain(name), expected, name)
   t.equal(isPublicSuffix('co.uk'), true)
@@ -67,7 +82,9 @@ t.test('event bodies are exactly those of the interface', async (t) => {
       '{"message_id":"msg_01kapg6t3vq8x2m5r7w9y4c6de","recipient":"ada@gmail.com","isp":"gmail"}}',
   )
   const bounced = bouncedData('msg_01kapg6t3vq8x2m5r7w9y4c6dn', 'x@acme.org', {
-    type: 'hard', category: 'invalid_recipient', code: '5.1.1',
+    type: 'hard',
+    category: 'invalid_recipient',
+    code: '5.1.1',
     description: '550 5.1.1 The email account that you tried to reach does not exist',
   })
   t.equal(
@@ -78,12 +95,16 @@ t.test('event bodies are exactly those of the interface', async (t) => {
   )
 })
 
-t.test('an endpoint gets the kinds it names, and the timeline\'s own kinds never', async (t) => {
+t.test("an endpoint gets the kinds it names, and the timeline's own kinds never", async (t) => {
   for (const kind of [...GIVEN_EVENT_KINDS, ...FURTHER_EVENT_KINDS]) {
     t.equal(isSubscribed([kind], kind), true, kind)
     t.equal(isSubscribed(['*'], kind), true, kind)
     t.equal(isSubscribed([], kind), false, kind)
-    t.equal(isSubscribed([...GIVEN_EVENT_KINDS], kind), GIVEN_EVENT_KINDS.some((given) => given === kind), kind)
+    t.equal(
+      isSubscribed([...GIVEN_EVENT_KINDS], kind),
+      GIVEN_EVENT_KINDS.some((given) => given === kind),
+      kind,
+    )
   }
   for (const kind of TIMELINE_KINDS) t.equal(isSubscribed(['*', kind], kind), false, kind)
 })

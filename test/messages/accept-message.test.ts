@@ -8,7 +8,14 @@ import t from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
 import type { AcceptMessage, GivenAttachment, SendRequest } from '../../src/messages/accept/send-request.ts'
 import {
-  accepted, acceptanceParts, callerWith, file, LIFETIME, sendRequest, verdict, verified,
+  accepted,
+  acceptanceParts,
+  callerWith,
+  file,
+  LIFETIME,
+  sendRequest,
+  verdict,
+  verified,
 } from './acceptance-parts.ts'
 
 const MOST_BYTES = 10_485_760
@@ -20,15 +27,21 @@ function outcome(accept: AcceptMessage, changes: Partial<SendRequest>, by = call
 
 t.test('an accepted message is in the store, whole, before the answer', async (t) => {
   const { accept, stored, store, clock, metrics, told } = await acceptanceParts(t)
-  const answer = await accepted(accept(
-    sendRequest({
-      to: ' "Lovelace, Ada" <Ada@EXAMPLE.net> ', replyTo: 'help@acme.com', subject: 'Order {{no}}', text: 'Hi {{name}}',
-      html: '<p>{{name|you}}</p>', variables: { no: 1042, name: 'Ada', unused: { deep: [1] } },
-      attachments: [file(), file({ name: 'logo.PNG', content: 'iVBORw0K', contentId: 'logo@acme.com' })],
-    }),
-    callerWith({ domains: ['acme.com'] }),
-    null,
-  ))
+  const answer = await accepted(
+    accept(
+      sendRequest({
+        to: ' "Lovelace, Ada" <Ada@EXAMPLE.net> ',
+        replyTo: 'help@acme.com',
+        subject: 'Order {{no}}',
+        text: 'Hi {{name}}',
+        html: '<p>{{name|you}}</p>',
+        variables: { no: 1042, name: 'Ada', unused: { deep: [1] } },
+        attachments: [file(), file({ name: 'logo.PNG', content: 'iVBORw0K', contentId: 'logo@acme.com' })],
+      }),
+      callerWith({ domains: ['acme.com'] }),
+      null,
+    ),
+  )
   const messageId = answer.recipients[0]?.messageId ?? ''
   t.same(answer.recipients, [{ messageId, to: 'Ada@example.net', status: 'queued', reason: null }])
   t.equal(answer.estimatedStartAt, null)
@@ -37,23 +50,43 @@ t.test('an accepted message is in the store, whole, before the answer', async (t
   t.equal(stored.length, 1)
   const [request] = stored
   t.match(request, {
-    now: clock.now(), apiKeyId: null, domain: 'acme.com', pool: 'default', stream: 'transactional',
-    isTest: false, sendAt: null, batch: null, retryOf: null, idempotency: null,
+    now: clock.now(),
+    apiKeyId: null,
+    domain: 'acme.com',
+    pool: 'default',
+    stream: 'transactional',
+    isTest: false,
+    sendAt: null,
+    batch: null,
+    retryOf: null,
+    idempotency: null,
     content: {
-      from: { name: 'Acme', address: 'orders@acme.com' }, replyTo: { name: null, address: 'help@acme.com' },
-      subject: 'Order {{no}}', html: '<p>{{name|you}}</p>', text: 'Hi {{name}}', hasVariables: true,
+      from: { name: 'Acme', address: 'orders@acme.com' },
+      replyTo: { name: null, address: 'help@acme.com' },
+      subject: 'Order {{no}}',
+      html: '<p>{{name|you}}</p>',
+      text: 'Hi {{name}}',
+      hasVariables: true,
     },
-    messages: [{
-      id: messageId, expiresAt: clock.now() + LIFETIME, isCaptured: false,
-      to: { name: 'Lovelace, Ada', address: 'Ada@example.net' }, recipientDomain: 'example.net',
-    }],
+    messages: [
+      {
+        id: messageId,
+        expiresAt: clock.now() + LIFETIME,
+        isCaptured: false,
+        to: { name: 'Lovelace, Ada', address: 'Ada@example.net' },
+        recipientDomain: 'example.net',
+      },
+    ],
   })
   t.same({ ...request?.messages[0]?.variables }, { no: 1042, name: 'Ada' }, 'only what is used is stored')
   const files = request?.content.attachments ?? []
-  t.same(files.map(({ bytes, ...facts }) => ({ ...facts, text: Buffer.from(bytes).toString('latin1') })), [
-    { name: 'receipt.txt', contentType: 'text/plain', contentId: null, text: 'Thank you.\n' },
-    { name: 'logo.PNG', contentType: 'image/png', contentId: 'logo@acme.com', text: '\x89PNG\r\n' },
-  ])
+  t.same(
+    files.map(({ bytes, ...facts }) => ({ ...facts, text: Buffer.from(bytes).toString('latin1') })),
+    [
+      { name: 'receipt.txt', contentType: 'text/plain', contentId: null, text: 'Thank you.\n' },
+      { name: 'logo.PNG', contentType: 'image/png', contentId: 'logo@acme.com', text: '\x89PNG\r\n' },
+    ],
+  )
   t.match(await store.lookupMessage(messageId, clock.now()), { state: 'queued', recipient: 'Ada@example.net' })
   t.same(told, { queued: 1, events: 0 })
   t.match(await metrics.registry.metrics(), 'sternpost_messages_accepted_total{source="api"} 1')
@@ -64,8 +97,13 @@ t.test('what is left out has its default', async (t) => {
   const plain = { to: 'ada@example.net', from: 'orders@ACME.com', subject: '', text: '', html: '{{name}}' }
   await accept(sendRequest(plain), callerWith(), null)
   t.match(stored[0]?.content, {
-    from: { name: null, address: 'orders@acme.com' }, replyTo: null, subject: '', text: '', html: '{{name}}',
-    attachments: [], hasVariables: false,
+    from: { name: null, address: 'orders@acme.com' },
+    replyTo: null,
+    subject: '',
+    text: '',
+    html: '{{name}}',
+    attachments: [],
+    hasVariables: false,
   })
   await accept(sendRequest({ html: undefined, text: 'Hi' }), callerWith(), null)
   t.match(stored[1]?.content, { html: null, text: 'Hi' })
@@ -77,17 +115,26 @@ t.test('each kind of bad input has its answer, and queues nothing', async (t) =>
   const { accept, stored, told } = await acceptanceParts(t)
   const cases: [string, Partial<SendRequest>, RegExp][] = [
     ['no recipient', { to: undefined }, /^invalid_recipient: to: is missing$/],
-    ['a recipient of the wrong type', { to: undefined, wrongTypes: ['to: expected a string, got a number'] },
-      /^invalid_recipient: to: expected a string, got a number$/],
+    [
+      'a recipient of the wrong type',
+      { to: undefined, wrongTypes: ['to: expected a string, got a number'] },
+      /^invalid_recipient: to: expected a string, got a number$/,
+    ],
     ['an empty recipient', { to: '' }, /^invalid_recipient: to: is empty$/],
     ['two at signs', { to: 'user@@example.com' }, /^invalid_recipient: to: 'user@@example.com' has two '@' signs$/],
     ['two addresses', { to: 'a@example.com, b@example.com' }, /^invalid_recipient: to: /],
     ['a group', { to: 'all: a@example.com;' }, /^invalid_recipient: to: /],
     ['two angle addresses', { to: 'A <a@example.com> <b@example.com>' }, /^invalid_recipient: to: /],
-    ['line breaks in the recipient', { to: 'a@example.com\r\nBcc: b@example.com' },
-      /^invalid_recipient: to: .*U\+000D$/],
-    ['line breaks in its name', { to: 'A\r\nBcc: b@example.com <a@example.com>' },
-      /^invalid_recipient: to: .*U\+000D$/],
+    [
+      'line breaks in the recipient',
+      { to: 'a@example.com\r\nBcc: b@example.com' },
+      /^invalid_recipient: to: .*U\+000D$/,
+    ],
+    [
+      'line breaks in its name',
+      { to: 'A\r\nBcc: b@example.com <a@example.com>' },
+      /^invalid_recipient: to: .*U\+000D$/,
+    ],
     ['a second RCPT', { to: 'c@d.com>\r\nRCPT TO:<evil@x.com' }, /^invalid_recipient: to: /],
     ['a comment', { to: 'user@good.com(x)evil.com' }, /^invalid_recipient: to: /],
     ['a soft hyphen', { to: 'a@ex\u00adample.com' }, /^invalid_recipient: to: /],
@@ -96,8 +143,11 @@ t.test('each kind of bad input has its answer, and queues nothing', async (t) =>
     ['a lone surrogate in the recipient', { to: 'a\ud800@example.com' }, /^invalid_recipient: to: /],
     ['no sender', { from: undefined }, /^invalid_request: from: is missing$/],
     ['a bad sender', { from: 'acme.com' }, /^invalid_request: from: 'acme.com' has no '@'/],
-    ['line breaks in the sender', { from: 'Acme\nBcc: x@y.com <orders@acme.com>' },
-      /^invalid_request: from: .*U\+000A$/],
+    [
+      'line breaks in the sender',
+      { from: 'Acme\nBcc: x@y.com <orders@acme.com>' },
+      /^invalid_request: from: .*U\+000A$/,
+    ],
     ['two senders', { from: 'a@acme.com, b@acme.com' }, /^invalid_request: from: /],
     ['a bad reply address', { replyTo: 'x@y@z.com' }, /^invalid_request: reply_to: 'x@y@z.com' has two '@' signs$/],
     ['line breaks in the reply address', { replyTo: 'a@b.com\r\nX: y' }, /^invalid_request: reply_to: .*U\+000D$/],
@@ -110,26 +160,50 @@ t.test('each kind of bad input has its answer, and queues nothing', async (t) =>
     ['a lone surrogate in the subject', { subject: 'a\udc00' }, /^invalid_request: subject: has an unpaired surrogate/],
     ['a long subject', { subject: 'x'.repeat(999) }, /^invalid_request: subject: has more than 998 characters/],
     ['no body', { html: undefined }, /^invalid_request: html: one of html and text is needed$/],
-    ['a body of the wrong type', { html: undefined, wrongTypes: ['text: expected a string, got a list'] },
-      /^invalid_request: text: expected a string, got a list$/],
+    [
+      'a body of the wrong type',
+      { html: undefined, wrongTypes: ['text: expected a string, got a list'] },
+      /^invalid_request: text: expected a string, got a list$/,
+    ],
     ['U+0000 in the html', { html: 'a\0b' }, /^invalid_request: html: has the character U\+0000$/],
     ['a lone surrogate in the text', { text: 'a\ud83d' }, /^invalid_request: text: has an unpaired surrogate$/],
     ['html over 5 MiB', { html: 'x'.repeat(5 * 2 ** 20 + 1) }, /^invalid_request: html: has 5242881 bytes/],
     ['text over 5 MiB in bytes', { text: 'ü'.repeat(2.5 * 2 ** 20 + 1) }, /^invalid_request: text: has 5242882 bytes/],
-    ['a missing variable', { subject: 'Hi {{name}}', variables: {} },
-      /^invalid_request: variables.name: used in subject, not given$/],
-    ['an inherited variable', { html: '{{constructor}}{{__proto__}}', variables: {} },
-      /^invalid_request: variables.constructor: used in html, not given; variables.__proto__: used in html, not /],
-    ['an object as a value', { html: '{{a}}', variables: { a: {} } },
-      /^invalid_request: variables.a: used in html, must be /],
-    ['a line break by way of a variable', { subject: '{{a}}', variables: { a: 'x\r\nBcc: y@z.com' } },
-      /^invalid_request: subject: has a line break/],
-    ['U+0000 in a variable', { html: '{{a}}', variables: { a: 'x\0' } },
-      /^invalid_request: variables.a: has the character U\+0000$/],
-    ['a lone surrogate in the name of a variable', { variables: { 'a\ud800': 1 } },
-      /^invalid_request: variables: has an unpaired/],
-    ['html that grows too large', { html: '{{a}}'.repeat(6), variables: { a: 'x'.repeat(2 ** 20) } },
-      /^invalid_request: html: has 6291456 bytes/],
+    [
+      'a missing variable',
+      { subject: 'Hi {{name}}', variables: {} },
+      /^invalid_request: variables.name: used in subject, not given$/,
+    ],
+    [
+      'an inherited variable',
+      { html: '{{constructor}}{{__proto__}}', variables: {} },
+      /^invalid_request: variables.constructor: used in html, not given; variables.__proto__: used in html, not /,
+    ],
+    [
+      'an object as a value',
+      { html: '{{a}}', variables: { a: {} } },
+      /^invalid_request: variables.a: used in html, must be /,
+    ],
+    [
+      'a line break by way of a variable',
+      { subject: '{{a}}', variables: { a: 'x\r\nBcc: y@z.com' } },
+      /^invalid_request: subject: has a line break/,
+    ],
+    [
+      'U+0000 in a variable',
+      { html: '{{a}}', variables: { a: 'x\0' } },
+      /^invalid_request: variables.a: has the character U\+0000$/,
+    ],
+    [
+      'a lone surrogate in the name of a variable',
+      { variables: { 'a\ud800': 1 } },
+      /^invalid_request: variables: has an unpaired/,
+    ],
+    [
+      'html that grows too large',
+      { html: '{{a}}'.repeat(6), variables: { a: 'x'.repeat(2 ** 20) } },
+      /^invalid_request: html: has 6291456 bytes/,
+    ],
   ]
   for (const [what, changes, expected] of cases) t.match(await outcome(accept, changes), expected, what)
   t.equal(stored.length, 0)
@@ -154,22 +228,34 @@ t.test('attachments: form', async (t) => {
     ['a space', { content: 'ab cd' }, /attachments\[1\]\.content: is not base64 .* at character 3$/],
     ['a data URL', { content: 'data:text/plain;base64,YQ==' }, /attachments\[1\]\.content: is not base64/],
     ['U+0000', { content: 'YQ==\0' }, /attachments\[1\]\.content: is not base64/],
-    ['one character too many', { content: 'YWJjZ' },
-      /attachments\[1\]\.content: is not base64: a character is missing/],
+    [
+      'one character too many',
+      { content: 'YWJjZ' },
+      /attachments\[1\]\.content: is not base64: a character is missing/,
+    ],
     ['too little padding', { content: 'YQ=' }, /attachments\[1\]\.content: is not base64: wrong padding$/],
     ['too much padding', { content: 'YWI==' }, /attachments\[1\]\.content: is not base64: wrong padding$/],
     ['padding without need', { content: 'YWJj=' }, /attachments\[1\]\.content: is not base64: wrong padding$/],
     ['padding in the middle', { content: 'YQ==YQ==' }, /attachments\[1\]\.content: is not base64: wrong padding$/],
     ['only padding', { content: '====' }, /attachments\[1\]\.content: is not base64: wrong padding$/],
     ['a type that is none', { contentType: 'text' }, /attachments\[1\]\.content_type: is no media type/],
-    ['line breaks in the type', { contentType: 'text/plain\r\nX: y' },
-      /attachments\[1\]\.content_type: is no media type/],
-    ['line breaks in a parameter', { contentType: 'text/plain; a=b\r\nX: y' },
-      /attachments\[1\]\.content_type: is no media type/],
+    [
+      'line breaks in the type',
+      { contentType: 'text/plain\r\nX: y' },
+      /attachments\[1\]\.content_type: is no media type/,
+    ],
+    [
+      'line breaks in a parameter',
+      { contentType: 'text/plain; a=b\r\nX: y' },
+      /attachments\[1\]\.content_type: is no media type/,
+    ],
     ['a content id in brackets', { contentId: '<logo>' }, /attachments\[1\]\.content_id: is no content id/],
     ['line breaks in a content id', { contentId: 'a\r\nX: y' }, /attachments\[1\]\.content_id: is no content id/],
-    ['the content id of another', { contentId: 'taken' },
-      /attachments\[1\]\.content_id: is used by another attachment$/],
+    [
+      'the content id of another',
+      { contentId: 'taken' },
+      /attachments\[1\]\.content_id: is used by another attachment$/,
+    ],
   ]
   for (const [what, changes, expected] of cases) {
     const answer = await outcome(accept, { attachments: [file({ contentId: 'taken' }), file(changes)] })
@@ -182,13 +268,26 @@ t.test('attachments: form', async (t) => {
   t.equal(stored.length, 0)
 
   const good: [string, string][] = [
-    ['', ''], ['YQ==', 'a'], ['YQ', 'a'], ['YWI=', 'ab'], ['YWI', 'ab'], ['YWJj', 'abc'], ['YW\r\nJj\n', 'abc'],
-    ['Y\nQ\n=\r=', 'a'], ['Y\nQ\n', 'a'], ['YWI\n=\r\n', 'ab'], ['\r\n', ''], ['+/+/', '\xfb\xff\xbf'],
+    ['', ''],
+    ['YQ==', 'a'],
+    ['YQ', 'a'],
+    ['YWI=', 'ab'],
+    ['YWI', 'ab'],
+    ['YWJj', 'abc'],
+    ['YW\r\nJj\n', 'abc'],
+    ['Y\nQ\n=\r=', 'a'],
+    ['Y\nQ\n', 'a'],
+    ['YWI\n=\r\n', 'ab'],
+    ['\r\n', ''],
+    ['+/+/', '\xfb\xff\xbf'],
   ]
   const files = good.map(([content], index) => file({ name: `${index}.bin`, content }))
   await accept(sendRequest({ attachments: files }), callerWith(), null)
   const attachments = stored[0]?.content.attachments ?? []
-  t.same(attachments.map(({ bytes }) => Buffer.from(bytes).toString('latin1')), good.map(([, text]) => text))
+  t.same(
+    attachments.map(({ bytes }) => Buffer.from(bytes).toString('latin1')),
+    good.map(([, text]) => text),
+  )
   t.equal(attachments[0]?.contentType, 'application/octet-stream')
   t.equal(await outcome(accept, { attachments: many(20) }), 'accepted')
 })
@@ -213,10 +312,14 @@ t.test('attachments: sizes are counted in decoded bytes', async (t) => {
     file({ name, content: Buffer.alloc(bytes, 1).toString('base64') })
   t.equal(await outcome(accept, { attachments: [sized(MOST_BYTES)] }), 'accepted')
   t.equal(stored[0]?.content.attachments[0]?.bytes.length, MOST_BYTES)
-  t.equal(await outcome(accept, { attachments: [file(), sized(MOST_BYTES + 1)] }),
-    "attachment_too_large: attachments[1] 'video.mp4' is 10485761 bytes; limit 10485760")
-  t.equal(await outcome(accept, { attachments: [sized(MOST_BYTES), sized(MOST_BYTES), sized(5 * 2 ** 20 + 1)] }),
-    'attachment_too_large: attachments are 26214401 bytes together; limit 26214400')
+  t.equal(
+    await outcome(accept, { attachments: [file(), sized(MOST_BYTES + 1)] }),
+    "attachment_too_large: attachments[1] 'video.mp4' is 10485761 bytes; limit 10485760",
+  )
+  t.equal(
+    await outcome(accept, { attachments: [sized(MOST_BYTES), sized(MOST_BYTES), sized(5 * 2 ** 20 + 1)] }),
+    'attachment_too_large: attachments are 26214401 bytes together; limit 26214400',
+  )
   t.equal(stored.length, 1)
 })
 
@@ -238,26 +341,39 @@ t.test('the first failing step answers, and lists all that it found', async (t) 
   const tooLarge = file({ content: Buffer.alloc(MOST_BYTES + 1).toString('base64') })
   const limited = callerWith({ domains: ['other.com', 'another.com'] })
   const bad = { to: 'a@@b.com', from: 'x', subject: undefined, attachments: [tooLarge, file({ name: '' })] }
-  t.match(await outcome(accept, bad, limited),
-    /^invalid_recipient: to: .*; from: 'x' has no '@'; subject: is missing; attachments\[1\]\.name: must have/)
-  t.match(await outcome(accept, { ...bad, to: 'a@b.com' }, limited),
-    /^invalid_request: from: .*; subject: .*; attachments\[1\]/)
+  t.match(
+    await outcome(accept, bad, limited),
+    /^invalid_recipient: to: .*; from: 'x' has no '@'; subject: is missing; attachments\[1\]\.name: must have/,
+  )
+  t.match(
+    await outcome(accept, { ...bad, to: 'a@b.com' }, limited),
+    /^invalid_request: from: .*; subject: .*; attachments\[1\]/,
+  )
   t.match(await outcome(accept, { attachments: [tooLarge] }, limited), /^attachment_too_large: /)
-  t.equal(await outcome(accept, { from: 'x@unknown.com' }, limited),
-    'forbidden: this key may not send as unknown.com, only as other.com, another.com')
-  t.match(await outcome(accept, { from: 'x@unknown.com' }),
-    /^domain_not_verified: unknown\.com: not a domain of this server/)
+  t.equal(
+    await outcome(accept, { from: 'x@unknown.com' }, limited),
+    'forbidden: this key may not send as unknown.com, only as other.com, another.com',
+  )
+  t.match(
+    await outcome(accept, { from: 'x@unknown.com' }),
+    /^domain_not_verified: unknown\.com: not a domain of this server/,
+  )
   t.match(await outcome(accept, { from: 'x@mail.acme.com' }), /^domain_not_verified: mail\.acme\.com/)
   t.match(await outcome(accept, { from: 'x@acme.com.test' }), /^domain_not_verified: acme\.com\.test/)
   t.match(await outcome(accept, { from: 'x@cold.example.org' }), /^ip_not_warmed: .*cold/)
   t.match(await outcome(accept, { from: 'x@off.example.org' }), /^unavailable: .*off/)
   t.equal(stored.length, 0)
   const wrongTypes = [
-    'html: has U+0000', 'attachments[0].name: is missing', 'attachments[1]: expected an object, got null',
+    'html: has U+0000',
+    'attachments[0].name: is missing',
+    'attachments[1]: expected an object, got null',
   ]
   const attachments = [file({ name: undefined }), file({ name: undefined, content: undefined })]
-  t.equal(await outcome(accept, { wrongTypes, html: 'a\0b', attachments }), `invalid_request: ${wrongTypes.join('; ')}`,
-    'what the door named is not named twice')
+  t.equal(
+    await outcome(accept, { wrongTypes, html: 'a\0b', attachments }),
+    `invalid_request: ${wrongTypes.join('; ')}`,
+    'what the door named is not named twice',
+  )
 })
 
 t.test('a domain that allows subdomains signs for them, also for a key that is limited to it', async (t) => {
@@ -268,11 +384,17 @@ t.test('a domain that allows subdomains signs for them, also for a key that is l
   t.equal(await outcome(accept, { from }), 'accepted')
   t.equal(await outcome(accept, { from }, callerWith({ domains: ['acme.com'] })), 'accepted')
   t.equal(await outcome(accept, { from }, callerWith({ domains: ['a.b.acme.com'] })), 'accepted')
-  t.match(await outcome(accept, { from }, callerWith({ domains: ['b.acme.com'] })), /^forbidden: /,
-    'who signs is not listed')
+  t.match(
+    await outcome(accept, { from }, callerWith({ domains: ['b.acme.com'] })),
+    /^forbidden: /,
+    'who signs is not listed',
+  )
   t.match(await outcome(accept, { from: 'x@acme.com' }, callerWith({ domains: ['a.b.acme.com'] })), /^forbidden: /)
   t.match(await outcome(accept, { from: 'x@xacme.com' }, callerWith({ domains: ['acme.com'] })), /^forbidden: /)
-  t.same(stored.map(({ domain, content }) => [domain, content.from.address]), Array(3).fill(['acme.com', from]))
+  t.same(
+    stored.map(({ domain, content }) => [domain, content.from.address]),
+    Array(3).fill(['acme.com', from]),
+  )
   await domains.remove('acme.com', { purge: false })
   t.match(await outcome(accept, { from }), /^domain_not_verified: /, 'removed: refused at once')
   t.match(await outcome(accept, {}), /^domain_not_verified: /)
@@ -298,7 +420,9 @@ t.test('a store that cannot commit is 503 with a time, and nothing is announced'
   const cause = Object.assign(new Error('database or disk is full'), { code: 'SQLITE_FULL' })
   const { accept, told, metrics } = await acceptanceParts(t, { storeFailure: cause })
   await t.rejects(accept(sendRequest(), callerWith(), null), {
-    code: 'unavailable', details: 'the message could not be stored; nothing was kept', cause,
+    code: 'unavailable',
+    details: 'the message could not be stored; nothing was kept',
+    cause,
     headers: { 'Retry-After': '60' },
   })
   t.equal(told.queued, 0)

@@ -12,8 +12,15 @@ const mail = (changes: string[] = [], body = 'Hi'): Uint8Array =>
   Buffer.from(['From: orders@acme.com', 'Message-ID: <1@acme.com>', ...changes, '', body, ''].join('\r\n'))
 
 const submission = (changes: Partial<SubmissionRequest> = {}): SubmissionRequest => ({
-  recipients: ['ada@example.net'], from: 'Acme <orders@acme.com>', subject: 'Order', raw: mail(), tags: undefined,
-  ipPool: undefined, track: undefined, idempotencyKey: undefined, ...changes,
+  recipients: ['ada@example.net'],
+  from: 'Acme <orders@acme.com>',
+  subject: 'Order',
+  raw: mail(),
+  tags: undefined,
+  ipPool: undefined,
+  track: undefined,
+  idempotencyKey: undefined,
+  ...changes,
 })
 
 const KEY: Caller = callerWith({ source: 'smtp', apiKeyId: 'key_01kapg6t3vq8x2m5r7w9y4c6d0' })
@@ -23,7 +30,8 @@ interface SubmissionParts extends AcceptanceParts {
 }
 
 async function submissionParts(
-  t: Parameters<typeof acceptanceParts>[0], setup: AcceptanceSetup = {},
+  t: Parameters<typeof acceptanceParts>[0],
+  setup: AcceptanceSetup = {},
 ): Promise<SubmissionParts> {
   const parts = await acceptanceParts(t, setup)
   return { ...parts, submit: createAcceptSubmission(parts.options) }
@@ -31,17 +39,36 @@ async function submissionParts(
 
 t.test('each recipient is a message, all share the mail as it came', async (t) => {
   const { submit, stored, store, clock, metrics } = await submissionParts(t)
-  const { messageIds } = await submit(submission({
-    recipients: ['Ada@example.net', 'bob@EXAMPLE.org'], subject: 'Grüße\r\n an alle',
-    tags: { campaign: 'spring' }, ipPool: 'spare', track: { opens: false, clicks: true },
-  }), KEY)
+  const { messageIds } = await submit(
+    submission({
+      recipients: ['Ada@example.net', 'bob@EXAMPLE.org'],
+      subject: 'Grüße\r\n an alle',
+      tags: { campaign: 'spring' },
+      ipPool: 'spare',
+      track: { opens: false, clicks: true },
+    }),
+    KEY,
+  )
   t.equal(messageIds.length, 2)
   t.match(stored[0], {
-    apiKeyId: KEY.apiKeyId, isTest: false, domain: 'acme.com', pool: 'spare', stream: 'transactional', sendAt: null,
-    batch: null, retryOf: null,
+    apiKeyId: KEY.apiKeyId,
+    isTest: false,
+    domain: 'acme.com',
+    pool: 'spare',
+    stream: 'transactional',
+    sendAt: null,
+    batch: null,
+    retryOf: null,
     content: {
-      from: { name: 'Acme', address: 'orders@acme.com' }, subject: 'Grüße an alle', html: null, text: null,
-      hasVariables: false, addressees: null, headers: [], unsubscribe: null, tracking: { opens: false, clicks: true },
+      from: { name: 'Acme', address: 'orders@acme.com' },
+      subject: 'Grüße an alle',
+      html: null,
+      text: null,
+      hasVariables: false,
+      addressees: null,
+      headers: [],
+      unsubscribe: null,
+      tracking: { opens: false, clicks: true },
       raw: mail(),
     },
     messages: [
@@ -50,7 +77,10 @@ t.test('each recipient is a message, all share the mail as it came', async (t) =
     ],
   })
   t.match(await store.lookupMessage(messageIds[1] ?? '', clock.now()), {
-    state: 'queued', recipient: 'bob@example.org', subject: 'Grüße an alle', tags: { campaign: 'spring' },
+    state: 'queued',
+    recipient: 'bob@example.org',
+    subject: 'Grüße an alle',
+    tags: { campaign: 'spring' },
   })
   await submit(submission({ raw: mail([], 'other') }), KEY)
   t.same(stored[1]?.content.tracking, { opens: true, clicks: false }, 'as the domain says')
@@ -100,13 +130,24 @@ t.test('two at once are stored once, whoever wins', async (t) => {
   const [left, right] = await Promise.all([submit(submission(), KEY), submit(submission(), KEY)])
   t.same(left, right)
   const { messages } = await store.searchMessages({
-    recipient: null, from: null, state: null, batchId: null, tag: null, isp: null, ip: null, since: null, until: null,
-    domains: null, limit: 10, after: null, now: clock.now(),
+    recipient: null,
+    from: null,
+    state: null,
+    batchId: null,
+    tag: null,
+    isp: null,
+    ip: null,
+    since: null,
+    until: null,
+    domains: null,
+    limit: 10,
+    after: null,
+    now: clock.now(),
   })
   t.equal(messages.length, 1)
 })
 
-t.test('a key of the sender\'s stands for one mail', async (t) => {
+t.test("a key of the sender's stands for one mail", async (t) => {
   const { submit, stored } = await submissionParts(t)
   const withKey = (changes: Partial<SubmissionRequest> = {}): SubmissionRequest =>
     submission({ idempotencyKey: 'receipt-1042', ...changes })

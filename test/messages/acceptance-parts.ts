@@ -10,7 +10,14 @@ import type { Metrics } from '../../src/base/metrics.ts'
 import type { AcceptanceOptions } from '../../src/messages/accept/accept-mail.ts'
 import { createAcceptMessage } from '../../src/messages/accept/accept-message.ts'
 import type {
-  AcceptedMessages, Acceptance, AcceptMessage, BatchRequest, Caller, GivenAttachment, SendRequest, SharedFields,
+  AcceptedMessages,
+  Acceptance,
+  AcceptMessage,
+  BatchRequest,
+  Caller,
+  GivenAttachment,
+  SendRequest,
+  SharedFields,
 } from '../../src/messages/accept/send-request.ts'
 import { createAcceptanceLog } from '../../src/messages/accept/acceptance-log.ts'
 import { createSendingRate } from '../../src/messages/accept/sending-rate.ts'
@@ -25,25 +32,54 @@ export const BULK_LIFETIME = 48 * HOUR
 export const TEST_DOMAIN = 'ready.example.test'
 
 const shared: SharedFields = {
-  from: 'Acme <orders@acme.com>', subject: 'Order', html: '<p>Hi</p>', text: undefined, replyTo: undefined,
-  attachments: [], headers: undefined, tags: undefined, metadata: undefined, sendAt: undefined, expiresIn: undefined,
-  ipPool: undefined, stream: undefined, track: undefined, unsubscribe: undefined, wrongTypes: [],
+  from: 'Acme <orders@acme.com>',
+  subject: 'Order',
+  html: '<p>Hi</p>',
+  text: undefined,
+  replyTo: undefined,
+  attachments: [],
+  headers: undefined,
+  tags: undefined,
+  metadata: undefined,
+  sendAt: undefined,
+  expiresIn: undefined,
+  ipPool: undefined,
+  stream: undefined,
+  track: undefined,
+  unsubscribe: undefined,
+  wrongTypes: [],
 }
 
 export const sendRequest = (changes: Partial<SendRequest> = {}): SendRequest => ({
-  ...shared, to: 'Ada <ada@example.net>', cc: [], bcc: [], variables: null, ...changes,
+  ...shared,
+  to: 'Ada <ada@example.net>',
+  cc: [],
+  bcc: [],
+  variables: null,
+  ...changes,
 })
 
 export const batchRequest = (changes: Partial<BatchRequest> = {}): BatchRequest => ({
-  ...shared, recipients: [{ to: 'ada@example.net' }], isStrict: false, ...changes,
+  ...shared,
+  recipients: [{ to: 'ada@example.net' }],
+  isStrict: false,
+  ...changes,
 })
 
 export const file = (changes: Partial<GivenAttachment> = {}): GivenAttachment => ({
-  name: 'receipt.txt', content: 'VGhhbmsgeW91Lgo=', contentType: undefined, contentId: undefined, ...changes,
+  name: 'receipt.txt',
+  content: 'VGhhbmsgeW91Lgo=',
+  contentType: undefined,
+  contentId: undefined,
+  ...changes,
 })
 
 export const callerWith = (changes: Partial<Caller> = {}): Caller => ({
-  apiKeyId: null, mode: 'live', domains: [], source: 'api', ...changes,
+  apiKeyId: null,
+  mode: 'live',
+  domains: [],
+  source: 'api',
+  ...changes,
 })
 
 export interface AcceptanceParts extends SenderParts {
@@ -83,13 +119,20 @@ export async function acceptanceParts(t: Test, setup: AcceptanceSetup = {}): Pro
   const rate = createSendingRate({
     clock: senders.clock,
     settings: {
-      requests: { count: 200, per_milliseconds: SECOND }, requests_burst: 400,
-      recipients: { count: 60_000, per_milliseconds: MINUTE }, recipients_burst: 10_000, ...setup.rates,
+      requests: { count: 200, per_milliseconds: SECOND },
+      requests_burst: 400,
+      recipients: { count: 60_000, per_milliseconds: MINUTE },
+      recipients_burst: 10_000,
+      ...setup.rates,
     },
   })
   const options: AcceptanceOptions = {
-    store, metrics, rate,
-    clock: senders.clock, domains: senders.domains, egress: senders.egress,
+    store,
+    metrics,
+    rate,
+    clock: senders.clock,
+    domains: senders.domains,
+    egress: senders.egress,
     settings: {
       delivery: {
         allow_private_addresses: setup.allowReservedNames ?? false,
@@ -126,7 +169,9 @@ export async function accepted<Accepted>(acceptance: Promise<Acceptance<Accepted
 
 /** The first message of an acceptance. */
 export async function acceptedId(acceptance: Promise<Acceptance<AcceptedMessages>>): Promise<string> {
-  const { recipients: [first] } = await accepted(acceptance)
+  const {
+    recipients: [first],
+  } = await accepted(acceptance)
   if (first === undefined) throw new Error('nothing was accepted')
   return first.messageId
 }

@@ -20,7 +20,14 @@ import type { Idempotent, SendRequest } from '../../src/messages/accept/send-req
 import { attempt, bounced, delivered, outcomeRecord, sampleBounce } from '../store/store-samples.ts'
 import { claimMessages } from '../support/claim-messages.ts'
 import {
-  accepted, acceptanceParts, acceptedId, batchRequest, callerWith, LIFETIME, sendRequest, verdict,
+  accepted,
+  acceptanceParts,
+  acceptedId,
+  batchRequest,
+  callerWith,
+  LIFETIME,
+  sendRequest,
+  verdict,
 } from './acceptance-parts.ts'
 import type { AcceptanceParts } from './acceptance-parts.ts'
 import { RENDERING } from './rendered-headers.ts'
@@ -43,15 +50,27 @@ async function actionParts(t: Test): Promise<ActionParts> {
   const { epoch } = await store.beginEpoch(clock.now(), clock.now())
   const waits: ActionParts['waits'] = { reason: undefined }
   const rule = {
-    id: 'google-unusual-rate', provider: 'gmail', stage: [], class: null, match: 'unusual rate', category: 'rate',
+    id: 'google-unusual-rate',
+    provider: 'gmail',
+    stage: [],
+    class: null,
+    match: 'unusual rate',
+    category: 'rate',
     weak: false,
   }
   const lookup = createMessageLookup({
-    store, clock, domains, classify: createClassifier([rule]), whyWaiting: () => waits.reason,
-    whereIs: async () => undefined, longestStageMilliseconds: 10 * MINUTE,
+    store,
+    clock,
+    domains,
+    classify: createClassifier([rule]),
+    whyWaiting: () => waits.reason,
+    whereIs: async () => undefined,
+    longestStageMilliseconds: 10 * MINUTE,
   })
   return {
-    ...parts, lookup, waits,
+    ...parts,
+    lookup,
+    waits,
     actions: createMessageActions(parts.options),
     send: (changes = {}) => acceptedId(parts.accept(sendRequest(changes), ALL, null)),
     async settle(id, outcome, reply = '250 2.0.0 OK') {
@@ -64,7 +83,8 @@ async function actionParts(t: Test): Promise<ActionParts> {
       await store.unclaim({ epoch, rows: others })
       const record = outcomeRecord(message, outcome)
       await store.recordOutcomes({
-        epoch, now,
+        epoch,
+        now,
         outcomes: [{ ...record, attempt: attempt({ at: now, result: outcome.kind, reply, stage: 'rcpt' }) }],
       })
     },
@@ -102,15 +122,21 @@ t.test('cancel: what cannot be canceled is a conflict in plain words', async (t)
   await t.rejects(actions.cancel(bad, ALL), { code: 'conflict', details: /is bounced: it was refused for good/ })
   const suppressed = await send({ to: 'suppressed@simulator.sternpost.test' })
   await t.rejects(actions.cancel(suppressed, ALL), {
-    code: 'conflict', details: /is suppressed: its address is on the suppression list/,
+    code: 'conflict',
+    details: /is suppressed: its address is on the suppression list/,
   })
   const sending = await send()
   const { epoch } = await store.beginEpoch(clock.now(), clock.now())
   await claimMessages(store, {
-    now: clock.now(), epoch, leaseUntil: clock.now() + MINUTE, pools: ['default'], limit: 10,
+    now: clock.now(),
+    epoch,
+    leaseUntil: clock.now() + MINUTE,
+    pools: ['default'],
+    limit: 10,
   })
   await t.rejects(actions.cancel(sending, ALL), {
-    code: 'conflict', details: /is sending: its SMTP transaction is under way/,
+    code: 'conflict',
+    details: /is sending: its SMTP transaction is under way/,
   })
   const unknown = newIdentifier('msg', clock.now())
   await t.rejects(actions.cancel(unknown, ALL), { code: 'not_found', details: `message ${unknown}` })
@@ -154,9 +180,15 @@ t.test('retry: a bounced message is sent again as a new one', async (t) => {
   const parts = await actionParts(t)
   const { actions, send, settle, stored, clock } = parts
   const id = await send({
-    subject: 'Hi {{name}}', variables: { name: 'Ada' }, tags: { a: 'b' }, ipPool: 'spare', expiresIn: 600,
+    subject: 'Hi {{name}}',
+    variables: { name: 'Ada' },
+    tags: { a: 'b' },
+    ipPool: 'spare',
+    expiresIn: 600,
     attachments: [{ name: 'a.txt', content: 'YQ==', contentType: undefined, contentId: undefined }],
-    track: { opens: false, clicks: true }, headers: { 'X-A': 'b' }, stream: 'bulk',
+    track: { opens: false, clicks: true },
+    headers: { 'X-A': 'b' },
+    stream: 'bulk',
   })
   await settle(id, bounced, '550 5.7.1 no')
   await clock.advance(HOUR)
@@ -168,9 +200,7 @@ t.test('retry: a bounced message is sent again as a new one', async (t) => {
   t.match(second, { retryOf: id, pool: 'spare', stream: 'bulk', sendAt: null, batch: null, isTest: false })
   t.match(second?.messages, [{ to: first?.messages[0]?.to, expiresAt: clock.now() + 600 * SECOND }])
   t.match(await parts.lookup.message(again.message_id, ALL), { retry_of: id, state: 'queued', subject: 'Hi Ada' })
-  t.match(await actions.retry(id, ALL, keeping('b')), {
-    kind: 'replayed', answer: { body: JSON.stringify(again) },
-  })
+  t.match(await actions.retry(id, ALL, keeping('b')), { kind: 'replayed', answer: { body: JSON.stringify(again) } })
   t.equal(await stateOf(parts, id), 'bounced', 'the old one stays as it is')
 })
 
@@ -187,8 +217,11 @@ t.test('retry: every reason against it is told', async (t) => {
   const { actions, send, settle, store, clock, domains } = parts
   const retry = (id: string, caller = ALL): Promise<string> => verdict(actions.retry(id, caller, null))
   const waiting = await send()
-  t.equal(await retry(waiting), `conflict: message ${waiting} is queued: it waits to be sent; ` +
-    'only a deferred, bounced or expired message can be tried again')
+  t.equal(
+    await retry(waiting),
+    `conflict: message ${waiting} is queued: it waits to be sent; ` +
+      'only a deferred, bounced or expired message can be tried again',
+  )
   await settle(waiting, delivered)
   t.match(await retry(waiting), /^conflict: message msg_\w+ is delivered: the recipient's server has taken it; only/)
   const canceled = await send()
@@ -200,16 +233,21 @@ t.test('retry: every reason against it is told', async (t) => {
   await settle(bad, bounced, '550 5.1.1 no')
   t.match(await retry(bad, callerWith({ domains: ['other.com'] })), /^not_found: /)
   t.match(await retry(bad, callerWith({ mode: 'test' })), /^forbidden: .* is live mail, which a test key does not send/)
-  const suppress = (scope: string, isTest: boolean): Promise<unknown> => store.addSuppression({
-    id: newIdentifier('sup', clock.now()), email: 'ada@example.net', reason: 'unsubscribe', scope, isTest,
-    messageId: null, createdAt: clock.now(),
-  })
+  const suppress = (scope: string, isTest: boolean): Promise<unknown> =>
+    store.addSuppression({
+      id: newIdentifier('sup', clock.now()),
+      email: 'ada@example.net',
+      reason: 'unsubscribe',
+      scope,
+      isTest,
+      messageId: null,
+      createdAt: clock.now(),
+    })
   await suppress('other', false)
   await suppress('all', true)
   t.equal(await retry(bad), 'accepted', 'another list, and the list of test keys, do not matter')
   await suppress('news', false)
-  t.equal(await retry(bad),
-    'conflict: ada@example.net is on the suppression list for the list news (unsubscribe)')
+  t.equal(await retry(bad), 'conflict: ada@example.net is on the suppression list for the list news (unsubscribe)')
   await suppress('all', false)
   t.equal(await retry(bad), 'conflict: ada@example.net is on the suppression list (unsubscribe)')
   await store.removeSuppressions('ada@example.net', null, false)
@@ -231,7 +269,8 @@ t.test('retry: content that is gone is a conflict', async (t) => {
   await settle(id, bounced, '550 5.1.1 no')
   const store = { ...options.store, requestToRepeat: async () => null }
   await t.rejects(createMessageActions({ ...options, store }).retry(id, ALL, null), {
-    code: 'conflict', details: `message ${id}: its content is no longer stored, so it cannot be sent again`,
+    code: 'conflict',
+    details: `message ${id}: its content is no longer stored, so it cannot be sent again`,
   })
 })
 
@@ -241,11 +280,20 @@ t.test('explain: what happened, what it waits for, what to do', async (t) => {
   const id = await send()
   const explain = () => lookup.explain(id, ALL)
   t.match(await explain(), {
-    message_id: id, state: 'queued', waiting_for: null, reply: null, category: null, rule: null, similar: null,
-    summary: 'It is in the queue and leaves as soon as a connection is free.', advice: ['Nothing to do.'],
+    message_id: id,
+    state: 'queued',
+    waiting_for: null,
+    reply: null,
+    category: null,
+    rule: null,
+    similar: null,
+    summary: 'It is in the queue and leaves as soon as a connection is free.',
+    advice: ['Nothing to do.'],
   })
   waits.reason = {
-    waitingFor: 'connections', untilMilliseconds: null, text: 'Every connection to example.net is busy.',
+    waitingFor: 'connections',
+    untilMilliseconds: null,
+    text: 'Every connection to example.net is busy.',
   }
   t.match(await explain(), { waiting_for: 'connections', summary: 'Every connection to example.net is busy.' })
   waits.reason = undefined
@@ -253,20 +301,28 @@ t.test('explain: what happened, what it waits for, what to do', async (t) => {
   await settle(id, { kind: 'deferred', retryAt: clock.now() + 15 * MINUTE }, reply)
   await clock.advance(MINUTE)
   t.match(await explain(), {
-    state: 'deferred', summary: 'gmail asks to slow down (60 seconds ago). The next attempt is in 14 minutes.',
-    waiting_for: 'retry_delay', reply, category: 'rate', rule: 'google-unusual-rate',
+    state: 'deferred',
+    summary: 'gmail asks to slow down (60 seconds ago). The next attempt is in 14 minutes.',
+    waiting_for: 'retry_delay',
+    reply,
+    category: 'rate',
+    rule: 'google-unusual-rate',
     next_attempt_at: toUnixSeconds(clock.now()) + 14 * 60,
-    similar: { isp: 'gmail', last_hour: { attempts: 1, deferred: 1 } }, advice: ['Nothing to do.'],
+    similar: { isp: 'gmail', last_hour: { attempts: 1, deferred: 1 } },
+    advice: ['Nothing to do.'],
   })
   waits.reason = {
-    waitingFor: 'suspension', untilMilliseconds: clock.now() + HOUR, text: 'Sending to gmail pauses for 60 minutes.',
+    waitingFor: 'suspension',
+    untilMilliseconds: clock.now() + HOUR,
+    text: 'Sending to gmail pauses for 60 minutes.',
   }
   t.match(await explain(), {
     waiting_for: 'suspension',
     summary: 'gmail asks to slow down (60 seconds ago). Sending to gmail pauses for 60 minutes.',
   })
   t.match((await explain()).checks, [
-    { check: 'dkim', status: 'pass', seen: /^ps/ }, { check: 'spf', status: 'pass', seen: 'pass for 127.0.0.11' },
+    { check: 'dkim', status: 'pass', seen: /^ps/ },
+    { check: 'spf', status: 'pass', seen: 'pass for 127.0.0.11' },
     { check: 'dmarc', status: 'pass', seen: /^v=DMARC1/ },
   ])
 })
@@ -278,13 +334,19 @@ t.test('explain: the end of a message', async (t) => {
   const done = await send()
   await settle(done, delivered)
   t.match(await explain(done), {
-    summary: 'gmail took it at the first attempt.', waiting_for: null, category: null, reply: '250 2.0.0 OK',
+    summary: 'gmail took it at the first attempt.',
+    waiting_for: null,
+    category: null,
+    reply: '250 2.0.0 OK',
   })
   const bad = await send()
   await settle(bad, bounced, '550 5.1.1 no such user')
   t.match(await explain(bad), {
-    summary: 'gmail says that there is no such address; it is not tried again.', category: 'invalid_recipient',
-    reply: '550 5.1.1 no such user', advice: ['Remove the address from your lists.'], waiting_for: null,
+    summary: 'gmail says that there is no such address; it is not tried again.',
+    category: 'invalid_recipient',
+    reply: '550 5.1.1 no such user',
+    advice: ['Remove the address from your lists.'],
+    waiting_for: null,
   })
   const blocked = await send()
   const bounce = { ...sampleBounce, category: 'auth_failed', type: 'block' } as const
@@ -302,9 +364,11 @@ t.test('explain: the end of a message', async (t) => {
   await clock.advance(LIFETIME + SECOND)
   await store.expireDue(clock.now(), 10)
   t.match(await explain(expired), {
-    state: 'expired', category: 'expired', reply: 'no answer from the DNS',
-    summary: 'Its lifetime ended before gmail took it. ' +
-      'The last attempt, 3 days ago, ended with: no answer from the DNS.',
+    state: 'expired',
+    category: 'expired',
+    reply: 'no answer from the DNS',
+    summary:
+      'Its lifetime ended before gmail took it. ' + 'The last attempt, 3 days ago, ended with: no answer from the DNS.',
   })
   await t.rejects(explain('x'), { code: 'not_found' })
 })
@@ -320,7 +384,8 @@ t.test('explain: checks that did not pass', async (t) => {
   await domains.verify('acme.com')
   const { checks } = await lookup.explain(await send(), ALL)
   t.match(checks, [
-    { check: 'dkim', status: 'fail', seen: /\w/ }, { check: 'spf', status: 'pass' },
+    { check: 'dkim', status: 'fail', seen: /\w/ },
+    { check: 'spf', status: 'pass' },
     { check: 'dmarc', status: 'warn', seen: /\w/ },
   ])
 })
@@ -329,21 +394,36 @@ t.test('preview: the mail as it would be sent, and nothing stored', async (t) =>
   const parts = await actionParts(t)
   const { options, stored, egress } = parts
   const preview = createPreviewMessage({
-    ...options, egress, renderingOf: async (domain) => ({ ...RENDERING, returnPath: `bounces.${domain}` }),
+    ...options,
+    egress,
+    renderingOf: async (domain) => ({ ...RENDERING, returnPath: `bounces.${domain}` }),
   })
-  const data = await preview(sendRequest({
-    subject: 'Order {{no}}', html: '<a href="https://acme.com/{{no}}">{{no}}</a>', variables: { no: '<7>' },
-    headers: { 'X-A': 'ü' }, cc: ['bob@example.org'], track: { opens: false, clicks: true },
-  }), ALL)
+  const data = await preview(
+    sendRequest({
+      subject: 'Order {{no}}',
+      html: '<a href="https://acme.com/{{no}}">{{no}}</a>',
+      variables: { no: '<7>' },
+      headers: { 'X-A': 'ü' },
+      cc: ['bob@example.org'],
+      track: { opens: false, clicks: true },
+    }),
+    ALL,
+  )
   t.match(data, { subject: 'Order <7>', text: /<7>/, html: /&lt;7&gt;/, warnings: [] })
   t.ok(data.mime_bytes > 500)
-  t.match(data.headers.filter(({ name }) => ['To', 'Cc', 'Subject'].includes(name)), [
-    { name: 'To', value: 'Ada <ada@example.net>' }, { name: 'Cc', value: 'bob@example.org' },
-    { name: 'Subject', value: 'Order <7>' },
-  ])
+  t.match(
+    data.headers.filter(({ name }) => ['To', 'Cc', 'Subject'].includes(name)),
+    [
+      { name: 'To', value: 'Ada <ada@example.net>' },
+      { name: 'Cc', value: 'bob@example.org' },
+      { name: 'Subject', value: 'Order <7>' },
+    ],
+  )
   t.same(data.links.length, 1)
   t.match((await preview(sendRequest({ subject: '', text: '', html: 'x'.repeat(110_000) }), ALL)).warnings, [
-    'the subject is empty', 'there is no text part for readers without html', /the html is over 104448 bytes/,
+    'the subject is empty',
+    'there is no text part for readers without html',
+    /the html is over 104448 bytes/,
   ])
   t.match(await verdict(preview(sendRequest({ to: 'x', from: 'y' }), ALL)), /^invalid_recipient: to: .*; from: /)
   t.match(await verdict(preview(sendRequest({ from: 'a@unknown.org' }), ALL)), /^domain_not_verified/)

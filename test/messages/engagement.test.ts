@@ -29,7 +29,8 @@ import { until } from '../support/until.ts'
 
 const MINUTE = 60_000
 const KEYS = {
-  open: createSecretKey(Buffer.alloc(32, 1)), click: createSecretKey(Buffer.alloc(32, 2)),
+  open: createSecretKey(Buffer.alloc(32, 1)),
+  click: createSecretKey(Buffer.alloc(32, 2)),
   unsubscribe: createSecretKey(Buffer.alloc(32, 3)),
 }
 const BASE_URL = 'https://track.example.net'
@@ -80,9 +81,17 @@ async function startParts(t: Test, changes: Partial<EngagementOptions> = {}): Pr
     },
   }
   const engagement = createEngagement({
-    store, clock, metrics, keys: KEYS, trackingUrl: null, trackingHost: 'track.example.net', machines: MACHINES,
-    storesClient: false, logger: createLogger({ level: 'debug', write: (line) => void log.push(line) }),
-    onEvents: () => void events.count++, ...changes,
+    store,
+    clock,
+    metrics,
+    keys: KEYS,
+    trackingUrl: null,
+    trackingHost: 'track.example.net',
+    machines: MACHINES,
+    storesClient: false,
+    logger: createLogger({ level: 'debug', write: (line) => void log.push(line) }),
+    onEvents: () => void events.count++,
+    ...changes,
   })
   const mail: Parts['mail'] = async (content, variables = {}) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
@@ -112,14 +121,20 @@ async function settle({ clock, requests }: Parts, batches: number): Promise<void
 
 t.test('each link leads back to its target', async (t) => {
   const { engagement, mail, store } = await startParts(t)
-  const html = '<a href="https://shop.test/?a=1&amp;b=2">1</a><a href="{{url}}">2</a>'
-    + '<a href="https://u.test/?{{unsubscribe_url}}">3</a><a href="{{other}}">4</a><a href="javascript:x">5</a>'
+  const html =
+    '<a href="https://shop.test/?a=1&amp;b=2">1</a><a href="{{url}}">2</a>' +
+    '<a href="https://u.test/?{{unsubscribe_url}}">3</a><a href="{{other}}">4</a><a href="javascript:x">5</a>'
   const url = 'https://own.test/grüße?x=<1>'
   const { links, messageId } = await mail({ html, unsubscribe: { list: 'news', url: null } }, { url, other: url })
   const followed = await Promise.all(links.map((token) => engagement.click(token, null)))
   const { unsubscribe } = messageUrls({ messageId, baseUrl: BASE_URL, keys: KEYS })
-  t.same(followed, ['https://shop.test/?a=1&b=2', url, `https://u.test/?${unsubscribe()}`, url]
-    .map((target) => ({ kind: 'redirect', target })))
+  t.same(
+    followed,
+    ['https://shop.test/?a=1&b=2', url, `https://u.test/?${unsubscribe()}`, url].map((target) => ({
+      kind: 'redirect',
+      target,
+    })),
+  )
   const raw = Buffer.from('Content-Type: text/html\r\n\r\n<a href="https://raw.test/">x</a>')
   const submitted = await acceptOne(store, {
     content: { ...sampleContent, html: null, raw, hasVariables: false, tracking: { opens: false, clicks: true } },
@@ -130,7 +145,11 @@ t.test('each link leads back to its target', async (t) => {
 
 t.test('a token that is none leads nowhere, one of a mail that is gone says so', async (t) => {
   const { engagement, mail, store, clock, requests } = await startParts(t)
-  const { links: [link = ''], pixel, messageId } = await mail({ html: '<a href="https://shop.test/">x</a>' })
+  const {
+    links: [link = ''],
+    pixel,
+    messageId,
+  } = await mail({ html: '<a href="https://shop.test/">x</a>' })
   for (const token of ['', 'x', pixel, `${link.slice(0, 55)}${link.endsWith('a') ? 'b' : 'a'}`]) {
     t.same(await engagement.click(token, PERSON), { kind: 'unknown' })
     if (token !== pixel) engagement.open(token, PERSON)
@@ -139,7 +158,10 @@ t.test('a token that is none leads nowhere, one of a mail that is gone says so',
   t.same(await engagement.click(clickToken(newIdentifier('msg', NOW), 0, KEYS.click), PERSON), { kind: 'gone' })
   t.same(await engagement.click(clickToken(messageId, 1, KEYS.click), PERSON), { kind: 'gone' }, 'no such link')
   const pruned = createFollowLink({
-    store: { ...store, linkHtml: async () => null }, keys: KEYS, trackingUrl: null, trackingHost: 'x',
+    store: { ...store, linkHtml: async () => null },
+    keys: KEYS,
+    trackingUrl: null,
+    trackingHost: 'x',
   })
   t.same(await pruned(link), { kind: 'gone' }, 'its content is not kept')
   await clock.advance(10_000)
@@ -149,7 +171,11 @@ t.test('a token that is none leads nowhere, one of a mail that is gone says so',
 t.test('an open is recorded within a second, a click after it could be judged', async (t) => {
   const parts = await startParts(t)
   const { engagement, mail, clock, requests, counts, events } = parts
-  const { links: [link = ''], pixel, messageId } = await mail({ html: '<a href="https://shop.test/">x</a>' })
+  const {
+    links: [link = ''],
+    pixel,
+    messageId,
+  } = await mail({ html: '<a href="https://shop.test/">x</a>' })
   engagement.open(pixel, PERSON)
   engagement.open(pixel, null)
   await engagement.click(link, null)
@@ -160,11 +186,17 @@ t.test('an open is recorded within a second, a click after it could be judged', 
   await settle(parts, 2)
   t.equal(clock.now() - NOW >= 5_000, true)
   t.same(await counts(messageId), [1, 1, 0, 0])
-  t.match((await parts.store.messageEvents(messageId))?.at(-1), {
-    kind: 'email.clicked', at: NOW, data: { url: 'https://shop.test/' },
-  }, 'with the time of the hit')
+  t.match(
+    (await parts.store.messageEvents(messageId))?.at(-1),
+    { kind: 'email.clicked', at: NOW, data: { url: 'https://shop.test/' } },
+    'with the time of the hit',
+  )
   t.equal(events.count, 2)
-  t.same(requests.flatMap(({ hits }) => hits.map(({ client }) => client)), [null, null], 'who it was is not kept')
+  t.same(
+    requests.flatMap(({ hits }) => hits.map(({ client }) => client)),
+    [null, null],
+    'who it was is not kept',
+  )
   const metrics = await parts.metrics.registry.metrics()
   t.match(metrics, 'sternpost_opens_total{machine="false"} 1\n')
   t.match(metrics, 'sternpost_clicks_total{machine="false"} 1\n')
@@ -198,31 +230,48 @@ t.test('scanners, proxies and bursts are machines', async (t) => {
   t.same(await counts(two.messageId), [1, 2, 0, 0], 'two links 3.5 s apart')
   t.same(await counts(three.messageId), [0, 0, 0, 2], 'one link from two networks within 10 s')
   t.same(await counts(four.messageId), [1, 0, 2, 1], 'by user agent and network')
-  t.ok(requests.flatMap(({ hits }) => hits).every(({ client }) => client !== null), 'and kept where that is wanted')
+  t.ok(
+    requests.flatMap(({ hits }) => hits).every(({ client }) => client !== null),
+    'and kept where that is wanted',
+  )
 })
 
 t.test('hits wait while the store takes none, and the oldest are dropped when they are too many', async (t) => {
   const parts = await startParts(t)
   const { engagement, mail, clock, failure, requests, metrics, log, counts } = parts
-  const { pixel, links: [link = ''], messageId } = await mail({ html: '<a href="https://shop.test/">x</a>' })
+  const {
+    pixel,
+    links: [link = ''],
+    messageId,
+  } = await mail({ html: '<a href="https://shop.test/">x</a>' })
   failure.error = Object.assign(new Error('database or disk is full'), { code: 'SQLITE_FULL' })
   await engagement.click(link, PERSON)
   for (let second = 0; second < 8; second++) await clock.advance(1_000)
   t.equal((await engagement.click(link, null)).kind, 'redirect', 'that needs no write')
-  t.same(log.map((line) => (JSON.parse(line) as { msg: string }).msg), ['opens and clicks wait'], 'said once')
+  t.same(
+    log.map((line) => (JSON.parse(line) as { msg: string }).msg),
+    ['opens and clicks wait'],
+    'said once',
+  )
   for (let count = 0; count < 10_000; count++) engagement.open(pixel, PERSON)
   await clock.advance(1_000)
   t.match(await metrics.registry.metrics(), 'sternpost_engagement_dropped_total 1\n')
   delete failure.error
   await clock.advance(1_000)
   await until('all is stored', () => requests.length === 20)
-  t.ok(requests.every(({ hits }) => hits.length === 500), 'in batches')
+  t.ok(
+    requests.every(({ hits }) => hits.length === 500),
+    'in batches',
+  )
   await until('the last one too', async () => JSON.stringify(await counts(messageId)) === '[10000,0,0,0]')
 })
 
 t.test('a stop stores what waits', async (t) => {
   const { engagement, mail, counts } = await startParts(t)
-  const { links: [link = ''], messageId } = await mail({ html: '<a href="https://shop.test/">x</a>' })
+  const {
+    links: [link = ''],
+    messageId,
+  } = await mail({ html: '<a href="https://shop.test/">x</a>' })
   await engagement.click(link, PERSON)
   await engagement.stop()
   t.same(await counts(messageId), [1, 1, 0, 0])
@@ -231,7 +280,10 @@ t.test('a stop stores what waits', async (t) => {
 t.test('many clicks on one link are those of one person, and of many links those of a machine', async (t) => {
   const parts = await startParts(t)
   const { engagement, mail, counts, clock, store } = parts
-  const { links: [link = ''], messageId } = await mail({ html: '<a href="https://shop.test/">x</a>' })
+  const {
+    links: [link = ''],
+    messageId,
+  } = await mail({ html: '<a href="https://shop.test/">x</a>' })
   for (let second = 0; second < 20; second++) {
     await Promise.all(Array.from({ length: 50 }, () => engagement.click(link, PERSON)))
     await clock.advance(1_000)
@@ -248,9 +300,10 @@ t.test('many clicks on one link are those of one person, and of many links those
 
 t.test('each click of a run counts for a burst', async (t) => {
   const { engagement, mail, counts, clock } = await startParts(t)
-  const { links: [first = '', second = ''], messageId } = await mail({
-    html: '<a href="https://1.test/">1</a><a href="https://2.test/">2</a>',
-  })
+  const {
+    links: [first = '', second = ''],
+    messageId,
+  } = await mail({ html: '<a href="https://1.test/">1</a><a href="https://2.test/">2</a>' })
   await engagement.click(first, PERSON)
   await clock.advance(2_500)
   await engagement.click(first, PERSON)
@@ -282,8 +335,13 @@ t.test('the signs of a machine', async (t) => {
 
   const click = (linkNumber: number, at: number, network = 'n'): ClickRun => ({ linkNumber, at, until: at, network })
   const burst: [ClickRun, boolean][] = [
-    [click(1, 0), false], [click(1, 9_000), false], [click(2, 3_000), true], [click(2, 3_001), false],
-    [click(2, -3_000), true], [click(1, 10_000, 'm'), true], [click(1, 10_001, 'm'), false],
+    [click(1, 0), false],
+    [click(1, 9_000), false],
+    [click(2, 3_000), true],
+    [click(2, 3_001), false],
+    [click(2, -3_000), true],
+    [click(1, 10_000, 'm'), true],
+    [click(1, 10_001, 'm'), false],
     [click(2, 4_000, 'm'), false],
   ]
   for (const [other, expected] of burst) t.equal(isOfBurst(click(1, 0), [other]), expected, JSON.stringify(other))
@@ -293,11 +351,18 @@ t.test('a token takes its recipient off the list, once', async (t) => {
   const { store, mail, clock } = await startParts(t)
   const events = { count: 0 }
   const { isUnsubscribeToken, unsubscribe } = createUnsubscribing({
-    store, clock, metrics: createMetrics(), key: KEYS.unsubscribe, logger: createLogger({ level: 'silent' }),
+    store,
+    clock,
+    metrics: createMetrics(),
+    key: KEYS.unsubscribe,
+    logger: createLogger({ level: 'silent' }),
     onEvents: () => void events.count++,
   })
   const content = { html: '<a href="https://x.test">x</a>', unsubscribe: { list: 'news', url: null } }
-  const { messageId, links: [link = ''] } = await mail(content)
+  const {
+    messageId,
+    links: [link = ''],
+  } = await mail(content)
   const token = unsubscribeToken(messageId, 0, KEYS.unsubscribe)
   t.same([isUnsubscribeToken(token), isUnsubscribeToken(link), isUnsubscribeToken('')], [true, false, false])
   t.same([await unsubscribe(token), await unsubscribe(token.toUpperCase())], [true, true])

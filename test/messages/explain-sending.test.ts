@@ -17,14 +17,21 @@ const LONGEST = 10 * MINUTE
 
 function say(where: Whereabouts | undefined, ageMilliseconds = 12 * SECOND): SendingReport {
   return explainSending({
-    message: { id: ID, claimedAt: NOW - ageMilliseconds }, where, longestStageMilliseconds: LONGEST, now: NOW,
+    message: { id: ID, claimedAt: NOW - ageMilliseconds },
+    where,
+    longestStageMilliseconds: LONGEST,
+    now: NOW,
   })
 }
 
 const inThread = (place: Partial<ThreadPlace> | null): Whereabouts => ({
-  kind: 'thread', thread: 2, ...ROAD,
-  place: place === null ? null
-    : { stage: 'dot', milliseconds: 3 * SECOND, host: 'mx.example.net', address: '198.51.100.7', ...place },
+  kind: 'thread',
+  thread: 2,
+  ...ROAD,
+  place:
+    place === null
+      ? null
+      : { stage: 'dot', milliseconds: 3 * SECOND, host: 'mx.example.net', address: '198.51.100.7', ...place },
 })
 
 t.test('every place has its sentence, and nothing is to be done', async (t) => {
@@ -33,12 +40,18 @@ t.test('every place has its sentence, and nothing is to be done', async (t) => {
   const sentences: [Whereabouts, string][] = [
     [{ kind: 'placing' }, 'its hosts are looked up in the DNS, and the IP is chosen that sends it'],
     [{ kind: 'path', ...ROAD }, 'it waits for room on the path from 203.0.113.5 to example.net'],
-    [{ kind: 'recording', milliseconds: 3 * SECOND },
-      'what became of it has been on the way into the store for 3 seconds'],
-    [inThread({ stage: 'queue', ...nowhere }),
-      'in delivery thread 2 it has waited for a connection from 203.0.113.5 to example.net for 3 seconds'],
-    [inThread({ stage: 'connect' }),
-      'delivery thread 2 began to connect from 203.0.113.5 to mx.example.net [198.51.100.7] 3 seconds ago'],
+    [
+      { kind: 'recording', milliseconds: 3 * SECOND },
+      'what became of it has been on the way into the store for 3 seconds',
+    ],
+    [
+      inThread({ stage: 'queue', ...nowhere }),
+      'in delivery thread 2 it has waited for a connection from 203.0.113.5 to example.net for 3 seconds',
+    ],
+    [
+      inThread({ stage: 'connect' }),
+      'delivery thread 2 began to connect from 203.0.113.5 to mx.example.net [198.51.100.7] 3 seconds ago',
+    ],
     [inThread({ stage: 'render' }), `${sends}; its content is being read and signed, for 3 seconds`],
     [inThread({ stage: 'turn' }), `${sends}; it has waited for the message before it for 3 seconds`],
     [inThread({ stage: 'mail' }), `${sends}; it has waited for the answer to MAIL for 3 seconds`],
@@ -61,20 +74,25 @@ t.test('what stays in one place for more than twice the longest stage is a probl
   const patience = 2 * LONGEST
   t.equal(say(inThread({ milliseconds: patience }), patience).advice, null)
   const stuck = say(inThread({ milliseconds: patience + SECOND }), patience + MINUTE)
-  t.equal(stuck.summary,
+  t.equal(
+    stuck.summary,
     'It has been on its way for 21 minutes: delivery thread 2 sends it from 203.0.113.5 to mx.example.net ' +
-    '[198.51.100.7]; the final dot went out 20 minutes ago. ' +
-    'For 20 minutes it has not moved there, and no stage of a delivery takes so long.')
+      '[198.51.100.7]; the final dot went out 20 minutes ago. ' +
+      'For 20 minutes it has not moved there, and no stage of a delivery takes so long.',
+  )
   t.same(stuck.check, { check: 'delivery', status: 'fail', seen: 'delivery thread 2, for 20 minutes' })
   t.match(stuck.advice, [/still waits for it/, /^A restart of the server frees it at once/, new RegExp(`log.*${ID}`)])
   t.equal(say(inThread({}), 3 * patience).advice, null, 'many stages may take longer together')
   t.equal(say({ kind: 'recording', milliseconds: SECOND }, 3 * patience).advice, null)
   t.equal(say({ kind: 'placing' }, patience).advice, null)
   t.match(say({ kind: 'placing' }, patience + SECOND), {
-    summary: /For 20 minutes it has not moved there/, check: { status: 'fail' }, advice: [/\w/],
+    summary: /For 20 minutes it has not moved there/,
+    check: { status: 'fail' },
+    advice: [/\w/],
   })
   t.match(say({ kind: 'recording', milliseconds: patience + SECOND }, patience + SECOND).check, {
-    status: 'fail', seen: 'record of its outcome, for 20 minutes',
+    status: 'fail',
+    seen: 'record of its outcome, for 20 minutes',
   })
 })
 
@@ -82,7 +100,9 @@ t.test('behind other messages it may wait for long', async (t) => {
   const patience = 2 * LONGEST
   for (const stage of ['queue', 'turn'] as const) {
     t.match(say(inThread({ stage, milliseconds: patience + SECOND }), patience + MINUTE), {
-      summary: /Other messages are before it\.$/, check: { status: 'warn' }, advice: null,
+      summary: /Other messages are before it\.$/,
+      check: { status: 'warn' },
+      advice: null,
     })
   }
   t.match(say({ kind: 'path', ...ROAD }, patience), { check: { status: 'pass' }, advice: null })
@@ -91,29 +111,36 @@ t.test('behind other messages it may wait for long', async (t) => {
 
 t.test('a thread that does not answer is told', async (t) => {
   const silent = say(inThread(null))
-  t.equal(silent.summary, 'It has been on its way for 12 seconds: delivery thread 2 has it, to send it from ' +
-    '203.0.113.5 to example.net, and did not answer within a second.')
+  t.equal(
+    silent.summary,
+    'It has been on its way for 12 seconds: delivery thread 2 has it, to send it from ' +
+      '203.0.113.5 to example.net, and did not answer within a second.',
+  )
   t.same(silent.check, { check: 'delivery', status: 'warn', seen: 'delivery thread 2, which does not answer' })
   t.equal(silent.advice, null)
   t.match(say(inThread(null), 2 * LONGEST + SECOND), {
-    summary: /did not answer within a second\. How far it is there is not known\.$/, check: { status: 'fail' },
+    summary: /did not answer within a second\. How far it is there is not known\.$/,
+    check: { status: 'fail' },
     advice: [/\w/],
   })
 })
 
-t.test('what is in nobody\'s hand is said plainly, but for the moment after its claim', async (t) => {
+t.test("what is in nobody's hand is said plainly, but for the moment after its claim", async (t) => {
   t.match(say(undefined, SECOND), {
-    summary: 'It has been on its way for 1 second: it was just taken from the queue.', check: { status: 'pass' },
+    summary: 'It has been on its way for 1 second: it was just taken from the queue.',
+    check: { status: 'pass' },
     advice: null,
   })
   const lost = say(undefined)
-  t.equal(lost.summary,
-    'It has been on its way for 12 seconds, and it is in nobody\'s hand: no part of delivery has it.')
-  t.same(lost.check, { check: 'delivery', status: 'fail', seen: 'in nobody\'s hand' })
+  t.equal(
+    lost.summary,
+    "It has been on its way for 12 seconds, and it is in nobody's hand: no part of delivery has it.",
+  )
+  t.same(lost.check, { check: 'delivery', status: 'fail', seen: "in nobody's hand" })
   t.match(lost.advice, [/not lost.*every minute.*by itself/, /^A restart of the server/, /^Report it/])
 })
 
-t.test('a message that ends between the two questions is not said to be in nobody\'s hand', async (t) => {
+t.test("a message that ends between the two questions is not said to be in nobody's hand", async (t) => {
   const store = await testStore(t)
   const { epoch } = await store.beginEpoch(NOW, NOW)
   const id = await acceptOne(store, {})
@@ -121,8 +148,11 @@ t.test('a message that ends between the two questions is not said to be in nobod
   if (message === undefined) throw new Error('nothing was claimed')
   let isAnswered = false
   const explain = createExplainMessage({
-    store, clock: { now: () => NOW + MINUTE, after: () => () => undefined }, domains: { find: async () => null },
-    classify: () => ({ category: 'unknown', rule: null, suppress: 'never' }), whyWaiting: () => undefined,
+    store,
+    clock: { now: () => NOW + MINUTE, after: () => () => undefined },
+    domains: { find: async () => null },
+    classify: () => ({ category: 'unknown', rule: null, suppress: 'never' }),
+    whyWaiting: () => undefined,
     longestStageMilliseconds: LONGEST,
     async whereIs(asked) {
       t.equal(asked, id)
@@ -131,11 +161,17 @@ t.test('a message that ends between the two questions is not said to be in nobod
     },
   })
   t.match(await explain(id, { domains: [] }), {
-    state: 'sending', summary: /^It has been on its way for 60 seconds, and it is in nobody's hand/,
-    waiting_for: null, checks: [{ check: 'delivery', status: 'fail' }], advice: [/not lost/, String, String],
+    state: 'sending',
+    summary: /^It has been on its way for 60 seconds, and it is in nobody's hand/,
+    waiting_for: null,
+    checks: [{ check: 'delivery', status: 'fail' }],
+    advice: [/not lost/, String, String],
   })
   isAnswered = true
   t.match(await explain(id, { domains: [] }), {
-    state: 'delivered', summary: /took it/, checks: { length: 0 }, advice: ['Nothing to do.'],
+    state: 'delivered',
+    summary: /took it/,
+    checks: { length: 0 },
+    advice: ['Nothing to do.'],
   })
 })

@@ -12,7 +12,16 @@ import type { RowClaim } from '../../src/store/records/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { testStore } from '../senders/sender-parts.ts'
 import {
-  acceptOne, acceptRequest, bounced, claim, deferredUntil, delivered, LIFETIME, newMessage, NOW, outcomeRecord,
+  acceptOne,
+  acceptRequest,
+  bounced,
+  claim,
+  deferredUntil,
+  delivered,
+  LIFETIME,
+  newMessage,
+  NOW,
+  outcomeRecord,
   sampleContent,
 } from '../store/store-samples.ts'
 
@@ -21,9 +30,13 @@ const ALL = { domains: [] }
 
 function lookupIn(store: Store): MessageLookup {
   return createMessageLookup({
-    store, clock: { now: () => NOW, after: () => () => undefined }, domains: { find: async () => null },
-    classify: () => ({ category: 'unknown', rule: null, suppress: 'never' }), whyWaiting: () => undefined,
-    whereIs: async () => undefined, longestStageMilliseconds: 10 * MINUTE,
+    store,
+    clock: { now: () => NOW, after: () => () => undefined },
+    domains: { find: async () => null },
+    classify: () => ({ category: 'unknown', rule: null, suppress: 'never' }),
+    whyWaiting: () => undefined,
+    whereIs: async () => undefined,
+    longestStageMilliseconds: 10 * MINUTE,
   })
 }
 
@@ -34,11 +47,33 @@ t.test('a waiting message has every field of the contract', async (t) => {
   await store.acceptMessages(acceptRequest({ messages: [message] }))
   const events = await lookup.events(message.id, ALL)
   t.same(await lookup.message(message.id, ALL), {
-    message_id: message.id, batch_id: null, state: 'queued', recipient: 'ada@example.com', from: 'orders@acme.com',
-    subject: 'Order 1042', stream: 'transactional', tags: {}, metadata: {}, isp: null, ip: null, ip_pool: 'default',
-    created_at: NOW_SECONDS, send_at: null, expires_at: NOW_SECONDS + LIFETIME / SECOND, next_attempt_at: NOW_SECONDS,
-    delivered_at: null, bounced_at: null, complained_at: null, bounce: null, opens: 0, clicks: 0, machine_opens: 0,
-    machine_clicks: 0, uncertain: false, retry_of: null, attempts: [],
+    message_id: message.id,
+    batch_id: null,
+    state: 'queued',
+    recipient: 'ada@example.com',
+    from: 'orders@acme.com',
+    subject: 'Order 1042',
+    stream: 'transactional',
+    tags: {},
+    metadata: {},
+    isp: null,
+    ip: null,
+    ip_pool: 'default',
+    created_at: NOW_SECONDS,
+    send_at: null,
+    expires_at: NOW_SECONDS + LIFETIME / SECOND,
+    next_attempt_at: NOW_SECONDS,
+    delivered_at: null,
+    bounced_at: null,
+    complained_at: null,
+    bounce: null,
+    opens: 0,
+    clicks: 0,
+    machine_opens: 0,
+    machine_clicks: 0,
+    uncertain: false,
+    retry_of: null,
+    attempts: [],
   })
   t.match(events, [{ id: /^evt_/, event: 'email.accepted', timestamp: NOW_SECONDS, data: {} }])
 })
@@ -65,28 +100,44 @@ t.test('attempts are counted, and the end of a message is told', async (t) => {
   }
   await record(good, NOW, deferredUntil(NOW + MINUTE), '450 4.2.1 later')
   t.match(await lookup.message(good, ALL), {
-    state: 'deferred', next_attempt_at: NOW_SECONDS + 60, ip: '127.0.0.11', isp: 'gmail',
+    state: 'deferred',
+    next_attempt_at: NOW_SECONDS + 60,
+    ip: '127.0.0.11',
+    isp: 'gmail',
     attempts: [{ n: 1, at: NOW_SECONDS, result: 'deferred', reply: '450 4.2.1 later', duration_ms: 840 }],
   })
   await record(good, NOW + MINUTE, delivered, '250 2.0.0 OK')
   const done = await lookup.message(good, ALL)
   t.match(done, { state: 'delivered', next_attempt_at: null, delivered_at: NOW_SECONDS + 60, bounce: null })
   t.same(done.attempts[1], {
-    n: 2, at: NOW_SECONDS + 60, ip: '127.0.0.11', mx: 'mx.example.com', tls: 'TLSv1.3', result: 'delivered',
-    reply: '250 2.0.0 OK', duration_ms: 840,
+    n: 2,
+    at: NOW_SECONDS + 60,
+    ip: '127.0.0.11',
+    mx: 'mx.example.com',
+    tls: 'TLSv1.3',
+    result: 'delivered',
+    reply: '250 2.0.0 OK',
+    duration_ms: 840,
   })
-  t.same((await lookup.events(good, ALL)).filter(({ event }) => event === 'email.delivered').map(({ data }) => data), [
-    { message_id: good, recipient: 'ada@example.com', isp: 'gmail' },
-  ])
+  t.same(
+    (await lookup.events(good, ALL)).filter(({ event }) => event === 'email.delivered').map(({ data }) => data),
+    [{ message_id: good, recipient: 'ada@example.com', isp: 'gmail' }],
+  )
 
   const later = NOW + LIFETIME - MINUTE
   await store.markDotSent(epoch, held)
   await store.recoverLapsedLeases(later, later, later)
   await record(bad, NOW + LIFETIME - MINUTE, bounced, '550 5.1.1 no such user')
   t.match(await lookup.message(bad, ALL), {
-    state: 'bounced', bounced_at: NOW_SECONDS + (LIFETIME - MINUTE) / SECOND, uncertain: true,
+    state: 'bounced',
+    bounced_at: NOW_SECONDS + (LIFETIME - MINUTE) / SECOND,
+    uncertain: true,
     bounce: {
-      type: 'hard', code: '5.1.1', category: 'invalid_recipient', description: '550 5.1.1 no such user', late: false,
+      type: 'hard',
+      code: '5.1.1',
+      category: 'invalid_recipient',
+      description: '550 5.1.1 no such user',
+      late: false,
     },
   })
 })
@@ -133,8 +184,10 @@ t.test('a key that is limited to some domains sees those alone', async (t) => {
   const batchId = newIdentifier('bat', NOW)
   const id = await acceptOne(store, { content, batch: { id: batchId, rejected: 1 } })
   const views: ((domains: string[]) => Promise<unknown>)[] = [
-    (domains) => lookup.message(id, { domains }), (domains) => lookup.events(id, { domains }),
-    (domains) => lookup.transcript(id, { domains }), (domains) => lookup.explain(id, { domains }),
+    (domains) => lookup.message(id, { domains }),
+    (domains) => lookup.events(id, { domains }),
+    (domains) => lookup.transcript(id, { domains }),
+    (domains) => lookup.explain(id, { domains }),
     (domains) => lookup.batch(batchId, { domains }),
   ]
   for (const view of views) {
@@ -151,8 +204,18 @@ t.test('a key that is limited to some domains sees those alone', async (t) => {
 })
 
 const query = (changes: Partial<MessageQuery> = {}): MessageQuery => ({
-  recipient: null, from: null, state: null, batchId: null, tag: null, isp: null, ip: null, since: null, until: null,
-  limit: 50, after: null, ...changes,
+  recipient: null,
+  from: null,
+  state: null,
+  batchId: null,
+  tag: null,
+  isp: null,
+  ip: null,
+  since: null,
+  until: null,
+  limit: 50,
+  after: null,
+  ...changes,
 })
 
 t.test('messages are found by what is known of them, newest first, without attempts', async (t) => {
@@ -163,8 +226,11 @@ t.test('messages are found by what is known of them, newest first, without attem
   const plain = { ...sampleContent, hasVariables: false }
   const tagged = { ...plain, tags: { campaign: 'a:b' }, from: { name: 'News', address: 'news@acme.com' } }
   const first = await acceptOne(store, { content: plain, now: NOW - MINUTE })
-  const second = await acceptOne(store, { content: tagged, batch: { id: batchId, rejected: 0 } },
-    { to: { name: 'Bob', address: 'Bob@example.org' }, recipientDomain: 'example.org' })
+  const second = await acceptOne(
+    store,
+    { content: tagged, batch: { id: batchId, rejected: 0 } },
+    { to: { name: 'Bob', address: 'Bob@example.org' }, recipientDomain: 'example.org' },
+  )
   const [message] = await claim(store, epoch, NOW, 1)
   if (message === undefined) throw new Error('nothing was claimed')
   await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered)] })
@@ -193,11 +259,18 @@ t.test('messages are found by what is known of them, newest first, without attem
 t.test('bad parameters of a search are all named', async (t) => {
   const lookup = lookupIn(await testStore(t))
   const bad = query({
-    recipient: 'x', from: 'y@', state: 'lost', batchId: 'bat_1', tag: 'campaign', ip: '1.2.3', after: null,
+    recipient: 'x',
+    from: 'y@',
+    state: 'lost',
+    batchId: 'bat_1',
+    tag: 'campaign',
+    ip: '1.2.3',
+    after: null,
   })
   await t.rejects(lookup.search(bad, ALL), {
     code: 'invalid_request',
-    details: "recipient: 'x' has no '@'; from: 'y@' has nothing after the '@'; state: 'lost' is no state; known are " +
+    details:
+      "recipient: 'x' has no '@'; from: 'y@' has nothing after the '@'; state: 'lost' is no state; known are " +
       'scheduled, queued, sending, deferred, delivered, bounced, expired, canceled, suppressed; ' +
       'batch_id: is no batch id; tag: must be key:value; ip: is no IP address',
   })
@@ -211,13 +284,27 @@ t.test('a batch is told by the states of its messages', async (t) => {
   const messages = [newMessage(), newMessage({ simulatedSuppression: 'manual' })]
   await store.acceptMessages(acceptRequest({ messages, batch: { id: batchId, rejected: 2 } }))
   t.same(await lookup.batch(batchId, ALL), {
-    batch_id: batchId, created_at: NOW_SECONDS, from: 'orders@acme.com', subject: 'Order {{number}}', total: 4,
-    accepted: 2, rejected: 2,
+    batch_id: batchId,
+    created_at: NOW_SECONDS,
+    from: 'orders@acme.com',
+    subject: 'Order {{number}}',
+    total: 4,
+    accepted: 2,
+    rejected: 2,
     states: {
-      scheduled: 0, queued: 1, sending: 0, deferred: 0, delivered: 0, bounced: 0, expired: 0, canceled: 0,
+      scheduled: 0,
+      queued: 1,
+      sending: 0,
+      deferred: 0,
+      delivered: 0,
+      bounced: 0,
+      expired: 0,
+      canceled: 0,
       suppressed: 1,
     },
-    opened: 0, clicked: 0, complained: 0,
+    opened: 0,
+    clicked: 0,
+    complained: 0,
   })
   const unknown = newIdentifier('bat', NOW)
   await t.rejects(lookup.batch(unknown, ALL), { code: 'not_found', details: `batch ${unknown}` })

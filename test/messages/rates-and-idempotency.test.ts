@@ -39,9 +39,7 @@ t.test('a bucket refills continuously and refuses without taking', async (t) => 
 
 t.test('a clock that goes back gives nothing, and what is remembered is bounded', async (t) => {
   let now = 1_000_000
-  const limit = createRateLimit({
-    clock: { now: () => now }, count: 1, perMilliseconds: SECOND, burst: 1, mostKeys: 2,
-  })
+  const limit = createRateLimit({ clock: { now: () => now }, count: 1, perMilliseconds: SECOND, burst: 1, mostKeys: 2 })
   limit.take('a')
   now -= 500_000
   t.equal(limit.take('a'), 1_000)
@@ -55,24 +53,28 @@ t.test('a clock that goes back gives nothing, and what is remembered is bounded'
 
 t.test('property: in any time no more than the rate and one bucket', async (t) => {
   const steps = fc.array(fc.tuple(fc.nat(3_000), fc.integer({ min: 1, max: 12 })), { maxLength: 200 })
-  t.doesNotThrow(() => fc.assert(fc.property(steps, fc.integer({ min: 1, max: 50 }), (takes, count) => {
-    let now = 0
-    let taken = 0
-    const limit = createRateLimit({ clock: { now: () => now }, count, perMilliseconds: SECOND, burst: 12 })
-    for (const [wait, tokens] of takes) {
-      now += wait
-      const left = limit.take('k', tokens)
-      if (left === 0) taken += tokens
-      // What the refusal says is when it is taken.
-      else {
-        now += left
-        if (limit.take('k', tokens) !== 0) return false
-        taken += tokens
-      }
-      if (taken > 12 + (now * count) / SECOND + 1e-3) return false
-    }
-    return true
-  })))
+  t.doesNotThrow(() =>
+    fc.assert(
+      fc.property(steps, fc.integer({ min: 1, max: 50 }), (takes, count) => {
+        let now = 0
+        let taken = 0
+        const limit = createRateLimit({ clock: { now: () => now }, count, perMilliseconds: SECOND, burst: 12 })
+        for (const [wait, tokens] of takes) {
+          now += wait
+          const left = limit.take('k', tokens)
+          if (left === 0) taken += tokens
+          // What the refusal says is when it is taken.
+          else {
+            now += left
+            if (limit.take('k', tokens) !== 0) return false
+            taken += tokens
+          }
+          if (taken > 12 + (now * count) / SECOND + 1e-3) return false
+        }
+        return true
+      }),
+    ),
+  )
 })
 
 t.test('a key has a bucket of requests and one of recipients', async (t) => {
@@ -80,8 +82,10 @@ t.test('a key has a bucket of requests and one of recipients', async (t) => {
   const rate = createSendingRate({
     clock,
     settings: {
-      requests: { count: 2, per_milliseconds: SECOND }, requests_burst: 4,
-      recipients: { count: 60, per_milliseconds: MINUTE }, recipients_burst: 100,
+      requests: { count: 2, per_milliseconds: SECOND },
+      requests_burst: 4,
+      recipients: { count: 60, per_milliseconds: MINUTE },
+      recipients_burst: 100,
     },
   })
   t.same(rate.state(KEY), { limit: 4, remaining: 4, resetSeconds: 0 })
@@ -90,7 +94,9 @@ t.test('a key has a bucket of requests and one of recipients', async (t) => {
   rate.takeRecipients(KEY, 90)
   t.same(rate.state(KEY), { limit: 100, remaining: 10, resetSeconds: 90 }, 'the one nearest to empty')
   t.throws(() => rate.takeRecipients(KEY, 17), {
-    code: 'rate_limited', details: '60 recipients/min for this key; retry in 7 s', headers: { 'Retry-After': '7' },
+    code: 'rate_limited',
+    details: '60 recipients/min for this key; retry in 7 s',
+    headers: { 'Retry-After': '7' },
   })
   await clock.advance(7 * SECOND)
   rate.takeRecipients(KEY, 17)
@@ -105,12 +111,14 @@ t.test('a rate that is off refuses nobody', async (t) => {
   const clock = manualClock()
   const requests = { count: 2, per_milliseconds: SECOND }
   const rate = createSendingRate({
-    clock, settings: { requests, requests_burst: 4, recipients: null, recipients_burst: 1 },
+    clock,
+    settings: { requests, requests_burst: 4, recipients: null, recipients_burst: 1 },
   })
   rate.takeRecipients(KEY, 1_000_000)
   t.match(rate.state(KEY), { limit: 4 })
   const off = createSendingRate({
-    clock, settings: { requests: null, requests_burst: 1, recipients: null, recipients_burst: 1 },
+    clock,
+    settings: { requests: null, requests_burst: 1, recipients: null, recipients_burst: 1 },
   })
   off.takeRequest(KEY)
   off.takeRequest(KEY)
@@ -136,11 +144,15 @@ t.test('a send takes a token for each recipient, and one that is refused later g
 })
 
 const entryWith = (changes: Partial<IdempotencyEntry> = {}): IdempotencyEntry => ({
-  apiKeyId: null, key: 'receipt-1042', fingerprint: Buffer.alloc(32, 1), ...changes,
+  apiKeyId: null,
+  key: 'receipt-1042',
+  fingerprint: Buffer.alloc(32, 1),
+  ...changes,
 })
 
 const keeping = (entry: IdempotencyEntry): Idempotent<AcceptedMessages> => ({
-  entry, answer: ({ recipients }) => ({ status: 200, body: JSON.stringify(recipients) }),
+  entry,
+  answer: ({ recipients }) => ({ status: 200, body: JSON.stringify(recipients) }),
 })
 
 t.test('the answer is committed with the message, and a repeat gets it and stores nothing', async (t) => {
@@ -159,10 +171,13 @@ t.test('the answer is committed with the message, and a repeat gets it and store
   t.same(await accept(sendRequest(), key, keeping(entry)), replay, 'also when it comes as far as the store')
   t.equal(rate.state(KEY)?.remaining, 400)
   await t.rejects(keys.begin(entryWith({ fingerprint: Buffer.alloc(32, 2) })), {
-    code: 'conflict', details: /another request/, headers: {},
+    code: 'conflict',
+    details: /another request/,
+    headers: {},
   })
   await t.rejects(accept(sendRequest(), key, keeping(entryWith({ fingerprint: Buffer.alloc(32, 2) }))), {
-    code: 'conflict', details: /another request/,
+    code: 'conflict',
+    details: /another request/,
   })
   await clock.advance(24 * HOUR)
   t.same(await keys.begin(entry), { kind: 'new' }, 'a day later the key is new')
@@ -188,9 +203,7 @@ t.test('while the first is under way the second waits, and a refused one leaves 
     { status: 'rejected', reason: { code: 'conflict', details: /under way/, headers: { 'Retry-After': '1' } } },
   ])
   await t.rejects(keys.begin(entryWith({ fingerprint: Buffer.alloc(32, 2) })), { code: 'conflict', headers: {} })
-  const others = [
-    { apiKeyId: KEY }, { key: 'receipt' }, { apiKeyId: 'key_01kapg6t3vq8x2m5r7w9y4c6d1' },
-  ]
+  const others = [{ apiKeyId: KEY }, { key: 'receipt' }, { apiKeyId: 'key_01kapg6t3vq8x2m5r7w9y4c6d1' }]
   for (const other of others) t.same(await keys.begin(entryWith(other)), { kind: 'new' })
   keys.end(entryWith())
   t.same(await keys.begin(entryWith()), { kind: 'new' }, 'nothing was kept')

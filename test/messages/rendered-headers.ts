@@ -14,7 +14,9 @@ export const RENDERING: Omit<ComposeInput, 'content' | 'facts'> = {
   trackingBaseUrl: 'https://t.acme.com',
   settings: {
     keys: { complaint: KEY, open: KEY, click: KEY, unsubscribe: KEY },
-    referenceHeader: 'X-Sternpost-Ref', senderId: 'sternpost1', cfbl: false,
+    referenceHeader: 'X-Sternpost-Ref',
+    senderId: 'sternpost1',
+    cfbl: false,
   },
 }
 
@@ -25,8 +27,13 @@ export async function renderedHeaders(request: AcceptRequest): Promise<{ names: 
     ...RENDERING,
     content: prepareContent(request.content),
     facts: {
-      messageId: message.id, domain: request.domain, to: message.to, variables: message.variables,
-      acceptedAt: request.now, sendAt: request.sendAt, stream: request.stream,
+      messageId: message.id,
+      domain: request.domain,
+      to: message.to,
+      variables: message.variables,
+      acceptedAt: request.now,
+      sendAt: request.sendAt,
+      stream: request.stream,
     },
   })
   const text = bytes.toString('utf8')

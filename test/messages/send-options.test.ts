@@ -7,7 +7,15 @@ import t from 'tap'
 import { DAY, SECOND, toUnixSeconds } from '../../src/base/clock.ts'
 import type { SendRequest } from '../../src/messages/accept/send-request.ts'
 import {
-  accepted, acceptanceParts, acceptedId, BULK_LIFETIME, callerWith, LIFETIME, sendRequest, TEST_DOMAIN, verdict,
+  accepted,
+  acceptanceParts,
+  acceptedId,
+  BULK_LIFETIME,
+  callerWith,
+  LIFETIME,
+  sendRequest,
+  TEST_DOMAIN,
+  verdict,
   verified,
 } from './acceptance-parts.ts'
 import type { AcceptanceParts } from './acceptance-parts.ts'
@@ -20,9 +28,18 @@ t.test('options that are left out have their defaults, by stream', async (t) => 
   const { accept, stored, clock } = await acceptanceParts(t)
   await accept(sendRequest(), callerWith(), null)
   t.match(stored[0], {
-    stream: 'transactional', sendAt: null, isTest: false, pool: 'default', batch: null, retryOf: null,
+    stream: 'transactional',
+    sendAt: null,
+    isTest: false,
+    pool: 'default',
+    batch: null,
+    retryOf: null,
     content: {
-      headers: [], metadata: {}, unsubscribe: null, addressees: null, raw: null,
+      headers: [],
+      metadata: {},
+      unsubscribe: null,
+      addressees: null,
+      raw: null,
       // As the domain says: see sender-parts.ts.
       tracking: { opens: true, clicks: false },
     },
@@ -32,7 +49,8 @@ t.test('options that are left out have their defaults, by stream', async (t) => 
   t.notOk(Object.hasOwn(stored[0]?.messages[0] ?? {}, 'simulatedSuppression'))
   await accept(sendRequest({ stream: 'bulk' }), callerWith(), null)
   t.match(stored[1], {
-    stream: 'bulk', content: { unsubscribe: { list: 'bulk', url: null } },
+    stream: 'bulk',
+    content: { unsubscribe: { list: 'bulk', url: null } },
     messages: [{ expiresAt: clock.now() + BULK_LIFETIME }],
   })
 })
@@ -40,23 +58,45 @@ t.test('options that are left out have their defaults, by stream', async (t) => 
 t.test('every option reaches the store', async (t) => {
   const { accept, stored, store, clock } = await acceptanceParts(t)
   const sendAt = toUnixSeconds(clock.now()) + 3_600
-  const id = await acceptedId(accept(sendRequest({
-    headers: { 'X-Campaign': 'Frühling', 'In-Reply-To': '<a@b.c>' }, tags: { campaign: 'spring', 'a b': '' },
-    metadata: { order: { no: 1042, lines: [1, 'ü'] } }, sendAt, expiresIn: 600, ipPool: 'spare', stream: 'bulk',
-    track: { opens: false, clicks: true }, unsubscribe: { list: 'news', url: 'https://acme.com/u?id=1&x=[2]' },
-  }), callerWith(), null))
+  const id = await acceptedId(
+    accept(
+      sendRequest({
+        headers: { 'X-Campaign': 'Frühling', 'In-Reply-To': '<a@b.c>' },
+        tags: { campaign: 'spring', 'a b': '' },
+        metadata: { order: { no: 1042, lines: [1, 'ü'] } },
+        sendAt,
+        expiresIn: 600,
+        ipPool: 'spare',
+        stream: 'bulk',
+        track: { opens: false, clicks: true },
+        unsubscribe: { list: 'news', url: 'https://acme.com/u?id=1&x=[2]' },
+      }),
+      callerWith(),
+      null,
+    ),
+  )
   t.match(stored[0], {
-    pool: 'spare', stream: 'bulk', sendAt: sendAt * SECOND,
+    pool: 'spare',
+    stream: 'bulk',
+    sendAt: sendAt * SECOND,
     content: {
-      headers: [['X-Campaign', 'Frühling'], ['In-Reply-To', '<a@b.c>']], metadata: { order: { no: 1042 } },
+      headers: [
+        ['X-Campaign', 'Frühling'],
+        ['In-Reply-To', '<a@b.c>'],
+      ],
+      metadata: { order: { no: 1042 } },
       tracking: { opens: false, clicks: true },
       unsubscribe: { list: 'news', url: 'https://acme.com/u?id=1&x=[2]' },
     },
     messages: [{ expiresAt: (sendAt + 600) * SECOND }],
   })
   t.match(await store.lookupMessage(id, clock.now()), {
-    state: 'scheduled', sendAt: sendAt * SECOND, pool: 'spare', stream: 'bulk',
-    tags: { campaign: 'spring', 'a b': '' }, metadata: { order: { no: 1042, lines: [1, 'ü'] } },
+    state: 'scheduled',
+    sendAt: sendAt * SECOND,
+    pool: 'spare',
+    stream: 'bulk',
+    tags: { campaign: 'spring', 'a b': '' },
+    metadata: { order: { no: 1042, lines: [1, 'ü'] } },
   })
 })
 
@@ -122,9 +162,21 @@ t.test('each bad option has its answer, and queues nothing', async (t) => {
     ['the list of all', { unsubscribe: { list: 'all', url: undefined } }, /^unsubscribe\.list: 'all' stands for every/],
   ]
   const urls = [
-    'http://acme.com/', 'acme.com', 'https://', 'https:acme.com', 'https://u:p@acme.com/', 'https://acme.com/a b',
-    'https://acme.com/>\r\nBcc: x@y.z', 'https://acme.com/<x>', 'https://acme.com/ü', `https://acme.com/${long(900)}`,
-    'javascript:alert(1)', 'https://acme.com/"', '', 'https://[::1/', 'https://acme.com/\u0000',
+    'http://acme.com/',
+    'acme.com',
+    'https://',
+    'https:acme.com',
+    'https://u:p@acme.com/',
+    'https://acme.com/a b',
+    'https://acme.com/>\r\nBcc: x@y.z',
+    'https://acme.com/<x>',
+    'https://acme.com/ü',
+    `https://acme.com/${long(900)}`,
+    'javascript:alert(1)',
+    'https://acme.com/"',
+    '',
+    'https://[::1/',
+    'https://acme.com/\u0000',
   ]
   for (const url of urls) {
     cases.push([url, { unsubscribe: { list: undefined, url } }, /^unsubscribe\.url: must be an https address of at/])
@@ -137,25 +189,53 @@ t.test('each bad option has its answer, and queues nothing', async (t) => {
   t.equal(parts.stored.length, 0)
   const good: Partial<SendRequest>[] = [
     { headers: { ...many(29), [long(76)]: 'tab\tand ü' }, tags: { [long(64)]: long(256) } },
-    { metadata: { a: long(4_088) } }, { unsubscribe: { list: undefined, url: 'HTTPS://acme.com' } },
-    { unsubscribe: false, stream: 'bulk' }, { headers: {}, tags: {}, metadata: {} },
+    { metadata: { a: long(4_088) } },
+    { unsubscribe: { list: undefined, url: 'HTTPS://acme.com' } },
+    { unsubscribe: false, stream: 'bulk' },
+    { headers: {}, tags: {}, metadata: {} },
   ]
   for (const changes of good) t.equal(await outcome(parts, changes), 'accepted', JSON.stringify(changes).slice(0, 60))
   t.equal(parts.stored.at(-2)?.content.unsubscribe, null, 'bulk mail can do without')
 })
 
-t.test('headers that are not the customer\'s are refused in any case', async (t) => {
+t.test("headers that are not the customer's are refused in any case", async (t) => {
   const parts = await acceptanceParts(t)
   const denied = [
-    'From', 'To', 'Cc', 'Bcc', 'Sender', 'Reply-To', 'Date', 'Subject', 'Message-ID', 'MIME-Version', 'Content-Type',
-    'Content-Transfer-Encoding', 'Content-X', 'DKIM-Signature', 'Return-Path', 'Received', 'Authentication-Results',
-    'ARC-Seal', 'ARC-X', 'List-Unsubscribe', 'List-Unsubscribe-Post', 'List-Unsubscribe-X', 'Feedback-ID',
-    'CFBL-Address', 'CFBL-X', 'X-Service-Mode', 'X-Sternpost-Ref', 'X-Acme-Ref',
+    'From',
+    'To',
+    'Cc',
+    'Bcc',
+    'Sender',
+    'Reply-To',
+    'Date',
+    'Subject',
+    'Message-ID',
+    'MIME-Version',
+    'Content-Type',
+    'Content-Transfer-Encoding',
+    'Content-X',
+    'DKIM-Signature',
+    'Return-Path',
+    'Received',
+    'Authentication-Results',
+    'ARC-Seal',
+    'ARC-X',
+    'List-Unsubscribe',
+    'List-Unsubscribe-Post',
+    'List-Unsubscribe-X',
+    'Feedback-ID',
+    'CFBL-Address',
+    'CFBL-X',
+    'X-Service-Mode',
+    'X-Sternpost-Ref',
+    'X-Acme-Ref',
   ]
   for (const name of denied) {
     for (const written of [name, name.toLowerCase(), name.toUpperCase()]) {
-      t.equal(await outcome(parts, { headers: { [written]: 'x' } }),
-        `invalid_request: headers.${written}: may not be set by a request`)
+      t.equal(
+        await outcome(parts, { headers: { [written]: 'x' } }),
+        `invalid_request: headers.${written}: may not be set by a request`,
+      )
     }
   }
   for (const name of ['List-Id', 'X-From', 'Fromage', 'References', 'Precedence', 'constructor', 'X-Serviced']) {
@@ -165,20 +245,40 @@ t.test('headers that are not the customer\'s are refused in any case', async (t)
 
 t.test('cc and bcc are messages of their own with the same headers', async (t) => {
   const { accept, stored, store, clock } = await acceptanceParts(t)
-  const { recipients } = await accepted(accept(sendRequest({
-    to: 'Ada <ada@example.net>', cc: ['Bob <bob@example.org>', 'ada@example.net'], bcc: ['eve@example.com'],
-    html: '{{name}}', variables: { name: 'all' },
-  }), callerWith(), null))
-  t.same(recipients.map(({ to, status }) => [to, status]), [
-    ['ada@example.net', 'queued'], ['bob@example.org', 'queued'], ['ada@example.net', 'queued'],
-    ['eve@example.com', 'queued'],
-  ])
+  const { recipients } = await accepted(
+    accept(
+      sendRequest({
+        to: 'Ada <ada@example.net>',
+        cc: ['Bob <bob@example.org>', 'ada@example.net'],
+        bcc: ['eve@example.com'],
+        html: '{{name}}',
+        variables: { name: 'all' },
+      }),
+      callerWith(),
+      null,
+    ),
+  )
+  t.same(
+    recipients.map(({ to, status }) => [to, status]),
+    [
+      ['ada@example.net', 'queued'],
+      ['bob@example.org', 'queued'],
+      ['ada@example.net', 'queued'],
+      ['eve@example.com', 'queued'],
+    ],
+  )
   t.equal(new Set(recipients.map(({ messageId }) => messageId)).size, 4)
   t.same(stored[0]?.content.addressees, {
     to: { name: 'Ada', address: 'ada@example.net' },
-    cc: [{ name: 'Bob', address: 'bob@example.org' }, { name: null, address: 'ada@example.net' }],
+    cc: [
+      { name: 'Bob', address: 'bob@example.org' },
+      { name: null, address: 'ada@example.net' },
+    ],
   })
-  t.same(stored[0]?.messages.map(({ variables }) => ({ ...variables })), Array(4).fill({ name: 'all' }))
+  t.same(
+    stored[0]?.messages.map(({ variables }) => ({ ...variables })),
+    Array(4).fill({ name: 'all' }),
+  )
   for (const { messageId, to } of recipients) {
     t.match(await store.lookupMessage(messageId, clock.now()), { recipient: to, state: 'queued' })
   }
@@ -189,21 +289,27 @@ t.test('cc and bcc are messages of their own with the same headers', async (t) =
 t.test('one bad address of many refuses all, and recipients come first', async (t) => {
   const parts = await acceptanceParts(t)
   const bad = { to: undefined, cc: ['a@@b.c', 'ok@example.org'], bcc: ['', 'x@y.z\r\nX: y'], from: 'x' }
-  t.equal(await outcome(parts, bad),
+  t.equal(
+    await outcome(parts, bad),
     "invalid_recipient: to: is missing; cc[0]: 'a@@b.c' has two '@' signs; bcc[0]: is empty; " +
-    "bcc[1]: has the control character U+000D; from: 'x' has no '@'")
-  t.match(await outcome(parts, { cc: [''], wrongTypes: ['cc[0]: expected a string, got a number'] }),
-    /^invalid_recipient: cc\[0\]: expected a string, got a number$/)
+      "bcc[1]: has the control character U+000D; from: 'x' has no '@'",
+  )
+  t.match(
+    await outcome(parts, { cc: [''], wrongTypes: ['cc[0]: expected a string, got a number'] }),
+    /^invalid_recipient: cc\[0\]: expected a string, got a number$/,
+  )
   t.equal(await outcome(parts, { wrongTypes: ['cc: expected an array'] }), 'invalid_request: cc: expected an array')
   const addresses = (count: number): string[] => Array.from({ length: count }, (_, index) => `a${index}@example.org`)
-  t.equal(await outcome(parts, { cc: addresses(30), bcc: addresses(20) }),
-    'invalid_request: cc: 51 addresses with to, cc and bcc; at most 50')
+  t.equal(
+    await outcome(parts, { cc: addresses(30), bcc: addresses(20) }),
+    'invalid_request: cc: 51 addresses with to, cc and bcc; at most 50',
+  )
   t.match(await outcome(parts, { bcc: addresses(50) }), /^invalid_request: bcc: 51 addresses/)
   t.equal(parts.stored.length, 0)
   t.equal(await outcome(parts, { cc: addresses(30), bcc: addresses(19) }), 'accepted')
 })
 
-t.test('the pool is the request\'s, else the domain\'s, else the default one', async (t) => {
+t.test("the pool is the request's, else the domain's, else the default one", async (t) => {
   const parts = await acceptanceParts(t)
   await verified(parts, 'spare.example.org', 'spare')
   const poolOf = async (changes: Partial<SendRequest>): Promise<string | undefined> => {
@@ -225,8 +331,10 @@ t.test('tracking is decided at acceptance: by the request, else the domain, and 
   }
   t.same(await trackingOf({ track: { opens: undefined, clicks: true } }), { opens: true, clicks: true })
   t.same(await trackingOf({ track: { opens: false, clicks: undefined } }), { opens: false, clicks: false })
-  t.same(await trackingOf({ html: undefined, text: 'x', track: { opens: true, clicks: true } }),
-    { opens: false, clicks: false })
+  t.same(await trackingOf({ html: undefined, text: 'x', track: { opens: true, clicks: true } }), {
+    opens: false,
+    clicks: false,
+  })
   await domains.update('acme.com', { tracking: { opens: false, clicks: true } })
   t.same(await trackingOf({}), { opens: false, clicks: true })
 })
@@ -257,7 +365,10 @@ t.test('mail of a test key stays on the host, from a ready domain if it likes', 
   const fromReady = sendRequest({ from: `shop@${TEST_DOMAIN}` })
   await parts.accept(fromReady, test, null)
   t.match(parts.stored[1], {
-    isTest: true, domain: TEST_DOMAIN, pool: 'default', content: { tracking: { opens: true, clicks: true } },
+    isTest: true,
+    domain: TEST_DOMAIN,
+    pool: 'default',
+    content: { tracking: { opens: true, clicks: true } },
     messages: [{ isCaptured: true }],
   })
   t.match(await verdict(parts.accept(fromReady, callerWith(), null)), /^domain_not_verified: ready\.example\.test/)
@@ -277,11 +388,19 @@ t.test('a suppressed recipient is accepted, and said to be suppressed', async (t
   const { accept, store, clock, told } = await acceptanceParts(t)
   const entry = { messageId: null, createdAt: clock.now() }
   await store.addSuppression({
-    ...entry, id: 'sup_01kapg6t3vq8x2m5r7w9y4c6dq', email: 'ada@example.net', reason: 'hard_bounce', scope: 'all',
+    ...entry,
+    id: 'sup_01kapg6t3vq8x2m5r7w9y4c6dq',
+    email: 'ada@example.net',
+    reason: 'hard_bounce',
+    scope: 'all',
     isTest: false,
   })
   await store.addSuppression({
-    ...entry, id: 'sup_01kapg6t3vq8x2m5r7w9y4c6dr', email: 'bob@example.net', reason: 'unsubscribe', scope: 'news',
+    ...entry,
+    id: 'sup_01kapg6t3vq8x2m5r7w9y4c6dr',
+    email: 'bob@example.net',
+    reason: 'unsubscribe',
+    scope: 'news',
     isTest: false,
   })
   const send = async (changes: Partial<SendRequest>, mode: 'live' | 'test' = 'live') =>
@@ -296,8 +415,10 @@ t.test('a suppressed recipient is accepted, and said to be suppressed', async (t
 
 // Any text, with what could end a line, a field or an address more often than by chance.
 const hostile = fc.string({
-  unit: fc.oneof(fc.string({ minLength: 1, maxLength: 3, unit: 'binary' }),
-    fc.constantFrom('\r\n', '\n', '\r', ':', '<', '>', ',', '"', '\0', '\u2028', 'Bcc: x@y.z', '=?', '?=', ' ', '\t')),
+  unit: fc.oneof(
+    fc.string({ minLength: 1, maxLength: 3, unit: 'binary' }),
+    fc.constantFrom('\r\n', '\n', '\r', ':', '<', '>', ',', '"', '\0', '\u2028', 'Bcc: x@y.z', '=?', '?=', ' ', '\t'),
+  ),
   maxLength: 20,
 })
 
@@ -319,8 +440,20 @@ t.test('property: no header value adds a field, a recipient or a body', async (t
 })
 
 const EXPECTED_FIELDS = [
-  'from', 'to', 'subject', 'date', 'message-id', 'x-sternpost-ref', 'feedback-id', 'mime-version', 'content-type',
-  'content-transfer-encoding', 'x-hostile', 'reply-to', 'list-unsubscribe', 'list-unsubscribe-post',
+  'from',
+  'to',
+  'subject',
+  'date',
+  'message-id',
+  'x-sternpost-ref',
+  'feedback-id',
+  'mime-version',
+  'content-type',
+  'content-transfer-encoding',
+  'x-hostile',
+  'reply-to',
+  'list-unsubscribe',
+  'list-unsubscribe-post',
 ]
 
 t.test('property: a tag is stored as it is or refused', async (t) => {
@@ -328,8 +461,9 @@ t.test('property: a tag is stored as it is or refused', async (t) => {
   const property = fc.asyncProperty(fc.dictionary(hostile, hostile, { maxKeys: 3 }), async (tags) => {
     const answer = await outcome({ accept }, { tags })
     // Printable ASCII, a key of at least one character.
-    const isGood = Object.entries(tags).every(([key, value]) =>
-      /^[ -~]{1,64}$/.test(key) && /^[ -~]{0,256}$/.test(value))
+    const isGood = Object.entries(tags).every(
+      ([key, value]) => /^[ -~]{1,64}$/.test(key) && /^[ -~]{0,256}$/.test(value),
+    )
     if (!isGood) return answer.startsWith('invalid_request: tags.')
     return answer === 'accepted' && JSON.stringify(stored.at(-1)?.content.tags) === JSON.stringify(tags)
   })

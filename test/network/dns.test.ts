@@ -96,8 +96,22 @@ t.test('text that is no host name can not exist, and is never asked', async (t) 
   const zone = await zoneFor(t)
   const resolver = resolverFor(zone.server)
   const hostile = [
-    '', '.', '..', 'a..b', '.example.com', 'a b.example', 'bad host!.example', 'ü.example', '\u0000', 'a\n.example',
-    '::1', 'user@example.com', '*', `${'x'.repeat(64)}.example`, 'x.'.repeat(127) + 'xx', '%65xample.com',
+    '',
+    '.',
+    '..',
+    'a..b',
+    '.example.com',
+    'a b.example',
+    'bad host!.example',
+    'ü.example',
+    '\u0000',
+    'a\n.example',
+    '::1',
+    'user@example.com',
+    '*',
+    `${'x'.repeat(64)}.example`,
+    'x.'.repeat(127) + 'xx',
+    '%65xample.com',
   ]
   for (const name of hostile) t.same(await resolver.mx(name), { kind: 'no-name' }, JSON.stringify(name))
   t.same(zone.queries, [])
@@ -147,7 +161,10 @@ t.test('a server that fails at once is passed over and costs no try', async (t) 
   const servers = [...zones, alive].map(({ server }) => server)
   const resolver = createDnsResolver({ servers, timeoutMilliseconds: TRY_MILLISECONDS, tries: 1 })
   t.match(await resolver.mx('example.com'), { kind: 'found' })
-  t.same(zones.map(({ queries }) => queries.length), [1, 1])
+  t.same(
+    zones.map(({ queries }) => queries.length),
+    [1, 1],
+  )
 })
 
 t.test('a single server has all tries', async (t) => {
@@ -163,7 +180,11 @@ t.test('a server that is not there is no answer', async (t) => {
 })
 
 const CACHE: DnsCacheSettings = {
-  entries: 20_000, min_ttl: 30 * SECOND, max_ttl: HOUR, negative_ttl: MINUTE, stale: HOUR,
+  entries: 20_000,
+  min_ttl: 30 * SECOND,
+  max_ttl: HOUR,
+  negative_ttl: MINUTE,
+  stale: HOUR,
 }
 
 /** A resolver that says what it is told to, and counts. */

@@ -60,9 +60,10 @@ async function startCanary(t: Test): Promise<{ port: number; connections: () => 
 }
 
 const send = (
-  guard: GuardedRequest, url: string, timeoutMilliseconds = LONG_TIMEOUT,
-): ReturnType<GuardedRequest['post']> =>
-  guard.post({ url, headers: {}, body: '{}', timeoutMilliseconds })
+  guard: GuardedRequest,
+  url: string,
+  timeoutMilliseconds = LONG_TIMEOUT,
+): ReturnType<GuardedRequest['post']> => guard.post({ url, headers: {}, body: '{}', timeoutMilliseconds })
 
 t.test('no form of a private address is connected to', async (t) => {
   const canary = await startCanary(t)
@@ -113,8 +114,13 @@ t.test('what a webhook URL may be', async (t) => {
   }
   const strict = guardFor(t, { allowHttp: false, lookup })
   const good = [
-    'https://good.test', 'https://good.test/', 'HTTPS://Good.Test:8443/hook?a=b&c=%20', 'https://8.8.8.8/',
-    'https://[2606:4700::1]:8443/', 'https://good.test/a@b', 'https://bücher.test/',
+    'https://good.test',
+    'https://good.test/',
+    'HTTPS://Good.Test:8443/hook?a=b&c=%20',
+    'https://8.8.8.8/',
+    'https://[2606:4700::1]:8443/',
+    'https://good.test/a@b',
+    'https://bücher.test/',
     `https://good.test/${'x'.repeat(2048 - 18)}`,
   ]
   for (const url of good) t.equal(await strict.check(url), undefined, url.slice(0, 60))
@@ -147,12 +153,15 @@ t.test('what a webhook URL may be', async (t) => {
 
 t.test('the bytes and headers go out as they are, and the answer comes back as one short line', async (t) => {
   const seen: { method: string | undefined; path: string | undefined; type: string | undefined; body: string }[] = []
-  const port = await listenOn(t, createServer((incoming, answer) => {
-    collect(incoming, (body) => {
-      seen.push({ method: incoming.method, path: incoming.url, type: incoming.headers['content-type'], body })
-      answer.end(`taken\r\n\u0007by \u001b[31mus\u2028${'ä'.repeat(600)}`)
-    })
-  }))
+  const port = await listenOn(
+    t,
+    createServer((incoming, answer) => {
+      collect(incoming, (body) => {
+        seen.push({ method: incoming.method, path: incoming.url, type: incoming.headers['content-type'], body })
+        answer.end(`taken\r\n\u0007by \u001b[31mus\u2028${'ä'.repeat(600)}`)
+      })
+    }),
+  )
   const guard = guardFor(t, { allowPrivateAddresses: true })
   const result = await guard.post({
     url: `http://127.0.0.1:${port}/hook?x=1`,
@@ -180,10 +189,13 @@ t.test('connections are used again', async (t) => {
 
 t.test('redirects are not followed, and every status is handed back', async (t) => {
   const canary = await startCanary(t)
-  const port = await listenOn(t, createServer((incoming, answer) => {
-    const status = Number(incoming.url?.slice(1))
-    answer.writeHead(status, { Location: `http://127.0.0.1:${canary.port}/` }).end()
-  }))
+  const port = await listenOn(
+    t,
+    createServer((incoming, answer) => {
+      const status = Number(incoming.url?.slice(1))
+      answer.writeHead(status, { Location: `http://127.0.0.1:${canary.port}/` }).end()
+    }),
+  )
   const guard = guardFor(t, { allowPrivateAddresses: true })
   for (const status of [201, 204, 301, 302, 307, 308, 401, 410, 500]) {
     t.match(await send(guard, `http://127.0.0.1:${port}/${status}`), { kind: 'answered', status })
@@ -292,10 +304,13 @@ t.test('no receiver holds us longer than its time', async (t) => {
   for (const { what, talk, expected, endsEarly = false } of ATTACKS) {
     await t.test(`a receiver that ${what}`, async (t) => {
       let closed = false
-      const port = await listenOn(t, createTcpServer((socket) => {
-        socket.once('data', () => talk(socket))
-        socket.on('close', () => (closed = true))
-      }))
+      const port = await listenOn(
+        t,
+        createTcpServer((socket) => {
+          socket.once('data', () => talk(socket))
+          socket.on('close', () => (closed = true))
+        }),
+      )
       const startedAt = performance.now()
       const guard = guardFor(t, { allowPrivateAddresses: true })
       const isAnswered = 'answer' in expected
@@ -328,9 +343,12 @@ t.test('a connection that is refused says so without an address', async (t) => {
 
 t.test('certificates are checked, with the authorities of the file', async (t) => {
   const pem = readFileSync(CERTIFICATE, 'utf8')
-  const port = await listenOn(t, createHttpsServer({ key: pem, cert: pem }, (incoming, answer) => {
-    collect(incoming, () => answer.end('ok'))
-  }))
+  const port = await listenOn(
+    t,
+    createHttpsServer({ key: pem, cert: pem }, (incoming, answer) => {
+      collect(incoming, () => answer.end('ok'))
+    }),
+  )
   const options = { allowPrivateAddresses: true, allowHttp: false, lookup: async () => ['127.0.0.1'] }
   t.same(await send(guardFor(t, options), `https://hooks.test:${port}/`), {
     kind: 'failed',
@@ -349,7 +367,10 @@ t.test('certificates are checked, with the authorities of the file', async (t) =
 })
 
 async function plainPort(t: Test): Promise<number> {
-  return listenOn(t, createTcpServer((socket) => void socket.end('HTTP/1.1 200 OK\r\n\r\n')))
+  return listenOn(
+    t,
+    createTcpServer((socket) => void socket.end('HTTP/1.1 200 OK\r\n\r\n')),
+  )
 }
 
 function collect(incoming: IncomingMessage, done: (body: string) => void): void {

@@ -27,7 +27,8 @@ async function finderFor(t: Test, literal: Zone, timeoutMilliseconds = 10_000): 
   const resolver = createDnsResolver({ servers: [zone.server], timeoutMilliseconds, tries: 1 })
   const usual = { resolver, allowPrivateAddresses: false, ownAddresses: () => [], mostAddresses: 20, random: () => 0 }
   return {
-    zone, find: (domain, changes = {}, filter) => createMailHosts({ ...usual, ...changes }).find(domain, filter),
+    zone,
+    find: (domain, changes = {}, filter) => createMailHosts({ ...usual, ...changes }).find(domain, filter),
   }
 }
 
@@ -36,8 +37,13 @@ const addressesOf = (found: MailHosts): string[] =>
   found.kind === 'hosts' ? found.hosts.flatMap(({ addresses }) => addresses) : []
 
 /** As a host is found without DNSSEC. */
-const plainHost = (name: string, ...addresses: string[]): MailHost =>
-  ({ name, addresses, canonicalName: name, isSecure: false, failure: null })
+const plainHost = (name: string, ...addresses: string[]): MailHost => ({
+  name,
+  addresses,
+  canonicalName: name,
+  isSecure: false,
+  failure: null,
+})
 
 t.test('hosts come by preference, with both families in turns', async (t) => {
   const { find } = await finderFor(t, {
@@ -57,17 +63,21 @@ t.test('hosts come by preference, with both families in turns', async (t) => {
 })
 
 t.test('each way to have no host is a result of its own', async (t) => {
-  const { find } = await finderFor(t, {
-    'null.example': { MX: ['0 .'] },
-    'empty.example': { TXT: ['nothing for mail'] },
-    'homeless.example': { MX: ['10 gone.example', '20 bad host!.example'] },
-    'private.example': { MX: ['10 inside.example'] },
-    'inside.example': { A: ['10.0.0.1', '127.0.0.1'], AAAA: ['fd00::1'] },
-    'broken.example': 'SERVFAIL',
-    'silent.example': 'TIMEOUT',
-    'unknown-hosts.example': { MX: ['10 broken.example', '20 gone.example', '30 inside.example'] },
-    'half.example': { A: [], AAAA: 'SERVFAIL' },
-  }, SHORT_TIMEOUT)
+  const { find } = await finderFor(
+    t,
+    {
+      'null.example': { MX: ['0 .'] },
+      'empty.example': { TXT: ['nothing for mail'] },
+      'homeless.example': { MX: ['10 gone.example', '20 bad host!.example'] },
+      'private.example': { MX: ['10 inside.example'] },
+      'inside.example': { A: ['10.0.0.1', '127.0.0.1'], AAAA: ['fd00::1'] },
+      'broken.example': 'SERVFAIL',
+      'silent.example': 'TIMEOUT',
+      'unknown-hosts.example': { MX: ['10 broken.example', '20 gone.example', '30 inside.example'] },
+      'half.example': { A: [], AAAA: 'SERVFAIL' },
+    },
+    SHORT_TIMEOUT,
+  )
   const cases: [string, MailHosts][] = [
     ['null.example', { kind: 'null-mx' }],
     ['nowhere.example', { kind: 'no-name' }],
@@ -84,12 +94,16 @@ t.test('each way to have no host is a result of its own', async (t) => {
 })
 
 t.test('one host that answers is enough', async (t) => {
-  const { find } = await finderFor(t, {
-    'example.com': { MX: ['10 broken.example', '20 gone.example', '30 inside.example', '40 good.example'] },
-    'broken.example': 'SERVFAIL',
-    'inside.example': { A: ['192.168.1.1'] },
-    'good.example': { A: ['10.1.1.1', '8.8.8.1'], AAAA: 'TIMEOUT' },
-  }, SHORT_TIMEOUT)
+  const { find } = await finderFor(
+    t,
+    {
+      'example.com': { MX: ['10 broken.example', '20 gone.example', '30 inside.example', '40 good.example'] },
+      'broken.example': 'SERVFAIL',
+      'inside.example': { A: ['192.168.1.1'] },
+      'good.example': { A: ['10.1.1.1', '8.8.8.1'], AAAA: 'TIMEOUT' },
+    },
+    SHORT_TIMEOUT,
+  )
   t.same(await find('example.com'), {
     kind: 'hosts',
     hosts: [{ ...plainHost('good.example', '8.8.8.1'), failure: 'AAAA good.example: no server answered in time' }],
@@ -99,10 +113,7 @@ t.test('one host that answers is enough', async (t) => {
 })
 
 t.test('without an MX record the domain is its own host, also behind an alias', async (t) => {
-  const { find } = await finderFor(t, {
-    'example.com': { A: ['8.8.8.1'] },
-    'alias.example': { CNAME: 'example.com' },
-  })
+  const { find } = await finderFor(t, { 'example.com': { A: ['8.8.8.1'] }, 'alias.example': { CNAME: 'example.com' } })
   for (const domain of ['example.com', 'alias.example']) {
     t.same(await find(domain), {
       kind: 'hosts',
@@ -136,13 +147,36 @@ t.test('a null MX beside others is void, and a name counts once at its better pr
 
 t.test('every special address is left out, and our own', async (t) => {
   const special = [
-    '0.0.0.0', '10.0.0.1', '100.64.0.1', '127.0.0.1', '169.254.169.254', '172.16.0.1', '192.0.0.1', '192.0.2.1',
-    '192.88.99.1', '192.168.0.1', '198.18.0.1', '198.51.100.1', '203.0.113.1', '224.0.0.1', '240.0.0.1',
+    '0.0.0.0',
+    '10.0.0.1',
+    '100.64.0.1',
+    '127.0.0.1',
+    '169.254.169.254',
+    '172.16.0.1',
+    '192.0.0.1',
+    '192.0.2.1',
+    '192.88.99.1',
+    '192.168.0.1',
+    '198.18.0.1',
+    '198.51.100.1',
+    '203.0.113.1',
+    '224.0.0.1',
+    '240.0.0.1',
     '255.255.255.255',
   ]
   const specialIpv6 = [
-    '::', '::1', '::ffff:7f00:1', '::7f00:1', '64:ff9b::7f00:1', '100::1', '2001::1', '2001:db8::1', '2002:7f00:1::',
-    'fc00::1', 'fe80::1', 'ff02::1',
+    '::',
+    '::1',
+    '::ffff:7f00:1',
+    '::7f00:1',
+    '64:ff9b::7f00:1',
+    '100::1',
+    '2001::1',
+    '2001:db8::1',
+    '2002:7f00:1::',
+    'fc00::1',
+    'fe80::1',
+    'ff02::1',
   ]
   const { find } = await finderFor(t, {
     'special.example': { A: special, AAAA: specialIpv6 },
@@ -182,7 +216,10 @@ t.test('equal preferences are shuffled by the random source, others never', asyn
       ['a', 'b', 'c', 'first', 'last'].map((name, index) => [`${name}.example`, { A: [`8.8.8.${index}`] }]),
     ),
   })
-  const drawn = (...draws: number[]): (() => number) => () => draws.shift() ?? 0
+  const drawn =
+    (...draws: number[]): (() => number) =>
+    () =>
+      draws.shift() ?? 0
   // The draws go to the names in their sorted order: first, a, b, c, last.
   const found = await find('example.com', { random: drawn(0.9, 0.5, 0.7, 0.1, 0) })
   t.same(namesOf(found), ['first.example', 'c.example', 'a.example', 'b.example', 'last.example'])
@@ -208,6 +245,7 @@ t.test('hosts that are not accepted are not even looked up', async (t) => {
   t.match(found, { kind: 'hosts', hosts: [{ name: 'mx.other.example' }], mxNames: ['mx.other.example'] })
   t.notOk(zone.queries.includes('A mx.example.com'))
   t.same(await find('example.com', {}, () => false), {
-    kind: 'none-accepted', mxNames: ['mx.example.com', 'mx.other.example'],
+    kind: 'none-accepted',
+    mxNames: ['mx.example.com', 'mx.other.example'],
   })
 })

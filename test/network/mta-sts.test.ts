@@ -27,10 +27,17 @@ const policyText = (mode: string, maxAge: number = 86_400): string =>
 
 t.test('the TXT record', (t) => {
   const cases: [string[], string | undefined][] = [
-    [['v=STSv1; id=20260101;'], '20260101'], [['v=STSv1;id=a'], 'a'], [['v=STSv1 ; x=y; id=a1 ;'], 'a1'],
-    [['v=spf1 -all', 'v=STSv1; id=1'], '1'], [['v=STSv1; id=1', 'v=STSv1; id=2'], undefined], [[], undefined],
-    [['v=STSv1; id=' + 'a'.repeat(33)], undefined], [['v=STSv1; id=a-b'], undefined], [['v=STSv12; id=1'], undefined],
-    [['V=STSv1; id=1'], undefined], [['v=STSv1;'], undefined],
+    [['v=STSv1; id=20260101;'], '20260101'],
+    [['v=STSv1;id=a'], 'a'],
+    [['v=STSv1 ; x=y; id=a1 ;'], 'a1'],
+    [['v=spf1 -all', 'v=STSv1; id=1'], '1'],
+    [['v=STSv1; id=1', 'v=STSv1; id=2'], undefined],
+    [[], undefined],
+    [['v=STSv1; id=' + 'a'.repeat(33)], undefined],
+    [['v=STSv1; id=a-b'], undefined],
+    [['v=STSv12; id=1'], undefined],
+    [['V=STSv1; id=1'], undefined],
+    [['v=STSv1;'], undefined],
   ]
   for (const [texts, id] of cases) t.equal(readStsRecord(texts), id, JSON.stringify(texts))
   t.end()
@@ -38,17 +45,25 @@ t.test('the TXT record', (t) => {
 
 t.test('the policy', (t) => {
   t.same(readStsPolicy(policyText('enforce')), {
-    ok: true, terms: { mode: 'enforce', mx: ['mx1.dest.test', '*.pool.test'], maxAgeSeconds: 86_400 },
+    ok: true,
+    terms: { mode: 'enforce', mx: ['mx1.dest.test', '*.pool.test'], maxAgeSeconds: 86_400 },
   })
   t.same(readStsPolicy('version: STSv1\nmode: none\nmax_age: 1\nfuture: x\nmode: enforce'), {
-    ok: true, terms: { mode: 'none', mx: [], maxAgeSeconds: 1 },
+    ok: true,
+    terms: { mode: 'none', mx: [], maxAgeSeconds: 1 },
   })
   const many = Array.from({ length: 1_001 }, (_, number) => `mx: m${number}.test\n`)
   const wrong = [
-    '', 'mode: enforce', policyText('enforced'), policyText('enforce').replace('86400', '-1'),
-    policyText('enforce').replace(/mx: .*\r\n/g, ''), policyText('enforce').replace('mx1.dest.test', 'mx1..test'),
-    policyText('enforce').replace('mx1.dest.test', 'a.*.test'), policyText('enforce').replace('STSv1', 'STSv2'),
-    '<html>', '\0'.repeat(60_000),
+    '',
+    'mode: enforce',
+    policyText('enforced'),
+    policyText('enforce').replace('86400', '-1'),
+    policyText('enforce').replace(/mx: .*\r\n/g, ''),
+    policyText('enforce').replace('mx1.dest.test', 'mx1..test'),
+    policyText('enforce').replace('mx1.dest.test', 'a.*.test'),
+    policyText('enforce').replace('STSv1', 'STSv2'),
+    '<html>',
+    '\0'.repeat(60_000),
     `version: STSv1\nmode: enforce\nmax_age: 9\n${many.join('')}`,
   ]
   for (const text of wrong) t.equal(readStsPolicy(text).ok, false, JSON.stringify(text.slice(0, 40)))
@@ -57,7 +72,12 @@ t.test('the policy', (t) => {
 
 t.test('which hosts a policy names', (t) => {
   const policy: StsPolicy = {
-    domain: 'dest.test', id: '1', mode: 'enforce', mx: ['mx1.dest.test', '*.pool.test'], fetchedAt: 0, expiresAt: 1,
+    domain: 'dest.test',
+    id: '1',
+    mode: 'enforce',
+    mx: ['mx1.dest.test', '*.pool.test'],
+    fetchedAt: 0,
+    expiresAt: 1,
   }
   for (const host of ['mx1.dest.test', 'MX1.dest.test', 'a.pool.test']) t.ok(acceptsHost(policy, host), host)
   for (const host of ['mx2.dest.test', 'a.b.pool.test', 'pool.test', 'a.pool.test.evil.test', '']) {
@@ -98,7 +118,9 @@ async function startWorld(t: Test, options: WorldOptions = {}): Promise<World> {
   t.teardown(() => authority.close())
   const { key, chain } = authority.issue(certificateFor)
   const web: WebServer = {
-    answer: { status: 200, type: 'text/plain', body: policyText('enforce') }, fetched: [], isSlow: false,
+    answer: { status: 200, type: 'text/plain', body: policyText('enforce') },
+    fetched: [],
+    isSlow: false,
     finish: () => {},
   }
   const server = createServer({ key, cert: chain }, (request, response) => {
@@ -114,11 +136,15 @@ async function startWorld(t: Test, options: WorldOptions = {}): Promise<World> {
   const bound = server.address()
   const port = typeof bound === 'object' && bound !== null ? bound.port : 0
   const zone = await startZone({
-    '_mta-sts.dest.test': { TXT: ['v=STSv1; id=one'] }, 'mta-sts.dest.test': { A: ['127.0.0.1'] },
+    '_mta-sts.dest.test': { TXT: ['v=STSv1; id=one'] },
+    'mta-sts.dest.test': { A: ['127.0.0.1'] },
   })
   const resolver = createDnsResolver({ servers: [zone.server], timeoutMilliseconds: 2_000, tries: 1 })
   const request = createGuardedRequest({
-    allowPrivateAddresses, allowHttp: false, caFile: authority.file, lookup: createGuardedLookup(resolver),
+    allowPrivateAddresses,
+    allowHttp: false,
+    caFile: authority.file,
+    lookup: createGuardedLookup(resolver),
   })
   t.teardown(async () => {
     await request.close()
@@ -134,10 +160,16 @@ async function startWorld(t: Test, options: WorldOptions = {}): Promise<World> {
     keep: async (policy: StsPolicy) => void kept.set(policy.domain, policy),
     fetchedBefore: async (before: number) => [...kept.values()].filter(({ fetchedAt }) => fetchedAt < before),
   }
-  const restart = (): MtaSts => createMtaSts({
-    resolver, request, memory, clock, port, patienceMilliseconds,
-    onProblem: (domain, problem) => void problems.push({ domain, ...problem }),
-  })
+  const restart = (): MtaSts =>
+    createMtaSts({
+      resolver,
+      request,
+      memory,
+      clock,
+      port,
+      patienceMilliseconds,
+      onProblem: (domain, problem) => void problems.push({ domain, ...problem }),
+    })
   return { zone, clock, sts: restart(), restart, kept, problems, web }
 }
 
@@ -251,9 +283,7 @@ t.test('a policy that was fetched while the memory was read is not forgotten for
   const sts = createMtaSts({
     resolver: { txt: async () => answers.shift() ?? silent },
     request: { get: async () => ({ kind: 'document', status: 200, contentType: 'text/plain', bytes }) },
-    memory: {
-      find: () => reads.shift() ?? Promise.resolve(null), keep: async () => {}, fetchedBefore: async () => [],
-    },
+    memory: { find: () => reads.shift() ?? Promise.resolve(null), keep: async () => {}, fetchedBefore: async () => [] },
     clock: manualClock(Date.UTC(2026, 10, 21)),
     onProblem: () => t.fail('no fetch fails'),
   })

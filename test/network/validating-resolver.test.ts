@@ -18,9 +18,16 @@ import { startZone } from '../support/zone.ts'
 const WITH_SIGNER = { skip: missingForSigning() }
 const HASH = '00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff'
 const RECORDS = [
-  '@ 300 IN MX 20 mx2', '@ 100 IN MX 10 MX1', 'mx1 300 IN A 192.0.2.1', 'mx1 300 IN AAAA 2001:db8::1',
-  'mx2 300 IN CNAME mx1', 'null 300 IN MX 0 .', `_25._tcp.mx1 60 IN TLSA 3 1 1 ${HASH}`,
-  'text 300 IN TXT "v=STSv1; " "id=1"', 'www 50 IN CNAME mx1', '1.reverse 300 IN PTR Host.example.test.',
+  '@ 300 IN MX 20 mx2',
+  '@ 100 IN MX 10 MX1',
+  'mx1 300 IN A 192.0.2.1',
+  'mx1 300 IN AAAA 2001:db8::1',
+  'mx2 300 IN CNAME mx1',
+  'null 300 IN MX 0 .',
+  `_25._tcp.mx1 60 IN TLSA 3 1 1 ${HASH}`,
+  'text 300 IN TXT "v=STSv1; " "id=1"',
+  'www 50 IN CNAME mx1',
+  '1.reverse 300 IN PTR Host.example.test.',
   'dangling 300 IN CNAME nowhere',
   ...Array.from({ length: 300 }, (_, index) => `many 300 IN MX ${index} host-${index}`),
 ]
@@ -28,7 +35,9 @@ const ZONES: SignedZone[] = [
   { name: 'secure.test', records: RECORDS, state: 'signed' },
   { name: 'open.test', records: RECORDS, state: 'unsigned' },
   {
-    name: 'bogus.test', records: RECORDS, state: 'signed',
+    name: 'bogus.test',
+    records: RECORDS,
+    state: 'signed',
     spoil: (text) => text.replace('TLSA	3 1 1 0011', 'TLSA	3 1 1 ff11').replace('A	192.0.2.1', 'A	192.0.2.66'),
   },
 ]
@@ -44,18 +53,23 @@ t.test('answers carry whether they were validated, their time, the end of their 
   const set = await resolver.mx('Secure.TEST.')
   t.match(set, { kind: 'found', facts: { isSecure: true, canonicalName: 'secure.test' } })
   t.same(set.kind === 'found' && set.records.toSorted((left, right) => left.priority - right.priority), [
-    { priority: 10, exchange: 'mx1.secure.test' }, { priority: 20, exchange: 'mx2.secure.test' },
+    { priority: 10, exchange: 'mx1.secure.test' },
+    { priority: 20, exchange: 'mx2.secure.test' },
   ])
   t.match(await resolver.mx('open.test'), { kind: 'found', facts: { isSecure: false } })
   t.match(await resolver.mx('null.secure.test'), { kind: 'found', records: [{ priority: 0, exchange: '' }] })
   t.match(await resolver.addresses('mx1.secure.test', 6), {
-    kind: 'found', records: ['2001:db8::1'], facts: { isSecure: true },
+    kind: 'found',
+    records: ['2001:db8::1'],
+    facts: { isSecure: true },
   })
   const www = await resolver.addresses('www.secure.test', 4)
   t.match(www, { kind: 'found', records: ['192.0.2.1'], facts: { isSecure: true, canonicalName: 'mx1.secure.test' } })
   t.ok(www.kind === 'found' && (www.facts?.ttlMilliseconds ?? 0) <= 50 * SECOND, 'the shortest time of the chain')
   t.match(await resolver.tlsa('_25._tcp.mx1.secure.test'), {
-    kind: 'found', records: [{ usage: 3, selector: 1, matching: 1, data: HASH }], facts: { isSecure: true },
+    kind: 'found',
+    records: [{ usage: 3, selector: 1, matching: 1, data: HASH }],
+    facts: { isSecure: true },
   })
   t.match(await resolver.txt('text.secure.test'), { kind: 'found', records: ['v=STSv1; id=1'] })
   t.match(await resolver.cname('www.secure.test'), { kind: 'found', records: ['mx1.secure.test'] })
@@ -78,10 +92,15 @@ t.test('answers carry whether they were validated, their time, the end of their 
   t.match(await resolver.mx('bogus.test'), { kind: 'found', facts: { isSecure: true } }, 'what was not touched holds')
 
   const finder = createMailHosts({
-    resolver, allowPrivateAddresses: true, ownAddresses: () => [], mostAddresses: 20, random: () => 0,
+    resolver,
+    allowPrivateAddresses: true,
+    ownAddresses: () => [],
+    mostAddresses: 20,
+    random: () => 0,
   })
   t.match(await finder.find('secure.test'), {
-    kind: 'hosts', isSecure: true,
+    kind: 'hosts',
+    isSecure: true,
     hosts: [
       { name: 'mx1.secure.test', isSecure: true, failure: null, canonicalName: 'mx1.secure.test' },
       { name: 'mx2.secure.test', isSecure: true, failure: null, canonicalName: 'mx1.secure.test' },
@@ -93,7 +112,9 @@ t.test('answers carry whether they were validated, their time, the end of their 
 t.test('a server without DNSSEC is asked as well, by UDP and TCP', async (t) => {
   const zone = await startZone({
     'example.com': { MX: ['10 mx.example.com'], TXT: ['x'.repeat(600)] },
-    'broken.example': 'SERVFAIL', 'refused.example': 'REFUSED', 'silent.example': 'TIMEOUT',
+    'broken.example': 'SERVFAIL',
+    'refused.example': 'REFUSED',
+    'silent.example': 'TIMEOUT',
     'circle.example': { CNAME: 'other.example', isAliasAlone: true },
     'odd.example': { MX: ['10 bad host!.example'] },
   })
@@ -104,7 +125,8 @@ t.test('a server without DNSSEC is asked as well, by UDP and TCP', async (t) => 
   t.same(await resolver.mx('broken.example'), { kind: 'no-answer', reason: 'MX broken.example: SERVFAIL' })
   t.same(await resolver.mx('refused.example'), { kind: 'no-answer', reason: 'MX refused.example: REFUSED' })
   t.same(await resolver.mx('silent.example'), {
-    kind: 'no-answer', reason: 'MX silent.example: the validating resolver did not answer in time',
+    kind: 'no-answer',
+    reason: 'MX silent.example: the validating resolver did not answer in time',
   })
   t.equal(zone.queries.filter((question) => question === 'MX silent.example').length, 2, 'both tries')
   t.match(await resolver.addresses('circle.example', 4), { kind: 'no-record' })
@@ -175,8 +197,12 @@ t.test('real times rule the cache, and no old TLSA set stands in for a validatio
     return isDown ? { kind: 'no-answer', reason: 'down' } : { kind: 'found', records, facts }
   }
   const resolver: ValidatingResolver = {
-    mx: () => answer([]), addresses: () => answer(['192.0.2.1']), txt: () => answer([]), cname: () => answer([]),
-    ptr: () => answer([]), tlsa: () => answer([{ usage: 3, selector: 1, matching: 1, data: HASH }]),
+    mx: () => answer([]),
+    addresses: () => answer(['192.0.2.1']),
+    txt: () => answer([]),
+    cname: () => answer([]),
+    ptr: () => answer([]),
+    tlsa: () => answer([{ usage: 3, selector: 1, matching: 1, data: HASH }]),
   }
   const cache = { entries: 10, min_ttl: 30 * SECOND, max_ttl: HOUR, negative_ttl: MINUTE, stale: HOUR }
   const cached = createCachedValidatingResolver({ resolver, cache, clock })

@@ -30,7 +30,8 @@ async function withWorld(
 ): Promise<void> {
   const clock = manualClock(NOW)
   const inbox = createInbox({
-    keep: options.keep ?? 500, logger,
+    keep: options.keep ?? 500,
+    logger,
     verifyDkim: async (bytes) => {
       if (bytes.includes('Broken-Signature')) throw new Error('no answer of the DNS')
       return { result: 'pass', domain: 'acme.com', selector: 'ps1' }
@@ -40,12 +41,16 @@ async function withWorld(
   const onMail = options.isBroken === true ? async () => Promise.reject(new Error('no room')) : inbox.receive
   const capture = createCaptureServer({ clock, logger, onMail, inboundAddress: () => null })
   const port = await capture.start(0)
-  const dev = await devServer((baseUrl) => createDevRoutes({
-    baseUrl, inbox, inspector,
-    clock: createAdjustableClock({ speed: 1, ahead: 0 }),
-    replies: createCaptureReplies(),
-    onClockChange: () => {},
-  }))
+  const dev = await devServer((baseUrl) =>
+    createDevRoutes({
+      baseUrl,
+      inbox,
+      inspector,
+      clock: createAdjustableClock({ speed: 1, ahead: 0 }),
+      replies: createCaptureReplies(),
+      onClockChange: () => {},
+    }),
+  )
   const entries: World['entries'] = async (query = '') =>
     (await dev.get(`/dev/inbox${query}`)).data as Record<string, unknown>[]
   try {
@@ -58,24 +63,55 @@ async function withWorld(
 }
 
 const PLAIN = [
-  'From: Acme <orders@acme.com>', 'To: ada@example.com', 'Subject: Hello', 'Message-ID: <m1@acme.com>', '', 'Hi',
+  'From: Acme <orders@acme.com>',
+  'To: ada@example.com',
+  'Subject: Hello',
+  'Message-ID: <m1@acme.com>',
+  '',
+  'Hi',
 ].join('\r\n')
 
 const MULTIPART = [
-  'From: orders@acme.com', 'To: ada@example.com', 'Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=', 'Message-ID: <m2@acme.com>',
-  'MIME-Version: 1.0', 'Content-Type: multipart/mixed; boundary=b', '', '--b',
-  'Content-Type: multipart/alternative; boundary=a', '', '--a',
-  'Content-Type: text/plain', '', '..dots', '--a',
-  'Content-Type: text/html; charset=utf-8', '', '<p>Hi <script>alert(1)</script></p>', '--a--', '--b',
-  'Content-Type: text/html; name="a.html"', 'Content-Disposition: attachment; filename*=utf-8\'\'%C3%A4%22.html',
-  'Content-Transfer-Encoding: base64', '', 'PGI+eDwvYj4=', '--b',
-  'Content-Type: application/pdf', 'Content-Disposition: attachment; filename="b.pdf"', '', 'pdf', '--b--',
+  'From: orders@acme.com',
+  'To: ada@example.com',
+  'Subject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=',
+  'Message-ID: <m2@acme.com>',
+  'MIME-Version: 1.0',
+  'Content-Type: multipart/mixed; boundary=b',
+  '',
+  '--b',
+  'Content-Type: multipart/alternative; boundary=a',
+  '',
+  '--a',
+  'Content-Type: text/plain',
+  '',
+  '..dots',
+  '--a',
+  'Content-Type: text/html; charset=utf-8',
+  '',
+  '<p>Hi <script>alert(1)</script></p>',
+  '--a--',
+  '--b',
+  'Content-Type: text/html; name="a.html"',
+  "Content-Disposition: attachment; filename*=utf-8''%C3%A4%22.html",
+  'Content-Transfer-Encoding: base64',
+  '',
+  'PGI+eDwvYj4=',
+  '--b',
+  'Content-Type: application/pdf',
+  'Content-Disposition: attachment; filename="b.pdf"',
+  '',
+  'pdf',
+  '--b--',
 ].join('\r\n')
 
 t.test('what the engine sends is in the inbox with the facts of the session', async (t) => {
   await withWorld({}, async ({ port, entries }) => {
     const replies = await smtpDialogue({ port, localAddress: '127.0.0.11' }, [
-      'EHLO mta1.sternpost.test', 'MAIL FROM:<bounces+x@acme.com>', 'RCPT TO:<ada+one@example.com>', 'DATA',
+      'EHLO mta1.sternpost.test',
+      'MAIL FROM:<bounces+x@acme.com>',
+      'RCPT TO:<ada+one@example.com>',
+      'DATA',
       `${PLAIN}\r\n.`,
     ])
     t.match(replies[0], /^220 mx\.capture\.sternpost\.test /)
@@ -88,11 +124,16 @@ t.test('what the engine sends is in the inbox with the facts of the session', as
     const { id, ...facts } = entry ?? { id: '' }
     t.type(id, 'string')
     t.strictSame(facts, {
-      from: 'orders@acme.com', to: ['ada@example.com'], subject: 'Hello',
+      from: 'orders@acme.com',
+      to: ['ada@example.com'],
+      subject: 'Hello',
       envelope: { from: 'bounces+x@acme.com', to: ['ada+one@example.com'] },
-      received_at: NOW / 1_000, size: Buffer.byteLength(`${PLAIN}\r\n`), message_id_header: '<m1@acme.com>',
+      received_at: NOW / 1_000,
+      size: Buffer.byteLength(`${PLAIN}\r\n`),
+      message_id_header: '<m1@acme.com>',
       dkim: { result: 'pass', domain: 'acme.com', selector: 'ps1' },
-      remote_address: '127.0.0.11', ehlo_name: 'mta1.sternpost.test',
+      remote_address: '127.0.0.11',
+      ehlo_name: 'mta1.sternpost.test',
     })
   })
 })
@@ -111,8 +152,14 @@ t.test('simulated recipients behave as their table says', async (t) => {
     }
     // A refused transaction can be followed by another on the same connection.
     const replies = await smtpDialogue({ port }, [
-      'EHLO me', 'MAIL FROM:<>', 'RCPT TO:<hard@simulator.sternpost.test>', 'RSET', 'MAIL FROM:<>',
-      'RCPT TO:<delivered+x@simulator.sternpost.test>', 'DATA', `${PLAIN}\r\n.`,
+      'EHLO me',
+      'MAIL FROM:<>',
+      'RCPT TO:<hard@simulator.sternpost.test>',
+      'RSET',
+      'MAIL FROM:<>',
+      'RCPT TO:<delivered+x@simulator.sternpost.test>',
+      'DATA',
+      `${PLAIN}\r\n.`,
     ])
     t.match(replies.at(-1), /^250 /)
     t.equal((await entries()).length, 1)
@@ -169,7 +216,10 @@ t.test('a waiting request answers as soon as a message matches, and at the end o
     const waiting = entries('?to=ada@example.com&subject=second&wait=30s')
     await sendMail({ port, to: 'ada@example.com', message: PLAIN })
     await sendMail({ port, to: 'ada@example.com', message: PLAIN.replace('Hello', 'The second') })
-    t.same((await waiting).map(({ subject }) => subject), ['The second'])
+    t.same(
+      (await waiting).map(({ subject }) => subject),
+      ['The second'],
+    )
     t.ok(performance.now() - startedAt < 30_000)
     t.same(await entries('?to=nobody@example.com&wait=1s'), [])
     t.equal((await entries('?subject=second&wait=60s')).length, 1, 'what is there already is given at once')
@@ -220,7 +270,10 @@ t.test('the inbox keeps the newest, survives strange mail, and can be emptied', 
     for (const subject of ['one', 'two', 'three']) {
       await sendMail({ port, to: 'a@example.com', message: PLAIN.replace('Hello', subject) })
     }
-    t.same((await entries()).map(({ subject }) => subject), ['three', 'two'])
+    t.same(
+      (await entries()).map(({ subject }) => subject),
+      ['three', 'two'],
+    )
     await sendMail({ port, to: 'a@example.com', message: 'Broken-Signature: yes\r\n\r\n' })
     t.match((await entries())[0], { subject: '', from: null, dkim: { result: 'temperror', domain: null } })
     const part = (index: number): string => `Content-Type: multipart/mixed; boundary=b${index}\r\n\r\n--b${index}\r\n`

@@ -12,10 +12,11 @@ export interface CaptureWorld {
   log: string[]
 }
 
-export type CaptureWorldOptions = Pick<CaptureServerOptions, 'clock'> & Partial<CaptureServerOptions> & {
-  /** As on a live server: messages are taken and dropped. */
-  isDropping?: boolean
-}
+export type CaptureWorldOptions = Pick<CaptureServerOptions, 'clock'> &
+  Partial<CaptureServerOptions> & {
+    /** As on a live server: messages are taken and dropped. */
+    isDropping?: boolean
+  }
 
 export async function withCapture(
   { isDropping = false, ...options }: CaptureWorldOptions,

@@ -64,7 +64,8 @@ t.test('a poll loop wakes when time jumps', async (t) => {
   const clock = createAdjustableClock({ speed: 1, ahead: 0 })
   const rounds: number[] = []
   const loop = createPollLoop({
-    clock, onError: () => {},
+    clock,
+    onError: () => {},
     round: async () => {
       rounds.push(clock.now())
       return clock.now() + DAY
@@ -134,19 +135,23 @@ t.test('jobs run as application time passes, once for what was passed over, and 
   let most = 0
   const { promise: blocked, resolve: release } = Promise.withResolvers<void>()
   let daily = 0
-  const driver = driveJobs([
-    {
-      name: 'often', when: '*/5 * * * * *',
-      run: async () => {
-        under += 1
-        most = Math.max(most, under)
-        runs.push(clock.now())
-        if (runs.length === 2) await blocked
-        under -= 1
+  const driver = driveJobs(
+    [
+      {
+        name: 'often',
+        when: '*/5 * * * * *',
+        run: async () => {
+          under += 1
+          most = Math.max(most, under)
+          runs.push(clock.now())
+          if (runs.length === 2) await blocked
+          under -= 1
+        },
       },
-    },
-    { name: 'daily', when: '0 0 * * *', run: async () => void (daily += 1) },
-  ], clock)
+      { name: 'daily', when: '0 0 * * *', run: async () => void (daily += 1) },
+    ],
+    clock,
+  )
   await until('the second run', () => runs.length === 2)
   clock.advance(3 * DAY)
   await until('the daily one', () => daily === 1)

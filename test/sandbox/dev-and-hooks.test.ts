@@ -47,10 +47,9 @@ async function withWorld(work: (world: World) => Promise<void>): Promise<void> {
   const inbox = createInbox({ keep: 10, logger, verifyDkim })
   const secretsFor = (name: string): string[] => (name === 'inspector' ? ['old', SECRET] : [])
   const inspector = createWebhookInspector({ clock: manualClock(NOW), secretsFor })
-  const dev = await devServer((baseUrl) => createDevRoutes({
-    baseUrl, inbox, inspector, clock, replies,
-    onClockChange: () => void (changes += 1),
-  }))
+  const dev = await devServer((baseUrl) =>
+    createDevRoutes({ baseUrl, inbox, inspector, clock, replies, onClockChange: () => void (changes += 1) }),
+  )
   try {
     await work({ dev, inbox, inspector, clock, replies, changes: () => changes })
   } finally {
@@ -77,7 +76,10 @@ t.test('the inspector shows what it got and whether the signature is valid', asy
     const verdicts = deliveries.map(({ signature }) => signature).toReversed()
     t.same(verdicts, ['valid', 'invalid', 'missing', 'invalid', 'invalid', 'missing'])
     t.match(deliveries.at(-1), {
-      received_at: NOW / 1_000, attempt: 2, answer: 200, body: BODY,
+      received_at: NOW / 1_000,
+      attempt: 2,
+      answer: 200,
+      body: BODY,
       event: { event: 'email.delivered', timestamp: 1_795_219_207 },
       headers: { 'x-service-signature': signed(BODY)['X-Service-Signature'] },
     })
@@ -119,18 +121,30 @@ t.test('the answer can be set: a status for some times, a closed connection, a s
     await set('{"answer":"slow","times":1}')
     let isAnswered = false
     const slow = post().finally(() => (isAnswered = true))
-    await until('the slow one has arrived', async () =>
-      (await inspector.find('mine', null, 1, 0))[0]?.answer === 'slow')
+    await until(
+      'the slow one has arrived',
+      async () => (await inspector.find('mine', null, 1, 0))[0]?.answer === 'slow',
+    )
     for (let turn = 0; turn < 3; turn += 1) await dev.get('/dev/hooks/mine')
     t.equal(isAnswered, false, 'it waits while others are answered')
     inspector.close()
     t.equal(await slow, 200, 'and does not hold up the end')
     const shown = (await dev.get('/dev/hooks/mine')).data as { answer: unknown }[]
-    t.same(shown.map(({ answer }) => answer), ['slow', 200, 'close', 204, 204, 200, 500, 500])
+    t.same(
+      shown.map(({ answer }) => answer),
+      ['slow', 200, 'close', 204, 204, 200, 500, 500],
+    )
 
     for (const [body, status] of [
-      ['{"answer":199}', 422], ['{"answer":600}', 422], ['{"answer":"never"}', 422], ['{}', 422], ['[]', 422],
-      ['7', 422], ['{"answer":200,"times":0}', 422], ['{"answer":200,"times":1.5}', 422], ['{"answer":', 400],
+      ['{"answer":199}', 422],
+      ['{"answer":600}', 422],
+      ['{"answer":"never"}', 422],
+      ['{}', 422],
+      ['[]', 422],
+      ['7', 422],
+      ['{"answer":200,"times":0}', 422],
+      ['{"answer":200,"times":1.5}', 422],
+      ['{"answer":', 400],
     ] as const) {
       const answer = await set(body)
       t.equal(answer.status, status, body)
@@ -196,7 +210,9 @@ t.test('the page escapes everything and has no script', async (t) => {
   await withWorld(async ({ dev, inbox, inspector, clock, replies }) => {
     const hostile = '"\'><script>alert(1)</script>&amp;'
     await inbox.receive({
-      receivedAt: NOW, remoteAddress: '127.0.0.11', ehloName: hostile,
+      receivedAt: NOW,
+      remoteAddress: '127.0.0.11',
+      ehloName: hostile,
       envelope: { from: hostile, to: [`${hostile}@example.com`] },
       bytes: Buffer.from(`From: ${hostile}\r\nSubject: ${hostile}\r\n\r\nHi`),
       transcript: [],
@@ -235,8 +251,16 @@ t.test('/dev/clock shows application time, and makes it faster or jump, never ba
       t.match(answer.data, { error: { code: 'conflict', details: /never goes backwards/ } })
     }
     for (const body of [
-      {}, [], 7, { speed: 'fast' }, { speed: 0 }, { speed: 100_001, advance: '2h' }, { advance: '2 hours' },
-      { advance: 7_200 }, { advance: '500d' }, { time: 0 },
+      {},
+      [],
+      7,
+      { speed: 'fast' },
+      { speed: 0 },
+      { speed: 100_001, advance: '2h' },
+      { advance: '2 hours' },
+      { advance: 7_200 },
+      { advance: '500d' },
+      { time: 0 },
     ]) {
       const answer = await change(body)
       t.equal(answer.status, 422, JSON.stringify(body))

@@ -26,19 +26,24 @@ async function withWorld(random: (() => number) | undefined, work: (world: World
   const logger = createLogger({ level: 'silent' })
   const replies = createCaptureReplies(random)
   const inbox = createInbox({
-    keep: 10, logger, verifyDkim: async () => ({ result: 'none', domain: null, selector: null }),
+    keep: 10,
+    logger,
+    verifyDkim: async () => ({ result: 'none', domain: null, selector: null }),
   })
   const inspector = createWebhookInspector({ clock, secretsFor: () => [] })
   const dev = await devServer((baseUrl) =>
-    createDevRoutes({ baseUrl, inbox, inspector, clock, replies, onClockChange: () => {} }))
+    createDevRoutes({ baseUrl, inbox, inspector, clock, replies, onClockChange: () => {} }),
+  )
   const onMail = inbox.receive
   try {
     await withCapture({ clock, replies, onMail }, (world) =>
       work({
-        ...world, dev,
+        ...world,
+        dev,
         put: (...rules) => dev.ask('PUT', '/dev/replies', { body: JSON.stringify(rules) }),
         say: async (...lines) => (await smtpDialogue({ port: world.port }, lines)).slice(1),
-      }))
+      }),
+    )
   } finally {
     await dev.close()
   }
@@ -73,8 +78,12 @@ t.test('a refusal at each stage is given as it was written, so often, and then a
 t.test('a connection is closed without a word; after the dot the message was taken', async (t) => {
   await withWorld(undefined, async ({ put, say, port, dev }) => {
     for (const [stage, lines] of [
-      ['connect', []], ['ehlo', ['EHLO me']], ['starttls', ['EHLO me', 'STARTTLS']],
-      ['mail', ['EHLO me', 'MAIL FROM:<>']], ['rcpt', TO_RCPT], ['data', [...TO_RCPT, 'DATA']],
+      ['connect', []],
+      ['ehlo', ['EHLO me']],
+      ['starttls', ['EHLO me', 'STARTTLS']],
+      ['mail', ['EHLO me', 'MAIL FROM:<>']],
+      ['rcpt', TO_RCPT],
+      ['data', [...TO_RCPT, 'DATA']],
       ['dot', [...TO_RCPT, 'DATA', `${MESSAGE}\r\n.`]],
     ] as const) {
       await put({ stage, reply: 'close', times: 1 })
@@ -110,8 +119,9 @@ t.test('a rule is for some recipients', async (t) => {
   await withWorld(undefined, async ({ put, say }) => {
     const answers = async (to: string): Promise<boolean[]> => {
       await put({ to, stage: 'rcpt', reply: '550 5.1.1 no' })
-      const lines = ['ada@slow.example', 'Ada+x@Slow.example', 'ada@very.slow.example', 'bob@example.com']
-        .map((recipient) => `RCPT TO:<${recipient}>`)
+      const lines = ['ada@slow.example', 'Ada+x@Slow.example', 'ada@very.slow.example', 'bob@example.com'].map(
+        (recipient) => `RCPT TO:<${recipient}>`,
+      )
       return (await say('EHLO me', 'MAIL FROM:<>', ...lines)).slice(2).map((reply) => reply.startsWith('550'))
     }
     t.same(await answers('*'), [true, true, true, true])
@@ -127,11 +137,17 @@ t.test('a rule is for some recipients', async (t) => {
 
 t.test('a rule holds with its probability', async (t) => {
   const drawn = [0.2, 0.9, 0.49]
-  await withWorld(() => drawn.shift() ?? 0, async ({ put, say }) => {
-    await put({ to: '*', stage: 'rcpt', reply: '451 later', times: 2, probability: 0.5 })
-    const replies = [await say(...TO_RCPT), await say(...TO_RCPT), await say(...TO_RCPT), await say(...TO_RCPT)]
-    t.same(replies.map((lines) => lines.at(-1)?.slice(0, 3)), ['451', '250', '451', '250'])
-  })
+  await withWorld(
+    () => drawn.shift() ?? 0,
+    async ({ put, say }) => {
+      await put({ to: '*', stage: 'rcpt', reply: '451 later', times: 2, probability: 0.5 })
+      const replies = [await say(...TO_RCPT), await say(...TO_RCPT), await say(...TO_RCPT), await say(...TO_RCPT)]
+      t.same(
+        replies.map((lines) => lines.at(-1)?.slice(0, 3)),
+        ['451', '250', '451', '250'],
+      )
+    },
+  )
 })
 
 t.test('rules are shown as they were written, replaced as a whole, and removed', async (t) => {
@@ -154,14 +170,20 @@ t.test('a wrong rule is named, and nothing changes', async (t) => {
     const kept = { to: '*', stage: 'rcpt', reply: '451 later', times: null, probability: 1 }
     await put(kept)
     for (const [rule, problem] of [
-      [{ stage: 'rcpt' }, '[1].reply: '], [{ ...kept, stage: 'quit' }, '[1].stage: '],
-      [{ ...kept, reply: '250 ok' }, '[1].reply: '], [{ ...kept, reply: '451 a\r\nb' }, '[1].reply: '],
+      [{ stage: 'rcpt' }, '[1].reply: '],
+      [{ ...kept, stage: 'quit' }, '[1].stage: '],
+      [{ ...kept, reply: '250 ok' }, '[1].reply: '],
+      [{ ...kept, reply: '451 a\r\nb' }, '[1].reply: '],
       [{ ...kept, reply: { delay: '1h' } }, '[1].reply.delay: '],
       [{ ...kept, reply: { delay: 5 } }, '[1].reply.delay: '],
-      [{ ...kept, reply: 'missing' }, '[1].reply: '], [{ ...kept, times: 0 }, '[1].times: '],
-      [{ ...kept, probability: 2 }, '[1].probability: '], [{ ...kept, to: 7 }, '[1].to: '],
-      [{ ...kept, to: 'a*a*a*a*' }, '[1].to: '], [{ ...kept, to: 'a.b', stage: 'mail' }, '[1].to: must be "*" at mail'],
-      [{ ...kept, often: true }, '[1].often: '], [7, '[1].stage: '],
+      [{ ...kept, reply: 'missing' }, '[1].reply: '],
+      [{ ...kept, times: 0 }, '[1].times: '],
+      [{ ...kept, probability: 2 }, '[1].probability: '],
+      [{ ...kept, to: 7 }, '[1].to: '],
+      [{ ...kept, to: 'a*a*a*a*' }, '[1].to: '],
+      [{ ...kept, to: 'a.b', stage: 'mail' }, '[1].to: must be "*" at mail'],
+      [{ ...kept, often: true }, '[1].often: '],
+      [7, '[1].stage: '],
     ] as const) {
       const answer = await put(kept, rule as object)
       t.equal(answer.status, 422, JSON.stringify(rule))
@@ -181,11 +203,19 @@ t.test('a message has the transcript of its part of the session', async (t) => {
     const transaction = ['MAIL FROM:<a@acme.com>', 'RCPT TO:<ada@example.com>', 'DATA', `${MESSAGE}\r\n.`]
     await say('EHLO me', ...transaction, ...transaction)
     const entries = (await dev.get('/dev/inbox')).data as { id: string }[]
-    const transcripts = await Promise.all(entries.toReversed().map(async ({ id }) =>
-      ((await dev.get(`/dev/inbox/${id}`)).data as { transcript: string[] }).transcript))
+    const transcripts = await Promise.all(
+      entries
+        .toReversed()
+        .map(async ({ id }) => ((await dev.get(`/dev/inbox/${id}`)).data as { transcript: string[] }).transcript),
+    )
     const lines = [
-      'C: MAIL FROM:<a@acme.com>', 'S: 250 Accepted', 'C: RCPT TO:<ada@example.com>', 'S: 250 Accepted', 'C: DATA',
-      /^S: 354 /, 'S: 250 2.0.0 kept',
+      'C: MAIL FROM:<a@acme.com>',
+      'S: 250 Accepted',
+      'C: RCPT TO:<ada@example.com>',
+      'S: 250 Accepted',
+      'C: DATA',
+      /^S: 354 /,
+      'S: 250 2.0.0 kept',
     ]
     t.match(transcripts[0]?.slice(0, 3), [/^S: 220 mx\.capture/, 'C: EHLO me', /^S: 250-mx\.capture/])
     t.match(transcripts[0]?.slice(-lines.length), lines)

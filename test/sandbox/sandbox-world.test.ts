@@ -62,7 +62,9 @@ t.test('every domain leads to the capture server, and every record we ask for is
   t.strictSame(await resolver.mx('example.com'), found({ priority: 10, exchange: 'mx.capture.test' }))
   t.match(await resolver.mx('Gmail.com.'), found({ priority: 10, exchange: 'gmail-smtp-in.l.google.com' }))
   for (const [domain, end] of [
-    ['outlook.com', '.olc.protection.outlook.com'], ['yahoo.com', '.yahoodns.net'], ['icloud.com', '.mail.icloud.com'],
+    ['outlook.com', '.olc.protection.outlook.com'],
+    ['yahoo.com', '.yahoodns.net'],
+    ['icloud.com', '.mail.icloud.com'],
     ['gmx.net', '.gmx.net'],
   ] as const) {
     const answer = await resolver.mx(domain)
@@ -119,7 +121,8 @@ t.test('the settings of the sandbox are valid over the shipped files and stay on
     http: [{ address: '127.0.0.1', port: 9_000, tls: false, serve: ['api', 'tracking', 'console'] }],
     submission: [{ address: '127.0.0.1', port: 9_002, tls: 'none' }],
     inbound: [{ address: '127.0.0.1', port: 9_003 }],
-    metrics: null, admin_socket: join(dataFolder, 'admin.sock'),
+    metrics: null,
+    admin_socket: join(dataFolder, 'admin.sock'),
   })
   t.equal(server.data_dir, dataFolder)
   t.equal(server.public_url, 'http://127.0.0.1:9000')
@@ -127,7 +130,11 @@ t.test('the settings of the sandbox are valid over the shipped files and stay on
   t.match(server.delivery, { port: 9_001, allow_private_addresses: true })
   t.match(server.webhooks, { allow_http: true, allow_private_addresses: true })
   t.equal(server.backup.schedule, null)
-  t.ok(Object.values(pools.pools).flatMap(({ ips }) => ips).every(({ address }) => address.startsWith('127.')))
+  t.ok(
+    Object.values(pools.pools)
+      .flatMap(({ ips }) => ips)
+      .every(({ address }) => address.startsWith('127.')),
+  )
 })
 
 t.test('the shipped rules read the refusals of simulated recipients as they are meant', async (t) => {
@@ -137,8 +144,11 @@ t.test('the shipped rules read the refusals of simulated recipients as they are 
   const { bounces } = loadConfiguration({ folder: SHIPPED, shippedFolder: SHIPPED, overrides })
   const classify = createClassifier(bounces.rules)
   for (const [name, type, category] of [
-    ['hard', 'hard', 'invalid_recipient'], ['soft', 'soft', 'mailbox_full'], ['block', 'block', 'ip_block'],
-    ['deferred', 'soft', 'system_error'], ['greylisted', 'soft', 'greylist'],
+    ['hard', 'hard', 'invalid_recipient'],
+    ['soft', 'soft', 'mailbox_full'],
+    ['block', 'block', 'ip_block'],
+    ['deferred', 'soft', 'system_error'],
+    ['greylisted', 'soft', 'greylist'],
   ] as const) {
     const behaviour = behaviourOf(`${name}@simulator.sternpost.test`)
     const reply = readSmtpReply(behaviour.kind === 'refuse' ? `${behaviour.code} ${behaviour.text}` : '')
@@ -215,7 +225,10 @@ interface Calls {
 
 function sandboxIn(dataFolder: string, baseUrl: string): Sandbox {
   return createSandbox({
-    baseUrl, dataFolder, keep: 10, logger,
+    baseUrl,
+    dataFolder,
+    keep: 10,
+    logger,
     inboundPort: 9,
     clock: createAdjustableClock({ speed: 1, ahead: 0 }),
     onClockChange: () => {},
@@ -250,10 +263,12 @@ t.test('the first start makes domain, key and endpoint; later starts find them',
   t.equal(calls.keys.length, 0)
   t.same(await first.firstStart(features(calls)), { key: 'sk_test_1' })
   t.strictSame(calls.keys, [{ name: 'sandbox', mode: 'test', scopes: ['admin'] }])
-  t.strictSame(calls.webhooks, [{
-    url: 'http://127.0.0.1:8025/dev/hooks/inspector',
-    events: ['email.delivered', 'email.bounced', 'email.complained', 'email.opened', 'email.clicked'],
-  }])
+  t.strictSame(calls.webhooks, [
+    {
+      url: 'http://127.0.0.1:8025/dev/hooks/inspector',
+      events: ['email.delivered', 'email.bounced', 'email.complained', 'email.opened', 'email.clicked'],
+    },
+  ])
   t.equal(readApiKey(dataFolder), 'sk_test_1')
   for (const name of ['key', 'hooks.json']) t.equal(mode(join(dataFolder, name)), '600', name)
 
@@ -293,7 +308,8 @@ t.test('the inspector learns the secrets of endpoints that point at it, and of n
   let endpoints = 0
   const register = sandboxIn(dataFolder, 'http://127.0.0.1:8025').notingSecrets(
     async ({ secret }: { url: string; secret: string | null }) => ({
-      endpoint: { id: `wh_${(endpoints += 1)}` }, secret: secret === null ? 'generated' : null,
+      endpoint: { id: `wh_${(endpoints += 1)}` },
+      secret: secret === null ? 'generated' : null,
     }),
   )
   const answer = await register({ url: 'http://127.0.0.1:8025/dev/hooks/mine', secret: 'given' })
@@ -315,7 +331,7 @@ t.test('capture server, inbox and routes work together, and the end does not wai
     sandbox = sandboxIn(dataFolder, baseUrl)
     return sandbox.middleware
   })
-  const port = await sandbox?.start() ?? 0
+  const port = (await sandbox?.start()) ?? 0
   const other = sandboxIn(dataFolder, dev.baseUrl)
   const otherPort = await other.start()
   t.not(otherPort, port, 'two sandboxes on one machine')
@@ -333,11 +349,16 @@ t.test('capture server, inbox and routes work together, and the end does not wai
 
 t.test('the banner says where everything is, and its curl can be pasted', async (t) => {
   const facts = {
-    version: '0.1.0', baseUrl: 'http://127.0.0.1:8025', key: 'sk_test_whole', submissionPort: 1_025,
+    version: '0.1.0',
+    baseUrl: 'http://127.0.0.1:8025',
+    key: 'sk_test_whole',
+    submissionPort: 1_025,
     dataFolder: '.sandbox',
   }
   const text = bannerText(facts)
-  t.equal(text, `Sternpost 0.1.0 sandbox · nothing leaves this machine · data in .sandbox (use --fresh to start over)
+  t.equal(
+    text,
+    `Sternpost 0.1.0 sandbox · nothing leaves this machine · data in .sandbox (use --fresh to start over)
 
   API       http://127.0.0.1:8025/v1          key  sk_test_whole   (also in .sandbox/key)
   Inbox     http://127.0.0.1:8025/dev         captured mail, webhook inspector, clock
@@ -349,13 +370,17 @@ t.test('the banner says where everything is, and its curl can be pasted', async 
       -d '{"to":"clicked@simulator.sternpost.test","from":"you@sandbox.test","subject":"Hello","html":"<p>Hi, <a href=\\"https://example.com/\\">look</a></p>"}'
 
   Then watch:  curl -s 'http://127.0.0.1:8025/dev/hooks/inspector?wait=10s'      Stop: Ctrl-C
-`)
+`,
+  )
   const line = bannerLine(facts)
   t.equal(line.indexOf('\n'), line.length - 1, 'one line')
   const printed = JSON.parse(line) as Record<string, string>
   t.match(printed, {
-    base_url: 'http://127.0.0.1:8025/v1', key: 'sk_test_whole', data: '.sandbox',
-    inbox: 'http://127.0.0.1:8025/dev/inbox', inspector: 'http://127.0.0.1:8025/dev/hooks/inspector',
+    base_url: 'http://127.0.0.1:8025/v1',
+    key: 'sk_test_whole',
+    data: '.sandbox',
+    inbox: 'http://127.0.0.1:8025/dev/inbox',
+    inspector: 'http://127.0.0.1:8025/dev/hooks/inspector',
   })
   // What a shell makes of both: the words that curl gets.
   const pasted = (/Try it:\n([\s\S]*?)\n\n/.exec(text)?.[1] ?? '').replace('curl ', 'printf "%s\\n" ')

@@ -6,9 +6,18 @@ import { startServe } from '../support/serve-process.ts'
 import { TWO_IPS } from '../support/two-ips.ts'
 
 const PATHS = [
-  ['GET', '/dev'], ['GET', '/dev/'], ['GET', '/dev/inbox'], ['DELETE', '/dev/inbox'], ['GET', '/dev/inbox/1/raw'],
-  ['GET', '/dev/clock'], ['POST', '/dev/clock'], ['GET', '/dev/replies'], ['PUT', '/dev/replies'],
-  ['DELETE', '/dev/replies'], ['GET', '/dev/hooks/inspector'], ['POST', '/dev/hooks/inspector'],
+  ['GET', '/dev'],
+  ['GET', '/dev/'],
+  ['GET', '/dev/inbox'],
+  ['DELETE', '/dev/inbox'],
+  ['GET', '/dev/inbox/1/raw'],
+  ['GET', '/dev/clock'],
+  ['POST', '/dev/clock'],
+  ['GET', '/dev/replies'],
+  ['PUT', '/dev/replies'],
+  ['DELETE', '/dev/replies'],
+  ['GET', '/dev/hooks/inspector'],
+  ['POST', '/dev/hooks/inspector'],
   ['PUT', '/dev/hooks/inspector'],
 ] as const
 

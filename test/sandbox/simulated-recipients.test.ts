@@ -22,8 +22,13 @@ import { sendMail, smtpDialogue } from './smtp-dialogue.ts'
 const SIMULATOR = 'simulator.sternpost.test'
 const TOKEN = 'a2'.repeat(24)
 const MESSAGE = [
-  'From: Acme <orders@acme.com>', 'To: ada@example.com', 'Subject: Hello', `Message-ID: <${TOKEN}@acme.com>`,
-  `X-Sternpost-Ref: ${TOKEN}`, '', 'Hi',
+  'From: Acme <orders@acme.com>',
+  'To: ada@example.com',
+  'Subject: Hello',
+  `Message-ID: <${TOKEN}@acme.com>`,
+  `X-Sternpost-Ref: ${TOKEN}`,
+  '',
+  'Hi',
 ].join('\r\n')
 
 const rcpt = async (port: number, to: string, from = 'b-1@bounces.acme.com'): Promise<string> =>
@@ -41,10 +46,15 @@ t.test('refusals have their codes, for as often as the table says', async (t) =>
     }
     const deferred = ['451 4.3.0', '451 4.3.0', '250 Accep', '451 4.3.0']
     const greylisted = ['451 4.7.1', '250 Accep', '451 4.7.1', '250 Accep']
-    t.same(await Promise.all([
-      answers('deferred+a', 'b-1@bounces.acme.com'), answers('deferred+a', 'b-2@bounces.acme.com'),
-      answers('greylisted', 'b-1@bounces.acme.com'),
-    ]), [deferred, deferred, greylisted], 'twice or once, and then it counts from the start; each message for itself')
+    t.same(
+      await Promise.all([
+        answers('deferred+a', 'b-1@bounces.acme.com'),
+        answers('deferred+a', 'b-2@bounces.acme.com'),
+        answers('greylisted', 'b-1@bounces.acme.com'),
+      ]),
+      [deferred, deferred, greylisted],
+      'twice or once, and then it counts from the start; each message for itself',
+    )
     const taken = ['suppressed', 'delivered', 'whoever', 'late', 'complained', 'opened', 'clicked']
     const replies = await Promise.all(taken.map((name) => rcpt(port, `${name}@${SIMULATOR}`)))
     for (const [index, reply] of replies.entries()) t.match(reply, /^250 /, `${taken[index]}`)
@@ -54,7 +64,10 @@ t.test('refusals have their codes, for as often as the table says', async (t) =>
 t.test('what is remembered is bounded: the oldest refusal is forgotten, a sequel too many left out', async (t) => {
   const log: string[] = []
   const simulation = createSimulation({
-    hostName: 'mx.test', clock: manualClock(), inboundAddress: () => null, complaintAddress: null,
+    hostName: 'mx.test',
+    clock: manualClock(),
+    inboundAddress: () => null,
+    complaintAddress: null,
     visit: async () => {},
     logger: createLogger({ level: 'warn', write: (line) => void log.push(line) }),
   })
@@ -95,9 +108,18 @@ t.test('late@ is delivered, then a report of non-delivery comes to the return pa
     const report = await untilMail(clock, inbound)
     t.same([report.from, report.to], ['', from])
     const reading = readReport(report.bytes)
-    t.match(reading, { kind: 'bounce', recipients: [{
-      address: `late+x@${SIMULATOR}`, action: 'failed', status: '5.1.1', replyCode: 550, diagnostic: /does not exist/,
-    }] })
+    t.match(reading, {
+      kind: 'bounce',
+      recipients: [
+        {
+          address: `late+x@${SIMULATOR}`,
+          action: 'failed',
+          status: '5.1.1',
+          replyCode: 550,
+          diagnostic: /does not exist/,
+        },
+      ],
+    })
     t.equal(reading.references.returned.get('message-id'), `<${TOKEN}@acme.com>`)
     t.equal(reading.references.returned.get('x-sternpost-ref'), TOKEN)
     t.match(await sendMail({ port, from: '', to: `late@${SIMULATOR}`, message: MESSAGE }), /^250/)
@@ -165,12 +187,16 @@ t.test('opened@ and clicked@ fetch the pixel and the first link as a person does
   t.teardown(() => void server.close())
   const { port: httpPort } = server.address() as AddressInfo
   const token = (letter: string): string => letter.repeat(56)
-  const htmlMail = (host: string): string => [
-    'From: orders@acme.com', 'MIME-Version: 1.0', 'Content-Type: text/html',
-    'Content-Transfer-Encoding: quoted-printable', '',
-    `<p><a href=3D"https://example.org/never/c/short">a</a><a href=3D"${host}/c/${token('b')}">b</a>=`,
-    `<a href=3D"${host}/c/${token('c')}">c</a><img src=3D"${host}/o/${token('a')}" width=3D"1"></p>`,
-  ].join('\r\n')
+  const htmlMail = (host: string): string =>
+    [
+      'From: orders@acme.com',
+      'MIME-Version: 1.0',
+      'Content-Type: text/html',
+      'Content-Transfer-Encoding: quoted-printable',
+      '',
+      `<p><a href=3D"https://example.org/never/c/short">a</a><a href=3D"${host}/c/${token('b')}">b</a>=`,
+      `<a href=3D"${host}/c/${token('c')}">c</a><img src=3D"${host}/o/${token('a')}" width=3D"1"></p>`,
+    ].join('\r\n')
   const paths = (): string[] => visits.splice(0).map(({ path }) => path)
   const clock = manualClock()
   const visit = createVisit(() => ({ address: '127.0.0.1', port: httpPort, isTls: false }))

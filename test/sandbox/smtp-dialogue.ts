@@ -32,7 +32,11 @@ export async function sendMail(
 ): Promise<string> {
   const { from = 'bounces@acme.com', to, message } = options
   const replies = await smtpDialogue(options, [
-    'EHLO mta1.sternpost.test', `MAIL FROM:<${from}>`, `RCPT TO:<${to}>`, 'DATA', `${message}\r\n.`,
+    'EHLO mta1.sternpost.test',
+    `MAIL FROM:<${from}>`,
+    `RCPT TO:<${to}>`,
+    'DATA',
+    `${message}\r\n.`,
   ])
   return replies.at(-1) ?? ''
 }

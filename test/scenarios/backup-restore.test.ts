@@ -55,13 +55,21 @@ t.test('every message that was answered before the mark is in the backup, and is
   const { server, key, domains } = first
   // Of what is accepted first, one message waits for sure.
   const scheduled = await apiClient(server.baseUrl, key).post('/email/send', {
-    from: `shop@${SENDING_DOMAIN}`, to: 'later@d0.test', subject: 'Later', text: 'Later',
+    from: `shop@${SENDING_DOMAIN}`,
+    to: 'later@d0.test',
+    subject: 'Later',
+    text: 'Later',
     send_at: Math.floor(Date.now() / 1_000) + 3_600,
   })
   t.equal(scheduled.status, 200)
   let limit = BEFORE / 2
   const load = startSteadyLoad({
-    baseUrl: server.baseUrl, key, domains, batch: 20, clients: 2, mayPost: (accepted) => accepted < limit,
+    baseUrl: server.baseUrl,
+    key,
+    domains,
+    batch: 20,
+    clients: 2,
+    mayPost: (accepted) => accepted < limit,
   })
   t.teardown(() => load.stop())
   await until('a part is accepted', () => load.accepted.size >= limit, DEADLINE)
@@ -81,7 +89,11 @@ t.test('every message that was answered before the mark is in the backup, and is
   t.same(readdirSync(join(server.databaseFolder, 'backups')), [file.split('/').at(-1)], 'nothing else is left')
   const { stdout: names } = await run('tar', ['--list', '--file', file])
   t.same(names.trim().split('\n'), [
-    'manifest.json', 'sternpost.db', 'config/pools.yaml', 'config/sternpost.yaml', 'config/providers.d/50-fast.yaml',
+    'manifest.json',
+    'sternpost.db',
+    'config/pools.yaml',
+    'config/sternpost.yaml',
+    'config/providers.d/50-fast.yaml',
   ])
   t.notOk(readFileSync(file).includes(MASTER_KEY), 'the master key is not in it')
   t.match(await sternpost('backup', 'verify', file), { ok: true, version: /^\d/ })
@@ -92,10 +104,17 @@ t.test('every message that was answered before the mark is in the backup, and is
   t.match(await sternpost('verify', '--config', other.configuration), { ok: true, problems: [] })
   const rows = queueRows(other.dataFolder)
   const there = new Set(rows.map(({ recipient }) => recipient))
-  t.same([...before].filter((recipient) => !there.has(recipient)), [], 'all of them are there')
+  t.same(
+    [...before].filter((recipient) => !there.has(recipient)),
+    [],
+    'all of them are there',
+  )
   t.equal(there.size, rows.length)
   const held = rows.filter(({ state }) => state === 'waiting')
-  t.same(rows.filter(({ state }) => state === 'sending'), [])
+  t.same(
+    rows.filter(({ state }) => state === 'sending'),
+    [],
+  )
   t.ok(held.length > 100 && held.every(({ nextAt }) => nextAt > Date.now() + 10 ** 10), `${held.length} are held`)
   t.match(summary, { held: held.length, moved_to: null, counts: { messages: rows.length, domains: 1 } })
   t.same(readdirSync(String(summary['configuration'])).sort(), ['pools.yaml', 'sternpost.yaml', 'providers.d'])
@@ -104,14 +123,22 @@ t.test('every message that was answered before the mark is in the backup, and is
   t.teardown(() => second.remove())
   const api = apiClient(second.baseUrl, key)
   const sent = await api.post('/email/send', {
-    from: `shop@${SENDING_DOMAIN}`, to: 'new@d0.test', subject: 'New', text: 'It flows',
+    from: `shop@${SENDING_DOMAIN}`,
+    to: 'new@d0.test',
+    subject: 'New',
+    text: 'It flows',
   })
   t.equal(sent.status, 200)
   await until('new mail flows', () => other.sink.arrivals.has('new@d0.test'), DEADLINE)
   t.equal(other.sink.arrivals.size, 1, 'and nothing else')
   const filter = ['--config', second.configurationFolder]
-  const groups = await sternpost('queue', 'list', '--held', '--by', 'pool', ...filter) as unknown as { held: number }[]
-  t.equal(groups.reduce((sum, group) => sum + group.held, 0), held.length)
+  const groups = (await sternpost('queue', 'list', '--held', '--by', 'pool', ...filter)) as unknown as {
+    held: number
+  }[]
+  t.equal(
+    groups.reduce((sum, group) => sum + group.held, 0),
+    held.length,
+  )
   const halfTime = (halfAt + 1) * 1_000
   const older = held.filter(({ createdAt }) => createdAt < halfTime)
   t.ok(older.length > 0 && older.length < held.length, `${older.length} of them are of the first half`)
@@ -120,10 +147,14 @@ t.test('every message that was answered before the mark is in the backup, and is
   const released = await sternpost('queue', 'release', '--all', '--yes', ...filter)
   t.equal(dropped['messages'], older.length, 'those are dropped')
   t.equal(released['messages'], held.length - older.length, 'and the others released')
-  await until('what was released is delivered', () => {
-    const { waiting = 0, sending = 0 } = stateCounts(other.dataFolder)
-    return waiting + sending === 0
-  }, DEADLINE)
+  await until(
+    'what was released is delivered',
+    () => {
+      const { waiting = 0, sending = 0 } = stateCounts(other.dataFolder)
+      return waiting + sending === 0
+    },
+    DEADLINE,
+  )
   t.equal(other.sink.arrivals.size, 1 + Number(released['messages']))
   t.equal(stateCounts(other.dataFolder)['canceled'], older.length)
   t.equal(await second.stop(), 0)

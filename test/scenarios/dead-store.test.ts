@@ -25,7 +25,10 @@ t.test('a damaged database ends the process with 1, also while mail is on its wa
   const api = await prepareSender(server, zone)
   for (let number = 0; number < MESSAGES; number++) {
     await api.post('/email/send', {
-      from: `news@${SENDING_DOMAIN}`, to: `user${number}@dest.test`, subject: 'Hello', text: 'Hello',
+      from: `news@${SENDING_DOMAIN}`,
+      to: `user${number}@dest.test`,
+      subject: 'Hello',
+      text: 'Hello',
     })
   }
   await until('mail is on its way', () => mx.messages.length > 0)

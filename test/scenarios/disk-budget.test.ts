@@ -12,14 +12,20 @@ import { integrityOf, stateCounts } from '../support/queue-rows.ts'
 import { startSimulatedAppliance } from '../support/simulated-appliance.ts'
 import { SENDING_DOMAIN, TWO_IPS } from '../support/two-ips.ts'
 import {
-  DESTINATIONS, PLAIN_PROVIDERS, sendBatch, startProviderZone, UNLIMITED, verifySender,
+  DESTINATIONS,
+  PLAIN_PROVIDERS,
+  sendBatch,
+  startProviderZone,
+  UNLIMITED,
+  verifySender,
 } from '../support/warming-scene.ts'
 import { readWireLog } from '../support/wire-log.ts'
 
 const MEGABYTE = 1_000_000
-const PLAN = process.env['TEST_SCALE'] === 'full'
-  ? { budget: 500 * MEGABYTE, step: 10 * MINUTE, singles: 300, batch: 1_000, htmlBytes: 10_240, isTight: false }
-  : { budget: 5 * MEGABYTE, step: HOUR, singles: 30, batch: 220, htmlBytes: 8_192, isTight: true }
+const PLAN =
+  process.env['TEST_SCALE'] === 'full'
+    ? { budget: 500 * MEGABYTE, step: 10 * MINUTE, singles: 300, batch: 1_000, htmlBytes: 10_240, isTight: false }
+    : { budget: 5 * MEGABYTE, step: HOUR, singles: 30, batch: 220, htmlBytes: 8_192, isTight: true }
 const STEPS = (24 * HOUR) / PLAN.step
 /** One message in so many is scheduled for the last hour. */
 const SCHEDULED_EVERY = 20
@@ -30,7 +36,11 @@ t.setTimeout(0)
 t.test(`a day of traffic on ${PLAN.budget / MEGABYTE} MB`, async (t) => {
   const zone = await startProviderZone()
   const appliance = await startSimulatedAppliance({
-    hasWire: false, dnsServer: zone.server, deliveryPort: 25, pools: TWO_IPS, files: PLAIN_PROVIDERS,
+    hasWire: false,
+    dnsServer: zone.server,
+    deliveryPort: 25,
+    pools: TWO_IPS,
+    files: PLAIN_PROVIDERS,
     settings: { api: UNLIMITED, retention: { budget: `${PLAN.budget}B` }, storage: { min_free_accept: '64MiB' } },
   })
   t.teardown(async () => {
@@ -48,10 +58,13 @@ t.test(`a day of traffic on ${PLAN.budget / MEGABYTE} MB`, async (t) => {
     const html = (index: number): string => `<p>${step}-${index} ${'x'.repeat(PLAN.htmlBytes)}</p>`
     const recipients = Array.from({ length: PLAN.batch }, (_, index) => addressOf(step, `b${index}`))
     ids.push(...(await sendBatch(api, recipients)))
-    ids.push(...(await sendSingles(api, PLAN.singles, (index) => ({
-      to: addressOf(step, `s${index}`), html: html(index),
-      ...(index % SCHEDULED_EVERY === 0 ? { send_at: Math.floor((endAt - HOUR / 2) / 1_000) } : {}),
-    }))))
+    ids.push(
+      ...(await sendSingles(api, PLAN.singles, (index) => ({
+        to: addressOf(step, `s${index}`),
+        html: html(index),
+        ...(index % SCHEDULED_EVERY === 0 ? { send_at: Math.floor((endAt - HOUR / 2) / 1_000) } : {}),
+      }))),
+    )
     written += PLAN.singles * PLAN.htmlBytes
     await appliance.leap(PLAN.step)
     await appliance.retain()
@@ -62,13 +75,19 @@ t.test(`a day of traffic on ${PLAN.budget / MEGABYTE} MB`, async (t) => {
   await appliance.retain()
 
   const left = stateCounts(appliance.dataFolder)
-  t.comment(`${ids.length} messages, ${megabytes(written)} of bodies alone; left: ${JSON.stringify(left)}; ` +
-    `file at most ${megabytes(largest.file)}, log at most ${megabytes(largest.log)}`)
+  t.comment(
+    `${ids.length} messages, ${megabytes(written)} of bodies alone; left: ${JSON.stringify(left)}; ` +
+      `file at most ${megabytes(largest.file)}, log at most ${megabytes(largest.log)}`,
+  )
   t.ok(largest.file <= PLAN.budget, `the file had at most ${megabytes(largest.file)} of ${megabytes(PLAN.budget)}`)
   t.ok(largest.file > 0.6 * PLAN.budget, 'and what the budget allows is kept')
   const sent = new Map<string, number>()
   for (const { message } of readWireLog(appliance.dataFolder)) sent.set(message, (sent.get(message) ?? 0) + 1)
-  t.same(ids.filter((id) => sent.get(id) !== 1), [], 'each was sent once')
+  t.same(
+    ids.filter((id) => sent.get(id) !== 1),
+    [],
+    'each was sent once',
+  )
   t.equal(sent.size, ids.length)
   t.same(Object.keys(left), ['delivered'], 'nothing waits')
   t.equal(integrityOf(appliance.dataFolder), 'ok')
@@ -91,7 +110,9 @@ async function sendSingles(api: ApiClient, count: number, mailOf: (index: number
   const work = async (): Promise<void> => {
     for (let index = next++; index < count; index = next++) {
       const { status, body } = await api.post('/email/send', {
-        from: `shop@${SENDING_DOMAIN}`, subject: 'Order', ...mailOf(index),
+        from: `shop@${SENDING_DOMAIN}`,
+        subject: 'Order',
+        ...mailOf(index),
       })
       if (status !== 200) throw new Error(`not accepted: ${status} ${JSON.stringify(body)}`)
       ids.push(String(body['message_id']))

@@ -36,12 +36,20 @@ if (disk === undefined) {
   t.pass('left out', { skip: 'a small disk can not be mounted here: that takes root and the right to mount' })
 } else {
   t.teardown(() => disk.remove())
-  await t.test('a full disk stops what can not be stored, and nothing else', (t) => fillAndFree(t, disk, {
-    rounds: IS_FULL ? 20 : 4, storage: { min_free_accept: '8MiB', min_free_deliver: '2MiB' }, left: LEFT,
-  }))
-  await t.test('commits that fail say the same without the marks', (t) => fillAndFree(t, disk, {
-    rounds: IS_FULL ? 5 : 2, storage: { min_free_accept: '0B', min_free_deliver: '0B' }, left: [0],
-  }))
+  await t.test('a full disk stops what can not be stored, and nothing else', (t) =>
+    fillAndFree(t, disk, {
+      rounds: IS_FULL ? 20 : 4,
+      storage: { min_free_accept: '8MiB', min_free_deliver: '2MiB' },
+      left: LEFT,
+    }),
+  )
+  await t.test('commits that fail say the same without the marks', (t) =>
+    fillAndFree(t, disk, {
+      rounds: IS_FULL ? 5 : 2,
+      storage: { min_free_accept: '0B', min_free_deliver: '0B' },
+      left: [0],
+    }),
+  )
 }
 
 interface Plan {
@@ -61,7 +69,11 @@ async function fillAndFree(t: Test, disk: SmallDisk, { rounds, storage, left }: 
   const { processId } = server
   let isFull = false
   const load = startSteadyLoad({
-    baseUrl: server.baseUrl, key, domains, batch: 10, clients: 2,
+    baseUrl: server.baseUrl,
+    key,
+    domains,
+    batch: 10,
+    clients: 2,
     // While nothing goes out, what waits must not keep the next request from being refused.
     mayPost: (accepted) => isFull || accepted - sink.arrivals.size < MOST_WAITING,
   })
@@ -75,11 +87,15 @@ async function fillAndFree(t: Test, disk: SmallDisk, { rounds, storage, left }: 
     const inFlight = sink.inFlight()
     isFull = true
     disk.fill(leftBytes)
-    await until('a request is refused', () => {
-      // What came in after the ballast was measured takes its place.
-      disk.fill(leftBytes)
-      return load.refusals.length > refusedBefore
-    }, DEADLINE)
+    await until(
+      'a request is refused',
+      () => {
+        // What came in after the ballast was measured takes its place.
+        disk.fill(leftBytes)
+        return load.refusals.length > refusedBefore
+      },
+      DEADLINE,
+    )
     if (leftBytes > 0) {
       await until('SMTP refuses too', async () => (await tryToSubmit(port, key)).startsWith('452 4.3.1'), DEADLINE)
     }
@@ -88,8 +104,11 @@ async function fillAndFree(t: Test, disk: SmallDisk, { rounds, storage, left }: 
     const freedAt = Date.now()
     disk.free()
     isFull = false
-    await until('mail is taken again, and goes out', () =>
-      [...load.accepted.keys()].slice(acceptedBefore).some((to) => sink.arrivals.has(to)), DEADLINE)
+    await until(
+      'mail is taken again, and goes out',
+      () => [...load.accepted.keys()].slice(acceptedBefore).some((to) => sink.arrivals.has(to)),
+      DEADLINE,
+    )
     const recovery = Date.now() - freedAt
     slowest = Math.max(slowest, recovery)
     t.comment(`round ${round + 1}: ${leftBytes / MIB} MiB left, ${inFlight} in flight, recovered in ${recovery} ms`)
@@ -99,15 +118,30 @@ async function fillAndFree(t: Test, disk: SmallDisk, { rounds, storage, left }: 
 
   const { accepted, refusals } = load
   await until('everything has arrived', () => [...accepted.keys()].every((to) => sink.arrivals.has(to)), DEADLINE)
-  await until('everything is recorded', () => {
-    const { waiting = 0, sending = 0 } = stateCounts(server.databaseFolder)
-    return waiting + sending === 0
-  }, DEADLINE)
+  await until(
+    'everything is recorded',
+    () => {
+      const { waiting = 0, sending = 0 } = stateCounts(server.databaseFolder)
+      return waiting + sending === 0
+    },
+    DEADLINE,
+  )
   t.comment(`${accepted.size} answered with 200 and delivered, ${refusals.length} requests refused`)
-  t.same([...sink.arrivals].filter(([, count]) => count > 1), [], 'nothing arrived twice')
-  t.same([...sink.arrivals.keys()].filter((to) => !accepted.has(to)), [], 'nothing was refused and sent')
-  t.same(refusals.filter(({ status, code, retryAfter }) =>
-    status !== 503 || code !== 'unavailable' || retryAfter === null), [], 'every refusal says when to come back')
+  t.same(
+    [...sink.arrivals].filter(([, count]) => count > 1),
+    [],
+    'nothing arrived twice',
+  )
+  t.same(
+    [...sink.arrivals.keys()].filter((to) => !accepted.has(to)),
+    [],
+    'nothing was refused and sent',
+  )
+  t.same(
+    refusals.filter(({ status, code, retryAfter }) => status !== 503 || code !== 'unavailable' || retryAfter === null),
+    [],
+    'every refusal says when to come back',
+  )
   t.same(stateCounts(server.databaseFolder), { delivered: accepted.size })
   t.same([server.exitCode(), server.processId], [null, processId], 'the process has lived on')
   t.equal(await server.stop(), 0)

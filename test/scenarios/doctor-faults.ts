@@ -15,7 +15,16 @@ import type { DoctorReport } from '../../src/commands/server/doctor-report.ts'
 import { reverseName } from '../../src/egress/ips/ip-facts.ts'
 import { sternpost } from '../commands/command-server.ts'
 import {
-  DOMAINS, FIRST, HOSTNAME, ip, IPV6, PROVIDER_HOST, SECOND, SPF_OF_ALL, startDoctorWorld, TLS_NAMES,
+  DOMAINS,
+  FIRST,
+  HOSTNAME,
+  ip,
+  IPV6,
+  PROVIDER_HOST,
+  SECOND,
+  SPF_OF_ALL,
+  startDoctorWorld,
+  TLS_NAMES,
 } from '../support/doctor-world.ts'
 import { until } from '../support/until.ts'
 
@@ -121,85 +130,147 @@ const own = { A: [FIRST], ...(hasIpv6 ? { AAAA: [IPV6] } : {}) }
 
 const FAULTS: Fault[] = [
   {
-    name: 'an IPv4 address without a reverse name', words: ['ptr'],
+    name: 'an IPv4 address without a reverse name',
+    words: ['ptr'],
     plant: inZone(reverseName(SECOND), undefined, { PTR: ['mta2.sternpost.test'] }),
-    finds: [`fail ptr ${SECOND}`], code: 2, says: /set the reverse DNS of 203\.0\.113\.11 to mta2\.sternpost\.test/,
+    finds: [`fail ptr ${SECOND}`],
+    code: 2,
+    says: /set the reverse DNS of 203\.0\.113\.11 to mta2\.sternpost\.test/,
   },
-  ...(hasIpv6 ? [{
-    name: 'an IPv6 address without a reverse name', words: ['ptr'],
-    plant: inZone(reverseName(IPV6), undefined, { PTR: ['mta6.sternpost.test'] }),
-    finds: [`fail ptr ${IPV6}`], code: 2 as const, says: /ip6\.arpa\. PTR mta6/,
-  }] : []),
+  ...(hasIpv6
+    ? [
+        {
+          name: 'an IPv6 address without a reverse name',
+          words: ['ptr'],
+          plant: inZone(reverseName(IPV6), undefined, { PTR: ['mta6.sternpost.test'] }),
+          finds: [`fail ptr ${IPV6}`],
+          code: 2 as const,
+          says: /ip6\.arpa\. PTR mta6/,
+        },
+      ]
+    : []),
   {
-    name: 'a reverse name that is not the EHLO name', words: ['fcrdns'],
+    name: 'a reverse name that is not the EHLO name',
+    words: ['fcrdns'],
     plant: inZone(reverseName(SECOND), { PTR: ['static-11.hoster.test'] }, { PTR: ['mta2.sternpost.test'] }),
-    finds: [`fail fcrdns ${SECOND}`], code: 2, says: /the reverse name is static-11\.hoster\.test/,
+    finds: [`fail fcrdns ${SECOND}`],
+    code: 2,
+    says: /the reverse name is static-11\.hoster\.test/,
   },
   {
-    name: 'an EHLO name that leads elsewhere', words: ['fcrdns'],
+    name: 'an EHLO name that leads elsewhere',
+    words: ['fcrdns'],
     plant: inZone('mta2.sternpost.test', { A: ['203.0.113.99'] }, { A: [SECOND] }),
-    finds: [`fail fcrdns ${SECOND}`], code: 2, says: /mta2\.sternpost\.test\. A 203\.0\.113\.11/,
+    finds: [`fail fcrdns ${SECOND}`],
+    code: 2,
+    says: /mta2\.sternpost\.test\. A 203\.0\.113\.11/,
   },
   {
-    name: 'no name for tracked links', words: ['names'],
+    name: 'no name for tracked links',
+    words: ['names'],
     plant: inZone(`track.${HOSTNAME}`, undefined, own),
-    finds: [`fail names track.${HOSTNAME}`], code: 2, says: /add the record: track/,
+    finds: [`fail names track.${HOSTNAME}`],
+    code: 2,
+    says: /add the record: track/,
   },
   {
-    name: 'SPF without one of the IPs', words: ['names'],
+    name: 'SPF without one of the IPs',
+    words: ['names'],
     plant: inZone(`spf.${HOSTNAME}`, { TXT: [SPF_OF_ALL.replace(` ip4:${SECOND}`, '')] }, { TXT: [SPF_OF_ALL] }),
-    finds: [`fail names ${SECOND}`], code: 2, says: /ip4:203\.0\.113\.10 ip4:203\.0\.113\.11/,
+    finds: [`fail names ${SECOND}`],
+    code: 2,
+    says: /ip4:203\.0\.113\.10 ip4:203\.0\.113\.11/,
   },
   {
-    name: 'bounces that go to another server', words: ['inbound'],
-    plant: inZone(`rp.${HOSTNAME}`, { MX: ['10 mx.other.test'] },
-      { TXT: [`v=spf1 include:spf.${HOSTNAME} -all`], MX: [`10 ${HOSTNAME}`] }),
-    finds: [`fail inbound rp.${HOSTNAME}`], code: 2, says: /its mail goes to mx\.other\.test/,
+    name: 'bounces that go to another server',
+    words: ['inbound'],
+    plant: inZone(
+      `rp.${HOSTNAME}`,
+      { MX: ['10 mx.other.test'] },
+      { TXT: [`v=spf1 include:spf.${HOSTNAME} -all`], MX: [`10 ${HOSTNAME}`] },
+    ),
+    finds: [`fail inbound rp.${HOSTNAME}`],
+    code: 2,
+    says: /its mail goes to mx\.other\.test/,
   },
   {
-    name: 'an IP on a blocklist', words: ['blocklist'],
+    name: 'an IP on a blocklist',
+    words: ['blocklist'],
     plant: inZone(LISTED, { A: ['127.0.0.4'], TXT: ['listed, see https://check.spamhaus.org/'] }, undefined),
-    finds: [`fail blocklist ${SECOND}`], code: 2, says: /is listed by zen\.spamhaus\.org \(127\.0\.0\.4\): listed, see/,
+    finds: [`fail blocklist ${SECOND}`],
+    code: 2,
+    says: /is listed by zen\.spamhaus\.org \(127\.0\.0\.4\): listed, see/,
   },
   {
-    name: 'a blocklist that refuses this resolver', words: ['blocklist'],
+    name: 'a blocklist that refuses this resolver',
+    words: ['blocklist'],
     plant: inZone(LISTED, { A: ['127.255.255.254'] }, undefined),
-    finds: [`warn blocklist ${SECOND}`], code: 1, says: /does not answer this resolver \(127\.255\.255\.254\)/,
+    finds: [`warn blocklist ${SECOND}`],
+    code: 1,
+    says: /does not answer this resolver \(127\.255\.255\.254\)/,
   },
   {
-    name: 'outbound port 25 closed for one IP', words: ['port25'],
+    name: 'outbound port 25 closed for one IP',
+    words: ['port25'],
     plant() {
       const rule = ['pref', '5', 'from', SECOND, 'to', PROVIDER_HOST]
       ip('rule', 'add', ...rule, 'unreachable')
       return () => ip('rule', 'del', ...rule)
     },
-    finds: [`fail port25 ${SECOND}`], code: 2, says: /3 of 3 mail hosts failed/,
+    finds: [`fail port25 ${SECOND}`],
+    code: 2,
+    says: /3 of 3 mail hosts failed/,
   },
   {
-    name: 'a rule that puts another address in the place of an IP', words: ['ip-source', '--ip', SECOND],
+    name: 'a rule that puts another address in the place of an IP',
+    words: ['ip-source', '--ip', SECOND],
     plant() {
       world.mailHosts.see('203.0.113.77')
       return () => world.mailHosts.see(null)
     },
-    finds: [`fail ip-source ${SECOND}`], code: 2, says: /mx\.provider\.test sees 203\.0\.113\.77/,
+    finds: [`fail ip-source ${SECOND}`],
+    code: 2,
+    says: /mx\.provider\.test sees 203\.0\.113\.77/,
   },
   {
-    name: 'an IP that is not on this machine', words: ['ip-present'],
+    name: 'an IP that is not on this machine',
+    words: ['ip-present'],
     plant() {
       ip('addr', 'del', `${SECOND}/32`, 'dev', 'lo')
       return () => ip('addr', 'add', `${SECOND}/32`, 'dev', 'lo')
     },
-    finds: [`fail ip-present ${SECOND}`], code: 2, says: /ip addr add 203\.0\.113\.11\/32/,
+    finds: [`fail ip-present ${SECOND}`],
+    code: 2,
+    says: /ip addr add 203\.0\.113\.11\/32/,
   },
   {
-    name: 'a certificate that ends in five days', words: ['tls'],
+    name: 'a certificate that ends in five days',
+    words: ['tls'],
     async plant() {
       const before = { certificate: readFileSync(tls.certificate), key: readFileSync(tls.key) }
-      execFileSync('openssl', [
-        'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '5',
-        '-subj', '/CN=x', '-addext', `subjectAltName=${TLS_NAMES.map((name) => `DNS:${name}`).join(',')}`,
-        '-keyout', tls.key, '-out', tls.certificate,
-      ], { stdio: 'ignore' })
+      execFileSync(
+        'openssl',
+        [
+          'req',
+          '-x509',
+          '-newkey',
+          'ec',
+          '-pkeyopt',
+          'ec_paramgen_curve:P-256',
+          '-nodes',
+          '-days',
+          '5',
+          '-subj',
+          '/CN=x',
+          '-addext',
+          `subjectAltName=${TLS_NAMES.map((name) => `DNS:${name}`).join(',')}`,
+          '-keyout',
+          tls.key,
+          '-out',
+          tls.certificate,
+        ],
+        { stdio: 'ignore' },
+      )
       await sternpost(['reload', '--config', folder])
       return async () => {
         writeFileSync(tls.certificate, before.certificate)
@@ -207,20 +278,29 @@ const FAULTS: Fault[] = [
         await sternpost(['reload', '--config', folder])
       }
     },
-    finds: TLS_NAMES.map((name) => `warn tls ${name}`), code: 1, says: /in [45] days/,
+    finds: TLS_NAMES.map((name) => `warn tls ${name}`),
+    code: 1,
+    says: /in [45] days/,
   },
   {
-    name: 'files that the server has not taken over', words: ['config'],
+    name: 'files that the server has not taken over',
+    words: ['config'],
     plant: inFile('pools.yaml', (text) => text.replace('"warmed": true', '"warmed": true, "weight": 7')),
-    finds: ['warn config'], code: 1, says: /sternpost reload/,
+    finds: ['warn config'],
+    code: 1,
+    says: /sternpost reload/,
   },
   {
-    name: 'files with a mistake', words: ['config'],
+    name: 'files with a mistake',
+    words: ['config'],
     plant: inFile('pools.yaml', (text) => text.replace('"default_pool": "default"', '"default_pool": "defualt"')),
-    finds: ['fail config'], code: 2, says: /did you mean "default"/,
+    finds: ['fail config'],
+    code: 2,
+    says: /did you mean "default"/,
   },
   {
-    name: 'a backup that is two days old', words: ['backup'],
+    name: 'a backup that is two days old',
+    words: ['backup'],
     plant() {
       const file = join(world.backups, 'sternpost-20261119T031700Z-10.tar')
       writeFileSync(file, '')
@@ -228,33 +308,45 @@ const FAULTS: Fault[] = [
       utimesSync(file, then, then)
       return () => rmSync(file)
     },
-    finds: [`fail backup ${world.backups}`], code: 2, says: /the newest is 2 days old/,
+    finds: [`fail backup ${world.backups}`],
+    code: 2,
+    says: /the newest is 2 days old/,
   },
   {
-    name: 'a master key that others can read', words: ['secrets'],
+    name: 'a master key that others can read',
+    words: ['secrets'],
     plant() {
       chmodSync(join(folder, 'master.key'), 0o644)
       return () => chmodSync(join(folder, 'master.key'), 0o600)
     },
-    finds: [`fail secrets ${join(folder, 'master.key')}`], code: 2, says: /chmod o=/,
+    finds: [`fail secrets ${join(folder, 'master.key')}`],
+    code: 2,
+    says: /chmod o=/,
   },
   {
-    name: 'a port that another mail server holds', words: ['listeners'],
+    name: 'a port that another mail server holds',
+    words: ['listeners'],
     async plant() {
       const other = createServer((socket) => socket.end(`220 ${HOSTNAME} ESMTP Exim 4.96\r\n`)).listen(2525, FIRST)
       await once(other, 'listening')
-      const mend = inFile('sternpost.yaml', (text) => text.replace('"tls": "starttls"',
-        `"tls": "starttls" }, { "address": "${FIRST}", "port": 2525, "tls": "starttls"`))()
+      const mend = inFile('sternpost.yaml', (text) =>
+        text.replace(
+          '"tls": "starttls"',
+          `"tls": "starttls" }, { "address": "${FIRST}", "port": 2525, "tls": "starttls"`,
+        ),
+      )()
       return () => {
         other.close()
         mend()
       }
     },
-    finds: [`fail listeners listen.submission ${FIRST}:2525`], code: 2,
+    finds: [`fail listeners listen.submission ${FIRST}:2525`],
+    code: 2,
     says: /another server answers: 220 mail\.sternpost\.test ESMTP Exim/,
   },
   {
-    name: 'a clock that is ahead', words: ['clock'],
+    name: 'a clock that is ahead',
+    words: ['clock'],
     async plant() {
       const time = createSocket('udp4')
       time.on('message', (_request, peer) => {
@@ -268,7 +360,9 @@ const FAULTS: Fault[] = [
       await once(time, 'listening')
       return () => time.close()
     },
-    finds: ['fail clock'], code: 2, says: /\d\d\.\d s ahead of the time service/,
+    finds: ['fail clock'],
+    code: 2,
+    says: /\d\d\.\d s ahead of the time service/,
   },
 ]
 
@@ -281,7 +375,10 @@ for (const { name, words, plant, finds, code, says } of FAULTS) {
       t.equal(seen.code, code)
       const troubled = seen.report.checks.filter(({ result }) => result === 'warn' || result === 'fail')
       if (says !== undefined) t.match(troubled.map((each) => `${each.seen}. ${each.fix}`).join('\n'), says)
-      t.ok(troubled.every(({ why, fix }) => why !== '' && fix !== null), 'each says why and what to do')
+      t.ok(
+        troubled.every(({ why, fix }) => why !== '' && fix !== null),
+        'each says why and what to do',
+      )
     } finally {
       await mend()
     }
@@ -304,15 +401,21 @@ t.test('each record of a domain that went wrong is found', async (t) => {
   const seen = await doctor('domain')
   const found = problems(seen)
   for (const wanted of [
-    'fail domain-dkim dkim.test', 'fail domain-spf spf.test', 'fail domain-return-path bounce.test',
+    'fail domain-dkim dkim.test',
+    'fail domain-spf spf.test',
+    'fail domain-return-path bounce.test',
     'warn domain-dmarc dmarc.test',
   ]) {
     t.ok(found.includes(wanted), `${wanted} is among ${found.join(', ')}`)
   }
-  const ofBounces = seen.report.checks.filter(({ check, subject }) =>
-    ['domain-spf', 'domain-return-path'].includes(check) && subject === 'bounce.test')
+  const ofBounces = seen.report.checks.filter(
+    ({ check, subject }) => ['domain-spf', 'domain-return-path'].includes(check) && subject === 'bounce.test',
+  )
   t.equal(ofBounces.length, 2)
-  t.ok(ofBounces.every(({ fix }) => fix?.includes(` CNAME rp.${HOSTNAME}.;`)), 'one alias mends both')
+  t.ok(
+    ofBounces.every(({ fix }) => fix?.includes(` CNAME rp.${HOSTNAME}.;`)),
+    'one alias mends both',
+  )
   t.equal(seen.code, 2)
   const one = await doctor('domain', '--domain', 'dmarc.test')
   t.same(problems(one), ['warn domain-dmarc dmarc.test'])
@@ -335,7 +438,10 @@ t.test('a host that closes port 25 degrades the server, and does not make it una
   world.mailHosts.close()
   const seen = await doctor()
   const wanted = world.ips.map(({ address }) => `fail port25 ${address}`)
-  t.same(problems(seen).filter((problem) => problem.includes('port25')), wanted)
+  t.same(
+    problems(seen).filter((problem) => problem.includes('port25')),
+    wanted,
+  )
   const status = await sternpost(['status', '--json', '--config', folder])
   t.equal(status.code, 1)
   t.match(JSON.parse(status.stdout), { health: { status: 'degraded', smtp_out: 'port 25 is blocked' } })
@@ -350,7 +456,13 @@ t.test('without a server it says what it can see', async (t) => {
   })
   t.equal(seen.code, 2)
   const results = Map.groupBy(seen.report.checks, ({ check }) => check)
-  t.same(results.get('ptr')?.map(({ result }) => result), world.ips.map(() => 'ok'))
-  t.same(results.get('queue')?.map(({ result }) => result), ['skip'])
+  t.same(
+    results.get('ptr')?.map(({ result }) => result),
+    world.ips.map(() => 'ok'),
+  )
+  t.same(
+    results.get('queue')?.map(({ result }) => result),
+    ['skip'],
+  )
   t.ok(results.get('listeners')?.every(({ result }) => result === 'fail'))
 })

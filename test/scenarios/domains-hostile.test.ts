@@ -38,14 +38,17 @@ const ZONES: Record<string, Zone> = {
     ...asked.filter(({ type }) => type !== 'CNAME'),
     txt(`bounces.${domain}`, `v=spf1 ${'ip4:192.0.2.1 '.repeat(4_500)}-all`),
   ],
-  'loop.test': (asked) => namesOf(asked).flatMap((name) => [
-    { name, type: 'CNAME', value: `x.${name}` }, { name: `x.${name}`, type: 'CNAME', value: name },
-  ]),
+  'loop.test': (asked) =>
+    namesOf(asked).flatMap((name) => [
+      { name, type: 'CNAME', value: `x.${name}` },
+      { name: `x.${name}`, type: 'CNAME', value: name },
+    ]),
   'self.test': (asked) => namesOf(asked).map((name) => ({ name, type: 'CNAME', value: name })),
   'binary.test': (asked) => namesOf(asked).flatMap((name) => [txt(name, BINARY), txt(name, `v=spf1 \x00${BINARY}`)]),
   'hundred.test': (asked, domain) => [
     ...namesOf(asked).flatMap((name) =>
-      hundred((index) => txt(name, `v=spf1 ip4:192.0.2.${index} v=DMARC1; p=none; p=x`))),
+      hundred((index) => txt(name, `v=spf1 ip4:192.0.2.${index} v=DMARC1; p=none; p=x`)),
+    ),
     ...hundred((index) => ({ name: `bounces.${domain}`, type: 'MX', value: `${index} mx${index}.${domain}` })),
   ],
   'recursive.test': (asked, domain) => [
@@ -56,7 +59,8 @@ const ZONES: Record<string, Zone> = {
   'dripping.test': (asked, domain) => [
     ...asked.filter(({ type }) => type !== 'CNAME'),
     ...Array.from({ length: 9 }, (_, index) =>
-      txt(index === 0 ? `bounces.${domain}` : `i${index}.${domain}`, `v=spf1 include:i${index + 1}.${domain} -all`)),
+      txt(index === 0 ? `bounces.${domain}` : `i${index}.${domain}`, `v=spf1 include:i${index + 1}.${domain} -all`),
+    ),
   ],
   'liar.test': () => [],
 }
@@ -95,7 +99,11 @@ t.test('a check ends in time with a bearable answer, and nobody else waits', { s
   })
   const quick = await api.post('/domains/good.test/verify', {})
   t.match(quick, { status: 200, body: { data: { status: 'verified' } } })
-  t.same([...over].filter((name) => name in DELAYS), [], 'a good domain does not wait for those that are late')
+  t.same(
+    [...over].filter((name) => name in DELAYS),
+    [],
+    'a good domain does not wait for those that are late',
+  )
 
   for (const { name, status, body, took } of await Promise.all(checks)) {
     const domain = body['data'] as DomainBody
@@ -103,9 +111,20 @@ t.test('a check ends in time with a bearable answer, and nobody else waits', { s
     t.ok(took <= MOST_VERIFY_MILLISECONDS, `${name} took ${Math.round(took)} ms`)
     t.match(domain, { domain: name, status: 'pending', can_send: false }, name)
     t.ok(JSON.stringify(body).length < MOST_ANSWER_BYTES, `${name}: ${JSON.stringify(body).length} bytes`)
-    t.ok(domain.records.filter(({ required }) => required).some(({ status: found }) => found !== 'verified'), name)
-    if (name in DELAYS) t.ok(domain.records.some(({ status: found }) => found === 'temporary_failure'), name)
-    if (name !== 'late.test') t.ok(domain.records.every(({ found }) => found.length <= 100), name)
+    t.ok(
+      domain.records.filter(({ required }) => required).some(({ status: found }) => found !== 'verified'),
+      name,
+    )
+    if (name in DELAYS)
+      t.ok(
+        domain.records.some(({ status: found }) => found === 'temporary_failure'),
+        name,
+      )
+    if (name !== 'late.test')
+      t.ok(
+        domain.records.every(({ found }) => found.length <= 100),
+        name,
+      )
   }
   isOver = true
   t.ok((await health) < MOST_HEALTH_MILLISECONDS, `the longest wait for /health was ${Math.round(await health)} ms`)
@@ -132,23 +151,46 @@ t.test('a check ends in time with a bearable answer, and nobody else waits', { s
   const control = [...shown.stdout].filter((character) => isControl(character) && !'\n\t'.includes(character))
   t.same(control, [], 'no control character of the DNS reaches the terminal')
   for (const line of log) t.doesNotThrow(() => JSON.parse(line) as unknown)
-  t.same(log.filter((line) => line.includes('"level":"error"')), [], 'nothing is an error of ours')
+  t.same(
+    log.filter((line) => line.includes('"level":"error"')),
+    [],
+    'nothing is an error of ours',
+  )
 })
 
 const REFUSED: [string, string][] = [
-  ['a scheme', 'https://acme.com'], ['a port', 'acme.com:8080'], ['a path', 'acme.com/x'], ['an address', 'a@acme.com'],
-  ['a public suffix', 'co.uk'], ['another one', 'com'], ['a single label', 'localhost'], ['an IP', '192.0.2.1'],
-  ['an IPv6', '2001:db8::1'], ['one in brackets', '[::1]'], ['an octal IP', '0300.0.2.1'], ['a wildcard', '*.acme.com'],
-  ['an empty label', 'a..acme.com'], ['a hyphen in front', '-a.acme.com'], ['a space', 'a b.com'], ['nothing', ''],
+  ['a scheme', 'https://acme.com'],
+  ['a port', 'acme.com:8080'],
+  ['a path', 'acme.com/x'],
+  ['an address', 'a@acme.com'],
+  ['a public suffix', 'co.uk'],
+  ['another one', 'com'],
+  ['a single label', 'localhost'],
+  ['an IP', '192.0.2.1'],
+  ['an IPv6', '2001:db8::1'],
+  ['one in brackets', '[::1]'],
+  ['an octal IP', '0300.0.2.1'],
+  ['a wildcard', '*.acme.com'],
+  ['an empty label', 'a..acme.com'],
+  ['a hyphen in front', '-a.acme.com'],
+  ['a space', 'a b.com'],
+  ['nothing', ''],
   ['a long label', `${'a'.repeat(64)}.com`],
-  ['254 characters', `${'a'.repeat(49)}.`.repeat(5) + 'abcd'], ['65,536 characters', `${'a.'.repeat(32_766)}test`],
-  ['a zero', 'acme.com\0'], ['a line end', 'acme.com\r\nx'], ['two dots at its end', 'acme.com..'], ['a dot', '.'],
-  ['a shell word', '$(id).com'], ['an underscore', '_dmarc.acme.com'], ['bad punycode', 'xn--a-\u00e9.com'],
+  ['254 characters', `${'a'.repeat(49)}.`.repeat(5) + 'abcd'],
+  ['65,536 characters', `${'a.'.repeat(32_766)}test`],
+  ['a zero', 'acme.com\0'],
+  ['a line end', 'acme.com\r\nx'],
+  ['two dots at its end', 'acme.com..'],
+  ['a dot', '.'],
+  ['a shell word', '$(id).com'],
+  ['an underscore', '_dmarc.acme.com'],
+  ['bad punycode', 'xn--a-\u00e9.com'],
   ['full-width letters', '\uff41\uff43.test'],
 ]
 
 const TAKEN: [string, string, string][] = [
-  ['upper case', 'Shop.ACME.Test', 'shop.acme.test'], ['a trailing dot', 'dotted.test.', 'dotted.test'],
+  ['upper case', 'Shop.ACME.Test', 'shop.acme.test'],
+  ['a trailing dot', 'dotted.test.', 'dotted.test'],
   ['Unicode', 'B\u00fccher.test', 'xn--bcher-kva.test'],
   ['253 characters', `${'a'.repeat(49)}.`.repeat(4) + 'b'.repeat(48) + '.test', ''],
 ]

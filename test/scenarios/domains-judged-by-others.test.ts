@@ -42,7 +42,9 @@ const MESSAGES: Record<string, unknown>[] = [
   { subject: 'Grüße aus Köln '.repeat(12), html: '<p>ä</p>\r\n.\r\n..two\r\n', text: '.\nfrom\n' },
   { subject: '', text: `${'x'.repeat(3_000)}\n \t\n trailing \n\n\n` },
   {
-    subject: 'With a file', html: '<a href="https://acme.test/?a=1&b=2">here</a>', text: 'here',
+    subject: 'With a file',
+    html: '<a href="https://acme.test/?a=1&b=2">here</a>',
+    text: 'here',
     reply_to: 'help@acme.test',
     attachments: [{ name: 'Rechnung ä.txt', content: Buffer.from('Danke.\n').toString('base64') }],
   },
@@ -53,7 +55,8 @@ t.test('signatures and SPF of every kind of domain pass at every judge', { skip 
     pools: POOLS,
     settings: { domains: { dkim: { ed25519: true, platform_domain: PLATFORM } } },
     applianceRecords: APPLIANCE_RECORDS.map((record) =>
-      record.name === 'spf.mail.sternpost.test' ? { ...record, value: spfOf([...OWN_IPS, OVERFLOW_IP]) } : record),
+      record.name === 'spf.mail.sternpost.test' ? { ...record, value: spfOf([...OWN_IPS, OVERFLOW_IP]) } : record,
+    ),
   })
   const ours = await world.addVerified(PLATFORM)
   t.same(algorithmsAsked(ours), ['k=rsa', 'k=ed25519'], 'both keys are asked for')
@@ -70,7 +73,8 @@ t.test('signatures and SPF of every kind of domain pass at every judge', { skip 
   await addWithOwnReturnPath(t, world)
 
   const mails = [
-    ...(await sendAll(world, PLATFORM)), ...(await sendAll(world, 'brought.test')),
+    ...(await sendAll(world, PLATFORM)),
+    ...(await sendAll(world, 'brought.test')),
     ...(await sendAll(world, 'own-mx.test')),
   ]
   t.equal(new Set(mails.map(({ source }) => source)).size, OWN_IPS.length, 'they left from both IPs')
@@ -82,7 +86,10 @@ t.test('signatures and SPF of every kind of domain pass at every judge', { skip 
       return Buffer.concat([bytes.subarray(0, bodyStart), Buffer.from('!'), bytes.subarray(bodyStart)])
     })
     for (const verdicts of await verdictsOf(changed, world.unbound.port)) {
-      t.ok(verdicts.every(({ isGood }) => !isGood), JSON.stringify(verdicts))
+      t.ok(
+        verdicts.every(({ isGood }) => !isGood),
+        JSON.stringify(verdicts),
+      )
     }
   })
 
@@ -91,10 +98,14 @@ t.test('signatures and SPF of every kind of domain pass at every judge', { skip 
     t.same([...senders.keys()].sort(), ['@bounces.brought.test', '@bounces.ours.test', '@bounces.own-mx.test'])
     for (const sender of senders.values()) {
       const results = await judgeSpf([...OWN_IPS, OVERFLOW_IP, '127.0.0.14'], sender, world.unbound.port)
-      t.same(results, [
-        ...[...OWN_IPS, OVERFLOW_IP].map((ip) => ({ ip, pyspf: 'pass', mailauth: 'pass' })),
-        { ip: '127.0.0.14', pyspf: 'fail', mailauth: 'fail' },
-      ], sender)
+      t.same(
+        results,
+        [
+          ...[...OWN_IPS, OVERFLOW_IP].map((ip) => ({ ip, pyspf: 'pass', mailauth: 'pass' })),
+          { ip: '127.0.0.14', pyspf: 'fail', mailauth: 'fail' },
+        ],
+        sender,
+      )
     }
   })
 
@@ -104,9 +115,7 @@ t.test('signatures and SPF of every kind of domain pass at every judge', { skip 
     const seen = await world.verify('ours.test')
     const record = seen.records.find(({ purpose }) => purpose === 'spf')
     t.match(record, { status: 'failed', error: /127\.0\.0\.13/ })
-    t.same(record?.evaluated, [
-      ...OWN_IPS.map((ip) => ({ ip, result: 'pass' })), { ip: OVERFLOW_IP, result: 'fail' },
-    ])
+    t.same(record?.evaluated, [...OWN_IPS.map((ip) => ({ ip, result: 'pass' })), { ip: OVERFLOW_IP, result: 'fail' }])
   })
 })
 
@@ -189,12 +198,18 @@ async function verdictsOf(mails: readonly Buffer[], dnsPort: number): Promise<Si
 }
 
 async function allPass(t: Test, mails: readonly KeptMail[], dnsPort: number): Promise<void> {
-  const verdicts = await verdictsOf(mails.map(({ bytes }) => bytes), dnsPort)
+  const verdicts = await verdictsOf(
+    mails.map(({ bytes }) => bytes),
+    dnsPort,
+  )
   t.equal(verdicts.length, 3 * mails.length, 'three judges')
   for (const [index, signatures] of verdicts.entries()) {
     const count = (mails[index % mails.length]?.bytes.toString('latin1').match(/^DKIM-Signature:/gm) ?? []).length
     t.equal(signatures.length, count, 'each signature is judged')
-    t.ok(signatures.every(({ isGood }) => isGood), JSON.stringify(signatures))
+    t.ok(
+      signatures.every(({ isGood }) => isGood),
+      JSON.stringify(signatures),
+    )
     t.equal(signatures[0]?.algorithm, 'rsa-sha256', 'RSA is topmost')
   }
 }

@@ -50,7 +50,10 @@ t.test('DELETE refuses new mail at once and lets accepted mail drain with its ke
     for (const { bytes } of world.sink.mails) {
       t.match(await judgeWithMailauth(bytes, world.unbound.port), [{ isGood: true }], 'verifies with the old record')
     }
-    t.ok(world.sink.mails.every(({ from }) => from.endsWith('@bounces.acme.test')), 'with the old return path')
+    t.ok(
+      world.sink.mails.every(({ from }) => from.endsWith('@bounces.acme.test')),
+      'with the old return path',
+    )
     t.equal(world.sink.mails.length, WAITING)
 
     world.setZone('acme.test', toPublish(again))
@@ -126,9 +129,11 @@ t.test('the private key is in no log, answer or database file', { skip }, async 
   t.equal(secrets.size, 1 + 4 + 2, 'keys made, next keys, a key brought')
   for (const path of ['/domains?status=all', '/domains/made.test', '/domains/brought.test']) await note(api.get(path))
   await note(api.patch('/domains/brought.test', { allow_subdomains: true }))
-  answers.push(await (await fetch(`${baseUrl}/v1/domains/brought.test/zonefile`, {
-    headers: { Authorization: `Bearer ${apiKey}` },
-  })).text())
+  answers.push(
+    await (
+      await fetch(`${baseUrl}/v1/domains/brought.test/zonefile`, { headers: { Authorization: `Bearer ${apiKey}` } })
+    ).text(),
+  )
   await note(api.delete('/domains/brought.test'))
   await parts.store.tick()
 
@@ -138,7 +143,10 @@ t.test('the private key is in no log, answer or database file', { skip }, async 
     ['the mail', Buffer.concat(world.sink.mails.map(({ bytes }) => bytes))],
     ...filesBelow(databaseFolder).map((file): [string, Buffer] => [file, readFileSync(file)]),
   ])
-  t.ok([...places.keys()].some((name) => name.endsWith('.db') || name.endsWith('.sqlite')), [...places.keys()].join())
+  t.ok(
+    [...places.keys()].some((name) => name.endsWith('.db') || name.endsWith('.sqlite')),
+    [...places.keys()].join(),
+  )
   for (const [name, pem] of secrets) {
     for (const [place, bytes] of places) t.same(formsFound(pem, bytes), [], `${name} in ${place}`)
   }
@@ -146,7 +154,10 @@ t.test('the private key is in no log, answer or database file', { skip }, async 
   await t.test('and a key that is there is found', async (t) => {
     const der = createPrivateKey(brought).export({ type: 'pkcs8', format: 'der' })
     for (const planted of [
-      Buffer.from(brought), Buffer.from(JSON.stringify({ key: brought })), der, Buffer.from(der.toString('hex')),
+      Buffer.from(brought),
+      Buffer.from(JSON.stringify({ key: brought })),
+      der,
+      Buffer.from(der.toString('hex')),
       Buffer.from(createPrivateKey(brought).export({ type: 'pkcs1', format: 'pem' })),
     ]) {
       t.not(formsFound(brought, Buffer.concat([Buffer.alloc(100, 'x'), planted])).length, 0)
@@ -169,12 +180,16 @@ async function sendDeferred(world: DomainWorld, domain: string, count: number): 
 /** Moves the clock on until all messages are in this state. */
 async function drained(world: DomainWorld, ids: readonly string[], state: string): Promise<void> {
   const { api, clock } = world.appliance
-  await until(`all are ${state}`, async () => {
-    const answers = await Promise.all(ids.map((id) => api.get(`/email/${id}`)))
-    if (answers.every(({ body }) => (body['data'] as { state: string }).state === state)) return true
-    if (state !== 'deferred') clock.leap(MINUTE)
-    return false
-  }, 120_000)
+  await until(
+    `all are ${state}`,
+    async () => {
+      const answers = await Promise.all(ids.map((id) => api.get(`/email/${id}`)))
+      if (answers.every(({ body }) => (body['data'] as { state: string }).state === state)) return true
+      if (state !== 'deferred') clock.leap(MINUTE)
+      return false
+    },
+    120_000,
+  )
 }
 
 async function refusesAll(t: Test, { appliance: { api } }: DomainWorld): Promise<void> {

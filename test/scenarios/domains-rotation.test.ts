@@ -85,7 +85,10 @@ t.test('messages while the key rotates: every one verifies with the DNS of its m
   const isBad = (verdicts: SignatureVerdict[]): boolean =>
     verdicts.length !== 2 || verdicts.some(({ isGood }) => !isGood)
   t.same(arrived.filter(isBad), [], 'all verify')
-  t.ok(arrived.some((verdicts) => verdicts.some(({ selector }) => first.includes(selector))), 'some by the old keys')
+  t.ok(
+    arrived.some((verdicts) => verdicts.some(({ selector }) => first.includes(selector))),
+    'some by the old keys',
+  )
   t.ok(arrived.slice(beforeLast).every(usesNew), 'none by the old keys once they were over')
   t.match(recordOf(await world.verify(DOMAIN), 'dkim'), { status: 'verified' })
   const third = await api.post(`/domains/${DOMAIN}/dkim/rotate`, {})
@@ -109,7 +112,10 @@ function startLoad({ appliance }: DomainWorld, arrived: () => number): Load {
       if (isPaused) return
       const number = sent++
       await appliance.api.send({
-        to: `ada${number}@dest.test`, from: `orders@${DOMAIN}`, subject: `Order ${number}`, text: `Order ${number}\n`,
+        to: `ada${number}@dest.test`,
+        from: `orders@${DOMAIN}`,
+        subject: `Order ${number}`,
+        text: `Order ${number}\n`,
       })
     }
   }
@@ -132,7 +138,10 @@ function startLoad({ appliance }: DomainWorld, arrived: () => number): Load {
 }
 
 function roles({ records }: DomainBody): string[] {
-  return records.filter(({ purpose }) => purpose === 'dkim').map(({ role }) => role ?? 'active').sort()
+  return records
+    .filter(({ purpose }) => purpose === 'dkim')
+    .map(({ role }) => role ?? 'active')
+    .sort()
 }
 
 function selectors({ records }: DomainBody): string[] {

@@ -18,7 +18,9 @@ const skip = missingPrograms({ unbound: ['unbound'] })
 /** So that a silent server costs the test little. */
 const QUICK_DNS = { dns: { timeout: '1s', tries: 1 } }
 
-t.test('pending, verified, degraded, failed and back: by what the DNS says, at the times of the contract', { skip },
+t.test(
+  'pending, verified, degraded, failed and back: by what the DNS says, at the times of the contract',
+  { skip },
   async (t) => {
     const world = await startDomainWorld(t, { settings: QUICK_DNS })
     const { api, clock } = world.appliance
@@ -28,10 +30,11 @@ t.test('pending, verified, degraded, failed and back: by what the DNS says, at t
     t.teardown(() => notTold.close())
     await api.post('/webhooks', { url: told.url, events: ['domain.verified', 'domain.degraded'] })
     await api.post('/webhooks', { url: notTold.url })
-    const events = (): unknown[] => told.requests.map(({ body }) => {
-      const { event, data } = JSON.parse(body.toString()) as { event: string; data: { domain: string } }
-      return `${event} ${data.domain}`
-    })
+    const events = (): unknown[] =>
+      told.requests.map(({ body }) => {
+        const { event, data } = JSON.parse(body.toString()) as { event: string; data: { domain: string } }
+        return `${event} ${data.domain}`
+      })
     const send = async (): Promise<number> =>
       (await api.post('/email/send', { to: 'a@dest.test', from: 'a@acme.test', subject: 'x', text: 'x' })).status
 
@@ -42,7 +45,10 @@ t.test('pending, verified, degraded, failed and back: by what the DNS says, at t
     t.same(statuses(early, true), ['pending'], 'nothing was ever seen')
     t.equal(await send(), 403)
 
-    world.setZone('acme.test', toPublish(added).filter(({ type }) => type !== 'CNAME'))
+    world.setZone(
+      'acme.test',
+      toPublish(added).filter(({ type }) => type !== 'CNAME'),
+    )
     await world.publish()
     const half = await world.nextCheck('acme.test')
     t.match(half, { status: 'pending', can_send: false })
@@ -54,7 +60,8 @@ t.test('pending, verified, degraded, failed and back: by what the DNS says, at t
     t.match(verified, { status: 'verified', verified: true, can_send: true, verified_at: Number })
     t.same(statuses(verified), ['verified'], 'all five records')
     t.same(recordOf(verified, 'spf').evaluated, [
-      { ip: '127.0.0.11', result: 'pass' }, { ip: '127.0.0.12', result: 'pass' },
+      { ip: '127.0.0.11', result: 'pass' },
+      { ip: '127.0.0.12', result: 'pass' },
     ])
     const wait = secondsToNext(verified)
     t.ok(wait >= 5.4 * 3_600 && wait <= 6.6 * 3_600, `the next check is in 6 h with jitter: ${wait} s`)
@@ -65,7 +72,8 @@ t.test('pending, verified, degraded, failed and back: by what the DNS says, at t
 
     await t.test('SERVFAIL and silence for days change nothing', async (t) => {
       for (const trouble of [
-        { servfail: ['acme.test'] }, { servfail: ['mail.sternpost.test'] },
+        { servfail: ['acme.test'] },
+        { servfail: ['mail.sternpost.test'] },
         { silent: ['acme.test', 'mail.sternpost.test'] },
       ]) {
         world.setTrouble(trouble)
@@ -76,7 +84,10 @@ t.test('pending, verified, degraded, failed and back: by what the DNS says, at t
         while (clock.now() - start < days * DAY) {
           const seen = await world.nextCheck('acme.test')
           t.match(seen, { status: 'verified', can_send: true }, JSON.stringify(trouble))
-          t.notOk(statuses(seen).some((status) => status === 'failed' || status === 'pending'), 'none is called wrong')
+          t.notOk(
+            statuses(seen).some((status) => status === 'failed' || status === 'pending'),
+            'none is called wrong',
+          )
           clock.leap(12 * HOUR)
         }
       }
@@ -124,8 +135,13 @@ t.test('pending, verified, degraded, failed and back: by what the DNS says, at t
     t.match(await world.nextCheck('acme.test'), { status: 'verified', can_send: true }, 'back by itself from failed')
     t.equal(await send(), 200)
     await until('the last event', () => events().length >= 5 && events().at(-1) === 'domain.verified acme.test')
-    t.same(notTold.requests.filter(({ body }) => body.includes('domain.')), [], 'nobody is told who did not ask')
-  })
+    t.same(
+      notTold.requests.filter(({ body }) => body.includes('domain.')),
+      [],
+      'nobody is told who did not ask',
+    )
+  },
+)
 
 t.test('a domain that nobody publishes is looked at less and less often', { skip }, async (t) => {
   const world = await startDomainWorld(t, { settings: QUICK_DNS })
@@ -168,42 +184,58 @@ const MANY_INCLUDES = Array.from({ length: 11 }, (_, index) => `i${index}.lookup
 
 const SLIPS: Slip[] = [
   {
-    domain: 'doubled.test', purpose: 'dkim', hint: /_domainkey\.doubled\.test\.doubled\.test/,
+    domain: 'doubled.test',
+    purpose: 'dkim',
+    hint: /_domainkey\.doubled\.test\.doubled\.test/,
     publish: (asked) => asked.map((line) => ({ ...line, name: `${line.name}.doubled.test` })),
   },
   {
-    domain: 'quoted.test', purpose: 'dkim', hint: /quot/i,
+    domain: 'quoted.test',
+    purpose: 'dkim',
+    hint: /quot/i,
     publish: (asked) => replaced(asked, '_domainkey', (value) => `"${value}"`),
   },
   {
-    domain: 'twospf.test', purpose: 'spf', hint: /(two|2|one|several|single|merge).*(SPF|record)/i,
+    domain: 'twospf.test',
+    purpose: 'spf',
+    hint: /(two|2|one|several|single|merge).*(SPF|record)/i,
     publish: (asked) => ownReturnPath(asked, `v=spf1 ${OURS} -all`, 'v=spf1 ip4:192.0.2.1 -all'),
   },
   {
-    domain: 'lookups.test', purpose: 'spf', hint: /lookups/i,
+    domain: 'lookups.test',
+    purpose: 'spf',
+    hint: /lookups/i,
     publish: (asked) => [
       ...ownReturnPath(asked, ['v=spf1', ...MANY_INCLUDES.map((name) => `include:${name}`), `${OURS} -all`].join(' ')),
       ...MANY_INCLUDES.map((name) => ({ name, type: 'TXT' as const, value: 'v=spf1 ip4:192.0.2.1 -all' })),
     ],
   },
   {
-    domain: 'cut.test', purpose: 'dkim', hint: /255/,
+    domain: 'cut.test',
+    purpose: 'dkim',
+    hint: /255/,
     publish: (asked) => replaced(asked, '_domainkey', (value) => value.slice(0, 255)),
   },
   {
-    domain: 'proxied.test', purpose: 'return_path', hint: /prox/i,
+    domain: 'proxied.test',
+    purpose: 'return_path',
+    hint: /prox/i,
     publish: (asked) =>
       asked.map((line) => (line.type === 'CNAME' ? { ...line, type: 'A', value: '127.0.0.9' } : line)),
   },
   {
-    domain: 'elsewhere.test', purpose: 'return_path', hint: /rp\.mail\.sternpost\.test/,
+    domain: 'elsewhere.test',
+    purpose: 'return_path',
+    hint: /rp\.mail\.sternpost\.test/,
     publish: (asked) => [
       ...asked.map((line) => (line.name.startsWith('bounces.') ? { ...line, value: 'edge.cdn.test' } : line)),
       { name: 'edge.cdn.test', type: 'A', value: '127.0.0.9' },
     ],
   },
   {
-    domain: 'wildcard.test', purpose: 'dkim', hint: /wildcard|\*/i,
+    domain: 'wildcard.test',
+    purpose: 'dkim',
+    hint: /wildcard|\*/i,
     publish: () => [{ name: '*.wildcard.test', type: 'TXT', value: 'v=spf1 -all' }],
   },
 ]
@@ -217,14 +249,18 @@ t.test('each slip has a sentence that names it, and none when all is right', { s
   world.setZone('older.test', toPublish(await olderKeyPublished(world)))
   const right = await world.add('right.test')
   // Spaces, tag order, split strings and a last semicolon do not matter.
-  world.setZone('right.test', replaced(toPublish(right), '_domainkey', (value) => {
-    const key = value.slice(value.indexOf('p='))
-    return `v=DKIM1;  ${key.slice(0, 90)} ${key.slice(90)} ; k=rsa;`
-  }))
+  world.setZone(
+    'right.test',
+    replaced(toPublish(right), '_domainkey', (value) => {
+      const key = value.slice(value.indexOf('p='))
+      return `v=DKIM1;  ${key.slice(0, 90)} ${key.slice(90)} ; k=rsa;`
+    }),
+  )
   await world.publish()
 
   for (const { domain, purpose, hint } of [
-    ...SLIPS, { domain: 'older.test', purpose: 'dkim', hint: /(old|earlier|former|previous|replaced)/i },
+    ...SLIPS,
+    { domain: 'older.test', purpose: 'dkim', hint: /(old|earlier|former|previous|replaced)/i },
   ]) {
     const seen = await world.verify(domain)
     t.match(seen, { status: 'pending', verified: false, can_send: false }, domain)

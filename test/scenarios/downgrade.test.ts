@@ -49,7 +49,8 @@ const REFUSED_WITH: Record<string, RegExp> = {
 const NOT_NAMED = /^\* starttls failed: no TLSA record names the certificate$/m
 const WRONG_CERTIFICATE: Record<string, Partial<Record<Demand, RegExp>>> = {
   [OTHER_NAME]: {
-    'mta-sts': /^\* starttls failed: the certificate is not for mx\.mta-sts-other-name\.open\.test$/m, dane: NOT_NAMED,
+    'mta-sts': /^\* starttls failed: the certificate is not for mx\.mta-sts-other-name\.open\.test$/m,
+    dane: NOT_NAMED,
   },
   [EXPIRED]: { 'mta-sts': /^\* starttls failed: the certificate has expired$/m, dane: NOT_NAMED },
 }
@@ -66,28 +67,33 @@ interface Cell {
   says: RegExp
 }
 
-const CELLS: Cell[] = NAMES.flatMap((attack, row) => DEMANDS.map((demand, column): Cell => {
-  const says = REFUSED_WITH[attack] ?? WRONG_CERTIFICATE[attack]?.[demand]
-  return {
-    attack, demand,
-    domain: `${demand}-${attack.replace(' ', '-')}.${demand === 'dane' ? 'signed' : 'open'}.test`,
-    address: `127.0.26.${1 + row * DEMANDS.length + column}`,
-    // Whom nobody's policy speaks of may have any certificate; and who puts text in is not rewarded.
-    isRefused: says !== undefined && (demand !== 'nobody' || attack === 'inject'),
-    says: says ?? NOT_VERIFIED,
-  }
-}))
+const CELLS: Cell[] = NAMES.flatMap((attack, row) =>
+  DEMANDS.map((demand, column): Cell => {
+    const says = REFUSED_WITH[attack] ?? WRONG_CERTIFICATE[attack]?.[demand]
+    return {
+      attack,
+      demand,
+      domain: `${demand}-${attack.replace(' ', '-')}.${demand === 'dane' ? 'signed' : 'open'}.test`,
+      address: `127.0.26.${1 + row * DEMANDS.length + column}`,
+      // Whom nobody's policy speaks of may have any certificate; and who puts text in is not rewarded.
+      isRefused: says !== undefined && (demand !== 'nobody' || attack === 'inject'),
+      says: says ?? NOT_VERIFIED,
+    }
+  }),
+)
 
 /** Names that somebody has changed on the way: another host for a domain with a policy, or a record that was signed. */
 const LURED = { name: 'lured.open.test', address: '127.0.26.99', hasPolicy: true, mx: 'mx.evil.open.test' }
 const FORGED: SignedZone = {
-  name: 'forged.test', state: 'signed',
+  name: 'forged.test',
+  state: 'signed',
   records: ['@ 300 IN MX 10 mx', 'mx 300 IN A 127.0.26.98'],
   spoil: (text) => text.replace('127.0.26.98', LURED.address),
 }
 
 const POOL = {
-  version: 1, default_pool: 'default',
+  version: 1,
+  default_pool: 'default',
   pools: { default: { ips: [{ address: '127.0.0.11', hostname: 'mta1.sternpost.test', warmed: true }] } },
 }
 /** Of a host that limits nothing; another message is another connection. */
@@ -95,7 +101,8 @@ const PROVIDERS = {
   default: { messages_per_connection: 1 },
   providers: {
     strict: {
-      tls: 'required', domains: CELLS.filter(({ demand }) => demand === 'provider').map(({ domain }) => domain),
+      tls: 'required',
+      domains: CELLS.filter(({ demand }) => demand === 'provider').map(({ domain }) => domain),
     },
   },
 }
@@ -105,7 +112,8 @@ t.setTimeout(600_000)
 t.test('somebody in the middle', { skip: missingForMailDomains() }, async (t) => {
   const port = await freePort('127.0.26.1')
   const domains = await startMailDomains({
-    port, policyAddress: '127.0.25.2',
+    port,
+    policyAddress: '127.0.25.2',
     domains: [
       LURED,
       ...CELLS.map(({ domain, address, demand }) => ({ name: domain, address, hasPolicy: demand === 'mta-sts' })),
@@ -115,7 +123,9 @@ t.test('somebody in the middle', { skip: missingForMailDomains() }, async (t) =>
   t.teardown(() => domains.close())
   const world = await startAttacks(t, domains, port)
   const appliance = await startRunningAppliance({
-    dnsServer: domains.dnsServer, deliveryPort: port, pools: POOL,
+    dnsServer: domains.dnsServer,
+    deliveryPort: port,
+    pools: POOL,
     settings: { ...domains.settings, delivery: { threads: 1 } },
     files: { 'providers.d/10-test.yaml': PROVIDERS },
   })
@@ -165,7 +175,10 @@ t.test('somebody in the middle', { skip: missingForMailDomains() }, async (t) =>
         const view = await lookUp(appliance, ids.get(cell) ?? '')
         return view.attempts.length > 1 && view.state === 'deferred' && view
       })
-      t.ok(view.attempts.every(({ result }) => result === 'path_failed'), cell.domain)
+      t.ok(
+        view.attempts.every(({ result }) => result === 'path_failed'),
+        cell.domain,
+      )
     }
     appliance.clock.leap(72 * HOUR)
     for (const cell of refused) {
@@ -182,13 +195,18 @@ t.test('somebody in the middle', { skip: missingForMailDomains() }, async (t) =>
 })
 
 const THROUGH: Record<string, string> = {
-  strip: 'plain text', refuse: 'plain text after one try, then at once',
+  strip: 'plain text',
+  refuse: 'plain text after one try, then at once',
   reset: 'plain text after one try, then at once',
-  [OTHER_NAME]: 'encrypted, not verified', [EXPIRED]: 'encrypted, not verified',
+  [OTHER_NAME]: 'encrypted, not verified',
+  [EXPIRED]: 'encrypted, not verified',
 }
 /** For two messages, one after the other. */
 const TRIES: Record<string, boolean[]> = {
-  strip: [false, false], refuse: [true, false, false], reset: [true, false, false], [OTHER_NAME]: [true, true],
+  strip: [false, false],
+  refuse: [true, false, false],
+  reset: [true, false, false],
+  [OTHER_NAME]: [true, true],
   [EXPIRED]: [true, true],
 }
 
@@ -205,7 +223,10 @@ async function startAttacks(t: Test, domains: MailDomains, port: number): Promis
   t.teardown(() => target.close())
   const certificates: Record<string, IssuedCertificate> = {
     [OTHER_NAME]: domains.authority.issue(['mx.elsewhere.test']),
-    [EXPIRED]: domains.authority.issue(CELLS.map(({ domain }) => `mx.${domain}`), { isExpired: true }),
+    [EXPIRED]: domains.authority.issue(
+      CELLS.map(({ domain }) => `mx.${domain}`),
+      { isExpired: true },
+    ),
   }
   const proxies = new Map<Cell, SmtpProxy>()
   const impostors = new Map<Cell, ScriptedMx>()
@@ -227,7 +248,10 @@ async function startAttacks(t: Test, domains: MailDomains, port: number): Promis
     ...(impostors.get(cell)?.connections.map(({ commands }) => commands) ?? []),
   ]
   return {
-    sawMail: (cell) => saidTo(cell).flat().some((line) => line.startsWith('MAIL')),
+    sawMail: (cell) =>
+      saidTo(cell)
+        .flat()
+        .some((line) => line.startsWith('MAIL')),
     tlsTries: (cell) => saidTo(cell).map((lines) => lines.includes('STARTTLS')),
   }
 }

@@ -37,7 +37,11 @@ function engineFor(t: Test, server: OrderingSink, options: Partial<EngineOptions
 }
 
 function noMissedWake(t: Test, { log }: Engine): void {
-  t.same(log.filter(({ msg }) => msg === 'scheduler.missed_wake'), [], 'nothing was found by the net')
+  t.same(
+    log.filter(({ msg }) => msg === 'scheduler.missed_wake'),
+    [],
+    'nothing was found by the net',
+  )
 }
 
 interface Batch {
@@ -129,10 +133,14 @@ t.test('thousands of retries leave at least half of the turns to new mail', asyn
   const clock = leapingClock()
   const engine = await engineFor(t, server, { clock })
   await queue(engine, 'old@dest.test', { count, stream: 'bulk' })
-  await until('all were tried', async () => {
-    const { waiting, oldestDueAt } = await engine.store.queueSummary(clock.now())
-    return waiting === count && oldestDueAt === null
-  }, LONG)
+  await until(
+    'all were tried',
+    async () => {
+      const { waiting, oldestDueAt } = await engine.store.queueSummary(clock.now())
+      return waiting === count && oldestDueAt === null
+    },
+    LONG,
+  )
   isRefusing = false
   const sendAt = clock.now() + HOUR
   await engine.accept('new@dest.test', { count, stream: 'bulk', sendAt })
@@ -152,13 +160,13 @@ t.test('fifty tenants share a destination, whatever the size of their batches', 
   await isRouted(engine)
   mayDeliver = false
   const smallest = IS_FULL ? 100 : 10
-  const sizeOf = (index: number): number => smallest * (1 + index % 5)
+  const sizeOf = (index: number): number => smallest * (1 + (index % 5))
   for (const [index, domain] of domains.entries()) {
     await queue(engine, 'x@dest.test', { count: sizeOf(index), domain, stream: 'bulk' })
   }
   mayDeliver = true
   engine.dispatcher.resume()
-  const shared = smallest * domains.length * 3 / 4
+  const shared = (smallest * domains.length * 3) / 4
   await until('enough have arrived', () => server.arrivals.length >= shared, LONG)
   const counts = Object.values(countBy(server.arrivals.slice(1, shared), ({ domain }: Arrival) => domain))
   t.equal(counts.length, domains.length)

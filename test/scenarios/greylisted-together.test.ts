@@ -47,9 +47,13 @@ async function runStory(t: Test, isKilled: boolean): Promise<void> {
   if (isKilled) await appliance.restart({ hasWire: true })
   const startedAt = performance.now()
   comeDue(appliance, rows())
-  await until('all are delivered, or the time is up', () =>
-    performance.now() - startedAt > DEADLINE
-      || (host.messages.length >= MESSAGES && rows().every(({ state }) => state === 'delivered')), 2 * DEADLINE)
+  await until(
+    'all are delivered, or the time is up',
+    () =>
+      performance.now() - startedAt > DEADLINE ||
+      (host.messages.length >= MESSAGES && rows().every(({ state }) => state === 'delivered')),
+    2 * DEADLINE,
+  )
 
   const seconds = ((performance.now() - startedAt) / SECOND).toFixed(1)
   const arrived = countsOf(host.messages.map(({ to }) => to))
@@ -57,7 +61,11 @@ async function runStory(t: Test, isKilled: boolean): Promise<void> {
   t.comment(`${arrived.size} of ${MESSAGES} arrived, after ${seconds} s: ${JSON.stringify(states)}`)
   const mayComeTwice = new Set(rows().flatMap((row) => (row.isPossibleDuplicate ? [row.recipient] : [])))
   t.equal(arrived.size, MESSAGES, 'every message arrived')
-  t.same([...arrived].filter(([to, count]) => count > (mayComeTwice.has(to) ? 2 : 1)), [], 'and once')
+  t.same(
+    [...arrived].filter(([to, count]) => count > (mayComeTwice.has(to) ? 2 : 1)),
+    [],
+    'and once',
+  )
   t.same(states, { delivered: MESSAGES })
 }
 
@@ -77,10 +85,11 @@ async function startGreylisted(t: Test): Promise<Scene> {
   const mail = { from: `shop@${SENDING_DOMAIN}`, subject: 'Order', text: 'On its way', recipients }
   t.equal((await api.post('/email/batch', mail)).status, 200)
   const rows = (): QueueRow[] => queueRows(appliance.dataFolder)
-  await until('all are greylisted', () =>
-    rows().every(({ state, attempts }) => state === 'waiting' && attempts === 1))
+  await until('all are greylisted', () => rows().every(({ state, attempts }) => state === 'waiting' && attempts === 1))
   return {
-    host, appliance, rows,
+    host,
+    appliance,
+    rows,
     takeAll() {
       isTaking = true
     },

@@ -31,10 +31,15 @@ t.test('the same key makes one message, whatever happened to the answer', async 
     const answer = await fetch(`${server.baseUrl}/v1/email/send`, {
       method: 'POST',
       headers: {
-        Authorization: `Bearer ${key}`, 'Content-Type': 'application/json', 'Idempotency-Key': idempotencyKey,
+        Authorization: `Bearer ${key}`,
+        'Content-Type': 'application/json',
+        'Idempotency-Key': idempotencyKey,
       },
       body: JSON.stringify({
-        to: `${idempotencyKey}@dest.test`, from: `orders@${SENDING_DOMAIN}`, subject: 'Order', text: 'Thank you',
+        to: `${idempotencyKey}@dest.test`,
+        from: `orders@${SENDING_DOMAIN}`,
+        subject: 'Order',
+        text: 'Thank you',
       }),
     })
     return { status: answer.status, body: (await answer.json()) as Asked['body'] }
@@ -44,7 +49,10 @@ t.test('the same key makes one message, whatever happened to the answer', async 
     const answers = await Promise.all(Array.from({ length: CLIENTS }, () => ask('together')))
     const ids = new Set(answers.filter(({ status }) => status === 200).map(({ body }) => body.message_id))
     t.equal(ids.size, 1, 'all that were accepted name the same message')
-    t.ok(answers.every(({ status }) => status === 200 || status === 409), 'the others are told that it is in flight')
+    t.ok(
+      answers.every(({ status }) => status === 200 || status === 409),
+      'the others are told that it is in flight',
+    )
     t.equal((await ask('together')).body.message_id, [...ids][0])
     t.equal(await messagesTo(api, 'together'), 1)
   })
@@ -53,7 +61,12 @@ t.test('the same key makes one message, whatever happened to the answer', async 
     let answered = 0
     for (let cycle = 0; cycle < KILLS; cycle += 1) {
       const keys = Array.from({ length: KEYS }, (_, index) => `kill-${cycle}-${index}`)
-      const first = keys.map((name) => ask(name).then(() => (answered += 1), () => {}))
+      const first = keys.map((name) =>
+        ask(name).then(
+          () => (answered += 1),
+          () => {},
+        ),
+      )
       // From nothing read yet to everything answered: each cycle kills a little later.
       await new Promise((resolve) => setTimeout(resolve, cycle * 3))
       await server.kill()

@@ -39,7 +39,10 @@ const COLUMNS: readonly Column[] = [
   { name: 'DANE', door: 'tls', expected: 'delivered, TLSv1.3 verified by dane', protection: 'dane' },
   { name: 'MTA-STS enforce', door: 'tls', expected: 'delivered, TLSv1.3 verified by sts', protection: 'sts' },
   {
-    name: 'SMTPUTF8', door: 'plain', expected: `${PLAIN}, SMTPUTF8`, localPart: 'jürgen',
+    name: 'SMTPUTF8',
+    door: 'plain',
+    expected: `${PLAIN}, SMTPUTF8`,
+    localPart: 'jürgen',
     // It does not announce SMTPUTF8.
     differs: { opensmtpd: 'bounced 5.6.7 block before MAIL' },
   },
@@ -65,12 +68,14 @@ interface Cell {
   recipient: string
 }
 
-const CELLS: Cell[] = SERVERS.flatMap((server) => COLUMNS.map((column): Cell => {
-  const zone = column.protection === 'dane' ? 'signed.test' : 'open.test'
-  const domain = `${column.name.toLowerCase().replaceAll(' ', '-')}-${server}.${zone}`
-  const by = LACKING[server].includes(column.door) ? 'scripted' : server
-  return { column, server, by, domain, recipient: `${column.localPart ?? 'ada'}@${domain}` }
-}))
+const CELLS: Cell[] = SERVERS.flatMap((server) =>
+  COLUMNS.map((column): Cell => {
+    const zone = column.protection === 'dane' ? 'signed.test' : 'open.test'
+    const domain = `${column.name.toLowerCase().replaceAll(' ', '-')}-${server}.${zone}`
+    const by = LACKING[server].includes(column.door) ? 'scripted' : server
+    return { column, server, by, domain, recipient: `${column.localPart ?? 'ada'}@${domain}` }
+  }),
+)
 
 const skip = missingPrograms({ postfix: ['postfix'] }) || missingMailServers() || missingForMailDomains()
 
@@ -87,12 +92,16 @@ t.test('every cell has the right outcome', { skip }, async (t) => {
     for (const server of SERVERS) t.comment(servers.log(server).slice(-2_000))
     throw error
   }
-  await until('every message has had its try', () => areAll(appliance, ['delivered', 'bounced', 'deferred']), 120_000)
-    .catch(explain)
+  await until(
+    'every message has had its try',
+    () => areAll(appliance, ['delivered', 'bounced', 'deferred']),
+    120_000,
+  ).catch(explain)
   appliance.clock.leap(6 * MINUTE)
   await until('what was put off has come', () => areAll(appliance, ['delivered', 'bounced']), 120_000).catch(explain)
   await until('no connection is left open', () =>
-    [...servers.proxies.values()].every(({ connections }) => connections.every(({ isClosed }) => isClosed)))
+    [...servers.proxies.values()].every(({ connections }) => connections.every(({ isClosed }) => isClosed)),
+  )
   const listed = await list(appliance)
   for (const column of COLUMNS) {
     for (const cell of CELLS.filter((cell) => cell.column === column)) {
@@ -116,15 +125,21 @@ interface World {
 async function startWorld(t: Test): Promise<World> {
   const [port, submissionPort] = [await freePort(addressOf('postfix', 'plain')), await freePort()]
   const domains = await startMailDomains({
-    port, policyAddress: '127.0.25.1',
-    domains: CELLS.map(({ domain, by, column }) =>
-      ({ name: domain, address: addressOf(by, column.door), hasPolicy: column.protection === 'sts' })),
+    port,
+    policyAddress: '127.0.25.1',
+    domains: CELLS.map(({ domain, by, column }) => ({
+      name: domain,
+      address: addressOf(by, column.door),
+      hasPolicy: column.protection === 'sts',
+    })),
   })
   t.teardown(() => domains.close())
   const servers = await startInteropServers({ port, certificate: domains.certificate })
   t.teardown(() => servers.close())
   const appliance = await startRunningAppliance({
-    dnsServer: domains.dnsServer, deliveryPort: port, pools: TWO_IPS,
+    dnsServer: domains.dnsServer,
+    deliveryPort: port,
+    pools: TWO_IPS,
     settings: {
       ...domains.settings,
       listen: { submission: [{ address: '127.0.0.1', port: submissionPort, tls: 'none' }] },
@@ -141,7 +156,10 @@ async function sendAll({ api, apiKey }: RunningAppliance, submissionPort: number
   const auth = { user: 'apikey', pass: apiKey }
   const transport = createTransport({ host: '127.0.0.1', port: submissionPort, ignoreTLS: true, auth })
   const from = `orders@${SENDING_DOMAIN}`
-  for (const { recipient, column: { attachmentBytes = 0, isSubmitted } } of CELLS) {
+  for (const {
+    recipient,
+    column: { attachmentBytes = 0, isSubmitted },
+  } of CELLS) {
     if (isSubmitted === true) {
       const head = `From: ${from}\r\nTo: ${recipient}\r\nSubject: Order\r\nMIME-Version: 1.0\r\n`
       const type = 'Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n'

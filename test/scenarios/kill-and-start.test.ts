@@ -42,7 +42,9 @@ t.test('kill -9 between 354 and mark, mark and dot, dot and 250, 250 and commit'
     zone.set(`mx.${domainOf(moment)}`, { A: ['127.0.0.1'] })
   }
   const server = await startServe({
-    dnsServer: zone.server, deliveryPort: mx.port, pools: TWO_IPS,
+    dnsServer: zone.server,
+    deliveryPort: mx.port,
+    pools: TWO_IPS,
     settings: { delivery: { uncertain_retry: `${UNCERTAIN_RETRY / SECOND}s` } },
     // So that the answer to the dot, once read, is followed by QUIT.
     files: { 'providers.d/50-idle.yaml': { default: { idle: '50ms', connection_rate: '100/second' } } },
@@ -58,14 +60,22 @@ t.test('kill -9 between 354 and mark, mark and dot, dot and 250, 250 and commit'
     'before-answer': await sendTo(api, 'before-answer', LONG_BODY),
     'before-commit': await sendTo(api, 'before-commit', LONG_BODY),
   }
-  await until('each is held at its moment', () =>
-    ['before-mark data', 'before-dot data', 'before-answer dot', 'before-commit dot'].every((one) => mx.seen.has(one)),
-  DEADLINE)
+  await until(
+    'each is held at its moment',
+    () =>
+      ['before-mark data', 'before-dot data', 'before-answer dot', 'before-commit dot'].every((one) =>
+        mx.seen.has(one),
+      ),
+    DEADLINE,
+  )
   await until('the mark of the one without a dot', () => rowOf('before-dot')?.isMarked, DEADLINE)
   const lock = lockWriting(server.databaseFolder)
   mx.letGo()
-  await until('a 354 and an answer that can not be stored', () =>
-    mx.seen.has('before-mark body') && mx.seen.has('before-commit quit'), DEADLINE)
+  await until(
+    'a 354 and an answer that can not be stored',
+    () => mx.seen.has('before-mark body') && mx.seen.has('before-commit quit'),
+    DEADLINE,
+  )
   await server.kill()
   lock.release()
   t.notOk(mx.seen.has('before-mark dot'))
@@ -79,8 +89,11 @@ t.test('kill -9 between 354 and mark, mark and dot, dot and 250, 250 and commit'
   await server.start()
   const begun = server.log().findLast(({ msg }) => msg === 'epoch begun')
   t.match(begun, { recovered_messages: 1, uncertain_messages: 3 })
-  await until('everything is delivered', () =>
-    queueRows(server.databaseFolder).every(({ state }) => state === 'delivered'), DEADLINE)
+  await until(
+    'everything is delivered',
+    () => queueRows(server.databaseFolder).every(({ state }) => state === 'delivered'),
+    DEADLINE,
+  )
   for (const [moment, { isMarked, copies }] of Object.entries(EXPECTED)) {
     const arrived = mx.arrivals.filter((arrival) => arrival.moment === moment)
     t.equal(arrived.length, copies, `${moment}: arrived ${copies} times`)
@@ -108,7 +121,10 @@ t.test('SIGTERM while mail drains ends with 0, and nothing is lost or sent twice
   t.ok(sink.arrivals.size < messages, `${sink.arrivals.size} of ${messages} had arrived`)
   await server.start()
   await until('every message has arrived', () => sink.arrivals.size === messages, DEADLINE)
-  t.same([...sink.arrivals.values()].filter((count) => count !== 1), [])
+  t.same(
+    [...sink.arrivals.values()].filter((count) => count !== 1),
+    [],
+  )
   t.same([...sink.sources].sort(), ['127.0.0.11', '127.0.0.12'], 'both pool IPs sent, and no other address')
 })
 
@@ -119,7 +135,10 @@ function domainOf(moment: Moment): string {
 async function sendTo(api: ApiClient, moment: Moment, bytes: number): Promise<string> {
   const content = Buffer.alloc(bytes, 'a line of text\n').toString('base64')
   return api.send({
-    to: `${moment}@${domainOf(moment)}`, from: `shop@${SENDING_DOMAIN}`, subject: 'Order', text: 'On its way',
+    to: `${moment}@${domainOf(moment)}`,
+    from: `shop@${SENDING_DOMAIN}`,
+    subject: 'Order',
+    text: 'On its way',
     attachments: [{ name: 'lines.txt', content }],
   })
 }

@@ -32,7 +32,11 @@ t.test('kill -9 under load loses nothing, and every duplicate says so', async (t
     settings: { delivery: { uncertain_retry: '1s', threads: IS_FULL ? 'auto' : 1 } },
   })
   const load = startSteadyLoad({
-    baseUrl: server.baseUrl, key, domains, batch: 20, clients: 4,
+    baseUrl: server.baseUrl,
+    key,
+    domains,
+    batch: 20,
+    clients: 4,
     mayPost: (accepted) => accepted - sink.arrivals.size < MOST_WAITING,
   })
   t.teardown(() => load.stop())
@@ -40,8 +44,7 @@ t.test('kill -9 under load loses nothing, and every duplicate says so', async (t
   let voidCycles = 0
   for (let cycle = 1; cycle <= KILLS;) {
     const moment = sink.arrivals.size + random.integer(LATEST_KILL)
-    await until('enough in flight', () =>
-      sink.inFlight() >= LEAST_IN_FLIGHT && sink.arrivals.size >= moment, DEADLINE)
+    await until('enough in flight', () => sink.inFlight() >= LEAST_IN_FLIGHT && sink.arrivals.size >= moment, DEADLINE)
     const inFlight = sink.inFlight()
     const connections = sink.connections()
     await server.kill()
@@ -49,8 +52,9 @@ t.test('kill -9 under load loses nothing, and every duplicate says so', async (t
     const arrived = marked.filter(({ recipient }) => sink.arrivals.has(recipient))
     for (const { recipient } of arrived) mayArriveTwice.add(recipient)
     const starting = server.start()
-    const text = `${inFlight} in flight on ${connections} connections, ${marked.length} with the dot mark, `
-      + `${arrived.length} of them between final dot and commit`
+    const text =
+      `${inFlight} in flight on ${connections} connections, ${marked.length} with the dot mark, ` +
+      `${arrived.length} of them between final dot and commit`
     if (inFlight < LEAST_IN_FLIGHT) {
       voidCycles += 1
       t.comment(`void: ${text}`)
@@ -70,8 +74,16 @@ t.test('kill -9 under load loses nothing, and every duplicate says so', async (t
   const copies = twice.reduce((sum, [, count]) => sum + count - 1, 0)
   t.comment(`${KILLS} kills, ${voidCycles} void; ${accepted.size} answered with 200, 0 lost, ${copies} duplicates`)
   t.ok(copies > 0, 'some kills came between a final dot and its commit')
-  t.same(twice.filter(([to]) => !mayArriveTwice.has(to)), [], 'nothing else arrived twice')
-  t.same([...sink.messageIds].filter(([, ids]) => ids.size > 1), [], 'a second copy has the Message-ID of the first')
+  t.same(
+    twice.filter(([to]) => !mayArriveTwice.has(to)),
+    [],
+    'nothing else arrived twice',
+  )
+  t.same(
+    [...sink.messageIds].filter(([, ids]) => ids.size > 1),
+    [],
+    'a second copy has the Message-ID of the first',
+  )
   const unflagged: string[] = []
   for (const [to] of twice) {
     const id = accepted.get(to)
@@ -79,9 +91,15 @@ t.test('kill -9 under load loses nothing, and every duplicate says so', async (t
     if (id !== undefined && !(await isUncertain(api, id))) unflagged.push(to)
   }
   t.same(unflagged, [], 'every duplicate is flagged')
-  const flagged = new Set(queueRows(server.databaseFolder)
-    .filter(({ isPossibleDuplicate }) => isPossibleDuplicate).map(({ recipient }) => recipient))
-  t.same(twice.filter(([to]) => !flagged.has(to)), [])
+  const flagged = new Set(
+    queueRows(server.databaseFolder)
+      .filter(({ isPossibleDuplicate }) => isPossibleDuplicate)
+      .map(({ recipient }) => recipient),
+  )
+  t.same(
+    twice.filter(([to]) => !flagged.has(to)),
+    [],
+  )
   t.equal(await server.stop(), 0)
   t.same(Object.keys(stateCounts(server.databaseFolder)), ['delivered'])
   t.equal(integrityOf(server.databaseFolder), 'ok')
@@ -123,7 +141,10 @@ async function post({ api, domains }: ManyDestinations, messages: number, batch:
       to: `reader-${sent + index}@${domains[index % domains.length]}`,
     }))
     const { status } = await api.post('/email/batch', {
-      from: 'shop@acme.test', subject: 'Order', text: 'On its way', recipients,
+      from: 'shop@acme.test',
+      subject: 'Order',
+      text: 'On its way',
+      recipients,
     })
     if (status !== 200) throw new Error(`not accepted: ${status}`)
   }

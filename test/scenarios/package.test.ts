@@ -20,8 +20,9 @@ const SOURCES = ['src', 'config', 'systemd', 'scripts', 'package.json', 'package
 /** Tenths: 1.5 is the limit. */
 const MOST_EXPOSURE = 15
 
-const needs = (program: string): { skip: string | false } =>
-  ({ skip: spawnSync(program, ['--version']).error !== undefined && `${program} is not there` })
+const needs = (program: string): { skip: string | false } => ({
+  skip: spawnSync(program, ['--version']).error !== undefined && `${program} is not there`,
+})
 const WITH_DPKG = needs('dpkg-deb')
 
 t.test('the unit is hardened', needs('systemd-analyze'), async (t) => {
@@ -33,9 +34,14 @@ t.test('the unit is hardened', needs('systemd-analyze'), async (t) => {
 })
 
 t.test('the unit lets V8 make code, and takes no comment behind a value', async (t) => {
-  const lines = readFileSync(SERVICE, 'utf8').split('\n').filter((line) => !line.startsWith('#'))
+  const lines = readFileSync(SERVICE, 'utf8')
+    .split('\n')
+    .filter((line) => !line.startsWith('#'))
   t.notOk(lines.some((line) => line.startsWith('MemoryDenyWriteExecute')))
-  t.same(lines.filter((line) => line.includes('#')), [])
+  t.same(
+    lines.filter((line) => line.includes('#')),
+    [],
+  )
 })
 
 t.test('systemd opens every low port of the configuration that is the default', async (t) => {

@@ -65,19 +65,25 @@ t.test('mail reaches a Maildir from the right IP with the right name and a good 
 
   const ids: string[] = []
   for (let index = 0; index < MESSAGES; index += 1) {
-    ids.push(await api.send({
-      to: 'Ada Lovelace <ada@dest.test>',
-      from: 'Acme Bestellungen <orders@acme.test>',
-      subject: `Grüße zu Bestellung {{number}}`,
-      html: '<p>Hallo {{name}},</p><p>.\r\n..\r\nalles unterwegs.</p>',
-      variables: { number: index, name: 'Ada & Co' },
-      attachments: [{ name: 'Rechnung.txt', content: Buffer.from('Danke.\n').toString('base64') }],
-    }))
+    ids.push(
+      await api.send({
+        to: 'Ada Lovelace <ada@dest.test>',
+        from: 'Acme Bestellungen <orders@acme.test>',
+        subject: `Grüße zu Bestellung {{number}}`,
+        html: '<p>Hallo {{name}},</p><p>.\r\n..\r\nalles unterwegs.</p>',
+        variables: { number: index, name: 'Ada & Co' },
+        attachments: [{ name: 'Rechnung.txt', content: Buffer.from('Danke.\n').toString('base64') }],
+      }),
+    )
   }
-  const mails = await until('all mails are in the Maildir', () => {
-    const arrived = postfix.mails('ada')
-    return arrived.length >= MESSAGES && arrived
-  }, 180_000).catch((error: Error) => t.fail(`${error.message}\n${postfix.log()}`))
+  const mails = await until(
+    'all mails are in the Maildir',
+    () => {
+      const arrived = postfix.mails('ada')
+      return arrived.length >= MESSAGES && arrived
+    },
+    180_000,
+  ).catch((error: Error) => t.fail(`${error.message}\n${postfix.log()}`))
   if (mails === undefined || mails === null || typeof mails === 'boolean') return
 
   const usedIps = new Set<string>()

@@ -39,7 +39,9 @@ t.test('bounces of three real servers become late bounces', { skip }, async (t) 
   const receiver = await webhookReceiver()
   t.teardown(() => receiver.close())
   const server = await startServe({
-    dnsServer: zone.server, deliveryPort: port, pools: TWO_IPS,
+    dnsServer: zone.server,
+    deliveryPort: port,
+    pools: TWO_IPS,
     settings: { listen: { inbound: [{ address: '127.0.0.1', port: inboundPort }] } },
   })
   t.teardown(() => server.remove())
@@ -57,16 +59,21 @@ t.test('bounces of three real servers become late bounces', { skip }, async (t) 
       const id = await api.send(mail)
       const lookUp = async (): Promise<Record<string, unknown>> =>
         (await api.get(`/email/${id}`)).body['data'] as Record<string, unknown>
-      const message = await until('the bounce was read', async () => {
-        const found = await lookUp()
-        return found['state'] === 'bounced' && found
-      }, 180_000).catch((error: Error) => t.fail(`${error.message}\n${bouncing.log()}`))
+      const message = await until(
+        'the bounce was read',
+        async () => {
+          const found = await lookUp()
+          return found['state'] === 'bounced' && found
+        },
+        180_000,
+      ).catch((error: Error) => t.fail(`${error.message}\n${bouncing.log()}`))
       t.match(message, { delivered_at: Number, bounce: { type, code, late: true } })
 
-      const kinds = (): unknown[] => receiver.requests
-        .map(({ body }) => JSON.parse(body.toString()) as { event: string; data: { message_id: string } })
-        .filter(({ data }) => data.message_id === id)
-        .map(({ event }) => event)
+      const kinds = (): unknown[] =>
+        receiver.requests
+          .map(({ body }) => JSON.parse(body.toString()) as { event: string; data: { message_id: string } })
+          .filter(({ data }) => data.message_id === id)
+          .map(({ event }) => event)
       await until('both events arrived', () => kinds().length === 2)
       t.same(kinds().toSorted(), ['email.bounced', 'email.delivered'])
       const listed = (await api.get(`/suppressions?email=${encodeURIComponent(recipient)}`)).body['data']

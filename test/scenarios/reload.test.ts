@@ -31,7 +31,9 @@ const DEFAULT_IPS = [
 const LEGACY_IPS = [{ address: '127.0.0.13', hostname: 'mta3.sternpost.test', warmed: true }]
 const NEW_IP = { address: '127.0.0.14', hostname: 'mta4.sternpost.test', warmed: true, weight: 1_000 }
 const POOLS = {
-  version: 1, default_pool: 'default', pools: { default: { ips: DEFAULT_IPS }, legacy: { ips: LEGACY_IPS } },
+  version: 1,
+  default_pool: 'default',
+  pools: { default: { ips: DEFAULT_IPS }, legacy: { ips: LEGACY_IPS } },
 }
 
 t.setTimeout(600_000)
@@ -66,8 +68,11 @@ t.test('a good one is told and in force; a dry run only tells', async (t) => {
   const { server, api, mx, send, setDeferring } = await startScene(t)
   setDeferring(true)
   const queued = await Promise.all(['a', 'b', 'c'].map((name) => send(`${name}@dest.test`, { ip_pool: 'legacy' })))
-  await until('the mail of the pool waits', async () => (await statesOf(api, queued)).every((s) => s === 'deferred'),
-    DEADLINE)
+  await until(
+    'the mail of the pool waits',
+    async () => (await statesOf(api, queued)).every((s) => s === 'deferred'),
+    DEADLINE,
+  )
   const strange = await send('strange@dest.test')
   await until('no rule knows these words', async () => (await categoryOf(api, strange)) === 'unknown', DEADLINE)
 
@@ -79,8 +84,11 @@ t.test('a good one is told and in force; a dry run only tells', async (t) => {
     rules: [{ id: 'strange', match: 'peculiar words', category: 'moved', example: '550 peculiar words' }],
   })
   const DIFFERENCE = [
-    /^ {2}- pool legacy/, /^ {2}~ ip 127\.0\.0\.11 weight 100 -> 5$/, /^ {2}\+ ip 127\.0\.0\.14 in default/,
-    /^ {2}- ip 127\.0\.0\.13 of legacy$/, /^ {2}~ providers\.default\.messages_per_connection 100 -> 1$/,
+    /^ {2}- pool legacy/,
+    /^ {2}~ ip 127\.0\.0\.11 weight 100 -> 5$/,
+    /^ {2}\+ ip 127\.0\.0\.14 in default/,
+    /^ {2}- ip 127\.0\.0\.13 of legacy$/,
+    /^ {2}~ providers\.default\.messages_per_connection 100 -> 1$/,
   ]
   const dry = await sternpost(server, 'reload', '--dry-run')
   t.equal(dry.code, 0)
@@ -95,19 +103,31 @@ t.test('a good one is told and in force; a dry run only tells', async (t) => {
   t.ok(hasLine(reloaded.output, /^ {2}- pool legacy \(3 queued messages moved to default\)$/))
   t.equal(await lastReload(server), 1)
   const ips = await ipsOf(api)
-  t.match(ips.find(({ ip }) => ip === '127.0.0.11'), { pool: 'default', weight: 5 })
-  t.match(ips.find(({ ip }) => ip === '127.0.0.14'), { pool: 'default', status: 'warmed' })
+  t.match(
+    ips.find(({ ip }) => ip === '127.0.0.11'),
+    { pool: 'default', weight: 5 },
+  )
+  t.match(
+    ips.find(({ ip }) => ip === '127.0.0.14'),
+    { pool: 'default', status: 'warmed' },
+  )
 
   for (const id of queued) t.equal((await api.post(`/email/${id}/retry`, {})).status, 200)
-  await until('the mail of the removed pool leaves', async () =>
-    (await statesOf(api, queued)).every((state) => state === 'delivered'), DEADLINE)
+  await until(
+    'the mail of the removed pool leaves',
+    async () => (await statesOf(api, queued)).every((state) => state === 'delivered'),
+    DEADLINE,
+  )
   const fromNew = await Promise.all(Array.from({ length: 30 }, (_, index) => send(`reader-${index}@dest.test`)))
   await until('mail goes out', async () => (await statesOf(api, fromNew)).every((s) => s === 'delivered'), DEADLINE)
   const sources = mx.messages.map(({ connection }) => connection.remoteAddress)
   t.notOk(sources.includes('127.0.0.13'), 'nothing leaves from the IP that is gone')
   t.ok(sources.filter((source) => source === '127.0.0.14').length > 10, 'the new IP sends')
-  t.equal(new Set(mx.messages.map(({ connection }: MxMessage) => connection)).size, mx.messages.length,
-    'one message for each connection')
+  t.equal(
+    new Set(mx.messages.map(({ connection }: MxMessage) => connection)).size,
+    mx.messages.length,
+    'one message for each connection',
+  )
   const again = await send('strange@dest.test')
   await until('the new rule knows the words', async () => (await categoryOf(api, again)) === 'moved', DEADLINE)
 })
@@ -127,7 +147,10 @@ t.test('signals in quick succession end with the files as they are', async (t) =
 
 t.test('certificates are read again: all doors use the new ones, or none does', async (t) => {
   const files = {
-    'mail.pem': MAIL_CERTIFICATE, 'mail.key': MAIL_KEY, 'other.pem': OTHER_CERTIFICATE, 'other.key': OTHER_KEY,
+    'mail.pem': MAIL_CERTIFICATE,
+    'mail.key': MAIL_KEY,
+    'other.pem': OTHER_CERTIFICATE,
+    'other.key': OTHER_KEY,
   }
   const folder = t.testdir(files)
   for (const name of Object.keys(files)) chmodSync(join(folder, name), 0o600)
@@ -136,17 +159,26 @@ t.test('certificates are read again: all doors use the new ones, or none does', 
   const address = '127.0.0.1'
   const listen = {
     http: [
-      { address, port: httpPort, tls: false, serve: ['api'] }, { address, port: https, tls: true, serve: ['api'] },
+      { address, port: httpPort, tls: false, serve: ['api'] },
+      { address, port: https, tls: true, serve: ['api'] },
     ],
-    submission: [{ address, port: implicit, tls: 'implicit' }, { address, port: starttls, tls: 'starttls' }],
+    submission: [
+      { address, port: implicit, tls: 'implicit' },
+      { address, port: starttls, tls: 'starttls' },
+    ],
     inbound: [{ address, port: inbound }],
   }
   const { server } = await startScene(t, {
-    httpPort: httpPort ?? 0, settings: { listen, tls: { certificates: [pair('mail'), pair('other')] } },
+    httpPort: httpPort ?? 0,
+    settings: { listen, tls: { certificates: [pair('mail'), pair('other')] } },
   })
-  const shown = async (name: string): Promise<string[]> => Promise.all([
-    subjectAt(https, name), subjectAt(implicit, name), subjectAt(starttls, name, true), subjectAt(inbound, name, true),
-  ])
+  const shown = async (name: string): Promise<string[]> =>
+    Promise.all([
+      subjectAt(https, name),
+      subjectAt(implicit, name),
+      subjectAt(starttls, name, true),
+      subjectAt(inbound, name, true),
+    ])
   const all = (name: string): string[] => [name, name, name, name]
   t.same(await shown('mail.example.net'), all('mail.example.net'))
   t.same(await shown('other.example.net'), all('other.example.net'), 'by the name that is asked for')
@@ -190,8 +222,11 @@ if (disk === undefined) {
     const before = await ipsOf(api)
     write(server, 'pools.yaml', { ...POOLS, pools: { default: { ips: [...DEFAULT_IPS, NEW_IP] } } })
     disk.fill(0)
-    await until('the server has seen it', () =>
-      server.log().some(({ msg }) => String(msg).startsWith('starting deliveries stopped')), DEADLINE)
+    await until(
+      'the server has seen it',
+      () => server.log().some(({ msg }) => String(msg).startsWith('starting deliveries stopped')),
+      DEADLINE,
+    )
     const told = await reloadBySignal(server)
     t.match(told, { level: 'error', problem: /the disk is full/ })
     const { code, output } = await sternpost(server, 'reload')
@@ -228,7 +263,10 @@ async function startScene(t: Test, options: Pick<ServeOptions, 'dataFolder' | 'h
   t.teardown(() => zone.close())
   zone.set('spf.mail.sternpost.test', { TXT: [SPF] })
   const server = await startServe({
-    dnsServer: zone.server, deliveryPort: mx.port, pools: POOLS, ...options,
+    dnsServer: zone.server,
+    deliveryPort: mx.port,
+    pools: POOLS,
+    ...options,
     settings: { ...options.settings, delivery: { retry: ['1h'] } },
     files: { 'providers.d/50-fast.yaml': { default: { connection_rate: '1000/second' } } },
   })
@@ -263,8 +301,12 @@ function write(server: ServeProcess, file: string, content: unknown): void {
 }
 
 function reloads(server: ServeProcess): Record<string, unknown>[] {
-  return server.log().filter(({ msg }) => String(msg).startsWith('configuration reloaded')
-    || String(msg).startsWith('configuration not reloaded'))
+  return server
+    .log()
+    .filter(
+      ({ msg }) =>
+        String(msg).startsWith('configuration reloaded') || String(msg).startsWith('configuration not reloaded'),
+    )
 }
 
 /** What the log says of it. */

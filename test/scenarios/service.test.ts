@@ -21,7 +21,8 @@ const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url))
 const HOLD_THREAD = fileURLToPath(new URL('package/hold-thread.py', import.meta.url))
 const MAY_HOLD_THREADS = fileURLToPath(new URL('package/may-hold-threads', import.meta.url))
 const POOLS = {
-  version: 1, default_pool: 'default',
+  version: 1,
+  default_pool: 'default',
   pools: { default: { ips: [{ address: '127.0.0.1', hostname: 'mta.sternpost.test', warmed: true }] } },
 }
 const START_DEADLINE = 120_000
@@ -53,7 +54,11 @@ async function startService(t: Test, options: ServiceOptions): Promise<Service> 
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-'))
   const [httpPort, metricsPort] = [await freePort(), await freePort()]
   writeConfiguration(folder, {
-    httpPort, metricsPort, dnsServer: '127.0.0.1:9', deliveryPort: 9, pools: POOLS,
+    httpPort,
+    metricsPort,
+    dnsServer: '127.0.0.1:9',
+    deliveryPort: 9,
+    pools: POOLS,
     settings: { ...options.settings, listen: { metrics: null, ...listen } },
   })
   const count = sockets.length === 0 ? '' : `export LISTEN_PID=${processId} LISTEN_FDS=${sockets.length};`
@@ -74,12 +79,21 @@ async function startService(t: Test, options: ServiceOptions): Promise<Service> 
     }
     rmSync(folder, { recursive: true })
   })
-  const says = (text: string): Promise<unknown> => until(`"${text}" in ${output}`, () => {
-    if (child.exitCode !== null && !output.includes(text)) throw new Error(`ended with ${child.exitCode}: ${output}`)
-    return output.includes(text)
-  }, START_DEADLINE)
+  const says = (text: string): Promise<unknown> =>
+    until(
+      `"${text}" in ${output}`,
+      () => {
+        if (child.exitCode !== null && !output.includes(text))
+          throw new Error(`ended with ${child.exitCode}: ${output}`)
+        return output.includes(text)
+      },
+      START_DEADLINE,
+    )
   const lines = (): Record<string, unknown>[] =>
-    output.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line))
+    output
+      .split('\n')
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line))
   return { child, folder, output: () => output, lines, says }
 }
 
@@ -118,7 +132,9 @@ async function firstLine(port: number, host = '127.0.0.1'): Promise<string> {
 
 t.test('passed sockets find their listener by port, whatever their order', async (t) => {
   const [inbound, http, submission, unwanted] = [
-    await openSocket('::'), await openSocket('127.0.0.1'), await openSocket('127.0.0.1'),
+    await openSocket('::'),
+    await openSocket('127.0.0.1'),
+    await openSocket('127.0.0.1'),
     await openSocket('127.0.0.1'),
   ]
   const service = await startService(t, {
@@ -143,8 +159,10 @@ t.test('passed sockets find their listener by port, whatever their order', async
   await once(slow, 'close')
   t.match(answer, '408', 'heads are timed there, too')
   const warnings = service.lines().filter(({ msg }) => msg === 'a socket was passed that no listener is for')
-  t.same(warnings.map(({ socket }) => socket),
-    [`port ${unwanted.port} of 127.0.0.1`, 'descriptor 5, which is no listening TCP socket'])
+  t.same(
+    warnings.map(({ socket }) => socket),
+    [`port ${unwanted.port} of 127.0.0.1`, 'descriptor 5, which is no listening TCP socket'],
+  )
   t.match(String(warnings[0]?.['fix']), 'sternpost.socket')
   service.child.kill('SIGTERM')
   const [code] = await once(service.child, 'exit')
@@ -184,7 +202,8 @@ t.test('a listener for one address takes no socket that everybody reaches', asyn
 t.test('sockets for another process are not ours', async (t) => {
   const http = await openSocket('127.0.0.1')
   const service = await startService(t, {
-    sockets: [http.socket], processId: '1',
+    sockets: [http.socket],
+    processId: '1',
     listen: { http: [{ address: '127.0.0.1', port: http.port, tls: false, serve: ['api'] }] },
   })
   const [code] = await once(service.child, 'exit')
@@ -237,7 +256,8 @@ t.test('the manager is told of start, state, reloads and stop', async (t) => {
   t.match(told().at(-1), 'STOPPING=1')
 })
 
-const skipHolding = spawnSync('sh', [MAY_HOLD_THREADS], { stdio: 'ignore' }).status !== 0 &&
+const skipHolding =
+  spawnSync('sh', [MAY_HOLD_THREADS], { stdio: 'ignore' }).status !== 0 &&
   'no thread can be stopped here: that takes python3 and the right to trace'
 
 t.test('a hung thread ends the signs of life', { skip: skipHolding }, async (t) => {

@@ -30,7 +30,10 @@ t.test('simulated recipients and test keys on a live server', async (t) => {
   t.teardown(() => receiver.close())
   const [httpPort, inboundPort] = [await freePort(), await freePort()]
   const server = await startServe({
-    dnsServer: zone.server, deliveryPort: sink.port, pools: TWO_IPS, httpPort,
+    dnsServer: zone.server,
+    deliveryPort: sink.port,
+    pools: TWO_IPS,
+    httpPort,
     settings: {
       listen: {
         http: [{ address: '127.0.0.1', port: httpPort, tls: false, serve: ['api', 'tracking'] }],
@@ -56,8 +59,9 @@ t.test('simulated recipients and test keys on a live server', async (t) => {
 
   const total = Object.values(wanted).flat().length
   await until('every event arrived', () => receiver.requests.length >= total, 240_000)
-  const told = receiver.requests.map(({ body }) =>
-    JSON.parse(body.toString()) as { event: string; data: { message_id: string } })
+  const told = receiver.requests.map(
+    ({ body }) => JSON.parse(body.toString()) as { event: string; data: { message_id: string } },
+  )
   for (const [id, events] of Object.entries(wanted)) {
     const found = told.filter(({ data }) => data.message_id === id).map(({ event }) => event)
     t.same(found.toSorted(), events.toSorted(), events.join(', '))

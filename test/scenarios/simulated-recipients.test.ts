@@ -35,23 +35,32 @@ t.test('each simulated recipient brings its events', async (t) => {
   const ids: Record<string, string> = {}
   for (const name of Object.keys(EVENTS)) {
     ids[name] = await send({
-      to: `${name}+label@simulator.sternpost.test`, from: 'you@sandbox.test',
+      to: `${name}+label@simulator.sternpost.test`,
+      from: 'you@sandbox.test',
       html: `<p>Hello, <a href="${TARGET.replaceAll('&', '&amp;')}">your order</a></p>`,
     })
   }
-  const eventsOf = (hooks: readonly HookEntry[], name: string): string[] => hooks
-    .filter(({ event }) => event.data['message_id'] === ids[name])
-    .map(({ event: { event, data } }) => [event.replace('email.', ''), data['bounce_type']].filter(Boolean).join(' '))
+  const eventsOf = (hooks: readonly HookEntry[], name: string): string[] =>
+    hooks
+      .filter(({ event }) => event.data['message_id'] === ids[name])
+      .map(({ event: { event, data } }) => [event.replace('email.', ''), data['bounce_type']].filter(Boolean).join(' '))
   const wanted = Object.values(EVENTS).flat().length
-  const hooks = await until('every event arrived', async () => {
-    const found = await list<HookEntry>('/dev/hooks/inspector?limit=100')
-    return found.length >= wanted && found
-  }, DEADLINE)
+  const hooks = await until(
+    'every event arrived',
+    async () => {
+      const found = await list<HookEntry>('/dev/hooks/inspector?limit=100')
+      return found.length >= wanted && found
+    },
+    DEADLINE,
+  )
 
   for (const [name, events] of Object.entries(EVENTS)) {
     t.same(eventsOf(hooks, name).toSorted(), events.toSorted(), name)
   }
-  t.ok(hooks.every(({ signature }) => signature === 'valid'), 'each is signed')
+  t.ok(
+    hooks.every(({ signature }) => signature === 'valid'),
+    'each is signed',
+  )
   const clicked = hooks.find(({ event }) => event.event === 'email.clicked')
   t.equal(clicked?.event.data['url'], TARGET, 'the click names the target as written')
 })

@@ -30,12 +30,19 @@ t.test('the five retries of a failing webhook are seen within seconds', async (t
   const sandbox = await startSandbox(t, { flags: ['--speed', SPEED] })
   await sandbox.ask('PUT', '/dev/hooks/inspector', { answer: 500 })
   await sandbox.send({ to: 'delivered@simulator.sternpost.test', from: 'you@sandbox.test' })
-  const entries = await until('the last retry', async () => {
-    const received = await sandbox.list<HookEntry>('/dev/hooks/inspector?event=email.delivered&wait=10s')
-    return received.some(({ attempt }) => attempt === RETRY_DELAYS.length + 1) && received.toReversed()
-  }, RETRY_DEADLINE)
+  const entries = await until(
+    'the last retry',
+    async () => {
+      const received = await sandbox.list<HookEntry>('/dev/hooks/inspector?event=email.delivered&wait=10s')
+      return received.some(({ attempt }) => attempt === RETRY_DELAYS.length + 1) && received.toReversed()
+    },
+    RETRY_DEADLINE,
+  )
 
-  t.same(entries.map(({ attempt }) => attempt), [1, 2, 3, 4, 5, 6])
+  t.same(
+    entries.map(({ attempt }) => attempt),
+    [1, 2, 3, 4, 5, 6],
+  )
   t.ok(entries.every(({ signature, answer }) => signature === 'valid' && answer === 500))
   t.equal(new Set(entries.map(({ body }) => body)).size, 1, 'the same bytes each time')
   const times = entries.map(({ headers }) => Number(headers['x-service-timestamp']))

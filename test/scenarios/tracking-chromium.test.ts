@@ -12,7 +12,9 @@ import { skipWithoutChromium, startChromium } from '../support/chromium.ts'
 
 const CORPUS = new URL('../../../shared/corpora/html/', import.meta.url)
 const files = existsSync(CORPUS)
-  ? readdirSync(CORPUS, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.html')).sort()
+  ? readdirSync(CORPUS, { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.html'))
+      .sort()
   : []
 const skip = files.length === 0 ? 'the corpora are not there' : skipWithoutChromium
 const SHOWN = process.env['TEST_SCALE'] === 'full' ? 20 : 5
@@ -40,8 +42,11 @@ async function startPages(t: Test): Promise<string> {
 
 function tracked(html: string, baseUrl: string): string {
   return fillHtml(instrumentHtml(html, false), {
-    variables: {}, linkUrl: (linkNumber) => `${baseUrl}/c/${linkNumber}`, pixelUrl: `${baseUrl}/o/token`,
-    unsubscribeUrl: null, rewritesLinks: true,
+    variables: {},
+    linkUrl: (linkNumber) => `${baseUrl}/c/${linkNumber}`,
+    pixelUrl: `${baseUrl}/o/token`,
+    unsubscribeUrl: null,
+    rewritesLinks: true,
   })
 }
 
@@ -89,7 +94,10 @@ t.test('Chromium parses newsletters into the same tree, but for links and the pi
     `(${COMPARE})(${JSON.stringify(pairs)}, ${JSON.stringify(baseUrl)})`,
   )) as Compared[]
   t.equal(compared.length, files.length)
-  t.same(files.filter((_, index) => compared[index]?.differs !== false || compared[index]?.pixels !== 1), [])
+  t.same(
+    files.filter((_, index) => compared[index]?.differs !== false || compared[index]?.pixels !== 1),
+    [],
+  )
   const links = compared.reduce((sum, each) => sum + each.links, 0)
   t.comment(`${files.length} files, ${links} tracked links`)
   t.ok(links > 100)

@@ -56,10 +56,18 @@ t.test('hard@ bounces with type, code and description, and the lookup says the s
   const { ask, send, list } = await startSandbox(t)
   const id = await send({ to: 'hard+signup@simulator.sternpost.test', from: 'you@sandbox.test' })
   const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.bounced&wait=60s')
-  t.match(hook, { signature: 'valid', event: { data: {
-    message_id: id, recipient: 'hard+signup@simulator.sternpost.test', bounce_type: 'hard', bounce_code: /^5\.\d+\.\d+$/,
-    bounce_description: /\w/,
-  } } })
+  t.match(hook, {
+    signature: 'valid',
+    event: {
+      data: {
+        message_id: id,
+        recipient: 'hard+signup@simulator.sternpost.test',
+        bounce_type: 'hard',
+        bounce_code: /^5\.\d+\.\d+$/,
+        bounce_description: /\w/,
+      },
+    },
+  })
   const looked = await ask('GET', `/v1/email/${id}`)
   const attempts = [{ result: 'bounced' }]
   t.match(looked, { success: true, data: { state: 'bounced', bounce: { type: 'hard' }, attempts } })
@@ -67,20 +75,35 @@ t.test('hard@ bounces with type, code and description, and the lookup says the s
 
 t.test('a domain that is added is verified at once, one under unverified.test never', async (t) => {
   const { ask, send, list } = await startSandbox(t)
-  for (const [domain, verified] of [['shop.example.org', true], ['shop.unverified.test', false]] as const) {
+  for (const [domain, verified] of [
+    ['shop.example.org', true],
+    ['shop.unverified.test', false],
+  ] as const) {
     await ask('POST', '/v1/domains', { domain })
     t.match(await ask('POST', `/api/v1/domains/${domain}/verify`), { success: true, data: { verified } })
   }
-  t.match(await ask('GET', '/v1/domains/shop.unverified.test'), { data: { status: 'pending', records: [
-    { purpose: 'dkim', status: 'failed', found: [/^v=DKIM1/], error: String, hint: /cut/ },
+  t.match(
+    await ask('GET', '/v1/domains/shop.unverified.test'),
     {
-      purpose: 'return_path', status: 'failed', found: ['another-host.unverified.test', /./], error: String,
-      hint: String,
+      data: {
+        status: 'pending',
+        records: [
+          { purpose: 'dkim', status: 'failed', found: [/^v=DKIM1/], error: String, hint: /cut/ },
+          {
+            purpose: 'return_path',
+            status: 'failed',
+            found: ['another-host.unverified.test', /./],
+            error: String,
+            hint: String,
+          },
+          { purpose: 'spf', status: 'failed', found: [/^v=spf1/], error: /^SPF of /, hint: /include:/ },
+          { purpose: 'dmarc', status: 'pending', found: [], error: String },
+          { purpose: 'tracking', status: 'failed', found: ['another-host.unverified.test', '192.0.2.1'], hint: String },
+        ],
+      },
     },
-    { purpose: 'spf', status: 'failed', found: [/^v=spf1/], error: /^SPF of /, hint: /include:/ },
-    { purpose: 'dmarc', status: 'pending', found: [], error: String },
-    { purpose: 'tracking', status: 'failed', found: ['another-host.unverified.test', '192.0.2.1'], hint: String },
-  ] } }, 'a failed check says what was found, what is wrong and why')
+    'a failed check says what was found, what is wrong and why',
+  )
   await send({ to: 'someone@gmail.com', from: 'a@shop.example.org' })
   const [hook] = await list<HookEntry>('/dev/hooks/inspector?event=email.delivered&wait=60s')
   t.match(hook?.event.data, { isp: 'gmail' }, 'a well-known domain keeps its provider')
@@ -148,8 +171,11 @@ t.test('an old Node is refused before anything is loaded', async (t) => {
   const folder = temporaryFolder(t)
   const old = join(folder, 'node')
   writeFileSync(old, '#!/bin/sh\n[ "$1" = --version ] && { echo v20.20.2; exit 0; }\nexit 1\n', { mode: 0o755 })
-  const launch = (node: string) => run('sh', [NODE_LAUNCHER, 'x.ts'], { env: { ...process.env, STERNPOST_NODE: node } })
-    .then(() => ({ code: 0, stderr: '' }), (error: { code: number; stderr: string }) => error)
+  const launch = (node: string) =>
+    run('sh', [NODE_LAUNCHER, 'x.ts'], { env: { ...process.env, STERNPOST_NODE: node } }).then(
+      () => ({ code: 0, stderr: '' }),
+      (error: { code: number; stderr: string }) => error,
+    )
   const needed = 'sternpost: needs Node.js 22.19 or newer'
   t.match(await launch(old), { code: 78, stderr: `${needed}, found v20.20.2 at ${old}.` })
   const nowhere = join(folder, 'nowhere')
@@ -157,9 +183,7 @@ t.test('an old Node is refused before anything is loaded', async (t) => {
 })
 
 /** What the sandbox's DNS publishes for sandbox.test, as the API shows it, as a resolver for mailauth. */
-async function publishedKey(
-  ask: SandboxProcess['ask'],
-): Promise<(name: string, type: string) => Promise<string[][]>> {
+async function publishedKey(ask: SandboxProcess['ask']): Promise<(name: string, type: string) => Promise<string[][]>> {
   const { data } = (await ask('POST', '/v1/domains/sandbox.test/verify')) as {
     data: { records: { purpose: string; name: string; value: string }[] }
   }

@@ -21,8 +21,24 @@ import type { ZoneServer } from '../support/zone.ts'
 const LIFETIME = 72 * HOUR
 /** Engine.md 11.1: hours and minutes since the first attempt, and the last one a minute before the end. */
 const SCHEDULE = [
-  '0:00', '0:01', '0:06', '0:21', '0:51', '1:51', '3:51', '7:51', '11:51', '15:51', '21:51', '27:51', '33:51', '41:51',
-  '49:51', '57:51', '65:51', '71:59',
+  '0:00',
+  '0:01',
+  '0:06',
+  '0:21',
+  '0:51',
+  '1:51',
+  '3:51',
+  '7:51',
+  '11:51',
+  '15:51',
+  '21:51',
+  '27:51',
+  '33:51',
+  '41:51',
+  '49:51',
+  '57:51',
+  '65:51',
+  '71:59',
 ].map((time) => Number(time.split(':')[0]) * HOUR + Number(time.split(':')[1]) * MINUTE)
 /** Between a time that has come and the try on a slow machine. */
 const LATE = 30 * SECOND
@@ -60,12 +76,16 @@ async function liveAndEnd(t: Test, domains: readonly string[], timeouts: Record<
   }
   const views = await liveThrough(appliance, [...ids.values()])
   // By event: one that is being posted while the clock leaps is posted again, and receivers deduplicate.
-  const told = (id: string): unknown[] => [...new Set(receiver.requests
-    .filter(({ body }) => {
-      const { event, data } = JSON.parse(body.toString()) as { event: string; data: { message_id: string } }
-      return data.message_id === id && event === 'email.bounced'
-    })
-    .map(({ headers }) => headers['x-service-event-id']))]
+  const told = (id: string): unknown[] => [
+    ...new Set(
+      receiver.requests
+        .filter(({ body }) => {
+          const { event, data } = JSON.parse(body.toString()) as { event: string; data: { message_id: string } }
+          return data.message_id === id && event === 'email.bounced'
+        })
+        .map(({ headers }) => headers['x-service-event-id']),
+    ),
+  ]
   await until('the webhook is told, and has answered', async () => {
     const { body } = await appliance.api.get(`/webhooks/${world.endpoint}/deliveries`)
     const deliveries = body['data'] as { status: string }[]
@@ -84,7 +104,10 @@ async function liveAndEnd(t: Test, domains: readonly string[], timeouts: Record<
       t.match(bounce?.description, /^not delivered within 72 h; last answer: /)
       const lived = (bounce?.at ?? 0) - createdAt
       t.ok(lived > LIFETIME - 2 * MINUTE && lived < LIFETIME + MINUTE, `lived ${lived / HOUR} h`)
-      t.ok(attempts.slice(0, -1).every((attempt) => attempt.result === result), 'tried in vain each time')
+      t.ok(
+        attempts.slice(0, -1).every((attempt) => attempt.result === result),
+        'tried in vain each time',
+      )
       if (result === 'deferred') checkSchedule(t, view)
       else checkPathWaits(t, view)
     })
@@ -123,15 +146,19 @@ async function startWorld(t: Test, timeouts: Record<string, string>): Promise<Wo
   t.teardown(() => silent.close())
   const zone = await startZone({
     ...applianceZone('127.0.0.1'),
-    'refusing.test': { MX: ['10 mx.refusing.test'] }, 'mx.refusing.test': { A: [refusing.address] },
-    'silent.test': { MX: ['10 mx.silent.test'] }, 'mx.silent.test': { A: [silent.address] },
+    'refusing.test': { MX: ['10 mx.refusing.test'] },
+    'mx.refusing.test': { A: [refusing.address] },
+    'silent.test': { MX: ['10 mx.silent.test'] },
+    'mx.silent.test': { A: [silent.address] },
     'broken.test': 'SERVFAIL',
   })
   t.teardown(() => zone.close())
   const receiver = await webhookReceiver()
   t.teardown(() => receiver.close())
   const appliance = await startRunningAppliance({
-    dnsServer: zone.server, deliveryPort: refusing.port, pools: TWO_IPS,
+    dnsServer: zone.server,
+    deliveryPort: refusing.port,
+    pools: TWO_IPS,
     settings: { delivery: { threads: 1, retry_jitter: 0, timeouts } },
   })
   t.teardown(() => appliance.stop())
@@ -156,7 +183,10 @@ function signsOf(hosts: readonly ScriptedMx[], zone: ZoneServer, receiver: Webho
 
 /** Moves the clock from one try to the next until all have ended. */
 async function liveThrough(appliance: RunningAppliance, ids: readonly string[]): Promise<Map<string, MessageView>> {
-  const { clock, parts: { store } } = appliance
+  const {
+    clock,
+    parts: { store },
+  } = appliance
   const lookUp = async (id: string): Promise<MessageView> => {
     const view = await store.lookupMessage(id, clock.now())
     if (view === null) throw new Error(`no message ${id}`)

@@ -17,7 +17,12 @@ import { dayOf, recount } from '../support/recount.ts'
 import { startSimulatedAppliance } from '../support/simulated-appliance.ts'
 import type { SimulatedAppliance } from '../support/simulated-appliance.ts'
 import {
-  DESTINATIONS, PLAIN_PROVIDERS, sendBatch, startProviderZone, UNLIMITED, verifySender,
+  DESTINATIONS,
+  PLAIN_PROVIDERS,
+  sendBatch,
+  startProviderZone,
+  UNLIMITED,
+  verifySender,
 } from '../support/warming-scene.ts'
 import { readWireLog } from '../support/wire-log.ts'
 import type { SeenRecipient } from '../support/wire-log.ts'
@@ -34,7 +39,10 @@ const CURVE = [
 /**
  * What waits for each destination on one day and the next, as parts of the caps: the cap binds, then the first share.
  */
-const WANTED = [[0.6, 0.4, 0.1, 0.1, 0.1], [0.8, 0.2, 0.2]]
+const WANTED = [
+  [0.6, 0.4, 0.1, 0.1, 0.1],
+  [0.8, 0.2, 0.2],
+]
 /** Every so many days the mail comes late, and only the cap of the hour spreads it. */
 const LATE_EVERY = 3
 const LATE_AT = 15 * HOUR
@@ -48,11 +56,13 @@ t.setTimeout(IS_FULL ? 4 * HOUR : 600_000)
 
 if (IS_FULL) {
   t.test('stages 1 to 3 over sockets', (t) =>
-    warmUp(t, { stages: SOCKET_STAGES, socketStages: SOCKET_STAGES, killEvery: 6 * HOUR }))
+    warmUp(t, { stages: SOCKET_STAGES, socketStages: SOCKET_STAGES, killEvery: 6 * HOUR }),
+  )
   t.test('all 30 stages, with a kill in every hour', (t) => warmUp(t, { stages: 30, socketStages: 0, killEvery: HOUR }))
 } else {
   t.test('5 stages, 3 of them over sockets', (t) =>
-    warmUp(t, { stages: 5, socketStages: SOCKET_STAGES, killEvery: 40 * HOUR }))
+    warmUp(t, { stages: 5, socketStages: SOCKET_STAGES, killEvery: 40 * HOUR }),
+  )
 }
 
 interface Plan {
@@ -91,7 +101,11 @@ async function warmUp(t: Test, { stages, socketStages, killEvery }: Plan): Promi
     planned.push(...(await Promise.all(IPS.map((ip) => plannedDay(api, ip, dayOf(appliance.now()))))))
     if (stage < stages) await appliance.leap(DAY - (appliance.now() % DAY) + random.integer(MINUTE))
   }
-  t.same(planned.map(({ limit }) => limit), CURVE.slice(0, stages).flatMap((cap) => [cap, cap]), 'a stage a day')
+  t.same(
+    planned.map(({ limit }) => limit),
+    CURVE.slice(0, stages).flatMap((cap) => [cap, cap]),
+    'a stage a day',
+  )
   judge(t, planned, seen())
   t.same(await appliance.complaints(), [], 'nothing went wrong, and nothing waited without a reason')
 }
@@ -154,7 +168,11 @@ function judge(t: Test, planned: readonly PlannedDay[], seen: readonly SeenRecip
     t.comment(`${day} ${ip} ${stageText}${figures}   ${sent.mostInHour}/${hourly}   ${providers.join('  ')}`)
   }
   const days = new Set(planned.map(({ day }) => day))
-  t.same(counted.filter(({ day, source }) => !days.has(day) || !IPS.includes(source)), [], 'and nothing else')
+  t.same(
+    counted.filter(({ day, source }) => !days.has(day) || !IPS.includes(source)),
+    [],
+    'and nothing else',
+  )
 }
 
 interface Writer {
@@ -173,7 +191,10 @@ function createWriter(api: ApiClient): Writer {
         const target = gone + Math.ceil(cap * IPS.length * (wanted[index] ?? 0))
         const from = written.get(domain) ?? 0
         const count = Math.max(0, target - from)
-        await sendBatch(api, Array.from({ length: count }, (_, number) => `reader-${from + number}@${domain}`))
+        await sendBatch(
+          api,
+          Array.from({ length: count }, (_, number) => `reader-${from + number}@${domain}`),
+        )
         written.set(domain, from + count)
       }
     },
@@ -193,7 +214,8 @@ async function startScene(t: Test, hasWire: boolean): Promise<Scene> {
   const ips = IPS.map((address, index) => ({ address, hostname: `mta${index + 1}.sternpost.test` }))
   const appliance: SimulatedAppliance = await startSimulatedAppliance({
     hasWire,
-    dnsServer: zone.server, deliveryPort: sink.port,
+    dnsServer: zone.server,
+    deliveryPort: sink.port,
     pools: { version: 1, default_pool: 'default', pools: { default: { ips, overflow: 'defer', max_defer: '60h' } } },
     settings: { api: UNLIMITED, delivery: { threads: 8, uncertain_retry: '5m' } },
     files: PLAIN_PROVIDERS,
@@ -206,10 +228,14 @@ async function startScene(t: Test, hasWire: boolean): Promise<Scene> {
   const api = apiClient(appliance.baseUrl, await appliance.createKey())
   await verifySender(api, zone)
   return {
-    appliance, api,
+    appliance,
+    api,
     seen: () => [
       ...sink.tries.map(({ at, source, recipient }) => ({
-        at, source, recipientDomain: recipient.slice(recipient.indexOf('@') + 1), message: recipient,
+        at,
+        source,
+        recipientDomain: recipient.slice(recipient.indexOf('@') + 1),
+        message: recipient,
       })),
       ...readWireLog(appliance.dataFolder),
     ],

@@ -18,11 +18,11 @@ const LONGEST = 7
 t.setTimeout(IS_FULL ? 3_600_000 : 600_000)
 
 t.test('a campaign finishes when the forecast says', async (t) => {
-  const poolOf = (ip: string): object =>
-    ({
-      ips: [{ address: ip, hostname: `mta${ip.slice(-1)}.sternpost.test` }], overflow: 'defer',
-      max_defer: `${LONGEST}d`,
-    })
+  const poolOf = (ip: string): object => ({
+    ips: [{ address: ip, hostname: `mta${ip.slice(-1)}.sternpost.test` }],
+    overflow: 'defer',
+    max_defer: `${LONGEST}d`,
+  })
   const { api, sink, server, pass } = await startWarmingScene(
     t,
     Object.fromEntries(CAMPAIGNS.map(({ ip, pool }) => [pool, poolOf(ip)])),
@@ -38,8 +38,11 @@ t.test('a campaign finishes when the forecast says', async (t) => {
     told.push({ ip, recipients, finishAt: finishAt * 1_000, days })
     // Without a provider, none has more of it than its share.
     const domains = DESTINATIONS.filter((destination) => isp === null || destination.isp === isp)
-    await sendBatch(api, Array.from({ length: recipients }, (_, index) =>
-      `${pool}-${index}@${domains[index % domains.length]?.domain}`), { ip_pool: pool, stream: 'bulk' })
+    await sendBatch(
+      api,
+      Array.from({ length: recipients }, (_, index) => `${pool}-${index}@${domains[index % domains.length]?.domain}`),
+      { ip_pool: pool, stream: 'bulk' },
+    )
   }
   const expected = CAMPAIGNS.reduce((sum, { recipients }) => sum + recipients, 0)
   await pass(1)
@@ -52,8 +55,10 @@ t.test('a campaign finishes when the forecast says', async (t) => {
     const took = Math.max(...arrivals.map(({ at }) => at)) - beginning
     const forecast = finishAt - beginning
     const figures = [forecast, took].map((milliseconds) => `${(milliseconds / DAY).toFixed(3)} d`)
-    t.comment(`${ip}: ${recipients} messages, forecast ${figures[0]}, took ${figures[1]}; `
-      + `planned ${days.map(({ planned }) => planned).join(', ')}`)
+    t.comment(
+      `${ip}: ${recipients} messages, forecast ${figures[0]}, took ${figures[1]}; ` +
+        `planned ${days.map(({ planned }) => planned).join(', ')}`,
+    )
     t.ok(Math.abs(took - forecast) <= TOLERANCE * forecast, `${ip}: forecast ${figures[0]}, took ${figures[1]}`)
   }
 })

@@ -50,8 +50,12 @@ async function defers(t: Test, { api, sink, passDay, warmupOf }: WarmingScene): 
   await sendBatch(api, readers('deferred', 1_000, COMPANIES))
   await passDay(20 * MINUTE)
   for (const ip of [FIRST, SECOND]) {
-    const first = sink.tries.filter(({ source, reply }, index) => source === ip && reply !== ''
-      && sink.tries.findIndex(({ recipient }) => recipient === sink.tries[index]?.recipient) === index)
+    const first = sink.tries.filter(
+      ({ source, reply }, index) =>
+        source === ip &&
+        reply !== '' &&
+        sink.tries.findIndex(({ recipient }) => recipient === sink.tries[index]?.recipient) === index,
+    )
     const deferred = first.filter(({ reply }) => reply.startsWith('4')).length / first.length
     t.ok(deferred > 0.35 && deferred < 0.45, `${ip}: ${Math.round(deferred * 100)} % of ${first.length} were deferred`)
   }
@@ -70,7 +74,8 @@ async function blocks(t: Test, { api, sink, server, pass, passDay, warmupOf }: W
   const countFrom = (ip: string, domain: string, from = since): number =>
     sink.tries.filter(({ at, source, recipient }) => at >= from && source === ip && recipient.endsWith(domain)).length
   sink.answerRecipients((recipient, source) =>
-    source === FIRST && recipient.endsWith('@google-user.test') ? BLOCKED : undefined)
+    source === FIRST && recipient.endsWith('@google-user.test') ? BLOCKED : undefined,
+  )
   await sendBatch(api, readers('blocked', 60, ['google-user.test']))
   await pass(1)
   t.equal((await warmupOf(FIRST)).status, 'paused')

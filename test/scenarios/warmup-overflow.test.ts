@@ -37,8 +37,10 @@ t.test('overflow of a new IP', async (t) => {
 
 /** At all providers, so that no share holds anything back. */
 function readers(name: string, count: number): string[] {
-  return Array.from({ length: count }, (_, index) =>
-    `${name}-${index}@${DESTINATIONS[index % DESTINATIONS.length]?.domain}`)
+  return Array.from(
+    { length: count },
+    (_, index) => `${name}-${index}@${DESTINATIONS[index % DESTINATIONS.length]?.domain}`,
+  )
 }
 
 async function spills(t: Test, { api, sink, pass }: WarmingScene): Promise<void> {
@@ -75,9 +77,15 @@ async function waits(t: Test, { api, sink, pass, passDay }: WarmingScene): Promi
   await pass(20 * HOUR, 30 * MINUTE)
   t.equal(arrivals().length, CAP + 20, 'the next day brings the rest')
   t.same([...new Set(arrivals())], [OTHER_NEW_IP.address])
-  const sent = recount(sink.tries.filter(({ source }) => source === OTHER_NEW_IP.address)
-    .map((one) => ({ ...one, recipientDomain: '', message: one.recipient })))
-  t.same(sent.map((day) => day.sent), [CAP, 20])
+  const sent = recount(
+    sink.tries
+      .filter(({ source }) => source === OTHER_NEW_IP.address)
+      .map((one) => ({ ...one, recipientDomain: '', message: one.recipient })),
+  )
+  t.same(
+    sent.map((day) => day.sent),
+    [CAP, 20],
+  )
 }
 
 async function rejects(t: Test, { api, sink, passDay, pass, warmupOf }: WarmingScene): Promise<void> {
@@ -85,8 +93,7 @@ async function rejects(t: Test, { api, sink, passDay, pass, warmupOf }: WarmingS
   await sendBatch(api, readers('strict', CAP - 10), { ip_pool: 'strict' })
   await pass(1)
   const mail = { from: `news@${SENDING_DOMAIN}`, subject: 'News', text: 'All the news', ip_pool: 'strict' }
-  const batch = (count: number): object =>
-    ({ ...mail, recipients: readers('more', count).map((to) => ({ to })) })
+  const batch = (count: number): object => ({ ...mail, recipients: readers('more', count).map((to) => ({ to })) })
   const refused = await api.post('/email/batch', batch(11))
   t.equal(refused.status, 409)
   t.match(refused.body, { error: { code: 'ip_not_warmed' } })

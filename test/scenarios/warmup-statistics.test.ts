@@ -13,7 +13,9 @@ const SEED = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000)
 const IPS = ['127.0.0.11', '127.0.0.12']
 /** What the sink answers, by how the name of the recipient begins; the rest is taken. */
 const AT_RECIPIENT: Record<string, string> = {
-  hard: '550 5.1.1 No such user here', soft: '552 5.3.4 Message too big for system', odd: '550 5.0.0 No',
+  hard: '550 5.1.1 No such user here',
+  soft: '552 5.3.4 Message too big for system',
+  odd: '550 5.0.0 No',
   later: '451 4.3.0 Please come back',
 }
 const AT_DOT: Record<string, string> = { spam: '554 5.7.1 Message content rejected, UBE' }
@@ -37,8 +39,13 @@ t.test('the statistics of an IP are what the sink counted', async (t) => {
   sink.answerMail((recipient) => AT_DOT[kindOf(recipient)])
 
   const from = Math.floor(server.clock.now() / 1_000)
-  const ids = await sendBatch(api, Array.from({ length: MESSAGES }, (_, index) =>
-    `${random.oneOf(KINDS)}-${index}@${random.oneOf(DESTINATIONS).domain}`))
+  const ids = await sendBatch(
+    api,
+    Array.from(
+      { length: MESSAGES },
+      (_, index) => `${random.oneOf(KINDS)}-${index}@${random.oneOf(DESTINATIONS).domain}`,
+    ),
+  )
   await pass(1)
   await pass(2 * HOUR, HOUR / 4)
   const to = Math.floor(server.clock.now() / 1_000) + 1
@@ -80,7 +87,10 @@ function countOf(tries: readonly NotedTry[]): Record<string, number> {
     delivered: tries.filter(({ reply }) => reply.startsWith('2')).length,
     deferred: tries.filter(({ reply }) => reply.startsWith('4')).length,
     bounced: hard + soft + block + undetermined,
-    bounced_hard: hard, bounced_soft: soft, bounced_block: block, bounced_undetermined: undetermined,
+    bounced_hard: hard,
+    bounced_soft: soft,
+    bounced_block: block,
+    bounced_undetermined: undetermined,
     queued_now: 0,
   }
 }

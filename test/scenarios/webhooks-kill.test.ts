@@ -67,10 +67,14 @@ async function sendBatches(server: SandboxProcess): Promise<string[]> {
     const recipients = Array.from({ length: BATCH }, (_, index) => ({ to: `reader-${sent + index}@dest.test` }))
     const batch = { from: 'shop@sandbox.test', subject: 'News', text: 'Hello', recipients }
     // More than the key's rate of recipients: some have to wait.
-    const results = await until('the batch is accepted', async () => {
-      const answer = await server.ask('POST', '/v1/email/batch', batch)
-      return answer['success'] === true && (answer['results'] as { message_id: string }[])
-    }, RATE_DEADLINE)
+    const results = await until(
+      'the batch is accepted',
+      async () => {
+        const answer = await server.ask('POST', '/v1/email/batch', batch)
+        return answer['success'] === true && (answer['results'] as { message_id: string }[])
+      },
+      RATE_DEADLINE,
+    )
     for (const { message_id: id } of results) ids.push(id)
   }
   return ids
@@ -78,23 +82,30 @@ async function sendBatches(server: SandboxProcess): Promise<string[]> {
 
 /** Jumps from one retry to the next, whenever it has become quiet at these endpoints, until it is over. */
 async function passTime(
-  server: SandboxProcess, endpoints: Endpoint[], what: string, isOver: () => boolean | Promise<boolean>,
+  server: SandboxProcess,
+  endpoints: Endpoint[],
+  what: string,
+  isOver: () => boolean | Promise<boolean>,
 ): Promise<void> {
   const countPosts = (): number => endpoints.reduce((sum, { receiver }) => sum + receiver.requests.length, 0)
   let posts = countPosts()
   let quietSince = performance.now()
   let jumps = 0
-  await until(what, async () => {
-    const now = countPosts()
-    if (now !== posts) quietSince = performance.now()
-    posts = now
-    if (performance.now() - quietSince < QUIET) return false
-    if (await isOver()) return true
-    await server.ask('POST', '/dev/clock', { advance: DELAYS[jumps % DELAYS.length] })
-    jumps += 1
-    quietSince = performance.now()
-    return false
-  }, DEADLINE)
+  await until(
+    what,
+    async () => {
+      const now = countPosts()
+      if (now !== posts) quietSince = performance.now()
+      posts = now
+      if (performance.now() - quietSince < QUIET) return false
+      if (await isOver()) return true
+      await server.ask('POST', '/dev/clock', { advance: DELAYS[jumps % DELAYS.length] })
+      jumps += 1
+      quietSince = performance.now()
+      return false
+    },
+    DEADLINE,
+  )
 }
 
 async function count(server: SandboxProcess, { id }: Endpoint, field: string): Promise<number> {
@@ -123,13 +134,20 @@ t.test('every event reaches every endpoint, whatever is killed and whoever fails
   // What a kill caught between its final dot and the commit waits for `delivery.uncertain_retry`.
   await server.ask('POST', '/dev/clock', { advance: '6m' })
   await until('all were told to the endpoint that works', () => steady.told().size === MESSAGES, DEADLINE)
-  await until('all were tried where it fails', async () =>
-    (await count(server, failing, 'consecutive_failures')) >= MESSAGES, DEADLINE)
+  await until(
+    'all were tried where it fails',
+    async () => (await count(server, failing, 'consecutive_failures')) >= MESSAGES,
+    DEADLINE,
+  )
 
   failing.turn(200)
   hanging.turn(200)
-  await passTime(server, [dead], 'one has dead letters alone', async () =>
-    (await count(server, dead, 'dead_letters')) === MESSAGES)
+  await passTime(
+    server,
+    [dead],
+    'one has dead letters alone',
+    async () => (await count(server, dead, 'dead_letters')) === MESSAGES,
+  )
   const back = [failing, hanging]
   // Posts that hung when it came back fail only now, and are due again after the first of the delays.
   await passTime(server, back, 'they came back', () => back.every(({ told }) => told().size === MESSAGES))
@@ -139,7 +157,11 @@ t.test('every event reaches every endpoint, whatever is killed and whoever fails
   const replayed = await server.ask('POST', `/v1/webhooks/${dead.id}/replay`, { status: 'failed' })
   t.same(replayed['data'], { queued: MESSAGES })
   await until('the dead letters are told', () => dead.told().size === MESSAGES, DEADLINE)
-  for (const { told } of all) t.same([...told()].filter((id) => !messageIds.has(id)), [])
+  for (const { told } of all)
+    t.same(
+      [...told()].filter((id) => !messageIds.has(id)),
+      [],
+    )
   const posts = all.map(({ receiver }) => receiver.requests.length)
   t.comment(`${MESSAGES} events to 4 endpoints, ${KILLS} kills: none lost; posts by endpoint: ${posts.join(', ')}`)
 })

@@ -16,7 +16,13 @@ import { until } from '../support/until.ts'
 import { testStore } from './sender-parts.ts'
 
 const request = (changes: Partial<CreateKeyRequest> = {}): CreateKeyRequest => ({
-  name: 'shop', mode: 'live', scopes: ['send'], domains: [], allowedIps: [], expiresAt: null, ...changes,
+  name: 'shop',
+  mode: 'live',
+  scopes: ['send'],
+  domains: [],
+  allowedIps: [],
+  expiresAt: null,
+  ...changes,
 })
 
 interface Parts {
@@ -67,7 +73,8 @@ t.test('what is changed is checked as at creation, the rest stays', async (t) =>
   t.equal((await apiKeys.change(record.id, { expiresAt: null })).expiresAt, null)
   t.match(await apiKeys.authenticate(key, '203.0.113.9'), { name: 'web shop', expiresAt: null })
   await t.rejects(apiKeys.change(record.id, { name: '', domains: ['com'], expiresAt: 1 }), {
-    code: 'invalid_request', details: /^name: .*; domains\[0\]: .*; expires_at: /,
+    code: 'invalid_request',
+    details: /^name: .*; domains\[0\]: .*; expires_at: /,
   })
   for (const id of ['', 'key_x', 'x'.repeat(1_000), `key_${'0'.repeat(26)}`]) {
     await t.rejects(apiKeys.change(id, { name: 'x' }), { code: 'not_found' })
@@ -126,7 +133,10 @@ t.test('keys are listed newest first, page by page', async (t) => {
   }
   const first = await apiKeys.list(2, null)
   const second = await apiKeys.list(2, first.next)
-  t.same([...first.keys, ...second.keys].map(({ id }) => id), ids)
+  t.same(
+    [...first.keys, ...second.keys].map(({ id }) => id),
+    ids,
+  )
   t.equal(second.next, null)
 })
 
@@ -139,7 +149,10 @@ t.test('the characters of keys are spread evenly', async (t) => {
   }
   // 8,000 characters, 129 of each of 62 on average, deviation 11: seven deviations never happen by chance.
   t.equal(counts.size, 62)
-  t.ok([...counts.values()].every((count) => count > 50 && count < 210), JSON.stringify([...counts]))
+  t.ok(
+    [...counts.values()].every((count) => count > 50 && count < 210),
+    JSON.stringify([...counts]),
+  )
 })
 
 t.test('every problem of a request for a key is listed', async (t) => {
@@ -170,11 +183,20 @@ t.test('a key is known again, by that key alone', async (t) => {
   t.same(await apiKeys.authenticate(key, '203.0.113.9'), { ...record, lastUsedAt: clock.now() })
   const other = `${key.slice(0, -4)}9f3a`
   await t.rejects(apiKeys.authenticate(other, '203.0.113.9'), {
-    code: 'unauthorized', details: 'no such key ending in 9f3a',
+    code: 'unauthorized',
+    details: 'no such key ending in 9f3a',
   })
   const wrongForms = [
-    '', 'secret', key.slice(0, -1), `${key}x`, ` ${key}`, key.toUpperCase(), key.replace('live', 'test '),
-    `sk_prod_${key.slice(8)}`, `${key.slice(0, -1)}ü`, `${key}\n`,
+    '',
+    'secret',
+    key.slice(0, -1),
+    `${key}x`,
+    ` ${key}`,
+    key.toUpperCase(),
+    key.replace('live', 'test '),
+    `sk_prod_${key.slice(8)}`,
+    `${key.slice(0, -1)}ü`,
+    `${key}\n`,
   ]
   for (const text of wrongForms) {
     const { details } = await apiKeys.authenticate(text, '203.0.113.9').then(
@@ -194,7 +216,8 @@ t.test('revoked, expired, used from elsewhere: the answer says which, with four 
   await apiKeys.authenticate(expiring.key, '203.0.113.9')
   await clock.advance(1)
   await t.rejects(apiKeys.authenticate(expiring.key, '203.0.113.9'), {
-    code: 'unauthorized', details: `Key ending in ${expiring.record.last4} expired at ${clock.now() / SECOND}.`,
+    code: 'unauthorized',
+    details: `Key ending in ${expiring.record.last4} expired at ${clock.now() / SECOND}.`,
   })
 
   const local = await apiKeys.create(request({ allowedIps: ['203.0.113.0/24', '2001:db8::1'] }))
@@ -203,17 +226,23 @@ t.test('revoked, expired, used from elsewhere: the answer says which, with four 
   }
   for (const address of ['203.0.114.9', '2001:db8::2', '']) {
     await t.rejects(apiKeys.authenticate(local.key, address), {
-      code: 'unauthorized', details: `Key ending in ${local.record.last4} may not be used from ${address}.`,
+      code: 'unauthorized',
+      details: `Key ending in ${local.record.last4} may not be used from ${address}.`,
     })
   }
 
   const key = `sk_live_${'a'.repeat(36)}9f3a`
   const revoked: ApiKeyRecord = {
-    ...local.record, id: `key_${'0'.repeat(26)}`, last4: '9f3a', allowedIps: [], revokedAt: 1_795_200_000_000,
+    ...local.record,
+    id: `key_${'0'.repeat(26)}`,
+    last4: '9f3a',
+    allowedIps: [],
+    revokedAt: 1_795_200_000_000,
   }
   await store.addApiKey(revoked, createHash('sha256').update(key).digest(), null)
   await t.rejects(apiKeys.authenticate(key, '203.0.113.9'), {
-    code: 'unauthorized', details: 'Key ending in 9f3a was revoked at 1795200000.',
+    code: 'unauthorized',
+    details: 'Key ending in 9f3a was revoked at 1795200000.',
   })
 })
 

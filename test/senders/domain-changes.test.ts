@@ -44,7 +44,11 @@ t.test('a rotation: the next key is published, seen twice, takes over, and the o
   await t.rejects(domains.rotateDkim('acme.com'), { code: 'conflict' }, 'one at a time')
   await verified(parts, 'twice.com')
   const together = await Promise.allSettled([domains.rotateDkim('twice.com'), domains.rotateDkim('twice.com')])
-  t.same(together.map(({ status }) => status), ['fulfilled', 'rejected'], 'also when they come together')
+  t.same(
+    together.map(({ status }) => status),
+    ['fulfilled', 'rejected'],
+    'also when they come together',
+  )
   await t.rejects(domains.rotateDkim('nope.com'), { code: 'not_found' })
 
   const unpublished = await verify(parts)
@@ -67,7 +71,10 @@ t.test('a rotation: the next key is published, seen twice, takes over, and the o
   zone.set(active?.name ?? '', undefined)
   await clock.advance(7 * DAY)
   t.same(rolesOf(await verify(parts)), ['active true'], 'the old one is gone')
-  t.same((await store.findDomain('acme.com'))?.keys.map(({ selector }) => selector), [next?.name.split('.')[0]])
+  t.same(
+    (await store.findDomain('acme.com'))?.keys.map(({ selector }) => selector),
+    [next?.name.split('.')[0]],
+  )
 })
 
 t.test('an Ed25519 key stands beside the RSA one, signs once it is published, and rotates with it', async (t) => {
@@ -86,7 +93,10 @@ t.test('an Ed25519 key stands beside the RSA one, signs once it is published, an
   const other = await senderParts(t, { ed25519: true })
   t.same(rolesOf(await verified(other)), ['active true', 'active false'], 'both at once')
   t.same(rolesOf(await other.domains.rotateDkim('acme.com')), [
-    'active true', 'active false', 'next false', 'next false',
+    'active true',
+    'active false',
+    'next false',
+    'next false',
   ])
   const secondNow = async (): Promise<RecordView | undefined> =>
     dkimRecords(await verify(parts)).find(({ name }) => name === second?.name)
@@ -113,12 +123,15 @@ t.test('a private key may be brought along, and is never told', async (t) => {
   const pem = (each: typeof pair.privateKey, options: object = {}): string =>
     each.export({ type: 'pkcs8', format: 'pem', ...options }).toString()
   const bad: [string, RegExp][] = [
-    [pem(rsa(1024)), /has 1024 bits/], [pem(rsa(4104)), /has 4104 bits/],
+    [pem(rsa(1024)), /has 1024 bits/],
+    [pem(rsa(4104)), /has 4104 bits/],
     [pem(generateKeyPairSync('ed25519').privateKey), /no RSA key/],
     [pem(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey), /no RSA key/],
     [pem(pair.privateKey, { cipher: 'aes-256-cbc', passphrase: 'x' }), /without a passphrase/],
     [pair.publicKey.export({ type: 'spki', format: 'pem' }).toString(), /no private key/],
-    [pkcs1.slice(0, 400), /no private key/], ['', /no private key/], ['SECRET', /no private key/],
+    [pkcs1.slice(0, 400), /no private key/],
+    ['', /no private key/],
+    ['SECRET', /no private key/],
     [`${pkcs1}${'x'.repeat(20_000)}`, /no private key/],
   ]
   for (const [text, problem] of bad) {
@@ -137,7 +150,8 @@ t.test('names that would be too long, taken twice, or one too many are refused',
   const long = `${'a'.repeat(60)}.${'b'.repeat(60)}.${'c'.repeat(60)}.${'d'.repeat(52)}.com`
   await t.rejects(parts.domains.add({ name: long }), { code: 'invalid_request', details: /names of its records/ })
   await t.rejects(parts.domains.add({ name: 'a.com', returnPath: 'x', trackingDomain: 'X' }), {
-    code: 'invalid_request', details: /tracking_domain/,
+    code: 'invalid_request',
+    details: /tracking_domain/,
   })
   const first = await parts.domains.add({ name: 'a.com', tracking: { clicks: true }, trackingDomain: 'Click' })
   t.same(first.record.tracking, { opens: true, clicks: true, domain: 'click.a.com', tls: 'pending' })
@@ -154,7 +168,8 @@ t.test('settings change alone or together, and another pool is checked at once',
   await verified(parts)
   const update = (change: Parameters<typeof parts.domains.update>[1]) => parts.domains.update('Acme.com', change)
   t.match(await update({ tracking: { opens: false } }), {
-    tracking: { opens: false, clicks: false }, ip_pool: 'default',
+    tracking: { opens: false, clicks: false },
+    ip_pool: 'default',
   })
   t.match(await update({ tracking: { clicks: true } }), { tracking: { opens: false, clicks: true } })
   t.match(await update({ allowSubdomains: true }), { allow_subdomains: true, tracking: { clicks: true } })
@@ -207,8 +222,11 @@ t.test('a removed domain refuses at once and can be added anew with other keys',
   await t.rejects(domains.requireVerified('acme.com'), { code: 'domain_not_verified' })
   t.equal(await domains.find('acme.com'), null)
   const attempts: (() => Promise<unknown>)[] = [
-    () => domains.remove('acme.com', { purge: false }), () => domains.remove('..', { purge: true }),
-    () => domains.verify('acme.com'), () => domains.rotateDkim('acme.com'), () => domains.zoneFile('acme.com'),
+    () => domains.remove('acme.com', { purge: false }),
+    () => domains.remove('..', { purge: true }),
+    () => domains.verify('acme.com'),
+    () => domains.rotateDkim('acme.com'),
+    () => domains.zoneFile('acme.com'),
     () => domains.queuedMessages('acme.com'),
   ]
   for (const attempt of attempts) {
@@ -297,7 +315,8 @@ t.test('a list has the domains that may send, or those of a state', async (t) =>
   const first = await parts.domains.list({ status: 'all', limit: 1, after: null })
   t.match(first, { domains: [{ domain: 'new.com' }], next: String })
   t.match(await parts.domains.list({ status: 'all', limit: 1, after: first.next }), {
-    domains: [{ domain: 'good.com' }], next: null,
+    domains: [{ domain: 'good.com' }],
+    next: null,
   })
 })
 
@@ -350,8 +369,7 @@ t.test('a domain with a slow DNS holds up no other, and one that fails neither',
   const running = again.domains.checkDue()
   const checked = async (name: string): Promise<boolean> =>
     ((await again.domains.find(name))?.last_checked_at ?? 0) > Math.floor(clock.now() / SECOND)
-  await until('all others are checked', async () =>
-    (await Promise.all(names.slice(2).map(checked))).every(Boolean))
+  await until('all others are checked', async () => (await Promise.all(names.slice(2).map(checked))).every(Boolean))
   t.notOk(await checked('slow.com'), 'while this one waits for its DNS')
   await again.clock.advance(9 * SECOND)
   await running
@@ -373,7 +391,10 @@ t.test('a verify call answers with what it asked, also when the schedule comes a
   await clock.advance(9 * SECOND)
   const { record } = await calling
   await checking
-  t.match(record.records.find(({ purpose }) => purpose === 'return_path'), { status: 'temporary_failure' })
+  t.match(
+    record.records.find(({ purpose }) => purpose === 'return_path'),
+    { status: 'temporary_failure' },
+  )
   t.same(record, await domains.find('acme.com'), 'and that is what is known then')
 })
 

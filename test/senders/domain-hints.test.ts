@@ -48,14 +48,21 @@ t.test('a wrong DKIM record says what is wrong with it', async (t) => {
     ['revoked', { [name]: { TXT: ['v=DKIM1; p='] } }, { status: 'failed', hint: /replace it/ }],
     ['for another hash', { [name]: { TXT: [`${value}; h=sha1`] } }, { status: 'failed', error: /sha256/ }],
     ['for no mail', { [name]: { TXT: [`${value}; s=tlsrpt`] } }, { status: 'failed', error: /email/ }],
-    ['alias', { [name]: { CNAME: 'nothing.example' } }, {
-      hint: `${name} is an alias of nothing.example, which has no TXT record`,
-    }],
-    ['doubled', { [name]: undefined, [`${name}.acme.com`]: { TXT: [value] } }, {
-      error: `no TXT record at ${name}`,
-      hint: `found at ${name}.acme.com: the DNS provider adds the domain itself; ` +
-        `enter the name as ${name.split('.acme')[0]}`,
-    }],
+    [
+      'alias',
+      { [name]: { CNAME: 'nothing.example' } },
+      { hint: `${name} is an alias of nothing.example, which has no TXT record` },
+    ],
+    [
+      'doubled',
+      { [name]: undefined, [`${name}.acme.com`]: { TXT: [value] } },
+      {
+        error: `no TXT record at ${name}`,
+        hint:
+          `found at ${name}.acme.com: the DNS provider adds the domain itself; ` +
+          `enter the name as ${name.split('.acme')[0]}`,
+      },
+    ],
     ['something else at the doubled name', { [`${name}.acme.com`]: { TXT: ['hello'] } }, { hint: null }],
   ]
   for (const [title, zone, expected] of cases) {
@@ -85,16 +92,20 @@ t.test('a wildcard that answers is told from a record', async (t) => {
   const probe = 'sternpost-wildcard-probe'
   const other = 'v=spf1 ip4:192.0.2.1 -all'
   const view = await checkWith(parts, {
-    [key.name]: { TXT: [other] }, [`${probe}._domainkey.acme.com`]: { TXT: [other] },
-    'bounces.acme.com': { CNAME: 'www.acme.com' }, 't.acme.com': { CNAME: 'www.acme.com' },
-    [`${probe}.acme.com`]: { CNAME: 'www.acme.com' }, 'www.acme.com': { A: ['192.0.2.1'], TXT: [other] },
+    [key.name]: { TXT: [other] },
+    [`${probe}._domainkey.acme.com`]: { TXT: [other] },
+    'bounces.acme.com': { CNAME: 'www.acme.com' },
+    't.acme.com': { CNAME: 'www.acme.com' },
+    [`${probe}.acme.com`]: { CNAME: 'www.acme.com' },
+    'www.acme.com': { A: ['192.0.2.1'], TXT: [other] },
     '_dmarc.acme.com': { TXT: [other] },
   })
   t.match(recordOf(view, 'dkim')?.hint, /wildcard answers for every name under _domainkey\.acme\.com/)
   t.match(recordOf(view, 'return_path')?.hint, /wildcard answers for every name under acme\.com/)
   t.match(recordOf(view, 'tracking')?.hint, /wildcard/)
   const addresses = await checkWith(parts, {
-    'bounces.acme.com': { A: ['192.0.2.1'] }, [`${probe}.acme.com`]: { A: ['192.0.2.1'] },
+    'bounces.acme.com': { A: ['192.0.2.1'] },
+    [`${probe}.acme.com`]: { A: ['192.0.2.1'] },
   })
   t.match(recordOf(addresses, 'return_path')?.hint, /wildcard/, 'with addresses')
 })
@@ -106,17 +117,25 @@ t.test('a return path that leads elsewhere says where to', async (t) => {
   const cases: [string, Zone, object][] = [
     ['two steps', { [name]: { CNAME: 'step.acme.com' }, 'step.acme.com': { CNAME: target } }, { status: 'verified' }],
     ['proxied', { [name]: { A: ['192.0.2.1'] } }, { hint: /has an address \(192\.0\.2\.1\).*proxy off/ }],
-    ['to another host', { [name]: { CNAME: 'edge.cdn.example' } }, {
-      status: 'failed', found: ['edge.cdn.example'], hint: `it must be a CNAME for ${target}`,
-    }],
+    [
+      'to another host',
+      { [name]: { CNAME: 'edge.cdn.example' } },
+      { status: 'failed', found: ['edge.cdn.example'], hint: `it must be a CNAME for ${target}` },
+    ],
     ['doubled target', { [name]: { CNAME: `${target}.acme.com` } }, { hint: /added the domain to the target/ }],
-    ['loop', { [name]: { CNAME: 'a.acme.com' }, 'a.acme.com': { CNAME: name } }, {
-      status: 'failed', hint: /back to itself/,
-    }],
-    ['other MX', { [name]: { MX: ['10 mx.other.example'], TXT: ['v=spf1 -all'] } }, {
-      status: 'failed',
-      hint: new RegExp(`CNAME for ${target}, or an MX for ${HOSTNAME} with the TXT record v=spf1 include:`),
-    }],
+    [
+      'loop',
+      { [name]: { CNAME: 'a.acme.com' }, 'a.acme.com': { CNAME: name } },
+      { status: 'failed', hint: /back to itself/ },
+    ],
+    [
+      'other MX',
+      { [name]: { MX: ['10 mx.other.example'], TXT: ['v=spf1 -all'] } },
+      {
+        status: 'failed',
+        hint: new RegExp(`CNAME for ${target}, or an MX for ${HOSTNAME} with the TXT record v=spf1 include:`),
+      },
+    ],
     ['doubled', { [name]: undefined, [`${name}.acme.com`]: { CNAME: target } }, { hint: /enter the name as bounces$/ }],
     ['nothing', { [`${name}.acme.com`]: undefined }, { error: `no CNAME record at ${name}`, hint: null }],
     ['no answer', { [name]: 'SERVFAIL' }, { status: 'temporary_failure', error: /SERVFAIL/ }],
@@ -135,16 +154,20 @@ t.test('an own SPF record that does not pass says why', async (t) => {
   const many = `v=spf1 ${includes.map((each) => `include:${each}`).join(' ')} include:${TARGETS.spf} -all`
   const cases: [string, Zone, object][] = [
     ['ours', own(`v=spf1 include:${TARGETS.spf} -all`), { status: 'verified', hint: null }],
-    ['two', own(`v=spf1 include:${TARGETS.spf} -all`, 'v=spf1 -all'), {
-      status: 'failed', hint: /^2 SPF records at bounces/,
-    }],
+    [
+      'two',
+      own(`v=spf1 include:${TARGETS.spf} -all`, 'v=spf1 -all'),
+      { status: 'failed', hint: /^2 SPF records at bounces/ },
+    ],
     ['many', own(many), { status: 'failed', hint: /more than 10 DNS lookups/ }],
     ['not ours', own('v=spf1 mx -all'), { status: 'failed', hint: `it must hold include:${TARGETS.spf}` }],
     ['ours too late', own(`v=spf1 -ip4:127.0.0.11 include:${TARGETS.spf} -all`), { hint: /a term before it/ }],
     ['quotes', own(`"v=spf1 include:${TARGETS.spf} -all"`), { status: 'failed', hint: /quotation marks/ }],
-    ['doubled', { ...own(), [`${name}.acme.com`]: { TXT: [`v=spf1 include:${TARGETS.spf} -all`] } }, {
-      hint: /found at/,
-    }],
+    [
+      'doubled',
+      { ...own(), [`${name}.acme.com`]: { TXT: [`v=spf1 include:${TARGETS.spf} -all`] } },
+      { hint: /found at/ },
+    ],
   ]
   for (const [title, zone, expected] of cases) {
     t.match(recordOf(await checkWith(parts, zone), 'spf'), expected, title)
@@ -158,9 +181,10 @@ t.test('DMARC and tracking are explained too', async (t) => {
   const dmarc: [Zone, object][] = [
     [{ '_dmarc.mail.acme.com': { TXT: [`"${policy}"`] } }, { status: 'failed', hint: /quotation/ }],
     [{ '_dmarc.mail.acme.com': { TXT: [policy, policy] } }, { status: 'failed', hint: /keep one/ }],
-    [{ '_dmarc.mail.acme.com': undefined, '_dmarc.mail.acme.com.acme.com': { TXT: [policy] } }, {
-      hint: /enter the name as _dmarc\.mail$/,
-    }],
+    [
+      { '_dmarc.mail.acme.com': undefined, '_dmarc.mail.acme.com.acme.com': { TXT: [policy] } },
+      { hint: /enter the name as _dmarc\.mail$/ },
+    ],
     [{ '_dmarc.acme.com': { TXT: [policy] } }, { status: 'verified', found: [policy] }],
   ]
   for (const [zone, expected] of dmarc) t.match(recordOf(await check(zone), 'dmarc'), expected)
@@ -177,17 +201,22 @@ t.test('hostile answers are shown in part, and cost little time', async (t) => {
   const { parts, key } = await publishedDomain(t)
   const huge = 'v=spf1 ' + 'include:a.example '.repeat(3_300)
   const answers: [string, readonly string[]][] = [
-    ['one of 64 KB', [huge]], ['a key of 64 KB', [`v=DKIM1; k=rsa; p=${'A'.repeat(60_000)}`]],
+    ['one of 64 KB', [huge]],
+    ['a key of 64 KB', [`v=DKIM1; k=rsa; p=${'A'.repeat(60_000)}`]],
     ['a hundred', Array.from({ length: 100 }, (_, index) => `v=spf1 record ${index}`)],
-    ['binary', ['v=spf1 \0\u0001\u001b[31m\u0080\u00ff']], ['empty', ['']],
+    ['binary', ['v=spf1 \0\u0001\u001b[31m\u0080\u00ff']],
+    ['empty', ['']],
     ['tags', [`v=DKIM1;${'a=;'.repeat(20_000)}p=`]],
-    ['quotes', ['"'.repeat(60_000)]], ['spaces', [`v=spf1${' '.repeat(60_000)}x`]],
+    ['quotes', ['"'.repeat(60_000)]],
+    ['spaces', [`v=spf1${' '.repeat(60_000)}x`]],
     ['macros', ['v=spf1 exists:%{i}%{d99r}.x']],
   ]
   for (const [title, texts] of answers) {
     const start = performance.now()
     const view = await checkWith(parts, {
-      [key.name]: { TXT: texts }, 'bounces.acme.com': { TXT: texts }, '_dmarc.acme.com': { TXT: texts },
+      [key.name]: { TXT: texts },
+      'bounces.acme.com': { TXT: texts },
+      '_dmarc.acme.com': { TXT: texts },
     })
     const spent = performance.now() - start
     t.ok(spent < 20_000, `${title}: ${Math.round(spent)} ms`)
@@ -201,8 +230,9 @@ t.test('hostile answers are shown in part, and cost little time', async (t) => {
 })
 
 t.test('what is shown has no byte that is not text', async (t) => {
-  t.same(shownRecords(['a\0b\u001b\u0085c\u202ed\ud800', 'x'.repeat(5_000)]).map((text) => text.slice(0, 40)), [
-    'a\\000b\\027\\133c\\u202ed\\ud800', 'x'.repeat(40),
-  ])
+  t.same(
+    shownRecords(['a\0b\u001b\u0085c\u202ed\ud800', 'x'.repeat(5_000)]).map((text) => text.slice(0, 40)),
+    ['a\\000b\\027\\133c\\u202ed\\ud800', 'x'.repeat(40)],
+  )
   t.equal(shownRecords(Array.from({ length: 50 }, () => 'x'.repeat(5_000))).join('').length, 20_480)
 })

@@ -11,26 +11,56 @@ const NOW = Date.UTC(2026, 10, 21, 12)
 const SETTINGS = { recheck_pending: 5 * MINUTE, recheck_verified: 6 * HOUR, degraded_grace: 72 * HOUR }
 
 const key = (changes: Partial<DkimKeyRecord> = {}): DkimKeyRecord => ({
-  selector: 's1', algorithm: 'rsa-sha256', role: 'active', publicKey: 'AAAA', sealedPrivateKey: new Uint8Array(),
-  createdAt: NOW - 30 * DAY, seenAt: null, retireAt: null, ...changes,
+  selector: 's1',
+  algorithm: 'rsa-sha256',
+  role: 'active',
+  publicKey: 'AAAA',
+  sealedPrivateKey: new Uint8Array(),
+  createdAt: NOW - 30 * DAY,
+  seenAt: null,
+  retireAt: null,
+  ...changes,
 })
 
 const domain = (changes: Partial<DomainRecord> = {}): DomainRecord => ({
-  name: 'acme.com', state: 'pending', keys: [key()], returnPath: 'bounces.acme.com', trackingDomain: 't.acme.com',
-  tracking: { opens: true, clicks: true }, allowSubdomains: false, ipPool: null, createdAt: NOW, verifiedAt: null,
-  lastCheckedAt: null, nextCheckAt: null, failingSince: null, failedChecks: 0, degradedAt: null, checks: [], ...changes,
+  name: 'acme.com',
+  state: 'pending',
+  keys: [key()],
+  returnPath: 'bounces.acme.com',
+  trackingDomain: 't.acme.com',
+  tracking: { opens: true, clicks: true },
+  allowSubdomains: false,
+  ipPool: null,
+  createdAt: NOW,
+  verifiedAt: null,
+  lastCheckedAt: null,
+  nextCheckAt: null,
+  failingSince: null,
+  failedChecks: 0,
+  degradedAt: null,
+  checks: [],
+  ...changes,
 })
 
 type Status = RecordCheck['status']
 
 const check = (purpose: string, status: Status, selector?: string): RecordCheck => ({
-  purpose, status, found: [], error: null, hint: null, checkedAt: NOW, ...(selector === undefined ? {} : { selector }),
+  purpose,
+  status,
+  found: [],
+  error: null,
+  hint: null,
+  checkedAt: NOW,
+  ...(selector === undefined ? {} : { selector }),
 })
 
 const RIGHT: Status = 'verified'
 
 const checks = (dkim: Status = RIGHT, returnPath: Status = RIGHT, spf: Status = RIGHT): RecordCheck[] => [
-  check('dkim', dkim, 's1'), check('return_path', returnPath), check('spf', spf), check('dmarc', 'failed'),
+  check('dkim', dkim, 's1'),
+  check('return_path', returnPath),
+  check('spf', spf),
+  check('dmarc', 'failed'),
   check('tracking', 'failed'),
 ]
 
@@ -39,9 +69,11 @@ const after = (before: Partial<DomainRecord>, found: RecordCheck[], now = NOW) =
 
 t.test('a domain is verified when all required records are right in one check, whatever it was', async (t) => {
   for (const state of ['pending', 'degraded', 'failed'] as const) {
-    t.match(after({ state, failedChecks: 9, failingSince: 1, degradedAt: 2 }, checks()), {
-      state: 'verified', verifiedAt: NOW, failingSince: null, failedChecks: 0, degradedAt: null,
-    }, `${state}; the recommended ones do not count`)
+    t.match(
+      after({ state, failedChecks: 9, failingSince: 1, degradedAt: 2 }, checks()),
+      { state: 'verified', verifiedAt: NOW, failingSince: null, failedChecks: 0, degradedAt: null },
+      `${state}; the recommended ones do not count`,
+    )
   }
   t.match(after({ state: 'verified', verifiedAt: 5 }, checks()), { state: 'verified', verifiedAt: 5 }, 'and stays so')
   t.match(after({ state: 'suspended' }, checks()), { state: 'suspended', nextCheckAt: null }, 'but for the operator')
@@ -54,16 +86,21 @@ t.test('a domain is verified when all required records are right in one check, w
 })
 
 t.test('a required record must be wrong three times over six hours before a domain is degraded', async (t) => {
-  const failing = (failedChecks: number, failingSince: number) =>
-    ({ state: 'verified' as const, failedChecks, failingSince })
+  const failing = (failedChecks: number, failingSince: number) => ({
+    state: 'verified' as const,
+    failedChecks,
+    failingSince,
+  })
   t.match(after({ state: 'verified' }, checks('failed')), { state: 'verified', failedChecks: 1, failingSince: NOW })
   t.match(after(failing(1, NOW - 20 * HOUR), checks('failed')), { state: 'verified', failedChecks: 2 }, 'two are few')
   t.match(after(failing(2, NOW - 6 * HOUR + 1), checks('failed')), { state: 'verified', failedChecks: 3 }, 'too soon')
   t.match(after(failing(2, NOW - 6 * HOUR), checks('failed')), { state: 'degraded', degradedAt: NOW })
   t.match(after(failing(2, NOW - 20 * HOUR), checks()), { state: 'verified', failedChecks: 0, failingSince: null })
-  t.match(after(failing(8, NOW - 20 * HOUR), checks('temporary_failure')), {
-    state: 'verified', failedChecks: 8, failingSince: NOW - 20 * HOUR,
-  }, 'no answer changes nothing')
+  t.match(
+    after(failing(8, NOW - 20 * HOUR), checks('temporary_failure')),
+    { state: 'verified', failedChecks: 8, failingSince: NOW - 20 * HOUR },
+    'no answer changes nothing',
+  )
   const oneIsWrong = checks('temporary_failure', 'failed')
   t.match(after(failing(2, NOW - 6 * HOUR), oneIsWrong), { state: 'degraded' })
 })
@@ -82,9 +119,13 @@ t.test('the next check is due by state and age', async (t) => {
     return nextCheckAt === null ? null : nextCheckAt - NOW
   }
   const rows: [Partial<DomainRecord>, number | null][] = [
-    [{}, 5 * MINUTE], [{ createdAt: NOW - DAY + 1 }, 5 * MINUTE], [{ createdAt: NOW - DAY }, HOUR],
-    [{ createdAt: NOW - 14 * DAY + 1 }, HOUR], [{ createdAt: NOW - 14 * DAY }, DAY],
-    [{ state: 'degraded', degradedAt: NOW }, 30 * MINUTE], [{ state: 'failed' }, 30 * MINUTE],
+    [{}, 5 * MINUTE],
+    [{ createdAt: NOW - DAY + 1 }, 5 * MINUTE],
+    [{ createdAt: NOW - DAY }, HOUR],
+    [{ createdAt: NOW - 14 * DAY + 1 }, HOUR],
+    [{ createdAt: NOW - 14 * DAY }, DAY],
+    [{ state: 'degraded', degradedAt: NOW }, 30 * MINUTE],
+    [{ state: 'failed' }, 30 * MINUTE],
     [{ state: 'suspended' }, null],
     [{ createdAt: NOW - DAY, keys: [key(), key({ role: 'next', createdAt: NOW })] }, 5 * MINUTE],
     [{ keys: [key(), key({ role: 'next', createdAt: NOW - 20 * DAY })] }, 5 * MINUTE],
@@ -93,7 +134,10 @@ t.test('the next check is due by state and age', async (t) => {
 
   const waitOf = (name: string): number => wait({ name, state: 'verified' }, checks()) ?? 0
   const waits = Array.from({ length: 200 }, (_, index) => waitOf(`d${index}.com`))
-  t.ok(waits.every((each) => each >= 5.4 * HOUR && each <= 6.6 * HOUR), 'six hours, ten percent more or less')
+  t.ok(
+    waits.every((each) => each >= 5.4 * HOUR && each <= 6.6 * HOUR),
+    'six hours, ten percent more or less',
+  )
   t.ok(new Set(waits).size > 190 && Math.max(...waits) - Math.min(...waits) > HOUR, 'spread')
   const next = key({ role: 'next', createdAt: NOW - HOUR })
   t.equal(wait({ state: 'verified', keys: [key(), next] }, checks()), 5 * MINUTE)
@@ -103,7 +147,8 @@ t.test('the next check is due by state and age', async (t) => {
 
 t.test('only the RSA key that signs is required', async (t) => {
   const others = [
-    key({ selector: 's2', role: 'next' }), key({ selector: 's3', role: 'retiring', retireAt: NOW + DAY }),
+    key({ selector: 's2', role: 'next' }),
+    key({ selector: 's3', role: 'retiring', retireAt: NOW + DAY }),
     key({ selector: 's4', algorithm: 'ed25519-sha256' }),
   ]
   const found = [...checks(), ...others.map(({ selector }) => check('dkim', 'failed', selector))]
@@ -135,7 +180,11 @@ t.test('a next key takes over when two checks at least ten minutes apart saw it'
   t.equal(switched[0]?.retireAt, retireAt)
   t.same(roles(look(switched, 'verified', retireAt - 1)), ['s1 retiring', 's2 active'])
   t.same(roles(look(switched, 'failed', retireAt)), ['s2 active'], 'gone after its time')
-  t.same(switched.map((each) => each.publicKey), ['AAAA', 'AAAA'], 'the keys themselves stay')
+  t.same(
+    switched.map((each) => each.publicKey),
+    ['AAAA', 'AAAA'],
+    'the keys themselves stay',
+  )
 })
 
 t.test('each algorithm goes its own way', async (t) => {
@@ -143,9 +192,17 @@ t.test('each algorithm goes its own way', async (t) => {
   const ed25519 = key({ selector: 's2', algorithm: 'ed25519-sha256', role: 'next' })
   const seen = [check('dkim', 'verified', 's1'), check('dkim', 'verified', 's2')]
   const fresh = keysAfterCheck(domain({ keys: [rsa, ed25519] }), seen, NOW)
-  t.same(fresh.map(({ role }) => role), ['active', 'active'], 'at once where nothing was signed yet')
+  t.same(
+    fresh.map(({ role }) => role),
+    ['active', 'active'],
+    'at once where nothing was signed yet',
+  )
   const later = keysAfterCheck(domain({ verifiedAt: NOW - DAY, keys: [rsa, ed25519] }), seen, NOW)
-  t.same(later.map(({ role }) => role), ['active', 'next'], 'else with the wait')
+  t.same(
+    later.map(({ role }) => role),
+    ['active', 'next'],
+    'else with the wait',
+  )
 
   t.notOk(isRotating([rsa, ed25519]), 'an Ed25519 key that nobody publishes holds up no rotation')
   t.ok(isRotating([rsa, key({ role: 'next' })]))
@@ -156,5 +213,8 @@ t.test('each algorithm goes its own way', async (t) => {
 
 t.test('only verified and degraded domains send', async (t) => {
   const states: DomainState[] = ['pending', 'verified', 'degraded', 'failed', 'suspended']
-  t.same(states.filter((state) => canSend({ state })), ['verified', 'degraded'])
+  t.same(
+    states.filter((state) => canSend({ state })),
+    ['verified', 'degraded'],
+  )
 })

@@ -42,21 +42,44 @@ const statuses = (view: DomainView): Record<string, string> =>
 
 t.test('names of domains', async (t) => {
   const good: [string, string][] = [
-    ['acme.com', 'acme.com'], ['ACME.com.', 'acme.com'], [' mail.acme.co.uk ', 'mail.acme.co.uk'],
-    ['bücher.example', 'xn--bcher-kva.example'], ['XN--BCHER-KVA.example', 'xn--bcher-kva.example'],
-    ['sandbox.test', 'sandbox.test'], ['a.github.io', 'a.github.io'],
+    ['acme.com', 'acme.com'],
+    ['ACME.com.', 'acme.com'],
+    [' mail.acme.co.uk ', 'mail.acme.co.uk'],
+    ['bücher.example', 'xn--bcher-kva.example'],
+    ['XN--BCHER-KVA.example', 'xn--bcher-kva.example'],
+    ['sandbox.test', 'sandbox.test'],
+    ['a.github.io', 'a.github.io'],
   ]
   for (const [text, name] of good) t.same(readDomainName(text), { ok: true, name })
   const bad: [string, RegExp][] = [
-    ['', /empty/], ['.', /empty/], ['com', /two labels/], ['co.uk', /public suffix/], ['github.io', /public suffix/],
-    ['*.acme.com', /wildcard/], ['acme.com\r\n', /not a valid/], ['127.0.0.1', /IP address/],
+    ['', /empty/],
+    ['.', /empty/],
+    ['com', /two labels/],
+    ['co.uk', /public suffix/],
+    ['github.io', /public suffix/],
+    ['*.acme.com', /wildcard/],
+    ['acme.com\r\n', /not a valid/],
+    ['127.0.0.1', /IP address/],
     ['[127.0.0.1]', /IP address/],
     ['2001:db8::1', /IP address/],
-    ['acme..com', /valid/], ['acme.com..', /valid/], ['-acme.com', /valid/], ['ac me.com', /valid/],
-    ['acme_.com', /valid/], [`${'a'.repeat(64)}.com`, /valid/], [`${'a.'.repeat(127)}com`, /valid/],
-    ['acme.com\r\nx', /valid/], ['a\0.com', /valid/], ['ac\u00adme.com', /valid/], ['__proto__', /valid/],
-    ['https://acme.com', /valid/], ['x@acme.com', /valid/], ['acme.com:25', /valid/], ['acme.com/x', /valid/],
-    [`${'a'.repeat(60)}.`.repeat(5) + 'com', /valid/], ['localhost', /two labels/], ['xn--a.com', /valid/],
+    ['acme..com', /valid/],
+    ['acme.com..', /valid/],
+    ['-acme.com', /valid/],
+    ['ac me.com', /valid/],
+    ['acme_.com', /valid/],
+    [`${'a'.repeat(64)}.com`, /valid/],
+    [`${'a.'.repeat(127)}com`, /valid/],
+    ['acme.com\r\nx', /valid/],
+    ['a\0.com', /valid/],
+    ['ac\u00adme.com', /valid/],
+    ['__proto__', /valid/],
+    ['https://acme.com', /valid/],
+    ['x@acme.com', /valid/],
+    ['acme.com:25', /valid/],
+    ['acme.com/x', /valid/],
+    [`${'a'.repeat(60)}.`.repeat(5) + 'com', /valid/],
+    ['localhost', /two labels/],
+    ['xn--a.com', /valid/],
   ]
   for (const [text, problem] of bad) t.match(readDomainName(text), { ok: false, problem }, JSON.stringify(text))
 })
@@ -66,20 +89,42 @@ t.test('a new domain has a key of its own and the records to publish', async (t)
   const { record: view, isNew } = await parts.domains.add({ name: 'ACME.com.' })
   t.ok(isNew)
   t.match(view, {
-    domain: 'acme.com', status: 'pending', verified: false, can_send: false, verified_at: null, last_checked_at: null,
-    created_at: toUnixSeconds(parts.clock.now()), return_path: 'bounces.acme.com', ip_pool: 'default',
-    next_check_at: toUnixSeconds(parts.clock.now()) + 300, allow_subdomains: false,
+    domain: 'acme.com',
+    status: 'pending',
+    verified: false,
+    can_send: false,
+    verified_at: null,
+    last_checked_at: null,
+    created_at: toUnixSeconds(parts.clock.now()),
+    return_path: 'bounces.acme.com',
+    ip_pool: 'default',
+    next_check_at: toUnixSeconds(parts.clock.now()) + 300,
+    allow_subdomains: false,
     tracking: { opens: true, clicks: false, domain: 't.acme.com', tls: 'pending' },
   })
   const stored = await parts.store.findDomain('acme.com')
   const key = stored?.keys[0]
   if (stored === null || key === undefined) throw new Error('not stored')
   t.match(key.selector, /^ps[0-9a-z]{4}$/)
-  const shown = ({ purpose, required, via, type, name, host, value }: RecordView) =>
-    [purpose, required, via, type, name, host, value]
+  const shown = ({ purpose, required, via, type, name, host, value }: RecordView) => [
+    purpose,
+    required,
+    via,
+    type,
+    name,
+    host,
+    value,
+  ]
   t.same(view.records.map(shown), [
-    ['dkim', true, undefined, 'TXT', `${key.selector}._domainkey.acme.com`, `${key.selector}._domainkey`,
-      `v=DKIM1; k=rsa; p=${key.publicKey}`],
+    [
+      'dkim',
+      true,
+      undefined,
+      'TXT',
+      `${key.selector}._domainkey.acme.com`,
+      `${key.selector}._domainkey`,
+      `v=DKIM1; k=rsa; p=${key.publicKey}`,
+    ],
     ['return_path', true, undefined, 'CNAME', 'bounces.acme.com', 'bounces', TARGETS.return_path],
     ['spf', true, 'return_path', 'TXT', 'bounces.acme.com', 'bounces', `v=spf1 include:${TARGETS.spf} -all`],
     ['dmarc', false, undefined, 'TXT', '_dmarc.acme.com', '_dmarc', `v=DMARC1; p=none; rua=mailto:${DMARC_REPORTS}`],
@@ -88,8 +133,14 @@ t.test('a new domain has a key of its own and the records to publish', async (t)
   for (const each of view.records) t.match(each, { status: 'pending', found: [], error: null, hint: null, ttl: 3600 })
   const { value, value_chunks: chunks = [] } = record(view, 'dkim')
   t.equal(chunks.join(''), value)
-  t.same(chunks.map((chunk) => chunk.length), [255, value.length - 255])
-  t.same(record(view, 'spf').evaluated, POOL_IPS.map((ip) => ({ ip, result: 'none' })))
+  t.same(
+    chunks.map((chunk) => chunk.length),
+    [255, value.length - 255],
+  )
+  t.same(
+    record(view, 'spf').evaluated,
+    POOL_IPS.map((ip) => ({ ip, result: 'none' })),
+  )
 
   const pem = parts.keyRing.open(key.sealedPrivateKey, dkimSealContext('acme.com', key.selector))
   const ours = createPublicKey({ key: Buffer.from(key.publicKey, 'base64'), format: 'der', type: 'spki' })
@@ -107,14 +158,18 @@ t.test('a new domain has a key of its own and the records to publish', async (t)
 t.test('labels and pool can be chosen; every mistake is listed', async (t) => {
   const parts = await senderParts(t)
   const { record: view } = await parts.domains.add({
-    name: 'news.acme.co.uk', returnPath: 'RP', selector: 's-1', ipPool: 'cold',
+    name: 'news.acme.co.uk',
+    returnPath: 'RP',
+    selector: 's-1',
+    ipPool: 'cold',
   })
   t.match(view, { return_path: 'rp.news.acme.co.uk', ip_pool: 'cold' })
   t.match(record(view, 'dkim'), { name: 's-1._domainkey.news.acme.co.uk', host: 's-1._domainkey.news' })
   const wrong = { name: 'com', returnPath: 'a.b', selector: '-x', ipPool: 'constructor' }
   await t.rejects(parts.domains.add(wrong), {
     code: 'invalid_request',
-    details: 'domain: needs at least two labels; return_path: is not one label of letters, digits and hyphens; ' +
+    details:
+      'domain: needs at least two labels; return_path: is not one label of letters, digits and hyphens; ' +
       'dkim_selector: is not one label of letters, digits and hyphens; ' +
       'ip_pool: there is no such pool; known are default, spare, cold, off',
   })
@@ -134,7 +189,11 @@ t.test('a domain verifies when all is published, and says what the DNS held', as
   const checkedAt = toUnixSeconds(parts.clock.now())
   t.match(before, { verified: false, can_send: false, status: 'pending', last_checked_at: checkedAt })
   t.same(statuses(before), {
-    dkim: 'pending', return_path: 'pending', spf: 'pending', dmarc: 'pending', tracking: 'pending',
+    dkim: 'pending',
+    return_path: 'pending',
+    spf: 'pending',
+    dmarc: 'pending',
+    tracking: 'pending',
   })
   t.match(record(before, 'dkim').error, /^no TXT record at ps\w{4}\._domainkey\.acme\.com$/)
 
@@ -142,9 +201,16 @@ t.test('a domain verifies when all is published, and says what the DNS held', as
   const after = await verifyAnew(parts)
   t.match(after, { verified: true, can_send: true, status: 'verified', verified_at: checkedAt + 10 })
   t.same(statuses(after), {
-    dkim: 'verified', return_path: 'verified', spf: 'verified', dmarc: 'verified', tracking: 'verified',
+    dkim: 'verified',
+    return_path: 'verified',
+    spf: 'verified',
+    dmarc: 'verified',
+    tracking: 'verified',
   })
-  t.same(record(after, 'spf').evaluated, POOL_IPS.map((ip) => ({ ip, result: 'pass' })))
+  t.same(
+    record(after, 'spf').evaluated,
+    POOL_IPS.map((ip) => ({ ip, result: 'pass' })),
+  )
   t.same(record(after, 'return_path').found.at(0), TARGETS.return_path)
   t.same(record(after, 'dkim').found, [record(after, 'dkim').value])
   t.same(await parts.domains.find('ACME.COM'), after, 'what was found is stored')
@@ -175,7 +241,9 @@ t.test('the published key is compared as a key, not as text', async (t) => {
   const { name, value } = record(view, 'dkim')
   const key = value.slice(value.indexOf('p=') + 2)
   const good = [
-    `p=${key}`, `k=rsa; p=${key}; v=DKIM1`, `v=DKIM1;k=rsa;p=${key.match(/.{1,60}/g)?.join(' ')};`,
+    `p=${key}`,
+    `k=rsa; p=${key}; v=DKIM1`,
+    `v=DKIM1;k=rsa;p=${key.match(/.{1,60}/g)?.join(' ')};`,
     `v=DKIM1; p=${key}; n=x`,
   ]
   for (const text of good) {
@@ -205,7 +273,10 @@ t.test('spf must pass for every IP that the domain may leave from', async (t) =>
   const view = await verifyAnew(parts)
   t.equal(view.verified, false)
   t.match(record(view, 'spf'), { status: 'failed', error: 'SPF of bounces.acme.com: fail for 127.0.0.13' })
-  t.same(record(view, 'spf').evaluated?.map(({ result }) => result), ['pass', 'pass', 'fail'])
+  t.same(
+    record(view, 'spf').evaluated?.map(({ result }) => result),
+    ['pass', 'pass', 'fail'],
+  )
   t.equal(record(view, 'return_path').status, 'verified', 'the CNAME is right')
 
   for (const wrong of ['v=spf1 +all typo', 'v=spf2 -all', 'v=spf1 ?all']) {
@@ -239,7 +310,9 @@ t.test('the return path may have records of its own', async (t) => {
   set({ CNAME: 'elsewhere.example' })
   const view = await verifyAnew(parts)
   t.match(record(view, 'return_path'), {
-    status: 'failed', found: ['elsewhere.example'], hint: `it must be a CNAME for ${TARGETS.return_path}`,
+    status: 'failed',
+    found: ['elsewhere.example'],
+    hint: `it must be a CNAME for ${TARGETS.return_path}`,
   })
 })
 
@@ -248,7 +321,9 @@ t.test('dmarc is recommended only', async (t) => {
   await added(parts)
   await publish(parts, 'acme.com')
   const cases: [string[], string][] = [
-    [[], 'pending'], [['v=DMARC1; p=wrong'], 'failed'], [['v=DMARC1; p=none', 'v=DMARC1; p=reject'], 'failed'],
+    [[], 'pending'],
+    [['v=DMARC1; p=wrong'], 'failed'],
+    [['v=DMARC1; p=none', 'v=DMARC1; p=reject'], 'failed'],
     [['hello', 'v=DMARC1; p=reject; adkim=s'], 'verified'],
   ]
   for (const [texts, status] of cases) {
@@ -307,7 +382,10 @@ t.test('verify asks anew, but within 10 s of a call only once', async (t) => {
   t.equal(parts.zone.queries.length, asked, 'nothing was looked up')
   await parts.clock.advance(1)
   const together = await Promise.all([parts.domains.verify('acme.com'), parts.domains.verify('acme.com')])
-  t.same(together.map(({ isRepeated }) => isRepeated), [false, true])
+  t.same(
+    together.map(({ isRepeated }) => isRepeated),
+    [false, true],
+  )
   t.ok(together.every(({ record: view }) => view.verified))
   await t.rejects(parts.domains.verify('nope.com'), { code: 'not_found', details: 'domain nope.com' })
   await t.rejects(parts.domains.verify('..'), { code: 'not_found' })
@@ -332,7 +410,8 @@ t.test('a check ends within 10 s; what was not answered is a temporary failure',
 t.test('only a verified domain may send, and the refusal says what is missing', async (t) => {
   const parts = await senderParts(t)
   await t.rejects(parts.domains.requireVerified('acme.com'), {
-    code: 'domain_not_verified', details: 'acme.com: not a domain of this server; POST /domains adds it',
+    code: 'domain_not_verified',
+    details: 'acme.com: not a domain of this server; POST /domains adds it',
   })
   const { name } = record(await added(parts), 'dkim')
   await t.rejects(parts.domains.requireVerified('acme.com'), {
@@ -354,9 +433,11 @@ t.test('what our DNS instructions ask for, as a DNS would answer it', async (t) 
   const { name, value } = record(view, 'dkim')
   const answers = (asked: string) => parts.domains.publishedRecords(asked)
   t.same(await answers(name.toUpperCase()), [{ type: 'TXT', name, value }])
-  t.same(await answers('bounces.mail.acme.com'), [
-    { type: 'CNAME', name: 'bounces.mail.acme.com', value: TARGETS.return_path },
-  ], 'a CNAME has nothing beside it')
+  t.same(
+    await answers('bounces.mail.acme.com'),
+    [{ type: 'CNAME', name: 'bounces.mail.acme.com', value: TARGETS.return_path }],
+    'a CNAME has nothing beside it',
+  )
   t.match(await answers('_dmarc.mail.acme.com'), [{ type: 'TXT', value: /^v=DMARC1/ }])
   t.same(await answers(TARGETS.return_path), [
     { type: 'MX', name: TARGETS.return_path, value: `10 ${HOSTNAME}` },

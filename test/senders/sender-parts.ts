@@ -25,20 +25,27 @@ import type { ZoneServer } from '../support/zone.ts'
 
 export const HOSTNAME = 'mail.example.net'
 export const TARGETS = {
-  return_path: 'rp.mail.example.net', spf: 'spf.mail.example.net', tracking: 'track.mail.example.net',
+  return_path: 'rp.mail.example.net',
+  spf: 'spf.mail.example.net',
+  tracking: 'track.mail.example.net',
 }
 export const DMARC_REPORTS = 'dmarc@mail.example.net'
 
 /** `default` has two IPs and spills to `spare`; `cold` never started its warmup; `off` has nothing that can send. */
 async function testEgress(
-  t: Test, store: Store, clock: ManualClock, canBind: (address: string) => Promise<boolean>,
+  t: Test,
+  store: Store,
+  clock: ManualClock,
+  canBind: (address: string) => Promise<boolean>,
 ): Promise<{ egress: Egress; warmup: Warmup; live: ReplaceableConfiguration }> {
-  const live = createLiveConfiguration(withPools({
-    default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
-    spare: poolOf([warmed('127.0.0.13')]),
-    cold: poolOf([ipSettings('127.0.0.14')]),
-    off: poolOf([warmed('127.0.0.15', { enabled: false })]),
-  }))
+  const live = createLiveConfiguration(
+    withPools({
+      default: poolOf([warmed('127.0.0.11'), warmed('127.0.0.12')], { overflow_pool: 'spare' }),
+      spare: poolOf([warmed('127.0.0.13')]),
+      cold: poolOf([ipSettings('127.0.0.14')]),
+      off: poolOf([warmed('127.0.0.15', { enabled: false })]),
+    }),
+  )
   const logger = createLogger({ level: 'silent' })
   const { egress, warmup } = createEgress({ configuration: live, store, clock, canBind, logger, lookups: null })
   await egress.start()
@@ -87,13 +94,20 @@ export async function senderParts(t: Test, options: SenderPartsOptions = {}): Pr
   const log: string[] = []
   const wakes = { count: 0 }
   const domains = createDomains({
-    store, clock, keyRing, egress,
+    store,
+    clock,
+    keyRing,
+    egress,
     realClock: clock,
     resolver: createDnsResolver({ servers: [zone.server], timeoutMilliseconds: dnsTimeout, tries: 1 }),
     hostname: HOSTNAME,
     settings: {
-      targets: TARGETS, dmarc_report_address: DMARC_REPORTS, dkim: { bits: 2048, ed25519 },
-      recheck_pending: 5 * MINUTE, recheck_verified: 6 * HOUR, degraded_grace: 72 * HOUR,
+      targets: TARGETS,
+      dmarc_report_address: DMARC_REPORTS,
+      dkim: { bits: 2048, ed25519 },
+      recheck_pending: 5 * MINUTE,
+      recheck_verified: 6 * HOUR,
+      degraded_grace: 72 * HOUR,
     },
     tracking: { opens: true, clicks: false },
     mostDomains,

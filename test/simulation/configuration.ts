@@ -21,24 +21,37 @@ export function loadOnce(): Configuration {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-simulation-'))
   const files: Record<string, object> = {
     sternpost: {
-      version: 1, hostname: 'sternpost.test', data_dir: join(folder, 'data'),
+      version: 1,
+      hostname: 'sternpost.test',
+      data_dir: join(folder, 'data'),
       secrets: { master_key: { file: join(folder, 'master.key') } },
       listen: { http: [], submission: [], inbound: [], metrics: null },
       delivery: {
-        allow_private_addresses: true, retry: RETRY_WAITS, greylist_retry: ['1m', '2m'], uncertain_retry: '1m',
-        threads: 1, lease: '131s', timeouts: { final_dot: '10s' },
+        allow_private_addresses: true,
+        retry: RETRY_WAITS,
+        greylist_retry: ['1m', '2m'],
+        uncertain_retry: '1m',
+        threads: 1,
+        lease: '131s',
+        timeouts: { final_dot: '10s' },
       },
       webhooks: { allow_http: true, allow_private_addresses: true },
     },
     pools: {
-      version: 1, default_pool: 'default',
-      pools: { default: { overflow: 'defer', ips: IPS.map((address, index) => ({
-        address, hostname: `mta${index + 1}.sternpost.test`, warmed: true,
-      })) } },
+      version: 1,
+      default_pool: 'default',
+      pools: {
+        default: {
+          overflow: 'defer',
+          ips: IPS.map((address, index) => ({ address, hostname: `mta${index + 1}.sternpost.test`, warmed: true })),
+        },
+      },
     },
     warmup: { version: 1, curves: { standard: { stages: [FIRST_STAGE, 40, 80] } } },
     providers: {
-      version: 1, default: {}, replies: [],
+      version: 1,
+      default: {},
+      replies: [],
       providers: { [PROVIDER]: { domains: ['provider.test'], mx_suffixes: ['provider.test'], scope: 'provider' } },
     },
     bounces: { version: 1, rules: [] },
@@ -61,27 +74,32 @@ export interface LiveLimits {
 }
 
 export function configurationFor(
-  base: Configuration, settings: Settings, { rateShare, connections }: LiveLimits,
+  base: Configuration,
+  settings: Settings,
+  { rateShare, connections }: LiveLimits,
 ): Configuration {
   const { server, pools, providers } = base
   const limits = {
-    connections, messages_per_connection: settings.messagesPerConnection,
+    connections,
+    messages_per_connection: settings.messagesPerConnection,
     rate: { ...settings.rate, count: Math.max(1, Math.round(settings.rate.count * rateShare)) },
   }
   const pool = pools.pools['default']
   const block = providers.providers[PROVIDER]
   if (pool === undefined || block === undefined) throw new Error('the files of the simulator lack a block')
-  const ips = pool.ips.slice(0, settings.ips).map((ip, index) => ({
-    ...ip, warmed: !(settings.isWarming && index === settings.ips - 1),
-  }))
+  const ips = pool.ips
+    .slice(0, settings.ips)
+    .map((ip, index) => ({ ...ip, warmed: !(settings.isWarming && index === settings.ips - 1) }))
   return {
     ...base,
     server: {
-      ...server, delivery: { ...server.delivery, ready_window: settings.readyWindow, threads: settings.threads },
+      ...server,
+      delivery: { ...server.delivery, ready_window: settings.readyWindow, threads: settings.threads },
     },
     pools: { ...pools, pools: { default: { ...pool, ips, connections_max: settings.poolConnections } } },
     providers: {
-      ...providers, default: { ...providers.default, ...limits },
+      ...providers,
+      default: { ...providers.default, ...limits },
       providers: { [PROVIDER]: { ...block, ...limits } },
     },
   }

@@ -46,11 +46,19 @@ export function createHappenings(world: World, { disk, random, owner, invariants
     const { process } = world
     let answer: 'none' | 'refused' | 'done' = process === undefined ? 'refused' : 'none'
     if (process !== undefined) {
-      time.plan(0, process.main, () => void act(process).then(() => {
-        answer = 'done'
-      }, () => {
-        answer = 'refused'
-      }))
+      time.plan(
+        0,
+        process.main,
+        () =>
+          void act(process).then(
+            () => {
+              answer = 'done'
+            },
+            () => {
+              answer = 'refused'
+            },
+          ),
+      )
     }
     const look = (): void => {
       if (answer === 'done') follow()
@@ -79,12 +87,25 @@ export function createHappenings(world: World, { disk, random, owner, invariants
     const { count, domain, sender, stream, lifetime, delay } = mail
     const now = Date.now()
     const messages = Array.from({ length: count }, () => ({
-      id: newIdentifier('msg', now), to: { name: null, address: `user${++recipients}@${domain}` },
-      recipientDomain: domain, variables: {}, expiresAt: now + delay + lifetime, isCaptured: false,
+      id: newIdentifier('msg', now),
+      to: { name: null, address: `user${++recipients}@${domain}` },
+      recipientDomain: domain,
+      variables: {},
+      expiresAt: now + delay + lifetime,
+      isCaptured: false,
     }))
     const answer = await store.acceptMessages({
-      now, messages, domain: sender, stream, apiKeyId: null, isTest: false, pool: 'default', batch: null,
-      sendAt: delay === 0 ? null : now + delay, retryOf: null, idempotency: null,
+      now,
+      messages,
+      domain: sender,
+      stream,
+      apiKeyId: null,
+      isTest: false,
+      pool: 'default',
+      batch: null,
+      sendAt: delay === 0 ? null : now + delay,
+      retryOf: null,
+      idempotency: null,
       content: plainContent({ from: { name: null, address: `news@${sender}` } }),
     })
     const accepted = messages.map(({ id }) => id)
@@ -98,10 +119,15 @@ export function createHappenings(world: World, { disk, random, owner, invariants
     return ids.filter(() => random.next() < share)
   }
 
-  const holding = (sender: string, kind: 'hold' | 'release') =>
+  const holding =
+    (sender: string, kind: 'hold' | 'release') =>
     async ({ store, dispatcher }: SimulatedProcess): Promise<void> => {
       const { queued } = await store.actOnQueue({
-        filter: { domain: sender }, action: { kind }, now: Date.now(), limit: Number.MAX_SAFE_INTEGER, isDryRun: false,
+        filter: { domain: sender },
+        action: { kind },
+        now: Date.now(),
+        limit: Number.MAX_SAFE_INTEGER,
+        isDryRun: false,
       })
       dispatcher.noteQueued(queued)
     }
@@ -123,10 +149,18 @@ export function createHappenings(world: World, { disk, random, owner, invariants
         const { process } = world
         if (process === undefined) return
         world.process = undefined
-        time.plan(0, process.main, () => void process.stop().catch(() => {}).then(() => {
-          process.owner.isDead = true
-          time.plan(happening.downFor, owner, world.start)
-        }))
+        time.plan(
+          0,
+          process.main,
+          () =>
+            void process
+              .stop()
+              .catch(() => {})
+              .then(() => {
+                process.owner.isDead = true
+                time.plan(happening.downFor, owner, world.start)
+              }),
+        )
         return
       }
       case 'thread-death':
@@ -135,20 +169,28 @@ export function createHappenings(world: World, { disk, random, owner, invariants
       case 'jump':
         return time.jump(happening.milliseconds)
       case 'disk-full':
-        return forSomeTime(happening.duration, () => {
-          world.isDiskFull = true
-          disk.setFull(true)
-        }, () => {
-          disk.setFull(false)
-          world.isDiskFull = false
-          insist(async ({ dispatcher }) => dispatcher.resume())
-        })
+        return forSomeTime(
+          happening.duration,
+          () => {
+            world.isDiskFull = true
+            disk.setFull(true)
+          },
+          () => {
+            disk.setFull(false)
+            world.isDiskFull = false
+            insist(async ({ dispatcher }) => dispatcher.resume())
+          },
+        )
       case 'slow-store':
-        return forSomeTime(happening.duration, () => {
-          world.storeDelay = happening.milliseconds
-        }, () => {
-          world.storeDelay = 0
-        })
+        return forSomeTime(
+          happening.duration,
+          () => {
+            world.storeDelay = happening.milliseconds
+          },
+          () => {
+            world.storeDelay = 0
+          },
+        )
       case 'reload': {
         const { rateShare, connections } = happening
         world.limits = { rateShare, connections }
@@ -159,7 +201,8 @@ export function createHappenings(world: World, { disk, random, owner, invariants
       case 'suspend-ip': {
         const ip = ipOf(happening.ip)
         return operate(
-          happening.duration, ({ warmup }) => warmup.suspendIp(ip, null, ACTOR),
+          happening.duration,
+          ({ warmup }) => warmup.suspendIp(ip, null, ACTOR),
           ({ warmup }) => warmup.resumeIp(ip, ACTOR),
         )
       }
@@ -167,19 +210,28 @@ export function createHappenings(world: World, { disk, random, owner, invariants
         const ip = ipOf(happening.ip)
         const request = { ip, provider: PROVIDER, reason: null, actor: ACTOR }
         return operate(
-          happening.duration, ({ shaping }) => shaping.suspend(request),
+          happening.duration,
+          ({ shaping }) => shaping.suspend(request),
           async ({ shaping }) => shaping.resume({ ip, provider: PROVIDER }),
         )
       }
       case 'lose-address': {
         const ip = ipOf(happening.ip)
-        return forSomeTime(happening.duration, () => world.lostIps.add(ip), () => world.lostIps.delete(ip))
+        return forSomeTime(
+          happening.duration,
+          () => world.lostIps.add(ip),
+          () => world.lostIps.delete(ip),
+        )
       }
       case 'move-hosts':
         return void world.movedDomains.add(happening.domain)
       case 'dns': {
         const { domain, answer } = happening
-        return forSomeTime(happening.duration, () => world.dns.set(domain, answer), () => world.dns.delete(domain))
+        return forSomeTime(
+          happening.duration,
+          () => world.dns.set(domain, answer),
+          () => world.dns.delete(domain),
+        )
       }
       case 'cancel':
         return inProcess(async ({ store, onEvents }) => {
@@ -187,16 +239,24 @@ export function createHappenings(world: World, { disk, random, owner, invariants
           onEvents()
         })
       case 'retry-now':
-        return inProcess(({ store, dispatcher }) => Promise.all(someIds(happening.share).map(async (id) => {
-          const queued = await store.retryNow(id, Date.now())
-          if (queued !== null) dispatcher.noteQueued(queued)
-        })))
+        return inProcess(({ store, dispatcher }) =>
+          Promise.all(
+            someIds(happening.share).map(async (id) => {
+              const queued = await store.retryNow(id, Date.now())
+              if (queued !== null) dispatcher.noteQueued(queued)
+            }),
+          ),
+        )
       case 'endpoint':
-        return forSomeTime(happening.duration, () => {
-          world.endpoint = happening.answer
-        }, () => {
-          world.endpoint = 200
-        })
+        return forSomeTime(
+          happening.duration,
+          () => {
+            world.endpoint = happening.answer
+          },
+          () => {
+            world.endpoint = 200
+          },
+        )
     }
   }
 

@@ -92,7 +92,15 @@ const ALARMS: Record<string, readonly Happening['what'][]> = {
 }
 /** With these, tokens of a rate are given back or counted anew. */
 const RATE_CHANGES: readonly Happening['what'][] = [
-  'kill', 'stop', 'thread-death', 'jump', 'reload', 'suspend-ip', 'suspend-provider', 'lose-address', 'move-hosts',
+  'kill',
+  'stop',
+  'thread-death',
+  'jump',
+  'reload',
+  'suspend-ip',
+  'suspend-provider',
+  'lose-address',
+  'move-hosts',
 ]
 
 export function createInvariants({ story, time, disk, fail }: InvariantsOptions): Invariants {
@@ -107,8 +115,10 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
   let small = { ids: new Set<string>(), since: 0, lastAt: 0 }
   let givenBack = 0
   const has = (what: Happening['what']): boolean => items.some(({ happening }) => happening.what === what)
-  const mostConnections = Math.max(settings.connections, ...items.map(({ happening }) =>
-    (happening.what === 'reload' ? happening.connections : 0)))
+  const mostConnections = Math.max(
+    settings.connections,
+    ...items.map(({ happening }) => (happening.what === 'reload' ? happening.connections : 0)),
+  )
   const isRateSteady = !RATE_CHANGES.some(has)
   const mayLapse = has('jump') || has('disk-full') || has('slow-store')
   const mayHaveLaterStage = items.some(({ happening }) => happening.what === 'jump' && happening.milliseconds > 0)
@@ -119,22 +129,26 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
   )
   const findOpen = database.prepare<[], Row>(`
     select id, state, next_at, waiting_for, lease_epoch from messages where state in ('waiting', 'sending')`)
-  const countHooks = database.prepare<[], number>(
-    `select count(*) from webhook_deliveries where state = 'pending'`,
-  ).pluck()
-  const findLeased = database.prepare<[number], number>(
-    `select claim from messages where state = 'sending' and lease_epoch = ?`,
-  ).pluck()
-  const findTold = database.prepare<[], Buffer>(`
+  const countHooks = database
+    .prepare<[], number>(`select count(*) from webhook_deliveries where state = 'pending'`)
+    .pluck()
+  const findLeased = database
+    .prepare<[number], number>(`select claim from messages where state = 'sending' and lease_epoch = ?`)
+    .pluck()
+  const findTold = database
+    .prepare<[], Buffer>(`
     select distinct events.id
     from webhook_deliveries
     join events on events.event_seq = webhook_deliveries.event_seq
-    where webhook_deliveries.state = 'succeeded'`).pluck()
-  const countUntold = database.prepare<[], number>(`
+    where webhook_deliveries.state = 'succeeded'`)
+    .pluck()
+  const countUntold = database
+    .prepare<[], number>(`
     select count(*)
     from events
     where message_seq is not null and kind in ('email.delivered', 'email.bounced', 'email.canceled')
-      and not exists (select 1 from webhook_deliveries where webhook_deliveries.event_seq = events.event_seq)`).pluck()
+      and not exists (select 1 from webhook_deliveries where webhook_deliveries.event_seq = events.event_seq)`)
+    .pluck()
   const countAll = database.prepare<[], number>('select count(*) from messages').pluck()
 
   /** What no time of this world ends: the allowance of a warming IP that is the only one. */
@@ -230,7 +244,8 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
         return fail(new Violation('turns', `the few messages of ${SMALL_SENDER} waited ${waited} ms`))
       }
       const unposted = findTold.all().filter((id) => !posted.has(identifierFromBytes('evt', id)))
-      if (unposted.length > 0) return fail(new Violation('event', `${unposted.length} events count as told, and are not`))
+      if (unposted.length > 0)
+        return fail(new Violation('event', `${unposted.length} events count as told, and are not`))
       const untold = countUntold.get() ?? 0
       if (untold > 0) return fail(new Violation('event', `${untold} events have no webhook delivery`))
       if (!settings.hasWebhook) return
@@ -241,10 +256,14 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
       const shares = items.map(({ happening }) => (happening.what === 'reload' ? happening.rateShare : 1))
       const share = Math.min(limits.rateShare, ...shares)
       const perSecond = (1_000 * Math.max(1, Math.round(settings.rate.count * share))) / settings.rate.per_milliseconds
-      const messages = items.reduce((sum, { happening }) =>
-        sum + (happening.what === 'accept' ? happening.count : 0), 0)
-      const back = items.reduce((sum, { happening }) =>
-        sum + (happening.what === 'jump' ? Math.max(0, -happening.milliseconds) : 0), 0)
+      const messages = items.reduce(
+        (sum, { happening }) => sum + (happening.what === 'accept' ? happening.count : 0),
+        0,
+      )
+      const back = items.reduce(
+        (sum, { happening }) => sum + (happening.what === 'jump' ? Math.max(0, -happening.milliseconds) : 0),
+        0,
+      )
       const turn = settings.threadDelay + settings.commitTime + settings.turnTime
       const sending = (messages / perSecond) * 1_000 + messages * (200 + 8 * turn)
       const hooks = settings.hasWebhook ? HOOK_WAITS : 0

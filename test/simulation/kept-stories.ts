@@ -8,43 +8,59 @@ import type { Settings, Story } from './story.ts'
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 
-const PLAIN: Settings = {
-  ...SHIPPED, threads: 1, threadDelay: 0.1, commitTime: 2, turnTime: 0, hasWebhook: false,
-}
+const PLAIN: Settings = { ...SHIPPED, threads: 1, threadDelay: 0.1, commitTime: 2, turnTime: 0, hasWebhook: false }
 const MAIL = { what: 'accept', sender: 'two.test', delay: 0, lifetime: 72 * HOUR } as const
 
 export const KEPT_STORIES: readonly { found: string; story: Story }[] = [
   {
-    found: 'a row that was claimed again before its give-back was heard was in nobody\'s hand',
-    story: { seed: 38, settings: PLAIN, items: [
-      { at: 0, happening: {
-        what: 'habit', domain: 'provider.test', habit: 'greylisting', duration: 20_000, share: 1,
-      } },
-      { at: 1_000, happening: { ...MAIL, count: 400, domain: 'provider.test', stream: 'bulk' } },
-    ] },
+    found: "a row that was claimed again before its give-back was heard was in nobody's hand",
+    story: {
+      seed: 38,
+      settings: PLAIN,
+      items: [
+        {
+          at: 0,
+          happening: { what: 'habit', domain: 'provider.test', habit: 'greylisting', duration: 20_000, share: 1 },
+        },
+        { at: 1_000, happening: { ...MAIL, count: 400, domain: 'provider.test', stream: 'bulk' } },
+      ],
+    },
   },
   {
     found: 'a walk took mail for forgotten whose lifetime had ended by a jump of the clock',
-    story: { seed: 263, settings: { ...PLAIN, commitTime: 30, turnTime: 1 }, items: [
-      { at: 548, happening: { ...MAIL, count: 30, domain: 'north.test', stream: 'bulk', lifetime: 10 * MINUTE } },
-      { at: 915, happening: { what: 'jump', milliseconds: HOUR } },
-    ] },
+    story: {
+      seed: 263,
+      settings: { ...PLAIN, commitTime: 30, turnTime: 1 },
+      items: [
+        { at: 548, happening: { ...MAIL, count: 30, domain: 'north.test', stream: 'bulk', lifetime: 10 * MINUTE } },
+        { at: 915, happening: { what: 'jump', milliseconds: HOUR } },
+      ],
+    },
   },
   {
     found: 'a walk took mail for forgotten whose lifetime had just ended',
-    story: { seed: 1277, settings: { ...PLAIN, commitTime: 30 }, items: [
-      { at: 21_261, happening: { what: 'dns', domain: 'provider.test', answer: 'no-address', duration: 1_000 } },
-      { at: 21_553, happening: {
-        ...MAIL, count: 1, domain: 'provider.test', stream: 'transactional', lifetime: 10 * MINUTE,
-      } },
-    ] },
+    story: {
+      seed: 1277,
+      settings: { ...PLAIN, commitTime: 30 },
+      items: [
+        { at: 21_261, happening: { what: 'dns', domain: 'provider.test', answer: 'no-address', duration: 1_000 } },
+        {
+          at: 21_553,
+          happening: { ...MAIL, count: 1, domain: 'provider.test', stream: 'transactional', lifetime: 10 * MINUTE },
+        },
+      ],
+    },
   },
   {
     found: 'the connections of a dead thread counted on, and a pool with a limit of them sent nothing any more',
-    story: { seed: 227, settings: { ...PLAIN, ips: 2, connections: 1, poolConnections: 2, commitTime: 30 }, items: [
-      { at: 69, happening: { ...MAIL, sender: 'one.test', count: 100, domain: 'provider.test', stream: 'bulk' } },
-      { at: 254, happening: { ...MAIL, sender: 'one.test', count: 7, domain: 'east.test', stream: 'transactional' } },
-      { at: 413, happening: { what: 'thread-death' } },
-    ] },
+    story: {
+      seed: 227,
+      settings: { ...PLAIN, ips: 2, connections: 1, poolConnections: 2, commitTime: 30 },
+      items: [
+        { at: 69, happening: { ...MAIL, sender: 'one.test', count: 100, domain: 'provider.test', stream: 'bulk' } },
+        { at: 254, happening: { ...MAIL, sender: 'one.test', count: 7, domain: 'east.test', stream: 'transactional' } },
+        { at: 413, happening: { what: 'thread-death' } },
+      ],
+    },
   },
 ]

@@ -9,7 +9,13 @@ export function quietLogger(hear: HearLog): Logger {
   const nothing = (): void => {}
   const tell = (fields: Record<string, unknown>, phrase: string): void => hear(phrase, fields)
   const logger = {
-    debug: nothing, info: nothing, trace: nothing, warn: tell, error: tell, fatal: tell, level: 'warn',
+    debug: nothing,
+    info: nothing,
+    trace: nothing,
+    warn: tell,
+    error: tell,
+    fatal: tell,
+    level: 'warn',
     child: () => logger,
   }
   return logger as unknown as Logger

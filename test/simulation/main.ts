@@ -67,8 +67,11 @@ async function runPart({ from, step, seeds, isUntilFound }: Part, say: (told: To
 
 function addRun(totals: Totals, run: Omit<Totals, 'worlds'>): Totals {
   return {
-    worlds: totals.worlds + 1, events: totals.events + run.events, messages: totals.messages + run.messages,
-    delivered: totals.delivered + run.delivered, givenBack: totals.givenBack + run.givenBack,
+    worlds: totals.worlds + 1,
+    events: totals.events + run.events,
+    messages: totals.messages + run.messages,
+    delivered: totals.delivered + run.delivered,
+    givenBack: totals.givenBack + run.givenBack,
   }
 }
 
@@ -85,30 +88,43 @@ async function runAll({ from, seeds, isUntilFound }: Omit<Part, 'step'>): Promis
   let toldAt = begunAt
   const seconds = (): number => Math.round((performance.now() - begunAt) / 1_000)
   process.stdout.write(`${seeds} worlds from seed ${from} on ${workers} cores\n`)
-  await Promise.all(Array.from({ length: workers }, (_, index) => new Promise<void>((resolve) => {
-    const part: Part = { from: from + index, step: workers, seeds: Math.ceil((seeds - index) / workers), isUntilFound }
-    const worker = fork(fileURLToPath(import.meta.url), ['--part', JSON.stringify(part)])
-    children.push(worker)
-    worker.on('message', (told: Told) => {
-      if (told.kind === 'violation') {
-        violations++
-        process.stdout.write(`\nVIOLATION of seed ${told.seed}, ${seconds()} s: ${told.text}\n`)
-        if (isUntilFound) for (const each of children) each.kill()
-        return
-      }
-      totals = addTotals(totals, told.totals)
-      if (performance.now() - toldAt < PROGRESS_EVERY) return
-      toldAt = performance.now()
-      process.stdout.write(`${totals.worlds} worlds, ${seconds()} s, ${violations} violations\n`)
-    })
-    worker.on('exit', (code) => {
-      if (code !== 0 && !(isUntilFound && violations > 0)) violations++
-      resolve()
-    })
-  })))
+  await Promise.all(
+    Array.from(
+      { length: workers },
+      (_, index) =>
+        new Promise<void>((resolve) => {
+          const part: Part = {
+            from: from + index,
+            step: workers,
+            seeds: Math.ceil((seeds - index) / workers),
+            isUntilFound,
+          }
+          const worker = fork(fileURLToPath(import.meta.url), ['--part', JSON.stringify(part)])
+          children.push(worker)
+          worker.on('message', (told: Told) => {
+            if (told.kind === 'violation') {
+              violations++
+              process.stdout.write(`\nVIOLATION of seed ${told.seed}, ${seconds()} s: ${told.text}\n`)
+              if (isUntilFound) for (const each of children) each.kill()
+              return
+            }
+            totals = addTotals(totals, told.totals)
+            if (performance.now() - toldAt < PROGRESS_EVERY) return
+            toldAt = performance.now()
+            process.stdout.write(`${totals.worlds} worlds, ${seconds()} s, ${violations} violations\n`)
+          })
+          worker.on('exit', (code) => {
+            if (code !== 0 && !(isUntilFound && violations > 0)) violations++
+            resolve()
+          })
+        }),
+    ),
+  )
   const { worlds, events, messages, delivered, givenBack } = totals
-  process.stdout.write(`${worlds} worlds, ${violations} violations, ${seconds()} s: ${messages} messages, `
-    + `${delivered} taken, ${givenBack} given back, ${events} events\n`)
+  process.stdout.write(
+    `${worlds} worlds, ${violations} violations, ${seconds()} s: ${messages} messages, ` +
+      `${delivered} taken, ${givenBack} given back, ${events} events\n`,
+  )
   return violations
 }
 
@@ -125,9 +141,13 @@ async function showOne(seed: number): Promise<number> {
 async function main(): Promise<number> {
   const { values } = parseArgs({
     options: {
-      seeds: { type: 'string', default: String(SEEDS) }, from: { type: 'string' }, seed: { type: 'string' },
-      'until-found': { type: 'boolean', default: false }, part: { type: 'string' },
-      planted: { type: 'boolean', default: false }, fault: { type: 'string' },
+      seeds: { type: 'string', default: String(SEEDS) },
+      from: { type: 'string' },
+      seed: { type: 'string' },
+      'until-found': { type: 'boolean', default: false },
+      part: { type: 'string' },
+      planted: { type: 'boolean', default: false },
+      fault: { type: 'string' },
     },
   })
   if (values.part !== undefined) {
@@ -141,9 +161,12 @@ async function main(): Promise<number> {
   return (await runAll({ from, seeds: Number(values.seeds), isUntilFound: values['until-found'] })) === 0 ? 0 : 1
 }
 
-main().then((code) => {
-  process.exitCode = code
-}, (thrown: unknown) => {
-  process.stderr.write(`${thrown instanceof Error ? thrown.message : String(thrown)}\n`)
-  process.exitCode = 2
-})
+main().then(
+  (code) => {
+    process.exitCode = code
+  },
+  (thrown: unknown) => {
+    process.stderr.write(`${thrown instanceof Error ? thrown.message : String(thrown)}\n`)
+    process.exitCode = 2
+  },
+)

@@ -19,7 +19,10 @@ export function applyEdit(root: string, { file, from, to }: Edit): void {
   const path = join(root, file)
   const text = readFileSync(path, 'utf8')
   if (text.split(from).length !== 2) throw new Error(`${file} does not hold this once: ${from}`)
-  writeFileSync(path, text.replace(from, () => to))
+  writeFileSync(
+    path,
+    text.replace(from, () => to),
+  )
 }
 
 /** The simulator's output on a copy of the code with this fault. */

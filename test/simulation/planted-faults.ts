@@ -22,8 +22,12 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   {
     name: 'a row that is claimed again before its give-back was heard is dropped, and rows behind a rate go back',
     edits: [
-      edit('src/delivery/dispatcher.ts', 'else placer.place(messages)', `else placer.place(messages.filter((one) =>
-      [...window.held()].filter(({ key }) => key === one.key).length < 2))`),
+      edit(
+        'src/delivery/dispatcher.ts',
+        'else placer.place(messages)',
+        `else placer.place(messages.filter((one) =>
+      [...window.held()].filter(({ key }) => key === one.key).length < 2))`,
+      ),
       edit('src/egress/shaping/open-gate.ts', 'takesRows = tokenAt - now <= SHORT_WAIT', 'takesRows = false'),
     ],
   },
@@ -33,16 +37,23 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'a leaked count: a try that led to nothing stays under way on its path',
-    edits: [edit(
-      'src/delivery/place/paths.ts', '      path.underWay--\n', '      if (path.memory.counted % 7 > 0) path.underWay--\n',
-    )],
+    edits: [
+      edit(
+        'src/delivery/place/paths.ts',
+        '      path.underWay--\n',
+        '      if (path.memory.counted % 7 > 0) path.underWay--\n',
+      ),
+    ],
   },
   {
     name: 'a mark that is not awaited',
-    edits: [edit(
-      'src/delivery/session/connection-worker.ts', 'askMark: (answer) => tools.askMark(claim, answer),',
-      'askMark(answer) {\n        tools.askMark(claim, () => {})\n        answer(true)\n      },',
-    )],
+    edits: [
+      edit(
+        'src/delivery/session/connection-worker.ts',
+        'askMark: (answer) => tools.askMark(claim, answer),',
+        'askMark(answer) {\n        tools.askMark(claim, () => {})\n        answer(true)\n      },',
+      ),
+    ],
   },
   {
     name: 'a lease that is renewed too late',
@@ -50,24 +61,33 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'a swallowed give-back',
-    edits: [edit(
-      'src/delivery/path-pump.ts', 'for (const { row, closure: { waitingFor } } of returned) tries',
-      'for (const { row, closure: { waitingFor } } of returned.slice(1)) tries',
-    )],
+    edits: [
+      edit(
+        'src/delivery/path-pump.ts',
+        'for (const { row, closure: { waitingFor } } of returned) tries',
+        'for (const { row, closure: { waitingFor } } of returned.slice(1)) tries',
+      ),
+    ],
   },
   {
     name: 'a thread that dies tells nothing of possible duplicates',
-    edits: [edit(
-      'src/delivery/settle/settle-tries.ts', 'const isMarked = marks.isMarked(row.claim)\n      if (isMarked) uncertain++',
-      'const isMarked = false',
-    )],
+    edits: [
+      edit(
+        'src/delivery/settle/settle-tries.ts',
+        'const isMarked = marks.isMarked(row.claim)\n      if (isMarked) uncertain++',
+        'const isMarked = false',
+      ),
+    ],
   },
   {
     name: 'a start that forgets the dot marks of the process before',
-    edits: [edit(
-      'src/store/sqlite/queue/leases.ts', 'release.run(uncertainAt, 1, leasesBefore, 1)',
-      'release.run(now, 0, leasesBefore, 1)',
-    )],
+    edits: [
+      edit(
+        'src/store/sqlite/queue/leases.ts',
+        'release.run(uncertainAt, 1, leasesBefore, 1)',
+        'release.run(now, 0, leasesBefore, 1)',
+      ),
+    ],
   },
   {
     name: 'outcomes that the store has refused are not tried again',
@@ -75,39 +95,58 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'nobody moves rows on that have just got a path',
-    edits: [edit(
-      'src/delivery/dispatcher.ts', "row.facts.key)\n      }\n      pump.schedule()\n", 'row.facts.key)\n      }\n',
-    )],
+    edits: [
+      edit(
+        'src/delivery/dispatcher.ts',
+        'row.facts.key)\n      }\n      pump.schedule()\n',
+        'row.facts.key)\n      }\n',
+      ),
+    ],
   },
   {
     name: 'more rows than there are tokens',
-    edits: [edit(
-      'src/delivery/place/paths.ts', 'takeInTurns(path, tokens.granted, most)', 'takeInTurns(path, wanted, most)',
-    )],
+    edits: [
+      edit('src/delivery/place/paths.ts', 'takeInTurns(path, tokens.granted, most)', 'takeInTurns(path, wanted, most)'),
+    ],
   },
   {
     name: 'allowance that was refused is used',
-    edits: [edit(
-      'src/delivery/place/reserve-grants.ts', 'const count = reservation?.granted ?? 0', 'const count = group.length',
-    )],
+    edits: [
+      edit(
+        'src/delivery/place/reserve-grants.ts',
+        'const count = reservation?.granted ?? 0',
+        'const count = group.length',
+      ),
+    ],
   },
   {
     name: 'one connection too many',
-    edits: [edit('src/delivery/session/path-sender.ts', 'if (workerCount() < plan.connections) return true',
-      'if (workerCount() <= plan.connections) return true')],
+    edits: [
+      edit(
+        'src/delivery/session/path-sender.ts',
+        'if (workerCount() < plan.connections) return true',
+        'if (workerCount() <= plan.connections) return true',
+      ),
+    ],
   },
   {
     name: 'a post that nobody answered keeps its slot',
-    edits: [edit(
-      'src/webhooks/webhook-engine.ts', '    slots.release(endpointId, posted.status !== null)\n',
-      '    if (posted.status !== null) slots.release(endpointId, true)\n',
-    )],
+    edits: [
+      edit(
+        'src/webhooks/webhook-engine.ts',
+        '    slots.release(endpointId, posted.status !== null)\n',
+        '    if (posted.status !== null) slots.release(endpointId, true)\n',
+      ),
+    ],
   },
   {
     name: 'a post without an answer counts as told',
-    edits: [edit(
-      'src/webhooks/webhook-engine.ts', 'if (posted.isSuccess) return',
-      'if (posted.isSuccess || posted.status === null) return',
-    )],
+    edits: [
+      edit(
+        'src/webhooks/webhook-engine.ts',
+        'if (posted.isSuccess) return',
+        'if (posted.isSuccess || posted.status === null) return',
+      ),
+    ],
   },
 ]

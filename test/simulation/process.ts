@@ -76,8 +76,13 @@ export interface SimulatedProcess {
 
 /** How often upkeep runs, in milliseconds; the others not at all. */
 const UPKEEP: Partial<Record<JobName, number>> = {
-  'expire-messages': 15_000, 'cancel-purged': 60_000, 'recover-leases': 60_000, 'watch-queue': 60_000,
-  'keep-path-states': 20_000, 'close-warmup-days': 60_000, 'check-warmup-gates': 300_000,
+  'expire-messages': 15_000,
+  'cancel-purged': 60_000,
+  'recover-leases': 60_000,
+  'watch-queue': 60_000,
+  'keep-path-states': 20_000,
+  'close-warmup-days': 60_000,
+  'check-warmup-gates': 300_000,
 }
 const WARMUP = { curve: null, stage: null, targetDailyVolume: null, restart: false, force: true }
 const NO_BYTES = Buffer.alloc(0)
@@ -88,14 +93,21 @@ export function render({ messageId }: DispatchedRow): Promise<RenderedMessage> {
 }
 
 export async function startProcess(
-  owner: Owner, configuration: Configuration, outside: Outside,
+  owner: Owner,
+  configuration: Configuration,
+  outside: Outside,
 ): Promise<SimulatedProcess> {
   const { time, disk, metrics, logger, mailHosts } = outside
   const main = time.owner('main', { parent: owner, turnTime: outside.turnTime })
   const traffic: Traffic = { underWay: 0 }
   const open = { count: 0 }
   const store = openSimulatedStore(disk, {
-    time, main, thread: time.owner('store', { parent: owner }), delay: outside.storeDelay, traffic, open,
+    time,
+    main,
+    thread: time.owner('store', { parent: owner }),
+    delay: outside.storeDelay,
+    traffic,
+    open,
     onCall: outside.onCall,
   })
   const clock = systemClock
@@ -105,18 +117,34 @@ export async function startProcess(
   const watch = createClockWatch({ clock, monotonic: () => performance.now(), logger })
   watch.start()
   const webhooks = createWebhookEngine({
-    store, clock, realClock: clock, metrics, logger, settings: server.webhooks, speed: () => 1, version: '0',
-    keyRing: createKeyRing(MASTER_KEY), guardedRequest: outside.guardedRequest as GuardedRequest,
+    store,
+    clock,
+    realClock: clock,
+    metrics,
+    logger,
+    settings: server.webhooks,
+    speed: () => 1,
+    version: '0',
+    keyRing: createKeyRing(MASTER_KEY),
+    guardedRequest: outside.guardedRequest as GuardedRequest,
   })
   webhooks.start(epoch)
   const { egress, warmup } = createEgress({
-    configuration: live, store, clock, logger, lookups: null, isClockSteady: watch.isSteady,
+    configuration: live,
+    store,
+    clock,
+    logger,
+    lookups: null,
+    isClockSteady: watch.isSteady,
     canBind: async (address) => outside.hasAddress(address),
     backlogOf: (pool) => dispatcher.backlogOf(pool),
     onEvents: webhooks.wake,
   })
   const shaping = createShaping({
-    clock, logger, store, settings: live.current,
+    clock,
+    logger,
+    store,
+    settings: live.current,
     signals: {
       onBlock: (block) => egress.noteBlock(block),
       onIpSuspension: (ip, until, reason) => void egress.suspend(ip, until, reason, 'shaping').catch(() => {}),
@@ -126,18 +154,36 @@ export async function startProcess(
   })
   const workers: SimulatedWorker[] = []
   const tlsPolicies = {
-    stsFor: async () => null, mayUse: () => true, describe: () => ({ lines: [] }),
+    stsFor: async () => null,
+    mayUse: () => true,
+    describe: () => ({ lines: [] }),
     tlsOf: async () => ({ kind: 'opportunistic' as const, policy: { type: 'none' as const, id: '' } }),
   }
   const dispatcher = createDispatcher({
-    store, clock, realClock: clock, logger, metrics, egress, shaping, epoch,
-    configuration: live, masterKey: MASTER_KEY, trackingUrl: null,
+    store,
+    clock,
+    realClock: clock,
+    logger,
+    metrics,
+    egress,
+    shaping,
+    epoch,
+    configuration: live,
+    masterKey: MASTER_KEY,
+    trackingUrl: null,
     storeLocation: {
-      engine: 'sqlite', folder: '.', pageCacheBytes: 0, walMaxBytes: 0, commitLingerMilliseconds: 0, commitMostRows: 1,
+      engine: 'sqlite',
+      folder: '.',
+      pageCacheBytes: 0,
+      walMaxBytes: 0,
+      commitLingerMilliseconds: 0,
+      commitMostRows: 1,
     },
     findRoute: createFindRoute({
-      mailHosts, tlsPolicies: tlsPolicies as unknown as Parameters<typeof createFindRoute>[0]['tlsPolicies'],
-      settings: live.current, clock,
+      mailHosts,
+      tlsPolicies: tlsPolicies as unknown as Parameters<typeof createFindRoute>[0]['tlsPolicies'],
+      settings: live.current,
+      clock,
     }),
     tlsMemory: { apply: (_ip, hosts) => hosts },
     onConnectionTls: () => {},
@@ -147,9 +193,17 @@ export async function startProcess(
     onFatal: outside.onFatal,
     startWorker({ connectionsMax }) {
       const simulated = createWorker({
-        time, main, traffic, delay: outside.threadDelay, threadId: workers.length + 1, onPost: outside.onPost,
+        time,
+        main,
+        traffic,
+        delay: outside.threadDelay,
+        threadId: workers.length + 1,
+        onPost: outside.onPost,
         serve: (thread) => ({
-          connectionsMax, render, transcript: () => null, readAhead: () => {},
+          connectionsMax,
+          render,
+          transcript: () => null,
+          readAhead: () => {},
           open: (target) => openSimulated(target, thread, outside),
         }),
       })
@@ -163,9 +217,17 @@ export async function startProcess(
   await dispatcher.start()
   const nothing = async (): Promise<void> => {}
   const schedule = createSchedule({
-    store, clock, realClock: clock, logger, metrics, warmup, shaping,
+    store,
+    clock,
+    realClock: clock,
+    logger,
+    metrics,
+    warmup,
+    shaping,
     domains: { checkDue: nothing, stop: nothing },
-    sts: { refresh: nothing }, tlsReports: { sendDue: nothing }, certificates: { check: () => {} },
+    sts: { refresh: nothing },
+    tlsReports: { sendDue: nothing },
+    certificates: { check: () => {} },
     health: { runDue: nothing },
     retention: { run: nothing, watchBudget: nothing, stop: () => {} },
     backups: { when: () => null, write: nothing },
@@ -177,7 +239,18 @@ export async function startProcess(
   })
   schedule.start()
   return {
-    owner, main, store, dispatcher, egress, shaping, warmup, live, epoch, traffic, open, workers,
+    owner,
+    main,
+    store,
+    dispatcher,
+    egress,
+    shaping,
+    warmup,
+    live,
+    epoch,
+    traffic,
+    open,
+    workers,
     onEvents: webhooks.wake,
     async stop() {
       await schedule.stop()
@@ -196,9 +269,10 @@ function driveUpkeep(jobs: readonly Job[]): JobDriver {
   for (const { name, run } of jobs) {
     const every = UPKEEP[name as JobName]
     if (every === undefined) continue
-    const next = (): void => void setTimeout(() => {
-      if (!isStopped) void run().then(next)
-    }, every)
+    const next = (): void =>
+      void setTimeout(() => {
+        if (!isStopped) void run().then(next)
+      }, every)
     next()
   }
   return {

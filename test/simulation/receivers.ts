@@ -85,8 +85,9 @@ export function createReceivers(options: ReceiversOptions): Receivers {
 
   function has(site: string, habit: Habit): boolean {
     const at = now()
-    const found = habits.find((each) =>
-      each.habit === habit && each.site === site && each.from <= at && at < each.until)
+    const found = habits.find(
+      (each) => each.habit === habit && each.site === site && each.from <= at && at < each.until,
+    )
     return found !== undefined && (found.share >= 1 || random.next() < found.share)
   }
 

@@ -17,7 +17,12 @@ export interface SimulatedSessions {
 }
 
 const EXTENSIONS = {
-  isPipelining: true, hasStartTls: false, has8BitMime: true, hasSmtpUtf8: true, hasDsn: false, hasSize: false,
+  isPipelining: true,
+  hasStartTls: false,
+  has8BitMime: true,
+  hasSmtpUtf8: true,
+  hasDsn: false,
+  hasSize: false,
   mostBytes: null,
 }
 const CONNECT_TIMEOUT = 30_000
@@ -28,16 +33,16 @@ const NO_FAILURE = { reply: null, isTimeout: false, tlsResult: null, isInjection
 const sleep = (milliseconds: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, milliseconds))
 
 /** `owner`: the delivery thread. */
-export async function openSimulated(
-  target: SessionTarget, owner: Owner, world: SimulatedSessions,
-): Promise<Opened> {
+export async function openSimulated(target: SessionTarget, owner: Owner, world: SimulatedSessions): Promise<Opened> {
   const { host, address, source } = target
   const connection: Connection = { site: siteOf(host), ip: source, owner }
   await sleep(world.receivers.answerTime(connection.site))
   if (!world.hasAddress(source)) return { kind: 'source-gone', reason: 'bind EADDRNOTAVAIL' }
   const facts = { host, localAddress: source, remoteAddress: address, tls: null }
   const failed = (reason: string, more: object = {}): Opened => ({
-    kind: 'failed', facts, failure: { ...NO_FAILURE, stage: 'connect', code: '4.4.1', reason, ...more },
+    kind: 'failed',
+    facts,
+    failure: { ...NO_FAILURE, stage: 'connect', code: '4.4.1', reason, ...more },
   })
   switch (world.receivers.connect(connection)) {
     case 'refused':
@@ -60,7 +65,9 @@ export function siteOf(host: string): string {
 }
 
 function createSession(
-  { host, address, source }: SessionTarget, connection: Connection, receivers: Receivers,
+  { host, address, source }: SessionTarget,
+  connection: Connection,
+  receivers: Receivers,
 ): SmtpSession {
   const { promise: ended, resolve } = Promise.withResolvers<ConnectionEnd>()
   const queue: SessionJob[] = []

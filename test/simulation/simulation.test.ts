@@ -39,7 +39,8 @@ t.test('the faults that are planted still fit into the code', async (t) => {
 })
 
 t.test('new worlds hold what has to hold', async (t) => {
-  const { stdout } = await run(process.execPath, [MAIN, '--seeds', String(NEW_WORLDS)], { maxBuffer: 2 ** 26 })
-    .catch((failed: { stdout?: string }) => ({ stdout: failed.stdout ?? String(failed) }))
+  const { stdout } = await run(process.execPath, [MAIN, '--seeds', String(NEW_WORLDS)], { maxBuffer: 2 ** 26 }).catch(
+    (failed: { stdout?: string }) => ({ stdout: failed.stdout ?? String(failed) }),
+  )
   t.match(stdout, `${NEW_WORLDS} worlds, 0 violations`)
 })

@@ -22,8 +22,14 @@ export function startingImage(): Buffer {
   const id = newIdentifier('wh', BEGINS_AT)
   verbs.addWebhookEndpoint({
     endpoint: {
-      id, url: 'http://hooks.test/', events: ['*'], include: [], description: null, status: 'enabled',
-      sealedSecret: sealSecret(createKeyRing(MASTER_KEY), id, 'secret'), createdAt: BEGINS_AT,
+      id,
+      url: 'http://hooks.test/',
+      events: ['*'],
+      include: [],
+      description: null,
+      status: 'enabled',
+      sealedSecret: sealSecret(createKeyRing(MASTER_KEY), id, 'secret'),
+      createdAt: BEGINS_AT,
     },
     most: null,
   })

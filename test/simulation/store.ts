@@ -49,9 +49,8 @@ export function createDisk(image: Buffer, onCommit: () => void): SimulatedDisk {
       return commit.run()
     },
   }
-  database.prepare = ((sql: string) => (sql === 'commit' ? commitToDisk : lazyStatement(() => prepare(sql), {
-    sql, statements,
-  }))) as Database['prepare']
+  database.prepare = ((sql: string) =>
+    sql === 'commit' ? commitToDisk : lazyStatement(() => prepare(sql), { sql, statements })) as Database['prepare']
   return {
     database,
     setFull(now) {

@@ -31,8 +31,15 @@ export interface Settings {
 }
 
 export type Happening =
-  | { what: 'accept'; count: number; domain: string; sender: string; stream: 'transactional' | 'bulk'
-      lifetime: number; delay: number }
+  | {
+      what: 'accept'
+      count: number
+      domain: string
+      sender: string
+      stream: 'transactional' | 'bulk'
+      lifetime: number
+      delay: number
+    }
   | { what: 'habit'; domain: string; habit: Habit; duration: number; share: number }
   | { what: 'kill'; downFor: number }
   | { what: 'stop'; downFor: number }
@@ -65,8 +72,13 @@ export interface Story {
 }
 
 export const SHIPPED = {
-  rate: { count: 100, per_milliseconds: SECOND }, connections: 10, messagesPerConnection: 100, readyWindow: 2_000,
-  ips: 1, isWarming: false, poolConnections: null,
+  rate: { count: 100, per_milliseconds: SECOND },
+  connections: 10,
+  messagesPerConnection: 100,
+  readyWindow: 2_000,
+  ips: 1,
+  isWarming: false,
+  poolConnections: null,
 }
 /** Of all stories, those with a herd, and those with a crowd and nothing else. */
 const HERDS = 0.06
@@ -81,8 +93,19 @@ export const SMALL_SENDER = 'few.test'
 /** The first two share their hosts. */
 export const DOMAINS = ['north.test', 'east.test', 'south.test', 'provider.test']
 const HABITS: readonly Habit[] = [
-  'greylisting', 'greylisting', 'deferring', 'refusing', 'closing', 'limiting', 'unreachable', 'silent', 'dropping',
-  'losing', 'slow', 'stalling', 'stalling',
+  'greylisting',
+  'greylisting',
+  'deferring',
+  'refusing',
+  'closing',
+  'limiting',
+  'unreachable',
+  'silent',
+  'dropping',
+  'losing',
+  'slow',
+  'stalling',
+  'stalling',
 ]
 
 export function storyOf(seed: number): Story {
@@ -96,16 +119,26 @@ export function storyOf(seed: number): Story {
 function crowdStory(seed: number, random: RandomSource): Story {
   const settings = { ...settingsOf(random), ...SHIPPED, rate: { count: 20, per_milliseconds: SECOND }, commitTime: 2 }
   const mail = { what: 'accept' as const, domain: random.oneOf(DOMAINS), lifetime: 72 * HOUR, delay: 0 }
-  const [many, few] = random.oneOf([['bulk', 'bulk'], ['bulk', 'transactional'], ['transactional', 'bulk']] as const)
-  return { seed, settings, items: [
-    { at: 0, happening: { ...mail, count: LARGE_CROWD, sender: random.oneOf(SENDERS), stream: many } },
-    { at: 2 * SECOND, happening: { ...mail, count: SMALL_CROWD, sender: SMALL_SENDER, stream: few } },
-  ] }
+  const [many, few] = random.oneOf([
+    ['bulk', 'bulk'],
+    ['bulk', 'transactional'],
+    ['transactional', 'bulk'],
+  ] as const)
+  return {
+    seed,
+    settings,
+    items: [
+      { at: 0, happening: { ...mail, count: LARGE_CROWD, sender: random.oneOf(SENDERS), stream: many } },
+      { at: 2 * SECOND, happening: { ...mail, count: SMALL_CROWD, sender: SMALL_SENDER, stream: few } },
+    ],
+  }
 }
 
 export function isCrowdStory({ items }: Story): boolean {
-  return items.length === 2 && items.some(({ happening }) =>
-    happening.what === 'accept' && happening.sender === SMALL_SENDER)
+  return (
+    items.length === 2 &&
+    items.some(({ happening }) => happening.what === 'accept' && happening.sender === SMALL_SENDER)
+  )
 }
 
 /** Half of all worlds have the limits that the files bring: most servers do. */
@@ -113,8 +146,10 @@ function settingsOf(random: RandomSource): Settings {
   const isShipped = random.next() < 0.5
   const some = {
     rate: random.oneOf([
-      { count: 100, per_milliseconds: SECOND }, { count: 20, per_milliseconds: SECOND },
-      { count: 3, per_milliseconds: SECOND }, { count: 60, per_milliseconds: MINUTE },
+      { count: 100, per_milliseconds: SECOND },
+      { count: 20, per_milliseconds: SECOND },
+      { count: 3, per_milliseconds: SECOND },
+      { count: 60, per_milliseconds: MINUTE },
     ]),
     connections: random.oneOf([1, 2, 5, 10]),
     messagesPerConnection: random.oneOf([1, 5, 100]),
@@ -153,9 +188,13 @@ function itemsOf(random: RandomSource, settings: Settings): StoryItem[] {
 
 function someMail(random: RandomSource): Happening {
   return {
-    what: 'accept', count: random.oneOf([1, 1, 3, 10, 30, 30]), domain: random.oneOf(DOMAINS),
-    sender: random.oneOf(SENDERS), stream: random.oneOf(['transactional', 'bulk']),
-    lifetime: random.oneOf([10 * MINUTE, 72 * HOUR, 72 * HOUR, 72 * HOUR]), delay: random.oneOf([0, 0, 0, 2 * MINUTE]),
+    what: 'accept',
+    count: random.oneOf([1, 1, 3, 10, 30, 30]),
+    domain: random.oneOf(DOMAINS),
+    sender: random.oneOf(SENDERS),
+    stream: random.oneOf(['transactional', 'bulk']),
+    lifetime: random.oneOf([10 * MINUTE, 72 * HOUR, 72 * HOUR, 72 * HOUR]),
+    delay: random.oneOf([0, 0, 0, 2 * MINUTE]),
   }
 }
 
@@ -166,14 +205,25 @@ function someHerd(random: RandomSource, { rate }: Settings): StoryItem[] {
   const duration = random.oneOf([20 * SECOND, MINUTE])
   const habit = random.oneOf<Habit>(['greylisting', 'greylisting', 'deferring', 'unreachable'])
   const gather = random.oneOf<Happening>([
-    { what: 'kill', downFor: 3 * MINUTE }, { what: 'retry-now', share: 1 }, { what: 'retry-now', share: 1 },
+    { what: 'kill', downFor: 3 * MINUTE },
+    { what: 'retry-now', share: 1 },
+    { what: 'retry-now', share: 1 },
     { what: 'hold', sender, duration: 3 * MINUTE },
   ])
   return [
     { at: 0, happening: { what: 'habit', domain, habit, duration, share: 1 } },
-    { at: SECOND, happening: {
-      what: 'accept', count: 4 * rate.count, domain, sender, stream: 'bulk', lifetime: 72 * HOUR, delay: 0,
-    } },
+    {
+      at: SECOND,
+      happening: {
+        what: 'accept',
+        count: 4 * rate.count,
+        domain,
+        sender,
+        stream: 'bulk',
+        lifetime: 72 * HOUR,
+        delay: 0,
+      },
+    },
     { at: duration, happening: gather },
   ]
 }
@@ -184,23 +234,41 @@ function someTrouble(random: RandomSource): Happening {
   const domain = random.oneOf(DOMAINS)
   const share = random.oneOf([0.1, 0.5, 1, 1])
   switch (random.integer(18)) {
-    case 0: return { what: 'kill', downFor: random.oneOf([10, SECOND, 2 * MINUTE]) }
-    case 1: return { what: 'stop', downFor: random.oneOf([10, SECOND]) }
-    case 2: case 16: return { what: 'thread-death' }
-    case 3: return { what: 'jump', milliseconds: random.oneOf([-HOUR, -MINUTE, 4 * SECOND, MINUTE, HOUR, 26 * HOUR]) }
-    case 4: return { what: 'disk-full', duration }
-    case 5: return { what: 'slow-store', duration, milliseconds: random.oneOf([100, 2_000, 20_000]) }
-    case 6: return { what: 'reload', rateShare: random.oneOf([0.1, 1, 3]), connections: random.oneOf([1, 4, 10]) }
-    case 7: return { what: 'hold', sender: random.oneOf(SENDERS), duration }
-    case 8: return { what: 'suspend-ip', ip, duration }
-    case 9: return { what: 'suspend-provider', ip, duration }
-    case 10: return { what: 'lose-address', ip, duration }
-    case 11: return { what: 'move-hosts', domain }
-    case 12: return { what: 'dns', domain, answer: random.oneOf(['no-answer', 'no-address']), duration }
-    case 13: return { what: 'cancel', share }
-    case 14: return { what: 'retry-now', share }
-    case 15: return { what: 'endpoint', answer: random.oneOf([500, 'silent']), duration }
-    default: return { what: 'habit', domain, habit: random.oneOf(HABITS), duration, share }
+    case 0:
+      return { what: 'kill', downFor: random.oneOf([10, SECOND, 2 * MINUTE]) }
+    case 1:
+      return { what: 'stop', downFor: random.oneOf([10, SECOND]) }
+    case 2:
+    case 16:
+      return { what: 'thread-death' }
+    case 3:
+      return { what: 'jump', milliseconds: random.oneOf([-HOUR, -MINUTE, 4 * SECOND, MINUTE, HOUR, 26 * HOUR]) }
+    case 4:
+      return { what: 'disk-full', duration }
+    case 5:
+      return { what: 'slow-store', duration, milliseconds: random.oneOf([100, 2_000, 20_000]) }
+    case 6:
+      return { what: 'reload', rateShare: random.oneOf([0.1, 1, 3]), connections: random.oneOf([1, 4, 10]) }
+    case 7:
+      return { what: 'hold', sender: random.oneOf(SENDERS), duration }
+    case 8:
+      return { what: 'suspend-ip', ip, duration }
+    case 9:
+      return { what: 'suspend-provider', ip, duration }
+    case 10:
+      return { what: 'lose-address', ip, duration }
+    case 11:
+      return { what: 'move-hosts', domain }
+    case 12:
+      return { what: 'dns', domain, answer: random.oneOf(['no-answer', 'no-address']), duration }
+    case 13:
+      return { what: 'cancel', share }
+    case 14:
+      return { what: 'retry-now', share }
+    case 15:
+      return { what: 'endpoint', answer: random.oneOf([500, 'silent']), duration }
+    default:
+      return { what: 'habit', domain, habit: random.oneOf(HABITS), duration, share }
   }
 }
 
@@ -215,10 +283,13 @@ export function habitTimes({ items }: Story): HabitTime[] {
 
 /** When the last of it is over. */
 export function faultsEndAt({ items }: Story): number {
-  return Math.max(0, ...items.map(({ at, happening }) => {
-    const { duration = 0, downFor = 0 } = { ...happening } as { duration?: number; downFor?: number }
-    return at + duration + downFor
-  }))
+  return Math.max(
+    0,
+    ...items.map(({ at, happening }) => {
+      const { duration = 0, downFor = 0 } = { ...happening } as { duration?: number; downFor?: number }
+      return at + duration + downFor
+    }),
+  )
 }
 
 /** A line for each thing that happens. */

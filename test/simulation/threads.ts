@@ -89,7 +89,11 @@ export function createWorker(options: WorkerOptions): SimulatedWorker {
   }
 
   const tell = createLink({
-    time, to: main, delay, traffic, receive: (message) => void events.emit('message', message),
+    time,
+    to: main,
+    delay,
+    traffic,
+    receive: (message) => void events.emit('message', message),
   })
   const receive = serveThread({ ...options.serve(owner), threadId, post: tell, end: async () => exit() })
   const post = createLink({ time, to: owner, delay, traffic, receive: (message) => receive(message as ToThread) })

@@ -133,7 +133,10 @@ export function createVirtualTime(random: RandomSource): VirtualTime {
   }
 
   return {
-    now, wall, runUntil, install,
+    now,
+    wall,
+    runUntil,
+    install,
     events: () => events,
     draws: () => draws,
     spend(milliseconds) {
@@ -143,7 +146,12 @@ export function createVirtualTime(random: RandomSource): VirtualTime {
       ahead += milliseconds
     },
     owner: (name, { parent, turnTime } = {}) => ({
-      name, parent: parent ?? null, isDead: false, nextImmediateAt: 0, busyUntil: 0, turnTime: turnTime ?? 0,
+      name,
+      parent: parent ?? null,
+      isDead: false,
+      nextImmediateAt: 0,
+      busyUntil: 0,
+      turnTime: turnTime ?? 0,
     }),
     plan(delay, owner, run) {
       const event = plan(delay, owner, run)

@@ -107,19 +107,28 @@ function runNow(story: Story): Run {
   try {
     const outsideOwner = time.owner('outside')
     const receivers = createReceivers({
-      habits: habitTimes(story), random, now: time.now,
-      onRecipient: invariants.noteRecipient, onTaken: invariants.noteTaken, onConnection: invariants.noteConnection,
+      habits: habitTimes(story),
+      random,
+      now: time.now,
+      onRecipient: invariants.noteRecipient,
+      onTaken: invariants.noteTaken,
+      onConnection: invariants.noteConnection,
     })
     const { threadDelay } = story.settings
     const someDelay = (): number => random.next() * threadDelay
     let processes = 0
     const world: World = {
-      time, story,
+      time,
+      story,
       process: undefined,
       limits: { rateShare: 1, connections: story.settings.connections },
       configuration: () => configurationFor(base, story.settings, world.limits),
-      lostIps: new Set(), movedDomains: new Set(), dns: new Map(),
-      endpoint: 200, isDiskFull: false, storeDelay: 0,
+      lostIps: new Set(),
+      movedDomains: new Set(),
+      dns: new Map(),
+      endpoint: 200,
+      isDiskFull: false,
+      storeDelay: 0,
       start: () => start(time.owner(`process ${++processes}`)),
       kill() {
         if (current === undefined || current.isDead) return false
@@ -130,7 +139,10 @@ function runNow(story: Story): Run {
     }
     let current: Owner | undefined
     const outside: Outside = {
-      time, disk, metrics, receivers,
+      time,
+      disk,
+      metrics,
+      receivers,
       mailHosts: { find: (domain) => later(random.next() * 20, () => hostsOf(domain, world)) },
       guardedRequest: { post: ({ headers }) => answerHook(headers['X-Service-Event-Id'] ?? '') },
       hasAddress: (ip) => !world.lostIps.has(ip),
@@ -156,14 +168,17 @@ function runNow(story: Story): Run {
     function start(owner: Owner): void {
       current = owner
       time.plan(0, owner, () => {
-        startProcess(owner, world.configuration(), outside).then((started) => {
-          world.process = started
-        }, (thrown: unknown) => {
-          // It could not open what it needs: the service manager starts it again.
-          if (errorCode(thrown) !== 'SQLITE_FULL') fail(new Violation('start', String(thrown)))
-          owner.isDead = true
-          time.plan(1_000, outsideOwner, world.start)
-        })
+        startProcess(owner, world.configuration(), outside).then(
+          (started) => {
+            world.process = started
+          },
+          (thrown: unknown) => {
+            // It could not open what it needs: the service manager starts it again.
+            if (errorCode(thrown) !== 'SQLITE_FULL') fail(new Violation('start', String(thrown)))
+            owner.isDead = true
+            time.plan(1_000, outsideOwner, world.start)
+          },
+        )
       })
     }
     const happenings = createHappenings(world, { disk, random, owner: outsideOwner, invariants })

@@ -19,6 +19,8 @@ const accept = async (): Promise<void> => {
 }
 await Promise.all(Array.from({ length: CALLERS }, accept))
 await claim(store, epoch)
-await Promise.all(Array.from({ length: CALLERS }, async () => {
-  for (;;) await accept()
-}))
+await Promise.all(
+  Array.from({ length: CALLERS }, async () => {
+    for (;;) await accept()
+  }),
+)

@@ -8,7 +8,17 @@ import { CAPTURE_ROUTE } from '../../src/store/records/queue-records.ts'
 import { claimMessages } from '../support/claim-messages.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, claim, claimedMessage, LEASE, LIFETIME, lookUp, newMessage, NOW, POOL, rowClaim,
+  acceptOne,
+  acceptRequest,
+  claim,
+  claimedMessage,
+  LEASE,
+  LIFETIME,
+  lookUp,
+  newMessage,
+  NOW,
+  POOL,
+  rowClaim,
   sampleContent,
 } from './store-samples.ts'
 
@@ -16,12 +26,38 @@ export const accepting: Cases = {
   'an accepted message is queued and can be looked up': async (t, { store }) => {
     const id = await acceptOne(store)
     t.match(await lookUp(store, id), {
-      id, batchId: null, state: 'queued', recipient: 'ada@example.com', from: 'orders@acme.com',
-      subject: 'Order {{number}}', hasVariables: true, variables: {}, stream: 'transactional', domain: 'acme.com',
-      pool: POOL, isp: null, ip: null, createdAt: NOW, expiresAt: NOW + LIFETIME, nextAttemptAt: NOW,
-      deliveredAt: null, bouncedAt: null, bounce: null, isPossibleDuplicate: false, attempts: [], sendAt: null,
-      recipientDomain: 'example.com', tags: {}, metadata: {}, isTest: false, complainedAt: null, opens: 0, clicks: 0,
-      machineOpens: 0, machineClicks: 0, retryOf: null,
+      id,
+      batchId: null,
+      state: 'queued',
+      recipient: 'ada@example.com',
+      from: 'orders@acme.com',
+      subject: 'Order {{number}}',
+      hasVariables: true,
+      variables: {},
+      stream: 'transactional',
+      domain: 'acme.com',
+      pool: POOL,
+      isp: null,
+      ip: null,
+      createdAt: NOW,
+      expiresAt: NOW + LIFETIME,
+      nextAttemptAt: NOW,
+      deliveredAt: null,
+      bouncedAt: null,
+      bounce: null,
+      isPossibleDuplicate: false,
+      attempts: [],
+      sendAt: null,
+      recipientDomain: 'example.com',
+      tags: {},
+      metadata: {},
+      isTest: false,
+      complainedAt: null,
+      opens: 0,
+      clicks: 0,
+      machineOpens: 0,
+      machineClicks: 0,
+      retryOf: null,
     })
     t.match(await store.messageEvents(id), [{ kind: 'email.accepted', at: NOW, data: {} }])
     t.same(await store.queueSummary(NOW), { waiting: 1, sending: 0, oldestDueAt: NOW })
@@ -40,17 +76,24 @@ export const accepting: Cases = {
     t.equal(await lookUp(store, fresh.id), null)
     t.equal((await store.queueSummary(NOW)).waiting, 1)
     t.same(await store.moveOrphans([POOL], POOL), [], 'not even the new pool is left')
-    t.same((await store.queueKeys(null, 9)).keys.map(({ pool, waiting }) => [pool, waiting]), [[POOL, 1]])
+    t.same(
+      (await store.queueKeys(null, 9)).keys.map(({ pool, waiting }) => [pool, waiting]),
+      [[POOL, 1]],
+    )
   },
   'a verb that fails does not disturb its neighbours': async (t, { store }) => {
     const known = newMessage()
     await store.acceptMessages(acceptRequest({ messages: [known] }))
     const neighbours = Array.from({ length: 20 }, () => newMessage())
     const calls = neighbours.map((message, index) =>
-      store.acceptMessages(acceptRequest({ messages: [index % 2 === 0 ? message : known] })))
+      store.acceptMessages(acceptRequest({ messages: [index % 2 === 0 ? message : known] })),
+    )
     const results = await Promise.allSettled(calls)
     const expected = neighbours.map((_, index) => (index % 2 === 0 ? 'fulfilled' : 'rejected'))
-    t.same(results.map((result) => result.status), expected)
+    t.same(
+      results.map((result) => result.status),
+      expected,
+    )
     for (const [index, { id }] of neighbours.entries()) {
       t.equal((await lookUp(store, id)) !== null, index % 2 === 0)
     }
@@ -62,22 +105,32 @@ export const accepting: Cases = {
       { ...sampleContent, replyTo: null, html: null, text: '' },
       { ...sampleContent, from: { name: null, address: 'a@acme.com' }, text: 'plain ✓', hasVariables: false },
       {
-        ...sampleContent, attachments: [
+        ...sampleContent,
+        attachments: [
           { name: 'bill.pdf', contentType: 'application/pdf', contentId: null, bytes: big },
           { name: '', contentType: 'image/png', contentId: 'logo', bytes: Uint8Array.of() },
           { name: 'ü.txt', contentType: 'text/plain', contentId: null, bytes: Uint8Array.of(0, 13, 10, 255) },
         ],
       },
       {
-        ...sampleContent, html: null, text: 'x', tracking: { opens: true, clicks: false },
+        ...sampleContent,
+        html: null,
+        text: 'x',
+        tracking: { opens: true, clicks: false },
         addressees: { to: { name: 'Ada', address: 'ada@example.com' }, cc: [{ name: null, address: 'b@example.org' }] },
-        headers: [['X-Trace', 'ünï'], ['X-Trace', '2']],
+        headers: [
+          ['X-Trace', 'ünï'],
+          ['X-Trace', '2'],
+        ],
         tags: { ['__proto__']: 'x', ['%_\'"']: 'nul \0 inside' },
         metadata: { nested: { list: [1, null, '\0'] }, text: '✓' },
         unsubscribe: { list: 'news', url: 'https://acme.com/leave' },
       },
       {
-        ...sampleContent, html: null, text: null, raw: big.subarray(0, 1_300_000),
+        ...sampleContent,
+        html: null,
+        text: null,
+        raw: big.subarray(0, 1_300_000),
         unsubscribe: { list: 'bulk', url: null },
       },
       { ...sampleContent, html: null, text: null, raw: Uint8Array.of() },
@@ -93,7 +146,7 @@ export const accepting: Cases = {
     }
     t.equal(await reader.content(4_711), undefined)
   },
-  'a batch shares one content and keeps what is each recipient\'s own': async (t, { store, contentReader }) => {
+  "a batch shares one content and keeps what is each recipient's own": async (t, { store, contentReader }) => {
     const messages = [
       newMessage({ to: { name: 'Ada L.', address: 'ada@example.com' }, variables: { n: 1, ok: true, name: 'Ada' } }),
       newMessage({ to: { name: null, address: 'bob@example.org' }, recipientDomain: 'example.org' }),
@@ -103,7 +156,10 @@ export const accepting: Cases = {
     const claimed = await claim(store, epoch)
     const reader = await contentReader()
     t.equal(new Set(claimed.map((message) => message.contentId)).size, 1)
-    t.same(claimed.map((message) => message.recipientDomain), ['example.com', 'example.org'])
+    t.same(
+      claimed.map((message) => message.recipientDomain),
+      ['example.com', 'example.org'],
+    )
     for (const [index, message] of claimed.entries()) {
       const { id: messageId, to, variables } = messages[index] ?? newMessage()
       const facts = { messageId, domain: 'acme.com', to, variables, acceptedAt: NOW, sendAt: null, stream: 'bulk' }
@@ -129,9 +185,21 @@ export const claiming: Cases = {
   'a claimed message carries what the dispatcher decides by': async (t, { store }) => {
     const { message } = await claimedMessage(store)
     t.match(message, {
-      pool: POOL, stream: 'transactional', domain: 'acme.com', recipient: 'ada@example.com',
-      recipientDomain: 'example.com', attempts: 0, acceptedAt: NOW, expiresAt: NOW + LIFETIME, pathFailures: 0,
-      ambiguousCount: 0, route: '', lastIp: null, keepIpUntil: null, avoidIps: [], isCaptured: false,
+      pool: POOL,
+      stream: 'transactional',
+      domain: 'acme.com',
+      recipient: 'ada@example.com',
+      recipientDomain: 'example.com',
+      attempts: 0,
+      acceptedAt: NOW,
+      expiresAt: NOW + LIFETIME,
+      pathFailures: 0,
+      ambiguousCount: 0,
+      route: '',
+      lastIp: null,
+      keepIpUntil: null,
+      avoidIps: [],
+      isCaptured: false,
     })
   },
   'captured mail waits in a pool of its own, shows the one it was meant for, is never moved': async (t, { store }) => {
@@ -169,7 +237,9 @@ export const claiming: Cases = {
     t.equal((await store.queueSummary(NOW)).sending, 1)
     await store.unclaim({ epoch, rows: [{ key: message.key, claim: message.claim, nextAt: NOW + 60_000 }] })
     t.match(await lookUp(store, message.id), {
-      state: 'queued', nextAttemptAt: NOW + 60_000, isPossibleDuplicate: false,
+      state: 'queued',
+      nextAttemptAt: NOW + 60_000,
+      isPossibleDuplicate: false,
     })
     t.match(await store.queueKeys(null, 9), { keys: [{ earliestAt: NOW + 60_000 }] })
     t.same(await claim(store, epoch), [])

@@ -8,7 +8,9 @@ import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { utcDay } from '../../src/base/utc-day.ts'
 import type { Grant } from '../../src/store/records/queue-records.ts'
 import {
-  createAllowanceRefund, createPeekAllowance, createReserveAllowance,
+  createAllowanceRefund,
+  createPeekAllowance,
+  createReserveAllowance,
 } from '../../src/store/sqlite/ips/allowance.ts'
 import { openDatabase } from '../../src/store/sqlite/engine/database.ts'
 import type { Reservation } from '../../src/store/records/warmup-records.ts'
@@ -42,7 +44,13 @@ const dayRow = (database: Database, isp: string): unknown =>
 t.test('a first grant makes the rows of the day, of the IP and of the provider', async (t) => {
   const { database, reserve, peek } = openAllowance(t)
   t.same(peek(MIDNIGHT, 3), {
-    ip: IP, isp: 'gmail', day: utcDay(MIDNIGHT), at: MIDNIGHT, granted: 3, nextAt: null, reason: null,
+    ip: IP,
+    isp: 'gmail',
+    day: utcDay(MIDNIGHT),
+    at: MIDNIGHT,
+    granted: 3,
+    nextAt: null,
+    reason: null,
     // 50 over a day, 25 for gmail; three fewer of each.
     interval: DAY / 22,
   })
@@ -57,25 +65,66 @@ t.test('a first grant makes the rows of the day, of the IP and of the provider',
 t.test('what is not granted, until when and why', async (t) => {
   for (const [what, steps, wanted] of [
     ['the burst', [[MIDNIGHT, 8, {}]], { granted: 5, nextAt: MIDNIGHT + 1_053_659, reason: 'warmup_hour' }],
-    ['the pace of the provider', [[MIDNIGHT, 8, { cap: 1_000, providerCaps: { gmail: 100 } }]],
-      { granted: 5, nextAt: MIDNIGHT + 712_088, reason: 'provider_share' }],
-    ['the hour of a small cap', [[MIDNIGHT, 6, { cap: 6, providerCaps: { gmail: 6 } }]],
-      { granted: 5, nextAt: MIDNIGHT + 65 * MINUTE, reason: 'warmup_hour' }],
-    ['the pace of the IP', [[MIDNIGHT, 4, {}], [MIDNIGHT, 4, { isp: 'yahoo' }]],
-      { granted: 1, nextAt: MIDNIGHT + 1_218_580, reason: 'warmup_hour' }],
-    ['the hour', [[MIDNIGHT + 20 * HOUR, 5, {}], [MIDNIGHT + 20 * HOUR + 40 * MINUTE, 5, { isp: 'yahoo' }]],
-      { granted: 2, nextAt: MIDNIGHT + 20 * HOUR + 65 * MINUTE, reason: 'warmup_hour' }],
-    ['the day', [[MIDNIGHT, 1, { cap: 1 }], [MIDNIGHT + HOUR, 1, { cap: 1 }]],
-      { granted: 0, nextAt: MIDNIGHT + DAY, reason: 'warmup_day', interval: DAY }],
-    ['the share of the provider', [[MIDNIGHT, 2, { providerCaps: { gmail: 2 } }], [MIDNIGHT + HOUR, 1, {}]],
-      { granted: 0, nextAt: MIDNIGHT + DAY, reason: 'provider_share' }],
-    ['before the active hours', [[MIDNIGHT, 1, { windowFrom: MIDNIGHT + 6 * HOUR }]],
-      { granted: 0, nextAt: MIDNIGHT + 6 * HOUR, reason: 'warmup_day' }],
-    ['behind them', [[MIDNIGHT + 23 * HOUR, 1, { windowFrom: MIDNIGHT + HOUR, windowTo: MIDNIGHT + 22 * HOUR }]],
-      { granted: 0, nextAt: MIDNIGHT + DAY + HOUR, reason: 'warmup_day' }],
-    ['at the end of the day the pace of tomorrow', [[MIDNIGHT, 5, {}], [MIDNIGHT + 60, 9, {
-      windowTo: MIDNIGHT + 61,
-    }]], { granted: 0, nextAt: MIDNIGHT + DAY }],
+    [
+      'the pace of the provider',
+      [[MIDNIGHT, 8, { cap: 1_000, providerCaps: { gmail: 100 } }]],
+      { granted: 5, nextAt: MIDNIGHT + 712_088, reason: 'provider_share' },
+    ],
+    [
+      'the hour of a small cap',
+      [[MIDNIGHT, 6, { cap: 6, providerCaps: { gmail: 6 } }]],
+      { granted: 5, nextAt: MIDNIGHT + 65 * MINUTE, reason: 'warmup_hour' },
+    ],
+    [
+      'the pace of the IP',
+      [
+        [MIDNIGHT, 4, {}],
+        [MIDNIGHT, 4, { isp: 'yahoo' }],
+      ],
+      { granted: 1, nextAt: MIDNIGHT + 1_218_580, reason: 'warmup_hour' },
+    ],
+    [
+      'the hour',
+      [
+        [MIDNIGHT + 20 * HOUR, 5, {}],
+        [MIDNIGHT + 20 * HOUR + 40 * MINUTE, 5, { isp: 'yahoo' }],
+      ],
+      { granted: 2, nextAt: MIDNIGHT + 20 * HOUR + 65 * MINUTE, reason: 'warmup_hour' },
+    ],
+    [
+      'the day',
+      [
+        [MIDNIGHT, 1, { cap: 1 }],
+        [MIDNIGHT + HOUR, 1, { cap: 1 }],
+      ],
+      { granted: 0, nextAt: MIDNIGHT + DAY, reason: 'warmup_day', interval: DAY },
+    ],
+    [
+      'the share of the provider',
+      [
+        [MIDNIGHT, 2, { providerCaps: { gmail: 2 } }],
+        [MIDNIGHT + HOUR, 1, {}],
+      ],
+      { granted: 0, nextAt: MIDNIGHT + DAY, reason: 'provider_share' },
+    ],
+    [
+      'before the active hours',
+      [[MIDNIGHT, 1, { windowFrom: MIDNIGHT + 6 * HOUR }]],
+      { granted: 0, nextAt: MIDNIGHT + 6 * HOUR, reason: 'warmup_day' },
+    ],
+    [
+      'behind them',
+      [[MIDNIGHT + 23 * HOUR, 1, { windowFrom: MIDNIGHT + HOUR, windowTo: MIDNIGHT + 22 * HOUR }]],
+      { granted: 0, nextAt: MIDNIGHT + DAY + HOUR, reason: 'warmup_day' },
+    ],
+    [
+      'at the end of the day the pace of tomorrow',
+      [
+        [MIDNIGHT, 5, {}],
+        [MIDNIGHT + 60, 9, { windowTo: MIDNIGHT + 61 }],
+      ],
+      { granted: 0, nextAt: MIDNIGHT + DAY },
+    ],
   ] as const) {
     const { reserve } = openAllowance(t)
     t.match(steps.map((step) => reserve(step[0], step[1], step[2])).at(-1), wanted, what)

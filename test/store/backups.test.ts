@@ -4,7 +4,15 @@
  */
 import { execFileSync } from 'node:child_process'
 import {
-  closeSync, copyFileSync, mkdirSync, openSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync,
+  closeSync,
+  copyFileSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
   writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
@@ -35,14 +43,17 @@ async function scene(t: Test, keep = 3) {
   const dir = join(folder, 'backups')
   const disk = { keptFreeBytes: 0 }
   const backups = createBackups({
-    databaseFile: databasePath(location), configurationFolder: join(folder, 'config'), clock, metrics,
+    databaseFile: databasePath(location),
+    configurationFolder: join(folder, 'config'),
+    clock,
+    metrics,
     settings: () => ({ dir, keep, keptFreeBytes: disk.keptFreeBytes }),
     logger: createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) }),
   })
   return { folder, location, store, clock, lines, metrics, dir, backups, disk }
 }
 
-t.test('the newest few are kept; what is written elsewhere is nobody\'s to remove', async (t) => {
+t.test("the newest few are kept; what is written elsewhere is nobody's to remove", async (t) => {
   const { store, backups, clock, dir, folder, metrics } = await scene(t, 2)
   await acceptOne(store)
   t.same(backups.list(), [])
@@ -52,7 +63,10 @@ t.test('the newest few are kept; what is written elsewhere is nobody\'s to remov
     await clock.advance(DAY)
   }
   const elsewhere = await backups.write(join(folder, 'elsewhere'))
-  t.same(readdirSync(dir).sort(), [22, 23].map((day) => `sternpost-202611${day}T120000Z-${SCHEMA_VERSION}.tar`))
+  t.same(
+    readdirSync(dir).sort(),
+    [22, 23].map((day) => `sternpost-202611${day}T120000Z-${SCHEMA_VERSION}.tar`),
+  )
   t.match(backups.list(), [{ madeAt: NOW + 2 * DAY }, { madeAt: NOW + DAY }])
   t.match(elsewhere, { schema: SCHEMA_VERSION, madeAt: NOW + 3 * DAY, manifest: { counts: { undelivered: 1 } } })
   const text = await metrics.text()
@@ -76,8 +90,11 @@ t.test('one at a time; one that fails removes nothing, and says why', async (t) 
   t.equal(readdirSync(dir).length, 1)
   t.match(lines.at(-1), { level: 'error', msg: 'no backup was written' })
   disk.keptFreeBytes = 2 ** 60
-  await t.rejects(backups.write(null), { message: /^\d+ bytes are needed in .*, \d+ are free$/ },
-    'the server keeps the space it needs to take mail')
+  await t.rejects(
+    backups.write(null),
+    { message: /^\d+ bytes are needed in .*, \d+ are free$/ },
+    'the server keeps the space it needs to take mail',
+  )
   disk.keptFreeBytes = 0
   t.match(readdirSync(dir), [/^sternpost-20261121T120000Z/])
   const left = join(dir, '.backup-unfinished')
@@ -96,7 +113,10 @@ t.test('damage anywhere in it is found, and a restore of it touches nothing', as
     mkdirSync(join(folder, name))
     return join(folder, name)
   }
-  t.match(verifyBackup(path, work('good'), () => {}), { schema: SCHEMA_VERSION, mark: NOW })
+  t.match(
+    verifyBackup(path, work('good'), () => {}),
+    { schema: SCHEMA_VERSION, mark: NOW },
+  )
   const before = readdirSync(location.folder).sort()
   const size = statSync(path).size
   for (const [index, place] of [0.3, 0.6].entries()) {
@@ -115,9 +135,16 @@ t.test('damage anywhere in it is found, and a restore of it touches nothing', as
   const linked = work('linked')
   writeFileSync(join(linked, 'elsewhere'), 'as it is')
   symlinkSync('elsewhere', join(linked, 'sternpost.db'))
-  writeFileSync(join(linked, 'manifest.json'), JSON.stringify({
-    format: 1, schema: SCHEMA_VERSION, mark: '', counts: {}, files: { 'sternpost.db': { bytes: 8, sha256: '' } },
-  }))
+  writeFileSync(
+    join(linked, 'manifest.json'),
+    JSON.stringify({
+      format: 1,
+      schema: SCHEMA_VERSION,
+      mark: '',
+      counts: {},
+      files: { 'sternpost.db': { bytes: 8, sha256: '' } },
+    }),
+  )
   execFileSync('tar', ['-cf', join(folder, 'linked.tar'), '-C', linked, 'manifest.json', 'sternpost.db'])
   t.throws(() => verifyBackup(join(folder, 'linked.tar'), work('unlinked'), () => {}), { message: /in it is no file/ })
   writeFileSync(join(folder, 'letter.tar'), 'Dear Sir or Madam')
@@ -127,7 +154,7 @@ t.test('damage anywhere in it is found, and a restore of it touches nothing', as
   t.same(verifyDatabase(location).problems, [])
 })
 
-t.test('restored mail is held with the lifetime it had, and today\'s warmup allowance counts as used', async (t) => {
+t.test("restored mail is held with the lifetime it had, and today's warmup allowance counts as used", async (t) => {
   const { store, backups, location } = await scene(t)
   const { epoch } = await store.beginEpoch(NOW, NOW)
   await store.addWebhookEndpoint(webhookEndpoint())
@@ -153,11 +180,17 @@ t.test('restored mail is held with the lifetime it had, and today\'s warmup allo
   const now = NOW + 2 * DAY
   const summary = restoreBackup({ file: path, location, now, keepsAllowance: false, onStage() {} })
   t.match(summary, {
-    held: 2, warmingIps: 3, mark: NOW, schema: SCHEMA_VERSION,
+    held: 2,
+    warmingIps: 3,
+    mark: NOW,
+    schema: SCHEMA_VERSION,
     counts: { messages: 2, undelivered: 2, webhook_endpoints: 1 },
   })
   t.same(readdirSync(summary.movedTo ?? '').sort(), ['sternpost.db', 'sternpost.db-wal'], 'with its log')
-  t.notOk(readdirSync(location.folder).some((name) => /^\.restore-|-wal$/.test(name)), 'and nothing is left here')
+  t.notOk(
+    readdirSync(location.folder).some((name) => /^\.restore-|-wal$/.test(name)),
+    'and nothing is left here',
+  )
   const { store: restored } = await openTestStore(location)
   t.teardown(() => restored.close())
   const { epoch: next, ...found } = await restored.beginEpoch(now, now)
@@ -165,11 +198,17 @@ t.test('restored mail is held with the lifetime it had, and today\'s warmup allo
   t.same(await claim(restored, next, now + DAY), [], 'nothing is due')
   for (const id of [waiting, sending]) {
     t.match(await lookUp(restored, id, now), {
-      state: 'queued', waitingFor: 'held', expiresAt: NOW + 72 * HOUR + 2 * DAY, isPossibleDuplicate: id === first?.id,
+      state: 'queued',
+      waitingFor: 'held',
+      expiresAt: NOW + 72 * HOUR + 2 * DAY,
+      isPossibleDuplicate: id === first?.id,
     })
   }
   const rows = (await restored.warmupDays('127.0.0.11', day)).map(({ isp, cap, granted }) => [isp, cap, granted])
-  t.same(rows.sort(), [['*', 20, 20], ['gmail', 5, 5]])
+  t.same(rows.sort(), [
+    ['*', 20, 20],
+    ['gmail', 5, 5],
+  ])
   for (const ip of ['127.0.0.13', '127.0.0.14']) {
     t.match(await restored.warmupDays(ip, day), [{ isp: '*', cap: 0, granted: 0 }])
   }
@@ -184,7 +223,10 @@ t.test('restored mail is held with the lifetime it had, and today\'s warmup allo
   t.equal(kept.warmingIps, 0)
   const { store: third } = await openTestStore(location)
   t.teardown(() => third.close())
-  t.match(await third.warmupDays('127.0.0.11', day), [{ cap: 50, granted: 20 }, { cap: 25, granted: 5 }])
+  t.match(await third.warmupDays('127.0.0.11', day), [
+    { cap: 50, granted: 20 },
+    { cap: 25, granted: 5 },
+  ])
 })
 
 t.test('a database that a killed server left is restored with what stands in its log', async (t) => {

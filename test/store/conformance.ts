@@ -26,9 +26,32 @@ t.setTimeout(600_000)
 /** Runs every case; `makeStore` gets the test of the case, for its cleanup. */
 export function testStoreConformance(makeStore: (t: Test) => Promise<StoreUnderTest>): void {
   const groups: Record<string, Cases> = {
-    accepting, idempotency, suppressing, suppressionList, claiming, keys, routing,
-    operating, upkeep, leases, outcomes, expiry, acting, repeating, batches,
-    searching, engagement, unsubscribing, webhooks, apiKeys, ips, outboundTls, domains, domainChecks, removal, closing,
+    accepting,
+    idempotency,
+    suppressing,
+    suppressionList,
+    claiming,
+    keys,
+    routing,
+    operating,
+    upkeep,
+    leases,
+    outcomes,
+    expiry,
+    acting,
+    repeating,
+    batches,
+    searching,
+    engagement,
+    unsubscribing,
+    webhooks,
+    apiKeys,
+    ips,
+    outboundTls,
+    domains,
+    domainChecks,
+    removal,
+    closing,
   }
   for (const [group, cases] of Object.entries(groups)) {
     t.test(group, async (t) => {

@@ -9,12 +9,26 @@ import type { Store } from '../../src/store/store.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, claim, deferredUntil, delivered, dkimKey, domainCheck, domainRecord, lookUp, newMessage,
-  NOW, outcomeRecord, webhookEndpoint,
+  acceptOne,
+  acceptRequest,
+  claim,
+  deferredUntil,
+  delivered,
+  dkimKey,
+  domainCheck,
+  domainRecord,
+  lookUp,
+  newMessage,
+  NOW,
+  outcomeRecord,
+  webhookEndpoint,
 } from './store-samples.ts'
 
 const verifiedEvent = (): ServiceEvent => ({
-  id: newIdentifier('evt', NOW), kind: 'domain.verified', at: NOW, data: { domain: 'acme.com', status: 'verified' },
+  id: newIdentifier('evt', NOW),
+  kind: 'domain.verified',
+  at: NOW,
+  data: { domain: 'acme.com', status: 'verified' },
 })
 const selectors = (domain: DomainRecord | null | undefined): string[] | undefined =>
   domain?.keys.map(({ selector, role }) => `${selector} ${role}`)
@@ -23,8 +37,16 @@ export const domains: Cases = {
   'a domain is added once and read back whole': async (t, { store }) => {
     const domain = domainRecord({
       keys: [dkimKey(), dkimKey({ selector: 'ed1', algorithm: 'ed25519-sha256', seenAt: NOW, retireAt: NOW + 1 })],
-      tracking: { opens: false, clicks: true }, allowSubdomains: true, ipPool: 'bulk', state: 'degraded',
-      verifiedAt: 1, lastCheckedAt: 2, nextCheckAt: 3, failingSince: 4, failedChecks: 5, degradedAt: 6,
+      tracking: { opens: false, clicks: true },
+      allowSubdomains: true,
+      ipPool: 'bulk',
+      state: 'degraded',
+      verifiedAt: 1,
+      lastCheckedAt: 2,
+      nextCheckAt: 3,
+      failingSince: 4,
+      failedChecks: 5,
+      degradedAt: 6,
     })
     const added = await store.addDomain(domain, null)
     t.equal(added.isNew, true)
@@ -46,13 +68,19 @@ export const domains: Cases = {
   'a list is newest first in pages that additions and removals do not move': async (t, { store }) => {
     for (const name of ['a', 'b', 'c', 'd', 'e']) await store.addDomain(domainRecord({ name: `${name}.com` }), null)
     const first = await store.listDomains({ states: null, limit: 2, after: null })
-    t.same(first.domains.map(({ name }) => name), ['e.com', 'd.com'])
+    t.same(
+      first.domains.map(({ name }) => name),
+      ['e.com', 'd.com'],
+    )
     t.same(selectors(first.domains[0]), ['ps1 active'], 'whole records')
     await store.addDomain(domainRecord({ name: 'f.com' }), null)
     await store.removeDomain({ name: 'd.com', now: NOW, purge: false })
     await store.removeDomain({ name: 'b.com', now: NOW, purge: false })
     const second = await store.listDomains({ states: null, limit: 2, after: first.next })
-    t.same(second.domains.map(({ name }) => name), ['c.com', 'a.com'])
+    t.same(
+      second.domains.map(({ name }) => name),
+      ['c.com', 'a.com'],
+    )
     t.equal(second.next, null, 'nothing follows a full last page')
     t.same(await store.listDomains({ states: null, limit: 2, after: '1' }), { domains: [], next: null })
     for (const after of ['', 'x', '-1', '1e3', '9'.repeat(40), "1' or 1"]) {
@@ -88,21 +116,26 @@ export const domains: Cases = {
     t.same(selectors(await store.findDomain('acme.com')), ['ps1 active', 'ps2 next'], 'none of a refused list')
     t.equal(await store.addDkimKeys('other.com', [next]), null)
   },
-  'the active keys sign, RSA first, those of the living domain before a removed one\'s': async (t, tested) => {
+  "the active keys sign, RSA first, those of the living domain before a removed one's": async (t, tested) => {
     const { store } = tested
     const reader = await tested.contentReader()
     const keysOf = async (domain: string): Promise<string[]> =>
       (await reader.signingKeys(domain)).map((key) => `${key.domain} ${key.selector} ${key.algorithm}`)
     t.same(await keysOf('acme.com'), [])
-    await store.addDomain(domainRecord({
-      keys: [
-        dkimKey({ selector: 'ed1', algorithm: 'ed25519-sha256' }), dkimKey(),
-        dkimKey({ selector: 'soon', role: 'next' }), dkimKey({ selector: 'old', role: 'retiring' }),
-      ],
-    }), null)
+    await store.addDomain(
+      domainRecord({
+        keys: [
+          dkimKey({ selector: 'ed1', algorithm: 'ed25519-sha256' }),
+          dkimKey(),
+          dkimKey({ selector: 'soon', role: 'next' }),
+          dkimKey({ selector: 'old', role: 'retiring' }),
+        ],
+      }),
+      null,
+    )
     const signing = ['acme.com ps1 rsa-sha256', 'acme.com ed1 ed25519-sha256']
     t.same(await keysOf('acme.com'), signing)
-    t.same([...(await reader.signingKeys('acme.com'))[0]?.sealedPrivateKey ?? []], [9, 8, 7])
+    t.same([...((await reader.signingKeys('acme.com'))[0]?.sealedPrivateKey ?? [])], [9, 8, 7])
     await store.removeDomain({ name: 'acme.com', now: NOW, purge: false })
     t.same(await keysOf('acme.com'), signing, 'what waits still leaves')
     await store.addDomain(domainRecord({ verifiedAt: NOW, keys: [dkimKey({ selector: 'new' })] }), null)
@@ -113,11 +146,13 @@ export const domains: Cases = {
     t.same(await keysOf('acme.com'), ['acme.com new rsa-sha256'], 'until the one added anew is verified')
     t.same(await keysOf('other.com'), [])
   },
-  'an active key of a domain signs others\' mail while it is here and may send': async (t, tested) => {
+  "an active key of a domain signs others' mail while it is here and may send": async (t, tested) => {
     const { store } = tested
     const reader = await tested.contentReader()
     const keys = [
-      dkimKey({ selector: 'ed1', algorithm: 'ed25519-sha256' }), dkimKey(), dkimKey({ selector: 'soon', role: 'next' }),
+      dkimKey({ selector: 'ed1', algorithm: 'ed25519-sha256' }),
+      dkimKey(),
+      dkimKey({ selector: 'soon', role: 'next' }),
     ]
     const signs = { verified: true, degraded: true, pending: false, failed: false, suspended: false }
     for (const [state, may] of Object.entries(signs)) {
@@ -134,15 +169,26 @@ export const domainChecks: Cases = {
   'a check brings state, times, findings and keys together': async (t, { store }) => {
     await store.addDomain(domainRecord({ keys: [dkimKey(), dkimKey({ selector: 'ps2', role: 'next' })] }), null)
     const check: RecordCheck = {
-      purpose: 'spf', status: 'verified', found: ['v=spf1 -all'], error: null, hint: null, checkedAt: NOW + 5,
+      purpose: 'spf',
+      status: 'verified',
+      found: ['v=spf1 -all'],
+      error: null,
+      hint: null,
+      checkedAt: NOW + 5,
       evaluated: [{ ip: '127.0.0.11', result: 'pass' }],
     }
     const dkim: RecordCheck = { ...check, purpose: 'dkim', selector: 'ps2', evaluated: [] }
     const keys = [
-      dkimKey({ role: 'retiring', retireAt: NOW + 99 }), dkimKey({ selector: 'ps2', role: 'active', seenAt: NOW + 1 }),
+      dkimKey({ role: 'retiring', retireAt: NOW + 99 }),
+      dkimKey({ selector: 'ps2', role: 'active', seenAt: NOW + 1 }),
     ]
     const result = domainCheck({
-      state: 'degraded', failingSince: NOW + 2, failedChecks: 3, degradedAt: NOW + 4, checks: [check, dkim], keys,
+      state: 'degraded',
+      failingSince: NOW + 2,
+      failedChecks: 3,
+      degradedAt: NOW + 4,
+      checks: [check, dkim],
+      keys,
     })
     const { events: _events, now: _now, ...stored } = result
     t.match(await store.recordDomainCheck(result), { ...stored, lastCheckedAt: NOW + 5 })
@@ -162,7 +208,10 @@ export const domainChecks: Cases = {
     await store.recordDomainCheck(domainCheck({ events: [event] }))
     t.equal(await store.earliestWebhookDueAt(), NOW + 5)
     const claimed = await store.claimWebhooks(webhookClaim(epoch, NOW + 5))
-    t.same(claimed.map(({ eventId, body }) => [eventId, body]), [[event.id, eventBody(event)]])
+    t.same(
+      claimed.map(({ eventId, body }) => [eventId, body]),
+      [[event.id, eventBody(event)]],
+    )
   },
   'a key that came while a check ran stays, one that went does not come back': async (t, { store }) => {
     await store.addDomain(domainRecord({ keys: [dkimKey(), dkimKey({ selector: 'gone' })] }), null)
@@ -184,7 +233,11 @@ export const domainChecks: Cases = {
   },
   'domains are due for a check by their time, the longest due first': async (t, { store }) => {
     const times: [string, number | null][] = [
-      ['later.com', NOW + 1], ['now.com', NOW], ['long.com', NOW - 9], ['never.com', null], ['removed.com', NOW - 5],
+      ['later.com', NOW + 1],
+      ['now.com', NOW],
+      ['long.com', NOW - 9],
+      ['never.com', null],
+      ['removed.com', NOW - 5],
     ]
     for (const [name, nextCheckAt] of times) await store.addDomain(domainRecord({ name, nextCheckAt }), null)
     await store.removeDomain({ name: 'removed.com', now: NOW, purge: false })
@@ -219,7 +272,7 @@ export const removal: Cases = {
     t.equal(await store.findReturnPath('acme.com'), 'rp.acme.com', 'of the living one')
     t.equal(await store.findReturnPath('nope.com'), null)
   },
-  'the public keys of removed domains of a name are known, the newest domain\'s first': async (t, { store }) => {
+  "the public keys of removed domains of a name are known, the newest domain's first": async (t, { store }) => {
     t.same(await store.earlierDkimKeys('acme.com'), [])
     for (const publicKey of ['MIIA', 'MIIB', 'MIIC']) {
       await store.addDomain(domainRecord({ keys: [dkimKey({ publicKey })] }), null)
@@ -243,7 +296,10 @@ export const removal: Cases = {
     for (const id of [single, ids.at(1) ?? '', ids.at(-1) ?? '']) {
       t.match(await lookUp(store, id), { state: 'canceled', nextAttemptAt: null, bounce: null })
       const events = await store.messageEvents(id)
-      t.same(events?.map(({ kind }) => kind), ['email.accepted', 'email.canceled'])
+      t.same(
+        events?.map(({ kind }) => kind),
+        ['email.accepted', 'email.canceled'],
+      )
       t.strictSame(events?.at(-1)?.data, { message_id: id, recipient: 'ada@example.com' })
     }
     const posts = await store.claimWebhooks({ ...webhookClaim(epoch, NOW + 1), limit: 5_000, perEndpoint: 5_000 })
@@ -280,7 +336,5 @@ async function statesOf(store: Store, ids: string[]): Promise<(string | undefine
 /** With the sealed keys as lists of bytes: a Buffer comes back as a Uint8Array. */
 function plain(domain: DomainRecord | null): unknown {
   if (domain === null) return null
-  return {
-    ...domain, keys: domain.keys.map((key) => ({ ...key, sealedPrivateKey: [...key.sealedPrivateKey] })),
-  }
+  return { ...domain, keys: domain.keys.map((key) => ({ ...key, sealedPrivateKey: [...key.sealedPrivateKey] })) }
 }

@@ -92,7 +92,10 @@ t.test('the writing connection is in WAL mode with synchronous=FULL, and says so
   const store = await openStore({ location, logger, metrics: createMetrics(), onDeath: () => undefined })
   await store.close()
   t.match(JSON.parse(lines[0] ?? ''), {
-    msg: 'store opened', journal_mode: 'wal', synchronous: 2, schema_version: SCHEMA_VERSION,
+    msg: 'store opened',
+    journal_mode: 'wal',
+    synchronous: 2,
+    schema_version: SCHEMA_VERSION,
   })
 })
 
@@ -168,7 +171,7 @@ t.test('a disk that takes no more refuses verbs and ends nothing', async (t) => 
   await acceptOne(store)
 })
 
-t.test('a verb that violates a rule of the schema is refused and names the engine\'s code', async (t) => {
+t.test("a verb that violates a rule of the schema is refused and names the engine's code", async (t) => {
   const { store, deaths } = await openTestStore(locationIn(t.testdir({})))
   t.teardown(() => store.close())
   const message = newMessage()
@@ -197,7 +200,8 @@ t.test('a content whose bytes were removed is gone, one that lost some of them i
   const writeContent = createContentWriter(opened.writer)
   const facts = { isTest: false, sendAt: null, retryOf: null }
   const [removed, damaged, empty] = [
-    { ...sampleContent, html: 'x'.repeat(2_000_000) }, { ...sampleContent, html: 'x'.repeat(2_000_000) },
+    { ...sampleContent, html: 'x'.repeat(2_000_000) },
+    { ...sampleContent, html: 'x'.repeat(2_000_000) },
     { ...sampleContent, html: null, text: '' },
   ].map((content) => writeContent(packContent(content), facts))
   const readContent = createContentReader(opened.reader)

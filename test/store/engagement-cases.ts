@@ -7,7 +7,16 @@ import type { Store } from '../../src/store/store.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, claim, delivered, domainCheck, domainRecord, lookUp, NOW, outcomeRecord, sampleContent, webhookEndpoint,
+  acceptOne,
+  claim,
+  delivered,
+  domainCheck,
+  domainRecord,
+  lookUp,
+  NOW,
+  outcomeRecord,
+  sampleContent,
+  webhookEndpoint,
 } from './store-samples.ts'
 
 const LATER = NOW + 60_000
@@ -29,8 +38,11 @@ function hit(messageId: string, changes: Partial<EngagementHit> = {}): Engagemen
   return { messageId, link: null, at: LATER, isMachine: false, client: null, ...changes }
 }
 
-const hits = (...those: EngagementHit[]): RecordEngagementRequest =>
-  ({ now: LATER, hits: those, machineAfterDelivery: 2_000 })
+const hits = (...those: EngagementHit[]): RecordEngagementRequest => ({
+  now: LATER,
+  hits: those,
+  machineAfterDelivery: 2_000,
+})
 
 async function toldOf(store: Store): Promise<unknown[]> {
   const { epoch } = await store.beginEpoch(LATER, LATER)
@@ -53,8 +65,12 @@ const recipient = 'ada@example.com'
 export const engagement: Cases = {
   'the first open is told, and every one is counted': async (t, { store }) => {
     const id = await deliveredMessage(store)
-    t.same(await store.recordEngagement(hits(hit(id), hit(id, { at: LATER + 1 }))),
-      { opens: 2, clicks: 0, machineOpens: 0, machineClicks: 0 })
+    t.same(await store.recordEngagement(hits(hit(id), hit(id, { at: LATER + 1 }))), {
+      opens: 2,
+      clicks: 0,
+      machineOpens: 0,
+      machineClicks: 0,
+    })
     t.same(await store.recordEngagement(hits(hit(id))), { opens: 1, clicks: 0, machineOpens: 0, machineClicks: 0 })
     t.same(await countsOf(store, id), [3, 0, 0, 0])
     t.same(await timelineOf(store, id), [{ kind: 'email.opened', at: LATER, data: { message_id: id, recipient } }])
@@ -64,9 +80,9 @@ export const engagement: Cases = {
 
   'the first click on each link is told, and opens the mail': async (t, { store }) => {
     const id = await deliveredMessage(store)
-    await store.recordEngagement(hits(
-      hit(id, { link: SHOP }), hit(id, { link: HELP }), hit(id, { link: SHOP, at: LATER + 5 }), hit(id),
-    ))
+    await store.recordEngagement(
+      hits(hit(id, { link: SHOP }), hit(id, { link: HELP }), hit(id, { link: SHOP, at: LATER + 5 }), hit(id)),
+    )
     t.same(await countsOf(store, id), [2, 3, 0, 0])
     const told = await toldOf(store)
     t.same(told, [
@@ -81,8 +97,12 @@ export const engagement: Cases = {
     const id = await deliveredMessage(store)
     const isMachine = true
     const clicked = hit(id, { isMachine, link: SHOP })
-    t.same(await store.recordEngagement(hits(hit(id, { isMachine }), clicked, hit(id, { isMachine }))),
-      { opens: 0, clicks: 0, machineOpens: 2, machineClicks: 1 })
+    t.same(await store.recordEngagement(hits(hit(id, { isMachine }), clicked, hit(id, { isMachine }))), {
+      opens: 0,
+      clicks: 0,
+      machineOpens: 2,
+      machineClicks: 1,
+    })
     t.same(await countsOf(store, id), [0, 0, 2, 1])
     t.same(await timelineOf(store, id), [
       { kind: 'email.opened', at: LATER, data: { message_id: id, recipient, machine: 'true' } },
@@ -99,9 +119,15 @@ export const engagement: Cases = {
     const sending = await acceptOne(store)
     await claim(store, epoch)
     const waiting = await acceptOne(store)
-    await store.recordEngagement(hits(
-      hit(id, { at: NOW - 1 }), hit(id, { at: NOW + 1_999 }), hit(id, { at: NOW + 2_000 }), hit(sending), hit(waiting),
-    ))
+    await store.recordEngagement(
+      hits(
+        hit(id, { at: NOW - 1 }),
+        hit(id, { at: NOW + 1_999 }),
+        hit(id, { at: NOW + 2_000 }),
+        hit(sending),
+        hit(waiting),
+      ),
+    )
     t.same(await countsOf(store, id), [1, 0, 2, 0])
     t.same(await countsOf(store, sending), [0, 0, 1, 0])
     t.same(await countsOf(store, waiting), [1, 0, 0, 0], 'its host may have taken it without an answer')
@@ -148,9 +174,9 @@ export const unsubscribing: Cases = {
     t.same(await store.recordUnsubscribe({ messageId: id, now: LATER + 5 }), { kind: 'repeated' })
     const list = { isTest: false, email: null, reason: null, scope: null, since: null, limit: 10, after: null }
     const { suppressions } = await store.listSuppressions(list)
-    t.match(suppressions, [{
-      email: recipient, reason: 'unsubscribe', scope: 'news', isTest: false, messageId: id, createdAt: LATER,
-    }])
+    t.match(suppressions, [
+      { email: recipient, reason: 'unsubscribe', scope: 'news', isTest: false, messageId: id, createdAt: LATER },
+    ])
     t.equal(suppressions.length, 1)
     const data = { message_id: id, recipient, list: 'news' }
     t.same(await toldOf(store), [{ event: 'email.unsubscribed', timestamp: LATER / 1_000, data }])
@@ -164,9 +190,11 @@ export const unsubscribing: Cases = {
     const id = await deliveredMessage(store, content, true)
     await store.recordUnsubscribe({ messageId: id, now: LATER })
     const address = 'delivered@simulator.sternpost.test'
-    const simulated = await acceptOne(store, { content }, {
-      to: { name: null, address }, recipientDomain: 'simulator.sternpost.test',
-    })
+    const simulated = await acceptOne(
+      store,
+      { content },
+      { to: { name: null, address }, recipientDomain: 'simulator.sternpost.test' },
+    )
     t.same(await store.recordUnsubscribe({ messageId: simulated, now: LATER }), { kind: 'unsubscribed' })
     t.same(await store.recordUnsubscribe({ messageId: simulated, now: LATER }), { kind: 'repeated' })
     const listOf = async (isTest: boolean): Promise<string[]> => {

@@ -10,7 +10,16 @@ import { storedIdentifier } from '../../src/store/sqlite/engine/stored-identifie
 import { manualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import {
-  acceptOne, acceptRequest, bounced, claim, lookUp, newMessage, NOW, outcomeRecord, sampleBounce, sampleContent,
+  acceptOne,
+  acceptRequest,
+  bounced,
+  claim,
+  lookUp,
+  newMessage,
+  NOW,
+  outcomeRecord,
+  sampleBounce,
+  sampleContent,
   webhookEndpoint,
 } from './store-samples.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
@@ -26,8 +35,12 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
   const { epoch } = await store.beginEpoch(NOW, NOW)
   await store.addWebhookEndpoint(webhookEndpoint({ events: ['*'] }))
   const content = {
-    ...sampleContent, subject: `For ${ADDRESS}`, html: `<p>${ADDRESS}</p>`, hasVariables: false,
-    headers: [['X-For', ADDRESS]] as [string, string][], tags: { user: ADDRESS },
+    ...sampleContent,
+    subject: `For ${ADDRESS}`,
+    html: `<p>${ADDRESS}</p>`,
+    hasVariables: false,
+    headers: [['X-For', ADDRESS]] as [string, string][],
+    tags: { user: ADDRESS },
     unsubscribe: { list: 'news', url: `https://shop.test/leave?mail=${encodeURIComponent(ADDRESS)}` },
   }
   const alone = await acceptOne(store, { content }, { to, variables: { mail: ADDRESS } })
@@ -37,32 +50,51 @@ t.test('an address that was erased is nowhere in the database, and nothing is se
   const rows = (await claim(store, epoch)).filter(({ recipient }) => recipient !== neighbour.to.address)
   const bounce = { ...sampleBounce, description: `550 <${ADDRESS}>: no such user` }
   await store.recordOutcomes({
-    epoch, now: NOW,
+    epoch,
+    now: NOW,
     outcomes: rows.map((row) => ({
       ...outcomeRecord(row, { ...bounced, bounce } as typeof bounced, { reply: bounce.description }),
-      suppresses: true, transcript: `> RCPT TO:<${ADDRESS}>\n< ${bounce.description}`,
+      suppresses: true,
+      transcript: `> RCPT TO:<${ADDRESS}>\n< ${bounce.description}`,
     })),
   })
   const removed = newIdentifier('msg', NOW)
   leaveTrace(location.folder, alone, removed)
   t.same(await store.recordUnsubscribe({ messageId: removed, now: NOW }), { kind: 'unsubscribed' })
   await store.addSuppression({
-    id: newIdentifier('sup', NOW), email: ADDRESS, reason: 'unsubscribe', scope: 'news', isTest: false,
-    messageId: alone, createdAt: NOW,
+    id: newIdentifier('sup', NOW),
+    email: ADDRESS,
+    reason: 'unsubscribe',
+    scope: 'news',
+    isTest: false,
+    messageId: alone,
+    createdAt: NOW,
   })
   await store.keepUnmatchedReport({
-    at: NOW, kind: 'bounce', sender: '', recipient: 'x@rp.test', remoteAddress: '127.0.0.1',
+    at: NOW,
+    kind: 'bounce',
+    sender: '',
+    recipient: 'x@rp.test',
+    remoteAddress: '127.0.0.1',
     bytes: Buffer.from(`To: ${ADDRESS}`),
   })
   await store.removeSuppressions(ADDRESS, 'all', false)
   const later = await acceptOne(store, { sendAt: NOW + 1_000 }, { to })
   await store.addSuppression({
-    id: newIdentifier('sup', NOW), email: ADDRESS, reason: 'hard_bounce', scope: 'all', isTest: false, messageId: alone,
+    id: newIdentifier('sup', NOW),
+    email: ADDRESS,
+    reason: 'hard_bounce',
+    scope: 'all',
+    isTest: false,
+    messageId: alone,
     createdAt: NOW,
   })
 
   const page = await exportRecipient({ store, clock }, 'Ada.Lovelace@EXAMPLE.com', null)
-  t.match(page.messages.map((message) => (message as { message_id: string }).message_id), [later, alone])
+  t.match(
+    page.messages.map((message) => (message as { message_id: string }).message_id),
+    [later, alone],
+  )
   t.match(page.suppressions, [{ scope: 'all' }, { scope: 'news' }])
   t.match(JSON.stringify(page), new RegExp(`RCPT TO:<${ADDRESS}>`))
   const second = await exportRecipient({ store, clock }, ADDRESS, page.next)
@@ -114,10 +146,11 @@ t.test('many messages of one address are erased in parts', async (t) => {
 /** What stays of a message that was removed: as if it were a second one like this. */
 function leaveTrace(folder: string, like: string, id: string): void {
   const database = new Sqlite(databasePath({ folder }), { timeout: 5_000 })
-  database.prepare(`
+  database
+    .prepare(`
     insert into traces (id, content_id, lane_id, recipient, ended_at)
-    select ?, content_id, lane_id, recipient, 0 from messages where id = ?`,
-  ).run(storedIdentifier('msg', id), storedIdentifier('msg', like))
+    select ?, content_id, lane_id, recipient, 0 from messages where id = ?`)
+    .run(storedIdentifier('msg', id), storedIdentifier('msg', like))
   database.close()
 }
 
@@ -125,9 +158,16 @@ function leaveTrace(folder: string, like: string, id: string): void {
 function rowsWith(folder: string, text: string): string[] {
   const database = new Sqlite(databasePath({ folder }), { readonly: true })
   const tables = database.prepare<[], string>(`select name from sqlite_schema where type = 'table'`).pluck().all()
-  const found = tables.filter((table) => database.prepare(`select * from ${table}`).all().some((row) =>
-    Object.values(row as object).some((value: unknown) =>
-      typeof value === 'string' ? value.includes(text) : Buffer.isBuffer(value) && value.includes(text))))
+  const found = tables.filter((table) =>
+    database
+      .prepare(`select * from ${table}`)
+      .all()
+      .some((row) =>
+        Object.values(row as object).some((value: unknown) =>
+          typeof value === 'string' ? value.includes(text) : Buffer.isBuffer(value) && value.includes(text),
+        ),
+      ),
+  )
   database.close()
   return found
 }

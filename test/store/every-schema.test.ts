@@ -23,7 +23,10 @@ for (let version = 1; version < SCHEMA_VERSION; version += 1) {
   t.test(`a filled database of schema ${version}`, async (t) => {
     const location = locationIn(t.testdir({}))
     const before = writeOldDatabase(location, version)
-    t.ok(Object.entries(before).every(([table, count]) => count > 0 || table === 'meta'), 'every table has rows')
+    t.ok(
+      Object.entries(before).every(([table, count]) => count > 0 || table === 'meta'),
+      'every table has rows',
+    )
     const sums = tableSums(location)
     const plan = planMigration(location)
     t.same(plan.migrations, MIGRATION_FILES.slice(version))
@@ -87,8 +90,14 @@ t.test('the last two snapshots are kept', async (t) => {
     writeOldDatabase(location, version)
     openDatabase(location).close()
   }
-  t.same(listSnapshots(location.folder).map(({ from }) => from), [7, 5])
-  t.same(readdirSync(location.folder).filter((name) => name.includes('unfinished')), [])
+  t.same(
+    listSnapshots(location.folder).map(({ from }) => from),
+    [7, 5],
+  )
+  t.same(
+    readdirSync(location.folder).filter((name) => name.includes('unfinished')),
+    [],
+  )
 })
 
 t.test('a migration that fails changes nothing, exits 78 and names the snapshot', async (t) => {

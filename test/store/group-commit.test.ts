@@ -27,7 +27,8 @@ interface Bed {
 
 /** `groupTakes`: by the clock that the groups see. */
 function makeBed(
-  t: Test, { linger = 2 * FOREVER, groupTakes = FOREVER, afterGroup = (_bytes: number): void => undefined } = {},
+  t: Test,
+  { linger = 2 * FOREVER, groupTakes = FOREVER, afterGroup = (_bytes: number): void => undefined } = {},
 ): Bed {
   const database = new Sqlite(`${t.testdir({})}/bed.db`)
   t.teardown(() => database.close())
@@ -38,7 +39,11 @@ function makeBed(
   const reports: CommitReport[] = []
   let now = 1_000
   const groups = createGroupCommit({
-    database, lingerMilliseconds: linger, mostRows: 100, now: () => now, afterGroup,
+    database,
+    lingerMilliseconds: linger,
+    mostRows: 100,
+    now: () => now,
+    afterGroup,
     onCommit(report) {
       reports.push(report)
       now += groupTakes
@@ -46,7 +51,9 @@ function makeBed(
   })
   const add = database.prepare('insert into bed (value) values (?)')
   return {
-    groups, reports, database,
+    groups,
+    reports,
+    database,
     pass: (milliseconds) => void (now += milliseconds),
     insert: (value, changes = {}) => pending(() => (add.run(value), value), changes),
     values: () => database.prepare<[], number>('select value from bed order by value').pluck().all(),
@@ -77,7 +84,10 @@ t.test('a lone verb never waits for company', async (t) => {
 t.test('what waits together is committed together', async (t) => {
   const bed = makeBed(t)
   await addAll(bed, [1, 2, 3])
-  t.same(bed.reports.map(({ verbs, messages }) => [verbs, messages]), [[3, 3]])
+  t.same(
+    bed.reports.map(({ verbs, messages }) => [verbs, messages]),
+    [[3, 3]],
+  )
   t.same(bed.values(), [1, 2, 3])
 })
 
@@ -189,19 +199,26 @@ t.test('a verb that throws is undone alone and rejected alone', async (t) => {
   await t.rejects(half.answer, { message: 'half done' })
   t.same(await Promise.all(others.map(({ answer }) => answer)), [1, 3])
   t.same(bed.values(), [1, 3])
-  t.same(bed.reports.map(({ verbs, messages }) => [verbs, messages]), [[3, 2]])
+  t.same(
+    bed.reports.map(({ verbs, messages }) => [verbs, messages]),
+    [[3, 2]],
+  )
 })
 
 t.test('the others of a group with a verb that throws are run again from the beginning', async (t) => {
   const bed = makeBed(t)
   const order: number[] = []
-  const noting = (value: number): ReturnType<Bed['insert']> => pending(() => {
-    order.push(value)
-    return bed.insert(value).verb.run()
-  })
-  const throwing = pending(() => {
-    throw new Error('no')
-  }, { messages: 0 })
+  const noting = (value: number): ReturnType<Bed['insert']> =>
+    pending(() => {
+      order.push(value)
+      return bed.insert(value).verb.run()
+    })
+  const throwing = pending(
+    () => {
+      throw new Error('no')
+    },
+    { messages: 0 },
+  )
   const [first, last] = [noting(1), noting(2)]
   bed.groups.add([first.verb, throwing.verb, last.verb])
   await t.rejects(throwing.answer, { message: 'no' })
@@ -269,9 +286,11 @@ t.test('fifty callers at once share commits: at least ten messages in each', asy
   t.teardown(() => store.close())
   const perCaller = 20
   const callers = 50
-  await Promise.all(Array.from({ length: callers }, async () => {
-    for (let count = 0; count < perCaller; count++) await acceptOne(store)
-  }))
+  await Promise.all(
+    Array.from({ length: callers }, async () => {
+      for (let count = 0; count < perCaller; count++) await acceptOne(store)
+    }),
+  )
   const figures = async () => {
     const { values } = await metrics.storeMessagesPerCommit.get()
     const figure = (suffix: string) => values.find(({ metricName }) => metricName?.endsWith(suffix))?.value ?? 0

@@ -21,8 +21,13 @@ function keyedRequest(changes: Partial<AcceptRequest> = {}): AcceptRequest {
 export const idempotency: Cases = {
   'a repeat within 24 h gets the kept answer and stores nothing': async (t, { store }) => {
     const suppression = {
-      id: newIdentifier('sup', NOW), email: 'ada@example.com', reason: 'manual' as const, scope: 'all', isTest: false,
-      messageId: null, createdAt: NOW,
+      id: newIdentifier('sup', NOW),
+      email: 'ada@example.com',
+      reason: 'manual' as const,
+      scope: 'all',
+      isTest: false,
+      messageId: null,
+      createdAt: NOW,
     }
     await store.addSuppression(suppression)
     const messages = [newMessage({ to: { name: null, address: 'bob@example.com' } }), newMessage()]
@@ -37,7 +42,8 @@ export const idempotency: Cases = {
     t.same(await store.findIdempotent(entry(), NOW + DAY - 1), replayed)
     t.same(await store.findIdempotent(entry(), NOW + DAY), { kind: 'new' })
     t.match(await store.acceptMessages(keyedRequest({ now: NOW + DAY, messages: [repeated] })), {
-      kind: 'accepted', suppressed: [],
+      kind: 'accepted',
+      suppressed: [],
     })
     t.match(await store.findIdempotent(entry(), NOW + DAY + 1), { kind: 'replayed', suppressed: [] })
   },
@@ -52,7 +58,7 @@ export const idempotency: Cases = {
     for (const changes of [{ apiKeyId: null }, { apiKeyId: newIdentifier('key', NOW) }, { key: 'receipt-1043' }]) {
       t.same(await store.findIdempotent(entry(changes), NOW), { kind: 'new' })
     }
-    for (const key of ['%', '_'.repeat(12), 'Receipt-1042', 'receipt-1042\0', ' '.repeat(256), '\'; drop --']) {
+    for (const key of ['%', '_'.repeat(12), 'Receipt-1042', 'receipt-1042\0', ' '.repeat(256), "'; drop --"]) {
       await store.keepAnswer(entry({ apiKeyId: null, key }), { status: 201, body: key }, NOW)
       t.match(await store.findIdempotent(entry({ apiKeyId: null, key }), NOW), { answer: { body: key } })
     }

@@ -9,8 +9,19 @@ import type { Store } from '../../src/store/store.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, bounced, claim, claimedMessage, deferredUntil, delivered, LIFETIME, newMessage, NOW,
-  outcomeRecord, rowClaim, webhookEndpoint,
+  acceptOne,
+  acceptRequest,
+  bounced,
+  claim,
+  claimedMessage,
+  deferredUntil,
+  delivered,
+  LIFETIME,
+  newMessage,
+  NOW,
+  outcomeRecord,
+  rowClaim,
+  webhookEndpoint,
 } from './store-samples.ts'
 import { ask, auditRecord, IP, ipChange, ipRecord, MIDNIGHT, warmingRecord } from './warmup-samples.ts'
 
@@ -30,8 +41,17 @@ function advancedEvent(): ServiceEvent {
 export const ips: Cases = {
   'records are added once and come back whole': async (t, { store }) => {
     const full = warmingRecord({
-      ip: '127.0.0.12', formerState: 'warming', until: NOW + HOUR, reason: 'blocked', holdReason: 'few', daysHeld: 3,
-      daysAtTarget: 2, pausedAt: [NOW - DAY, NOW], closedDay: TODAY, lastSentAt: NOW, version: 4,
+      ip: '127.0.0.12',
+      formerState: 'warming',
+      until: NOW + HOUR,
+      reason: 'blocked',
+      holdReason: 'few',
+      daysHeld: 3,
+      daysAtTarget: 2,
+      pausedAt: [NOW - DAY, NOW],
+      closedDay: TODAY,
+      lastSentAt: NOW,
+      version: 4,
     })
     await store.addIpRecords([ipRecord(), full])
     await store.addIpRecords([warmingRecord()])
@@ -52,15 +72,20 @@ export const ips: Cases = {
     t.same(await store.warmupAudit(IP, 9), [...change.audit, auditRecord()], 'newest first, the refused left none')
     t.same(await store.warmupAudit(IP, 1), change.audit)
     const told = await store.claimWebhooks(webhookClaim(epoch))
-    t.same(told.map(({ body }) => JSON.parse(Buffer.from(body).toString())), [
-      { event: 'ip.warmup.advanced', timestamp: NOW / 1_000, data: { ip: IP, stage: '2' } },
-    ])
+    t.same(
+      told.map(({ body }) => JSON.parse(Buffer.from(body).toString())),
+      [{ event: 'ip.warmup.advanced', timestamp: NOW / 1_000, data: { ip: IP, stage: '2' } }],
+    )
   },
   'of all who close a day at once, one does': async (t, { store }) => {
     await store.addIpRecords([warmingRecord()])
-    const closers = Array.from({ length: 8 }, () => store.changeIp(ipChange(
-      warmingRecord({ stage: 2, closedDay: TODAY }), { audit: [auditRecord({ action: 'advance', day: TODAY })] },
-    )))
+    const closers = Array.from({ length: 8 }, () =>
+      store.changeIp(
+        ipChange(warmingRecord({ stage: 2, closedDay: TODAY }), {
+          audit: [auditRecord({ action: 'advance', day: TODAY })],
+        }),
+      ),
+    )
     t.equal((await Promise.all(closers)).filter(Boolean).length, 1)
     t.equal((await store.warmupAudit(IP, 99)).length, 1)
   },
@@ -70,9 +95,14 @@ export const ips: Cases = {
     await take(store, MIDNIGHT, 3, { cap: 500, isp: 'yahoo' })
     const caps = { day: TODAY, cap: 6, providerCaps: { gmail: 3 }, defaultProviderCap: 4 }
     t.equal(await store.changeIp(ipChange(warmingRecord(), { caps })), true)
-    t.same((await store.warmupDays(IP, TODAY)).map(({ isp, cap, granted }) => [isp, cap, granted]), [
-      ['*', 8, 8], ['gmail', 5, 5], ['yahoo', 4, 3],
-    ])
+    t.same(
+      (await store.warmupDays(IP, TODAY)).map(({ isp, cap, granted }) => [isp, cap, granted]),
+      [
+        ['*', 8, 8],
+        ['gmail', 5, 5],
+        ['yahoo', 4, 3],
+      ],
+    )
     t.equal(await take(store, NOW, 1, { cap: 500, isp: 'yahoo' }), 0, 'the day is used up now')
     const more = { day: TODAY, cap: 100, providerCaps: { gmail: 50 }, defaultProviderCap: 30 }
     t.equal(await store.changeIp(ipChange(warmingRecord({ version: 1 }), { caps: more })), true)
@@ -92,9 +122,10 @@ export const ips: Cases = {
   'days are given from one on': async (t, { store }) => {
     for (const at of [MIDNIGHT - DAY, MIDNIGHT, MIDNIGHT + DAY]) await take(store, at, 1)
     const days = await store.warmupDays(IP, TODAY)
-    t.same(days.map(({ day, isp }) => `${day} ${isp}`), [
-      `${TODAY} *`, `${TODAY} gmail`, '2026-11-22 *', '2026-11-22 gmail',
-    ])
+    t.same(
+      days.map(({ day, isp }) => `${day} ${isp}`),
+      [`${TODAY} *`, `${TODAY} gmail`, '2026-11-22 *', '2026-11-22 gmail'],
+    )
     t.match(days[0], { cap: 50, granted: 1, refunded: 0, firstAttempts: 0, delivered: 0, complained: 0 })
     t.same(await store.warmupDays('127.0.0.99', TODAY), [])
   },
@@ -108,10 +139,20 @@ export const ips: Cases = {
     const request = { epoch, now: NOW, outcomes: [{ ...failure, refund: grant }] }
     await store.recordOutcomes(request)
     await store.recordOutcomes(request)
-    t.match(await store.warmupDays(IP, TODAY), [{ granted: 1, refunded: 1 }, { granted: 1, refunded: 1 }], 'once')
+    t.match(
+      await store.warmupDays(IP, TODAY),
+      [
+        { granted: 1, refunded: 1 },
+        { granted: 1, refunded: 1 },
+      ],
+      'once',
+    )
     t.equal(second?.id, other)
     await store.unclaim({ epoch, rows: [{ ...rowClaim(second), nextAt: NOW, refund: grant }] })
-    t.match(await store.warmupDays(IP, TODAY), [{ granted: 0, refunded: 2 }, { granted: 0, refunded: 2 }])
+    t.match(await store.warmupDays(IP, TODAY), [
+      { granted: 0, refunded: 2 },
+      { granted: 0, refunded: 2 },
+    ])
   },
   'health is of the last minutes, of messages first tried in them': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
@@ -122,16 +163,20 @@ export const ips: Cases = {
     const what = [delivered, bounced, deferredUntil(NOW + 90 * MINUTE), deferredUntil(NOW + 90 * MINUTE), delivered]
     const outcomes = messages.map((message, index) => ({
       ...outcomeRecord(message, what[index] ?? delivered, { ip: IP, at: NOW }),
-      category: index === 2 ? 'ip_block' as const : null,
+      category: index === 2 ? ('ip_block' as const) : null,
     }))
     await store.recordOutcomes({ epoch, now: NOW, outcomes })
     const complaint = { kind: 'complaint', feedbackType: 'abuse' } as const
     const messageId = messages[0]?.id ?? ''
     await store.recordReport({ messageId, now: NOW + 20 * MINUTE, acceptedSince: 0, fact: complaint })
-    t.same(await store.ipHealth(IP, NOW - HOUR),
-      { firstAttempts: 5, hard: 1, complained: 1, delivered: 2, blocks: 1 })
-    t.same(await store.ipHealth(IP, NOW + 10 * MINUTE),
-      { firstAttempts: 0, hard: 0, complained: 1, delivered: 0, blocks: 0 })
+    t.same(await store.ipHealth(IP, NOW - HOUR), { firstAttempts: 5, hard: 1, complained: 1, delivered: 2, blocks: 1 })
+    t.same(await store.ipHealth(IP, NOW + 10 * MINUTE), {
+      firstAttempts: 0,
+      hard: 0,
+      complained: 1,
+      delivered: 0,
+      blocks: 0,
+    })
     const [later] = await claim(store, epoch, NOW + 90 * MINUTE)
     if (later === undefined) throw new Error('nothing was claimed')
     const retry = outcomeRecord(later, bounced, { ip: IP, at: NOW + 90 * MINUTE })
@@ -146,7 +191,10 @@ export const ips: Cases = {
     t.equal((await store.expireDue(NOW + LIFETIME, 9)).length, 2)
     const { hours } = await store.ipStatistics(IP, NOW, NOW + LIFETIME + HOUR)
     t.equal(hours.length, 2)
-    t.match(hours, [{ attempts: 1, deferred: 1, bouncedSoft: 0 }, { attempts: 0, bouncedSoft: 1 }])
+    t.match(hours, [
+      { attempts: 1, deferred: 1, bouncedSoft: 0 },
+      { attempts: 0, bouncedSoft: 1 },
+    ])
   },
   'captured and suppressed mail counts for nothing': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
@@ -195,18 +243,31 @@ export const ips: Cases = {
     const two = { ip: IP, route: 'yahoo', state: '{"step":1}', savedAt: NOW }
     await store.savePathStates([one, two])
     t.same(await store.loadPathStates(), [one, two])
-    await store.savePathStates([{ ...one, state: '{"step":3}', savedAt: NOW + 1 }, { ...two, state: '' }])
+    await store.savePathStates([
+      { ...one, state: '{"step":3}', savedAt: NOW + 1 },
+      { ...two, state: '' },
+    ])
     t.same(await store.loadPathStates(), [{ ...one, state: '{"step":3}', savedAt: NOW + 1 }])
   },
 }
 
 const policy = {
-  domain: 'example.com', id: '20261121', mode: 'enforce', mx: ['mx.example.com', '*.example.net'], fetchedAt: NOW,
+  domain: 'example.com',
+  id: '20261121',
+  mode: 'enforce',
+  mx: ['mx.example.com', '*.example.net'],
+  fetchedAt: NOW,
   expiresAt: NOW + DAY,
 } as const
 const tlsResult = {
-  day: TODAY, domain: 'example.com', policyType: 'sts', policy: ['version: STSv1', 'mode: enforce'],
-  host: 'mx.example.com', ip: IP, result: 'success', count: 2,
+  day: TODAY,
+  domain: 'example.com',
+  policyType: 'sts',
+  policy: ['version: STSv1', 'mode: enforce'],
+  host: 'mx.example.com',
+  ip: IP,
+  result: 'success',
+  count: 2,
 } as const
 
 export const outboundTls: Cases = {
@@ -225,7 +286,10 @@ export const outboundTls: Cases = {
       await store.keepStsPolicy({ ...policy, mx: [], domain, fetchedAt: NOW + index })
     }
     const named = await store.stsPoliciesFetchedBefore(NOW + 2, 9)
-    t.same(named.map(({ domain }) => domain), ['c.test', 'a.test'])
+    t.same(
+      named.map(({ domain }) => domain),
+      ['c.test', 'a.test'],
+    )
     t.equal((await store.stsPoliciesFetchedBefore(NOW + 9, 1)).length, 1)
   },
   'a host that failed is remembered until its time, or until it is forgotten': async (t, { store }) => {
@@ -242,13 +306,17 @@ export const outboundTls: Cases = {
     const result = { ...tlsResult, policy: [...tlsResult.policy] }
     const failed = { ...result, domain: 'a.test', result: 'certificate-expired', count: 1 }
     await store.addTlsResults([result, failed])
-    await store.addTlsResults([{ ...result, count: 5 }, { ...result, day: '2026-11-22' }])
+    await store.addTlsResults([
+      { ...result, count: 5 },
+      { ...result, day: '2026-11-22' },
+    ])
     t.same(await store.tlsResults(TODAY), [failed, { ...result, count: 7 }])
   },
   'a domain is reported once for each day': async (t, { store }) => {
     const result = { ...tlsResult, policy: [] }
-    await store.addTlsResults(['b.test', 'a.test', 'b.test'].map((domain, index) =>
-      ({ ...result, domain, host: `mx${index}.test` })))
+    await store.addTlsResults(
+      ['b.test', 'a.test', 'b.test'].map((domain, index) => ({ ...result, domain, host: `mx${index}.test` })),
+    )
     t.same(await store.tlsReportsDue(TODAY), ['a.test', 'b.test'])
     await store.noteTlsReport(TODAY, 'b.test')
     await store.noteTlsReport(TODAY, 'b.test')

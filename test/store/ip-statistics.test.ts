@@ -28,7 +28,10 @@ interface Fact {
 }
 
 const BOUNCES: Record<Exclude<BounceType, 'suppressed'>, Counter> = {
-  hard: 'bouncedHard', soft: 'bouncedSoft', block: 'bouncedBlock', undetermined: 'bouncedUndetermined',
+  hard: 'bouncedHard',
+  soft: 'bouncedSoft',
+  block: 'bouncedBlock',
+  undetermined: 'bouncedUndetermined',
 }
 
 const DAY_COUNTERS = ['firstAttempts', 'delivered', 'hard', 'soft', 'block', 'deferred', 'complained'] as const
@@ -45,10 +48,12 @@ function sumUp(facts: readonly Fact[], nameOf: (fact: Fact) => string): Record<s
 
 /** The same of rows, without what is zero. */
 function rowsBy(rows: readonly object[], nameOf: (row: IpHour) => string): Record<string, Record<string, number>> {
-  return Object.fromEntries((rows as IpHour[]).map((row) => {
-    const { ip: _ip, isp: _isp, hour: _hour, ...counts } = row
-    return [nameOf(row), Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0))]
-  }))
+  return Object.fromEntries(
+    (rows as IpHour[]).map((row) => {
+      const { ip: _ip, isp: _isp, hour: _hour, ...counts } = row
+      return [nameOf(row), Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0))]
+    }),
+  )
 }
 
 interface WarmupFact {
@@ -92,8 +97,13 @@ t.test('sums by hour, day and provider', async (t) => {
 
   const noteAttempt = (
     message: ClaimedMessage,
-    { ip, isp, at, outcome, durationMilliseconds }:
-      { ip: string; isp: string; at: number; outcome: DeliveryOutcome; durationMilliseconds: number },
+    {
+      ip,
+      isp,
+      at,
+      outcome,
+      durationMilliseconds,
+    }: { ip: string; isp: string; at: number; outcome: DeliveryOutcome; durationMilliseconds: number },
   ): void => {
     const end = at + durationMilliseconds
     const key = `${message.key} ${ip}`
@@ -130,10 +140,15 @@ t.test('sums by hour, day and provider', async (t) => {
       case 3:
         return { kind: 'ambiguous', retryAt }
       case 4:
-        return { kind: 'bounced', bounce: {
-          type: random.oneOf(['hard', 'soft', 'block', 'undetermined']), category: 'unknown', code: '5.0.0',
-          description: 'no',
-        } }
+        return {
+          kind: 'bounced',
+          bounce: {
+            type: random.oneOf(['hard', 'soft', 'block', 'undetermined']),
+            category: 'unknown',
+            code: '5.0.0',
+            description: 'no',
+          },
+        }
       default:
         return delivered
     }
@@ -162,10 +177,22 @@ t.test('sums by hour, day and provider', async (t) => {
   for (const ip of IPS) {
     const mine = facts.filter((fact) => fact.ip === ip)
     const { hours, isps, p95 } = await store.ipStatistics(ip, from, to)
-    t.same(rowsBy(hours, ({ hour }) => String(hour)), sumUp(mine, ({ at }) => String(hourOf(at))), 'by hour')
+    t.same(
+      rowsBy(hours, ({ hour }) => String(hour)),
+      sumUp(mine, ({ at }) => String(hourOf(at))),
+      'by hour',
+    )
     const order = hours.map(({ hour }) => hour)
-    t.same(order, order.toSorted((one, other) => one - other), 'oldest first')
-    t.same(rowsBy(isps, ({ isp }) => isp), sumUp(mine, ({ isp }) => isp), 'by provider')
+    t.same(
+      order,
+      order.toSorted((one, other) => one - other),
+      'oldest first',
+    )
+    t.same(
+      rowsBy(isps, ({ isp }) => isp),
+      sumUp(mine, ({ isp }) => isp),
+      'by provider',
+    )
     t.same(Object.keys(p95).sort(), [...ISPS].sort())
     for (const duration of Object.values(p95)) t.ok(duration > 70_000 && duration < 95_000, `p95 ${duration}`)
 
@@ -173,16 +200,26 @@ t.test('sums by hour, day and provider', async (t) => {
     const [begin, end] = [from + 7 * HOUR, from + 2 * DAY + 5 * HOUR]
     const part = await store.ipStatistics(ip, begin, end)
     const partly = mine.filter(({ at }) => at >= begin && at < end)
-    t.same(rowsBy(part.isps, ({ isp }) => isp), sumUp(partly, ({ isp }) => isp), 'a part of the time')
+    t.same(
+      rowsBy(part.isps, ({ isp }) => isp),
+      sumUp(partly, ({ isp }) => isp),
+      'a part of the time',
+    )
     const few = await store.ipStatistics(ip, begin, begin + 3 * HOUR)
-    t.same(rowsBy(few.isps, ({ isp }) => isp), sumUp(
-      mine.filter(({ at }) => at >= begin && at < begin + 3 * HOUR), ({ isp }) => isp,
-    ), 'hours within a day')
+    t.same(
+      rowsBy(few.isps, ({ isp }) => isp),
+      sumUp(
+        mine.filter(({ at }) => at >= begin && at < begin + 3 * HOUR),
+        ({ isp }) => isp,
+      ),
+      'hours within a day',
+    )
 
     const days = await store.warmupDays(ip, utcDay(from))
     for (const day of days) {
-      const wanted = warmup.filter((fact) =>
-        fact.ip === ip && fact.day === day.day && [fact.isp, '*'].includes(day.isp))
+      const wanted = warmup.filter(
+        (fact) => fact.ip === ip && fact.day === day.day && [fact.isp, '*'].includes(day.isp),
+      )
       for (const counter of DAY_COUNTERS) {
         const sum = wanted.filter((fact) => fact.counter === counter).reduce((total, { by }) => total + by, 0)
         if (day[counter] !== sum) t.equal(day[counter], sum, `${day.day} ${day.isp} ${counter}`)
@@ -192,11 +229,17 @@ t.test('sums by hour, day and provider', async (t) => {
     t.ok(days.length >= 3 * (ISPS.length + 1))
     const total = mine.filter(({ counter }) => counter === 'messages')
     const byDay = await store.ipDays(ip, 9)
-    t.equal(byDay.reduce((sum, { messages }) => sum + messages, 0), total.length)
+    t.equal(
+      byDay.reduce((sum, { messages }) => sum + messages, 0),
+      total.length,
+    )
     t.equal((await store.ipDays(ip, 1))[0]?.day, byDay[0]?.day, 'newest first')
   }
   const mix = await store.ispMix(IPS, from)
-  const wanted = sumUp(facts.filter(({ counter }) => counter === 'messages'), ({ isp }) => isp)
+  const wanted = sumUp(
+    facts.filter(({ counter }) => counter === 'messages'),
+    ({ isp }) => isp,
+  )
   t.same(mix, Object.fromEntries(Object.entries(wanted).map(([isp, { messages }]) => [isp, messages])))
   await store.close()
 })
@@ -205,8 +248,12 @@ t.test('sums by hour, day and provider', async (t) => {
 async function laterEvents(
   store: Store,
   finals: readonly { message: ClaimedMessage; ip: string; isp: string }[],
-  { facts, warmup, firstTried, now }:
-    { facts: Fact[]; warmup: WarmupFact[]; firstTried: Map<string, number>; now: number },
+  {
+    facts,
+    warmup,
+    firstTried,
+    now,
+  }: { facts: Fact[]; warmup: WarmupFact[]; firstTried: Map<string, number>; now: number },
 ): Promise<void> {
   const later = now + 30 * MINUTE
   const report = { now: later, acceptedSince: 0 }
@@ -230,7 +277,11 @@ async function laterEvents(
     } else if (index % 10 === 2) {
       const hit = { messageId: message.id, at: later, isMachine: false, client: null }
       const link = { number: 1, url: 'https://shop.test/' }
-      const hits = [{ ...hit, link }, { ...hit, link }, { ...hit, link: null, isMachine: true }]
+      const hits = [
+        { ...hit, link },
+        { ...hit, link },
+        { ...hit, link: null, isMachine: true },
+      ]
       await store.recordEngagement({ now: later, hits, machineAfterDelivery: 2_000 })
       fact('opened')
       fact('clicked')
@@ -251,7 +302,10 @@ t.test('however many providers there are, the rows of a day are bounded', async 
   await store.recordOutcomes({ epoch, now: MIDNIGHT, outcomes })
   const { isps, hours } = await store.ipStatistics(IP, MIDNIGHT, MIDNIGHT + DAY)
   t.equal(isps.length, 201)
-  t.match(isps.find(({ isp }) => isp === 'other'), { messages: 50, delivered: 50 })
+  t.match(
+    isps.find(({ isp }) => isp === 'other'),
+    { messages: 50, delivered: 50 },
+  )
   t.match(hours, [{ isp: '*', messages: 450 }])
   await store.close()
 })

@@ -28,9 +28,7 @@ export const apiKeys: Cases = {
     await t.rejects(store.addApiKey(apiKey(), Buffer.alloc(32, 1), null), 'a hash is there once')
     const changed = { ...key, name: 'shop 2', domains: [], allowedIps: ['::1/128'], expiresAt: NOW + 5 }
     t.same(await store.updateApiKey(key.id, { name: 'shop 2' }), { ...key, name: 'shop 2' })
-    t.same(
-      await store.updateApiKey(key.id, { domains: [], allowedIps: ['::1/128'], expiresAt: NOW + 5 }), changed,
-    )
+    t.same(await store.updateApiKey(key.id, { domains: [], allowedIps: ['::1/128'], expiresAt: NOW + 5 }), changed)
     t.same(await store.findApiKeyById(key.id), changed)
     t.match(await store.updateApiKey(key.id, { expiresAt: null }), { expiresAt: null, name: 'shop 2' })
     for (const id of [newIdentifier('key', NOW), 'key_', '%', key.id.toUpperCase(), `${key.id}\0`]) {
@@ -58,8 +56,14 @@ export const apiKeys: Cases = {
     const second = await store.listApiKeys(2, first.next)
     const third = await store.listApiKeys(2, second.next)
     const listed = [first, second, third].flatMap((page) => page.keys)
-    t.same(listed.map(({ id }) => id), keys.map(({ id }) => id).reverse())
-    t.same(listed.map(({ revokedAt }) => revokedAt), [null, null, NOW, null, null])
+    t.same(
+      listed.map(({ id }) => id),
+      keys.map(({ id }) => id).reverse(),
+    )
+    t.same(
+      listed.map(({ revokedAt }) => revokedAt),
+      [null, null, NOW, null, null],
+    )
     t.equal(third.next, null)
     await t.rejects(store.listApiKeys(2, '5'), { message: /invalid_request/ })
   },
@@ -79,7 +83,11 @@ export const apiKeys: Cases = {
   },
   'the time of use never moves back': async (t, { store }) => {
     const [one, two] = [await addKey(store), await addKey(store)]
-    await store.noteKeyUse([{ id: one.id, at: NOW + 5 }, { id: two.id, at: NOW + 6 }, { id: one.id, at: NOW + 3 }])
+    await store.noteKeyUse([
+      { id: one.id, at: NOW + 5 },
+      { id: two.id, at: NOW + 6 },
+      { id: one.id, at: NOW + 3 },
+    ])
     await store.noteKeyUse([{ id: newIdentifier('key', NOW), at: NOW }])
     t.equal((await store.findApiKeyById(one.id))?.lastUsedAt, NOW + 5)
     t.equal((await store.findApiKeyById(two.id))?.lastUsedAt, NOW + 6)

@@ -115,7 +115,10 @@ t.test('a search for a time that is past does not walk through what came later',
   const { search, looked } = searchOver(t, MANY)
   const until = NOW + 20_000 * SECOND
   const { messages } = search({ until, limit: 10 })
-  t.same(messages.map(({ createdAt }) => createdAt), Array.from({ length: 10 }, (_, back) => until - back * SECOND))
+  t.same(
+    messages.map(({ createdAt }) => createdAt),
+    Array.from({ length: 10 }, (_, back) => until - back * SECOND),
+  )
   // An hour of messages: the room for a clock that was set back.
   t.ok(looked() <= 3_600 + 20)
   t.same(search({ since: until - 2 * SECOND, until, limit: 10 }).messages.length, 3)
@@ -131,7 +134,11 @@ t.test('a clock that was set back within the hour hides no message', async (t) =
   const search = createSearchMessages(opened.reader)
   const all = search({ ...anything, limit: FEW }).messages.map(({ createdAt }) => createdAt)
   for (const middle of [NOW - back + 700 * SECOND, NOW + 300 * SECOND]) {
-    for (const [since, until] of [[middle, null], [null, middle], [middle, middle + 60 * SECOND]] as const) {
+    for (const [since, until] of [
+      [middle, null],
+      [null, middle],
+      [middle, middle + 60 * SECOND],
+    ] as const) {
       const expected = all.filter((at) => at >= (since ?? 0) && at <= (until ?? Infinity)).length
       t.ok(expected > 0)
       t.equal(search({ ...anything, limit: FEW, since, until }).messages.length, expected)

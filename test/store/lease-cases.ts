@@ -4,8 +4,19 @@
 import type { Store } from '../../src/store/store.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, claim, claimedMessage, deferredUntil, delivered, LEASE, LIFETIME, lookUp, newMessage, NOW,
-  outcomeRecord, rowClaim,
+  acceptOne,
+  acceptRequest,
+  claim,
+  claimedMessage,
+  deferredUntil,
+  delivered,
+  LEASE,
+  LIFETIME,
+  lookUp,
+  newMessage,
+  NOW,
+  outcomeRecord,
+  rowClaim,
 } from './store-samples.ts'
 
 const UNCERTAIN = 300_000
@@ -21,7 +32,8 @@ async function markedSecond(store: Store) {
 
 export const leases: Cases = {
   'after a kill, what was not marked is due at once without a doubt, what was marked waits with one': async (
-    t, { store },
+    t,
+    { store },
   ) => {
     const { epoch, plain, marked, answer } = await markedSecond(store)
     t.same(answer, { stale: [] })
@@ -32,11 +44,17 @@ export const leases: Cases = {
     t.same(next, { epoch: next.epoch, recovered: 1, uncertain: 1 })
     t.match(await lookUp(store, plain.id), { state: 'queued', nextAttemptAt: now, isPossibleDuplicate: false })
     t.match(await lookUp(store, marked.id), {
-      state: 'queued', nextAttemptAt: now + UNCERTAIN, isPossibleDuplicate: true, waitingFor: null,
+      state: 'queued',
+      nextAttemptAt: now + UNCERTAIN,
+      isPossibleDuplicate: true,
+      waitingFor: null,
     })
     t.equal((await lookUp(store, untouched))?.isPossibleDuplicate, false)
     await store.unclaim({ epoch, rows: [{ key: plain.key, claim: plain.claim, nextAt: NOW + LIFETIME }] })
-    t.match(await claim(store, next.epoch, now), [{ id: untouched, attempts: 0 }, { id: plain.id, attempts: 0 }])
+    t.match(await claim(store, next.epoch, now), [
+      { id: untouched, attempts: 0 },
+      { id: plain.id, attempts: 0 },
+    ])
     const [again] = await claim(store, next.epoch, now + UNCERTAIN)
     t.match(again, { id: marked.id, attempts: 0, ambiguousCount: 0 })
     t.match(await store.beginEpoch(now, now), { recovered: 3, uncertain: 0 }, 'the mark went with its try')
@@ -116,12 +134,13 @@ export const leases: Cases = {
       { ...rowClaim(marked), id: marked.id, since: NOW, isMarked: true },
     ])
     const second = await store.leasedRows(epoch, first.next, 2)
-    t.strictSame(second, {
-      rows: [{ ...rowClaim(later), id: later?.id, since: NOW + 5, isMarked: false }], next: null,
-    })
+    t.strictSame(second, { rows: [{ ...rowClaim(later), id: later?.id, since: NOW + 5, isMarked: false }], next: null })
     t.same((await store.leasedRows(epoch - 1, null, 9)).rows, [])
     await store.unclaim({ epoch, rows: [{ ...rowClaim(plain), nextAt: NOW + 9 }] })
-    t.same((await store.leasedRows(epoch, null, 9)).rows.map(({ id }) => id), [marked.id, later?.id])
+    t.same(
+      (await store.leasedRows(epoch, null, 9)).rows.map(({ id }) => id),
+      [marked.id, later?.id],
+    )
   },
   'a row given back says why it waits, and may change its route': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
@@ -141,13 +160,19 @@ export const leases: Cases = {
   'what is decided for the next try is kept with the row': async (t, { store }) => {
     const { epoch, message } = await claimedMessage(store)
     const record = {
-      ...outcomeRecord(message, deferredUntil(NOW + 1)), keepIpUntil: NOW + 5, avoidIps: ['127.0.0.12', '127.0.0.13'],
+      ...outcomeRecord(message, deferredUntil(NOW + 1)),
+      keepIpUntil: NOW + 5,
+      avoidIps: ['127.0.0.12', '127.0.0.13'],
     }
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [record] })
     t.match(await lookUp(store, message.id), { waitingFor: 'retry_delay', lastIp: '127.0.0.11' })
     const [again] = await claim(store, epoch, NOW + 1)
     t.match(again, { keepIpUntil: NOW + 5, avoidIps: record.avoidIps, lastIp: '127.0.0.11' })
-    const other = outcomeRecord({ ...message, ...rowClaim(again) }, { kind: 'path-failed', retryAt: NOW + 2 }, { at: NOW + 1, ip: '127.0.0.14' })
+    const other = outcomeRecord(
+      { ...message, ...rowClaim(again) },
+      { kind: 'path-failed', retryAt: NOW + 2 },
+      { at: NOW + 1, ip: '127.0.0.14' },
+    )
     await store.recordOutcomes({ epoch, now: NOW + 1, outcomes: [other] })
     const [third] = await claim(store, epoch, NOW + 2)
     t.match(third, { keepIpUntil: null, lastIp: '127.0.0.11' }, 'the IP that was paid for')

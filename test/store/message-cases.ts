@@ -7,8 +7,21 @@ import { claimMessages } from '../support/claim-messages.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, bounced, claim, claimedMessage, deferredUntil, delivered, LIFETIME, lookUp, newMessage,
-  NOW, outcomeRecord, POOL, sampleContent, webhookEndpoint,
+  acceptOne,
+  acceptRequest,
+  bounced,
+  claim,
+  claimedMessage,
+  deferredUntil,
+  delivered,
+  LIFETIME,
+  lookUp,
+  newMessage,
+  NOW,
+  outcomeRecord,
+  POOL,
+  sampleContent,
+  webhookEndpoint,
 } from './store-samples.ts'
 
 /** `full`: the sizes of the issue; else those of every run. */
@@ -39,15 +52,22 @@ export const acting: Cases = {
       t.same(await store.cancelMessage(id, NOW + 2), { kind: 'canceled' }, 'again')
       t.match(await lookUp(store, id), { state: 'canceled', nextAttemptAt: null })
       t.match((await store.messageEvents(id))?.at(-1), {
-        kind: 'email.canceled', at: NOW + 1, data: { message_id: id, recipient: 'ada@example.com' },
+        kind: 'email.canceled',
+        at: NOW + 1,
+        data: { message_id: id, recipient: 'ada@example.com' },
       })
     }
     t.same(await store.cancelMessage(sending, NOW), { kind: 'refused', state: 'sending' })
     t.equal((await store.claimWebhooks(webhookClaim(epoch, NOW + 9))).length, 3)
     t.same(await claim(store, epoch, NOW + LIFETIME - 1), [])
     await store.addSuppression({
-      id: newIdentifier('sup', NOW), email: 'ada@example.com', reason: 'manual', scope: 'all', isTest: false,
-      messageId: null, createdAt: NOW,
+      id: newIdentifier('sup', NOW),
+      email: 'ada@example.com',
+      reason: 'manual',
+      scope: 'all',
+      isTest: false,
+      messageId: null,
+      createdAt: NOW,
     })
     t.same(await store.cancelMessage(await acceptOne(store), NOW), { kind: 'refused', state: 'suppressed' })
     for (const id of NO_MESSAGES) t.equal(await store.cancelMessage(id, NOW), null)
@@ -58,7 +78,8 @@ export const acting: Cases = {
     const scheduled = await acceptOne(store, { sendAt: NOW + 60_000 })
     const key = { pool: POOL, route: '', domain: 'acme.com', stream: 'transactional', isRetry: true }
     t.same(await store.retryNow(deferred, NOW + 1), {
-      keys: [{ ...key, earliestAt: NOW + 1, waiting: 1 }], unroutedDomains: ['example.com'],
+      keys: [{ ...key, earliestAt: NOW + 1, waiting: 1 }],
+      unroutedDomains: ['example.com'],
     })
     t.match(await lookUp(store, deferred), { state: 'deferred', nextAttemptAt: NOW + 1 })
     t.match(await store.retryNow(deferred, NOW + 9), { keys: [{ earliestAt: NOW + 1 }] })
@@ -79,7 +100,8 @@ export const acting: Cases = {
     }
     const kept = (await store.transcripts(message.id)) ?? []
     t.match(kept, [
-      { at: NOW, ip: '127.0.0.11', host: 'mx.example.com', dialogue: dialogues[0] }, { at: NOW + 1, dialogue: null },
+      { at: NOW, ip: '127.0.0.11', host: 'mx.example.com', dialogue: dialogues[0] },
+      { at: NOW + 1, dialogue: null },
       { at: NOW + 2 },
     ])
     const cut = kept[2]?.dialogue ?? ''
@@ -101,7 +123,7 @@ export const acting: Cases = {
       { outcome: deferredUntil(NOW), at: NOW + 1, isp: 'outlook' },
     ]
     const outcomes = facts.map(({ outcome, isp, ...changes }, index) => {
-      const record = outcomeRecord(messages[index] ?? messages[0] as never, outcome, changes)
+      const record = outcomeRecord(messages[index] ?? (messages[0] as never), outcome, changes)
       return { ...record, isp: isp ?? record.isp }
     })
     await store.recordOutcomes({ epoch, now: NOW, outcomes })
@@ -117,11 +139,17 @@ export const repeating: Cases = {
   'what ended without delivery gives the request that sends it again': async (t, { store, contentReader }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     const content = {
-      ...sampleContent, tags: { kind: 'bill' }, unsubscribe: { list: 'news', url: null },
+      ...sampleContent,
+      tags: { kind: 'bill' },
+      unsubscribe: { list: 'news', url: null },
       attachments: [{ name: 'a', contentType: 'text/plain', contentId: null, bytes: Buffer.of(0, 1, 2) }],
     }
     const request = acceptRequest({
-      content, isTest: true, pool: 'bulk', stream: 'bulk', sendAt: NOW + 1_000,
+      content,
+      isTest: true,
+      pool: 'bulk',
+      stream: 'bulk',
+      sendAt: NOW + 1_000,
       messages: [
         newMessage({ to: { name: 'Ada', address: 'ada@example.com' }, variables: { n: 1 }, expiresAt: NOW + 61_000 }),
         newMessage({ isCaptured: true, expiresAt: NOW + 61_000 }),
@@ -136,21 +164,33 @@ export const repeating: Cases = {
     const [plain, captured] = await Promise.all(ids.map((id) => store.requestToRepeat(id, later)))
     const [message] = plain?.messages ?? []
     t.not(message?.id, ids[0])
-    t.same({ ...plain, content: null, messages: null }, {
-      isTest: true, domain: 'acme.com', pool: 'bulk', stream: 'bulk', sendAt: null, content: null, messages: null,
-      batch: null, retryOf: ids[0],
-    })
+    t.same(
+      { ...plain, content: null, messages: null },
+      {
+        isTest: true,
+        domain: 'acme.com',
+        pool: 'bulk',
+        stream: 'bulk',
+        sendAt: null,
+        content: null,
+        messages: null,
+        batch: null,
+        retryOf: ids[0],
+      },
+    )
     t.same(message, {
-      id: message?.id, to: { name: 'Ada', address: 'ada@example.com' }, recipientDomain: 'example.com',
-      variables: { n: 1 }, expiresAt: later + 60_000, isCaptured: false,
+      id: message?.id,
+      to: { name: 'Ada', address: 'ada@example.com' },
+      recipientDomain: 'example.com',
+      variables: { n: 1 },
+      expiresAt: later + 60_000,
+      isCaptured: false,
     })
     t.match(captured, { pool: 'bulk', messages: [{ isCaptured: true }] })
     if (plain === null || plain === undefined) return
     await store.acceptMessages({ ...plain, now: later, apiKeyId: null, idempotency: null })
     t.match(await lookUp(store, message?.id ?? ''), { state: 'queued', retryOf: ids[0], tags: { kind: 'bill' } })
-    const claimed = await claimMessages(store, {
-      now: later, epoch, leaseUntil: later + 1, pools: ['bulk'], limit: 9,
-    })
+    const claimed = await claimMessages(store, { now: later, epoch, leaseUntil: later + 1, pools: ['bulk'], limit: 9 })
     t.same(await (await contentReader()).content(claimed[0]?.contentId ?? 0), content)
   },
   'a simulated recipient is repeated as one; what ended in another way is not': async (t, { store }) => {
@@ -174,17 +214,37 @@ export const batches: Cases = {
     const messages = Array.from({ length: 7 }, () => newMessage())
     messages[6] = newMessage({ expiresAt: NOW + 500 })
     const request = acceptRequest({
-      batch: { id, rejected: 2 }, apiKeyId: owner, stream: 'bulk', sendAt: NOW + 100, messages,
+      batch: { id, rejected: 2 },
+      apiKeyId: owner,
+      stream: 'bulk',
+      sendAt: NOW + 100,
+      messages,
     })
     await store.acceptMessages(request)
     await acceptOne(store, { now: NOW + 900 })
     const none = {
-      scheduled: 0, queued: 0, sending: 0, deferred: 0, delivered: 0, bounced: 0, expired: 0, canceled: 0,
+      scheduled: 0,
+      queued: 0,
+      sending: 0,
+      deferred: 0,
+      delivered: 0,
+      bounced: 0,
+      expired: 0,
+      canceled: 0,
       suppressed: 0,
     }
     const view = {
-      id, createdAt: NOW, from: 'orders@acme.com', subject: 'Order {{number}}', domain: 'acme.com', accepted: 7,
-      rejected: 2, states: { ...none, scheduled: 7 }, opened: 0, clicked: 0, complained: 0,
+      id,
+      createdAt: NOW,
+      from: 'orders@acme.com',
+      subject: 'Order {{number}}',
+      domain: 'acme.com',
+      accepted: 7,
+      rejected: 2,
+      states: { ...none, scheduled: 7 },
+      opened: 0,
+      clicked: 0,
+      complained: 0,
     }
     t.same(await store.lookupBatch(id, NOW), view)
     t.same(await store.lookupBatch(id, NOW + 100), { ...view, states: { ...none, queued: 7 } })

@@ -37,10 +37,29 @@ function writeFirstVersion(location: StoreLocation): string[] {
   const database = createVersion(location, 1)
   const addDomain = database.prepare('insert into domains values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)')
   addDomain.run(
-    'newer.com', 'pending', 'ps9', 'MIIN', Buffer.of(4, 5), 'bounces.newer.com', null, NOW - 5, null, null, '[]',
+    'newer.com',
+    'pending',
+    'ps9',
+    'MIIN',
+    Buffer.of(4, 5),
+    'bounces.newer.com',
+    null,
+    NOW - 5,
+    null,
+    null,
+    '[]',
   )
   addDomain.run(
-    'zeta.com', 'verified', 'ps1', 'MIIZ', Buffer.of(9, 8, 7), 'rp.zeta.com', 'bulk', NOW - 9, NOW - 7, NOW - 6,
+    'zeta.com',
+    'verified',
+    'ps1',
+    'MIIZ',
+    Buffer.of(9, 8, 7),
+    'rp.zeta.com',
+    'bulk',
+    NOW - 9,
+    NOW - 7,
+    NOW - 6,
     JSON.stringify([CHECK]),
   )
   database
@@ -76,7 +95,13 @@ function addOldMessages(database: Database, domain: string, count: number): stri
   return Array.from({ length: count }, () => {
     const id = newIdentifier('msg', NOW)
     const { lastInsertRowid: key } = addMessage.run(
-      storedIdentifier('msg', id), pool, lane, content, NOW, NOW + LIFETIME, NOW,
+      storedIdentifier('msg', id),
+      pool,
+      lane,
+      content,
+      NOW,
+      NOW + LIFETIME,
+      NOW,
     )
     addData.run(key, 'Ada', '{"n":1}')
     addEvent.run(storedIdentifier('evt', newIdentifier('evt', NOW)), key, NOW)
@@ -97,25 +122,47 @@ t.test('a filled database of version 1 keeps its domains, their keys and its mai
 
   const found = await store.findDomain('zeta.com')
   t.match(found, {
-    name: 'zeta.com', state: 'verified', returnPath: 'rp.zeta.com', trackingDomain: 't.zeta.com', ipPool: 'bulk',
-    tracking: { opens: true, clicks: true }, allowSubdomains: false, createdAt: NOW - 9, verifiedAt: NOW - 7,
-    lastCheckedAt: NOW - 6, failingSince: null, failedChecks: 0, degradedAt: null, checks: [CHECK],
-    keys: [{
-      selector: 'ps1', algorithm: 'rsa-sha256', role: 'active', publicKey: 'MIIZ', createdAt: NOW - 9,
-      seenAt: NOW - 7, retireAt: null,
-    }],
+    name: 'zeta.com',
+    state: 'verified',
+    returnPath: 'rp.zeta.com',
+    trackingDomain: 't.zeta.com',
+    ipPool: 'bulk',
+    tracking: { opens: true, clicks: true },
+    allowSubdomains: false,
+    createdAt: NOW - 9,
+    verifiedAt: NOW - 7,
+    lastCheckedAt: NOW - 6,
+    failingSince: null,
+    failedChecks: 0,
+    degradedAt: null,
+    checks: [CHECK],
+    keys: [
+      {
+        selector: 'ps1',
+        algorithm: 'rsa-sha256',
+        role: 'active',
+        publicKey: 'MIIZ',
+        createdAt: NOW - 9,
+        seenAt: NOW - 7,
+        retireAt: null,
+      },
+    ],
   })
   t.equal(found?.keys.length, 1)
   t.match(await store.findDomain('newer.com'), { state: 'pending', keys: [{ selector: 'ps9', seenAt: null }] })
   const list = await store.listDomains({ states: null, limit: 9, after: null })
-  t.same(list.domains.map(({ name }) => name), ['newer.com', 'zeta.com'], 'by their age')
+  t.same(
+    list.domains.map(({ name }) => name),
+    ['newer.com', 'zeta.com'],
+    'by their age',
+  )
   t.same(await store.domainsDueForCheck(NOW, 9), ['zeta.com', 'newer.com'], 'each is checked soon')
 
   const reader = await openContentReader(location)
   t.teardown(() => reader.close())
   const signing = await reader.signingKeys('zeta.com')
   t.match(signing, [{ domain: 'zeta.com', selector: 'ps1', algorithm: 'rsa-sha256' }])
-  t.same([...signing[0]?.sealedPrivateKey ?? []], [9, 8, 7])
+  t.same([...(signing[0]?.sealedPrivateKey ?? [])], [9, 8, 7])
   const { epoch } = await store.beginEpoch(NOW, NOW)
   t.same((await claim(store, epoch, NOW, 99)).map(({ id }) => id).toSorted(), ids.toSorted())
 })
@@ -127,9 +174,12 @@ t.test('a domain of version 1 is checked, gets a key and is removed as any other
   t.teardown(() => store.close())
   await store.addDkimKeys('zeta.com', [dkimKey({ selector: 'ps2', role: 'next' })])
   const keys = [dkimKey({ role: 'retiring', retireAt: NOW + 1 }), dkimKey({ selector: 'ps2' })]
-  t.match(await store.recordDomainCheck(domainCheck({ name: 'zeta.com', keys })), { keys: [
-    { selector: 'ps1', role: 'retiring', publicKey: 'MIIZ' }, { selector: 'ps2', role: 'active' },
-  ] })
+  t.match(await store.recordDomainCheck(domainCheck({ name: 'zeta.com', keys })), {
+    keys: [
+      { selector: 'ps1', role: 'retiring', publicKey: 'MIIZ' },
+      { selector: 'ps2', role: 'active' },
+    ],
+  })
   t.same(await store.removeDomain({ name: 'zeta.com', now: NOW, purge: true }), { queuedMessages: 30 })
   t.match(await store.queueSummary(NOW), { waiting: 0 })
 })
@@ -171,29 +221,56 @@ t.test('a filled database of version 2 keeps its messages, and all that is new w
 
   const [first, second, third, fourth] = await Promise.all(ids.map((id) => lookUp(store, id)))
   const common = {
-    from: 'orders@acme.com', subject: 'Order', variables: { n: 1 }, batchId: null, tags: {}, metadata: {},
-    isTest: false, sendAt: null, complainedAt: null, opens: 0, retryOf: null, pool: POOL, domain: 'zeta.com',
+    from: 'orders@acme.com',
+    subject: 'Order',
+    variables: { n: 1 },
+    batchId: null,
+    tags: {},
+    metadata: {},
+    isTest: false,
+    sendAt: null,
+    complainedAt: null,
+    opens: 0,
+    retryOf: null,
+    pool: POOL,
+    domain: 'zeta.com',
   }
   t.match(first, { ...common, state: 'delivered', deliveredAt: NOW + 1, isp: 'gmail', ip: '127.0.0.11' })
   t.match(second, { ...common, state: 'bounced', bouncedAt: NOW + 2, bounce: { type: 'hard', isLate: false } })
   t.match(third, { ...common, state: 'queued', isPossibleDuplicate: true })
   t.match(fourth, { ...common, state: 'queued' })
   t.match(await store.findApiKey(Buffer.alloc(32, 1)), { name: 'first', lastUsedAt: null })
-  t.same((await store.transcripts(ids[0] ?? ''))?.map(({ dialogue }) => dialogue), [null])
+  t.same(
+    (await store.transcripts(ids[0] ?? ''))?.map(({ dialogue }) => dialogue),
+    [null],
+  )
 
   for (const asked of [{ recipient: 'ada@example.com' }, { from: 'orders@acme.com' }, {}]) {
     const { messages } = await store.searchMessages({ ...anything, ...asked })
-    t.same(messages.map(({ id }) => id), ids.toReversed())
+    t.same(
+      messages.map(({ id }) => id),
+      ids.toReversed(),
+    )
   }
   const repeat = await store.requestToRepeat(ids[1] ?? '', NOW)
   t.match(repeat?.content, {
-    html: 'Grüß', text: null, raw: null, addressees: null, headers: [], tracking: { opens: false, clicks: false },
+    html: 'Grüß',
+    text: null,
+    raw: null,
+    addressees: null,
+    headers: [],
+    tracking: { opens: false, clicks: false },
     unsubscribe: null,
   })
   t.same(await store.cancelMessage(ids[2] ?? '', NOW), { kind: 'canceled' })
   await store.addSuppression({
-    id: newIdentifier('sup', NOW), email: 'ada@example.com', reason: 'complaint', scope: 'all', isTest: false,
-    messageId: null, createdAt: NOW,
+    id: newIdentifier('sup', NOW),
+    email: 'ada@example.com',
+    reason: 'complaint',
+    scope: 'all',
+    isTest: false,
+    messageId: null,
+    createdAt: NOW,
   })
   t.same(await claim(store, epoch), [])
   t.match(await lookUp(store, ids[3] ?? ''), { state: 'suppressed', bounce: { type: 'suppressed' } })
@@ -211,9 +288,13 @@ interface OldRow {
 const OLD_ROWS: Record<string, OldRow> = {
   waiting: { state: 'waiting' },
   deferred: {
-    state: 'waiting', attempts: 2, sticky: '127.0.0.11',
+    state: 'waiting',
+    attempts: 2,
+    sticky: '127.0.0.11',
     tries: [
-      [NOW - 3, 'deferred', '127.0.0.11'], [NOW - 2, 'deferred', '127.0.0.12'], [NOW - 1, 'path-failed', '127.0.0.13'],
+      [NOW - 3, 'deferred', '127.0.0.11'],
+      [NOW - 2, 'deferred', '127.0.0.12'],
+      [NOW - 1, 'path-failed', '127.0.0.13'],
     ],
   },
   failed: { state: 'waiting', tries: [[NOW - 2, 'path-failed', '127.0.0.11']] },
@@ -268,7 +349,8 @@ t.test('the queue of version 6 stands under keys, whatever state its rows were i
   ])
   t.same(await store.unroutedDomains(9), [{ domain: 'example.com', earliestAt: NOW }])
   t.match(await store.assignRoutes([{ domain: 'example.com', route: 'google', isp: 'gmail' }]), [
-    { route: 'google', isRetry: false, waiting: 2 }, { route: 'google', isRetry: true, waiting: 2 },
+    { route: 'google', isRetry: false, waiting: 2 },
+    { route: 'google', isRetry: true, waiting: 2 },
   ])
   const claimed = await claim(store, epoch, NOW + 300_000)
   const byName = Object.fromEntries(Object.keys(ids).map((name) => [name, claimed.find(({ id }) => id === ids[name])]))

@@ -111,9 +111,11 @@ export function tableCounts(database: Database): Record<string, number> {
   const tables = database
     .prepare<[], string>(`
       select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by name`)
-    .pluck().all()
-  return Object.fromEntries(tables.map((table) =>
-    [table, database.prepare<[], number>(`select count(*) from ${table}`).pluck().get() ?? 0]))
+    .pluck()
+    .all()
+  return Object.fromEntries(
+    tables.map((table) => [table, database.prepare<[], number>(`select count(*) from ${table}`).pluck().get() ?? 0]),
+  )
 }
 
 /** What must be the same before and after: who is in which state, and every byte of content. */

@@ -5,8 +5,21 @@ import { eventBody } from '../../src/mail/event.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, bounced, claim, claimedMessage, deferredUntil, delivered, LIFETIME, lookUp, newMessage,
-  NOW, outcomeRecord, rowClaim, sampleBounce, webhookEndpoint,
+  acceptOne,
+  acceptRequest,
+  bounced,
+  claim,
+  claimedMessage,
+  deferredUntil,
+  delivered,
+  LIFETIME,
+  lookUp,
+  newMessage,
+  NOW,
+  outcomeRecord,
+  rowClaim,
+  sampleBounce,
+  webhookEndpoint,
 } from './store-samples.ts'
 
 export const outcomes: Cases = {
@@ -15,11 +28,20 @@ export const outcomes: Cases = {
     const record = outcomeRecord(message, delivered)
     await store.recordOutcomes({ epoch, now: NOW + 900, outcomes: [record] })
     t.match(await lookUp(store, message.id), {
-      state: 'delivered', deliveredAt: NOW + 900, bouncedAt: null, bounce: null, isp: 'gmail', ip: '127.0.0.11',
-      nextAttemptAt: null, attempts: [record.attempt],
+      state: 'delivered',
+      deliveredAt: NOW + 900,
+      bouncedAt: null,
+      bounce: null,
+      isp: 'gmail',
+      ip: '127.0.0.11',
+      nextAttemptAt: null,
+      attempts: [record.attempt],
     })
     const events = (await store.messageEvents(message.id)) ?? []
-    t.same(events.map(({ kind }) => kind), ['email.accepted', 'email.attempted', 'email.delivered'])
+    t.same(
+      events.map(({ kind }) => kind),
+      ['email.accepted', 'email.attempted', 'email.delivered'],
+    )
     t.match(events[1], { at: NOW, data: { result: 'delivered', stage: 'dot', ip: '127.0.0.11', mx: 'mx.example.com' } })
     t.same(events[2], { id: record.events[0]?.id, kind: 'email.delivered', at: NOW, data: record.events[0]?.data })
     t.same(await store.queueSummary(NOW), { waiting: 0, sending: 0, oldestDueAt: null })
@@ -30,7 +52,10 @@ export const outcomes: Cases = {
     t.match(await lookUp(store, message.id), { state: 'deferred', nextAttemptAt: NOW + 60_000, ip: '127.0.0.11' })
     const [again] = await claim(store, epoch, NOW + 60_000)
     t.match(again, { attempts: 1, lastIp: '127.0.0.11', pathFailures: 0, ambiguousCount: 0 })
-    const later = outcomeRecord({ ...message, ...rowClaim(again) }, deferredUntil(NOW + 120_000), { at: NOW + 60_000, ip: '127.0.0.12' })
+    const later = outcomeRecord({ ...message, ...rowClaim(again) }, deferredUntil(NOW + 120_000), {
+      at: NOW + 60_000,
+      ip: '127.0.0.12',
+    })
     await store.recordOutcomes({ epoch, now: NOW + 60_000, outcomes: [later] })
     t.match(await claim(store, epoch, NOW + 120_000), [{ attempts: 2, lastIp: '127.0.0.12' }])
     t.equal((await lookUp(store, message.id))?.ip, '127.0.0.12')
@@ -72,10 +97,16 @@ export const outcomes: Cases = {
       const { epoch, message } = await claimedMessage(store)
       await store.recordOutcomes({ epoch, now: NOW + 5, outcomes: [outcomeRecord(message, outcome)] })
       t.match(await lookUp(store, message.id), {
-        state, bouncedAt: NOW + 5, deliveredAt: null, bounce: { category, at: NOW + 5 },
+        state,
+        bouncedAt: NOW + 5,
+        deliveredAt: null,
+        bounce: { category, at: NOW + 5 },
       })
       const events = (await store.messageEvents(message.id)) ?? []
-      t.same(events.map(({ kind }) => kind), ['email.accepted', 'email.attempted', 'email.bounced'])
+      t.same(
+        events.map(({ kind }) => kind),
+        ['email.accepted', 'email.attempted', 'email.bounced'],
+      )
     }
   },
   'a batch that comes twice changes nothing the second time': async (t, { store }) => {
@@ -167,7 +198,11 @@ export const outcomes: Cases = {
     t.match(await lookUp(store, message.id), { state: 'delivered', bounce: null })
     const events = (await store.messageEvents(message.id)) ?? []
     t.same(events.map(({ kind }) => kind).sort(), [
-      'email.accepted', 'email.attempted', 'email.attempted', 'email.attempted', 'email.delivered',
+      'email.accepted',
+      'email.attempted',
+      'email.attempted',
+      'email.attempted',
+      'email.delivered',
     ])
   },
 }
@@ -181,11 +216,15 @@ export const expiry: Cases = {
     t.equal((await store.expireDue(NOW + LIFETIME, 100)).length, 1)
     const description = 'not delivered within 72 h'
     t.match(await lookUp(store, id), {
-      state: 'expired', bouncedAt: NOW + LIFETIME,
+      state: 'expired',
+      bouncedAt: NOW + LIFETIME,
       bounce: { type: 'soft', category: 'expired', code: '4.4.7', description, at: NOW + LIFETIME },
     })
     const data = {
-      message_id: id, recipient: 'ada@example.com', bounce_type: 'soft', bounce_code: '4.4.7',
+      message_id: id,
+      recipient: 'ada@example.com',
+      bounce_type: 'soft',
+      bounce_code: '4.4.7',
       bounce_description: description,
     }
     t.match((await store.messageEvents(id))?.[1], { kind: 'email.bounced', at: NOW + LIFETIME, data })
@@ -196,7 +235,10 @@ export const expiry: Cases = {
   'the last answer is named': async (t, { store }) => {
     const { epoch, message: first } = await claimedMessage(store)
     let message = first
-    for (const [at, reply] of [[NOW, '450 first'], [NOW + 5, '451 4.3.0 try later']] as const) {
+    for (const [at, reply] of [
+      [NOW, '450 first'],
+      [NOW + 5, '451 4.3.0 try later'],
+    ] as const) {
       const record = outcomeRecord(message, deferredUntil(NOW + 5), { at, reply })
       await store.recordOutcomes({ epoch, now: at, outcomes: [record] })
       const [again] = await claim(store, epoch, NOW + 5)
@@ -213,12 +255,19 @@ export const expiry: Cases = {
     const { message } = await claimedMessage(store)
     await store.acceptMessages(acceptRequest({ messages: Array.from({ length: 5 }, () => newMessage()) }))
     const ended = [await store.expireDue(NOW + LIFETIME, 3), await store.expireDue(NOW + LIFETIME, 3)]
-    t.same(ended.map(({ length }) => length), [3, 2])
+    t.same(
+      ended.map(({ length }) => length),
+      [3, 2],
+    )
     t.match(ended[0]?.[0], { id: /^msg_/, pool: String, domain: String })
     t.equal((await lookUp(store, message.id))?.state, 'sending')
   },
   'a shorter lifetime is named as it was': async (t, { store }) => {
-    for (const [lifetime, text] of [[90_000, '2 min'], [30_000, '30 s'], [24 * 3_600_000, '24 h']] as const) {
+    for (const [lifetime, text] of [
+      [90_000, '2 min'],
+      [30_000, '30 s'],
+      [24 * 3_600_000, '24 h'],
+    ] as const) {
       const id = await acceptOne(store, {}, { expiresAt: NOW + lifetime })
       await store.expireDue(NOW + lifetime, 1)
       t.equal((await lookUp(store, id))?.bounce?.description, `not delivered within ${text}`)

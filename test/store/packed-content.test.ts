@@ -9,14 +9,23 @@ t.test('all bytes of a content stand in one block, in their order', (t) => {
   const attachment = { name: 'a.bin', contentType: 'application/octet-stream', contentId: null }
   const packed = packContent({
     ...sampleContent,
-    html: '<p>Grüße 😀</p>', text: 'Gr\u00fc\u00dfe',
-    attachments: [{ ...attachment, bytes: Buffer.from([1, 2, 3]) }, { ...attachment, bytes: Buffer.alloc(0) }],
+    html: '<p>Grüße 😀</p>',
+    text: 'Gr\u00fc\u00dfe',
+    attachments: [
+      { ...attachment, bytes: Buffer.from([1, 2, 3]) },
+      { ...attachment, bytes: Buffer.alloc(0) },
+    ],
     raw: Buffer.from('raw'),
   })
   t.match(packed, { htmlBytes: 19, textBytes: 7, rawBytes: 3 })
-  t.strictSame(JSON.parse(packed.attachments ?? ''), [{ ...attachment, sizeBytes: 3 }, { ...attachment, sizeBytes: 0 }])
-  t.equal(Buffer.from(packed.bytes).toString('latin1'),
-    `${Buffer.from('<p>Grüße 😀</p>Grüße').toString('latin1')}\x01\x02\x03raw`)
+  t.strictSame(JSON.parse(packed.attachments ?? ''), [
+    { ...attachment, sizeBytes: 3 },
+    { ...attachment, sizeBytes: 0 },
+  ])
+  t.equal(
+    Buffer.from(packed.bytes).toString('latin1'),
+    `${Buffer.from('<p>Grüße 😀</p>Grüße').toString('latin1')}\x01\x02\x03raw`,
+  )
   t.end()
 })
 

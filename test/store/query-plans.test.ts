@@ -14,8 +14,17 @@ import { locationIn } from './sqlite-support.ts'
  * the newest are kept. States of paths are read whole, once at the start. Counts that wait are added after a few verbs.
  */
 const SMALL_TABLES = [
-  'pools', 'lanes', 'webhook_endpoints', 'domains', 'meta', 'json_each', 'unmatched_reports', 'egress_ips',
-  'path_states', 'database_days', 'waiting_counts',
+  'pools',
+  'lanes',
+  'webhook_endpoints',
+  'domains',
+  'meta',
+  'json_each',
+  'unmatched_reports',
+  'egress_ips',
+  'path_states',
+  'database_days',
+  'waiting_counts',
 ]
 
 // `SCAN table` or `SCAN table USING …`: the table.
@@ -26,7 +35,10 @@ const NAMED = /@(\w+)/g
 const ROWS = /^\s*(select|insert|update|delete)\b/
 
 function planOf(database: Database, statement: string): string[] {
-  const nulls = statement.split('?').slice(1).map(() => null)
+  const nulls = statement
+    .split('?')
+    .slice(1)
+    .map(() => null)
   const named = Object.fromEntries([...statement.matchAll(NAMED)].map(([, name]) => [name, null]))
   const explain = database.prepare<unknown[], { detail: string }>(`explain query plan ${statement}`)
   return explain.all(...nulls, named).map(({ detail }) => detail)
@@ -87,21 +99,28 @@ t.test('due, expiring and leased rows are found by the partial indexes made for 
     [/from messages\s+where state = 'waiting' and expires_at <= \?/, 'INDEX messages_expiring (expires_at<?)'],
     [/where state = 'sending' and lease_until <= \?/, 'INDEX messages_leased (lease_until<?)'],
     [/where state = 'sending' and \(lease_until, seq\) >/, 'INDEX messages_leased (lease_until>'],
-    [/state = 'pending' and endpoint_id = \+\? and is_behind = \+\? and next_at/,
-      'INDEX webhook_deliveries_due (endpoint_id=? AND is_behind=? AND next_at<?)'],
-    [/from messages\s+where state = 'waiting' and lane_id = \? and seq/,
-      'INDEX messages_of_lane (lane_id=? AND rowid<?)'],
+    [
+      /state = 'pending' and endpoint_id = \+\? and is_behind = \+\? and next_at/,
+      'INDEX webhook_deliveries_due (endpoint_id=? AND is_behind=? AND next_at<?)',
+    ],
+    [
+      /from messages\s+where state = 'waiting' and lane_id = \? and seq/,
+      'INDEX messages_of_lane (lane_id=? AND rowid<?)',
+    ],
     [/from domains\s+where removed_at is null and next_check_at/, 'INDEX domains_due (next_check_at<?)'],
     [/from domains where name = \? and removed_at is null/, 'INDEX domains_living (name=?)'],
-    [/from suppressions where address = \+\? and is_test = \+\?/,
-      'INDEX sqlite_autoindex_suppressions_1 (address=? AND is_test=?)'],
+    [
+      /from suppressions where address = \+\? and is_test = \+\?/,
+      'INDEX sqlite_autoindex_suppressions_1 (address=? AND is_test=?)',
+    ],
     [/from idempotency_keys\s+where api_key_id/, 'INDEX sqlite_autoindex_idempotency_keys_1 (api_key_id=? AND key=?)'],
-    [/^select seq, id, recipient, state from messages where content_id/,
-      'INDEX messages_of_content (content_id=?)'],
+    [/^select seq, id, recipient, state from messages where content_id/, 'INDEX messages_of_content (content_id=?)'],
     [/lease_epoch is not null and state = 'pending'/, 'INDEX webhook_deliveries_leased'],
     [/where event_seq = \? and endpoint_id = \? and id > \?/, 'INDEX webhook_deliveries_of_event (event_seq=?)'],
-    [/deliveries\.state <> 'pending'\s+and deliveries\.id > \?/,
-      'INDEX webhook_deliveries_ended (endpoint_id=? AND state=? AND id>? AND id<?)'],
+    [
+      /deliveries\.state <> 'pending'\s+and deliveries\.id > \?/,
+      'INDEX webhook_deliveries_ended (endpoint_id=? AND state=? AND id>? AND id<?)',
+    ],
   ]
   for (const [pattern, step] of wanted) {
     const statement = statements.find((text) => pattern.test(text))
@@ -126,10 +145,16 @@ t.test('the dead letters of an endpoint are counted in the index of what has end
 
 t.test('a row of the hot path is written without a table of its own', (t) => {
   const { database, statements } = prepareAll(t)
-  const makesTable = (statement: string): boolean => database
-    .prepare<unknown[], { opcode: string }>(`explain ${statement}`)
-    .all(...statement.split('?').slice(1).map(() => null))
-    .some(({ opcode }) => opcode === 'OpenEphemeral')
+  const makesTable = (statement: string): boolean =>
+    database
+      .prepare<unknown[], { opcode: string }>(`explain ${statement}`)
+      .all(
+        ...statement
+          .split('?')
+          .slice(1)
+          .map(() => null),
+      )
+      .some(({ opcode }) => opcode === 'OpenEphemeral')
   const added = /^\s*insert into (messages|contents|events|attempts|webhook_deliveries|webhook_attempts)\s.*\svalues\s/s
   const changed = /^\s*update (messages|webhook_deliveries)\s.*where (seq|delivery_seq) = \?[^(]*$/s
   const hot = statements.filter((text) => added.test(text) || changed.test(text))
@@ -145,18 +170,24 @@ t.test('a search walks the index of what leads it, in the order of the page', as
   const { database, statements } = prepareAll(t)
   for (const [pattern, step] of [
     [/messages\.seq.*where recipient = @recipient/s, 'INDEX messages_to (recipient=? AND rowid>? AND rowid<?)'],
-    [/messages\.seq.*where content_id = @batchContent/s,
-      'INDEX messages_of_content (content_id=? AND rowid>? AND rowid<?)'],
-    [/from content_tags\s+cross join messages/,
-      'SEARCH content_tags USING PRIMARY KEY (key=? AND value=? AND content_id>? AND content_id<?)'],
-    [/from contents\s+cross join messages/,
-      'INDEX contents_from (from_address=? AND rowid>? AND rowid<?)'],
+    [
+      /messages\.seq.*where content_id = @batchContent/s,
+      'INDEX messages_of_content (content_id=? AND rowid>? AND rowid<?)',
+    ],
+    [
+      /from content_tags\s+cross join messages/,
+      'SEARCH content_tags USING PRIMARY KEY (key=? AND value=? AND content_id>? AND content_id<?)',
+    ],
+    [/from contents\s+cross join messages/, 'INDEX contents_from (from_address=? AND rowid>? AND rowid<?)'],
     [/from messages where messages\.seq > @floor/, 'USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)'],
   ] as const) {
     const found = statements.filter((text) => pattern.test(text))
     t.equal(found.length, 2, 'the rows, and where they end')
     for (const statement of found) {
-      t.ok(planOf(database, statement).some((line) => line.includes(step)), planOf(database, statement).join(', '))
+      t.ok(
+        planOf(database, statement).some((line) => line.includes(step)),
+        planOf(database, statement).join(', '),
+      )
     }
   }
 })
@@ -170,24 +201,37 @@ t.test('a claim asks the suppression list once for each row', async (t) => {
 
 /** Statements of the queue by what they say, with the step that finds their rows. */
 const QUEUE_STEPS: [statement: RegExp, step: string][] = [
-  [/is_retry = \+\? and next_at <= \+\?/,
-    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=? AND next_at<?)'],
-  [/is_retry = \+\? and next_at > \+\?/,
-    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=? AND next_at>?)'],
-  [/\(pool_id, route_id, lane_id, is_retry, next_at\) >/,
-    'INDEX messages_queue ((pool_id,route_id,lane_id,is_retry,next_at)>(?,?,?,?,?))'],
-  [/select 1\s+from messages\s+where state = 'waiting' and pool_id/,
-    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=?)'],
-  [/route_id < 1 and recipient_domain = \? and next_at <= \?/,
-    'INDEX messages_unrouted (recipient_domain=? AND next_at<?)'],
+  [
+    /is_retry = \+\? and next_at <= \+\?/,
+    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=? AND next_at<?)',
+  ],
+  [
+    /is_retry = \+\? and next_at > \+\?/,
+    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=? AND next_at>?)',
+  ],
+  [
+    /\(pool_id, route_id, lane_id, is_retry, next_at\) >/,
+    'INDEX messages_queue ((pool_id,route_id,lane_id,is_retry,next_at)>(?,?,?,?,?))',
+  ],
+  [
+    /select 1\s+from messages\s+where state = 'waiting' and pool_id/,
+    'INDEX messages_queue (pool_id=? AND route_id=? AND lane_id=? AND is_retry=?)',
+  ],
+  [
+    /route_id < 1 and recipient_domain = \? and next_at <= \?/,
+    'INDEX messages_unrouted (recipient_domain=? AND next_at<?)',
+  ],
   [/messages\.route_id < 1 and messages\.recipient_domain/, 'INDEX messages_unrouted (recipient_domain=?)'],
-  [/\(next_at, recipient_domain\) >/,
-    'COVERING INDEX messages_unrouted_due ((next_at,recipient_domain)>(?,?))'],
+  [/\(next_at, recipient_domain\) >/, 'COVERING INDEX messages_unrouted_due ((next_at,recipient_domain)>(?,?))'],
   [/state = 'waiting' and pool_id = \? limit/, 'COVERING INDEX messages_queue (pool_id=?)'],
-  [/select seq from messages where state = 'waiting' and lane_id = \? and seq > \?/,
-    'COVERING INDEX messages_of_lane (lane_id=? AND rowid>?)'],
-  [/messages\.state = 'waiting' and messages\.lane_id = \? and messages\.seq > \?/,
-    'INDEX messages_of_lane (lane_id=? AND rowid>?)'],
+  [
+    /select seq from messages where state = 'waiting' and lane_id = \? and seq > \?/,
+    'COVERING INDEX messages_of_lane (lane_id=? AND rowid>?)',
+  ],
+  [
+    /messages\.state = 'waiting' and messages\.lane_id = \? and messages\.seq > \?/,
+    'INDEX messages_of_lane (lane_id=? AND rowid>?)',
+  ],
 ]
 
 t.test('the queue is read by its keys, its domains without a route, and its lanes', async (t) => {
@@ -197,7 +241,10 @@ t.test('the queue is read by its keys, its domains without a route, and its lane
     t.not(found.length, 0, `statements like ${pattern}`)
     for (const statement of found) {
       const plan = planOf(database, statement)
-      t.ok(plan.some((line) => line.includes(step)), `${step}: ${plan.join(', ')}`)
+      t.ok(
+        plan.some((line) => line.includes(step)),
+        `${step}: ${plan.join(', ')}`,
+      )
     }
   }
 })

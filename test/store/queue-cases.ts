@@ -9,7 +9,17 @@ import type { Store } from '../../src/store/store.ts'
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, claim, deferredUntil, LEASE, LIFETIME, lookUp, newMessage, NOW, outcomeRecord, POOL,
+  acceptOne,
+  acceptRequest,
+  claim,
+  deferredUntil,
+  LEASE,
+  LIFETIME,
+  lookUp,
+  newMessage,
+  NOW,
+  outcomeRecord,
+  POOL,
   webhookEndpoint,
 } from './store-samples.ts'
 
@@ -21,8 +31,12 @@ const TO_GOOGLE = { domain: 'example.com', route: 'google', isp: 'gmail' }
 
 const to = (domain: string) => ({ to: { name: null, address: `ada@${domain}` }, recipientDomain: domain })
 
-const claimOf = (epoch: number, asks: ClaimRequest['asks'], now = NOW): ClaimRequest =>
-  ({ now, epoch, leaseUntil: now + LEASE, asks })
+const claimOf = (epoch: number, asks: ClaimRequest['asks'], now = NOW): ClaimRequest => ({
+  now,
+  epoch,
+  leaseUntil: now + LEASE,
+  asks,
+})
 
 /** Every key, by pages of so many rows. */
 async function allKeys(store: Store, mostRows = 100): Promise<QueueKeyState[]> {
@@ -40,11 +54,13 @@ export const keys: Cases = {
   'acceptance says what came under which keys, and the directory says the same': async (t, { store }) => {
     await store.assignRoutes([TO_GOOGLE])
     const request = acceptRequest({
-      sendAt: NOW + 9, messages: [newMessage(), newMessage(), newMessage(to('new.org')), newMessage(to('new.org'))],
+      sendAt: NOW + 9,
+      messages: [newMessage(), newMessage(), newMessage(to('new.org')), newMessage(to('new.org'))],
     })
     const result = await store.acceptMessages(request)
     const expected = [
-      { ...GOOGLE, earliestAt: NOW + 9, waiting: 2 }, { ...KEY, earliestAt: NOW + 9, waiting: 2 },
+      { ...GOOGLE, earliestAt: NOW + 9, waiting: 2 },
+      { ...KEY, earliestAt: NOW + 9, waiting: 2 },
     ]
     t.same(result, { kind: 'accepted', suppressed: [], queued: { keys: expected, unroutedDomains: ['new.org'] } })
     t.same((await allKeys(store)).toReversed(), expected)
@@ -55,7 +71,8 @@ export const keys: Cases = {
     t.match(result, { queued: { keys: [key], unroutedDomains: [] } })
   },
   'a claim takes due and unexpired rows of its keys alone, the oldest first, and says when each is due next': async (
-    t, { store },
+    t,
+    { store },
   ) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
     await store.assignRoutes([TO_GOOGLE])
@@ -67,13 +84,23 @@ export const keys: Cases = {
     await acceptOne(store, { now: NOW - 4_000 }, to('new.org'))
     const other = await acceptOne(store, { now: NOW - 9, pool: 'other' })
     const gone = { ...GOOGLE, pool: 'unheard-of' }
-    const asks = [{ key: GOOGLE, limit: 2 }, { key: gone, limit: 9 }, { key: { ...GOOGLE, pool: 'other' }, limit: 1 }]
+    const asks = [
+      { key: GOOGLE, limit: 2 },
+      { key: gone, limit: 9 },
+      { key: { ...GOOGLE, pool: 'other' }, limit: 1 },
+    ]
     const claimed = await store.claimDue(claimOf(epoch, asks))
-    t.same(claimed.messages.map(({ id }) => id), [first, second, other])
+    t.same(
+      claimed.messages.map(({ id }) => id),
+      [first, second, other],
+    )
     t.same(claimed.earliestAt, [NOW - 1_000, null, null])
     t.match(claimed.messages[0], { route: 'google', pool: POOL, stream: 'transactional', domain: 'acme.com' })
     const rest = await store.claimDue(claimOf(epoch, [{ key: GOOGLE, limit: 9 }]))
-    t.same(rest.messages.map(({ id }) => id), [third])
+    t.same(
+      rest.messages.map(({ id }) => id),
+      [third],
+    )
     t.same(rest.earliestAt, [NOW + 7])
     t.same(await store.claimDue(claimOf(epoch, [{ key: GOOGLE, limit: 9 }])), { messages: [], earliestAt: [NOW + 7] })
     t.equal((await lookUp(store, first))?.state, 'sending')
@@ -100,11 +127,13 @@ export const keys: Cases = {
     const [deferred, failed] = await claim(store, epoch)
     if (deferred === undefined || failed === undefined) throw new Error('nothing was claimed')
     const outcomes = [
-      outcomeRecord(deferred, deferredUntil(NOW + 5)), outcomeRecord(failed, { kind: 'path-failed', retryAt: NOW + 6 }),
+      outcomeRecord(deferred, deferredUntil(NOW + 5)),
+      outcomeRecord(failed, { kind: 'path-failed', retryAt: NOW + 6 }),
     ]
     await store.recordOutcomes({ epoch, now: NOW, outcomes })
     t.same(await allKeys(store), [
-      { ...KEY, earliestAt: NOW + 6, waiting: 1 }, { ...KEY, isRetry: true, earliestAt: NOW + 5, waiting: 1 },
+      { ...KEY, earliestAt: NOW + 6, waiting: 1 },
+      { ...KEY, isRetry: true, earliestAt: NOW + 5, waiting: 1 },
     ])
     const retries = await store.claimDue(claimOf(epoch, [{ key: { ...KEY, isRetry: true }, limit: 9 }], NOW + 9))
     t.match(retries.messages, [{ key: deferred.key, attempts: 1 }])
@@ -131,7 +160,14 @@ export const keys: Cases = {
     const claims = await Promise.all([1, 2, 3].map(() => store.claimDue(claimOf(epoch, asks))))
     const rows = claims.flatMap(({ messages }) => messages.map(({ key }) => key))
     t.equal(new Set(rows).size, 20)
-    t.same(claims.map(({ messages, earliestAt }) => [messages.length, earliestAt[0]]), [[8, NOW], [8, NOW], [4, null]])
+    t.same(
+      claims.map(({ messages, earliestAt }) => [messages.length, earliestAt[0]]),
+      [
+        [8, NOW],
+        [8, NOW],
+        [4, null],
+      ],
+    )
   },
 }
 
@@ -151,9 +187,14 @@ export const routing: Cases = {
     const claimed = await store.claimUnrouted({ ...terms, domain: 'first.org', limit: 3 })
     t.match(claimed, [{ route: '', pool: POOL, domain: 'acme.com', recipientDomain: 'first.org' }, {}, {}])
     t.same(await store.claimUnrouted({ ...terms, domain: 'third.org', limit: 3 }), [], 'it is not due')
-    t.same(await store.assignRoutes([
-      { domain: 'first.org', route: 'site', isp: 'other' }, { domain: 'third.org', route: 'site', isp: 'other' },
-    ]), [{ ...KEY, route: 'site', earliestAt: NOW, waiting: 2 }], 'the row that waits of each')
+    t.same(
+      await store.assignRoutes([
+        { domain: 'first.org', route: 'site', isp: 'other' },
+        { domain: 'third.org', route: 'site', isp: 'other' },
+      ]),
+      [{ ...KEY, route: 'site', earliestAt: NOW, waiting: 2 }],
+      'the row that waits of each',
+    )
     t.same(await store.unroutedDomains(9), [second])
     const [held] = claimed
     if (held === undefined) throw new Error('nothing was claimed')
@@ -167,7 +208,13 @@ export const routing: Cases = {
     await acceptOne(store)
     t.same(await store.assignRoutes([{ ...TO_GOOGLE, route: 'outlook', isp: 'outlook' }]), [])
     await acceptOne(store)
-    t.same((await allKeys(store)).map(({ route, waiting }) => [route, waiting]), [['google', 1], ['outlook', 1]])
+    t.same(
+      (await allKeys(store)).map(({ route, waiting }) => [route, waiting]),
+      [
+        ['google', 1],
+        ['outlook', 1],
+      ],
+    )
   },
   'thousands of rows of one domain move with it': async (t, { store }) => {
     const count = IS_FULL ? 20_000 : 1_200
@@ -175,7 +222,13 @@ export const routing: Cases = {
     await store.acceptMessages(acceptRequest({ messages }))
     await acceptOne(store, {}, to('new.org'))
     const states = await store.assignRoutes([TO_GOOGLE, { domain: 'new.org', route: 'site', isp: 'other' }])
-    t.same(states.map(({ route, waiting }) => [route, waiting]), [['google', count], ['site', 1]])
+    t.same(
+      states.map(({ route, waiting }) => [route, waiting]),
+      [
+        ['google', count],
+        ['site', 1],
+      ],
+    )
     t.same(await store.unroutedDomains(9), [])
   },
 }
@@ -215,17 +268,38 @@ export const operating: Cases = {
     const group = { held: 0, oldestAcceptedAt: NOW }
     t.same(await store.queueGroups('isp', {}, NOW), [
       { ...group, name: 'gmail', waiting: 3, due: 1, held: 1, oldestAcceptedAt: NOW - 5 },
-      ...(await store.queueGroups('isp', { isp: 'outlook' }, NOW)), { ...group, name: null, waiting: 1, due: 1 },
+      ...(await store.queueGroups('isp', { isp: 'outlook' }, NOW)),
+      { ...group, name: null, waiting: 1, due: 1 },
     ])
     const names = async (by: 'isp' | 'domain' | 'ip' | 'pool', filter: QueueFilter = {}) =>
       (await store.queueGroups(by, filter, NOW)).map(({ name, waiting }) => [name, waiting])
-    t.same(await names('domain'), [['example.com', 4], ['new.org', 1]])
-    t.same((await names('ip')).toSorted(), [['127.0.0.11', 1], [null, 4]].toSorted())
-    t.same(await names('pool', { domain: 'acme.com' }), [[POOL, 3], [CAPTURE_POOL, 1]])
+    t.same(await names('domain'), [
+      ['example.com', 4],
+      ['new.org', 1],
+    ])
+    t.same(
+      (await names('ip')).toSorted(),
+      [
+        ['127.0.0.11', 1],
+        [null, 4],
+      ].toSorted(),
+    )
+    t.same(await names('pool', { domain: 'acme.com' }), [
+      [POOL, 3],
+      [CAPTURE_POOL, 1],
+    ])
     for (const [filter, count] of [
-      [{ pool: 'bulk' }, 1], [{ isp: 'outlook' }, 1], [{ route: 'google' }, 3], [{ recipientDomain: 'new.org' }, 1],
-      [{ domain: 'zeta.com' }, 1], [{ ip: '127.0.0.11' }, 1], [{ isHeld: true }, 1], [{ isHeld: false }, 4],
-      [{ pool: 'none' }, 0], [{ pool: 'bulk', isp: 'outlook' }, 0], [{}, 5],
+      [{ pool: 'bulk' }, 1],
+      [{ isp: 'outlook' }, 1],
+      [{ route: 'google' }, 3],
+      [{ recipientDomain: 'new.org' }, 1],
+      [{ domain: 'zeta.com' }, 1],
+      [{ ip: '127.0.0.11' }, 1],
+      [{ isHeld: true }, 1],
+      [{ isHeld: false }, 4],
+      [{ pool: 'none' }, 0],
+      [{ pool: 'bulk', isp: 'outlook' }, 0],
+      [{}, 5],
     ] as const) {
       t.equal((await act(store, { kind: 'drop' }, filter, 100, true)).messages, count, JSON.stringify(filter))
     }
@@ -243,9 +317,10 @@ export const operating: Cases = {
     const released = await act(store, { kind: 'release' })
     t.equal(released.messages, 5)
     t.same(released.queued.unroutedDomains, ['new.org'])
-    t.same(released.queued.keys.find(({ route, pool }) => route === 'google' && pool === POOL), {
-      ...GOOGLE, earliestAt: NOW, waiting: 2,
-    })
+    t.same(
+      released.queued.keys.find(({ route, pool }) => route === 'google' && pool === POOL),
+      { ...GOOGLE, earliestAt: NOW, waiting: 2 },
+    )
     const due = await claim(store, epoch)
     t.same(due.map(({ id }) => id).toSorted(), [ids.deferred, ids.google].toSorted())
     t.match(await lookUp(store, ids.scheduled), { state: 'scheduled', waitingFor: 'send_at' })
@@ -271,7 +346,10 @@ export const operating: Cases = {
     await store.addWebhookEndpoint(webhookEndpoint({ events: ['email.canceled'] }))
     t.equal((await act(store, { kind: 'drop' }, { isp: 'gmail' }, 1)).messages, 1, 'no more than the limit')
     t.equal((await act(store, { kind: 'drop' }, { isp: 'gmail' })).messages, 2)
-    t.same((await store.claimWebhooks(webhookClaim(epoch))).map(({ kind }) => kind), Array(3).fill('email.canceled'))
+    t.same(
+      (await store.claimWebhooks(webhookClaim(epoch))).map(({ kind }) => kind),
+      Array(3).fill('email.canceled'),
+    )
     t.equal((await lookUp(store, ids.google))?.state, 'canceled')
     t.equal((await lookUp(store, ids.deferred))?.state, 'deferred')
   },
@@ -320,10 +398,14 @@ export const upkeep: Cases = {
     await store.acceptMessages(acceptRequest({ pool: 'gone', messages }))
     await acceptOne(store, { pool: 'too' })
     t.same(await store.moveOrphans([POOL], POOL), [
-      { pool: 'gone', messages: count + 1 }, { pool: 'too', messages: 1 },
+      { pool: 'gone', messages: count + 1 },
+      { pool: 'too', messages: 1 },
     ])
     await store.unclaim({ epoch, rows: [{ key: held.key, claim: held.claim, nextAt: NOW }] })
-    t.same((await allKeys(store, 10_000)).map(({ pool, waiting }) => [pool, waiting]), [[POOL, count + 2]])
+    t.same(
+      (await allKeys(store, 10_000)).map(({ pool, waiting }) => [pool, waiting]),
+      [[POOL, count + 2]],
+    )
   },
   'the summary counts what waits and what is under way': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)

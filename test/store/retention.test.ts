@@ -21,13 +21,29 @@ import type { Store } from '../../src/store/store.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import {
-  acceptRequest, bounced, claim, deferredUntil, delivered, newMessage, NOW, outcomeRecord, sampleContent,
+  acceptRequest,
+  bounced,
+  claim,
+  deferredUntil,
+  delivered,
+  newMessage,
+  NOW,
+  outcomeRecord,
+  sampleContent,
   webhookEndpoint,
 } from './store-samples.ts'
 
 const TIMES: RetentionTimes = {
-  content: 7 * DAY, messages: 90 * DAY, transcripts: 30 * DAY, linkTargets: 365 * DAY, webhooksSucceeded: 7 * DAY,
-  webhooksFailed: 30 * DAY, unmatchedReports: 7 * DAY, statistics: 400 * DAY, audit: 400 * DAY, budget: null,
+  content: 7 * DAY,
+  messages: 90 * DAY,
+  transcripts: 30 * DAY,
+  linkTargets: 365 * DAY,
+  webhooksSucceeded: 7 * DAY,
+  webhooksFailed: 30 * DAY,
+  unmatchedReports: 7 * DAY,
+  statistics: 400 * DAY,
+  audit: 400 * DAY,
+  budget: null,
 }
 const HTML = '<p><a href="https://shop.test/a?x=1&amp;y=2">a</a> <a href="https://shop.test/{{path}}">b</a></p>'
 const keys = renderKeys(createKeyRing(Buffer.alloc(32, 7)))
@@ -52,11 +68,21 @@ async function scene(t: Test, times: Partial<RetentionTimes> = {}): Promise<Scen
   const lines: Record<string, unknown>[] = []
   const logger = createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) })
   const retention = createRetention({
-    store, keptLinksText, clock, realClock: systemClock, logger, times: () => ({ ...TIMES, ...times }),
+    store,
+    keptLinksText,
+    clock,
+    realClock: systemClock,
+    logger,
+    times: () => ({ ...TIMES, ...times }),
   })
   const { epoch } = await store.beginEpoch(NOW, NOW)
   return {
-    store, location, retention, epoch, lines, now: () => clock.now(),
+    store,
+    location,
+    retention,
+    epoch,
+    lines,
+    now: () => clock.now(),
     async pass(milliseconds) {
       await clock.advance(milliseconds)
       await retention.run()
@@ -71,11 +97,16 @@ async function scene(t: Test, times: Partial<RetentionTimes> = {}): Promise<Scen
 }
 
 const tracked = {
-  ...sampleContent, html: HTML, tracking: { opens: true, clicks: true }, unsubscribe: { list: 'news', url: null },
+  ...sampleContent,
+  html: HTML,
+  tracking: { opens: true, clicks: true },
+  unsubscribe: { list: 'news', url: null },
 }
 
 async function accept(
-  { store, now }: Scene, messages: NewMessage[], changes: Partial<Parameters<typeof acceptRequest>[0]> = {},
+  { store, now }: Scene,
+  messages: NewMessage[],
+  changes: Partial<Parameters<typeof acceptRequest>[0]> = {},
 ): Promise<void> {
   await store.acceptMessages(acceptRequest({ now: now(), content: tracked, messages, ...changes }))
 }
@@ -88,7 +119,8 @@ async function deliver(scene: Scene, outcome = delivered): Promise<number> {
   const { store, epoch, now } = scene
   const rows = await claim(store, epoch, now(), 5_000)
   await store.recordOutcomes({
-    epoch, now: now(),
+    epoch,
+    now: now(),
     outcomes: rows.map((row) => ({ ...outcomeRecord(row, outcome, { at: now() }), transcript: '> EHLO\n< 250' })),
   })
   return rows.length
@@ -111,12 +143,25 @@ t.test('content, dialogues, deliveries and messages go, each when its time is ov
   await newest(all)
   t.same(ALL.map(count), [3, 3, 2, 2, 3, 3, 9])
   const claimed = await store.claimWebhooks({
-    now: NOW, epoch: all.epoch, leaseUntil: NOW + HOUR, limit: 9, perEndpoint: 9, busy: {},
+    now: NOW,
+    epoch: all.epoch,
+    leaseUntil: NOW + HOUR,
+    limit: 9,
+    perEndpoint: 9,
+    busy: {},
   })
   await store.recordWebhookResults({
-    epoch: all.epoch, disableAfter: null,
+    epoch: all.epoch,
+    disableAfter: null,
     results: claimed.map(({ key, id }) => ({
-      key, id, at: NOW, endedAt: NOW, durationMilliseconds: 1, status: 200, error: null, answer: '',
+      key,
+      id,
+      at: NOW,
+      endedAt: NOW,
+      durationMilliseconds: 1,
+      status: 200,
+      error: null,
+      answer: '',
       next: { kind: 'succeeded' },
     })),
   })
@@ -144,10 +189,9 @@ t.test('what is not final stays, whatever its age', async (t) => {
   const [first, second] = await claim(store, all.epoch, NOW, 9)
   if (first === undefined || second === undefined) throw new Error('two were due')
   await store.recordOutcomes({
-    epoch: all.epoch, now: NOW,
-    outcomes: [
-      { ...outcomeRecord(first, deferredUntil(later)), transcript: '> EHLO' }, outcomeRecord(second, bounced),
-    ],
+    epoch: all.epoch,
+    now: NOW,
+    outcomes: [{ ...outcomeRecord(first, deferredUntil(later)), transcript: '> EHLO' }, outcomeRecord(second, bounced)],
   })
   await newest(all)
   await pass(500 * DAY)
@@ -177,9 +221,8 @@ t.test('a link redirects, and its list takes a refusal, long after content and m
   await accept(all, [message])
   await deliver(all)
   await newest(all)
-  const open = (): ReturnType<typeof createFollowLink> => createFollowLink({
-    store, keys, trackingUrl: 'https://t.test', trackingHost: 't.test',
-  })
+  const open = (): ReturnType<typeof createFollowLink> =>
+    createFollowLink({ store, keys, trackingUrl: 'https://t.test', trackingHost: 't.test' })
   const follow = async (number: number) => open()(clickToken(message.id, number, keys.click))
   const targets = ['https://shop.test/a?x=1&y=2', 'https://shop.test/c?d=ü']
   for (const days of [0, 8, 90, 200]) {
@@ -192,7 +235,13 @@ t.test('a link redirects, and its list takes a refusal, long after content and m
   t.same(await store.recordUnsubscribe({ messageId: message.id, now: all.now() }), { kind: 'unsubscribed' })
   t.same(await store.recordUnsubscribe({ messageId: message.id, now: all.now() }), { kind: 'repeated' })
   const list = await store.listSuppressions({
-    isTest: false, email: 'Ada@example.com', reason: null, scope: null, since: null, limit: 9, after: null,
+    isTest: false,
+    email: 'Ada@example.com',
+    reason: null,
+    scope: null,
+    since: null,
+    limit: 9,
+    after: null,
   })
   t.match(list.suppressions, [{ reason: 'unsubscribe', scope: 'news' }])
   await pass(70 * DAY)
@@ -208,9 +257,8 @@ t.test('with shorter times for links than for messages a click is answered 410 i
   await deliver(all)
   await newest(all)
   const token = clickToken(message.id, 0, keys.click)
-  const follow = async () => (await createFollowLink({
-    store: all.store, keys, trackingUrl: null, trackingHost: 't.test',
-  })(token)).kind
+  const follow = async () =>
+    (await createFollowLink({ store: all.store, keys, trackingUrl: null, trackingHost: 't.test' })(token)).kind
   await all.pass(29 * DAY)
   t.equal(await follow(), 'found')
   await all.pass(2 * DAY)
@@ -265,7 +313,10 @@ t.test('above its budget the oldest contents go first; pages come back; nothing 
   const left = await Promise.all(ids.map(async (id) => store.linkHtml((await store.linkSource(id))?.contentId ?? 0)))
   const firstKept = left.findIndex((html) => html !== null)
   t.ok(firstKept > 0, `${firstKept} of the oldest are gone`)
-  t.ok(left.slice(firstKept).every((html) => html !== null), 'and no younger one')
+  t.ok(
+    left.slice(firstKept).every((html) => html !== null),
+    'and no younger one',
+  )
   t.not(await store.linkHtml((await store.linkSource(waiting.id))?.contentId ?? 0), null, 'what waits keeps its body')
   t.equal(count('messages'), 56)
   t.match(all.lines.at(-1), { msg: 'retention' })
@@ -299,7 +350,10 @@ t.test('figures: kinds together are what is in use, and growth is the mean of th
   await deliver(all)
   const { kinds, usedBytes, growthPerDay } = await all.store.storageFigures()
   t.equal(growthPerDay, null)
-  t.equal(kinds.reduce((sum, { bytes }) => sum + bytes, 0), usedBytes)
+  t.equal(
+    kinds.reduce((sum, { bytes }) => sum + bytes, 0),
+    usedBytes,
+  )
   const content = kinds.find(({ kind }) => kind === 'content')?.bytes ?? 0
   t.ok(content > 1_900_000 && content < 3_200_000, `2 MB of bodies are taken for ${content}`)
   await all.store.noteDatabaseSize('2026-11-21', 1_000)

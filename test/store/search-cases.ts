@@ -6,13 +6,33 @@ import type { MessagePage, SearchMessagesRequest } from '../../src/store/records
 import type { Store } from '../../src/store/store.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, bounced, claim, deferredUntil, delivered, newMessage, NOW, outcomeRecord, rowClaim,
+  acceptOne,
+  acceptRequest,
+  bounced,
+  claim,
+  deferredUntil,
+  delivered,
+  newMessage,
+  NOW,
+  outcomeRecord,
+  rowClaim,
   sampleContent,
 } from './store-samples.ts'
 
 export const anything: SearchMessagesRequest = {
-  recipient: null, from: null, state: null, batchId: null, tag: null, isp: null, ip: null, since: null, until: null,
-  domains: null, limit: 100, after: null, now: NOW,
+  recipient: null,
+  from: null,
+  state: null,
+  batchId: null,
+  tag: null,
+  isp: null,
+  ip: null,
+  since: null,
+  until: null,
+  domains: null,
+  limit: 100,
+  after: null,
+  now: NOW,
 }
 
 const search = (store: Store, changes: Partial<SearchMessagesRequest>): Promise<MessagePage> =>
@@ -93,21 +113,30 @@ export const searching: Cases = {
     const claimed = await claim(store, epoch)
     const of = (name: string) => claimed.find(({ recipient }) => recipient.startsWith(name)) as never
     await store.recordOutcomes({
-      epoch, now: NOW,
+      epoch,
+      now: NOW,
       outcomes: [
-        outcomeRecord(of('delivered'), deferredUntil(NOW)), outcomeRecord(of('bounced'), bounced),
+        outcomeRecord(of('delivered'), deferredUntil(NOW)),
+        outcomeRecord(of('bounced'), bounced),
         outcomeRecord(of('deferred'), deferredUntil(NOW + 9), { ip: '127.0.0.12' }),
         outcomeRecord(of('path'), { kind: 'path-failed', retryAt: NOW + 9 }, { ip: null }),
       ],
     })
     const again = await claim(store, epoch)
-    const last = outcomeRecord(again.find(({ recipient }) => recipient.startsWith('delivered')) as never, delivered, { at: NOW + 1, ip: '127.0.0.12' })
+    const last = outcomeRecord(again.find(({ recipient }) => recipient.startsWith('delivered')) as never, delivered, {
+      at: NOW + 1,
+      ip: '127.0.0.12',
+    })
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [{ ...last, isp: 'outlook' }] })
     await store.unclaim({ epoch, rows: [{ ...rowClaim(of('queued')), nextAt: NOW }] })
     const all = (await search(store, {})).messages
     for (const { state } of all) {
       const expected = all.filter((message) => message.state === state).map(({ id }) => id)
-      t.same((await search(store, { state })).messages.map(({ id }) => id), expected, state)
+      t.same(
+        (await search(store, { state })).messages.map(({ id }) => id),
+        expected,
+        state,
+      )
     }
     t.equal(new Set(all.map(({ state }) => state)).size, 8)
     t.equal(await found(store, { state: 'suppressed' }), '')
@@ -126,8 +155,11 @@ export const searching: Cases = {
     await store.acceptMessages(acceptRequest({ messages: addressed('b@x.org') }))
     await store.acceptMessages(acceptRequest({ content, messages: addressed('a@x.org').slice(0, 2) }))
     for (const [changes, total] of [
-      [{ recipient: 'a@x.org' }, 9], [{ batchId: batch.id }, 5], [{ tag: { key: 'kind', value: 'bill' } }, 9],
-      [{ from: 'orders@acme.com' }, 14], [{}, 14],
+      [{ recipient: 'a@x.org' }, 9],
+      [{ batchId: batch.id }, 5],
+      [{ tag: { key: 'kind', value: 'bill' } }, 9],
+      [{ from: 'orders@acme.com' }, 14],
+      [{}, 14],
     ] as const) {
       const whole = (await search(store, changes)).messages.map(({ id }) => id).slice(-total)
       t.equal(whole.length, total)

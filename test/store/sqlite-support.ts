@@ -13,8 +13,13 @@ const MEBIBYTE = 1_024 * 1_024
 
 export function locationIn(folder: string, changes: Partial<StoreLocation> = {}): StoreLocation {
   return {
-    engine: 'sqlite', folder: join(folder, 'data'), pageCacheBytes: 8 * MEBIBYTE, walMaxBytes: 64 * MEBIBYTE,
-    commitLingerMilliseconds: 2, commitMostRows: 1_000, ...changes,
+    engine: 'sqlite',
+    folder: join(folder, 'data'),
+    pageCacheBytes: 8 * MEBIBYTE,
+    walMaxBytes: 64 * MEBIBYTE,
+    commitLingerMilliseconds: 2,
+    commitMostRows: 1_000,
+    ...changes,
   }
 }
 
@@ -29,7 +34,10 @@ export async function openTestStore(location: StoreLocation): Promise<OpenedStor
   const metrics = createMetrics()
   const deaths: Error[] = []
   const store = await openStore({
-    location, metrics, logger: createLogger({ level: 'silent' }), onDeath: (reason) => deaths.push(reason),
+    location,
+    metrics,
+    logger: createLogger({ level: 'silent' }),
+    onDeath: (reason) => deaths.push(reason),
   })
   return { store, metrics, deaths }
 }

@@ -9,7 +9,13 @@ import type { StoredContent } from '../../src/mail/message.ts'
 import type { AcceptRequest, NewMessage } from '../../src/store/records/accept-records.ts'
 import type { MessageView } from '../../src/store/records/lookup-records.ts'
 import type {
-  ApiKeyRecord, ClaimedMessage, DkimKeyRecord, DomainCheckResult, DomainRecord, OutcomeRecord, RowClaim,
+  ApiKeyRecord,
+  ClaimedMessage,
+  DkimKeyRecord,
+  DomainCheckResult,
+  DomainRecord,
+  OutcomeRecord,
+  RowClaim,
 } from '../../src/store/records/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { WebhookEndpointRecord } from '../../src/store/records/webhook-records.ts'
@@ -38,31 +44,56 @@ export const sampleContent: StoredContent = {
 }
 
 export const sampleBounce: Bounce = {
-  type: 'hard', category: 'invalid_recipient', code: '5.1.1', description: '550 5.1.1 no such user',
+  type: 'hard',
+  category: 'invalid_recipient',
+  code: '5.1.1',
+  description: '550 5.1.1 no such user',
 }
 
 export const sampleTls: TlsFacts = {
-  protocol: 'TLSv1.3', cipher: 'TLS_AES_256_GCM_SHA384', fingerprint: 'ab'.repeat(32), isVerified: true,
-  policy: 'sts 20261121', problem: null,
+  protocol: 'TLSv1.3',
+  cipher: 'TLS_AES_256_GCM_SHA384',
+  fingerprint: 'ab'.repeat(32),
+  isVerified: true,
+  policy: 'sts 20261121',
+  problem: null,
 }
 
 export function newMessage(changes: Partial<NewMessage> = {}): NewMessage {
   return {
-    id: newIdentifier('msg', NOW), to: { name: null, address: 'ada@example.com' }, recipientDomain: 'example.com',
-    variables: {}, expiresAt: NOW + LIFETIME, isCaptured: false, ...changes,
+    id: newIdentifier('msg', NOW),
+    to: { name: null, address: 'ada@example.com' },
+    recipientDomain: 'example.com',
+    variables: {},
+    expiresAt: NOW + LIFETIME,
+    isCaptured: false,
+    ...changes,
   }
 }
 
 export function acceptRequest(changes: Partial<AcceptRequest> = {}): AcceptRequest {
   return {
-    now: NOW, apiKeyId: null, isTest: false, domain: 'acme.com', pool: POOL, stream: 'transactional', sendAt: null,
-    content: sampleContent, messages: [newMessage()], batch: null, retryOf: null, idempotency: null, ...changes,
+    now: NOW,
+    apiKeyId: null,
+    isTest: false,
+    domain: 'acme.com',
+    pool: POOL,
+    stream: 'transactional',
+    sendAt: null,
+    content: sampleContent,
+    messages: [newMessage()],
+    batch: null,
+    retryOf: null,
+    idempotency: null,
+    ...changes,
   }
 }
 
 /** Accepts one message and returns its identifier. */
 export async function acceptOne(
-  store: Store, changes: Partial<AcceptRequest> = {}, messageChanges: Partial<NewMessage> = {},
+  store: Store,
+  changes: Partial<AcceptRequest> = {},
+  messageChanges: Partial<NewMessage> = {},
 ): Promise<string> {
   const message = newMessage(messageChanges)
   await store.acceptMessages(acceptRequest({ messages: [message], ...changes }))
@@ -94,19 +125,38 @@ export async function claimedMessage(store: Store): Promise<{ epoch: number; mes
 
 export function attempt(changes: Partial<DeliveryAttempt> = {}): DeliveryAttempt {
   return {
-    at: NOW, durationMilliseconds: 840, ip: '127.0.0.11', result: 'delivered', stage: 'dot', reply: '250 2.0.0 OK',
-    host: 'mx.example.com', localAddress: '127.0.0.11', remoteAddress: '127.0.0.25', tls: sampleTls, ...changes,
+    at: NOW,
+    durationMilliseconds: 840,
+    ip: '127.0.0.11',
+    result: 'delivered',
+    stage: 'dot',
+    reply: '250 2.0.0 OK',
+    host: 'mx.example.com',
+    localAddress: '127.0.0.11',
+    remoteAddress: '127.0.0.25',
+    tls: sampleTls,
+    ...changes,
   }
 }
 
 /** The outcome with its attempt and, for final ones, the event that the dispatcher gives. */
 export function outcomeRecord(
-  message: ClaimedMessage, outcome: DeliveryOutcome, changes: Partial<DeliveryAttempt> = {},
+  message: ClaimedMessage,
+  outcome: DeliveryOutcome,
+  changes: Partial<DeliveryAttempt> = {},
 ): OutcomeRecord {
   return {
-    ...rowClaim(message), attempt: attempt({ result: outcome.kind, ...changes }), outcome, isp: 'gmail', category: null,
-    keepIpUntil: null, avoidIps: [], refund: null,
-    events: eventsOf(message, outcome), suppresses: false, transcript: null,
+    ...rowClaim(message),
+    attempt: attempt({ result: outcome.kind, ...changes }),
+    outcome,
+    isp: 'gmail',
+    category: null,
+    keepIpUntil: null,
+    avoidIps: [],
+    refund: null,
+    events: eventsOf(message, outcome),
+    suppresses: false,
+    transcript: null,
   }
 }
 
@@ -121,9 +171,7 @@ function eventsOf(message: ClaimedMessage, outcome: DeliveryOutcome): ServiceEve
       return [{ id, kind: 'email.delivered', at: NOW, data: deliveredData(message.id, message.recipient, 'gmail') }]
     case 'bounced':
     case 'expired':
-      return [
-        { id, kind: 'email.bounced', at: NOW, data: bouncedData(message.id, message.recipient, outcome.bounce) },
-      ]
+      return [{ id, kind: 'email.bounced', at: NOW, data: bouncedData(message.id, message.recipient, outcome.bounce) }]
     default:
       return []
   }
@@ -131,40 +179,86 @@ function eventsOf(message: ClaimedMessage, outcome: DeliveryOutcome): ServiceEve
 
 export function webhookEndpoint(changes: Partial<WebhookEndpointRecord> = {}): WebhookEndpointRecord {
   return {
-    id: newIdentifier('wh', NOW), url: 'https://hooks.example.com/mail', events: ['email.delivered', 'email.bounced'],
-    include: [], description: null, status: 'enabled', sealedSecret: Uint8Array.of(1, 2, 3), createdAt: NOW,
+    id: newIdentifier('wh', NOW),
+    url: 'https://hooks.example.com/mail',
+    events: ['email.delivered', 'email.bounced'],
+    include: [],
+    description: null,
+    status: 'enabled',
+    sealedSecret: Uint8Array.of(1, 2, 3),
+    createdAt: NOW,
     ...changes,
   }
 }
 
 export function apiKey(changes: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
   return {
-    id: newIdentifier('key', NOW), name: 'shop', mode: 'live', scopes: ['send'], domains: ['acme.com'],
-    allowedIps: ['127.0.0.0/8'], prefix: 'sk_live_', last4: 'wxyz', createdAt: NOW, expiresAt: null, lastUsedAt: null,
-    revokedAt: null, ...changes,
+    id: newIdentifier('key', NOW),
+    name: 'shop',
+    mode: 'live',
+    scopes: ['send'],
+    domains: ['acme.com'],
+    allowedIps: ['127.0.0.0/8'],
+    prefix: 'sk_live_',
+    last4: 'wxyz',
+    createdAt: NOW,
+    expiresAt: null,
+    lastUsedAt: null,
+    revokedAt: null,
+    ...changes,
   }
 }
 
 export function domainRecord(changes: Partial<DomainRecord> = {}): DomainRecord {
   return {
-    name: 'acme.com', state: 'pending', keys: [dkimKey()], returnPath: 'bounces.acme.com',
-    trackingDomain: 't.acme.com', tracking: { opens: true, clicks: true }, allowSubdomains: false, ipPool: null,
-    createdAt: NOW, verifiedAt: null, lastCheckedAt: null, nextCheckAt: NOW, failingSince: null, failedChecks: 0,
-    degradedAt: null, checks: [], ...changes,
+    name: 'acme.com',
+    state: 'pending',
+    keys: [dkimKey()],
+    returnPath: 'bounces.acme.com',
+    trackingDomain: 't.acme.com',
+    tracking: { opens: true, clicks: true },
+    allowSubdomains: false,
+    ipPool: null,
+    createdAt: NOW,
+    verifiedAt: null,
+    lastCheckedAt: null,
+    nextCheckAt: NOW,
+    failingSince: null,
+    failedChecks: 0,
+    degradedAt: null,
+    checks: [],
+    ...changes,
   }
 }
 
 export function dkimKey(changes: Partial<DkimKeyRecord> = {}): DkimKeyRecord {
   return {
-    selector: 'ps1', algorithm: 'rsa-sha256', role: 'active', publicKey: 'MIIB', createdAt: NOW, seenAt: null,
-    sealedPrivateKey: Buffer.of(9, 8, 7), retireAt: null, ...changes,
+    selector: 'ps1',
+    algorithm: 'rsa-sha256',
+    role: 'active',
+    publicKey: 'MIIB',
+    createdAt: NOW,
+    seenAt: null,
+    sealedPrivateKey: Buffer.of(9, 8, 7),
+    retireAt: null,
+    ...changes,
   }
 }
 
 /** A check that found everything right. */
 export function domainCheck(changes: Partial<DomainCheckResult> = {}): DomainCheckResult {
   return {
-    name: 'acme.com', now: NOW + 5, state: 'verified', verifiedAt: NOW + 5, nextCheckAt: NOW + 21_600_000,
-    failingSince: null, failedChecks: 0, degradedAt: null, checks: [], keys: [dkimKey()], events: [], ...changes,
+    name: 'acme.com',
+    now: NOW + 5,
+    state: 'verified',
+    verifiedAt: NOW + 5,
+    nextCheckAt: NOW + 21_600_000,
+    failingSince: null,
+    failedChecks: 0,
+    degradedAt: null,
+    checks: [],
+    keys: [dkimKey()],
+    events: [],
+    ...changes,
   }
 }

@@ -8,14 +8,31 @@ import type { SuppressionRecord } from '../../src/store/records/suppression-reco
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, bounced, claim, claimedMessage, deferredUntil, LIFETIME, lookUp, newMessage, NOW,
-  outcomeRecord, sampleContent, webhookEndpoint,
+  acceptOne,
+  acceptRequest,
+  bounced,
+  claim,
+  claimedMessage,
+  deferredUntil,
+  LIFETIME,
+  lookUp,
+  newMessage,
+  NOW,
+  outcomeRecord,
+  sampleContent,
+  webhookEndpoint,
 } from './store-samples.ts'
 
 function suppression(changes: Partial<SuppressionRecord> = {}): SuppressionRecord {
   return {
-    id: newIdentifier('sup', NOW), email: 'ada@example.com', reason: 'manual', scope: 'all', isTest: false,
-    messageId: null, createdAt: NOW, ...changes,
+    id: newIdentifier('sup', NOW),
+    email: 'ada@example.com',
+    reason: 'manual',
+    scope: 'all',
+    isTest: false,
+    messageId: null,
+    createdAt: NOW,
+    ...changes,
   }
 }
 
@@ -43,18 +60,26 @@ export const suppressing: Cases = {
     const messages = [newMessage({ to: { name: null, address: 'bob@example.com' } }), newMessage()]
     const result = await store.acceptMessages(acceptRequest({ messages }))
     t.match(result, {
-      kind: 'accepted', suppressed: [{ index: 1, reason: 'hard_bounce' }], queued: { keys: [{ waiting: 1 }] },
+      kind: 'accepted',
+      suppressed: [{ index: 1, reason: 'hard_bounce' }],
+      queued: { keys: [{ waiting: 1 }] },
     })
     const id = messages[1]?.id ?? ''
     const description =
       'not sent: the address is on the suppression list (hard_bounce), earlier mail to it bounced for good'
     t.match(await lookUp(store, id), {
-      state: 'suppressed', nextAttemptAt: null, deliveredAt: null, bouncedAt: null,
+      state: 'suppressed',
+      nextAttemptAt: null,
+      deliveredAt: null,
+      bouncedAt: null,
       bounce: { type: 'suppressed', category: 'suppressed', code: '5.7.1', description, at: NOW, isLate: false },
     })
     t.same(await kindsOf(store, id), ['email.accepted', 'email.bounced', 'email.suppressed'])
     t.match((await store.messageEvents(id))?.[1]?.data, {
-      message_id: id, recipient: 'ada@example.com', bounce_type: 'suppressed', bounce_code: '5.7.1',
+      message_id: id,
+      recipient: 'ada@example.com',
+      bounce_type: 'suppressed',
+      bounce_code: '5.7.1',
       bounce_description: description,
     })
     const webhooks = await store.claimWebhooks(webhookClaim(epoch))
@@ -72,13 +97,22 @@ export const suppressing: Cases = {
       suppression({ email: '%@example.com' }),
     ])
     const addresses = [
-      'all@example.com', 'All@example.com', 'all+x@example.com', 'news@example.com', 'both@example.com',
-      'test@example.com', 'any@example.com', 'all@example.com',
+      'all@example.com',
+      'All@example.com',
+      'all+x@example.com',
+      'news@example.com',
+      'both@example.com',
+      'test@example.com',
+      'any@example.com',
+      'all@example.com',
     ]
     const all = 'all@example.com manual'
     t.same(await suppressedAmong(store, addresses), [all, 'both@example.com complaint', all])
     t.same(await suppressedAmong(store, addresses, { content: newsletter }), [
-      all, 'news@example.com unsubscribe', 'both@example.com complaint', all,
+      all,
+      'news@example.com unsubscribe',
+      'both@example.com complaint',
+      all,
     ])
     const other = { ...sampleContent, unsubscribe: { list: 'offers', url: null } }
     t.same(await suppressedAmong(store, addresses, { content: other }), [all, 'both@example.com complaint', all])
@@ -86,14 +120,21 @@ export const suppressing: Cases = {
   },
   'a simulated recipient does what it stands for, whatever the list says': async (t, { store }) => {
     const { epoch } = await store.beginEpoch(NOW, NOW)
-    const simulated = (name: string, simulatedSuppression?: 'manual' | null) => newMessage({
-      to: { name: null, address: `${name}@simulator.sternpost.test` }, recipientDomain: 'simulator.sternpost.test',
-      ...(simulatedSuppression === undefined ? {} : { simulatedSuppression }),
-    })
+    const simulated = (name: string, simulatedSuppression?: 'manual' | null) =>
+      newMessage({
+        to: { name: null, address: `${name}@simulator.sternpost.test` },
+        recipientDomain: 'simulator.sternpost.test',
+        ...(simulatedSuppression === undefined ? {} : { simulatedSuppression }),
+      })
     await store.addSuppression(suppression({ email: 'hard@simulator.sternpost.test' }))
     const messages = [simulated('hard', null), simulated('suppressed', 'manual'), simulated('hard')]
     const result = await store.acceptMessages(acceptRequest({ messages }))
-    t.match(result, { suppressed: [{ index: 1, reason: 'manual' }, { index: 2, reason: 'manual' }] })
+    t.match(result, {
+      suppressed: [
+        { index: 1, reason: 'manual' },
+        { index: 2, reason: 'manual' },
+      ],
+    })
     t.match(await claim(store, epoch), [{ id: messages[0]?.id }], 'nor is the list asked later')
   },
   'an address listed after acceptance ends when it would be claimed': async (t, { store }) => {
@@ -118,10 +159,16 @@ export const suppressing: Cases = {
     await store.recordOutcomes({ epoch, now: NOW + 5, outcomes: [record] })
     await store.recordOutcomes({ epoch, now: NOW + 6, outcomes: [record] })
     const { suppressions } = await store.listSuppressions(everything)
-    t.match(suppressions, [{
-      email: 'ada@example.com', reason: 'hard_bounce', scope: 'all', isTest: false, messageId: message.id,
-      createdAt: NOW + 5,
-    }])
+    t.match(suppressions, [
+      {
+        email: 'ada@example.com',
+        reason: 'hard_bounce',
+        scope: 'all',
+        isTest: false,
+        messageId: message.id,
+        createdAt: NOW + 5,
+      },
+    ])
     t.equal(suppressions.length, 1)
     await acceptOne(store, { isTest: true })
     const [tested] = await claim(store, epoch)
@@ -157,7 +204,10 @@ export const suppressionList: Cases = {
   },
   'removing takes one scope or all, of one list': async (t, { store }) => {
     await store.addSuppressions([
-      suppression(), suppression({ scope: 'news' }), suppression({ scope: 'offers' }), suppression({ isTest: true }),
+      suppression(),
+      suppression({ scope: 'news' }),
+      suppression({ scope: 'offers' }),
+      suppression({ isTest: true }),
     ])
     t.equal(await store.removeSuppressions('ADA@example.com', null, false), 0)
     t.equal(await store.removeSuppressions('ada@Example.com', 'news', false), 1)
@@ -169,10 +219,14 @@ export const suppressionList: Cases = {
     t.equal((await store.queueSummary(NOW)).waiting, 1, 'it is mailed again')
   },
   'the list is walked in pages, newest first, stable while entries come and go': async (t, { store }) => {
-    const entries = Array.from({ length: 7 }, (_, index) => suppression({
-      email: `r${index}@example.com`, reason: index % 2 === 0 ? 'manual' : 'complaint', createdAt: NOW + index,
-      scope: index === 6 ? 'news' : 'all',
-    }))
+    const entries = Array.from({ length: 7 }, (_, index) =>
+      suppression({
+        email: `r${index}@example.com`,
+        reason: index % 2 === 0 ? 'manual' : 'complaint',
+        createdAt: NOW + index,
+        scope: index === 6 ? 'news' : 'all',
+      }),
+    )
     await store.addSuppressions(entries)
     const emails = async (changes: Partial<typeof everything>) =>
       (await store.listSuppressions({ ...everything, ...changes })).suppressions.map(({ email }) => email[1]).join('')

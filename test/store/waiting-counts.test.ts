@@ -22,8 +22,10 @@ const PER_VERB = 3
 /** One verb that counts: so many messages, each to a provider of its own. */
 async function deliverSome(store: Store, epoch: number, messages = PER_VERB): Promise<void> {
   await store.acceptMessages(acceptRequest({ messages: Array.from({ length: messages }, () => newMessage()) }))
-  const outcomes = (await claim(store, epoch, NOW, messages)).map((message, index) =>
-    ({ ...outcomeRecord(message, delivered, { ip: IP, at: NOW }), isp: `isp-${index}` }))
+  const outcomes = (await claim(store, epoch, NOW, messages)).map((message, index) => ({
+    ...outcomeRecord(message, delivered, { ip: IP, at: NOW }),
+    isp: `isp-${index}`,
+  }))
   await store.recordOutcomes({ epoch, now: NOW, outcomes })
 }
 
@@ -63,9 +65,15 @@ t.test('after a kill every sum is there, whatever waited', async (t) => {
     for (let time = 0; time < 2; time += 1) {
       const { hours, isps } = await restarted.ipStatistics(IP, NOW, NOW + HOUR)
       t.match(hours, [{ messages, delivered: messages }])
-      t.same(isps.map((isp) => isp.messages), Array.from({ length: PER_VERB }, () => verbs))
+      t.same(
+        isps.map((isp) => isp.messages),
+        Array.from({ length: PER_VERB }, () => verbs),
+      )
       const days = await restarted.warmupDays(IP, utcDay(NOW))
-      t.match(days.find(({ isp }) => isp === '*'), { firstAttempts: messages, delivered: messages })
+      t.match(
+        days.find(({ isp }) => isp === '*'),
+        { firstAttempts: messages, delivered: messages },
+      )
       t.match(await restarted.ipHealth(IP, NOW), { firstAttempts: messages })
       t.match(await restarted.ipRecords(), [{ lastSentAt: NOW }])
     }
@@ -82,18 +90,25 @@ t.test('what was sent before the first grant of a day does not count for it', as
   await store.reserveAllowance(ask(NOW, 2, { isp: 'isp-0' }))
   await deliverSome(store, epoch, 2)
   const days = await store.warmupDays(IP, utcDay(NOW))
-  t.same(days.map(({ isp, firstAttempts, delivered: arrived }) => [isp, firstAttempts, arrived]), [
-    ['*', 2, 2], ['isp-0', 1, 1],
-  ])
+  t.same(
+    days.map(({ isp, firstAttempts, delivered: arrived }) => [isp, firstAttempts, arrived]),
+    [
+      ['*', 2, 2],
+      ['isp-0', 1, 1],
+    ],
+  )
   t.match((await store.ipStatistics(IP, NOW, NOW + HOUR)).hours, [{ messages: PER_VERB + 2 }], 'statistics count all')
 })
 
 t.test('a read waits for what was counted before it, not for what comes meanwhile', async (t) => {
   const location = locationIn(t.testdir({}))
   await (await openTestStore(location)).store.close()
-  change(location, `
+  change(
+    location,
+    `
     create trigger more after delete on waiting_counts
-    begin insert into waiting_counts (counts) values (old.counts); end`)
+    begin insert into waiting_counts (counts) values (old.counts); end`,
+  )
   const { store } = await openTestStore(location)
   t.teardown(() => store.close())
   const { epoch } = await store.beginEpoch(NOW, NOW)
@@ -109,8 +124,11 @@ t.test('what can not be added is left out of reads, but no day is judged without
   await deliverSome(first, (await first.beginEpoch(NOW, NOW)).epoch)
   t.match(await first.ipDays(IP, 1), [{ messages: PER_VERB }])
   await first.close()
-  change(location, `
-    create trigger full before delete on waiting_counts begin select raise(abort, 'database or disk is full'); end`)
+  change(
+    location,
+    `
+    create trigger full before delete on waiting_counts begin select raise(abort, 'database or disk is full'); end`,
+  )
   const { store } = await openTestStore(location)
   t.teardown(() => store.close())
   await deliverSome(store, (await store.beginEpoch(NOW, NOW)).epoch)

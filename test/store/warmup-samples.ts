@@ -4,7 +4,11 @@
 import { DAY } from '../../src/base/clock.ts'
 import { startOfUtcDay, utcDay } from '../../src/base/utc-day.ts'
 import type {
-  AllowanceRule, AuditRecord, IpChange, IpRecord, ReserveRequest,
+  AllowanceRule,
+  AuditRecord,
+  IpChange,
+  IpRecord,
+  ReserveRequest,
 } from '../../src/store/records/warmup-records.ts'
 import { NOW } from './store-samples.ts'
 
@@ -18,9 +22,17 @@ export function allowanceRule(at = NOW, changes: Partial<AllowanceRule> = {}): A
   const cap = changes.cap ?? 50
   const share = (part: number): number => Math.min(cap, Math.max(5, Math.ceil(cap * part)))
   return {
-    day, cap, providerCaps: { gmail: share(0.5), outlook: share(0.35), yahoo: share(0.3), icloud: share(0.2) },
-    defaultProviderCap: share(0.35), windowFrom: startOfUtcDay(day), windowTo: startOfUtcDay(day) + DAY,
-    burstFraction: 0.02, minBurst: 5, maxBurst: 500, hourlyFraction: 0.125, ...changes,
+    day,
+    cap,
+    providerCaps: { gmail: share(0.5), outlook: share(0.35), yahoo: share(0.3), icloud: share(0.2) },
+    defaultProviderCap: share(0.35),
+    windowFrom: startOfUtcDay(day),
+    windowTo: startOfUtcDay(day) + DAY,
+    burstFraction: 0.02,
+    minBurst: 5,
+    maxBurst: 500,
+    hourlyFraction: 0.125,
+    ...changes,
   }
 }
 
@@ -34,22 +46,53 @@ export function ask(
 
 export function ipRecord(changes: Partial<IpRecord> = {}): IpRecord {
   return {
-    ip: IP, state: 'cold', formerState: null, until: null, reason: null, actor: 'config', since: NOW, curve: null,
-    stage: null, targetDailyVolume: null, startedAt: null, holdReason: null, daysHeld: 0, daysAtTarget: 0, pausedAt: [],
-    closedDay: null, lastSentAt: null, version: 0, ...changes,
+    ip: IP,
+    state: 'cold',
+    formerState: null,
+    until: null,
+    reason: null,
+    actor: 'config',
+    since: NOW,
+    curve: null,
+    stage: null,
+    targetDailyVolume: null,
+    startedAt: null,
+    holdReason: null,
+    daysHeld: 0,
+    daysAtTarget: 0,
+    pausedAt: [],
+    closedDay: null,
+    lastSentAt: null,
+    version: 0,
+    ...changes,
   }
 }
 
 export function warmingRecord(changes: Partial<IpRecord> = {}): IpRecord {
   return ipRecord({
-    state: 'warming', curve: 'standard', stage: 1, targetDailyVolume: 100_000, startedAt: MIDNIGHT, ...changes,
+    state: 'warming',
+    curve: 'standard',
+    stage: 1,
+    targetDailyVolume: 100_000,
+    startedAt: MIDNIGHT,
+    ...changes,
   })
 }
 
 export function auditRecord(changes: Partial<AuditRecord> = {}): AuditRecord {
   return {
-    at: NOW, ip: IP, actor: 'key_1', action: 'start', fromState: 'cold', toState: 'warming', fromStage: null,
-    toStage: 1, day: null, figures: {}, reason: null, ...changes,
+    at: NOW,
+    ip: IP,
+    actor: 'key_1',
+    action: 'start',
+    fromState: 'cold',
+    toState: 'warming',
+    fromStage: null,
+    toStage: 1,
+    day: null,
+    figures: {},
+    reason: null,
+    ...changes,
   }
 }
 

@@ -7,7 +7,16 @@ import type { ReplayPart, WebhookResult } from '../../src/store/records/webhook-
 import { webhookClaim } from './conformance-case.ts'
 import type { Cases } from './conformance-case.ts'
 import {
-  acceptOne, acceptRequest, bounced, claim, claimedMessage, delivered, LEASE, newMessage, NOW, outcomeRecord,
+  acceptOne,
+  acceptRequest,
+  bounced,
+  claim,
+  claimedMessage,
+  delivered,
+  LEASE,
+  newMessage,
+  NOW,
+  outcomeRecord,
   webhookEndpoint,
 } from './store-samples.ts'
 
@@ -27,7 +36,10 @@ export const webhooks: Cases = {
     const [event] = record.events
     if (event === undefined) throw new Error('no event')
     const claimed = await store.claimWebhooks(webhookClaim(epoch, NOW + 9))
-    t.same(claimed.map(({ endpointId }) => endpointId), [every.id, named.id])
+    t.same(
+      claimed.map(({ endpointId }) => endpointId),
+      [every.id, named.id],
+    )
     t.equal(new Set(claimed.map(({ id }) => id)).size, 2)
     for (const { id, kind, eventId, body, attempts, sealedSecret } of claimed) {
       t.match(id, /^whd_/)
@@ -54,11 +66,20 @@ export const webhooks: Cases = {
     const { epoch } = await deliverSome(store, 3, 0)
     const claimed = await store.claimWebhooks(webhookClaim(epoch))
     const results = claimed.map(({ key, id }, index): WebhookResult => ({
-      key, id, at: NOW, endedAt: NOW + 13, durationMilliseconds: 12.5, status: index === 0 ? 200 : null,
-      error: index === 0 ? null : 'connection refused', answer: '',
-      next: index === 0
-        ? { kind: 'succeeded' }
-        : index === 1 ? { kind: 'retry', at: NOW + 60_000 } : { kind: 'dead-letter' },
+      key,
+      id,
+      at: NOW,
+      endedAt: NOW + 13,
+      durationMilliseconds: 12.5,
+      status: index === 0 ? 200 : null,
+      error: index === 0 ? null : 'connection refused',
+      answer: '',
+      next:
+        index === 0
+          ? { kind: 'succeeded' }
+          : index === 1
+            ? { kind: 'retry', at: NOW + 60_000 }
+            : { kind: 'dead-letter' },
     }))
     await store.recordWebhookResults({ epoch: epoch - 1, results, disableAfter: null })
     t.equal(await store.earliestWebhookDueAt(), NOW + LEASE, 'a stale fence changes nothing')
@@ -72,7 +93,8 @@ export const webhooks: Cases = {
     t.equal(await store.earliestWebhookDueAt(), NOW + 60_000 + LEASE)
   },
   'an endpoint counts its failures from the success before them, also among the results of one verb': async (
-    t, { store },
+    t,
+    { store },
   ) => {
     const endpoint = webhookEndpoint()
     await store.addWebhookEndpoint(endpoint)
@@ -80,8 +102,14 @@ export const webhooks: Cases = {
     const claimed = await store.claimWebhooks(webhookClaim(epoch))
     const record = (from: number, hasSucceeded: boolean[]): Promise<unknown> => {
       const results = hasSucceeded.map((isGood, index): WebhookResult => ({
-        key: claimed[from + index]?.key ?? 0, id: claimed[from + index]?.id ?? '', at: NOW,
-        endedAt: NOW + from + index, durationMilliseconds: 1, status: isGood ? 200 : 500, error: null, answer: '',
+        key: claimed[from + index]?.key ?? 0,
+        id: claimed[from + index]?.id ?? '',
+        at: NOW,
+        endedAt: NOW + from + index,
+        durationMilliseconds: 1,
+        status: isGood ? 200 : 500,
+        error: null,
+        answer: '',
         next: isGood ? { kind: 'succeeded' } : { kind: 'retry', at: NOW + 60_000 },
       }))
       return store.recordWebhookResults({ epoch, results, disableAfter: null })
@@ -100,7 +128,10 @@ export const webhooks: Cases = {
     const { epoch, message } = await claimedMessage(store)
     await store.recordOutcomes({ epoch, now: NOW, outcomes: [outcomeRecord(message, delivered)] })
     const hit = { messageId: message.id, link: null, at: NOW + 60_000, client: null }
-    const hits = [{ ...hit, isMachine: true }, { ...hit, isMachine: false }]
+    const hits = [
+      { ...hit, isMachine: true },
+      { ...hit, isMachine: false },
+    ]
     await store.recordEngagement({ now: NOW + 60_000, hits, machineAfterDelivery: 0 })
     const claimed = await store.claimWebhooks(webhookClaim(epoch, NOW + 60_000))
     const opensOf = (id: string): string[] =>
@@ -118,7 +149,10 @@ export const webhooks: Cases = {
     const [claimed] = await store.claimWebhooks(webhookClaim(epoch))
     const { data } = JSON.parse(claimed?.body ?? '') as { data: object }
     t.same(data, {
-      ...record.events[0]?.data, tags: {}, metadata: {}, smtp_response: '550 5.1.1 no such user',
+      ...record.events[0]?.data,
+      tags: {},
+      metadata: {},
+      smtp_response: '550 5.1.1 no such user',
       category: 'invalid_recipient',
     })
     const events = await store.messageEvents(message.id)
@@ -197,7 +231,14 @@ export const webhooks: Cases = {
 
 function succeeded({ key, id }: Pick<WebhookResult, 'key' | 'id'>): WebhookResult {
   return {
-    key, id, at: NOW, endedAt: NOW + 1, durationMilliseconds: 1, status: 200, error: null, answer: '',
+    key,
+    id,
+    at: NOW,
+    endedAt: NOW + 1,
+    durationMilliseconds: 1,
+    status: 200,
+    error: null,
+    answer: '',
     next: { kind: 'succeeded' },
   }
 }

@@ -66,4 +66,3 @@ export async function addVerifiedDomain(
   if (record['verified'] !== true) throw new Error(`${domain} is not verified: ${JSON.stringify(record)}`)
   return record
 }
-

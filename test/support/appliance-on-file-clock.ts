@@ -17,7 +17,10 @@ import { keepUp, untilCalm } from './pass-time.ts'
 
 export type Asked = 'key' | 'look' | 'retain'
 export type Told =
-  { kind: 'ready' } | { kind: 'key'; key: string } | { kind: 'calm' } | { kind: 'failed'; text: string }
+  | { kind: 'ready' }
+  | { kind: 'key'; key: string }
+  | { kind: 'calm' }
+  | { kind: 'failed'; text: string }
 
 const SHIPPED_FOLDER = fileURLToPath(new URL('../../config', import.meta.url))
 const [folder = '', clockFile = ''] = process.argv.slice(2)
@@ -34,7 +37,12 @@ const appliance = await startAppliance({
 async function answer(asked: Asked): Promise<Told> {
   if (asked === 'key') {
     const { key } = await appliance.apiKeys.create({
-      name: 'test', mode: 'live', scopes: ['admin'], domains: [], allowedIps: [], expiresAt: null,
+      name: 'test',
+      mode: 'live',
+      scopes: ['admin'],
+      domains: [],
+      allowedIps: [],
+      expiresAt: null,
     })
     return { kind: 'key', key }
   }

@@ -35,11 +35,22 @@ const START_MILLISECONDS = 180_000
 
 export async function startChromium(): Promise<Chromium> {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-chromium-'))
-  const browser = spawn('chromium', [
-    '--headless', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', '--no-first-run', '--remote-debugging-port=0',
-    `--window-size=${WINDOW_SIZE}`,
-    `--user-data-dir=${folder}`, '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1', 'about:blank',
-  ], { stdio: ['ignore', 'ignore', 'pipe'] })
+  const browser = spawn(
+    'chromium',
+    [
+      '--headless',
+      '--no-sandbox',
+      '--disable-gpu',
+      '--hide-scrollbars',
+      '--no-first-run',
+      '--remote-debugging-port=0',
+      `--window-size=${WINDOW_SIZE}`,
+      `--user-data-dir=${folder}`,
+      '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1',
+      'about:blank',
+    ],
+    { stdio: ['ignore', 'ignore', 'pipe'] },
+  )
   const socket = await connect(await addressIn(browser.stderr))
   const pending = new Map<number, (message: Message) => void>()
   const listeners = new Set<(message: Message) => void>()
@@ -80,18 +91,20 @@ export async function startChromium(): Promise<Chromium> {
   }
 
   return {
-    screenshot: (url) => withPage(async (session) => {
-      await call('Page.enable', {}, session)
-      const load = loaded(session)
-      await call('Page.navigate', { url }, session)
-      await load
-      const { data } = await call('Page.captureScreenshot', { format: 'png' }, session)
-      return Buffer.from(String(data), 'base64')
-    }),
-    evaluate: (expression) => withPage(async (session) => {
-      const { result } = await call('Runtime.evaluate', { expression, returnByValue: true }, session)
-      return (result as { value: unknown }).value
-    }),
+    screenshot: (url) =>
+      withPage(async (session) => {
+        await call('Page.enable', {}, session)
+        const load = loaded(session)
+        await call('Page.navigate', { url }, session)
+        await load
+        const { data } = await call('Page.captureScreenshot', { format: 'png' }, session)
+        return Buffer.from(String(data), 'base64')
+      }),
+    evaluate: (expression) =>
+      withPage(async (session) => {
+        const { result } = await call('Runtime.evaluate', { expression, returnByValue: true }, session)
+        return (result as { value: unknown }).value
+      }),
     async close() {
       const ended = new Promise((resolve) => browser.once('exit', resolve))
       await call('Browser.close', {})

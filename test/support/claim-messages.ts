@@ -11,7 +11,8 @@ export interface ClaimAllRequest extends Omit<ClaimRequest, 'asks'> {
 
 /** First attempts before retries, the oldest due of each key first; unrouted rows too. */
 export async function claimMessages(
-  store: Pick<Store, 'queueKeys' | 'claimDue'>, { pools, limit, ...terms }: ClaimAllRequest,
+  store: Pick<Store, 'queueKeys' | 'claimDue'>,
+  { pools, limit, ...terms }: ClaimAllRequest,
 ): Promise<ClaimedMessage[]> {
   const { keys } = await store.queueKeys(null, Number.MAX_SAFE_INTEGER)
   const claimed: ClaimedMessage[] = []

@@ -53,19 +53,39 @@ interface ExpectedMail {
 
 /** Which of our kinds stand for a kind of the corpus; a delay is a notice although the corpus calls it a bounce. */
 const KINDS: Readonly<Record<string, readonly string[]>> = {
-  bounce: ['bounce', 'notice'], 'auto-reply': ['auto-reply'], delivered: ['notice'], 'not-bounce': ['other'],
+  bounce: ['bounce', 'notice'],
+  'auto-reply': ['auto-reply'],
+  delivered: ['notice'],
+  'not-bounce': ['other'],
 }
 
 /** Categories that stand for a reason of the corpus; reasons that are left out are not scored. */
 const CATEGORIES: Readonly<Record<string, readonly string[]>> = {
-  userunknown: ['invalid_recipient'], user_unknown: ['invalid_recipient'],
-  filtered: ['invalid_recipient', 'policy', 'recipient_refused'], hostunknown: ['bad_domain'],
-  domain_error: ['bad_domain'], notaccept: ['null_mx', 'bad_domain'], hasmoved: ['moved'], suspend: ['inactive'],
-  user_disabled: ['inactive'], mailboxfull: ['mailbox_full'], over_quota: ['mailbox_full'], mesgtoobig: ['too_large'],
-  exceedlimit: ['too_large'], expired: ['expired', 'no_answer', 'dns'], networkerror: ['expired', 'no_answer', 'dns'],
-  blocked: ['ip_block'], badreputation: ['ip_block'], requireptr: ['no_ptr', 'ip_block'],
-  spamdetected: ['spam_content'], spam: ['spam_content'], authfailure: ['auth_failed'], speeding: ['rate'],
-  toomanyconn: ['rate'], virusdetected: ['virus'], syntaxerror: ['protocol'],
+  userunknown: ['invalid_recipient'],
+  user_unknown: ['invalid_recipient'],
+  filtered: ['invalid_recipient', 'policy', 'recipient_refused'],
+  hostunknown: ['bad_domain'],
+  domain_error: ['bad_domain'],
+  notaccept: ['null_mx', 'bad_domain'],
+  hasmoved: ['moved'],
+  suspend: ['inactive'],
+  user_disabled: ['inactive'],
+  mailboxfull: ['mailbox_full'],
+  over_quota: ['mailbox_full'],
+  mesgtoobig: ['too_large'],
+  exceedlimit: ['too_large'],
+  expired: ['expired', 'no_answer', 'dns'],
+  networkerror: ['expired', 'no_answer', 'dns'],
+  blocked: ['ip_block'],
+  badreputation: ['ip_block'],
+  requireptr: ['no_ptr', 'ip_block'],
+  spamdetected: ['spam_content'],
+  spam: ['spam_content'],
+  authfailure: ['auth_failed'],
+  speeding: ['rate'],
+  toomanyconn: ['rate'],
+  virusdetected: ['virus'],
+  syntaxerror: ['protocol'],
   policyviolation: ['policy', 'auth_failed', 'sender_refused', 'relay_denied'],
   securityerror: ['policy', 'auth_failed', 'sender_refused', 'relay_denied'],
   rejected: ['policy', 'auth_failed', 'sender_refused', 'relay_denied'],
@@ -200,7 +220,10 @@ function count(figures: Figures, name: string, isRight: boolean, miss: string): 
 }
 
 function linesOf<Line>(file: string): Line[] {
-  return readFileSync(file, 'utf8').trim().split('\n').map((line): Line => JSON.parse(line))
+  return readFileSync(file, 'utf8')
+    .trim()
+    .split('\n')
+    .map((line): Line => JSON.parse(line))
 }
 
 /** Domain without case, local part exact. */

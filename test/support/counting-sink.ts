@@ -69,7 +69,10 @@ export async function startCountingSink(options: CountingSinkOptions = {}): Prom
     }
   })
   return {
-    port: server.port, arrivals, messageIds, sources,
+    port: server.port,
+    arrivals,
+    messageIds,
+    sources,
     connections: () => connections,
     inFlight: () => inFlight,
     begun: () => begun,

@@ -62,12 +62,17 @@ export async function startDoctorWorld(): Promise<DoctorWorld> {
   const zone = await startZone(goodZone(hasIpv6))
   const mailHosts = await startMailHosts(hasIpv6)
   const appliance = await startRunningAppliance({
-    dnsServer: zone.server, deliveryPort: SMTP,
+    dnsServer: zone.server,
+    deliveryPort: SMTP,
     pools: { version: 1, default_pool: 'default', pools: { default: { ips } } },
     settings: settingsOf(tls, backups, hasIpv6),
   })
   return {
-    zone, appliance, tls, ips, backups,
+    zone,
+    appliance,
+    tls,
+    ips,
+    backups,
     mailHosts,
     async close() {
       await appliance.stop()
@@ -94,13 +99,18 @@ function giveAddresses(): boolean {
 }
 
 function settingsOf(
-  { certificate, key }: DoctorWorld['tls'], backups: string, hasIpv6: boolean,
+  { certificate, key }: DoctorWorld['tls'],
+  backups: string,
+  hasIpv6: boolean,
 ): Record<string, Record<string, unknown>> {
   const inbound = [{ address: FIRST, port: SMTP }, ...(hasIpv6 ? [{ address: IPV6, port: SMTP }] : [])]
   return {
     listen: {
       http: [{ address: FIRST, port: 443, tls: true, serve: ['api', 'tracking'] }],
-      submission: [{ address: FIRST, port: 587, tls: 'starttls' }, { address: FIRST, port: 465, tls: 'implicit' }],
+      submission: [
+        { address: FIRST, port: 587, tls: 'starttls' },
+        { address: FIRST, port: 465, tls: 'implicit' },
+      ],
       inbound,
     },
     tls: { certificates: [{ cert_file: certificate, key_file: key }] },
@@ -125,8 +135,12 @@ function goodZone(hasIpv6: boolean): Zone {
     [reverseName(SECOND)]: { PTR: ['mta2.sternpost.test'] },
     [reverseName(IPV6)]: { PTR: ['mta6.sternpost.test'] },
     'mx.provider.test': { A: [PROVIDER_HOST], AAAA: [PROVIDER_HOST_IPV6] },
-    ...Object.fromEntries(['gmail.com', 'outlook.com', 'yahoo.com'].map((domain): [string, ZoneRecords] =>
-      [domain, { MX: ['10 mx.provider.test'] }])),
+    ...Object.fromEntries(
+      ['gmail.com', 'outlook.com', 'yahoo.com'].map((domain): [string, ZoneRecords] => [
+        domain,
+        { MX: ['10 mx.provider.test'] },
+      ]),
+    ),
   }
 }
 
@@ -148,7 +162,8 @@ async function startMailHosts(hasIpv6: boolean): Promise<MailHosts> {
         if (line.includes('QUIT')) socket.end('221 bye\r\n')
       })
       socket.write('220-mx.provider.test\r\n220 ESMTP\r\n')
-    }).listen(SMTP, address))
+    }).listen(SMTP, address),
+  )
   await Promise.all(servers.map((server) => once(server, 'listening')))
   return {
     see(address) {

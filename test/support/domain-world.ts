@@ -99,13 +99,18 @@ export async function startDomainWorld(t: Closable, options: WorldOptions = {}):
   const sink = await startKeepingSink(onMail === undefined ? {} : { onMail })
   t.teardown(() => sink.close())
   const appliance = await startRunningAppliance({
-    dnsServer: options.dnsServer ?? unbound.server, deliveryPort: sink.port, pools, settings,
+    dnsServer: options.dnsServer ?? unbound.server,
+    deliveryPort: sink.port,
+    pools,
+    settings,
   })
   t.teardown(() => appliance.stop())
   const { api, clock, parts } = appliance
 
   const world: DomainWorld = {
-    unbound, sink, appliance,
+    unbound,
+    sink,
+    appliance,
     setZone: (name, records) => void zones.set(name, records),
     setTrouble: (value) => void (trouble = value),
     publish: () => unbound.publish([...zones.values()].flat(), trouble),

@@ -20,14 +20,17 @@ export function fakeSystemdNotify(t: Test, options: { slowWord?: string; fails?:
   t.teardown(() => rmSync(folder, { recursive: true }))
   const program = join(folder, 'systemd-notify')
   const written = join(folder, 'notices')
-  writeFileSync(program, `#!/bin/sh
+  writeFileSync(
+    program,
+    `#!/bin/sh
 case "$*" in *${options.slowWord ?? 'never'}*) sleep 0.3 ;; esac
 echo "$*" >> ${written}
 exit ${options.fails === true ? 1 : 0}
-`)
+`,
+  )
   chmodSync(program, 0o755)
   return {
     environment: { PATH: `${folder}${delimiter}${process.env['PATH'] ?? ''}`, NOTIFY_SOCKET: join(folder, 'socket') },
-    notices: () => existsSync(written) ? readFileSync(written, 'utf8').split('\n').slice(0, -1) : [],
+    notices: () => (existsSync(written) ? readFileSync(written, 'utf8').split('\n').slice(0, -1) : []),
   }
 }

@@ -15,7 +15,8 @@ export function fileClock(file: string): FileClock {
   let ahead = readAhead(file)
   const { now, after, leap } = leapingClock(ahead)
   return {
-    now, after,
+    now,
+    after,
     look() {
       const found = readAhead(file)
       leap(found - ahead)

@@ -106,7 +106,8 @@ export async function startHoldingMx(): Promise<HoldingMx> {
   await once(server, 'listening')
   return {
     port: (server.address() as AddressInfo).port,
-    seen, arrivals,
+    seen,
+    arrivals,
     letGo: () => gate.resolve(),
     async close() {
       server.close()

@@ -47,10 +47,13 @@ export async function startHostileDns(options: HostileDnsOptions): Promise<Hosti
       if (lies === undefined) relay(query, answer)
       else answer(lyingAnswer(query.subarray(0, end + 4), lies))
     }
-    const timer = setTimeout(() => {
-      timers.delete(timer)
-      give()
-    }, delayOf(name) ?? 0)
+    const timer = setTimeout(
+      () => {
+        timers.delete(timer)
+        give()
+      },
+      delayOf(name) ?? 0,
+    )
     timers.add(timer)
   })
   function relay(query: Buffer, answer: (bytes: Buffer) => void): void {
@@ -111,8 +114,10 @@ function lyingAnswer(question: Buffer, lies: readonly { owner: string; text: str
 
 function textRecord({ owner, text }: { owner: string; text: string }): Buffer {
   const labels = owner.split('.').map((label) => Buffer.from(`${String.fromCharCode(label.length)}${label}`, 'latin1'))
-  const strings = (text.match(/[^]{1,255}/g) ?? []).map((part) => // pieces of 255 characters
-    Buffer.from(`${String.fromCharCode(part.length)}${part}`, 'latin1'))
+  const strings = (text.match(/[^]{1,255}/g) ?? []).map((part) =>
+    // pieces of 255 characters
+    Buffer.from(`${String.fromCharCode(part.length)}${part}`, 'latin1'),
+  )
   const data = Buffer.concat(strings)
   const fixed = Buffer.alloc(10)
   fixed.writeUInt16BE(TXT, 0)

@@ -4,7 +4,15 @@
  * badly. Where a server can not be set up so, it has no address for it.
  */
 import {
-  chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync,
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -20,7 +28,14 @@ import { startEximWith, startOpenSmtpdWith } from './unpacked-servers.ts'
 
 /** The doors of every server, in the order of the last part of their addresses, from 1. */
 export const DOORS = [
-  'plain', 'tls', 'no-pipelining', 'no-8bitmime', 'small', 'half-close', 'early-close', 'no-quit',
+  'plain',
+  'tls',
+  'no-pipelining',
+  'no-8bitmime',
+  'small',
+  'half-close',
+  'early-close',
+  'no-quit',
 ] as const
 export type Door = (typeof DOORS)[number]
 const PROXIED = ['half-close', 'early-close', 'no-quit'] as const
@@ -90,8 +105,10 @@ async function startAll(options: Options, stops: (() => Promise<void>)[]): Promi
   const proxies = new Map<string, SmtpProxy>()
   for (const server of SERVERS) {
     for (const door of PROXIED) {
-      const place = (each: Door): { address: string; port: number } =>
-        ({ address: addressOf(server, each), port: options.port })
+      const place = (each: Door): { address: string; port: number } => ({
+        address: addressOf(server, each),
+        port: options.port,
+      })
       const proxy = await startSmtpProxy(place(door), place('plain'), BAD_ENDS[door]())
       proxies.set(`${door} ${server}`, proxy)
       stops.push(() => proxy.close())
@@ -105,7 +122,10 @@ async function startAll(options: Options, stops: (() => Promise<void>)[]): Promi
 }
 
 const RUN: Record<ServerName, (options: Options, policyPort: number) => Promise<Running>> = {
-  postfix: runPostfix, exim: runExim, opensmtpd: runOpenSmtpd, scripted: runScripted,
+  postfix: runPostfix,
+  exim: runExim,
+  opensmtpd: runOpenSmtpd,
+  scripted: runScripted,
 }
 
 const BAD_ENDS: Record<(typeof PROXIED)[number], () => ProxyRules> = {
@@ -131,10 +151,16 @@ async function runPostfix({ port, certificate }: Options, policyPort: number): P
   const file = join(folder, 'mx.pem')
   writeFileSync(file, `${certificate.key}${certificate.chain}`, { mode: 0o600 })
   const postfix = startPostfix({
-    address: at('plain'), port, domain: 'postfix.test', mailboxes: [],
+    address: at('plain'),
+    port,
+    domain: 'postfix.test',
+    mailboxes: [],
     settings: {
-      virtual_mailbox_domains: 'static:all', virtual_mailbox_maps: 'static:box/',
-      smtpd_tls_chain_files: file, smtpd_tls_security_level: 'none', smtpd_tls_loglevel: '1',
+      virtual_mailbox_domains: 'static:all',
+      virtual_mailbox_maps: 'static:box/',
+      smtpd_tls_chain_files: file,
+      smtpd_tls_security_level: 'none',
+      smtpd_tls_loglevel: '1',
       smtpd_recipient_restrictions: `check_policy_service inet:127.0.0.1:${policyPort}, reject_unauth_destination`,
     },
     listeners: [

@@ -80,7 +80,9 @@ export async function judgeWithOpendkim(mails: readonly Buffer[], dnsPort: numbe
     const resolver = join(folder, 'resolver.conf')
     const settings = join(folder, 'opendkim.conf')
     // libunbound holds `test.` for its own otherwise (RFC 6761 §6.2).
-    writeFileSync(resolver, `server:
+    writeFileSync(
+      resolver,
+      `server:
   do-not-query-localhost: no
   module-config: "iterator"
   use-syslog: no
@@ -89,7 +91,8 @@ export async function judgeWithOpendkim(mails: readonly Buffer[], dnsPort: numbe
 forward-zone:
   name: "."
   forward-addr: 127.0.0.1@${dnsPort}
-`)
+`,
+    )
     writeFileSync(settings, `Mode v\nBackground no\nSyslog no\nResolverConfiguration ${resolver}\n`)
     const { stdout } = await run(OPENDKIM, ['-x', settings, '-u', 'root', '-vv', '-t', paths.join(',')], {
       maxBuffer: 64 * 2 ** 20,
@@ -103,7 +106,9 @@ function opendkimVerdicts(field: string): SignatureVerdict[] {
   // One result of the field: its verdict, algorithm and selector.
   const results = field.matchAll(/\bdkim=(\w+)\s[^]*?header\.a=(\S+) header\.s=([^\s;]+)/g)
   return [...results].map(([, verdict, algorithm = '', selector = '']) => ({
-    selector, algorithm, isGood: verdict === 'pass',
+    selector,
+    algorithm,
+    isGood: verdict === 'pass',
   }))
 }
 
@@ -132,10 +137,12 @@ export async function judgeSpf(
   const { stdout } = await run(PYTHON, ['-c', PYSPF, String(dnsPort), sender, ...ips])
   const pyspf = JSON.parse(stdout) as string[]
   const resolver = resolverAt(dnsPort)
-  return Promise.all(ips.map(async (ip, index) => {
-    const { status } = await spf({ ip, sender, helo: 'mail.sternpost.test', mta: 'sink.test', resolver })
-    return { ip, pyspf: pyspf[index] ?? '', mailauth: status.result }
-  }))
+  return Promise.all(
+    ips.map(async (ip, index) => {
+      const { status } = await spf({ ip, sender, helo: 'mail.sternpost.test', mta: 'sink.test', resolver })
+      return { ip, pyspf: pyspf[index] ?? '', mailauth: status.result }
+    }),
+  )
 }
 
 /** Keeps nothing: every question is asked anew. */

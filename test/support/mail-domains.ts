@@ -73,7 +73,8 @@ export async function startMailDomains(options: MailDomainsOptions): Promise<Mai
   ]
   const unbound = await startValidatingUnbound(zones)
   return {
-    authority, certificate,
+    authority,
+    certificate,
     dnsServer: unbound.server,
     settings: { dns: { validating_resolver: unbound.server }, tls: { ca_file: authority.file } },
     async prepareSender(api) {
@@ -113,8 +114,11 @@ function policyLines(name: string, address: string): string[] {
 function applianceLines(): string[] {
   return Object.entries(applianceZone('127.0.0.1'))
     .filter(([name]) => name.endsWith('sternpost.test'))
-    .flatMap(([name, records]) => Object.entries(records).flatMap(([type, values]) =>
-      (values as string[]).map((value) => zoneLine({ name, type: type as DnsRecordLine['type'], value }))))
+    .flatMap(([name, records]) =>
+      Object.entries(records).flatMap(([type, values]) =>
+        (values as string[]).map((value) => zoneLine({ name, type: type as DnsRecordLine['type'], value })),
+      ),
+    )
 }
 
 async function startPolicies(authority: TestAuthority, domains: readonly string[], address: string): Promise<Server> {

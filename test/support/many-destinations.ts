@@ -36,13 +36,18 @@ export async function startManyDestinations(
   t.teardown(() => sink.close())
   const zone = await startZone({
     ...applianceZone('127.0.0.1'),
-    ...Object.fromEntries(domains.flatMap((domain) => [
-      [domain, { MX: [`10 mx.${domain}`] }], [`mx.${domain}`, { A: ['127.0.0.1'] }],
-    ])),
+    ...Object.fromEntries(
+      domains.flatMap((domain) => [
+        [domain, { MX: [`10 mx.${domain}`] }],
+        [`mx.${domain}`, { A: ['127.0.0.1'] }],
+      ]),
+    ),
   })
   t.teardown(() => zone.close())
   const server = await startServe({
-    dnsServer: zone.server, deliveryPort: sink.port, pools: TWO_IPS,
+    dnsServer: zone.server,
+    deliveryPort: sink.port,
+    pools: TWO_IPS,
     files: { 'providers.d/50-fast.yaml': { default: FAST } },
     settings: { ...settings, api: { requests: 0, recipients: 0 } },
     ...(dataFolder === undefined ? {} : { dataFolder }),

@@ -52,7 +52,8 @@ export async function startNotingSink(now: () => number = Date.now): Promise<Not
     }
   })
   return {
-    port: server.port, tries,
+    port: server.port,
+    tries,
     answerRecipients: (reply) => void (toRecipient = reply),
     answerMail: (reply) => void (toMail = reply),
     close: server.close,

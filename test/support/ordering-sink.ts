@@ -45,31 +45,36 @@ export async function startOrderingSink(options: OrderingSinkOptions = {}): Prom
   const waiting: (() => void)[] = []
   let isHolding = false
 
-  const server = await startSmtpLineServer(address, (socket) => {
-    let domain = ''
-    let recipient = ''
-    const source = socket.remoteAddress ?? ''
-    const answer = (): void => {
-      const refusal = options.refuse?.(recipient)
-      if (refusal === undefined) arrivals.push({ domain, recipient, source, at: performance.now() })
-      socket.write(`${refusal ?? '250 2.0.0 taken'}\r\n`)
-    }
-    return {
-      onCommand(verb, path) {
-        if (verb === 'MAIL') domain = path.slice(path.indexOf('@') + 1).replace(/^bounces\./, '')
-        const refusal = options.onCommand?.(verb, path)
-        if (verb === 'RCPT') recipient = refusal === undefined ? path : ''
-        return verb === 'DATA' && recipient === '' ? '503 5.5.1 no valid recipients' : refusal
-      },
-      async onMail() {
-        if (isHolding) await new Promise<void>((resolve) => void waiting.push(resolve))
-        else if (answerDelayMilliseconds > 0) await sleep(answerDelayMilliseconds, undefined, { ref: false })
-        answer()
-      },
-    }
-  }, options.port)
+  const server = await startSmtpLineServer(
+    address,
+    (socket) => {
+      let domain = ''
+      let recipient = ''
+      const source = socket.remoteAddress ?? ''
+      const answer = (): void => {
+        const refusal = options.refuse?.(recipient)
+        if (refusal === undefined) arrivals.push({ domain, recipient, source, at: performance.now() })
+        socket.write(`${refusal ?? '250 2.0.0 taken'}\r\n`)
+      }
+      return {
+        onCommand(verb, path) {
+          if (verb === 'MAIL') domain = path.slice(path.indexOf('@') + 1).replace(/^bounces\./, '')
+          const refusal = options.onCommand?.(verb, path)
+          if (verb === 'RCPT') recipient = refusal === undefined ? path : ''
+          return verb === 'DATA' && recipient === '' ? '503 5.5.1 no valid recipients' : refusal
+        },
+        async onMail() {
+          if (isHolding) await new Promise<void>((resolve) => void waiting.push(resolve))
+          else if (answerDelayMilliseconds > 0) await sleep(answerDelayMilliseconds, undefined, { ref: false })
+          answer()
+        },
+      }
+    },
+    options.port,
+  )
   return {
-    port: server.port, arrivals,
+    port: server.port,
+    arrivals,
     held: () => waiting.length,
     hold() {
       isHolding = true

@@ -72,7 +72,12 @@ export function startPostfixIn(folder: string, { settings, listeners }: PostfixI
     biff: 'no',
     ...settings,
   }
-  writeFileSync(join(etc, 'main.cf'), Object.entries(all).map(([name, value]) => `${name} = ${value}\n`).join(''))
+  writeFileSync(
+    join(etc, 'main.cf'),
+    Object.entries(all)
+      .map(([name, value]) => `${name} = ${value}\n`)
+      .join(''),
+  )
   writeFileSync(join(etc, 'master.cf'), [...listeners, ...SERVICES, ''].join('\n'))
   execFileSync(POSTFIX, ['-c', etc, 'start'], { stdio: 'pipe' })
   return {

@@ -39,7 +39,8 @@ export function startPostfix(options: PostfixOptions): Postfix {
   const known = options.mailboxes.map((mailbox) => `${mailbox}@${options.domain} ${mailbox}/\n`)
   writeFileSync(join(folder, 'etc', 'mailboxes'), known.join(''))
   const { log, stop } = startPostfixIn(folder, {
-    settings: mainSettings(options, folder), listeners: listenersOf(options),
+    settings: mainSettings(options, folder),
+    listeners: listenersOf(options),
   })
   return {
     mails(mailbox) {

@@ -16,12 +16,16 @@ export interface QueueRow {
 
 export function queueRows(databaseFolder: string): QueueRow[] {
   return withDatabase(databaseFolder, (database) => {
-    const rows = database.prepare<[], StoredRow>(`
+    const rows = database
+      .prepare<[], StoredRow>(`
       select recipient, state, attempts, dot_sent as isMarked, possible_duplicate as isPossibleDuplicate,
         next_at as nextAt, created_at as createdAt
-      from messages`).all()
+      from messages`)
+      .all()
     return rows.map((row) => ({
-      ...row, isMarked: row.isMarked === 1, isPossibleDuplicate: row.isPossibleDuplicate === 1,
+      ...row,
+      isMarked: row.isMarked === 1,
+      isPossibleDuplicate: row.isPossibleDuplicate === 1,
     }))
   })
 }
@@ -29,8 +33,9 @@ export function queueRows(databaseFolder: string): QueueRow[] {
 /** Messages in each stored state. */
 export function stateCounts(databaseFolder: string): Record<string, number> {
   return withDatabase(databaseFolder, (database) => {
-    const rows = database.prepare<[], { state: string; count: number }>(
-      'select state, count(*) as count from messages group by state').all()
+    const rows = database
+      .prepare<[], { state: string; count: number }>('select state, count(*) as count from messages group by state')
+      .all()
     return Object.fromEntries(rows.map(({ state, count }) => [state, count]))
   })
 }

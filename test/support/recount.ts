@@ -20,7 +20,8 @@ export function recount(seen: readonly SeenRecipient[]): SentDay[] {
   return [...Map.groupBy(firstTries(seen), ({ source }) => source)].flatMap(([source, tries]) => {
     const most = mostInHourByDay(tries)
     return [...Map.groupBy(tries, ({ at }) => dayOf(at))].map(([day, ofDay]) => ({
-      day, source,
+      day,
+      source,
       sent: ofDay.length,
       sentTo: new Map([...Map.groupBy(ofDay, (one) => one.recipientDomain)].map(([to, some]) => [to, some.length])),
       mostInHour: most.get(day) ?? 0,

@@ -22,7 +22,9 @@ export interface SeenResponse {
 /** The table alone: no handler of it is ever called. */
 export function describedRoutes(): Route[] {
   return apiRoutes({
-    features: { administration: {} } as HttpFeatures, logger: createLogger({ level: 'silent' }), mostMailBytes: 1,
+    features: { administration: {} } as HttpFeatures,
+    logger: createLogger({ level: 'silent' }),
+    mostMailBytes: 1,
     mostRecipients: 1_000,
   })
 }

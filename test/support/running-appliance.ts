@@ -62,18 +62,28 @@ export async function startRunningAppliance(options: ServeOptions): Promise<Runn
     },
   })
   const created = await parts.apiKeys.create({
-    name: 'test', mode: 'live', scopes: ['admin'], domains: [], allowedIps: [], expiresAt: null,
+    name: 'test',
+    mode: 'live',
+    scopes: ['admin'],
+    domains: [],
+    allowedIps: [],
+    expiresAt: null,
   })
   const baseUrl = `http://127.0.0.1:${httpPort}`
   return {
-    parts, clock, baseUrl, log, folder,
+    parts,
+    clock,
+    baseUrl,
+    log,
+    folder,
     api: apiClient(baseUrl, created.key),
     apiKey: created.key,
     databaseFolder: join(folder, 'data'),
     command: (...words) =>
       new Promise((resolve) => {
         execFile('sh', [COMMAND, ...words, '--config', folder], (error, stdout, stderr) =>
-          resolve({ code: Number(error?.code ?? 0), stdout, stderr }))
+          resolve({ code: Number(error?.code ?? 0), stdout, stderr }),
+        )
       }),
     async stop() {
       await parts.stop()

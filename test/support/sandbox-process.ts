@@ -59,7 +59,10 @@ export async function startSandbox(
     return (await answer.json()) as Record<string, unknown>
   }
   return {
-    banner, folder, ask, stop,
+    banner,
+    folder,
+    ask,
+    stop,
     kill: () => end(child, 'SIGKILL'),
     async send(message) {
       const answer = await ask('POST', '/v1/email/send', { subject: 'Hello', text: 'Hi', ...message })
@@ -88,9 +91,13 @@ async function firstLine(child: ChildProcess): Promise<Banner> {
   let errors = ''
   child.stdout?.on('data', (text: Buffer) => (output += text.toString()))
   child.stderr?.on('data', (text: Buffer) => (errors += text.toString()))
-  return until('the banner', () => {
-    if (child.exitCode !== null) throw new Error(`the sandbox ended with ${child.exitCode}: ${errors}`)
-    const line = output.split('\n').find((text) => text.includes('"curl"'))
-    return line === undefined ? undefined : (JSON.parse(line) as Banner)
-  }, START_DEADLINE)
+  return until(
+    'the banner',
+    () => {
+      if (child.exitCode !== null) throw new Error(`the sandbox ended with ${child.exitCode}: ${errors}`)
+      const line = output.split('\n').find((text) => text.includes('"curl"'))
+      return line === undefined ? undefined : (JSON.parse(line) as Banner)
+    },
+    START_DEADLINE,
+  )
 }

@@ -53,12 +53,26 @@ export interface ScriptedMxOptions {
 }
 
 const DEFAULTS: Record<Stage, string> = {
-  banner: '220 mx.test ESMTP', ehlo: '', helo: '250 mx.test', starttls: '220 2.0.0 go ahead', mail: '250 2.1.0 ok',
-  rcpt: '250 2.1.5 ok', data: '354 go on', dot: '250 2.0.0 queued', rset: '250 2.0.0 reset', quit: '221 2.0.0 bye',
+  banner: '220 mx.test ESMTP',
+  ehlo: '',
+  helo: '250 mx.test',
+  starttls: '220 2.0.0 go ahead',
+  mail: '250 2.1.0 ok',
+  rcpt: '250 2.1.5 ok',
+  data: '354 go on',
+  dot: '250 2.0.0 queued',
+  rset: '250 2.0.0 reset',
+  quit: '221 2.0.0 bye',
 }
 const VERBS: [RegExp, Stage][] = [
-  [/^EHLO/i, 'ehlo'], [/^HELO/i, 'helo'], [/^STARTTLS/i, 'starttls'], [/^MAIL/i, 'mail'], [/^RCPT/i, 'rcpt'],
-  [/^DATA/i, 'data'], [/^RSET/i, 'rset'], [/^QUIT/i, 'quit'],
+  [/^EHLO/i, 'ehlo'],
+  [/^HELO/i, 'helo'],
+  [/^STARTTLS/i, 'starttls'],
+  [/^MAIL/i, 'mail'],
+  [/^RCPT/i, 'rcpt'],
+  [/^DATA/i, 'data'],
+  [/^RSET/i, 'rset'],
+  [/^QUIT/i, 'quit'],
 ]
 
 export async function scriptedMx(options: ScriptedMxOptions = {}): Promise<ScriptedMx> {
@@ -72,7 +86,11 @@ export async function scriptedMx(options: ScriptedMxOptions = {}): Promise<Scrip
     socket.on('close', () => sockets.delete(socket))
     socket.on('error', () => {})
     const connection: MxConnection = {
-      remoteAddress: socket.remoteAddress ?? '', ehloName: '', isTls: false, commands: [], isClosed: false,
+      remoteAddress: socket.remoteAddress ?? '',
+      ehloName: '',
+      isTls: false,
+      commands: [],
+      isClosed: false,
     }
     connections.push(connection)
     void converse(socket, connection, { replyTo, messages, tls: options.tls })
@@ -80,7 +98,10 @@ export async function scriptedMx(options: ScriptedMxOptions = {}): Promise<Scrip
   await listen(server, port, address)
   const bound = server.address()
   return {
-    address, connections, messages, port: typeof bound === 'object' && bound !== null ? portOf(bound) : port,
+    address,
+    connections,
+    messages,
+    port: typeof bound === 'object' && bound !== null ? portOf(bound) : port,
     close() {
       for (const socket of sockets) socket.destroy()
       return new Promise((resolve) => void server.close(() => resolve()))
@@ -197,9 +218,10 @@ function lineReader(socket: Socket): LineReader {
   }
   socket.on('close', end)
   socket.on('end', end)
-  const more = (): Promise<void> => new Promise((resolve) => {
-    wake = resolve
-  })
+  const more = (): Promise<void> =>
+    new Promise((resolve) => {
+      wake = resolve
+    })
   const upTo = async (mark: string): Promise<Buffer | undefined> => {
     for (;;) {
       const index = buffer.indexOf(mark)
@@ -258,10 +280,27 @@ function listen(server: Server, port: number, address: string): Promise<void> {
 /** A fresh key and self-signed certificate for `mx.test`, or undefined on a machine without openssl. */
 export function selfSigned(): { key: string; cert: string } | undefined {
   try {
-    const pem = execFileSync('openssl', [
-      'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2',
-      '-subj', '/CN=mx.test', '-keyout', '-', '-out', '-',
-    ], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+    const pem = execFileSync(
+      'openssl',
+      [
+        'req',
+        '-x509',
+        '-newkey',
+        'ec',
+        '-pkeyopt',
+        'ec_paramgen_curve:prime256v1',
+        '-nodes',
+        '-days',
+        '2',
+        '-subj',
+        '/CN=mx.test',
+        '-keyout',
+        '-',
+        '-out',
+        '-',
+      ],
+      { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] },
+    )
     // The two PEM blocks that openssl prints one after the other.
     const [key, cert] = ['PRIVATE KEY', 'CERTIFICATE'].map(
       (kind) => new RegExp(`-----BEGIN ${kind}-----[^]*?-----END ${kind}-----`).exec(pem)?.[0],

@@ -71,10 +71,14 @@ export async function startServe(options: ServeOptions): Promise<ServeProcess> {
     const started = spawn('sh', [COMMAND, 'serve', '--config', folder], { stdio: ['ignore', log.descriptor, 'pipe'] })
     child = started
     started.stderr?.on('data', (text: Buffer) => (errors += text.toString()))
-    await until('the server answers', () => {
-      if (started.exitCode !== null) throw new Error(`the server ended with ${started.exitCode}: ${errors}`)
-      return isHealthy(httpPort)
-    }, START_DEADLINE)
+    await until(
+      'the server answers',
+      () => {
+        if (started.exitCode !== null) throw new Error(`the server ended with ${started.exitCode}: ${errors}`)
+        return isHealthy(httpPort)
+      },
+      START_DEADLINE,
+    )
   }
   const end = async (signal: NodeJS.Signals): Promise<number | null> => {
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return child?.exitCode ?? null

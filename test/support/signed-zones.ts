@@ -51,7 +51,11 @@ export async function startValidatingUnbound(zones: readonly SignedZone[]): Prom
   })
   const resolver = new dns.Resolver({ timeout: 500, tries: 1 })
   resolver.setServers([`127.0.0.1:${port}`])
-  const answers = (name: string): Promise<boolean> => resolver.resolveTxt(name).then(() => true, () => false)
+  const answers = (name: string): Promise<boolean> =>
+    resolver.resolveTxt(name).then(
+      () => true,
+      () => false,
+    )
   await until('unbound answers', () => answers('started.test'))
   return {
     server: `127.0.0.1:${port}`,
@@ -84,17 +88,31 @@ interface MadeZone {
 function signZone(folder: string, { name, records, state, spoil = (text) => text }: SignedZone): MadeZone {
   const file = join(folder, `${name}.zone`)
   const start = [
-    `$ORIGIN ${name}.`, '@ 300 IN SOA ns admin 1 3600 600 86400 60', '@ 300 IN NS ns', 'ns 300 IN A 127.0.0.1',
+    `$ORIGIN ${name}.`,
+    '@ 300 IN SOA ns admin 1 3600 600 86400 60',
+    '@ 300 IN NS ns',
+    'ns 300 IN A 127.0.0.1',
   ]
   writeFileSync(file, `${[...start, ...records].join('\n')}\n`)
   if (state === 'unsigned') return { file, anchor: null }
   const work = join(folder, `${name}.signing`)
   mkdirSync(join(work, 'keys'), { recursive: true })
-  writeFileSync(join(work, 'knot.conf'), [
-    'database:', `  storage: "${join(work, 'keys')}"`,
-    'policy:', '  - id: quick', '    algorithm: ecdsap256sha256',
-    'zone:', `  - domain: ${name}`, `    file: "${file}"`, '    dnssec-signing: on', '    dnssec-policy: quick', '',
-  ].join('\n'))
+  writeFileSync(
+    join(work, 'knot.conf'),
+    [
+      'database:',
+      `  storage: "${join(work, 'keys')}"`,
+      'policy:',
+      '  - id: quick',
+      '    algorithm: ecdsap256sha256',
+      'zone:',
+      `  - domain: ${name}`,
+      `    file: "${file}"`,
+      '    dnssec-signing: on',
+      '    dnssec-policy: quick',
+      '',
+    ].join('\n'),
+  )
   execFileSync('kzonesign', ['-c', join(work, 'knot.conf'), '-o', work, name], { stdio: 'ignore' })
   const signedFile = join(work, `${name}.zone`)
   const signed = readFileSync(signedFile, 'utf8')
@@ -107,8 +125,16 @@ function signZone(folder: string, { name, records, state, spoil = (text) => text
 
 function settings(folder: string, port: number, zones: readonly (SignedZone & MadeZone)[]): string {
   const server = [
-    'interface: 127.0.0.1', `port: ${port}`, 'username: ""', 'chroot: ""', `directory: "${folder}"`, 'pidfile: ""',
-    'use-syslog: no', 'logfile: "unbound.log"', 'do-daemonize: no', 'module-config: "validator iterator"',
+    'interface: 127.0.0.1',
+    `port: ${port}`,
+    'username: ""',
+    'chroot: ""',
+    `directory: "${folder}"`,
+    'pidfile: ""',
+    'use-syslog: no',
+    'logfile: "unbound.log"',
+    'do-daemonize: no',
+    'module-config: "validator iterator"',
     'local-zone: "." static',
     ...zones.map(({ name }) => `local-zone: "${name}." transparent`),
     ...zones.flatMap(({ anchor }) => (anchor === null ? [] : [`trust-anchor: "${anchor}"`])),
@@ -117,6 +143,7 @@ function settings(folder: string, port: number, zones: readonly (SignedZone & Ma
     `${name}:\n${lines.map((line) => `  ${line}\n`).join('')}`
   const upstream = ['for-upstream: yes', 'for-downstream: no', 'fallback-enabled: no']
   const parts = zones.map(({ name, file }) =>
-    section('auth-zone', [`name: "${name}."`, `zonefile: "${file}"`, ...upstream]))
+    section('auth-zone', [`name: "${name}."`, `zonefile: "${file}"`, ...upstream]),
+  )
   return section('server', server) + parts.join('') + section('remote-control', ['control-enable: no'])
 }

@@ -25,7 +25,9 @@ export interface SmtpLineServer {
 const END_OF_DATA = '\r\n.\r\n'
 const LINE_END = '\r\n'
 const USUAL_REPLIES: Record<string, string> = {
-  EHLO: '250-sink.test\r\n250-PIPELINING\r\n250 8BITMIME', DATA: '354 go on', QUIT: '221 2.0.0 bye',
+  EHLO: '250-sink.test\r\n250-PIPELINING\r\n250 8BITMIME',
+  DATA: '354 go on',
+  QUIT: '221 2.0.0 bye',
 }
 
 export async function startSmtpLineServer(
@@ -71,10 +73,13 @@ function converse(socket: Socket, dialogue: SmtpDialogue): void {
   const take = (text: string): void => {
     isInData = false
     isAnswering = true
-    dialogue.onMail(text).then(() => {
-      isAnswering = false
-      read()
-    }).catch((thrown: Error) => socket.destroy(thrown))
+    dialogue
+      .onMail(text)
+      .then(() => {
+        isAnswering = false
+        read()
+      })
+      .catch((thrown: Error) => socket.destroy(thrown))
   }
   const read = (): void => {
     while (!isAnswering && !socket.destroyed) {

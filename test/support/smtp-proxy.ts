@@ -68,7 +68,9 @@ function pass(client: Socket, upstream: Socket, rules: ProxyRules): ProxiedConne
   let stage: Stage = 'commands'
   let isStartingTls = false
   const connection: ProxiedConnection = {
-    said: [], isEncrypted: false, isClosed: false,
+    said: [],
+    isEncrypted: false,
+    isClosed: false,
     tellClient: (line) => void client.write(`${line}\r\n`, 'latin1'),
     endToClient: () => void client.end(),
     reset() {

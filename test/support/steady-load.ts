@@ -69,7 +69,8 @@ export function startSteadyLoad(options: SteadyLoadOptions): SteadyLoad {
 
   const working = Promise.all(Array.from({ length: clients }, work))
   return {
-    accepted, refusals,
+    accepted,
+    refusals,
     async stop() {
       isStopped = true
       await working

@@ -40,8 +40,19 @@ const NEW_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes
 export function createTestAuthority(name = 'Test Root'): TestAuthority {
   const folder = mkdtempSync(join(tmpdir(), 'sternpost-authority-'))
   openssl(folder, [
-    'req', '-x509', ...NEW_KEY, '-keyout', 'root.key', '-out', 'root.pem', '-days', '30', '-subj', `/CN=${name}`,
-    '-addext', 'basicConstraints=critical,CA:TRUE',
+    'req',
+    '-x509',
+    ...NEW_KEY,
+    '-keyout',
+    'root.key',
+    '-out',
+    'root.pem',
+    '-days',
+    '30',
+    '-subj',
+    `/CN=${name}`,
+    '-addext',
+    'basicConstraints=critical,CA:TRUE',
   ])
   const close = (): void => rmSync(folder, { recursive: true, force: true })
   return authority({ folder, file: 'root', above: '', root: read(folder, 'root.pem'), close })
@@ -66,8 +77,21 @@ function authority(made: Made): TestAuthority {
     const request = ['-keyout', `${own}.key`, '-out', `${own}.csr`, '-subj', subject, ...added]
     openssl(folder, ['req', '-new', ...NEW_KEY, ...request])
     openssl(folder, [
-      'x509', '-req', '-in', `${own}.csr`, '-CA', `${file}.pem`, '-CAkey', `${file}.key`, '-CAcreateserial',
-      '-copy_extensions', 'copy', '-days', String(days), '-out', `${own}.pem`,
+      'x509',
+      '-req',
+      '-in',
+      `${own}.csr`,
+      '-CA',
+      `${file}.pem`,
+      '-CAkey',
+      `${file}.key`,
+      '-CAcreateserial',
+      '-copy_extensions',
+      'copy',
+      '-days',
+      String(days),
+      '-out',
+      `${own}.pem`,
     ])
     return { key: read(folder, `${own}.key`), certificate: read(folder, `${own}.pem`) }
   }

@@ -40,7 +40,8 @@ export function startApplianceZone(mxAddress: string): Promise<ZoneServer> {
 
 /** A key, and the sending domain published in the zone and verified. */
 export async function prepareSender(
-  server: Pick<ServeProcess, 'baseUrl' | 'createKey'>, zone: ZoneServer,
+  server: Pick<ServeProcess, 'baseUrl' | 'createKey'>,
+  zone: ZoneServer,
 ): Promise<ApiClient> {
   const api = apiClient(server.baseUrl, await server.createKey('admin'))
   await addVerifiedDomain(api, SENDING_DOMAIN, (records) => {

@@ -51,7 +51,11 @@ export async function startUnbound(records: readonly DnsRecordLine[], givenPort?
   const child = spawn('/usr/sbin/unbound', ['-d', '-c', file], { stdio: ['ignore', 'ignore', 'inherit'] })
   const resolver = new dns.Resolver({ timeout: 500, tries: 1 })
   resolver.setServers([`127.0.0.1:${port}`])
-  const answers = (name: string): Promise<boolean> => resolver.resolveTxt(name).then(() => true, () => false)
+  const answers = (name: string): Promise<boolean> =>
+    resolver.resolveTxt(name).then(
+      () => true,
+      () => false,
+    )
   await until('unbound answers', () => answers('started.test'))
   const serve = async (text: string, trouble?: DnsTrouble): Promise<void> => {
     const marker = `round-${process.hrtime.bigint()}.test`
@@ -83,15 +87,28 @@ interface SettingsOptions {
 function settings({ folder, port, zoneFile, trouble }: SettingsOptions): string {
   const { servfail = [], silent = [] } = trouble
   const server = [
-    'interface: 127.0.0.1', `port: ${port}`, 'username: ""', 'chroot: ""', `directory: "${folder}"`, 'pidfile: ""',
-    'use-syslog: no', 'logfile: "unbound.log"', 'do-daemonize: no', 'module-config: "iterator"',
-    'local-zone: "." static', 'local-zone: "test." transparent',
+    'interface: 127.0.0.1',
+    `port: ${port}`,
+    'username: ""',
+    'chroot: ""',
+    `directory: "${folder}"`,
+    'pidfile: ""',
+    'use-syslog: no',
+    'logfile: "unbound.log"',
+    'do-daemonize: no',
+    'module-config: "iterator"',
+    'local-zone: "." static',
+    'local-zone: "test." transparent',
     ...silent.map((name) => `local-zone: "${name}." always_deny`),
   ]
   const zone = ['name: "test."', `zonefile: "${zoneFile}"`, 'for-upstream: no', 'for-downstream: yes']
   // A zone that waits for its first transfer, from where nobody listens, answers SERVFAIL.
   const broken = (name: string): string[] => [
-    `name: "${name}."`, 'primary: 127.0.0.1@9', 'for-upstream: no', 'for-downstream: yes', 'fallback-enabled: no',
+    `name: "${name}."`,
+    'primary: 127.0.0.1@9',
+    'for-upstream: no',
+    'for-downstream: yes',
+    'fallback-enabled: no',
   ]
   const section = (name: string, lines: readonly string[]): string =>
     `${name}:\n${lines.map((line) => `  ${line}\n`).join('')}`

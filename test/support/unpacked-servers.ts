@@ -65,7 +65,10 @@ export function startOpenSmtpdWith(listens: Listener, configure: (place: Place) 
   const spool = join(root, 'var', 'spool', 'smtpd')
   rmSync(spool, { recursive: true, force: true })
   for (const [name, owner, mode] of [
-    ['', 0, 0o711], ['queue', SMTPD_QUEUE_USER, 0o700], ['offline', 0, 0o770], ['purge', SMTPD_QUEUE_USER, 0o700],
+    ['', 0, 0o711],
+    ['queue', SMTPD_QUEUE_USER, 0o700],
+    ['offline', 0, 0o770],
+    ['purge', SMTPD_QUEUE_USER, 0o700],
   ] as const) {
     const folder = join(spool, name)
     mkdirSync(folder)

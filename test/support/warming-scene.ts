@@ -38,9 +38,12 @@ const MOST_RECIPIENTS = 1_000
 export function startProviderZone(): Promise<ZoneServer> {
   return startZone({
     ...applianceZone('127.0.0.1'),
-    ...Object.fromEntries(DESTINATIONS.flatMap(({ domain, mx }) => [
-      [domain, { MX: [`10 ${mx}`] }], [mx, { A: ['127.0.0.1'] }],
-    ])),
+    ...Object.fromEntries(
+      DESTINATIONS.flatMap(({ domain, mx }) => [
+        [domain, { MX: [`10 ${mx}`] }],
+        [mx, { A: ['127.0.0.1'] }],
+      ]),
+    ),
   })
 }
 
@@ -58,7 +61,11 @@ export async function sendBatch(api: ApiClient, to: readonly string[], more: obj
   for (let from = 0; from < to.length; from += MOST_RECIPIENTS) {
     const recipients = to.slice(from, from + MOST_RECIPIENTS).map((address) => ({ to: address }))
     const { status, body } = await api.post('/email/batch', {
-      from: `news@${SENDING_DOMAIN}`, subject: 'News', text: 'All the news', recipients, ...more,
+      from: `news@${SENDING_DOMAIN}`,
+      subject: 'News',
+      text: 'All the news',
+      recipients,
+      ...more,
     })
     if (status !== 200) throw new Error(`not accepted: ${status} ${JSON.stringify(body)}`)
     ids.push(...(body['results'] as { message_id: string }[]).map((result) => result.message_id))
@@ -91,7 +98,8 @@ export async function startWarmingScene(t: Test, pools: object, delivery: object
   const sink = await startNotingSink(() => server.clock.now())
   const zone = await startProviderZone()
   const server: RunningAppliance = await startRunningAppliance({
-    dnsServer: zone.server, deliveryPort: sink.port,
+    dnsServer: zone.server,
+    deliveryPort: sink.port,
     pools: { version: 1, default_pool: 'default', pools },
     settings: { api: UNLIMITED, delivery: { threads: 1, ...delivery } },
     files: PLAIN_PROVIDERS,
@@ -106,7 +114,9 @@ export async function startWarmingScene(t: Test, pools: object, delivery: object
   await verifySender(api, zone)
   await passTime(server, untilMidnight() + SECOND)
   return {
-    server, api, sink,
+    server,
+    api,
+    sink,
     pass: (milliseconds, step) => passTime(server, milliseconds, step),
     async passDay(step = 15 * MINUTE) {
       await passTime(server, untilMidnight() + SECOND, step)

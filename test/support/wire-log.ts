@@ -28,8 +28,11 @@ const END = ' .'
 export function readWireLog(dataFolder: string): SeenRecipient[] {
   const file = wireLogIn(dataFolder)
   if (!existsSync(file)) return []
-  return readFileSync(file, 'utf8').split('\n').filter((line) => line.endsWith(END)).map((line) => {
-    const [at = '', source = '', recipientDomain = '', message = ''] = line.split(' ')
-    return { at: Number(at), source, recipientDomain, message }
-  })
+  return readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((line) => line.endsWith(END))
+    .map((line) => {
+      const [at = '', source = '', recipientDomain = '', message = ''] = line.split(' ')
+      return { at: Number(at), source, recipientDomain, message }
+    })
 }

@@ -9,7 +9,12 @@ import { parentPort, workerData } from 'node:worker_threads'
 import type { DeliveryThreadSettings } from '../../src/delivery/session/delivery-thread.ts'
 import { NO_CONNECTION } from '../../src/delivery/protocol/try-result.ts'
 import type {
-  DispatchedRow, FromThread, PathBatch, ThreadConnectionNote, ToThread, TryResult,
+  DispatchedRow,
+  FromThread,
+  PathBatch,
+  ThreadConnectionNote,
+  ToThread,
+  TryResult,
 } from '../../src/delivery/protocol/try-result.ts'
 import { lineOf, wireLogIn } from './wire-log.ts'
 
@@ -27,7 +32,9 @@ function take(batches: PathBatch[]): void {
   const at = now()
   const lines = batches.flatMap(({ path, rows }) =>
     rows.map(({ recipientDomain, messageId }) =>
-      lineOf({ at, source: path.source, recipientDomain, message: messageId })))
+      lineOf({ at, source: path.source, recipientDomain, message: messageId }),
+    ),
+  )
   appendFileSync(file, lines.join(''))
   const id = nextMark++
   waiting.set(id, batches)
@@ -44,7 +51,12 @@ function finish(id: number, stale: readonly number[]): void {
 
 function resultOf({ claim }: DispatchedRow, stale: readonly number[]): TryResult {
   return {
-    claim, startedAt: now(), durationMilliseconds: 1, facts: NO_CONNECTION, wasRcptSent: true, transcript: null,
+    claim,
+    startedAt: now(),
+    durationMilliseconds: 1,
+    facts: NO_CONNECTION,
+    wasRcptSent: true,
+    transcript: null,
     end: stale.includes(claim)
       ? { kind: 'returned', why: 'stale', reason: 'not ours' }
       : { kind: 'accepted', reply: TAKEN },
@@ -55,7 +67,11 @@ function resultOf({ claim }: DispatchedRow, stale: readonly number[]): TryResult
 function notesOf({ path, site, rows: [first, ...rest] }: PathBatch): ThreadConnectionNote[] {
   if (first === undefined) return []
   const connection = {
-    pathKey: path.key, host: site.hosts[0]?.name ?? null, address: null, domain: first.recipientDomain, tls: null,
+    pathKey: path.key,
+    host: site.hosts[0]?.name ?? null,
+    address: null,
+    domain: first.recipientDomain,
+    tls: null,
   }
   return [
     { ...connection, note: { kind: 'opened' } },

@@ -12,7 +12,10 @@ import type { StoredContent } from '../../src/mail/message.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
 import { createGuardedRequest } from '../../src/network/guarded-request.ts'
 import type {
-  GuardedAnswer, GuardedPost, GuardedRequest, GuardedRequestOptions,
+  GuardedAnswer,
+  GuardedPost,
+  GuardedRequest,
+  GuardedRequestOptions,
 } from '../../src/network/guarded-request.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { ReplayedEvent } from '../../src/store/records/webhook-records.ts'
@@ -27,7 +30,14 @@ import { createWebhookEngine } from '../../src/webhooks/webhook-engine.ts'
 import type { WebhookEngine } from '../../src/webhooks/webhook-engine.ts'
 import { locationIn, openTestStore } from '../store/sqlite-support.ts'
 import {
-  acceptOne, claim, delivered, LIFETIME, NOW, outcomeRecord, sampleContent, webhookEndpoint,
+  acceptOne,
+  claim,
+  delivered,
+  LIFETIME,
+  NOW,
+  outcomeRecord,
+  sampleContent,
+  webhookEndpoint,
 } from '../store/store-samples.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import type { ManualClock } from '../support/manual-clock.ts'
@@ -107,14 +117,17 @@ export async function startEngine(t: Test, options: HarnessOptions = {}): Promis
   const guardedRequest = recordingRequest(posts, options)
   const lines: Record<string, unknown>[] = []
   const logger = createLogger({
-    level: 'info', write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>),
+    level: 'info',
+    write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>),
   })
   const engine = createWebhookEngine({
     store: options.wrapStore?.(store) ?? store,
-    clock, realClock, keyRing, logger, metrics,
-    guardedRequest: {
-      ...guardedRequest, post: (request) => options.post?.(request) ?? guardedRequest.post(request),
-    },
+    clock,
+    realClock,
+    keyRing,
+    logger,
+    metrics,
+    guardedRequest: { ...guardedRequest, post: (request) => options.post?.(request) ?? guardedRequest.post(request) },
     settings: {
       concurrency: options.concurrency ?? { total: 100, per_endpoint: 4 },
       disable_after: options.disableAfter ?? null,
@@ -141,7 +154,19 @@ export async function startEngine(t: Test, options: HarnessOptions = {}): Promis
     rmSync(folder, { recursive: true })
   })
   return {
-    clock, realClock, store, metrics, engine, epoch, posts, lines, pump, endpoints, deliveries, tryEndpoint, toldAgain,
+    clock,
+    realClock,
+    store,
+    metrics,
+    engine,
+    epoch,
+    posts,
+    lines,
+    pump,
+    endpoints,
+    deliveries,
+    tryEndpoint,
+    toldAgain,
     get attempts() {
       return lines.filter((line) => 'outcome' in line) as unknown as AttemptLine[]
     },

@@ -30,7 +30,10 @@ const idsOf = (receiver: WebhookReceiver, name: string): unknown[] =>
   receiver.requests.map(({ headers }) => headers[name])
 
 async function codeOf(call: Promise<unknown>): Promise<string> {
-  const thrown: unknown = await call.then(() => 'fulfilled', (error: unknown) => error)
+  const thrown: unknown = await call.then(
+    () => 'fulfilled',
+    (error: unknown) => error,
+  )
   return thrown instanceof ServiceError ? thrown.code : String(thrown)
 }
 
@@ -61,10 +64,17 @@ t.test('a delivery is shown with its body and every attempt', async (t) => {
   await harness.clock.advance(MINUTE * 1.02)
   await harness.pump('it succeeds', () => harness.attempts.length === 2)
   await harness.settle()
-  const { deliveries: [shown] } = await harness.deliveries.list({ ...ALL, endpointId: id })
+  const {
+    deliveries: [shown],
+  } = await harness.deliveries.list({ ...ALL, endpointId: id })
   t.match(shown, {
-    webhook_id: id, message_id: messageId, event: 'email.delivered', status: 'succeeded', attempts: 2,
-    next_attempt_at: null, event_id: String(receiver.requests[0]?.headers['x-service-event-id']),
+    webhook_id: id,
+    message_id: messageId,
+    event: 'email.delivered',
+    status: 'succeeded',
+    attempts: 2,
+    next_attempt_at: null,
+    event_id: String(receiver.requests[0]?.headers['x-service-event-id']),
   })
   const detail = await harness.deliveries.find(id, shown?.id ?? '')
   t.equal(detail.body, receiver.requests[1]?.body.toString())
@@ -87,7 +97,10 @@ t.test('deliveries are found by status, kind and message, page by page', async (
   t.equal((await list({ state: 'succeeded' })).deliveries.length, 5)
   t.equal((await list({ state: 'failed' })).deliveries.length, 0)
   t.equal((await list({ kind: 'email.bounced' })).deliveries.length, 0)
-  t.same((await list({ messageId: messageIds[3] })).deliveries.map((each) => each.message_id), [messageIds[3]])
+  t.same(
+    (await list({ messageId: messageIds[3] })).deliveries.map((each) => each.message_id),
+    [messageIds[3]],
+  )
   t.same((await list({ messageId: 'nonsense' })).deliveries, [])
   for (const filter of [{}, { state: 'succeeded' }]) {
     const seen: string[] = []
@@ -142,15 +155,24 @@ t.test('dead letters turn a failing endpoint off after five days; enabling start
   await harness.deliver()
   await bury(harness, 1)
   t.match(await harness.endpoints.find(id), {
-    status: 'disabled', disabled_reason: 'failing', dead_letters: 10, consecutive_failures: 60,
+    status: 'disabled',
+    disabled_reason: 'failing',
+    dead_letters: 10,
+    consecutive_failures: 60,
   })
-  t.match(harness.lines.filter(({ msg }) => msg === 'webhook endpoint disabled'), [{ endpoint_id: id, level: 'warn' }])
+  t.match(
+    harness.lines.filter(({ msg }) => msg === 'webhook endpoint disabled'),
+    [{ endpoint_id: id, level: 'warn' }],
+  )
   await harness.deliver()
   t.equal((await harness.deliveries.list({ ...ALL, endpointId: id, state: 'skipped' })).deliveries.length, 1)
 
   receiver.answerWith(200)
   t.match(await harness.endpoints.update(id, { status: 'enabled' }), {
-    status: 'enabled', disabled_reason: null, dead_letters: 0, consecutive_failures: 0,
+    status: 'enabled',
+    disabled_reason: null,
+    dead_letters: 0,
+    consecutive_failures: 0,
   })
   const before = receiver.requests.length
   t.equal(await harness.deliveries.replayRange(id, { ...DEAD_AND_ALL, status: 'all' }), 11)
@@ -204,9 +226,15 @@ t.test('a replay is a new delivery of the same bytes, behind what is due', async
   await harness.deliver(2)
   await harness.finish()
   const events = idsOf(receiver, 'x-service-event-id')
-  t.notOk(events.slice(6, 8).some((event) => events.slice(0, 4).includes(event)), 'live events first')
+  t.notOk(
+    events.slice(6, 8).some((event) => events.slice(0, 4).includes(event)),
+    'live events first',
+  )
   const { deliveries } = await harness.deliveries.list({ ...ALL, endpointId: id })
-  const oldestFirst = deliveries.toReversed().slice(0, 4).map((each) => each.event_id)
+  const oldestFirst = deliveries
+    .toReversed()
+    .slice(0, 4)
+    .map((each) => each.event_id)
   t.same(events.slice(8).toSorted(), oldestFirst.toSorted(), 'then the replayed ones')
   t.equal(await codeOf(harness.deliveries.replay(id, 'whd_x')), 'not_found')
 })
@@ -265,9 +293,14 @@ t.test('an endpoint gets the further fields it asked for, and others the standar
   t.same(bodyOf(tags.requests[0]).data, { ...bodyOf(plain.requests[0]).data, tags: { order: '1042' } })
   t.same(bodyOf(every.requests[0]).data, {
     ...bodyOf(plain.requests[0]).data,
-    tags: { order: '1042' }, metadata: { note: 'Grüße' }, ip: '127.0.0.11', smtp_response: '250 2.0.0 OK',
+    tags: { order: '1042' },
+    metadata: { note: 'Grüße' },
+    ip: '127.0.0.11',
+    smtp_response: '250 2.0.0 OK',
   })
-  for (const { requests: [request] } of [plain, tags, every]) {
+  for (const {
+    requests: [request],
+  } of [plain, tags, every]) {
     t.equal(request?.headers['x-service-signature'], hmac(request?.body ?? '', SECRET))
   }
 })

@@ -53,7 +53,10 @@ t.test('five dead endpoints of fifty hold up none of the others', async (t) => {
     told.set(path, (told.get(path) ?? new Set()).add(headers['x-service-event-id']))
   }
   t.equal(told.size, HEALTHY)
-  t.ok([...told.values()].every(({ size }) => size === EVENTS), 'every event, to each of them')
+  t.ok(
+    [...told.values()].every(({ size }) => size === EVENTS),
+    'every event, to each of them',
+  )
   t.equal(healthy.requests.length, HEALTHY * EVENTS, 'and once')
   // Until they are known to be silent each has all its slots; then one, whose time must run out.
   const most = HANGING * (PER_ENDPOINT + Math.ceil(took / TIMEOUT))

@@ -9,7 +9,7 @@ import { webhookReceiver } from '../support/webhook-receiver.ts'
 import { startEngine } from './engine-harness.ts'
 import type { EngineHarness } from './engine-harness.ts'
 
-const ORPHAN = 'webhook delivery in nobody\'s hand'
+const ORPHAN = "webhook delivery in nobody's hand"
 const ANSWERED: GuardedAnswer = { kind: 'answered', status: 200, answer: 'late' }
 
 /** Posts that end when they are told to. */
@@ -50,20 +50,30 @@ t.test('a post that does not end is a failed attempt, and its delivery is tried 
   await harness.pump('the other one has the slot', () => receiver.requests.length === 1)
   const warning = harness.lines.find(({ msg }) => msg === ORPHAN)
   t.match(warning, {
-    level: 'warn', endpoint_id: endpointId, delivery_id: /^whd_/, event_id: /^evt_/, attempt: 1,
+    level: 'warn',
+    endpoint_id: endpointId,
+    delivery_id: /^whd_/,
+    event_id: /^evt_/,
+    attempt: 1,
     since: new Date(harness.clock.now()).toISOString(),
   })
   const orphan = String(warning?.['delivery_id'])
   t.match(harness.attempts[0], {
-    delivery_id: orphan, outcome: 'retry', status: null, error: 'the post did not end', attempt: 1,
+    delivery_id: orphan,
+    outcome: 'retry',
+    status: null,
+    error: 'the post did not end',
+    attempt: 1,
   })
   t.same(await orphansCounted(harness), { message: 0, webhook: 1 })
 
   ends[0]?.(ANSWERED)
   await harness.settle()
-  t.match(await harness.deliveries.find(endpointId, orphan), {
-    status: 'pending', attempts: [{ n: 1, error: 'the post did not end' }],
-  }, 'its answer is ignored')
+  t.match(
+    await harness.deliveries.find(endpointId, orphan),
+    { status: 'pending', attempts: [{ n: 1, error: 'the post did not end' }] },
+    'its answer is ignored',
+  )
   t.equal(harness.attempts.filter(({ delivery_id: id }) => id === orphan).length, 1)
   await harness.clock.advance((harness.attempts[0]?.next_at ?? 0) - harness.clock.now())
   await harness.finish()

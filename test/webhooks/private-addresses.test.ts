@@ -56,8 +56,15 @@ const ZONE: Zone = {
 }
 
 const NAMES = [
-  ...Object.keys(ZONE).filter((name) => !['alias.test', 'rebinding.test'].includes(name)), 'localhost', 'localhost.',
-  'LOCALHOST', 'x.localhost', 'loopback.test.', 'LOOPBACK.test', 'bücher.test', 'loopback。test',
+  ...Object.keys(ZONE).filter((name) => !['alias.test', 'rebinding.test'].includes(name)),
+  'localhost',
+  'localhost.',
+  'LOCALHOST',
+  'x.localhost',
+  'loopback.test.',
+  'LOOPBACK.test',
+  'bücher.test',
+  'loopback。test',
 ]
 
 async function startGuarded(t: Test): Promise<{ harness: EngineHarness; zone: ZoneServer }> {
@@ -74,7 +81,9 @@ async function startGuarded(t: Test): Promise<{ harness: EngineHarness; zone: Zo
 async function attemptOf(harness: EngineHarness, endpointId: string, number = 1): Promise<{ error: string | null }> {
   return until(`attempt ${number} is recorded`, async () => {
     await harness.clock.advance(0)
-    const { deliveries: [delivery] } = await harness.deliveries.list({ ...ALL, endpointId })
+    const {
+      deliveries: [delivery],
+    } = await harness.deliveries.list({ ...ALL, endpointId })
     return (await harness.deliveries.find(endpointId, delivery?.id ?? '')).attempts[number - 1]
   })
 }
@@ -104,9 +113,7 @@ t.test('a name that turns inwards after it was registered gains nothing', async 
   const id = await harness.addEndpoint(`http://rebinding.test:${port}/`, SECRET)
   zone.set('rebinding.test', { A: ['127.0.0.1'] })
   await harness.deliver()
-  const flips = [
-    { AAAA: ['::1'] }, { A: [PUBLIC], AAAA: ['::1'] }, { CNAME: 'loopback.test' }, { A: ['0.0.0.0'] },
-  ]
+  const flips = [{ AAAA: ['::1'] }, { A: [PUBLIC], AAAA: ['::1'] }, { CNAME: 'loopback.test' }, { A: ['0.0.0.0'] }]
   for (const [index, records] of [...flips, undefined].entries()) {
     await harness.pump('it was tried', () => harness.attempts.length === index + 1)
     t.match(await attemptOf(harness, id, index + 1), { error: REFUSED })
@@ -130,9 +137,10 @@ t.test('a trial and a redirect lead nowhere either, and a DNS that fails is told
     zone.set('loopback.test', answer)
     t.match(await harness.tryEndpoint(id, null), { error: 'the host name does not resolve at the moment' }, answer)
   }
-  await t.rejects(harness.endpoints.register({
-    url: `http://private.test:${port}/`, events: null, secret: null, description: null,
-  }), { code: 'invalid_request' })
+  await t.rejects(
+    harness.endpoints.register({ url: `http://private.test:${port}/`, events: null, secret: null, description: null }),
+    { code: 'invalid_request' },
+  )
   const open = await startEngine(t)
   const redirecting = await webhookReceiver(302)
   t.teardown(() => redirecting.close())

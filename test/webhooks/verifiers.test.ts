@@ -11,7 +11,9 @@ import { webhookReceiver } from '../support/webhook-receiver.ts'
 import { startEngine } from './engine-harness.ts'
 
 const VERIFIERS: [program: string, file: string][] = [
-  [PYTHON, 'verify.py'], ['php', 'verify.php'], ['ruby', 'verify.rb'],
+  [PYTHON, 'verify.py'],
+  ['php', 'verify.php'],
+  ['ruby', 'verify.rb'],
 ]
 const SECRETS = ['topsecret', 'whsec_dG9wc2VjcmV0', 'schlüssel 🔑', ' spaces ', `"quotes'\\`, 'x'.repeat(256)]
 
@@ -51,7 +53,10 @@ t.test('deliveries verify in other languages, and changed ones do not', async (t
   ])
   const all = [...good, ...bad]
   const expected = [...good.map(() => 'true'), ...bad.map(() => 'false')]
-  t.same(all.map(({ body, signature, secret }) => String(verifyWebhook(body, signature, secret))), expected)
+  t.same(
+    all.map(({ body, signature, secret }) => String(verifyWebhook(body, signature, secret))),
+    expected,
+  )
   for (const [program, file] of VERIFIERS) {
     const found = verdicts(program, file, all)
     if (found === null) t.comment(`${program} is not installed: left out`)
@@ -60,14 +65,25 @@ t.test('deliveries verify in other languages, and changed ones do not', async (t
 })
 
 t.test('what is no signature does not fit, and nothing throws', async (t) => {
-  const body = '{"event":"email.opened","timestamp":1795220000,"data":' +
+  const body =
+    '{"event":"email.opened","timestamp":1795220000,"data":' +
     '{"message_id":"msg_01kapg6t3vq8x2m5r7w9y4c6de","recipient":"ada@gmail.com"}}'
   const signature = '9c0a50b424617178408af9dea2ae38982ab6cbbae42dd78dac85de313d99e929'
   t.ok(verifyWebhook(body, signature, 'topsecret'), 'the check value of the contract')
   t.ok(verifyWebhook(Buffer.from(body), signature, 'topsecret'))
   for (const header of [
-    undefined, null, 7, '', [signature], signature.toUpperCase(), `sha256=${signature}`, `${signature}\n`,
-    signature.slice(1), `${signature}0`, 'g'.repeat(64), '\u{1f511}'.repeat(16),
+    undefined,
+    null,
+    7,
+    '',
+    [signature],
+    signature.toUpperCase(),
+    `sha256=${signature}`,
+    `${signature}\n`,
+    signature.slice(1),
+    `${signature}0`,
+    'g'.repeat(64),
+    '\u{1f511}'.repeat(16),
   ]) {
     t.notOk(verifyWebhook(body, header, 'topsecret'), JSON.stringify(header))
   }

@@ -59,8 +59,14 @@ t.test('an event arrives as specified: bytes, signature, headers', async (t) => 
   const { ms, ...line } = harness.attempts[0] ?? { ms: -1 }
   t.ok(ms >= 0)
   t.match(line, {
-    endpoint_id: endpointId, event_id: header(request, 'x-service-event-id'), attempt: 1, status: 200,
-    delivery_id: header(request, 'x-service-delivery-id'), outcome: 'succeeded', next_at: null, level: 'info',
+    endpoint_id: endpointId,
+    event_id: header(request, 'x-service-event-id'),
+    attempt: 1,
+    status: 200,
+    delivery_id: header(request, 'x-service-delivery-id'),
+    outcome: 'succeeded',
+    next_at: null,
+    level: 'info',
   })
   await harness.finish()
 })
@@ -93,7 +99,11 @@ for (const { answer, error } of FAILURES) {
     await harness.pump('the last attempt is over', () => harness.attempts.length === 6)
     await harness.finish()
     t.match(harness.attempts.at(-1), {
-      attempt: 6, outcome: 'dead-letter', next_at: null, msg: 'webhook dead letter', level: 'warn',
+      attempt: 6,
+      outcome: 'dead-letter',
+      next_at: null,
+      msg: 'webhook dead letter',
+      level: 'warn',
     })
     await harness.clock.advance(48 * HOUR)
     await harness.settle()
@@ -107,10 +117,10 @@ for (const { answer, error } of FAILURES) {
     t.equal(new Set(values('x-service-delivery-id')).size, 1)
     t.same(values('x-service-attempt'), ['1', '2', '3', '4', '5', '6'])
     const counts = await harness.metrics.webhookDeliveries.get()
-    t.same(
-      Object.fromEntries(counts.values.map(({ labels, value }) => [labels['result'], value])),
-      { retry: 5, 'dead-letter': 1 },
-    )
+    t.same(Object.fromEntries(counts.values.map(({ labels, value }) => [labels['result'], value])), {
+      retry: 5,
+      'dead-letter': 1,
+    })
   })
 }
 
@@ -124,8 +134,14 @@ t.test('every other answer than 200 is a failure, and a later 200 ends the retri
     await harness.settle()
     await harness.clock.advance((harness.attempts.at(-1)?.next_at ?? harness.clock.now()) - harness.clock.now())
   }
-  t.same(harness.attempts.map(({ status }) => status), [201, 301, 401, 410, null, 200])
-  t.same(harness.attempts.map(({ outcome }) => outcome), [...Array<string>(5).fill('retry'), 'succeeded'])
+  t.same(
+    harness.attempts.map(({ status }) => status),
+    [201, 301, 401, 410, null, 200],
+  )
+  t.same(
+    harness.attempts.map(({ outcome }) => outcome),
+    [...Array<string>(5).fill('retry'), 'succeeded'],
+  )
 })
 
 t.test('a hanging endpoint keeps its four slots and delays nobody else', async (t) => {
@@ -136,7 +152,10 @@ t.test('a hanging endpoint keeps its four slots and delays nobody else', async (
   await harness.addEndpoint(healthy.url)
   await harness.deliver(30)
   await harness.pump('the healthy endpoint has all events', () => healthy.requests.length === 30)
-  t.notOk(harness.attempts.some(({ status }) => status === null), 'before the first 10 s of the other one are over')
+  t.notOk(
+    harness.attempts.some(({ status }) => status === null),
+    'before the first 10 s of the other one are over',
+  )
   t.ok(hanging.requests.length <= 4, 'no more than four at a time')
 
   // The retry of the one failure: rows of the hanging endpoint are due all the time and must not hide it.
@@ -167,7 +186,10 @@ t.test('an endpoint that answers waits for no time while others hold most of the
   await harness.addEndpoint(healthy.url)
   await harness.deliver(10)
   await harness.pump('the healthy endpoint has all events', () => healthy.requests.length === 10)
-  t.notOk(harness.attempts.some(({ status }) => status === null), 'while the others hang still')
+  t.notOk(
+    harness.attempts.some(({ status }) => status === null),
+    'while the others hang still',
+  )
   await hanging.close()
 })
 
@@ -214,7 +236,12 @@ t.test('a process that dies with posts under way loses no event', async (t) => {
   // The next process begins its epoch while the row is still leased by the first.
   const { epoch } = await first.store.beginEpoch(first.clock.now(), first.clock.now())
   const claimed = await first.store.claimWebhooks({
-    now: first.clock.now(), epoch, leaseUntil: first.clock.now() + MINUTE, limit: 10, perEndpoint: 4, busy: {},
+    now: first.clock.now(),
+    epoch,
+    leaseUntil: first.clock.now() + MINUTE,
+    limit: 10,
+    perEndpoint: 4,
+    busy: {},
   })
   t.equal(claimed.length, 1, 'the delivery is due again')
   t.equal(claimed[0]?.body, receiver.requests[0]?.body.toString('utf8'))
@@ -232,7 +259,10 @@ t.test('a clock that leaps beyond the lease does not post a delivery beside itse
   await harness.settle()
   await harness.finish()
   t.equal(receiver.requests.length, 1)
-  t.strictSame(harness.attempts.map(({ outcome }) => outcome), ['succeeded'])
+  t.strictSame(
+    harness.attempts.map(({ outcome }) => outcome),
+    ['succeeded'],
+  )
 })
 
 t.test('stop waits for posts under way and records them', async (t) => {

@@ -62,15 +62,21 @@ async function withRegistry(work: (registry: Registry) => Promise<void>): Promis
   const keyRing = createKeyRing(Buffer.alloc(32, 3))
   const added: WebhookEndpointRecord[] = []
   const guardedRequest = createGuardedRequest({
-    allowPrivateAddresses: false, allowHttp: false,
+    allowPrivateAddresses: false,
+    allowHttp: false,
     lookup: async (name) => (name === 'inside.test' ? ['10.0.0.1'] : ['9.9.9.9']),
   })
   const { register } = createWebhookEndpoints({
-    store: { ...store, addWebhookEndpoint: async (endpoint) => {
-      await store.addWebhookEndpoint(endpoint)
-      added.push(endpoint)
-    } },
-    clock: manualClock(1_795_219_200_000), keyRing, guardedRequest,
+    store: {
+      ...store,
+      addWebhookEndpoint: async (endpoint) => {
+        await store.addWebhookEndpoint(endpoint)
+        added.push(endpoint)
+      },
+    },
+    clock: manualClock(1_795_219_200_000),
+    keyRing,
+    guardedRequest,
   })
   const url = 'https://app.acme.com/hooks'
   const defaults = { url, events: null, secret: 'a secret of 20 chars', description: null }
@@ -91,9 +97,18 @@ t.test('a registered endpoint has the documented fields and keeps its secret sea
     t.strictSame(rest, {
       url: 'https://app.acme.com/hooks',
       events: ['email.delivered', 'email.bounced', 'email.complained', 'email.opened', 'email.clicked'],
-      include: [], description: 'orders', status: 'enabled', disabled_reason: null, secret_set: true,
-      created_at: 1_795_219_200, updated_at: 1_795_219_200, last_success_at: null, last_failure_at: null,
-      consecutive_failures: 0, pending: 0, dead_letters: 0,
+      include: [],
+      description: 'orders',
+      status: 'enabled',
+      disabled_reason: null,
+      secret_set: true,
+      created_at: 1_795_219_200,
+      updated_at: 1_795_219_200,
+      last_success_at: null,
+      last_failure_at: null,
+      consecutive_failures: 0,
+      pending: 0,
+      dead_letters: 0,
     })
     t.equal(secret, null, 'a given secret is never echoed')
     t.same(warnings, [])
@@ -141,7 +156,10 @@ t.test('what is wrong is refused with its field, and nothing is stored', async (
   ]
   await withRegistry(async ({ register, added }) => {
     for (const [what, changes, details] of cases) {
-      const thrown: unknown = await register(changes).then(() => undefined, (error: unknown) => error)
+      const thrown: unknown = await register(changes).then(
+        () => undefined,
+        (error: unknown) => error,
+      )
       t.ok(thrown instanceof ServiceError && thrown.code === 'invalid_request', what)
       t.match(thrown instanceof ServiceError ? thrown.details : '', details, what)
     }
@@ -151,10 +169,20 @@ t.test('what is wrong is refused with its field, and nothing is stored', async (
 
 t.test('an endpoint may have as many deliveries ahead as it answered since it was asked, each once', async (t) => {
   const ahead = createClaimedAhead()
-  const delivery = (key: number, endpointId: string): ClaimedWebhookDelivery => ({
-    key, id: `whd_${key}`, endpointId, eventId: 'evt_1', kind: 'email.delivered', body: '{}', attempts: 0,
-    url: 'https://app.acme.com/', sealedSecret: Buffer.alloc(1), sealedNextSecret: null, nextSecretUntil: null,
-  } as unknown as ClaimedWebhookDelivery)
+  const delivery = (key: number, endpointId: string): ClaimedWebhookDelivery =>
+    ({
+      key,
+      id: `whd_${key}`,
+      endpointId,
+      eventId: 'evt_1',
+      kind: 'email.delivered',
+      body: '{}',
+      attempts: 0,
+      url: 'https://app.acme.com/',
+      sealedSecret: Buffer.alloc(1),
+      sealedNextSecret: null,
+      nextSecretUntil: null,
+    }) as unknown as ClaimedWebhookDelivery
   t.strictSame(ahead.allowances(), {}, 'nobody knows it')
   for (let answered = 0; answered < 3; answered++) ahead.noteAnswered('wh_a')
   for (let answered = 0; answered < 1_000; answered++) ahead.noteAnswered('wh_b')

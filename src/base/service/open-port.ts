@@ -59,7 +59,8 @@ function tooWide({ address, port }: Port, setting: string): ProcessExit {
   const line = `ListenStream=${address.includes(':') ? `[${address}]` : address}:${port}`
   const fix = `replace the line "ListenStream=${port}" in sternpost.socket by "${line}", or set the address to "*"`
   return new ProcessExit(
-    EXIT.configuration, `${setting}: port ${port} of address ${address} was opened on every address: ${fix}`,
+    EXIT.configuration,
+    `${setting}: port ${port} of address ${address} was opened on every address: ${fix}`,
   )
 }
 

@@ -62,8 +62,8 @@ export function receiveSockets(environment: NodeJS.ProcessEnv, processId: number
     take(address, port) {
       const ofPort = all().filter(({ found }) => found?.port === port)
       const wanted = plainAddress(address)
-      const taken = ofPort.find(({ found }) => found?.address === wanted)
-        ?? (wanted === EVERY_ADDRESS ? ofPort[0] : undefined)
+      const taken =
+        ofPort.find(({ found }) => found?.address === wanted) ?? (wanted === EVERY_ADDRESS ? ofPort[0] : undefined)
       if (taken === undefined || taken.found === null) return undefined
       descriptors = all().filter((each) => each !== taken)
       const { probe, early } = taken.found

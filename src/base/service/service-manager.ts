@@ -55,7 +55,10 @@ export function createServiceManager({ environment, clock, onError }: ServiceMan
   }
   const repeat = (name: string, delayMilliseconds: number, action: () => void): void => {
     action()
-    cancels.set(name, clock.after(delayMilliseconds, () => repeat(name, delayMilliseconds, action)))
+    cancels.set(
+      name,
+      clock.after(delayMilliseconds, () => repeat(name, delayMilliseconds, action)),
+    )
   }
   const end = (name: string): void => {
     cancels.get(name)?.()

@@ -8,9 +8,13 @@ export type Stops = (() => Promise<void>)[]
 
 /** For parts that end their work side by side; one that fails to stop must not keep the others open. */
 export async function stopTogether(stops: Stops, logger: Logger): Promise<void> {
-  await Promise.all(stops.splice(0).map((stopPart) => stopPart().catch((thrown: unknown) => {
-    logger.error({ err: thrown }, 'a part did not stop')
-  })))
+  await Promise.all(
+    stops.splice(0).map((stopPart) =>
+      stopPart().catch((thrown: unknown) => {
+        logger.error({ err: thrown }, 'a part did not stop')
+      }),
+    ),
+  )
 }
 
 /** `start` notes in `stops` what it has started; when it fails, all that is stopped again, the last first. */

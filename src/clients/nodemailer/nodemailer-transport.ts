@@ -84,7 +84,17 @@ const MOST_BYTES = 10_485_760
 const AGAIN = [429, 503]
 const UNPROCESSABLE = 422
 const UNSUPPORTED = [
-  'raw', 'alternatives', 'amp', 'watchHtml', 'icalEvent', 'list', 'dkim', 'sender', 'priority', 'messageId', 'date',
+  'raw',
+  'alternatives',
+  'amp',
+  'watchHtml',
+  'icalEvent',
+  'list',
+  'dkim',
+  'sender',
+  'priority',
+  'messageId',
+  'date',
   'dsn',
 ]
 
@@ -110,7 +120,8 @@ export function sternpostTransport(options: SternpostTransportOptions): Sternpos
       response = await fetch(url, {
         method: 'POST',
         headers: {
-          'Authorization': `Bearer ${options.apiKey}`, 'Content-Type': 'application/json',
+          Authorization: `Bearer ${options.apiKey}`,
+          'Content-Type': 'application/json',
           'Idempotency-Key': idempotencyKey,
         },
         body: JSON.stringify(body),
@@ -131,7 +142,13 @@ export function sternpostTransport(options: SternpostTransportOptions): Sternpos
     const body = await requestBody(mail)
     const id = randomUUID()
     const info: SternpostInfo = {
-      envelope, messageId: '', messageIds: [], accepted: [], rejected: [], rejectedErrors: [], response: '',
+      envelope,
+      messageId: '',
+      messageIds: [],
+      accepted: [],
+      rejected: [],
+      rejectedErrors: [],
+      response: '',
     }
     for (const [index, to] of recipients.entries()) {
       try {
@@ -162,11 +179,17 @@ export function sternpostTransport(options: SternpostTransportOptions): Sternpos
     name: 'Sternpost',
     version: VERSION,
     send(mail, done) {
-      send(mail).then((info) => done(null, info), (thrown: Error) => done(thrown))
+      send(mail).then(
+        (info) => done(null, info),
+        (thrown: Error) => done(thrown),
+      )
     },
     async verify(done) {
       const verified = verify()
-      verified.then((value) => done?.(null, value), (thrown: Error) => done?.(thrown))
+      verified.then(
+        (value) => done?.(null, value),
+        (thrown: Error) => done?.(thrown),
+      )
       return done === undefined ? verified : true
     },
   }
@@ -225,8 +248,10 @@ async function bodyPart(name: 'html' | 'text', data: Record<string, unknown>): P
 
 function rulesOf(name: string, data: Record<string, unknown>) {
   return {
-    name, mostBytes: MOST_BYTES,
-    allowsFiles: data['disableFileAccess'] !== true, allowsUrls: data['disableUrlAccess'] !== true,
+    name,
+    mostBytes: MOST_BYTES,
+    allowsFiles: data['disableFileAccess'] !== true,
+    allowsUrls: data['disableUrlAccess'] !== true,
   }
 }
 
@@ -250,7 +275,7 @@ async function attachmentOf(given: GivenAttachment, rules: ReturnType<typeof rul
   const { filename, contentType, cid } = given
   const content = await readContent(given, rules)
   return {
-    name: typeof filename === 'string' && filename !== '' ? filename : nameOf(given) ?? 'attachment',
+    name: typeof filename === 'string' && filename !== '' ? filename : (nameOf(given) ?? 'attachment'),
     content: content.toString('base64'),
     ...(typeof contentType === 'string' ? { content_type: contentType } : {}),
     ...(typeof cid === 'string' ? { content_id: cid } : {}),
@@ -263,7 +288,9 @@ function headersOf(data: Record<string, unknown>): object {
   const given = data['headers']
   const entries: unknown[] = Array.isArray(given) ? given : Object.entries(given ?? {})
   for (const entry of entries) {
-    const { key, value } = Array.isArray(entry) ? { key: entry[0], value: entry[1] } : entry as Record<string, unknown>
+    const { key, value } = Array.isArray(entry)
+      ? { key: entry[0], value: entry[1] }
+      : (entry as Record<string, unknown>)
     // A map has one value for each name.
     if (Array.isArray(value) || Object.hasOwn(headers, textOf(key))) throw unsupported(`several headers ${textOf(key)}`)
     headers[textOf(key)] = textOf(value)

@@ -74,7 +74,8 @@ function readFileStart(file: string): Buffer {
 function print(file: string, bytes: Buffer, { classify, isJson }: { classify: ClassifyReply; isJson: boolean }): void {
   const reading = readReport(bytes)
   const recipients = reading.recipients.map((recipient) => ({
-    ...recipient, judgement: judgementOf(reading, recipient, classify),
+    ...recipient,
+    judgement: judgementOf(reading, recipient, classify),
   }))
   process.stdout.write(isJson ? jsonLine(file, reading, recipients) : text(file, reading, recipients))
 }
@@ -85,7 +86,9 @@ interface JudgedRecipient extends ReportedRecipient {
 
 /** Of a complaint there is nothing to judge: it always suppresses. */
 function judgementOf(
-  { feedbackType }: ReportReading, recipient: ReportedRecipient, classify: ClassifyReply,
+  { feedbackType }: ReportReading,
+  recipient: ReportedRecipient,
+  classify: ClassifyReply,
 ): ReportJudgement | undefined {
   return feedbackType === null ? judgeReported(recipient, classify, null) : undefined
 }
@@ -120,9 +123,9 @@ function describe(recipient: JudgedRecipient, { kind }: ReportReading): string[]
   const { address, action, status, diagnostic, judgement } = recipient
   if (judgement === undefined) return [`  ${address}${kind === 'complaint' ? ': suppressed' : `: ${action}`}`]
   const { bounceType, category, suppress } = judgement
-  const consequence = {
-    always: 'suppressed', second: 'suppressed by a second such answer', never: 'not suppressed',
-  }[suppress]
+  const consequence = { always: 'suppressed', second: 'suppressed by a second such answer', never: 'not suppressed' }[
+    suppress
+  ]
   const facts = `${action}, ${status ?? 'no status'}, ${bounceType} (${category}), ${consequence}`
   return [`  ${address}: ${facts}`, ...(diagnostic === '' ? [] : [`    ${diagnostic}`])]
 }

@@ -40,7 +40,9 @@ export function createForwarder({ url, secret, headers, post, now }: ForwarderOp
     const delivery = { body, eventId: id, id: newIdentifier('whd', at), attempts: 0 }
     const ours = deliveryHeaders(delivery, { secret, nextSecret: null }, at)
     const result = await post({
-      url, body, timeoutMilliseconds: ANSWER_TIMEOUT,
+      url,
+      body,
+      timeoutMilliseconds: ANSWER_TIMEOUT,
       headers: { ...headers, ...ours, 'User-Agent': `Sternpost/${packageVersion()}` },
     })
     const isAnswered = result.kind === 'answered'

@@ -36,7 +36,9 @@ export async function importPieces({ pieces, send, onProgress }: ImportPiecesOpt
 }
 
 async function sendPiece(
-  { csv }: CsvPiece, send: ImportPiecesOptions['send'], linesBefore: number,
+  { csv }: CsvPiece,
+  send: ImportPiecesOptions['send'],
+  linesBefore: number,
 ): Promise<ImportResult> {
   try {
     return readAnswer<ImportResult>(await send(csv), 'added', 'existing', 'rejected', 'errors')

@@ -70,8 +70,12 @@ async function listen(flags: ListenFlags): Promise<void> {
       clock: systemClock,
       signal,
       open: (lastId) => openStream(server, { kinds: flags.events, lastId, signal }),
-      onOpen: () => printResult(flags, { forward_to: forwardTo, secret }, () =>
-        `Forwarding to ${printable(forwardTo)}, signed with ${printable(secret)}\n`),
+      onOpen: () =>
+        printResult(
+          flags,
+          { forward_to: forwardTo, secret },
+          () => `Forwarding to ${printable(forwardTo)}, signed with ${printable(secret)}\n`,
+        ),
       onEvent: forwardAndPrint,
       onBroken: (reason, wait) =>
         printNote(flags, `The stream ended: ${printable(reason)}; again in ${wait / SECOND} s`),

@@ -28,7 +28,12 @@ export function messageReport(message: ShownMessage): string {
     ['batch', message.batch_id],
     ['provider', message.isp],
     ['sent from', [message.ip, `pool ${message.ip_pool}`].filter((text) => text !== null).join(', ')],
-    ['tags', Object.entries(message.tags).map(([key, value]) => `${key}:${value}`).join(', ')],
+    [
+      'tags',
+      Object.entries(message.tags)
+        .map(([key, value]) => `${key}:${value}`)
+        .join(', '),
+    ],
     ['accepted', preciseTime(message.created_at)],
     ['planned for', message.send_at === null ? null : preciseTime(message.send_at)],
     ['next attempt', nextAt === null ? null : `${preciseTime(nextAt)}, until ${localTime(message.expires_at)}`],
@@ -67,8 +72,9 @@ export function explanationReport(explanation: Explanation): string {
     ['similar', similar === null ? null : similarText(similar)],
     ...explanation.advice.map((text) => ['advice', text] as const),
   ])
-  const checks = explanation.checks.map(({ check, status, seen }) =>
-    `${status.padEnd(5)} ${check}${seen === null ? '' : `: ${seen}`}`)
+  const checks = explanation.checks.map(
+    ({ check, status, seen }) => `${status.padEnd(5)} ${check}${seen === null ? '' : `: ${seen}`}`,
+  )
   return [head, ...section('checks', checks)].join('')
 }
 

@@ -84,14 +84,12 @@ function addActions(message: Command): void {
     words: 'cancel <id>',
     description: 'withdraw a message that waits',
     example: `sternpost message cancel ${EXAMPLE_ID}`,
-  })
-    .action(cancel)
+  }).action(cancel)
   addVerb(message, {
     words: 'retry <id>',
     description: 'try a deferred message now, or send a bounced or expired one again as a new message',
     example: `sternpost message retry ${EXAMPLE_ID}`,
-  })
-    .action(retry)
+  }).action(retry)
 }
 
 function stateOption(): Option {
@@ -102,7 +100,8 @@ async function show(id: string, flags: VerbFlags & { transcript?: boolean }): Pr
   const server = serverAddress(flags)
   const found = await callServer(server, { method: 'GET', path: pathOf(id) })
   const shown: ShownMessage = {
-    ...readAnswer<MessageData>(found, 'message_id', 'state', 'attempts'), events: await timelineOf(server, id),
+    ...readAnswer<MessageData>(found, 'message_id', 'state', 'attempts'),
+    events: await timelineOf(server, id),
   }
   if (flags.transcript === true) shown.transcript = await transcriptOf(server, id)
   printResult(flags, shown, () => messageReport(shown))
@@ -111,7 +110,13 @@ async function show(id: string, flags: VerbFlags & { transcript?: boolean }): Pr
 async function list(flags: ListFlags): Promise<void> {
   const { recipient, from, state, batch, tag, isp, ip, since, until } = flags
   const query = {
-    recipient, from, state, batch_id: batch, tag, isp, ip,
+    recipient,
+    from,
+    state,
+    batch_id: batch,
+    tag,
+    isp,
+    ip,
     since: since === undefined ? undefined : timeFlag('--since', since),
     until: until === undefined ? undefined : timeFlag('--until', until),
   }
@@ -160,9 +165,11 @@ async function cancel(id: string, flags: VerbFlags): Promise<void> {
 async function retry(id: string, flags: VerbFlags): Promise<void> {
   const answer = await callServer(serverAddress(flags), { method: 'POST', path: `${pathOf(id)}/retry`, body: {} })
   const retried = readAnswer<{ message_id: string; retry_of: string | null }>(answer, 'message_id', 'retry_of')
-  printResult(flags, retried, () => retried.retry_of === null
-    ? `${retried.message_id} is tried now\n`
-    : `${retried.message_id} is the new message in place of ${retried.retry_of}\n`)
+  printResult(flags, retried, () =>
+    retried.retry_of === null
+      ? `${retried.message_id} is tried now\n`
+      : `${retried.message_id} is the new message in place of ${retried.retry_of}\n`,
+  )
 }
 
 export async function timelineOf(server: ServerAddress, id: string): Promise<EventData[]> {

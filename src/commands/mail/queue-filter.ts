@@ -46,7 +46,13 @@ export function withQueueFilter(verb: Command): Command {
 export function queueFilter(flags: QueueFilterFlags): QueueFilter {
   const { pool, provider, route, recipientDomain, domain, ip, held, acceptedBefore } = flags
   const filter = {
-    pool, provider, route, recipient_domain: recipientDomain, domain, ip, held,
+    pool,
+    provider,
+    route,
+    recipient_domain: recipientDomain,
+    domain,
+    ip,
+    held,
     accepted_before: acceptedBefore === undefined ? undefined : secondsOf(acceptedBefore),
   }
   const isFilter = Object.values(filter).some((value) => value !== undefined)
@@ -62,11 +68,22 @@ function secondsOf(text: string): number {
 }
 
 /** As they would be typed, each with a space before it. */
-export function filterWords(
-  { pool, provider, route, recipient_domain: to, domain, ip, held, accepted_before: time }: QueueFilter,
-): string {
+export function filterWords({
+  pool,
+  provider,
+  route,
+  recipient_domain: to,
+  domain,
+  ip,
+  held,
+  accepted_before: time,
+}: QueueFilter): string {
   const words = [
-    ['--pool', pool], ['--provider', provider], ['--route', route], ['--recipient-domain', to], ['--domain', domain],
+    ['--pool', pool],
+    ['--provider', provider],
+    ['--route', route],
+    ['--recipient-domain', to],
+    ['--domain', domain],
     ['--ip', ip],
   ].flatMap(([flag, value]) => (value === undefined ? [] : [` ${flag} ${value}`]))
   const before = time === undefined ? '' : ` --accepted-before ${new Date(time * SECOND).toISOString()}`

@@ -66,42 +66,52 @@ const ACTIONS: Record<Exclude<Action, 'move'>, ActionWords> = {
 
 export function addQueueCommands(program: Command): void {
   const queue = program.command('queue').description('mail that waits')
-  withQueueFilter(addVerb(queue, {
-    words: 'list',
-    description: 'list what waits, in groups, largest first',
-    example: 'sternpost queue list --by domain --provider gmail',
-  }))
-    .addOption(new Option('--by <group>', 'what makes a group').choices(['provider', 'domain', 'ip', 'pool'])
-      .default('provider'))
+  withQueueFilter(
+    addVerb(queue, {
+      words: 'list',
+      description: 'list what waits, in groups, largest first',
+      example: 'sternpost queue list --by domain --provider gmail',
+    }),
+  )
+    .addOption(
+      new Option('--by <group>', 'what makes a group')
+        .choices(['provider', 'domain', 'ip', 'pool'])
+        .default('provider'),
+    )
     .action(list)
   addVerb(queue, {
     words: 'explain <id>',
     description: 'say why a message is where it is',
     example: 'sternpost queue explain msg_01kapg6t3vq8x2m5r7w9y4c6de',
-  })
-    .action(explain)
+  }).action(explain)
   for (const action of ['retry', 'hold', 'release', 'drop'] as const) {
     const { description, example } = ACTIONS[action]
     withQueueFilter(addVerb(queue, { words: action, description, example }))
       .option('--yes', 'do it')
       .action((flags: ConsentFlags & QueueFilterFlags) => act(flags, { action, done: ACTIONS[action].done }))
   }
-  withQueueFilter(addVerb(queue, {
-    words: 'move',
-    description: 'move messages to another pool',
-    example: 'sternpost queue move --pool bulk --to default --yes',
-  }))
+  withQueueFilter(
+    addVerb(queue, {
+      words: 'move',
+      description: 'move messages to another pool',
+      example: 'sternpost queue move --pool bulk --to default --yes',
+    }),
+  )
     .requiredOption('--to <pool>', 'pool of pools.yaml that they leave from then')
     .option('--yes', 'do it')
     .action((flags: ConsentFlags & QueueFilterFlags & { to: string }) =>
-      act(flags, { action: 'move', done: `moved to ${flags.to}`, pool: flags.to }))
+      act(flags, { action: 'move', done: `moved to ${flags.to}`, pool: flags.to }),
+    )
 }
 
 const HEADS = { provider: 'PROVIDER', domain: 'RECIPIENT DOMAIN', ip: 'LAST IP', pool: 'POOL' }
 
 async function list(flags: VerbFlags & QueueFilterFlags & { by: keyof typeof HEADS }): Promise<void> {
   const { held, accepted_before: before, ...filter } = queueFilter(flags)
-  const path = withQuery('/v1/admin/queue', { by: flags.by, ...filter, held: held === true ? 'true' : undefined,
+  const path = withQuery('/v1/admin/queue', {
+    by: flags.by,
+    ...filter,
+    held: held === true ? 'true' : undefined,
     accepted_before: before === undefined ? undefined : String(before),
   })
   const answer = await callServer(serverAddress(flags), { method: 'GET', path })
@@ -125,7 +135,8 @@ async function explain(id: string, flags: VerbFlags): Promise<void> {
 }
 
 async function act(
-  flags: ConsentFlags & QueueFilterFlags, { action, done, pool }: { action: Action; done: string; pool?: string },
+  flags: ConsentFlags & QueueFilterFlags,
+  { action, done, pool }: { action: Action; done: string; pool?: string },
 ): Promise<void> {
   const filter = queueFilter(flags)
   const body = { action, to_pool: pool, filter, dry_run: flags.yes !== true }

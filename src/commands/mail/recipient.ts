@@ -72,10 +72,12 @@ async function erase(address: string, flags: ConsentFlags): Promise<void> {
   }
   const call = { method: 'POST' as const, path: `${pathOf(address)}/erase`, body: {} }
   const erased = readAnswer<Erased>(await callServer(serverAddress(flags), call), 'messages', 'canceled', 'sending')
-  printResult(flags, erased, () => sheetText(`${address}  erased`, [
-    ['messages', `${erased.messages}, ${erased.canceled} of them canceled`],
-    ['other rows', String(erased.others)],
-    ['being sent', erased.sending === 0 ? null : `${erased.sending}, and left: erase once more in some minutes`],
-  ]))
+  printResult(flags, erased, () =>
+    sheetText(`${address}  erased`, [
+      ['messages', `${erased.messages}, ${erased.canceled} of them canceled`],
+      ['other rows', String(erased.others)],
+      ['being sent', erased.sending === 0 ? null : `${erased.sending}, and left: erase once more in some minutes`],
+    ]),
+  )
   printNote(flags, 'Logs and earlier backups are not changed. The suppression list keeps the address as a keyed hash.')
 }

@@ -88,7 +88,9 @@ async function follow(server: ServerAddress, flags: SendFlags, { sent, mostMilli
   else process.stdout.write(`${id}\n`)
   const events: EventData[] = []
   const state = await followMessage({
-    clock: systemClock, mostMilliseconds, lookEveryMilliseconds: LOOK_EVERY,
+    clock: systemClock,
+    mostMilliseconds,
+    lookEveryMilliseconds: LOOK_EVERY,
     stateOf: async () => (await messageOfId(server, id)).state,
     timelineOf: () => timelineOf(server, id),
     onEvent: (event) => {
@@ -112,7 +114,10 @@ async function messageOfId(server: ServerAddress, id: string): Promise<MessageDa
 function messageOf({ to, from, subject, text, htmlFile, attach = [], pool }: SendFlags): object {
   const html = htmlFile === undefined ? undefined : readGiven('--html-file', htmlFile).toString('utf8')
   return {
-    to, from, subject, html,
+    to,
+    from,
+    subject,
+    html,
     text: text ?? (html === undefined ? DEFAULT_TEXT : undefined),
     attachments: attach.length === 0 ? undefined : attach.map(attachmentOf),
     ip_pool: pool,

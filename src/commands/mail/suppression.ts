@@ -32,11 +32,13 @@ const PATH = '/v1/suppressions'
 
 export function addSuppressionCommands(program: Command): void {
   const suppression = program.command('suppression').description('addresses that nothing is sent to')
-  addFilters(addVerb(suppression, {
-    words: 'list',
-    description: 'list the entries, newest first',
-    example: 'sternpost suppression list --reason complaint --since 30d',
-  }))
+  addFilters(
+    addVerb(suppression, {
+      words: 'list',
+      description: 'list the entries, newest first',
+      example: 'sternpost suppression list --reason complaint --since 30d',
+    }),
+  )
     .option('--limit <count>', 'at most so many', '50')
     .action(list)
   addVerb(suppression, {
@@ -58,14 +60,14 @@ export function addSuppressionCommands(program: Command): void {
     words: 'import <file>',
     description: 'add the addresses of a CSV file with the header line email[,reason][,scope]; of any size',
     example: 'sternpost suppression import unsubscribed.csv',
-  })
-    .action(importFile)
-  addFilters(addVerb(suppression, {
-    words: 'export',
-    description: 'print all entries as CSV that `suppression import` takes',
-    example: 'sternpost suppression export > suppressed.csv',
-  }))
-    .action(exportAll)
+  }).action(importFile)
+  addFilters(
+    addVerb(suppression, {
+      words: 'export',
+      description: 'print all entries as CSV that `suppression import` takes',
+      example: 'sternpost suppression export > suppressed.csv',
+    }),
+  ).action(exportAll)
 }
 
 function addFilters(verb: Command): Command {
@@ -118,7 +120,9 @@ async function remove(email: string, flags: ConsentFlags & { scope?: string }): 
   if (!isConfirmed(flags, would)) return
   const path = withQuery(`${PATH}/${encodeURIComponent(email)}`, { scope })
   const removed = readAnswer<{ email: string; deleted: number }>(
-    await callServer(server, { method: 'DELETE', path }), 'email', 'deleted',
+    await callServer(server, { method: 'DELETE', path }),
+    'email',
+    'deleted',
   )
   printResult(flags, removed, () => `${printable(removed.email)}: ${countOf(removed.deleted)} removed\n`)
 }

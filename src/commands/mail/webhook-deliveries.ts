@@ -76,7 +76,7 @@ async function deliveries(flags: DeliveriesFlags): Promise<void> {
   const query = { status: flags.status, event: flags.event, message_id: flags.message }
   const endpoints = flags.endpoint === undefined ? await endpointIds(server) : [flags.endpoint]
   const found: DeliveryView[] = []
-  for (const endpoint of endpoints) found.push(...await newestOf(server, { endpoint, query, most: most + 1 }))
+  for (const endpoint of endpoints) found.push(...(await newestOf(server, { endpoint, query, most: most + 1 })))
   found.sort((left, right) => right.created_at - left.created_at)
   const shown = found.slice(0, most)
   printResult(flags, shown, () => tableText(DELIVERY_HEADS, shown.map(deliveryRow), isTerminal()))
@@ -103,7 +103,7 @@ async function replay(id: string | undefined, flags: ReplayFlags): Promise<void>
   const server = serverAddress(flags)
   if (id === undefined) return replaySince(server, flags)
   if (flags.since !== undefined) throw misuse('give the id of one delivery, or --endpoint with --since')
-  const endpoint = flags.endpoint ?? await endpointOf(server, id)
+  const endpoint = flags.endpoint ?? (await endpointOf(server, id))
   const path = `${deliveryPath(endpoint, id)}/replay`
   const answer = await callServer(server, { method: 'POST', path, body: {} })
   const queued = readAnswer<{ id: string }>(answer, 'id')
@@ -118,10 +118,12 @@ async function replaySince(server: ServerAddress, flags: ReplayFlags): Promise<v
   const body = {
     since: Number(timeFlag('--since', since)),
     until: until === undefined ? undefined : Number(timeFlag('--until', until)),
-    status, events,
+    status,
+    events,
   }
   const answer = await withProgress({ server, endpoint, flags }, () =>
-    callServer(server, { method: 'POST', path: `${pathOf(endpoint)}/replay`, body, patience: REPLAY_PATIENCE }))
+    callServer(server, { method: 'POST', path: `${pathOf(endpoint)}/replay`, body, patience: REPLAY_PATIENCE }),
+  )
   const replayed = readAnswer<{ queued: number }>(answer, 'queued')
   printResult(flags, replayed, () => `${replayed.queued} ${replayed.queued === 1 ? 'delivery' : 'deliveries'} queued\n`)
 }
@@ -134,7 +136,8 @@ interface ReplayWork {
 
 /** The server goes through all that ended since, which may be millions, and answers at the end. */
 async function withProgress<Answer>(
-  { server, endpoint, flags }: ReplayWork, work: () => Promise<Answer>,
+  { server, endpoint, flags }: ReplayWork,
+  work: () => Promise<Answer>,
 ): Promise<Answer> {
   const line = progressLine(flags)
   const ended = new AbortController()
@@ -156,7 +159,10 @@ async function endpointOf(server: ServerAddress, id: string): Promise<string> {
   for (const endpoint of await endpointIds(server)) {
     if (await isThere(server, deliveryPath(endpoint, id))) return endpoint
   }
-  throw new ProcessExit(EXIT.failed, `sternpost: no endpoint has the delivery ${id}. List: sternpost webhook deliveries`)
+  throw new ProcessExit(
+    EXIT.failed,
+    `sternpost: no endpoint has the delivery ${id}. List: sternpost webhook deliveries`,
+  )
 }
 
 async function isThere(server: ServerAddress, path: string): Promise<boolean> {

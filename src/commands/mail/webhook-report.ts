@@ -22,8 +22,13 @@ export const ENDPOINT_HEADS = ['ID', 'STATUS', 'PENDING', 'DEAD LETTERS', 'LAST 
 export function endpointRow(endpoint: WebhookEndpointView): string[] {
   const { id, status, pending, dead_letters: deadLetters, url } = endpoint
   return [
-    id, status, String(pending), String(deadLetters), localTime(endpoint.last_success_at),
-    localTime(endpoint.last_failure_at), url,
+    id,
+    status,
+    String(pending),
+    String(deadLetters),
+    localTime(endpoint.last_success_at),
+    localTime(endpoint.last_failure_at),
+    url,
   ]
 }
 
@@ -49,7 +54,12 @@ export const DELIVERY_HEADS = ['CREATED', 'STATUS', 'EVENT', 'ATTEMPTS', 'NEXT',
 export function deliveryRow(delivery: DeliveryView): string[] {
   const { id, status, event, attempts, next_attempt_at: nextAt, message_id: messageId } = delivery
   return [
-    preciseTime(delivery.created_at), status, event, String(attempts), nextAt === null ? '' : preciseTime(nextAt),
-    messageId ?? '', id,
+    preciseTime(delivery.created_at),
+    status,
+    event,
+    String(attempts),
+    nextAt === null ? '' : preciseTime(nextAt),
+    messageId ?? '',
+    id,
   ]
 }

@@ -46,14 +46,12 @@ export function addWebhookCommands(program: Command): void {
     words: 'show <id>',
     description: 'show an endpoint',
     example: `sternpost webhook show ${EXAMPLE_ID}`,
-  })
-    .action(show)
+  }).action(show)
   addVerb(webhook, {
     words: 'enable <id>',
     description: 'turn on an endpoint that was disabled, also by its failures; its counters start anew',
     example: `sternpost webhook enable ${EXAMPLE_ID}`,
-  })
-    .action(enable)
+  }).action(enable)
   addVerb(webhook, {
     words: 'remove <id>',
     description: 'remove an endpoint; what waits for it is dropped',

@@ -57,7 +57,9 @@ function cloudflareBatch(records: RecordView[], domain: string): object {
 
 /** Each string of a TXT record in quotes of its own (RFC 1035 §5.1). */
 function quotedStrings(record: RecordView): string {
-  return textStrings(record).map((text) => `"${text.replace(QUOTED, '\\$&')}"`).join(' ')
+  return textStrings(record)
+    .map((text) => `"${text.replace(QUOTED, '\\$&')}"`)
+    .join(' ')
 }
 
 /** What must not stand alone between quotes. */

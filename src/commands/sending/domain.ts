@@ -62,8 +62,7 @@ export function addDomainCommands(program: Command): void {
     words: 'show <name>',
     description: 'show a domain as the last check found it',
     example: 'sternpost domain show acme.com',
-  })
-    .action(show)
+  }).action(show)
   addVerb(domain, {
     words: 'check <name>',
     description: 'ask the DNS now; 0 when the domain is verified',
@@ -91,8 +90,7 @@ export function addDomainCommands(program: Command): void {
     words: 'rotate <name>',
     description: 'begin to replace the DKIM key',
     example: 'sternpost domain dkim rotate acme.com',
-  })
-    .action(rotate)
+  }).action(rotate)
 }
 
 async function add(name: string, flags: AddFlags): Promise<void> {

@@ -76,9 +76,14 @@ export const IP_HEADS = ['IP', 'POOL', 'STATUS', 'STAGE', 'TODAY', 'LIMIT', 'PTR
 
 export function ipRow({ ip, pool, status, warmup, ptr, hostname }: IpAnswer): string[] {
   return [
-    ip, pool, status, warmup === null ? '' : `${warmup.stage}/${warmup.stages}`,
-    warmup === null || warmup.daily_limit === null ? '' : String(warmup.sent_today), limitText(warmup?.daily_limit),
-    ptr.status, hostname,
+    ip,
+    pool,
+    status,
+    warmup === null ? '' : `${warmup.stage}/${warmup.stages}`,
+    warmup === null || warmup.daily_limit === null ? '' : String(warmup.sent_today),
+    limitText(warmup?.daily_limit),
+    ptr.status,
+    hostname,
   ]
 }
 
@@ -97,8 +102,9 @@ export interface Screen {
 export function ipReport(shown: ShownIp, screen: Screen): string {
   const { ip, status, ptr, blocklists, warmup } = shown
   const isHalted = status === 'paused' || status === 'suspended'
-  const listings = blocklists.map(({ zone, listed }) =>
-    `${zone}: ${listed === null ? 'not known' : listed ? 'LISTED' : 'not listed'}`)
+  const listings = blocklists.map(
+    ({ zone, listed }) => `${zone}: ${listed === null ? 'not known' : listed ? 'LISTED' : 'not listed'}`,
+  )
   const head = sheetText(`${ip}  ${status}`, [
     ['pool', `${shown.pool}, weight ${shown.weight}`],
     ['hostname', shown.hostname],
@@ -135,8 +141,14 @@ function warmupLines(warmup: WarmupAnswer): [string, string | null][] {
     ['done', warmup.estimated_completion === null ? null : `about ${localTime(warmup.estimated_completion)}`],
     ['held', warmup.hold_reason],
     ['paused until', warmup.paused_until === null ? null : preciseTime(warmup.paused_until)],
-    ['providers', Object.entries(warmup.providers).map(([isp, { daily_limit: most, sent_today: count }]) =>
-      `${isp} ${count}${most === null ? '' : ` of ${most}`}`).join(', ')],
+    [
+      'providers',
+      Object.entries(warmup.providers)
+        .map(
+          ([isp, { daily_limit: most, sent_today: count }]) => `${isp} ${count}${most === null ? '' : ` of ${most}`}`,
+        )
+        .join(', '),
+    ],
   ]
 }
 
@@ -170,8 +182,13 @@ export function forecastReport(forecast: ForecastAnswer, isTerminal: boolean): s
     ['starts within max_defer', fits(forecast.fits_max_defer)],
     ['starts within its lifetime', fits(forecast.fits_lifetime)],
   ])
-  const rows = days.map(({ date, stage, daily_limit: limit, planned, limit: bound }) =>
-    [date, limitText(stage), limitText(limit), String(planned), bound ?? ''])
+  const rows = days.map(({ date, stage, daily_limit: limit, planned, limit: bound }) => [
+    date,
+    limitText(stage),
+    limitText(limit),
+    String(planned),
+    bound ?? '',
+  ])
   return `${head}\n${tableText(FORECAST_HEADS, rows, isTerminal)}`
 }
 

@@ -34,12 +34,13 @@ interface MovedIp {
 const EXAMPLE_IP = '203.0.113.10'
 
 export function addWarmupVerbs(warmup: Command): void {
-  withStartFlags(addVerb(warmup, {
-    words: 'start <ip>',
-    description: 'start the warmup of a cold IP',
-    example: `sternpost ip warmup start ${EXAMPLE_IP} --curve conservative`,
-  }))
-    .action((ip: string, flags: StartFlags) => start(ip, flags, false))
+  withStartFlags(
+    addVerb(warmup, {
+      words: 'start <ip>',
+      description: 'start the warmup of a cold IP',
+      example: `sternpost ip warmup start ${EXAMPLE_IP} --curve conservative`,
+    }),
+  ).action((ip: string, flags: StartFlags) => start(ip, flags, false))
   addVerb(warmup, {
     words: 'pause <ip>',
     description: 'stop first attempts from an IP; retries of mail that was tried from it go on',
@@ -51,20 +52,19 @@ export function addWarmupVerbs(warmup: Command): void {
     words: 'resume <ip>',
     description: 'go on with a paused warmup',
     example: `sternpost ip warmup resume ${EXAMPLE_IP}`,
-  })
-    .action((ip: string, flags: VerbFlags) => move(ip, 'resume', {}, flags))
+  }).action((ip: string, flags: VerbFlags) => move(ip, 'resume', {}, flags))
   addVerb(warmup, {
     words: 'complete <ip>',
     description: 'make an IP warmed now: nothing limits it any more',
     example: `sternpost ip warmup complete ${EXAMPLE_IP}`,
-  })
-    .action((ip: string, flags: VerbFlags) => move(ip, 'complete', {}, flags))
-  withStartFlags(addVerb(warmup, {
-    words: 'restart <ip>',
-    description: 'begin a warmup again, whatever the IP is now',
-    example: `sternpost ip warmup restart ${EXAMPLE_IP} --stage 5`,
-  }))
-    .action((ip: string, flags: StartFlags) => start(ip, flags, true))
+  }).action((ip: string, flags: VerbFlags) => move(ip, 'complete', {}, flags))
+  withStartFlags(
+    addVerb(warmup, {
+      words: 'restart <ip>',
+      description: 'begin a warmup again, whatever the IP is now',
+      example: `sternpost ip warmup restart ${EXAMPLE_IP} --stage 5`,
+    }),
+  ).action((ip: string, flags: StartFlags) => start(ip, flags, true))
 }
 
 export function addForecastVerb(warmup: Command): void {
@@ -90,7 +90,8 @@ function withStartFlags(verb: Command): Command {
 async function start(ip: string, flags: StartFlags, restart: boolean): Promise<void> {
   const { curve, stage, target, force } = flags
   const body = {
-    curve, restart,
+    curve,
+    restart,
     stage: stage === undefined ? undefined : countFlag('--stage', stage),
     target_daily_volume: target === undefined ? undefined : countFlag('--target', target),
     force: force === true,

@@ -21,14 +21,12 @@ const PROVIDER_HELP = 'mail to this provider alone: the name of its block, see s
 
 export function addIpCommands(program: Command): void {
   const ip = program.command('ip').description('dedicated IPs and their warmup')
-  addVerb(ip, { words: 'list', description: 'list the IPs of all pools', example: 'sternpost ip list' })
-    .action(list)
+  addVerb(ip, { words: 'list', description: 'list the IPs of all pools', example: 'sternpost ip list' }).action(list)
   addVerb(ip, {
     words: 'show <ip>',
     description: 'show an IP with its warmup, and a chart of what it may send and sent by UTC day',
     example: `sternpost ip show ${EXAMPLE_IP}`,
-  })
-    .action(show)
+  }).action(show)
   addVerb(ip, {
     words: 'suspend <ip>',
     description: 'let nothing leave from an IP, or from it to one provider, until it is resumed',

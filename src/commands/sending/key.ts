@@ -56,8 +56,11 @@ export function addKeyCommands(program: Command): void {
     .option('--expires <date>', 'last day, e.g. 2027-01-31')
     .option('--test', 'a test key: its mail never leaves the server')
     .action(create)
-  addVerb(key, { words: 'list', description: 'list the API keys, revoked ones too', example: 'sternpost key list' })
-    .action(list)
+  addVerb(key, {
+    words: 'list',
+    description: 'list the API keys, revoked ones too',
+    example: 'sternpost key list',
+  }).action(list)
   addVerb(key, {
     words: 'revoke <id>',
     description: 'end an API key at once',
@@ -120,9 +123,7 @@ async function rotate(id: string, flags: ConsentFlags): Promise<void> {
   }
   if (!isConfirmed(flags, would)) return
   const { name, mode, scopes, domains, allowed_ips: allowedIps, expires_at: expiresAt } = key
-  const created = await makeKey(server, {
-    name, mode, scopes, domains, allowed_ips: allowedIps, expires_at: expiresAt,
-  })
+  const created = await makeKey(server, { name, mode, scopes, domains, allowed_ips: allowedIps, expires_at: expiresAt })
   // Before the old one ends: whatever happens then, the new one is not lost.
   printKey(flags, created, { ...created, replaces: key.id })
   await end(server, id)
@@ -171,7 +172,15 @@ function rowOf(key: KeyView): string[] {
   const isOver = expiresAt !== null && expiresAt <= toUnixSeconds(Date.now())
   const state = revokedAt !== null ? 'revoked' : isOver ? 'expired' : 'active'
   return [
-    id, name, mode, `…${last4}`, scopes.join(','), domains.length === 0 ? 'all' : domains.join(','),
-    localTime(key.created_at), localTime(expiresAt), localTime(key.last_used_at), state,
+    id,
+    name,
+    mode,
+    `…${last4}`,
+    scopes.join(','),
+    domains.length === 0 ? 'all' : domains.join(','),
+    localTime(key.created_at),
+    localTime(expiresAt),
+    localTime(key.last_used_at),
+    state,
   ]
 }

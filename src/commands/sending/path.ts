@@ -47,25 +47,26 @@ interface Resumed {
 
 export function addPathCommands(program: Command): void {
   const path = program.command('path').description('paths from an IP to a mailbox provider: limits and suspensions')
-  withFilter(addVerb(path, {
-    words: 'list',
-    description: 'list the paths that are limited, wait or are suspended, with cause and end',
-    example: 'sternpost path list --ip 203.0.113.10',
-  }))
-    .action(list)
-  withFilter(addVerb(path, {
-    words: 'resume',
-    description: 'lift what holds paths back; the next suspension is as long as it would have been',
-    example: 'sternpost path resume --ip 203.0.113.10 --route google --yes',
-  }))
+  withFilter(
+    addVerb(path, {
+      words: 'list',
+      description: 'list the paths that are limited, wait or are suspended, with cause and end',
+      example: 'sternpost path list --ip 203.0.113.10',
+    }),
+  ).action(list)
+  withFilter(
+    addVerb(path, {
+      words: 'resume',
+      description: 'lift what holds paths back; the next suspension is as long as it would have been',
+      example: 'sternpost path resume --ip 203.0.113.10 --route google --yes',
+    }),
+  )
     .option('--yes', 'do it')
     .action(resume)
 }
 
 function withFilter(verb: ReturnType<typeof addVerb>): ReturnType<typeof addVerb> {
-  return verb
-    .option('--ip <address>', 'from this IP')
-    .option('--route <name>', 'to this route, as the list names it')
+  return verb.option('--ip <address>', 'from this IP').option('--route <name>', 'to this route, as the list names it')
 }
 
 const PATH_HEADS = ['STATUS', 'FROM', 'ISP', 'ROUTE', 'DOMAIN', 'UNTIL', 'LIMIT', 'RULE', 'CAUSE']
@@ -83,8 +84,15 @@ async function list(flags: VerbFlags & FilterFlags): Promise<void> {
 /** One for each hold: a path may be under several rules. */
 function pathRows({ status, ip, pool, isp, route, domain, holds }: PathAnswer): string[][] {
   return holds.map(({ until, rule, cause, ...limit }) => [
-    status, ip ?? `pool ${pool ?? ''}`, isp, route, domain ?? '', until === null ? 'resumed' : localTime(until),
-    limitText(limit), rule ?? '', cause,
+    status,
+    ip ?? `pool ${pool ?? ''}`,
+    isp,
+    route,
+    domain ?? '',
+    until === null ? 'resumed' : localTime(until),
+    limitText(limit),
+    rule ?? '',
+    cause,
   ])
 }
 
@@ -96,7 +104,9 @@ function limitText(hold: HeldLimits): string {
     rate,
     connections === null ? null : `${connections} connections`,
     messages === null ? null : `${messages} per connection`,
-  ].filter((text) => text !== null).join(', ')
+  ]
+    .filter((text) => text !== null)
+    .join(', ')
 }
 
 async function resume(flags: ConsentFlags & FilterFlags): Promise<void> {

@@ -39,14 +39,12 @@ interface Pool {
 
 export function addPoolCommands(program: Command): void {
   const pool = program.command('pool').description('pools of IPs')
-  addVerb(pool, { words: 'list', description: 'list the pools', example: 'sternpost pool list' })
-    .action(list)
+  addVerb(pool, { words: 'list', description: 'list the pools', example: 'sternpost pool list' }).action(list)
   addVerb(pool, {
     words: 'show <name>',
     description: 'show a pool with its IPs',
     example: 'sternpost pool show default',
-  })
-    .action(show)
+  }).action(show)
 }
 
 const POOL_HEADS = ['POOL', 'IPS', 'SENDING', 'WAITING', 'OVERFLOW', 'DESCRIPTION']

@@ -53,16 +53,18 @@ type FileFlags = OutputFlags & { config?: string }
 
 export function addProviderCommands(program: Command): void {
   const provider = program.command('provider').description('mailbox providers: limits and rules')
-  addFileVerb(provider, 'list', 'list the providers of providers.yaml, in the order in which they are tried', '')
-    .action(list)
-  addFileVerb(provider, 'show <id>', 'show a provider with its limits and reply rules', ' google')
-    .action(show)
+  addFileVerb(
+    provider,
+    'list',
+    'list the providers of providers.yaml, in the order in which they are tried',
+    '',
+  ).action(list)
+  addFileVerb(provider, 'show <id>', 'show a provider with its limits and reply rules', ' google').action(show)
   addVerb(provider, {
     words: 'explain <domain>',
     description: 'say which provider a recipient domain falls into, its hosts, limits and TLS',
     example: 'sternpost provider explain gmail.com',
-  })
-    .action(explain)
+  }).action(explain)
 }
 
 /** Needs no server. */
@@ -116,8 +118,14 @@ function viewOf(id: string, provider: Provider, rules: LoadedRules): ProviderVie
   const { isp, mx_suffixes, domains, rate, connection_rate, idle, ...limits } = provider
   const own = rules.providers.replies.filter((rule) => rule.provider === id)
   return {
-    id, isp, mx_suffixes, domains, ...limits,
-    rate: rateText(rate), connection_rate: rateText(connection_rate), idle: durationText(idle),
+    id,
+    isp,
+    mx_suffixes,
+    domains,
+    ...limits,
+    rate: rateText(rate),
+    connection_rate: rateText(connection_rate),
+    idle: durationText(idle),
     rules: own.map((rule) => ruleView(rule, rules)),
   }
 }
@@ -140,8 +148,10 @@ function providerReport(view: ProviderView): string {
     ['domains', view.domains.join(', ')],
     ...limitLines(view),
   ])
-  const rules = view.rules.map(({ id, file, line, do: action, for: time, match }) =>
-    `${printable(`  ${id}  ${action} for ${time}  ${match}`)}\n    ${file}:${line}\n`)
+  const rules = view.rules.map(
+    ({ id, file, line, do: action, for: time, match }) =>
+      `${printable(`  ${id}  ${action} for ${time}  ${match}`)}\n    ${file}:${line}\n`,
+  )
   const general = `  and the rules of \`${ANY_PROVIDER}\`, which come behind them\n`
   return [head, '\nreply rules\n', ...rules, general].join('')
 }
@@ -158,14 +168,15 @@ function limitLines(limits: Limits): [string, string][] {
 }
 
 function routeReport({ domain, problem, provider, isp, route, limits, hosts }: DomainRoute): string {
-  const lines: [string, string | null][] = problem === null
-    ? [
-      ['provider', provider ?? 'none of providers.yaml: the default limits hold'],
-      ['isp', isp],
-      ['route', route],
-      ...(limits === null ? [] : limitLines(limits)),
-    ]
-    : [['problem', problem]]
+  const lines: [string, string | null][] =
+    problem === null
+      ? [
+          ['provider', provider ?? 'none of providers.yaml: the default limits hold'],
+          ['isp', isp],
+          ['route', route],
+          ...(limits === null ? [] : limitLines(limits)),
+        ]
+      : [['problem', problem]]
   const places = hosts.map(({ name, addresses, tls }) => `  ${name}  ${addresses.join(' ')}\n    ${tls.text}`)
   const list = places.length === 0 ? [] : ['\nmail hosts, best first\n', ...places.flatMap(linesOf)]
   return [sheetText(domain, lines), ...list].join('')

@@ -82,15 +82,22 @@ function printWritten(flags: VerbFlags, last: BackupsView['last']): void {
   }
   const { backup, ms, messages } = last
   printResult(flags, { ...backup, ms, messages }, () => `${backup.path}\n`)
-  printNote(flags, `${byteText(backup.bytes)}, ${messages} messages, ${((ms ?? 0) / 1_000).toFixed(1)} s. ` +
-    'The master key is not in it: keep a copy of that elsewhere.')
+  printNote(
+    flags,
+    `${byteText(backup.bytes)}, ${messages} messages, ${((ms ?? 0) / 1_000).toFixed(1)} s. ` +
+      'The master key is not in it: keep a copy of that elsewhere.',
+  )
 }
 
 async function list(flags: VerbFlags): Promise<void> {
   const answer = await callServer(serverAddress(flags), { method: 'GET', path: PATH })
   const { backups } = readAnswer<BackupsView>(answer, 'backups')
-  const rows = backups.map(({ path, bytes, made_at: madeAt, schema }) =>
-    [path, localTime(madeAt), byteText(bytes), String(schema)])
+  const rows = backups.map(({ path, bytes, made_at: madeAt, schema }) => [
+    path,
+    localTime(madeAt),
+    byteText(bytes),
+    String(schema),
+  ])
   printResult(flags, backups, () => tableText(['FILE', 'MADE', 'SIZE', 'SCHEMA'], rows, isTerminal()))
   if (backups.length === 0) printNote(flags, 'There is no backup yet. Write one: sternpost backup')
 }
@@ -107,19 +114,27 @@ function verify(file: string, flags: OutputFlags): void {
   }
   const { manifest, mark, schema, databaseBytes } = verified
   const document = {
-    file, ok: true, mark: toUnixSeconds(mark), schema, database_bytes: databaseBytes,
+    file,
+    ok: true,
+    mark: toUnixSeconds(mark),
+    schema,
+    database_bytes: databaseBytes,
     version: manifest?.version ?? null,
     counts: manifest?.counts ?? null,
   }
-  printResult(flags, document, () => sheetText(`${file}  whole`, [
-    ['of', localTime(toUnixSeconds(mark))],
-    ['schema', String(schema)],
-    ['database', byteText(databaseBytes)],
-    ['written by', manifest === null ? null : `Sternpost ${manifest.version} on ${manifest.host}`],
-    ...Object.entries(manifest?.counts ?? {}).map(([name, count]): [string, string] =>
-      [name.replaceAll('_', ' '), String(count)]),
-    ['not in it', manifest === null ? null : manifest.left_out.join('; ')],
-  ]))
+  printResult(flags, document, () =>
+    sheetText(`${file}  whole`, [
+      ['of', localTime(toUnixSeconds(mark))],
+      ['schema', String(schema)],
+      ['database', byteText(databaseBytes)],
+      ['written by', manifest === null ? null : `Sternpost ${manifest.version} on ${manifest.host}`],
+      ...Object.entries(manifest?.counts ?? {}).map(([name, count]): [string, string] => [
+        name.replaceAll('_', ' '),
+        String(count),
+      ]),
+      ['not in it', manifest === null ? null : manifest.left_out.join('; ')],
+    ]),
+  )
 }
 
 /** Beside the file, where there is space for one of them; else where temporary files go. */

@@ -35,7 +35,8 @@ export function addCheckCommand(program: Command, around = ''): void {
     .option('--offline', 'leave out what needs this machine, such as addresses that must be bindable')
     .option('--json', 'print one JSON document')
     .addHelpText(
-      'after', `\nExample:\n  sternpost ${around}check --config /etc/sternpost\n  sternpost ${around}check --dns`,
+      'after',
+      `\nExample:\n  sternpost ${around}check --config /etc/sternpost\n  sternpost ${around}check --dns`,
     )
     .action(check)
 }
@@ -71,11 +72,16 @@ async function findMistakes(folder: string, { dns, offline = false }: CheckFlags
 async function dnsWarnings(folder: string, configuration: Configuration): Promise<Mistake[]> {
   const findings = await runChecks([checkPtr, checkForwardNames, checkOwnNames], worldOf(folder, configuration, {}))
   const placeOf = locateIps(folder, SHIPPED_FOLDER)
-  const places = new Map(Object.entries(configuration.pools.pools).flatMap(([pool, { ips }]) =>
-    ips.map(({ address }, index) => [address, placeOf(pool, index)] as const)))
-  return findings.filter(({ result }) => result === 'warn' || result === 'fail').flatMap((finding) => {
-    const place = places.get(finding.subject ?? '')
-    const message = `${finding.check}: ${finding.seen}${finding.fix === null ? '' : `. Fix: ${finding.fix}`}`
-    return place === undefined ? [] : [{ ...place, severity: 'warning' as const, message, suggestion: null }]
-  })
+  const places = new Map(
+    Object.entries(configuration.pools.pools).flatMap(([pool, { ips }]) =>
+      ips.map(({ address }, index) => [address, placeOf(pool, index)] as const),
+    ),
+  )
+  return findings
+    .filter(({ result }) => result === 'warn' || result === 'fail')
+    .flatMap((finding) => {
+      const place = places.get(finding.subject ?? '')
+      const message = `${finding.check}: ${finding.seen}${finding.fix === null ? '' : `. Fix: ${finding.fix}`}`
+      return place === undefined ? [] : [{ ...place, severity: 'warning' as const, message, suggestion: null }]
+    })
 }

@@ -60,7 +60,8 @@ export function addKeyVerbs(config: Command): void {
     .option('--json', 'print one JSON document')
     .option('--quiet', 'print the result alone')
     .addHelpText(
-      'after', '\nExample:\n  sternpost config docs delivery.retry\n  sternpost config docs warmup.defaults.smoothing',
+      'after',
+      '\nExample:\n  sternpost config docs delivery.retry\n  sternpost config docs warmup.defaults.smoothing',
     )
     .action(docs)
 }
@@ -77,10 +78,16 @@ function show(key: string | undefined, flags: ShowFlags): void {
   })
   const found = key === undefined ? all : all.filter((value) => isBelow(fullKey(value), key))
   if (found.length === 0) throw unknownKey(key ?? '', all.map(fullKey))
-  printResult(flags, found.map(({ document }) => document), () => tableText(
-    flags.origin === true ? ['KEY', 'VALUE', 'FROM'] : ['KEY', 'VALUE'],
-    found.map((value) => rowOf(value, flags.origin === true)), isTerminal(),
-  ))
+  printResult(
+    flags,
+    found.map(({ document }) => document),
+    () =>
+      tableText(
+        flags.origin === true ? ['KEY', 'VALUE', 'FROM'] : ['KEY', 'VALUE'],
+        found.map((value) => rowOf(value, flags.origin === true)),
+        isTerminal(),
+      ),
+  )
 }
 
 interface FoundValue {
@@ -117,7 +124,10 @@ function docs(key: string, flags: OutputFlags): void {
   const found = all.find((doc) => nameOfDoc(doc) === key)
   if (found === undefined) throw unknownKey(key, all.map(nameOfDoc))
   const document: DocumentedKey = {
-    file: found.file, key: found.path, text: found.text, type: typeText(found.file, found.path),
+    file: found.file,
+    key: found.path,
+    text: found.text,
+    type: typeText(found.file, found.path),
     default: found.shipped === null ? null : found.value,
     takes_effect: followsReload(found.file, found.path) ? 'reload' : 'restart',
   }

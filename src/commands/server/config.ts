@@ -45,8 +45,11 @@ export function addConfigCommands(program: Command): void {
     .command('test-reply <text>')
     .description('say which reply and bounce rule a text matches, and what follows')
     .option('--provider <id>', 'provider of providers.yaml that it came from (default: none of them)')
-    .addOption(new Option('--stage <stage>', 'where in the dialogue; dsn: a report by mail')
-      .choices([...REPLY_STAGES, 'dsn']).default('rcpt'))
+    .addOption(
+      new Option('--stage <stage>', 'where in the dialogue; dsn: a report by mail')
+        .choices([...REPLY_STAGES, 'dsn'])
+        .default('rcpt'),
+    )
     .option('--config <dir>', 'folder of the configuration files (default: the installed ones, else the shipped ones)')
     .option('--json', 'print one JSON document')
     .option('--quiet', 'print the result alone')
@@ -81,9 +84,10 @@ function judge(rules: LoadedRules, given: GivenReply): ReplyView {
     enhanced_code: reply.enhancedCode,
     provider,
     stage,
-    reply_rule: shaping === null
-      ? null
-      : { ...placeOf(shaping.id, rules.replyRulePosition), do: shaping.do, block: shaping.block },
+    reply_rule:
+      shaping === null
+        ? null
+        : { ...placeOf(shaping.id, rules.replyRulePosition), do: shaping.do, block: shaping.block },
     bounce_rule: found.rule === null ? null : placeOf(found.rule, rules.bounceRulePosition),
     category: found.category,
     ...decisionsFor(found, reply, stage),

@@ -30,8 +30,9 @@ const COLOURS: Readonly<Record<Result, string>> = { fail: '31', warn: '33', skip
 
 export function doctorText(report: DoctorReport, screen: DoctorScreen): string {
   const { checks, summary, duration_ms: duration, text } = report
-  const shown = ORDER.flatMap((result) => checks.filter((finding) => finding.result === result))
-    .filter(({ result }) => screen.showsAll || result === 'fail' || result === 'warn')
+  const shown = ORDER.flatMap((result) => checks.filter((finding) => finding.result === result)).filter(
+    ({ result }) => screen.showsAll || result === 'fail' || result === 'warn',
+  )
   const width = Math.max(0, ...shown.map(({ check }) => check.length))
   const skipped = summary.skip === 0 ? '' : `, ${summary.skip} skipped`
   const counts = `${summary.ok} ok, ${plural(summary.warn, 'warning')}, ${plural(summary.fail, 'failure')}${skipped}`

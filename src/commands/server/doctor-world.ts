@@ -47,7 +47,9 @@ export function worldOf(folder: string, configuration: Configuration, { ip, doma
   const lists = health.blocklist_servers
   const mistakes = configuration.warnings.filter((mistake) => !isCredential(mistake))
   return {
-    configuration, folder, resolver,
+    configuration,
+    folder,
+    resolver,
     blocklistResolver: lists.length === 0 ? resolver : createDnsResolver({ servers: lists, ...limits }),
     ips: ipsOf(configuration, ip),
     domain: domain ?? null,
@@ -64,9 +66,11 @@ function isCredential({ path, severity }: Mistake): boolean {
 }
 
 function ipsOf({ pools }: Configuration, only: string | undefined): CheckWorld['ips'] {
-  const ips = Object.entries(pools.pools).flatMap(([pool, { ips: ofPool }]) => ofPool
-    .filter(({ enabled }) => enabled || only !== undefined)
-    .map(({ address, source, hostname }) => ({ address, source, hostname, pool })))
+  const ips = Object.entries(pools.pools).flatMap(([pool, { ips: ofPool }]) =>
+    ofPool
+      .filter(({ enabled }) => enabled || only !== undefined)
+      .map(({ address, source, hostname }) => ({ address, source, hostname, pool })),
+  )
   if (only === undefined) return ips
   const chosen = ips.filter(({ address }) => address === canonicalIp(only))
   if (chosen.length > 0) return chosen

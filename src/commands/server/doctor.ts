@@ -75,12 +75,17 @@ async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
     text: await textOf(flags, { asked, checks, address, world: local?.world ?? null }),
   }
   const isNamed = ids.length > 0
-  printResult(flags, report, () => report.text !== null && flags.ticket !== undefined
-    ? report.text
-    : doctorText(report, { hasColours: hasColours(), showsAll: isNamed }))
+  printResult(flags, report, () =>
+    report.text !== null && flags.ticket !== undefined
+      ? report.text
+      : doctorText(report, { hasColours: hasColours(), showsAll: isNamed }),
+  )
   if (inServer === null) {
-    printNote(flags, 'No server answers here: only what can be seen without it was looked at. ' +
-      'Start it: systemctl start sternpost (installed), or sternpost serve')
+    printNote(
+      flags,
+      'No server answers here: only what can be seen without it was looked at. ' +
+        'Start it: systemctl start sternpost (installed), or sternpost serve',
+    )
   }
   if (flags.ticket !== undefined && checks.every(({ check, result }) => check !== PORT25 || result !== 'fail')) {
     printNote(flags, 'Port 25 is not seen to be blocked now: look before you send this.')
@@ -102,7 +107,9 @@ function chosenChecks(asked: readonly string[]): ReturnType<typeof chooseChecks>
 
 /** null: no server answers. */
 async function askServer(
-  address: ServerAddress | null, flags: DoctorFlags, checks: readonly string[],
+  address: ServerAddress | null,
+  flags: DoctorFlags,
+  checks: readonly string[],
 ): Promise<DoctorFinding[] | null> {
   if (address === null) return null
   const body = { ...(checks.length === 0 ? {} : { checks }), ip: flags.ip, domain: flags.domain }
@@ -162,13 +169,16 @@ async function textOf(flags: DoctorFlags, { asked, checks, address, world }: Tex
   if (flags.ticket === PORT25) {
     const failed = checks.filter(({ check, result }) => check === PORT25 && result === 'fail')
     return port25Ticket({
-      hostname: server.hostname, ips: world.ips, operator: server.operator.email,
+      hostname: server.hostname,
+      ips: world.ips,
+      operator: server.operator.email,
       seen: failed.map(({ subject, seen }) => ({ address: subject ?? '', seen })),
     })
   }
   if (!asked.includes(FEEDBACK)) return null
   return feedbackLoops({
-    complaintAddress: server.inbound.complaint_address, ips: world.ips.map(({ address }) => address),
+    complaintAddress: server.inbound.complaint_address,
+    ips: world.ips.map(({ address }) => address),
     domains: address === null ? [] : await sendingDomains(address),
     platformDomain: server.domains.dkim.platform_domain,
   })

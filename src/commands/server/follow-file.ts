@@ -57,7 +57,7 @@ function createReader(file: FileHandle): Reader {
   let rest = ''
 
   return {
-    async* lines(signal) {
+    async *lines(signal) {
       while (!signal.aborted) {
         const { bytesRead } = await file.read(buffer)
         if (bytesRead === 0) return

@@ -40,8 +40,9 @@ function fieldsOf(line: string): Record<string, unknown> | null {
 }
 
 function isAbout(fields: Record<string, unknown>, identifier: string): boolean {
-  return Object.values(fields).some((value) =>
-    value === identifier || (Array.isArray(value) && value.includes(identifier)))
+  return Object.values(fields).some(
+    (value) => value === identifier || (Array.isArray(value) && value.includes(identifier)),
+  )
 }
 
 const HEAD = ['level', 'time', 'part', 'msg']

@@ -46,8 +46,10 @@ export function addLogsCommand(program: Command): void {
     words: 'logs',
     description: 'print the log of the server, from the journal or a file',
     example: [
-      'sternpost logs --follow --level warn', 'sternpost logs --message msg_01kapg6t3vq8x2m5r7w9y4c6de',
-      'sternpost logs --level debug --for 10m --follow', 'sternpost logs --file /var/log/sternpost.log',
+      'sternpost logs --follow --level warn',
+      'sternpost logs --message msg_01kapg6t3vq8x2m5r7w9y4c6de',
+      'sternpost logs --level debug --for 10m --follow',
+      'sternpost logs --file /var/log/sternpost.log',
     ].join('\n'),
   })
     .option('--follow', 'go on with what is written from now on, until interrupted')
@@ -88,7 +90,10 @@ async function raiseLevel(flags: LogsFlags): Promise<void> {
 async function* journalLines(flags: LogsFlags, filter: LogFilter, signal: AbortSignal): AsyncGenerator<string> {
   if (!existsSync(SYSTEMD)) {
     const fix = 'name the file that the server writes to with --file, or pipe it: … | sternpost logs --file -'
-    throw new ProcessExit(EXIT.unreachable, `sternpost: systemd does not run here, so there is no journal. Fix: ${fix}.`)
+    throw new ProcessExit(
+      EXIT.unreachable,
+      `sternpost: systemd does not run here, so there is no journal. Fix: ${fix}.`,
+    )
   }
   const words = ['--unit', flags.unit, '--output', 'cat', '--no-pager', '--priority', PRIORITIES[filter.level]]
   const since = sinceOf(flags)

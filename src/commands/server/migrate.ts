@@ -57,10 +57,15 @@ function migrationText({ found, wanted, migrations, snapshotBytes, seconds }: Mi
 function verify(flags: Flags): void {
   const { folder } = dataLocation(flags)
   const { schema, problems, counts } = verifyDatabase({ folder })
-  printResult(flags, { ok: problems.length === 0, schema, problems, counts }, () => problems.length === 0
-    ? `The database in ${folder} is sound${counts === null ? `; its schema ${schema} is another one` : ''}.\n`
-    : problems.map((problem) => `${printable(problem)}\n`).join(''))
+  printResult(flags, { ok: problems.length === 0, schema, problems, counts }, () =>
+    problems.length === 0
+      ? `The database in ${folder} is sound${counts === null ? `; its schema ${schema} is another one` : ''}.\n`
+      : problems.map((problem) => `${printable(problem)}\n`).join(''),
+  )
   if (problems.length === 0) return
-  printNote(flags, 'Fix: sternpost restore FILE, with the newest backup that `sternpost backup verify FILE` calls whole.')
+  printNote(
+    flags,
+    'Fix: sternpost restore FILE, with the newest backup that `sternpost backup verify FILE` calls whole.',
+  )
   process.exitCode = EXIT.failed
 }

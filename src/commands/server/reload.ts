@@ -37,8 +37,7 @@ export function addDiffVerb(config: Command): void {
     words: 'diff',
     description: 'compare the files with what the server runs with',
     example: 'sternpost config diff',
-  })
-    .action(diff)
+  }).action(diff)
 }
 
 async function reload(flags: VerbFlags & { dryRun?: boolean }): Promise<void> {

@@ -51,7 +51,9 @@ export function matchReplyRule(
 }
 
 export function decisionsFor(
-  { category, suppress }: Classification, reply: SmtpReply, stage: ReplyStage,
+  { category, suppress }: Classification,
+  reply: SmtpReply,
+  stage: ReplyStage,
 ): ReplyDecisions {
   if (reply.code < 400) return { now: 'It is no refusal.', bounce_type: 'none', bounce_code: 'none', suppress: 'never' }
   const { type, defaultCode } = BOUNCE_CATEGORIES[category]

@@ -29,8 +29,11 @@ export function addRestoreCommand(program: Command): void {
     .option('--yes', 'also where there is a database: it is moved aside')
     .option('--json', 'print JSON')
     .option('--quiet', 'print the result alone')
-    .addHelpText('after', '\nExample:\n  systemctl stop sternpost.socket sternpost\n' +
-      '  sternpost restore /mnt/backups/sternpost-20261121T031700Z-10.tar --yes')
+    .addHelpText(
+      'after',
+      '\nExample:\n  systemctl stop sternpost.socket sternpost\n' +
+        '  sternpost restore /mnt/backups/sternpost-20261121T031700Z-10.tar --yes',
+    )
     .action(restore)
 }
 
@@ -47,27 +50,41 @@ function restore(file: string, flags: RestoreFlags): void {
   const now = Date.now()
   let summary: RestoreSummary
   try {
-    summary = withBackupErrors(() => restoreBackup({
-      file: resolve(file), location, now, keepsAllowance: flags.keepAllowance === true,
-      onStage: (stage) => line.show(stage),
-    }))
+    summary = withBackupErrors(() =>
+      restoreBackup({
+        file: resolve(file),
+        location,
+        now,
+        keepsAllowance: flags.keepAllowance === true,
+        onStage: (stage) => line.show(stage),
+      }),
+    )
   } finally {
     line.end()
   }
   printResult(flags, toDocument(summary), () => summaryText(summary, location.folder))
   const { held } = summary
   if (held === 0) return
-  printNote(flags, `${held} messages are held: they may have been sent since. Start the server, then decide:
+  printNote(
+    flags,
+    `${held} messages are held: they may have been sent since. Start the server, then decide:
   sternpost queue list --held
   sternpost queue release --all --yes                                       send them
-  sternpost queue drop --held --accepted-before ${new Date(now).toISOString()} --yes   do not`)
+  sternpost queue drop --held --accepted-before ${new Date(now).toISOString()} --yes   do not`,
+  )
 }
 
 function toDocument(summary: RestoreSummary): object {
   return {
-    mark: toUnixSeconds(summary.mark), from_schema: summary.fromSchema, schema: summary.schema, held: summary.held,
-    webhook_deliveries: summary.webhookDeliveries, warming_ips: summary.warmingIps, counts: summary.counts,
-    moved_to: summary.movedTo, configuration: summary.configuration,
+    mark: toUnixSeconds(summary.mark),
+    from_schema: summary.fromSchema,
+    schema: summary.schema,
+    held: summary.held,
+    webhook_deliveries: summary.webhookDeliveries,
+    warming_ips: summary.warmingIps,
+    counts: summary.counts,
+    moved_to: summary.movedTo,
+    configuration: summary.configuration,
   }
 }
 

@@ -44,10 +44,7 @@ Examples:
 /** operations.md 2. */
 const HIGHEST_SPEED = 100_000
 
-export function addSandboxCommand(
-  program: Command,
-  sandbox: (options: SandboxCommandOptions) => Promise<void>,
-): void {
+export function addSandboxCommand(program: Command, sandbox: (options: SandboxCommandOptions) => Promise<void>): void {
   program
     .command('sandbox')
     .description('try everything on this machine: nothing leaves it')

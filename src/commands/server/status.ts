@@ -50,8 +50,9 @@ export interface StatusView {
 }
 
 export function addStatusCommand(program: Command): void {
-  addVerb(program, { words: 'status', description: 'show how the server is', example: 'sternpost status' })
-    .action(status)
+  addVerb(program, { words: 'status', description: 'show how the server is', example: 'sternpost status' }).action(
+    status,
+  )
 }
 
 export async function status(flags: VerbFlags): Promise<void> {
@@ -62,7 +63,10 @@ export async function status(flags: VerbFlags): Promise<void> {
 
 export async function readStatus(server: ServerAddress): Promise<StatusView> {
   const health = readAnswer<Health>(
-    await callServer(server, { method: 'GET', path: '/v1/health' }), 'status', 'queue_depth', 'oldest_due_seconds',
+    await callServer(server, { method: 'GET', path: '/v1/health' }),
+    'status',
+    'queue_depth',
+    'oldest_due_seconds',
   )
   return {
     server: shownAddress(server),
@@ -161,8 +165,12 @@ function runningText({ version, node, started_at: startedAt, revision }: Running
 
 const MINUTE_SECONDS = MINUTE / SECOND
 
-function ipText({ pool, status: state, used_today: used, daily_limit: limit }: NonNullable<StatusView['ips']>[number]):
-  string {
+function ipText({
+  pool,
+  status: state,
+  used_today: used,
+  daily_limit: limit,
+}: NonNullable<StatusView['ips']>[number]): string {
   const today = limit === null ? '' : `, ${used ?? 0} of ${limit} today`
   return `${state} in ${pool}${today}`
 }

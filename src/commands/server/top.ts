@@ -18,7 +18,9 @@ const REDRAW = '\u001b[H\u001b[J'
 
 export function addTopCommand(program: Command): void {
   addVerb(program, {
-    words: 'top', description: 'watch how the server is, until interrupted', example: 'sternpost top --interval 5s',
+    words: 'top',
+    description: 'watch how the server is, until interrupted',
+    example: 'sternpost top --interval 5s',
   })
     .option('--interval <duration>', 'time between two looks', '2s')
     .action(top)

@@ -102,7 +102,8 @@ function plainIp(address: string): SetupIp {
 
 /** Of this machine's interfaces, IPv4 first. */
 function publicAddresses(): string[] {
-  const found = Object.values(networkInterfaces()).flatMap((each) => each ?? [])
+  const found = Object.values(networkInterfaces())
+    .flatMap((each) => each ?? [])
     .flatMap(({ address, internal }) => (internal ? [] : [canonicalIp(address) ?? '']))
     .filter(isPublicUnicast)
   return [...new Set(found)].toSorted((left, right) => Number(left.includes(':')) - Number(right.includes(':')))
@@ -113,8 +114,11 @@ interface Circumstances {
   isYes: boolean
 }
 
-async function askFor(given: SetupAnswers, needed: NeededAnswers, { detected, isYes }: Circumstances):
-  Promise<SetupAnswers> {
+async function askFor(
+  given: SetupAnswers,
+  needed: NeededAnswers,
+  { detected, isYes }: Circumstances,
+): Promise<SetupAnswers> {
   // Questions are no result.
   const terminal = createInterface({ input: process.stdin, output: process.stderr })
   // Ctrl-C, Ctrl-D: else the open question would be waited for by nobody.
@@ -149,7 +153,10 @@ function parentOf(hostname: string): string {
 }
 
 function readIps(text: string): Reading<SetupIp[]> {
-  const readings = text.split(',').filter((part) => part.trim() !== '').map(readIp)
+  const readings = text
+    .split(',')
+    .filter((part) => part.trim() !== '')
+    .map(readIp)
   const wrong = readings.find((reading) => !reading.ok)
   if (wrong?.ok === false) return wrong
   const ips = readings.flatMap((reading) => (reading.ok ? [reading.value] : []))
@@ -157,7 +164,10 @@ function readIps(text: string): Reading<SetupIp[]> {
 }
 
 async function ask<Value>(
-  question: Question, asked: string, usual: string, read: (text: string) => Reading<Value>,
+  question: Question,
+  asked: string,
+  usual: string,
+  read: (text: string) => Reading<Value>,
 ): Promise<Value> {
   for (;;) {
     const text = await question(`${asked}${usual === '' ? '' : ` [${usual}]`}: `)

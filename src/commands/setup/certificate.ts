@@ -14,9 +14,23 @@ export interface CertificatePlaces {
 
 export function makeCertificate(hostname: string, { certificate, key }: CertificatePlaces): void {
   const words = [
-    'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', CERTIFICATE_DAYS,
-    '-subj', '/O=Sternpost/CN=self-signed', '-addext', `subjectAltName=DNS:${hostname},DNS:track.${hostname}`,
-    '-keyout', key, '-out', certificate,
+    'req',
+    '-x509',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:prime256v1',
+    '-nodes',
+    '-days',
+    CERTIFICATE_DAYS,
+    '-subj',
+    '/O=Sternpost/CN=self-signed',
+    '-addext',
+    `subjectAltName=DNS:${hostname},DNS:track.${hostname}`,
+    '-keyout',
+    key,
+    '-out',
+    certificate,
   ]
   try {
     execFileSync('openssl', words, { stdio: ['ignore', 'ignore', 'pipe'] })

@@ -8,7 +8,16 @@
  */
 import { randomBytes } from 'node:crypto'
 import {
-  chmodSync, chownSync, existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync,
+  chmodSync,
+  chownSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
@@ -109,8 +118,10 @@ interface Placing {
   discard(): void
 }
 
-function placing(files: readonly WantedFile[], { staging, folder, discard }: Placing):
-  Pick<SetupFiles, 'commit' | 'remove'> {
+function placing(
+  files: readonly WantedFile[],
+  { staging, folder, discard }: Placing,
+): Pick<SetupFiles, 'commit' | 'remove'> {
   const tls = join(folder, TLS)
   const inPlace: string[] = []
   let madeTls = false
@@ -159,7 +170,7 @@ function write(files: readonly WantedFile[], { staging, folder, answers, isWarme
   }
   mkdirSync(join(staging, TLS))
   put(MASTER_KEY, `${randomBytes(MASTER_KEY_BYTES).toString('base64')}\n`)
-  const hostname = isMissing(SERVER) ? answers.hostname ?? '' : hostnameAmong(staging, answers, put)
+  const hostname = isMissing(SERVER) ? (answers.hostname ?? '') : hostnameAmong(staging, answers, put)
   put(POOLS, poolsText(hostname, answers.ips, isWarmed))
   if (isMissing(CERTIFICATE)) makeCertificate(hostname, placesIn(staging))
   const serverWith = (places: string): void =>
@@ -190,9 +201,13 @@ function hostnameAmong(staging: string, answers: SetupAnswers, put: (path: strin
 
 function withRealPaths(thrown: unknown, staging: string, folder: string): unknown {
   if (!(thrown instanceof ConfigurationError)) return thrown
-  return new ConfigurationError(thrown.mistakes.map((mistake) => ({
-    ...mistake, file: mistake.file.replace(staging, folder), message: mistake.message.replaceAll(staging, folder),
-  })))
+  return new ConfigurationError(
+    thrown.mistakes.map((mistake) => ({
+      ...mistake,
+      file: mistake.file.replace(staging, folder),
+      message: mistake.message.replaceAll(staging, folder),
+    })),
+  )
 }
 
 /** Whatever the umask. */
@@ -210,7 +225,9 @@ function giveToService(path: string): void {
 }
 
 function groupNumber(): number | null {
-  const line = readFileSync('/etc/group', 'utf8').split('\n').find((each) => each.startsWith(`${GROUP}:`))
+  const line = readFileSync('/etc/group', 'utf8')
+    .split('\n')
+    .find((each) => each.startsWith(`${GROUP}:`))
   const number = Number(line?.split(':')[2])
   return Number.isInteger(number) ? number : null
 }

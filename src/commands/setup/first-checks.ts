@@ -25,19 +25,22 @@ export async function firstChecks(folder: string, configuration: Configuration, 
   const troubled = found.filter(({ result }) => result === 'warn' || result === 'fail')
   return [
     ...taken,
-    ...troubled.map(({ check, subject, seen, fix }) =>
-      `${check}: ${subject ?? ''} ${seen}${fix === null ? '' : `. Fix: ${fix}`}`),
+    ...troubled.map(
+      ({ check, subject, seen, fix }) => `${check}: ${subject ?? ''} ${seen}${fix === null ? '' : `. Fix: ${fix}`}`,
+    ),
   ]
 }
 
 async function takenPorts(doors: readonly Door[]): Promise<string[]> {
-  const found = await Promise.all(doors.map(async ({ port, address, setting }) => {
-    if (!(await isTaken(port, address))) return []
-    const holder = await holderOf(port)
-    // A socket unit of ours, or somebody whom only root can see.
-    if (holder === null) return []
-    return [`${setting}: port ${port} is taken by ${holder}. Fix: stop what holds it, or choose another port`]
-  }))
+  const found = await Promise.all(
+    doors.map(async ({ port, address, setting }) => {
+      if (!(await isTaken(port, address))) return []
+      const holder = await holderOf(port)
+      // A socket unit of ours, or somebody whom only root can see.
+      if (holder === null) return []
+      return [`${setting}: port ${port} is taken by ${holder}. Fix: stop what holds it, or choose another port`]
+    }),
+  )
   return found.flat()
 }
 

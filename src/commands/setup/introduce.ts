@@ -18,7 +18,9 @@ export interface Introduced {
 const KEY_NAME = 'setup'
 
 export async function introduce(
-  server: ServerAddress, { hostname, domain }: { hostname: string; domain: string | null }, notes: SetupNotes,
+  server: ServerAddress,
+  { hostname, domain }: { hostname: string; domain: string | null },
+  notes: SetupNotes,
 ): Promise<Introduced> {
   const keys = await listFromServer(server, '/v1/keys')
   const hasKey = keys.some((key) => readAnswer<{ revoked_at: number | null }>(key, 'revoked_at').revoked_at === null)

@@ -38,9 +38,13 @@ const ZONE_FILE = 'dns-records.zone'
 
 export function report(parts: ReportParts, notes: SetupNotes): SetupResult {
   const { folder, configuration, server, inServer } = parts
-  const { server: { hostname, domains }, pools } = configuration
-  const ips = Object.values(pools.pools).flatMap((pool) => pool.ips.map(({ address, hostname: name }) =>
-    ({ address, hostname: name })))
+  const {
+    server: { hostname, domains },
+    pools,
+  } = configuration
+  const ips = Object.values(pools.pools).flatMap((pool) =>
+    pool.ips.map(({ address, hostname: name }) => ({ address, hostname: name })),
+  )
   const facts = { hostname, targets: domains.targets, dmarcReportAddress: domains.dmarc_report_address }
   const own = applianceRecords(facts, ips)
   const added = inServer?.domain ?? null
@@ -49,9 +53,21 @@ export function report(parts: ReportParts, notes: SetupNotes): SetupResult {
   const zoneFile = join(folder, ZONE_FILE)
   keepZone(zoneFile, { own: applianceZone(hostname, own, ips), theirs: added?.zone ?? null }, notes)
   notes.say(`\nPublish these DNS records (as a zone file: ${zoneFile}):\n`)
-  notes.say(tableText(['TYPE', 'NAME', 'VALUE'], records.map(({ type, name, value }) => [type, name, value]), true))
+  notes.say(
+    tableText(
+      ['TYPE', 'NAME', 'VALUE'],
+      records.map(({ type, name, value }) => [type, name, value]),
+      true,
+    ),
+  )
   notes.say('Set these reverse names (PTR) where the addresses come from:\n')
-  notes.say(tableText(['IP', 'NAME'], ips.map(({ address, hostname: name }) => [address, name]), true))
+  notes.say(
+    tableText(
+      ['IP', 'NAME'],
+      ips.map(({ address, hostname: name }) => [address, name]),
+      true,
+    ),
+  )
   const masterKey = join(folder, 'master.key')
   notes.say(`Keep a copy of ${masterKey} elsewhere: it is in no backup, and without it stored keys are lost.`)
   const key = inServer?.key ?? null
@@ -59,7 +75,13 @@ export function report(parts: ReportParts, notes: SetupNotes): SetupResult {
   const next = nextCommand(parts)
   notes.say(`\nNext:  ${next}`)
   return {
-    hostname, warnings: parts.warnings, server, records, files: parts.files, key, next,
+    hostname,
+    warnings: parts.warnings,
+    server,
+    records,
+    files: parts.files,
+    key,
+    next,
     domain: added === null ? null : { name: added.view.domain, created: added.isNew },
     reverse_names: ips.map(({ address, hostname: name }) => ({ ip: address, name })),
     zone_file: zoneFile,

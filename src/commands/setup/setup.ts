@@ -43,8 +43,11 @@ export function addSetupCommand(program: Command): void {
     .option('--config <dir>', 'folder of the configuration files')
     .option('--log <file>', 'what is printed also goes here, without the key', LOG_FILE)
     .option('--json', 'print one JSON document')
-    .addHelpText('after', '\nExample:\n  sudo sternpost setup\n  sudo sternpost setup --yes --hostname mail.acme.com ' +
-      '--domain acme.com --operator-email ada@acme.com')
+    .addHelpText(
+      'after',
+      '\nExample:\n  sudo sternpost setup\n  sudo sternpost setup --yes --hostname mail.acme.com ' +
+        '--domain acme.com --operator-email ada@acme.com',
+    )
     .action(setup)
 }
 

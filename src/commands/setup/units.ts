@@ -29,24 +29,26 @@ const SHOWN_LINES = '20'
 export const systemd: Systemd = {
   serves: (folder) => folder === PACKAGE_FOLDER && existsSync(RUNNING_SYSTEMD),
   answersWithin: MINUTE,
-  run: (program, words) => new Promise((resolve) => {
-    execFile(program, words, { timeout: START_MILLISECONDS }, (error, stdout, stderr) =>
-      resolve({ isDone: error === null, text: stdout + stderr }))
-  }),
+  run: (program, words) =>
+    new Promise((resolve) => {
+      execFile(program, words, { timeout: START_MILLISECONDS }, (error, stdout, stderr) =>
+        resolve({ isDone: error === null, text: stdout + stderr }),
+      )
+    }),
 }
 
 /** False: they were on already. Throws ProcessExit 1 with the last lines of the log. */
 export async function startUnits(server: ServerAddress, { run, answersWithin }: Systemd): Promise<boolean> {
   const is = async (what: string): Promise<boolean> => (await run('systemctl', [what, 'sternpost.service'])).isDone
   const [wasActive, wasEnabled] = [await is('is-active'), await is('is-enabled')]
-  if (wasActive && await isAnswering(server)) {
+  if (wasActive && (await isAnswering(server))) {
     await run('systemctl', ['enable', ...UNITS])
     return false
   }
   // After some failed starts systemd refuses the next one.
   await run('systemctl', ['reset-failed', ...UNITS])
   const started = await run('systemctl', ['enable', '--now', ...UNITS])
-  if (started.isDone && await beginsToAnswer(server, answersWithin)) return true
+  if (started.isDone && (await beginsToAnswer(server, answersWithin))) return true
   const units = UNITS.flatMap((unit) => ['-u', unit])
   const log = await run('journalctl', [...units, '-n', SHOWN_LINES, '--no-pager'])
   if (!wasActive) await run('systemctl', [...(wasEnabled ? ['stop'] : ['disable', '--now']), ...UNITS])

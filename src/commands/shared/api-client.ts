@@ -71,7 +71,9 @@ export async function textFromServer(server: ServerAddress, path: string): Promi
 
 /** The pages of a list, as they are asked for. */
 export async function* pagesFromServer(
-  server: ServerAddress, path: string, query: Query = {},
+  server: ServerAddress,
+  path: string,
+  query: Query = {},
 ): AsyncGenerator<unknown[]> {
   let after: string | undefined
   do {
@@ -104,7 +106,8 @@ export interface StreamCall {
 
 /** An answer that goes on until one of both ends it, or nothing came for a minute. */
 export async function streamFromServer(
-  server: ServerAddress, { path, headers, signal }: StreamCall,
+  server: ServerAddress,
+  { path, headers, signal }: StreamCall,
 ): Promise<IncomingMessage> {
   const incoming = await open(server, { method: 'GET', path, headers, body: undefined, signal })
   if (incoming.statusCode === OK) return incoming
@@ -140,11 +143,13 @@ function open(server: ServerAddress, asked: Exchange): Promise<IncomingMessage> 
   const { method, path, headers, body, signal, patience = MINUTE } = asked
   const options: RequestOptions = { method, timeout: patience, ...(signal === undefined ? {} : { signal }) }
   return new Promise((resolve, reject) => {
-    const outgoing = server.kind === 'socket'
-      ? plainRequest({ ...options, socketPath: server.socketPath, path, headers: { ...headers, ...personHeader() } })
-      : remoteRequest(server.url)(new URL(server.url.pathname.replace(/\/$/, '') + path, server.url), {
-        ...options, headers: { ...headers, Authorization: `Bearer ${server.apiKey}` },
-      })
+    const outgoing =
+      server.kind === 'socket'
+        ? plainRequest({ ...options, socketPath: server.socketPath, path, headers: { ...headers, ...personHeader() } })
+        : remoteRequest(server.url)(new URL(server.url.pathname.replace(/\/$/, '') + path, server.url), {
+            ...options,
+            headers: { ...headers, Authorization: `Bearer ${server.apiKey}` },
+          })
     outgoing.on('response', resolve)
     outgoing.on('timeout', () => outgoing.destroy(new Error(`no answer within ${patience / SECOND} s`)))
     outgoing.on('error', (error) => reject(connectionProblem(server, error)))
@@ -178,9 +183,10 @@ function connectionProblem(server: ServerAddress, thrown: unknown): ProcessExit 
     const fix = 'run it as root or as a member of the group sternpost'
     return new ProcessExit(EXIT.notAllowed, `sternpost: ${where} may not be opened: ${fix}.`, { cause: thrown })
   }
-  const fix = server.kind === 'socket'
-    ? 'start it with `sternpost serve`, or name its folder with --config'
-    : 'check --url, and that it can be reached from here'
+  const fix =
+    server.kind === 'socket'
+      ? 'start it with `sternpost serve`, or name its folder with --config'
+      : 'check --url, and that it can be reached from here'
   // A name with several addresses fails with one error for each, and no text of its own.
   const cause = errorText(thrown) === '' ? errorCode(thrown) : errorText(thrown)
   const text = `sternpost: no server answers at ${where} (${cause}). Fix: ${fix}.`
@@ -223,7 +229,8 @@ const REFUSALS: Readonly<Record<string, { exit: number; fix: string }>> = {
 
 /** The server's own code is that of the cause. */
 function refusal(
-  { code, message, details }: { code: string; message: string; details: string }, whenMissing: string | undefined,
+  { code, message, details }: { code: string; message: string; details: string },
+  whenMissing: string | undefined,
 ): ProcessExit {
   const known = Object.hasOwn(REFUSALS, code) ? REFUSALS[code] : undefined
   const advice = code === 'not_found' && whenMissing !== undefined ? whenMissing : known?.fix

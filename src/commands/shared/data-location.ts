@@ -14,11 +14,18 @@ export interface LocationFlags {
 
 export function dataLocation({ config }: LocationFlags): StoreLocation {
   const { server } = loadConfiguration({
-    folder: configurationFolder(config), shippedFolder: SHIPPED_FOLDER, offline: true, neededSecrets: 'none',
+    folder: configurationFolder(config),
+    shippedFolder: SHIPPED_FOLDER,
+    offline: true,
+    neededSecrets: 'none',
   })
   const { page_cache: pageCacheBytes, wal_max: walMaxBytes, commit } = server.storage
   return {
-    engine: 'sqlite', folder: server.data_dir, pageCacheBytes, walMaxBytes, commitLingerMilliseconds: commit.linger,
+    engine: 'sqlite',
+    folder: server.data_dir,
+    pageCacheBytes,
+    walMaxBytes,
+    commitLingerMilliseconds: commit.linger,
     commitMostRows: commit.rows,
   }
 }

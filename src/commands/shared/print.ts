@@ -51,7 +51,13 @@ export function tableText(heads: readonly string[], rows: readonly (readonly str
   if (!isTerminal) return cells.map((row) => `${row.join('\t')}\n`).join('')
   const widths = heads.map((head, column) => Math.max(head.length, ...cells.map((row) => row[column]?.length ?? 0)))
   return [heads, ...cells]
-    .map((row) => `${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ').trimEnd()}\n`)
+    .map(
+      (row) =>
+        `${row
+          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+          .join('  ')
+          .trimEnd()}\n`,
+    )
     .join('')
 }
 

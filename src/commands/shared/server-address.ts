@@ -40,9 +40,7 @@ export function serverAddress({ config, url, apiKey }: ServerFlags): ServerAddre
   const environment: Remote = { url: given('STERNPOST_URL'), apiKey: given('STERNPOST_API_KEY') }
   if (url !== undefined || apiKey !== undefined) {
     const kept = environment.url === undefined || environment.apiKey === undefined ? readKeptRemote() : null
-    return remote({
-      url: url ?? environment.url ?? kept?.url, apiKey: apiKey ?? environment.apiKey ?? kept?.apiKey,
-    })
+    return remote({ url: url ?? environment.url ?? kept?.url, apiKey: apiKey ?? environment.apiKey ?? kept?.apiKey })
   }
   if (config !== undefined) return onThisMachine(config)
   if (environment.url !== undefined) return remote(environment)

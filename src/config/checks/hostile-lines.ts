@@ -63,7 +63,10 @@ function wordsOf(pattern: string): string[] {
 
 /** Each one that the expression names, once. */
 function charactersOf(pattern: string): string[] {
-  const found = withoutEscapes(pattern).toLowerCase().match(/[^()[\]{}|?*+^$\\]/gu) ?? []
+  const found =
+    withoutEscapes(pattern)
+      .toLowerCase()
+      .match(/[^()[\]{}|?*+^$\\]/gu) ?? []
   return [...new Set(found)].slice(0, MOST_CHARACTERS)
 }
 

@@ -15,11 +15,18 @@ import type { SourceNode, SourcePath } from '../source/source-tree.ts'
 
 /** Addresses that no other server on the internet can answer to. */
 const NOT_PUBLIC = [
-  '0.0.0.0/8', '127.0.0.0/8', '::/127', // this host (RFC 1122 §3.2.1.3, RFC 4291 §2.5)
-  '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', 'fc00::/7', // private (RFC 1918 §3, RFC 4193 §3.1)
+  '0.0.0.0/8',
+  '127.0.0.0/8',
+  '::/127', // this host (RFC 1122 §3.2.1.3, RFC 4291 §2.5)
+  '10.0.0.0/8',
+  '172.16.0.0/12',
+  '192.168.0.0/16',
+  'fc00::/7', // private (RFC 1918 §3, RFC 4193 §3.1)
   '100.64.0.0/10', // carriers' own (RFC 6598 §7)
-  '169.254.0.0/16', 'fe80::/10', // link-local (RFC 3927 §2.1, RFC 4291 §2.5.6)
-  '224.0.0.0/4', 'ff00::/8', // multicast (RFC 5771 §3, RFC 4291 §2.7)
+  '169.254.0.0/16',
+  'fe80::/10', // link-local (RFC 3927 §2.1, RFC 4291 §2.5.6)
+  '224.0.0.0/4',
+  'ff00::/8', // multicast (RFC 5771 §3, RFC 4291 §2.7)
 ]
 
 export function poolChecks(settings: JudgedSettings, trees: Trees, conditions: CheckConditions): Finding[] {
@@ -47,7 +54,8 @@ function ipsOf(root: SourceNode): IpPlace[] {
       const path = ['pools', pool, 'ips', index, 'address']
       const address = canonicalIp(textAt(root, path) ?? '')
       return address === undefined ? [] : [{ address, pool, path }]
-    }))
+    }),
+  )
 }
 
 function repeatedIps(root: SourceNode): Finding[] {
@@ -131,8 +139,13 @@ function overflowCircles(root: SourceNode): Finding[] {
 function privateIps(root: SourceNode): Finding[] {
   return ipsOf(root)
     .filter(({ address }) => NOT_PUBLIC.some((network) => isInNetwork(address, network)))
-    .map(({ address, path }) => errorAt('pools', path,
-      `${address} is a loopback or private address; behind NAT write the public one here and this one as source`))
+    .map(({ address, path }) =>
+      errorAt(
+        'pools',
+        path,
+        `${address} is a loopback or private address; behind NAT write the public one here and this one as source`,
+      ),
+    )
 }
 
 function weakPools({ pools, default_pool }: PoolSettings): Finding[] {
@@ -149,26 +162,35 @@ function weakPools({ pools, default_pool }: PoolSettings): Finding[] {
 
 function sharedHostNames({ pools }: PoolSettings): Finding[] {
   const first = new Map<string, string>()
-  return Object.entries(pools).flatMap(([name, { ips }]) => ips.flatMap(({ address, hostname }, index) => {
-    const earlier = first.get(hostname)
-    first.set(hostname, earlier ?? address)
-    if (earlier === undefined) return []
-    const text = `${hostname} is also the name of ${earlier}; receivers expect one name per address`
-    return [warningAt('pools', ['pools', name, 'ips', index, 'hostname'], text)]
-  }))
+  return Object.entries(pools).flatMap(([name, { ips }]) =>
+    ips.flatMap(({ address, hostname }, index) => {
+      const earlier = first.get(hostname)
+      first.set(hostname, earlier ?? address)
+      if (earlier === undefined) return []
+      const text = `${hostname} is also the name of ${earlier}; receivers expect one name per address`
+      return [warningAt('pools', ['pools', name, 'ips', index, 'hostname'], text)]
+    }),
+  )
 }
 
 /** A pool can only tighten what `providers.yaml` allows: the smaller number counts. */
 function looseLimits({ pools }: PoolSettings, { providers }: JudgedSettings): Finding[] {
   if (providers === undefined) return []
-  return Object.entries(pools).flatMap(([name, { limits }]) => Object.entries(limits).flatMap(([id, own]) => {
-    const theirs = id === 'default' ? providers.default : providers.providers[id]
-    if (theirs === undefined) return []
-    return (['connections', 'messages_per_connection'] as const)
-      .filter((key) => (own[key] ?? 0) > theirs[key])
-      .map((key) => warningAt('pools', ['pools', name, 'limits', id, key],
-        `${own[key]} has no effect: providers.yaml allows ${theirs[key]}`))
-  }))
+  return Object.entries(pools).flatMap(([name, { limits }]) =>
+    Object.entries(limits).flatMap(([id, own]) => {
+      const theirs = id === 'default' ? providers.default : providers.providers[id]
+      if (theirs === undefined) return []
+      return (['connections', 'messages_per_connection'] as const)
+        .filter((key) => (own[key] ?? 0) > theirs[key])
+        .map((key) =>
+          warningAt(
+            'pools',
+            ['pools', name, 'limits', id, key],
+            `${own[key]} has no effect: providers.yaml allows ${theirs[key]}`,
+          ),
+        )
+    }),
+  )
 }
 
 function absentIps({ pools }: PoolSettings): Finding[] {
@@ -176,9 +198,11 @@ function absentIps({ pools }: PoolSettings): Finding[] {
   // Every address of 127.0.0.0/8 can be bound, though the interface shows one.
   const isPresent = (source: string): boolean =>
     isLoopback(source) || present.some(({ address }) => canonicalIp(address) === source)
-  return Object.entries(pools).flatMap(([name, { ips }]) => ips.flatMap(({ source }, index) => {
-    if (isPresent(source)) return []
-    const path = ['pools', name, 'ips', index, 'address']
-    return [warningAt('pools', path, `${source} is not on this machine: the IP sends nothing`)]
-  }))
+  return Object.entries(pools).flatMap(([name, { ips }]) =>
+    ips.flatMap(({ source }, index) => {
+      if (isPresent(source)) return []
+      const path = ['pools', name, 'ips', index, 'address']
+      return [warningAt('pools', path, `${source} is not on this machine: the IP sends nothing`)]
+    }),
+  )
 }

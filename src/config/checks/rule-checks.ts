@@ -110,8 +110,8 @@ function shadowedRules(file: FileName, rules: Rule[]): Finding[] {
   // Weak rules are tried after all others.
   const inOrder = [...rules.filter(({ isWeak }) => !isWeak), ...rules.filter(({ isWeak }) => isWeak)]
   return inOrder.flatMap((rule, index) => {
-    const catcher = rule.isAlso || rule.example === '' ? undefined
-      : inOrder.slice(0, index).find((earlier) => catches(earlier, rule))
+    const catcher =
+      rule.isAlso || rule.example === '' ? undefined : inOrder.slice(0, index).find((earlier) => catches(earlier, rule))
     if (catcher === undefined) return []
     const text = `the rule "${catcher.id}" before it catches this example first`
     return [warningAt(file, [...rule.path, 'example'], text)]
@@ -120,8 +120,9 @@ function shadowedRules(file: FileName, rules: Rule[]): Finding[] {
 
 function catches(earlier: Rule, later: Rule): boolean {
   const isSameProvider = earlier.provider === later.provider
-  const coversStages = earlier.stages.length === 0
-    || (later.stages.length > 0 && later.stages.every((stage) => earlier.stages.includes(stage)))
+  const coversStages =
+    earlier.stages.length === 0 ||
+    (later.stages.length > 0 && later.stages.every((stage) => earlier.stages.includes(stage)))
   const coversClass = earlier.codeClass === undefined || later.example.startsWith(String(earlier.codeClass))
   return isSameProvider && coversStages && coversClass && earlier.expression?.test(later.example) === true
 }

@@ -77,7 +77,9 @@ function testSwitches({ delivery, webhooks }: ServerSettings): Finding[] {
     findings.push(warningAt('sternpost', ['delivery', 'allow_private_addresses'], text))
   }
   if (webhooks.allow_http) {
-    findings.push(warningAt('sternpost', ['webhooks', 'allow_http'], 'events may go over plain http; this is for tests'))
+    findings.push(
+      warningAt('sternpost', ['webhooks', 'allow_http'], 'events may go over plain http; this is for tests'),
+    )
   }
   if (webhooks.allow_private_addresses) {
     const text = 'events may go to private addresses, which customers could use to reach inside'

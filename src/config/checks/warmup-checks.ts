@@ -106,10 +106,12 @@ function unknownIsps(root: SourceNode, providers: SourceNode | undefined): Findi
   if (providers === undefined) return []
   const known = entriesAt(providers, ['providers']).map(([id]) => textAt(providers, ['providers', id, 'isp']) ?? id)
   const paths = [['defaults'], ...entriesAt(root, ['curves']).map(([name]) => ['curves', name])]
-  return paths.flatMap((path) => entriesAt(root, [...path, 'provider_share']).flatMap(([isp]) => {
-    if (OWN_SHARE_KEYS.includes(isp) || known.includes(isp)) return []
-    const suggestion = nearestName(isp, known)
-    const text = `no isp "${isp}" in providers.yaml${didYouMean(suggestion)}`
-    return [errorAtKey('warmup', [...path, 'provider_share', isp], text, suggestion)]
-  }))
+  return paths.flatMap((path) =>
+    entriesAt(root, [...path, 'provider_share']).flatMap(([isp]) => {
+      if (OWN_SHARE_KEYS.includes(isp) || known.includes(isp)) return []
+      const suggestion = nearestName(isp, known)
+      const text = `no isp "${isp}" in providers.yaml${didYouMean(suggestion)}`
+      return [errorAtKey('warmup', [...path, 'provider_share', isp], text, suggestion)]
+    }),
+  )
 }

@@ -21,17 +21,21 @@ const SUPPRESS_CHOICES = [
 
 export const bouncesSchema = section({
   version: choice([1]),
-  rules: z.array(section({
-    id: field(readRuleId),
-    provider: field(readProviderId).default(ANY_PROVIDER),
-    stage: z.array(choice(BOUNCE_STAGES)).default([]),
-    class: choice([4, 5]).nullable().default(null),
-    match: text(),
-    category: choice(BOUNCE_CATEGORY_NAMES),
-    weak: boolean().default(false),
-    suppress: choice(SUPPRESS_CHOICES).default('always'),
-    example: text(),
-  })).default([]),
+  rules: z
+    .array(
+      section({
+        id: field(readRuleId),
+        provider: field(readProviderId).default(ANY_PROVIDER),
+        stage: z.array(choice(BOUNCE_STAGES)).default([]),
+        class: choice([4, 5]).nullable().default(null),
+        match: text(),
+        category: choice(BOUNCE_CATEGORY_NAMES),
+        weak: boolean().default(false),
+        suppress: choice(SUPPRESS_CHOICES).default('always'),
+        example: text(),
+      }),
+    )
+    .default([]),
 })
 
 export type BounceRuleSettings = z.infer<typeof bouncesSchema>

@@ -23,13 +23,25 @@ export const TLS_CHOICES = [
 const MOST_THREADS = 16
 /** A waiting message tries 16 times within three days, quickly at first (engine.md 11.1). */
 const DEFAULT_RETRY = [
-  MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 4 * HOUR, 4 * HOUR, 4 * HOUR, 6 * HOUR, 6 * HOUR,
-  6 * HOUR, 8 * HOUR, 8 * HOUR, 8 * HOUR, 8 * HOUR,
+  MINUTE,
+  5 * MINUTE,
+  15 * MINUTE,
+  30 * MINUTE,
+  HOUR,
+  2 * HOUR,
+  4 * HOUR,
+  4 * HOUR,
+  4 * HOUR,
+  6 * HOUR,
+  6 * HOUR,
+  6 * HOUR,
+  8 * HOUR,
+  8 * HOUR,
+  8 * HOUR,
+  8 * HOUR,
 ]
 
-const stream = section({
-  lifetime: duration({ min: 5 * MINUTE, max: 7 * DAY }).default(72 * HOUR),
-}).prefault({})
+const stream = section({ lifetime: duration({ min: 5 * MINUTE, max: 7 * DAY }).default(72 * HOUR) }).prefault({})
 
 export const deliverySection = section({
   port: port().default(25),
@@ -41,7 +53,10 @@ export const deliverySection = section({
   retry_jitter: share({ max: 0.5 }).default(0.2),
   streams: section({ transactional: stream, bulk: stream }).prefault({}),
   ready_window: integer({ min: 1 }).default(2_000),
-  greylist_retry: z.array(duration()).min(1).default([5 * MINUTE, 15 * MINUTE]),
+  greylist_retry: z
+    .array(duration())
+    .min(1)
+    .default([5 * MINUTE, 15 * MINUTE]),
   uncertain_retry: duration().default(5 * MINUTE),
   lease: duration().default(15 * MINUTE),
   ipv6: choice(IPV6_CHOICES).default('prefer-v4'),

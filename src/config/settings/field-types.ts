@@ -37,13 +37,16 @@ export interface FieldFacts {
 
 /** A field that reads its value with `read`. */
 export function field<Value>(read: (value: unknown) => Reading<Value>, facts: FieldFacts = {}) {
-  return z.unknown().meta({ ...facts }).transform((value, context): Value => {
-    const reading = read(value)
-    if (reading.ok) return reading.value
-    const params = { suggestion: reading.suggestion ?? null }
-    context.addIssue({ code: 'custom', message: reading.problem, params, input: value })
-    return z.NEVER
-  })
+  return z
+    .unknown()
+    .meta({ ...facts })
+    .transform((value, context): Value => {
+      const reading = read(value)
+      if (reading.ok) return reading.value
+      const params = { suggestion: reading.suggestion ?? null }
+      context.addIssue({ code: 'custom', message: reading.problem, params, input: value })
+      return z.NEVER
+    })
 }
 
 /** A map with exactly these keys. The message of an unknown key lists the known ones, for the suggestion. */
@@ -54,10 +57,13 @@ export function section<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
 
 /** A map from names to things; the keys are checked by `readName`. */
 export function named<Thing extends z.core.$ZodType>(readName: (value: unknown) => Reading<string>, thing: Thing) {
-  return z.record(z.string().superRefine((value, context) => {
-    const reading = readName(value)
-    if (!reading.ok) context.addIssue({ code: 'custom', message: reading.problem, input: value })
-  }), thing)
+  return z.record(
+    z.string().superRefine((value, context) => {
+      const reading = readName(value)
+      if (!reading.ok) context.addIssue({ code: 'custom', message: reading.problem, input: value })
+    }),
+    thing,
+  )
 }
 
 /** How a value looks in a message. */
@@ -79,37 +85,48 @@ export function refused(problem: string, suggestion?: string): { ok: false; prob
 }
 
 export function boolean() {
-  return field((value): Reading<boolean> => {
-    if (typeof value === 'boolean') return accepted(value)
-    const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[String(value).toLowerCase()]
-    if (meant !== undefined) return refused(`${shown(value)} is not true or false; write ${meant}`, meant)
-    return refused(`${shown(value)} is not true or false`)
-  }, { type: 'boolean' })
+  return field(
+    (value): Reading<boolean> => {
+      if (typeof value === 'boolean') return accepted(value)
+      const meant = { yes: 'true', on: 'true', no: 'false', off: 'false' }[String(value).toLowerCase()]
+      if (meant !== undefined) return refused(`${shown(value)} is not true or false; write ${meant}`, meant)
+      return refused(`${shown(value)} is not true or false`)
+    },
+    { type: 'boolean' },
+  )
 }
 
 export function integer(range: { min: number; max?: number }) {
   const { min, max = Number.MAX_SAFE_INTEGER } = range
-  return field((value): Reading<number> => {
-    const isWhole = typeof value === 'number' && Number.isSafeInteger(value)
-    if (!isWhole) return refused(`${shown(value)} is not a whole number`)
-    if (value < min) return refused(`${value} is too small; the least is ${min}`, String(min))
-    if (value > max) return refused(`${value} is too large; the most is ${max}`, String(max))
-    return accepted(value)
-  }, { type: 'integer', minimum: min, maximum: max })
+  return field(
+    (value): Reading<number> => {
+      const isWhole = typeof value === 'number' && Number.isSafeInteger(value)
+      if (!isWhole) return refused(`${shown(value)} is not a whole number`)
+      if (value < min) return refused(`${value} is too small; the least is ${min}`, String(min))
+      if (value > max) return refused(`${value} is too large; the most is ${max}`, String(max))
+      return accepted(value)
+    },
+    { type: 'integer', minimum: min, maximum: max },
+  )
 }
 
 export function decimal(range: { min: number; max: number }) {
   const { min, max } = range
-  return field((value): Reading<number> => {
-    if (typeof value !== 'number' || Number.isNaN(value)) return refused(`${shown(value)} is not a number`)
-    return value < min || value > max ? refused(`${value} is not between ${min} and ${max}`) : accepted(value)
-  }, { type: 'number', minimum: min, maximum: max })
+  return field(
+    (value): Reading<number> => {
+      if (typeof value !== 'number' || Number.isNaN(value)) return refused(`${shown(value)} is not a number`)
+      return value < min || value > max ? refused(`${value} is not between ${min} and ${max}`) : accepted(value)
+    },
+    { type: 'number', minimum: min, maximum: max },
+  )
 }
 
 export function text() {
-  return field((value): Reading<string> =>
-    typeof value === 'string' ? accepted(value) : refused(`${shown(value)} is not a text; put it into quotes`),
-  { title: 'text', type: 'string' })
+  return field(
+    (value): Reading<string> =>
+      typeof value === 'string' ? accepted(value) : refused(`${shown(value)} is not a text; put it into quotes`),
+    { title: 'text', type: 'string' },
+  )
 }
 
 /** One of a closed list of words. */
@@ -131,7 +148,9 @@ export function duration(range: { min?: number; max?: number } = {}) {
 }
 
 const DURATION_FACTS: FieldFacts = {
-  title: 'duration, such as 250ms 30s 15m 2h 1d', type: 'string', pattern: '^\\d{1,9}(ms|s|m|h|d)$',
+  title: 'duration, such as 250ms 30s 15m 2h 1d',
+  type: 'string',
+  pattern: '^\\d{1,9}(ms|s|m|h|d)$',
 }
 
 export function readDuration(value: unknown, range: { min?: number; max?: number } = {}): Reading<number> {
@@ -160,26 +179,31 @@ export function durationText(milliseconds: number): string {
 /** A duration, or one word that stands for "not at all". */
 export function durationOr<const Word extends string>(word: Word) {
   return field((value): Reading<number | Word> => (value === word ? accepted(word) : readDuration(value)), {
-    title: `duration such as 30d, or ${word}`, type: 'string',
+    title: `duration such as 30d, or ${word}`,
+    type: 'string',
   })
 }
 
 /** `64KiB 10MiB 2GiB`, as bytes. */
 export function size(range: { max?: number } = {}) {
-  return field((value): Reading<number> => {
-    const plain = typeof value === 'number' ? `${value}B` : undefined
-    if (plain !== undefined) return refused(`${shown(value)} has no unit; write ${plain}, or for example 64KiB`, plain)
-    // A whole number and its unit; decimal units (kB, MB) are caught below.
-    const match = /^(\d{1,9})(B|KiB|MiB|GiB|TiB)$/.exec(typeof value === 'string' ? value : '')
-    const unit = SIZE_UNITS[match?.[2] ?? '']
-    if (match === null || unit === undefined) return refused(...sizeProblem(value))
-    const bytes = Number(match[1]) * unit
-    const { max } = range
-    if (max !== undefined && bytes > max) {
-      return refused(`${shown(value)} is too large; the most is ${max / 2 ** 20}MiB`, `${max / 2 ** 20}MiB`)
-    }
-    return accepted(bytes)
-  }, { title: 'size, such as 64KiB 10MiB 2GiB', type: 'string', pattern: '^\\d{1,9}(B|KiB|MiB|GiB|TiB)$' })
+  return field(
+    (value): Reading<number> => {
+      const plain = typeof value === 'number' ? `${value}B` : undefined
+      if (plain !== undefined)
+        return refused(`${shown(value)} has no unit; write ${plain}, or for example 64KiB`, plain)
+      // A whole number and its unit; decimal units (kB, MB) are caught below.
+      const match = /^(\d{1,9})(B|KiB|MiB|GiB|TiB)$/.exec(typeof value === 'string' ? value : '')
+      const unit = SIZE_UNITS[match?.[2] ?? '']
+      if (match === null || unit === undefined) return refused(...sizeProblem(value))
+      const bytes = Number(match[1]) * unit
+      const { max } = range
+      if (max !== undefined && bytes > max) {
+        return refused(`${shown(value)} is too large; the most is ${max / 2 ** 20}MiB`, `${max / 2 ** 20}MiB`)
+      }
+      return accepted(bytes)
+    },
+    { title: 'size, such as 64KiB 10MiB 2GiB', type: 'string', pattern: '^\\d{1,9}(B|KiB|MiB|GiB|TiB)$' },
+  )
 }
 
 function sizeProblem(value: unknown): [string, string?] {
@@ -225,16 +249,19 @@ function readRate(value: unknown): Reading<Rate> {
 /** `0.05` or `5%`, as a number from 0 to 1. */
 export function share(range: { max?: number } = {}) {
   const { max = 1 } = range
-  return field((value): Reading<number> => {
-    // A decimal number and a per cent sign.
-    const percent = /^(\d{1,3}(?:\.\d{1,6})?)%$/.exec(typeof value === 'string' ? value : '')?.[1]
-    const number = percent === undefined ? value : Number(percent) / 100
-    if (typeof number !== 'number' || Number.isNaN(number)) {
-      return refused(`${shown(value)} is not a share; write for example 0.05 or 5%`)
-    }
-    if (number < 0 || number > max) return refused(`${shown(value)} is not between 0 and ${max}`)
-    return accepted(number)
-  }, { title: 'share, such as 0.05 or 5%' })
+  return field(
+    (value): Reading<number> => {
+      // A decimal number and a per cent sign.
+      const percent = /^(\d{1,3}(?:\.\d{1,6})?)%$/.exec(typeof value === 'string' ? value : '')?.[1]
+      const number = percent === undefined ? value : Number(percent) / 100
+      if (typeof number !== 'number' || Number.isNaN(number)) {
+        return refused(`${shown(value)} is not a share; write for example 0.05 or 5%`)
+      }
+      if (number < 0 || number > max) return refused(`${shown(value)} is not between 0 and ${max}`)
+      return accepted(number)
+    },
+    { title: 'share, such as 0.05 or 5%' },
+  )
 }
 
 /** A name such as that of a pool: what characters it may have is said by `allowed`. */

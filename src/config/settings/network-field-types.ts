@@ -34,34 +34,40 @@ function readIpAddress(value: unknown): Reading<string> {
 /** An address to listen on; `*` is every address of both families. */
 export function listenAddress() {
   return field((value): Reading<string> => (value === '*' ? accepted(value) : readIpAddress(value)), {
-    title: 'IP address, or * for all', type: 'string',
+    title: 'IP address, or * for all',
+    type: 'string',
   })
 }
 
 /** `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1` or `[2001:db8::1]:5353`, in the form node:dns takes. */
 export function serverAddress() {
-  return field((value): Reading<string> => {
-    const whole = typeof value === 'string' ? value : ''
-    const plain = canonicalIp(whole)
-    if (plain !== undefined) return accepted(plain)
-    // An IPv4 address or an IPv6 address in brackets, and a port.
-    const match = /^(?:\[([^\]]+)\]|([^:]+))(?::(\d{1,5}))?$/.exec(whole)
-    const address = canonicalIp(match?.[1] ?? match?.[2] ?? '')
-    const port = match?.[3] === undefined ? null : Number(match[3])
-    if (address === undefined || port === 0 || (port ?? 0) > HIGHEST_PORT) {
-      return refused(`${shown(value)} is not an IP address or an IP address with a port`)
-    }
-    const host = isIP(address) === 6 && port !== null ? `[${address}]` : address
-    return accepted(port === null ? host : `${host}:${port}`)
-  }, { title: 'IP address, or IP address and port', type: 'string' })
+  return field(
+    (value): Reading<string> => {
+      const whole = typeof value === 'string' ? value : ''
+      const plain = canonicalIp(whole)
+      if (plain !== undefined) return accepted(plain)
+      // An IPv4 address or an IPv6 address in brackets, and a port.
+      const match = /^(?:\[([^\]]+)\]|([^:]+))(?::(\d{1,5}))?$/.exec(whole)
+      const address = canonicalIp(match?.[1] ?? match?.[2] ?? '')
+      const port = match?.[3] === undefined ? null : Number(match[3])
+      if (address === undefined || port === 0 || (port ?? 0) > HIGHEST_PORT) {
+        return refused(`${shown(value)} is not an IP address or an IP address with a port`)
+      }
+      const host = isIP(address) === 6 && port !== null ? `[${address}]` : address
+      return accepted(port === null ? host : `${host}:${port}`)
+    },
+    { title: 'IP address, or IP address and port', type: 'string' },
+  )
 }
 
 export function network() {
-  return field((value): Reading<string> =>
-    typeof value === 'string' && isCidr(value)
-      ? accepted(value)
-      : refused(`${shown(value)} is not a network; write for example 10.0.0.0/8 or 2001:db8::/32`),
-  { title: 'network, such as 10.0.0.0/8', type: 'string' })
+  return field(
+    (value): Reading<string> =>
+      typeof value === 'string' && isCidr(value)
+        ? accepted(value)
+        : refused(`${shown(value)} is not a network; write for example 10.0.0.0/8 or 2001:db8::/32`),
+    { title: 'network, such as 10.0.0.0/8', type: 'string' },
+  )
 }
 
 export function hostName() {
@@ -84,63 +90,79 @@ export function readHostName(value: unknown): Reading<string> {
 /** The end of a host name, with or without the dot in front: `.google.com` is `google.com`. */
 export function hostNameSuffix() {
   return field((value) => readHostName(typeof value === 'string' && value.startsWith('.') ? value.slice(1) : value), {
-    title: 'end of a host name', type: 'string',
+    title: 'end of a host name',
+    type: 'string',
   })
 }
 
 /** A plain address without display name. */
 export function mailAddress() {
-  return field((value): Reading<string> => {
-    const problem = refused(`${shown(value)} is not an email address`)
-    if (typeof value !== 'string') return problem
-    const at = value.lastIndexOf('@')
-    const localPart = value.slice(0, Math.max(at, 0))
-    const domain = readHostName(value.slice(at + 1))
-    // Atoms and dots of RFC 5322 §3.2.3; quoted local parts serve no report address.
-    const isLocalPart = /^[a-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[a-z0-9!#$%&'*+/=?^_`{|}~-]+)*$/i.test(localPart)
-    if (!domain.ok || !isLocalPart || localPart.length > LONGEST_LOCAL_PART) return problem
-    return accepted(`${localPart}@${domain.value}`)
-  }, { title: 'mail address', type: 'string' })
+  return field(
+    (value): Reading<string> => {
+      const problem = refused(`${shown(value)} is not an email address`)
+      if (typeof value !== 'string') return problem
+      const at = value.lastIndexOf('@')
+      const localPart = value.slice(0, Math.max(at, 0))
+      const domain = readHostName(value.slice(at + 1))
+      // Atoms and dots of RFC 5322 §3.2.3; quoted local parts serve no report address.
+      const isLocalPart = /^[a-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[a-z0-9!#$%&'*+/=?^_`{|}~-]+)*$/i.test(localPart)
+      if (!domain.ok || !isLocalPart || localPart.length > LONGEST_LOCAL_PART) return problem
+      return accepted(`${localPart}@${domain.value}`)
+    },
+    { title: 'mail address', type: 'string' },
+  )
 }
 
 /** An http or https URL, without a slash at the end. */
 export function webUrl() {
-  return field((value): Reading<string> => {
-    const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined
-    if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
-      return refused(`${shown(value)} is not a URL; write for example https://mail.example.com`)
-    }
-    if (url.username !== '' || url.password !== '') return refused('a URL must not hold a password')
-    // Slashes at the end, so that a path can be put behind it.
-    return accepted(url.href.replace(/\/+$/, ''))
-  }, { title: 'URL', type: 'string' })
+  return field(
+    (value): Reading<string> => {
+      const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined
+      if (url === undefined || !['http:', 'https:'].includes(url.protocol)) {
+        return refused(`${shown(value)} is not a URL; write for example https://mail.example.com`)
+      }
+      if (url.username !== '' || url.password !== '') return refused('a URL must not hold a password')
+      // Slashes at the end, so that a path can be put behind it.
+      return accepted(url.href.replace(/\/+$/, ''))
+    },
+    { title: 'URL', type: 'string' },
+  )
 }
 
 /** A file or folder by its whole path. */
 export function absolutePath() {
-  return field((value): Reading<string> => {
-    if (typeof value !== 'string' || value.includes('\0')) return refused(`${shown(value)} is not a path`)
-    if (!value.startsWith('/')) return refused(`${shown(value)} is not an absolute path; it must begin with /`)
-    return accepted(value)
-  }, { title: 'absolute path', type: 'string' })
+  return field(
+    (value): Reading<string> => {
+      if (typeof value !== 'string' || value.includes('\0')) return refused(`${shown(value)} is not a path`)
+      if (!value.startsWith('/')) return refused(`${shown(value)} is not an absolute path; it must begin with /`)
+      return accepted(value)
+    },
+    { title: 'absolute path', type: 'string' },
+  )
 }
 
 export function port() {
-  return field((value): Reading<number> => {
-    const isPort = typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= HIGHEST_PORT
-    return isPort ? accepted(value) : refused(`${shown(value)} is not a port; ports are 1 to ${HIGHEST_PORT}`)
-  }, { type: 'integer', minimum: 1, maximum: HIGHEST_PORT })
+  return field(
+    (value): Reading<number> => {
+      const isPort = typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= HIGHEST_PORT
+      return isPort ? accepted(value) : refused(`${shown(value)} is not a port; ports are 1 to ${HIGHEST_PORT}`)
+    },
+    { type: 'integer', minimum: 1, maximum: HIGHEST_PORT },
+  )
 }
 
 export function secret() {
-  return field((value): Reading<SecretReference> => {
-    if (typeof value === 'object' && value !== null && Object.keys(value).length === 1) {
-      const { file, credential }: { file?: unknown; credential?: unknown } = value
-      if (typeof file === 'string' && file.startsWith('/')) return accepted({ file })
-      // A plain file name: the credential must not lead out of its folder.
-      if (typeof credential === 'string' && /^[\w-][\w.-]*$/.test(credential)) return accepted({ credential })
-    }
-    if (typeof value === 'string') return refused(`${INLINE_SECRET}, not a string`)
-    return refused(`${INLINE_SECRET}, with an absolute path or the name of a credential`)
-  }, { title: 'secret: { file: /path } or { credential: name }', type: 'object' })
+  return field(
+    (value): Reading<SecretReference> => {
+      if (typeof value === 'object' && value !== null && Object.keys(value).length === 1) {
+        const { file, credential }: { file?: unknown; credential?: unknown } = value
+        if (typeof file === 'string' && file.startsWith('/')) return accepted({ file })
+        // A plain file name: the credential must not lead out of its folder.
+        if (typeof credential === 'string' && /^[\w-][\w.-]*$/.test(credential)) return accepted({ credential })
+      }
+      if (typeof value === 'string') return refused(`${INLINE_SECRET}, not a string`)
+      return refused(`${INLINE_SECRET}, with an absolute path or the name of a credential`)
+    },
+    { title: 'secret: { file: /path } or { credential: name }', type: 'object' },
+  )
 }

@@ -9,7 +9,19 @@ import { z } from 'zod'
 import { DAY, MINUTE, SECOND } from '../../base/clock.ts'
 import { TLS_CHOICES } from './delivery-settings.ts'
 import {
-  accepted, boolean, choice, duration, field, integer, named, rate, readDuration, readName, refused, section, shown,
+  accepted,
+  boolean,
+  choice,
+  duration,
+  field,
+  integer,
+  named,
+  rate,
+  readDuration,
+  readName,
+  refused,
+  section,
+  shown,
   text,
 } from './field-types.ts'
 import type { Reading } from './field-types.ts'

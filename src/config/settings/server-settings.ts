@@ -10,10 +10,27 @@ import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import { cronExpression } from './cron-field.ts'
 import { deliverySection } from './delivery-settings.ts'
 import {
-  boolean, choice, duration, field, integer, rate, rateOrUnlimited, readName, section, size,
+  boolean,
+  choice,
+  duration,
+  field,
+  integer,
+  rate,
+  rateOrUnlimited,
+  readName,
+  section,
+  size,
 } from './field-types.ts'
 import {
-  absolutePath, hostName, listenAddress, mailAddress, network, port, secret, serverAddress, webUrl,
+  absolutePath,
+  hostName,
+  listenAddress,
+  mailAddress,
+  network,
+  port,
+  secret,
+  serverAddress,
+  webUrl,
 } from './network-field-types.ts'
 
 const KiB = 2 ** 10
@@ -34,23 +51,25 @@ const readNodeId = readName('node id', /^[a-z0-9-]{1,63}$/, 'only a-z, 0-9 and h
 const readHeaderName = readName('header name', /^[A-Za-z][A-Za-z0-9-]{0,60}$/, 'only letters, digits and hyphens')
 
 const listen = section({
-  http: z.array(section({
-    address: listenAddress(),
-    port: port(),
-    tls: boolean().default(false),
-    serve: z.array(choice(SERVE)).min(1),
-  })).default([
-    { address: '*', port: 443, tls: true, serve: ['api', 'tracking', 'console'] },
-    { address: '*', port: 80, tls: false, serve: ['tracking', 'acme', 'redirect'] },
-  ]),
-  submission: z.array(section({
-    address: listenAddress(),
-    port: port(),
-    tls: choice(['starttls', 'implicit', 'none']),
-  })).default([
-    { address: '*', port: 587, tls: 'starttls' },
-    { address: '*', port: 465, tls: 'implicit' },
-  ]),
+  http: z
+    .array(
+      section({
+        address: listenAddress(),
+        port: port(),
+        tls: boolean().default(false),
+        serve: z.array(choice(SERVE)).min(1),
+      }),
+    )
+    .default([
+      { address: '*', port: 443, tls: true, serve: ['api', 'tracking', 'console'] },
+      { address: '*', port: 80, tls: false, serve: ['tracking', 'acme', 'redirect'] },
+    ]),
+  submission: z
+    .array(section({ address: listenAddress(), port: port(), tls: choice(['starttls', 'implicit', 'none']) }))
+    .default([
+      { address: '*', port: 587, tls: 'starttls' },
+      { address: '*', port: 465, tls: 'implicit' },
+    ]),
   inbound: z.array(section({ address: listenAddress(), port: port() })).default([{ address: '*', port: 25 }]),
   metrics: section({ address: listenAddress(), port: port() }).nullable().default({ address: '127.0.0.1', port: 9464 }),
   admin_socket: absolutePath().default('/run/sternpost/admin.sock'),
@@ -58,10 +77,9 @@ const listen = section({
 
 const http = section({
   trusted_proxies: z.array(network()).default([]),
-  timeouts: section({
-    headers: duration().default(10 * SECOND),
-    request: duration().default(120 * SECOND),
-  }).prefault({}),
+  timeouts: section({ headers: duration().default(10 * SECOND), request: duration().default(120 * SECOND) }).prefault(
+    {},
+  ),
   connections: section({
     total: integer({ min: 1 }).default(10_000),
     per_address: integer({ min: 1 }).default(256),
@@ -159,7 +177,9 @@ const webhooks = section({
     per_endpoint: integer({ min: 1 }).default(4),
   }).prefault({}),
   dead_letter_retention: duration().default(30 * DAY),
-  disable_after: duration().nullable().default(5 * DAY),
+  disable_after: duration()
+    .nullable()
+    .default(5 * DAY),
 })
 
 const storage = section({
@@ -172,7 +192,9 @@ const storage = section({
   wal_max: size().default(64 * MiB),
   min_free_accept: size().default(256 * MiB),
   min_free_deliver: size().default(32 * MiB),
-  postgres: section({ url: secret(), pool: integer({ min: 1 }).default(8) }).nullable().default(null),
+  postgres: section({ url: secret(), pool: integer({ min: 1 }).default(8) })
+    .nullable()
+    .default(null),
 })
 
 const retention = section({
@@ -245,10 +267,10 @@ export interface ServerSettings extends Omit<ParsedServerSettings, ResolvedKey> 
   public_url: string
   secrets: { /** 32 bytes. */ master_key: Buffer }
   inbound: Resolved<'inbound', { complaint_address: string }>
-  domains: Resolved<'domains', {
-    targets: { return_path: string; spf: string; tracking: string }
-    dmarc_report_address: string
-  }>
+  domains: Resolved<
+    'domains',
+    { targets: { return_path: string; spf: string; tracking: string }; dmarc_report_address: string }
+  >
   tracking: Resolved<'tracking', { host: string }>
   storage: Resolved<'storage', { postgres: { url: string; pool: number } | null }>
   backup: Resolved<'backup', { dir: string }>
@@ -256,5 +278,13 @@ export interface ServerSettings extends Omit<ParsedServerSettings, ResolvedKey> 
 }
 
 type ResolvedKey =
-  | 'node_id' | 'public_url' | 'secrets' | 'inbound' | 'domains' | 'tracking' | 'storage' | 'backup' | 'metrics'
+  | 'node_id'
+  | 'public_url'
+  | 'secrets'
+  | 'inbound'
+  | 'domains'
+  | 'tracking'
+  | 'storage'
+  | 'backup'
+  | 'metrics'
 type Resolved<Key extends keyof ParsedServerSettings, Values> = Omit<ParsedServerSettings[Key], keyof Values> & Values

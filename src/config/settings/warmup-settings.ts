@@ -7,7 +7,19 @@
 import { z } from 'zod'
 import { DAY, HOUR } from '../../base/clock.ts'
 import {
-  accepted, boolean, choice, decimal, duration, durationOr, field, integer, named, refused, section, share, shown,
+  accepted,
+  boolean,
+  choice,
+  decimal,
+  duration,
+  durationOr,
+  field,
+  integer,
+  named,
+  refused,
+  section,
+  share,
+  shown,
 } from './field-types.ts'
 import type { Reading } from './field-types.ts'
 import { readCurveName } from './pool-settings.ts'
@@ -31,14 +43,17 @@ const settings = {
     max_burst: integer({ min: 1 }).default(500),
     hourly_fraction: share().default(0.125),
   }).prefault({}),
-  provider_share: z.object({
-    gmail: share().default(0.5),
-    outlook: share().default(0.35),
-    yahoo: share().default(0.3),
-    icloud: share().default(0.2),
-    default: share().default(0.35),
-    min: integer({ min: 0 }).default(5),
-  }).catchall(share()).prefault({}),
+  provider_share: z
+    .object({
+      gmail: share().default(0.5),
+      outlook: share().default(0.35),
+      yahoo: share().default(0.3),
+      icloud: share().default(0.2),
+      default: share().default(0.35),
+      min: integer({ min: 0 }).default(5),
+    })
+    .catchall(share())
+    .prefault({}),
   new_ip: section({
     until_stage: integer({ min: 0, max: MOST_STAGES }).default(10),
     connections: integer({ min: 1 }).default(2),
@@ -82,15 +97,22 @@ const LARGEST_FACTOR = 10
 
 export const warmupSchema = section({
   version: choice([1]),
-  curves: named(readCurveName, section({
-    stages: z.array(integer({ min: 1, max: LARGEST_STAGE })).min(1).max(MOST_STAGES).optional(),
-    formula: section({
-      start: integer({ min: 1, max: LARGEST_STAGE }),
-      factor: decimal({ min: 1, max: LARGEST_FACTOR }),
-      max: integer({ min: 1, max: LARGEST_STAGE }),
-    }).optional(),
-    ...settings,
-  })),
+  curves: named(
+    readCurveName,
+    section({
+      stages: z
+        .array(integer({ min: 1, max: LARGEST_STAGE }))
+        .min(1)
+        .max(MOST_STAGES)
+        .optional(),
+      formula: section({
+        start: integer({ min: 1, max: LARGEST_STAGE }),
+        factor: decimal({ min: 1, max: LARGEST_FACTOR }),
+        max: integer({ min: 1, max: LARGEST_STAGE }),
+      }).optional(),
+      ...settings,
+    }),
+  ),
   defaults: section({ curve: field(readCurveName).default('standard'), ...settings }).prefault({}),
 })
 

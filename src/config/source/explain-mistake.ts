@@ -81,8 +81,9 @@ export function didYouMean(suggestion: string | null): string {
 /** Sorted by file and line, errors and warnings together. */
 export function sortMistakes(mistakes: readonly Mistake[]): Mistake[] {
   const compare = (a: string, b: string): number => (a < b ? -1 : Number(a > b))
-  return mistakes.toSorted((a, b) =>
-    compare(a.file, b.file) || a.line - b.line || a.column - b.column || compare(a.message, b.message))
+  return mistakes.toSorted(
+    (a, b) => compare(a.file, b.file) || a.line - b.line || a.column - b.column || compare(a.message, b.message),
+  )
 }
 
 /** What `check` and a failed start print. `readLine` gives a line of a file, or undefined. */

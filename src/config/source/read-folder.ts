@@ -27,12 +27,18 @@ export interface FolderReading {
 
 /** `names`: the files that are wanted; the others have no tree. */
 export function readFolder(
-  folder: string, shippedFolder: string, names: readonly FileName[] = FILE_NAMES,
+  folder: string,
+  shippedFolder: string,
+  names: readonly FileName[] = FILE_NAMES,
 ): FolderReading {
   if (!isFolder(folder)) throw new ConfigurationError([wholeFile(folder, 'error', NO_FOLDER)])
   const mistakes: Mistake[] = []
   const trees: Trees = {
-    sternpost: undefined, pools: undefined, warmup: undefined, providers: undefined, bounces: undefined,
+    sternpost: undefined,
+    pools: undefined,
+    warmup: undefined,
+    providers: undefined,
+    bounces: undefined,
   }
   for (const name of names) {
     const countBefore = errorsIn(mistakes)

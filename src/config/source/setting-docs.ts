@@ -36,7 +36,9 @@ export function settingDocs(file: FileName, text: string, tree: SourceNode): Set
       // A key inside of braces is explained with them.
       const text = own === '' ? textAround : own
       docs.push({
-        file, path: here.join('.'), text,
+        file,
+        path: here.join('.'),
+        text,
         shipped: value.kind === 'map' ? null : valueText(valueOf(value)),
         value: valueOf(value),
       })
@@ -50,7 +52,9 @@ export function valueText(value: unknown): string {
   if (typeof value === 'string') return /^[\w./+:@-]+$/.test(value) ? value : JSON.stringify(value)
   if (Array.isArray(value)) return `[${value.map(valueText).join(', ')}]`
   if (typeof value !== 'object' || value === null) return String(value)
-  return `{ ${Object.entries(value).map(([key, item]) => `${key}: ${valueText(item)}`).join(', ')} }`
+  return `{ ${Object.entries(value)
+    .map(([key, item]) => `${key}: ${valueText(item)}`)
+    .join(', ')} }`
 }
 
 /** `line` and `column` are those of the key, from 1. */

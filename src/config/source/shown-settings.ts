@@ -24,7 +24,8 @@ export function shownSettings(tree: SourceNode, docs: readonly SettingDoc[]): Sh
   const isWritten = (path: string): boolean =>
     paths.has(path) || written.some((leaf) => leaf.path.startsWith(`${path}[`) || leaf.path.startsWith(`${path}.`))
   const defaults = docs.flatMap(({ path, shipped, value }): ShownSetting[] =>
-    shipped === null || isWritten(path) ? [] : [{ path, value, text: shipped, origin: null }])
+    shipped === null || isWritten(path) ? [] : [{ path, value, text: shipped, origin: null }],
+  )
   return [...written, ...defaults].toSorted(byPath)
 }
 

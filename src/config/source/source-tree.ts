@@ -38,7 +38,8 @@ export function treeOf(value: unknown, position: Position): SourceNode {
   if (Array.isArray(value)) return { kind: 'list', position, items: value.map((item) => treeOf(item, position)) }
   if (typeof value !== 'object' || value === null) return { kind: 'scalar', position, value }
   const entries = Object.entries(value).map(([key, item]): [string, MapEntry] => [
-    key, { keyPosition: position, value: treeOf(item, position) },
+    key,
+    { keyPosition: position, value: treeOf(item, position) },
   ])
   return { kind: 'map', position, entries: new Map(entries) }
 }

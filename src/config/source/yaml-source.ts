@@ -35,7 +35,12 @@ export function readYamlSource(file: string, bytes: Buffer): YamlReading {
     return { file, line: Math.max(line, 1), column: Math.max(col, 1) }
   }
   const documents = parseAllDocuments(text, {
-    version: '1.2', uniqueKeys: true, merge: false, prettyErrors: false, lineCounter, logLevel: 'silent',
+    version: '1.2',
+    uniqueKeys: true,
+    merge: false,
+    prettyErrors: false,
+    lineCounter,
+    logLevel: 'silent',
   })
   const [first, ...others] = documents
   // A file without a document (empty, or comments alone) sets nothing.
@@ -103,11 +108,14 @@ function refusedNodes(document: Document.Parsed, { text, locate }: Source): Mist
 function treeOfNode(node: unknown, source: Source): SourceNode {
   const position = source.locate(startOf(node))
   if (isMap(node)) {
-    const entries = node.items.map(({ key, value }): [string, MapEntry] => [keyText(key), {
-      keyPosition: source.locate(startOf(key)),
-      // A key without anything behind it: an empty value, at the place of the key.
-      value: value === null ? { kind: 'scalar', position, value: null } : treeOfNode(value, source),
-    }])
+    const entries = node.items.map(({ key, value }): [string, MapEntry] => [
+      keyText(key),
+      {
+        keyPosition: source.locate(startOf(key)),
+        // A key without anything behind it: an empty value, at the place of the key.
+        value: value === null ? { kind: 'scalar', position, value: null } : treeOfNode(value, source),
+      },
+    ])
     return { kind: 'map', position, entries: new Map(entries) }
   }
   if (isSeq(node)) return { kind: 'list', position, items: node.items.map((item) => treeOfNode(item, source)) }

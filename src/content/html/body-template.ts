@@ -31,7 +31,8 @@ function splitLines(text: string): BodyTemplate {
   const start = text.indexOf('\n') + 1
   const end = text.lastIndexOf('\n') + 1
   return end - start < FEWEST_CHARACTERS
-    ? [text] : [text.slice(0, start), fixedLines(text.slice(start, end)), text.slice(end)]
+    ? [text]
+    : [text.slice(0, start), fixedLines(text.slice(start, end)), text.slice(end)]
 }
 
 export interface BodyWriter {

@@ -9,17 +9,30 @@ export function decodeAttribute(text: string): string {
   const html = `<a b="${text.replaceAll('"', '&quot;')}">`
   let value = ''
   const nothing = (): void => {}
-  const tokenizer = new Tokenizer({ decodeEntities: true }, {
-    onattribdata: (start, end) => {
-      value += html.slice(start, end)
+  const tokenizer = new Tokenizer(
+    { decodeEntities: true },
+    {
+      onattribdata: (start, end) => {
+        value += html.slice(start, end)
+      },
+      onattribentity: (codePoint) => {
+        value += String.fromCodePoint(codePoint)
+      },
+      onattribend: nothing,
+      onattribname: nothing,
+      oncdata: nothing,
+      onclosetag: nothing,
+      oncomment: nothing,
+      ondeclaration: nothing,
+      onend: nothing,
+      onopentagend: nothing,
+      onopentagname: nothing,
+      onprocessinginstruction: nothing,
+      onselfclosingtag: nothing,
+      ontext: nothing,
+      ontextentity: nothing,
     },
-    onattribentity: (codePoint) => {
-      value += String.fromCodePoint(codePoint)
-    },
-    onattribend: nothing, onattribname: nothing, oncdata: nothing, onclosetag: nothing, oncomment: nothing,
-    ondeclaration: nothing, onend: nothing, onopentagend: nothing, onopentagname: nothing,
-    onprocessinginstruction: nothing, onselfclosingtag: nothing, ontext: nothing, ontextentity: nothing,
-  })
+  )
   tokenizer.write(html)
   tokenizer.end()
   return value

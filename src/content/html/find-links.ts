@@ -63,7 +63,8 @@ function read(source: MaskedTemplate, elements: OpenElements | null): Reading {
 
 /** What the tokens come to. */
 function createReader(
-  source: MaskedTemplate, elements: OpenElements | null,
+  source: MaskedTemplate,
+  elements: OpenElements | null,
 ): { tokens: HtmlTokens; result(): Reading } {
   const { text } = source
   const tag: Tag = { name: '', isTextOnly: false, href: undefined, track: undefined }

@@ -52,10 +52,11 @@ const DOCTYPE = '<!doctype'
 /** What stands in these elements is text; null: left to the tokenizer. */
 const RAW_END: ReadonlyMap<string, RegExp | null> = new Map<string, RegExp | null>([
   // It ends with their own end tag and nothing else; to the tokenizer two control characters look like it.
-  ...['style', 'title'].map((name): [string, RegExp] => (
-    [name, new RegExp(`[<\x1c][/\x0f]${name}[\t\n\f\r />]`, 'gi')])),
-  ...['script', 'textarea', 'iframe', 'noembed', 'noframes', 'xmp', 'plaintext'].map((name): [string, null] => (
-    [name, null])),
+  ...['style', 'title'].map((name): [string, RegExp] => [name, new RegExp(`[<\x1c][/\x0f]${name}[\t\n\f\r />]`, 'gi')]),
+  ...['script', 'textarea', 'iframe', 'noembed', 'noframes', 'xmp', 'plaintext'].map((name): [string, null] => [
+    name,
+    null,
+  ]),
 ])
 const AMPERSAND = '&amp;'
 const AMPERSAND_CODE = 0x26
@@ -250,8 +251,10 @@ function endsName(code: number): boolean {
 }
 
 function isSpace(code: number): boolean {
-  return code <= SPACE
-    && (code === SPACE || code === LINE_FEED || code === CARRIAGE_RETURN || code === TAB || code === FORM_FEED)
+  return (
+    code <= SPACE &&
+    (code === SPACE || code === LINE_FEED || code === CARRIAGE_RETURN || code === TAB || code === FORM_FEED)
+  )
 }
 
 /** One of US-ASCII. */
@@ -301,9 +304,20 @@ type Callbacks = ConstructorParameters<typeof Tokenizer>[1]
 
 const nothing = (): void => {}
 const NO_CALLBACKS: Callbacks = {
-  onattribdata: nothing, onattribentity: nothing, onattribend: nothing, onattribname: nothing, oncdata: nothing,
-  onclosetag: nothing, oncomment: nothing, ondeclaration: nothing, onend: nothing, onopentagend: nothing,
-  onopentagname: nothing, onprocessinginstruction: nothing, onselfclosingtag: nothing, ontext: nothing,
+  onattribdata: nothing,
+  onattribentity: nothing,
+  onattribend: nothing,
+  onattribname: nothing,
+  oncdata: nothing,
+  onclosetag: nothing,
+  oncomment: nothing,
+  ondeclaration: nothing,
+  onend: nothing,
+  onopentagend: nothing,
+  onopentagname: nothing,
+  onprocessinginstruction: nothing,
+  onselfclosingtag: nothing,
+  ontext: nothing,
   ontextentity: nothing,
 }
 

@@ -86,8 +86,9 @@ export function instrumentHtml(html: string, hasVariables: boolean): HtmlTemplat
 export function withFixedHtml({ pieces, links }: HtmlTemplate): HtmlTemplate {
   return {
     links,
-    pieces: pieces.map((piece) => (
-      piece.kind === 'template' ? { ...piece, template: withFixedLines(piece.template) } : piece)),
+    pieces: pieces.map((piece) =>
+      piece.kind === 'template' ? { ...piece, template: withFixedLines(piece.template) } : piece,
+    ),
   }
 }
 
@@ -128,7 +129,8 @@ export function trackedTargets({ links }: HtmlTemplate, options: FillOptions): s
   const variables = withUnsubscribeUrl(options.variables, options.unsubscribeUrl)
   const urls = options.rewritesLinks ? linkUrls(links, variables, options) : []
   return links.flatMap((link, linkNumber) =>
-    urls[linkNumber] === undefined ? [] : (targetOf(link, variables)?.url ?? []))
+    urls[linkNumber] === undefined ? [] : (targetOf(link, variables)?.url ?? []),
+  )
 }
 
 /** Gives numbers to links in the order of the calls; undefined for what is not tracked. */

@@ -9,7 +9,19 @@
 
 /** Elements that have no end tag, so that nothing can be inside them. */
 const VOID = new Set([
-  'area', 'base', 'br', 'col', 'embed', 'hr', 'img', 'input', 'link', 'meta', 'source', 'track', 'wbr',
+  'area',
+  'base',
+  'br',
+  'col',
+  'embed',
+  'hr',
+  'img',
+  'input',
+  'link',
+  'meta',
+  'source',
+  'track',
+  'wbr',
 ])
 /** Their end tags close nothing: what comes behind them still belongs to the body. */
 const NEVER_CLOSED = new Set(['html', 'body'])
@@ -18,7 +30,20 @@ const BOUNDARIES = ['table', 'td', 'th', 'caption', 'template', 'object', 'marqu
 const TABLE_PARTS = new Set(['table', 'caption', 'colgroup', 'thead', 'tbody', 'tfoot', 'tr', 'td', 'th'])
 /** They go on behind a block that ends around them, and blocks go on behind them. */
 const FORMATTING = new Set([
-  'a', 'b', 'big', 'code', 'em', 'font', 'i', 'nobr', 's', 'small', 'strike', 'strong', 'tt', 'u',
+  'a',
+  'b',
+  'big',
+  'code',
+  'em',
+  'font',
+  'i',
+  'nobr',
+  's',
+  'small',
+  'strike',
+  'strong',
+  'tt',
+  'u',
 ])
 /** Parts of a table end each other only inside the innermost table. */
 const TABLE_BOUNDARIES = ['table', 'template']
@@ -33,18 +58,53 @@ const ENDS_TERM: Implied = { ends: ['dd', 'dt', 'p'], within: [...BOUNDARIES, 'd
 const ENDS_CELL: Implied = { ends: ['td', 'th'], within: TABLE_BOUNDARIES }
 const ENDS_ROW: Implied = { ends: ['tr', 'td', 'th'], within: TABLE_BOUNDARIES }
 const ENDS_SECTION: Implied = {
-  ends: ['thead', 'tbody', 'tfoot', 'caption', 'colgroup', 'tr', 'td', 'th'], within: TABLE_BOUNDARIES,
+  ends: ['thead', 'tbody', 'tfoot', 'caption', 'colgroup', 'tr', 'td', 'th'],
+  within: TABLE_BOUNDARIES,
 }
 /** Which open elements a start tag ends, and up to which outer ones. */
 const IMPLIED_ENDS: ReadonlyMap<string, Implied> = new Map<string, Implied>([
-  ...['address', 'article', 'aside', 'blockquote', 'center', 'details', 'dir', 'div', 'dl', 'fieldset', 'figure',
-    'footer', 'form', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'header', 'hr', 'main', 'menu', 'nav', 'ol', 'p', 'pre',
-    'section', 'table', 'ul'].map((name): [string, Implied] => [name, ENDS_PARAGRAPH]),
+  ...[
+    'address',
+    'article',
+    'aside',
+    'blockquote',
+    'center',
+    'details',
+    'dir',
+    'div',
+    'dl',
+    'fieldset',
+    'figure',
+    'footer',
+    'form',
+    'h1',
+    'h2',
+    'h3',
+    'h4',
+    'h5',
+    'h6',
+    'header',
+    'hr',
+    'main',
+    'menu',
+    'nav',
+    'ol',
+    'p',
+    'pre',
+    'section',
+    'table',
+    'ul',
+  ].map((name): [string, Implied] => [name, ENDS_PARAGRAPH]),
   ['li', { ends: ['li', 'p'], within: [...BOUNDARIES, 'ul', 'ol', 'button'] }],
-  ['dd', ENDS_TERM], ['dt', ENDS_TERM],
+  ['dd', ENDS_TERM],
+  ['dt', ENDS_TERM],
   ['a', { ends: ['a'], within: BOUNDARIES }],
-  ['td', ENDS_CELL], ['th', ENDS_CELL], ['tr', ENDS_ROW],
-  ['thead', ENDS_SECTION], ['tbody', ENDS_SECTION], ['tfoot', ENDS_SECTION],
+  ['td', ENDS_CELL],
+  ['th', ENDS_CELL],
+  ['tr', ENDS_ROW],
+  ['thead', ENDS_SECTION],
+  ['tbody', ENDS_SECTION],
+  ['tfoot', ENDS_SECTION],
 ])
 
 export interface OpenElements {
@@ -81,8 +141,10 @@ export function createOpenElements(): OpenElements {
     const inside = mark !== undefined && mark.depth > depth ? mark : undefined
     // A block that was opened in formatting stays open.
     if (inside !== undefined && FORMATTING.has(names[depth] ?? '') && !FORMATTING.has(inside.name)) return
-    const goesOn = inside !== undefined && FORMATTING.has(inside.name)
-      && !names.slice(depth, inside.depth).some((name) => BOUNDARIES.includes(name))
+    const goesOn =
+      inside !== undefined &&
+      FORMATTING.has(inside.name) &&
+      !names.slice(depth, inside.depth).some((name) => BOUNDARIES.includes(name))
     while (names.length > depth) {
       const name = names.pop()
       if (name !== undefined) innermost.set(name, outer.pop() ?? -1)

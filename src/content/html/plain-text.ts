@@ -13,14 +13,42 @@ import { createTextWriter } from './text-writer.ts'
 const SILENT = new Set(['script', 'style', 'template', 'noscript', 'title', 'textarea', 'select'])
 /** Elements that have no end tag, so that nothing can be inside them. */
 const VOID = new Set([
-  'area', 'base', 'br', 'col', 'embed', 'hr', 'img', 'input', 'link', 'meta', 'source', 'track', 'wbr',
+  'area',
+  'base',
+  'br',
+  'col',
+  'embed',
+  'hr',
+  'img',
+  'input',
+  'link',
+  'meta',
+  'source',
+  'track',
+  'wbr',
 ])
 /** Line ends before and after elements that stand on lines of their own. */
 const LINE_BREAKS: ReadonlyMap<string, number> = new Map([
-  ...['address', 'article', 'center', 'dd', 'div', 'dt', 'fieldset', 'footer', 'form', 'header', 'li', 'main', 'nav',
-    'section', 'tr'].map((name): [string, number] => [name, 1]),
-  ...['blockquote', 'dl', 'figure', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'ol', 'p', 'pre', 'table', 'ul']
-    .map((name): [string, number] => [name, 2]),
+  ...[
+    'address',
+    'article',
+    'center',
+    'dd',
+    'div',
+    'dt',
+    'fieldset',
+    'footer',
+    'form',
+    'header',
+    'li',
+    'main',
+    'nav',
+    'section',
+    'tr',
+  ].map((name): [string, number] => [name, 1]),
+  ...['blockquote', 'dl', 'figure', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'ol', 'p', 'pre', 'table', 'ul'].map(
+    (name): [string, number] => [name, 2],
+  ),
 ])
 /** The attributes that matter here. */
 const ATTRIBUTES = new Set(['alt', 'href', 'style'])
@@ -42,29 +70,32 @@ export function plainTextOf(html: string): string {
     if (ATTRIBUTES.has(attribute)) tag.attributes.set(attribute, (tag.attributes.get(attribute) ?? '') + text)
   }
   const nothing = (): void => {}
-  const tokenizer = new Tokenizer({ decodeEntities: true }, {
-    ontext: (start, end) => reader.text(html.slice(start, end)),
-    ontextentity: (codePoint) => reader.text(String.fromCodePoint(codePoint)),
-    onopentagname: (start, end) => {
-      tag = { name: html.slice(start, end).toLowerCase(), attributes: new Map() }
+  const tokenizer = new Tokenizer(
+    { decodeEntities: true },
+    {
+      ontext: (start, end) => reader.text(html.slice(start, end)),
+      ontextentity: (codePoint) => reader.text(String.fromCodePoint(codePoint)),
+      onopentagname: (start, end) => {
+        tag = { name: html.slice(start, end).toLowerCase(), attributes: new Map() }
+      },
+      onattribname: (start, end) => {
+        attribute = html.slice(start, end).toLowerCase()
+        // Of two attributes with one name the first counts.
+        if (tag.attributes.has(attribute)) attribute = ''
+      },
+      onattribdata: (start, end) => addToAttribute(html.slice(start, end)),
+      onattribentity: (codePoint) => addToAttribute(String.fromCodePoint(codePoint)),
+      onattribend: nothing,
+      onopentagend: () => reader.open(tag),
+      onselfclosingtag: () => reader.open(tag),
+      onclosetag: (start, end) => reader.close(html.slice(start, end).toLowerCase()),
+      oncdata: nothing,
+      oncomment: nothing,
+      ondeclaration: nothing,
+      onprocessinginstruction: nothing,
+      onend: nothing,
     },
-    onattribname: (start, end) => {
-      attribute = html.slice(start, end).toLowerCase()
-      // Of two attributes with one name the first counts.
-      if (tag.attributes.has(attribute)) attribute = ''
-    },
-    onattribdata: (start, end) => addToAttribute(html.slice(start, end)),
-    onattribentity: (codePoint) => addToAttribute(String.fromCodePoint(codePoint)),
-    onattribend: nothing,
-    onopentagend: () => reader.open(tag),
-    onselfclosingtag: () => reader.open(tag),
-    onclosetag: (start, end) => reader.close(html.slice(start, end).toLowerCase()),
-    oncdata: nothing,
-    oncomment: nothing,
-    ondeclaration: nothing,
-    onprocessinginstruction: nothing,
-    onend: nothing,
-  })
+  )
   tokenizer.write(html)
   tokenizer.end()
   return reader.result()

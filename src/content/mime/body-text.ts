@@ -96,13 +96,18 @@ export function mostEncodedBytes(bytes: number): number {
 
 /** Returns where it ends; undefined: more bytes than `mostEscaped` have to be escaped. */
 export function writeReadable(
-  { pieces }: BodyBytes, target: Buffer, at: number, { mostEscaped, runs }: WriteLimits,
+  { pieces }: BodyBytes,
+  target: Buffer,
+  at: number,
+  { mostEscaped, runs }: WriteLimits,
 ): number | undefined {
   let end = at
   let escaped = 0
   for (const piece of pieces) {
-    const written = 'encoded' in piece ? copyLines(piece, target, end, runs)
-      : writeQuotedPrintable(piece, target, end, { mostEscaped: mostEscaped - escaped, runs })
+    const written =
+      'encoded' in piece
+        ? copyLines(piece, target, end, runs)
+        : writeQuotedPrintable(piece, target, end, { mostEscaped: mostEscaped - escaped, runs })
     if (written === undefined) return undefined
     end = written.end
     escaped += written.escaped

@@ -36,8 +36,16 @@ export interface SignerOptions {
 const OVERSIGNED_FIELDS = ['From', 'To', 'Subject', 'Date', 'Message-ID'] as const
 /** Signed when present. */
 const FURTHER_FIELDS = [
-  'Reply-To', 'Cc', 'MIME-Version', 'Content-Type', 'Content-Transfer-Encoding', 'List-Unsubscribe',
-  'List-Unsubscribe-Post', 'Feedback-ID', 'CFBL-Address', 'CFBL-Feedback-ID',
+  'Reply-To',
+  'Cc',
+  'MIME-Version',
+  'Content-Type',
+  'Content-Transfer-Encoding',
+  'List-Unsubscribe',
+  'List-Unsubscribe-Post',
+  'Feedback-ID',
+  'CFBL-Address',
+  'CFBL-Feedback-ID',
 ] as const
 
 const SIGNED_FIELDS = [
@@ -104,22 +112,26 @@ export const SIGNATURE_ROOM = 1_024
  * stands for itself (RFC 6376 §4.2). `signedAt` is in Unix milliseconds. The free bytes in front are used up.
  */
 export async function signMessage(
-  { buffer, start, bodyStart, runs }: UnsignedMessage, signers: readonly Signer[], signedAt: number,
+  { buffer, start, bodyStart, runs }: UnsignedMessage,
+  signers: readonly Signer[],
+  signedAt: number,
 ): Promise<Buffer> {
   if (signers.length === 0) throw new Error('the message has no signer')
   const selected = selectFields(buffer.toString('latin1', start, bodyStart - LINE_END.length))
   const body = runs === null ? relaxedBody(buffer.subarray(bodyStart)) : withoutRuns(buffer, bodyStart, runs)
   const bodyHash = hash('sha256', body, 'base64')
-  const signatures = await Promise.all(signers.map(async (signer) => {
-    const { algorithm, domain, selector } = signer
-    const unsigned = signatureField(
-      [`a=${algorithm}`, 'c=relaxed/relaxed', `d=${domain}`, `s=${selector}`, `t=${toUnixSeconds(signedAt)}`],
-      selected.names,
-      bodyHash,
-    )
-    const signature = await signer.sign(Buffer.from(selected.canonical + unsigned.canonical, 'latin1'))
-    return `${unsigned.field}${foldBase64(signature.toString('base64'))}${LINE_END}`
-  }))
+  const signatures = await Promise.all(
+    signers.map(async (signer) => {
+      const { algorithm, domain, selector } = signer
+      const unsigned = signatureField(
+        [`a=${algorithm}`, 'c=relaxed/relaxed', `d=${domain}`, `s=${selector}`, `t=${toUnixSeconds(signedAt)}`],
+        selected.names,
+        bodyHash,
+      )
+      const signature = await signer.sign(Buffer.from(selected.canonical + unsigned.canonical, 'latin1'))
+      return `${unsigned.field}${foldBase64(signature.toString('base64'))}${LINE_END}`
+    }),
+  )
   const fields = signatures.join('')
   if (fields.length > start) return Buffer.concat([Buffer.from(fields, 'latin1'), buffer.subarray(start)])
   buffer.write(fields, start - fields.length, 'latin1')

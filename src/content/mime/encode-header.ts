@@ -42,10 +42,13 @@ export function mailboxField(name: string, mailbox: Mailbox): string {
 
 /** A field such as Cc, with at least one mailbox. */
 export function mailboxesField(name: string, mailboxes: readonly Mailbox[]): string {
-  return foldField(name, mailboxes.flatMap((mailbox, index) => {
-    const words = mailboxWords(mailbox)
-    return index === mailboxes.length - 1 ? words : [...words.slice(0, -1), `${words.at(-1)},`]
-  }))
+  return foldField(
+    name,
+    mailboxes.flatMap((mailbox, index) => {
+      const words = mailboxWords(mailbox)
+      return index === mailboxes.length - 1 ? words : [...words.slice(0, -1), `${words.at(-1)},`]
+    }),
+  )
 }
 
 /**
@@ -56,7 +59,9 @@ export function customField(name: string, value: string): string {
   const isVerbatim = VERBATIM.test(value) && !value.includes('=?')
   if (isVerbatim && name.length + 2 + value.length <= MOST_LINE_CHARACTERS) return plainField(name, value)
   const words = value.split(' ')
-  const isFoldable = isVerbatim && PLAIN_WORDS.test(value) &&
+  const isFoldable =
+    isVerbatim &&
+    PLAIN_WORDS.test(value) &&
     words.every((word) => name.length + 2 + word.length <= LONGEST_LINE_CHARACTERS)
   return isFoldable ? foldField(name, words) : textField(name, value)
 }
@@ -83,8 +88,11 @@ function phrase(name: string): string[] {
 }
 
 function isPlain(text: string, pattern: RegExp): boolean {
-  return pattern.test(text) && !text.includes('=?') &&
+  return (
+    pattern.test(text) &&
+    !text.includes('=?') &&
     text.split(' ').every((word) => word.length <= MOST_PLAIN_WORD_CHARACTERS)
+  )
 }
 
 function foldField(name: string, words: readonly string[]): string {
@@ -120,8 +128,9 @@ function quotedWords(characters: readonly string[]): string[] {
 
 function base64Words(characters: readonly string[]): string[] {
   const most = Math.floor((MOST_ENCODED_WORD_CHARACTERS - BASE64_FRAME.length) / 4) * 3
-  return groups(characters, most, (character) => Buffer.byteLength(character))
-    .map((group) => `=?UTF-8?B?${Buffer.from(group).toString('base64')}?=`)
+  return groups(characters, most, (character) => Buffer.byteLength(character)).map(
+    (group) => `=?UTF-8?B?${Buffer.from(group).toString('base64')}?=`,
+  )
 }
 
 /** Characters joined to groups whose sizes add up to at most `most`. */

@@ -27,7 +27,10 @@ export function splitFields(header: string): string[] {
 
 /** Lower case; '' for a line that is no field. */
 export function fieldName(field: string): string {
-  return field.slice(0, Math.max(0, field.indexOf(':'))).trimEnd().toLowerCase()
+  return field
+    .slice(0, Math.max(0, field.indexOf(':')))
+    .trimEnd()
+    .toLowerCase()
 }
 
 /** The value of the only field of this name, unfolded; '' when there is none, undefined when there are several. */
@@ -35,7 +38,10 @@ export function fieldValue(fields: readonly string[], name: string): string | un
   const found = fields.filter((field) => fieldName(field) === name)
   if (found.length > 1) return undefined
   const field = found[0] ?? ''
-  return field.slice(field.indexOf(':') + 1).replace(/\r\n/g, '').trim()
+  return field
+    .slice(field.indexOf(':') + 1)
+    .replace(/\r\n/g, '')
+    .trim()
 }
 
 export function readMediaType(value: string): MediaType | undefined {

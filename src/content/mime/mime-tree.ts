@@ -94,9 +94,12 @@ async function buildTree({ text, html }: MimeShape, attachments: readonly Attach
   const fields = bytes.toString('latin1', 0, headerEnd).match(FIELD) ?? []
   const header = Buffer.from(`${fields.filter((field) => MIME_FIELD.test(field)).join('')}\r\n`, 'latin1')
   const places = [
-    ...placesOf(bytes, markOf(MARKS.text, text), 'text'), ...placesOf(bytes, markOf(MARKS.html, html), 'html'),
+    ...placesOf(bytes, markOf(MARKS.text, text), 'text'),
+    ...placesOf(bytes, markOf(MARKS.html, html), 'html'),
     ...placesOf(bytes, MARKS.boundary, 'boundary'),
-  ].filter(({ start }) => start >= bodyStart).toSorted((left, right) => left.start - right.start)
+  ]
+    .filter(({ start }) => start >= bodyStart)
+    .toSorted((left, right) => left.start - right.start)
   return {
     pieces: [...cut(header, placesOf(header, MARKS.boundary, 'boundary')), 'body', ...cut(bytes, places, bodyStart)],
     bytes: header.length + bytes.length,

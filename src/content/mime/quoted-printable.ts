@@ -21,8 +21,9 @@ const EQUALS = 0x3d
 const TILDE = 0x7e
 
 /** By byte: 1 for one that is written as it is in any place of a line, a dot but for its start. */
-const LITERALS = Uint8Array.from({ length: 256 }, (_, byte) => (
-  byte > SPACE && byte <= TILDE && byte !== EQUALS ? 1 : 0))
+const LITERALS = Uint8Array.from({ length: 256 }, (_, byte) =>
+  byte > SPACE && byte <= TILDE && byte !== EQUALS ? 1 : 0,
+)
 
 /** A text that was written into a buffer. */
 export interface WrittenText {
@@ -60,7 +61,10 @@ export function mostEscapedBytes(length: number): number {
 
 /** undefined: more bytes than `mostEscaped` have to be escaped. */
 export function writeQuotedPrintable(
-  text: Uint8Array, target: Uint8Array, at: number, { mostEscaped, runs }: WriteLimits,
+  text: Uint8Array,
+  target: Uint8Array,
+  at: number,
+  { mostEscaped, runs }: WriteLimits,
 ): WrittenText | undefined {
   const { length } = text
   let end = at

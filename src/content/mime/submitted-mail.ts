@@ -35,8 +35,13 @@ const MOST_TAIL_BYTES = 100
 const MOST_HTML_BYTES = 5 * 1024 * 1024
 /** Bytes that mean the same in each of these, so that what we put in is right in all of them. */
 const CHARACTER_SETS: ReadonlyMap<string, 'utf8' | 'latin1'> = new Map([
-  ['', 'utf8'], ['utf-8', 'utf8'], ['utf8', 'utf8'], ['us-ascii', 'utf8'], ['ascii', 'utf8'],
-  ['iso-8859-1', 'latin1'], ['windows-1252', 'latin1'],
+  ['', 'utf8'],
+  ['utf-8', 'utf8'],
+  ['utf8', 'utf8'],
+  ['us-ascii', 'utf8'],
+  ['ascii', 'utf8'],
+  ['iso-8859-1', 'latin1'],
+  ['windows-1252', 'latin1'],
 ])
 // Of a file, also of one that is shown within the mail: a body has no name.
 const ATTACHED = /^attachment\b|;\s*filename\b/i

@@ -23,7 +23,11 @@ export function isUsableValue(value: unknown): value is string | number | boolea
 }
 
 const HTML_ENTITIES: Readonly<Record<string, string>> = {
-  '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;',
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
 }
 
 export function escapeHtml(text: string): string {

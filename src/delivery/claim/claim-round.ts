@@ -63,8 +63,7 @@ export function createClaimRound(options: ClaimRoundOptions): ClaimRound {
     const name = `${pool} ${stream} ${isp} ${isRetry}`
     const known = candidates.get(name)
     if (known !== undefined) return known
-    const found = egress.candidates({ pool, stream, isp, isRetry })
-      .toSorted((left, right) => left.tier - right.tier)
+    const found = egress.candidates({ pool, stream, isp, isRetry }).toSorted((left, right) => left.tier - right.tier)
     candidates.set(name, found)
     return found
   }

@@ -150,8 +150,16 @@ export function createFairOrder(): FairOrder {
     if (known !== undefined) return known
     const rings = { transactional: createTurnRing<Lane>(), bulk: createTurnRing<Lane>() }
     const group: Group = {
-      name, route: { pool, route }, lanes: new Map(), rings, deficit: 0, bulkCredit: 0, isNew: false, round: 0,
-      slots: 0, room: 0,
+      name,
+      route: { pool, route },
+      lanes: new Map(),
+      rings,
+      deficit: 0,
+      bulkCredit: 0,
+      isNew: false,
+      round: 0,
+      slots: 0,
+      room: 0,
     }
     groups.set(name, group)
     group.isNew = newcomers.come(name)

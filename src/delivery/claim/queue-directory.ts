@@ -114,8 +114,19 @@ export function createQueueDirectory({ clock, order, mostKeys = MOST_KEYS }: Que
   function add(state: QueueKeyState): void {
     const { pool, route, domain, stream, isRetry, earliestAt, waiting } = state
     const entry: KeyEntry = {
-      pool, route, domain, stream, isRetry, earliestAt, waiting,
-      isDue: false, isClaiming: false, cameMeanwhile: Infinity, closure: null, waitingFor: null, walk,
+      pool,
+      route,
+      domain,
+      stream,
+      isRetry,
+      earliestAt,
+      waiting,
+      isDue: false,
+      isClaiming: false,
+      cameMeanwhile: Infinity,
+      closure: null,
+      waitingFor: null,
+      walk,
     }
     entries.set(idOf(entry), entry)
     schedule(entry)
@@ -142,7 +153,8 @@ export function createQueueDirectory({ clock, order, mostKeys = MOST_KEYS }: Que
   /** What is due, or would be if it could go, stays; what comes last goes. */
   function forgetLatest(): void {
     const timeOf = (entry: KeyEntry): number => Math.max(entry.earliestAt, closureOf(entry)?.until ?? 0)
-    const inOrder = [...entries.values()].filter(({ isClaiming }) => !isClaiming)
+    const inOrder = [...entries.values()]
+      .filter(({ isClaiming }) => !isClaiming)
       .toSorted((left, right) => timeOf(left) - timeOf(right))
     for (const entry of inOrder.slice(mostKeys)) {
       forgottenFrom = Math.min(forgottenFrom, timeOf(entry))

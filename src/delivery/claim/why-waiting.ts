@@ -16,8 +16,17 @@ import type { PathRow, Paths } from '../place/paths.ts'
 
 export type WaitingMessage = Pick<
   MessageView,
-  'id' | 'state' | 'pool' | 'domain' | 'stream' | 'recipientDomain' | 'lastIp' | 'isCaptured' | 'nextAttemptAt' |
-  'waitingFor' | 'attempts'
+  | 'id'
+  | 'state'
+  | 'pool'
+  | 'domain'
+  | 'stream'
+  | 'recipientDomain'
+  | 'lastIp'
+  | 'isCaptured'
+  | 'nextAttemptAt'
+  | 'waitingFor'
+  | 'attempts'
 >
 
 export interface WaitReason {
@@ -68,7 +77,8 @@ export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
     if (route === undefined) return undefined
     const attempts = message.attempts.filter(({ result }) => result !== 'path-failed').length
     const chosen = choosePath(
-      { ...message, attempts, route: route.provider.route, keepIpUntil: null, avoidIps: [] }, route,
+      { ...message, attempts, route: route.provider.route, keepIpUntil: null, avoidIps: [] },
+      route,
     )
     if (chosen.kind === 'wait') return { wait: chosen }
     const { facts } = chosen

@@ -31,8 +31,11 @@ const MESSAGES_PER_CONNECTION = 1_000
 
 /** It takes whatever comes. */
 export const CAPTURE_GATE: OpenGate = {
-  kind: 'open', connections: MOST_CONNECTIONS, messagesPerConnection: MESSAGES_PER_CONNECTION,
-  mostUnderWay: Infinity, mostOfLane: Infinity,
+  kind: 'open',
+  connections: MOST_CONNECTIONS,
+  messagesPerConnection: MESSAGES_PER_CONNECTION,
+  mostUnderWay: Infinity,
+  mostOfLane: Infinity,
 }
 
 export function createCaptureRoute(
@@ -40,16 +43,24 @@ export function createCaptureRoute(
   configuration: () => Configuration,
 ): CaptureRoute {
   const { server, providers } = configuration()
-  const hosts: MailHost[] = [{
-    name: CAPTURE_ROUTE, addresses: [address], tls: { kind: 'opportunistic', policy: { type: 'none', id: '' } },
-  }]
+  const hosts: MailHost[] = [
+    { name: CAPTURE_ROUTE, addresses: [address], tls: { kind: 'opportunistic', policy: { type: 'none', id: '' } } },
+  ]
   return {
     facts: {
-      key: CAPTURE_ROUTE, route: CAPTURE_ROUTE, isp: CAPTURE_ROUTE, shaped: null,
+      key: CAPTURE_ROUTE,
+      route: CAPTURE_ROUTE,
+      isp: CAPTURE_ROUTE,
+      shaped: null,
       plan: {
-        key: CAPTURE_ROUTE, port, source: ipFamily(address) === 6 ? '::1' : '127.0.0.1', hostname: server.hostname,
-        connections: MOST_CONNECTIONS, messagesPerConnection: MESSAGES_PER_CONNECTION,
-        idleMilliseconds: providers.default.idle, connectionRate: null,
+        key: CAPTURE_ROUTE,
+        port,
+        source: ipFamily(address) === 6 ? '::1' : '127.0.0.1',
+        hostname: server.hostname,
+        connections: MOST_CONNECTIONS,
+        messagesPerConnection: MESSAGES_PER_CONNECTION,
+        idleMilliseconds: providers.default.idle,
+        connectionRate: null,
       },
     },
     routeOf(recipientDomain) {

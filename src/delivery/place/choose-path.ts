@@ -25,13 +25,24 @@ export type ChosenPath =
 /** What the choice needs of a message. */
 export type ChosenMessage = Pick<
   ClaimedMessage,
-  'id' | 'pool' | 'route' | 'domain' | 'stream' | 'recipientDomain' | 'attempts' | 'lastIp' | 'keepIpUntil' |
-  'avoidIps' | 'isCaptured'
+  | 'id'
+  | 'pool'
+  | 'route'
+  | 'domain'
+  | 'stream'
+  | 'recipientDomain'
+  | 'attempts'
+  | 'lastIp'
+  | 'keepIpUntil'
+  | 'avoidIps'
+  | 'isCaptured'
 >
 
 /** `chosenBefore`: rows that were given this path just now, and are not on it yet. */
 export type ChoosePath = (
-  message: ChosenMessage, route: HostsRoute, chosenBefore?: (pathKey: string) => number,
+  message: ChosenMessage,
+  route: HostsRoute,
+  chosenBefore?: (pathKey: string) => number,
 ) => ChosenPath
 
 export interface ChoosePathOptions {
@@ -77,7 +88,11 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
     if (known !== undefined) return known
     const { pools, server } = configuration()
     const preference = pools.pools[pool]?.ipv6 ?? server.delivery.ipv6
-    const found = familiesToAsk(route.hosts, preference, egress.ipsUsedBy(pool).map(({ source }) => source))
+    const found = familiesToAsk(
+      route.hosts,
+      preference,
+      egress.ipsUsedBy(pool).map(({ source }) => source),
+    )
     ofRoute.set(pool, found)
     return found
   }
@@ -94,14 +109,24 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
       const facts = pathFacts.of(ip, provider)
       return { ip, facts, gate: gateOf(facts, lane) }
     }
-    const choice = egress.choose({
-      pool: message.pool, messageId: message.id, recipientDomain: message.recipientDomain, stream: message.stream,
-      isp: provider.isp, attempts: message.attempts, lastIp: message.lastIp, keepIpUntil: message.keepIpUntil,
-      avoidIps: message.avoidIps, families: familiesOf(message.pool, route),
-    }, (ip) => {
-      asked = ask(ip)
-      return stateOf(asked, message, chosenBefore(asked.facts.key))
-    })
+    const choice = egress.choose(
+      {
+        pool: message.pool,
+        messageId: message.id,
+        recipientDomain: message.recipientDomain,
+        stream: message.stream,
+        isp: provider.isp,
+        attempts: message.attempts,
+        lastIp: message.lastIp,
+        keepIpUntil: message.keepIpUntil,
+        avoidIps: message.avoidIps,
+        families: familiesOf(message.pool, route),
+      },
+      (ip) => {
+        asked = ask(ip)
+        return stateOf(asked, message, chosenBefore(asked.facts.key))
+      },
+    )
     if (choice.kind === 'wait') return choice
     const { ip, needsGrant } = choice
     const { facts, gate } = asked?.ip === ip ? asked : ask(ip)

@@ -41,11 +41,19 @@ export function createPathFacts(configuration: () => Configuration): PathFactsMa
     const shaped = shapedPath(ip, provider)
     const { limits } = shaped
     return {
-      key: shaped.key, route: provider.route, isp: provider.isp, shaped,
+      key: shaped.key,
+      route: provider.route,
+      isp: provider.isp,
+      shaped,
       plan: {
-        key: shaped.key, port: server.delivery.port, source: ip.source, hostname: ip.hostname,
-        connections: limits.connections, messagesPerConnection: limits.messages_per_connection,
-        idleMilliseconds: limits.idle, connectionRate: limits.connection_rate,
+        key: shaped.key,
+        port: server.delivery.port,
+        source: ip.source,
+        hostname: ip.hostname,
+        connections: limits.connections,
+        messagesPerConnection: limits.messages_per_connection,
+        idleMilliseconds: limits.idle,
+        connectionRate: limits.connection_rate,
       },
     }
   }

@@ -192,7 +192,9 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
 
   /** How many more transactional rows fit beside those that are there: `all`, of these `others` that are not. */
   function urgentRoom(
-    most: number, { mostUnderWay }: OpenGate, { all, others }: { all: number; others: number },
+    most: number,
+    { mostUnderWay }: OpenGate,
+    { all, others }: { all: number; others: number },
   ): number {
     const kept = Math.ceil(most * (1 - SHARE_OF_OTHERS)) - (all - others)
     return Math.max(0, Math.min(Math.max(most - all, kept), mostUnderWay - all))
@@ -378,7 +380,13 @@ function rowsOfRate(interval: number): number {
 
 function newPath<Row>(memory: Memory): Path<Row> {
   return {
-    memory, urgent: [], others: [], endsFrom: Infinity, turns: createStreamTurns(), underWay: 0, othersUnderWay: 0,
+    memory,
+    urgent: [],
+    others: [],
+    endsFrom: Infinity,
+    turns: createStreamTurns(),
+    underWay: 0,
+    othersUnderWay: 0,
     told: undefined,
   }
 }

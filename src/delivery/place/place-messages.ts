@@ -121,8 +121,10 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
   }
 
   /** Gives back those whose domain has another route by now; returns the others. */
-  function withoutMoved(messages: readonly ClaimedMessage[], { provider: { route, isp } }: HostsRoute):
-    ClaimedMessage[] {
+  function withoutMoved(
+    messages: readonly ClaimedMessage[],
+    { provider: { route, isp } }: HostsRoute,
+  ): ClaimedMessage[] {
     const isMoved = (message: ClaimedMessage): boolean => !message.isCaptured && message.route !== route
     const moved = messages.filter(isMoved)
     for (const message of moved) recorder.giveBack(message, { nextAt: clock.now(), route })
@@ -132,7 +134,9 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
   }
 
   function withReturnPaths(
-    messages: readonly ClaimedMessage[], route: HostsRoute, known: ReadonlyMap<string, string | undefined>,
+    messages: readonly ClaimedMessage[],
+    route: HostsRoute,
+    known: ReadonlyMap<string, string | undefined>,
   ): Ready[] {
     return messages.flatMap((message) => {
       // Mail of test keys may come from a domain that this server has no record of: reports come to the server itself.
@@ -149,7 +153,10 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
     try {
       return await reserveGrants(needing, egress)
     } catch (thrown) {
-      giveBack(needing.map(({ each }) => each.message), errorText(thrown))
+      giveBack(
+        needing.map(({ each }) => each.message),
+        errorText(thrown),
+      )
       return { granted: [], refused: [] }
     }
   }
@@ -172,9 +179,14 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
       }
       if (needing.length === 0) break
       const { granted, refused } = await reserve(needing)
-      for (const { item: { each, chosen }, grant } of granted) placed.push({ ...toRow(each, chosen), grant })
+      for (const {
+        item: { each, chosen },
+        grant,
+      } of granted)
+        placed.push({ ...toRow(each, chosen), grant })
       open = refused.map(({ each }) => ({
-        each, chosen: choice < MOST_CHOICES ? choose(each) : noAllowance(clock.now()),
+        each,
+        chosen: choice < MOST_CHOICES ? choose(each) : noAllowance(clock.now()),
       }))
     }
     options.onPlaced(placed)
@@ -188,8 +200,16 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
   function toRow({ message, route, returnPath }: Ready, chosen: Extract<ChosenPath, { kind: 'path' }>): PlacedRow {
     const { facts, ip, isProbe } = chosen
     return {
-      claim: message.claim, facts, isUrgent: message.stream === 'transactional', expiresAt: message.expiresAt, isProbe,
-      message, lane: { domain: message.domain, stream: message.stream }, ip, returnPath, grant: null,
+      claim: message.claim,
+      facts,
+      isUrgent: message.stream === 'transactional',
+      expiresAt: message.expiresAt,
+      isProbe,
+      message,
+      lane: { domain: message.domain, stream: message.stream },
+      ip,
+      returnPath,
+      grant: null,
       route: ip === null ? route : reachable(ip, route),
     }
   }
@@ -203,7 +223,8 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
     if (first === undefined) return undefined
     const { recipientDomain, isCaptured } = first
     try {
-      const route = isCaptured ? capture.routeOf(recipientDomain)
+      const route = isCaptured
+        ? capture.routeOf(recipientDomain)
         : (routes.fresh(recipientDomain) ?? (await routes.find(recipientDomain)))
       const known = new Map<string, string | undefined>()
       for (const { domain } of route.kind === 'hosts' ? messages : []) {
@@ -252,10 +273,7 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
       if (known.length > 0) run(known.flat(), known)
       for (const group of groups) if (!known.includes(group)) run(group, [group])
     },
-    placing: {
-      of: ({ pool, route }) => waiting.get(`${pool} ${route}`) ?? 0,
-      firstAttempts: () => firstAttempts,
-    },
+    placing: { of: ({ pool, route }) => waiting.get(`${pool} ${route}`) ?? 0, firstAttempts: () => firstAttempts },
     *held() {
       for (const messages of underWay.values()) yield* messages
     },
@@ -267,9 +285,7 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
 
 /** Others may have some: what was refused is known by then. */
 function noAllowance(now: number): Extract<ChosenPath, { kind: 'wait' }> {
-  return {
-    kind: 'wait', until: now + SECOND, waitingFor: 'warmup_hour', text: 'No IP of the pool had allowance left.',
-  }
+  return { kind: 'wait', until: now + SECOND, waitingFor: 'warmup_hour', text: 'No IP of the pool had allowance left.' }
 }
 
 /**

@@ -78,9 +78,11 @@ export function judgePeer(peer: Peer, host: string, tls: HostTls, now: number): 
       const problem = publicProblem(peer, [host])
       const isReported = tls.policy.type === 'sts' || tls.policy.type === 'dane'
       // A TLSA set without a usable record asks for TLS alone, and its owner wants to know (RFC 7672 §2.2).
-      const reported = tls.policy.type === 'dane' ? 'tlsa-invalid' : problem?.result ?? 'success'
+      const reported = tls.policy.type === 'dane' ? 'tlsa-invalid' : (problem?.result ?? 'success')
       return {
-        isAcceptable: true, isVerified: problem === null, problem: problem?.text ?? null,
+        isAcceptable: true,
+        isVerified: problem === null,
+        problem: problem?.text ?? null,
         result: isReported ? reported : 'success',
       }
     }

@@ -13,7 +13,11 @@ import type { TlsaRecord } from '../../network/tlsa.ts'
 
 /** What is wrong with a certificate: a result type of RFC 8460 §4.3, and words. */
 export interface CertificateProblem {
-  result: 'certificate-host-mismatch' | 'certificate-expired' | 'certificate-not-trusted' | 'validation-failure'
+  result:
+    | 'certificate-host-mismatch'
+    | 'certificate-expired'
+    | 'certificate-not-trusted'
+    | 'validation-failure'
     | 'tlsa-invalid'
   text: string
 }

@@ -166,7 +166,10 @@ export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
         options.onAssigned(await store.assignRoutes(batch))
       } catch (thrown) {
         logger.error({ error: errorText(thrown), domains: batch.length }, 'routes could not be stored')
-        note(batch.map(({ domain }) => domain), clock.now() + AGAIN_AFTER)
+        note(
+          batch.map(({ domain }) => domain),
+          clock.now() + AGAIN_AFTER,
+        )
       }
     }
     assigning = undefined

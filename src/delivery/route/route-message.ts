@@ -104,7 +104,11 @@ export function createFindRoute(options: FindRouteOptions): FindRoute {
       const left = skipped ?? { code: PROTECTION_CODE, reason: NONE_NAMED }
       return { kind: 'no-usable-host', code: left.code, reason: left.reason }
     }
-    const provider = identifyProvider(providers, facts.domain, mxNames.filter((name) => !leftOut.includes(name)))
+    const provider = identifyProvider(
+      providers,
+      facts.domain,
+      mxNames.filter((name) => !leftOut.includes(name)),
+    )
     const floor = floorOf(provider, server.delivery.tls)
     const demanded = floor === null ? hosts : hosts.map((host) => ({ ...host, tls: withFloor(host.tls, floor) }))
     return { kind: 'hosts', hosts: demanded, siteKey: siteKeyOf(facts.domain, demanded), provider }
@@ -153,7 +157,10 @@ function floorOf(
 }
 
 function siteKeyOf(domain: string, hosts: readonly MailHost[]): string {
-  return hosts.map(({ name, tls }) => `${name} ${keyOf(domain, tls)}`).toSorted().join(' ')
+  return hosts
+    .map(({ name, tls }) => `${name} ${keyOf(domain, tls)}`)
+    .toSorted()
+    .join(' ')
 }
 
 /** Short where nothing is demanded: so it is with most. */

@@ -24,7 +24,11 @@ export interface ConnectRequest {
 export function connectFrom(request: ConnectRequest): Promise<Connected> {
   return new Promise((resolve) => {
     const socket = connect({
-      host: request.address, port: request.port, localAddress: request.source, autoSelectFamily: false, noDelay: true,
+      host: request.address,
+      port: request.port,
+      localAddress: request.source,
+      autoSelectFamily: false,
+      noDelay: true,
     })
     const finish = (result: Connected): void => {
       clearTimeout(timer)

@@ -38,7 +38,8 @@ const PART_KEPT_FREE = 0.05
 const MOST_RETIRING = 50
 
 export function createConnectionSlots<Sender extends SlotUser>(
-  most: number, nextTurn: (run: () => void) => void = setImmediate,
+  most: number,
+  nextTurn: (run: () => void) => void = setImmediate,
 ): ConnectionSlots<Sender> {
   const keptFree = Math.min(MOST_KEPT_FREE, Math.floor(most * PART_KEPT_FREE))
   const urgent = new Set<Sender>()

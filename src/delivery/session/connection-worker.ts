@@ -86,7 +86,9 @@ export interface ConnectionWorker {
 }
 
 export const STOPPING: Extract<TryEnd, { kind: 'returned' }> = {
-  kind: 'returned', why: 'stopping', reason: 'the server stops',
+  kind: 'returned',
+  why: 'stopping',
+  reason: 'the server stops',
 }
 const TOO_LATE: SendEnd = { kind: 'returned', why: 'too-late', reason: 'its lifetime is over' }
 
@@ -125,16 +127,26 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
   let server: Pick<ThreadPlace, 'host' | 'address'> = { host: null, address: null }
 
   const newTrial = (pathRow: PathRow): Trial => ({
-    pathRow, startedAt: tools.now(), ticks: performance.now(), transcript: tools.transcript(), isBegun: false,
-    stage: 'render', stageSince: performance.now(),
+    pathRow,
+    startedAt: tools.now(),
+    ticks: performance.now(),
+    transcript: tools.transcript(),
+    isBegun: false,
+    stage: 'render',
+    stageSince: performance.now(),
   })
 
   function conclude(trial: Trial, end: TryEnd, facts: ConnectionFacts, wasRcptSent = false): void {
     trials.delete(trial)
     const { pathRow, startedAt, ticks, transcript } = trial
     report({
-      claim: pathRow.row.claim, startedAt, durationMilliseconds: Math.round(performance.now() - ticks), facts, end,
-      wasRcptSent: wasRcptSent || pathRow.wasRcptSent, transcript: transcript?.text() ?? null,
+      claim: pathRow.row.claim,
+      startedAt,
+      durationMilliseconds: Math.round(performance.now() - ticks),
+      facts,
+      end,
+      wasRcptSent: wasRcptSent || pathRow.wasRcptSent,
+      transcript: transcript?.text() ?? null,
     })
   }
 
@@ -143,14 +155,21 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
     trials.add(trial)
     // Begun before connecting: rendering and signing take no longer than the greeting of most hosts.
     const rendering = takeRendering(first)
-    const opened = await openConnection({
-      path: plan(), site: options.site(), domain: first.row.recipientDomain, mayPipeline: first.mayPipeline,
-      transcript: trial.transcript, isAborted: () => isAborted,
-      onConnect(place) {
-        server = place
-        enter(trial, 'connect')
+    const opened = await openConnection(
+      {
+        path: plan(),
+        site: options.site(),
+        domain: first.row.recipientDomain,
+        mayPipeline: first.mayPipeline,
+        transcript: trial.transcript,
+        isAborted: () => isAborted,
+        onConnect(place) {
+          server = place
+          enter(trial, 'connect')
+        },
       },
-    }, tools)
+      tools,
+    )
     switch (opened.kind) {
       case 'aborted':
         return leave()
@@ -201,7 +220,10 @@ export function startWorker(first: PathRow, options: WorkerOptions): ConnectionW
     const { pathRow, transcript } = trial
     const { claim, expiresAt } = pathRow.row
     return {
-      envelope, bytes, provenFrom, transcript,
+      envelope,
+      bytes,
+      provenFrom,
+      transcript,
       mayPipeline: pathRow.mayPipeline,
       begin(messagesBefore) {
         if (options.isHalted()) return STOPPING

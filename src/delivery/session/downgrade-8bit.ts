@@ -39,7 +39,8 @@ function downgrade(mail: SubmittedMail, defaultType: string, depth: number): Sub
   }
   if (!type.startsWith('multipart/')) return encodeLeaf(fields, body, type)
   const inside = downgradeParts(body, media.parameters.get('boundary') ?? '', {
-    depth, defaultType: type === 'multipart/digest' ? 'message/rfc822' : 'text/plain',
+    depth,
+    defaultType: type === 'multipart/digest' ? 'message/rfc822' : 'text/plain',
   })
   return inside === undefined ? mail : withBody(fields, inside)
 }

@@ -97,7 +97,8 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
 
   const readSender = async (domain: string): Promise<Sender> => {
     const [keys, platformKey, ownHost] = await Promise.all([
-      reader.signingKeys(domain), platformDomain === null ? undefined : reader.platformKey(platformDomain),
+      reader.signingKeys(domain),
+      platformDomain === null ? undefined : reader.platformKey(platformDomain),
       reader.trackingHost(domain),
     ])
     const [own] = keys
@@ -139,7 +140,7 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
   const contentOf = async (contentId: number): Promise<PreparedContent | undefined> => {
     const known = contents.get(contentId)
     if (known !== undefined) return known
-    const stored = contentsAhead.get(contentId) ?? await reader.content(contentId)
+    const stored = contentsAhead.get(contentId) ?? (await reader.content(contentId))
     if (stored === undefined) return undefined
     // Another message of the batch may have been quicker.
     const isShared = usedOnce.has(contentId)
@@ -162,7 +163,11 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
       if (!contents.has(contentId) && !contentsAhead.has(contentId)) unknown.add(contentId)
     }
     try {
-      const read = await reader.readAhead(rows.map(({ key }) => key), unknown, AHEAD_BYTES)
+      const read = await reader.readAhead(
+        rows.map(({ key }) => key),
+        unknown,
+        AHEAD_BYTES,
+      )
       for (const [key, facts] of read.facts) factsAhead.set(key, facts)
       for (const [contentId, stored] of read.contents) contentsAhead.set(contentId, stored)
     } catch {
@@ -185,7 +190,8 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
     const from = returnPathAddress(messageId, returnPath, bounceKey)
     const to = facts.to.address
     const envelope = {
-      from, to,
+      from,
+      to,
       envelopeId: from.slice(0, from.indexOf('@')),
       needsUtf8: content.needsUtf8 || !isAscii(to),
       is8Bit: content.is8Bit,

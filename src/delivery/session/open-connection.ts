@@ -74,7 +74,8 @@ export async function openConnection(request: ConnectionRequest, tools: Connecti
 /** Skipped hosts come too, once each: why they are is what the path fails for when there is no other. */
 function placesOf({ hosts }: Site, { source }: PathPlan, memory: HostMemory): Place[] {
   const all = hosts.flatMap(({ name, addresses, tls }) =>
-    (tls.kind === 'skip' ? addresses.slice(0, 1) : addresses).map((address) => ({ host: name, address, tls })))
+    (tls.kind === 'skip' ? addresses.slice(0, 1) : addresses).map((address) => ({ host: name, address, tls })),
+  )
   const places = all.slice(0, MOST_ADDRESSES)
   const isAside = ({ address }: Place): boolean => memory.isAside(source, address)
   return [...places.filter((place) => !isAside(place)), ...places.filter(isAside)]
@@ -119,8 +120,12 @@ function mayFallBack(tls: HostTls, { stage, isInjection }: SetupFailure): boolea
 /** null: it did not come to TLS, or nothing is asked of it here. */
 function tlsNote(tls: HostTls, opened: Opened): TlsResultNote | null {
   if (tls.kind === 'plain' || opened.kind === 'source-gone') return null
-  const noteOf = (result: string, reason: string | null, policy: TlsPolicy): TlsResultNote =>
-    ({ policy, result, reason, isPlainFallback: false })
+  const noteOf = (result: string, reason: string | null, policy: TlsPolicy): TlsResultNote => ({
+    policy,
+    result,
+    reason,
+    isPlainFallback: false,
+  })
   if (opened.kind === 'open') return noteOf(opened.tlsResult, opened.session.facts.tls?.problem ?? null, tls.policy)
   const { tlsResult, reason } = opened.failure
   return tlsResult === null ? null : noteOf(tlsResult, reason, tls.policy)
@@ -151,6 +156,11 @@ function skipped(host: string, { code, reason }: Extract<HostTls, { kind: 'skip'
 }
 
 const NO_HOST: PathFailure = {
-  kind: 'path-failed', stage: 'connect', code: '4.4.4', reason: 'no address to connect to', host: null, reply: null,
+  kind: 'path-failed',
+  stage: 'connect',
+  code: '4.4.4',
+  reason: 'no address to connect to',
+  host: null,
+  reply: null,
   wasTried: true,
 }

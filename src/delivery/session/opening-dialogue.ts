@@ -39,7 +39,10 @@ export function createOpening(socket: Socket, transcript: Transcript | null): Op
     return new Promise((resolve) => {
       onAnswer = resolve
       const expectation = {
-        stage, limitMilliseconds, transcript, answer: (reply: RawReply) => resolve({ kind: 'reply', reply }),
+        stage,
+        limitMilliseconds,
+        transcript,
+        answer: (reply: RawReply) => resolve({ kind: 'reply', reply }),
       }
       if (line === null) return wire.expect(expectation)
       transcript?.said(line)

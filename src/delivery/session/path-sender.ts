@@ -21,7 +21,15 @@ import type { MessageForm, RenderedMessage } from './message-renderer.ts'
 import { createRowQueue } from './row-queue.ts'
 import type { RowQueue } from './row-queue.ts'
 import { NO_CONNECTION } from '../protocol/try-result.ts'
-import type { DispatchedRow, PathBatch, PathFailure, PathPlan, Site, TryEnd, TryResult } from '../protocol/try-result.ts'
+import type {
+  DispatchedRow,
+  PathBatch,
+  PathFailure,
+  PathPlan,
+  Site,
+  TryEnd,
+  TryResult,
+} from '../protocol/try-result.ts'
 
 export interface PathSender {
   add(batch: PathBatch): void
@@ -95,7 +103,13 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
     for (const { row, wasRcptSent } of rows) {
       const startedAt = tools.now()
       report({
-        claim: row.claim, startedAt, durationMilliseconds: 0, facts: NO_CONNECTION, end, wasRcptSent, transcript: null,
+        claim: row.claim,
+        startedAt,
+        durationMilliseconds: 0,
+        facts: NO_CONNECTION,
+        end,
+        wasRcptSent,
+        transcript: null,
       })
     }
   }
@@ -160,7 +174,9 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
     sites.delete(queue.site.key)
     sites.set(queue.site.key, queue)
     const worker: ConnectionWorker = startWorker(first, {
-      tools, report, isHalted,
+      tools,
+      report,
+      isHalted,
       plan: () => plan,
       site: () => queue.site,
       next: () => takeNext(queue),
@@ -199,7 +215,10 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
     rendering ??= setImmediate(() => {
       rendering = undefined
       if (isLarge) return
-      for (const { rows, workers: { size } } of sites.values()) {
+      for (const {
+        rows,
+        workers: { size },
+      } of sites.values()) {
         for (const row of rows.soon(size)) row.rendering ??= renderRow(tools, row, '8bit')
       }
     })
@@ -282,7 +301,9 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
       return [...waiting.map(({ row }) => row.claim), ...workers().flatMap((worker) => worker.claims())]
     },
     where(claim) {
-      const onConnection = workers().map((worker) => worker.where(claim)).find((place) => place !== undefined)
+      const onConnection = workers()
+        .map((worker) => worker.where(claim))
+        .find((place) => place !== undefined)
       if (onConnection !== undefined) return onConnection
       const waiting = [...sites.values()].flatMap(({ rows }) => rows.soon(rows.size()))
       const found = waiting.find(({ row }) => row.claim === claim)
@@ -303,9 +324,7 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
 }
 
 function newRow(row: DispatchedRow): PathRow {
-  return {
-    row, waitsSince: performance.now(), returns: 0, mayPipeline: true, wasRcptSent: false, rendering: null,
-  }
+  return { row, waitsSince: performance.now(), returns: 0, mayPipeline: true, wasRcptSent: false, rendering: null }
 }
 
 function connectionRate({ connectionRate: rate }: PathPlan): RateLimit | null {

@@ -36,7 +36,9 @@ export function serveThread(served: ServedThread): (message: ToThread) => void {
   let isDraining = false
 
   const tools: DeliveryTools = {
-    open, transcript, render,
+    open,
+    transcript,
+    render,
     hosts: createHostMemory(),
     note: outbox.note,
     askMark: outbox.askMark,

@@ -29,7 +29,12 @@ export interface SmtpExtensions {
 }
 
 export const NO_EXTENSIONS: SmtpExtensions = {
-  isPipelining: false, hasStartTls: false, has8BitMime: false, hasSmtpUtf8: false, hasDsn: false, hasSize: false,
+  isPipelining: false,
+  hasStartTls: false,
+  has8BitMime: false,
+  hasSmtpUtf8: false,
+  hasDsn: false,
+  hasSize: false,
   mostBytes: null,
 }
 
@@ -38,14 +43,21 @@ const SIZE = /^SIZE(?: (\d{1,15}))?$/
 
 /** `reply`: the lines of the answer to EHLO. */
 export function readExtensions(reply: string): SmtpExtensions {
-  const lines = reply.split('\n').slice(1).map((line) => line.slice(4).trim().toUpperCase())
+  const lines = reply
+    .split('\n')
+    .slice(1)
+    .map((line) => line.slice(4).trim().toUpperCase())
   const words = new Set(lines.map((line) => line.split(' ', 1)[0] ?? ''))
   const size = lines.map((line) => SIZE.exec(line)?.[1]).find((bytes) => bytes !== undefined)
   // 0: a limit that is not told (RFC 1870 §4).
   const mostBytes = Number(size ?? 0)
   return {
-    isPipelining: words.has('PIPELINING'), hasStartTls: words.has('STARTTLS'), has8BitMime: words.has('8BITMIME'),
-    hasSmtpUtf8: words.has('SMTPUTF8'), hasDsn: words.has('DSN'), hasSize: words.has('SIZE'),
+    isPipelining: words.has('PIPELINING'),
+    hasStartTls: words.has('STARTTLS'),
+    has8BitMime: words.has('8BITMIME'),
+    hasSmtpUtf8: words.has('SMTPUTF8'),
+    hasDsn: words.has('DSN'),
+    hasSize: words.has('SIZE'),
     mostBytes: mostBytes > 0 ? mostBytes : null,
   }
 }

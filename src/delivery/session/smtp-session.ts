@@ -144,7 +144,8 @@ async function sayHello(dialogue: OpeningDialogue, { target, settings }: Opening
   const isRefused = extended.kind === 'reply' && extended.reply.code >= 500
   if (!isRefused) return { kind: 'failed', failure: failureAt('ehlo', extended) }
   const plain = await dialogue.ask(`HELO ${name}`, 'ehlo', settings.timeouts.ehlo)
-  return isPositive(plain) ? { kind: 'ready', extensions: NO_EXTENSIONS }
+  return isPositive(plain)
+    ? { kind: 'ready', extensions: NO_EXTENSIONS }
     : { kind: 'failed', failure: failureAt('ehlo', plain) }
 }
 
@@ -164,7 +165,12 @@ async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: 
   const { host, tls } = target
   const socket = dialogue.detach()
   const encrypted = await startTls({
-    socket, host, tls, secureContext, tickets, timeoutMilliseconds: timeouts.handshake,
+    socket,
+    host,
+    tls,
+    secureContext,
+    tickets,
+    timeoutMilliseconds: timeouts.handshake,
   })
   if (encrypted.kind === 'failed') {
     const { reason, result } = encrypted
@@ -206,7 +212,9 @@ function createSession(
   const transactions = createTransactions({ wire, extensions, timeouts })
   let isLeaving = false
   return {
-    facts, extensions, ended,
+    facts,
+    extensions,
+    ended,
     openedAt: performance.now(),
     isUsable: () => wire.isOpen() && !isLeaving && !transactions.isStopped(),
     isPastDot: transactions.isPastDot,

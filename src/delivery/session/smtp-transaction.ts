@@ -248,7 +248,10 @@ export function createTransactions({ wire, extensions, timeouts }: TransactionsO
   }
 
   function sendDot(transaction: Transaction): void {
-    const { job: { bytes, transcript }, rest } = transaction
+    const {
+      job: { bytes, transcript },
+      rest,
+    } = transaction
     if (rest === null) return
     transaction.phase = 'dot'
     transaction.rest = null
@@ -268,8 +271,11 @@ export function createTransactions({ wire, extensions, timeouts }: TransactionsO
   function endAt(reply: RawReply, command: string): void {
     const read = readSmtpReply(reply.text)
     if (reply.code === CLOSING_CODE && read !== undefined) closing = read
-    wire.end(command === 'DATA' ? `no 354 in the place of the answer to DATA: ${reply.text}`
-      : `unexpected answer to ${command}: ${reply.text}`)
+    wire.end(
+      command === 'DATA'
+        ? `no 354 in the place of the answer to DATA: ${reply.text}`
+        : `unexpected answer to ${command}: ${reply.text}`,
+    )
   }
 
   function endExplained(reason: string): void {

@@ -173,6 +173,13 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): S
 }
 
 const NAMES: Record<WireStage, string> = {
-  banner: 'the connection', ehlo: 'EHLO', starttls: 'STARTTLS', mail: 'MAIL', rcpt: 'RCPT', data: 'DATA',
-  dot: 'the final dot', rset: 'RSET', quit: 'QUIT',
+  banner: 'the connection',
+  ehlo: 'EHLO',
+  starttls: 'STARTTLS',
+  mail: 'MAIL',
+  rcpt: 'RCPT',
+  data: 'DATA',
+  dot: 'the final dot',
+  rset: 'RSET',
+  quit: 'QUIT',
 }

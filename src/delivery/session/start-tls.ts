@@ -91,7 +91,9 @@ export function startTls(request: StartTlsRequest): Promise<Encrypted> {
 
 function optionsOf({ host, secureContext }: StartTlsRequest, offered: TlsTicket | undefined): ConnectionOptions {
   return {
-    secureContext, rejectUnauthorized: false, checkServerIdentity: () => undefined,
+    secureContext,
+    rejectUnauthorized: false,
+    checkServerIdentity: () => undefined,
     // An address literal has no name to ask for.
     ...(isIP(host) === 0 ? { servername: host } : {}),
     ...(offered === undefined ? {} : { session: offered.session }),
@@ -103,9 +105,12 @@ function judge(socket: TLSSocket, peer: Peer, { host, tls }: StartTlsRequest): E
   if (!isAcceptable) return { kind: 'failed', reason: oneLine(problem ?? 'the certificate is not acceptable'), result }
   const { type, id } = tls.policy
   const facts: TlsFacts = {
-    protocol: socket.getProtocol() ?? '', cipher: socket.getCipher().name,
+    protocol: socket.getProtocol() ?? '',
+    cipher: socket.getCipher().name,
     fingerprint: peer.chain[0]?.fingerprint256.replaceAll(':', '').toLowerCase() ?? null,
-    isVerified, policy: id === '' ? type : `${type} ${id}`, problem,
+    isVerified,
+    policy: id === '' ? type : `${type} ${id}`,
+    problem,
   }
   return { kind: 'encrypted', socket, facts, result }
 }

@@ -11,9 +11,7 @@ import type { WireEnd } from './smtp-wire.ts'
 import type { Transcript } from './transcript.ts'
 import type { TryEnd } from '../protocol/try-result.ts'
 
-export type SendEnd =
-  | Exclude<TryEnd, { kind: 'path-failed' }>
-  | { kind: 'unsent'; reason: string } // nothing of it was taken or judged: to be sent over another connection
+export type SendEnd = Exclude<TryEnd, { kind: 'path-failed' }> | { kind: 'unsent'; reason: string } // nothing of it was taken or judged: to be sent over another connection
 
 /** One message to send. */
 export interface SessionJob {
@@ -62,8 +60,16 @@ export function newTransaction(
   place: Pick<Transaction, 'isReused' | 'isPipelined' | 'behind'>,
 ): Transaction {
   return {
-    job, ...place, phase: 'envelope', stage: 'mail', refusal: null, isAsked: false, isMarked: false, isStale: false,
-    rest: null, bodyEndsAt: 0,
+    job,
+    ...place,
+    phase: 'envelope',
+    stage: 'mail',
+    refusal: null,
+    isAsked: false,
+    isMarked: false,
+    isStale: false,
+    rest: null,
+    bodyEndsAt: 0,
   }
 }
 

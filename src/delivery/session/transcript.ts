@@ -39,14 +39,20 @@ export function createTranscript(): Transcript {
 
 function clean(line: string): string {
   // Every control character but the tab.
-  return line.replace(/[^\P{Cc}\t]+/gu, ' ').trimEnd().toWellFormed()
+  return line
+    .replace(/[^\P{Cc}\t]+/gu, ' ')
+    .trimEnd()
+    .toWellFormed()
 }
 
 /** Whatever a host has sent, as one short line that may be stored and shown. */
 export function oneLine(text: string): string {
   const start = text.slice(0, 2 * MOST_REPLY_CHARACTERS)
   // Every control character.
-  return start.replace(/\p{Cc}+/gu, ' ').slice(0, MOST_REPLY_CHARACTERS).toWellFormed()
+  return start
+    .replace(/\p{Cc}+/gu, ' ')
+    .slice(0, MOST_REPLY_CHARACTERS)
+    .toWellFormed()
 }
 
 /** The line in front of the first message of a connection. */

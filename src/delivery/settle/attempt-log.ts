@@ -41,16 +41,30 @@ export function createAttemptLog(options: {
   return ({ message, attempt, judgement, provider }) => {
     const { outcome } = judgement
     if (!message.isCaptured) count(metrics, { message, attempt, judgement, provider })
-    logger[outcome.kind === 'ambiguous' ? 'warn' : 'info']({
-      message_id: message.id, domain: message.domain, pool: message.pool,
-      recipient: shownRecipient(message.recipient, message.recipientDomain, recipients),
-      ip: attempt.ip, local_address: attempt.localAddress, provider, mx: attempt.host,
-      remote_address: attempt.remoteAddress,
-      attempt: message.attempts + 1, stage: attempt.stage, reply: attempt.reply.slice(0, MOST_LOGGED_REPLY_CHARACTERS),
-      code: judgement.code, tls: attempt.tls?.protocol ?? null, ms: attempt.durationMilliseconds,
-      outcome: outcome.kind, category: judgement.category, rule: judgement.rule,
-      ...('retryAt' in outcome ? { next_at: outcome.retryAt } : {}),
-    }, PHRASES[outcome.kind])
+    logger[outcome.kind === 'ambiguous' ? 'warn' : 'info'](
+      {
+        message_id: message.id,
+        domain: message.domain,
+        pool: message.pool,
+        recipient: shownRecipient(message.recipient, message.recipientDomain, recipients),
+        ip: attempt.ip,
+        local_address: attempt.localAddress,
+        provider,
+        mx: attempt.host,
+        remote_address: attempt.remoteAddress,
+        attempt: message.attempts + 1,
+        stage: attempt.stage,
+        reply: attempt.reply.slice(0, MOST_LOGGED_REPLY_CHARACTERS),
+        code: judgement.code,
+        tls: attempt.tls?.protocol ?? null,
+        ms: attempt.durationMilliseconds,
+        outcome: outcome.kind,
+        category: judgement.category,
+        rule: judgement.rule,
+        ...('retryAt' in outcome ? { next_at: outcome.retryAt } : {}),
+      },
+      PHRASES[outcome.kind],
+    )
   }
 }
 

@@ -7,8 +7,10 @@ import type { Clock } from '../../base/clock.ts'
 import type { RowClaim } from '../../store/records/records.ts'
 
 export type ClaimStep =
-  | 'claimed' | 'placed' // on this path
-  | 'to thread' | 'result' // how the try ended
+  | 'claimed'
+  | 'placed' // on this path
+  | 'to thread'
+  | 'result' // how the try ended
   | 'given back' // with this reason to wait
   | 'stored' // its outcome, or its return
 

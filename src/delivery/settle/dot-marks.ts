@@ -75,10 +75,12 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
 
   async function commit(batch: readonly Question[], stored: Promise<void>): Promise<void> {
     try {
-      const rows = batch.flatMap(({ claims }) => claims).flatMap((claim) => {
-        const key = options.keyInThread(claim)
-        return key === undefined ? [] : [{ key, claim }]
-      })
+      const rows = batch
+        .flatMap(({ claims }) => claims)
+        .flatMap((claim) => {
+          const key = options.keyInThread(claim)
+          return key === undefined ? [] : [{ key, claim }]
+        })
       const { stale } = await store.markDotSent(epoch, rows)
       await stored
       // What was given up was not stored.
@@ -89,7 +91,11 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
         const open = claims.filter((claim) => !refused.has(claim) && isWaitedFor(claim))
         // Before the thread hears of it.
         for (const claim of open) marked.add(claim)
-        options.answer(thread, id, claims.filter((claim) => !open.includes(claim)))
+        options.answer(
+          thread,
+          id,
+          claims.filter((claim) => !open.includes(claim)),
+        )
       }
       if (isBlocked) options.onUnblocked()
       isBlocked = false

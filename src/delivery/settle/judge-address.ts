@@ -22,8 +22,19 @@ const MOST_LOOKED_AT = 100
 export function createJudgeAddress(store: Pick<Store, 'searchMessages'>): JudgeAddress {
   async function isSecond(recipient: string, now: number): Promise<boolean> {
     const { messages } = await store.searchMessages({
-      recipient, now, state: 'bounced', since: now - SECOND_WITHIN, limit: MOST_LOOKED_AT,
-      from: null, batchId: null, tag: null, isp: null, ip: null, until: null, domains: null, after: null,
+      recipient,
+      now,
+      state: 'bounced',
+      since: now - SECOND_WITHIN,
+      limit: MOST_LOOKED_AT,
+      from: null,
+      batchId: null,
+      tag: null,
+      isp: null,
+      ip: null,
+      until: null,
+      domains: null,
+      after: null,
     })
     return messages.some(({ bounce }) => bounce?.type === 'hard' && now - bounce.at >= SECOND_AFTER)
   }

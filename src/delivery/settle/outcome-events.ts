@@ -23,8 +23,12 @@ const MOST_DESCRIPTION_CHARACTERS = 1_000
 export function eventsOf({ message, judgement, isp, now }: OutcomeFacts): ServiceEvent[] {
   const { outcome, reply } = judgement
   const { id, recipient, recipientDomain } = message
-  const event = (kind: ServiceEvent['kind'], data: Record<string, string>): ServiceEvent =>
-    ({ id: newIdentifier('evt', now), kind, at: now, data })
+  const event = (kind: ServiceEvent['kind'], data: Record<string, string>): ServiceEvent => ({
+    id: newIdentifier('evt', now),
+    kind,
+    at: now,
+    data,
+  })
   switch (outcome.kind) {
     case 'delivered':
       return [event('email.delivered', deliveredData(id, recipient, isp ?? recipientDomain))]

@@ -112,20 +112,25 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
     keep: (failed: Row[]) => void,
   ): void {
     underWay++
-    storeRows(batch).then((tell) => {
-      underWay--
-      for (const row of batch) unstored.delete(row)
-      // Before the loop is told: it claims only when the store takes outcomes.
-      isBlocked = false
-      tell()
-      tellWaiting()
-    }, (thrown: unknown) => {
-      underWay--
-      keep(batch)
-      rest(thrown)
-    }).finally(() => {
-      if (outcomes.length + returned.length > 0) schedule()
-    })
+    storeRows(batch)
+      .then(
+        (tell) => {
+          underWay--
+          for (const row of batch) unstored.delete(row)
+          // Before the loop is told: it claims only when the store takes outcomes.
+          isBlocked = false
+          tell()
+          tellWaiting()
+        },
+        (thrown: unknown) => {
+          underWay--
+          keep(batch)
+          rest(thrown)
+        },
+      )
+      .finally(() => {
+        if (outcomes.length + returned.length > 0) schedule()
+      })
   }
 
   function rest(thrown: unknown): void {
@@ -142,7 +147,11 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
 
   async function storeOutcomes(batch: readonly Settled[]): Promise<() => void> {
     await store.recordOutcomes({ epoch, now: clock.now(), outcomes: batch.map(({ outcome }) => outcome) })
-    return () => onStored(batch.map(afterOutcome), batch.some(({ outcome }) => outcome.events.length > 0))
+    return () =>
+      onStored(
+        batch.map(afterOutcome),
+        batch.some(({ outcome }) => outcome.events.length > 0),
+      )
   }
 
   async function storeReturned(batch: readonly Returned[]): Promise<() => void> {
@@ -229,7 +238,8 @@ interface Returned extends Came {
 function batchesOf<Row>(rows: Row[]): Row[][] {
   if (rows.length <= MOST_PER_BATCH) return rows.length === 0 ? [] : [rows]
   return Array.from({ length: Math.ceil(rows.length / MOST_PER_BATCH) }, (_, index) =>
-    rows.slice(index * MOST_PER_BATCH, (index + 1) * MOST_PER_BATCH))
+    rows.slice(index * MOST_PER_BATCH, (index + 1) * MOST_PER_BATCH),
+  )
 }
 
 function afterOutcome({ message, outcome: { outcome } }: Settled): StoredRow {
@@ -242,7 +252,10 @@ function afterOutcome({ message, outcome: { outcome } }: Settled): StoredRow {
 function afterReturn({ message, how }: Returned): StoredRow {
   const { nextAt, route, waitingFor } = how
   return {
-    message, dueAt: nextAt, isRetry: message.attempts > 0, route: route ?? message.route,
+    message,
+    dueAt: nextAt,
+    isRetry: message.attempts > 0,
+    route: route ?? message.route,
     waitingFor: waitingFor ?? null,
   }
 }

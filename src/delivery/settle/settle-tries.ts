@@ -94,7 +94,10 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
   })
 
   function rulesNow(): { judge: JudgeReply; logTry: ReturnType<typeof createAttemptLog> } {
-    const { server: { delivery, log }, bounces } = configuration.current()
+    const {
+      server: { delivery, log },
+      bounces,
+    } = configuration.current()
     return {
       judge: createJudgeReply(delivery, createClassifier(bounces.rules)),
       logTry: createAttemptLog({ logger, metrics, recipients: log.recipients }),
@@ -112,14 +115,22 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     const now = clock.now()
     const poolIps = (): string[] => egress.ipsUsedBy(message.pool).map(({ address }) => address)
     const settled = {
-      key: message.key, claim: message.claim, attempt, outcome, isp, category, transcript, refund,
+      key: message.key,
+      claim: message.claim,
+      attempt,
+      outcome,
+      isp,
+      category,
+      transcript,
+      refund,
       ...decideIp({ outcome: outcome.kind, category, ip, message, poolIps, now }),
       events: eventsOf({ judgement, message, isp, now }),
     }
     const suppresses = judgeAddress(message, judgement, now)
     if (typeof suppresses === 'boolean') return recorder.record(message, counted({ ...settled, suppresses }))
     recorder.recordLater(
-      message, suppresses.catch(notKnown).then((isDead) => counted({ ...settled, suppresses: isDead })),
+      message,
+      suppresses.catch(notKnown).then((isDead) => counted({ ...settled, suppresses: isDead })),
     )
   }
 
@@ -147,7 +158,13 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     const judgement = judgeRow(row, end)
     noteTry(row, noteOf(end, judgement))
     const tried = {
-      facts, at: startedAt, durationMilliseconds, ip: ip?.address ?? null, operator: route.provider, transcript, refund,
+      facts,
+      at: startedAt,
+      durationMilliseconds,
+      ip: ip?.address ?? null,
+      operator: route.provider,
+      transcript,
+      refund,
     }
     record(message, tried, judgement)
   }
@@ -162,8 +179,12 @@ export function createSettleTries(options: SettleTriesOptions): SettleTries {
     if (facts.shaped !== null) shaping.noteTry(facts.shaped, lane, note)
   }
 
-  const noTry = (): Omit<Tried, 'ip' | 'operator' | 'refund'> =>
-    ({ facts: NO_CONNECTION, at: clock.now(), durationMilliseconds: 0, transcript: null })
+  const noTry = (): Omit<Tried, 'ip' | 'operator' | 'refund'> => ({
+    facts: NO_CONNECTION,
+    at: clock.now(),
+    durationMilliseconds: 0,
+    transcript: null,
+  })
 
   function giveBack({ message }: PlacedRow, nextAt: number, refund: Grant | null): void {
     if (refund !== null) egress.noteRefund(refund.ip, refund.isp)

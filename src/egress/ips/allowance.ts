@@ -93,7 +93,11 @@ export function createAllowance({ registry, store, clock }: AllowanceOptions): A
 
   function dayOf(known: KnownIp): IpDay {
     const day = today()
-    const { ip: { address }, record: { version }, curve: { curve } } = known
+    const {
+      ip: { address },
+      record: { version },
+      curve: { curve },
+    } = known
     const kept = days.get(address)
     if (kept?.day === day && kept.version === version && kept.curve === curve) return kept
     const granted = kept?.day === day ? kept.granted : new Map<string, number>()
@@ -147,8 +151,7 @@ export function createAllowance({ registry, store, clock }: AllowanceOptions): A
         if (found !== undefined) note(reservation, found)
       }
       const left = [...reservations]
-      return asks.map((ask, index) =>
-        (known[index] === undefined ? undefined : left.shift()) ?? nothing(ask, now))
+      return asks.map((ask, index) => (known[index] === undefined ? undefined : left.shift()) ?? nothing(ask, now))
     },
     noteRefund(ip, isp) {
       const day = days.get(ip)
@@ -188,7 +191,13 @@ interface Counted {
 }
 
 function hopeAt(counted: Counted, now: number): Hope {
-  const { day, isp, known: { curve: { curve } } } = counted
+  const {
+    day,
+    isp,
+    known: {
+      curve: { curve },
+    },
+  } = counted
   const { rule } = day.limits
   const refused = day.paces.get(isp)
   if (refused !== undefined && now < refused.blockedUntil) {

@@ -107,12 +107,12 @@ export type Projection =
   /** `startsAt`: when the first message of the request can start; null: at once. */
   | { kind: 'ok'; startsAt: number | null }
   | {
-    kind: 'refused'
-    code: 'ip_not_warmed' | 'unavailable'
-    text: string
-    details: RefusalDetails
-    retryAfterSeconds: number
-  }
+      kind: 'refused'
+      code: 'ip_not_warmed' | 'unavailable'
+      text: string
+      details: RefusalDetails
+      retryAfterSeconds: number
+    }
 
 /** A socket bound to an address of one family can not reach a host of the other. */
 export function familyOf({ source }: Pick<EgressIp, 'source'>): 4 | 6 {

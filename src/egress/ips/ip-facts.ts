@@ -122,7 +122,9 @@ function unknownFacts(zones: readonly string[]): IpFacts {
 
 /** `checkedAt`: now. */
 async function lookUpReverseName(
-  ip: Pick<EgressIp, 'address' | 'hostname'>, lookups: Pick<Resolver, 'ptr' | 'addresses'>, checkedAt: number,
+  ip: Pick<EgressIp, 'address' | 'hostname'>,
+  lookups: Pick<Resolver, 'ptr' | 'addresses'>,
+  checkedAt: number,
 ): Promise<ReverseName> {
   const answer = await lookups.ptr(reverseName(ip.address))
   if (answer.kind === 'no-answer') return { status: 'unknown', value: null, checkedAt }
@@ -141,7 +143,10 @@ function leadsTo(answer: DnsAnswer<string>, address: string): boolean {
 }
 
 async function listing(
-  address: string, zone: string, lookups: Pick<Resolver, 'addresses'>, checkedAt: number,
+  address: string,
+  zone: string,
+  lookups: Pick<Resolver, 'addresses'>,
+  checkedAt: number,
 ): Promise<BlocklistEntry> {
   const answer = await lookups.addresses(`${reversed(address)}.${zone}`, 4)
   const { kind } = readListing(answer)

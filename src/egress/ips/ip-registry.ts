@@ -145,18 +145,20 @@ export function createIpRegistry(options: IpRegistryOptions): IpRegistry {
 
   async function tryDisabled(): Promise<void> {
     let isChanged = false
-    await Promise.all([...disabled].map(async ([address, entry]) => {
-      const source = known.get(address)?.ip.source
-      // It left the files: tested anew when it comes back.
-      if (source === undefined) return void disabled.delete(address)
-      if (!(await canBind(source))) entry.isUnplumbed = true
-      else if (entry.isUnplumbed || clock.now() - entry.since >= DISABLED_FOR) {
-        disabled.delete(address)
-        isChanged = true
-        bound.add(source)
-        logger.info({ ip: address, reason: entry.reason }, 'egress IP used again')
-      }
-    }))
+    await Promise.all(
+      [...disabled].map(async ([address, entry]) => {
+        const source = known.get(address)?.ip.source
+        // It left the files: tested anew when it comes back.
+        if (source === undefined) return void disabled.delete(address)
+        if (!(await canBind(source))) entry.isUnplumbed = true
+        else if (entry.isUnplumbed || clock.now() - entry.since >= DISABLED_FOR) {
+          disabled.delete(address)
+          isChanged = true
+          bound.add(source)
+          logger.info({ ip: address, reason: entry.reason }, 'egress IP used again')
+        }
+      }),
+    )
     if (isChanged) rebuild()
   }
 
@@ -202,7 +204,10 @@ export function createIpRegistry(options: IpRegistryOptions): IpRegistry {
 
   /** Other numbers for a stage, or other shares: today's rows follow at once, with an audit row (engine.md 6.9). */
   async function keepCaps(): Promise<void> {
-    for (const { ip: { address }, record } of known.values()) {
+    for (const {
+      ip: { address },
+      record,
+    } of known.values()) {
       if (!isInWarmup(record)) continue
       const today = utcDay(clock.now())
       const rows = (await store.warmupDays(address, today)).filter(({ day }) => day === today)
@@ -288,15 +293,31 @@ interface ConfiguredIp {
 
 function configuredIps(pools: Record<string, Pool>): ConfiguredIp[] {
   return Object.entries(pools).flatMap(([pool, poolSettings]) =>
-    poolSettings.ips.map((settings) => ({ pool, poolSettings, settings })))
+    poolSettings.ips.map((settings) => ({ pool, poolSettings, settings })),
+  )
 }
 
 /** `warmed: true` is read here alone: when an IP is seen for the first time. */
 function firstRecord({ address, warmed }: EgressIpSettings, now: number): IpRecord {
   return {
-    ip: address, state: warmed ? 'warmed' : 'cold', formerState: null, until: null, reason: null, actor: 'config',
-    since: now, curve: null, stage: null, targetDailyVolume: null, startedAt: null, holdReason: null, daysHeld: 0,
-    daysAtTarget: 0, pausedAt: [], closedDay: null, lastSentAt: null, version: 0,
+    ip: address,
+    state: warmed ? 'warmed' : 'cold',
+    formerState: null,
+    until: null,
+    reason: null,
+    actor: 'config',
+    since: now,
+    curve: null,
+    stage: null,
+    targetDailyVolume: null,
+    startedAt: null,
+    holdReason: null,
+    daysHeld: 0,
+    daysAtTarget: 0,
+    pausedAt: [],
+    closedDay: null,
+    lastSentAt: null,
+    version: 0,
   }
 }
 

@@ -68,12 +68,16 @@ export function pointsOf({ from, to, interval }: StatisticsRange): number {
 }
 
 export function statisticsView(
-  ip: string, range: StatisticsRange, { hours, isps, p95 }: IpStatistics, waiting: WaitingMail[],
+  ip: string,
+  range: StatisticsRange,
+  { hours, isps, p95 }: IpStatistics,
+  waiting: WaitingMail[],
 ): StatisticsView {
   const totals = totalsOf(hours)
   const ended = totals.delivered + totals.bounced
   return {
-    ip, ...range,
+    ip,
+    ...range,
     totals: { ...totals, queuedNow: waiting.reduce((sum, { count }) => sum + count, 0) },
     rates: {
       delivery: share(totals.delivered, ended),
@@ -118,7 +122,10 @@ function totalsOf(hours: readonly IpHour[]): StatisticsTotals {
     delivered: sum((hour) => hour.delivered),
     deferred: sum((hour) => hour.deferred),
     bounced: bouncedHard + bouncedSoft + bouncedBlock + bouncedUndetermined,
-    bouncedHard, bouncedSoft, bouncedBlock, bouncedUndetermined,
+    bouncedHard,
+    bouncedSoft,
+    bouncedBlock,
+    bouncedUndetermined,
     complained: sum((hour) => hour.complained),
     opened: sum((hour) => hour.opened),
     clicked: sum((hour) => hour.clicked),

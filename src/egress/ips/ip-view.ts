@@ -66,17 +66,36 @@ export interface IpViewParts {
 const TOTAL = '*'
 
 export function ipView(parts: IpViewParts): IpView {
-  const { known: { ip, record }, facts, isEnabled, isBindable } = parts
+  const {
+    known: { ip, record },
+    facts,
+    isEnabled,
+    isBindable,
+  } = parts
   return {
-    ip: ip.address, pool: ip.pool, hostname: ip.hostname, source: ip.source, status: ip.state, isEnabled, isBindable,
-    weight: ip.weight, reason: ip.reason, actor: record.actor, since: record.since, until: ip.until,
+    ip: ip.address,
+    pool: ip.pool,
+    hostname: ip.hostname,
+    source: ip.source,
+    status: ip.state,
+    isEnabled,
+    isBindable,
+    weight: ip.weight,
+    reason: ip.reason,
+    actor: record.actor,
+    since: record.since,
+    until: ip.until,
     ...facts,
     warmup: warmupView(parts),
   }
 }
 
 function warmupView({ known, today, now }: Pick<IpViewParts, 'known' | 'today' | 'now'>): WarmupView | null {
-  const { ip, record, curve: { name, curve } } = known
+  const {
+    ip,
+    record,
+    curve: { name, curve },
+  } = known
   const { stage, startedAt, state } = record
   if (stage === null || startedAt === null || state === 'cold') return null
   const stages = curve.stages.length
@@ -86,7 +105,10 @@ function warmupView({ known, today, now }: Pick<IpViewParts, 'known' | 'today' |
   const dayStart = startOfUtcDay(utcDay(now))
   const isps = [...(today?.grantedByIsp ?? [])].filter(([isp, count]) => isp !== TOTAL && count > 0)
   return {
-    status: ip.state, curve: name, stage, stages,
+    status: ip.state,
+    curve: name,
+    stage,
+    stages,
     day: Math.round((dayStart - startOfUtcDay(utcDay(startedAt))) / DAY) + 1,
     startedAt,
     dailyLimit: isWarmed ? null : cap,
@@ -99,8 +121,12 @@ function warmupView({ known, today, now }: Pick<IpViewParts, 'known' | 'today' |
     targetDailyVolume: targetOf(curve, record.targetDailyVolume),
     holdReason: record.holdReason,
     pausedUntil: state === 'paused' ? record.until : null,
-    providers: Object.fromEntries(isps.map(([isp, count]) =>
-      [isp, { dailyLimit: isWarmed ? null : providerCapOf(curve, cap, isp), sentToday: count }])),
+    providers: Object.fromEntries(
+      isps.map(([isp, count]) => [
+        isp,
+        { dailyLimit: isWarmed ? null : providerCapOf(curve, cap, isp), sentToday: count },
+      ]),
+    ),
   }
 }
 

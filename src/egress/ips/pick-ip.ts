@@ -112,9 +112,9 @@ export function createIpPicker({ configuration, registry, allowance, clock }: Ip
         }),
         ...own.map(({ ip }): Candidate => ({ ip, tier: 2, ...free })),
         ...spill.map(({ ip }): Candidate => ({ ip, tier: 3, ...free })),
-        ...paused.map((ip): Candidate => isRetry
-          ? { ip, tier: 1, ...free }
-          : { ip, tier: 1, hope: 0, nextAt: ip.until, waitingFor: 'ip_paused' }),
+        ...paused.map((ip): Candidate =>
+          isRetry ? { ip, tier: 1, ...free } : { ip, tier: 1, hope: 0, nextAt: ip.until, waitingFor: 'ip_paused' },
+        ),
         ...suspended.map((ip): Candidate => ({ ip, tier: 2, hope: 0, nextAt: ip.until, waitingFor: 'suspension' })),
       ]
     },
@@ -160,7 +160,8 @@ function chooseFreely(search: Search): IpChoice {
   const { request, tiers, now, pathOf } = search
   const isAvoided = (address: string): boolean => request.avoidIps.includes(address)
   // When all are avoided nothing is: the ladder of suspensions decides (engine.md 5.4).
-  const hasOther = request.avoidIps.length > 0 &&
+  const hasOther =
+    request.avoidIps.length > 0 &&
     [tiers.warming, tiers.own, tiers.spill].flat().some(({ ip, address }) => !isAvoided(address) && !isHeld(pathOf(ip)))
   const isFit = ({ address, family }: Seeded): boolean =>
     request.families.includes(family) && !(hasOther && isAvoided(address))
@@ -189,8 +190,9 @@ function tiersFor({ request, tiers, mayWarm }: Search): Tier[] {
   const spill = { candidates: tiers.spill, costs: false, isOverflow: true }
   const warming = { candidates: mayWarm ? tiers.warming : [], costs: true, isOverflow: false }
   if (request.attempts === 0) return [warming, own, spill]
-  const last = [...tiers.warming, ...tiers.paused.map((ip) => seeded(ip, 1))]
-    .filter(({ address }) => address === request.lastIp)
+  const last = [...tiers.warming, ...tiers.paused.map((ip) => seeded(ip, 1))].filter(
+    ({ address }) => address === request.lastIp,
+  )
   const others = warming.candidates.filter(({ address }) => address !== request.lastIp)
   return [own, { candidates: last, costs: false, isOverflow: false }, spill, { ...warming, candidates: others }]
 }

@@ -92,9 +92,7 @@ export function createProjector(options: ProjectorOptions): Projector {
     if (isUsable && kept !== undefined && now >= kept.at && now < kept.at + PLANS_KEPT_FOR) return kept.plan
     const asked = { [ANY_ISP]: count }
     // What `reject` asks is whether today's allowance is used up, not whether the day is long enough.
-    const plan = forecast({
-      now, ips, backlog, asked, startsAt: Math.max(now, startsAt), isHourFree: isRejecting,
-    })
+    const plan = forecast({ now, ips, backlog, asked, startsAt: Math.max(now, startsAt), isHourFree: isRejecting })
     if (plans.size >= MOST_PLANS) plans.clear()
     if (isUsable) plans.set(key, { at: now, plan })
     return plan
@@ -123,7 +121,9 @@ export function createProjector(options: ProjectorOptions): Projector {
       const figures = figuresOf(tiers, options)
       const backlogByIsp = options.backlog.of(pool, figures.granted)
       const state: PoolState = {
-        pool, tiers, now: clock.now(),
+        pool,
+        tiers,
+        now: clock.now(),
         maxDefer: settings?.max_defer ?? 0,
         isRejecting: settings?.overflow === 'reject',
         backlog: Object.values(backlogByIsp).reduce((sum, count) => sum + count, 0),
@@ -180,12 +180,16 @@ function forecastIps({ tiers, now }: PoolState, { registry, allowance }: Counts)
   const available = [
     ...tiers.warming.map(({ address }) => ({ address, availableFrom: 0 })),
     ...tiers.paused.flatMap(({ address, until }) =>
-      until === null ? [] : [{ address, availableFrom: Math.max(until, now) }]),
+      until === null ? [] : [{ address, availableFrom: Math.max(until, now) }],
+    ),
   ]
   return available.flatMap(({ address, availableFrom }) => {
     const known = registry.find(address)
     if (known === undefined) return []
-    const { record, curve: { curve } } = known
+    const {
+      record,
+      curve: { curve },
+    } = known
     const granted = allowance.today(address)
     const counts = new Map([...(granted?.grantedByIsp ?? []), [ANY_ISP, granted?.granted ?? 0]])
     const target = targetOf(curve, record.targetDailyVolume)

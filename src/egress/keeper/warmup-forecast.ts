@@ -46,24 +46,38 @@ export function forecastFor(parts: ForecastParts): ForecastView {
   const startAt = Math.max(now, asked.startAt ?? now)
   const backlog = backlogOf(parts)
   const planned = forecast({
-    now: known.record.state === 'cold' ? startAt : now, ips: [forecastIp(parts)], backlog,
-    asked: split(recipients, mix), startsAt: startAt,
+    now: known.record.state === 'cold' ? startAt : now,
+    ips: [forecastIp(parts)],
+    backlog,
+    asked: split(recipients, mix),
+    startsAt: startAt,
   })
   const wait = planned.lastStartAt === null ? Infinity : planned.lastStartAt - startAt
   const { pools, server } = configuration
   return {
-    ip: known.ip.address, recipients, startAt,
+    ip: known.ip.address,
+    recipients,
+    startAt,
     backlog: Object.values(backlog).reduce((sum, count) => sum + count, 0),
     finishAt: planned.finishAt,
     fitsMaxDefer: wait <= (pools.pools[known.ip.pool]?.max_defer ?? 0),
     fitsLifetime: wait < server.delivery.streams.bulk.lifetime,
-    days: planned.days.map(({ date, stage, dailyLimit, planned: count, boundBy }) =>
-      ({ date, stage, dailyLimit: Number.isFinite(dailyLimit) ? dailyLimit : null, planned: count, boundBy })),
+    days: planned.days.map(({ date, stage, dailyLimit, planned: count, boundBy }) => ({
+      date,
+      stage,
+      dailyLimit: Number.isFinite(dailyLimit) ? dailyLimit : null,
+      planned: count,
+      boundBy,
+    })),
   }
 }
 
 function forecastIp({ known, configuration, todayOf }: ForecastParts): ForecastIp {
-  const { ip, record, curve: { curve } } = known
+  const {
+    ip,
+    record,
+    curve: { curve },
+  } = known
   const { pools, providers } = configuration
   const ownRate = pools.pools[ip.pool]?.rate ?? providers.default.rate
   const availableFrom = ip.state === 'paused' || ip.state === 'suspended' ? (ip.until ?? Infinity) : 0
@@ -78,14 +92,17 @@ function forecastIp({ known, configuration, todayOf }: ForecastParts): ForecastI
   const granted = new Map([...(today?.grantedByIsp ?? []), [ANY_ISP, today?.granted ?? 0]])
   const { daysAtTarget, targetDailyVolume, stage } = record
   return {
-    ...common, ramp: { curve, stage: stage ?? 1, target: targetOf(curve, targetDailyVolume), daysAtTarget, granted },
+    ...common,
+    ramp: { curve, stage: stage ?? 1, target: targetOf(curve, targetDailyVolume), daysAtTarget, granted },
   }
 }
 
 function backlogOf({ known, inPool, backlog }: ForecastParts): Record<string, number> {
   const part = shareOfPool(known, inPool)
-  const entries = Object.entries(backlog).map(([isp, count]): [string, number] =>
-    [isp === '' ? ANY_ISP : isp, Math.ceil(count * part)])
+  const entries = Object.entries(backlog).map(([isp, count]): [string, number] => [
+    isp === '' ? ANY_ISP : isp,
+    Math.ceil(count * part),
+  ])
   return Object.fromEntries(entries.filter(([, count]) => count > 0))
 }
 

@@ -85,9 +85,12 @@ export function createWarmupKeeper(options: WarmupKeeperOptions): WarmupKeeper {
 
   /** Never rejects. */
   function guarded(work: () => Promise<unknown>, ip: string | null): Promise<void> {
-    const done = work().then(() => {}, (thrown: unknown) => {
-      logger.error({ ip, err: thrown }, 'egress IP not looked after')
-    })
+    const done = work().then(
+      () => {},
+      (thrown: unknown) => {
+        logger.error({ ip, err: thrown }, 'egress IP not looked after')
+      },
+    )
     underWay.add(done)
     return done.finally(() => underWay.delete(done))
   }
@@ -119,7 +122,8 @@ export function createWarmupKeeper(options: WarmupKeeperOptions): WarmupKeeper {
     const first = firstOpenDay(known.record, clock.now())
     if (first === null || !isClockSteady()) return
     const [days, audit] = await Promise.all([
-      store.warmupDays(address, dayAfter(first, -2)), store.warmupAudit(address, AUDIT_ROWS),
+      store.warmupDays(address, dayAfter(first, -2)),
+      store.warmupAudit(address, AUDIT_ROWS),
     ])
     await registry.change(address, (record, { curve }) => {
       const now = clock.now()
@@ -169,7 +173,12 @@ export function createWarmupKeeper(options: WarmupKeeperOptions): WarmupKeeper {
   function beginAt({ curve }: KnownIp, stage: number): Partial<IpRecord> {
     const now = clock.now()
     return {
-      curve: curve.name, stage, startedAt: now, holdReason: null, daysHeld: 0, daysAtTarget: 0,
+      curve: curve.name,
+      stage,
+      startedAt: now,
+      holdReason: null,
+      daysHeld: 0,
+      daysAtTarget: 0,
       // Today is its first day; a day that was closed before stays closed.
       closedDay: dayAfter(utcDay(now), -1),
     }
@@ -255,17 +264,26 @@ export function createWarmupKeeper(options: WarmupKeeperOptions): WarmupKeeper {
 /** A suspension during a pause ends no earlier than the pause; one without an end is gone back to. */
 function suspended(record: IpRecord, pool: string, suspension: Suspension, now: number): MovedIp | null {
   const { reason, actor, isBlock } = suspension
-  const until = later(suspension.until, record.state === 'warmed' || record.state === 'cold' ? 0 : record.until ?? 0)
+  const until = later(suspension.until, record.state === 'warmed' || record.state === 'cold' ? 0 : (record.until ?? 0))
   if (record.state === 'suspended') {
     if (record.until === null || (suspension.until !== null && suspension.until <= record.until)) return null
     const audit = {
-      at: now, ip: record.ip, actor, action: 'suspend', fromState: record.state, toState: record.state,
-      fromStage: record.stage, toStage: record.stage, day: null, figures: {}, reason,
+      at: now,
+      ip: record.ip,
+      actor,
+      action: 'suspend',
+      fromState: record.state,
+      toState: record.state,
+      fromStage: record.stage,
+      toStage: record.stage,
+      day: null,
+      figures: {},
+      reason,
     }
     return { record: { ...record, until: suspension.until, reason, actor }, audit: [audit], events: [] }
   }
   const isEndingPause = record.state === 'paused' && record.until !== null
-  const changes = { until, formerState: isEndingPause ? 'warming' as const : record.state }
+  const changes = { until, formerState: isEndingPause ? ('warming' as const) : record.state }
   return moveIp(record, pool, { action: 'suspend', now, actor, reason, changes, isTold: isBlock })
 }
 

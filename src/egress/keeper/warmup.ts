@@ -99,8 +99,12 @@ export function createWarmup(options: WarmupOptions): Warmup {
     const { address, pool } = known.ip
     const settings = configuration.current().pools.pools[pool]?.ips.find((ip) => ip.address === address)
     return ipView({
-      known, facts: facts.find(known.ip), today: allowance.today(address), isEnabled: settings?.enabled ?? false,
-      isBindable: registry.isBindable(address), now: clock.now(),
+      known,
+      facts: facts.find(known.ip),
+      today: allowance.today(address),
+      isEnabled: settings?.enabled ?? false,
+      isBindable: registry.isBindable(address),
+      now: clock.now(),
     })
   }
 
@@ -126,8 +130,10 @@ export function createWarmup(options: WarmupOptions): Warmup {
     const { status, value } = await facts.reverseName(ip)
     if (status !== 'missing' && status !== 'mismatch') return
     const found = status === 'missing' ? 'it has none' : `it is ${value ?? ''}, or that name does not lead back`
-    throw new ServiceError('conflict',
-      `the reverse name (PTR) of ${ip.address} must be ${ip.hostname}: ${found}; force: true (--force) starts anyway`)
+    throw new ServiceError(
+      'conflict',
+      `the reverse name (PTR) of ${ip.address} must be ${ip.hostname}: ${found}; force: true (--force) starts anyway`,
+    )
   }
 
   async function start(text: string, asked: WarmupStart, actor: string): Promise<IpView> {
@@ -137,8 +143,10 @@ export function createWarmup(options: WarmupOptions): Warmup {
     if (isRunning && !asked.restart) return viewOf(known)
     if (!asked.restart && state !== 'cold') {
       const { address } = known.ip
-      throw new ServiceError('conflict',
-        `${address} is ${state}; restart: true (sternpost ip warmup restart ${address}) begins again`)
+      throw new ServiceError(
+        'conflict',
+        `${address} is ${state}; restart: true (sternpost ip warmup restart ${address}) begins again`,
+      )
     }
     const chosen = chosenCurve(known, asked)
     await requireReady(known, asked.force)
@@ -185,12 +193,13 @@ export function createWarmup(options: WarmupOptions): Warmup {
     list: async () => registry.known().map(viewOf),
     find: async (ip) => viewOf(require(ip)),
     start,
-    pause: (text, reason, actor) => move(text, (record, { ip }) => {
-      requireStarted(record, ip.address)
-      if (record.state === 'paused') return null
-      if (!canMove(record, 'pause')) throw notNow(record)
-      return { action: 'pause', actor, reason, changes: { formerState: record.state } }
-    }),
+    pause: (text, reason, actor) =>
+      move(text, (record, { ip }) => {
+        requireStarted(record, ip.address)
+        if (record.state === 'paused') return null
+        if (!canMove(record, 'pause')) throw notNow(record)
+        return { action: 'pause', actor, reason, changes: { formerState: record.state } }
+      }),
     async resume(text, actor) {
       const known = require(text)
       const idleStage = known.record.state === 'paused' ? await keeper.rewarmStage(known) : undefined
@@ -203,34 +212,46 @@ export function createWarmup(options: WarmupOptions): Warmup {
         return { action: 'resume', actor, reason, changes: keeper.beginAt(current, idleStage) }
       })
     },
-    complete: (text, actor) => move(text, (record, { ip }) => {
-      if (record.state === 'warmed') return null
-      requireStarted(record, ip.address)
-      if (!canMove(record, 'complete')) throw notNow(record)
-      return { action: 'complete', actor, reason: null, changes: { holdReason: null, daysHeld: 0, daysAtTarget: 0 } }
-    }),
+    complete: (text, actor) =>
+      move(text, (record, { ip }) => {
+        if (record.state === 'warmed') return null
+        requireStarted(record, ip.address)
+        if (!canMove(record, 'complete')) throw notNow(record)
+        return { action: 'complete', actor, reason: null, changes: { holdReason: null, daysHeld: 0, daysAtTarget: 0 } }
+      }),
     async suspendIp(text, reason, actor) {
       const { ip } = require(text)
       const why = reason ?? 'suspended by the operator'
       await keeper.suspend(ip.address, { until: null, reason: why, actor, isBlock: false })
       return viewOf(require(text))
     },
-    resumeIp: (text, actor) => move(text, (record) =>
-      (canMove(record, 'unsuspend') ? { action: 'unsuspend', actor, reason: null } : null)),
+    resumeIp: (text, actor) =>
+      move(text, (record) => (canMove(record, 'unsuspend') ? { action: 'unsuspend', actor, reason: null } : null)),
     async noteProvider(address, { action, provider, reason: given }, actor) {
       const reason = `mail to ${provider}${given === null ? '' : `: ${given}`}`
       await registry.change(address, (record, { ip: { pool } }) =>
-        moveIp(record, pool, { action, now: clock.now(), actor, reason, figures: { provider } }))
+        moveIp(record, pool, { action, now: clock.now(), actor, reason, figures: { provider } }),
+      )
     },
     async forecast(text, asked) {
       const known = require(text)
       const inPool = registry.known().filter(({ ip }) => ip.pool === known.ip.pool)
-      const mix = asked.isp === null
-        ? await store.ispMix(inPool.map(({ ip }) => ip.address), clock.now() - MIX_OF)
-        : { [asked.isp]: 1 }
+      const mix =
+        asked.isp === null
+          ? await store.ispMix(
+              inPool.map(({ ip }) => ip.address),
+              clock.now() - MIX_OF,
+            )
+          : { [asked.isp]: 1 }
       return forecastFor({
-        known, inPool, asked, mix, now: clock.now(), configuration: configuration.current(),
-        backlog: backlogOf(known.ip.pool), todayOf: allowance.today,
+        known,
+        inPool,
+        asked,
+        mix,
+        now: clock.now(),
+        configuration: configuration.current(),
+        backlog: backlogOf(known.ip.pool),
+        todayOf: allowance.today,
       })
     },
     async statistics(text, range) {
@@ -251,4 +272,3 @@ export function createWarmup(options: WarmupOptions): Warmup {
     },
   }
 }
-

@@ -62,7 +62,15 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
   const suspensions = createSuspensions({ records, logger, signals, ...noted })
   const rules = liveRules(settings)
   const heed = createHeedNotes({
-    now, logger, records, rules, suspensions, signals, reach: createIpReach(), onTouch: keeper.saveLater, ...noted,
+    now,
+    logger,
+    records,
+    rules,
+    suspensions,
+    signals,
+    reach: createIpReach(),
+    onTouch: keeper.saveLater,
+    ...noted,
   })
   let ticks = 0
 
@@ -127,8 +135,9 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
 
   function resume({ ip, route, provider }: PathFilter): number {
     const isMeant = (record: { ip?: string; route?: string; provider?: string | null }): boolean =>
-      (ip === undefined || record.ip === ip) && (route === undefined || record.route === route)
-      && (provider === undefined || record.provider === provider)
+      (ip === undefined || record.ip === ip) &&
+      (route === undefined || record.route === route) &&
+      (provider === undefined || record.provider === provider)
     const paths = [...records.paths.values()].filter(isMeant)
     const lifted: ShapingRecord[] = paths.filter(resumePath)
     // A lane has all IPs of a pool: one IP alone does not name it.
@@ -164,7 +173,8 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
       ...heldProviders().map((held) => operatorView(held, ispOf(held.provider))),
     ]
     const endOf = ({ holds }: PathView): number => Math.max(...holds.map(({ until }) => until ?? Infinity))
-    return all.filter(({ holds }) => holds.length > 0)
+    return all
+      .filter(({ holds }) => holds.length > 0)
       .toSorted((left, right) => (endOf(left) === endOf(right) ? 0 : endOf(right) - endOf(left)))
   }
 
@@ -174,7 +184,8 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
     async start() {
       await keeper.load()
       const ends = [...records.paths.values(), ...records.lanes.values(), ...records.ips.values()].flatMap((record) => [
-        record.ladder.suspension?.until ?? 0, record.kind === 'path' ? record.backOff.until : 0,
+        record.ladder.suspension?.until ?? 0,
+        record.kind === 'path' ? record.backOff.until : 0,
       ])
       for (const end of ends) if (end > now()) wakeTimes.at(end)
     },

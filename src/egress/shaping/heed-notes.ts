@@ -20,7 +20,13 @@ import type { ReplyRules } from './reply-rules.ts'
 import type { ConnectionNote, Lane, ShapedPath, ShapingSignals, TryNote } from './shaping.ts'
 import { noteAnswer, noteFailure } from './back-off.ts'
 import {
-  halve, noteDelivered, noteEnded, noteEndedWell, noteOpened, noteTraffic, usableConnections,
+  halve,
+  noteDelivered,
+  noteEnded,
+  noteEndedWell,
+  noteOpened,
+  noteTraffic,
+  usableConnections,
 } from './concurrency.ts'
 import type { IpReach } from './ip-reach.ts'
 import { isHalfOpen, isSuspended } from './ladder.ts'
@@ -68,7 +74,13 @@ const IP_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCategory
 const DOMAIN_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCategory>(['domain_block', 'auth_failed'])
 /** The receiver looked at the address, so it took us seriously. */
 const ADDRESS_CATEGORIES: ReadonlySet<BounceCategory | null> = new Set<BounceCategory>([
-  'invalid_recipient', 'bad_domain', 'inactive', 'moved', 'bad_address_syntax', 'mailbox_full', 'too_large',
+  'invalid_recipient',
+  'bad_domain',
+  'inactive',
+  'moved',
+  'bad_address_syntax',
+  'mailbox_full',
+  'too_large',
   'recipient_refused',
 ])
 const CLOSING = 421
@@ -127,7 +139,10 @@ export function createHeedNotes(options: HeedNotesOptions): HeedNotes {
 
   function countForPath(path: ShapedPath, record: PathRecord, refusal: Refusal, matches: ReplyRuleSettings[]): void {
     const now = options.now()
-    const { reply: { text: cause }, category } = refusal
+    const {
+      reply: { text: cause },
+      category,
+    } = refusal
     for (const rule of matches) {
       if (rule.do === 'suspend_lane') continue
       onTouch(record)
@@ -175,8 +190,8 @@ export function createHeedNotes(options: HeedNotesOptions): HeedNotes {
     const record = records.laneFor(path, lane)
     if (isSuspended(record.ladder, now)) return
     onTouch(record)
-    const isEnough = isHalfOpen(record.ladder, now)
-      || countMatch(record.counts, rule?.id ?? DOMAIN_BLOCKS, rule?.when ?? UNRULED, now)
+    const isEnough =
+      isHalfOpen(record.ladder, now) || countMatch(record.counts, rule?.id ?? DOMAIN_BLOCKS, rule?.when ?? UNRULED, now)
     if (!isEnough) return
     const facts = { now, duration: rule?.for ?? null, rule: rule?.id ?? null, cause: reply.text, isBlock: false }
     suspensions.suspendLane(record, facts)

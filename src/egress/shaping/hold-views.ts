@@ -17,8 +17,16 @@ export function pathView(record: PathRecord, normal: ProviderLimits, now: number
   const { ip, route, provider, isp, ladder, concurrency } = record
   const holds = [...suspensionHolds(ladder, 'path'), ...waitHolds(record), ...limitHolds(record, normal, now)]
   return {
-    ip, pool: null, route, provider, isp, domain: null, status: statusOf(record, holds, now), holds,
-    concurrency: usableConnections(concurrency, now), step: stepAt(ladder, now),
+    ip,
+    pool: null,
+    route,
+    provider,
+    isp,
+    domain: null,
+    status: statusOf(record, holds, now),
+    holds,
+    concurrency: usableConnections(concurrency, now),
+    step: stepAt(ladder, now),
   }
 }
 
@@ -53,8 +61,10 @@ export function limitTexts(record: PathRecord, normal: ProviderLimits, now: numb
     ].flat()
     const end = until > now ? `until ${timeText(until)}` : 'and doubles every 10 min'
     const what = limits.length === 0 ? 'its configuration' : limits.join(', ')
-    return `the path from ${record.ip} to ${record.route} is limited to ${what} ${end} by the rule ${rule}, `
-      + `after: ${cause}`
+    return (
+      `the path from ${record.ip} to ${record.route} is limited to ${what} ${end} by the rule ${rule}, ` +
+      `after: ${cause}`
+    )
   })
 }
 

@@ -56,8 +56,10 @@ export function createIpReach(): IpReach {
         .find((opened) => opened !== undefined && opened.ip !== ip && now - opened.at < UNREACHABLE_AFTER)
       if (reach.failed.size < LEAST_ROUTES || other === undefined) return undefined
       reach.isTold = true
-      return `none of ${reach.failed.size} receivers answers this IP for ${UNREACHABLE_AFTER / MINUTE} min, while `
-        + `${other.ip} reaches them`
+      return (
+        `none of ${reach.failed.size} receivers answers this IP for ${UNREACHABLE_AFTER / MINUTE} min, while ` +
+        `${other.ip} reaches them`
+      )
     },
   }
 }

@@ -17,8 +17,7 @@ export function limitsNow(path: ShapedPath, record: PathRecord | undefined, now:
   const { limits, newIpLimits } = path
   let rate = limits.rate
   let connections = Math.min(limits.connections, newIpLimits?.connections ?? Infinity)
-  let messagesPerConnection =
-    Math.min(limits.messages_per_connection, newIpLimits?.messagesPerConnection ?? Infinity)
+  let messagesPerConnection = Math.min(limits.messages_per_connection, newIpLimits?.messagesPerConnection ?? Infinity)
   if (record !== undefined && record.replyLimits.size > 0) {
     for (const limit of record.replyLimits.values()) {
       const lowered = limitNow(limit, limits, now)

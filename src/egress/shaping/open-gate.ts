@@ -34,7 +34,10 @@ export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lan
   const { records, rates, openConnectionsOf } = options
 
   function closedBySuspension(
-    path: ShapedPath, record: PathRecord | undefined, ip: IpRecord | undefined, now: number,
+    path: ShapedPath,
+    record: PathRecord | undefined,
+    ip: IpRecord | undefined,
+    now: number,
   ): ClosedGate | undefined {
     const { provider } = path
     const held = provider === null ? undefined : ip?.heldProviders.get(provider)
@@ -86,7 +89,9 @@ export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lan
     }
     if (byPool !== undefined) return byPool
     return {
-      kind: 'open', mostUnderWay, mostOfLane,
+      kind: 'open',
+      mostUnderWay,
+      mostOfLane,
       connections: mostUnderWay === 1 ? 1 : Math.min(limits.connections, learnt(path, record, now)),
       messagesPerConnection: limits.messagesPerConnection,
     }
@@ -106,7 +111,10 @@ function closedUntilEnd(ladder: Ladder, who: string, now: number): ClosedGate {
 }
 
 function closed(
-  until: number | null, waitingFor: ClosedGate['waitingFor'], text: string, rule: string | null,
+  until: number | null,
+  waitingFor: ClosedGate['waitingFor'],
+  text: string,
+  rule: string | null,
 ): ClosedGate {
   return { kind: 'closed', until, waitingFor, takesRows: false, text, rule }
 }

@@ -14,18 +14,37 @@ export interface HeldProvider {
 }
 
 export function operatorText({ ip, provider, suspension }: HeldProvider): string {
-  return `the paths from ${ip} to ${provider} are suspended ${causeText(suspension)}, since `
-    + `${timeText(suspension.since)}; sternpost ip resume ${ip} --provider ${provider} ends that`
+  return (
+    `the paths from ${ip} to ${provider} are suspended ${causeText(suspension)}, since ` +
+    `${timeText(suspension.since)}; sternpost ip resume ${ip} --provider ${provider} ends that`
+  )
 }
 
 /** All routes of the provider as one path. */
 export function operatorView({ ip, provider, suspension }: HeldProvider, isp: string): PathView {
   return {
-    ip, pool: null, route: provider, provider, isp, domain: null, status: 'suspended', concurrency: null, step: 0,
-    holds: [{
-      kind: 'suspension', scope: 'provider', rule: null, cause: causeText(suspension), since: suspension.since,
-      until: null, rate: null, connections: null, messagesPerConnection: null,
-    }],
+    ip,
+    pool: null,
+    route: provider,
+    provider,
+    isp,
+    domain: null,
+    status: 'suspended',
+    concurrency: null,
+    step: 0,
+    holds: [
+      {
+        kind: 'suspension',
+        scope: 'provider',
+        rule: null,
+        cause: causeText(suspension),
+        since: suspension.since,
+        until: null,
+        rate: null,
+        connections: null,
+        messagesPerConnection: null,
+      },
+    ],
   }
 }
 

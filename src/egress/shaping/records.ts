@@ -131,13 +131,27 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
 
   function newPath({ ip, route, provider, isp, limits, newIpLimits }: ShapedPath, now: number): PathRecord {
     return {
-      kind: 'path', ip, route, provider, isp, limits, concurrency: newConcurrency(newIpLimits !== null, now),
-      backOff: newBackOff(), ladder: newLadder(), replyLimits: new Map(), counts: new Map(), pace: { arrivalAt: 0 },
+      kind: 'path',
+      ip,
+      route,
+      provider,
+      isp,
+      limits,
+      concurrency: newConcurrency(newIpLimits !== null, now),
+      backOff: newBackOff(),
+      ladder: newLadder(),
+      replyLimits: new Map(),
+      counts: new Map(),
+      pace: { arrivalAt: 0 },
     }
   }
 
   return {
-    paths, lanes, ips, poolOf, poolLimitsOf,
+    paths,
+    lanes,
+    ips,
+    poolOf,
+    poolLimitsOf,
     pathFor(path, now) {
       const known = paths.get(path.key)
       if (known === undefined) {
@@ -155,16 +169,30 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
       const { route, provider, isp } = path
       const known = lanes.get(laneKey(pool, route, domain))
       if (known !== undefined) return known
-      const record: LaneRecord =
-        { kind: 'lane', pool, route, provider, isp, domain, ladder: newLadder(), counts: new Map() }
+      const record: LaneRecord = {
+        kind: 'lane',
+        pool,
+        route,
+        provider,
+        isp,
+        domain,
+        ladder: newLadder(),
+        counts: new Map(),
+      }
       lanes.set(laneKey(pool, route, domain), record)
       return record
     },
     ipFor(ip) {
       const known = ips.get(ip)
       if (known !== undefined) return known
-      const record: IpRecord =
-        { kind: 'ip', ip, ladder: newLadder(), blocks: [], probe: null, heldProviders: new Map() }
+      const record: IpRecord = {
+        kind: 'ip',
+        ip,
+        ladder: newLadder(),
+        blocks: [],
+        probe: null,
+        heldProviders: new Map(),
+      }
       ips.set(ip, record)
       return record
     },

@@ -23,16 +23,20 @@ interface CompiledRule {
 
 /** Rules name six stages: the banner belongs to connecting, STARTTLS to the greeting. */
 const STAGE_IN_RULES: Readonly<Record<SmtpStage, RuleStage>> = {
-  connect: 'connect', banner: 'connect', ehlo: 'ehlo', starttls: 'ehlo', mail: 'mail', rcpt: 'rcpt', data: 'data',
+  connect: 'connect',
+  banner: 'connect',
+  ehlo: 'ehlo',
+  starttls: 'ehlo',
+  mail: 'mail',
+  rcpt: 'rcpt',
+  data: 'data',
   dot: 'dot',
 }
 const LOWEST_REFUSAL = 400
 
 /** `settings`: in the order of trial, as the configuration has them. */
 export function createReplyRules(settings: readonly ReplyRuleSettings[]): ReplyRules {
-  const compiled = settings.map(
-    (rule): CompiledRule => ({ settings: rule, expression: new RegExp(rule.match, 'iu') }),
-  )
+  const compiled = settings.map((rule): CompiledRule => ({ settings: rule, expression: new RegExp(rule.match, 'iu') }))
   const byProvider = new Map<string | null, CompiledRule[]>()
 
   function rulesFor(provider: string | null): CompiledRule[] {

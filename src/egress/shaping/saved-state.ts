@@ -70,7 +70,12 @@ export function restore(records: ShapingRecords, { ip, route, state, savedAt }: 
     case 'ip': {
       const heldProviders = readHeldProviders(saved['heldProviders'])
       const record: IpRecord = {
-        kind: 'ip', ip, ladder, blocks: readBlocks(saved['blocks']), probe: null, heldProviders,
+        kind: 'ip',
+        ip,
+        ladder,
+        blocks: readBlocks(saved['blocks']),
+        probe: null,
+        heldProviders,
       }
       records.ips.set(ip, record)
       return true
@@ -85,14 +90,20 @@ type Saved = Record<string, unknown>
 function readPath(saved: Saved, savedAt: number): Omit<PathRecord, 'ip' | 'route' | 'provider' | 'isp' | 'ladder'> {
   const c = numberOr(saved['connections'], START_CONNECTIONS)
   return {
-    kind: 'path', limits: null, concurrency: { ...newConcurrency(false, savedAt), c: Math.max(1, c) },
-    backOff: readBackOff(saved['backOff']), replyLimits: readLimits(saved['limits']),
-    counts: readCounts(saved['counts']), pace: { arrivalAt: 0 },
+    kind: 'path',
+    limits: null,
+    concurrency: { ...newConcurrency(false, savedAt), c: Math.max(1, c) },
+    backOff: readBackOff(saved['backOff']),
+    replyLimits: readLimits(saved['limits']),
+    counts: readCounts(saved['counts']),
+    pace: { arrivalAt: 0 },
   }
 }
 
 function restoreLane(
-  records: ShapingRecords, saved: Saved, names: Pick<LaneRecord, 'provider' | 'isp' | 'ladder'>,
+  records: ShapingRecords,
+  saved: Saved,
+  names: Pick<LaneRecord, 'provider' | 'isp' | 'ladder'>,
 ): boolean {
   const [pool, route, domain] = [textOr(saved['pool'], ''), textOr(saved['route'], ''), textOr(saved['domain'], '')]
   if (domain === '') return false
@@ -105,16 +116,23 @@ function restoreLane(
 function readBackOff(value: unknown): BackOff {
   const saved = objectOr(value)
   return {
-    ...newBackOff(), failures: numberOr(saved['failures'], 0), step: numberOr(saved['step'], 0),
-    since: numberOr(saved['since'], 0), until: numberOr(saved['until'], 0), reason: textOr(saved['reason'], ''),
+    ...newBackOff(),
+    failures: numberOr(saved['failures'], 0),
+    step: numberOr(saved['step'], 0),
+    since: numberOr(saved['since'], 0),
+    until: numberOr(saved['until'], 0),
+    reason: textOr(saved['reason'], ''),
   }
 }
 
 function readLadder(value: unknown): Ladder {
   const saved = objectOr(value)
   return {
-    ...newLadder(), step: numberOr(saved['step'], 0), blockedAt: numberOr(saved['blockedAt'], 0),
-    passed: numberOr(saved['passed'], 0), suspension: readSuspension(saved['suspension']),
+    ...newLadder(),
+    step: numberOr(saved['step'], 0),
+    blockedAt: numberOr(saved['blockedAt'], 0),
+    passed: numberOr(saved['passed'], 0),
+    suspension: readSuspension(saved['suspension']),
   }
 }
 
@@ -123,17 +141,26 @@ function readSuspension(value: unknown): Suspension | null {
   const until = numberOr(saved['until'], null)
   if (until === null) return null
   return {
-    until, since: numberOr(saved['since'], until), rule: textOr(saved['rule'], null),
-    cause: textOr(saved['cause'], ''), isBlock: saved['isBlock'] === true,
+    until,
+    since: numberOr(saved['since'], until),
+    rule: textOr(saved['rule'], null),
+    cause: textOr(saved['cause'], ''),
+    isBlock: saved['isBlock'] === true,
   }
 }
 
 function readLimits(value: unknown): Map<string, ReplyLimit> {
-  const limits = listOr(value).map(objectOr).map((saved): ReplyLimit => ({
-    rule: textOr(saved['rule'], ''), cause: textOr(saved['cause'], ''), since: numberOr(saved['since'], 0),
-    until: numberOr(saved['until'], 0), connections: numberOr(saved['connections'], null),
-    messagesPerConnection: numberOr(saved['messagesPerConnection'], null), rate: readRate(saved['rate']),
-  }))
+  const limits = listOr(value)
+    .map(objectOr)
+    .map((saved): ReplyLimit => ({
+      rule: textOr(saved['rule'], ''),
+      cause: textOr(saved['cause'], ''),
+      since: numberOr(saved['since'], 0),
+      until: numberOr(saved['until'], 0),
+      connections: numberOr(saved['connections'], null),
+      messagesPerConnection: numberOr(saved['messagesPerConnection'], null),
+      rate: readRate(saved['rate']),
+    }))
   return new Map(limits.map((limit) => [limit.rule, limit]))
 }
 
@@ -148,16 +175,18 @@ function readCounts(value: unknown): Map<string, number[]> {
 }
 
 function readBlocks(value: unknown): IpRecord['blocks'] {
-  return listOr(value).map(objectOr).map((saved) => ({
-    provider: textOr(saved['provider'], ''), at: numberOr(saved['at'], 0),
-  }))
+  return listOr(value)
+    .map(objectOr)
+    .map((saved) => ({ provider: textOr(saved['provider'], ''), at: numberOr(saved['at'], 0) }))
 }
 
 function readHeldProviders(value: unknown): IpRecord['heldProviders'] {
-  return new Map(Object.entries(objectOr(value)).map(([provider, held]) => {
-    const { since, actor, reason } = objectOr(held)
-    return [provider, { since: numberOr(since, 0), actor: textOr(actor, ''), reason: textOr(reason, null) }]
-  }))
+  return new Map(
+    Object.entries(objectOr(value)).map(([provider, held]) => {
+      const { since, actor, reason } = objectOr(held)
+      return [provider, { since: numberOr(since, 0), actor: textOr(actor, ''), reason: textOr(reason, null) }]
+    }),
+  )
 }
 
 function readObject(text: string): Saved | undefined {

@@ -19,7 +19,12 @@ export function shapedPath(
 ): ShapedPath {
   const override = poolLimits[provider ?? DEFAULT_LIMITS]
   return {
-    key: `${address} ${route}`, ip: address, route, provider, isp, newIpLimits,
+    key: `${address} ${route}`,
+    ip: address,
+    route,
+    provider,
+    isp,
+    newIpLimits,
     limits: override === undefined ? limits : tighterLimits(limits, override),
   }
 }
@@ -31,7 +36,9 @@ function tighterLimits(limits: ProviderLimits, override: Pool['limits'][string])
     connections: Math.min(limits.connections, connections ?? Infinity),
     messages_per_connection: Math.min(limits.messages_per_connection, messages ?? Infinity),
     rate: rate !== undefined && isSlower(rate, limits.rate) ? rate : limits.rate,
-    connection_rate: connectionRate !== undefined && isSlower(connectionRate, limits.connection_rate)
-      ? connectionRate : limits.connection_rate,
+    connection_rate:
+      connectionRate !== undefined && isSlower(connectionRate, limits.connection_rate)
+        ? connectionRate
+        : limits.connection_rate,
   }
 }

@@ -87,7 +87,11 @@ export function forecast(request: ForecastRequest): Forecast {
       const planned = early + late
       const left = sizeOf(backlog) + (isOpen ? sizeOf(asked) : 0)
       result.days.push({
-        date: day, ip: ip.ip, stage: ip.ramp?.stage ?? null, dailyLimit: room.limit, planned,
+        date: day,
+        ip: ip.ip,
+        stage: ip.ramp?.stage ?? null,
+        dailyLimit: room.limit,
+        planned,
         boundBy: left === 0 ? null : boundBy(room, [backlog, asked]),
       })
       ip.ramp = rampAfter(ip, room, planned)
@@ -125,23 +129,26 @@ function roomOf(ip: ForecastIp, day: string, { now, isHourFree = false }: Foreca
   const isFirst = day === utcDay(now)
   const grantedOf = (isp: string): number => (isFirst ? (ramp?.granted.get(isp) ?? 0) : 0)
   // Late on a day the rolling hour leaves less than the day does.
-  const hourly = ramp === null || isHourFree
-    ? Infinity : Math.ceil((hourlyLimitOf(ramp.curve, limit) * window) / HOUR)
+  const hourly = ramp === null || isHourFree ? Infinity : Math.ceil((hourlyLimitOf(ramp.curve, limit) * window) / HOUR)
   const capacity = Math.max(0, Math.min(rated, hourly, limit - grantedOf(ANY_ISP)))
   const taken = new Map<string, number>()
   /** Of the isp at the beginning. */
   const shareOf = (isp: string): number =>
     ramp === null || isp === ANY_ISP ? capacity : providerCapOf(ramp.curve, limit, isp) - grantedOf(isp)
   const room: Room = {
-    from, window, limit, capacity, left: capacity, used: grantedOf(ANY_ISP),
+    from,
+    window,
+    limit,
+    capacity,
+    left: capacity,
+    used: grantedOf(ANY_ISP),
     isByRate: ramp === null || capacity < limit - grantedOf(ANY_ISP),
     leftOf: (isp) => Math.max(0, Math.min(room.left, shareOf(isp) - (taken.get(isp) ?? 0))),
     take(isp, count) {
       taken.set(isp, (taken.get(isp) ?? 0) + count)
       room.left -= count
     },
-    shareUsed: (isp, leftOut) =>
-      isp === ANY_ISP ? 0 : ((taken.get(isp) ?? 0) - leftOut) / Math.max(1, shareOf(isp)),
+    shareUsed: (isp, leftOut) => (isp === ANY_ISP ? 0 : ((taken.get(isp) ?? 0) - leftOut) / Math.max(1, shareOf(isp))),
   }
   return room
 }

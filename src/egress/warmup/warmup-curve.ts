@@ -50,7 +50,8 @@ export function allowanceRule(curve: WarmupCurve, stage: number, day: string): A
   const { from, to } = windowOf(curve, day)
   const { smoothing } = curve
   return {
-    day, cap,
+    day,
+    cap,
     providerCaps: Object.fromEntries(isps.map((isp) => [isp, providerCapOf(curve, cap, isp)])),
     defaultProviderCap: providerCapOf(curve, cap, 'default'),
     windowFrom: from,

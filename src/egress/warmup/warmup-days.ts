@@ -119,8 +119,16 @@ function figuresOf({ record, curve, days, audit }: DaysToClose, day: string): Da
   const since = dayAfter(day, -2)
   const before = totals.filter((row) => row.day >= since && row.day < day)
   const none = {
-    cap: capOf(curve, record.stage ?? 1), granted: 0, firstAttempts: 0, delivered: 0, hard: 0, soft: 0, block: 0,
-    undetermined: 0, deferred: 0, complained: 0,
+    cap: capOf(curve, record.stage ?? 1),
+    granted: 0,
+    firstAttempts: 0,
+    delivered: 0,
+    hard: 0,
+    soft: 0,
+    block: 0,
+    undetermined: 0,
+    deferred: 0,
+    complained: 0,
   }
   return {
     ...none,

@@ -21,7 +21,9 @@ export type DayFigures = Omit<WarmupDay, 'ip' | 'day' | 'isp' | 'refunded'> & {
 
 /** Why a day does not advance; the first word of a reason. */
 export type HoldKind =
-  | 'hard_bounce' | 'complaint' | 'deferral' // a limit of health
+  | 'hard_bounce'
+  | 'complaint'
+  | 'deferral' // a limit of health
   | 'delivery' // too much of what ended was not delivered
   | 'pause' // paused or suspended for a part of the day
   | 'idle' // no mail

@@ -81,14 +81,24 @@ export function moveIp(record: IpRecord, pool: string, move: IpMove): MovedIp {
   const state = targetState(record, MOVES[action].to)
   const isMove = state !== record.state
   const moved: IpRecord = {
-    ...record, state,
+    ...record,
+    state,
     ...(isMove ? { actor, since: now, until: null, reason: null, formerState: null } : {}),
     ...(state === 'paused' || state === 'suspended' ? { reason: isMove ? reason : record.reason } : {}),
     ...move.changes,
   }
   const audit: AuditRecord = {
-    at: now, ip: record.ip, actor, action, fromState: record.state, toState: state, fromStage: record.stage,
-    toStage: moved.stage, day: move.day ?? null, figures: move.figures ?? {}, reason,
+    at: now,
+    ip: record.ip,
+    actor,
+    action,
+    fromState: record.state,
+    toState: state,
+    fromStage: record.stage,
+    toStage: moved.stage,
+    day: move.day ?? null,
+    figures: move.figures ?? {},
+    reason,
   }
   return { record: moved, audit: [audit], events: eventsOf(record, moved, pool, move) }
 }

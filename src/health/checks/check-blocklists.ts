@@ -40,7 +40,9 @@ async function ofAllLists(ip: CheckedIp, zones: readonly string[], world: CheckW
 }
 
 async function listing(
-  { address }: CheckedIp, zone: string, { blocklistResolver: resolver }: CheckWorld,
+  { address }: CheckedIp,
+  zone: string,
+  { blocklistResolver: resolver }: CheckWorld,
 ): Promise<{ zone: string; finding: Finding }> {
   const name = `${reversed(address)}.${zone}`
   const answer = readListing(await resolver.addresses(name, 4))
@@ -51,16 +53,34 @@ async function listing(
       const reason = recordsIn(await resolver.txt(name))[0]?.slice(0, MOST_REASON_CHARACTERS)
       const why = reason === undefined ? '' : `: ${reason}`
       const place = REMOVAL[zone] ?? `the site of ${zone}`
-      return { zone, finding: LISTS.fail(address, `is listed by ${zone} (${answer.entries.join(', ')})${why}`,
-        `mend what led to it, then ask for removal: ${place}`) }
+      return {
+        zone,
+        finding: LISTS.fail(
+          address,
+          `is listed by ${zone} (${answer.entries.join(', ')})${why}`,
+          `mend what led to it, then ask for removal: ${place}`,
+        ),
+      }
     }
     case 'refused': {
       const seen = `${zone} does not answer this resolver (${answer.entry}): nobody knows whether it is listed`
-      return { zone, finding: LISTS.warn(address, seen,
-        'set health.blocklist_servers to a resolver of your own, e.g. unbound here: lists refuse public ones') }
+      return {
+        zone,
+        finding: LISTS.warn(
+          address,
+          seen,
+          'set health.blocklist_servers to a resolver of your own, e.g. unbound here: lists refuse public ones',
+        ),
+      }
     }
     case 'unknown':
-      return { zone, finding: LISTS.warn(address, `${zone} gave no answer (${answer.reason})`,
-        'set health.blocklist_servers to a resolver of your own, or remove the list from health.blocklists') }
+      return {
+        zone,
+        finding: LISTS.warn(
+          address,
+          `${zone} gave no answer (${answer.reason})`,
+          'set health.blocklist_servers to a resolver of your own, or remove the list from health.blocklists',
+        ),
+      }
   }
 }

@@ -26,8 +26,11 @@ export const checkDatabase: HealthCheck = {
 
 function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): Finding {
   if (problem !== null) {
-    return DATABASE.fail(null, `the quick check says: ${problem}`,
-      'systemctl stop sternpost; sternpost verify; if it says the same: sternpost restore <newest backup>')
+    return DATABASE.fail(
+      null,
+      `the quick check says: ${problem}`,
+      'systemctl stop sternpost; sternpost verify; if it says the same: sternpost restore <newest backup>',
+    )
   }
   if (isUnfinished) {
     return DATABASE.skip(null, `the quick check of ${byteText(bytes)} takes too long here: sternpost verify`)
@@ -42,14 +45,24 @@ function commits({ commitMilliseconds: mean }: DatabaseFacts, folder: string): F
     return [DATABASE.warn(null, seen, `look at the disk of ${folder}: iostat -x 1; move data_dir to a faster one`)]
   }
   if (mean < FALSE_COMMIT_MILLISECONDS) {
-    return [DATABASE.warn(null, `${seen}: this disk confirms before it has written`,
-      `turn off the write cache that lies, or put data_dir on another disk: a power cut would lose mail`)]
+    return [
+      DATABASE.warn(
+        null,
+        `${seen}: this disk confirms before it has written`,
+        `turn off the write cache that lies, or put data_dir on another disk: a power cut would lose mail`,
+      ),
+    ]
   }
   return [DATABASE.ok(null, seen)]
 }
 
 function walSize({ walBytes }: DatabaseFacts, most: number): Finding[] {
   if (walBytes <= 2 * most) return []
-  return [DATABASE.warn(null, `the write-ahead log has ${byteText(walBytes)}, more than twice storage.wal_max`,
-    'end what reads the database for long, such as a copy of it that is being made')]
+  return [
+    DATABASE.warn(
+      null,
+      `the write-ahead log has ${byteText(walBytes)}, more than twice storage.wal_max`,
+      'end what reads the database for long, such as a copy of it that is being made',
+    ),
+  ]
 }

@@ -24,7 +24,7 @@ export const checkDomainAge: HealthCheck = {
   id: 'domain-age',
   place: 'server',
   async run(world) {
-    const views = await world.server?.domains(world.domain) ?? []
+    const views = (await world.server?.domains(world.domain)) ?? []
     const names = [...new Set(views.map(({ domain }) => organizationalDomain(domain)))]
     const askable = names.filter((name) => !RESERVED.test(name)).slice(0, MOST_ASKED)
     if (askable.length === 0) return [AGE.skip(null, 'there is no domain that a registry knows')]
@@ -41,8 +41,9 @@ async function registriesOf(world: CheckWorld): Promise<Registries | null> {
   const services = isPlainObject(document) ? document['services'] : undefined
   if (!Array.isArray(services)) return null
   return (topLevel) => {
-    const service = services.find((each) =>
-      Array.isArray(each) && Array.isArray(each[0]) && each[0].includes(topLevel) && Array.isArray(each[1]))
+    const service = services.find(
+      (each) => Array.isArray(each) && Array.isArray(each[0]) && each[0].includes(topLevel) && Array.isArray(each[1]),
+    )
     return service?.[1].find((url: unknown) => typeof url === 'string' && url.startsWith('https:'))
   }
 }
@@ -55,8 +56,11 @@ async function ageOf(name: string, registries: Registries, world: CheckWorld): P
   if (registeredAt === null) return AGE.skip(name, 'its registry did not say when it was registered')
   const days = Math.floor((world.clock.now() - registeredAt) / DAY)
   if (days >= YOUNG_DAYS) return AGE.ok(name, `registered ${days} days ago`)
-  return AGE.warn(name, `registered ${days} days ago`,
-    `send little until it is ${YOUNG_DAYS} days old; warm its IPs with the curve conservative`)
+  return AGE.warn(
+    name,
+    `registered ${days} days ago`,
+    `send little until it is ${YOUNG_DAYS} days old; warm its IPs with the curve conservative`,
+  )
 }
 
 /** Unix milliseconds, of the event `registration`. */

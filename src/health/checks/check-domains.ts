@@ -27,8 +27,14 @@ export const checkDomains: HealthCheck = {
     const ofPlatform = platformFindings(configuration.server.domains.dkim.platform_domain, domain, domains)
     if (domains.length > 0) return [...shortened(domains.flatMap(ofDomain), domains.length), ...ofPlatform]
     if (domain === null) return [DOMAIN.skip(null, 'no domain is verified yet'), ...ofPlatform]
-    return [DOMAIN.fail(domain, 'it is not there, or was never verified',
-      `sternpost domain list; sternpost domain check ${domain}`), ...ofPlatform]
+    return [
+      DOMAIN.fail(
+        domain,
+        'it is not there, or was never verified',
+        `sternpost domain list; sternpost domain check ${domain}`,
+      ),
+      ...ofPlatform,
+    ]
   },
 }
 
@@ -36,8 +42,13 @@ export const checkDomains: HealthCheck = {
 function platformFindings(platform: string | null, asked: string | null, domains: readonly DomainView[]): Finding[] {
   if (platform === null || (asked !== null && asked !== platform)) return []
   if (domains.some((view) => view.domain === platform && view.can_send)) return []
-  return [PLATFORM.warn(platform, 'domains.dkim.platform_domain names it, but it can not send here: it signs no mail',
-    `sternpost domain add ${platform}, and verify it; or set domains.dkim.platform_domain to null`)]
+  return [
+    PLATFORM.warn(
+      platform,
+      'domains.dkim.platform_domain names it, but it can not send here: it signs no mail',
+      `sternpost domain add ${platform}, and verify it; or set domains.dkim.platform_domain to null`,
+    ),
+  ]
 }
 
 /** With thousands of domains nobody reads what is well, nor the same fault of each. */
@@ -58,8 +69,14 @@ function shortened(findings: Finding[], domains: number): Finding[] {
 function ofDomain(view: DomainView): Finding[] {
   const findings = view.records.filter(({ role }) => role === undefined).map((record) => ofRecord(view, record))
   if (view.can_send) return findings
-  return [...findings, DOMAIN.fail(view.domain, `its state is ${view.status}: mail of it is refused`,
-    `mend its records, then: sternpost domain check ${view.domain}`)]
+  return [
+    ...findings,
+    DOMAIN.fail(
+      view.domain,
+      `its state is ${view.status}: mail of it is refused`,
+      `mend its records, then: sternpost domain check ${view.domain}`,
+    ),
+  ]
 }
 
 function ofRecord({ domain, records }: DomainView, record: RecordView): Finding {

@@ -46,7 +46,10 @@ function place({ line, column, path, message }: Mistake): string {
 }
 
 function listed(lines: readonly string[]): string {
-  const shown = lines.slice(0, SHOWN_LINES).map((line) => line.trim()).join('; ')
+  const shown = lines
+    .slice(0, SHOWN_LINES)
+    .map((line) => line.trim())
+    .join('; ')
   return lines.length > SHOWN_LINES ? `${shown}; and ${lines.length - SHOWN_LINES} more` : shown
 }
 
@@ -57,7 +60,11 @@ export const checkBackup: HealthCheck = {
   id: 'backup',
   place: 'anywhere',
   async run({ configuration, clock }) {
-    const { backup: { dir, schedule }, health, data_dir: dataFolder } = configuration.server
+    const {
+      backup: { dir, schedule },
+      health,
+      data_dir: dataFolder,
+    } = configuration.server
     if (schedule === null) return [BACKUP.skip(null, 'backup.schedule is off')]
     let newest: number | null
     try {
@@ -91,7 +98,9 @@ async function newestIn(folder: string): Promise<number | null> {
 
 /** A new server has until its first night. */
 async function noneYet(
-  folder: string, dataFolder: string, { now, most }: { now: number; most: number },
+  folder: string,
+  dataFolder: string,
+  { now, most }: { now: number; most: number },
 ): Promise<Finding> {
   const status = await stat(join(dataFolder, 'sternpost.db')).catch(() => null)
   const isNew = status === null || now - status.birthtimeMs <= most

@@ -21,7 +21,13 @@ export const checkInbound: HealthCheck = {
   id: 'inbound',
   place: 'anywhere',
   async run(world) {
-    const { listen, domains: { targets: { return_path: name } }, hostname } = world.configuration.server
+    const {
+      listen,
+      domains: {
+        targets: { return_path: name },
+      },
+      hostname,
+    } = world.configuration.server
     const answer = await world.resolver.mx(name)
     if (answer.kind === 'no-answer') return [INBOUND.warn(name, `the DNS did not answer (${answer.reason})`, DNS_FIX)]
     const exchanges = recordsIn(answer).map(({ exchange }) => exchange)
@@ -41,20 +47,31 @@ async function reach(hostname: string, { resolver, configuration, ips }: CheckWo
   }
   const { inbound } = configuration.server.listen
   const port = inbound.find((door) => door.port === SMTP_PORT)?.port ?? inbound[0]?.port ?? SMTP_PORT
-  return Promise.all(addresses.map(async (address) => {
-    const greeting = await greet({ address, port, timeoutMilliseconds: CONNECT_MILLISECONDS })
-    if (greeting.kind === 'failed' && isBehindRouter(address, ips)) {
-      return INBOUND.skip(address, `a router has it, and leads no connection of ours back (${greeting.reason}): ` +
-        `try it from outside: nc -vz ${hostname} ${port}`)
-    }
-    if (greeting.kind === 'failed') {
-      return INBOUND.fail(address, `port ${port}: ${greeting.reason}`,
-        `open it in the firewall: ufw allow ${port}/tcp, or: nft add rule inet filter input tcp dport ${port} accept`)
-    }
-    if (isOurs(greeting.line, hostname)) return INBOUND.ok(address, `port ${port} answers: ${greeting.line}`)
-    return INBOUND.fail(address, `port ${port} is answered by another server: ${greeting.line}`,
-      `point ${hostname} to this machine, or stop the other mail server`)
-  }))
+  return Promise.all(
+    addresses.map(async (address) => {
+      const greeting = await greet({ address, port, timeoutMilliseconds: CONNECT_MILLISECONDS })
+      if (greeting.kind === 'failed' && isBehindRouter(address, ips)) {
+        return INBOUND.skip(
+          address,
+          `a router has it, and leads no connection of ours back (${greeting.reason}): ` +
+            `try it from outside: nc -vz ${hostname} ${port}`,
+        )
+      }
+      if (greeting.kind === 'failed') {
+        return INBOUND.fail(
+          address,
+          `port ${port}: ${greeting.reason}`,
+          `open it in the firewall: ufw allow ${port}/tcp, or: nft add rule inet filter input tcp dport ${port} accept`,
+        )
+      }
+      if (isOurs(greeting.line, hostname)) return INBOUND.ok(address, `port ${port} answers: ${greeting.line}`)
+      return INBOUND.fail(
+        address,
+        `port ${port} is answered by another server: ${greeting.line}`,
+        `point ${hostname} to this machine, or stop the other mail server`,
+      )
+    }),
+  )
 }
 
 /** Not of this machine, and packets of ours leave as it. */

@@ -38,7 +38,8 @@ async function forwardOf({ address, hostname }: CheckedIp, resolver: CheckWorld[
   const family = ipFamily(address) ?? 4
   const type = family === 6 ? 'AAAA' : 'A'
   const [reverse, forward] = await Promise.all([
-    resolver.ptr(reverseName(address)), resolver.addresses(hostname, family),
+    resolver.ptr(reverseName(address)),
+    resolver.addresses(hostname, family),
   ])
   for (const answer of [reverse, forward]) {
     if (answer.kind !== 'no-answer') continue
@@ -48,13 +49,19 @@ async function forwardOf({ address, hostname }: CheckedIp, resolver: CheckWorld[
   const addresses = recordsIn(forward)
   if (!addresses.some((found) => canonicalIp(found) === canonicalIp(address))) {
     const seen = addresses.length === 0 ? `has no ${type} record` : `leads to ${addresses.join(', ')}`
-    wrong.push(FORWARD.fail(address, `the EHLO name ${hostname} ${seen}`,
-      `add the record: ${hostname}. ${type} ${address}`))
+    wrong.push(
+      FORWARD.fail(address, `the EHLO name ${hostname} ${seen}`, `add the record: ${hostname}. ${type} ${address}`),
+    )
   }
   const names = recordsIn(reverse)
   if (names.length > 0 && !names.includes(hostname.toLowerCase())) {
-    wrong.push(FORWARD.fail(address, `the reverse name is ${names.join(', ')}, and the EHLO name is ${hostname}`,
-      setPtr(address, hostname)))
+    wrong.push(
+      FORWARD.fail(
+        address,
+        `the reverse name is ${names.join(', ')}, and the EHLO name is ${hostname}`,
+        setPtr(address, hostname),
+      ),
+    )
   }
   if (wrong.length > 0) return wrong
   // The check `ptr` says it.
@@ -63,8 +70,10 @@ async function forwardOf({ address, hostname }: CheckedIp, resolver: CheckWorld[
 }
 
 function setPtr(address: string, hostname: string): string {
-  return `at the hoster of the address, set the reverse DNS of ${address} to ${hostname} ` +
+  return (
+    `at the hoster of the address, set the reverse DNS of ${address} to ${hostname} ` +
     `(record: ${reverseName(address)}. PTR ${hostname}.)`
+  )
 }
 
 export const DNS_FIX = 'check dns.servers in sternpost.yaml, or /etc/resolv.conf; try: dig +short NS .'

@@ -28,7 +28,7 @@ export const checkIpPresent: HealthCheck = {
 
 async function presenceOf({ address, source }: CheckedIp): Promise<Finding> {
   const isHere = isOnInterface(source)
-  const isBindable = await canBind(source) && await canBindDatagrams(source)
+  const isBindable = (await canBind(source)) && (await canBindDatagrams(source))
   if (isHere && isBindable) return PRESENT.ok(address, `${source} is on this machine`)
   const seen = isHere ? `${source} can not be bound` : `${source} is on no interface of this machine`
   return PRESENT.fail(address, seen, addAddress(source))
@@ -36,15 +36,21 @@ async function presenceOf({ address, source }: CheckedIp): Promise<Finding> {
 
 /** Also every address of the loopback network. */
 export function isOnInterface(address: string): boolean {
-  return isLoopback(address) || Object.values(networkInterfaces())
-    .some((each) => each?.some((known) => canonicalIp(known.address) === canonicalIp(address)))
+  return (
+    isLoopback(address) ||
+    Object.values(networkInterfaces()).some((each) =>
+      each?.some((known) => canonicalIp(known.address) === canonicalIp(address)),
+    )
+  )
 }
 
 function addAddress(source: string): string {
   const bits = ipFamily(source) === 6 ? 128 : 32
   const card = outerInterface()
-  return `ip addr add ${source}/${bits} dev ${card}; to keep it, in /etc/netplan/*.yaml under ethernets.${card}: ` +
+  return (
+    `ip addr add ${source}/${bits} dev ${card}; to keep it, in /etc/netplan/*.yaml under ethernets.${card}: ` +
     `addresses: [ "${source}/${bits}" ], then: netplan apply. Behind NAT name the inner address as source in pools.yaml`
+  )
 }
 
 /** The first one that leads out. */
@@ -84,9 +90,12 @@ async function sourceOf(ip: CheckedIp, hosts: readonly ProviderHost[], world: Ch
   const seen = addressIn(greeting.answer ?? '')
   if (seen === undefined) return SOURCE.skip(address, `${host.name} does not say which address it sees`)
   if (seen === canonicalIp(address)) return SOURCE.ok(address, `${host.name} sees it`)
-  return SOURCE.fail(address, `${host.name} sees ${seen}`,
+  return SOURCE.fail(
+    address,
+    `${host.name} sees ${seen}`,
     `remove the rule that puts ${seen} in its place (nft list ruleset, or iptables -t nat -S), or name the address ` +
-    `of this machine that leaves as ${address} as its source in pools.yaml`)
+      `of this machine that leaves as ${address} as its source in pools.yaml`,
+  )
 }
 
 /** As in `250 mx.example.net at your service, [203.0.113.10]`. */

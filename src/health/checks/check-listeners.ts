@@ -14,8 +14,10 @@ import type { Door } from './own-doors.ts'
 import { holderOf } from './port-holder.ts'
 import type { CheckWorld, HealthCheck } from './world.ts'
 
-const LISTENERS = verdicts('listeners',
-  'Nothing comes in by a port that does not answer, or that another program holds.')
+const LISTENERS = verdicts(
+  'listeners',
+  'Nothing comes in by a port that does not answer, or that another program holds.',
+)
 const ANSWER_MILLISECONDS = 5 * SECOND
 
 export const checkListeners: HealthCheck = {
@@ -32,9 +34,10 @@ async function answerOf(door: Door, { configuration }: CheckWorld): Promise<Find
   if (problem === null) return LISTENERS.ok(subject, `answers with ${protocol}`)
   const holder = await holderOf(port)
   const seen = holder === null ? problem : `${problem}; the port is held by ${holder}`
-  const fix = holder === null
-    ? 'systemctl restart sternpost.socket sternpost.service; if it does not help: sternpost check, journalctl -u sternpost'
-    : `stop what holds it, or choose another port in ${setting} (and sternpost.socket); see: ss -ltnp sport = :${port}`
+  const fix =
+    holder === null
+      ? 'systemctl restart sternpost.socket sternpost.service; if it does not help: sternpost check, journalctl -u sternpost'
+      : `stop what holds it, or choose another port in ${setting} (and sternpost.socket); see: ss -ltnp sport = :${port}`
   return LISTENERS.fail(subject, seen, fix)
 }
 
@@ -48,9 +51,8 @@ async function mailProblem({ host, port, protocol }: Door, hostname: string): Pr
 /** Any answer in HTTP will do: what a door serves is its own matter. */
 function webProblem({ host, port, protocol }: Door): Promise<string | null> {
   return new Promise((resolve) => {
-    const socket = protocol === 'https'
-      ? connectTls({ host, port, rejectUnauthorized: false })
-      : connect({ host, port })
+    const socket =
+      protocol === 'https' ? connectTls({ host, port, rejectUnauthorized: false }) : connect({ host, port })
     let received = ''
     const end = (problem: string | null): void => {
       clearTimeout(timer)
@@ -59,7 +61,8 @@ function webProblem({ host, port, protocol }: Door): Promise<string | null> {
     }
     const timer = setTimeout(() => end('no answer in time'), ANSWER_MILLISECONDS)
     socket.on(protocol === 'https' ? 'secureConnect' : 'connect', () =>
-      socket.write('GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'))
+      socket.write('GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'),
+    )
     socket.on('data', (chunk: Buffer) => {
       received += chunk.toString('latin1')
       if (received.length >= STATUS.length) end(received.startsWith(STATUS) ? null : 'it does not speak HTTP')

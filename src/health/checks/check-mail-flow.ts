@@ -27,8 +27,13 @@ export const checkQueue: HealthCheck = {
     const { oldestDueAt, overdue, stuck, groups } = await server.queue()
     const findings: Finding[] = []
     if (overdue + stuck > 0) {
-      findings.push(QUEUE.fail(null, `${overdue} messages wait beyond their lifetime, ${stuck} are leased for too long`,
-        'systemctl restart sternpost; if it comes back, report it with: journalctl -u sternpost -p warning'))
+      findings.push(
+        QUEUE.fail(
+          null,
+          `${overdue} messages wait beyond their lifetime, ${stuck} are leased for too long`,
+          'systemctl restart sternpost; if it comes back, report it with: journalctl -u sternpost -p warning',
+        ),
+      )
     }
     const age = oldestDueAt === null ? 0 : clock.now() - oldestDueAt
     const seen = age === 0 ? 'nothing is overdue' : `the oldest due message waits for ${ageText(age)}`
@@ -38,14 +43,20 @@ export const checkQueue: HealthCheck = {
     else findings.push(QUEUE.ok(null, seen))
     const held = groups.reduce((sum, group) => sum + group.held, 0)
     if (held > 0) {
-      findings.push(QUEUE.warn(null, `${held} messages are held`,
-        'sternpost queue release --all, or: sternpost queue drop --all'))
+      findings.push(
+        QUEUE.warn(null, `${held} messages are held`, 'sternpost queue release --all, or: sternpost queue drop --all'),
+      )
     }
     for (const { name, waiting, due, held: ofThem } of groups) {
       const deferred = waiting - due - ofThem
       if (waiting < DEFERRED.least || deferred / waiting < DEFERRED.share) continue
-      findings.push(QUEUE.warn(name ?? 'other', `${deferred} of ${waiting} messages wait for another try`,
-        `sternpost path list; sternpost queue list --by provider`))
+      findings.push(
+        QUEUE.warn(
+          name ?? 'other',
+          `${deferred} of ${waiting} messages wait for another try`,
+          `sternpost path list; sternpost queue list --by provider`,
+        ),
+      )
     }
     return findings
   },
@@ -59,8 +70,13 @@ export const checkOrphans: HealthCheck = {
     const { messages, webhooks, upMilliseconds } = await server.orphans()
     const start = `since the start ${ageText(upMilliseconds)} ago`
     if (messages + webhooks === 0) return [ORPHANS.ok(null, `nothing was in nobody's hand ${start}`)]
-    return [ORPHANS.warn(null, `${messages} messages and ${webhooks} webhook deliveries were in nobody's hand ${start}`,
-      'report it with these lines: journalctl -u sternpost -p warning | grep "in nobody\'s hand"')]
+    return [
+      ORPHANS.warn(
+        null,
+        `${messages} messages and ${webhooks} webhook deliveries were in nobody's hand ${start}`,
+        'report it with these lines: journalctl -u sternpost -p warning | grep "in nobody\'s hand"',
+      ),
+    ]
   },
 }
 
@@ -80,8 +96,11 @@ export const checkWarmup: HealthCheck = {
       switch (status) {
         case 'suspended':
         case 'paused':
-          return WARMUP.warn(ip, `it is ${status}: ${reason ?? 'no reason was given'}`,
-            `${show}; sternpost ip ${status === 'paused' ? 'warmup ' : ''}resume ${ip}`)
+          return WARMUP.warn(
+            ip,
+            `it is ${status}: ${reason ?? 'no reason was given'}`,
+            `${show}; sternpost ip ${status === 'paused' ? 'warmup ' : ''}resume ${ip}`,
+          )
         case 'disabled':
           return WARMUP.warn(ip, `it is disabled: ${reason ?? 'by pools.yaml'}`, 'see ip-present; sternpost reload')
         case 'cold':
@@ -120,8 +139,11 @@ export const checkWebhooks: HealthCheck = {
         return WEBHOOKS.warn(url, `${consecutiveFailures} posts in a row failed`, look)
       }
       if (deadLetters > 0) {
-        return WEBHOOKS.warn(url, `${deadLetters} events were given up`,
-          `${look}; then: sternpost webhook replay --endpoint ${id} --since 30d`)
+        return WEBHOOKS.warn(
+          url,
+          `${deadLetters} events were given up`,
+          `${look}; then: sternpost webhook replay --endpoint ${id} --since 30d`,
+        )
       }
       return WEBHOOKS.ok(url, 'events are answered')
     })
@@ -145,15 +167,19 @@ export const checkFeedback: HealthCheck = {
     return [
       expected('bounce', bounces, { sent, enough: ENOUGH_TO_BOUNCE, fix: 'sternpost doctor inbound names' }),
       expected('complaint', complaints, {
-        sent, enough: ENOUGH_TO_COMPLAIN,
+        sent,
+        enough: ENOUGH_TO_COMPLAIN,
         fix: 'enrol at the feedback loops; what to enter: sternpost doctor feedback',
       }),
     ]
   },
 }
 
-function expected(kind: string, came: number, { sent, enough, fix }: { sent: number; enough: number; fix: string }):
-  Finding {
+function expected(
+  kind: string,
+  came: number,
+  { sent, enough, fix }: { sent: number; enough: number; fix: string },
+): Finding {
   if (came > 0) return FEEDBACK.ok(kind, `${came} came by mail in 30 days`)
   const seen = `none came by mail in 30 days, of ${sent} messages`
   return sent < enough ? FEEDBACK.skip(kind, `${seen}: too few to tell`) : FEEDBACK.warn(kind, seen, fix)

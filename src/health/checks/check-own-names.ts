@@ -18,12 +18,12 @@ export const checkOwnNames: HealthCheck = {
   id: 'names',
   place: 'anywhere',
   async run(world) {
-    const { hostname, domains: { targets } } = world.configuration.server
+    const {
+      hostname,
+      domains: { targets },
+    } = world.configuration.server
     const hosts = [...new Set([hostname, targets.tracking])]
-    const found = await Promise.all([
-      ...hosts.map((name) => addressesOf(name, world)),
-      spfOf(targets.spf, world),
-    ])
+    const found = await Promise.all([...hosts.map((name) => addressesOf(name, world)), spfOf(targets.spf, world)])
     return found.flat()
   },
 }
@@ -39,9 +39,12 @@ async function addressesOf(name: string, { resolver, ips }: CheckWorld): Promise
 }
 
 async function spfOf(name: string, world: CheckWorld): Promise<Finding[]> {
-  const { configuration: { server, pools } } = world
+  const {
+    configuration: { server, pools },
+  } = world
   const facts = {
-    hostname: server.hostname, targets: server.domains.targets,
+    hostname: server.hostname,
+    targets: server.domains.targets,
     dmarcReportAddress: server.domains.dmarc_report_address,
   }
   const addresses = Object.values(pools.pools).flatMap(({ ips }) => ips.map(({ address }) => address))
@@ -50,7 +53,8 @@ async function spfOf(name: string, world: CheckWorld): Promise<Finding[]> {
 }
 
 async function spfFor(
-  { address }: CheckedIp, { name, wanted, world }: { name: string; wanted: string; world: CheckWorld },
+  { address }: CheckedIp,
+  { name, wanted, world }: { name: string; wanted: string; world: CheckWorld },
 ): Promise<Finding> {
   const { result } = await evaluateSpf(address, name, world.resolver, world.configuration.server.hostname)
   if (result === 'pass') return NAMES.ok(address, `SPF of ${name} passes`)

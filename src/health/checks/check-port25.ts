@@ -65,17 +65,22 @@ async function reachFrom(ip: CheckedIp, hosts: readonly ProviderHost[], world: C
     if (silent === undefined || silent === null) return PORT25.skip(ip.address, NO_HOST)
     return PORT25.warn(ip.address, `the DNS did not answer (${silent})`, DNS_FIX)
   }
-  const greetings = await Promise.all(reachable.map(async ({ name, address }) => {
-    const asked = { address, port, source: ip.source, timeoutMilliseconds: CONNECT_MILLISECONDS }
-    return { name, greeting: await greet(asked) }
-  }))
+  const greetings = await Promise.all(
+    reachable.map(async ({ name, address }) => {
+      const asked = { address, port, source: ip.source, timeoutMilliseconds: CONNECT_MILLISECONDS }
+      return { name, greeting: await greet(asked) }
+    }),
+  )
   const greeted = greetings.find(({ greeting }) => greeting.kind === 'greeted')
   if (greeted?.greeting.kind === 'greeted') {
     return PORT25.ok(ip.address, `${greeted.name} answered: ${greeted.greeting.line}`)
   }
   const tried = greetings.map(({ name, greeting }) =>
-    (greeting.kind === 'failed' ? `${name}: ${greeting.reason}` : name))
-  return PORT25.fail(ip.address,
+    greeting.kind === 'failed' ? `${name}: ${greeting.reason}` : name,
+  )
+  return PORT25.fail(
+    ip.address,
     `connect to ${tried.length} of ${tried.length} mail hosts failed (${tried.join('; ')})`,
-    'ask the provider to open outbound TCP 25; text: sternpost doctor --ticket port25')
+    'ask the provider to open outbound TCP 25; text: sternpost doctor --ticket port25',
+  )
 }

@@ -37,7 +37,7 @@ export const checkTls: HealthCheck = {
 
 /** Of sending domains whose links lead to a name of their own. */
 async function trackingNames({ server, domain }: CheckWorld): Promise<string[]> {
-  const domains = await server?.domains(domain) ?? []
+  const domains = (await server?.domains(domain)) ?? []
   return domains
     .filter(({ records }) => records.some(({ purpose, status }) => purpose === 'tracking' && status === 'verified'))
     .map(({ tracking }) => tracking.domain)

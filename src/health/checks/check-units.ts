@@ -16,8 +16,15 @@ const SHOW_MILLISECONDS = 5 * SECOND
 const FIRST_FREE_PORT = 1024
 /** Properties of the service as it is shipped (operations.md 10). */
 const FENCES: Readonly<Record<string, string>> = {
-  NoNewPrivileges: 'yes', PrivateUsers: 'yes', PrivateTmp: 'yes', PrivateDevices: 'yes', ProtectSystem: 'strict',
-  ProtectHome: 'yes', ProtectKernelTunables: 'yes', ProtectControlGroups: 'yes', RestrictNamespaces: 'yes',
+  NoNewPrivileges: 'yes',
+  PrivateUsers: 'yes',
+  PrivateTmp: 'yes',
+  PrivateDevices: 'yes',
+  ProtectSystem: 'strict',
+  ProtectHome: 'yes',
+  ProtectKernelTunables: 'yes',
+  ProtectControlGroups: 'yes',
+  RestrictNamespaces: 'yes',
   CapabilityBoundingSet: '',
 }
 
@@ -30,7 +37,10 @@ export const checkUnits: HealthCheck = {
       show('sternpost.service', ['LoadState', 'ActiveState', 'UnitFileState', 'DropInPaths', ...Object.keys(FENCES)]),
       show('sternpost.socket', ['Listen']),
     ])
-    return unitFindings({ service, socket }, ownDoors(world.configuration.server).map(({ port }) => port))
+    return unitFindings(
+      { service, socket },
+      ownDoors(world.configuration.server).map(({ port }) => port),
+    )
   },
 }
 
@@ -51,12 +61,18 @@ type Properties = Record<string, string>
 function stateOf(service: Properties): Finding {
   const { ActiveState: state = '', UnitFileState: enabled = '' } = service
   if (state !== 'active') {
-    return UNITS.fail('sternpost.service', `it is ${state}`,
-      'systemctl start sternpost; see: journalctl -u sternpost -n 50')
+    return UNITS.fail(
+      'sternpost.service',
+      `it is ${state}`,
+      'systemctl start sternpost; see: journalctl -u sternpost -n 50',
+    )
   }
   if (enabled !== 'enabled') {
-    return UNITS.warn('sternpost.service', `it is ${enabled}: it does not start with the machine`,
-      'systemctl enable sternpost.socket sternpost.service')
+    return UNITS.warn(
+      'sternpost.service',
+      `it is ${enabled}: it does not start with the machine`,
+      'systemctl enable sternpost.socket sternpost.service',
+    )
   }
   return UNITS.ok('sternpost.service', 'it is active and enabled')
 }
@@ -67,8 +83,13 @@ function weakened(service: Properties): Finding[] {
   const seen = weak.map(([name]) => `${name}=${service[name]}`).join(', ')
   const where = service['DropInPaths'] === '' ? 'the unit' : service['DropInPaths']
   const right = weak.map(([name, wanted]) => `${name}=${wanted}`).join(', ')
-  return [UNITS.warn('sternpost.service', `${where} weakens it: ${seen}`,
-    `remove these lines: systemctl edit sternpost; wanted: ${right}`)]
+  return [
+    UNITS.warn(
+      'sternpost.service',
+      `${where} weakens it: ${seen}`,
+      `remove these lines: systemctl edit sternpost; wanted: ${right}`,
+    ),
+  ]
 }
 
 function portsOf(socket: Properties, configured: readonly number[]): Finding {
@@ -78,12 +99,18 @@ function portsOf(socket: Properties, configured: readonly number[]): Finding {
   const extra = [...opened].filter((port) => !configured.includes(port))
   if (missing.length > 0) {
     const lines = missing.map((port) => `ListenStream=${port}`).join(' ')
-    return UNITS.fail('sternpost.socket', `it does not open ${missing.join(', ')}, which sternpost.yaml names`,
-      `systemctl edit sternpost.socket: [Socket] ${lines}; then restart sternpost.socket and sternpost`)
+    return UNITS.fail(
+      'sternpost.socket',
+      `it does not open ${missing.join(', ')}, which sternpost.yaml names`,
+      `systemctl edit sternpost.socket: [Socket] ${lines}; then restart sternpost.socket and sternpost`,
+    )
   }
   if (extra.length > 0) {
-    return UNITS.warn('sternpost.socket', `it opens ${extra.join(', ')}, which nobody serves`,
-      'add a door to listen in sternpost.yaml, or take the port out: systemctl edit sternpost.socket')
+    return UNITS.warn(
+      'sternpost.socket',
+      `it opens ${extra.join(', ')}, which nobody serves`,
+      'add a door to listen in sternpost.yaml, or take the port out: systemctl edit sternpost.socket',
+    )
   }
   return UNITS.ok('sternpost.socket', `it opens ${[...opened].join(', ')}`)
 }

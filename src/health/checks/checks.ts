@@ -19,9 +19,30 @@ import { checkUnits } from './check-units.ts'
 import type { HealthCheck } from './world.ts'
 
 export const CHECKS: readonly HealthCheck[] = [
-  checkClock, checkConfig, checkDisk, checkDatabase, checkSecrets, checkListeners, checkUnits, checkIpPresent,
-  checkIpSource, checkPort25, checkPtr, checkForwardNames, checkOwnNames, checkDomains, checkInbound, checkTls,
-  checkBlocklists, checkDomainAge, checkQueue, checkOrphans, checkWarmup, checkWebhooks, checkFeedback, checkBackup,
+  checkClock,
+  checkConfig,
+  checkDisk,
+  checkDatabase,
+  checkSecrets,
+  checkListeners,
+  checkUnits,
+  checkIpPresent,
+  checkIpSource,
+  checkPort25,
+  checkPtr,
+  checkForwardNames,
+  checkOwnNames,
+  checkDomains,
+  checkInbound,
+  checkTls,
+  checkBlocklists,
+  checkDomainAge,
+  checkQueue,
+  checkOrphans,
+  checkWarmup,
+  checkWebhooks,
+  checkFeedback,
+  checkBackup,
 ]
 
 export const CHECK_IDS: readonly string[] = CHECKS.map(({ id }) => id)

@@ -40,10 +40,17 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]+/gu
 const MOST_CHARACTERS = 2_000
 
 export function verdicts(check: string, why: string): Verdicts {
-  const finding = (result: Result) => (subject: string | null, seen: string, fix: string | null = null): Finding => ({
-    check, subject, family: subject === null ? null : ipFamily(subject) ?? null, result, why, fix,
-    seen: seen.replace(UNPRINTABLE, ' ').slice(0, MOST_CHARACTERS),
-  })
+  const finding =
+    (result: Result) =>
+    (subject: string | null, seen: string, fix: string | null = null): Finding => ({
+      check,
+      subject,
+      family: subject === null ? null : (ipFamily(subject) ?? null),
+      result,
+      why,
+      fix,
+      seen: seen.replace(UNPRINTABLE, ' ').slice(0, MOST_CHARACTERS),
+    })
   return { ok: finding('ok'), warn: finding('warn'), fail: finding('fail'), skip: finding('skip') }
 }
 

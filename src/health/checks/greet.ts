@@ -33,9 +33,8 @@ const LAST_LINE = /^\d{3}(?: .*)?\r\n/m
 export function greet({ address, port, source, isTls, hello, timeoutMilliseconds }: GreetRequest): Promise<Greeting> {
   return new Promise((resolve) => {
     const options: NetConnectOpts = { host: address, port, ...(source === undefined ? {} : { localAddress: source }) }
-    const socket: Socket = isTls === true
-      ? connectTls({ ...options, host: address, port, rejectUnauthorized: false })
-      : connect(options)
+    const socket: Socket =
+      isTls === true ? connectTls({ ...options, host: address, port, rejectUnauthorized: false }) : connect(options)
     let isConnected = false
     let received = ''
     let line: string | null = null
@@ -77,8 +76,12 @@ export function greet({ address, port, source, isTls, hello, timeoutMilliseconds
 }
 
 const REASONS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'connection refused', ENETUNREACH: 'network unreachable', EHOSTUNREACH: 'host unreachable',
-  ETIMEDOUT: 'timed out', EADDRNOTAVAIL: 'the address is not on this machine', ECONNRESET: 'connection reset',
+  ECONNREFUSED: 'connection refused',
+  ENETUNREACH: 'network unreachable',
+  EHOSTUNREACH: 'host unreachable',
+  ETIMEDOUT: 'timed out',
+  EADDRNOTAVAIL: 'the address is not on this machine',
+  ECONNRESET: 'connection reset',
 }
 
 export function reasonOf(error: Error): string {

@@ -25,7 +25,9 @@ export function ownDoors({ listen }: ServerSettings): Door[] {
 }
 
 function doorAt(
-  setting: string, { address, port }: { address: string; port: number }, protocol: Door['protocol'],
+  setting: string,
+  { address, port }: { address: string; port: number },
+  protocol: Door['protocol'],
 ): Door {
   return { setting, address, host: loopbackOf(address), port, protocol }
 }

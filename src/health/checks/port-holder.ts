@@ -12,7 +12,8 @@ const HOLDER = /\("([^"]+)",pid=(\d+)/g
 export function holderOf(port: number): Promise<string | null> {
   return new Promise((resolve) => {
     execFile('ss', ['-Hltnp', `sport = :${port}`], { timeout: ANSWER_MILLISECONDS }, (error, stdout) =>
-      resolve(error === null ? holderIn(stdout) : null))
+      resolve(error === null ? holderIn(stdout) : null),
+    )
   })
 }
 

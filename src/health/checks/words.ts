@@ -19,4 +19,9 @@ export function ageText(milliseconds: number): string {
   return `${count} ${word === 'day' && count !== 1 ? 'days' : word}`
 }
 
-const SIZES: readonly (readonly [number, string])[] = [[DAY, 'day'], [HOUR, 'h'], [MINUTE, 'min'], [SECOND, 's']]
+const SIZES: readonly (readonly [number, string])[] = [
+  [DAY, 'day'],
+  [HOUR, 'h'],
+  [MINUTE, 'min'],
+  [SECOND, 's'],
+]

@@ -57,7 +57,10 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     requireScope(principal, route)
     features.sendingRate.takeRequest(principal.apiKeyId)
     const apiRequest: ApiRequest = {
-      requestId, principal, params, search,
+      requestId,
+      principal,
+      params,
+      search,
       path: pathBelowPrefix(path),
       headers: request.headers,
       idempotency: null,

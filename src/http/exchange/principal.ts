@@ -20,7 +20,12 @@ const ADMINISTRATOR = 'cli'
 
 /** Asks the public routes. */
 export const ANONYMOUS: Principal = {
-  apiKeyId: null, mode: 'live', scopes: [], domains: [], allowedIps: [], label: 'anonymous',
+  apiKeyId: null,
+  mode: 'live',
+  scopes: [],
+  domains: [],
+  allowedIps: [],
+  label: 'anonymous',
 }
 
 /** Whoever may open the admin socket may do everything (operations.md 6); the name is for the log only. */

@@ -129,7 +129,11 @@ function wrongType(expected: string, value: unknown): string {
 
 /** Names of zod's types in the words of JSON. */
 const EXPECTED: Record<string, string> = {
-  string: 'a string', number: 'a number', int: 'a whole number', boolean: 'true or false', object: 'an object',
+  string: 'a string',
+  number: 'a number',
+  int: 'a whole number',
+  boolean: 'true or false',
+  object: 'an object',
   array: 'a list',
 }
 

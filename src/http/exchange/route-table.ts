@@ -54,7 +54,10 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
         return { kind: 'found', route, params: fixed.length > 0 ? NO_PARAMS : layer.params(path, layer.captures(path)) }
       }
       if (layers.length === 0) return { kind: 'unknown-path', isPublic: !UNDER_PREFIX.test(path) }
-      const allow = layers.flatMap(({ methods }) => methods).toSorted().join(', ')
+      const allow = layers
+        .flatMap(({ methods }) => methods)
+        .toSorted()
+        .join(', ')
       const isPublic = layers.every(({ name = '' }) => byName.get(name)?.scope === null)
       return { kind: 'wrong-method', isPublic, allow }
     },

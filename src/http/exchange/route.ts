@@ -192,7 +192,10 @@ export function successList(entries: readonly object[], next: string | null): An
 
 export function listSchema<Entry extends z.ZodType>(entry: Entry) {
   return z.object({
-    success: z.literal(true), data: z.array(entry), has_more: z.boolean(), next_cursor: z.string().nullable(),
+    success: z.literal(true),
+    data: z.array(entry),
+    has_more: z.boolean(),
+    next_cursor: z.string().nullable(),
   })
 }
 

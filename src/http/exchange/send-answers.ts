@@ -6,7 +6,12 @@
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import type {
-  AcceptedBatch, AcceptedMessages, AcceptedRecipient, KeptAnswer, RefusedRecipient, SuppressedMessage,
+  AcceptedBatch,
+  AcceptedMessages,
+  AcceptedRecipient,
+  KeptAnswer,
+  RefusedRecipient,
+  SuppressedMessage,
 } from '../../messages/accept/send-request.ts'
 import { errorBody } from './error-responses.ts'
 import { isObject } from './read-fields.ts'

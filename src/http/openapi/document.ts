@@ -56,7 +56,10 @@ function operation(route: Route, schemas: SchemaComponents): object {
 
 /** `GET /email/:message_id/events` -> `getEmailByMessageIdEvents` */
 function operationId({ method, path }: Route): string {
-  const words = path.replace(/:(\w+)/g, 'by $1').split(/[^A-Za-z0-9]+/).filter((word) => word !== '')
+  const words = path
+    .replace(/:(\w+)/g, 'by $1')
+    .split(/[^A-Za-z0-9]+/)
+    .filter((word) => word !== '')
   return method.toLowerCase() + words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('')
 }
 
@@ -66,7 +69,10 @@ function tagOf({ path }: Route): string {
 
 function pathParameters({ path }: Route): object[] {
   return [...path.matchAll(/:(\w+)/g)].map(([, name]) => ({
-    name, in: 'path', required: true, schema: { type: 'string' },
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
   }))
 }
 
@@ -76,7 +82,10 @@ function queryParameters({ query }: Route, schemas: SchemaComponents): object[] 
   const { properties, required } = schemas.schemaOf(query)
   const needed = Array.isArray(required) ? required : []
   return Object.entries(isObject(properties) ? properties : {}).map(([name, schema]) => ({
-    name, in: 'query', required: needed.includes(name), schema: withoutNull(isObject(schema) ? schema : {}),
+    name,
+    in: 'query',
+    required: needed.includes(name),
+    schema: withoutNull(isObject(schema) ? schema : {}),
   }))
 }
 
@@ -88,12 +97,16 @@ function withoutNull({ type, enum: choices, ...rest }: JsonSchema): JsonSchema {
 
 function headerParameters({ idempotency, path }: Route): object[] {
   const key = {
-    name: 'Idempotency-Key', in: 'header', required: false,
+    name: 'Idempotency-Key',
+    in: 'header',
+    required: false,
     description: 'A repeat within 24 hours gets the first answer again. X-Idempotency-Key means the same.',
     schema: { type: 'string', minLength: 1, maxLength: 256 },
   }
   const validation = {
-    name: 'X-Batch-Validation', in: 'header', required: false,
+    name: 'X-Batch-Validation',
+    in: 'header',
+    required: false,
     description: '`strict`: one bad recipient refuses the whole batch.',
     schema: { type: 'string', enum: ['strict', 'permissive'], default: 'permissive' },
   }
@@ -123,13 +136,15 @@ function nameOf({ method, path }: Route): string {
 /** All codes under one status share a response. */
 function errorResponses(route: Route, schemas: SchemaComponents): Record<string, object> {
   const schema = schemas.schemaOf(errorSchema)
-  return Object.fromEntries([...errorsOf(route)].map(([status, codes]) => {
-    const [first = 'internal_error'] = codes
-    const description = `The code is ${[...codes].map((code) => `\`${code}\``).join(' or ')}.`
-    const example = { success: false, error: errorBody(first, '') }
-    const headers = WITH_RETRY_AFTER.includes(status) ? { headers: { 'Retry-After': RETRY_AFTER } } : {}
-    return [status, { description, ...headers, content: { 'application/json': { schema, example } } }]
-  }))
+  return Object.fromEntries(
+    [...errorsOf(route)].map(([status, codes]) => {
+      const [first = 'internal_error'] = codes
+      const description = `The code is ${[...codes].map((code) => `\`${code}\``).join(' or ')}.`
+      const example = { success: false, error: errorBody(first, '') }
+      const headers = WITH_RETRY_AFTER.includes(status) ? { headers: { 'Retry-After': RETRY_AFTER } } : {}
+      return [status, { description, ...headers, content: { 'application/json': { schema, example } } }]
+    }),
+  )
 }
 
 const WITH_RETRY_AFTER = [429, 503]

@@ -20,14 +20,21 @@ const SOMETIMES = ['X-Service-Signature-Next']
 
 export function webhookOperations(schemas: SchemaComponents): Record<string, object> {
   const parameters = Object.entries(HEADERS).map(([name, description]) => ({
-    name, in: 'header', required: !SOMETIMES.includes(name), description, schema: { type: 'string' },
+    name,
+    in: 'header',
+    required: !SOMETIMES.includes(name),
+    description,
+    schema: { type: 'string' },
   }))
   const operations = [...GIVEN_EVENT_KINDS, ...FURTHER_EVENT_KINDS].map((kind) => {
     const example = WEBHOOK_EXAMPLES[kind]
     const schema = schemas.schemaOf(webhookEventSchema(kind))
     const content = example === undefined ? { schema } : { schema, example }
     const post = {
-      operationId: `on${kind.split('.').map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join('')}`,
+      operationId: `on${kind
+        .split('.')
+        .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
+        .join('')}`,
       summary: `The event ${kind}.`,
       parameters,
       requestBody: { required: true, content: { 'application/json': content } },

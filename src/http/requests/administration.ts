@@ -23,7 +23,11 @@ export const queueGroupsSchema = z.object({
   by: z.enum(['provider', 'domain', 'ip', 'pool']).nullish(),
   ...selection,
   held: z.enum(['true', 'false']).nullish(),
-  accepted_before: z.string().regex(/^\d{1,11}$/, 'expected Unix seconds').transform(Number).nullish(),
+  accepted_before: z
+    .string()
+    .regex(/^\d{1,11}$/, 'expected Unix seconds')
+    .transform(Number)
+    .nullish(),
 })
 
 export const queueActionSchema = z.object({

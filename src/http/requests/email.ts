@@ -15,7 +15,10 @@ const MOST_ATTACHMENTS = 20
 const MOST_COPIES = 50
 
 const attachmentSchema = z.object({
-  name: z.string(), content: z.string(), content_type: optionalText(), content_id: optionalText(),
+  name: z.string(),
+  content: z.string(),
+  content_type: optionalText(),
+  content_id: optionalText(),
 })
 
 const sharedFields = {
@@ -31,26 +34,31 @@ const sharedFields = {
   send_at: z.int().nullish(),
   expires_in: z.int().nullish(),
   ip_pool: optionalText(),
-  stream: z.string().meta({ enum: ['transactional', 'bulk'] }).nullish(),
+  stream: z
+    .string()
+    .meta({ enum: ['transactional', 'bulk'] })
+    .nullish(),
   track: z.object({ opens: z.boolean().nullish(), clicks: z.boolean().nullish() }).nullish(),
   unsubscribe: z
     .union([z.literal(false), z.object({ list: optionalText(), url: optionalText() })], 'expected an object or false')
     .nullish(),
 }
 
-export const sendSchema = z.object({
-  to: z.string(),
-  cc: z.array(z.string()).max(MOST_COPIES).nullish(),
-  bcc: z.array(z.string()).max(MOST_COPIES).nullish(),
-  ...sharedFields,
-  // Taken as it is: a copy could lose or misread keys such as __proto__.
-  variables: freeObject(true).nullish(),
-}).meta({ id: 'SendRequest' })
+export const sendSchema = z
+  .object({
+    to: z.string(),
+    cc: z.array(z.string()).max(MOST_COPIES).nullish(),
+    bcc: z.array(z.string()).max(MOST_COPIES).nullish(),
+    ...sharedFields,
+    // Taken as it is: a copy could lose or misread keys such as __proto__.
+    variables: freeObject(true).nullish(),
+  })
+  .meta({ id: 'SendRequest' })
 
 /** Each recipient is judged by itself: a bad one need not refuse the others. */
-const recipientSchema = z.unknown().meta({
-  type: 'object', properties: { to: { type: 'string' } }, required: ['to'], additionalProperties: true,
-})
+const recipientSchema = z
+  .unknown()
+  .meta({ type: 'object', properties: { to: { type: 'string' } }, required: ['to'], additionalProperties: true })
 
 export const batchSchema = (mostRecipients: number) =>
   z

@@ -60,7 +60,8 @@ export function toIpPage({ limit, after }: z.infer<typeof listIpsSchema>): { lim
 
 /** `window` ends now; `from` and `to` say the range themselves. */
 export function toStatisticsRange(
-  { window, from, to, interval }: z.infer<typeof ipStatisticsSchema>, now: number,
+  { window, from, to, interval }: z.infer<typeof ipStatisticsSchema>,
+  now: number,
 ): StatisticsRange {
   const hasRange = typeof from === 'number' || typeof to === 'number'
   if (hasRange && typeof window === 'string') {
@@ -73,7 +74,9 @@ export function toStatisticsRange(
 }
 
 export function toForecastQuery({ recipients, isp, start_at: startAt }: z.infer<typeof forecastSchema>): {
-  recipients: number; isp: string | null; startAt: number | null
+  recipients: number
+  isp: string | null
+  startAt: number | null
 } {
   const count = Number(recipients)
   if (count < 1 || count > MOST_RECIPIENTS) {

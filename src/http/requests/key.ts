@@ -19,7 +19,10 @@ const limits = {
 }
 
 export const createKeySchema = z.object({
-  name: z.string(), mode: z.enum(['live', 'test']), scopes: textList(MOST_LIST_ENTRIES), ...limits,
+  name: z.string(),
+  mode: z.enum(['live', 'test']),
+  scopes: textList(MOST_LIST_ENTRIES),
+  ...limits,
 })
 
 export const changeKeySchema = z.object({ name: optionalText(), ...limits })
@@ -29,7 +32,9 @@ export const listKeysSchema = z.object(listParameters())
 export function toCreateKeyRequest(fields: z.infer<typeof createKeySchema>): CreateKeyRequest {
   const { name, mode, scopes, domains, allowed_ips: allowedIps, expires_at: expiresAt } = fields
   return {
-    name, mode, scopes,
+    name,
+    mode,
+    scopes,
     domains: domains ?? [],
     allowedIps: allowedIps ?? [],
     expiresAt: typeof expiresAt === 'number' ? expiresAt * SECOND : null,

@@ -10,7 +10,10 @@ import { optionalText } from './optional.ts'
 export const searchSchema = z.object({
   recipient: optionalText(),
   from: optionalText(),
-  state: z.string().meta({ enum: [...MESSAGE_STATES] }).nullish(),
+  state: z
+    .string()
+    .meta({ enum: [...MESSAGE_STATES] })
+    .nullish(),
   batch_id: optionalText(),
   /** `key:value` */
   tag: optionalText(),

@@ -10,7 +10,11 @@ import { optionalText } from './optional.ts'
 export const addSuppressionSchema = z.object({ email: z.string(), reason: optionalText(), scope: optionalText() })
 
 export const listSuppressionsSchema = z.object({
-  email: optionalText(), reason: optionalText(), scope: optionalText(), since: timeParameter(), ...listParameters(),
+  email: optionalText(),
+  reason: optionalText(),
+  scope: optionalText(),
+  since: timeParameter(),
+  ...listParameters(),
 })
 
 export const removeSuppressionSchema = z.object({ scope: optionalText() })
@@ -19,11 +23,20 @@ export function toGivenSuppression(fields: z.infer<typeof addSuppressionSchema>)
   return { email: fields.email, reason: fields.reason ?? undefined, scope: fields.scope ?? undefined }
 }
 
-export function toSuppressionQuery(
-  { email, reason, scope, since, limit, after }: z.infer<typeof listSuppressionsSchema>,
-): Parameters<Suppressions['list']>[0] {
+export function toSuppressionQuery({
+  email,
+  reason,
+  scope,
+  since,
+  limit,
+  after,
+}: z.infer<typeof listSuppressionsSchema>): Parameters<Suppressions['list']>[0] {
   return {
-    email: email ?? null, reason: reason ?? null, scope: scope ?? null, since: since ?? null,
-    limit: limit ?? DEFAULT_LIMIT, after: after ?? null,
+    email: email ?? null,
+    reason: reason ?? null,
+    scope: scope ?? null,
+    since: since ?? null,
+    limit: limit ?? DEFAULT_LIMIT,
+    after: after ?? null,
   }
 }

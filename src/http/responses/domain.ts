@@ -5,45 +5,51 @@ import { z } from 'zod'
 import { count, textOrNull, time, timeOrNull } from './fields.ts'
 
 /** One DNS record to publish, and what the last check found. */
-const recordSchema = z.object({
-  purpose: z.enum(['dkim', 'return_path', 'spf', 'dmarc', 'tracking']),
-  required: z.boolean(),
-  via: z.string().optional(),
-  type: z.enum(['TXT', 'CNAME']),
-  name: z.string(),
-  host: z.string(),
-  value: z.string(),
-  value_chunks: z.array(z.string()).optional(),
-  ttl: z.int(),
-  role: z.enum(['next', 'retiring']).optional(),
-  retire_at: time().optional(),
-  status: z.enum(['pending', 'verified', 'failed', 'temporary_failure']),
-  found: z.array(z.string()),
-  error: textOrNull(),
-  hint: textOrNull(),
-  checked_at: timeOrNull(),
-  evaluated: z.array(z.object({ ip: z.string(), result: z.string() })).optional(),
-}).meta({ id: 'DnsRecord' })
+const recordSchema = z
+  .object({
+    purpose: z.enum(['dkim', 'return_path', 'spf', 'dmarc', 'tracking']),
+    required: z.boolean(),
+    via: z.string().optional(),
+    type: z.enum(['TXT', 'CNAME']),
+    name: z.string(),
+    host: z.string(),
+    value: z.string(),
+    value_chunks: z.array(z.string()).optional(),
+    ttl: z.int(),
+    role: z.enum(['next', 'retiring']).optional(),
+    retire_at: time().optional(),
+    status: z.enum(['pending', 'verified', 'failed', 'temporary_failure']),
+    found: z.array(z.string()),
+    error: textOrNull(),
+    hint: textOrNull(),
+    checked_at: timeOrNull(),
+    evaluated: z.array(z.object({ ip: z.string(), result: z.string() })).optional(),
+  })
+  .meta({ id: 'DnsRecord' })
 
-export const domainSchema = z.object({
-  domain: z.string(),
-  status: z.enum(['pending', 'verified', 'degraded', 'failed', 'suspended']),
-  verified: z.boolean(),
-  can_send: z.boolean(),
-  created_at: time(),
-  verified_at: timeOrNull(),
-  last_checked_at: timeOrNull(),
-  next_check_at: timeOrNull(),
-  return_path: z.string(),
-  tracking: z.object({ opens: z.boolean(), clicks: z.boolean(), domain: z.string(), tls: z.string() }),
-  ip_pool: z.string(),
-  allow_subdomains: z.boolean(),
-  records: z.array(recordSchema),
-}).meta({ id: 'Domain' })
+export const domainSchema = z
+  .object({
+    domain: z.string(),
+    status: z.enum(['pending', 'verified', 'degraded', 'failed', 'suspended']),
+    verified: z.boolean(),
+    can_send: z.boolean(),
+    created_at: time(),
+    verified_at: timeOrNull(),
+    last_checked_at: timeOrNull(),
+    next_check_at: timeOrNull(),
+    return_path: z.string(),
+    tracking: z.object({ opens: z.boolean(), clicks: z.boolean(), domain: z.string(), tls: z.string() }),
+    ip_pool: z.string(),
+    allow_subdomains: z.boolean(),
+    records: z.array(recordSchema),
+  })
+  .meta({ id: 'Domain' })
 
-export const removedDomainSchema = z.object({
-  domain: z.string(),
-  /** false: only asked how much mail waits. */
-  deleted: z.boolean(),
-  queued_messages: count(),
-}).meta({ id: 'RemovedDomain' })
+export const removedDomainSchema = z
+  .object({
+    domain: z.string(),
+    /** false: only asked how much mail waits. */
+    deleted: z.boolean(),
+    queued_messages: count(),
+  })
+  .meta({ id: 'RemovedDomain' })

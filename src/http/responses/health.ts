@@ -4,10 +4,12 @@
 import { z } from 'zod'
 import { count } from './fields.ts'
 
-export const healthSchema = z.object({
-  status: z.enum(['ok', 'degraded']),
-  queue_depth: count(),
-  oldest_due_seconds: z.number(),
-  db: z.string(),
-  smtp_out: z.string(),
-}).meta({ id: 'Health' })
+export const healthSchema = z
+  .object({
+    status: z.enum(['ok', 'degraded']),
+    queue_depth: count(),
+    oldest_due_seconds: z.number(),
+    db: z.string(),
+    smtp_out: z.string(),
+  })
+  .meta({ id: 'Health' })

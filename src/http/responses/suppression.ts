@@ -6,14 +6,16 @@ import { count, identifier, time } from './fields.ts'
 
 export const reasonSchema = z.enum(['hard_bounce', 'complaint', 'unsubscribe', 'manual'])
 
-export const suppressionSchema = z.object({
-  id: identifier('sup'),
-  email: z.string(),
-  reason: reasonSchema,
-  scope: z.string(),
-  message_id: identifier('msg').nullable(),
-  created_at: time(),
-}).meta({ id: 'Suppression' })
+export const suppressionSchema = z
+  .object({
+    id: identifier('sup'),
+    email: z.string(),
+    reason: reasonSchema,
+    scope: z.string(),
+    message_id: identifier('msg').nullable(),
+    created_at: time(),
+  })
+  .meta({ id: 'Suppression' })
 
 export const removedSuppressionsSchema = z.object({ email: z.string(), deleted: count() })
 

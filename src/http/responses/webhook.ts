@@ -4,23 +4,25 @@
 import { z } from 'zod'
 import { count, identifier, textOrNull, time, timeOrNull } from './fields.ts'
 
-export const webhookEndpointSchema = z.object({
-  id: identifier('wh'),
-  url: z.string(),
-  events: z.array(z.string()),
-  include: z.array(z.string()),
-  description: textOrNull(),
-  status: z.enum(['enabled', 'disabled']),
-  disabled_reason: z.enum(['failing', 'manual']).nullable(),
-  secret_set: z.literal(true),
-  created_at: time(),
-  updated_at: time(),
-  last_success_at: timeOrNull(),
-  last_failure_at: timeOrNull(),
-  consecutive_failures: count(),
-  pending: count(),
-  dead_letters: count(),
-}).meta({ id: 'WebhookEndpoint' })
+export const webhookEndpointSchema = z
+  .object({
+    id: identifier('wh'),
+    url: z.string(),
+    events: z.array(z.string()),
+    include: z.array(z.string()),
+    description: textOrNull(),
+    status: z.enum(['enabled', 'disabled']),
+    disabled_reason: z.enum(['failing', 'manual']).nullable(),
+    secret_set: z.literal(true),
+    created_at: time(),
+    updated_at: time(),
+    last_success_at: timeOrNull(),
+    last_failure_at: timeOrNull(),
+    consecutive_failures: count(),
+    pending: count(),
+    dead_letters: count(),
+  })
+  .meta({ id: 'WebhookEndpoint' })
 
 /** `secret` only where it was generated, and not in a replay of the same request. */
 export const createdWebhookSchema = z

@@ -11,16 +11,49 @@ import type { HttpFeatures } from '../exchange/features.ts'
 import { auditName } from '../exchange/principal.ts'
 import type { Principal } from '../exchange/principal.ts'
 import {
-  auditSchema, pathFilterSchema, queueActionSchema, queueGroupsSchema, reloadSchema, resumeIpSchema, resumePathsSchema,
-  sendDaysSchema, suspendIpSchema, toAuditLimit, toDays, toGroupsFilter, toPathFilter, toQueueAction, toQueueFilter,
+  auditSchema,
+  pathFilterSchema,
+  queueActionSchema,
+  queueGroupsSchema,
+  reloadSchema,
+  resumeIpSchema,
+  resumePathsSchema,
+  sendDaysSchema,
+  suspendIpSchema,
+  toAuditLimit,
+  toDays,
+  toGroupsFilter,
+  toPathFilter,
+  toQueueAction,
+  toQueueFilter,
 } from '../requests/administration.ts'
 import {
-  domainRouteAnswer, domainRouteSchema, ipNoteAnswer, ipNoteSchema, pathAnswer, pathSchema, poolAnswer, poolSchema,
-  queueActionResultSchema, queueGroupAnswer, queueGroupSchema, reloadAnswer, reloadResultSchema, resumedPathsSchema,
+  domainRouteAnswer,
+  domainRouteSchema,
+  ipNoteAnswer,
+  ipNoteSchema,
+  pathAnswer,
+  pathSchema,
+  poolAnswer,
+  poolSchema,
+  queueActionResultSchema,
+  queueGroupAnswer,
+  queueGroupSchema,
+  reloadAnswer,
+  reloadResultSchema,
+  resumedPathsSchema,
   sendDaySchema,
 } from '../responses/administration.ts'
 import { ipAnswer, ipSchema } from '../responses/ip.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import {
+  dataSchema,
+  listSchema,
+  route,
+  routeWithoutBody,
+  routeWithQuery,
+  success,
+  successList,
+} from '../exchange/route.ts'
 import type { ApiRequest, Route } from '../exchange/route.ts'
 import { checkRoutes } from './checks.ts'
 import { dataRoutes } from './data.ts'
@@ -37,8 +70,11 @@ export function administrationRoutes(features: Pick<HttpFeatures, 'administratio
   const note: Note = (what, { requestId, principal }, facts) =>
     logger.info({ ...facts, request_id: requestId, api_key: principal.label }, what)
   const routes = [
-    ...serverRoutes(administration, note), ...queueRoutes(administration, note), ...pathRoutes(administration, note),
-    ...ipRoutes(administration, note), ...checkRoutes(administration),
+    ...serverRoutes(administration, note),
+    ...queueRoutes(administration, note),
+    ...pathRoutes(administration, note),
+    ...ipRoutes(administration, note),
+    ...checkRoutes(administration),
     ...dataRoutes(administration, note),
     ...serverStateRoutes(administration),
   ]

@@ -10,7 +10,11 @@ import type { BackupFacts, BackupsReport, StorageReport } from '../exchange/data
 import { noFieldsSchema } from '../requests/domain.ts'
 import { optionalText } from '../requests/optional.ts'
 import {
-  backupsSchema, erasedRecipientSchema, recipientDataSchema, startedBackupSchema, storageSchema,
+  backupsSchema,
+  erasedRecipientSchema,
+  recipientDataSchema,
+  startedBackupSchema,
+  storageSchema,
 } from '../responses/data.ts'
 import { dataSchema, route, routeWithoutBody, routeWithQuery, success } from '../exchange/route.ts'
 import type { ApiRequest, Route } from '../exchange/route.ts'
@@ -99,8 +103,12 @@ function recipientRoutes(administration: Administration, note: Note): Route[] {
 function storageAnswer(report: StorageReport): z.infer<typeof storageSchema> {
   const { growthPerDay, daysLeft } = report
   return {
-    file_bytes: report.fileBytes, used_bytes: report.usedBytes, log_bytes: report.logBytes,
-    free_bytes: Math.round(report.freeBytes), kinds: report.kinds, budget_bytes: report.budget,
+    file_bytes: report.fileBytes,
+    used_bytes: report.usedBytes,
+    log_bytes: report.logBytes,
+    free_bytes: Math.round(report.freeBytes),
+    kinds: report.kinds,
+    budget_bytes: report.budget,
     growth_per_day: growthPerDay === null ? null : Math.round(growthPerDay),
     days_left: daysLeft === null ? null : Math.floor(daysLeft),
   }
@@ -108,9 +116,10 @@ function storageAnswer(report: StorageReport): z.infer<typeof storageSchema> {
 
 function backupsAnswer({ running, last, backups }: BackupsReport): z.infer<typeof backupsSchema> {
   return {
-    running: running === null
-      ? null
-      : { stage: running.stage, done_bytes: running.doneBytes, total_bytes: running.totalBytes },
+    running:
+      running === null
+        ? null
+        : { stage: running.stage, done_bytes: running.doneBytes, total_bytes: running.totalBytes },
     last: last === null ? null : lastAnswer(last),
     backups: backups.map(fileAnswer),
   }

@@ -13,11 +13,25 @@ import { listOwnDomains } from './list-own-domains.ts'
 import { mayUseDomain } from '../exchange/principal.ts'
 import type { Principal } from '../exchange/principal.ts'
 import {
-  addDomainSchema, listDomainsSchema, noFieldsSchema, removeDomainSchema, toAddDomainRequest, toListDomainsQuery,
-  toUpdateDomainRequest, updateDomainSchema,
+  addDomainSchema,
+  listDomainsSchema,
+  noFieldsSchema,
+  removeDomainSchema,
+  toAddDomainRequest,
+  toListDomainsQuery,
+  toUpdateDomainRequest,
+  updateDomainSchema,
 } from '../requests/domain.ts'
 import { domainSchema, removedDomainSchema } from '../responses/domain.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import {
+  dataSchema,
+  listSchema,
+  route,
+  routeWithoutBody,
+  routeWithQuery,
+  success,
+  successList,
+} from '../exchange/route.ts'
 import type { ApiRequest, OkAnswer, Route } from '../exchange/route.ts'
 
 const CREATED = 201
@@ -68,9 +82,10 @@ function collectionRoutes(domains: HttpFeatures['domains'], note: Note): Route[]
       errors: [],
       async handler({ principal }, parameters) {
         const query = toListDomainsQuery(parameters)
-        const page = principal.domains.length === 0
-          ? await domains.list(query)
-          : await listOwnDomains(principal.domains, query, domains.find)
+        const page =
+          principal.domains.length === 0
+            ? await domains.list(query)
+            : await listOwnDomains(principal.domains, query, domains.find)
         return successList(page.domains, page.next)
       },
     }),

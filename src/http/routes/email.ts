@@ -4,7 +4,13 @@
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { Acceptance, AcceptedBatch, AcceptedMessages, Caller, Idempotent } from '../../messages/accept/send-request.ts'
+import type {
+  Acceptance,
+  AcceptedBatch,
+  AcceptedMessages,
+  Caller,
+  Idempotent,
+} from '../../messages/accept/send-request.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { batchSchema, sendSchema, toBatchRequest, toSendRequest } from '../requests/email.ts'
 import { batchResultSchema, previewSchema, sendResultSchema } from '../responses/email.ts'
@@ -36,9 +42,7 @@ function sendRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
     idempotency: 'with-message',
     errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed'],
     handler(request, fields) {
-      const accepting = features.acceptMessage(
-        toSendRequest(fields), callerOf(request), idempotent(request, sendBody),
-      )
+      const accepting = features.acceptMessage(toSendRequest(fields), callerOf(request), idempotent(request, sendBody))
       return answerAccepted(request, accepting, sentBody)
     },
   })

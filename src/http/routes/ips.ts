@@ -7,15 +7,36 @@ import type { IpView } from '../../egress/ips/ip-view.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { auditName } from '../exchange/principal.ts'
 import {
-  forecastSchema as forecastQuerySchema, ipStatisticsSchema as statisticsQuerySchema, listIpsSchema, pauseWarmupSchema,
-  startWarmupSchema, toForecastQuery, toIpPage, toStatisticsRange, toWarmupStart,
+  forecastSchema as forecastQuerySchema,
+  ipStatisticsSchema as statisticsQuerySchema,
+  listIpsSchema,
+  pauseWarmupSchema,
+  startWarmupSchema,
+  toForecastQuery,
+  toIpPage,
+  toStatisticsRange,
+  toWarmupStart,
 } from '../requests/ip.ts'
 import { noFieldsSchema } from '../requests/domain.ts'
 import {
-  forecastAnswer, forecastSchema, ipAnswer, ipSchema, ipStatisticsAnswer, ipStatisticsSchema, ipWarmupAnswer,
+  forecastAnswer,
+  forecastSchema,
+  ipAnswer,
+  ipSchema,
+  ipStatisticsAnswer,
+  ipStatisticsSchema,
+  ipWarmupAnswer,
   ipWarmupSchema,
 } from '../responses/ip.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import {
+  dataSchema,
+  listSchema,
+  route,
+  routeWithoutBody,
+  routeWithQuery,
+  success,
+  successList,
+} from '../exchange/route.ts'
 import type { ApiRequest, Route } from '../exchange/route.ts'
 
 const OK = 200

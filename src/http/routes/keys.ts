@@ -14,7 +14,15 @@ import { isWithinGrants, refuseWidening } from './key-grants.ts'
 import { changeKeySchema, createKeySchema, listKeysSchema, toCreateKeyRequest, toKeyChange } from '../requests/key.ts'
 import { DEFAULT_LIMIT } from '../requests/list.ts'
 import { createdKeySchema, keySchema } from '../responses/key.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import {
+  dataSchema,
+  listSchema,
+  route,
+  routeWithoutBody,
+  routeWithQuery,
+  success,
+  successList,
+} from '../exchange/route.ts'
 import type { ApiRequest, OkAnswer, Route } from '../exchange/route.ts'
 
 const CREATED = 201
@@ -128,7 +136,14 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
 function keyView(record: ApiKeyRecord): object {
   const { id, name, mode, scopes, domains, allowedIps, prefix, last4 } = record
   return {
-    id, name, mode, scopes, domains, allowed_ips: allowedIps, prefix, last4,
+    id,
+    name,
+    mode,
+    scopes,
+    domains,
+    allowed_ips: allowedIps,
+    prefix,
+    last4,
     created_at: toUnixSeconds(record.createdAt),
     expires_at: secondsOrNull(record.expiresAt),
     last_used_at: secondsOrNull(record.lastUsedAt),

@@ -7,10 +7,25 @@ import type { HttpFeatures } from '../exchange/features.ts'
 import { noFieldsSchema } from '../requests/domain.ts'
 import { searchSchema, toMessageQuery } from '../requests/search.ts'
 import {
-  batchSchema, canceledBatchSchema, canceledSchema, eventSchema, explanationSchema, listedMessageSchema, messageSchema,
-  retriedSchema, transcriptSchema,
+  batchSchema,
+  canceledBatchSchema,
+  canceledSchema,
+  eventSchema,
+  explanationSchema,
+  listedMessageSchema,
+  messageSchema,
+  retriedSchema,
+  transcriptSchema,
 } from '../responses/message.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import {
+  dataSchema,
+  listSchema,
+  route,
+  routeWithoutBody,
+  routeWithQuery,
+  success,
+  successList,
+} from '../exchange/route.ts'
 import type { ApiRequest, Route } from '../exchange/route.ts'
 import { replayedAnswer } from '../exchange/send-answers.ts'
 import { callerOf, idempotent } from './email.ts'
@@ -25,7 +40,10 @@ export function messageRoutes({ messages }: Pick<HttpFeatures, 'messages'>, logg
   const note: Note = (what, { requestId, principal }, facts) =>
     logger.info({ ...facts, request_id: requestId, api_key: principal.label }, what)
   return [
-    searchRoute(messages), ...lookupRoutes(messages), ...reasonRoutes(messages), ...actionRoutes(messages, note),
+    searchRoute(messages),
+    ...lookupRoutes(messages),
+    ...reasonRoutes(messages),
+    ...actionRoutes(messages, note),
     ...batchRoutes(messages, note),
   ]
 }
@@ -127,7 +145,9 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
       errors: ['not_found', 'conflict', 'domain_not_verified', 'ip_not_warmed'],
       async handler(request) {
         const acceptance = await messages.retry(
-          idIn(request), callerOf(request), idempotent(request, (data) => ({ success: true, data })),
+          idIn(request),
+          callerOf(request),
+          idempotent(request, (data) => ({ success: true, data })),
         )
         if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
         const { accepted } = acceptance

@@ -12,7 +12,10 @@ const OK = 200
 /** These routes and the one that describes them. */
 export function withOpenApi(routes: readonly Route[]): Route[] {
   const all = [...routes, openApiRoute(() => document)]
-  const document = openApiDocument(all.filter(({ isInternal }) => isInternal !== true), packageVersion())
+  const document = openApiDocument(
+    all.filter(({ isInternal }) => isInternal !== true),
+    packageVersion(),
+  )
   return all
 }
 

@@ -25,9 +25,9 @@ export function serverStateRoutes(administration: Pick<Administration, 'raiseLog
       body: null,
       ok: {
         status: OK,
-        schema: dataSchema(z.object({
-          version: z.string(), node: z.string(), started_at: z.int(), revision: z.int().min(1),
-        })),
+        schema: dataSchema(
+          z.object({ version: z.string(), node: z.string(), started_at: z.int(), revision: z.int().min(1) }),
+        ),
       },
       errors: [],
       async handler() {
@@ -40,10 +40,7 @@ export function serverStateRoutes(administration: Pick<Administration, 'raiseLog
       path: '/admin/log-level',
       summary: 'Logs at another level for a while.',
       scope: 'admin',
-      body: z.object({
-        level: z.enum(LEVELS),
-        for_seconds: z.int().min(1).max(LONGEST_SECONDS).nullish(),
-      }),
+      body: z.object({ level: z.enum(LEVELS), for_seconds: z.int().min(1).max(LONGEST_SECONDS).nullish() }),
       ok: { status: OK, schema: dataSchema(z.object({ level: z.enum(LEVELS), until: z.int() })) },
       errors: [],
       async handler(_request, { level, for_seconds: seconds }) {

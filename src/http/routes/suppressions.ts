@@ -6,10 +6,22 @@ import type { Logger } from '../../base/logger.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
 import {
-  addSuppressionSchema, listSuppressionsSchema, removeSuppressionSchema, toGivenSuppression, toSuppressionQuery,
+  addSuppressionSchema,
+  listSuppressionsSchema,
+  removeSuppressionSchema,
+  toGivenSuppression,
+  toSuppressionQuery,
 } from '../requests/suppression.ts'
 import { importedSchema, removedSuppressionsSchema, suppressionSchema } from '../responses/suppression.ts'
-import { dataSchema, listSchema, route, routeWithQuery, routeWithText, success, successList } from '../exchange/route.ts'
+import {
+  dataSchema,
+  listSchema,
+  route,
+  routeWithQuery,
+  routeWithText,
+  success,
+  successList,
+} from '../exchange/route.ts'
 import type { ApiRequest, Route } from '../exchange/route.ts'
 
 const CREATED = 201
@@ -20,9 +32,7 @@ const MOST_IMPORT_BYTES = 10 * 1024 * 1024
 export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppressions'>, logger: Logger): Route[] {
   const note: Note = (what, { requestId, principal }, facts) =>
     logger.info({ ...facts, request_id: requestId, api_key: principal.label }, what)
-  return [
-    ...readingRoutes(suppressions), ...changingRoutes(suppressions, note), importRoute(suppressions, note),
-  ]
+  return [...readingRoutes(suppressions), ...changingRoutes(suppressions, note), importRoute(suppressions, note)]
 }
 
 type Suppressions = HttpFeatures['suppressions']

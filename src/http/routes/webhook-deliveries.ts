@@ -6,7 +6,15 @@ import type { HttpFeatures } from '../exchange/features.ts'
 import { DEFAULT_LIMIT } from '../requests/list.ts'
 import { listDeliveriesSchema, replayRangeSchema, streamSchema, toReplayRangeRequest } from '../requests/webhook.ts'
 import { replayedSchema, webhookDeliveryDetailSchema, webhookDeliverySchema } from '../responses/webhook.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import {
+  dataSchema,
+  listSchema,
+  route,
+  routeWithoutBody,
+  routeWithQuery,
+  success,
+  successList,
+} from '../exchange/route.ts'
 import type { ApiRequest, Route } from '../exchange/route.ts'
 
 const OK = 200
@@ -31,8 +39,12 @@ function lookupRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
       errors: ['not_found'],
       async handler(request, { status, event, message_id: messageId, limit, after }) {
         const { deliveries, next } = await webhookDeliveries.list({
-          endpointId: idOf(request), state: status ?? null, kind: event ?? null, messageId: messageId ?? null,
-          limit: limit ?? DEFAULT_LIMIT, after: after ?? null,
+          endpointId: idOf(request),
+          state: status ?? null,
+          kind: event ?? null,
+          messageId: messageId ?? null,
+          limit: limit ?? DEFAULT_LIMIT,
+          after: after ?? null,
         })
         return successList(deliveries, next)
       },
@@ -60,8 +72,7 @@ function replayRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
       body: z.object({}),
       ok: { status: ACCEPTED, schema: dataSchema(webhookDeliverySchema) },
       errors: ['not_found', 'conflict'],
-      handler: async (request) =>
-        success(ACCEPTED, await webhookDeliveries.replay(idOf(request), deliveryOf(request))),
+      handler: async (request) => success(ACCEPTED, await webhookDeliveries.replay(idOf(request), deliveryOf(request))),
     }),
     route({
       method: 'POST',

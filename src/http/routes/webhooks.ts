@@ -7,13 +7,30 @@ import type { Logger } from '../../base/logger.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { DEFAULT_LIMIT } from '../requests/list.ts'
 import {
-  changeEndpointSchema, listEndpointsSchema, registerEndpointSchema, rotateSecretSchema, toEndpointChange,
-  toRegisterEndpointRequest, tryEndpointSchema,
+  changeEndpointSchema,
+  listEndpointsSchema,
+  registerEndpointSchema,
+  rotateSecretSchema,
+  toEndpointChange,
+  toRegisterEndpointRequest,
+  tryEndpointSchema,
 } from '../requests/webhook.ts'
 import {
-  createdWebhookSchema, removedWebhookSchema, rotatedSecretSchema, webhookEndpointSchema, webhookTrialSchema,
+  createdWebhookSchema,
+  removedWebhookSchema,
+  rotatedSecretSchema,
+  webhookEndpointSchema,
+  webhookTrialSchema,
 } from '../responses/webhook.ts'
-import { dataSchema, listSchema, route, routeWithoutBody, routeWithQuery, success, successList } from '../exchange/route.ts'
+import {
+  dataSchema,
+  listSchema,
+  route,
+  routeWithoutBody,
+  routeWithQuery,
+  success,
+  successList,
+} from '../exchange/route.ts'
 import type { ApiRequest, OkAnswer, Route } from '../exchange/route.ts'
 import { webhookDeliveryRoutes } from './webhook-deliveries.ts'
 
@@ -25,7 +42,9 @@ export function webhookRoutes(features: HttpFeatures, logger: Logger): Route[] {
   const note: Note = (what, id, { requestId, principal }) =>
     logger.info({ endpoint_id: id, request_id: requestId, api_key: principal.label }, what)
   return [
-    ...collectionRoutes(features, note), ...endpointRoutes(features, note), ...secretRoutes(features, note),
+    ...collectionRoutes(features, note),
+    ...endpointRoutes(features, note),
+    ...secretRoutes(features, note),
     ...webhookDeliveryRoutes(features),
   ]
 }
@@ -139,7 +158,8 @@ function secretRoutes({ webhookEndpoints, tryWebhook }: HttpFeatures, note: Note
       async handler(request, { secret: given, grace_seconds: grace }) {
         const id = idOf(request)
         const { secret, switchAt, warnings } = await webhookEndpoints.rotateSecret(id, {
-          secret: given ?? null, graceSeconds: grace ?? null,
+          secret: given ?? null,
+          graceSeconds: grace ?? null,
         })
         for (const warning of warnings) request.warn(warning)
         note('webhook secret rotated', id, request)

@@ -15,7 +15,9 @@ export const UNKNOWN_LINK = page(404, 'This link is not known', '<p>It may have 
 export const GONE_LINK = page(410, 'This link has expired', '<p>Where it led is not kept any more.</p>')
 
 export const UNKNOWN_UNSUBSCRIBE = page(
-  404, 'This link is not known', '<p>It may have been changed on its way here, or the mail is too old.</p>',
+  404,
+  'This link is not known',
+  '<p>It may have been changed on its way here, or the mail is too old.</p>',
 )
 
 export const METHOD_NOT_ALLOWED = page(405, 'This is not possible here', '')

@@ -22,8 +22,15 @@ import type { TrackingFeatures } from '../exchange/features.ts'
 import { isOneClickForm } from './one-click-form.ts'
 import { splitTarget } from '../exchange/route-table.ts'
 import {
-  aboutPage, GONE_LINK, INCOMPLETE_FORM, METHOD_NOT_ALLOWED, PAGE_POLICY, UNKNOWN_LINK, UNKNOWN_UNSUBSCRIBE,
-  UNSUBSCRIBED, UNSUBSCRIBE_FORM,
+  aboutPage,
+  GONE_LINK,
+  INCOMPLETE_FORM,
+  METHOD_NOT_ALLOWED,
+  PAGE_POLICY,
+  UNKNOWN_LINK,
+  UNKNOWN_UNSUBSCRIBE,
+  UNSUBSCRIBED,
+  UNSUBSCRIBE_FORM,
 } from './tracking-pages.ts'
 import type { Page } from './tracking-pages.ts'
 
@@ -122,7 +129,8 @@ function isPrefetch(ctx: RequestContext): boolean {
  */
 function headerText(target: string): string {
   return target.replace(/[^\x20-\x7e]+/g, (text) =>
-    [...Buffer.from(text)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join(''))
+    [...Buffer.from(text)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join(''),
+  )
 }
 
 function sendPage(ctx: RequestContext, { status, html }: Page): void {

@@ -61,9 +61,10 @@ export function createApplyBounce(
       return { result: await record(messageId, fact), bounce: null }
     }
     const judgement = recipient && judgeReported(recipient, classify, providerOf(message.isp))
-    const bounce = judgement === undefined
-      ? bounceFor('unknown', null, NO_REASON)
-      : { ...bounceFor(judgement.category, judgement.reply, NO_REASON), type: judgement.bounceType }
+    const bounce =
+      judgement === undefined
+        ? bounceFor('unknown', null, NO_REASON)
+        : { ...bounceFor(judgement.category, judgement.reply, NO_REASON), type: judgement.bounceType }
     const fact: ReportedFact = { kind: 'bounce', bounce, suppress: judgement?.suppress ?? 'never' }
     return { result: await record(messageId, fact), bounce }
   }

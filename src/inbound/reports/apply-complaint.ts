@@ -18,9 +18,10 @@ export interface ApplyComplaintOptions {
 const MOST_AGE = 90 * DAY
 const NO_TYPE = 'abuse'
 
-export function createApplyComplaint(
-  { store, clock }: ApplyComplaintOptions,
-): (messageId: string, reading: ReportReading) => Promise<ReportResult | undefined> {
+export function createApplyComplaint({
+  store,
+  clock,
+}: ApplyComplaintOptions): (messageId: string, reading: ReportReading) => Promise<ReportResult | undefined> {
   return async (messageId, reading) => {
     const fact = factOf(reading)
     if (fact === undefined) return undefined

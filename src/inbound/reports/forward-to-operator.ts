@@ -78,30 +78,32 @@ function messageFor(mail: MailForOperator, { hostname, operator }: { hostname: s
   const encoded = Buffer.from(mail.bytes).toString('base64')
   // Whole lines, and what is left.
   const lines = encoded.match(new RegExp(`.{1,${BASE64_LINE_CHARACTERS}}`, 'g')) ?? []
-  return Buffer.from([
-    `From: "Sternpost" <postmaster@${hostname}>`,
-    `To: <${operator}>`,
-    `Subject: ${subjectOf(mail)}`,
-    'Auto-Submitted: auto-generated',
-    `${MARK}: ${hostname}`,
-    'MIME-Version: 1.0',
-    `Content-Type: multipart/mixed; boundary="${boundary}"`,
-    '',
-    `--${boundary}`,
-    'Content-Type: text/plain; charset=us-ascii',
-    '',
-    `${shown(mail.sender)} wrote to ${shown(mail.recipient)},`,
-    `from the address ${mail.remoteAddress}. The mail is attached.`,
-    '',
-    `--${boundary}`,
-    'Content-Type: application/octet-stream; name="mail.eml"',
-    'Content-Disposition: attachment; filename="mail.eml"',
-    'Content-Transfer-Encoding: base64',
-    '',
-    ...lines,
-    `--${boundary}--`,
-    '',
-  ].join('\r\n'))
+  return Buffer.from(
+    [
+      `From: "Sternpost" <postmaster@${hostname}>`,
+      `To: <${operator}>`,
+      `Subject: ${subjectOf(mail)}`,
+      'Auto-Submitted: auto-generated',
+      `${MARK}: ${hostname}`,
+      'MIME-Version: 1.0',
+      `Content-Type: multipart/mixed; boundary="${boundary}"`,
+      '',
+      `--${boundary}`,
+      'Content-Type: text/plain; charset=us-ascii',
+      '',
+      `${shown(mail.sender)} wrote to ${shown(mail.recipient)},`,
+      `from the address ${mail.remoteAddress}. The mail is attached.`,
+      '',
+      `--${boundary}`,
+      'Content-Type: application/octet-stream; name="mail.eml"',
+      'Content-Disposition: attachment; filename="mail.eml"',
+      'Content-Transfer-Encoding: base64',
+      '',
+      ...lines,
+      `--${boundary}--`,
+      '',
+    ].join('\r\n'),
+  )
 }
 
 /** An address as it was on the wire, safe in a header. */

@@ -61,7 +61,10 @@ const SAMPLE_BYTES = 16 * 1024
 export function createRouteReport(options: RouteReportOptions): RouteReport {
   const { store, clock, logger, metrics, unsubscribe, forwardToOperator, namedMessage } = options
   const samples = createRateLimit({
-    clock, count: MOST_SAMPLES_PER_HOUR, perMilliseconds: HOUR, burst: MOST_SAMPLES_PER_HOUR,
+    clock,
+    count: MOST_SAMPLES_PER_HOUR,
+    perMilliseconds: HOUR,
+    burst: MOST_SAMPLES_PER_HOUR,
   })
 
   async function routeReading(mail: InboundMail, tokenMessageId: string | null): Promise<Routed> {

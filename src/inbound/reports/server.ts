@@ -71,7 +71,8 @@ export function createReportServer(options: ReportServerOptions): ReportServer {
   const { limits } = settings.inbound
   const tokenKeys = { bounce: keyRing.key('bounce'), complaint: keyRing.key('complaint') }
   const findRecipient = createFindInboundRecipient({
-    settings, tokenKeys,
+    settings,
+    tokenKeys,
     isUnsubscribeToken: (token) => options.isUnsubscribeToken(token),
     isReturnPath: (host) => store.isReturnPath(host),
   })
@@ -103,18 +104,20 @@ export function createReportServer(options: ReportServerOptions): ReportServer {
 const NO_RECIPIENT = { code: 550, text: '5.1.1 there is no such recipient here' }
 
 function createRouter(
-  options: ReportServerOptions, tokenKeys: { bounce: KeyObject; complaint: KeyObject },
+  options: ReportServerOptions,
+  tokenKeys: { bounce: KeyObject; complaint: KeyObject },
 ): RouteReport {
   const { settings, providers, classify, store, clock, logger, metrics, acceptSubmission } = options
   const providerOf = (isp: string | null): string | null =>
     Object.entries(providers.providers).find(([, block]) => block.isp === isp)?.[0] ?? null
   const { hostname, operator, inbound, headers } = settings
   return createRouteReport({
-    store, clock, logger, metrics,
+    store,
+    clock,
+    logger,
+    metrics,
     namedMessage: createFindNamedMessage({ tokenKeys, referenceHeader: headers.reference }),
-    applyBounce: createApplyBounce({
-      store, clock, providerOf, classify, maxAge: inbound.token_max_age,
-    }),
+    applyBounce: createApplyBounce({ store, clock, providerOf, classify, maxAge: inbound.token_max_age }),
     applyComplaint: createApplyComplaint({ store, clock }),
     unsubscribe: (token) => options.unsubscribe(token),
     forwardToOperator: createOperatorForward({ hostname, operator: operator.email, acceptSubmission, clock }),

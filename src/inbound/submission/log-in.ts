@@ -45,7 +45,10 @@ export function createLogIn(options: LogInOptions): (password: string, remoteAdd
       throw new ServiceError('unauthorized', `the key ending in ${record.last4} has no scope send`)
     }
     return {
-      apiKeyId: record.id, mode: record.mode, domains: record.domains, source: 'smtp',
+      apiKeyId: record.id,
+      mode: record.mode,
+      domains: record.domains,
+      source: 'smtp',
       facts: { api_key: `${record.name} …${record.last4}`, remote_address: remoteAddress },
     }
   }

@@ -38,7 +38,10 @@ export function messageFromMime(message: Buffer): SubmittedMessage {
       ...controls.controls,
       from: mailboxText(from.mailbox),
       subject: decoded(fields.find(({ name }) => name === 'subject')?.value ?? ''),
-      raw: without(message, fields.filter(({ name }) => REMOVED.has(name))),
+      raw: without(
+        message,
+        fields.filter(({ name }) => REMOVED.has(name)),
+      ),
     },
   }
 }

@@ -61,10 +61,15 @@ export interface BounceCategoryFacts {
   defaultCode: string
 }
 
-const retries = (count: number, overMilliseconds: number | null = null): OnPermanent =>
-  ({ retries: count, overMilliseconds })
+const retries = (count: number, overMilliseconds: number | null = null): OnPermanent => ({
+  retries: count,
+  overMilliseconds,
+})
 const facts = (
-  type: BounceType, defaultCode: string, onPermanent: OnPermanent, changesIp = false,
+  type: BounceType,
+  defaultCode: string,
+  onPermanent: OnPermanent,
+  changesIp = false,
 ): BounceCategoryFacts => ({ type, defaultCode, onPermanent, changesIp })
 
 export const BOUNCE_CATEGORIES: Readonly<Record<BounceCategory, BounceCategoryFacts>> = {
@@ -105,19 +110,50 @@ export const BOUNCE_CATEGORIES: Readonly<Record<BounceCategory, BounceCategoryFa
 
 /** Whole codes; tried before those that ignore the class. */
 const BY_CODE: Readonly<Record<string, BounceCategory>> = {
-  '5.7.515': 'auth_failed', '5.7.509': 'auth_failed', '5.7.606': 'ip_block', '5.7.511': 'ip_block',
-  '4.7.28': 'rate', '4.7.650': 'rate', '4.2.1': 'temporary',
+  '5.7.515': 'auth_failed',
+  '5.7.509': 'auth_failed',
+  '5.7.606': 'ip_block',
+  '5.7.511': 'ip_block',
+  '4.7.28': 'rate',
+  '4.7.650': 'rate',
+  '4.2.1': 'temporary',
 }
 
 /** Subject and detail of the code, whatever its class. */
 const BY_DETAIL: Readonly<Record<string, BounceCategory>> = {
-  '1.1': 'invalid_recipient', '1.2': 'bad_domain', '1.3': 'bad_address_syntax', '1.6': 'moved', '1.7': 'sender_refused',
-  '1.8': 'sender_refused', '1.10': 'null_mx', '2.2': 'mailbox_full',
-  '2.3': 'too_large', '3.4': 'too_large', '3.0': 'system_error', '3.1': 'system_error', '3.2': 'system_error',
-  '3.5': 'system_error', '4.1': 'no_answer', '4.2': 'connection_lost', '4.3': 'dns', '4.4': 'dns', '4.5': 'rate',
-  '4.6': 'loop', '4.7': 'expired', '7.0': 'policy', '7.20': 'auth_failed', '7.21': 'auth_failed', '7.22': 'auth_failed',
-  '7.23': 'auth_failed', '7.24': 'auth_failed', '7.26': 'auth_failed', '7.27': 'auth_failed', '7.25': 'no_ptr',
-  '7.13': 'inactive', '7.17': 'inactive', '7.18': 'inactive',
+  '1.1': 'invalid_recipient',
+  '1.2': 'bad_domain',
+  '1.3': 'bad_address_syntax',
+  '1.6': 'moved',
+  '1.7': 'sender_refused',
+  '1.8': 'sender_refused',
+  '1.10': 'null_mx',
+  '2.2': 'mailbox_full',
+  '2.3': 'too_large',
+  '3.4': 'too_large',
+  '3.0': 'system_error',
+  '3.1': 'system_error',
+  '3.2': 'system_error',
+  '3.5': 'system_error',
+  '4.1': 'no_answer',
+  '4.2': 'connection_lost',
+  '4.3': 'dns',
+  '4.4': 'dns',
+  '4.5': 'rate',
+  '4.6': 'loop',
+  '4.7': 'expired',
+  '7.0': 'policy',
+  '7.20': 'auth_failed',
+  '7.21': 'auth_failed',
+  '7.22': 'auth_failed',
+  '7.23': 'auth_failed',
+  '7.24': 'auth_failed',
+  '7.26': 'auth_failed',
+  '7.27': 'auth_failed',
+  '7.25': 'no_ptr',
+  '7.13': 'inactive',
+  '7.17': 'inactive',
+  '7.18': 'inactive',
   // Too many recipients: a request to come back, not a fault of the dialogue (engine.md 10.2).
   '5.3': 'temporary',
 }

@@ -93,8 +93,15 @@ interface Subject {
 
 /** Rules name six stages: the banner belongs to connecting, STARTTLS to the greeting. */
 const STAGE_IN_RULES: Readonly<Record<ReportStage, string>> = {
-  connect: 'connect', banner: 'connect', ehlo: 'ehlo', starttls: 'ehlo', mail: 'mail', rcpt: 'rcpt', data: 'data',
-  dot: 'dot', dsn: 'dsn',
+  connect: 'connect',
+  banner: 'connect',
+  ehlo: 'ehlo',
+  starttls: 'ehlo',
+  mail: 'mail',
+  rcpt: 'rcpt',
+  data: 'data',
+  dot: 'dot',
+  dsn: 'dsn',
 }
 
 /** contract.md 8.2. */

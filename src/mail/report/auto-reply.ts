@@ -17,11 +17,14 @@ const AUTO_REPLY_PRECEDENCE = /^\s*(?:auto[-_ ]?repl(?:y|ied)|vacation)/i
 export function isAutoReply(mail: MailPart, parts: ReportParts): boolean {
   const submitted = headerOf(mail, 'auto-submitted')
   const isAnswer = headerOf(mail, 'in-reply-to') !== ''
-  return /^auto-replied/i.test(submitted) || (isAnswer && /^auto-generated/i.test(submitted)) ||
+  return (
+    /^auto-replied/i.test(submitted) ||
+    (isAnswer && /^auto-generated/i.test(submitted)) ||
     AUTO_REPLY_FIELDS.some((name) => mail.headers.some((field) => field.name === name)) ||
     AUTO_REPLY_PRECEDENCE.test(headerOf(mail, 'precedence')) ||
     AUTO_REPLY_PRECEDENCE.test(headerOf(mail, 'x-precedence')) ||
     AUTO_REPLY_SUBJECT.test(decodeWords(headerOf(mail, 'subject'))) ||
     // A receipt that the mail was displayed or deleted (RFC 8098).
     parts.types.has('message/disposition-notification')
+  )
 }

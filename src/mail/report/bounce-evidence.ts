@@ -11,7 +11,13 @@ import type { ReportAction } from './report-reading.ts'
 import { replyCodeIn } from './report-diagnostic.ts'
 import type { ReportParts } from './report-parts.ts'
 import {
-  BOUNCE_SENTENCE, BOUNCE_SUBJECT, DAEMON_NAME, FINAL_SENTENCE, SUCCESS_SENTENCE, WAITING_SENTENCE, WAITING_SUBJECT,
+  BOUNCE_SENTENCE,
+  BOUNCE_SUBJECT,
+  DAEMON_NAME,
+  FINAL_SENTENCE,
+  SUCCESS_SENTENCE,
+  WAITING_SENTENCE,
+  WAITING_SUBJECT,
 } from './wordings.ts'
 
 export type BounceEvidence =
@@ -61,8 +67,11 @@ function subjectOf(mail: MailPart): string {
 }
 
 function hasReportStructure(mail: MailPart, parts: ReportParts): boolean {
-  return headerOf(mail, 'x-failed-recipients') !== '' || parts.statuses.length > 0 ||
+  return (
+    headerOf(mail, 'x-failed-recipients') !== '' ||
+    parts.statuses.length > 0 ||
     mail.parameters.get('report-type')?.toLowerCase() === 'delivery-status'
+  )
 }
 
 function isFromDaemon(mail: MailPart): boolean {

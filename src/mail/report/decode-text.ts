@@ -15,7 +15,10 @@ export function decodeTransfer(body: string, encoding: string): Buffer {
 
 /** `charset` as stated, or empty; a wrong or unknown one is guessed. */
 export function decodeCharset(bytes: Buffer, charset: string): string {
-  const label = charset.trim().toLowerCase().replace(/^(?:cp|windows)-?(\d+)$/, 'windows-$1')
+  const label = charset
+    .trim()
+    .toLowerCase()
+    .replace(/^(?:cp|windows)-?(\d+)$/, 'windows-$1')
   const isStated = label !== '' && !ASCII.has(label)
   const decoder = isStated ? decoderFor(ALIASES.get(label) ?? label) : undefined
   return decoder === undefined ? guessCharset(bytes) : decoder.decode(bytes)
@@ -33,38 +36,49 @@ export function decodeWords(value: string): string {
 
 /** The words of a HTML text, its blocks and rows on lines of their own. */
 export function htmlToText(html: string): string {
-  return html
-    // Parts that are never shown.
-    .replace(/<(style|script|head|title)\b[^<>]{0,1000}>/gi, '\u0000$1>')
-    .split('\u0000')
-    .map((piece, index) => (index === 0 ? piece : behindHidden(piece)))
-    .join('')
-    .replace(/\s+/g, ' ')
-    // Tags that end a line.
-    .replace(/<\/?(?:br|p|div|tr|li|table|h[1-6]|hr|ul|pre|blockquote)\b[^<>]{0,1000}>/gi, '\n')
-    .replace(/<[^<>]{0,1000}>/g, ' ')
-    .replace(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|([a-z]{2,8}));/gi, decodeEntity)
-    .replace(/ {2,}/g, ' ')
-    .replace(/ ?\n ?/g, '\n')
+  return (
+    html
+      // Parts that are never shown.
+      .replace(/<(style|script|head|title)\b[^<>]{0,1000}>/gi, '\u0000$1>')
+      .split('\u0000')
+      .map((piece, index) => (index === 0 ? piece : behindHidden(piece)))
+      .join('')
+      .replace(/\s+/g, ' ')
+      // Tags that end a line.
+      .replace(/<\/?(?:br|p|div|tr|li|table|h[1-6]|hr|ul|pre|blockquote)\b[^<>]{0,1000}>/gi, '\n')
+      .replace(/<[^<>]{0,1000}>/g, ' ')
+      .replace(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|([a-z]{2,8}));/gi, decodeEntity)
+      .replace(/ {2,}/g, ' ')
+      .replace(/ ?\n ?/g, '\n')
+  )
 }
 
 const MOST_HEADER_CHARACTERS = 8_192
 const ASCII = new Set(['us-ascii', 'ascii', 'ansi_x3.4-1968', 'unknown-8bit', 'x-unknown', '7bit', '8bit', 'binary'])
 /** Names that the Encoding Standard does not know. */
 const ALIASES = new Map([
-  ['windows-932', 'shift_jis'], ['windows-936', 'gbk'], ['windows-949', 'euc-kr'], ['windows-950', 'big5'],
-  ['windows-31j', 'shift_jis'], ['iso-2022-jp-ms', 'iso-2022-jp'], ['iso-2022-jp-1', 'iso-2022-jp'],
-  ['iso-2022-jp-2', 'iso-2022-jp'], ['eucjp', 'euc-jp'], ['utf-8n', 'utf-8'],
+  ['windows-932', 'shift_jis'],
+  ['windows-936', 'gbk'],
+  ['windows-949', 'euc-kr'],
+  ['windows-950', 'big5'],
+  ['windows-31j', 'shift_jis'],
+  ['iso-2022-jp-ms', 'iso-2022-jp'],
+  ['iso-2022-jp-1', 'iso-2022-jp'],
+  ['iso-2022-jp-2', 'iso-2022-jp'],
+  ['eucjp', 'euc-jp'],
+  ['utf-8n', 'utf-8'],
 ])
 const ENTITIES: Readonly<Record<string, string>> = { lt: '<', gt: '>', amp: '&', quot: '"', apos: "'", nbsp: ' ' }
 // The escape sequence into JIS X 0208, which no other text holds.
 const JAPANESE_ESCAPE = '\u001b$'
 
 function decodeQuotedPrintable(body: string): string {
-  return body
-    // A soft line break, white space before it allowed.
-    .replace(/=[ \t]{0,100}(?:\n|$)/g, '')
-    .replace(/=([0-9a-f]{2})/gi, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)))
+  return (
+    body
+      // A soft line break, white space before it allowed.
+      .replace(/=[ \t]{0,100}(?:\n|$)/g, '')
+      .replace(/=([0-9a-f]{2})/gi, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 16)))
+  )
 }
 
 function decoderFor(label: string): TextDecoder | undefined {
@@ -84,9 +98,10 @@ function guessCharset(bytes: Buffer): string {
 }
 
 function decodeWord(word: string, charset: string, encoding: string, text: string): string {
-  const bytes = encoding.toLowerCase() === 'b'
-    ? Buffer.from(text, 'base64')
-    : Buffer.from(decodeQuotedPrintable(text.replaceAll('_', ' ')), 'latin1')
+  const bytes =
+    encoding.toLowerCase() === 'b'
+      ? Buffer.from(text, 'base64')
+      : Buffer.from(decodeQuotedPrintable(text.replaceAll('_', ' ')), 'latin1')
   return bytes.length === 0 ? word : decodeCharset(bytes, charset)
 }
 

@@ -59,7 +59,10 @@ function joinGroups(groups: readonly FieldGroup[]): FieldGroup[] {
 function readRecipient(group: FieldGroup): ReportedRecipient | undefined {
   const address = addressOf(group)
   if (address === '') return undefined
-  const diagnostic = (group.get('diagnostic-code') ?? []).map(diagnosticText).filter((text) => text !== '').join(' ')
+  const diagnostic = (group.get('diagnostic-code') ?? [])
+    .map(diagnosticText)
+    .filter((text) => text !== '')
+    .join(' ')
   const status = statedStatus(fieldOf(group, 'status'), diagnostic)
   return {
     address,
@@ -90,7 +93,10 @@ export function isMailbox(address: string): boolean {
 
 /** Without the address type, brackets, quotes and comments around it (RFC 3464 §2.1.2); `\x{FC}` is ü (RFC 6533 §3). */
 function cleanAddress(value: string): string {
-  const stated = value.slice(value.indexOf(';') + 1).trim().replace(/^smtp:/i, '')
+  const stated = value
+    .slice(value.indexOf(';') + 1)
+    .trim()
+    .replace(/^smtp:/i, '')
   const bare = stated.replace(/\\x\{([0-9a-f]{2,6})\}/gi, unescapeCharacter)
   if (bare.startsWith('@')) return bare
   const found = findAddresses(bare)[0]

@@ -48,8 +48,9 @@ function isReturnedComplaint({ returned }: ReportParts): boolean {
 /** The report's own fields first, then those of the returned message. */
 function complainers(fields: ReadonlyMap<string, string[]>, returned: readonly HeaderField[]): string[] {
   const stated = ['original-rcpt-to', 'removal-recipient'].map((name) => fields.get(name) ?? [])
-  const repeated = [...COMPLAINER_FIELDS, 'x-apparently-to', 'to', 'x-original-to', 'delivered-to']
-    .map((name) => [headerOf({ headers: returned }, name)])
+  const repeated = [...COMPLAINER_FIELDS, 'x-apparently-to', 'to', 'x-original-to', 'delivered-to'].map((name) => [
+    headerOf({ headers: returned }, name),
+  ])
   for (const values of [...stated, ...repeated]) {
     const addresses = values.flatMap((value) => findAddresses(value)).map((found) => found.address)
     if (addresses.length > 0) return [...new Set(addresses)]

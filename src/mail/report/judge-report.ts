@@ -22,7 +22,9 @@ export interface ReportJudgement {
 
 /** Undefined when nothing went wrong: delivered, relayed, expanded. */
 export function judgeReported(
-  recipient: ReportedRecipient, classify: ClassifyReply, provider: string | null,
+  recipient: ReportedRecipient,
+  classify: ClassifyReply,
+  provider: string | null,
 ): ReportJudgement | undefined {
   if (recipient.action !== 'failed' && recipient.action !== 'delayed') return undefined
   const reply = replyOf(recipient)

@@ -210,7 +210,9 @@ function isEncoded(part: MailPart): boolean {
 
 /** The boundary the part announces; at the root also one that nobody announced but that is there. */
 function boundaryOf(
-  part: MailPart, text: string, { from, isRoot }: { from: number; isRoot: boolean },
+  part: MailPart,
+  text: string,
+  { from, isRoot }: { from: number; isRoot: boolean },
 ): string | undefined {
   const stated = part.type.startsWith('multipart/') ? part.parameters.get('boundary')?.trimEnd() : undefined
   const usable = stated === '' || (stated?.length ?? 0) > MOST_BOUNDARY_CHARACTERS ? undefined : stated

@@ -96,7 +96,8 @@ function kindOfActions(recipients: readonly ReportedRecipient[]): ReportKind {
 
 /** A single recipient that is no mailbox, such as the path of a file, may be named elsewhere in the report. */
 function withMailboxes(
-  recipients: readonly ReportedRecipient[], { mail, parts }: { mail: MailPart; parts: ReportParts },
+  recipients: readonly ReportedRecipient[],
+  { mail, parts }: { mail: MailPart; parts: ReportParts },
 ): readonly ReportedRecipient[] {
   const [only] = recipients
   if (only === undefined || recipients.length > 1) return recipients

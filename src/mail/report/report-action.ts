@@ -6,9 +6,19 @@ import type { ReportAction } from './report-reading.ts'
 
 /** Words that are no value of the standard. */
 const SYNONYMS: Readonly<Record<string, ReportAction>> = {
-  failure: 'failed', fail: 'failed', permanent: 'failed', hardfail: 'failed', expired: 'failed', error: 'failed',
-  delay: 'delayed', deferred: 'delayed', temporary: 'delayed', delivery: 'delivered', success: 'delivered',
-  expand: 'expanded', relay: 'relayed',
+  failure: 'failed',
+  fail: 'failed',
+  permanent: 'failed',
+  hardfail: 'failed',
+  expired: 'failed',
+  error: 'failed',
+  delay: 'delayed',
+  deferred: 'delayed',
+  temporary: 'delayed',
+  delivery: 'delivered',
+  success: 'delivered',
+  expand: 'expanded',
+  relay: 'relayed',
 }
 
 /** Undefined for what no server is known to write. */

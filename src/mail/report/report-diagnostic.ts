@@ -18,11 +18,16 @@ export function diagnosticText(value: string): string {
 }
 
 // Three digits of a refusal with a separator behind; no part of a number, a name or a version in front.
-const REPLY_CODE = new RegExp([
-  /(?:^|[^\w.:/#@+-]|#(?=\d{3} [45]\.)|said:|code[ :=]|<<<|>>>)([45][0-5]\d)(?=[ \-:;,)]|$)/,
-  // No count of anything.
-  /(?! (?:minutes|hours|days|seconds|attempts|bytes|octets|kb|mb)\b)/,
-].map((piece) => piece.source).join(''), 'gi')
+const REPLY_CODE = new RegExp(
+  [
+    /(?:^|[^\w.:/#@+-]|#(?=\d{3} [45]\.)|said:|code[ :=]|<<<|>>>)([45][0-5]\d)(?=[ \-:;,)]|$)/,
+    // No count of anything.
+    /(?! (?:minutes|hours|days|seconds|attempts|bytes|octets|kb|mb)\b)/,
+  ]
+    .map((piece) => piece.source)
+    .join(''),
+  'gi',
+)
 
 /** The first reply code of a text, or null. */
 export function replyCodeIn(text: string): number | null {
@@ -61,22 +66,34 @@ export function vagueness(code: string): number {
 
 /** Wordings of many servers that name the command which was answered; the first that fits counts. */
 const STAGES: readonly (readonly [RegExp, ReportStage])[] = [
-  [anyOf([
-    /in reply to (?:the )?RCPT|after (?:sending )?RCPT|SMTP[ :]RCPT|for RCPT|RCPT (?:command|response)|\[RCPT_TO\]/,
-    /does not like recipient|(?:>>>|like our|command:?|sent:) RCPT TO/,
-  ]), 'rcpt'],
-  [anyOf([
-    /in reply to (?:the )?(?:end of )?DATA|after (?:the )?end of (?:data|message)|after I sent the message/,
-    /(?:TEXT|final DATA|DATA|EOM|BDAT) command|like our (?:final )?DATA|\(DATA\)|DATA SEND|>>> (?:DATA|\.)/,
-    /\[(?:DATA|EOM|END_OF_DATA)\]/,
-  ]), 'dot'],
-  [anyOf([
-    /in reply to (?:the )?MAIL|after (?:sending )?MAIL|MAIL command|\[MAIL_FROM\]|like our MAIL|>>> MAIL/,
-    /sender was rejected|does not like sender/,
-  ]), 'mail'],
-  [anyOf([
-    /in reply to (?:the )?(?:EHLO|HELO)|after (?:sending )?(?:EHLO|HELO)|(?:EHLO|HELO) command|>>> (?:EHLO|HELO)/,
-  ]), 'ehlo'],
+  [
+    anyOf([
+      /in reply to (?:the )?RCPT|after (?:sending )?RCPT|SMTP[ :]RCPT|for RCPT|RCPT (?:command|response)|\[RCPT_TO\]/,
+      /does not like recipient|(?:>>>|like our|command:?|sent:) RCPT TO/,
+    ]),
+    'rcpt',
+  ],
+  [
+    anyOf([
+      /in reply to (?:the )?(?:end of )?DATA|after (?:the )?end of (?:data|message)|after I sent the message/,
+      /(?:TEXT|final DATA|DATA|EOM|BDAT) command|like our (?:final )?DATA|\(DATA\)|DATA SEND|>>> (?:DATA|\.)/,
+      /\[(?:DATA|EOM|END_OF_DATA)\]/,
+    ]),
+    'dot',
+  ],
+  [
+    anyOf([
+      /in reply to (?:the )?MAIL|after (?:sending )?MAIL|MAIL command|\[MAIL_FROM\]|like our MAIL|>>> MAIL/,
+      /sender was rejected|does not like sender/,
+    ]),
+    'mail',
+  ],
+  [
+    anyOf([
+      /in reply to (?:the )?(?:EHLO|HELO)|after (?:sending )?(?:EHLO|HELO)|(?:EHLO|HELO) command|>>> (?:EHLO|HELO)/,
+    ]),
+    'ehlo',
+  ],
   [anyOf([/initial connection|refused to talk to me|initial server greeting|does not like me/]), 'connect'],
 ]
 

@@ -40,8 +40,22 @@ const HEADER_LINE = /^([>|\s]{0,12})([A-Za-z][A-Za-z0-9-]{1,40}):/
 /** Fields that stand in the header of a mail and not in prose about one. */
 const SURE_FIELDS = new Set(['received', 'return-path', 'mime-version', 'dkim-signature', 'delivered-to'])
 const FIELDS = new Set([
-  ...SURE_FIELDS, 'message-id', 'from', 'to', 'cc', 'date', 'subject', 'reply-to', 'sender', 'content-type',
-  'user-agent', 'content-transfer-encoding', 'errors-to', 'precedence', 'list-id', 'envelope-to',
+  ...SURE_FIELDS,
+  'message-id',
+  'from',
+  'to',
+  'cc',
+  'date',
+  'subject',
+  'reply-to',
+  'sender',
+  'content-type',
+  'user-agent',
+  'content-transfer-encoding',
+  'errors-to',
+  'precedence',
+  'list-id',
+  'envelope-to',
   'authentication-results',
 ])
 const FEWEST_FIELDS = 3

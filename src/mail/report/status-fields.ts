@@ -28,7 +28,7 @@ export function readFieldGroups(text: string): FieldGroup[] {
     } else if (fields < MOST_FIELDS) {
       const [, name = '', value = ''] = field
       const key = name.toLowerCase()
-      if (group === undefined || startsGroup(group, key)) groups.push(group = new Map())
+      if (group === undefined || startsGroup(group, key)) groups.push((group = new Map()))
       values = group.get(key) ?? []
       values.push(value.trim())
       group.set(key, values)

@@ -71,8 +71,19 @@ const OPENING_MARKS = /^[\s"'<*•·>[-]*$/
 const DIALOGUE_IN_FRONT = /^\s*(?:<<<|>>>)?\s*[245]\d\d[ -](?:[245]\.\d{1,3}\.\d{1,3} )?<?$|\brcpt to:\s*<?$/i
 // A word that makes the address behind it the object of the sentence, or a bracket.
 const OBJECT_IN_FRONT = anyWordInFront([
-  'to', 'for', 'recipients?', 'address', 'addressed', 'addresses', 'user', 'userid', 'mailbox', 'account', 'list',
-  'group', 'inbox',
+  'to',
+  'for',
+  'recipients?',
+  'address',
+  'addressed',
+  'addresses',
+  'user',
+  'userid',
+  'mailbox',
+  'account',
+  'list',
+  'group',
+  'inbox',
 ])
 // A line of dashes, equal signs and the like, words between them allowed.
 const RULER = /^\s*[-=*_#|+]{3,}/
@@ -168,7 +179,11 @@ function textAbout(
 ): string {
   const isCommand = lines[line]?.text.trimStart().startsWith('>>>') === true
   const isAlone = previous === -1 && next === undefined
-  const piece = (start: number, end: number): string => lines.slice(start, end).map(({ text }) => text).join('\n')
+  const piece = (start: number, end: number): string =>
+    lines
+      .slice(start, end)
+      .map(({ text }) => text)
+      .join('\n')
   if (weight !== WEIGHT.line || isCommand) return piece(line, Math.max(next ?? lines.length, line + 1))
   return isAlone ? piece(paragraphStart(lines, line), lines.length) : piece(previous + 1, line + 1)
 }

@@ -20,18 +20,22 @@ export function createAcceptBatch(options: AcceptanceOptions): AcceptBatch {
     const { mail, entries } = readBatch(request, policyOf(options), settings.api.batch_recipients)
     const batchId = newIdentifier('bat', clock.now())
     const recipients = entries.flatMap((entry) => (entry.ok ? [entry.recipient] : []))
-    return acceptMail({
-      mail: {
-        ...mail.options,
-        domain: mail.domain,
-        recipients,
-        batch: { id: batchId, rejected: entries.length - recipients.length },
-        retryOf: null,
-        content: contentOnce(mail, null),
+    return acceptMail(
+      {
+        mail: {
+          ...mail.options,
+          domain: mail.domain,
+          recipients,
+          batch: { id: batchId, rejected: entries.length - recipients.length },
+          retryOf: null,
+          content: contentOnce(mail, null),
+        },
+        caller,
+        idempotent,
+        shape: (messages) => acceptedBatch(batchId, entries, messages),
       },
-      caller, idempotent,
-      shape: (messages) => acceptedBatch(batchId, entries, messages),
-    }, options)
+      options,
+    )
   }
 }
 

@@ -115,9 +115,8 @@ async function commit<Accepted>(
   const { mail, caller, idempotent, shape } = asked
   const { request, estimatedStartAt, leaving } = toAcceptRequest(mail, caller, sender, options)
   const accepted = acceptedMessages(request, estimatedStartAt)
-  const idempotency = idempotent === null
-    ? null
-    : { entry: idempotent.entry, answer: idempotent.answer(shape(accepted)) }
+  const idempotency =
+    idempotent === null ? null : { entry: idempotent.entry, answer: idempotent.answer(shape(accepted)) }
   const endExpecting = options.egress.expect(request.pool, leaving)
   let isStored = false
   try {
@@ -173,11 +172,18 @@ function toAcceptRequest(
   const lifetime = mail.lifetime ?? settings.delivery.streams[stream].lifetime
   const leaving = mail.recipients.filter((recipient) => !isCaptured(recipient)).length
   const isRequested = mail.ipPool !== null && mail.ipPool === pool
-  const estimatedStartAt = leaving === 0
-    ? null
-    : projectedStart(egress, { pool, isRequested, count: leaving, stream, lifetime, startsAt })
+  const estimatedStartAt =
+    leaving === 0 ? null : projectedStart(egress, { pool, isRequested, count: leaving, stream, lifetime, startsAt })
   const request = {
-    now, apiKeyId: caller.apiKeyId, isTest, domain: sender.name, pool, stream, sendAt, batch, retryOf,
+    now,
+    apiKeyId: caller.apiKeyId,
+    isTest,
+    domain: sender.name,
+    pool,
+    stream,
+    sendAt,
+    batch,
+    retryOf,
     messages: mail.recipients.map((recipient): NewMessage => ({
       id: newIdentifier('msg', now),
       to: recipient.mailbox,
@@ -224,7 +230,7 @@ function acceptedMessages(
   estimatedStartAt: number | null,
 ): AcceptedMessages {
   const status = sendAt === null ? 'queued' : 'scheduled'
-  const recipients = messages.map(({ id, to }) => ({ messageId: id, to: to.address, status, reason: null } as const))
+  const recipients = messages.map(({ id, to }) => ({ messageId: id, to: to.address, status, reason: null }) as const)
   return { acceptedAt: now, recipients, estimatedStartAt }
 }
 

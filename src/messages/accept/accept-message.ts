@@ -22,24 +22,30 @@ import type { AcceptMessage } from './send-request.ts'
 export function createAcceptMessage(options: AcceptanceOptions): AcceptMessage {
   return async (request, caller, idempotent) => {
     const { mail, recipients, addressees } = readRequest(request, policyOf(options))
-    return acceptMail({
-      mail: {
-        ...mail.options,
-        domain: mail.domain,
-        recipients,
-        batch: null,
-        retryOf: null,
-        content: contentOnce(mail, addressees),
+    return acceptMail(
+      {
+        mail: {
+          ...mail.options,
+          domain: mail.domain,
+          recipients,
+          batch: null,
+          retryOf: null,
+          content: contentOnce(mail, addressees),
+        },
+        caller,
+        idempotent,
+        shape: (messages) => messages,
       },
-      caller, idempotent,
-      shape: (messages) => messages,
-    }, options)
+      options,
+    )
   }
 }
 
-export function policyOf(
-  { settings, clock, egress }: Pick<AcceptanceOptions, 'settings' | 'clock' | 'egress'>,
-): RequestPolicy {
+export function policyOf({
+  settings,
+  clock,
+  egress,
+}: Pick<AcceptanceOptions, 'settings' | 'clock' | 'egress'>): RequestPolicy {
   const { delivery, headers } = settings
   return {
     allowReservedNames: delivery.allow_private_addresses,
@@ -51,7 +57,8 @@ export function policyOf(
 
 /** Gives it away with the first call, and keeps nothing. */
 export function contentOnce(
-  mail: CheckedMail, addressees: StoredContent['addressees'],
+  mail: CheckedMail,
+  addressees: StoredContent['addressees'],
 ): (sender: SenderDomain) => StoredContent {
   let kept: CheckedMail | null = mail
   return (sender) => {

@@ -48,16 +48,25 @@ export function createAcceptSubmission(options: AcceptanceOptions): AcceptSubmis
     // Before the rate: a repeat takes nothing of it.
     const kept = entry === null ? null : await findKept(store, entry, clock.now())
     if (kept !== null) return kept
-    const acceptance = await acceptMail<SubmissionAnswer>({
-      mail: {
-        domain: checked.domain, stream: STREAM, sendAt: null, lifetime: null, ipPool: checked.ipPool,
-        recipients: checked.recipients, batch: null, retryOf: null,
-        content: (sender) => contentOf(request, checked, sender),
+    const acceptance = await acceptMail<SubmissionAnswer>(
+      {
+        mail: {
+          domain: checked.domain,
+          stream: STREAM,
+          sendAt: null,
+          lifetime: null,
+          ipPool: checked.ipPool,
+          recipients: checked.recipients,
+          batch: null,
+          retryOf: null,
+          content: (sender) => contentOf(request, checked, sender),
+        },
+        caller,
+        idempotent: entry === null ? null : { entry, answer: keptAnswer },
+        shape: ({ recipients }) => ({ messageIds: recipients.map(({ messageId }) => messageId) }),
       },
-      caller,
-      idempotent: entry === null ? null : { entry, answer: keptAnswer },
-      shape: ({ recipients }) => ({ messageIds: recipients.map(({ messageId }) => messageId) }),
-    }, options)
+      options,
+    )
     return acceptance.kind === 'accepted' ? acceptance.accepted : readKept(acceptance.answer.body)
   }
 }
@@ -100,9 +109,18 @@ function contentOf(
   sender: SenderDomain,
 ): StoredContent {
   return {
-    from, tags, raw,
-    replyTo: null, html: null, text: null, attachments: [], hasVariables: false, addressees: null, headers: [],
-    metadata: {}, unsubscribe: null,
+    from,
+    tags,
+    raw,
+    replyTo: null,
+    html: null,
+    text: null,
+    attachments: [],
+    hasVariables: false,
+    addressees: null,
+    headers: [],
+    metadata: {},
+    unsubscribe: null,
     subject: shownSubject(subject),
     tracking: track ?? { opens: sender.tracking.opens, clicks: sender.tracking.clicks },
   }
@@ -121,7 +139,10 @@ function entryOf(
 ): IdempotencyEntry | null {
   if (idempotencyKey === undefined && !hasMessageId(raw)) return null
   // No address has a line break, so the list has one end.
-  const fingerprint = createHash('sha256').update(`${recipients.join('\n')}\n\n`).update(raw).digest()
+  const fingerprint = createHash('sha256')
+    .update(`${recipients.join('\n')}\n\n`)
+    .update(raw)
+    .digest()
   return { apiKeyId, key: `${KEY_PREFIX}${idempotencyKey ?? fingerprint.toString('hex')}`, fingerprint }
 }
 

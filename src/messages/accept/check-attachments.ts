@@ -85,7 +85,10 @@ export function sizeProblems(attachments: readonly CheckedAttachment[]): string[
 
 export function decodeAttachments(attachments: readonly CheckedAttachment[]): Attachment[] {
   return attachments.map(({ name, contentType, contentId, base64 }) => ({
-    name, contentType, contentId, bytes: Buffer.from(base64, 'base64'),
+    name,
+    contentType,
+    contentId,
+    bytes: Buffer.from(base64, 'base64'),
   }))
 }
 

@@ -39,7 +39,9 @@ export function readBatch(request: BatchRequest, policy: RequestPolicy, mostReci
   const { ofRecipients, ofFields } = splitWrongTypes(request.wrongTypes)
   const problems = createFieldProblems(ofFields)
   const { mail, templates } = checkSharedFields(
-    request, { hasVariables: true, defaultStream: 'bulk', policy }, problems,
+    request,
+    { hasVariables: true, defaultStream: 'bulk', policy },
+    problems,
   )
   const ownProblems = templates.ownProblems()
   for (const { name, text } of ownProblems) problems.add(name, text)
@@ -47,12 +49,16 @@ export function readBatch(request: BatchRequest, policy: RequestPolicy, mostReci
   if (recipients.length === 0) problems.add('recipients', request.recipients === undefined ? 'is missing' : 'is empty')
   const isTooLong = recipients.length > mostRecipients
   if (isTooLong) problems.add('recipients', `${recipients.length} entries; at most ${mostRecipients} are allowed`)
-  const entries = isTooLong ? [] : recipients.map((values, index) =>
-    readRecipient(values, {
-      index, policy,
-      templates: ownProblems.length === 0 ? templates : null,
-      wrongTypes: ofRecipients.get(index) ?? [],
-    }))
+  const entries = isTooLong
+    ? []
+    : recipients.map((values, index) =>
+        readRecipient(values, {
+          index,
+          policy,
+          templates: ownProblems.length === 0 ? templates : null,
+          wrongTypes: ofRecipients.get(index) ?? [],
+        }),
+      )
   const refusal = refusalOf(entries, isStrict, problems.fields())
   if (refusal !== undefined) throw new ServiceError(refusal.code, refusal.problems.join('; '))
   if (mail === undefined) throw new ServiceError('invalid_request')
@@ -98,8 +104,10 @@ function readRecipient(values: Record<string, unknown> | null, facts: RecipientF
   const path = `recipients[${index}]`
   const given = values !== null && Object.hasOwn(values, 'to') ? values['to'] : undefined
   const to = typeof given === 'string' ? given : ''
-  const refuse = (code: RefusedRecipient['code'], problems: readonly string[]): BatchEntry =>
-    ({ ok: false, refused: refusedRecipient(to, code, problems) })
+  const refuse = (code: RefusedRecipient['code'], problems: readonly string[]): BatchEntry => ({
+    ok: false,
+    refused: refusedRecipient(to, code, problems),
+  })
   if (wrongTypes.length > 0) {
     const isAddress = wrongTypes.some((problem) => RECIPIENT_PATH.exec(problem)?.[2] !== undefined)
     return refuse(isAddress ? 'invalid_recipient' : 'invalid_request', wrongTypes)

@@ -17,8 +17,21 @@ const NAME = /^[A-Za-z0-9-]{1,76}$/
 const CONTROL = /[^\P{Cc}\t]/u
 
 const DENIED = new Set([
-  'from', 'to', 'cc', 'bcc', 'sender', 'reply-to', 'date', 'subject', 'message-id', 'mime-version', 'dkim-signature',
-  'return-path', 'received', 'authentication-results', 'feedback-id',
+  'from',
+  'to',
+  'cc',
+  'bcc',
+  'sender',
+  'reply-to',
+  'date',
+  'subject',
+  'message-id',
+  'mime-version',
+  'dkim-signature',
+  'return-path',
+  'received',
+  'authentication-results',
+  'feedback-id',
 ])
 const DENIED_BEGINNINGS = ['content-', 'arc-', 'list-unsubscribe', 'cfbl-', 'x-service-', 'x-sternpost-']
 
@@ -49,7 +62,9 @@ export function checkHeaders(
 function problemOfName(name: string, ownNames: readonly string[]): string | undefined {
   if (!NAME.test(name)) return 'is no header name: 1 to 76 letters, digits and hyphens'
   const lower = name.toLowerCase()
-  const isDenied = DENIED.has(lower) || DENIED_BEGINNINGS.some((beginning) => lower.startsWith(beginning)) ||
+  const isDenied =
+    DENIED.has(lower) ||
+    DENIED_BEGINNINGS.some((beginning) => lower.startsWith(beginning)) ||
     ownNames.some((own) => own.toLowerCase() === lower)
   return isDenied ? 'may not be set by a request' : undefined
 }

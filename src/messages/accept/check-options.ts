@@ -74,8 +74,8 @@ export function checkTags(given: Record<string, unknown>, problems: FieldProblem
     const path = `tags.${shown(key)}`
     const isKey = PRINTABLE.test(key) && key.length <= MOST_TAG_KEY_CHARACTERS
     if (!isKey) problems.add(path, `a key has 1 to ${MOST_TAG_KEY_CHARACTERS} characters of printable ASCII`)
-    const isValue = typeof value === 'string' && (value === '' || PRINTABLE.test(value)) &&
-      value.length <= MOST_TAG_VALUE_CHARACTERS
+    const isValue =
+      typeof value === 'string' && (value === '' || PRINTABLE.test(value)) && value.length <= MOST_TAG_VALUE_CHARACTERS
     if (isValue) tags[key] = value
     else problems.add(path, `must be a string of at most ${MOST_TAG_VALUE_CHARACTERS} characters of printable ASCII`)
   }

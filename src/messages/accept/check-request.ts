@@ -52,7 +52,9 @@ function checkRequest(request: SendRequest, policy: RequestPolicy): RequestReadi
   const addresses = readAddresses(request, policy, problems)
   const hasVariables = request.variables !== null
   const { mail, templates } = checkSharedFields(
-    request, { hasVariables, defaultStream: 'transactional', policy }, problems,
+    request,
+    { hasVariables, defaultStream: 'transactional', policy },
+    problems,
   )
   const raw = request.variables ?? {}
   checkVariables(raw, problems)

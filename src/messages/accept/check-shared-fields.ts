@@ -80,7 +80,15 @@ export function checkSharedFields(
   const templates = readTemplates(texts, unsubscribe === null ? {} : { [UNSUBSCRIBE_VARIABLE]: sampleUrl(unsubscribe) })
   if (from === undefined || replyTo === undefined) return { mail: undefined, templates }
   const content = {
-    from: from.mailbox, replyTo: replyTo?.mailbox ?? null, subject, html, text, hasVariables, headers, tags, metadata,
+    from: from.mailbox,
+    replyTo: replyTo?.mailbox ?? null,
+    subject,
+    html,
+    text,
+    hasVariables,
+    headers,
+    tags,
+    metadata,
     unsubscribe,
   }
   return { mail: { domain: from.domain, content, attachments, options }, templates }

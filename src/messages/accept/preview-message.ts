@@ -40,7 +40,11 @@ export function createPreviewMessage(options: PreviewOptions): PreviewMessage {
   const { clock } = options
 
   return async (request, caller) => {
-    const { mail, recipients: [first], addressees } = readRequest(request, policyOf(options))
+    const {
+      mail,
+      recipients: [first],
+      addressees,
+    } = readRequest(request, policyOf(options))
     const sender = await requireSender(mail.domain, caller, options)
     const now = clock.now()
     const { stream, sendAt } = mail.options
@@ -48,8 +52,13 @@ export function createPreviewMessage(options: PreviewOptions): PreviewMessage {
       ...(await options.renderingOf(sender.name)),
       content: storedContent(mail, addressees, sender),
       facts: {
-        messageId: newIdentifier('msg', now), domain: sender.name, acceptedAt: now, sendAt, stream,
-        to: first?.mailbox ?? { name: null, address: '' }, variables: first?.variables ?? {},
+        messageId: newIdentifier('msg', now),
+        domain: sender.name,
+        acceptedAt: now,
+        sendAt,
+        stream,
+        to: first?.mailbox ?? { name: null, address: '' },
+        variables: first?.variables ?? {},
       },
     })
     return previewData(preview)

@@ -73,7 +73,12 @@ export function createSendingRate({ clock, settings }: SendingRateOptions): Send
   }
 }
 
-const UNITS: ReadonlyMap<number, string> = new Map([[SECOND, 's'], [MINUTE, 'min'], [HOUR, 'h'], [DAY, 'day']])
+const UNITS: ReadonlyMap<number, string> = new Map([
+  [SECOND, 's'],
+  [MINUTE, 'min'],
+  [HOUR, 'h'],
+  [DAY, 'day'],
+])
 
 function take(limit: Limit | null, apiKeyId: string | null, tokens: number): void {
   if (limit === null || apiKeyId === null) return

@@ -23,8 +23,9 @@ export function createRecentClicks(): RecentClicks {
     add(messageId, click) {
       const known = runs.get(messageId) ?? []
       runs.set(messageId, known)
-      const run = known.findLast(({ linkNumber, network }) =>
-        linkNumber === click.linkNumber && network === click.network)
+      const run = known.findLast(
+        ({ linkNumber, network }) => linkNumber === click.linkNumber && network === click.network,
+      )
       if (run !== undefined && click.at <= run.until + SAME_RUN_WITHIN) run.until = click.at
       else if (known.length < MOST_RUNS_OF_MESSAGE) known.push({ ...click, until: click.at })
       const [oldest] = runs.keys()

@@ -45,7 +45,9 @@ export function createEngagement(options: EngagementOptions): Engagement {
   const machines = createMachineList(options.machines)
   const queue = createEngagementQueue(options)
   const hitOf = (facts: Pick<EngagementHit, 'messageId' | 'link' | 'isMachine'>, client: Client): EngagementHit => ({
-    ...facts, at: clock.now(), client: storesClient ? client : null,
+    ...facts,
+    at: clock.now(),
+    client: storesClient ? client : null,
   })
 
   return {

@@ -99,10 +99,14 @@ export function createExplainMessage(options: ExplainOptions): ExplainMessage {
     const cause = causeOf(message, classify)
     const waiting = waitingReason(message, whyWaiting, now)
     const advice = cause === null ? null : (categoryWords(cause.category)?.advice ?? null)
-    const told = state === 'sending' ? explainSending({ message, where, longestStageMilliseconds, now }) : {
-      summary: summaryOf(state, { message, category: cause?.category ?? null, waiting: waiting?.text, now }),
-      check: null, advice: null,
-    }
+    const told =
+      state === 'sending'
+        ? explainSending({ message, where, longestStageMilliseconds, now })
+        : {
+            summary: summaryOf(state, { message, category: cause?.category ?? null, waiting: waiting?.text, now }),
+            check: null,
+            advice: null,
+          }
     const domainChecks = domain === null ? [] : explainChecks(domain, message.ip)
     return {
       message_id: message.id,
@@ -157,9 +161,7 @@ function waitingReason(
   const known = whyWaiting(message)
   if (known !== undefined || state === 'queued') return known
   const next = nextAttemptAt ?? now
-  return {
-    waitingFor: 'retry_delay', untilMilliseconds: next, text: `The next attempt is ${timeUntil(next, now)}.`,
-  }
+  return { waitingFor: 'retry_delay', untilMilliseconds: next, text: `The next attempt is ${timeUntil(next, now)}.` }
 }
 
 async function similarOf(

@@ -44,7 +44,8 @@ export function explainSending(facts: SendingFacts): SendingReport {
     const status = isSilent(where) ? 'warn' : 'pass'
     return { summary, check: { check: 'delivery', status, seen: holder }, advice: null }
   }
-  const stuck = isSilent(where) ? `How far it is there is not known.`
+  const stuck = isSilent(where)
+    ? `How far it is there is not known.`
     : `For ${timeSpan(still)} it has not moved there, and no stage of a delivery takes so long.`
   return {
     summary: `${summary} ${stuck}`,
@@ -71,7 +72,7 @@ function inNobodysHand(message: SendingFacts['message'], age: number, onItsWay: 
   }
   return {
     summary: `${onItsWay}, and it is in nobody's hand: no part of delivery has it.`,
-    check: { check: 'delivery', status: 'fail', seen: 'in nobody\'s hand' },
+    check: { check: 'delivery', status: 'fail', seen: "in nobody's hand" },
     advice: [
       'It is not lost: the server looks for such messages every minute and gives them back to the queue by itself.',
       ...whatToDo(message),

@@ -79,7 +79,11 @@ export function createMessageLookup(options: ExplainOptions): MessageLookup {
       const transcripts = await store.transcripts(id)
       if (transcripts === null) throw notFound('message', id)
       return transcripts.map(({ at, ip, host, dialogue }, index) => ({
-        n: index + 1, at: toUnixSeconds(at), ip, mx: host, dialogue,
+        n: index + 1,
+        at: toUnixSeconds(at),
+        ip,
+        mx: host,
+        dialogue,
       }))
     },
     async batch(id, viewer) {
@@ -91,7 +95,16 @@ export function createMessageLookup(options: ExplainOptions): MessageLookup {
 function batchData(batch: BatchView): BatchData {
   const { id, createdAt, from, subject, accepted, rejected, states, opened, clicked, complained } = batch
   return {
-    batch_id: id, created_at: toUnixSeconds(createdAt), from, subject, total: accepted + rejected, accepted, rejected,
-    states, opened, clicked, complained,
+    batch_id: id,
+    created_at: toUnixSeconds(createdAt),
+    from,
+    subject,
+    total: accepted + rejected,
+    accepted,
+    rejected,
+    states,
+    opened,
+    clicked,
+    complained,
   }
 }

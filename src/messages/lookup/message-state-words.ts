@@ -16,7 +16,15 @@ const WORDS: Readonly<Record<MessageState, string>> = {
 }
 
 export const MESSAGE_STATES: readonly MessageState[] = [
-  'scheduled', 'queued', 'sending', 'deferred', 'delivered', 'bounced', 'expired', 'canceled', 'suppressed',
+  'scheduled',
+  'queued',
+  'sending',
+  'deferred',
+  'delivered',
+  'bounced',
+  'expired',
+  'canceled',
+  'suppressed',
 ]
 
 /** A clause such as `it was withdrawn`. */

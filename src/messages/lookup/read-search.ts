@@ -42,7 +42,9 @@ export function readSearch(query: MessageQuery): Omit<SearchMessagesRequest, 'do
     ip: readIp(query.ip, problems),
     since: since === null ? null : since * SECOND,
     until: until === null ? null : (until + 1) * SECOND - 1,
-    isp, limit, after,
+    isp,
+    limit,
+    after,
   }
   const found = problems.fields()
   if (found.length > 0) throw new ServiceError('invalid_request', found.join('; '))

@@ -28,20 +28,34 @@ export interface RecipientErasure {
 const PAGE = 50
 
 type RecipientStore = Pick<
-  Store, 'searchMessages' | 'messageEvents' | 'transcripts' | 'listSuppressions' | 'eraseSomeOfRecipient'
+  Store,
+  'searchMessages' | 'messageEvents' | 'transcripts' | 'listSuppressions' | 'eraseSomeOfRecipient'
 >
 
 /** A page of the messages, newest first; the suppressions stand on the first. */
 export async function exportRecipient(
-  { store, clock }: { store: RecipientStore; clock: Clock }, text: string, after: string | null,
+  { store, clock }: { store: RecipientStore; clock: Clock },
+  text: string,
+  after: string | null,
 ): Promise<RecipientData> {
   const [spelling, cursor] = readCursor(after)
   const spellings = spellingsOf(text)
   const recipient = spellings[spelling]
   if (recipient === undefined) throw new ServiceError('invalid_request', 'after: is no cursor of this list')
   const page = await store.searchMessages({
-    recipient, from: null, state: null, batchId: null, tag: null, isp: null, ip: null, since: null, until: null,
-    domains: null, limit: PAGE, after: cursor, now: clock.now(),
+    recipient,
+    from: null,
+    state: null,
+    batchId: null,
+    tag: null,
+    isp: null,
+    ip: null,
+    since: null,
+    until: null,
+    domains: null,
+    limit: PAGE,
+    after: cursor,
+    now: clock.now(),
   })
   const isLastSpelling = spelling === spellings.length - 1
   const following = isLastSpelling ? null : `${spelling + 1}:`
@@ -53,7 +67,8 @@ export async function exportRecipient(
 }
 
 export async function eraseRecipient(
-  { store, clock }: { store: RecipientStore; clock: Clock }, text: string,
+  { store, clock }: { store: RecipientStore; clock: Clock },
+  text: string,
 ): Promise<RecipientErasure> {
   const total: RecipientErasure = { messages: 0, canceled: 0, sending: 0, others: 0 }
   for (const address of spellingsOf(text)) {
@@ -90,18 +105,42 @@ async function wholeMessage(store: RecipientStore, view: MessageView): Promise<o
   const [events, transcripts] = await Promise.all([store.messageEvents(view.id), store.transcripts(view.id)])
   const { id, state, recipient, from, subject, variables, tags, metadata, domain, ip, isp, bounce } = view
   return {
-    message_id: id, state, to: recipient, from, subject, variables, tags, metadata, domain, ip, isp, bounce,
+    message_id: id,
+    state,
+    to: recipient,
+    from,
+    subject,
+    variables,
+    tags,
+    metadata,
+    domain,
+    ip,
+    isp,
+    bounce,
     accepted_at: toUnixSeconds(view.createdAt),
-    opens: view.opens, clicks: view.clicks, machine_opens: view.machineOpens, machine_clicks: view.machineClicks,
+    opens: view.opens,
+    clicks: view.clicks,
+    machine_opens: view.machineOpens,
+    machine_clicks: view.machineClicks,
     events: (events ?? []).map(({ at, ...event }) => ({ ...event, at: toUnixSeconds(at) })),
     dialogues: (transcripts ?? []).map(({ at, ...transcript }) => ({ ...transcript, at: toUnixSeconds(at) })),
   }
 }
 
 async function suppressionsOf(store: RecipientStore, spellings: readonly string[]): Promise<object[]> {
-  const pages = await Promise.all(spellings.flatMap((email) => [false, true].map((isTest) => store.listSuppressions({
-    isTest, email, reason: null, scope: null, since: null, limit: PAGE, after: null,
-  }))))
-  return pages.flatMap(({ suppressions }) => suppressions.map(({ createdAt, isTest, messageId, ...suppression }) =>
-    ({ ...suppression, test: isTest, message_id: messageId, created_at: toUnixSeconds(createdAt) })))
+  const pages = await Promise.all(
+    spellings.flatMap((email) =>
+      [false, true].map((isTest) =>
+        store.listSuppressions({ isTest, email, reason: null, scope: null, since: null, limit: PAGE, after: null }),
+      ),
+    ),
+  )
+  return pages.flatMap(({ suppressions }) =>
+    suppressions.map(({ createdAt, isTest, messageId, ...suppression }) => ({
+      ...suppression,
+      test: isTest,
+      message_id: messageId,
+      created_at: toUnixSeconds(createdAt),
+    })),
+  )
 }

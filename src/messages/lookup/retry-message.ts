@@ -50,15 +50,18 @@ export function createRetryMessage(options: AcceptanceOptions): RetryMessage {
       throw new ServiceError('forbidden', `message ${id} is live mail, which a test key does not send`)
     }
     await refuseSuppressed(repeated.to, request, options)
-    return acceptMail({
-      mail: mailOf(id, request, clock.now()),
-      caller: { ...caller, mode: request.isTest ? 'test' : 'live' },
-      idempotent,
-      shape: ({ recipients }) => {
-        const [recipient] = recipients
-        return { message_id: recipient?.messageId ?? '', retry_of: id, state: recipient?.status ?? 'queued' }
+    return acceptMail(
+      {
+        mail: mailOf(id, request, clock.now()),
+        caller: { ...caller, mode: request.isTest ? 'test' : 'live' },
+        idempotent,
+        shape: ({ recipients }) => {
+          const [recipient] = recipients
+          return { message_id: recipient?.messageId ?? '', retry_of: id, state: recipient?.status ?? 'queued' }
+        },
       },
-    }, options)
+      options,
+    )
   }
 }
 
@@ -90,8 +93,16 @@ async function refuseSuppressed(
 ): Promise<void> {
   const scopes = [EVERY_LIST, ...(content.unsubscribe === null ? [] : [content.unsubscribe.list])]
   for (const scope of scopes) {
-    const { suppressions: [found] } = await store.listSuppressions({
-      isTest, email: address, reason: null, scope, since: null, limit: 1, after: null,
+    const {
+      suppressions: [found],
+    } = await store.listSuppressions({
+      isTest,
+      email: address,
+      reason: null,
+      scope,
+      since: null,
+      limit: 1,
+      after: null,
     })
     if (found === undefined) continue
     const where = found.scope === EVERY_LIST ? '' : ` for the list ${found.scope}`
@@ -104,10 +115,16 @@ function mailOf(id: string, request: RepeatedRequest, now: number): CheckedSubmi
   const { address } = content.from
   return {
     domain: address.slice(address.lastIndexOf('@') + 1),
-    stream, ipPool: pool, sendAt: null, batch: null, retryOf: id,
+    stream,
+    ipPool: pool,
+    sendAt: null,
+    batch: null,
+    retryOf: id,
     lifetime: Math.max(...messages.map(({ expiresAt }) => expiresAt)) - now,
     recipients: messages.map(({ to, recipientDomain, variables }) => ({
-      mailbox: to, domain: recipientDomain, variables,
+      mailbox: to,
+      domain: recipientDomain,
+      variables,
     })),
     content: () => content,
   }

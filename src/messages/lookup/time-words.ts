@@ -4,7 +4,10 @@
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 
 const UNITS: readonly [name: string, milliseconds: number][] = [
-  ['day', DAY], ['hour', HOUR], ['minute', MINUTE], ['second', SECOND],
+  ['day', DAY],
+  ['hour', HOUR],
+  ['minute', MINUTE],
+  ['second', SECOND],
 ]
 
 /** `now` for what is past, or less than a second away. */

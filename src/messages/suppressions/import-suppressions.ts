@@ -53,9 +53,18 @@ export function createImportSuppressions({ store, clock, metrics }: ImportOption
     for (let piece = nextPiece(rows); piece.length > 0; piece = nextPiece(rows)) {
       const entries = piece.flatMap((row) => readRow(row, columns, result))
       const now = clock.now()
-      const added = entries.length === 0 ? 0 : await store.addSuppressions(entries.map((entry) => ({
-        ...entry, id: newIdentifier('sup', now), isTest, messageId: null, createdAt: now,
-      })))
+      const added =
+        entries.length === 0
+          ? 0
+          : await store.addSuppressions(
+              entries.map((entry) => ({
+                ...entry,
+                id: newIdentifier('sup', now),
+                isTest,
+                messageId: null,
+                createdAt: now,
+              })),
+            )
       result.added += added
       metrics.suppressions.inc({ reason: 'import' }, added)
       result.existing += entries.length - added
@@ -81,8 +90,10 @@ function readHeader(row: CsvRow | undefined): Column[] {
   const columns = names.flatMap((name) => COLUMNS.find((column) => column === name) ?? [])
   const isRight = columns.length === names.length && new Set(columns).size === names.length && names.includes('email')
   if (isRight) return columns
-  throw new ServiceError('invalid_request',
-    `line 1: expected the header line email[,reason][,scope], not '${shown(names.join(','))}'`)
+  throw new ServiceError(
+    'invalid_request',
+    `line 1: expected the header line email[,reason][,scope], not '${shown(names.join(','))}'`,
+  )
 }
 
 /** Empty for an empty line, and after a problem, which is then counted. */

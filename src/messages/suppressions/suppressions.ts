@@ -59,7 +59,9 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
     async list({ email, reason, scope, since, limit, after }, isTest) {
       const problems = createFieldProblems([])
       const asked = {
-        isTest, limit, after,
+        isTest,
+        limit,
+        after,
         email: email === null ? null : readEmail(email, problems),
         reason: reason === null ? null : readReason(reason, problems),
         scope: scope === null ? null : readScope(scope, problems),
@@ -77,7 +79,11 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
       const now = clock.now()
       const id = newIdentifier('sup', now)
       const { suppression, isNew } = await store.addSuppression({
-        id, ...checked, isTest, messageId: null, createdAt: now,
+        id,
+        ...checked,
+        isTest,
+        messageId: null,
+        createdAt: now,
       })
       if (isNew) metrics.suppressions.inc({ reason: checked.reason })
       return { suppression: suppressionData(suppression), isNew }

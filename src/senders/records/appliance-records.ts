@@ -31,8 +31,12 @@ export function applianceRecords(facts: RecordFacts, ips: readonly NamedIp[]): A
   return [
     ...addressRecords(hostname, ips),
     ...(targets.tracking === hostname ? [] : [trackingRecord(targets.tracking, hostname)]),
-    ...targetRecords.map(({ type, name, value }): ApplianceRecord =>
-      ({ type, name, value, purpose: name === targets.spf ? 'SPF of all IPs' : 'bounces' })),
+    ...targetRecords.map(({ type, name, value }): ApplianceRecord => ({
+      type,
+      name,
+      value,
+      purpose: name === targets.spf ? 'SPF of all IPs' : 'bounces',
+    })),
   ]
 }
 

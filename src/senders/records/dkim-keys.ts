@@ -30,7 +30,9 @@ export async function createDkimKey(request: DkimKeyRequest): Promise<DkimKeyRec
   const privateKey = request.privateKey ?? (await newPrivateKey(algorithm, request.bits))
   const pem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
   return {
-    selector, algorithm, role,
+    selector,
+    algorithm,
+    role,
     publicKey: publishedKey(createPublicKey(privateKey)),
     sealedPrivateKey: keyRing.seal(pem, dkimSealContext(domain, selector)),
     createdAt: now,
@@ -40,9 +42,7 @@ export async function createDkimKey(request: DkimKeyRequest): Promise<DkimKeyRec
 }
 
 async function newPrivateKey(algorithm: DkimAlgorithm, bits: number): Promise<KeyObject> {
-  const pair = algorithm === 'rsa-sha256'
-    ? await generate('rsa', { modulusLength: bits })
-    : await generate('ed25519')
+  const pair = algorithm === 'rsa-sha256' ? await generate('rsa', { modulusLength: bits }) : await generate('ed25519')
   return pair.privateKey
 }
 

@@ -75,7 +75,9 @@ export function requiredRecords(domain: DomainRecord, facts: RecordFacts): Requi
     cname({ purpose: 'return_path', required: true, name: returnPath, value: facts.targets.return_path }),
     txt({ purpose: 'spf', required: true, via: 'return_path', name: returnPath, value: spfRecordValue(facts) }),
     txt({
-      purpose: 'dmarc', required: false, name: `_dmarc.${domain.name}`,
+      purpose: 'dmarc',
+      required: false,
+      name: `_dmarc.${domain.name}`,
       value: `v=DMARC1; p=none; rua=mailto:${facts.dmarcReportAddress}`,
     }),
     cname({ purpose: 'tracking', required: false, name: trackingDomain, value: facts.targets.tracking }),
@@ -94,7 +96,9 @@ function keysInOrder(keys: readonly DkimKeyRecord[]): DkimKeyRecord[] {
 function dkimRecord(domain: string, key: DkimKeyRecord): RequiredRecord {
   return {
     ...txt({
-      purpose: 'dkim', required: isRequiredKey(key), name: dkimRecordName(domain, key.selector),
+      purpose: 'dkim',
+      required: isRequiredKey(key),
+      name: dkimRecordName(domain, key.selector),
       value: dkimRecordValue(key),
     }),
     selector: key.selector,
@@ -133,8 +137,15 @@ interface TxtFacts {
 
 function txt({ purpose, required, via, name, value }: TxtFacts): RequiredRecord {
   return {
-    purpose, required, ...(via === undefined ? {} : { via }), type: 'TXT', name, host: hostOf(name), value,
-    value_chunks: chunksOf(value), ttl: TTL_SECONDS,
+    purpose,
+    required,
+    ...(via === undefined ? {} : { via }),
+    type: 'TXT',
+    name,
+    host: hostOf(name),
+    value,
+    value_chunks: chunksOf(value),
+    ttl: TTL_SECONDS,
   }
 }
 

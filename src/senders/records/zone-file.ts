@@ -10,7 +10,9 @@ import type { RecordFacts, RequiredRecord } from './required-records.ts'
 export function zoneFile(domain: DomainRecord, facts: RecordFacts): string {
   const records = requiredRecords(domain, facts).filter((record) => record.via === undefined)
   const sections = records.flatMap((record) => [
-    `; ${titleOf(record, domain)}`, lineOf(record), ...insteadOf(record, facts),
+    `; ${titleOf(record, domain)}`,
+    lineOf(record),
+    ...insteadOf(record, facts),
   ])
   return [`; ${domain.name}: records for sending through ${facts.hostname}`, ...sections].join('\n') + '\n'
 }

@@ -24,7 +24,8 @@ export async function checkReturnPath(
   const [chain, mx] = await Promise.all([followAliases(name, lookups), lookups.mx(name)])
   const exchanges = recordsIn(mx).map(({ exchange }: MxRecord) => exchange)
   const found = [...chain.targets, ...exchanges]
-  const leadsHere = chain.targets.includes(target) ||
+  const leadsHere =
+    chain.targets.includes(target) ||
     exchanges.some((exchange) => exchange === target || exchange === facts.hostname.toLowerCase())
   if (leadsHere || spfFinding.status === 'verified') return verified(found)
   const error = `${name} leads to ${found.slice(0, MOST_NAMED).join(', ')}`

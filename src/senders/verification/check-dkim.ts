@@ -91,8 +91,10 @@ async function wrongHint(wrong: WrongRecord): Promise<string> {
   const plain = unquoted(record)
   if (plain !== undefined && (await keyProblem(plain, name, key)) === undefined) return QUOTED_HINT
   if (isCut(record, key)) {
-    return `the value was cut after ${record.length} characters: enter it as the strings of at most 255 that are ` +
+    return (
+      `the value was cut after ${record.length} characters: enter it as the strings of at most 255 that are ` +
       'shown here, in one record'
+    )
   }
   return (await otherKeyHint(wrong)) ?? (await wildcardHint(name, [record], (asked) => lookups.txt(asked))) ?? REPLACE
 }

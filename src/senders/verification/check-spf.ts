@@ -46,18 +46,14 @@ export async function checkSpf(domain: DomainRecord, lookups: Resolver, facts: S
   const hasNoAnswer = wrong.some(({ result }) => result === 'temperror')
   if (hasNoAnswer) return { status: 'temporary_failure', found, error, evaluated }
   const texts = recordsIn(answer)
-  const hint = found.length === 0
-    ? await missingHint(domain, texts, lookups)
-    : wrongHint({ name, found, wrong, facts })
+  const hint = found.length === 0 ? await missingHint(domain, texts, lookups) : wrongHint({ name, found, wrong, facts })
   const explained = { error, evaluated, ...hinted(hint) }
   const isMissing = found.length === 0 && hint !== QUOTED_HINT
   return isMissing ? { status: 'missing', found, ...explained } : { status: 'failed', found: texts, ...explained }
 }
 
 /** As for a mail from `name`, by a host that greets with `hostname`. */
-export async function evaluateSpf(
-  ip: string, name: string, lookups: Resolver, hostname: string,
-): Promise<Evaluation> {
+export async function evaluateSpf(ip: string, name: string, lookups: Resolver, hostname: string): Promise<Evaluation> {
   const sender = `${SPF_SENDER}@${name}`
   const resolver = asMailauthResolver(lookups)
   const outcome = await spf({ ip, sender, helo: hostname, mta: hostname, resolver, strict: true })
@@ -69,7 +65,10 @@ async function missingHint(domain: DomainRecord, texts: string[], lookups: Resol
   const isSpf = (text: string): boolean => text.trim().toLowerCase().startsWith(SPF_START)
   if (texts.some((text) => isSpf(unquoted(text) ?? ''))) return QUOTED_HINT
   return doubledNameHint({
-    domain: domain.name, name: domain.returnPath, isWanted: isSpf, ask: (asked) => lookups.txt(asked),
+    domain: domain.name,
+    name: domain.returnPath,
+    isWanted: isSpf,
+    ask: (asked) => lookups.txt(asked),
   })
 }
 

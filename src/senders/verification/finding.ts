@@ -47,10 +47,12 @@ const MOST_FOUND_CHARACTERS = 2_048
 
 /** As it may be shown: a part of a long answer, with nothing in it that moves a terminal. */
 export function shownRecords(found: readonly string[]): string[] {
-  return found
-    .slice(0, MOST_FOUND_RECORDS)
-    // Every control or format character, and half of a pair that lost its other half.
-    .map((text) => text.slice(0, MOST_FOUND_CHARACTERS).replace(/[\p{Cc}\p{Cf}\p{Cs}]/gu, escaped))
+  return (
+    found
+      .slice(0, MOST_FOUND_RECORDS)
+      // Every control or format character, and half of a pair that lost its other half.
+      .map((text) => text.slice(0, MOST_FOUND_CHARACTERS).replace(/[\p{Cc}\p{Cf}\p{Cs}]/gu, escaped))
+  )
 }
 
 /** As a zone file writes a byte that can not be printed (RFC 1035 §5.1), beyond a byte as JavaScript does. */

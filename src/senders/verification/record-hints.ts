@@ -114,7 +114,9 @@ async function addressHint(name: string, target: string, lookups: Resolver): Pro
   const addresses = recordsIn(await ask(name))
   if (addresses.length === 0) return undefined
   const wildcard = await wildcardHint(name, addresses, ask)
-  return wildcard ??
+  return (
+    wildcard ??
     `${name} has an address (${addresses[0]}) in place of a CNAME: switch the DNS provider's proxy off for it ` +
-    `("DNS only") and make it a CNAME for ${target}`
+      `("DNS only") and make it a CNAME for ${target}`
+  )
 }

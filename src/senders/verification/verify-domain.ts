@@ -31,10 +31,12 @@ export async function checkDomain(
 ): Promise<RecordCheck[]> {
   const spfFinding = checkSpf(domain, lookups, facts)
   const [dkim, spf, returnPath, dmarc, tracking] = await Promise.all([
-    Promise.all(domain.keys.map(async (key) => ({
-      selector: key.selector,
-      finding: await checkDkim(key, domain, facts.earlierKeys, lookups),
-    }))),
+    Promise.all(
+      domain.keys.map(async (key) => ({
+        selector: key.selector,
+        finding: await checkDkim(key, domain, facts.earlierKeys, lookups),
+      })),
+    ),
     spfFinding,
     spfFinding.then((finding) => checkReturnPath(domain, lookups, facts, finding)),
     checkDmarc(domain, lookups),

@@ -73,15 +73,30 @@ export function createBackups(options: BackupsOptions): Backups {
     const { dir, keep, keptFreeBytes } = settings()
     const target = folder ?? dir
     const startedAt = performance.now()
-    const written = await runThread({
-      databaseFile: options.databaseFile, configurationFolder: options.configurationFolder, folder: target,
-      workFolder: join(target, WORK_FOLDER), keptFreeBytes, now: clock.now(),
-    }, (started) => {
-      running = started
-    }).finally(() => {
+    const written = await runThread(
+      {
+        databaseFile: options.databaseFile,
+        configurationFolder: options.configurationFolder,
+        folder: target,
+        workFolder: join(target, WORK_FOLDER),
+        keptFreeBytes,
+        now: clock.now(),
+      },
+      (started) => {
+        running = started
+      },
+    ).finally(() => {
       running = undefined
     })
-    const { manifest: { mark, schema, counts: { messages } }, path, bytes } = written
+    const {
+      manifest: {
+        mark,
+        schema,
+        counts: { messages },
+      },
+      path,
+      bytes,
+    } = written
     const milliseconds = Math.round(performance.now() - startedAt)
     logger.info({ file: path, bytes, schema, messages, ms: milliseconds }, 'backup written')
     if (target === dir) {

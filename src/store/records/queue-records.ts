@@ -54,8 +54,16 @@ export const HELD_UNTIL = Date.UTC(9999, 11, 31)
 
 /** Why a row waits, as the API says it (contract.md 6.3). */
 export type WaitingFor =
-  | 'send_at' | 'retry_delay' | 'warmup_day' | 'warmup_hour' | 'provider_share' | 'rate' | 'connections' | 'suspension'
-  | 'ip_paused' | 'held'
+  | 'send_at'
+  | 'retry_delay'
+  | 'warmup_day'
+  | 'warmup_hour'
+  | 'provider_share'
+  | 'rate'
+  | 'connections'
+  | 'suspension'
+  | 'ip_paused'
+  | 'held'
 
 /** One unit of warmup allowance, taken for one message. */
 export interface Grant {

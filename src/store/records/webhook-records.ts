@@ -68,9 +68,7 @@ export interface SigningSecrets {
   next: { sealedSecret: Uint8Array; switchAt: number } | null
 }
 
-export type RotationResult =
-  | { kind: 'rotated' }
-  | { kind: 'under-way'; switchAt: number } // an earlier rotation has not switched yet
+export type RotationResult = { kind: 'rotated' } | { kind: 'under-way'; switchAt: number } // an earlier rotation has not switched yet
 
 /** What a post needs of its endpoint. */
 export interface WebhookTarget extends SigningSecrets {

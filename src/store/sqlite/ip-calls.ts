@@ -7,7 +7,8 @@ import type { createIpReadVerbs, createIpWriteVerbs } from './ips/ip-verbs.ts'
 import type { Call } from './verbs.ts'
 
 type IpVerb = Exclude<
-  keyof ReturnType<typeof createIpWriteVerbs> | keyof ReturnType<typeof createIpReadVerbs>, 'addWaitingCounts'
+  keyof ReturnType<typeof createIpWriteVerbs> | keyof ReturnType<typeof createIpReadVerbs>,
+  'addWaitingCounts'
 >
 
 export function createIpCalls(call: Call): Pick<Store, IpVerb> {

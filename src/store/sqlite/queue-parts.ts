@@ -15,7 +15,8 @@ import { mergeQueued } from './queue/queued-rows.ts'
 import type { Call } from './verbs.ts'
 
 type QueueParts = Pick<
-  Store, 'assignRoutes' | 'moveOrphans' | 'queueGroups' | 'actOnQueue' | 'queueSummary' | 'countQueued'
+  Store,
+  'assignRoutes' | 'moveOrphans' | 'queueGroups' | 'actOnQueue' | 'queueSummary' | 'countQueued'
 >
 
 export function createQueueParts(call: Call): QueueParts {
@@ -67,9 +68,7 @@ export function createQueueParts(call: Call): QueueParts {
     },
 
     async queueSummary(now) {
-      const [waiting, sending, oldest] = await Promise.all([
-        countWaiting(call), call('countSending'), findOldest(call),
-      ])
+      const [waiting, sending, oldest] = await Promise.all([countWaiting(call), call('countSending'), findOldest(call)])
       return { waiting, sending, oldestDueAt: oldest > now ? null : oldest }
     },
 

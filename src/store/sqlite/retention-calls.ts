@@ -6,7 +6,8 @@ import type { Call } from './verbs.ts'
 import type { createRetentionReadVerbs, createRetentionWriteVerbs } from './retention/retention-verbs.ts'
 
 type RetentionCalls = Pick<
-  Store, keyof ReturnType<typeof createRetentionWriteVerbs> | keyof ReturnType<typeof createRetentionReadVerbs>
+  Store,
+  keyof ReturnType<typeof createRetentionWriteVerbs> | keyof ReturnType<typeof createRetentionReadVerbs>
 >
 
 export function createRetentionCalls(call: Call): RetentionCalls {

@@ -79,8 +79,10 @@ export function openSqliteContentReader(location: StoreLocation): ContentReader 
 
 /** About what it takes in memory. */
 const contentBytes = ({ html, text, raw, attachments }: StoredContent): number =>
-  attachments.reduce((sum, { bytes }) => sum + bytes.length,
-    (html?.length ?? 0) + (text?.length ?? 0) + (raw?.length ?? 0))
+  attachments.reduce(
+    (sum, { bytes }) => sum + bytes.length,
+    (html?.length ?? 0) + (text?.length ?? 0) + (raw?.length ?? 0),
+  )
 
 /** Signatures stand in this order: the one that every receiver knows is the topmost. */
 const byRank = (left: SealedSigningKey, right: SealedSigningKey): number => rank(left) - rank(right)

@@ -49,7 +49,9 @@ export async function openSqliteStore(options: OpenStoreOptions): Promise<Store>
   state = 'open'
   options.logger.info(
     {
-      folder: options.location.folder, journal_mode: durability.journalMode, synchronous: durability.synchronous,
+      folder: options.location.folder,
+      journal_mode: durability.journalMode,
+      synchronous: durability.synchronous,
       schema_version: schemaVersion,
     },
     'store opened',
@@ -167,10 +169,23 @@ function createVerbCalls(call: Call): Omit<Store, 'close' | 'acceptMessages'> {
 
 type WebhookCalls = Pick<
   Store,
-  | 'addWebhookEndpoint' | 'listWebhookEndpoints' | 'findWebhookEndpoint' | 'updateWebhookEndpoint'
-  | 'removeWebhookEndpoint' | 'rotateWebhookSecret' | 'findWebhookTarget' | 'claimWebhooks' | 'recordWebhookResults'
-  | 'earliestWebhookDueAt' | 'listWebhookDeliveries' | 'findWebhookDelivery' | 'replayWebhook' | 'replayWebhooks'
-  | 'pruneWebhooks' | 'eventsAfter' | 'eventPosition'
+  | 'addWebhookEndpoint'
+  | 'listWebhookEndpoints'
+  | 'findWebhookEndpoint'
+  | 'updateWebhookEndpoint'
+  | 'removeWebhookEndpoint'
+  | 'rotateWebhookSecret'
+  | 'findWebhookTarget'
+  | 'claimWebhooks'
+  | 'recordWebhookResults'
+  | 'earliestWebhookDueAt'
+  | 'listWebhookDeliveries'
+  | 'findWebhookDelivery'
+  | 'replayWebhook'
+  | 'replayWebhooks'
+  | 'pruneWebhooks'
+  | 'eventsAfter'
+  | 'eventPosition'
 >
 
 function createWebhookCalls(call: Call): WebhookCalls {

@@ -16,9 +16,7 @@ function startStoreThread(port: MessagePort, data: StoreThreadData): void {
   try {
     const database = openDatabase(data.location)
     serveVerbs(database, data.verbs, data.location)
-    tell({
-      kind: 'opened', durability: readDurability(database.writer), schemaVersion: schemaVersion(database.writer),
-    })
+    tell({ kind: 'opened', durability: readDurability(database.writer), schemaVersion: schemaVersion(database.writer) })
   } catch (thrown) {
     const exitCode = thrown instanceof ProcessExit ? thrown.exitCode : EXIT.disk
     tell({ kind: 'refused', exitCode, sentence: errorText(thrown) })

@@ -7,7 +7,12 @@
 import type { PackedRequest } from '../records/accept-records.ts'
 import { createAcceptMessages } from './queue/accept.ts'
 import {
-  createAddApiKey, createFindApiKey, createFindApiKeyById, createListApiKeys, createNoteKeyUse, createRevokeApiKey,
+  createAddApiKey,
+  createFindApiKey,
+  createFindApiKeyById,
+  createListApiKeys,
+  createNoteKeyUse,
+  createRevokeApiKey,
   createUpdateApiKey,
 } from './domains/api-keys.ts'
 import { createLookupBatch } from './lookups/batches.ts'
@@ -16,8 +21,16 @@ import { createClaiming } from './queue/claim.ts'
 import type { OpenDatabase } from './engine/database.ts'
 import { createFindTrackingHost } from './domains/domain-rows.ts'
 import {
-  createAddDkimKeys, createAddDomain, createDomainsDueForCheck, createEarlierDkimKeys, createFindDomain,
-  createFindReturnPath, createIsReturnPath, createListDomains, createRecordDomainCheck, createUpdateDomain,
+  createAddDkimKeys,
+  createAddDomain,
+  createDomainsDueForCheck,
+  createEarlierDkimKeys,
+  createFindDomain,
+  createFindReturnPath,
+  createIsReturnPath,
+  createListDomains,
+  createRecordDomainCheck,
+  createUpdateDomain,
 } from './domains/domains.ts'
 import { createRecordEngagement } from './outcomes/engagement.ts'
 import { createEventPosition, createEventsAfter } from './events/event-stream.ts'
@@ -26,7 +39,12 @@ import { createFigures } from './lookups/figures.ts'
 import { createFindIdempotent, createForgetAnswers, createKeepAnswer } from './queue/idempotency.ts'
 import { createIpReadVerbs, createIpWriteVerbs } from './ips/ip-verbs.ts'
 import {
-  createBeginEpoch, createLeasedRows, createMarkDotSent, createRecoverLapsedLeases, createRenewLeases, createUnclaim,
+  createBeginEpoch,
+  createLeasedRows,
+  createMarkDotSent,
+  createRecoverLapsedLeases,
+  createRenewLeases,
+  createUnclaim,
 } from './queue/leases.ts'
 import { createLinkSource } from './lookups/link-source.ts'
 import { createLookupMessage, createMessageEvents, createRoadSummary, createTranscripts } from './lookups/lookups.ts'
@@ -45,16 +63,30 @@ import { createAssignRoutes, createUnroutedDomains } from './queue/routes.ts'
 import { createSearchMessages } from './lookups/search.ts'
 import { createLinkHtmlReader } from './messages/stored-content.ts'
 import {
-  createAddSuppression, createAddSuppressions, createListSuppressions, createRemoveSuppressions,
+  createAddSuppression,
+  createAddSuppressions,
+  createListSuppressions,
+  createRemoveSuppressions,
 } from './suppressions/suppressions.ts'
 import {
-  createForgetUnmatchedReports, createKeepUnmatchedReport, createListUnmatchedReports,
+  createForgetUnmatchedReports,
+  createKeepUnmatchedReport,
+  createListUnmatchedReports,
 } from './outcomes/unmatched-reports.ts'
 import { createRecordUnsubscribe } from './outcomes/unsubscribe.ts'
-import { createClaimWebhooks, createEarliestWebhookDueAt, createRecordWebhookResults } from './webhooks/webhook-deliveries.ts'
 import {
-  createAddWebhookEndpoint, createFindWebhookEndpoint, createFindWebhookTarget, createListWebhookEndpoints,
-  createRemoveWebhookEndpoint, createRotateWebhookSecret, createUpdateWebhookEndpoint,
+  createClaimWebhooks,
+  createEarliestWebhookDueAt,
+  createRecordWebhookResults,
+} from './webhooks/webhook-deliveries.ts'
+import {
+  createAddWebhookEndpoint,
+  createFindWebhookEndpoint,
+  createFindWebhookTarget,
+  createListWebhookEndpoints,
+  createRemoveWebhookEndpoint,
+  createRotateWebhookSecret,
+  createUpdateWebhookEndpoint,
 } from './webhooks/webhook-endpoints.ts'
 import { createFindWebhookDelivery, createListWebhookDeliveries } from './webhooks/webhook-log.ts'
 import { createReplayWebhook, createReplayWebhooks } from './webhooks/webhook-replays.ts'

@@ -100,7 +100,7 @@ export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOption
       return acceptsHost(facts.sts, host.name) ? { kind: 'verified', names: [host.name], by: 'sts', policy } : null
     },
     describe(domain, host, { type, id }) {
-      const lines = type === 'dane' ? tlsaLines.get(`${host} ${id}`) ?? [] : []
+      const lines = type === 'dane' ? (tlsaLines.get(`${host} ${id}`) ?? []) : []
       const policy = type === 'sts' ? stsPolicies.get(`${domain} ${id}`) : undefined
       return policy === undefined
         ? { lines, isListed: true }

@@ -45,8 +45,15 @@ export function readReportDestinations(texts: readonly string[]): ReportDestinat
   const records = texts.filter((text) => RECORD_START.test(text))
   const [record] = records
   if (record === undefined || records.length > 1) return []
-  const field = record.split(';').map((part) => part.trim()).find((part) => part.startsWith('rua='))
-  const destinations = field?.slice('rua='.length).split(',').map((uri) => readDestination(uri.trim())) ?? []
+  const field = record
+    .split(';')
+    .map((part) => part.trim())
+    .find((part) => part.startsWith('rua='))
+  const destinations =
+    field
+      ?.slice('rua='.length)
+      .split(',')
+      .map((uri) => readDestination(uri.trim())) ?? []
   return destinations.filter((each) => each !== undefined).slice(0, MOST_DESTINATIONS)
 }
 
@@ -116,33 +123,35 @@ export function reportMail(report: TlsReport, from: string, to: string): Buffer 
   const boundary = `tlsrpt-${Buffer.from(report.id).toString('hex').slice(-40)}`
   // Whole lines, and what is left.
   const lines = report.bytes.toString('base64').match(new RegExp(`.{1,${BASE64_LINE_CHARACTERS}}`, 'g')) ?? []
-  return Buffer.from([
-    `From: <${from}>`,
-    `To: <${to}>`,
-    `Subject: Report Domain: ${report.domain}`,
-    ` Submitter: ${report.submitter}`,
-    ` Report-ID: <${report.id}>`,
-    `TLS-Report-Domain: ${report.domain}`,
-    `TLS-Report-Submitter: ${report.submitter}`,
-    'Auto-Submitted: auto-generated',
-    'MIME-Version: 1.0',
-    'Content-Type: multipart/report; report-type="tlsrpt";',
-    ` boundary="${boundary}"`,
-    '',
-    `--${boundary}`,
-    'Content-Type: text/plain; charset=us-ascii',
-    '',
-    'This is an aggregate TLS report (RFC 8460) of connections to the mail servers of',
-    `${report.domain}.`,
-    '',
-    `--${boundary}`,
-    `Content-Type: ${REPORT_TYPE}`,
-    'Content-Transfer-Encoding: base64',
-    'Content-Disposition: attachment;',
-    ` filename="${report.fileName}"`,
-    '',
-    ...lines,
-    `--${boundary}--`,
-    '',
-  ].join('\r\n'))
+  return Buffer.from(
+    [
+      `From: <${from}>`,
+      `To: <${to}>`,
+      `Subject: Report Domain: ${report.domain}`,
+      ` Submitter: ${report.submitter}`,
+      ` Report-ID: <${report.id}>`,
+      `TLS-Report-Domain: ${report.domain}`,
+      `TLS-Report-Submitter: ${report.submitter}`,
+      'Auto-Submitted: auto-generated',
+      'MIME-Version: 1.0',
+      'Content-Type: multipart/report; report-type="tlsrpt";',
+      ` boundary="${boundary}"`,
+      '',
+      `--${boundary}`,
+      'Content-Type: text/plain; charset=us-ascii',
+      '',
+      'This is an aggregate TLS report (RFC 8460) of connections to the mail servers of',
+      `${report.domain}.`,
+      '',
+      `--${boundary}`,
+      `Content-Type: ${REPORT_TYPE}`,
+      'Content-Transfer-Encoding: base64',
+      'Content-Disposition: attachment;',
+      ` filename="${report.fileName}"`,
+      '',
+      ...lines,
+      `--${boundary}--`,
+      '',
+    ].join('\r\n'),
+  )
 }

@@ -70,18 +70,31 @@ export function createTlsReports(options: TlsReportsOptions): TlsReports {
   async function sendDay(day: string, from: string): Promise<void> {
     const now = clock.now()
     const end = startOfUtcDay(day) + DAY
-    const domains = (await store.tlsReportsDue(day)).filter((domain) =>
-      now >= end + NOT_BEFORE + offsetOf(day, domain) && now >= (begun.get(`${day} ${domain}`)?.nextAt ?? 0))
+    const domains = (await store.tlsReportsDue(day)).filter(
+      (domain) =>
+        now >= end + NOT_BEFORE + offsetOf(day, domain) && now >= (begun.get(`${day} ${domain}`)?.nextAt ?? 0),
+    )
     if (domains.length === 0) return
     const results = Map.groupBy(await store.tlsResults(day), ({ domain }) => domain)
     for (let first = 0; first < domains.length; first += SENT_AT_ONCE) {
-      await Promise.all(domains.slice(first, first + SENT_AT_ONCE).map((domain) =>
-        sendOne({ day, domain, from, results: results.get(domain) ?? [] })))
+      await Promise.all(
+        domains
+          .slice(first, first + SENT_AT_ONCE)
+          .map((domain) => sendOne({ day, domain, from, results: results.get(domain) ?? [] })),
+      )
     }
   }
 
-  async function sendOne({ day, domain, from, results }: {
-    day: string; domain: string; from: string; results: TlsResult[]
+  async function sendOne({
+    day,
+    domain,
+    from,
+    results,
+  }: {
+    day: string
+    domain: string
+    from: string
+    results: TlsResult[]
   }): Promise<void> {
     const key = `${day} ${domain}`
     const state = begun.get(key) ?? { done: new Set(), tries: 0, nextAt: 0 }
@@ -108,9 +121,8 @@ export function createTlsReports(options: TlsReportsOptions): TlsReports {
     destination: ReportDestination,
     { report, from, state }: { report: TlsReport; from: string; state: Begun },
   ): Promise<'done' | 'failed'> {
-    const problem = destination.kind === 'https'
-      ? await post(destination.url, report)
-      : await send(destination.address, report, from)
+    const problem =
+      destination.kind === 'https' ? await post(destination.url, report) : await send(destination.address, report, from)
     const facts = { domain: report.domain, report_id: report.id, destination: nameOf(destination) }
     if (problem === null) logger.info(facts, 'TLS report sent')
     else logger.warn({ ...facts, reason: problem.reason }, 'TLS report not sent')
@@ -130,7 +142,10 @@ export function createTlsReports(options: TlsReportsOptions): TlsReports {
   async function send(recipient: string, report: TlsReport, from: string): Promise<Problem | null> {
     try {
       await options.sendMail({
-        from, recipient, subject: reportSubject(report), raw: reportMail(report, from, recipient),
+        from,
+        recipient,
+        subject: reportSubject(report),
+        raw: reportMail(report, from, recipient),
         idempotencyKey: `tls-report ${hash('sha256', `${report.id} ${recipient}`, 'hex')}`,
       })
       return null

@@ -49,9 +49,7 @@ const FLUSH_AFTER = 10 * SECOND
 const MOST_SUMS = 50_000
 /** Of one call of the store, which takes about 12 µs for each. */
 const STORED_AT_ONCE = 200
-const POLICY_TYPES = {
-  dane: 'tlsa', sts: 'sts', required: 'no-policy-found', none: 'no-policy-found',
-} as const
+const POLICY_TYPES = { dane: 'tlsa', sts: 'sts', required: 'no-policy-found', none: 'no-policy-found' } as const
 
 export function createTlsResults({ store, policies, memory, clock, logger }: TlsResultsOptions): TlsResults {
   let sums = new Map<string, TlsResult>()

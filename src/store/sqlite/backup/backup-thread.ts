@@ -58,7 +58,14 @@ function writeBackup(data: BackupThreadData): void {
   const names = [DATABASE, ...copyConfiguration(configurationFolder, workFolder)]
   const files = Object.fromEntries(names.map((name) => [name, describeFile(join(workFolder, name))]))
   const manifest: BackupManifest = {
-    format: 1, version: packageVersion(), schema, mark, host: hostname(), counts, files, left_out: LEFT_OUT,
+    format: 1,
+    version: packageVersion(),
+    schema,
+    mark,
+    host: hostname(),
+    counts,
+    files,
+    left_out: LEFT_OUT,
   }
   writeFileSync(join(workFolder, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`)
   tell({ kind: 'stage', stage: 'packing', totalBytes: statSync(copy).size })
@@ -100,12 +107,14 @@ function checkCopy(copy: string): Pick<BackupManifest, 'schema' | 'counts'> {
 /** The YAML files and drop-ins, which hold no secrets: those are named in them. Keys and certificates stay. */
 function copyConfiguration(folder: string | null, workFolder: string): string[] {
   if (folder === null) return []
-  const names = readdirSync(folder, { withFileTypes: true }).flatMap((entry): string[] => {
-    if (entry.isDirectory() && entry.name.endsWith('.d')) {
-      return readdirSync(join(folder, entry.name)).map((name) => `${entry.name}/${name}`)
-    }
-    return [entry.name]
-  }).filter((name) => name.endsWith('.yaml'))
+  const names = readdirSync(folder, { withFileTypes: true })
+    .flatMap((entry): string[] => {
+      if (entry.isDirectory() && entry.name.endsWith('.d')) {
+        return readdirSync(join(folder, entry.name)).map((name) => `${entry.name}/${name}`)
+      }
+      return [entry.name]
+    })
+    .filter((name) => name.endsWith('.yaml'))
   for (const name of names) {
     const target = join(workFolder, CONFIGURATION, name)
     mkdirSync(join(target, '..'), { recursive: true, mode: FOLDER_MODE })

@@ -81,8 +81,9 @@ export function integrityProblems(database: Database): string[] {
   const damage = rows.map(({ integrity_check: text }) => text).filter((text) => text !== 'ok')
   if (damage.length > 0) return damage.map((text) => `the file is damaged: ${text}`)
   const orphans = database.pragma('foreign_key_check') as { table: string; parent: string }[]
-  return orphans.slice(0, MOST_PROBLEMS).map(({ table, parent }) =>
-    `a row of ${table} names one of ${parent} that is not there`)
+  return orphans
+    .slice(0, MOST_PROBLEMS)
+    .map(({ table, parent }) => `a row of ${table} names one of ${parent} that is not there`)
 }
 
 /** Of a database of the present schema. */
@@ -107,8 +108,12 @@ const COUNTED: Record<keyof BackupCounts, string> = {
 export function countRows(database: Database): BackupCounts {
   const count = (name: keyof BackupCounts): number => database.prepare<[], number>(COUNTED[name]).pluck().get() ?? 0
   return {
-    messages: count('messages'), undelivered: count('undelivered'), domains: count('domains'),
-    api_keys: count('api_keys'), webhook_endpoints: count('webhook_endpoints'), suppressions: count('suppressions'),
+    messages: count('messages'),
+    undelivered: count('undelivered'),
+    domains: count('domains'),
+    api_keys: count('api_keys'),
+    webhook_endpoints: count('webhook_endpoints'),
+    suppressions: count('suppressions'),
     idempotency_keys: count('idempotency_keys'),
   }
 }

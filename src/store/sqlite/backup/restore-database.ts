@@ -37,11 +37,13 @@ export function settleRestored(database: Database, { mark, now, keepsAllowance }
   const countDeliveries = database
     .prepare<[], number>(`select count(*) from webhook_deliveries where state = 'pending'`)
     .pluck()
-  return database.transaction((): RestoredState => ({
-    held: hold.run(HELD_UNTIL, Math.max(0, now - mark)).changes,
-    webhookDeliveries: countDeliveries.get() ?? 0,
-    warmingIps: keepsAllowance ? 0 : useUpAllowance(database, utcDay(now)),
-  })).immediate()
+  return database
+    .transaction((): RestoredState => ({
+      held: hold.run(HELD_UNTIL, Math.max(0, now - mark)).changes,
+      webhookDeliveries: countDeliveries.get() ?? 0,
+      warmingIps: keepsAllowance ? 0 : useUpAllowance(database, utcDay(now)),
+    }))
+    .immediate()
 }
 
 /** The cap of the day becomes what is granted already: nothing is left, and nothing is counted that was not sent. */

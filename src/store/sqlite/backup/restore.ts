@@ -67,7 +67,10 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     database.close()
     onStage('placing')
     // 20261121T031700Z
-    const stamp = new Date(now).toISOString().replace(/\.\d+Z$/, 'Z').replace(/[-:]/g, '')
+    const stamp = new Date(now)
+      .toISOString()
+      .replace(/\.\d+Z$/, 'Z')
+      .replace(/[-:]/g, '')
     const movedTo = moveAside(folder, `before-restore-${stamp}`)
     ownAs(join(work, DATABASE), folder)
     flush(join(work, DATABASE))

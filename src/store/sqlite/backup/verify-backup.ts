@@ -91,9 +91,7 @@ function checkCopy(file: string, copy: string, manifest: BackupManifest | null):
     database = new Sqlite(copy, { readonly: true, fileMustExist: true })
     const schema = schemaVersion(database)
     // Rows of other schemas are not known here; the migration looks at them.
-    const problems = [
-      ...integrityProblems(database), ...(schema === SCHEMA_VERSION ? brokenInvariants(database) : []),
-    ]
+    const problems = [...integrityProblems(database), ...(schema === SCHEMA_VERSION ? brokenInvariants(database) : [])]
     const [problem] = problems
     if (problem !== undefined) throw new BackupError(`${file} cannot be used: ${problem}`)
     const counts = schema === SCHEMA_VERSION && manifest !== null ? countRows(database) : null

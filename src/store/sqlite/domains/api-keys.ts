@@ -37,9 +37,19 @@ export function createAddApiKey(database: Database): (request: AddApiKeyRequest)
       throw new ServiceError('conflict', `there are ${most} API keys already, which is the limit`)
     }
     add.run(
-      storedIdentifier('key', key.id), hash, key.name, key.mode, JSON.stringify(key.scopes),
-      JSON.stringify(key.domains), JSON.stringify(key.allowedIps), key.prefix, key.last4, key.createdAt, key.expiresAt,
-      key.lastUsedAt, key.revokedAt,
+      storedIdentifier('key', key.id),
+      hash,
+      key.name,
+      key.mode,
+      JSON.stringify(key.scopes),
+      JSON.stringify(key.domains),
+      JSON.stringify(key.allowedIps),
+      key.prefix,
+      key.last4,
+      key.createdAt,
+      key.expiresAt,
+      key.lastUsedAt,
+      key.revokedAt,
     )
   }
 }

@@ -49,8 +49,15 @@ export function createDkimKeys(database: Database): DkimKeys {
         if (taken.has(key.selector)) throw new ServiceError('conflict', `the selector ${key.selector} is in use`)
         taken.add(key.selector)
         insert.run(
-          domainId, key.selector, key.algorithm, key.role, key.publicKey, key.sealedPrivateKey, key.createdAt,
-          key.seenAt, key.retireAt,
+          domainId,
+          key.selector,
+          key.algorithm,
+          key.role,
+          key.publicKey,
+          key.sealedPrivateKey,
+          key.createdAt,
+          key.seenAt,
+          key.retireAt,
         )
       }
     },

@@ -83,10 +83,22 @@ export function createDomainInsert(database: Database): (domain: DomainRecord) =
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
   return (domain) => {
     const { lastInsertRowid } = insert.run(
-      domain.name, domain.state, domain.returnPath, domain.trackingDomain, Number(domain.tracking.opens),
-      Number(domain.tracking.clicks), Number(domain.allowSubdomains), domain.ipPool, domain.createdAt,
-      domain.verifiedAt, domain.lastCheckedAt, domain.nextCheckAt, domain.failingSince, domain.failedChecks,
-      domain.degradedAt, JSON.stringify(domain.checks),
+      domain.name,
+      domain.state,
+      domain.returnPath,
+      domain.trackingDomain,
+      Number(domain.tracking.opens),
+      Number(domain.tracking.clicks),
+      Number(domain.allowSubdomains),
+      domain.ipPool,
+      domain.createdAt,
+      domain.verifiedAt,
+      domain.lastCheckedAt,
+      domain.nextCheckAt,
+      domain.failingSince,
+      domain.failedChecks,
+      domain.degradedAt,
+      JSON.stringify(domain.checks),
     )
     return Number(lastInsertRowid)
   }

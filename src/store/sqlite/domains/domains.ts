@@ -4,7 +4,12 @@
 import type { Database } from 'better-sqlite3'
 import { ServiceError } from '../../../base/errors.ts'
 import type {
-  DkimKeyRecord, DomainChange, DomainCheckResult, DomainPage, DomainRecord, ListDomainsRequest,
+  DkimKeyRecord,
+  DomainChange,
+  DomainCheckResult,
+  DomainPage,
+  DomainRecord,
+  ListDomainsRequest,
   PublicDkimKey,
 } from '../../records/records.ts'
 import { createDkimKeys } from './dkim-keys.ts'
@@ -131,11 +136,21 @@ export function createRecordDomainCheck(database: Database): (result: DomainChec
     if (found === null) return null
     if (isOfEarlierDomain(result, found)) return found.domain
     update.run(
-      result.state, result.verifiedAt, result.now, result.nextCheckAt, result.failingSince, result.failedChecks,
-      result.degradedAt, JSON.stringify(result.checks), found.domainId,
+      result.state,
+      result.verifiedAt,
+      result.now,
+      result.nextCheckAt,
+      result.failingSince,
+      result.failedChecks,
+      result.degradedAt,
+      JSON.stringify(result.checks),
+      found.domainId,
     )
     keys.settle(found.domainId, result.keys, result.now)
-    events.record(result.events.map((event) => ({ ...event, messageKey: null })), result.now)
+    events.record(
+      result.events.map((event) => ({ ...event, messageKey: null })),
+      result.now,
+    )
     return find(result.name)
   }
 }

@@ -23,7 +23,8 @@ function withoutAddress(text: unknown, address: unknown, replacement: unknown): 
 export function addErasedAddress(database: Database, key: Uint8Array | undefined): void {
   database.function('without_address', { deterministic: true }, withoutAddress)
   database.function('erased_address', { deterministic: true }, (address: unknown) =>
-    key === undefined ? '' : `erased:${createHmac('sha256', key).update(String(address)).digest('hex')}`)
+    key === undefined ? '' : `erased:${createHmac('sha256', key).update(String(address)).digest('hex')}`,
+  )
 }
 
 /** Whether any address was erased: a hash for each recipient is only made then. Between two letters, by the index. */

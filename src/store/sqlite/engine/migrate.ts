@@ -15,9 +15,19 @@ import type { Snapshot } from './snapshot.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
 const MIGRATIONS = [
-  '0001-initial.sql', '0002-domain-keys.sql', '0003-contract.sql', '0004-reports.sql', '0005-engagement.sql',
-  '0006-webhook-management.sql', '0007-queue.sql', '0008-dedicated-ips.sql', '0009-outbound-tls.sql',
-  '0010-retention.sql', '0011-waiting-counts.sql', '0012-states-one-by-one.sql', '0013-claims.sql',
+  '0001-initial.sql',
+  '0002-domain-keys.sql',
+  '0003-contract.sql',
+  '0004-reports.sql',
+  '0005-engagement.sql',
+  '0006-webhook-management.sql',
+  '0007-queue.sql',
+  '0008-dedicated-ips.sql',
+  '0009-outbound-tls.sql',
+  '0010-retention.sql',
+  '0011-waiting-counts.sql',
+  '0012-states-one-by-one.sql',
+  '0013-claims.sql',
 ] as const
 
 /** The schema this program writes. */
@@ -81,10 +91,12 @@ function apply(database: Database, version: number, name: string): void {
   // Lets a migration exchange the text of the schema.
   database.unsafeMode(true)
   try {
-    database.transaction(() => {
-      database.exec(statements)
-      database.pragma(`user_version = ${version}`)
-    }).immediate()
+    database
+      .transaction(() => {
+        database.exec(statements)
+        database.pragma(`user_version = ${version}`)
+      })
+      .immediate()
   } finally {
     database.unsafeMode(false)
   }

@@ -6,7 +6,15 @@
  * is no space for it; nothing is migrated then.
  */
 import {
-  chownSync, closeSync, fsyncSync, openSync, readdirSync, renameSync, rmSync, statfsSync, statSync,
+  chownSync,
+  closeSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statfsSync,
+  statSync,
 } from 'node:fs'
 import { join } from 'node:path'
 import type { Database } from 'better-sqlite3'
@@ -62,7 +70,8 @@ export function listSnapshots(folder: string): Snapshot[] {
 /** Bytes of a copy without free pages. */
 export function contentBytes(database: Database): number {
   const [pages, free, pageBytes] = ['page_count', 'freelist_count', 'page_size'].map((name) =>
-    Number(database.pragma(name, { simple: true })))
+    Number(database.pragma(name, { simple: true })),
+  )
   return ((pages ?? 0) - (free ?? 0)) * (pageBytes ?? 0)
 }
 

@@ -29,9 +29,9 @@ export function createEventsAfter(
     'select event_seq as position, id, kind, body from events where event_seq > ? order by event_seq limit +?',
   )
   return ({ position, limit }) =>
-    find.all(position, limit).map(({ id, body, ...row }) => ({
-      ...row, eventId: identifierFromBytes('evt', id), body: body ?? '',
-    }))
+    find
+      .all(position, limit)
+      .map(({ id, body, ...row }) => ({ ...row, eventId: identifierFromBytes('evt', id), body: body ?? '' }))
 }
 
 /** The place behind this event, or the present end; never one before `since`. Undefined for what is no identifier. */

@@ -95,7 +95,8 @@ function createStateReader(database: Database): (ask: Ask, now: number) => Allow
 }
 
 export function providerCap(
-  { providerCaps, defaultProviderCap }: Pick<AllowanceRule, 'providerCaps' | 'defaultProviderCap'>, isp: string,
+  { providerCaps, defaultProviderCap }: Pick<AllowanceRule, 'providerCaps' | 'defaultProviderCap'>,
+  isp: string,
 ): number {
   return Object.hasOwn(providerCaps, isp) ? (providerCaps[isp] ?? defaultProviderCap) : defaultProviderCap
 }

@@ -17,9 +17,17 @@ import { TOGETHER } from './allowance.ts'
 
 /** Names of the counters, and their columns. */
 export const IP_COUNTERS = {
-  messages: 'messages', attempts: 'attempts', delivered: 'delivered', deferred: 'deferred',
-  bouncedHard: 'bounced_hard', bouncedSoft: 'bounced_soft', bouncedBlock: 'bounced_block',
-  bouncedUndetermined: 'bounced_undetermined', complained: 'complained', opened: 'opened', clicked: 'clicked',
+  messages: 'messages',
+  attempts: 'attempts',
+  delivered: 'delivered',
+  deferred: 'deferred',
+  bouncedHard: 'bounced_hard',
+  bouncedSoft: 'bounced_soft',
+  bouncedBlock: 'bounced_block',
+  bouncedUndetermined: 'bounced_undetermined',
+  complained: 'complained',
+  opened: 'opened',
+  clicked: 'clicked',
 } as const satisfies Record<keyof Omit<IpHour, 'ip' | 'isp' | 'hour'>, string>
 export type IpCounter = keyof typeof IP_COUNTERS
 /** What is left out is 0. */
@@ -96,7 +104,10 @@ const ADDITIONS = COLUMNS.map((column) => `${column} = ${column} + excluded.${co
 const valuesOf = (counts: IpCounts): number[] => IP_COUNTER_NAMES.map((name) => counts[name] ?? 0)
 
 function sumsOf<Time extends number | string>(
-  all: Map<string, Sums<Time>>, ip: string, isp: string, time: Time,
+  all: Map<string, Sums<Time>>,
+  ip: string,
+  isp: string,
+  time: Time,
 ): Sums<Time> {
   const key = `${ip} ${time} ${isp}`
   const known = all.get(key)
@@ -136,8 +147,11 @@ function createDayWriter(database: Database): (days: readonly Sums<string>[]) =>
     const others = new Map<string, Sums<string>>()
     for (const sums of days) {
       const { ip, isp, time } = sums
-      const all = together.get(`${ip} ${time}`) ??
-        { sums: sumsOf(new Map(), ip, TOGETHER, time), known: countNames.get(ip, time, TOGETHER) ?? 0, added: 0 }
+      const all = together.get(`${ip} ${time}`) ?? {
+        sums: sumsOf(new Map(), ip, TOGETHER, time),
+        known: countNames.get(ip, time, TOGETHER) ?? 0,
+        added: 0,
+      }
       together.set(`${ip} ${time}`, all)
       addCounts(all.sums.counts, sums.counts, IP_COUNTER_NAMES)
       const stored = findDurations.get(ip, time, isp)

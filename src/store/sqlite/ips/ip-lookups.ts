@@ -16,7 +16,9 @@ import type { IpCounter } from './ip-counters.ts'
 
 type AllCounts = Record<IpCounter, number>
 
-const COLUMNS = Object.entries(IP_COUNTERS).map(([name, column]) => `${column} as ${name}`).join(', ')
+const COLUMNS = Object.entries(IP_COUNTERS)
+  .map(([name, column]) => `${column} as ${name}`)
+  .join(', ')
 /** Of the delivering attempts; the statistics call it p95. */
 const PERCENTILE = 0.95
 

@@ -39,7 +39,10 @@ const ATTEMPT_STAGES: readonly SmtpStage[] = ['mail', 'rcpt', 'data', 'dot']
 const HARMFUL_DEFERRALS: readonly BounceCategory[] = ['rate', 'ip_block', 'domain_block', 'policy']
 
 const BOUNCE_COUNTERS = {
-  hard: 'bouncedHard', soft: 'bouncedSoft', block: 'bouncedBlock', undetermined: 'bouncedUndetermined',
+  hard: 'bouncedHard',
+  soft: 'bouncedSoft',
+  block: 'bouncedBlock',
+  undetermined: 'bouncedUndetermined',
 } as const satisfies Record<Exclude<BounceType, 'suppressed'>, IpCounter>
 
 export function createOutcomeStatistics(database: Database): () => OutcomeStatistics {
@@ -73,8 +76,13 @@ export function createOutcomeStatistics(database: Database): () => OutcomeStatis
 function countOutcome(
   ips: IpSums,
   { outcome, attempt }: OutcomeRecord,
-  { ip, isp, at, isAttempt, isFirstHere }:
-    { ip: string; isp: string; at: number; isAttempt: boolean; isFirstHere: boolean },
+  {
+    ip,
+    isp,
+    at,
+    isAttempt,
+    isFirstHere,
+  }: { ip: string; isp: string; at: number; isAttempt: boolean; isFirstHere: boolean },
 ): void {
   const where = { ip, isp, at }
   if (isAttempt) ips.add(where, isFirstHere ? ['attempts', 'messages'] : ['attempts'])

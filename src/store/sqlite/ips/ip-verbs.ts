@@ -8,7 +8,11 @@ import { createIpDays, createIpHealth, createIpStatistics, createIspMix, createW
 import { createAddIpRecords, createChangeIp, createIpRecords, createWarmupAudit } from './ip-records.ts'
 import { createLoadPathStates, createSavePathStates } from './path-states.ts'
 import {
-  createFindStsPolicy, createForgetPlainMemory, createKeepPlainMemories, createKeepStsPolicy, createPlainMemories,
+  createFindStsPolicy,
+  createForgetPlainMemory,
+  createKeepPlainMemories,
+  createKeepStsPolicy,
+  createPlainMemories,
   createStsPoliciesFetchedBefore,
 } from './sts-policies.ts'
 import { createAddTlsResults, createNoteTlsReport, createTlsReportsDue, createTlsResults } from './tls-results.ts'

@@ -29,7 +29,10 @@ export function createAddTlsResults(database: Database): (results: TlsResult[]) 
     where (day, domain) in (select day, domain from tls_reports where day < ? limit +?)`)
   return (results) => {
     for (const result of results) add.run({ ...result, policy: JSON.stringify(result.policy) })
-    const newest = results.map(({ day }) => day).sort().at(-1)
+    const newest = results
+      .map(({ day }) => day)
+      .sort()
+      .at(-1)
     if (newest === undefined) return
     const before = dayAfter(newest, -DAYS_KEPT)
     forgetResults.run(before, FORGOTTEN_AT_ONCE)

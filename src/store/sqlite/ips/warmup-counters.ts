@@ -14,14 +14,24 @@ import { createSlotRemoval, slotOf, TOGETHER } from './allowance.ts'
 
 /** Names of the counters of a day, and their columns. */
 const DAY_COUNTERS = {
-  firstAttempts: 'first_attempts', delivered: 'delivered', hard: 'hard', soft: 'soft', block: 'block',
-  undetermined: 'undetermined', deferred: 'deferred', complained: 'complained',
+  firstAttempts: 'first_attempts',
+  delivered: 'delivered',
+  hard: 'hard',
+  soft: 'soft',
+  block: 'block',
+  undetermined: 'undetermined',
+  deferred: 'deferred',
+  complained: 'complained',
 } as const
 export type DayCounter = keyof typeof DAY_COUNTERS
 
 /** Names of the counters of a slot, and their columns. */
 const SLOT_COUNTERS = {
-  firstAttempts: 'first_attempts', delivered: 'delivered', hard: 'hard', complained: 'complained', blocks: 'blocks',
+  firstAttempts: 'first_attempts',
+  delivered: 'delivered',
+  hard: 'hard',
+  complained: 'complained',
+  blocks: 'blocks',
 } as const
 export type SlotCounter = keyof typeof SLOT_COUNTERS
 
@@ -127,7 +137,9 @@ export function createWarmupSumsWriter(database: Database): (sums: WarmupLists) 
 function createDayWriter(database: Database): (days: readonly DaySums[]) => void {
   const add = database.prepare<(string | number)[]>(`
     update warmup_days
-    set ${Object.values(DAY_COUNTERS).map((column) => `${column} = max(0, ${column} + ?)`).join(', ')}
+    set ${Object.values(DAY_COUNTERS)
+      .map((column) => `${column} = max(0, ${column} + ?)`)
+      .join(', ')}
     where ip = ? and day = ? and isp = ?`)
   const write = ({ ip, day, isp, counts }: DaySums): boolean =>
     add.run(...DAY_COUNTER_NAMES.map((name) => counts[name] ?? 0), ip, utcDay(day * DAY), isp).changes > 0

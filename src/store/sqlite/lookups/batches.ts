@@ -19,7 +19,15 @@ interface BatchMessageRow extends StateFacts {
 }
 
 const NO_STATES: Readonly<Record<MessageState, number>> = {
-  scheduled: 0, queued: 0, sending: 0, deferred: 0, delivered: 0, bounced: 0, expired: 0, canceled: 0, suppressed: 0,
+  scheduled: 0,
+  queued: 0,
+  sending: 0,
+  deferred: 0,
+  delivered: 0,
+  bounced: 0,
+  expired: 0,
+  canceled: 0,
+  suppressed: 0,
 }
 
 export function createLookupBatch(database: Database): (request: { id: string; now: number }) => BatchView | null {

@@ -84,7 +84,7 @@ function createWebhookFigures(database: Database): () => StoreFigures['webhooks'
       const first = pending?.first ?? null
       if (first !== null && isEnabled === 1) oldest = oldest === null ? first : Math.min(oldest, first)
     }
-    return { ...figures, oldestEventAt: oldest === null ? null : happenedAt.get(oldest) ?? null }
+    return { ...figures, oldestEventAt: oldest === null ? null : (happenedAt.get(oldest) ?? null) }
   }
 }
 

@@ -35,12 +35,14 @@ export function createMessageEvents(database: Database): (id: string) => Timelin
   return (id) => {
     const row = findById(findSeq, id)
     if (row === undefined) return null
-    return findEvents.all(row.seq).map((event) => ({
-      id: identifierFromBytes('evt', event.id),
-      kind: event.kind,
-      at: event.at,
-      data: event.body === null ? {} : (JSON.parse(event.body) as Pick<TimelineEvent, 'data'>).data,
-    }))
+    return findEvents
+      .all(row.seq)
+      .map((event) => ({
+        id: identifierFromBytes('evt', event.id),
+        kind: event.kind,
+        at: event.at,
+        data: event.body === null ? {} : (JSON.parse(event.body) as Pick<TimelineEvent, 'data'>).data,
+      }))
   }
 }
 

@@ -75,12 +75,13 @@ const CONDITION = `
 export function createSearchMessages(database: Database): (request: SearchMessagesRequest) => MessagePage {
   const walkOf = (source: string): RunWalk => createWalk(database, { source, condition: CONDITION })
   const walks: Record<keyof typeof SOURCES, RunWalk> = {
-    recipient: walkOf(SOURCES.recipient), batch: walkOf(SOURCES.batch), tag: walkOf(SOURCES.tag),
-    from: walkOf(SOURCES.from), none: walkOf(SOURCES.none),
+    recipient: walkOf(SOURCES.recipient),
+    batch: walkOf(SOURCES.batch),
+    tag: walkOf(SOURCES.tag),
+    from: walkOf(SOURCES.from),
+    none: walkOf(SOURCES.none),
   }
-  const findBatch = database
-    .prepare<[Buffer], number>('select content_id from batches where id = ?')
-    .pluck()
+  const findBatch = database.prepare<[Buffer], number>('select content_id from batches where id = ?').pluck()
   const findRange = createRangeFinder(database)
   const findMessage = database.prepare<[number], MessageRow>(messageQuery('messages.seq = ?'))
 
@@ -90,7 +91,14 @@ export function createSearchMessages(database: Database): (request: SearchMessag
     const batchContent = request.batchId === null ? null : contentOfBatch(findBatch, request.batchId)
     if (range === undefined || batchContent === undefined) return { messages: [], next: null }
     const parameters = {
-      ...range, state, isp, ip, since, until, now, batchContent,
+      ...range,
+      state,
+      isp,
+      ip,
+      since,
+      until,
+      now,
+      batchContent,
       recipient: request.recipient === null ? null : comparableAddress(request.recipient),
       from: request.from === null ? null : comparableAddress(request.from),
       tagKey: request.tag?.key ?? null,

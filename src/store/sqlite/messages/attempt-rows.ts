@@ -16,9 +16,19 @@ export function createAttemptWriter(
     on conflict do nothing`)
   return (key, attempt, counts) => {
     const { changes } = add.run(
-      key, attempt.at, attempt.result, Math.round(attempt.durationMilliseconds), attempt.ip, attempt.host,
-      attempt.localAddress, attempt.remoteAddress, attempt.tls?.protocol ?? null, tlsFactsText(attempt.tls),
-      attempt.stage, attempt.reply, counts ? 0 : 1,
+      key,
+      attempt.at,
+      attempt.result,
+      Math.round(attempt.durationMilliseconds),
+      attempt.ip,
+      attempt.host,
+      attempt.localAddress,
+      attempt.remoteAddress,
+      attempt.tls?.protocol ?? null,
+      tlsFactsText(attempt.tls),
+      attempt.stage,
+      attempt.reply,
+      counts ? 0 : 1,
     )
     return changes === 1
   }
@@ -42,9 +52,12 @@ export function createAttemptReader(database: Database): (key: number) => Delive
     where message_seq = ?
     order by at`)
   return (key) =>
-    find.all(key).map(({ protocol, facts, ...attempt }) => ({
-      ...attempt, tls: protocol === null ? null : tlsFrom(protocol, facts),
-    }))
+    find
+      .all(key)
+      .map(({ protocol, facts, ...attempt }) => ({
+        ...attempt,
+        tls: protocol === null ? null : tlsFrom(protocol, facts),
+      }))
 }
 
 /** Earlier programs kept the protocol alone. */

@@ -154,8 +154,7 @@ function waitingForOf(row: MessageRow, now: number): WaitingFor | null {
   return state === 'deferred' ? 'retry_delay' : null
 }
 
-export const variablesFrom = (text: string | null): Variables =>
-  text === null ? {} : (JSON.parse(text) as Variables)
+export const variablesFrom = (text: string | null): Variables => (text === null ? {} : (JSON.parse(text) as Variables))
 
 function bounceOf(row: MessageRow): MessageView['bounce'] {
   const { bounceType: type, bounceCategory: category, bounceCode: code, bounceDescription: description } = row

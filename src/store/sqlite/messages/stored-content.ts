@@ -39,10 +39,27 @@ export function createContentWriter(database: Database): (content: PackedContent
 
   return (row, { isTest, sendAt, retryOf }) => {
     const { lastInsertRowid } = addContent.run(
-      row.fromName, comparableAddress(row.fromAddress), row.replyToName, row.replyToAddress, row.subject,
-      row.hasVariables, row.htmlBytes, row.textBytes, row.attachments, row.rawBytes, Number(isTest), sendAt,
-      retryOf === null ? null : storedIdentifier('msg', retryOf), row.tracksOpens, row.tracksClicks,
-      row.unsubscribeList, row.unsubscribeUrl, row.tags, row.metadata, row.headers, row.addressees,
+      row.fromName,
+      comparableAddress(row.fromAddress),
+      row.replyToName,
+      row.replyToAddress,
+      row.subject,
+      row.hasVariables,
+      row.htmlBytes,
+      row.textBytes,
+      row.attachments,
+      row.rawBytes,
+      Number(isTest),
+      sendAt,
+      retryOf === null ? null : storedIdentifier('msg', retryOf),
+      row.tracksOpens,
+      row.tracksClicks,
+      row.unsubscribeList,
+      row.unsubscribeUrl,
+      row.tags,
+      row.metadata,
+      row.headers,
+      row.addressees,
     )
     const contentId = Number(lastInsertRowid)
     for (const [key, value] of Object.entries(recordFrom<string>(row.tags))) addTag.run(key, value, contentId)

@@ -91,8 +91,13 @@ function createSightings(database: Database) {
     /** Whether it is the first of its kind. */
     note({ message, link, isMachine, at, client }: JudgedHit): boolean {
       const hits = note.get(
-        message.seq, link === null ? 'open' : 'click', link?.number ?? 0, Number(isMachine), at,
-        client?.address ?? null, client?.userAgent ?? null,
+        message.seq,
+        link === null ? 'open' : 'click',
+        link?.number ?? 0,
+        Number(isMachine),
+        at,
+        client?.address ?? null,
+        client?.userAgent ?? null,
       )
       return hits === 1
     },
@@ -102,7 +107,10 @@ function createSightings(database: Database) {
 type CounterName = keyof EngagementTally
 
 const COUNTER_COLUMNS: Readonly<Record<CounterName, string>> = {
-  opens: 'opens', clicks: 'clicks', machineOpens: 'machine_opens', machineClicks: 'machine_clicks',
+  opens: 'opens',
+  clicks: 'clicks',
+  machineOpens: 'machine_opens',
+  machineClicks: 'machine_clicks',
 }
 
 function counterOf({ link, isMachine }: EngagementHit): CounterName {
@@ -118,7 +126,9 @@ function createCounter(database: Database): (messageKey: number, counter: Counte
       on conflict do update set ${column} = ${column} + 1`)
   }
   const statements = {
-    opens: prepare('opens'), clicks: prepare('clicks'), machineOpens: prepare('machineOpens'),
+    opens: prepare('opens'),
+    clicks: prepare('clicks'),
+    machineOpens: prepare('machineOpens'),
     machineClicks: prepare('machineClicks'),
   }
   return (messageKey, counter) => void statements[counter].run(messageKey)

@@ -110,8 +110,13 @@ function createOutcomeSuppression(database: Database): (key: number, now: number
     const row = find.get(key)
     if (row === undefined) return
     add({
-      id: newIdentifier('sup', now), email: row.recipient, reason: 'hard_bounce', scope: 'all',
-      isTest: row.isTest === 1, messageId: identifierFromBytes('msg', row.id), createdAt: now,
+      id: newIdentifier('sup', now),
+      email: row.recipient,
+      reason: 'hard_bounce',
+      scope: 'all',
+      isTest: row.isTest === 1,
+      messageId: identifierFromBytes('msg', row.id),
+      createdAt: now,
     })
   }
 }
@@ -149,8 +154,17 @@ function createStateChange(database: Database): (record: OutcomeRecord, now: num
   }
 }
 
-type DeferParameters =
-  [number, number, number, number, string | null, string | null, number | null, string | null, number]
+type DeferParameters = [
+  number,
+  number,
+  number,
+  number,
+  string | null,
+  string | null,
+  number | null,
+  string | null,
+  number,
+]
 type PutBackParameters = [number, string | null, string | null, number | null, string | null, number]
 
 /** Back into the queue after a try. */

@@ -70,10 +70,18 @@ export function createRecordReport(database: Database): (report: ReportRecord) =
     if (event === 'email.reported') return { kind: 'noted' }
     count(fact, row, now)
     const isSimulatedRow = isSimulated(row.recipientDomain)
-    const isSuppressed = suppression !== null && !isSimulatedRow && suppress({
-      id: newIdentifier('sup', now), email: row.recipient, reason: suppression, scope: 'all',
-      isTest: row.isTest === 1, messageId, createdAt: now,
-    })
+    const isSuppressed =
+      suppression !== null &&
+      !isSimulatedRow &&
+      suppress({
+        id: newIdentifier('sup', now),
+        email: row.recipient,
+        reason: suppression,
+        scope: 'all',
+        isTest: row.isTest === 1,
+        messageId,
+        createdAt: now,
+      })
     return { kind: 'recorded', isp: row.isp, isSimulated: isSimulatedRow, isSuppressed }
   }
 }

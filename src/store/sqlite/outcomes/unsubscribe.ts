@@ -50,10 +50,17 @@ export function createRecordUnsubscribe(database: Database): (request: RecordUns
     const message = findMessage.get(id) ?? findTrace.get(id)
     if (message === undefined || message.list === null) return { kind: 'unknown' }
     const { seq: messageKey, recipient, recipientDomain, list, isTest } = message
-    const isSuppressed = !isSimulated(recipientDomain) && addSuppression({
-      id: newIdentifier('sup', now), email: recipient, reason: 'unsubscribe', scope: list, isTest: isTest === 1,
-      messageId, createdAt: now,
-    })
+    const isSuppressed =
+      !isSimulated(recipientDomain) &&
+      addSuppression({
+        id: newIdentifier('sup', now),
+        email: recipient,
+        reason: 'unsubscribe',
+        scope: list,
+        isTest: isTest === 1,
+        messageId,
+        createdAt: now,
+      })
     const isFirst = messageKey !== null && addReport.run(messageKey, now).changes === 1
     if (!isFirst && !isSuppressed) return { kind: 'repeated' }
     const data = unsubscribedData(messageId, recipient, list)

@@ -70,9 +70,10 @@ function createRequestWriter(database: Database): (request: PackedRequest) => Wr
     const happened: RecordedEvent[] = []
     for (const [index, message] of request.messages.entries()) {
       const recipient = comparableAddress(message.to.address)
-      const reason = message.simulatedSuppression === undefined
-        ? checkSuppression(recipient, question)
-        : message.simulatedSuppression
+      const reason =
+        message.simulatedSuppression === undefined
+          ? checkSuppression(recipient, question)
+          : message.simulatedSuppression
       const road = roadOf(message)
       const dueAt = sendAt ?? now
       const key = addMessage(message, { contentId, laneId, road, recipient, dueAt, now, reason })
@@ -111,7 +112,10 @@ function createRoads(database: Database): (request: PackedRequest) => (message: 
     return ({ isCaptured, recipientDomain }) => {
       if (isCaptured) {
         captured ??= {
-          pool: CAPTURE_POOL, poolId: names.poolId(CAPTURE_POOL), acceptedFor: poolId, route: CAPTURE_ROUTE,
+          pool: CAPTURE_POOL,
+          poolId: names.poolId(CAPTURE_POOL),
+          acceptedFor: poolId,
+          route: CAPTURE_ROUTE,
           routeId: names.routeId(CAPTURE_ROUTE),
         }
         return captured
@@ -160,8 +164,17 @@ function createMessageWriter(database: Database): (message: NewMessage, row: Row
   )
   return (message, { contentId, laneId, road, recipient, dueAt, now, reason }) => {
     const { lastInsertRowid } = add.run(
-      storedIdentifier('msg', message.id), reason === null ? 'waiting' : 'suppressed', road.poolId,
-      road.routeId, laneId, contentId, recipient, message.recipientDomain, dueAt, message.expiresAt, now,
+      storedIdentifier('msg', message.id),
+      reason === null ? 'waiting' : 'suppressed',
+      road.poolId,
+      road.routeId,
+      laneId,
+      contentId,
+      recipient,
+      message.recipientDomain,
+      dueAt,
+      message.expiresAt,
+      now,
       reason === null ? null : now,
     )
     const key = Number(lastInsertRowid)

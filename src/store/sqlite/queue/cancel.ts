@@ -32,7 +32,10 @@ export function createCanceling(database: Database): (rows: readonly CanceledRow
   return (rows, now) => {
     if (rows.length === 0) return
     for (const { seq } of rows) cancel.run(now, seq)
-    events.record(rows.map((row) => canceledEvent(row, now)), now)
+    events.record(
+      rows.map((row) => canceledEvent(row, now)),
+      now,
+    )
   }
 }
 
@@ -41,9 +44,7 @@ function canceledEvent({ seq, id, recipient }: CanceledRow, now: number): Record
   return { id: newIdentifier('evt', now), kind: 'email.canceled', at: now, data, messageKey: seq }
 }
 
-export function createCancelMessage(
-  database: Database,
-): (request: { id: string; now: number }) => CancelResult | null {
+export function createCancelMessage(database: Database): (request: { id: string; now: number }) => CancelResult | null {
   const find = createMessageFinder(database)
   const cancel = createCanceling(database)
   return ({ id, now }) => {

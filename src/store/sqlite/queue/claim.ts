@@ -132,7 +132,8 @@ function createFirstOfKey(
 }
 
 function createClaimUnrouted(
-  database: Database, lease: Leasing,
+  database: Database,
+  lease: Leasing,
 ): (request: Lease & { domain: string; limit: number }) => ClaimedMessage[] {
   const findDue = database.prepare<[string, number, number, number, number], DueRow & UnroutedOrigin>(`
     select walked.*, pools.name as pool, lanes.domain, lanes.stream, ${IS_LISTED}
@@ -160,7 +161,9 @@ interface UnroutedOrigin {
 }
 
 type Leasing = <Row extends DueRow>(
-  rows: readonly Row[], originOf: (row: Row) => Origin, terms: Lease,
+  rows: readonly Row[],
+  originOf: (row: Row) => Origin,
+  terms: Lease,
 ) => ClaimedMessage[]
 
 /** Puts rows under lease, but for those that end as suppressed. */
@@ -173,12 +176,17 @@ function createLeasing(database: Database): Leasing {
   const endSuppressed = createSuppressedEnder(database)
   let lastClaim = 0
   return (rows, originOf, { now, epoch, leaseUntil }) => {
-    const suppressed = endSuppressed(rows.filter(({ isListed }) => isListed === 1), now)
-    return rows.filter(({ key }) => !suppressed.has(key)).map((row) => {
-      const claim = ++lastClaim
-      lease.run(epoch, claim, leaseUntil, now, row.key)
-      return claimedMessage(row, claim, originOf(row))
-    })
+    const suppressed = endSuppressed(
+      rows.filter(({ isListed }) => isListed === 1),
+      now,
+    )
+    return rows
+      .filter(({ key }) => !suppressed.has(key))
+      .map((row) => {
+        const claim = ++lastClaim
+        lease.run(epoch, claim, leaseUntil, now, row.key)
+        return claimedMessage(row, claim, originOf(row))
+      })
   }
 }
 
@@ -186,9 +194,25 @@ function claimedMessage(row: DueRow, claim: number, { pool, route, domain, strea
   const { key, contentId, recipient, recipientDomain, attempts, acceptedAt, expiresAt, pathFailures } = row
   const { ambiguousCount, lastIp, keepIpUntil, avoidIps } = row
   return {
-    key, claim, id: identifierFromBytes('msg', row.id), contentId, pool, route, domain, stream, recipient,
-    recipientDomain, attempts, acceptedAt, expiresAt, pathFailures, ambiguousCount, lastIp, keepIpUntil,
-    avoidIps: avoidIps === null ? [] : (JSON.parse(avoidIps) as string[]), isCaptured: pool === CAPTURE_POOL,
+    key,
+    claim,
+    id: identifierFromBytes('msg', row.id),
+    contentId,
+    pool,
+    route,
+    domain,
+    stream,
+    recipient,
+    recipientDomain,
+    attempts,
+    acceptedAt,
+    expiresAt,
+    pathFailures,
+    ambiguousCount,
+    lastIp,
+    keepIpUntil,
+    avoidIps: avoidIps === null ? [] : (JSON.parse(avoidIps) as string[]),
+    isCaptured: pool === CAPTURE_POOL,
   }
 }
 

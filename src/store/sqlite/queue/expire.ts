@@ -62,8 +62,12 @@ export function createExpireDue(database: Database): (request: { now: number; li
     })
     statistics.flush(now)
     events.record(happened, now)
-    return rows.map(({ id, pool, domain }) =>
-      ({ id: identifierFromBytes('msg', id), pool, domain, isCaptured: pool === CAPTURE_POOL }))
+    return rows.map(({ id, pool, domain }) => ({
+      id: identifierFromBytes('msg', id),
+      pool,
+      domain,
+      isCaptured: pool === CAPTURE_POOL,
+    }))
   }
 }
 

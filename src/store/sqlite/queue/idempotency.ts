@@ -5,7 +5,12 @@
  */
 import type { Database } from 'better-sqlite3'
 import { DAY } from '../../../base/clock.ts'
-import type { IdempotencyEntry, IdempotencyLookup, KeptAnswer, SuppressedMessage } from '../../records/accept-records.ts'
+import type {
+  IdempotencyEntry,
+  IdempotencyLookup,
+  KeptAnswer,
+  SuppressedMessage,
+} from '../../records/accept-records.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
 
 interface KeptRow {
@@ -49,7 +54,12 @@ export function createAnswerWriter(
     const owner = ownerOf(entry)
     forget.run(owner, entry.key, now - DAY)
     add.run(
-      owner, entry.key, entry.fingerprint, now, answer.status, answer.body,
+      owner,
+      entry.key,
+      entry.fingerprint,
+      now,
+      answer.status,
+      answer.body,
       suppressed.length === 0 ? null : JSON.stringify(suppressed),
     )
   }

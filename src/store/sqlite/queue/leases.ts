@@ -84,8 +84,13 @@ export function createLeasedRows(
     const found = find.all(after?.leaseUntil ?? 0, after?.key ?? 0, epoch, limit)
     const last = found.length < limit ? undefined : found.at(-1)
     return {
-      rows: found.map(({ key, claim, id, since, isMarked }) =>
-        ({ key, claim, id: identifierFromBytes('msg', id), since, isMarked: isMarked === 1 })),
+      rows: found.map(({ key, claim, id, since, isMarked }) => ({
+        key,
+        claim,
+        id: identifierFromBytes('msg', id),
+        since,
+        isMarked: isMarked === 1,
+      })),
       next: last === undefined ? null : { leaseUntil: last.leaseUntil, key: last.key },
     }
   }

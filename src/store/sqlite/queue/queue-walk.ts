@@ -84,13 +84,16 @@ export function createQueueWalk(database: Database): (filter: QueueFilter, after
 }
 
 function isMeant(
-  row: WaitingRow, { pool, isp, route, recipientDomain, ip, isHeld, acceptedBefore }: QueueFilter,
+  row: WaitingRow,
+  { pool, isp, route, recipientDomain, ip, isHeld, acceptedBefore }: QueueFilter,
 ): boolean {
-  return (pool === undefined || row.pool === pool)
-    && (isp === undefined || row.isp === isp)
-    && (route === undefined || row.route === route)
-    && (recipientDomain === undefined || row.recipientDomain === recipientDomain)
-    && (ip === undefined || row.lastIp === ip)
-    && (isHeld === undefined || (row.waitingFor === 'held') === isHeld)
-    && (acceptedBefore === undefined || row.createdAt < acceptedBefore)
+  return (
+    (pool === undefined || row.pool === pool) &&
+    (isp === undefined || row.isp === isp) &&
+    (route === undefined || row.route === route) &&
+    (recipientDomain === undefined || row.recipientDomain === recipientDomain) &&
+    (ip === undefined || row.lastIp === ip) &&
+    (isHeld === undefined || (row.waitingFor === 'held') === isHeld) &&
+    (acceptedBefore === undefined || row.createdAt < acceptedBefore)
+  )
 }

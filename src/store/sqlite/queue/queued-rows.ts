@@ -37,7 +37,9 @@ export function mergeQueued(parts: readonly QueuedRows[]): QueuedRows {
     const name = JSON.stringify(Object.values(key))
     const known = keys.get(name)
     keys.set(name, {
-      ...key, earliestAt: Math.min(earliestAt, known?.earliestAt ?? Infinity), waiting: waiting + (known?.waiting ?? 0),
+      ...key,
+      earliestAt: Math.min(earliestAt, known?.earliestAt ?? Infinity),
+      waiting: waiting + (known?.waiting ?? 0),
     })
   }
   return { keys: [...keys.values()], unroutedDomains: [...new Set(parts.flatMap((part) => part.unroutedDomains))] }

@@ -24,8 +24,15 @@ export function createRequestToRepeat(
     const content = readContent(row.contentId)
     if (content === undefined) return null
     return {
-      isTest: row.isTest === 1, domain: row.domain, pool: row.pool, stream: row.stream, sendAt: null, content,
-      messages: [messageOf(row, now)], batch: null, retryOf: id,
+      isTest: row.isTest === 1,
+      domain: row.domain,
+      pool: row.pool,
+      stream: row.stream,
+      sendAt: null,
+      content,
+      messages: [messageOf(row, now)],
+      batch: null,
+      retryOf: id,
     }
   }
 }

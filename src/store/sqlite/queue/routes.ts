@@ -100,9 +100,7 @@ export function createFindDomainRoute(database: Database): (domain: string) => K
  * A walk in the order of due times that leaps from one (time, domain) to the next by a seek: the rows of a batch, which
  * are due together, cost one step for each domain. What more steps would find is found when these have moved.
  */
-export function createUnroutedDomains(
-  database: Database,
-): (limit: number) => { domain: string; earliestAt: number }[] {
+export function createUnroutedDomains(database: Database): (limit: number) => { domain: string; earliestAt: number }[] {
   const findNext = database.prepare<[number, string], { domain: string; earliestAt: number }>(`
     select recipient_domain as domain, next_at as earliestAt
     from messages

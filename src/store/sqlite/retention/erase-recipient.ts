@@ -46,7 +46,9 @@ export function createEraseRecipient(database: Database): (request: EraseRecipie
     for (const row of ended) eraseMessage(row)
     const isLast = rows.length < MOST_MESSAGES
     return {
-      messages: ended.length, canceled: waiting.length, sending: rows.length - ended.length,
+      messages: ended.length,
+      canceled: waiting.length,
+      sending: rows.length - ended.length,
       others: isLast ? eraseRest(address, now) : 0,
       next: isLast ? null : (rows.at(-1)?.seq ?? null),
     }

@@ -60,6 +60,10 @@ export function createForgetEvents(database: Database): (request: ForgetRequest)
     order by event_seq
     limit 1`)
   const one = createOneEventRemoval(database)
-  return (request) => walkOldest(request, (after) => findNext.get(after), ({ seq }) => (
-    one.mayGo(seq) ? one.remove(seq) : 0))
+  return (request) =>
+    walkOldest(
+      request,
+      (after) => findNext.get(after),
+      ({ seq }) => (one.mayGo(seq) ? one.remove(seq) : 0),
+    )
 }

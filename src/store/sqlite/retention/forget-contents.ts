@@ -7,7 +7,11 @@
  */
 import type { Database } from 'better-sqlite3'
 import type {
-  ForgetContentsRequest, ForgetRequest, ForgottenContents, OverdueContent, OverdueContents,
+  ForgetContentsRequest,
+  ForgetRequest,
+  ForgottenContents,
+  OverdueContent,
+  OverdueContents,
 } from '../../records/retention-records.ts'
 import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'
 import { createBytesRemoval, createContentUse, isOver } from './content-use.ts'

@@ -27,8 +27,16 @@ interface OldRow extends AgedRow {
 }
 
 /** A message is about ten rows; the events of one that is removed are told by it. */
-const ABOUT_A_MESSAGE = ['message_data', 'bounces', 'complaints', 'engagement_counts', 'engagement', 'attempts',
-  'transcripts', 'reports'] as const
+const ABOUT_A_MESSAGE = [
+  'message_data',
+  'bounces',
+  'complaints',
+  'engagement_counts',
+  'engagement',
+  'attempts',
+  'transcripts',
+  'reports',
+] as const
 
 export function createForgetMessages(database: Database): (request: ForgetMessagesRequest) => ForgetStep {
   const findNext = database.prepare<[number], OldRow>(`
@@ -45,7 +53,8 @@ export function createForgetMessages(database: Database): (request: ForgetMessag
     .pluck()
   const removeRow = database.prepare<[number]>('delete from messages where seq = ?')
   const removals = ABOUT_A_MESSAGE.map((table) =>
-    database.prepare<[number]>(`delete from ${table} where message_seq = ?`))
+    database.prepare<[number]>(`delete from ${table} where message_seq = ?`),
+  )
   const events = createEventRemoval(database)
   const leaveTrace = createTraceWriter(database)
   const release = createContentRelease(database)
@@ -67,8 +76,11 @@ export function createForgetMessages(database: Database): (request: ForgetMessag
 
   return (request) => {
     const newest = findNewest.get() ?? 0
-    return walkOldest(request, (after) => findNext.get(after), (row) => (
-      mayGo(row, request.before, newest) ? remove(row, request.linksBefore) : 0))
+    return walkOldest(
+      request,
+      (after) => findNext.get(after),
+      (row) => (mayGo(row, request.before, newest) ? remove(row, request.linksBefore) : 0),
+    )
   }
 }
 

@@ -19,8 +19,12 @@ export function createForgetTranscripts(database: Database): (request: ForgetReq
     order by transcript_seq
     limit 1`)
   const remove = database.prepare<[number]>('delete from transcripts where transcript_seq = ?')
-  return (request) => walkOldest(request, (after) => findNext.get(after), ({ seq, finalAt }) => (
-    finalAt !== null && finalAt < request.before ? remove.run(seq).changes : 0))
+  return (request) =>
+    walkOldest(
+      request,
+      (after) => findNext.get(after),
+      ({ seq, finalAt }) => (finalAt !== null && finalAt < request.before ? remove.run(seq).changes : 0),
+    )
 }
 
 /** Targets of contents whose messages are still there: a click on them is answered 410 from then on. */
@@ -68,6 +72,10 @@ export function createForgetTraces(database: Database): (request: ForgetRequest)
   const remove = database.prepare<[number]>('delete from traces where trace_seq = ?')
   const release = createContentRelease(database)
   // In the order of their removal, which is that of their ends as far as it matters here.
-  return (request) => walkOldest(request, (after) => findNext.get(after), ({ seq, contentId }) => (
-    remove.run(seq).changes + release(contentId)))
+  return (request) =>
+    walkOldest(
+      request,
+      (after) => findNext.get(after),
+      ({ seq, contentId }) => remove.run(seq).changes + release(contentId),
+    )
 }

@@ -53,7 +53,8 @@ function createSamples(database: Database): () => { kind: SampledKind; bytes: nu
     return () => ({ first: findFirst.get() ?? null, last: findLast.get() ?? null })
   }
   const ofMessages = spanOf('messages', 'seq')
-  const bySeq = (bytes: string): Statement<[number, number], Place> => database.prepare(`
+  const bySeq = (bytes: string): Statement<[number, number], Place> =>
+    database.prepare(`
     select count(*) as "rows", max(seq) as last, coalesce(sum(bytes), 0) as bytes
     from (select seq, ${bytes} as bytes from messages where seq >= ? order by seq limit +?) as walked`)
   const about = (table: string, bytes: string): string =>

@@ -61,11 +61,12 @@ export function createSuppressedEnding(database: Database): (end: SuppressedEnd,
     addBounce(key, bounce)
     const event = { at: now, messageKey: key }
     return [
+      { ...event, id: newIdentifier('evt', now), kind: 'email.bounced', data: bouncedData(id, recipient, bounce) },
       {
-        ...event, id: newIdentifier('evt', now), kind: 'email.bounced', data: bouncedData(id, recipient, bounce),
-      },
-      {
-        ...event, id: newIdentifier('evt', now), kind: 'email.suppressed', data: suppressedData(id, recipient, reason),
+        ...event,
+        id: newIdentifier('evt', now),
+        kind: 'email.suppressed',
+        data: suppressedData(id, recipient, reason),
       },
     ]
   }

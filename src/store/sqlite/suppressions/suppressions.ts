@@ -29,8 +29,13 @@ export function createSuppressionWriter(database: Database): (suppression: Suppr
     on conflict do nothing`)
   return ({ id, email, isTest, scope, reason, messageId, createdAt }) => {
     const { changes } = add.run(
-      storedIdentifier('sup', id), comparableAddress(email), Number(isTest), scope, reason,
-      messageId === null ? null : storedIdentifier('msg', messageId), createdAt,
+      storedIdentifier('sup', id),
+      comparableAddress(email),
+      Number(isTest),
+      scope,
+      reason,
+      messageId === null ? null : storedIdentifier('msg', messageId),
+      createdAt,
     )
     return changes === 1
   }
@@ -92,12 +97,20 @@ export function createListSuppressions(database: Database): (request: ListSuppre
       const { found, next } = walk({ isTest: Number(isTest), before, reason, scope, since }, limit)
       return { suppressions: found.flatMap((seq) => find.get(seq) ?? []).map(toRecord), next }
     }
-    const rows = findOfAddress.all(comparableAddress(email), Number(isTest)).filter((row) =>
-      row.seq < before &&
-      (reason === null || row.reason === reason) &&
-      (scope === null || row.scope === scope) &&
-      (since === null || row.createdAt >= since))
-    const { page, next } = pageOf(rows.sort((left, right) => right.seq - left.seq), limit, ({ seq }) => String(seq))
+    const rows = findOfAddress
+      .all(comparableAddress(email), Number(isTest))
+      .filter(
+        (row) =>
+          row.seq < before &&
+          (reason === null || row.reason === reason) &&
+          (scope === null || row.scope === scope) &&
+          (since === null || row.createdAt >= since),
+      )
+    const { page, next } = pageOf(
+      rows.sort((left, right) => right.seq - left.seq),
+      limit,
+      ({ seq }) => String(seq),
+    )
     return { suppressions: page.map(toRecord), next }
   }
 }

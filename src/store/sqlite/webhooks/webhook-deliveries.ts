@@ -13,7 +13,11 @@ import { unreachable } from '../../../base/errors.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
 import type {
-  ClaimedWebhookDelivery, ClaimWebhooksRequest, RecordWebhookResultsRequest, WebhookResult, WebhookTarget,
+  ClaimedWebhookDelivery,
+  ClaimWebhooksRequest,
+  RecordWebhookResultsRequest,
+  WebhookResult,
+  WebhookTarget,
 } from '../../records/webhook-records.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
 import { SECRET_COLUMNS, secretsOf } from './webhook-endpoints.ts'
@@ -86,9 +90,9 @@ export function createClaimWebhooks(database: Database): (request: ClaimWebhooks
       const row = read.get(key)
       if (row === undefined) return []
       lease.run(leaseUntil, epoch, key)
-      return [{
-        ...row, ...target, id: identifierFromBytes('whd', row.id), eventId: identifierFromBytes('evt', row.eventId),
-      }]
+      return [
+        { ...row, ...target, id: identifierFromBytes('whd', row.id), eventId: identifierFromBytes('evt', row.eventId) },
+      ]
     })
   }
 }
@@ -117,7 +121,12 @@ export function createRecordWebhookResults(
       const endpoint = findHeld.get(result.key, storedIdentifier('whd', result.id), epoch)
       if (endpoint === undefined) continue
       const { changes } = addAttempt.run(
-        result.key, result.at, Math.round(result.durationMilliseconds), result.status, result.error, result.answer,
+        result.key,
+        result.at,
+        Math.round(result.durationMilliseconds),
+        result.status,
+        result.error,
+        result.answer,
       )
       // A post that is recorded already: the batch was repeated after the delivery had been claimed again.
       if (changes === 0) continue
@@ -233,9 +242,9 @@ function createFailureSwitch(database: Database): (endpoint: number, now: number
 }
 
 export function createEarliestWebhookDueAt(database: Database): () => number | null {
-  const findEndpoints = database.prepare<[], number>(
-    `select endpoint_id from webhook_endpoints where status = 'enabled'`,
-  ).pluck()
+  const findEndpoints = database
+    .prepare<[], number>(`select endpoint_id from webhook_endpoints where status = 'enabled'`)
+    .pluck()
   const findEarliest = database
     .prepare<[number, number], number | null>(`
       select min(next_at)
@@ -243,8 +252,9 @@ export function createEarliestWebhookDueAt(database: Database): () => number | n
       where state = 'pending' and endpoint_id = +? and is_behind = +?`)
     .pluck()
   return () => {
-    const times = findEndpoints.all().flatMap((number) =>
-      [findEarliest.get(number, 0) ?? Infinity, findEarliest.get(number, 1) ?? Infinity])
+    const times = findEndpoints
+      .all()
+      .flatMap((number) => [findEarliest.get(number, 0) ?? Infinity, findEarliest.get(number, 1) ?? Infinity])
     const earliest = Math.min(...times)
     return Number.isFinite(earliest) ? earliest : null
   }

@@ -11,8 +11,13 @@ import type { Database } from 'better-sqlite3'
 import { ServiceError } from '../../../base/errors.ts'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type {
-  RotationResult, SigningSecrets, WebhookEndpointChange, WebhookEndpointPage, WebhookEndpointRecord,
-  WebhookEndpointState, WebhookTarget,
+  RotationResult,
+  SigningSecrets,
+  WebhookEndpointChange,
+  WebhookEndpointPage,
+  WebhookEndpointRecord,
+  WebhookEndpointState,
+  WebhookTarget,
 } from '../../records/webhook-records.ts'
 import { pageOf, positionAfter } from '../engine/page-cursor.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
@@ -20,9 +25,7 @@ import { storedIdentifier } from '../engine/stored-identifier.ts'
 export function createAddWebhookEndpoint(
   database: Database,
 ): (request: { endpoint: WebhookEndpointRecord; most: number | null }) => void {
-  const count = database
-    .prepare<[], number>('select count(*) from webhook_endpoints where removed_at is null')
-    .pluck()
+  const count = database.prepare<[], number>('select count(*) from webhook_endpoints where removed_at is null').pluck()
   const add = database.prepare(`
     insert into webhook_endpoints
       (id, url, events, include, description, status, disabled_reason, sealed_secret, created_at, updated_at,
@@ -34,8 +37,17 @@ export function createAddWebhookEndpoint(
     }
     const { id, url, events, include, description, status, sealedSecret, createdAt } = endpoint
     add.run(
-      storedIdentifier('wh', id), url, JSON.stringify(events), JSON.stringify(include), description, status,
-      status === 'disabled' ? 'manual' : null, sealedSecret, createdAt, createdAt, createdAt,
+      storedIdentifier('wh', id),
+      url,
+      JSON.stringify(events),
+      JSON.stringify(include),
+      description,
+      status,
+      status === 'disabled' ? 'manual' : null,
+      sealedSecret,
+      createdAt,
+      createdAt,
+      createdAt,
     )
   }
 }

@@ -4,7 +4,10 @@
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type {
-  ListWebhookDeliveriesRequest, WebhookAttemptRecord, WebhookDeliveryDetail, WebhookDeliveryPage,
+  ListWebhookDeliveriesRequest,
+  WebhookAttemptRecord,
+  WebhookDeliveryDetail,
+  WebhookDeliveryPage,
   WebhookDeliveryRecord,
 } from '../../records/webhook-records.ts'
 import { MOST_ROWS_READ } from '../engine/bounded-walk.ts'
@@ -44,9 +47,10 @@ export function createListWebhookDeliveries(
     const endpoint = numberOf(endpointId)
     if (endpoint === undefined) return null
     const before = request.after === null ? LAST : cursorBytes(request.after)
-    const page = messageId === null
-      ? (state === null || state === 'pending' ? walkAll : walkEnded)({ endpoint, state, kind, before }, limit)
-      : pageOf(findOfMessage(messageId, { endpoint, state, kind, before }), limit, cursorOf)
+    const page =
+      messageId === null
+        ? (state === null || state === 'pending' ? walkAll : walkEnded)({ endpoint, state, kind, before }, limit)
+        : pageOf(findOfMessage(messageId, { endpoint, state, kind, before }), limit, cursorOf)
     return {
       deliveries: page.page.flatMap((id) => find(endpoint, id) ?? []).map((row) => toRecord(endpointId, row)),
       next: page.next,
