@@ -51,11 +51,8 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
     // Due at once all the same, should the clock have jumped and be set right again.
     for (const row of expired) tries.giveBack(row, { nextAt: row.message.acceptedAt })
     // Other IPs may take them now. Where none does, their queue key is closed for as long, and this costs nothing.
-    for (const {
-      row,
-      closure: { waitingFor },
-    } of returned)
-      tries.giveBack(row, { nextAt: clock.now(), waitingFor })
+    for (const { row, closure } of returned)
+      tries.giveBack(row, { nextAt: clock.now(), waitingFor: closure.waitingFor })
     for (const { thread, pathKey, connections, messagesPerConnection } of limits) {
       open.limit(thread, pathKey, { connections, messagesPerConnection })
     }

@@ -64,8 +64,8 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     edits: [
       edit(
         'src/delivery/path-pump.ts',
-        'for (const { row, closure: { waitingFor } } of returned) tries',
-        'for (const { row, closure: { waitingFor } } of returned.slice(1)) tries',
+        'for (const { row, closure } of returned)',
+        'for (const { row, closure } of returned.slice(1))',
       ),
     ],
   },
