@@ -141,9 +141,7 @@ export function isDnsName(name: string): boolean {
 
 /** What one server said; `failed` with the code of c-ares is all that is no usable answer. */
 type ServerAnswer<Item> =
-  | Exclude<DnsAnswer<Item>, { kind: 'no-answer' }>
-  | { kind: 'alias-alone' }
-  | { kind: 'failed'; code: string }
+  Exclude<DnsAnswer<Item>, { kind: 'no-answer' }> | { kind: 'alias-alone' } | { kind: 'failed'; code: string }
 
 function isSilence(code: string): boolean {
   return code === promises.TIMEOUT || code === promises.CANCELLED

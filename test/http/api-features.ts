@@ -39,16 +39,7 @@ import { administrationWorld } from './administration-parts.ts'
 import type { AdministrationWorld } from './administration-parts.ts'
 
 export type KeyName =
-  | 'send'
-  | 'read'
-  | 'stats'
-  | 'ips'
-  | 'domains'
-  | 'webhooks'
-  | 'suppressions'
-  | 'admin'
-  | 'limited'
-  | 'test'
+  'send' | 'read' | 'stats' | 'ips' | 'domains' | 'webhooks' | 'suppressions' | 'admin' | 'limited' | 'test'
 
 interface TestKey {
   scopes: string[]

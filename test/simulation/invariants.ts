@@ -136,18 +136,22 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
     .prepare<[number], number>(`select claim from messages where state = 'sending' and lease_epoch = ?`)
     .pluck()
   const findTold = database
-    .prepare<[], Buffer>(`
+    .prepare<[], Buffer>(
+      `
     select distinct events.id
     from webhook_deliveries
     join events on events.event_seq = webhook_deliveries.event_seq
-    where webhook_deliveries.state = 'succeeded'`)
+    where webhook_deliveries.state = 'succeeded'`,
+    )
     .pluck()
   const countUntold = database
-    .prepare<[], number>(`
+    .prepare<[], number>(
+      `
     select count(*)
     from events
     where message_seq is not null and kind in ('email.delivered', 'email.bounced', 'email.canceled')
-      and not exists (select 1 from webhook_deliveries where webhook_deliveries.event_seq = events.event_seq)`)
+      and not exists (select 1 from webhook_deliveries where webhook_deliveries.event_seq = events.event_seq)`,
+    )
     .pluck()
   const countAll = database.prepare<[], number>('select count(*) from messages').pluck()
 

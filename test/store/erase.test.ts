@@ -147,9 +147,11 @@ t.test('many messages of one address are erased in parts', async (t) => {
 function leaveTrace(folder: string, like: string, id: string): void {
   const database = new Sqlite(databasePath({ folder }), { timeout: 5_000 })
   database
-    .prepare(`
+    .prepare(
+      `
     insert into traces (id, content_id, lane_id, recipient, ended_at)
-    select ?, content_id, lane_id, recipient, 0 from messages where id = ?`)
+    select ?, content_id, lane_id, recipient, 0 from messages where id = ?`,
+    )
     .run(storedIdentifier('msg', id), storedIdentifier('msg', like))
   database.close()
 }

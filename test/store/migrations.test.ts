@@ -63,9 +63,11 @@ function writeFirstVersion(location: StoreLocation): string[] {
     JSON.stringify([CHECK]),
   )
   database
-    .prepare(`
+    .prepare(
+      `
       insert into webhook_endpoints (id, url, events, status, sealed_secret, created_at)
-      values (?, ?, ?, ?, ?, ?)`)
+      values (?, ?, ?, ?, ?, ?)`,
+    )
     .run(storedIdentifier('wh', newIdentifier('wh', NOW)), 'https://x.test/', '["*"]', 'enabled', Buffer.of(1), NOW)
   const ids = addOldMessages(database, 'zeta.com', 30)
   database.close()
@@ -79,9 +81,11 @@ function addOldMessages(database: Database, domain: string, count: number): stri
     .prepare(`insert into lanes (domain, stream) values (?, 'transactional')`)
     .run(domain)
   const { lastInsertRowid: content } = database
-    .prepare(`
+    .prepare(
+      `
       insert into contents (from_name, from_address, subject, has_variables, html_bytes)
-      values ('Acme', 'orders@acme.com', 'Order', 0, 6)`)
+      values ('Acme', 'orders@acme.com', 'Order', 0, 6)`,
+    )
     .run()
   database
     .prepare('insert into content_parts (part_key, bytes) values (?, ?)')
@@ -199,9 +203,11 @@ function writeSecondVersion(location: StoreLocation): string[] {
         (1, ${NOW}, 'delivered', 9, '127.0.0.11', 'dot', '250 ok'),
         (2, ${NOW}, 'bounced', 9, null, 'rcpt', '550 no')`)
   database
-    .prepare(`
+    .prepare(
+      `
       insert into api_keys (id, hash, name, mode, scopes, domains, allowed_ips, prefix, last4, created_at)
-      values (?, ?, 'first', 'live', '["admin"]', '[]', '[]', 'sk_live_', 'wxyz', ?)`)
+      values (?, ?, 'first', 'live', '["admin"]', '[]', '[]', 'sk_live_', 'wxyz', ?)`,
+    )
     .run(storedIdentifier('key', newIdentifier('key', NOW)), Buffer.alloc(32, 1), NOW)
   database.close()
   return ids

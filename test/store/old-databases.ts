@@ -109,8 +109,10 @@ export function writeOldDatabase(location: Pick<StoreLocation, 'folder'>, versio
 
 export function tableCounts(database: Database): Record<string, number> {
   const tables = database
-    .prepare<[], string>(`
-      select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by name`)
+    .prepare<[], string>(
+      `
+      select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by name`,
+    )
     .pluck()
     .all()
   return Object.fromEntries(

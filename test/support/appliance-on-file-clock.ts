@@ -17,10 +17,7 @@ import { keepUp, untilCalm } from './pass-time.ts'
 
 export type Asked = 'key' | 'look' | 'retain'
 export type Told =
-  | { kind: 'ready' }
-  | { kind: 'key'; key: string }
-  | { kind: 'calm' }
-  | { kind: 'failed'; text: string }
+  { kind: 'ready' } | { kind: 'key'; key: string } | { kind: 'calm' } | { kind: 'failed'; text: string }
 
 const SHIPPED_FOLDER = fileURLToPath(new URL('../../config', import.meta.url))
 const [folder = '', clockFile = ''] = process.argv.slice(2)

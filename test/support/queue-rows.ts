@@ -17,10 +17,12 @@ export interface QueueRow {
 export function queueRows(databaseFolder: string): QueueRow[] {
   return withDatabase(databaseFolder, (database) => {
     const rows = database
-      .prepare<[], StoredRow>(`
+      .prepare<[], StoredRow>(
+        `
       select recipient, state, attempts, dot_sent as isMarked, possible_duplicate as isPossibleDuplicate,
         next_at as nextAt, created_at as createdAt
-      from messages`)
+      from messages`,
+      )
       .all()
     return rows.map((row) => ({
       ...row,

@@ -278,13 +278,5 @@ export interface ServerSettings extends Omit<ParsedServerSettings, ResolvedKey> 
 }
 
 type ResolvedKey =
-  | 'node_id'
-  | 'public_url'
-  | 'secrets'
-  | 'inbound'
-  | 'domains'
-  | 'tracking'
-  | 'storage'
-  | 'backup'
-  | 'metrics'
+  'node_id' | 'public_url' | 'secrets' | 'inbound' | 'domains' | 'tracking' | 'storage' | 'backup' | 'metrics'
 type Resolved<Key extends keyof ParsedServerSettings, Values> = Omit<ParsedServerSettings[Key], keyof Values> & Values

@@ -15,8 +15,7 @@ import { readHeaderFields } from './header-fields.ts'
 import type { HeaderField } from './header-fields.ts'
 
 export type SubmittedMessage =
-  | { ok: true; request: Omit<SubmissionRequest, 'recipients'> }
-  | { ok: false; problem: string }
+  { ok: true; request: Omit<SubmissionRequest, 'recipients'> } | { ok: false; problem: string }
 
 const CONTROLS = ['x-idempotency-key', 'x-tags', 'x-pool', 'x-track']
 const REMOVED = new Set(['bcc', 'resent-bcc', 'return-path', ...CONTROLS])

@@ -23,8 +23,7 @@ export interface CheckedRequest {
 }
 
 export type RequestReading =
-  | { ok: true; checked: CheckedRequest }
-  | { ok: false; recipientProblems: string[]; fieldProblems: string[] }
+  { ok: true; checked: CheckedRequest } | { ok: false; recipientProblems: string[]; fieldProblems: string[] }
 
 /** contract.md 16: to, cc and bcc together. */
 const MOST_ADDRESSES = 50

@@ -50,9 +50,11 @@ export function settleRestored(database: Database, { mark, now, keepsAllowance }
 function useUpAllowance(database: Database, day: string): number {
   // A suspended one may be resumed today.
   const findIps = database
-    .prepare<[], string>(`
+    .prepare<[], string>(
+      `
       select ip from egress_ips
-      where state in ('warming', 'paused') or former_state in ('warming', 'paused')`)
+      where state in ('warming', 'paused') or former_state in ('warming', 'paused')`,
+    )
     .pluck()
   const close = database.prepare<[string, string]>('update warmup_days set cap = granted where ip = ? and day = ?')
   const add = database.prepare<[string, string, string]>(`

@@ -115,13 +115,15 @@ export const SENDING_ROW = `coalesce(
 /** A sending domain's own host of tracked links once a check found its record right, or null. */
 export function createFindTrackingHost(database: Database): (domain: string) => string | null {
   const find = database
-    .prepare<[string, string], string>(`
+    .prepare<[string, string], string>(
+      `
       select tracking_domain
       from domains
       where domain_id = ${SENDING_ROW} and exists (
         select 1
         from json_each(domains.checks)
-        where value ->> 'purpose' = 'tracking' and value ->> 'status' = 'verified')`)
+        where value ->> 'purpose' = 'tracking' and value ->> 'status' = 'verified')`,
+    )
     .pluck()
   return (domain) => find.get(domain, domain) ?? null
 }

@@ -61,12 +61,14 @@ export function createListDomains(database: Database): (request: ListDomainsRequ
 
 export function createDomainsDueForCheck(database: Database): (request: { now: number; limit: number }) => string[] {
   const find = database
-    .prepare<[number, number], string>(`
+    .prepare<[number, number], string>(
+      `
       select name
       from domains
       where removed_at is null and next_check_at <= ?
       order by next_check_at
-      limit +?`)
+      limit +?`,
+    )
     .pluck()
   return ({ now, limit }) => find.all(now, limit)
 }

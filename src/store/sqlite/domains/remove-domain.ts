@@ -34,18 +34,22 @@ export function createRemoveDomain(
 /** Messages of a sending domain that have not ended. */
 export function createQueuedCount(database: Database): (domain: string) => number {
   const countWaiting = database
-    .prepare<[string], number>(`
+    .prepare<[string], number>(
+      `
       select count(*)
       from lanes
       cross join messages on messages.lane_id = lanes.lane_id
-      where lanes.domain = ? and messages.state = 'waiting'`)
+      where lanes.domain = ? and messages.state = 'waiting'`,
+    )
     .pluck()
   // The bound on lease_until is what lets the partial index answer.
   const countSending = database
-    .prepare<[string], number>(`
+    .prepare<[string], number>(
+      `
       select count(*)
       from messages
-      where state = 'sending' and lease_until > 0 and lane_id in (select lane_id from lanes where domain = ?)`)
+      where state = 'sending' and lease_until > 0 and lane_id in (select lane_id from lanes where domain = ?)`,
+    )
     .pluck()
   return (domain) => (countWaiting.get(domain) ?? 0) + (countSending.get(domain) ?? 0)
 }

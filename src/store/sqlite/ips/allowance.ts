@@ -112,11 +112,13 @@ function createGrantWriter(
       interval_milliseconds = @interval
     where granted + @count <= cap`)
   const grantSlot = database
-    .prepare<[string, number, number], number>(`
+    .prepare<[string, number, number], number>(
+      `
       insert into ip_slots (ip, slot_at, granted)
       values (?, ?, ?)
       on conflict do update set granted = granted + excluded.granted
-      returning granted`)
+      returning granted`,
+    )
     .pluck()
   const forgetSlots = createSlotRemoval(database)
   const noteSent = createLastSentNote(database)

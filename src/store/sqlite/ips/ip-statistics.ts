@@ -133,12 +133,14 @@ function countForGates(
 /** When the message was first tried from this IP, or undefined: never before. */
 function createFirstTried(database: Database): (messageKey: number, ip: string) => number | undefined {
   const find = database
-    .prepare<[number, string], number>(`
+    .prepare<[number, string], number>(
+      `
       select at
       from attempts
       where message_seq = ? and ip = ? and stage in ('mail', 'rcpt', 'data', 'dot')
       order by at
-      limit 1`)
+      limit 1`,
+    )
     .pluck()
   return (messageKey, ip) => find.get(messageKey, ip)
 }

@@ -60,12 +60,14 @@ export function createNoteTlsReport(database: Database): (report: { day: string;
 /** Domains with results of this day that were not reported. */
 export function createTlsReportsDue(database: Database): (day: string) => string[] {
   const find = database
-    .prepare<[string], string>(`
+    .prepare<[string], string>(
+      `
       select distinct domain
       from tls_results
       where day = ? and not exists (
         select 1 from tls_reports where tls_reports.day = tls_results.day and tls_reports.domain = tls_results.domain)
-      order by domain`)
+      order by domain`,
+    )
     .pluck()
   return (day) => find.all(day)
 }

@@ -24,11 +24,13 @@ interface Pending {
 export function createFigures(database: Database): () => StoreFigures {
   // One for each message under a lease: a few thousand at the most.
   const poolsOfSending = database
-    .prepare<[], string>(`
+    .prepare<[], string>(
+      `
       select pools.name
       from messages
       cross join pools on pools.pool_id = messages.pool_id
-      where messages.state = 'sending' and messages.lease_until > 0`)
+      where messages.state = 'sending' and messages.lease_until > 0`,
+    )
     .pluck()
   const webhooks = createWebhookFigures(database)
   const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0
@@ -57,7 +59,8 @@ function createWebhookFigures(database: Database): () => StoreFigures['webhooks'
   // The second condition on the state is what lets the partial index answer. The newest are looked at: after an outage
   // an endpoint may have millions that ended before it was enabled again.
   const countDead = database
-    .prepare<[number, number, number], number>(`
+    .prepare<[number, number, number], number>(
+      `
       select count(*)
       from (
         select ended_at as endedAt from webhook_deliveries
@@ -65,14 +68,17 @@ function createWebhookFigures(database: Database): () => StoreFigures['webhooks'
         order by id desc
         limit +?
       ) as dead
-      where endedAt > ?`)
+      where endedAt > ?`,
+    )
     .pluck()
   const happenedAt = database
-    .prepare<[number], number>(`
+    .prepare<[number], number>(
+      `
       select events.at
       from webhook_deliveries
       join events on events.event_seq = webhook_deliveries.event_seq
-      where webhook_deliveries.delivery_seq = ?`)
+      where webhook_deliveries.delivery_seq = ?`,
+    )
     .pluck()
   return () => {
     const figures = { pending: 0, deadLetters: 0 }

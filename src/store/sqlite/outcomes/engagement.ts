@@ -75,11 +75,13 @@ function isTooSoon({ state, finalAt, late }: MessageRow, at: number, machineAfte
 
 function createSightings(database: Database) {
   const note = database
-    .prepare<[number, string, number, number, number, string | null, string | null], number>(`
+    .prepare<[number, string, number, number, number, string | null, string | null], number>(
+      `
       insert into engagement (message_seq, kind, link, machine, first_at, hits, client_address, user_agent)
       values (?, ?, ?, ?, ?, 1, ?, ?)
       on conflict do update set hits = hits + 1
-      returning hits`)
+      returning hits`,
+    )
     .pluck()
   const findOpen = database
     .prepare<[number], number>(

@@ -152,14 +152,16 @@ function note(report: string, description: string): Consequence {
 /** engine.md 14.2: only the second such answer within 30 days, and at least 24 h after the first, calls it dead. */
 function createEarlierBounceCheck(database: Database): (row: ReportedRow, now: number) => boolean {
   const find = database
-    .prepare<[string, number, number, number], number>(`
+    .prepare<[string, number, number, number], number>(
+      `
       select 1
       from messages
       cross join bounces on bounces.message_seq = messages.seq
       cross join contents on contents.content_id = messages.content_id
       where messages.recipient = ? and bounces.type = 'hard' and contents.is_test = ?
         and coalesce(bounces.at, messages.final_at) between ? and ?
-      limit 1`)
+      limit 1`,
+    )
     .pluck()
   return ({ recipient, isTest }, now) => find.get(recipient, isTest, now - 30 * DAY, now - DAY) !== undefined
 }

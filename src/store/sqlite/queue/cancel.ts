@@ -79,11 +79,13 @@ export function createCancelBatch(
 export function createRetryNow(database: Database): (request: { id: string; now: number }) => QueuedRows | null {
   const find = createMessageFinder(database)
   const findRoute = database
-    .prepare<[number], string>(`
+    .prepare<[number], string>(
+      `
       select routes.name
       from messages
       cross join routes on routes.route_id = messages.route_id
-      where messages.seq = ?`)
+      where messages.seq = ?`,
+    )
     .pluck()
   const advance = database.prepare<[number, number]>(
     'update messages set next_at = ?, waiting_for = null where seq = ?',

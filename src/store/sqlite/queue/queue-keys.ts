@@ -39,14 +39,16 @@ export function createQueueKeys(
     cross join routes on routes.route_id = found.route_id
     cross join lanes on lanes.lane_id = found.lane_id`)
   const count = database
-    .prepare<number[], number>(`
+    .prepare<number[], number>(
+      `
       select count(*)
       from (
         select 1
         from messages
         where state = 'waiting' and pool_id = +? and route_id = +? and lane_id = +? and is_retry = +?
         limit +?
-      ) as counted`)
+      ) as counted`,
+    )
     .pluck()
 
   return ({ after, mostRows }) => {

@@ -51,14 +51,18 @@ export function createWatchQueue(
   database: Database,
 ): (request: { overdueBefore: number; leasedBefore: number }) => { overdue: number; stuck: number } {
   const countOverdue = database
-    .prepare<[number, number], number>(`
+    .prepare<[number, number], number>(
+      `
       select count(*)
-      from (select 1 from messages where state = 'waiting' and expires_at <= ? limit +?) as overdue`)
+      from (select 1 from messages where state = 'waiting' and expires_at <= ? limit +?) as overdue`,
+    )
     .pluck()
   // While it is leased, next_at says since when.
   const countStuck = database
-    .prepare<[number], number>(`
-      select count(*) from messages where state = 'sending' and lease_until > 0 and next_at <= ?`)
+    .prepare<[number], number>(
+      `
+      select count(*) from messages where state = 'sending' and lease_until > 0 and next_at <= ?`,
+    )
     .pluck()
   return ({ overdueBefore, leasedBefore }) => ({
     overdue: countOverdue.get(overdueBefore, MOST_WATCHED) ?? 0,

@@ -44,12 +44,14 @@ const MOST_LANES = 2_000
 
 export function createQueueWalk(database: Database): (filter: QueueFilter, after: WalkPosition | null) => WalkStep {
   const findLanes = database
-    .prepare<[number, string | null, string | null, number], number>(`
+    .prepare<[number, string | null, string | null, number], number>(
+      `
       select lane_id
       from lanes
       where lane_id >= ? and (? is null or domain = ?)
       order by lane_id
-      limit +?`)
+      limit +?`,
+    )
     .pluck()
   const findRows = database.prepare<[number, number, number], WaitingRow>(`
     select

@@ -125,11 +125,13 @@ function createRestErasure(database: Database): (address: string, now: number) =
   const hide = database.prepare<[string, string]>(`
     update or replace suppressions set address = erased_address(?), message_id = null where address = ?`)
   const suppress = database
-    .prepare<[Buffer, string, number], string>(`
+    .prepare<[Buffer, string, number], string>(
+      `
       insert into suppressions (id, address, is_test, scope, reason, created_at)
       values (?, erased_address(?), 0, 'all', 'manual', ?)
       on conflict do update set created_at = created_at
-      returning address`)
+      returning address`,
+    )
     .pluck()
   return (address, now) => {
     const removed = removeTraces.run(address).changes + removeReports.run(address, address, address).changes

@@ -29,8 +29,10 @@ export function createEventRemoval(database: Database): EventRemoval {
 function createOneEventRemoval(database: Database) {
   const findNewest = database.prepare<[], number | null>('select max(event_seq) from events').pluck()
   const findHolder = database
-    .prepare<[number], 1>(`
-      select 1 from webhook_deliveries where event_seq = ? and state in ('pending', 'failed') limit 1`)
+    .prepare<[number], 1>(
+      `
+      select 1 from webhook_deliveries where event_seq = ? and state in ('pending', 'failed') limit 1`,
+    )
     .pluck()
   const findDeliveries = database
     .prepare<[number], number>('select delivery_seq from webhook_deliveries where event_seq = ?')

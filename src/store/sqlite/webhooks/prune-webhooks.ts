@@ -20,18 +20,22 @@ export function createPruneWebhooks(database: Database): (request: PruneWebhooks
     'select endpoint_id as number, removed_at is not null as isRemoved from webhook_endpoints',
   )
   const findEnded = database
-    .prepare<[number, string, Buffer, number, number], number>(`
+    .prepare<[number, string, Buffer, number, number], number>(
+      `
       select delivery_seq
       from webhook_deliveries
       where endpoint_id = ? and state = ? and state <> 'pending' and id < ? and ended_at < ?
-      limit +?`)
+      limit +?`,
+    )
     .pluck()
   const findOfEndpoint = database
-    .prepare<[number, number, number], number>(`
+    .prepare<[number, number, number], number>(
+      `
       select delivery_seq
       from webhook_deliveries
       where endpoint_id = ? and (lease_epoch is null or next_at <= ?)
-      limit +?`)
+      limit +?`,
+    )
     .pluck()
   const forgetAttempts = database.prepare<[number]>('delete from webhook_attempts where delivery_seq = ?')
   const forgetDelivery = database.prepare<[number]>('delete from webhook_deliveries where delivery_seq = ?')

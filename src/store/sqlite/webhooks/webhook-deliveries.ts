@@ -101,10 +101,12 @@ export function createRecordWebhookResults(
   database: Database,
 ): (request: RecordWebhookResultsRequest) => { disabled: string[] } {
   const findHeld = database
-    .prepare<[number, Buffer, number], number>(`
+    .prepare<[number, Buffer, number], number>(
+      `
       select endpoint_id
       from webhook_deliveries
-      where delivery_seq = +? and id = ? and lease_epoch = +? and state = 'pending'`)
+      where delivery_seq = +? and id = ? and lease_epoch = +? and state = 'pending'`,
+    )
     .pluck()
   const addAttempt = database.prepare(`
     insert into webhook_attempts (delivery_seq, at, duration_milliseconds, status, error, answer)
@@ -214,7 +216,8 @@ function createFailureSwitch(database: Database): (endpoint: number, now: number
     )
     .pluck()
   const countDead = database
-    .prepare<[number, number, number], number>(`
+    .prepare<[number, number, number], number>(
+      `
       select count(*)
       from (
         select ended_at
@@ -223,14 +226,17 @@ function createFailureSwitch(database: Database): (endpoint: number, now: number
         order by id desc
         limit +?
       ) as newest
-      where ended_at > ?`)
+      where ended_at > ?`,
+    )
     .pluck()
   const disable = database
-    .prepare<[number], Buffer>(`
+    .prepare<[number], Buffer>(
+      `
       update webhook_endpoints
       set status = 'disabled', disabled_reason = 'failing'
       where endpoint_id = ? and status = 'enabled'
-      returning id`)
+      returning id`,
+    )
     .pluck()
   return (endpoint, now, disableAfter) => {
     const workedAt = findWorked.get(endpoint) ?? now
@@ -246,10 +252,12 @@ export function createEarliestWebhookDueAt(database: Database): () => number | n
     .prepare<[], number>(`select endpoint_id from webhook_endpoints where status = 'enabled'`)
     .pluck()
   const findEarliest = database
-    .prepare<[number, number], number | null>(`
+    .prepare<[number, number], number | null>(
+      `
       select min(next_at)
       from webhook_deliveries
-      where state = 'pending' and endpoint_id = +? and is_behind = +?`)
+      where state = 'pending' and endpoint_id = +? and is_behind = +?`,
+    )
     .pluck()
   return () => {
     const times = findEndpoints

@@ -85,12 +85,14 @@ function createDeliveryWalk(
     order by id desc
     limit @most`
   const find = database
-    .prepare<[Wanted & { most: number; limit: number }], Buffer>(`
+    .prepare<[Wanted & { most: number; limit: number }], Buffer>(
+      `
       select id
       from (${source}) as walked
       where (@state is null or walked.state = @state)
         and (@kind is null or @kind = (select kind from events where event_seq = walked.event_seq))
-      limit @limit`)
+      limit @limit`,
+    )
     .pluck()
   const findEnd = database.prepare<[Wanted & { most: number }], { read: number; last: Buffer | null }>(
     `select count(*) as read, min(id) as last from (${source}) as walked`,
