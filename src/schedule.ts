@@ -90,31 +90,31 @@ export function createSchedule(options: ScheduleOptions): Schedule {
   const running = new Map<Promise<void>, JobName>()
   const tasks: ScheduledTask[] = []
   const jobs: Record<JobName, { when: string | null; what: () => Promise<void> }> = {
-    // engine.md 4.4: also what a paused, capped or dead path holds ends in time.
+    // delivery/README.md "Expiry": also what a paused, capped or dead path holds ends in time.
     'expire-messages': { when: '*/5 * * * * *', what: () => expireMessages(options) },
     // What was under way when its domain was purged, and came back to the queue.
     'cancel-purged': { when: '*/5 * * * * *', what: () => cancelPurged(options) },
-    // engine.md 3.3: a lease that lapsed without an outcome returns its message.
+    // store/README.md "Leases and claims": a lease that lapsed without an outcome returns its message.
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
-    // contract.md 7.3: what the DNS says of a domain may have changed.
+    // senders/README.md "States of a domain": what the DNS says of a domain may have changed.
     'check-domains': { when: '40 * * * * *', what: () => options.domains.checkDue() },
-    // operations.md 12.4: everything that is kept for a time.
+    // store/README.md "Retention": everything that is kept for a time.
     'apply-retention': { when: '30 */10 * * * *', what: () => options.retention.run() },
     'watch-budget': { when: '*/15 * * * * *', what: () => options.retention.watchBudget() },
-    // operations.md 12.1: at its own times.
+    // systemd/README.md "Backup": at its own times.
     'write-backup': { when: null, what: () => options.backups.write() },
-    // engine.md 4.4: what should have ended or moved long ago is a defect.
+    // delivery/README.md "Expiry": what should have ended or moved long ago is a defect.
     'watch-queue': { when: '35 * * * * *', what: () => watchQueue(options) },
-    // engine.md 6.3: a day is closed after its end, also when nothing is sent.
+    // egress/README.md "Warmup days": a day is closed after its end, also when nothing is sent.
     'close-warmup-days': { when: '5 * * * * *', what: () => options.warmup.closeDays() },
-    // engine.md 6.6: the fast lane.
+    // egress/README.md "Gates": the fast lane.
     'check-warmup-gates': { when: '15 */5 * * * *', what: () => options.warmup.checkGates() },
     'keep-path-states': { when: '*/10 * * * * *', what: () => options.shaping.tick() },
     'refresh-sts-policies': { when: '25 13 * * * *', what: () => options.sts.refresh() },
     'send-tls-reports': { when: '55 */5 * * * *', what: () => options.tlsReports.sendDue() },
-    // operations.md 7: every health.interval; this only looks whether it has come.
+    // health/README.md "Checks": every health.interval; this only looks whether it has come.
     'run-checks': { when: '50 * * * * *', what: () => options.health.runDue() },
-    // operations.md 4.1: says in time which certificate ends.
+    // config/README.md "sternpost.yaml": says in time which certificate ends.
     'check-certificates': { when: '45 43 * * * *', what: async () => options.certificates.check() },
   }
 

@@ -53,7 +53,7 @@ const MESSAGES = 1_000
 /** One message takes some seconds: a thousand connections are busy with a few hundred messages a second. */
 const LONG_ROUND_TRIP = 4_000
 const HELD_IPS = 10
-/** Of a path that has just begun (engine.md 8.3). */
+/** Of a path that has just begun (egress/README.md "Concurrency"). */
 const FIRST_CONNECTIONS = 2
 const HELD = 1_000
 /** As many recipients each as there are connections: work for all of them. */

@@ -1,6 +1,6 @@
 /**
  * From queue rows to the final dot: the dispatcher, and the server on loopback that takes the mail which never leaves
- * the host (simulated recipients and test keys, contract.md 11).
+ * the host (simulated recipients and test keys, http/README.md "Simulated recipients").
  */
 import type { DiskGuard } from '../base/disk-guard.ts'
 import { createDispatcher } from '../delivery/dispatcher.ts'

@@ -186,7 +186,7 @@ async function startHttp(foundation: Foundation, parts: DoorParts): Promise<Open
     },
     acmeWebroot: () => foundation.live.current().server.http.acme_webroot,
     testMode: outside !== undefined,
-    // Where there is no listener of its own for them, the figures are beside the API (operations.md 2).
+    // Where there is no listener of its own for them, the figures are beside the API (sandbox/README.md "The sandbox").
     extraHandlers: outside === undefined ? [] : [createMetricsRoute(metrics), ...outside.handlers],
   })
   working.push(() => http.stop())

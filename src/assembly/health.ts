@@ -1,5 +1,5 @@
 /**
- * How the server is, for `GET /health` (contract.md 15). Never rejects.
+ * How the server is, for `GET /health` (http/README.md "Health, metrics, OpenAPI"). Never rejects.
  */
 import { toUnixSeconds } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'

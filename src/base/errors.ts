@@ -1,9 +1,9 @@
 /**
  * The errors that cross the parts of Sternpost.
  *
- * ServiceError is an answer to a caller of the service: one of a closed set of codes (contract.md 2), turned into the
- * JSON envelope in one place by `http`. ConfigurationError holds every mistake found in the files. ProcessExit ends
- * the process with a sentence and a documented exit code (operations.md 5.4).
+ * ServiceError is an answer to a caller of the service: one of a closed set of codes (http/README.md "Errors"), turned
+ * into the JSON envelope in one place by `http`. ConfigurationError holds every mistake found in the files. ProcessExit
+ * ends the process with a sentence and a documented exit code (commands/README.md "Exit codes").
  */
 
 /** The six codes of the specification, then the decided extensions. */
@@ -73,7 +73,7 @@ export class ConfigurationError extends Error {
   }
 }
 
-/** Exit codes of the commands and of `serve` (operations.md 5.4, after sysexits.h). */
+/** Exit codes of the commands and of `serve` (commands/README.md "Exit codes", after sysexits.h). */
 export const EXIT = {
   done: 0,
   failed: 1,

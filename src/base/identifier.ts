@@ -1,8 +1,9 @@
 /**
  * Sortable identifiers: a prefix and 26 characters of lower-case Crockford base32 (48 bits of time, 80 random bits).
  *
- * Lower case, because an identifier may pass through systems that fold case (contract.md 1). The store keeps the 16
- * bytes without the prefix. Reading an identifier that is not one returns undefined; nothing here throws for input.
+ * Lower case, because an identifier may pass through systems that fold case (http/README.md "Conventions"). The store
+ * keeps the 16 bytes without the prefix. Reading an identifier that is not one returns undefined; nothing here throws
+ * for input.
  */
 import { randomFillSync } from 'node:crypto'
 import { CROCKFORD, decodeBase32, encodeBase32 } from './base32.ts'

@@ -1,8 +1,8 @@
 /**
  * IP addresses: parse, canonical text, class, and CIDR membership.
  *
- * The judgement "may be connected to" is "global unicast after unmapping" (hardening.md 4.1), never a list of strings.
- * Text that is no address gives undefined or false; nothing here throws.
+ * The judgement "may be connected to" is "global unicast after unmapping" (network/README.md "Addresses never connected
+ * to"), never a list of strings. Text that is no address gives undefined or false; nothing here throws.
  */
 import ipaddr from 'ipaddr.js'
 

@@ -1,5 +1,5 @@
 /**
- * The log: one JSON line per fact on standard output (operations.md 9).
+ * The log: one JSON line per fact on standard output (base/README.md "Logging").
  *
  * The message is a fixed phrase; all that varies is a field named as in the database. Secrets never reach a log call;
  * `log-redaction.ts` is the second fence. Control characters are escaped by JSON, so one fact is one line. Under

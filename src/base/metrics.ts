@@ -1,5 +1,5 @@
 /**
- * The registry and every metric name, in one place (operations.md 8).
+ * The registry and every metric name, in one place (health/README.md "Metrics and alerts").
  *
  * Labels have few values: never a recipient, a message id, a sending domain or a URL; `provider` is an id of
  * providers.yaml or `other`. Recording never throws and never blocks. What is only known by asking is asked when

@@ -1,6 +1,6 @@
 /**
  * An even pace over what is left of a time, with bursts: the generic cell rate algorithm (GCRA) whose interval follows
- * what is still allowed (engine.md 6.4).
+ * what is still allowed (egress/README.md "Smoothing").
  *
  *   T    interval between two grants: the time left over the grants left, but never shorter than a given one
  *   TAT  theoretical arrival time of the next grant; a grant moves it by T

@@ -60,7 +60,7 @@ export interface CaptureServer {
 export const CAPTURE_ADDRESS = '127.0.0.1'
 /** Its name in greeting and EHLO, and the MX of every domain. */
 export const CAPTURE_HOST_NAME = 'mx.capture.sternpost.test'
-/** hardening.md 7: mail of at most 50 MiB, 100 recipients a transaction. */
+/** src/README.md "Bounds": mail of at most 50 MiB, 100 recipients a transaction. */
 const MOST_MESSAGE_BYTES = 50 * 1024 * 1024
 /** Of a message that nobody keeps: enough to find the header, pixel and links of all but huge ones. */
 const MOST_LOOKED_AT = 2 * 1024 * 1024

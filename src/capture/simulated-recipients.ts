@@ -1,5 +1,5 @@
 /**
- * What the capture server does for each local part at the simulator's domain (contract.md 11).
+ * What the capture server does for each local part at the simulator's domain (http/README.md "Simulated recipients").
  *
  * A `+label` is kept in the address and does not change the behaviour. Every other local part, and every other domain,
  * is delivered; so is `suppressed`, which the appliance does not even send. Pure.
@@ -47,7 +47,7 @@ const BEHAVIOUR_BY_NAME: ReadonlyMap<string, SimulatedBehaviour> = new Map<strin
 
 /** From delivery to what follows it, in application time: a report, a look at the message. */
 export const REPORT_DELAY = 2 * SECOND
-/** What is fetched within 2 s counts as a machine (engine.md 17.2). */
+/** What is fetched within 2 s counts as a machine (messages/README.md "Hits"). */
 export const VISIT_DELAY = 4 * SECOND
 
 /** `recipient` is the address of RCPT TO. */

@@ -34,7 +34,7 @@ export interface Report {
 
 const MOST_HEADER_BYTES = 64 * 1024
 const MOST_SUBJECT_CHARACTERS = 200
-/** 48 characters of base32 name a message in Message-ID and reference header (engine.md 16.1). */
+/** 48 characters of base32 name a message in Message-ID and reference header (content/README.md "Tokens"). */
 const TOKEN = /^[a-z2-7]{48}$/
 const TOKEN_HEADERS = ['CFBL-Feedback-ID', 'X-Sternpost-Ref', 'Message-ID']
 

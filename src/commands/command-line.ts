@@ -1,5 +1,6 @@
 /**
- * The `sternpost` command: its verbs, and what their failures print and exit with (operations.md 5.4 and 6).
+ * The `sternpost` command: its verbs, and what their failures print and exit with (commands/README.md "Exit codes" and
+ * "The command line").
  *
  * Results go to standard output, everything else to standard error. The functions that run a server are handed in by
  * `main.ts`. Never rejects: a failure becomes one clear line and an exit code.

@@ -1,5 +1,5 @@
 /**
- * What differs between two configurations, as lines for an administrator and as data (operations.md 5.3).
+ * What differs between two configurations, as lines for an administrator and as data (config/README.md "Reload").
  *
  *   + ip 203.0.113.12 in bulk      - pool legacy      ~ ip 203.0.113.11 weight 1 -> 5
  *   ~ providers.google.connections 5 -> 3             ! listen.submission changed: takes effect after a restart

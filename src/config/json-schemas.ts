@@ -1,6 +1,7 @@
 /**
  * JSON Schemas of the five files, made from the schemas that judge them, so that editors complete keys and show the
- * texts (operations.md 3). What the readers of fields accept in detail, editors do not know: `sternpost check` decides.
+ * texts (config/README.md "Rules of the files"). What the readers of fields accept in detail, editors do not know:
+ * `sternpost check` decides.
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'

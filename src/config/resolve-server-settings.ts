@@ -66,7 +66,7 @@ function severityOf(reference: SecretReference, source: SecretSource): Finding['
 
 type Names = 'node_id' | 'public_url' | 'inbound' | 'domains' | 'tracking' | 'backup'
 
-/** What null stands for (operations.md 4.1). */
+/** What null stands for (config/README.md "sternpost.yaml"). */
 function namesOf(parsed: ParsedServerSettings): Pick<ServerSettings, Names> {
   const { hostname, domains, inbound, tracking, backup } = parsed
   const targets = {

@@ -4,7 +4,8 @@
  *
  * To and Cc are the same in every message of a request, and no Bcc exists. An address with a non-ASCII local part
  * stands in its field as it is (RFC 6532): such a message goes only to hosts that announce SMTPUTF8 (`namesNonAscii`).
- * engine.md 16.2; contract.md 4.6 and 14; RFC 5322 §3.6, RFC 8058 §3.1, RFC 9477 §3.
+ * content/README.md "Headers"; http/README.md "cc and bcc" and "Unsubscribe"; RFC 5322 §3.6, RFC 8058 §3.1, RFC 9477
+ * §3.
  */
 import { createHash } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'

@@ -2,7 +2,8 @@
  * The addresses in one message that lead back to this server: links, pixel, unsubscribing. Pure.
  *
  * `baseUrl` is scheme and host from the configuration, without a slash at the end; the tokens name message and link,
- * never an address or a target. engine.md 16.1 and 17.1, contract.md 13 and 14.
+ * never an address or a target. content/README.md "Tokens" and "Tracking", http/README.md "Tracked links" and
+ * "Unsubscribe".
  */
 import type { KeyObject } from 'node:crypto'
 import { clickToken, openToken, unsubscribeToken } from './tracking-token.ts'

@@ -156,7 +156,7 @@ function prepareSubmitted(
   }
 }
 
-/** A recipient's own value of that name wins (contract.md 14). */
+/** A recipient's own value of that name wins (http/README.md "Unsubscribe"). */
 function withUnsubscribeUrl({ stored }: PreparedContent, given: Variables, urls: MessageUrls): Variables {
   const isWanted = stored.hasVariables && !Object.hasOwn(given, UNSUBSCRIBE_KEY)
   const url = isWanted ? unsubscribeUrlOf(stored, urls) : null

@@ -1,6 +1,6 @@
 /**
- * What a request would look like as a mail, for `POST /email/preview` (contract.md 4.8): the same steps as at delivery
- * but for the signature. Rejects as rendering does.
+ * What a request would look like as a mail, for `POST /email/preview` (http/README.md "Preview"): the same steps as at
+ * delivery but for the signature. Rejects as rendering does.
  */
 import { textOf } from './mime/body-text.ts'
 import { messageUrls } from './message-urls.ts'

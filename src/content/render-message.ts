@@ -8,7 +8,7 @@
  *  5 sign       DKIM of the sending domain, with each of its keys
  *
  * The same input gives the same bytes on every attempt: time, identifiers and boundaries come from the facts. A
- * rejection is a fault or an unusable key. engine.md 16.2 and 18, RFC 5322 §3.6.
+ * rejection is a fault or an unusable key. content/README.md "Headers" and "Rendering and DKIM", RFC 5322 §3.6.
  */
 import type { RenderFacts } from '../mail/message.ts'
 import { complaintToken } from '../mail/return-path.ts'

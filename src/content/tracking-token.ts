@@ -1,5 +1,6 @@
 /**
- * The tokens in what leads back to us: open (`/o/`), click (`/c/`) and unsubscribe (`/u/`, `u-…@`) (engine.md 16.1).
+ * The tokens in what leads back to us: open (`/o/`), click (`/c/`) and unsubscribe (`/u/`, `u-…@`) (content/README.md
+ * "Tokens").
  *
  * 56 characters of lower-case base32 over head 1, message id 16, number 2 and MAC 16 bytes: 280 bits, so no spare bits
  * exist. The number is that of a link or a list, and zero for an open. MAC = HMAC-SHA-256 over purpose, head, message

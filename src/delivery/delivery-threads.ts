@@ -2,7 +2,8 @@
  * The delivery threads: starts them, hands them rows, collects their results, starts a new one for one that died.
  *
  * What a dead thread had is the dispatcher's to give back (`onDeath`). Three deaths within a minute, of whichever
- * thread, are told to `onFatal`: something is wrong that a new thread does not cure. Engine.md 2, 3.5.
+ * thread, are told to `onFatal`: something is wrong that a new thread does not cure. src/README.md "The road of one
+ * email", store/README.md "What a kill may cause".
  */
 import type { Worker } from 'node:worker_threads'
 import { MINUTE, SECOND } from '../base/clock.ts'
@@ -69,10 +70,10 @@ interface Slot {
   drained: (() => void) | undefined
 }
 
-/** So many deaths within this time end the process (engine.md 3.5). */
+/** So many deaths within this time end the process (store/README.md "What a kill may cause"). */
 const MOST_DEATHS = 3
 const DEATHS_COUNT_FOR = MINUTE
-/** Drain, and then the wait of sessions after the final dot, in all (operations.md 10). */
+/** Drain, and then the wait of sessions after the final dot, in all (systemd/README.md "The unit"). */
 const LONGEST_STOP = 80 * SECOND
 /** Who asks where a row is waits no longer. */
 const LONGEST_ANSWER = SECOND

@@ -8,8 +8,9 @@
  * over the store's keys is the net below, and a search for rows in nobody's hand (`orphans.ts`) the one below that.
  * Promises: a row is claimed only while it can go, there is room in the ready window, and the store takes outcomes;
  * every claimed row is recorded, given back, or still leased when the process dies. Errors of the store are logged and
- * tried again. Engine.md 2, 3.3, 4; the states of a message are in `src/README.md`, what may overtake what in
- * `README.md` beside this file.
+ * tried again. src/README.md "The road of one email", store/README.md "Leases and claims", delivery/README.md "From the
+ * table to the wire"; the states of a message are in `src/README.md`, what may overtake what in `README.md` beside this
+ * file.
  */
 import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
@@ -74,7 +75,7 @@ export interface DispatcherOptions {
   egress: Egress
   shaping: Shaping
   findRoute: FindRoute
-  /** Leaves out TLS to hosts where it failed before (engine.md 13.1). */
+  /** Leaves out TLS to hosts where it failed before (delivery/README.md "TLS"). */
   tlsMemory: { apply(ip: string, hosts: MailHost[]): MailHost[] }
   /** What a connection of an egress IP says about TLS. */
   onConnectionTls: (ip: string, note: ThreadConnectionNote) => void

@@ -2,7 +2,7 @@
  * Each minute: renews the leases of the rows that memory truly holds, and looks for rows in nobody's hand.
  *
  * A row that nobody holds is not renewed: should the look not find it, its lease lapses, and the store frees it. An
- * error of the store is logged; a lease lasts for many renewals. Engine.md 3.3.
+ * error of the store is logged; a lease lasts for many renewals. store/README.md "Leases and claims".
  */
 import { MINUTE } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'

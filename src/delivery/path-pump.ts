@@ -47,7 +47,7 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
     const open = threads()
     if (open === undefined) return giveBackWaiting()
     const { ready, expired, returned, limits } = paths.take()
-    // No claim takes them again: the store brings their end, and knows the last answer (engine.md 4.4).
+    // No claim takes them again: the store brings their end, and knows the last answer (delivery/README.md "Expiry").
     // Due at once all the same, should the clock have jumped and be set right again.
     for (const row of expired) tries.giveBack(row, { nextAt: row.message.acceptedAt })
     // Other IPs may take them now. Where none does, their queue key is closed for as long, and this costs nothing.

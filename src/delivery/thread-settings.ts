@@ -9,10 +9,13 @@ import type { StoreLocation } from '../store/store-location.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
 import type { RendererSettings } from './session/message-renderer.ts'
 
-/** `auto`: all cores but one, at most 4 (operations.md 4.1). */
+/** `auto`: all cores but one, at most 4 (config/README.md "sternpost.yaml"). */
 const MOST_AUTOMATIC_THREADS = 4
 
-/** Milliseconds of what no file sets (engine.md 10.1). `mark`: the store is given that long to answer. */
+/**
+ * Milliseconds of what no file sets (delivery/README.md "The SMTP session"). `mark`: the store is given that long to
+ * answer.
+ */
 const FURTHER_TIMEOUTS = { handshake: 30 * SECOND, body: 3 * MINUTE, mark: MINUTE, rset: 20 * SECOND }
 
 /** What no configuration file says. */

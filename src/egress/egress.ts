@@ -11,8 +11,9 @@
  * | projection      | the four cases of ip_not_warmed, and the estimated start |
  * | warmup          | what the API and the command line ask for |
  *
- * A disabled IP is never replaced by another source address (engine.md 10.1): without a usable IP there is no choice,
- * and the message waits. `start`, `apply`, `reserve` and `suspend` reject when the store does; nothing else throws.
+ * A disabled IP is never replaced by another source address (delivery/README.md "The SMTP session"): without a usable
+ * IP there is no choice, and the message waits. `start`, `apply`, `reserve` and `suspend` reject when the store does;
+ * nothing else throws.
  */
 import type { Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
@@ -62,7 +63,10 @@ export interface Egress {
   ipsUsedBy(pool: string): EgressIp[]
   /** Pools that have an IP which may send now or, when its pause or allowance lets it, later. */
   sendingPools(): string[]
-  /** Before acceptance: whether the mail can start within policy (contract.md 9.6). From counters in memory. */
+  /**
+   * Before acceptance: whether the mail can start within policy (http/README.md "ip_not_warmed"). From counters in
+   * memory.
+   */
   project(request: ProjectionRequest): Projection
   /** Mail that is being accepted counts as backlog; the returned function says how that ended. */
   expect(pool: string, count: number): (wasStored: boolean) => void
@@ -98,7 +102,7 @@ export interface EgressOptions {
   waitingOf?: (ip: string) => WaitingMail[]
   /** Events were written. */
   onEvents?: () => void
-  /** False after a jump of the clock: warmup days are closed later (hardening.md 6.3). */
+  /** False after a jump of the clock: warmup days are closed later (test/README.md "Clock"). */
   isClockSteady?: () => boolean
 }
 

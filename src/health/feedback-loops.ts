@@ -1,5 +1,5 @@
 /**
- * Where complaints of readers are to be had, and what to enter there (operations.md 7). Pure.
+ * Where complaints of readers are to be had, and what to enter there (health/README.md "Checks"). Pure.
  */
 export interface FeedbackFacts {
   complaintAddress: string

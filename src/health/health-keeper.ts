@@ -1,6 +1,6 @@
 /**
  * The checks of a running server: runs them every `health.interval` and whenever somebody asks, keeps the last result
- * and the last good time, feeds the metric, and tells the operator once per change (operations.md 7).
+ * and the last good time, feeds the metric, and tells the operator once per change (health/README.md "Checks").
  *
  * Never rejects but for a check, or an IP, that is not there: ServiceError `invalid_request`. A channel that fails is
  * tried again at the next run, with what has become of it then.

@@ -1,5 +1,5 @@
 /**
- * What the operator is told, as a mail and as JSON for a webhook (operations.md 4.1: operator). Pure.
+ * What the operator is told, as a mail and as JSON for a webhook (config/README.md "sternpost.yaml": operator). Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
 import type { Finding } from './checks/finding.ts'

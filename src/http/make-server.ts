@@ -1,5 +1,5 @@
 /**
- * A node:http or node:https server with the limits of hardening.md 7, which does not listen yet.
+ * A node:http or node:https server with the limits of src/README.md "Bounds", which does not listen yet.
  *
  * Requests with `Expect` arrive at the same listener, which decides when to invite the body. Throws ProcessExit 78 for
  * certificates that cannot be used.

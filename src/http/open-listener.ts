@@ -2,7 +2,7 @@
  * Makes a server listen, on an address and port or on a Unix socket.
  *
  * Failures are ProcessExit with one clear line: 75 for a port that is taken, 78 for an address or port that cannot be
- * used at all (operations.md 5.4).
+ * used at all (commands/README.md "Exit codes").
  */
 import { existsSync } from 'node:fs'
 import { chmod, lstat, unlink } from 'node:fs/promises'
@@ -20,7 +20,7 @@ export interface HttpListener extends Port {
   serve: readonly string[]
 }
 
-/** Owner and group may connect (operations.md 4.1, listen.admin_socket). */
+/** Owner and group may connect (config/README.md "sternpost.yaml", listen.admin_socket). */
 const ADMIN_SOCKET_MODE = 0o660
 
 /** Returns the port that was bound. */

@@ -3,7 +3,7 @@
  *
  * `start` opens all listeners or none and returns the bound ports. `stop` ends in order: no new connections, new
  * requests on kept connections get 503, running requests finish within 10 s, the rest is cut. Limits of heads, bodies
- * and connections are those of hardening.md 7.
+ * and connections are those of src/README.md "Bounds".
  */
 import type { Server } from 'node:http'
 import { Server as NetServer } from 'node:net'

@@ -5,7 +5,7 @@
  * - a long reply is cut into lines, RFC 5321 §4.5.3.1.5;
  * - AUTH is offered only where it may be used; before TLS it is answered with 530 5.7.0 (RFC 3207 §4);
  * - a recipient that is no plain address, a source route too, is refused as the door says;
- * - a connection carries a hundred messages, lives ten minutes and ends after 50 refusals (hardening.md 7).
+ * - a connection carries a hundred messages, lives ten minutes and ends after 50 refusals (src/README.md "Bounds").
  *
  * It leans on methods of the library that are not in its manual; the tests of the doors pin each of them.
  */

@@ -5,7 +5,7 @@
  * `start` opens all listeners or none and returns the bound ports; it throws ProcessExit naming the setting. One
  * connection too many, in all or from one address, gets 421. What the functions throw and is no SmtpRefusal is a fault:
  * it is logged and answered with 451. `stop` ends what is idle at once and lets messages under way finish for 10 s.
- * hardening.md 5.2 and 7.
+ * inbound/README.md "What smtp-server leaves to us", src/README.md "Bounds".
  */
 import { createServer } from 'node:net'
 import type { Server, Socket } from 'node:net'

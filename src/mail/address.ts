@@ -36,7 +36,7 @@ const MOST_SHOWN_CHARACTERS = 80
 
 /** RFC 2606 §2 and RFC 6761: names that never lead to a mail server. */
 const RESERVED_TOP_NAMES = ['invalid', 'localhost', 'test', 'example']
-/** Answered by our own capture server, so it may be used everywhere (contract.md 11). */
+/** Answered by our own capture server, so it may be used everywhere (http/README.md "Simulated recipients"). */
 const SIMULATOR_DOMAIN = 'simulator.sternpost.test'
 
 // Every C0 and C1 control and DEL.

@@ -16,7 +16,7 @@ export const GIVEN_EVENT_KINDS = [
   'email.clicked', // the recipient clicked a link
 ] as const
 
-/** Further kinds, sent only to endpoints that name them or `*` (contract.md 8.2). */
+/** Further kinds, sent only to endpoints that name them or `*` (http/README.md "Events"). */
 export const FURTHER_EVENT_KINDS = [
   'email.deferred',
   'email.suppressed',

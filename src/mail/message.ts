@@ -1,5 +1,6 @@
 /**
- * The nouns of a message: what is accepted, what is stored, and the states it goes through (contract.md 6.1).
+ * The nouns of a message: what is accepted, what is stored, and the states it goes through (http/README.md "States of a
+ * message").
  *
  * One message is one recipient, one envelope, one queue row. Content is what messages of a batch share.
  */
@@ -43,7 +44,7 @@ export interface StoredContent {
   /** null: a text part is made from the html. '': the caller wants none. */
   text: string | null
   attachments: Attachment[]
-  /** Whether `{{key}}` is replaced; false: braces are ordinary text (contract.md 4.4). */
+  /** Whether `{{key}}` is replaced; false: braces are ordinary text (http/README.md "Variables"). */
   hasVariables: boolean
   /**
    * To and Cc of a request with cc or bcc, the same in each of its messages; null: To is the message's own recipient.
@@ -66,7 +67,7 @@ export interface StoredContent {
   raw: Uint8Array | null
 }
 
-/** contract.md 14. */
+/** http/README.md "Unsubscribe". */
 export interface Unsubscribe {
   /** The list, which is the scope of the suppression. */
   list: string

@@ -1,5 +1,6 @@
 /**
- * The simulated recipients (contract.md 11): addresses that work with every key and whose mail never leaves the host.
+ * The simulated recipients (http/README.md "Simulated recipients"): addresses that work with every key and whose mail
+ * never leaves the host.
  *
  * A `+label` is kept in the address and does not change what it stands for. Pure.
  */

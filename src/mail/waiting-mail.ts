@@ -1,6 +1,6 @@
 /**
  * Waiting mail as administrators handle it: which messages are meant, in what groups they are shown, what is done with
- * them (operations.md 6). Times are Unix milliseconds.
+ * them (commands/README.md "The command line"). Times are Unix milliseconds.
  */
 
 /** Which waiting messages are meant; what is left out does not restrict. */

@@ -1,11 +1,11 @@
 /**
- * A cache in front of a resolver (engine.md 12.3).
+ * A cache in front of a resolver (network/README.md "Cache and resolver").
  *
  * Positive sets are kept for their TTL within the configured bounds, ten minutes where it is not known (Node gives none
  * for MX); negative ones `negative_ttl` at most, failures not at all. While no server answers, a positive set serves on
  * until `stale` past its time (RFC 8767), and the servers are asked again every 30 seconds only; but for TLSA, where
- * old keys would stand in for a validation that fails (engine.md 13.3). One lookup per question is under way at a time.
- * The answers are shared: callers must not change them. Bounded by names, the least used one goes first.
+ * old keys would stand in for a validation that fails (network/README.md "DANE"). One lookup per question is under way
+ * at a time. The answers are shared: callers must not change them. Bounded by names, the least used one goes first.
  */
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
@@ -32,7 +32,7 @@ export interface CachedResolverOptions<Source extends Resolver = Resolver> {
   onHit?: () => void
 }
 
-/** engine.md 12.3: sets without a TTL are kept 10 min. */
+/** network/README.md "Cache and resolver": sets without a TTL are kept 10 min. */
 const POSITIVE_TTL = 10 * MINUTE
 /** RFC 8767 §5, the failure recheck timer: else each lookup would first wait for dead servers. */
 const ASK_AGAIN_AFTER_FAILURE = 30 * SECOND

@@ -4,8 +4,9 @@
  * Never throws for an answer of the DNS, nor for text that is no host name (it can not exist: `no-name`). A lookup ends
  * after `timeoutMilliseconds * tries` at the latest, however many servers there are: a silent one costs a try and is
  * asked last from then on, one that fails at once is passed over. One that says "no such name" is asked last when that
- * name is asked for again: what it said is to be confirmed by another (engine.md 12.2). Each try has a resolver of its
- * own: a new source port (RFC 5452 §9.2), the present /etc/resolv.conf, and no answers kept between questions.
+ * name is asked for again: what it said is to be confirmed by another (network/README.md "Answers of the DNS"). Each
+ * try has a resolver of its own: a new source port (RFC 5452 §9.2), the present /etc/resolv.conf, and no answers kept
+ * between questions.
  */
 import { promises } from 'node:dns'
 import { LRUCache } from 'lru-cache'

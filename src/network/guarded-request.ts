@@ -1,5 +1,6 @@
 /**
- * HTTP requests to URLs that others chose, which never reach an address of our own network (hardening.md 4.1).
+ * HTTP requests to URLs that others chose, which never reach an address of our own network (network/README.md
+ * "Addresses never connected to").
  *
  * Refused before any connection: an address literal, in whatever notation, that is no global unicast address, and a
  * name of which any address is none. The socket goes to the addresses that were judged, so a name that changes its
@@ -30,7 +31,7 @@ export interface GuardedRequestOptions {
   allowHttp: boolean
   /** PEM file of authorities, trusted beside the built-in ones. */
   caFile?: string | null
-  /** Our own addresses, which are refused like private ones (hardening.md 4.1). */
+  /** Our own addresses, which are refused like private ones (network/README.md "Addresses never connected to"). */
   ownAddresses?: () => readonly string[]
   /** Default: the system's, with /etc/hosts; a server passes its own, which holds up no thread. */
   lookup?: AddressLookup

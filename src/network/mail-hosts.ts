@@ -3,8 +3,8 @@
  *
  * Never throws for an answer of the DNS: each way to have no host is a result of its own, because the caller treats
  * them differently. The order inside one preference is drawn anew by each call. What others publish never leads
- * inwards: loopback, private and other special addresses, and our own, are left out (hardening.md 4.1).
- * RFC 5321 §5.1, RFC 7505; engine.md 12.
+ * inwards: loopback, private and other special addresses, and our own, are left out (network/README.md "Addresses never
+ * connected to"). RFC 5321 §5.1, RFC 7505; network/README.md "Mail hosts".
  */
 import { canonicalIp, ipFamily, isPublicUnicast } from '../base/ip-address.ts'
 import { unreachable } from '../base/errors.ts'
@@ -45,8 +45,8 @@ export interface MailHostsOptions {
   /** Our egress and listener addresses; connecting there would be a loop. */
   ownAddresses: () => readonly string[]
   /**
-   * In all hosts together, of each family (an attempt uses one family; engine.md 12.1: 20); also the most host names
-   * that are looked up.
+   * In all hosts together, of each family (an attempt uses one family; network/README.md "Mail hosts": 20); also the
+   * most host names that are looked up.
    */
   mostAddresses: number
   /** 0 to 1, as Math.random; orders hosts of equal preference. */

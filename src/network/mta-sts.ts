@@ -1,5 +1,5 @@
 /**
- * MTA-STS policies of recipient domains: found, fetched, kept (RFC 8461; engine.md 13.2).
+ * MTA-STS policies of recipient domains: found, fetched, kept (RFC 8461; network/README.md "MTA-STS").
  *
  * A policy in force outlives every failure of DNS and web server until its own end; without one, a failure means that
  * there is no policy. The fetch goes through the guarded client: no redirects, 64 KiB, 60 s, never inwards. One fetch

@@ -9,7 +9,7 @@
 import type { Dispatcher } from 'undici'
 import { SECOND } from '../base/clock.ts'
 
-/** contract.md 8.3 and 8.1. */
+/** webhooks/README.md "Deliveries", http/README.md "Webhooks". */
 export const MOST_BODY_BYTES = 65_536
 
 export interface Sent extends Pick<Dispatcher.DispatchOptions, 'method' | 'path'> {

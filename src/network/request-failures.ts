@@ -1,6 +1,6 @@
 /**
  * Why a request to a URL that others chose failed, in words that customers may read: error texts of the system hold
- * addresses, so only what is said here goes out (hardening.md 4.1). Pure.
+ * addresses, so only what is said here goes out (network/README.md "Addresses never connected to"). Pure.
  */
 import { errors } from 'undici'
 import { errorCode } from '../base/errors.ts'

@@ -1,5 +1,6 @@
 /**
- * What the text of a webhook URL must look like (contract.md 8.1), before anything is resolved. Pure; never throws.
+ * What the text of a webhook URL must look like (http/README.md "Webhooks"), before anything is resolved. Pure; never
+ * throws.
  *
  * Only the plain form is taken. A URL parser also reads backslashes, missing slashes, line breaks and blanks inside,
  * and two programs that read the same text as two hosts are how such checks are got around.

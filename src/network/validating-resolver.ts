@@ -1,5 +1,6 @@
 /**
- * DNS questions to a resolver on this machine that validates DNSSEC, whose AD bit is believed (engine.md 12.3).
+ * DNS questions to a resolver on this machine that validates DNSSEC, whose AD bit is believed (network/README.md "Cache
+ * and resolver").
  *
  * Each try is a datagram from a new socket with a random id; what does not answer this very question from this very
  * server is dropped, and a truncated answer is asked for again by TCP. A lookup ends after

@@ -35,7 +35,7 @@ interface Timer {
   handle?: NodeJS.Timeout
 }
 
-/** operations.md 2. */
+/** sandbox/README.md "The sandbox". */
 export const LOWEST_SPEED = 1
 const HIGHEST_SPEED = 100_000
 /** No wait of setTimeout is longer, so that a system clock that jumps, or a machine that slept, is seen soon. */

@@ -1,5 +1,5 @@
 /**
- * What `sternpost sandbox` prints once all listeners answer (operations.md 1.2). Pure.
+ * What `sternpost sandbox` prints once all listeners answer (sandbox/README.md "The banner"). Pure.
  *
  * The curl line is complete: it works when it is pasted.
  */

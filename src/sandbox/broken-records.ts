@@ -1,5 +1,6 @@
 /**
- * The DNS below `unverified.test`: what we ask for, published with the mistakes that people make (contract.md 11).
+ * The DNS below `unverified.test`: what we ask for, published with the mistakes that people make (http/README.md
+ * "Simulated recipients").
  *
  *   DKIM      the value was cut at 255 bytes, as DNS consoles do that take one string only
  *   CNAME     leads to another host, whose SPF lets none of our IPs send

@@ -17,7 +17,7 @@ export interface PortChoice {
   option: string
 }
 
-/** operations.md 2: the usual ports. */
+/** sandbox/README.md "The sandbox": the usual ports. */
 export const HTTP_PORT = 8025
 export const SUBMISSION_PORT = 1025
 /** The capture server takes another one by itself when this is taken. */

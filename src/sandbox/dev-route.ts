@@ -16,7 +16,7 @@ export interface DevRoute {
 
 const DEFAULT_LIMIT = 50
 const MOST_LIMIT = 100
-/** operations.md 2.2: an answer waits at most this long. */
+/** sandbox/README.md "Routes under /dev": an answer waits at most this long. */
 const MOST_WAIT = 60 * SECOND
 const MOST_JSON_BYTES = 256 * 1024
 

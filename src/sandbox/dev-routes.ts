@@ -45,7 +45,7 @@ export function createDevRoutes(options: DevRoutesOptions): Middleware {
   ]
 
   return async function dev(context, next) {
-    // A trailing slash is ignored (contract.md 1).
+    // A trailing slash is ignored (http/README.md "Conventions").
     const path = context.path.replace(/\/+$/, '')
     if (path !== '/dev' && !path.startsWith('/dev/')) return next()
     refuseStrangers(context, own)

@@ -1,5 +1,5 @@
 /**
- * `/dev/hooks/{name}`: the webhook inspector over HTTP (operations.md 2.2).
+ * `/dev/hooks/{name}`: the webhook inspector over HTTP (sandbox/README.md "Routes under /dev").
  *
  *   POST  receives a delivery and answers as a receiver, or as it was told to
  *   GET   lists what was received, newest first

@@ -1,5 +1,5 @@
 /**
- * `/dev/inbox`: the captured messages for people and for assertions in tests (operations.md 2.2).
+ * `/dev/inbox`: the captured messages for people and for assertions in tests (sandbox/README.md "Routes under /dev").
  *
  * Parts of a message are served so that they can do nothing in a browser: html under a `sandbox` policy, everything
  * else as plain text or as a download.

@@ -1,5 +1,5 @@
 /**
- * `/dev/replies`: what the capture server answers in place of the usual (operations.md 2.2).
+ * `/dev/replies`: what the capture server answers in place of the usual (sandbox/README.md "Routes under /dev").
  *
  *   GET     the rules that are left
  *   PUT     a list of rules in place of those that are there; on a mistake nothing changes

@@ -1,5 +1,6 @@
 /**
- * A request to add a sending domain -> its record with new DKIM keys, or every problem of it (contract.md 7.1).
+ * A request to add a sending domain -> its record with new DKIM keys, or every problem of it (http/README.md
+ * "Domains").
  *
  * Throws ServiceError `invalid_request` that lists all problems, and `conflict` when there are too many domains. Makes
  * no key for a domain that is there already.

@@ -1,5 +1,5 @@
 /**
- * API keys: who may call, from where, and what they may do (contract.md 3).
+ * API keys: who may call, from where, and what they may do (http/README.md "Keys and scopes").
  *
  * A key is `sk_live_` or `sk_test_` and 40 random characters: 238 bits, so an unsalted SHA-256 is enough to keep it,
  * and the lookup by that hash tells a guesser nothing about how near the guess was. The key itself is shown once, at

@@ -1,5 +1,5 @@
 /**
- * Changes of a sending domain that is there: its settings, its next DKIM keys, its end (contract.md 7.4).
+ * Changes of a sending domain that is there: its settings, its next DKIM keys, its end (http/README.md "Domains").
  *
  * One change or recorded check of a domain happens at a time. Throws ServiceError `not_found`, `invalid_request` and
  * `conflict`; errors of the store are passed on.

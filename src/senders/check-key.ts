@@ -1,11 +1,12 @@
 /**
- * What an API key may be made with: the rules about its name, scopes, domains and networks (contract.md 3).
+ * What an API key may be made with: the rules about its name, scopes, domains and networks (http/README.md "Keys and
+ * scopes").
  */
 import { ServiceError } from '../base/errors.ts'
 import { isCidr } from '../base/ip-address.ts'
 import { readDomainName } from './domain-name.ts'
 
-/** What each scope grants is in the table of contract.md 3; `admin` grants everything. */
+/** What each scope grants is in the table of http/README.md "Keys and scopes"; `admin` grants everything. */
 export const SCOPES = ['send', 'messages:read', 'domains', 'webhooks', 'ips', 'stats', 'suppressions', 'admin'] as const
 export type Scope = (typeof SCOPES)[number]
 

@@ -1,5 +1,5 @@
 /**
- * The ways of a DKIM key from its making to its end (contract.md 7.4). Pure.
+ * The ways of a DKIM key from its making to its end (http/README.md "Domains"). Pure.
  *
  *   active    signs, from the start
  *   next      does not sign until its record was seen in two checks at least 10 min apart; a check that does not find

@@ -1,6 +1,6 @@
 /**
  * One check of a domain: ask the DNS for less than 10 s, then record what it said and what follows from it for the
- * domain's state and its keys (contract.md 7.3 and 7.4).
+ * domain's state and its keys (senders/README.md "States of a domain", http/README.md "Domains").
  *
  * Where two checks of a domain overlap, the one that began last is recorded and the other only reads; so it is with a
  * domain that was removed meanwhile, or removed and added anew. Resolves with null when it is gone. Errors of the store

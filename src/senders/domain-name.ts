@@ -1,5 +1,5 @@
 /**
- * The name of a sending domain as it may be given, and the labels made for it (contract.md 7.1).
+ * The name of a sending domain as it may be given, and the labels made for it (http/README.md "Domains").
  *
  * Pure; a name that is not accepted is a result with the reason, never an error.
  */

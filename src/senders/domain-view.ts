@@ -1,6 +1,6 @@
 /**
  * A sending domain as the API shows it: the record with the DNS entries to publish and what the last check found
- * (contract.md 7.1). Times are Unix seconds. Pure.
+ * (http/README.md "Domains"). Times are Unix seconds. Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
 import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../store/records/records.ts'

@@ -1,6 +1,6 @@
 /**
- * Sending domains: add, check, change, remove, and "may this domain send now" (contract.md 7). Their states are in
- * `domain-state.ts`, the roles of their keys in `dkim-rotation.ts`.
+ * Sending domains: add, check, change, remove, and "may this domain send now" (http/README.md "Domains"). Their states
+ * are in `domain-state.ts`, the roles of their keys in `dkim-rotation.ts`.
  *
  * A verify call asks the DNS for less than 10 s. Checks in the background start when a domain is added, gets another
  * pool or a new key, and when `checkDue` finds that their time has come; should one fail it is logged. Errors of the
@@ -115,7 +115,7 @@ export interface DomainPools {
   poolNames(): string[]
 }
 
-/** contract.md 7.4. */
+/** http/README.md "Domains". */
 const VERIFY_AGAIN_AFTER = 10 * SECOND
 
 export function createDomains(options: DomainsOptions): Domains {

@@ -1,5 +1,6 @@
 /**
- * How much of what was asked a warming IP may send now, and when the rest: three guards (engine.md 6.4, 6.5).
+ * How much of what was asked a warming IP may send now, and when the rest: three guards (egress/README.md "Smoothing"
+ * and "Provider shares").
  *
  *   day    the IP's and the provider's row of the day, each with a cap and a pace (GCRA)
  *   hour   what the IP was granted in the last 60 minutes
@@ -39,7 +40,7 @@ export interface AllowanceDecision extends Pick<Reservation, 'granted' | 'nextAt
   providerInterval: number
 }
 
-/** An hour of grants is never limited below this (engine.md 6.4). */
+/** An hour of grants is never limited below this (egress/README.md "Smoothing"). */
 const SMALLEST_HOUR = 5
 
 /** Messages an IP with this cap may be granted in any hour. */

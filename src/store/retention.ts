@@ -1,6 +1,6 @@
 /**
  * Retention: what is final goes when its time is over, and earlier while the database is above its budget, oldest
- * content first (operations.md 12.4). What is not final stays whatever its age.
+ * content first (store/README.md "Retention"). What is not final stays whatever its age.
  *
  * It goes in slices of a few milliseconds, with a pause behind each that grows with the time the store took to answer:
  * a busy store is left to the mail. A run ends where nothing more is over; one that is asked for meanwhile is the same
@@ -52,7 +52,7 @@ export interface Retention {
 const ROWS = 1_000
 /** Of verbs that end by rows alone, not by time. */
 const ROWS_COUNTED = 250
-/** Hours by provider are of interest for a while; the sums of an IP for longer (contract.md 9.5). */
+/** Hours by provider are of interest for a while; the sums of an IP for longer (http/README.md "IP statistics"). */
 const HOURS_BY_PROVIDER_KEPT = 35 * DAY
 /** Above this share of the budget what is final goes early, until the lower one: the file must not come to it. */
 const BUDGET_HIGH = 0.85

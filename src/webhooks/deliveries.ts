@@ -1,5 +1,6 @@
 /**
- * Webhook deliveries as their customer sees them: what became of each, and sending them again (contract.md 8.1).
+ * Webhook deliveries as their customer sees them: what became of each, and sending them again (http/README.md
+ * "Webhooks").
  *
  * Throws ServiceError: `not_found`; `invalid_request` for a wrong filter; `conflict` for a replay to an endpoint that
  * is disabled, which would wait without a word.
@@ -79,7 +80,7 @@ export interface WebhookDeliveriesOptions {
   onReplayed: (events: readonly ReplayedEvent[]) => void
 }
 
-/** contract.md 8.1. */
+/** http/README.md "Webhooks". */
 const MOST_REPLAYED = 100_000
 /** One transaction makes so many at most: whoever replays holds up nobody's acceptance. */
 const REPLAYED_AT_ONCE = 500

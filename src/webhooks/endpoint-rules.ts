@@ -1,5 +1,6 @@
 /**
- * What the fields of a webhook endpoint may hold (contract.md 8.1). Every problem is found, each with its field.
+ * What the fields of a webhook endpoint may hold (http/README.md "Webhooks"). Every problem is found, each with its
+ * field.
  */
 import { ServiceError } from '../base/errors.ts'
 import { FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../mail/event.ts'
@@ -7,7 +8,7 @@ import type { GuardedRequest } from '../network/guarded-request.ts'
 import { INCLUDED_FIELDS } from '../store/records/webhook-records.ts'
 import type { IncludedField } from '../store/records/webhook-records.ts'
 
-/** Limits of contract.md 8.1, in characters. */
+/** Limits of http/README.md "Webhooks", in characters. */
 const MOST_SECRET_CHARACTERS = 256
 const SHORT_SECRET_CHARACTERS = 16
 const MOST_DESCRIPTION_CHARACTERS = 200

@@ -1,5 +1,5 @@
 /**
- * How the secrets of a webhook endpoint are kept: sealed, and tied to their endpoint (hardening.md 8).
+ * How the secrets of a webhook endpoint are kept: sealed, and tied to their endpoint (senders/README.md "Secrets").
  *
  * `openSecret` and `openSecrets` throw when the master key is another one or the bytes belong to another endpoint. What
  * was opened for posting is remembered together with its sealed bytes, so that a post costs no decryption; a changed
@@ -34,7 +34,7 @@ export function openSecret(keyRing: KeyRing, endpointId: string, sealedSecret: U
   return keyRing.open(sealedSecret, associatedData(endpointId))
 }
 
-/** What signs now, and what will after a rotation that is under way (contract.md 8.5). */
+/** What signs now, and what will after a rotation that is under way (webhooks/README.md "Secret rotation"). */
 export function openSecrets(
   keyRing: KeyRing,
   { endpointId, sealedSecret, next }: WebhookTarget,

@@ -1,5 +1,5 @@
 /**
- * A webhook endpoint as it is shown (contract.md 8.1); times in Unix seconds. Never with a secret. Pure.
+ * A webhook endpoint as it is shown (http/README.md "Webhooks"); times in Unix seconds. Never with a secret. Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
 import type { DisabledReason, WebhookEndpointState } from '../store/records/webhook-records.ts'

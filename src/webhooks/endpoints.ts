@@ -1,5 +1,6 @@
 /**
- * Webhook endpoints: registering, showing, changing, removing them, and rotating their secrets (contract.md 8.1, 8.5).
+ * Webhook endpoints: registering, showing, changing, removing them, and rotating their secrets (http/README.md
+ * "Webhooks", webhooks/README.md "Secret rotation").
  *
  * Throws ServiceError: `invalid_request` names every wrong field at once, and nothing is stored then; `not_found`;
  * `conflict` for one endpoint too many and for a rotation during another. A secret that the caller gave is never shown
@@ -85,7 +86,7 @@ export interface WebhookEndpointsOptions {
 /** 32 random bytes are 43 characters of base64url. */
 const GENERATED_SECRET_BYTES = 32
 const SECRET_PREFIX = 'whsec_'
-/** contract.md 8.5, in seconds. */
+/** webhooks/README.md "Secret rotation", in seconds. */
 const DEFAULT_GRACE = 86_400
 const MOST_GRACE = 604_800
 const NOT_GIVEN = { url: null, events: null, include: null, secret: null, description: null }

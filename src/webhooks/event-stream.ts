@@ -1,6 +1,7 @@
 /**
- * Events as a stream, for a developer who follows along (operations.md 13.3): server-sent events in the format of the
- * HTML standard (9.2), with the identifier of the event as `id`, its kind as `event` and the exact body as `data`.
+ * Events as a stream, for a developer who follows along (commands/README.md "sternpost listen"): server-sent events in
+ * the format of the HTML standard (9.2), with the identifier of the event as `id`, its kind as `event` and the exact
+ * body as `data`.
  *
  * A follower gets what happens from now on, or after an event it names, back to an hour ago; replays and tests come as
  * they are made, to those who listen then. It counts for nothing: no delivery depends on it. One that reads slowly is

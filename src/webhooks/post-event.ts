@@ -3,7 +3,7 @@
  *
  * Exactly status 200 within 10 seconds is success; every other answer is a failure with a sentence that says so. The
  * body goes out byte for byte as stored, so the signature of a retry is the one of the first attempt. Never throws.
- * service-interface.txt, Authentication 3 and Delivery rules; contract.md 8.3 to 8.5.
+ * service-interface.txt, Authentication 3 and Delivery rules; webhooks/README.md "Deliveries" to 8.5.
  */
 import { createSecretKey } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
@@ -67,7 +67,7 @@ export async function postEvent(
   return { isSuccess: false, status, error: `answered ${status}; only ${SUCCESS_STATUS} counts`, answer }
 }
 
-/** contract.md 8.4. */
+/** webhooks/README.md "Signature". */
 export function deliveryHeaders(
   { body, eventId, id, attempts }: Pick<PostedDelivery, 'body' | 'eventId' | 'id' | 'attempts'>,
   { secret, nextSecret }: SigningSecrets | { secret: string; nextSecret: null },

@@ -1,5 +1,6 @@
 /**
- * When a webhook delivery is tried again (service-interface.txt, Delivery rules 3; contract.md 8.3). Pure.
+ * When a webhook delivery is tried again (service-interface.txt, Delivery rules 3; webhooks/README.md "Deliveries").
+ * Pure.
  *
  * Each delay counts from the end of the failed attempt, plus up to 1 %, so that what failed together does not come back
  * together. Never early; the contract allows 2 %, the rest is for the engine. The share is drawn from the delivery's
@@ -11,7 +12,7 @@ import { HOUR, MINUTE } from '../base/clock.ts'
 /** The five delays of the specification, in its order. */
 export const RETRY_DELAYS: readonly number[] = [1 * MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 24 * HOUR]
 
-/** Half of what contract.md 8.3 allows. */
+/** Half of what webhooks/README.md "Deliveries" allows. */
 const MOST_JITTER = 0.01
 const HASH_RANGE = 2 ** 32
 

@@ -1,6 +1,6 @@
 /**
- * Sends one sample to an endpoint now, with its real secret, and says what came back (contract.md 8.1). Not retried,
- * and counted nowhere; a disabled endpoint can be tried too.
+ * Sends one sample to an endpoint now, with its real secret, and says what came back (http/README.md "Webhooks"). Not
+ * retried, and counted nowhere; a disabled endpoint can be tried too.
  *
  * Throws ServiceError: `not_found`; `invalid_request` for an unknown kind; `rate_limited` for too many tries at once.
  */
@@ -37,7 +37,7 @@ export interface TryEndpointOptions extends PostEventOptions {
   onTold: (events: readonly ReplayedEvent[]) => void
 }
 
-/** contract.md 8.1. */
+/** http/README.md "Webhooks". */
 const MOST_ANSWER_BYTES = 2_048
 /** To one endpoint: each may take ten seconds. */
 const MOST_AT_ONCE = 4

@@ -1,5 +1,5 @@
 /**
- * An even pace over what is left (engine.md 6.4), by its table and by properties.
+ * An even pace over what is left (egress/README.md "Smoothing"), by its table and by properties.
  */
 import t from 'tap'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
@@ -13,7 +13,7 @@ function paceOf(changes: Partial<Pace> = {}): Pace {
 }
 
 t.test('the interval spreads what is left over the time that is left', async (t) => {
-  // Stage, T at midnight (engine.md 6.4), B, H.
+  // Stage, T at midnight (egress/README.md "Smoothing"), B, H.
   for (const [left, interval, burst, hour] of [
     [50, 28.8 * MINUTE, 5, 7],
     [500, 172_800, 10, 63],

@@ -1,6 +1,6 @@
 /**
  * `sternpost domain …` as an administrator runs it: the real verbs over a real admin socket, with small features
- * behind it. Standard output holds the result alone; exit codes are those of operations.md 5.4.
+ * behind it. Standard output holds the result alone; exit codes are those of commands/README.md "Exit codes".
  */
 import { execFile } from 'node:child_process'
 import { writeFileSync } from 'node:fs'

@@ -146,8 +146,8 @@ t.test('the shipped files are valid, and the sandbox can use them', async (t) =>
     ['listen.inbound', 'delivery.allow_private_addresses'],
   )
   t.strictSame(Object.keys(configuration.pools.pools), ['default', 'warming', 'cold'])
-  t.equal(Object.keys(configuration.providers.providers).length, 24, 'all blocks of engine.md 7')
-  t.equal(configuration.providers.replies.length, 41, 'all rules of engine.md 9.2')
+  t.equal(Object.keys(configuration.providers.providers).length, 24, 'all blocks of egress/README.md "Providers"')
+  t.equal(configuration.providers.replies.length, 41, 'all rules of egress/README.md "The shipped rules"')
   t.equal(configuration.providers.replies.at(-1)?.provider, 'any', 'general rules come last')
   t.strictSame(configuration.providers.providers['barracuda'], {
     isp: 'barracuda',
@@ -171,7 +171,7 @@ t.test('the shipped files are valid, and the sandbox can use them', async (t) =>
     t.equal(
       stages.reduce((total, stage) => total + stage, 0),
       sum,
-      `${curve} adds up as engine.md 6.2 says`,
+      `${curve} adds up as egress/README.md "Curves" says`,
     )
   }
 })

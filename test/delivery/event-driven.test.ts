@@ -1,6 +1,6 @@
 /**
  * Work starts by events: an idle engine does nothing, whatever waits in its queue; and nothing outlives its lifetime,
- * whatever holds it (engine.md 4.3, 4.4).
+ * whatever holds it (delivery/README.md "Wake-ups" and "Expiry").
  */
 import t from 'tap'
 import type { Test } from 'tap'
@@ -20,9 +20,9 @@ const IS_FULL = process.env['TEST_SCALE'] === 'full'
 const ANNA = 'anna@dest.test'
 const IP = '127.0.0.11'
 const LIFETIME = HOUR
-/** engine.md 22, point 25. */
+/** test/README.md "What is promised". */
 const LATEST_END = MINUTE
-/** A try that fails later than this before the end may be the last one (engine.md 11.1). */
+/** A try that fails later than this before the end may be the last one (delivery/README.md "Retries"). */
 const MAY_END_BEFORE = 16 * MINUTE
 const EXPIRE_EVERY = 5 * SECOND
 const nothing = async (): Promise<void> => {}

@@ -1,5 +1,6 @@
 /**
- * A suspended path comes back by one message at a time, and a restart forgets nothing of it (engine.md 8.5).
+ * A suspended path comes back by one message at a time, and a restart forgets nothing of it (egress/README.md
+ * "Suspension ladder").
  */
 import t from 'tap'
 import type { Test } from 'tap'

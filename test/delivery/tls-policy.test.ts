@@ -1,6 +1,6 @@
 /**
  * Which TLS policy holds towards the hosts of a domain: the table of DANE over zones that Knot signed and unbound
- * validates, MTA-STS, and the order of both (engine.md 13.1 to 13.3).
+ * validates, MTA-STS, and the order of both (delivery/README.md "TLS" to 13.3).
  */
 import { fileURLToPath } from 'node:url'
 import t from 'tap'

@@ -1,6 +1,6 @@
 /**
  * The reason for which a message waits, as `explain` and the statistics of an IP tell it: one test for each cause of
- * engine.md 4.5, made by the world and not by a stub.
+ * delivery/README.md "Why a message waits", made by the world and not by a stub.
  */
 import t from 'tap'
 import type { Test } from 'tap'

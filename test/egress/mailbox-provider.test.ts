@@ -1,5 +1,5 @@
 /**
- * From the MX set of a domain to its provider, the `isp` customers see, and the route (engine.md 7).
+ * From the MX set of a domain to its provider, the `isp` customers see, and the route (egress/README.md "Providers").
  */
 import t from 'tap'
 import type { ProviderSettings } from '../../src/config/settings/provider-settings.ts'

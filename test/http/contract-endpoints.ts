@@ -71,7 +71,7 @@ export const CONTRACT_ENDPOINTS: ContractEndpoint[] = list(`
     GET /ips/{ip}/warmup/forecast
 `)
 
-/** service-interface.txt, Events, and contract.md 8.2. */
+/** service-interface.txt, Events, and http/README.md "Events". */
 export const EVENT_KINDS = [
   'email.delivered',
   'email.bounced',

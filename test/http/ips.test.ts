@@ -1,6 +1,7 @@
 /**
- * The routes of dedicated IPs (contract.md 9): states and calls, paging, statistics, forecast. Every answer is held
- * against its schema by the client. The pools are those of sender-parts.ts: 127.0.0.14 is cold, 127.0.0.15 disabled.
+ * The routes of dedicated IPs (http/README.md "IPs"): states and calls, paging, statistics, forecast. Every answer is
+ * held against its schema by the client. The pools are those of sender-parts.ts: 127.0.0.14 is cold, 127.0.0.15
+ * disabled.
  */
 import t from 'tap'
 import type { Test } from 'tap'
@@ -255,7 +256,7 @@ t.test('statistics count what was tried from the IP', async (t) => {
   t.match(JSON.parse(today.text).data, days)
 })
 
-t.test('the forecast of contract.md 9.7', async (t) => {
+t.test('the forecast of http/README.md "Forecast"', async (t) => {
   const { port, clock } = await freshApi(t)
   const midnight = (Math.floor(clock.now() / DAY) * DAY + DAY) / SECOND
   const path = `/v1/ips/${COLD}/warmup/forecast`

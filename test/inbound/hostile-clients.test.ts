@@ -47,7 +47,7 @@ const DOORS = [
   },
 ]
 
-/** hardening.md 5.3: what some server takes for the end of data. */
+/** inbound/README.md "End of data": what some server takes for the end of data. */
 const WRONG_ENDS = [
   '\n.\n',
   '\n.\r',

@@ -196,7 +196,9 @@ t.test('no input throws, and what is accepted has the promised shape', async (t)
 })
 
 /** Where the corpora and we differ on RFC 5321 validity, and why. */
-const WRITTEN_REASONS: Record<string, string> = { ' test@iana.org': 'surrounding spaces are trimmed (contract.md 4.2)' }
+const WRITTEN_REASONS: Record<string, string> = {
+  ' test@iana.org': 'surrounding spaces are trimmed (http/README.md "Addresses")',
+}
 
 /** A name for an assertion: some characters would break the test output's own lines. */
 function shown(text: string): string {

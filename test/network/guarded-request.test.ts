@@ -1,6 +1,7 @@
 /**
- * URLs that others chose: none of them reaches an address of our own network (hardening.md A16, 4.1), and no receiver
- * holds us longer than its time or makes us read more than its share (A17). All connections stay on loopback.
+ * URLs that others chose: none of them reaches an address of our own network (test/README.md "Attacks",
+ * network/README.md "Addresses never connected to"), and no receiver holds us longer than its time or makes us read
+ * more than its share (A17). All connections stay on loopback.
  */
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'

@@ -1,5 +1,6 @@
 /**
- * URLs that lead inwards, in every notation known for it (hardening.md 4.1): none of them may be connected to.
+ * URLs that lead inwards, in every notation known for it (network/README.md "Addresses never connected to"): none of
+ * them may be connected to.
  */
 
 export const PUBLIC = '8.8.8.8'

@@ -1,5 +1,5 @@
 /**
- * Which hosts take a domain's mail, asked of a real DNS server on loopback (engine.md 12).
+ * Which hosts take a domain's mail, asked of a real DNS server on loopback (network/README.md "Mail hosts").
  */
 import t from 'tap'
 import type { Test } from 'tap'

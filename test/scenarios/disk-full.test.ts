@@ -1,7 +1,7 @@
 /**
  * The disk of the database fills up under load, at random moments, and has space again: what was answered with 200
  * arrives once, everything else is answered 503 `unavailable` and 452, the process lives on, and all goes on by itself
- * within 10 s. Hardening.md 6.2.
+ * within 10 s. store/README.md "Full disk".
  */
 import { once } from 'node:events'
 import { connect } from 'node:net'

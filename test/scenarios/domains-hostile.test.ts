@@ -14,7 +14,7 @@ import { until } from '../support/until.ts'
 
 const skip = missingPrograms({ unbound: ['unbound'] })
 const SECOND = 1_000
-/** Ten seconds (contract.md 7.4), and time for the rest of the request on a busy machine. */
+/** Ten seconds (http/README.md "Domains"), and time for the rest of the request on a busy machine. */
 const MOST_VERIFY_MILLISECONDS = 20_000
 const MOST_ANSWER_BYTES = 256 * 1_024
 /** Of a server that goes on living: its longest silence meanwhile. */

@@ -1,5 +1,6 @@
 /**
- * Fairness (engine.md 4.2): a provider that blocks, a batch that is large, or mail that comes back, delays nobody else.
+ * Fairness (delivery/README.md "Fairness"): a provider that blocks, a batch that is large, or mail that comes back,
+ * delays nobody else.
  *
  * The engine with a real store, real DNS and real SMTP. At the small size order and counts at the receivers decide, so
  * that no slow machine fails a test; the full size measures time as well, as a ratio within one run.
@@ -23,7 +24,7 @@ const ZONE = { 'other.test': { MX: ['10 mx.other.test'] }, 'mx.other.test': { A:
 const PER_ACCEPT = 1_000
 const LONG = 10 * MINUTE
 const BLOCK = '554 5.7.1 blocked using a list'
-/** What one path may have in hand (engine.md 4.1). */
+/** What one path may have in hand (delivery/README.md "From the table to the wire"). */
 const MOST_IN_HAND = 200
 
 async function sink(t: Test, options: OrderingSinkOptions = {}): Promise<OrderingSink> {

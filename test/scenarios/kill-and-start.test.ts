@@ -1,6 +1,7 @@
 /**
  * The process ends while mail is under way, by a kill at each moment around the final dot and by SIGTERM, and is
- * started again: what may have been delivered waits and says so, everything else goes at once. Engine.md 3.4.
+ * started again: what may have been delivered waits and says so, everything else goes at once. store/README.md "The dot
+ * mark and recovery".
  */
 import t from 'tap'
 import type { ApiClient } from '../support/api-client.ts'

@@ -1,6 +1,7 @@
 /**
  * kill -9 under load, again and again: of all that was answered with 200 nothing is lost; what arrives twice was
- * between its final dot and the commit, and says so. Delivery is at least once (RFC 1047). Engine.md 3.5.
+ * between its final dot and the commit, and says so. Delivery is at least once (RFC 1047). store/README.md "What a kill
+ * may cause".
  */
 import t from 'tap'
 import type { ManyDestinations } from '../support/many-destinations.ts'

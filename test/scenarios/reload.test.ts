@@ -1,6 +1,6 @@
 /**
  * The configuration files change while the server runs: a bad one changes nothing, by SIGHUP and by `sternpost reload`;
- * a good one is told as a difference and in force at once. Operations.md 5.3.
+ * a good one is told as a difference and in force at once. config/README.md "Reload".
  */
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'

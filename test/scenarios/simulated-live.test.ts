@@ -1,6 +1,6 @@
 /**
  * On a live server: simulated recipients work with a live key, and all mail of a test key is captured; nothing of it
- * leaves the host, and the events are those of the contract. contract.md 11.
+ * leaves the host, and the events are those of the contract. http/README.md "Simulated recipients".
  */
 import t from 'tap'
 import { apiClient } from '../support/api-client.ts'

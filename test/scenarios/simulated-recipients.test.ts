@@ -6,7 +6,7 @@ import t from 'tap'
 import { startSandbox } from '../support/sandbox-process.ts'
 import { until } from '../support/until.ts'
 
-/** contract.md 11: the events of each address, in any order. */
+/** http/README.md "Simulated recipients": the events of each address, in any order. */
 const EVENTS: Record<string, string[]> = {
   delivered: ['delivered'],
   hard: ['bounced hard'],

@@ -19,7 +19,9 @@ import { startZone } from '../support/zone.ts'
 import type { ZoneServer } from '../support/zone.ts'
 
 const LIFETIME = 72 * HOUR
-/** Engine.md 11.1: hours and minutes since the first attempt, and the last one a minute before the end. */
+/**
+ * delivery/README.md "Retries": hours and minutes since the first attempt, and the last one a minute before the end.
+ */
 const SCHEDULE = [
   '0:00',
   '0:01',
@@ -42,7 +44,7 @@ const SCHEDULE = [
 ].map((time) => Number(time.split(':')[0]) * HOUR + Number(time.split(':')[1]) * MINUTE)
 /** Between a time that has come and the try on a slow machine. */
 const LATE = 30 * SECOND
-/** Engine.md 11.2: a path waits at most so long. */
+/** delivery/README.md "Path errors": a path waits at most so long. */
 const LONGEST_PATH_WAIT = HOUR
 const MOST_STEPS = 1_000
 

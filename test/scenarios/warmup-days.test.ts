@@ -31,7 +31,7 @@ const IS_FULL = process.env['TEST_SCALE'] === 'full'
 const SEED = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000)
 
 const IPS = ['127.0.0.11', '127.0.0.12']
-/** The first stages of the curve `standard`, as engine.md 6.2 has them. */
+/** The first stages of the curve `standard`, as egress/README.md "Curves" has them. */
 const CURVE = [
   50, 100, 200, 350, 500, 750, 1_000, 1_500, 2_000, 3_000, 4_000, 5_000, 6_500, 8_000, 10_000, 12_500, 15_000, 18_000,
   22_000, 26_000, 30_000, 35_000, 40_000, 45_000, 50_000, 60_000, 70_000, 80_000, 90_000, 100_000,
@@ -133,7 +133,10 @@ function createPassing(appliance: SimulatedAppliance, random: RandomSource, kill
 /** Of real time, after the clock was moved: by then, all that could go has gone. */
 const LATEST_KILL = 40
 
-/** Shorter than what may go at once takes at the pace of the day (engine.md 6.4), so that steps waste nothing. */
+/**
+ * Shorter than what may go at once takes at the pace of the day (egress/README.md "Smoothing"), so that steps waste
+ * nothing.
+ */
 function longestStep(cap: number, spreadOver: number): number {
   const burst = Math.min(500, Math.max(5, cap / 50))
   return Math.floor(Math.min(HOUR, 0.8 * (burst - 1) * (spreadOver / cap)))

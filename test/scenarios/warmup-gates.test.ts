@@ -10,7 +10,7 @@ import type { WarmingScene } from '../support/warming-scene.ts'
 
 const [FIRST, SECOND] = ['127.0.0.11', '127.0.0.12'] as const
 const STAGE = 6
-/** engine.md 6.6: greylisting does not count, what speaks of reputation does. */
+/** egress/README.md "Gates": greylisting does not count, what speaks of reputation does. */
 const GREYLISTED = '451 4.7.1 Greylisted, please come back in 5 minutes'
 const TOO_MUCH = '451 4.7.0 Daily quota exceeded'
 /** The example of the rule `google-detected` in config/providers.yaml: five within an hour suspend for one hour. */

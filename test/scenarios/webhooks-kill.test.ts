@@ -16,7 +16,7 @@ const RATE_DEADLINE = 120_000
 const BATCH = Math.min(MESSAGES, 500)
 const KILLS = 2
 const DEADLINE = IS_FULL ? 900_000 : 180_000
-/** A little more than each of the delays between the tries (contract.md 8.3). */
+/** A little more than each of the delays between the tries (webhooks/README.md "Deliveries"). */
 const DELAYS = ['62s', '310s', '31m', '123m', '1470m']
 
 /** Milliseconds without a post. */

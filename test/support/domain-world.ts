@@ -63,7 +63,7 @@ export interface DomainWorld {
 }
 
 const SECOND = 1_000
-/** More than contract.md 7.4 keeps the answer of a verify call. */
+/** More than http/README.md "Domains" keeps the answer of a verify call. */
 const BETWEEN_VERIFY_CALLS = 11 * SECOND
 
 export const APPLIANCE_RECORDS: readonly DnsRecordLine[] = [

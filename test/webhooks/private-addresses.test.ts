@@ -1,6 +1,7 @@
 /**
  * Endpoints that lead inwards, through the whole engine and a real DNS server: nothing connects, and the delivery log
- * of each says why (hardening.md A16, 4.1). Two canaries, on IPv4 and on IPv6, must see nobody.
+ * of each says why (test/README.md "Attacks", network/README.md "Addresses never connected to"). Two canaries, on IPv4
+ * and on IPv6, must see nobody.
  */
 import { once } from 'node:events'
 import { createServer } from 'node:net'

@@ -1,6 +1,6 @@
 /**
- * Sockets that a service manager opened for us and passed on (operations.md 10; sd_listen_fds(3)), so that low ports
- * need no privilege and connections wait, instead of being refused, while the server restarts.
+ * Sockets that a service manager opened for us and passed on (systemd/README.md "The unit"; sd_listen_fds(3)), so that
+ * low ports need no privilege and connections wait, instead of being refused, while the server restarts.
  *
  * Which listener a socket belongs to is said by its port and address, never by its order. A listener for every address
  * takes any socket of its port; one for a single address never takes a socket for more than that, or what is meant for

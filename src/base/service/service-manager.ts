@@ -1,5 +1,5 @@
 /**
- * What the service manager wants to hear (operations.md 10; sd_notify(3)).
+ * What the service manager wants to hear (systemd/README.md "The unit"; sd_notify(3)).
  *
  * Notices go through the systemd-notify command, because Node has no datagram Unix sockets; one after the other, so
  * that a READY never overtakes its RELOADING. Without a service manager nothing is run. A notice that fails is reported

@@ -1,6 +1,6 @@
 /**
- * A transport for nodemailer that sends through Sternpost's HTTP API (operations.md 13.2). No dependency: it stands
- * alone, with `attachment-content.ts`, to be copied into an app.
+ * A transport for nodemailer that sends through Sternpost's HTTP API (clients/README.md "nodemailer"). No dependency:
+ * it stands alone, with `attachment-content.ts`, to be copied into an app.
  *
  *   const transporter = nodemailer.createTransport(sternpostTransport({ url: 'https://mail.example.net', apiKey }))
  *   const { messageId } = await transporter.sendMail({ from, to, subject, html })

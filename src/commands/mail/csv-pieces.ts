@@ -1,6 +1,6 @@
 /**
- * A CSV file of any size in pieces that a server takes (contract.md 10: at most 10 MiB), each with the header line of
- * the file, cut between rows and read as it is needed.
+ * A CSV file of any size in pieces that a server takes (http/README.md "Suppressions": at most 10 MiB), each with the
+ * header line of the file, cut between rows and read as it is needed.
  *
  * A row may go on over several lines in quotes (RFC 4180 §2); where quotes are not closed for MiBs, the file is cut at
  * the next line end: such a row is faulty anyway. Throws the error of the file system.

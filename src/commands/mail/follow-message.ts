@@ -18,7 +18,7 @@ export interface FollowOptions {
   onEvent: (event: EventData) => void
 }
 
-/** States in which a message still waits for something (contract.md 6.1). */
+/** States in which a message still waits for something (http/README.md "States of a message"). */
 const OPEN_STATES: readonly MessageState[] = ['scheduled', 'queued', 'sending', 'deferred']
 
 export async function followMessage(options: FollowOptions): Promise<MessageState> {

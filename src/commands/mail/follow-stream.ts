@@ -1,5 +1,6 @@
 /**
- * An event stream that goes on behind the last event when its connection breaks (operations.md 13.3).
+ * An event stream that goes on behind the last event when its connection breaks (commands/README.md "sternpost
+ * listen").
  *
  * Resolves when interrupted. Rejects when the first connection fails, when a later one is refused for good, and with
  * what `onEvent` throws.

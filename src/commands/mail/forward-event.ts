@@ -1,6 +1,6 @@
 /**
- * One event of the stream, posted to a developer's URL as the server would post it to an endpoint (contract.md 8.4).
- * Never throws: what goes wrong is in the result.
+ * One event of the stream, posted to a developer's URL as the server would post it to an endpoint (webhooks/README.md
+ * "Signature"). Never throws: what goes wrong is in the result.
  */
 import { SECOND } from '../../base/clock.ts'
 import { newIdentifier } from '../../base/identifier.ts'

@@ -1,5 +1,6 @@
 /**
- * `sternpost listen`: brings events to a developer's machine without a public address (operations.md 13.3).
+ * `sternpost listen`: brings events to a developer's machine without a public address (commands/README.md "sternpost
+ * listen").
  *
  * Reads the event stream of the server and posts each event, in the exact wire format and signed with a secret it
  * prints, one after the other. A broken connection is made again and goes on behind the last event that was posted.

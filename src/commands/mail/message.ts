@@ -1,5 +1,6 @@
 /**
- * `sternpost message`: one message, search, live view, and what can be done with one (contract.md 6, operations.md 6).
+ * `sternpost message`: one message, search, live view, and what can be done with one (http/README.md "Messages",
+ * commands/README.md "The command line").
  */
 import { Option } from 'commander'
 import type { Command } from 'commander'

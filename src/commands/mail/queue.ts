@@ -1,5 +1,6 @@
 /**
- * `sternpost queue`: what waits and why, and what an operator does to it (operations.md 6, contract.md 6.3).
+ * `sternpost queue`: what waits and why, and what an operator does to it (commands/README.md "The command line",
+ * http/README.md "Explain").
  *
  * Every action on many messages first says how many there are; without --yes it changes nothing and ends with 64.
  */

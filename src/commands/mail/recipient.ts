@@ -1,5 +1,5 @@
 /**
- * `sternpost recipient`: what is stored about an address, and its erasure (hardening.md 9).
+ * `sternpost recipient`: what is stored about an address, and its erasure (messages/README.md "Privacy").
  */
 import type { Command } from 'commander'
 import { callServer, withQuery } from '../shared/api-client.ts'

@@ -1,5 +1,5 @@
 /**
- * `sternpost send`: sends one message, and with --wait follows it to its end (operations.md 6).
+ * `sternpost send`: sends one message, and with --wait follows it to its end (commands/README.md "The command line").
  *
  * Ends with 0 when it was accepted; with --wait only when it was delivered: 1 when it ended otherwise, 75 when the time
  * was over first.
@@ -40,7 +40,7 @@ interface Sent {
   reason?: string
 }
 
-/** contract.md 4.3: more would be refused by the server, after all of it was sent there. */
+/** http/README.md "Attachments": more would be refused by the server, after all of it was sent there. */
 const MOST_ATTACHMENT_BYTES = 10 * 1024 * 1024
 const LOOK_EVERY = SECOND / 2
 const DEFAULT_TEXT = 'A test message, sent with `sternpost send`.'

@@ -1,5 +1,6 @@
 /**
- * `sternpost suppression`: the addresses that nothing is sent to (contract.md 10, operations.md 6).
+ * `sternpost suppression`: the addresses that nothing is sent to (http/README.md "Suppressions", commands/README.md
+ * "The command line").
  *
  * `export` prints CSV that `import` takes: what one server knows can be brought to another. Reason and scope travel
  * along; when an entry was made does not. `remove` shows the entries first and does nothing without --yes.

@@ -1,5 +1,6 @@
 /**
- * `sternpost webhook deliveries` and `replay`: what was sent to endpoints, and sending it again (contract.md 8.1).
+ * `sternpost webhook deliveries` and `replay`: what was sent to endpoints, and sending it again (http/README.md
+ * "Webhooks").
  *
  * The API knows deliveries by their endpoint: where none is named, all endpoints are asked.
  */

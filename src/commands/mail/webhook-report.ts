@@ -1,5 +1,5 @@
 /**
- * Webhook endpoints and the deliveries on their way to them as text (contract.md 8.1). Pure.
+ * Webhook endpoints and the deliveries on their way to them as text (http/README.md "Webhooks"). Pure.
  */
 import type { WebhookEndpointView } from '../../webhooks/endpoint-view.ts'
 import { localTime, preciseTime, sheetText } from '../shared/print.ts'

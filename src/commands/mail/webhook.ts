@@ -1,6 +1,6 @@
 /**
- * `sternpost webhook`: endpoints that receive events (contract.md 8, operations.md 6). What is sent to them:
- * `webhook-deliveries.ts`.
+ * `sternpost webhook`: endpoints that receive events (http/README.md "Webhooks", commands/README.md "The command
+ * line"). What is sent to them: `webhook-deliveries.ts`.
  *
  * `remove` shows how many deliveries wait and does nothing without --yes. `test` ends with 1 when the endpoint did not
  * answer 200.

@@ -1,5 +1,5 @@
 /**
- * `sternpost domain`: sending domains, with the wording of the API (operations.md 6).
+ * `sternpost domain`: sending domains, with the wording of the API (commands/README.md "The command line").
  *
  * `check` ends with 0 when the domain is verified, with 1 when it is not, with 75 when `--wait` was not long enough.
  * `remove` shows how much mail waits and does nothing without --yes (64).

@@ -1,6 +1,6 @@
 /**
  * `sternpost ip warmup`: start, pause, resume, complete and restart the warmup of an IP, and the forecast of a campaign
- * (contract.md 9.3 and 9.7).
+ * (http/README.md "Warmup" and "Forecast").
  */
 import type { Command } from 'commander'
 import { callServer, withQuery } from '../shared/api-client.ts'

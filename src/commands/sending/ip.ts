@@ -1,5 +1,6 @@
 /**
- * `sternpost ip`: dedicated IPs, their warmup and their daily volume (contract.md 9, operations.md 6).
+ * `sternpost ip`: dedicated IPs, their warmup and their daily volume (http/README.md "IPs", commands/README.md "The
+ * command line").
  */
 import type { Command } from 'commander'
 import { callServer, ifPermitted, listFromServer, withQuery } from '../shared/api-client.ts'

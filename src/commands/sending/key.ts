@@ -1,5 +1,6 @@
 /**
- * `sternpost key`: API keys (contract.md 3, operations.md 6). A key is shown once, when it is made.
+ * `sternpost key`: API keys (http/README.md "Keys and scopes", commands/README.md "The command line"). A key is shown
+ * once, when it is made.
  *
  * `revoke` and `rotate` end what uses the old key: without --yes they show when it was last used and change nothing.
  */

@@ -1,6 +1,6 @@
 /**
- * `sternpost path`: what receivers have brought upon the paths from our IPs to them (engine.md 8): limits, waits and
- * suspensions, with their cause and end; and how an operator lifts them.
+ * `sternpost path`: what receivers have brought upon the paths from our IPs to them (egress/README.md "Shaping"):
+ * limits, waits and suspensions, with their cause and end; and how an operator lifts them.
  */
 import type { Command } from 'commander'
 import { callServer, withQuery } from '../shared/api-client.ts'

@@ -1,5 +1,6 @@
 /**
- * `sternpost pool`: the pools as the running server has them, with the state of their IPs (operations.md 4.2).
+ * `sternpost pool`: the pools as the running server has them, with the state of their IPs (config/README.md
+ * "pools.yaml").
  */
 import type { Command } from 'commander'
 import { EXIT, ProcessExit } from '../../base/errors.ts'

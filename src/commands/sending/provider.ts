@@ -1,6 +1,6 @@
 /**
- * `sternpost provider`: the blocks of providers.yaml with their limits and rules, read from the files; and which of them
- * a recipient domain falls into, as the running server finds it (engine.md 7).
+ * `sternpost provider`: the blocks of providers.yaml with their limits and rules, read from the files; and which of
+ * them a recipient domain falls into, as the running server finds it (egress/README.md "Providers").
  */
 import type { Command } from 'commander'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'

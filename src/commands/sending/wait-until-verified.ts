@@ -15,7 +15,7 @@ export interface WaitOptions {
   onCheck: (domain: DomainView) => void
 }
 
-/** Above the 10 s within which the server repeats its last answer (contract.md 7.4). */
+/** Above the 10 s within which the server repeats its last answer (http/README.md "Domains"). */
 const CHECK_EVERY = 15 * SECOND
 
 export async function waitUntilVerified(options: WaitOptions): Promise<DomainView> {

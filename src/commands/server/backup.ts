@@ -1,5 +1,6 @@
 /**
- * `sternpost backup`: writes one while the server runs, lists those there are, checks one anywhere (operations.md 12.1).
+ * `sternpost backup`: writes one while the server runs, lists those there are, checks one anywhere (systemd/README.md
+ * "Backup").
  */
 import { accessSync, constants, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -2,9 +2,9 @@
  * `sternpost config`: `diff` compares the files with the running server (`reload.ts`), `show` and `docs` explain them
  * (`config-keys.ts`), `check` validates them (`check.ts`).
  *
- * `test-reply` needs no server: it says what the rules make of an SMTP reply (engine.md 9 and 14): which rule of
- * providers.yaml shapes the path, which of bounces.yaml gives the category, where both stand, and the three decisions
- * that follow.
+ * `test-reply` needs no server: it says what the rules make of an SMTP reply (egress/README.md "Reply rules",
+ * mail/README.md "Three decisions"): which rule of providers.yaml shapes the path, which of bounces.yaml gives the
+ * category, where both stand, and the three decisions that follow.
  */
 import { Option } from 'commander'
 import type { Command } from 'commander'

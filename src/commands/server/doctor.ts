@@ -1,5 +1,6 @@
 /**
- * `sternpost doctor`: runs the checks and says what was seen, why it matters and what to do (operations.md 7).
+ * `sternpost doctor`: runs the checks and says what was seen, why it matters and what to do (health/README.md
+ * "Checks").
  *
  * The running server is asked for what only it knows; what only means something from outside is looked at here. Without
  * a server all that can be seen without one is looked at, and the rest is skipped. Ends with 0 when all is well, 1 with

@@ -1,5 +1,5 @@
 /**
- * Lines of the log as `sternpost logs` shows them: which are meant, and how they read (operations.md 9). Pure.
+ * Lines of the log as `sternpost logs` shows them: which are meant, and how they read (base/README.md "Logging"). Pure.
  */
 import { printable } from '../shared/print.ts'
 

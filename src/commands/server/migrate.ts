@@ -1,6 +1,6 @@
 /**
  * `sternpost migrate` and `sternpost verify`: the schema and the soundness of the database of a stopped server
- * (operations.md 12.3). `migrate --check` only reads, also beside a running one.
+ * (store/README.md "Migrations"). `migrate --check` only reads, also beside a running one.
  */
 import type { Command } from 'commander'
 import { EXIT } from '../../base/errors.ts'

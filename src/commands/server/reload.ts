@@ -1,6 +1,6 @@
 /**
  * `sternpost reload` and `sternpost config diff`: the running server takes its files over, or says what would change
- * (operations.md 5.3). Files with an error change nothing: the errors are printed, exit 78.
+ * (config/README.md "Reload"). Files with an error change nothing: the errors are printed, exit 78.
  */
 import type { Command } from 'commander'
 import { ConfigurationError, EXIT } from '../../base/errors.ts'

@@ -1,6 +1,7 @@
 /**
- * What follows from an SMTP reply (engine.md 9 and 14.1): the rule that shapes its path, and the three decisions, what
- * happens now, the bounce type at the end, and whether the address is suppressed. As data and as text. Pure.
+ * What follows from an SMTP reply (egress/README.md "Reply rules", mail/README.md "Three decisions"): the rule that
+ * shapes its path, and the three decisions, what happens now, the bounce type at the end, and whether the address is
+ * suppressed. As data and as text. Pure.
  */
 import { HOUR } from '../../base/clock.ts'
 import type { ProviderSettings, ReplyRuleSettings } from '../../config/settings/provider-settings.ts'

@@ -1,5 +1,6 @@
 /**
- * `sternpost sandbox`: the real server with a small outside world of its own, on loopback alone (operations.md 2).
+ * `sternpost sandbox`: the real server with a small outside world of its own, on loopback alone (sandbox/README.md "The
+ * sandbox").
  */
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
@@ -41,7 +42,7 @@ const EXAMPLES = `
 Examples:
   sternpost sandbox --port 9000 --fresh
   sternpost sandbox --speed 1440     a day passes in a minute`
-/** operations.md 2. */
+/** sandbox/README.md "The sandbox". */
 const HIGHEST_SPEED = 100_000
 
 export function addSandboxCommand(program: Command, sandbox: (options: SandboxCommandOptions) => Promise<void>): void {

@@ -1,5 +1,5 @@
 /**
- * `sternpost status`: how the server is, on one screen (operations.md 6).
+ * `sternpost status`: how the server is, on one screen (commands/README.md "The command line").
  *
  * What a key may not ask about is left out. Ends with 1 when the server is not well.
  */

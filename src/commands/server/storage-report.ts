@@ -1,5 +1,5 @@
 /**
- * What the database is full of, for `sternpost status` (operations.md 12.4).
+ * What the database is full of, for `sternpost status` (store/README.md "Retention").
  */
 import { callServer } from '../shared/api-client.ts'
 import { byteText } from '../shared/byte-text.ts'

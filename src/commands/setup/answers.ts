@@ -1,5 +1,5 @@
 /**
- * The four answers that `sternpost setup` needs: from flags, or asked for on a terminal (operations.md 1.3).
+ * The four answers that `sternpost setup` needs: from flags, or asked for on a terminal (systemd/README.md "Install").
  *
  * Never asks without a terminal: what is missing then is listed, exit 64. An answer that can not be is 64 as well, on a
  * terminal it is asked for again. Ctrl-C and Ctrl-D there end with 130.

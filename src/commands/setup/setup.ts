@@ -1,5 +1,5 @@
 /**
- * `sternpost setup`: from an installed package to a server that takes mail (operations.md 1.3).
+ * `sternpost setup`: from an installed package to a server that takes mail (systemd/README.md "Install").
  *
  * 1. Four answers: from flags, or asked for on a terminal (`answers.ts`).
  * 2. All files are made and read as the server would read them; ports, reverse names and port 25 are looked at.

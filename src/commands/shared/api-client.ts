@@ -29,7 +29,7 @@ export interface ApiCall {
 /** Parameters behind the question mark; what is undefined is left out. */
 export type Query = Record<string, string | undefined>
 
-/** The most entries of a page (contract.md 1). */
+/** The most entries of a page (http/README.md "Conventions"). */
 const PAGE_ENTRIES = 100
 const OK = 200
 const JSON_TYPE = 'application/json'

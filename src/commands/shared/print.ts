@@ -1,6 +1,6 @@
 /**
- * How the verbs print (operations.md 6): results on standard output, everything else on standard error, nothing that a
- * terminal would obey.
+ * How the verbs print (commands/README.md "The command line"): results on standard output, everything else on standard
+ * error, nothing that a terminal would obey.
  */
 
 import { once } from 'node:events'

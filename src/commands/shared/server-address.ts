@@ -1,6 +1,6 @@
 /**
- * Which server a verb asks (operations.md 6): the one on this machine by its admin socket, or one elsewhere by URL and
- * API key.
+ * Which server a verb asks (commands/README.md "The command line"): the one on this machine by its admin socket, or one
+ * elsewhere by URL and API key.
  *
  * What was said most plainly wins: `--url` or `--api-key`; `--config`; STERNPOST_URL; STERNPOST_CONFIG; the file
  * ~/.config/sternpost/config.yaml with `url` and `api_key`; the folder of an installed package. Throws ProcessExit: 64

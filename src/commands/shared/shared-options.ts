@@ -9,7 +9,9 @@ export const SHIPPED_FOLDER = fileURLToPath(new URL('../../../config', import.me
 
 const PRODUCTION_FOLDER = '/etc/sternpost'
 
-/** `--config`, else STERNPOST_CONFIG, else the folder of an installed package (operations.md 3). */
+/**
+ * `--config`, else STERNPOST_CONFIG, else the folder of an installed package (config/README.md "Rules of the files").
+ */
 export function configurationFolder(flag: string | undefined): string {
   const fromEnvironment = process.env['STERNPOST_CONFIG'] ?? ''
   return flag ?? (fromEnvironment === '' ? PRODUCTION_FOLDER : fromEnvironment)

@@ -1,6 +1,6 @@
 /**
  * What every verb that asks a server has: its flags, an example in its help, and how a destructive one asks for consent
- * (operations.md 6).
+ * (commands/README.md "The command line").
  */
 import type { Command } from 'commander'
 import { EXIT, ProcessExit } from '../../base/errors.ts'

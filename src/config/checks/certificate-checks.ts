@@ -11,7 +11,7 @@ import type { Finding } from '../source/finding.ts'
 import { OTHERS_MASK } from '../settings/secrets.ts'
 import type { ServerSettings } from '../settings/server-settings.ts'
 
-/** operations.md 7: tls. */
+/** health/README.md "Checks": tls. */
 const WARN_BEFORE = 14 * DAY
 
 export function certificateChecks({ listen, tls }: ServerSettings, now: number): Finding[] {

@@ -1,5 +1,5 @@
 /**
- * Everything that spans several keys or several files (operations.md 5.2), without the network.
+ * Everything that spans several keys or several files (config/README.md "Checks across files"), without the network.
  *
  * Names are checked on the trees, so that a mistake elsewhere in a file does not hide them; values are checked where
  * their file could be judged. Nothing throws.

@@ -11,7 +11,7 @@ import { errorText } from '../../base/errors.ts'
 import { hostileLines } from './hostile-lines.ts'
 import type { PatternShape } from './hostile-lines.ts'
 
-/** operations.md 4.4. Counted in time of the processor, so that a busy machine refuses no good rule. */
+/** config/README.md "providers.yaml". Counted in time of the processor, so that a busy machine refuses no good rule. */
 const MOST_CPU_MILLISECONDS = 50
 /** An expression that still runs is stopped. */
 const STOP_AFTER_MILLISECONDS = 500

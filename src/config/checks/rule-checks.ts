@@ -1,5 +1,6 @@
 /**
- * Checks of the rules in `providers.yaml` and `bounces.yaml` (operations.md 4.4 and 4.5, engine.md 9.1).
+ * Checks of the rules in `providers.yaml` and `bounces.yaml` (config/README.md "providers.yaml" and "bounces.yaml",
+ * egress/README.md "Reply rules").
  *
  * Each id is there once, each provider exists, each expression compiles, is safe, is fast and matches its example. A
  * rule whose example an earlier one already catches never acts, and is a warning unless it says `also: true`. Works on

@@ -10,7 +10,7 @@ import { errorAt, warningAt } from '../source/finding.ts'
 import type { Finding } from '../source/finding.ts'
 import type { ServerSettings } from '../settings/server-settings.ts'
 
-/** Time to write down an answer to the final dot that came at the last moment (engine.md 3.3). */
+/** Time to write down an answer to the final dot that came at the last moment (store/README.md "Leases and claims"). */
 const LEASE_RESERVE = 2 * MINUTE
 const SMTP_PORT = 25
 

@@ -1,5 +1,6 @@
 /**
- * Checks of `warmup.yaml`: curves that can be climbed, gates in order, names that exist (operations.md 4.3).
+ * Checks of `warmup.yaml`: curves that can be climbed, gates in order, names that exist (config/README.md
+ * "warmup.yaml").
  */
 import { HOUR, MINUTE } from '../../base/clock.ts'
 import type { JudgedSettings } from './check-input.ts'
@@ -12,7 +13,7 @@ import { entriesAt, nodeAt, textAt } from '../source/source-tree.ts'
 import type { SourceNode, SourcePath } from '../source/source-tree.ts'
 import type { WarmupCurve, WarmupSettings } from '../settings/warmup-settings.ts'
 
-/** Growth from one stage to the next that providers notice (engine.md 6.2). */
+/** Growth from one stage to the next that providers notice (egress/README.md "Curves"). */
 const FAST_GROWTH = 2
 const NOTICED_FROM = 1_000
 /** Keys of provider_share that are no isp. */

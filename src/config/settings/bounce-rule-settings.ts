@@ -1,8 +1,10 @@
 /**
- * `bounces.yaml`: rules from reply texts to bounce categories (operations.md 4.5, engine.md 14).
+ * `bounces.yaml`: rules from reply texts to bounce categories (config/README.md "bounces.yaml", mail/README.md "Three
+ * decisions").
  *
- * A rule only picks a category; what follows from a category is fixed in `mail/reply/bounce-category.ts`, so that events keep
- * their meaning. Rules come out in the order in which they are tried: a provider's own, then the general ones.
+ * A rule only picks a category; what follows from a category is fixed in `mail/reply/bounce-category.ts`, so that
+ * events keep their meaning. Rules come out in the order in which they are tried: a provider's own, then the general
+ * ones.
  */
 import { z } from 'zod'
 import { BOUNCE_CATEGORY_NAMES } from '../../mail/reply/bounce-category.ts'

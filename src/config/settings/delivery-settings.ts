@@ -1,5 +1,6 @@
 /**
- * The `delivery` section of `sternpost.yaml`: how messages leave (operations.md 4.1, engine.md 10 to 13).
+ * The `delivery` section of `sternpost.yaml`: how messages leave (config/README.md "sternpost.yaml", delivery/README.md
+ * "The SMTP session" to 13).
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
@@ -21,7 +22,7 @@ export const TLS_CHOICES = [
 ] as const
 
 const MOST_THREADS = 16
-/** A waiting message tries 16 times within three days, quickly at first (engine.md 11.1). */
+/** A waiting message tries 16 times within three days, quickly at first (delivery/README.md "Retries"). */
 const DEFAULT_RETRY = [
   MINUTE,
   5 * MINUTE,

@@ -3,7 +3,7 @@
  *
  * A field takes the YAML value as it is and gives the value the program works with: milliseconds, bytes, shares. It
  * never throws; what is wrong becomes a zod issue whose message is a whole sentence and whose `params.suggestion` is
- * what to write instead. Types of operations.md 3.
+ * what to write instead. Types of config/README.md "Rules of the files".
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'

@@ -1,5 +1,6 @@
 /**
- * `pools.yaml`: pools and the egress IPs inside them (operations.md 4.2, engine.md 5).
+ * `pools.yaml`: pools and the egress IPs inside them (config/README.md "pools.yaml", egress/README.md "Pool of a
+ * message").
  */
 import { z } from 'zod'
 import { HOUR } from '../../base/clock.ts'

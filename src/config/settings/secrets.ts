@@ -12,7 +12,7 @@ import { accepted, refused } from './field-types.ts'
 import type { Reading } from './field-types.ts'
 import type { SecretReference } from './network-field-types.ts'
 
-/** Read, write and execute for others; the group may read (operations.md 3). */
+/** Read, write and execute for others; the group may read (config/README.md "Rules of the files"). */
 export const OTHERS_MASK = 0o007
 const MOST_SECRET_BYTES = 64 * 2 ** 10
 

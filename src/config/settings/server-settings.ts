@@ -1,5 +1,5 @@
 /**
- * `sternpost.yaml`: every key of the server with its type and default (operations.md 4.1).
+ * `sternpost.yaml`: every key of the server with its type and default (config/README.md "sternpost.yaml").
  *
  * The schema reads YAML values; defaults are values as the program uses them (milliseconds, bytes). What a default of
  * null derives from other keys, and the reading of secrets, is in `resolve-server-settings.ts`. What each key is for

@@ -1,9 +1,9 @@
 /**
- * A warmup curve from three numbers (engine.md 6.2): stage n is `min(max, round(start × factor^(n−1)))`, rounded to
- * two significant digits, until `max` is reached. Pure; a formula that never gets there ends at MOST_STAGES.
+ * A warmup curve from three numbers (egress/README.md "Curves"): stage n is `min(max, round(start × factor^(n−1)))`,
+ * rounded to two significant digits, until `max` is reached. Pure; a formula that never gets there ends at MOST_STAGES.
  */
 
-/** A curve has 1 to 120 stages (engine.md 6.2). */
+/** A curve has 1 to 120 stages (egress/README.md "Curves"). */
 export const MOST_STAGES = 120
 /** 10,000 messages a second for a whole day: more is a slip of the hand. */
 export const LARGEST_STAGE = 864_000_000

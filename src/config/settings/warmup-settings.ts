@@ -1,5 +1,5 @@
 /**
- * `warmup.yaml`: curves, smoothing and gates (operations.md 4.3, engine.md 6).
+ * `warmup.yaml`: curves, smoothing and gates (config/README.md "warmup.yaml", egress/README.md "Warmup").
  *
  * Each curve comes out whole: its stages expanded from a formula where it has one, and every default it does not
  * override. The day is the UTC day.

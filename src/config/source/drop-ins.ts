@@ -1,5 +1,6 @@
 /**
- * Drop-ins: `pools.d/20-bulk.yaml` changes parts of `pools.yaml` without touching it (operations.md 3).
+ * Drop-ins: `pools.d/20-bulk.yaml` changes parts of `pools.yaml` without touching it (config/README.md "Rules of the
+ * files").
  *
  * Applied in lexical order. Maps merge by key; lists of things with a name merge by that name, and may then be written
  * as a map from name to change; other lists replace; null removes a key or a named thing. Trees are not changed in

@@ -1,5 +1,5 @@
 /**
- * From what a schema found to mistakes a person can act on, and their printed form (operations.md 5.1).
+ * From what a schema found to mistakes a person can act on, and their printed form (config/README.md "Errors").
  *
  * An unknown key points at the key, a missing one at the map it is missing from, anything else at the value, each in
  * the file that value came from. Pure but for `readLine`, which is asked for the lines that are shown.

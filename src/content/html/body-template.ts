@@ -17,7 +17,7 @@ export type BodyTemplate = readonly (string | Placeholder | FixedLines)[]
 const FEWEST_CHARACTERS = 200
 /**
  * Longer texts stay apart: joined, all of them would be copied once more. No character comes to stand in two of them,
- * since acceptance refuses what ends within one (contract.md 1).
+ * since acceptance refuses what ends within one (http/README.md "Conventions").
  */
 const MOST_JOINED_CHARACTERS = 500
 

@@ -1,5 +1,5 @@
 /**
- * Where html has links that may be tracked, and where its pixel goes (engine.md 17.1).
+ * Where html has links that may be tracked, and where its pixel goes (content/README.md "Tracking").
  *
  * Links are the `href` of `a` and `area`, in document order. Left out are those that carry `data-track="off"` or are
  * inside of what does, and all in comments, conditional ones included, `style`, `script`, `template` and `noscript`.

@@ -1,6 +1,6 @@
 /**
- * Tracked links and the pixel in html (engine.md 17.1): found once for a content, then filled in for each recipient by
- * joining pieces.
+ * Tracked links and the pixel in html (content/README.md "Tracking"): found once for a content, then filled in for each
+ * recipient by joining pieces.
  *
  * What is not a tracked link's target or the pixel comes out as it went in, byte for byte. Links are numbered from 0 in
  * document order, equal targets share a number; the same html always gives the same numbers, so that a click finds its
@@ -51,7 +51,7 @@ export interface FillOptions {
   rewritesLinks: boolean
 }
 
-/** The placeholder that is filled in unless the recipient has a value of that name (contract.md 14). */
+/** The placeholder that is filled in unless the recipient has a value of that name (http/README.md "Unsubscribe"). */
 export const UNSUBSCRIBE_KEY = 'unsubscribe_url'
 const MOST_LINKS = 1_000
 

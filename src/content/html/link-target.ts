@@ -1,6 +1,6 @@
 /**
  * Where a link leads, and whether that is tracked: an http or https URL, at most 8,192 characters long
- * (engine.md 17.1).
+ * (content/README.md "Tracking").
  *
  * A target is in the form in which a browser would take it from the html: entities decoded, white space around it and
  * line ends within it dropped (WHATWG URL, 4.4). Its other characters are as they were written. Pure, never throws.

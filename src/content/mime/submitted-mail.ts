@@ -25,13 +25,13 @@ export interface SubmittedHtml {
   replace(html: string): SubmittedMail
 }
 
-/** hardening.md A29. */
+/** test/README.md "Attacks". */
 const MOST_DEPTH = 20
 const MOST_PARTS = 500
 const MOST_HEADER_BYTES = 64 * 1024
 /** Nobody writes more behind a boundary. */
 const MOST_TAIL_BYTES = 100
-/** contract.md 16: as much html as a request may have. */
+/** http/README.md "Limits": as much html as a request may have. */
 const MOST_HTML_BYTES = 5 * 1024 * 1024
 /** Bytes that mean the same in each of these, so that what we put in is right in all of them. */
 const CHARACTER_SETS: ReadonlyMap<string, 'utf8' | 'latin1'> = new Map([

@@ -1,5 +1,5 @@
 /**
- * Finds the placeholders of a template: `{{key}}`, `{{{key}}}` and `{{key|fallback}}` (contract.md 4.4).
+ * Finds the placeholders of a template: `{{key}}`, `{{{key}}}` and `{{key|fallback}}` (http/README.md "Variables").
  *
  * A key has 1 to 64 characters without braces, `|`, CR and LF; spaces next to the braces are ignored. Braces that make
  * no placeholder are ordinary text, so parsing never fails. Time is linear in the text.

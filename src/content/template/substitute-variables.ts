@@ -1,6 +1,6 @@
 /**
  * Puts values into a template, each exactly once: a value is never looked at for placeholders again, and no character
- * in it has a meaning here (contract.md 4.4).
+ * in it has a meaning here (http/README.md "Variables").
  *
  * Only own properties count, so `constructor` or `__proto__` is a missing variable unless it was given. A value that is
  * missing without a fallback was refused at acceptance; here it throws, because braces are never sent.

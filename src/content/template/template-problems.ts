@@ -1,6 +1,7 @@
 /**
  * Everything that is wrong with a content and one recipient's variables, found at acceptance so that rendering cannot
- * fail later (contract.md 4.1 and 4.4). Returns sentences for the caller, all of them at once; never throws.
+ * fail later (http/README.md "Sending" and "Variables"). Returns sentences for the caller, all of them at once; never
+ * throws.
  *
  * A content is read once and then judged for each recipient by the values that are given: that costs a batch a look at
  * those, however many placeholders its html has. Sizes are added up before anything is built: a large value used a
@@ -11,7 +12,7 @@ import { parseTemplate } from './parse-template.ts'
 import type { Template, TemplateKind } from './parse-template.ts'
 import { escapedBytes, isUsableValue } from './substitute-variables.ts'
 
-/** contract.md 16. */
+/** http/README.md "Limits". */
 export const MOST_SUBJECT_CHARACTERS = 998
 export const MOST_BODY_BYTES = 5 * 1024 * 1024
 /** An answer shows 2,000 characters. */

@@ -1,7 +1,8 @@
 /**
  * One claim: asks the store for due rows of some queue keys, and tells directory and holder what came.
  *
- * Rejects when the store does; then every key may be asked for again. Engine.md 3.2, 4.1.
+ * Rejects when the store does; then every key may be asked for again. store/README.md "Verbs and transactions",
+ * delivery/README.md "From the table to the wire".
  */
 import type { Clock } from '../../base/clock.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'

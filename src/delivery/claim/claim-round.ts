@@ -4,7 +4,7 @@
  * costs nothing until it may be otherwise.
  *
  * Only what the world says closes a key; a key that is merely behind others this time stays in its order. Nothing here
- * waits or throws. Engine.md 4.1, 4.2, 5.2.
+ * waits or throws. delivery/README.md "From the table to the wire" and "Fairness", egress/README.md "Which IP".
  */
 import type { Candidate, IpRequest } from '../../egress/ips/egress-ip.ts'
 import type { Egress } from '../../egress/egress.ts'
@@ -34,7 +34,10 @@ export interface ClaimRoundOptions {
   readyWindow: () => number
 }
 
-/** Rows of one claim, which others' commits wait for: some 4 ms of the store (engine.md 3.2: a group has 5). */
+/**
+ * Rows of one claim, which others' commits wait for: some 4 ms of the store (store/README.md "Verbs and transactions":
+ * a group has 5).
+ */
 const MOST_PER_CLAIM = 150
 
 /** What one key finds. `closure` undefined with a room of 0: only for now. */

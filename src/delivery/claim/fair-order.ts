@@ -15,7 +15,7 @@
  * no bulk mail may be claimed it touches the groups with transactional mail alone, and of any group it asks nothing
  * before it has seen a lane that may have more: with thousands of due groups, a full window is the usual case. No
  * clock, no chance: the same calls give the same asks. Never throws. The size of a message is not known before it is
- * claimed, so each costs 1. Engine.md 4.2.
+ * claimed, so each costs 1. delivery/README.md "Fairness".
  */
 import type { Stream } from '../../mail/message.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'

@@ -10,7 +10,7 @@
  * | forgotten | is one too many: a walk over the keys of the store, due at `walkAt`, finds it again          |
  *
  * `earliestAt` is never later than the truth: too early costs one empty claim. A key without a route stands here for
- * the counts alone. Nothing here waits or throws. Engine.md 4.1, 4.3.
+ * the counts alone. Nothing here waits or throws. delivery/README.md "From the table to the wire" and "Wake-ups".
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -90,11 +90,11 @@ export interface QueueDirectoryOptions {
   mostKeys?: number
 }
 
-/** Engine.md 4.1. */
+/** delivery/README.md "From the table to the wire". */
 const MOST_KEYS = 20_000
 /** So many more are taken in before the last ones are forgotten together. */
 const SLACK = 0.1
-/** A key that is due for longer and was not known has been missed (engine.md 4.3). */
+/** A key that is due for longer and was not known has been missed (delivery/README.md "Wake-ups"). */
 const MISSED_AFTER = 5 * SECOND
 /** What should have opened by now, but has not, is looked at again after so long. */
 const OVERDUE_WAIT = SECOND

@@ -4,7 +4,7 @@
  *
  * Reads small pages, one after the other, so that no other verb waits for long. A key that is due for more than 5 s and
  * was not known is logged as `scheduler.missed_wake`: some part did not tell of its rows. An error is logged; the next
- * walk comes as if nothing had happened. Engine.md 4.1, 4.3.
+ * walk comes as if nothing had happened. delivery/README.md "From the table to the wire" and "Wake-ups".
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -35,7 +35,7 @@ export interface QueueWalkOptions {
   onWalked: () => void
 }
 
-/** Engine.md 4.3. */
+/** delivery/README.md "Wake-ups". */
 const WALK_EVERY = 30 * SECOND
 /** Between two walks, whatever was forgotten. */
 const SHORTEST_PAUSE = SECOND

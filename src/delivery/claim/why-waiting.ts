@@ -1,7 +1,7 @@
 /**
- * What keeps a message back, in the words of contract.md 6.3 and engine.md 4.5: the operator, the warmup or share of
- * its IPs, a rate, a suspension, connections, or no IP that sends. A plain retry delay and a start time are the
- * caller's to say. Reads, changes nothing, never throws.
+ * What keeps a message back, in the words of http/README.md "Explain" and delivery/README.md "Why a message waits": the
+ * operator, the warmup or share of its IPs, a rate, a suspension, connections, or no IP that sends. A plain retry delay
+ * and a start time are the caller's to say. Reads, changes nothing, never throws.
  */
 import type { Clock } from '../../base/clock.ts'
 import type { IpChoice } from '../../egress/ips/egress-ip.ts'

@@ -1,6 +1,7 @@
 /**
- * The way of mail that never leaves the host: simulated recipients and test keys (contract.md 11). It goes to the
- * capture server over loopback, with plenty of connections and no egress IP; no provider's limits hold.
+ * The way of mail that never leaves the host: simulated recipients and test keys (http/README.md "Simulated
+ * recipients"). It goes to the capture server over loopback, with plenty of connections and no egress IP; no provider's
+ * limits hold.
  *
  * `isp` is `simulator` for simulated recipients; for others what the domain alone tells, since no DNS is asked. Pure.
  */

@@ -2,7 +2,7 @@
  * The path of one message: which egress IP it leaves from now, or why none can take it and until when.
  *
  * The choice among the IPs is `egress`'s; what shaping and the rows before it leave free of each path is said here.
- * Takes nothing and changes nothing. Engine.md 5.2.
+ * Takes nothing and changes nothing. egress/README.md "Which IP".
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'

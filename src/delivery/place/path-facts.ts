@@ -1,7 +1,8 @@
 /**
  * What is fixed of a path for as long as configuration and IPs stay as they are: its limits, and what its thread needs.
  *
- * Made once for each (IP, route) and kept, because every claim asks for many. Never throws. Engine.md 8.1.
+ * Made once for each (IP, route) and kept, because every claim asks for many. Never throws. egress/README.md "Limits of
+ * a path".
  */
 import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'

@@ -11,7 +11,8 @@
  * |                            | while: the quarter, at least one row, is free for the others all the same       |
  *
  * A path belongs to one thread, so that its connections can be used again. Rows that can not go soon after all (the
- * path was closed, its rate lowered) come back with the time. Nothing here waits or throws. Engine.md 4.1, 4.2, 8.2.
+ * path was closed, its rate lowered) come back with the time. Nothing here waits or throws. delivery/README.md "From
+ * the table to the wire" and "Fairness", egress/README.md "Rates".
  */
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -29,7 +30,7 @@ export interface PathRow {
   /** Transactional: it goes before all that are not. */
   isUrgent: boolean
   expiresAt: number
-  /** A suspended path or sending domain is tried out with it (engine.md 8.5). */
+  /** A suspended path or sending domain is tried out with it (egress/README.md "Suspension ladder"). */
   isProbe: boolean
 }
 
@@ -124,7 +125,7 @@ interface Memory extends Speed {
 
 const UNKNOWN_SPEED: Speed = { pace: 0, interval: 0 }
 
-/** engine.md 4.1. */
+/** delivery/README.md "From the table to the wire". */
 const MOST_ROWS = 200
 const AHEAD = 2 * SECOND
 const IN_THREAD = 250
@@ -139,7 +140,7 @@ const COUNT_FOR = 250
 const MOST_REMEMBERED = 20_000
 /** Of a path whose connections are all busy, before more is claimed: a claim of few rows costs the most for each. */
 const LEAST_ROOM = 1 / 8
-/** One in four is kept for transactional mail (engine.md 4.2). */
+/** One in four is kept for transactional mail (delivery/README.md "Fairness"). */
 const SHARE_OF_OTHERS = 0.75
 const FEWEST_TO_SHARE = 4
 

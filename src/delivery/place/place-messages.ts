@@ -9,7 +9,8 @@
  * | that no IP takes now                   | back to the queue, with the reason and the time                     |
  * | whose sending domain is gone           | back to the queue for five minutes, with a warning                  |
  *
- * Nothing here is an attempt. One slow name does not hold up the others. Engine.md 2 (steps 5 to 7), 5, 6.5.
+ * Nothing here is an attempt. One slow name does not hold up the others. src/README.md "The road of one email" (steps 5
+ * to 7), 5, 6.5.
  */
 import { LRUCache } from 'lru-cache'
 import { MINUTE, SECOND } from '../../base/clock.ts'
@@ -51,7 +52,7 @@ export interface MessagePlacerOptions {
   routes: Pick<KnownRoutes, 'fresh' | 'find'>
   capture: CaptureRoute
   choosePath: ChoosePath
-  /** Leaves out TLS to hosts where it failed before (engine.md 13.1). */
+  /** Leaves out TLS to hosts where it failed before (delivery/README.md "TLS"). */
   tlsMemory: { apply(ip: string, hosts: MailHost[]): MailHost[] }
   recorder: { giveBack(message: ClaimedMessage, how: GiveBack): void }
   onPlaced: (rows: PlacedRow[]) => void

@@ -3,7 +3,7 @@
  *
  * A row is known by its claim. The answer to a claim may be heard before the answer to the give-back that freed the
  * same row, since both shared a commit: then both claims are held for a moment, and each is released on its own.
- * Engine.md 4.1, 4.2.
+ * delivery/README.md "From the table to the wire" and "Fairness".
  */
 import type { Stream } from '../../mail/message.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'

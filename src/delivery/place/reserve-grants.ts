@@ -1,6 +1,6 @@
 /**
  * Takes warmup allowance for placed messages: one question for all of them, added up by IP and mailbox provider.
- * Those that come first get what is granted. Rejects when the store does. Engine.md 6.5.
+ * Those that come first get what is granted. Rejects when the store does. egress/README.md "Provider shares".
  */
 import type { EgressIp } from '../../egress/ips/egress-ip.ts'
 import type { Egress } from '../../egress/egress.ts'

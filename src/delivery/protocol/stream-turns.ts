@@ -1,6 +1,7 @@
 /**
  * Whose turn it is between mail that is urgent (transactional) and mail that is not, where both wait: four turns, then
- * one. So one urgent message goes before all others, and a flood of them does not starve the rest. Pure. Engine.md 4.2.
+ * one. So one urgent message goes before all others, and a flood of them does not starve the rest. Pure.
+ * delivery/README.md "Fairness".
  */
 export interface StreamTurns {
   /** True: an urgent one. At least one of both is there; the turn is taken. */

@@ -35,7 +35,8 @@ export interface MailHost {
 
 /**
  * The hosts of a recipient domain, in the order in which they are asked. Rows with the same `key` may share a
- * connection: it stands for the host names and for the TLS policy of the domain (engine.md 10.1, 13.2).
+ * connection: it stands for the host names and for the TLS policy of the domain (delivery/README.md "The SMTP session",
+ * network/README.md "MTA-STS").
  */
 export interface Site {
   key: string
@@ -123,7 +124,7 @@ export interface TlsResultNote {
   result: string
   /** What went wrong, in words; null: nothing. */
   reason: string | null
-  /** Opportunistic TLS failed here just before: this connection goes on in plain text (engine.md 13.1). */
+  /** Opportunistic TLS failed here just before: this connection goes on in plain text (delivery/README.md "TLS"). */
   isPlainFallback: boolean
 }
 

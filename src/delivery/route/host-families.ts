@@ -1,5 +1,5 @@
 /**
- * Which hosts, and which address family, an egress IP is for (engine.md 12.1; `delivery.ipv6`). Pure.
+ * Which hosts, and which address family, an egress IP is for (network/README.md "Mail hosts"; `delivery.ipv6`). Pure.
  */
 import { ipFamily } from '../../base/ip-address.ts'
 import type { IPV6_CHOICES } from '../../config/settings/delivery-settings.ts'

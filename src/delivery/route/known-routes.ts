@@ -4,7 +4,8 @@
  *
  * A route that nothing was sent to since the start is known by its name alone: the block of providers.yaml it begins
  * with, else the default one, and its own name in place of the `isp`. Concurrent questions for one domain share one
- * lookup. `find` rejects as the lookup does. Engine.md 4.1, 7.
+ * lookup. `find` rejects as the lookup does. delivery/README.md "From the table to the wire", egress/README.md
+ * "Providers".
  */
 import { MINUTE } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -31,7 +32,10 @@ export interface KnownRoutesOptions {
   clock: Clock
 }
 
-/** DNS answers are cached by their own time; this is how late a change of them is seen (engine.md 2, step 5). */
+/**
+ * DNS answers are cached by their own time; this is how late a change of them is seen (src/README.md "The road of one
+ * email", step 5).
+ */
 const FRESH_FOR = MINUTE
 const MOST_DOMAINS = 20_000
 const MOST_ROUTES = 20_000

@@ -10,7 +10,7 @@
  * Domains are looked up side by side, in turns the one that is due longest and the one that came last: neither a slow
  * one nor thousands before it hold up another. What the store refuses is tried again. Domains come from accepts, from
  * judged rows that come back, and from the store itself at the start and with each walk over its keys: none is lost.
- * Engine.md 4.1, 12.
+ * delivery/README.md "From the table to the wire", network/README.md "Mail hosts".
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -52,7 +52,10 @@ export interface RouteDomainsOptions {
   onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => Promise<void>
 }
 
-/** Looked up at once; the other half of what the lookups allow is for mail that has a route (engine.md 12.3). */
+/**
+ * Looked up at once; the other half of what the lookups allow is for mail that has a route (network/README.md "Cache
+ * and resolver").
+ */
 const MOST_AT_ONCE = 50
 /** Domains in memory; more are fetched from the store when none of these is due. */
 const MOST_DOMAINS = 20_000

@@ -4,7 +4,8 @@
  *
  * At most so many domains are looked up at once; the others wait their turn. Never rejects for an answer of the DNS.
  * Hosts that an enforced MTA-STS policy does not name are left out before the provider is identified. What an answer
- * without hosts means for one message says `settle/judge-dns.ts`. Engine.md 7, 12, 13.
+ * without hosts means for one message says `settle/judge-dns.ts`. egress/README.md "Providers", network/README.md "Mail
+ * hosts", delivery/README.md "TLS".
  */
 import type { Clock } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
@@ -45,7 +46,7 @@ export type Route = HostsRoute | NoHosts
 
 export type FindRoute = (recipientDomain: string) => Promise<Route>
 
-/** Domains looked up at once (engine.md 12.3). */
+/** Domains looked up at once (network/README.md "Cache and resolver"). */
 const MOST_LOOKUPS = 100
 /** Domains whose answer without hosts is remembered; the longest unused are forgotten, and confirmed once more. */
 const MOST_REMEMBERED = 20_000

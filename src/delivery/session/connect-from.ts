@@ -2,7 +2,8 @@
  * Opens a TCP connection that leaves from one given address, or none at all.
  *
  * Never throws. The address is bound before connecting and read back afterwards: mail must not leave from another
- * source than the chosen one. An address this machine does not have any more is a result of its own. Engine.md 10.1.
+ * source than the chosen one. An address this machine does not have any more is a result of its own. delivery/README.md
+ * "The SMTP session".
  */
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'

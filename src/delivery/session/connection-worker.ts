@@ -3,7 +3,8 @@
  *
  * The row behind the one under way is taken early, and was rendered before, so that its envelope is there when the
  * final dot goes out. A row of which the host has not said anything when the connection ended is given back, uncounted:
- * it is sent over another one. Every row it took is given back or reported, once. Never throws. Engine.md 10.1, 10.2.
+ * it is sent over another one. Every row it took is given back or reported, once. Never throws. delivery/README.md "The
+ * SMTP session" and "Stages".
  */
 import { MINUTE } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
@@ -108,7 +109,7 @@ interface Trial {
 
 /** The one under way, and the one behind it. */
 const MOST_TAKEN = 2
-const LONGEST_SESSION = 5 * MINUTE // engine.md 10.1
+const LONGEST_SESSION = 5 * MINUTE // delivery/README.md "The SMTP session"
 /** Connections that may end before a row is concluded to be why. */
 const MOST_RETURNS = 3
 
@@ -354,7 +355,7 @@ function isBeforeAll(end: SendEnd): boolean {
   return end.kind === 'returned' && (end.why === 'stopping' || end.why === 'too-late')
 }
 
-/** The host did not understand the dialogue: one command at a time may help (engine.md 10.2). */
+/** The host did not understand the dialogue: one command at a time may help (delivery/README.md "Stages"). */
 function isConfused(end: SendEnd): boolean {
   if (end.kind !== 'refused' || end.stage === 'dot') return false
   const { code, enhancedCode } = end.reply

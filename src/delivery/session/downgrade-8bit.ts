@@ -12,7 +12,7 @@ import { readSubmittedMail, splitMultipart } from '../../content/mime/submitted-
 import type { SubmittedMail } from '../../content/mime/submitted-mail.ts'
 import { encodePart, readTransferEncoding } from '../../content/mime/transfer-encoding.ts'
 
-/** hardening.md A29. */
+/** test/README.md "Attacks". */
 const MOST_DEPTH = 20
 const EMPTY_LINE = '\r\n'
 const FIRST_BEYOND_ASCII = 0x80

@@ -2,7 +2,7 @@
  * Hosts that failed a short while ago: they are asked last, so that others of the same domain get the connection.
  *
  * By egress IP and address, for 2 min, for 15 min when nothing answered at all; one success clears it. Bounded; the
- * clock is the monotonic one of the cache. Engine.md 8.4, 12.1.
+ * clock is the monotonic one of the cache. egress/README.md "Back-off of a path", network/README.md "Mail hosts".
  */
 import { LRUCache } from 'lru-cache'
 import { MINUTE } from '../../base/clock.ts'

@@ -3,7 +3,8 @@
  *
  * Content, signing keys and tracking host are read from the store's read-only view and kept for a short time: messages
  * of a batch share their content, prepared once, a domain's messages its keys. Rejects when something is missing or the
- * sending domain's key does not open; an unsigned message never leaves the host. Engine.md 16.2, 17.1, 18.
+ * sending domain's key does not open; an unsigned message never leaves the host. content/README.md "Headers" and
+ * "Tracking" and "Rendering and DKIM".
  */
 import { LRUCache } from 'lru-cache'
 import { SECOND } from '../../base/clock.ts'

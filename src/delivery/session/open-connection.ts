@@ -5,7 +5,8 @@
  * at connect, banner, EHLO or STARTTLS lead to the next one; a reply that limits the rate does not: it is the wish of
  * the whole domain. Opportunistic TLS that fails goes on with one plain connection to the same address. Every
  * connection is told to `note` with what it says of its host and of TLS. Never throws.
- * Engine.md 8.4, 10.2, 12.1, 13.1; RFC 7435 §3.
+ * egress/README.md "Back-off of a path", delivery/README.md "Stages" and "TLS", network/README.md "Mail hosts"; RFC
+ * 7435 §3.
  */
 import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'

@@ -9,7 +9,8 @@
  * | the path may have fewer, or another site has waited longer  | is reported                                        |
  *
  * A site is tried with one connection first; the others follow once that one is open. Urgent rows go first. Every row
- * that was added is reported exactly once. Engine.md 4.2, 8.1, 8.2, 10.1.
+ * that was added is reported exactly once. delivery/README.md "Fairness" and "The SMTP session", egress/README.md
+ * "Limits of a path" and "Rates".
  */
 import { MINUTE } from '../../base/clock.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
@@ -75,7 +76,7 @@ const LIMIT_HOLDS = MINUTE
 const URGENT_TURNS = 4
 /** So many messages over one connection, then another site of the path has its turn. */
 const TURN = 10
-const CONNECTION_BURST = 3 // engine.md 8.2
+const CONNECTION_BURST = 3 // egress/README.md "Rates"
 /** Larger messages are rendered when their turn comes: in memory two for each connection are enough of them. */
 const MOST_BYTES_AHEAD = 2 ** 20
 const REAL_TIME = { now: () => performance.now() }

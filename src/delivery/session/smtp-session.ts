@@ -6,7 +6,7 @@
  *
  * Opening resolves with facts and never throws: which stage failed, with the reply as it was given. What the host has
  * sent in plain text behind its 220 to STARTTLS is never read: whoever put it there, it is a failure of the path.
- * RFC 5321 §3, RFC 3207 §4; engine.md 10, 13.1.
+ * RFC 5321 §3, RFC 3207 §4; delivery/README.md "The SMTP session" and "TLS".
  */
 import type { Socket } from 'node:net'
 import type { SecureContext } from 'node:tls'

@@ -12,7 +12,8 @@
  * Where the host announces PIPELINING, MAIL, RCPT and DATA are one write, and the envelope of the next message goes
  * right behind the final dot: a round trip for each message. Every reply is judged by its own command, whatever came of
  * the others. The last piece of the body and the final dot leave only when all before has, and when the mark of the
- * message is confirmed. Each job ends exactly once. RFC 2920 §3.1; engine.md 3.4, 10.1, 10.2.
+ * message is confirmed. Each job ends exactly once. RFC 2920 §3.1; store/README.md "The dot mark and recovery",
+ * delivery/README.md "The SMTP session" and "Stages".
  */
 import { SECOND } from '../../base/clock.ts'
 import type { ConnectionNote } from '../../egress/shaping/shaping.ts'

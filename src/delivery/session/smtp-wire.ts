@@ -5,7 +5,7 @@
  * out of step, and ends the wire like a lost connection, a silence over the limit, or a malformed reply. The end is
  * told once, with the stage that waited; nothing is read or written afterwards. One timer serves all limits: it is set
  * anew only when it rings. A limit is for the whole answer, so a host that drips gains nothing. Never throws.
- * RFC 5321 §4.2, RFC 2920; engine.md 10.1 and 10.2.
+ * RFC 5321 §4.2, RFC 2920; delivery/README.md "The SMTP session" and "Stages".
  */
 import type { Socket } from 'node:net'
 import { errorText } from '../../base/errors.ts'

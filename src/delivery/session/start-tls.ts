@@ -3,7 +3,7 @@
  *
  * Resolves once and never throws, whatever the certificate is like. No renegotiation; SNI is the host name. Session
  * tickets are kept for hosts whose certificate nothing depends on: where it does, every connection shows it anew. RFC
- * 3207, RFC 6066 §3; engine.md 13.1.
+ * 3207, RFC 6066 §3; delivery/README.md "TLS".
  */
 import { isIP } from 'node:net'
 import type { Socket } from 'node:net'

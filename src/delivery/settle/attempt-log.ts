@@ -1,6 +1,6 @@
 /**
- * The one log line of every try, and its count in the metrics (operations.md 8 and 9); what is captured counts nowhere.
- * Never throws.
+ * The one log line of every try, and its count in the metrics (health/README.md "Metrics and alerts", base/README.md
+ * "Logging"); what is captured counts nowhere. Never throws.
  */
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'

@@ -10,7 +10,7 @@
  * A mark belongs to a claim. A claim that holds its row no more gets none, though a newer claim of this process does:
  * of two in hand, only the newer one sends its dot. When the older one was marked before its lease lapsed, its dot may
  * be out: whoever frees such a row (`recoverLapsedLeases`, a dead thread) marks it as a possible duplicate, and what is
- * heard of its dot later counts: `delivered` ends a row that waits. Engine.md 3.4.
+ * heard of its dot later counts: `delivered` ends a row that waits. store/README.md "The dot mark and recovery".
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'

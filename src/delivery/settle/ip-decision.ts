@@ -1,5 +1,5 @@
 /**
- * From which IP the next attempt of a message leaves, by what the last one led to (engine.md 5.4).
+ * From which IP the next attempt of a message leaves, by what the last one led to (egress/README.md "Keep or rotate").
  *
  * | the last try                       | the next                                                                     |
  * | ---------------------------------- | ---------------------------------------------------------------------------- |

@@ -1,9 +1,11 @@
 /**
- * Whether the end of a message puts its address onto the suppression list: a decision of its own (engine.md 14.1).
+ * Whether the end of a message puts its address onto the suppression list: a decision of its own (mail/README.md "Three
+ * decisions").
  *
  * Only a bounce that calls the address dead does. A rule of bounces.yaml with `suppress: second` says less: the address
  * needs such an end twice within 30 days, at least 24 h apart. As an address with any other hard bounce gets no mail
- * any more, an earlier one can only have been of that kind. Simulated recipients are never put there (contract.md 11).
+ * any more, an earlier one can only have been of that kind. Simulated recipients are never put there (http/README.md
+ * "Simulated recipients").
  */
 import { DAY } from '../../base/clock.ts'
 import { isSimulated } from '../../mail/simulator.ts'

@@ -1,5 +1,5 @@
 /**
- * What an answer of the DNS without hosts means for one message. Pure. Engine.md 12.
+ * What an answer of the DNS without hosts means for one message. Pure. network/README.md "Mail hosts".
  */
 import { HOUR, MINUTE } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
@@ -9,9 +9,12 @@ import type { NoHosts } from '../route/route-message.ts'
 import type { JudgedMessage, Judgement } from './judge-reply.ts'
 import { nextTryAt, PATH_WAITS, scheduledWait } from './retry-schedule.ts'
 
-/** A name that does not exist is asked for again after this, before anybody believes it (engine.md 12.2). */
+/**
+ * A name that does not exist is asked for again after this, before anybody believes it (network/README.md "Answers of
+ * the DNS").
+ */
 const CONFIRM_NO_NAME_AFTER = 10 * MINUTE
-/** Hosts without an address: two lookups this far apart must agree (engine.md 12.1). */
+/** Hosts without an address: two lookups this far apart must agree (network/README.md "Mail hosts"). */
 const CONFIRM_NO_ADDRESS_AFTER = HOUR
 
 const NO_REPLY = { stage: 'connect' as const, rule: null }

@@ -6,16 +6,18 @@
  * | 2xx to the dot                         | delivered, whatever its text says                                   |
  * | 4xx to MAIL, RCPT, DATA, dot           | deferred by the schedule; greylisting and the host's wish come first |
  * | 5xx there                              | by its category: the end, or later (blocks are not its fault)       |
- * | 5xx that is a block, to a probe        | deferred: it was sent to find out (engine.md 8.5)                    |
+ * | 5xx that is a block, to a probe        | deferred: it was sent to find out (egress/README.md "Suspension ladder")
+ * |
  * | connection lost before the dot         | deferred, safe to resend                                            |
  * | no reply to the dot                    | ambiguous once; the second time the end, with the doubt stated      |
  * | anything before MAIL                   | path-failed: never a bounce, never an attempt                       |
  * | no further try fits into the lifetime  | expired                                                             |
  *
  * A simulated recipient answers as a real one does, but in seconds: 5xx is the end, everything else waits 1 to 5 s
- * (contract.md 11).
+ * (http/README.md "Simulated recipients").
  *
- * Pure. Engine.md 10.2, 11, 14.2, 14.4; contract.md 6.1.
+ * Pure. delivery/README.md "Stages" and "Retries", mail/README.md "Categories" and "Blocks"; http/README.md "States of
+ * a message".
  */
 import { MINUTE } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
@@ -75,9 +77,9 @@ export interface Judgement {
 
 export type JudgeReply = (request: JudgeRequest) => Judgement
 
-/** Another IP should not follow a block at once (engine.md 5.4). */
+/** Another IP should not follow a block at once (egress/README.md "Keep or rotate"). */
 const SHORTEST_WAIT_AFTER_BLOCK = 5 * MINUTE
-/** Attempts at which a vague "later" counts as greylisting (engine.md 11.3). */
+/** Attempts at which a vague "later" counts as greylisting (delivery/README.md "Greylisting"). */
 const GREYLIST_ATTEMPTS = 3
 // Wordings of greylisting servers that do not name it.
 const GREYLIST_TEXT = /gr[ae]y.?list|try again later|temporarily deferred.*(?:first|new)|please retry/i
@@ -108,7 +110,7 @@ export function createJudgeReply(settings: JudgeSettings, classify: ClassifyRepl
     }
   }
 
-  /** Without room for another try it waits for its end, which the store brings (engine.md 4.4). */
+  /** Without room for another try it waits for its end, which the store brings (delivery/README.md "Expiry"). */
   function waitForPath({ message, now, pathWait }: JudgeRequest): DeliveryOutcome {
     const ownWait = scheduledWait(PATH_WAITS, message.pathFailures + 1, message.id, settings.retry_jitter)
     const retryAt = nextTryAt(now, Math.max(ownWait, pathWait), message.expiresAt) ?? message.expiresAt
@@ -176,7 +178,7 @@ function endsNow(category: BounceCategory, attemptsBefore: number): boolean {
   return onPermanent !== 'schedule' && attemptsBefore >= onPermanent.retries
 }
 
-/** Engine.md 11.3: early, temporary, in the envelope, and not a block. */
+/** delivery/README.md "Greylisting": early, temporary, in the envelope, and not a block. */
 function isGreylisting(category: BounceCategory, reply: SmtpReply, attempt: number, stage: SmtpStage): boolean {
   const isVague = category === 'temporary' || category === 'policy' || category === 'recipient_refused'
   const isEarly = attempt <= GREYLIST_ATTEMPTS && stage !== 'dot'

@@ -17,7 +17,7 @@ export interface OutcomeFacts {
   now: number
 }
 
-/** As much as a bounce says (contract.md 8.2). */
+/** As much as a bounce says (http/README.md "Events"). */
 const MOST_DESCRIPTION_CHARACTERS = 1_000
 
 export function eventsOf({ message, judgement, isp, now }: OutcomeFacts): ServiceEvent[] {

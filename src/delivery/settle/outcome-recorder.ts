@@ -4,7 +4,7 @@
  *
  * What the store could not take stays in memory and is tried again every second, for ever; meanwhile `isBlocked` is
  * true and nothing new may be claimed, so that memory stays bounded. Only a stop ends the patience: what the store has
- * not taken by then is found by the next start, as after a kill. Engine.md 3.5.
+ * not taken by then is found by the next start, as after a kill. store/README.md "What a kill may cause".
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -58,7 +58,10 @@ export interface OutcomeRecorderOptions {
   onStored: (rows: StoredRow[], hasEvents: boolean) => void
 }
 
-/** Keeps one verb short: its group, and the acceptances in it, wait for all of it (engine.md 3.2: 5 ms of work). */
+/**
+ * Keeps one verb short: its group, and the acceptances in it, wait for all of it (store/README.md "Verbs and
+ * transactions": 5 ms of work).
+ */
 const MOST_PER_BATCH = 50
 const TRY_AGAIN_AFTER = SECOND
 /** A stop waits no longer for a store that takes nothing. */

@@ -2,20 +2,23 @@
  * When a message is tried again: pure, from the attempt number and the message id alone.
  *
  * The jitter is a hash, not chance, so a test can predict it and a restart does not change it. A wait that does not fit
- * into the lifetime is pulled forward once to the last minute of it, else the message has expired. Engine.md 11.
+ * into the lifetime is pulled forward once to the last minute of it, else the message has expired. delivery/README.md
+ * "Retries".
  */
 import { HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 
-/** A message waits as its path does (engine.md 11.2). */
+/** A message waits as its path does (delivery/README.md "Path errors"). */
 export { PATH_WAITS } from '../../egress/shaping/back-off.ts'
 
-/** Simulated recipients are answered within seconds, whatever they stand for (contract.md 11). */
+/**
+ * Simulated recipients are answered within seconds, whatever they stand for (http/README.md "Simulated recipients").
+ */
 const SHORTEST_SIMULATED_WAIT = SECOND
 const LONGEST_SIMULATED_WAIT = 5 * SECOND
-/** A host's own wish ("try again in N seconds") is honoured between these (engine.md 11.1). */
+/** A host's own wish ("try again in N seconds") is honoured between these (delivery/README.md "Retries"). */
 const SHORTEST_WISH = MINUTE
 const LONGEST_WISH = 4 * HOUR
-/** The last try is this long before the end, when that is far enough away (engine.md 11.1). */
+/** The last try is this long before the end, when that is far enough away (delivery/README.md "Retries"). */
 const LAST_TRY_BEFORE_END = MINUTE
 const LAST_TRY_AT_LEAST_AWAY = 15 * MINUTE
 

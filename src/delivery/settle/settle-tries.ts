@@ -3,7 +3,8 @@
  * said, and hands the outcome to the recorder; or gives the row back to the queue without an attempt.
  *
  * Each claim that is in a thread is settled exactly once; a second result for it is ignored. Warmup allowance goes back
- * with every try that ended before RCPT was written. Engine.md 2 (steps 12 and 13), 3.4, 6.5, 10.2.
+ * with every try that ended before RCPT was written. src/README.md "The road of one email" (steps 12 and 13), 3.4, 6.5,
+ * 10.2.
  */
 import { MINUTE } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'

@@ -1,9 +1,10 @@
 /**
  * What is left of the warmup allowance, as far as this process remembers.
  *
- * The store alone grants (engine.md 6.4, 6.5); here is what its answers teach: how many more may hope for a grant now,
- * and when the next one can be given. A guess too high costs an empty reservation, one too low a short wait. The counts
- * of the day are read from the store at the start, then kept by each grant and refund, and read again each minute.
+ * The store alone grants (egress/README.md "Smoothing" and "Provider shares"); here is what its answers teach: how many
+ * more may hope for a grant now, and when the next one can be given. A guess too high costs an empty reservation, one
+ * too low a short wait. The counts of the day are read from the store at the start, then kept by each grant and refund,
+ * and read again each minute.
  */
 import { DAY, HOUR } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -215,7 +216,9 @@ function hopeAt(counted: Counted, now: number): Hope {
   return { count: 0, nextAt: from, waitingFor: isTotal || isOver ? 'warmup_day' : 'provider_share' }
 }
 
-/** As the store has it (engine.md 6.4): a pace that is slower here would leave grants of the day behind. */
+/**
+ * As the store has it (egress/README.md "Smoothing"): a pace that is slower here would leave grants of the day behind.
+ */
 function paceOfCounted({ day, isp }: Counted): Pace {
   const { rule, hourly } = day.limits
   const cap = isp === TOTAL ? rule.cap : (rule.providerCaps[isp] ?? rule.defaultProviderCap)

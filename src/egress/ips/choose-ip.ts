@@ -1,5 +1,5 @@
 /**
- * The stable choice among usable IPs: weighted rendezvous hashing (engine.md 5.3).
+ * The stable choice among usable IPs: weighted rendezvous hashing (egress/README.md "Stable choice").
  *
  * Pure. The same key gives the same order as long as the candidates are the same, so a message that waits keeps its IP;
  * adding or removing one moves only the messages of that IP. Each IP gets the share of keys that its weight is of all

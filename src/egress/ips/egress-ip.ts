@@ -9,7 +9,7 @@ import type { StoredIpState } from '../../store/records/warmup-records.ts'
 /** `disabled`: by `enabled: false`, or because this machine can not bind its source; never stored. */
 export type IpState = StoredIpState | 'disabled'
 
-/** What follows from state and pool (contract.md 9.1). */
+/** What follows from state and pool (egress/README.md "States of an IP"). */
 export type Sends =
   | 'all' // warmed, or cold in a pool with require_warmup: false
   | 'allowance' // warming: first attempts take warmup allowance
@@ -92,7 +92,7 @@ export interface ProjectionRequest {
   startsAt: number
 }
 
-/** The figures behind a refusal (contract.md 9.6). */
+/** The figures behind a refusal (http/README.md "ip_not_warmed"). */
 export interface RefusalDetails {
   /** Messages a day that the warming IPs of the pool are allowed today, and how many of them are used. */
   cap: number

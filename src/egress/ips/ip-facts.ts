@@ -1,5 +1,5 @@
 /**
- * What the DNS says of our own IPs: the reverse name, and whether a blocklist has them (contract.md 9.2).
+ * What the DNS says of our own IPs: the reverse name, and whether a blocklist has them (http/README.md "IPs").
  *
  * Looked up in the background, at most hourly for each IP, and kept in memory: no request waits for it, but the start
  * of a warmup of an IP whose reverse name is not known to be right. A lookup without an answer is no finding.

@@ -4,7 +4,7 @@
  * - The store holds state and stage, the files pool, weight and curve; a reload takes over the files, the state stays.
  * - An IP that leaves the files keeps its record and history; one that comes back goes on where it was.
  * - An IP whose source can not be bound is disabled with the reason `unplumbed` and tried again each minute: an
- *   address that comes back is used again. Another source is never taken in its place (engine.md 10.1). One that is
+ *   address that comes back is used again. Another source is never taken in its place (delivery/README.md "The SMTP session"). One that is
  *   disabled for another reason, though it can be bound, is used again after half an hour.
  * - A change of state is guarded by the version that was read: of two at once, the second is decided anew.
  *
@@ -202,7 +202,10 @@ export function createIpRegistry(options: IpRegistryOptions): IpRegistry {
     return days.findLast(({ isp }) => isp === TOTAL)?.cap ?? 0
   }
 
-  /** Other numbers for a stage, or other shares: today's rows follow at once, with an audit row (engine.md 6.9). */
+  /**
+   * Other numbers for a stage, or other shares: today's rows follow at once, with an audit row (egress/README.md
+   * "Audit").
+   */
   async function keepCaps(): Promise<void> {
     for (const {
       ip: { address },

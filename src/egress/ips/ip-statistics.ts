@@ -1,6 +1,6 @@
 /**
- * Statistics of an IP as the API shows them (contract.md 9.5): sums, rates, providers, and a series without gaps. Pure.
- * Counted by the time of the event; a rate of nothing is 0.
+ * Statistics of an IP as the API shows them (http/README.md "IP statistics"): sums, rates, providers, and a series
+ * without gaps. Pure. Counted by the time of the event; a rate of nothing is 0.
  */
 import { DAY, HOUR } from '../../base/clock.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
@@ -57,7 +57,7 @@ export interface StatisticsView extends StatisticsRange {
   series: (Point & { at: number })[]
 }
 
-/** contract.md 9.5. */
+/** http/README.md "IP statistics". */
 export const MOST_POINTS = 400
 
 const STEPS = { hour: HOUR, day: DAY } as const satisfies Record<Interval, number>

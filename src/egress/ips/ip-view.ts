@@ -1,5 +1,5 @@
 /**
- * An IP and its warmup as the API and the command line show them (contract.md 9.2, 9.3). Pure.
+ * An IP and its warmup as the API and the command line show them (http/README.md "IPs" and "Warmup"). Pure.
  */
 import { DAY } from '../../base/clock.ts'
 import { startOfUtcDay, utcDay } from '../../base/utc-day.ts'

@@ -1,5 +1,5 @@
 /**
- * Which IP a message gets (engine.md 5.2 to 5.4), and which ones a queue key could use at all.
+ * Which IP a message gets (egress/README.md "Which IP" to 5.4), and which ones a queue key could use at all.
  *
  * | message       | order |
  * | ------------- | ----- |
@@ -159,7 +159,7 @@ function endingBy(end: number, wait: Wait): Wait {
 function chooseFreely(search: Search): IpChoice {
   const { request, tiers, now, pathOf } = search
   const isAvoided = (address: string): boolean => request.avoidIps.includes(address)
-  // When all are avoided nothing is: the ladder of suspensions decides (engine.md 5.4).
+  // When all are avoided nothing is: the ladder of suspensions decides (egress/README.md "Keep or rotate").
   const hasOther =
     request.avoidIps.length > 0 &&
     [tiers.warming, tiers.own, tiers.spill].flat().some(({ ip, address }) => !isAvoided(address) && !isHeld(pathOf(ip)))

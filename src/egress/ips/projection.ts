@@ -1,5 +1,6 @@
 /**
- * Before acceptance: whether mail can start within policy, and when (contract.md 9.6, engine.md 6.7).
+ * Before acceptance: whether mail can start within policy, and when (http/README.md "ip_not_warmed", egress/README.md
+ * "Overflow and refusal").
  *
  * | case | refused with ip_not_warmed when no IP is warmed, here or in the overflow pool, and |
  * | ---- | ----------------------------------------------------------------------------------- |
@@ -41,7 +42,7 @@ export interface ProjectorOptions {
 /** Nothing is known of the time: somebody has to act. */
 const RETRY_WHEN_UNKNOWN = HOUR
 const RETRY_WHEN_UNAVAILABLE = 60 * SECOND
-/** engine.md 6.7: counters at most a second old. */
+/** egress/README.md "Overflow and refusal": counters at most a second old. */
 const PLANS_KEPT_FOR = SECOND
 const MOST_PLANS = 100
 

@@ -1,5 +1,5 @@
 /**
- * The forecast for one IP as the API shows it (contract.md 9.7). Pure.
+ * The forecast for one IP as the API shows it (http/README.md "Forecast"). Pure.
  *
  * The whole campaign is taken to leave from this IP. Of what waits in the pool it gets the part that its allowance is
  * of all warming IPs' there; next to an IP that needs no allowance a warming one has no backlog. A cold IP is forecast

@@ -1,6 +1,6 @@
 /**
  * What happens to the state of an IP by itself: days that are closed, gates that pause, pauses that end, IPs that were
- * idle for long (engine.md 6.3, 6.6).
+ * idle for long (egress/README.md "Warmup days" and "Gates").
  *
  * A day is closed with the first grant or look of a later one. Each IP is looked after on its own: what fails for one
  * is logged and tried again with the next look.
@@ -64,7 +64,7 @@ export interface WarmupKeeperOptions {
   isClockSteady: () => boolean
 }
 
-/** engine.md 6.6: five ip_block replies within an hour pause. */
+/** egress/README.md "Gates": five ip_block replies within an hour pause. */
 const BLOCKS_THAT_PAUSE = 5
 /** Each further pause within this time doubles. */
 const PAUSES_COUNT_FOR = 7 * DAY

@@ -1,6 +1,6 @@
 /**
- * Dedicated IPs as the API and the command line handle them (contract.md 9): views, the calls that move a warmup, the
- * forecast and the statistics.
+ * Dedicated IPs as the API and the command line handle them (http/README.md "IPs"): views, the calls that move a
+ * warmup, the forecast and the statistics.
  *
  * Every call is committed with its audit row before it resolves. ServiceError not_found for an IP that is not in
  * pools.yaml, invalid_request for text that is no IP or a value that can not be, conflict for a call that its state
@@ -81,7 +81,7 @@ export interface WarmupOptions {
   waitingOf: (ip: string) => WaitingMail[]
 }
 
-/** engine.md 6.8: the mix of the pool's last 30 days. */
+/** egress/README.md "Forecast": the mix of the pool's last 30 days. */
 const MIX_OF = 30 * DAY
 
 export function createWarmup(options: WarmupOptions): Warmup {

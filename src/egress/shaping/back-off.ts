@@ -1,5 +1,5 @@
 /**
- * How long a path is left alone after its hosts did not answer (engine.md 8.4).
+ * How long a path is left alone after its hosts did not answer (egress/README.md "Back-off of a path").
  *
  *   open -> waiting        after enough failures in a row, with one connection left: 1, 2, 5, 10, 15, 30, 60 min, then
  *                          60 min each

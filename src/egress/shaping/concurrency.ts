@@ -1,6 +1,6 @@
 /**
  * How many connections a path may have, learnt from what happens to them: additive increase, multiplicative decrease
- * (engine.md 8.3).
+ * (egress/README.md "Concurrency").
  *
  * | feedback                                                                       | change                      |
  * | ------------------------------------------------------------------------------ | --------------------------- |
@@ -31,7 +31,10 @@ const START_OF_NEW_IP = 1
 const HALVED_AT_MOST_EVERY = 10 * SECOND
 const IDLE_AFTER = 10 * MINUTE
 const MOST_AFTER_IDLE = 2
-/** Longer than any connection lives (engine.md 10.1): one whose end was never told is gone by then. */
+/**
+ * Longer than any connection lives (delivery/README.md "The SMTP session"): one whose end was never told is gone by
+ * then.
+ */
 const LONGEST_CONNECTION = 30 * MINUTE
 
 export function newConcurrency(isNewIp: boolean, now: number): Concurrency {

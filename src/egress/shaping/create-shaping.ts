@@ -1,6 +1,6 @@
 /**
  * Shaping: what each path (egress IP, route) may do now, from what its receivers said before. See `./shaping.ts` for
- * what is promised; engine.md 8 and 9.
+ * what is promised; egress/README.md "Shaping" and "Reply rules".
  *
  *   1 ask     open-gate, message-rates      limits-now: configuration, new IP, rules; concurrency: what was learnt
  *   2 hear    heed-notes                    back-off, reply-rules and match-counts, suspensions on a ladder

@@ -9,7 +9,8 @@
  * | no connection, banner or EHLO refused         | halves      | counts   | yes   | block: again                   |
  * | connection dropped in the dialogue            | halves      |          |       |                                |
  *
- * While a path is suspended, what was under way before brings no news of it. Never throws. Engine.md 8.3 to 8.5, 9.
+ * While a path is suspended, what was under way before brings no news of it. Never throws. egress/README.md
+ * "Concurrency" to 8.5, 9.
  */
 import { HOUR } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'
@@ -65,7 +66,7 @@ interface Refusal {
   lane: Lane | null
 }
 
-/** Blocks that no rule knows (engine.md 8.5 steps 3 and 5). */
+/** Blocks that no rule knows (egress/README.md "Suspension ladder" steps 3 and 5). */
 const UNRULED: Threshold = { count: 5, within_milliseconds: HOUR }
 /** Names of what is counted beside rules; no rule's id has an asterisk. */
 const IP_BLOCKS = '*ip_block'

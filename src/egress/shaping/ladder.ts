@@ -1,6 +1,6 @@
 /**
  * Suspensions that grow while blocks come back, with a half-open time after each: of a path, of a lane, of an IP
- * (engine.md 8.5).
+ * (egress/README.md "Suspension ladder").
  *
  *   open -> suspended        a rule fires, or blocks without a rule add up
  *   suspended -> half-open   its time is over: one message, and after each that passes one more

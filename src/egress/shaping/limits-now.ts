@@ -1,6 +1,6 @@
 /**
  * The limits of a path at a moment: the smallest of the configuration, a new IP, and the rules that were fired. What
- * was learnt about connections comes on top (`concurrency.ts`). Pure; engine.md 8.1.
+ * was learnt about connections comes on top (`concurrency.ts`). Pure; egress/README.md "Limits of a path".
  */
 import type { Rate } from '../../config/settings/field-types.ts'
 import type { ShapedPath } from './shaping.ts'

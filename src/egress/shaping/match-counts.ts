@@ -1,5 +1,6 @@
 /**
- * Matches within a sliding time, by name; counting starts anew after each time they were enough (engine.md 9.1).
+ * Matches within a sliding time, by name; counting starts anew after each time they were enough (egress/README.md
+ * "Reply rules").
  *
  * Pure; times are Unix milliseconds.
  */

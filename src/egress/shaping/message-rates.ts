@@ -1,5 +1,5 @@
 /**
- * The message rates of paths and pools, both of which must have a token (engine.md 8.2). In memory only.
+ * The message rates of paths and pools, both of which must have a token (egress/README.md "Rates"). In memory only.
  */
 import { LRUCache } from 'lru-cache'
 import type { Rate } from '../../config/settings/field-types.ts'

@@ -1,6 +1,7 @@
 /**
- * Suspensions by hand: nothing leaves from an IP to a mailbox provider until somebody resumes it (operations.md 6).
- * They stand beside the ladder, which receivers move, and cover paths that are not known yet. Pure.
+ * Suspensions by hand: nothing leaves from an IP to a mailbox provider until somebody resumes it (commands/README.md
+ * "The command line"). They stand beside the ladder, which receivers move, and cover paths that are not known yet.
+ * Pure.
  */
 import type { PathView } from './shaping.ts'
 import { timeText } from './hold-views.ts'

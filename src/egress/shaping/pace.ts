@@ -1,5 +1,6 @@
 /**
- * A rate as GCRA: one number, the theoretical arrival time (TAT) of the next token, says everything (engine.md 8.2).
+ * A rate as GCRA: one number, the theoretical arrival time (TAT) of the next token, says everything (egress/README.md
+ * "Rates").
  *
  * Never faster than the rate: in any time t at most `burst + t × rate` tokens. A clock that goes back, or a rate that
  * rises, costs at most one burst of waiting. Pure; times are Unix milliseconds.

@@ -1,6 +1,6 @@
 /**
  * Limits that reply rules set: for the rule's time as it says, then doubled at its end and every 10 min from there
- * until nothing is left of them (engine.md 8.5 step 2).
+ * until nothing is left of them (egress/README.md "Suspension ladder" step 2).
  *
  * Pure; times are Unix milliseconds.
  */

@@ -1,5 +1,5 @@
 /**
- * The reply rules of providers.yaml: which of them a reply counts for (engine.md 9.1).
+ * The reply rules of providers.yaml: which of them a reply counts for (egress/README.md "Reply rules").
  *
  * Only what a server said is ever given to them; our own sentences are not replies. Pure. Throws for an expression that
  * does not compile: the configuration refuses those at load.

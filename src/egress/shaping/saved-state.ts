@@ -2,7 +2,7 @@
  * What paths, lanes and IPs are under, as text for the store, so that a restart forgets no limit and no suspension.
  *
  * What says no more than a new record is ''. What another version wrote, or nobody can read, is undefined: the path
- * starts as new, which is safe: it will be told again. Messages' rates are not kept (engine.md 8.2).
+ * starts as new, which is safe: it will be told again. Messages' rates are not kept (egress/README.md "Rates").
  */
 import type { PathStateRecord } from '../../store/records/warmup-records.ts'
 import { newBackOff } from './back-off.ts'

@@ -1,6 +1,7 @@
 /**
  * What shaping says of a path (egress IP, route), and what it is told: the interface between `delivery` and the limits,
- * rates, back-off and suspensions of engine.md 8 and 9. `shaping/create-shaping.ts` makes it.
+ * rates, back-off and suspensions of egress/README.md "Shaping" and "Reply rules". `shaping/create-shaping.ts` makes
+ * it.
  *
  * Everything is decided from what receivers answered, from the clock and by operators: nothing here waits, and only
  * `start`, `stop`, `tick` and `suspend` touch the store. No method throws; those four reject when the store does.
@@ -23,7 +24,7 @@ export interface ShapedPath {
   isp: string
   /** Of the provider, made tighter by the pool's overrides. */
   limits: ProviderLimits
-  /** Caps on every path of an IP that is new to the world, else null (engine.md 6.6). */
+  /** Caps on every path of an IP that is new to the world, else null (egress/README.md "Gates"). */
   newIpLimits: { connections: number; messagesPerConnection: number } | null
 }
 
@@ -46,7 +47,8 @@ export interface OpenGate {
   messagesPerConnection: number
   /**
    * Rows of the path that may be under way: 1 while it probes, else Infinity. A row that goes out while this or
-   * `mostOfLane` is 1 is a probe: refused as a block it is deferred, never bounced (engine.md 8.5).
+   * `mostOfLane` is 1 is a probe: refused as a block it is deferred, never bounced (egress/README.md "Suspension
+   * ladder").
    */
   mostUnderWay: number
   /** Rows of this sending domain under way on this route, over all IPs of the pool: 1 while it probes. */
@@ -150,8 +152,8 @@ export interface PathFilter {
 
 /** How a path or lane stands; the first that fits. */
 export type PathStatus =
-  | 'suspended' // nothing goes (engine.md 8.5)
-  | 'waiting' // its hosts did not answer: nothing goes for a while (engine.md 8.4)
+  | 'suspended' // nothing goes (egress/README.md "Suspension ladder")
+  | 'waiting' // its hosts did not answer: nothing goes for a while (egress/README.md "Back-off of a path")
   | 'probing' // one message at a time, until it is known to work again
   | 'limited' // slower, by a reply rule
   | 'open'
@@ -187,20 +189,26 @@ export interface PathView {
   status: PathStatus
   /** Sessions it may have now by what was learnt; null for a lane. */
   concurrency: number | null
-  /** Step of the suspension ladder, 0: none (engine.md 8.5). */
+  /** Step of the suspension ladder, 0: none (egress/README.md "Suspension ladder"). */
   step: number
   holds: PathHold[]
 }
 
 /** What others are told; never called while one of its callers is still inside. */
 export interface ShapingSignals {
-  /** The IP is blocked somewhere: its warmup may have to pause (engine.md 6.6). */
+  /** The IP is blocked somewhere: its warmup may have to pause (egress/README.md "Gates"). */
   onBlock(block: BlockSignal): void
-  /** Three providers suspended the IP within 1 h: it is suspended as a whole (engine.md 8.5 step 4). */
+  /**
+   * Three providers suspended the IP within 1 h: it is suspended as a whole (egress/README.md "Suspension ladder" step
+   * 4).
+   */
   onIpSuspension(ip: string, until: number, reason: string): void
-  /** A sending domain is suspended on a route (engine.md 8.5 step 5). */
+  /** A sending domain is suspended on a route (egress/README.md "Suspension ladder" step 5). */
   onLaneSuspension(lane: LaneSuspension): void
-  /** No path of the IP connects while other IPs reach the same routes: filtered, or gone (engine.md 8.4). */
+  /**
+   * No path of the IP connects while other IPs reach the same routes: filtered, or gone (egress/README.md "Back-off of
+   * a path").
+   */
   onIpUnreachable(ip: string, reason: string): void
 }
 

@@ -1,5 +1,6 @@
 /**
- * Who is suspended after a block, and who passes a probe: the steps 3 to 5 of the ladder (engine.md 8.5).
+ * Who is suspended after a block, and who passes a probe: the steps 3 to 5 of the ladder (egress/README.md "Suspension
+ * ladder").
  *
  * | step | scope                                  | enters by                                             |
  * | ---- | -------------------------------------- | ----------------------------------------------------- |

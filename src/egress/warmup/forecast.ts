@@ -1,5 +1,6 @@
 /**
- * When a number of messages would have left, under caps, provider shares and the backlog before them (engine.md 6.8).
+ * When a number of messages would have left, under caps, provider shares and the backlog before them (egress/README.md
+ * "Forecast").
  *
  * Pure. Assumes that every gate passes and that a day spreads its mail evenly, within the hourly limit. A message of
  * which no provider is known (ANY_ISP) is bound by no share: nothing known is no reason to predict a wait.

@@ -1,5 +1,6 @@
 /**
- * Closes warmup days: one verdict for each UTC day that is over, each day once (engine.md 6.3, 6.6). Pure.
+ * Closes warmup days: one verdict for each UTC day that is over, each day once (egress/README.md "Warmup days" and
+ * "Gates"). Pure.
  *
  * Days without rows, such as those of a downtime, are closed as idle: they hold. `closedDay` of the record says how far
  * this came; the caller stores all of it in one guarded change.
@@ -24,9 +25,9 @@ export interface DaysToClose {
   audit: readonly AuditRecord[]
 }
 
-/** Older days are closed without a row each: audit rows are kept as long (engine.md 6.9). */
+/** Older days are closed without a row each: audit rows are kept as long (egress/README.md "Audit"). */
 const MOST_DAYS = 400
-/** Healthy days in a row at the target that end the ramp (engine.md 6.6). */
+/** Healthy days in a row at the target that end the ramp (egress/README.md "Gates"). */
 export const HEALTHY_DAYS_AT_TARGET = 3
 /** isp of the rows for all together. */
 const TOTAL = '*'

@@ -1,5 +1,5 @@
 /**
- * The gates of the warmup: what the figures of a day, or of the last hour, say (engine.md 6.6). Pure.
+ * The gates of the warmup: what the figures of a day, or of the last hour, say (egress/README.md "Gates"). Pure.
  *
  * | verdict | when: the first line that applies |
  * | ------- | --------------------------------- |

@@ -1,5 +1,5 @@
 /**
- * Is an IP on a blocklist, and do the lists answer us at all (operations.md 7: blocklist)?
+ * Is an IP on a blocklist, and do the lists answer us at all (health/README.md "Checks": blocklist)?
  *
  * Never throws for what the DNS holds.
  */

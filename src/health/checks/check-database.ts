@@ -1,6 +1,6 @@
 /**
- * The database: is the file sound, and does a commit take as long as a disk needs (operations.md 7: database)? Errors
- * of the store are findings.
+ * The database: is the file sound, and does a commit take as long as a disk needs (health/README.md "Checks":
+ * database)? Errors of the store are findings.
  */
 import type { QuickCheck } from '../../store/open/quick-check.ts'
 import { verdicts } from './finding.ts'
@@ -10,7 +10,7 @@ import type { DatabaseFacts, HealthCheck } from './world.ts'
 
 const DATABASE = verdicts('database', 'The queue, the keys and all history are in this one file.')
 const SLOW_COMMIT_MILLISECONDS = 500
-/** No disk confirms a write in less: one that seems to has only promised it (hardening.md 6). */
+/** No disk confirms a write in less: one that seems to has only promised it (test/README.md "Faults"). */
 const FALSE_COMMIT_MILLISECONDS = 0.02
 
 export const checkDatabase: HealthCheck = {

@@ -1,5 +1,6 @@
 /**
- * How old is the registration of each sending domain, by RDAP (operations.md 7: domain-age)? RFC 9224, RFC 9083 §4.5.
+ * How old is the registration of each sending domain, by RDAP (health/README.md "Checks": domain-age)? RFC 9224, RFC
+ * 9083 §4.5.
  *
  * A registry that can not be asked, and a domain outside all of them, is skipped. Never throws.
  */
@@ -11,7 +12,7 @@ import type { Finding } from './finding.ts'
 import type { CheckWorld, HealthCheck } from './world.ts'
 
 const AGE = verdicts('domain-age', 'Filters distrust mail of domains that were registered a few weeks ago.')
-/** operations.md 7: six weeks. */
+/** health/README.md "Checks": six weeks. */
 const YOUNG_DAYS = 42
 const BOOTSTRAP = 'https://data.iana.org/rdap/dns.json'
 const OK = 200

@@ -1,6 +1,7 @@
 /**
- * What the DNS says of the domains that send: DKIM, return path, SPF for each IP, DMARC, tracking name (operations.md
- * 7: domain-*). The server has the judgement; here it becomes findings with what to publish instead.
+ * What the DNS says of the domains that send: DKIM, return path, SPF for each IP, DMARC, tracking name (
+ * health/README.md "Checks": domain-*). The server has the judgement; here it becomes findings with what to publish
+ * instead.
  */
 import type { DomainView, RecordView } from '../../senders/domain-view.ts'
 import { DNS_FIX } from './check-ip-names.ts'

@@ -1,6 +1,6 @@
 /**
- * The configuration files against what runs, and the age of the newest backup (operations.md 7: config, backup). Never
- * throws for what is in the folders.
+ * The configuration files against what runs, and the age of the newest backup (health/README.md "Checks": config,
+ * backup). Never throws for what is in the folders.
  */
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -53,7 +53,7 @@ function listed(lines: readonly string[]): string {
   return lines.length > SHOWN_LINES ? `${shown}; and ${lines.length - SHOWN_LINES} more` : shown
 }
 
-/** As `sternpost backup` names them: `sternpost-<UTC time>-<schema>.tar` (operations.md 12.1). */
+/** As `sternpost backup` names them: `sternpost-<UTC time>-<schema>.tar` (systemd/README.md "Backup"). */
 const BACKUP_NAME = /^sternpost-.+\.tar$/
 
 export const checkBackup: HealthCheck = {

@@ -1,6 +1,6 @@
 /**
- * The machine: free space and inodes, the time, who can read the keys (operations.md 7: disk, clock, secrets). Never
- * throws: what can not be looked at is skipped, or is the finding.
+ * The machine: free space and inodes, the time, who can read the keys (health/README.md "Checks": disk, clock,
+ * secrets). Never throws: what can not be looked at is skipped, or is the finding.
  */
 import { execFile } from 'node:child_process'
 import { createSocket } from 'node:dgram'

@@ -1,6 +1,6 @@
 /**
  * Does mail that comes back reach this server: the MX of the return path, and port 25 by its public address
- * (operations.md 7: inbound)? Never throws for what the DNS or the network says.
+ * (health/README.md "Checks": inbound)? Never throws for what the DNS or the network says.
  *
  * A machine reaches its own addresses without leaving itself: a firewall in front of it is only seen from outside.
  */

@@ -1,6 +1,6 @@
 /**
  * Do the names of each IP say what receivers expect: a reverse name that leads back to the address, and the EHLO name
- * (operations.md 7: ptr, fcrdns)? Never throws for what the DNS holds. RFC 1912 §2.1, RFC 5321 §4.1.4.
+ * (health/README.md "Checks": ptr, fcrdns)? Never throws for what the DNS holds. RFC 1912 §2.1, RFC 5321 §4.1.4.
  */
 import { canonicalIp, ipFamily } from '../../base/ip-address.ts'
 import { reverseName } from '../../egress/ips/ip-facts.ts'

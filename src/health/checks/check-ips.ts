@@ -1,5 +1,5 @@
 /**
- * Is every egress IP on this machine, and do packets leave from it (operations.md 7: ip-present, ip-source)?
+ * Is every egress IP on this machine, and do packets leave from it (health/README.md "Checks": ip-present, ip-source)?
  *
  * Whether something on the way puts another address in its place is only seen from outside: the mail hosts of large
  * providers answer EHLO with the address that they see. Never throws.

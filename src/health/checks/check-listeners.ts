@@ -1,6 +1,6 @@
 /**
- * Does each configured port answer with the right protocol, as this server, asked from another process (operations.md
- * 7: listeners)? Who holds a port that does not is looked up with `ss`. Never throws.
+ * Does each configured port answer with the right protocol, as this server, asked from another process (
+ * health/README.md "Checks": listeners)? Who holds a port that does not is looked up with `ss`. Never throws.
  */
 import { connect } from 'node:net'
 import { connect as connectTls } from 'node:tls'

@@ -1,6 +1,6 @@
 /**
- * How mail, events and reports flow: queue, orphans, warmup, webhooks, feedback (operations.md 7). What the store knows
- * becomes findings; its errors are passed on.
+ * How mail, events and reports flow: queue, orphans, warmup, webhooks, feedback (health/README.md "Checks"). What the
+ * store knows becomes findings; its errors are passed on.
  */
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
 import { verdicts } from './finding.ts'

@@ -1,7 +1,7 @@
 /**
  * The names that sending domains and receivers use of this server: host name, tracking, SPF; and whether SPF passes for
- * every egress IP (operations.md 7: names). The return path is looked at by `inbound`. Never throws for what the DNS
- * holds.
+ * every egress IP (health/README.md "Checks": names). The return path is looked at by `inbound`. Never throws for what
+ * the DNS holds.
  */
 import { ipFamily } from '../../base/ip-address.ts'
 import { evaluateSpf } from '../../senders/verification/check-spf.ts'

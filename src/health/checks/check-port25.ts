@@ -1,5 +1,6 @@
 /**
- * Can mail leave: outbound TCP 25 from each IP to mail hosts of three large providers (operations.md 7: port25)?
+ * Can mail leave: outbound TCP 25 from each IP to mail hosts of three large providers (health/README.md "Checks":
+ * port25)?
  *
  * One host that greets is enough: then nothing blocks the port. Never throws.
  */

@@ -1,6 +1,6 @@
 /**
- * Do our certificates hold: for the host name and for the names of tracked links, and for how long (operations.md 7:
- * tls)? Asked with a handshake at the doors, so that it is what clients see. Never throws.
+ * Do our certificates hold: for the host name and for the names of tracked links, and for how long (health/README.md
+ * "Checks": tls)? Asked with a handshake at the doors, so that it is what clients see. Never throws.
  */
 import { X509Certificate } from 'node:crypto'
 import { connect } from 'node:tls'

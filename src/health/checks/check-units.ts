@@ -1,6 +1,6 @@
 /**
  * Do the systemd units fit: ports of the socket unit as in `listen`, and no drop-in that weakens the service
- * (operations.md 7: units)? Skipped where systemd does not run. Never throws.
+ * (health/README.md "Checks": units)? Skipped where systemd does not run. Never throws.
  */
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
@@ -14,7 +14,7 @@ const UNITS = verdicts('units', 'systemd opens the ports, starts the server and 
 const SYSTEMD = '/run/systemd/system'
 const SHOW_MILLISECONDS = 5 * SECOND
 const FIRST_FREE_PORT = 1024
-/** Properties of the service as it is shipped (operations.md 10). */
+/** Properties of the service as it is shipped (systemd/README.md "The unit"). */
 const FENCES: Readonly<Record<string, string>> = {
   NoNewPrivileges: 'yes',
   PrivateUsers: 'yes',

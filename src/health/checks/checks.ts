@@ -1,5 +1,5 @@
 /**
- * The table of all checks (operations.md 7), in the order in which they are shown.
+ * The table of all checks (health/README.md "Checks"), in the order in which they are shown.
  */
 import { checkBackup, checkConfig } from './check-files.ts'
 import { checkBlocklists } from './check-blocklists.ts'

@@ -1,5 +1,5 @@
 /**
- * What a check says of one thing: an IP, a domain, a port, or the server as a whole (operations.md 7). Pure.
+ * What a check says of one thing: an IP, a domain, a port, or the server as a whole (health/README.md "Checks"). Pure.
  */
 import { ipFamily } from '../../base/ip-address.ts'
 

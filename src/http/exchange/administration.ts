@@ -1,6 +1,7 @@
 /**
  * What administrators ask of a running server beside the contract: the reload, the queue as a whole, paths, pools, the
- * daily volume of an IP, and where the mail of a domain goes. The composition root hands it over (operations.md 6).
+ * daily volume of an IP, and where the mail of a domain goes. The composition root hands it over (commands/README.md
+ * "The command line").
  *
  * Not part of the contract of apps: the routes of `routes/administration.ts` are for the command line of the same
  * version. ServiceError `not_found` for an unknown IP or pool, `invalid_request` for a value that can not be; other
@@ -53,7 +54,7 @@ export interface DomainRoute {
   hosts: { name: string; addresses: string[]; tls: HostDemand }[]
 }
 
-/** What is asked of TLS towards a host (engine.md 13). */
+/** What is asked of TLS towards a host (delivery/README.md "TLS"). */
 export interface HostDemand {
   /** Where it comes from. */
   policy: 'dane' | 'sts' | 'required' | 'none'

@@ -1,5 +1,6 @@
 /**
- * A request with an Idempotency-Key is handled once; repeats get the kept answer (contract.md 4.7, 2.1 step 8).
+ * A request with an Idempotency-Key is handled once; repeats get the kept answer (http/README.md "Idempotency" and
+ * "Order of checks" step 8).
  *
  * Messages commit their answer with themselves; of other routes it is kept once it is there. Only successes are kept,
  * without the secrets in them. Throws ServiceError `invalid_request` (400) for a key that is none, `conflict` for one

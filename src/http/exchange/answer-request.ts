@@ -2,7 +2,7 @@
  * The outermost layer of the HTTP interface: request id, fixed headers, errors -> envelope, log line and metric.
  *
  * Whatever happens inside, the client gets one JSON answer. A request that is answered before its body has arrived ends
- * the connection (contract.md 2.1).
+ * the connection (http/README.md "Order of checks").
  */
 import { Readable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'

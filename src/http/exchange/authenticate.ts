@@ -1,6 +1,7 @@
 /**
- * `Authorization: Bearer <API key>` -> who asks (contract.md 2.1, step 2). Every failure is 401 `unauthorized`, or 429
- * `rate_limited` when there were too many from one address. A key in the query string or the body is not read.
+ * `Authorization: Bearer <API key>` -> who asks (http/README.md "Order of checks", step 2). Every failure is 401
+ * `unauthorized`, or 429 `rate_limited` when there were too many from one address. A key in the query string or the
+ * body is not read.
  */
 import type { IncomingMessage } from 'node:http'
 import { ServiceError } from '../../base/errors.ts'

@@ -1,5 +1,5 @@
 /**
- * Reads request bodies within bounds (contract.md 16, hardening.md 7).
+ * Reads request bodies within bounds (http/README.md "Limits", src/README.md "Bounds").
  *
  * Refused without reading: a Content-Length above the limit (413), and any body while those under way fill the memory
  * set aside for them (503). While reading: a body that grows above the limit (413) or for which that memory is full
@@ -35,7 +35,7 @@ export interface BodyReaderOptions {
   leastBytesPerSecond: number
 }
 
-/** hardening.md 7. */
+/** src/README.md "Bounds". */
 export const BODY_READER_DEFAULTS: BodyReaderOptions = {
   mostBytesUnderWay: 128 * 1024 * 1024,
   slowAfterMilliseconds: 10 * SECOND,

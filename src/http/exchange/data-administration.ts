@@ -1,6 +1,6 @@
 /**
  * What administrators ask about the data itself: what it is full of, backups, and what is stored about somebody
- * (operations.md 12, hardening.md 9). Part of `Administration`.
+ * (store/README.md "Data", messages/README.md "Privacy"). Part of `Administration`.
  */
 
 export interface StorageReport {

@@ -1,6 +1,6 @@
 /**
  * The one place where an error becomes an answer: code -> HTTP status and message, and the fixed envelope
- * (contract.md 2).
+ * (http/README.md "Errors").
  *
  * Never throws. An error of the store's engine means that the service is unavailable; what is no ServiceError else is a
  * defect: its answer holds the request id alone. The log has the rest of both.
@@ -8,7 +8,7 @@
 import { errorCode, ServiceError } from '../../base/errors.ts'
 import type { ServiceErrorCode } from '../../base/errors.ts'
 
-/** contract.md 2: at most this many characters of `details`. */
+/** http/README.md "Errors": at most this many characters of `details`. */
 const MOST_DETAILS_CHARACTERS = 2_000
 
 interface ErrorRule {

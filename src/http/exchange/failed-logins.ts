@@ -1,7 +1,7 @@
 /**
  * Counts failed authentications by client address: after 20 within a minute the next ones are told to wait
- * (contract.md 2.1, step 2). A good key is let in all the same, so one bad client behind a shared address locks nobody
- * out.
+ * (http/README.md "Order of checks", step 2). A good key is let in all the same, so one bad client behind a shared
+ * address locks nobody out.
  *
  * The memory is bounded: of 10,000 addresses the one whose minute began first is forgotten.
  */

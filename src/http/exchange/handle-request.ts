@@ -1,5 +1,5 @@
 /**
- * The steps of an API request, in the order of contract.md 2.1: the first failing step answers.
+ * The steps of an API request, in the order of http/README.md "Order of checks": the first failing step answers.
  *
  *  1 the server accepts work · 2 authentication · 3 path, then method · 4 scope · 5 request bucket · 6 content type,
  *  then body size · 7 syntax of body and Idempotency-Key · 8 idempotency · 9 and later: the handler of the route

@@ -1,5 +1,6 @@
 /**
- * Idempotency-Key (also X-Idempotency-Key) and what it stands for: one request of one API key (contract.md 4.7).
+ * Idempotency-Key (also X-Idempotency-Key) and what it stands for: one request of one API key (http/README.md
+ * "Idempotency").
  *
  * The fingerprint is the SHA-256 of method, path without prefix, and the body as canonical JSON (keys sorted, no white
  * space), so that the same request written in another way is the same. Throws ServiceError `invalid_request`, 400.

@@ -1,13 +1,14 @@
 /**
  * Looks over the bytes of a JSON text before it is parsed: some megabytes of brackets would become gigabytes of
- * objects, so depth and number of values are judged first (contract.md 1; RFC 8259 §9 lets a reader set such limits).
+ * objects, so depth and number of values are judged first (http/README.md "Conventions"; RFC 8259 §9 lets a reader set
+ * such limits).
  *
  * Linear in the bytes, with strings passed over in native code; most bodies are too short and have too few brackets to
  * break a limit, however they stand. Syntax is the parser's business: what is no JSON gets some verdict here, and its
  * error there.
  */
 
-/** contract.md 1. */
+/** http/README.md "Conventions". */
 const MOST_DEPTH = 32
 /** Far more than a batch of 5,000 recipients needs; as objects, some hundred MiB at the most. */
 const MOST_VALUES = 2_000_000

@@ -28,7 +28,10 @@ export const ANONYMOUS: Principal = {
   label: 'anonymous',
 }
 
-/** Whoever may open the admin socket may do everything (operations.md 6); the name is for the log only. */
+/**
+ * Whoever may open the admin socket may do everything (commands/README.md "The command line"); the name is for the log
+ * only.
+ */
 export function administrator(name: string | undefined): Principal {
   const label = name === undefined || name === '' ? 'administrator' : name
   return { apiKeyId: null, mode: 'live', scopes: ['admin'], domains: [], allowedIps: [], label }

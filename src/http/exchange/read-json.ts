@@ -1,5 +1,5 @@
 /**
- * Bytes of a request body -> a JSON document (RFC 8259, contract.md 1).
+ * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions").
  *
  * Refused with 400: invalid UTF-8, syntax errors, trailing data, nesting deeper than 32, more values than anybody needs
  * (`json-structure.ts`), numbers beyond those of a double. A leading byte order mark is skipped. Of a repeated key the

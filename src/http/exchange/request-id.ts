@@ -1,6 +1,6 @@
 /**
- * The request id: the client's own X-Request-Id when it is harmless, else a new `req_…` (contract.md 1). It stands in
- * the answer and in every log line of the request.
+ * The request id: the client's own X-Request-Id when it is harmless, else a new `req_…` (http/README.md "Conventions").
+ * It stands in the answer and in every log line of the request.
  */
 import type { IncomingMessage } from 'node:http'
 import { newIdentifier } from '../../base/identifier.ts'

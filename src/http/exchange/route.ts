@@ -176,7 +176,7 @@ export function lenientRoute<Given>(definition: RouteWithBody<Given, ReadFields<
   }
 }
 
-/** The body of every success but the send result (contract.md 1). */
+/** The body of every success but the send result (http/README.md "Conventions"). */
 export function success(status: number, data: object): Answer {
   return { status, body: { success: true, data } }
 }

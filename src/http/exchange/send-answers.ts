@@ -1,5 +1,6 @@
 /**
- * The bodies that sending is answered with (contract.md 4.5 and 5.2): exactly three fields on the normal path.
+ * The bodies that sending is answered with (http/README.md "Answer of a send" and "Batches"): exactly three fields on
+ * the normal path.
  *
  * An answer is composed before the commit, when nobody knows yet which messages will turn out to be suppressed, and is
  * kept in that form; `withSuppressed` makes the final body of it, for the first answer and for a replay alike. Pure.

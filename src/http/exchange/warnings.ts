@@ -1,6 +1,6 @@
 /**
  * X-Service-Warnings: names of unknown fields and other notices, comma-separated, ASCII, at most 1,000 bytes
- * (contract.md 1). What does not fit is left out; nothing here throws.
+ * (http/README.md "Conventions"). What does not fit is left out; nothing here throws.
  */
 import type { ServerResponse } from 'node:http'
 

@@ -1,6 +1,7 @@
 /**
- * The OpenAPI 3.1 document of the API (contract.md 15), made of the table of routes: what is in the router is in the
- * document and the reverse, with the very schemas that read the requests. Pure; throws only for a mistake in the table.
+ * The OpenAPI 3.1 document of the API (http/README.md "Health, metrics, OpenAPI"), made of the table of routes: what is
+ * in the router is in the document and the reverse, with the very schemas that read the requests. Pure; throws only for
+ * a mistake in the table.
  */
 import type { ServiceErrorCode } from '../../base/errors.ts'
 import { ERROR_RULES, errorBody } from '../exchange/error-responses.ts'

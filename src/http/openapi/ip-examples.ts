@@ -1,5 +1,5 @@
 /**
- * Examples of the IP routes for the OpenAPI document: those of contract.md 9.
+ * Examples of the IP routes for the OpenAPI document: those of http/README.md "IPs".
  */
 
 const WARMUP = {

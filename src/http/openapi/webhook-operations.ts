@@ -1,6 +1,6 @@
 /**
  * The section `webhooks` of the OpenAPI document: every kind of event as the request that an endpoint receives
- * (contract.md 8.2 to 8.4).
+ * (http/README.md "Events" to 8.4).
  */
 import { FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../../mail/event.ts'
 import { webhookEventSchema } from '../responses/webhook-event.ts'

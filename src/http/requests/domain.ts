@@ -1,6 +1,6 @@
 /**
- * The JSON and the query parameters of the domain routes (contract.md 7). The rules about names, labels, keys and pools
- * are those of `senders`.
+ * The JSON and the query parameters of the domain routes (http/README.md "Domains"). The rules about names, labels,
+ * keys and pools are those of `senders`.
  */
 import { z } from 'zod'
 import { ServiceError } from '../../base/errors.ts'

@@ -1,8 +1,9 @@
 /**
- * POST /email/send, /email/preview and /email/batch: JSON -> SendRequest or BatchRequest (contract.md 4.1 and 5.1).
+ * POST /email/send, /email/preview and /email/batch: JSON -> SendRequest or BatchRequest (http/README.md "Sending" and
+ * "Batches").
  *
  * Only JSON types are judged here. What is wrong about them is handed on with the rest, because the recipient is judged
- * before all other fields and the answer lists everything (contract.md 2.1, steps 9 and 10).
+ * before all other fields and the answer lists everything (http/README.md "Order of checks", steps 9 and 10).
  */
 import { z } from 'zod'
 import type { BatchRequest, GivenAttachment, SendRequest, SharedFields } from '../../messages/accept/send-request.ts'
@@ -10,7 +11,7 @@ import { describeProblem, isObject } from '../exchange/read-fields.ts'
 import type { ReadFields } from '../exchange/read-fields.ts'
 import { freeObject, optionalText } from './optional.ts'
 
-/** contract.md 16. */
+/** http/README.md "Limits". */
 const MOST_ATTACHMENTS = 20
 const MOST_COPIES = 50
 

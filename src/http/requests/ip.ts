@@ -1,6 +1,6 @@
 /**
- * The JSON and the query parameters of the IP routes (contract.md 9). The rules about curves, stages and states are
- * those of `egress`.
+ * The JSON and the query parameters of the IP routes (http/README.md "IPs"). The rules about curves, stages and states
+ * are those of `egress`.
  */
 import { z } from 'zod'
 import { DAY, SECOND } from '../../base/clock.ts'

@@ -1,6 +1,6 @@
 /**
- * The JSON and the query parameters of the key routes (contract.md 3). The rules about the values are those of
- * `senders`.
+ * The JSON and the query parameters of the key routes (http/README.md "Keys and scopes"). The rules about the values
+ * are those of `senders`.
  */
 import { z } from 'zod'
 import { SECOND } from '../../base/clock.ts'

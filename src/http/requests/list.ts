@@ -1,5 +1,5 @@
 /**
- * `?limit=` and `?after=` of every list (contract.md 1).
+ * `?limit=` and `?after=` of every list (http/README.md "Conventions").
  */
 import { z } from 'zod'
 import { optionalText } from './optional.ts'

@@ -1,5 +1,5 @@
 /**
- * Fields that many requests have. Of optional ones `null` is the same as absent (contract.md 1).
+ * Fields that many requests have. Of optional ones `null` is the same as absent (http/README.md "Conventions").
  */
 import { z } from 'zod'
 import { isObject } from '../exchange/read-fields.ts'

@@ -1,5 +1,5 @@
 /**
- * GET /email: the query parameters (contract.md 6.2). The rules about the values are those of `messages`.
+ * GET /email: the query parameters (http/README.md "Lookup"). The rules about the values are those of `messages`.
  */
 import { z } from 'zod'
 import { MESSAGE_STATES } from '../../messages/lookup/message-state-words.ts'

@@ -1,6 +1,6 @@
 /**
- * The JSON and the query parameters of the suppression routes (contract.md 10). The rules about addresses, reasons and
- * scopes are those of `messages`.
+ * The JSON and the query parameters of the suppression routes (http/README.md "Suppressions"). The rules about
+ * addresses, reasons and scopes are those of `messages`.
  */
 import { z } from 'zod'
 import type { Suppressions } from '../../messages/suppressions/suppressions.ts'

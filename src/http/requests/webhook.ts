@@ -1,6 +1,6 @@
 /**
- * The JSON and the query parameters of the webhook routes (contract.md 8). The rules about the values are those of
- * `webhooks`.
+ * The JSON and the query parameters of the webhook routes (http/README.md "Webhooks"). The rules about the values are
+ * those of `webhooks`.
  */
 import { z } from 'zod'
 import type { ReplayRangeRequest } from '../../webhooks/deliveries.ts'

@@ -1,5 +1,5 @@
 /**
- * What the domain routes answer (contract.md 7.1).
+ * What the domain routes answer (http/README.md "Domains").
  */
 import { z } from 'zod'
 import { count, textOrNull, time, timeOrNull } from './fields.ts'

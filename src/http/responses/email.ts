@@ -1,5 +1,5 @@
 /**
- * What sending answers (contract.md 4.5 and 5.2): flat bodies, three fields on the normal path.
+ * What sending answers (http/README.md "Answer of a send" and "Batches"): flat bodies, three fields on the normal path.
  */
 import { z } from 'zod'
 import { count, identifier, time } from './fields.ts'

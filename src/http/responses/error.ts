@@ -1,5 +1,5 @@
 /**
- * The envelope of every error (service-interface.txt, Errors; contract.md 2).
+ * The envelope of every error (service-interface.txt, Errors; http/README.md "Errors").
  */
 import { z } from 'zod'
 import { SERVICE_ERROR_CODES } from '../../base/errors.ts'

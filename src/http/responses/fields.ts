@@ -1,6 +1,6 @@
 /**
- * Fields that many answers have (contract.md 1). The schemas describe answers: they stand in the OpenAPI document, and
- * the tests hold every answer against them.
+ * Fields that many answers have (http/README.md "Conventions"). The schemas describe answers: they stand in the OpenAPI
+ * document, and the tests hold every answer against them.
  */
 import { z } from 'zod'
 

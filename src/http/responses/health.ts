@@ -1,5 +1,5 @@
 /**
- * What GET /health answers (contract.md 15).
+ * What GET /health answers (http/README.md "Health, metrics, OpenAPI").
  */
 import { z } from 'zod'
 import { count } from './fields.ts'

@@ -1,5 +1,5 @@
 /**
- * What the IP routes answer (contract.md 9).
+ * What the IP routes answer (http/README.md "IPs").
  */
 import { z } from 'zod'
 import { toUnixSeconds } from '../../base/clock.ts'

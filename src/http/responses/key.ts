@@ -1,5 +1,6 @@
 /**
- * What the key routes answer (contract.md 3): the key itself only once, in the answer to its creation.
+ * What the key routes answer (http/README.md "Keys and scopes"): the key itself only once, in the answer to its
+ * creation.
  */
 import { z } from 'zod'
 import { SCOPES } from '../../senders/api-key.ts'

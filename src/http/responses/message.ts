@@ -1,5 +1,5 @@
 /**
- * What the message and batch routes answer (contract.md 5.3 and 6).
+ * What the message and batch routes answer (http/README.md "Batch lookup and cancel" and "Messages").
  */
 import { z } from 'zod'
 import { MESSAGE_STATES } from '../../messages/lookup/message-state-words.ts'

@@ -1,5 +1,5 @@
 /**
- * What the suppression routes answer (contract.md 10).
+ * What the suppression routes answer (http/README.md "Suppressions").
  */
 import { z } from 'zod'
 import { count, identifier, time } from './fields.ts'

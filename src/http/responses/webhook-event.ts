@@ -1,6 +1,6 @@
 /**
  * What is posted to webhook endpoints: the envelope with the data of each kind (service-interface.txt, Events;
- * contract.md 8.2).
+ * http/README.md "Events").
  */
 import { z } from 'zod'
 import { FURTHER_EVENT_KINDS } from '../../mail/event.ts'

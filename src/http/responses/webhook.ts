@@ -1,5 +1,5 @@
 /**
- * What the webhook routes answer (contract.md 8): never a given secret, a generated one once.
+ * What the webhook routes answer (http/README.md "Webhooks"): never a given secret, a generated one once.
  */
 import { z } from 'zod'
 import { count, identifier, textOrNull, time, timeOrNull } from './fields.ts'

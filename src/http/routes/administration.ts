@@ -1,6 +1,7 @@
 /**
- * The routes of administrators: reload, queue, paths, pools, suspension of IPs (operations.md 5.3 and 6). For the
- * command line of the same version: they stand in no contract, and not in openapi.json.
+ * The routes of administrators: reload, queue, paths, pools, suspension of IPs (config/README.md "Reload",
+ * commands/README.md "The command line"). For the command line of the same version: they stand in no contract, and not
+ * in openapi.json.
  *
  * They act on the mail of everybody: a test key, or one that is limited to some sending domains, may not use them,
  * whatever its scopes. Every change leaves a log line that says who asked for it.

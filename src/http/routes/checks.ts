@@ -1,6 +1,6 @@
 /**
- * The routes of the checks (operations.md 7): what they found last, and a run now. For administrators, as those of
- * `administration.ts`.
+ * The routes of the checks (health/README.md "Checks"): what they found last, and a run now. For administrators, as
+ * those of `administration.ts`.
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import type { HealthResult } from '../../health/health-keeper.ts'

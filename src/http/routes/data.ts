@@ -1,7 +1,7 @@
 /**
- * The routes about the data itself: storage, backups, what is stored about somebody (operations.md 12, hardening.md 9).
- * For administrators, as those of `administration.ts`. Every change leaves a log line; an address that was erased does
- * not stand in it.
+ * The routes about the data itself: storage, backups, what is stored about somebody (store/README.md "Data",
+ * messages/README.md "Privacy"). For administrators, as those of `administration.ts`. Every change leaves a log line;
+ * an address that was erased does not stand in it.
  */
 import { z } from 'zod'
 import { toUnixSeconds } from '../../base/clock.ts'

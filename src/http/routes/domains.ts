@@ -1,5 +1,5 @@
 /**
- * The routes of sending domains (contract.md 7).
+ * The routes of sending domains (http/README.md "Domains").
  *
  * A key that is limited to some domains gets 403 for every other one, whether it exists or not, and lists its own
  * alone. Every change leaves a log line that says who asked for it.
@@ -193,7 +193,7 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
   ]
 }
 
-/** Lower-case A-labels of the domain in the path (contract.md 1). */
+/** Lower-case A-labels of the domain in the path (http/README.md "Conventions"). */
 function domainInPath({ params, principal }: ApiRequest): string {
   const given = params['domain'] ?? ''
   const reading = readDomainName(given)

@@ -1,6 +1,6 @@
 /**
- * POST /email/send, /email/batch and /email/preview (contract.md 4 and 5). Answers go out only after the commit; that
- * of a send has exactly three fields on the normal path.
+ * POST /email/send, /email/batch and /email/preview (http/README.md "Sending" and "Batches"). Answers go out only after
+ * the commit; that of a send has exactly three fields on the normal path.
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
@@ -77,7 +77,7 @@ async function answerAccepted<Accepted extends AcceptedMessages | AcceptedBatch>
   const acceptance = await accepting
   if (acceptance.kind === 'replayed') return replayedAnswer(request, acceptance)
   const { accepted } = acceptance
-  // Only where it is more than a minute away (contract.md 4.5).
+  // Only where it is more than a minute away (http/README.md "Answer of a send").
   if (accepted.estimatedStartAt !== null) {
     request.setHeader('X-Service-Estimated-Start', String(toUnixSeconds(accepted.estimatedStartAt)))
   }

@@ -1,5 +1,6 @@
 /**
- * GET /health (contract.md 15): public; tells no address, name or version. 503 when no mail is accepted.
+ * GET /health (http/README.md "Health, metrics, OpenAPI"): public; tells no address, name or version. 503 when no mail
+ * is accepted.
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { HttpFeatures } from '../exchange/features.ts'

@@ -1,6 +1,6 @@
 /**
- * The routes of dedicated IPs and their warmup (contract.md 9). Every change leaves a log line that says who asked for
- * it; the audit of the IP names the key, or the administrator.
+ * The routes of dedicated IPs and their warmup (http/README.md "IPs"). Every change leaves a log line that says who
+ * asked for it; the audit of the IP names the key, or the administrator.
  */
 import type { Logger } from '../../base/logger.ts'
 import type { IpView } from '../../egress/ips/ip-view.ts'

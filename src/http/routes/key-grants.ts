@@ -1,6 +1,6 @@
 /**
- * A key grants only what it has itself (contract.md 3): its mode, its sending domains, the addresses it may be used
- * from. An empty list means "all". Scopes need no look: only `admin` makes keys, and has them all.
+ * A key grants only what it has itself (http/README.md "Keys and scopes"): its mode, its sending domains, the addresses
+ * it may be used from. An empty list means "all". Scopes need no look: only `admin` makes keys, and has them all.
  */
 import { ServiceError } from '../../base/errors.ts'
 import { isInNetwork } from '../../base/ip-address.ts'

@@ -1,5 +1,5 @@
 /**
- * The routes of API keys (contract.md 3). Only the answer to its creation holds a key.
+ * The routes of API keys (http/README.md "Keys and scopes"). Only the answer to its creation holds a key.
  *
  * A key grants what it has itself and no more. Keys that may do more than the one that asks are unknown to it: it
  * neither sees nor changes them. Every change leaves a log line that says who asked for it.

@@ -40,7 +40,7 @@ function readCursor(text: string): Place {
   return { created_at: Number(createdAt), domain }
 }
 
-/** `verified` means "may be used": the field, not the state (contract.md 7.4). */
+/** `verified` means "may be used": the field, not the state (http/README.md "Domains"). */
 function hasStatus(domain: DomainView, status: ListDomainsQuery['status']): boolean {
   if (status === 'all') return true
   return status === 'verified' ? domain.verified : domain.status === status

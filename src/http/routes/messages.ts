@@ -1,6 +1,6 @@
 /**
- * Looking up and acting on messages and batches (contract.md 5.3 and 6). An id that nobody has and one that this key
- * may not see give the same answer.
+ * Looking up and acting on messages and batches (http/README.md "Batch lookup and cancel" and "Messages"). An id that
+ * nobody has and one that this key may not see give the same answer.
  */
 import type { Logger } from '../../base/logger.ts'
 import type { HttpFeatures } from '../exchange/features.ts'

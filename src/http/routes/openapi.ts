@@ -1,5 +1,6 @@
 /**
- * GET /openapi.json (contract.md 15): public, the document of all routes of the contract, itself included.
+ * GET /openapi.json (http/README.md "Health, metrics, OpenAPI"): public, the document of all routes of the contract,
+ * itself included.
  */
 import { z } from 'zod'
 import { packageVersion } from '../../base/package-version.ts'

@@ -1,6 +1,6 @@
 /**
- * The suppression list (contract.md 10). Mail of test keys has a list of its own, which only test keys see. Every
- * change leaves a log line that says who asked for it.
+ * The suppression list (http/README.md "Suppressions"). Mail of test keys has a list of its own, which only test keys
+ * see. Every change leaves a log line that says who asked for it.
  */
 import type { Logger } from '../../base/logger.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
@@ -26,7 +26,7 @@ import type { ApiRequest, Route } from '../exchange/route.ts'
 
 const CREATED = 201
 const OK = 200
-/** contract.md 16. */
+/** http/README.md "Limits". */
 const MOST_IMPORT_BYTES = 10 * 1024 * 1024
 
 export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppressions'>, logger: Logger): Route[] {

@@ -1,5 +1,6 @@
 /**
- * The routes of webhook deliveries, and the stream of events (contract.md 8.1, operations.md 13.3).
+ * The routes of webhook deliveries, and the stream of events (http/README.md "Webhooks", commands/README.md "sternpost
+ * listen").
  */
 import { z } from 'zod'
 import type { HttpFeatures } from '../exchange/features.ts'

@@ -1,6 +1,6 @@
 /**
- * The routes of webhook endpoints (contract.md 8). A given secret is never echoed; a generated one is in the answer
- * this one time. Every change leaves a log line that says who asked for it.
+ * The routes of webhook endpoints (http/README.md "Webhooks"). A given secret is never echoed; a generated one is in
+ * the answer this one time. Every change leaves a log line that says who asked for it.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'

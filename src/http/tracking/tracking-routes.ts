@@ -1,6 +1,6 @@
 /**
- * What mail leads back to: pixels, links, unsubscribing (contract.md 13 and 14). All on their own paths, without a key,
- * for whoever asks on a listener that serves `tracking`; every other path goes on.
+ * What mail leads back to: pixels, links, unsubscribing (http/README.md "Tracked links" and "Unsubscribe"). All on
+ * their own paths, without a key, for whoever asks on a listener that serves `tracking`; every other path goes on.
  *
  * | path                | answer                                                                                  |
  * | ------------------- | --------------------------------------------------------------------------------------- |

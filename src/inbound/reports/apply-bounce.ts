@@ -1,5 +1,5 @@
 /**
- * A bounce or a notice about one message -> what the store records of it (engine.md 15.2).
+ * A bounce or a notice about one message -> what the store records of it (mail/README.md "Reading a report").
  *
  * It is judged by the same rules as a reply in the dialogue. The recipient is that of our row, never the one the report
  * names. Throws SmtpRefusal 451 when the delivery itself is still being recorded, so that the report comes again.

@@ -1,5 +1,5 @@
 /**
- * A feedback report about one message -> what the store records of it (engine.md 15.4).
+ * A feedback report about one message -> what the store records of it (inbound/README.md "Complaints").
  *
  * `not-spam` is a line in the timeline, `opt-out` an unsubscribe of all lists, `auth-failure` and whatever else is no
  * complaint says nothing about the message: undefined.

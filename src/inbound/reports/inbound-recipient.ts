@@ -1,6 +1,6 @@
 /**
  * What an address means to the listener for reports: one of our tokens under a host name of ours, an address that
- * reports come to, or the operator. Everything else is nobody (hardening.md 4, A19).
+ * reports come to, or the operator. Everything else is nobody (test/README.md "Attacks", A19).
  *
  * A token is judged before any lookup, so guesses cost a MAC. Rejects when the store does not answer.
  */

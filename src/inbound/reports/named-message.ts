@@ -1,6 +1,7 @@
 /**
  * Which message of ours a report is about: the token of its envelope recipient, else the first genuine one it repeats
- * (engine.md 15.3 and 15.4). Addresses and ids without our MAC name nothing. Pure; never throws.
+ * (inbound/README.md "Whose mail a report is about" and "Complaints"). Addresses and ids without our MAC name nothing.
+ * Pure; never throws.
  */
 import type { KeyObject } from 'node:crypto'
 import type { ReportReferences } from '../../mail/report/report-reading.ts'

@@ -1,5 +1,5 @@
 /**
- * One mail that came in, for one of its recipients -> what it changes (engine.md 15).
+ * One mail that came in, for one of its recipients -> what it changes (inbound/README.md "Reports").
  *
  *   u-… address      unsubscribes, whatever the mail says
  *   postmaster       goes on to the operator

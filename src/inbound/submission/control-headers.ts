@@ -1,6 +1,6 @@
 /**
- * The options of a submitted message, each at most once: X-Idempotency-Key, X-Tags, X-Pool and X-Track (contract.md
- * 12).
+ * The options of a submitted message, each at most once: X-Idempotency-Key, X-Tags, X-Pool and X-Track (
+ * inbound/README.md "Submission").
  *
  * Only their form is judged here; acceptance judges the values as those of the API. Pure; never throws.
  */

@@ -1,5 +1,5 @@
 /**
- * Who logs in: any user name, and an API key with the scope `send` as the password (contract.md 12).
+ * Who logs in: any user name, and an API key with the scope `send` as the password (inbound/README.md "Submission").
  *
  * A refused login is answered late, counted by client address, and after too many the address gets 421 for a while, a
  * good key too: the keys are no secret of one guess, this keeps the noise down. Nothing that was sent is logged.

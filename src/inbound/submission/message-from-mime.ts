@@ -4,7 +4,8 @@
  * From, Subject and the control headers are read; Bcc, Return-Path (RFC 5321 §4.4: the last server writes it) and the
  * control headers are cut out, every other byte stays.
  * There is exactly one From with exactly one address, by our own grammar: it is the sender that is judged, and what
- * readers of the mail see. What cannot be read is a problem in a sentence. Pure; never throws. contract.md 12.
+ * readers of the mail see. What cannot be read is a problem in a sentence. Pure; never throws. inbound/README.md
+ * "Submission".
  */
 import { decodeWords } from 'postal-mime'
 import { parseAddress } from '../../mail/address.ts'

@@ -1,5 +1,5 @@
 /**
- * What acceptance refuses, as SMTP replies (contract.md 12, RFC 3463).
+ * What acceptance refuses, as SMTP replies (inbound/README.md "Submission", RFC 3463).
  */
 import type { ServiceError, ServiceErrorCode } from '../../base/errors.ts'
 import { smtpRefusal, temporaryFailure } from '../smtp-refusal.ts'

@@ -3,7 +3,7 @@
  *
  * A mail is answered with 250 and the ids of its messages after they were committed. The envelope sender does not
  * matter; each recipient is one message. Who may send is judged at login and again before each mail, so a revoked key
- * ends an open connection's mail too. contract.md 12, operations.md 13.1.
+ * ends an open connection's mail too. inbound/README.md "Submission", inbound/README.md "Submission".
  */
 import type { SMTPServerSession } from 'smtp-server'
 import type { Clock } from '../../base/clock.ts'

@@ -1,6 +1,6 @@
 /**
  * Why a message is not delivered: the closed list of categories with what follows from each, and the category that an
- * enhanced status code stands for (engine.md 14.2 and 14.3).
+ * enhanced status code stands for (mail/README.md "Categories" and "Codes").
  *
  * Pure tables. A category decides three separate things: the bounce type the customer sees, what happens while time is
  * left, and whether the address is suppressed. RFC 3463, RFC 7372, RFC 7505, IANA SMTP Enhanced Status Codes.
@@ -154,7 +154,7 @@ const BY_DETAIL: Readonly<Record<string, BounceCategory>> = {
   '7.13': 'inactive',
   '7.17': 'inactive',
   '7.18': 'inactive',
-  // Too many recipients: a request to come back, not a fault of the dialogue (engine.md 10.2).
+  // Too many recipients: a request to come back, not a fault of the dialogue (delivery/README.md "Stages").
   '5.3': 'temporary',
 }
 

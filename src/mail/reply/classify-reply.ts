@@ -1,11 +1,11 @@
 /**
  * What a refusal means: rules and codes to a category, and a category to the bounce the customer sees.
  *
- * Order (engine.md 14.1): the rules of bounces.yaml, a provider's own before the general ones; the enhanced code table;
- * the rules marked weak, whose texts say less than a code; then stage and class. Pure, and never throws for a reply:
- * one that nothing matches is `temporary` (4xx) or `unknown` (5xx). Only replies to RCPT and to the final dot can be
- * about the address, reports by mail, and replies to DATA when a rule says so; elsewhere no category suppresses
- * anybody.
+ * Order (mail/README.md "Three decisions"): the rules of bounces.yaml, a provider's own before the general ones; the
+ * enhanced code table; the rules marked weak, whose texts say less than a code; then stage and class. Pure, and never
+ * throws for a reply: one that nothing matches is `temporary` (4xx) or `unknown` (5xx). Only replies to RCPT and to the
+ * final dot can be about the address, reports by mail, and replies to DATA when a rule says so; elsewhere no category
+ * suppresses anybody.
  */
 import { BOUNCE_CATEGORIES, BOUNCE_CATEGORY_NAMES, categoryOfCodes } from './bounce-category.ts'
 import type { BounceCategory } from './bounce-category.ts'
@@ -30,7 +30,7 @@ export interface BounceRule {
   suppress?: 'always' | 'second'
 }
 
-/** Whether an address goes onto the suppression list (engine.md 14.2). */
+/** Whether an address goes onto the suppression list (mail/README.md "Categories"). */
 export type Suppression =
   | 'never' // the address is not to blame
   | 'always' // this answer is enough
@@ -104,7 +104,7 @@ const STAGE_IN_RULES: Readonly<Record<ReportStage, string>> = {
   dsn: 'dsn',
 }
 
-/** contract.md 8.2. */
+/** http/README.md "Events". */
 const MOST_DESCRIPTION_CHARACTERS = 1_000
 
 function compileRule(rule: BounceRule): CompiledRule {

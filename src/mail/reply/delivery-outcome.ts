@@ -1,9 +1,10 @@
 /**
- * What one try to deliver a message led to, with its SMTP facts (engine.md 10.2 and 14).
+ * What one try to deliver a message led to, with its SMTP facts (delivery/README.md "Stages", mail/README.md "Three
+ * decisions").
  */
 import type { SmtpStage } from './smtp-reply.ts'
 
-/** How the customer sees the end of a message (contract.md 8.2). */
+/** How the customer sees the end of a message (http/README.md "Events"). */
 export type BounceType =
   | 'hard' // address or domain is permanently bad
   | 'soft' // a temporary cause lasted, or size or quota
@@ -33,7 +34,7 @@ export interface ConnectionFacts {
   tls: TlsFacts | null
 }
 
-/** How a connection was encrypted, and what is known of the peer (engine.md 13.4). */
+/** How a connection was encrypted, and what is known of the peer (delivery/README.md "TLS reports"). */
 export interface TlsFacts {
   /** Such as `TLSv1.3`. */
   protocol: string

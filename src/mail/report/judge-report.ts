@@ -2,7 +2,7 @@
  * What a reported failure means: bounce type, category and suppression, by the same rules as a reply in the dialogue.
  *
  * Pure. Only `failed` is an end; a delay has a category, for the note. Neither it nor a status of class 4 is a hard
- * bounce or suppresses anybody (engine.md 15.2).
+ * bounce or suppresses anybody (mail/README.md "Reading a report").
  */
 import { BOUNCE_CATEGORIES } from '../reply/bounce-category.ts'
 import type { BounceCategory } from '../reply/bounce-category.ts'
@@ -40,7 +40,7 @@ export function judgeReported(
   }
 }
 
-/** Refused for the time being, and no more: no last word on the address (engine.md 15.2). */
+/** Refused for the time being, and no more: no last word on the address (mail/README.md "Reading a report"). */
 function isTemporary({ action, status }: ReportedRecipient, { code }: SmtpReply): boolean {
   return action === 'delayed' || (status === null ? code < 500 : status.startsWith('4'))
 }

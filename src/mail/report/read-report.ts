@@ -1,8 +1,9 @@
 /**
  * Reads a mail that came back: a bounce, a notice, an automatic answer, a complaint, or none of them.
  *
- * Pure: no clock, no network, no tokens; what it finds is what the mail states, and proves nothing (engine.md 15.3).
- * Never throws, whatever the bytes, and takes time linear in the first MiB; the rest is not read.
+ * Pure: no clock, no network, no tokens; what it finds is what the mail states, and proves nothing (inbound/README.md
+ * "Whose mail a report is about"). Never throws, whatever the bytes, and takes time linear in the first MiB; the rest
+ * is not read.
  *
  *  1. split the mail into its parts, tell report text and returned message apart
  *  2. a feedback report or the notification of a mail service: done

@@ -1,5 +1,5 @@
 /**
- * What a mail that came back states, before anybody believes it (engine.md 15).
+ * What a mail that came back states, before anybody believes it (inbound/README.md "Reports").
  *
  * A reading names addresses as the mail does. State changes only through a token of ours: the envelope recipient, which
  * the caller has, or one of `references`. RFC 3464, RFC 5965, RFC 3834.

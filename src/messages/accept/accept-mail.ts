@@ -1,10 +1,11 @@
 /**
- * From a checked mail to committed rows: the steps of acceptance that every door shares (contract.md 2.1).
+ * From a checked mail to committed rows: the steps of acceptance that every door shares (http/README.md "Order of
+ * checks").
  *
  *  12 sender   forbidden (the key's own list), then domain_not_verified; a domain that allows subdomains signs for them
  *  13 rate     rate_limited: one token for each recipient, all or none; a request that is refused later gets them back
  *  14 egress   ip_not_warmed, unavailable; mail that never leaves the host is not asked for an IP. What waits for
- *              warmup or a pause longer than a minute is told when it will start (contract.md 4.5)
+ *              warmup or a pause longer than a minute is told when it will start (http/README.md "Answer of a send")
  *  15 list     never an error: the store ends the message as suppressed and says so
  *  16 commit   unavailable with Retry-After; nothing was kept
  *
@@ -82,11 +83,11 @@ export interface AcceptMail<Accepted> {
   shape(messages: AcceptedMessages): Accepted
 }
 
-/** A simulated mailbox that stays full would else be tried for days (contract.md 11). */
+/** A simulated mailbox that stays full would else be tried for days (http/README.md "Simulated recipients"). */
 const SIMULATED_SOFT_LIFETIME = 10 * SECOND
 /** Seconds after which another try makes sense when the store could not commit. */
 const RETRY_AFTER_SECONDS = '60'
-/** Of a wait that is told (contract.md 4.5). */
+/** Of a wait that is told (http/README.md "Answer of a send"). */
 const LEAST_WAIT_TOLD = MINUTE
 
 export async function acceptMail<Accepted>(

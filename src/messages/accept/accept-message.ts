@@ -1,6 +1,7 @@
 /**
- * Acceptance of one mail: the checks in their documented order, then one verb of the store (contract.md 2.1, steps 9 to
- * 16). Each address of `to`, `cc` and `bcc` is a message of its own; the headers are the same in all of them.
+ * Acceptance of one mail: the checks in their documented order, then one verb of the store (http/README.md "Order of
+ * checks", steps 9 to 16). Each address of `to`, `cc` and `bcc` is a message of its own; the headers are the same in
+ * all of them.
  *
  *   9 recipients    invalid_recipient; its details also list what step 10 finds
  *  10 other fields  invalid_request

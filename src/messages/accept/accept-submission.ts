@@ -1,6 +1,6 @@
 /**
  * Acceptance of a mail that came by SMTP submission: one message for each recipient, all sharing the mail as it came
- * (contract.md 12).
+ * (inbound/README.md "Submission").
  *
  * The same checks as over HTTP, in the same order. A repeat gives the first answer and stores nothing: by the key in
  * its header, else by Message-ID, recipients and content together. Mail without a Message-ID cannot be told from
@@ -25,7 +25,7 @@ import type { AcceptSubmission, SubmissionRequest } from './send-request.ts'
 
 const STREAM = 'transactional'
 const KEY_PREFIX = 'smtp:'
-// Printable ASCII, as for the header of HTTP (contract.md 4.7).
+// Printable ASCII, as for the header of HTTP (http/README.md "Idempotency").
 const IDEMPOTENCY_KEY = /^[ -~]{1,256}$/
 // The field with something in it, also on the next line of a fold.
 const MESSAGE_ID = /^message-id:(?:[ \t]|\r\n[ \t])*\S/im

@@ -1,6 +1,6 @@
 /**
- * The one log line of each accepted message, and the one of each that was suppressed at once (operations.md 9). Never
- * throws.
+ * The one log line of each accepted message, and the one of each that was suppressed at once (base/README.md
+ * "Logging"). Never throws.
  */
 import type { Logger } from '../../base/logger.ts'
 import { shownRecipient } from '../../mail/shown-recipient.ts'

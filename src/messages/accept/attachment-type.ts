@@ -1,5 +1,5 @@
 /**
- * The media type of an attachment whose sender named none: by the extension of its name (contract.md 4.3).
+ * The media type of an attachment whose sender named none: by the extension of its name (http/README.md "Attachments").
  *
  * Only what people commonly send; everything else is a plain file to every mail program. Pure. Types as registered with
  * IANA.

@@ -1,5 +1,5 @@
 /**
- * A batch -> the checked mail and a verdict on each recipient, or the refusal of the whole (contract.md 5).
+ * A batch -> the checked mail and a verdict on each recipient, or the refusal of the whole (http/README.md "Batches").
  *
  * The whole is refused when a shared field is wrong, when no recipient is good, and in strict mode when one is bad.
  * Placeholders are looked for once; each recipient is then judged by the values they use. Never throws but in
@@ -27,7 +27,7 @@ interface Refusal {
   problems: string[]
 }
 
-/** contract.md 5.2: a refused batch names so many of its recipients. */
+/** http/README.md "Batches": a refused batch names so many of its recipients. */
 const MOST_NAMED_RECIPIENTS = 10
 /** Of one recipient: a template may use many variables. */
 const MOST_DETAILS_CHARACTERS = 500
@@ -136,7 +136,10 @@ function problemText(path: string, { about, name, text }: TemplateProblem): stri
   return about === 'variable' ? `${path}.${name}: ${text}` : `${path}: ${name} ${text}`
 }
 
-/** contract.md 1: no U+0000 and no half of a pair in any string, used or not; the door names only the first ones. */
+/**
+ * http/README.md "Conventions": no U+0000 and no half of a pair in any string, used or not; the door names only the
+ * first ones.
+ */
 function unsafeValue(values: Record<string, unknown>): string | undefined {
   for (const [key, value] of Object.entries(values)) {
     const texts = typeof value === 'string' ? [key, value] : [key]

@@ -1,6 +1,6 @@
 /**
  * A request to send -> the checked mail and its recipients, or every problem of the recipients and of all other fields
- * apart (contract.md 2.1, steps 9 and 10).
+ * apart (http/README.md "Order of checks", steps 9 and 10).
  *
  * What comes out has one meaning everywhere: the address that was judged is the address that is stored, signed for and
  * sent to. Pure and linear in the size of the request; never throws but in `readRequest`, which answers with what it
@@ -25,7 +25,7 @@ export interface CheckedRequest {
 export type RequestReading =
   { ok: true; checked: CheckedRequest } | { ok: false; recipientProblems: string[]; fieldProblems: string[] }
 
-/** contract.md 16: to, cc and bcc together. */
+/** http/README.md "Limits": to, cc and bcc together. */
 const MOST_ADDRESSES = 50
 
 /** Steps 9 to 11: ServiceError with all that the first failing step found. */

@@ -1,5 +1,5 @@
 /**
- * The fields that a send, a preview and a batch have in common, checked once (contract.md 4.1 and 5.1).
+ * The fields that a send, a preview and a batch have in common, checked once (http/README.md "Sending" and "Batches").
  *
  * Pure and linear in the size of the request; never throws. What is wrong is put down as a problem of its field;
  * without problems the mail is whole, and every value in it that reaches a header has been judged.
@@ -59,7 +59,9 @@ export interface SharedReadingOptions {
 type AcceptedAddress = Extract<ParsedAddress, { ok: true }>
 
 const MISSING = { ok: false, problem: 'is missing' } as const
-/** A placeholder for the address where one leaves the list, and the longest that we make (contract.md 14). */
+/**
+ * A placeholder for the address where one leaves the list, and the longest that we make (http/README.md "Unsubscribe").
+ */
 const UNSUBSCRIBE_VARIABLE = 'unsubscribe_url'
 const MOST_UNSUBSCRIBE_URL_CHARACTERS = 320
 

@@ -38,7 +38,7 @@ export function shown(text: string): string {
   return text.length > MOST_SHOWN_CHARACTERS ? `${text.slice(0, MOST_SHOWN_CHARACTERS)}…` : text
 }
 
-/** contract.md 1: no U+0000 and no half of a pair in any string. */
+/** http/README.md "Conventions": no U+0000 and no half of a pair in any string. */
 export function checkText(path: string, text: string, problems: FieldProblems): void {
   if (text.includes('\0')) problems.add(path, 'has the character U+0000')
   if (!text.isWellFormed()) problems.add(path, 'has an unpaired surrogate')

@@ -1,5 +1,5 @@
 /**
- * Names of mailing lists, which are scopes of the suppression list (contract.md 10). Pure.
+ * Names of mailing lists, which are scopes of the suppression list (http/README.md "Suppressions"). Pure.
  */
 
 /** The scope of every list and of mail that belongs to none. */

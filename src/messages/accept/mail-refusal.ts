@@ -1,6 +1,6 @@
 /**
- * Whether mail is taken at all (contract.md 2.1, step 1): not while the disk is nearly full or the queue above its
- * mark, nor while the store does not answer.
+ * Whether mail is taken at all (http/README.md "Order of checks", step 1): not while the disk is nearly full or the
+ * queue above its mark, nor while the store does not answer.
  *
  * The queue is counted when somebody asks, and not again before it can be full: nor within a second, nor soon where
  * counting takes long. Whoever asks meanwhile waits for it a moment, and then goes by what was found before. Never
@@ -30,7 +30,7 @@ export interface MailRefusalOptions {
   mostQueued: number
 }
 
-/** operations.md 12.5. */
+/** store/README.md "Full disk". */
 const DISK: Refusal = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
 /** A queue that is full empties within minutes. */
 const QUEUE: Refusal = { reason: 'the queue is full', retryAfterSeconds: 30 }

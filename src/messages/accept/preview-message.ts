@@ -1,6 +1,7 @@
 /**
- * What a send would look like, with nothing sent and nothing stored (contract.md 4.8): the checks of `/email/send` up
- * to the sending domain, then the rendering of delivery but for the signature. Throws ServiceError as acceptance does.
+ * What a send would look like, with nothing sent and nothing stored (http/README.md "Preview"): the checks of
+ * `/email/send` up to the sending domain, then the rendering of delivery but for the signature. Throws ServiceError as
+ * acceptance does.
  */
 import { newIdentifier } from '../../base/identifier.ts'
 import { previewMessage } from '../../content/preview-message.ts'

@@ -1,5 +1,5 @@
 /**
- * May this caller send from this name now, and which domain signs for it (contract.md 2.1, step 12)?
+ * May this caller send from this name now, and which domain signs for it (http/README.md "Order of checks", step 12)?
  *
  * A key that is limited to some domains learns nothing of others: only a name that is on its list, or below one that
  * is, is looked for. Throws ServiceError `forbidden`, `domain_not_verified`.

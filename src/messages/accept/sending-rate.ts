@@ -1,5 +1,6 @@
 /**
- * How much an API key may ask for: a bucket of requests and a bucket of recipients (contract.md 2.1 and 16).
+ * How much an API key may ask for: a bucket of requests and a bucket of recipients (http/README.md "Order of checks"
+ * and "Limits").
  *
  * A refusal is ServiceError `rate_limited` with Retry-After in whole seconds, and takes nothing. The administrator has
  * no limits, and a rate that is switched off refuses nobody.

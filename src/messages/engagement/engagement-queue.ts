@@ -3,7 +3,7 @@
  *
  * A click is judged 5 s after it came, so that a burst can be seen; its time stays that of the hit. At most 10,000 hits
  * wait; beyond them the oldest are dropped and counted. When the store refuses (a full disk), they wait on. `stop`
- * judges and stores what is left, as far as the store takes it. engine.md 17.2.
+ * judges and stores what is left, as far as the store takes it. messages/README.md "Hits".
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'

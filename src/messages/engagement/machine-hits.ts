@@ -1,5 +1,5 @@
 /**
- * Which opens and clicks are those of machines, by what a request and its neighbours tell (engine.md 17.2).
+ * Which opens and clicks are those of machines, by what a request and its neighbours tell (messages/README.md "Hits").
  *
  * | signal                                                                                | counted as   |
  * | ------------------------------------------------------------------------------------- | ------------ |

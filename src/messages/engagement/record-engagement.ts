@@ -5,8 +5,8 @@
  *  2 target    a click finds its target in the stored content (follow-link.ts)
  *  3 queue     the hit waits in memory, is judged, and is stored with its events (engagement-queue.ts)
  *
- * Nobody waits for the third step, and a store that takes nothing does not stop a redirect. engine.md 17.2,
- * contract.md 13.
+ * Nobody waits for the third step, and a store that takes nothing does not stop a redirect. messages/README.md "Hits",
+ * http/README.md "Tracked links".
  */
 import { readOpenToken } from '../../content/tracking-token.ts'
 import type { EngagementHit } from '../../store/records/engagement-records.ts'

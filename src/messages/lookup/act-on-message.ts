@@ -1,6 +1,6 @@
 /**
- * What a customer does to messages that were accepted: cancel one or a batch, try one again (contract.md 5.3 and 6.4;
- * trying again is in `retry-message.ts`).
+ * What a customer does to messages that were accepted: cancel one or a batch, try one again (http/README.md "Batch
+ * lookup and cancel" and "Cancel and retry"; trying again is in `retry-message.ts`).
  *
  *   scheduled, queued, deferred -> canceled
  *

@@ -1,5 +1,6 @@
 /**
- * What a bounce category (engine.md 14.2) says in plain words, and what the sender can do about it. Pure tables.
+ * What a bounce category (mail/README.md "Categories") says in plain words, and what the sender can do about it. Pure
+ * tables.
  */
 import { BOUNCE_CATEGORY_NAMES } from '../../mail/reply/bounce-category.ts'
 import type { BounceCategory } from '../../mail/reply/bounce-category.ts'

@@ -1,5 +1,6 @@
 /**
- * What the last check of the sending domain's DNS records says, as far as it bears on delivery (contract.md 6.3). Pure.
+ * What the last check of the sending domain's DNS records says, as far as it bears on delivery (http/README.md
+ * "Explain"). Pure.
  */
 import type { DomainView } from '../../senders/domain-view.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Why a message is where it is, in plain words (contract.md 6.3): what happened, what it waits for, what the last reply
- * means, what the DNS records of the sending domain say, how others on the same road fare, and what to do.
+ * Why a message is where it is, in plain words (http/README.md "Explain"): what happened, what it waits for, what the
+ * last reply means, what the DNS records of the sending domain say, how others on the same road fare, and what to do.
  *
  * What delivery alone knows, such as a path that is suspended, or who has a message that is on its way, is asked for by
  * `whyWaiting` and `whereIs`. A part that is not known is left out; nothing here changes anything. Throws ServiceError

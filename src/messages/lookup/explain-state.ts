@@ -1,6 +1,6 @@
 /**
- * One or two sentences on where a message is and why (contract.md 6.3), but for one that is `sending`, of which
- * `explain-sending.ts` speaks. Pure.
+ * One or two sentences on where a message is and why (http/README.md "Explain"), but for one that is `sending`, of
+ * which `explain-sending.ts` speaks. Pure.
  */
 import type { MessageState } from '../../mail/message.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'

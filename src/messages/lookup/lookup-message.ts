@@ -1,6 +1,7 @@
 /**
- * Messages and batches looked up and searched for (contract.md 5.3 and 6.2). A key that is limited to some sending
- * domains sees those alone. Throws ServiceError `not_found`, and `invalid_request` for search parameters.
+ * Messages and batches looked up and searched for (http/README.md "Batch lookup and cancel" and "Lookup"). A key that
+ * is limited to some sending domains sees those alone. Throws ServiceError `not_found`, and `invalid_request` for
+ * search parameters.
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import type { MessageState } from '../../mail/message.ts'

@@ -1,6 +1,6 @@
 /**
- * A message, its attempts and its events as the API shows them (contract.md 6.2): Unix seconds, the rendered subject.
- * Pure.
+ * A message, its attempts and its events as the API shows them (http/README.md "Lookup"): Unix seconds, the rendered
+ * subject. Pure.
  */
 import { toUnixSeconds } from '../../base/clock.ts'
 import { UNSUBSCRIBE_KEY } from '../../content/html/instrument-html.ts'

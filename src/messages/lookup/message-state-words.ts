@@ -1,5 +1,6 @@
 /**
- * The states of a message (contract.md 6.1) in plain words, for answers that say why something cannot be done. Pure.
+ * The states of a message (http/README.md "States of a message") in plain words, for answers that say why something
+ * cannot be done. Pure.
  */
 import type { MessageState } from '../../mail/message.ts'
 

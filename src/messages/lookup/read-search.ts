@@ -1,6 +1,6 @@
 /**
- * The parameters of `GET /email` -> what the store is asked (contract.md 6.2). Addresses and IPs are brought into the
- * form they are stored in. Throws ServiceError `invalid_request` with every problem.
+ * The parameters of `GET /email` -> what the store is asked (http/README.md "Lookup"). Addresses and IPs are brought
+ * into the form they are stored in. Throws ServiceError `invalid_request` with every problem.
  */
 import { SECOND } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'

@@ -1,5 +1,5 @@
 /**
- * What is stored about one address, to be told or to be erased (hardening.md 9).
+ * What is stored about one address, to be told or to be erased (messages/README.md "Privacy").
  *
  * Addresses count as the same when only their domain differs in case; the form in small letters is looked for too.
  * ServiceError `invalid_request` for what is no address.

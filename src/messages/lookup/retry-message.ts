@@ -1,5 +1,5 @@
 /**
- * Sending a message once more on request (contract.md 6.4).
+ * Sending a message once more on request (http/README.md "Cancel and retry").
  *
  *   deferred          -> deferred   the same message, due now; rates, shares and pauses still hold
  *   bounced, expired  -> queued     a new message of the same mail, with `retry_of`, through the checks of acceptance

@@ -1,6 +1,6 @@
 /**
  * Messages and batches as far as the one who asks may see them: an id that nobody has, one that is none at all and one
- * of another sending domain give the same answer, ServiceError `not_found` (contract.md 6.2).
+ * of another sending domain give the same answer, ServiceError `not_found` (http/README.md "Lookup").
  */
 import { ServiceError } from '../../base/errors.ts'
 import { identifierToBytes } from '../../base/identifier.ts'

@@ -1,6 +1,6 @@
 /**
- * An entry for the suppression list, from a request or a line of a file (contract.md 10). Problems are put down by
- * field; without one the entry is whole. Pure; never throws.
+ * An entry for the suppression list, from a request or a line of a file (http/README.md "Suppressions"). Problems are
+ * put down by field; without one the entry is whole. Pure; never throws.
  */
 import { parseAddress } from '../../mail/address.ts'
 import type { SuppressionReason, SuppressionRecord } from '../../store/records/suppression-records.ts'

@@ -1,6 +1,7 @@
 /**
- * Importing addresses to the suppression list from CSV (contract.md 10): a header line `email[,reason][,scope]`, then
- * an address a line. RFC 4180 with its quoting; line ends with or without CR; a byte order mark is skipped.
+ * Importing addresses to the suppression list from CSV (http/README.md "Suppressions"): a header line
+ * `email[,reason][,scope]`, then an address a line. RFC 4180 with its quoting; line ends with or without CR; a byte
+ * order mark is skipped.
  *
  * A bad line is counted and told, the others are added. The list is written in pieces of some hundred lines and other
  * work has its turn between them; should the store fail, what was added before stays, and importing the file again adds

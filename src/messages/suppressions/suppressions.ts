@@ -1,5 +1,6 @@
 /**
- * The suppression list as the API shows it: list, add, remove (contract.md 10); importing: `import-suppressions.ts`.
+ * The suppression list as the API shows it: list, add, remove (http/README.md "Suppressions"); importing:
+ * `import-suppressions.ts`.
  *
  * Mail of test keys has a list of its own: `isTest` says which one is meant. An address is taken as it would be for a
  * recipient: its domain in lower-case A-labels, its local part as it is. Throws ServiceError `invalid_request` with

@@ -1,6 +1,6 @@
 /**
  * The DNS records of the server itself, as its owner must publish them, and the reverse names to set at the hoster of
- * the addresses (contract.md 7.2, operations.md 1.3). Pure.
+ * the addresses (senders/README.md "Checks of a domain", systemd/README.md "Install"). Pure.
  */
 import { ipFamily } from '../../base/ip-address.ts'
 import { recordsOfTargets } from './required-records.ts'

@@ -64,7 +64,7 @@ export function publicKeyOf({ algorithm, publicKey }: PublicDkimKey): KeyObject 
   return createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' })
 }
 
-/** contract.md 7.1. */
+/** http/README.md "Domains". */
 const LEAST_BITS = 2_048
 const MOST_BITS = 4_096
 /** Ours: a key of 4096 bits has 3,300 characters. */

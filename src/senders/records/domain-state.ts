@@ -1,5 +1,5 @@
 /**
- * What a check makes of a domain's state, and when the next one is due (contract.md 7.3). Pure.
+ * What a check makes of a domain's state, and when the next one is due (senders/README.md "States of a domain"). Pure.
  *
  * | state     | sends | enters when                                                            | next check         |
  * | --------- | ----- | ---------------------------------------------------------------------- | ------------------ |
@@ -132,7 +132,9 @@ function jittered(interval: number, name: string): number {
   return Math.round(interval * (1 + JITTER * (2 * share - 1)))
 }
 
-/** contract.md 7.3: a degraded domain keeps sending; a pending, failed or suspended one does not. */
+/**
+ * senders/README.md "States of a domain": a degraded domain keeps sending; a pending, failed or suspended one does not.
+ */
 export function canSend({ state }: { state: DomainState }): boolean {
   return state === 'verified' || state === 'degraded'
 }

@@ -5,7 +5,7 @@
  * recommended ones (DMARC, and a CNAME for tracked links). A domain may have further keys: an Ed25519 one beside the
  * RSA one, one that will take over, one that did sign; each has its record. The target of the return path carries MX
  * and SPF, so a change of our IPs never needs work in the owner's DNS; `via` marks a record that another one brings
- * along (contract.md 7.1). Pure, never fails. RFC 6376 §3.6.1, RFC 7208 §4.5, RFC 9989 §4.7.
+ * along (http/README.md "Domains"). Pure, never fails. RFC 6376 §3.6.1, RFC 7208 §4.5, RFC 9989 §4.7.
  */
 import { organizationalDomain } from '../../mail/organizational-domain.ts'
 import type { DkimKeyRecord, DkimKeyRole, DomainRecord, PublicDkimKey } from '../../store/records/records.ts'

@@ -1,5 +1,5 @@
 /**
- * The records of a domain as a piece of a zone file for BIND, to paste or include (contract.md 7.4). Pure.
+ * The records of a domain as a piece of a zone file for BIND, to paste or include (http/README.md "Domains"). Pure.
  *
  * Names are whole, so it means the same wherever it is put; everything else is said in comments. RFC 1035 §5.1.
  */

@@ -1,6 +1,7 @@
 /**
  * Is our DKIM key published at its selector? Compared as a key: spaces, the order of tags and split strings do not
- * matter (contract.md 7.2). Never throws for what the DNS holds. RFC 6376 §3.6.1, RFC 8463 §4, by way of mailauth.
+ * matter (senders/README.md "Checks of a domain"). Never throws for what the DNS holds. RFC 6376 §3.6.1, RFC 8463 §4,
+ * by way of mailauth.
  */
 import { createPublicKey } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'

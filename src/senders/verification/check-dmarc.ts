@@ -1,5 +1,5 @@
 /**
- * Does one valid DMARC policy apply, and is our mail aligned with it? (contract.md 7.2)
+ * Does one valid DMARC policy apply, and is our mail aligned with it? (senders/README.md "Checks of a domain")
  *
  * The policy may be the domain's or that of a domain above it. Never throws for what the DNS holds. RFC 9989, by way of
  * mailauth.

@@ -1,5 +1,6 @@
 /**
- * Does SPF, asked as a receiver asks it, pass for every IP that mail of the domain may leave from? (contract.md 7.2)
+ * Does SPF, asked as a receiver asks it, pass for every IP that mail of the domain may leave from? (senders/README.md
+ * "Checks of a domain")
  *
  * Never throws for what the DNS holds. RFC 7208, by way of mailauth.
  */

@@ -2,8 +2,8 @@
  * DNS lookups of one domain check: every question is asked once, and none is waited for beyond the end of the check.
  *
  * A question still open at the end, or asked after it, has no answer: the check then reports a temporary failure
- * (contract.md 7.4). `asMailauthResolver` shows the same lookups in the form that mailauth takes. Nothing here throws
- * for an answer of the DNS but that adapter, whose callers expect it.
+ * (http/README.md "Domains"). `asMailauthResolver` shows the same lookups in the form that mailauth takes. Nothing here
+ * throws for an answer of the DNS but that adapter, whose callers expect it.
  */
 import type { DNSResolver } from 'mailauth'
 import { SECOND } from '../../base/clock.ts'

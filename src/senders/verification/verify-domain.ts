@@ -1,5 +1,6 @@
 /**
- * What the DNS really says about a sending domain's records. Effects are checked, not text (contract.md 7.2).
+ * What the DNS really says about a sending domain's records. Effects are checked, not text (senders/README.md "Checks
+ * of a domain").
  *
  * A record is `verified` when its effect is there; `pending` while nothing was ever published; `failed` when what is
  * published has another effect, or nothing is left of what was seen before; `temporary_failure` when no answer came.

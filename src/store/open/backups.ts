@@ -1,5 +1,5 @@
 /**
- * Backups of a running database (operations.md 12.1): one at a time, in a thread of its own.
+ * Backups of a running database (systemd/README.md "Backup"): one at a time, in a thread of its own.
  *
  * After one that succeeded, the oldest beyond `keep` are removed from the configured folder; after one that failed
  * nothing is. Rejects with BackupError, with a sentence, when none was written.

@@ -21,7 +21,7 @@ export interface NewMessage {
   simulatedSuppression?: SuppressionReason | null
 }
 
-/** Who asked for this answer, and for what: kept 24 h (contract.md 4.7). */
+/** Who asked for this answer, and for what: kept 24 h (http/README.md "Idempotency"). */
 export interface IdempotencyEntry {
   /** null: the administrator. */
   apiKeyId: string | null

@@ -52,7 +52,7 @@ export interface RouteAssignment {
 /** When what is held is due, the year 9999: later than the end of any lifetime. */
 export const HELD_UNTIL = Date.UTC(9999, 11, 31)
 
-/** Why a row waits, as the API says it (contract.md 6.3). */
+/** Why a row waits, as the API says it (http/README.md "Explain"). */
 export type WaitingFor =
   | 'send_at'
   | 'retry_delay'

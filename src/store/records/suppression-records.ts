@@ -1,5 +1,5 @@
 /**
- * The suppression list: addresses nothing is sent to (contract.md 10). Conventions as in `records.ts`.
+ * The suppression list: addresses nothing is sent to (http/README.md "Suppressions"). Conventions as in `records.ts`.
  *
  * An address is compared with its domain lowered and its local part as it is. `scope` is `all` or a list's name. The
  * mail of test keys has a list of its own (`isTest`).

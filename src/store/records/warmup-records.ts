@@ -122,7 +122,7 @@ export interface WarmupDay {
   complained: number
 }
 
-/** One hour of one IP and isp; sums over hours are the statistics of contract.md 9.5. */
+/** One hour of one IP and isp; sums over hours are the statistics of http/README.md "IP statistics". */
 export interface IpHour {
   ip: string
   isp: string
@@ -158,7 +158,10 @@ export interface IpHealth {
   blocks: number
 }
 
-/** What a path is under, so that a restart forgets no suspension (engine.md 8). `lane`: a sending domain, or null. */
+/**
+ * What a path is under, so that a restart forgets no suspension (egress/README.md "Shaping"). `lane`: a sending domain,
+ * or null.
+ */
 export interface PathStateRecord {
   ip: string
   route: string

@@ -2,7 +2,8 @@
  * Answers the verbs that come over a port until one of them says to close.
  *
  * Writing verbs share commits (`group-commit.ts`); reading verbs see what was committed and are answered at once. A
- * damaged database is no case for a verb's caller: the thread dies, and the process with it (hardening.md 6.1).
+ * damaged database is no case for a verb's caller: the thread dies, and the process with it (test/README.md "Process
+ * and power").
  */
 import type { MessagePort } from 'node:worker_threads'
 import { answerThreadChannel } from '../../base/threads/thread-channel.ts'

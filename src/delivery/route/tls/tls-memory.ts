@@ -1,6 +1,6 @@
 /**
  * Where TLS failed when nobody demanded it: the one plain fallback, remembered for (egress IP, host), so that not every
- * connection is made twice (engine.md 13.1; `delivery.remember_plain`).
+ * connection is made twice (delivery/README.md "TLS"; `delivery.remember_plain`).
  *
  * Dropped by a success and by any policy that demands TLS. A memory that can not be stored or loaded costs a second
  * connection at most: the log says so. Bounded; the longest unused is forgotten first.

@@ -1,6 +1,6 @@
 /**
  * Which TLS policy holds towards the hosts of a recipient domain: DANE, MTA-STS, required, opportunistic, in this order
- * (engine.md 13.1 to 13.3).
+ * (delivery/README.md "TLS" to 13.3).
  *
  * What DNSSEC or a policy of the domain protects is never weakened by a failure: a host whose records do not validate
  * is skipped, one that an enforced policy does not name is left out. Rejects only when the memory of policies does.
@@ -62,7 +62,7 @@ export function createTlsPolicies({ validating, sts, settings }: TlsPolicyOption
   const usesDane = ({ isSecure }: DomainFacts): boolean =>
     isSecure && validating !== null && settings().server.delivery.dane === 'auto'
 
-  /** Engine.md 13.3; undefined: DANE says nothing about this host. */
+  /** network/README.md "DANE"; undefined: DANE says nothing about this host. */
   async function daneOf(host: FoundHost, facts: DomainFacts): Promise<HostTls | undefined> {
     if (validating === null || !usesDane(facts)) return undefined
     if (host.failure !== null) return skipped(host.failure)
@@ -116,7 +116,10 @@ export function withFloor(tls: HostTls, by: string): HostTls {
   return { kind: 'required', by, policy }
 }
 
-/** Equal for hosts whose connections may be shared (engine.md 10.1). A policy of a domain is that domain's alone. */
+/**
+ * Equal for hosts whose connections may be shared (delivery/README.md "The SMTP session"). A policy of a domain is that
+ * domain's alone.
+ */
 export function policyKey(domain: string, tls: HostTls): string {
   const owner = tls.policy.type === 'sts' ? domain : ''
   const names = tls.kind === 'dane' ? tls.names.join(',') : ''

@@ -1,5 +1,5 @@
 /**
- * Sends the daily TLS reports to the domains that ask for them (RFC 8460; engine.md 13.4). Off until
+ * Sends the daily TLS reports to the domains that ask for them (RFC 8460; delivery/README.md "TLS reports"). Off until
  * `delivery.tls_reports.from` is set.
  *
  * A day is reported in the first four hours of the next, each domain at a time of its own; what a stopped server missed

@@ -1,6 +1,6 @@
 /**
- * What connections said about TLS: summed, and handed to the store every ten seconds (engine.md 13.4), some at a time,
- * so that no acceptance waits for thousands of them.
+ * What connections said about TLS: summed, and handed to the store every ten seconds (delivery/README.md "TLS
+ * reports"), some at a time, so that no acceptance waits for thousands of them.
  *
  * Each connection counts once, for the recipient domain it was opened for. What can not be stored stays in the sums and
  * is tried again. Also feeds the memory of plain fallbacks.

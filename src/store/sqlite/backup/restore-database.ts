@@ -1,6 +1,7 @@
 /**
- * What a restored database must not do by itself (operations.md 12.2): its undelivered messages may have been sent
- * since the copy was made, so they are held; the allowance of today's warmup may have been used, so it counts as used.
+ * What a restored database must not do by itself (systemd/README.md "Restore"): its undelivered messages may have been
+ * sent since the copy was made, so they are held; the allowance of today's warmup may have been used, so it counts as
+ * used.
  *
  *   waiting, sending -> waiting, held   until `sternpost queue release` or `drop`
  *

@@ -1,5 +1,5 @@
 /**
- * Putting a backup in the place of the database (operations.md 12.2).
+ * Putting a backup in the place of the database (systemd/README.md "Restore").
  *
  * The server must be stopped: the database's lock is taken. The backup is unpacked, checked, migrated and made safe in
  * a folder beside the present database; only then is that one moved aside and the other one gets its name. Whatever

@@ -12,8 +12,9 @@ import type { Database } from 'better-sqlite3'
 import { isDamage } from './database.ts'
 
 /**
- * Small enough to be a short pause, for every acceptance of that moment waits for it: with 16 MiB (engine.md 3.2) it
- * took four times as long, and the verbs together no less. With 1 MiB, pages that change often are written too often.
+ * Small enough to be a short pause, for every acceptance of that moment waits for it: with 16 MiB (store/README.md
+ * "Verbs and transactions") it took four times as long, and the verbs together no less. With 1 MiB, pages that change
+ * often are written too often.
  */
 const CHECKPOINT_ABOVE_BYTES = 4 * 1_024 * 1_024
 

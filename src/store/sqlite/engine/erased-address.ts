@@ -1,6 +1,6 @@
 /**
  * An erased address as it stays on the suppression list: a keyed hash, by which it is known again when somebody sends
- * to it, and by which nobody can read it (hardening.md 9). No address looks like it: it has no `@`.
+ * to it, and by which nobody can read it (messages/README.md "Privacy"). No address looks like it: it has no `@`.
  */
 import { createHmac } from 'node:crypto'
 import type { Database } from 'better-sqlite3'

@@ -12,7 +12,7 @@
  * commit costs little beside its verbs, and groups grow with the load, while a fast disk and few callers wait little.
  * No lone acceptance waits, for its client does (the group before with acceptances had no second). A lone caller, and
  * the first after a rest, are committed at once. A group ends at a number of rows, 4 MiB of arguments or 5 ms of work
- * (engine.md 3.2); the rest is the next group.
+ * (store/README.md "Verbs and transactions"); the rest is the next group.
  */
 import type { Database } from 'better-sqlite3'
 

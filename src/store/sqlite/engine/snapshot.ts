@@ -1,6 +1,6 @@
 /**
  * The copy of a database as it was before a migration: `pre-migration-<from>-<to>.db` beside it, the last two kept
- * (operations.md 12.3).
+ * (store/README.md "Migrations").
  *
  * Its name appears when it is whole and on the disk. Throws ProcessExit 74, with the bytes that are needed, when there
  * is no space for it; nothing is migrated then.

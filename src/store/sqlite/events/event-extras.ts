@@ -1,7 +1,7 @@
 /**
- * The bytes for an endpoint that asked for more than the standard fields (`include`, contract.md 8.1): read where the
- * event is recorded, in its transaction, behind everything that the verb wrote. Fields that an event does not have are
- * left out; what is no event of a message has none.
+ * The bytes for an endpoint that asked for more than the standard fields (`include`, http/README.md "Webhooks"): read
+ * where the event is recorded, in its transaction, behind everything that the verb wrote. Fields that an event does not
+ * have are left out; what is no event of a message has none.
  */
 import type { Database } from 'better-sqlite3'
 import { eventBody } from '../../../mail/event.ts'

@@ -1,5 +1,5 @@
 /**
- * The allowance of warming IPs: reserving, looking, giving back (engine.md 6.4, 6.5).
+ * The allowance of warming IPs: reserving, looking, giving back (egress/README.md "Smoothing" and "Provider shares").
  *
  * What is read, decided and written happens in one verb of the only connection that writes, so no grant is decided by
  * an old reading. The day's cap stands once more in the statement that grants, and in a check of the table: a grant

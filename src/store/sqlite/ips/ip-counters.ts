@@ -1,7 +1,7 @@
 /**
- * Sums of what happened, by IP, mailbox provider and time (contract.md 9.5): made in memory by one verb (`IpSums`), and
- * written for many verbs together, with one statement for each distinct row, in hours and in days, for the provider and
- * for all together.
+ * Sums of what happened, by IP, mailbox provider and time (http/README.md "IP statistics"): made in memory by one verb
+ * (`IpSums`), and written for many verbs together, with one statement for each distinct row, in hours and in days, for
+ * the provider and for all together.
  *
  * The number of rows is bounded whatever is sent: on one day an IP has at most MOST_ISPS providers with a name of their
  * own, the rest is counted as OTHER_ISPS.

@@ -1,7 +1,7 @@
 /**
- * Reading what was counted of IPs: days of warmup, health of the last hour, statistics (contract.md 9.5). Sums by
- * provider are taken from whole days where the asked time covers them and from hours at its edges. What still waits to
- * be added (`waiting-counts.ts`) is not in them.
+ * Reading what was counted of IPs: days of warmup, health of the last hour, statistics (http/README.md "IP
+ * statistics"). Sums by provider are taken from whole days where the asked time covers them and from hours at its
+ * edges. What still waits to be added (`waiting-counts.ts`) is not in them.
  */
 import type { Database } from 'better-sqlite3'
 import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'

@@ -1,6 +1,7 @@
 /**
- * Counting for the statistics and gates of IPs: what attempts led to, and what came later (contract.md 9.5, engine.md
- * 6.6). Each verb makes its own sums and keeps them in its own transaction; a verb that fails has counted nothing.
+ * Counting for the statistics and gates of IPs: what attempts led to, and what came later (http/README.md "IP
+ * statistics", egress/README.md "Gates"). Each verb makes its own sums and keeps them in its own transaction; a verb
+ * that fails has counted nothing.
  *
  * Counted is what left this host: not captured and simulated mail, not what the suppression list held back. What comes
  * later (a late bounce, a complaint, an open) counts for the IP of the last attempt, at the time when it came.
@@ -33,9 +34,9 @@ export interface EventStatistics {
   flush(now: number): void
 }
 
-/** An attempt is a try that reached MAIL FROM (engine.md 1). */
+/** An attempt is a try that reached MAIL FROM (src/README.md "Words"). */
 const ATTEMPT_STAGES: readonly SmtpStage[] = ['mail', 'rcpt', 'data', 'dot']
-/** First attempts put off for these speak against the IP (engine.md 6.6). */
+/** First attempts put off for these speak against the IP (egress/README.md "Gates"). */
 const HARMFUL_DEFERRALS: readonly BounceCategory[] = ['rate', 'ip_block', 'domain_block', 'policy']
 
 const BOUNCE_COUNTERS = {

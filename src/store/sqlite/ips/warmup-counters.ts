@@ -1,6 +1,6 @@
 /**
- * What the gates of warmup look at (engine.md 6.6): the days of a warming IP, by the messages that it tried first on
- * them, and five-minute slots for what looks at the last hour.
+ * What the gates of warmup look at (egress/README.md "Gates"): the days of a warming IP, by the messages that it tried
+ * first on them, and five-minute slots for what looks at the last hour.
  *
  * A day has rows only where allowance was granted: an IP that is not warmed up gets none, and what comes for a day
  * without a row is not counted here. Made in memory by one verb (`WarmupSums`), and written for many verbs together

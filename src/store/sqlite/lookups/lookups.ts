@@ -74,7 +74,7 @@ const MOST_ROAD_ATTEMPTS = 10_000
 export function createRoadSummary(
   database: Database,
 ): (request: { isp: string; ip: string | null; since: number }) => RoadSummary {
-  // A path failure is no attempt (engine.md 1).
+  // A path failure is no attempt (src/README.md "Words").
   const summarize = database.prepare<[number, number, string | null, string | null, string], RoadSummary>(`
     select count(*) as attempts, count(case recent.result when 'deferred' then 1 end) as deferred
     from (

@@ -137,7 +137,7 @@ export function viewOf(row: MessageRow, now: number): MessageView {
   }
 }
 
-/** engine.md 3.1: the API's states are finer than the stored ones. `search.ts` says the same in SQL. */
+/** store/README.md "Tables": the API's states are finer than the stored ones. `search.ts` says the same in SQL. */
 export function stateOf(row: StateFacts, now: number): MessageState {
   if (row.state === 'bounced' && row.bounceCategory === 'expired') return 'expired'
   if (row.state !== 'waiting') return row.state

@@ -1,4 +1,5 @@
--- Dedicated IPs: state, warmup days and their allowance, audit, statistics, and what paths are under (engine.md 6, 8).
+-- Dedicated IPs: state, warmup days and their allowance, audit, statistics, and what paths are under (egress/README.md
+-- "Warmup" and "Shaping").
 --
 -- `isp` is the mailbox provider; `*` stands for all together, `other` for those beyond the most that have a name of
 -- their own on one day. Hours and slots are known by their beginning.
@@ -66,7 +67,7 @@ create table ip_slots (
   primary key (ip, slot_at)
 ) strict, without rowid;
 
--- What happened, by when it happened (contract.md 9.5).
+-- What happened, by when it happened (http/README.md "IP statistics").
 create table ip_hours (
   ip text not null,
   hour integer not null,

@@ -1,4 +1,5 @@
--- What outbound TLS remembers: MTA-STS policies, hosts whose STARTTLS failed, results for TLS-RPT (engine.md 13).
+-- What outbound TLS remembers: MTA-STS policies, hosts whose STARTTLS failed, results for TLS-RPT (delivery/README.md
+-- "TLS").
 
 create table sts_policies (
   domain text primary key, -- the recipient domain
@@ -12,7 +13,7 @@ create table sts_policies (
 create index sts_policies_fetched on sts_policies (fetched_at);
 create index sts_policies_expiring on sts_policies (expires_at);
 
--- The one plain fallback of engine.md 13.1.
+-- The one plain fallback of delivery/README.md "TLS".
 create table plain_memories (
   ip text not null, -- egress IP
   host text not null, -- MX host

@@ -1,6 +1,6 @@
 /**
  * Recording opens and clicks: each hit is counted; the first open of a message, and the first click on each of its
- * links, is an event with its webhook deliveries, in the same transaction (contract.md 8.2).
+ * links, is an event with its webhook deliveries, in the same transaction (http/README.md "Events").
  *
  * What a machine did is counted apart and is only a line of the timeline. A person who clicks has opened the mail: a
  * click without an open records the open too. Hits of messages that are not there any more are left out.

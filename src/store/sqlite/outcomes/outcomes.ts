@@ -9,7 +9,7 @@
  *
  * A batch may be repeated: a try that is recorded already changes nothing. A try whose claim no longer holds its row is
  * recorded as stale; only `delivered` still counts, because the recipient has the mail: it ends a row that waits, and
- * marks one that somebody else holds as a possible duplicate (engine.md 3.3).
+ * marks one that somebody else holds as a possible duplicate (store/README.md "Leases and claims").
  */
 import type { Database } from 'better-sqlite3'
 import { unreachable } from '../../../base/errors.ts'

@@ -8,7 +8,8 @@
  *   note        no change of state                              a line in the timeline
  *
  * A bounce of a message that is `sending` is put off: its host may have taken it and reported back faster than the
- * delivery was recorded. Simulated recipients get the events and are never suppressed (contract.md 11).
+ * delivery was recorded. Simulated recipients get the events and are never suppressed (http/README.md "Simulated
+ * recipients").
  */
 import type { Database } from 'better-sqlite3'
 import { DAY } from '../../../base/clock.ts'
@@ -149,7 +150,10 @@ function note(report: string, description: string): Consequence {
   return { event: 'email.reported', data: { report, description }, suppression: null }
 }
 
-/** engine.md 14.2: only the second such answer within 30 days, and at least 24 h after the first, calls it dead. */
+/**
+ * mail/README.md "Categories": only the second such answer within 30 days, and at least 24 h after the first, calls it
+ * dead.
+ */
 function createEarlierBounceCheck(database: Database): (row: ReportedRow, now: number) => boolean {
   const find = database
     .prepare<[string, number, number, number], number>(

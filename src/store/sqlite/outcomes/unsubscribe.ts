@@ -1,10 +1,10 @@
 /**
  * A recipient leaves the list of a mail: the address goes onto the suppression list of the mail's mode with the list as
- * its scope, and the event goes out, together (contract.md 14).
+ * its scope, and the event goes out, together (http/README.md "Unsubscribe").
  *
  * The event goes out once for a message, and again when the address had been taken off the suppression list meanwhile.
- * Simulated recipients get it and are never suppressed (contract.md 11). Of a removed message its trace is enough: the
- * event then goes out whenever the address comes onto the list.
+ * Simulated recipients get it and are never suppressed (http/README.md "Simulated recipients"). Of a removed message
+ * its trace is enough: the event then goes out whenever the address comes onto the list.
  */
 import type { Database } from 'better-sqlite3'
 import { newIdentifier } from '../../../base/identifier.ts'

@@ -1,6 +1,6 @@
 /**
  * The end of a lifetime: waiting messages past it become bounces of category `expired`, whatever held them
- * (engine.md 4.4), each with its event.
+ * (delivery/README.md "Expiry"), each with its event.
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, newIdentifier } from '../../../base/identifier.ts'

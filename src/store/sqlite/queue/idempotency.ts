@@ -1,5 +1,6 @@
 /**
- * Idempotency keys: what a request was answered, so that its repeat within 24 h gets the same (contract.md 4.7).
+ * Idempotency keys: what a request was answered, so that its repeat within 24 h gets the same (http/README.md
+ * "Idempotency").
  *
  * A key that is older counts as new, whether its row is gone already or not.
  */

@@ -9,7 +9,8 @@
  *
  * The dot mark says that the final dot may have gone out (RFC 5321 §4.1.1.4). A row that is freed without it was
  * certainly not delivered: it is due at once, and nothing is said of it. A row with it may have been: it waits for the
- * uncertain time and is marked as a possible duplicate. Neither counts as an attempt. Engine.md 3.4.
+ * uncertain time and is marked as a possible duplicate. Neither counts as an attempt. store/README.md "The dot mark and
+ * recovery".
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes } from '../../../base/identifier.ts'

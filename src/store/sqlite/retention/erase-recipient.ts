@@ -1,7 +1,7 @@
 /**
- * Erasing what is stored about an address (hardening.md 9): it is replaced in every row of its messages, and what was
- * written for it alone goes; what waits for it is canceled first. On the suppression list it stays as a keyed hash, for
- * every mail. In parts: a message that is replaced is not found again.
+ * Erasing what is stored about an address (messages/README.md "Privacy"): it is replaced in every row of its messages,
+ * and what was written for it alone goes; what waits for it is canceled first. On the suppression list it stays as a
+ * keyed hash, for every mail. In parts: a message that is replaced is not found again.
  *
  * What is being sent just now can not be taken back: those messages are counted and left. Answers that were kept for
  * idempotency keys are not looked through: they are gone within a day.

@@ -1,5 +1,6 @@
 /**
- * Bodies and attachments go when every message of their content is final and its time is over (operations.md 12.4).
+ * Bodies and attachments go when every message of their content is final and its time is over (store/README.md
+ * "Retention").
  *
  * In two verbs, since between them somebody reads the targets of tracked links out of the html: those are kept longer.
  * The second one looks again at what it deletes. Contents are met in the order of their numbers, which is that of their

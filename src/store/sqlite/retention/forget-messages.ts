@@ -1,5 +1,6 @@
 /**
- * Messages go with everything that is about them when they have been final for long enough (operations.md 12.4).
+ * Messages go with everything that is about them when they have been final for long enough (store/README.md
+ * "Retention").
  *
  *   (final) -> (removed)   row, data, bounce, complaint, engagement, attempts, transcripts, reports, events and the
  *                          deliveries of these that ended well or were skipped

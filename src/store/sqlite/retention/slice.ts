@@ -2,7 +2,7 @@
  * How much one call of retention does: so many rows at most, and so long: it shares the store with everybody.
  */
 
-/** Well below the 50 ms of operations.md 12.4: somebody's acceptance waits meanwhile. */
+/** Well below the 50 ms of store/README.md "Retention": somebody's acceptance waits meanwhile. */
 const MOST_MILLISECONDS = 12
 
 export interface Slice {

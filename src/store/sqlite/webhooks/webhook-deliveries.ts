@@ -203,7 +203,7 @@ function createEndpointCounters(database: Database): () => EndpointCounters {
   }
 }
 
-/** contract.md 8.3: so many dead letters, without a success, turn an endpoint off. */
+/** webhooks/README.md "Deliveries": so many dead letters, without a success, turn an endpoint off. */
 const DEAD_LETTERS_THAT_DISABLE = 10
 /** Dead letters that are looked at, from the newest on: those of long ago are not counted one by one. */
 const DEAD_LETTERS_READ = 1_000
