@@ -3,12 +3,9 @@
  * no file above 400 lines, and nothing that knows of the sandbox. Each rule is also run on planted mistakes, so that
  * the test is known to be able to fail. The tables are explained in `src/README.md`.
  */
-import { readdirSync, readFileSync } from 'node:fs'
-import { dirname, join, relative, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import t from 'tap'
-
-const SOURCE = fileURLToPath(new URL('../src', import.meta.url))
+import { filesBelow, SOURCE, specifiersOf, targetOf } from './support/source-files.ts'
+import type { SourceFile } from './support/source-files.ts'
 
 const MAY_IMPORT: Record<string, readonly string[]> = {
   base: [],
@@ -108,19 +105,9 @@ const KNOWS_SANDBOX = [
 ]
 const MOST_LINES = 400
 
-// The specifier of: import … from 'x', import 'x', export … from 'x', import('x').
-const SPECIFIER = /(?:\bfrom\s*|\bimport\s*\(?\s*)['"]([^'"\s,()]+)['"]/g
-// A worker's entry: new URL('./x.ts', import.meta.url).
-const WORKER_ENTRY = /new URL\(\s*['"](\.[^'"]+\.ts)['"]\s*,\s*import\.meta\.url/g
 // A string literal that opens with a statement word and goes on like SQL.
 const SQL =
   /[`'"]\s*(select\s[\s\S]+?\sfrom\s|insert\s+(or\s+\w+\s+)?into\s|update\s+\w+\s+set\s|delete\s+from\s|create\s+table\s)/i
-
-interface SourceFile {
-  /** Path below `src`, with forward slashes. */
-  name: string
-  text: string
-}
 
 function brokenRules(file: SourceFile): string[] {
   const problems: string[] = []
@@ -195,18 +182,12 @@ function whereTheyPart(left: string, right: string): [folder: string, left: stri
 }
 
 const folderOf = (name: string): string => name.split('/')[0] ?? ''
-const targetOf = (name: string, specifier: string): string =>
-  relative(SOURCE, resolve(SOURCE, dirname(name), specifier))
 const packageOf = (name: string): string =>
   name
     .split('/')
     .slice(0, name.startsWith('@') ? 2 : 1)
     .join('/')
-const specifiersOf = (text: string): string[] =>
-  [...text.matchAll(SPECIFIER), ...text.matchAll(WORKER_ENTRY)].map((match) => match[1] ?? '')
-const sourceFiles: SourceFile[] = readdirSync(SOURCE, { recursive: true, encoding: 'utf8' })
-  .filter((name) => name.endsWith('.ts'))
-  .map((name) => ({ name, text: readFileSync(join(SOURCE, name), 'utf8') }))
+const sourceFiles = filesBelow(SOURCE)
 
 t.test('every source file keeps the rules', async (t) => {
   t.ok(sourceFiles.length > 50, 'the sources were found')
