@@ -16,7 +16,7 @@ const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url))
 const SERVICE = join(REPOSITORY, 'systemd/sternpost.service')
 const SOCKET = join(REPOSITORY, 'systemd/sternpost.socket')
 /** What the package is built of. */
-const SOURCES = ['src', 'config', 'systemd', 'scripts', 'package.json', 'package-lock.json', '.npmrc', 'README.md']
+const SOURCES = ['src', 'config', 'systemd', 'scripts', 'package.json', 'package-lock.json', '.npmrc', 'README.md', 'LICENSE']
 /** Tenths: 1.5 is the limit. */
 const MOST_EXPOSURE = 15
 
