@@ -84,6 +84,7 @@ const UPKEEP: Partial<Record<JobName, number>> = {
   'close-warmup-days': 60_000,
   'check-warmup-gates': 300_000,
 }
+const LOOK_FOR_COLD_EVERY = 10_000
 const WARMUP = { curve: null, stage: null, targetDailyVolume: null, restart: false, force: true }
 const NO_BYTES = Buffer.alloc(0)
 
@@ -211,8 +212,15 @@ export async function startProcess(
       return simulated.worker
     },
   })
+  /** An operator who begins the warmup of a cold IP; one whose address was missing is cold only later. */
+  const beginWarmups = async (): Promise<void> => {
+    for (const { address, state } of egress.ips()) {
+      if (state === 'cold') await warmup.start(address, WARMUP, 'simulator').catch(() => {})
+    }
+    setTimeout(() => void beginWarmups(), LOOK_FOR_COLD_EVERY)
+  }
   await egress.start()
-  for (const { address, state } of egress.ips()) if (state === 'cold') await warmup.start(address, WARMUP, 'simulator')
+  await beginWarmups()
   await shaping.start()
   await dispatcher.start()
   const nothing = async (): Promise<void> => {}
