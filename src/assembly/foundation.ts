@@ -1,6 +1,6 @@
 /**
  * What every part of the appliance is made with: store, clock, keys, DNS. Opening the store begins the epoch of this
- * process. Throws ProcessExit when the database can not be opened.
+ * process. Throws ProcessExit when the database cannot be opened.
  */
 import { createClockWatch } from '../base/clock-watch.ts'
 import { systemClock } from '../base/clock.ts'
@@ -25,7 +25,7 @@ import { createMeasuredResolver } from '../network/measured-resolver.ts'
 import type { DnsNotes } from '../network/measured-resolver.ts'
 import type { Resolver } from '../network/resolver.ts'
 import { createValidatingResolver } from '../network/validating-resolver.ts'
-import type { ScheduleOptions } from '../schedule.ts'
+import type { ScheduleOptions } from '../operations/schedule.ts'
 import { openStore } from '../store/open/open-store.ts'
 import type { StoreLocation } from '../store/store-location.ts'
 import type { Store } from '../store/store.ts'
@@ -164,6 +164,16 @@ function dnsResolver({ server }: Configuration): Resolver {
     return createValidatingResolver({ server: validating, timeoutMilliseconds: timeout, tries })
   }
   return createDnsResolver({ servers, timeoutMilliseconds: timeout, tries })
+}
+
+/**
+ * Who is asked about blocklists: they refuse public resolvers, so they may have one of their own
+ * (`health.blocklist_servers`, of the start).
+ */
+export function blocklistResolver({ configuration, resolver, outside }: Foundation): Resolver {
+  const { health, dns } = configuration.server
+  if (health.blocklist_servers.length === 0 || outside !== undefined) return resolver
+  return createDnsResolver({ servers: health.blocklist_servers, timeoutMilliseconds: dns.timeout, tries: dns.tries })
 }
 
 function storeLocation({ server }: Configuration): StoreLocation {

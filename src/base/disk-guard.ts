@@ -13,8 +13,8 @@ import { errorText } from './errors.ts'
 import type { Logger } from './logger.ts'
 
 export interface DiskGuard {
-  /** Looks for the first time. */
-  start(): Promise<void>
+  /** Looks for the first time, and from then on every second; `onDeliver`: deliveries may start again. */
+  start(onDeliver: () => void): Promise<void>
   mayAccept(): boolean
   mayDeliver(): boolean
   /** Soon nothing new will be accepted: what can be left out is. */
@@ -32,8 +32,6 @@ export interface DiskGuardOptions {
   /** Of real time. */
   clock: Clock
   logger: Logger
-  /** Deliveries may start again. */
-  onDeliver: () => void
   /** It has become short. */
   onShort?: () => void
 }
@@ -45,7 +43,7 @@ const SHORT_FACTOR = 2
 const PASSED_AGAIN = 1.1
 
 export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
-  const { folder, minFreeAccept, minFreeDeliver, clock, logger, onDeliver, onShort } = options
+  const { folder, minFreeAccept, minFreeDeliver, clock, logger, onShort } = options
   let freeBytes = Infinity
   let isStopped = false
   let cancel = (): void => {}
@@ -53,7 +51,7 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
   const accepting = createMark(minFreeAccept, clock)
   const delivering = createMark(minFreeDeliver, clock)
 
-  async function look(): Promise<void> {
+  async function look(onDeliver: () => void): Promise<void> {
     try {
       const { bavail, bsize } = await statfs(folder)
       freeBytes = bavail * bsize
@@ -72,7 +70,7 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
     const change = delivering.look(freeBytes)
     tell('starting deliveries', change, { mark: delivering, mark_bytes: minFreeDeliver })
     if (change === 'passed') onDeliver()
-    if (!isStopped) cancel = clock.after(LOOK_EVERY, () => void look())
+    if (!isStopped) cancel = clock.after(LOOK_EVERY, () => void look(onDeliver))
   }
 
   function tell(what: string, change: Change, { mark, mark_bytes }: { mark: Mark; mark_bytes: number }): void {

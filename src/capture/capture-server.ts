@@ -18,7 +18,7 @@ import type { CaptureReplies } from './replies.ts'
 import type { InboundPlace } from './send-report.ts'
 import { createSessionTranscripts } from './session-transcripts.ts'
 import { createSimulation } from './simulation.ts'
-import type { Refusal } from './simulation.ts'
+import type { CaptureRefusal } from './simulation.ts'
 import { createVisit } from './visit.ts'
 import type { Visit } from './visit.ts'
 
@@ -40,7 +40,7 @@ export interface CaptureServerOptions {
   clock: Clock
   logger: Logger
   /** Where simulated bounces and complaints go; null: there is no inbound server. */
-  inboundAddress: () => InboundPlace | null
+  inboundAddress: () => InboundPlace | null | Promise<InboundPlace | null>
   /** For a message that names none itself; default: none. */
   complaintAddress?: string
   /** How simulated people fetch pixels and links; by default they can not. */
@@ -83,14 +83,14 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
   const transcripts = createSessionTranscripts()
 
   /** The rules first, then what the recipient stands for. */
-  const refusalOf = async (address: string, session: SMTPServerSession): Promise<Refusal | null> => {
+  const refusalOf = async (address: string, session: SMTPServerSession): Promise<CaptureRefusal | null> => {
     const refusal = await stages.refusalAt('rcpt', session, [address])
     if (refusal !== null) return refusal
     const answer = simulation.answer(senderOf(session), address)
     if (answer.delayMilliseconds > 0) await stages.wait(answer.delayMilliseconds)
     return answer.refusal
   }
-  const receive = async (stream: SMTPServerDataStream, session: SMTPServerSession): Promise<Refusal | null> => {
+  const receive = async (stream: SMTPServerDataStream, session: SMTPServerSession): Promise<CaptureRefusal | null> => {
     const [from, to, { remoteAddress }] = [senderOf(session), recipientsOf(session), session]
     const mostBytes = onMail !== undefined ? MOST_MESSAGE_BYTES : simulation.needsBytes(to) ? MOST_LOOKED_AT : 0
     const bytes = await readMessage(stream, mostBytes)
@@ -121,7 +121,7 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
       void refusalOf(address, session).then((refusal) => answer(errorOf(refusal))),
     onData(stream, session, answer) {
       receive(stream, session)
-        .catch((thrown: unknown): Refusal => {
+        .catch((thrown: unknown): CaptureRefusal => {
           logger.error({ err: thrown }, 'captured mail lost')
           return { code: 451, text: '4.3.0 the message could not be kept' }
         })
@@ -189,7 +189,7 @@ async function listen(server: SMTPServer, port: number): Promise<number> {
 }
 
 /** smtp-server takes the reply from these two fields. */
-function errorOf(refusal: Refusal | null): Error | null {
+function errorOf(refusal: CaptureRefusal | null): Error | null {
   return refusal === null ? null : Object.assign(new Error(refusal.text), { responseCode: refusal.code })
 }
 

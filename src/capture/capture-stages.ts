@@ -8,7 +8,7 @@
  */
 import type { SMTPServer, SMTPServerSession } from 'smtp-server'
 import type { CaptureReplies, Stage, StageActions } from './replies.ts'
-import type { Refusal } from './simulation.ts'
+import type { CaptureRefusal } from './simulation.ts'
 
 export interface CaptureStages {
   /** Puts the rules before what the library answers itself; to be called at connect. */
@@ -16,7 +16,7 @@ export interface CaptureStages {
   /** Draws the rules and waits as they say; null: as usual. */
   endAt(stage: Stage, recipients: readonly string[]): Promise<StageActions['end']>
   /** The same, but a rule that closes the connection does so, and the promise stays open. */
-  refusalAt(stage: Stage, session: SMTPServerSession, recipients: readonly string[]): Promise<Refusal | null>
+  refusalAt(stage: Stage, session: SMTPServerSession, recipients: readonly string[]): Promise<CaptureRefusal | null>
   /** Closes the connection without a word; stays open. */
   cut(session: SMTPServerSession): Promise<never>
   /** Resolves after so much real time, or when everything ends. */

@@ -17,7 +17,7 @@ export interface ReportedMail {
   bytes: Buffer
 }
 
-export interface ReportFacts {
+export interface ReportingFacts {
   /** Of the reporting server. */
   hostName: string
   /** Unix milliseconds. */
@@ -39,7 +39,7 @@ const TOKEN = /^[a-z2-7]{48}$/
 const TOKEN_HEADERS = ['CFBL-Feedback-ID', 'X-Sternpost-Ref', 'Message-ID']
 
 /** null for mail that itself came with the null sender: nobody is told (RFC 5321 §6.1). */
-export function bounceReport(mail: ReportedMail, facts: ReportFacts): Report | null {
+export function bounceReport(mail: ReportedMail, facts: ReportingFacts): Report | null {
   if (mail.from === '') return null
   const status = [
     `Reporting-MTA: dns; ${facts.hostName}`,
@@ -72,7 +72,7 @@ export function bounceReport(mail: ReportedMail, facts: ReportFacts): Report | n
 /** null when neither the message nor the configuration names a complaint address. */
 export function complaintReport(
   mail: ReportedMail,
-  facts: ReportFacts & { complaintAddress: string | null },
+  facts: ReportingFacts & { complaintAddress: string | null },
 ): Report | null {
   const header = headerOf(mail.bytes)
   const to = complaintAddressIn(header, mail.from) ?? facts.complaintAddress
@@ -115,7 +115,7 @@ function complaintAddressIn(header: string, returnPath: string): string | null {
 }
 
 interface ReportParts {
-  facts: ReportFacts
+  facts: ReportingFacts
   to: string
   from: string
   subject: string

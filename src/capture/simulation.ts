@@ -29,7 +29,7 @@ export interface SimulationOptions {
   clock: Clock
   logger: Logger
   /** Where reports go; null: there is no inbound server. */
-  inboundAddress: () => InboundPlace | null
+  inboundAddress: () => InboundPlace | null | Promise<InboundPlace | null>
   /** For a message that names no complaint address itself. */
   complaintAddress: string | null
   visit: Visit
@@ -37,7 +37,7 @@ export interface SimulationOptions {
 
 export interface Simulation {
   /** What RCPT TO is answered with, and after how much real time; `refusal` null: 250. */
-  answer(from: string, to: string): { refusal: Refusal | null; delayMilliseconds: number }
+  answer(from: string, to: string): { refusal: CaptureRefusal | null; delayMilliseconds: number }
   /** True when the bytes of a message to one of these are needed. */
   needsBytes(recipients: readonly string[]): boolean
   /** Plans what follows the delivery of a message to one recipient. */
@@ -46,7 +46,7 @@ export interface Simulation {
   stop(): void
 }
 
-export interface Refusal {
+export interface CaptureRefusal {
   code: number
   text: string
 }
@@ -127,7 +127,7 @@ function hasSequel({ kind }: SimulatedBehaviour): boolean {
 }
 
 async function sendPatiently(report: Report, { inboundAddress, hostName, logger }: SimulationOptions): Promise<void> {
-  const place = inboundAddress()
+  const place = await inboundAddress()
   if (place === null) return logger.warn('a simulated report has nowhere to go: there is no inbound server')
   for (let left = SENDING_TRIES - 1; ; left -= 1) {
     try {

@@ -21,11 +21,11 @@ export type Visit = (url: string) => Promise<void>
 const BROWSER = 'Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0'
 const LONGEST_WAIT = 10 * SECOND
 
-/** `ownServer` null: there is none. */
-export function createVisit(ownServer: () => OwnHttpServer | null = () => null): Visit {
+/** `ownServer` gives null when there is none. */
+export function createVisit(ownServer: () => OwnHttpServer | null | Promise<OwnHttpServer | null> = () => null): Visit {
   return async (text) => {
     const url = new URL(text)
-    const server = ownServer()
+    const server = await ownServer()
     if (server === null) throw new Error(`${url.host} is not fetched: there is no server of ours for tracked links`)
     await get(url, server)
   }

@@ -7,12 +7,12 @@
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { isPlainObject } from '../base/plain-object.ts'
-import type { Finding } from './checks/finding.ts'
+import type { HealthFinding } from './checks/finding.ts'
 
 export interface KeptHealth {
   /** Of the last run of all checks, Unix milliseconds; null: there was none. */
   ranAt: number | null
-  findings: Finding[]
+  findings: HealthFinding[]
   /** By check: when it was last ok. */
   okAt: Record<string, number>
   /** By channel and key of the problem: what the operator was told and what is not solved yet. */
@@ -21,7 +21,7 @@ export interface KeptHealth {
   sizes: { at: number; bytes: number }[]
 }
 
-export type ToldProblem = Pick<Finding, 'check' | 'subject' | 'seen'>
+export type ToldProblem = Pick<HealthFinding, 'check' | 'subject' | 'seen'>
 
 const VERSION = 1
 const PRIVATE = 0o600

@@ -9,16 +9,15 @@
  */
 import { errorText } from '../base/errors.ts'
 import type { DnsAnswer, MxRecord, Resolver } from '../network/resolver.ts'
-import { breakRecord, isBroken, OTHER_HOST_ADDRESS, OTHER_HOST_RECORDS } from './broken-records.ts'
+import { breakRecord, isBroken, OTHER_HOST_ADDRESS, OTHER_HOST_RECORDS, plain } from './broken-records.ts'
+import type { SandboxRecord } from './broken-records.ts'
 import { CAPTURE_ADDRESS } from '../capture/capture-server.ts'
-import { plain } from './published-record.ts'
-import type { PublishedRecord } from './published-record.ts'
 
 export interface SandboxResolverOptions {
   /** The MX of every domain. */
   captureHostName: string
   /** Everything that the instructions for sending domains ask for at this name. */
-  publishedRecords: (name: string) => Promise<PublishedRecord[]>
+  publishedRecords: (name: string) => Promise<SandboxRecord[]>
   /** Their names lead to them and back. */
   egressIps: () => readonly { address: string; hostname: string }[]
 }
@@ -47,7 +46,7 @@ export function createSandboxResolver(options: SandboxResolverOptions): Resolver
     return published(alias.records[0] ?? name, type, aliasesLeft - 1)
   }
 
-  async function valuesAt(name: string, type: PublishedRecord['type']): Promise<DnsAnswer<string>> {
+  async function valuesAt(name: string, type: SandboxRecord['type']): Promise<DnsAnswer<string>> {
     try {
       const asked = await publishedRecords(plain(name))
       const records = isBroken(name) ? [...asked.flatMap(breakRecord), ...OTHER_HOST_RECORDS] : asked

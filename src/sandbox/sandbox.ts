@@ -20,7 +20,7 @@ import { createDevRoutes } from './dev-routes.ts'
 import { hookName, HOOKS_PATH, openHookSecrets } from './hook-secrets.ts'
 import { createInbox } from './inbox.ts'
 import type { DkimVerdict } from './inbox.ts'
-import type { PublishedRecord } from './published-record.ts'
+import type { SandboxRecord } from './broken-records.ts'
 import { createCaptureReplies } from '../capture/replies.ts'
 import { createSandboxResolver } from './sandbox-resolver.ts'
 import { SANDBOX_ADDRESS } from './sandbox-settings.ts'
@@ -41,7 +41,7 @@ export interface SandboxOptions {
   onClockChange: () => void
   logger: Logger
   /** What the DNS has to hold for our sending domains. */
-  publishedRecords: (name: string) => Promise<PublishedRecord[]>
+  publishedRecords: (name: string) => Promise<SandboxRecord[]>
   /** Those of pools.yaml, once it was read. */
   egressIps: () => readonly { address: string; hostname: string }[]
   verifyDkim: (bytes: Buffer) => Promise<DkimVerdict>

@@ -14,7 +14,7 @@ import { createEntryWatch } from './entry-watch.ts'
 /** A status; 200 after 11 s, when the sender has given up; or the connection closed. */
 export type HookAnswer = number | 'slow' | 'close'
 
-export type SignatureVerdict =
+export type WebhookSignature =
   | 'valid'
   | 'invalid' // another secret, or none is known for the name
   | 'missing' // no X-Service-Signature
@@ -28,7 +28,7 @@ export interface HookDelivery {
   body: string
   /** The parsed body, or null when it is not JSON. */
   event: unknown
-  signature: SignatureVerdict
+  signature: WebhookSignature
   /** X-Service-Attempt, or null. */
   attempt: number | null
   answer: HookAnswer
@@ -146,7 +146,7 @@ function oldestOf(hooks: ReadonlyMap<string, Hook>): Hook {
   return ages.reduce((oldest, other) => (other.at < oldest.at ? other : oldest)).hook
 }
 
-function verdictOn(header: string | string[] | undefined, body: Buffer, secrets: string[]): SignatureVerdict {
+function verdictOn(header: string | string[] | undefined, body: Buffer, secrets: string[]): WebhookSignature {
   if (header === undefined) return 'missing'
   const given = Buffer.from(String(header))
   const isValid = secrets.some((secret) => {

@@ -10,7 +10,7 @@ import { MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import type { Worker } from 'node:worker_threads'
 import { ServiceError } from '../errors.ts'
 
-export type Port = MessagePort | Worker
+export type ThreadPort = MessagePort | Worker
 
 interface Call {
   id: number
@@ -51,7 +51,7 @@ export interface ThreadChannel {
 }
 
 /** The calling side; `onNote` gets what the other one notes, in order with the answers. */
-export function createThreadChannel(port: Port, onNote: (note: unknown) => void = () => {}): ThreadChannel {
+export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) => void = () => {}): ThreadChannel {
   const open = new Map<number, OpenCall>()
   let collected: Call[] = []
   let collectedMoves: ArrayBuffer[] = []
@@ -116,7 +116,7 @@ export function createThreadChannel(port: Port, onNote: (note: unknown) => void 
   }
 }
 
-function answerIn(port: Port): Reply[] | undefined {
+function answerIn(port: ThreadPort): Reply[] | undefined {
   return port instanceof MessagePort ? receiveMessageOnPort(port)?.message : undefined
 }
 
@@ -132,7 +132,7 @@ export interface IncomingCall {
  * The answering side: `onCalls` gets each batch as it arrives; replies of one turn travel together. What is returned
  * takes a note for the calling side.
  */
-export function answerThreadChannel(port: Port, onCalls: (calls: IncomingCall[]) => void): (note: unknown) => void {
+export function answerThreadChannel(port: ThreadPort, onCalls: (calls: IncomingCall[]) => void): (note: unknown) => void {
   let replies: Reply[] = []
   const send = (reply: Reply): void => {
     if (replies.push(reply) > 1) return

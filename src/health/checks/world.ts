@@ -12,7 +12,7 @@ import type { DomainView } from '../../senders/domain-view.ts'
 import type { QuickCheck } from '../../store/open/quick-check.ts'
 import type { ReportSums } from '../../store/records/report-records.ts'
 import type { WebhookEndpointState } from '../../store/records/webhook-records.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 
 export interface CheckedIp {
   address: string
@@ -100,5 +100,5 @@ export interface HealthCheck {
    * anywhere: both may run it.
    */
   place: 'server' | 'outside' | 'anywhere'
-  run(world: CheckWorld): Promise<Finding[]>
+  run(world: CheckWorld): Promise<HealthFinding[]>
 }
