@@ -51,6 +51,8 @@ export function createMetrics() {
     },
     ...acceptanceMetrics(registers),
     ...deliveryMetrics(registers),
+    ...queueMetrics(registers),
+    ...dnsMetrics(registers),
     ...reputationMetrics(registers),
     ...webhookMetrics(registers),
     ...storeMetrics(registers),
@@ -172,6 +174,11 @@ function deliveryMetrics(registers: Registers) {
       help: 'Final dots whose answer was lost: sent again, perhaps twice',
       registers,
     }),
+  }
+}
+
+function queueMetrics(registers: Registers) {
+  return {
     leasesRecovered: new Counter({
       name: 'sternpost_leases_recovered_total',
       help: 'Messages taken back from a process or thread that died',
@@ -205,6 +212,11 @@ function deliveryMetrics(registers: Registers) {
       labelNames: ['reason'],
       registers,
     }),
+  }
+}
+
+function dnsMetrics(registers: Registers) {
+  return {
     dnsLookupSeconds: new Histogram({
       name: 'sternpost_dns_lookup_seconds',
       help: 'Time of one question to the name servers',

@@ -14,11 +14,13 @@ import { SECOND } from '../base/clock.ts'
 import { errorCode } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import { createCaptureStages, recipientsOf } from './capture-stages.ts'
+import type { CaptureStages } from './capture-stages.ts'
 import type { CaptureReplies } from './replies.ts'
 import type { InboundPlace } from './send-report.ts'
 import { createSessionTranscripts } from './session-transcripts.ts'
+import type { SessionTranscripts } from './session-transcripts.ts'
 import { createSimulation } from './simulation.ts'
-import type { CaptureRefusal } from './simulation.ts'
+import type { CaptureRefusal, Simulation } from './simulation.ts'
 import { createVisit } from './visit.ts'
 import type { Visit } from './visit.ts'
 
@@ -43,7 +45,7 @@ export interface CaptureServerOptions {
   inboundAddress: () => InboundPlace | null | Promise<InboundPlace | null>
   /** For a message that names none itself; default: none. */
   complaintAddress?: string
-  /** How simulated people fetch pixels and links; by default they can not. */
+  /** How simulated people fetch pixels and links; by default they cannot. */
   visit?: Visit
   /** Left out: messages are taken and dropped. */
   onMail?: (mail: CapturedMail) => Promise<void>
@@ -82,33 +84,7 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
   const stages = createCaptureStages(() => server, replies)
   const transcripts = createSessionTranscripts()
 
-  /** The rules first, then what the recipient stands for. */
-  const refusalOf = async (address: string, session: SMTPServerSession): Promise<CaptureRefusal | null> => {
-    const refusal = await stages.refusalAt('rcpt', session, [address])
-    if (refusal !== null) return refusal
-    const answer = simulation.answer(senderOf(session), address)
-    if (answer.delayMilliseconds > 0) await stages.wait(answer.delayMilliseconds)
-    return answer.refusal
-  }
-  const receive = async (stream: SMTPServerDataStream, session: SMTPServerSession): Promise<CaptureRefusal | null> => {
-    const [from, to, { remoteAddress }] = [senderOf(session), recipientsOf(session), session]
-    const mostBytes = onMail !== undefined ? MOST_MESSAGE_BYTES : simulation.needsBytes(to) ? MOST_LOOKED_AT : 0
-    const bytes = await readMessage(stream, mostBytes)
-    if (stream.sizeExceeded) return null
-    const end = await stages.endAt('dot', to)
-    if (end?.kind === 'reply') return end
-    await onMail?.({
-      receivedAt: clock.now(),
-      remoteAddress,
-      ehloName: session.hostNameAppearsAs,
-      envelope: { from, to },
-      bytes,
-      transcript: transcripts.linesOf(session.id),
-    })
-    for (const recipient of to) await simulation.delivered({ from, to: recipient, remoteAddress, bytes })
-    // The message is here, and the sender can not know it.
-    return end?.kind === 'close' ? stages.cut(session) : null
-  }
+  const handing = { stages, simulation, transcripts, clock, onMail }
 
   const server = createLibraryServer({
     onConnect(session, answer) {
@@ -118,9 +94,9 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
     onMailFrom: (_address, session, answer) =>
       void stages.refusalAt('mail', session, []).then((refusal) => answer(errorOf(refusal))),
     onRcptTo: ({ address }, session, answer) =>
-      void refusalOf(address, session).then((refusal) => answer(errorOf(refusal))),
+      void refusalOf(address, session, handing).then((refusal) => answer(errorOf(refusal))),
     onData(stream, session, answer) {
-      receive(stream, session)
+      receive(stream, session, handing)
         .catch((thrown: unknown): CaptureRefusal => {
           logger.error({ err: thrown }, 'captured mail lost')
           return { code: 451, text: '4.3.0 the message could not be kept' }
@@ -151,6 +127,50 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
       return new Promise((resolve) => server.close(() => resolve()))
     },
   }
+}
+
+interface HandingOn extends Pick<CaptureServerOptions, 'clock'> {
+  onMail: CaptureServerOptions['onMail'] | undefined
+  stages: CaptureStages
+  simulation: Simulation
+  transcripts: SessionTranscripts
+}
+
+/** The rules first, then what the recipient stands for. */
+async function refusalOf(
+  address: string,
+  session: SMTPServerSession,
+  { stages, simulation }: HandingOn,
+): Promise<CaptureRefusal | null> {
+  const refusal = await stages.refusalAt('rcpt', session, [address])
+  if (refusal !== null) return refusal
+  const answer = simulation.answer(senderOf(session), address)
+  if (answer.delayMilliseconds > 0) await stages.wait(answer.delayMilliseconds)
+  return answer.refusal
+}
+
+async function receive(
+  stream: SMTPServerDataStream,
+  session: SMTPServerSession,
+  { stages, simulation, transcripts, clock, onMail }: HandingOn,
+): Promise<CaptureRefusal | null> {
+  const [from, to, { remoteAddress }] = [senderOf(session), recipientsOf(session), session]
+  const mostBytes = onMail !== undefined ? MOST_MESSAGE_BYTES : simulation.needsBytes(to) ? MOST_LOOKED_AT : 0
+  const bytes = await readMessage(stream, mostBytes)
+  if (stream.sizeExceeded) return null
+  const end = await stages.endAt('dot', to)
+  if (end?.kind === 'reply') return end
+  await onMail?.({
+    receivedAt: clock.now(),
+    remoteAddress,
+    ehloName: session.hostNameAppearsAs,
+    envelope: { from, to },
+    bytes,
+    transcript: transcripts.linesOf(session.id),
+  })
+  for (const recipient of to) await simulation.delivered({ from, to: recipient, remoteAddress, bytes })
+  // The message is here, and the sender cannot know it.
+  return end?.kind === 'close' ? stages.cut(session) : null
 }
 
 type Handlers = Pick<SMTPServerOptions, 'onConnect' | 'onMailFrom' | 'onRcptTo' | 'onData' | 'onClose'>

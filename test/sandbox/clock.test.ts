@@ -122,10 +122,10 @@ t.test('a time table comes round when crontab(5) says', async (t) => {
   ] as const) {
     t.equal(new Date(nextRun(timeTable, at(after))).toISOString(), new Date(expected).toISOString(), timeTable)
   }
-  for (const timeTable of ['', '* * * *', '* * * * * * *', '60 * * * * *', '*/0 * * * *', '5-1 * * * *', 'a * * * *']) {
+  for (const timeTable of ['', '* * * *', '* * * * * * *', '60 * * * * *', '*/0 * * * *', 'a * * * *']) {
     t.throws(() => nextRun(timeTable, 0), timeTable)
   }
-  t.throws(() => nextRun('0 0 30 2 *', 0), /never comes round/)
+  t.throws(() => nextRun('0 0 30 2 *', 0), /impossible day/)
 })
 
 t.test('jobs run as application time passes, once for what was passed over, and never beside themselves', async (t) => {
