@@ -1,18 +1,15 @@
 /**
- * The shape of a `/dev` route, and what all of them share: reading of query values and bodies, and the answers.
- *
- * Mistakes of the caller are thrown as ServiceError and become the service's envelope.
+ * What the routes of `/dev` share: their shape, reading of query values and bodies, answers. Mistakes of the caller are
+ * thrown as ServiceError and become the service's envelope.
  */
 import { SECOND } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { Context } from 'koa'
 
-export interface DevRoute {
-  method: 'GET' | 'POST' | 'PUT' | 'DELETE'
-  /** `/dev/inbox/:id`: a segment with a colon takes any text. */
-  path: string
-  handle(context: Context, parameters: Record<string, string>): Promise<void>
-}
+export type DevHandler = (context: Context, parameters: Record<string, string>) => Promise<void> | void
+
+/** By method and path: `GET /dev/inbox/:id`; a segment with a colon takes any text. */
+export type DevRoutes = Record<string, DevHandler>
 
 const DEFAULT_LIMIT = 50
 const MOST_LIMIT = 100

@@ -11,7 +11,7 @@ import type { AdjustableClock } from './adjustable-clock.ts'
 import { clockRoutes } from './clock-routes.ts'
 import { devPage, PAGE_POLICY } from './dev-page.ts'
 import { notFound } from './dev-route.ts'
-import type { DevRoute } from './dev-route.ts'
+import type { DevHandler, DevRoutes } from './dev-route.ts'
 import { hookRoutes } from './hook-routes.ts'
 import type { Inbox } from './inbox.ts'
 import { inboxRoutes } from './inbox-routes.ts'
@@ -36,13 +36,13 @@ const ANY_MAIL = { to: null, from: null, subject: null, label: null }
 export function createDevRoutes(options: DevRoutesOptions): Middleware {
   const { baseUrl, inbox, inspector, clock, onClockChange, replies } = options
   const own = new URL(baseUrl)
-  const routes: DevRoute[] = [
-    { method: 'GET', path: '/dev', handle: (context) => showPage(context, options) },
+  const routes = tableOf({
+    'GET /dev': (context) => showPage(context, options),
     ...inboxRoutes(inbox),
     ...hookRoutes(inspector),
     ...clockRoutes(clock, onClockChange),
     ...replyRoutes(replies),
-  ]
+  })
 
   return async function dev(context, next) {
     // A trailing slash is ignored (http/README.md "Conventions").
@@ -51,8 +51,8 @@ export function createDevRoutes(options: DevRoutesOptions): Middleware {
     refuseStrangers(context, own)
     context.set('Cache-Control', 'no-store')
     const method = context.method === 'HEAD' ? 'GET' : context.method
-    const found = findRoute(routes, method, path)
-    await found.route.handle(context, found.parameters)
+    const { handle, parameters } = findRoute(routes, method, path)
+    await handle(context, parameters)
   }
 }
 
@@ -63,20 +63,32 @@ function refuseStrangers({ headers }: Context, own: URL): void {
   if (!isOwnPage || !isOwnName) throw new ServiceError('forbidden', 'a page of another origin may not use /dev')
 }
 
-interface FoundRoute {
-  route: DevRoute
-  parameters: Record<string, string>
+interface TableRow {
+  method: string
+  pattern: string
+  handle: DevHandler
 }
 
-function findRoute(routes: DevRoute[], method: string, path: string): FoundRoute {
-  const candidates = routes.flatMap((route) => {
-    const parameters = match(route.path, path)
-    return parameters === undefined ? [] : [{ route, parameters }]
+function tableOf(routes: DevRoutes): TableRow[] {
+  return Object.entries(routes).map(([key, handle]) => {
+    const [method = '', pattern = ''] = key.split(' ')
+    return { method, pattern, handle }
   })
-  const found = candidates.find(({ route }) => route.method === method)
+}
+
+function findRoute(
+  routes: readonly TableRow[],
+  method: string,
+  path: string,
+): { handle: DevHandler; parameters: Record<string, string> } {
+  const candidates = routes.flatMap((route) => {
+    const parameters = match(route.pattern, path)
+    return parameters === undefined ? [] : [{ ...route, parameters }]
+  })
+  const found = candidates.find((route) => route.method === method)
   if (found !== undefined) return found
   if (candidates.length === 0) throw notFound(`path ${path}`)
-  const allow = candidates.map(({ route }) => route.method).join(', ')
+  const allow = candidates.map((route) => route.method).join(', ')
   throw new ServiceError('method_not_allowed', `allowed: ${allow}`, { headers: { Allow: allow } })
 }
 

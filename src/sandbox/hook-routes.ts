@@ -9,7 +9,7 @@ import type { Context } from 'koa'
 import { toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { notFound, queryLimit, queryText, queryWait, readBody, readJsonBody, sendData, sendList } from './dev-route.ts'
-import type { DevRoute } from './dev-route.ts'
+import type { DevRoutes } from './dev-route.ts'
 import { HOOKS_PATH } from './hook-secrets.ts'
 import type { HookAnswer, HookDelivery, WebhookInspector } from './webhook-inspector.ts'
 
@@ -20,36 +20,24 @@ const LOWEST_STATUS = 200
 const HIGHEST_STATUS = 599
 const MOST_TIMES = 1_000_000
 
-export function hookRoutes(inspector: WebhookInspector): DevRoute[] {
+export function hookRoutes(inspector: WebhookInspector): DevRoutes {
   const path = `${HOOKS_PATH}:name`
-  return [
-    {
-      method: 'POST',
-      path,
-      handle: async (context, parameters) => {
-        const body = await readBody(context, MOST_BODY_BYTES)
-        const delivery = inspector.receive(nameOf(parameters), context.headers, body)
-        await give(context, delivery.answer, inspector)
-      },
+  return {
+    [`POST ${path}`]: async (context, parameters) => {
+      const body = await readBody(context, MOST_BODY_BYTES)
+      const delivery = inspector.receive(nameOf(parameters), context.headers, body)
+      await give(context, delivery.answer, inspector)
     },
-    {
-      method: 'GET',
-      path,
-      handle: async (context, parameters) => {
-        const [kind, limit, wait] = [queryText(context, 'event'), queryLimit(context), queryWait(context)]
-        sendList(context, (await inspector.find(nameOf(parameters), kind, limit, wait)).map(deliveryView))
-      },
+    [`GET ${path}`]: async (context, parameters) => {
+      const [kind, limit, wait] = [queryText(context, 'event'), queryLimit(context), queryWait(context)]
+      sendList(context, (await inspector.find(nameOf(parameters), kind, limit, wait)).map(deliveryView))
     },
-    {
-      method: 'PUT',
-      path,
-      handle: async (context, parameters) => {
-        const script = readScript(await readJsonBody(context))
-        inspector.answerWith(nameOf(parameters), script.answer, script.times)
-        sendData(context, script)
-      },
+    [`PUT ${path}`]: async (context, parameters) => {
+      const script = readScript(await readJsonBody(context))
+      inspector.answerWith(nameOf(parameters), script.answer, script.times)
+      sendData(context, script)
     },
-  ]
+  }
 }
 
 function nameOf(parameters: Record<string, string>): string {

@@ -13,7 +13,7 @@ import { MINUTE } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { durationText, readDuration } from '../config/settings/field-types.ts'
 import { readJsonBody, sendData, sendList } from './dev-route.ts'
-import type { DevRoute } from './dev-route.ts'
+import type { DevRoutes } from './dev-route.ts'
 import { STAGES } from '../capture/replies.ts'
 import type { CaptureReplies, ReplyRule, RuleReply, Stage } from '../capture/replies.ts'
 
@@ -26,20 +26,15 @@ const MOST_STARS = 3
 const KNOWS_RECIPIENT: readonly Stage[] = ['rcpt', 'data', 'dot']
 const FIELDS = ['to', 'stage', 'reply', 'times', 'probability']
 
-export function replyRoutes(replies: CaptureReplies): DevRoute[] {
-  const path = '/dev/replies'
-  return [
-    { method: 'GET', path, handle: async (context) => sendList(context, replies.rules().map(ruleView)) },
-    {
-      method: 'PUT',
-      path,
-      handle: async (context) => {
-        replies.set(readRules(await readJsonBody(context)))
-        sendList(context, replies.rules().map(ruleView))
-      },
+export function replyRoutes(replies: CaptureReplies): DevRoutes {
+  return {
+    'GET /dev/replies': (context) => sendList(context, replies.rules().map(ruleView)),
+    'PUT /dev/replies': async (context) => {
+      replies.set(readRules(await readJsonBody(context)))
+      sendList(context, replies.rules().map(ruleView))
     },
-    { method: 'DELETE', path, handle: async (context) => sendData(context, { deleted: replies.clear() }) },
-  ]
+    'DELETE /dev/replies': (context) => sendData(context, { deleted: replies.clear() }),
+  }
 }
 
 /** As it was written. */
