@@ -10,13 +10,13 @@ import { MINUTE, SECOND } from './clock.ts'
 import type { Clock } from './clock.ts'
 import type { Logger } from './logger.ts'
 
-export interface ClockWatch {
+interface ClockWatch {
   start(): void
   isSteady(): boolean
   stop(): void
 }
 
-export interface ClockWatchOptions {
+interface ClockWatchOptions {
   /** The wall clock. */
   clock: Clock
   /** Milliseconds of a clock that no one can set. */

@@ -12,7 +12,7 @@ import type { KeyObject } from 'node:crypto'
  * bounce, complaint: tokens in mail; open, click, unsubscribe: those in tracked links; storage: secrets at rest;
  * erasure: addresses that were erased.
  */
-export type KeyPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe' | 'storage' | 'erasure'
+type KeyPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe' | 'storage' | 'erasure'
 
 export const MASTER_KEY_BYTES = 32
 const NONCE_BYTES = 12

@@ -26,14 +26,14 @@ const MOST_GATHERED = 64 * 1024
 const MOST_BYTES_PER_UNIT = 3
 const STANDARD_OUTPUT = 1
 
-export interface LoggerOptions {
+interface LoggerOptions {
   level: LogLevel
   /** Left out: standard output. */
   write?: (line: string) => void
 }
 
 /** A logger whose level can change while it and its children are in use. */
-export interface AdjustableLogger {
+interface AdjustableLogger {
   logger: Logger
   setLevel(level: LogLevel): void
 }

@@ -7,10 +7,11 @@
  * still told.
  */
 import { availableParallelism } from 'node:os'
+import type { EventLoopUtilization } from 'node:perf_hooks'
+import type { Worker } from 'node:worker_threads'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { SECOND } from './clock.ts'
 import { packageVersion } from './package-version.ts'
-import { createThreadWatch } from './thread-watch.ts'
 
 export type Metrics = ReturnType<typeof createMetrics>
 
@@ -29,7 +30,7 @@ export function createMetrics() {
   collectDefaultMetrics({ register: registry })
   const buildInfo = make.gauge('build_info', 'Always 1: which version runs, on what', ['version', 'node', 'cores'])
   buildInfo.set({ version: packageVersion(), node: process.version, cores: String(availableParallelism()) }, 1)
-  const { watchThread, measureThreads } = createThreadWatch(registry)
+  const { watchThread, measureThreads } = createThreadWatch(make)
   return {
     registry,
     /** A worker thread of this process, under a name that its successor takes over. */
@@ -236,5 +237,45 @@ function hostMetrics({ gauge }: Make) {
     certificateExpiry: gauge('tls_certificate_expiry_timestamp_seconds', 'When a certificate of our listeners ends', [
       'certificate',
     ]),
+  }
+}
+
+interface ThreadWatch {
+  watchThread(name: string, worker: Worker): void
+  measureThreads(): void
+}
+
+interface Watched {
+  worker: Worker
+  /** At the last reading. */
+  before: EventLoopUtilization
+}
+
+/**
+ * What worker threads use: prom-client's own metrics know the main thread alone. A thread that takes the place of
+ * another takes its name over; one that has ended is left out.
+ */
+function createThreadWatch({ gauge }: Make): ThreadWatch {
+  const help = 'Share of the time since the last reading that a thread worked'
+  const utilization = gauge('thread_event_loop_utilization', help, ['thread'])
+  const watched = new Map<string, Watched>()
+  return {
+    watchThread(name, worker) {
+      watched.set(name, { worker, before: worker.performance.eventLoopUtilization() })
+      worker.once('exit', () => {
+        if (watched.get(name)?.worker !== worker) return
+        watched.delete(name)
+        utilization.remove({ thread: name })
+      })
+    },
+    measureThreads() {
+      for (const [name, thread] of watched) {
+        const now = thread.worker.performance.eventLoopUtilization()
+        // Between two readings in the same instant nothing was measured; the clocks of two threads differ a little.
+        const { utilization: share } = thread.worker.performance.eventLoopUtilization(now, thread.before)
+        if (Number.isFinite(share)) utilization.set({ thread: name }, Math.max(0, share))
+        thread.before = now
+      }
+    },
   }
 }

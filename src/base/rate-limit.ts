@@ -8,7 +8,7 @@
  */
 import type { Clock } from './clock.ts'
 
-export interface RateLimitOptions {
+interface RateLimitOptions {
   clock: Pick<Clock, 'now'>
   /** So many tokens flow in … */
   count: number
@@ -19,7 +19,7 @@ export interface RateLimitOptions {
   mostKeys?: number
 }
 
-export interface BucketState {
+interface BucketState {
   /** Whole tokens that are left; never negative. */
   remaining: number
   millisecondsUntilFull: number

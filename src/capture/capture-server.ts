@@ -53,7 +53,7 @@ export interface CaptureServerOptions {
   replies?: CaptureReplies
 }
 
-export interface CaptureServer {
+interface CaptureServer {
   /** Listens on 127.0.0.1; with a wanted port that is taken, on any free one. Resolves with the port. */
   start(wantedPort: number): Promise<number>
   stop(): Promise<void>

@@ -17,7 +17,7 @@ export interface ReportedMail {
   bytes: Buffer
 }
 
-export interface ReportingFacts {
+interface ReportingFacts {
   /** Of the reporting server. */
   hostName: string
   /** Unix milliseconds. */

@@ -23,7 +23,7 @@ import { behaviourOf, REPORT_DELAY, VISIT_DELAY } from './simulated-recipients.t
 import type { SimulatedBehaviour } from './simulated-recipients.ts'
 import type { Visit } from './visit.ts'
 
-export interface SimulationOptions {
+interface SimulationOptions {
   /** The name of the reporting server. */
   hostName: string
   clock: Clock

@@ -45,7 +45,7 @@ export interface HealthKeeper {
   isPort25Blocked(): boolean
 }
 
-export interface HealthKeeperOptions {
+interface HealthKeeperOptions {
   /**
    * `isAwaited`: somebody waits for the answer, and wants it fresh. `growthPerDay`: of the database, in bytes; null: not
    * known yet. Throws ServiceError `invalid_request`.

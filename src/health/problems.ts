@@ -6,7 +6,7 @@
 import type { HealthFinding } from './checks/finding.ts'
 import type { ToldProblem } from './kept-health.ts'
 
-export interface HealthChange {
+interface HealthChange {
   problems: HealthFinding[]
   solved: ToldProblem[]
   /** What the operator knows once this was told. */

@@ -17,14 +17,14 @@ import type { ServerSettings } from '../config/settings/server-settings.ts'
 
 type CertificateFiles = ServerSettings['tls']['certificates']
 
-export interface CertificateWatch {
+interface CertificateWatch {
   /** These files are used from now on. */
   use(files: CertificateFiles): void
   /** Says what ends soon; each thing once. */
   check(): void
 }
 
-export interface CertificateWatchOptions {
+interface CertificateWatchOptions {
   /** Of the real world. */
   clock: Clock
   metrics: Pick<Metrics, 'certificateExpiry'>

@@ -13,7 +13,7 @@ import type { Warmup } from '../egress/keeper/warmup.ts'
 import { CAPTURE_POOL } from '../mail/simulator.ts'
 import type { Store } from '../store/store.ts'
 
-export interface MeasuredParts {
+interface MeasuredParts {
   metrics: Metrics
   clock: Clock
   store: Pick<Store, 'figures'>

@@ -23,7 +23,7 @@ import type { Reload } from './reload.ts'
 import { createSuspensions } from './suspend-and-resume.ts'
 import type { SuspensionParts } from './suspend-and-resume.ts'
 
-export interface AdministrationParts extends SuspensionParts {
+interface AdministrationParts extends SuspensionParts {
   live: ReplaceableConfiguration
   reload: Reload['reload']
   store: Pick<Store, 'queueGroups' | 'actOnQueue' | 'warmupDays' | 'ipDays'>

@@ -21,7 +21,7 @@ import type { ReloadResult } from '../http/exchange/administration.ts'
 import type { Store } from '../store/store.ts'
 import type { DoorCertificates } from './certificates.ts'
 
-export interface ReloadReport {
+interface ReloadReport {
   isDryRun: boolean
   revision: number
   changes: ConfigurationChange[]
@@ -39,7 +39,7 @@ export interface Reload {
   onSignal(): void
 }
 
-export interface ReloadOptions {
+interface ReloadOptions {
   live: ReplaceableConfiguration
   /** Reads the files anew; throws ConfigurationError. */
   load: () => Configuration
@@ -141,7 +141,7 @@ export async function reloadResult(
   }
 }
 
-export interface ReloadResultParts extends Pick<Reload, 'reload'> {
+interface ReloadResultParts extends Pick<Reload, 'reload'> {
   live: ReplaceableConfiguration
   egress: Pick<Egress, 'ips'>
 }

@@ -11,7 +11,7 @@ import type { HealthReport } from '../http/exchange/features.ts'
 import type { QueueSummary } from '../store/records/records.ts'
 import type { Store } from '../store/store.ts'
 
-export interface ServiceStatusParts {
+interface ServiceStatusParts {
   store: Pick<Store, 'queueSummary'>
   egress: Pick<Egress, 'sendingPools'>
   disk: Pick<DiskGuard, 'mayDeliver'>

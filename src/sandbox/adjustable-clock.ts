@@ -20,7 +20,7 @@ export interface AdjustableClock extends Clock {
   advance(milliseconds: number): void
 }
 
-export interface AdjustableClockOptions {
+interface AdjustableClockOptions {
   speed: number
   /** How far ahead of the system's clock it starts, in milliseconds: as far as it was when it was last looked at. */
   ahead: number

@@ -8,7 +8,7 @@ import { HOOKS_PATH } from './hook-secrets.ts'
 import { SANDBOX_ADDRESS } from './sandbox-settings.ts'
 import { INSPECTOR_NAME, SANDBOX_DOMAIN } from './sandbox.ts'
 
-export interface SandboxFacts {
+interface SandboxFacts {
   version: string
   baseUrl: string
   /** Whole. */

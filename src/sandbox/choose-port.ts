@@ -9,7 +9,7 @@ import { createServer } from 'node:net'
 import { errorCode, EXIT, ProcessExit } from '../base/errors.ts'
 import { SANDBOX_ADDRESS } from './sandbox-settings.ts'
 
-export interface PortChoice {
+interface PortChoice {
   /** null: any, the usual one first. */
   wanted: number | null
   usual: number

@@ -19,7 +19,7 @@ import type { CaptureReplies } from '../capture/replies.ts'
 import { replyRoutes } from './reply-routes.ts'
 import type { WebhookInspector } from './webhook-inspector.ts'
 
-export interface DevRoutesOptions {
+interface DevRoutesOptions {
   /** The configured one, e.g. `http://127.0.0.1:8025`. */
   baseUrl: string
   inbox: Inbox

@@ -26,7 +26,7 @@ export interface InboxEntry extends CapturedMail {
 }
 
 /** From the header of the message; addresses without display names. */
-export interface HeaderFacts {
+interface HeaderFacts {
   from: string | null
   to: string[]
   subject: string
@@ -34,7 +34,7 @@ export interface HeaderFacts {
 }
 
 /** null: any. Addresses and subject are compared without regard to case. */
-export interface InboxFilter {
+interface InboxFilter {
   /** An address of the envelope or the header, whole. */
   to: string | null
   from: string | null
@@ -55,7 +55,7 @@ export interface Inbox {
   close(): void
 }
 
-export interface InboxOptions {
+interface InboxOptions {
   /** Captured messages kept. */
   keep: number
   verifyDkim: (bytes: Buffer) => Promise<DkimVerdict>

@@ -13,7 +13,7 @@ import type { Logger } from '../base/logger.ts'
 import { createAdjustableClock, LOWEST_SPEED } from './adjustable-clock.ts'
 import type { AdjustableClock } from './adjustable-clock.ts'
 
-export interface KeptClock {
+interface KeptClock {
   clock: AdjustableClock
   /** Writes how far ahead it is. */
   keep(): void
@@ -24,7 +24,7 @@ export interface KeptClock {
 const KEEP_EVERY = SECOND
 const UNCHANGED = '{"ahead":0}'
 
-export interface KeptClockOptions {
+interface KeptClockOptions {
   /** The data folder. */
   folder: string
   logger: Logger

@@ -13,7 +13,7 @@ import { breakRecord, isBroken, OTHER_HOST_ADDRESS, OTHER_HOST_RECORDS, plain } 
 import type { SandboxRecord } from './broken-records.ts'
 import { CAPTURE_ADDRESS } from '../capture/capture-server.ts'
 
-export interface SandboxResolverOptions {
+interface SandboxResolverOptions {
   /** The MX of every domain. */
   captureHostName: string
   /** Everything that the instructions for sending domains ask for at this name. */

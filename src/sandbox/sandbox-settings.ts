@@ -8,7 +8,7 @@ import { join } from 'node:path'
 
 export const SANDBOX_ADDRESS = '127.0.0.1'
 
-export interface SandboxPlace {
+interface SandboxPlace {
   /** HTTP: API, `/dev`, tracking, console. */
   port: number
   /** SMTP submission. */

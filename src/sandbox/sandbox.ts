@@ -27,7 +27,7 @@ import { SANDBOX_ADDRESS } from './sandbox-settings.ts'
 import { createVisit } from '../capture/visit.ts'
 import { createWebhookInspector } from './webhook-inspector.ts'
 
-export interface SandboxOptions {
+interface SandboxOptions {
   /** `http://127.0.0.1:<port>`. */
   baseUrl: string
   /** Where the server will take bounces and complaints, on loopback. */
@@ -64,7 +64,7 @@ export interface Sandbox {
 }
 
 /** Functions of the running server. */
-export interface SandboxFeatures {
+interface SandboxFeatures {
   addDomain(name: string): Promise<unknown>
   verifyDomain(name: string): Promise<{ verified: boolean }>
   createKey(request: { name: string; mode: 'test'; scopes: string[] }): Promise<{ key: string }>

@@ -14,7 +14,7 @@ import { createEntryWatch } from './entry-watch.ts'
 /** A status; 200 after 11 s, when the sender has given up; or the connection closed. */
 export type HookAnswer = number | 'slow' | 'close'
 
-export type WebhookSignature =
+type WebhookSignature =
   | 'valid'
   | 'invalid' // another secret, or none is known for the name
   | 'missing' // no X-Service-Signature

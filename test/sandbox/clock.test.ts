@@ -9,9 +9,8 @@ import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createPollLoop } from '../../src/base/poll-loop.ts'
 import { createAdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
-import { driveJobs } from '../../src/sandbox/drive-jobs.ts'
+import { driveJobs, nextRun } from '../../src/sandbox/drive-jobs.ts'
 import { openKeptClock } from '../../src/sandbox/kept-clock.ts'
-import { nextRun } from '../../src/sandbox/next-run.ts'
 import { until } from '../support/until.ts'
 
 const logger = createLogger({ level: 'silent' })

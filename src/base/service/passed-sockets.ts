@@ -12,7 +12,7 @@ import { createServer } from 'node:net'
 import type { Server, Socket } from 'node:net'
 import { canonicalIp } from '../ip-address.ts'
 
-export interface PassedSocket {
+interface PassedSocket {
   /** As given to `listen` of a server, which then has the socket. */
   handle: Server
   /** Gives the server what was connected before it listened; call once it does. */

@@ -10,7 +10,7 @@ import { MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import type { Worker } from 'node:worker_threads'
 import { ServiceError } from '../errors.ts'
 
-export type ThreadPort = MessagePort | Worker
+type ThreadPort = MessagePort | Worker
 
 interface Call {
   id: number

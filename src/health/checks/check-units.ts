@@ -45,7 +45,7 @@ export const checkUnits: HealthCheck = {
 }
 
 /** What `systemctl show` prints of each. */
-export interface ShownUnits {
+interface ShownUnits {
   service: string
   socket: string
 }

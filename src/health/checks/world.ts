@@ -65,7 +65,7 @@ export interface ServerFacts {
   quickCheck(): Promise<QuickCheck>
 }
 
-export interface QueueFacts {
+interface QueueFacts {
   /** Unix milliseconds; null: nothing is due. */
   oldestDueAt: number | null
   /** Waiting beyond their lifetime; leased for longer than any attempt takes. */
@@ -76,7 +76,7 @@ export interface QueueFacts {
 }
 
 /** What was in nobody's hand, and was freed. */
-export interface OrphanFacts {
+interface OrphanFacts {
   messages: number
   webhooks: number
   /** They are counted from the start of the server on. */
