@@ -1,10 +1,7 @@
 /**
- * Marks on the free space of the disk that holds the database (store/README.md "Full disk"): below twice the upper one
- * it is short, below the upper one nothing new is accepted, below the lower one no new delivery starts, because its
- * outcome could not be recorded. What has stopped goes on a tenth above its mark.
- *
- * The space is looked at every second, so it recovers by itself. A disk that can not be asked counts as full: a store
- * on it would not answer either. Never throws.
+ * Marks on the free space of the disk that holds the database (store/README.md "Full disk"). Looked at every second, so
+ * that it recovers by itself. A disk that cannot be asked counts as full: a store on it would not answer either. Never
+ * throws.
  */
 import { statfs } from 'node:fs/promises'
 import { SECOND } from './clock.ts'

@@ -1,10 +1,7 @@
 /**
- * The registry and every metric name, in one place (health/README.md "Metrics and alerts").
- *
- * Labels have few values: never a recipient, a message id, a sending domain or a URL; `provider` is an id of
- * providers.yaml or `other`. Recording never throws and never blocks. What is only known by asking is asked when
- * somebody reads (`beforeReading`): a part that can not say, or not in time, keeps its last value, and the others are
- * still told.
+ * The registry and every metric name, in one place (health/README.md "Metrics and alerts"). Recording never throws and
+ * never blocks. What is known only by asking is asked when somebody reads; a part that does not answer in time keeps
+ * its last value.
  */
 import { availableParallelism } from 'node:os'
 import type { EventLoopUtilization } from 'node:perf_hooks'

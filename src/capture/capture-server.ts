@@ -1,10 +1,7 @@
 /**
- * The mail servers of the whole world in one: an SMTP server on loopback that takes all mail.
- *
- * It answers like a real one: simulated recipients as their table says, a message above the size limit with 552, and
- * 250 only after the message was handed on. Where nobody wants the messages, as on a live server, they are taken and
- * dropped. It offers STARTTLS and no authentication. A failure while handing on is answered with 451, so the sender
- * keeps the message. Throws at start when the port is taken. RFC 5321.
+ * The mail servers of the whole world in one: an SMTP server on loopback that takes all mail and answers like a real
+ * one (capture/README.md). 250 comes after the message was handed on; a failure is 451, so the sender keeps the
+ * message. Throws at start when the port is taken. RFC 5321.
  */
 import { once } from 'node:events'
 import { SMTPServer } from 'smtp-server'

@@ -1,10 +1,7 @@
 /**
- * Where the capture server's dialogue can be told to go another way: each stage looks at the rules of `/dev/replies`
- * before the library answers.
- *
- * The library calls handlers of ours at connect, MAIL, RCPT and after the message; EHLO, STARTTLS and DATA it answers
- * itself, so on each connection its methods for these are put behind the rules. A wait is in real time and ends when
- * the server stops.
+ * Where the rules of `/dev/replies` change the dialogue. The library calls handlers of ours at connect, MAIL, RCPT and
+ * after the message; EHLO, STARTTLS and DATA it answers itself, so its methods for these are put behind the rules on
+ * each connection. A wait is in real time and ends when the server stops.
  */
 import type { SMTPServer, SMTPServerSession } from 'smtp-server'
 import type { CaptureReplies, Stage, StageActions } from './replies.ts'

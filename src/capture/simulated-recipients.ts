@@ -1,8 +1,6 @@
 /**
- * What the capture server does for each local part at the simulator's domain (http/README.md "Simulated recipients").
- *
- * A `+label` is kept in the address and does not change the behaviour. Every other local part, and every other domain,
- * is delivered; so is `suppressed`, which the appliance does not even send. Pure.
+ * What the capture server does for each local part at the simulator's domain (capture/README.md "Simulated
+ * recipients"). Pure.
  */
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { simulatedName } from '../mail/simulator.ts'

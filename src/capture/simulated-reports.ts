@@ -1,9 +1,7 @@
 /**
- * The reports that the simulated recipients `late` and `complained` send, as the mail servers of the world write them:
- * a report of non-delivery (RFC 3464) to the return path, and one of abuse (RFC 5965) to the complaint address.
- *
- * Both are multipart/report (RFC 6522) with the header of the message as the returned part; what it holds of the
- * message is cut at 64 KiB. Pure: texts are written as Latin-1, so every byte of the header comes back as it was.
+ * The reports of `late` and `complained` as the mail servers of the world write them: multipart/report (RFC 6522) of
+ * non-delivery (RFC 3464) and of abuse (RFC 5965), with the header of the message, cut at 64 KiB. Pure: texts are
+ * Latin-1, so that every byte of the header comes back as it was.
  */
 import { NO_SUCH_ACCOUNT } from './simulated-recipients.ts'
 

@@ -1,13 +1,7 @@
 /**
- * The simulated recipients at work: what the capture server answers for one, and what follows its delivery.
- *
- *   answer     the reply to RCPT TO; "twice, then 250" is counted per message, by its envelope sender and recipient
- *   delivered  plans what comes after: a report to the inbound server, or a look at the message's pixel and link
- *
- * What follows waits for application time, and a moment of real time beside it: at any speed the outcome of the
- * delivery is recorded first. It is planned with what it needs alone, so no message is held meanwhile. A report that is
- * not taken is sent again two times; then it is given up with a warning. At most 10,000 refusals are remembered and
- * 1,000 follow-ups wait; what is beyond is forgotten, the oldest first, or left out. In memory alone. Never throws.
+ * The simulated recipients at work (capture/README.md "Simulated recipients"): what the capture server answers for one,
+ * and what follows its delivery. What follows is planned with what it needs alone, so no message is held meanwhile. In
+ * memory and bounded. Never throws.
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'

@@ -1,9 +1,7 @@
 /**
- * The checks of a running server: runs them every `health.interval` and whenever somebody asks, keeps the last result
- * and the last good time, feeds the metric, and tells the operator once per change (health/README.md "Checks").
- *
- * Never rejects but for a check, or an IP, that is not there: ServiceError `invalid_request`. A channel that fails is
- * tried again at the next run, with what has become of it then.
+ * The checks of a running server: runs them by time and on demand, keeps the last result, feeds the metric, and tells
+ * the operator once per change (health/README.md "Checks"). ServiceError `invalid_request` for a check or an IP that is
+ * not there; else it never rejects.
  */
 import type { Clock } from '../base/clock.ts'
 import { DAY, HOUR, MINUTE } from '../base/clock.ts'
@@ -47,8 +45,8 @@ export interface HealthKeeper {
 
 interface HealthKeeperOptions {
   /**
-   * `isAwaited`: somebody waits for the answer, and wants it fresh. `growthPerDay`: of the database, in bytes; null: not
-   * known yet. Throws ServiceError `invalid_request`.
+   * `isAwaited`: somebody waits for the answer, and wants it fresh. `growthPerDay`: of the database, in bytes; null:
+   * not known yet. Throws ServiceError `invalid_request`.
    */
   world(asked: AskedChecks, isAwaited: boolean, growthPerDay: () => number | null): CheckWorld
   /** Where it is kept. */

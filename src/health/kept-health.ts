@@ -1,9 +1,6 @@
 /**
- * What the checks found last, kept in a file beside the database so that a restart neither forgets it nor tells the
- * operator everything again.
- *
- * A file that is not there or can not be read is an empty memory; one that can not be written is reported to the
- * caller, who goes on.
+ * What the checks found last, in a file beside the database, so that a restart neither forgets it nor tells the
+ * operator everything again. A file that cannot be read is an empty memory; one that cannot be written throws.
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { isPlainObject } from '../base/plain-object.ts'

@@ -1,7 +1,6 @@
 /**
- * Which problems are new, and which are solved, between what the operator was told and what a run found. Pure.
- *
- * A failure is told at once; a warning when two runs in a row have it, since a DNS that is silent once is no news.
+ * Which problems are new and which are solved, between what the operator was told and what a run found
+ * (health/README.md "Checks"). Pure.
  */
 import type { HealthFinding } from './checks/finding.ts'
 import type { ToldProblem } from './kept-health.ts'

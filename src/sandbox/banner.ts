@@ -1,7 +1,5 @@
 /**
  * What `sternpost sandbox` prints once all listeners answer (sandbox/README.md "The banner"). Pure.
- *
- * The curl line is complete: it works when it is pasted.
  */
 import { SIMULATOR_DOMAIN } from '../mail/simulator.ts'
 import { HOOKS_PATH } from './hook-secrets.ts'

@@ -1,12 +1,6 @@
 /**
- * The DNS below `unverified.test`: what we ask for, published with the mistakes that people make (http/README.md
- * "Simulated recipients").
- *
- *   DKIM      the value was cut at 255 bytes, as DNS consoles do that take one string only
- *   CNAME     leads to another host, whose SPF lets none of our IPs send
- *   the rest  is missing
- *
- * Pure.
+ * The DNS below `unverified.test`: what we ask for, published with the mistakes that people make (sandbox/README.md
+ * "The sandbox"). Pure.
  */
 /** A record as the DNS gives it. */
 export interface SandboxRecord {

@@ -1,8 +1,5 @@
 /**
  * `/dev/clock`: application time, which runs faster or jumps ahead on request (sandbox/README.md "Routes under /dev").
- *
- *   GET   the time and the speed
- *   POST  {"speed":60}, {"advance":"2h"} or both; backwards is 409
  */
 import type { Context } from 'koa'
 import { DAY, SECOND, toUnixSeconds } from '../base/clock.ts'

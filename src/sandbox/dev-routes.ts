@@ -1,9 +1,7 @@
 /**
- * All `/dev` paths as one Koa middleware; every other path goes on to the API.
- *
- * No key is needed, because the sandbox listens on loopback alone. A request that a web page of another origin sent is
- * refused, so that no page can drive or read it: Origin and Host have to be the configured ones.
- * Mistakes are thrown as ServiceError and answered in the envelope by the layer outside.
+ * All `/dev` paths as one Koa middleware; every other path goes on to the API. No key is needed on loopback; a request
+ * of another origin is refused (sandbox/README.md "Routes under /dev"). Mistakes are ServiceErrors, answered by the
+ * layer outside.
  */
 import type { Context, Middleware } from 'koa'
 import { ServiceError } from '../base/errors.ts'

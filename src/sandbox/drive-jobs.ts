@@ -1,9 +1,7 @@
 /**
- * Runs the upkeep jobs by application time: each at the times of its table, as the clock passes them.
- *
- * A job that came round several times while it ran, paused or time jumped runs once. After each run it pauses a moment
- * of real time, so that a fast clock does not make it run without end: at 1,440 times the speed a job of every five
- * seconds runs four times in a real second, and a daily one each minute. A job never overlaps itself.
+ * Runs the upkeep jobs by application time. A job that came round several times while it ran, paused or time jumped
+ * runs once, then pauses a moment of real time, so that a fast clock does not make it run without end. Never two at
+ * once.
  */
 import cron from 'node-cron'
 import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'

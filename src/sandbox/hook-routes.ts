@@ -1,9 +1,5 @@
 /**
  * `/dev/hooks/{name}`: the webhook inspector over HTTP (sandbox/README.md "Routes under /dev").
- *
- *   POST  receives a delivery and answers as a receiver, or as it was told to
- *   GET   lists what was received, newest first
- *   PUT   sets the answer: a status, "slow" or "close", for ever or some times
  */
 import type { Context } from 'koa'
 import { toUnixSeconds } from '../base/clock.ts'

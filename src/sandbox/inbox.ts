@@ -1,8 +1,6 @@
 /**
- * The captured messages: what arrived at the capture server, newest first, with what is worth knowing in a list.
- *
- * Holds at most `keep` messages and 256 MiB; the oldest go first. They live in memory alone and are gone after a
- * restart. A message that is no MIME is kept all the same, with empty header facts. Never throws for its content.
+ * The captured messages, newest first, in memory alone: at most `keep` of them and 256 MiB, the oldest go first. A
+ * message that is no MIME is kept all the same, with empty header facts. Never throws for its content.
  */
 import { randomUUID } from 'node:crypto'
 import PostalMime from 'postal-mime'

@@ -1,13 +1,6 @@
 /**
- * `/dev/replies`: what the capture server answers in place of the usual (sandbox/README.md "Routes under /dev").
- *
- *   GET     the rules that are left
- *   PUT     a list of rules in place of those that are there; on a mistake nothing changes
- *   DELETE  no rules
- *
- * A rule has `to` (`*`, a domain, or an address in which `*` stands for any characters), `stage`, `reply`, and may have
- * `times` and `probability`. Before RCPT TO the server does not know who mail is for: there `to` has to be `*`. `reply`
- * is a line with a code of 4xx or 5xx, "close", {"delay":"5s"}, or at starttls "missing": it is not offered.
+ * `/dev/replies`: rules for the capture server (capture/README.md "Rules for replies"), shown, replaced as a whole, or
+ * removed. On a mistake nothing changes, and all mistakes of a rule are named.
  */
 import { MINUTE } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'

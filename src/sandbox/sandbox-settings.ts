@@ -1,8 +1,6 @@
 /**
  * What the sandbox sets over the configuration files, whatever they say (sandbox/README.md "The sandbox"): dotted paths
  * of sternpost.yaml with values as they are written there. Pure.
- *
- * `dns.*` is left alone: the sandbox resolver answers in its place. Reports, alerts and backups are off.
  */
 import { join } from 'node:path'
 

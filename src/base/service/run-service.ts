@@ -1,10 +1,8 @@
 /**
- * The life of a server process: start, tell the service manager, wait for a reason to end, stop in order.
- *
- * Resolves after a clean stop by SIGTERM or SIGINT. Throws ProcessExit 1 after a fatal report, when what can be stopped
- * was stopped; what can not stop without the part that died ends with the process, a few seconds later. A second SIGINT
- * ends at once (130); a second SIGTERM changes nothing: the manager has its own patience. SIGQUIT writes a diagnostic
- * report, and the service goes on.
+ * The life of a server process: start, tell the service manager, wait for a reason to end, stop in order
+ * (base/README.md "The life of a process"). Resolves after SIGTERM or SIGINT; throws ProcessExit 1 after a fatal
+ * report. A second SIGINT ends at once; a second SIGTERM changes nothing. SIGQUIT writes a diagnostic report, and the
+ * service goes on.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,10 +1,8 @@
 /**
- * Requests and replies between two threads, in batches.
- *
- * Calls made in one turn of the event loop travel as one message, and so do replies: posting costs about as much for
- * one item as for fifty. At most `MOST_BATCHES_UNDER_WAY` batches wait for an answer; later calls collect meanwhile,
- * which is the back pressure. A call whose handler throws is rejected with the same name, message and fields; when the
- * other thread is gone, every open call is rejected by `fail`. What the answering side notes travels with its replies.
+ * Requests and replies between two threads, in batches (base/README.md "Threads"): posting costs about as much for one
+ * item as for fifty. A call whose handler throws is rejected with the same name, message and fields; when the other
+ * thread is gone, every open call is rejected by `fail`. What the answering side notes travels with its replies, in
+ * order.
  */
 import { MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import type { Worker } from 'node:worker_threads'
@@ -132,7 +130,10 @@ export interface IncomingCall {
  * The answering side: `onCalls` gets each batch as it arrives; replies of one turn travel together. What is returned
  * takes a note for the calling side.
  */
-export function answerThreadChannel(port: ThreadPort, onCalls: (calls: IncomingCall[]) => void): (note: unknown) => void {
+export function answerThreadChannel(
+  port: ThreadPort,
+  onCalls: (calls: IncomingCall[]) => void,
+): (note: unknown) => void {
   let replies: Reply[] = []
   const send = (reply: Reply): void => {
     if (replies.push(reply) > 1) return
