@@ -5,13 +5,11 @@ import { join } from 'node:path'
 import { SECOND, systemClock } from '../base/clock.ts'
 import { createHealthKeeper } from '../health/health-keeper.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
-import { createGuardedLookup } from '../network/guarded-lookup.ts'
-import { createGuardedRequest } from '../network/guarded-request.ts'
 import { checkWorld } from '../operations/check-world.ts'
 import type { CheckWorldParts } from '../operations/check-world.ts'
 import { operatorChannels } from '../operations/operator-channels.ts'
 import type { OperatorChannelParts } from '../operations/operator-channels.ts'
-import { blocklistResolver } from './foundation.ts'
+import { blocklistResolver, startGuardedRequest } from './foundation.ts'
 import type { Foundation } from './foundation.ts'
 
 type HealthParts = Pick<CheckWorldParts, 'domains' | 'warmup' | 'reload'> & OperatorChannelParts
@@ -19,16 +17,14 @@ type HealthParts = Pick<CheckWorldParts, 'domains' | 'warmup' | 'reload'> & Oper
 const DOCUMENT_MILLISECONDS = 5 * SECOND
 
 export function startHealthChecks(foundation: Foundation, parts: HealthParts): HealthKeeper {
-  const { live, metrics, logger, stops, configuration, resolver } = foundation
-  const { data_dir: folder, hostname, tls } = configuration.server
+  const { live, metrics, logger, configuration } = foundation
+  const { data_dir: folder, hostname } = configuration.server
   // The registries of domains are public: nothing is fetched from our own network.
-  const request = createGuardedRequest({
-    allowPrivateAddresses: false,
-    allowHttp: false,
-    caFile: tls.ca_file,
-    lookup: createGuardedLookup(resolver),
-  })
-  stops.push(() => request.close())
+  const request = startGuardedRequest(
+    foundation,
+    { allowPrivateAddresses: false, allowHttp: false },
+    foundation.resolver,
+  )
   const looked = {
     ...foundation,
     ...parts,

@@ -2,7 +2,7 @@
  * How old is the registration of each sending domain, by RDAP (health/README.md "Checks": domain-age)? RFC 9224, RFC
  * 9083 §4.5.
  *
- * A registry that can not be asked, and a domain outside all of them, is skipped. Never throws.
+ * A registry that cannot be asked, and a domain outside all of them, is skipped. Never throws.
  */
 import { DAY } from '../../base/clock.ts'
 import { isPlainObject } from '../../base/plain-object.ts'

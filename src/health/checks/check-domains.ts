@@ -50,7 +50,7 @@ function platformFindings(
   return [
     PLATFORM.warn(
       platform,
-      'domains.dkim.platform_domain names it, but it can not send here: it signs no mail',
+      'domains.dkim.platform_domain names it, but it cannot send here: it signs no mail',
       `sternpost domain add ${platform}, and verify it; or set domains.dkim.platform_domain to null`,
     ),
   ]
@@ -91,7 +91,7 @@ function ofRecord({ domain, records }: DomainView, record: RecordView): HealthFi
   if (status === 'temporary_failure') return warn(domain, error ?? 'the DNS did not answer', DNS_FIX)
   const seen = [error ?? `nothing is published at ${record.name}`, ...(hint === null ? [] : [hint])].join('; ')
   const shown = found.length === 0 ? seen : `${seen}; found: ${found.join(' | ')}`
-  // What another record brings along can not stand beside it (RFC 1034 §3.6.2).
+  // What another record brings along cannot stand beside it (RFC 1034 §3.6.2).
   const wanted = records.find(({ purpose }) => purpose === record.via) ?? record
   const fix = `publish: ${wanted.name}. ${wanted.type} ${valueOf(wanted)}; then: sternpost domain check ${domain}`
   return required ? fail(domain, shown, fix) : warn(domain, shown, fix)

@@ -70,7 +70,7 @@ export const checkBackup: HealthCheck = {
     try {
       newest = await newestIn(dir)
     } catch (thrown) {
-      return [BACKUP.warn(dir, `it can not be looked at: ${errorText(thrown)}`, `ls -ld ${dir}`)]
+      return [BACKUP.warn(dir, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${dir}`)]
     }
     if (newest === null) return [await noneYet(dir, dataFolder, { now: clock.now(), most: health.backup_max_age })]
     const age = clock.now() - newest

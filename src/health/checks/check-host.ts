@@ -1,6 +1,6 @@
 /**
  * The machine: free space and inodes, the time, who can read the keys (health/README.md "Checks": disk, clock,
- * secrets). Never throws: what can not be looked at is skipped, or is the finding.
+ * secrets). Never throws: what cannot be looked at is skipped, or is the finding.
  */
 import { execFile } from 'node:child_process'
 import { createSocket } from 'node:dgram'
@@ -30,7 +30,7 @@ export const checkDisk: HealthCheck = {
     try {
       space = await statfs(folder)
     } catch (thrown) {
-      return [DISK.fail(folder, `it can not be looked at: ${errorText(thrown)}`, `ls -ld ${folder}`)]
+      return [DISK.fail(folder, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${folder}`)]
     }
     const { bavail, bsize, files, ffree } = space
     const free = bavail * bsize
@@ -171,7 +171,7 @@ async function secrecyOf(file: string, folder: string): Promise<HealthFinding> {
     return SECRETS.fail(file, `its mode is ${octal}: others can read it`, `chmod ${isOurGroup ? 'o=' : 'go='} ${file}`)
   } catch (thrown) {
     if (errorCode(thrown) === 'ENOENT') return SECRETS.skip(file, 'it is not there')
-    return SECRETS.skip(file, `it can not be looked at by this user: ${errorText(thrown)}`)
+    return SECRETS.skip(file, `it cannot be looked at by this user: ${errorText(thrown)}`)
   }
 }
 

@@ -30,7 +30,7 @@ async function presenceOf({ address, source }: CheckedIp): Promise<HealthFinding
   const isHere = isOnInterface(source)
   const isBindable = (await canBind(source)) && (await canBindDatagrams(source))
   if (isHere && isBindable) return PRESENT.ok(address, `${source} is on this machine`)
-  const seen = isHere ? `${source} can not be bound` : `${source} is on no interface of this machine`
+  const seen = isHere ? `${source} cannot be bound` : `${source} is on no interface of this machine`
   return PRESENT.fail(address, seen, addAddress(source))
 }
 
