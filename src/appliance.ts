@@ -12,7 +12,6 @@ import type { BoundPorts } from './assembly/doors.ts'
 import { startEgress } from './assembly/egress.ts'
 import { openFoundation } from './assembly/foundation.ts'
 import type { ApplianceOptions } from './assembly/foundation.ts'
-import { startHealthChecks } from './assembly/health-checks.ts'
 import { createMailFeatures } from './assembly/mail.ts'
 import { startOutboundTls } from './assembly/outbound-tls.ts'
 import { createSenders } from './assembly/senders.ts'
@@ -21,6 +20,7 @@ import {
   createRetentionJobs,
   createSpaceGuard,
   prepareReload,
+  startHealthChecks,
   startLogLevel,
   startSchedule,
 } from './assembly/upkeep.ts'

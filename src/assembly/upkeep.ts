@@ -1,16 +1,23 @@
 /**
  * What looks after the running server: retention by the times in force, backups, the free space, the schedule of all
- * jobs, the level of the log, and the reload.
+ * jobs, the checks, the level of the log, and the reload.
  */
 import { join } from 'node:path'
+import { SECOND, systemClock } from '../base/clock.ts'
 import { createDiskGuard } from '../base/disk-guard.ts'
 import type { DiskGuard } from '../base/disk-guard.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import { keptLinksText } from '../content/kept-links.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
 import type { DoorCertificates } from '../operations/certificates.ts'
+import { createHealthKeeper } from '../health/health-keeper.ts'
+import type { HealthKeeper } from '../health/health-keeper.ts'
+import { checkWorld } from '../operations/check-world.ts'
+import type { CheckWorldParts } from '../operations/check-world.ts'
 import { createLogLevelKeeper } from '../operations/log-level.ts'
 import type { LogLevelKeeper } from '../operations/log-level.ts'
+import { operatorChannels } from '../operations/operator-channels.ts'
+import type { OperatorChannelParts } from '../operations/operator-channels.ts'
 import { createReload } from '../operations/reload.ts'
 import type { Reload } from '../operations/reload.ts'
 import { createSchedule } from '../operations/schedule.ts'
@@ -19,6 +26,7 @@ import { createBackups } from '../store/open/backups.ts'
 import type { Backups } from '../store/open/backups.ts'
 import { createRetention } from '../store/retention.ts'
 import type { Retention, RetentionTimes } from '../store/retention.ts'
+import { blocklistResolver, startGuardedRequest } from './foundation.ts'
 import type { Foundation } from './foundation.ts'
 import type { MailFeatures, MailParts } from './mail.ts'
 
@@ -156,4 +164,37 @@ export function startSchedule(foundation: Foundation, parts: ScheduledParts): Sc
   live.onChange(() => schedule.replan())
   working.push(() => schedule.stop())
   return schedule
+}
+
+type HealthParts = Pick<CheckWorldParts, 'domains' | 'warmup' | 'reload'> & OperatorChannelParts
+
+const DOCUMENT_MILLISECONDS = 5 * SECOND
+
+export function startHealthChecks(foundation: Foundation, parts: HealthParts): HealthKeeper {
+  const { live, metrics, logger, configuration } = foundation
+  const { data_dir: folder, hostname } = configuration.server
+  // The registries of domains are public: nothing is fetched from our own network.
+  const request = startGuardedRequest(
+    foundation,
+    { allowPrivateAddresses: false, allowHttp: false },
+    foundation.resolver,
+  )
+  const looked = {
+    ...foundation,
+    ...parts,
+    folder,
+    blocklistResolver: blocklistResolver(foundation),
+    fetchDocument: (url: string) => request.get({ url, timeoutMilliseconds: DOCUMENT_MILLISECONDS }),
+  }
+  return createHealthKeeper({
+    hostname,
+    metrics,
+    file: join(folder, 'health.json'),
+    world: (asked, isAwaited, growthPerDay) => checkWorld({ ...looked, growthPerDay }, asked, isAwaited),
+    channels: () => operatorChannels(live.current().server, parts),
+    interval: () => live.current().server.health.interval,
+    // Real upkeep of a real machine, whatever time schedules follow.
+    clock: systemClock,
+    logger: logger.child({ part: 'health' }),
+  })
 }
