@@ -5,13 +5,12 @@
 import { MINUTE } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { durationText, readDuration } from '../config/settings/field-types.ts'
-import { readJsonBody, sendData, sendList } from './dev-route.ts'
+import { readJsonBody, readTimes, sendData, sendList } from './dev-route.ts'
 import type { DevRoutes } from './dev-route.ts'
 import { STAGES } from '../capture/replies.ts'
 import type { CaptureReplies, ReplyRule, RuleReply, Stage } from '../capture/replies.ts'
 
 const MOST_RULES = 100
-const MOST_TIMES = 1_000_000
 const LONGEST_DELAY = 15 * MINUTE
 const MOST_PATTERN_CHARACTERS = 254
 /** Many of them would make a comparison slow. */
@@ -96,13 +95,6 @@ function readReply(value: unknown, problems: string[]): RuleReply {
   }
   problems.push('reply: must be a line such as "451 4.3.0 later" (4xx or 5xx), "close" or {"delay":"5s"}')
   return { kind: 'close' }
-}
-
-function readTimes(value: unknown, problems: string[]): number | null {
-  if (value === null) return null
-  if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MOST_TIMES) return value
-  problems.push(`times: must be a whole number from 1 to ${MOST_TIMES}`)
-  return null
 }
 
 function readProbability(value: unknown, problems: string[]): number {
