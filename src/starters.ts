@@ -98,7 +98,7 @@ function startSandbox(
     stops.push(() => keptClock.stop())
     const baseUrl = sandboxBaseUrl(port)
     const { promise: domains, resolve: domainsAreThere } = Promise.withResolvers<Domains>()
-    let configuration: Configuration | undefined
+    const { promise: loaded, resolve: isLoaded } = Promise.withResolvers<Configuration>()
     const sandbox = createSandbox({
       baseUrl,
       inboundPort,
@@ -107,7 +107,7 @@ function startSandbox(
       clock,
       logger,
       onClockChange: () => keptClock.keep(),
-      egressIps: () => Object.values(configuration?.pools.pools ?? {}).flatMap(({ ips }) => ips),
+      egressIps: async () => Object.values((await loaded).pools.pools).flatMap(({ ips }) => ips),
       publishedRecords: async (name) => (await domains).publishedRecords(name),
       verifyDkim: (mail) => verifySignature(mail, sandbox.resolver),
     })
@@ -115,7 +115,8 @@ function startSandbox(
     stops.push(() => sandbox.stop())
     const overrides = sandboxOverrides({ port, submissionPort, capturePort, inboundPort, dataFolder })
     const loadAgain = (): Configuration => loadConfiguration({ folder, shippedFolder, overrides })
-    configuration = loadAgain()
+    const configuration = loadAgain()
+    isLoaded(configuration)
     const appliance = await startAppliance({
       logger,
       onFatal,
@@ -146,24 +147,15 @@ function startSandbox(
   })
 }
 
-interface SandboxPorts {
-  port: number
-  submissionPort: number
-  inboundPort: number
-}
-
-async function choosePorts(options: SandboxCommandOptions): Promise<SandboxPorts> {
-  const port = await choosePort({ wanted: options.port, usual: HTTP_PORT, option: '--port' })
+async function choosePorts({ port: http, submissionPort: submission }: SandboxCommandOptions) {
+  const port = await choosePort({ wanted: http, usual: HTTP_PORT, option: '--port' })
+  const ofOthers = [port, CAPTURE_PORT, INBOUND_PORT]
   const submissionPort = await choosePort(
-    { wanted: options.submissionPort, usual: SUBMISSION_PORT, option: '--smtp-port' },
-    [port, CAPTURE_PORT, INBOUND_PORT],
+    { wanted: submission, usual: SUBMISSION_PORT, option: '--smtp-port' },
+    ofOthers,
   )
-  const inboundPort = await choosePort({ wanted: null, usual: INBOUND_PORT, option: '--port' }, [
-    port,
-    submissionPort,
-    CAPTURE_PORT,
-  ])
-  return { port, submissionPort, inboundPort }
+  const inbound = { wanted: null, usual: INBOUND_PORT, option: '--port' }
+  return { port, submissionPort, inboundPort: await choosePort(inbound, [port, submissionPort, CAPTURE_PORT]) }
 }
 
 /** Gives the sandbox what it makes at its first start; the key for the banner. */

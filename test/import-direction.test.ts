@@ -26,7 +26,20 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
   capture: ['base', 'mail', 'config'],
   clients: [],
   sandbox: ['base', 'mail', 'config', 'network', 'capture'],
-  'schedule.ts': ['base', 'store', 'senders', 'egress', 'webhooks'],
+  operations: [
+    'base',
+    'mail',
+    'config',
+    'network',
+    'store',
+    'senders',
+    'egress',
+    'health',
+    'messages',
+    'delivery',
+    'webhooks',
+    'http',
+  ],
   assembly: [
     'base',
     'mail',
@@ -45,7 +58,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
     'commands',
     'capture',
     'sandbox',
-    'schedule.ts',
+    'operations',
   ],
   'appliance.ts': [
     'assembly',
@@ -66,7 +79,7 @@ const MAY_IMPORT: Record<string, readonly string[]> = {
     'commands',
     'capture',
     'sandbox',
-    'schedule.ts',
+    'operations',
   ],
   'starters.ts': ['base', 'config', 'senders', 'commands', 'capture', 'sandbox', 'appliance.ts'],
   'main.ts': ['base', 'commands', 'starters.ts'],
@@ -91,7 +104,7 @@ const PACKAGE_LIVES_IN: Record<string, readonly string[]> = {
   tldts: ['mail/'],
   'lru-cache': ['base/', 'network/', 'content/', 'delivery/', 'egress/', 'webhooks/'],
   commander: ['commands/'],
-  'node-cron': ['schedule.ts'],
+  'node-cron': ['operations/', 'sandbox/'],
 }
 
 /** The only files that may know that a sandbox exists: it, the composition root, and the command that starts it. */

@@ -7,32 +7,34 @@ import { createDispatcher } from '../delivery/dispatcher.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
 import { startWorker } from '../delivery/start-worker.ts'
 import { CAPTURE_ADDRESS, createCaptureServer } from '../capture/capture-server.ts'
+import type { InboundPlace } from '../capture/send-report.ts'
 import { createVisit } from '../capture/visit.ts'
 import type { OwnHttpServer } from '../capture/visit.ts'
 import type { EgressParts } from './egress.ts'
 import type { Foundation } from './foundation.ts'
 import type { OutboundTls } from './outbound-tls.ts'
-import { withoutTranscripts } from './upkeep.ts'
+import type { Store } from '../store/store.ts'
 import type { Webhooks } from './webhooks.ts'
 
-/** What is only known once the doors are open. */
-export interface OpenDoors {
+/** Our own listeners as the capture server reaches them. */
+export interface OwnListeners {
   /** Takes bounces and complaints, or null. */
-  inbound: { address: string; port: number } | null
+  inbound: InboundPlace | null
   /** Serves tracked links, or null. */
   tracking: OwnHttpServer | null
 }
 
 export interface DeliveryParts extends EgressParts, OutboundTls, Webhooks {
   disk: DiskGuard
-  doors: OpenDoors
+  /** Known when the doors are open: simulated recipients wait for it. */
+  listeners: Promise<OwnListeners>
 }
 
 export async function startDelivery(foundation: Foundation, parts: DeliveryParts): Promise<Dispatcher> {
   const { configuration, live, store, clock, realClock, metrics, logger, epoch, location, working } = foundation
-  const { egress, shaping, queue, findRoute, tlsMemory, tlsResults, webhookEngine, disk, doors } = parts
+  const { egress, shaping, queue, findRoute, tlsMemory, tlsResults, webhookEngine, disk, listeners } = parts
   const { secrets } = configuration.server
-  const captureAddress = foundation.outside?.captureAddress ?? (await startCapture(foundation, doors))
+  const captureAddress = foundation.outside?.captureAddress ?? (await startCapture(foundation, listeners))
   const dispatcher = createDispatcher({
     store: withoutTranscripts(store, () => !disk.isShort() && live.current().server.retention.transcripts > 0),
     clock,
@@ -55,8 +57,8 @@ export async function startDelivery(foundation: Foundation, parts: DeliveryParts
     logger: logger.child({ part: 'delivery' }),
     onEvents: () => webhookEngine.wake(),
   })
-  queue.backlogOf = (pool) => dispatcher.backlogOf(pool)
-  queue.waitingOf = (ip) => dispatcher.waitingOf(ip)
+  queue.follow(dispatcher)
+  await disk.start(dispatcher.resume)
   working.push(() => dispatcher.stop(live.current().server.delivery.drain))
   await dispatcher.start()
   return dispatcher
@@ -64,16 +66,29 @@ export async function startDelivery(foundation: Foundation, parts: DeliveryParts
 
 async function startCapture(
   { configuration, clock, logger, stops }: Foundation,
-  doors: OpenDoors,
+  listeners: Promise<OwnListeners>,
 ): Promise<{ address: string; port: number }> {
   const capture = createCaptureServer({
     clock,
     logger: logger.child({ part: 'capture' }),
-    inboundAddress: () => doors.inbound,
+    inboundAddress: async () => (await listeners).inbound,
     complaintAddress: configuration.server.inbound.complaint_address,
-    visit: createVisit(() => doors.tracking),
+    visit: createVisit(async () => (await listeners).tracking),
   })
   const port = await capture.start(0)
   stops.push(() => capture.stop())
   return { address: CAPTURE_ADDRESS, port }
+}
+
+/** The same store, but the dialogues of tries are left out while they are not to be kept. */
+function withoutTranscripts(store: Store, keepsTranscripts: () => boolean): Store {
+  return {
+    ...store,
+    recordOutcomes: (request) =>
+      store.recordOutcomes(
+        keepsTranscripts()
+          ? request
+          : { ...request, outcomes: request.outcomes.map((outcome) => ({ ...outcome, transcript: null })) },
+      ),
+  }
 }

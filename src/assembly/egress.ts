@@ -1,14 +1,14 @@
 /**
  * Dedicated IPs: pools, warmup, and what receivers let through. Delivery asks both for each message.
  */
-import type { WaitingMail } from '../egress/ips/ip-statistics.ts'
 import { createEgress } from '../egress/egress.ts'
 import type { Egress } from '../egress/egress.ts'
 import { createShaping } from '../egress/shaping/create-shaping.ts'
 import type { Shaping } from '../egress/shaping/shaping.ts'
 import type { Warmup } from '../egress/keeper/warmup.ts'
 import { canBind } from '../network/local-addresses.ts'
-import { blocklistResolver } from './blocklist-resolver.ts'
+import type { Dispatcher } from '../delivery/dispatcher.ts'
+import { blocklistResolver } from './foundation.ts'
 import type { Foundation } from './foundation.ts'
 import type { Webhooks } from './webhooks.ts'
 
@@ -16,13 +16,27 @@ export interface EgressParts {
   egress: Egress
   warmup: Warmup
   shaping: Shaping
-  /** What waits in the queue, once somebody knows. */
+  /** What waits in the queue. */
   queue: QueueFigures
 }
 
-interface QueueFigures {
-  backlogOf: (pool: string) => Record<string, number>
-  waitingOf: (ip: string) => WaitingMail[]
+type QueueCounts = Pick<Dispatcher, 'backlogOf' | 'waitingOf'>
+
+/**
+ * The queue as egress sees it. Dispatcher and egress need each other: the dispatcher is made of the egress, and counts
+ * the queue once it is there. Until then nothing waits.
+ */
+interface QueueFigures extends QueueCounts {
+  follow(dispatcher: QueueCounts): void
+}
+
+function createQueueFigures(): QueueFigures {
+  let counts: QueueCounts = { backlogOf: () => ({}), waitingOf: () => [] }
+  return {
+    backlogOf: (pool) => counts.backlogOf(pool),
+    waitingOf: (ip) => counts.waitingOf(ip),
+    follow: (dispatcher) => void (counts = dispatcher),
+  }
 }
 
 /** A suspension that receivers brought about. */
@@ -31,7 +45,7 @@ const SHAPING = 'shaping'
 export async function startEgress(foundation: Foundation, { webhookEngine }: Webhooks): Promise<EgressParts> {
   const { live, store, clock, resolver, isClockSteady, stops } = foundation
   const logger = foundation.logger.child({ part: 'egress' })
-  const queue: QueueFigures = { backlogOf: () => ({}), waitingOf: () => [] }
+  const queue = createQueueFigures()
   const { egress, warmup } = createEgress({
     configuration: live,
     store,
@@ -39,8 +53,8 @@ export async function startEgress(foundation: Foundation, { webhookEngine }: Web
     canBind,
     logger,
     lookups: { ...resolver, blocklists: blocklistResolver(foundation) },
-    backlogOf: (pool) => queue.backlogOf(pool),
-    waitingOf: (ip) => queue.waitingOf(ip),
+    backlogOf: queue.backlogOf,
+    waitingOf: queue.waitingOf,
     isClockSteady,
     onEvents: () => webhookEngine.wake(),
   })

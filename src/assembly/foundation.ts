@@ -1,6 +1,6 @@
 /**
  * What every part of the appliance is made with: store, clock, keys, DNS. Opening the store begins the epoch of this
- * process. Throws ProcessExit when the database can not be opened.
+ * process. Throws ProcessExit when the database cannot be opened.
  */
 import { createClockWatch } from '../base/clock-watch.ts'
 import { systemClock } from '../base/clock.ts'
@@ -17,15 +17,19 @@ import type { Stops } from '../base/service/start-whole.ts'
 import { createLiveConfiguration } from '../config/live-configuration.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
 import type { Configuration } from '../config/load-configuration.ts'
+import type { ServerSettings } from '../config/settings/server-settings.ts'
 import type { HttpServersOptions } from '../http/server.ts'
 import { createClassifier } from '../mail/reply/classify-reply.ts'
 import type { ClassifyReply } from '../mail/reply/classify-reply.ts'
 import { createDnsResolver } from '../network/dns-resolver.ts'
+import { createGuardedLookup } from '../network/guarded-lookup.ts'
+import { createGuardedRequest } from '../network/guarded-request.ts'
+import type { GuardedRequest, GuardedRequestOptions } from '../network/guarded-request.ts'
 import { createMeasuredResolver } from '../network/measured-resolver.ts'
 import type { DnsNotes } from '../network/measured-resolver.ts'
-import type { Resolver } from '../network/resolver.ts'
+import type { Resolver, ValidatingResolver } from '../network/resolver.ts'
 import { createValidatingResolver } from '../network/validating-resolver.ts'
-import type { ScheduleOptions } from '../schedule.ts'
+import type { ScheduleOptions } from '../operations/schedule.ts'
 import { openStore } from '../store/open/open-store.ts'
 import type { StoreLocation } from '../store/store-location.ts'
 import type { Store } from '../store/store.ts'
@@ -159,11 +163,42 @@ export function ownAddresses({ server, pools }: Configuration): string[] {
 }
 
 function dnsResolver({ server }: Configuration): Resolver {
-  const { servers, timeout, tries, validating_resolver: validating } = server.dns
-  if (validating !== null) {
-    return createValidatingResolver({ server: validating, timeoutMilliseconds: timeout, tries })
-  }
-  return createDnsResolver({ servers, timeoutMilliseconds: timeout, tries })
+  const { validating_resolver: validating } = server.dns
+  return validating === null ? plainResolver(server) : validatingResolver(validating, server.dns)
+}
+
+/** The real DNS, not cached, whatever world mail goes to. */
+export function plainResolver({ dns }: ServerSettings, servers = dns.servers): Resolver {
+  return createDnsResolver({ servers, timeoutMilliseconds: dns.timeout, tries: dns.tries })
+}
+
+export function validatingResolver(
+  server: string,
+  { timeout: timeoutMilliseconds, tries }: ServerSettings['dns'],
+): ValidatingResolver {
+  return createValidatingResolver({ server, timeoutMilliseconds, tries })
+}
+
+/**
+ * Who is asked about blocklists: they refuse public resolvers, so they may have one of their own
+ * (`health.blocklist_servers`, of the start).
+ */
+export function blocklistResolver({ configuration, resolver, outside }: Foundation): Resolver {
+  const { server } = configuration
+  const { blocklist_servers: servers } = server.health
+  return servers.length === 0 || outside !== undefined ? resolver : plainResolver(server, servers)
+}
+
+/** Requests to names that others chose; closed with the server. */
+export function startGuardedRequest(
+  { configuration, stops }: Foundation,
+  rules: Omit<GuardedRequestOptions, 'caFile' | 'lookup'>,
+  resolver = plainResolver(configuration.server),
+): GuardedRequest {
+  const { ca_file: caFile } = configuration.server.tls
+  const request = createGuardedRequest({ ...rules, caFile, lookup: createGuardedLookup(resolver) })
+  stops.push(() => request.close())
+  return request
 }
 
 function storeLocation({ server }: Configuration): StoreLocation {

@@ -13,17 +13,12 @@ import { createTlsResults } from '../delivery/route/tls/tls-results.ts'
 import type { TlsResults } from '../delivery/route/tls/tls-results.ts'
 import type { AcceptSubmission, Caller } from '../messages/accept/send-request.ts'
 import { createCachedResolver, createCachedValidatingResolver } from '../network/cached-resolver.ts'
-import { createDnsResolver } from '../network/dns-resolver.ts'
-import { createGuardedLookup } from '../network/guarded-lookup.ts'
-import { createGuardedRequest } from '../network/guarded-request.ts'
-import type { GuardedRequest } from '../network/guarded-request.ts'
 import { createMailHosts } from '../network/mail-hosts.ts'
 import { createMeasuredValidatingResolver } from '../network/measured-resolver.ts'
 import { createMtaSts } from '../network/mta-sts.ts'
 import type { MtaSts } from '../network/mta-sts.ts'
 import type { Resolver, ValidatingResolver } from '../network/resolver.ts'
-import { createValidatingResolver } from '../network/validating-resolver.ts'
-import { dnsNotes, ownAddresses } from './foundation.ts'
+import { dnsNotes, ownAddresses, startGuardedRequest, validatingResolver } from './foundation.ts'
 import type { Foundation } from './foundation.ts'
 
 export interface OutboundTls {
@@ -41,10 +36,15 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
   const { live, store, clock, realClock, metrics, stops, outside } = foundation
   const { delivery, dns } = foundation.configuration.server
   const logger = foundation.logger.child({ part: 'tls' })
-  const validating = validatingResolver(foundation)
+  const validating = cachedValidatingResolver(foundation)
   const cache = { cache: dns.cache, clock, onHit: () => metrics.dnsCacheHits.inc() }
   const resolver: Resolver = validating ?? createCachedResolver({ resolver: foundation.resolver, ...cache })
-  const request = startGuardedRequest(foundation)
+  // Of policies and reports: where mail may go inwards, they may too.
+  const request = startGuardedRequest(foundation, {
+    allowPrivateAddresses: delivery.allow_private_addresses,
+    allowHttp: false,
+    ownAddresses: () => ownAddresses(live.current()),
+  })
   // The world of the sandbox has no web servers for policies.
   const sts =
     outside !== undefined
@@ -108,33 +108,13 @@ export async function startOutboundTls(foundation: Foundation): Promise<Outbound
 const PLAIN = { tags: undefined, ipPool: undefined, track: { opens: false, clicks: false } }
 const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 
-function validatingResolver({ configuration, clock, metrics, outside }: Foundation): ValidatingResolver | null {
+function cachedValidatingResolver({ configuration, clock, metrics, outside }: Foundation): ValidatingResolver | null {
   const { dns } = configuration.server
   if (dns.validating_resolver === null || outside !== undefined) return null
-  const resolver = createValidatingResolver({
-    server: dns.validating_resolver,
-    timeoutMilliseconds: dns.timeout,
-    tries: dns.tries,
-  })
   return createCachedValidatingResolver({
-    resolver: createMeasuredValidatingResolver(resolver, dnsNotes(metrics)),
+    resolver: createMeasuredValidatingResolver(validatingResolver(dns.validating_resolver, dns), dnsNotes(metrics)),
     cache: dns.cache,
     clock,
     onHit: () => metrics.dnsCacheHits.inc(),
   })
-}
-
-/** Of policies and reports: where mail may go inwards, they may too. */
-function startGuardedRequest({ configuration, live, stops }: Foundation): GuardedRequest {
-  const { delivery, tls, dns } = configuration.server
-  const resolver = createDnsResolver({ servers: dns.servers, timeoutMilliseconds: dns.timeout, tries: dns.tries })
-  const request = createGuardedRequest({
-    allowPrivateAddresses: delivery.allow_private_addresses,
-    allowHttp: false,
-    caFile: tls.ca_file,
-    ownAddresses: () => ownAddresses(live.current()),
-    lookup: createGuardedLookup(resolver),
-  })
-  stops.push(() => request.close())
-  return request
 }

@@ -1,18 +1,36 @@
 /**
- * What looks after the data itself: retention by the times in force, backups, and what is left out while the disk runs
- * low.
+ * What looks after the running server: retention by the times in force, backups, the free space, the schedule of all
+ * jobs, the checks, the level of the log, and the reload.
  */
 import { join } from 'node:path'
+import { SECOND, systemClock } from '../base/clock.ts'
+import { createDiskGuard } from '../base/disk-guard.ts'
+import type { DiskGuard } from '../base/disk-guard.ts'
+import type { Configuration } from '../config/load-configuration.ts'
 import { keptLinksText } from '../content/kept-links.ts'
+import type { Dispatcher } from '../delivery/dispatcher.ts'
+import type { DoorCertificates } from '../operations/certificates.ts'
+import { createHealthKeeper } from '../health/health-keeper.ts'
+import type { HealthKeeper } from '../health/health-keeper.ts'
+import { checkWorld } from '../operations/check-world.ts'
+import type { CheckWorldParts } from '../operations/check-world.ts'
+import { createLogLevelKeeper } from '../operations/log-level.ts'
+import type { LogLevelKeeper } from '../operations/log-level.ts'
+import { operatorChannels } from '../operations/operator-channels.ts'
+import type { OperatorChannelParts } from '../operations/operator-channels.ts'
+import { createReload } from '../operations/reload.ts'
+import type { Reload } from '../operations/reload.ts'
+import { createSchedule } from '../operations/schedule.ts'
+import type { Schedule, ScheduleOptions } from '../operations/schedule.ts'
 import { createBackups } from '../store/open/backups.ts'
 import type { Backups } from '../store/open/backups.ts'
 import { createRetention } from '../store/retention.ts'
 import type { Retention, RetentionTimes } from '../store/retention.ts'
-import type { Store } from '../store/store.ts'
-import type { Configuration } from '../config/load-configuration.ts'
+import { blocklistResolver, startGuardedRequest } from './foundation.ts'
 import type { Foundation } from './foundation.ts'
+import type { MailFeatures, MailParts } from './mail.ts'
 
-export function startRetention({ live, store, clock, realClock, logger, stops }: Foundation): Retention {
+export function createRetentionJobs({ live, store, clock, realClock, logger, stops }: Foundation): Retention {
   const retention = createRetention({
     store,
     keptLinksText,
@@ -40,19 +58,6 @@ function retentionTimes({ server: { retention, webhooks } }: Configuration): Ret
   }
 }
 
-/** The same store, but the dialogues of tries are left out while they are not to be kept. */
-export function withoutTranscripts(store: Store, keepsTranscripts: () => boolean): Store {
-  return {
-    ...store,
-    recordOutcomes: (request) =>
-      store.recordOutcomes(
-        keepsTranscripts()
-          ? request
-          : { ...request, outcomes: request.outcomes.map((outcome) => ({ ...outcome, transcript: null })) },
-      ),
-  }
-}
-
 export function createBackupWriter({
   live,
   location,
@@ -77,4 +82,119 @@ export function createBackupWriter({
   // With the schedule, which waits for a backup that it has begun.
   working.push(() => backups.stop())
   return backups
+}
+
+/** Started with the dispatcher, which it tells when there is space again. */
+export function createSpaceGuard(
+  { configuration, realClock, logger, stops }: Foundation,
+  retention: Pick<Retention, 'run'>,
+): DiskGuard {
+  const { data_dir: folder, storage } = configuration.server
+  const guard = createDiskGuard({
+    folder,
+    onShort: () => void retention.run().catch((thrown: unknown) => logger.error({ err: thrown }, 'retention failed')),
+    minFreeAccept: storage.min_free_accept,
+    minFreeDeliver: storage.min_free_deliver,
+    clock: realClock,
+    logger: logger.child({ part: 'disk' }),
+  })
+  stops.push(async () => guard.stop())
+  return guard
+}
+
+export function startLogLevel({ setLogLevel, live, realClock, logger, stops }: Foundation): LogLevelKeeper {
+  const keeper = createLogLevelKeeper({
+    setLevel: setLogLevel ?? ((): void => {}),
+    live,
+    logger: logger.child({ part: 'log' }),
+    clock: realClock,
+  })
+  stops.push(async () => keeper.stop())
+  return keeper
+}
+
+interface ReloadedParts {
+  doorCertificates: Pick<DoorCertificates, 'read'>
+  disk: Pick<DiskGuard, 'mayDeliver'>
+  dispatcher: Pick<Dispatcher, 'wake'>
+}
+
+export function prepareReload(
+  { configuration, live, store, metrics, logger, loadAgain, notices }: Foundation,
+  { doorCertificates, disk, dispatcher }: ReloadedParts,
+): Reload {
+  metrics.configurationReloads.set(1)
+  return createReload({
+    live,
+    store,
+    metrics,
+    notices,
+    load: loadAgain ?? ((): typeof configuration => configuration),
+    readCertificates: doorCertificates.read,
+    hasSpace: () => disk.mayDeliver(),
+    onMoved: () => dispatcher.wake(),
+    logger: logger.child({ part: 'configuration' }),
+  })
+}
+
+interface ScheduledParts extends MailParts, Pick<ScheduleOptions, 'certificates' | 'health' | 'retention'> {
+  mail: Pick<MailFeatures, 'acceptSubmission'>
+  backups: Backups
+}
+
+export function startSchedule(foundation: Foundation, parts: ScheduledParts): Schedule {
+  const { live, logger, working, outside } = foundation
+  const schedule = createSchedule({
+    ...foundation,
+    ...parts,
+    // What stands in for the outside world has nothing to be watched.
+    health: outside === undefined ? parts.health : { runDue: async () => {} },
+    tlsReports: parts.reportsBy(parts.mail.acceptSubmission),
+    drive: outside?.driveJobs ?? null,
+    backups: {
+      when: () => (outside === undefined ? live.current().server.backup.schedule : null),
+      write: async () => void (await parts.backups.write(null)),
+    },
+    uncertainRetry: () => live.current().server.delivery.uncertain_retry,
+    logger: logger.child({ part: 'schedule' }),
+    onQueued: () => parts.dispatcher.wake(),
+    onEvents: () => parts.webhookEngine.wake(),
+  })
+  schedule.start()
+  live.onChange(() => schedule.replan())
+  working.push(() => schedule.stop())
+  return schedule
+}
+
+type HealthParts = Pick<CheckWorldParts, 'domains' | 'warmup' | 'reload'> & OperatorChannelParts
+
+const DOCUMENT_MILLISECONDS = 5 * SECOND
+
+export function startHealthChecks(foundation: Foundation, parts: HealthParts): HealthKeeper {
+  const { live, metrics, logger, configuration } = foundation
+  const { data_dir: folder, hostname } = configuration.server
+  // The registries of domains are public: nothing is fetched from our own network.
+  const request = startGuardedRequest(
+    foundation,
+    { allowPrivateAddresses: false, allowHttp: false },
+    foundation.resolver,
+  )
+  const looked = {
+    ...foundation,
+    ...parts,
+    folder,
+    blocklistResolver: blocklistResolver(foundation),
+    fetchDocument: (url: string) => request.get({ url, timeoutMilliseconds: DOCUMENT_MILLISECONDS }),
+  }
+  return createHealthKeeper({
+    hostname,
+    metrics,
+    file: join(folder, 'health.json'),
+    world: (asked, isAwaited, growthPerDay) => checkWorld({ ...looked, growthPerDay }, asked, isAwaited),
+    channels: () => operatorChannels(live.current().server, parts),
+    interval: () => live.current().server.health.interval,
+    // Real upkeep of a real machine, whatever time schedules follow.
+    clock: systemClock,
+    logger: logger.child({ part: 'health' }),
+  })
 }

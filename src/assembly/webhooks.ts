@@ -2,10 +2,6 @@
  * From event rows to the customers' endpoints: managing them, the engine that posts, the stream of events.
  */
 import { packageVersion } from '../base/package-version.ts'
-import { createDnsResolver } from '../network/dns-resolver.ts'
-import { createGuardedLookup } from '../network/guarded-lookup.ts'
-import { createGuardedRequest } from '../network/guarded-request.ts'
-import type { GuardedRequest } from '../network/guarded-request.ts'
 import { createWebhookDeliveries } from '../webhooks/deliveries.ts'
 import type { WebhookDeliveries } from '../webhooks/deliveries.ts'
 import { createWebhookEndpoints } from '../webhooks/endpoints.ts'
@@ -16,7 +12,7 @@ import { createTryEndpoint } from '../webhooks/try-endpoint.ts'
 import type { TryEndpoint } from '../webhooks/try-endpoint.ts'
 import { createWebhookEngine } from '../webhooks/webhook-engine.ts'
 import type { WebhookEngine } from '../webhooks/webhook-engine.ts'
-import { ownAddresses } from './foundation.ts'
+import { ownAddresses, startGuardedRequest } from './foundation.ts'
 import type { Foundation } from './foundation.ts'
 
 export interface Webhooks {
@@ -31,7 +27,12 @@ export interface Webhooks {
 export function startWebhooks(foundation: Foundation): Webhooks {
   const { configuration, store, clock, realClock, keyRing, metrics, logger, epoch, working, outside } = foundation
   const { webhooks: settings, api } = configuration.server
-  const guardedRequest = startGuardedRequest(foundation)
+  // Names are looked up in the real DNS, whatever world mail goes to: the endpoints are real everywhere.
+  const guardedRequest = startGuardedRequest(foundation, {
+    allowPrivateAddresses: settings.allow_private_addresses,
+    allowHttp: settings.allow_http,
+    ownAddresses: () => ownAddresses(configuration),
+  })
   const posting = { keyRing, guardedRequest, version: packageVersion() }
   const engine = createWebhookEngine({
     ...posting,
@@ -67,19 +68,4 @@ export function startWebhooks(foundation: Foundation): Webhooks {
       },
     },
   }
-}
-
-/** Names are looked up in the real DNS, whatever world mail goes to: the endpoints are real everywhere. */
-function startGuardedRequest({ configuration, stops }: Foundation): GuardedRequest {
-  const { webhooks: settings, tls, dns } = configuration.server
-  const resolver = createDnsResolver({ servers: dns.servers, timeoutMilliseconds: dns.timeout, tries: dns.tries })
-  const guardedRequest = createGuardedRequest({
-    allowPrivateAddresses: settings.allow_private_addresses,
-    allowHttp: settings.allow_http,
-    caFile: tls.ca_file,
-    ownAddresses: () => ownAddresses(configuration),
-    lookup: createGuardedLookup(resolver),
-  })
-  stops.push(() => guardedRequest.close())
-  return guardedRequest
 }

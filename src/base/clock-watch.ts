@@ -1,22 +1,18 @@
 /**
- * Whether the system's clock can be trusted just now (test/README.md "Clock"): what must not happen because of a jump,
- * such as messages that expire, waits until it was steady for a while.
- *
- * Every five seconds the time that passed by the wall clock is held against that of the monotonic one. More than five
- * seconds of difference is a jump and logged; after one of more than five minutes the clock is unsteady for ten
- * minutes. Never throws.
+ * Whether the machine's clock can be trusted just now (test/README.md "Clock"): what must not happen because of a jump
+ * waits until the clock was steady for a while. Never throws.
  */
 import { MINUTE, SECOND } from './clock.ts'
 import type { Clock } from './clock.ts'
 import type { Logger } from './logger.ts'
 
-export interface ClockWatch {
+interface ClockWatch {
   start(): void
   isSteady(): boolean
   stop(): void
 }
 
-export interface ClockWatchOptions {
+interface ClockWatchOptions {
   /** The wall clock. */
   clock: Clock
   /** Milliseconds of a clock that no one can set. */

@@ -1,10 +1,7 @@
 /**
- * Marks on the free space of the disk that holds the database (store/README.md "Full disk"): below twice the upper one
- * it is short, below the upper one nothing new is accepted, below the lower one no new delivery starts, because its
- * outcome could not be recorded. What has stopped goes on a tenth above its mark.
- *
- * The space is looked at every second, so it recovers by itself. A disk that can not be asked counts as full: a store
- * on it would not answer either. Never throws.
+ * Marks on the free space of the disk that holds the database (store/README.md "Full disk"). Looked at every second, so
+ * that it recovers by itself. A disk that cannot be asked counts as full: a store on it would not answer either. Never
+ * throws.
  */
 import { statfs } from 'node:fs/promises'
 import { SECOND } from './clock.ts'
@@ -13,8 +10,8 @@ import { errorText } from './errors.ts'
 import type { Logger } from './logger.ts'
 
 export interface DiskGuard {
-  /** Looks for the first time. */
-  start(): Promise<void>
+  /** Looks for the first time, and from then on every second; `onDeliver`: deliveries may start again. */
+  start(onDeliver: () => void): Promise<void>
   mayAccept(): boolean
   mayDeliver(): boolean
   /** Soon nothing new will be accepted: what can be left out is. */
@@ -32,8 +29,6 @@ export interface DiskGuardOptions {
   /** Of real time. */
   clock: Clock
   logger: Logger
-  /** Deliveries may start again. */
-  onDeliver: () => void
   /** It has become short. */
   onShort?: () => void
 }
@@ -45,7 +40,7 @@ const SHORT_FACTOR = 2
 const PASSED_AGAIN = 1.1
 
 export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
-  const { folder, minFreeAccept, minFreeDeliver, clock, logger, onDeliver, onShort } = options
+  const { folder, minFreeAccept, minFreeDeliver, clock, logger, onShort } = options
   let freeBytes = Infinity
   let isStopped = false
   let cancel = (): void => {}
@@ -53,7 +48,7 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
   const accepting = createMark(minFreeAccept, clock)
   const delivering = createMark(minFreeDeliver, clock)
 
-  async function look(): Promise<void> {
+  async function look(onDeliver: () => void): Promise<void> {
     try {
       const { bavail, bsize } = await statfs(folder)
       freeBytes = bavail * bsize
@@ -72,7 +67,7 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
     const change = delivering.look(freeBytes)
     tell('starting deliveries', change, { mark: delivering, mark_bytes: minFreeDeliver })
     if (change === 'passed') onDeliver()
-    if (!isStopped) cancel = clock.after(LOOK_EVERY, () => void look())
+    if (!isStopped) cancel = clock.after(LOOK_EVERY, () => void look(onDeliver))
   }
 
   function tell(what: string, change: Change, { mark, mark_bytes }: { mark: Mark; mark_bytes: number }): void {

@@ -25,7 +25,7 @@ export const SERVICE_ERROR_CODES = [
 ] as const
 export type ServiceErrorCode = (typeof SERVICE_ERROR_CODES)[number]
 
-export interface ServiceErrorOptions {
+interface ServiceErrorOptions {
   /** HTTP status when it differs from the code's usual one, e.g. 400 or 415 for `invalid_request`. */
   status?: number
   /** Response headers that go with the error, e.g. `Retry-After`. */

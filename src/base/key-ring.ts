@@ -2,7 +2,7 @@
  * Purpose-separated keys from the one master key, and sealing of secrets at rest (senders/README.md "Secrets").
  *
  * Each purpose has its own key by HKDF-SHA-256 (RFC 5869), so a token of one purpose is worth nothing for another.
- * Sealing is AES-256-GCM with a random nonce; the associated data ties a sealed secret to its row, so that it can not
+ * Sealing is AES-256-GCM with a random nonce; the associated data ties a sealed secret to its row, so that it cannot
  * be moved to another one. `open` throws when key, row or bytes do not fit.
  */
 import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync, randomBytes } from 'node:crypto'
@@ -12,7 +12,7 @@ import type { KeyObject } from 'node:crypto'
  * bounce, complaint: tokens in mail; open, click, unsubscribe: those in tracked links; storage: secrets at rest;
  * erasure: addresses that were erased.
  */
-export type KeyPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe' | 'storage' | 'erasure'
+type KeyPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe' | 'storage' | 'erasure'
 
 export const MASTER_KEY_BYTES = 32
 const NONCE_BYTES = 12

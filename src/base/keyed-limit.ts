@@ -2,7 +2,7 @@
  * At most N things at once for each key, e.g. webhook posts per endpoint. Never waits and never throws: the caller
  * asks how many are free, takes them, and gives each one back.
  */
-export interface KeyedLimit {
+interface KeyedLimit {
   free(key: string): number
   take(key: string): void
   release(key: string): void

@@ -1,11 +1,7 @@
 /**
- * The log: one JSON line per fact on standard output (base/README.md "Logging").
- *
- * The message is a fixed phrase; all that varies is a field named as in the database. Secrets never reach a log call;
- * `log-redaction.ts` is the second fence. Control characters are escaped by JSON, so one fact is one line. Under
- * journald each line carries its priority. The lines of a moment are one write; what is gathered is written when the
- * process exits, also by `process.exit` and after an uncaught error: only a kill can lose it, and an exit while the
- * reader of a pipe is so far behind that the pipe is full.
+ * The log: one JSON line per fact on standard output (base/README.md "Logging"). `log-redaction.ts` is the second fence
+ * against secrets. Lines of a moment are one write; what is gathered is written when the process exits, also after an
+ * uncaught error. A kill loses it, and so does an exit while the pipe is full.
  */
 import { fstatSync } from 'node:fs'
 import { pino } from 'pino'
@@ -26,14 +22,14 @@ const MOST_GATHERED = 64 * 1024
 const MOST_BYTES_PER_UNIT = 3
 const STANDARD_OUTPUT = 1
 
-export interface LoggerOptions {
+interface LoggerOptions {
   level: LogLevel
   /** Left out: standard output. */
   write?: (line: string) => void
 }
 
 /** A logger whose level can change while it and its children are in use. */
-export interface AdjustableLogger {
+interface AdjustableLogger {
   logger: Logger
   setLevel(level: LogLevel): void
 }

@@ -1,16 +1,14 @@
 /**
- * The registry and every metric name, in one place (health/README.md "Metrics and alerts").
- *
- * Labels have few values: never a recipient, a message id, a sending domain or a URL; `provider` is an id of
- * providers.yaml or `other`. Recording never throws and never blocks. What is only known by asking is asked when
- * somebody reads (`beforeReading`): a part that can not say, or not in time, keeps its last value, and the others are
- * still told.
+ * The registry and every metric name, in one place (health/README.md "Metrics and alerts"). Recording never throws and
+ * never blocks. What is known only by asking is asked when somebody reads; a part that does not answer in time keeps
+ * its last value.
  */
 import { availableParallelism } from 'node:os'
+import type { EventLoopUtilization } from 'node:perf_hooks'
+import type { Worker } from 'node:worker_threads'
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import { SECOND } from './clock.ts'
 import { packageVersion } from './package-version.ts'
-import { createThreadWatch } from './thread-watch.ts'
 
 export type Metrics = ReturnType<typeof createMetrics>
 
@@ -24,17 +22,12 @@ const BATCH_BUCKETS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 
 export function createMetrics() {
   const registry = new Registry()
-  const registers = [registry]
+  const make = makersIn(registry)
   const askedFirst: (() => void | Promise<void>)[] = []
   collectDefaultMetrics({ register: registry })
-  const buildInfo = new Gauge({
-    name: 'sternpost_build_info',
-    help: 'Always 1: which version runs, on what',
-    labelNames: ['version', 'node', 'cores'],
-    registers,
-  })
+  const buildInfo = make.gauge('build_info', 'Always 1: which version runs, on what', ['version', 'node', 'cores'])
   buildInfo.set({ version: packageVersion(), node: process.version, cores: String(availableParallelism()) }, 1)
-  const { watchThread, measureThreads } = createThreadWatch(registry)
+  const { watchThread, measureThreads } = createThreadWatch(make)
   return {
     registry,
     /** A worker thread of this process, under a name that its successor takes over. */
@@ -49,12 +42,14 @@ export function createMetrics() {
       await inTime(Promise.allSettled(askedFirst.map(async (ask) => ask())))
       return registry.metrics()
     },
-    ...acceptanceMetrics(registers),
-    ...deliveryMetrics(registers),
-    ...reputationMetrics(registers),
-    ...webhookMetrics(registers),
-    ...storeMetrics(registers),
-    ...hostMetrics(registers),
+    ...acceptanceMetrics(make),
+    ...deliveryMetrics(make),
+    ...queueMetrics(make),
+    ...dnsMetrics(make),
+    ...reputationMetrics(make),
+    ...webhookMetrics(make),
+    ...storeMetrics(make),
+    ...hostMetrics(make),
   }
 }
 
@@ -78,310 +73,206 @@ function countersFromZero<Label extends string>(
   return counter
 }
 
-type Registers = { registers: Registry[] }['registers']
+type Make = ReturnType<typeof makersIn>
 
-function acceptanceMetrics(registers: Registers) {
+/** Each name gets the prefix of the product. */
+function makersIn(registry: Registry) {
+  const registers = [registry]
+  const named = <Label extends string>(name: string, help: string, labelNames: readonly Label[]) => ({
+    name: `sternpost_${name}`,
+    help,
+    labelNames,
+    registers,
+  })
   return {
-    messagesAccepted: new Counter({
-      name: 'sternpost_messages_accepted_total',
-      help: 'Messages committed to the queue',
-      labelNames: ['source'],
-      registers,
-    }),
-    messagesRejected: new Counter({
-      name: 'sternpost_messages_rejected_total',
-      help: 'Requests refused, by error code',
-      labelNames: ['code'],
-      registers,
-    }),
-    submissionSessions: new Counter({
-      name: 'sternpost_smtp_submission_sessions_total',
-      help: 'Logins by SMTP: accepted, refused, or limited',
-      labelNames: ['result'],
-      registers,
-    }),
-    httpRequestSeconds: new Histogram({
-      name: 'sternpost_http_request_seconds',
-      help: 'Time to answer a request',
-      labelNames: ['route', 'method', 'status'],
-      buckets: SHORT_BUCKETS,
-      registers,
-    }),
-    opens: new Counter({
-      name: 'sternpost_opens_total',
-      help: 'Fetches of pixels, by people or machines',
-      labelNames: ['machine'],
-      registers,
-    }),
-    clicks: new Counter({
-      name: 'sternpost_clicks_total',
-      help: 'Followed links, by people or machines',
-      labelNames: ['machine'],
-      registers,
-    }),
-    engagementDropped: new Counter({
-      name: 'sternpost_engagement_dropped_total',
-      help: 'Opens and clicks that were not kept: too many waited',
-      registers,
-    }),
+    counter: <Label extends string>(name: string, help: string, labels: readonly Label[] = []) =>
+      new Counter<Label>(named(name, help, labels)),
+    gauge: <Label extends string>(name: string, help: string, labels: readonly Label[] = []) =>
+      new Gauge<Label>(named(name, help, labels)),
+    histogram: <Label extends string>(name: string, help: string, buckets: number[], labels: readonly Label[] = []) =>
+      new Histogram<Label>({ ...named(name, help, labels), buckets }),
   }
 }
 
-function deliveryMetrics(registers: Registers) {
+function acceptanceMetrics({ counter, histogram }: Make) {
   return {
-    deliveries: new Counter({
-      name: 'sternpost_deliveries_total',
-      help: 'Outcomes of delivery attempts',
-      labelNames: ['result', 'pool', 'ip', 'provider'],
-      registers,
-    }),
-    deliveryAttemptSeconds: new Histogram({
-      name: 'sternpost_delivery_attempt_seconds',
-      help: 'Time of one attempt on the wire',
-      labelNames: ['provider'],
-      buckets: REMOTE_BUCKETS,
-      registers,
-    }),
-    deliveryLatencySeconds: new Histogram({
-      name: 'sternpost_delivery_latency_seconds',
-      help: 'Time from acceptance, or from the planned time, to delivery',
-      labelNames: ['pool'],
-      buckets: LATENCY_BUCKETS,
-      registers,
-    }),
-    smtpReplies: new Counter({
-      name: 'sternpost_smtp_replies_total',
-      help: 'What hosts answered, by first digit and stage',
-      labelNames: ['class', 'stage', 'provider'],
-      registers,
-    }),
-    smtpConnections: new Gauge({
-      name: 'sternpost_smtp_connections',
-      help: 'Open connections to mail hosts',
-      labelNames: ['ip', 'provider'],
-      registers,
-    }),
-    smtpTls: new Counter({
-      name: 'sternpost_smtp_tls_total',
-      help: 'What connections said about TLS (result types of RFC 8460)',
-      labelNames: ['policy', 'result'],
-      registers,
-    }),
-    uncertainDeliveries: new Counter({
-      name: 'sternpost_uncertain_deliveries_total',
-      help: 'Final dots whose answer was lost: sent again, perhaps twice',
-      registers,
-    }),
-    leasesRecovered: new Counter({
-      name: 'sternpost_leases_recovered_total',
-      help: 'Messages taken back from a process or thread that died',
-      registers,
-    }),
+    messagesAccepted: counter('messages_accepted_total', 'Messages committed to the queue', ['source']),
+    messagesRejected: counter('messages_rejected_total', 'Requests refused, by error code', ['code']),
+    submissionSessions: counter('smtp_submission_sessions_total', 'Logins by SMTP: accepted, refused, or limited', [
+      'result',
+    ]),
+    httpRequestSeconds: histogram('http_request_seconds', 'Time to answer a request', SHORT_BUCKETS, [
+      'route',
+      'method',
+      'status',
+    ]),
+    opens: counter('opens_total', 'Fetches of pixels, by people or machines', ['machine']),
+    clicks: counter('clicks_total', 'Followed links, by people or machines', ['machine']),
+    engagementDropped: counter('engagement_dropped_total', 'Opens and clicks that were not kept: too many waited'),
+  }
+}
+
+function deliveryMetrics({ counter, gauge, histogram }: Make) {
+  return {
+    deliveries: counter('deliveries_total', 'Outcomes of delivery attempts', ['result', 'pool', 'ip', 'provider']),
+    deliveryAttemptSeconds: histogram('delivery_attempt_seconds', 'Time of one attempt on the wire', REMOTE_BUCKETS, [
+      'provider',
+    ]),
+    deliveryLatencySeconds: histogram(
+      'delivery_latency_seconds',
+      'Time from acceptance, or from the planned time, to delivery',
+      LATENCY_BUCKETS,
+      ['pool'],
+    ),
+    smtpReplies: counter('smtp_replies_total', 'What hosts answered, by first digit and stage', [
+      'class',
+      'stage',
+      'provider',
+    ]),
+    smtpConnections: gauge('smtp_connections', 'Open connections to mail hosts', ['ip', 'provider']),
+    smtpTls: counter('smtp_tls_total', 'What connections said about TLS (result types of RFC 8460)', [
+      'policy',
+      'result',
+    ]),
+    uncertainDeliveries: counter(
+      'uncertain_deliveries_total',
+      'Final dots whose answer was lost: sent again, perhaps twice',
+    ),
+  }
+}
+
+function queueMetrics({ counter, gauge }: Make) {
+  return {
+    leasesRecovered: counter('leases_recovered_total', 'Messages taken back from a process or thread that died'),
     orphans: countersFromZero(
-      new Counter({
-        name: 'sternpost_orphans_total',
-        help: "Messages and webhook deliveries that were in nobody's hand and were given back; 0 in health",
-        labelNames: ['kind'],
-        registers,
-      }),
+      counter(
+        'orphans_total',
+        "Messages and webhook deliveries that were in nobody's hand and were given back; 0 in health",
+        ['kind'],
+      ),
       'kind',
       ['message', 'webhook'],
     ),
-    queueMessages: new Gauge({
-      name: 'sternpost_queue_messages',
-      help: 'Messages that are not final',
-      labelNames: ['state', 'pool'],
-      registers,
-    }),
-    queueOldest: new Gauge({
-      name: 'sternpost_queue_oldest_seconds',
-      help: 'How long the message waits that has been due the longest',
-      labelNames: ['pool'],
-      registers,
-    }),
-    queueWaiting: new Gauge({
-      name: 'sternpost_queue_waiting_messages',
-      help: 'Messages that are held back, by what holds them',
-      labelNames: ['reason'],
-      registers,
-    }),
-    dnsLookupSeconds: new Histogram({
-      name: 'sternpost_dns_lookup_seconds',
-      help: 'Time of one question to the name servers',
-      labelNames: ['type'],
-      buckets: SHORT_BUCKETS,
-      registers,
-    }),
-    dnsFailures: new Counter({
-      name: 'sternpost_dns_failures_total',
-      help: 'Questions without an answer',
-      labelNames: ['kind'],
-      registers,
-    }),
-    dnsCacheHits: new Counter({
-      name: 'sternpost_dns_cache_hits_total',
-      help: 'Questions that were answered from memory',
-      registers,
-    }),
+    queueMessages: gauge('queue_messages', 'Messages that are not final', ['state', 'pool']),
+    queueOldest: gauge('queue_oldest_seconds', 'How long the message waits that has been due the longest', ['pool']),
+    queueWaiting: gauge('queue_waiting_messages', 'Messages that are held back, by what holds them', ['reason']),
   }
 }
 
-function reputationMetrics(registers: Registers) {
+function dnsMetrics({ counter, histogram }: Make) {
   return {
-    inboundMessages: new Counter({
-      name: 'sternpost_inbound_messages_total',
-      help: 'Mails that came in for us, by what they are',
-      labelNames: ['kind'],
-      registers,
-    }),
-    reportsIgnored: new Counter({
-      name: 'sternpost_reports_ignored_total',
-      help: 'Reports that changed nothing, and why',
-      labelNames: ['why'],
-      registers,
-    }),
-    bounces: new Counter({
-      name: 'sternpost_bounces_total',
-      help: 'Messages that ended without delivery, or bounced after it',
-      labelNames: ['type', 'provider'],
-      registers,
-    }),
-    complaints: new Counter({
-      name: 'sternpost_complaints_total',
-      help: 'Messages that were reported as spam',
-      labelNames: ['provider'],
-      registers,
-    }),
-    suppressions: new Counter({
-      name: 'sternpost_suppressions_total',
-      help: 'Addresses that nothing is sent to any more, by what brought it about',
-      labelNames: ['reason'],
-      registers,
-    }),
-    ipWarmupLimit: new Gauge({
-      name: 'sternpost_ip_warmup_limit',
-      help: 'Messages a warming IP may send in this UTC day',
-      labelNames: ['ip'],
-      registers,
-    }),
-    ipWarmupUsed: new Gauge({
-      name: 'sternpost_ip_warmup_used',
-      help: 'Messages of this UTC day that took warmup allowance',
-      labelNames: ['ip'],
-      registers,
-    }),
-    ipWarmupStage: new Gauge({
-      name: 'sternpost_ip_warmup_stage',
-      help: 'Stage of the warmup curve',
-      labelNames: ['ip'],
-      registers,
-    }),
-    ipState: new Gauge({
-      name: 'sternpost_ip_state',
-      help: '1 for the state an IP is in',
-      labelNames: ['ip', 'state'],
-      registers,
-    }),
-    ipListed: new Gauge({
-      name: 'sternpost_ip_listed',
-      help: '1: the blocklist has the IP; 0: it does not; no value: it did not say',
-      labelNames: ['ip', 'list'],
-      registers,
-    }),
+    dnsLookupSeconds: histogram('dns_lookup_seconds', 'Time of one question to the name servers', SHORT_BUCKETS, [
+      'type',
+    ]),
+    dnsFailures: counter('dns_failures_total', 'Questions without an answer', ['kind']),
+    dnsCacheHits: counter('dns_cache_hits_total', 'Questions that were answered from memory'),
   }
 }
 
-function webhookMetrics(registers: Registers) {
+function reputationMetrics({ counter, gauge }: Make) {
   return {
-    webhookDeliveries: new Counter({
-      name: 'sternpost_webhook_deliveries_total',
-      help: 'Webhook attempts by result',
-      labelNames: ['result'],
-      registers,
-    }),
-    webhookAttemptSeconds: new Histogram({
-      name: 'sternpost_webhook_attempt_seconds',
-      help: 'Time an endpoint took to answer',
-      buckets: REMOTE_BUCKETS,
-      registers,
-    }),
-    webhookQueue: new Gauge({ name: 'sternpost_webhook_queue', help: 'Events on their way to endpoints', registers }),
-    webhookOldest: new Gauge({
-      name: 'sternpost_webhook_oldest_seconds',
-      help: 'Age of the oldest event that an enabled endpoint has not taken',
-      registers,
-    }),
-    webhookDeadLetters: new Gauge({
-      name: 'sternpost_webhook_dead_letters',
-      help: 'Events that were given up, and are kept',
-      registers,
-    }),
+    inboundMessages: counter('inbound_messages_total', 'Mails that came in for us, by what they are', ['kind']),
+    reportsIgnored: counter('reports_ignored_total', 'Reports that changed nothing, and why', ['why']),
+    bounces: counter('bounces_total', 'Messages that ended without delivery, or bounced after it', [
+      'type',
+      'provider',
+    ]),
+    complaints: counter('complaints_total', 'Messages that were reported as spam', ['provider']),
+    suppressions: counter(
+      'suppressions_total',
+      'Addresses that nothing is sent to any more, by what brought it about',
+      ['reason'],
+    ),
+    ipWarmupLimit: gauge('ip_warmup_limit', 'Messages a warming IP may send in this UTC day', ['ip']),
+    ipWarmupUsed: gauge('ip_warmup_used', 'Messages of this UTC day that took warmup allowance', ['ip']),
+    ipWarmupStage: gauge('ip_warmup_stage', 'Stage of the warmup curve', ['ip']),
+    ipState: gauge('ip_state', '1 for the state an IP is in', ['ip', 'state']),
+    ipListed: gauge('ip_listed', '1: the blocklist has the IP; 0: it does not; no value: it did not say', [
+      'ip',
+      'list',
+    ]),
   }
 }
 
-function storeMetrics(registers: Registers) {
+function webhookMetrics({ counter, gauge, histogram }: Make) {
   return {
-    storeCommitSeconds: new Histogram({
-      name: 'sternpost_store_commit_seconds',
-      help: 'Time of one group commit',
-      buckets: SHORT_BUCKETS,
-      registers,
-    }),
-    storeBatchSize: new Histogram({
-      name: 'sternpost_store_batch_size',
-      help: 'Verbs that shared one commit',
-      buckets: BATCH_BUCKETS,
-      registers,
-    }),
-    storeMessagesPerCommit: new Histogram({
-      name: 'sternpost_store_messages_per_commit',
-      help: 'Accepted messages that shared one commit',
-      buckets: BATCH_BUCKETS,
-      registers,
-    }),
-    walBytes: new Gauge({ name: 'sternpost_sqlite_wal_bytes', help: 'Size of the write-ahead log', registers }),
-    walMaxBytes: new Gauge({
-      name: 'sternpost_sqlite_wal_max_bytes',
-      help: 'storage.wal_max: above it a checkpoint is forced',
-      registers,
-    }),
-    databaseBytes: new Gauge({ name: 'sternpost_database_bytes', help: 'Size of the database file', registers }),
-    diskFreeBytes: new Gauge({
-      name: 'sternpost_disk_free_bytes',
-      help: 'Space on the disk of the database that is free for us',
-      registers,
-    }),
-    diskMinFreeBytes: new Gauge({
-      name: 'sternpost_disk_min_free_bytes',
-      help: 'storage.min_free_accept: below it nothing new is accepted',
-      registers,
-    }),
-    backupLastSuccess: new Gauge({
-      name: 'sternpost_backup_last_success_timestamp_seconds',
-      help: 'When the newest whole backup was made',
-      registers,
-    }),
+    webhookDeliveries: counter('webhook_deliveries_total', 'Webhook attempts by result', ['result']),
+    webhookAttemptSeconds: histogram('webhook_attempt_seconds', 'Time an endpoint took to answer', REMOTE_BUCKETS),
+    webhookQueue: gauge('webhook_queue', 'Events on their way to endpoints'),
+    webhookOldest: gauge('webhook_oldest_seconds', 'Age of the oldest event that an enabled endpoint has not taken'),
+    webhookDeadLetters: gauge('webhook_dead_letters', 'Events that were given up, and are kept'),
   }
 }
 
-function hostMetrics(registers: Registers) {
+function storeMetrics({ gauge, histogram }: Make) {
   return {
-    configurationReloads: new Gauge({
-      name: 'sternpost_config_last_reload_success',
-      help: '1: the last reload took the files over; 0: it refused them',
-      registers,
-    }),
-    healthCheckStatus: new Gauge({
-      name: 'sternpost_health_check_status',
-      help: 'The worst result of a check: 0 ok, 1 warning, 2 failure',
-      labelNames: ['check'],
-      registers,
-    }),
-    certificateExpiry: new Gauge({
-      name: 'sternpost_tls_certificate_expiry_timestamp_seconds',
-      help: 'When a certificate of our listeners ends',
-      labelNames: ['certificate'],
-      registers,
-    }),
+    storeCommitSeconds: histogram('store_commit_seconds', 'Time of one group commit', SHORT_BUCKETS),
+    storeBatchSize: histogram('store_batch_size', 'Verbs that shared one commit', BATCH_BUCKETS),
+    storeMessagesPerCommit: histogram(
+      'store_messages_per_commit',
+      'Accepted messages that shared one commit',
+      BATCH_BUCKETS,
+    ),
+    walBytes: gauge('sqlite_wal_bytes', 'Size of the write-ahead log'),
+    walMaxBytes: gauge('sqlite_wal_max_bytes', 'storage.wal_max: above it a checkpoint is forced'),
+    databaseBytes: gauge('database_bytes', 'Size of the database file'),
+    diskFreeBytes: gauge('disk_free_bytes', 'Space on the disk of the database that is free for us'),
+    diskMinFreeBytes: gauge('disk_min_free_bytes', 'storage.min_free_accept: below it nothing new is accepted'),
+    backupLastSuccess: gauge('backup_last_success_timestamp_seconds', 'When the newest whole backup was made'),
+  }
+}
+
+function hostMetrics({ gauge }: Make) {
+  return {
+    configurationReloads: gauge(
+      'config_last_reload_success',
+      '1: the last reload took the files over; 0: it refused them',
+    ),
+    healthCheckStatus: gauge('health_check_status', 'The worst result of a check: 0 ok, 1 warning, 2 failure', [
+      'check',
+    ]),
+    certificateExpiry: gauge('tls_certificate_expiry_timestamp_seconds', 'When a certificate of our listeners ends', [
+      'certificate',
+    ]),
+  }
+}
+
+interface ThreadWatch {
+  watchThread(name: string, worker: Worker): void
+  measureThreads(): void
+}
+
+interface Watched {
+  worker: Worker
+  /** At the last reading. */
+  before: EventLoopUtilization
+}
+
+/**
+ * What worker threads use: prom-client's own metrics know the main thread alone. A thread that takes the place of
+ * another takes its name over; one that has ended is left out.
+ */
+function createThreadWatch({ gauge }: Make): ThreadWatch {
+  const help = 'Share of the time since the last reading that a thread worked'
+  const utilization = gauge('thread_event_loop_utilization', help, ['thread'])
+  const watched = new Map<string, Watched>()
+  return {
+    watchThread(name, worker) {
+      watched.set(name, { worker, before: worker.performance.eventLoopUtilization() })
+      worker.once('exit', () => {
+        if (watched.get(name)?.worker !== worker) return
+        watched.delete(name)
+        utilization.remove({ thread: name })
+      })
+    },
+    measureThreads() {
+      for (const [name, thread] of watched) {
+        const now = thread.worker.performance.eventLoopUtilization()
+        // Between two readings in the same instant nothing was measured; the clocks of two threads differ a little.
+        const { utilization: share } = thread.worker.performance.eventLoopUtilization(now, thread.before)
+        if (Number.isFinite(share)) utilization.set({ thread: name }, Math.max(0, share))
+        thread.before = now
+      }
+    },
   }
 }

@@ -56,7 +56,7 @@ export function nextConforming(now: number, pace: Pace): number | null {
   if (left <= 0 || now >= endsAt) return null
   if (conforming(now, pace) > 0) return now
   const ahead = burst - 1
-  // T can not shrink below the shortest: from then on only the distance to TAT falls.
+  // T cannot shrink below the shortest: from then on only the distance to TAT falls.
   const atShortest = arrivalAt - ahead * shortestInterval
   // With fewer left than a burst the tolerance falls faster than the distance: waiting for it is in vain.
   const atShrinking = left > ahead ? (arrivalAt * left - ahead * endsAt) / (left - ahead) : Infinity

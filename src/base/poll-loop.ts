@@ -8,7 +8,7 @@
 import { SECOND } from './clock.ts'
 import type { Clock } from './clock.ts'
 
-export interface PollLoop {
+interface PollLoop {
   start(): void
   /** There may be new work. Saves waiting; carries no data. */
   wake(): void
@@ -16,7 +16,7 @@ export interface PollLoop {
   stop(): Promise<void>
 }
 
-export interface PollLoopOptions {
+interface PollLoopOptions {
   clock: Clock
   round: () => Promise<number | null>
   onError: (thrown: unknown) => void

@@ -1,14 +1,11 @@
 /**
- * Token buckets, one for each key, over the injected clock.
- *
- * They refill continuously. A take that is refused takes nothing. One that is larger than the whole bucket waits for a
- * full one and leaves it in debt, so the rate holds in the long run. Of the keys a bounded number is remembered: the
- * one used longest ago is forgotten first and has a full bucket when it comes again. A clock that goes back refills
- * nothing. Never waits and never throws.
+ * Token buckets, one for each key, which refill continuously. A take that is refused takes nothing; one that is larger
+ * than the bucket waits for a full one and leaves it in debt. A key that was forgotten has a full bucket when it comes
+ * again. A clock that goes back refills nothing. Never waits and never throws.
  */
 import type { Clock } from './clock.ts'
 
-export interface RateLimitOptions {
+interface RateLimitOptions {
   clock: Pick<Clock, 'now'>
   /** So many tokens flow in … */
   count: number
@@ -19,7 +16,7 @@ export interface RateLimitOptions {
   mostKeys?: number
 }
 
-export interface BucketState {
+interface BucketState {
   /** Whole tokens that are left; never negative. */
   remaining: number
   millisecondsUntilFull: number

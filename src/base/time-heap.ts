@@ -3,7 +3,7 @@
  * throws; every step takes at most the logarithm of how many there are.
  */
 
-export interface TimeHeap<Item> {
+interface TimeHeap<Item> {
   /** Takes it in; the time of one that is in changes. */
   set(item: Item, at: number): void
   /** Nothing happens when it is not in. */

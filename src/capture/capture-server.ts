@@ -1,10 +1,7 @@
 /**
- * The mail servers of the whole world in one: an SMTP server on loopback that takes all mail.
- *
- * It answers like a real one: simulated recipients as their table says, a message above the size limit with 552, and
- * 250 only after the message was handed on. Where nobody wants the messages, as on a live server, they are taken and
- * dropped. It offers STARTTLS and no authentication. A failure while handing on is answered with 451, so the sender
- * keeps the message. Throws at start when the port is taken. RFC 5321.
+ * The mail servers of the whole world in one: an SMTP server on loopback that takes all mail and answers like a real
+ * one (capture/README.md). 250 comes after the message was handed on; a failure is 451, so the sender keeps the
+ * message. Throws at start when the port is taken. RFC 5321.
  */
 import { once } from 'node:events'
 import { SMTPServer } from 'smtp-server'
@@ -14,11 +11,13 @@ import { SECOND } from '../base/clock.ts'
 import { errorCode } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import { createCaptureStages, recipientsOf } from './capture-stages.ts'
+import type { CaptureStages } from './capture-stages.ts'
 import type { CaptureReplies } from './replies.ts'
 import type { InboundPlace } from './send-report.ts'
 import { createSessionTranscripts } from './session-transcripts.ts'
+import type { SessionTranscripts } from './session-transcripts.ts'
 import { createSimulation } from './simulation.ts'
-import type { Refusal } from './simulation.ts'
+import type { CaptureRefusal, Simulation } from './simulation.ts'
 import { createVisit } from './visit.ts'
 import type { Visit } from './visit.ts'
 
@@ -40,10 +39,10 @@ export interface CaptureServerOptions {
   clock: Clock
   logger: Logger
   /** Where simulated bounces and complaints go; null: there is no inbound server. */
-  inboundAddress: () => InboundPlace | null
+  inboundAddress: () => InboundPlace | null | Promise<InboundPlace | null>
   /** For a message that names none itself; default: none. */
   complaintAddress?: string
-  /** How simulated people fetch pixels and links; by default they can not. */
+  /** How simulated people fetch pixels and links; by default they cannot. */
   visit?: Visit
   /** Left out: messages are taken and dropped. */
   onMail?: (mail: CapturedMail) => Promise<void>
@@ -51,7 +50,7 @@ export interface CaptureServerOptions {
   replies?: CaptureReplies
 }
 
-export interface CaptureServer {
+interface CaptureServer {
   /** Listens on 127.0.0.1; with a wanted port that is taken, on any free one. Resolves with the port. */
   start(wantedPort: number): Promise<number>
   stop(): Promise<void>
@@ -82,33 +81,7 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
   const stages = createCaptureStages(() => server, replies)
   const transcripts = createSessionTranscripts()
 
-  /** The rules first, then what the recipient stands for. */
-  const refusalOf = async (address: string, session: SMTPServerSession): Promise<Refusal | null> => {
-    const refusal = await stages.refusalAt('rcpt', session, [address])
-    if (refusal !== null) return refusal
-    const answer = simulation.answer(senderOf(session), address)
-    if (answer.delayMilliseconds > 0) await stages.wait(answer.delayMilliseconds)
-    return answer.refusal
-  }
-  const receive = async (stream: SMTPServerDataStream, session: SMTPServerSession): Promise<Refusal | null> => {
-    const [from, to, { remoteAddress }] = [senderOf(session), recipientsOf(session), session]
-    const mostBytes = onMail !== undefined ? MOST_MESSAGE_BYTES : simulation.needsBytes(to) ? MOST_LOOKED_AT : 0
-    const bytes = await readMessage(stream, mostBytes)
-    if (stream.sizeExceeded) return null
-    const end = await stages.endAt('dot', to)
-    if (end?.kind === 'reply') return end
-    await onMail?.({
-      receivedAt: clock.now(),
-      remoteAddress,
-      ehloName: session.hostNameAppearsAs,
-      envelope: { from, to },
-      bytes,
-      transcript: transcripts.linesOf(session.id),
-    })
-    for (const recipient of to) await simulation.delivered({ from, to: recipient, remoteAddress, bytes })
-    // The message is here, and the sender can not know it.
-    return end?.kind === 'close' ? stages.cut(session) : null
-  }
+  const handing = { stages, simulation, transcripts, clock, onMail }
 
   const server = createLibraryServer({
     onConnect(session, answer) {
@@ -118,10 +91,10 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
     onMailFrom: (_address, session, answer) =>
       void stages.refusalAt('mail', session, []).then((refusal) => answer(errorOf(refusal))),
     onRcptTo: ({ address }, session, answer) =>
-      void refusalOf(address, session).then((refusal) => answer(errorOf(refusal))),
+      void refusalOf(address, session, handing).then((refusal) => answer(errorOf(refusal))),
     onData(stream, session, answer) {
-      receive(stream, session)
-        .catch((thrown: unknown): Refusal => {
+      receive(stream, session, handing)
+        .catch((thrown: unknown): CaptureRefusal => {
           logger.error({ err: thrown }, 'captured mail lost')
           return { code: 451, text: '4.3.0 the message could not be kept' }
         })
@@ -151,6 +124,50 @@ export function createCaptureServer(options: CaptureServerOptions): CaptureServe
       return new Promise((resolve) => server.close(() => resolve()))
     },
   }
+}
+
+interface HandingOn extends Pick<CaptureServerOptions, 'clock'> {
+  onMail: CaptureServerOptions['onMail'] | undefined
+  stages: CaptureStages
+  simulation: Simulation
+  transcripts: SessionTranscripts
+}
+
+/** The rules first, then what the recipient stands for. */
+async function refusalOf(
+  address: string,
+  session: SMTPServerSession,
+  { stages, simulation }: HandingOn,
+): Promise<CaptureRefusal | null> {
+  const refusal = await stages.refusalAt('rcpt', session, [address])
+  if (refusal !== null) return refusal
+  const answer = simulation.answer(senderOf(session), address)
+  if (answer.delayMilliseconds > 0) await stages.wait(answer.delayMilliseconds)
+  return answer.refusal
+}
+
+async function receive(
+  stream: SMTPServerDataStream,
+  session: SMTPServerSession,
+  { stages, simulation, transcripts, clock, onMail }: HandingOn,
+): Promise<CaptureRefusal | null> {
+  const [from, to, { remoteAddress }] = [senderOf(session), recipientsOf(session), session]
+  const mostBytes = onMail !== undefined ? MOST_MESSAGE_BYTES : simulation.needsBytes(to) ? MOST_LOOKED_AT : 0
+  const bytes = await readMessage(stream, mostBytes)
+  if (stream.sizeExceeded) return null
+  const end = await stages.endAt('dot', to)
+  if (end?.kind === 'reply') return end
+  await onMail?.({
+    receivedAt: clock.now(),
+    remoteAddress,
+    ehloName: session.hostNameAppearsAs,
+    envelope: { from, to },
+    bytes,
+    transcript: transcripts.linesOf(session.id),
+  })
+  for (const recipient of to) await simulation.delivered({ from, to: recipient, remoteAddress, bytes })
+  // The message is here, and the sender cannot know it.
+  return end?.kind === 'close' ? stages.cut(session) : null
 }
 
 type Handlers = Pick<SMTPServerOptions, 'onConnect' | 'onMailFrom' | 'onRcptTo' | 'onData' | 'onClose'>
@@ -189,7 +206,7 @@ async function listen(server: SMTPServer, port: number): Promise<number> {
 }
 
 /** smtp-server takes the reply from these two fields. */
-function errorOf(refusal: Refusal | null): Error | null {
+function errorOf(refusal: CaptureRefusal | null): Error | null {
   return refusal === null ? null : Object.assign(new Error(refusal.text), { responseCode: refusal.code })
 }
 

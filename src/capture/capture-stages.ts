@@ -1,14 +1,11 @@
 /**
- * Where the capture server's dialogue can be told to go another way: each stage looks at the rules of `/dev/replies`
- * before the library answers.
- *
- * The library calls handlers of ours at connect, MAIL, RCPT and after the message; EHLO, STARTTLS and DATA it answers
- * itself, so on each connection its methods for these are put behind the rules. A wait is in real time and ends when
- * the server stops.
+ * Where the rules of `/dev/replies` change the dialogue. The library calls handlers of ours at connect, MAIL, RCPT and
+ * after the message; EHLO, STARTTLS and DATA it answers itself, so its methods for these are put behind the rules on
+ * each connection. A wait is in real time and ends when the server stops.
  */
 import type { SMTPServer, SMTPServerSession } from 'smtp-server'
 import type { CaptureReplies, Stage, StageActions } from './replies.ts'
-import type { Refusal } from './simulation.ts'
+import type { CaptureRefusal } from './simulation.ts'
 
 export interface CaptureStages {
   /** Puts the rules before what the library answers itself; to be called at connect. */
@@ -16,7 +13,7 @@ export interface CaptureStages {
   /** Draws the rules and waits as they say; null: as usual. */
   endAt(stage: Stage, recipients: readonly string[]): Promise<StageActions['end']>
   /** The same, but a rule that closes the connection does so, and the promise stays open. */
-  refusalAt(stage: Stage, session: SMTPServerSession, recipients: readonly string[]): Promise<Refusal | null>
+  refusalAt(stage: Stage, session: SMTPServerSession, recipients: readonly string[]): Promise<CaptureRefusal | null>
   /** Closes the connection without a word; stays open. */
   cut(session: SMTPServerSession): Promise<never>
   /** Resolves after so much real time, or when everything ends. */

@@ -1,8 +1,5 @@
 /**
- * The replies that the capture server was told to give: rules for recipients and stages of the dialogue.
- *
- * Rules are looked at in their order. A delay adds to the wait and the next rules go on; the first reply or end of the
- * connection decides. A rule that was drawn counts down its `times` and is gone after the last. In memory alone.
+ * Rules that tell the capture server what to answer (capture/README.md "Rules for replies"). In memory alone.
  */
 
 export const STAGES = ['connect', 'ehlo', 'starttls', 'mail', 'rcpt', 'data', 'dot'] as const

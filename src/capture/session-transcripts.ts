@@ -1,9 +1,6 @@
 /**
- * What was said on each SMTP connection, line by line, as the inbox shows it beside a message.
- *
- * The lines come from the library's log: `C: ` is the sender, `S: ` the server. Each message has the lines since the
- * one before; a list that was handed out goes on growing until the next is begun, so the reply to the final dot is its
- * last line. At most 200 lines are kept of one message, cut at 500 characters.
+ * What was said on each SMTP connection, from the library's log: `C: ` is the sender, `S: ` the server. A list that was
+ * handed out goes on growing until the next message begins, so the reply to the final dot is its last line. Bounded.
  */
 import type { SMTPServer } from 'smtp-server'
 

@@ -1,8 +1,6 @@
 /**
- * What the capture server does for each local part at the simulator's domain (http/README.md "Simulated recipients").
- *
- * A `+label` is kept in the address and does not change the behaviour. Every other local part, and every other domain,
- * is delivered; so is `suppressed`, which the appliance does not even send. Pure.
+ * What the capture server does for each local part at the simulator's domain (capture/README.md "Simulated
+ * recipients"). Pure.
  */
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { simulatedName } from '../mail/simulator.ts'
@@ -37,7 +35,7 @@ const BEHAVIOUR_BY_NAME: ReadonlyMap<string, SimulatedBehaviour> = new Map<strin
   ],
   ['deferred', { kind: 'refuse', code: 451, times: 2, text: '4.3.0 Temporary problem on this side' }],
   ['greylisted', { kind: 'refuse', code: 451, times: 1, text: '4.7.1 Greylisted, please try again later' }],
-  // Who the mail is for is known only now: a banner can not wait for one recipient.
+  // Who the mail is for is known only now: a banner cannot wait for one recipient.
   ['slow', { kind: 'dawdle', milliseconds: MINUTE / 2 }],
   ['late', { kind: 'bounce-later' }],
   ['complained', { kind: 'complain' }],

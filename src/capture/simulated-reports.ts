@@ -1,9 +1,7 @@
 /**
- * The reports that the simulated recipients `late` and `complained` send, as the mail servers of the world write them:
- * a report of non-delivery (RFC 3464) to the return path, and one of abuse (RFC 5965) to the complaint address.
- *
- * Both are multipart/report (RFC 6522) with the header of the message as the returned part; what it holds of the
- * message is cut at 64 KiB. Pure: texts are written as Latin-1, so every byte of the header comes back as it was.
+ * The reports of `late` and `complained` as the mail servers of the world write them: multipart/report (RFC 6522) of
+ * non-delivery (RFC 3464) and of abuse (RFC 5965), with the header of the message, cut at 64 KiB. Pure: texts are
+ * Latin-1, so that every byte of the header comes back as it was.
  */
 import { NO_SUCH_ACCOUNT } from './simulated-recipients.ts'
 
@@ -17,7 +15,7 @@ export interface ReportedMail {
   bytes: Buffer
 }
 
-export interface ReportFacts {
+interface ReportingFacts {
   /** Of the reporting server. */
   hostName: string
   /** Unix milliseconds. */
@@ -39,7 +37,7 @@ const TOKEN = /^[a-z2-7]{48}$/
 const TOKEN_HEADERS = ['CFBL-Feedback-ID', 'X-Sternpost-Ref', 'Message-ID']
 
 /** null for mail that itself came with the null sender: nobody is told (RFC 5321 §6.1). */
-export function bounceReport(mail: ReportedMail, facts: ReportFacts): Report | null {
+export function bounceReport(mail: ReportedMail, facts: ReportingFacts): Report | null {
   if (mail.from === '') return null
   const status = [
     `Reporting-MTA: dns; ${facts.hostName}`,
@@ -72,7 +70,7 @@ export function bounceReport(mail: ReportedMail, facts: ReportFacts): Report | n
 /** null when neither the message nor the configuration names a complaint address. */
 export function complaintReport(
   mail: ReportedMail,
-  facts: ReportFacts & { complaintAddress: string | null },
+  facts: ReportingFacts & { complaintAddress: string | null },
 ): Report | null {
   const header = headerOf(mail.bytes)
   const to = complaintAddressIn(header, mail.from) ?? facts.complaintAddress
@@ -115,7 +113,7 @@ function complaintAddressIn(header: string, returnPath: string): string | null {
 }
 
 interface ReportParts {
-  facts: ReportFacts
+  facts: ReportingFacts
   to: string
   from: string
   subject: string

@@ -1,13 +1,7 @@
 /**
- * The simulated recipients at work: what the capture server answers for one, and what follows its delivery.
- *
- *   answer     the reply to RCPT TO; "twice, then 250" is counted per message, by its envelope sender and recipient
- *   delivered  plans what comes after: a report to the inbound server, or a look at the message's pixel and link
- *
- * What follows waits for application time, and a moment of real time beside it: at any speed the outcome of the
- * delivery is recorded first. It is planned with what it needs alone, so no message is held meanwhile. A report that is
- * not taken is sent again two times; then it is given up with a warning. At most 10,000 refusals are remembered and
- * 1,000 follow-ups wait; what is beyond is forgotten, the oldest first, or left out. In memory alone. Never throws.
+ * The simulated recipients at work (capture/README.md "Simulated recipients"): what the capture server answers for one,
+ * and what follows its delivery. What follows is planned with what it needs alone, so no message is held meanwhile. In
+ * memory and bounded. Never throws.
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -23,13 +17,13 @@ import { behaviourOf, REPORT_DELAY, VISIT_DELAY } from './simulated-recipients.t
 import type { SimulatedBehaviour } from './simulated-recipients.ts'
 import type { Visit } from './visit.ts'
 
-export interface SimulationOptions {
+interface SimulationOptions {
   /** The name of the reporting server. */
   hostName: string
   clock: Clock
   logger: Logger
   /** Where reports go; null: there is no inbound server. */
-  inboundAddress: () => InboundPlace | null
+  inboundAddress: () => InboundPlace | null | Promise<InboundPlace | null>
   /** For a message that names no complaint address itself. */
   complaintAddress: string | null
   visit: Visit
@@ -37,7 +31,7 @@ export interface SimulationOptions {
 
 export interface Simulation {
   /** What RCPT TO is answered with, and after how much real time; `refusal` null: 250. */
-  answer(from: string, to: string): { refusal: Refusal | null; delayMilliseconds: number }
+  answer(from: string, to: string): { refusal: CaptureRefusal | null; delayMilliseconds: number }
   /** True when the bytes of a message to one of these are needed. */
   needsBytes(recipients: readonly string[]): boolean
   /** Plans what follows the delivery of a message to one recipient. */
@@ -46,7 +40,7 @@ export interface Simulation {
   stop(): void
 }
 
-export interface Refusal {
+export interface CaptureRefusal {
   code: number
   text: string
 }
@@ -127,7 +121,7 @@ function hasSequel({ kind }: SimulatedBehaviour): boolean {
 }
 
 async function sendPatiently(report: Report, { inboundAddress, hostName, logger }: SimulationOptions): Promise<void> {
-  const place = inboundAddress()
+  const place = await inboundAddress()
   if (place === null) return logger.warn('a simulated report has nowhere to go: there is no inbound server')
   for (let left = SENDING_TRIES - 1; ; left -= 1) {
     try {

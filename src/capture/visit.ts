@@ -1,9 +1,7 @@
 /**
- * Fetches a tracking URL as the mail program of a person does: a GET with the name of a browser.
- *
- * Whatever host and port the URL names, it goes to our own HTTP server, with that host's name: who writes the mail must
- * not choose what this machine connects to. Redirects are not followed: they lead elsewhere. Rejects when there is no
- * such server, or no answer within 10 seconds of real time.
+ * Fetches a tracked URL as a person's mail program does, but from our own HTTP server, whatever host it names: the
+ * writer of a mail must not choose what this machine connects to. Rejects without such a server, or without an answer
+ * in 10 s.
  */
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
@@ -21,11 +19,11 @@ export type Visit = (url: string) => Promise<void>
 const BROWSER = 'Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0'
 const LONGEST_WAIT = 10 * SECOND
 
-/** `ownServer` null: there is none. */
-export function createVisit(ownServer: () => OwnHttpServer | null = () => null): Visit {
+/** `ownServer` gives null when there is none. */
+export function createVisit(ownServer: () => OwnHttpServer | null | Promise<OwnHttpServer | null> = () => null): Visit {
   return async (text) => {
     const url = new URL(text)
-    const server = ownServer()
+    const server = await ownServer()
     if (server === null) throw new Error(`${url.host} is not fetched: there is no server of ours for tracked links`)
     await get(url, server)
   }

@@ -1,7 +1,7 @@
 /**
  * Where complaints of readers are to be had, and what to enter there (health/README.md "Checks"). Pure.
  */
-export interface FeedbackFacts {
+interface FeedbackFacts {
   complaintAddress: string
   ips: readonly string[]
   /** Sending domains; empty: none, or not known. */

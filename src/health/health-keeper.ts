@@ -1,19 +1,18 @@
 /**
- * The checks of a running server: runs them every `health.interval` and whenever somebody asks, keeps the last result
- * and the last good time, feeds the metric, and tells the operator once per change (health/README.md "Checks").
- *
- * Never rejects but for a check, or an IP, that is not there: ServiceError `invalid_request`. A channel that fails is
- * tried again at the next run, with what has become of it then.
+ * The checks of a running server: runs them by time and on demand, keeps the last result, feeds the metric, and tells
+ * the operator once per change (health/README.md "Checks"). ServiceError `invalid_request` for a check or an IP that is
+ * not there; else it never rejects.
  */
 import type { Clock } from '../base/clock.ts'
 import { DAY, HOUR, MINUTE } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
-import { CHECK_IDS, CHECKS } from './checks/checks.ts'
+import { CHECK_IDS, CHECKS } from './checks/check-table.ts'
 import { worstOf } from './checks/finding.ts'
-import type { Finding, Result } from './checks/finding.ts'
+import type { HealthFinding, Result } from './checks/finding.ts'
 import { readKeptHealth, writeKeptHealth } from './kept-health.ts'
+import type { KeptHealth } from './kept-health.ts'
 import type { OperatorChannel } from './operator-alert.ts'
 import { healthChange, thingOf } from './problems.ts'
 import { runChecks } from './checks/run-checks.ts'
@@ -27,7 +26,7 @@ export interface AskedChecks {
 }
 
 export interface HealthResult {
-  findings: Finding[]
+  findings: HealthFinding[]
   /** Unix milliseconds; null: nothing ran yet. */
   ranAt: number | null
   /** By check. */
@@ -40,15 +39,16 @@ export interface HealthKeeper {
   run(asked: AskedChecks): Promise<HealthResult>
   /** Job: runs all when their time has come. */
   runDue(): Promise<void>
-  /** Bytes that the database grew by in a day, over the last days; null: not known yet. */
-  growthPerDay(): number | null
   /** No IP could reach any mail host the last time. */
   isPort25Blocked(): boolean
 }
 
-export interface HealthKeeperOptions {
-  /** `isAwaited`: somebody waits for the answer, and wants it fresh. Throws ServiceError `invalid_request`. */
-  world(asked: AskedChecks, isAwaited: boolean): CheckWorld
+interface HealthKeeperOptions {
+  /**
+   * `isAwaited`: somebody waits for the answer, and wants it fresh. `growthPerDay`: of the database, in bytes; null:
+   * not known yet. Throws ServiceError `invalid_request`.
+   */
+  world(asked: AskedChecks, isAwaited: boolean, growthPerDay: () => number | null): CheckWorld
   /** Where it is kept. */
   file: string
   channels(): readonly OperatorChannel[]
@@ -63,27 +63,20 @@ const ALL: AskedChecks = { checks: null, ip: null, domain: null }
 const STATUS: Readonly<Record<Result, number | null>> = { ok: 0, warn: 1, fail: 2, skip: null }
 /** After the start: what else begins then has its turn first. */
 const FIRST_RUN_AFTER = 5 * MINUTE
-const KEPT_SIZES = 8
-const BETWEEN_SIZES = 20 * HOUR
+/** Those that the server itself can run. */
+const INSIDE = CHECKS.filter(({ place }) => place !== 'outside')
 
 export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
-  const { file, clock, metrics, logger } = options
+  const { file, clock, metrics } = options
   const kept = readKeptHealth(file)
+  const growth = createDatabaseGrowth(kept, clock)
   const startedAt = clock.now()
   let running: Promise<void> | null = null
-  showInMetric()
+  showInMetric(kept, metrics)
 
-  function showInMetric(): void {
-    metrics.healthCheckStatus.reset()
-    for (const [check, result] of worstByCheck(kept.findings)) {
-      const status = STATUS[result]
-      if (status !== null) metrics.healthCheckStatus.set({ check }, status)
-    }
-  }
-
-  /** Who asks while they run gets what they find: nobody is told twice, and no host is asked twice. */
+  /** A caller who comes while they run gets what they find: nobody is told twice, and no host is asked twice. */
   function runAll(isAwaited: boolean): Promise<void> {
-    running ??= lookAtAll(options.world(ALL, isAwaited)).finally(() => {
+    running ??= lookAtAll(options.world(ALL, isAwaited, growth.perDay)).finally(() => {
       running = null
     })
     return running
@@ -91,50 +84,15 @@ export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
 
   async function lookAtAll(world: CheckWorld): Promise<void> {
     const before = kept.findings
-    const findings = await runChecks(
-      CHECKS.filter(({ place }) => place !== 'outside'),
-      world,
-    )
-    logChanges(before, findings, logger)
+    const findings = await runChecks(INSIDE, world)
+    logChanges(before, findings, options.logger)
     kept.findings = findings
     kept.ranAt = clock.now()
     for (const [check, result] of worstByCheck(findings)) if (result === 'ok') kept.okAt[check] = kept.ranAt
-    await noteSize(world)
-    showInMetric()
-    await tellOperator(before, findings)
-    keep()
-  }
-
-  async function noteSize({ server }: CheckWorld): Promise<void> {
-    // A clock that was ahead must not keep the sizes of now out.
-    kept.sizes = kept.sizes.filter(({ at }) => at <= clock.now())
-    const lastAt = kept.sizes.at(-1)?.at ?? -Infinity
-    if (server === null || clock.now() - lastAt < BETWEEN_SIZES) return
-    const facts = await server.database().catch(() => null)
-    if (facts === null) return
-    kept.sizes = [...kept.sizes, { at: clock.now(), bytes: facts.bytes }].slice(-KEPT_SIZES)
-  }
-
-  async function tellOperator(before: readonly Finding[], findings: readonly Finding[]): Promise<void> {
-    for (const channel of options.channels()) {
-      const { problems, solved, told } = healthChange(kept.told[channel.name] ?? {}, before, findings)
-      try {
-        if (problems.length + solved.length > 0) {
-          await channel.send({ at: clock.now(), hostname: options.hostname, problems, solved })
-        }
-        kept.told[channel.name] = told
-      } catch (thrown) {
-        logger.warn({ channel: channel.name, error: errorText(thrown) }, 'operator could not be told')
-      }
-    }
-  }
-
-  function keep(): void {
-    try {
-      writeKeptHealth(file, kept)
-    } catch (thrown) {
-      logger.warn({ file, error: errorText(thrown) }, 'results of the checks could not be kept')
-    }
+    await growth.note(world)
+    showInMetric(kept, metrics)
+    await tellOperator(kept, before, options)
+    keep(kept, options)
   }
 
   const last = (): HealthResult => ({ findings: kept.findings, ranAt: kept.ranAt, okAt: kept.okAt })
@@ -146,11 +104,8 @@ export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
         await runAll(true)
         return last()
       }
-      const chosen = chooseChecks(asked.checks)
-      const findings = await runChecks(
-        chosen.filter(({ place }) => place !== 'outside'),
-        options.world(asked, true),
-      )
+      const chosen = chooseChecks(asked.checks).filter((check) => INSIDE.includes(check))
+      const findings = await runChecks(chosen, options.world(asked, true, growth.perDay))
       return { findings, ranAt: clock.now(), okAt: kept.okAt }
     },
     async runDue() {
@@ -159,15 +114,72 @@ export function createHealthKeeper(options: HealthKeeperOptions): HealthKeeper {
       // The last run lies ahead: the clock was set back since.
       if (now >= dueAt || now < (kept.ranAt ?? 0)) await runAll(false)
     },
-    growthPerDay() {
-      const [first, latest] = [kept.sizes[0], kept.sizes.at(-1)]
-      if (first === undefined || latest === undefined || latest.at - first.at < DAY) return null
-      return ((latest.bytes - first.bytes) * DAY) / (latest.at - first.at)
-    },
     isPort25Blocked() {
       const looked = kept.findings.filter(({ check, result }) => check === 'port25' && result !== 'skip')
       return looked.length > 0 && looked.every(({ result }) => result === 'fail')
     },
+  }
+}
+
+interface DatabaseGrowth {
+  /** Notes the size of the database, once a day. */
+  note(world: CheckWorld): Promise<void>
+  /** Bytes a day over the last days; null: not known yet. */
+  perDay(): number | null
+}
+
+const KEPT_SIZES = 8
+const BETWEEN_SIZES = 20 * HOUR
+
+function createDatabaseGrowth(kept: KeptHealth, clock: Clock): DatabaseGrowth {
+  return {
+    async note({ server }) {
+      // A clock that was ahead must not keep the sizes of now out.
+      kept.sizes = kept.sizes.filter(({ at }) => at <= clock.now())
+      const lastAt = kept.sizes.at(-1)?.at ?? -Infinity
+      if (server === null || clock.now() - lastAt < BETWEEN_SIZES) return
+      const facts = await server.database().catch(() => null)
+      if (facts === null) return
+      kept.sizes = [...kept.sizes, { at: clock.now(), bytes: facts.bytes }].slice(-KEPT_SIZES)
+    },
+    perDay() {
+      const [first, latest] = [kept.sizes[0], kept.sizes.at(-1)]
+      if (first === undefined || latest === undefined || latest.at - first.at < DAY) return null
+      return ((latest.bytes - first.bytes) * DAY) / (latest.at - first.at)
+    },
+  }
+}
+
+function showInMetric({ findings }: KeptHealth, { healthCheckStatus }: HealthKeeperOptions['metrics']): void {
+  healthCheckStatus.reset()
+  for (const [check, result] of worstByCheck(findings)) {
+    const status = STATUS[result]
+    if (status !== null) healthCheckStatus.set({ check }, status)
+  }
+}
+
+/** Each channel by itself: one that fails is told the next time. */
+async function tellOperator(
+  kept: KeptHealth,
+  before: readonly HealthFinding[],
+  { channels, clock, hostname, logger }: HealthKeeperOptions,
+): Promise<void> {
+  for (const channel of channels()) {
+    const { problems, solved, told } = healthChange(kept.told[channel.name] ?? {}, before, kept.findings)
+    try {
+      if (problems.length + solved.length > 0) await channel.send({ at: clock.now(), hostname, problems, solved })
+      kept.told[channel.name] = told
+    } catch (thrown) {
+      logger.warn({ channel: channel.name, error: errorText(thrown) }, 'operator could not be told')
+    }
+  }
+}
+
+function keep(kept: KeptHealth, { file, logger }: HealthKeeperOptions): void {
+  try {
+    writeKeptHealth(file, kept)
+  } catch (thrown) {
+    logger.warn({ file, error: errorText(thrown) }, 'results of the checks could not be kept')
   }
 }
 
@@ -186,13 +198,13 @@ function checkFor(asked: string): string | undefined {
 /** Findings of the check `domain`. */
 const DOMAIN_RECORD = /^domain-(\*|dkim|return-path|spf|dmarc|tracking)$/
 
-function worstByCheck(findings: readonly Finding[]): Map<string, Result> {
+function worstByCheck(findings: readonly HealthFinding[]): Map<string, Result> {
   const results = Map.groupBy(findings, ({ check }) => check)
   return new Map([...results].map(([check, ofIt]) => [check, worstOf(ofIt.map(({ result }) => result))]))
 }
 
 /** One line for each thing whose result is another one. */
-function logChanges(before: readonly Finding[], now: readonly Finding[], logger: Logger): void {
+function logChanges(before: readonly HealthFinding[], now: readonly HealthFinding[], logger: Logger): void {
   const earlier = Map.groupBy(before, thingOf)
   for (const [thing, findings] of Map.groupBy(now, thingOf)) {
     const from = earlier.has(thing) ? worstOf((earlier.get(thing) ?? []).map(({ result }) => result)) : null

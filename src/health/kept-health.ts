@@ -1,18 +1,15 @@
 /**
- * What the checks found last, kept in a file beside the database so that a restart neither forgets it nor tells the
- * operator everything again.
- *
- * A file that is not there or can not be read is an empty memory; one that can not be written is reported to the
- * caller, who goes on.
+ * What the checks found last, in a file beside the database, so that a restart neither forgets it nor tells the
+ * operator everything again. A file that cannot be read is an empty memory; one that cannot be written throws.
  */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { isPlainObject } from '../base/plain-object.ts'
-import type { Finding } from './checks/finding.ts'
+import type { HealthFinding } from './checks/finding.ts'
 
 export interface KeptHealth {
   /** Of the last run of all checks, Unix milliseconds; null: there was none. */
   ranAt: number | null
-  findings: Finding[]
+  findings: HealthFinding[]
   /** By check: when it was last ok. */
   okAt: Record<string, number>
   /** By channel and key of the problem: what the operator was told and what is not solved yet. */
@@ -21,7 +18,7 @@ export interface KeptHealth {
   sizes: { at: number; bytes: number }[]
 }
 
-export type ToldProblem = Pick<Finding, 'check' | 'subject' | 'seen'>
+export type ToldProblem = Pick<HealthFinding, 'check' | 'subject' | 'seen'>
 
 const VERSION = 1
 const PRIVATE = 0o600

@@ -2,14 +2,14 @@
  * What the operator is told, as a mail and as JSON for a webhook (config/README.md "sternpost.yaml": operator). Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
-import type { Finding } from './checks/finding.ts'
+import type { HealthFinding } from './checks/finding.ts'
 import type { ToldProblem } from './kept-health.ts'
 
 export interface OperatorAlert {
   /** Unix milliseconds. */
   at: number
   hostname: string
-  problems: readonly Finding[]
+  problems: readonly HealthFinding[]
   solved: readonly ToldProblem[]
 }
 
@@ -58,7 +58,7 @@ function more(count: number, what: string): string[] {
   return count <= MOST_SHOWN ? [] : [`and ${count - MOST_SHOWN} more ${what}`, '']
 }
 
-function named({ check, subject }: Pick<Finding, 'check' | 'subject'>): string {
+function named({ check, subject }: Pick<HealthFinding, 'check' | 'subject'>): string {
   return subject === null ? check : `${check} ${subject}`
 }
 

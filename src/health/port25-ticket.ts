@@ -1,7 +1,7 @@
 /**
  * The text for the hosting provider's support when outbound port 25 is closed. Pure.
  */
-export interface TicketFacts {
+interface TicketFacts {
   hostname: string
   ips: readonly { address: string; hostname: string }[]
   /** Who reads about abuse; null: nobody is named. */

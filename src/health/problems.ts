@@ -1,13 +1,12 @@
 /**
- * Which problems are new, and which are solved, between what the operator was told and what a run found. Pure.
- *
- * A failure is told at once; a warning when two runs in a row have it, since a DNS that is silent once is no news.
+ * Which problems are new and which are solved, between what the operator was told and what a run found
+ * (health/README.md "Checks"). Pure.
  */
-import type { Finding } from './checks/finding.ts'
+import type { HealthFinding } from './checks/finding.ts'
 import type { ToldProblem } from './kept-health.ts'
 
-export interface HealthChange {
-  problems: Finding[]
+interface HealthChange {
+  problems: HealthFinding[]
   solved: ToldProblem[]
   /** What the operator knows once this was told. */
   told: Record<string, ToldProblem>
@@ -15,8 +14,8 @@ export interface HealthChange {
 
 export function healthChange(
   told: Readonly<Record<string, ToldProblem>>,
-  before: readonly Finding[],
-  now: readonly Finding[],
+  before: readonly HealthFinding[],
+  now: readonly HealthFinding[],
 ): HealthChange {
   const earlier = new Set(before.map(problemKey))
   const current = now.filter(({ result }) => result === 'fail' || result === 'warn')
@@ -36,14 +35,14 @@ export function healthChange(
 }
 
 /** The fix tells two problems of one thing apart, such as two blocklists; what was seen may vary between two runs. */
-function problemKey({ result, check, subject, fix }: Finding): string {
+function problemKey({ result, check, subject, fix }: HealthFinding): string {
   return JSON.stringify([result, check, subject, fix])
 }
 
-export function thingOf({ check, subject }: Pick<Finding, 'check' | 'subject'>): string {
+export function thingOf({ check, subject }: Pick<HealthFinding, 'check' | 'subject'>): string {
   return JSON.stringify([check, subject])
 }
 
-function toldOf({ check, subject, seen }: Finding): ToldProblem {
+function toldOf({ check, subject, seen }: HealthFinding): ToldProblem {
   return { check, subject, seen }
 }

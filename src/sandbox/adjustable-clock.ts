@@ -1,9 +1,7 @@
 /**
- * The clock of the sandbox: application time, which runs faster than real time when told to and can jump ahead.
- *
- * It never goes backwards, not even when the system's clock does: then it stands until that has caught up. A timer
- * waits for application time: when the speed changes or time jumps, every timer is armed anew, and those that fell due
- * are called back in the order of their times. Throws ServiceError for a speed that can not be.
+ * Application time: it runs faster than real time when told to, can jump ahead, and never goes back, not even when the
+ * system's clock does. When speed or time changes, every timer is armed anew; those that fell due are called in the
+ * order of their times. ServiceError for a speed that cannot be.
  */
 import { MINUTE } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
@@ -20,7 +18,7 @@ export interface AdjustableClock extends Clock {
   advance(milliseconds: number): void
 }
 
-export interface AdjustableClockOptions {
+interface AdjustableClockOptions {
   speed: number
   /** How far ahead of the system's clock it starts, in milliseconds: as far as it was when it was last looked at. */
   ahead: number

@@ -1,14 +1,12 @@
 /**
  * What `sternpost sandbox` prints once all listeners answer (sandbox/README.md "The banner"). Pure.
- *
- * The curl line is complete: it works when it is pasted.
  */
 import { SIMULATOR_DOMAIN } from '../mail/simulator.ts'
 import { HOOKS_PATH } from './hook-secrets.ts'
 import { SANDBOX_ADDRESS } from './sandbox-settings.ts'
 import { INSPECTOR_NAME, SANDBOX_DOMAIN } from './sandbox.ts'
 
-export interface SandboxFacts {
+interface SandboxFacts {
   version: string
   baseUrl: string
   /** Whole. */

@@ -1,15 +1,18 @@
 /**
- * The DNS below `unverified.test`: what we ask for, published with the mistakes that people make (http/README.md
- * "Simulated recipients").
- *
- *   DKIM      the value was cut at 255 bytes, as DNS consoles do that take one string only
- *   CNAME     leads to another host, whose SPF lets none of our IPs send
- *   the rest  is missing
- *
- * Pure.
+ * The DNS below `unverified.test`: what we ask for, published with the mistakes that people make (sandbox/README.md
+ * "The sandbox"). Pure.
  */
-import { plain } from './published-record.ts'
-import type { PublishedRecord } from './published-record.ts'
+/** A record as the DNS gives it. */
+export interface SandboxRecord {
+  type: 'TXT' | 'CNAME' | 'MX'
+  name: string
+  value: string
+}
+
+/** DNS names are the same in any case and with or without the last dot. */
+export function plain(name: string): string {
+  return name.toLowerCase().replace(/\.$/, '') // one dot at the very end
+}
 
 const UNVERIFIED_DOMAIN = 'unverified.test'
 const OTHER_HOST = 'another-host.unverified.test'
@@ -22,7 +25,7 @@ const LOST_BYTES = 8
 export const OTHER_HOST_ADDRESS = '192.0.2.1'
 
 /** Found at the host that the aliases lead to. */
-export const OTHER_HOST_RECORDS: readonly PublishedRecord[] = [
+export const OTHER_HOST_RECORDS: readonly SandboxRecord[] = [
   { type: 'TXT', name: OTHER_HOST, value: `v=spf1 ip4:${OTHER_HOST_ADDRESS} -all` },
 ]
 
@@ -32,7 +35,7 @@ export function isBroken(name: string): boolean {
 }
 
 /** The record with its mistake, or nothing: it was forgotten. */
-export function breakRecord(record: PublishedRecord): PublishedRecord[] {
+export function breakRecord(record: SandboxRecord): SandboxRecord[] {
   const { type, value } = record
   if (type === 'CNAME') return [{ ...record, value: OTHER_HOST }]
   if (type !== 'TXT' || !value.startsWith('v=DKIM1')) return []

@@ -1,15 +1,13 @@
 /**
- * A port of the sandbox: the one that was asked for, else the usual or the next free one.
- *
- * Throws ProcessExit 75 when the wanted port is taken, or when no port is free. A program that takes the port between
- * this look and the start makes the start fail, with the same exit code.
+ * A port of the sandbox: the one that was asked for, else the usual or the next free one. ProcessExit 75 when the
+ * wanted one is taken or none is free.
  */
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { errorCode, EXIT, ProcessExit } from '../base/errors.ts'
 import { SANDBOX_ADDRESS } from './sandbox-settings.ts'
 
-export interface PortChoice {
+interface PortChoice {
   /** null: any, the usual one first. */
   wanted: number | null
   usual: number

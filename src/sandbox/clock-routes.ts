@@ -1,8 +1,5 @@
 /**
  * `/dev/clock`: application time, which runs faster or jumps ahead on request (sandbox/README.md "Routes under /dev").
- *
- *   GET   the time and the speed
- *   POST  {"speed":60}, {"advance":"2h"} or both; backwards is 409
  */
 import type { Context } from 'koa'
 import { DAY, SECOND, toUnixSeconds } from '../base/clock.ts'
@@ -10,29 +7,25 @@ import { ServiceError } from '../base/errors.ts'
 import { readDuration } from '../config/settings/field-types.ts'
 import type { AdjustableClock } from './adjustable-clock.ts'
 import { readJsonBody, sendData } from './dev-route.ts'
-import type { DevRoute } from './dev-route.ts'
+import type { DevRoutes } from './dev-route.ts'
 
 const LONGEST_JUMP = 400 * DAY
 const FIELDS = ['speed', 'advance']
 
 /** `onChange` is told after every change. */
-export function clockRoutes(clock: AdjustableClock, onChange: () => void): DevRoute[] {
+export function clockRoutes(clock: AdjustableClock, onChange: () => void): DevRoutes {
   const show = (context: Context): void => sendData(context, clockView(clock))
-  return [
-    { method: 'GET', path: '/dev/clock', handle: async (context) => show(context) },
-    {
-      method: 'POST',
-      path: '/dev/clock',
-      handle: async (context) => {
-        const { speed, advance } = readChange(await readJsonBody(context))
-        // A speed that is refused leaves everything as it was.
-        if (speed !== null) clock.setSpeed(speed)
-        if (advance !== null) clock.advance(advance)
-        onChange()
-        show(context)
-      },
+  return {
+    'GET /dev/clock': (context) => show(context),
+    'POST /dev/clock': async (context) => {
+      const { speed, advance } = readChange(await readJsonBody(context))
+      // A speed that is refused leaves everything as it was.
+      if (speed !== null) clock.setSpeed(speed)
+      if (advance !== null) clock.advance(advance)
+      onChange()
+      show(context)
     },
-  ]
+  }
 }
 
 function clockView(clock: AdjustableClock): Record<string, unknown> {

@@ -1,8 +1,6 @@
 /**
- * The data folder of the sandbox: made private (0700), marked as ours, and deleted only when the mark is there.
- *
- * A folder that holds other files is refused (ProcessExit 64), so that `--fresh` can never delete somebody's work; nor
- * does it delete under a sandbox that still runs (ProcessExit 75). The master key is made at the first start, 0600, and
+ * The data folder of the sandbox: made private, marked as ours, and deleted only when the mark is there. ProcessExit 64
+ * for a folder with other files, 75 for one that a sandbox still uses. The master key is made at the first start and
  * stays with the database that it belongs to.
  */
 import { randomBytes } from 'node:crypto'

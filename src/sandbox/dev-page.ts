@@ -22,7 +22,7 @@ const STYLE = `
   code { font-family: ui-monospace, monospace; font-size: .9em }
 `
 
-export interface DevPageFacts {
+interface DevPageFacts {
   baseUrl: string
   mails: InboxEntry[]
   deliveries: HookDelivery[]

@@ -1,24 +1,22 @@
 /**
- * The shape of a `/dev` route, and what all of them share: reading of query values and bodies, and the answers.
- *
- * Mistakes of the caller are thrown as ServiceError and become the service's envelope.
+ * What the routes of `/dev` share: their shape, reading of query values and bodies, answers. Mistakes of the caller are
+ * thrown as ServiceError and become the service's envelope.
  */
 import { SECOND } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { Context } from 'koa'
 
-export interface DevRoute {
-  method: 'GET' | 'POST' | 'PUT' | 'DELETE'
-  /** `/dev/inbox/:id`: a segment with a colon takes any text. */
-  path: string
-  handle(context: Context, parameters: Record<string, string>): Promise<void>
-}
+export type DevHandler = (context: Context, parameters: Record<string, string>) => Promise<void> | void
+
+/** By method and path: `GET /dev/inbox/:id`; a segment with a colon takes any text. */
+export type DevRoutes = Record<string, DevHandler>
 
 const DEFAULT_LIMIT = 50
 const MOST_LIMIT = 100
 /** sandbox/README.md "Routes under /dev": an answer waits at most this long. */
 const MOST_WAIT = 60 * SECOND
 const MOST_JSON_BYTES = 256 * 1024
+const MOST_TIMES = 1_000_000
 
 /** A query value, the last one when it is given several times; null when it is not there or empty. */
 export function queryText(context: Context, name: string): string | null {
@@ -70,6 +68,14 @@ export async function readJsonBody(context: Context): Promise<unknown> {
   } catch (cause) {
     throw new ServiceError('invalid_request', `the body is not JSON: ${errorText(cause)}`, { status: 400, cause })
   }
+}
+
+/** How often something holds; null: for ever. A mistake goes to `problems`. */
+export function readTimes(value: unknown, problems: string[]): number | null {
+  if (value === null) return null
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MOST_TIMES) return value
+  problems.push(`times: must be a whole number from 1 to ${MOST_TIMES}`)
+  return null
 }
 
 export function sendData(context: Context, data: unknown): void {

@@ -1,9 +1,7 @@
 /**
- * All `/dev` paths as one Koa middleware; every other path goes on to the API.
- *
- * No key is needed, because the sandbox listens on loopback alone. A request that a web page of another origin sent is
- * refused, so that no page can drive or read it: Origin and Host have to be the configured ones.
- * Mistakes are thrown as ServiceError and answered in the envelope by the layer outside.
+ * All `/dev` paths as one Koa middleware; every other path goes on to the API. No key is needed on loopback; a request
+ * of another origin is refused (sandbox/README.md "Routes under /dev"). Mistakes are ServiceErrors, answered by the
+ * layer outside.
  */
 import type { Context, Middleware } from 'koa'
 import { ServiceError } from '../base/errors.ts'
@@ -11,7 +9,7 @@ import type { AdjustableClock } from './adjustable-clock.ts'
 import { clockRoutes } from './clock-routes.ts'
 import { devPage, PAGE_POLICY } from './dev-page.ts'
 import { notFound } from './dev-route.ts'
-import type { DevRoute } from './dev-route.ts'
+import type { DevHandler, DevRoutes } from './dev-route.ts'
 import { hookRoutes } from './hook-routes.ts'
 import type { Inbox } from './inbox.ts'
 import { inboxRoutes } from './inbox-routes.ts'
@@ -19,7 +17,7 @@ import type { CaptureReplies } from '../capture/replies.ts'
 import { replyRoutes } from './reply-routes.ts'
 import type { WebhookInspector } from './webhook-inspector.ts'
 
-export interface DevRoutesOptions {
+interface DevRoutesOptions {
   /** The configured one, e.g. `http://127.0.0.1:8025`. */
   baseUrl: string
   inbox: Inbox
@@ -36,13 +34,13 @@ const ANY_MAIL = { to: null, from: null, subject: null, label: null }
 export function createDevRoutes(options: DevRoutesOptions): Middleware {
   const { baseUrl, inbox, inspector, clock, onClockChange, replies } = options
   const own = new URL(baseUrl)
-  const routes: DevRoute[] = [
-    { method: 'GET', path: '/dev', handle: (context) => showPage(context, options) },
+  const routes = tableOf({
+    'GET /dev': (context) => showPage(context, options),
     ...inboxRoutes(inbox),
     ...hookRoutes(inspector),
     ...clockRoutes(clock, onClockChange),
     ...replyRoutes(replies),
-  ]
+  })
 
   return async function dev(context, next) {
     // A trailing slash is ignored (http/README.md "Conventions").
@@ -51,8 +49,8 @@ export function createDevRoutes(options: DevRoutesOptions): Middleware {
     refuseStrangers(context, own)
     context.set('Cache-Control', 'no-store')
     const method = context.method === 'HEAD' ? 'GET' : context.method
-    const found = findRoute(routes, method, path)
-    await found.route.handle(context, found.parameters)
+    const { handle, parameters } = findRoute(routes, method, path)
+    await handle(context, parameters)
   }
 }
 
@@ -63,20 +61,32 @@ function refuseStrangers({ headers }: Context, own: URL): void {
   if (!isOwnPage || !isOwnName) throw new ServiceError('forbidden', 'a page of another origin may not use /dev')
 }
 
-interface FoundRoute {
-  route: DevRoute
-  parameters: Record<string, string>
+interface TableRow {
+  method: string
+  pattern: string
+  handle: DevHandler
 }
 
-function findRoute(routes: DevRoute[], method: string, path: string): FoundRoute {
-  const candidates = routes.flatMap((route) => {
-    const parameters = match(route.path, path)
-    return parameters === undefined ? [] : [{ route, parameters }]
+function tableOf(routes: DevRoutes): TableRow[] {
+  return Object.entries(routes).map(([key, handle]) => {
+    const [method = '', pattern = ''] = key.split(' ')
+    return { method, pattern, handle }
   })
-  const found = candidates.find(({ route }) => route.method === method)
+}
+
+function findRoute(
+  routes: readonly TableRow[],
+  method: string,
+  path: string,
+): { handle: DevHandler; parameters: Record<string, string> } {
+  const candidates = routes.flatMap((route) => {
+    const parameters = match(route.pattern, path)
+    return parameters === undefined ? [] : [{ ...route, parameters }]
+  })
+  const found = candidates.find((route) => route.method === method)
   if (found !== undefined) return found
   if (candidates.length === 0) throw notFound(`path ${path}`)
-  const allow = candidates.map(({ route }) => route.method).join(', ')
+  const allow = candidates.map((route) => route.method).join(', ')
   throw new ServiceError('method_not_allowed', `allowed: ${allow}`, { headers: { Allow: allow } })
 }
 

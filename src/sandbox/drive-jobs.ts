@@ -1,14 +1,12 @@
 /**
- * Runs the upkeep jobs by application time: each at the times of its table, as the clock passes them.
- *
- * A job that came round several times while it ran, paused or time jumped runs once. After each run it pauses a moment
- * of real time, so that a fast clock does not make it run without end: at 1,440 times the speed a job of every five
- * seconds runs four times in a real second, and a daily one each minute. A job never overlaps itself.
+ * Runs the upkeep jobs by application time. A job that came round several times while it ran, paused or time jumped
+ * runs once, then pauses a moment of real time, so that a fast clock does not make it run without end. Never two at
+ * once.
  */
-import { SECOND } from '../base/clock.ts'
+import cron from 'node-cron'
+import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 import type { Job, JobDriver } from '../base/job.ts'
-import { nextRun } from './next-run.ts'
 
 /** Real time. */
 const PAUSE = SECOND / 4
@@ -41,6 +39,63 @@ function driveJob({ when, run }: Job, clock: Clock): JobDriver {
       await running
       // What ran set the pause only now.
       cancel()
+    },
+  }
+}
+
+/** The 29th of February comes round within 8 years. */
+const LONGEST_SEARCH = 9 * 366 * DAY
+
+/**
+ * When a time table in cron's form comes round next, in UTC, after a time; both in Unix milliseconds. The fields are
+ * those that node-cron reads, which runs the same jobs on a live server. When both days are restricted, either may hold,
+ * as in crontab(5). Throws for a text that is no time table, or one that never comes round.
+ */
+export function nextRun(timeTable: string, after: number): number {
+  const fields = readFields(timeTable)
+  let time = (Math.floor(after / SECOND) + 1) * SECOND
+  while (time <= after + LONGEST_SEARCH) {
+    const wrong = stepToNext(fields, time)
+    if (wrong === null) return time
+    time = wrong
+  }
+  throw new Error(`the time table ${JSON.stringify(timeTable)} never comes round`)
+}
+
+interface Fields {
+  second: readonly number[]
+  minute: readonly number[]
+  hour: readonly number[]
+  isDay: (date: Date) => boolean
+}
+
+/** null when the time is in the table, else the beginning of the next unit that may be. */
+function stepToNext({ second, minute, hour, isDay }: Fields, time: number): number | null {
+  const date = new Date(time)
+  if (!isDay(date)) return nextStart(time, DAY)
+  if (!hour.includes(date.getUTCHours())) return nextStart(time, HOUR)
+  if (!minute.includes(date.getUTCMinutes())) return nextStart(time, MINUTE)
+  return second.includes(date.getUTCSeconds()) ? null : time + SECOND
+}
+
+/** In UTC days, hours and minutes are all equally long. */
+function nextStart(time: number, unit: number): number {
+  return (Math.floor(time / unit) + 1) * unit
+}
+
+function readFields(timeTable: string): Fields {
+  const { second, minute, hour, dayOfMonth, month, dayOfWeek } = cron.parse(timeTable)
+  const [weekday, , day] = timeTable.trim().split(/\s+/).toReversed()
+  const isRestricted = day !== '*' && weekday !== '*'
+  return {
+    second,
+    minute,
+    hour,
+    isDay(date) {
+      if (!month.includes(date.getUTCMonth() + 1)) return false
+      const isInMonth = dayOfMonth.includes(date.getUTCDate())
+      const isInWeek = dayOfWeek.includes(date.getUTCDay())
+      return isRestricted ? isInMonth || isInWeek : isInMonth && isInWeek
     },
   }
 }

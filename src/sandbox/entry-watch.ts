@@ -3,7 +3,7 @@
  *
  * It waits in real time, whatever clock the schedules follow: somebody holds an HTTP request open meanwhile.
  */
-export interface EntryWatch {
+interface EntryWatch {
   /** Something arrived: everybody who waits looks again. */
   changed(): void
   /** The first look that finds anything; an empty list when the time is over or the watch was closed. */

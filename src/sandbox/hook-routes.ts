@@ -1,15 +1,21 @@
 /**
  * `/dev/hooks/{name}`: the webhook inspector over HTTP (sandbox/README.md "Routes under /dev").
- *
- *   POST  receives a delivery and answers as a receiver, or as it was told to
- *   GET   lists what was received, newest first
- *   PUT   sets the answer: a status, "slow" or "close", for ever or some times
  */
 import type { Context } from 'koa'
 import { toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
-import { notFound, queryLimit, queryText, queryWait, readBody, readJsonBody, sendData, sendList } from './dev-route.ts'
-import type { DevRoute } from './dev-route.ts'
+import {
+  notFound,
+  queryLimit,
+  queryText,
+  queryWait,
+  readBody,
+  readJsonBody,
+  readTimes,
+  sendData,
+  sendList,
+} from './dev-route.ts'
+import type { DevRoutes } from './dev-route.ts'
 import { HOOKS_PATH } from './hook-secrets.ts'
 import type { HookAnswer, HookDelivery, WebhookInspector } from './webhook-inspector.ts'
 
@@ -18,38 +24,25 @@ const OK = 200
 /** Statuses that end a request; 1xx do not. */
 const LOWEST_STATUS = 200
 const HIGHEST_STATUS = 599
-const MOST_TIMES = 1_000_000
 
-export function hookRoutes(inspector: WebhookInspector): DevRoute[] {
+export function hookRoutes(inspector: WebhookInspector): DevRoutes {
   const path = `${HOOKS_PATH}:name`
-  return [
-    {
-      method: 'POST',
-      path,
-      handle: async (context, parameters) => {
-        const body = await readBody(context, MOST_BODY_BYTES)
-        const delivery = inspector.receive(nameOf(parameters), context.headers, body)
-        await give(context, delivery.answer, inspector)
-      },
+  return {
+    [`POST ${path}`]: async (context, parameters) => {
+      const body = await readBody(context, MOST_BODY_BYTES)
+      const delivery = inspector.receive(nameOf(parameters), context.headers, body)
+      await give(context, delivery.answer, inspector)
     },
-    {
-      method: 'GET',
-      path,
-      handle: async (context, parameters) => {
-        const [kind, limit, wait] = [queryText(context, 'event'), queryLimit(context), queryWait(context)]
-        sendList(context, (await inspector.find(nameOf(parameters), kind, limit, wait)).map(deliveryView))
-      },
+    [`GET ${path}`]: async (context, parameters) => {
+      const [kind, limit, wait] = [queryText(context, 'event'), queryLimit(context), queryWait(context)]
+      sendList(context, (await inspector.find(nameOf(parameters), kind, limit, wait)).map(deliveryView))
     },
-    {
-      method: 'PUT',
-      path,
-      handle: async (context, parameters) => {
-        const script = readScript(await readJsonBody(context))
-        inspector.answerWith(nameOf(parameters), script.answer, script.times)
-        sendData(context, script)
-      },
+    [`PUT ${path}`]: async (context, parameters) => {
+      const script = readScript(await readJsonBody(context))
+      inspector.answerWith(nameOf(parameters), script.answer, script.times)
+      sendData(context, script)
     },
-  ]
+  }
 }
 
 function nameOf(parameters: Record<string, string>): string {
@@ -87,22 +80,16 @@ function readScript(document: unknown): { answer: HookAnswer; times: number | nu
     throw new ServiceError('invalid_request', 'the body must be an object')
   }
   const answer = 'answer' in document ? document.answer : undefined
-  const times = ('times' in document ? document.times : null) ?? null
   const problems: string[] = []
   if (!isAnswer(answer)) {
     problems.push(`answer: must be a status from ${LOWEST_STATUS} to ${HIGHEST_STATUS}, "slow" or "close"`)
   }
-  if (!isTimes(times)) problems.push(`times: must be a whole number from 1 to ${MOST_TIMES}`)
-  if (isAnswer(answer) && isTimes(times)) return { answer, times }
+  const times = readTimes(('times' in document ? document.times : null) ?? null, problems)
+  if (isAnswer(answer) && problems.length === 0) return { answer, times }
   throw new ServiceError('invalid_request', problems.join('; '))
 }
 
 function isAnswer(value: unknown): value is HookAnswer {
   if (value === 'slow' || value === 'close') return true
   return typeof value === 'number' && Number.isInteger(value) && value >= LOWEST_STATUS && value <= HIGHEST_STATUS
-}
-
-function isTimes(value: unknown): value is number | null {
-  if (value === null) return true
-  return typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MOST_TIMES
 }

@@ -8,7 +8,7 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 
 export const HOOKS_PATH = '/dev/hooks/'
 
-export interface HookSecrets {
+interface HookSecrets {
   /** Every secret of an endpoint with this name, on whatever port it was registered. */
   secretsFor(name: string): string[]
   /** The endpoints with this name that were registered, on whatever port. */
@@ -18,7 +18,7 @@ export interface HookSecrets {
   move(id: string, url: string): void
 }
 
-export interface NotedEndpoint {
+interface NotedEndpoint {
   /** `wh_…`. */
   id: string
   url: string

@@ -9,7 +9,7 @@ import type { Attachment, Email } from 'postal-mime'
 import { toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { notFound, queryLimit, queryText, queryWait, sendData, sendList } from './dev-route.ts'
-import type { DevRoute } from './dev-route.ts'
+import type { DevRoutes } from './dev-route.ts'
 import { parseMail } from './inbox.ts'
 import type { Inbox, InboxEntry } from './inbox.ts'
 
@@ -17,58 +17,38 @@ import type { Inbox, InboxEntry } from './inbox.ts'
 const SANDBOX_POLICY = 'sandbox'
 const UNKNOWN_TYPE = 'application/octet-stream'
 
-export function inboxRoutes(inbox: Inbox): DevRoute[] {
+export function inboxRoutes(inbox: Inbox): DevRoutes {
   const entryOf = (parameters: Record<string, string>): InboxEntry => {
     const entry = inbox.get(parameters['id'] ?? '')
     if (entry === undefined) throw notFound(`no captured message ${parameters['id'] ?? ''}`)
     return entry
   }
 
-  return [
-    { method: 'GET', path: '/dev/inbox', handle: (context) => listEntries(context, inbox) },
-    { method: 'DELETE', path: '/dev/inbox', handle: async (context) => sendData(context, { deleted: inbox.clear() }) },
-    {
-      method: 'GET',
-      path: '/dev/inbox/:id',
-      handle: async (context, parameters) => {
-        const entry = entryOf(parameters)
-        sendData(context, detailView(entry, await readMail(entry)))
-      },
+  return {
+    'GET /dev/inbox': (context) => listEntries(context, inbox),
+    'DELETE /dev/inbox': (context) => sendData(context, { deleted: inbox.clear() }),
+    'GET /dev/inbox/:id': async (context, parameters) => {
+      const entry = entryOf(parameters)
+      sendData(context, detailView(entry, await readMail(entry)))
     },
-    {
-      method: 'GET',
-      path: '/dev/inbox/:id/raw',
-      handle: async (context, parameters) => sendPart(context, 'message/rfc822', entryOf(parameters).bytes),
+    'GET /dev/inbox/:id/raw': (context, parameters) => sendPart(context, 'message/rfc822', entryOf(parameters).bytes),
+    'GET /dev/inbox/:id/html': async (context, parameters) => {
+      const { html } = await readMail(entryOf(parameters))
+      if (html === undefined) throw notFound('the message has no html part')
+      sendPart(context, 'text/html; charset=utf-8', html)
     },
-    {
-      method: 'GET',
-      path: '/dev/inbox/:id/html',
-      handle: async (context, parameters) => {
-        const { html } = await readMail(entryOf(parameters))
-        if (html === undefined) throw notFound('the message has no html part')
-        sendPart(context, 'text/html; charset=utf-8', html)
-      },
+    'GET /dev/inbox/:id/text': async (context, parameters) => {
+      const { text } = await readMail(entryOf(parameters))
+      if (text === undefined) throw notFound('the message has no text part')
+      sendPart(context, 'text/plain; charset=utf-8', text)
     },
-    {
-      method: 'GET',
-      path: '/dev/inbox/:id/text',
-      handle: async (context, parameters) => {
-        const { text } = await readMail(entryOf(parameters))
-        if (text === undefined) throw notFound('the message has no text part')
-        sendPart(context, 'text/plain; charset=utf-8', text)
-      },
+    'GET /dev/inbox/:id/attachments/:number': async (context, parameters) => {
+      const { attachments } = await readMail(entryOf(parameters))
+      const attachment = attachments[Number(parameters['number']) - 1]
+      if (attachment === undefined) throw notFound(`the message has ${attachments.length} attachments`)
+      sendAttachment(context, attachment)
     },
-    {
-      method: 'GET',
-      path: '/dev/inbox/:id/attachments/:number',
-      handle: async (context, parameters) => {
-        const { attachments } = await readMail(entryOf(parameters))
-        const attachment = attachments[Number(parameters['number']) - 1]
-        if (attachment === undefined) throw notFound(`the message has ${attachments.length} attachments`)
-        sendAttachment(context, attachment)
-      },
-    },
-  ]
+  }
 }
 
 async function listEntries(context: Context, inbox: Inbox): Promise<void> {

@@ -1,8 +1,6 @@
 /**
- * The captured messages: what arrived at the capture server, newest first, with what is worth knowing in a list.
- *
- * Holds at most `keep` messages and 256 MiB; the oldest go first. They live in memory alone and are gone after a
- * restart. A message that is no MIME is kept all the same, with empty header facts. Never throws for its content.
+ * The captured messages, newest first, in memory alone: at most `keep` of them and 256 MiB, the oldest go first. A
+ * message that is no MIME is kept all the same, with empty header facts. Never throws for its content.
  */
 import { randomUUID } from 'node:crypto'
 import PostalMime from 'postal-mime'
@@ -26,7 +24,7 @@ export interface InboxEntry extends CapturedMail {
 }
 
 /** From the header of the message; addresses without display names. */
-export interface HeaderFacts {
+interface HeaderFacts {
   from: string | null
   to: string[]
   subject: string
@@ -34,7 +32,7 @@ export interface HeaderFacts {
 }
 
 /** null: any. Addresses and subject are compared without regard to case. */
-export interface InboxFilter {
+interface InboxFilter {
   /** An address of the envelope or the header, whole. */
   to: string | null
   from: string | null
@@ -55,7 +53,7 @@ export interface Inbox {
   close(): void
 }
 
-export interface InboxOptions {
+interface InboxOptions {
   /** Captured messages kept. */
   keep: number
   verifyDkim: (bytes: Buffer) => Promise<DkimVerdict>

@@ -1,10 +1,7 @@
 /**
- * An adjustable clock that survives the process: application time goes on where it was, because the rows of the data
- * folder hold times of it.
- *
- * How far it is ahead of the system's clock stands in a file of the data folder, written each second while it runs
- * faster, and when it is kept by hand. After a kill at most the last second (of real time) is gone. A file that cannot
- * be read throws at start: its fix is `--fresh`.
+ * An adjustable clock that survives the process, because the rows of the data folder hold times of it: how far it is
+ * ahead stands in a file, written each second while it runs faster. A kill loses at most the last real second. A file
+ * that cannot be read throws at start: its fix is `--fresh`.
  */
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,7 +10,7 @@ import type { Logger } from '../base/logger.ts'
 import { createAdjustableClock, LOWEST_SPEED } from './adjustable-clock.ts'
 import type { AdjustableClock } from './adjustable-clock.ts'
 
-export interface KeptClock {
+interface KeptClock {
   clock: AdjustableClock
   /** Writes how far ahead it is. */
   keep(): void
@@ -24,7 +21,7 @@ export interface KeptClock {
 const KEEP_EVERY = SECOND
 const UNCHANGED = '{"ahead":0}'
 
-export interface KeptClockOptions {
+interface KeptClockOptions {
   /** The data folder. */
   folder: string
   logger: Logger

@@ -1,24 +1,16 @@
 /**
- * `/dev/replies`: what the capture server answers in place of the usual (sandbox/README.md "Routes under /dev").
- *
- *   GET     the rules that are left
- *   PUT     a list of rules in place of those that are there; on a mistake nothing changes
- *   DELETE  no rules
- *
- * A rule has `to` (`*`, a domain, or an address in which `*` stands for any characters), `stage`, `reply`, and may have
- * `times` and `probability`. Before RCPT TO the server does not know who mail is for: there `to` has to be `*`. `reply`
- * is a line with a code of 4xx or 5xx, "close", {"delay":"5s"}, or at starttls "missing": it is not offered.
+ * `/dev/replies`: rules for the capture server (capture/README.md "Rules for replies"), shown, replaced as a whole, or
+ * removed. On a mistake nothing changes, and all mistakes of a rule are named.
  */
 import { MINUTE } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { durationText, readDuration } from '../config/settings/field-types.ts'
-import { readJsonBody, sendData, sendList } from './dev-route.ts'
-import type { DevRoute } from './dev-route.ts'
+import { readJsonBody, readTimes, sendData, sendList } from './dev-route.ts'
+import type { DevRoutes } from './dev-route.ts'
 import { STAGES } from '../capture/replies.ts'
 import type { CaptureReplies, ReplyRule, RuleReply, Stage } from '../capture/replies.ts'
 
 const MOST_RULES = 100
-const MOST_TIMES = 1_000_000
 const LONGEST_DELAY = 15 * MINUTE
 const MOST_PATTERN_CHARACTERS = 254
 /** Many of them would make a comparison slow. */
@@ -26,20 +18,15 @@ const MOST_STARS = 3
 const KNOWS_RECIPIENT: readonly Stage[] = ['rcpt', 'data', 'dot']
 const FIELDS = ['to', 'stage', 'reply', 'times', 'probability']
 
-export function replyRoutes(replies: CaptureReplies): DevRoute[] {
-  const path = '/dev/replies'
-  return [
-    { method: 'GET', path, handle: async (context) => sendList(context, replies.rules().map(ruleView)) },
-    {
-      method: 'PUT',
-      path,
-      handle: async (context) => {
-        replies.set(readRules(await readJsonBody(context)))
-        sendList(context, replies.rules().map(ruleView))
-      },
+export function replyRoutes(replies: CaptureReplies): DevRoutes {
+  return {
+    'GET /dev/replies': (context) => sendList(context, replies.rules().map(ruleView)),
+    'PUT /dev/replies': async (context) => {
+      replies.set(readRules(await readJsonBody(context)))
+      sendList(context, replies.rules().map(ruleView))
     },
-    { method: 'DELETE', path, handle: async (context) => sendData(context, { deleted: replies.clear() }) },
-  ]
+    'DELETE /dev/replies': (context) => sendData(context, { deleted: replies.clear() }),
+  }
 }
 
 /** As it was written. */
@@ -108,13 +95,6 @@ function readReply(value: unknown, problems: string[]): RuleReply {
   }
   problems.push('reply: must be a line such as "451 4.3.0 later" (4xx or 5xx), "close" or {"delay":"5s"}')
   return { kind: 'close' }
-}
-
-function readTimes(value: unknown, problems: string[]): number | null {
-  if (value === null) return null
-  if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= MOST_TIMES) return value
-  problems.push(`times: must be a whole number from 1 to ${MOST_TIMES}`)
-  return null
 }
 
 function readProbability(value: unknown, problems: string[]): number {

@@ -1,26 +1,23 @@
 /**
- * The DNS of the sandbox: every domain's mail goes to the capture server, and every record that we ask a customer to
- * publish is there.
- *
- * Well-known domains keep their real MX names, so that provider limits and `isp` can be seen; every host has the
- * address of the capture server. Below `unverified.test` every record is published with a mistake that people make
- * (`broken-records.ts`), so a domain there stays unverified and shows what a failed check looks like. A question that
- * cannot be answered because `publishedRecords` failed is "no answer". Never throws.
+ * The DNS of the sandbox (sandbox/README.md "The sandbox"): every domain's mail goes to the capture server, and every
+ * record that we ask a customer to publish is there. A question that cannot be answered because `publishedRecords`
+ * failed is "no answer". Never throws.
  */
 import { errorText } from '../base/errors.ts'
 import type { DnsAnswer, MxRecord, Resolver } from '../network/resolver.ts'
-import { breakRecord, isBroken, OTHER_HOST_ADDRESS, OTHER_HOST_RECORDS } from './broken-records.ts'
+import { breakRecord, isBroken, OTHER_HOST_ADDRESS, OTHER_HOST_RECORDS, plain } from './broken-records.ts'
+import type { SandboxRecord } from './broken-records.ts'
 import { CAPTURE_ADDRESS } from '../capture/capture-server.ts'
-import { plain } from './published-record.ts'
-import type { PublishedRecord } from './published-record.ts'
+
+export type EgressIps = readonly { address: string; hostname: string }[]
 
 export interface SandboxResolverOptions {
   /** The MX of every domain. */
   captureHostName: string
   /** Everything that the instructions for sending domains ask for at this name. */
-  publishedRecords: (name: string) => Promise<PublishedRecord[]>
+  publishedRecords: (name: string) => Promise<SandboxRecord[]>
   /** Their names lead to them and back. */
-  egressIps: () => readonly { address: string; hostname: string }[]
+  egressIps: () => EgressIps | Promise<EgressIps>
 }
 
 /** MX names of the kind that these providers publish, best first; `providers.yaml` knows them by their ends. */
@@ -47,7 +44,7 @@ export function createSandboxResolver(options: SandboxResolverOptions): Resolver
     return published(alias.records[0] ?? name, type, aliasesLeft - 1)
   }
 
-  async function valuesAt(name: string, type: PublishedRecord['type']): Promise<DnsAnswer<string>> {
+  async function valuesAt(name: string, type: SandboxRecord['type']): Promise<DnsAnswer<string>> {
     try {
       const asked = await publishedRecords(plain(name))
       const records = isBroken(name) ? [...asked.flatMap(breakRecord), ...OTHER_HOST_RECORDS] : asked
@@ -70,14 +67,14 @@ export function createSandboxResolver(options: SandboxResolverOptions): Resolver
     },
     async addresses(name, family) {
       if (family === 6) return { kind: 'no-record' }
-      const own = egressIps().find(({ hostname }) => hostname === plain(name))
+      const own = (await egressIps()).find(({ hostname }) => hostname === plain(name))
       if (own !== undefined) return { kind: 'found', records: [own.address] }
       return { kind: 'found', records: [isBroken(name) ? OTHER_HOST_ADDRESS : CAPTURE_ADDRESS] }
     },
     txt: (name) => published(name, 'TXT'),
     cname: (name) => valuesAt(name, 'CNAME'),
     async ptr(name) {
-      const found = egressIps().find(({ address }) => reverseName(address) === plain(name))
+      const found = (await egressIps()).find(({ address }) => reverseName(address) === plain(name))
       return found === undefined ? { kind: 'no-name' } : { kind: 'found', records: [found.hostname] }
     },
   }

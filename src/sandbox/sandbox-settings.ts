@@ -1,14 +1,12 @@
 /**
  * What the sandbox sets over the configuration files, whatever they say (sandbox/README.md "The sandbox"): dotted paths
  * of sternpost.yaml with values as they are written there. Pure.
- *
- * `dns.*` is left alone: the sandbox resolver answers in its place. Reports, alerts and backups are off.
  */
 import { join } from 'node:path'
 
 export const SANDBOX_ADDRESS = '127.0.0.1'
 
-export interface SandboxPlace {
+interface SandboxPlace {
   /** HTTP: API, `/dev`, tracking, console. */
   port: number
   /** SMTP submission. */

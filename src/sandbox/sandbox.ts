@@ -1,6 +1,5 @@
 /**
- * The outside world in small, for the composition root: a capture server for all mail, DNS answers as required, and
- * the `/dev` routes. What it needs of the server comes as functions; the server knows nothing of it.
+ * The outside world in small: what it needs of the server comes as functions; the server knows nothing of it.
  *
  *   prepareDataFolder -> createSandbox -> start -> (the server starts) -> firstStart -> … -> endWaits -> stop
  *
@@ -20,14 +19,14 @@ import { createDevRoutes } from './dev-routes.ts'
 import { hookName, HOOKS_PATH, openHookSecrets } from './hook-secrets.ts'
 import { createInbox } from './inbox.ts'
 import type { DkimVerdict } from './inbox.ts'
-import type { PublishedRecord } from './published-record.ts'
 import { createCaptureReplies } from '../capture/replies.ts'
 import { createSandboxResolver } from './sandbox-resolver.ts'
+import type { SandboxResolverOptions } from './sandbox-resolver.ts'
 import { SANDBOX_ADDRESS } from './sandbox-settings.ts'
 import { createVisit } from '../capture/visit.ts'
 import { createWebhookInspector } from './webhook-inspector.ts'
 
-export interface SandboxOptions {
+interface SandboxOptions extends Omit<SandboxResolverOptions, 'captureHostName'> {
   /** `http://127.0.0.1:<port>`. */
   baseUrl: string
   /** Where the server will take bounces and complaints, on loopback. */
@@ -40,10 +39,6 @@ export interface SandboxOptions {
   /** The clock was changed by hand. */
   onClockChange: () => void
   logger: Logger
-  /** What the DNS has to hold for our sending domains. */
-  publishedRecords: (name: string) => Promise<PublishedRecord[]>
-  /** Those of pools.yaml, once it was read. */
-  egressIps: () => readonly { address: string; hostname: string }[]
   verifyDkim: (bytes: Buffer) => Promise<DkimVerdict>
 }
 
@@ -64,7 +59,7 @@ export interface Sandbox {
 }
 
 /** Functions of the running server. */
-export interface SandboxFeatures {
+interface SandboxFeatures {
   addDomain(name: string): Promise<unknown>
   verifyDomain(name: string): Promise<{ verified: boolean }>
   createKey(request: { name: string; mode: 'test'; scopes: string[] }): Promise<{ key: string }>

@@ -1,9 +1,7 @@
 /**
- * A webhook receiver that shows what it got: any number of named ones below `/dev/hooks/`.
- *
- * It behaves as the specification asks of receivers (service-interface.txt, Authentication 4): where the secret of the
- * name is known, a delivery without a valid signature is answered with 401; the comparison takes constant time. It
- * keeps the last 1,000 deliveries of a name, for 100 names, 128 MiB in all; the oldest go first. In memory alone.
+ * A webhook receiver that shows what it got, under any number of names (sandbox/README.md "Routes under /dev"). Where
+ * the secret of a name is known, a delivery without a valid signature is answered with 401, compared in constant time.
+ * In memory and bounded: the oldest go first.
  */
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
@@ -14,7 +12,7 @@ import { createEntryWatch } from './entry-watch.ts'
 /** A status; 200 after 11 s, when the sender has given up; or the connection closed. */
 export type HookAnswer = number | 'slow' | 'close'
 
-export type SignatureVerdict =
+type WebhookSignature =
   | 'valid'
   | 'invalid' // another secret, or none is known for the name
   | 'missing' // no X-Service-Signature
@@ -28,7 +26,7 @@ export interface HookDelivery {
   body: string
   /** The parsed body, or null when it is not JSON. */
   event: unknown
-  signature: SignatureVerdict
+  signature: WebhookSignature
   /** X-Service-Attempt, or null. */
   attempt: number | null
   answer: HookAnswer
@@ -146,7 +144,7 @@ function oldestOf(hooks: ReadonlyMap<string, Hook>): Hook {
   return ages.reduce((oldest, other) => (other.at < oldest.at ? other : oldest)).hook
 }
 
-function verdictOn(header: string | string[] | undefined, body: Buffer, secrets: string[]): SignatureVerdict {
+function verdictOn(header: string | string[] | undefined, body: Buffer, secrets: string[]): WebhookSignature {
   if (header === undefined) return 'missing'
   const given = Buffer.from(String(header))
   const isValid = secrets.some((secret) => {

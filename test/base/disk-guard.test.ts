@@ -20,16 +20,10 @@ function guardOf(
   const lines: Record<string, unknown>[] = []
   const logger = createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) })
   let resumed = 0
-  const guard: DiskGuard = createDiskGuard({
-    clock,
-    logger,
-    minFreeAccept: 0,
-    minFreeDeliver: 0,
-    onDeliver: () => void (resumed += 1),
-    ...options,
-  })
+  const guard: DiskGuard = createDiskGuard({ clock, logger, minFreeAccept: 0, minFreeDeliver: 0, ...options })
   t.teardown(() => guard.stop())
-  return { guard, clock, lines, resumed: () => resumed }
+  const start = (): Promise<void> => guard.start(() => void (resumed += 1))
+  return { guard: { ...guard, start }, clock, lines, resumed: () => resumed }
 }
 
 t.test('with space above both marks everything goes on', async (t) => {

@@ -2,7 +2,7 @@
  * The operator hears of a problem once, by mail and by webhook, and once more when it is solved.
  */
 import t from 'tap'
-import type { Finding } from '../../src/health/checks/finding.ts'
+import type { HealthFinding } from '../../src/health/checks/finding.ts'
 import { healthChange } from '../../src/health/problems.ts'
 import { alertSubject, alertText } from '../../src/health/operator-alert.ts'
 import { prepareSender, startApplianceZone, TWO_IPS } from '../support/two-ips.ts'
@@ -13,7 +13,7 @@ import { webhookReceiver } from '../support/webhook-receiver.ts'
 
 const LISTED = '11.0.0.127.zen.spamhaus.org'
 
-function finding(fields: Partial<Finding>): Finding {
+function finding(fields: Partial<HealthFinding>): HealthFinding {
   return {
     check: 'ptr',
     subject: '203.0.113.10',
@@ -92,7 +92,7 @@ t.test('a running server tells its operator', async (t) => {
   t.equal(posts().length, 1, 'the webhook refused it')
   await run()
   t.equal(posts().length, 2, 'so it was tried again')
-  const posted = JSON.parse(posts()[1] ?? '') as { problems: Finding[] }
+  const posted = JSON.parse(posts()[1] ?? '') as { problems: HealthFinding[] }
   t.match(posted, { kind: 'health', hostname: 'mail.sternpost.test' })
   t.ok(posted.problems.some(({ check, subject }) => check === 'blocklist' && subject === '127.0.0.11'))
   const told = mails().filter((text) => text.includes('FAILURE  blocklist')).length

@@ -19,7 +19,7 @@ import { isOurs } from '../../src/health/checks/check-inbound.ts'
 import { checkFeedback, checkOrphans } from '../../src/health/checks/check-mail-flow.ts'
 import { unitFindings } from '../../src/health/checks/check-units.ts'
 import { verdicts } from '../../src/health/checks/finding.ts'
-import type { Finding } from '../../src/health/checks/finding.ts'
+import type { HealthFinding } from '../../src/health/checks/finding.ts'
 import { greet } from '../../src/health/checks/greet.ts'
 import { createHealthKeeper } from '../../src/health/health-keeper.ts'
 import { alertText } from '../../src/health/operator-alert.ts'
@@ -180,7 +180,7 @@ t.test('the same fault of thousands of domains fills neither the report nor a ma
   }
   const view = { domain: 'acme.test', can_send: true, status: 'verified', records: [record] }
   const world = domainWorld(Array(3_000).fill(view), { platform: null })
-  const found: Finding[] = await checkDomains.run(world)
+  const found: HealthFinding[] = await checkDomains.run(world)
   t.equal(found.length, 501)
   t.match(found.at(-1), { result: 'fail', seen: '2500 more findings are not shown' })
   const text = alertText({ at: 0, hostname: 'mail.acme.test', problems: found, solved: [] })

@@ -2,9 +2,9 @@
  * What stands behind the administration routes, real: the files of a folder, the store, shaping, and the DNS of a zone.
  * Only the dispatcher is left out, what it is told is written down; and the checks, which find nothing.
  */
-import { createAdministration } from '../../src/assembly/administration.ts'
-import { createDataAdministration } from '../../src/assembly/data-administration.ts'
-import { createReload } from '../../src/assembly/reload.ts'
+import { createAdministration } from '../../src/operations/operator-actions.ts'
+import { createDataAdministration } from '../../src/operations/stored-data.ts'
+import { createReload } from '../../src/operations/reload.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'

@@ -6,7 +6,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createCertificateWatch } from '../../src/assembly/certificates.ts'
+import { createCertificateWatch } from '../../src/operations/certificates.ts'
 import { DAY } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'

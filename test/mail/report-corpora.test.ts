@@ -1,5 +1,5 @@
 /**
- * Real bounces, complaints and replies are read as well as promised (test/README.md "Process and power" to R8).
+ * Real bounces, complaints and replies are read as well as promised (test/README.md "What is promised").
  */
 import t from 'tap'
 import { CORPORA, hasCorpora, scoreBounces, scoreFeedback, scoreReplies } from '../support/corpus-score.ts'

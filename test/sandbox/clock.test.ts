@@ -9,9 +9,8 @@ import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createPollLoop } from '../../src/base/poll-loop.ts'
 import { createAdjustableClock } from '../../src/sandbox/adjustable-clock.ts'
-import { driveJobs } from '../../src/sandbox/drive-jobs.ts'
+import { driveJobs, nextRun } from '../../src/sandbox/drive-jobs.ts'
 import { openKeptClock } from '../../src/sandbox/kept-clock.ts'
-import { nextRun } from '../../src/sandbox/next-run.ts'
 import { until } from '../support/until.ts'
 
 const logger = createLogger({ level: 'silent' })
@@ -122,10 +121,10 @@ t.test('a time table comes round when crontab(5) says', async (t) => {
   ] as const) {
     t.equal(new Date(nextRun(timeTable, at(after))).toISOString(), new Date(expected).toISOString(), timeTable)
   }
-  for (const timeTable of ['', '* * * *', '* * * * * * *', '60 * * * * *', '*/0 * * * *', '5-1 * * * *', 'a * * * *']) {
+  for (const timeTable of ['', '* * * *', '* * * * * * *', '60 * * * * *', '*/0 * * * *', 'a * * * *']) {
     t.throws(() => nextRun(timeTable, 0), timeTable)
   }
-  t.throws(() => nextRun('0 0 30 2 *', 0), /never comes round/)
+  t.throws(() => nextRun('0 0 30 2 *', 0), /impossible day/)
 })
 
 t.test('jobs run as application time passes, once for what was passed over, and never beside themselves', async (t) => {

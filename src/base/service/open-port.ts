@@ -17,7 +17,7 @@ export interface Port {
 
 const FIRST_FREE_PORT = 1024
 
-export interface PortPlace {
+interface PortPlace {
   /** Where the port stands, as in `listen.http`. */
   setting: string
   /** Left out: there is no service manager. */

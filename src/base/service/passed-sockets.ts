@@ -1,18 +1,15 @@
 /**
- * Sockets that a service manager opened for us and passed on (systemd/README.md "The unit"; sd_listen_fds(3)), so that
- * low ports need no privilege and connections wait, instead of being refused, while the server restarts.
- *
- * Which listener a socket belongs to is said by its port and address, never by its order. A listener for every address
- * takes any socket of its port; one for a single address never takes a socket for more than that, or what is meant for
- * loopback would be open to everybody. Nothing is looked at before the first listener asks. Never throws: a descriptor
- * that is no listening TCP socket is one that nobody wants.
+ * Sockets that a service manager opened for us and passed on (systemd/README.md "The unit"; sd_listen_fds(3)). Port and
+ * address say which listener a socket belongs to. One for a single address never takes a socket for more than that:
+ * what is meant for loopback would be open to everybody. Never throws: a descriptor that is no listening TCP socket is
+ * one that nobody wants.
  */
 import { closeSync } from 'node:fs'
 import { createServer } from 'node:net'
 import type { Server, Socket } from 'node:net'
 import { canonicalIp } from '../ip-address.ts'
 
-export interface PassedSocket {
+interface PassedSocket {
   /** As given to `listen` of a server, which then has the socket. */
   handle: Server
   /** Gives the server what was connected before it listened; call once it does. */

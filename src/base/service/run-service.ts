@@ -1,14 +1,13 @@
 /**
- * The life of a server process: start, tell the service manager, wait for a reason to end, stop in order.
- *
- * Resolves after a clean stop by SIGTERM or SIGINT. Throws ProcessExit 1 after a fatal report, when what can be stopped
- * was stopped; what can not stop without the part that died ends with the process, a few seconds later. A second SIGINT
- * ends at once (130); a second SIGTERM changes nothing: the manager has its own patience. SIGQUIT writes a diagnostic
- * report, and the service goes on.
+ * The life of a server process: start, tell the service manager, wait for a reason to end, stop in order
+ * (base/README.md "The life of a process"). Resolves after SIGTERM or SIGINT; throws ProcessExit 1 after a fatal
+ * report. A second SIGINT ends at once; a second SIGTERM changes nothing. SIGQUIT writes a diagnostic report, and the
+ * service goes on.
  */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { SECOND } from '../clock.ts'
 import type { Clock } from '../clock.ts'
-import { writeDiagnosticReport } from './diagnostic-report.ts'
 import { errorText, EXIT, ProcessExit } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import { createServiceManager } from './service-manager.ts'
@@ -24,7 +23,7 @@ export interface RunningService {
   stop(): Promise<void>
 }
 
-export interface RunServiceOptions {
+interface RunServiceOptions {
   start: (onFatal: (reason: Error) => void, notices: ServiceNotices) => Promise<RunningService>
   /** Where diagnostic reports go. */
   reportFolder: string
@@ -101,4 +100,21 @@ function endings(): { ended: Promise<Ending>; onFatal: (reason: Error) => void }
     resolve({ kind: 'signal', signal: 'SIGINT' })
   })
   return { ended, onFatal: (reason) => resolve({ kind: 'fatal', reason }) }
+}
+
+/**
+ * Stacks, memory, handles and threads of the process (Node.js, "Diagnostic report"), without the environment, which may
+ * name secrets. Returns the path of the new file; throws the system's error.
+ */
+function writeDiagnosticReport(folder: string, now: number): string {
+  // The types do not know of it.
+  Object.assign(process.report, { excludeNetwork: true })
+  const file = join(folder, `report-${new Date(now).toISOString().replaceAll(':', '-')}.json`)
+  writeFileSync(file, JSON.stringify(process.report.getReport(), withoutEnvironment, 2))
+  return file
+}
+
+/** Each thread has its own; Node's own option leaves out that of the main thread alone. */
+function withoutEnvironment(name: string, value: unknown): unknown {
+  return name === 'environmentVariables' ? undefined : value
 }

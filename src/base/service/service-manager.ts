@@ -37,7 +37,7 @@ export interface ServiceManager extends ServiceNotices {
   stop(): void
 }
 
-export interface ServiceManagerOptions {
+interface ServiceManagerOptions {
   environment: NodeJS.ProcessEnv
   clock: Clock
   onError: (thrown: unknown) => void

@@ -1,16 +1,14 @@
 /**
- * Requests and replies between two threads, in batches.
- *
- * Calls made in one turn of the event loop travel as one message, and so do replies: posting costs about as much for
- * one item as for fifty. At most `MOST_BATCHES_UNDER_WAY` batches wait for an answer; later calls collect meanwhile,
- * which is the back pressure. A call whose handler throws is rejected with the same name, message and fields; when the
- * other thread is gone, every open call is rejected by `fail`. What the answering side notes travels with its replies.
+ * Requests and replies between two threads, in batches (base/README.md "Threads"): posting costs about as much for one
+ * item as for fifty. A call whose handler throws is rejected with the same name, message and fields; when the other
+ * thread is gone, every open call is rejected by `fail`. What the answering side notes travels with its replies, in
+ * order.
  */
 import { MessagePort, receiveMessageOnPort } from 'node:worker_threads'
 import type { Worker } from 'node:worker_threads'
 import { ServiceError } from '../errors.ts'
 
-export type Port = MessagePort | Worker
+type ThreadPort = MessagePort | Worker
 
 interface Call {
   id: number
@@ -51,7 +49,7 @@ export interface ThreadChannel {
 }
 
 /** The calling side; `onNote` gets what the other one notes, in order with the answers. */
-export function createThreadChannel(port: Port, onNote: (note: unknown) => void = () => {}): ThreadChannel {
+export function createThreadChannel(port: ThreadPort, onNote: (note: unknown) => void = () => {}): ThreadChannel {
   const open = new Map<number, OpenCall>()
   let collected: Call[] = []
   let collectedMoves: ArrayBuffer[] = []
@@ -116,7 +114,7 @@ export function createThreadChannel(port: Port, onNote: (note: unknown) => void 
   }
 }
 
-function answerIn(port: Port): Reply[] | undefined {
+function answerIn(port: ThreadPort): Reply[] | undefined {
   return port instanceof MessagePort ? receiveMessageOnPort(port)?.message : undefined
 }
 
@@ -132,7 +130,10 @@ export interface IncomingCall {
  * The answering side: `onCalls` gets each batch as it arrives; replies of one turn travel together. What is returned
  * takes a note for the calling side.
  */
-export function answerThreadChannel(port: Port, onCalls: (calls: IncomingCall[]) => void): (note: unknown) => void {
+export function answerThreadChannel(
+  port: ThreadPort,
+  onCalls: (calls: IncomingCall[]) => void,
+): (note: unknown) => void {
   let replies: Reply[] = []
   const send = (reply: Reply): void => {
     if (replies.push(reply) > 1) return

@@ -2,10 +2,10 @@
  * What `sternpost doctor` prints for people: what is wrong, with its fix, and a count of the rest. Pure.
  */
 import { SECOND } from '../../base/clock.ts'
-import type { Finding, Result } from '../../health/checks/finding.ts'
+import type { HealthFinding, Result } from '../../health/checks/finding.ts'
 import { printable } from '../shared/print.ts'
 
-export type DoctorFinding = Finding & { last_ok_at: number | null }
+export type DoctorFinding = HealthFinding & { last_ok_at: number | null }
 
 export interface DoctorReport {
   /** running: it answered. absent: nothing that only it knows is in here. */
@@ -45,8 +45,8 @@ export function doctorText(report: DoctorReport, screen: DoctorScreen): string {
 }
 
 /** What follows each other with the same fix is shown with it once. */
-function groupsOf(findings: readonly Finding[]): Finding[][] {
-  const groups: Finding[][] = []
+function groupsOf(findings: readonly HealthFinding[]): HealthFinding[][] {
+  const groups: HealthFinding[][] = []
   for (const finding of findings) {
     const last = groups.at(-1)?.[0]
     const isSame = last?.check === finding.check && last.result === finding.result && last.fix === finding.fix
@@ -56,7 +56,7 @@ function groupsOf(findings: readonly Finding[]): Finding[][] {
   return groups
 }
 
-function linesOf(group: readonly Finding[], width: number, { hasColours }: DoctorScreen): string[] {
+function linesOf(group: readonly HealthFinding[], width: number, { hasColours }: DoctorScreen): string[] {
   const heads = group.map(({ result, check, subject, seen }) => {
     const mark = hasColours ? `\u001b[${COLOURS[result]}m${MARKS[result]}\u001b[0m` : MARKS[result]
     return `${mark} ${check.padEnd(width)}  ${printable(subject === null ? seen : `${subject}  ${seen}`)}`

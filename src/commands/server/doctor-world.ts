@@ -10,7 +10,7 @@ import { canonicalIp } from '../../base/ip-address.ts'
 import { loadConfiguration } from '../../config/load-configuration.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import { filesFindings } from '../../health/checks/check-files.ts'
-import type { Finding } from '../../health/checks/finding.ts'
+import type { HealthFinding } from '../../health/checks/finding.ts'
 import type { CheckWorld } from '../../health/checks/world.ts'
 import { createDnsResolver } from '../../network/dns-resolver.ts'
 import { misuse } from '../shared/flag-values.ts'
@@ -20,7 +20,7 @@ export interface LocalWorld {
   /** null: the files are not valid. */
   world: CheckWorld | null
   /** What is wrong with them then. */
-  findings: Finding[]
+  findings: HealthFinding[]
 }
 
 export interface LocalFlags {

@@ -9,8 +9,8 @@
 import type { Command } from 'commander'
 import { EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'
 import { feedbackLoops } from '../../health/feedback-loops.ts'
-import type { Finding, Result } from '../../health/checks/finding.ts'
-import { CHECK_IDS } from '../../health/checks/checks.ts'
+import type { HealthFinding, Result } from '../../health/checks/finding.ts'
+import { CHECK_IDS } from '../../health/checks/check-table.ts'
 import { chooseChecks } from '../../health/health-keeper.ts'
 import { port25Ticket } from '../../health/port25-ticket.ts'
 import { runChecks } from '../../health/checks/run-checks.ts'
@@ -66,7 +66,7 @@ async function doctor(ids: string[], flags: DoctorFlags): Promise<void> {
   const inServer = await askServer(address, flags, asked)
   const here = local === null ? [] : await runHere({ local, chosen, isServerThere: inServer !== null })
   const order = new Map(CHECK_IDS.map((id, index) => [id, index]))
-  const place = ({ check }: Finding): number => order.get(check) ?? order.get('domain') ?? 0
+  const place = ({ check }: HealthFinding): number => order.get(check) ?? order.get('domain') ?? 0
   const checks = [...(inServer ?? []), ...here].toSorted((left, right) => place(left) - place(right))
   const report: DoctorReport = {
     server: inServer === null ? 'absent' : 'running',
@@ -148,18 +148,18 @@ async function runHere({ local, chosen, isServerThere }: HereParts): Promise<Doc
   return (await runChecks(wanted, world)).map(withoutTime)
 }
 
-function withoutTime(finding: Finding): DoctorFinding {
+function withoutTime(finding: HealthFinding): DoctorFinding {
   return { ...finding, last_ok_at: null }
 }
 
-function summaryOf(checks: readonly Finding[]): Record<Result, number> {
+function summaryOf(checks: readonly HealthFinding[]): Record<Result, number> {
   const count = (wanted: Result): number => checks.filter(({ result }) => result === wanted).length
   return { ok: count('ok'), warn: count('warn'), fail: count('fail'), skip: count('skip') }
 }
 
 interface TextFacts {
   asked: readonly string[]
-  checks: readonly Finding[]
+  checks: readonly HealthFinding[]
   address: ServerAddress | null
   world: CheckWorld | null
 }

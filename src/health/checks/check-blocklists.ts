@@ -6,7 +6,7 @@
 import { readListing, reversed } from '../../egress/ips/ip-facts.ts'
 import { recordsIn } from '../../senders/verification/finding.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
 
 const LISTS = verdicts('blocklist', 'Providers that use the list refuse mail from the address.')
@@ -30,7 +30,7 @@ export const checkBlocklists: HealthCheck = {
   },
 }
 
-async function ofAllLists(ip: CheckedIp, zones: readonly string[], world: CheckWorld): Promise<Finding[]> {
+async function ofAllLists(ip: CheckedIp, zones: readonly string[], world: CheckWorld): Promise<HealthFinding[]> {
   const found = await Promise.all(zones.map((zone) => listing(ip, zone, world)))
   const clean = found.filter((each) => each.finding.result === 'ok')
   const troubled = found.filter((each) => each.finding.result !== 'ok').map(({ finding }) => finding)
@@ -43,7 +43,7 @@ async function listing(
   { address }: CheckedIp,
   zone: string,
   { blocklistResolver: resolver }: CheckWorld,
-): Promise<{ zone: string; finding: Finding }> {
+): Promise<{ zone: string; finding: HealthFinding }> {
   const name = `${reversed(address)}.${zone}`
   const answer = readListing(await resolver.addresses(name, 4))
   switch (answer.kind) {

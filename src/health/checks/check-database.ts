@@ -4,7 +4,7 @@
  */
 import type { QuickCheck } from '../../store/open/quick-check.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import { byteText } from './words.ts'
 import type { DatabaseFacts, HealthCheck } from './world.ts'
 
@@ -24,7 +24,7 @@ export const checkDatabase: HealthCheck = {
   },
 }
 
-function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): Finding {
+function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): HealthFinding {
   if (problem !== null) {
     return DATABASE.fail(
       null,
@@ -38,7 +38,7 @@ function soundness({ problem, isUnfinished }: QuickCheck, bytes: number): Findin
   return DATABASE.ok(null, `the quick check of ${byteText(bytes)} found nothing`)
 }
 
-function commits({ commitMilliseconds: mean }: DatabaseFacts, folder: string): Finding[] {
+function commits({ commitMilliseconds: mean }: DatabaseFacts, folder: string): HealthFinding[] {
   if (mean === null) return []
   const seen = `a commit takes ${mean.toFixed(2)} ms`
   if (mean > SLOW_COMMIT_MILLISECONDS) {
@@ -56,7 +56,7 @@ function commits({ commitMilliseconds: mean }: DatabaseFacts, folder: string): F
   return [DATABASE.ok(null, seen)]
 }
 
-function walSize({ walBytes }: DatabaseFacts, most: number): Finding[] {
+function walSize({ walBytes }: DatabaseFacts, most: number): HealthFinding[] {
   if (walBytes <= 2 * most) return []
   return [
     DATABASE.warn(

@@ -2,13 +2,13 @@
  * How old is the registration of each sending domain, by RDAP (health/README.md "Checks": domain-age)? RFC 9224, RFC
  * 9083 §4.5.
  *
- * A registry that can not be asked, and a domain outside all of them, is skipped. Never throws.
+ * A registry that cannot be asked, and a domain outside all of them, is skipped. Never throws.
  */
 import { DAY } from '../../base/clock.ts'
 import { isPlainObject } from '../../base/plain-object.ts'
 import { organizationalDomain } from '../../mail/organizational-domain.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import type { CheckWorld, HealthCheck } from './world.ts'
 
 const AGE = verdicts('domain-age', 'Filters distrust mail of domains that were registered a few weeks ago.')
@@ -49,7 +49,7 @@ async function registriesOf(world: CheckWorld): Promise<Registries | null> {
   }
 }
 
-async function ageOf(name: string, registries: Registries, world: CheckWorld): Promise<Finding> {
+async function ageOf(name: string, registries: Registries, world: CheckWorld): Promise<HealthFinding> {
   const base = registries(name.slice(name.lastIndexOf('.') + 1))
   if (base === undefined) return AGE.skip(name, 'its registry has no RDAP service')
   const document = await jsonOf(`${base.replace(/\/?$/, '/')}domain/${name}`, world)

@@ -6,7 +6,7 @@
 import type { DomainView, RecordView } from '../../senders/domain-view.ts'
 import { DNS_FIX } from './check-ip-names.ts'
 import { verdicts } from './finding.ts'
-import type { Finding, Verdicts } from './finding.ts'
+import type { HealthFinding, Verdicts } from './finding.ts'
 import type { HealthCheck } from './world.ts'
 
 const PURPOSES: Readonly<Record<RecordView['purpose'], Verdicts>> = {
@@ -40,13 +40,17 @@ export const checkDomains: HealthCheck = {
 }
 
 /** What it does not sign is sent all the same: nobody would see it. */
-function platformFindings(platform: string | null, asked: string | null, domains: readonly DomainView[]): Finding[] {
+function platformFindings(
+  platform: string | null,
+  asked: string | null,
+  domains: readonly DomainView[],
+): HealthFinding[] {
   if (platform === null || (asked !== null && asked !== platform)) return []
   if (domains.some((view) => view.domain === platform && view.can_send)) return []
   return [
     PLATFORM.warn(
       platform,
-      'domains.dkim.platform_domain names it, but it can not send here: it signs no mail',
+      'domains.dkim.platform_domain names it, but it cannot send here: it signs no mail',
       `sternpost domain add ${platform}, and verify it; or set domains.dkim.platform_domain to null`,
     ),
   ]
@@ -55,7 +59,7 @@ function platformFindings(platform: string | null, asked: string | null, domains
 /** With thousands of domains nobody reads what is well, nor the same fault of each. */
 const MOST_FINDINGS = 500
 
-function shortened(findings: Finding[], domains: number): Finding[] {
+function shortened(findings: HealthFinding[], domains: number): HealthFinding[] {
   if (findings.length <= MOST_FINDINGS) return findings
   const troubled = findings.filter(({ result }) => result !== 'ok')
   const left = troubled.length - MOST_FINDINGS
@@ -67,7 +71,7 @@ function shortened(findings: Finding[], domains: number): Finding[] {
   return [DOMAIN.ok(null, `${well} records of ${domains} domains are as they should be`), ...troubled]
 }
 
-function ofDomain(view: DomainView): Finding[] {
+function ofDomain(view: DomainView): HealthFinding[] {
   const findings = view.records.filter(({ role }) => role === undefined).map((record) => ofRecord(view, record))
   if (view.can_send) return findings
   return [
@@ -80,14 +84,14 @@ function ofDomain(view: DomainView): Finding[] {
   ]
 }
 
-function ofRecord({ domain, records }: DomainView, record: RecordView): Finding {
+function ofRecord({ domain, records }: DomainView, record: RecordView): HealthFinding {
   const { ok, warn, fail } = PURPOSES[record.purpose]
   const { status, found, error, hint, required } = record
   if (status === 'verified') return ok(domain, found[0] ?? 'as it should be')
   if (status === 'temporary_failure') return warn(domain, error ?? 'the DNS did not answer', DNS_FIX)
   const seen = [error ?? `nothing is published at ${record.name}`, ...(hint === null ? [] : [hint])].join('; ')
   const shown = found.length === 0 ? seen : `${seen}; found: ${found.join(' | ')}`
-  // What another record brings along can not stand beside it (RFC 1034 §3.6.2).
+  // What another record brings along cannot stand beside it (RFC 1034 §3.6.2).
   const wanted = records.find(({ purpose }) => purpose === record.via) ?? record
   const fix = `publish: ${wanted.name}. ${wanted.type} ${valueOf(wanted)}; then: sternpost domain check ${domain}`
   return required ? fail(domain, shown, fix) : warn(domain, shown, fix)

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { errorCode, errorText } from '../../base/errors.ts'
 import type { Mistake } from '../../base/errors.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import { ageText } from './words.ts'
 import type { FilesNow, HealthCheck } from './world.ts'
 
@@ -21,7 +21,7 @@ export const checkConfig: HealthCheck = {
   run: async ({ filesNow }) => filesFindings(await filesNow()),
 }
 
-export function filesFindings({ mistakes, changes }: FilesNow): Finding[] {
+export function filesFindings({ mistakes, changes }: FilesNow): HealthFinding[] {
   const errors = mistakes.filter(({ severity }) => severity === 'error')
   if (errors.length > 0) {
     const seen = `mistakes in the files: ${listed(errors.map(text))}`
@@ -70,7 +70,7 @@ export const checkBackup: HealthCheck = {
     try {
       newest = await newestIn(dir)
     } catch (thrown) {
-      return [BACKUP.warn(dir, `it can not be looked at: ${errorText(thrown)}`, `ls -ld ${dir}`)]
+      return [BACKUP.warn(dir, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${dir}`)]
     }
     if (newest === null) return [await noneYet(dir, dataFolder, { now: clock.now(), most: health.backup_max_age })]
     const age = clock.now() - newest
@@ -101,7 +101,7 @@ async function noneYet(
   folder: string,
   dataFolder: string,
   { now, most }: { now: number; most: number },
-): Promise<Finding> {
+): Promise<HealthFinding> {
   const status = await stat(join(dataFolder, 'sternpost.db')).catch(() => null)
   const isNew = status === null || now - status.birthtimeMs <= most
   if (isNew) return BACKUP.ok(folder, 'there is none yet: the server is new')

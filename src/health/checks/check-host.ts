@@ -1,6 +1,6 @@
 /**
  * The machine: free space and inodes, the time, who can read the keys (health/README.md "Checks": disk, clock,
- * secrets). Never throws: what can not be looked at is skipped, or is the finding.
+ * secrets). Never throws: what cannot be looked at is skipped, or is the finding.
  */
 import { execFile } from 'node:child_process'
 import { createSocket } from 'node:dgram'
@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { SECOND } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import { byteText } from './words.ts'
 import type { HealthCheck } from './world.ts'
 
@@ -30,7 +30,7 @@ export const checkDisk: HealthCheck = {
     try {
       space = await statfs(folder)
     } catch (thrown) {
-      return [DISK.fail(folder, `it can not be looked at: ${errorText(thrown)}`, `ls -ld ${folder}`)]
+      return [DISK.fail(folder, `it cannot be looked at: ${errorText(thrown)}`, `ls -ld ${folder}`)]
     }
     const { bavail, bsize, files, ffree } = space
     const free = bavail * bsize
@@ -52,7 +52,7 @@ export const checkDisk: HealthCheck = {
 const LOWER_RETENTION =
   'lower retention.content and retention.transcripts in sternpost.yaml, or set retention.budget; sternpost reload'
 
-function spaceOf(folder: string, free: number, least: number): Finding {
+function spaceOf(folder: string, free: number, least: number): HealthFinding {
   const seen = `${byteText(free)} are free`
   const fix = `free space on the disk of ${folder} (du -xh ${folder}), or: ${LOWER_RETENTION}`
   if (free < least) return DISK.fail(folder, `${seen}, less than storage.min_free_accept (${byteText(least)})`, fix)
@@ -94,7 +94,7 @@ function isClockSet(): Promise<boolean | null> {
   })
 }
 
-function offsetOf(milliseconds: number): Finding {
+function offsetOf(milliseconds: number): HealthFinding {
   const seconds = (Math.abs(milliseconds) / SECOND).toFixed(1)
   const seen = `${seconds} s ${milliseconds > 0 ? 'behind' : 'ahead of'} the time service of this machine`
   if (Math.abs(milliseconds) > FAIL_OFFSET) return CLOCK.fail(null, seen, SET_CLOCK)
@@ -162,7 +162,7 @@ export const checkSecrets: HealthCheck = {
 }
 
 /** The group of the service, which the folder has too, may read. */
-async function secrecyOf(file: string, folder: string): Promise<Finding> {
+async function secrecyOf(file: string, folder: string): Promise<HealthFinding> {
   try {
     const [{ mode, gid }, ofFolder] = await Promise.all([stat(file), stat(folder)])
     const isOurGroup = gid === ofFolder.gid || gid === 0
@@ -171,12 +171,12 @@ async function secrecyOf(file: string, folder: string): Promise<Finding> {
     return SECRETS.fail(file, `its mode is ${octal}: others can read it`, `chmod ${isOurGroup ? 'o=' : 'go='} ${file}`)
   } catch (thrown) {
     if (errorCode(thrown) === 'ENOENT') return SECRETS.skip(file, 'it is not there')
-    return SECRETS.skip(file, `it can not be looked at by this user: ${errorText(thrown)}`)
+    return SECRETS.skip(file, `it cannot be looked at by this user: ${errorText(thrown)}`)
   }
 }
 
 /** Also copies that an editor or a backup left beside it. */
-async function masterKeys(folder: string): Promise<Promise<Finding>[]> {
+async function masterKeys(folder: string): Promise<Promise<HealthFinding>[]> {
   const names = await readdir(folder).catch(() => [])
   const found = names.filter((name) => name.startsWith(MASTER_KEY))
   return [...new Set([MASTER_KEY, ...found])].map((name) => secrecyOf(join(folder, name), folder))

@@ -9,7 +9,7 @@ import { recordsIn } from '../../senders/verification/finding.ts'
 import { DNS_FIX } from './check-ip-names.ts'
 import { isOnInterface } from './check-ips.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import { greet } from './greet.ts'
 import type { CheckWorld, HealthCheck } from './world.ts'
 
@@ -39,7 +39,7 @@ export const checkInbound: HealthCheck = {
   },
 }
 
-async function reach(hostname: string, { resolver, configuration, ips }: CheckWorld): Promise<Finding[]> {
+async function reach(hostname: string, { resolver, configuration, ips }: CheckWorld): Promise<HealthFinding[]> {
   const answers = await Promise.all([resolver.addresses(hostname, 4), resolver.addresses(hostname, 6)])
   const addresses = answers.flatMap(recordsIn)
   if (addresses.length === 0) {

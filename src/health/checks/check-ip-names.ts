@@ -6,7 +6,7 @@ import { canonicalIp, ipFamily } from '../../base/ip-address.ts'
 import { reverseName } from '../../egress/ips/ip-facts.ts'
 import { recordsIn } from '../../senders/verification/finding.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
 
 const PTR = verdicts('ptr', 'Large providers refuse mail from an address without a reverse name.')
@@ -18,7 +18,7 @@ export const checkPtr: HealthCheck = {
   run: ({ ips, resolver }) => Promise.all(ips.map((ip) => ptrOf(ip, resolver))),
 }
 
-async function ptrOf({ address, hostname }: CheckedIp, resolver: CheckWorld['resolver']): Promise<Finding> {
+async function ptrOf({ address, hostname }: CheckedIp, resolver: CheckWorld['resolver']): Promise<HealthFinding> {
   const answer = await resolver.ptr(reverseName(address))
   if (answer.kind === 'no-answer') return PTR.warn(address, `the DNS did not answer (${answer.reason})`, DNS_FIX)
   const [first] = recordsIn(answer)
@@ -34,7 +34,7 @@ export const checkForwardNames: HealthCheck = {
   run: async ({ ips, resolver }) => (await Promise.all(ips.map((ip) => forwardOf(ip, resolver)))).flat(),
 }
 
-async function forwardOf({ address, hostname }: CheckedIp, resolver: CheckWorld['resolver']): Promise<Finding[]> {
+async function forwardOf({ address, hostname }: CheckedIp, resolver: CheckWorld['resolver']): Promise<HealthFinding[]> {
   const family = ipFamily(address) ?? 4
   const type = family === 6 ? 'AAAA' : 'A'
   const [reverse, forward] = await Promise.all([
@@ -45,7 +45,7 @@ async function forwardOf({ address, hostname }: CheckedIp, resolver: CheckWorld[
     if (answer.kind !== 'no-answer') continue
     return [FORWARD.warn(address, `the DNS did not answer (${answer.reason})`, DNS_FIX)]
   }
-  const wrong: Finding[] = []
+  const wrong: HealthFinding[] = []
   const addresses = recordsIn(forward)
   if (!addresses.some((found) => canonicalIp(found) === canonicalIp(address))) {
     const seen = addresses.length === 0 ? `has no ${type} record` : `leads to ${addresses.join(', ')}`

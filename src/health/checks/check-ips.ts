@@ -12,7 +12,7 @@ import { canBind } from '../../network/local-addresses.ts'
 import { hostsFor, mailHosts, NO_HOST } from './check-port25.ts'
 import type { ProviderHost } from './check-port25.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import { greet } from './greet.ts'
 import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
 
@@ -26,11 +26,11 @@ export const checkIpPresent: HealthCheck = {
   run: ({ ips }) => Promise.all(ips.map(presenceOf)),
 }
 
-async function presenceOf({ address, source }: CheckedIp): Promise<Finding> {
+async function presenceOf({ address, source }: CheckedIp): Promise<HealthFinding> {
   const isHere = isOnInterface(source)
   const isBindable = (await canBind(source)) && (await canBindDatagrams(source))
   if (isHere && isBindable) return PRESENT.ok(address, `${source} is on this machine`)
-  const seen = isHere ? `${source} can not be bound` : `${source} is on no interface of this machine`
+  const seen = isHere ? `${source} cannot be bound` : `${source} is on no interface of this machine`
   return PRESENT.fail(address, seen, addAddress(source))
 }
 
@@ -79,7 +79,7 @@ export const checkIpSource: HealthCheck = {
   },
 }
 
-async function sourceOf(ip: CheckedIp, hosts: readonly ProviderHost[], world: CheckWorld): Promise<Finding> {
+async function sourceOf(ip: CheckedIp, hosts: readonly ProviderHost[], world: CheckWorld): Promise<HealthFinding> {
   const { address, source, hostname } = ip
   const [host] = hostsFor(ip, hosts)
   if (host === undefined) return SOURCE.skip(address, NO_HOST)

@@ -7,7 +7,7 @@ import { connect as connectTls } from 'node:tls'
 import { SECOND } from '../../base/clock.ts'
 import { isOurs } from './check-inbound.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import { greet, reasonOf } from './greet.ts'
 import { ownDoors } from './own-doors.ts'
 import type { Door } from './own-doors.ts'
@@ -26,7 +26,7 @@ export const checkListeners: HealthCheck = {
   run: (world) => Promise.all(ownDoors(world.configuration.server).map((door) => answerOf(door, world))),
 }
 
-async function answerOf(door: Door, { configuration }: CheckWorld): Promise<Finding> {
+async function answerOf(door: Door, { configuration }: CheckWorld): Promise<HealthFinding> {
   const { host, port, protocol, setting } = door
   const subject = `${setting} ${host.includes(':') ? `[${host}]` : host}:${port}`
   const { hostname } = configuration.server

@@ -4,7 +4,7 @@
  */
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import { ageText } from './words.ts'
 import type { HealthCheck } from './world.ts'
 
@@ -25,7 +25,7 @@ export const checkQueue: HealthCheck = {
   async run({ server, clock }) {
     if (server === null) return []
     const { oldestDueAt, overdue, stuck, groups } = await server.queue()
-    const findings: Finding[] = []
+    const findings: HealthFinding[] = []
     if (overdue + stuck > 0) {
       findings.push(
         QUEUE.fail(
@@ -179,7 +179,7 @@ function expected(
   kind: string,
   came: number,
   { sent, enough, fix }: { sent: number; enough: number; fix: string },
-): Finding {
+): HealthFinding {
   if (came > 0) return FEEDBACK.ok(kind, `${came} came by mail in 30 days`)
   const seen = `none came by mail in 30 days, of ${sent} messages`
   return sent < enough ? FEEDBACK.skip(kind, `${seen}: too few to tell`) : FEEDBACK.warn(kind, seen, fix)

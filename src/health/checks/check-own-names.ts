@@ -9,7 +9,7 @@ import { recordsIn } from '../../senders/verification/finding.ts'
 import { recordsOfTargets } from '../../senders/records/required-records.ts'
 import { DNS_FIX } from './check-ip-names.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
 
 const NAMES = verdicts('names', 'Sending domains point to these names: SPF and tracked links end there.')
@@ -28,7 +28,7 @@ export const checkOwnNames: HealthCheck = {
   },
 }
 
-async function addressesOf(name: string, { resolver, ips }: CheckWorld): Promise<Finding[]> {
+async function addressesOf(name: string, { resolver, ips }: CheckWorld): Promise<HealthFinding[]> {
   const answers = await Promise.all([resolver.addresses(name, 4), resolver.addresses(name, 6)])
   const addresses = answers.flatMap(recordsIn)
   if (addresses.length > 0) return [NAMES.ok(name, `leads to ${addresses.join(', ')}`)]
@@ -38,7 +38,7 @@ async function addressesOf(name: string, { resolver, ips }: CheckWorld): Promise
   return [NAMES.fail(name, 'the name has no address', `add the record: ${name}. A ${example}`)]
 }
 
-async function spfOf(name: string, world: CheckWorld): Promise<Finding[]> {
+async function spfOf(name: string, world: CheckWorld): Promise<HealthFinding[]> {
   const {
     configuration: { server, pools },
   } = world
@@ -55,7 +55,7 @@ async function spfOf(name: string, world: CheckWorld): Promise<Finding[]> {
 async function spfFor(
   { address }: CheckedIp,
   { name, wanted, world }: { name: string; wanted: string; world: CheckWorld },
-): Promise<Finding> {
+): Promise<HealthFinding> {
   const { result } = await evaluateSpf(address, name, world.resolver, world.configuration.server.hostname)
   if (result === 'pass') return NAMES.ok(address, `SPF of ${name} passes`)
   if (result === 'temperror') return NAMES.warn(address, `SPF of ${name}: the DNS did not answer`, DNS_FIX)

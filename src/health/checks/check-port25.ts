@@ -9,7 +9,7 @@ import { ipFamily } from '../../base/ip-address.ts'
 import { recordsIn } from '../../senders/verification/finding.ts'
 import { DNS_FIX } from './check-ip-names.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import { greet } from './greet.ts'
 import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
 
@@ -58,7 +58,7 @@ async function mailHostOf(domain: string, { resolver }: CheckWorld): Promise<Pro
   return { name: best.exchange, addresses: { 4: recordsIn(ipv4)[0] ?? null, 6: recordsIn(ipv6)[0] ?? null }, silence }
 }
 
-async function reachFrom(ip: CheckedIp, hosts: readonly ProviderHost[], world: CheckWorld): Promise<Finding> {
+async function reachFrom(ip: CheckedIp, hosts: readonly ProviderHost[], world: CheckWorld): Promise<HealthFinding> {
   const { port } = world.configuration.server.delivery
   const reachable = hostsFor(ip, hosts)
   if (reachable.length === 0) {

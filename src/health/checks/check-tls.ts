@@ -6,7 +6,7 @@ import { X509Certificate } from 'node:crypto'
 import { connect } from 'node:tls'
 import { DAY, SECOND } from '../../base/clock.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import { reasonOf } from './greet.ts'
 import { ownDoors } from './own-doors.ts'
 import type { Door } from './own-doors.ts'
@@ -45,7 +45,7 @@ async function trackingNames({ server, domain }: CheckWorld): Promise<string[]> 
 
 type TlsDoor = Pick<Door, 'host' | 'port'>
 
-async function certificateFor(name: string, place: TlsDoor, world: CheckWorld): Promise<Finding> {
+async function certificateFor(name: string, place: TlsDoor, world: CheckWorld): Promise<HealthFinding> {
   const shown = await handshake(name, place)
   if (typeof shown === 'string') return TLS.skip(name, `no handshake at port ${place.port} (${shown}): see listeners`)
   const days = Math.floor((shown.validToDate.getTime() - world.clock.now()) / DAY)

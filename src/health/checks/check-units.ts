@@ -6,7 +6,7 @@ import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { SECOND } from '../../base/clock.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import { ownDoors } from './own-doors.ts'
 import type { HealthCheck } from './world.ts'
 
@@ -45,12 +45,12 @@ export const checkUnits: HealthCheck = {
 }
 
 /** What `systemctl show` prints of each. */
-export interface ShownUnits {
+interface ShownUnits {
   service: string
   socket: string
 }
 
-export function unitFindings(shown: ShownUnits, configured: readonly number[]): Finding[] {
+export function unitFindings(shown: ShownUnits, configured: readonly number[]): HealthFinding[] {
   const service = propertiesIn(shown.service)
   if (service['LoadState'] !== 'loaded') return [UNITS.skip(null, 'sternpost.service is not installed')]
   return [stateOf(service), ...weakened(service), portsOf(propertiesIn(shown.socket), configured)]
@@ -58,7 +58,7 @@ export function unitFindings(shown: ShownUnits, configured: readonly number[]): 
 
 type Properties = Record<string, string>
 
-function stateOf(service: Properties): Finding {
+function stateOf(service: Properties): HealthFinding {
   const { ActiveState: state = '', UnitFileState: enabled = '' } = service
   if (state !== 'active') {
     return UNITS.fail(
@@ -77,7 +77,7 @@ function stateOf(service: Properties): Finding {
   return UNITS.ok('sternpost.service', 'it is active and enabled')
 }
 
-function weakened(service: Properties): Finding[] {
+function weakened(service: Properties): HealthFinding[] {
   const weak = Object.entries(FENCES).filter(([name, wanted]) => (service[name] ?? wanted) !== wanted)
   if (weak.length === 0) return []
   const seen = weak.map(([name]) => `${name}=${service[name]}`).join(', ')
@@ -92,7 +92,7 @@ function weakened(service: Properties): Finding[] {
   ]
 }
 
-function portsOf(socket: Properties, configured: readonly number[]): Finding {
+function portsOf(socket: Properties, configured: readonly number[]): HealthFinding {
   // `[::]:25 (Stream)`, one after the other.
   const opened = new Set([...(socket['Listen'] ?? '').matchAll(/:(\d+) \(Stream\)/g)].map(([, port]) => Number(port)))
   const missing = configured.filter((port) => port < FIRST_FREE_PORT && !opened.has(port))

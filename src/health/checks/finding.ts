@@ -11,7 +11,7 @@ export const RESULTS = [
 ] as const
 export type Result = (typeof RESULTS)[number]
 
-export interface Finding {
+export interface HealthFinding {
   /** Id of the check, as it is named on the command line and in the metric. */
   check: string
   /** The IP, domain, host name or port it is about; null: the server. */
@@ -29,10 +29,10 @@ export interface Finding {
 
 /** The findings of one check: all have its id and its reason. */
 export interface Verdicts {
-  ok(subject: string | null, seen: string): Finding
-  warn(subject: string | null, seen: string, fix: string): Finding
-  fail(subject: string | null, seen: string, fix: string): Finding
-  skip(subject: string | null, seen: string): Finding
+  ok(subject: string | null, seen: string): HealthFinding
+  warn(subject: string | null, seen: string, fix: string): HealthFinding
+  fail(subject: string | null, seen: string, fix: string): HealthFinding
+  skip(subject: string | null, seen: string): HealthFinding
 }
 
 /** What the network or the DNS said may hold anything: control and format characters, halves of pairs. */
@@ -42,7 +42,7 @@ const MOST_CHARACTERS = 2_000
 export function verdicts(check: string, why: string): Verdicts {
   const finding =
     (result: Result) =>
-    (subject: string | null, seen: string, fix: string | null = null): Finding => ({
+    (subject: string | null, seen: string, fix: string | null = null): HealthFinding => ({
       check,
       subject,
       family: subject === null ? null : (ipFamily(subject) ?? null),

@@ -9,7 +9,7 @@ import { connect as connectTls } from 'node:tls'
 import { SECOND } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
 
-export interface GreetRequest {
+interface GreetRequest {
   address: string
   port: number
   /** The address to bind; undefined: the system's choice. */
@@ -20,7 +20,7 @@ export interface GreetRequest {
   timeoutMilliseconds: number
 }
 
-export type Greeting =
+type Greeting =
   | { kind: 'greeted'; line: string; answer: string | null } // the first lines of the greeting and of what EHLO got
   | { kind: 'failed'; reason: string }
 

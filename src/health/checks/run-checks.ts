@@ -4,26 +4,26 @@
 import { SECOND } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import { verdicts } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 import type { CheckWorld, HealthCheck } from './world.ts'
 
 const MOST_MILLISECONDS = 15 * SECOND
 const WHY = 'What is not looked at can be anything.'
 
 /** In the order of the table. */
-export async function runChecks(checks: readonly HealthCheck[], world: CheckWorld): Promise<Finding[]> {
+export async function runChecks(checks: readonly HealthCheck[], world: CheckWorld): Promise<HealthFinding[]> {
   const found = await Promise.all(checks.map((check) => runOne(check, world)))
   return found.flat()
 }
 
-async function runOne(check: HealthCheck, world: CheckWorld): Promise<Finding[]> {
+async function runOne(check: HealthCheck, world: CheckWorld): Promise<HealthFinding[]> {
   const { id, place } = check
   const { skip, warn } = verdicts(id, WHY)
   if (place === 'server' && world.server === null) {
     return [skip(null, 'the server does not run here, or does not answer')]
   }
   let cancel = (): void => {}
-  const late = new Promise<Finding[]>((resolve) => {
+  const late = new Promise<HealthFinding[]>((resolve) => {
     const text = `it did not end within ${MOST_MILLISECONDS / SECOND} s`
     const timer = setTimeout(() => resolve([warn(null, text, `sternpost doctor ${id}`)]), MOST_MILLISECONDS)
     cancel = () => clearTimeout(timer)

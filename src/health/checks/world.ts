@@ -12,7 +12,7 @@ import type { DomainView } from '../../senders/domain-view.ts'
 import type { QuickCheck } from '../../store/open/quick-check.ts'
 import type { ReportSums } from '../../store/records/report-records.ts'
 import type { WebhookEndpointState } from '../../store/records/webhook-records.ts'
-import type { Finding } from './finding.ts'
+import type { HealthFinding } from './finding.ts'
 
 export interface CheckedIp {
   address: string
@@ -65,7 +65,7 @@ export interface ServerFacts {
   quickCheck(): Promise<QuickCheck>
 }
 
-export interface QueueFacts {
+interface QueueFacts {
   /** Unix milliseconds; null: nothing is due. */
   oldestDueAt: number | null
   /** Waiting beyond their lifetime; leased for longer than any attempt takes. */
@@ -76,7 +76,7 @@ export interface QueueFacts {
 }
 
 /** What was in nobody's hand, and was freed. */
-export interface OrphanFacts {
+interface OrphanFacts {
   messages: number
   webhooks: number
   /** They are counted from the start of the server on. */
@@ -100,5 +100,5 @@ export interface HealthCheck {
    * anywhere: both may run it.
    */
   place: 'server' | 'outside' | 'anywhere'
-  run(world: CheckWorld): Promise<Finding[]>
+  run(world: CheckWorld): Promise<HealthFinding[]>
 }

@@ -3,22 +3,33 @@
  * them, at most every five seconds: a dashboard in many browsers costs the store nothing.
  */
 import { SECOND, toUnixSeconds } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import type { DiskGuard } from '../base/disk-guard.ts'
+import type { Metrics } from '../base/metrics.ts'
+import type { ServerSettings } from '../config/settings/server-settings.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
+import type { Egress } from '../egress/egress.ts'
+import type { Warmup } from '../egress/keeper/warmup.ts'
 import { CAPTURE_POOL } from '../mail/simulator.ts'
-import type { DeliveryParts } from './delivery.ts'
-import type { Foundation } from './foundation.ts'
+import type { Store } from '../store/store.ts'
 
-interface MeasuredParts extends Pick<DeliveryParts, 'egress' | 'warmup' | 'disk'> {
+interface MeasuredParts {
+  metrics: Metrics
+  clock: Clock
+  store: Pick<Store, 'figures'>
+  egress: Pick<Egress, 'poolNames'>
+  warmup: Pick<Warmup, 'list'>
+  disk: Pick<DiskGuard, 'freeBytes'>
   dispatcher: Pick<Dispatcher, 'waitingByPool' | 'waitingByReason'>
 }
 
 const ASK_AGAIN_AFTER = 5 * SECOND
 
-export function measureWhenRead(foundation: Foundation, parts: MeasuredParts): void {
-  const { metrics, configuration } = foundation
-  const { min_free_accept: minFree, wal_max: walMax } = configuration.server.storage
-  metrics.diskMinFreeBytes.set(minFree)
-  metrics.walMaxBytes.set(walMax)
+/** `storage`: of the start. */
+export function measureWhenRead(parts: MeasuredParts, storage: ServerSettings['storage']): void {
+  const { metrics } = parts
+  metrics.diskMinFreeBytes.set(storage.min_free_accept)
+  metrics.walMaxBytes.set(storage.wal_max)
   let askedAt = Number.NEGATIVE_INFINITY
   let isAsking = false
   metrics.beforeReading(async () => {
@@ -29,15 +40,12 @@ export function measureWhenRead(foundation: Foundation, parts: MeasuredParts): v
     metrics.diskFreeBytes.set(parts.disk.freeBytes())
     isAsking = true
     // One that fails leaves the others what they are.
-    await Promise.allSettled([measureStore(foundation, parts), measureIps(foundation, parts)])
+    await Promise.allSettled([measureStore(parts), measureIps(parts)])
     isAsking = false
   })
 }
 
-async function measureStore(
-  { store, clock, metrics }: Foundation,
-  { dispatcher, egress }: MeasuredParts,
-): Promise<void> {
+async function measureStore({ store, clock, metrics, dispatcher, egress }: MeasuredParts): Promise<void> {
   const { database, writeAheadLog, sending, webhooks } = await store.figures()
   metrics.databaseBytes.set(database)
   metrics.walBytes.set(writeAheadLog)
@@ -63,7 +71,7 @@ async function measureStore(
   metrics.webhookOldest.set(webhooks.oldestEventAt === null ? 0 : toUnixSeconds(now - webhooks.oldestEventAt))
 }
 
-async function measureIps({ metrics }: Foundation, { warmup }: MeasuredParts): Promise<void> {
+async function measureIps({ metrics, warmup }: MeasuredParts): Promise<void> {
   const views = await warmup.list()
   const { ipState, ipListed, ipWarmupLimit, ipWarmupStage, ipWarmupUsed } = metrics
   for (const gauge of [ipState, ipListed, ipWarmupLimit, ipWarmupStage, ipWarmupUsed]) gauge.reset()

@@ -16,14 +16,14 @@ export interface LogLevelKeeper {
   stop(): void
 }
 
-export interface RaisedLevel {
+interface RaisedLevel {
   /** That is in force now. */
   level: LogLevel
   /** When it ends, Unix milliseconds. */
   until: number
 }
 
-export interface LogLevelOptions {
+interface LogLevelOptions {
   setLevel: (level: LogLevel) => void
   live: LiveConfiguration
   /** Of the real world: somebody looks on. */

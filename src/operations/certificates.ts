@@ -1,7 +1,8 @@
 /**
- * How long the certificates of our doors are still good: a metric for each, and a log line 14 and 3 days before one
- * ends. Looked at when they are read, and by a job; those that are in use count, whatever lies on the disk meanwhile.
- * Never throws.
+ * The certificates of our doors: read from the files, handed to each open door, and watched until they end.
+ *
+ * The watch sets a metric for each certificate, and logs 14 and 3 days before one ends; those that are in use count,
+ * whatever lies on the disk meanwhile. The watch never throws; reading throws when a file cannot be used.
  */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
@@ -10,16 +11,20 @@ import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
+import { readServerCertificates } from '../base/service/server-certificates.ts'
+import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 
-export interface CertificateWatch {
+type CertificateFiles = ServerSettings['tls']['certificates']
+
+interface CertificateWatch {
   /** These files are used from now on. */
-  use(files: ServerSettings['tls']['certificates']): void
+  use(files: CertificateFiles): void
   /** Says what ends soon; each thing once. */
   check(): void
 }
 
-export interface CertificateWatchOptions {
+interface CertificateWatchOptions {
   /** Of the real world. */
   clock: Clock
   metrics: Pick<Metrics, 'certificateExpiry'>
@@ -31,16 +36,16 @@ const WARN_BEFORE = 14 * DAY
 const ALARM_BEFORE = 3 * DAY
 const FIX = 'renew it, then run: sternpost reload'
 
-interface Used {
+interface UsedCertificate {
   file: string
   endsAt: number
   told: 'nothing' | 'warn' | 'error'
 }
 
 export function createCertificateWatch({ clock, metrics, logger }: CertificateWatchOptions): CertificateWatch {
-  let used: Used[] = []
+  let used: UsedCertificate[] = []
 
-  function usedFile(file: string): Used[] {
+  function usedFile(file: string): UsedCertificate[] {
     try {
       const endsAt = new X509Certificate(readFileSync(file)).validToDate.getTime()
       return [{ file, endsAt, told: 'nothing' }]
@@ -73,4 +78,35 @@ export function createCertificateWatch({ clock, metrics, logger }: CertificateWa
     },
     check,
   }
+}
+
+export interface DoorCertificates {
+  /** A door is open, with the certificates of the start: it is handed those that are read later. */
+  serve(setCertificates: (read: ServerCertificates | null) => void): void
+  /** Reads these files, once for all doors; what it returns puts them to use. Throws when one cannot be used. */
+  read(files: CertificateFiles): () => void
+}
+
+/** `settings`: of the start. */
+export function createDoorCertificates(
+  watch: Pick<CertificateWatch, 'use'>,
+  { listen, tls }: Pick<ServerSettings, 'listen' | 'tls'>,
+): DoorCertificates {
+  const doors: ((read: ServerCertificates | null) => void)[] = []
+  return {
+    serve: (setCertificates) => void doors.push(setCertificates),
+    read(files) {
+      // The files have none any more, and a door that is open needs one: the door closes at the next start.
+      if (files.length === 0 && needsCertificate(listen)) return () => {}
+      const read = files.length === 0 ? null : readServerCertificates(files, tls.min_version)
+      return () => {
+        for (const setCertificates of doors) setCertificates(read)
+        watch.use(files)
+      }
+    },
+  }
+}
+
+function needsCertificate({ http, submission }: ServerSettings['listen']): boolean {
+  return http.some(({ tls }) => tls) || submission.some(({ tls }) => tls !== 'none')
 }

@@ -10,11 +10,18 @@ import { SECOND } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { alertDocument, alertMail, alertSubject } from '../health/operator-alert.ts'
 import type { OperatorAlert, OperatorChannel } from '../health/operator-alert.ts'
+import type { ServerSettings } from '../config/settings/server-settings.ts'
 import type { AcceptSubmission, Caller } from '../messages/accept/send-request.ts'
 import { createGuardedRequest } from '../network/guarded-request.ts'
 import type { GuardedRequestOptions } from '../network/guarded-request.ts'
+import type { Domains } from '../senders/domains.ts'
 
-export interface OperatorMailOptions {
+export interface OperatorChannelParts {
+  acceptSubmission: AcceptSubmission
+  domains: Pick<Domains, 'list'>
+}
+
+interface OperatorMailOptions {
   to: string
   hostname: string
   acceptSubmission: AcceptSubmission
@@ -22,10 +29,39 @@ export interface OperatorMailOptions {
   otherSenders(): Promise<string[]>
 }
 
+/** Those of the settings in force. */
+export function operatorChannels(server: ServerSettings, parts: OperatorChannelParts): OperatorChannel[] {
+  const { hostname, operator, webhooks, tls } = server
+  const { acceptSubmission, domains } = parts
+  const found: OperatorChannel[] = []
+  if (operator.email !== null) {
+    const otherSenders = (): Promise<string[]> => sendingNames(domains)
+    found.push(operatorMail({ to: operator.email, hostname, acceptSubmission, otherSenders }))
+  }
+  if (operator.webhook !== null) {
+    found.push(
+      operatorWebhook(operator.webhook, {
+        allowPrivateAddresses: webhooks.allow_private_addresses,
+        allowHttp: webhooks.allow_http,
+        caFile: tls.ca_file,
+      }),
+    )
+  }
+  return found
+}
+
+const A_FEW = 5
+
+/** Domains that can send when the name of this server cannot. */
+async function sendingNames(domains: OperatorChannelParts['domains']): Promise<string[]> {
+  const page = await domains.list({ status: 'verified', limit: A_FEW, after: null })
+  return page.domains.map(({ domain }) => domain)
+}
+
 const ADMINISTRATOR: Caller = { apiKeyId: null, mode: 'live', domains: [], source: 'smtp' }
 const LOCAL_PART = 'postmaster'
 
-export function operatorMail({ to, hostname, acceptSubmission, otherSenders }: OperatorMailOptions): OperatorChannel {
+function operatorMail({ to, hostname, acceptSubmission, otherSenders }: OperatorMailOptions): OperatorChannel {
   const sendFrom = async (domain: string, alert: OperatorAlert): Promise<void> => {
     const from = `${LOCAL_PART}@${domain}`
     await acceptSubmission(
@@ -63,7 +99,7 @@ export function operatorMail({ to, hostname, acceptSubmission, otherSenders }: O
 const POST_MILLISECONDS = 10 * SECOND
 const OK = { first: 200, last: 299 }
 
-export function operatorWebhook(url: string, rules: GuardedRequestOptions): OperatorChannel {
+function operatorWebhook(url: string, rules: GuardedRequestOptions): OperatorChannel {
   return {
     // Its path may be a secret, as that of a chat is; the name is logged and kept.
     name: `webhook ${new URL(url).host}`,

@@ -10,7 +10,7 @@ import type { Backups } from '../store/open/backups.ts'
 import type { StorageFigures } from '../store/records/retention-records.ts'
 import type { Store } from '../store/store.ts'
 
-export interface DataAdministrationParts {
+interface DataAdministrationParts {
   store: Store
   clock: Clock
   backups: Pick<Backups, 'write' | 'list' | 'progress'>

@@ -2,7 +2,7 @@
  * Reading the configuration again while the server runs: everything is validated first, then applied at once, or not
  * at all (config/README.md "Reload").
  *
- * A bad file, a full disk, or a store that can not take the change over, leaves the running configuration as it is:
+ * A bad file, a full disk, or a store that cannot take the change over, leaves the running configuration as it is:
  * `reload` rejects with the ConfigurationError, ServiceError `unavailable` or the reason. Reloads come one after the
  * other; a signal that comes while one is under way leads to one more.
  */
@@ -16,10 +16,12 @@ import type { ConfigurationChange } from '../config/configuration-diff.ts'
 import { explainMistakes } from '../config/source/explain-mistake.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
 import type { Configuration } from '../config/load-configuration.ts'
-import type { ServerSettings } from '../config/settings/server-settings.ts'
+import type { Egress } from '../egress/egress.ts'
+import type { ReloadResult } from '../http/exchange/administration.ts'
 import type { Store } from '../store/store.ts'
+import type { DoorCertificates } from './certificates.ts'
 
-export interface ReloadReport {
+interface ReloadReport {
   isDryRun: boolean
   revision: number
   changes: ConfigurationChange[]
@@ -37,7 +39,7 @@ export interface Reload {
   onSignal(): void
 }
 
-export interface ReloadOptions {
+interface ReloadOptions {
   live: ReplaceableConfiguration
   /** Reads the files anew; throws ConfigurationError. */
   load: () => Configuration
@@ -46,11 +48,8 @@ export interface ReloadOptions {
   hasSpace: () => boolean
   /** Waiting messages are under other keys now. */
   onMoved: () => void
-  /**
-   * Certificates of the doors, read again from these files; throws when one can not be used. What it returns puts them
-   * to use, and never throws.
-   */
-  readCertificates: (files: ServerSettings['tls']['certificates']) => () => void
+  /** Certificates of the doors. */
+  readCertificates: DoorCertificates['read']
   /** Told when a reload begins and when it is over. */
   notices?: ServiceNotices | undefined
   metrics: Pick<Metrics, 'configurationReloads'>
@@ -62,7 +61,7 @@ export function createReload(options: ReloadOptions): Reload {
   let last: Promise<unknown> = Promise.resolve()
   let isSignalled = false
   let moved: ReloadReport['moved'] = []
-  // The last listener: where the mail of a pool can not move, the pool stays.
+  // The last listener: where the mail of a pool cannot move, the pool stays.
   live.onChange(async () => {
     const { pools, default_pool: target } = live.current().pools
     moved = await options.store.moveOrphans(Object.keys(pools), target)
@@ -121,4 +120,39 @@ function line(change: ConfigurationChange, moved: ReloadReport['moved'], target:
   const text = changeLine(change)
   const found = moved.find(({ pool }) => change.kind === 'removed' && change.what === `pool ${pool}`)
   return found === undefined ? text : `${text} (${found.messages} queued messages moved to ${target})`
+}
+
+/** For an operator: how long it took, what follows from each change, and mistakes in the files as a result. */
+export async function reloadResult(
+  { live, reload, egress }: ReloadResultParts,
+  isDryRun: boolean,
+): Promise<ReloadResult> {
+  const startedAt = performance.now()
+  const milliseconds = (): number => performance.now() - startedAt
+  try {
+    const report = await reload(isDryRun)
+    const { revision, changes, moved, warnings: mistakes } = report
+    const lines = printedLines(report, egress)
+    return { isApplied: !isDryRun, revision, changes, lines, moved, mistakes, milliseconds: milliseconds() }
+  } catch (thrown) {
+    if (!(thrown instanceof ConfigurationError)) throw thrown
+    const nothing = { isApplied: false, changes: [], lines: [], moved: [] }
+    return { ...nothing, revision: live.revision(), mistakes: thrown.mistakes, milliseconds: milliseconds() }
+  }
+}
+
+interface ReloadResultParts extends Pick<Reload, 'reload'> {
+  live: ReplaceableConfiguration
+  egress: Pick<Egress, 'ips'>
+}
+
+/** The line of a new IP says how its warmup begins. */
+function printedLines({ isDryRun, changes, lines }: ReloadReport, egress: Pick<Egress, 'ips'>): string[] {
+  if (isDryRun) return lines
+  const cold = egress.ips().filter(({ state }) => state === 'cold')
+  return lines.map((text, index) => {
+    const change = changes[index]
+    const ip = cold.find(({ address }) => change?.kind === 'added' && change.what === `ip ${address}`)
+    return ip === undefined ? text : `${text} (cold; start it with: sternpost ip warmup start ${ip.address})`
+  })
 }

@@ -6,18 +6,18 @@
  */
 import cron from 'node-cron'
 import type { Logger as CronLogger, ScheduledTask } from 'node-cron'
-import { MINUTE, SECOND } from './base/clock.ts'
-import type { Clock } from './base/clock.ts'
-import { errorText } from './base/errors.ts'
-import type { Job, JobDriver } from './base/job.ts'
-import type { Logger } from './base/logger.ts'
-import type { Metrics } from './base/metrics.ts'
-import type { Shaping } from './egress/shaping/shaping.ts'
-import type { Warmup } from './egress/keeper/warmup.ts'
-import type { Domains } from './senders/domains.ts'
-import type { ExpiredMessage } from './store/records/queue-records.ts'
-import type { Retention } from './store/retention.ts'
-import type { Store } from './store/store.ts'
+import { MINUTE, SECOND } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import { errorText } from '../base/errors.ts'
+import type { Job, JobDriver } from '../base/job.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Metrics } from '../base/metrics.ts'
+import type { Shaping } from '../egress/shaping/shaping.ts'
+import type { Warmup } from '../egress/keeper/warmup.ts'
+import type { Domains } from '../senders/domains.ts'
+import type { ExpiredMessage } from '../store/records/queue-records.ts'
+import type { Retention } from '../store/retention.ts'
+import type { Store } from '../store/store.ts'
 
 export type JobName =
   | 'expire-messages'
@@ -84,12 +84,12 @@ const LONGEST_STOP = 20 * SECOND
 /** Rows that one verb ends at most, so that it never holds the store for long. */
 const ENDED_AT_ONCE = 500
 
-export function createSchedule(options: ScheduleOptions): Schedule {
-  const { logger, drive } = options
-  let driver: JobDriver | undefined
-  const running = new Map<Promise<void>, JobName>()
-  const tasks: ScheduledTask[] = []
-  const jobs: Record<JobName, { when: string | null; what: () => Promise<void> }> = {
+type JobTable = Record<JobName, { when: string | null; what: () => Promise<void> }>
+
+/** `when` null: at times of its own. */
+function jobTable(options: ScheduleOptions): JobTable {
+  const { domains, retention, backups, warmup, shaping, sts, tlsReports, health, certificates } = options
+  return {
     // delivery/README.md "Expiry": also what a paused, capped or dead path holds ends in time.
     'expire-messages': { when: '*/5 * * * * *', what: () => expireMessages(options) },
     // What was under way when its domain was purged, and came back to the queue.
@@ -97,41 +97,41 @@ export function createSchedule(options: ScheduleOptions): Schedule {
     // store/README.md "Leases and claims": a lease that lapsed without an outcome returns its message.
     'recover-leases': { when: '20 * * * * *', what: () => recoverLeases(options) },
     // senders/README.md "States of a domain": what the DNS says of a domain may have changed.
-    'check-domains': { when: '40 * * * * *', what: () => options.domains.checkDue() },
+    'check-domains': { when: '40 * * * * *', what: () => domains.checkDue() },
     // store/README.md "Retention": everything that is kept for a time.
-    'apply-retention': { when: '30 */10 * * * *', what: () => options.retention.run() },
-    'watch-budget': { when: '*/15 * * * * *', what: () => options.retention.watchBudget() },
-    // systemd/README.md "Backup": at its own times.
-    'write-backup': { when: null, what: () => options.backups.write() },
+    'apply-retention': { when: '30 */10 * * * *', what: () => retention.run() },
+    'watch-budget': { when: '*/15 * * * * *', what: () => retention.watchBudget() },
+    // systemd/README.md "Backup".
+    'write-backup': { when: null, what: () => backups.write() },
     // delivery/README.md "Expiry": what should have ended or moved long ago is a defect.
     'watch-queue': { when: '35 * * * * *', what: () => watchQueue(options) },
     // egress/README.md "Warmup days": a day is closed after its end, also when nothing is sent.
-    'close-warmup-days': { when: '5 * * * * *', what: () => options.warmup.closeDays() },
+    'close-warmup-days': { when: '5 * * * * *', what: () => warmup.closeDays() },
     // egress/README.md "Gates": the fast lane.
-    'check-warmup-gates': { when: '15 */5 * * * *', what: () => options.warmup.checkGates() },
-    'keep-path-states': { when: '*/10 * * * * *', what: () => options.shaping.tick() },
-    'refresh-sts-policies': { when: '25 13 * * * *', what: () => options.sts.refresh() },
-    'send-tls-reports': { when: '55 */5 * * * *', what: () => options.tlsReports.sendDue() },
+    'check-warmup-gates': { when: '15 */5 * * * *', what: () => warmup.checkGates() },
+    'keep-path-states': { when: '*/10 * * * * *', what: () => shaping.tick() },
+    'refresh-sts-policies': { when: '25 13 * * * *', what: () => sts.refresh() },
+    'send-tls-reports': { when: '55 */5 * * * *', what: () => tlsReports.sendDue() },
     // health/README.md "Checks": every health.interval; this only looks whether it has come.
-    'run-checks': { when: '50 * * * * *', what: () => options.health.runDue() },
+    'run-checks': { when: '50 * * * * *', what: () => health.runDue() },
     // config/README.md "sternpost.yaml": says in time which certificate ends.
-    'check-certificates': { when: '45 43 * * * *', what: async () => options.certificates.check() },
+    'check-certificates': { when: '45 43 * * * *', what: async () => certificates.check() },
   }
+}
 
-  const run = async (name: JobName): Promise<void> => {
-    const execution = jobs[name].what().catch((thrown: unknown) => {
-      logger.error({ job: name, err: thrown }, 'job failed')
-    })
-    running.set(execution, name)
-    await execution
-    running.delete(execution)
-  }
-  const timed = Object.entries(jobs)
-    .flatMap(([name, { when }]) => (when === null ? [] : { name, when }))
-    .filter((job): job is { name: JobName; when: string } => job.name in jobs)
+export function createSchedule(options: ScheduleOptions): Schedule {
+  const { logger, drive, domains, backups, retention } = options
+  const jobs = jobTable(options)
+  const runs = createJobRuns(jobs, options)
+  const timed = (Object.keys(jobs) as JobName[]).flatMap((name) => {
+    const { when } = jobs[name]
+    return when === null ? [] : [{ name, when, run: () => runs.run(name) }]
+  })
+  let driver: JobDriver | undefined
+  const tasks: ScheduledTask[] = []
   let backup: { when: string; task: ScheduledTask } | undefined
   const plan = (name: JobName, when: string): ScheduledTask =>
-    cron.schedule(when, () => run(name), {
+    cron.schedule(when, () => runs.run(name), {
       name,
       timezone: 'Etc/UTC',
       noOverlap: true,
@@ -139,7 +139,7 @@ export function createSchedule(options: ScheduleOptions): Schedule {
     })
 
   function planBackups(): void {
-    const when = options.backups.when()
+    const when = backups.when()
     if (backup?.when === when) return
     void backup?.task.destroy()
     backup = when === null ? undefined : { when, task: plan('write-backup', when) }
@@ -147,28 +147,49 @@ export function createSchedule(options: ScheduleOptions): Schedule {
 
   return {
     start() {
-      driver = drive?.(timed.map(({ name, when }) => ({ name, when, run: () => run(name) })))
+      driver = drive?.(timed)
       if (driver !== undefined) return
       for (const { name, when } of timed) tasks.push(plan(name, when))
       planBackups()
     },
-    run,
+    run: runs.run,
     replan() {
       if (tasks.length > 0) planBackups()
     },
     async stop() {
-      options.retention.stop()
+      retention.stop()
       for (const task of [...tasks.splice(0), ...(backup === undefined ? [] : [backup.task])]) await task.destroy()
       // Many domains with a slow DNS take minutes: those whose turn has not come are left for the next start.
-      const ended = Promise.all([driver?.stop(), options.domains.stop(), ...running.keys()])
-      let cancel = (): void => {}
-      const late = new Promise<void>((resolve) => {
-        cancel = options.realClock.after(LONGEST_STOP, () => {
-          logger.warn({ jobs: [...running.values()] }, 'jobs are not waited for any longer')
-          resolve()
-        })
+      await runs.ended([driver?.stop(), domains.stop()])
+    },
+  }
+}
+
+interface JobRuns {
+  /** Never rejects. */
+  run(name: JobName): Promise<void>
+  /** Resolves when all that runs, and these too, have ended; or when a stop may take no longer. */
+  ended(others: readonly (Promise<void> | undefined)[]): Promise<void>
+}
+
+function createJobRuns(jobs: JobTable, { logger, realClock }: ScheduleOptions): JobRuns {
+  const running = new Map<Promise<void>, JobName>()
+  return {
+    async run(name) {
+      const execution = jobs[name].what().catch((thrown: unknown) => {
+        logger.error({ job: name, err: thrown }, 'job failed')
       })
-      await Promise.race([ended, late])
+      running.set(execution, name)
+      await execution
+      running.delete(execution)
+    },
+    async ended(others) {
+      const { promise: late, resolve } = Promise.withResolvers<void>()
+      const cancel = realClock.after(LONGEST_STOP, () => {
+        logger.warn({ jobs: [...running.values()] }, 'jobs are not waited for any longer')
+        resolve()
+      })
+      await Promise.race([Promise.all([...others, ...running.keys()]), late])
       cancel()
     },
   }

@@ -1,0 +1,107 @@
+/**
+ * What an operator asks of the running server, behind the routes of administration (commands/README.md "The command
+ * line"): the reload, the queue, paths, pools, IPs, the route of a domain, the checks, the data.
+ */
+import type { Clock } from '../base/clock.ts'
+import { ServiceError } from '../base/errors.ts'
+import { packageVersion } from '../base/package-version.ts'
+import { dayAfter, utcDay } from '../base/utc-day.ts'
+import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
+import type { Dispatcher } from '../delivery/dispatcher.ts'
+import type { FindRoute } from '../delivery/route/route-message.ts'
+import type { Egress } from '../egress/egress.ts'
+import { sendDays } from '../egress/keeper/send-days.ts'
+import type { Warmup } from '../egress/keeper/warmup.ts'
+import type { HealthKeeper } from '../health/health-keeper.ts'
+import type { Administration } from '../http/exchange/administration.ts'
+import type { DataAdministration } from '../http/exchange/data-administration.ts'
+import type { Store } from '../store/store.ts'
+import { domainRoute } from './domain-route.ts'
+import type { LogLevelKeeper } from './log-level.ts'
+import { reloadResult } from './reload.ts'
+import type { Reload } from './reload.ts'
+import { createSuspensions } from './suspend-and-resume.ts'
+import type { SuspensionParts } from './suspend-and-resume.ts'
+
+interface AdministrationParts extends SuspensionParts {
+  live: ReplaceableConfiguration
+  reload: Reload['reload']
+  store: Pick<Store, 'queueGroups' | 'actOnQueue' | 'warmupDays' | 'ipDays'>
+  clock: Clock
+  egress: Pick<Egress, 'ips'>
+  warmup: SuspensionParts['warmup'] & Pick<Warmup, 'audit'>
+  findRoute: FindRoute
+  dispatcher: Pick<Dispatcher, 'noteQueued' | 'backlogOf'>
+  health: Pick<HealthKeeper, 'last' | 'run'>
+  logLevel: Pick<LogLevelKeeper, 'raise'>
+  /** Backups, storage, what is stored about somebody. */
+  data: DataAdministration
+  /** Events were written. */
+  onEvents: () => void
+}
+
+/** Of the messages that one action changes: all. */
+const NO_LIMIT = Number.MAX_SAFE_INTEGER
+
+export function createAdministration(parts: AdministrationParts): Administration {
+  const { live, store, clock, warmup } = parts
+  return {
+    ...parts.data,
+    ...createSuspensions(parts),
+    reload: (isDryRun) => reloadResult(parts, isDryRun),
+    queueGroups: (by, filter) => store.queueGroups(by, filter, clock.now()),
+    actOnQueue: (...action) => actOnQueue(parts, ...action),
+    pools: () => poolStates(parts),
+    audit: warmup.audit,
+    async sendDays(text, past, ahead) {
+      const { ip, warmup: ramp } = await warmup.find(text)
+      const now = clock.now()
+      const [warmupDays, sentDays] = await Promise.all([
+        store.warmupDays(ip, dayAfter(utcDay(now), 1 - past)),
+        store.ipDays(ip, past),
+      ])
+      const curve = ramp === null ? null : (live.current().warmup.curves[ramp.curve] ?? null)
+      return sendDays({ warmup: ramp, curve, warmupDays, sentDays, now, past, ahead })
+    },
+    routeOf: (text) => domainRoute(text, parts.findRoute),
+    lastChecks: parts.health.last,
+    runChecks: parts.health.run,
+    raiseLogLevel: parts.logLevel.raise,
+    server: () => ({
+      version: packageVersion(),
+      node: process.versions.node,
+      revision: live.revision(),
+      startedAt: Math.round(performance.timeOrigin),
+    }),
+  }
+}
+
+/** The dispatcher is told of what is due otherwise now. */
+async function actOnQueue(
+  { live, store, clock, dispatcher, onEvents }: AdministrationParts,
+  ...[action, filter, isDryRun]: Parameters<Administration['actOnQueue']>
+): Promise<number> {
+  if (action.kind === 'move') requirePool(live, action.pool)
+  const { messages, queued } = await store.actOnQueue({ filter, action, now: clock.now(), limit: NO_LIMIT, isDryRun })
+  if (isDryRun) return messages
+  dispatcher.noteQueued(queued)
+  if (action.kind === 'drop') onEvents()
+  return messages
+}
+
+function poolStates({ live, egress, dispatcher }: AdministrationParts): ReturnType<Administration['pools']> {
+  const { pools, default_pool: defaultPool } = live.current().pools
+  return Object.entries(pools).map(([name, settings]) => ({
+    name,
+    settings,
+    isDefault: name === defaultPool,
+    ips: egress.ips().filter(({ pool }) => pool === name),
+    waiting: Object.values(dispatcher.backlogOf(name)).reduce((sum, count) => sum + count, 0),
+  }))
+}
+
+function requirePool(live: ReplaceableConfiguration, name: string): void {
+  const { pools } = live.current().pools
+  if (Object.hasOwn(pools, name)) return
+  throw new ServiceError('invalid_request', `to_pool: no pool "${name}"; there are ${Object.keys(pools).join(', ')}`)
+}

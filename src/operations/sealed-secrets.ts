@@ -1,0 +1,56 @@
+/**
+ * Whether what is sealed in the database opens with the master key of this server: after a restore without the key it
+ * does not. Each domain that cannot sign, and each webhook endpoint that cannot, has a line in the log that says what
+ * to do; the server runs. Never rejects.
+ */
+import { errorText } from '../base/errors.ts'
+import type { KeyRing } from '../base/key-ring.ts'
+import type { Logger } from '../base/logger.ts'
+import { dkimSealContext } from '../senders/records/dkim-keys.ts'
+import type { Store } from '../store/store.ts'
+import { openSecret } from '../webhooks/endpoint-secret.ts'
+import { pagesOf } from './pages.ts'
+
+const PAGE = 100
+
+interface Sealing {
+  store: Pick<Store, 'listDomains' | 'listWebhookEndpoints' | 'findWebhookTarget'>
+  keyRing: KeyRing
+  logger: Logger
+}
+
+export async function tellForeignSecrets({ store, keyRing, logger }: Sealing): Promise<void> {
+  try {
+    for await (const { domains } of pagesOf((after) => store.listDomains({ states: null, limit: PAGE, after }))) {
+      for (const { name, keys } of domains) {
+        const isForeign = keys.some(
+          ({ role, selector, sealedPrivateKey }) =>
+            role === 'active' && !opens(() => keyRing.open(sealedPrivateKey, dkimSealContext(name, selector))),
+        )
+        if (!isForeign) continue
+        const fix = `sternpost domain dkim rotate ${name}; or start with the master key of the backup`
+        logger.error({ domain: name, fix }, 'the DKIM key of a domain does not open: its mail waits')
+      }
+    }
+    for await (const { endpoints } of pagesOf((after) => store.listWebhookEndpoints(PAGE, after))) {
+      for (const { id } of endpoints) {
+        const target = await store.findWebhookTarget(id)
+        if (target === null || opens(() => openSecret(keyRing, id, target.sealedSecret))) continue
+        const fix = `sternpost webhook rotate-secret ${id}; or start with the master key of the backup`
+        logger.error({ endpoint_id: id, fix }, 'the secret of a webhook does not open: its events wait')
+      }
+    }
+  } catch (thrown) {
+    logger.error({ error: errorText(thrown) }, 'the sealed secrets could not be looked at')
+  }
+}
+
+function opens(open: () => unknown): boolean {
+  try {
+    open()
+    return true
+  } catch {
+    // Sealed with another key.
+    return false
+  }
+}

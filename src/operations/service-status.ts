@@ -1,0 +1,74 @@
+/**
+ * How the service is: for `GET /health` (http/README.md "Health, metrics, OpenAPI"), and in one line for
+ * `systemctl status`. Never rejects: a store that does not answer is part of the answer.
+ */
+import { toUnixSeconds } from '../base/clock.ts'
+import type { Clock } from '../base/clock.ts'
+import type { DiskGuard } from '../base/disk-guard.ts'
+import type { Egress } from '../egress/egress.ts'
+import type { HealthKeeper } from '../health/health-keeper.ts'
+import type { HealthReport } from '../http/exchange/features.ts'
+import type { QueueSummary } from '../store/records/records.ts'
+import type { Store } from '../store/store.ts'
+
+interface ServiceStatusParts {
+  store: Pick<Store, 'queueSummary'>
+  egress: Pick<Egress, 'sendingPools'>
+  disk: Pick<DiskGuard, 'mayDeliver'>
+  health: Pick<HealthKeeper, 'isPort25Blocked'>
+  clock: Clock
+}
+
+export interface ServiceStatus {
+  /** One line. */
+  describe(): Promise<string>
+  report(): Promise<HealthReport>
+}
+
+const OK = 'ok'
+
+export function createServiceStatus({ store, egress, disk, health, clock }: ServiceStatusParts): ServiceStatus {
+  /** Null: the store does not answer. */
+  async function queueNow(): Promise<(QueueSummary & { lateSeconds: number }) | null> {
+    const now = clock.now()
+    const queue = await store.queueSummary(now).catch(() => null)
+    if (queue === null) return null
+    const { oldestDueAt } = queue
+    const lateSeconds = oldestDueAt === null ? 0 : toUnixSeconds(Math.max(0, now - oldestDueAt))
+    return { ...queue, lateSeconds }
+  }
+
+  /** Why no mail leaves, without names and addresses; `ok`: it does. */
+  function smtpOut(): string {
+    if (egress.sendingPools().length === 0) return 'no IP can send'
+    return health.isPort25Blocked() ? 'port 25 is blocked' : OK
+  }
+
+  return {
+    async describe() {
+      const queue = await queueNow()
+      if (queue === null) return 'the database does not answer'
+      const { waiting, sending, lateSeconds } = queue
+      const warnings = [
+        ...(disk.mayDeliver() ? [] : ['the disk is full']),
+        ...(egress.sendingPools().length > 0 ? [] : ['no IP can send']),
+      ]
+      const late = lateSeconds > 0 ? `, the oldest due for ${lateSeconds} s` : ''
+      return [`${waiting} waiting, ${sending} being sent${late}`, ...warnings].join('; ')
+    },
+    async report() {
+      const [queue, smtp] = [await queueNow(), smtpOut()]
+      // A store that does not answer takes no mail.
+      if (queue === null) {
+        return { status: 'unavailable', queue_depth: 0, oldest_due_seconds: 0, db: 'no answer', smtp_out: smtp }
+      }
+      return {
+        status: smtp === OK ? 'ok' : 'degraded',
+        queue_depth: queue.waiting + queue.sending,
+        oldest_due_seconds: queue.lateSeconds,
+        db: 'ok',
+        smtp_out: smtp,
+      }
+    },
+  }
+}

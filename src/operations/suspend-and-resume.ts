@@ -1,0 +1,88 @@
+/**
+ * What an operator suspends and resumes: a whole IP, an IP at one provider, and whatever else holds paths back.
+ *
+ * Each action is in force when it returns. Its row in the audit of the IP is written after it: a store that takes no
+ * row, as on a full disk, is logged and undoes nothing. ServiceError `not_found` for an unknown IP, `invalid_request`
+ * for an unknown provider.
+ */
+import { errorText, ServiceError } from '../base/errors.ts'
+import { canonicalIp } from '../base/ip-address.ts'
+import type { Logger } from '../base/logger.ts'
+import type { LiveConfiguration } from '../config/live-configuration.ts'
+import { nearestName } from '../config/settings/nearest-name.ts'
+import type { ProviderChange, Warmup } from '../egress/keeper/warmup.ts'
+import type { PathFilter, PathView, Shaping } from '../egress/shaping/shaping.ts'
+import type { Administration } from '../http/exchange/administration.ts'
+
+export interface SuspensionParts {
+  live: Pick<LiveConfiguration, 'current'>
+  logger: Logger
+  warmup: Pick<Warmup, 'find' | 'suspendIp' | 'resumeIp' | 'noteProvider'>
+  shaping: Pick<Shaping, 'views' | 'suspend' | 'resume'>
+}
+
+type Suspensions = Pick<Administration, 'paths' | 'resumePaths' | 'suspendIp' | 'resumeIp'>
+
+export function createSuspensions({ live, logger, warmup, shaping }: SuspensionParts): Suspensions {
+  const paths = (filter: PathFilter): PathView[] => shaping.views().filter((view) => fits(view, filter))
+
+  async function resumePaths(filter: PathFilter, actor: string): Promise<number> {
+    const byHand = paths(filter).filter(({ holds }) => holds.some(({ scope }) => scope === 'provider'))
+    const resumed = shaping.resume(filter)
+    for (const { ip, provider } of byHand) {
+      if (ip === null || provider === null) continue
+      await noteProvider(ip, { action: 'resume_provider', provider, reason: null }, actor)
+    }
+    return resumed
+  }
+
+  async function noteProvider(ip: string, change: ProviderChange, actor: string): Promise<void> {
+    try {
+      await warmup.noteProvider(ip, change, actor)
+    } catch (thrown) {
+      logger.error({ ip, ...change, actor, error: errorText(thrown) }, 'an action of an operator is not in the audit')
+    }
+  }
+
+  function requireProvider(name: string): void {
+    const { providers } = live.current().providers
+    if (Object.hasOwn(providers, name)) return
+    const names = Object.keys(providers)
+    // Events and statistics name the isp.
+    const meant = names.find((id) => providers[id]?.isp === name) ?? nearestName(name, names)
+    const fix = meant === null ? `there are ${names.join(', ')}` : `did you mean "${meant}"?`
+    throw new ServiceError('invalid_request', `provider: no block "${name}" in providers.yaml; ${fix}`)
+  }
+
+  return {
+    paths,
+    resumePaths: async (filter, isDryRun, actor) => (isDryRun ? paths(filter).length : resumePaths(filter, actor)),
+    async suspendIp(ip, { provider, reason }, actor) {
+      if (provider === null) return warmup.suspendIp(ip, reason, actor)
+      const view = await warmup.find(ip)
+      requireProvider(provider)
+      await shaping.suspend({ ip: view.ip, provider, reason, actor })
+      await noteProvider(view.ip, { action: 'suspend_provider', provider, reason }, actor)
+      return view
+    },
+    async resumeIp(ip, provider, actor) {
+      if (provider === null) {
+        const view = await warmup.resumeIp(ip, actor)
+        await resumePaths({ ip: view.ip }, actor)
+        return view
+      }
+      // What was taken out of the files may be resumed still.
+      const resumed = await resumePaths({ ip: canonicalIp(ip) ?? ip, provider }, actor)
+      if (resumed === 0) requireProvider(provider)
+      return warmup.find(ip)
+    },
+  }
+}
+
+function fits(view: PathView, { ip, route, provider }: PathFilter): boolean {
+  return (
+    (ip === undefined || view.ip === ip) &&
+    (route === undefined || view.route === route) &&
+    (provider === undefined || view.provider === provider)
+  )
+}
