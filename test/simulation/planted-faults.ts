@@ -106,7 +106,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   {
     name: 'more rows than there are tokens',
     edits: [
-      edit('src/delivery/place/paths.ts', 'takeInTurns(path, tokens.granted, most)', 'takeInTurns(path, wanted, most)'),
+      edit('src/delivery/place/take-rows.ts', 'takeInTurns(path, tokens.granted, most)', 'takeInTurns(path, wanted, most)'),
     ],
   },
   {

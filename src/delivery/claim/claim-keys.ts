@@ -7,7 +7,7 @@
 import type { Clock } from '../../base/clock.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'
 import type { Store } from '../../store/store.ts'
-import type { Ask } from './fair-order.ts'
+import type { KeyAsk } from './order-places.ts'
 import type { QueueDirectory } from './queue-directory.ts'
 
 export interface ClaimKeysOptions {
@@ -20,7 +20,7 @@ export interface ClaimKeysOptions {
 }
 
 /** Resolves with the rows that are ours now. */
-export type ClaimKeys = (asks: readonly Ask[]) => Promise<ClaimedMessage[]>
+export type ClaimKeys = (asks: readonly KeyAsk[]) => Promise<ClaimedMessage[]>
 
 export function createClaimKeys({ store, clock, directory, hold, lease }: ClaimKeysOptions): ClaimKeys {
   return async (asks) => {
@@ -51,6 +51,6 @@ function countByKey(messages: readonly ClaimedMessage[]): Map<string, number> {
   return counts
 }
 
-function nameOf({ pool, route, domain, stream, isRetry }: Ask['key']): string {
+function nameOf({ pool, route, domain, stream, isRetry }: KeyAsk['key']): string {
   return `${pool} ${route} ${domain} ${stream} ${isRetry}`
 }

@@ -11,12 +11,14 @@ import type { Egress } from '../../egress/egress.ts'
 import type { Gate, Lane } from '../../egress/shaping/shaping.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { CaptureRoute } from '../place/capture-route.ts'
-import type { Ask, Capacity, FairOrder, RouteGroup } from './fair-order.ts'
+import type { FairOrder } from './fair-order.ts'
+import type { Capacity } from './lane-round.ts'
+import type { KeyAsk, RouteGroup } from './order-places.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 import type { PathFacts, PathFactsMaker } from '../place/path-facts.ts'
-import type { PathRow, Paths } from '../place/paths.ts'
+import type { PathRoom } from '../place/paths.ts'
 import type { QueueDirectory } from './queue-directory.ts'
-import type { Closure } from '../place/closure.ts'
+import type { Closure } from '../place/take-rows.ts'
 import type { ReadyWindow } from '../place/ready-window.ts'
 
 export interface ClaimRoundOptions {
@@ -26,7 +28,7 @@ export interface ClaimRoundOptions {
   egress: Pick<Egress, 'candidates'>
   gateOf: (facts: PathFacts, lane: Lane | null) => Gate
   routes: Pick<KnownRoutes, 'behind'>
-  paths: Pick<Paths<PathRow>, 'roomOf' | 'freeSlots'>
+  paths: Pick<PathRoom, 'roomOf' | 'freeSlots'>
   pathFacts: Pick<PathFactsMaker, 'of'>
   capture: CaptureRoute
   /** Claimed rows that have no path yet. */
@@ -48,7 +50,7 @@ interface KeyRoom {
 
 export interface ClaimRound {
   /** For one `claimDue`. */
-  asks(): Ask[]
+  asks(): KeyAsk[]
 }
 
 export function createClaimRound(options: ClaimRoundOptions): ClaimRound {

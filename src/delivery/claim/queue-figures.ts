@@ -9,9 +9,10 @@ import type { Egress } from '../../egress/egress.ts'
 import { CAPTURE_ROUTE, HELD_UNTIL, UNROUTED } from '../../store/records/queue-records.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
-import type { KeyEntry, QueueDirectory } from './queue-directory.ts'
+import type { KeyEntry } from './due-keys.ts'
+import type { QueueDirectory } from './queue-directory.ts'
 
-export interface WaitingCount {
+interface WaitingCount {
   isp: string
   reason: WaitingFor
   count: number

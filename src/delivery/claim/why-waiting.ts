@@ -12,7 +12,7 @@ import type { CaptureRoute } from '../place/capture-route.ts'
 import type { ChoosePath } from '../place/choose-path.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 import type { PathFacts } from '../place/path-facts.ts'
-import type { PathRow, Paths } from '../place/paths.ts'
+import type { PathRoom } from '../place/paths.ts'
 
 export type WaitingMessage = Pick<
   MessageView,
@@ -44,7 +44,7 @@ export interface WhyWaitingOptions {
   capture: CaptureRoute
   choosePath: ChoosePath
   gateOf: (facts: PathFacts) => Gate
-  paths: Pick<Paths<PathRow>, 'roomOf'>
+  paths: Pick<PathRoom, 'roomOf'>
   /** The ready window is full. */
   isFull: () => boolean
 }

@@ -14,7 +14,7 @@ import type { ClaimedMessage } from '../../store/records/records.ts'
 import type { CaptureRoute } from './capture-route.ts'
 import { familiesToAsk } from '../route/host-families.ts'
 import type { PathFacts, PathFactsMaker } from './path-facts.ts'
-import type { PathRow, Paths } from './paths.ts'
+import type { PathRoom } from './paths.ts'
 import type { ReadyWindow } from './ready-window.ts'
 import type { HostsRoute } from '../route/route-message.ts'
 
@@ -51,7 +51,7 @@ export interface ChoosePathOptions {
   egress: Pick<Egress, 'choose' | 'ipsUsedBy'>
   gateOf: (facts: PathFacts, lane: Lane | null) => Gate
   pathFacts: Pick<PathFactsMaker, 'of' | 'generation'>
-  paths: Pick<Paths<PathRow>, 'hasRoom' | 'takesMore'>
+  paths: Pick<PathRoom, 'hasRoom' | 'takesMore'>
   window: Pick<ReadyWindow, 'ofDomain'>
   capture: CaptureRoute
 }
