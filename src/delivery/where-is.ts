@@ -15,8 +15,7 @@ export type WhereIs = (messageId: string) => Promise<Whereabouts | undefined>
 export interface WhereIsOptions {
   clock: Clock
   holders: Holders
-  /** Undefined: they have not started. */
-  threads: () => Pick<DeliveryThreads, 'where'> | undefined
+  threads: Pick<DeliveryThreads, 'where'>
 }
 
 export function createWhereIs({ clock, holders, threads }: WhereIsOptions): WhereIs {
@@ -47,7 +46,7 @@ export function createWhereIs({ clock, holders, threads }: WhereIsOptions): Wher
       message: { id, claim },
       thread,
     } = held
-    const place = await threads()?.where(thread, claim)
+    const place = await threads.where(thread, claim)
     // It may have gone on while its thread was asked. What ends in a thread is heard before the answer.
     const now = find(id)
     if (now?.by !== 'thread' || now.message.claim !== claim) return whereIs(id)

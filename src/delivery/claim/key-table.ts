@@ -4,7 +4,7 @@
  */
 import { createTimeHeap } from '../../base/time-heap.ts'
 import { UNROUTED } from '../../store/records/queue-records.ts'
-import type { QueueKey, QueueKeyState } from '../../store/records/queue-records.ts'
+import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { DueKeys, KeyEntry } from './due-keys.ts'
 
 export interface KeyTable {
