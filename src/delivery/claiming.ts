@@ -12,7 +12,7 @@ import { createLookAgain } from './claim/look-again.ts'
 import type { LookAgain } from './claim/look-again.ts'
 import { createQueueWalk } from './claim/queue-walk.ts'
 import type { QueueWalk } from './claim/queue-walk.ts'
-import type { DeliveryParts } from './delivery-parts.ts'
+import type { DispatcherParts } from './dispatcher-parts.ts'
 import { createMessagePlacer } from './place/place-messages.ts'
 import type { MessagePlacer } from './place/place-messages.ts'
 import { createRouteDomains } from './route/route-domains.ts'
@@ -38,7 +38,7 @@ export interface ClaimingHooks {
 }
 
 export function createClaiming(
-  parts: DeliveryParts,
+  parts: DispatcherParts,
   { recorder, tries }: Pick<Sending, 'recorder' | 'tries'>,
   { events, wake, mayClaim, isStopping, stopping }: ClaimingHooks,
 ): Claiming {

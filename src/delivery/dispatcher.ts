@@ -16,8 +16,8 @@ import { createWhyWaiting } from './claim/why-waiting.ts'
 import type { WhyWaiting } from './claim/why-waiting.ts'
 import { createClaiming } from './claiming.ts'
 import type { Claiming } from './claiming.ts'
-import { createDeliveryParts } from './delivery-parts.ts'
-import type { DeliveryParts, DispatcherOptions } from './delivery-parts.ts'
+import { createDispatcherParts } from './dispatcher-parts.ts'
+import type { DispatcherParts, DispatcherOptions } from './dispatcher-parts.ts'
 import { createHolders } from './holders.ts'
 import type { Holders } from './holders.ts'
 import { createLeaseRenewal } from './lease-renewal.ts'
@@ -52,7 +52,7 @@ export interface Dispatcher extends QueueFigures {
 }
 
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
-  const parts = createDeliveryParts(options)
+  const parts = createDispatcherParts(options)
   const { clock, directory, window } = parts
   const state = { isStopping: false, isBroken: false }
   const stopping = Promise.withResolvers<void>()
@@ -126,7 +126,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
 type AllParts = Sending & Claiming & { leases: LeaseRenewal; orphans: Orphans }
 
 async function startAll(
-  { egress, epoch, live, pathFacts, routes, shaping }: DeliveryParts,
+  { egress, epoch, live, pathFacts, routes, shaping }: DispatcherParts,
   { recorder, threads, pump, domains, leases, lookAgain, loop, walk }: Omit<AllParts, 'orphans'>,
   resume: () => void,
 ): Promise<void> {

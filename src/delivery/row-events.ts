@@ -7,7 +7,7 @@ import { UNROUTED } from '../store/records/queue-records.ts'
 import type { QueueKeyState } from '../store/records/queue-records.ts'
 import type { ClaimedMessage } from '../store/records/records.ts'
 import { createConnectionCount } from './connection-count.ts'
-import type { DeliveryParts } from './delivery-parts.ts'
+import type { DispatcherParts } from './dispatcher-parts.ts'
 import type { PlacedRow } from './place/placed-row.ts'
 import type { ThreadConnectionNote } from './protocol/try-result.ts'
 import type { RouteDomains } from './route/route-domains.ts'
@@ -38,11 +38,11 @@ export interface RowEvents {
   threadDied(thread: number): void
 }
 
-export function createRowEvents(parts: DeliveryParts, wake: WakeUps): RowEvents {
+export function createRowEvents(parts: DispatcherParts, wake: WakeUps): RowEvents {
   return { ...handOvers(parts, wake), ...connectionEvents(parts, wake) }
 }
 
-function handOvers(parts: DeliveryParts, wake: WakeUps): Omit<RowEvents, 'connections' | 'threadDied'> {
+function handOvers(parts: DispatcherParts, wake: WakeUps): Omit<RowEvents, 'connections' | 'threadDied'> {
   const { directory, egress, history, paths, window } = parts
   return {
     placed(rows) {
@@ -91,7 +91,7 @@ function handOvers(parts: DeliveryParts, wake: WakeUps): Omit<RowEvents, 'connec
 }
 
 function connectionEvents(
-  { metrics, onConnectionTls, paths, shaping }: DeliveryParts,
+  { metrics, onConnectionTls, paths, shaping }: DispatcherParts,
   wake: WakeUps,
 ): Pick<RowEvents, 'connections' | 'threadDied'> {
   const open = createConnectionCount(metrics)

@@ -2,7 +2,7 @@
  * The second half of the dispatcher: from a path to a stored outcome. The pump gives rows to the delivery threads, marks
  * answer the threads' questions, results are settled, and the recorder brings what became of each row into the store.
  */
-import type { DeliveryParts } from './delivery-parts.ts'
+import type { DispatcherParts } from './dispatcher-parts.ts'
 import { createDeliveryThreads } from './delivery-threads.ts'
 import type { DeliveryThreads } from './delivery-threads.ts'
 import { createPathPump } from './path-pump.ts'
@@ -34,7 +34,7 @@ export interface SendingHooks {
   onFatal: (reason: Error) => void
 }
 
-export function createSending(parts: DeliveryParts, hooks: SendingHooks): Sending {
+export function createSending(parts: DispatcherParts, hooks: SendingHooks): Sending {
   const { events } = hooks
   const recorder = createOutcomeRecorder({ ...parts, onStored: events.stored })
   // A mark is asked for by a thread, for a row that a try has put there: both know each other.

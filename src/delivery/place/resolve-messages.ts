@@ -13,7 +13,7 @@ import type { RouteAssignment } from '../../store/records/queue-records.ts'
 import type { ClaimedMessage, GiveBack } from '../../store/records/records.ts'
 import type { Store } from '../../store/store.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
-import type { DomainRoute, HostsRoute, NoHosts } from '../route/route-message.ts'
+import type { RecipientRoute, HostsRoute, NoHosts } from '../route/route-message.ts'
 import type { CaptureRoute } from './capture-route.ts'
 
 /** A message that can go. */
@@ -42,7 +42,7 @@ const RETURN_PATH_LIFETIME = SECOND
 
 /** What had to be asked about the messages of one recipient domain. */
 interface Answers {
-  route: DomainRoute
+  route: RecipientRoute
   /** By sending domain; undefined: it is gone. */
   returnPaths: ReadonlyMap<string, string | undefined>
 }

@@ -12,12 +12,12 @@ import type { Clock } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
-import type { FindRoute, HostsRoute, DomainRoute } from './route-message.ts'
+import type { FindRoute, HostsRoute, RecipientRoute } from './route-message.ts'
 
 export interface KnownRoutes {
   /** The route of the domain when it was looked up lately; undefined: `find` has to ask. */
   fresh(recipientDomain: string): HostsRoute | undefined
-  find(recipientDomain: string): Promise<DomainRoute>
+  find(recipientDomain: string): Promise<RecipientRoute>
   /** As it was when it was last looked up, however long ago. */
   last(recipientDomain: string): HostsRoute | undefined
   /** What stands behind the name of a route. */
@@ -43,9 +43,9 @@ const MOST_ROUTES = 20_000
 export function createKnownRoutes({ findRoute, configuration, clock }: KnownRoutesOptions): KnownRoutes {
   const domains = recentEntries<string, { route: HostsRoute; at: number }>(MOST_DOMAINS)
   const providers = recentEntries<string, MailboxProvider>(MOST_ROUTES)
-  const underWay = new Map<string, Promise<DomainRoute>>()
+  const underWay = new Map<string, Promise<RecipientRoute>>()
 
-  async function ask(recipientDomain: string): Promise<DomainRoute> {
+  async function ask(recipientDomain: string): Promise<RecipientRoute> {
     const found = await findRoute(recipientDomain)
     if (found.kind === 'hosts') {
       domains.set(recipientDomain, { route: found, at: clock.now() })

@@ -41,9 +41,9 @@ export interface NoUsableHost {
   reason: string
 }
 
-export type DomainRoute = HostsRoute | NoHosts
+export type RecipientRoute = HostsRoute | NoHosts
 
-export type FindRoute = (recipientDomain: string) => Promise<DomainRoute>
+export type FindRoute = (recipientDomain: string) => Promise<RecipientRoute>
 
 /** Domains looked up at once (network/README.md "Cache and resolver"). */
 const MOST_LOOKUPS = 100

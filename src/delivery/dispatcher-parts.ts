@@ -60,9 +60,9 @@ export interface DispatcherOptions {
   onFatal: (reason: Error) => void
 }
 
-export type DeliveryParts = ReturnType<typeof createDeliveryParts>
+export type DispatcherParts = ReturnType<typeof createDispatcherParts>
 
-export function createDeliveryParts(options: DispatcherOptions) {
+export function createDispatcherParts(options: DispatcherOptions) {
   const { clock, realClock, egress, shaping, epoch, configuration: live } = options
   const configuration = live.current
   const delivery = () => configuration().server.delivery
