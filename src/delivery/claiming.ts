@@ -6,29 +6,18 @@
  */
 import { errorText } from '../base/errors.ts'
 import { createPollLoop } from '../base/poll-loop.ts'
-import type { PollLoop } from '../base/poll-loop.ts'
 import { createClaimRound } from './claim/claim-round.ts'
 import { createLookAgain } from './claim/look-again.ts'
-import type { LookAgain } from './claim/look-again.ts'
 import { createQueueWalk } from './claim/queue-walk.ts'
-import type { QueueWalk } from './claim/queue-walk.ts'
 import type { DispatcherParts } from './dispatcher-parts.ts'
 import { createMessagePlacer } from './place/place-messages.ts'
-import type { MessagePlacer } from './place/place-messages.ts'
 import { createRouteDomains } from './route/route-domains.ts'
-import type { RouteDomains } from './route/route-domains.ts'
 import type { RowEvents, WakeUps } from './row-events.ts'
 import type { Sending } from './sending.ts'
 
-export interface Claiming {
-  domains: RouteDomains
-  placer: MessagePlacer
-  loop: PollLoop
-  walk: QueueWalk
-  lookAgain: LookAgain
-}
+export type Claiming = ReturnType<typeof createClaiming>
 
-export interface ClaimingHooks {
+interface ClaimingHooks {
   events: RowEvents
   wake: WakeUps
   mayClaim: () => boolean
@@ -41,7 +30,7 @@ export function createClaiming(
   parts: DispatcherParts,
   { recorder, tries }: Pick<Sending, 'recorder' | 'tries'>,
   { events, wake, mayClaim, isStopping, stopping }: ClaimingHooks,
-): Claiming {
+) {
   const { clock, directory, logger, paths, window } = parts
   const domains = createRouteDomains({
     ...parts,

@@ -45,7 +45,7 @@ export interface DeliveryThreads {
 
 export type StartWorker = (settings: DeliveryThreadSettings) => Worker
 
-export interface DeliveryThreadsOptions {
+interface DeliveryThreadsOptions {
   startWorker: StartWorker
   count: number
   settings: DeliveryThreadSettings

@@ -5,10 +5,8 @@
  * error of the store is logged; a lease lasts for many renewals. store/README.md "Leases and claims".
  */
 import { MINUTE } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
-import type { Logger } from '../base/logger.ts'
-import type { Store } from '../store/store.ts'
+import type { DispatcherParts } from './dispatcher-parts.ts'
 import type { Holders } from './holders.ts'
 import type { Orphans } from './orphans.ts'
 
@@ -17,12 +15,7 @@ export interface LeaseRenewal {
   stop(): void
 }
 
-export interface LeaseRenewalOptions {
-  store: Pick<Store, 'renewLeases'>
-  /** Leases watch over real work. */
-  realClock: Clock
-  logger: Logger
-  lease: () => { epoch: number; leaseUntil: number }
+type LeaseRenewalOptions = Pick<DispatcherParts, 'store' | 'realClock' | 'logger' | 'lease'> & {
   holders: Holders
   orphans: Pick<Orphans, 'look'>
 }

@@ -25,7 +25,7 @@ export interface Orphans {
   stop(): void
 }
 
-export interface OrphansOptions {
+interface OrphansOptions {
   store: Pick<Store, 'leasedRows' | 'unclaim'>
   clock: Clock
   /** Of the pause between two looks. */

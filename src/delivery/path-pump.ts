@@ -1,6 +1,6 @@
 /**
  * Moves placed rows on: to the delivery thread of their path as far as it takes them, or back to the queue when they
- * can not go soon. Once per turn of the event loop, so that rows travel in batches, and when a path opens by time.
+ * cannot go soon. Once per turn of the event loop, so that rows travel in batches, and when a path opens by time.
  */
 import type { Clock } from '../base/clock.ts'
 import type { OpenGate } from '../egress/shaping/shaping.ts'
@@ -19,7 +19,7 @@ export interface PathPump {
   stop(): void
 }
 
-export interface PathPumpOptions {
+interface PathPumpOptions {
   clock: Clock
   paths: Paths<PlacedRow>
   tries: Pick<SettleTries, 'begin' | 'giveBack'>

@@ -1,15 +1,13 @@
 /**
- * What follows when rows change hands: the directory, the window, the paths and shaping are told, and whoever has work
- * by it is woken. Each event is told once, by the part that caused it. Never throws.
+ * What follows when rows change hands: the directory, the window and the paths are told, and whoever has work by it is
+ * woken. Each event is told once, by the part that caused it. Never throws.
  */
 import { CAPTURE_POOL } from '../mail/simulator.ts'
 import { UNROUTED } from '../store/records/queue-records.ts'
 import type { QueueKeyState } from '../store/records/queue-records.ts'
 import type { ClaimedMessage } from '../store/records/records.ts'
-import { createConnectionCount } from './connection-count.ts'
 import type { DispatcherParts } from './dispatcher-parts.ts'
 import type { PlacedRow } from './place/placed-row.ts'
-import type { ThreadConnectionNote } from './protocol/try-result.ts'
 import type { RouteDomains } from './route/route-domains.ts'
 import type { StoredRow } from './settle/outcome-recorder.ts'
 
@@ -22,37 +20,21 @@ export interface WakeUps {
   domains: Pick<RouteDomains, 'note' | 'wake'>
 }
 
-export interface RowEvents {
-  /** They have got a path. */
-  placed(rows: readonly PlacedRow[]): void
-  /** They have left their threads: their paths take others now. */
-  left(rows: readonly PlacedRow[]): void
-  /** The store has taken their outcome or their return. */
-  stored(rows: readonly StoredRow[], hasEvents: boolean): void
-  /** Waiting rows have got a route: they stand under these keys now. */
-  routed(keys: readonly QueueKeyState[]): void
-  /** Rows without a route were claimed. */
-  unroutedClaimed(messages: readonly ClaimedMessage[]): void
-  connections(notes: readonly ThreadConnectionNote[], thread: number): void
-  /** Its connections ended with it, which says nothing of their hosts. */
-  threadDied(thread: number): void
-}
+export type RowEvents = ReturnType<typeof createRowEvents>
 
-export function createRowEvents(parts: DispatcherParts, wake: WakeUps): RowEvents {
-  return { ...handOvers(parts, wake), ...connectionEvents(parts, wake) }
-}
-
-function handOvers(parts: DispatcherParts, wake: WakeUps): Omit<RowEvents, 'connections' | 'threadDied'> {
+export function createRowEvents(parts: DispatcherParts, wake: WakeUps) {
   const { directory, egress, history, paths, window } = parts
   return {
-    placed(rows) {
+    /** They have got a path. */
+    placed(rows: readonly PlacedRow[]): void {
       for (const row of rows) {
         paths.add(row)
         history.note('placed', row.message, row.facts.key)
       }
       wake.paths()
     },
-    left(rows) {
+    /** They have left their threads: their paths take others now. */
+    left(rows: readonly PlacedRow[]): void {
       for (const row of rows) {
         window.takeBack(row.message)
         paths.settle(row)
@@ -61,7 +43,8 @@ function handOvers(parts: DispatcherParts, wake: WakeUps): Omit<RowEvents, 'conn
       wake.paths()
       wake.claims()
     },
-    stored(rows, hasEvents) {
+    /** The store has taken their outcome or their return. */
+    stored(rows: readonly StoredRow[], hasEvents: boolean): void {
       window.release(rows.map(({ message }) => message.claim))
       for (const { message } of rows) history.note('stored', message)
       const pools = new Set([...egress.poolNames(), CAPTURE_POOL])
@@ -77,48 +60,16 @@ function handOvers(parts: DispatcherParts, wake: WakeUps): Omit<RowEvents, 'conn
       wake.claims()
       wake.domains.wake()
     },
-    routed(keys) {
+    /** Waiting rows have got a route: they stand under these keys now. */
+    routed(keys: readonly QueueKeyState[]): void {
       directory.note(keys)
       for (const { waiting, ...key } of keys) directory.noteGone({ ...key, route: UNROUTED }, waiting)
       wake.claims()
     },
-    unroutedClaimed(messages) {
+    /** Rows without a route were claimed. */
+    unroutedClaimed(messages: readonly ClaimedMessage[]): void {
       for (const { pool, domain, stream, attempts } of messages) {
         directory.noteGone({ pool, route: UNROUTED, domain, stream, isRetry: attempts > 0 }, 1)
-      }
-    },
-  }
-}
-
-function connectionEvents(
-  { metrics, onConnectionTls, paths, shaping }: DispatcherParts,
-  wake: WakeUps,
-): Pick<RowEvents, 'connections' | 'threadDied'> {
-  const open = createConnectionCount(metrics)
-  return {
-    connections(notes, thread) {
-      for (const [pathKey, ofPath] of Map.groupBy(notes, (note) => note.pathKey)) {
-        const facts = paths.factsOf(pathKey)
-        if (facts === undefined || facts.shaped === null) continue
-        const { ip } = facts.shaped
-        open.note(thread, facts, ofPath)
-        for (const note of ofPath) if (note.tls !== null) onConnectionTls(ip, note)
-        shaping.noteConnections(
-          facts.shaped,
-          ofPath.map(({ note }) => note),
-        )
-        paths.touch(facts)
-      }
-      wake.paths()
-    },
-    threadDied(thread) {
-      for (const { facts, open: ended } of open.forgetThread(thread)) {
-        if (facts.shaped === null) continue
-        shaping.noteConnections(
-          facts.shaped,
-          Array.from({ length: ended }, () => ({ kind: 'ended-well', delivered: 0 })),
-        )
-        paths.touch(facts)
       }
     },
   }

@@ -2,29 +2,20 @@
  * The second half of the dispatcher: from a path to a stored outcome. The pump gives rows to the delivery threads, marks
  * answer the threads' questions, results are settled, and the recorder brings what became of each row into the store.
  */
+import { createConnectionNotes } from './connection-notes.ts'
 import type { DispatcherParts } from './dispatcher-parts.ts'
 import { createDeliveryThreads } from './delivery-threads.ts'
-import type { DeliveryThreads } from './delivery-threads.ts'
 import { createPathPump } from './path-pump.ts'
-import type { PathPump } from './path-pump.ts'
 import type { RowEvents, WakeUps } from './row-events.ts'
 import { createDotMarks } from './settle/dot-marks.ts'
 import type { DotMarks } from './settle/dot-marks.ts'
 import { createOutcomeRecorder } from './settle/outcome-recorder.ts'
-import type { OutcomeRecorder } from './settle/outcome-recorder.ts'
 import { createSettleTries } from './settle/settle-tries.ts'
-import type { SettleTries } from './settle/settle-tries.ts'
 import { threadSettings } from './thread-settings.ts'
 
-export interface Sending {
-  recorder: OutcomeRecorder
-  marks: DotMarks
-  tries: SettleTries
-  threads: DeliveryThreads
-  pump: PathPump
-}
+export type Sending = ReturnType<typeof createSending>
 
-export interface SendingHooks {
+interface SendingHooks {
   events: RowEvents
   wake: WakeUps
   /** False: nothing goes to a thread any more. */
@@ -34,8 +25,9 @@ export interface SendingHooks {
   onFatal: (reason: Error) => void
 }
 
-export function createSending(parts: DispatcherParts, hooks: SendingHooks): Sending {
+export function createSending(parts: DispatcherParts, hooks: SendingHooks) {
   const { events } = hooks
+  const connections = createConnectionNotes(parts, hooks.wake.paths)
   const recorder = createOutcomeRecorder({ ...parts, onStored: events.stored })
   // A mark is asked for by a thread, for a row that a try has put there: both know each other.
   const marks: DotMarks = createDotMarks({
@@ -52,10 +44,10 @@ export function createSending(parts: DispatcherParts, hooks: SendingHooks): Send
     settings: threadSettings(parts.configuration(), parts, parts.threadCount),
     onResults: tries.settle,
     onMark: marks.ask,
-    onConnections: events.connections,
+    onConnections: connections.note,
     onStart: (thread, worker) => parts.metrics.watchThread(`delivery-${thread}`, worker),
     onDeath(thread) {
-      events.threadDied(thread)
+      connections.forgetThread(thread)
       tries.giveBackThread(thread)
     },
     onFatal: hooks.onFatal,

@@ -12,7 +12,7 @@ import type { HeldRow, Holders } from './holders.ts'
 
 export type WhereIs = (messageId: string) => Promise<Whereabouts | undefined>
 
-export interface WhereIsOptions {
+interface WhereIsOptions {
   clock: Clock
   holders: Holders
   threads: Pick<DeliveryThreads, 'where'>

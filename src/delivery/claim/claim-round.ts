@@ -15,14 +15,14 @@ import type { CaptureRoute } from '../place/capture-route.ts'
 import { CAPTURE_GATE } from '../place/capture-route.ts'
 import type { ReadyWindow } from '../place/ready-window.ts'
 import type { Closure } from '../place/take-rows.ts'
-import type { FairOrder } from './fair-order.ts'
+import type { Capacity, FairOrder } from './fair-order.ts'
 import { createKeyRooms, earlier } from './key-room.ts'
 import type { KeyRoomOptions, KeyRooms } from './key-room.ts'
-import type { Capacity } from './lane-round.ts'
+import { keyName } from './order-places.ts'
 import type { KeyAsk, RouteGroup } from './order-places.ts'
 import type { QueueDirectory } from './queue-directory.ts'
 
-export interface ClaimRoundOptions extends KeyRoomOptions {
+interface ClaimRoundOptions extends KeyRoomOptions {
   store: Pick<Store, 'claimDue'>
   clock: Clock
   directory: QueueDirectory
@@ -110,7 +110,7 @@ export function createClaimRound(options: ClaimRoundOptions): ClaimRound {
         const { messages, earliestAt } = await store.claimDue({ now: clock.now(), ...lease(), asks })
         const claimed = countByKey(messages)
         asks.forEach(({ key }, index) => {
-          directory.endClaim(key, claimed.get(nameOf(key)) ?? 0, earliestAt[index] ?? null)
+          directory.endClaim(key, claimed.get(keyName(key)) ?? 0, earliestAt[index] ?? null)
         })
         // Also a row that an older claim still has in hand, since its lease lapsed or its return was not heard of yet:
         // what comes of the older claim is refused by the store, its dot mark too.
@@ -127,12 +127,8 @@ export function createClaimRound(options: ClaimRoundOptions): ClaimRound {
 function countByKey(messages: readonly ClaimedMessage[]): Map<string, number> {
   const counts = new Map<string, number>()
   for (const message of messages) {
-    const name = nameOf({ ...message, isRetry: message.attempts > 0 })
+    const name = keyName({ ...message, isRetry: message.attempts > 0 })
     counts.set(name, (counts.get(name) ?? 0) + 1)
   }
   return counts
-}
-
-function nameOf({ pool, route, domain, stream, isRetry }: QueueKey): string {
-  return `${pool} ${route} ${domain} ${stream} ${isRetry}`
 }

@@ -8,6 +8,7 @@ import { createTimeHeap } from '../../base/time-heap.ts'
 import type { QueueKeyState, WaitingFor } from '../../store/records/queue-records.ts'
 import type { Closure } from '../place/take-rows.ts'
 import type { FairOrder } from './fair-order.ts'
+import { groupName } from './order-places.ts'
 import type { RouteGroup } from './order-places.ts'
 
 export interface KeyEntry extends QueueKeyState {
@@ -31,26 +32,7 @@ interface Group extends RouteGroup {
 
 type Closable = KeyEntry | Group
 
-export interface DueKeys {
-  add(entry: KeyEntry): void
-  remove(entry: KeyEntry): void
-  /** How many rows wait has changed. */
-  update(entry: KeyEntry): void
-  close(entry: KeyEntry, closure: Closure): void
-  closeGroup(group: RouteGroup, closure: Closure): void
-  /** Opens what its time has come for. */
-  advance(now: number): void
-  /** Paths of this route may take rows again. */
-  openRoute(route: string): void
-  openAll(): void
-  /** As `openAll`, for those that no time opens. */
-  openTimeless(): void
-  /** When something opens by itself. */
-  nextAt(): number | undefined
-  of(group: RouteGroup): Iterable<Readonly<KeyEntry>>
-  /** Why nothing of it can be claimed; null: it can be, or is not due. */
-  closureOf(entry: Readonly<KeyEntry>): Closure | null
-}
+export type DueKeys = ReturnType<typeof createDueKeys>
 
 /** What should have opened by now, but has not, is looked at again after so long. */
 const OVERDUE_WAIT = SECOND
@@ -61,7 +43,7 @@ export interface DueKeysOptions {
   order: Pick<FairOrder, 'set' | 'pause' | 'resume'>
 }
 
-export function createDueKeys({ clock, order }: DueKeysOptions): DueKeys {
+export function createDueKeys({ clock, order }: DueKeysOptions) {
   const groups = new Map<string, Group>()
   /** What is closed, by route. */
   const closedOf = new Map<string, Set<Closable>>()
@@ -73,7 +55,7 @@ export function createDueKeys({ clock, order }: DueKeysOptions): DueKeys {
 
   function close(closing: Closable, closure: Closure): void {
     closing.closure = closure
-    setFor(closedOf, closing.route).add(closing)
+    addTo(closedOf, closing)
     const now = clock.now()
     if (closure.until === null) closed.remove(closing)
     else closed.set(closing, closure.until > now ? closure.until : now + OVERDUE_WAIT)
@@ -85,9 +67,7 @@ export function createDueKeys({ clock, order }: DueKeysOptions): DueKeys {
     if (closing.closure === null) return
     closing.closure = null
     closed.remove(closing)
-    const ofRoute = closedOf.get(closing.route)
-    ofRoute?.delete(closing)
-    if (ofRoute?.size === 0) closedOf.delete(closing.route)
+    takeFrom(closedOf, closing)
     if ('keys' in closing) order.resume(closing)
     else update(closing)
   }
@@ -97,57 +77,61 @@ export function createDueKeys({ clock, order }: DueKeysOptions): DueKeys {
   }
 
   return {
-    add(entry) {
+    add(entry: KeyEntry): void {
       entry.isDue = true
       const { pool, route } = entry
-      const group = groups.get(groupOf(entry)) ?? { pool, route, keys: new Set(), closure: null }
-      groups.set(groupOf(entry), group)
+      const group = groups.get(groupName(entry)) ?? { pool, route, keys: new Set(), closure: null }
+      groups.set(groupName(entry), group)
       group.keys.add(entry)
       // What cannot go of the others may go of this one: paths keep room for transactional mail.
       open(group)
       update(entry)
     },
-    remove(entry) {
+    remove(entry: KeyEntry): void {
       if (!entry.isDue) return
       open(entry)
       entry.isDue = false
       update(entry)
-      const group = groups.get(groupOf(entry))
+      const group = groups.get(groupName(entry))
       group?.keys.delete(entry)
       if (group === undefined || group.keys.size > 0) return
       open(group)
-      groups.delete(groupOf(entry))
+      groups.delete(groupName(entry))
     },
     update,
-    close(entry, closure) {
+    close(entry: KeyEntry, closure: Closure): void {
       if (entry.isDue) close(entry, closure)
     },
-    closeGroup(group, closure) {
-      const known = groups.get(groupOf(group))
+    closeGroup(group: RouteGroup, closure: Closure): void {
+      const known = groups.get(groupName(group))
       if (known !== undefined) close(known, closure)
     },
-    advance(now) {
+    advance(now: number): void {
       for (let next = closed.peek(); next !== undefined && next.at <= now; next = closed.peek()) open(next.item)
     },
-    openRoute(route) {
+    /** Paths of this route may take rows again. */
+    openRoute(route: string): void {
       for (const closing of closedOf.get(route) ?? []) open(closing)
     },
-    openAll: () => openThose(() => true),
-    openTimeless: () => openThose(({ closure }) => closure?.until === null),
+    openAll: (): void => openThose(() => true),
+    /** As `openAll`, for those that no time opens. */
+    openTimeless: (): void => openThose(({ closure }) => closure?.until === null),
     nextAt: () => closed.peek()?.at,
-    of: (group) => groups.get(groupOf(group))?.keys ?? [],
-    closureOf: (entry) => (entry.isDue ? (entry.closure ?? groups.get(groupOf(entry))?.closure ?? null) : null),
+    of: (group: RouteGroup): Iterable<Readonly<KeyEntry>> => groups.get(groupName(group))?.keys ?? [],
+    /** Why nothing of it can be claimed; null: it can be, or is not due. */
+    closureOf: (entry: Readonly<KeyEntry>): Closure | null =>
+      entry.isDue ? (entry.closure ?? groups.get(groupName(entry))?.closure ?? null) : null,
   }
 }
 
-function setFor(sets: Map<string, Set<Closable>>, name: string): Set<Closable> {
-  const known = sets.get(name)
-  if (known !== undefined) return known
-  const made = new Set<Closable>()
-  sets.set(name, made)
-  return made
+function addTo(sets: Map<string, Set<Closable>>, closing: Closable): void {
+  const ofRoute = sets.get(closing.route)
+  if (ofRoute === undefined) sets.set(closing.route, new Set([closing]))
+  else ofRoute.add(closing)
 }
 
-function groupOf({ pool, route }: RouteGroup): string {
-  return `${pool} ${route}`
+function takeFrom(sets: Map<string, Set<Closable>>, closing: Closable): void {
+  const ofRoute = sets.get(closing.route)
+  ofRoute?.delete(closing)
+  if (ofRoute?.size === 0) sets.delete(closing.route)
 }

@@ -7,13 +7,35 @@
  * have more, for a full window with thousands of due groups is the usual case. No clock, no chance: the same calls give
  * the same asks. Never throws.
  */
+import type { Stream } from '../../mail/message.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
-import { createLaneRound } from './lane-round.ts'
-import type { LaneRound, RoundRequest } from './lane-round.ts'
 import { createOrderPlaces } from './order-places.ts'
-import type { OrderGroup, KeyAsk, RouteGroup } from './order-places.ts'
+import type { DueKey, KeyAsk, OrderGroup, OrderLane, OrderPlaces, RouteGroup, WholeLane } from './order-places.ts'
 import { takeTurns } from './turn-ring.ts'
 import type { Taken } from './turn-ring.ts'
+
+/** What a group takes in this round. */
+export interface Capacity {
+  /** Free connection slots of all its paths: its quantum. */
+  slots: number
+  /** Rows its paths take now, beyond what waits or is under way. 0: it is passed over. */
+  room: number
+}
+
+export interface RoundRequest {
+  /** Rows to ask for in all. */
+  room: number
+  /** Rows of one lane in the window, at most, while other lanes wait: half of `delivery.ready_window`. */
+  mostPerLane: number
+  /** Rows of bulk mail in all; left out: as `room`. */
+  roomForBulk?: number
+  /** Rows of the lane that are in the window already. */
+  heldOf(domain: string, stream: Stream): number
+  /** Asked at most once a round for each group. */
+  capacityOf(group: RouteGroup): Capacity
+  /** Rows of this key that can go now (suspended lane, hope of allowance); asked at most once a round. */
+  roomOf(key: QueueKey): number
+}
 
 export interface FairOrder {
   /** The key has so many rows due, or thought to be due, now; 0 takes it out. What is asked for is subtracted. */
@@ -90,4 +112,73 @@ function serveStreams(group: OrderGroup, amount: number, serve: LaneRound['serve
   const left = notUsed > 0 ? notTaken : takeTurns(transactional, notTaken, serve)
   group.bulkCredit = Math.min(1, group.bulkCredit - bulkAmount)
   return amount - left
+}
+
+type LaneRound = ReturnType<typeof createLaneRound>
+
+/** What the lanes get in one round. `number`: no other round has it. Asks about each key and each lane once. */
+function createLaneRound(
+  { wholeLanes, leave }: Pick<OrderPlaces, 'wholeLanes' | 'leave'>,
+  request: RoundRequest,
+  number: number,
+) {
+  const asks: KeyAsk[] = []
+  const isAlone = wholeLanes.size === 1
+
+  function roomOfKey(entry: DueKey | null): number {
+    if (entry === null) return 0
+    if (entry.round !== number) {
+      entry.round = number
+      entry.room = request.roomOf(entry.key)
+      entry.ask = null
+    }
+    return Math.min(entry.due, entry.room)
+  }
+
+  function roomOfLane(whole: WholeLane): number {
+    if (whole.stream === 'bulk' && request.roomForBulk === 0) return 0
+    if (isAlone) return Infinity
+    if (whole.round !== number) {
+      whole.round = number
+      whole.room = request.mostPerLane - request.heldOf(whole.domain, whole.stream)
+    }
+    return Math.max(0, whole.room)
+  }
+
+  function ask(entry: DueKey | null, count: number): void {
+    if (entry === null || count === 0) return
+    if (entry.ask === null) asks.push((entry.ask = { key: entry.key, limit: 0 }))
+    entry.ask.limit += count
+    entry.room -= count
+    entry.due -= count
+    entry.lane.whole.room -= count
+    if (entry.due === 0) leave(entry)
+  }
+
+  return {
+    /** What is asked for so far. */
+    asks,
+    /** Some lane with bulk mail may have more. */
+    isBulkOpen: () => [...wholeLanes.values()].some((whole) => whole.stream === 'bulk' && roomOfLane(whole) > 0),
+    hasOpenLane({ lanes }: OrderGroup): boolean {
+      for (const { whole } of lanes.values()) if (roomOfLane(whole) > 0) return true
+      return false
+    },
+    /** One turn of a lane: at most `part` rows. */
+    serve(lane: OrderLane, part: number): Taken {
+      const most = Math.min(part, roomOfLane(lane.whole))
+      if (most === 0) return NOTHING
+      const { first, retry } = lane
+      const firsts = roomOfKey(first)
+      const retries = roomOfKey(retry)
+      const half = lane.owesRetry ? Math.floor(most / 2) : Math.ceil(most / 2)
+      const firstCount = Math.min(firsts, Math.max(half, most - retries))
+      const retryCount = Math.min(retries, most - firstCount)
+      if (firsts > 0 && retries > 0 && firstCount !== retryCount) lane.owesRetry = firstCount > retryCount
+      ask(first, firstCount)
+      ask(retry, retryCount)
+      const count = firstCount + retryCount
+      return { count, wantsMore: count < firsts + retries && roomOfLane(lane.whole) > 0 }
+    },
+  }
 }

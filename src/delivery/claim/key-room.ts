@@ -23,21 +23,15 @@ export interface KeyRoomOptions {
 }
 
 /** What one key finds. `closure` undefined with a room of 0: only for now. */
-export interface KeyRoom {
+interface KeyRoom {
   room: number
   closure: Closure | undefined
 }
 
-/** Of one round. */
-export interface KeyRooms {
-  /** Rows of a key that could go now, at most about `wanted`. Without a lane: of any; nothing is counted on. */
-  of(key: QueueKey, lane: Lane | null, wanted: number): KeyRoom
-  /** Free connections of the paths that a first attempt may take, up to about `most`. */
-  slotsOf(key: Pick<QueueKey, 'pool' | 'route'>, most: number): number
-}
+export type KeyRooms = ReturnType<typeof createKeyRooms>
 
-/** `unreserved`: claimed first attempts without a path; each may take the allowance of any IP. */
-export function createKeyRooms(options: KeyRoomOptions, unreserved: number): KeyRooms {
+/** For one round. `unreserved`: claimed first attempts without a path; each may take the allowance of any IP. */
+export function createKeyRooms(options: KeyRoomOptions, unreserved: number) {
   const { window, egress, gateOf, routes, paths, pathFacts } = options
   const known = new Map<string, Candidate[]>()
   /** Allowance that keys of this round count on already, by IP. */
@@ -56,7 +50,8 @@ export function createKeyRooms(options: KeyRoomOptions, unreserved: number): Key
   }
 
   return {
-    of(key, lane, wanted) {
+    /** Rows of a key that could go now, at most about `wanted`. Without a lane: of any; nothing is counted on. */
+    of(key: QueueKey, lane: Lane | null, wanted: number): KeyRoom {
       const provider = routes.behind(key.route)
       let room = 0
       let closure: Closure | undefined
@@ -89,7 +84,8 @@ export function createKeyRooms(options: KeyRoomOptions, unreserved: number): Key
       }
       return { room, closure: room > 0 || isOnlyForNow ? undefined : (closure ?? NO_IP) }
     },
-    slotsOf({ pool, route }, most) {
+    /** Free connections of the paths that a first attempt may take, up to about `most`. */
+    slotsOf({ pool, route }: Pick<QueueKey, 'pool' | 'route'>, most: number): number {
       const provider = routes.behind(route)
       let slots = 0
       for (const { ip } of candidatesOf({ pool, stream: 'transactional', isRetry: false }, provider.isp)) {

@@ -6,32 +6,14 @@ import { createTimeHeap } from '../../base/time-heap.ts'
 import { UNROUTED } from '../../store/records/queue-records.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { DueKeys, KeyEntry } from './due-keys.ts'
+import { keyName } from './order-places.ts'
 
-export interface KeyTable {
-  find(key: QueueKey): KeyEntry | undefined
-  entries(): Iterable<KeyEntry>
-  /** So many rows came, the first of them due at `dueAt`. */
-  note(key: QueueKey, dueAt: number, count: number): void
-  /** It may be due sooner than was known. */
-  lower(entry: KeyEntry, dueAt: number): void
-  /** It is due at its `earliestAt`, and not before. */
-  postpone(entry: KeyEntry): void
-  remove(entry: KeyEntry): void
-  /** Hands over what has become due. */
-  advance(now: number): void
-  /** When the next key becomes due. */
-  nextAt(): number | undefined
-  /** Returns the number of the walk that begins: nothing counts as forgotten until something is. */
-  beginWalk(): number
-  /** The earliest of the keys that were forgotten; Infinity: none was. */
-  forgottenFrom(): number
-  hasRoom(): boolean
-}
+export type KeyTable = ReturnType<typeof createKeyTable>
 
 /** So many more are taken in before the last ones are forgotten together. */
 const SLACK = 0.1
 
-export function createKeyTable(due: DueKeys, mostKeys: number): KeyTable {
+export function createKeyTable(due: DueKeys, mostKeys: number) {
   const entries = new Map<string, KeyEntry>()
   const later = createTimeHeap<KeyEntry>()
   let forgottenFrom = Infinity
@@ -42,9 +24,11 @@ export function createKeyTable(due: DueKeys, mostKeys: number): KeyTable {
     if (entry.route !== UNROUTED) later.set(entry, entry.earliestAt)
   }
 
-  function add(key: QueueKey, earliestAt: number, waiting: number): void {
+  function come(key: QueueKey, earliestAt: number, waiting: number): void {
+    // One too many, and not the earliest of those.
+    if (entries.size >= mostKeys && earliestAt >= forgottenFrom) return
     const entry = newEntry(key, { earliestAt, waiting, walk })
-    entries.set(idOf(entry), entry)
+    entries.set(keyName(entry), entry)
     schedule(entry)
     if (entries.size > mostKeys * (1 + SLACK)) forgetLatest()
   }
@@ -52,16 +36,14 @@ export function createKeyTable(due: DueKeys, mostKeys: number): KeyTable {
   function remove(entry: KeyEntry): void {
     due.remove(entry)
     later.remove(entry)
-    entries.delete(idOf(entry))
+    entries.delete(keyName(entry))
   }
 
   /** What is due, or would be if it could go, stays; what comes last goes. */
   function forgetLatest(): void {
     const timeOf = (entry: KeyEntry): number => Math.max(entry.earliestAt, due.closureOf(entry)?.until ?? 0)
-    const inOrder = [...entries.values()]
-      .filter(({ isClaiming }) => !isClaiming)
-      .toSorted((left, right) => timeOf(left) - timeOf(right))
-    for (const entry of inOrder.slice(mostKeys)) {
+    const idle = [...entries.values()].filter(({ isClaiming }) => !isClaiming)
+    for (const entry of idle.toSorted((left, right) => timeOf(left) - timeOf(right)).slice(mostKeys)) {
       forgottenFrom = Math.min(forgottenFrom, timeOf(entry))
       remove(entry)
     }
@@ -75,37 +57,38 @@ export function createKeyTable(due: DueKeys, mostKeys: number): KeyTable {
   }
 
   return {
-    find: (key) => entries.get(idOf(key)),
+    find: (key: QueueKey) => entries.get(keyName(key)),
     entries: () => entries.values(),
-    note(key, dueAt, count) {
-      const known = entries.get(idOf(key))
-      if (known === undefined) {
-        if (entries.size < mostKeys || dueAt < forgottenFrom) add(key, dueAt, count)
-        else forgottenFrom = Math.min(forgottenFrom, dueAt)
-        return
-      }
+    /** So many rows came, the first of them due at `dueAt`. */
+    note(key: QueueKey, dueAt: number, count: number): void {
+      const known = entries.get(keyName(key))
+      if (known === undefined) return come(key, dueAt, count)
       known.waiting += count
       known.walk = walk
       lower(known, dueAt)
       if (known.isDue) due.update(known)
     },
+    /** It may be due sooner than was known. */
     lower,
-    postpone(entry) {
+    /** It is due at its `earliestAt`, and not before. */
+    postpone(entry: KeyEntry): void {
       due.remove(entry)
       schedule(entry)
     },
     remove,
-    advance(now) {
+    advance(now: number): void {
       for (let next = later.peek(); next !== undefined && next.at <= now; next = later.peek()) {
         later.pop()
         due.add(next.item)
       }
     },
     nextAt: () => later.peek()?.at,
-    beginWalk() {
+    /** Returns the number of the walk: nothing counts as forgotten until something is. */
+    beginWalk(): number {
       forgottenFrom = Infinity
       return ++walk
     },
+    /** The earliest of the keys that were forgotten; Infinity: none was. */
     forgottenFrom: () => forgottenFrom,
     hasRoom: () => entries.size < mostKeys,
   }
@@ -130,9 +113,4 @@ function newEntry(
     waitingFor: null,
     walk,
   }
-}
-
-/** None of the parts has a space in it. */
-function idOf({ pool, route, domain, stream, isRetry }: QueueKey): string {
-  return `${pool} ${route} ${domain} ${stream} ${isRetry ? 'retry' : 'new'}`
 }

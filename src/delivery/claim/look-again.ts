@@ -1,6 +1,6 @@
 /**
- * When paths open, so may the queue keys that are closed. Those that wait for just that are opened at once; all others,
- * which know a time, once a second at most, since there may be thousands of them.
+ * Opens closed queue keys when paths open: those that wait for just that at once; all others, which know a time, once a
+ * second at most, since there may be thousands of them.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { QueueDirectory } from './queue-directory.ts'

@@ -1,7 +1,7 @@
 /**
  * Which of those that come into an order of turns go before all that wait: those that had no turn since the others had
- * theirs, for at most one turn in two. Who leaves with nothing left and comes back soon is none: a steady trickle is
- * not served before a backlog. Pure; every step takes constant time on average; remembers as many as are in the order.
+ * theirs, for at most one turn in two. A member that leaves since it has nothing left, and returns soon, is not new. Pure;
+ * every step takes constant time on average; remembers as many as are in the order.
  */
 export interface Newcomers {
   /** It comes in; true: its turn is next. */

@@ -77,20 +77,9 @@ interface GroupRings {
   urgent: TurnRing<OrderGroup>
 }
 
-export interface OrderPlaces {
-  /** The key has so many rows due; 0 takes it out. */
-  set(key: QueueKey, due: number): void
-  leave(entry: DueKey): void
-  pause(group: RouteGroup): void
-  resume(group: RouteGroup): void
-  /** The group's turn has come. */
-  noteTurn(group: OrderGroup): void
-  rings: GroupRings
-  wholeLanes: ReadonlyMap<string, WholeLane>
-  size(): number
-}
+export type OrderPlaces = ReturnType<typeof createOrderPlaces>
 
-export function createOrderPlaces(): OrderPlaces {
+export function createOrderPlaces() {
   const groups = new Map<string, OrderGroup>()
   const wholeLanes = new Map<string, WholeLane>()
   const dueKeys = new Map<string, DueKey>()
@@ -147,8 +136,9 @@ export function createOrderPlaces(): OrderPlaces {
   }
 
   return {
-    set(key, due) {
-      const name = nameOf(key)
+    /** The key has so many rows due; 0 takes it out. */
+    set(key: QueueKey, due: number): void {
+      const name = keyName(key)
       const known = dueKeys.get(name)
       if (due > 0) (known ?? enter(key, name)).due = due
       else if (known !== undefined) leave(known)
@@ -156,7 +146,8 @@ export function createOrderPlaces(): OrderPlaces {
     leave,
     pause,
     resume,
-    noteTurn(group) {
+    /** The group's turn has come. */
+    noteTurn(group: OrderGroup): void {
       group.isNew = false
       newcomers.turn()
     },
@@ -167,20 +158,18 @@ export function createOrderPlaces(): OrderPlaces {
 }
 
 /** A paused group keeps its place among the groups, and has none in the rings. */
-function createPausableRings(groups: ReadonlyMap<string, OrderGroup>): Pick<OrderPlaces, 'rings' | 'pause' | 'resume'> & {
-  enter(ring: keyof GroupRings, group: OrderGroup): void
-} {
+function createPausableRings(groups: ReadonlyMap<string, OrderGroup>) {
   const rings: GroupRings = { all: createTurnRing(), urgent: createTurnRing() }
   const paused = new Set<string>()
 
   return {
     rings,
-    enter(ring, group) {
+    enter(ring: keyof GroupRings, group: OrderGroup): void {
       if (paused.has(group.name)) return
       if (group.isNew) rings[ring].addNext(group)
       else rings[ring].add(group)
     },
-    pause(group) {
+    pause(group: RouteGroup): void {
       const name = groupName(group)
       paused.add(name)
       const known = groups.get(name)
@@ -188,7 +177,7 @@ function createPausableRings(groups: ReadonlyMap<string, OrderGroup>): Pick<Orde
       rings.all.remove(known)
       rings.urgent.remove(known)
     },
-    resume(group) {
+    resume(group: RouteGroup): void {
       const name = groupName(group)
       paused.delete(name)
       const known = groups.get(name)
@@ -214,10 +203,11 @@ function newGroup({ pool, route }: RouteGroup, isNew: boolean): OrderGroup {
   }
 }
 
-function groupName({ pool, route }: RouteGroup): string {
+export function groupName({ pool, route }: RouteGroup): string {
   return `${pool} ${route}`
 }
 
-function nameOf({ pool, route, domain, stream, isRetry }: QueueKey): string {
+/** None of the parts has a space in it. */
+export function keyName({ pool, route, domain, stream, isRetry }: QueueKey): string {
   return `${pool} ${route} ${domain} ${stream} ${isRetry ? 'retry' : 'first'}`
 }

@@ -5,6 +5,7 @@
  * `earliestAt` is never later than the truth: too early costs one empty claim. Nothing here waits or throws.
  */
 import { SECOND } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
 import { UNROUTED } from '../../store/records/queue-records.ts'
 import type { QueueKey, QueueKeyState, WaitingFor } from '../../store/records/queue-records.ts'
 import type { Closure } from '../place/take-rows.ts'
@@ -13,51 +14,9 @@ import type { DueKeys, DueKeysOptions, KeyEntry } from './due-keys.ts'
 import { createKeyTable } from './key-table.ts'
 import type { KeyTable } from './key-table.ts'
 
-/** What a walk over the keys of the store finds, and what was forgotten until then. */
-interface WalkedKeys {
-  /** A walk over all keys of the store begins: it finds what was forgotten. */
-  beginWalk(): void
-  /**
-   * A page of the walk, in which no key counts more than `mostCounted` rows. Returns the keys that are due for long and
-   * should have been known.
-   */
-  learn(page: readonly QueueKeyState[], mostCounted: number): QueueKeyState[]
-  /** The walk has seen all pages: keys it did not meet have no rows any more (canceled, dropped, expired). */
-  endWalk(): void
-  /** When the store must be walked for forgotten keys; null: all are known, or there is no room for more. */
-  walkAt(): number | null
-  hasForgotten(): boolean
-}
+export type QueueDirectory = ReturnType<typeof createQueueDirectory>
 
-interface ClaimedKeys {
-  beginClaim(key: QueueKey): void
-  /** `earliestAt`: of the rows that are left; null: none. */
-  endClaim(key: QueueKey, claimed: number, earliestAt: number | null): void
-  /** A claim failed: nothing is known. */
-  failClaim(key: QueueKey): void
-}
-
-export interface QueueDirectory
-  extends WalkedKeys, ClaimedKeys, Pick<DueKeys, 'closeGroup' | 'openRoute' | 'openAll' | 'openTimeless' | 'closureOf'> {
-  /** Rows came: `waiting` is how many, `earliestAt` when the first is due. */
-  note(came: readonly QueueKeyState[]): void
-  /** One row came, or came back for this reason. */
-  noteRow(key: QueueKey, dueAt: number, waitingFor: WaitingFor | null): void
-  /** Rows left it by other ways than a claim: they got a route. */
-  noteGone(key: QueueKey, count: number): void
-  /** Brings what has become due, or is not closed any more, into the fair order. */
-  advance(): void
-  /** Nothing of this key can go now. */
-  close(key: QueueKey, closure: Closure): void
-  /** When something becomes due or opens by itself; null: only an event can bring work. */
-  nextAt(): number | null
-  find(key: QueueKey): Readonly<KeyEntry> | undefined
-  /** The due keys of a pool and route. */
-  dueOf: DueKeys['of']
-  entries(): Iterable<Readonly<KeyEntry>>
-}
-
-export interface QueueDirectoryOptions extends DueKeysOptions {
+interface QueueDirectoryOptions extends DueKeysOptions {
   mostKeys?: number
 }
 
@@ -65,7 +24,7 @@ const MOST_KEYS = 20_000
 /** A key that is due for longer and was not known has been missed (delivery/README.md "Wake-ups"). */
 const MISSED_AFTER = 5 * SECOND
 
-export function createQueueDirectory(options: QueueDirectoryOptions): QueueDirectory {
+export function createQueueDirectory(options: QueueDirectoryOptions) {
   const { clock, mostKeys = MOST_KEYS } = options
   const due = createDueKeys(options)
   const table = createKeyTable(due, mostKeys)
@@ -76,48 +35,60 @@ export function createQueueDirectory(options: QueueDirectoryOptions): QueueDirec
     openAll: due.openAll,
     openTimeless: due.openTimeless,
     closureOf: due.closureOf,
+    /** The due keys of a pool and route. */
     dueOf: due.of,
-    find: table.find,
-    entries: table.entries,
+    find: (key: QueueKey): Readonly<KeyEntry> | undefined => table.find(key),
+    entries: (): Iterable<Readonly<KeyEntry>> => table.entries(),
     ...walkedKeys(table, due, clock),
     ...claimedKeys(table, due, clock),
-    note(came) {
+    /** Rows came: `waiting` is how many, `earliestAt` when the first is due. */
+    note(came: readonly QueueKeyState[]): void {
       for (const state of came) table.note(state, state.earliestAt, state.waiting)
     },
-    noteRow(key, dueAt, waitingFor) {
+    /** One row came, or came back for this reason. */
+    noteRow(key: QueueKey, dueAt: number, waitingFor: WaitingFor | null): void {
       table.note(key, dueAt, 1)
       const entry = table.find(key)
       if (entry !== undefined && waitingFor !== null) entry.waitingFor = waitingFor
     },
-    noteGone(key, count) {
+    /** Rows left it by other ways than a claim: they got a route. */
+    noteGone(key: QueueKey, count: number): void {
       const known = table.find(key)
       if (known === undefined) return
       known.waiting -= count
       if (known.waiting <= 0) table.remove(known)
     },
-    advance() {
+    /** Brings what has become due, or is not closed any more, into the fair order. */
+    advance(): void {
       const now = clock.now()
       table.advance(now)
       due.advance(now)
     },
-    close(key, closure) {
+    /** Nothing of this key can go now. */
+    close(key: QueueKey, closure: Closure): void {
       const entry = table.find(key)
       if (entry !== undefined) due.close(entry, closure)
     },
-    nextAt() {
+    /** When something becomes due or opens by itself; null: only an event can bring work. */
+    nextAt(): number | null {
       const next = Math.min(table.nextAt() ?? Infinity, due.nextAt() ?? Infinity)
       return next === Infinity ? null : next
     },
   }
 }
 
-function walkedKeys(table: KeyTable, due: DueKeys, clock: DueKeysOptions['clock']): WalkedKeys {
+/** What a walk over the keys of the store finds, and what was forgotten until then. */
+function walkedKeys(table: KeyTable, due: DueKeys, clock: Clock) {
   let walk = 0
   return {
-    beginWalk() {
+    beginWalk(): void {
       walk = table.beginWalk()
     },
-    learn(page, mostCounted) {
+    /**
+     * A page of the walk, in which no key counts more than `mostCounted` rows. Returns the keys that are due for long
+     * and should have been known.
+     */
+    learn(page: readonly QueueKeyState[], mostCounted: number): QueueKeyState[] {
       const missed: QueueKeyState[] = []
       for (const state of page) {
         const known = table.find(state)
@@ -134,23 +105,27 @@ function walkedKeys(table: KeyTable, due: DueKeys, clock: DueKeysOptions['clock'
       }
       return missed
     },
-    endWalk() {
+    /** The walk has seen all pages: keys it did not meet have no rows any more (canceled, dropped, expired). */
+    endWalk(): void {
       for (const entry of table.entries()) if (entry.walk < walk && !entry.isClaiming) table.remove(entry)
     },
+    /** When the store must be walked for forgotten keys; null: all are known, or there is no room for more. */
     walkAt: () => (table.forgottenFrom() < Infinity && table.hasRoom() ? table.forgottenFrom() : null),
     hasForgotten: () => table.forgottenFrom() < Infinity,
   }
 }
 
-function claimedKeys(table: KeyTable, due: DueKeys, clock: DueKeysOptions['clock']): ClaimedKeys {
+/** What is known of a key before, while and after it is claimed from. */
+function claimedKeys(table: KeyTable, due: DueKeys, clock: Clock) {
   return {
-    beginClaim(key) {
+    beginClaim(key: QueueKey): void {
       const entry = table.find(key)
       if (entry === undefined) return
       entry.isClaiming = true
       entry.cameMeanwhile = Infinity
     },
-    endClaim(key, claimed, earliestAt) {
+    /** `earliestAt`: of the rows that are left; null: none. */
+    endClaim(key: QueueKey, claimed: number, earliestAt: number | null): void {
       const entry = table.find(key)
       if (entry === undefined) return
       entry.isClaiming = false
@@ -161,7 +136,8 @@ function claimedKeys(table: KeyTable, due: DueKeys, clock: DueKeysOptions['clock
       if (next <= clock.now() && entry.isDue) due.update(entry)
       else table.postpone(entry)
     },
-    failClaim(key) {
+    /** Nothing is known. */
+    failClaim(key: QueueKey): void {
       const entry = table.find(key)
       if (entry === undefined) return
       entry.isClaiming = false

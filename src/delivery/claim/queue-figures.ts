@@ -1,8 +1,8 @@
 /**
  * How much waits, for whom and why, as the dispatcher remembers it: for acceptance, the statistics of an IP, metrics.
  *
- * Right to within what one walk over the queue keys corrects; counts of keys with very many rows are lower bounds until
- * they were accepted or sent by this process. Reads, changes nothing, never throws.
+ * One walk over the queue keys corrects what is wrong. Counts of keys with very many rows are lower bounds until this
+ * process has accepted or sent them. Reads, changes nothing, never throws.
  */
 import type { Clock } from '../../base/clock.ts'
 import type { Egress } from '../../egress/egress.ts'
@@ -29,7 +29,7 @@ export interface QueueFigures {
   waitingByPool(): Map<string, { waiting: number; dueSince: number | null }>
 }
 
-export interface QueueFiguresOptions {
+interface QueueFiguresOptions {
   directory: Pick<QueueDirectory, 'entries' | 'closureOf'>
   routes: Pick<KnownRoutes, 'behind'>
   egress: Pick<Egress, 'ipsUsedBy' | 'poolNames'>

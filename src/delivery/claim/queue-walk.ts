@@ -1,10 +1,7 @@
 /**
- * Walks over the queue keys of the store: once at the start, then every 30 s as a safety net, and when keys were
- * forgotten for want of room or somebody says that the queue changed.
- *
- * Reads small pages, one after the other, so that no other verb waits for long. A key that is due for more than 5 s and
- * was not known is logged as `scheduler.missed_wake`: some part did not tell of its rows. An error is logged; the next
- * walk comes as if nothing had happened. delivery/README.md "From the table to the wire" and "Wake-ups".
+ * Walks over the queue keys of the store, page by page, so that no other verb waits for long: at the start, then as a
+ * net below the wake-ups (delivery/README.md "Wake-ups"). An error is logged; the next walk comes as if nothing had
+ * happened.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -24,7 +21,7 @@ export interface QueueWalk {
   stop(): Promise<void>
 }
 
-export interface QueueWalkOptions {
+interface QueueWalkOptions {
   store: Pick<Store, 'queueKeys'>
   clock: Clock
   logger: Logger

@@ -1,7 +1,7 @@
 /**
- * What keeps a message back, in the words of http/README.md "Explain" and delivery/README.md "Why a message waits": the
- * operator, the warmup or share of its IPs, a rate, a suspension, connections, or no IP that sends. A plain retry delay
- * and a start time are the caller's to say. Reads, changes nothing, never throws.
+ * What keeps a message back, in the words of delivery/README.md "Why a message waits": the operator, the warmup or
+ * share of its IPs, a rate, a suspension, connections, or no IP that sends. The caller says a plain retry delay and a
+ * start time. Reads, changes nothing, never throws.
  */
 import type { Clock } from '../../base/clock.ts'
 import type { IpChoice } from '../../egress/ips/egress-ip.ts'
@@ -37,7 +37,7 @@ export interface WaitReason {
   text: string
 }
 
-export interface WhyWaitingOptions {
+interface WhyWaitingOptions {
   clock: Clock
   shaping: Pick<Shaping, 'explain'>
   routes: Pick<KnownRoutes, 'last'>

@@ -1,7 +1,7 @@
 /**
  * The path of one message: which egress IP it leaves from now, or why none can take it and until when.
  *
- * The choice among the IPs is `egress`'s; what shaping and the rows before it leave free of each path is said here.
+ * `egress` chooses among the IPs; this file says what shaping and the rows before the message leave free of each path.
  * Takes nothing and changes nothing. egress/README.md "Which IP".
  */
 import { SECOND } from '../../base/clock.ts'
@@ -45,7 +45,7 @@ export type ChoosePath = (
   chosenBefore?: (pathKey: string) => number,
 ) => ChosenPath
 
-export interface ChoosePathOptions {
+interface ChoosePathOptions {
   clock: Clock
   configuration: () => Configuration
   egress: Pick<Egress, 'choose' | 'ipsUsedBy'>

@@ -16,7 +16,7 @@ import { createGiveBack } from './resolve-messages.ts'
 import type { GiveBackOptions, ResolvedMessage } from './resolve-messages.ts'
 
 /** Resolves when each of them has a path or goes back. */
-export type GivePaths = (ready: readonly ResolvedMessage[]) => Promise<void>
+type GivePaths = (ready: readonly ResolvedMessage[]) => Promise<void>
 
 export interface GivePathsOptions extends GiveBackOptions {
   egress: Pick<Egress, 'reserve'>

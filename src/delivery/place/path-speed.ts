@@ -7,7 +7,7 @@ import { recentEntries } from '../../base/recent-entries.ts'
 import type { OpenGate } from '../../egress/shaping/shaping.ts'
 import type { PathFacts } from './path-facts.ts'
 
-export interface Speed {
+interface Speed {
   /** Rows completed in a millisecond of real time, lately. */
   pace: number
   /** Milliseconds between two messages when its rate holds it back; 0: it does not. */
@@ -24,7 +24,7 @@ export interface PathMemory extends Speed {
 }
 
 /** Rows of a path; `others`: those of them that are not transactional. */
-export interface PathLoad {
+interface PathLoad {
   all: number
   others: number
 }
@@ -48,22 +48,15 @@ const LEAST_ROOM = 1 / 8
 const SHARE_OF_OTHERS = 0.75
 const FEWEST_TO_SHARE = 4
 
-export interface PathMemories {
-  /** Made when there is none: in turns, so that a few busy paths share the threads evenly. */
-  of(facts: PathFacts): PathMemory
-  /** The path has no rows any more; its memory is as one that was used just now. */
-  keep(memory: PathMemory): void
-  find(pathKey: string): PathMemory | undefined
-  /** To ask keeps nothing, for claims ask about more paths than they use. */
-  speedOf(pathKey: string): Speed
-}
+export type PathMemories = ReturnType<typeof createPathMemories>
 
-export function createPathMemories(threads: number): PathMemories {
+export function createPathMemories(threads: number) {
   const memories = recentEntries<string, PathMemory>(MOST_REMEMBERED)
   let nextThread = 0
 
   return {
-    of(facts) {
+    /** Made when there is none: in turns, so that a few busy paths share the threads evenly. */
+    of(facts: PathFacts): PathMemory {
       const known = memories.get(facts.key)
       if (known !== undefined) return known
       const thread = nextThread++ % threads
@@ -71,13 +64,15 @@ export function createPathMemories(threads: number): PathMemories {
       memories.set(facts.key, memory)
       return memory
     },
-    keep(memory) {
+    /** The path has no rows any more; its memory is as one that was used just now. */
+    keep(memory: PathMemory): void {
       const { key } = memory.facts
       // To ask for it makes it the latest, too.
       if (memories.get(key) === undefined) memories.set(key, memory)
     },
-    find: (pathKey) => memories.peek(pathKey),
-    speedOf: (pathKey) => memories.peek(pathKey) ?? UNKNOWN_SPEED,
+    find: (pathKey: string) => memories.peek(pathKey),
+    /** To ask keeps nothing, for claims ask about more paths than they use. */
+    speedOf: (pathKey: string): Speed => memories.peek(pathKey) ?? UNKNOWN_SPEED,
   }
 }
 

@@ -43,7 +43,7 @@ export interface Paths<Row extends PathRow> extends PathRoom {
   takeWaiting(): Row[]
 }
 
-export interface PathsOptions extends TakeRowsOptions {
+interface PathsOptions extends TakeRowsOptions {
   threads: number
 }
 

@@ -24,7 +24,7 @@ export interface ResolvedMessage {
 }
 
 /** Of one recipient domain, and either all captured or none. */
-export type ResolveMessages = (messages: readonly ClaimedMessage[]) => Promise<ResolvedMessage[]>
+type ResolveMessages = (messages: readonly ClaimedMessage[]) => Promise<ResolvedMessage[]>
 
 export interface ResolveMessagesOptions extends GiveBackOptions {
   store: Pick<Store, 'findReturnPath'>
@@ -119,7 +119,7 @@ export interface GiveBackOptions {
 /** Messages go back to the queue for a while, and somebody should look why. */
 export function createGiveBack({ clock, logger, recorder }: GiveBackOptions) {
   return (messages: readonly ClaimedMessage[], reason: string): void => {
-    logger.warn({ reason, messages: messages.length, message_id: messages[0]?.id }, 'messages can not be sent now')
+    logger.warn({ reason, messages: messages.length, message_id: messages[0]?.id }, 'messages cannot be sent now')
     for (const message of messages) recorder.giveBack(message, { nextAt: clock.now() + LOOK_AGAIN_AFTER })
   }
 }

@@ -32,14 +32,14 @@ export interface PathRow {
   isProbe: boolean
 }
 
-export interface ReadyRows<Row> {
+interface ReadyRows<Row> {
   thread: number
   /** The path's gate, as it was when they were taken. */
   gate: OpenGate
   rows: Row[]
 }
 
-export interface PathLimit {
+interface PathLimit {
   thread: number
   pathKey: string
   connections: number
@@ -51,7 +51,7 @@ export interface TakenRows<Row> {
   ready: ReadyRows<Row>[]
   /** Their lifetime ended while they waited. */
   expired: Row[]
-  /** They can not go soon. */
+  /** They cannot go soon. */
   returned: { row: Row; closure: Closure & { until: number } }[]
   /** Threads that have rows of a path whose limits have changed. 0 connections: it is suspended. */
   limits: PathLimit[]
@@ -81,7 +81,7 @@ export interface TakeRowsOptions {
 const LOOK_AGAIN_AFTER = MINUTE
 
 /** Adds to `taken` what leaves the path; returns when what stays can go by time alone, Infinity: nothing can. */
-export type TakeRows<Row extends PathRow> = (path: Path<Row>, taken: TakenRows<Row>) => number
+type TakeRows<Row extends PathRow> = (path: Path<Row>, taken: TakenRows<Row>) => number
 
 export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens }: TakeRowsOptions): TakeRows<Row> {
   /** Those that go now, in so far as gate, pace and rate let them. */
@@ -124,7 +124,8 @@ export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens 
     const gate = gateOf(path.memory.facts)
     tellThread(path, gate, taken)
     if (waitingIn(path) === 0) return Infinity
-    if (gate.kind === 'open') return Math.min(takeReady(path, gate, taken), waitingIn(path) > 0 ? path.endsFrom : Infinity)
+    if (gate.kind === 'open')
+      return Math.min(takeReady(path, gate, taken), waitingIn(path) > 0 ? path.endsFrom : Infinity)
     const { waitingFor, text } = gate
     const closure = { until: gate.until ?? now + LOOK_AGAIN_AFTER, waitingFor, text }
     if (closure.until - now > SHORT_WAIT) returnBeyond(path, 0, closure, taken)

@@ -4,25 +4,13 @@
  */
 import { createTimeHeap } from '../../base/time-heap.ts'
 
-export interface DueDomains {
-  /** False: a domain that is due found no room. */
-  add(domain: string, at: number, isDue: boolean): boolean
-  /** The next one that is due, which stays in; undefined: none is. */
-  next(now: number): string | undefined
-  /** Due at another time, whatever it was before. */
-  move(domain: string, at: number): void
-  remove(domain: string): void
-  /** When the first of them is due; undefined: there is none. */
-  nextAt(): number | undefined
-}
-
 /** Domains in memory; more are fetched from the store when none of these is due. */
 const MOST_DOMAINS = 20_000
 /** Domains of which it is remembered in what order they came. */
 const MOST_NEWEST = 1_000
 
 /** `slack`: so many more that are due; those that are due later never keep out one that is due. */
-export function createDueDomains(slack: number): DueDomains {
+export function createDueDomains(slack: number) {
   const domains = createTimeHeap<string>()
   /** Those that came due, the last one at the end. */
   let newest: string[] = []
@@ -37,7 +25,8 @@ export function createDueDomains(slack: number): DueDomains {
   }
 
   return {
-    add(domain, at, isDue) {
+    /** False: a domain that is due found no room. */
+    add(domain: string, at: number, isDue: boolean): boolean {
       const known = domains.timeOf(domain)
       if (known === undefined && domains.size() >= MOST_DOMAINS + (isDue ? slack : 0)) return !isDue
       if (at >= (known ?? Infinity)) return true
@@ -46,14 +35,17 @@ export function createDueDomains(slack: number): DueDomains {
       if (newest.length > 2 * MOST_NEWEST) newest = newest.slice(-MOST_NEWEST)
       return true
     },
-    next(now) {
+    /** The next one that is due, which stays in; undefined: none is. */
+    next(now: number): string | undefined {
       const first = domains.peek()
       if (first === undefined || first.at > now) return undefined
       isNewestNext = !isNewestNext
       return (isNewestNext ? takeNewest(now) : undefined) ?? first.item
     },
-    move: (domain, at) => domains.set(domain, at),
-    remove: (domain) => domains.remove(domain),
+    /** Due at another time, whatever it was before. */
+    move: domains.set,
+    remove: domains.remove,
+    /** When the first of them is due; undefined: there is none. */
     nextAt: () => domains.peek()?.at,
   }
 }

@@ -7,7 +7,7 @@ import type { EgressIp } from '../../egress/egress.ts'
 import type { HostsRoute } from './route-message.ts'
 import type { MailHost } from '../protocol/try-result.ts'
 
-export type Ipv6Choice = (typeof IPV6_CHOICES)[number]
+type Ipv6Choice = (typeof IPV6_CHOICES)[number]
 
 /** The hosts that the IP's socket can reach, with those addresses alone. */
 export function hostsFor(ip: Pick<EgressIp, 'source'>, { hosts }: Pick<HostsRoute, 'hosts'>): MailHost[] {

@@ -1,11 +1,9 @@
 /**
  * What is remembered of where mail goes: the route of a recipient domain, for about as long as its DNS answer holds,
- * and what stands behind the name of a route, which is all that a queue key has.
+ * and what stands behind the name of a route, which is all that a queue key has. A route that nothing was sent to since
+ * the start is guessed from its name.
  *
- * A route that nothing was sent to since the start is known by its name alone: the block of providers.yaml it begins
- * with, else the default one, and its own name in place of the `isp`. Concurrent questions for one domain share one
- * lookup. `find` rejects as the lookup does. delivery/README.md "From the table to the wire", egress/README.md
- * "Providers".
+ * Concurrent questions for one domain share one lookup. `find` rejects as the lookup does.
  */
 import { MINUTE } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -26,7 +24,7 @@ export interface KnownRoutes {
   forget(): void
 }
 
-export interface KnownRoutesOptions {
+interface KnownRoutesOptions {
   findRoute: FindRoute
   configuration: () => Configuration
   clock: Clock

@@ -32,7 +32,7 @@ export interface RouteDomains {
   stop(): Promise<void>
 }
 
-export interface RouteDomainsOptions {
+interface RouteDomainsOptions {
   store: Pick<Store, 'assignRoutes' | 'claimUnrouted' | 'unroutedDomains'>
   clock: Clock
   logger: Logger

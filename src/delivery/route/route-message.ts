@@ -34,7 +34,7 @@ export type NoHosts = (Exclude<MailHosts, { kind: 'hosts' | 'none-accepted' }> |
 }
 
 /** There are hosts, and what protects the domain lets mail go to none of them. */
-export interface NoUsableHost {
+interface NoUsableHost {
   kind: 'no-usable-host'
   /** Enhanced code, d.d.d. */
   code: string
@@ -52,7 +52,7 @@ const MOST_REMEMBERED = 20_000
 /** X.7.5 of RFC 3463: a cryptographic failure. */
 export const PROTECTION_CODE = '4.7.5'
 
-export interface FindRouteOptions {
+interface FindRouteOptions {
   mailHosts: MailHostsFinder
   tlsPolicies: TlsPolicies
   settings: () => Configuration

@@ -2,8 +2,8 @@
  * Where TLS failed when nobody demanded it: the one plain fallback, remembered for (egress IP, host), so that not every
  * connection is made twice (delivery/README.md "TLS"; `delivery.remember_plain`).
  *
- * Dropped by a success and by any policy that demands TLS. A memory that can not be stored or loaded costs a second
- * connection at most: the log says so. Bounded; the longest unused is forgotten first.
+ * A success drops it, and any policy that demands TLS. A memory that cannot be stored or loaded costs a second
+ * connection at most, and a line in the log. Bounded; the longest unused is forgotten first.
  */
 import type { Clock } from '../../../base/clock.ts'
 import type { Logger } from '../../../base/logger.ts'
@@ -13,7 +13,7 @@ import type { Store } from '../../../store/store.ts'
 import type { PlainMemory } from '../../../store/records/tls-records.ts'
 import type { MailHost } from '../../protocol/try-result.ts'
 
-export interface TlsMemoryOptions {
+interface TlsMemoryOptions {
   store: Pick<Store, 'plainMemories' | 'keepPlainMemories' | 'forgetPlainMemory'>
   clock: Clock
   settings: () => Configuration

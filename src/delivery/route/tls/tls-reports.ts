@@ -31,7 +31,7 @@ export interface ReportMail {
   idempotencyKey: string
 }
 
-export interface TlsReportsOptions {
+interface TlsReportsOptions {
   store: Pick<Store, 'tlsReportsDue' | 'tlsResults' | 'noteTlsReport'>
   resolver: Pick<Resolver, 'txt'>
   request: Pick<GuardedRequest, 'post'>
