@@ -10,6 +10,7 @@ import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { PathFacts, PathFactsMaker } from '../place/path-facts.ts'
 import type { PathRoom } from '../place/paths.ts'
 import type { ReadyWindow } from '../place/ready-window.ts'
+import { allBusy, triedOut } from '../place/take-rows.ts'
 import type { Closure } from '../place/take-rows.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 
@@ -75,7 +76,10 @@ export function createKeyRooms(options: KeyRoomOptions, unreserved: number) {
         }
         const pathRoom = paths.roomOf(facts, gate, key.stream === 'transactional')
         const ofLane = lane === null ? Infinity : gate.mostOfLane - window.ofDomain(key.pool, key.route, lane.domain)
-        if (pathRoom === 0 || ofLane <= 0) closure = earlier(closure, busy(gate.mostUnderWay, ofLane, provider.isp))
+        if (pathRoom === 0 || ofLane <= 0) {
+          const isTriedOut = gate.mostUnderWay <= 1 || ofLane <= 0
+          closure = earlier(closure, { until: null, ...(isTriedOut ? triedOut : allBusy)(provider.isp) })
+        }
         const add = Math.max(0, Math.min(pathRoom, ofLane, hope))
         if (add === 0 && hope <= 0) isOnlyForNow = true
         if (candidate.hope < Infinity && lane !== null) hopes.set(ip.address, (hopes.get(ip.address) ?? 0) + add)
@@ -104,14 +108,6 @@ const NO_IP: Closure = { until: null, waitingFor: 'ip_paused', text: 'No IP of t
 function withoutHope({ ip, nextAt, waitingFor }: Candidate): Closure {
   const text = `The warmup of ${ip.address} allows no more for now.`
   return { until: nextAt, waitingFor: waitingFor ?? 'warmup_hour', text }
-}
-
-function busy(mostUnderWay: number, ofLane: number, isp: string): Closure {
-  if (mostUnderWay > 1 && ofLane > 0) {
-    return { until: null, waitingFor: 'connections', text: `All connections to ${isp} are in use.` }
-  }
-  const text = `Mail to ${isp} was suspended and is being tried out again, one message at a time.`
-  return { until: null, waitingFor: 'suspension', text }
 }
 
 /** The one that ends first; what only an event ends is ended by it anyway. */

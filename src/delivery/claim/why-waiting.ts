@@ -12,6 +12,7 @@ import type { CaptureRoute } from '../place/capture-route.ts'
 import type { ChoosePath } from '../place/choose-path.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 import type { PathFacts } from '../place/path-facts.ts'
+import { allBusy } from '../place/take-rows.ts'
 import type { PathRoom } from '../place/paths.ts'
 
 export type WaitingMessage = Pick<
@@ -87,7 +88,7 @@ export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
     const isFree = paths.roomOf(facts, gate, message.stream === 'transactional') > 0
     if (isFree && !isFull()) return { busy: null }
     const held = facts.shaped === null ? [] : shaping.explain(facts.shaped, message)
-    return { busy: [`All connections to ${facts.isp} are in use.`, ...held].join(' ') }
+    return { busy: [allBusy(facts.isp).text, ...held].join(' ') }
   }
 
   return (message) => {

@@ -13,6 +13,7 @@ import type { Gate, Lane } from '../../egress/shaping/shaping.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'
 import type { CaptureRoute } from './capture-route.ts'
 import { familiesToAsk } from '../route/host-families.ts'
+import { allBusy, triedOut } from './take-rows.ts'
 import type { PathFacts, PathFactsMaker } from './path-facts.ts'
 import type { PathRoom } from './paths.ts'
 import type { ReadyWindow } from './ready-window.ts'
@@ -69,10 +70,7 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
     const isTaken = window.ofDomain(message.pool, message.route, message.domain) > gate.mostOfLane
     if (!isFull && !isTaken) return OPEN
     const isProbing = gate.mostUnderWay === 1 || isTaken
-    const text = isProbing
-      ? `Mail to ${facts.isp} was suspended and is being tried out again, one message at a time.`
-      : `All connections to ${facts.isp} are in use.`
-    return { kind: 'closed', until: clock.now() + FULL_FOR, waitingFor: isProbing ? 'suspension' : 'connections', text }
+    return { kind: 'closed', until: clock.now() + FULL_FOR, ...(isProbing ? triedOut : allBusy)(facts.isp) }
   }
 
   /** Looked at once for each route and pool: reading addresses costs more than all the rest. */

@@ -7,6 +7,7 @@
  */
 import { errorText } from '../../base/errors.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'
+import { createCounts } from './ready-window.ts'
 import { createGivePaths } from './give-paths.ts'
 import type { GivePathsOptions } from './give-paths.ts'
 import { createGiveBack, createResolveMessages } from './resolve-messages.ts'
@@ -32,15 +33,12 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
   const givePaths = createGivePaths(options)
   const giveBack = createGiveBack(options)
   const underWay = new Map<Promise<void>, readonly ClaimedMessage[]>()
-  const waiting = new Map<string, number>()
+  const waiting = createCounts()
   let firstAttempts = 0
 
   function count(messages: readonly ClaimedMessage[], by: 1 | -1): void {
     for (const { pool, route, attempts } of messages) {
-      const group = `${pool} ${route}`
-      const left = (waiting.get(group) ?? 0) + by
-      if (left > 0) waiting.set(group, left)
-      else waiting.delete(group)
+      waiting.add(`${pool} ${route}`, by)
       if (attempts === 0) firstAttempts += by
     }
   }
@@ -71,7 +69,7 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
       if (known.length > 0) run(known.flat(), known)
       for (const group of groups) if (!known.includes(group)) run(group, [group])
     },
-    placing: { of: ({ pool, route }) => waiting.get(`${pool} ${route}`) ?? 0, firstAttempts: () => firstAttempts },
+    placing: { of: ({ pool, route }) => waiting.of(`${pool} ${route}`), firstAttempts: () => firstAttempts },
     *held() {
       for (const messages of underWay.values()) yield* messages
     },

@@ -22,6 +22,17 @@ export interface Closure {
   text: string
 }
 
+/** Of a path whose connections are all in use. */
+export function allBusy(isp: string): Pick<Closure, 'waitingFor' | 'text'> {
+  return { waitingFor: 'connections', text: `All connections to ${isp} are in use.` }
+}
+
+/** Of a path, or of a sending domain on it, that was suspended. */
+export function triedOut(isp: string): Pick<Closure, 'waitingFor' | 'text'> {
+  const text = `Mail to ${isp} was suspended and is being tried out again, one message at a time.`
+  return { waitingFor: 'suspension', text }
+}
+
 export interface PathRow {
   claim: number
   facts: PathFacts
