@@ -10,10 +10,7 @@ import type { DispatcherParts } from './dispatcher-parts.ts'
 import type { Holders } from './holders.ts'
 import type { Orphans } from './orphans.ts'
 
-export interface LeaseRenewal {
-  start(): void
-  stop(): void
-}
+export type LeaseRenewal = ReturnType<typeof createLeaseRenewal>
 
 type LeaseRenewalOptions = Pick<DispatcherParts, 'store' | 'realClock' | 'logger' | 'lease'> & {
   holders: Holders
@@ -24,7 +21,7 @@ const RENEW_EVERY = MINUTE
 /** Rows of one verb: a few milliseconds of the store. */
 const MOST_PER_RENEWAL = 500
 
-export function createLeaseRenewal(options: LeaseRenewalOptions): LeaseRenewal {
+export function createLeaseRenewal(options: LeaseRenewalOptions) {
   const { store, realClock, logger, lease, holders, orphans } = options
   let cancel = (): void => {}
   let isStopped = false
@@ -51,7 +48,7 @@ export function createLeaseRenewal(options: LeaseRenewalOptions): LeaseRenewal {
 
   return {
     start: wait,
-    stop() {
+    stop(): void {
       isStopped = true
       cancel()
     },

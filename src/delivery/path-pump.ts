@@ -12,13 +12,6 @@ import type { ReadyWindow } from './place/ready-window.ts'
 import type { SettleTries } from './settle/settle-tries.ts'
 import type { PathBatch } from './protocol/try-result.ts'
 
-export interface PathPump {
-  schedule(): void
-  /** Everything that has not gone to a thread. */
-  giveBackWaiting(): void
-  stop(): void
-}
-
 interface PathPumpOptions {
   clock: Clock
   paths: Paths<PlacedRow>
@@ -31,7 +24,7 @@ interface PathPumpOptions {
   onRoom: () => void
 }
 
-export function createPathPump({ clock, paths, tries, window, history, threads, onRoom }: PathPumpOptions): PathPump {
+export function createPathPump({ clock, paths, tries, window, history, threads, onRoom }: PathPumpOptions) {
   let isScheduled = false
   let isStopped = false
   let cancelTimer = (): void => {}
@@ -77,6 +70,7 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
     if (nextAt !== null && !isStopped) cancelTimer = clock.after(Math.max(0, nextAt - clock.now()), schedule)
   }
 
+  /** Everything that has not gone to a thread. */
   function giveBackWaiting(): void {
     for (const row of paths.takeWaiting()) tries.giveBack(row, { nextAt: clock.now() })
   }
@@ -84,7 +78,7 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
   return {
     schedule,
     giveBackWaiting,
-    stop() {
+    stop(): void {
       isStopped = true
       cancelTimer()
     },

@@ -37,20 +37,13 @@ interface ClaimRoundOptions extends KeyRoomOptions {
   lease: () => { epoch: number; leaseUntil: number }
 }
 
-export interface ClaimRound {
-  /** For one claim. */
-  asks(): KeyAsk[]
-  /** Resolves with the rows that are ours now. */
-  claim(asks: KeyAsk[]): Promise<ClaimedMessage[]>
-}
-
 /**
  * Rows of one claim, which others' commits wait for: some 4 ms of the store (store/README.md "Verbs and transactions":
  * a group has 5).
  */
 const MOST_PER_CLAIM = 150
 
-export function createClaimRound(options: ClaimRoundOptions): ClaimRound {
+export function createClaimRound(options: ClaimRoundOptions) {
   const { store, clock, directory, order, window, paths, capture, placing, hold, lease } = options
 
   function capacityOf(group: RouteGroup, rooms: KeyRooms, closures: (() => void)[]): Capacity {
@@ -89,7 +82,8 @@ export function createClaimRound(options: ClaimRoundOptions): ClaimRound {
   }
 
   return {
-    asks() {
+    /** For one claim. */
+    asks(): KeyAsk[] {
       const rooms = createKeyRooms(options, placing.firstAttempts())
       /** The directory is told after the round: it changes the fair order. */
       const closures: (() => void)[] = []
@@ -104,7 +98,8 @@ export function createClaimRound(options: ClaimRoundOptions): ClaimRound {
       for (const close of closures) close()
       return asks
     },
-    async claim(asks) {
+    /** Resolves with the rows that are ours now. */
+    async claim(asks: KeyAsk[]): Promise<ClaimedMessage[]> {
       for (const { key } of asks) directory.beginClaim(key)
       try {
         const { messages, earliestAt } = await store.claimDue({ now: clock.now(), ...lease(), asks })

@@ -11,16 +11,6 @@ import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { Store } from '../../store/store.ts'
 import type { QueueDirectory } from './queue-directory.ts'
 
-export interface QueueWalk {
-  /** Walks, and goes on walking every 30 s; rejects when the first walk fails. */
-  start(): Promise<void>
-  /** Rows came that nobody named. */
-  walkSoon(): void
-  /** There may be room for keys that were forgotten: the next walk comes as soon as they are due. */
-  look(): void
-  stop(): Promise<void>
-}
-
 interface QueueWalkOptions {
   store: Pick<Store, 'queueKeys'>
   clock: Clock
@@ -40,7 +30,7 @@ const SHORTEST_PAUSE = SECOND
 const ROWS_PER_PAGE = 10_000
 const MOST_LOGGED = 5
 
-export function createQueueWalk(options: QueueWalkOptions): QueueWalk {
+export function createQueueWalk(options: QueueWalkOptions) {
   const { store, clock, logger, directory } = options
   let running: Promise<void> | undefined
   let isAskedAgain = false
@@ -92,18 +82,21 @@ export function createQueueWalk(options: QueueWalkOptions): QueueWalk {
     logger.error({ error: errorText(thrown) }, 'the queue could not be walked')
   }
 
+  /** Rows came that nobody named. */
   function walkSoon(): void {
     isAskedAgain = running !== undefined
     if (running === undefined && !isStopped) void begin(false).catch(logFailure)
   }
 
   return {
+    /** Walks, and goes on walking every 30 s; rejects when the first walk fails. */
     start: () => begin(false),
     walkSoon,
-    look() {
+    /** There may be room for keys that were forgotten: the next walk comes as soon as they are due. */
+    look(): void {
       if (running === undefined && !isStopped && directory.walkAt() !== null) setTimer()
     },
-    async stop() {
+    async stop(): Promise<void> {
       isStopped = true
       cancelTimer()
       await running?.catch(() => {})

@@ -22,7 +22,7 @@ export interface TlsReport {
   bytes: Buffer
 }
 
-export interface ReportFacts {
+interface ReportFacts {
   /** `YYYY-MM-DD`. */
   day: string
   domain: string
