@@ -48,7 +48,7 @@ export function createClaiming(
     onDnsAnswer: tries.settleDns,
     onRouteChanged: domains.assign,
     onPlaced: events.placed,
-    // Room that was kept for them is known to be free or taken now.
+    // The room that was kept for these rows is free now, or taken.
     onDone: wake.claims,
   })
   const claims = createClaimRound({ ...parts, placing: placer.placing })
@@ -65,7 +65,7 @@ export function createClaiming(
   })
 
   async function round(): Promise<number | null> {
-    // What brings the store back, or frees room, wakes the loop.
+    // A store that recovers, and room that becomes free, wake the loop.
     if (!mayClaim() || window.room() === 0) return null
     directory.advance()
     const asks = claims.asks()

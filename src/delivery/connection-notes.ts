@@ -8,7 +8,7 @@ import type { ThreadConnectionNote } from './protocol/try-result.ts'
 
 interface OpenConnections {
   thread: number
-  /** Not of captured mail, which is not counted. */
+  /** Connections of captured mail are not counted. */
   facts: PathFacts & { shaped: NonNullable<PathFacts['shaped']> }
   count: number
 }
@@ -49,7 +49,7 @@ export function createConnectionNotes(
       }
       wakePaths()
     },
-    /** Its connections ended with it, which says nothing of their hosts. */
+    /** The connections of a dead thread ended with it: that says nothing of their hosts. */
     forgetThread(dead: number): void {
       for (const [place, { thread, facts, count }] of open) {
         if (thread !== dead) continue

@@ -1,5 +1,5 @@
 /**
- * The delivery threads: starts them, hands them rows, collects their results, starts a new one for one that died.
+ * The delivery threads: starts them, hands them rows, collects their results, replaces one that died.
  *
  * What a dead thread had is the dispatcher's to give back (`onDeath`). Three deaths within a minute, of whichever
  * thread, are told to `onFatal`: something is wrong that a new thread does not cure. Before `start`, what is sent to a
@@ -27,7 +27,7 @@ export interface DeliveryThreads {
   dispatch(thread: number, batches: PathBatch[]): void
   /** The answer to `onMark`: committed, but for those that are not ours any more. Their dots go out at once. */
   marked(thread: number, id: number, stale: number[]): void
-  /** What a path may use from now on, between two messages; 0 connections: what has not begun comes back. */
+  /** What a path may use from its next message on; with 0 connections, rows that have not begun come back. */
   limit(thread: number, pathKey: string, limits: Pick<PathPlan, 'connections' | 'messagesPerConnection'>): void
   /** Resolves when every thread has answered, or died meanwhile: then a new one takes its place. */
   tick(): Promise<void>
@@ -36,8 +36,8 @@ export interface DeliveryThreads {
   /** Where a thread has this row; null: nowhere, or no more; undefined: it died, or does not answer. */
   where(thread: number, claim: number): Promise<ThreadPlace | null | undefined>
   /**
-   * Nothing new starts; resolves when all that runs has ended. Sessions before the final dot have the time of the
-   * drain, those that wait for the answer to it what is left of the longest time, 80 s unless it is said.
+   * Nothing new starts; resolves when all that runs has ended. A session that has not sent its final dot has the time
+   * of the drain. One that waits for the answer to its dot has the longest time, by default 80 s from the start.
    */
   drain(drainMilliseconds: number, longestMilliseconds?: number): Promise<void>
   end(): Promise<void>
@@ -66,7 +66,7 @@ const MOST_DEATHS = 3
 const DEATHS_COUNT_FOR = MINUTE
 /** Drain, and then the wait of sessions after the final dot, in all (systemd/README.md "The unit"). */
 const LONGEST_STOP = 80 * SECOND
-/** Who asks where a row is waits no longer. */
+/** Of the question where a row is. */
 const LONGEST_ANSWER = SECOND
 /** A thread that does not end by itself is ended. */
 const LONGEST_END = 5 * SECOND
@@ -102,7 +102,7 @@ export function createDeliveryThreads(options: DeliveryThreadsOptions): Delivery
     options.onFatal(new Error(`delivery threads died ${deaths.length} times within a minute`))
   }
 
-  /** How far our clock is from that of the machine: a thread has no other way to know. */
+  /** Between our clock and that of the machine, which is all that a thread can read. */
   const clockOffset = (): number => clock.now() - Date.now()
 
   return {

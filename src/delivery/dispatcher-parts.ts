@@ -50,9 +50,9 @@ export interface DispatcherOptions {
   startWorker: StartWorker
   /** Where mail goes that never leaves the host. */
   captureAddress: CaptureAddress
-  /** In place of https and a tracking host in every link that leads back to us; null: those. */
+  /** Stands for https and the tracking host in every link that leads back to us; null: those themselves. */
   trackingUrl: string | null
-  /** False: nothing new starts, since its outcome could not be recorded; `wake` when that is over. */
+  /** False: nothing new starts, since its outcome could not be recorded. `resume` says when that is over. */
   mayDeliver?: () => boolean
   /** Events were recorded. */
   onEvents: () => void

@@ -41,7 +41,7 @@ export interface Dispatcher extends QueueFigures {
   wake(): void
   /** Claims nothing more, lets what runs finish as `DeliveryThreads.drain` does, and records all of it. */
   stop(drainMilliseconds: number, longestMilliseconds?: number): Promise<void>
-  /** What keeps a waiting message back; undefined: nothing that is known here. */
+  /** What keeps a waiting message back; undefined: nothing known here. */
   whyWaiting: WhyWaiting
   /** Who has which claimed row. */
   holders: Holders
@@ -104,7 +104,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     whereIs: createWhereIs({ clock, holders, threads }),
     noteQueued({ keys, unroutedDomains }) {
       directory.note(keys)
-      // Also what is to be sent much later: its provider is known then, and it has its place.
+      // Also of mail for a later time: it stands under the key of its provider when that comes.
       if (unroutedDomains.length > 0) wake.domains.note(unroutedDomains, clock.now())
       wake.claims()
     },
@@ -130,7 +130,7 @@ async function startAll(
   { recorder, threads, pump, domains, leases, lookAgain, loop, walk }: Omit<AllParts, 'orphans'>,
   resume: () => void,
 ): Promise<void> {
-  /** Placed rows were placed by what is no longer so: those that have not gone to a thread are placed anew. */
+  /** IPs or limits have changed: rows that have not gone to a thread are placed anew. */
   function placeAnew(): void {
     pathFacts.forget()
     pump.giveBackWaiting()

@@ -1,8 +1,8 @@
 /**
  * Each minute: renews the leases of the rows that memory truly holds, and looks for rows in nobody's hand.
  *
- * A row that nobody holds is not renewed: should the look not find it, its lease lapses, and the store frees it. An
- * error of the store is logged; a lease lasts for many renewals. store/README.md "Leases and claims".
+ * A row that nobody holds is not renewed: if the look does not find it either, its lease lapses and the store frees it.
+ * An error of the store is logged; a lease lasts for many renewals. store/README.md "Leases and claims".
  */
 import { MINUTE } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'

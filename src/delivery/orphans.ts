@@ -3,8 +3,8 @@
  * ready window counts and what the threads were given with what is truly held (`holders.ts`), and frees what got lost.
  * What counts as lost, and why two looks are no false alarm, stands in delivery/README.md "Who holds a row".
  *
- * Nothing of this should ever happen: each is an error of this program, is logged with all that is known of the row,
- * and counted in `sternpost_orphans_total`. An error of the store is logged; the next minute looks again.
+ * Each such row is an error of this program. It is logged with all that is known of it, and counted in
+ * `sternpost_orphans_total`. An error of the store is logged; the next minute looks again.
  */
 import { SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
@@ -20,7 +20,7 @@ import type { ReadyWindow } from './place/ready-window.ts'
 import type { SettleTries } from './settle/settle-tries.ts'
 
 export interface Orphans {
-  /** Looks once, unless it does so already. Never rejects. */
+  /** Looks once; a look that is under way is joined. Never rejects. */
   look(): Promise<void>
   stop(): void
 }
@@ -41,7 +41,7 @@ interface OrphansOptions {
   threadCount: number
   /** When a row is due again whose final dot may have gone out. */
   uncertainRetry: () => number
-  /** Rows are due of which the queue's directory does not know. */
+  /** Rows became due, and the queue's directory does not know of them. */
   onFreed: () => void
 }
 
@@ -66,7 +66,7 @@ export function createOrphans(options: OrphansOptions): Orphans {
   }
 
   function tellFailure(thrown: unknown): void {
-    // A stop does not wait for it.
+    // A stop does not wait for a look, and may close the store under it.
     if (!isStopped) logger.error({ error: errorText(thrown) }, "rows in nobody's hand could not be looked for")
   }
 

@@ -40,10 +40,10 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
     const open = threads()
     if (open === undefined) return giveBackWaiting()
     const { ready, expired, returned, limits } = paths.take()
-    // No claim takes them again: the store brings their end, and knows the last answer (delivery/README.md "Expiry").
-    // Due at once all the same, should the clock have jumped and be set right again.
+    // No claim takes them again: the store ends them (delivery/README.md "Expiry"). They are due at once all the same,
+    // in case the clock had jumped and is set right again.
     for (const row of expired) tries.giveBack(row, { nextAt: row.message.acceptedAt })
-    // Other IPs may take them now. Where none does, their queue key is closed for as long, and this costs nothing.
+    // Other IPs may take them now. Where none does, their queue key is closed, and this costs nothing more.
     for (const { row, closure } of returned)
       tries.giveBack(row, { nextAt: clock.now(), waitingFor: closure.waitingFor })
     for (const { thread, pathKey, connections, messagesPerConnection } of limits) {

@@ -48,7 +48,7 @@ export function createRowEvents(parts: DispatcherParts, wake: WakeUps) {
       window.release(rows.map(({ message }) => message.claim))
       for (const { message } of rows) history.note('stored', message)
       const pools = new Set([...egress.poolNames(), CAPTURE_POOL])
-      // Mail of a pool that is gone moves, also while it is under way.
+      // The pool is gone: its mail has moved to another one while it was under way.
       if (rows.some(({ message }) => !pools.has(message.pool))) wake.walk()
       for (const { message, dueAt, isRetry, route, waitingFor } of rows) {
         if (dueAt === null) continue

@@ -1,6 +1,7 @@
 /**
- * The second half of the dispatcher: from a path to a stored outcome. The pump gives rows to the delivery threads, marks
- * answer the threads' questions, results are settled, and the recorder brings what became of each row into the store.
+ * The second half of the dispatcher: from a path to a stored outcome. The pump gives rows to the delivery threads,
+ * marks answer the threads' questions, results are settled, and the recorder brings what became of each row into the
+ * store.
  */
 import { createConnectionNotes } from './connection-notes.ts'
 import type { DispatcherParts } from './dispatcher-parts.ts'
@@ -29,7 +30,7 @@ export function createSending(parts: DispatcherParts, hooks: SendingHooks) {
   const { events } = hooks
   const connections = createConnectionNotes(parts, hooks.wake.paths)
   const recorder = createOutcomeRecorder({ ...parts, onStored: events.stored })
-  // A mark is asked for by a thread, for a row that a try has put there: both know each other.
+  // Marks ask which rows are in a thread, and a settled try forgets its mark: each knows the other.
   const marks: DotMarks = createDotMarks({
     ...parts,
     behindOutcomes: recorder.behind,

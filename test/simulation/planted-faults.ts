@@ -33,7 +33,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'a lost wake-up: nobody tells the directory of accepted mail',
-    edits: [edit('src/delivery/dispatcher.ts', '      directory.note(keys)\n      // Also what', '      // Also what')],
+    edits: [edit('src/delivery/dispatcher.ts', '      directory.note(keys)\n      // Also of', '      // Also of')],
   },
   {
     name: 'a leaked count: a try that led to nothing stays under way on its path',

@@ -34,12 +34,12 @@ type Closable = KeyEntry | Group
 
 export type DueKeys = ReturnType<typeof createDueKeys>
 
-/** What should have opened by now, but has not, is looked at again after so long. */
+/** A closure whose end is over already is looked at again after so long. */
 const OVERDUE_WAIT = SECOND
 
 export interface DueKeysOptions {
   clock: Clock
-  /** Is told of every key that may be claimed from, and of every one that may not any more. */
+  /** Learns of each key that may be claimed from, and of each that may not any more. */
   order: Pick<FairOrder, 'set' | 'pause' | 'resume'>
 }
 
@@ -83,7 +83,7 @@ export function createDueKeys({ clock, order }: DueKeysOptions) {
       const group = groups.get(groupName(entry)) ?? { pool, route, keys: new Set(), closure: null }
       groups.set(groupName(entry), group)
       group.keys.add(entry)
-      // What cannot go of the others may go of this one: paths keep room for transactional mail.
+      // Others of the group cannot go, but this one may: paths keep room for transactional mail.
       open(group)
       update(entry)
     },

@@ -2,9 +2,8 @@
  * In whose turn the queue is claimed: an index of the due keys, kept by the directory, that says what to ask for next.
  * The turns between groups, streams, lanes, first attempts and retries are those of delivery/README.md "Fairness".
  *
- * A round touches the groups and keys whose turn comes, at most each one that is due. Where no bulk mail may be claimed
- * it touches the groups with transactional mail alone; it asks nothing of a group before it has seen a lane that may
- * have more, for a full window with thousands of due groups is the usual case. No clock, no chance: the same calls give
+ * A round touches the groups and keys whose turn comes. It asks nothing about a group before it has seen a lane that
+ * may have more: a full window with thousands of due groups is the usual case. No clock, no chance: the same calls give
  * the same asks. Never throws.
  */
 import type { Stream } from '../../mail/message.ts'
@@ -76,7 +75,7 @@ export function createFairOrder(): FairOrder {
       const count = serveStreams(group, Math.min(most, left), round.serve)
       group.room -= count
       const isCutShort = count === left && count < most
-      // What it had no use for is not saved up.
+      // Only a turn that was cut short is owed; what a group has no use for is not saved up.
       group.deficit = isCutShort ? group.deficit - count : 0
       if (isCutShort) unfinished = group
       return { count, wantsMore: group.room > 0 && group.lanes.size > 0 }
@@ -88,7 +87,7 @@ export function createFairOrder(): FairOrder {
   return { set, pause, resume, size, round: (request) => (request.room > 0 ? runRound(request) : []) }
 }
 
-/** It has a lane that may have more, and its paths take some: that is asked last, since it costs the most. */
+/** It has a lane that may have more, and its paths take rows. The paths are asked last: that costs the most. */
 function hasTurn(group: OrderGroup, round: LaneRound, request: RoundRequest, number: number): boolean {
   if (!round.hasOpenLane(group)) return false
   if (group.round !== number) {

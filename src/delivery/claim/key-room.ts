@@ -1,7 +1,8 @@
 /**
  * How many rows of a queue key could leave now, by the IPs of its pool, their paths and their allowance; or why none.
  *
- * What one round has counted on, it does not count on again. Nothing here waits or throws. egress/README.md "Which IP".
+ * Keys of one round do not count on the same allowance twice. Nothing here waits or throws. egress/README.md "Which
+ * IP".
  */
 import type { Egress } from '../../egress/egress.ts'
 import type { Candidate } from '../../egress/ips/egress-ip.ts'
@@ -23,7 +24,7 @@ export interface KeyRoomOptions {
   pathFacts: Pick<PathFactsMaker, 'of'>
 }
 
-/** What one key finds. `closure` undefined with a room of 0: only for now. */
+/** What one key finds. A room of 0 without a closure: other keys of this round have taken what there was. */
 interface KeyRoom {
   room: number
   closure: Closure | undefined
@@ -68,7 +69,7 @@ export function createKeyRooms(options: KeyRoomOptions, unreserved: number) {
         const hope = candidate.hope - (hopes.get(ip.address) ?? 0) - (key.isRetry ? 0 : unreserved)
         const facts = pathFacts.of(ip, provider)
         const gate = gateOf(facts, lane)
-        // Only a suspension lets mail leave its pool.
+        // Mail overflows to another pool only while suspensions close the warmed IPs of its own.
         if (tier === 2 && (gate.kind === 'open' || gate.waitingFor !== 'suspension')) mayOverflow = false
         if (gate.kind === 'closed') {
           closure = earlier(closure, gate)
@@ -110,7 +111,7 @@ function withoutHope({ ip, nextAt, waitingFor }: Candidate): Closure {
   return { until: nextAt, waitingFor: waitingFor ?? 'warmup_hour', text }
 }
 
-/** The one that ends first; what only an event ends is ended by it anyway. */
+/** The one that ends first. One that only an event ends counts as the last. */
 export function earlier(left: Closure | undefined, right: Closure): Closure {
   if (left === undefined) return right
   return (right.until ?? Infinity) < (left.until ?? Infinity) ? right : left

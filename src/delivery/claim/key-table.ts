@@ -10,7 +10,7 @@ import { keyName } from './order-places.ts'
 
 export type KeyTable = ReturnType<typeof createKeyTable>
 
-/** So many more are taken in before the last ones are forgotten together. */
+/** So many more are taken in, as a share, before the last ones are forgotten together. */
 const SLACK = 0.1
 
 export function createKeyTable(due: DueKeys, mostKeys: number) {
@@ -25,7 +25,7 @@ export function createKeyTable(due: DueKeys, mostKeys: number) {
   }
 
   function come(key: QueueKey, earliestAt: number, waiting: number): void {
-    // One too many, and not the earliest of those.
+    // It is forgotten, like those that were: one of them is due sooner.
     if (entries.size >= mostKeys && earliestAt >= forgottenFrom) return
     const entry = newEntry(key, { earliestAt, waiting, walk })
     entries.set(keyName(entry), entry)

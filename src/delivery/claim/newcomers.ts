@@ -1,9 +1,9 @@
 /**
- * Which of those that come into an order of turns go before all that wait: those that had no turn since the others had
- * theirs, for at most one turn in two. A member that leaves since it has nothing left, and returns soon, is not new. Pure;
- * every step takes constant time on average; remembers as many as are in the order.
+ * Who is new in an order of turns, and goes before all that wait, for at most one turn in two. A member that left with
+ * nothing to do and returns before the others had their turns is not new. Pure; every step takes constant time on
+ * average; remembers as many as are in the order.
  */
-/** Turns that nobody new wanted are not saved up for longer. */
+/** Turns that nobody new has used, at most. */
 const MOST_CREDIT = 100
 const CREDIT_PER_TURN = 0.5
 

@@ -24,7 +24,7 @@ interface QueueWalkOptions {
 
 /** delivery/README.md "Wake-ups". */
 const WALK_EVERY = 30 * SECOND
-/** Between two walks, whatever was forgotten. */
+/** Between two walks, however many keys were forgotten. */
 const SHORTEST_PAUSE = SECOND
 /** Rows that are counted for one page: some milliseconds of the store's time. */
 const ROWS_PER_PAGE = 10_000
@@ -38,7 +38,7 @@ export function createQueueWalk(options: QueueWalkOptions) {
   let endedAt = 0
   let cancelTimer = (): void => {}
 
-  /** `isNet`: nothing should be found that is not known. */
+  /** `isNet`: all keys should be known, so that an unknown one is worth a line in the log. */
   async function walk(isNet: boolean): Promise<void> {
     // Keys that were forgotten on purpose are no surprise.
     const isSurprising = isNet && !directory.hasForgotten()

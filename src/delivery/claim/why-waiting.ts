@@ -52,7 +52,7 @@ interface WhyWaitingOptions {
 
 export type WhyWaiting = (message: WaitingMessage) => WaitReason | undefined
 
-/** Where only the reason was kept. */
+/** For a reason that was stored without words. */
 const SENTENCES: Readonly<Record<WaitingFor, string>> = {
   send_at: 'Its time has not come.',
   retry_delay: 'It waits for its next attempt.',
@@ -66,7 +66,7 @@ const SENTENCES: Readonly<Record<WaitingFor, string>> = {
   held: 'The operator holds it back.',
 }
 
-/** `busy`: nothing is in its way but other mail, or, null, nothing at all. */
+/** `busy`: only other mail is in its way; null: nothing is. */
 type Chosen = { wait: Extract<IpChoice, { kind: 'wait' }> } | { busy: string | null }
 
 export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
@@ -112,7 +112,7 @@ export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
   }
 }
 
-/** What holds it back ends before its own time comes. */
+/** The obstacle ends before the message's own time comes. */
 function isShorter(until: number | null, time: number): boolean {
   return until !== null && until < time
 }

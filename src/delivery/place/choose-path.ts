@@ -57,7 +57,7 @@ interface ChoosePathOptions {
   capture: CaptureRoute
 }
 
-/** A path that has more rows than it should is free again by then. */
+/** After so long a path with too many rows is asked again. */
 const FULL_FOR = SECOND
 
 export function createChoosePath(options: ChoosePathOptions): ChoosePath {
@@ -66,14 +66,14 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
   function stateOf({ facts, gate }: AskedPath, message: ChosenMessage, before: number): PathState {
     if (gate.kind === 'closed') return { ...gate, takesRows: gate.takesRows && paths.takesMore(facts, before) }
     const isFull = !paths.hasRoom(facts, gate)
-    // This message is one of those that are held itself.
+    // The window counts this message as well.
     const isTaken = window.ofDomain(message.pool, message.route, message.domain) > gate.mostOfLane
     if (!isFull && !isTaken) return OPEN
     const isProbing = gate.mostUnderWay === 1 || isTaken
     return { kind: 'closed', until: clock.now() + FULL_FOR, ...(isProbing ? triedOut : allBusy)(facts.isp) }
   }
 
-  /** Looked at once for each route and pool: reading addresses costs more than all the rest. */
+  /** Kept for each route and pool: to read the addresses each time would cost more than all the rest. */
   let families = new WeakMap<HostsRoute, Map<string, (4 | 6)[]>>()
   let generation = pathFacts.generation()
 

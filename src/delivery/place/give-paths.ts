@@ -139,7 +139,7 @@ async function reserveGrants(items: readonly Needing[], egress: Pick<Egress, 're
   return reserved
 }
 
-/** Others may have some: what was refused is known by then. */
+/** Other IPs may have some: the egress knows by then what was refused. */
 function noAllowance(now: number): Chosen<'wait'> {
   return { kind: 'wait', until: now + SECOND, waitingFor: 'warmup_hour', text: 'No IP of the pool had allowance left.' }
 }

@@ -42,7 +42,7 @@ const AHEAD_OF_RATE = 5 * SECOND
 const COUNT_FOR = 250
 /** Paths that had rows: many more than there are connections by default. The longest unused are forgotten. */
 const MOST_REMEMBERED = 20_000
-/** Of a path whose connections are all busy, before more is claimed: a claim of few rows costs the most for each. */
+/** Share that is free of a path with busy connections before more is claimed: small claims cost the most for a row. */
 const LEAST_ROOM = 1 / 8
 /** One in four is kept for transactional mail (delivery/README.md "Fairness"). */
 const SHARE_OF_OTHERS = 0.75
@@ -64,7 +64,7 @@ export function createPathMemories(threads: number) {
       memories.set(facts.key, memory)
       return memory
     },
-    /** The path has no rows any more; its memory is as one that was used just now. */
+    /** The path has no rows any more; its memory counts as used just now. */
     keep(memory: PathMemory): void {
       const { key } = memory.facts
       // To ask for it makes it the latest, too.

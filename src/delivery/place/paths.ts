@@ -16,9 +16,9 @@ import type { Path, PathRow, TakenRows, TakeRowsOptions } from './take-rows.ts'
 export interface PathRoom {
   /** How many more rows may be claimed for it, of a gate that is open. */
   roomOf(facts: PathFacts, gate: OpenGate, isUrgent: boolean): number
-  /** It takes a row that was claimed already: more than it should have are not turned away at once. */
+  /** It takes a row that is claimed already. A path may have some more rows than it is claimed for. */
   hasRoom(facts: PathFacts, gate: OpenGate): boolean
-  /** While its rate lets nothing through: it takes as many rows as go in a few seconds. */
+  /** While its rate lets nothing through: whether the row could still go within a few seconds. */
   takesMore(facts: PathFacts, chosenBefore: number): boolean
   /** Connections that nothing is under way for. */
   freeSlots(facts: PathFacts, gate: OpenGate): number

@@ -1,6 +1,6 @@
 /**
- * Claimed messages to their paths: hosts and provider of the recipient domain (`resolve-messages.ts`), then an egress IP
- * for each message and its allowance (`give-paths.ts`). What is captured goes to the capture server instead.
+ * Claimed messages to their paths: hosts and provider of the recipient domain (`resolve-messages.ts`), then an egress
+ * IP for each message and its allowance (`give-paths.ts`). What is captured goes to the capture server instead.
  *
  * Nothing here is an attempt. One slow name does not hold up the others. Every message gets a path, is judged by what
  * the DNS said, or goes back to the queue. src/README.md "The road of one email" (step 5).
@@ -47,7 +47,7 @@ export function createMessagePlacer(options: MessagePlacerOptions): MessagePlace
     count(messages, 1)
     const placing = Promise.all(groups.map(resolve))
       .then((ready) => givePaths(ready.flat()))
-      // Nothing that is known leads here. What went back before stays as it is, and nothing is placed yet.
+      // No known fault leads here. Nothing is placed yet, and what went back before stays as it is.
       .catch((thrown: unknown) => giveBack(messages, errorText(thrown)))
       .finally(() => {
         underWay.delete(placing)

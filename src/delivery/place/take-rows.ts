@@ -72,7 +72,7 @@ export interface Path<Row> {
   memory: PathMemory
   urgent: Row[]
   others: Row[]
-  /** No row that waits ends before. */
+  /** No waiting row ends sooner. */
   endsFrom: number
   turns: StreamTurns
   underWay: number
@@ -121,7 +121,7 @@ export function createTakeRows<Row extends PathRow>({ clock, gateOf, takeTokens 
       return Infinity
     }
     const now = clock.now()
-    // The next token may be nearly there: only the longest wait shows how far apart they are.
+    // The next token may be nearly there: only the longest wait shows how far apart tokens are.
     memory.interval = Math.max(memory.interval, tokens.nextAt - now)
     const text = `The rate to ${memory.facts.isp} is used up.`
     const closure = { until: tokens.nextAt, waitingFor: 'rate' as const, text }

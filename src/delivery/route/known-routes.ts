@@ -31,8 +31,7 @@ interface KnownRoutesOptions {
 }
 
 /**
- * DNS answers are cached by their own time; this is how late a change of them is seen (src/README.md "The road of one
- * email", step 5).
+ * How late a change of the DNS is seen, beyond the time for which its answers are cached.
  */
 const FRESH_FOR = MINUTE
 const MOST_DOMAINS = 20_000

@@ -1,6 +1,6 @@
 /**
- * Gives waiting mail its route: looks up the recipient domains that the queue has no route for, side by side, and writes
- * the answer to their rows.
+ * Gives waiting mail its route: looks up the recipient domains that the queue has no route for, side by side, and
+ * writes the answer to their rows.
  *
  * Hosts: `assignRoutes` moves all waiting rows of the domain to the queue keys of the route. Anything else:
  * `claimUnrouted` takes the due rows, they are judged, and the domain is looked up again later. What the store refuses
@@ -24,7 +24,7 @@ export interface RouteDomains {
   note(domains: readonly string[], dueAt: number): void
   /** A domain has another route than its rows: later mail is queued under the new one. */
   assign(assignment: RouteAssignment): void
-  /** Domains that nobody told of. */
+  /** Reads from the store which domains have rows without a route. */
   refill(): Promise<void>
   /** Claiming is possible again. */
   wake(): void
@@ -80,14 +80,14 @@ export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
       if (underWay.size >= MOST_AT_ONCE || !options.mayClaim()) return
       const domain = domains.next(now)
       if (domain === undefined) break
-      // Rows that come while it is looked up: it is due again right after.
+      // Rows came while the domain is looked up: look again right after.
       if (underWay.has(domain)) domains.move(domain, now + AGAIN_AFTER)
       else begin(domain)
     }
     cancelTimer()
     const nextAt = domains.nextAt()
     if (nextAt !== undefined) cancelTimer = clock.after(Math.max(0, nextAt - now), pump)
-    // Nothing that is known is due: there may be others.
+    // No domain in memory is due: the store may have others.
     if (isIncomplete && underWay.size === 0) void refill()
   }
 

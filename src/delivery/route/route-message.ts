@@ -29,11 +29,11 @@ export interface HostsRoute {
 
 /** The DNS said that there is no host, or said nothing. */
 export type NoHosts = (Exclude<MailHosts, { kind: 'hosts' | 'none-accepted' }> | NoUsableHost) & {
-  /** When it first said so without having said otherwise since; this very lookup when no earlier one is known. */
+  /** Since when the DNS has said so; the time of this lookup when no earlier one is known. */
   since: number
 }
 
-/** There are hosts, and what protects the domain lets mail go to none of them. */
+/** There are hosts, but DANE or MTA-STS lets mail go to none of them. */
 interface NoUsableHost {
   kind: 'no-usable-host'
   /** Enhanced code, d.d.d. */
@@ -175,7 +175,7 @@ function siteKeyOf(domain: string, hosts: readonly MailHost[]): string {
     .join(' ')
 }
 
-/** Short where nothing is demanded: so it is with most. */
+/** Short where nothing is demanded, as of most hosts. */
 function keyOf(domain: string, tls: HostTls): string {
   return tls.kind === 'opportunistic' && tls.policy.type === 'none' ? '-' : policyKey(domain, tls)
 }

@@ -23,7 +23,7 @@ interface TlsMemoryOptions {
 export interface TlsMemory {
   /** Loads what was remembered before. */
   start(): Promise<void>
-  /** Hosts that are asked for no TLS from this IP are plain in what is returned. */
+  /** The same hosts, with no TLS towards those where it failed from this IP. */
   apply(ip: string, hosts: readonly MailHost[]): MailHost[]
   remember(ip: string, host: string, reason: string): void
   forget(ip: string, host: string): void
