@@ -1,16 +1,6 @@
 /**
- * Who holds which claimed row: the parts that truly have it, not the ready window, which only counts.
- *
- * | a row is held by | from                           | until                                                       |
- * | ---------------- | ------------------------------ | ----------------------------------------------------------- |
- * | the placer       | the answer to its claim        | all rows of its placement have a path, or go back           |
- * | its path         | it has a path                  | it goes to a thread, or back                                |
- * | its thread       | it goes to a thread            | its result is heard, or the thread is dead                  |
- * | the recorder     | its outcome or return is known | the store has answered that it is committed                 |
- *
- * Each hands a row to the next one in the same turn of the event loop, so a claim whose answer was heard is with one of
- * them (for a moment with two) until the store has answered its end, and never again afterwards. Rows without a route
- * go from the answer to the recorder directly. What nobody holds is found by `orphans.ts`. Pure; never throws.
+ * Who holds which claimed row: the parts that truly have it, not the ready window, which only counts. From when and
+ * until when, stands in delivery/README.md "Who holds a row". Pure; never throws.
  */
 import type { ClaimedMessage } from '../store/records/records.ts'
 import type { OutcomeRecorder } from './settle/outcome-recorder.ts'
@@ -29,7 +19,7 @@ export type HeldRow = { message: ClaimedMessage } & (
 /** By claim. */
 export type Holders = () => ReadonlyMap<number, HeldRow>
 
-export interface HoldersOptions {
+interface HoldersOptions {
   placer: Pick<MessagePlacer, 'held'>
   paths: Pick<Paths<PlacedRow>, 'held'>
   tries: Pick<SettleTries, 'held'>

@@ -1,28 +1,18 @@
 /**
  * Each minute: renews the leases of the rows that memory truly holds, and looks for rows in nobody's hand.
  *
- * A row that nobody holds is not renewed: should the look not find it, its lease lapses, and the store frees it. An
- * error of the store is logged; a lease lasts for many renewals. store/README.md "Leases and claims".
+ * A row that nobody holds is not renewed: if the look does not find it either, its lease lapses and the store frees it.
+ * An error of the store is logged; a lease lasts for many renewals. store/README.md "Leases and claims".
  */
 import { MINUTE } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
-import type { Logger } from '../base/logger.ts'
-import type { Store } from '../store/store.ts'
+import type { DispatcherParts } from './dispatcher-parts.ts'
 import type { Holders } from './holders.ts'
 import type { Orphans } from './orphans.ts'
 
-export interface LeaseRenewal {
-  start(): void
-  stop(): void
-}
+export type LeaseRenewal = ReturnType<typeof createLeaseRenewal>
 
-export interface LeaseRenewalOptions {
-  store: Pick<Store, 'renewLeases'>
-  /** Leases watch over real work. */
-  realClock: Clock
-  logger: Logger
-  lease: () => { epoch: number; leaseUntil: number }
+type LeaseRenewalOptions = Pick<DispatcherParts, 'store' | 'realClock' | 'logger' | 'lease'> & {
   holders: Holders
   orphans: Pick<Orphans, 'look'>
 }
@@ -31,7 +21,7 @@ const RENEW_EVERY = MINUTE
 /** Rows of one verb: a few milliseconds of the store. */
 const MOST_PER_RENEWAL = 500
 
-export function createLeaseRenewal(options: LeaseRenewalOptions): LeaseRenewal {
+export function createLeaseRenewal(options: LeaseRenewalOptions) {
   const { store, realClock, logger, lease, holders, orphans } = options
   let cancel = (): void => {}
   let isStopped = false
@@ -58,7 +48,7 @@ export function createLeaseRenewal(options: LeaseRenewalOptions): LeaseRenewal {
 
   return {
     start: wait,
-    stop() {
+    stop(): void {
       isStopped = true
       cancel()
     },

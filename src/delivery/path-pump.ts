@@ -1,6 +1,6 @@
 /**
  * Moves placed rows on: to the delivery thread of their path as far as it takes them, or back to the queue when they
- * can not go soon. Once per turn of the event loop, so that rows travel in batches, and when a path opens by time.
+ * cannot go soon. Once per turn of the event loop, so that rows travel in batches, and when a path opens by time.
  */
 import type { Clock } from '../base/clock.ts'
 import type { OpenGate } from '../egress/shaping/shaping.ts'
@@ -12,14 +12,7 @@ import type { ReadyWindow } from './place/ready-window.ts'
 import type { SettleTries } from './settle/settle-tries.ts'
 import type { PathBatch } from './protocol/try-result.ts'
 
-export interface PathPump {
-  schedule(): void
-  /** Everything that has not gone to a thread. */
-  giveBackWaiting(): void
-  stop(): void
-}
-
-export interface PathPumpOptions {
+interface PathPumpOptions {
   clock: Clock
   paths: Paths<PlacedRow>
   tries: Pick<SettleTries, 'begin' | 'giveBack'>
@@ -31,7 +24,7 @@ export interface PathPumpOptions {
   onRoom: () => void
 }
 
-export function createPathPump({ clock, paths, tries, window, history, threads, onRoom }: PathPumpOptions): PathPump {
+export function createPathPump({ clock, paths, tries, window, history, threads, onRoom }: PathPumpOptions) {
   let isScheduled = false
   let isStopped = false
   let cancelTimer = (): void => {}
@@ -47,10 +40,10 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
     const open = threads()
     if (open === undefined) return giveBackWaiting()
     const { ready, expired, returned, limits } = paths.take()
-    // No claim takes them again: the store brings their end, and knows the last answer (delivery/README.md "Expiry").
-    // Due at once all the same, should the clock have jumped and be set right again.
+    // No claim takes them again: the store ends them (delivery/README.md "Expiry"). They are due at once all the same,
+    // in case the clock had jumped and is set right again.
     for (const row of expired) tries.giveBack(row, { nextAt: row.message.acceptedAt })
-    // Other IPs may take them now. Where none does, their queue key is closed for as long, and this costs nothing.
+    // Other IPs may take them now. Where none does, their queue key is closed, and this costs nothing more.
     for (const { row, closure } of returned)
       tries.giveBack(row, { nextAt: clock.now(), waitingFor: closure.waitingFor })
     for (const { thread, pathKey, connections, messagesPerConnection } of limits) {
@@ -77,6 +70,7 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
     if (nextAt !== null && !isStopped) cancelTimer = clock.after(Math.max(0, nextAt - clock.now()), schedule)
   }
 
+  /** Everything that has not gone to a thread. */
   function giveBackWaiting(): void {
     for (const row of paths.takeWaiting()) tries.giveBack(row, { nextAt: clock.now() })
   }
@@ -84,7 +78,7 @@ export function createPathPump({ clock, paths, tries, window, history, threads, 
   return {
     schedule,
     giveBackWaiting,
-    stop() {
+    stop(): void {
       isStopped = true
       cancelTimer()
     },

@@ -1,5 +1,5 @@
 /**
- * Where a claimed message is, for who asks why it is still `sending`: who holds it (`holders.ts`), and what its
+ * Where a claimed message is, to explain why it is still `sending`: who holds it (`holders.ts`), and what its
  * delivery thread says of it.
  *
  * Reads and changes nothing. A thread that does not answer within a second, or dies meanwhile, is told as silent.
@@ -12,15 +12,14 @@ import type { HeldRow, Holders } from './holders.ts'
 
 export type WhereIs = (messageId: string) => Promise<Whereabouts | undefined>
 
-export interface WhereIsOptions {
+interface WhereIsOptions {
   clock: Clock
   holders: Holders
-  /** Undefined: they have not started. */
-  threads: () => Pick<DeliveryThreads, 'where'> | undefined
+  threads: Pick<DeliveryThreads, 'where'>
 }
 
 export function createWhereIs({ clock, holders, threads }: WhereIsOptions): WhereIs {
-  /** By its newest claim: the end of the one before may still be on its way back from the store. */
+  /** By the newest claim of the message: the end of an older one may not have been heard yet. */
   function find(messageId: string): HeldRow | undefined {
     const all = [...holders().values()].filter(({ message }) => message.id === messageId)
     return all.toSorted((one, other) => other.message.claim - one.message.claim)[0]
@@ -47,8 +46,8 @@ export function createWhereIs({ clock, holders, threads }: WhereIsOptions): Wher
       message: { id, claim },
       thread,
     } = held
-    const place = await threads()?.where(thread, claim)
-    // It may have gone on while its thread was asked. What ends in a thread is heard before the answer.
+    const place = await threads.where(thread, claim)
+    // The message may have gone on meanwhile: a result that left the thread before its answer was heard before it.
     const now = find(id)
     if (now?.by !== 'thread' || now.message.claim !== claim) return whereIs(id)
     return place === null ? undefined : { kind: 'thread', thread, ...roadOf(held), place: place ?? null }

@@ -110,7 +110,7 @@ function world(store: Partial<Store> = {}): World {
         for (const claim of claims) inThread.delete(claim)
       },
     },
-    threads: () => ({ claimsOf: () => (thread.isSilent ? new Promise(() => {}) : Promise.resolve(thread.claims)) }),
+    threads: { claimsOf: () => (thread.isSilent ? new Promise(() => {}) : Promise.resolve(thread.claims)) },
     uncertainRetry: () => 5 * MINUTE,
     onFreed: () => void freed++,
   })

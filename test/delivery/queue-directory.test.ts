@@ -1,6 +1,6 @@
 import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
-import type { RouteGroup } from '../../src/delivery/claim/fair-order.ts'
+import type { RouteGroup } from '../../src/delivery/claim/order-places.ts'
 import { createQueueDirectory } from '../../src/delivery/claim/queue-directory.ts'
 import type { QueueDirectory } from '../../src/delivery/claim/queue-directory.ts'
 import { createTimeHeap } from '../../src/base/time-heap.ts'

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { createLogger } from '../../src/base/logger.ts'
 import { createRouteDomains } from '../../src/delivery/route/route-domains.ts'
-import type { Route } from '../../src/delivery/route/route-message.ts'
+import type { RecipientRoute } from '../../src/delivery/route/route-message.ts'
 import type { RouteAssignment } from '../../src/store/records/queue-records.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
@@ -65,7 +65,7 @@ t.test('a domain that comes last does not stand behind thousands that are slow',
 })
 
 /** What the lookup gives, as far as it is read here. */
-function routeOf(domain: string): Route {
+function routeOf(domain: string): RecipientRoute {
   const provider = { provider: null, isp: domain, route: `site-${domain}` }
-  return { kind: 'hosts', hosts: [], siteKey: domain, provider } as unknown as Route
+  return { kind: 'hosts', hosts: [], siteKey: domain, provider } as unknown as RecipientRoute
 }

@@ -198,6 +198,7 @@ t.test('threads that die at once hold up neither the start nor the stop', async 
     onStart() {},
     onFatal: (reason) => fatal.push(reason),
   })
+  threads.start()
   await threads.tick()
   await until('the third death', () => fatal.length === 1)
   t.same(deaths, [0, 0, 0])

@@ -9,7 +9,7 @@ import { loadConfiguration } from '../../src/config/load-configuration.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
 import { createFindRoute } from '../../src/delivery/route/route-message.ts'
 import { judgeDns } from '../../src/delivery/settle/judge-dns.ts'
-import type { Route } from '../../src/delivery/route/route-message.ts'
+import type { RecipientRoute } from '../../src/delivery/route/route-message.ts'
 import { familiesToAsk, hostsFor } from '../../src/delivery/route/host-families.ts'
 import { createTlsPolicies } from '../../src/delivery/route/tls/tls-policy.ts'
 import type { TlsProblem } from '../../src/delivery/route/tls/tls-results.ts'
@@ -42,7 +42,7 @@ interface Tools {
 }
 
 function finderOf({ resolver, validating, sts = [], delivery = {} }: Tools): {
-  find: (domain: string) => Promise<Route>
+  find: (domain: string) => Promise<RecipientRoute>
   problems: TlsProblem[]
 } {
   const settings = (): Configuration => ({
@@ -80,7 +80,7 @@ const stsOf = (domain: string, mx: string[], mode: StsPolicy['mode'] = 'enforce'
   fetchedAt: 0,
   expiresAt: 86_400_000,
 })
-const kinds = (route: Route): string[] =>
+const kinds = (route: RecipientRoute): string[] =>
   route.kind === 'hosts' ? route.hosts.map(({ name, tls }) => `${name.split('.')[0]} ${tls.kind}`) : [route.kind]
 
 t.test('the table of DANE', WITH_SIGNER, async (t) => {

@@ -209,7 +209,7 @@ t.test('what a thread says is heeded only while the row is there', async (t) => 
   const whereIs = createWhereIs({
     clock: manualClock(5 * SECOND),
     holders: () => held,
-    threads: () => ({ where: async () => answer() }),
+    threads: { where: async () => answer() },
   })
   t.equal(await whereIs('msg_2'), undefined)
   t.equal(await whereIs('msg_1'), undefined, 'its thread does not have it')
@@ -296,6 +296,7 @@ t.test('a thread that does not answer, or dies meanwhile, keeps nobody waiting',
     onDeath: () => {},
     onFatal: () => {},
   })
+  threads.start()
   const before = performance.now()
   t.equal(await threads.where(0, 1), undefined)
   t.ok(performance.now() - before > SECOND - 50)

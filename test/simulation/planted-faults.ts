@@ -23,7 +23,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     name: 'a row that is claimed again before its give-back was heard is dropped, and rows behind a rate go back',
     edits: [
       edit(
-        'src/delivery/dispatcher.ts',
+        'src/delivery/claiming.ts',
         'else placer.place(messages)',
         `else placer.place(messages.filter((one) =>
       [...window.held()].filter(({ key }) => key === one.key).length < 2))`,
@@ -33,7 +33,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   },
   {
     name: 'a lost wake-up: nobody tells the directory of accepted mail',
-    edits: [edit('src/delivery/dispatcher.ts', '      directory.note(keys)\n      // Also what', '      // Also what')],
+    edits: [edit('src/delivery/dispatcher.ts', '      directory.note(keys)\n      // Also of', '      // Also of')],
   },
   {
     name: 'a leaked count: a try that led to nothing stays under way on its path',
@@ -96,27 +96,23 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
   {
     name: 'nobody moves rows on that have just got a path',
     edits: [
-      edit(
-        'src/delivery/dispatcher.ts',
-        'row.facts.key)\n      }\n      pump.schedule()\n',
-        'row.facts.key)\n      }\n',
-      ),
+      edit('src/delivery/row-events.ts', 'row.facts.key)\n      }\n      wake.paths()\n', 'row.facts.key)\n      }\n'),
     ],
   },
   {
     name: 'more rows than there are tokens',
     edits: [
-      edit('src/delivery/place/paths.ts', 'takeInTurns(path, tokens.granted, most)', 'takeInTurns(path, wanted, most)'),
+      edit(
+        'src/delivery/place/take-rows.ts',
+        'takeInTurns(path, tokens.granted, most)',
+        'takeInTurns(path, wanted, most)',
+      ),
     ],
   },
   {
     name: 'allowance that was refused is used',
     edits: [
-      edit(
-        'src/delivery/place/reserve-grants.ts',
-        'const count = reservation?.granted ?? 0',
-        'const count = group.length',
-      ),
+      edit('src/delivery/place/give-paths.ts', 'const count = reservation?.granted ?? 0', 'const count = group.length'),
     ],
   },
   {

@@ -1,25 +1,15 @@
 /**
- * When paths open, so may the queue keys that are closed. Those that wait for just that are opened at once; all others,
- * which know a time, once a second at most, since there may be thousands of them.
+ * Opens closed queue keys when paths open: those that wait for just that at once; all others, which know a time, once a
+ * second at most, since there may be thousands of them.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { QueueDirectory } from './queue-directory.ts'
 
-export interface LookAgain {
-  /** Everything may be different: IPs, configuration, an operator. */
-  everything(): void
-  /** A path opened by its time, which its keys know already; or sooner, which none does. */
-  pathsOpened(): void
-  stop(): void
-}
-
-export function createLookAgain(
-  directory: Pick<QueueDirectory, 'openAll' | 'openTimeless'>,
-  onOpened: () => void,
-): LookAgain {
+export function createLookAgain(directory: Pick<QueueDirectory, 'openAll' | 'openTimeless'>, onOpened: () => void) {
   let lookedAt = 0
   let timer: NodeJS.Timeout | undefined
 
+  /** Everything may be different: IPs, configuration, an operator. */
   function everything(): void {
     clearTimeout(timer)
     timer = undefined
@@ -30,13 +20,14 @@ export function createLookAgain(
 
   return {
     everything,
-    pathsOpened() {
+    /** A path opened by its time, which its keys know already; or sooner, which none does. */
+    pathsOpened(): void {
       const wait = lookedAt + SECOND - performance.now()
       if (wait <= 0) return everything()
       directory.openTimeless()
       onOpened()
       timer ??= setTimeout(everything, wait)
     },
-    stop: () => clearTimeout(timer),
+    stop: (): void => clearTimeout(timer),
   }
 }

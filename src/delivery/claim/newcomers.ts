@@ -1,23 +1,14 @@
 /**
- * Which of those that come into an order of turns go before all that wait: those that had no turn since the others had
- * theirs, for at most one turn in two. Who leaves with nothing left and comes back soon is none: a steady trickle is
- * not served before a backlog. Pure; every step takes constant time on average; remembers as many as are in the order.
+ * Who is new in an order of turns, and goes before all that wait, for at most one turn in two. A member that left with
+ * nothing to do and returns before the others had their turns is not new. Pure; every step takes constant time on
+ * average; remembers as many as are in the order.
  */
-export interface Newcomers {
-  /** It comes in; true: its turn is next. */
-  come(name: string): boolean
-  /** It goes out, after a turn. */
-  leave(name: string): void
-  /** Somebody had a turn. */
-  turn(): void
-}
-
-/** Turns that nobody new wanted are not saved up for longer. */
+/** Turns that nobody new has used, at most. */
 const MOST_CREDIT = 100
 const CREDIT_PER_TURN = 0.5
 
 /** `size`: how many are in the order. */
-export function createNewcomers(size: () => number): Newcomers {
+export function createNewcomers(size: () => number) {
   /** After how many turns each one left; the earliest first. */
   const left = new Map<string, number>()
   let turns = 0
@@ -26,13 +17,15 @@ export function createNewcomers(size: () => number): Newcomers {
   const isLongAgo = (at: number): boolean => turns - at > size()
 
   return {
-    come(name) {
+    /** It comes in; true: its turn is next. */
+    come(name: string): boolean {
       const leftAt = left.get(name)
       if (credit < 1 || (leftAt !== undefined && !isLongAgo(leftAt))) return false
       credit--
       return true
     },
-    leave(name) {
+    /** It goes out, after a turn. */
+    leave(name: string): void {
       left.delete(name)
       left.set(name, turns)
       for (const [earliest, at] of left) {
@@ -40,7 +33,8 @@ export function createNewcomers(size: () => number): Newcomers {
         left.delete(earliest)
       }
     },
-    turn() {
+    /** Somebody had a turn. */
+    turn(): void {
       turns++
       credit = Math.min(MOST_CREDIT, credit + CREDIT_PER_TURN)
     },

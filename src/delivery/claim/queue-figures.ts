@@ -1,17 +1,18 @@
 /**
  * How much waits, for whom and why, as the dispatcher remembers it: for acceptance, the statistics of an IP, metrics.
  *
- * Right to within what one walk over the queue keys corrects; counts of keys with very many rows are lower bounds until
- * they were accepted or sent by this process. Reads, changes nothing, never throws.
+ * One walk over the queue keys corrects what is wrong. Counts of keys with very many rows are lower bounds until this
+ * process has accepted or sent them. Reads, changes nothing, never throws.
  */
 import type { Clock } from '../../base/clock.ts'
 import type { Egress } from '../../egress/egress.ts'
 import { CAPTURE_ROUTE, HELD_UNTIL, UNROUTED } from '../../store/records/queue-records.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
-import type { KeyEntry, QueueDirectory } from './queue-directory.ts'
+import type { KeyEntry } from './due-keys.ts'
+import type { QueueDirectory } from './queue-directory.ts'
 
-export interface WaitingCount {
+interface WaitingCount {
   isp: string
   reason: WaitingFor
   count: number
@@ -28,7 +29,7 @@ export interface QueueFigures {
   waitingByPool(): Map<string, { waiting: number; dueSince: number | null }>
 }
 
-export interface QueueFiguresOptions {
+interface QueueFiguresOptions {
   directory: Pick<QueueDirectory, 'entries' | 'closureOf'>
   routes: Pick<KnownRoutes, 'behind'>
   egress: Pick<Egress, 'ipsUsedBy' | 'poolNames'>

@@ -1,10 +1,7 @@
 /**
- * Walks over the queue keys of the store: once at the start, then every 30 s as a safety net, and when keys were
- * forgotten for want of room or somebody says that the queue changed.
- *
- * Reads small pages, one after the other, so that no other verb waits for long. A key that is due for more than 5 s and
- * was not known is logged as `scheduler.missed_wake`: some part did not tell of its rows. An error is logged; the next
- * walk comes as if nothing had happened. delivery/README.md "From the table to the wire" and "Wake-ups".
+ * Walks over the queue keys of the store, page by page, so that no other verb waits for long: at the start, then as a
+ * net below the wake-ups (delivery/README.md "Wake-ups"). An error is logged; the next walk comes as if nothing had
+ * happened.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -14,17 +11,7 @@ import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { Store } from '../../store/store.ts'
 import type { QueueDirectory } from './queue-directory.ts'
 
-export interface QueueWalk {
-  /** Walks, and goes on walking every 30 s; rejects when the first walk fails. */
-  start(): Promise<void>
-  /** Rows came that nobody named. */
-  walkSoon(): void
-  /** There may be room for keys that were forgotten: the next walk comes as soon as they are due. */
-  look(): void
-  stop(): Promise<void>
-}
-
-export interface QueueWalkOptions {
+interface QueueWalkOptions {
   store: Pick<Store, 'queueKeys'>
   clock: Clock
   logger: Logger
@@ -37,13 +24,13 @@ export interface QueueWalkOptions {
 
 /** delivery/README.md "Wake-ups". */
 const WALK_EVERY = 30 * SECOND
-/** Between two walks, whatever was forgotten. */
+/** Between two walks, however many keys were forgotten. */
 const SHORTEST_PAUSE = SECOND
 /** Rows that are counted for one page: some milliseconds of the store's time. */
 const ROWS_PER_PAGE = 10_000
 const MOST_LOGGED = 5
 
-export function createQueueWalk(options: QueueWalkOptions): QueueWalk {
+export function createQueueWalk(options: QueueWalkOptions) {
   const { store, clock, logger, directory } = options
   let running: Promise<void> | undefined
   let isAskedAgain = false
@@ -51,7 +38,7 @@ export function createQueueWalk(options: QueueWalkOptions): QueueWalk {
   let endedAt = 0
   let cancelTimer = (): void => {}
 
-  /** `isNet`: nothing should be found that is not known. */
+  /** `isNet`: all keys should be known, so that an unknown one is worth a line in the log. */
   async function walk(isNet: boolean): Promise<void> {
     // Keys that were forgotten on purpose are no surprise.
     const isSurprising = isNet && !directory.hasForgotten()
@@ -95,18 +82,21 @@ export function createQueueWalk(options: QueueWalkOptions): QueueWalk {
     logger.error({ error: errorText(thrown) }, 'the queue could not be walked')
   }
 
+  /** Rows came that nobody named. */
   function walkSoon(): void {
     isAskedAgain = running !== undefined
     if (running === undefined && !isStopped) void begin(false).catch(logFailure)
   }
 
   return {
+    /** Walks, and goes on walking every 30 s; rejects when the first walk fails. */
     start: () => begin(false),
     walkSoon,
-    look() {
+    /** There may be room for keys that were forgotten: the next walk comes as soon as they are due. */
+    look(): void {
       if (running === undefined && !isStopped && directory.walkAt() !== null) setTimer()
     },
-    async stop() {
+    async stop(): Promise<void> {
       isStopped = true
       cancelTimer()
       await running?.catch(() => {})

@@ -1,6 +1,6 @@
 /**
- * A ring of members that take turns: one that comes in waits until all others had theirs, or is next; one that leaves
- * costs its neighbours nothing. Every step but `takeTurns` takes constant time.
+ * A ring of members that take turns. A member comes in behind all others, or before them; its leaving changes nothing
+ * for its neighbours. Every step but `takeTurns` takes constant time.
  */
 export interface TurnRing<Member> {
   /** Behind all others. Nothing happens when it is in already. */
@@ -30,7 +30,7 @@ export function createTurnRing<Member>(): TurnRing<Member> {
   const places = new Map<Member, Place<Member>>()
   let turn: Place<Member> | undefined
 
-  /** In front of the one whose turn it is, which is behind all others. */
+  /** The place behind all others is the one in front of the member whose turn it is. */
   function add(member: Member): void {
     if (places.has(member)) return
     const place = new Place(member)

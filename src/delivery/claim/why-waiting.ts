@@ -1,7 +1,7 @@
 /**
- * What keeps a message back, in the words of http/README.md "Explain" and delivery/README.md "Why a message waits": the
- * operator, the warmup or share of its IPs, a rate, a suspension, connections, or no IP that sends. A plain retry delay
- * and a start time are the caller's to say. Reads, changes nothing, never throws.
+ * What keeps a message back, in the words of delivery/README.md "Why a message waits": the operator, the warmup or
+ * share of its IPs, a rate, a suspension, connections, or no IP that sends. The caller says a plain retry delay and a
+ * start time. Reads, changes nothing, never throws.
  */
 import type { Clock } from '../../base/clock.ts'
 import type { IpChoice } from '../../egress/ips/egress-ip.ts'
@@ -12,7 +12,8 @@ import type { CaptureRoute } from '../place/capture-route.ts'
 import type { ChoosePath } from '../place/choose-path.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 import type { PathFacts } from '../place/path-facts.ts'
-import type { PathRow, Paths } from '../place/paths.ts'
+import { allBusy } from '../place/take-rows.ts'
+import type { PathRoom } from '../place/paths.ts'
 
 export type WaitingMessage = Pick<
   MessageView,
@@ -37,21 +38,21 @@ export interface WaitReason {
   text: string
 }
 
-export interface WhyWaitingOptions {
+interface WhyWaitingOptions {
   clock: Clock
   shaping: Pick<Shaping, 'explain'>
   routes: Pick<KnownRoutes, 'last'>
   capture: CaptureRoute
   choosePath: ChoosePath
   gateOf: (facts: PathFacts) => Gate
-  paths: Pick<Paths<PathRow>, 'roomOf'>
+  paths: Pick<PathRoom, 'roomOf'>
   /** The ready window is full. */
   isFull: () => boolean
 }
 
 export type WhyWaiting = (message: WaitingMessage) => WaitReason | undefined
 
-/** Where only the reason was kept. */
+/** For a reason that was stored without words. */
 const SENTENCES: Readonly<Record<WaitingFor, string>> = {
   send_at: 'Its time has not come.',
   retry_delay: 'It waits for its next attempt.',
@@ -65,7 +66,7 @@ const SENTENCES: Readonly<Record<WaitingFor, string>> = {
   held: 'The operator holds it back.',
 }
 
-/** `busy`: nothing is in its way but other mail, or, null, nothing at all. */
+/** `busy`: only other mail is in its way; null: nothing is. */
 type Chosen = { wait: Extract<IpChoice, { kind: 'wait' }> } | { busy: string | null }
 
 export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
@@ -87,7 +88,7 @@ export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
     const isFree = paths.roomOf(facts, gate, message.stream === 'transactional') > 0
     if (isFree && !isFull()) return { busy: null }
     const held = facts.shaped === null ? [] : shaping.explain(facts.shaped, message)
-    return { busy: [`All connections to ${facts.isp} are in use.`, ...held].join(' ') }
+    return { busy: [allBusy(facts.isp).text, ...held].join(' ') }
   }
 
   return (message) => {
@@ -111,7 +112,7 @@ export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
   }
 }
 
-/** What holds it back ends before its own time comes. */
+/** The obstacle ends before the message's own time comes. */
 function isShorter(until: number | null, time: number): boolean {
   return until !== null && until < time
 }

@@ -1,7 +1,7 @@
 /**
  * The path of one message: which egress IP it leaves from now, or why none can take it and until when.
  *
- * The choice among the IPs is `egress`'s; what shaping and the rows before it leave free of each path is said here.
+ * `egress` chooses among the IPs; this file says what shaping and the rows before the message leave free of each path.
  * Takes nothing and changes nothing. egress/README.md "Which IP".
  */
 import { SECOND } from '../../base/clock.ts'
@@ -13,8 +13,9 @@ import type { Gate, Lane } from '../../egress/shaping/shaping.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'
 import type { CaptureRoute } from './capture-route.ts'
 import { familiesToAsk } from '../route/host-families.ts'
+import { allBusy, triedOut } from './take-rows.ts'
 import type { PathFacts, PathFactsMaker } from './path-facts.ts'
-import type { PathRow, Paths } from './paths.ts'
+import type { PathRoom } from './paths.ts'
 import type { ReadyWindow } from './ready-window.ts'
 import type { HostsRoute } from '../route/route-message.ts'
 
@@ -45,18 +46,18 @@ export type ChoosePath = (
   chosenBefore?: (pathKey: string) => number,
 ) => ChosenPath
 
-export interface ChoosePathOptions {
+interface ChoosePathOptions {
   clock: Clock
   configuration: () => Configuration
   egress: Pick<Egress, 'choose' | 'ipsUsedBy'>
   gateOf: (facts: PathFacts, lane: Lane | null) => Gate
   pathFacts: Pick<PathFactsMaker, 'of' | 'generation'>
-  paths: Pick<Paths<PathRow>, 'hasRoom' | 'takesMore'>
+  paths: Pick<PathRoom, 'hasRoom' | 'takesMore'>
   window: Pick<ReadyWindow, 'ofDomain'>
   capture: CaptureRoute
 }
 
-/** A path that has more rows than it should is free again by then. */
+/** After so long a path with too many rows is asked again. */
 const FULL_FOR = SECOND
 
 export function createChoosePath(options: ChoosePathOptions): ChoosePath {
@@ -65,17 +66,14 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
   function stateOf({ facts, gate }: AskedPath, message: ChosenMessage, before: number): PathState {
     if (gate.kind === 'closed') return { ...gate, takesRows: gate.takesRows && paths.takesMore(facts, before) }
     const isFull = !paths.hasRoom(facts, gate)
-    // This message is one of those that are held itself.
+    // The window counts this message as well.
     const isTaken = window.ofDomain(message.pool, message.route, message.domain) > gate.mostOfLane
     if (!isFull && !isTaken) return OPEN
     const isProbing = gate.mostUnderWay === 1 || isTaken
-    const text = isProbing
-      ? `Mail to ${facts.isp} was suspended and is being tried out again, one message at a time.`
-      : `All connections to ${facts.isp} are in use.`
-    return { kind: 'closed', until: clock.now() + FULL_FOR, waitingFor: isProbing ? 'suspension' : 'connections', text }
+    return { kind: 'closed', until: clock.now() + FULL_FOR, ...(isProbing ? triedOut : allBusy)(facts.isp) }
   }
 
-  /** Looked at once for each route and pool: reading addresses costs more than all the rest. */
+  /** Kept for each route and pool: to read the addresses each time would cost more than all the rest. */
   let families = new WeakMap<HostsRoute, Map<string, (4 | 6)[]>>()
   let generation = pathFacts.generation()
 

@@ -26,7 +26,7 @@ export interface PathFactsMaker {
   of(ip: EgressIp, provider: MailboxProvider): PathFacts
   /** Configuration or IPs have changed. */
   forget(): void
-  /** One more after each `forget`: for those who keep something as long. */
+  /** Grows with each `forget`: whoever keeps something as long compares it. */
   generation(): number
 }
 

@@ -83,7 +83,7 @@ interface Counts {
 }
 
 /** Counts by name; a name without any is forgotten. */
-function createCounts(): Counts {
+export function createCounts(): Counts {
   const counts = new Map<string, number>()
   return {
     add(name, by) {

@@ -7,9 +7,9 @@ import type { EgressIp } from '../../egress/egress.ts'
 import type { HostsRoute } from './route-message.ts'
 import type { MailHost } from '../protocol/try-result.ts'
 
-export type Ipv6Choice = (typeof IPV6_CHOICES)[number]
+type Ipv6Choice = (typeof IPV6_CHOICES)[number]
 
-/** The hosts that the IP's socket can reach, with those addresses alone. */
+/** The hosts that a socket of the IP can reach, each with the addresses of its family. */
 export function hostsFor(ip: Pick<EgressIp, 'source'>, { hosts }: Pick<HostsRoute, 'hosts'>): MailHost[] {
   const family = ipFamily(ip.source)
   return hosts

@@ -1,23 +1,21 @@
 /**
  * What is remembered of where mail goes: the route of a recipient domain, for about as long as its DNS answer holds,
- * and what stands behind the name of a route, which is all that a queue key has.
+ * and what stands behind the name of a route, which is all that a queue key has. A route that nothing was sent to since
+ * the start is guessed from its name.
  *
- * A route that nothing was sent to since the start is known by its name alone: the block of providers.yaml it begins
- * with, else the default one, and its own name in place of the `isp`. Concurrent questions for one domain share one
- * lookup. `find` rejects as the lookup does. delivery/README.md "From the table to the wire", egress/README.md
- * "Providers".
+ * Concurrent questions for one domain share one lookup. `find` rejects as the lookup does.
  */
 import { MINUTE } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
-import type { FindRoute, HostsRoute, Route } from './route-message.ts'
+import type { FindRoute, HostsRoute, RecipientRoute } from './route-message.ts'
 
 export interface KnownRoutes {
   /** The route of the domain when it was looked up lately; undefined: `find` has to ask. */
   fresh(recipientDomain: string): HostsRoute | undefined
-  find(recipientDomain: string): Promise<Route>
+  find(recipientDomain: string): Promise<RecipientRoute>
   /** As it was when it was last looked up, however long ago. */
   last(recipientDomain: string): HostsRoute | undefined
   /** What stands behind the name of a route. */
@@ -26,15 +24,14 @@ export interface KnownRoutes {
   forget(): void
 }
 
-export interface KnownRoutesOptions {
+interface KnownRoutesOptions {
   findRoute: FindRoute
   configuration: () => Configuration
   clock: Clock
 }
 
 /**
- * DNS answers are cached by their own time; this is how late a change of them is seen (src/README.md "The road of one
- * email", step 5).
+ * How late a change of the DNS is seen, beyond the time for which its answers are cached.
  */
 const FRESH_FOR = MINUTE
 const MOST_DOMAINS = 20_000
@@ -43,9 +40,9 @@ const MOST_ROUTES = 20_000
 export function createKnownRoutes({ findRoute, configuration, clock }: KnownRoutesOptions): KnownRoutes {
   const domains = recentEntries<string, { route: HostsRoute; at: number }>(MOST_DOMAINS)
   const providers = recentEntries<string, MailboxProvider>(MOST_ROUTES)
-  const underWay = new Map<string, Promise<Route>>()
+  const underWay = new Map<string, Promise<RecipientRoute>>()
 
-  async function ask(recipientDomain: string): Promise<Route> {
+  async function ask(recipientDomain: string): Promise<RecipientRoute> {
     const found = await findRoute(recipientDomain)
     if (found.kind === 'hosts') {
       domains.set(recipientDomain, { route: found, at: clock.now() })

@@ -1,16 +1,11 @@
 /**
- * Gives waiting mail its route: looks up the recipient domains that the queue has no route for, and writes the answer
- * to their rows.
+ * Gives waiting mail its route: looks up the recipient domains that the queue has no route for, side by side, and
+ * writes the answer to their rows.
  *
- * | the DNS says | then                                                                                        |
- * | ------------ | ------------------------------------------------------------------------------------------- |
- * | hosts        | `assignRoutes`: all waiting rows of the domain move to the queue keys of the route          |
- * | anything else | `claimUnrouted`: the due rows are claimed and judged, the domain is looked up again later  |
- *
- * Domains are looked up side by side, in turns the one that is due longest and the one that came last: neither a slow
- * one nor thousands before it hold up another. What the store refuses is tried again. Domains come from accepts, from
- * judged rows that come back, and from the store itself at the start and with each walk over its keys: none is lost.
- * delivery/README.md "From the table to the wire", network/README.md "Mail hosts".
+ * Hosts: `assignRoutes` moves all waiting rows of the domain to the queue keys of the route. Anything else:
+ * `claimUnrouted` takes the due rows, they are judged, and the domain is looked up again later. What the store refuses
+ * is tried again. Domains come from accepts, from judged rows that come back, and from the store itself at the start
+ * and with each walk over its keys: none is lost. delivery/README.md "From the table to the wire".
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -19,9 +14,9 @@ import type { Logger } from '../../base/logger.ts'
 import type { QueueKeyState, RouteAssignment } from '../../store/records/queue-records.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'
 import type { Store } from '../../store/store.ts'
+import { createDueDomains } from './due-domains.ts'
 import type { KnownRoutes } from './known-routes.ts'
 import type { NoHosts } from './route-message.ts'
-import { createTimeHeap } from '../../base/time-heap.ts'
 
 export interface RouteDomains {
   start(): void
@@ -29,7 +24,7 @@ export interface RouteDomains {
   note(domains: readonly string[], dueAt: number): void
   /** A domain has another route than its rows: later mail is queued under the new one. */
   assign(assignment: RouteAssignment): void
-  /** Domains that nobody told of. */
+  /** Reads from the store which domains have rows without a route. */
   refill(): Promise<void>
   /** Claiming is possible again. */
   wake(): void
@@ -37,7 +32,7 @@ export interface RouteDomains {
   stop(): Promise<void>
 }
 
-export interface RouteDomainsOptions {
+interface RouteDomainsOptions {
   store: Pick<Store, 'assignRoutes' | 'claimUnrouted' | 'unroutedDomains'>
   clock: Clock
   logger: Logger
@@ -57,125 +52,53 @@ export interface RouteDomainsOptions {
  * and resolver").
  */
 const MOST_AT_ONCE = 50
-/** Domains in memory; more are fetched from the store when none of these is due. */
-const MOST_DOMAINS = 20_000
 const PER_REFILL = 1_000
-/** Domains of which it is remembered in what order they came. */
-const MOST_NEWEST = 1_000
 const PER_CLAIM = 200
 const AGAIN_AFTER = SECOND
 
 export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
-  const { store, clock, logger, routes } = options
-  /** When each is looked up. */
-  const domains = createTimeHeap<string>()
-  /** Those that came due, the last one at the end. */
-  let newest: string[] = []
-  let isNewestNext = false
+  const { store, clock, logger } = options
+  const domains = createDueDomains(PER_REFILL)
   const underWay = new Map<string, Promise<void>>()
-  let assignments: RouteAssignment[] = []
-  let assigning: Promise<void> | undefined
+  const again = (names: readonly string[]): void => note(names, clock.now() + AGAIN_AFTER)
+  const writer = createRouteWriter(options, again)
+  const routeOne = createRouteOne(options, writer.assign, () => state === 'stopped')
   let isIncomplete = false
-  let isStarted = false
-  let isStopped = false
+  let state: 'new' | 'running' | 'stopped' = 'new'
   let cancelTimer = (): void => {}
 
   function note(names: readonly string[], at: number): void {
     const isDue = at <= clock.now()
-    for (const domain of names) {
-      const known = domains.timeOf(domain)
-      // Those that are due later never keep out one that is due.
-      const hasRoom = known !== undefined || domains.size() < MOST_DOMAINS + (isDue ? PER_REFILL : 0)
-      if (!hasRoom) isIncomplete ||= isDue
-      else if (at < (known ?? Infinity)) {
-        domains.set(domain, at)
-        if (isDue) newest.push(domain)
-      }
-    }
-    if (newest.length > 2 * MOST_NEWEST) newest = newest.slice(-MOST_NEWEST)
+    for (const domain of names) if (!domains.add(domain, at, isDue)) isIncomplete = true
     pump()
   }
 
   function pump(): void {
-    if (!isStarted || isStopped) return
+    if (state !== 'running') return
     const now = clock.now()
-    for (let next = domains.peek(); next !== undefined && next.at <= now; next = domains.peek()) {
+    while ((domains.nextAt() ?? Infinity) <= now) {
       if (underWay.size >= MOST_AT_ONCE || !options.mayClaim()) return
-      isNewestNext = !isNewestNext
-      const domain = (isNewestNext ? takeNewest(now) : undefined) ?? next.item
-      // Rows that come while it is looked up: it is due again right after.
-      if (underWay.has(domain)) domains.set(domain, now + AGAIN_AFTER)
+      const domain = domains.next(now)
+      if (domain === undefined) break
+      // Rows came while the domain is looked up: look again right after.
+      if (underWay.has(domain)) domains.move(domain, now + AGAIN_AFTER)
       else begin(domain)
     }
-    setTimer()
-    // Nothing that is known is due: there may be others.
-    if (isIncomplete && underWay.size === 0) void refill()
-  }
-
-  /** The one that came last of those that are due still; undefined: nobody knows. */
-  function takeNewest(now: number): string | undefined {
-    for (let domain = newest.pop(); domain !== undefined; domain = newest.pop()) {
-      if ((domains.timeOf(domain) ?? Infinity) <= now) return domain
-    }
-    return undefined
-  }
-
-  function setTimer(): void {
     cancelTimer()
-    const next = domains.peek()
-    if (next !== undefined) cancelTimer = clock.after(Math.max(0, next.at - clock.now()), pump)
+    const nextAt = domains.nextAt()
+    if (nextAt !== undefined) cancelTimer = clock.after(Math.max(0, nextAt - now), pump)
+    // No domain in memory is due: the store may have others.
+    if (isIncomplete && underWay.size === 0) void refill()
   }
 
   function begin(domain: string): void {
     domains.remove(domain)
-    const running = resolve(domain)
-      .catch((thrown: unknown) => {
-        logger.error({ domain, error: errorText(thrown) }, 'a recipient domain could not be routed')
-        note([domain], clock.now() + AGAIN_AFTER)
-      })
-      .finally(() => {
-        underWay.delete(domain)
-        pump()
-      })
+    const running = routeOne(domain).then((isDone) => {
+      underWay.delete(domain)
+      if (isDone) pump()
+      else again([domain])
+    })
     underWay.set(domain, running)
-  }
-
-  async function resolve(domain: string): Promise<void> {
-    const route = routes.fresh(domain) ?? (await routes.find(domain))
-    if (isStopped) return
-    if (route.kind === 'hosts') return assign({ domain, route: route.provider.route, isp: route.provider.isp })
-    let claimed: ClaimedMessage[]
-    do {
-      if (!options.mayClaim()) return note([domain], clock.now() + AGAIN_AFTER)
-      claimed = await store.claimUnrouted({ domain, now: clock.now(), ...options.lease(), limit: PER_CLAIM })
-      options.hold(claimed)
-      await options.onDnsAnswer(route, claimed)
-    } while (claimed.length === PER_CLAIM && !isStopped)
-  }
-
-  /** All that comes in one turn of the event loop, and while the last ones are written, goes together. */
-  function assign(assignment: RouteAssignment): Promise<void> {
-    assignments.push(assignment)
-    assigning ??= writeAssignments()
-    return assigning
-  }
-
-  async function writeAssignments(): Promise<void> {
-    await Promise.resolve()
-    while (assignments.length > 0) {
-      const batch = assignments
-      assignments = []
-      try {
-        options.onAssigned(await store.assignRoutes(batch))
-      } catch (thrown) {
-        logger.error({ error: errorText(thrown), domains: batch.length }, 'routes could not be stored')
-        note(
-          batch.map(({ domain }) => domain),
-          clock.now() + AGAIN_AFTER,
-        )
-      }
-    }
-    assigning = undefined
   }
 
   async function refill(): Promise<void> {
@@ -194,18 +117,88 @@ export function createRouteDomains(options: RouteDomainsOptions): RouteDomains {
 
   return {
     start() {
-      isStarted = true
+      state = 'running'
       pump()
     },
     note,
-    assign: (assignment) => void assign(assignment),
+    assign: (assignment) => void writer.assign(assignment),
     refill,
     wake: pump,
     async stop() {
-      isStopped = true
+      state = 'stopped'
       cancelTimer()
       await Promise.all(underWay.values())
-      await assigning
+      await writer.written()
     },
+  }
+}
+
+/** Resolves when the domain has its route, or its due rows are judged; with false: not all of them. Never rejects. */
+function createRouteOne(
+  { store, clock, logger, routes, mayClaim, lease, hold, onDnsAnswer }: RouteDomainsOptions,
+  assign: RouteWriter['assign'],
+  isStopped: () => boolean,
+): (domain: string) => Promise<boolean> {
+  async function judge(domain: string, answer: NoHosts): Promise<boolean> {
+    let claimed: ClaimedMessage[]
+    do {
+      if (!mayClaim()) return false
+      claimed = await store.claimUnrouted({ domain, now: clock.now(), ...lease(), limit: PER_CLAIM })
+      hold(claimed)
+      await onDnsAnswer(answer, claimed)
+    } while (claimed.length === PER_CLAIM && !isStopped())
+    return true
+  }
+
+  return async (domain) => {
+    try {
+      const route = routes.fresh(domain) ?? (await routes.find(domain))
+      if (isStopped()) return true
+      if (route.kind !== 'hosts') return await judge(domain, route)
+      await assign({ domain, route: route.provider.route, isp: route.provider.isp })
+      return true
+    } catch (thrown) {
+      logger.error({ domain, error: errorText(thrown) }, 'a recipient domain could not be routed')
+      return false
+    }
+  }
+}
+
+interface RouteWriter {
+  /** Resolves when it is written, or when the store has refused it. */
+  assign(assignment: RouteAssignment): Promise<void>
+  written(): Promise<void> | undefined
+}
+
+/** Writes what comes in one turn of the event loop, or while the last ones are written, together. */
+function createRouteWriter(
+  { store, logger, onAssigned }: Pick<RouteDomainsOptions, 'store' | 'logger' | 'onAssigned'>,
+  onRefused: (domains: string[]) => void,
+): RouteWriter {
+  let assignments: RouteAssignment[] = []
+  let writing: Promise<void> | undefined
+
+  async function write(): Promise<void> {
+    await Promise.resolve()
+    while (assignments.length > 0) {
+      const batch = assignments
+      assignments = []
+      try {
+        onAssigned(await store.assignRoutes(batch))
+      } catch (thrown) {
+        logger.error({ error: errorText(thrown), domains: batch.length }, 'routes could not be stored')
+        onRefused(batch.map(({ domain }) => domain))
+      }
+    }
+    writing = undefined
+  }
+
+  return {
+    assign(assignment) {
+      assignments.push(assignment)
+      writing ??= write()
+      return writing
+    },
+    written: () => writing,
   }
 }

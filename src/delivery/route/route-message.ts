@@ -2,10 +2,9 @@
  * Where the mail of a recipient domain goes: its hosts, what is asked of TLS towards each, who runs them, with which
  * limits; or what the DNS said instead.
  *
- * At most so many domains are looked up at once; the others wait their turn. Never rejects for an answer of the DNS.
- * Hosts that an enforced MTA-STS policy does not name are left out before the provider is identified. What an answer
- * without hosts means for one message says `settle/judge-dns.ts`. egress/README.md "Providers", network/README.md "Mail
- * hosts", delivery/README.md "TLS".
+ * Never rejects for an answer of the DNS. Hosts that an enforced MTA-STS policy does not name are left out before the
+ * provider is identified. `settle/judge-dns.ts` says what an answer without hosts means for one message.
+ * egress/README.md "Providers", network/README.md "Mail hosts", delivery/README.md "TLS".
  */
 import type { Clock } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
@@ -30,21 +29,21 @@ export interface HostsRoute {
 
 /** The DNS said that there is no host, or said nothing. */
 export type NoHosts = (Exclude<MailHosts, { kind: 'hosts' | 'none-accepted' }> | NoUsableHost) & {
-  /** When it first said so without having said otherwise since; this very lookup when no earlier one is known. */
+  /** Since when the DNS has said so; the time of this lookup when no earlier one is known. */
   since: number
 }
 
-/** There are hosts, and what protects the domain lets mail go to none of them. */
-export interface NoUsableHost {
+/** There are hosts, but DANE or MTA-STS lets mail go to none of them. */
+interface NoUsableHost {
   kind: 'no-usable-host'
   /** Enhanced code, d.d.d. */
   code: string
   reason: string
 }
 
-export type Route = HostsRoute | NoHosts
+export type RecipientRoute = HostsRoute | NoHosts
 
-export type FindRoute = (recipientDomain: string) => Promise<Route>
+export type FindRoute = (recipientDomain: string) => Promise<RecipientRoute>
 
 /** Domains looked up at once (network/README.md "Cache and resolver"). */
 const MOST_LOOKUPS = 100
@@ -53,7 +52,7 @@ const MOST_REMEMBERED = 20_000
 /** X.7.5 of RFC 3463: a cryptographic failure. */
 export const PROTECTION_CODE = '4.7.5'
 
-export interface FindRouteOptions {
+interface FindRouteOptions {
   mailHosts: MailHostsFinder
   tlsPolicies: TlsPolicies
   settings: () => Configuration
@@ -64,69 +63,22 @@ export interface FindRouteOptions {
 
 export function createFindRoute(options: FindRouteOptions): FindRoute {
   const { mailHosts, tlsPolicies, clock } = options
+  const inTurn = createLookupTurns(MOST_LOOKUPS)
+  const protect = createProtect(options)
   const said = recentEntries<string, { kind: NoHosts['kind']; since: number }>(MOST_REMEMBERED)
-  const waiting: (() => void)[] = []
-  let underWay = 0
-  let isNewestNext = false
 
   async function lookUp(domain: string): Promise<HostsRoute | Exclude<MailHosts, { kind: 'hosts' }> | NoUsableHost> {
     // Before its turn: a web server that is slow to give a policy takes no place from other domains.
     const sts = await tlsPolicies.stsFor(domain)
-    if (underWay >= MOST_LOOKUPS) await new Promise<void>((resolve) => void waiting.push(resolve))
-    underWay++
-    try {
+    return inTurn(async () => {
       const mayUse = (host: string, isSecure: boolean): boolean => tlsPolicies.mayUse(host, { domain, isSecure, sts })
       const found = await mailHosts.find(domain, mayUse)
       return found.kind === 'hosts' ? await protect(found, { domain, isSecure: found.isSecure, sts }) : found
-    } finally {
-      underWay--
-      // Whoever comes last does not stand behind thousands that are slow, and whoever waits longest has his turn too.
-      isNewestNext = !isNewestNext
-      const next = isNewestNext ? waiting.pop() : waiting.shift()
-      next?.()
-    }
-  }
-
-  /** What is asked of TLS towards each host, and who runs those that are left. */
-  async function protect(
-    { hosts: found, mxNames }: Extract<MailHosts, { kind: 'hosts' }>,
-    facts: DomainFacts,
-  ): Promise<HostsRoute | NoUsableHost> {
-    const { providers, server } = options.settings()
-    const policies = await Promise.all(found.map((host) => tlsPolicies.tlsOf(host, facts)))
-    const hosts = found.flatMap(({ name, addresses }, index): MailHost[] => {
-      const tls = policies[index]
-      return tls == null ? [] : [{ name, addresses, tls }]
     })
-    const leftOut = found.filter((_, index) => policies[index] === null).map(({ name }) => name)
-    report(facts, leftOut, hosts)
-    const [skipped] = hosts.flatMap(({ tls }) => (tls.kind === 'skip' ? [tls] : []))
-    if (!hosts.some(({ tls }) => tls.kind !== 'skip')) {
-      const left = skipped ?? { code: PROTECTION_CODE, reason: NONE_NAMED }
-      return { kind: 'no-usable-host', code: left.code, reason: left.reason }
-    }
-    const provider = identifyProvider(
-      providers,
-      facts.domain,
-      mxNames.filter((name) => !leftOut.includes(name)),
-    )
-    const floor = floorOf(provider, server.delivery.tls)
-    const demanded = floor === null ? hosts : hosts.map((host) => ({ ...host, tls: withFloor(host.tls, floor) }))
-    return { kind: 'hosts', hosts: demanded, siteKey: siteKeyOf(facts.domain, demanded), provider }
-  }
-
-  function report({ domain, sts }: DomainFacts, leftOut: readonly string[], hosts: readonly MailHost[]): void {
-    for (const host of leftOut) {
-      const policy = { type: 'sts' as const, id: sts?.id ?? '' }
-      options.onTlsProblem?.({ domain, host, policy, result: 'validation-failure' })
-    }
-    for (const { name: host, tls } of hosts) {
-      if (tls.kind === 'skip') options.onTlsProblem?.({ domain, host, policy: tls.policy, result: 'dnssec-invalid' })
-    }
   }
 
   /** A lookup without answer neither confirms nor contradicts what was said before. */
-  const sinceWhen = (recipientDomain: string, kind: NoHosts['kind']): number => {
+  function sinceWhen(recipientDomain: string, kind: NoHosts['kind']): number {
     const now = clock.now()
     const known = said.get(recipientDomain)
     if (known?.kind === kind) return known.since
@@ -143,6 +95,65 @@ export function createFindRoute(options: FindRouteOptions): FindRoute {
     if (found.kind !== 'none-accepted') return { ...found, since: sinceWhen(recipientDomain, found.kind) }
     const since = sinceWhen(recipientDomain, 'no-usable-host')
     return { kind: 'no-usable-host', code: PROTECTION_CODE, reason: NONE_NAMED, since }
+  }
+}
+
+/**
+ * At most so many at once. Those that wait go on in turns, the newest and the one that waits longest: the last one does
+ * not stand behind thousands that are slow, and each has its turn in the end.
+ */
+function createLookupTurns(most: number): <Result>(look: () => Promise<Result>) => Promise<Result> {
+  const waiting: (() => void)[] = []
+  let underWay = 0
+  let isNewestNext = false
+
+  return async (look) => {
+    if (underWay >= most) await new Promise<void>((resolve) => void waiting.push(resolve))
+    underWay++
+    try {
+      return await look()
+    } finally {
+      underWay--
+      isNewestNext = !isNewestNext
+      const next = isNewestNext ? waiting.pop() : waiting.shift()
+      next?.()
+    }
+  }
+}
+
+/** What is asked of TLS towards each host, and who runs those that are left. */
+function createProtect({ tlsPolicies, settings, onTlsProblem = () => {} }: FindRouteOptions) {
+  return async (
+    { hosts: found, mxNames }: Extract<MailHosts, { kind: 'hosts' }>,
+    facts: DomainFacts,
+  ): Promise<HostsRoute | NoUsableHost> => {
+    const { domain, sts } = facts
+    const { providers, server } = settings()
+    const policies = await Promise.all(found.map((host) => tlsPolicies.tlsOf(host, facts)))
+    const leftOut = found.filter((_, index) => policies[index] === null).map(({ name }) => name)
+    for (const host of leftOut) {
+      onTlsProblem({ domain, host, policy: { type: 'sts', id: sts?.id ?? '' }, result: 'validation-failure' })
+    }
+    const hosts = found.flatMap(({ name, addresses }, index): MailHost[] => {
+      const tls = policies[index]
+      return tls == null ? [] : [{ name, addresses, tls }]
+    })
+    for (const { name: host, tls } of hosts) {
+      if (tls.kind === 'skip') onTlsProblem({ domain, host, policy: tls.policy, result: 'dnssec-invalid' })
+    }
+    if (!hosts.some(({ tls }) => tls.kind !== 'skip')) {
+      const [skipped] = hosts.flatMap(({ tls }) => (tls.kind === 'skip' ? [tls] : []))
+      const { code, reason } = skipped ?? { code: PROTECTION_CODE, reason: NONE_NAMED }
+      return { kind: 'no-usable-host', code, reason }
+    }
+    const provider = identifyProvider(
+      providers,
+      domain,
+      mxNames.filter((name) => !leftOut.includes(name)),
+    )
+    const floor = floorOf(provider, server.delivery.tls)
+    const demanded = floor === null ? hosts : hosts.map((host) => ({ ...host, tls: withFloor(host.tls, floor) }))
+    return { kind: 'hosts', hosts: demanded, siteKey: siteKeyOf(domain, demanded), provider }
   }
 }
 
@@ -164,7 +175,7 @@ function siteKeyOf(domain: string, hosts: readonly MailHost[]): string {
     .join(' ')
 }
 
-/** Short where nothing is demanded: so it is with most. */
+/** Short where nothing is demanded, as of most hosts. */
 function keyOf(domain: string, tls: HostTls): string {
   return tls.kind === 'opportunistic' && tls.policy.type === 'none' ? '-' : policyKey(domain, tls)
 }

@@ -2,8 +2,8 @@
  * Where TLS failed when nobody demanded it: the one plain fallback, remembered for (egress IP, host), so that not every
  * connection is made twice (delivery/README.md "TLS"; `delivery.remember_plain`).
  *
- * Dropped by a success and by any policy that demands TLS. A memory that can not be stored or loaded costs a second
- * connection at most: the log says so. Bounded; the longest unused is forgotten first.
+ * A success drops it, and any policy that demands TLS. A memory that cannot be stored or loaded costs a second
+ * connection at most, and a line in the log. Bounded; the longest unused is forgotten first.
  */
 import type { Clock } from '../../../base/clock.ts'
 import type { Logger } from '../../../base/logger.ts'
@@ -13,7 +13,7 @@ import type { Store } from '../../../store/store.ts'
 import type { PlainMemory } from '../../../store/records/tls-records.ts'
 import type { MailHost } from '../../protocol/try-result.ts'
 
-export interface TlsMemoryOptions {
+interface TlsMemoryOptions {
   store: Pick<Store, 'plainMemories' | 'keepPlainMemories' | 'forgetPlainMemory'>
   clock: Clock
   settings: () => Configuration
@@ -23,7 +23,7 @@ export interface TlsMemoryOptions {
 export interface TlsMemory {
   /** Loads what was remembered before. */
   start(): Promise<void>
-  /** Hosts that are asked for no TLS from this IP are plain in what is returned. */
+  /** The same hosts, with no TLS towards those where it failed from this IP. */
   apply(ip: string, hosts: readonly MailHost[]): MailHost[]
   remember(ip: string, host: string, reason: string): void
   forget(ip: string, host: string): void

@@ -1,6 +1,6 @@
 /**
  * Which TLS policy holds towards the hosts of a recipient domain: DANE, MTA-STS, required, opportunistic, in this order
- * (delivery/README.md "TLS" to 13.3).
+ * (delivery/README.md "TLS").
  *
  * What DNSSEC or a policy of the domain protects is never weakened by a failure: a host whose records do not validate
  * is skipped, one that an enforced policy does not name is left out. Rejects only when the memory of policies does.
@@ -16,7 +16,7 @@ import { isUsable, tlsaText, TRUST_ANCHOR } from '../../../network/tlsa.ts'
 import type { TlsaRecord } from '../../../network/tlsa.ts'
 import type { HostTls, TlsPolicy } from '../../protocol/host-tls.ts'
 
-export interface TlsPolicyOptions {
+interface TlsPolicyOptions {
   /** Null: there is none, and no DANE. */
   validating: Pick<ValidatingResolver, 'tlsa'> | null
   sts: Pick<MtaSts, 'policyFor'>
@@ -32,7 +32,7 @@ export interface DomainFacts {
 }
 
 /** For reports (RFC 8460 §4.4). */
-export interface PolicyDescription {
+interface PolicyDescription {
   /** As its owner published it, one line each. */
   lines: string[]
   /** False: the MTA-STS policy does not name this host. */

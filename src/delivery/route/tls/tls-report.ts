@@ -2,7 +2,7 @@
  * One TLS report: what happened to connections for a recipient domain on a UTC day, and the mail that carries it
  * (RFC 8460 §3, §4.4, §5).
  *
- * Pure. Destinations of which none can be read are none at all.
+ * Pure. A record whose destinations cannot be read has none.
  */
 import { gzipSync } from 'node:zlib'
 import { DAY, toUnixSeconds } from '../../../base/clock.ts'
@@ -22,7 +22,7 @@ export interface TlsReport {
   bytes: Buffer
 }
 
-export interface ReportFacts {
+interface ReportFacts {
   /** `YYYY-MM-DD`. */
   day: string
   domain: string

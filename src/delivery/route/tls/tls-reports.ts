@@ -2,9 +2,9 @@
  * Sends the daily TLS reports to the domains that ask for them (RFC 8460; delivery/README.md "TLS reports"). Off until
  * `delivery.tls_reports.from` is set.
  *
- * A day is reported in the first four hours of the next, each domain at a time of its own; what a stopped server missed
- * follows until that day is over too. A destination that fails is tried again after 10 min, doubling. Never rejects
- * but for the store.
+ * A day is reported in the first four hours of the next one, each domain at a time of its own. A server that was
+ * stopped catches up until that next day is over. A destination that fails is tried again after 10 min, then after
+ * twice as long each time. Rejects only when the store does.
  */
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
@@ -31,7 +31,7 @@ export interface ReportMail {
   idempotencyKey: string
 }
 
-export interface TlsReportsOptions {
+interface TlsReportsOptions {
   store: Pick<Store, 'tlsReportsDue' | 'tlsResults' | 'noteTlsReport'>
   resolver: Pick<Resolver, 'txt'>
   request: Pick<GuardedRequest, 'post'>
@@ -62,8 +62,17 @@ interface Begun {
   nextAt: number
 }
 
+/** The results of one domain on one day, and who reports them. */
+interface DomainDay {
+  day: string
+  domain: string
+  from: string
+  results: TlsResult[]
+}
+
 export function createTlsReports(options: TlsReportsOptions): TlsReports {
-  const { store, resolver, clock, logger } = options
+  const { store, resolver, clock } = options
+  const deliver = createReportDelivery(options)
   const begun = new LRUCache<string, Begun>({ max: MOST_BEGUN })
   let running: Promise<void> | undefined
 
@@ -77,25 +86,12 @@ export function createTlsReports(options: TlsReportsOptions): TlsReports {
     if (domains.length === 0) return
     const results = Map.groupBy(await store.tlsResults(day), ({ domain }) => domain)
     for (let first = 0; first < domains.length; first += SENT_AT_ONCE) {
-      await Promise.all(
-        domains
-          .slice(first, first + SENT_AT_ONCE)
-          .map((domain) => sendOne({ day, domain, from, results: results.get(domain) ?? [] })),
-      )
+      const some = domains.slice(first, first + SENT_AT_ONCE)
+      await Promise.all(some.map((domain) => sendOne({ day, domain, from, results: results.get(domain) ?? [] })))
     }
   }
 
-  async function sendOne({
-    day,
-    domain,
-    from,
-    results,
-  }: {
-    day: string
-    domain: string
-    from: string
-    results: TlsResult[]
-  }): Promise<void> {
+  async function sendOne({ day, domain, from, results }: DomainDay): Promise<void> {
     const key = `${day} ${domain}`
     const state = begun.get(key) ?? { done: new Set(), tries: 0, nextAt: 0 }
     const answer = await resolver.txt(`_smtp._tls.${domain}`)
@@ -105,8 +101,10 @@ export function createTlsReports(options: TlsReportsOptions): TlsReports {
       const { hostname: submitter } = options.settings().server
       const report = makeTlsReport({ day, domain, submitter, contact: from }, results)
       const open = destinations.filter((destination) => !state.done.has(nameOf(destination)))
-      const failures = await Promise.all(open.map((destination) => deliver(destination, { report, from, state })))
-      if (failures.includes('failed')) return later(key, state)
+      const areDone = await Promise.all(open.map((destination) => deliver(destination, report, from)))
+      for (const [index, destination] of open.entries())
+        if (areDone[index] === true) state.done.add(nameOf(destination))
+      if (areDone.includes(false)) return later(key, state)
     }
     begun.delete(key)
     await store.noteTlsReport(day, domain)
@@ -115,44 +113,6 @@ export function createTlsReports(options: TlsReportsOptions): TlsReports {
   function later(key: string, state: Begun): void {
     const wait = Math.min(FIRST_WAIT * 2 ** state.tries, DAY)
     begun.set(key, { ...state, tries: state.tries + 1, nextAt: clock.now() + wait })
-  }
-
-  async function deliver(
-    destination: ReportDestination,
-    { report, from, state }: { report: TlsReport; from: string; state: Begun },
-  ): Promise<'done' | 'failed'> {
-    const problem =
-      destination.kind === 'https' ? await post(destination.url, report) : await send(destination.address, report, from)
-    const facts = { domain: report.domain, report_id: report.id, destination: nameOf(destination) }
-    if (problem === null) logger.info(facts, 'TLS report sent')
-    else logger.warn({ ...facts, reason: problem.reason }, 'TLS report not sent')
-    if (problem !== null && problem.isTemporary) return 'failed'
-    state.done.add(nameOf(destination))
-    return 'done'
-  }
-
-  async function post(url: string, { bytes }: TlsReport): Promise<Problem | null> {
-    const headers = { 'content-type': REPORT_TYPE }
-    const answer = await options.request.post({ url, headers, body: bytes, timeoutMilliseconds: POST_TIMEOUT })
-    if (answer.kind === 'failed') return { reason: answer.reason, isTemporary: true }
-    const isTaken = answer.status >= 200 && answer.status < 300
-    return isTaken ? null : { reason: `the web server answered ${answer.status}`, isTemporary: true }
-  }
-
-  async function send(recipient: string, report: TlsReport, from: string): Promise<Problem | null> {
-    try {
-      await options.sendMail({
-        from,
-        recipient,
-        subject: reportSubject(report),
-        raw: reportMail(report, from, recipient),
-        idempotencyKey: `tls-report ${hash('sha256', `${report.id} ${recipient}`, 'hex')}`,
-      })
-      return null
-    } catch (thrown) {
-      const isTemporary = !(thrown instanceof ServiceError) || thrown.code === 'unavailable'
-      return { reason: errorText(thrown), isTemporary }
-    }
   }
 
   async function sendAll(): Promise<void> {
@@ -174,6 +134,44 @@ export function createTlsReports(options: TlsReportsOptions): TlsReports {
 interface Problem {
   reason: string
   isTemporary: boolean
+}
+
+/** Resolves with false when the destination is worth another try. Never rejects. */
+type DeliverReport = (destination: ReportDestination, report: TlsReport, from: string) => Promise<boolean>
+
+function createReportDelivery({ request, sendMail, logger }: TlsReportsOptions): DeliverReport {
+  async function post(url: string, { bytes }: TlsReport): Promise<Problem | null> {
+    const headers = { 'content-type': REPORT_TYPE }
+    const answer = await request.post({ url, headers, body: bytes, timeoutMilliseconds: POST_TIMEOUT })
+    if (answer.kind === 'failed') return { reason: answer.reason, isTemporary: true }
+    const isTaken = answer.status >= 200 && answer.status < 300
+    return isTaken ? null : { reason: `the web server answered ${answer.status}`, isTemporary: true }
+  }
+
+  async function send(recipient: string, report: TlsReport, from: string): Promise<Problem | null> {
+    try {
+      await sendMail({
+        from,
+        recipient,
+        subject: reportSubject(report),
+        raw: reportMail(report, from, recipient),
+        idempotencyKey: `tls-report ${hash('sha256', `${report.id} ${recipient}`, 'hex')}`,
+      })
+      return null
+    } catch (thrown) {
+      const isTemporary = !(thrown instanceof ServiceError) || thrown.code === 'unavailable'
+      return { reason: errorText(thrown), isTemporary }
+    }
+  }
+
+  return async (destination, report, from) => {
+    const problem =
+      destination.kind === 'https' ? await post(destination.url, report) : await send(destination.address, report, from)
+    const facts = { domain: report.domain, report_id: report.id, destination: nameOf(destination) }
+    if (problem === null) logger.info(facts, 'TLS report sent')
+    else logger.warn({ ...facts, reason: problem.reason }, 'TLS report not sent')
+    return problem === null || !problem.isTemporary
+  }
 }
 
 function nameOf(destination: ReportDestination): string {

@@ -2,7 +2,7 @@
  * What connections said about TLS: summed, and handed to the store every ten seconds (delivery/README.md "TLS
  * reports"), some at a time, so that no acceptance waits for thousands of them.
  *
- * Each connection counts once, for the recipient domain it was opened for. What can not be stored stays in the sums and
+ * Each connection counts once, for the recipient domain it was opened for. What cannot be stored stays in the sums and
  * is tried again. Also feeds the memory of plain fallbacks.
  */
 import { SECOND } from '../../../base/clock.ts'
@@ -16,7 +16,7 @@ import type { TlsMemory } from './tls-memory.ts'
 import type { TlsPolicies } from './tls-policy.ts'
 import type { ThreadConnectionNote } from '../../protocol/try-result.ts'
 
-export interface TlsResultsOptions {
+interface TlsResultsOptions {
   store: Pick<Store, 'addTlsResults'>
   policies: Pick<TlsPolicies, 'describe'>
   memory: Pick<TlsMemory, 'remember' | 'forget'>

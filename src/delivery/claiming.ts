@@ -1,0 +1,83 @@
+/**
+ * The first half of the dispatcher: from a queue key to a path. Recipient domains get their routes, due rows are
+ * claimed as far as they can go, and each is placed. The walk over the store's keys is the net below.
+ *
+ * A row is claimed only while it can go, there is room in the ready window, and the store takes outcomes.
+ */
+import { errorText } from '../base/errors.ts'
+import { createPollLoop } from '../base/poll-loop.ts'
+import { createClaimRound } from './claim/claim-round.ts'
+import { createLookAgain } from './claim/look-again.ts'
+import { createQueueWalk } from './claim/queue-walk.ts'
+import type { DispatcherParts } from './dispatcher-parts.ts'
+import { createMessagePlacer } from './place/place-messages.ts'
+import { createRouteDomains } from './route/route-domains.ts'
+import type { RowEvents, WakeUps } from './row-events.ts'
+import type { Sending } from './sending.ts'
+
+export type Claiming = ReturnType<typeof createClaiming>
+
+interface ClaimingHooks {
+  events: RowEvents
+  wake: WakeUps
+  mayClaim: () => boolean
+  isStopping: () => boolean
+  /** Resolves when a stop has begun. */
+  stopping: Promise<void>
+}
+
+export function createClaiming(
+  parts: DispatcherParts,
+  { recorder, tries }: Pick<Sending, 'recorder' | 'tries'>,
+  { events, wake, mayClaim, isStopping, stopping }: ClaimingHooks,
+) {
+  const { clock, directory, logger, paths, window } = parts
+  const domains = createRouteDomains({
+    ...parts,
+    mayClaim,
+    onAssigned: events.routed,
+    async onDnsAnswer(answer, messages) {
+      events.unroutedClaimed(messages)
+      tries.settleDns(answer, messages)
+      await Promise.race([recorder.stored(), stopping])
+    },
+  })
+  const placer = createMessagePlacer({
+    ...parts,
+    recorder,
+    onDnsAnswer: tries.settleDns,
+    onRouteChanged: domains.assign,
+    onPlaced: events.placed,
+    // The room that was kept for these rows is free now, or taken.
+    onDone: wake.claims,
+  })
+  const claims = createClaimRound({ ...parts, placing: placer.placing })
+  const walk = createQueueWalk({ ...parts, onPage: wake.claims, onWalked: () => void domains.refill() })
+  const loop = createPollLoop({
+    clock,
+    round,
+    onError: (thrown) => logger.error({ error: errorText(thrown) }, 'claiming failed'),
+  })
+  const lookAgain = createLookAgain(directory, () => {
+    paths.touchAll()
+    wake.paths()
+    wake.claims()
+  })
+
+  async function round(): Promise<number | null> {
+    // A store that recovers, and room that becomes free, wake the loop.
+    if (!mayClaim() || window.room() === 0) return null
+    directory.advance()
+    const asks = claims.asks()
+    if (asks.length === 0) {
+      walk.look()
+      return directory.nextAt()
+    }
+    const messages = await claims.claim(asks)
+    if (isStopping()) for (const message of messages) recorder.giveBack(message, { nextAt: clock.now() })
+    else placer.place(messages)
+    return clock.now()
+  }
+
+  return { domains, placer, loop, walk, lookAgain }
+}

@@ -1,0 +1,110 @@
+/**
+ * What the dispatcher is given, and what it remembers with it: the queue's directory, the ready window, routes, paths.
+ *
+ * Nothing here starts anything or waits: these parts are asked, and told what happened. Made once, in order.
+ */
+import type { Clock } from '../base/clock.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Metrics } from '../base/metrics.ts'
+import type { LiveConfiguration } from '../config/live-configuration.ts'
+import type { Egress } from '../egress/egress.ts'
+import type { Gate, Lane, Shaping } from '../egress/shaping/shaping.ts'
+import type { ClaimedMessage } from '../store/records/records.ts'
+import type { StoreLocation } from '../store/store-location.ts'
+import type { Store } from '../store/store.ts'
+import { createFairOrder } from './claim/fair-order.ts'
+import { createQueueDirectory } from './claim/queue-directory.ts'
+import type { StartWorker } from './delivery-threads.ts'
+import { CAPTURE_GATE, createCaptureRoute } from './place/capture-route.ts'
+import type { CaptureAddress } from './place/capture-route.ts'
+import { createChoosePath } from './place/choose-path.ts'
+import { createPathFacts } from './place/path-facts.ts'
+import type { PathFacts } from './place/path-facts.ts'
+import { createPaths } from './place/paths.ts'
+import type { PlacedRow } from './place/placed-row.ts'
+import { createReadyWindow } from './place/ready-window.ts'
+import type { MailHost, ThreadConnectionNote } from './protocol/try-result.ts'
+import { createKnownRoutes } from './route/known-routes.ts'
+import type { FindRoute } from './route/route-message.ts'
+import { createClaimHistory } from './settle/claim-history.ts'
+import { threadCount } from './thread-settings.ts'
+
+export interface DispatcherOptions {
+  store: Store
+  clock: Clock
+  realClock: Clock
+  logger: Logger
+  metrics: Metrics
+  egress: Egress
+  shaping: Shaping
+  findRoute: FindRoute
+  /** Leaves out TLS to hosts where it failed before (delivery/README.md "TLS"). */
+  tlsMemory: { apply(ip: string, hosts: MailHost[]): MailHost[] }
+  /** What a connection of an egress IP says about TLS. */
+  onConnectionTls: (ip: string, note: ThreadConnectionNote) => void
+  configuration: LiveConfiguration
+  /** Of this process: with the claim, the fence of every row. */
+  epoch: number
+  storeLocation: StoreLocation
+  masterKey: Buffer
+  startWorker: StartWorker
+  /** Where mail goes that never leaves the host. */
+  captureAddress: CaptureAddress
+  /** Stands for https and the tracking host in every link that leads back to us; null: those themselves. */
+  trackingUrl: string | null
+  /** False: nothing new starts, since its outcome could not be recorded. `resume` says when that is over. */
+  mayDeliver?: () => boolean
+  /** Events were recorded. */
+  onEvents: () => void
+  /** Delivery cannot go on: the process must end. */
+  onFatal: (reason: Error) => void
+}
+
+export type DispatcherParts = ReturnType<typeof createDispatcherParts>
+
+export function createDispatcherParts(options: DispatcherOptions) {
+  const { clock, realClock, egress, shaping, epoch, configuration: live } = options
+  const configuration = live.current
+  const delivery = () => configuration().server.delivery
+  const gateOf = ({ shaped }: PathFacts, lane: Lane | null = null): Gate =>
+    shaped === null ? CAPTURE_GATE : shaping.gate(shaped, lane)
+  const count = threadCount(delivery().threads)
+  const order = createFairOrder()
+  const window = createReadyWindow(() => delivery().ready_window)
+  const history = createClaimHistory(clock)
+  const pathFacts = createPathFacts(configuration)
+  const capture = createCaptureRoute(options.captureAddress, configuration)
+  const paths = createPaths<PlacedRow>({
+    clock,
+    threads: count,
+    gateOf,
+    takeTokens: ({ shaped }, wanted) =>
+      shaped === null ? { granted: wanted, nextAt: null } : shaping.take(shaped, wanted),
+  })
+
+  return {
+    ...options,
+    configuration,
+    live,
+    threadCount: count,
+    order,
+    directory: createQueueDirectory({ clock, order }),
+    window,
+    history,
+    routes: createKnownRoutes({ findRoute: options.findRoute, configuration, clock }),
+    pathFacts,
+    capture,
+    gateOf,
+    paths,
+    choosePath: createChoosePath({ clock, configuration, egress, gateOf, pathFacts, paths, window, capture }),
+    readyWindow: () => delivery().ready_window,
+    uncertainRetry: () => delivery().uncertain_retry,
+    /** What every claim shows. */
+    lease: () => ({ epoch, leaseUntil: realClock.now() + delivery().lease }),
+    /** These rows are ours from now on. */
+    hold(messages: readonly ClaimedMessage[]) {
+      window.hold(messages)
+      for (const message of messages) history.note('claimed', message)
+    },
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * How many rows a path may have: by the pace at which it completes them, its rate and its gate; and what is remembered
+ * of a path while it has no rows. Never throws. delivery/README.md "From the table to the wire" has the bounds.
+ */
+import { SECOND } from '../../base/clock.ts'
+import { recentEntries } from '../../base/recent-entries.ts'
+import type { OpenGate } from '../../egress/shaping/shaping.ts'
+import type { PathFacts } from './path-facts.ts'
+
+interface Speed {
+  /** Rows completed in a millisecond of real time, lately. */
+  pace: number
+  /** Milliseconds between two messages when its rate holds it back; 0: it does not. */
+  interval: number
+}
+
+/** What is worth knowing of a path without rows. */
+export interface PathMemory extends Speed {
+  /** Of its last row. */
+  facts: PathFacts
+  thread: number
+  counted: number
+  countedSince: number
+}
+
+/** Rows of a path; `others`: those of them that are not transactional. */
+interface PathLoad {
+  all: number
+  others: number
+}
+
+const UNKNOWN_SPEED: Speed = { pace: 0, interval: 0 }
+/** Rows of one path, whatever its pace. */
+export const MOST_ROWS = 200
+const AHEAD = 2 * SECOND
+const IN_THREAD = 250
+/** One whose dot is out, one behind it, and one that is being rendered. */
+const ROWS_OF_A_CONNECTION = 3
+/** Rows that wait for tokens of a rate: what goes in so long. */
+const AHEAD_OF_RATE = 5 * SECOND
+/** The pace is taken anew after so long, in milliseconds of real time. */
+const COUNT_FOR = 250
+/** Paths that had rows: many more than there are connections by default. The longest unused are forgotten. */
+const MOST_REMEMBERED = 20_000
+/** Share that is free of a path with busy connections before more is claimed: small claims cost the most for a row. */
+const LEAST_ROOM = 1 / 8
+/** One in four is kept for transactional mail (delivery/README.md "Fairness"). */
+const SHARE_OF_OTHERS = 0.75
+const FEWEST_TO_SHARE = 4
+
+export type PathMemories = ReturnType<typeof createPathMemories>
+
+export function createPathMemories(threads: number) {
+  const memories = recentEntries<string, PathMemory>(MOST_REMEMBERED)
+  let nextThread = 0
+
+  return {
+    /** Made when there is none: in turns, so that a few busy paths share the threads evenly. */
+    of(facts: PathFacts): PathMemory {
+      const known = memories.get(facts.key)
+      if (known !== undefined) return known
+      const thread = nextThread++ % threads
+      const memory = { facts, thread, ...UNKNOWN_SPEED, counted: 0, countedSince: performance.now() }
+      memories.set(facts.key, memory)
+      return memory
+    },
+    /** The path has no rows any more; its memory counts as used just now. */
+    keep(memory: PathMemory): void {
+      const { key } = memory.facts
+      // To ask for it makes it the latest, too.
+      if (memories.get(key) === undefined) memories.set(key, memory)
+    },
+    find: (pathKey: string) => memories.peek(pathKey),
+    /** To ask keeps nothing, for claims ask about more paths than they use. */
+    speedOf: (pathKey: string): Speed => memories.peek(pathKey) ?? UNKNOWN_SPEED,
+  }
+}
+
+/** A row has been completed. */
+export function countRow(memory: PathMemory): void {
+  memory.counted++
+  const now = performance.now()
+  const elapsed = now - memory.countedSince
+  if (elapsed < COUNT_FOR) return
+  // After a rest the first count says nothing.
+  memory.pace = elapsed < 4 * COUNT_FOR ? memory.counted / elapsed : 0
+  memory.counted = 0
+  memory.countedSince = now
+}
+
+/** Rows in all. */
+export function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
+  const { connections, messagesPerConnection, mostUnderWay } = gate
+  const byPace = Math.max(4 * connections, pace * AHEAD)
+  const byRate = rowsOfRate(interval)
+  const most = Math.min(2 * connections * messagesPerConnection, MOST_ROWS, mostUnderWay, byPace, byRate)
+  return Math.max(1, Math.floor(most))
+}
+
+/** Rows in its thread. */
+export function mostInThread(speed: Speed, gate: OpenGate): number {
+  const byPace = Math.max(ROWS_OF_A_CONNECTION * gate.connections, speed.pace * IN_THREAD)
+  return Math.floor(Math.min(mostOf(speed, gate), byPace))
+}
+
+/** How many more transactional rows fit beside those that are there. */
+export function urgentRoom(most: number, { mostUnderWay }: OpenGate, { all, others }: PathLoad): number {
+  const kept = Math.ceil(most * (1 - SHARE_OF_OTHERS)) - (all - others)
+  return Math.max(0, Math.min(Math.max(most - all, kept), mostUnderWay - all))
+}
+
+function roomForOthers(most: number, { all, others }: PathLoad): number {
+  const share = most < FEWEST_TO_SHARE ? most : Math.floor(most * SHARE_OF_OTHERS)
+  return Math.max(0, Math.min(most - all, share - others))
+}
+
+/** How many more rows may be claimed for a path. `underWay`: of its rows, those in its thread. */
+export function roomToClaim(
+  speed: Speed,
+  gate: OpenGate,
+  load: PathLoad & { underWay: number },
+  isUrgent: boolean,
+): number {
+  const most = mostOf(speed, gate)
+  const room = isUrgent ? urgentRoom(most, gate, load) : roomForOthers(most, load)
+  const isBusy = load.underWay >= Math.max(1, gate.connections)
+  return isBusy && room < most * LEAST_ROOM ? 0 : room
+}
+
+/** Rows that may wait for their tokens. */
+export function rowsOfRate(interval: number): number {
+  return interval === 0 ? Infinity : Math.max(1, Math.floor(AHEAD_OF_RATE / interval))
+}

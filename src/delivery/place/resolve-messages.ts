@@ -1,0 +1,128 @@
+/**
+ * What has to be known of claimed messages before they get a path: the hosts of their recipient domain, and the host
+ * name of their envelope sender. A message whose sending domain is gone, or whose domain has another route than it,
+ * goes back to the queue. Never rejects: what fails gives the messages back for five minutes, with a warning.
+ */
+import { LRUCache } from 'lru-cache'
+import { MINUTE, SECOND } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
+import { errorText } from '../../base/errors.ts'
+import type { Logger } from '../../base/logger.ts'
+import type { Configuration } from '../../config/load-configuration.ts'
+import type { RouteAssignment } from '../../store/records/queue-records.ts'
+import type { ClaimedMessage, GiveBack } from '../../store/records/records.ts'
+import type { Store } from '../../store/store.ts'
+import type { KnownRoutes } from '../route/known-routes.ts'
+import type { RecipientRoute, HostsRoute, NoHosts } from '../route/route-message.ts'
+import type { CaptureRoute } from './capture-route.ts'
+
+/** A message that can go. */
+export interface ResolvedMessage {
+  message: ClaimedMessage
+  route: HostsRoute
+  returnPath: string
+}
+
+/** Of one recipient domain, and either all captured or none. */
+type ResolveMessages = (messages: readonly ClaimedMessage[]) => Promise<ResolvedMessage[]>
+
+export interface ResolveMessagesOptions extends GiveBackOptions {
+  store: Pick<Store, 'findReturnPath'>
+  configuration: () => Configuration
+  routes: Pick<KnownRoutes, 'fresh' | 'find'>
+  capture: CaptureRoute
+  onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => void
+  /** A domain has another route than its rows had. */
+  onRouteChanged: (assignment: RouteAssignment) => void
+}
+
+const MOST_RETURN_PATHS = 5_000
+/** A domain that was removed and added anew may have another one. */
+const RETURN_PATH_LIFETIME = SECOND
+
+/** What had to be asked about the messages of one recipient domain. */
+interface Answers {
+  route: RecipientRoute
+  /** By sending domain; undefined: it is gone. */
+  returnPaths: ReadonlyMap<string, string | undefined>
+}
+
+export function createResolveMessages(options: ResolveMessagesOptions): ResolveMessages {
+  const { store, clock, configuration, recorder, routes, capture } = options
+  const giveBack = createGiveBack(options)
+  const returnPaths = new LRUCache<string, string>({ max: MOST_RETURN_PATHS, ttl: RETURN_PATH_LIFETIME })
+
+  async function returnPathOf(domain: string): Promise<string | undefined> {
+    const found = await store.findReturnPath(domain)
+    if (found === null) return undefined
+    returnPaths.set(domain, found)
+    return found
+  }
+
+  async function ask(messages: readonly ClaimedMessage[], first: ClaimedMessage): Promise<Answers> {
+    const { recipientDomain, isCaptured } = first
+    const route = isCaptured
+      ? capture.routeOf(recipientDomain)
+      : (routes.fresh(recipientDomain) ?? (await routes.find(recipientDomain)))
+    const known = new Map<string, string | undefined>()
+    for (const { domain } of route.kind === 'hosts' ? messages : []) {
+      if (!known.has(domain)) known.set(domain, returnPaths.get(domain) ?? (await returnPathOf(domain)))
+    }
+    return { route, returnPaths: known }
+  }
+
+  /** Gives back those whose domain has another route by now; returns the others. */
+  function withoutMoved(
+    messages: readonly ClaimedMessage[],
+    { provider: { route, isp } }: HostsRoute,
+  ): ClaimedMessage[] {
+    const isMoved = (message: ClaimedMessage): boolean => !message.isCaptured && message.route !== route
+    const moved = messages.filter(isMoved)
+    for (const message of moved) recorder.giveBack(message, { nextAt: clock.now(), route })
+    const [first] = moved
+    if (first !== undefined) options.onRouteChanged({ domain: first.recipientDomain, route, isp })
+    return messages.filter((message) => !isMoved(message))
+  }
+
+  return async (messages) => {
+    const [first] = messages
+    if (first === undefined) return []
+    let answers: Answers
+    try {
+      answers = await ask(messages, first)
+    } catch (thrown) {
+      giveBack(messages, errorText(thrown))
+      return []
+    }
+    const { route, returnPaths: known } = answers
+    if (route.kind !== 'hosts') {
+      options.onDnsAnswer(route, [...messages])
+      return []
+    }
+    return withoutMoved(messages, route).flatMap((message) => {
+      // Mail of test keys may come from a domain that this server has no record of: reports come to the server itself.
+      const own = message.isCaptured ? configuration().server.domains.targets.return_path : undefined
+      const returnPath = known.get(message.domain) ?? own
+      if (returnPath !== undefined) return [{ message, route, returnPath }]
+      giveBack([message], `the sending domain ${message.domain} is not there`)
+      return []
+    })
+  }
+}
+
+export interface GiveBackOptions {
+  clock: Clock
+  logger: Logger
+  recorder: { giveBack(message: ClaimedMessage, how: GiveBack): void }
+}
+
+/** Messages go back to the queue for a while, and somebody should look why. */
+export function createGiveBack({ clock, logger, recorder }: GiveBackOptions) {
+  return (messages: readonly ClaimedMessage[], reason: string): void => {
+    logger.warn({ reason, messages: messages.length, message_id: messages[0]?.id }, 'messages cannot be sent now')
+    for (const message of messages) recorder.giveBack(message, { nextAt: clock.now() + LOOK_AGAIN_AFTER })
+  }
+}
+
+/** When the sending domain is gone, or something failed. */
+const LOOK_AGAIN_AFTER = 5 * MINUTE
