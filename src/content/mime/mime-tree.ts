@@ -13,6 +13,7 @@ import type { MailComposerAlternative, MailComposerAttachment } from 'nodemailer
 import type { Attachment } from '../../mail/message.ts'
 import type { BodyEncoding } from './body-text.ts'
 import { relaxedBody } from './dkim.ts'
+import { splitFields } from './mime-fields.ts'
 
 /** How the texts are encoded; null: there is no such part. */
 export interface MimeShape {
@@ -45,8 +46,6 @@ const MARKS = {
   html: randomBytes(TEXT_MARK_BYTES).toString('hex'),
 }
 
-// A field of the header block: up to the next line that does not start with white space.
-const FIELD = /[^\r\n]+(?:\r\n[ \t][^\r\n]*)*\r\n/g
 // The fields of the MIME tree's root that are taken over.
 const MIME_FIELD = /^(?:mime-version|content-[a-z-]+):/i
 // type/subtype of RFC 2045 §5.1, with or without parameters.
@@ -91,7 +90,7 @@ async function buildTree({ text, html }: MimeShape, attachments: readonly Attach
   const bytes = await composer.compile().build()
   const headerEnd = bytes.indexOf('\r\n\r\n') + LINE_END_BYTES
   const bodyStart = headerEnd + LINE_END_BYTES
-  const fields = bytes.toString('latin1', 0, headerEnd).match(FIELD) ?? []
+  const fields = splitFields(bytes.toString('latin1', 0, headerEnd))
   const header = Buffer.from(`${fields.filter((field) => MIME_FIELD.test(field)).join('')}\r\n`, 'latin1')
   const places = [
     ...placesOf(bytes, markOf(MARKS.text, text), 'text'),

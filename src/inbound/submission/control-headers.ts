@@ -6,7 +6,7 @@
  */
 import { decodeWords } from 'postal-mime'
 import type { SubmissionRequest } from '../../messages/accept/send-request.ts'
-import type { HeaderField } from './header-fields.ts'
+import type { HeaderField } from '../../mail/report/mail-tree.ts'
 
 type Controls = Pick<SubmissionRequest, 'tags' | 'ipPool' | 'track' | 'idempotencyKey'>
 

@@ -13,7 +13,7 @@ import type { Mailbox } from '../../mail/message.ts'
 import type { SubmissionRequest } from '../../messages/accept/send-request.ts'
 import { readControls } from './control-headers.ts'
 import { readHeaderFields } from './header-fields.ts'
-import type { HeaderField } from './header-fields.ts'
+import type { PlacedField } from './header-fields.ts'
 
 export type SubmittedMessage =
   { ok: true; request: Omit<SubmissionRequest, 'recipients'> } | { ok: false; problem: string }
@@ -46,7 +46,7 @@ export function messageFromMime(message: Buffer): SubmittedMessage {
   }
 }
 
-function readFrom(fields: readonly HeaderField[]): { ok: true; mailbox: Mailbox } | { ok: false; problem: string } {
+function readFrom(fields: readonly PlacedField[]): { ok: true; mailbox: Mailbox } | { ok: false; problem: string } {
   const [from, ...others] = fields.filter(({ name }) => name === 'from')
   if (from === undefined) return { ok: false, problem: 'the message has no From header' }
   if (others.length > 0) return { ok: false, problem: 'the message has more than one From header' }
@@ -66,7 +66,7 @@ function decoded(text: string): string {
   return decodeWords(text).replace(CONTROL, ' ').toWellFormed()
 }
 
-function without(message: Buffer, removed: readonly HeaderField[]): Buffer {
+function without(message: Buffer, removed: readonly PlacedField[]): Buffer {
   if (removed.length === 0) return message
   const kept: Buffer[] = []
   let position = 0
