@@ -7,7 +7,7 @@
  * text) is left to the tokenizer, from that place to the end: between two tokens it has no memory. The tokens are the
  * same either way, but for texts, which entities do not cut. Linear; never throws.
  */
-import { Tokenizer } from 'htmlparser2'
+import { runTokenizer } from './run-tokenizer.ts'
 
 /** Positions are those of the whole text. */
 export interface HtmlTokens {
@@ -298,31 +298,4 @@ function readWithTokenizer(text: string, from: number, tokens: HtmlTokens): void
     oncomment: (_, end) => tokens.markupEnd(end + from),
     ondeclaration: (_, end) => tokens.markupEnd(end + from),
   })
-}
-
-type Callbacks = ConstructorParameters<typeof Tokenizer>[1]
-
-const nothing = (): void => {}
-const NO_CALLBACKS: Callbacks = {
-  onattribdata: nothing,
-  onattribentity: nothing,
-  onattribend: nothing,
-  onattribname: nothing,
-  oncdata: nothing,
-  onclosetag: nothing,
-  oncomment: nothing,
-  ondeclaration: nothing,
-  onend: nothing,
-  onopentagend: nothing,
-  onopentagname: nothing,
-  onprocessinginstruction: nothing,
-  onselfclosingtag: nothing,
-  ontext: nothing,
-  ontextentity: nothing,
-}
-
-function runTokenizer(text: string, callbacks: Partial<Callbacks>): void {
-  const tokenizer = new Tokenizer({ decodeEntities: true }, { ...NO_CALLBACKS, ...callbacks })
-  tokenizer.write(text)
-  tokenizer.end()
 }

@@ -11,6 +11,7 @@ import { createPrivateKey, hash, sign } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import { toUnixSeconds } from '../../base/clock.ts'
+import { foldBase64 } from './transfer-encoding.ts'
 
 /** One key of a sending domain. */
 export interface Signer {
@@ -35,18 +36,10 @@ export interface SignerOptions {
 /** Signed once more than they are present (RFC 6376 §8.15). */
 const OVERSIGNED_FIELDS = ['From', 'To', 'Subject', 'Date', 'Message-ID'] as const
 /** Signed when present. */
-const FURTHER_FIELDS = [
-  'Reply-To',
-  'Cc',
-  'MIME-Version',
-  'Content-Type',
-  'Content-Transfer-Encoding',
-  'List-Unsubscribe',
-  'List-Unsubscribe-Post',
-  'Feedback-ID',
-  'CFBL-Address',
-  'CFBL-Feedback-ID',
-] as const
+const FURTHER_FIELDS = (
+  'Reply-To Cc MIME-Version Content-Type Content-Transfer-Encoding List-Unsubscribe List-Unsubscribe-Post ' +
+  'Feedback-ID CFBL-Address CFBL-Feedback-ID'
+).split(' ')
 
 const SIGNED_FIELDS = [
   ...OVERSIGNED_FIELDS.map((name) => ({ name, lowerCase: name.toLowerCase(), more: 1 })),
@@ -66,6 +59,8 @@ const scratch = Buffer.allocUnsafe(SCRATCH_BYTES)
 
 const MOST_LINE_CHARACTERS = 76
 const LINE_END = '\r\n'
+/** The first line shares its place with the tab and `b=`. */
+const SIGNATURE_LINE = { characters: MOST_LINE_CHARACTERS - 4, end: '\r\n\t' }
 const SPACE = 0x20
 const TAB = 0x09
 const CR = 0x0d
@@ -129,7 +124,7 @@ export async function signMessage(
         bodyHash,
       )
       const signature = await signer.sign(Buffer.from(selected.canonical + unsigned.canonical, 'latin1'))
-      return `${unsigned.field}${foldBase64(signature.toString('base64'))}${LINE_END}`
+      return `${unsigned.field}${foldBase64(signature.toString('base64'), SIGNATURE_LINE)}${LINE_END}`
     }),
   )
   const fields = signatures.join('')
@@ -286,13 +281,4 @@ function signatureField(tags: readonly string[], names: readonly string[], bodyH
   })
   add(`bh=${bodyHash};`, ' ')
   return { field: `${field}\r\n\tb=`, canonical: `${canonical} b=` }
-}
-
-function foldBase64(text: string): string {
-  const lines: string[] = []
-  // The first line shares its place with the tab and `b=`.
-  for (let start = 0; start < text.length; start += MOST_LINE_CHARACTERS - 4) {
-    lines.push(text.slice(start, start + MOST_LINE_CHARACTERS - 4))
-  }
-  return lines.join('\r\n\t')
 }

@@ -70,27 +70,10 @@ const OPENING_MARKS = /^[\s"'<*•·>[-]*$/
 // The codes of a reply, or our command, in front of it.
 const DIALOGUE_IN_FRONT = /^\s*(?:<<<|>>>)?\s*[245]\d\d[ -](?:[245]\.\d{1,3}\.\d{1,3} )?<?$|\brcpt to:\s*<?$/i
 // A word that makes the address behind it the object of the sentence, or a bracket.
-const OBJECT_IN_FRONT = anyWordInFront([
-  'to',
-  'for',
-  'recipients?',
-  'address',
-  'addressed',
-  'addresses',
-  'user',
-  'userid',
-  'mailbox',
-  'account',
-  'list',
-  'group',
-  'inbox',
-])
+const OBJECT_IN_FRONT =
+  /(?:\b(?:to|for|recipients?|address|addressed|addresses|user|userid|mailbox|account|list|group|inbox)\b\W{0,4}|\()$/i
 // A line of dashes, equal signs and the like, words between them allowed.
 const RULER = /^\s*[-=*_#|+]{3,}/
-
-function anyWordInFront(words: readonly string[]): RegExp {
-  return new RegExp(`(?:\\b(?:${words.join('|')})\\b\\W{0,4}|\\()$`, 'i')
-}
 
 function readLine(raw: string): TextLine {
   // Quotation marks of a forwarded report; the dialogue of a session keeps its arrows.

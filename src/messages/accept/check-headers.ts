@@ -16,23 +16,12 @@ const NAME = /^[A-Za-z0-9-]{1,76}$/
 // Every control character but the tab.
 const CONTROL = /[^\P{Cc}\t]/u
 
-const DENIED = new Set([
-  'from',
-  'to',
-  'cc',
-  'bcc',
-  'sender',
-  'reply-to',
-  'date',
-  'subject',
-  'message-id',
-  'mime-version',
-  'dkim-signature',
-  'return-path',
-  'received',
-  'authentication-results',
-  'feedback-id',
-])
+const DENIED = new Set(
+  (
+    'from to cc bcc sender reply-to date subject message-id mime-version dkim-signature return-path received ' +
+    'authentication-results feedback-id'
+  ).split(' '),
+)
 const DENIED_BEGINNINGS = ['content-', 'arc-', 'list-unsubscribe', 'cfbl-', 'x-service-', 'x-sternpost-']
 
 /** `ownNames`: further names that this server writes itself. */

@@ -13,15 +13,9 @@ import { requireSender } from './require-sender.ts'
 import type { SenderOptions } from './require-sender.ts'
 import type { Caller, SendRequest } from './send-request.ts'
 
-export interface PreviewData {
-  subject: string
-  html: string | null
-  text: string | null
+export interface PreviewData extends Omit<MessagePreview, 'mimeBytes'> {
   /** Without the signature. */
   mime_bytes: number
-  headers: MessagePreview['headers']
-  /** Targets of links that are tracked. */
-  links: MessagePreview['links']
   warnings: string[]
 }
 

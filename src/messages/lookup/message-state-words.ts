@@ -16,18 +16,6 @@ const WORDS: Readonly<Record<MessageState, string>> = {
   suppressed: 'its address is on the suppression list',
 }
 
-export const MESSAGE_STATES: readonly MessageState[] = [
-  'scheduled',
-  'queued',
-  'sending',
-  'deferred',
-  'delivered',
-  'bounced',
-  'expired',
-  'canceled',
-  'suppressed',
-]
-
 /** A clause such as `it was withdrawn`. */
 export function reasonAgainst(state: MessageState): string {
   return WORDS[state]

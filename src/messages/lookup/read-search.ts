@@ -7,11 +7,11 @@ import { ServiceError } from '../../base/errors.ts'
 import { identifierToBytes } from '../../base/identifier.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
 import { parseAddress } from '../../mail/address.ts'
+import { MESSAGE_STATES } from '../../mail/message.ts'
 import type { MessageState } from '../../mail/message.ts'
 import type { SearchMessagesRequest } from '../../store/records/lookup-records.ts'
 import { createFieldProblems, shown } from '../accept/field-problems.ts'
 import type { FieldProblems } from '../accept/field-problems.ts'
-import { MESSAGE_STATES } from './message-state-words.ts'
 
 /** As they came; null: not asked for. */
 export interface MessageQuery {
