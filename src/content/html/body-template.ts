@@ -1,9 +1,6 @@
 /**
- * The template of a body part for many messages: what is the same in all of them is encoded once, line by line, and a
- * message only joins it with what is its own.
- *
- * The text that comes out is the same, whether lines were encoded ahead or not. Filling in throws only for a missing
- * value, which acceptance has ruled out.
+ * The template of a body part for many messages: lines that are the same in all of them are encoded once. The text that
+ * comes out is the same either way. Filling in throws only for a missing value, which acceptance has ruled out.
  */
 import type { Variables } from '../../mail/message.ts'
 import { fixedLines } from '../mime/body-text.ts'

@@ -1,10 +1,9 @@
 /**
  * Which elements are open while html is read from front to back, as far as it matters for what is inside of what.
  *
- * End tags that are missing are supplied as a browser does it for paragraphs, list items, table parts and links, an end
- * tag closes nothing outside of its table cell, and formatting goes on behind the end of a block that it was opened in
- * (WHATWG HTML, 13.2.4 and 13.2.6.4.7). Where tags overlap in other ways a browser may see it otherwise. Every tag
- * costs the same, however many elements are open, and nothing here throws.
+ * Missing end tags are supplied as a browser does it for paragraphs, list items, table parts, links and formatting
+ * (WHATWG HTML, 13.2.4 and 13.2.6.4.7); where tags overlap otherwise, a browser may differ. Every tag costs the same.
+ * Never throws.
  */
 
 /** Elements that have no end tag, so that nothing can be inside them. */

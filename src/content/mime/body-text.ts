@@ -2,8 +2,8 @@
  * The text of one body part on its way into a message: strings, and lines that are the same in many messages and were
  * encoded once.
  *
- * Written piece by piece it is, byte for byte, what its text comes to when it is encoded as a whole: each piece begins
- * where a line begins, and quoted-printable knows nothing of other lines. Never throws. RFC 2045 §6.7 and §6.8.
+ * Pieces come to the same bytes as their text encoded as a whole, since each begins where a line begins. Never throws.
+ * RFC 2045 §6.7 and §6.8.
  */
 import { mostEscapedBytes, mostQuotedPrintableBytes, writeQuotedPrintable } from './quoted-printable.ts'
 import type { WriteLimits, WrittenText } from './quoted-printable.ts'

@@ -1,11 +1,8 @@
 /**
- * Signs messages with DKIM: relaxed/relaxed, no `l=`, no `x=`, `t=` the time of acceptance; rsa-sha256, and beside it
- * ed25519-sha256 where a domain has such a key.
+ * Signs messages with DKIM (content/README.md "Rendering and DKIM").
  *
- * From, To, Subject, Date and Message-ID stand in `h=` once more than in the message, so that a second one cannot be
- * added without breaking the signature. A key is parsed once; signing runs on the thread pool. The same message, keys
- * and time give the same bytes. Rejects when a key cannot sign: a message without all its signatures is not sent.
- * RFC 6376 §3.4.2, §3.4.4, §3.5, §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
+ * The same message, keys and time give the same bytes. Rejects when a key cannot sign. RFC 6376 §3.4.2, §3.4.4, §3.5,
+ * §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
  */
 import { createPrivateKey, hash, sign } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'

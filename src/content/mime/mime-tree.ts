@@ -1,11 +1,9 @@
 /**
- * The MIME tree of a message without its texts: built once by MailComposer and kept in pieces, so that a message costs
- * a join. Without attachments it depends on the shape of the message alone; with them it is made once for each
- * content.
+ * The MIME tree of a message without its texts: built once by MailComposer and kept in pieces (content/README.md
+ * "Rendering and DKIM").
  *
- * MailComposer composes the tree with marks in the place of boundary and bodies; the marks are random, so nothing that
- * a customer wrote can be taken for one. It is given checked strings field by field and reads no files and no URLs.
- * RFC 2045, RFC 2046 §5.
+ * Marks stand in the place of boundary and bodies; they are random, so nothing that a customer wrote can be taken for
+ * one. RFC 2045, RFC 2046 §5.
  */
 import { randomBytes } from 'node:crypto'
 import MailComposer from 'nodemailer/lib/mail-composer'

@@ -1,8 +1,6 @@
 /**
- * A feedback report about one message -> what the store records of it (inbound/README.md "Complaints").
- *
- * `not-spam` is a line in the timeline, `opt-out` an unsubscribe of all lists, `auth-failure` and whatever else is no
- * complaint says nothing about the message: undefined.
+ * A feedback report about one message -> what the store records of it (inbound/README.md "Complaints"); undefined for
+ * what says nothing about the message.
  */
 import { DAY } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'

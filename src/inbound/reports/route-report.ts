@@ -1,12 +1,8 @@
 /**
  * One mail that came in, for one of its recipients -> what it changes (inbound/README.md "Reports").
  *
- *   u-… address      unsubscribes, whatever the mail says
- *   postmaster       goes on to the operator
- *   anything else    is read; a token names the message, and a bounce, a notice or a complaint is recorded
- *
- * A mail that names none of our messages changes nothing: it is counted, and a sample is kept. Resolves after the
- * commit of all it meant; the same mail again changes nothing. Rejects when the store does not answer.
+ * Resolves after the commit of all it meant; the same mail again changes nothing. Rejects when the store does not
+ * answer.
  */
 import type { Clock } from '../../base/clock.ts'
 import { HOUR } from '../../base/clock.ts'

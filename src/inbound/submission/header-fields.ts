@@ -1,8 +1,6 @@
 /**
- * The header of a submitted message as fields with their places in it, read strictly.
- *
- * A line that is no field and goes on with none, such as one of white space alone, is refused: readers of mail disagree
- * where such a header ends, and a sender that was checked would not be the one that is shown. RFC 5322 §2.2.
+ * The header of a submitted message as fields with their places in it, read strictly: a line that is no field and goes
+ * on with none is refused, since readers of mail disagree where such a header ends. RFC 5322 §2.2.
  */
 import type { HeaderField } from '../../mail/report/mail-tree.ts'
 

@@ -1,11 +1,7 @@
 /**
- * A submitted message (RFC 6409) -> what acceptance wants to know of it, and the bytes to send.
- *
- * From, Subject and the control headers are read; Bcc, Return-Path (RFC 5321 §4.4: the last server writes it) and the
- * control headers are cut out, every other byte stays.
- * There is exactly one From with exactly one address, by our own grammar: it is the sender that is judged, and what
- * readers of the mail see. What cannot be read is a problem in a sentence. Pure; never throws. inbound/README.md
- * "Submission".
+ * A submitted message (RFC 6409) -> what acceptance wants to know of it, and the bytes to send (inbound/README.md
+ * "Submission"). Return-Path is cut out: the last server writes it (RFC 5321 §4.4). Pure; what cannot be read is a
+ * problem in a sentence.
  */
 import { decodeWords } from 'postal-mime'
 import { parseAddress } from '../../mail/address.ts'

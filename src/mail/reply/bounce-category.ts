@@ -1,9 +1,7 @@
 /**
  * Why a message is not delivered: the closed list of categories with what follows from each, and the category that an
- * enhanced status code stands for (mail/README.md "Categories" and "Codes").
- *
- * Pure tables. A category decides three separate things: the bounce type the customer sees, what happens while time is
- * left, and whether the address is suppressed. RFC 3463, RFC 7372, RFC 7505, IANA SMTP Enhanced Status Codes.
+ * enhanced status code stands for (mail/README.md "Categories" and "Codes"). Pure tables. RFC 3463, RFC 7372, RFC 7505,
+ * IANA SMTP Enhanced Status Codes.
  */
 import { DAY } from '../../base/clock.ts'
 import type { BounceType } from './delivery-outcome.ts'

@@ -1,10 +1,8 @@
 /**
- * A mail as a tree of MIME parts, whatever its sender made of the standards.
+ * A mail as a tree of MIME parts, whatever its sender made of the standards (mail/README.md "Reading a report").
  *
- * One pass over the first MiB, linear in its length: at most 500 parts, 20 deep; deeper parts are text of the part
- * around them, later ones are left out. Never throws. Forgives any mix of CR and LF, a mbox line in front, a missing
- * empty line behind a header, separators that no Content-Type announces, and parts without an end. RFC 5322 §2,
- * RFC 2045 §5.1, RFC 2046 §5.1.
+ * One pass over the first MiB, linear in its length. Deeper parts than the limit are text of the part around them,
+ * later ones are left out. Never throws. RFC 5322 §2, RFC 2045 §5.1, RFC 2046 §5.1.
  */
 import { decodeTransfer } from './decode-text.ts'
 

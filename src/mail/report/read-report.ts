@@ -1,15 +1,9 @@
 /**
- * Reads a mail that came back: a bounce, a notice, an automatic answer, a complaint, or none of them.
+ * Reads a mail that came back: a bounce, a notice, an automatic answer, a complaint, or none of them (mail/README.md
+ * "Reading a report"). What it finds is what the mail states, and proves nothing (inbound/README.md "Whose mail a
+ * report is about").
  *
- * Pure: no clock, no network, no tokens; what it finds is what the mail states, and proves nothing (inbound/README.md
- * "Whose mail a report is about"). Never throws, whatever the bytes, and takes time linear in the first MiB; the rest
- * is not read.
- *
- *  1. split the mail into its parts, tell report text and returned message apart
- *  2. a feedback report or the notification of a mail service: done
- *  3. delivery status fields, wherever they stand; the prose adds what they leave out
- *  4. else prose: is it a bounce at all, whose, and is it final
- *  5. else an automatic answer, or a mail like any other
+ * Pure. Never throws, whatever the bytes, and takes time linear in the first MiB; the rest is not read.
  */
 import { isAutoReply } from './auto-reply.ts'
 import { bounceEvidence, proseAction } from './bounce-evidence.ts'

@@ -1,9 +1,9 @@
 /**
  * Bounces that are prose: which addresses failed, and what the text says about each.
  *
- * One general reader for qmail, Exim, Exchange, Domino, sendmail, webmails and carriers in any language. It goes by
- * where an address stands, not by who wrote the mail: an address that opens a paragraph or follows a label says more
- * than one inside a sentence, and addresses of the sender or of a help desk say nothing. Linear in the text.
+ * One general reader for all servers and languages. It goes by where an address stands: one that opens a paragraph or
+ * follows a label says more than one inside a sentence; addresses of the sender or of a help desk say nothing. Linear
+ * in the text.
  */
 import { findAddresses } from './find-addresses.ts'
 import type { FoundAddress } from './find-addresses.ts'

@@ -1,8 +1,6 @@
 /**
- * Collects what is wrong with the fields of one request: `path: problem`, each path named once.
- *
- * What the door found about a field's type comes first; a later finding about the same field, or about a part of it,
- * would only repeat it and is left out. More problems than an answer could show are left out too. Never throws.
+ * Collects what is wrong with the fields of one request: `path: problem`, each path named once. A later finding about a
+ * field that the door named, or about a part of it, would only repeat it and is left out. Never throws.
  */
 export interface FieldProblems {
   add(path: string, text: string): void

@@ -1,9 +1,6 @@
 /**
  * Whether mail is taken at all (http/README.md "Order of checks", step 1): not while the disk is nearly full or the
- * queue above its mark, nor while the store does not answer.
- *
- * The queue is counted when somebody asks, and not again before it can be full: nor within a second, nor soon where
- * counting takes long. Whoever asks meanwhile waits for it a moment, and then goes by what was found before. Never
+ * queue above its mark, nor while the store does not answer. Counting is spared: messages/README.md "Acceptance". Never
  * throws.
  */
 import { setTimeout as sleep } from 'node:timers/promises'

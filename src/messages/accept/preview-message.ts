@@ -1,6 +1,5 @@
 /**
- * What a send would look like, with nothing sent and nothing stored (http/README.md "Preview"): the checks of
- * `/email/send` up to the sending domain, then the rendering of delivery but for the signature. Throws ServiceError as
+ * What a send would look like, with nothing sent and nothing stored (http/README.md "Preview"). Throws ServiceError as
  * acceptance does.
  */
 import { newIdentifier } from '../../base/identifier.ts'

@@ -1,9 +1,6 @@
 /**
- * Where a tracked link leads: the message and link number of a click token, and the target that the mail had there.
- *
- * Targets are not stored for each message: the links of its content are found again by the same reading that numbered
- * them, or taken from what was kept of it when it went, and the message's own values are put in. Rejects only when the
- * store does not answer.
+ * Where a tracked link leads: the message and link number of a click token, and the target that the mail had there
+ * (content/README.md "Tracking"). Rejects only when the store does not answer.
  */
 import type { KeyObject } from 'node:crypto'
 import { readKeptLinks } from '../../content/kept-links.ts'

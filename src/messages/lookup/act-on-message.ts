@@ -1,11 +1,7 @@
 /**
- * What a customer does to messages that were accepted: cancel one or a batch, try one again (http/README.md "Batch
- * lookup and cancel" and "Cancel and retry"; trying again is in `retry-message.ts`).
- *
- *   scheduled, queued, deferred -> canceled
- *
- * An answer "canceled" means that nothing was sent. Throws ServiceError `not_found`, also for what the asking key may
- * not see, and `conflict` with the reason in plain words.
+ * What a customer does to messages that were accepted: cancel one or a batch, try one again (messages/README.md
+ * "Lookup"). Throws ServiceError `not_found`, also for what the asking key may not see, and `conflict` with the reason
+ * in plain words.
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { AcceptanceOptions } from '../accept/accept-mail.ts'

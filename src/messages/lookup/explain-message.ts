@@ -1,10 +1,6 @@
 /**
- * Why a message is where it is, in plain words (http/README.md "Explain"): what happened, what it waits for, what the
- * last reply means, what the DNS records of the sending domain say, how others on the same road fare, and what to do.
- *
- * What delivery alone knows, such as a path that is suspended, or who has a message that is on its way, is asked for by
- * `whyWaiting` and `whereIs`. A part that is not known is left out; nothing here changes anything. Throws ServiceError
- * `not_found`.
+ * Why a message is where it is, in plain words (http/README.md "Explain", messages/README.md "Explain"). A part that is
+ * not known is left out; nothing here changes anything. Throws ServiceError `not_found`.
  */
 import { HOUR } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'

@@ -1,7 +1,6 @@
 /**
- * Where a message is that is on its way: for how long, in whose hands, at which stage; and plainly so when it is in
- * nobody's hand, or has been at one stage for longer than any stage may take. Behind other messages it may wait for
- * long. Pure.
+ * Where a message is that is on its way: for how long, in whose hands, at which stage; and plainly so when it does not
+ * move (messages/README.md "Explain"). Pure.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { ThreadPlace, Whereabouts } from '../../mail/whereabouts.ts'

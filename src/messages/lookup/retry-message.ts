@@ -1,11 +1,6 @@
 /**
- * Sending a message once more on request (http/README.md "Cancel and retry").
- *
- *   deferred          -> deferred   the same message, due now; rates, shares and pauses still hold
- *   bounced, expired  -> queued     a new message of the same mail, with `retry_of`, through the checks of acceptance
- *
- * A new message is mail of the same kind: what a test key sent is never sent for real. Throws ServiceError `not_found`,
- * `conflict` with the reason in plain words, and whatever acceptance refuses with.
+ * Sending a message once more on request (messages/README.md "Lookup"). Throws ServiceError `not_found`, `conflict`
+ * with the reason in plain words, and whatever acceptance refuses with.
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { Mailbox } from '../../mail/message.ts'

@@ -1,10 +1,7 @@
 /**
- * The suppression list as the API shows it: list, add, remove (http/README.md "Suppressions"); importing:
- * `import-suppressions.ts`.
- *
- * Mail of test keys has a list of its own: `isTest` says which one is meant. An address is taken as it would be for a
- * recipient: its domain in lower-case A-labels, its local part as it is. Throws ServiceError `invalid_request` with
- * every problem, `not_found`.
+ * The suppression list as the API shows it: list, add, remove, import (messages/README.md "Suppressions"). Mail of test
+ * keys has a list of its own: `isTest` says which one is meant. Throws ServiceError `invalid_request` with every
+ * problem, `not_found`.
  */
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
