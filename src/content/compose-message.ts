@@ -13,7 +13,7 @@ import { BOUNDARY_CHARACTERS } from './mime/mime-tree.ts'
 import type { MimeShape, MimeTree, MimeTreeOf } from './mime/mime-tree.ts'
 import { mostEscapedBytes } from './mime/quoted-printable.ts'
 
-export interface MessageParts {
+interface MessageParts {
   /** Header fields, each with its CRLF; MIME-Version and Content-* are added here. */
   fields: readonly string[]
   /** null or without text: no such part. */

@@ -23,7 +23,7 @@ export interface RenderSettings {
 }
 
 /** One for each purpose of a token. */
-export interface RenderKeys {
+interface RenderKeys {
   complaint: KeyObject
   open: KeyObject
   click: KeyObject

@@ -13,7 +13,7 @@ export interface MessageUrls {
   unsubscribeToken(): string
 }
 
-export interface MessageUrlsOptions {
+interface MessageUrlsOptions {
   messageId: string
   baseUrl: string
   keys: { open: KeyObject; click: KeyObject; unsubscribe: KeyObject }

@@ -5,12 +5,12 @@
 import type { KeyObject } from 'node:crypto'
 import { makeToken, readToken } from '../mail/message-token.ts'
 
-export interface ClickFacts {
+interface ClickFacts {
   messageId: string
   linkNumber: number
 }
 
-export interface UnsubscribeFacts {
+interface UnsubscribeFacts {
   messageId: string
   /** 0: the list of the message's content. */
   listNumber: number

@@ -18,7 +18,7 @@ export type ReceiveMessage = <Result>(
   handle: (message: ReceivedMessage) => Promise<Result>,
 ) => Promise<Result>
 
-export interface ReceiveOptions {
+interface ReceiveOptions {
   /** Of one message; what is beyond is read, judged and forgotten. */
   keptBytes: number
   /** Of all messages that are being received or handled. */

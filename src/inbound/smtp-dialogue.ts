@@ -9,7 +9,7 @@ import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js'
 import { MINUTE } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 
-export interface DialogueRules {
+interface DialogueRules {
   clock: Clock
   /** The answer to a recipient that is no address: a code, and a text with its enhanced code. */
   badRecipient: { code: number; text: string }

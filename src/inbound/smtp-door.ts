@@ -34,7 +34,7 @@ export interface SmtpLimits {
   connections_per_address: number
 }
 
-export interface SmtpDoorOptions {
+interface SmtpDoorOptions {
   hostName: string
   /** Where the listeners stand in the configuration, for errors. */
   setting: string

@@ -22,7 +22,7 @@ export interface SmtpHooks {
   onMessage(message: ReceivedMessage, session: SMTPServerSession): Promise<string>
 }
 
-export interface ServerOptionsParts {
+interface ServerOptionsParts {
   hostName: string
   limits: { message: number; recipients: number }
   hooks: SmtpHooks

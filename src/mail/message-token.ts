@@ -11,14 +11,14 @@ import { decodeBase32, encodeBase32, RFC_4648 } from '../base/base32.ts'
 import { hmacSha256 } from '../base/hmac.ts'
 import { identifierFromBytes, identifierToBytes } from '../base/identifier.ts'
 
-export interface TokenForm {
+interface TokenForm {
   hasNumber: boolean
   macBytes: number
 }
 
-export type TokenPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe'
+type TokenPurpose = 'bounce' | 'complaint' | 'open' | 'click' | 'unsubscribe'
 
-export interface NamedByToken {
+interface NamedByToken {
   messageId: string
   /** 0 in a form without a number. */
   number: number

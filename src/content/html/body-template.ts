@@ -32,7 +32,7 @@ function splitLines(text: string): BodyTemplate {
     : [text.slice(0, start), fixedLines(text.slice(start, end)), text.slice(end)]
 }
 
-export interface BodyWriter {
+interface BodyWriter {
   add(text: string): void
   fill(template: BodyTemplate, variables: Variables): void
   result(): BodyText

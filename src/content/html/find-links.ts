@@ -19,7 +19,7 @@ export interface FoundLink {
   value: Template
 }
 
-export interface FoundPlaces {
+interface FoundPlaces {
   links: FoundLink[]
   pixelAt: number
 }

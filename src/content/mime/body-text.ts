@@ -15,7 +15,7 @@ export type BodyEncoding = 'quoted-printable' | 'base64'
 export type BodyText = readonly (string | FixedLines)[]
 
 /** The same in UTF-8. */
-export interface BodyBytes {
+interface BodyBytes {
   /** Bytes are good until the memory is used anew that was given to `toUtf8`. */
   pieces: readonly (Uint8Array | FixedLines)[]
   bytes: number

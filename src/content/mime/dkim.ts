@@ -22,7 +22,7 @@ export interface Signer {
   sign(input: Uint8Array): Promise<Buffer>
 }
 
-export interface SignerOptions {
+interface SignerOptions {
   /** The sending domain in A-labels: `d=`. */
   domain: string
   selector: string

@@ -18,7 +18,7 @@ export interface SubmittedMail {
 }
 
 /** The html of a submitted mail, and the mail with another html in its place. */
-export interface SubmittedHtml {
+interface SubmittedHtml {
   html: string
   replace(html: string): SubmittedMail
 }
@@ -67,7 +67,7 @@ export function findSubmittedHtml(raw: Uint8Array): SubmittedHtml | undefined {
   return html === undefined ? undefined : { html, replace: createReplace(bytes, part) }
 }
 
-export interface Range {
+interface Range {
   start: number
   end: number
 }

@@ -10,7 +10,7 @@ import { ServiceError } from '../../base/errors.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
 import type { AcceptSubmission, Caller } from '../../messages/accept/send-request.ts'
 
-export interface OperatorForwardOptions {
+interface OperatorForwardOptions {
   hostname: string
   /** operator.email, or null. */
   operator: string | null

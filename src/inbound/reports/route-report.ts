@@ -13,11 +13,11 @@ import { createRateLimit } from '../../base/rate-limit.ts'
 import type { ReportReading, ReportReferences } from '../../mail/report/report-reading.ts'
 import type { ReportResult } from '../../store/records/report-records.ts'
 import type { Store } from '../../store/store.ts'
-import type { AppliedBounce } from './apply-bounce.ts'
+import type { AppliedBounce } from './apply-report.ts'
 import type { ForwardResult, MailForOperator } from './forward-to-operator.ts'
 import type { InboundRecipient } from './inbound-recipient.ts'
 
-export interface InboundMail extends MailForOperator {
+interface InboundMail extends MailForOperator {
   /** With what was not kept. */
   sizeBytes: number
   /** What it says, read when first asked for. */

@@ -10,7 +10,7 @@ import type { HeaderField } from '../../mail/report/mail-tree.ts'
 
 type Controls = Pick<SubmissionRequest, 'tags' | 'ipPool' | 'track' | 'idempotencyKey'>
 
-export type ControlsReading = { ok: true; controls: Controls } | { ok: false; problem: string }
+type ControlsReading = { ok: true; controls: Controls } | { ok: false; problem: string }
 
 export function readControls(fields: readonly HeaderField[]): ControlsReading {
   const values = new Map<string, string>()

@@ -10,7 +10,7 @@ export interface PlacedField extends HeaderField {
   end: number
 }
 
-export type HeaderReading = { ok: true; fields: PlacedField[] } | { ok: false; problem: string }
+type HeaderReading = { ok: true; fields: PlacedField[] } | { ok: false; problem: string }
 
 const LINE_END = '\r\n'
 const END_OF_HEADER = '\r\n\r\n'

@@ -22,7 +22,7 @@ export interface Login {
   recheck(): Promise<void>
 }
 
-export interface LogInOptions {
+interface LogInOptions {
   apiKeys: Pick<ApiKeys, 'authenticate'>
   failures: { count: number; per_milliseconds: number }
   clock: Clock

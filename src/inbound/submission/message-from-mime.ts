@@ -11,8 +11,7 @@ import { readControls } from './control-headers.ts'
 import { readHeaderFields } from './header-fields.ts'
 import type { PlacedField } from './header-fields.ts'
 
-export type SubmittedMessage =
-  { ok: true; request: Omit<SubmissionRequest, 'recipients'> } | { ok: false; problem: string }
+type SubmittedMessage = { ok: true; request: Omit<SubmissionRequest, 'recipients'> } | { ok: false; problem: string }
 
 const CONTROLS = ['x-idempotency-key', 'x-tags', 'x-pool', 'x-track']
 const REMOVED = new Set(['bcc', 'resent-bcc', 'return-path', ...CONTROLS])

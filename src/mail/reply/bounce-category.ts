@@ -45,12 +45,12 @@ export const BOUNCE_CATEGORY_NAMES = [
 export type BounceCategory = (typeof BOUNCE_CATEGORY_NAMES)[number]
 
 /** What a permanent (5xx) reply of a category leads to while the lifetime lasts; a 4xx is always tried again. */
-export type OnPermanent =
+type OnPermanent =
   | 'end' // bounces at once
   | 'schedule' // as if it were a 4xx: only the lifetime ends it
   | { retries: number; overMilliseconds: number | null } // so many more attempts, spread over a time or on schedule
 
-export interface BounceCategoryFacts {
+interface BounceCategoryFacts {
   type: BounceType
   onPermanent: OnPermanent
   /** The next attempt should leave from another IP. */

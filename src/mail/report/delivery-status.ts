@@ -11,7 +11,7 @@ import { diagnosticText, replyCodeIn, statedStatus, stageIn } from './report-dia
 import { fieldOf, readFieldGroups } from './status-fields.ts'
 import type { FieldGroup } from './status-fields.ts'
 
-export interface DeliveryStatus {
+interface DeliveryStatus {
   recipients: ReportedRecipient[]
   originalEnvelopeId: string | null
 }

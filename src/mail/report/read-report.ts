@@ -5,8 +5,7 @@
  *
  * Pure. Never throws, whatever the bytes, and takes time linear in the first MiB; the rest is not read.
  */
-import { isAutoReply } from './auto-reply.ts'
-import { bounceEvidence, proseAction } from './bounce-evidence.ts'
+import { bounceEvidence, isAutoReply, proseAction } from './bounce-evidence.ts'
 import { holdsDeliveryStatus, isMailbox, readDeliveryStatus } from './delivery-status.ts'
 import { findFailedAddresses } from './failed-addresses.ts'
 import { readFeedbackReport } from './feedback-report.ts'

@@ -39,7 +39,7 @@ export function replyCodeIn(text: string): number | null {
 const ENHANCED_CODE = /(?<![\d.\w-])([245]\.\d{1,3}\.\d{1,3})(?![\d\w-]|\.\d)/g
 
 /** Every enhanced code of a text, in its order. */
-export function enhancedCodesIn(text: string): string[] {
+function enhancedCodesIn(text: string): string[] {
   return [...text.slice(0, MOST_REPLY_CHARACTERS).matchAll(ENHANCED_CODE)].map(([, code = '']) => code)
 }
 

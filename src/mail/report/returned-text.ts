@@ -6,7 +6,7 @@
  */
 import { RETURNED_BEHIND_RULER, RETURNED_SENTENCE } from './wordings.ts'
 
-export interface SplitText {
+interface SplitText {
   /** What comes before the returned message. */
   text: string
   /** The returned message from its first header line on, quotation marks removed; empty when there is none. */

@@ -8,7 +8,7 @@ import { diagnosticText, replyCodeIn, statedStatus, stageIn } from './report-dia
 import { reportedAction } from './report-reading.ts'
 import type { ReportedRecipient } from './report-reading.ts'
 
-export interface ServiceNotification {
+interface ServiceNotification {
   kind: 'bounce' | 'notice' | 'complaint'
   recipients: ReportedRecipient[]
 }

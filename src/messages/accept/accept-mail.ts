@@ -41,7 +41,7 @@ export interface AcceptanceOptions extends SenderOptions {
 }
 
 /** Of sternpost.yaml. */
-export interface AcceptanceSettings {
+interface AcceptanceSettings {
   delivery: { allow_private_addresses: boolean; streams: Record<Stream, { lifetime: number }> }
   headers: { reference: string | null }
   api: { batch_recipients: number }
@@ -68,7 +68,7 @@ export interface CheckedSubmission {
   content(sender: SenderDomain): StoredContent
 }
 
-export interface AcceptMail<Accepted> {
+interface AcceptMail<Accepted> {
   mail: CheckedSubmission
   caller: Caller
   idempotent: Idempotent<Accepted> | null

@@ -12,7 +12,7 @@ import type { CheckedMail, CheckedRecipient, RequestPolicy } from './check-share
 import { createFieldProblems, shown } from './field-problems.ts'
 import type { BatchRequest, RefusedRecipient } from './send-request.ts'
 
-export interface CheckedBatch {
+interface CheckedBatch {
   mail: CheckedMail
   /** In the order of the request; at least one is no refusal. */
   entries: BatchEntry[]

@@ -12,14 +12,14 @@ import { checkText, createFieldProblems } from './field-problems.ts'
 import type { FieldProblems } from './field-problems.ts'
 import type { SendRequest } from './send-request.ts'
 
-export interface CheckedRequest {
+interface CheckedRequest {
   mail: CheckedMail
   /** In the order to, cc, bcc. */
   recipients: CheckedRecipient[]
   addressees: StoredContent['addressees']
 }
 
-export type RequestReading =
+type RequestReading =
   { ok: true; checked: CheckedRequest } | { ok: false; recipientProblems: string[]; fieldProblems: string[] }
 
 /** http/README.md "Limits": to, cc and bcc together. */

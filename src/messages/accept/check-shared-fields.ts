@@ -42,13 +42,13 @@ export interface CheckedRecipient {
   variables: Variables
 }
 
-export interface SharedReading {
+interface SharedReading {
   /** Undefined where `from` or `reply_to` is no address; of use only when there are no problems. */
   mail: CheckedMail | undefined
   templates: ReadTemplates
 }
 
-export interface SharedReadingOptions {
+interface SharedReadingOptions {
   hasVariables: boolean
   defaultStream: Stream
   policy: RequestPolicy

@@ -16,7 +16,7 @@ export interface IdempotencyKeys {
   keepAnswer(entry: IdempotencyEntry, answer: KeptAnswer): Promise<void>
 }
 
-export interface IdempotencyOptions {
+interface IdempotencyOptions {
   store: Pick<Store, 'findIdempotent' | 'keepAnswer'>
   clock: Clock
 }

@@ -18,7 +18,7 @@ export interface Refusal {
   retryAfterSeconds: number
 }
 
-export interface MailRefusalOptions {
+interface MailRefusalOptions {
   store: Pick<Store, 'countQueued'>
   clock: Clock
   /** There is space on the disk for more than what is queued. */

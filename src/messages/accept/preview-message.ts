@@ -12,7 +12,7 @@ import { requireSender } from './require-sender.ts'
 import type { SenderOptions } from './require-sender.ts'
 import type { Caller, SendRequest } from './send-request.ts'
 
-export interface PreviewData extends Omit<MessagePreview, 'mimeBytes'> {
+interface PreviewData extends Omit<MessagePreview, 'mimeBytes'> {
   /** Without the signature. */
   mime_bytes: number
   warnings: string[]

@@ -9,7 +9,7 @@ export type { IdempotencyEntry, KeptAnswer, SuppressedMessage } from '../../stor
 export type { SuppressionReason } from '../../store/records/suppression-records.ts'
 
 /** null: with `variables` absent nothing is substituted, braces are ordinary text. */
-export type GivenVariables = Record<string, unknown> | null
+type GivenVariables = Record<string, unknown> | null
 
 export interface GivenAttachment {
   name: string | undefined

@@ -20,7 +20,7 @@ export interface SendingRateOptions {
 }
 
 /** Of the bucket that is nearest to empty. */
-export interface RateState {
+interface RateState {
   /** What the full bucket holds. */
   limit: number
   remaining: number

@@ -21,7 +21,7 @@ export interface EngagementQueueOptions {
   onEvents: () => void
 }
 
-export interface EngagementQueue {
+interface EngagementQueue {
   addOpen(hit: EngagementHit): void
   /** `network` as in machine-hits.ts. */
   addClick(hit: EngagementHit, network: string): void

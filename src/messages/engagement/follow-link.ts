@@ -22,12 +22,12 @@ export interface FollowLinkOptions {
   trackingHost: string
 }
 
-export type FollowedLink =
+type FollowedLink =
   | { kind: 'found'; messageId: string; linkNumber: number; target: string }
   | { kind: 'gone' } // a token of ours, whose message or content is not kept any more
   | { kind: 'unknown' } // no token of ours
 
-export type FollowLink = (token: string) => Promise<FollowedLink>
+type FollowLink = (token: string) => Promise<FollowedLink>
 
 export function createFollowLink({ store, keys, trackingUrl, trackingHost }: FollowLinkOptions): FollowLink {
   const cache = createLinkCache()

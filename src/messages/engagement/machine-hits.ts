@@ -34,7 +34,7 @@ export const SAME_RUN_WITHIN = DIFFERENT_LINKS_WITHIN
 /** What one site commonly has: 24 bits of IPv4, 48 of IPv6. */
 const SITE_PARTS = 3
 
-export interface MachineList {
+interface MachineList {
   isMachineOpen(client: Client): boolean
   isMachineClick(client: Client): boolean
 }

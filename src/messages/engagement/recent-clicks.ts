@@ -4,7 +4,7 @@
 import { isOfBurst, SAME_RUN_WITHIN, TWO_NETWORKS_WITHIN } from './machine-hits.ts'
 import type { Click, ClickRun } from './machine-hits.ts'
 
-export interface RecentClicks {
+interface RecentClicks {
   add(messageId: string, click: Click): void
   isOfBurst(messageId: string, click: Click): boolean
   /** What no click that came since `since` can be in a burst with is forgotten. */

@@ -9,7 +9,7 @@ import type { Metrics } from '../../base/metrics.ts'
 import { readUnsubscribeToken } from '../../content/tracking-token.ts'
 import type { Store } from '../../store/store.ts'
 
-export interface UnsubscribeOptions {
+interface UnsubscribeOptions {
   store: Pick<Store, 'recordUnsubscribe'>
   clock: Clock
   logger: Logger

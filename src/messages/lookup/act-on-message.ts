@@ -5,18 +5,18 @@
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { AcceptanceOptions } from '../accept/accept-mail.ts'
-import { reasonAgainst } from './message-state-words.ts'
+import { reasonAgainst } from './explain-state.ts'
 import { createRetryMessage } from './retry-message.ts'
 import type { RetryMessage } from './retry-message.ts'
 import { notFound, requireBatch, requireMessage } from './visible-messages.ts'
 import type { Viewer } from './visible-messages.ts'
 
-export interface CanceledMessage {
+interface CanceledMessage {
   message_id: string
   state: 'canceled'
 }
 
-export interface CanceledBatch {
+interface CanceledBatch {
   batch_id: string
   canceled: number
   not_canceled: number

@@ -8,7 +8,7 @@ import type { MessageView } from '../../store/records/lookup-records.ts'
 import type { ExplainedCheck } from './explain-checks.ts'
 import { timeSpan } from './time-words.ts'
 
-export interface SendingFacts {
+interface SendingFacts {
   message: Pick<MessageView, 'id' | 'claimedAt'>
   /** Undefined: nobody holds it. */
   where: Whereabouts | undefined

@@ -9,7 +9,7 @@ import type { MessageView } from '../../store/records/lookup-records.ts'
 import { acceptMail } from '../accept/accept-mail.ts'
 import type { AcceptanceOptions, CheckedSubmission } from '../accept/accept-mail.ts'
 import { EVERY_LIST } from '../accept/list-name.ts'
-import { reasonAgainst } from './message-state-words.ts'
+import { reasonAgainst } from './explain-state.ts'
 import type { Acceptance, Caller, Idempotent } from '../accept/send-request.ts'
 import { requireMessage } from './visible-messages.ts'
 

@@ -27,7 +27,7 @@ export interface ImportResult {
 /** The text of the file. */
 export type ImportSuppressions = (csv: string, isTest: boolean) => Promise<ImportResult>
 
-export interface ImportOptions {
+interface ImportOptions {
   store: Pick<Store, 'addSuppressions'>
   clock: Clock
   metrics: Pick<Metrics, 'suppressions'>
