@@ -1,9 +1,9 @@
 /**
- * MIME: header fields, bodies and attachments become the bytes of a message, unsigned.
+ * MIME: header fields, bodies and attachments become the bytes of a message, unsigned (content/README.md "Rendering and
+ * DKIM").
  *
- * The same input gives the same bytes: boundaries come from `seed`, and the caller gives Date and Message-ID. Only CRLF
- * ends lines, no line has more than 998 octets or begins with a dot, and there is no NUL: text is quoted-printable or
- * base64, attachments are base64. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
+ * The same input gives the same bytes. Only CRLF ends lines, none has more than 998 octets or begins with a dot, and
+ * there is no NUL. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
  */
 import { hash } from 'node:crypto'
 import { hasText, mostEncodedBytes, toUtf8, writeBase64, writeReadable } from './mime/body-text.ts'
@@ -13,7 +13,7 @@ import { BOUNDARY_CHARACTERS } from './mime/mime-tree.ts'
 import type { MimeShape, MimeTree, MimeTreeOf } from './mime/mime-tree.ts'
 import { mostEscapedBytes } from './mime/quoted-printable.ts'
 
-export interface MessageParts {
+interface MessageParts {
   /** Header fields, each with its CRLF; MIME-Version and Content-* are added here. */
   fields: readonly string[]
   /** null or without text: no such part. */

@@ -1,11 +1,8 @@
 /**
- * The header fields that Sternpost writes, in their order, each with its CRLF: those of a composed message, and those
- * that stand on every message whoever made it. Pure; the same facts give the same fields.
+ * The header fields that Sternpost writes, in their order, each with its CRLF (content/README.md "Headers"). Pure; the
+ * same facts give the same fields.
  *
- * To and Cc are the same in every message of a request, and no Bcc exists. An address with a non-ASCII local part
- * stands in its field as it is (RFC 6532): such a message goes only to hosts that announce SMTPUTF8 (`namesNonAscii`).
- * content/README.md "Headers"; http/README.md "cc and bcc" and "Unsubscribe"; RFC 5322 §3.6, RFC 8058 §3.1, RFC 9477
- * §3.
+ * RFC 5322 §3.6, RFC 6532, RFC 8058 §3.1, RFC 9477 §3; http/README.md "cc and bcc" and "Unsubscribe".
  */
 import { createHash } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
@@ -26,7 +23,7 @@ export interface RenderSettings {
 }
 
 /** One for each purpose of a token. */
-export interface RenderKeys {
+interface RenderKeys {
   complaint: KeyObject
   open: KeyObject
   click: KeyObject

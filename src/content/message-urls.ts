@@ -1,9 +1,6 @@
 /**
- * The addresses in one message that lead back to this server: links, pixel, unsubscribing. Pure.
- *
- * `baseUrl` is scheme and host from the configuration, without a slash at the end; the tokens name message and link,
- * never an address or a target. content/README.md "Tokens" and "Tracking", http/README.md "Tracked links" and
- * "Unsubscribe".
+ * The addresses in one message that lead back to this server: links, pixel, unsubscribing (content/README.md "Tokens").
+ * Pure. `baseUrl` is scheme and host from the configuration, without a slash at the end.
  */
 import type { KeyObject } from 'node:crypto'
 import { clickToken, openToken, unsubscribeToken } from './tracking-token.ts'
@@ -16,7 +13,7 @@ export interface MessageUrls {
   unsubscribeToken(): string
 }
 
-export interface MessageUrlsOptions {
+interface MessageUrlsOptions {
   messageId: string
   baseUrl: string
   keys: { open: KeyObject; click: KeyObject; unsubscribe: KeyObject }

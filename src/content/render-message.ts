@@ -41,7 +41,7 @@ export interface RenderInput extends ComposeInput {
   signers: readonly Signer[]
 }
 
-export interface ComposedMessage {
+interface ComposedMessage {
   /** What is in it, filled in; of a submitted mail nothing is known apart. */
   bodies: MessageBodies | null
   unsigned: UnsignedMessage

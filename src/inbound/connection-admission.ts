@@ -17,7 +17,7 @@ export interface ConnectionAdmission {
   allReleased(mostMilliseconds: number): Promise<void>
 }
 
-export interface AdmissionLimits {
+interface AdmissionLimits {
   connections: number
   connections_per_address: number
 }

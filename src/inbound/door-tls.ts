@@ -28,7 +28,7 @@ export interface DoorTls {
   change(certificates: ServerCertificates | null): void
 }
 
-export interface DoorTlsOptions {
+interface DoorTlsOptions {
   /** Where the listeners stand in the configuration, for errors. */
   setting: string
   settings: TlsSettings

@@ -1,10 +1,7 @@
 /**
- * Reads one message from the wire: to its end, keeping no more than wanted, and judging every byte.
- *
- * Refused after the end of data: a message above the size limit with 552 5.3.4, one with a bare CR, a bare LF or a NUL
- * with 554 5.6.0 (inbound/README.md "End of data": other servers take some of those for an end of data), and one that
- * there is no memory for at the moment with 452 4.3.1. What all connections hold together is bounded. RFC 5321 §2.3.8,
- * §4.1.1.4.
+ * Reads one message from the wire: to its end, keeping no more than wanted, and judging every byte (inbound/README.md
+ * "End of data"). Refuses after the end of data what is too large (552), has a bad line end (554), or finds no memory
+ * (452). RFC 5321 §2.3.8, §4.1.1.4.
  */
 import type { SMTPServerDataStream } from 'smtp-server'
 import { smtpRefusal } from './smtp-refusal.ts'
@@ -21,7 +18,7 @@ export type ReceiveMessage = <Result>(
   handle: (message: ReceivedMessage) => Promise<Result>,
 ) => Promise<Result>
 
-export interface ReceiveOptions {
+interface ReceiveOptions {
   /** Of one message; what is beyond is read, judged and forgotten. */
   keptBytes: number
   /** Of all messages that are being received or handled. */

@@ -1,12 +1,5 @@
 /**
- * The dialogue of smtp-server with what our doors need otherwise:
- *
- * - every reply has an enhanced code (RFC 2034), our own texts theirs, the library's by its table;
- * - a long reply is cut into lines, RFC 5321 §4.5.3.1.5;
- * - AUTH is offered only where it may be used; before TLS it is answered with 530 5.7.0 (RFC 3207 §4);
- * - a recipient that is no plain address, a source route too, is refused as the door says;
- * - a connection carries a hundred messages, lives ten minutes and ends after 50 refusals (src/README.md "Bounds").
- *
+ * The dialogue of smtp-server with what our doors need otherwise (inbound/README.md "What smtp-server leaves to us").
  * It leans on methods of the library that are not in its manual; the tests of the doors pin each of them.
  */
 import type { Socket } from 'node:net'
@@ -16,7 +9,7 @@ import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js'
 import { MINUTE } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
 
-export interface DialogueRules {
+interface DialogueRules {
   clock: Clock
   /** The answer to a recipient that is no address: a code, and a text with its enhanced code. */
   badRecipient: { code: number; text: string }

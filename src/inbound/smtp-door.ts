@@ -1,11 +1,8 @@
 /**
- * What both SMTP doors are: listeners with limits, TLS and an orderly stop around smtp-server. Who may do what is the
- * door's own business and comes in as functions.
+ * What both SMTP doors are: listeners with limits, TLS and an orderly stop around smtp-server (inbound/README.md "What
+ * smtp-server leaves to us"). Who may do what is the door's own business and comes in as functions.
  *
- * `start` opens all listeners or none and returns the bound ports; it throws ProcessExit naming the setting. One
- * connection too many, in all or from one address, gets 421. What the functions throw and is no SmtpRefusal is a fault:
- * it is logged and answered with 451. `stop` ends what is idle at once and lets messages under way finish for 10 s.
- * inbound/README.md "What smtp-server leaves to us", src/README.md "Bounds".
+ * `start` opens all listeners or none; it throws ProcessExit naming the setting.
  */
 import { createServer } from 'node:net'
 import type { Server, Socket } from 'node:net'
@@ -37,7 +34,7 @@ export interface SmtpLimits {
   connections_per_address: number
 }
 
-export interface SmtpDoorOptions {
+interface SmtpDoorOptions {
   hostName: string
   /** Where the listeners stand in the configuration, for errors. */
   setting: string

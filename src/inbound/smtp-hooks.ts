@@ -1,9 +1,8 @@
 /**
  * A door's decisions as the callbacks of smtp-server, with the settings that both doors share.
  *
- * A hook answers by resolving and refuses by throwing an SmtpRefusal. Whatever else it throws is a fault of ours: it
- * is logged and answered with a temporary failure, 452 4.3.1 for a full disk and 451 4.3.0 for the rest, so that the
- * client keeps the mail (RFC 5321 §4.2.5).
+ * A hook answers by resolving and refuses by throwing an SmtpRefusal. Whatever else it throws is a fault of ours: it is
+ * logged and answered with a temporary failure (RFC 5321 §4.2.5).
  */
 import type { SMTPServerOptions, SMTPServerSession } from 'smtp-server'
 import { MINUTE } from '../base/clock.ts'
@@ -23,7 +22,7 @@ export interface SmtpHooks {
   onMessage(message: ReceivedMessage, session: SMTPServerSession): Promise<string>
 }
 
-export interface ServerOptionsParts {
+interface ServerOptionsParts {
   hostName: string
   limits: { message: number; recipients: number }
   hooks: SmtpHooks

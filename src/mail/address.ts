@@ -12,7 +12,7 @@ import { domainToASCII, domainToUnicode } from 'node:url'
 import { ipFamily } from '../base/ip-address.ts'
 import type { Mailbox } from './message.ts'
 
-export interface AddressPolicy {
+interface AddressPolicy {
   /** Whether names under `.test`, `.example`, `.invalid` and `.localhost` may be used. */
   allowReservedNames: boolean
 }
@@ -20,7 +20,7 @@ export interface AddressPolicy {
 export type ParsedAddress = { ok: true; mailbox: Mailbox; domain: string } | AddressRefusal
 
 /** syntax: no address by RFC 5321. policy: valid there, and still not taken. */
-export interface AddressRefusal {
+interface AddressRefusal {
   ok: false
   problem: string
   refusal: 'syntax' | 'policy'

@@ -6,16 +6,18 @@
  */
 
 /** The states the API shows. Stored are fewer: see `src/README.md`, States. */
-export type MessageState =
-  | 'scheduled' // waits for its start time
-  | 'queued' // ready; waits for a slot, an allowance or an IP
-  | 'sending' // an SMTP transaction is under way
-  | 'deferred' // a temporary refusal; waits for the next attempt
-  | 'delivered' // the recipient's server took it
-  | 'bounced' // refused for good
-  | 'expired' // lifetime over without a final answer
-  | 'canceled' // withdrawn by the customer
-  | 'suppressed' // not sent: the address is on the suppression list
+export const MESSAGE_STATES = [
+  'scheduled', // waits for its start time
+  'queued', // ready; waits for a slot, an allowance or an IP
+  'sending', // an SMTP transaction is under way
+  'deferred', // a temporary refusal; waits for the next attempt
+  'delivered', // the recipient's server took it
+  'bounced', // refused for good
+  'expired', // lifetime over without a final answer
+  'canceled', // withdrawn by the customer
+  'suppressed', // not sent: the address is on the suppression list
+] as const
+export type MessageState = (typeof MESSAGE_STATES)[number]
 
 /** transactional: one person waits for it. bulk: a batch. Orders the queue and picks defaults. */
 export type Stream = 'transactional' | 'bulk'

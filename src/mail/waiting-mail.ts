@@ -1,7 +1,28 @@
 /**
- * Waiting mail as administrators handle it: which messages are meant, in what groups they are shown, what is done with
- * them (commands/README.md "The command line"). Times are Unix milliseconds.
+ * Waiting mail: why a message waits (http/README.md "Explain"), and what administrators do with those that wait
+ * (commands/README.md "The command line"). Times are Unix milliseconds.
  */
+
+export type WaitingFor =
+  | 'send_at' // its time
+  | 'retry_delay' // the next attempt of its schedule
+  | 'warmup_day' // tomorrow's allowance of a warming IP
+  | 'warmup_hour' // the next part of today's allowance
+  | 'provider_share' // the provider's part of the allowance
+  | 'rate' // a limit of messages in a time
+  | 'connections' // a limit of connections
+  | 'suspension' // the end of a pause that the receiver caused
+  | 'ip_paused' // an IP: all of them are paused
+  | 'held' // the operator
+
+/** What delivery knows of a message that waits. */
+export interface WaitReason {
+  waitingFor: WaitingFor
+  /** null: nobody knows. */
+  untilMilliseconds: number | null
+  /** A sentence. */
+  text: string
+}
 
 /** Which waiting messages are meant; what is left out does not restrict. */
 export interface QueueFilter {

@@ -4,7 +4,7 @@ import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import { readServerCertificates } from '../../src/base/service/server-certificates.ts'
 import { createAcceptSubmission } from '../../src/messages/accept/accept-submission.ts'
-import type { Refusal } from '../../src/messages/accept/mail-refusal.ts'
+import type { MailRefused } from '../../src/messages/accept/mail-refusal.ts'
 import { until } from '../support/until.ts'
 import { inboundParts } from './inbound-parts.ts'
 import type { InboundParts } from './inbound-parts.ts'
@@ -157,7 +157,7 @@ t.test('a store that fails is 451, a full disk 452, and the client keeps the mai
 })
 
 t.test('while no mail is taken, MAIL is 452 with the reason, until it is taken again', async (t) => {
-  let refusal: Refusal | null = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
+  let refusal: MailRefused | null = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
   const {
     ports: [port = 0],
   } = await parts.submission(['none'], { mailRefusal: async () => refusal })

@@ -13,7 +13,7 @@ import { createMessageActions } from '../../src/messages/lookup/act-on-message.t
 import type { MessageActions } from '../../src/messages/lookup/act-on-message.ts'
 import { createMessageLookup } from '../../src/messages/lookup/lookup-message.ts'
 import type { MessageLookup } from '../../src/messages/lookup/lookup-message.ts'
-import type { WaitingReason } from '../../src/messages/lookup/explain-message.ts'
+import type { WaitReason } from '../../src/mail/waiting-mail.ts'
 import { createPreviewMessage } from '../../src/messages/accept/preview-message.ts'
 import type { RetriedMessage } from '../../src/messages/lookup/retry-message.ts'
 import type { Idempotent, SendRequest } from '../../src/messages/accept/send-request.ts'
@@ -38,7 +38,7 @@ interface ActionParts extends AcceptanceParts {
   actions: MessageActions
   lookup: MessageLookup
   /** What delivery says of every message. */
-  waits: { reason: WaitingReason | undefined }
+  waits: { reason: WaitReason | undefined }
   send(changes?: Partial<SendRequest>): Promise<string>
   /** Claims the message and records what became of it. */
   settle(id: string, outcome: DeliveryOutcome, reply?: string): Promise<void>

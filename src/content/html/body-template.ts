@@ -1,9 +1,6 @@
 /**
- * The template of a body part for many messages: what is the same in all of them is encoded once, line by line, and a
- * message only joins it with what is its own.
- *
- * The text that comes out is the same, whether lines were encoded ahead or not. Filling in throws only for a missing
- * value, which acceptance has ruled out.
+ * The template of a body part for many messages: lines that are the same in all of them are encoded once. The text that
+ * comes out is the same either way. Filling in throws only for a missing value, which acceptance has ruled out.
  */
 import type { Variables } from '../../mail/message.ts'
 import { fixedLines } from '../mime/body-text.ts'
@@ -35,7 +32,7 @@ function splitLines(text: string): BodyTemplate {
     : [text.slice(0, start), fixedLines(text.slice(start, end)), text.slice(end)]
 }
 
-export interface BodyWriter {
+interface BodyWriter {
   add(text: string): void
   fill(template: BodyTemplate, variables: Variables): void
   result(): BodyText

@@ -1,10 +1,6 @@
 /**
- * Where html has links that may be tracked, and where its pixel goes (content/README.md "Tracking").
- *
- * Links are the `href` of `a` and `area`, in document order. Left out are those that carry `data-track="off"` or are
- * inside of what does, and all in comments, conditional ones included, `style`, `script`, `template` and `noscript`.
- * Nothing is judged by its scheme here. Reads tokens, once and in linear time: htmlparser2's tree-keeping parser is
- * quadratic in nesting. Never throws, whatever the html.
+ * Where html has links that may be tracked, and where its pixel goes (content/README.md "Tracking"); schemes are not
+ * judged here. Reads tokens, in linear time. Never throws.
  */
 import { isLetter, readHtmlTokens } from './html-tokens.ts'
 import type { HtmlTokens } from './html-tokens.ts'
@@ -23,7 +19,7 @@ export interface FoundLink {
   value: Template
 }
 
-export interface FoundPlaces {
+interface FoundPlaces {
   links: FoundLink[]
   pixelAt: number
 }

@@ -2,12 +2,11 @@
  * Html cut into tokens: those of htmlparser2's tokenizer, at a fraction of its cost for the html of which mails are
  * made.
  *
- * Text is skipped from tag to tag, and an attribute's value to its quote; only values that are asked for are decoded.
  * What is out of the ordinary (declarations but the doctype, scripts, other raw text, tags that never end, a `<` in
  * text) is left to the tokenizer, from that place to the end: between two tokens it has no memory. The tokens are the
  * same either way, but for texts, which entities do not cut. Linear; never throws.
  */
-import { Tokenizer } from 'htmlparser2'
+import { runTokenizer } from './run-tokenizer.ts'
 
 /** Positions are those of the whole text. */
 export interface HtmlTokens {
@@ -298,31 +297,4 @@ function readWithTokenizer(text: string, from: number, tokens: HtmlTokens): void
     oncomment: (_, end) => tokens.markupEnd(end + from),
     ondeclaration: (_, end) => tokens.markupEnd(end + from),
   })
-}
-
-type Callbacks = ConstructorParameters<typeof Tokenizer>[1]
-
-const nothing = (): void => {}
-const NO_CALLBACKS: Callbacks = {
-  onattribdata: nothing,
-  onattribentity: nothing,
-  onattribend: nothing,
-  onattribname: nothing,
-  oncdata: nothing,
-  onclosetag: nothing,
-  oncomment: nothing,
-  ondeclaration: nothing,
-  onend: nothing,
-  onopentagend: nothing,
-  onopentagname: nothing,
-  onprocessinginstruction: nothing,
-  onselfclosingtag: nothing,
-  ontext: nothing,
-  ontextentity: nothing,
-}
-
-function runTokenizer(text: string, callbacks: Partial<Callbacks>): void {
-  const tokenizer = new Tokenizer({ decodeEntities: true }, { ...NO_CALLBACKS, ...callbacks })
-  tokenizer.write(text)
-  tokenizer.end()
 }

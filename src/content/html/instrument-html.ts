@@ -2,10 +2,8 @@
  * Tracked links and the pixel in html (content/README.md "Tracking"): found once for a content, then filled in for each
  * recipient by joining pieces.
  *
- * What is not a tracked link's target or the pixel comes out as it went in, byte for byte. Links are numbered from 0 in
- * document order, equal targets share a number; the same html always gives the same numbers, so that a click finds its
- * target again. A target with placeholders is judged for each recipient, once its values are in; what is no http or
- * https URL then stays as it was written. Filling in throws only for a missing value, which acceptance has ruled out.
+ * The same html always gives the same numbers, so that a click finds its target again. Filling in throws only for a
+ * missing value, which acceptance has ruled out.
  */
 import type { Variables } from '../../mail/message.ts'
 import { createBodyWriter, withFixedLines } from './body-template.ts'

@@ -1,9 +1,6 @@
 /**
- * The links of contents that are being clicked on, found once for each content, however many clicks come at a time,
- * and kept for the next one.
- *
- * Only what a target is made of is kept, never the html, and nothing of what cannot be loaded. A rejection of `load` is
- * passed on.
+ * The links of contents that are being clicked on, found once for each content, however many clicks come at a time.
+ * What cannot be loaded is not kept. A rejection of `load` is passed on.
  */
 import { LRUCache } from 'lru-cache'
 import { instrumentHtml } from './instrument-html.ts'

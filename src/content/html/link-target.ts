@@ -1,13 +1,12 @@
 /**
- * Where a link leads, and whether that is tracked: an http or https URL, at most 8,192 characters long
- * (content/README.md "Tracking").
+ * Where a link leads, and whether that is tracked (content/README.md "Tracking"). Pure, never throws.
  *
  * A target is in the form in which a browser would take it from the html: entities decoded, white space around it and
- * line ends within it dropped (WHATWG URL, 4.4). Its other characters are as they were written. Pure, never throws.
+ * line ends within it dropped (WHATWG URL, 4.4). Its other characters are as they were written.
  */
 import type { Variables } from '../../mail/message.ts'
-import { decodeAttribute } from './decode-attribute.ts'
 import type { FoundLink } from './find-links.ts'
+import { runTokenizer } from './run-tokenizer.ts'
 import type { Placeholder, Template } from '../template/parse-template.ts'
 import { valueOf } from '../template/substitute-variables.ts'
 
@@ -96,4 +95,20 @@ function filledValue(placeholder: Placeholder, variables: Variables, quote: Foun
 function endsAttribute(value: string, isEscaped: boolean, quote: FoundLink['quote']): boolean {
   if (quote === '') return (isEscaped ? ENDS_UNQUOTED : ENDS_UNQUOTED_RAW).test(value)
   return !isEscaped && value.includes(quote)
+}
+
+/** An attribute's value as a browser reads it: character references decoded (WHATWG HTML, 13.2.5.73). */
+function decodeAttribute(text: string): string {
+  if (!text.includes('&')) return text
+  const html = `<a b="${text.replaceAll('"', '&quot;')}">`
+  let value = ''
+  runTokenizer(html, {
+    onattribdata: (start, end) => {
+      value += html.slice(start, end)
+    },
+    onattribentity: (codePoint) => {
+      value += String.fromCodePoint(codePoint)
+    },
+  })
+  return value
 }

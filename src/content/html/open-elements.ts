@@ -1,50 +1,20 @@
 /**
  * Which elements are open while html is read from front to back, as far as it matters for what is inside of what.
  *
- * End tags that are missing are supplied as a browser does it for paragraphs, list items, table parts and links, an end
- * tag closes nothing outside of its table cell, and formatting goes on behind the end of a block that it was opened in
- * (WHATWG HTML, 13.2.4 and 13.2.6.4.7). Where tags overlap in other ways a browser may see it otherwise. Every tag
- * costs the same, however many elements are open, and nothing here throws.
+ * Missing end tags are supplied as a browser does it for paragraphs, list items, table parts, links and formatting
+ * (WHATWG HTML, 13.2.4 and 13.2.6.4.7); where tags overlap otherwise, a browser may differ. Every tag costs the same.
+ * Never throws.
  */
 
 /** Elements that have no end tag, so that nothing can be inside them. */
-const VOID = new Set([
-  'area',
-  'base',
-  'br',
-  'col',
-  'embed',
-  'hr',
-  'img',
-  'input',
-  'link',
-  'meta',
-  'source',
-  'track',
-  'wbr',
-])
+export const VOID_ELEMENTS = new Set('area base br col embed hr img input link meta source track wbr'.split(' '))
 /** Their end tags close nothing: what comes behind them still belongs to the body. */
 const NEVER_CLOSED = new Set(['html', 'body'])
 /** No end tag but that of a table's part reaches beyond one of these. */
 const BOUNDARIES = ['table', 'td', 'th', 'caption', 'template', 'object', 'marquee', 'applet']
 const TABLE_PARTS = new Set(['table', 'caption', 'colgroup', 'thead', 'tbody', 'tfoot', 'tr', 'td', 'th'])
 /** They go on behind a block that ends around them, and blocks go on behind them. */
-const FORMATTING = new Set([
-  'a',
-  'b',
-  'big',
-  'code',
-  'em',
-  'font',
-  'i',
-  'nobr',
-  's',
-  'small',
-  'strike',
-  'strong',
-  'tt',
-  'u',
-])
+const FORMATTING = new Set('a b big code em font i nobr s small strike strong tt u'.split(' '))
 /** Parts of a table end each other only inside the innermost table. */
 const TABLE_BOUNDARIES = ['table', 'template']
 
@@ -53,6 +23,11 @@ interface Implied {
   within: readonly string[]
 }
 
+/** They end a paragraph. */
+const BLOCKS = (
+  'address article aside blockquote center details dir div dl fieldset figure footer form h1 h2 h3 h4 h5 h6 ' +
+  'header hr main menu nav ol p pre section table ul'
+).split(' ')
 const ENDS_PARAGRAPH: Implied = { ends: ['p'], within: [...BOUNDARIES, 'button'] }
 const ENDS_TERM: Implied = { ends: ['dd', 'dt', 'p'], within: [...BOUNDARIES, 'dl', 'button'] }
 const ENDS_CELL: Implied = { ends: ['td', 'th'], within: TABLE_BOUNDARIES }
@@ -63,38 +38,7 @@ const ENDS_SECTION: Implied = {
 }
 /** Which open elements a start tag ends, and up to which outer ones. */
 const IMPLIED_ENDS: ReadonlyMap<string, Implied> = new Map<string, Implied>([
-  ...[
-    'address',
-    'article',
-    'aside',
-    'blockquote',
-    'center',
-    'details',
-    'dir',
-    'div',
-    'dl',
-    'fieldset',
-    'figure',
-    'footer',
-    'form',
-    'h1',
-    'h2',
-    'h3',
-    'h4',
-    'h5',
-    'h6',
-    'header',
-    'hr',
-    'main',
-    'menu',
-    'nav',
-    'ol',
-    'p',
-    'pre',
-    'section',
-    'table',
-    'ul',
-  ].map((name): [string, Implied] => [name, ENDS_PARAGRAPH]),
+  ...BLOCKS.map((name): [string, Implied] => [name, ENDS_PARAGRAPH]),
   ['li', { ends: ['li', 'p'], within: [...BOUNDARIES, 'ul', 'ol', 'button'] }],
   ['dd', ENDS_TERM],
   ['dt', ENDS_TERM],
@@ -165,7 +109,7 @@ export function createOpenElements(): OpenElements {
       const implied = IMPLIED_ENDS.get(name)
       const isStray = TABLE_PARTS.has(name) && name !== 'table' && depthOf('table') < 0
       if (implied !== undefined && !isStray) endImplied(implied)
-      if (VOID.has(name)) return marks || mark !== undefined
+      if (VOID_ELEMENTS.has(name)) return marks || mark !== undefined
       push(name, marks)
       return mark !== undefined
     },

@@ -1,55 +1,20 @@
 /**
- * A text part made from html: what a person would read, with link targets in brackets.
- *
- * Paragraphs and other blocks become lines, list items get a hyphen, pictures their alternative text; scripts, styles
- * and what is styled as hidden are left out. Never throws, whatever the html, and the same html gives the same text.
- * Time is linear in the length: this reads htmlparser2's tokens, because its tree-keeping parser needs half a minute
- * for 2 MB of nested tags.
+ * A text part made from html: what a person would read, with link targets in brackets. Reads tokens, in linear time,
+ * whatever the html. Never throws.
  */
-import { Tokenizer } from 'htmlparser2'
+import { VOID_ELEMENTS } from './open-elements.ts'
+import { runTokenizer } from './run-tokenizer.ts'
 import { createTextWriter } from './text-writer.ts'
 
 /** Elements whose text is not shown. */
 const SILENT = new Set(['script', 'style', 'template', 'noscript', 'title', 'textarea', 'select'])
-/** Elements that have no end tag, so that nothing can be inside them. */
-const VOID = new Set([
-  'area',
-  'base',
-  'br',
-  'col',
-  'embed',
-  'hr',
-  'img',
-  'input',
-  'link',
-  'meta',
-  'source',
-  'track',
-  'wbr',
-])
 /** Line ends before and after elements that stand on lines of their own. */
-const LINE_BREAKS: ReadonlyMap<string, number> = new Map([
-  ...[
-    'address',
-    'article',
-    'center',
-    'dd',
-    'div',
-    'dt',
-    'fieldset',
-    'footer',
-    'form',
-    'header',
-    'li',
-    'main',
-    'nav',
-    'section',
-    'tr',
-  ].map((name): [string, number] => [name, 1]),
-  ...['blockquote', 'dl', 'figure', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'ol', 'p', 'pre', 'table', 'ul'].map(
-    (name): [string, number] => [name, 2],
-  ),
-])
+const LINE_BREAKS: ReadonlyMap<string, number> = new Map(
+  Object.entries({
+    1: 'address article center dd div dt fieldset footer form header li main nav section tr',
+    2: 'blockquote dl figure h1 h2 h3 h4 h5 h6 hr ol p pre table ul',
+  }).flatMap(([count, names]) => names.split(' ').map((name): [string, number] => [name, Number(count)])),
+)
 /** The attributes that matter here. */
 const ATTRIBUTES = new Set(['alt', 'href', 'style'])
 // The declaration that hides preview texts and the like.
@@ -69,35 +34,23 @@ export function plainTextOf(html: string): string {
   const addToAttribute = (text: string): void => {
     if (ATTRIBUTES.has(attribute)) tag.attributes.set(attribute, (tag.attributes.get(attribute) ?? '') + text)
   }
-  const nothing = (): void => {}
-  const tokenizer = new Tokenizer(
-    { decodeEntities: true },
-    {
-      ontext: (start, end) => reader.text(html.slice(start, end)),
-      ontextentity: (codePoint) => reader.text(String.fromCodePoint(codePoint)),
-      onopentagname: (start, end) => {
-        tag = { name: html.slice(start, end).toLowerCase(), attributes: new Map() }
-      },
-      onattribname: (start, end) => {
-        attribute = html.slice(start, end).toLowerCase()
-        // Of two attributes with one name the first counts.
-        if (tag.attributes.has(attribute)) attribute = ''
-      },
-      onattribdata: (start, end) => addToAttribute(html.slice(start, end)),
-      onattribentity: (codePoint) => addToAttribute(String.fromCodePoint(codePoint)),
-      onattribend: nothing,
-      onopentagend: () => reader.open(tag),
-      onselfclosingtag: () => reader.open(tag),
-      onclosetag: (start, end) => reader.close(html.slice(start, end).toLowerCase()),
-      oncdata: nothing,
-      oncomment: nothing,
-      ondeclaration: nothing,
-      onprocessinginstruction: nothing,
-      onend: nothing,
+  runTokenizer(html, {
+    ontext: (start, end) => reader.text(html.slice(start, end)),
+    ontextentity: (codePoint) => reader.text(String.fromCodePoint(codePoint)),
+    onopentagname: (start, end) => {
+      tag = { name: html.slice(start, end).toLowerCase(), attributes: new Map() }
     },
-  )
-  tokenizer.write(html)
-  tokenizer.end()
+    onattribname: (start, end) => {
+      attribute = html.slice(start, end).toLowerCase()
+      // Of two attributes with one name the first counts.
+      if (tag.attributes.has(attribute)) attribute = ''
+    },
+    onattribdata: (start, end) => addToAttribute(html.slice(start, end)),
+    onattribentity: (codePoint) => addToAttribute(String.fromCodePoint(codePoint)),
+    onopentagend: () => reader.open(tag),
+    onselfclosingtag: () => reader.open(tag),
+    onclosetag: (start, end) => reader.close(html.slice(start, end).toLowerCase()),
+  })
   return reader.result()
 }
 
@@ -131,7 +84,7 @@ function createReader() {
       const isHidden = SILENT.has(tag.name) || HIDDEN_STYLE.test(tag.attributes.get('style') ?? '')
       if (hidden.depth > 0) hidden.depth += tag.name === hidden.name ? 1 : 0
       else if (!isHidden) show(tag)
-      else if (!VOID.has(tag.name)) hidden = { name: tag.name, depth: 1 }
+      else if (!VOID_ELEMENTS.has(tag.name)) hidden = { name: tag.name, depth: 1 }
     },
     close(name: string): void {
       if (hidden.depth > 0) {

@@ -2,7 +2,7 @@
  * Collects words, and the spaces and line ends between them, so that white space never doubles and no line ends with
  * it. Nothing is written before the first word or behind the last one. Never throws; time is linear.
  */
-export interface TextWriter {
+interface TextWriter {
   /** Runs of white space count as one space. */
   text(text: string): void
   /** White space as it is. */

@@ -2,8 +2,8 @@
  * The text of one body part on its way into a message: strings, and lines that are the same in many messages and were
  * encoded once.
  *
- * Written piece by piece it is, byte for byte, what its text comes to when it is encoded as a whole: each piece begins
- * where a line begins, and quoted-printable knows nothing of other lines. Never throws. RFC 2045 §6.7 and §6.8.
+ * Pieces come to the same bytes as their text encoded as a whole, since each begins where a line begins. Never throws.
+ * RFC 2045 §6.7 and §6.8.
  */
 import { mostEscapedBytes, mostQuotedPrintableBytes, writeQuotedPrintable } from './quoted-printable.ts'
 import type { WriteLimits, WrittenText } from './quoted-printable.ts'
@@ -15,7 +15,7 @@ export type BodyEncoding = 'quoted-printable' | 'base64'
 export type BodyText = readonly (string | FixedLines)[]
 
 /** The same in UTF-8. */
-export interface BodyBytes {
+interface BodyBytes {
   /** Bytes are good until the memory is used anew that was given to `toUtf8`. */
   pieces: readonly (Uint8Array | FixedLines)[]
   bytes: number

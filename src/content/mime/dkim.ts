@@ -1,16 +1,14 @@
 /**
- * Signs messages with DKIM: relaxed/relaxed, no `l=`, no `x=`, `t=` the time of acceptance; rsa-sha256, and beside it
- * ed25519-sha256 where a domain has such a key.
+ * Signs messages with DKIM (content/README.md "Rendering and DKIM").
  *
- * From, To, Subject, Date and Message-ID stand in `h=` once more than in the message, so that a second one cannot be
- * added without breaking the signature. A key is parsed once; signing runs on the thread pool. The same message, keys
- * and time give the same bytes. Rejects when a key cannot sign: a message without all its signatures is not sent.
- * RFC 6376 §3.4.2, §3.4.4, §3.5, §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
+ * The same message, keys and time give the same bytes. Rejects when a key cannot sign. RFC 6376 §3.4.2, §3.4.4, §3.5,
+ * §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
  */
 import { createPrivateKey, hash, sign } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import { toUnixSeconds } from '../../base/clock.ts'
+import { foldBase64 } from './transfer-encoding.ts'
 
 /** One key of a sending domain. */
 export interface Signer {
@@ -24,7 +22,7 @@ export interface Signer {
   sign(input: Uint8Array): Promise<Buffer>
 }
 
-export interface SignerOptions {
+interface SignerOptions {
   /** The sending domain in A-labels: `d=`. */
   domain: string
   selector: string
@@ -35,18 +33,10 @@ export interface SignerOptions {
 /** Signed once more than they are present (RFC 6376 §8.15). */
 const OVERSIGNED_FIELDS = ['From', 'To', 'Subject', 'Date', 'Message-ID'] as const
 /** Signed when present. */
-const FURTHER_FIELDS = [
-  'Reply-To',
-  'Cc',
-  'MIME-Version',
-  'Content-Type',
-  'Content-Transfer-Encoding',
-  'List-Unsubscribe',
-  'List-Unsubscribe-Post',
-  'Feedback-ID',
-  'CFBL-Address',
-  'CFBL-Feedback-ID',
-] as const
+const FURTHER_FIELDS = (
+  'Reply-To Cc MIME-Version Content-Type Content-Transfer-Encoding List-Unsubscribe List-Unsubscribe-Post ' +
+  'Feedback-ID CFBL-Address CFBL-Feedback-ID'
+).split(' ')
 
 const SIGNED_FIELDS = [
   ...OVERSIGNED_FIELDS.map((name) => ({ name, lowerCase: name.toLowerCase(), more: 1 })),
@@ -66,6 +56,8 @@ const scratch = Buffer.allocUnsafe(SCRATCH_BYTES)
 
 const MOST_LINE_CHARACTERS = 76
 const LINE_END = '\r\n'
+/** The first line shares its place with the tab and `b=`. */
+const SIGNATURE_LINE = { characters: MOST_LINE_CHARACTERS - 4, end: '\r\n\t' }
 const SPACE = 0x20
 const TAB = 0x09
 const CR = 0x0d
@@ -129,7 +121,7 @@ export async function signMessage(
         bodyHash,
       )
       const signature = await signer.sign(Buffer.from(selected.canonical + unsigned.canonical, 'latin1'))
-      return `${unsigned.field}${foldBase64(signature.toString('base64'))}${LINE_END}`
+      return `${unsigned.field}${foldBase64(signature.toString('base64'), SIGNATURE_LINE)}${LINE_END}`
     }),
   )
   const fields = signatures.join('')
@@ -286,13 +278,4 @@ function signatureField(tags: readonly string[], names: readonly string[], bodyH
   })
   add(`bh=${bodyHash};`, ' ')
   return { field: `${field}\r\n\tb=`, canonical: `${canonical} b=` }
-}
-
-function foldBase64(text: string): string {
-  const lines: string[] = []
-  // The first line shares its place with the tab and `b=`.
-  for (let start = 0; start < text.length; start += MOST_LINE_CHARACTERS - 4) {
-    lines.push(text.slice(start, start + MOST_LINE_CHARACTERS - 4))
-  }
-  return lines.join('\r\n\t')
 }

@@ -1,10 +1,8 @@
 /**
- * Writes header fields: text of any language becomes encoded words, and lines are folded.
+ * Writes header fields (content/README.md "Headers"): text of any language becomes encoded words, and lines are folded.
  *
- * The result is ASCII but for a local part in another script (RFC 6532), has CRLF only inside a fold, and decodes to
- * exactly what was given: text that merely looks like an encoded word is encoded as well. Lines stay below 78
- * characters except where a single address or token is longer; none comes near 998. Controls cannot pass: they are
- * encoded too. RFC 5322 §2.2.3, RFC 2047 §2 and §5.
+ * The result decodes to exactly what was given, controls included, and has CRLF only inside a fold. RFC 5322 §2.2.3,
+ * RFC 2047 §2 and §5, RFC 6532.
  */
 import type { Mailbox } from '../../mail/message.ts'
 

@@ -1,11 +1,9 @@
 /**
- * The MIME tree of a message without its texts: built once by MailComposer and kept in pieces, so that a message costs
- * a join. Without attachments it depends on the shape of the message alone; with them it is made once for each
- * content.
+ * The MIME tree of a message without its texts: built once by MailComposer and kept in pieces (content/README.md
+ * "Rendering and DKIM").
  *
- * MailComposer composes the tree with marks in the place of boundary and bodies; the marks are random, so nothing that
- * a customer wrote can be taken for one. It is given checked strings field by field and reads no files and no URLs.
- * RFC 2045, RFC 2046 §5.
+ * Marks stand in the place of boundary and bodies; they are random, so nothing that a customer wrote can be taken for
+ * one. RFC 2045, RFC 2046 §5.
  */
 import { randomBytes } from 'node:crypto'
 import MailComposer from 'nodemailer/lib/mail-composer'
@@ -13,6 +11,7 @@ import type { MailComposerAlternative, MailComposerAttachment } from 'nodemailer
 import type { Attachment } from '../../mail/message.ts'
 import type { BodyEncoding } from './body-text.ts'
 import { relaxedBody } from './dkim.ts'
+import { splitFields } from './mime-fields.ts'
 
 /** How the texts are encoded; null: there is no such part. */
 export interface MimeShape {
@@ -45,8 +44,6 @@ const MARKS = {
   html: randomBytes(TEXT_MARK_BYTES).toString('hex'),
 }
 
-// A field of the header block: up to the next line that does not start with white space.
-const FIELD = /[^\r\n]+(?:\r\n[ \t][^\r\n]*)*\r\n/g
 // The fields of the MIME tree's root that are taken over.
 const MIME_FIELD = /^(?:mime-version|content-[a-z-]+):/i
 // type/subtype of RFC 2045 §5.1, with or without parameters.
@@ -91,7 +88,7 @@ async function buildTree({ text, html }: MimeShape, attachments: readonly Attach
   const bytes = await composer.compile().build()
   const headerEnd = bytes.indexOf('\r\n\r\n') + LINE_END_BYTES
   const bodyStart = headerEnd + LINE_END_BYTES
-  const fields = bytes.toString('latin1', 0, headerEnd).match(FIELD) ?? []
+  const fields = splitFields(bytes.toString('latin1', 0, headerEnd))
   const header = Buffer.from(`${fields.filter((field) => MIME_FIELD.test(field)).join('')}\r\n`, 'latin1')
   const places = [
     ...placesOf(bytes, markOf(MARKS.text, text), 'text'),

@@ -1,11 +1,9 @@
 /**
- * A mail as an application submitted it, taken apart just far enough to put our fields on top and, for tracking, other
- * html in place of its html; every other byte stays.
+ * A mail as an application submitted it, taken apart just far enough to put our fields on top and other html in place
+ * of its html; every other byte stays (content/README.md "Tracking").
  *
- * The html is the first `text/html` part that is no file, however deep the multiparts are nested. Where anything
- * about it is odd (an open multipart, a field twice, another character set, bytes that are not of their encoding,
- * beyond the limits) there is none, and the mail goes out as it came. Signed and encrypted parts are never looked into.
- * Never throws; linear in the size for each level. RFC 2045, RFC 2046 §5.1.1, RFC 1847.
+ * Where anything about its html is odd, there is none. Never throws; linear in the size for each level. RFC 2045, RFC
+ * 2046 §5.1.1, RFC 1847.
  */
 import { fieldName, fieldValue, readMediaType, splitFields } from './mime-fields.ts'
 import type { MediaType } from './mime-fields.ts'
@@ -20,7 +18,7 @@ export interface SubmittedMail {
 }
 
 /** The html of a submitted mail, and the mail with another html in its place. */
-export interface SubmittedHtml {
+interface SubmittedHtml {
   html: string
   replace(html: string): SubmittedMail
 }
@@ -69,7 +67,7 @@ export function findSubmittedHtml(raw: Uint8Array): SubmittedHtml | undefined {
   return html === undefined ? undefined : { html, replace: createReplace(bytes, part) }
 }
 
-export interface Range {
+interface Range {
   start: number
   end: number
 }

@@ -8,7 +8,7 @@ import { quotedPrintable } from './quoted-printable.ts'
 
 export type TransferEncoding = 'quoted-printable' | 'base64' | 'identity'
 
-const MOST_LINE_CHARACTERS = 76
+const BODY_LINE = { characters: 76, end: '\r\n' }
 // The base64 alphabet, padded at the end alone.
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/
 // An equals sign with or without its two digits.
@@ -65,11 +65,9 @@ function endWithoutSpaces(line: string): number {
   return end
 }
 
-/** In lines of 76 characters, without a line end behind the last one. */
-export function foldBase64(text: string): string {
+/** Without a line end behind the last line. */
+export function foldBase64(text: string, { characters, end } = BODY_LINE): string {
   const lines: string[] = []
-  for (let start = 0; start < text.length; start += MOST_LINE_CHARACTERS) {
-    lines.push(text.slice(start, start + MOST_LINE_CHARACTERS))
-  }
-  return lines.join('\r\n')
+  for (let start = 0; start < text.length; start += characters) lines.push(text.slice(start, start + characters))
+  return lines.join(end)
 }

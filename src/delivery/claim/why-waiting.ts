@@ -6,8 +6,8 @@
 import type { Clock } from '../../base/clock.ts'
 import type { IpChoice } from '../../egress/ips/egress-ip.ts'
 import type { Gate, Shaping } from '../../egress/shaping/shaping.ts'
+import type { WaitingFor, WaitReason } from '../../mail/waiting-mail.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
-import type { WaitingFor } from '../../store/records/queue-records.ts'
 import type { CaptureRoute } from '../place/capture-route.ts'
 import type { ChoosePath } from '../place/choose-path.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
@@ -29,14 +29,6 @@ export type WaitingMessage = Pick<
   | 'waitingFor'
   | 'attempts'
 >
-
-export interface WaitReason {
-  waitingFor: WaitingFor
-  /** Null: nobody knows. */
-  untilMilliseconds: number | null
-  /** A sentence. */
-  text: string
-}
 
 interface WhyWaitingOptions {
   clock: Clock

@@ -2,7 +2,7 @@
  * GET /email: the query parameters (http/README.md "Lookup"). The rules about the values are those of `messages`.
  */
 import { z } from 'zod'
-import { MESSAGE_STATES } from '../../messages/lookup/message-state-words.ts'
+import { MESSAGE_STATES } from '../../mail/message.ts'
 import type { MessageQuery } from '../../messages/lookup/read-search.ts'
 import { DEFAULT_LIMIT, listParameters, timeParameter } from './list.ts'
 import { optionalText } from './optional.ts'

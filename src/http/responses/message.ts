@@ -2,7 +2,7 @@
  * What the message and batch routes answer (http/README.md "Batch lookup and cancel" and "Messages").
  */
 import { z } from 'zod'
-import { MESSAGE_STATES } from '../../messages/lookup/message-state-words.ts'
+import { MESSAGE_STATES } from '../../mail/message.ts'
 import { count, identifier, textOrNull, time, timeOrNull } from './fields.ts'
 
 const messageStateSchema = z.enum(MESSAGE_STATES).meta({ id: 'MessageState' })

@@ -1,9 +1,7 @@
 /**
- * Mail for postmaster and abuse goes on to the operator, as an attachment of a mail of our own (RFC 5321 §4.5.1).
- *
- * It takes the usual road, so the host name has to be a verified sending domain. Nobody is ever answered: what cannot
- * go on (no operator, too much of it, no verified domain, our own mail come back) is dropped, and the log says so.
- * Rejects when acceptance is unavailable, so that the sender tries again.
+ * Mail for postmaster and abuse goes on to the operator, as an attachment of a mail of our own (RFC 5321 §4.5.1;
+ * inbound/README.md "Reports"). What cannot go on is dropped. Rejects when acceptance is unavailable, so that the
+ * sender tries again.
  */
 import { createHash } from 'node:crypto'
 import type { Clock } from '../../base/clock.ts'
@@ -12,7 +10,7 @@ import { ServiceError } from '../../base/errors.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
 import type { AcceptSubmission, Caller } from '../../messages/accept/send-request.ts'
 
-export interface OperatorForwardOptions {
+interface OperatorForwardOptions {
   hostname: string
   /** operator.email, or null. */
   operator: string | null

@@ -22,7 +22,7 @@ export interface InboundAddresses {
   domains: { targets: { return_path: string }; dmarc_report_address: string }
 }
 
-export interface InboundRecipientOptions {
+interface InboundRecipientOptions {
   settings: InboundAddresses
   tokenKeys: { bounce: KeyObject; complaint: KeyObject }
   isUnsubscribeToken(token: string): boolean

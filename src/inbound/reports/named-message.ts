@@ -7,7 +7,7 @@ import type { KeyObject } from 'node:crypto'
 import type { ReportReferences } from '../../mail/report/report-reading.ts'
 import { readComplaintToken, readReturnPathToken } from '../../mail/return-path.ts'
 
-export interface NamedMessageOptions {
+interface NamedMessageOptions {
   tokenKeys: { bounce: KeyObject; complaint: KeyObject }
   /** Name of the header that repeats the complaint token, or null. */
   referenceHeader: string | null

@@ -1,12 +1,8 @@
 /**
  * One mail that came in, for one of its recipients -> what it changes (inbound/README.md "Reports").
  *
- *   u-… address      unsubscribes, whatever the mail says
- *   postmaster       goes on to the operator
- *   anything else    is read; a token names the message, and a bounce, a notice or a complaint is recorded
- *
- * A mail that names none of our messages changes nothing: it is counted, and a sample is kept. Resolves after the
- * commit of all it meant; the same mail again changes nothing. Rejects when the store does not answer.
+ * Resolves after the commit of all it meant; the same mail again changes nothing. Rejects when the store does not
+ * answer.
  */
 import type { Clock } from '../../base/clock.ts'
 import { HOUR } from '../../base/clock.ts'
@@ -14,15 +10,14 @@ import { unreachable } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
-import type { Bounce } from '../../mail/reply/delivery-outcome.ts'
 import type { ReportReading, ReportReferences } from '../../mail/report/report-reading.ts'
 import type { ReportResult } from '../../store/records/report-records.ts'
 import type { Store } from '../../store/store.ts'
-import type { AppliedBounce } from './apply-bounce.ts'
+import type { AppliedBounce } from './apply-report.ts'
 import type { ForwardResult, MailForOperator } from './forward-to-operator.ts'
 import type { InboundRecipient } from './inbound-recipient.ts'
 
-export interface InboundMail extends MailForOperator {
+interface InboundMail extends MailForOperator {
   /** With what was not kept. */
   sizeBytes: number
   /** What it says, read when first asked for. */
@@ -47,7 +42,7 @@ export interface RouteReportOptions {
 
 export type RouteReport = (mail: InboundMail, recipient: InboundRecipient) => Promise<void>
 
-/** What one mail was and did, for the log line that every one has. */
+/** What one mail was and what it changed, for its log line. */
 interface Routed {
   kind: string
   result: string
@@ -59,57 +54,20 @@ const MOST_SAMPLES_PER_HOUR = 60
 const SAMPLE_BYTES = 16 * 1024
 
 export function createRouteReport(options: RouteReportOptions): RouteReport {
-  const { store, clock, logger, metrics, unsubscribe, forwardToOperator, namedMessage } = options
-  const samples = createRateLimit({
-    clock,
-    count: MOST_SAMPLES_PER_HOUR,
-    perMilliseconds: HOUR,
-    burst: MOST_SAMPLES_PER_HOUR,
-  })
+  const { logger, metrics } = options
+  const apply = createApplyReport(options)
+  const keepSample = createKeepSample(options)
 
   async function routeReading(mail: InboundMail, tokenMessageId: string | null): Promise<Routed> {
     const reading = mail.reading()
     const { kind } = reading
-    const messageId = tokenMessageId ?? namedMessage(reading.references)
+    const messageId = tokenMessageId ?? options.namedMessage(reading.references)
     if (kind === 'auto-reply') return { kind, result: 'auto-reply', messageId }
-    if (messageId === undefined) return { kind, result: await keepSample(mail, kind), messageId }
-    return { kind, result: (await apply(messageId, reading)) ?? 'no-finding', messageId }
-  }
-
-  async function apply(messageId: string, reading: ReportReading): Promise<string | undefined> {
-    if (reading.kind === 'bounce' || reading.kind === 'notice') {
-      const { result, bounce } = await options.applyBounce(messageId, reading)
-      if (bounce !== null) countBounce(result, bounce)
-      return told(result, 'hard_bounce')
+    if (messageId === undefined) {
+      await keepSample(mail, kind)
+      return { kind, result: 'unmatched' }
     }
-    const result = await options.applyComplaint(messageId, reading)
-    if (result?.kind === 'recorded' && reading.kind === 'complaint' && !result.isSimulated) {
-      metrics.complaints.inc({ provider: options.providerLabel(result.isp) })
-    }
-    return result === undefined ? undefined : told(result, reading.kind === 'complaint' ? 'complaint' : 'unsubscribe')
-  }
-
-  function countBounce(result: ReportResult, { type }: Bounce): void {
-    if (result.kind !== 'recorded' || result.isSimulated) return
-    metrics.bounces.inc({ type, provider: options.providerLabel(result.isp) })
-  }
-
-  /** `reason`: for which its address is suppressed, if it is. */
-  function told(result: ReportResult, reason: string): string {
-    if (result.kind === 'recorded') {
-      options.onEvents()
-      if (result.isSuppressed) metrics.suppressions.inc({ reason })
-    }
-    return result.kind
-  }
-
-  async function keepSample(mail: InboundMail, kind: string): Promise<string> {
-    const { sender, recipient, remoteAddress } = mail
-    // A copy: the whole message would travel with a part of it.
-    const bytes = new Uint8Array(mail.bytes.subarray(0, SAMPLE_BYTES))
-    const isKept = samples.take('sample') === 0
-    if (isKept) await store.keepUnmatchedReport({ at: clock.now(), kind, sender, recipient, remoteAddress, bytes })
-    return 'unmatched'
+    return { kind, result: await apply(messageId, reading), messageId }
   }
 
   async function route(mail: InboundMail, recipient: InboundRecipient): Promise<Routed> {
@@ -119,10 +77,10 @@ export function createRouteReport(options: RouteReportOptions): RouteReport {
       case 'reports':
         return routeReading(mail, null)
       case 'unsubscribe':
-        await unsubscribe(recipient.token)
+        await options.unsubscribe(recipient.token)
         return { kind: 'unsubscribe', result: 'recorded' }
       case 'operator':
-        return { kind: 'operator', result: await forwardToOperator(mail) }
+        return { kind: 'operator', result: await options.forwardToOperator(mail) }
       default:
         return unreachable(recipient)
     }
@@ -137,6 +95,54 @@ export function createRouteReport(options: RouteReportOptions): RouteReport {
     // What the operator was to read and cannot is for the operator to mend.
     const level = kind === 'operator' && result !== 'forwarded' ? 'warn' : 'info'
     logger[level](facts, 'inbound mail')
+  }
+}
+
+/** Records what a report says of its message, and counts what that changed; answers in one word. */
+function createApplyReport(
+  options: RouteReportOptions,
+): (messageId: string, reading: ReportReading) => Promise<string> {
+  const { metrics, providerLabel } = options
+
+  /** `reason`: for which the address of the message is suppressed, if it is. */
+  function told(result: ReportResult, reason: string): string {
+    if (result.kind === 'recorded') {
+      options.onEvents()
+      if (result.isSuppressed) metrics.suppressions.inc({ reason })
+    }
+    return result.kind
+  }
+
+  return async (messageId, reading) => {
+    if (reading.kind === 'bounce' || reading.kind === 'notice') {
+      const { result, bounce } = await options.applyBounce(messageId, reading)
+      if (bounce !== null && result.kind === 'recorded' && !result.isSimulated) {
+        metrics.bounces.inc({ type: bounce.type, provider: providerLabel(result.isp) })
+      }
+      return told(result, 'hard_bounce')
+    }
+    const isComplaint = reading.kind === 'complaint'
+    const result = await options.applyComplaint(messageId, reading)
+    if (result === undefined) return 'no-finding'
+    if (isComplaint && result.kind === 'recorded' && !result.isSimulated) {
+      metrics.complaints.inc({ provider: providerLabel(result.isp) })
+    }
+    return told(result, isComplaint ? 'complaint' : 'unsubscribe')
+  }
+}
+
+/** Keeps the start of a mail that names none of our messages. */
+function createKeepSample({
+  store,
+  clock,
+}: Pick<RouteReportOptions, 'store' | 'clock'>): (mail: InboundMail, kind: string) => Promise<void> {
+  const count = MOST_SAMPLES_PER_HOUR
+  const samples = createRateLimit({ clock, count, perMilliseconds: HOUR, burst: count })
+  return async ({ sender, recipient, remoteAddress, bytes }, kind) => {
+    if (samples.take('sample') > 0) return
+    // A copy: the whole message would travel with a part of it.
+    const sample = new Uint8Array(bytes.subarray(0, SAMPLE_BYTES))
+    await store.keepUnmatchedReport({ at: clock.now(), kind, sender, recipient, remoteAddress, bytes: sample })
   }
 }
 

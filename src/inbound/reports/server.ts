@@ -1,10 +1,7 @@
 /**
- * The listener for mail that comes back: bounces, complaints, unsubscribes, and what people write to postmaster.
- *
- * It takes nothing but addresses of ours that are proven by a token or named in the configuration, so it relays for
- * nobody, and it never answers a mail (test/README.md "Attacks", A19 to A21). 250 comes after the commit of what the
- * mail meant; while the store does not answer the sender is asked to come again, with 451. inbound/README.md "Reports",
- * RFC 5321.
+ * The listener for mail that comes back (inbound/README.md "Reports"; test/README.md "Attacks", A19 to A21). 250 comes
+ * after the commit of what the mail meant; while the store does not answer, the sender is asked to come again, with
+ * 451. RFC 5321.
  */
 import type { KeyObject } from 'node:crypto'
 import type { SMTPServerSession } from 'smtp-server'
@@ -25,8 +22,7 @@ import type { ReceivedMessage } from '../receive-message.ts'
 import { createSmtpDoor } from '../smtp-door.ts'
 import type { SmtpDoor, SmtpLimits } from '../smtp-door.ts'
 import { smtpRefusal } from '../smtp-refusal.ts'
-import { createApplyBounce } from './apply-bounce.ts'
-import { createApplyComplaint } from './apply-complaint.ts'
+import { createApplyBounce, createApplyComplaint } from './apply-report.ts'
 import { createOperatorForward } from './forward-to-operator.ts'
 import { createFindInboundRecipient } from './inbound-recipient.ts'
 import type { FindInboundRecipient, InboundAddresses } from './inbound-recipient.ts'

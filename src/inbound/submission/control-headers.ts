@@ -6,11 +6,11 @@
  */
 import { decodeWords } from 'postal-mime'
 import type { SubmissionRequest } from '../../messages/accept/send-request.ts'
-import type { HeaderField } from './header-fields.ts'
+import type { HeaderField } from '../../mail/report/mail-tree.ts'
 
 type Controls = Pick<SubmissionRequest, 'tags' | 'ipPool' | 'track' | 'idempotencyKey'>
 
-export type ControlsReading = { ok: true; controls: Controls } | { ok: false; problem: string }
+type ControlsReading = { ok: true; controls: Controls } | { ok: false; problem: string }
 
 export function readControls(fields: readonly HeaderField[]): ControlsReading {
   const values = new Map<string, string>()

@@ -1,20 +1,16 @@
 /**
- * The header of a submitted message as fields with their places in it, read strictly.
- *
- * A line that is no field and goes on with none, such as one of white space alone, is refused: readers of mail disagree
- * where such a header ends, and a sender that was checked would not be the one that is shown. RFC 5322 §2.2.
+ * The header of a submitted message as fields with their places in it, read strictly: a line that is no field and goes
+ * on with none is refused, since readers of mail disagree where such a header ends. RFC 5322 §2.2.
  */
-export interface HeaderField {
-  /** Lower case. */
-  name: string
-  /** Unfolded, white space around it removed, encoded words as they are. */
-  value: string
+import type { HeaderField } from '../../mail/report/mail-tree.ts'
+
+export interface PlacedField extends HeaderField {
   /** First byte, and the one behind its line end. */
   start: number
   end: number
 }
 
-export type HeaderReading = { ok: true; fields: HeaderField[] } | { ok: false; problem: string }
+type HeaderReading = { ok: true; fields: PlacedField[] } | { ok: false; problem: string }
 
 const LINE_END = '\r\n'
 const END_OF_HEADER = '\r\n\r\n'
@@ -32,7 +28,7 @@ export function readHeaderFields(message: Buffer): HeaderReading {
   if (length > MOST_HEADER_BYTES) return { ok: false, problem: `the header has more than ${MOST_HEADER_BYTES} bytes` }
   // One character per byte, so that places are those of the bytes.
   const header = message.toString('latin1', 0, length)
-  const fields: HeaderField[] = []
+  const fields: PlacedField[] = []
   for (let start = 0; start < length;) {
     const lineEnd = header.indexOf(LINE_END, start)
     const end = lineEnd < 0 ? length : lineEnd + LINE_END.length
@@ -48,7 +44,7 @@ export function readHeaderFields(message: Buffer): HeaderReading {
   return { ok: true, fields }
 }
 
-function continueField(field: HeaderField, line: string, end: number): void {
+function continueField(field: PlacedField, line: string, end: number): void {
   field.value += line
   field.end = end
 }

@@ -1,8 +1,6 @@
 /**
- * Who logs in: any user name, and an API key with the scope `send` as the password (inbound/README.md "Submission").
- *
- * A refused login is answered late, counted by client address, and after too many the address gets 421 for a while, a
- * good key too: the keys are no secret of one guess, this keeps the noise down. Nothing that was sent is logged.
+ * Who logs in: any user name, and an API key with the scope `send` as the password (inbound/README.md "Submission"). A
+ * refused login is answered late and counted by client address. Nothing that was sent is logged.
  */
 import type { Clock } from '../../base/clock.ts'
 import { SECOND } from '../../base/clock.ts'
@@ -24,7 +22,7 @@ export interface Login {
   recheck(): Promise<void>
 }
 
-export interface LogInOptions {
+interface LogInOptions {
   apiKeys: Pick<ApiKeys, 'authenticate'>
   failures: { count: number; per_milliseconds: number }
   clock: Clock

@@ -1,11 +1,7 @@
 /**
- * A submitted message (RFC 6409) -> what acceptance wants to know of it, and the bytes to send.
- *
- * From, Subject and the control headers are read; Bcc, Return-Path (RFC 5321 §4.4: the last server writes it) and the
- * control headers are cut out, every other byte stays.
- * There is exactly one From with exactly one address, by our own grammar: it is the sender that is judged, and what
- * readers of the mail see. What cannot be read is a problem in a sentence. Pure; never throws. inbound/README.md
- * "Submission".
+ * A submitted message (RFC 6409) -> what acceptance wants to know of it, and the bytes to send (inbound/README.md
+ * "Submission"). Return-Path is cut out: the last server writes it (RFC 5321 §4.4). Pure; what cannot be read is a
+ * problem in a sentence.
  */
 import { decodeWords } from 'postal-mime'
 import { parseAddress } from '../../mail/address.ts'
@@ -13,10 +9,9 @@ import type { Mailbox } from '../../mail/message.ts'
 import type { SubmissionRequest } from '../../messages/accept/send-request.ts'
 import { readControls } from './control-headers.ts'
 import { readHeaderFields } from './header-fields.ts'
-import type { HeaderField } from './header-fields.ts'
+import type { PlacedField } from './header-fields.ts'
 
-export type SubmittedMessage =
-  { ok: true; request: Omit<SubmissionRequest, 'recipients'> } | { ok: false; problem: string }
+type SubmittedMessage = { ok: true; request: Omit<SubmissionRequest, 'recipients'> } | { ok: false; problem: string }
 
 const CONTROLS = ['x-idempotency-key', 'x-tags', 'x-pool', 'x-track']
 const REMOVED = new Set(['bcc', 'resent-bcc', 'return-path', ...CONTROLS])
@@ -46,7 +41,7 @@ export function messageFromMime(message: Buffer): SubmittedMessage {
   }
 }
 
-function readFrom(fields: readonly HeaderField[]): { ok: true; mailbox: Mailbox } | { ok: false; problem: string } {
+function readFrom(fields: readonly PlacedField[]): { ok: true; mailbox: Mailbox } | { ok: false; problem: string } {
   const [from, ...others] = fields.filter(({ name }) => name === 'from')
   if (from === undefined) return { ok: false, problem: 'the message has no From header' }
   if (others.length > 0) return { ok: false, problem: 'the message has more than one From header' }
@@ -66,7 +61,7 @@ function decoded(text: string): string {
   return decodeWords(text).replace(CONTROL, ' ').toWellFormed()
 }
 
-function without(message: Buffer, removed: readonly HeaderField[]): Buffer {
+function without(message: Buffer, removed: readonly PlacedField[]): Buffer {
   if (removed.length === 0) return message
   const kept: Buffer[] = []
   let position = 0

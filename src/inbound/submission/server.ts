@@ -1,9 +1,6 @@
 /**
- * SMTP submission by applications (RFC 6409): 587 with STARTTLS, 465 with TLS from the start, plain on loopback alone.
- *
- * A mail is answered with 250 and the ids of its messages after they were committed. The envelope sender does not
- * matter; each recipient is one message. Who may send is judged at login and again before each mail, so a revoked key
- * ends an open connection's mail too. inbound/README.md "Submission", inbound/README.md "Submission".
+ * SMTP submission by applications (RFC 6409; inbound/README.md "Submission"). A mail is answered with 250 and the ids
+ * of its messages after they were committed.
  */
 import type { SMTPServerSession } from 'smtp-server'
 import type { Clock } from '../../base/clock.ts'

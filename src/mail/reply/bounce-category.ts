@@ -1,9 +1,7 @@
 /**
  * Why a message is not delivered: the closed list of categories with what follows from each, and the category that an
- * enhanced status code stands for (mail/README.md "Categories" and "Codes").
- *
- * Pure tables. A category decides three separate things: the bounce type the customer sees, what happens while time is
- * left, and whether the address is suppressed. RFC 3463, RFC 7372, RFC 7505, IANA SMTP Enhanced Status Codes.
+ * enhanced status code stands for (mail/README.md "Categories" and "Codes"). Pure tables. RFC 3463, RFC 7372, RFC 7505,
+ * IANA SMTP Enhanced Status Codes.
  */
 import { DAY } from '../../base/clock.ts'
 import type { BounceType } from './delivery-outcome.ts'
@@ -47,12 +45,12 @@ export const BOUNCE_CATEGORY_NAMES = [
 export type BounceCategory = (typeof BOUNCE_CATEGORY_NAMES)[number]
 
 /** What a permanent (5xx) reply of a category leads to while the lifetime lasts; a 4xx is always tried again. */
-export type OnPermanent =
+type OnPermanent =
   | 'end' // bounces at once
   | 'schedule' // as if it were a 4xx: only the lifetime ends it
   | { retries: number; overMilliseconds: number | null } // so many more attempts, spread over a time or on schedule
 
-export interface BounceCategoryFacts {
+interface BounceCategoryFacts {
   type: BounceType
   onPermanent: OnPermanent
   /** The next attempt should leave from another IP. */

@@ -1,11 +1,7 @@
 /**
- * What a refusal means: rules and codes to a category, and a category to the bounce the customer sees.
- *
- * Order (mail/README.md "Three decisions"): the rules of bounces.yaml, a provider's own before the general ones; the
- * enhanced code table; the rules marked weak, whose texts say less than a code; then stage and class. Pure, and never
- * throws for a reply: one that nothing matches is `temporary` (4xx) or `unknown` (5xx). Only replies to RCPT and to the
- * final dot can be about the address, reports by mail, and replies to DATA when a rule says so; elsewhere no category
- * suppresses anybody.
+ * What a refusal means: rules and codes to a category, and a category to the bounce the customer sees (mail/README.md
+ * "Three decisions"). Pure, and never throws for a reply: one that nothing matches is `temporary` (4xx) or `unknown`
+ * (5xx).
  */
 import { BOUNCE_CATEGORIES, BOUNCE_CATEGORY_NAMES, categoryOfCodes } from './bounce-category.ts'
 import type { BounceCategory } from './bounce-category.ts'

@@ -1,5 +1,6 @@
 /**
- * Whether a mail without delivery status fields is a bounce at all, and whether it is the last word.
+ * Whether a mail without delivery status fields is a bounce at all, and whether it is the last word; or else an
+ * automatic answer.
  *
  * Several signs have to agree, since people write about bounces, too: who wrote it, to whom an answer would go, the
  * subject, and what the text says. Pure.
@@ -11,6 +12,7 @@ import type { ReportAction } from './report-reading.ts'
 import { replyCodeIn } from './report-diagnostic.ts'
 import type { ReportParts } from './report-parts.ts'
 import {
+  AUTO_REPLY_SUBJECT,
   BOUNCE_SENTENCE,
   BOUNCE_SUBJECT,
   DAEMON_NAME,
@@ -20,7 +22,7 @@ import {
   WAITING_SUBJECT,
 } from './wordings.ts'
 
-export type BounceEvidence =
+type BounceEvidence =
   | 'strong' // a bounce or a notice
   | 'weak' // one, unless it calls itself an automatic answer
   | 'none'
@@ -88,4 +90,28 @@ function isAutomatic(mail: MailPart): boolean {
 /** RFC 5321 §4.5.5: reports have no sender to answer to. */
 function isNullSender(mail: MailPart): boolean {
   return mail.headers.some(({ name, value }) => name === 'return-path' && (value === '' || /^<\s{0,9}>/.test(value)))
+}
+
+/** Fields whose presence says that a program answered. */
+const AUTO_REPLY_FIELDS = ['x-autoreply', 'x-autorespond', 'x-autoreply-from', 'x-mail-autoreply', 'x-auto-response']
+// Values of Precedence that say it.
+const AUTO_REPLY_PRECEDENCE = /^\s*(?:auto[-_ ]?repl(?:y|ied)|vacation)/i
+
+/**
+ * Answers of programs to a mail: vacation notes, challenges, receipts of help desks (RFC 3834). A bounce is judged
+ * before: Exim and others mark their bounces `auto-replied`, too.
+ */
+export function isAutoReply(mail: MailPart, parts: ReportParts): boolean {
+  const submitted = headerOf(mail, 'auto-submitted')
+  const isAnswer = headerOf(mail, 'in-reply-to') !== ''
+  return (
+    /^auto-replied/i.test(submitted) ||
+    (isAnswer && /^auto-generated/i.test(submitted)) ||
+    AUTO_REPLY_FIELDS.some((name) => mail.headers.some((field) => field.name === name)) ||
+    AUTO_REPLY_PRECEDENCE.test(headerOf(mail, 'precedence')) ||
+    AUTO_REPLY_PRECEDENCE.test(headerOf(mail, 'x-precedence')) ||
+    AUTO_REPLY_SUBJECT.test(decodeWords(headerOf(mail, 'subject'))) ||
+    // A receipt that the mail was displayed or deleted (RFC 8098).
+    parts.types.has('message/disposition-notification')
+  )
 }

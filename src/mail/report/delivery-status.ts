@@ -5,13 +5,13 @@
  * and joined where they should be split; a group without a recipient completes the one before it. Never throws.
  */
 import { findAddresses } from './find-addresses.ts'
-import { reportedAction } from './report-action.ts'
+import { reportedAction } from './report-reading.ts'
 import type { ReportAction, ReportedRecipient } from './report-reading.ts'
 import { diagnosticText, replyCodeIn, statedStatus, stageIn } from './report-diagnostic.ts'
 import { fieldOf, readFieldGroups } from './status-fields.ts'
 import type { FieldGroup } from './status-fields.ts'
 
-export interface DeliveryStatus {
+interface DeliveryStatus {
   recipients: ReportedRecipient[]
   originalEnvelopeId: string | null
 }

@@ -1,8 +1,7 @@
 /**
- * Complaints: feedback reports (RFC 5965, RFC 6650, RFC 9477) and the forms that came before them.
- *
- * A recipient may be hidden: then only our own token in the returned message can name it. `not-spam` and `auth-failure`
- * (RFC 6591) are read and are no complaints, nor is `opt-out`, which asks for no more mail. Never throws.
+ * Complaints: feedback reports (RFC 5965, RFC 6591, RFC 6650, RFC 9477) and the forms that came before them
+ * (inbound/README.md "Complaints"). A recipient may be hidden: then only our own token in the returned message can name
+ * it. Never throws.
  */
 import { findAddresses } from './find-addresses.ts'
 import { headerOf } from './mail-tree.ts'

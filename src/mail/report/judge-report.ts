@@ -1,8 +1,6 @@
 /**
- * What a reported failure means: bounce type, category and suppression, by the same rules as a reply in the dialogue.
- *
- * Pure. Only `failed` is an end; a delay has a category, for the note. Neither it nor a status of class 4 is a hard
- * bounce or suppresses anybody (mail/README.md "Reading a report").
+ * What a reported failure means: bounce type, category and suppression, by the same rules as a reply in the dialogue
+ * (mail/README.md "Reading a report"). Pure.
  */
 import { BOUNCE_CATEGORIES } from '../reply/bounce-category.ts'
 import type { BounceCategory } from '../reply/bounce-category.ts'

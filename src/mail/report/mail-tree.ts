@@ -1,10 +1,8 @@
 /**
- * A mail as a tree of MIME parts, whatever its sender made of the standards.
+ * A mail as a tree of MIME parts, whatever its sender made of the standards (mail/README.md "Reading a report").
  *
- * One pass over the first MiB, linear in its length: at most 500 parts, 20 deep; deeper parts are text of the part
- * around them, later ones are left out. Never throws. Forgives any mix of CR and LF, a mbox line in front, a missing
- * empty line behind a header, separators that no Content-Type announces, and parts without an end. RFC 5322 §2,
- * RFC 2045 §5.1, RFC 2046 §5.1.
+ * One pass over the first MiB, linear in its length. Deeper parts than the limit are text of the part around them,
+ * later ones are left out. Never throws. RFC 5322 §2, RFC 2045 §5.1, RFC 2046 §5.1.
  */
 import { decodeTransfer } from './decode-text.ts'
 
@@ -102,6 +100,28 @@ interface Counts {
   encodedMessages: number
 }
 
+/** Splits a whole message. */
+function splitMail(text: string, counts: Counts): MailPart {
+  const open = createOpenParts(text, counts)
+  const root = open.add(skipBlankLines(text, 0))
+  let position = open.enter()
+  while (position < text.length) {
+    const lineEnd = endOfLine(text, position)
+    const separator = text.startsWith('--', position) ? open.separatorAt(position, lineEnd) : undefined
+    if (separator !== undefined) open.closeDownTo(separator.level, position)
+    position = lineEnd + 1
+    if (separator === undefined) continue
+    if (separator.isLast) {
+      open.endOfParts(separator.level)
+    } else if (counts.parts < MOST_PARTS) {
+      open.add(position)
+      position = open.enter()
+    }
+  }
+  open.closeDownTo(-1, text.length)
+  return root
+}
+
 /** A part whose body is not yet at its end. */
 interface OpenPart {
   part: MailPart
@@ -110,89 +130,75 @@ interface OpenPart {
   boundary: string | null
 }
 
-/** Splits a whole message. The list of open parts is the way from the message to the part that is being read. */
-function splitMail(text: string, counts: Counts): MailPart {
-  const open: OpenPart[] = []
+/** The way from the message (level 0) to the part that is being read. */
+function createOpenParts(text: string, counts: Counts) {
+  const way: OpenPart[] = []
+  /** Of each multipart on the way that waits for more parts, by its boundary. */
   const levels = new Map<string, number>()
-  const root = openPart(skipBlankLines(text, 0), true)
-  let position = openChildren()
-  while (position < text.length) {
-    const lineEnd = endOfLine(text, position)
-    const separator = text.startsWith('--', position) ? separatorAt(position, lineEnd) : undefined
-    if (separator === undefined) {
-      position = lineEnd + 1
-      continue
-    }
-    closeDownTo(separator.level, position)
-    const parent = open[separator.level]
-    position = lineEnd + 1
-    if (separator.isLast || parent === undefined || counts.parts >= MOST_PARTS) {
-      if (parent !== undefined && separator.isLast) levels.delete(parent.boundary ?? '')
-      continue
-    }
-    parent.part.parts.push(openPart(position, false))
-    position = openChildren()
-  }
-  closeDownTo(-1, text.length)
-  return root
 
-  /** Reads a part's header and puts the part on the way. */
-  function openPart(from: number, isRoot: boolean): MailPart {
+  /** Reads the header of a part, and puts the part below the newest one. */
+  function add(from: number): MailPart {
     counts.parts++
-    const { headers, end } = readHeader(text, from, isRoot)
-    const contentType = headerOf({ headers }, 'content-type')
-    const type = (contentType.split(';', 1)[0] ?? '').trim().toLowerCase()
-    const part: MailPart = {
-      headers,
-      type: type.includes('/') ? type : 'text/plain',
-      parameters: readParameters(contentType),
-      body: '',
-      parts: [],
-    }
-    open.push({ part, bodyStart: end, boundary: null })
+    const { headers, end } = readHeader(text, from, way.length === 0)
+    const part = emptyPart(headers)
+    way.at(-1)?.part.parts.push(part)
+    way.push({ part, bodyStart: end, boundary: null })
     return part
   }
 
-  /** Goes into the newest part as far as it is a container that starts at once; gives where to read on. */
-  function openChildren(): number {
-    for (;;) {
-      const level = open.length - 1
-      const newest = open[level]
-      if (newest === undefined) return text.length
-      const boundary = boundaryOf(newest.part, text, { from: newest.bodyStart, isRoot: level === 0 })
-      if (boundary !== undefined && level < MOST_DEPTH && !levels.has(boundary)) {
-        newest.boundary = boundary
-        levels.set(boundary, level)
-        return newest.bodyStart
+  return {
+    add,
+    /** Goes into the newest part as far as it is a container that starts at once; gives where to read on. */
+    enter(): number {
+      for (;;) {
+        const level = way.length - 1
+        const newest = way[level]
+        if (newest === undefined) return text.length
+        const boundary = boundaryOf(newest.part, text, { from: newest.bodyStart, isRoot: level === 0 })
+        if (boundary !== undefined && level < MOST_DEPTH && !levels.has(boundary)) {
+          newest.boundary = boundary
+          levels.set(boundary, level)
+          return newest.bodyStart
+        }
+        const isMessage = MESSAGE_TYPE.test(newest.part.type) && !isEncoded(newest.part)
+        if (!isMessage || level >= MOST_DEPTH || counts.parts >= MOST_PARTS) return newest.bodyStart
+        add(skipBlankLines(text, newest.bodyStart))
       }
-      const isMessage = MESSAGE_TYPE.test(newest.part.type) && !isEncoded(newest.part)
-      if (!isMessage || level >= MOST_DEPTH || counts.parts >= MOST_PARTS) return newest.bodyStart
-      newest.part.parts.push(openPart(skipBlankLines(text, newest.bodyStart), false))
-    }
+    },
+    /** The multipart that a line separates the parts of; undefined: it is text. */
+    separatorAt(start: number, lineEnd: number): { level: number; isLast: boolean } | undefined {
+      if (levels.size === 0) return undefined
+      const line = text.slice(start + 2, Math.min(lineEnd, start + MOST_BOUNDARY_CHARACTERS + 4)).trimEnd()
+      const level = levels.get(line)
+      if (level !== undefined) return { level, isLast: false }
+      const closing = line.endsWith('--') ? levels.get(line.slice(0, -2).trimEnd()) : undefined
+      return closing === undefined ? undefined : { level: closing, isLast: true }
+    },
+    /** The multipart of a level has no further parts: what follows is text. */
+    endOfParts(level: number): void {
+      levels.delete(way[level]?.boundary ?? '')
+    },
+    /** Ends every part below a level, the level itself stays open. */
+    closeDownTo(level: number, end: number): void {
+      while (way.length > level + 1) {
+        const closed = way.pop()
+        if (closed === undefined) return
+        if (closed.boundary !== null) levels.delete(closed.boundary)
+        // The line end in front of a separator is part of it (RFC 2046 §5.1.1); the last line may have none.
+        const body = text.slice(closed.bodyStart, text[end - 1] === '\n' ? end - 1 : end)
+        if (closed.part.parts.length === 0) finishLeaf(closed.part, body, counts)
+      }
+      const parent = way[level]
+      if (parent !== undefined && parent.part.parts.length === 0) parent.part.body = text.slice(parent.bodyStart, end)
+    },
   }
+}
 
-  function separatorAt(start: number, lineEnd: number): { level: number; isLast: boolean } | undefined {
-    if (levels.size === 0) return undefined
-    const line = text.slice(start + 2, Math.min(lineEnd, start + MOST_BOUNDARY_CHARACTERS + 4)).trimEnd()
-    const level = levels.get(line)
-    if (level !== undefined) return { level, isLast: false }
-    const closing = line.endsWith('--') ? levels.get(line.slice(0, -2).trimEnd()) : undefined
-    return closing === undefined ? undefined : { level: closing, isLast: true }
-  }
-
-  /** Ends every part below a level, the level itself stays open. */
-  function closeDownTo(level: number, end: number): void {
-    while (open.length > level + 1) {
-      const closed = open.pop()
-      if (closed === undefined) return
-      if (closed.boundary !== null) levels.delete(closed.boundary)
-      // The line end in front of a separator is part of it (RFC 2046 §5.1.1); the last line may have none.
-      const body = text.slice(closed.bodyStart, text[end - 1] === '\n' ? end - 1 : end)
-      if (closed.part.parts.length === 0) finishLeaf(closed.part, body, counts)
-    }
-    const parent = open[level]
-    if (parent !== undefined && parent.part.parts.length === 0) parent.part.body = text.slice(parent.bodyStart, end)
-  }
+function emptyPart(headers: readonly HeaderField[]): MailPart {
+  const contentType = headerOf({ headers }, 'content-type')
+  const type = (contentType.split(';', 1)[0] ?? '').trim().toLowerCase()
+  const parameters = readParameters(contentType)
+  return { headers, type: type.includes('/') ? type : 'text/plain', parameters, body: '', parts: [] }
 }
 
 /** The body of a part without parts; a message that was sent encoded is split now. */

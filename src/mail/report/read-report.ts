@@ -1,26 +1,18 @@
 /**
- * Reads a mail that came back: a bounce, a notice, an automatic answer, a complaint, or none of them.
+ * Reads a mail that came back: a bounce, a notice, an automatic answer, a complaint, or none of them (mail/README.md
+ * "Reading a report"). What it finds is what the mail states, and proves nothing (inbound/README.md "Whose mail a
+ * report is about").
  *
- * Pure: no clock, no network, no tokens; what it finds is what the mail states, and proves nothing (inbound/README.md
- * "Whose mail a report is about"). Never throws, whatever the bytes, and takes time linear in the first MiB; the rest
- * is not read.
- *
- *  1. split the mail into its parts, tell report text and returned message apart
- *  2. a feedback report or the notification of a mail service: done
- *  3. delivery status fields, wherever they stand; the prose adds what they leave out
- *  4. else prose: is it a bounce at all, whose, and is it final
- *  5. else an automatic answer, or a mail like any other
+ * Pure. Never throws, whatever the bytes, and takes time linear in the first MiB; the rest is not read.
  */
-import { isAutoReply } from './auto-reply.ts'
-import { bounceEvidence, proseAction } from './bounce-evidence.ts'
+import { bounceEvidence, isAutoReply, proseAction } from './bounce-evidence.ts'
 import { holdsDeliveryStatus, isMailbox, readDeliveryStatus } from './delivery-status.ts'
 import { findFailedAddresses } from './failed-addresses.ts'
 import { readFeedbackReport } from './feedback-report.ts'
 import type { FeedbackReport } from './feedback-report.ts'
 import { readMailTree } from './mail-tree.ts'
 import type { MailPart } from './mail-tree.ts'
-import { proseDiagnostic } from './prose-diagnostic.ts'
-import { replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
+import { proseDiagnostic, replyCodeIn, stageIn, statedStatus, vagueness } from './report-diagnostic.ts'
 import { gatherReportParts, isStatusType } from './report-parts.ts'
 import type { ReportParts } from './report-parts.ts'
 import type { ReportedRecipient, ReportKind, ReportReading } from './report-reading.ts'

@@ -39,7 +39,7 @@ export function replyCodeIn(text: string): number | null {
 const ENHANCED_CODE = /(?<![\d.\w-])([245]\.\d{1,3}\.\d{1,3})(?![\d\w-]|\.\d)/g
 
 /** Every enhanced code of a text, in its order. */
-export function enhancedCodesIn(text: string): string[] {
+function enhancedCodesIn(text: string): string[] {
   return [...text.slice(0, MOST_REPLY_CHARACTERS).matchAll(ENHANCED_CODE)].map(([, code = '']) => code)
 }
 
@@ -100,4 +100,16 @@ const STAGES: readonly (readonly [RegExp, ReportStage])[] = [
 export function stageIn(text: string): ReportStage {
   const short = text.slice(0, MOST_REPLY_CHARACTERS)
   return STAGES.find(([wording]) => wording.test(short))?.[1] ?? 'dsn'
+}
+
+const MOST_SEGMENT_CHARACTERS = 8_192
+
+/** Of what prose says about a recipient the paragraph that tells why: where the remote server is quoted. One line. */
+export function proseDiagnostic(segment: string): string {
+  const paragraphs = segment.slice(0, MOST_SEGMENT_CHARACTERS).split(/\n\s{0,200}\n/)
+  const oneLine = (text: string): string => text.replaceAll('\n', ' ')
+  const withCode =
+    paragraphs.find((text) => replyCodeIn(oneLine(text)) !== null) ??
+    paragraphs.find((text) => enhancedCodesIn(oneLine(text)).length > 0)
+  return diagnosticText(withCode ?? segment)
 }

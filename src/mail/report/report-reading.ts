@@ -16,7 +16,7 @@ const REPORT_KINDS = [
 export type ReportKind = (typeof REPORT_KINDS)[number]
 
 /** RFC 3464 §2.3.3. */
-export const REPORT_ACTIONS = ['failed', 'delayed', 'delivered', 'relayed', 'expanded'] as const
+const REPORT_ACTIONS = ['failed', 'delayed', 'delivered', 'relayed', 'expanded'] as const
 export type ReportAction = (typeof REPORT_ACTIONS)[number]
 
 export interface ReportedRecipient {
@@ -46,4 +46,28 @@ export interface ReportReading {
   /** `Feedback-Type` in lower case, also of reports that are no complaint; null: not a feedback report. */
   feedbackType: string | null
   references: ReportReferences
+}
+
+/** Words that are no value of the standard. */
+const SYNONYMS: Readonly<Record<string, ReportAction>> = {
+  failure: 'failed',
+  fail: 'failed',
+  permanent: 'failed',
+  hardfail: 'failed',
+  expired: 'failed',
+  error: 'failed',
+  delay: 'delayed',
+  deferred: 'delayed',
+  temporary: 'delayed',
+  delivery: 'delivered',
+  success: 'delivered',
+  expand: 'expanded',
+  relay: 'relayed',
+}
+
+/** An `Action` in the words that real servers use; undefined for what none is known to write. */
+export function reportedAction(value: string): ReportAction | undefined {
+  // The first word.
+  const word = /[a-z]+/.exec(value.toLowerCase())?.[0] ?? ''
+  return REPORT_ACTIONS.find((action) => action === word) ?? SYNONYMS[word]
 }

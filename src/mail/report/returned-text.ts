@@ -6,7 +6,7 @@
  */
 import { RETURNED_BEHIND_RULER, RETURNED_SENTENCE } from './wordings.ts'
 
-export interface SplitText {
+interface SplitText {
   /** What comes before the returned message. */
   text: string
   /** The returned message from its first header line on, quotation marks removed; empty when there is none. */
@@ -38,26 +38,11 @@ function isMarker(line: string): boolean {
 // A header line, quoted or indented.
 const HEADER_LINE = /^([>|\s]{0,12})([A-Za-z][A-Za-z0-9-]{1,40}):/
 /** Fields that stand in the header of a mail and not in prose about one. */
-const SURE_FIELDS = new Set(['received', 'return-path', 'mime-version', 'dkim-signature', 'delivered-to'])
-const FIELDS = new Set([
-  ...SURE_FIELDS,
-  'message-id',
-  'from',
-  'to',
-  'cc',
-  'date',
-  'subject',
-  'reply-to',
-  'sender',
-  'content-type',
-  'user-agent',
-  'content-transfer-encoding',
-  'errors-to',
-  'precedence',
-  'list-id',
-  'envelope-to',
-  'authentication-results',
-])
+const SURE_FIELDS = new Set('received return-path mime-version dkim-signature delivered-to'.split(' '))
+const OTHER_FIELDS =
+  'message-id from to cc date subject reply-to sender content-type user-agent content-transfer-encoding ' +
+  'errors-to precedence list-id envelope-to authentication-results'
+const FIELDS = new Set([...SURE_FIELDS, ...OTHER_FIELDS.split(' ')])
 const FEWEST_FIELDS = 3
 const MOST_BLOCK_LINES = 40
 // The author of a report that somebody forwards: its header is not that of the returned message.

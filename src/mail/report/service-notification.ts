@@ -4,11 +4,11 @@
  * Not every such mail is whole JSON: lines may be broken inside a string. Never throws; what is no notification is
  * undefined.
  */
-import { reportedAction } from './report-action.ts'
 import { diagnosticText, replyCodeIn, statedStatus, stageIn } from './report-diagnostic.ts'
+import { reportedAction } from './report-reading.ts'
 import type { ReportedRecipient } from './report-reading.ts'
 
-export interface ServiceNotification {
+interface ServiceNotification {
   kind: 'bounce' | 'notice' | 'complaint'
   recipients: ReportedRecipient[]
 }

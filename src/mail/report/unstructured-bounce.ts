@@ -1,9 +1,9 @@
 /**
  * Bounces that are prose: which addresses failed, and what the text says about each.
  *
- * One general reader for qmail, Exim, Exchange, Domino, sendmail, webmails and carriers in any language. It goes by
- * where an address stands, not by who wrote the mail: an address that opens a paragraph or follows a label says more
- * than one inside a sentence, and addresses of the sender or of a help desk say nothing. Linear in the text.
+ * One general reader for all servers and languages. It goes by where an address stands: one that opens a paragraph or
+ * follows a label says more than one inside a sentence; addresses of the sender or of a help desk say nothing. Linear
+ * in the text.
  */
 import { findAddresses } from './find-addresses.ts'
 import type { FoundAddress } from './find-addresses.ts'
@@ -70,27 +70,10 @@ const OPENING_MARKS = /^[\s"'<*•·>[-]*$/
 // The codes of a reply, or our command, in front of it.
 const DIALOGUE_IN_FRONT = /^\s*(?:<<<|>>>)?\s*[245]\d\d[ -](?:[245]\.\d{1,3}\.\d{1,3} )?<?$|\brcpt to:\s*<?$/i
 // A word that makes the address behind it the object of the sentence, or a bracket.
-const OBJECT_IN_FRONT = anyWordInFront([
-  'to',
-  'for',
-  'recipients?',
-  'address',
-  'addressed',
-  'addresses',
-  'user',
-  'userid',
-  'mailbox',
-  'account',
-  'list',
-  'group',
-  'inbox',
-])
+const OBJECT_IN_FRONT =
+  /(?:\b(?:to|for|recipients?|address|addressed|addresses|user|userid|mailbox|account|list|group|inbox)\b\W{0,4}|\()$/i
 // A line of dashes, equal signs and the like, words between them allowed.
 const RULER = /^\s*[-=*_#|+]{3,}/
-
-function anyWordInFront(words: readonly string[]): RegExp {
-  return new RegExp(`(?:\\b(?:${words.join('|')})\\b\\W{0,4}|\\()$`, 'i')
-}
 
 function readLine(raw: string): TextLine {
   // Quotation marks of a forwarded report; the dialogue of a session keeps its arrows.

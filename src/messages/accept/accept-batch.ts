@@ -1,9 +1,6 @@
 /**
- * Acceptance of a batch: one template, many recipients, one verb of the store (http/README.md "Batches"). Each good
- * recipient is a message of its own; the content is stored once.
- *
- * Permissive: good recipients are accepted and bad ones reported. Strict: one bad recipient refuses all. A batch
- * without a good recipient, or with a wrong shared field, is refused as a whole with nothing stored.
+ * Acceptance of a batch: one template, many recipients, one verb of the store (http/README.md "Batches";
+ * messages/README.md "Acceptance"). Each good recipient is a message of its own.
  */
 import { newIdentifier } from '../../base/identifier.ts'
 import { acceptMail } from './accept-mail.ts'

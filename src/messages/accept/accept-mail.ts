@@ -1,13 +1,6 @@
 /**
- * From a checked mail to committed rows: the steps of acceptance that every door shares (http/README.md "Order of
- * checks").
- *
- *  12 sender   forbidden (the key's own list), then domain_not_verified; a domain that allows subdomains signs for them
- *  13 rate     rate_limited: one token for each recipient, all or none; a request that is refused later gets them back
- *  14 egress   ip_not_warmed, unavailable; mail that never leaves the host is not asked for an IP. What waits for
- *              warmup or a pause longer than a minute is told when it will start (http/README.md "Answer of a send")
- *  15 list     never an error: the store ends the message as suppressed and says so
- *  16 commit   unavailable with Retry-After; nothing was kept
+ * From a checked mail to committed rows: the steps 12 to 16 of acceptance, which every door shares (messages/README.md
+ * "Acceptance").
  *
  * Resolves only after the commit, so what was answered survives a crash. A key whose request was committed before gives
  * its kept answer, and takes no tokens.
@@ -48,7 +41,7 @@ export interface AcceptanceOptions extends SenderOptions {
 }
 
 /** Of sternpost.yaml. */
-export interface AcceptanceSettings {
+interface AcceptanceSettings {
   delivery: { allow_private_addresses: boolean; streams: Record<Stream, { lifetime: number }> }
   headers: { reference: string | null }
   api: { batch_recipients: number }
@@ -75,7 +68,7 @@ export interface CheckedSubmission {
   content(sender: SenderDomain): StoredContent
 }
 
-export interface AcceptMail<Accepted> {
+interface AcceptMail<Accepted> {
   mail: CheckedSubmission
   caller: Caller
   idempotent: Idempotent<Accepted> | null

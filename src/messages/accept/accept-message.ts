@@ -1,15 +1,7 @@
 /**
- * Acceptance of one mail: the checks in their documented order, then one verb of the store (http/README.md "Order of
- * checks", steps 9 to 16). Each address of `to`, `cc` and `bcc` is a message of its own; the headers are the same in
- * all of them.
- *
- *   9 recipients    invalid_recipient; its details also list what step 10 finds
- *  10 other fields  invalid_request
- *  11 attachments   attachment_too_large
- *  12 to 16         accept-mail.ts
- *
- * The first step that finds something answers, with all that it found; a refused request changes nothing. Everything
- * that can be refused is refused here: delivery never finds a message that cannot be rendered.
+ * Acceptance of one mail: the checks in their documented order, then one verb of the store (messages/README.md
+ * "Acceptance"). Each address of `to`, `cc` and `bcc` is a message of its own; the headers are the same in all of them.
+ * The first step that finds something answers, with all that it found.
  */
 import type { StoredContent } from '../../mail/message.ts'
 import { acceptMail } from './accept-mail.ts'

@@ -1,10 +1,6 @@
 /**
  * Acceptance of a mail that came by SMTP submission: one message for each recipient, all sharing the mail as it came
- * (inbound/README.md "Submission").
- *
- * The same checks as over HTTP, in the same order. A repeat gives the first answer and stores nothing: by the key in
- * its header, else by Message-ID, recipients and content together. Mail without a Message-ID cannot be told from
- * another one, so it is always new. Throws ServiceError.
+ * (inbound/README.md "Submission"). The same checks as over HTTP, in the same order. Throws ServiceError.
  */
 import { createHash } from 'node:crypto'
 import { ServiceError } from '../../base/errors.ts'

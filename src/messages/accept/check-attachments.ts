@@ -1,10 +1,6 @@
 /**
- * The attachments of a request: every problem of form, then the sizes, then their bytes (http/README.md "Attachments"
- * and "Limits").
- *
- * The three steps are apart because the answers come in the order of http/README.md "Order of checks", and because
- * bytes are made only for a request that nothing else refuses. Each base64 text is read once to check it and once to
- * decode it, both in native code. Never throws. RFC 4648 §4.
+ * The attachments of a request (http/README.md "Attachments" and "Limits"): every problem of form, then the sizes, then
+ * their bytes, which are made only for a request that nothing else refuses. Never throws. RFC 4648 §4.
  */
 import type { Attachment } from '../../mail/message.ts'
 import { attachmentType } from './attachment-type.ts'

@@ -1,9 +1,7 @@
 /**
  * A batch -> the checked mail and a verdict on each recipient, or the refusal of the whole (http/README.md "Batches").
- *
- * The whole is refused when a shared field is wrong, when no recipient is good, and in strict mode when one is bad.
- * Placeholders are looked for once; each recipient is then judged by the values they use. Never throws but in
- * `readBatch`, which answers with the refusal.
+ * Placeholders are looked for once; each recipient is then judged by the values they use. Only `readBatch` throws: the
+ * refusal.
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { ReadTemplates, TemplateProblem } from '../../content/template/template-problems.ts'
@@ -14,7 +12,7 @@ import type { CheckedMail, CheckedRecipient, RequestPolicy } from './check-share
 import { createFieldProblems, shown } from './field-problems.ts'
 import type { BatchRequest, RefusedRecipient } from './send-request.ts'
 
-export interface CheckedBatch {
+interface CheckedBatch {
   mail: CheckedMail
   /** In the order of the request; at least one is no refusal. */
   entries: BatchEntry[]

@@ -1,9 +1,6 @@
 /**
- * The customer's own header fields: names that are theirs to give, values that stay inside their line (
- * http/README.md "Sending").
- *
- * Fields that say who sent what to whom, that make up the MIME tree, or that are ours are refused under any case of
- * their name. A value may be text of any language: the renderer encodes it. Never throws. RFC 5322 §2.2.
+ * The customer's own header fields (http/README.md "Sending"): names that are theirs to give, values that stay inside
+ * their line. A value may be text of any language: the renderer encodes it. Never throws. RFC 5322 §2.2.
  */
 import { checkText, shown } from './field-problems.ts'
 import type { FieldProblems } from './field-problems.ts'
@@ -16,23 +13,12 @@ const NAME = /^[A-Za-z0-9-]{1,76}$/
 // Every control character but the tab.
 const CONTROL = /[^\P{Cc}\t]/u
 
-const DENIED = new Set([
-  'from',
-  'to',
-  'cc',
-  'bcc',
-  'sender',
-  'reply-to',
-  'date',
-  'subject',
-  'message-id',
-  'mime-version',
-  'dkim-signature',
-  'return-path',
-  'received',
-  'authentication-results',
-  'feedback-id',
-])
+const DENIED = new Set(
+  (
+    'from to cc bcc sender reply-to date subject message-id mime-version dkim-signature return-path received ' +
+    'authentication-results feedback-id'
+  ).split(' '),
+)
 const DENIED_BEGINNINGS = ['content-', 'arc-', 'list-unsubscribe', 'cfbl-', 'x-service-', 'x-sternpost-']
 
 /** `ownNames`: further names that this server writes itself. */

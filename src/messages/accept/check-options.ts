@@ -25,7 +25,7 @@ export interface CheckedOptions {
   unsubscribe: Unsubscribe | null
 }
 
-export interface OptionFacts {
+interface OptionFacts {
   /** Where the request names none. */
   defaultStream: Stream
   now: number

@@ -1,10 +1,7 @@
 /**
  * A request to send -> the checked mail and its recipients, or every problem of the recipients and of all other fields
- * apart (http/README.md "Order of checks", steps 9 and 10).
- *
- * What comes out has one meaning everywhere: the address that was judged is the address that is stored, signed for and
- * sent to. Pure and linear in the size of the request; never throws but in `readRequest`, which answers with what it
- * found.
+ * apart (http/README.md "Order of checks", steps 9 and 10). Pure and linear in the size of the request; only
+ * `readRequest` throws: what it found.
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { StoredContent } from '../../mail/message.ts'
@@ -15,14 +12,14 @@ import { checkText, createFieldProblems } from './field-problems.ts'
 import type { FieldProblems } from './field-problems.ts'
 import type { SendRequest } from './send-request.ts'
 
-export interface CheckedRequest {
+interface CheckedRequest {
   mail: CheckedMail
   /** In the order to, cc, bcc. */
   recipients: CheckedRecipient[]
   addressees: StoredContent['addressees']
 }
 
-export type RequestReading =
+type RequestReading =
   { ok: true; checked: CheckedRequest } | { ok: false; recipientProblems: string[]; fieldProblems: string[] }
 
 /** http/README.md "Limits": to, cc and bcc together. */

@@ -1,8 +1,6 @@
 /**
  * The fields that a send, a preview and a batch have in common, checked once (http/README.md "Sending" and "Batches").
- *
- * Pure and linear in the size of the request; never throws. What is wrong is put down as a problem of its field;
- * without problems the mail is whole, and every value in it that reaches a header has been judged.
+ * Pure and linear in the size of the request; never throws. Without problems the mail is whole.
  */
 import { readTemplates } from '../../content/template/template-problems.ts'
 import type { ReadTemplates } from '../../content/template/template-problems.ts'
@@ -44,13 +42,13 @@ export interface CheckedRecipient {
   variables: Variables
 }
 
-export interface SharedReading {
+interface SharedReading {
   /** Undefined where `from` or `reply_to` is no address; of use only when there are no problems. */
   mail: CheckedMail | undefined
   templates: ReadTemplates
 }
 
-export interface SharedReadingOptions {
+interface SharedReadingOptions {
   hasVariables: boolean
   defaultStream: Stream
   policy: RequestPolicy

@@ -1,9 +1,9 @@
 /**
- * Collects what is wrong with the fields of one request: `path: problem`, each path named once.
- *
- * What the door found about a field's type comes first; a later finding about the same field, or about a part of it,
- * would only repeat it and is left out. More problems than an answer could show are left out too. Never throws.
+ * Collects what is wrong with the fields of one request: `path: problem`, each path named once. A later finding about a
+ * field that the door named, or about a part of it, would only repeat it and is left out. Never throws.
  */
+import { ServiceError } from '../../base/errors.ts'
+
 export interface FieldProblems {
   add(path: string, text: string): void
   /** Whether the door named this field, or what it is part of. */
@@ -31,6 +31,12 @@ export function createFieldProblems(wrongTypes: readonly string[]): FieldProblem
     recipient: () => [...found].filter((problem) => RECIPIENT.test(problem)),
     fields: () => [...found].filter((problem) => !RECIPIENT.test(problem)),
   }
+}
+
+/** ServiceError `invalid_request` with every problem, if there is one. */
+export function refuseProblems(problems: FieldProblems): void {
+  const found = problems.fields()
+  if (found.length > 0) throw new ServiceError('invalid_request', found.join('; '))
 }
 
 /** A name or value of the caller as it stands in a problem: the start of a long one. */

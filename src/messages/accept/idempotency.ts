@@ -1,10 +1,6 @@
 /**
- * Repeated requests (http/README.md "Idempotency"): a key that was used within 24 h stands for the answer that was
- * given, one whose request is still under way for a conflict.
- *
- * What is under way is known in memory: one process answers for a database. A request that stores messages commits its
- * answer with them; `keepAnswer` is for the others. Throws ServiceError `conflict`, with Retry-After while the first
- * request runs.
+ * Repeated requests (http/README.md "Idempotency"). What is under way is known in memory: one process answers for a
+ * database. Throws ServiceError `conflict`, with Retry-After while the first request runs.
  */
 import type { Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
@@ -20,7 +16,7 @@ export interface IdempotencyKeys {
   keepAnswer(entry: IdempotencyEntry, answer: KeptAnswer): Promise<void>
 }
 
-export interface IdempotencyOptions {
+interface IdempotencyOptions {
   store: Pick<Store, 'findIdempotent' | 'keepAnswer'>
   clock: Clock
 }

@@ -1,9 +1,6 @@
 /**
  * Whether mail is taken at all (http/README.md "Order of checks", step 1): not while the disk is nearly full or the
- * queue above its mark, nor while the store does not answer.
- *
- * The queue is counted when somebody asks, and not again before it can be full: nor within a second, nor soon where
- * counting takes long. Whoever asks meanwhile waits for it a moment, and then goes by what was found before. Never
+ * queue above its mark, nor while the store does not answer. Counting is spared: messages/README.md "Acceptance". Never
  * throws.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -12,16 +9,16 @@ import type { Clock } from '../../base/clock.ts'
 import type { Store } from '../../store/store.ts'
 
 /** Why no mail is taken now; null: it is. */
-export type MailRefusal = () => Promise<Refusal | null>
+export type MailRefusal = () => Promise<MailRefused | null>
 
-export interface Refusal {
+export interface MailRefused {
   /** A clause. */
   reason: string
   /** When another try makes sense. */
   retryAfterSeconds: number
 }
 
-export interface MailRefusalOptions {
+interface MailRefusalOptions {
   store: Pick<Store, 'countQueued'>
   clock: Clock
   /** There is space on the disk for more than what is queued. */
@@ -31,10 +28,10 @@ export interface MailRefusalOptions {
 }
 
 /** store/README.md "Full disk". */
-const DISK: Refusal = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
+const DISK: MailRefused = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
 /** A queue that is full empties within minutes. */
-const QUEUE: Refusal = { reason: 'the queue is full', retryAfterSeconds: 30 }
-const STORE: Refusal = { reason: 'the store does not answer', retryAfterSeconds: 30 }
+const QUEUE: MailRefused = { reason: 'the queue is full', retryAfterSeconds: 30 }
+const STORE: MailRefused = { reason: 'the store does not answer', retryAfterSeconds: 30 }
 /** So many times as long as counting took, its result holds. */
 const HOLDS_TIMES = 20
 /** Messages that come in a millisecond: more than the store of any machine accepts. */
@@ -43,7 +40,7 @@ const MOST_ACCEPTED = 50
 const LONGEST_WAIT = 10
 
 export function createMailRefusal({ store, clock, hasSpace, mostQueued }: MailRefusalOptions): MailRefusal {
-  let refusal: Refusal | null = null
+  let refusal: MailRefused | null = null
   let measuredAt = Number.NEGATIVE_INFINITY
   let holdsMilliseconds = 0
   let running: Promise<void> | null = null

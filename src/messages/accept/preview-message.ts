@@ -1,6 +1,5 @@
 /**
- * What a send would look like, with nothing sent and nothing stored (http/README.md "Preview"): the checks of
- * `/email/send` up to the sending domain, then the rendering of delivery but for the signature. Throws ServiceError as
+ * What a send would look like, with nothing sent and nothing stored (http/README.md "Preview"). Throws ServiceError as
  * acceptance does.
  */
 import { newIdentifier } from '../../base/identifier.ts'
@@ -13,15 +12,9 @@ import { requireSender } from './require-sender.ts'
 import type { SenderOptions } from './require-sender.ts'
 import type { Caller, SendRequest } from './send-request.ts'
 
-export interface PreviewData {
-  subject: string
-  html: string | null
-  text: string | null
+interface PreviewData extends Omit<MessagePreview, 'mimeBytes'> {
   /** Without the signature. */
   mime_bytes: number
-  headers: MessagePreview['headers']
-  /** Targets of links that are tracked. */
-  links: MessagePreview['links']
   warnings: string[]
 }
 

@@ -1,8 +1,6 @@
 /**
- * May this caller send from this name now, and which domain signs for it (http/README.md "Order of checks", step 12)?
- *
- * A key that is limited to some domains learns nothing of others: only a name that is on its list, or below one that
- * is, is looked for. Throws ServiceError `forbidden`, `domain_not_verified`.
+ * May this caller send from this name now, and which domain signs for it (http/README.md "Order of checks", step 12)? A
+ * key that is limited to some domains learns nothing of others. Throws ServiceError `forbidden`, `domain_not_verified`.
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { Domains } from '../../senders/domains.ts'

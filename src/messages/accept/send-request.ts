@@ -1,9 +1,6 @@
 /**
- * Requests to send, as the doors (HTTP, SMTP submission) hand them over, and what they are answered.
- *
- * The HTTP door has only looked at JSON types; every rule about the values belongs to this folder. A field of the wrong
- * type is left undefined and named in `wrongTypes`, because the order of answers (http/README.md "Order of checks")
- * wants the recipient judged first and the rest listed with it.
+ * Requests to send, as the doors hand them over, and what they are answered. A door has only looked at types: a field
+ * of the wrong type is left undefined and named in `wrongTypes` (messages/README.md "Acceptance").
  */
 import type { IdempotencyEntry, KeptAnswer, ReplayedAnswer } from '../../store/records/accept-records.ts'
 import type { SuppressionReason } from '../../store/records/suppression-records.ts'
@@ -12,7 +9,7 @@ export type { IdempotencyEntry, KeptAnswer, SuppressedMessage } from '../../stor
 export type { SuppressionReason } from '../../store/records/suppression-records.ts'
 
 /** null: with `variables` absent nothing is substituted, braces are ordinary text. */
-export type GivenVariables = Record<string, unknown> | null
+type GivenVariables = Record<string, unknown> | null
 
 export interface GivenAttachment {
   name: string | undefined

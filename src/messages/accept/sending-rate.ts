@@ -1,9 +1,6 @@
 /**
- * How much an API key may ask for: a bucket of requests and a bucket of recipients (http/README.md "Order of checks"
- * and "Limits").
- *
- * A refusal is ServiceError `rate_limited` with Retry-After in whole seconds, and takes nothing. The administrator has
- * no limits, and a rate that is switched off refuses nobody.
+ * How much an API key may ask for: a bucket of requests and a bucket of recipients (http/README.md "Limits"). A refusal
+ * is ServiceError `rate_limited` with Retry-After, and takes nothing. The administrator has no limits.
  */
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -23,7 +20,7 @@ export interface SendingRateOptions {
 }
 
 /** Of the bucket that is nearest to empty. */
-export interface RateState {
+interface RateState {
   /** What the full bucket holds. */
   limit: number
   remaining: number

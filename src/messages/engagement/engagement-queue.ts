@@ -1,9 +1,6 @@
 /**
- * Opens and clicks on their way into the store: they wait in memory, are judged, and are stored in batches each second.
- *
- * A click is judged 5 s after it came, so that a burst can be seen; its time stays that of the hit. At most 10,000 hits
- * wait; beyond them the oldest are dropped and counted. When the store refuses (a full disk), they wait on. `stop`
- * judges and stores what is left, as far as the store takes it. messages/README.md "Hits".
+ * Opens and clicks on their way into the store: they wait in memory, are judged, and are stored in batches
+ * (messages/README.md "Hits"). `stop` judges and stores what is left, as far as the store takes it.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -24,7 +21,7 @@ export interface EngagementQueueOptions {
   onEvents: () => void
 }
 
-export interface EngagementQueue {
+interface EngagementQueue {
   addOpen(hit: EngagementHit): void
   /** `network` as in machine-hits.ts. */
   addClick(hit: EngagementHit, network: string): void

@@ -1,9 +1,6 @@
 /**
- * Where a tracked link leads: the message and link number of a click token, and the target that the mail had there.
- *
- * Targets are not stored for each message: the links of its content are found again by the same reading that numbered
- * them, or taken from what was kept of it when it went, and the message's own values are put in. Rejects only when the
- * store does not answer.
+ * Where a tracked link leads: the message and link number of a click token, and the target that the mail had there
+ * (content/README.md "Tracking"). Rejects only when the store does not answer.
  */
 import type { KeyObject } from 'node:crypto'
 import { readKeptLinks } from '../../content/kept-links.ts'
@@ -25,12 +22,12 @@ export interface FollowLinkOptions {
   trackingHost: string
 }
 
-export type FollowedLink =
+type FollowedLink =
   | { kind: 'found'; messageId: string; linkNumber: number; target: string }
   | { kind: 'gone' } // a token of ours, whose message or content is not kept any more
   | { kind: 'unknown' } // no token of ours
 
-export type FollowLink = (token: string) => Promise<FollowedLink>
+type FollowLink = (token: string) => Promise<FollowedLink>
 
 export function createFollowLink({ store, keys, trackingUrl, trackingHost }: FollowLinkOptions): FollowLink {
   const cache = createLinkCache()

@@ -1,15 +1,6 @@
 /**
  * Which opens and clicks are those of machines, by what a request and its neighbours tell (messages/README.md "Hits").
- *
- * | signal                                                                                | counted as   |
- * | ------------------------------------------------------------------------------------- | ------------ |
- * | pixel by the image proxy of Google or Yahoo                                           | person       |
- * | pixel by a user agent that is exactly `Mozilla/5.0`: a mail privacy proxy             | machine      |
- * | a user agent or network on the list `machines` of providers.yaml                      | machine      |
- * | two different links of a message within 3 s, or one from two networks within 10 s     | machine, all |
- * | else                                                                                  | person       |
- *
- * That a hit came right with the delivery is judged by the store, which knows when that was. Pure.
+ * Pure.
  */
 import { SECOND } from '../../base/clock.ts'
 import { canonicalIp, isCidr, isInNetwork } from '../../base/ip-address.ts'
@@ -43,7 +34,7 @@ export const SAME_RUN_WITHIN = DIFFERENT_LINKS_WITHIN
 /** What one site commonly has: 24 bits of IPv4, 48 of IPv6. */
 const SITE_PARTS = 3
 
-export interface MachineList {
+interface MachineList {
   isMachineOpen(client: Client): boolean
   isMachineClick(client: Client): boolean
 }

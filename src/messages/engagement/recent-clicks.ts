@@ -1,12 +1,10 @@
 /**
- * The clicks of the last seconds, by message, so that a burst of them is seen. Bounded: clicks of one network on one
- * link are kept as runs; of one message so many runs are kept, and beyond them each click is one of a burst; of all
- * messages so many, and the oldest are forgotten.
+ * The clicks of the last seconds, by message, so that a burst of them is seen (messages/README.md "Hits"). Bounded.
  */
 import { isOfBurst, SAME_RUN_WITHIN, TWO_NETWORKS_WITHIN } from './machine-hits.ts'
 import type { Click, ClickRun } from './machine-hits.ts'
 
-export interface RecentClicks {
+interface RecentClicks {
   add(messageId: string, click: Click): void
   isOfBurst(messageId: string, click: Click): boolean
   /** What no click that came since `since` can be in a burst with is forgotten. */

@@ -1,12 +1,6 @@
 /**
- * Opens and clicks as the HTTP door sees them: where a link leads, at once; what is counted, later.
- *
- *  1 token     the door hands over the token of a URL; one that is not ours changes nothing
- *  2 target    a click finds its target in the stored content (follow-link.ts)
- *  3 queue     the hit waits in memory, is judged, and is stored with its events (engagement-queue.ts)
- *
- * Nobody waits for the third step, and a store that takes nothing does not stop a redirect. messages/README.md "Hits",
- * http/README.md "Tracked links".
+ * Opens and clicks as the HTTP door sees them: where a link leads, at once; what is counted, later (messages/README.md
+ * "Engagement" and "Hits"; http/README.md "Tracked links").
  */
 import { readOpenToken } from '../../content/tracking-token.ts'
 import type { EngagementHit } from '../../store/records/engagement-records.ts'

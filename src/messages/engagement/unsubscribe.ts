@@ -1,7 +1,6 @@
 /**
- * Unsubscribing by the token of a mail, whether it comes by a button, by one click of a mail client (RFC 8058) or by
- * mail: suppression and event, once (http/README.md "Unsubscribe"). A token that is not ours changes nothing; looking
- * at one never does. Rejects when the store does.
+ * Unsubscribing by the token of a mail (RFC 8058; http/README.md "Unsubscribe"): suppression and event, once. A token
+ * that is not ours changes nothing. Rejects when the store does.
  */
 import type { KeyObject } from 'node:crypto'
 import type { Clock } from '../../base/clock.ts'
@@ -10,7 +9,7 @@ import type { Metrics } from '../../base/metrics.ts'
 import { readUnsubscribeToken } from '../../content/tracking-token.ts'
 import type { Store } from '../../store/store.ts'
 
-export interface UnsubscribeOptions {
+interface UnsubscribeOptions {
   store: Pick<Store, 'recordUnsubscribe'>
   clock: Clock
   logger: Logger

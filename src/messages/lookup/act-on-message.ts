@@ -1,26 +1,22 @@
 /**
- * What a customer does to messages that were accepted: cancel one or a batch, try one again (http/README.md "Batch
- * lookup and cancel" and "Cancel and retry"; trying again is in `retry-message.ts`).
- *
- *   scheduled, queued, deferred -> canceled
- *
- * An answer "canceled" means that nothing was sent. Throws ServiceError `not_found`, also for what the asking key may
- * not see, and `conflict` with the reason in plain words.
+ * What a customer does to messages that were accepted: cancel one or a batch, try one again (messages/README.md
+ * "Lookup"). Throws ServiceError `not_found`, also for what the asking key may not see, and `conflict` with the reason
+ * in plain words.
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { AcceptanceOptions } from '../accept/accept-mail.ts'
-import { reasonAgainst } from './message-state-words.ts'
+import { reasonAgainst } from './explain-state.ts'
 import { createRetryMessage } from './retry-message.ts'
 import type { RetryMessage } from './retry-message.ts'
 import { notFound, requireBatch, requireMessage } from './visible-messages.ts'
 import type { Viewer } from './visible-messages.ts'
 
-export interface CanceledMessage {
+interface CanceledMessage {
   message_id: string
   state: 'canceled'
 }
 
-export interface CanceledBatch {
+interface CanceledBatch {
   batch_id: string
   canceled: number
   not_canceled: number

@@ -5,7 +5,7 @@
 import { BOUNCE_CATEGORY_NAMES } from '../../mail/reply/bounce-category.ts'
 import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
 
-export interface CategoryWords {
+interface CategoryWords {
   /** Goes on from "The receiving server". */
   says: string
   /** null: nothing to do. */

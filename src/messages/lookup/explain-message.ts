@@ -1,16 +1,13 @@
 /**
- * Why a message is where it is, in plain words (http/README.md "Explain"): what happened, what it waits for, what the
- * last reply means, what the DNS records of the sending domain say, how others on the same road fare, and what to do.
- *
- * What delivery alone knows, such as a path that is suspended, or who has a message that is on its way, is asked for by
- * `whyWaiting` and `whereIs`. A part that is not known is left out; nothing here changes anything. Throws ServiceError
- * `not_found`.
+ * Why a message is where it is, in plain words (http/README.md "Explain", messages/README.md "Explain"). A part that is
+ * not known is left out; nothing here changes anything. Throws ServiceError `not_found`.
  */
 import { HOUR } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
 import type { MessageState } from '../../mail/message.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
+import type { WaitingFor, WaitReason } from '../../mail/waiting-mail.ts'
 import type { Whereabouts } from '../../mail/whereabouts.ts'
 import type { Domains } from '../../senders/domains.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
@@ -24,27 +21,6 @@ import { secondsOrNull } from './message-data.ts'
 import { timeUntil } from './time-words.ts'
 import { requireMessage } from './visible-messages.ts'
 import type { Viewer } from './visible-messages.ts'
-
-export type WaitingFor =
-  | 'send_at' // its time
-  | 'retry_delay' // the next attempt of its schedule
-  | 'warmup_day' // tomorrow's allowance of a warming IP
-  | 'warmup_hour' // the next part of today's allowance
-  | 'provider_share' // the provider's part of the allowance
-  | 'rate' // a limit of messages in a time
-  | 'connections' // a limit of connections
-  | 'suspension' // the end of a pause that the receiver caused
-  | 'ip_paused' // an IP: all of them are paused
-  | 'held' // the operator
-
-/** What delivery knows of a message that waits. */
-export interface WaitingReason {
-  waitingFor: WaitingFor
-  /** Unix milliseconds; null: nobody knows. */
-  untilMilliseconds: number | null
-  /** A sentence. */
-  text: string
-}
 
 export interface Explanation {
   message_id: string
@@ -71,7 +47,7 @@ export interface ExplainOptions {
   domains: Pick<Domains, 'find'>
   classify: ClassifyReply
   /** Undefined: delivery knows of nothing that holds it. */
-  whyWaiting: (message: MessageView) => WaitingReason | undefined
+  whyWaiting: (message: MessageView) => WaitReason | undefined
   /** Of a message that is `sending`. Undefined: nobody has it. */
   whereIs: (messageId: string) => Promise<Whereabouts | undefined>
   /** The longest that delivery waits at any one stage. */
@@ -142,7 +118,7 @@ function causeOf(message: MessageView, classify: ClassifyReply): Cause | null {
 }
 
 /** Due is not the same as possible: what holds it may end later. */
-function nextAttempt({ nextAttemptAt }: MessageView, waiting: WaitingReason | undefined): number | null {
+function nextAttempt({ nextAttemptAt }: MessageView, waiting: WaitReason | undefined): number | null {
   if (nextAttemptAt === null) return null
   return Math.max(nextAttemptAt, waiting?.untilMilliseconds ?? 0)
 }
@@ -152,7 +128,7 @@ function waitingReason(
   message: MessageView,
   whyWaiting: ExplainOptions['whyWaiting'],
   now: number,
-): WaitingReason | undefined {
+): WaitReason | undefined {
   const { state, sendAt, nextAttemptAt } = message
   if (state === 'scheduled') {
     return { waitingFor: 'send_at', untilMilliseconds: sendAt, text: `It is sent ${timeUntil(sendAt ?? now, now)}.` }

@@ -1,7 +1,6 @@
 /**
- * Where a message is that is on its way: for how long, in whose hands, at which stage; and plainly so when it is in
- * nobody's hand, or has been at one stage for longer than any stage may take. Behind other messages it may wait for
- * long. Pure.
+ * Where a message is that is on its way: for how long, in whose hands, at which stage; and plainly so when it does not
+ * move (messages/README.md "Explain"). Pure.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { ThreadPlace, Whereabouts } from '../../mail/whereabouts.ts'
@@ -9,7 +8,7 @@ import type { MessageView } from '../../store/records/lookup-records.ts'
 import type { ExplainedCheck } from './explain-checks.ts'
 import { timeSpan } from './time-words.ts'
 
-export interface SendingFacts {
+interface SendingFacts {
   message: Pick<MessageView, 'id' | 'claimedAt'>
   /** Undefined: nobody holds it. */
   where: Whereabouts | undefined

@@ -15,7 +15,7 @@ import type { MessageQuery } from './read-search.ts'
 import { notFound, requireBatch, requireMessage } from './visible-messages.ts'
 import type { Viewer } from './visible-messages.ts'
 
-export interface BatchData {
+interface BatchData {
   batch_id: string
   created_at: number
   from: string

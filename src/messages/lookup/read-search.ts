@@ -3,15 +3,14 @@
  * into the form they are stored in. Throws ServiceError `invalid_request` with every problem.
  */
 import { SECOND } from '../../base/clock.ts'
-import { ServiceError } from '../../base/errors.ts'
 import { identifierToBytes } from '../../base/identifier.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
 import { parseAddress } from '../../mail/address.ts'
+import { MESSAGE_STATES } from '../../mail/message.ts'
 import type { MessageState } from '../../mail/message.ts'
 import type { SearchMessagesRequest } from '../../store/records/lookup-records.ts'
-import { createFieldProblems, shown } from '../accept/field-problems.ts'
+import { createFieldProblems, refuseProblems, shown } from '../accept/field-problems.ts'
 import type { FieldProblems } from '../accept/field-problems.ts'
-import { MESSAGE_STATES } from './message-state-words.ts'
 
 /** As they came; null: not asked for. */
 export interface MessageQuery {
@@ -46,8 +45,7 @@ export function readSearch(query: MessageQuery): Omit<SearchMessagesRequest, 'do
     limit,
     after,
   }
-  const found = problems.fields()
-  if (found.length > 0) throw new ServiceError('invalid_request', found.join('; '))
+  refuseProblems(problems)
   return search
 }
 

@@ -11,14 +11,14 @@ import { parseAddress } from '../../mail/address.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
 import type { Store } from '../../store/store.ts'
 
-export interface RecipientData {
+interface RecipientData {
   messages: object[]
   /** Where the next page begins; null: this was the last. */
   next: string | null
   suppressions: object[]
 }
 
-export interface RecipientErasure {
+interface RecipientErasure {
   messages: number
   canceled: number
   sending: number

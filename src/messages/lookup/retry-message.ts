@@ -1,11 +1,6 @@
 /**
- * Sending a message once more on request (http/README.md "Cancel and retry").
- *
- *   deferred          -> deferred   the same message, due now; rates, shares and pauses still hold
- *   bounced, expired  -> queued     a new message of the same mail, with `retry_of`, through the checks of acceptance
- *
- * A new message is mail of the same kind: what a test key sent is never sent for real. Throws ServiceError `not_found`,
- * `conflict` with the reason in plain words, and whatever acceptance refuses with.
+ * Sending a message once more on request (messages/README.md "Lookup"). Throws ServiceError `not_found`, `conflict`
+ * with the reason in plain words, and whatever acceptance refuses with.
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { Mailbox } from '../../mail/message.ts'
@@ -14,7 +9,7 @@ import type { MessageView } from '../../store/records/lookup-records.ts'
 import { acceptMail } from '../accept/accept-mail.ts'
 import type { AcceptanceOptions, CheckedSubmission } from '../accept/accept-mail.ts'
 import { EVERY_LIST } from '../accept/list-name.ts'
-import { reasonAgainst } from './message-state-words.ts'
+import { reasonAgainst } from './explain-state.ts'
 import type { Acceptance, Caller, Idempotent } from '../accept/send-request.ts'
 import { requireMessage } from './visible-messages.ts'
 

@@ -1,11 +1,7 @@
 /**
- * Importing addresses to the suppression list from CSV (http/README.md "Suppressions"): a header line
- * `email[,reason][,scope]`, then an address a line. RFC 4180 with its quoting; line ends with or without CR; a byte
- * order mark is skipped.
- *
- * A bad line is counted and told, the others are added. The list is written in pieces of some hundred lines and other
- * work has its turn between them; should the store fail, what was added before stays, and importing the file again adds
- * the rest. Throws ServiceError `invalid_request` for a file without a right header line, `payload_too_large`.
+ * Importing addresses to the suppression list from CSV (messages/README.md "Suppressions"). A bad line is counted and
+ * told, the others are added. Throws ServiceError `invalid_request` for a file without a right header line,
+ * `payload_too_large`.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Clock } from '../../base/clock.ts'
@@ -31,7 +27,7 @@ export interface ImportResult {
 /** The text of the file. */
 export type ImportSuppressions = (csv: string, isTest: boolean) => Promise<ImportResult>
 
-export interface ImportOptions {
+interface ImportOptions {
   store: Pick<Store, 'addSuppressions'>
   clock: Clock
   metrics: Pick<Metrics, 'suppressions'>

@@ -1,7 +1,7 @@
 /**
- * CSV as RFC 4180 has it, row by row: fields in quotes may hold commas, line ends and doubled quotes. Lines end with
- * CRLF, LF or CR, the last one with or without; an empty line is a row with one empty field. Lazy and linear in the
- * text; never throws: a row that breaks the rules says so, and reading goes on at the line below the fault.
+ * CSV as RFC 4180 has it, row by row; lines end with CRLF, LF or CR, and an empty line is a row with one empty field.
+ * Lazy and linear in the text; never throws: a row that breaks the rules says so, and reading goes on at the line below
+ * the fault.
  */
 export interface CsvRow {
   /** Where it begins; the first line is 1. */

@@ -1,10 +1,7 @@
 /**
- * The suppression list as the API shows it: list, add, remove (http/README.md "Suppressions"); importing:
- * `import-suppressions.ts`.
- *
- * Mail of test keys has a list of its own: `isTest` says which one is meant. An address is taken as it would be for a
- * recipient: its domain in lower-case A-labels, its local part as it is. Throws ServiceError `invalid_request` with
- * every problem, `not_found`.
+ * The suppression list as the API shows it: list, add, remove, import (messages/README.md "Suppressions"). Mail of test
+ * keys has a list of its own: `isTest` says which one is meant. Throws ServiceError `invalid_request` with every
+ * problem, `not_found`.
  */
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -15,8 +12,7 @@ import type { Store } from '../../store/store.ts'
 import type { SuppressionReason, SuppressionRecord } from '../../store/records/suppression-records.ts'
 import { checkSuppression, readEmail, readReason, readScope } from './check-suppression.ts'
 import type { GivenSuppression } from './check-suppression.ts'
-import { createFieldProblems } from '../accept/field-problems.ts'
-import type { FieldProblems } from '../accept/field-problems.ts'
+import { createFieldProblems, refuseProblems } from '../accept/field-problems.ts'
 import { createImportSuppressions } from './import-suppressions.ts'
 import type { ImportSuppressions } from './import-suppressions.ts'
 
@@ -49,7 +45,7 @@ export interface Suppressions {
   import: ImportSuppressions
 }
 
-export interface SuppressionsOptions {
+interface SuppressionsOptions {
   store: Pick<Store, 'listSuppressions' | 'addSuppression' | 'addSuppressions' | 'removeSuppressions'>
   clock: Clock
   metrics: Pick<Metrics, 'suppressions'>
@@ -68,7 +64,7 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
         scope: scope === null ? null : readScope(scope, problems),
         since: since === null ? null : since * SECOND,
       }
-      refuse(problems)
+      refuseProblems(problems)
       const page = await store.listSuppressions(asked)
       return { suppressions: page.suppressions.map(suppressionData), next: page.next }
     },
@@ -76,7 +72,7 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
     async add(given, isTest) {
       const problems = createFieldProblems([])
       const checked = checkSuppression(given, problems)
-      refuse(problems)
+      refuseProblems(problems)
       const now = clock.now()
       const id = newIdentifier('sup', now)
       const { suppression, isNew } = await store.addSuppression({
@@ -94,7 +90,7 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
       const problems = createFieldProblems([])
       const address = readEmail(email, problems)
       const inScope = scope === null ? null : readScope(scope, problems)
-      refuse(problems)
+      refuseProblems(problems)
       const deleted = await store.removeSuppressions(address, inScope, isTest)
       if (deleted > 0) return { email: address, deleted }
       const where = inScope === null ? '' : ` with scope ${inScope}`
@@ -103,11 +99,6 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
 
     import: createImportSuppressions({ store, clock, metrics }),
   }
-}
-
-function refuse(problems: FieldProblems): void {
-  const found = problems.fields()
-  if (found.length > 0) throw new ServiceError('invalid_request', found.join('; '))
 }
 
 function suppressionData({ id, email, reason, scope, messageId, createdAt }: SuppressionRecord): SuppressionData {

@@ -3,6 +3,8 @@
  */
 import type { Stream } from '../../mail/message.ts'
 
+export type { WaitingFor } from '../../mail/waiting-mail.ts'
+
 /** The unit the scheduler claims from: rows of one key leave the same pool to the same route for the same sender. */
 export interface QueueKey {
   pool: string
@@ -51,19 +53,6 @@ export interface RouteAssignment {
 
 /** When what is held is due, the year 9999: later than the end of any lifetime. */
 export const HELD_UNTIL = Date.UTC(9999, 11, 31)
-
-/** Why a row waits, as the API says it (http/README.md "Explain"). */
-export type WaitingFor =
-  | 'send_at'
-  | 'retry_delay'
-  | 'warmup_day'
-  | 'warmup_hour'
-  | 'provider_share'
-  | 'rate'
-  | 'connections'
-  | 'suspension'
-  | 'ip_paused'
-  | 'held'
 
 /** One unit of warmup allowance, taken for one message. */
 export interface Grant {

@@ -1,10 +1,12 @@
 /**
- * A bounce or a notice about one message -> what the store records of it (mail/README.md "Reading a report").
+ * A bounce, a notice or a complaint about one message -> what the store records of it (mail/README.md "Reading a
+ * report", inbound/README.md "Complaints").
  *
  * It is judged by the same rules as a reply in the dialogue. The recipient is that of our row, never the one the report
  * names. Throws SmtpRefusal 451 when the delivery itself is still being recorded, so that the report comes again.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { DAY } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import { bounceFor } from '../../mail/reply/classify-reply.ts'
 import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
@@ -15,7 +17,7 @@ import type { ReportedFact, ReportResult } from '../../store/records/report-reco
 import type { Store } from '../../store/store.ts'
 import { smtpRefusal } from '../smtp-refusal.ts'
 
-export interface ApplyBounceOptions {
+interface ApplyOptions {
   store: Pick<Store, 'lookupMessage' | 'recordReport'>
   classify: ClassifyReply
   /** Id of the provider with this `isp` name, or null. */
@@ -37,7 +39,7 @@ const MOST_TRIES = 50
 const NO_REASON = 'the receiving server reported later that it could not deliver the message'
 
 export function createApplyBounce(
-  options: ApplyBounceOptions,
+  options: ApplyOptions,
 ): (messageId: string, reading: ReportReading) => Promise<AppliedBounce> {
   const { store, classify, providerOf, maxAge, clock } = options
 
@@ -74,4 +76,31 @@ export function createApplyBounce(
 function reportedOf({ kind, recipients }: ReportReading, own: string): ReportedRecipient | undefined {
   const candidates = kind === 'bounce' ? recipients.filter(({ action }) => action === 'failed') : recipients
   return candidates.find(({ address }) => address.toLowerCase() === own.toLowerCase()) ?? candidates[0]
+}
+
+/** Complaints come later than bounces do. */
+const MOST_COMPLAINT_AGE = 90 * DAY
+const NO_TYPE = 'abuse'
+
+/** A feedback report (inbound/README.md "Complaints"); undefined for what says nothing about the message. */
+export function createApplyComplaint({
+  store,
+  clock,
+}: Pick<ApplyOptions, 'store' | 'clock'>): (
+  messageId: string,
+  reading: ReportReading,
+) => Promise<ReportResult | undefined> {
+  return async (messageId, reading) => {
+    const fact = complaintFact(reading)
+    if (fact === undefined) return undefined
+    const now = clock.now()
+    return store.recordReport({ messageId, now, acceptedSince: now - MOST_COMPLAINT_AGE, fact })
+  }
+}
+
+function complaintFact({ kind, feedbackType }: ReportReading): ReportedFact | undefined {
+  if (kind === 'complaint') return { kind: 'complaint', feedbackType: feedbackType ?? NO_TYPE }
+  if (feedbackType === 'opt-out') return { kind: 'opt-out' }
+  if (feedbackType !== 'not-spam') return undefined
+  return { kind: 'note', about: 'not-spam', description: 'the recipient says that it is no spam' }
 }
