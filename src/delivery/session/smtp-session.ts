@@ -13,13 +13,14 @@ import type { SecureContext } from 'node:tls'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { connectFrom } from './connect-from.ts'
+import type { ConnectionEnd } from './connection-ending.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
 import { createOpening } from './opening-dialogue.ts'
 import type { Answer, OpeningDialogue } from './opening-dialogue.ts'
 import { helloName, NO_EXTENSIONS, readExtensions } from './smtp-extensions.ts'
 import type { SmtpExtensions } from './smtp-extensions.ts'
 import { createTransactions } from './smtp-transaction.ts'
-import type { ConnectionEnd, TransactionTimeouts } from './smtp-transaction.ts'
+import type { TransactionTimeouts } from './smtp-transaction.ts'
 import { startTls } from './start-tls.ts'
 import type { TlsTickets } from './start-tls.ts'
 import type { SessionJob } from './transaction-end.ts'
@@ -209,7 +210,7 @@ function createSession(
   const { timeouts } = settings
   const { promise: ended, resolve } = Promise.withResolvers<ConnectionEnd>()
   const wire = dialogue.handOver((end) => resolve(transactions.settle(end)))
-  const transactions = createTransactions({ wire, extensions, timeouts })
+  const transactions = createTransactions(wire, extensions, timeouts)
   let isLeaving = false
   return {
     facts,
