@@ -49,7 +49,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     name: 'a mark that is not awaited',
     edits: [
       edit(
-        'src/delivery/session/connection-worker.ts',
+        'src/delivery/session/row-feed.ts',
         'askMark: (answer) => tools.askMark(claim, answer),',
         'askMark(answer) {\n        tools.askMark(claim, () => {})\n        answer(true)\n      },',
       ),
@@ -124,8 +124,8 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     edits: [
       edit(
         'src/delivery/session/path-sender.ts',
-        'if (workerCount() < plan.connections) return true',
-        'if (workerCount() <= plan.connections) return true',
+        'if (sites.workerCount() < plan().connections) return true',
+        'if (sites.workerCount() <= plan().connections) return true',
       ),
     ],
   },

@@ -70,10 +70,7 @@ export function createTransactions(
   /** Writes what is given, and the next envelope behind it where one may go. */
   function advance(lines = '', expectations: Expectation[] = [], before?: Buffer): void {
     const next = line.next()
-    if (next === undefined) {
-      if (lines !== '') wire.say(lines, expectations, before)
-      return
-    }
+    if (next === undefined) return lines === '' ? undefined : wire.say(lines, expectations, before)
     const envelope = openEnvelope(next, needsReset)
     needsReset = false
     wire.say(lines + envelope.lines, [...expectations, ...envelope.expectations], before)
