@@ -74,8 +74,8 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     edits: [
       edit(
         'src/delivery/settle/settle-tries.ts',
-        'const isMarked = marks.isMarked(row.claim)\n      if (isMarked) uncertain++',
-        'const isMarked = false',
+        'const isMarked = leave(row)\n      if (isMarked) uncertain++',
+        'leave(row)\n      const isMarked = false',
       ),
     ],
   },

@@ -75,27 +75,23 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
 
   async function commit(batch: readonly Question[], stored: Promise<void>): Promise<void> {
     try {
-      const rows = batch
-        .flatMap(({ claims }) => claims)
-        .flatMap((claim) => {
-          const key = options.keyInThread(claim)
-          return key === undefined ? [] : [{ key, claim }]
-        })
+      const claims = batch.flatMap((question) => question.claims)
+      const rows = claims.flatMap((claim) => {
+        const key = options.keyInThread(claim)
+        return key === undefined ? [] : [{ key, claim }]
+      })
       const { stale } = await store.markDotSent(epoch, rows)
       await stored
       // What was given up was not stored.
       if (isStopped) return
       const refused = new Set(stale)
-      for (const { thread, id, claims } of batch) {
+      for (const { thread, id, claims: asked } of batch) {
         // A row that was given back meanwhile went back without a mark: nobody would know of its dot.
-        const open = claims.filter((claim) => !refused.has(claim) && isWaitedFor(claim))
+        const open = asked.filter((claim) => !refused.has(claim) && isWaitedFor(claim))
         // Before the thread hears of it.
         for (const claim of open) marked.add(claim)
-        options.answer(
-          thread,
-          id,
-          claims.filter((claim) => !open.includes(claim)),
-        )
+        const closed = asked.filter((claim) => !open.includes(claim))
+        options.answer(thread, id, closed)
       }
       if (isBlocked) options.onUnblocked()
       isBlocked = false
