@@ -143,7 +143,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     name: 'a post without an answer counts as told',
     edits: [
       edit(
-        'src/webhooks/webhook-engine.ts',
+        'src/webhooks/webhook-results.ts',
         'if (posted.isSuccess) return',
         'if (posted.isSuccess || posted.status === null) return',
       ),
