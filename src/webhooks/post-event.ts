@@ -28,7 +28,7 @@ export interface PostEventOptions {
 }
 
 /** What goes out, and where to. */
-export type PostedDelivery = WebhookTarget & Pick<ClaimedWebhookDelivery, 'id' | 'eventId' | 'body' | 'attempts'>
+type PostedDelivery = WebhookTarget & Pick<ClaimedWebhookDelivery, 'id' | 'eventId' | 'body' | 'attempts'>
 
 export interface PostedEvent {
   isSuccess: boolean

@@ -23,7 +23,7 @@ import type { Post } from './posts-under-way.ts'
 import { createWebhookResults } from './webhook-results.ts'
 import type { WebhookResultsOptions } from './webhook-results.ts'
 
-export interface WebhookEngineOptions extends PostEventOptions, WebhookResultsOptions {
+interface WebhookEngineOptions extends PostEventOptions, WebhookResultsOptions {
   store: Store
   clock: Clock
   /** For what takes real time whatever the schedule follows: a post that does not end. */

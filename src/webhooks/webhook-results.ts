@@ -23,7 +23,7 @@ export interface WebhookResultsOptions {
   metrics: Metrics
 }
 
-export interface WebhookResults {
+interface WebhookResults {
   add(post: Post, posted: PostedEvent): void
   has(delivery: string): boolean
   size(): number

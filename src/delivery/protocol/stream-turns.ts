@@ -9,7 +9,7 @@ export interface StreamTurns {
 }
 
 /** What waits for its turn, each stream in the order in which it came. */
-export interface TurnQueue<Item> {
+interface TurnQueue<Item> {
   /** One that waits already keeps its place, but becomes urgent where it was not. */
   add(item: Item, isUrgent: boolean): void
   take(): Item | undefined

@@ -12,7 +12,7 @@ import type { MessageBody } from './message-body.ts'
 import type { SmtpWire } from './smtp-wire.ts'
 import type { Transaction } from './transaction-end.ts'
 
-export interface BodyTools {
+interface BodyTools {
   wire: Pick<SmtpWire, 'isOpen' | 'limit' | 'write'>
   /** `body`: each piece; `mark`: from the end of the body to the answer about the dot mark. */
   timeouts: { body: number; mark: number }

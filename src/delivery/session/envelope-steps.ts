@@ -13,7 +13,7 @@ import type { SmtpExtensions } from './smtp-extensions.ts'
 import type { Expectation, SmtpWire } from './smtp-wire.ts'
 import type { Transaction } from './transaction-end.ts'
 
-export interface EnvelopeTools {
+interface EnvelopeTools {
   wire: Pick<SmtpWire, 'say'>
   extensions: SmtpExtensions
   ending: ConnectionEnding
@@ -27,10 +27,7 @@ export type ExpectedStage = 'rset' | 'mail' | 'rcpt' | 'data' | 'dot'
 export type TakeReply = (transaction: Transaction, reply: RawReply) => void
 
 /** The lines that open a transaction, and the replies to them. */
-export type OpenEnvelope = (
-  transaction: Transaction,
-  needsReset: boolean,
-) => { lines: string; expectations: Expectation[] }
+type OpenEnvelope = (transaction: Transaction, needsReset: boolean) => { lines: string; expectations: Expectation[] }
 
 const START_INPUT = 354
 

@@ -20,13 +20,13 @@ export interface SenderSettings {
   platformDomain: string | null
 }
 
-export interface KnownSendersOptions extends SenderSettings {
+interface KnownSendersOptions extends SenderSettings {
   reader: Pick<ContentReader, 'signingKeys' | 'platformKey' | 'trackingHost'>
   keyRing: KeyRing
 }
 
 /** What is known of a sending domain; without signers its mail never leaves the host. */
-export interface KnownSender {
+interface KnownSender {
   signers: Signer[]
   trackingBaseUrl: string
 }

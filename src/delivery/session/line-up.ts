@@ -10,7 +10,7 @@ import type { SmtpWire } from './smtp-wire.ts'
 import { newTransaction, tellEnd, unacceptable } from './transaction-end.ts'
 import type { SendEnd, SessionJob, Transaction } from './transaction-end.ts'
 
-export interface LineUp {
+interface LineUp {
   add(job: SessionJob): void
   /** Begins the next message, if one may go now. */
   next(): Transaction | undefined

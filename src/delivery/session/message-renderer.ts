@@ -35,7 +35,7 @@ export type MessageForm = '8bit' | '7bit'
 
 export type RendererSettings = Omit<RenderSettings, 'keys'> & SenderSettings
 
-export interface MessageRendererOptions extends RendererSettings {
+interface MessageRendererOptions extends RendererSettings {
   reader: ContentReader
   masterKey: Uint8Array
 }
@@ -52,7 +52,7 @@ const EMPTY_LINE = '\r\n\r\n'
 /** Beside what is stored, the pieces it is made of are kept, and these as they are sent. */
 const PREPARED_SHARE = 4
 
-export interface MessageRenderer {
+interface MessageRenderer {
   /** These rows come soon: what they need is read at once. Never rejects. */
   readAhead(rows: readonly DispatchedRow[]): Promise<void>
   render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage>

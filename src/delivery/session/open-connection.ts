@@ -22,7 +22,7 @@ import type { PathFailure, PathPlan, Site, ThreadConnectionNote, TlsResultNote }
  * Addresses that failed a short while ago, by egress IP: they are asked last. One success clears it. Bounded, by the
  * monotonic clock of the cache (egress/README.md "Back-off of a path").
  */
-export interface HostMemory {
+interface HostMemory {
   isAside(source: string, address: string): boolean
   failed(source: string, address: string, isTimeout: boolean): void
   worked(source: string, address: string): void
@@ -34,7 +34,7 @@ export interface ConnectionTools {
   hosts: HostMemory
 }
 
-export interface ConnectionRequest {
+interface ConnectionRequest {
   path: PathPlan
   site: Site
   /** The recipient domain for whose message it is opened. */
@@ -47,7 +47,7 @@ export interface ConnectionRequest {
   onConnect: (place: { host: string; address: string }) => void
 }
 
-export type OpenedConnection =
+type OpenedConnection =
   | { kind: 'open'; session: SmtpSession }
   | { kind: 'failed'; failure: PathFailure; facts: ConnectionFacts }
   | { kind: 'source-gone'; reason: string }

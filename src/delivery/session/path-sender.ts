@@ -44,7 +44,7 @@ export interface PathSender {
   abort(): void
 }
 
-export interface PathSenderOptions {
+interface PathSenderOptions {
   tools: DeliveryTools
   report: (result: TryResult) => void
   /** Takes one of the connections that the thread may have; false: not now, and `grow` is called when there is one. */

@@ -57,7 +57,7 @@ export interface Trial {
   stageSince: number
 }
 
-export interface Turn {
+interface Turn {
   wasRcptSent: boolean
   session: SmtpSession
   /** The host was confused by several commands at once: no row goes over this connection any more. */
@@ -81,7 +81,7 @@ export interface RowTrials {
   concludeWaiting(end: TryEnd): void
 }
 
-export interface RowTrialsOptions {
+interface RowTrialsOptions {
   tools: Pick<DeliveryTools, 'now' | 'transcript'>
   report: (result: TryResult) => void
   giveBack: (sending: RowToSend) => void

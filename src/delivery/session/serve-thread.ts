@@ -6,12 +6,18 @@
  * and the way to the main thread are handed in, so that the same code runs in a worker and in the simulator.
  */
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
-import type { FromThread, DispatchedRow, PathBatch, ToThread } from '../protocol/try-result.ts'
+import type {
+  DispatchedRow,
+  FromThread,
+  PathBatch,
+  ThreadConnectionNote,
+  ThreadTurn,
+  ToThread,
+  TryResult,
+} from '../protocol/try-result.ts'
 import { createConnectionSlots } from './connection-slots.ts'
 import type { DeliveryTools } from './row-trials.ts'
 import { createHostMemory } from './open-connection.ts'
-import { createOutbox } from './outbox.ts'
-import type { Outbox } from './outbox.ts'
 import { createPathSender } from './path-sender.ts'
 import type { PathSender } from './path-sender.ts'
 
@@ -131,4 +137,83 @@ function placeOf(claim: number, senders: readonly PathSender[]): ThreadPlace | n
     if (place !== undefined) return place
   }
   return null
+}
+
+/**
+ * What the thread tells, one message for each turn of the event loop. A mark is asked for once; its answer comes after
+ * the commit, or never, which is the asker's to bear.
+ */
+interface Outbox {
+  report(result: TryResult): void
+  note(note: ThreadConnectionNote): void
+  /** `answer` is called with false for a claim that holds its row no more. */
+  askMark(claim: number, answer: (isOurs: boolean) => void): void
+  marked(message: Extract<ToThread, { kind: 'marked' }>): void
+  /** Sends what there is at once. */
+  flush(): void
+}
+
+interface Asked {
+  claim: number
+  answer: (isOurs: boolean) => void
+}
+
+/** Questions about marks that one thread can ask before its ids meet those of the next. */
+const MARKS_OF_A_THREAD = 2 ** 32
+
+/**
+ * `threadId`: of all threads of the process no two have the same. A thread takes the place of one that died, and what
+ * the store answers to that one's questions must not let a dot of this one out.
+ */
+function createOutbox(post: (message: FromThread) => void, threadId: number): Outbox {
+  const asked = new Map<number, Asked[]>()
+  let results: TryResult[] = []
+  let notes: ThreadConnectionNote[] = []
+  let marks: Asked[] = []
+  let nextMark = threadId * MARKS_OF_A_THREAD
+  let isScheduled = false
+
+  function schedule(): void {
+    if (isScheduled) return
+    isScheduled = true
+    setImmediate(flush)
+  }
+
+  function flush(): void {
+    isScheduled = false
+    if (notes.length + results.length + marks.length === 0) return
+    post({ kind: 'turn', turn: { notes, results, mark: takeMarks() } })
+    notes = []
+    results = []
+  }
+
+  function takeMarks(): ThreadTurn['mark'] {
+    if (marks.length === 0) return null
+    const id = nextMark++
+    const claims = marks.map(({ claim }) => claim)
+    asked.set(id, marks)
+    marks = []
+    return { id, claims }
+  }
+
+  return {
+    flush,
+    report(result) {
+      results.push(result)
+      schedule()
+    },
+    note(note) {
+      notes.push(note)
+      schedule()
+    },
+    askMark(claim, answer) {
+      marks.push({ claim, answer })
+      schedule()
+    },
+    marked({ id, stale }) {
+      const waiting = asked.get(id) ?? []
+      asked.delete(id)
+      for (const { claim, answer } of waiting) answer(!stale.includes(claim))
+    },
+  }
 }

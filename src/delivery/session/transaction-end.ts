@@ -72,7 +72,7 @@ export function newTransaction(
   }
 }
 
-/** What the host can not take, by what it announced. */
+/** What the host cannot take, by what it announced. */
 export function unacceptable(
   { envelope, bytes }: SessionJob,
   { hasSmtpUtf8, mostBytes }: SmtpExtensions,

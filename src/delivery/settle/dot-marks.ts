@@ -3,7 +3,7 @@
  *
  * What a thread asks for in one turn of its event loop is one verb. It goes to the store right behind the outcomes
  * that came sooner, to share their commit, and is answered when those are stored, too: so a connection has at most one
- * message whose dot is out and whose outcome is not committed. While the store can not commit, the question is asked
+ * message whose dot is out and whose outcome is not committed. While the store cannot commit, the question is asked
  * again every second, and no dot goes out: the thread gives up by itself and gives the row back. Rows whose mark was
  * answered are remembered until they come back: nobody knows whether their dots went out when their thread dies.
  *
@@ -30,7 +30,7 @@ export interface DotMarks {
   stop(): void
 }
 
-export interface DotMarksOptions {
+interface DotMarksOptions {
   store: Pick<Store, 'markDotSent'>
   clock: Clock
   logger: Logger

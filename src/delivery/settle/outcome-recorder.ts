@@ -49,7 +49,7 @@ export interface OutcomeRecorder {
   finish(): Promise<void>
 }
 
-export interface OutcomeRecorderOptions {
+interface OutcomeRecorderOptions {
   store: Pick<Store, 'recordOutcomes' | 'unclaim'>
   clock: Clock
   logger: Logger

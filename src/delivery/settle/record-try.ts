@@ -5,6 +5,7 @@
  * The outcome matters more than what follows from it: earlier bounces that cannot be read are told to the log. Never
  * throws. egress/README.md "Keep or rotate", mail/README.md "Three decisions".
  */
+import { DAY } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import { errorText, unreachable } from '../../base/errors.ts'
 import { newIdentifier } from '../../base/identifier.ts'
@@ -16,12 +17,12 @@ import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import { bouncedData, deferredData, deliveredData } from '../../mail/event.ts'
 import type { ServiceEvent } from '../../mail/event.ts'
 import type { ConnectionFacts, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
+import { isSimulated } from '../../mail/simulator.ts'
 import type { Grant } from '../../store/records/queue-records.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'
 import type { Store } from '../../store/store.ts'
 import { createAttemptLog } from './attempt-log.ts'
 import { decideIp } from './ip-decision.ts'
-import { createJudgeAddress } from './judge-address.ts'
 import type { Judgement } from './judge-reply.ts'
 import type { OutcomeRecorder } from './outcome-recorder.ts'
 
@@ -46,10 +47,15 @@ export interface Tried {
   refund: Grant | null
 }
 
-export type RecordTry = (message: ClaimedMessage, tried: Tried, judgement: Judgement) => void
+type RecordTry = (message: ClaimedMessage, tried: Tried, judgement: Judgement) => void
 
 /** As much as a bounce says (http/README.md "Events"). */
 const MOST_DESCRIPTION_CHARACTERS = 1_000
+
+const SECOND_WITHIN = 30 * DAY
+const SECOND_AFTER = DAY
+/** Of an address that gets more mail than this within 30 days only the last ends are looked at. */
+const MOST_LOOKED_AT = 100
 
 export function createRecordTry(options: RecordTryOptions): RecordTry {
   const { clock, logger, metrics, egress, configuration, recorder } = options
@@ -126,5 +132,39 @@ function eventOf(message: ClaimedMessage, judgement: Judgement, isp: string | nu
     }
     default:
       return unreachable(outcome)
+  }
+}
+
+type JudgeAddress = (message: ClaimedMessage, judgement: Judgement, now: number) => boolean | Promise<boolean>
+
+/**
+ * Whether the end of a message puts its address onto the suppression list. Only a bounce that calls the address dead does;
+ * with `suppress: second` the address needs such an end twice within 30 days, at least 24 h apart. An address with any
+ * other hard bounce gets no mail any more, so an earlier one can only have been of that kind. Simulated recipients are
+ * never put there. Answers at once but for the rare rule that needs the history; rejects when the store does.
+ */
+function createJudgeAddress(store: Pick<Store, 'searchMessages'>): JudgeAddress {
+  async function isSecond(recipient: string, now: number): Promise<boolean> {
+    const { messages } = await store.searchMessages({
+      recipient,
+      now,
+      state: 'bounced',
+      since: now - SECOND_WITHIN,
+      limit: MOST_LOOKED_AT,
+      from: null,
+      batchId: null,
+      tag: null,
+      isp: null,
+      ip: null,
+      until: null,
+      domains: null,
+      after: null,
+    })
+    return messages.some(({ bounce }) => bounce?.type === 'hard' && now - bounce.at >= SECOND_AFTER)
+  }
+
+  return ({ recipient, recipientDomain }, { outcome, suppress }, now) => {
+    if (outcome.kind !== 'bounced' || isSimulated(recipientDomain)) return false
+    return suppress === 'second' ? isSecond(recipient, now) : suppress === 'always'
   }
 }

@@ -33,7 +33,7 @@ export interface SettleTries {
   keyInThread(claim: number): number | undefined
 }
 
-export interface SettleTriesOptions extends SettleRowOptions {
+interface SettleTriesOptions extends SettleRowOptions {
   marks: Pick<DotMarks, 'isMarked' | 'forget'>
   history: Pick<ClaimHistory, 'note'>
   /** These rows have left their threads: their paths may take others. */
