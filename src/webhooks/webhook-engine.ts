@@ -134,27 +134,13 @@ export function createWebhookEngine(options: WebhookEngineOptions): WebhookEngin
   }
 }
 
-interface Poster {
-  /** Posts what waits in memory, as much as slots allow: of this endpoint, or of all. */
-  postAll(endpointId?: string): void
-  underWay(): number
-  has(delivery: string): boolean
-  slotsTaken(): Record<string, number>
-  /** Those that were under way at the look before already: the retry schedule takes them from here. */
-  letGoOrphans(): void
-  /** Nothing is posted any more. */
-  stop(): void
-  /** Resolves when all posts have ended, or have been let go. */
-  ended(): Promise<void>
-}
-
 interface PosterOptions extends Omit<WebhookEngineOptions, 'store' | 'speed'> {
   ahead: ClaimedAhead
   onEnd: (post: Post, posted: PostedEvent) => void
 }
 
 /** Posts side by side, at most `total` of them and so many to one endpoint as its slots allow. */
-function createPoster(options: PosterOptions): Poster {
+function createPoster(options: PosterOptions) {
   const { clock, realClock, settings, ahead, logger, metrics, onEnd } = options
   const slots = createEndpointSlots(settings.concurrency.per_endpoint)
   const underWay = createPostsUnderWay()
@@ -199,14 +185,19 @@ function createPoster(options: PosterOptions): Poster {
   }
 
   return {
-    postAll: (endpointId) => (endpointId === undefined ? ahead.endpoints() : [endpointId]).forEach(postWaiting),
+    /** Posts what waits in memory, as much as slots allow: of this endpoint, or of all. */
+    postAll: (endpointId?: string): void =>
+      (endpointId === undefined ? ahead.endpoints() : [endpointId]).forEach(postWaiting),
     underWay: underWay.size,
     has: underWay.has,
     slotsTaken: slots.taken,
+    /** Those that were under way at the look before already: the retry schedule takes them from here. */
     letGoOrphans: () => underWay.look().forEach(letGo),
+    /** Nothing is posted any more. */
     stop() {
       isStopping = true
     },
+    /** Resolves when all posts have ended, or have been let go. */
     async ended() {
       const { promise: over, resolve: giveUp } = Promise.withResolvers<void>()
       const cancel = realClock.after(LONGEST_STOP, giveUp)

@@ -94,15 +94,8 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
   }
 }
 
-interface KnownContents extends Pick<MessageRenderer, 'readAhead'> {
-  /** What is read ahead now. */
-  reading(): Promise<void>
-  contentOf(contentId: number): Promise<PreparedContent | undefined>
-  factsOf(key: number): Promise<RenderFacts | undefined>
-}
-
 /** Contents and facts of messages: those that were read ahead, and contents that several messages share. */
-function createKnownContents(reader: ContentReader): KnownContents {
+function createKnownContents(reader: ContentReader) {
   const contents = new LRUCache<number, PreparedContent>({ maxSize: CONTENTS_BYTES, sizeCalculation: sizeOf })
   const usedOnce = new LRUCache<number, true>({ max: MOST_USED_ONCE })
   const factsAhead = new LRUCache<number, RenderFacts>({ max: MOST_AHEAD })
@@ -126,12 +119,13 @@ function createKnownContents(reader: ContentReader): KnownContents {
   }
 
   return {
+    /** What is read ahead now. */
     reading: () => reading,
-    readAhead(rows) {
+    readAhead(rows: readonly DispatchedRow[]): Promise<void> {
       reading = read(rows)
       return reading
     },
-    async contentOf(contentId) {
+    async contentOf(contentId: number): Promise<PreparedContent | undefined> {
       const known = contents.get(contentId)
       if (known !== undefined) return known
       const stored = contentsAhead.get(contentId) ?? (await reader.content(contentId))
@@ -144,7 +138,7 @@ function createKnownContents(reader: ContentReader): KnownContents {
       contentsAhead.delete(contentId)
       return content
     },
-    async factsOf(key) {
+    async factsOf(key: number): Promise<RenderFacts | undefined> {
       const known = factsAhead.get(key)
       factsAhead.delete(key)
       return known ?? reader.renderFacts(key)

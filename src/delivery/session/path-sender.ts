@@ -144,18 +144,6 @@ export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions
   }
 }
 
-interface PathConnections {
-  /** No row begins any more: those that have not go back. */
-  isHalted(): boolean
-  drain(): void
-  /** False while the path has all its connections; an idle one of another site makes room. */
-  makeRoom(queue: SiteQueue): boolean
-  begin(queue: SiteQueue, first: RowToSend): void
-  /** Hands rows to the connections that wait for one. */
-  feed(queue: SiteQueue): void
-  finishUntried(rows: readonly RowToSend[], end: TryEnd): void
-}
-
 interface PathConnectionsOptions extends PathSenderOptions {
   sites: SiteQueues
   plan: () => PathPlan
@@ -164,7 +152,7 @@ interface PathConnectionsOptions extends PathSenderOptions {
 }
 
 /** Which connections a path has and may have, and what becomes of rows that none of them sends. */
-function createPathConnections(options: PathConnectionsOptions): PathConnections {
+function createPathConnections(options: PathConnectionsOptions) {
   const { tools, report, sites, plan, grow } = options
   let isDraining = false
 
@@ -204,15 +192,14 @@ function createPathConnections(options: PathConnectionsOptions): PathConnections
 
   return {
     isHalted,
-    drain() {
-      isDraining = true
-    },
-    makeRoom(queue) {
+    drain: () => void (isDraining = true),
+    /** False while the path has all its connections; an idle one of another site makes room. */
+    makeRoom(queue: SiteQueue): boolean {
       if (sites.workerCount() < plan().connections) return true
       sites.idleElsewhere(queue)?.wake()
       return false
     },
-    begin(queue, first) {
+    begin(queue: SiteQueue, first: RowToSend): void {
       sites.putLast(queue)
       const worker: ConnectionWorker = startWorker(first, {
         tools,
@@ -239,6 +226,7 @@ function createPathConnections(options: PathConnectionsOptions): PathConnections
       })
       queue.workers.add(worker)
     },
+    /** Hands rows to the connections that wait for one. */
     feed,
     finishUntried,
   }

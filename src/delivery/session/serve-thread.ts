@@ -80,17 +80,7 @@ export function serveThread(served: ServedThread): (message: ToThread) => void {
   }
 }
 
-interface Senders {
-  /** Made when it is not there; it leaves when it has neither rows nor connections. */
-  of(path: PathBatch['path']): PathSender
-  find(pathKey: string): PathSender | undefined
-  all(): PathSender[]
-  size(): number
-  /** The dispatcher's clock, by the offset to ours. */
-  setClock(offset: number): void
-}
-
-function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void): Senders {
+function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void) {
   const senders = new Map<string, PathSender>()
   const slots = createConnectionSlots<PathSender>(served.connectionsMax)
   let clockOffset = 0
@@ -104,7 +94,8 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
     now: () => Date.now() + clockOffset,
   }
   return {
-    of(path) {
+    /** Made when it is not there; it leaves when it has neither rows nor connections. */
+    of(path: PathBatch['path']): PathSender {
       const known = senders.get(path.key)
       if (known !== undefined) return known
       const sender: PathSender = createPathSender(path, {
@@ -122,10 +113,11 @@ function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void)
       senders.set(path.key, sender)
       return sender
     },
-    find: (pathKey) => senders.get(pathKey),
+    find: (pathKey: string) => senders.get(pathKey),
     all: () => [...senders.values()],
     size: () => senders.size,
-    setClock(offset) {
+    /** The dispatcher's clock, by the offset to ours. */
+    setClock(offset: number): void {
       clockOffset = offset
     },
   }

@@ -57,13 +57,6 @@ export interface SmtpWire {
   detach(): Socket
 }
 
-interface Deadline {
-  /** In place of the one before. */
-  set(milliseconds: number, what: string): void
-  lift(): void
-  stop(): void
-}
-
 export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): SmtpWire {
   const expected: Expectation[] = []
   /** Replies that may be taken: their commands were written before the bytes at hand came in. */
@@ -153,7 +146,7 @@ function writeTogether(socket: Socket, before: Buffer, lines: string): void {
 }
 
 /** One timer serves all limits: it is set anew only when it rings, or for a limit that ends sooner. */
-function createDeadline(onOver: (limit: string) => void): Deadline {
+function createDeadline(onOver: (limit: string) => void) {
   let deadline = Infinity
   let limit = ''
   let timer: NodeJS.Timeout | undefined
@@ -173,7 +166,8 @@ function createDeadline(onOver: (limit: string) => void): Deadline {
   }
 
   return {
-    set(milliseconds, what) {
+    /** In place of the one before. */
+    set(milliseconds: number, what: string): void {
       deadline = performance.now() + milliseconds
       limit = `${what}: nothing within ${milliseconds} ms`
       if (deadline >= timerAt) return

@@ -128,24 +128,15 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
   }
 }
 
-interface Sending {
-  outcome(settled: Settled): void
-  return(returned: Returned): void
-  behind: OutcomeRecorder['behind']
-  isBlocked(): boolean
-  /** Patience with a store that refuses ends then. */
-  giveUpAt(time: number): void
-}
-
 interface SendingOptions extends Pick<OutcomeRecorderOptions, 'clock' | 'logger'> {
-  unstored: Unstored
+  unstored: ReturnType<typeof createUnstored>
   /** Each resolves with what tells of the rows, when the store has taken them. */
   storeOutcomes: (batch: readonly Settled[]) => Promise<() => void>
   storeReturned: (batch: readonly Returned[]) => Promise<() => void>
 }
 
 /** Hands batches to the store, one after the other, and again each second what it refused. */
-function createSending({ clock, logger, unstored, storeOutcomes, storeReturned }: SendingOptions): Sending {
+function createSending({ clock, logger, unstored, storeOutcomes, storeReturned }: SendingOptions) {
   /** Not with the store. */
   let outcomes: Settled[] = []
   let returned: Returned[] = []
@@ -203,31 +194,22 @@ function createSending({ clock, logger, unstored, storeOutcomes, storeReturned }
   }
 
   return {
-    outcome(settled) {
+    outcome(settled: Settled): void {
       outcomes.push(settled)
       schedule()
     },
-    return(back) {
+    return(back: Returned): void {
       returned.push(back)
       schedule()
     },
-    behind(ask) {
+    behind(ask: (stored: Promise<void>) => void): void {
       asks.push(ask)
       schedule()
     },
     isBlocked: patience.isBlocked,
+    /** Patience with a store that refuses ends then. */
     giveUpAt: patience.endAt,
   }
-}
-
-interface Patience {
-  accepted(): void
-  refused(thrown: unknown, waiting: number): void
-  /** The last batch was refused. */
-  isBlocked(): boolean
-  /** Nothing is sent until it is tried again. */
-  isResting(): boolean
-  endAt(time: number): void
 }
 
 interface PatienceOptions extends Pick<OutcomeRecorderOptions, 'clock' | 'logger'> {
@@ -236,7 +218,7 @@ interface PatienceOptions extends Pick<OutcomeRecorderOptions, 'clock' | 'logger
 }
 
 /** With a store that refuses: it is asked again each second, until the patience ends. */
-function createPatience({ clock, logger, tryAgain, giveUp }: PatienceOptions): Patience {
+function createPatience({ clock, logger, tryAgain, giveUp }: PatienceOptions) {
   let isBlocked = false
   let isResting = false
   let endsAt = Infinity
@@ -244,7 +226,7 @@ function createPatience({ clock, logger, tryAgain, giveUp }: PatienceOptions): P
     accepted() {
       isBlocked = false
     },
-    refused(thrown, waiting) {
+    refused(thrown: unknown, waiting: number): void {
       isBlocked = true
       if (isResting) return
       logger.error({ code: errorCode(thrown), error: errorText(thrown), waiting }, REFUSED)
@@ -255,42 +237,34 @@ function createPatience({ clock, logger, tryAgain, giveUp }: PatienceOptions): P
         tryAgain()
       })
     },
+    /** The last batch was refused. */
     isBlocked: () => isBlocked,
+    /** Nothing is sent until it is tried again. */
     isResting: () => isResting,
-    endAt(time) {
+    endAt(time: number): void {
       endsAt = time
     },
   }
 }
 
-interface Unstored {
-  add(row: Settled | Returned): void
-  remove(rows: readonly (Settled | Returned)[]): void
-  all(): Iterable<Settled | Returned>
-  size(): number
-  /** Resolves when all that came so far is stored, or given up. */
-  untilStored(): Promise<void>
-  tellWaiting(): void
-  giveUp(): void
-}
-
 /** What is not stored, in the order in which it came, and who waits until it is. */
-function createUnstored(): Unstored {
+function createUnstored() {
   const rows = new Set<Settled | Returned>()
   const waiting: { until: number; resolve: () => void }[] = []
   let newest = 0
   let isGivenUp = false
   return {
-    add(row) {
+    add(row: Settled | Returned): void {
       rows.add(row)
       newest = row.number
     },
-    remove(stored) {
+    remove(stored: readonly (Settled | Returned)[]): void {
       for (const row of stored) rows.delete(row)
     },
     all: () => rows,
     size: () => rows.size,
-    untilStored() {
+    /** Resolves when all that came so far is stored, or given up. */
+    untilStored(): Promise<void> {
       if (isGivenUp || rows.size === 0) return Promise.resolve()
       return new Promise((resolve) => void waiting.push({ until: newest, resolve }))
     },
