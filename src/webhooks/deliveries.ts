@@ -19,10 +19,9 @@ import type {
   WebhookDeliveryState,
 } from '../store/records/webhook-records.ts'
 import { eventProblems, refuse } from './endpoint-rules.ts'
-import { secondsOrNull } from './endpoint-view.ts'
-import { known } from './endpoints.ts'
+import { known, secondsOrNull } from './endpoints.ts'
 
-export interface WebhookDeliveryView {
+interface WebhookDeliveryView {
   id: string
   webhook_id: string
   event_id: string
@@ -36,7 +35,7 @@ export interface WebhookDeliveryView {
   ended_at: number | null
 }
 
-export interface WebhookAttemptView {
+interface WebhookAttemptView {
   n: number
   at: number
   status: number | null
@@ -45,7 +44,7 @@ export interface WebhookAttemptView {
   answer: string
 }
 
-export interface WebhookDeliveryDetailView extends Omit<WebhookDeliveryView, 'attempts'> {
+interface WebhookDeliveryDetailView extends Omit<WebhookDeliveryView, 'attempts'> {
   /** The exact bytes. */
   body: string
   attempts: WebhookAttemptView[]
@@ -71,7 +70,7 @@ export interface WebhookDeliveries {
   replayRange(endpointId: string, request: ReplayRangeRequest): Promise<number>
 }
 
-export interface WebhookDeliveriesOptions {
+interface WebhookDeliveriesOptions {
   store: Store
   clock: Clock
   /** There are deliveries due. */

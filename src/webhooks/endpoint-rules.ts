@@ -19,7 +19,7 @@ const MOST_PROBLEMS = 20
 const KNOWN_KINDS: readonly string[] = [...GIVEN_EVENT_KINDS, ...FURTHER_EVENT_KINDS]
 
 /** null: not given. */
-export interface EndpointFields {
+interface EndpointFields {
   url: string | null
   events: string[] | null
   include: string[] | null

@@ -20,7 +20,7 @@ interface OpenedSecret {
   secret: KeyObject
 }
 
-export interface SigningSecrets {
+export interface OpenedSecrets {
   /** In UTF-8, as given. */
   secret: KeyObject
   nextSecret: KeyObject | null
@@ -39,7 +39,7 @@ export function openSecrets(
   keyRing: KeyRing,
   { endpointId, sealedSecret, next }: WebhookTarget,
   now: number,
-): SigningSecrets {
+): OpenedSecrets {
   if (next === null) return { secret: openOnce(keyRing, endpointId, sealedSecret), nextSecret: null }
   const nextSecret = openOnce(keyRing, endpointId, next.sealedSecret, 'next')
   if (now >= next.switchAt) return { secret: nextSecret, nextSecret: null }

@@ -6,7 +6,7 @@
  */
 import { createKeyedLimit } from '../base/keyed-limit.ts'
 
-export interface EndpointSlots {
+interface EndpointSlots {
   take(endpointId: string): void
   /** `isAnswered`: there was an HTTP answer, whatever it said. */
   release(endpointId: string, isAnswered: boolean): void

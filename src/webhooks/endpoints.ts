@@ -16,14 +16,32 @@ import { GIVEN_EVENT_KINDS } from '../mail/event.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import type { Store } from '../store/store.ts'
 import type {
+  DisabledReason,
   WebhookEndpointChange,
   WebhookEndpointRecord,
   WebhookEndpointState,
 } from '../store/records/webhook-records.ts'
 import { isIncludedField, refuse, refuseProblems, secretWarnings } from './endpoint-rules.ts'
 import { sealSecret } from './endpoint-secret.ts'
-import { endpointView } from './endpoint-view.ts'
-import type { WebhookEndpointView } from './endpoint-view.ts'
+
+/** Times in Unix seconds; never with a secret. */
+export interface WebhookEndpointView {
+  id: string
+  url: string
+  events: string[]
+  include: string[]
+  description: string | null
+  status: 'enabled' | 'disabled'
+  disabled_reason: DisabledReason | null
+  secret_set: true
+  created_at: number
+  updated_at: number
+  last_success_at: number | null
+  last_failure_at: number | null
+  consecutive_failures: number
+  pending: number
+  dead_letters: number
+}
 
 export interface RegisterEndpointRequest {
   url: string
@@ -45,14 +63,14 @@ export interface ChangeEndpointRequest {
   status?: 'enabled' | 'disabled'
 }
 
-export interface RegisteredEndpoint {
+interface RegisteredEndpoint {
   endpoint: WebhookEndpointView
   /** Only when it was generated: to be shown this once. */
   secret: string | null
   warnings: string[]
 }
 
-export interface RotatedSecret {
+interface RotatedSecret {
   /** Only when it was generated. */
   secret: string | null
   /** A whole second. */
@@ -72,7 +90,7 @@ export interface WebhookEndpoints {
   rotateSecret(id: string, request: { secret: string | null; graceSeconds: number | null }): Promise<RotatedSecret>
 }
 
-export interface WebhookEndpointsOptions {
+interface WebhookEndpointsOptions {
   store: Store
   clock: Clock
   keyRing: KeyRing
@@ -193,4 +211,28 @@ export function known<Found>(id: string, found: Found | null): Found {
 function unknownEndpoint(id: string): ServiceError {
   // Enough to show any real id whole.
   return new ServiceError('not_found', `webhook ${id.slice(0, 64)}`)
+}
+
+function endpointView(state: WebhookEndpointState): WebhookEndpointView {
+  return {
+    id: state.id,
+    url: state.url,
+    events: state.events,
+    include: state.include,
+    description: state.description,
+    status: state.status,
+    disabled_reason: state.disabledReason,
+    secret_set: true,
+    created_at: toUnixSeconds(state.createdAt),
+    updated_at: toUnixSeconds(state.updatedAt),
+    last_success_at: secondsOrNull(state.lastSuccessAt),
+    last_failure_at: secondsOrNull(state.lastFailureAt),
+    consecutive_failures: state.consecutiveFailures,
+    pending: state.pending,
+    dead_letters: state.deadLetters,
+  }
+}
+
+export function secondsOrNull(milliseconds: number | null): number | null {
+  return milliseconds === null ? null : toUnixSeconds(milliseconds)
 }

@@ -17,7 +17,7 @@ import type { Store } from '../store/store.ts'
 import type { ReplayedEvent } from '../store/records/webhook-records.ts'
 import { eventProblems, refuse } from './endpoint-rules.ts'
 
-export interface OpenStreamRequest {
+interface OpenStreamRequest {
   /** null: the five given kinds. */
   events: string[] | null
   lastEventId: string | null
@@ -26,7 +26,7 @@ export interface OpenStreamRequest {
 }
 
 /** The text of the stream, until it is told to end. */
-export type EventText = (ended: AbortSignal) => AsyncIterable<string>
+type EventText = (ended: AbortSignal) => AsyncIterable<string>
 
 export interface EventStreams {
   /** The stream counts from now until it has ended: it must be started. */
@@ -53,7 +53,7 @@ interface Follower {
   onNews: () => void
 }
 
-export interface EventStreamsOptions {
+interface EventStreamsOptions {
   store: Store
   clock: Clock
   /** Also how long a revoked key may keep an idle stream; nothing is told to it. Left out: 5 s. */

@@ -3,7 +3,7 @@
  *
  * Exactly status 200 within 10 seconds is success; every other answer is a failure with a sentence that says so. The
  * body goes out byte for byte as stored, so the signature of a retry is the one of the first attempt. Never throws.
- * service-interface.txt, Authentication 3 and Delivery rules; webhooks/README.md "Deliveries" to 8.5.
+ * service-interface.txt, Authentication 3 and Delivery rules; webhooks/README.md "Deliveries" and "Signature".
  */
 import { createSecretKey } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
@@ -14,7 +14,7 @@ import type { KeyRing } from '../base/key-ring.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import type { ClaimedWebhookDelivery, WebhookTarget } from '../store/records/webhook-records.ts'
 import { openSecrets } from './endpoint-secret.ts'
-import type { SigningSecrets } from './endpoint-secret.ts'
+import type { OpenedSecrets } from './endpoint-secret.ts'
 
 /** service-interface.txt, Delivery rules 2: from the start of the connect to the end of the answer's headers. */
 const ANSWER_TIMEOUT = 10 * SECOND
@@ -28,7 +28,7 @@ export interface PostEventOptions {
 }
 
 /** What goes out, and where to. */
-export type PostedDelivery = WebhookTarget & Pick<ClaimedWebhookDelivery, 'id' | 'eventId' | 'body' | 'attempts'>
+type PostedDelivery = WebhookTarget & Pick<ClaimedWebhookDelivery, 'id' | 'eventId' | 'body' | 'attempts'>
 
 export interface PostedEvent {
   isSuccess: boolean
@@ -46,7 +46,7 @@ export async function postEvent(
   { now, mostAnswerBytes }: { now: number; mostAnswerBytes?: number },
   { keyRing, guardedRequest, version }: PostEventOptions,
 ): Promise<PostedEvent> {
-  let secrets: SigningSecrets
+  let secrets: OpenedSecrets
   try {
     secrets = openSecrets(keyRing, delivery, now)
   } catch (thrown) {
@@ -70,7 +70,7 @@ export async function postEvent(
 /** webhooks/README.md "Signature". */
 export function deliveryHeaders(
   { body, eventId, id, attempts }: Pick<PostedDelivery, 'body' | 'eventId' | 'id' | 'attempts'>,
-  { secret, nextSecret }: SigningSecrets | { secret: string; nextSecret: null },
+  { secret, nextSecret }: OpenedSecrets | { secret: string; nextSecret: null },
   now: number,
 ): Record<string, string> {
   const timestamp = String(toUnixSeconds(now))

@@ -14,7 +14,7 @@ export interface Post {
   begunAt: number
 }
 
-export interface PostsUnderWay {
+interface PostsUnderWay {
   begin(post: Post): void
   /** False: it was let go before, and somebody else has its delivery. */
   end(post: Post): boolean

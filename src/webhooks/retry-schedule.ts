@@ -16,7 +16,7 @@ export const RETRY_DELAYS: readonly number[] = [1 * MINUTE, 5 * MINUTE, 30 * MIN
 const MOST_JITTER = 0.01
 const HASH_RANGE = 2 ** 32
 
-export interface FailedAttempt {
+interface FailedAttempt {
   deliveryId: string
   /** Attempts that failed so far, this one included: 1 to 6. */
   failedAttempts: number

@@ -8,16 +8,15 @@ import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import { createKeyedLimit } from '../base/keyed-limit.ts'
-import { FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../mail/event.ts'
+import { eventBody, FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../mail/event.ts'
 import type { WebhookEventKind } from '../mail/event.ts'
 import type { Store } from '../store/store.ts'
 import type { ReplayedEvent } from '../store/records/webhook-records.ts'
 import { known } from './endpoints.ts'
 import { postEvent } from './post-event.ts'
 import type { PostEventOptions } from './post-event.ts'
-import { sampleEvent } from './sample-event.ts'
 
-export interface EndpointTrial {
+interface EndpointTrial {
   ok: boolean
   /** null: there was no answer. */
   status: number | null
@@ -30,7 +29,7 @@ export interface EndpointTrial {
 /** null kind: `webhook.test`. */
 export type TryEndpoint = (endpointId: string, kind: string | null) => Promise<EndpointTrial>
 
-export interface TryEndpointOptions extends PostEventOptions {
+interface TryEndpointOptions extends PostEventOptions {
   store: Store
   clock: Clock
   /** An event was told. */
@@ -70,4 +69,41 @@ function kindOf(text: string | null): WebhookEventKind {
   const kind = [...GIVEN_EVENT_KINDS, ...FURTHER_EVENT_KINDS].find((each) => each === text)
   if (kind === undefined) throw new ServiceError('invalid_request', 'event: not an event kind')
   return kind
+}
+
+const RECIPIENT = 'ada@example.com'
+const URL = 'https://example.com/'
+const DOMAIN = { domain: 'example.com' }
+const IP = { ip: '192.0.2.10' }
+
+/** What comes behind message and recipient, for kinds of an email; else everything. */
+const DATA: Record<WebhookEventKind, Record<string, string>> = {
+  'email.delivered': { isp: 'gmail' },
+  'email.bounced': {
+    bounce_type: 'hard',
+    bounce_code: '5.1.1',
+    bounce_description: '550 5.1.1 The email account does not exist',
+  },
+  'email.complained': { isp: 'yahoo' },
+  'email.opened': {},
+  'email.clicked': { url: URL },
+  'email.deferred': { isp: 'gmail', description: '451 4.7.1 Try again later', next_attempt_at: '0' },
+  'email.suppressed': { reason: 'hard_bounce' },
+  'email.unsubscribed': { list: 'bulk' },
+  'email.canceled': {},
+  'domain.verified': DOMAIN,
+  'domain.degraded': DOMAIN,
+  'ip.warmup.advanced': IP,
+  'ip.warmup.held': IP,
+  'ip.warmup.completed': IP,
+  'ip.blocklisted': IP,
+  'webhook.test': { description: 'Sent by hand, to try out the endpoint' },
+}
+
+/** Shaped as real ones, about nobody; `now` in Unix milliseconds. */
+function sampleEvent(kind: WebhookEventKind, now: number): { eventId: string; kind: WebhookEventKind; body: string } {
+  const ofMessage = kind.startsWith('email.') ? { message_id: newIdentifier('msg', now), recipient: RECIPIENT } : {}
+  const id = newIdentifier('evt', now)
+  const body = eventBody({ id, kind, at: now, data: { ...ofMessage, ...DATA[kind] } })
+  return { eventId: id, kind, body }
 }

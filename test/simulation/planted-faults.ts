@@ -49,7 +49,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     name: 'a mark that is not awaited',
     edits: [
       edit(
-        'src/delivery/session/connection-worker.ts',
+        'src/delivery/session/row-feed.ts',
         'askMark: (answer) => tools.askMark(claim, answer),',
         'askMark(answer) {\n        tools.askMark(claim, () => {})\n        answer(true)\n      },',
       ),
@@ -74,8 +74,8 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     edits: [
       edit(
         'src/delivery/settle/settle-tries.ts',
-        'const isMarked = marks.isMarked(row.claim)\n      if (isMarked) uncertain++',
-        'const isMarked = false',
+        'const isMarked = leave(row)\n      if (isMarked) uncertain++',
+        'leave(row)\n      const isMarked = false',
       ),
     ],
   },
@@ -120,8 +120,8 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     edits: [
       edit(
         'src/delivery/session/path-sender.ts',
-        'if (workerCount() < plan.connections) return true',
-        'if (workerCount() <= plan.connections) return true',
+        'if (sites.workerCount() < plan().connections) return true',
+        'if (sites.workerCount() <= plan().connections) return true',
       ),
     ],
   },
@@ -139,7 +139,7 @@ export const PLANTED_FAULTS: readonly PlantedFault[] = [
     name: 'a post without an answer counts as told',
     edits: [
       edit(
-        'src/webhooks/webhook-engine.ts',
+        'src/webhooks/webhook-results.ts',
         'if (posted.isSuccess) return',
         'if (posted.isSuccess || posted.status === null) return',
       ),

@@ -1,7 +1,7 @@
 /**
  * Webhook endpoints and the deliveries on their way to them as text (http/README.md "Webhooks"). Pure.
  */
-import type { WebhookEndpointView } from '../../webhooks/endpoint-view.ts'
+import type { WebhookEndpointView } from '../../webhooks/endpoints.ts'
 import { localTime, preciseTime, sheetText } from '../shared/print.ts'
 
 /** One event on its way to one endpoint, as the API lists it; times in Unix seconds. */

@@ -8,7 +8,7 @@
 import type { Command } from 'commander'
 import { SECOND } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
-import type { WebhookEndpointView } from '../../webhooks/endpoint-view.ts'
+import type { WebhookEndpointView } from '../../webhooks/endpoints.ts'
 import { callServer, listFromServer } from '../shared/api-client.ts'
 import { durationFlag } from '../shared/flag-values.ts'
 import { isTerminal, localTime, printable, printNote, printResult, tableText } from '../shared/print.ts'

@@ -49,7 +49,7 @@ export interface Peer {
 }
 
 /**
- * Of a finished handshake, made without checks (`rejectUnauthorized: false`). Throws for a certificate that can not be
+ * Of a finished handshake, made without checks (`rejectUnauthorized: false`). Throws for a certificate that cannot be
  * read. By `getPeerCertificate`, as `getPeerX509Certificate` gives the chain once only and takes it off the socket.
  */
 export function readPeer(socket: TLSSocket): Peer {

@@ -83,7 +83,7 @@ function isSignedBy(certificate: X509Certificate, keyOf: () => KeyObject): boole
   try {
     return certificate.verify(keyOf())
   } catch {
-    // A key that can not be read, or of a kind that can not verify at all.
+    // A key that cannot be read, or of a kind that can not verify at all.
     return false
   }
 }

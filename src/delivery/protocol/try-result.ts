@@ -81,7 +81,7 @@ export type TryEnd =
   | { kind: 'returned'; why: ReturnCause; reason: string } // nothing was concluded, and no dot was sent
 
 /** Why a row comes back without a result. */
-export type ReturnCause =
+type ReturnCause =
   | 'stopping' // the server stops
   | 'source-gone' // this machine does not have the egress IP any more
   | 'not-renderable' // it could not be rendered or signed

@@ -15,7 +15,7 @@ export type Connected =
   | { kind: 'failed'; reason: string; isTimeout: boolean }
   | { kind: 'source-gone'; reason: string }
 
-export interface ConnectRequest {
+interface ConnectRequest {
   address: string
   port: number
   source: string

@@ -11,7 +11,7 @@
  * A small part is kept free: connections that wait for a row end, those that have waited longest first, so that who
  * comes next does not wait for their goodbye. Every step takes constant time, however many wait. Never throws.
  */
-import { createStreamTurns } from '../protocol/stream-turns.ts'
+import { createTurnQueue } from '../protocol/stream-turns.ts'
 
 export interface ConnectionSlots<Sender> {
   /** False: not now; its `grow` is called when its turn comes. */
@@ -42,9 +42,7 @@ export function createConnectionSlots<Sender extends SlotUser>(
   nextTurn: (run: () => void) => void = setImmediate,
 ): ConnectionSlots<Sender> {
   const keptFree = Math.min(MOST_KEPT_FREE, Math.floor(most * PART_KEPT_FREE))
-  const urgent = new Set<Sender>()
-  const others = new Set<Sender>()
-  const turns = createStreamTurns()
+  const waiting = createTurnQueue<Sender>()
   /** Those with connections that wait for a row, and some that had. */
   const resting = new Set<Sender>()
   let used = 0
@@ -56,7 +54,7 @@ export function createConnectionSlots<Sender extends SlotUser>(
   let served: Sender | undefined
 
   const mayBegin = (): boolean => used < most && begunInTurn < BEGUN_PER_TURN
-  const isWaitedFor = (): boolean => urgent.size + others.size > 0
+  const isWaitedFor = (): boolean => waiting.size() > 0
 
   function planTurn(): void {
     if (isTurnPlanned) return
@@ -68,9 +66,8 @@ export function createConnectionSlots<Sender extends SlotUser>(
     isTurnPlanned = false
     begunInTurn = 0
     while (isWaitedFor() && mayBegin()) {
-      const sender = takeFirst(turns.isUrgentNext(urgent.size > 0, others.size > 0) ? urgent : others)
-      served = sender
-      sender?.grow()
+      served = waiting.take()
+      served?.grow()
       served = undefined
     }
     if (isWaitedFor() && used < most) planTurn()
@@ -93,8 +90,7 @@ export function createConnectionSlots<Sender extends SlotUser>(
       const isInTurn = served === sender || !isWaitedFor()
       served = undefined
       if (!isInTurn || !mayBegin()) {
-        if (isUrgent) others.delete(sender)
-        if (isUrgent || !urgent.has(sender)) (isUrgent ? urgent : others).add(sender)
+        waiting.add(sender, isUrgent)
         if (used < most) planTurn()
         makeRoom()
         return false
@@ -116,17 +112,8 @@ export function createConnectionSlots<Sender extends SlotUser>(
       makeRoom()
     },
     forget(sender) {
-      urgent.delete(sender)
-      others.delete(sender)
+      waiting.delete(sender)
       resting.delete(sender)
     },
   }
-}
-
-function takeFirst<Sender>(senders: Set<Sender>): Sender | undefined {
-  for (const sender of senders) {
-    senders.delete(sender)
-    return sender
-  }
-  return undefined
 }

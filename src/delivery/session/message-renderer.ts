@@ -7,10 +7,7 @@
  * "Tracking" and "Rendering and DKIM".
  */
 import { LRUCache } from 'lru-cache'
-import { SECOND } from '../../base/clock.ts'
 import { createKeyRing } from '../../base/key-ring.ts'
-import { createSigner } from '../../content/mime/dkim.ts'
-import type { Signer } from '../../content/mime/dkim.ts'
 import { isAscii } from '../../content/mime/encode-header.ts'
 import { renderKeys } from '../../content/message-fields.ts'
 import type { RenderSettings } from '../../content/message-fields.ts'
@@ -19,8 +16,10 @@ import type { PreparedContent } from '../../content/prepare-content.ts'
 import { composeUnsigned, renderMessage } from '../../content/render-message.ts'
 import type { RenderFacts, StoredContent } from '../../mail/message.ts'
 import { returnPathAddress } from '../../mail/return-path.ts'
-import type { ContentReader, SealedSigningKey } from '../../store/content-reader.ts'
+import type { ContentReader } from '../../store/content-reader.ts'
 import { downgradeMail } from './downgrade-8bit.ts'
+import { createKnownSenders } from './known-senders.ts'
+import type { SenderSettings } from './known-senders.ts'
 import type { SmtpEnvelope } from './smtp-extensions.ts'
 import type { DispatchedRow } from '../protocol/try-result.ts'
 
@@ -34,37 +33,13 @@ export interface RenderedMessage {
 /** What the host takes: a submitted mail may have bytes beyond US-ASCII, all others have none. */
 export type MessageForm = '8bit' | '7bit'
 
-export interface RendererSettings extends Omit<RenderSettings, 'keys'> {
-  /** Scheme and host of all tracked links, without a slash at the end; null: https and a tracking host. */
-  trackingUrl: string | null
-  /** For domains without one of their own. */
-  trackingHost: string
-  /** A sending domain of the operator that signs all mail too, for feedback loops; null: none. */
-  platformDomain: string | null
-}
+export type RendererSettings = Omit<RenderSettings, 'keys'> & SenderSettings
 
-export interface MessageRendererOptions extends RendererSettings {
+interface MessageRendererOptions extends RendererSettings {
   reader: ContentReader
   masterKey: Uint8Array
 }
 
-interface OpenedKey {
-  sealed: Uint8Array
-  signer: Signer
-}
-
-/** What is read of a sending domain. */
-interface Sender {
-  signers: Signer[]
-  trackingBaseUrl: string
-}
-
-const MOST_SENDERS = 5_000
-/**
- * A rotated key signs after this at the latest, and so does that of a domain which was removed and added anew: its
- * owner may take the old record away at once.
- */
-const SENDER_LIFETIME = SECOND
 /** The content of a few batches under way. */
 const CONTENTS_BYTES = 64 * 2 ** 20
 /** Contents that were used once: one that is used again is kept, those of single messages only pass through. */
@@ -77,7 +52,7 @@ const EMPTY_LINE = '\r\n\r\n'
 /** Beside what is stored, the pieces it is made of are kept, and these as they are sent. */
 const PREPARED_SHARE = 4
 
-export interface MessageRenderer {
+interface MessageRenderer {
   /** These rows come soon: what they need is read at once. Never rejects. */
   readAhead(rows: readonly DispatchedRow[]): Promise<void>
   render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage>
@@ -88,123 +63,85 @@ export function createMessageRenderer(options: MessageRendererOptions): MessageR
   const keyRing = createKeyRing(masterKey)
   const bounceKey = keyRing.key('bounce')
   const settings: RenderSettings = { ...headers, keys: renderKeys(keyRing) }
-  const senders = new LRUCache<string, Promise<Sender>>({ max: MOST_SENDERS, ttl: SENDER_LIFETIME })
-  const opened = new LRUCache<string, OpenedKey>({ max: 2 * MOST_SENDERS })
+  const senderOf = createKnownSenders({ reader, keyRing, trackingUrl, trackingHost, platformDomain })
+  const known = createKnownContents(reader)
+
+  return {
+    readAhead: known.readAhead,
+    async render(row, form) {
+      await known.reading()
+      const stored = await known.contentOf(row.contentId)
+      const facts = await known.factsOf(row.key)
+      const sender = await senderOf(row.domain)
+      if (stored === undefined || facts === undefined) throw new Error(`no content for message ${row.messageId}`)
+      const content = form === '7bit' ? downgraded(stored) : stored
+      const { returnPath, messageId } = row
+      const input = { ...sender, content, facts, returnPath, settings }
+      const isUnsigned = sender.signers.length === 0
+      if (isUnsigned && !row.isCaptured) throw new Error(`no signing key for ${row.domain}`)
+      const bytes = isUnsigned ? (await composeUnsigned(input)).bytes : await renderMessage(input)
+      const from = returnPathAddress(messageId, returnPath, bounceKey)
+      const to = facts.to.address
+      const envelope = {
+        from,
+        to,
+        envelopeId: from.slice(0, from.indexOf('@')),
+        needsUtf8: content.needsUtf8 || !isAscii(to),
+        is8Bit: content.is8Bit,
+      }
+      return { envelope, bytes, provenFrom: provenFrom(content, bytes) }
+    },
+  }
+}
+
+/** Contents and facts of messages: those that were read ahead, and contents that several messages share. */
+function createKnownContents(reader: ContentReader) {
   const contents = new LRUCache<number, PreparedContent>({ maxSize: CONTENTS_BYTES, sizeCalculation: sizeOf })
   const usedOnce = new LRUCache<number, true>({ max: MOST_USED_ONCE })
   const factsAhead = new LRUCache<number, RenderFacts>({ max: MOST_AHEAD })
   const contentsAhead = new LRUCache<number, StoredContent>({ maxSize: CONTENTS_BYTES, sizeCalculation: sizeOfStored })
   let reading = Promise.resolve()
 
-  const readSender = async (domain: string): Promise<Sender> => {
-    const [keys, platformKey, ownHost] = await Promise.all([
-      reader.signingKeys(domain),
-      platformDomain === null ? undefined : reader.platformKey(platformDomain),
-      reader.trackingHost(domain),
-    ])
-    const [own] = keys
-    // The platform's signature never stands alone, nor twice: its own mail has it already. It is a single one: beside
-    // two of the sending domain OpenDKIM looks at no more.
-    const further = own === undefined || own.domain === platformDomain ? [] : openable(platformKey)
-    const trackingBaseUrl = trackingUrl ?? `https://${ownHost ?? trackingHost}`
-    return { signers: [...keys.map(signerOf), ...further], trackingBaseUrl }
-  }
-
-  /** Opening and parsing a key costs more than signing with it: the same one is opened once. */
-  const signerOf = ({ domain, selector, sealedPrivateKey: sealed }: SealedSigningKey): Signer => {
-    const name = `dkim ${domain} ${selector}`
-    const known = opened.get(name)
-    if (known !== undefined && Buffer.compare(known.sealed, sealed) === 0) return known.signer
-    const signer = createSigner({ domain, selector, privateKeyPem: keyRing.open(sealed, name) })
-    opened.set(name, { sealed, signer })
-    return signer
-  }
-
-  /** Nobody's mail waits for the platform's key: the start of the server tells of one that does not open. */
-  const openable = (key: SealedSigningKey | undefined): Signer[] => {
-    try {
-      return key === undefined ? [] : [signerOf(key)]
-    } catch {
-      return []
-    }
-  }
-
-  /** The promise is kept, so that many rows at once read the domain once; a failure is not kept. */
-  const senderOf = (domain: string): Promise<Sender> => {
-    const known = senders.get(domain)
-    if (known !== undefined) return known
-    const reading = readSender(domain)
-    senders.set(domain, reading)
-    reading.catch(() => senders.delete(domain))
-    return reading
-  }
-  const contentOf = async (contentId: number): Promise<PreparedContent | undefined> => {
-    const known = contents.get(contentId)
-    if (known !== undefined) return known
-    const stored = contentsAhead.get(contentId) ?? (await reader.content(contentId))
-    if (stored === undefined) return undefined
-    // Another message of the batch may have been quicker.
-    const isShared = usedOnce.has(contentId)
-    const content = contents.get(contentId) ?? prepareContent(stored, isShared)
-    if (isShared) contents.set(contentId, content)
-    usedOnce.set(contentId, true)
-    contentsAhead.delete(contentId)
-    return content
-  }
-  const factsOf = async (key: number): Promise<RenderFacts | undefined> => {
-    const known = factsAhead.get(key)
-    factsAhead.delete(key)
-    return known ?? reader.renderFacts(key)
-  }
-
-  const readAhead = async (rows: readonly DispatchedRow[]): Promise<void> => {
+  async function read(rows: readonly DispatchedRow[]): Promise<void> {
     const unknown = new Set<number>()
     for (const { contentId } of rows) {
       if (unknown.has(contentId)) usedOnce.set(contentId, true)
       if (!contents.has(contentId) && !contentsAhead.has(contentId)) unknown.add(contentId)
     }
     try {
-      const read = await reader.readAhead(
-        rows.map(({ key }) => key),
-        unknown,
-        AHEAD_BYTES,
-      )
-      for (const [key, facts] of read.facts) factsAhead.set(key, facts)
-      for (const [contentId, stored] of read.contents) contentsAhead.set(contentId, stored)
+      const keys = rows.map(({ key }) => key)
+      const found = await reader.readAhead(keys, unknown, AHEAD_BYTES)
+      for (const [key, facts] of found.facts) factsAhead.set(key, facts)
+      for (const [contentId, stored] of found.contents) contentsAhead.set(contentId, stored)
     } catch {
       // Each is read by itself when its turn comes, and says then what is wrong.
     }
   }
 
-  const render = async (row: DispatchedRow, form: MessageForm): Promise<RenderedMessage> => {
-    await reading
-    const stored = await contentOf(row.contentId)
-    const facts = await factsOf(row.key)
-    const sender = await senderOf(row.domain)
-    if (stored === undefined || facts === undefined) throw new Error(`no content for message ${row.messageId}`)
-    const content = form === '7bit' ? downgraded(stored) : stored
-    const { returnPath, messageId } = row
-    const input = { ...sender, content, facts, returnPath, settings }
-    const isUnsigned = sender.signers.length === 0
-    if (isUnsigned && !row.isCaptured) throw new Error(`no signing key for ${row.domain}`)
-    const bytes = isUnsigned ? (await composeUnsigned(input)).bytes : await renderMessage(input)
-    const from = returnPathAddress(messageId, returnPath, bounceKey)
-    const to = facts.to.address
-    const envelope = {
-      from,
-      to,
-      envelopeId: from.slice(0, from.indexOf('@')),
-      needsUtf8: content.needsUtf8 || !isAscii(to),
-      is8Bit: content.is8Bit,
-    }
-    return { envelope, bytes, provenFrom: provenFrom(content, bytes) }
-  }
-
   return {
-    render,
-    readAhead(rows) {
-      reading = readAhead(rows)
+    /** What is read ahead now. */
+    reading: () => reading,
+    readAhead(rows: readonly DispatchedRow[]): Promise<void> {
+      reading = read(rows)
       return reading
+    },
+    async contentOf(contentId: number): Promise<PreparedContent | undefined> {
+      const known = contents.get(contentId)
+      if (known !== undefined) return known
+      const stored = contentsAhead.get(contentId) ?? (await reader.content(contentId))
+      if (stored === undefined) return undefined
+      // Another message of the batch may have been quicker.
+      const isShared = usedOnce.has(contentId)
+      const content = contents.get(contentId) ?? prepareContent(stored, isShared)
+      if (isShared) contents.set(contentId, content)
+      usedOnce.set(contentId, true)
+      contentsAhead.delete(contentId)
+      return content
+    },
+    async factsOf(key: number): Promise<RenderFacts | undefined> {
+      const known = factsAhead.get(key)
+      factsAhead.delete(key)
+      return known ?? reader.renderFacts(key)
     },
   }
 }

@@ -8,14 +8,25 @@
  * egress/README.md "Back-off of a path", delivery/README.md "Stages" and "TLS", network/README.md "Mail hosts"; RFC
  * 7435 §3.
  */
+import { LRUCache } from 'lru-cache'
+import { MINUTE } from '../../base/clock.ts'
 import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
-import type { HostMemory } from './host-memory.ts'
 import type { HostTls, TlsPolicy } from '../protocol/host-tls.ts'
 import type { Opened, SessionTarget, SetupFailure, SmtpSession } from './smtp-session.ts'
 import type { Transcript } from './transcript.ts'
 import { NO_CONNECTION } from '../protocol/try-result.ts'
 import type { PathFailure, PathPlan, Site, ThreadConnectionNote, TlsResultNote } from '../protocol/try-result.ts'
+
+/**
+ * Addresses that failed a short while ago, by egress IP: they are asked last. One success clears it. Bounded, by the
+ * monotonic clock of the cache (egress/README.md "Back-off of a path").
+ */
+interface HostMemory {
+  isAside(source: string, address: string): boolean
+  failed(source: string, address: string, isTimeout: boolean): void
+  worked(source: string, address: string): void
+}
 
 export interface ConnectionTools {
   open(target: SessionTarget, transcript: Transcript | null): Promise<Opened>
@@ -23,7 +34,7 @@ export interface ConnectionTools {
   hosts: HostMemory
 }
 
-export interface ConnectionRequest {
+interface ConnectionRequest {
   path: PathPlan
   site: Site
   /** The recipient domain for whose message it is opened. */
@@ -36,7 +47,7 @@ export interface ConnectionRequest {
   onConnect: (place: { host: string; address: string }) => void
 }
 
-export type OpenedConnection =
+type OpenedConnection =
   | { kind: 'open'; session: SmtpSession }
   | { kind: 'failed'; failure: PathFailure; facts: ConnectionFacts }
   | { kind: 'source-gone'; reason: string }
@@ -49,8 +60,22 @@ interface Place {
 }
 
 const MOST_ADDRESSES = 20
+const MOST_HOSTS = 20_000
+const ASIDE_FOR = 2 * MINUTE
+const ASIDE_AFTER_TIMEOUT = 15 * MINUTE
 // A host that means all of its domain: it wants less of us, wherever we connect.
 const LIMITS_RATE = /\brate\b|too many|too (?:fast|much)|throttl|slow down|limit|exceed/i
+
+export function createHostMemory(): HostMemory {
+  const aside = new LRUCache<string, true>({ max: MOST_HOSTS })
+  return {
+    isAside: (source, address) => aside.has(`${source} ${address}`),
+    failed(source, address, isTimeout) {
+      aside.set(`${source} ${address}`, true, { ttl: isTimeout ? ASIDE_AFTER_TIMEOUT : ASIDE_FOR })
+    },
+    worked: (source, address) => void aside.delete(`${source} ${address}`),
+  }
+}
 
 export async function openConnection(request: ConnectionRequest, tools: ConnectionTools): Promise<OpenedConnection> {
   const { path, site } = request

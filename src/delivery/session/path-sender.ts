@@ -4,33 +4,27 @@
  * | a connection ends when                                      | its row                                            |
  * | ----------------------------------------------------------- | -------------------------------------------------- |
  * | messages per connection, 5 min, idle time, any doubt        | is reported; the next row gets a new connection    |
- * | it can not be opened while others of the site are open      | waits for one of those: the host limits us         |
- * | it can not be opened and no other is open                   | `path-failed`, with all rows waiting for this site |
+ * | it cannot be opened while others of the site are open       | waits for one of those: the host limits us         |
+ * | it cannot be opened and no other is open                    | `path-failed`, with all rows waiting for this site |
  * | the path may have fewer, or another site has waited longer  | is reported                                        |
  *
- * A site is tried with one connection first; the others follow once that one is open. Urgent rows go first. Every row
- * that was added is reported exactly once. delivery/README.md "Fairness" and "The SMTP session", egress/README.md
- * "Limits of a path" and "Rates".
+ * A site is tried with one connection first; the others follow once that one is open. Every row that was added is
+ * reported exactly once. delivery/README.md "Fairness" and "The SMTP session", egress/README.md "Limits of a path" and
+ * "Rates".
  */
 import { MINUTE } from '../../base/clock.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
 import type { RateLimit } from '../../base/rate-limit.ts'
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
-import { renderRow, startWorker, STOPPING } from './connection-worker.ts'
-import type { ConnectionWorker, DeliveryTools, PathRow } from './connection-worker.ts'
-import type { MessageForm, RenderedMessage } from './message-renderer.ts'
-import { createRowQueue } from './row-queue.ts'
-import type { RowQueue } from './row-queue.ts'
 import { NO_CONNECTION } from '../protocol/try-result.ts'
-import type {
-  DispatchedRow,
-  PathBatch,
-  PathFailure,
-  PathPlan,
-  Site,
-  TryEnd,
-  TryResult,
-} from '../protocol/try-result.ts'
+import type { DispatchedRow, PathBatch, PathFailure, PathPlan, TryEnd, TryResult } from '../protocol/try-result.ts'
+import { startWorker } from './connection-worker.ts'
+import type { ConnectionWorker } from './connection-worker.ts'
+import { STOPPING } from './row-feed.ts'
+import { renderRow } from './row-trials.ts'
+import type { DeliveryTools, RowToSend } from './row-trials.ts'
+import { createSiteQueues, hasOpen, mayConnectTo } from './site-queues.ts'
+import type { SiteQueue, SiteQueues } from './site-queues.ts'
 
 export interface PathSender {
   add(batch: PathBatch): void
@@ -50,7 +44,7 @@ export interface PathSender {
   abort(): void
 }
 
-export interface PathSenderOptions {
+interface PathSenderOptions {
   tools: DeliveryTools
   report: (result: TryResult) => void
   /** Takes one of the connections that the thread may have; false: not now, and `grow` is called when there is one. */
@@ -62,278 +56,240 @@ export interface PathSenderOptions {
   onIdle: () => void
 }
 
-interface SiteQueue {
-  site: Site
-  rows: RowQueue
-  workers: Set<ConnectionWorker>
-  /** No more workers than this until then: the host had refused a further connection. */
-  limit: { workers: number; until: number } | undefined
-}
-
 /** After a host has refused a further connection, that many are enough for so long. */
 const LIMIT_HOLDS = MINUTE
 /** So many connections for sites with urgent mail, then one for the site that waits the longest. */
 const URGENT_TURNS = 4
-/** So many messages over one connection, then another site of the path has its turn. */
-const TURN = 10
 const CONNECTION_BURST = 3 // egress/README.md "Rates"
 /** Larger messages are rendered when their turn comes: in memory two for each connection are enough of them. */
 const MOST_BYTES_AHEAD = 2 ** 20
 const REAL_TIME = { now: () => performance.now() }
 
 export function createPathSender(firstPlan: PathPlan, options: PathSenderOptions): PathSender {
-  const { report } = options
-  const tools: DeliveryTools = { ...options.tools, render }
-  const sites = new Map<string, SiteQueue>()
+  const sites = createSiteQueues()
+  const { tools, renderSoon } = renderAhead(options.tools, sites)
+  const pace = createConnectionPace(firstPlan, grow)
+  const connections = createPathConnections({ ...options, tools, sites, renderSoon, grow, plan: () => plan })
+  const { isHalted, finishUntried } = connections
   let plan = firstPlan
-  let isDraining = false
-  let rate = connectionRate(firstPlan)
-  let rateTimer: NodeJS.Timeout | undefined
-  let rendering: NodeJS.Immediate | undefined
-  /** The last message was. */
-  let isLarge = false
   /** Connections in a row that were begun for urgent mail. */
   let urgentBegun = 0
 
-  const workers = (): ConnectionWorker[] => [...sites.values()].flatMap((queue) => [...queue.workers])
-  const workerCount = (): number => [...sites.values()].reduce((sum, queue) => sum + queue.workers.size, 0)
-  const hasOpen = (queue: SiteQueue): boolean => [...queue.workers].some((worker) => worker.isOpen())
-  const isHalted = (): boolean => isDraining || plan.connections === 0
-
-  function finishUntried(rows: PathRow[], end: TryEnd): void {
-    for (const { row, wasRcptSent } of rows) {
-      const startedAt = tools.now()
-      report({
-        claim: row.claim,
-        startedAt,
-        durationMilliseconds: 0,
-        facts: NO_CONNECTION,
-        end,
-        wasRcptSent,
-        transcript: null,
-      })
-    }
-  }
-
   function grow(): void {
-    for (const queue of inTurn()) {
-      while (mayStart(queue)) {
-        if (!makeRoom(queue) || !mayConnect(queue)) return
-        begin(queue)
+    for (const queue of sites.inTurn(urgentBegun < URGENT_TURNS)) {
+      while (!isHalted() && mayConnectTo(queue)) {
+        if (!connections.makeRoom(queue) || !mayConnect(queue)) return
+        const first = queue.rows.take()
+        if (first === undefined) return options.releaseConnection()
+        urgentBegun = first.row.isUrgent ? urgentBegun + 1 : 0
+        connections.begin(queue, first)
       }
-      if (queue.rows.size() === 0 && queue.workers.size === 0) sites.delete(queue.site.key)
+      sites.dropEmpty(queue)
     }
-    if (sites.size > 0) return
-    clearTimeout(rateTimer)
+    if (!sites.isEmpty()) return
+    pace.stop()
     options.onIdle()
-  }
-
-  function inTurn(): SiteQueue[] {
-    const all = [...sites.values()]
-    if (urgentBegun >= URGENT_TURNS) return all
-    return [...all.filter(({ rows }) => rows.hasUrgent()), ...all.filter(({ rows }) => !rows.hasUrgent())]
-  }
-
-  /** One worker proves that the site answers; then as many as there are rows without one. */
-  function mayStart(queue: SiteQueue): boolean {
-    if (isHalted() || queue.rows.size() === 0) return false
-    const { limit } = queue
-    if (limit !== undefined && performance.now() < limit.until && queue.workers.size >= limit.workers) return false
-    return queue.workers.size === 0 || hasOpen(queue)
-  }
-
-  /** False while the path has all its connections; an idle one of another site makes room. */
-  function makeRoom(queue: SiteQueue): boolean {
-    if (workerCount() < plan.connections) return true
-    for (const other of sites.values()) {
-      const idle = other === queue ? undefined : [...other.workers].find((worker) => worker.isIdle())
-      if (idle === undefined) continue
-      idle.wake()
-      break
-    }
-    return false
   }
 
   /** Takes a connection of the thread and a token of the path's rate; without a token it is tried again in time. */
   function mayConnect({ rows }: SiteQueue): boolean {
-    const wait = rate === null ? 0 : rate.take('')
-    if (wait > 0) {
-      clearTimeout(rateTimer)
-      rateTimer = setTimeout(grow, Math.ceil(wait))
-      return false
-    }
+    if (!pace.take()) return false
     if (options.takeConnection(rows.hasUrgent())) return true
-    rate?.giveBack('', 1)
+    pace.giveBack()
     return false
   }
 
-  function begin(queue: SiteQueue): void {
-    const first = queue.rows.take()
-    if (first === undefined) return options.releaseConnection()
-    urgentBegun = first.row.isUrgent ? urgentBegun + 1 : 0
-    // The others come first the next time.
-    sites.delete(queue.site.key)
-    sites.set(queue.site.key, queue)
-    const worker: ConnectionWorker = startWorker(first, {
-      tools,
-      report,
-      isHalted,
-      plan: () => plan,
-      site: () => queue.site,
-      next: () => takeNext(queue),
-      isToLeave: (messages) => isToLeave(queue, messages),
-      giveBack: (row) => giveBack(queue, row),
-      // The site answers: the others may follow while this one sends.
-      onOpen: grow,
-      onRest: options.onRest,
-      onFailed: (row, failure, tell) => failSite(queue, { row, failure, tell }),
-      onEnd() {
-        queue.workers.delete(worker)
-        options.releaseConnection()
-        grow()
-      },
-    })
-    queue.workers.add(worker)
-  }
-
-  async function render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage> {
-    const message = await options.tools.render(row, form)
-    isLarge = message.bytes.length > MOST_BYTES_AHEAD
-    return message
-  }
-
-  function takeNext(queue: SiteQueue): PathRow | undefined {
-    const row = queue.rows.take()
-    renderSoon()
-    return row
-  }
-
-  /**
-   * One row for each connection: signing takes longer than what a connection waits for before it asks for a row. Not in
-   * this turn of the event loop, at whose end dot marks are asked for that connections wait for.
-   */
-  function renderSoon(): void {
-    rendering ??= setImmediate(() => {
-      rendering = undefined
-      if (isLarge) return
-      for (const {
-        rows,
-        workers: { size },
-      } of sites.values()) {
-        for (const row of rows.soon(size)) row.rendering ??= renderRow(tools, row, '8bit')
-      }
-    })
-  }
-
-  /** The path has too many connections, or another site needs this one more. */
-  function isToLeave(queue: SiteQueue, messages: number): boolean {
-    const count = workerCount()
-    if (count > plan.connections) return true
-    if (count < plan.connections) return false
-    const others = [...sites.values()].filter((other) => other !== queue && other.rows.size() > 0)
-    if (queue.rows.size() === 0) return others.length > 0
-    const waiting = others.filter((other) => other.workers.size === 0)
-    if (waiting.length === 0) return false
-    const isOutranked = !queue.rows.hasUrgent() && waiting.some(({ rows }) => rows.hasUrgent())
-    return isOutranked || messages >= TURN
-  }
-
-  function giveBack(queue: SiteQueue, row: PathRow): void {
-    if (isHalted()) return finishUntried([row], STOPPING)
-    putBack(queue, row)
-  }
-
-  function putBack(queue: SiteQueue, row: PathRow): void {
-    row.waitsSince = performance.now()
-    queue.rows.putBack(row)
-    feed(queue)
-  }
-
-  /** Hands rows to the connections that wait for one. */
-  function feed(queue: SiteQueue): void {
-    for (const worker of queue.workers) {
-      if (queue.rows.size() > 0 && worker.isIdle()) worker.wake()
-    }
-  }
-
-  function failSite(
-    queue: SiteQueue,
-    { row, failure, tell }: { row: PathRow; failure: PathFailure; tell: (end: TryEnd) => void },
-  ): void {
-    if (hasOpen(queue) && !isHalted()) {
-      queue.limit = { workers: queue.workers.size - 1, until: performance.now() + LIMIT_HOLDS }
-      return putBack(queue, row)
-    }
-    tell(failure)
-    finishUntried(queue.rows.takeAll(), { ...failure, wasTried: false })
+  function wakeIdle(): void {
+    for (const worker of sites.workers()) if (worker.isIdle()) worker.wake()
+    grow()
   }
 
   function halt(): void {
-    for (const { rows } of sites.values()) finishUntried(rows.takeAll(), STOPPING)
-    for (const worker of workers()) if (worker.isIdle()) worker.wake()
-    grow()
+    for (const { rows } of sites.all()) finishUntried(rows.takeAll(), STOPPING)
+    wakeIdle()
   }
 
   return {
     grow,
     add({ path, site, rows }) {
-      if (!isSameRate(plan, path)) rate = connectionRate(path)
+      pace.follow(path)
       plan = path
       if (isHalted()) {
         finishUntried(rows.map(newRow), STOPPING)
         return grow()
       }
-      const queue = sites.get(site.key) ?? { site, rows: createRowQueue(), workers: new Set(), limit: undefined }
-      sites.set(site.key, queue)
-      queue.site = site
+      const queue = sites.of(site)
       for (const row of rows) queue.rows.add(newRow(row))
       renderSoon()
-      feed(queue)
+      connections.feed(queue)
       grow()
     },
     limit(limits) {
       plan = { ...plan, ...limits }
-      if (isHalted()) return halt()
-      for (const worker of workers()) if (worker.isIdle()) worker.wake()
-      grow()
+      if (isHalted()) halt()
+      else wakeIdle()
     },
-    claims() {
-      const waiting = [...sites.values()].flatMap(({ rows }) => rows.soon(rows.size()))
-      return [...waiting.map(({ row }) => row.claim), ...workers().flatMap((worker) => worker.claims())]
-    },
-    where(claim) {
-      const onConnection = workers()
-        .map((worker) => worker.where(claim))
-        .find((place) => place !== undefined)
-      if (onConnection !== undefined) return onConnection
-      const waiting = [...sites.values()].flatMap(({ rows }) => rows.soon(rows.size()))
-      const found = waiting.find(({ row }) => row.claim === claim)
-      if (found === undefined) return undefined
-      return { stage: 'queue', milliseconds: performance.now() - found.waitsSince, host: null, address: null }
-    },
-    retireIdle: () => workers().some((worker) => worker.retire()),
+    claims: sites.claims,
+    where: sites.where,
+    retireIdle: () => sites.workers().some((worker) => worker.retire()),
     drain() {
-      isDraining = true
+      connections.drain()
       halt()
     },
     abort() {
-      for (const worker of workers()) worker.abort()
+      for (const worker of sites.workers()) worker.abort()
       // A connection that is still being made has no row any more: nobody waits for it.
-      if (workers().every((worker) => !worker.isBusy())) options.onIdle()
+      if (sites.workers().every((worker) => !worker.isBusy())) options.onIdle()
     },
   }
 }
 
-function newRow(row: DispatchedRow): PathRow {
-  return { row, waitsSince: performance.now(), returns: 0, mayPipeline: true, wasRcptSent: false, rendering: null }
+interface PathConnectionsOptions extends PathSenderOptions {
+  sites: SiteQueues
+  plan: () => PathPlan
+  renderSoon: () => void
+  grow: () => void
 }
 
-function connectionRate({ connectionRate: rate }: PathPlan): RateLimit | null {
+/** Which connections a path has and may have, and what becomes of rows that none of them sends. */
+function createPathConnections(options: PathConnectionsOptions) {
+  const { tools, report, sites, plan, grow } = options
+  let isDraining = false
+
+  const isHalted = (): boolean => isDraining || plan().connections === 0
+
+  function finishUntried(rows: readonly RowToSend[], end: TryEnd): void {
+    for (const { row, wasRcptSent } of rows) {
+      const facts = { startedAt: tools.now(), durationMilliseconds: 0, facts: NO_CONNECTION, transcript: null }
+      report({ ...facts, claim: row.claim, end, wasRcptSent })
+    }
+  }
+
+  function putBack(queue: SiteQueue, sending: RowToSend): void {
+    sending.waitsSince = performance.now()
+    queue.rows.putBack(sending)
+    feed(queue)
+  }
+
+  function feed({ workers, rows }: SiteQueue): void {
+    for (const worker of workers) if (rows.size() > 0 && worker.isIdle()) worker.wake()
+  }
+
+  function failSite(queue: SiteQueue, sending: RowToSend, failure: PathFailure, tell: (end: TryEnd) => void): void {
+    if (hasOpen(queue) && !isHalted()) {
+      queue.limit = { workers: queue.workers.size - 1, until: performance.now() + LIMIT_HOLDS }
+      return putBack(queue, sending)
+    }
+    tell(failure)
+    finishUntried(queue.rows.takeAll(), { ...failure, wasTried: false })
+  }
+
+  /** The path has too many connections, or another site needs this one more. */
+  function isToLeave(queue: SiteQueue, messages: number): boolean {
+    const spare = plan().connections - sites.workerCount()
+    return spare < 0 || (spare === 0 && sites.isOutranked(queue, messages))
+  }
+
+  return {
+    isHalted,
+    drain: () => void (isDraining = true),
+    /** False while the path has all its connections; an idle one of another site makes room. */
+    makeRoom(queue: SiteQueue): boolean {
+      if (sites.workerCount() < plan().connections) return true
+      sites.idleElsewhere(queue)?.wake()
+      return false
+    },
+    begin(queue: SiteQueue, first: RowToSend): void {
+      sites.putLast(queue)
+      const worker: ConnectionWorker = startWorker(first, {
+        tools,
+        report,
+        isHalted,
+        plan,
+        site: () => queue.site,
+        next() {
+          const sending = queue.rows.take()
+          options.renderSoon()
+          return sending
+        },
+        isToLeave: (messages) => isToLeave(queue, messages),
+        giveBack: (sending) => (isHalted() ? finishUntried([sending], STOPPING) : putBack(queue, sending)),
+        // The site answers: the others may follow while this one sends.
+        onOpen: grow,
+        onRest: options.onRest,
+        onFailed: (sending, failure, tell) => failSite(queue, sending, failure, tell),
+        onEnd() {
+          queue.workers.delete(worker)
+          options.releaseConnection()
+          grow()
+        },
+      })
+      queue.workers.add(worker)
+    },
+    /** Hands rows to the connections that wait for one. */
+    feed,
+    finishUntried,
+  }
+}
+
+/**
+ * One row for each connection is rendered before its turn: signing takes longer than what a connection waits for before
+ * it asks for a row. Not in this turn of the event loop, at whose end connections ask for the dot marks they wait for.
+ */
+function renderAhead(tools: DeliveryTools, sites: SiteQueues): { tools: DeliveryTools; renderSoon: () => void } {
+  let planned: NodeJS.Immediate | undefined
+  /** The last message was. */
+  let isLarge = false
+  const noting: DeliveryTools = {
+    ...tools,
+    async render(row, form) {
+      const message = await tools.render(row, form)
+      isLarge = message.bytes.length > MOST_BYTES_AHEAD
+      return message
+    },
+  }
+
+  function renderNow(): void {
+    planned = undefined
+    if (isLarge) return
+    for (const { rows, workers } of sites.all()) {
+      for (const sending of rows.soon(workers.size)) sending.rendering ??= renderRow(noting, sending, '8bit')
+    }
+  }
+
+  return { tools: noting, renderSoon: () => void (planned ??= setImmediate(renderNow)) }
+}
+
+/** How fast the path may begin connections; `onToken`: there is a token again that was asked for. */
+function createConnectionPace(plan: PathPlan, onToken: () => void) {
+  let { connectionRate } = plan
+  let limit = rateLimit(connectionRate)
+  let timer: NodeJS.Timeout | undefined
+  return {
+    follow({ connectionRate: next }: PathPlan): void {
+      const isSame =
+        connectionRate?.count === next?.count && connectionRate?.per_milliseconds === next?.per_milliseconds
+      if (!isSame) limit = rateLimit(next)
+      connectionRate = next
+    },
+    take(): boolean {
+      const wait = limit?.take('') ?? 0
+      if (wait <= 0) return true
+      clearTimeout(timer)
+      timer = setTimeout(onToken, Math.ceil(wait))
+      return false
+    },
+    giveBack: (): void => limit?.giveBack('', 1),
+    stop: (): void => clearTimeout(timer),
+  }
+}
+
+function rateLimit(rate: PathPlan['connectionRate']): RateLimit | null {
   if (rate === null) return null
   const { count, per_milliseconds: perMilliseconds } = rate
   return createRateLimit({ clock: REAL_TIME, count, perMilliseconds, burst: CONNECTION_BURST, mostKeys: 1 })
 }
 
-function isSameRate({ connectionRate: one }: PathPlan, { connectionRate: other }: PathPlan): boolean {
-  return one?.count === other?.count && one?.per_milliseconds === other?.per_milliseconds
+function newRow(row: DispatchedRow): RowToSend {
+  return { row, waitsSince: performance.now(), returns: 0, mayPipeline: true, wasRcptSent: false, rendering: null }
 }

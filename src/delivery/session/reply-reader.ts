@@ -21,7 +21,7 @@ export interface ReplyReader {
   hasRest(): boolean
 }
 
-export interface ReplyReaderOptions {
+interface ReplyReaderOptions {
   onReply: (reply: RawReply) => void
   /** What the host sent instead of a reply, as far as it may be shown. */
   onMalformed: (reason: string) => void

@@ -6,11 +6,18 @@
  * and the way to the main thread are handed in, so that the same code runs in a worker and in the simulator.
  */
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
-import type { FromThread, DispatchedRow, PathBatch, ToThread } from '../protocol/try-result.ts'
+import type {
+  DispatchedRow,
+  FromThread,
+  PathBatch,
+  ThreadConnectionNote,
+  ThreadTurn,
+  ToThread,
+  TryResult,
+} from '../protocol/try-result.ts'
 import { createConnectionSlots } from './connection-slots.ts'
-import type { DeliveryTools } from './connection-worker.ts'
-import { createHostMemory } from './host-memory.ts'
-import { createOutbox } from './outbox.ts'
+import type { DeliveryTools } from './row-trials.ts'
+import { createHostMemory } from './open-connection.ts'
 import { createPathSender } from './path-sender.ts'
 import type { PathSender } from './path-sender.ts'
 
@@ -28,92 +35,177 @@ export interface ServedThread extends Pick<DeliveryTools, 'open' | 'render' | 't
 
 /** Returns what takes each message of the main thread. */
 export function serveThread(served: ServedThread): (message: ToThread) => void {
-  const { post, open, transcript, render, readAhead, connectionsMax } = served
-  const senders = new Map<string, PathSender>()
-  const slots = createConnectionSlots<PathSender>(connectionsMax)
+  const { post, readAhead } = served
   const outbox = createOutbox(post, served.threadId)
-  let clockOffset = 0
+  const senders = createSenders(served, outbox, onIdle)
   let isDraining = false
 
-  const tools: DeliveryTools = {
-    open,
-    transcript,
-    render,
-    hosts: createHostMemory(),
-    note: outbox.note,
-    askMark: outbox.askMark,
-    now: () => Date.now() + clockOffset,
-  }
-
-  function senderOf(path: PathBatch['path']): PathSender {
-    const known = senders.get(path.key)
-    if (known !== undefined) return known
-    const sender: PathSender = createPathSender(path, {
-      tools,
-      report: outbox.report,
-      takeConnection: (isUrgent) => slots.take(sender, isUrgent),
-      releaseConnection: slots.release,
-      onRest: () => slots.rests(sender),
-      onIdle() {
-        senders.delete(path.key)
-        slots.forget(sender)
-        if (isDraining) finishDrain()
-      },
-    })
-    senders.set(path.key, sender)
-    return sender
-  }
-
-  function placeOf(claim: number): ThreadPlace | null {
-    for (const sender of senders.values()) {
-      const place = sender.where(claim)
-      if (place !== undefined) return place
-    }
-    return null
-  }
-
-  const claimsHere = (): number[] => [...senders.values()].flatMap((sender) => sender.claims())
-
-  function finishDrain(): void {
-    if (senders.size > 0) return
+  function onIdle(): void {
+    if (!isDraining || senders.size() > 0) return
     outbox.flush()
     post({ kind: 'drained' })
-  }
-
-  function drain(): void {
-    isDraining = true
-    for (const sender of senders.values()) sender.drain()
-    finishDrain()
   }
 
   return (message) => {
     switch (message.kind) {
       case 'dispatch':
-        clockOffset = message.clockOffset
+        senders.setClock(message.clockOffset)
         readAhead(message.batches.flatMap(({ rows }) => rows))
-        for (const batch of message.batches) senderOf(batch.path).add(batch)
+        for (const batch of message.batches) senders.of(batch.path).add(batch)
         return
       case 'marked':
-        clockOffset = message.clockOffset
+        senders.setClock(message.clockOffset)
         return outbox.marked(message)
       case 'limit':
-        return senders.get(message.pathKey)?.limit(message)
+        return senders.find(message.pathKey)?.limit(message)
       case 'tick':
         return post({ kind: 'tick', id: message.id })
       case 'claims':
         outbox.flush()
-        return post({ kind: 'claims', id: message.id, claims: claimsHere() })
+        return post({ kind: 'claims', id: message.id, claims: senders.all().flatMap((sender) => sender.claims()) })
       case 'where':
         // What has ended is told before.
         outbox.flush()
-        return post({ kind: 'where', id: message.id, place: placeOf(message.claim) })
+        return post({ kind: 'where', id: message.id, place: placeOf(message.claim, senders.all()) })
       case 'drain':
-        return drain()
+        isDraining = true
+        for (const sender of senders.all()) sender.drain()
+        return onIdle()
       case 'abort':
-        for (const sender of senders.values()) sender.abort()
+        for (const sender of senders.all()) sender.abort()
         return
       case 'end':
         return void served.end()
     }
+  }
+}
+
+function createSenders(served: ServedThread, outbox: Outbox, onIdle: () => void) {
+  const senders = new Map<string, PathSender>()
+  const slots = createConnectionSlots<PathSender>(served.connectionsMax)
+  let clockOffset = 0
+  const tools: DeliveryTools = {
+    open: served.open,
+    transcript: served.transcript,
+    render: served.render,
+    hosts: createHostMemory(),
+    note: outbox.note,
+    askMark: outbox.askMark,
+    now: () => Date.now() + clockOffset,
+  }
+  return {
+    /** Made when it is not there; it leaves when it has neither rows nor connections. */
+    of(path: PathBatch['path']): PathSender {
+      const known = senders.get(path.key)
+      if (known !== undefined) return known
+      const sender: PathSender = createPathSender(path, {
+        tools,
+        report: outbox.report,
+        takeConnection: (isUrgent) => slots.take(sender, isUrgent),
+        releaseConnection: slots.release,
+        onRest: () => slots.rests(sender),
+        onIdle() {
+          senders.delete(path.key)
+          slots.forget(sender)
+          onIdle()
+        },
+      })
+      senders.set(path.key, sender)
+      return sender
+    },
+    find: (pathKey: string) => senders.get(pathKey),
+    all: () => [...senders.values()],
+    size: () => senders.size,
+    /** The dispatcher's clock, by the offset to ours. */
+    setClock(offset: number): void {
+      clockOffset = offset
+    },
+  }
+}
+
+function placeOf(claim: number, senders: readonly PathSender[]): ThreadPlace | null {
+  for (const sender of senders) {
+    const place = sender.where(claim)
+    if (place !== undefined) return place
+  }
+  return null
+}
+
+/**
+ * What the thread tells, one message for each turn of the event loop. A mark is asked for once; its answer comes after
+ * the commit, or never, which is the asker's to bear.
+ */
+interface Outbox {
+  report(result: TryResult): void
+  note(note: ThreadConnectionNote): void
+  /** `answer` is called with false for a claim that holds its row no more. */
+  askMark(claim: number, answer: (isOurs: boolean) => void): void
+  marked(message: Extract<ToThread, { kind: 'marked' }>): void
+  /** Sends what there is at once. */
+  flush(): void
+}
+
+interface Asked {
+  claim: number
+  answer: (isOurs: boolean) => void
+}
+
+/** Questions about marks that one thread can ask before its ids meet those of the next. */
+const MARKS_OF_A_THREAD = 2 ** 32
+
+/**
+ * `threadId`: of all threads of the process no two have the same. A thread takes the place of one that died, and what
+ * the store answers to that one's questions must not let a dot of this one out.
+ */
+function createOutbox(post: (message: FromThread) => void, threadId: number): Outbox {
+  const asked = new Map<number, Asked[]>()
+  let results: TryResult[] = []
+  let notes: ThreadConnectionNote[] = []
+  let marks: Asked[] = []
+  let nextMark = threadId * MARKS_OF_A_THREAD
+  let isScheduled = false
+
+  function schedule(): void {
+    if (isScheduled) return
+    isScheduled = true
+    setImmediate(flush)
+  }
+
+  function flush(): void {
+    isScheduled = false
+    if (notes.length + results.length + marks.length === 0) return
+    post({ kind: 'turn', turn: { notes, results, mark: takeMarks() } })
+    notes = []
+    results = []
+  }
+
+  function takeMarks(): ThreadTurn['mark'] {
+    if (marks.length === 0) return null
+    const id = nextMark++
+    const claims = marks.map(({ claim }) => claim)
+    asked.set(id, marks)
+    marks = []
+    return { id, claims }
+  }
+
+  return {
+    flush,
+    report(result) {
+      results.push(result)
+      schedule()
+    },
+    note(note) {
+      notes.push(note)
+      schedule()
+    },
+    askMark(claim, answer) {
+      marks.push({ claim, answer })
+      schedule()
+    },
+    marked({ id, stale }) {
+      const waiting = asked.get(id) ?? []
+      asked.delete(id)
+      for (const { claim, answer } of waiting) answer(!stale.includes(claim))
+    },
   }
 }

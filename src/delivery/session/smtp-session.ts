@@ -13,13 +13,15 @@ import type { SecureContext } from 'node:tls'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { connectFrom } from './connect-from.ts'
+import type { ConnectionEnd } from './connection-ending.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
-import { createOpening } from './opening-dialogue.ts'
-import type { Answer, OpeningDialogue } from './opening-dialogue.ts'
+import type { RawReply } from './reply-reader.ts'
 import { helloName, NO_EXTENSIONS, readExtensions } from './smtp-extensions.ts'
 import type { SmtpExtensions } from './smtp-extensions.ts'
 import { createTransactions } from './smtp-transaction.ts'
-import type { ConnectionEnd, TransactionTimeouts } from './smtp-transaction.ts'
+import type { TransactionTimeouts } from './smtp-transaction.ts'
+import { createSmtpWire } from './smtp-wire.ts'
+import type { SmtpWire, WireEnd, WireStage } from './smtp-wire.ts'
 import { startTls } from './start-tls.ts'
 import type { TlsTickets } from './start-tls.ts'
 import type { SessionJob } from './transaction-end.ts'
@@ -209,7 +211,7 @@ function createSession(
   const { timeouts } = settings
   const { promise: ended, resolve } = Promise.withResolvers<ConnectionEnd>()
   const wire = dialogue.handOver((end) => resolve(transactions.settle(end)))
-  const transactions = createTransactions({ wire, extensions, timeouts })
+  const transactions = createTransactions(wire, extensions, timeouts)
   let isLeaving = false
   return {
     facts,
@@ -245,7 +247,7 @@ function fail(
 }
 
 /** What a refusal or an end means before MAIL: none of them is ever about the message. */
-function failureAt(stage: 'banner' | 'ehlo' | 'starttls', answer: Answer): SetupFailure {
+function failureAt(stage: 'banner' | 'ehlo' | 'starttls', answer: OpeningAnswer): SetupFailure {
   const reply = answer.kind === 'reply' ? (readSmtpReply(answer.reply.text) ?? null) : answer.end.reply
   const reason = answer.kind === 'end' ? answer.end.reason : (reply?.text ?? answer.reply.text)
   const tlsResult = stage === 'starttls' ? 'starttls-not-supported' : null
@@ -258,6 +260,62 @@ function codeOf(stage: 'banner' | 'ehlo' | 'starttls', hasReply: boolean): strin
   return stage === 'banner' ? '4.4.1' : '4.4.2'
 }
 
-function isPositive(answer: Answer): boolean {
+function isPositive(answer: OpeningAnswer): boolean {
   return answer.kind === 'reply' && answer.reply.code >= 200 && answer.reply.code < 300
+}
+
+type OpeningAnswer = { kind: 'reply'; reply: RawReply } | { kind: 'end'; end: WireEnd }
+
+/** The dialogue before the first message, one question at a time. Never rejects: the end of the connection is an answer. */
+interface OpeningDialogue {
+  /** Waits for what the host says by itself. */
+  hear(stage: WireStage, limitMilliseconds: number): Promise<OpeningAnswer>
+  ask(line: string, stage: WireStage, limitMilliseconds: number): Promise<OpeningAnswer>
+  /** How the connection has ended; undefined: it has not. */
+  problem(): WireEnd | undefined
+  /** A reply has begun that nobody asked for. */
+  hasUnread(): boolean
+  close(): void
+  detach(): Socket
+  /** From now on the end is told there. */
+  handOver(onEnd: (end: WireEnd) => void): SmtpWire
+}
+
+function createOpening(socket: Socket, transcript: Transcript | null): OpeningDialogue {
+  let ended: WireEnd | undefined
+  let onAnswer: ((answer: OpeningAnswer) => void) | undefined
+  let onEnd = (end: WireEnd): void => {
+    ended = end
+    onAnswer?.({ kind: 'end', end })
+  }
+  const wire = createSmtpWire(socket, (end) => onEnd(end))
+
+  function wait(stage: WireStage, limitMilliseconds: number, line: string | null): Promise<OpeningAnswer> {
+    if (ended !== undefined) return Promise.resolve({ kind: 'end', end: ended })
+    return new Promise((resolve) => {
+      onAnswer = resolve
+      const expectation = {
+        stage,
+        limitMilliseconds,
+        transcript,
+        answer: (reply: RawReply) => resolve({ kind: 'reply', reply }),
+      }
+      if (line === null) return wire.expect(expectation)
+      transcript?.said(line)
+      wire.say(`${line}\r\n`, [expectation])
+    })
+  }
+
+  return {
+    hear: (stage, limitMilliseconds) => wait(stage, limitMilliseconds, null),
+    ask: (line, stage, limitMilliseconds) => wait(stage, limitMilliseconds, line),
+    problem: () => ended,
+    hasUnread: wire.hasUnread,
+    close: wire.close,
+    detach: wire.detach,
+    handOver(listener) {
+      onEnd = listener
+      return wire
+    },
+  }
 }

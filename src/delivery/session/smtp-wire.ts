@@ -3,8 +3,8 @@
  *
  * A reply answers a command only when that had been written before the reply came in: whatever comes earlier is a host
  * out of step, and ends the wire like a lost connection, a silence over the limit, or a malformed reply. The end is
- * told once, with the stage that waited; nothing is read or written afterwards. One timer serves all limits: it is set
- * anew only when it rings. A limit is for the whole answer, so a host that drips gains nothing. Never throws.
+ * told once, with the stage that waited; nothing is read or written afterwards. A limit is for the whole answer, so a
+ * host that drips gains nothing. Never throws.
  * RFC 5321 §4.2, RFC 2920; delivery/README.md "The SMTP session" and "Stages".
  */
 import type { Socket } from 'node:net'
@@ -57,71 +57,41 @@ export interface SmtpWire {
   detach(): Socket
 }
 
-const NEVER = Infinity
-
 export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): SmtpWire {
   const expected: Expectation[] = []
   /** Replies that may be taken: their commands were written before the bytes at hand came in. */
   let answerable = 0
   let isOpen = true
-  let deadline = NEVER
-  let limitOf = ''
-  let timer: NodeJS.Timeout | undefined
-  let timerAt = NEVER
+  const deadline = createDeadline((limit) => end(limit, { isTimeout: true }))
   const reader: ReplyReader = createReplyReader({ onReply: receive, onMalformed: (reason) => end(reason) })
 
   function receive(reply: RawReply): void {
     if (!isOpen) return
     const expectation = answerable > 0 ? expected.shift() : undefined
-    if (expectation === undefined) return endEarly(reply)
+    if (expectation === undefined) {
+      return end(`reply before its command: ${reply.text}`, { reply: readSmtpReply(reply.text) ?? null })
+    }
     answerable--
     expectation.transcript?.heard(reply.text)
     watchNext()
     expectation.answer(reply)
   }
 
-  function endEarly(reply: RawReply): void {
-    end(`reply before its command: ${reply.text}`, { reply: readSmtpReply(reply.text) ?? null })
-  }
-
   function watchNext(): void {
     const next = expected[0]
-    if (next === undefined) deadline = NEVER
-    else setLimit(next.limitMilliseconds, `reply to ${NAMES[next.stage]}`)
-  }
-
-  function setLimit(milliseconds: number, what: string): void {
-    if (!isOpen) return
-    deadline = performance.now() + milliseconds
-    limitOf = `${what}: nothing within ${milliseconds} ms`
-    if (deadline >= timerAt) return
-    clearTimeout(timer)
-    startTimer()
-  }
-
-  function startTimer(): void {
-    timerAt = deadline
-    timer = setTimeout(ring, Math.ceil(deadline - performance.now()))
-  }
-
-  /** Earlier than the deadline, when that has moved since. */
-  function ring(): void {
-    timerAt = NEVER
-    if (deadline === NEVER) return
-    if (deadline > performance.now()) startTimer()
-    else end(limitOf, { isTimeout: true })
+    if (next === undefined) deadline.lift()
+    else if (isOpen) deadline.set(next.limitMilliseconds, `reply to ${NAMES[next.stage]}`)
   }
 
   function end(reason: string, { reply = null, isTimeout = false }: Partial<WireEnd> = {}): void {
     if (!isOpen) return
-    const stage = expected[0]?.stage ?? null
     close()
-    onEnd({ stage, reason: oneLine(reason), reply, isTimeout })
+    onEnd({ stage: expected[0]?.stage ?? null, reason: oneLine(reason), reply, isTimeout })
   }
 
   function close(): void {
     isOpen = false
-    clearTimeout(timer)
+    deadline.stop()
     socket.destroy()
   }
 
@@ -129,23 +99,17 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): S
     answerable = expected.length
     reader.push(bytes)
   }
-  const onError = (error: Error): void => end(errorText(error))
   const onOver = (): void => end('the host closed the connection')
-  socket.on('data', onData).on('error', onError).on('end', onOver).on('close', onOver)
+  socket.on('data', onData).on('end', onOver).on('close', onOver)
+  socket.on('error', (error) => end(errorText(error)))
 
   return {
     say(lines, expectations, before) {
       if (!isOpen) return
       const isFirst = expected.length === 0
       expected.push(...expectations)
-      if (before === undefined) {
-        socket.write(lines)
-      } else {
-        socket.cork()
-        socket.write(before)
-        socket.write(lines)
-        socket.uncork()
-      }
+      if (before === undefined) socket.write(lines)
+      else writeTogether(socket, before, lines)
       if (isFirst) watchNext()
     },
     expect(expectation) {
@@ -158,17 +122,62 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): S
         if (isOpen && (error === null || error === undefined)) written()
       })
     },
-    limit: setLimit,
+    limit(milliseconds, what) {
+      if (isOpen) deadline.set(milliseconds, what)
+    },
     isOpen: () => isOpen,
     hasUnread: () => reader.hasRest(),
     end: (reason) => end(reason),
     close,
     detach() {
       isOpen = false
-      clearTimeout(timer)
+      deadline.stop()
       socket.off('data', onData).off('end', onOver).off('close', onOver)
       return socket
     },
+  }
+}
+
+function writeTogether(socket: Socket, before: Buffer, lines: string): void {
+  socket.cork()
+  socket.write(before)
+  socket.write(lines)
+  socket.uncork()
+}
+
+/** One timer serves all limits: it is set anew only when it rings, or for a limit that ends sooner. */
+function createDeadline(onOver: (limit: string) => void) {
+  let deadline = Infinity
+  let limit = ''
+  let timer: NodeJS.Timeout | undefined
+  let timerAt = Infinity
+
+  function startTimer(): void {
+    timerAt = deadline
+    timer = setTimeout(ring, Math.ceil(deadline - performance.now()))
+  }
+
+  /** Earlier than the deadline, when that has moved since. */
+  function ring(): void {
+    timerAt = Infinity
+    if (deadline === Infinity) return
+    if (deadline > performance.now()) startTimer()
+    else onOver(limit)
+  }
+
+  return {
+    /** In place of the one before. */
+    set(milliseconds: number, what: string): void {
+      deadline = performance.now() + milliseconds
+      limit = `${what}: nothing within ${milliseconds} ms`
+      if (deadline >= timerAt) return
+      clearTimeout(timer)
+      startTimer()
+    },
+    lift() {
+      deadline = Infinity
+    },
+    stop: () => clearTimeout(timer),
   }
 }
 

@@ -15,7 +15,7 @@ import { judgePeer, readPeer } from '../protocol/host-tls.ts'
 import type { HostTls, Peer } from '../protocol/host-tls.ts'
 import { oneLine } from './transcript.ts'
 
-export interface StartTlsRequest {
+interface StartTlsRequest {
   socket: Socket
   host: string
   tls: HostTls
@@ -38,7 +38,7 @@ export interface TlsTickets {
   delete(host: string): void
 }
 
-export type Encrypted =
+type Encrypted =
   | { kind: 'encrypted'; socket: TLSSocket; facts: TlsFacts; result: string }
   | { kind: 'failed'; reason: string; /** A result type of RFC 8460 §4.3. */ result: string }
 
@@ -77,7 +77,7 @@ export function startTls(request: StartTlsRequest): Promise<Encrypted> {
         if (early !== undefined) keepTicket(early)
         finish(judge(socket, peer, request))
       } catch (thrown) {
-        // A certificate that can not be read ends this connection, not the thread.
+        // A certificate that cannot be read ends this connection, not the thread.
         fail(errorText(thrown))
       }
     }

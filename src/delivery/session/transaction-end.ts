@@ -8,6 +8,7 @@
 import type { SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import type { ThreadStage } from '../../mail/whereabouts.ts'
 import type { SmtpEnvelope, SmtpExtensions } from './smtp-extensions.ts'
+import { CLOSING_CODE } from './connection-ending.ts'
 import type { WireEnd } from './smtp-wire.ts'
 import type { Transcript } from './transcript.ts'
 import type { TryEnd } from '../protocol/try-result.ts'
@@ -53,9 +54,6 @@ export interface Transaction {
   bodyEndsAt: number
 }
 
-/** The host ends the connection, whatever it answers (RFC 5321 §3.8). */
-export const CLOSING_CODE = 421
-
 export function newTransaction(
   job: SessionJob,
   place: Pick<Transaction, 'isReused' | 'isPipelined' | 'behind'>,
@@ -74,7 +72,7 @@ export function newTransaction(
   }
 }
 
-/** What the host can not take, by what it announced. */
+/** What the host cannot take, by what it announced. */
 export function unacceptable(
   { envelope, bytes }: SessionJob,
   { hasSmtpUtf8, mostBytes }: SmtpExtensions,
@@ -120,7 +118,13 @@ export function refusalOf({ refusal, behind }: Transaction): SendEnd {
   return isDoubtful ? { kind: 'unsent', reason: refusal.reply.text } : { kind: 'refused', ...refusal }
 }
 
+export function tellEnd(transaction: Transaction, end: SendEnd): void {
+  const { job } = transaction
+  if ('reason' in end) job.transcript?.note(end.reason)
+  job.onEnd(end, wasRcptSent(transaction))
+}
+
 /** Step by step RCPT follows a MAIL that was taken; in one write all of them go. */
-export function wasRcptSent({ stage, isPipelined }: Transaction): boolean {
+function wasRcptSent({ stage, isPipelined }: Transaction): boolean {
   return isPipelined || stage !== 'mail'
 }

@@ -10,7 +10,7 @@ import type { ShownRecipients } from '../../mail/shown-recipient.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'
 import type { Judgement } from './judge-reply.ts'
 
-export interface LoggedTry {
+interface LoggedTry {
   message: ClaimedMessage
   attempt: DeliveryAttempt
   judgement: Judgement

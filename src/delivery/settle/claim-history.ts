@@ -6,7 +6,7 @@
 import type { Clock } from '../../base/clock.ts'
 import type { RowClaim } from '../../store/records/records.ts'
 
-export type ClaimStep =
+type ClaimStep =
   | 'claimed'
   | 'placed' // on this path
   | 'to thread'
@@ -14,7 +14,7 @@ export type ClaimStep =
   | 'given back' // with this reason to wait
   | 'stored' // its outcome, or its return
 
-export interface NotedStep {
+interface NotedStep {
   at: number
   claim: number
   step: ClaimStep

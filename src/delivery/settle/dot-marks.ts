@@ -3,7 +3,7 @@
  *
  * What a thread asks for in one turn of its event loop is one verb. It goes to the store right behind the outcomes
  * that came sooner, to share their commit, and is answered when those are stored, too: so a connection has at most one
- * message whose dot is out and whose outcome is not committed. While the store can not commit, the question is asked
+ * message whose dot is out and whose outcome is not committed. While the store cannot commit, the question is asked
  * again every second, and no dot goes out: the thread gives up by itself and gives the row back. Rows whose mark was
  * answered are remembered until they come back: nobody knows whether their dots went out when their thread dies.
  *
@@ -30,7 +30,7 @@ export interface DotMarks {
   stop(): void
 }
 
-export interface DotMarksOptions {
+interface DotMarksOptions {
   store: Pick<Store, 'markDotSent'>
   clock: Clock
   logger: Logger
@@ -75,27 +75,23 @@ export function createDotMarks(options: DotMarksOptions): DotMarks {
 
   async function commit(batch: readonly Question[], stored: Promise<void>): Promise<void> {
     try {
-      const rows = batch
-        .flatMap(({ claims }) => claims)
-        .flatMap((claim) => {
-          const key = options.keyInThread(claim)
-          return key === undefined ? [] : [{ key, claim }]
-        })
+      const claims = batch.flatMap((question) => question.claims)
+      const rows = claims.flatMap((claim) => {
+        const key = options.keyInThread(claim)
+        return key === undefined ? [] : [{ key, claim }]
+      })
       const { stale } = await store.markDotSent(epoch, rows)
       await stored
       // What was given up was not stored.
       if (isStopped) return
       const refused = new Set(stale)
-      for (const { thread, id, claims } of batch) {
+      for (const { thread, id, claims: asked } of batch) {
         // A row that was given back meanwhile went back without a mark: nobody would know of its dot.
-        const open = claims.filter((claim) => !refused.has(claim) && isWaitedFor(claim))
+        const open = asked.filter((claim) => !refused.has(claim) && isWaitedFor(claim))
         // Before the thread hears of it.
         for (const claim of open) marked.add(claim)
-        options.answer(
-          thread,
-          id,
-          claims.filter((claim) => !open.includes(claim)),
-        )
+        const closed = asked.filter((claim) => !open.includes(claim))
+        options.answer(thread, id, closed)
       }
       if (isBlocked) options.onUnblocked()
       isBlocked = false

@@ -10,7 +10,7 @@
  * | failed before MAIL                 | the same IP, as long as one is waited for or kept; free after three in a row |
  * | any other refusal                  | the same IP when it can send, for the first two attempts; then free          |
  *
- * Pure. What an IP that can not send now means for the choice is `egress/ips/choose-ip.ts`.
+ * Pure. What an IP that cannot send now means for the choice is `egress/ips/choose-ip.ts`.
  */
 import { HOUR } from '../../base/clock.ts'
 import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
@@ -35,7 +35,7 @@ export interface IpDecisionRequest {
   now: number
 }
 
-export interface IpDecision {
+interface IpDecision {
   /** null: free choice; 0: the IP of the last attempt when it can send; a time: it is waited for until then. */
   keepIpUntil: number | null
   avoidIps: string[]

@@ -43,7 +43,7 @@ export interface JudgedMessage {
   recipientDomain: string
 }
 
-export interface JudgeSettings {
+interface JudgeSettings {
   retry: number[]
   retry_jitter: number
   greylist_retry: number[]

@@ -49,7 +49,7 @@ export interface OutcomeRecorder {
   finish(): Promise<void>
 }
 
-export interface OutcomeRecorderOptions {
+interface OutcomeRecorderOptions {
   store: Pick<Store, 'recordOutcomes' | 'unclaim'>
   clock: Clock
   logger: Logger
@@ -69,92 +69,17 @@ const LONGEST_FINISH = 10 * SECOND
 const REFUSED = 'outcomes could not be stored'
 
 export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeRecorder {
-  const { store, clock, logger, history, onStored } = options
-  let epoch = 0
-  /** Not with the store. */
-  let outcomes: Settled[] = []
-  let returned: Returned[] = []
-  let asks: ((stored: Promise<void>) => void)[] = []
-  /** Not stored, in the order in which they came. */
-  const unstored = new Set<Settled | Returned>()
+  const { store, clock, history, onStored } = options
   const expected = new Map<Promise<void>, { message: ClaimedMessage; at: number }>()
-  let waiting: { until: number; resolve: () => void }[] = []
+  const unstored = createUnstored()
+  const sending = createSending({ ...options, unstored, storeOutcomes, storeReturned })
+  let epoch = 0
   let came = 0
-  /** Batches that the store works on. */
-  let underWay = 0
-  let isScheduled = false
-  let isBlocked = false
-  /** Until it is tried again. */
-  let isResting = false
-  let giveUpAt = Infinity
-  let isGivenUp = false
-
-  function schedule(): void {
-    if (isScheduled || isResting) return
-    isScheduled = true
-    // At once, with all that a thread has told in one message: the calls of a turn go to the store together anyway.
-    queueMicrotask(() => {
-      isScheduled = false
-      if (!isResting && (underWay === 0 || asks.length > 0)) sendAll()
-    })
-  }
-
-  function sendAll(): void {
-    const [settled, back, asking] = [outcomes, returned, asks]
-    outcomes = []
-    returned = []
-    asks = []
-    for (const batch of batchesOf(settled)) send(batch, storeOutcomes, (failed) => void outcomes.unshift(...failed))
-    for (const batch of batchesOf(back)) send(batch, storeReturned, (failed) => void returned.unshift(...failed))
-    for (const ask of asking) ask(untilStored())
-  }
-
-  function send<Row extends Settled | Returned>(
-    batch: Row[],
-    storeRows: (batch: readonly Row[]) => Promise<() => void>,
-    keep: (failed: Row[]) => void,
-  ): void {
-    underWay++
-    storeRows(batch)
-      .then(
-        (tell) => {
-          underWay--
-          for (const row of batch) unstored.delete(row)
-          // Before the loop is told: it claims only when the store takes outcomes.
-          isBlocked = false
-          tell()
-          tellWaiting()
-        },
-        (thrown: unknown) => {
-          underWay--
-          keep(batch)
-          rest(thrown)
-        },
-      )
-      .finally(() => {
-        if (outcomes.length + returned.length > 0) schedule()
-      })
-  }
-
-  function rest(thrown: unknown): void {
-    isBlocked = true
-    if (isResting) return
-    logger.error({ code: errorCode(thrown), error: errorText(thrown), waiting: unstored.size }, REFUSED)
-    isResting = true
-    if (clock.now() >= giveUpAt) return giveUp()
-    clock.after(TRY_AGAIN_AFTER, () => {
-      isResting = false
-      sendAll()
-    })
-  }
 
   async function storeOutcomes(batch: readonly Settled[]): Promise<() => void> {
     await store.recordOutcomes({ epoch, now: clock.now(), outcomes: batch.map(({ outcome }) => outcome) })
-    return () =>
-      onStored(
-        batch.map(afterOutcome),
-        batch.some(({ outcome }) => outcome.events.length > 0),
-      )
+    const hasEvents = batch.some(({ outcome }) => outcome.events.length > 0)
+    return () => onStored(batch.map(afterOutcome), hasEvents)
   }
 
   async function storeReturned(batch: readonly Returned[]): Promise<() => void> {
@@ -163,27 +88,15 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
     return () => onStored(batch.map(afterReturn), false)
   }
 
-  function untilStored(): Promise<void> {
-    if (isGivenUp || unstored.size === 0) return Promise.resolve()
-    return new Promise((resolve) => void waiting.push({ until: came, resolve }))
-  }
-
-  function tellWaiting(): void {
-    if (waiting.length === 0) return
-    const [oldest] = unstored
-    while (waiting[0] !== undefined && waiting[0].until < (oldest?.number ?? Infinity)) waiting.shift()?.resolve()
-  }
-
-  function giveUp(): void {
-    isGivenUp = true
-    for (const { resolve } of waiting.splice(0)) resolve()
-  }
-
   function record(message: ClaimedMessage, outcome: OutcomeRecord): void {
     const settled = { number: ++came, at: clock.now(), message, outcome }
     unstored.add(settled)
-    outcomes.push(settled)
-    schedule()
+    sending.outcome(settled)
+  }
+
+  async function stored(): Promise<void> {
+    await Promise.all(expected.keys())
+    await unstored.untilStored()
   }
 
   return {
@@ -198,27 +111,171 @@ export function createOutcomeRecorder(options: OutcomeRecorderOptions): OutcomeR
     giveBack(message, how) {
       const back = { number: ++came, at: clock.now(), message, how }
       unstored.add(back)
-      returned.push(back)
       history.note('given back', message, how.waitingFor)
-      schedule()
+      sending.return(back)
     },
     *held() {
       yield* expected.values()
-      yield* unstored
+      yield* unstored.all()
     },
-    isBlocked: () => isBlocked,
-    behind(ask) {
+    isBlocked: sending.isBlocked,
+    behind: sending.behind,
+    stored,
+    finish() {
+      sending.giveUpAt(clock.now() + LONGEST_FINISH)
+      return stored()
+    },
+  }
+}
+
+interface SendingOptions extends Pick<OutcomeRecorderOptions, 'clock' | 'logger'> {
+  unstored: ReturnType<typeof createUnstored>
+  /** Each resolves with what tells of the rows, when the store has taken them. */
+  storeOutcomes: (batch: readonly Settled[]) => Promise<() => void>
+  storeReturned: (batch: readonly Returned[]) => Promise<() => void>
+}
+
+/** Hands batches to the store, one after the other, and again each second what it refused. */
+function createSending({ clock, logger, unstored, storeOutcomes, storeReturned }: SendingOptions) {
+  /** Not with the store. */
+  let outcomes: Settled[] = []
+  let returned: Returned[] = []
+  let asks: ((stored: Promise<void>) => void)[] = []
+  /** Batches that the store works on. */
+  let underWay = 0
+  let isScheduled = false
+  const patience = createPatience({ clock, logger, tryAgain: sendAll, giveUp: unstored.giveUp })
+
+  function schedule(): void {
+    if (isScheduled || patience.isResting()) return
+    isScheduled = true
+    // At once, with all that a thread has told in one message: the calls of a turn go to the store together anyway.
+    queueMicrotask(() => {
+      isScheduled = false
+      if (!patience.isResting() && (underWay === 0 || asks.length > 0)) sendAll()
+    })
+  }
+
+  function sendAll(): void {
+    const [settled, back, asking] = [outcomes, returned, asks]
+    outcomes = []
+    returned = []
+    asks = []
+    for (const batch of batchesOf(settled)) send(batch, storeOutcomes, (failed) => void outcomes.unshift(...failed))
+    for (const batch of batchesOf(back)) send(batch, storeReturned, (failed) => void returned.unshift(...failed))
+    for (const ask of asking) ask(unstored.untilStored())
+  }
+
+  function send<Row extends Settled | Returned>(
+    batch: Row[],
+    storeRows: (batch: readonly Row[]) => Promise<() => void>,
+    keep: (failed: Row[]) => void,
+  ): void {
+    underWay++
+    storeRows(batch)
+      .then(
+        (tell) => {
+          underWay--
+          unstored.remove(batch)
+          // Before the loop is told: it claims only when the store takes outcomes.
+          patience.accepted()
+          tell()
+          unstored.tellWaiting()
+        },
+        (thrown: unknown) => {
+          underWay--
+          keep(batch)
+          patience.refused(thrown, unstored.size())
+        },
+      )
+      .finally(() => {
+        if (outcomes.length + returned.length > 0) schedule()
+      })
+  }
+
+  return {
+    outcome(settled: Settled): void {
+      outcomes.push(settled)
+      schedule()
+    },
+    return(back: Returned): void {
+      returned.push(back)
+      schedule()
+    },
+    behind(ask: (stored: Promise<void>) => void): void {
       asks.push(ask)
       schedule()
     },
-    async stored() {
-      await Promise.all(expected.keys())
-      await untilStored()
+    isBlocked: patience.isBlocked,
+    /** Patience with a store that refuses ends then. */
+    giveUpAt: patience.endAt,
+  }
+}
+
+interface PatienceOptions extends Pick<OutcomeRecorderOptions, 'clock' | 'logger'> {
+  tryAgain: () => void
+  giveUp: () => void
+}
+
+/** With a store that refuses: it is asked again each second, until the patience ends. */
+function createPatience({ clock, logger, tryAgain, giveUp }: PatienceOptions) {
+  let isBlocked = false
+  let isResting = false
+  let endsAt = Infinity
+  return {
+    accepted() {
+      isBlocked = false
     },
-    async finish() {
-      giveUpAt = clock.now() + LONGEST_FINISH
-      await Promise.all(expected.keys())
-      await untilStored()
+    refused(thrown: unknown, waiting: number): void {
+      isBlocked = true
+      if (isResting) return
+      logger.error({ code: errorCode(thrown), error: errorText(thrown), waiting }, REFUSED)
+      isResting = true
+      if (clock.now() >= endsAt) return giveUp()
+      clock.after(TRY_AGAIN_AFTER, () => {
+        isResting = false
+        tryAgain()
+      })
+    },
+    /** The last batch was refused. */
+    isBlocked: () => isBlocked,
+    /** Nothing is sent until it is tried again. */
+    isResting: () => isResting,
+    endAt(time: number): void {
+      endsAt = time
+    },
+  }
+}
+
+/** What is not stored, in the order in which it came, and who waits until it is. */
+function createUnstored() {
+  const rows = new Set<Settled | Returned>()
+  const waiting: { until: number; resolve: () => void }[] = []
+  let newest = 0
+  let isGivenUp = false
+  return {
+    add(row: Settled | Returned): void {
+      rows.add(row)
+      newest = row.number
+    },
+    remove(stored: readonly (Settled | Returned)[]): void {
+      for (const row of stored) rows.delete(row)
+    },
+    all: () => rows,
+    size: () => rows.size,
+    /** Resolves when all that came so far is stored, or given up. */
+    untilStored(): Promise<void> {
+      if (isGivenUp || rows.size === 0) return Promise.resolve()
+      return new Promise((resolve) => void waiting.push({ until: newest, resolve }))
+    },
+    tellWaiting() {
+      if (waiting.length === 0) return
+      const [oldest] = rows
+      while (waiting[0] !== undefined && waiting[0].until < (oldest?.number ?? Infinity)) waiting.shift()?.resolve()
+    },
+    giveUp() {
+      isGivenUp = true
+      for (const { resolve } of waiting.splice(0)) resolve()
     },
   }
 }

@@ -1,0 +1,189 @@
+/**
+ * Rows on their way through a path, and their tries over one connection.
+ *
+ * Every row that is begun is reported or given back, once. A row of which the host has not said anything when the
+ * connection ended is given back, uncounted, but not for ever. Never throws. delivery/README.md "Stages".
+ */
+import { errorText } from '../../base/errors.ts'
+import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
+import type { ThreadPlace, ThreadStage } from '../../mail/whereabouts.ts'
+import { NO_CONNECTION } from '../protocol/try-result.ts'
+import type { DispatchedRow, TryEnd, TryResult } from '../protocol/try-result.ts'
+import type { MessageForm, RenderedMessage } from './message-renderer.ts'
+import type { ConnectionTools } from './open-connection.ts'
+import type { SmtpSession } from './smtp-session.ts'
+import type { SendEnd } from './transaction-end.ts'
+import type { Transcript } from './transcript.ts'
+
+export interface DeliveryTools extends ConnectionTools {
+  /** A new one for each try; null: none is kept. */
+  transcript(): Transcript | null
+  /** Rejects when the message cannot be rendered or signed: it is not sent then. */
+  render(row: DispatchedRow, form: MessageForm): Promise<RenderedMessage>
+  /** Whether the dot may go out; the answer may never come. */
+  askMark(claim: number, answer: (isOurs: boolean) => void): void
+  /** By the dispatcher's clock. */
+  now(): number
+}
+
+/** A row on its way through a path, over one connection or several. */
+export interface RowToSend {
+  row: DispatchedRow
+  /** For a connection, in milliseconds of the monotonic clock. */
+  waitsSince: number
+  /** Connections that ended before the host had said anything of it. */
+  returns: number
+  /** One command at a time: the host was confused by several. */
+  mayPipeline: boolean
+  /** RCPT was written over an earlier connection. */
+  wasRcptSent: boolean
+  /** Begun before its turn. */
+  rendering: Rendering | null
+}
+
+export type Rendering = Promise<{ message: RenderedMessage } | { problem: string }>
+
+/** One try of a row. */
+export interface Trial {
+  sending: RowToSend
+  /** By the dispatcher's clock, which can jump, and in milliseconds of one that cannot: how long it took is real. */
+  startedAt: number
+  ticks: number
+  transcript: Transcript | null
+  /** Its first command is out, or about to be. */
+  isBegun: boolean
+  stage: ThreadStage
+  /** When it came there, in milliseconds of the monotonic clock. */
+  stageSince: number
+}
+
+interface Turn {
+  wasRcptSent: boolean
+  session: SmtpSession
+  /** The host was confused by several commands at once: no row goes over this connection any more. */
+  onConfused: () => void
+}
+
+export interface RowTrials {
+  begin(sending: RowToSend): Trial
+  has(trial: Trial): boolean
+  size(): number
+  claims(): number[]
+  where(claim: number): Pick<ThreadPlace, 'stage' | 'milliseconds'> | undefined
+  conclude(trial: Trial, end: TryEnd, facts: ConnectionFacts): void
+  /** The row is the path's again. */
+  leave(trial: Trial): void
+  /** What came of its turn on this connection. */
+  finish(trial: Trial, end: SendEnd, turn: Turn): void
+  /** The connection has ended. */
+  returnAll(reason: string, facts: ConnectionFacts): void
+  /** Concludes those of which no command is out. */
+  concludeWaiting(end: TryEnd): void
+}
+
+interface RowTrialsOptions {
+  tools: Pick<DeliveryTools, 'now' | 'transcript'>
+  report: (result: TryResult) => void
+  giveBack: (sending: RowToSend) => void
+}
+
+/** Connections that may end before a row is concluded to be why. */
+const MOST_RETURNS = 3
+
+export function createRowTrials({ tools, report, giveBack }: RowTrialsOptions): RowTrials {
+  const trials = new Set<Trial>()
+
+  function conclude(trial: Trial, end: TryEnd, facts: ConnectionFacts): void {
+    trials.delete(trial)
+    const { sending, startedAt, ticks, transcript } = trial
+    const durationMilliseconds = Math.round(performance.now() - ticks)
+    const { claim } = sending.row
+    const { wasRcptSent } = sending
+    report({ claim, startedAt, durationMilliseconds, facts, end, wasRcptSent, transcript: transcript?.text() ?? null })
+  }
+
+  function returnRow(trial: Trial): void {
+    trials.delete(trial)
+    giveBack(trial.sending)
+  }
+
+  /** A host that ends every connection before it says anything of a row does not keep it for ever. */
+  function returnUnsent(trial: Trial, reason: string, facts: ConnectionFacts): void {
+    if (++trial.sending.returns <= MOST_RETURNS) return returnRow(trial)
+    conclude(trial, { kind: 'lost', stage: 'mail', reason }, facts)
+  }
+
+  return {
+    begin(sending) {
+      const trial: Trial = {
+        sending,
+        startedAt: tools.now(),
+        ticks: performance.now(),
+        transcript: tools.transcript(),
+        isBegun: false,
+        stage: 'render',
+        stageSince: performance.now(),
+      }
+      trials.add(trial)
+      return trial
+    },
+    has: (trial) => trials.has(trial),
+    size: () => trials.size,
+    claims: () => Array.from(trials, ({ sending }) => sending.row.claim),
+    where(claim) {
+      const trial = [...trials].find(({ sending }) => sending.row.claim === claim)
+      if (trial === undefined) return undefined
+      return { stage: trial.stage, milliseconds: performance.now() - trial.stageSince }
+    },
+    conclude,
+    leave: (trial) => void trials.delete(trial),
+    finish(trial, end, { wasRcptSent, session: { facts, extensions }, onConfused }) {
+      // An abort has reported it already.
+      if (!trials.has(trial)) return
+      const { sending } = trial
+      sending.wasRcptSent ||= wasRcptSent
+      if (end.kind === 'unsent') return returnUnsent(trial, end.reason, facts)
+      if (isConfused(end) && sending.mayPipeline && extensions.isPipelining) {
+        sending.mayPipeline = false
+        // First: a row that is given back may go out at once.
+        onConfused()
+        return returnRow(trial)
+      }
+      conclude(trial, end, isBeforeAll(end) ? NO_CONNECTION : facts)
+    },
+    returnAll(reason, facts) {
+      for (const trial of trials) returnUnsent(trial, reason, facts)
+    },
+    concludeWaiting(end) {
+      for (const trial of trials) if (!trial.isBegun) conclude(trial, end, NO_CONNECTION)
+    },
+  }
+}
+
+export function enter(trial: Trial, stage: ThreadStage): void {
+  trial.stage = stage
+  trial.stageSince = performance.now()
+}
+
+/** Never rejects. */
+export function renderRow({ render }: Pick<DeliveryTools, 'render'>, { row }: RowToSend, form: MessageForm): Rendering {
+  return render(row, form).then(
+    (message) => ({ message }),
+    (thrown: unknown) => ({ problem: errorText(thrown) }),
+  )
+}
+
+/** Nothing was said of it on the connection. */
+function isBeforeAll(end: SendEnd): boolean {
+  return end.kind === 'returned' && (end.why === 'stopping' || end.why === 'too-late')
+}
+
+/** The host did not understand the dialogue: one command at a time may help. */
+function isConfused(end: SendEnd): boolean {
+  if (end.kind !== 'refused' || end.stage === 'dot') return false
+  const { code, enhancedCode } = end.reply
+  if (code < 500 || code > 503) return false
+  // About the protocol: X.5.z of RFC 3463 §3.6. A 501 to RCPT without a code speaks of the address.
+  if (enhancedCode !== null) return enhancedCode.startsWith('5.5.')
+  return code !== 501 || end.stage !== 'rcpt'
+}
