@@ -6,9 +6,9 @@
  *
  * Every failure is thrown as a ServiceError, or as the store's own; `answer-request.ts` turns it into the envelope.
  */
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ServiceError } from '../../base/errors.ts'
-import type { AnswerOnce } from './answer-once.ts'
+import type { AnswerOnce } from './idempotency.ts'
 import type { RequestContext } from './answer-request.ts'
 import type { Authenticate } from './authenticate.ts'
 import type { BodyLimit, BodyReader } from './body-reader.ts'
@@ -20,7 +20,6 @@ import { EMPTY_DOCUMENT } from './route.ts'
 import type { Answer, ApiRequest, Route, RouteBody } from './route.ts'
 import { pathBelowPrefix, splitTarget } from './route-table.ts'
 import type { RouteTable } from './route-table.ts'
-import { createWarnings } from './warnings.ts'
 
 export interface RequestHandlerOptions {
   routes: RouteTable
@@ -64,7 +63,7 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
       path: pathBelowPrefix(path),
       headers: request.headers,
       idempotency: null,
-      warn: createWarnings(response).add,
+      warn: createWarning(response),
       setHeader: (name, value) => void response.setHeader(name, value),
     }
     if (route.body === null) return answerOnce(apiRequest, route, EMPTY_DOCUMENT)
@@ -123,4 +122,24 @@ function requireType({ headers }: IncomingMessage, { contentType }: RouteBody): 
   if (encoding !== undefined && encoding.trim().toLowerCase() !== 'identity') {
     throw new ServiceError('invalid_request', 'Content-Encoding: only identity is taken', { status: 415 })
   }
+}
+
+const MOST_WARNING_BYTES = 1_000
+
+/** Adds texts to X-Service-Warnings (http/README.md "Conventions"); what does not fit is left out. */
+function createWarning(response: ServerResponse): (text: string) => void {
+  let value = ''
+  return (text) => {
+    const longer = value === '' ? escape(text) : `${value},${escape(text)}`
+    if (longer.length > MOST_WARNING_BYTES) return
+    value = longer
+    response.setHeader('X-Service-Warnings', value)
+  }
+}
+
+/** Everything but printable ASCII, and the comma that separates, and the backslash that escapes. */
+const UNSAFE = /[^\x20-\x2b\x2d-\x5b\x5d-\x7e]/g
+
+function escape(text: string): string {
+  return text.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }

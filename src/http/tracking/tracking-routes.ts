@@ -19,7 +19,6 @@ import type { RequestContext, RequestState } from '../exchange/answer-request.ts
 import type { BodyLimit, BodyReader } from '../exchange/body-reader.ts'
 import { clientAddress } from '../exchange/client-address.ts'
 import type { TrackingFeatures } from '../exchange/features.ts'
-import { isOneClickForm } from './one-click-form.ts'
 import { splitTarget } from '../exchange/route-table.ts'
 import {
   aboutPage,
@@ -145,4 +144,24 @@ function sendPage(ctx: RequestContext, { status, html }: Page): void {
 function sendRobots(ctx: RequestContext): void {
   ctx.res.setHeader('Content-Type', 'text/plain; charset=utf-8')
   ctx.body = 'User-agent: *\nDisallow: /\n'
+}
+
+const ONE_CLICK_FIELD = 'List-Unsubscribe'
+const ONE_CLICK_VALUE = 'One-Click'
+// The boundary of a multipart type, with or without quotes.
+const BOUNDARY = /^multipart\/form-data\s*;.*\bboundary=(?:"([^"]+)"|([^\s;"]+))/i
+// The name of a part (RFC 7578 §4.2).
+const PART_NAME = /^content-disposition:[^\r\n]*;\s*name="?([^"\r\n;]*)"?/im
+
+/** The form of RFC 8058 §3.1: `List-Unsubscribe=One-Click`, as a form or in multipart. Never throws. */
+function isOneClickForm(body: Buffer, contentType: string | undefined): boolean {
+  const text = body.toString('latin1')
+  const [, quoted, plain] = BOUNDARY.exec(contentType ?? '') ?? []
+  const boundary = quoted ?? plain
+  if (boundary === undefined) return new URLSearchParams(text).get(ONE_CLICK_FIELD) === ONE_CLICK_VALUE
+  return text.split(`--${boundary}`).some((part) => {
+    const end = part.search(/\r?\n\r?\n/)
+    const [, name] = PART_NAME.exec(part.slice(0, Math.max(0, end))) ?? []
+    return name === ONE_CLICK_FIELD && part.slice(end).trim() === ONE_CLICK_VALUE
+  })
 }

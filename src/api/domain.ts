@@ -1,8 +1,42 @@
 /**
- * What the domain routes answer (http/README.md "Domains").
+ * Sending domains on the wire (http/README.md "Domains").
  */
 import { z } from 'zod'
-import { count, textOrNull, time, timeOrNull } from './fields.ts'
+import { count, listParameters, optionalText, textOrNull, time, timeOrNull } from './fields.ts'
+
+const trackingSchema = z.object({ opens: z.boolean().nullish(), clicks: z.boolean().nullish() })
+
+export const addDomainSchema = z.object({
+  domain: optionalText(),
+  /** Stands for `domain`. */
+  name: optionalText(),
+  return_path: optionalText(),
+  tracking_domain: optionalText(),
+  tracking: trackingSchema.nullish(),
+  dkim_selector: optionalText(),
+  /** Write-only: no answer and no log line ever holds it. */
+  dkim_private_key: optionalText(),
+  allow_subdomains: z.boolean().nullish(),
+  ip_pool: optionalText(),
+})
+
+export const updateDomainSchema = z.object({
+  tracking: trackingSchema.nullish(),
+  ip_pool: optionalText(),
+  allow_subdomains: z.boolean().nullish(),
+})
+
+export const listDomainsSchema = z.object({
+  status: z.enum(['all', 'pending', 'verified', 'degraded', 'failed', 'suspended']).nullish(),
+  ...listParameters(),
+})
+
+export const removeDomainSchema = z.object({
+  /** Waiting messages are canceled. */
+  purge: z.enum(['true', 'false']).nullish(),
+  /** Nothing is removed: the answer says how much mail waits. */
+  dry_run: z.enum(['true', 'false']).nullish(),
+})
 
 /** One DNS record to publish, and what the last check found. */
 const recordSchema = z
@@ -53,3 +87,9 @@ export const removedDomainSchema = z
     queued_messages: count(),
   })
   .meta({ id: 'RemovedDomain' })
+
+export type AddDomainBody = z.input<typeof addDomainSchema>
+export type UpdateDomainBody = z.input<typeof updateDomainSchema>
+export type DnsRecordJson = z.infer<typeof recordSchema>
+export type DomainJson = z.infer<typeof domainSchema>
+export type RemovedDomainJson = z.infer<typeof removedDomainSchema>

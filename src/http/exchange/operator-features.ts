@@ -1,11 +1,9 @@
 /**
- * What administrators ask of a running server beside the contract: the reload, the queue as a whole, paths, pools, the
- * daily volume of an IP, and where the mail of a domain goes. The composition root hands it over (commands/README.md
- * "The command line").
+ * What the operator asks of a running server beside the contract: the reload, the queue as a whole, paths, pools, the
+ * daily volume of an IP, where the mail of a domain goes, and the data itself. The composition root hands it over.
  *
- * Not part of the contract of apps: the routes of `routes/administration.ts` are for the command line of the same
- * version. ServiceError `not_found` for an unknown IP or pool, `invalid_request` for a value that can not be; other
- * errors are the store's.
+ * ServiceError `not_found` for an unknown IP or pool, `invalid_request` for a value that cannot be; other errors are the
+ * store's.
  */
 import type { Mistake } from '../../base/errors.ts'
 import type { LogLevel } from '../../base/logger.ts'
@@ -17,7 +15,6 @@ import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import type { SendDay } from '../../egress/keeper/send-days.ts'
 import type { PathFilter, PathView } from '../../egress/shaping/shaping.ts'
 import type { Warmup } from '../../egress/keeper/warmup.ts'
-import type { DataAdministration } from './data-administration.ts'
 import type { HealthKeeper } from '../../health/health-keeper.ts'
 import type { QueueAction, QueueFilter, QueueGroup, QueueGrouping } from '../../mail/waiting-mail.ts'
 
@@ -91,4 +88,62 @@ export interface Administration extends DataAdministration {
   /** Of the last run of all checks. */
   lastChecks: HealthKeeper['last']
   runChecks: HealthKeeper['run']
+}
+
+export interface StorageReport {
+  /** Bytes of the database file, of it in use, of the write-ahead log, and free on its disk. */
+  fileBytes: number
+  usedBytes: number
+  logBytes: number
+  freeBytes: number
+  /** Estimated; together what is in use. */
+  kinds: { kind: string; bytes: number }[]
+  /** Bytes, null: not known yet. */
+  growthPerDay: number | null
+  /** Until the budget, or the disk but for what has to stay free, is used up; null: it does not grow, or not known. */
+  daysLeft: number | null
+  budget: number | null
+}
+
+export interface BackupFacts {
+  path: string
+  bytes: number
+  /** Unix milliseconds. */
+  madeAt: number
+  schema: number
+}
+
+export interface BackupsReport {
+  /** null: none is being written. */
+  running: { stage: string; doneBytes: number; totalBytes: number } | null
+  /** How the last one that this process began has ended, null: none has. */
+  last: { backup: BackupFacts; milliseconds: number; messages: number } | { problem: string } | null
+  /** Newest first. */
+  backups: BackupFacts[]
+}
+
+export interface RecipientPage {
+  /** As plain data: message, events and dialogues of each. */
+  messages: object[]
+  next: string | null
+  suppressions: object[]
+}
+
+export interface ErasedRecipient {
+  messages: number
+  canceled: number
+  /** Are being sent just now, and were left: once more when they have ended. */
+  sending: number
+  /** Rows beside messages. */
+  others: number
+}
+
+export interface DataAdministration {
+  storage(): Promise<StorageReport>
+  backups(): BackupsReport
+  /** Begins one; ServiceError `conflict` while another is being written. null: into the configured folder. */
+  startBackup(folder: string | null): void
+  /** ServiceError `invalid_request` for what is no address. */
+  exportRecipient(address: string, after: string | null): Promise<RecipientPage>
+  eraseRecipient(address: string): Promise<ErasedRecipient>
 }

@@ -1,11 +1,48 @@
 /**
- * What the message and batch routes answer (http/README.md "Batch lookup and cancel" and "Messages").
+ * Messages and batches on the wire (http/README.md "Messages" and "Batch lookup and cancel").
  */
 import { z } from 'zod'
-import { MESSAGE_STATES } from '../../messages/lookup/message-state-words.ts'
-import { count, identifier, textOrNull, time, timeOrNull } from './fields.ts'
+import {
+  count,
+  identifier,
+  listParameters,
+  optionalText,
+  textOrNull,
+  time,
+  timeOrNull,
+  timeParameter,
+} from './fields.ts'
 
-const messageStateSchema = z.enum(MESSAGE_STATES).meta({ id: 'MessageState' })
+const STATES = [
+  'scheduled',
+  'queued',
+  'sending',
+  'deferred',
+  'delivered',
+  'bounced',
+  'expired',
+  'canceled',
+  'suppressed',
+] as const
+
+export const searchSchema = z.object({
+  recipient: optionalText(),
+  from: optionalText(),
+  state: z
+    .string()
+    .meta({ enum: [...STATES] })
+    .nullish(),
+  batch_id: optionalText(),
+  /** `key:value` */
+  tag: optionalText(),
+  isp: optionalText(),
+  ip: optionalText(),
+  since: timeParameter(),
+  until: timeParameter(),
+  ...listParameters(),
+})
+
+const messageStateSchema = z.enum(STATES).meta({ id: 'MessageState' })
 
 const attemptSchema = z
   .object({
@@ -131,7 +168,7 @@ export const batchSchema = z
     total: count(),
     accepted: count(),
     rejected: count(),
-    states: z.object(Object.fromEntries(MESSAGE_STATES.map((state) => [state, count()]))),
+    states: z.object(Object.fromEntries(STATES.map((state) => [state, count()]))),
     opened: count(),
     clicked: count(),
     complained: count(),
@@ -139,3 +176,15 @@ export const batchSchema = z
   .meta({ id: 'Batch' })
 
 export const canceledBatchSchema = z.object({ batch_id: identifier('bat'), canceled: count(), not_canceled: count() })
+
+export type MessageStateJson = z.infer<typeof messageStateSchema>
+export type AttemptJson = z.infer<typeof attemptSchema>
+export type EventJson = z.infer<typeof eventSchema>
+export type ListedMessageJson = z.infer<typeof listedMessageSchema>
+export type MessageJson = z.infer<typeof messageSchema>
+export type ExplanationJson = z.infer<typeof explanationSchema>
+export type TranscriptJson = z.infer<typeof transcriptSchema>
+export type CanceledMessageJson = z.infer<typeof canceledSchema>
+export type RetriedMessageJson = z.infer<typeof retriedSchema>
+export type BatchJson = z.infer<typeof batchSchema>
+export type CanceledBatchJson = z.infer<typeof canceledBatchSchema>

@@ -1,0 +1,136 @@
+/**
+ * What listens to requests, one application for each kind of listener: the layers in order, and nothing else.
+ *
+ * answer-request (outermost) · handlers of the listener · handle-request.
+ */
+import Koa from 'koa'
+import type { Middleware } from 'koa'
+import type { Clock } from '../base/clock.ts'
+import { errorText, ServiceError } from '../base/errors.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Metrics } from '../base/metrics.ts'
+import { createAcmeRoutes } from './acme-routes.ts'
+import { createAnswerMiddleware, sendJson, sendStream, sendText } from './exchange/answer-request.ts'
+import type { RequestState } from './exchange/answer-request.ts'
+import { authenticateAdministrator, createFailedLogins, createKeyAuthentication } from './exchange/authenticate.ts'
+import type { Authenticate } from './exchange/authenticate.ts'
+import type { BodyReader } from './exchange/body-reader.ts'
+import { createUnreadCloser } from './exchange/close-unread.ts'
+import type { HttpFeatures } from './exchange/features.ts'
+import { createRequestHandler } from './exchange/handle-request.ts'
+import type { RequestHandler } from './exchange/handle-request.ts'
+import { createAnswerOnce } from './exchange/idempotency.ts'
+import { createJsonReader } from './exchange/read-json.ts'
+import type { Route } from './exchange/route.ts'
+import { createRouteTable } from './exchange/route-table.ts'
+import type { HttpSettings, RequestListener } from './make-server.ts'
+import type { HttpListener } from './open-listener.ts'
+import { createRedirectRest } from './redirect-rest.ts'
+import { apiRoutes } from './routes/routes.ts'
+import type { RunningRequests } from './running-requests.ts'
+import { createTrackingRoutes } from './tracking/tracking-routes.ts'
+
+export interface RequestListenersOptions {
+  features: HttpFeatures
+  settings: HttpSettings
+  clock: Clock
+  logger: Logger
+  metrics: Metrics
+  /** Folder of `http.acme_webroot`, asked for at each request; null: none. */
+  acmeWebroot: () => string | null
+  /** Answers say that this is no production server. */
+  testMode: boolean
+  /** Koa middleware that runs before the API's routes. */
+  extraHandlers?: Middleware[]
+  bodies: BodyReader
+  running: RunningRequests
+  /** The server stops. */
+  stopping: AbortSignal
+}
+
+/** One application for each kind of listener; they differ in routes and in who asks. */
+export function createRequestListeners(options: RequestListenersOptions) {
+  const { features, settings, clock, bodies, running, stopping, extraHandlers = [] } = options
+  const logger = options.logger.child({ part: 'http' })
+  const closer = createUnreadCloser()
+  const answer = createAnswerMiddleware({ ...options, logger, closer, isStopping: () => stopping.aborted })
+  const json = createJsonReader()
+  const bodyLimit = { bytes: settings.http.max_body_other, code: 'payload_too_large' } as const
+  const answerOnce = createAnswerOnce({ idempotency: features.idempotency, logger })
+  const withKey = createKeyAuthentication({
+    apiKeys: features.apiKeys,
+    trustedProxies: settings.http.trusted_proxies,
+    failedLogins: createFailedLogins({ clock }),
+  })
+
+  const listenerFor = (table: Route[], authenticate: Authenticate, handlers: Middleware[]): RequestListener => {
+    const routes = createRouteTable(table)
+    const handleRequest = createRequestHandler({ routes, authenticate, features, answerOnce, bodies, json, bodyLimit })
+    const handle = createApp({ answer, extraHandlers: handlers, handleRequest, logger, stopping })
+    return (request, response) => {
+      // What was pipelined behind a request whose body nobody read.
+      if (closer.isClosing(request.socket)) return
+      running.add(response)
+      void handle(request, response)
+    }
+  }
+
+  const all = apiRoutes({
+    features,
+    logger,
+    mostMailBytes: settings.http.max_body,
+    mostRecipients: settings.api.batch_recipients,
+  })
+  const tracking = createTrackingRoutes({
+    features,
+    bodies,
+    trustedProxies: settings.http.trusted_proxies,
+    abuseAddress: settings.operator.email,
+  })
+  const acme = createAcmeRoutes(options.acmeWebroot)
+  return {
+    administrator: listenerFor(all, authenticateAdministrator, []),
+    /** What the listener does not serve is not there. */
+    of({ serve }: HttpListener): RequestListener {
+      const hasApi = serve.includes('api')
+      const handlers = [
+        ...(serve.includes('acme') ? [acme] : []),
+        ...(hasApi ? extraHandlers : []),
+        ...(serve.includes('tracking') ? [tracking] : []),
+        ...(serve.includes('redirect') ? [createRedirectRest(settings.public_url, { hasApi })] : []),
+      ]
+      return hasApi ? listenerFor(all, withKey, handlers) : listenerFor([], knowsNobody, handlers)
+    },
+  }
+}
+
+/** Where the API is not served, no key is looked at: it may have crossed the network in plain text. */
+const knowsNobody: Authenticate = async ({ url = '' }) => {
+  throw new ServiceError('not_found', `path ${url.split('?', 1)[0]}`)
+}
+
+interface AppOptions {
+  answer: Middleware<RequestState>
+  extraHandlers: readonly Middleware[]
+  handleRequest: RequestHandler
+  logger: Logger
+  /** The server stops: ends what streams. */
+  stopping: AbortSignal
+}
+
+/** The listener for node:http's `request` event. */
+function createApp(options: AppOptions): ReturnType<Koa['callback']> {
+  const { answer, extraHandlers, handleRequest, logger, stopping } = options
+  const app = new Koa<RequestState>()
+  app.use(answer)
+  for (const handler of extraHandlers) app.use(handler)
+  app.use(async (ctx) => {
+    const { status, body, stream } = await handleRequest(ctx)
+    if (stream !== undefined) sendStream(ctx, status, { stream, stopping })
+    else if (typeof body === 'string') sendText(ctx, status, body)
+    else sendJson(ctx, status, JSON.stringify(body))
+  })
+  // Only errors after the answer was made arrive here: the client has gone.
+  app.on('error', (error: unknown) => logger.debug({ error: errorText(error) }, 'answer not delivered'))
+  return app.callback()
+}

@@ -1,0 +1,196 @@
+/**
+ * For administrators: the queue as a whole, paths, pools, and where the mail of a domain goes (commands/README.md "The
+ * command line"). Every change leaves a log line that says who asked for it.
+ */
+import type { z } from 'zod'
+import { secondsOrNull } from '../../api/fields.ts'
+import { camelFields, snakeFields } from '../../api/names.ts'
+import type { CamelFields } from '../../api/names.ts'
+import {
+  domainRouteSchema,
+  pathFilterSchema,
+  pathSchema,
+  poolSchema,
+  queueActionResultSchema,
+  queueActionSchema,
+  queueFilterSchema,
+  queueGroupSchema,
+  queueGroupsSchema,
+  resumedPathsSchema,
+  resumePathsSchema,
+} from '../../api/queue.ts'
+import type { DomainRouteJson, PathHoldJson, PathJson, PoolJson, QueueGroupJson } from '../../api/queue.ts'
+import { SECOND, toUnixSeconds } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import { durationText, rateText } from '../../config/settings/field-types.ts'
+import type { PathFilter, PathHold, PathView } from '../../egress/shaping/shaping.ts'
+import type { QueueAction, QueueFilter, QueueGroup } from '../../mail/waiting-mail.ts'
+import type { Administration, DomainRoute, PoolState } from '../exchange/operator-features.ts'
+import { auditName } from '../exchange/principal.ts'
+import { get, okData, okList, param, post, success, successList } from '../exchange/route.ts'
+import type { Note, Route } from '../exchange/route.ts'
+
+export function queueRoutes(administration: Administration, note: Note): Route[] {
+  return [...waitingMailRoutes(administration, note), ...pathRoutes(administration, note)]
+}
+
+function waitingMailRoutes(administration: Administration, note: Note): Route[] {
+  return [
+    get('/admin/queue', {
+      summary: 'What waits, in groups, largest first.',
+      scope: 'admin',
+      query: queueGroupsSchema,
+      ok: okList(queueGroupSchema),
+      async handler(_request, { by, held, ...given }) {
+        const filter = queueFilter({ ...given, held: held === null ? null : held === 'true' })
+        const groups = await administration.queueGroups(by === 'provider' || by === null ? 'isp' : by, filter)
+        return successList(groups.map(queueGroupAnswer))
+      },
+    }),
+    post('/admin/queue/actions', {
+      summary: 'Retries, holds, releases, drops or moves what waits and fits the filter; a dry run counts it.',
+      scope: 'admin',
+      body: queueActionSchema,
+      ok: okData(queueActionResultSchema),
+      async handler(request, { action: kind, toPool, filter: given, dryRun }) {
+        const action = queueAction(kind, toPool)
+        const filter = queueFilter(camelFields(queueFilterSchema, given ?? {}))
+        const isDryRun = dryRun ?? false
+        const messages = await administration.actOnQueue(action, filter, isDryRun)
+        if (!isDryRun) note('queue changed', request, { action, filter, messages })
+        return success({ action: kind, messages, dry_run: isDryRun })
+      },
+    }),
+  ]
+}
+
+function pathRoutes(administration: Administration, note: Note): Route[] {
+  return [
+    get('/admin/paths', {
+      summary: 'Paths that are limited, wait or are suspended, with cause and end.',
+      scope: 'admin',
+      query: pathFilterSchema,
+      ok: okList(pathSchema),
+      handler: async (_request, given) => successList(administration.paths(pathFilter(given)).map(pathAnswer)),
+    }),
+    post('/admin/paths/resume', {
+      summary: 'Lifts what holds the paths of the filter back; a dry run counts them.',
+      scope: 'admin',
+      body: resumePathsSchema,
+      ok: okData(resumedPathsSchema),
+      async handler(request, { dryRun, ...given }) {
+        const filter = pathFilter(given)
+        const isDryRun = dryRun ?? false
+        const paths = await administration.resumePaths(filter, isDryRun, auditName(request.principal))
+        if (!isDryRun) note('paths resumed', request, { filter, paths })
+        return success({ paths, dry_run: isDryRun })
+      },
+    }),
+    get('/admin/pools', {
+      summary: 'Lists the pools with their IPs.',
+      scope: 'admin',
+      ok: okList(poolSchema),
+      handler: async () => successList(administration.pools().map(poolAnswer)),
+    }),
+    get('/admin/domains/:domain/route', {
+      summary: 'Where the mail of a recipient domain goes: hosts, provider, limits, TLS.',
+      scope: 'admin',
+      ok: okData(domainRouteSchema),
+      handler: async (request) => success(domainRouteAnswer(await administration.routeOf(param(request, 'domain')))),
+    }),
+  ]
+}
+
+/** What is null does not restrict. */
+function queueFilter(given: CamelFields<z.infer<typeof queueFilterSchema>>): QueueFilter {
+  const { pool, provider, route, recipientDomain, domain, ip, held, acceptedBefore } = given
+  return {
+    ...(pool === null ? {} : { pool }),
+    ...(provider === null ? {} : { isp: provider }),
+    ...(route === null ? {} : { route }),
+    ...(recipientDomain === null ? {} : { recipientDomain: recipientDomain.toLowerCase() }),
+    ...(domain === null ? {} : { domain: domain.toLowerCase() }),
+    ...(ip === null ? {} : { ip }),
+    ...(held === null ? {} : { isHeld: held }),
+    ...(acceptedBefore === null ? {} : { acceptedBefore: acceptedBefore * SECOND }),
+  }
+}
+
+function queueAction(kind: QueueAction['kind'], pool: string | null): QueueAction {
+  if (kind !== 'move') {
+    if (pool !== null) throw new ServiceError('invalid_request', 'to_pool: only move takes it')
+    return { kind }
+  }
+  if (pool === null) throw new ServiceError('invalid_request', 'to_pool: move needs it')
+  return { kind, pool }
+}
+
+function pathFilter({ ip, route }: CamelFields<z.infer<typeof pathFilterSchema>>): PathFilter {
+  return { ...(ip === null ? {} : { ip }), ...(route === null ? {} : { route }) }
+}
+
+function queueGroupAnswer(group: QueueGroup): QueueGroupJson {
+  return snakeFields({ ...group, oldestAcceptedAt: toUnixSeconds(group.oldestAcceptedAt) })
+}
+
+function pathAnswer(view: PathView): PathJson {
+  return { ...view, holds: view.holds.map(holdAnswer) }
+}
+
+function holdAnswer(held: PathHold): PathHoldJson {
+  const { since, until, rate } = held
+  return snakeFields({
+    ...held,
+    since: toUnixSeconds(since),
+    until: secondsOrNull(until),
+    rate: rate === null ? null : rateText(rate),
+  })
+}
+
+function poolAnswer({ name, isDefault, settings, ips, waiting }: PoolState): PoolJson {
+  const { description, overflow, overflow_pool, max_defer, require_warmup, connections_max, rate } = settings
+  return {
+    name,
+    default: isDefault,
+    description,
+    overflow,
+    overflow_pool,
+    max_defer: durationText(max_defer),
+    require_warmup,
+    connections_max,
+    rate: rate === null ? null : rateText(rate),
+    waiting,
+    ips: ips.map(({ address: ip, source, hostname, weight, state: status, sends, reason, until }) => ({
+      ip,
+      source,
+      hostname,
+      weight,
+      status,
+      sends,
+      reason,
+      until: secondsOrNull(until),
+    })),
+  }
+}
+
+function domainRouteAnswer({ domain, problem, provider, hosts }: DomainRoute): DomainRouteJson {
+  const facts = { domain, problem, hosts }
+  if (provider === null) return { ...facts, provider: null, isp: null, route: null, limits: null }
+  const { connections, messages_per_connection, rate, connection_rate, tls, idle, failures, scope } = provider.limits
+  return {
+    ...facts,
+    provider: provider.provider,
+    isp: provider.isp,
+    route: provider.route,
+    limits: {
+      connections,
+      messages_per_connection,
+      rate: rateText(rate),
+      connection_rate: rateText(connection_rate),
+      tls,
+      idle: durationText(idle),
+      failures,
+      scope,
+    },
+  }
+}
