@@ -1,7 +1,7 @@
 /**
  * A webhook receiver that shows what it got: any number of named ones below `/dev/hooks/`.
  *
- * It behaves as the specification asks of receivers (service-interface.txt, Authentication 4): where the secret of the
+ * It behaves as the specification asks of receivers (http/README.md "Events"): where the secret of the
  * name is known, a delivery without a valid signature is answered with 401; the comparison takes constant time. It
  * keeps the last 1,000 deliveries of a name, for 100 names, 128 MiB in all; the oldest go first. In memory alone.
  */

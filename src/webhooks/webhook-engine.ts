@@ -15,7 +15,7 @@
  * - A post that does not end is in nobody's hand: after one to two minutes it is let go as a failed attempt, so that it
  *   holds no slot and its delivery is tried again; should its answer come after all, it is ignored.
  * - A process that dies with posts under way leaves their rows leased; the next epoch finds them due. The event is then
- *   sent again, which receivers must expect (service-interface.txt, Delivery rules 4).
+ *   sent again, which receivers must expect (http/README.md "Events").
  * - An endpoint that only fails is turned off by the store, when the results of its last dead letter are recorded.
  */
 import type { Clock } from '../base/clock.ts'
