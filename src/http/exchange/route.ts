@@ -63,8 +63,6 @@ export interface OkAnswer {
 interface RouteFacts {
   /** What it does, as a sentence. */
   summary: string
-  /** null: public, no key needed. */
-  scope: Scope | null
   ok: OkAnswer
   /** Errors beside those that every route can answer with. */
   errors?: ServiceErrorCode[]
@@ -114,6 +112,7 @@ export interface Route extends RouteFacts {
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
   /** Below the prefixes; `:name` is a parameter. */
   path: string
+  scope: Scope | null
   errors: ServiceErrorCode[]
   /** True: for the command line of the same version, and not in openapi.json. */
   isInternal?: true
@@ -128,93 +127,54 @@ export interface Route extends RouteFacts {
 /** Stands for a body that is not there. */
 export const EMPTY_DOCUMENT: JsonDocument = { value: Object.freeze({}), hasEscapes: false }
 
-export function get<Schema extends z.ZodObject = typeof noFieldsSchema>(
-  path: string,
-  definition: RouteWithQuery<Schema>,
-): Route {
-  return queryRoute('GET', path, definition)
-}
-
-export function remove<Schema extends z.ZodObject = typeof noFieldsSchema>(
-  path: string,
-  definition: RouteWithQuery<Schema>,
-): Route {
-  return queryRoute('DELETE', path, definition)
-}
-
-/** Field problems refuse the request: 422 with all of them. */
-export function post<Schema extends z.ZodObject>(path: string, definition: RouteWithBody<Schema>): Route {
-  return bodyRoute('POST', path, definition)
-}
-
-export function patch<Schema extends z.ZodObject>(path: string, definition: RouteWithBody<Schema>): Route {
-  return bodyRoute('PATCH', path, definition)
-}
-
-/** The handler judges the problems itself, and gets the names of the wire. */
-export function lenientPost<Given>(path: string, definition: LenientRoute<Given>): Route {
-  const { body: schema, bodyLimit: limit, handler, errors = [], ...facts } = definition
-  const reader = createFieldReader(schema)
+/** What makes the routes of one scope; null: they are public, no key needed. */
+export function routesOf(scope: Scope | null) {
   return {
-    ...facts,
-    method: 'POST',
-    path,
-    errors,
-    query: null,
-    body: { contentType: 'application/json', schema, limit, takesNothing: reader.takesNothing },
-    handle: (request, document) => handler(request, warned(request, reader.read(document))),
+    get: <Schema extends z.ZodObject = NoFields>(path: string, given: RouteWithQuery<Schema>): Route =>
+      queryRoute({ method: 'GET', path, scope }, given),
+    remove: <Schema extends z.ZodObject = NoFields>(path: string, given: RouteWithQuery<Schema>): Route =>
+      queryRoute({ method: 'DELETE', path, scope }, given),
+    /** Field problems refuse the request: 422 with all of them. */
+    post: <Schema extends z.ZodObject>(path: string, given: RouteWithBody<Schema>): Route =>
+      bodyRoute({ method: 'POST', path, scope }, given),
+    patch: <Schema extends z.ZodObject>(path: string, given: RouteWithBody<Schema>): Route =>
+      bodyRoute({ method: 'PATCH', path, scope }, given),
+    /** The handler judges the problems itself, and gets the names of the wire. */
+    lenientPost: <Given>(path: string, given: LenientRoute<Given>): Route =>
+      lenientRoute({ method: 'POST', path, scope }, given),
+    /** Takes a text that is no JSON, UTF-8. */
+    postText: (path: string, given: RouteWithText): Route => textRoute({ method: 'POST', path, scope }, given),
   }
 }
 
-/** Takes a text that is no JSON, UTF-8. */
-export function postText(path: string, definition: RouteWithText): Route {
-  const { contentType, bodyLimit: limit, handler, errors = [], ...facts } = definition
-  return {
-    ...facts,
-    method: 'POST',
-    path,
-    errors,
-    query: null,
-    body: { contentType, schema: z.string(), limit, takesNothing: false },
-    handle: (request, { value }) => handler(request, String(value)),
-  }
-}
+type NoFields = typeof noFieldsSchema
+type Place = Pick<Route, 'method' | 'path' | 'scope'>
 
 /** Of a parameter given twice the last one counts, as of a repeated key in JSON. */
-function queryRoute<Schema extends z.ZodObject>(
-  method: Route['method'],
-  path: string,
-  { query, handler, errors = [], ...facts }: RouteWithQuery<Schema>,
-): Route {
-  const read = query === undefined ? null : fieldsReader(query)
+function queryRoute<Schema extends z.ZodObject>(place: Place, definition: RouteWithQuery<Schema>): Route {
+  const { query = null, handler, errors = [], ...facts } = definition
+  const read = query === null ? null : fieldsReader(query)
   return {
+    ...place,
     ...facts,
-    method,
-    path,
     errors,
-    query: query ?? null,
+    query,
     body: null,
     async handle(request) {
-      if (read === null) return handler(request, NO_FIELDS as CamelFields<z.infer<Schema>>)
+      if (read === null) return handler(request, EMPTY_DOCUMENT.value as CamelFields<z.infer<Schema>>)
       const value = Object.fromEntries(new URLSearchParams(request.search))
       return handler(request, read(request, { value, hasEscapes: request.search.includes('%') }))
     },
   }
 }
 
-const NO_FIELDS = Object.freeze({})
-
-function bodyRoute<Schema extends z.ZodObject>(
-  method: Route['method'],
-  path: string,
-  { body: schema, handler, errors = [], ...facts }: RouteWithBody<Schema>,
-): Route {
+function bodyRoute<Schema extends z.ZodObject>(place: Place, definition: RouteWithBody<Schema>): Route {
+  const { body: schema, handler, errors = [], ...facts } = definition
   const read = fieldsReader(schema)
   const takesNothing = schema.safeParse({}).success
   return {
+    ...place,
     ...facts,
-    method,
-    path,
     errors,
     query: null,
     body: { contentType: 'application/json', schema, limit: null, takesNothing },
@@ -231,9 +191,35 @@ function fieldsReader<Schema extends z.ZodObject>(schema: Schema) {
   }
 }
 
+function lenientRoute<Given>(place: Place, definition: LenientRoute<Given>): Route {
+  const { body: schema, bodyLimit: limit, handler, errors = [], ...facts } = definition
+  const reader = createFieldReader(schema)
+  return {
+    ...place,
+    ...facts,
+    errors,
+    query: null,
+    body: { contentType: 'application/json', schema, limit, takesNothing: reader.takesNothing },
+    handle: (request, document) => handler(request, warned(request, reader.read(document))),
+  }
+}
+
 function warned<Fields>(request: ApiRequest, read: ReadFields<Fields>): ReadFields<Fields> {
   for (const name of read.unknown) request.warn(name)
   return read
+}
+
+function textRoute(place: Place, definition: RouteWithText): Route {
+  const { contentType, bodyLimit: limit, handler, errors = [], ...facts } = definition
+  const body = { contentType, schema: z.string(), limit, takesNothing: false }
+  return {
+    ...place,
+    ...facts,
+    errors,
+    query: null,
+    body,
+    handle: (request, { value }) => handler(request, String(value)),
+  }
 }
 
 export const OK = 200

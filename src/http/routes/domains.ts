@@ -5,14 +5,7 @@
  * alone. Every change leaves a log line that says who asked for it.
  */
 import { z } from 'zod'
-import {
-  addDomainSchema,
-  domainSchema,
-  listDomainsSchema,
-  removedDomainSchema,
-  removeDomainSchema,
-  updateDomainSchema,
-} from '../../api/domain.ts'
+import * as wire from '../../api/domain.ts'
 import { noFieldsSchema } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { CamelFields } from '../../api/names.ts'
@@ -21,26 +14,15 @@ import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { mayUseDomain } from '../exchange/principal.ts'
 import type { Principal } from '../exchange/principal.ts'
-import {
-  CREATED,
-  createNote,
-  get,
-  OK,
-  okData,
-  okList,
-  param,
-  patch,
-  post,
-  remove,
-  success,
-  successList,
-} from '../exchange/route.ts'
+import { CREATED, createNote, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 import type { AddDomainRequest } from '../../senders/add-domain.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
 import type { DomainList, Domains, ListDomainsQuery } from '../../senders/domains.ts'
 
-const OK_DOMAIN = okData(domainSchema)
+const { get, post, patch, remove } = routesOf('domains')
+
+const OK_DOMAIN = okData(wire.domainSchema)
 
 export function domainRoutes({ domains }: HttpFeatures, logger: Logger): Route[] {
   const note = createNote(logger)
@@ -52,9 +34,8 @@ function collectionRoutes(domains: HttpFeatures['domains'], note: Note): Route[]
   return [
     post('/domains', {
       summary: 'Adds a sending domain and says which DNS records to publish.',
-      scope: 'domains',
-      body: addDomainSchema,
-      ok: { ...okData(domainSchema, CREATED), otherStatus: OK },
+      body: wire.addDomainSchema,
+      ok: { ...okData(wire.domainSchema, CREATED), otherStatus: OK },
       errors: ['conflict'],
       idempotency: 'after-answer',
       async handler(request, fields) {
@@ -68,9 +49,8 @@ function collectionRoutes(domains: HttpFeatures['domains'], note: Note): Route[]
     }),
     get('/domains', {
       summary: 'Lists the verified domains, or those of another state.',
-      scope: 'domains',
-      query: listDomainsSchema,
-      ok: okList(domainSchema),
+      query: wire.listDomainsSchema,
+      ok: okList(wire.domainSchema),
       async handler({ principal }, { status, limit, after }) {
         const query = { status: status ?? 'verified', limit, after }
         const page =
@@ -88,7 +68,6 @@ function domainOwnRoutes(domains: HttpFeatures['domains'], note: Note): Route[] 
   return [
     get('/domains/:domain', {
       summary: 'One sending domain with its DNS records.',
-      scope: 'domains',
       ok: OK_DOMAIN,
       errors: ['not_found'],
       async handler(request) {
@@ -100,8 +79,7 @@ function domainOwnRoutes(domains: HttpFeatures['domains'], note: Note): Route[] 
     }),
     patch('/domains/:domain', {
       summary: 'Changes tracking, IP pool or the use of subdomains.',
-      scope: 'domains',
-      body: updateDomainSchema,
+      body: wire.updateDomainSchema,
       ok: OK_DOMAIN,
       errors: ['not_found'],
       async handler(request, fields) {
@@ -116,9 +94,8 @@ function domainOwnRoutes(domains: HttpFeatures['domains'], note: Note): Route[] 
     }),
     remove('/domains/:domain', {
       summary: 'Removes a sending domain.',
-      scope: 'domains',
-      query: removeDomainSchema,
-      ok: okData(removedDomainSchema),
+      query: wire.removeDomainSchema,
+      ok: okData(wire.removedDomainSchema),
       errors: ['not_found'],
       async handler(request, { dryRun, purge: asked }) {
         const name = domainInPath(request)
@@ -139,7 +116,6 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
   return [
     post('/domains/:domain/verify', {
       summary: 'Checks the DNS records of a domain now.',
-      scope: 'domains',
       body: noFieldsSchema,
       ok: OK_DOMAIN,
       errors: ['not_found'],
@@ -151,14 +127,12 @@ function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
     }),
     get('/domains/:domain/zonefile', {
       summary: 'The DNS records as a snippet of a zone file.',
-      scope: 'domains',
       ok: { status: OK, schema: z.string(), contentType: 'text/plain' },
       errors: ['not_found'],
       handler: async (request) => ({ status: OK, body: await domains.zoneFile(domainInPath(request)) }),
     }),
     post('/domains/:domain/dkim/rotate', {
       summary: 'Makes the DKIM key that takes over once its record is published.',
-      scope: 'domains',
       body: noFieldsSchema,
       ok: OK_DOMAIN,
       errors: ['not_found', 'conflict'],
@@ -188,7 +162,7 @@ function unknownDomain(name: string): ServiceError {
   return new ServiceError('not_found', `domain ${name}`)
 }
 
-function addDomainRequest(fields: CamelFields<z.infer<typeof addDomainSchema>>): AddDomainRequest {
+function addDomainRequest(fields: CamelFields<z.infer<typeof wire.addDomainSchema>>): AddDomainRequest {
   const name = fields.domain ?? fields.name
   if (name === null) throw new ServiceError('invalid_request', 'domain: is missing')
   return {
@@ -203,7 +177,7 @@ function addDomainRequest(fields: CamelFields<z.infer<typeof addDomainSchema>>):
   }
 }
 
-function trackingOf(given: z.infer<typeof addDomainSchema>['tracking']) {
+function trackingOf(given: z.infer<typeof wire.addDomainSchema>['tracking']) {
   return given == null ? undefined : { opens: given.opens ?? undefined, clicks: given.clicks ?? undefined }
 }
 

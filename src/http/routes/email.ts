@@ -2,15 +2,7 @@
  * POST /email/send, /email/batch and /email/preview (http/README.md "Sending" and "Batches"). Answers go out only after
  * the commit; that of a send has exactly three fields on the normal path.
  */
-import {
-  batchRequestSchema,
-  batchResultSchema,
-  MOST_ATTACHMENTS,
-  MOST_COPIES,
-  previewSchema,
-  sendResultSchema,
-  sendSchema,
-} from '../../api/email.ts'
+import * as wire from '../../api/email.ts'
 import { isObject } from '../../api/fields.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
@@ -28,9 +20,11 @@ import type {
 import type { HttpFeatures } from '../exchange/features.ts'
 import { describeProblem } from '../exchange/read-fields.ts'
 import type { ReadFields } from '../exchange/read-fields.ts'
-import { lenientPost, OK, okData, success } from '../exchange/route.ts'
+import { OK, okData, routesOf, success } from '../exchange/route.ts'
 import type { Answer, ApiRequest, Route } from '../exchange/route.ts'
 import { batchBody, replayedAnswer, sendBody, sentBatchBody, sentBody } from '../exchange/send-answers.ts'
+
+const { lenientPost } = routesOf('send')
 
 interface EmailRoutesOptions {
   features: Pick<HttpFeatures, 'acceptMessage' | 'acceptBatch' | 'previewMessage'>
@@ -45,10 +39,9 @@ export function emailRoutes(options: EmailRoutesOptions): Route[] {
 function sendRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
   return lenientPost('/email/send', {
     summary: 'Sends a single email.',
-    scope: 'send',
-    body: sendSchema,
+    body: wire.sendSchema,
     bodyLimit: { bytes: mostMailBytes, code: 'attachment_too_large' },
-    ok: { status: OK, schema: sendResultSchema },
+    ok: { status: OK, schema: wire.sendResultSchema },
     idempotency: 'with-message',
     errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed'],
     handler(request, fields) {
@@ -61,10 +54,9 @@ function sendRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
 function batchRoute({ features, mostMailBytes, mostRecipients }: EmailRoutesOptions): Route {
   return lenientPost('/email/batch', {
     summary: 'Sends one message template to many recipients with variable substitution.',
-    scope: 'send',
-    body: batchRequestSchema(mostRecipients),
+    body: wire.batchRequestSchema(mostRecipients),
     bodyLimit: { bytes: mostMailBytes, code: 'payload_too_large' },
-    ok: { status: OK, schema: batchResultSchema },
+    ok: { status: OK, schema: wire.batchResultSchema },
     idempotency: 'with-message',
     errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed', 'attachment_too_large'],
     async handler(request, fields) {
@@ -95,10 +87,9 @@ async function answerAccepted<Accepted extends AcceptedMessages | AcceptedBatch>
 function previewRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
   return lenientPost('/email/preview', {
     summary: 'Renders an email as it would be sent; sends and stores nothing.',
-    scope: 'send',
-    body: sendSchema,
+    body: wire.sendSchema,
     bodyLimit: { bytes: mostMailBytes, code: 'payload_too_large' },
-    ok: okData(previewSchema),
+    ok: okData(wire.previewSchema),
     errors: ['invalid_recipient', 'domain_not_verified', 'attachment_too_large'],
     handler: async (request, fields) => success(await features.previewMessage(sendRequest(fields), callerOf(request))),
   })
@@ -173,7 +164,7 @@ function sharedFields({ body, problems }: ReadFields<unknown>): SharedFields {
 
 function attachmentsOf(value: unknown): GivenAttachment[] {
   if (!Array.isArray(value)) return []
-  return value.slice(0, MOST_ATTACHMENTS).map((entry: unknown) => {
+  return value.slice(0, wire.MOST_ATTACHMENTS).map((entry: unknown) => {
     const body = isObject(entry) ? entry : {}
     return {
       name: textOf(body, 'name'),
@@ -202,7 +193,7 @@ function textOf(body: Record<string, unknown>, name: string): string | undefined
 function textsOf(body: Record<string, unknown>, name: string): string[] {
   const value = own(body, name)
   if (!Array.isArray(value)) return []
-  return value.slice(0, MOST_COPIES).map((entry: unknown) => (typeof entry === 'string' ? entry : ''))
+  return value.slice(0, wire.MOST_COPIES).map((entry: unknown) => (typeof entry === 'string' ? entry : ''))
 }
 
 function objectOf(body: Record<string, unknown>, name: string): Record<string, unknown> | undefined {

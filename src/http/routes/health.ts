@@ -2,23 +2,24 @@
  * GET /health (http/README.md "Health, metrics, OpenAPI"): public; tells no address, name or version; 503 when no mail
  * is accepted. For administrators: what the checks found last, and a run now (health/README.md "Checks").
  */
-import { checksSchema, healthSchema, runChecksSchema } from '../../api/health.ts'
-import type { ChecksJson } from '../../api/health.ts'
+import * as wire from '../../api/health.ts'
 import { secondsOrNull } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
 import type { HealthResult } from '../../health/health-keeper.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Administration } from '../exchange/operator-features.ts'
-import { get, okData, post, success } from '../exchange/route.ts'
+import { okData, routesOf, success } from '../exchange/route.ts'
 import type { Route } from '../exchange/route.ts'
+
+const { get } = routesOf(null)
+const admin = routesOf('admin')
 
 export function healthRoutes({ health }: HttpFeatures): Route[] {
   return [
     get('/health', {
       summary: 'Whether the server takes mail.',
-      scope: null,
-      ok: okData(healthSchema),
+      ok: okData(wire.healthSchema),
       errors: ['unavailable'],
       async handler() {
         const report = await health()
@@ -30,18 +31,16 @@ export function healthRoutes({ health }: HttpFeatures): Route[] {
 }
 
 export function checkRoutes(administration: Administration): Route[] {
-  const ok = okData(checksSchema)
+  const ok = okData(wire.checksSchema)
   return [
-    get('/admin/checks', {
+    admin.get('/admin/checks', {
       summary: 'What the checks found when they last ran.',
-      scope: 'admin',
       ok,
       handler: async () => success(checksAnswer(administration.lastChecks())),
     }),
-    post('/admin/checks', {
+    admin.post('/admin/checks', {
       summary: 'Runs the checks now.',
-      scope: 'admin',
-      body: runChecksSchema,
+      body: wire.runChecksSchema,
       ok,
       async handler(_request, { checks, ip, domain }) {
         const asked = { checks, ip: ip === null ? null : knownIp(ip), domain: domain?.toLowerCase() ?? null }
@@ -51,7 +50,7 @@ export function checkRoutes(administration: Administration): Route[] {
   ]
 }
 
-function checksAnswer({ findings, ranAt, okAt }: HealthResult): ChecksJson {
+function checksAnswer({ findings, ranAt, okAt }: HealthResult): wire.ChecksJson {
   return {
     ran_at: secondsOrNull(ranAt),
     checks: findings.map((finding) => ({ ...finding, last_ok_at: secondsOrNull(okAt[finding.check] ?? null) })),

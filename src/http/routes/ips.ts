@@ -4,32 +4,7 @@
  */
 import type { z } from 'zod'
 import { noFieldsSchema, secondsOrNull } from '../../api/fields.ts'
-import {
-  forecastQuerySchema,
-  forecastSchema,
-  ipAuditSchema,
-  ipNoteSchema,
-  ipSchema,
-  ipStatisticsQuerySchema,
-  ipStatisticsSchema,
-  ipWarmupSchema,
-  listIpsSchema,
-  MOST_FORECAST_RECIPIENTS,
-  pauseWarmupSchema,
-  resumeIpSchema,
-  sendDaySchema,
-  sendDaysSchema,
-  startWarmupSchema,
-  suspendIpSchema,
-} from '../../api/ip.ts'
-import type {
-  IpJson,
-  IpNoteJson,
-  IpStatisticsJson,
-  IpWarmupJson,
-  WarmupForecastJson,
-  WarmupJson,
-} from '../../api/ip.ts'
+import * as wire from '../../api/ip.ts'
 import { snakeFields } from '../../api/names.ts'
 import type { CamelFields } from '../../api/names.ts'
 import { DAY, SECOND, toUnixSeconds } from '../../base/clock.ts'
@@ -41,8 +16,12 @@ import type { ForecastView } from '../../egress/keeper/warmup-forecast.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Administration } from '../exchange/operator-features.ts'
 import { auditName } from '../exchange/principal.ts'
-import { createNote, get, okData, okList, param, post, success, successList } from '../exchange/route.ts'
+import { createNote, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
+
+const { get } = routesOf('stats')
+const admin = routesOf('admin')
+const { post } = routesOf('ips')
 
 export function ipRoutes({ warmup, now }: Pick<HttpFeatures, 'warmup' | 'now'>, logger: Logger): Route[] {
   return [...readingRoutes(warmup, now), ...movingRoutes(warmup, logger)]
@@ -52,9 +31,8 @@ function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route
   return [
     get('/ips', {
       summary: 'Lists all dedicated IPs.',
-      scope: 'stats',
-      query: listIpsSchema,
-      ok: okList(ipSchema),
+      query: wire.listIpsSchema,
+      ok: okList(wire.ipSchema),
       async handler(_request, { limit, after }) {
         const all = await warmup.list()
         const begin = all.findIndex(({ ip }) => ip === after) + 1
@@ -65,23 +43,20 @@ function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route
     }),
     get('/ips/:ip', {
       summary: 'One dedicated IP with its warmup.',
-      scope: 'stats',
-      ok: okData(ipSchema),
+      ok: okData(wire.ipSchema),
       errors: ['not_found'],
       handler: async (request) => success(ipAnswer(await warmup.find(param(request, 'ip')))),
     }),
     get('/ips/:ip/warmup', {
       summary: 'How far the warmup of an IP is.',
-      scope: 'stats',
-      ok: okData(ipWarmupSchema),
+      ok: okData(wire.ipWarmupSchema),
       errors: ['not_found'],
       handler: async (request) => success(ipWarmupAnswer(await warmup.find(param(request, 'ip')))),
     }),
     get('/ips/:ip/stats', {
       summary: 'What an IP sent, and what became of it.',
-      scope: 'stats',
-      query: ipStatisticsQuerySchema,
-      ok: okData(ipStatisticsSchema),
+      query: wire.ipStatisticsQuerySchema,
+      ok: okData(wire.ipStatisticsSchema),
       errors: ['not_found'],
       async handler(request, parameters) {
         const range = statisticsRange(parameters, now())
@@ -90,9 +65,8 @@ function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route
     }),
     get('/ips/:ip/warmup/forecast', {
       summary: 'When a campaign would have left the IP.',
-      scope: 'stats',
-      query: forecastQuerySchema,
-      ok: okData(forecastSchema),
+      query: wire.forecastQuerySchema,
+      ok: okData(wire.forecastSchema),
       errors: ['not_found'],
       async handler(request, parameters) {
         return success(forecastAnswer(await warmup.forecast(param(request, 'ip'), forecastQuery(parameters))))
@@ -107,12 +81,12 @@ function movingRoutes(warmup: HttpFeatures['warmup'], logger: Logger): Route[] {
     note(what, request, { ip: view.ip, status: view.status })
     return success(ipWarmupAnswer(view))
   }
-  const facts = { scope: 'ips', ok: okData(ipWarmupSchema), errors: ['not_found', 'conflict'] } satisfies Partial<Route>
+  const facts = { ok: okData(wire.ipWarmupSchema), errors: ['not_found', 'conflict'] } satisfies Partial<Route>
   return [
     post('/ips/:ip/warmup', {
       ...facts,
       summary: 'Starts the warmup of an IP.',
-      body: startWarmupSchema,
+      body: wire.startWarmupSchema,
       async handler(request, { restart, force, ...fields }) {
         const asked = { ...fields, restart: restart ?? false, force: force ?? false }
         const view = await warmup.start(param(request, 'ip'), asked, auditName(request.principal))
@@ -122,7 +96,7 @@ function movingRoutes(warmup: HttpFeatures['warmup'], logger: Logger): Route[] {
     post('/ips/:ip/warmup/pause', {
       ...facts,
       summary: 'Stops first attempts from an IP until it is resumed.',
-      body: pauseWarmupSchema,
+      body: wire.pauseWarmupSchema,
       async handler(request, { reason }) {
         const view = await warmup.pause(param(request, 'ip'), reason, auditName(request.principal))
         return moved('warmup paused', request, view)
@@ -151,11 +125,10 @@ function movingRoutes(warmup: HttpFeatures['warmup'], logger: Logger): Route[] {
 
 export function ipAdministrationRoutes(administration: Administration, note: Note): Route[] {
   return [
-    post('/admin/ips/:ip/suspend', {
+    admin.post('/admin/ips/:ip/suspend', {
       summary: 'Nothing leaves from the IP, or from it to one provider, until it is resumed.',
-      scope: 'admin',
-      body: suspendIpSchema,
-      ok: okData(ipSchema),
+      body: wire.suspendIpSchema,
+      ok: okData(wire.ipSchema),
       errors: ['not_found', 'conflict'],
       async handler(request, { provider, reason }) {
         const actor = auditName(request.principal)
@@ -164,11 +137,10 @@ export function ipAdministrationRoutes(administration: Administration, note: Not
         return success(ipAnswer(view))
       },
     }),
-    post('/admin/ips/:ip/resume', {
+    admin.post('/admin/ips/:ip/resume', {
       summary: 'Ends the suspension of an IP, and lifts what holds its paths back: all, or those to one provider.',
-      scope: 'admin',
-      body: resumeIpSchema,
-      ok: okData(ipSchema),
+      body: wire.resumeIpSchema,
+      ok: okData(wire.ipSchema),
       errors: ['not_found', 'conflict'],
       async handler(request, { provider }) {
         const view = await administration.resumeIp(param(request, 'ip'), provider, auditName(request.principal))
@@ -176,22 +148,20 @@ export function ipAdministrationRoutes(administration: Administration, note: Not
         return success(ipAnswer(view))
       },
     }),
-    get('/admin/ips/:ip/audit', {
+    admin.get('/admin/ips/:ip/audit', {
       summary: 'What happened to the warmup of an IP, newest first.',
-      scope: 'admin',
-      query: ipAuditSchema,
-      ok: okList(ipNoteSchema),
+      query: wire.ipAuditSchema,
+      ok: okList(wire.ipNoteSchema),
       errors: ['not_found'],
       async handler(request, { limit }) {
         const notes = await administration.audit(param(request, 'ip'), limit)
         return successList(notes.map(ipNoteAnswer))
       },
     }),
-    get('/admin/ips/:ip/days', {
+    admin.get('/admin/ips/:ip/days', {
       summary: 'What the warmup of an IP allowed and will allow, and what it sent, by UTC day.',
-      scope: 'admin',
-      query: sendDaysSchema,
-      ok: okList(sendDaySchema),
+      query: wire.sendDaysSchema,
+      ok: okList(wire.sendDaySchema),
       errors: ['not_found'],
       async handler(request, { past, ahead }) {
         return successList(await administration.sendDays(param(request, 'ip'), past, ahead))
@@ -204,7 +174,7 @@ const WINDOWS = { '24h': DAY, '7d': 7 * DAY, '30d': 30 * DAY }
 
 /** `window` ends now; `from` and `to` say the range themselves. */
 function statisticsRange(
-  { window, from, to, interval }: CamelFields<z.infer<typeof ipStatisticsQuerySchema>>,
+  { window, from, to, interval }: CamelFields<z.infer<typeof wire.ipStatisticsQuerySchema>>,
   now: number,
 ): StatisticsRange {
   if (window !== null && (from !== null || to !== null)) {
@@ -216,15 +186,15 @@ function statisticsRange(
   return { from: start, to: end, interval: interval ?? (end - start <= DAY ? 'hour' : 'day') }
 }
 
-function forecastQuery({ recipients: text, isp, startAt }: CamelFields<z.infer<typeof forecastQuerySchema>>) {
+function forecastQuery({ recipients: text, isp, startAt }: CamelFields<z.infer<typeof wire.forecastQuerySchema>>) {
   const recipients = Number(text)
-  if (recipients < 1 || recipients > MOST_FORECAST_RECIPIENTS) {
-    throw new ServiceError('invalid_request', `recipients: must be from 1 to ${MOST_FORECAST_RECIPIENTS}`)
+  if (recipients < 1 || recipients > wire.MOST_FORECAST_RECIPIENTS) {
+    throw new ServiceError('invalid_request', `recipients: must be from 1 to ${wire.MOST_FORECAST_RECIPIENTS}`)
   }
   return { recipients, isp, startAt: startAt === null ? null : startAt * SECOND }
 }
 
-function ipAnswer({ ip, pool, hostname, status, weight, reason, ptr, ...view }: IpView): IpJson {
+function ipAnswer({ ip, pool, hostname, status, weight, reason, ptr, ...view }: IpView): wire.IpJson {
   return {
     ip,
     pool,
@@ -247,11 +217,11 @@ function ipAnswer({ ip, pool, hostname, status, weight, reason, ptr, ...view }: 
   }
 }
 
-function ipWarmupAnswer({ ip, status, warmup }: IpView): IpWarmupJson {
+function ipWarmupAnswer({ ip, status, warmup }: IpView): wire.IpWarmupJson {
   return { ip, status, warmup: warmupAnswer(warmup) }
 }
 
-function warmupAnswer(warmup: WarmupView | null): WarmupJson | null {
+function warmupAnswer(warmup: WarmupView | null): wire.WarmupJson | null {
   if (warmup === null) return null
   const { startedAt, resetsAt, estimatedCompletion, pausedUntil, providers } = warmup
   return {
@@ -264,7 +234,7 @@ function warmupAnswer(warmup: WarmupView | null): WarmupJson | null {
   }
 }
 
-function statisticsAnswer({ from, to, totals, byProvider, series, ...view }: StatisticsView): IpStatisticsJson {
+function statisticsAnswer({ from, to, totals, byProvider, series, ...view }: StatisticsView): wire.IpStatisticsJson {
   return {
     ...view,
     from: toUnixSeconds(from),
@@ -275,7 +245,7 @@ function statisticsAnswer({ from, to, totals, byProvider, series, ...view }: Sta
   }
 }
 
-function forecastAnswer(view: ForecastView): WarmupForecastJson {
+function forecastAnswer(view: ForecastView): wire.WarmupForecastJson {
   return {
     ...snakeFields(view),
     start_at: toUnixSeconds(view.startAt),
@@ -287,6 +257,6 @@ function forecastAnswer(view: ForecastView): WarmupForecastJson {
 type IpNote = Awaited<ReturnType<Administration['audit']>>[number]
 
 /** The note without its IP, which the path names. */
-function ipNoteAnswer({ ip: _ip, ...note }: IpNote): IpNoteJson {
+function ipNoteAnswer({ ip: _ip, ...note }: IpNote): wire.IpNoteJson {
   return { ...snakeFields(note), at: toUnixSeconds(note.at) }
 }

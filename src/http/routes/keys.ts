@@ -6,7 +6,7 @@
  */
 import type { z } from 'zod'
 import { secondsOrNull } from '../../api/fields.ts'
-import { changeKeySchema, createdKeySchema, createKeySchema, keySchema, listKeysSchema } from '../../api/key.ts'
+import * as wire from '../../api/key.ts'
 import { snakeFields } from '../../api/names.ts'
 import type { CamelFields } from '../../api/names.ts'
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
@@ -18,22 +18,12 @@ import type { ApiKeyChange, ApiKeyRecord } from '../../senders/api-key.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
-import {
-  CREATED,
-  createNote,
-  get,
-  okData,
-  okList,
-  param,
-  patch,
-  post,
-  remove,
-  success,
-  successList,
-} from '../exchange/route.ts'
+import { CREATED, createNote, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 
-const OK_KEY = okData(keySchema)
+const { get, post, patch, remove } = routesOf('admin')
+
+const OK_KEY = okData(wire.keySchema)
 
 export function keyRoutes({ apiKeys }: HttpFeatures, logger: Logger): Route[] {
   const note = createNote(logger)
@@ -45,9 +35,8 @@ function collectionRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[]
   return [
     post('/keys', {
       summary: 'Creates an API key and shows it this one time.',
-      scope: 'admin',
-      body: createKeySchema,
-      ok: okData(createdKeySchema, CREATED),
+      body: wire.createKeySchema,
+      ok: okData(wire.createdKeySchema, CREATED),
       errors: ['conflict'],
       idempotency: 'after-answer',
       async handler(request, fields) {
@@ -66,9 +55,8 @@ function collectionRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[]
     }),
     get('/keys', {
       summary: 'Lists the API keys, revoked ones too, newest first.',
-      scope: 'admin',
-      query: listKeysSchema,
-      ok: okList(keySchema),
+      query: wire.listKeysSchema,
+      ok: okList(wire.keySchema),
       async handler({ principal }, { limit, after }) {
         const { keys, next } = await apiKeys.list(limit, after)
         return successList(keys.filter((record) => isWithinGrants(record, principal)).map(keyView), next)
@@ -89,15 +77,13 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
   return [
     get('/keys/:id', {
       summary: 'One API key, without the key itself.',
-      scope: 'admin',
       ok: OK_KEY,
       errors: ['not_found'],
       handler: async (request) => success(keyView(await find(request))),
     }),
     patch('/keys/:id', {
       summary: 'Changes name, domains, addresses or expiry of an API key; never its scopes or mode.',
-      scope: 'admin',
-      body: changeKeySchema,
+      body: wire.changeKeySchema,
       ok: OK_KEY,
       errors: ['not_found'],
       async handler(request, fields) {
@@ -113,7 +99,6 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
     }),
     remove('/keys/:id', {
       summary: 'Revokes an API key at once.',
-      scope: 'admin',
       ok: OK_KEY,
       errors: ['not_found', 'conflict'],
       async handler(request) {
@@ -134,7 +119,7 @@ function keyChange({
   domains,
   allowedIps,
   expiresAt,
-}: CamelFields<z.infer<typeof changeKeySchema>>): ApiKeyChange {
+}: CamelFields<z.infer<typeof wire.changeKeySchema>>): ApiKeyChange {
   return {
     ...(name === null ? {} : { name }),
     ...(domains === null ? {} : { domains }),

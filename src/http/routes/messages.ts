@@ -3,24 +3,16 @@
  * nobody has and one that this key may not see give the same answer.
  */
 import { noFieldsSchema } from '../../api/fields.ts'
-import {
-  batchSchema,
-  canceledBatchSchema,
-  canceledSchema,
-  eventSchema,
-  explanationSchema,
-  listedMessageSchema,
-  messageSchema,
-  retriedSchema,
-  searchSchema,
-  transcriptSchema,
-} from '../../api/message.ts'
+import * as wire from '../../api/message.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { createNote, get, okData, okList, post, success, successList } from '../exchange/route.ts'
+import { createNote, okData, okList, routesOf, success, successList } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 import { replayedAnswer } from '../exchange/send-answers.ts'
 import { callerOf, idempotent } from './email.ts'
+
+const { get } = routesOf('messages:read')
+const { post } = routesOf('send')
 
 type Messages = HttpFeatures['messages']
 
@@ -39,9 +31,8 @@ export function messageRoutes({ messages }: Pick<HttpFeatures, 'messages'>, logg
 function searchRoute(messages: Messages): Route {
   return get('/email', {
     summary: 'Searches messages, newest first.',
-    scope: 'messages:read',
-    query: searchSchema,
-    ok: okList(listedMessageSchema),
+    query: wire.searchSchema,
+    ok: okList(wire.listedMessageSchema),
     async handler({ principal }, query) {
       const page = await messages.search(query, principal)
       return successList(page.messages, page.next)
@@ -54,15 +45,13 @@ function lookupRoutes(messages: Messages): Route[] {
   return [
     get('/email/:message_id', {
       summary: 'One message with its delivery attempts.',
-      scope: 'messages:read',
-      ok: okData(messageSchema),
+      ok: okData(wire.messageSchema),
       errors: ['not_found'],
       handler: async (request) => success(await messages.message(idIn(request), request.principal)),
     }),
     get('/email/:message_id/events', {
       summary: 'The timeline of a message, oldest first.',
-      scope: 'messages:read',
-      ok: okList(eventSchema),
+      ok: okList(wire.eventSchema),
       errors: ['not_found'],
       handler: async (request) => successList(await messages.events(idIn(request), request.principal)),
     }),
@@ -74,15 +63,13 @@ function reasonRoutes(messages: Messages): Route[] {
   return [
     get('/email/:message_id/explain', {
       summary: 'Why a message is in its state, in plain words.',
-      scope: 'messages:read',
-      ok: okData(explanationSchema),
+      ok: okData(wire.explanationSchema),
       errors: ['not_found'],
       handler: async (request) => success(await messages.explain(idIn(request), request.principal)),
     }),
     get('/email/:message_id/transcript', {
       summary: 'The SMTP dialogue of each delivery attempt, without the message itself.',
-      scope: 'messages:read',
-      ok: okList(transcriptSchema),
+      ok: okList(wire.transcriptSchema),
       errors: ['not_found'],
       handler: async (request) => successList(await messages.transcript(idIn(request), request.principal)),
     }),
@@ -94,9 +81,8 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
   return [
     post('/email/:message_id/cancel', {
       summary: 'Withdraws a message that waits.',
-      scope: 'send',
       body: noFieldsSchema,
-      ok: okData(canceledSchema),
+      ok: okData(wire.canceledSchema),
       errors: ['not_found', 'conflict'],
       async handler(request) {
         const canceled = await messages.cancel(idIn(request), request.principal)
@@ -106,9 +92,8 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
     }),
     post('/email/:message_id/retry', {
       summary: 'Tries a deferred message now, or sends a bounced or expired one again.',
-      scope: 'send',
       body: noFieldsSchema,
-      ok: okData(retriedSchema),
+      ok: okData(wire.retriedSchema),
       idempotency: 'with-message',
       errors: ['not_found', 'conflict', 'domain_not_verified', 'ip_not_warmed'],
       async handler(request) {
@@ -131,16 +116,14 @@ function batchRoutes(messages: Messages, note: Note): Route[] {
   return [
     get('/email/batch/:batch_id', {
       summary: 'A batch with the states of its messages.',
-      scope: 'messages:read',
-      ok: okData(batchSchema),
+      ok: okData(wire.batchSchema),
       errors: ['not_found'],
       handler: async (request) => success(await messages.batch(idIn(request), request.principal)),
     }),
     post('/email/batch/:batch_id/cancel', {
       summary: 'Withdraws the messages of a batch that wait.',
-      scope: 'send',
       body: noFieldsSchema,
-      ok: okData(canceledBatchSchema),
+      ok: okData(wire.canceledBatchSchema),
       errors: ['not_found'],
       async handler(request) {
         const canceled = await messages.cancelBatch(idIn(request), request.principal)

@@ -6,20 +6,7 @@ import type { z } from 'zod'
 import { secondsOrNull } from '../../api/fields.ts'
 import { camelFields, snakeFields } from '../../api/names.ts'
 import type { CamelFields } from '../../api/names.ts'
-import {
-  domainRouteSchema,
-  pathFilterSchema,
-  pathSchema,
-  poolSchema,
-  queueActionResultSchema,
-  queueActionSchema,
-  queueFilterSchema,
-  queueGroupSchema,
-  queueGroupsSchema,
-  resumedPathsSchema,
-  resumePathsSchema,
-} from '../../api/queue.ts'
-import type { DomainRouteJson, PathHoldJson, PathJson, PoolJson, QueueGroupJson } from '../../api/queue.ts'
+import * as wire from '../../api/queue.ts'
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { durationText, rateText } from '../../config/settings/field-types.ts'
@@ -27,8 +14,10 @@ import type { PathFilter, PathHold, PathView } from '../../egress/shaping/shapin
 import type { QueueAction, QueueFilter, QueueGroup } from '../../mail/waiting-mail.ts'
 import type { Administration, DomainRoute, PoolState } from '../exchange/operator-features.ts'
 import { auditName } from '../exchange/principal.ts'
-import { get, okData, okList, param, post, success, successList } from '../exchange/route.ts'
+import { okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { Note, Route } from '../exchange/route.ts'
+
+const { get, post } = routesOf('admin')
 
 export function queueRoutes(administration: Administration, note: Note): Route[] {
   return [...waitingMailRoutes(administration, note), ...pathRoutes(administration, note)]
@@ -38,9 +27,8 @@ function waitingMailRoutes(administration: Administration, note: Note): Route[] 
   return [
     get('/admin/queue', {
       summary: 'What waits, in groups, largest first.',
-      scope: 'admin',
-      query: queueGroupsSchema,
-      ok: okList(queueGroupSchema),
+      query: wire.queueGroupsSchema,
+      ok: okList(wire.queueGroupSchema),
       async handler(_request, { by, held, ...given }) {
         const filter = queueFilter({ ...given, held: held === null ? null : held === 'true' })
         const groups = await administration.queueGroups(by === 'provider' || by === null ? 'isp' : by, filter)
@@ -49,12 +37,11 @@ function waitingMailRoutes(administration: Administration, note: Note): Route[] 
     }),
     post('/admin/queue/actions', {
       summary: 'Retries, holds, releases, drops or moves what waits and fits the filter; a dry run counts it.',
-      scope: 'admin',
-      body: queueActionSchema,
-      ok: okData(queueActionResultSchema),
+      body: wire.queueActionSchema,
+      ok: okData(wire.queueActionResultSchema),
       async handler(request, { action: kind, toPool, filter: given, dryRun }) {
         const action = queueAction(kind, toPool)
-        const filter = queueFilter(camelFields(queueFilterSchema, given ?? {}))
+        const filter = queueFilter(camelFields(wire.queueFilterSchema, given ?? {}))
         const isDryRun = dryRun ?? false
         const messages = await administration.actOnQueue(action, filter, isDryRun)
         if (!isDryRun) note('queue changed', request, { action, filter, messages })
@@ -68,16 +55,14 @@ function pathRoutes(administration: Administration, note: Note): Route[] {
   return [
     get('/admin/paths', {
       summary: 'Paths that are limited, wait or are suspended, with cause and end.',
-      scope: 'admin',
-      query: pathFilterSchema,
-      ok: okList(pathSchema),
+      query: wire.pathFilterSchema,
+      ok: okList(wire.pathSchema),
       handler: async (_request, given) => successList(administration.paths(pathFilter(given)).map(pathAnswer)),
     }),
     post('/admin/paths/resume', {
       summary: 'Lifts what holds the paths of the filter back; a dry run counts them.',
-      scope: 'admin',
-      body: resumePathsSchema,
-      ok: okData(resumedPathsSchema),
+      body: wire.resumePathsSchema,
+      ok: okData(wire.resumedPathsSchema),
       async handler(request, { dryRun, ...given }) {
         const filter = pathFilter(given)
         const isDryRun = dryRun ?? false
@@ -88,21 +73,19 @@ function pathRoutes(administration: Administration, note: Note): Route[] {
     }),
     get('/admin/pools', {
       summary: 'Lists the pools with their IPs.',
-      scope: 'admin',
-      ok: okList(poolSchema),
+      ok: okList(wire.poolSchema),
       handler: async () => successList(administration.pools().map(poolAnswer)),
     }),
     get('/admin/domains/:domain/route', {
       summary: 'Where the mail of a recipient domain goes: hosts, provider, limits, TLS.',
-      scope: 'admin',
-      ok: okData(domainRouteSchema),
+      ok: okData(wire.domainRouteSchema),
       handler: async (request) => success(domainRouteAnswer(await administration.routeOf(param(request, 'domain')))),
     }),
   ]
 }
 
 /** What is null does not restrict. */
-function queueFilter(given: CamelFields<z.infer<typeof queueFilterSchema>>): QueueFilter {
+function queueFilter(given: CamelFields<z.infer<typeof wire.queueFilterSchema>>): QueueFilter {
   const { pool, provider, route, recipientDomain, domain, ip, held, acceptedBefore } = given
   return {
     ...(pool === null ? {} : { pool }),
@@ -125,19 +108,19 @@ function queueAction(kind: QueueAction['kind'], pool: string | null): QueueActio
   return { kind, pool }
 }
 
-function pathFilter({ ip, route }: CamelFields<z.infer<typeof pathFilterSchema>>): PathFilter {
+function pathFilter({ ip, route }: CamelFields<z.infer<typeof wire.pathFilterSchema>>): PathFilter {
   return { ...(ip === null ? {} : { ip }), ...(route === null ? {} : { route }) }
 }
 
-function queueGroupAnswer(group: QueueGroup): QueueGroupJson {
+function queueGroupAnswer(group: QueueGroup): wire.QueueGroupJson {
   return snakeFields({ ...group, oldestAcceptedAt: toUnixSeconds(group.oldestAcceptedAt) })
 }
 
-function pathAnswer(view: PathView): PathJson {
+function pathAnswer(view: PathView): wire.PathJson {
   return { ...view, holds: view.holds.map(holdAnswer) }
 }
 
-function holdAnswer(held: PathHold): PathHoldJson {
+function holdAnswer(held: PathHold): wire.PathHoldJson {
   const { since, until, rate } = held
   return snakeFields({
     ...held,
@@ -147,7 +130,7 @@ function holdAnswer(held: PathHold): PathHoldJson {
   })
 }
 
-function poolAnswer({ name, isDefault, settings, ips, waiting }: PoolState): PoolJson {
+function poolAnswer({ name, isDefault, settings, ips, waiting }: PoolState): wire.PoolJson {
   const { description, overflow, overflow_pool, max_defer, require_warmup, connections_max, rate } = settings
   return {
     name,
@@ -173,7 +156,7 @@ function poolAnswer({ name, isDefault, settings, ips, waiting }: PoolState): Poo
   }
 }
 
-function domainRouteAnswer({ domain, problem, provider, hosts }: DomainRoute): DomainRouteJson {
+function domainRouteAnswer({ domain, problem, provider, hosts }: DomainRoute): wire.DomainRouteJson {
   const facts = { domain, problem, hosts }
   if (provider === null) return { ...facts, provider: null, isp: null, route: null, limits: null }
   const { connections, messages_per_connection, rate, connection_rate, tls, idle, failures, scope } = provider.limits

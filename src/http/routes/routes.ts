@@ -8,7 +8,7 @@ import type { Logger } from '../../base/logger.ts'
 import { packageVersion } from '../../base/package-version.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
-import { createNote, get, OK } from '../exchange/route.ts'
+import { createNote, OK, routesOf } from '../exchange/route.ts'
 import type { Route } from '../exchange/route.ts'
 import { openApiDocument } from '../openapi/document.ts'
 import { domainRoutes } from './domains.ts'
@@ -21,6 +21,8 @@ import { queueRoutes } from './queue.ts'
 import { serverRoutes } from './server.ts'
 import { suppressionRoutes } from './suppressions.ts'
 import { webhookRoutes } from './webhooks.ts'
+
+const { get } = routesOf(null)
 
 export interface RoutesOptions {
   features: HttpFeatures
@@ -51,7 +53,6 @@ export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: R
 function openApiRoute(document: () => object): Route {
   return get('/openapi.json', {
     summary: 'This document.',
-    scope: null,
     ok: { status: OK, schema: z.looseObject({ openapi: z.string(), info: z.looseObject({}) }) },
     handler: async () => ({ status: OK, body: document() }),
   })

@@ -5,21 +5,7 @@
  */
 import { noFieldsSchema } from '../../api/fields.ts'
 import { snakeFields } from '../../api/names.ts'
-import {
-  backupsSchema,
-  beginBackupSchema,
-  erasedRecipientSchema,
-  exportRecipientSchema,
-  logLevelSchema,
-  raisedLogLevelSchema,
-  recipientDataSchema,
-  reloadResultSchema,
-  reloadSchema,
-  runningServerSchema,
-  startedBackupSchema,
-  storageSchema,
-} from '../../api/server.ts'
-import type { BackupJson, BackupsJson, ReloadResultJson, StorageJson } from '../../api/server.ts'
+import * as wire from '../../api/server.ts'
 import { MINUTE, SECOND, toUnixSeconds } from '../../base/clock.ts'
 import type {
   Administration,
@@ -28,8 +14,10 @@ import type {
   ReloadResult,
   StorageReport,
 } from '../exchange/operator-features.ts'
-import { ACCEPTED, get, okData, param, post, success } from '../exchange/route.ts'
+import { ACCEPTED, okData, param, routesOf, success } from '../exchange/route.ts'
 import type { Note, Route } from '../exchange/route.ts'
+
+const { get, post } = routesOf('admin')
 
 const DEFAULT_SECONDS = (10 * MINUTE) / SECOND
 
@@ -45,8 +33,7 @@ function processRoutes(administration: Administration, note: Note): Route[] {
   return [
     get('/admin/server', {
       summary: 'Which version runs, and since when.',
-      scope: 'admin',
-      ok: okData(runningServerSchema),
+      ok: okData(wire.runningServerSchema),
       async handler() {
         const { version, node, startedAt, revision } = administration.server()
         return success({ version, node, started_at: toUnixSeconds(startedAt), revision })
@@ -54,9 +41,8 @@ function processRoutes(administration: Administration, note: Note): Route[] {
     }),
     post('/admin/log-level', {
       summary: 'Logs at another level for a while.',
-      scope: 'admin',
-      body: logLevelSchema,
-      ok: okData(raisedLogLevelSchema),
+      body: wire.logLevelSchema,
+      ok: okData(wire.raisedLogLevelSchema),
       async handler(_request, { level, forSeconds }) {
         const raised = administration.raiseLogLevel(level, (forSeconds ?? DEFAULT_SECONDS) * SECOND)
         return success({ level: raised.level, until: toUnixSeconds(raised.until) })
@@ -64,9 +50,8 @@ function processRoutes(administration: Administration, note: Note): Route[] {
     }),
     post('/admin/reload', {
       summary: 'Takes the configuration files over, or says what would change.',
-      scope: 'admin',
-      body: reloadSchema,
-      ok: okData(reloadResultSchema),
+      body: wire.reloadSchema,
+      ok: okData(wire.reloadResultSchema),
       async handler(request, { dryRun }) {
         const result = await administration.reload(dryRun ?? false)
         const { isApplied, revision, lines } = result
@@ -81,21 +66,18 @@ function storageRoutes(administration: Administration, note: Note): Route[] {
   return [
     get('/admin/storage', {
       summary: 'What the database is full of, and how long that can go on.',
-      scope: 'admin',
-      ok: okData(storageSchema),
+      ok: okData(wire.storageSchema),
       handler: async () => success(storageAnswer(await administration.storage())),
     }),
     get('/admin/backups', {
       summary: 'The backups there are, and how far one is that is being written.',
-      scope: 'admin',
-      ok: okData(backupsSchema),
+      ok: okData(wire.backupsSchema),
       handler: async () => success(backupsAnswer(administration.backups())),
     }),
     post('/admin/backups', {
       summary: 'Begins to write a backup.',
-      scope: 'admin',
-      body: beginBackupSchema,
-      ok: okData(startedBackupSchema, ACCEPTED),
+      body: wire.beginBackupSchema,
+      ok: okData(wire.startedBackupSchema, ACCEPTED),
       errors: ['conflict'],
       async handler(request, { to }) {
         administration.startBackup(to)
@@ -110,9 +92,8 @@ function recipientRoutes(administration: Administration, note: Note): Route[] {
   return [
     get('/admin/recipients/:address', {
       summary: 'What is stored about an address.',
-      scope: 'admin',
-      query: exportRecipientSchema,
-      ok: okData(recipientDataSchema),
+      query: wire.exportRecipientSchema,
+      ok: okData(wire.recipientDataSchema),
       async handler(request, { after }) {
         const { next, ...page } = await administration.exportRecipient(param(request, 'address'), after)
         return success({ ...page, next_cursor: next })
@@ -120,9 +101,8 @@ function recipientRoutes(administration: Administration, note: Note): Route[] {
     }),
     post('/admin/recipients/:address/erase', {
       summary: 'Replaces an address wherever it is stored; nothing is sent to it any more.',
-      scope: 'admin',
       body: noFieldsSchema,
-      ok: okData(erasedRecipientSchema),
+      ok: okData(wire.erasedRecipientSchema),
       async handler(request) {
         const erased = await administration.eraseRecipient(param(request, 'address'))
         note('recipient erased', request, erased)
@@ -132,7 +112,7 @@ function recipientRoutes(administration: Administration, note: Note): Route[] {
   ]
 }
 
-function reloadAnswer({ isApplied: applied, milliseconds, mistakes, ...result }: ReloadResult): ReloadResultJson {
+function reloadAnswer({ isApplied: applied, milliseconds, mistakes, ...result }: ReloadResult): wire.ReloadResultJson {
   return {
     ...result,
     applied,
@@ -149,7 +129,7 @@ function reloadAnswer({ isApplied: applied, milliseconds, mistakes, ...result }:
   }
 }
 
-function storageAnswer({ freeBytes, growthPerDay, daysLeft, budget, ...report }: StorageReport): StorageJson {
+function storageAnswer({ freeBytes, growthPerDay, daysLeft, budget, ...report }: StorageReport): wire.StorageJson {
   return {
     ...snakeFields(report),
     free_bytes: Math.round(freeBytes),
@@ -159,7 +139,7 @@ function storageAnswer({ freeBytes, growthPerDay, daysLeft, budget, ...report }:
   }
 }
 
-function backupsAnswer({ running, last, backups }: BackupsReport): BackupsJson {
+function backupsAnswer({ running, last, backups }: BackupsReport): wire.BackupsJson {
   return {
     running: running === null ? null : snakeFields(running),
     last: last === null ? null : lastBackup(last),
@@ -167,11 +147,11 @@ function backupsAnswer({ running, last, backups }: BackupsReport): BackupsJson {
   }
 }
 
-function lastBackup(last: NonNullable<BackupsReport['last']>): BackupsJson['last'] {
+function lastBackup(last: NonNullable<BackupsReport['last']>): wire.BackupsJson['last'] {
   if ('problem' in last) return { problem: last.problem, backup: null, ms: null, messages: null }
   return { problem: null, backup: backupAnswer(last.backup), ms: last.milliseconds, messages: last.messages }
 }
 
-function backupAnswer({ path, bytes, madeAt, schema }: BackupFacts): BackupJson {
+function backupAnswer({ path, bytes, madeAt, schema }: BackupFacts): wire.BackupJson {
   return { path, bytes, made_at: toUnixSeconds(madeAt), schema }
 }

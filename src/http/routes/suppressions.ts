@@ -2,32 +2,14 @@
  * The suppression list (http/README.md "Suppressions"). Mail of test keys has a list of its own, which only test keys
  * see. Every change leaves a log line that says who asked for it.
  */
-import {
-  addSuppressionSchema,
-  importedSuppressionsSchema,
-  listSuppressionsSchema,
-  removedSuppressionsSchema,
-  removeSuppressionSchema,
-  suppressionSchema,
-} from '../../api/suppression.ts'
+import * as wire from '../../api/suppression.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
-import {
-  CREATED,
-  createNote,
-  get,
-  OK,
-  okData,
-  okList,
-  param,
-  post,
-  postText,
-  remove,
-  success,
-  successList,
-} from '../exchange/route.ts'
+import { CREATED, createNote, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { Note, Route } from '../exchange/route.ts'
+
+const { get, post, remove, postText } = routesOf('suppressions')
 
 /** http/README.md "Limits". */
 const MOST_IMPORT_BYTES = 10 * 1024 * 1024
@@ -43,9 +25,8 @@ function readingRoutes(suppressions: Suppressions): Route[] {
   return [
     get('/suppressions', {
       summary: 'Lists the addresses that nothing is sent to, newest first.',
-      scope: 'suppressions',
-      query: listSuppressionsSchema,
-      ok: okList(suppressionSchema),
+      query: wire.listSuppressionsSchema,
+      ok: okList(wire.suppressionSchema),
       async handler({ principal }, query) {
         const page = await suppressions.list(query, isTest(principal))
         return successList(page.suppressions, page.next)
@@ -58,9 +39,8 @@ function changingRoutes(suppressions: Suppressions, note: Note): Route[] {
   return [
     post('/suppressions', {
       summary: 'Puts an address on the suppression list.',
-      scope: 'suppressions',
-      body: addSuppressionSchema,
-      ok: { ...okData(suppressionSchema, CREATED), otherStatus: OK },
+      body: wire.addSuppressionSchema,
+      ok: { ...okData(wire.suppressionSchema, CREATED), otherStatus: OK },
       idempotency: 'after-answer',
       async handler(request, { email, reason, scope }) {
         const given = { email, reason: reason ?? undefined, scope: scope ?? undefined }
@@ -71,9 +51,8 @@ function changingRoutes(suppressions: Suppressions, note: Note): Route[] {
     }),
     remove('/suppressions/:email', {
       summary: 'Takes an address off the suppression list, for one scope or for all.',
-      scope: 'suppressions',
-      query: removeSuppressionSchema,
-      ok: okData(removedSuppressionsSchema),
+      query: wire.removeSuppressionSchema,
+      ok: okData(wire.removedSuppressionsSchema),
       errors: ['not_found'],
       async handler(request, { scope }) {
         const removed = await suppressions.remove(param(request, 'email'), scope, isTest(request.principal))
@@ -87,10 +66,9 @@ function changingRoutes(suppressions: Suppressions, note: Note): Route[] {
 function importRoute(suppressions: Suppressions, note: Note): Route {
   return postText('/suppressions/import', {
     summary: 'Adds the addresses of a CSV file with the header line email[,reason][,scope].',
-    scope: 'suppressions',
     contentType: 'text/csv',
     bodyLimit: { bytes: MOST_IMPORT_BYTES, code: 'payload_too_large' },
-    ok: okData(importedSuppressionsSchema),
+    ok: okData(wire.importedSuppressionsSchema),
     async handler(request, text) {
       const imported = await suppressions.import(text, isTest(request.principal))
       note('suppressions imported', request, { added: imported.added })

@@ -5,24 +5,7 @@
 import { z } from 'zod'
 import { noFieldsSchema } from '../../api/fields.ts'
 import type { CamelFields } from '../../api/names.ts'
-import {
-  changeEndpointSchema,
-  createdWebhookSchema,
-  listDeliveriesSchema,
-  listEndpointsSchema,
-  registerEndpointSchema,
-  removedWebhookSchema,
-  replayedSchema,
-  replayRangeSchema,
-  rotatedSecretSchema,
-  rotateSecretSchema,
-  streamSchema,
-  tryEndpointSchema,
-  webhookDeliveryDetailSchema,
-  webhookDeliverySchema,
-  webhookEndpointSchema,
-  webhookTrialSchema,
-} from '../../api/webhook.ts'
+import * as wire from '../../api/webhook.ts'
 import { SECOND } from '../../base/clock.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { ChangeEndpointRequest } from '../../webhooks/endpoints.ts'
@@ -31,20 +14,19 @@ import {
   ACCEPTED,
   CREATED,
   createNote,
-  get,
   OK,
   okData,
   okList,
   param,
-  patch,
-  post,
-  remove,
+  routesOf,
   success,
   successList,
 } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 
-const OK_ENDPOINT = okData(webhookEndpointSchema)
+const { get, post, patch, remove } = routesOf('webhooks')
+
+const OK_ENDPOINT = okData(wire.webhookEndpointSchema)
 
 export function webhookRoutes(features: HttpFeatures, logger: Logger): Route[] {
   const note = createNote(logger)
@@ -65,9 +47,8 @@ function collectionRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route
   return [
     post('/webhooks', {
       summary: 'Registers an endpoint that receives events.',
-      scope: 'webhooks',
-      body: registerEndpointSchema,
-      ok: okData(createdWebhookSchema, CREATED),
+      body: wire.registerEndpointSchema,
+      ok: okData(wire.createdWebhookSchema, CREATED),
       errors: ['conflict'],
       idempotency: 'after-answer',
       async handler(request, fields) {
@@ -82,9 +63,8 @@ function collectionRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route
     }),
     get('/webhooks', {
       summary: 'Lists the endpoints, newest first.',
-      scope: 'webhooks',
-      query: listEndpointsSchema,
-      ok: okList(webhookEndpointSchema),
+      query: wire.listEndpointsSchema,
+      ok: okList(wire.webhookEndpointSchema),
       async handler(_request, { limit, after }) {
         const { endpoints, next } = await webhookEndpoints.list(limit, after)
         return successList(endpoints, next)
@@ -98,15 +78,13 @@ function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[]
   return [
     get('/webhooks/:id', {
       summary: 'One endpoint, without its secret.',
-      scope: 'webhooks',
       ok: OK_ENDPOINT,
       errors: ['not_found'],
       handler: async (request) => success(await webhookEndpoints.find(idOf(request))),
     }),
     patch('/webhooks/:id', {
       summary: 'Changes an endpoint; enabling it resets its counters.',
-      scope: 'webhooks',
-      body: changeEndpointSchema,
+      body: wire.changeEndpointSchema,
       ok: OK_ENDPOINT,
       errors: ['not_found'],
       async handler(request, fields) {
@@ -117,8 +95,7 @@ function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[]
     }),
     remove('/webhooks/:id', {
       summary: 'Removes an endpoint; what waits for it is dropped.',
-      scope: 'webhooks',
-      ok: okData(removedWebhookSchema),
+      ok: okData(wire.removedWebhookSchema),
       errors: ['not_found'],
       async handler(request) {
         const id = idOf(request)
@@ -135,17 +112,15 @@ function secretRoutes({ webhookEndpoints, tryWebhook }: HttpFeatures, note: Note
   return [
     post('/webhooks/:id/test', {
       summary: 'Sends one sample event now, signed with the real secret, and does not retry it.',
-      scope: 'webhooks',
-      body: tryEndpointSchema,
-      ok: okData(webhookTrialSchema),
+      body: wire.tryEndpointSchema,
+      ok: okData(wire.webhookTrialSchema),
       errors: ['not_found'],
       handler: async (request, { event }) => success(await tryWebhook(idOf(request), event)),
     }),
     post('/webhooks/:id/rotate-secret', {
       summary: 'Gives an endpoint a new secret; the old one signs for a while.',
-      scope: 'webhooks',
-      body: rotateSecretSchema,
-      ok: okData(rotatedSecretSchema),
+      body: wire.rotateSecretSchema,
+      ok: okData(wire.rotatedSecretSchema),
       errors: ['not_found', 'conflict'],
       async handler(request, { secret: given, graceSeconds }) {
         const id = idOf(request)
@@ -160,7 +135,7 @@ function secretRoutes({ webhookEndpoints, tryWebhook }: HttpFeatures, note: Note
 }
 
 /** What is absent or null stays as it is. */
-function endpointChange(fields: CamelFields<z.infer<typeof changeEndpointSchema>>): ChangeEndpointRequest {
+function endpointChange(fields: CamelFields<z.infer<typeof wire.changeEndpointSchema>>): ChangeEndpointRequest {
   const { url, events, include, description, status } = fields
   return {
     ...(url === null ? {} : { url }),
@@ -176,9 +151,8 @@ function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
   return [
     get('/webhooks/:id/deliveries', {
       summary: 'Lists what was sent to an endpoint or waits for it, newest first.',
-      scope: 'webhooks',
-      query: listDeliveriesSchema,
-      ok: okList(webhookDeliverySchema),
+      query: wire.listDeliveriesSchema,
+      ok: okList(wire.webhookDeliverySchema),
       errors: ['not_found'],
       async handler(request, { status: state, event: kind, ...rest }) {
         const { deliveries, next } = await webhookDeliveries.list({ endpointId: idOf(request), state, kind, ...rest })
@@ -187,8 +161,7 @@ function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
     }),
     get('/webhooks/:id/deliveries/:whd', {
       summary: 'One delivery, with its exact body and every attempt.',
-      scope: 'webhooks',
-      ok: okData(webhookDeliveryDetailSchema),
+      ok: okData(wire.webhookDeliveryDetailSchema),
       errors: ['not_found'],
       handler: async (request) => success(await webhookDeliveries.find(idOf(request), param(request, 'whd'))),
     }),
@@ -199,18 +172,16 @@ function replayRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
   return [
     post('/webhooks/:id/deliveries/:whd/replay', {
       summary: 'Makes a new delivery of the same event and bytes.',
-      scope: 'webhooks',
       body: noFieldsSchema,
-      ok: okData(webhookDeliverySchema, ACCEPTED),
+      ok: okData(wire.webhookDeliverySchema, ACCEPTED),
       errors: ['not_found', 'conflict'],
       handler: async (request) =>
         success(await webhookDeliveries.replay(idOf(request), param(request, 'whd')), ACCEPTED),
     }),
     post('/webhooks/:id/replay', {
       summary: 'Sends ended deliveries again, the oldest event first, behind live events.',
-      scope: 'webhooks',
-      body: replayRangeSchema,
-      ok: okData(replayedSchema, ACCEPTED),
+      body: wire.replayRangeSchema,
+      ok: okData(wire.replayedSchema, ACCEPTED),
       errors: ['not_found', 'conflict'],
       handler: async (request, fields) =>
         success({ queued: await webhookDeliveries.replayRange(idOf(request), fields) }, ACCEPTED),
@@ -222,8 +193,7 @@ function replayRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
 function streamRoute({ eventStreams, apiKeys }: HttpFeatures): Route {
   return get('/webhooks/stream', {
     summary: 'Events as they happen, as server-sent events; goes on behind Last-Event-ID.',
-    scope: 'webhooks',
-    query: streamSchema,
+    query: wire.streamSchema,
     ok: { status: OK, schema: z.string(), contentType: 'text/event-stream' },
     async handler(request, { events }) {
       const { principal, headers } = request
