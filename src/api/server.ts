@@ -94,7 +94,9 @@ export const recipientDataSchema = z.object({
 export const erasedRecipientSchema = z.object({
   messages: count(),
   canceled: count(),
+  /** Are being sent just now, and were left: once more when they have ended. */
   sending: count(),
+  /** Rows beside messages. */
   others: count(),
 })
 

@@ -1,6 +1,6 @@
 /**
- * How many connections there may be, in all and from one address (src/README.md "Bounds"). At a limit the new
- * connection is closed at once. Trusted proxies are exempt from the second: many clients share their address.
+ * How many connections there may be, in all and from one address; at a limit the new one is closed at once. Trusted
+ * proxies are exempt from the second: many clients share their address.
  */
 import type { Socket } from 'node:net'
 import { canonicalIp } from '../base/ip-address.ts'

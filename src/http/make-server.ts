@@ -1,8 +1,6 @@
 /**
- * A node:http or node:https server with the limits of src/README.md "Bounds", which does not listen yet.
- *
- * Requests with `Expect` arrive at the same listener, which decides when to invite the body. Throws ProcessExit 78 for
- * certificates that cannot be used.
+ * A node:http or node:https server with the limits of src/README.md "Bounds", which does not listen yet. Throws
+ * ProcessExit 78 for certificates that cannot be used.
  */
 import { createServer, STATUS_CODES } from 'node:http'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'

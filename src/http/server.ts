@@ -5,7 +5,7 @@
  * requests on kept connections get 503, running requests finish within 10 s, the rest is cut. Limits of heads, bodies
  * and connections are those of src/README.md "Bounds".
  */
-import type { Server } from 'node:http'
+import type { Server, ServerResponse } from 'node:http'
 import { Server as NetServer } from 'node:net'
 import type { Socket } from 'node:net'
 import { SECOND } from '../base/clock.ts'
@@ -19,9 +19,8 @@ import { openAdminSocket, openListener } from './open-listener.ts'
 import type { HttpListener } from './open-listener.ts'
 import { createRequestListeners } from './request-listeners.ts'
 import type { RequestListenersOptions } from './request-listeners.ts'
-import { createRunningRequests } from './running-requests.ts'
 
-export interface HttpServersOptions extends Omit<RequestListenersOptions, 'bodies' | 'running' | 'stopping'> {
+export interface HttpServersOptions extends Omit<RequestListenersOptions, 'bodies' | 'onRequest' | 'stopping'> {
   settings: HttpSettings
   /** Sockets that are open already. */
   passed?: PassedSockets | undefined
@@ -44,20 +43,23 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
   const limits = createConnectionLimits({ total, perAddress, trustedProxies })
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
   const running = createRunningRequests()
-  const servers: Server[] = []
   const made: MadeServer[] = []
   const stopping = new AbortController()
-  const requestListeners = createRequestListeners({ ...options, bodies, running, stopping: stopping.signal })
+  const requestListeners = createRequestListeners({
+    ...options,
+    bodies,
+    onRequest: running.add,
+    stopping: stopping.signal,
+  })
 
   const addServer = (listener: RequestListener, tls: boolean): Server => {
     const added = makeServer(listener, { settings, tls, clock })
     made.push(added)
-    servers.push(added.server)
     return added.server
   }
 
   const closeAll = (): void => {
-    for (const server of servers) {
+    for (const { server } of made) {
       server.close()
       server.closeAllConnections()
     }
@@ -86,9 +88,41 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
     async stop() {
       stopping.abort()
       // The close of http.Server would also cut idle connections, on which a request may be on its way: it gets a 503.
-      for (const server of servers) NetServer.prototype.close.call(server)
+      for (const { server } of made) NetServer.prototype.close.call(server)
       await running.finished(STOP_MILLISECONDS)
       closeAll()
+    },
+  }
+}
+
+/** Counts requests from their arrival until their answer is out or the connection is gone. */
+interface RunningRequests {
+  add(response: ServerResponse): void
+  /** Resolves when none is left, or after this time. */
+  finished(mostMilliseconds: number): Promise<void>
+}
+
+function createRunningRequests(): RunningRequests {
+  let count = 0
+  let onNone = (): void => {}
+  const onClose = (): void => {
+    count -= 1
+    if (count === 0) onNone()
+  }
+  return {
+    add(response) {
+      count += 1
+      response.once('close', onClose)
+    },
+    finished(mostMilliseconds) {
+      return new Promise((resolve) => {
+        if (count === 0) return resolve()
+        const timer = setTimeout(resolve, mostMilliseconds)
+        onNone = () => {
+          clearTimeout(timer)
+          resolve()
+        }
+      })
     },
   }
 }

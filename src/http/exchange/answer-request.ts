@@ -1,8 +1,6 @@
 /**
- * The outermost layer of the HTTP interface: request id, fixed headers, errors -> envelope, log line and metric.
- *
- * Whatever happens inside, the client gets one JSON answer. A request that is answered before its body has arrived ends
- * the connection (http/README.md "Order of checks").
+ * The outermost layer: request id, fixed headers, errors to the envelope, log line and metric. Whatever happens inside,
+ * the client gets one answer. A request that is answered before its body has arrived ends the connection.
  */
 import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'

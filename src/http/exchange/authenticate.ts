@@ -1,8 +1,7 @@
 /**
- * `Authorization: Bearer <API key>` -> who asks (http/README.md "Order of checks", step 2). Every failure is 401
- * `unauthorized`, or 429 `rate_limited` when there were more than 20 within a minute from one address; a
- * good key is let in all the same. A key in the query string or the
- * body is not read.
+ * `Authorization: Bearer <API key>` -> who asks (http/README.md "Order of checks", step 2). Every failure is 401, or
+ * 429 when there were too many from one address; a good key is let in all the same. A key in the query or the body is
+ * not read.
  */
 import type { IncomingMessage } from 'node:http'
 import { MINUTE, SECOND } from '../../base/clock.ts'

@@ -1,10 +1,6 @@
 /**
- * The steps of an API request, in the order of http/README.md "Order of checks": the first failing step answers.
- *
- *  1 the server accepts work · 2 authentication · 3 path, then method · 4 scope · 5 request bucket · 6 content type,
- *  then body size · 7 syntax of body and Idempotency-Key · 8 idempotency · 9 and later: the handler of the route
- *
- * Every failure is thrown as a ServiceError, or as the store's own; `answer-request.ts` turns it into the envelope.
+ * The steps of an API request, in the order of http/README.md "Order of checks": the first failing step answers. From
+ * step 9 on it is the handler of the route. Every failure is thrown, as a ServiceError or as the store's own.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ServiceError } from '../../base/errors.ts'
@@ -68,7 +64,7 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     }
     if (route.body === null) return answerOnce(apiRequest, route, EMPTY_DOCUMENT)
     // With `await` it takes one turn of the microtasks in place of three.
-    return await handleWithBody(ctx, apiRequest, { route, body: route.body })
+    return await handleWithBody(ctx, apiRequest, route, route.body)
   }
 
   async function refuseWhenFull({ idempotency }: Route): Promise<void> {
@@ -79,8 +75,12 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     throw new ServiceError('unavailable', refusal.reason, { headers })
   }
 
-  async function handleWithBody(ctx: RequestContext, apiRequest: ApiRequest, target: BodyTarget): Promise<Answer> {
-    const { route, body } = target
+  async function handleWithBody(
+    ctx: RequestContext,
+    apiRequest: ApiRequest,
+    route: Route,
+    body: RouteBody,
+  ): Promise<Answer> {
     requireType(ctx.req, body)
     const bytes = await bodies.read(ctx.req, ctx.res, body.limit ?? options.bodyLimit)
     try {
@@ -94,11 +94,6 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     if (contentType !== 'application/json') return { value: json.text(bytes), hasEscapes: false }
     return bytes.length === 0 && takesNothing ? EMPTY_DOCUMENT : json.read(bytes)
   }
-}
-
-interface BodyTarget {
-  route: Route
-  body: RouteBody
 }
 
 function requireScope(principal: Principal, { scope }: Route): void {

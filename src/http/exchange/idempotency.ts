@@ -1,11 +1,9 @@
 /**
- * A request with an Idempotency-Key is handled once; repeats get the kept answer (http/README.md "Idempotency" and
- * "Order of checks" step 8).
+ * A request with an Idempotency-Key is handled once; repeats get the kept answer (http/README.md "Idempotency").
  *
- * Messages commit their answer with themselves; of other routes it is kept once it is there. Only successes are kept,
- * without the secrets in them. The fingerprint of a request is the SHA-256 of method, path without prefix and the body
- * as canonical JSON, so that the same request written in another way is the same. Throws ServiceError `invalid_request` (400) for a key that is none, `conflict` for one
- * that stands for another request or whose first request is still under way.
+ * Messages commit their answer with themselves; of other routes it is kept once it is there, if it is a success,
+ * without the secrets in it. Throws ServiceError `invalid_request` (400) for a key that is none, `conflict` for one
+ * that stands for another request, or whose first request is still under way.
  */
 import { createHash } from 'node:crypto'
 import type { IncomingHttpHeaders } from 'node:http'
@@ -20,20 +18,13 @@ import { replayedAnswer } from './send-answers.ts'
 /** May also throw at once. */
 export type AnswerOnce = (request: ApiRequest, route: Route, document: JsonDocument) => Promise<Answer>
 
-interface AskedRoute {
-  route: Route
-  document: JsonDocument
-}
-
-interface AnswerOnceOptions {
-  idempotency: HttpFeatures['idempotency']
-  logger: Logger
-}
-
-export function createAnswerOnce({ idempotency, logger }: AnswerOnceOptions): AnswerOnce {
-  async function answerKept(key: string, request: ApiRequest, { route, document }: AskedRoute): Promise<Answer> {
-    const { path, principal } = request
-    const entry = idempotencyEntry(principal.apiKeyId, key, { method: route.method, path, document: document.value })
+export function createAnswerOnce(idempotency: HttpFeatures['idempotency'], logger: Logger): AnswerOnce {
+  async function answerKept(
+    entry: IdempotencyEntry,
+    request: ApiRequest,
+    route: Route,
+    document: JsonDocument,
+  ): Promise<Answer> {
     const begun = await idempotency.begin(entry)
     if (begun.kind === 'replayed') return replayedAnswer(request, begun)
     try {
@@ -57,7 +48,12 @@ export function createAnswerOnce({ idempotency, logger }: AnswerOnceOptions): An
 
   return (request, route, document) => {
     const key = route.idempotency === undefined ? null : readIdempotencyKey(request.headers)
-    return key === null ? route.handle(request, document) : answerKept(key, request, { route, document })
+    if (key === null) return route.handle(request, document)
+    const fingerprint = createHash('sha256')
+      .update(`${route.method} ${request.path}\n`)
+      .update(canonicalJson(document.value))
+      .digest()
+    return answerKept({ apiKeyId: request.principal.apiKeyId, key, fingerprint }, request, route, document)
   }
 }
 
@@ -75,23 +71,6 @@ function readIdempotencyKey(headers: IncomingHttpHeaders): string | null {
   throw new ServiceError('invalid_request', 'Idempotency-Key: expected 1 to 256 printable ASCII characters', {
     status: 400,
   })
-}
-
-interface FingerprintedRequest {
-  method: string
-  /** Below the prefixes. */
-  path: string
-  /** A document of JSON. */
-  document: unknown
-}
-
-function idempotencyEntry(
-  apiKeyId: string | null,
-  key: string,
-  { method, path, document }: FingerprintedRequest,
-): IdempotencyEntry {
-  const fingerprint = createHash('sha256').update(`${method} ${path}\n`).update(canonicalJson(document)).digest()
-  return { apiKeyId, key, fingerprint }
 }
 
 /** RFC 8785 in short: keys sorted by UTF-16 units, no white space. The depth is bounded by the reader of the body. */

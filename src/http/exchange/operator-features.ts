@@ -2,9 +2,11 @@
  * What the operator asks of a running server beside the contract: the reload, the queue as a whole, paths, pools, the
  * daily volume of an IP, where the mail of a domain goes, and the data itself. The composition root hands it over.
  *
- * ServiceError `not_found` for an unknown IP or pool, `invalid_request` for a value that cannot be; other errors are the
- * store's.
+ * ServiceError `not_found` for an unknown IP or pool, `invalid_request` for a value that cannot be; other errors are
+ * the store's.
  */
+import type { DomainRouteJson } from '../../api/queue.ts'
+import type { ErasedRecipientJson } from '../../api/server.ts'
 import type { Mistake } from '../../base/errors.ts'
 import type { LogLevel } from '../../base/logger.ts'
 import type { ConfigurationChange } from '../../config/configuration-diff.ts'
@@ -51,14 +53,8 @@ export interface DomainRoute {
   hosts: { name: string; addresses: string[]; tls: HostDemand }[]
 }
 
-/** What is asked of TLS towards a host (delivery/README.md "TLS"). */
-export interface HostDemand {
-  /** Where it comes from. */
-  policy: 'dane' | 'sts' | 'required' | 'none'
-  demand: 'plain' | 'opportunistic' | 'required' | 'verified' | 'dane' | 'skip'
-  /** As a clause. */
-  text: string
-}
+/** What is asked of TLS towards a host (delivery/README.md "TLS"), `text` as a clause. */
+export type HostDemand = DomainRouteJson['hosts'][number]['tls']
 
 export interface Administration extends DataAdministration {
   /** `revision`: of the configuration in force. */
@@ -129,15 +125,6 @@ export interface RecipientPage {
   suppressions: object[]
 }
 
-export interface ErasedRecipient {
-  messages: number
-  canceled: number
-  /** Are being sent just now, and were left: once more when they have ended. */
-  sending: number
-  /** Rows beside messages. */
-  others: number
-}
-
 export interface DataAdministration {
   storage(): Promise<StorageReport>
   backups(): BackupsReport
@@ -145,5 +132,5 @@ export interface DataAdministration {
   startBackup(folder: string | null): void
   /** ServiceError `invalid_request` for what is no address. */
   exportRecipient(address: string, after: string | null): Promise<RecipientPage>
-  eraseRecipient(address: string): Promise<ErasedRecipient>
+  eraseRecipient(address: string): Promise<ErasedRecipientJson>
 }

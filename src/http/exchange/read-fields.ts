@@ -1,9 +1,8 @@
 /**
  * A JSON document -> the typed fields of a request, and every problem found, each with its path.
  *
- * Unknown fields are no problem: they are named to the caller, who warns about them (http/README.md "Conventions").
- * Lists above their limit are found before their items are looked at, so a body of a million items costs one
- * comparison. Only own properties are read. Throws ServiceError for a document that is no object.
+ * Unknown fields are no problem: they are named to the caller. Lists above their limit are found before their items are
+ * looked at. Only own properties are read. Throws ServiceError for a document that is no object.
  */
 import { z } from 'zod'
 import { isObject } from '../../api/fields.ts'

@@ -1,10 +1,8 @@
 /**
- * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions").
+ * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions"). What it refuses is 400.
  *
- * Refused with 400: invalid UTF-8, syntax errors, trailing data, nesting deeper than 32, more values than anybody needs
- * (RFC 8259 §9 lets a reader set such limits), numbers beyond those of a double. A leading byte order mark is skipped. Of a repeated key the
- * last one wins. `__proto__` becomes an own property like any other, because JSON.parse defines keys instead of
- * assigning them. U+0000 and unpaired surrogates are field problems, not syntax: see `unsafeStrings`.
+ * Of a repeated key the last one wins. `__proto__` becomes an own property like any other, because JSON.parse defines
+ * keys and does not assign them. U+0000 and unpaired surrogates are field problems: see `unsafeStrings`.
  */
 import { TextDecoder } from 'node:util'
 import { ServiceError } from '../../base/errors.ts'

@@ -1,7 +1,6 @@
 /**
- * The OpenAPI 3.1 document of the API (http/README.md "Health, metrics, OpenAPI"), made of the table of routes: what is
- * in the router is in the document and the reverse, with the very schemas that read the requests. Pure; throws only for
- * a mistake in the table.
+ * The OpenAPI 3.1 document of the API, made of the table of routes with the very schemas that read the requests: what
+ * is in the router is in the document and the reverse. Pure; throws only for a mistake in the table.
  */
 import { errorSchema } from '../../api/envelope.ts'
 import { isObject } from '../../api/fields.ts'

@@ -1,9 +1,7 @@
 /**
  * Schemas of requests and answers -> JSON Schema as OpenAPI 3.1 has it, in the plain forms that generators of clients
- * understand: `type: ['string', 'null']` for what may be null, named components for schemas that have an id.
- *
- * Objects stay open: a client must not stumble over a field that a later version adds. Throws for two different schemas
- * with one id, which is a mistake in the program.
+ * understand: `type: ['string', 'null']` for what may be null, components for schemas that have an id. Objects stay
+ * open: a client must not stumble over a field that a later version adds. Throws for two different schemas with one id.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'

@@ -1,20 +1,17 @@
 /**
- * The routes of sending domains (http/README.md "Domains").
- *
- * A key that is limited to some domains gets 403 for every other one, whether it exists or not, and lists its own
- * alone. Every change leaves a log line that says who asked for it.
+ * The routes of sending domains (http/README.md "Domains"). A key that is limited to some domains gets 403 for every
+ * other one, whether it exists or not, and lists its own alone.
  */
 import { z } from 'zod'
 import * as wire from '../../api/domain.ts'
 import { noFieldsSchema } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { CamelFields } from '../../api/names.ts'
-import type { Logger } from '../../base/logger.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { mayUseDomain } from '../exchange/principal.ts'
 import type { Principal } from '../exchange/principal.ts'
-import { CREATED, createNote, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
+import { CREATED, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 import type { AddDomainRequest } from '../../senders/add-domain.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
@@ -24,8 +21,7 @@ const { get, post, patch, remove } = routesOf('domains')
 
 const OK_DOMAIN = okData(wire.domainSchema)
 
-export function domainRoutes({ domains }: HttpFeatures, logger: Logger): Route[] {
-  const note = createNote(logger)
+export function domainRoutes({ domains }: HttpFeatures, note: Note): Route[] {
   return [...collectionRoutes(domains, note), ...domainOwnRoutes(domains, note), ...actionRoutes(domains, note)]
 }
 

@@ -1,6 +1,7 @@
 /**
  * POST /email/send, /email/batch and /email/preview (http/README.md "Sending" and "Batches"). Answers go out only after
- * the commit; that of a send has exactly three fields on the normal path.
+ * the commit. What is wrong about JSON types is handed on with the rest, because the recipient is judged before all
+ * other fields and the answer lists everything.
  */
 import * as wire from '../../api/email.ts'
 import { isObject } from '../../api/fields.ts'
@@ -184,11 +185,6 @@ function unsubscribeOf(value: unknown): SharedFields['unsubscribe'] {
   return isObject(value) ? { list: textOf(value, 'list'), url: textOf(value, 'url') } : undefined
 }
 
-function textOf(body: Record<string, unknown>, name: string): string | undefined {
-  const value = own(body, name)
-  return typeof value === 'string' ? value : undefined
-}
-
 /** An entry that is no text counts as an empty one, which is no address. */
 function textsOf(body: Record<string, unknown>, name: string): string[] {
   const value = own(body, name)
@@ -196,19 +192,17 @@ function textsOf(body: Record<string, unknown>, name: string): string[] {
   return value.slice(0, wire.MOST_COPIES).map((entry: unknown) => (typeof entry === 'string' ? entry : ''))
 }
 
-function objectOf(body: Record<string, unknown>, name: string): Record<string, unknown> | undefined {
-  const value = own(body, name)
-  return isObject(value) ? value : undefined
-}
+const textOf = ownIf((value) => typeof value === 'string')
+const objectOf = ownIf(isObject)
+const wholeNumberOf = ownIf((value): value is number => Number.isSafeInteger(value))
+const flagOf = ownIf((value) => typeof value === 'boolean')
 
-function wholeNumberOf(body: Record<string, unknown>, name: string): number | undefined {
-  const value = own(body, name)
-  return typeof value === 'number' && Number.isSafeInteger(value) ? value : undefined
-}
-
-function flagOf(body: Record<string, unknown>, name: string): boolean | undefined {
-  const value = own(body, name)
-  return typeof value === 'boolean' ? value : undefined
+/** Reads a field that has this type; else undefined. */
+function ownIf<Value>(isWanted: (value: unknown) => value is Value) {
+  return (body: Record<string, unknown>, name: string): Value | undefined => {
+    const value = own(body, name)
+    return isWanted(value) ? value : undefined
+  }
 }
 
 /** Nothing is inherited: a field that is not in the JSON is not there. */

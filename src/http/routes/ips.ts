@@ -1,6 +1,6 @@
 /**
- * The routes of dedicated IPs and their warmup (http/README.md "IPs"), and what administrators ask of an IP. Every
- * change leaves a log line that says who asked for it; the audit of the IP names the key, or the administrator.
+ * The routes of dedicated IPs and their warmup (http/README.md "IPs"), and what administrators ask of an IP. The audit
+ * of the IP names the key that asked, or the administrator.
  */
 import type { z } from 'zod'
 import { noFieldsSchema, secondsOrNull } from '../../api/fields.ts'
@@ -9,22 +9,21 @@ import { snakeFields } from '../../api/names.ts'
 import type { CamelFields } from '../../api/names.ts'
 import { DAY, SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { Logger } from '../../base/logger.ts'
 import type { StatisticsRange, StatisticsView } from '../../egress/ips/ip-statistics.ts'
 import type { IpView, WarmupView } from '../../egress/ips/ip-view.ts'
 import type { ForecastView } from '../../egress/keeper/warmup-forecast.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Administration } from '../exchange/operator-features.ts'
 import { auditName } from '../exchange/principal.ts'
-import { createNote, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
+import { okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 
 const { get } = routesOf('stats')
 const admin = routesOf('admin')
 const { post } = routesOf('ips')
 
-export function ipRoutes({ warmup, now }: Pick<HttpFeatures, 'warmup' | 'now'>, logger: Logger): Route[] {
-  return [...readingRoutes(warmup, now), ...movingRoutes(warmup, logger)]
+export function ipRoutes({ warmup, now }: Pick<HttpFeatures, 'warmup' | 'now'>, note: Note): Route[] {
+  return [...readingRoutes(warmup, now), ...movingRoutes(warmup, note)]
 }
 
 function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route[] {
@@ -75,8 +74,7 @@ function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route
   ]
 }
 
-function movingRoutes(warmup: HttpFeatures['warmup'], logger: Logger): Route[] {
-  const note = createNote(logger)
+function movingRoutes(warmup: HttpFeatures['warmup'], note: Note): Route[] {
   const moved = (what: string, request: ApiRequest, view: IpView) => {
     note(what, request, { ip: view.ip, status: view.status })
     return success(ipWarmupAnswer(view))

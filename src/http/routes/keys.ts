@@ -1,8 +1,6 @@
 /**
- * The routes of API keys (http/README.md "Keys and scopes"). Only the answer to its creation holds a key.
- *
- * A key grants what it has itself and no more. Keys that may do more than the one that asks are unknown to it: it
- * neither sees nor changes them. Every change leaves a log line that says who asked for it.
+ * The routes of API keys (http/README.md "Keys and scopes"). Only the answer to its creation holds a key. Keys that may
+ * do more than the one that asks are unknown to it: it neither sees nor changes them.
  */
 import type { z } from 'zod'
 import { secondsOrNull } from '../../api/fields.ts'
@@ -12,21 +10,19 @@ import type { CamelFields } from '../../api/names.ts'
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { isInNetwork } from '../../base/ip-address.ts'
-import type { Logger } from '../../base/logger.ts'
 import { unknownKey } from '../../senders/api-key.ts'
 import type { ApiKeyChange, ApiKeyRecord } from '../../senders/api-key.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
-import { CREATED, createNote, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
+import { CREATED, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 
 const { get, post, patch, remove } = routesOf('admin')
 
 const OK_KEY = okData(wire.keySchema)
 
-export function keyRoutes({ apiKeys }: HttpFeatures, logger: Logger): Route[] {
-  const note = createNote(logger)
+export function keyRoutes({ apiKeys }: HttpFeatures, note: Note): Route[] {
   return [...collectionRoutes(apiKeys, note), ...keyOwnRoutes(apiKeys, note)]
 }
 

@@ -1,12 +1,11 @@
 /**
- * Looking up and acting on messages and batches (http/README.md "Batch lookup and cancel" and "Messages"). An id that
- * nobody has and one that this key may not see give the same answer.
+ * Looking up and acting on messages and batches (http/README.md "Messages"). An id that nobody has and one that this
+ * key may not see give the same answer.
  */
 import { noFieldsSchema } from '../../api/fields.ts'
 import * as wire from '../../api/message.ts'
-import type { Logger } from '../../base/logger.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { createNote, okData, okList, routesOf, success, successList } from '../exchange/route.ts'
+import { okData, okList, routesOf, success, successList } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 import { replayedAnswer } from '../exchange/send-answers.ts'
 import { callerOf, idempotent } from './email.ts'
@@ -16,8 +15,7 @@ const { post } = routesOf('send')
 
 type Messages = HttpFeatures['messages']
 
-export function messageRoutes({ messages }: Pick<HttpFeatures, 'messages'>, logger: Logger): Route[] {
-  const note = createNote(logger)
+export function messageRoutes({ messages }: Pick<HttpFeatures, 'messages'>, note: Note): Route[] {
   return [
     searchRoute(messages),
     ...lookupRoutes(messages),

@@ -1,6 +1,5 @@
 /**
- * For administrators: the queue as a whole, paths, pools, and where the mail of a domain goes (commands/README.md "The
- * command line"). Every change leaves a log line that says who asked for it.
+ * For administrators: the queue as a whole, paths, pools, and where the mail of a domain goes.
  */
 import type { z } from 'zod'
 import { secondsOrNull } from '../../api/fields.ts'

@@ -9,7 +9,7 @@ import { packageVersion } from '../../base/package-version.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
 import { createNote, OK, routesOf } from '../exchange/route.ts'
-import type { Route } from '../exchange/route.ts'
+import type { Note, Route } from '../exchange/route.ts'
 import { openApiDocument } from '../openapi/document.ts'
 import { domainRoutes } from './domains.ts'
 import { emailRoutes } from './email.ts'
@@ -34,19 +34,20 @@ export interface RoutesOptions {
 }
 
 export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: RoutesOptions): Route[] {
+  const note = createNote(logger)
   const contract = [
     ...emailRoutes({ features, mostMailBytes, mostRecipients }),
-    ...messageRoutes(features, logger),
-    ...domainRoutes(features, logger),
-    ...ipRoutes(features, logger),
-    ...webhookRoutes(features, logger),
-    ...suppressionRoutes(features, logger),
-    ...keyRoutes(features, logger),
+    ...messageRoutes(features, note),
+    ...domainRoutes(features, note),
+    ...ipRoutes(features, note),
+    ...webhookRoutes(features, note),
+    ...suppressionRoutes(features, note),
+    ...keyRoutes(features, note),
     ...healthRoutes(features),
     openApiRoute(() => document),
   ]
   const document = openApiDocument(contract, packageVersion())
-  return [...contract, ...administrationRoutes(features, logger)]
+  return [...contract, ...administrationRoutes(features, note)]
 }
 
 /** GET /openapi.json: public, the document of all routes of the contract, itself included. */
@@ -58,8 +59,7 @@ function openApiRoute(document: () => object): Route {
   })
 }
 
-function administrationRoutes({ administration }: HttpFeatures, logger: Logger): Route[] {
-  const note = createNote(logger)
+function administrationRoutes({ administration }: HttpFeatures, note: Note): Route[] {
   const routes = [
     ...queueRoutes(administration, note),
     ...ipAdministrationRoutes(administration, note),

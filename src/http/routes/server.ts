@@ -1,7 +1,6 @@
 /**
- * For administrators: which version runs and how much it logs, the reload, storage, backups, and what is stored about
- * somebody (config/README.md "Reload", store/README.md "Data", messages/README.md "Privacy"). Every change leaves a log
- * line; an address that was erased does not stand in it.
+ * For administrators: version, log level, reload, storage, backups, and what is stored about somebody (config/README.md
+ * "Reload", store/README.md "Data", messages/README.md "Privacy"). No log line holds an address that was erased.
  */
 import { noFieldsSchema } from '../../api/fields.ts'
 import { snakeFields } from '../../api/names.ts'

@@ -1,12 +1,11 @@
 /**
  * The suppression list (http/README.md "Suppressions"). Mail of test keys has a list of its own, which only test keys
- * see. Every change leaves a log line that says who asked for it.
+ * see.
  */
 import * as wire from '../../api/suppression.ts'
-import type { Logger } from '../../base/logger.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
-import { CREATED, createNote, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
+import { CREATED, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { Note, Route } from '../exchange/route.ts'
 
 const { get, post, remove, postText } = routesOf('suppressions')
@@ -14,8 +13,7 @@ const { get, post, remove, postText } = routesOf('suppressions')
 /** http/README.md "Limits". */
 const MOST_IMPORT_BYTES = 10 * 1024 * 1024
 
-export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppressions'>, logger: Logger): Route[] {
-  const note = createNote(logger)
+export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppressions'>, note: Note): Route[] {
   return [...readingRoutes(suppressions), ...changingRoutes(suppressions, note), importRoute(suppressions, note)]
 }
 

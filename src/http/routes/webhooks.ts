@@ -1,35 +1,22 @@
 /**
- * The routes of webhook endpoints (http/README.md "Webhooks"). A given secret is never echoed; a generated one is in
- * the answer this one time. Every change leaves a log line that says who asked for it.
+ * The routes of webhook endpoints, of their deliveries, and the stream of events (http/README.md "Webhooks"). A given
+ * secret is never echoed; a generated one stands in the answer this one time.
  */
 import { z } from 'zod'
 import { noFieldsSchema } from '../../api/fields.ts'
 import type { CamelFields } from '../../api/names.ts'
 import * as wire from '../../api/webhook.ts'
 import { SECOND } from '../../base/clock.ts'
-import type { Logger } from '../../base/logger.ts'
 import type { ChangeEndpointRequest } from '../../webhooks/endpoints.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import {
-  ACCEPTED,
-  CREATED,
-  createNote,
-  OK,
-  okData,
-  okList,
-  param,
-  routesOf,
-  success,
-  successList,
-} from '../exchange/route.ts'
+import { ACCEPTED, CREATED, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 
 const { get, post, patch, remove } = routesOf('webhooks')
 
 const OK_ENDPOINT = okData(wire.webhookEndpointSchema)
 
-export function webhookRoutes(features: HttpFeatures, logger: Logger): Route[] {
-  const note = createNote(logger)
+export function webhookRoutes(features: HttpFeatures, note: Note): Route[] {
   return [
     ...collectionRoutes(features, note),
     ...endpointRoutes(features, note),

@@ -1,17 +1,9 @@
 /**
- * What mail leads back to: pixels, links, unsubscribing (http/README.md "Tracked links" and "Unsubscribe"). All on
- * their own paths, without a key, for whoever asks on a listener that serves `tracking`; every other path goes on.
+ * What mail leads back to: pixels, links, unsubscribing (http/README.md "Tracked links" and "Unsubscribe"), on paths of
+ * their own, without a key; every other path goes on.
  *
- * | path                | answer                                                                                  |
- * | ------------------- | --------------------------------------------------------------------------------------- |
- * | GET /o/:token       | the same picture for every token; only one of ours counts                               |
- * | GET /c/:token       | 302 to the stored target; 404 for no token of ours, 410 when the target is not kept     |
- * | GET /u/:token       | a page with one button; changes nothing                                                 |
- * | POST /u/:token      | unsubscribes                                                                            |
- * | GET /robots.txt, /  | nothing is to be indexed; what this host is                                             |
- *
- * HEAD answers as GET and counts nothing, as does a request that says it only fetches in advance. No host name and no
- * target is ever taken from a request; no cookie is set.
+ * A GET changes nothing but counts of hits; HEAD, and requests that only fetch in advance, count nothing. No host name
+ * and no target is ever taken from a request; no cookie is set.
  */
 import type { Middleware } from 'koa'
 import type { Client } from '../../messages/engagement/machine-hits.ts'
