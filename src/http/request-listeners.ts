@@ -123,8 +123,8 @@ const PERMANENT = 308
 const API_PATH = /^\/(?:(?:api\/)?v1(?:\/|$)|health$|metrics$|dev(?:\/|$))/
 
 /**
- * Whatever nothing else on the listener answers goes to https under `public_url`. The host of the request is never used:
- * nobody can be led elsewhere through us. A request with a body has crossed the network in plain text already: 404.
+ * Whatever nothing else answers goes to https under `public_url`. The host of the request is never used: nobody can be
+ * led elsewhere through us. A request with a body has crossed the network in plain text already: 404.
  */
 function createRedirectRest(publicUrl: string, { hasApi }: { hasApi: boolean }): Middleware<RequestState> {
   const { host } = new URL(publicUrl)

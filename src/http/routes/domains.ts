@@ -22,11 +22,10 @@ const { get, post, patch, remove } = routesOf('domains')
 const OK_DOMAIN = okData(wire.domainSchema)
 
 export function domainRoutes({ domains }: HttpFeatures, note: Note): Route[] {
-  return [...collectionRoutes(domains, note), ...domainOwnRoutes(domains, note), ...actionRoutes(domains, note)]
+  return [...recordRoutes(domains, note), ...actionRoutes(domains, note)]
 }
 
-/** /domains */
-function collectionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
+function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
   return [
     post('/domains', {
       summary: 'Adds a sending domain and says which DNS records to publish.',
@@ -56,12 +55,6 @@ function collectionRoutes(domains: HttpFeatures['domains'], note: Note): Route[]
         return successList(page.domains, page.next)
       },
     }),
-  ]
-}
-
-/** /domains/{domain} */
-function domainOwnRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
-  return [
     get('/domains/:domain', {
       summary: 'One sending domain with its DNS records.',
       ok: OK_DOMAIN,

@@ -16,31 +16,20 @@ const { post } = routesOf('send')
 type Messages = HttpFeatures['messages']
 
 export function messageRoutes({ messages }: Pick<HttpFeatures, 'messages'>, note: Note): Route[] {
-  return [
-    searchRoute(messages),
-    ...lookupRoutes(messages),
-    ...reasonRoutes(messages),
-    ...actionRoutes(messages, note),
-    ...batchRoutes(messages, note),
-  ]
+  return [...lookupRoutes(messages), ...actionRoutes(messages, note)]
 }
 
-/** GET /email */
-function searchRoute(messages: Messages): Route {
-  return get('/email', {
-    summary: 'Searches messages, newest first.',
-    query: wire.searchSchema,
-    ok: okList(wire.listedMessageSchema),
-    async handler({ principal }, query) {
-      const page = await messages.search(query, principal)
-      return successList(page.messages, page.next)
-    },
-  })
-}
-
-/** What is known of one message. */
 function lookupRoutes(messages: Messages): Route[] {
   return [
+    get('/email', {
+      summary: 'Searches messages, newest first.',
+      query: wire.searchSchema,
+      ok: okList(wire.listedMessageSchema),
+      async handler({ principal }, query) {
+        const page = await messages.search(query, principal)
+        return successList(page.messages, page.next)
+      },
+    }),
     get('/email/:message_id', {
       summary: 'One message with its delivery attempts.',
       ok: okData(wire.messageSchema),
@@ -53,12 +42,6 @@ function lookupRoutes(messages: Messages): Route[] {
       errors: ['not_found'],
       handler: async (request) => successList(await messages.events(idIn(request), request.principal)),
     }),
-  ]
-}
-
-/** Why it is as it is. */
-function reasonRoutes(messages: Messages): Route[] {
-  return [
     get('/email/:message_id/explain', {
       summary: 'Why a message is in its state, in plain words.',
       ok: okData(wire.explanationSchema),
@@ -74,7 +57,6 @@ function reasonRoutes(messages: Messages): Route[] {
   ]
 }
 
-/** What can be done with one message. */
 function actionRoutes(messages: Messages, note: Note): Route[] {
   return [
     post('/email/:message_id/cancel', {
@@ -106,12 +88,6 @@ function actionRoutes(messages: Messages, note: Note): Route[] {
         return success(accepted)
       },
     }),
-  ]
-}
-
-/** /email/batch/{batch_id} */
-function batchRoutes(messages: Messages, note: Note): Route[] {
-  return [
     get('/email/batch/:batch_id', {
       summary: 'A batch with the states of its messages.',
       ok: okData(wire.batchSchema),

@@ -14,12 +14,6 @@ const { get, post, remove, postText } = routesOf('suppressions')
 const MOST_IMPORT_BYTES = 10 * 1024 * 1024
 
 export function suppressionRoutes({ suppressions }: Pick<HttpFeatures, 'suppressions'>, note: Note): Route[] {
-  return [...readingRoutes(suppressions), ...changingRoutes(suppressions, note), importRoute(suppressions, note)]
-}
-
-type Suppressions = HttpFeatures['suppressions']
-
-function readingRoutes(suppressions: Suppressions): Route[] {
   return [
     get('/suppressions', {
       summary: 'Lists the addresses that nothing is sent to, newest first.',
@@ -30,11 +24,6 @@ function readingRoutes(suppressions: Suppressions): Route[] {
         return successList(page.suppressions, page.next)
       },
     }),
-  ]
-}
-
-function changingRoutes(suppressions: Suppressions, note: Note): Route[] {
-  return [
     post('/suppressions', {
       summary: 'Puts an address on the suppression list.',
       body: wire.addSuppressionSchema,
@@ -58,21 +47,18 @@ function changingRoutes(suppressions: Suppressions, note: Note): Route[] {
         return success(removed)
       },
     }),
+    postText('/suppressions/import', {
+      summary: 'Adds the addresses of a CSV file with the header line email[,reason][,scope].',
+      contentType: 'text/csv',
+      bodyLimit: { bytes: MOST_IMPORT_BYTES, code: 'payload_too_large' },
+      ok: okData(wire.importedSuppressionsSchema),
+      async handler(request, text) {
+        const imported = await suppressions.import(text, isTest(request.principal))
+        note('suppressions imported', request, { added: imported.added })
+        return success(imported)
+      },
+    }),
   ]
-}
-
-function importRoute(suppressions: Suppressions, note: Note): Route {
-  return postText('/suppressions/import', {
-    summary: 'Adds the addresses of a CSV file with the header line email[,reason][,scope].',
-    contentType: 'text/csv',
-    bodyLimit: { bytes: MOST_IMPORT_BYTES, code: 'payload_too_large' },
-    ok: okData(wire.importedSuppressionsSchema),
-    async handler(request, text) {
-      const imported = await suppressions.import(text, isTest(request.principal))
-      note('suppressions imported', request, { added: imported.added })
-      return success(imported)
-    },
-  })
 }
 
 function isTest({ mode }: Principal): boolean {

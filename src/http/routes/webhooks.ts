@@ -18,19 +18,16 @@ const OK_ENDPOINT = okData(wire.webhookEndpointSchema)
 
 export function webhookRoutes(features: HttpFeatures, note: Note): Route[] {
   return [
-    ...collectionRoutes(features, note),
     ...endpointRoutes(features, note),
     ...secretRoutes(features, note),
     ...deliveryRoutes(features),
-    ...replayRoutes(features),
     streamRoute(features),
   ]
 }
 
 const idOf = (request: ApiRequest): string => param(request, 'id')
 
-/** /webhooks */
-function collectionRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[] {
+function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[] {
   return [
     post('/webhooks', {
       summary: 'Registers an endpoint that receives events.',
@@ -57,12 +54,6 @@ function collectionRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route
         return successList(endpoints, next)
       },
     }),
-  ]
-}
-
-/** /webhooks/{id} */
-function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[] {
-  return [
     get('/webhooks/:id', {
       summary: 'One endpoint, without its secret.',
       ok: OK_ENDPOINT,
@@ -133,7 +124,6 @@ function endpointChange(fields: CamelFields<z.infer<typeof wire.changeEndpointSc
   }
 }
 
-/** /webhooks/{id}/deliveries */
 function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
   return [
     get('/webhooks/:id/deliveries', {
@@ -152,11 +142,6 @@ function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
       errors: ['not_found'],
       handler: async (request) => success(await webhookDeliveries.find(idOf(request), param(request, 'whd'))),
     }),
-  ]
-}
-
-function replayRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
-  return [
     post('/webhooks/:id/deliveries/:whd/replay', {
       summary: 'Makes a new delivery of the same event and bytes.',
       body: noFieldsSchema,
