@@ -151,20 +151,16 @@ export const resumeIpSchema = z.object({ provider: optionalText() })
 export const ipAuditSchema = z.object({ limit: listParameters().limit })
 
 const MOST_DAYS = 90
-const DEFAULT_DAYS = { past: 14, ahead: 7 }
 
-const days = (least: number, fallback: number) =>
-  z
-    .custom<string>(
-      (value) =>
-        typeof value === 'string' && /^\d{1,2}$/.test(value) && Number(value) >= least && Number(value) <= MOST_DAYS,
-      `expected a whole number from ${least} to ${MOST_DAYS}`,
-    )
-    .meta({ type: 'integer', minimum: least, maximum: MOST_DAYS })
+const days = (pattern: RegExp, minimum: number, fallback: number) =>
+  numberParameter(pattern, `a whole number from ${minimum} to ${MOST_DAYS}`, { minimum, maximum: MOST_DAYS })
     .nullish()
     .transform((text) => Number(text ?? fallback))
 
-export const sendDaysSchema = z.object({ past: days(1, DEFAULT_DAYS.past), ahead: days(0, DEFAULT_DAYS.ahead) })
+export const sendDaysSchema = z.object({
+  past: days(/^(?:0?[1-9]|[1-8]\d|90)$/, 1, 14),
+  ahead: days(/^(?:\d|[0-8]\d|90)$/, 0, 7),
+})
 
 export const ipNoteSchema = z.object({
   at: time(),

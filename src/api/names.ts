@@ -19,6 +19,8 @@ export type CamelFields<Fields> = {
     : Fields[Name]
 }
 
+type WithoutNulls<Fields> = { [Name in keyof Fields]?: Exclude<Fields[Name], null> }
+
 export type SnakeFields<View> = { [Name in keyof View as SnakeCase<Name & string>]: View[Name] }
 
 /** Of a request, once its schema has read it. */
@@ -28,6 +30,11 @@ export function camelFields<Schema extends z.ZodObject>(
 ): CamelFields<z.infer<Schema>> {
   const entries = Object.keys(schema.shape).map((name) => [camelCase(name), fields[name] ?? null])
   return Object.fromEntries(entries)
+}
+
+/** What is null is left out: it changes nothing, or does not restrict. */
+export function withoutNulls<Fields extends object>(fields: Fields): WithoutNulls<Fields> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null)) as WithoutNulls<Fields>
 }
 
 /** Of an answer. */

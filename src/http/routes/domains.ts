@@ -6,6 +6,7 @@ import { z } from 'zod'
 import * as wire from '../../api/domain.ts'
 import { noFieldsSchema } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
+import { withoutNulls } from '../../api/names.ts'
 import type { CamelFields } from '../../api/names.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
@@ -152,18 +153,10 @@ function unknownDomain(name: string): ServiceError {
 }
 
 function addDomainRequest(fields: CamelFields<z.infer<typeof wire.addDomainSchema>>): AddDomainRequest {
-  const name = fields.domain ?? fields.name
+  const { domain, name: alias, tracking, dkimSelector: selector, dkimPrivateKey: privateKeyPem, ...same } = fields
+  const name = domain ?? alias
   if (name === null) throw new ServiceError('invalid_request', 'domain: is missing')
-  return {
-    name,
-    returnPath: fields.returnPath ?? undefined,
-    trackingDomain: fields.trackingDomain ?? undefined,
-    tracking: trackingOf(fields.tracking),
-    selector: fields.dkimSelector ?? undefined,
-    privateKeyPem: fields.dkimPrivateKey ?? undefined,
-    allowSubdomains: fields.allowSubdomains ?? undefined,
-    ipPool: fields.ipPool ?? undefined,
-  }
+  return { ...withoutNulls({ ...same, selector, privateKeyPem }), name, tracking: trackingOf(tracking) }
 }
 
 function trackingOf(given: z.infer<typeof wire.addDomainSchema>['tracking']) {

@@ -2,16 +2,14 @@
  * The routes of API keys (http/README.md "Keys and scopes"). Only the answer to its creation holds a key. Keys that may
  * do more than the one that asks are unknown to it: it neither sees nor changes them.
  */
-import type { z } from 'zod'
 import { secondsOrNull } from '../../api/fields.ts'
 import * as wire from '../../api/key.ts'
-import { snakeFields } from '../../api/names.ts'
-import type { CamelFields } from '../../api/names.ts'
+import { snakeFields, withoutNulls } from '../../api/names.ts'
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { isInNetwork } from '../../base/ip-address.ts'
 import { unknownKey } from '../../senders/api-key.ts'
-import type { ApiKeyChange, ApiKeyRecord } from '../../senders/api-key.ts'
+import type { ApiKeyRecord } from '../../senders/api-key.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
@@ -82,11 +80,11 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
       body: wire.changeKeySchema,
       ok: OK_KEY,
       errors: ['not_found'],
-      async handler(request, fields) {
+      async handler(request, { expiresAt, ...fields }) {
         const { principal } = request
         const { id, mode, domains, allowedIps } = await find(request)
         if (id === principal.apiKeyId) throw new ServiceError('forbidden', 'a key cannot change itself')
-        const change = keyChange(fields)
+        const change = withoutNulls({ ...fields, expiresAt: expiresAt === null ? null : expiresAt * SECOND })
         refuseWidening({ mode, domains, allowedIps, ...change }, principal)
         const record = await apiKeys.change(id, change)
         note('key changed', request, { key_id: record.id })
@@ -107,21 +105,6 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
       },
     }),
   ]
-}
-
-/** What is absent or null stays as it is. */
-function keyChange({
-  name,
-  domains,
-  allowedIps,
-  expiresAt,
-}: CamelFields<z.infer<typeof wire.changeKeySchema>>): ApiKeyChange {
-  return {
-    ...(name === null ? {} : { name }),
-    ...(domains === null ? {} : { domains }),
-    ...(allowedIps === null ? {} : { allowedIps }),
-    ...(expiresAt === null ? {} : { expiresAt: expiresAt * SECOND }),
-  }
 }
 
 function keyView({ id, name, mode, scopes, domains, allowedIps, prefix, last4, ...times }: ApiKeyRecord): object {

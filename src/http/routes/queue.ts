@@ -3,13 +3,13 @@
  */
 import type { z } from 'zod'
 import { secondsOrNull } from '../../api/fields.ts'
-import { camelFields, snakeFields } from '../../api/names.ts'
+import { camelFields, snakeFields, withoutNulls } from '../../api/names.ts'
 import type { CamelFields } from '../../api/names.ts'
 import * as wire from '../../api/queue.ts'
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { durationText, rateText } from '../../config/settings/field-types.ts'
-import type { PathFilter, PathHold, PathView } from '../../egress/shaping/shaping.ts'
+import type { PathHold, PathView } from '../../egress/shaping/shaping.ts'
 import type { QueueAction, QueueFilter, QueueGroup } from '../../mail/waiting-mail.ts'
 import type { Administration, DomainRoute, PoolState } from '../exchange/operator-features.ts'
 import { auditName } from '../exchange/principal.ts'
@@ -56,14 +56,14 @@ function pathRoutes(administration: Administration, note: Note): Route[] {
       summary: 'Paths that are limited, wait or are suspended, with cause and end.',
       query: wire.pathFilterSchema,
       ok: okList(wire.pathSchema),
-      handler: async (_request, given) => successList(administration.paths(pathFilter(given)).map(pathAnswer)),
+      handler: async (_request, given) => successList(administration.paths(withoutNulls(given)).map(pathAnswer)),
     }),
     post('/admin/paths/resume', {
       summary: 'Lifts what holds the paths of the filter back; a dry run counts them.',
       body: wire.resumePathsSchema,
       ok: okData(wire.resumedPathsSchema),
       async handler(request, { dryRun, ...given }) {
-        const filter = pathFilter(given)
+        const filter = withoutNulls(given)
         const isDryRun = dryRun ?? false
         const paths = await administration.resumePaths(filter, isDryRun, auditName(request.principal))
         if (!isDryRun) note('paths resumed', request, { filter, paths })
@@ -85,17 +85,15 @@ function pathRoutes(administration: Administration, note: Note): Route[] {
 
 /** What is null does not restrict. */
 function queueFilter(given: CamelFields<z.infer<typeof wire.queueFilterSchema>>): QueueFilter {
-  const { pool, provider, route, recipientDomain, domain, ip, held, acceptedBefore } = given
-  return {
-    ...(pool === null ? {} : { pool }),
-    ...(provider === null ? {} : { isp: provider }),
-    ...(route === null ? {} : { route }),
-    ...(recipientDomain === null ? {} : { recipientDomain: recipientDomain.toLowerCase() }),
-    ...(domain === null ? {} : { domain: domain.toLowerCase() }),
-    ...(ip === null ? {} : { ip }),
-    ...(held === null ? {} : { isHeld: held }),
-    ...(acceptedBefore === null ? {} : { acceptedBefore: acceptedBefore * SECOND }),
-  }
+  const { provider: isp, held: isHeld, recipientDomain, domain, acceptedBefore, ...same } = given
+  return withoutNulls({
+    ...same,
+    isp,
+    isHeld,
+    recipientDomain: recipientDomain?.toLowerCase() ?? null,
+    domain: domain?.toLowerCase() ?? null,
+    acceptedBefore: acceptedBefore === null ? null : acceptedBefore * SECOND,
+  })
 }
 
 function queueAction(kind: QueueAction['kind'], pool: string | null): QueueAction {
@@ -105,10 +103,6 @@ function queueAction(kind: QueueAction['kind'], pool: string | null): QueueActio
   }
   if (pool === null) throw new ServiceError('invalid_request', 'to_pool: move needs it')
   return { kind, pool }
-}
-
-function pathFilter({ ip, route }: CamelFields<z.infer<typeof wire.pathFilterSchema>>): PathFilter {
-  return { ...(ip === null ? {} : { ip }), ...(route === null ? {} : { route }) }
 }
 
 function queueGroupAnswer(group: QueueGroup): wire.QueueGroupJson {

@@ -4,10 +4,9 @@
  */
 import { z } from 'zod'
 import { noFieldsSchema } from '../../api/fields.ts'
-import type { CamelFields } from '../../api/names.ts'
+import { withoutNulls } from '../../api/names.ts'
 import * as wire from '../../api/webhook.ts'
 import { SECOND } from '../../base/clock.ts'
-import type { ChangeEndpointRequest } from '../../webhooks/endpoints.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import { ACCEPTED, CREATED, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
 import type { ApiRequest, Note, Route } from '../exchange/route.ts'
@@ -66,7 +65,7 @@ function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[]
       ok: OK_ENDPOINT,
       errors: ['not_found'],
       async handler(request, fields) {
-        const endpoint = await webhookEndpoints.update(idOf(request), endpointChange(fields))
+        const endpoint = await webhookEndpoints.update(idOf(request), withoutNulls(fields))
         note('webhook endpoint changed', request, { endpoint_id: endpoint.id })
         return success(endpoint)
       },
@@ -110,18 +109,6 @@ function secretRoutes({ webhookEndpoints, tryWebhook }: HttpFeatures, note: Note
       },
     }),
   ]
-}
-
-/** What is absent or null stays as it is. */
-function endpointChange(fields: CamelFields<z.infer<typeof wire.changeEndpointSchema>>): ChangeEndpointRequest {
-  const { url, events, include, description, status } = fields
-  return {
-    ...(url === null ? {} : { url }),
-    ...(events === null ? {} : { events }),
-    ...(include === null ? {} : { include }),
-    ...(description === null ? {} : { description }),
-    ...(status === null ? {} : { status }),
-  }
 }
 
 function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
