@@ -38,9 +38,7 @@ const STOP_MILLISECONDS = 10 * SECOND
 
 export function createHttpServers(options: HttpServersOptions): HttpServers {
   const { settings, clock } = options
-  const { connections, trusted_proxies: trustedProxies } = settings.http
-  const { total, per_address: perAddress } = connections
-  const limits = createConnectionLimits({ total, perAddress, trustedProxies })
+  const limits = createConnectionLimits(settings.http)
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
   const running = createRunningRequests()
   const made: MadeServer[] = []
