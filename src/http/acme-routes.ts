@@ -1,9 +1,8 @@
 /**
- * `/.well-known/acme-challenge/<token>`: what certbot, lego and others put into `http.acme_webroot` to prove to a
- * certificate authority that this host is ours (RFC 8555 §8.3).
+ * `/.well-known/acme-challenge/<token>`: what certbot, lego and others put into `http.acme_webroot` (RFC 8555 §8.3).
  *
- * Only files of the folder `.well-known/acme-challenge` in the webroot are given out, only under names a token can
- * have: no other path, no link to a file elsewhere, no list of what is there. Everything else is 404.
+ * Only files of that folder are given out, under names that a token can have: no other path, no link to a file
+ * elsewhere, no list of what is there. Everything else is 404.
  */
 import { constants } from 'node:fs'
 import { open, realpath } from 'node:fs/promises'

@@ -1,9 +1,10 @@
 /**
- * How many connections there may be, in all and from one address (src/README.md "Bounds"). At a limit the new
- * connection is closed at once. Trusted proxies are exempt from the second: many clients share their address.
+ * How many connections there may be, in all and from one address; at a limit the new one is closed at once. Trusted
+ * proxies are exempt from the second: many clients share their address.
  */
 import type { Socket } from 'node:net'
 import { canonicalIp } from '../base/ip-address.ts'
+import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { isTrusted } from './exchange/client-address.ts'
 
 export interface ConnectionLimits {
@@ -11,14 +12,8 @@ export interface ConnectionLimits {
   admit(socket: Socket): void
 }
 
-export interface ConnectionLimitsOptions {
-  total: number
-  perAddress: number
-  trustedProxies: readonly string[]
-}
-
-export function createConnectionLimits(options: ConnectionLimitsOptions): ConnectionLimits {
-  const { total, perAddress, trustedProxies } = options
+export function createConnectionLimits({ connections, trusted_proxies }: ServerSettings['http']): ConnectionLimits {
+  const { total, per_address: perAddress } = connections
   const byAddress = new Map<string, number>()
   let open = 0
   return {
@@ -26,7 +21,7 @@ export function createConnectionLimits(options: ConnectionLimitsOptions): Connec
       const peer = socket.remoteAddress ?? ''
       const address = canonicalIp(peer) ?? peer
       const ofAddress = byAddress.get(address) ?? 0
-      if (open >= total || (ofAddress >= perAddress && !isTrusted(address, trustedProxies))) {
+      if (open >= total || (ofAddress >= perAddress && !isTrusted(address, trusted_proxies))) {
         socket.destroy()
         return
       }

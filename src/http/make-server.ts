@@ -1,18 +1,20 @@
 /**
- * A node:http or node:https server with the limits of src/README.md "Bounds", which does not listen yet.
- *
- * Requests with `Expect` arrive at the same listener, which decides when to invite the body. Throws ProcessExit 78 for
- * certificates that cannot be used.
+ * A node:http or node:https server with the limits of src/README.md "Bounds", which does not listen yet. Throws
+ * ProcessExit 78 for certificates that cannot be used.
  */
-import { createServer } from 'node:http'
+import { createServer, STATUS_CODES } from 'node:http'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
+import type { Duplex } from 'node:stream'
 import type { Clock } from '../base/clock.ts'
 import { SECOND } from '../base/clock.ts'
+import { errorCode, ServiceError } from '../base/errors.ts'
+import { newIdentifier } from '../base/identifier.ts'
 import { readServerCertificates } from '../base/service/server-certificates.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
-import { answerClientError } from './exchange/client-error.ts'
+import { JSON_CONTENT_TYPE } from './exchange/answer-request.ts'
+import { errorAnswer } from './exchange/error-responses.ts'
 
 export interface HttpSettings extends Pick<ServerSettings, 'http' | 'operator' | 'public_url' | 'tls'> {
   api: Pick<ServerSettings['api'], 'batch_recipients'>
@@ -73,4 +75,31 @@ function makeTlsServer(limits: ReturnType<typeof serverLimits>, { tls, http }: H
       server.setSecureContext({ ...changed.default, minVersion: changed.minVersion })
     },
   }
+}
+
+/** What node:http reports, and the status that says it; everything else is 400. */
+const KNOWN_ERRORS: Record<string, { status: number; details: string }> = {
+  HPE_HEADER_OVERFLOW: { status: 431, details: 'the request head is larger than 16 KiB' },
+  ERR_HTTP_REQUEST_TIMEOUT: { status: 408, details: 'the request did not arrive in time' },
+}
+const MALFORMED = { status: 400, details: 'the request is not valid HTTP' }
+
+/** What node:http cannot read is answered in the envelope too, and the connection ends. Never throws. */
+function answerClientError(error: Error, socket: Duplex, now: number): void {
+  if (!socket.writable || errorCode(error) === 'ECONNRESET') {
+    socket.destroy()
+    return
+  }
+  const { status, details } = KNOWN_ERRORS[errorCode(error)] ?? MALFORMED
+  const requestId = newIdentifier('req', now)
+  const { body } = errorAnswer(new ServiceError('invalid_request', details, { status }), requestId)
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`,
+    `Content-Type: ${JSON_CONTENT_TYPE}`,
+    `Content-Length: ${Buffer.byteLength(body)}`,
+    `X-Request-Id: ${requestId}`,
+    'Cache-Control: no-store',
+    'Connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())
 }

@@ -1,8 +1,7 @@
 /**
- * `GET /metrics` in the Prometheus text format, on a listener of its own (health/README.md "Metrics and alerts").
- *
- * From loopback without a token, from elsewhere only with `Authorization: Bearer <metrics.token>`. Everything else is
- * 404. A port that is taken ends the start with exit 75, an address that is not ours with 78.
+ * `GET /metrics` in the Prometheus text format, on a listener of its own (health/README.md "Metrics and alerts"): from
+ * loopback, from elsewhere only with `Authorization: Bearer <metrics.token>`. Everything else is 404. A port that is
+ * taken ends the start with exit 75, an address that is not ours with 78.
  */
 import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'

@@ -1,8 +1,6 @@
 /**
- * Makes a server listen, on an address and port or on a Unix socket.
- *
- * Failures are ProcessExit with one clear line: 75 for a port that is taken, 78 for an address or port that cannot be
- * used at all (commands/README.md "Exit codes").
+ * Makes a server listen, on an address and port or on a Unix socket. Fails with ProcessExit: 75 for a port that is
+ * taken, 78 for an address or port that cannot be used at all.
  */
 import { existsSync } from 'node:fs'
 import { chmod, lstat, unlink } from 'node:fs/promises'

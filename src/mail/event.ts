@@ -1,7 +1,7 @@
 /**
  * Events: facts about a message or a domain that are told to webhook endpoints, and the exact bytes they are told in.
  *
- * The envelope and the fields of the five given kinds are the specification's (service-interface.txt, Events): keys in
+ * The envelope and the fields of the five given kinds are the specification's (http/README.md "Events"): keys in
  * this order, no further fields, all values of `data` strings.
  */
 import { toUnixSeconds } from '../base/clock.ts'

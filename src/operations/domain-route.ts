@@ -5,7 +5,7 @@ import { ServiceError, unreachable } from '../base/errors.ts'
 import type { HostTls } from '../delivery/protocol/host-tls.ts'
 import type { FindRoute } from '../delivery/route/route-message.ts'
 import { dnsProblem } from '../delivery/settle/judge-dns.ts'
-import type { DomainRoute } from '../http/exchange/administration.ts'
+import type { DomainRoute } from '../http/exchange/operator-features.ts'
 import { readDomainName } from '../senders/domain-name.ts'
 
 /** `text` as the operator wrote it. ServiceError `invalid_request` for what is no domain. */

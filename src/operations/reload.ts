@@ -17,7 +17,7 @@ import { explainMistakes } from '../config/source/explain-mistake.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import type { Egress } from '../egress/egress.ts'
-import type { ReloadResult } from '../http/exchange/administration.ts'
+import type { ReloadResult } from '../http/exchange/operator-features.ts'
 import type { Store } from '../store/store.ts'
 import type { DoorCertificates } from './certificates.ts'
 

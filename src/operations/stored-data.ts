@@ -4,7 +4,7 @@
 import { isAbsolute } from 'node:path'
 import type { Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
-import type { BackupsReport, DataAdministration, StorageReport } from '../http/exchange/data-administration.ts'
+import type { BackupsReport, DataAdministration, StorageReport } from '../http/exchange/operator-features.ts'
 import { eraseRecipient, exportRecipient } from '../messages/lookup/recipient-data.ts'
 import type { Backups } from '../store/open/backups.ts'
 import type { StorageFigures } from '../store/records/retention-records.ts'

@@ -12,7 +12,7 @@ import type { LiveConfiguration } from '../config/live-configuration.ts'
 import { nearestName } from '../config/settings/nearest-name.ts'
 import type { ProviderChange, Warmup } from '../egress/keeper/warmup.ts'
 import type { PathFilter, PathView, Shaping } from '../egress/shaping/shaping.ts'
-import type { Administration } from '../http/exchange/administration.ts'
+import type { Administration } from '../http/exchange/operator-features.ts'
 
 export interface SuspensionParts {
   live: Pick<LiveConfiguration, 'current'>

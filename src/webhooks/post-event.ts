@@ -3,7 +3,7 @@
  *
  * Exactly status 200 within 10 seconds is success; every other answer is a failure with a sentence that says so. The
  * body goes out byte for byte as stored, so the signature of a retry is the one of the first attempt. Never throws.
- * service-interface.txt, Authentication 3 and Delivery rules; webhooks/README.md "Deliveries" and "Signature".
+ * http/README.md "Events"; webhooks/README.md "Deliveries" and "Signature".
  */
 import { createSecretKey } from 'node:crypto'
 import type { KeyObject } from 'node:crypto'
@@ -16,7 +16,7 @@ import type { ClaimedWebhookDelivery, WebhookTarget } from '../store/records/web
 import { openSecrets } from './endpoint-secret.ts'
 import type { OpenedSecrets } from './endpoint-secret.ts'
 
-/** service-interface.txt, Delivery rules 2: from the start of the connect to the end of the answer's headers. */
+/** http/README.md "Events": from the start of the connect to the end of the answer's headers. */
 const ANSWER_TIMEOUT = 10 * SECOND
 const SUCCESS_STATUS = 200
 

@@ -1,5 +1,5 @@
 /**
- * When a webhook delivery is tried again (service-interface.txt, Delivery rules 3; webhooks/README.md "Deliveries").
+ * When a webhook delivery is tried again (http/README.md "Events", webhooks/README.md "Deliveries").
  * Pure.
  *
  * Each delay counts from the end of the failed attempt, plus up to 1 %, so that what failed together does not come back

@@ -1,6 +1,6 @@
 /**
- * The endpoints that service-interface.txt and contract.md promise, written down by hand: the router, the OpenAPI
- * document and this list must say the same.
+ * The endpoints that http/README.md promises, written down by hand: the router, the OpenAPI document and this list must
+ * say the same.
  */
 export interface ContractEndpoint {
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
@@ -71,7 +71,7 @@ export const CONTRACT_ENDPOINTS: ContractEndpoint[] = list(`
     GET /ips/{ip}/warmup/forecast
 `)
 
-/** service-interface.txt, Events, and http/README.md "Events". */
+/** http/README.md "Events". */
 export const EVENT_KINDS = [
   'email.delivered',
   'email.bounced',

@@ -3,7 +3,7 @@
  */
 import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
-import { canonicalJson } from '../../src/http/exchange/idempotency-key.ts'
+import { canonicalJson } from '../../src/http/exchange/idempotency.ts'
 import { ask, get, keyNamed, post, sendOne, startApi, VALID_SEND } from './api-server.ts'
 import type { Asked, Got, KeyName } from './api-server.ts'
 

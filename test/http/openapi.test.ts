@@ -7,10 +7,16 @@ import type { Test } from 'tap'
 import type { z } from 'zod'
 import { openApiDocument, openApiPath } from '../../src/http/openapi/document.ts'
 import { EXAMPLES, WEBHOOK_EXAMPLES } from '../../src/http/openapi/examples.ts'
-import { errorSchema } from '../../src/http/responses/error.ts'
-import { webhookEventSchema } from '../../src/http/responses/webhook-event.ts'
+import { errorSchema } from '../../src/api/envelope.ts'
+import { checksSchema } from '../../src/api/health.ts'
+import { keySchema } from '../../src/api/key.ts'
+import { listedMessageSchema } from '../../src/api/message.ts'
+import { webhookEventSchema } from '../../src/api/webhook.ts'
+import { RESULTS } from '../../src/health/checks/finding.ts'
 import { GIVEN_EVENT_KINDS } from '../../src/mail/event.ts'
 import type { WebhookEventKind } from '../../src/mail/event.ts'
+import { MESSAGE_STATES } from '../../src/mail/message.ts'
+import { SCOPES } from '../../src/senders/api-key.ts'
 import { describedRoutes } from '../support/response-check.ts'
 import { ask, get, startApi } from './api-server.ts'
 import { CONTRACT_ENDPOINTS, EVENT_KINDS } from './contract-endpoints.ts'
@@ -179,4 +185,10 @@ t.test('two schemas with one id are a mistake that is found', async (t) => {
   if (route === undefined) throw new Error('there are no routes')
   const renamed = { ...route, path: '/x', ok: { ...route.ok, schema: errorSchema.shape.error.meta({ id: 'Error' }) } }
   t.throws(() => openApiDocument([route, renamed], '1'), /two schemas have the id Error/)
+})
+
+t.test('words that the wire writes once more are those of the folders that know them', async (t) => {
+  t.same(keySchema.shape.scopes.element.options, SCOPES)
+  t.same(listedMessageSchema.shape.state.options, MESSAGE_STATES)
+  t.same(checksSchema.shape.checks.element.shape.result.options, RESULTS)
 })

@@ -7,7 +7,7 @@
  *
  * Each recipient (to, cc, bcc) gets a message of their own. 429, 503 and connections that fail are tried again, with an
  * Idempotency-Key, so that nothing is sent twice. Fails with SternpostError when nobody's message was accepted; else
- * those that were not are in `rejected` and `rejectedErrors`. What the API can not send is refused, never left out.
+ * those that were not are in `rejected` and `rejectedErrors`. What the API cannot send is refused, never left out.
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
@@ -99,28 +99,52 @@ const UNSUPPORTED = [
 ]
 
 export function sternpostTransport(options: SternpostTransportOptions): SternpostTransport {
-  const { retries = RETRIES, longestWait = LONGEST_WAIT } = options
+  const poster = createPoster(options)
+  return {
+    name: 'Sternpost',
+    version: VERSION,
+    send(mail, done) {
+      sendToEach(mail, poster).then(
+        (info) => done(null, info),
+        (thrown: Error) => done(thrown),
+      )
+    },
+    async verify(done) {
+      const verified = verifyKey(poster)
+      verified.then(
+        (value) => done?.(null, value),
+        (thrown: Error) => done?.(thrown),
+      )
+      return done === undefined ? verified : true
+    },
+  }
+}
+
+interface PostResult {
+  error: SternpostError | null
+  /** Milliseconds. */
+  retryAfter: number | null
+  answer: Record<string, unknown>
+}
+
+/** Paths are below /v1. */
+interface Poster {
+  once(path: string, body: object, idempotencyKey: string): Promise<PostResult>
+  /** With further tries; fails with SternpostError. */
+  untilAnswered(path: string, body: object, idempotencyKey: string): Promise<Record<string, unknown>>
+}
+
+function createPoster(options: SternpostTransportOptions): Poster {
+  const { apiKey, retries = RETRIES, longestWait = LONGEST_WAIT } = options
   // The version segment that a base address may end in.
   const base = options.url.replace(/\/*(?:\/v1)?\/*$/, '')
 
-  async function post(path: string, body: object, idempotencyKey: string): Promise<Record<string, unknown>> {
-    for (let tried = 0; ; tried++) {
-      const { error, retryAfter, answer } = await postOnce(`${base}/v1${path}`, body, idempotencyKey)
-      if (error === null) return answer
-      const mayRepeat = error.responseCode === undefined || AGAIN.includes(error.responseCode)
-      const pause = retryAfter ?? FIRST_WAIT * 2 ** tried
-      if (!mayRepeat || tried === retries || pause > longestWait) throw error
-      await wait(pause)
-    }
-  }
-
-  async function postOnce(url: string, body: object, idempotencyKey: string): Promise<PostResult> {
-    let response: Response
+  async function once(path: string, body: object, idempotencyKey: string): Promise<PostResult> {
     try {
-      response = await fetch(url, {
+      const response = await fetch(`${base}/v1${path}`, {
         method: 'POST',
         headers: {
-          Authorization: `Bearer ${options.apiKey}`,
+          Authorization: `Bearer ${apiKey}`,
           'Content-Type': 'application/json',
           'Idempotency-Key': idempotencyKey,
         },
@@ -136,70 +160,53 @@ export function sternpostTransport(options: SternpostTransportOptions): Sternpos
     }
   }
 
-  async function send(mail: MailToSend): Promise<SternpostInfo> {
-    const envelope = mail.message.getEnvelope()
-    const recipients = [...new Set(envelope.to)]
-    const body = await requestBody(mail)
-    const id = randomUUID()
-    const info: SternpostInfo = {
-      envelope,
-      messageId: '',
-      messageIds: [],
-      accepted: [],
-      rejected: [],
-      rejectedErrors: [],
-      response: '',
+  async function untilAnswered(path: string, body: object, idempotencyKey: string): Promise<Record<string, unknown>> {
+    for (let tried = 0; ; tried++) {
+      const { error, retryAfter, answer } = await once(path, body, idempotencyKey)
+      if (error === null) return answer
+      const mayRepeat = error.responseCode === undefined || AGAIN.includes(error.responseCode)
+      const pause = retryAfter ?? FIRST_WAIT * 2 ** tried
+      if (!mayRepeat || tried === retries || pause > longestWait) throw error
+      await wait(pause)
     }
-    for (const [index, to] of recipients.entries()) {
-      try {
-        const answer = await post('/email/send', { ...body, to }, `${id}-${index}`)
-        info.messageIds.push(String(answer['message_id']))
-        info.accepted.push(to)
-      } catch (thrown) {
-        if (!(thrown instanceof SternpostError)) throw thrown
-        thrown.recipient = to
-        info.rejected.push(to)
-        info.rejectedErrors.push(thrown)
-      }
-    }
-    const [first] = info.rejectedErrors
-    if (info.accepted.length === 0) throw first ?? new SternpostError('invalid_recipient', 'there is no recipient')
-    const response = `200 accepted for ${info.accepted.length} of ${recipients.length}`
-    return { ...info, messageId: info.messageIds[0] ?? '', response }
   }
 
-  /** An empty request: the key is judged before it is refused, and nothing is stored or counted. */
-  async function verify(): Promise<true> {
-    const { error } = await postOnce(`${base}/v1/email/preview`, {}, randomUUID())
-    if (error === null || error.responseCode === UNPROCESSABLE) return true
-    throw error
-  }
-
-  return {
-    name: 'Sternpost',
-    version: VERSION,
-    send(mail, done) {
-      send(mail).then(
-        (info) => done(null, info),
-        (thrown: Error) => done(thrown),
-      )
-    },
-    async verify(done) {
-      const verified = verify()
-      verified.then(
-        (value) => done?.(null, value),
-        (thrown: Error) => done?.(thrown),
-      )
-      return done === undefined ? verified : true
-    },
-  }
+  return { once, untilAnswered }
 }
 
-interface PostResult {
-  error: SternpostError | null
-  /** Milliseconds. */
-  retryAfter: number | null
-  answer: Record<string, unknown>
+async function sendToEach(mail: MailToSend, poster: Poster): Promise<SternpostInfo> {
+  const envelope = mail.message.getEnvelope()
+  const recipients = [...new Set(envelope.to)]
+  const body = await requestBody(mail)
+  const id = randomUUID()
+  const messageIds: string[] = []
+  const accepted: string[] = []
+  const rejectedErrors: SternpostError[] = []
+  for (const [index, to] of recipients.entries()) {
+    try {
+      const answer = await poster.untilAnswered('/email/send', { ...body, to }, `${id}-${index}`)
+      messageIds.push(String(answer['message_id']))
+      accepted.push(to)
+    } catch (thrown) {
+      if (!(thrown instanceof SternpostError)) throw thrown
+      thrown.recipient = to
+      rejectedErrors.push(thrown)
+    }
+  }
+  const [messageId] = messageIds
+  if (messageId === undefined) {
+    throw rejectedErrors[0] ?? new SternpostError('invalid_recipient', 'there is no recipient')
+  }
+  const rejected = recipients.filter((to) => !accepted.includes(to))
+  const response = `200 accepted for ${accepted.length} of ${recipients.length}`
+  return { envelope, messageId, messageIds, accepted, rejected, rejectedErrors, response }
+}
+
+/** An empty request: the key is judged before it is refused, and nothing is stored or counted. */
+async function verifyKey(poster: Poster): Promise<true> {
+  const { error } = await poster.once('/email/preview', {}, randomUUID())
+  if (error === null || error.responseCode === UNPROCESSABLE) return true
+  throw error
 }
 
 /** nodemailer's message, without its recipient. */

@@ -31,7 +31,7 @@ export interface ForwarderOptions {
   now: () => number
 }
 
-/** service-interface.txt, Delivery rules 2. */
+/** http/README.md "Events". */
 const ANSWER_TIMEOUT = 10 * SECOND
 
 export function createForwarder({ url, secret, headers, post, now }: ForwarderOptions): ForwardEvent {

@@ -1,15 +1,15 @@
 /**
- * The outermost layer of the HTTP interface: request id, fixed headers, errors -> envelope, log line and metric.
- *
- * Whatever happens inside, the client gets one JSON answer. A request that is answered before its body has arrived ends
- * the connection (http/README.md "Order of checks").
+ * The outermost layer: request id, fixed headers, errors to the envelope, log line and metric. Whatever happens inside,
+ * the client gets one answer. A request that is answered before its body has arrived ends the connection.
  */
+import type { IncomingMessage } from 'node:http'
 import { Readable } from 'node:stream'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Middleware, ParameterizedContext } from 'koa'
 import type { Clock } from '../../base/clock.ts'
 import { errorCode, errorText, ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
+import { newIdentifier } from '../../base/identifier.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { isBodyComing } from './close-unread.ts'
 import type { UnreadCloser } from './close-unread.ts'
@@ -17,7 +17,6 @@ import { errorAnswer } from './error-responses.ts'
 import type { HttpFeatures } from './features.ts'
 import { ANONYMOUS } from './principal.ts'
 import type { Principal } from './principal.ts'
-import { requestIdOf } from './request-id.ts'
 import type { Answer } from './route.ts'
 
 export interface AnswerOptions {
@@ -90,6 +89,15 @@ export function createAnswerMiddleware(options: AnswerOptions): Middleware<Reque
     await nextTurn()
     if (isBodyComing(ctx.req)) closer.closeAfterAnswer(ctx.req, ctx.res)
   }
+}
+
+/** 1 to 128 letters, digits, dots, underscores and hyphens. */
+const CLIENT_REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/
+
+/** The client's own X-Request-Id when it is harmless, else a new one. */
+function requestIdOf({ headers }: IncomingMessage, now: number): string {
+  const given = headers['x-request-id']
+  return typeof given === 'string' && CLIENT_REQUEST_ID.test(given) ? given : newIdentifier('req', now)
 }
 
 /** The bucket that is nearest to empty once this request has taken from it. */

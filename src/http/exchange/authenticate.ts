@@ -1,12 +1,13 @@
 /**
- * `Authorization: Bearer <API key>` -> who asks (http/README.md "Order of checks", step 2). Every failure is 401
- * `unauthorized`, or 429 `rate_limited` when there were too many from one address. A key in the query string or the
- * body is not read.
+ * `Authorization: Bearer <API key>` -> who asks (http/README.md "Order of checks", step 2). Every failure is 401, or
+ * 429 when there were too many from one address; a good key is let in all the same. A key in the query or the body is
+ * not read.
  */
 import type { IncomingMessage } from 'node:http'
+import { MINUTE, SECOND } from '../../base/clock.ts'
+import type { Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { clientAddress } from './client-address.ts'
-import type { FailedLogins } from './failed-logins.ts'
 import type { HttpFeatures } from './features.ts'
 import { administrator } from './principal.ts'
 import type { Principal } from './principal.ts'
@@ -16,7 +17,7 @@ const BEARER = /^Bearer +(\S+)$/i
 
 export type Authenticate = (request: IncomingMessage) => Promise<Principal>
 
-export interface KeyAuthenticationOptions {
+interface KeyAuthenticationOptions {
   apiKeys: Pick<HttpFeatures['apiKeys'], 'authenticate'>
   trustedProxies: readonly string[]
   failedLogins: FailedLogins
@@ -49,4 +50,38 @@ function bearerOf({ headers }: IncomingMessage): string {
 export const authenticateAdministrator: Authenticate = async (request) => {
   const name = request.headers['x-sternpost-user']
   return administrator(typeof name === 'string' ? name : undefined)
+}
+
+interface FailedLogins {
+  /** Throws ServiceError `rate_limited` when it was one too many. */
+  note(address: string): void
+}
+
+const MOST_FAILURES = 20
+const MOST_ADDRESSES = 10_000
+
+/** Of 10,000 addresses the one whose minute began first is forgotten. */
+export function createFailedLogins({ clock }: { clock: Clock }): FailedLogins {
+  /** In the order in which the minutes began. */
+  const failures = new Map<string, { since: number; count: number }>()
+
+  return {
+    note(address) {
+      const now = clock.now()
+      const known = failures.get(address)
+      if (known === undefined || now - known.since >= MINUTE || now < known.since) {
+        failures.delete(address)
+        const [oldest] = failures.keys()
+        if (failures.size >= MOST_ADDRESSES && oldest !== undefined) failures.delete(oldest)
+        failures.set(address, { since: now, count: 1 })
+        return
+      }
+      known.count += 1
+      if (known.count <= MOST_FAILURES) return
+      const seconds = Math.ceil((known.since + MINUTE - now) / SECOND)
+      throw new ServiceError('rate_limited', `too many failed logins from this address; retry in ${seconds} s`, {
+        headers: { 'Retry-After': String(seconds) },
+      })
+    },
+  }
 }

@@ -1,13 +1,10 @@
 /**
  * Reads request bodies within bounds (http/README.md "Limits", src/README.md "Bounds").
  *
- * Refused without reading: a Content-Length above the limit (413), and any body while those under way fill the memory
- * set aside for them (503). While reading: a body that grows above the limit (413) or for which that memory is full
- * (503), and one that is too slow (408): at least 1 KiB/s on average once 10 s have passed. After a refusal nothing
- * more is read. Memory is counted as bytes arrive: what a Content-Length announces is no more than a promise, and
- * clients that never keep it must not lock the others out. `Expect: 100-continue` is answered when reading begins,
- * unless the body is there already. What came whole is read, also when its client has gone since; what did not is 400.
- * The complete body has a deadline of its own in node:http (`http.timeouts.request`).
+ * Refused with 413: a Content-Length above the limit, or a body that grows above it. With 503: while the bodies under
+ * way fill the memory set aside for them, which is counted as bytes arrive: what a Content-Length announces is only a
+ * promise, and clients that never keep it must not lock the others out. With 408: a body that is too slow. With 400:
+ * one that ends early. After a refusal nothing more is read. `Expect: 100-continue` is answered when reading begins.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { SECOND } from '../../base/clock.ts'

@@ -1,9 +1,7 @@
 /**
- * The address of the client: the peer of the socket, or what trusted proxies say in X-Forwarded-For.
- *
- * The header is read from the right and believed only as far as trusted proxies wrote it (`http.trusted_proxies`), so a
- * client cannot choose its own address. Never throws; an entry that is no address ends the reading. IPv4 addresses that
- * a dual-stack socket shows as ::ffff:a.b.c.d are un-mapped.
+ * The address of the client: the peer of the socket, or what trusted proxies (`http.trusted_proxies`) say in
+ * X-Forwarded-For. The header is read from the right and believed only as far as trusted proxies wrote it, so that a
+ * client cannot choose its own address. Never throws; an entry that is no address ends the reading.
  */
 import type { IncomingMessage } from 'node:http'
 import { canonicalIp, isInNetwork } from '../../base/ip-address.ts'

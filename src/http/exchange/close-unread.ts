@@ -1,9 +1,7 @@
 /**
- * Ends a connection whose request was answered before its body was read.
- *
- * Closing at once would make the kernel send a reset that can overtake the answer (RFC 9112 §9.6), so the answer is
- * followed by a half-close, nothing more is read, and the socket is destroyed a moment later. Requests that were
- * pipelined behind the refused one are not handled.
+ * Ends a connection whose request was answered before its body was read. Closing at once would make the kernel send a
+ * reset that can overtake the answer (RFC 9112 §9.6): the answer is followed by a half-close, nothing more is read, and
+ * the socket is destroyed a moment later. What was pipelined behind the request is not handled.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'

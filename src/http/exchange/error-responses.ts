@@ -1,9 +1,8 @@
 /**
- * The one place where an error becomes an answer: code -> HTTP status and message, and the fixed envelope
- * (http/README.md "Errors").
+ * The one place where an error becomes an answer: code -> status, message and envelope (http/README.md "Errors").
  *
- * Never throws. An error of the store's engine means that the service is unavailable; what is no ServiceError else is a
- * defect: its answer holds the request id alone. The log has the rest of both.
+ * Never throws. An error of the store's engine means that the service is unavailable; what else is no ServiceError is a
+ * defect: its answer holds the request id alone, the log has the rest.
  */
 import { errorCode, ServiceError } from '../../base/errors.ts'
 import type { ServiceErrorCode } from '../../base/errors.ts'

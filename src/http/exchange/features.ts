@@ -2,6 +2,7 @@
  * What the HTTP interface calls: functions of the feature folders, handed over by the composition root. This is the
  * whole seam: `http` knows no store, no DNS and no SMTP.
  */
+import type { HealthJson } from '../../api/health.ts'
 import type { ApiKeys } from '../../senders/api-key.ts'
 import type { Domains } from '../../senders/domains.ts'
 import type { Warmup } from '../../egress/keeper/warmup.ts'
@@ -19,15 +20,11 @@ import type { WebhookDeliveries } from '../../webhooks/deliveries.ts'
 import type { WebhookEndpoints } from '../../webhooks/endpoints.ts'
 import type { EventStreams } from '../../webhooks/event-stream.ts'
 import type { TryEndpoint } from '../../webhooks/try-endpoint.ts'
-import type { Administration } from './administration.ts'
+import type { Administration } from './operator-features.ts'
 
-export interface HealthReport {
+export interface HealthReport extends Omit<HealthJson, 'status'> {
   /** degraded: mail is still accepted. unavailable: it is not. */
-  status: 'ok' | 'degraded' | 'unavailable'
-  queue_depth: number
-  oldest_due_seconds: number
-  db: string
-  smtp_out: string
+  status: HealthJson['status'] | 'unavailable'
 }
 
 export interface TrackingFeatures {

@@ -1,14 +1,10 @@
 /**
- * The steps of an API request, in the order of http/README.md "Order of checks": the first failing step answers.
- *
- *  1 the server accepts work · 2 authentication · 3 path, then method · 4 scope · 5 request bucket · 6 content type,
- *  then body size · 7 syntax of body and Idempotency-Key · 8 idempotency · 9 and later: the handler of the route
- *
- * Every failure is thrown as a ServiceError, or as the store's own; `answer-request.ts` turns it into the envelope.
+ * The steps of an API request, in the order of http/README.md "Order of checks": the first failing step answers. From
+ * step 9 on it is the handler of the route. Every failure is thrown, as a ServiceError or as the store's own.
  */
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import { ServiceError } from '../../base/errors.ts'
-import type { AnswerOnce } from './answer-once.ts'
+import type { AnswerOnce } from './idempotency.ts'
 import type { RequestContext } from './answer-request.ts'
 import type { Authenticate } from './authenticate.ts'
 import type { BodyLimit, BodyReader } from './body-reader.ts'
@@ -20,7 +16,6 @@ import { EMPTY_DOCUMENT } from './route.ts'
 import type { Answer, ApiRequest, Route, RouteBody } from './route.ts'
 import { pathBelowPrefix, splitTarget } from './route-table.ts'
 import type { RouteTable } from './route-table.ts'
-import { createWarnings } from './warnings.ts'
 
 export interface RequestHandlerOptions {
   routes: RouteTable
@@ -64,12 +59,12 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
       path: pathBelowPrefix(path),
       headers: request.headers,
       idempotency: null,
-      warn: createWarnings(response).add,
+      warn: createWarning(response),
       setHeader: (name, value) => void response.setHeader(name, value),
     }
     if (route.body === null) return answerOnce(apiRequest, route, EMPTY_DOCUMENT)
     // With `await` it takes one turn of the microtasks in place of three.
-    return await handleWithBody(ctx, apiRequest, { route, body: route.body })
+    return await handleWithBody(ctx, apiRequest, route, route.body)
   }
 
   async function refuseWhenFull({ idempotency }: Route): Promise<void> {
@@ -80,8 +75,12 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     throw new ServiceError('unavailable', refusal.reason, { headers })
   }
 
-  async function handleWithBody(ctx: RequestContext, apiRequest: ApiRequest, target: BodyTarget): Promise<Answer> {
-    const { route, body } = target
+  async function handleWithBody(
+    ctx: RequestContext,
+    apiRequest: ApiRequest,
+    route: Route,
+    body: RouteBody,
+  ): Promise<Answer> {
     requireType(ctx.req, body)
     const bytes = await bodies.read(ctx.req, ctx.res, body.limit ?? options.bodyLimit)
     try {
@@ -95,11 +94,6 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
     if (contentType !== 'application/json') return { value: json.text(bytes), hasEscapes: false }
     return bytes.length === 0 && takesNothing ? EMPTY_DOCUMENT : json.read(bytes)
   }
-}
-
-interface BodyTarget {
-  route: Route
-  body: RouteBody
 }
 
 function requireScope(principal: Principal, { scope }: Route): void {
@@ -123,4 +117,24 @@ function requireType({ headers }: IncomingMessage, { contentType }: RouteBody): 
   if (encoding !== undefined && encoding.trim().toLowerCase() !== 'identity') {
     throw new ServiceError('invalid_request', 'Content-Encoding: only identity is taken', { status: 415 })
   }
+}
+
+const MOST_WARNING_BYTES = 1_000
+
+/** Adds texts to X-Service-Warnings (http/README.md "Conventions"); what does not fit is left out. */
+function createWarning(response: ServerResponse): (text: string) => void {
+  let value = ''
+  return (text) => {
+    const longer = value === '' ? escape(text) : `${value},${escape(text)}`
+    if (longer.length > MOST_WARNING_BYTES) return
+    value = longer
+    response.setHeader('X-Service-Warnings', value)
+  }
+}
+
+/** Everything but printable ASCII, and the comma that separates, and the backslash that escapes. */
+const UNSAFE = /[^\x20-\x2b\x2d-\x5b\x5d-\x7e]/g
+
+function escape(text: string): string {
+  return text.replace(UNSAFE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }

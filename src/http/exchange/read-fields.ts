@@ -1,11 +1,11 @@
 /**
  * A JSON document -> the typed fields of a request, and every problem found, each with its path.
  *
- * Unknown fields are no problem: they are named to the caller, who warns about them (http/README.md "Conventions").
- * Lists above their limit are found before their items are looked at, so a body of a million items costs one
- * comparison. Only own properties are read. Throws ServiceError for a document that is no object.
+ * Unknown fields are no problem: they are named to the caller. Lists above their limit are found before their items are
+ * looked at. Only own properties are read. Throws ServiceError for a document that is no object.
  */
 import { z } from 'zod'
+import { isObject } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { shown } from '../../messages/accept/field-problems.ts'
 import { unsafeStrings } from './read-json.ts'
@@ -36,7 +36,7 @@ type Shape =
 /** Enough for the warning header of 1,000 bytes. */
 const MOST_UNKNOWN_FIELDS = 100
 
-export function createFieldReader<Fields>(schema: z.ZodType<Fields>): FieldReader<Fields> {
+export function createFieldReader<Schema extends z.ZodType>(schema: Schema): FieldReader<z.infer<Schema>> {
   const shape = shapeOf(schema)
   return {
     takesNothing: schema.safeParse({}).success,
@@ -59,11 +59,6 @@ function withoutItems(body: Record<string, unknown>, names: readonly string[]): 
 
 export function describeProblem({ path, text }: FieldProblem): string {
   return path === '' ? text : `${path}: ${text}`
-}
-
-/** An object of JSON, and no list. */
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function shapeOf(schema: unknown): Shape {

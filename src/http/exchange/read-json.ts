@@ -1,15 +1,12 @@
 /**
- * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions").
+ * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions"). What it refuses is 400.
  *
- * Refused with 400: invalid UTF-8, syntax errors, trailing data, nesting deeper than 32, more values than anybody needs
- * (`json-structure.ts`), numbers beyond those of a double. A leading byte order mark is skipped. Of a repeated key the
- * last one wins. `__proto__` becomes an own property like any other, because JSON.parse defines keys instead of
- * assigning them. U+0000 and unpaired surrogates are field problems, not syntax: see `unsafeStrings`.
+ * Of a repeated key the last one wins. `__proto__` becomes an own property like any other, because JSON.parse defines
+ * keys and does not assign them. U+0000 and unpaired surrogates are field problems: see `unsafeStrings`.
  */
 import { TextDecoder } from 'node:util'
 import { ServiceError } from '../../base/errors.ts'
 import { shown } from '../../messages/accept/field-problems.ts'
-import { structureProblem } from './json-structure.ts'
 
 /** Enough to help; `details` is short. */
 const MOST_PROBLEMS = 20
@@ -107,4 +104,67 @@ export function unsafeStrings(document: unknown): FieldProblem[] {
 function unsafeStringProblem(text: string): string | undefined {
   if (text.includes('\u0000')) return 'holds U+0000'
   return text.isWellFormed() ? undefined : 'holds an unpaired surrogate'
+}
+
+/** http/README.md "Conventions". */
+const MOST_DEPTH = 32
+/** Far more than a batch of 5,000 recipients needs; as objects, some hundred MiB at the most. */
+const MOST_VALUES = 2_000_000
+
+const QUOTE = 0x22
+const COMMA = 0x2c
+const BACKSLASH = 0x5c
+/** Square brackets differ from curly ones by one bit, as lower case does from upper case. */
+const CASE_BIT = 0x20
+const OPENING = 0x7b
+const CLOSING = 0x7d
+
+/**
+ * Judges depth and number of values before the text is parsed: some megabytes of brackets would become gigabytes of
+ * objects. Linear in the bytes; most bodies are too short and have too few brackets to break a limit. What is no JSON
+ * gets some verdict here, and its error from the parser. Returns what is wrong, going on from "the body".
+ */
+export function structureProblem(bytes: Uint8Array): string | undefined {
+  if (bytes.length < MOST_VALUES && hasFewBrackets(bytes)) return undefined
+  let depth = 0
+  let values = 1
+  for (let index = 0; index < bytes.length; index++) {
+    const byte = bytes[index] ?? 0
+    if (byte === QUOTE) index = endOfString(bytes, index)
+    else if (byte === COMMA) values += 1
+    else if ((byte | CASE_BIT) === CLOSING) depth -= 1
+    else if ((byte | CASE_BIT) === OPENING) {
+      depth += 1
+      values += 1
+    }
+    if (depth > MOST_DEPTH) return `is nested deeper than ${MOST_DEPTH}`
+    if (values > MOST_VALUES) return `has more than ${MOST_VALUES} values`
+  }
+  return undefined
+}
+
+/** Opening ones, also those inside strings: never deeper than there are. */
+function hasFewBrackets(bytes: Uint8Array): boolean {
+  let count = 0
+  for (const bracket of [OPENING, OPENING - CASE_BIT]) {
+    for (let at = bytes.indexOf(bracket); at >= 0; at = bytes.indexOf(bracket, at + 1)) {
+      count += 1
+      if (count > MOST_DEPTH) return false
+    }
+  }
+  return true
+}
+
+/** Of its closing quote, or of the text. */
+function endOfString(bytes: Uint8Array, start: number): number {
+  let end = bytes.indexOf(QUOTE, start + 1)
+  while (end >= 0 && isEscaped(bytes, end)) end = bytes.indexOf(QUOTE, end + 1)
+  return end < 0 ? bytes.length : end
+}
+
+/** Behind an odd number of backslashes. */
+function isEscaped(bytes: Uint8Array, index: number): boolean {
+  let before = index - 1
+  while (bytes[before] === BACKSLASH) before -= 1
+  return (index - before) % 2 === 0
 }

@@ -1,9 +1,8 @@
 /**
- * Finds the route of a request: every route exists under /v1 and under /api/v1 (http/README.md "Conventions"), health
- * also at /health.
+ * Finds the route of a request, under /v1 and under /api/v1 (http/README.md "Conventions"); health also at /health.
  *
- * Paths are case-sensitive, a trailing slash is ignored, HEAD is GET. A path without parameters hides one with
- * parameters: GET /email/send is a wrong method, not a message called "send". Never throws for a path.
+ * A trailing slash is ignored, HEAD is GET. A path without parameters hides one with parameters: GET /email/send is a
+ * wrong method, not a message called "send". Never throws.
  */
 import Router from '@koa/router'
 import type { Route } from './route.ts'

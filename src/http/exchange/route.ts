@@ -1,17 +1,25 @@
 /**
  * A route: one entry of the table from which the router, validation, types and the OpenAPI document come.
+ *
+ * Handlers get the fields of their request in camelCase; what is absent is null. What they answer has the names of the
+ * wire.
  */
 import type { IncomingHttpHeaders } from 'node:http'
 import { z } from 'zod'
+import { dataSchema, listSchema } from '../../api/envelope.ts'
+import type { noFieldsSchema } from '../../api/fields.ts'
+import { camelFields } from '../../api/names.ts'
+import type { CamelFields } from '../../api/names.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { ServiceErrorCode } from '../../base/errors.ts'
-import { createFieldReader, describeProblem } from './read-fields.ts'
-import type { ReadFields } from './read-fields.ts'
-import type { BodyLimit } from './body-reader.ts'
-import type { JsonDocument } from './read-json.ts'
+import type { Logger } from '../../base/logger.ts'
 import type { IdempotencyEntry } from '../../messages/accept/send-request.ts'
 import type { Scope } from '../../senders/api-key.ts'
+import type { BodyLimit } from './body-reader.ts'
 import type { Principal } from './principal.ts'
+import { createFieldReader, describeProblem } from './read-fields.ts'
+import type { ReadFields } from './read-fields.ts'
+import type { JsonDocument } from './read-json.ts'
 
 /** What a handler knows of a request beside its fields. */
 export interface ApiRequest {
@@ -46,57 +54,51 @@ export interface OkAnswer {
   status: number
   /** A second status with the same body, e.g. 200 where nothing new was made. */
   otherStatus?: number
-  /** Of the whole body: made with `dataSchema` or `listSchema` but for the send results. */
+  /** Of the whole body. */
   schema: z.ZodType
   /** Left out: JSON. */
   contentType?: 'text/plain' | 'text/event-stream'
 }
 
 interface RouteFacts {
-  method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
-  /** Below the prefixes; `:name` is a parameter. */
-  path: string
   /** What it does, as a sentence. */
   summary: string
-  /** null: public, no key needed. */
-  scope: Scope | null
   ok: OkAnswer
   /** Errors beside those that every route can answer with. */
-  errors: ServiceErrorCode[]
+  errors?: ServiceErrorCode[]
   /**
    * Left out: an Idempotency-Key means nothing here. `with-message`: the handler commits it with what it stores.
    * `after-answer`: the answer is kept once it is there.
    */
   idempotency?: 'with-message' | 'after-answer'
-  /** True: for the command line of the same version, and not in openapi.json. */
-  isInternal?: true
 }
 
-export interface RouteWithoutBody extends RouteFacts {
-  body: null
-  handler(request: ApiRequest): Promise<Answer>
+type Handler<Given> = (request: ApiRequest, given: Given) => Promise<Answer>
+
+interface RouteWithQuery<Schema extends z.ZodObject> extends RouteFacts {
+  /** Parameters behind the question mark: texts all of them. Left out: none are read. */
+  query?: Schema
+  handler: Handler<CamelFields<z.infer<Schema>>>
 }
 
-interface RouteWithQuery<Parameters> extends RouteFacts {
-  /** Parameters behind the question mark: texts all of them. */
-  query: z.ZodType<Parameters>
-  handler(request: ApiRequest, parameters: Parameters): Promise<Answer>
+interface RouteWithBody<Schema extends z.ZodObject> extends RouteFacts {
+  body: Schema
+  handler: Handler<CamelFields<z.infer<Schema>>>
 }
 
-interface RouteWithBody<Given, Fields> extends RouteFacts {
+interface LenientRoute<Given> extends RouteFacts {
   body: z.ZodType<Given>
-  /** Left out: the limit of most routes. */
-  bodyLimit?: BodyLimit
-  handler(request: ApiRequest, fields: Fields): Promise<Answer>
+  bodyLimit: BodyLimit
+  handler: Handler<ReadFields<Given>>
 }
 
 interface RouteWithText extends RouteFacts {
   contentType: Exclude<RouteBody['contentType'], 'application/json'>
   bodyLimit: BodyLimit
-  handler(request: ApiRequest, text: string): Promise<Answer>
+  handler: Handler<string>
 }
 
-/** What a route does with a body: null stands for "takes none". */
+/** What a route does with a body. */
 export interface RouteBody {
   contentType: 'application/json' | 'text/csv'
   schema: z.ZodType
@@ -107,8 +109,16 @@ export interface RouteBody {
 }
 
 export interface Route extends RouteFacts {
+  method: 'GET' | 'POST' | 'PATCH' | 'DELETE'
+  /** Below the prefixes; `:name` is a parameter. */
+  path: string
+  scope: Scope | null
+  errors: ServiceErrorCode[]
+  /** True: for the command line of the same version, and not in openapi.json. */
+  isInternal?: true
   /** null: none are read. */
   query: z.ZodType | null
+  /** null: it takes none. */
   body: RouteBody | null
   /** `document` is meaningless where `body` is null, and a string where the body is no JSON. May throw at once. */
   handle(request: ApiRequest, document: JsonDocument): Promise<Answer>
@@ -117,86 +127,132 @@ export interface Route extends RouteFacts {
 /** Stands for a body that is not there. */
 export const EMPTY_DOCUMENT: JsonDocument = { value: Object.freeze({}), hasEscapes: false }
 
-export function routeWithoutBody({ handler, ...facts }: RouteWithoutBody): Route {
-  return { ...facts, query: null, handle: (request) => handler(request) }
+/** What makes the routes of one scope; null: they are public, no key needed. */
+export function routesOf(scope: Scope | null) {
+  return {
+    get: <Schema extends z.ZodObject = NoFields>(path: string, given: RouteWithQuery<Schema>): Route =>
+      queryRoute({ method: 'GET', path, scope }, given),
+    remove: <Schema extends z.ZodObject = NoFields>(path: string, given: RouteWithQuery<Schema>): Route =>
+      queryRoute({ method: 'DELETE', path, scope }, given),
+    /** Field problems refuse the request: 422 with all of them. */
+    post: <Schema extends z.ZodObject>(path: string, given: RouteWithBody<Schema>): Route =>
+      bodyRoute({ method: 'POST', path, scope }, given),
+    patch: <Schema extends z.ZodObject>(path: string, given: RouteWithBody<Schema>): Route =>
+      bodyRoute({ method: 'PATCH', path, scope }, given),
+    /** The handler judges the problems itself, and gets the names of the wire. */
+    lenientPost: <Given>(path: string, given: LenientRoute<Given>): Route =>
+      lenientRoute({ method: 'POST', path, scope }, given),
+    /** Takes a text that is no JSON, UTF-8. */
+    postText: (path: string, given: RouteWithText): Route => textRoute({ method: 'POST', path, scope }, given),
+  }
 }
 
-/** Takes no body. Of a parameter given twice the last one counts, as of a repeated key in JSON. */
-export function routeWithQuery<Parameters>({ query, handler, ...facts }: RouteWithQuery<Parameters>): Route {
-  const reader = createFieldReader(query)
+type NoFields = typeof noFieldsSchema
+type Place = Pick<Route, 'method' | 'path' | 'scope'>
+
+/** Of a parameter given twice the last one counts, as of a repeated key in JSON. */
+function queryRoute<Schema extends z.ZodObject>(place: Place, definition: RouteWithQuery<Schema>): Route {
+  const { query = null, handler, errors = [], ...facts } = definition
+  const read = query === null ? null : fieldsReader(query)
   return {
+    ...place,
     ...facts,
+    errors,
     query,
     body: null,
     async handle(request) {
+      if (read === null) return handler(request, EMPTY_DOCUMENT.value as CamelFields<z.infer<Schema>>)
       const value = Object.fromEntries(new URLSearchParams(request.search))
-      const read = reader.read({ value, hasEscapes: request.search.includes('%') })
-      for (const name of read.unknown) request.warn(name)
-      return handler(request, requireFields(read))
+      return handler(request, read(request, { value, hasEscapes: request.search.includes('%') }))
     },
   }
 }
 
-/** Takes a text that is no JSON, UTF-8. */
-export function routeWithText({ contentType, bodyLimit, handler, ...facts }: RouteWithText): Route {
+function bodyRoute<Schema extends z.ZodObject>(place: Place, definition: RouteWithBody<Schema>): Route {
+  const { body: schema, handler, errors = [], ...facts } = definition
+  const read = fieldsReader(schema)
+  const takesNothing = schema.safeParse({}).success
   return {
+    ...place,
     ...facts,
+    errors,
     query: null,
-    body: { contentType, schema: z.string(), limit: bodyLimit, takesNothing: false },
+    body: { contentType: 'application/json', schema, limit: null, takesNothing },
+    handle: async (request, document) => handler(request, read(request, document)),
+  }
+}
+
+function fieldsReader<Schema extends z.ZodObject>(schema: Schema) {
+  const reader = createFieldReader(schema)
+  return (request: ApiRequest, document: JsonDocument): CamelFields<z.infer<Schema>> => {
+    const { fields, problems } = warned(request, reader.read(document))
+    if (fields !== null) return camelFields(schema, fields)
+    throw new ServiceError('invalid_request', problems.map(describeProblem).join('; '))
+  }
+}
+
+function lenientRoute<Given>(place: Place, definition: LenientRoute<Given>): Route {
+  const { body: schema, bodyLimit: limit, handler, errors = [], ...facts } = definition
+  const reader = createFieldReader(schema)
+  return {
+    ...place,
+    ...facts,
+    errors,
+    query: null,
+    body: { contentType: 'application/json', schema, limit, takesNothing: reader.takesNothing },
+    handle: (request, document) => handler(request, warned(request, reader.read(document))),
+  }
+}
+
+function warned<Fields>(request: ApiRequest, read: ReadFields<Fields>): ReadFields<Fields> {
+  for (const name of read.unknown) request.warn(name)
+  return read
+}
+
+function textRoute(place: Place, definition: RouteWithText): Route {
+  const { contentType, bodyLimit: limit, handler, errors = [], ...facts } = definition
+  const body = { contentType, schema: z.string(), limit, takesNothing: false }
+  return {
+    ...place,
+    ...facts,
+    errors,
+    query: null,
+    body,
     handle: (request, { value }) => handler(request, String(value)),
   }
 }
 
-/** Field problems refuse the request: 422 with all of them. */
-export function route<Fields>(definition: RouteWithBody<Fields, Fields>): Route {
-  return lenientRoute<Fields>({
-    ...definition,
-    handler: async (request, read) => definition.handler(request, requireFields(read)),
-  })
-}
-
-function requireFields<Fields>({ fields, problems }: ReadFields<Fields>): Fields {
-  if (fields !== null) return fields
-  throw new ServiceError('invalid_request', problems.map(describeProblem).join('; '))
-}
-
-/** The handler judges the problems itself. Binds schema and handler, so that the table needs no types of its routes. */
-export function lenientRoute<Given>(definition: RouteWithBody<Given, ReadFields<Given>>): Route {
-  const { body: schema, bodyLimit = null, handler, ...facts } = definition
-  const reader = createFieldReader(schema)
-  return {
-    ...facts,
-    query: null,
-    body: { contentType: 'application/json', schema, limit: bodyLimit, takesNothing: reader.takesNothing },
-    handle(request, document) {
-      const read = reader.read(document)
-      for (const name of read.unknown) request.warn(name)
-      return handler(request, read)
-    },
-  }
-}
+export const OK = 200
+export const CREATED = 201
+export const ACCEPTED = 202
 
 /** The body of every success but the send result (http/README.md "Conventions"). */
-export function success(status: number, data: object): Answer {
+export function success(data: object, status = OK): Answer {
   return { status, body: { success: true, data } }
 }
 
-export function dataSchema<Data extends z.ZodType>(data: Data) {
-  return z.object({ success: z.literal(true), data })
+export function okData(data: z.ZodType, status = OK): OkAnswer {
+  return { status, schema: dataSchema(data) }
 }
 
 /** A page of a list; `next` is the cursor of the page after it, or null. */
-export function successList(entries: readonly object[], next: string | null): Answer {
+export function successList(entries: readonly object[], next: string | null = null): Answer {
   return { status: OK, body: { success: true, data: entries, has_more: next !== null, next_cursor: next } }
 }
 
-export function listSchema<Entry extends z.ZodType>(entry: Entry) {
-  return z.object({
-    success: z.literal(true),
-    data: z.array(entry),
-    has_more: z.boolean(),
-    next_cursor: z.string().nullable(),
-  })
+export function okList(entry: z.ZodType): OkAnswer {
+  return { status: OK, schema: listSchema(entry) }
 }
 
-const OK = 200
+/** Of the path. */
+export function param({ params }: ApiRequest, name: string): string {
+  return params[name] ?? ''
+}
+
+/** Writes to the log who did what. */
+export type Note = (what: string, request: ApiRequest, facts: object) => void
+
+export function createNote(logger: Logger): Note {
+  return (what, { requestId, principal }, facts) =>
+    logger.info({ ...facts, request_id: requestId, api_key: principal.label }, what)
+}

@@ -1,10 +1,10 @@
 /**
- * The bodies that sending is answered with (http/README.md "Answer of a send" and "Batches"): exactly three fields on
- * the normal path.
+ * The bodies that sending is answered with (http/README.md "Answer of a send" and "Batches"). Pure.
  *
- * An answer is composed before the commit, when nobody knows yet which messages will turn out to be suppressed, and is
- * kept in that form; `withSuppressed` makes the final body of it, for the first answer and for a replay alike. Pure.
+ * An answer is composed before the commit, as if nobody were suppressed, and kept in that form; `withSuppressed` makes
+ * the final body of it, for the first answer and for a replay alike.
  */
+import { isObject } from '../../api/fields.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import type {
   AcceptedBatch,
@@ -15,7 +15,6 @@ import type {
   SuppressedMessage,
 } from '../../messages/accept/send-request.ts'
 import { errorBody } from './error-responses.ts'
-import { isObject } from './read-fields.ts'
 import type { Answer, ApiRequest } from './route.ts'
 
 type Body = Record<string, unknown>

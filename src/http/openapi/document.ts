@@ -1,17 +1,17 @@
 /**
- * The OpenAPI 3.1 document of the API (http/README.md "Health, metrics, OpenAPI"), made of the table of routes: what is
- * in the router is in the document and the reverse, with the very schemas that read the requests. Pure; throws only for
- * a mistake in the table.
+ * The OpenAPI 3.1 document of the API, made of the table of routes with the very schemas that read the requests: what
+ * is in the router is in the document and the reverse. Pure; throws only for a mistake in the table.
  */
+import { errorSchema } from '../../api/envelope.ts'
+import { isObject } from '../../api/fields.ts'
+import { webhookEventSchema } from '../../api/webhook.ts'
 import type { ServiceErrorCode } from '../../base/errors.ts'
+import { FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../../mail/event.ts'
 import { ERROR_RULES, errorBody } from '../exchange/error-responses.ts'
-import { isObject } from '../exchange/read-fields.ts'
-import { errorSchema } from '../responses/error.ts'
 import type { Route } from '../exchange/route.ts'
-import { EXAMPLES } from './examples.ts'
+import { EXAMPLES, WEBHOOK_EXAMPLES } from './examples.ts'
 import { createSchemaComponents } from './json-schema.ts'
-import type { JsonSchema, SchemaComponents } from './json-schema.ts'
-import { webhookOperations } from './webhook-operations.ts'
+import type { OpenApiSchema, SchemaComponents } from './json-schema.ts'
 
 export function openApiDocument(routes: readonly Route[], version: string): object {
   const schemas = createSchemaComponents()
@@ -90,7 +90,7 @@ function queryParameters({ query }: Route, schemas: SchemaComponents): object[] 
   }))
 }
 
-function withoutNull({ type, enum: choices, ...rest }: JsonSchema): JsonSchema {
+function withoutNull({ type, enum: choices, ...rest }: OpenApiSchema): OpenApiSchema {
   const [only] = Array.isArray(type) ? type : [type]
   const values = Array.isArray(choices) ? { enum: choices.filter((choice) => choice !== null) } : {}
   return { type: only, ...values, ...rest }
@@ -169,4 +169,43 @@ function errorsOf({ scope, query, body, errors, idempotency }: Route): Map<numbe
   add('internal_error')
   add('unavailable')
   return found
+}
+
+const WEBHOOK_HEADERS: Record<string, string> = {
+  'X-Service-Signature': 'HMAC-SHA256 of the raw body, keyed with the secret of the endpoint, in lower-case hex.',
+  'X-Service-Event-Id': 'The same on every delivery of the event.',
+  'X-Service-Delivery-Id': 'The same on the retries of a delivery.',
+  'X-Service-Attempt': 'From 1 on.',
+  'X-Service-Timestamp': 'Time of this attempt, Unix seconds.',
+  'X-Service-Signature-V2': 't=<X-Service-Timestamp>,v1=<HMAC-SHA256 of t, a dot and the body, in hex>.',
+  'X-Service-Signature-Next': 'During a rotation: as X-Service-Signature, with the secret that takes over.',
+}
+const SOMETIMES = ['X-Service-Signature-Next']
+
+/** The section `webhooks`: every kind of event as the request that an endpoint receives. */
+function webhookOperations(schemas: SchemaComponents): Record<string, object> {
+  const parameters = Object.entries(WEBHOOK_HEADERS).map(([name, description]) => ({
+    name,
+    in: 'header',
+    required: !SOMETIMES.includes(name),
+    description,
+    schema: { type: 'string' },
+  }))
+  const operations = [...GIVEN_EVENT_KINDS, ...FURTHER_EVENT_KINDS].map((kind) => {
+    const example = WEBHOOK_EXAMPLES[kind]
+    const schema = schemas.schemaOf(webhookEventSchema(kind))
+    const content = example === undefined ? { schema } : { schema, example }
+    const post = {
+      operationId: `on${kind
+        .split('.')
+        .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
+        .join('')}`,
+      summary: `The event ${kind}.`,
+      parameters,
+      requestBody: { required: true, content: { 'application/json': content } },
+      responses: { 200: { description: 'Received. Every other status is a failure and is tried again.' } },
+    }
+    return [kind, { post }] as const
+  })
+  return Object.fromEntries(operations)
 }

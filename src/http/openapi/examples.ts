@@ -1,6 +1,6 @@
 /**
- * Examples for the OpenAPI document, by method and path, and by kind of event. Those of service-interface.txt and
- * contract.md; the tests hold each against the schema of its place.
+ * Examples for the OpenAPI document, by method and path, and by kind of event; the tests hold each against the
+ * schema of its place.
  */
 import type { WebhookEventKind } from '../../mail/event.ts'
 import { IP_EXAMPLES } from './ip-examples.ts'
@@ -72,6 +72,8 @@ const ATTEMPT = {
   duration_ms: 840,
 }
 
+const UNSEEN = { ttl: 3600, status: 'pending', found: [], error: null, hint: null, checked_at: null }
+
 const DOMAIN = {
   domain: 'acme.com',
   status: 'pending',
@@ -93,12 +95,7 @@ const DOMAIN = {
       name: 'bounces.acme.com',
       host: 'bounces',
       value: 'rp.mail.example.net',
-      ttl: 3600,
-      status: 'pending',
-      found: [],
-      error: null,
-      hint: null,
-      checked_at: null,
+      ...UNSEEN,
     },
     {
       purpose: 'spf',
@@ -108,12 +105,7 @@ const DOMAIN = {
       name: 'bounces.acme.com',
       host: 'bounces',
       value: 'v=spf1 include:spf.mail.example.net -all',
-      ttl: 3600,
-      status: 'pending',
-      found: [],
-      error: null,
-      hint: null,
-      checked_at: null,
+      ...UNSEEN,
       evaluated: [{ ip: '203.0.113.10', result: 'none' }],
     },
   ],

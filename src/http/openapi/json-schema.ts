@@ -1,21 +1,19 @@
 /**
  * Schemas of requests and answers -> JSON Schema as OpenAPI 3.1 has it, in the plain forms that generators of clients
- * understand: `type: ['string', 'null']` for what may be null, named components for schemas that have an id.
- *
- * Objects stay open: a client must not stumble over a field that a later version adds. Throws for two different schemas
- * with one id, which is a mistake in the program.
+ * understand: `type: ['string', 'null']` for what may be null, components for schemas that have an id. Objects stay
+ * open: a client must not stumble over a field that a later version adds. Throws for two different schemas with one id.
  */
 import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
-import { isObject } from '../exchange/read-fields.ts'
+import { isObject } from '../../api/fields.ts'
 
-export type JsonSchema = Record<string, unknown>
+export type OpenApiSchema = Record<string, unknown>
 
 export interface SchemaComponents {
   /** A reference where the schema has an id, else the schema. */
-  schemaOf(schema: z.ZodType): JsonSchema
+  schemaOf(schema: z.ZodType): OpenApiSchema
   /** By id, all that were met so far. */
-  components(): Record<string, JsonSchema>
+  components(): Record<string, OpenApiSchema>
 }
 
 /** Said by zod; of no use to a reader. */
@@ -24,11 +22,11 @@ const LEFT_OUT = ['$schema', '$defs', 'id', 'propertyNames']
 const SAFE_BOUNDS = [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER]
 
 export function createSchemaComponents(): SchemaComponents {
-  const components: Record<string, JsonSchema> = {}
+  const components: Record<string, OpenApiSchema> = {}
   return {
     schemaOf(schema) {
       // Wrapped, so that a schema with an id is a reference also at the top.
-      const whole: JsonSchema = z.toJSONSchema(z.object({ schema }), { io: 'input', unrepresentable: 'any' })
+      const whole: OpenApiSchema = z.toJSONSchema(z.object({ schema }), { io: 'input', unrepresentable: 'any' })
       for (const [id, definition] of Object.entries(objectIn(whole, '$defs'))) {
         const component = plainSchema(definition)
         if (id in components && !isDeepStrictEqual(components[id], component)) {
@@ -42,14 +40,14 @@ export function createSchemaComponents(): SchemaComponents {
   }
 }
 
-function objectIn(schema: JsonSchema, name: string): JsonSchema {
+function objectIn(schema: OpenApiSchema, name: string): OpenApiSchema {
   const value = schema[name]
   return isObject(value) ? value : {}
 }
 
-function plainSchema(schema: unknown): JsonSchema {
+function plainSchema(schema: unknown): OpenApiSchema {
   if (!isObject(schema)) return {}
-  const plain: JsonSchema = {}
+  const plain: OpenApiSchema = {}
   for (const [name, value] of Object.entries(schema)) {
     const isSafeBound = typeof value === 'number' && SAFE_BOUNDS.includes(value)
     if (!LEFT_OUT.includes(name) && !isSafeBound) plain[name] = plainValue(name, value)
@@ -70,7 +68,7 @@ function plainValue(name: string, value: unknown): unknown {
 }
 
 /** `anyOf` of one plain schema and null becomes that schema with two types. */
-function withTypeNull(schema: JsonSchema): JsonSchema {
+function withTypeNull(schema: OpenApiSchema): OpenApiSchema {
   const { anyOf, ...rest } = schema
   if (!Array.isArray(anyOf) || !anyOf.some(isNull)) return schema
   const [only, ...more] = anyOf.filter((choice) => !isNull(choice))
@@ -81,6 +79,6 @@ function withTypeNull(schema: JsonSchema): JsonSchema {
   return Array.isArray(only['enum']) ? { ...nullable, enum: [...only['enum'], null] } : nullable
 }
 
-function isNull(schema: JsonSchema): boolean {
+function isNull(schema: OpenApiSchema): boolean {
   return schema['type'] === 'null'
 }

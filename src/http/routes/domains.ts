@@ -1,87 +1,54 @@
 /**
- * The routes of sending domains (http/README.md "Domains").
- *
- * A key that is limited to some domains gets 403 for every other one, whether it exists or not, and lists its own
- * alone. Every change leaves a log line that says who asked for it.
+ * The routes of sending domains (http/README.md "Domains"). A key that is limited to some domains gets 403 for every
+ * other one, whether it exists or not, and lists its own alone.
  */
 import { z } from 'zod'
+import * as wire from '../../api/domain.ts'
+import { noFieldsSchema } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { Logger } from '../../base/logger.ts'
+import { withoutNulls } from '../../api/names.ts'
+import type { CamelFields } from '../../api/names.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { listOwnDomains } from './list-own-domains.ts'
 import { mayUseDomain } from '../exchange/principal.ts'
 import type { Principal } from '../exchange/principal.ts'
-import {
-  addDomainSchema,
-  listDomainsSchema,
-  noFieldsSchema,
-  removeDomainSchema,
-  toAddDomainRequest,
-  toListDomainsQuery,
-  toUpdateDomainRequest,
-  updateDomainSchema,
-} from '../requests/domain.ts'
-import { domainSchema, removedDomainSchema } from '../responses/domain.ts'
-import {
-  dataSchema,
-  listSchema,
-  route,
-  routeWithoutBody,
-  routeWithQuery,
-  success,
-  successList,
-} from '../exchange/route.ts'
-import type { ApiRequest, OkAnswer, Route } from '../exchange/route.ts'
+import { CREATED, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, Note, Route } from '../exchange/route.ts'
+import type { AddDomainRequest } from '../../senders/add-domain.ts'
+import type { DomainView } from '../../senders/domain-view.ts'
+import type { DomainList, Domains, ListDomainsQuery } from '../../senders/domains.ts'
 
-const CREATED = 201
-const OK = 200
-const OK_DOMAIN: OkAnswer = { status: OK, schema: dataSchema(domainSchema) }
+const { get, post, patch, remove } = routesOf('domains')
 
-export function domainRoutes({ domains }: HttpFeatures, logger: Logger): Route[] {
-  const note = makeNote(logger)
-  return [...collectionRoutes(domains, note), ...domainOwnRoutes(domains, note), ...actionRoutes(domains, note)]
+const OK_DOMAIN = okData(wire.domainSchema)
+
+export function domainRoutes({ domains }: HttpFeatures, note: Note): Route[] {
+  return [...recordRoutes(domains, note), ...actionRoutes(domains, note)]
 }
 
-/** Writes who did what to which domain. */
-type Note = (what: string, request: ApiRequest, facts: { domain: string; messages?: number; purge?: boolean }) => void
-
-function makeNote(logger: Logger): Note {
-  return (what, { requestId, principal }, facts) =>
-    logger.info({ ...facts, request_id: requestId, api_key: principal.label }, what)
-}
-
-/** /domains */
-function collectionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
+function recordRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
   return [
-    route({
-      method: 'POST',
-      path: '/domains',
+    post('/domains', {
       summary: 'Adds a sending domain and says which DNS records to publish.',
-      scope: 'domains',
-      body: addDomainSchema,
-      ok: { status: CREATED, otherStatus: OK, schema: dataSchema(domainSchema) },
+      body: wire.addDomainSchema,
+      ok: { ...okData(wire.domainSchema, CREATED), otherStatus: OK },
       errors: ['conflict'],
       idempotency: 'after-answer',
       async handler(request, fields) {
-        const given = toAddDomainRequest(fields)
+        const given = addDomainRequest(fields)
         const reading = readDomainName(given.name)
         if (reading.ok) requireDomain(request.principal, reading.name)
         const { record, isNew } = await domains.add(given)
         if (isNew) note('domain added', request, { domain: record.domain })
-        return success(isNew ? CREATED : OK, record)
+        return success(record, isNew ? CREATED : OK)
       },
     }),
-    routeWithQuery({
-      method: 'GET',
-      path: '/domains',
+    get('/domains', {
       summary: 'Lists the verified domains, or those of another state.',
-      scope: 'domains',
-      query: listDomainsSchema,
-      ok: { status: OK, schema: listSchema(domainSchema) },
-      errors: [],
-      async handler({ principal }, parameters) {
-        const query = toListDomainsQuery(parameters)
+      query: wire.listDomainsSchema,
+      ok: okList(wire.domainSchema),
+      async handler({ principal }, { status, limit, after }) {
+        const query = { status: status ?? 'verified', limit, after }
         const page =
           principal.domains.length === 0
             ? await domains.list(query)
@@ -89,115 +56,90 @@ function collectionRoutes(domains: HttpFeatures['domains'], note: Note): Route[]
         return successList(page.domains, page.next)
       },
     }),
-  ]
-}
-
-/** /domains/{domain} */
-function domainOwnRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
-  return [
-    routeWithoutBody({
-      method: 'GET',
-      path: '/domains/:domain',
+    get('/domains/:domain', {
       summary: 'One sending domain with its DNS records.',
-      scope: 'domains',
-      body: null,
       ok: OK_DOMAIN,
       errors: ['not_found'],
       async handler(request) {
         const name = domainInPath(request)
         const domain = await domains.find(name)
         if (domain === null) throw unknownDomain(name)
-        return success(OK, domain)
+        return success(domain)
       },
     }),
-    route({
-      method: 'PATCH',
-      path: '/domains/:domain',
+    patch('/domains/:domain', {
       summary: 'Changes tracking, IP pool or the use of subdomains.',
-      scope: 'domains',
-      body: updateDomainSchema,
+      body: wire.updateDomainSchema,
       ok: OK_DOMAIN,
       errors: ['not_found'],
       async handler(request, fields) {
-        const record = await domains.update(domainInPath(request), toUpdateDomainRequest(fields))
+        const record = await domains.update(domainInPath(request), {
+          tracking: trackingOf(fields.tracking),
+          ipPool: fields.ipPool ?? undefined,
+          allowSubdomains: fields.allowSubdomains ?? undefined,
+        })
         note('domain changed', request, { domain: record.domain })
-        return success(OK, record)
+        return success(record)
       },
     }),
-    routeWithQuery({
-      method: 'DELETE',
-      path: '/domains/:domain',
+    remove('/domains/:domain', {
       summary: 'Removes a sending domain.',
-      scope: 'domains',
-      query: removeDomainSchema,
-      ok: { status: OK, schema: dataSchema(removedDomainSchema) },
+      query: wire.removeDomainSchema,
+      ok: okData(wire.removedDomainSchema),
       errors: ['not_found'],
-      async handler(request, parameters) {
+      async handler(request, { dryRun, purge: asked }) {
         const name = domainInPath(request)
-        if (parameters.dry_run === 'true') return success(OK, await keptDomain(name, domains))
-        const purge = parameters.purge === 'true'
+        if (dryRun === 'true') {
+          return success({ domain: name, deleted: false, queued_messages: await domains.queuedMessages(name) })
+        }
+        const purge = asked === 'true'
         const removed = await domains.remove(name, { purge })
         note('domain removed', request, { domain: removed.domain, messages: removed.queued_messages, purge })
-        return success(OK, removed)
+        return success(removed)
       },
     }),
   ]
 }
 
-/** What `remove` would answer now. */
-async function keptDomain(name: string, domains: HttpFeatures['domains']): Promise<object> {
-  return { domain: name, deleted: false, queued_messages: await domains.queuedMessages(name) }
-}
-
 /** What is done with one domain. */
 function actionRoutes(domains: HttpFeatures['domains'], note: Note): Route[] {
   return [
-    route({
-      method: 'POST',
-      path: '/domains/:domain/verify',
+    post('/domains/:domain/verify', {
       summary: 'Checks the DNS records of a domain now.',
-      scope: 'domains',
       body: noFieldsSchema,
       ok: OK_DOMAIN,
       errors: ['not_found'],
       async handler(request) {
         const { record, isRepeated } = await domains.verify(domainInPath(request))
         if (isRepeated) request.warn('verify: result of the call less than 10 s ago')
-        return success(OK, record)
+        return success(record)
       },
     }),
-    routeWithoutBody({
-      method: 'GET',
-      path: '/domains/:domain/zonefile',
+    get('/domains/:domain/zonefile', {
       summary: 'The DNS records as a snippet of a zone file.',
-      scope: 'domains',
-      body: null,
       ok: { status: OK, schema: z.string(), contentType: 'text/plain' },
       errors: ['not_found'],
       handler: async (request) => ({ status: OK, body: await domains.zoneFile(domainInPath(request)) }),
     }),
-    route({
-      method: 'POST',
-      path: '/domains/:domain/dkim/rotate',
+    post('/domains/:domain/dkim/rotate', {
       summary: 'Makes the DKIM key that takes over once its record is published.',
-      scope: 'domains',
       body: noFieldsSchema,
       ok: OK_DOMAIN,
       errors: ['not_found', 'conflict'],
       async handler(request) {
         const record = await domains.rotateDkim(domainInPath(request))
         note('DKIM rotation begun', request, { domain: record.domain })
-        return success(OK, record)
+        return success(record)
       },
     }),
   ]
 }
 
 /** Lower-case A-labels of the domain in the path (http/README.md "Conventions"). */
-function domainInPath({ params, principal }: ApiRequest): string {
-  const given = params['domain'] ?? ''
+function domainInPath(request: ApiRequest): string {
+  const given = param(request, 'domain')
   const reading = readDomainName(given)
-  requireDomain(principal, reading.ok ? reading.name : given)
+  requireDomain(request.principal, reading.ok ? reading.name : given)
   if (!reading.ok) throw unknownDomain(given)
   return reading.name
 }
@@ -208,4 +150,62 @@ function requireDomain(principal: Principal, name: string): void {
 
 function unknownDomain(name: string): ServiceError {
   return new ServiceError('not_found', `domain ${name}`)
+}
+
+function addDomainRequest(fields: CamelFields<z.infer<typeof wire.addDomainSchema>>): AddDomainRequest {
+  const { domain, name: alias, tracking, dkimSelector: selector, dkimPrivateKey: privateKeyPem, ...same } = fields
+  const name = domain ?? alias
+  if (name === null) throw new ServiceError('invalid_request', 'domain: is missing')
+  return { ...withoutNulls({ ...same, selector, privateKeyPem }), name, tracking: trackingOf(tracking) }
+}
+
+function trackingOf(given: z.infer<typeof wire.addDomainSchema>['tracking']) {
+  return given == null ? undefined : { opens: given.opens ?? undefined, clicks: given.clicks ?? undefined }
+}
+
+type Place = Pick<DomainView, 'created_at' | 'domain'>
+
+/** Seconds of the creation, and the name. */
+const CURSOR = /^(\d{1,12})\.(\S+)$/
+
+/**
+ * For a key that is limited to some domains: pages over those alone, so that neither the entries nor the cursor tell of
+ * others. Newest first, stable while domains are added or removed: the cursor is the place of an entry.
+ */
+async function listOwnDomains(
+  names: readonly string[],
+  { status, limit, after }: ListDomainsQuery,
+  find: Domains['find'],
+): Promise<DomainList> {
+  const start = after === null ? null : readCursor(after)
+  const found = await Promise.all([...new Set(names)].map((name) => find(name)))
+  const matching = found
+    .filter((domain) => domain !== null)
+    .filter((domain) => hasStatus(domain, status))
+    .filter((domain) => start === null || compare(start, domain) < 0)
+    .toSorted(compare)
+  const domains = matching.slice(0, limit)
+  const last = domains.at(-1)
+  const next = last !== undefined && matching.length > limit ? `${last.created_at}.${last.domain}` : null
+  return { domains, next }
+}
+
+function readCursor(text: string): Place {
+  const [, createdAt, domain] = CURSOR.exec(text) ?? []
+  if (createdAt === undefined || domain === undefined) {
+    throw new ServiceError('invalid_request', 'after: is not a cursor of this list')
+  }
+  return { created_at: Number(createdAt), domain }
+}
+
+/** `verified` means "may be used": the field, not the state (http/README.md "Domains"). */
+function hasStatus(domain: DomainView, status: ListDomainsQuery['status']): boolean {
+  if (status === 'all') return true
+  return status === 'verified' ? domain.verified : domain.status === status
+}
+
+function compare(left: Place, right: Place): number {
+  if (left.created_at !== right.created_at) return right.created_at - left.created_at
+  if (left.domain === right.domain) return 0
+  return left.domain < right.domain ? -1 : 1
 }

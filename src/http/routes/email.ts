@@ -1,66 +1,67 @@
 /**
  * POST /email/send, /email/batch and /email/preview (http/README.md "Sending" and "Batches"). Answers go out only after
- * the commit; that of a send has exactly three fields on the normal path.
+ * the commit. What is wrong about JSON types is handed on with the rest, because the recipient is judged before all
+ * other fields and the answer lists everything.
  */
+import * as wire from '../../api/email.ts'
+import { isObject } from '../../api/fields.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type {
   Acceptance,
   AcceptedBatch,
   AcceptedMessages,
+  BatchRequest,
   Caller,
+  GivenAttachment,
   Idempotent,
+  SendRequest,
+  SharedFields,
 } from '../../messages/accept/send-request.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { batchSchema, sendSchema, toBatchRequest, toSendRequest } from '../requests/email.ts'
-import { batchResultSchema, previewSchema, sendResultSchema } from '../responses/email.ts'
-import { dataSchema, lenientRoute, success } from '../exchange/route.ts'
+import { describeProblem } from '../exchange/read-fields.ts'
+import type { ReadFields } from '../exchange/read-fields.ts'
+import { OK, okData, routesOf, success } from '../exchange/route.ts'
 import type { Answer, ApiRequest, Route } from '../exchange/route.ts'
 import { batchBody, replayedAnswer, sendBody, sentBatchBody, sentBody } from '../exchange/send-answers.ts'
 
-export interface EmailRoutesOptions {
+const { lenientPost } = routesOf('send')
+
+interface EmailRoutesOptions {
   features: Pick<HttpFeatures, 'acceptMessage' | 'acceptBatch' | 'previewMessage'>
   mostMailBytes: number
   mostRecipients: number
 }
-
-const OK = 200
 
 export function emailRoutes(options: EmailRoutesOptions): Route[] {
   return [sendRoute(options), batchRoute(options), previewRoute(options)]
 }
 
 function sendRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
-  return lenientRoute({
-    method: 'POST',
-    path: '/email/send',
+  return lenientPost('/email/send', {
     summary: 'Sends a single email.',
-    scope: 'send',
-    body: sendSchema,
+    body: wire.sendSchema,
     bodyLimit: { bytes: mostMailBytes, code: 'attachment_too_large' },
-    ok: { status: OK, schema: sendResultSchema },
+    ok: { status: OK, schema: wire.sendResultSchema },
     idempotency: 'with-message',
     errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed'],
     handler(request, fields) {
-      const accepting = features.acceptMessage(toSendRequest(fields), callerOf(request), idempotent(request, sendBody))
+      const accepting = features.acceptMessage(sendRequest(fields), callerOf(request), idempotent(request, sendBody))
       return answerAccepted(request, accepting, sentBody)
     },
   })
 }
 
 function batchRoute({ features, mostMailBytes, mostRecipients }: EmailRoutesOptions): Route {
-  return lenientRoute({
-    method: 'POST',
-    path: '/email/batch',
+  return lenientPost('/email/batch', {
     summary: 'Sends one message template to many recipients with variable substitution.',
-    scope: 'send',
-    body: batchSchema(mostRecipients),
+    body: wire.batchRequestSchema(mostRecipients),
     bodyLimit: { bytes: mostMailBytes, code: 'payload_too_large' },
-    ok: { status: OK, schema: batchResultSchema },
+    ok: { status: OK, schema: wire.batchResultSchema },
     idempotency: 'with-message',
     errors: ['invalid_recipient', 'domain_not_verified', 'ip_not_warmed', 'attachment_too_large'],
     async handler(request, fields) {
-      const given = toBatchRequest(fields, { isStrict: isStrict(request) })
+      const given = batchRequest(fields, isStrict(request))
       const caller: Caller = { ...callerOf(request), source: 'batch' }
       const accepting = features.acceptBatch(given, caller, idempotent(request, batchBody))
       return answerAccepted(request, accepting, sentBatchBody)
@@ -85,17 +86,13 @@ async function answerAccepted<Accepted extends AcceptedMessages | AcceptedBatch>
 }
 
 function previewRoute({ features, mostMailBytes }: EmailRoutesOptions): Route {
-  return lenientRoute({
-    method: 'POST',
-    path: '/email/preview',
+  return lenientPost('/email/preview', {
     summary: 'Renders an email as it would be sent; sends and stores nothing.',
-    scope: 'send',
-    body: sendSchema,
+    body: wire.sendSchema,
     bodyLimit: { bytes: mostMailBytes, code: 'payload_too_large' },
-    ok: { status: OK, schema: dataSchema(previewSchema) },
+    ok: okData(wire.previewSchema),
     errors: ['invalid_recipient', 'domain_not_verified', 'attachment_too_large'],
-    handler: async (request, fields) =>
-      success(OK, await features.previewMessage(toSendRequest(fields), callerOf(request))),
+    handler: async (request, fields) => success(await features.previewMessage(sendRequest(fields), callerOf(request))),
   })
 }
 
@@ -117,4 +114,98 @@ export function idempotent<Accepted>(
 ): Idempotent<Accepted> | null {
   if (entry === null) return null
   return { entry, answer: (accepted) => ({ status: OK, body: JSON.stringify(body(accepted)) }) }
+}
+
+function sendRequest(read: ReadFields<unknown>): SendRequest {
+  const { body, problems } = read
+  const hasBadRecipient = problems.some(({ path }) => path === 'to')
+  const variables = own(body, 'variables')
+  return {
+    ...sharedFields(read),
+    to: hasBadRecipient ? undefined : textOf(body, 'to'),
+    cc: textsOf(body, 'cc'),
+    bcc: textsOf(body, 'bcc'),
+    variables: isObject(variables) ? variables : null,
+  }
+}
+
+function batchRequest(read: ReadFields<unknown>, isStrictBatch: boolean): BatchRequest {
+  const { body, problems } = read
+  const recipients = own(body, 'recipients')
+  // The whole request is refused then: there is no need to hand on a million entries.
+  const isTooLong = problems.some(({ path }) => path === 'recipients')
+  const entries = Array.isArray(recipients) && !isTooLong ? recipients : undefined
+  return {
+    recipients: entries?.map((entry: unknown) => (isObject(entry) ? entry : null)),
+    isStrict: isStrictBatch,
+    ...sharedFields(read),
+  }
+}
+
+function sharedFields({ body, problems }: ReadFields<unknown>): SharedFields {
+  return {
+    from: textOf(body, 'from'),
+    subject: textOf(body, 'subject'),
+    html: textOf(body, 'html'),
+    text: textOf(body, 'text'),
+    replyTo: textOf(body, 'reply_to'),
+    attachments: attachmentsOf(own(body, 'attachments')),
+    headers: objectOf(body, 'headers'),
+    tags: objectOf(body, 'tags'),
+    metadata: objectOf(body, 'metadata'),
+    sendAt: wholeNumberOf(body, 'send_at'),
+    expiresIn: wholeNumberOf(body, 'expires_in'),
+    ipPool: textOf(body, 'ip_pool'),
+    stream: textOf(body, 'stream'),
+    track: trackOf(objectOf(body, 'track')),
+    unsubscribe: unsubscribeOf(own(body, 'unsubscribe')),
+    wrongTypes: problems.map(describeProblem),
+  }
+}
+
+function attachmentsOf(value: unknown): GivenAttachment[] {
+  if (!Array.isArray(value)) return []
+  return value.slice(0, wire.MOST_ATTACHMENTS).map((entry: unknown) => {
+    const body = isObject(entry) ? entry : {}
+    return {
+      name: textOf(body, 'name'),
+      content: textOf(body, 'content'),
+      contentType: textOf(body, 'content_type'),
+      contentId: textOf(body, 'content_id'),
+    }
+  })
+}
+
+function trackOf(given: Record<string, unknown> | undefined): SharedFields['track'] {
+  return given === undefined ? undefined : { opens: flagOf(given, 'opens'), clicks: flagOf(given, 'clicks') }
+}
+
+function unsubscribeOf(value: unknown): SharedFields['unsubscribe'] {
+  if (value === false) return false
+  return isObject(value) ? { list: textOf(value, 'list'), url: textOf(value, 'url') } : undefined
+}
+
+/** An entry that is no text counts as an empty one, which is no address. */
+function textsOf(body: Record<string, unknown>, name: string): string[] {
+  const value = own(body, name)
+  if (!Array.isArray(value)) return []
+  return value.slice(0, wire.MOST_COPIES).map((entry: unknown) => (typeof entry === 'string' ? entry : ''))
+}
+
+const textOf = ownIf((value) => typeof value === 'string')
+const objectOf = ownIf(isObject)
+const wholeNumberOf = ownIf((value): value is number => Number.isSafeInteger(value))
+const flagOf = ownIf((value) => typeof value === 'boolean')
+
+/** Reads a field that has this type; else undefined. */
+function ownIf<Value>(isWanted: (value: unknown) => value is Value) {
+  return (body: Record<string, unknown>, name: string): Value | undefined => {
+    const value = own(body, name)
+    return isWanted(value) ? value : undefined
+  }
+}
+
+/** Nothing is inherited: a field that is not in the JSON is not there. */
+function own(body: Record<string, unknown>, name: string): unknown {
+  return Object.hasOwn(body, name) ? body[name] : undefined
 }

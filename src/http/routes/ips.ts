@@ -1,62 +1,38 @@
 /**
- * The routes of dedicated IPs and their warmup (http/README.md "IPs"). Every change leaves a log line that says who
- * asked for it; the audit of the IP names the key, or the administrator.
+ * The routes of dedicated IPs and their warmup (http/README.md "IPs"), and what administrators ask of an IP. The audit
+ * of the IP names the key that asked, or the administrator.
  */
-import type { Logger } from '../../base/logger.ts'
-import type { IpView } from '../../egress/ips/ip-view.ts'
+import type { z } from 'zod'
+import { noFieldsSchema, secondsOrNull } from '../../api/fields.ts'
+import * as wire from '../../api/ip.ts'
+import { snakeFields } from '../../api/names.ts'
+import type { CamelFields } from '../../api/names.ts'
+import { DAY, SECOND, toUnixSeconds } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
+import type { StatisticsRange, StatisticsView } from '../../egress/ips/ip-statistics.ts'
+import type { IpView, WarmupView } from '../../egress/ips/ip-view.ts'
+import type { ForecastView } from '../../egress/keeper/warmup-forecast.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
+import type { Administration } from '../exchange/operator-features.ts'
 import { auditName } from '../exchange/principal.ts'
-import {
-  forecastSchema as forecastQuerySchema,
-  ipStatisticsSchema as statisticsQuerySchema,
-  listIpsSchema,
-  pauseWarmupSchema,
-  startWarmupSchema,
-  toForecastQuery,
-  toIpPage,
-  toStatisticsRange,
-  toWarmupStart,
-} from '../requests/ip.ts'
-import { noFieldsSchema } from '../requests/domain.ts'
-import {
-  forecastAnswer,
-  forecastSchema,
-  ipAnswer,
-  ipSchema,
-  ipStatisticsAnswer,
-  ipStatisticsSchema,
-  ipWarmupAnswer,
-  ipWarmupSchema,
-} from '../responses/ip.ts'
-import {
-  dataSchema,
-  listSchema,
-  route,
-  routeWithoutBody,
-  routeWithQuery,
-  success,
-  successList,
-} from '../exchange/route.ts'
-import type { ApiRequest, Route } from '../exchange/route.ts'
+import { okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 
-const OK = 200
+const { get } = routesOf('stats')
+const admin = routesOf('admin')
+const { post } = routesOf('ips')
 
-export function ipRoutes({ warmup, now }: Pick<HttpFeatures, 'warmup' | 'now'>, logger: Logger): Route[] {
-  return [...readingRoutes(warmup, now), ...movingRoutes(warmup, logger)]
+export function ipRoutes({ warmup, now }: Pick<HttpFeatures, 'warmup' | 'now'>, note: Note): Route[] {
+  return [...readingRoutes(warmup, now), ...movingRoutes(warmup, note)]
 }
 
 function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route[] {
   return [
-    routeWithQuery({
-      method: 'GET',
-      path: '/ips',
+    get('/ips', {
       summary: 'Lists all dedicated IPs.',
-      scope: 'stats',
-      query: listIpsSchema,
-      ok: { status: OK, schema: listSchema(ipSchema) },
-      errors: [],
-      async handler(_request, parameters) {
-        const { limit, after } = toIpPage(parameters)
+      query: wire.listIpsSchema,
+      ok: okList(wire.ipSchema),
+      async handler(_request, { limit, after }) {
         const all = await warmup.list()
         const begin = all.findIndex(({ ip }) => ip === after) + 1
         const page = all.slice(begin, begin + limit)
@@ -64,110 +40,221 @@ function readingRoutes(warmup: HttpFeatures['warmup'], now: () => number): Route
         return successList(page.map(ipAnswer), hasMore ? (page.at(-1)?.ip ?? null) : null)
       },
     }),
-    routeWithoutBody({
-      method: 'GET',
-      path: '/ips/:ip',
+    get('/ips/:ip', {
       summary: 'One dedicated IP with its warmup.',
-      scope: 'stats',
-      body: null,
-      ok: { status: OK, schema: dataSchema(ipSchema) },
+      ok: okData(wire.ipSchema),
       errors: ['not_found'],
-      handler: async (request) => success(OK, ipAnswer(await warmup.find(ipInPath(request)))),
+      handler: async (request) => success(ipAnswer(await warmup.find(param(request, 'ip')))),
     }),
-    routeWithoutBody({
-      method: 'GET',
-      path: '/ips/:ip/warmup',
+    get('/ips/:ip/warmup', {
       summary: 'How far the warmup of an IP is.',
-      scope: 'stats',
-      body: null,
-      ok: { status: OK, schema: dataSchema(ipWarmupSchema) },
+      ok: okData(wire.ipWarmupSchema),
       errors: ['not_found'],
-      handler: async (request) => success(OK, ipWarmupAnswer(await warmup.find(ipInPath(request)))),
+      handler: async (request) => success(ipWarmupAnswer(await warmup.find(param(request, 'ip')))),
     }),
-    routeWithQuery({
-      method: 'GET',
-      path: '/ips/:ip/stats',
+    get('/ips/:ip/stats', {
       summary: 'What an IP sent, and what became of it.',
-      scope: 'stats',
-      query: statisticsQuerySchema,
-      ok: { status: OK, schema: dataSchema(ipStatisticsSchema) },
+      query: wire.ipStatisticsQuerySchema,
+      ok: okData(wire.ipStatisticsSchema),
       errors: ['not_found'],
       async handler(request, parameters) {
-        const range = toStatisticsRange(parameters, now())
-        return success(OK, ipStatisticsAnswer(await warmup.statistics(ipInPath(request), range)))
+        const range = statisticsRange(parameters, now())
+        return success(statisticsAnswer(await warmup.statistics(param(request, 'ip'), range)))
       },
     }),
-    routeWithQuery({
-      method: 'GET',
-      path: '/ips/:ip/warmup/forecast',
+    get('/ips/:ip/warmup/forecast', {
       summary: 'When a campaign would have left the IP.',
-      scope: 'stats',
-      query: forecastQuerySchema,
-      ok: { status: OK, schema: dataSchema(forecastSchema) },
+      query: wire.forecastQuerySchema,
+      ok: okData(wire.forecastSchema),
       errors: ['not_found'],
       async handler(request, parameters) {
-        return success(OK, forecastAnswer(await warmup.forecast(ipInPath(request), toForecastQuery(parameters))))
+        return success(forecastAnswer(await warmup.forecast(param(request, 'ip'), forecastQuery(parameters))))
       },
     }),
   ]
 }
 
-function movingRoutes(warmup: HttpFeatures['warmup'], logger: Logger): Route[] {
+function movingRoutes(warmup: HttpFeatures['warmup'], note: Note): Route[] {
   const moved = (what: string, request: ApiRequest, view: IpView) => {
-    const facts = { ip: view.ip, status: view.status, request_id: request.requestId, api_key: request.principal.label }
-    logger.info(facts, what)
-    return success(OK, ipWarmupAnswer(view))
+    note(what, request, { ip: view.ip, status: view.status })
+    return success(ipWarmupAnswer(view))
   }
-  const facts = {
-    method: 'POST' as const,
-    scope: 'ips' as const,
-    ok: { status: OK, schema: dataSchema(ipWarmupSchema) },
-    errors: ['not_found' as const, 'conflict' as const],
-  }
+  const facts = { ok: okData(wire.ipWarmupSchema), errors: ['not_found', 'conflict'] } satisfies Partial<Route>
   return [
-    route({
+    post('/ips/:ip/warmup', {
       ...facts,
-      path: '/ips/:ip/warmup',
       summary: 'Starts the warmup of an IP.',
-      body: startWarmupSchema,
-      async handler(request, fields) {
-        const asked = toWarmupStart(fields)
-        const view = await warmup.start(ipInPath(request), asked, auditName(request.principal))
+      body: wire.startWarmupSchema,
+      async handler(request, { restart, force, ...fields }) {
+        const asked = { ...fields, restart: restart ?? false, force: force ?? false }
+        const view = await warmup.start(param(request, 'ip'), asked, auditName(request.principal))
         return moved('warmup started', request, view)
       },
     }),
-    route({
+    post('/ips/:ip/warmup/pause', {
       ...facts,
-      path: '/ips/:ip/warmup/pause',
       summary: 'Stops first attempts from an IP until it is resumed.',
-      body: pauseWarmupSchema,
+      body: wire.pauseWarmupSchema,
       async handler(request, { reason }) {
-        const view = await warmup.pause(ipInPath(request), reason ?? null, auditName(request.principal))
+        const view = await warmup.pause(param(request, 'ip'), reason, auditName(request.principal))
         return moved('warmup paused', request, view)
       },
     }),
-    route({
+    post('/ips/:ip/warmup/resume', {
       ...facts,
-      path: '/ips/:ip/warmup/resume',
       summary: 'Goes on with a paused warmup.',
       body: noFieldsSchema,
       async handler(request) {
-        return moved('warmup resumed', request, await warmup.resume(ipInPath(request), auditName(request.principal)))
+        const view = await warmup.resume(param(request, 'ip'), auditName(request.principal))
+        return moved('warmup resumed', request, view)
       },
     }),
-    route({
+    post('/ips/:ip/warmup/complete', {
       ...facts,
-      path: '/ips/:ip/warmup/complete',
       summary: 'Makes an IP warmed now.',
       body: noFieldsSchema,
       async handler(request) {
-        const view = await warmup.complete(ipInPath(request), auditName(request.principal))
+        const view = await warmup.complete(param(request, 'ip'), auditName(request.principal))
         return moved('warmup completed', request, view)
       },
     }),
   ]
 }
 
-function ipInPath({ params }: ApiRequest): string {
-  return params['ip'] ?? ''
+export function ipAdministrationRoutes(administration: Administration, note: Note): Route[] {
+  return [
+    admin.post('/admin/ips/:ip/suspend', {
+      summary: 'Nothing leaves from the IP, or from it to one provider, until it is resumed.',
+      body: wire.suspendIpSchema,
+      ok: okData(wire.ipSchema),
+      errors: ['not_found', 'conflict'],
+      async handler(request, { provider, reason }) {
+        const actor = auditName(request.principal)
+        const view = await administration.suspendIp(param(request, 'ip'), { provider, reason }, actor)
+        note('IP suspended', request, { ip: view.ip, status: view.status, provider })
+        return success(ipAnswer(view))
+      },
+    }),
+    admin.post('/admin/ips/:ip/resume', {
+      summary: 'Ends the suspension of an IP, and lifts what holds its paths back: all, or those to one provider.',
+      body: wire.resumeIpSchema,
+      ok: okData(wire.ipSchema),
+      errors: ['not_found', 'conflict'],
+      async handler(request, { provider }) {
+        const view = await administration.resumeIp(param(request, 'ip'), provider, auditName(request.principal))
+        note('IP resumed', request, { ip: view.ip, status: view.status, provider })
+        return success(ipAnswer(view))
+      },
+    }),
+    admin.get('/admin/ips/:ip/audit', {
+      summary: 'What happened to the warmup of an IP, newest first.',
+      query: wire.ipAuditSchema,
+      ok: okList(wire.ipNoteSchema),
+      errors: ['not_found'],
+      async handler(request, { limit }) {
+        const notes = await administration.audit(param(request, 'ip'), limit)
+        return successList(notes.map(ipNoteAnswer))
+      },
+    }),
+    admin.get('/admin/ips/:ip/days', {
+      summary: 'What the warmup of an IP allowed and will allow, and what it sent, by UTC day.',
+      query: wire.sendDaysSchema,
+      ok: okList(wire.sendDaySchema),
+      errors: ['not_found'],
+      async handler(request, { past, ahead }) {
+        return successList(await administration.sendDays(param(request, 'ip'), past, ahead))
+      },
+    }),
+  ]
+}
+
+const WINDOWS = { '24h': DAY, '7d': 7 * DAY, '30d': 30 * DAY }
+
+/** `window` ends now; `from` and `to` say the range themselves. */
+function statisticsRange(
+  { window, from, to, interval }: CamelFields<z.infer<typeof wire.ipStatisticsQuerySchema>>,
+  now: number,
+): StatisticsRange {
+  if (window !== null && (from !== null || to !== null)) {
+    throw new ServiceError('invalid_request', 'window: give either window, or from and to')
+  }
+  const end = to === null ? now : to * SECOND
+  const start = from === null ? end - WINDOWS[window ?? '7d'] : from * SECOND
+  if (start >= end) throw new ServiceError('invalid_request', 'from: must be before to')
+  return { from: start, to: end, interval: interval ?? (end - start <= DAY ? 'hour' : 'day') }
+}
+
+function forecastQuery({ recipients: text, isp, startAt }: CamelFields<z.infer<typeof wire.forecastQuerySchema>>) {
+  const recipients = Number(text)
+  if (recipients < 1 || recipients > wire.MOST_FORECAST_RECIPIENTS) {
+    throw new ServiceError('invalid_request', `recipients: must be from 1 to ${wire.MOST_FORECAST_RECIPIENTS}`)
+  }
+  return { recipients, isp, startAt: startAt === null ? null : startAt * SECOND }
+}
+
+function ipAnswer({ ip, pool, hostname, status, weight, reason, ptr, ...view }: IpView): wire.IpJson {
+  return {
+    ip,
+    pool,
+    hostname,
+    status,
+    enabled: view.isEnabled,
+    bindable: view.isBindable,
+    weight,
+    reason,
+    changed_by: view.actor,
+    changed_at: toUnixSeconds(view.since),
+    until: secondsOrNull(view.until),
+    ptr: { status: ptr.status, value: ptr.value, checked_at: secondsOrNull(ptr.checkedAt) },
+    blocklists: view.blocklists.map(({ zone, isListed: listed, checkedAt }) => ({
+      zone,
+      listed,
+      checked_at: secondsOrNull(checkedAt),
+    })),
+    warmup: warmupAnswer(view.warmup),
+  }
+}
+
+function ipWarmupAnswer({ ip, status, warmup }: IpView): wire.IpWarmupJson {
+  return { ip, status, warmup: warmupAnswer(warmup) }
+}
+
+function warmupAnswer(warmup: WarmupView | null): wire.WarmupJson | null {
+  if (warmup === null) return null
+  const { startedAt, resetsAt, estimatedCompletion, pausedUntil, providers } = warmup
+  return {
+    ...snakeFields(warmup),
+    started_at: toUnixSeconds(startedAt),
+    resets_at: toUnixSeconds(resetsAt),
+    estimated_completion: secondsOrNull(estimatedCompletion),
+    paused_until: secondsOrNull(pausedUntil),
+    providers: Object.fromEntries(Object.entries(providers).map(([isp, counts]) => [isp, snakeFields(counts)])),
+  }
+}
+
+function statisticsAnswer({ from, to, totals, byProvider, series, ...view }: StatisticsView): wire.IpStatisticsJson {
+  return {
+    ...view,
+    from: toUnixSeconds(from),
+    to: toUnixSeconds(to),
+    totals: snakeFields(totals),
+    by_provider: byProvider.map(({ p95Delivery, ...provider }) => ({ ...provider, p95_delivery_ms: p95Delivery })),
+    series: series.map(({ at, ...counts }) => ({ t: toUnixSeconds(at), ...counts })),
+  }
+}
+
+function forecastAnswer(view: ForecastView): wire.WarmupForecastJson {
+  return {
+    ...snakeFields(view),
+    start_at: toUnixSeconds(view.startAt),
+    finish_at: secondsOrNull(view.finishAt),
+    days: view.days.map(({ boundBy: limit, ...day }) => ({ ...snakeFields(day), limit })),
+  }
+}
+
+type IpNote = Awaited<ReturnType<Administration['audit']>>[number]
+
+/** The note without its IP, which the path names. */
+function ipNoteAnswer({ ip: _ip, ...note }: IpNote): wire.IpNoteJson {
+  return { ...snakeFields(note), at: toUnixSeconds(note.at) }
 }

@@ -1,73 +1,58 @@
 /**
- * The routes of API keys (http/README.md "Keys and scopes"). Only the answer to its creation holds a key.
- *
- * A key grants what it has itself and no more. Keys that may do more than the one that asks are unknown to it: it
- * neither sees nor changes them. Every change leaves a log line that says who asked for it.
+ * The routes of API keys (http/README.md "Keys and scopes"). Only the answer to its creation holds a key. Keys that may
+ * do more than the one that asks are unknown to it: it neither sees nor changes them.
  */
-import { toUnixSeconds } from '../../base/clock.ts'
+import { secondsOrNull } from '../../api/fields.ts'
+import * as wire from '../../api/key.ts'
+import { snakeFields, withoutNulls } from '../../api/names.ts'
+import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { Logger } from '../../base/logger.ts'
+import { isInNetwork } from '../../base/ip-address.ts'
 import { unknownKey } from '../../senders/api-key.ts'
 import type { ApiKeyRecord } from '../../senders/api-key.ts'
+import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { isWithinGrants, refuseWidening } from './key-grants.ts'
-import { changeKeySchema, createKeySchema, listKeysSchema, toCreateKeyRequest, toKeyChange } from '../requests/key.ts'
-import { DEFAULT_LIMIT } from '../requests/list.ts'
-import { createdKeySchema, keySchema } from '../responses/key.ts'
-import {
-  dataSchema,
-  listSchema,
-  route,
-  routeWithoutBody,
-  routeWithQuery,
-  success,
-  successList,
-} from '../exchange/route.ts'
-import type { ApiRequest, OkAnswer, Route } from '../exchange/route.ts'
+import type { Principal } from '../exchange/principal.ts'
+import { CREATED, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 
-const CREATED = 201
-const OK = 200
-const OK_KEY: OkAnswer = { status: OK, schema: dataSchema(keySchema) }
+const { get, post, patch, remove } = routesOf('admin')
 
-export function keyRoutes({ apiKeys }: HttpFeatures, logger: Logger): Route[] {
-  const note: Note = (what, { requestId, principal }, { id }) =>
-    logger.info({ key_id: id, request_id: requestId, api_key: principal.label }, what)
+const OK_KEY = okData(wire.keySchema)
+
+export function keyRoutes({ apiKeys }: HttpFeatures, note: Note): Route[] {
   return [...collectionRoutes(apiKeys, note), ...keyOwnRoutes(apiKeys, note)]
 }
-
-/** Writes who did what to which key. */
-type Note = (what: string, request: ApiRequest, record: ApiKeyRecord) => void
 
 /** /keys */
 function collectionRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
   return [
-    route({
-      method: 'POST',
-      path: '/keys',
+    post('/keys', {
       summary: 'Creates an API key and shows it this one time.',
-      scope: 'admin',
-      body: createKeySchema,
-      ok: { status: CREATED, schema: dataSchema(createdKeySchema) },
+      body: wire.createKeySchema,
+      ok: okData(wire.createdKeySchema, CREATED),
       errors: ['conflict'],
       idempotency: 'after-answer',
       async handler(request, fields) {
-        const given = toCreateKeyRequest(fields)
+        const { domains, allowedIps, expiresAt, ...rest } = fields
+        const given = {
+          ...rest,
+          domains: domains ?? [],
+          allowedIps: allowedIps ?? [],
+          expiresAt: expiresAt === null ? null : expiresAt * SECOND,
+        }
         refuseWidening(given, request.principal)
         const { key, record } = await apiKeys.create(given)
-        note('key created', request, record)
-        return success(CREATED, { ...keyView(record), key })
+        note('key created', request, { key_id: record.id })
+        return success({ ...keyView(record), key }, CREATED)
       },
     }),
-    routeWithQuery({
-      method: 'GET',
-      path: '/keys',
+    get('/keys', {
       summary: 'Lists the API keys, revoked ones too, newest first.',
-      scope: 'admin',
-      query: listKeysSchema,
-      ok: { status: OK, schema: listSchema(keySchema) },
-      errors: [],
+      query: wire.listKeysSchema,
+      ok: okList(wire.keySchema),
       async handler({ principal }, { limit, after }) {
-        const { keys, next } = await apiKeys.list(limit ?? DEFAULT_LIMIT, after ?? null)
+        const { keys, next } = await apiKeys.list(limit, after)
         return successList(keys.filter((record) => isWithinGrants(record, principal)).map(keyView), next)
       },
     }),
@@ -76,49 +61,38 @@ function collectionRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[]
 
 /** /keys/{id} */
 function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
-  const find = async ({ params, principal }: ApiRequest): Promise<ApiKeyRecord> => {
-    const id = params['id'] ?? ''
+  const find = async (request: ApiRequest): Promise<ApiKeyRecord> => {
+    const id = param(request, 'id')
     const record = await apiKeys.find(id)
-    if (!isWithinGrants(record, principal)) throw unknownKey(id)
+    if (!isWithinGrants(record, request.principal)) throw unknownKey(id)
     return record
   }
 
   return [
-    routeWithoutBody({
-      method: 'GET',
-      path: '/keys/:id',
+    get('/keys/:id', {
       summary: 'One API key, without the key itself.',
-      scope: 'admin',
-      body: null,
       ok: OK_KEY,
       errors: ['not_found'],
-      handler: async (request) => success(OK, keyView(await find(request))),
+      handler: async (request) => success(keyView(await find(request))),
     }),
-    route({
-      method: 'PATCH',
-      path: '/keys/:id',
+    patch('/keys/:id', {
       summary: 'Changes name, domains, addresses or expiry of an API key; never its scopes or mode.',
-      scope: 'admin',
-      body: changeKeySchema,
+      body: wire.changeKeySchema,
       ok: OK_KEY,
       errors: ['not_found'],
-      async handler(request, fields) {
+      async handler(request, { expiresAt, ...fields }) {
         const { principal } = request
         const { id, mode, domains, allowedIps } = await find(request)
         if (id === principal.apiKeyId) throw new ServiceError('forbidden', 'a key cannot change itself')
-        const change = toKeyChange(fields)
+        const change = withoutNulls({ ...fields, expiresAt: expiresAt === null ? null : expiresAt * SECOND })
         refuseWidening({ mode, domains, allowedIps, ...change }, principal)
         const record = await apiKeys.change(id, change)
-        note('key changed', request, record)
-        return success(OK, keyView(record))
+        note('key changed', request, { key_id: record.id })
+        return success(keyView(record))
       },
     }),
-    routeWithoutBody({
-      method: 'DELETE',
-      path: '/keys/:id',
+    remove('/keys/:id', {
       summary: 'Revokes an API key at once.',
-      scope: 'admin',
-      body: null,
       ok: OK_KEY,
       errors: ['not_found', 'conflict'],
       async handler(request) {
@@ -126,31 +100,66 @@ function keyOwnRoutes(apiKeys: HttpFeatures['apiKeys'], note: Note): Route[] {
         // Whoever may open the admin socket can make a new key at any time.
         const keepsAdmin = request.principal.apiKeyId !== null
         const record = await apiKeys.revoke(id, { keepsAdmin })
-        note('key revoked', request, record)
-        return success(OK, keyView(record))
+        note('key revoked', request, { key_id: record.id })
+        return success(keyView(record))
       },
     }),
   ]
 }
 
-function keyView(record: ApiKeyRecord): object {
-  const { id, name, mode, scopes, domains, allowedIps, prefix, last4 } = record
+function keyView({ id, name, mode, scopes, domains, allowedIps, prefix, last4, ...times }: ApiKeyRecord): object {
   return {
-    id,
-    name,
-    mode,
-    scopes,
-    domains,
-    allowed_ips: allowedIps,
-    prefix,
-    last4,
-    created_at: toUnixSeconds(record.createdAt),
-    expires_at: secondsOrNull(record.expiresAt),
-    last_used_at: secondsOrNull(record.lastUsedAt),
-    revoked_at: secondsOrNull(record.revokedAt),
+    ...snakeFields({ id, name, mode, scopes, domains, allowedIps, prefix, last4 }),
+    created_at: toUnixSeconds(times.createdAt),
+    expires_at: secondsOrNull(times.expiresAt),
+    last_used_at: secondsOrNull(times.lastUsedAt),
+    revoked_at: secondsOrNull(times.revokedAt),
   }
 }
 
-function secondsOrNull(milliseconds: number | null): number | null {
-  return milliseconds === null ? null : toUnixSeconds(milliseconds)
+/**
+ * A key grants only what it has itself: its mode, its sending domains, the addresses it may be used from. An empty list
+ * means "all". Scopes need no look: only `admin` makes keys, and has them all.
+ */
+type Grants = Pick<ApiKeyRecord, 'mode' | 'domains' | 'allowedIps'>
+
+/** Throws ServiceError `forbidden` when the key could do what its maker cannot. */
+function refuseWidening(asked: Grants, maker: Principal): void {
+  const problems = wideningProblems(asked, maker)
+  if (problems.length > 0) throw new ServiceError('forbidden', problems.join('; '))
+}
+
+function isWithinGrants(asked: Grants, maker: Principal): boolean {
+  return wideningProblems(asked, maker).length === 0
+}
+
+function wideningProblems(asked: Grants, maker: Principal): string[] {
+  const problems: string[] = []
+  if (maker.mode === 'test' && asked.mode === 'live') problems.push('mode: a test key makes test keys only')
+  const hasDomain = (text: string): boolean => {
+    const reading = readDomainName(text)
+    return reading.ok && maker.domains.includes(reading.name)
+  }
+  if (isWider(asked.domains, maker.domains, hasDomain)) problems.push('domains: more than the domains of this key')
+  const hasNetwork = (network: string): boolean => isWithin(network, maker.allowedIps)
+  if (isWider(asked.allowedIps, maker.allowedIps, hasNetwork)) {
+    problems.push('allowed_ips: more than the addresses of this key')
+  }
+  return problems
+}
+
+function isWider(asked: readonly string[], own: readonly string[], has: (entry: string) => boolean): boolean {
+  return own.length > 0 && (asked.length === 0 || !asked.every(has))
+}
+
+/** True when the network lies in one of `networks`: its address does, and its prefix is not shorter. */
+function isWithin(network: string, networks: readonly string[]): boolean {
+  const [address = ''] = network.split('/')
+  return networks.some((outer) => isInNetwork(address, outer) && prefixLength(network) >= prefixLength(outer))
+}
+
+/** A single address counts as the longest prefix. */
+function prefixLength(network: string): number {
+  const length = network.split('/')[1]
+  return length === undefined ? Number.POSITIVE_INFINITY : Number(length)
 }

@@ -1,20 +1,28 @@
 /**
- * The table of all API routes (contract.md) and of those for administrators. Order means nothing:
- * paths without parameters come first by rule.
+ * The table of all API routes (http/README.md) and of those for administrators, which stand in no contract. Order means
+ * nothing: paths without parameters come first by rule.
  */
+import { z } from 'zod'
+import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
+import { packageVersion } from '../../base/package-version.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import type { Route } from '../exchange/route.ts'
-import { administrationRoutes } from './administration.ts'
+import type { Principal } from '../exchange/principal.ts'
+import { createNote, OK, routesOf } from '../exchange/route.ts'
+import type { Note, Route } from '../exchange/route.ts'
+import { openApiDocument } from '../openapi/document.ts'
 import { domainRoutes } from './domains.ts'
 import { emailRoutes } from './email.ts'
-import { healthRoutes } from './health.ts'
-import { ipRoutes } from './ips.ts'
+import { checkRoutes, healthRoutes } from './health.ts'
+import { ipAdministrationRoutes, ipRoutes } from './ips.ts'
 import { keyRoutes } from './keys.ts'
 import { messageRoutes } from './messages.ts'
-import { withOpenApi } from './openapi.ts'
+import { queueRoutes } from './queue.ts'
+import { serverRoutes } from './server.ts'
 import { suppressionRoutes } from './suppressions.ts'
 import { webhookRoutes } from './webhooks.ts'
+
+const { get } = routesOf(null)
 
 export interface RoutesOptions {
   features: HttpFeatures
@@ -26,15 +34,57 @@ export interface RoutesOptions {
 }
 
 export function apiRoutes({ features, logger, mostMailBytes, mostRecipients }: RoutesOptions): Route[] {
-  return withOpenApi([
+  const note = createNote(logger)
+  const contract = [
     ...emailRoutes({ features, mostMailBytes, mostRecipients }),
-    ...messageRoutes(features, logger),
-    ...domainRoutes(features, logger),
-    ...ipRoutes(features, logger),
-    ...webhookRoutes(features, logger),
-    ...suppressionRoutes(features, logger),
-    ...keyRoutes(features, logger),
+    ...messageRoutes(features, note),
+    ...domainRoutes(features, note),
+    ...ipRoutes(features, note),
+    ...webhookRoutes(features, note),
+    ...suppressionRoutes(features, note),
+    ...keyRoutes(features, note),
     ...healthRoutes(features),
-    ...administrationRoutes(features, logger),
-  ])
+    openApiRoute(() => document),
+  ]
+  const document = openApiDocument(contract, packageVersion())
+  return [...contract, ...administrationRoutes(features, note)]
+}
+
+/** GET /openapi.json: public, the document of all routes of the contract, itself included. */
+function openApiRoute(document: () => object): Route {
+  return get('/openapi.json', {
+    summary: 'This document.',
+    ok: { status: OK, schema: z.looseObject({ openapi: z.string(), info: z.looseObject({}) }) },
+    handler: async () => ({ status: OK, body: document() }),
+  })
+}
+
+function administrationRoutes({ administration }: HttpFeatures, note: Note): Route[] {
+  const routes = [
+    ...queueRoutes(administration, note),
+    ...ipAdministrationRoutes(administration, note),
+    ...checkRoutes(administration),
+    ...serverRoutes(administration, note),
+  ]
+  return routes.map(forAdministrators)
+}
+
+/**
+ * They act on the mail of everybody: a test key, or one that is limited to some sending domains, may not use them,
+ * whatever its scopes.
+ */
+function forAdministrators(open: Route): Route {
+  return {
+    ...open,
+    isInternal: true,
+    async handle(request, document) {
+      requireWholeServer(request.principal)
+      return open.handle(request, document)
+    },
+  }
+}
+
+function requireWholeServer({ mode, domains }: Principal): void {
+  if (mode === 'live' && domains.length === 0) return
+  throw new ServiceError('forbidden', 'a test key, or a key for some sending domains, does not administer the server')
 }

@@ -1,134 +1,84 @@
 /**
- * The routes of webhook endpoints (http/README.md "Webhooks"). A given secret is never echoed; a generated one is in
- * the answer this one time. Every change leaves a log line that says who asked for it.
+ * The routes of webhook endpoints, of their deliveries, and the stream of events (http/README.md "Webhooks"). A given
+ * secret is never echoed; a generated one stands in the answer this one time.
  */
+import { z } from 'zod'
+import { noFieldsSchema } from '../../api/fields.ts'
+import { withoutNulls } from '../../api/names.ts'
+import * as wire from '../../api/webhook.ts'
 import { SECOND } from '../../base/clock.ts'
-import type { Logger } from '../../base/logger.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { DEFAULT_LIMIT } from '../requests/list.ts'
-import {
-  changeEndpointSchema,
-  listEndpointsSchema,
-  registerEndpointSchema,
-  rotateSecretSchema,
-  toEndpointChange,
-  toRegisterEndpointRequest,
-  tryEndpointSchema,
-} from '../requests/webhook.ts'
-import {
-  createdWebhookSchema,
-  removedWebhookSchema,
-  rotatedSecretSchema,
-  webhookEndpointSchema,
-  webhookTrialSchema,
-} from '../responses/webhook.ts'
-import {
-  dataSchema,
-  listSchema,
-  route,
-  routeWithoutBody,
-  routeWithQuery,
-  success,
-  successList,
-} from '../exchange/route.ts'
-import type { ApiRequest, OkAnswer, Route } from '../exchange/route.ts'
-import { webhookDeliveryRoutes } from './webhook-deliveries.ts'
+import { ACCEPTED, CREATED, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
+import type { ApiRequest, Note, Route } from '../exchange/route.ts'
 
-const CREATED = 201
-const OK = 200
-const OK_ENDPOINT: OkAnswer = { status: OK, schema: dataSchema(webhookEndpointSchema) }
+const { get, post, patch, remove } = routesOf('webhooks')
 
-export function webhookRoutes(features: HttpFeatures, logger: Logger): Route[] {
-  const note: Note = (what, id, { requestId, principal }) =>
-    logger.info({ endpoint_id: id, request_id: requestId, api_key: principal.label }, what)
+const OK_ENDPOINT = okData(wire.webhookEndpointSchema)
+
+export function webhookRoutes(features: HttpFeatures, note: Note): Route[] {
   return [
-    ...collectionRoutes(features, note),
     ...endpointRoutes(features, note),
     ...secretRoutes(features, note),
-    ...webhookDeliveryRoutes(features),
+    ...deliveryRoutes(features),
+    streamRoute(features),
   ]
 }
 
-/** Writes who did what to which endpoint. */
-type Note = (what: string, id: string, request: ApiRequest) => void
+const idOf = (request: ApiRequest): string => param(request, 'id')
 
-const idOf = ({ params }: ApiRequest): string => params['id'] ?? ''
-
-/** /webhooks */
-function collectionRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[] {
+function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[] {
   return [
-    route({
-      method: 'POST',
-      path: '/webhooks',
+    post('/webhooks', {
       summary: 'Registers an endpoint that receives events.',
-      scope: 'webhooks',
-      body: registerEndpointSchema,
-      ok: { status: CREATED, schema: dataSchema(createdWebhookSchema) },
+      body: wire.registerEndpointSchema,
+      ok: okData(wire.createdWebhookSchema, CREATED),
       errors: ['conflict'],
       idempotency: 'after-answer',
       async handler(request, fields) {
-        const { endpoint, secret, warnings } = await webhookEndpoints.register(toRegisterEndpointRequest(fields))
+        const { endpoint, secret, warnings } = await webhookEndpoints.register({
+          ...fields,
+          include: fields.include ?? [],
+        })
         for (const warning of warnings) request.warn(warning)
-        note('webhook endpoint registered', endpoint.id, request)
-        return success(CREATED, secret === null ? endpoint : { ...endpoint, secret })
+        note('webhook endpoint registered', request, { endpoint_id: endpoint.id })
+        return success(secret === null ? endpoint : { ...endpoint, secret }, CREATED)
       },
     }),
-    routeWithQuery({
-      method: 'GET',
-      path: '/webhooks',
+    get('/webhooks', {
       summary: 'Lists the endpoints, newest first.',
-      scope: 'webhooks',
-      query: listEndpointsSchema,
-      ok: { status: OK, schema: listSchema(webhookEndpointSchema) },
-      errors: [],
+      query: wire.listEndpointsSchema,
+      ok: okList(wire.webhookEndpointSchema),
       async handler(_request, { limit, after }) {
-        const { endpoints, next } = await webhookEndpoints.list(limit ?? DEFAULT_LIMIT, after ?? null)
+        const { endpoints, next } = await webhookEndpoints.list(limit, after)
         return successList(endpoints, next)
       },
     }),
-  ]
-}
-
-/** /webhooks/{id} */
-function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[] {
-  return [
-    routeWithoutBody({
-      method: 'GET',
-      path: '/webhooks/:id',
+    get('/webhooks/:id', {
       summary: 'One endpoint, without its secret.',
-      scope: 'webhooks',
-      body: null,
       ok: OK_ENDPOINT,
       errors: ['not_found'],
-      handler: async (request) => success(OK, await webhookEndpoints.find(idOf(request))),
+      handler: async (request) => success(await webhookEndpoints.find(idOf(request))),
     }),
-    route({
-      method: 'PATCH',
-      path: '/webhooks/:id',
+    patch('/webhooks/:id', {
       summary: 'Changes an endpoint; enabling it resets its counters.',
-      scope: 'webhooks',
-      body: changeEndpointSchema,
+      body: wire.changeEndpointSchema,
       ok: OK_ENDPOINT,
       errors: ['not_found'],
       async handler(request, fields) {
-        const endpoint = await webhookEndpoints.update(idOf(request), toEndpointChange(fields))
-        note('webhook endpoint changed', endpoint.id, request)
-        return success(OK, endpoint)
+        const endpoint = await webhookEndpoints.update(idOf(request), withoutNulls(fields))
+        note('webhook endpoint changed', request, { endpoint_id: endpoint.id })
+        return success(endpoint)
       },
     }),
-    routeWithoutBody({
-      method: 'DELETE',
-      path: '/webhooks/:id',
+    remove('/webhooks/:id', {
       summary: 'Removes an endpoint; what waits for it is dropped.',
-      scope: 'webhooks',
-      body: null,
-      ok: { status: OK, schema: dataSchema(removedWebhookSchema) },
+      ok: okData(wire.removedWebhookSchema),
       errors: ['not_found'],
       async handler(request) {
         const id = idOf(request)
         await webhookEndpoints.remove(id)
-        note('webhook endpoint removed', id, request)
-        return success(OK, { id, deleted: true })
+        note('webhook endpoint removed', request, { endpoint_id: id })
+        return success({ id, deleted: true })
       },
     }),
   ]
@@ -137,35 +87,85 @@ function endpointRoutes({ webhookEndpoints }: HttpFeatures, note: Note): Route[]
 /** What is done with the secret of an endpoint: signing one sample, and changing it. */
 function secretRoutes({ webhookEndpoints, tryWebhook }: HttpFeatures, note: Note): Route[] {
   return [
-    route({
-      method: 'POST',
-      path: '/webhooks/:id/test',
+    post('/webhooks/:id/test', {
       summary: 'Sends one sample event now, signed with the real secret, and does not retry it.',
-      scope: 'webhooks',
-      body: tryEndpointSchema,
-      ok: { status: OK, schema: dataSchema(webhookTrialSchema) },
+      body: wire.tryEndpointSchema,
+      ok: okData(wire.webhookTrialSchema),
       errors: ['not_found'],
-      handler: async (request, { event }) => success(OK, await tryWebhook(idOf(request), event ?? null)),
+      handler: async (request, { event }) => success(await tryWebhook(idOf(request), event)),
     }),
-    route({
-      method: 'POST',
-      path: '/webhooks/:id/rotate-secret',
+    post('/webhooks/:id/rotate-secret', {
       summary: 'Gives an endpoint a new secret; the old one signs for a while.',
-      scope: 'webhooks',
-      body: rotateSecretSchema,
-      ok: { status: OK, schema: dataSchema(rotatedSecretSchema) },
+      body: wire.rotateSecretSchema,
+      ok: okData(wire.rotatedSecretSchema),
       errors: ['not_found', 'conflict'],
-      async handler(request, { secret: given, grace_seconds: grace }) {
+      async handler(request, { secret: given, graceSeconds }) {
         const id = idOf(request)
-        const { secret, switchAt, warnings } = await webhookEndpoints.rotateSecret(id, {
-          secret: given ?? null,
-          graceSeconds: grace ?? null,
-        })
+        const { secret, switchAt, warnings } = await webhookEndpoints.rotateSecret(id, { secret: given, graceSeconds })
         for (const warning of warnings) request.warn(warning)
-        note('webhook secret rotated', id, request)
+        note('webhook secret rotated', request, { endpoint_id: id })
         const rotated = { id, switch_at: switchAt / SECOND }
-        return success(OK, secret === null ? rotated : { ...rotated, secret })
+        return success(secret === null ? rotated : { ...rotated, secret })
       },
     }),
   ]
+}
+
+function deliveryRoutes({ webhookDeliveries }: HttpFeatures): Route[] {
+  return [
+    get('/webhooks/:id/deliveries', {
+      summary: 'Lists what was sent to an endpoint or waits for it, newest first.',
+      query: wire.listDeliveriesSchema,
+      ok: okList(wire.webhookDeliverySchema),
+      errors: ['not_found'],
+      async handler(request, { status: state, event: kind, ...rest }) {
+        const { deliveries, next } = await webhookDeliveries.list({ endpointId: idOf(request), state, kind, ...rest })
+        return successList(deliveries, next)
+      },
+    }),
+    get('/webhooks/:id/deliveries/:whd', {
+      summary: 'One delivery, with its exact body and every attempt.',
+      ok: okData(wire.webhookDeliveryDetailSchema),
+      errors: ['not_found'],
+      handler: async (request) => success(await webhookDeliveries.find(idOf(request), param(request, 'whd'))),
+    }),
+    post('/webhooks/:id/deliveries/:whd/replay', {
+      summary: 'Makes a new delivery of the same event and bytes.',
+      body: noFieldsSchema,
+      ok: okData(wire.webhookDeliverySchema, ACCEPTED),
+      errors: ['not_found', 'conflict'],
+      handler: async (request) =>
+        success(await webhookDeliveries.replay(idOf(request), param(request, 'whd')), ACCEPTED),
+    }),
+    post('/webhooks/:id/replay', {
+      summary: 'Sends ended deliveries again, the oldest event first, behind live events.',
+      body: wire.replayRangeSchema,
+      ok: okData(wire.replayedSchema, ACCEPTED),
+      errors: ['not_found', 'conflict'],
+      handler: async (request, fields) =>
+        success({ queued: await webhookDeliveries.replayRange(idOf(request), fields) }, ACCEPTED),
+    }),
+  ]
+}
+
+/** It ends when its key is revoked or expires. */
+function streamRoute({ eventStreams, apiKeys }: HttpFeatures): Route {
+  return get('/webhooks/stream', {
+    summary: 'Events as they happen, as server-sent events; goes on behind Last-Event-ID.',
+    query: wire.streamSchema,
+    ok: { status: OK, schema: z.string(), contentType: 'text/event-stream' },
+    async handler(request, { events }) {
+      const { principal, headers } = request
+      const lastEventId = headers['last-event-id']
+      const stream = await eventStreams.open({
+        events: events?.split(',') ?? null,
+        lastEventId: typeof lastEventId === 'string' && lastEventId !== '' ? lastEventId : null,
+        isAllowed: async () => principal.apiKeyId === null || apiKeys.isValid(principal.apiKeyId),
+      })
+      request.setHeader('Content-Type', 'text/event-stream; charset=utf-8')
+      // A proxy must not wait for more.
+      request.setHeader('X-Accel-Buffering', 'no')
+      return { status: OK, body: '', stream }
+    },
+  })
 }

@@ -1,17 +1,9 @@
 /**
- * What mail leads back to: pixels, links, unsubscribing (http/README.md "Tracked links" and "Unsubscribe"). All on
- * their own paths, without a key, for whoever asks on a listener that serves `tracking`; every other path goes on.
+ * What mail leads back to: pixels, links, unsubscribing (http/README.md "Tracked links" and "Unsubscribe"), on paths of
+ * their own, without a key; every other path goes on.
  *
- * | path                | answer                                                                                  |
- * | ------------------- | --------------------------------------------------------------------------------------- |
- * | GET /o/:token       | the same picture for every token; only one of ours counts                               |
- * | GET /c/:token       | 302 to the stored target; 404 for no token of ours, 410 when the target is not kept     |
- * | GET /u/:token       | a page with one button; changes nothing                                                 |
- * | POST /u/:token      | unsubscribes                                                                            |
- * | GET /robots.txt, /  | nothing is to be indexed; what this host is                                             |
- *
- * HEAD answers as GET and counts nothing, as does a request that says it only fetches in advance. No host name and no
- * target is ever taken from a request; no cookie is set.
+ * A GET changes nothing but counts of hits; HEAD, and requests that only fetch in advance, count nothing. No host name
+ * and no target is ever taken from a request; no cookie is set.
  */
 import type { Middleware } from 'koa'
 import type { Client } from '../../messages/engagement/machine-hits.ts'
@@ -19,7 +11,6 @@ import type { RequestContext, RequestState } from '../exchange/answer-request.ts
 import type { BodyLimit, BodyReader } from '../exchange/body-reader.ts'
 import { clientAddress } from '../exchange/client-address.ts'
 import type { TrackingFeatures } from '../exchange/features.ts'
-import { isOneClickForm } from './one-click-form.ts'
 import { splitTarget } from '../exchange/route-table.ts'
 import {
   aboutPage,
@@ -145,4 +136,24 @@ function sendPage(ctx: RequestContext, { status, html }: Page): void {
 function sendRobots(ctx: RequestContext): void {
   ctx.res.setHeader('Content-Type', 'text/plain; charset=utf-8')
   ctx.body = 'User-agent: *\nDisallow: /\n'
+}
+
+const ONE_CLICK_FIELD = 'List-Unsubscribe'
+const ONE_CLICK_VALUE = 'One-Click'
+// The boundary of a multipart type, with or without quotes.
+const BOUNDARY = /^multipart\/form-data\s*;.*\bboundary=(?:"([^"]+)"|([^\s;"]+))/i
+// The name of a part (RFC 7578 §4.2).
+const PART_NAME = /^content-disposition:[^\r\n]*;\s*name="?([^"\r\n;]*)"?/im
+
+/** The form of RFC 8058 §3.1: `List-Unsubscribe=One-Click`, as a form or in multipart. Never throws. */
+function isOneClickForm(body: Buffer, contentType: string | undefined): boolean {
+  const text = body.toString('latin1')
+  const [, quoted, plain] = BOUNDARY.exec(contentType ?? '') ?? []
+  const boundary = quoted ?? plain
+  if (boundary === undefined) return new URLSearchParams(text).get(ONE_CLICK_FIELD) === ONE_CLICK_VALUE
+  return text.split(`--${boundary}`).some((part) => {
+    const end = part.search(/\r?\n\r?\n/)
+    const [, name] = PART_NAME.exec(part.slice(0, Math.max(0, end))) ?? []
+    return name === ONE_CLICK_FIELD && part.slice(end).trim() === ONE_CLICK_VALUE
+  })
 }

@@ -1,0 +1,110 @@
+/**
+ * The server itself and its data on the wire: version, log level, reload, storage, backups, what is stored about
+ * somebody. For administrators: no part of the contract. Times are Unix seconds.
+ */
+import { z } from 'zod'
+import { count, optionalText, textOrNull, time } from './fields.ts'
+
+/** Debug lines of a busy server fill a journal: a day is the longest anybody looks on. */
+const LONGEST_SECONDS = 86_400
+const LEVELS = ['debug', 'info', 'warn', 'error'] as const
+
+export const runningServerSchema = z.object({
+  version: z.string(),
+  node: z.string(),
+  started_at: time(),
+  revision: z.int().min(1),
+})
+
+export const logLevelSchema = z.object({
+  level: z.enum(LEVELS),
+  for_seconds: z.int().min(1).max(LONGEST_SECONDS).nullish(),
+})
+
+export const raisedLogLevelSchema = z.object({ level: z.enum(LEVELS), until: time() })
+
+export const reloadSchema = z.object({ dry_run: z.boolean().nullish() })
+
+export const reloadResultSchema = z.object({
+  applied: z.boolean(),
+  revision: z.int().min(1),
+  duration_ms: count(),
+  changes: z.array(
+    z.object({
+      kind: z.enum(['added', 'removed', 'changed', 'restart']),
+      what: z.string(),
+      from: textOrNull(),
+      to: textOrNull(),
+      pool: textOrNull(),
+    }),
+  ),
+  lines: z.array(z.string()),
+  moved: z.array(z.object({ pool: z.string(), messages: count() })),
+  mistakes: z.array(
+    z.object({
+      file: z.string(),
+      line: count(),
+      column: count(),
+      path: z.string(),
+      severity: z.enum(['error', 'warning']),
+      message: z.string(),
+      suggestion: textOrNull(),
+    }),
+  ),
+})
+
+export const beginBackupSchema = z.object({ to: optionalText() })
+
+export const exportRecipientSchema = z.object({ after: optionalText() })
+
+export const storageSchema = z.object({
+  file_bytes: count(),
+  used_bytes: count(),
+  log_bytes: count(),
+  free_bytes: count(),
+  kinds: z.array(z.object({ kind: z.string(), bytes: count() })),
+  growth_per_day: z.int().nullable(),
+  days_left: count().nullable(),
+  budget_bytes: count().nullable(),
+})
+
+const backupSchema = z.object({ path: z.string(), bytes: count(), made_at: time(), schema: count() })
+
+export const backupsSchema = z.object({
+  running: z.object({ stage: z.string(), done_bytes: count(), total_bytes: count() }).nullable(),
+  last: z
+    .object({
+      problem: textOrNull(),
+      backup: backupSchema.nullable(),
+      ms: count().nullable(),
+      messages: count().nullable(),
+    })
+    .nullable(),
+  backups: z.array(backupSchema),
+})
+
+export const startedBackupSchema = z.object({ started: z.boolean() })
+
+export const recipientDataSchema = z.object({
+  messages: z.array(z.looseObject({ message_id: z.string() })),
+  suppressions: z.array(z.looseObject({ id: z.string() })),
+  next_cursor: textOrNull(),
+})
+
+export const erasedRecipientSchema = z.object({
+  messages: count(),
+  canceled: count(),
+  /** Are being sent just now, and were left: once more when they have ended. */
+  sending: count(),
+  /** Rows beside messages. */
+  others: count(),
+})
+
+export type RunningServerJson = z.infer<typeof runningServerSchema>
+export type RaisedLogLevelJson = z.infer<typeof raisedLogLevelSchema>
+export type ReloadResultJson = z.infer<typeof reloadResultSchema>
+export type StorageJson = z.infer<typeof storageSchema>
+export type BackupJson = z.infer<typeof backupSchema>
+export type BackupsJson = z.infer<typeof backupsSchema>
+export type RecipientDataJson = z.infer<typeof recipientDataSchema>
+export type ErasedRecipientJson = z.infer<typeof erasedRecipientSchema>

@@ -1,0 +1,156 @@
+/**
+ * For administrators: version, log level, reload, storage, backups, and what is stored about somebody (config/README.md
+ * "Reload", store/README.md "Data", messages/README.md "Privacy"). No log line holds an address that was erased.
+ */
+import { noFieldsSchema } from '../../api/fields.ts'
+import { snakeFields } from '../../api/names.ts'
+import * as wire from '../../api/server.ts'
+import { MINUTE, SECOND, toUnixSeconds } from '../../base/clock.ts'
+import type {
+  Administration,
+  BackupFacts,
+  BackupsReport,
+  ReloadResult,
+  StorageReport,
+} from '../exchange/operator-features.ts'
+import { ACCEPTED, okData, param, routesOf, success } from '../exchange/route.ts'
+import type { Note, Route } from '../exchange/route.ts'
+
+const { get, post } = routesOf('admin')
+
+const DEFAULT_SECONDS = (10 * MINUTE) / SECOND
+
+export function serverRoutes(administration: Administration, note: Note): Route[] {
+  return [
+    ...processRoutes(administration, note),
+    ...storageRoutes(administration, note),
+    ...recipientRoutes(administration, note),
+  ]
+}
+
+function processRoutes(administration: Administration, note: Note): Route[] {
+  return [
+    get('/admin/server', {
+      summary: 'Which version runs, and since when.',
+      ok: okData(wire.runningServerSchema),
+      async handler() {
+        const { version, node, startedAt, revision } = administration.server()
+        return success({ version, node, started_at: toUnixSeconds(startedAt), revision })
+      },
+    }),
+    post('/admin/log-level', {
+      summary: 'Logs at another level for a while.',
+      body: wire.logLevelSchema,
+      ok: okData(wire.raisedLogLevelSchema),
+      async handler(_request, { level, forSeconds }) {
+        const raised = administration.raiseLogLevel(level, (forSeconds ?? DEFAULT_SECONDS) * SECOND)
+        return success({ level: raised.level, until: toUnixSeconds(raised.until) })
+      },
+    }),
+    post('/admin/reload', {
+      summary: 'Takes the configuration files over, or says what would change.',
+      body: wire.reloadSchema,
+      ok: okData(wire.reloadResultSchema),
+      async handler(request, { dryRun }) {
+        const result = await administration.reload(dryRun ?? false)
+        const { isApplied, revision, lines } = result
+        if (isApplied) note('configuration reloaded', request, { revision, changes: lines })
+        return success(reloadAnswer(result))
+      },
+    }),
+  ]
+}
+
+function storageRoutes(administration: Administration, note: Note): Route[] {
+  return [
+    get('/admin/storage', {
+      summary: 'What the database is full of, and how long that can go on.',
+      ok: okData(wire.storageSchema),
+      handler: async () => success(storageAnswer(await administration.storage())),
+    }),
+    get('/admin/backups', {
+      summary: 'The backups there are, and how far one is that is being written.',
+      ok: okData(wire.backupsSchema),
+      handler: async () => success(backupsAnswer(administration.backups())),
+    }),
+    post('/admin/backups', {
+      summary: 'Begins to write a backup.',
+      body: wire.beginBackupSchema,
+      ok: okData(wire.startedBackupSchema, ACCEPTED),
+      errors: ['conflict'],
+      async handler(request, { to }) {
+        administration.startBackup(to)
+        note('backup begun', request, { folder: to })
+        return success({ started: true }, ACCEPTED)
+      },
+    }),
+  ]
+}
+
+function recipientRoutes(administration: Administration, note: Note): Route[] {
+  return [
+    get('/admin/recipients/:address', {
+      summary: 'What is stored about an address.',
+      query: wire.exportRecipientSchema,
+      ok: okData(wire.recipientDataSchema),
+      async handler(request, { after }) {
+        const { next, ...page } = await administration.exportRecipient(param(request, 'address'), after)
+        return success({ ...page, next_cursor: next })
+      },
+    }),
+    post('/admin/recipients/:address/erase', {
+      summary: 'Replaces an address wherever it is stored; nothing is sent to it any more.',
+      body: noFieldsSchema,
+      ok: okData(wire.erasedRecipientSchema),
+      async handler(request) {
+        const erased = await administration.eraseRecipient(param(request, 'address'))
+        note('recipient erased', request, erased)
+        return success(erased)
+      },
+    }),
+  ]
+}
+
+function reloadAnswer({ isApplied: applied, milliseconds, mistakes, ...result }: ReloadResult): wire.ReloadResultJson {
+  return {
+    ...result,
+    applied,
+    duration_ms: Math.round(milliseconds),
+    mistakes: mistakes.map(({ file, line, column, path, severity, message, suggestion }) => ({
+      file,
+      line,
+      column,
+      path,
+      severity,
+      message,
+      suggestion,
+    })),
+  }
+}
+
+function storageAnswer({ freeBytes, growthPerDay, daysLeft, budget, ...report }: StorageReport): wire.StorageJson {
+  return {
+    ...snakeFields(report),
+    free_bytes: Math.round(freeBytes),
+    budget_bytes: budget,
+    growth_per_day: growthPerDay === null ? null : Math.round(growthPerDay),
+    days_left: daysLeft === null ? null : Math.floor(daysLeft),
+  }
+}
+
+function backupsAnswer({ running, last, backups }: BackupsReport): wire.BackupsJson {
+  return {
+    running: running === null ? null : snakeFields(running),
+    last: last === null ? null : lastBackup(last),
+    backups: backups.map(backupAnswer),
+  }
+}
+
+function lastBackup(last: NonNullable<BackupsReport['last']>): wire.BackupsJson['last'] {
+  if ('problem' in last) return { problem: last.problem, backup: null, ms: null, messages: null }
+  return { problem: null, backup: backupAnswer(last.backup), ms: last.milliseconds, messages: last.messages }
+}
+
+function backupAnswer({ path, bytes, madeAt, schema }: BackupFacts): wire.BackupJson {
+  return { path, bytes, made_at: toUnixSeconds(madeAt), schema }
+}
