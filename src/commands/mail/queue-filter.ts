@@ -18,7 +18,7 @@ export interface QueueFilterFlags {
 }
 
 /** What is left out does not restrict. */
-export interface QueueFilter {
+export interface QueueFilterBody {
   pool?: string | undefined
   provider?: string | undefined
   route?: string | undefined
@@ -43,7 +43,7 @@ export function withQueueFilter(verb: Command): Command {
     .option('--all', 'all of them; the same as no filter')
 }
 
-export function queueFilter(flags: QueueFilterFlags): QueueFilter {
+export function queueFilter(flags: QueueFilterFlags): QueueFilterBody {
   const { pool, provider, route, recipientDomain, domain, ip, held, acceptedBefore } = flags
   const filter = {
     pool,
@@ -77,7 +77,7 @@ export function filterWords({
   ip,
   held,
   accepted_before: time,
-}: QueueFilter): string {
+}: QueueFilterBody): string {
   const words = [
     ['--pool', pool],
     ['--provider', provider],
