@@ -6,7 +6,7 @@ import { readFolder } from './source/read-folder.ts'
 import { entriesAt, valueOf } from './source/source-tree.ts'
 import { inheritWarmupDefaults, resolveWarmupSettings, warmupSchema } from './settings/warmup-settings.ts'
 
-export interface FormulaCurve {
+interface FormulaCurve {
   name: string
   /** Messages per UTC day and IP. */
   stages: number[]

@@ -7,7 +7,7 @@ import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import { pause } from '../shared/until-interrupted.ts'
 
-export interface ReplayProgressOptions {
+interface ReplayProgressOptions {
   clock: Clock
   /** Deliveries that wait for the endpoint now. */
   pending: () => Promise<number>

@@ -23,7 +23,7 @@ export interface LocalWorld {
   findings: Finding[]
 }
 
-export interface LocalFlags {
+interface LocalFlags {
   config?: string
   ip?: string
   domain?: string

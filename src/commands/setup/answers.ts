@@ -36,7 +36,7 @@ export interface SetupAnswers {
 }
 
 /** What a first run has to know, and a later one may find in the files. */
-export interface NeededAnswers {
+interface NeededAnswers {
   server: boolean
   ips: boolean
 }

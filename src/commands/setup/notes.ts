@@ -15,7 +15,7 @@ export interface SetupNotes {
 const PRIVATE = 0o600
 const SHOWN_CHARACTERS = 4
 
-export interface SetupScreen {
+interface SetupScreen {
   show(text: string): void
   showsKey: boolean
 }

@@ -26,7 +26,7 @@ export interface SetupResult {
   next: string
 }
 
-export interface SetupOutcome extends Pick<SetupResult, 'files' | 'warnings' | 'server'> {
+interface SetupOutcome extends Pick<SetupResult, 'files' | 'warnings' | 'server'> {
   folder: string
   configuration: Configuration
   inServer: Introduced | null

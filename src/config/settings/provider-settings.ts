@@ -104,7 +104,7 @@ export interface Threshold {
   within_milliseconds: number | null
 }
 
-export type ParsedProviderSettings = z.infer<typeof providersSchema>
+type ParsedProviderSettings = z.infer<typeof providersSchema>
 export type ProviderLimits = ParsedProviderSettings['default']
 export type ReplyRuleSettings = ParsedProviderSettings['replies'][number]
 
