@@ -1,8 +1,8 @@
 /**
  * The work of `sternpost setup`: checks, files, units, then what the running server has to know.
  *
- * Until the server runs a failure takes back what this run has made, and so does an interruption before the units are
- * started; what was there before stays in any case.
+ * A failure before the server runs takes back what this run has made. So does an interruption before the units are
+ * started. What was there before stays in any case.
  */
 import { join } from 'node:path'
 import { EXIT, errorCode } from '../../base/errors.ts'

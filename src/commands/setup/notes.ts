@@ -8,7 +8,7 @@ export interface SetupNotes {
   say(text: string): void
   /** Shown whole, where the screen shows keys, and cut in the log. */
   sayKey(before: string, key: string): void
-  /** Writes the log; one that can not be written is said, and is no failure. */
+  /** Writes the log; one that cannot be written is said, and is no failure. */
   close(): void
 }
 
