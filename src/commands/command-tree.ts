@@ -18,7 +18,7 @@ export interface CommandNode {
   example: string
 }
 
-export interface CommandOption {
+interface CommandOption {
   /** As in the help: `--url <url>`. */
   flags: string
   /** `--url`. */

@@ -1,12 +1,12 @@
 /**
- * The curves of warmup.yaml that are written as a formula, with the stages that follow, for `sternpost check` (
- * egress/README.md "Curves"). Files that could not be read or judged give none.
+ * The curves of warmup.yaml that are written as a formula, with their stages, for `sternpost check`
+ * (egress/README.md "Curves"). Files that cannot be read or judged give none.
  */
 import { readFolder } from './source/read-folder.ts'
 import { entriesAt, valueOf } from './source/source-tree.ts'
 import { inheritWarmupDefaults, resolveWarmupSettings, warmupSchema } from './settings/warmup-settings.ts'
 
-export interface FormulaCurve {
+interface FormulaCurve {
   name: string
   /** Messages per UTC day and IP. */
   stages: number[]

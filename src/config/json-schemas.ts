@@ -27,7 +27,7 @@ const SCHEMAS: Readonly<Record<FileName, z.ZodType>> = {
   bounces: bouncesSchema,
 }
 
-/** By file; `shippedFolder` holds the files with the texts. Throws when one of them can not be read. */
+/** By file; `shippedFolder` holds the files with the texts. Throws when one of them cannot be read. */
 export function configurationSchemas(shippedFolder: string): Record<FileName, JsonSchema> {
   const made = FILE_NAMES.map((name): [FileName, JsonSchema] => [
     name,

@@ -1,7 +1,7 @@
 /**
  * The configuration that is in force: parts that follow a reload read it at each use, and are told when it changes.
  *
- * A change is all or nothing: when one of the listeners can not take the new one over, every listener is told once more
+ * A change is all or nothing: when one of the listeners cannot take the new one over, every listener is told once more
  * with the old one in force, and `replace` rejects with its reason. Changes come one after the other.
  */
 import type { Configuration } from './load-configuration.ts'

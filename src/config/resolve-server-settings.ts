@@ -14,7 +14,7 @@ import type { ParsedServerSettings, ServerSettings } from './settings/server-set
 /** all: to run. files: to check, also outside the service. none: for commands that only look. */
 export type NeededSecrets = 'all' | 'files' | 'none'
 
-export interface SecretSource {
+interface SecretSource {
   credentialsFolder: string | undefined
   neededSecrets: NeededSecrets
 }

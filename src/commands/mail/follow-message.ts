@@ -7,7 +7,7 @@ import type { Clock } from '../../base/clock.ts'
 import type { MessageState } from '../../mail/message.ts'
 import type { EventData } from '../../messages/lookup/message-data.ts'
 
-export interface FollowOptions {
+interface FollowOptions {
   clock: Clock
   mostMilliseconds: number
   lookEveryMilliseconds: number

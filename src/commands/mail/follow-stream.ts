@@ -12,7 +12,7 @@ import { readEventStream } from './event-stream.ts'
 import type { StreamEvent } from './event-stream.ts'
 import { pause } from '../shared/until-interrupted.ts'
 
-export interface FollowStreamOptions {
+interface FollowStreamOptions {
   clock: Clock
   /** `lastId`: of the newest event that was handled, or an empty text. */
   open: (lastId: string) => Promise<AsyncIterable<Uint8Array>>

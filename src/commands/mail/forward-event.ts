@@ -19,9 +19,9 @@ export interface ForwardedEvent {
   error: string | null
 }
 
-export type ForwardEvent = (event: StreamEvent) => Promise<ForwardedEvent>
+type ForwardEvent = (event: StreamEvent) => Promise<ForwardedEvent>
 
-export interface ForwarderOptions {
+interface ForwarderOptions {
   url: string
   secret: string
   /** Sent along; none of them replaces one of ours. */

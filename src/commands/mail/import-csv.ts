@@ -9,7 +9,7 @@ import type { ImportResult } from '../../messages/suppressions/import-suppressio
 import type { CsvPiece } from './csv-pieces.ts'
 import { readAnswer } from '../shared/verb.ts'
 
-export interface ImportPiecesOptions {
+interface ImportPiecesOptions {
   pieces: AsyncIterable<CsvPiece>
   send: (csv: string) => Promise<unknown>
   /** After each piece, with the lines of the file that are in. */

@@ -17,7 +17,6 @@ import { misuse } from '../shared/flag-values.ts'
 import { followStream } from './follow-stream.ts'
 import { createForwarder } from './forward-event.ts'
 import type { ForwardedEvent } from './forward-event.ts'
-import { onKey } from './on-key.ts'
 import { printable, printNote, printResult } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import type { ServerAddress } from '../shared/server-address.ts'
@@ -109,4 +108,29 @@ function readHeader(text: string): [string, string] {
 function lineOf({ event, message_id: messageId, status, duration_ms: duration, error }: ForwardedEvent): string {
   const outcome = status === null ? `no answer (${error})` : String(status)
   return `${printable([event, messageId ?? '-', outcome, `${duration} ms`].join('  '))}\n`
+}
+
+const CONTROL_C = '\u0003'
+
+/**
+ * A single key, without the enter key; nothing where standard input is no terminal. Gives the function that ends it and
+ * leaves the terminal as it was.
+ */
+function onKey(key: string, action: () => void): () => void {
+  const { stdin } = process
+  if (!stdin.isTTY) return () => undefined
+  const listen = (bytes: Buffer): void => {
+    for (const pressed of bytes.toString('utf8')) {
+      if (pressed === key) action()
+      // In this mode the terminal does not make a signal of it.
+      if (pressed === CONTROL_C) process.kill(process.pid, 'SIGINT')
+    }
+  }
+  stdin.setRawMode(true)
+  stdin.on('data', listen)
+  return () => {
+    stdin.off('data', listen)
+    stdin.setRawMode(false)
+    stdin.pause()
+  }
 }

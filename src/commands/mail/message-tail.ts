@@ -12,7 +12,7 @@ import type { ListedMessageData } from '../../messages/lookup/message-data.ts'
 import type { Query } from '../shared/api-client.ts'
 import { pause } from '../shared/until-interrupted.ts'
 
-export interface TailOptions {
+interface TailOptions {
   clock: Clock
   query: Query
   /** Newest first. */

@@ -1,13 +1,13 @@
 /**
- * How a replay of many webhook deliveries gets on, while the server answers at its end alone: what waits for the
- * endpoint, looked at every two seconds. Resolves when the signal says so; never rejects: what can not be asked now is
- * asked again.
+ * Progress of a replay of many webhook deliveries, whose call the server answers only at its end: the number that waits
+ * for the endpoint, asked for every two seconds. Resolves when the signal says so. Never rejects: a question that fails
+ * is asked again.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import { pause } from '../shared/until-interrupted.ts'
 
-export interface ReplayProgressOptions {
+interface ReplayProgressOptions {
   clock: Clock
   /** Deliveries that wait for the endpoint now. */
   pending: () => Promise<number>

@@ -91,7 +91,7 @@ function limitText(limit: number | null | undefined): string {
   return limit === null || limit === undefined ? '' : String(limit)
 }
 
-export interface Screen {
+interface Screen {
   isTerminal: boolean
   /** Columns. */
   width: number

@@ -7,7 +7,7 @@ import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
 
-export interface WaitOptions {
+interface WaitOptions {
   clock: Clock
   mostMilliseconds: number
   verify: () => Promise<DomainView>

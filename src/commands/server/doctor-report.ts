@@ -17,7 +17,7 @@ export interface DoctorReport {
   text: string | null
 }
 
-export interface DoctorScreen {
+interface DoctorScreen {
   hasColours: boolean
   /** Also what is well. */
   showsAll: boolean

@@ -23,7 +23,7 @@ export interface LocalWorld {
   findings: HealthFinding[]
 }
 
-export interface LocalFlags {
+interface LocalFlags {
   config?: string
   ip?: string
   domain?: string

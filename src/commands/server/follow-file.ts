@@ -4,7 +4,7 @@
  *
  * A new file is gone over to once something stands in it, and after the rest of the old one was read: whoever makes the
  * new file may write to the old one for a while. Where a file is emptied or lost within a quarter of a second after a
- * line was written, that line can not be seen here. Throws what opening and reading throw; that the file is not there
+ * line was written, that line cannot be seen here. Throws what opening and reading throw; that the file is not there
  * for a while is no error, unless at the beginning.
  */
 import { open, stat } from 'node:fs/promises'

@@ -60,6 +60,6 @@ function readable(fields: Record<string, unknown>): string {
 function fieldText(value: unknown): string {
   if (typeof value === 'number' || typeof value === 'boolean') return String(value)
   const text = typeof value === 'string' ? value : JSON.stringify(value)
-  // What can not be taken for two fields needs no quotes.
+  // What cannot be taken for two fields needs no quotes.
   return /^[^\s="]+$/.test(text) ? text : JSON.stringify(text)
 }

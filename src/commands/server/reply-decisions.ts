@@ -21,7 +21,7 @@ export interface RulePlace {
   line: number
 }
 
-export interface ReplyDecisions {
+interface ReplyDecisions {
   /** A sentence. */
   now: string
   /** At the end, should it come to that. */

@@ -1,8 +1,8 @@
 /**
  * The four answers that `sternpost setup` needs: from flags, or asked for on a terminal (systemd/README.md "Install").
  *
- * Never asks without a terminal: what is missing then is listed, exit 64. An answer that can not be is 64 as well, on a
- * terminal it is asked for again. Ctrl-C and Ctrl-D there end with 130.
+ * Never asks without a terminal: it lists what is missing and throws ProcessExit 64. A wrong flag is 64 as well; a wrong
+ * answer on a terminal is asked for again. Ctrl-C and Ctrl-D there end with 130.
  */
 import { networkInterfaces } from 'node:os'
 import { createInterface } from 'node:readline/promises'
@@ -36,7 +36,7 @@ export interface SetupAnswers {
 }
 
 /** What a first run has to know, and a later one may find in the files. */
-export interface NeededAnswers {
+interface NeededAnswers {
   server: boolean
   ips: boolean
 }

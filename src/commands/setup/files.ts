@@ -21,13 +21,13 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { ConfigurationError, EXIT, ProcessExit } from '../../base/errors.ts'
+import { ConfigurationError, EXIT, ProcessExit, errorText } from '../../base/errors.ts'
 import { loadConfiguration } from '../../config/load-configuration.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import { SHIPPED_FOLDER } from '../shared/shared-options.ts'
 import type { SetupAnswers } from './answers.ts'
-import { makeCertificate } from './certificate.ts'
 import { poolsText, serverText } from './texts.ts'
+import { execFileSync } from 'node:child_process'
 
 export interface SetupFiles {
   /** As old and new files say it together. */
@@ -41,7 +41,7 @@ export interface SetupFiles {
   remove(): string[]
 }
 
-export interface SetupFilesOptions {
+interface SetupFilesOptions {
   folder: string
   answers: SetupAnswers
   /** The IPs have sent mail before. */
@@ -230,4 +230,43 @@ function groupNumber(): number | null {
     .find((each) => each.startsWith(`${GROUP}:`))
   const number = Number(line?.split(':')[2])
   return Number.isInteger(number) ? number : null
+}
+
+const CERTIFICATE_DAYS = '365'
+
+interface CertificatePlaces {
+  certificate: string
+  key: string
+}
+
+/**
+ * Self-signed, for the host name and that of tracked links, until a real one is there. By openssl, which the package
+ * depends on; throws ProcessExit 1 with its words.
+ */
+function makeCertificate(hostname: string, { certificate, key }: CertificatePlaces): void {
+  const words = [
+    'req',
+    '-x509',
+    '-newkey',
+    'ec',
+    '-pkeyopt',
+    'ec_paramgen_curve:prime256v1',
+    '-nodes',
+    '-days',
+    CERTIFICATE_DAYS,
+    '-subj',
+    '/O=Sternpost/CN=self-signed',
+    '-addext',
+    `subjectAltName=DNS:${hostname},DNS:track.${hostname}`,
+    '-keyout',
+    key,
+    '-out',
+    certificate,
+  ]
+  try {
+    execFileSync('openssl', words, { stdio: ['ignore', 'ignore', 'pipe'] })
+  } catch (cause) {
+    const text = `sternpost: openssl made no certificate (${errorText(cause).trim()}). Fix: apt install openssl`
+    throw new ProcessExit(EXIT.failed, text, { cause })
+  }
 }

@@ -8,14 +8,14 @@ export interface SetupNotes {
   say(text: string): void
   /** Shown whole, where the screen shows keys, and cut in the log. */
   sayKey(before: string, key: string): void
-  /** Writes the log; one that can not be written is said, and is no failure. */
+  /** Writes the log; one that cannot be written is said, and is no failure. */
   close(): void
 }
 
 const PRIVATE = 0o600
 const SHOWN_CHARACTERS = 4
 
-export interface SetupScreen {
+interface SetupScreen {
   show(text: string): void
   showsKey: boolean
 }

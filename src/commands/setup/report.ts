@@ -26,7 +26,7 @@ export interface SetupResult {
   next: string
 }
 
-export interface ReportParts extends Pick<SetupResult, 'files' | 'warnings' | 'server'> {
+interface SetupOutcome extends Pick<SetupResult, 'files' | 'warnings' | 'server'> {
   folder: string
   configuration: Configuration
   inServer: Introduced | null
@@ -36,7 +36,7 @@ export interface ReportParts extends Pick<SetupResult, 'files' | 'warnings' | 's
 
 const ZONE_FILE = 'dns-records.zone'
 
-export function report(parts: ReportParts, notes: SetupNotes): SetupResult {
+export function report(parts: SetupOutcome, notes: SetupNotes): SetupResult {
   const { folder, configuration, server, inServer } = parts
   const {
     server: { hostname, domains },
@@ -98,7 +98,7 @@ function keepZone(file: string, { own, theirs }: { own: string; theirs: string |
   }
 }
 
-function nextCommand({ folder, server, inServer, domain: asked }: ReportParts): string {
+function nextCommand({ folder, server, inServer, domain: asked }: SetupOutcome): string {
   const domain = inServer?.domain?.view.domain ?? asked
   const config = folder === PACKAGE_FOLDER ? '' : ` --config ${folder}`
   if (server !== 'not started') {

@@ -3,7 +3,7 @@
  */
 import type { SetupIp } from './answers.ts'
 
-export interface ServerTextFacts {
+interface ServerTextFacts {
   hostname: string
   operatorEmail: string | null
   /** Their files. */

@@ -97,7 +97,7 @@ export function withQuery(path: string, query: Query): string {
   return parameters.size === 0 ? path : `${path}?${parameters}`
 }
 
-export interface StreamCall {
+interface StreamCall {
   path: string
   headers: Record<string, string>
   /** Ends the stream, and the wait for it. */
@@ -193,7 +193,7 @@ function connectionProblem(server: ServerAddress, thrown: unknown): ProcessExit 
   return new ProcessExit(EXIT.unreachable, text, { cause: thrown })
 }
 
-export type Success = Record<string, unknown>
+type Success = Record<string, unknown>
 
 function successOf({ status, text }: ServerAnswer, whenMissing?: string): Success {
   const answer = parseAnswer(status, text)

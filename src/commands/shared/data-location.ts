@@ -30,7 +30,7 @@ export function dataLocation({ config }: LocationFlags): StoreLocation {
   }
 }
 
-/** A backup that can not be used is a disk error for the shell. */
+/** A backup that cannot be used is a disk error for the shell. */
 export function withBackupErrors<Result>(work: () => Result): Result {
   try {
     return work()

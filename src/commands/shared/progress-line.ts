@@ -12,7 +12,7 @@ export function progressBar(share: number): string {
   return `[${bar}] ${String(Math.floor(done * 100)).padStart(3)} %`
 }
 
-export interface ProgressLine {
+interface ProgressLine {
   /** False: nobody sees it. */
   isShown: boolean
   show(text: string): void

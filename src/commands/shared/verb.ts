@@ -14,7 +14,7 @@ export interface ConsentFlags extends VerbFlags {
   yes?: boolean
 }
 
-export interface VerbWords {
+interface VerbWords {
   /** Name and arguments: `show <id>`. */
   words: string
   description: string

@@ -1,6 +1,6 @@
 /**
  * The `delivery` section of `sternpost.yaml`: how messages leave (config/README.md "sternpost.yaml", delivery/README.md
- * "The SMTP session" to 13).
+ * "The SMTP session").
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'

@@ -26,7 +26,7 @@ const RATE_TITLE = 'rate, such as 100/second 6000/minute 20000/hour'
 const MOST_SHOWN_CHARACTERS = 60
 
 /** What editors are told of a field: words of JSON Schema. `title`: the kind of value, as a person says it. */
-export interface FieldFacts {
+interface FieldFacts {
   title?: string
   type?: 'string' | 'integer' | 'number' | 'boolean' | 'object'
   enum?: readonly (string | number)[]

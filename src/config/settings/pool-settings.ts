@@ -61,7 +61,7 @@ export const poolsSchema = section({
   pools: named(readPoolName, pool),
 })
 
-export type ParsedPoolSettings = z.infer<typeof poolsSchema>
+type ParsedPoolSettings = z.infer<typeof poolsSchema>
 type ParsedPool = ParsedPoolSettings['pools'][string]
 
 /** `source` is the address to bind; null in the file stands for `address` itself. */

@@ -1,6 +1,6 @@
 /**
  * `providers.yaml`: mailbox providers, their limits, and the reply rules that shape paths (config/README.md
- * "providers.yaml", egress/README.md "Providers" to 9).
+ * "providers.yaml", egress/README.md "Providers" and "Reply rules").
  *
  * Each provider comes out with every limit: its own, or that of the default block. Rules come out in the order in
  * which they are tried.
@@ -104,7 +104,7 @@ export interface Threshold {
   within_milliseconds: number | null
 }
 
-export type ParsedProviderSettings = z.infer<typeof providersSchema>
+type ParsedProviderSettings = z.infer<typeof providersSchema>
 export type ProviderLimits = ParsedProviderSettings['default']
 export type ReplyRuleSettings = ParsedProviderSettings['replies'][number]
 

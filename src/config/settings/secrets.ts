@@ -1,8 +1,7 @@
 /**
  * Reads the secrets that `sternpost.yaml` names: from a file, or from a credential that systemd hands over.
  *
- * A secret file that others can read is refused, because then it is none. What is wrong is a sentence that names the
- * file and never its content.
+ * A secret file that others can read is refused. The sentence of a refusal names the file and never its content.
  */
 import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'

@@ -8,7 +8,7 @@ export const MOST_STAGES = 120
 /** 10,000 messages a second for a whole day: more is a slip of the hand. */
 export const LARGEST_STAGE = 864_000_000
 
-export interface CurveFormula {
+interface CurveFormula {
   start: number
   factor: number
   max: number

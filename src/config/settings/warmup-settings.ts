@@ -28,7 +28,7 @@ import { expandFormula, LARGEST_STAGE, MOST_STAGES } from './warmup-formula.ts'
 const MINUTES_OF_A_DAY = 1_440
 
 /** The hours of a UTC day over which its allowance is spread, as minutes since midnight. */
-export interface ActiveWindow {
+interface ActiveWindow {
   from_minute: number
   to_minute: number
 }
@@ -116,8 +116,8 @@ export const warmupSchema = section({
   defaults: section({ curve: field(readCurveName).default('standard'), ...settings }).prefault({}),
 })
 
-export type ParsedWarmupSettings = z.infer<typeof warmupSchema>
-export type ParsedCurve = ParsedWarmupSettings['curves'][string]
+type ParsedWarmupSettings = z.infer<typeof warmupSchema>
+type ParsedCurve = ParsedWarmupSettings['curves'][string]
 
 /** One curve with all that holds for it. */
 export interface WarmupCurve extends Omit<ParsedCurve, 'stages' | 'formula'> {

@@ -20,7 +20,7 @@ import { readYamlSource } from './yaml-source.ts'
 const WRITTEN_BY_ADMINISTRATOR: readonly FileName[] = ['sternpost', 'pools']
 const NO_FOLDER = 'there is no such folder; make it with sternpost.yaml and pools.yaml, or name another with --config'
 
-export interface FolderReading {
+interface FolderReading {
   trees: Trees
   mistakes: Mistake[]
 }

@@ -16,7 +16,7 @@ const MOST_BYTES = 2 ** 20
 /** Would change the object a value is put into. */
 const REFUSED_KEYS = ['__proto__', 'constructor', 'prototype']
 
-export type YamlReading = { kind: 'read'; tree: SourceNode } | { kind: 'refused'; mistakes: Mistake[] }
+type YamlReading = { kind: 'read'; tree: SourceNode } | { kind: 'refused'; mistakes: Mistake[] }
 
 /** The text of a file, and the position of an offset in it. */
 interface Source {
