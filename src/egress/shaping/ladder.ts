@@ -55,14 +55,11 @@ export function isHalfOpen({ suspension }: Ladder, now: number): boolean {
   return suspension !== null && suspension.until <= now
 }
 
-export interface Block {
+export interface Block extends Pick<Suspension, 'rule' | 'cause' | 'isBlock'> {
   now: number
   steps: readonly number[]
   /** What the rule says; null: by the ladder. */
   duration: number | null
-  rule: string | null
-  cause: string
-  isBlock: boolean
 }
 
 /** Suspends, for longer than last time when it was half-open. Nothing while it is suspended: that is the same block. */

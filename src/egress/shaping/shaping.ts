@@ -7,6 +7,7 @@
  * `start`, `stop`, `tick` and `suspend` touch the store. No method throws; those four reject when the store does.
  */
 import { SECOND } from '../../base/clock.ts'
+import type { Tokens } from '../../base/pace.ts'
 import type { Rate } from '../../config/settings/field-types.ts'
 import type { ProviderLimits } from '../../config/settings/provider-settings.ts'
 import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
@@ -97,12 +98,7 @@ export interface ConnectionFailure {
   wasRequiredTls: boolean
 }
 
-/** How many messages may go now, and when the next one may if those are fewer than asked for. */
-export interface Tokens {
-  granted: number
-  /** Unix milliseconds, or null: all were granted. */
-  nextAt: number | null
-}
+export type { Tokens } from '../../base/pace.ts'
 
 export interface Shaping {
   /** Loads what paths are under. */
