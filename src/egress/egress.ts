@@ -22,7 +22,7 @@ import type { Stream } from '../mail/message.ts'
 import type { Store } from '../store/store.ts'
 import type { Reservation } from '../store/records/warmup-records.ts'
 import { createAllowance } from './ips/allowance.ts'
-import type { Ask } from './ips/allowance.ts'
+import type { AllowanceAsk } from './ips/allowance.ts'
 import type {
   Candidate,
   EgressIp,
@@ -39,15 +39,15 @@ import type { WaitingMail } from './ips/ip-statistics.ts'
 import { createIpPicker } from './ips/pick-ip.ts'
 import { createPoolBacklog } from './ips/pool-backlog.ts'
 import { createProjector } from './ips/projection.ts'
-import { createWarmup } from './keeper/warmup.ts'
-import type { Warmup } from './keeper/warmup.ts'
-import { createWarmupKeeper } from './keeper/warmup-keeper.ts'
-import type { BlockNote } from './keeper/warmup-keeper.ts'
+import { createWarmup } from './moves/warmup.ts'
+import type { Warmup } from './moves/warmup.ts'
+import type { BlockNote } from './moves/gate-watch.ts'
+import { createWarmupKeeper } from './moves/warmup-keeper.ts'
 
 export type * from './ips/egress-ip.ts'
-export type { Ask } from './ips/allowance.ts'
+export type { AllowanceAsk } from './ips/allowance.ts'
 export type { IpLookups } from './ips/ip-facts.ts'
-export type { BlockNote } from './keeper/warmup-keeper.ts'
+export type { BlockNote } from './moves/gate-watch.ts'
 
 export interface Egress {
   /** Loads states, adds records of new IPs, disables what this machine can not bind, closes days that were missed. */
@@ -75,7 +75,7 @@ export interface Egress {
   /** `pathOf` is asked for each candidate in turn, best first, until one is open. */
   choose(request: IpRequest, pathOf: (ip: EgressIp) => PathState): IpChoice
   /** Takes allowance, one answer for each ask in its order. Days that are over are closed before. */
-  reserve(asks: readonly Ask[]): Promise<Reservation[]>
+  reserve(asks: readonly AllowanceAsk[]): Promise<Reservation[]>
   /** A grant went back with an outcome: its IP may hope again. */
   noteRefund(ip: string, isp: string): void
   /** Takes an IP out, e.g. after EADDRNOTAVAIL, until a bind test succeeds again. */
@@ -124,7 +124,7 @@ export function createEgress(options: EgressOptions): { egress: Egress; warmup: 
   const poolsNow = (): ReturnType<LiveConfiguration['current']>['pools'] => configuration.current().pools
   const egress: Egress = {
     async start() {
-      await registry.start()
+      await registry.apply()
       await keeper.start()
       configuration.onChange(() => registry.apply())
     },

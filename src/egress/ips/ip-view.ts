@@ -6,8 +6,8 @@ import { startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { DayCount } from './allowance.ts'
 import type { IpState } from './egress-ip.ts'
 import type { IpFacts } from './ip-facts.ts'
-import type { KnownIp } from './ip-registry.ts'
-import { capOf, hourlyLimitOf, providerCapOf, targetOf, targetStageOf } from '../warmup/warmup-curve.ts'
+import type { KnownIp } from './known-ip.ts'
+import { ALL_ISPS, capOf, hourlyLimitOf, providerCapOf, targetOf, targetStageOf } from '../warmup/warmup-curve.ts'
 import { HEALTHY_DAYS_AT_TARGET } from '../warmup/warmup-days.ts'
 import { isInWarmup } from '../warmup/warmup-states.ts'
 
@@ -63,8 +63,6 @@ export interface IpViewParts {
   now: number
 }
 
-const TOTAL = '*'
-
 export function ipView(parts: IpViewParts): IpView {
   const {
     known: { ip, record },
@@ -103,7 +101,7 @@ function warmupView({ known, today, now }: Pick<IpViewParts, 'known' | 'today' |
   const cap = capOf(curve, stage)
   const sentToday = today?.granted ?? 0
   const dayStart = startOfUtcDay(utcDay(now))
-  const isps = [...(today?.grantedByIsp ?? [])].filter(([isp, count]) => isp !== TOTAL && count > 0)
+  const isps = [...(today?.grantedByIsp ?? [])].filter(([isp, count]) => isp !== ALL_ISPS && count > 0)
   return {
     status: ip.state,
     curve: name,

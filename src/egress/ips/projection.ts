@@ -19,12 +19,11 @@ import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { LiveConfiguration } from '../../config/live-configuration.ts'
 import type { Allowance } from './allowance.ts'
 import type { EgressIp, Projection, ProjectionRequest, RefusalDetails } from './egress-ip.ts'
-import { ANY_ISP, forecast } from '../warmup/forecast.ts'
+import { ANY_ISP, forecast, rampOf } from '../warmup/forecast.ts'
 import type { Forecast, ForecastIp } from '../warmup/forecast.ts'
 import type { IpRegistry } from './ip-registry.ts'
 import type { IpPicker, Tiers } from './pick-ip.ts'
 import type { PoolBacklog } from './pool-backlog.ts'
-import { targetOf } from '../warmup/warmup-curve.ts'
 
 export interface Projector {
   project(request: ProjectionRequest): Projection
@@ -48,8 +47,7 @@ const MOST_PLANS = 100
 
 export function createProjector(options: ProjectorOptions): Projector {
   const { configuration, registry, picker, clock } = options
-  const plans = new Map<string, { at: number; plan: Forecast }>()
-  registry.onChange(() => plans.clear())
+  const planFor = createPlanner(registry)
 
   function refuse(state: PoolState, text: string, retryAfter: number): Projection {
     return refusal('ip_not_warmed', state, text, retryAfter)
@@ -82,21 +80,6 @@ export function createProjector(options: ProjectorOptions): Projector {
     }
     if (ips.length === 0) return { kind: 'ok', startsAt: null }
     return withinLimits(planned, { state, startsAt: Math.max(now, startsAt), lifetime })
-  }
-
-  /** A pool that rejects needs the very count; for others a plan of the last second will do. */
-  function planFor({ pool, count, startsAt }: ProjectionRequest, state: PoolState, ips: ForecastIp[]): Forecast {
-    const { now, isRejecting, backlogByIsp: backlog } = state
-    const key = `${pool} ${count} ${ips.length}`
-    const kept = plans.get(key)
-    const isUsable = !isRejecting && startsAt <= now
-    if (isUsable && kept !== undefined && now >= kept.at && now < kept.at + PLANS_KEPT_FOR) return kept.plan
-    const asked = { [ANY_ISP]: count }
-    // What `reject` asks is whether today's allowance is used up, not whether the day is long enough.
-    const plan = forecast({ now, ips, backlog, asked, startsAt: Math.max(now, startsAt), isHourFree: isRejecting })
-    if (plans.size >= MOST_PLANS) plans.clear()
-    if (isUsable) plans.set(key, { at: now, plan })
-    return plan
   }
 
   function withinLimits(
@@ -140,6 +123,26 @@ export function createProjector(options: ProjectorOptions): Projector {
   }
 }
 
+type Planner = (request: ProjectionRequest, state: PoolState, ips: ForecastIp[]) => Forecast
+
+/** A pool that rejects needs the very count; for others a plan of the last second will do. */
+function createPlanner(registry: Pick<IpRegistry, 'onChange'>): Planner {
+  const plans = new Map<string, { at: number; plan: Forecast }>()
+  registry.onChange(() => plans.clear())
+  return ({ pool, count, startsAt }, { now, isRejecting, backlogByIsp: backlog }, ips) => {
+    const key = `${pool} ${count} ${ips.length}`
+    const kept = plans.get(key)
+    const isUsable = !isRejecting && startsAt <= now
+    if (isUsable && kept !== undefined && now >= kept.at && now < kept.at + PLANS_KEPT_FOR) return kept.plan
+    const asked = { [ANY_ISP]: count }
+    // What `reject` asks is whether today's allowance is used up, not whether the day is long enough.
+    const plan = forecast({ now, ips, backlog, asked, startsAt: Math.max(now, startsAt), isHourFree: isRejecting })
+    if (plans.size >= MOST_PLANS) plans.clear()
+    if (isUsable) plans.set(key, { at: now, plan })
+    return plan
+  }
+}
+
 interface PoolState {
   pool: string
   tiers: Tiers
@@ -177,25 +180,14 @@ function stagesOf({ warming, paused }: Tiers, { registry }: Counts): string {
 }
 
 /** Those that will send at some time: a pause without an end predicts nothing. */
-function forecastIps({ tiers, now }: PoolState, { registry, allowance }: Counts): ForecastIp[] {
-  const available = [
-    ...tiers.warming.map(({ address }) => ({ address, availableFrom: 0 })),
-    ...tiers.paused.flatMap(({ address, until }) =>
-      until === null ? [] : [{ address, availableFrom: Math.max(until, now) }],
-    ),
-  ]
-  return available.flatMap(({ address, availableFrom }) => {
+function forecastIps({ tiers: { warming, paused }, now }: PoolState, { registry, allowance }: Counts): ForecastIp[] {
+  const availableFrom = new Map(warming.map(({ address }) => [address, 0]))
+  for (const { address, until } of paused) if (until !== null) availableFrom.set(address, Math.max(until, now))
+  return [...availableFrom].flatMap(([address, from]) => {
     const known = registry.find(address)
     if (known === undefined) return []
-    const {
-      record,
-      curve: { curve },
-    } = known
-    const granted = allowance.today(address)
-    const counts = new Map([...(granted?.grantedByIsp ?? []), [ANY_ISP, granted?.granted ?? 0]])
-    const target = targetOf(curve, record.targetDailyVolume)
-    const ramp = { curve, stage: record.stage ?? 1, target, daysAtTarget: record.daysAtTarget, granted: counts }
-    return [{ ip: address, availableFrom, rate: Infinity, ramp }]
+    const ramp = rampOf(known.record, known.curve.curve, allowance.today(address)?.grantedByIsp)
+    return [{ ip: address, availableFrom: from, rate: Infinity, ramp }]
   })
 }
 

@@ -8,10 +8,12 @@
 import { DAY, HOUR } from '../../base/clock.ts'
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
-import { capOf, hourlyLimitOf, providerCapOf, targetStageOf, windowOf } from './warmup-curve.ts'
+import type { IpRecord } from '../../store/records/warmup-records.ts'
+import { ALL_ISPS, capOf, hourlyLimitOf, providerCapOf, targetOf, targetStageOf, windowOf } from './warmup-curve.ts'
 import { HEALTHY_DAYS_AT_TARGET } from './warmup-days.ts'
 
-export const ANY_ISP = '*'
+/** Of which no provider is known: bound by what holds for all together. */
+export const ANY_ISP = ALL_ISPS
 
 export interface ForecastIp {
   ip: string
@@ -100,6 +102,15 @@ export function forecast(request: ForecastRequest): Forecast {
   }
   if (sizeOf(asked) > 0) return { ...result, lastStartAt: null, finishAt: null }
   return result
+}
+
+/** Where an IP stands on its curve. */
+export function rampOf(
+  { stage, targetDailyVolume, daysAtTarget }: IpRecord,
+  curve: WarmupCurve,
+  granted: ForecastRamp['granted'] = new Map(),
+): ForecastRamp {
+  return { curve, stage: stage ?? 1, target: targetOf(curve, targetDailyVolume), daysAtTarget, granted }
 }
 
 /** What an IP takes on a day. */

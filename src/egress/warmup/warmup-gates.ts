@@ -30,7 +30,7 @@ export type HoldKind =
   | 'volume' // too little mail to judge by
   | 'utilization' // too little of the cap was used
 
-export interface Verdict {
+export interface DayVerdict {
   kind: 'demote' | 'hold' | 'advance'
   /** `<HoldKind>: <figures>`; null with advance. */
   reason: string | null
@@ -49,7 +49,7 @@ export interface Rates {
 
 type Gates = Pick<WarmupCurve, 'advance' | 'hold' | 'demote'>
 
-export function judgeDay(figures: DayFigures, gates: Gates): Verdict {
+export function judgeDay(figures: DayFigures, gates: Gates): DayVerdict {
   const rates = ratesOf(figures)
   const demoted = reachedLimit(figures, rates, gates.demote)
   if (demoted !== null) return { kind: 'demote', reason: demoted, isHealthy: false, rates }

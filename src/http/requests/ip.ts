@@ -6,7 +6,7 @@ import { z } from 'zod'
 import { DAY, SECOND } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { StatisticsRange } from '../../egress/ips/ip-statistics.ts'
-import type { WarmupStart } from '../../egress/keeper/warmup.ts'
+import type { WarmupStart } from '../../egress/moves/warmup.ts'
 import { DEFAULT_LIMIT, listParameters, timeParameter } from './list.ts'
 import { optionalText } from './optional.ts'
 

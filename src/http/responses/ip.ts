@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { toUnixSeconds } from '../../base/clock.ts'
 import type { StatisticsView } from '../../egress/ips/ip-statistics.ts'
 import type { IpView, WarmupView } from '../../egress/ips/ip-view.ts'
-import type { ForecastView } from '../../egress/keeper/warmup-forecast.ts'
+import type { ForecastView } from '../../egress/moves/warmup-forecast.ts'
 import { count, textOrNull, time, timeOrNull } from './fields.ts'
 
 const status = () => z.enum(['cold', 'warming', 'paused', 'warmed', 'suspended', 'disabled'])
