@@ -8,7 +8,7 @@ import { createSocket } from 'node:dgram'
 import { connect } from 'node:net'
 import { errorCode, errorText } from '../base/errors.ts'
 import { readAnswer, TYPES, writeQuestion } from './dns-message.ts'
-import type { Answer, Question } from './dns-message.ts'
+import type { DnsMessage, Question } from './dns-message.ts'
 
 export interface AskLimits {
   server: { address: string; port: number }
@@ -16,19 +16,19 @@ export interface AskLimits {
   timeoutMilliseconds: number
 }
 
-export interface Received {
+export interface DnsReply {
   message: Buffer
-  answer: Answer
+  answer: DnsMessage
 }
 
 const SILENCE = 'the validating resolver did not answer in time'
 const LENGTH_BYTES = 2
 
-export function askByUdp({ server, question, timeoutMilliseconds }: AskLimits): Promise<Received | string> {
+export function askByUdp({ server, question, timeoutMilliseconds }: AskLimits): Promise<DnsReply | string> {
   return new Promise((resolve) => {
     const socket = createSocket(server.address.includes(':') ? 'udp6' : 'udp4')
     let isOver = false
-    const end = (result: Received | string): void => {
+    const end = (result: DnsReply | string): void => {
       if (isOver) return
       isOver = true
       clearTimeout(timer)
@@ -48,12 +48,12 @@ export function askByUdp({ server, question, timeoutMilliseconds }: AskLimits): 
 }
 
 /** RFC 1035 §4.2.2: each message has its length in front. */
-export function askByTcp({ server, question, timeoutMilliseconds }: AskLimits): Promise<Received | string> {
+export function askByTcp({ server, question, timeoutMilliseconds }: AskLimits): Promise<DnsReply | string> {
   return new Promise((resolve) => {
     const socket = connect({ host: server.address, port: server.port })
     const chunks: Buffer[] = []
     let size = 0
-    const end = (result: Received | string): void => {
+    const end = (result: DnsReply | string): void => {
       clearTimeout(timer)
       socket.destroy()
       resolve(result)
@@ -84,7 +84,7 @@ export function askByTcp({ server, question, timeoutMilliseconds }: AskLimits): 
 }
 
 /** An answer without its question can not be told from one to another question, and is no answer. */
-function answerTo(question: Question, message: Buffer): Answer | undefined {
+function answerTo(question: Question, message: Buffer): DnsMessage | undefined {
   const answer = readAnswer(message)
   if (answer === undefined || answer.id !== question.id) return undefined
   const isAsked = answer.question?.name === question.name && answer.question.type === TYPES[question.type]

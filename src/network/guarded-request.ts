@@ -19,9 +19,14 @@ import { Agent, buildConnector } from 'undici'
 import { SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import { canonicalIp, isPublicUnicast } from '../base/ip-address.ts'
-import { exchange, MOST_BODY_BYTES } from './one-exchange.ts'
-import { isCertificateProblem, reasonOf, REFUSED_ADDRESS, RefusedAddress } from './request-failures.ts'
-import { urlProblem } from './url-rules.ts'
+import {
+  exchange,
+  isCertificateProblem,
+  MOST_BODY_BYTES,
+  reasonOf,
+  REFUSED_ADDRESS,
+  RefusedAddress,
+} from './one-exchange.ts'
 
 /** All addresses of a host name; rejects, or gives none, when it does not resolve. */
 export type AddressLookup = (hostname: string) => Promise<readonly string[]>
@@ -71,12 +76,13 @@ export interface GuardedRequest {
 }
 
 const DEFAULT_ANSWER_BYTES = 512
-/** libraries.md 6; the whole request has its own, longer limit. */
+/** The whole request has its own, longer limit. */
 const CONNECT_TIMEOUT = 5 * SECOND
 const CHECK_LOOKUP_TIMEOUT = 5 * SECOND
 const MOST_HEADER_BYTES = 16_384
 /** URLs that are asked again and again. */
 const MOST_REMEMBERED = 1_000
+const MOST_URL_CHARACTERS = 2_048
 
 /** Where a URL leads, or what is wrong with it. */
 type Target = { origin: string; path: string }
@@ -131,6 +137,26 @@ function readUrl(url: string, allowHttp: boolean): ReadUrl {
   if (problem !== undefined) return { target: undefined, problem }
   const { origin, pathname, search } = new URL(url)
   return { target: { origin, path: pathname + search }, problem: undefined }
+}
+
+/**
+ * What is wrong with the text of a URL, as a phrase behind the field's name, or undefined. Only the plain form is taken:
+ * a URL parser also reads backslashes, missing slashes, line breaks and blanks inside, and two programs that read the
+ * same text as two hosts are how such checks are got around.
+ */
+function urlProblem(text: string, allowHttp: boolean): string | undefined {
+  if (text.length > MOST_URL_CHARACTERS) return `must have at most ${MOST_URL_CHARACTERS} characters`
+  // The scheme with both slashes, then the authority: no slash, backslash, query or fragment in it, and not empty.
+  const authority = /^(https?):\/\/([^/\\?#]+)/i.exec(text)
+  const scheme = authority?.[1]?.toLowerCase()
+  if (scheme !== 'https' && !(scheme === 'http' && allowHttp)) {
+    return allowHttp ? 'must be an http or https URL' : 'must be an https URL'
+  }
+  // Blanks, control characters (Cc) and backslashes anywhere.
+  if (/[\s\p{Cc}\\]/u.test(text)) return 'must not hold blanks, control characters or backslashes'
+  if (authority?.[2]?.includes('@') === true) return 'must not hold a user name or password'
+  if (text.includes('#')) return 'must not have a fragment'
+  return URL.canParse(text) ? undefined : 'is not a valid URL'
 }
 
 function addressRule(options: GuardedRequestOptions): (address: string) => boolean {

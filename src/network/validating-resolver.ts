@@ -13,9 +13,9 @@ import { SECOND } from '../base/clock.ts'
 import { unreachable } from '../base/errors.ts'
 import { canonicalIp } from '../base/ip-address.ts'
 import { askByTcp, askByUdp } from './ask-dns-server.ts'
-import type { Received } from './ask-dns-server.ts'
+import type { DnsReply } from './ask-dns-server.ts'
 import { readName, RESPONSE_CODES, TYPES } from './dns-message.ts'
-import type { Answer, QuestionType, ResourceRecord } from './dns-message.ts'
+import type { DnsMessage, QuestionType, ResourceRecord } from './dns-message.ts'
 import { isDnsName, MOST_ALIASES, normaliseDnsName } from './dns-resolver.ts'
 import type { AnswerFacts, DnsAnswer, ValidatingResolver } from './resolver.ts'
 import { readTlsa } from './tlsa.ts'
@@ -45,7 +45,7 @@ export function createValidatingResolver(options: ValidatingResolverOptions): Va
   const { timeoutMilliseconds, tries } = options
   const server = readServer(options.server)
 
-  async function ask(name: string, type: QuestionType, isCheckingDisabled: boolean): Promise<Received | string> {
+  async function ask(name: string, type: QuestionType, isCheckingDisabled: boolean): Promise<DnsReply | string> {
     let reason = 'the validating resolver did not answer in time'
     for (let left = tries; left > 0; left--) {
       const question = { id: randomInt(HIGHEST_ID + 1), name, type, isCheckingDisabled }
@@ -101,7 +101,7 @@ interface Asked<Item> {
 }
 
 /** Undefined for a chain of aliases without end. Records of other names than the chain's are not looked at. */
-function itemsOf<Item>({ message, answer }: Received, { name, type, read }: Asked<Item>): DnsAnswer<Item> | undefined {
+function itemsOf<Item>({ message, answer }: DnsReply, { name, type, read }: Asked<Item>): DnsAnswer<Item> | undefined {
   let canonicalName = name
   let ttlSeconds = Infinity
   for (let aliases = 0; type !== 'CNAME'; aliases++) {
@@ -130,7 +130,7 @@ function itemsOf<Item>({ message, answer }: Received, { name, type, read }: Aske
   return { kind: answer.code === RESPONSE_CODES.NXDOMAIN ? 'no-name' : 'no-record', facts }
 }
 
-function negativeSeconds(message: Buffer, { authorities }: Answer): number {
+function negativeSeconds(message: Buffer, { authorities }: DnsMessage): number {
   const zone = authorities.find(({ type }) => type === TYPES.SOA)
   if (zone === undefined || zone.end - zone.start < NEGATIVE_TTL_BYTES) return DEFAULT_NEGATIVE_SECONDS
   return Math.min(zone.ttlSeconds, message.readUInt32BE(zone.end - NEGATIVE_TTL_BYTES))

@@ -80,23 +80,7 @@ export function createIpRegistry(options: IpRegistryOptions): IpRegistry {
       if (isOneBack) rebuild()
     },
     refresh,
-    async change(address, decide) {
-      for (let round = 0; round < MOST_ROUNDS; round++) {
-        const current = known.get(address)
-        if (current === undefined) return undefined
-        const moved = decide(current.record, current)
-        if (moved === null || moved.audit.length === 0) return current
-        const { record, audit, events } = moved
-        const caps = capsOf(current.record, moved, configuration, clock)
-        const isDone = await store.changeIp({ record, audit, events, caps })
-        await refresh()
-        if (!isDone) continue
-        logMoves(options.logger, moved)
-        if (events.length > 0) options.onEvents()
-        return known.get(address)
-      }
-      throw new Error(`the state of ${address} changes too often`)
-    },
+    change: createIpChange(options, (address) => known.get(address), refresh),
     onChange: (listener) => void listeners.push(listener),
   }
   const curves = createCurveChanges({ configuration, store, clock, registry })
@@ -140,6 +124,31 @@ export function createIpRegistry(options: IpRegistryOptions): IpRegistry {
     // The time of the last grant alone changes nothing for anybody.
     if (isNews) rebuild()
     else arrange()
+  }
+}
+
+/** `refresh` reads the records again. */
+function createIpChange(
+  { configuration, store, clock, logger, onEvents }: IpRegistryOptions,
+  find: IpRegistry['find'],
+  refresh: () => Promise<void>,
+): IpRegistry['change'] {
+  return async (address, decide) => {
+    for (let round = 0; round < MOST_ROUNDS; round++) {
+      const current = find(address)
+      if (current === undefined) return undefined
+      const moved = decide(current.record, current)
+      if (moved === null || moved.audit.length === 0) return current
+      const { record, audit, events } = moved
+      const caps = capsOf(current.record, moved, configuration, clock)
+      const isDone = await store.changeIp({ record, audit, events, caps })
+      await refresh()
+      if (!isDone) continue
+      logMoves(logger, moved)
+      if (events.length > 0) onEvents()
+      return find(address)
+    }
+    throw new Error(`the state of ${address} changes too often`)
   }
 }
 
