@@ -12,7 +12,7 @@ import type { Store } from '../store/store.ts'
 import { poolProblems, trackingOf } from './add-domain.ts'
 import type { DkimSettings, TrackingRequest } from './add-domain.ts'
 import { createDkimKey, newSelector } from './records/dkim-keys.ts'
-import { algorithmsToRotate, isRotating } from './dkim-rotation.ts'
+import { algorithmsToRotate, isRotating } from './records/dkim-rotation.ts'
 import { readDomainName } from './domain-name.ts'
 import type { InTurn } from './in-turn.ts'
 

@@ -42,7 +42,7 @@ export interface RequiredRecord {
 }
 
 /** A record as the DNS would give it. */
-export interface PublishedRecord {
+export interface ZoneRecord {
   type: 'TXT' | 'CNAME' | 'MX'
   name: string
   /** An MX has its priority in front: `10 mail.example.net`. */
@@ -106,16 +106,16 @@ function dkimRecord(domain: string, key: DkimKeyRecord): RequiredRecord {
 }
 
 /** What the owner's zone answers for `name` when all that we ask for is published. */
-export function recordsOfDomain(domain: DomainRecord, facts: RecordFacts, name: string): PublishedRecord[] {
+export function recordsOfDomain(domain: DomainRecord, facts: RecordFacts, name: string): ZoneRecord[] {
   return requiredRecords(domain, facts)
     .filter((record) => record.name === name && record.via === undefined)
     .map(({ type, value }) => ({ type, name, value }))
 }
 
 /** What our own target names answer: MX and SPF of the return path, and the SPF that lists every pool IP. */
-export function recordsOfTargets(facts: RecordFacts, ips: readonly string[], name: string): PublishedRecord[] {
+export function recordsOfTargets(facts: RecordFacts, ips: readonly string[], name: string): ZoneRecord[] {
   const { return_path: returnPath, spf } = facts.targets
-  const records: PublishedRecord[] = []
+  const records: ZoneRecord[] = []
   if (name === returnPath) {
     records.push({ type: 'MX', name, value: `${MX_PRIORITY} ${facts.hostname}` })
     records.push({ type: 'TXT', name, value: spfRecordValue(facts) })

@@ -15,7 +15,7 @@ import { checkSpf } from './check-spf.ts'
 import type { SpfFacts } from './check-spf.ts'
 import { isRequiredKey } from '../records/domain-state.ts'
 import { shownRecords } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { RecordFinding } from './finding.ts'
 import { REQUIRED_PURPOSES } from '../records/required-records.ts'
 import type { RecordPurpose } from '../records/required-records.ts'
 
@@ -58,7 +58,7 @@ interface CheckedRecord {
   selector?: string
 }
 
-function toCheck(record: CheckedRecord, finding: Finding, domain: DomainRecord, now: number): RecordCheck {
+function toCheck(record: CheckedRecord, finding: RecordFinding, domain: DomainRecord, now: number): RecordCheck {
   const { status, found, error, hint, evaluated } = finding
   return {
     ...record,

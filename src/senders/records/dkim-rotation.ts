@@ -9,8 +9,8 @@
  * Nothing was signed for a domain that never was verified, so there the next key takes over at first sight. Each
  * algorithm goes its own way: an Ed25519 key that nobody publishes holds up no RSA key.
  */
-import { DAY, MINUTE } from '../base/clock.ts'
-import type { DkimAlgorithm, DkimKeyRecord, DomainRecord, RecordCheck } from '../store/records/records.ts'
+import { DAY, MINUTE } from '../../base/clock.ts'
+import type { DkimAlgorithm, DkimKeyRecord, DomainRecord, RecordCheck } from '../../store/records/records.ts'
 
 const SEEN_FOR = 10 * MINUTE
 const RETIRING_FOR = 7 * DAY
