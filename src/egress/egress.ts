@@ -1,19 +1,9 @@
 /**
  * Pools and their IPs: which pool a message uses, which of its IPs may send, which one a message gets, and what may be
- * accepted. The state machine of an IP stands in `warmup-states.ts`.
+ * accepted (egress/README.md).
  *
- * | part            | what it is |
- * | --------------- | ---------- |
- * | ip-registry     | the IPs: files, stored state, what this machine can bind |
- * | allowance       | what the store granted, and what may be hoped for |
- * | pick-ip         | tiers and the stable choice |
- * | warmup-keeper   | days, gates, pauses that end, idle IPs |
- * | projection      | the four cases of ip_not_warmed, and the estimated start |
- * | warmup          | what the API and the command line ask for |
- *
- * A disabled IP is never replaced by another source address (delivery/README.md "The SMTP session"): without a usable
- * IP there is no choice, and the message waits. `start`, `apply`, `reserve` and `suspend` reject when the store does;
- * nothing else throws.
+ * Without a usable IP there is no choice, and the message waits. `start`, `reserve` and `suspend` reject when the store
+ * does; nothing else throws.
  */
 import type { Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
@@ -50,7 +40,7 @@ export type { IpLookups } from './ips/ip-facts.ts'
 export type { BlockNote } from './moves/gate-watch.ts'
 
 export interface Egress {
-  /** Loads states, adds records of new IPs, disables what this machine can not bind, closes days that were missed. */
+  /** Loads states, adds records of new IPs, disables what this machine cannot bind, closes days that were missed. */
   start(): Promise<void>
   /** No timer fires any more; resolves when what was under way has ended. */
   stop(): Promise<void>

@@ -83,7 +83,7 @@ export function askByTcp({ server, question, timeoutMilliseconds }: AskLimits): 
   })
 }
 
-/** An answer without its question can not be told from one to another question, and is no answer. */
+/** An answer without its question cannot be told from one to another question, and is no answer. */
 function answerTo(question: Question, message: Buffer): DnsMessage | undefined {
   const answer = readAnswer(message)
   if (answer === undefined || answer.id !== question.id) return undefined

@@ -2,12 +2,9 @@
  * HTTP requests to URLs that others chose, which never reach an address of our own network (network/README.md
  * "Addresses never connected to").
  *
- * Refused before any connection: an address literal, in whatever notation, that is no global unicast address, and a
- * name of which any address is none. The socket goes to the addresses that were judged, so a name that changes its
- * answer between check and connect gains nothing, and its peer is judged once more. Redirects are not followed.
- * `timeoutMilliseconds` runs from the start of the connect to the end of the answer's headers; of the body at most 64
- * KiB are read, within the same time. A receiver that answered and then does not end its body has answered.
- * Never throws: a failure is a result with a reason that names no address.
+ * `timeoutMilliseconds` runs from the start of the connect to the end of the answer; of the body at most 64 KiB are
+ * read. A receiver that answered a POST and then does not end its body has answered. Never throws: a failure is a result
+ * with a reason that names no address.
  */
 import { readFileSync } from 'node:fs'
 import { lookup as systemLookup } from 'node:dns/promises'

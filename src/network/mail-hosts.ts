@@ -1,10 +1,8 @@
 /**
- * Finds the hosts that take mail for a domain, best first.
+ * Finds the hosts that take mail for a domain, best first (network/README.md "Mail hosts").
  *
  * Never throws for an answer of the DNS: each way to have no host is a result of its own, because the caller treats
- * them differently. The order inside one preference is drawn anew by each call. What others publish never leads
- * inwards: loopback, private and other special addresses, and our own, are left out (network/README.md "Addresses never
- * connected to"). RFC 5321 §5.1, RFC 7505; network/README.md "Mail hosts".
+ * them differently. What others publish never leads inwards. RFC 5321 §5.1, RFC 7505.
  */
 import { canonicalIp, ipFamily, isPublicUnicast } from '../base/ip-address.ts'
 import { unreachable } from '../base/errors.ts'

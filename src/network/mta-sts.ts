@@ -1,10 +1,6 @@
 /**
- * MTA-STS policies of recipient domains: found, fetched, kept (RFC 8461; network/README.md "MTA-STS").
- *
- * A policy in force outlives every failure of DNS and web server until its own end; without one, a failure means that
- * there is no policy. The fetch goes through the guarded client: no redirects, 64 KiB, 60 s, never inwards. One fetch
- * per domain is under way, nobody waits longer than 20 s for it, and a policy that could not be fetched is tried again
- * after five minutes. Rejects only when the memory does.
+ * MTA-STS policies of recipient domains: found, fetched, kept (RFC 8461; network/README.md "MTA-STS"). Rejects only
+ * when the memory does.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'

@@ -1,13 +1,6 @@
 /**
- * API keys: who may call, from where, and what they may do (http/README.md "Keys and scopes").
- *
- * A key is `sk_live_` or `sk_test_` and 40 random characters: 238 bits, so an unsalted SHA-256 is enough to keep it,
- * and the lookup by that hash tells a guesser nothing about how near the guess was. The key itself is shown once, at
- * creation; afterwards only its last four characters are.
- *
- * A key that was found is remembered for 5 s, so that a busy sender costs no read per request; what is changed or
- * revoked here is forgotten at once. Expiry and address are judged on every call. When a key was last used is written
- * at most every five minutes. Throws ServiceError.
+ * API keys: who may call, from where, and what they may do (http/README.md "Keys and scopes", senders/README.md
+ * "Secrets"). Throws ServiceError.
  */
 import { hash, randomInt } from 'node:crypto'
 import { MINUTE, SECOND, toUnixSeconds } from '../base/clock.ts'

@@ -186,15 +186,16 @@ export function createDomains(options: DomainsOptions): Domains {
     },
     zoneFile: async (name) => zoneFile(await required(name), facts),
     requireVerified: sending.require,
-    publishedRecords: async (name) => {
-      const asked = name.toLowerCase()
-      const domains = await Promise.all(namesFrom(asked).map((each) => store.findDomain(each)))
-      const theirs = domains.flatMap((domain) => (domain === null ? [] : recordsOfDomain(domain, facts, asked)))
-      return [...recordsOfTargets(facts, addresses(egress.ips()), asked), ...theirs]
-    },
+    publishedRecords: (name) => publishedAt(name.toLowerCase(), options, facts),
     checkDue: checks.runDue,
     stop: checks.stop,
   }
+}
+
+async function publishedAt(asked: string, options: DomainsOptions, facts: RecordFacts): Promise<ZoneRecord[]> {
+  const domains = await Promise.all(namesFrom(asked).map((each) => options.store.findDomain(each)))
+  const theirs = domains.flatMap((domain) => (domain === null ? [] : recordsOfDomain(domain, facts, asked)))
+  return [...recordsOfTargets(facts, addresses(options.egress.ips()), asked), ...theirs]
 }
 
 function addresses(ips: readonly { address: string }[]): string[] {

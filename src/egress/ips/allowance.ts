@@ -1,10 +1,9 @@
 /**
- * What is left of the warmup allowance, as far as this process remembers.
+ * What is left of the warmup allowance, as far as this process remembers: how many messages may hope for a grant now,
+ * and when the next one can be given (egress/README.md "Smoothing").
  *
- * The store alone grants (egress/README.md "Smoothing" and "Provider shares"); here is what its answers teach: how many
- * more may hope for a grant now, and when the next one can be given. A guess too high costs an empty reservation, one
- * too low a short wait. The counts of the day are read from the store at the start, then kept by each grant and refund,
- * and read again each minute.
+ * The store alone grants; its answers teach what is here. A guess too high costs an empty reservation, one too low a
+ * short wait. The counts of the day are read at the start and again each minute.
  */
 import { DAY, HOUR } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'

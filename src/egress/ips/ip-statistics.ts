@@ -132,7 +132,7 @@ function totalsOf(hours: readonly IpHour[]): StatisticsTotals {
   }
 }
 
-/** To four digits, as in the contract's example. */
+/** To four digits. */
 function share(count: number, of: number): number {
   return of === 0 ? 0 : Number((count / of).toFixed(4))
 }

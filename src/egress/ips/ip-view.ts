@@ -135,6 +135,6 @@ function estimatedCompletion({ record, curve: { curve } }: KnownIp, now: number)
   if (stage === null || !isInWarmup(record) || (isHalted && until === null)) return null
   const last = targetStageOf(curve, targetOf(curve, record.targetDailyVolume))
   const days = Math.max(0, last - stage) + (last === curve.stages.length ? 1 : HEALTHY_DAYS_AT_TARGET - daysAtTarget)
-  // The day on which a pause ends can not advance.
+  // The day on which a pause ends cannot advance.
   return startOfUtcDay(utcDay(Math.max(now, until ?? 0))) + (days + (isHalted ? 1 : 0)) * DAY
 }

@@ -1,16 +1,6 @@
 /**
- * Which IP a message gets (egress/README.md "Which IP" to 5.4), and which ones a queue key could use at all.
- *
- * | message       | order |
- * | ------------- | ----- |
- * | kept          | the IP of its last try, as long as `keepIpUntil` says and that can send |
- * | first attempt | warming IPs with allowance; the pool's own that need none; those of the overflow pool |
- * | retry         | the pool's own; the IP of its last attempt, which costs no allowance; overflow; warming ones |
- *
- * Inside a tier the stable choice decides, and the next score when the path of the winner is closed. The overflow pool
- * is for mail that has no own IP, not for one that is merely busy. An IP that was blocked for the message is left out
- * unless all were. When no path is open, the message waits on the first that only its rate closes, and for moments.
- * Never throws.
+ * Which IP a message gets, and which ones a queue key could use at all: the tiers of egress/README.md "Which IP", the
+ * stable choice inside a tier, and the next score when the path of the winner is closed. Never throws.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'

@@ -1,17 +1,9 @@
 /**
- * Before acceptance: whether mail can start within policy, and when (http/README.md "ip_not_warmed", egress/README.md
- * "Overflow and refusal").
+ * Before acceptance: whether mail can start within policy, and when. The four cases of ip_not_warmed are those of
+ * egress/README.md "Overflow and refusal".
  *
- * | case | refused with ip_not_warmed when no IP is warmed, here or in the overflow pool, and |
- * | ---- | ----------------------------------------------------------------------------------- |
- * | 1    | every IP that is not suspended or disabled is cold                                   |
- * | 2    | the pool has `overflow: reject`, and its mail could not start on its first day       |
- * | 3    | the projected start is later than `max_defer`, or than the lifetime; or it never is: |
- * |      | `warmup_streams` keeps this mail from warming IPs                                    |
- * | 4    | the request named the pool, all its warming IPs are paused, for longer than `max_defer` |
- *
- * A pool with only suspended or disabled IPs is `unavailable`. A pause without an end predicts nothing: outside of case
- * 4 and of `reject` its mail is accepted and waits. All from counters in memory; never throws.
+ * A pause without an end predicts nothing: mail that waits for it is accepted, but where the request named the pool or
+ * the pool rejects. All from counters in memory; never throws.
  */
 import { HOUR, SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'

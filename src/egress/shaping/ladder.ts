@@ -1,12 +1,7 @@
 /**
  * Suspensions that grow while blocks come back, with a half-open time after each: of a path, of a lane, of an IP
- * (egress/README.md "Suspension ladder").
- *
- *   open -> suspended        a rule fires, or blocks without a rule add up
- *   suspended -> half-open   its time is over: one message, and after each that passes one more
- *   half-open -> open        three have passed          half-open -> suspended, one step longer: refused as a block
- *
- * The step falls by one for every 24 h without a block. Pure; times are Unix milliseconds.
+ * (egress/README.md "Suspension ladder"). The step falls by one for every 24 h without a block. Pure; times are Unix
+ * milliseconds.
  */
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
 

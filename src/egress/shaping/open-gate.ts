@@ -1,9 +1,6 @@
 /**
- * Whether a path takes messages now, and how many: the question asked for each candidate of each claim
- * (egress/README.md "Shaping").
- *
- * The first that holds closes it: a suspension by hand, of path, IP or lane, a wait after path errors, a rate, the
- * connections of the pool. Reads only; never throws.
+ * Whether a path takes messages now, and how many: the question asked for each candidate of each claim. The first thing
+ * that holds closes it, in the order of egress/README.md "Shaping". Reads only; never throws.
  */
 import { MINUTE } from '../../base/clock.ts'
 import { SHORT_WAIT } from './shaping.ts'

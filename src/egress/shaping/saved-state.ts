@@ -1,8 +1,8 @@
 /**
  * What paths, lanes and IPs are under, as text for the store, so that a restart forgets no limit and no suspension.
  *
- * What says no more than a new record is ''. What another version wrote, or nobody can read, is undefined: the path
- * starts as new, which is safe: it will be told again. Messages' rates are not kept (egress/README.md "Rates").
+ * What says no more than a new record is ''. What another version wrote, or nobody can read, starts as new, which is
+ * safe: receivers will tell it again. Message rates are not kept.
  */
 import type { PathStateRecord } from '../../store/records/warmup-records.ts'
 import { newBackOff } from './back-off.ts'
@@ -55,7 +55,7 @@ function addPathFacts({ concurrency, backOff, replyLimits, counts }: PathRecord,
   if (counts.size > 0) facts['counts'] = Object.fromEntries(counts)
 }
 
-/** Puts it among the records; false: it can not be read. */
+/** Puts it among the records; false: it cannot be read. */
 export function restore(records: ShapingRecords, { ip, route, state, savedAt }: PathStateRecord): boolean {
   const saved = readObject(state)
   if (saved?.['version'] !== VERSION) return false

@@ -1,7 +1,6 @@
 /**
  * What shaping says of a path (egress IP, route), and what it is told: the interface between `delivery` and the limits,
- * rates, back-off and suspensions of egress/README.md "Shaping" and "Reply rules". `shaping/create-shaping.ts` makes
- * it.
+ * rates, back-off and suspensions of egress/README.md "Shaping" and "Reply rules".
  *
  * Everything is decided from what receivers answered, from the clock and by operators: nothing here waits, and only
  * `start`, `stop`, `tick` and `suspend` touch the store. No method throws; those four reject when the store does.
@@ -194,17 +193,11 @@ export interface PathView {
 export interface ShapingSignals {
   /** The IP is blocked somewhere: its warmup may have to pause (egress/README.md "Gates"). */
   onBlock(block: BlockSignal): void
-  /**
-   * Three providers suspended the IP within 1 h: it is suspended as a whole (egress/README.md "Suspension ladder" step
-   * 4).
-   */
+  /** Three providers suspended the IP within 1 h: it is suspended as a whole. */
   onIpSuspension(ip: string, until: number, reason: string): void
-  /** A sending domain is suspended on a route (egress/README.md "Suspension ladder" step 5). */
+  /** A sending domain is suspended on a route. */
   onLaneSuspension(lane: LaneSuspension): void
-  /**
-   * No path of the IP connects while other IPs reach the same routes: filtered, or gone (egress/README.md "Back-off of
-   * a path").
-   */
+  /** No path of the IP connects while other IPs reach the same routes: filtered, or gone. */
   onIpUnreachable(ip: string, reason: string): void
 }
 

@@ -1,8 +1,6 @@
 /**
- * Brings what paths are under into the store and back: what matters at once, small changes with the next `tick`.
- *
- * A store that refuses is logged, and everything is saved with the next `tick`. `load` and `saveAll` reject with its
- * reason.
+ * Brings what paths are under into the store and back: what matters at once, small changes with the next `tick`. What
+ * the store refuses is logged and saved with the next `tick`; `load` and `saveAll` reject with its reason.
  */
 import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'

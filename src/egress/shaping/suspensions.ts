@@ -1,14 +1,6 @@
 /**
- * Who is suspended after a block, and who passes a probe: the steps 3 to 5 of the ladder (egress/README.md "Suspension
- * ladder").
- *
- * | step | scope                                  | enters by                                             |
- * | ---- | -------------------------------------- | ----------------------------------------------------- |
- * | 3    | path                                   | a rule with `suspend`, five `ip_block` without a rule  |
- * | 4    | IP                                     | three providers at step 3 by a block, within 1 h       |
- * | 5    | sending domain on a route, in one pool | a rule with `suspend_lane`, five refusals of it        |
- *
- * An IP that comes back sends one message over one path at a time until three have passed. Never throws.
+ * Who is suspended after a block, and who passes a probe: the steps 3 (path), 4 (IP) and 5 (lane) of egress/README.md
+ * "Suspension ladder". Never throws.
  */
 import { HOUR } from '../../base/clock.ts'
 import { IP_STEPS, isHalfOpen, isSuspended, LANE_STEPS, notePassed, PATH_STEPS, suspend } from './ladder.ts'

@@ -1,9 +1,6 @@
 /**
  * When a number of messages would have left, under caps, provider shares and the backlog before them (egress/README.md
- * "Forecast").
- *
- * Pure. Assumes that every gate passes and that a day spreads its mail evenly, within the hourly limit. A message of
- * which no provider is known (ANY_ISP) is bound by no share: nothing known is no reason to predict a wait.
+ * "Forecast"). Pure. A day is taken to spread its mail evenly, within the hourly limit.
  */
 import { DAY, HOUR } from '../../base/clock.ts'
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
@@ -42,7 +39,7 @@ export interface ForecastRequest {
   backlog: Readonly<Record<string, number>>
   /** By isp. */
   asked: Readonly<Record<string, number>>
-  /** The asked ones can not start before. */
+  /** The asked ones cannot start before. */
   startsAt: number
   /** Only what is left of the allowance counts: the hourly limit does not keep it from what is left of a day. */
   isHourFree?: boolean

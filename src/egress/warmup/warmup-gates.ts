@@ -1,13 +1,7 @@
 /**
- * The gates of the warmup: what the figures of a day, or of the last hour, say (egress/README.md "Gates"). Pure.
+ * The gates of the warmup: what the figures of a day, or of the last hour, say (egress/README.md "Gates").
  *
- * | verdict | when: the first line that applies |
- * | ------- | --------------------------------- |
- * | demote  | a demote limit is reached: rate, and `min_count` cases of its cause |
- * | hold    | a hold limit is reached; no mail or too little; used too little; delivery too low; a pause in the day |
- * | advance | none of these |
- *
- * A limit counts as reached from the limit itself on. A rate of nothing reaches no limit.
+ * A limit counts as reached from the limit itself on. A rate of nothing reaches no limit. Pure.
  */
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import type { IpHealth, WarmupDay } from '../../store/records/warmup-records.ts'

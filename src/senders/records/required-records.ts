@@ -1,11 +1,9 @@
 /**
- * The DNS records of a sending domain: which ones its owner publishes, and what our own target names answer.
+ * The DNS records of a sending domain: which ones its owner publishes, and what our own target names answer
+ * (senders/README.md "Checks of a domain").
  *
- * The owner publishes two required records (the DKIM key, and a CNAME that gives the return path to us) and two
- * recommended ones (DMARC, and a CNAME for tracked links). A domain may have further keys: an Ed25519 one beside the
- * RSA one, one that will take over, one that did sign; each has its record. The target of the return path carries MX
- * and SPF, so a change of our IPs never needs work in the owner's DNS; `via` marks a record that another one brings
- * along (http/README.md "Domains"). Pure, never fails. RFC 6376 §3.6.1, RFC 7208 §4.5, RFC 9989 §4.7.
+ * The target of the return path carries MX and SPF, so a change of our IPs never needs work in the owner's DNS; `via`
+ * marks a record that another one brings along. Pure, never fails. RFC 6376 §3.6.1, RFC 7208 §4.5, RFC 9989 §4.7.
  */
 import { organizationalDomain } from '../../mail/organizational-domain.ts'
 import type { DkimKeyRecord, DkimKeyRole, DomainRecord, PublicDkimKey } from '../../store/records/records.ts'

@@ -55,7 +55,7 @@ export function shownRecords(found: readonly string[]): string[] {
   )
 }
 
-/** As a zone file writes a byte that can not be printed (RFC 1035 §5.1), beyond a byte as JavaScript does. */
+/** As a zone file writes a byte that cannot be printed (RFC 1035 §5.1), beyond a byte as JavaScript does. */
 function escaped(character: string): string {
   const code = character.charCodeAt(0)
   return code < 256 ? `\\${String(code).padStart(3, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`

@@ -1,10 +1,6 @@
 /**
- * What the DNS really says about a sending domain's records. Effects are checked, not text (senders/README.md "Checks
- * of a domain").
- *
- * A record is `verified` when its effect is there; `pending` while nothing was ever published; `failed` when what is
- * published has another effect, or nothing is left of what was seen before; `temporary_failure` when no answer came.
- * Never throws for what the DNS holds.
+ * What the DNS really says about a sending domain's records. Effects are checked, not text; a status means what
+ * senders/README.md "Checks of a domain" says. Never throws for what the DNS holds.
  */
 import type { Resolver } from '../../network/resolver.ts'
 import type { DomainRecord, PublicDkimKey, RecordCheck } from '../../store/records/records.ts'
