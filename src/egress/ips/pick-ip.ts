@@ -15,7 +15,9 @@ import type { IpRegistry } from './ip-registry.ts'
 import { capOf } from '../warmup/warmup-curve.ts'
 
 export interface IpPicker {
+  /** `pathOf` is asked for each candidate in turn, best first, until one is open. */
   choose(request: IpRequest, pathOf: (ip: EgressIp) => PathState): IpChoice
+  /** The IPs that mail of a queue key could leave from, those that wait for allowance or an end included. */
   candidates(request: { pool: string; stream: Stream; isp: string; isRetry: boolean }): Candidate[]
   tiersOf(pool: string): Tiers
 }

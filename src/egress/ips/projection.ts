@@ -17,9 +17,7 @@ import type { IpRegistry } from './ip-registry.ts'
 import type { IpPicker, Tiers } from './pick-ip.ts'
 import type { PoolBacklog } from './pool-backlog.ts'
 
-export interface Projector {
-  project(request: ProjectionRequest): Projection
-}
+export type Project = (request: ProjectionRequest) => Projection
 
 export interface ProjectorOptions {
   configuration: LiveConfiguration
@@ -37,7 +35,7 @@ const RETRY_WHEN_UNAVAILABLE = 60 * SECOND
 const PLANS_KEPT_FOR = SECOND
 const MOST_PLANS = 100
 
-export function createProjector(options: ProjectorOptions): Projector {
+export function createProjector(options: ProjectorOptions): Project {
   const { configuration, registry, picker, clock } = options
   const planFor = createPlanner(registry)
 
@@ -88,30 +86,28 @@ export function createProjector(options: ProjectorOptions): Projector {
     return { kind: 'ok', startsAt: firstStartAt === null || firstStartAt <= state.now ? null : firstStartAt }
   }
 
-  return {
-    project(request) {
-      const { pool } = request
-      const settings = configuration.current().pools.pools[pool]
-      const tiers = picker.tiersOf(pool)
-      if (tiers.own.length > 0 || tiers.spill.length > 0) return { kind: 'ok', startsAt: null }
-      const figures = figuresOf(tiers, options)
-      const backlogByIsp = options.backlog.of(pool, figures.granted)
-      const state: PoolState = {
-        pool,
-        tiers,
-        now: clock.now(),
-        maxDefer: settings?.max_defer ?? 0,
-        isRejecting: settings?.overflow === 'reject',
-        backlog: Object.values(backlogByIsp).reduce((sum, count) => sum + count, 0),
-        backlogByIsp,
-        ...figures,
-        stages: stagesOf(tiers, options),
-      }
-      if (tiers.warming.length + tiers.paused.length > 0) return projectWarming(request, state)
-      const cold = tiers.all.filter((ip) => ip.state === 'cold')
-      if (cold.length > 0) return refuse(state, coldText(pool, cold), RETRY_WHEN_UNKNOWN)
-      return refusal('unavailable', state, `no IP can send: ${statesText(tiers.all)}`, RETRY_WHEN_UNAVAILABLE)
-    },
+  return (request) => {
+    const { pool } = request
+    const settings = configuration.current().pools.pools[pool]
+    const tiers = picker.tiersOf(pool)
+    if (tiers.own.length > 0 || tiers.spill.length > 0) return { kind: 'ok', startsAt: null }
+    const figures = figuresOf(tiers, options)
+    const backlogByIsp = options.backlog.of(pool, figures.granted)
+    const state: PoolState = {
+      pool,
+      tiers,
+      now: clock.now(),
+      maxDefer: settings?.max_defer ?? 0,
+      isRejecting: settings?.overflow === 'reject',
+      backlog: Object.values(backlogByIsp).reduce((sum, count) => sum + count, 0),
+      backlogByIsp,
+      ...figures,
+      stages: stagesOf(tiers, options),
+    }
+    if (tiers.warming.length + tiers.paused.length > 0) return projectWarming(request, state)
+    const cold = tiers.all.filter((ip) => ip.state === 'cold')
+    if (cold.length > 0) return refuse(state, coldText(pool, cold), RETRY_WHEN_UNKNOWN)
+    return refusal('unavailable', state, `no IP can send: ${statesText(tiers.all)}`, RETRY_WHEN_UNAVAILABLE)
   }
 }
 

@@ -12,7 +12,6 @@ import type { Pool } from '../../config/settings/pool-settings.ts'
 import type { ProviderLimits } from '../../config/settings/provider-settings.ts'
 import type { EgressIp } from '../ips/egress-ip.ts'
 import type { MailboxProvider } from './mailbox-provider.ts'
-import type { PathRecord } from './records.ts'
 import type { ShapedPath } from './shaping.ts'
 
 export interface LimitsNow {
@@ -58,7 +57,11 @@ function tighterLimits(limits: ProviderLimits, override: Pool['limits'][string])
 }
 
 /** The smallest of the configuration, a new IP, and the rules that were fired. */
-export function limitsNow(path: ShapedPath, record: PathRecord | undefined, now: number): LimitsNow {
+export function limitsNow(
+  path: ShapedPath,
+  record: { replyLimits: ReadonlyMap<string, ReplyLimit> } | undefined,
+  now: number,
+): LimitsNow {
   const { limits, newIpLimits } = path
   let rate = limits.rate
   let connections = Math.min(limits.connections, newIpLimits?.connections ?? Infinity)
