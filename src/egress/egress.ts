@@ -5,18 +5,13 @@
  * Without a usable IP there is no choice, and the message waits. `start`, `reserve` and `suspend` reject when the store
  * does; nothing else throws.
  */
-import type { Clock } from '../base/clock.ts'
-import type { Logger } from '../base/logger.ts'
 import type { LiveConfiguration } from '../config/live-configuration.ts'
-import type { Store } from '../store/store.ts'
 import type { Reservation } from '../store/records/warmup-records.ts'
 import { createAllowance } from './ips/allowance.ts'
 import type { AllowanceAsk } from './ips/allowance.ts'
 import type { EgressIp } from './ips/egress-ip.ts'
 import { createIpFacts } from './ips/ip-facts.ts'
-import type { IpLookups } from './ips/ip-facts.ts'
 import { createIpRegistry } from './ips/ip-registry.ts'
-import type { WaitingMail } from './ips/ip-statistics.ts'
 import { createIpPicker } from './ips/pick-ip.ts'
 import type { IpPicker } from './ips/pick-ip.ts'
 import { createPoolBacklog } from './ips/pool-backlog.ts'
@@ -26,10 +21,11 @@ import { createWarmup } from './moves/warmup.ts'
 import type { Warmup } from './moves/warmup.ts'
 import type { BlockNote } from './moves/gate-watch.ts'
 import { createWarmupKeeper } from './moves/warmup-keeper.ts'
+import type { Outside, OutsideQuestions } from './ips/outside.ts'
 
 export type * from './ips/egress-ip.ts'
 export type { AllowanceAsk } from './ips/allowance.ts'
-export type { IpLookups } from './ips/ip-facts.ts'
+export type { IpLookups } from './ips/outside.ts'
 export type { BlockNote } from './moves/gate-watch.ts'
 
 export interface Egress extends Pick<IpPicker, 'candidates' | 'choose'> {
@@ -64,30 +60,13 @@ export interface Egress extends Pick<IpPicker, 'candidates' | 'choose'> {
   onChange(listener: () => void): void
 }
 
-export interface EgressOptions {
-  configuration: LiveConfiguration
-  store: Store
-  clock: Clock
-  canBind: (address: string) => Promise<boolean>
-  logger: Logger
-  /** Reverse names and blocklists; null: nobody looks. */
-  lookups: IpLookups | null
-  backlogOf?: typeof NOBODY.backlogOf
-  waitingOf?: typeof NOBODY.waitingOf
-  onEvents?: () => void
-  isClockSteady?: typeof NOBODY.isClockSteady
-}
+export type EgressOptions = Omit<Outside, keyof OutsideQuestions> & Partial<OutsideQuestions>
 
-/** What holds where nobody else says it. */
-const NOBODY = {
-  /** First attempts of a pool that wait, by isp; '' for those whose provider is not known yet. Asked once a second. */
-  backlogOf: (_pool: string): Record<string, number> => ({}),
-  /** Messages that could leave from an IP, by isp and reason; for the statistics. */
-  waitingOf: (_ip: string): WaitingMail[] => [],
-  /** Events were written. */
-  onEvents: (): void => {},
-  /** False after a jump of the clock: warmup days are closed later (test/README.md "Clock"). */
-  isClockSteady: (): boolean => true,
+const NOBODY: OutsideQuestions = {
+  backlogOf: () => ({}),
+  waitingOf: () => [],
+  onEvents: () => {},
+  isClockSteady: () => true,
 }
 
 export function createEgress(options: EgressOptions): { egress: Egress; warmup: Warmup } {

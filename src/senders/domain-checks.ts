@@ -6,12 +6,10 @@
  * one that was due stays due. Errors of the store are passed on to a verify call.
  */
 import { SECOND } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
-import type { Logger } from '../base/logger.ts'
 import type { DomainRecord } from '../store/records/records.ts'
-import type { Store } from '../store/store.ts'
 import type { CheckDomain } from './domain-check.ts'
+import type { DomainParts } from './domain-parts.ts'
 
 export interface DomainChecks {
   /** Null: it is gone. */
@@ -26,19 +24,12 @@ export interface DomainChecks {
   stop(): Promise<void>
 }
 
-export interface DomainChecksParts {
-  store: Pick<Store, 'domainsDueForCheck' | 'findDomain'>
-  clock: Clock
-  logger: Logger
-  check: CheckDomain
-}
-
 const VERIFY_AGAIN_AFTER = 10 * SECOND
 const SIDE_BY_SIDE = 8
 /** In one run; what is left is due in the next minute still. */
 const MOST_IN_ONE_RUN = 400
 
-export function createDomainChecks({ store, clock, logger, check }: DomainChecksParts): DomainChecks {
+export function createDomainChecks({ store, clock, logger }: DomainParts, check: CheckDomain): DomainChecks {
   const lastCalls = new Map<string, { at: number; result: Promise<DomainRecord | null> }>()
   const background = new Set<Promise<void>>()
   let isStopped = false

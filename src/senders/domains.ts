@@ -2,20 +2,15 @@
  * Sending domains: add, check, change, remove, and "may this domain send now" (http/README.md "Domains",
  * senders/README.md "States of a domain"). Makes the parts. Errors of the store are passed on.
  */
-import type { Clock } from '../base/clock.ts'
-import type { KeyRing } from '../base/key-ring.ts'
-import type { Logger } from '../base/logger.ts'
-import type { Resolver } from '../network/resolver.ts'
-import type { DomainRecord, DomainState, DomainTracking } from '../store/records/records.ts'
-import type { Store } from '../store/store.ts'
+import type { DomainRecord, DomainState } from '../store/records/records.ts'
 import { addDomain } from './add-domain.ts'
-import type { AddDomainRequest, DkimSettings } from './add-domain.ts'
+import type { AddDomainRequest } from './add-domain.ts'
 import { createDomainChanges, unknownDomain } from './change-domain.ts'
 import type { RemovedDomain, UpdateDomainRequest } from './change-domain.ts'
 import { createDomainCheck } from './domain-check.ts'
 import { createDomainChecks } from './domain-checks.ts'
+import type { DomainParts } from './domain-parts.ts'
 import { readDomainName } from './domain-name.ts'
-import type { StateSettings } from './records/domain-state.ts'
 import { domainView } from './domain-view.ts'
 import type { DomainView } from './domain-view.ts'
 import { createInTurn } from './in-turn.ts'
@@ -74,31 +69,9 @@ export interface Domains {
   stop(): Promise<void>
 }
 
-export interface DomainsOptions {
-  store: Store
-  clock: Clock
-  /** Lookups take real time. */
-  realClock: Clock
-  keyRing: KeyRing
-  /** Without a cache of its own. */
-  resolver: Resolver
+export interface DomainsOptions extends Omit<DomainParts, 'facts' | 'poolNames' | 'ipsOf' | 'inTurn'> {
   hostname: string
-  settings: DomainsSettings
-  /** Of new domains. */
-  tracking: DomainTracking
-  /** null: no limit. */
-  mostDomains: number | null
   egress: DomainPools
-  logger: Logger
-  /** Events were written. */
-  onEvents: () => void
-}
-
-/** The part `domains` of sternpost.yaml. */
-export interface DomainsSettings extends StateSettings {
-  targets: RecordFacts['targets']
-  dmarc_report_address: string
-  dkim: DkimSettings
 }
 
 /** What domains need to know of the egress side. */
@@ -110,25 +83,19 @@ export interface DomainPools {
 }
 
 export function createDomains(options: DomainsOptions): Domains {
-  const { store, settings, egress, onEvents } = options
-  const { targets, dmarc_report_address: dmarcReportAddress, dkim, recheck_pending: recheckPending } = settings
-  const facts: RecordFacts = { hostname: options.hostname, targets, dmarcReportAddress }
-  const shared = { ...options, facts, dkim, poolNames: egress.poolNames, inTurn: createInTurn() }
-  const sending = createSendingDomains(store, facts)
+  const { store, settings, egress, hostname, onEvents } = options
+  const { targets, dmarc_report_address: dmarcReportAddress } = settings
+  const facts: RecordFacts = { hostname, targets, dmarcReportAddress }
   const ipsOf = (domain: DomainRecord): string[] => addresses(egress.ipsUsedBy(egress.poolFor(domain.ipPool)))
-  const check = createDomainCheck({ ...shared, ipsOf })
-  const checks = createDomainChecks({
-    ...options,
-    check: async (domain) => {
-      const checked = await check(domain)
-      sending.forget()
-      return checked
-    },
+  const parts: DomainParts = { ...options, facts, poolNames: egress.poolNames, ipsOf, inTurn: createInTurn() }
+  const sending = createSendingDomains(store, facts)
+  const check = createDomainCheck(parts)
+  const checks = createDomainChecks(parts, async (domain) => {
+    const checked = await check(domain)
+    sending.forget()
+    return checked
   })
-  const changes = createDomainChanges({
-    ...shared,
-    changing: (name, work) => sending.change(work).finally(() => checks.forget(name)),
-  })
+  const changes = createDomainChanges(parts, (name, work) => sending.change(work).finally(() => checks.forget(name)))
 
   function view(domain: DomainRecord): DomainView {
     return domainView(domain, { ...facts, poolName: egress.poolFor(domain.ipPool), ips: ipsOf(domain) })
@@ -147,7 +114,7 @@ export function createDomains(options: DomainsOptions): Domains {
 
   return {
     async add(request) {
-      const { domain, isNew } = await addDomain(request, { ...shared, recheckPending })
+      const { domain, isNew } = await addDomain(request, parts)
       if (isNew) {
         sending.forget()
         checks.start(domain)

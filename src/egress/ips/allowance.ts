@@ -12,11 +12,11 @@ import type { Pace } from '../../base/pace.ts'
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import { paceOf as storedPace } from '../../store/allowance-decision.ts'
-import type { Store } from '../../store/store.ts'
 import type { AllowanceRule, Reservation } from '../../store/records/warmup-records.ts'
 import type { IpRegistry } from './ip-registry.ts'
 import type { KnownIp } from './known-ip.ts'
 import { ALL_ISPS, allowanceRule, hourlyLimitOf, windowOf } from '../warmup/warmup-curve.ts'
+import type { Outside } from './outside.ts'
 
 /** Messages that want allowance of an IP for one isp. */
 export interface AllowanceAsk {
@@ -50,12 +50,6 @@ export interface Allowance {
   refresh(): Promise<void>
 }
 
-export interface AllowanceOptions {
-  registry: Pick<IpRegistry, 'find' | 'known'>
-  store: Pick<Store, 'reserveAllowance' | 'warmupDays'>
-  clock: Clock
-}
-
 interface KnownPace {
   /** The theoretical arrival time of the GCRA, as far as it is known. */
   arrivalAt: number
@@ -76,7 +70,7 @@ interface IpDay {
   paces: Map<string, KnownPace>
 }
 
-export function createAllowance({ registry, store, clock }: AllowanceOptions): Allowance {
+export function createAllowance({ registry, store, clock }: Outside & { registry: IpRegistry }): Allowance {
   const days = createIpDays(clock)
 
   function hopeOf(known: KnownIp, isp: string): Hope {

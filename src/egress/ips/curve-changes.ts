@@ -6,15 +6,13 @@
  * Other numbers for a stage, or other shares: today's rows follow at once. Each is an audit row. Rejects when the store
  * does.
  */
-import type { Clock } from '../../base/clock.ts'
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
-import type { LiveConfiguration } from '../../config/live-configuration.ts'
 import type { AllowanceRule, IpRecord } from '../../store/records/warmup-records.ts'
-import type { Store } from '../../store/store.ts'
 import { ALL_ISPS, allowanceRule, capOf, findCurve, stageWithin } from '../warmup/warmup-curve.ts'
 import { isInWarmup, moveIp } from '../warmup/warmup-states.ts'
 import { configuredIps } from './known-ip.ts'
 import type { DecideMove, KnownIp } from './known-ip.ts'
+import type { Outside } from './outside.ts'
 
 export interface CurveChanges {
   /** What the stage of the IP allows a day, as long as its curve is there. */
@@ -23,21 +21,17 @@ export interface CurveChanges {
   follow(): Promise<void>
 }
 
-export interface CurveChangesParts {
-  configuration: LiveConfiguration
-  store: Pick<Store, 'warmupDays'>
-  clock: Clock
-  registry: {
-    find(address: string): KnownIp | undefined
-    known(): readonly KnownIp[]
-    change(address: string, decide: DecideMove): Promise<unknown>
-  }
+/** The part of the registry that changes go through. */
+interface ChangeableIps {
+  find(address: string): KnownIp | undefined
+  known(): readonly KnownIp[]
+  change(address: string, decide: DecideMove): Promise<unknown>
 }
 
 /** Days whose rows tell what a curve allowed that is gone. */
 const DAYS_REMEMBERED = 60
 
-export function createCurveChanges({ configuration, store, clock, registry }: CurveChangesParts): CurveChanges {
+export function createCurveChanges({ configuration, store, clock }: Outside, registry: ChangeableIps): CurveChanges {
   let curvesInForce = new Map<string, string | null>()
   const lastCaps = new Map<string, number>()
 

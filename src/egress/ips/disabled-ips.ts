@@ -6,8 +6,7 @@
  * place (delivery/README.md "The SMTP session").
  */
 import { MINUTE } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
-import type { Logger } from '../../base/logger.ts'
+import type { Outside } from './outside.ts'
 
 export interface DisabledIps {
   /** Null: it is not disabled. */
@@ -20,12 +19,6 @@ export interface DisabledIps {
   tryAgain(sourceOf: (address: string) => string | undefined): Promise<boolean>
 }
 
-export interface DisabledIpsParts {
-  clock: Clock
-  canBind: (address: string) => Promise<boolean>
-  logger: Logger
-}
-
 interface Disabled {
   reason: string
   since: number
@@ -36,7 +29,7 @@ interface Disabled {
 /** How long an IP that can be bound stays disabled. */
 const DISABLED_FOR = 30 * MINUTE
 
-export function createDisabledIps({ clock, canBind, logger }: DisabledIpsParts): DisabledIps {
+export function createDisabledIps({ clock, canBind, logger }: Outside): DisabledIps {
   const disabled = new Map<string, Disabled>()
   const bound = new Set<string>()
 

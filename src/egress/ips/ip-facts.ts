@@ -5,18 +5,10 @@
  * lookup, when the reverse name is not known to be right. A lookup without an answer is no finding.
  */
 import { HOUR } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
 import { canonicalIp, ipFamily } from '../../base/ip-address.ts'
-import type { Logger } from '../../base/logger.ts'
-import type { LiveConfiguration } from '../../config/live-configuration.ts'
 import type { DnsAnswer, Resolver } from '../../network/resolver.ts'
 import type { EgressIp } from './egress-ip.ts'
-import type { IpRegistry } from './ip-registry.ts'
-
-export type IpLookups = Pick<Resolver, 'ptr' | 'addresses'> & {
-  /** Asked for blocklists, which refuse public resolvers; left out: `addresses`. */
-  blocklists?: Pick<Resolver, 'addresses'>
-}
+import type { IpParts } from './ip-parts.ts'
 
 export interface ReverseName {
   /**
@@ -48,21 +40,13 @@ export interface IpFactsKeeper {
   check(): Promise<void>
 }
 
-export interface IpFactsOptions {
-  configuration: LiveConfiguration
-  registry: Pick<IpRegistry, 'ips'>
-  lookups: IpLookups | null
-  clock: Clock
-  logger: Logger
-}
-
 const CHECK_EVERY = HOUR
 /** Answers by which a list says that it does not answer this resolver, e.g. 127.255.255.254 of Spamhaus. */
 const REFUSED = '127.255.255.'
 /** A list answers with an address of 127.0.0.0/8 (RFC 5782 §2.1); anything else is a parked zone. */
 const LISTED = '127.'
 
-export function createIpFacts({ configuration, registry, lookups, clock, logger }: IpFactsOptions): IpFactsKeeper {
+export function createIpFacts({ configuration, registry, lookups, clock, logger }: IpParts): IpFactsKeeper {
   /** By address and hostname: another hostname makes another right answer. */
   const known = new Map<string, IpFacts & { checkedAt: number }>()
 

@@ -16,17 +16,10 @@ import { allowanceRule, findCurve } from '../warmup/warmup-curve.ts'
 import type { MovedIp } from '../warmup/warmup-states.ts'
 import { createCurveChanges } from './curve-changes.ts'
 import { createDisabledIps } from './disabled-ips.ts'
-import type { DisabledIpsParts } from './disabled-ips.ts'
 import type { EgressIp } from './egress-ip.ts'
 import { configuredIps, egressIp, firstRecord } from './known-ip.ts'
 import type { ConfiguredIp, DecideMove, KnownIp } from './known-ip.ts'
-
-export interface IpRegistryOptions extends DisabledIpsParts {
-  configuration: LiveConfiguration
-  store: Pick<Store, 'ipRecords' | 'addIpRecords' | 'changeIp' | 'warmupDays'>
-  /** Events were written. */
-  onEvents: () => void
-}
+import type { Outside } from './outside.ts'
 
 export interface IpRegistry {
   /** Reads files and records; again when the files have changed. */
@@ -53,7 +46,7 @@ export interface IpRegistry {
 /** Rounds against other changes of the same record; each of them has got on in the meantime. */
 const MOST_ROUNDS = 20
 
-export function createIpRegistry(options: IpRegistryOptions): IpRegistry {
+export function createIpRegistry(options: Outside): IpRegistry {
   const { configuration, store, clock } = options
   const records = new Map<string, IpRecord>()
   const disabled = createDisabledIps(options)
@@ -83,7 +76,7 @@ export function createIpRegistry(options: IpRegistryOptions): IpRegistry {
     change: createIpChange(options, (address) => known.get(address), refresh),
     onChange: (listener) => void listeners.push(listener),
   }
-  const curves = createCurveChanges({ configuration, store, clock, registry })
+  const curves = createCurveChanges(options, registry)
   return registry
 
   /** Records for new IPs, bind tests for those that were not tested. */
@@ -129,7 +122,7 @@ export function createIpRegistry(options: IpRegistryOptions): IpRegistry {
 
 /** `refresh` reads the records again. */
 function createIpChange(
-  { configuration, store, clock, logger, onEvents }: IpRegistryOptions,
+  { configuration, store, clock, logger, onEvents }: Outside,
   find: IpRegistry['find'],
   refresh: () => Promise<void>,
 ): IpRegistry['change'] {

@@ -3,16 +3,14 @@
  * stable choice inside a tier, and the next score when the path of the winner is closed. Never throws.
  */
 import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
-import type { LiveConfiguration } from '../../config/live-configuration.ts'
 import type { Stream } from '../../mail/message.ts'
 import type { Allowance } from './allowance.ts'
 import { inOrderOfScore, seedOf } from './choose-ip.ts'
 import type { Seed, WeightedIp } from './choose-ip.ts'
 import { familyOf } from './egress-ip.ts'
 import type { Candidate, EgressIp, IpChoice, IpRequest, PathState } from './egress-ip.ts'
-import type { IpRegistry } from './ip-registry.ts'
 import { capOf } from '../warmup/warmup-curve.ts'
+import type { IpParts } from './ip-parts.ts'
 
 export interface IpPicker {
   /** `pathOf` is asked for each candidate in turn, best first, until one is open. */
@@ -20,13 +18,6 @@ export interface IpPicker {
   /** The IPs that mail of a queue key could leave from, those that wait for allowance or an end included. */
   candidates(request: { pool: string; stream: Stream; isp: string; isRetry: boolean }): Candidate[]
   tiersOf(pool: string): Tiers
-}
-
-export interface IpPickerOptions {
-  configuration: LiveConfiguration
-  registry: Pick<IpRegistry, 'find' | 'inPool' | 'onChange'>
-  allowance: Pick<Allowance, 'hope'>
-  clock: Clock
 }
 
 interface Seeded extends WeightedIp {
@@ -50,7 +41,7 @@ export interface Tiers {
 
 type Wait = Extract<IpChoice, { kind: 'wait' }>
 
-export function createIpPicker({ configuration, registry, allowance, clock }: IpPickerOptions): IpPicker {
+export function createIpPicker({ configuration, registry, allowance, clock }: IpParts): IpPicker {
   const byPool = new Map<string, Tiers>()
   registry.onChange(() => byPool.clear())
 

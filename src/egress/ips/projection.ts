@@ -6,26 +6,20 @@
  * the pool rejects. All from counters in memory; never throws.
  */
 import { HOUR, SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
-import type { LiveConfiguration } from '../../config/live-configuration.ts'
-import type { Allowance } from './allowance.ts'
 import type { EgressIp, Projection, ProjectionRequest, RefusalDetails } from './egress-ip.ts'
 import { ANY_ISP, forecast, rampOf } from '../warmup/forecast.ts'
 import type { Forecast, ForecastIp } from '../warmup/forecast.ts'
 import type { IpRegistry } from './ip-registry.ts'
 import type { IpPicker, Tiers } from './pick-ip.ts'
 import type { PoolBacklog } from './pool-backlog.ts'
+import type { IpParts } from './ip-parts.ts'
 
 export type Project = (request: ProjectionRequest) => Projection
 
-export interface ProjectorOptions {
-  configuration: LiveConfiguration
-  registry: Pick<IpRegistry, 'find' | 'onChange'>
-  picker: Pick<IpPicker, 'tiersOf'>
-  allowance: Pick<Allowance, 'hope' | 'today'>
-  clock: Clock
-  backlog: Pick<PoolBacklog, 'of'>
+interface ProjectorParts extends IpParts {
+  picker: IpPicker
+  backlog: PoolBacklog
 }
 
 /** Nothing is known of the time: somebody has to act. */
@@ -35,7 +29,7 @@ const RETRY_WHEN_UNAVAILABLE = 60 * SECOND
 const PLANS_KEPT_FOR = SECOND
 const MOST_PLANS = 100
 
-export function createProjector(options: ProjectorOptions): Project {
+export function createProjector(options: ProjectorParts): Project {
   const { configuration, registry, picker, clock } = options
   const planFor = createPlanner(registry)
 
@@ -144,7 +138,7 @@ interface PoolState {
   stages: string
 }
 
-type Counts = Pick<ProjectorOptions, 'registry' | 'allowance'>
+type Counts = Pick<IpParts, 'registry' | 'allowance'>
 
 function figuresOf({ warming, paused }: Tiers, { allowance }: Counts): { cap: number; granted: number } {
   let cap = 0

@@ -4,16 +4,13 @@
  *
  * Nothing happens while the clock has just jumped. Rejects when the store does.
  */
-import type { Clock } from '../../base/clock.ts'
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
-import type { LiveConfiguration } from '../../config/live-configuration.ts'
 import type { IpRecord } from '../../store/records/warmup-records.ts'
-import type { Store } from '../../store/store.ts'
-import type { IpRegistry } from '../ips/ip-registry.ts'
 import type { KnownIp } from '../ips/known-ip.ts'
 import { stageWithin } from '../warmup/warmup-curve.ts'
 import { closeDays, firstOpenDay } from '../warmup/warmup-days.ts'
 import { canMove, moveIp } from '../warmup/warmup-states.ts'
+import type { IpParts } from '../ips/ip-parts.ts'
 
 export interface DayClosing {
   close(known: KnownIp): Promise<void>
@@ -23,22 +20,13 @@ export interface DayClosing {
   rewarmStage(known: KnownIp): Promise<number | undefined>
 }
 
-export interface DayClosingParts {
-  configuration: LiveConfiguration
-  registry: Pick<IpRegistry, 'change'>
-  store: Pick<Store, 'warmupDays' | 'warmupAudit' | 'ipDays'>
-  clock: Clock
-  /** False after a jump of the clock (test/README.md "Clock"). */
-  isClockSteady: () => boolean
-}
-
 /** Days with mail among which the best one says where an idle IP begins again. */
 const DAYS_LOOKED_AT = 30
 const SHARE_OF_BEST_DAY = 0.5
 /** Audit rows of the open days: more than an IP can move in them. */
 const AUDIT_ROWS = 500
 
-export function createDayClosing(parts: DayClosingParts): DayClosing {
+export function createDayClosing(parts: IpParts): DayClosing {
   const { configuration, registry, store, clock, isClockSteady } = parts
   /** IP -> UTC day of the last look at its idle time. */
   const idleLooks = new Map<string, string>()

@@ -2,12 +2,10 @@
  * The gates within a day: figures of the last hour and blocks pause the warmup of an IP (egress/README.md "Gates").
  */
 import { DAY, HOUR } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
-import type { Store } from '../../store/store.ts'
-import type { IpRegistry } from '../ips/ip-registry.ts'
 import type { KnownIp } from '../ips/known-ip.ts'
 import { judgeHour } from '../warmup/warmup-gates.ts'
 import { canMove, moveIp } from '../warmup/warmup-states.ts'
+import type { IpParts } from '../ips/ip-parts.ts'
 
 export interface BlockNote {
   ip: string
@@ -25,18 +23,12 @@ export interface GateWatch {
   pause(ip: string, reason: string): Promise<void>
 }
 
-export interface GateWatchParts {
-  registry: Pick<IpRegistry, 'find' | 'change'>
-  store: Pick<Store, 'ipHealth'>
-  clock: Clock
-}
-
 /** Five ip_block replies within an hour pause. */
 const BLOCKS_THAT_PAUSE = 5
 /** Each further pause within this time doubles. */
 const PAUSES_COUNT_FOR = 7 * DAY
 
-export function createGateWatch({ registry, store, clock }: GateWatchParts): GateWatch {
+export function createGateWatch({ registry, store, clock }: IpParts): GateWatch {
   const blocks = new Map<string, number[]>()
 
   async function pause(ip: string, reason: string): Promise<void> {

@@ -1,11 +1,10 @@
 /**
  * Suspensions of an IP, and the ends of pauses and suspensions: one timer on the earliest end of all IPs.
  */
-import type { Clock } from '../../base/clock.ts'
 import type { IpRecord } from '../../store/records/warmup-records.ts'
-import type { IpRegistry } from '../ips/ip-registry.ts'
 import { auditRow, canMove, moveIp } from '../warmup/warmup-states.ts'
 import type { MovedIp } from '../warmup/warmup-states.ts'
+import type { IpParts } from '../ips/ip-parts.ts'
 
 export interface IpSuspension {
   /** null: until somebody resumes it. */
@@ -24,13 +23,8 @@ export interface Halts {
   stopTimer(): void
 }
 
-export interface HaltsParts {
-  registry: Pick<IpRegistry, 'known' | 'change' | 'onChange'>
-  clock: Clock
-}
-
 /** `onEnd`: the time of one is over, and `end` is to be called. */
-export function createHalts({ registry, clock }: HaltsParts, onEnd: () => void): Halts {
+export function createHalts({ registry, clock }: IpParts, onEnd: () => void): Halts {
   let cancelTimer: (() => void) | undefined
   let isRunning = false
   registry.onChange(armTimer)

@@ -4,7 +4,6 @@
  * Every call is committed with its audit row before it resolves; one that finds nothing to do changes nothing. Throws
  * ServiceError not_found, invalid_request and conflict, as `warmup.ts` says; other errors are the store's.
  */
-import type { Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
 import type { LiveConfiguration } from '../../config/live-configuration.ts'
@@ -17,6 +16,7 @@ import { canMove, moveIp } from '../warmup/warmup-states.ts'
 import type { IpAction, IpMove, MovedIp } from '../warmup/warmup-states.ts'
 import { beginAt } from './day-closing.ts'
 import type { WarmupKeeper } from './warmup-keeper.ts'
+import type { IpParts } from '../ips/ip-parts.ts'
 
 export interface WarmupStart {
   /** null: that of the IP in pools.yaml, else of warmup.yaml. */
@@ -50,12 +50,9 @@ export interface WarmupActs {
   noteProvider(ip: string, change: ProviderChange, actor: string): Promise<void>
 }
 
-export interface WarmupActsParts {
-  configuration: LiveConfiguration
-  registry: IpRegistry
-  keeper: Pick<WarmupKeeper, 'suspend' | 'rewarmStage'>
-  facts: Pick<IpFactsKeeper, 'reverseName'>
-  clock: Clock
+export interface WarmupActsParts extends IpParts {
+  keeper: WarmupKeeper
+  facts: IpFactsKeeper
 }
 
 export function createWarmupActs(parts: WarmupActsParts): WarmupActs {

@@ -5,17 +5,15 @@
  * A day is closed with the first grant or look of a later one. Each IP is looked after on its own: what fails for one
  * is logged and tried again with the next look.
  */
-import type { Logger } from '../../base/logger.ts'
-import type { Allowance } from '../ips/allowance.ts'
-import type { IpRegistry } from '../ips/ip-registry.ts'
 import type { KnownIp } from '../ips/known-ip.ts'
 import { firstOpenDay } from '../warmup/warmup-days.ts'
 import { createDayClosing } from './day-closing.ts'
-import type { DayClosing, DayClosingParts } from './day-closing.ts'
+import type { DayClosing } from './day-closing.ts'
 import { createGateWatch } from './gate-watch.ts'
-import type { BlockNote, GateWatchParts } from './gate-watch.ts'
+import type { BlockNote } from './gate-watch.ts'
 import { createHalts } from './halts.ts'
 import type { Halts } from './halts.ts'
+import type { IpParts } from '../ips/ip-parts.ts'
 
 export interface WarmupKeeper extends Pick<Halts, 'suspend'>, Pick<DayClosing, 'rewarmStage'> {
   /** First look, and a timer for pauses and suspensions that end. */
@@ -30,14 +28,7 @@ export interface WarmupKeeper extends Pick<Halts, 'suspend'>, Pick<DayClosing, '
   noteBlock(block: BlockNote): void
 }
 
-export interface WarmupKeeperParts extends DayClosingParts, GateWatchParts {
-  registry: IpRegistry
-  store: DayClosingParts['store'] & GateWatchParts['store']
-  allowance: Pick<Allowance, 'refresh'>
-  logger: Logger
-}
-
-export function createWarmupKeeper(parts: WarmupKeeperParts): WarmupKeeper {
+export function createWarmupKeeper(parts: IpParts): WarmupKeeper {
   const { registry, allowance, clock, logger } = parts
   const underWay = new Set<Promise<unknown>>()
   const days = createDayClosing(parts)

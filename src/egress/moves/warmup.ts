@@ -8,11 +8,8 @@
 import { DAY } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { AuditRecord } from '../../store/records/warmup-records.ts'
-import type { Store } from '../../store/store.ts'
-import type { Allowance } from '../ips/allowance.ts'
-import type { IpFactsKeeper } from '../ips/ip-facts.ts'
 import { MOST_POINTS, pointsOf, statisticsView } from '../ips/ip-statistics.ts'
-import type { StatisticsRange, StatisticsView, WaitingMail } from '../ips/ip-statistics.ts'
+import type { StatisticsRange, StatisticsView } from '../ips/ip-statistics.ts'
 import { ipView } from '../ips/ip-view.ts'
 import type { IpView } from '../ips/ip-view.ts'
 import type { KnownIp } from '../ips/known-ip.ts'
@@ -20,7 +17,6 @@ import { createWarmupActs, requireIp } from './warmup-acts.ts'
 import type { WarmupActs, WarmupActsParts } from './warmup-acts.ts'
 import { forecastFor } from './warmup-forecast.ts'
 import type { ForecastView } from './warmup-forecast.ts'
-import type { WarmupKeeper } from './warmup-keeper.ts'
 
 export type { ProviderChange, WarmupStart } from './warmup-acts.ts'
 
@@ -42,19 +38,10 @@ export interface Warmup extends ShownActs, Pick<WarmupActs, 'noteProvider'> {
   checkGates(): Promise<void>
 }
 
-export interface WarmupParts extends WarmupActsParts {
-  allowance: Pick<Allowance, 'today'>
-  keeper: WarmupKeeper
-  facts: IpFactsKeeper
-  store: Pick<Store, 'ipStatistics' | 'ispMix' | 'warmupAudit'>
-  backlogOf: (pool: string) => Record<string, number>
-  waitingOf: (ip: string) => WaitingMail[]
-}
-
 /** egress/README.md "Forecast": the mix of the pool's last 30 days. */
 const MIX_OF = 30 * DAY
 
-export function createWarmup(parts: WarmupParts): Warmup {
+export function createWarmup(parts: WarmupActsParts): Warmup {
   const { configuration, registry, allowance, keeper, facts, store, clock, backlogOf, waitingOf } = parts
   const acts = createWarmupActs(parts)
   const require = (text: string): KnownIp => requireIp(registry, text)
