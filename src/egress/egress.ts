@@ -21,7 +21,7 @@ import { createWarmup } from './moves/warmup.ts'
 import type { Warmup } from './moves/warmup.ts'
 import type { BlockNote } from './moves/gate-watch.ts'
 import { createWarmupKeeper } from './moves/warmup-keeper.ts'
-import type { Outside, OutsideQuestions } from './ips/outside.ts'
+import type { EgressOutside, EgressQuestions } from './ips/outside.ts'
 
 export type * from './ips/egress-ip.ts'
 export type { AllowanceAsk } from './ips/allowance.ts'
@@ -60,9 +60,9 @@ export interface Egress extends Pick<IpPicker, 'candidates' | 'choose'> {
   onChange(listener: () => void): void
 }
 
-export type EgressOptions = Omit<Outside, keyof OutsideQuestions> & Partial<OutsideQuestions>
+export type EgressOptions = Omit<EgressOutside, keyof EgressQuestions> & Partial<EgressQuestions>
 
-const NOBODY: OutsideQuestions = {
+const NOBODY: EgressQuestions = {
   backlogOf: () => ({}),
   waitingOf: () => [],
   onEvents: () => {},

@@ -10,7 +10,7 @@ import { errorCode, errorText } from '../base/errors.ts'
 import { readAnswer, TYPES, writeQuestion } from './dns-message.ts'
 import type { DnsMessage, Question } from './dns-message.ts'
 
-export interface AskLimits {
+interface AskLimits {
   server: { address: string; port: number }
   question: Question
   timeoutMilliseconds: number

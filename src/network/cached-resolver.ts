@@ -21,7 +21,7 @@ export interface DnsCacheSettings {
   stale: number
 }
 
-export interface CachedResolverOptions<Source extends Resolver = Resolver> {
+interface CachedResolverOptions<Source extends Resolver = Resolver> {
   resolver: Source
   cache: DnsCacheSettings
   clock: Clock

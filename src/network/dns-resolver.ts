@@ -11,7 +11,7 @@ import { LRUCache } from 'lru-cache'
 import { errorCode } from '../base/errors.ts'
 import type { DnsAnswer, MxRecord, Resolver } from './resolver.ts'
 
-export interface DnsResolverOptions {
+interface DnsResolverOptions {
   /** `IP` or `IP:port`; empty: the servers of the system. */
   servers: readonly string[]
   /** For one try. */

@@ -53,7 +53,7 @@ export type GuardedAnswer =
   | { kind: 'answered'; status: number; answer: string } // any status; the first bytes of the body as one line
   | { kind: 'failed'; reason: string }
 
-export interface GuardedGet {
+interface GuardedGet {
   url: string
   timeoutMilliseconds: number
 }

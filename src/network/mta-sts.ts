@@ -23,7 +23,7 @@ export interface StsPolicy {
 }
 
 /** What outlives the process. */
-export interface StsMemory {
+interface StsMemory {
   find(domain: string): Promise<StsPolicy | null>
   keep(policy: StsPolicy): Promise<void>
   /** The longest not fetched first. */
@@ -36,7 +36,7 @@ export interface StsProblem {
   reason: string
 }
 
-export interface MtaStsOptions {
+interface MtaStsOptions {
   resolver: Pick<Resolver, 'txt'>
   request: Pick<GuardedRequest, 'get'>
   memory: StsMemory

@@ -21,7 +21,7 @@ export interface Sent extends Pick<Dispatcher.DispatchOptions, 'method' | 'path'
   body?: string | Uint8Array
 }
 
-export interface HttpReply {
+interface HttpReply {
   /** null: no answer. */
   status: number | null
   contentType: string
@@ -31,7 +31,7 @@ export interface HttpReply {
   failure: unknown
 }
 
-export interface ExchangeLimits {
+interface ExchangeLimits {
   timeoutMilliseconds: number
   /** Of the body that are handed back. */
   keptBytes: number

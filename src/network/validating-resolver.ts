@@ -17,7 +17,7 @@ import { isDnsName, MOST_ALIASES, normaliseDnsName } from './dns-resolver.ts'
 import type { AnswerFacts, DnsAnswer, ValidatingResolver } from './resolver.ts'
 import { readTlsa } from './tlsa.ts'
 
-export interface ValidatingResolverOptions {
+interface ValidatingResolverOptions {
   /** `IP` or `IP:port`, on loopback. */
   server: string
   /** For one try. */

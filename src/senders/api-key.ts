@@ -55,7 +55,7 @@ export function hasScope(record: Pick<ApiKeyRecord, 'scopes'>, scope: Scope): bo
   return record.scopes.includes('admin') || record.scopes.includes(scope)
 }
 
-export interface ApiKeysOptions {
+interface ApiKeysOptions {
   store: Store
   clock: Clock
   /** Living keys; null: no limit. */

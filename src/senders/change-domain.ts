@@ -29,7 +29,7 @@ export interface RemovedDomain {
   queued_messages: number
 }
 
-export interface DomainChanges {
+interface DomainChanges {
   update(name: string, request: UpdateDomainRequest): Promise<DomainRecord>
   rotateDkim(name: string): Promise<DomainRecord>
   remove(name: string, options: { purge: boolean }): Promise<RemovedDomain>

@@ -11,7 +11,7 @@ import type { DomainRecord } from '../store/records/records.ts'
 import type { CheckDomain } from './domain-check.ts'
 import type { DomainParts } from './domain-parts.ts'
 
-export interface DomainChecks {
+interface DomainChecks {
   /** Null: it is gone. */
   verify(domain: DomainRecord): Promise<{ checked: DomainRecord | null; isRepeated: boolean }>
   /** In the background. */

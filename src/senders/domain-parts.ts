@@ -34,7 +34,7 @@ export interface DomainParts {
 }
 
 /** The part `domains` of sternpost.yaml. */
-export interface DomainsSettings extends StateSettings {
+interface DomainsSettings extends StateSettings {
   targets: RecordFacts['targets']
   dmarc_report_address: string
   dkim: {

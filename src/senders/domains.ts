@@ -19,7 +19,7 @@ import type { RecordFacts, ZoneRecord } from './records/required-records.ts'
 import { createSendingDomains } from './sending-domains.ts'
 import { zoneFile } from './records/zone-file.ts'
 
-export interface DomainVerification {
+interface DomainVerification {
   record: DomainView
   /** The answer of a call less than 10 s ago: nothing was looked up. */
   isRepeated: boolean
@@ -69,13 +69,13 @@ export interface Domains {
   stop(): Promise<void>
 }
 
-export interface DomainsOptions extends Omit<DomainParts, 'facts' | 'poolNames' | 'ipsOf' | 'inTurn'> {
+interface DomainsOptions extends Omit<DomainParts, 'facts' | 'poolNames' | 'ipsOf' | 'inTurn'> {
   hostname: string
   egress: DomainPools
 }
 
 /** What domains need to know of the egress side. */
-export interface DomainPools {
+interface DomainPools {
   ips(): { address: string }[]
   ipsUsedBy(pool: string): { address: string }[]
   poolFor(domainPool: string | null): string

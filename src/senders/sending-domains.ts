@@ -13,7 +13,7 @@ import { checkOf } from './domain-view.ts'
 import { requiredRecords } from './records/required-records.ts'
 import type { RecordFacts, RequiredRecord } from './records/required-records.ts'
 
-export interface SendingDomains {
+interface SendingDomains {
   /** ServiceError `domain_not_verified` says what is missing and how to go on (http/README.md "Errors"). */
   require(name: string): Promise<DomainRecord>
   /** Something about a domain has changed. */

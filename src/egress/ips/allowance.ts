@@ -16,7 +16,7 @@ import type { AllowanceRule, Reservation } from '../../store/records/warmup-reco
 import type { IpRegistry } from './ip-registry.ts'
 import type { KnownIp } from './known-ip.ts'
 import { ALL_ISPS, allowanceRule, hourlyLimitOf, windowOf } from '../warmup/warmup-curve.ts'
-import type { Outside } from './outside.ts'
+import type { EgressOutside } from './outside.ts'
 
 /** Messages that want allowance of an IP for one isp. */
 export interface AllowanceAsk {
@@ -25,7 +25,7 @@ export interface AllowanceAsk {
   count: number
 }
 
-export interface Hope {
+interface Hope {
   count: number
   /** When it rises above 0; null: it is not 0. */
   nextAt: number | null
@@ -70,7 +70,7 @@ interface IpDay {
   paces: Map<string, KnownPace>
 }
 
-export function createAllowance({ registry, store, clock }: Outside & { registry: IpRegistry }): Allowance {
+export function createAllowance({ registry, store, clock }: EgressOutside & { registry: IpRegistry }): Allowance {
   const days = createIpDays(clock)
 
   function hopeOf(known: KnownIp, isp: string): Hope {

@@ -12,9 +12,9 @@ import { ALL_ISPS, allowanceRule, capOf, findCurve, stageWithin } from '../warmu
 import { isInWarmup, moveIp } from '../warmup/warmup-states.ts'
 import { configuredIps } from './known-ip.ts'
 import type { DecideMove, KnownIp } from './known-ip.ts'
-import type { Outside } from './outside.ts'
+import type { EgressOutside } from './outside.ts'
 
-export interface CurveChanges {
+interface CurveChanges {
   /** What the stage of the IP allows a day, as long as its curve is there. */
   remember(known: KnownIp): void
   /** The files have changed, or were read for the first time. */
@@ -31,7 +31,10 @@ interface ChangeableIps {
 /** Days whose rows tell what a curve allowed that is gone. */
 const DAYS_REMEMBERED = 60
 
-export function createCurveChanges({ configuration, store, clock }: Outside, registry: ChangeableIps): CurveChanges {
+export function createCurveChanges(
+  { configuration, store, clock }: EgressOutside,
+  registry: ChangeableIps,
+): CurveChanges {
   let curvesInForce = new Map<string, string | null>()
   const lastCaps = new Map<string, number>()
 

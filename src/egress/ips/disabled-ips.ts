@@ -6,9 +6,9 @@
  * place (delivery/README.md "The SMTP session").
  */
 import { MINUTE } from '../../base/clock.ts'
-import type { Outside } from './outside.ts'
+import type { EgressOutside } from './outside.ts'
 
-export interface DisabledIps {
+interface DisabledIps {
   /** Null: it is not disabled. */
   reasonOf(address: string): string | null
   isBindable(address: string): boolean
@@ -29,7 +29,7 @@ interface Disabled {
 /** How long an IP that can be bound stays disabled. */
 const DISABLED_FOR = 30 * MINUTE
 
-export function createDisabledIps({ clock, canBind, logger }: Outside): DisabledIps {
+export function createDisabledIps({ clock, canBind, logger }: EgressOutside): DisabledIps {
   const disabled = new Map<string, Disabled>()
   const bound = new Set<string>()
 

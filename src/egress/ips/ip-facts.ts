@@ -10,7 +10,7 @@ import type { DnsAnswer, Resolver } from '../../network/resolver.ts'
 import type { EgressIp } from './egress-ip.ts'
 import type { IpParts } from './ip-parts.ts'
 
-export interface ReverseName {
+interface ReverseName {
   /**
    * ok: the EHLO name, which leads back to the address. missing: there is none. mismatch: another name, or it does not
    * lead back. unknown: not looked up yet, or no answer.
@@ -20,7 +20,7 @@ export interface ReverseName {
   checkedAt: number | null
 }
 
-export interface BlocklistEntry {
+interface BlocklistEntry {
   zone: string
   /** null: not known; lists refuse to answer public resolvers. */
   isListed: boolean | null
@@ -138,7 +138,7 @@ async function listing(
 }
 
 /** What a blocklist says of an address. */
-export type Listing =
+type Listing =
   | { kind: 'clean' }
   | { kind: 'listed'; entries: string[] } // its codes for why
   | { kind: 'refused'; entry: string } // it does not answer this resolver

@@ -19,7 +19,7 @@ import { createDisabledIps } from './disabled-ips.ts'
 import type { EgressIp } from './egress-ip.ts'
 import { configuredIps, egressIp, firstRecord } from './known-ip.ts'
 import type { ConfiguredIp, DecideMove, KnownIp } from './known-ip.ts'
-import type { Outside } from './outside.ts'
+import type { EgressOutside } from './outside.ts'
 
 export interface IpRegistry {
   /** Reads files and records; again when the files have changed. */
@@ -46,7 +46,7 @@ export interface IpRegistry {
 /** Rounds against other changes of the same record; each of them has got on in the meantime. */
 const MOST_ROUNDS = 20
 
-export function createIpRegistry(options: Outside): IpRegistry {
+export function createIpRegistry(options: EgressOutside): IpRegistry {
   const { configuration, store, clock } = options
   const records = new Map<string, IpRecord>()
   const disabled = createDisabledIps(options)
@@ -122,7 +122,7 @@ export function createIpRegistry(options: Outside): IpRegistry {
 
 /** `refresh` reads the records again. */
 function createIpChange(
-  { configuration, store, clock, logger, onEvents }: Outside,
+  { configuration, store, clock, logger, onEvents }: EgressOutside,
   find: IpRegistry['find'],
   refresh: () => Promise<void>,
 ): IpRegistry['change'] {

@@ -6,7 +6,7 @@ import { DAY, HOUR } from '../../base/clock.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
 import type { IpHour, IpStatistics } from '../../store/records/warmup-records.ts'
 
-export type Interval = 'hour' | 'day'
+type Interval = 'hour' | 'day'
 
 export interface StatisticsRange {
   /** Unix milliseconds; `to` is not part of it. */
@@ -25,7 +25,7 @@ export interface WaitingMail {
 
 type Counts = Omit<IpHour, 'ip' | 'isp' | 'hour'>
 
-export interface StatisticsTotals extends Counts {
+interface StatisticsTotals extends Counts {
   /** Of every type. */
   bounced: number
 }

@@ -54,7 +54,7 @@ export interface IpView extends IpFacts {
   warmup: WarmupView | null
 }
 
-export interface IpViewParts {
+interface IpViewParts {
   known: KnownIp
   facts: IpFacts
   today: DayCount | undefined

@@ -6,7 +6,7 @@ import type { Resolver } from '../../network/resolver.ts'
 import type { Store } from '../../store/store.ts'
 import type { WaitingMail } from './ip-statistics.ts'
 
-export interface Outside extends OutsideQuestions {
+export interface EgressOutside extends EgressQuestions {
   configuration: LiveConfiguration
   store: Store
   clock: Clock
@@ -17,7 +17,7 @@ export interface Outside extends OutsideQuestions {
 }
 
 /** What need not be given: nothing waits, and the clock is steady. */
-export interface OutsideQuestions {
+export interface EgressQuestions {
   /** First attempts of a pool that wait, by isp; '' for those whose provider is not known yet. Asked once a second. */
   backlogOf: (pool: string) => Record<string, number>
   /** Messages that could leave from an IP, by isp and reason; for the statistics. */

@@ -6,7 +6,7 @@
  */
 import { SECOND } from '../../base/clock.ts'
 import { ANY_ISP } from '../warmup/forecast.ts'
-import type { Outside } from './outside.ts'
+import type { EgressOutside } from './outside.ts'
 
 export interface PoolBacklog {
   /** By isp; ANY_ISP: of which no provider is known yet. `granted`: what the pool's IPs were granted today. */
@@ -26,7 +26,7 @@ interface Count {
 
 const COUNTED_EVERY = SECOND
 
-export function createPoolBacklog({ clock, backlogOf }: Outside): PoolBacklog {
+export function createPoolBacklog({ clock, backlogOf }: EgressOutside): PoolBacklog {
   const counts = new Map<string, Count>()
   const arriving = new Map<string, number>()
 

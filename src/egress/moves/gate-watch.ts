@@ -15,7 +15,7 @@ export interface BlockNote {
   isRule: boolean
 }
 
-export interface GateWatch {
+interface GateWatch {
   /** Judges the last hour of the IP. */
   check(known: KnownIp): Promise<void>
   /** The reason for a pause; undefined: these blocks are not enough. */

@@ -6,7 +6,7 @@ import { auditRow, canMove, moveIp } from '../warmup/warmup-states.ts'
 import type { MovedIp } from '../warmup/warmup-states.ts'
 import type { IpParts } from '../ips/ip-parts.ts'
 
-export interface IpSuspension {
+interface IpSuspension {
   /** null: until somebody resumes it. */
   until: number | null
   reason: string

@@ -32,7 +32,7 @@ export interface ForecastView {
   days: { date: string; stage: number | null; dailyLimit: number | null; planned: number; boundBy: string | null }[]
 }
 
-export interface ForecastParts {
+interface ForecastParts {
   known: KnownIp
   inPool: readonly KnownIp[]
   asked: { recipients: number; startAt: number | null }
@@ -136,7 +136,7 @@ export interface SendDay {
   sent: number | null
 }
 
-export interface SendDayParts {
+interface SendDayParts {
   /** The warmup as it is now; null: none. */
   warmup: WarmupView | null
   /** Of the warmup; null: none. */

@@ -34,7 +34,7 @@ export function isProbing(state: BackOff, now: number): boolean {
   return state.step > 0 && waitLeft(state, now) === 0
 }
 
-export interface PathTrouble {
+interface PathTrouble {
   now: number
   reason: string
   /** `failures` of providers.yaml. */

@@ -30,7 +30,7 @@ import { createSuspensions } from './suspensions.ts'
 import { tidyRecords } from './tidy-records.ts'
 import { createWakeTimes } from './wake-times.ts'
 
-export interface ShapingOptions {
+interface ShapingOptions {
   clock: Clock
   logger: Logger
   store: Pick<Store, 'loadPathStates' | 'savePathStates'>

@@ -31,12 +31,12 @@ import type { ShapingParts } from './shaping-parts.ts'
 import type { ConnectionNote, Lane, ShapedPath, TryNote } from './shaping.ts'
 import type { Suspensions } from './suspensions.ts'
 
-export interface HeedNotes {
+interface HeedNotes {
   heedTry(path: ShapedPath, lane: Lane, note: TryNote): void
   heedConnection(path: ShapedPath, note: ConnectionNote): void
 }
 
-export interface HeedNotesParts extends ShapingParts {
+interface HeedNotesParts extends ShapingParts {
   replies: HeedReplies
   suspensions: Suspensions
   reach: IpReach

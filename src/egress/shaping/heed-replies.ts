@@ -21,7 +21,7 @@ export interface HeedReplies {
   heedRefusal(path: ShapedPath, record: PathRecord, refusal: PathRefusal): void
 }
 
-export interface PathRefusal {
+interface PathRefusal {
   reply: SmtpReply
   stage: SmtpStage
   /** Null: of a connection, not of a message. */
@@ -30,7 +30,7 @@ export interface PathRefusal {
   lane: Lane | null
 }
 
-export interface HeedRepliesParts extends ShapingParts {
+interface HeedRepliesParts extends ShapingParts {
   settings: () => ShapingSettings
   suspensions: Suspensions
 }

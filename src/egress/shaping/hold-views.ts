@@ -13,7 +13,7 @@ import type { LaneRecord, OperatorSuspension, PathRecord, ShapedIpRecord, Shapin
 import type { Lane, PathHold, PathStatus, PathView, ShapedPath } from './shaping.ts'
 
 /** Nothing leaves from the IP to the provider until an operator resumes it. */
-export interface HeldProvider {
+interface HeldProvider {
   ip: string
   /** Id of a block of providers.yaml. */
   provider: string

@@ -14,7 +14,7 @@ import type { MessageRates } from './message-rates.ts'
 import { limitsNow } from './path-limits.ts'
 import type { PathRecord, ShapedIpRecord, ShapingRecords } from './records.ts'
 
-export interface OpenGateOptions {
+interface OpenGateOptions {
   now: () => number
   records: ShapingRecords
   rates: MessageRates

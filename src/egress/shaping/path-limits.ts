@@ -21,7 +21,7 @@ export interface LimitsNow {
 }
 
 /** What a rule lowers; null: not this. */
-export type LoweredLimits = { [Limit in keyof LimitsNow]: LimitsNow[Limit] | null }
+type LoweredLimits = { [Limit in keyof LimitsNow]: LimitsNow[Limit] | null }
 
 export interface ReplyLimit extends LoweredLimits {
   rule: string

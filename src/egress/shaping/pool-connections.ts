@@ -5,7 +5,7 @@
 import { openConnections } from './concurrency.ts'
 import type { ShapingRecords } from './records.ts'
 
-export interface PoolConnections {
+interface PoolConnections {
   of(pool: string): number
   /** So many more, or fewer, are open on paths of the IP. */
   add(ip: string, more: number): void

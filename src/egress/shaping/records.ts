@@ -81,7 +81,7 @@ export interface ShapingRecords extends PoolsOfIps {
   findLane(path: ShapedPath, lane: Lane): LaneRecord | undefined
 }
 
-export interface PoolsOfIps {
+interface PoolsOfIps {
   /** The pool that the IP belongs to; '' when it is gone from the configuration. */
   poolOf(ip: string): string
   /** Undefined: its pool has no limits of its own. */
@@ -89,7 +89,7 @@ export interface PoolsOfIps {
 }
 
 /** What all IPs of a pool may do together; null: as much as they like. */
-export interface PoolLimits {
+interface PoolLimits {
   pool: string
   rate: Rate | null
   connections: number | null

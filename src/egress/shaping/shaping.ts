@@ -85,7 +85,7 @@ export type ConnectionNote =
   | { kind: 'dropped'; reason: string } // the host ended it in the dialogue, without a word
   | { kind: 'closing'; reply: SmtpReply } // 421 outside of a message; one to MAIL … dot comes as `refused`
 
-export interface ConnectionFailure {
+interface ConnectionFailure {
   kind: 'failed'
   stage: 'connect' | 'banner' | 'ehlo' | 'starttls'
   host: string | null
@@ -128,7 +128,7 @@ export interface Shaping {
   onOpen(listener: () => void): void
 }
 
-export interface ProviderSuspension {
+interface ProviderSuspension {
   ip: string
   /** Id of a block of providers.yaml. */
   provider: string
@@ -201,7 +201,7 @@ export interface ShapingSignals {
   onIpUnreachable(ip: string, reason: string): void
 }
 
-export interface BlockSignal {
+interface BlockSignal {
   ip: string
   isp: string
   /** The reply, with the rule when one fired. */
@@ -210,7 +210,7 @@ export interface BlockSignal {
   isRule: boolean
 }
 
-export interface LaneSuspension {
+interface LaneSuspension {
   pool: string
   route: string
   isp: string

@@ -20,7 +20,7 @@ export interface StateKeeper {
   saveAll(): Promise<void>
 }
 
-export interface StateKeeperOptions {
+interface StateKeeperOptions {
   store: Pick<Store, 'loadPathStates' | 'savePathStates'>
   now: () => number
   logger: Logger

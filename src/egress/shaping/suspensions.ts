@@ -18,7 +18,7 @@ export interface Suspensions {
 }
 
 /** A block, whose steps follow from what it suspends. */
-export type BlockFacts = Omit<Block, 'steps'>
+type BlockFacts = Omit<Block, 'steps'>
 
 const PROVIDERS_THAT_BLOCK = 3
 const PROVIDERS_WITHIN = HOUR

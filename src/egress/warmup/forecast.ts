@@ -45,7 +45,7 @@ export interface ForecastRequest {
   isHourFree?: boolean
 }
 
-export interface ForecastDay {
+interface ForecastDay {
   date: string
   ip: string
   /** null: no stage holds it any more. */

@@ -13,7 +13,7 @@ import type { DayFigures, DayVerdict } from './warmup-gates.ts'
 import { andThen, isInWarmup, moveIp, unmoved } from './warmup-states.ts'
 import type { MovedIp } from './warmup-states.ts'
 
-export interface DaysToClose {
+interface DaysToClose {
   record: IpRecord
   pool: string
   curve: WarmupCurve

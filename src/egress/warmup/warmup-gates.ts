@@ -13,20 +13,13 @@ export type DayFigures = Omit<WarmupDay, 'ip' | 'day' | 'isp' | 'refunded'> & {
   hadPause: boolean
 }
 
-/** Why a day does not advance; the first word of a reason. */
-export type HoldKind =
-  | 'hard_bounce'
-  | 'complaint'
-  | 'deferral' // a limit of health
-  | 'delivery' // too much of what ended was not delivered
-  | 'pause' // paused or suspended for a part of the day
-  | 'idle' // no mail
-  | 'volume' // too little mail to judge by
-  | 'utilization' // too little of the cap was used
-
 export interface DayVerdict {
   kind: 'demote' | 'hold' | 'advance'
-  /** `<HoldKind>: <figures>`; null with advance. */
+  /**
+   * Null with advance; else a first word and figures. Of health: `hard_bounce`, `complaint`, `deferral`; `delivery`: too
+   * much of what ended was not delivered; `pause`; `idle`: no mail; `volume`: too little mail to judge by;
+   * `utilization`: too little of the cap was used.
+   */
   reason: string | null
   /** Nothing speaks against the mail itself: too little of it is no fault. */
   isHealthy: boolean

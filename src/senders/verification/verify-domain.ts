@@ -15,7 +15,7 @@ import type { RecordFinding } from './finding.ts'
 import { REQUIRED_PURPOSES } from '../records/required-records.ts'
 import type { RecordPurpose } from '../records/required-records.ts'
 
-export interface DomainCheckFacts extends SpfFacts {
+interface DomainCheckFacts extends SpfFacts {
   /** Public keys that the domain had before it was added anew. */
   earlierKeys: PublicDkimKey[]
 }

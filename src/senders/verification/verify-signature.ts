@@ -7,7 +7,7 @@ import { dkimVerify } from 'mailauth'
 import type { Resolver } from '../../network/resolver.ts'
 import { asMailauthResolver } from './lookup-records.ts'
 
-export interface FirstSignature {
+interface FirstSignature {
   /** pass, fail, neutral, none, temperror or permerror (RFC 8601 §2.7.1). */
   result: string
   domain: string | null
