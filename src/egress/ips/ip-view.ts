@@ -64,36 +64,16 @@ interface IpViewParts {
 }
 
 export function ipView(parts: IpViewParts): IpView {
-  const {
-    known: { ip, record },
-    facts,
-    isEnabled,
-    isBindable,
-  } = parts
-  return {
-    ip: ip.address,
-    pool: ip.pool,
-    hostname: ip.hostname,
-    source: ip.source,
-    status: ip.state,
-    isEnabled,
-    isBindable,
-    weight: ip.weight,
-    reason: ip.reason,
-    actor: record.actor,
-    since: record.since,
-    until: ip.until,
-    ...facts,
-    warmup: warmupView(parts),
-  }
+  const { known, facts, isEnabled, isBindable } = parts
+  const { address, pool, hostname, source, state, weight, reason, until } = known.ip
+  const { actor, since } = known.record
+  const names = { ip: address, pool, hostname, source, status: state, isEnabled, isBindable, weight }
+  return { ...names, reason, actor, since, until, ...facts, warmup: warmupView(parts) }
 }
 
 function warmupView({ known, today, now }: Pick<IpViewParts, 'known' | 'today' | 'now'>): WarmupView | null {
-  const {
-    ip,
-    record,
-    curve: { name, curve },
-  } = known
+  const { ip, record } = known
+  const { name, curve } = known.curve
   const { stage, startedAt, state } = record
   if (stage === null || startedAt === null || state === 'cold') return null
   const stages = curve.stages.length
