@@ -1,56 +1,35 @@
 /**
  * Pools and their IPs: which pool a message uses, which of its IPs may send, which one a message gets, and what may be
- * accepted. The state machine of an IP stands in `warmup-states.ts`.
+ * accepted (egress/README.md).
  *
- * | part            | what it is |
- * | --------------- | ---------- |
- * | ip-registry     | the IPs: files, stored state, what this machine can bind |
- * | allowance       | what the store granted, and what may be hoped for |
- * | pick-ip         | tiers and the stable choice |
- * | warmup-keeper   | days, gates, pauses that end, idle IPs |
- * | projection      | the four cases of ip_not_warmed, and the estimated start |
- * | warmup          | what the API and the command line ask for |
- *
- * A disabled IP is never replaced by another source address (delivery/README.md "The SMTP session"): without a usable
- * IP there is no choice, and the message waits. `start`, `apply`, `reserve` and `suspend` reject when the store does;
- * nothing else throws.
+ * Without a usable IP there is no choice, and the message waits. `start`, `reserve` and `suspend` reject when the store
+ * does; nothing else throws.
  */
-import type { Clock } from '../base/clock.ts'
-import type { Logger } from '../base/logger.ts'
 import type { LiveConfiguration } from '../config/live-configuration.ts'
-import type { Stream } from '../mail/message.ts'
-import type { Store } from '../store/store.ts'
 import type { Reservation } from '../store/records/warmup-records.ts'
 import { createAllowance } from './ips/allowance.ts'
-import type { Ask } from './ips/allowance.ts'
-import type {
-  Candidate,
-  EgressIp,
-  IpChoice,
-  IpRequest,
-  PathState,
-  Projection,
-  ProjectionRequest,
-} from './ips/egress-ip.ts'
+import type { AllowanceAsk } from './ips/allowance.ts'
+import type { EgressIp } from './ips/egress-ip.ts'
 import { createIpFacts } from './ips/ip-facts.ts'
-import type { IpLookups } from './ips/ip-facts.ts'
 import { createIpRegistry } from './ips/ip-registry.ts'
-import type { WaitingMail } from './ips/ip-statistics.ts'
 import { createIpPicker } from './ips/pick-ip.ts'
+import type { IpPicker } from './ips/pick-ip.ts'
 import { createPoolBacklog } from './ips/pool-backlog.ts'
 import { createProjector } from './ips/projection.ts'
-import { createWarmup } from './keeper/warmup.ts'
-import type { Warmup } from './keeper/warmup.ts'
-import { createWarmupKeeper } from './keeper/warmup-keeper.ts'
-import type { BlockNote } from './keeper/warmup-keeper.ts'
+import type { Project } from './ips/projection.ts'
+import { createWarmup } from './moves/warmup.ts'
+import type { Warmup } from './moves/warmup.ts'
+import type { BlockNote } from './moves/gate-watch.ts'
+import { createWarmupKeeper } from './moves/warmup-keeper.ts'
+import type { EgressOutside, EgressQuestions } from './ips/outside.ts'
 
 export type * from './ips/egress-ip.ts'
-export type { Ask } from './ips/allowance.ts'
-export type { IpLookups } from './ips/ip-facts.ts'
-export type { BlockNote } from './keeper/warmup-keeper.ts'
+export type { AllowanceAsk } from './ips/allowance.ts'
+export type { IpLookups } from './ips/outside.ts'
+export type { BlockNote } from './moves/gate-watch.ts'
 
-export interface Egress {
-  /** Loads states, adds records of new IPs, disables what this machine can not bind, closes days that were missed. */
+export interface Egress extends Pick<IpPicker, 'candidates' | 'choose'> {
+  /** Loads states, adds records of new IPs, disables what this machine cannot bind, closes days that were missed. */
   start(): Promise<void>
   /** No timer fires any more; resolves when what was under way has ended. */
   stop(): Promise<void>
@@ -63,19 +42,12 @@ export interface Egress {
   ipsUsedBy(pool: string): EgressIp[]
   /** Pools that have an IP which may send now or, when its pause or allowance lets it, later. */
   sendingPools(): string[]
-  /**
-   * Before acceptance: whether the mail can start within policy (http/README.md "ip_not_warmed"). From counters in
-   * memory.
-   */
-  project(request: ProjectionRequest): Projection
+  /** Before acceptance: whether the mail can start within policy (http/README.md "ip_not_warmed"). */
+  project: Project
   /** Mail that is being accepted counts as backlog; the returned function says how that ended. */
   expect(pool: string, count: number): (wasStored: boolean) => void
-  /** The IPs that mail of a queue key could leave from, those that wait for allowance or an end included. */
-  candidates(request: { pool: string; stream: Stream; isp: string; isRetry: boolean }): Candidate[]
-  /** `pathOf` is asked for each candidate in turn, best first, until one is open. */
-  choose(request: IpRequest, pathOf: (ip: EgressIp) => PathState): IpChoice
   /** Takes allowance, one answer for each ask in its order. Days that are over are closed before. */
-  reserve(asks: readonly Ask[]): Promise<Reservation[]>
+  reserve(asks: readonly AllowanceAsk[]): Promise<Reservation[]>
   /** A grant went back with an outcome: its IP may hope again. */
   noteRefund(ip: string, isp: string): void
   /** Takes an IP out, e.g. after EADDRNOTAVAIL, until a bind test succeeds again. */
@@ -88,47 +60,35 @@ export interface Egress {
   onChange(listener: () => void): void
 }
 
-export interface EgressOptions {
-  configuration: LiveConfiguration
-  store: Store
-  clock: Clock
-  canBind: (address: string) => Promise<boolean>
-  logger: Logger
-  /** Reverse names and blocklists; null: nobody looks. */
-  lookups: IpLookups | null
-  /** First attempts of a pool that wait, by isp; '' for those whose provider is not known yet. Asked once a second. */
-  backlogOf?: (pool: string) => Record<string, number>
-  /** Messages that could leave from an IP, by isp and reason; for the statistics. */
-  waitingOf?: (ip: string) => WaitingMail[]
-  /** Events were written. */
-  onEvents?: () => void
-  /** False after a jump of the clock: warmup days are closed later (test/README.md "Clock"). */
-  isClockSteady?: () => boolean
+export type EgressOptions = Omit<EgressOutside, keyof EgressQuestions> & Partial<EgressQuestions>
+
+const NOBODY: EgressQuestions = {
+  backlogOf: () => ({}),
+  waitingOf: () => [],
+  onEvents: () => {},
+  isClockSteady: () => true,
 }
 
 export function createEgress(options: EgressOptions): { egress: Egress; warmup: Warmup } {
-  const { configuration, store, clock, canBind, logger, lookups } = options
-  const backlogOf = options.backlogOf ?? ((): Record<string, number> => ({}))
-  const waitingOf = options.waitingOf ?? ((): WaitingMail[] => [])
-  const onEvents = options.onEvents ?? ((): void => {})
-  const isClockSteady = options.isClockSteady ?? ((): boolean => true)
-  const registry = createIpRegistry({ configuration, store, clock, canBind, logger, onEvents })
-  const allowance = createAllowance({ registry, store, clock })
-  const picker = createIpPicker({ configuration, registry, allowance, clock })
-  const keeper = createWarmupKeeper({ configuration, registry, allowance, store, clock, logger, isClockSteady })
-  const backlog = createPoolBacklog({ clock, backlogOf })
-  const projector = createProjector({ configuration, registry, picker, allowance, clock, backlog })
-  const facts = createIpFacts({ configuration, registry, lookups, clock, logger })
-  const warmup = createWarmup({ configuration, registry, allowance, keeper, facts, store, clock, backlogOf, waitingOf })
+  const outside = { ...NOBODY, ...options }
+  const { configuration } = options
+  const registry = createIpRegistry(outside)
+  const allowance = createAllowance({ ...outside, registry })
+  const parts = { ...outside, registry, allowance }
+  const picker = createIpPicker(parts)
+  const keeper = createWarmupKeeper(parts)
+  const backlog = createPoolBacklog(outside)
+  const project = createProjector({ ...parts, picker, backlog })
+  const warmup = createWarmup({ ...parts, keeper, facts: createIpFacts(parts) })
 
   const poolsNow = (): ReturnType<LiveConfiguration['current']>['pools'] => configuration.current().pools
   const egress: Egress = {
     async start() {
-      await registry.start()
+      await registry.apply()
       await keeper.start()
       configuration.onChange(() => registry.apply())
     },
-    stop: () => keeper.stop(),
+    stop: keeper.stop,
     ips: () => [...registry.ips()],
     poolFor(domainPool) {
       const { pools, default_pool } = poolsNow()
@@ -141,19 +101,19 @@ export function createEgress(options: EgressOptions): { egress: Egress; warmup: 
         const { own, warming, paused, spill } = picker.tiersOf(pool)
         return [own, warming, paused, spill].some((tier) => tier.length > 0)
       }),
-    project: (request) => projector.project(request),
-    expect: (pool, count) => backlog.expect(pool, count),
-    candidates: (request) => picker.candidates(request),
-    choose: (request, pathOf) => picker.choose(request, pathOf),
+    project,
+    expect: backlog.expect,
+    candidates: picker.candidates,
+    choose: picker.choose,
     async reserve(asks) {
       await keeper.closeOpenDays(asks.map(({ ip }) => ip))
       return allowance.reserve(asks)
     },
-    noteRefund: (ip, isp) => allowance.noteRefund(ip, isp),
-    disable: (address, reason) => registry.disable(address, reason),
-    noteBlock: (block) => keeper.noteBlock(block),
+    noteRefund: allowance.noteRefund,
+    disable: registry.disable,
+    noteBlock: keeper.noteBlock,
     suspend: (ip, until, reason, actor) => keeper.suspend(ip, { until, reason, actor, isBlock: true }),
-    onChange: (listener) => registry.onChange(listener),
+    onChange: registry.onChange,
   }
   return { egress, warmup }
 }

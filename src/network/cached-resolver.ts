@@ -1,11 +1,8 @@
 /**
- * A cache in front of a resolver (network/README.md "Cache and resolver").
+ * A cache in front of a resolver, by the table of network/README.md "Cache and resolver".
  *
- * Positive sets are kept for their TTL within the configured bounds, ten minutes where it is not known (Node gives none
- * for MX); negative ones `negative_ttl` at most, failures not at all. While no server answers, a positive set serves on
- * until `stale` past its time (RFC 8767), and the servers are asked again every 30 seconds only; but for TLSA, where
- * old keys would stand in for a validation that fails (network/README.md "DANE"). One lookup per question is under way
- * at a time. The answers are shared: callers must not change them. Bounded by names, the least used one goes first.
+ * One lookup per question is under way at a time. The answers are shared: callers must not change them. Bounded by
+ * names, the least used one goes first.
  */
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Clock } from '../base/clock.ts'
@@ -24,7 +21,7 @@ export interface DnsCacheSettings {
   stale: number
 }
 
-export interface CachedResolverOptions<Source extends Resolver = Resolver> {
+interface CachedResolverOptions<Source extends Resolver = Resolver> {
   resolver: Source
   cache: DnsCacheSettings
   clock: Clock

@@ -29,7 +29,7 @@ export interface ResourceRecord {
   end: number
 }
 
-export interface Answer {
+export interface DnsMessage {
   id: number
   isTruncated: boolean
   /** AD: the resolver validated every record. */
@@ -80,7 +80,7 @@ function writeName(name: string): Buffer {
 }
 
 /** Only whole answers of records are read: of a truncated one there may be nothing but the header and the question. */
-export function readAnswer(message: Buffer): Answer | undefined {
+export function readAnswer(message: Buffer): DnsMessage | undefined {
   if (message.length < HEADER_BYTES) return undefined
   const flags = message.readUInt16BE(2)
   if ((flags & FLAG_RESPONSE) === 0) return undefined
@@ -92,7 +92,7 @@ export function readAnswer(message: Buffer): Answer | undefined {
   }
   try {
     let at = HEADER_BYTES
-    let question: Answer['question']
+    let question: DnsMessage['question']
     if (message.readUInt16BE(4) > 1) return undefined
     if (message.readUInt16BE(4) === 1) {
       const { name, end } = readName(message, at)

@@ -1,19 +1,17 @@
 /**
  * DNS questions through Node's resolver, without any cache: a fresh question sees a changed zone.
  *
- * Never throws for an answer of the DNS, nor for text that is no host name (it can not exist: `no-name`). A lookup ends
- * after `timeoutMilliseconds * tries` at the latest, however many servers there are: a silent one costs a try and is
- * asked last from then on, one that fails at once is passed over. One that says "no such name" is asked last when that
- * name is asked for again: what it said is to be confirmed by another (network/README.md "Answers of the DNS"). Each
- * try has a resolver of its own: a new source port (RFC 5452 §9.2), the present /etc/resolv.conf, and no answers kept
- * between questions.
+ * A lookup ends after `timeoutMilliseconds * tries` at the latest, however many servers there are. Each try has a
+ * resolver of its own: a new source port, the present /etc/resolv.conf, and no answers kept between questions. Never
+ * throws for an answer of the DNS, nor for text that is no host name, which is `no-name`. network/README.md "Answers of
+ * the DNS".
  */
 import { promises } from 'node:dns'
 import { LRUCache } from 'lru-cache'
 import { errorCode } from '../base/errors.ts'
-import type { DnsAnswer, Resolver } from './resolver.ts'
+import type { DnsAnswer, MxRecord, Resolver } from './resolver.ts'
 
-export interface DnsResolverOptions {
+interface DnsResolverOptions {
   /** `IP` or `IP:port`; empty: the servers of the system. */
   servers: readonly string[]
   /** For one try. */
@@ -24,41 +22,26 @@ export interface DnsResolverOptions {
 type Ask<Item> = (resolver: promises.Resolver, name: string) => Promise<Item[]>
 
 export function createDnsResolver(options: DnsResolverOptions): Resolver {
-  const { timeoutMilliseconds, tries } = options
-  /** Servers that let a try run out, with the number of the silence: the latest is asked last. */
-  const silentAt = new Map<string, number>()
-  let silences = 0
-  /** By name: the server that denied it last. */
-  const deniedBy = new LRUCache<string, string>({ max: MOST_DENIED })
-
-  function serversInOrder(name: string): string[] {
-    const servers = options.servers.length > 0 ? options.servers : new promises.Resolver().getServers()
-    const denier = deniedBy.get(name)
-    const rank = (server: string): number => (server === denier ? Infinity : (silentAt.get(server) ?? 0))
-    return servers.toSorted((left, right) => (rank(left) < rank(right) ? -1 : Number(rank(left) > rank(right))))
-  }
+  const order = createServerOrder(options.servers)
 
   async function look<Item>(type: string, askedName: string, ask: Ask<Item>, aliases = 0): Promise<DnsAnswer<Item>> {
     const name = normaliseDnsName(askedName)
     if (!isDnsName(name)) return { kind: 'no-name' }
-    let servers = serversInOrder(name)
+    let servers = order.serversFor(name)
     let reason = 'there is no server'
-    let left = tries
+    let left = options.tries
     for (let [server, ...others] = servers; server !== undefined && left > 0; [server, ...others] = servers) {
-      const answer = await askServer(server, name, ask)
+      const answer = await askServer(server, name, ask, options.timeoutMilliseconds)
       if (answer.kind === 'alias-alone') return followAlias(type, name, ask, aliases)
-      if (answer.kind === 'no-name') deniedBy.set(name, server)
+      if (answer.kind === 'no-name') order.noteDenied(name, server)
       if (answer.kind !== 'failed') return answer
       reason = reasonOf(answer.code)
-      if (isSilence(answer.code)) {
-        left -= 1
-        silences += 1
-        silentAt.set(server, silences)
-        // The question or its answer may have been lost on the way: this server has its turn again.
-        servers = [...others, server]
-      } else {
-        servers = others
-      }
+      servers = others
+      if (!isSilence(answer.code)) continue
+      left -= 1
+      order.noteSilent(server)
+      // The question or its answer may have been lost on the way: this server has its turn again.
+      servers = [...others, server]
     }
     return { kind: 'no-answer', reason: `${type} ${name}: ${reason}` }
   }
@@ -77,47 +60,75 @@ export function createDnsResolver(options: DnsResolverOptions): Resolver {
     return alias.kind === 'found' ? { kind: 'no-record' } : alias
   }
 
-  async function askServer<Item>(server: string, name: string, ask: Ask<Item>): Promise<ServerAnswer<Item>> {
-    const resolver = new promises.Resolver({ timeout: timeoutMilliseconds, tries: 1 })
-    resolver.setServers([server])
-    // Node looks at the time limit of c-ares once a second at most, and as rarely as the limit is long: too late.
-    const giveUp = setTimeout(() => resolver.cancel(), timeoutMilliseconds)
-    try {
-      const records = await ask(resolver, name)
-      // c-ares gives no record and no error for an answer that holds an alias and nothing of the type asked for.
-      return records.length > 0 ? { kind: 'found', records } : { kind: 'alias-alone' }
-    } catch (thrown) {
-      const code = errorCode(thrown)
-      if (code === promises.NODATA) return { kind: 'no-record' }
-      return code === promises.NOTFOUND ? { kind: 'no-name' } : { kind: 'failed', code }
-    } finally {
-      clearTimeout(giveUp)
-    }
-  }
-
   return {
-    mx: (name) =>
-      look('MX', name, async (resolver, asked) =>
-        (await resolver.resolveMx(asked)).map(({ priority, exchange }) => ({
-          priority,
-          exchange: normaliseDnsName(exchange),
-        })),
-      ),
+    mx: (name) => look('MX', name, resolveMx),
     addresses: (name, family) =>
       family === 4
         ? look('A', name, (resolver, asked) => resolver.resolve4(asked))
         : look('AAAA', name, (resolver, asked) => resolver.resolve6(asked)),
-    txt: (name) =>
-      look('TXT', name, async (resolver, asked) =>
-        (await resolver.resolveTxt(asked)).map((strings) => strings.join('')),
-      ),
+    txt: (name) => look('TXT', name, resolveTxt),
     cname: (name) => look('CNAME', name, resolveCname),
-    ptr: (name) =>
-      look('PTR', name, async (resolver, asked) => (await resolver.resolvePtr(asked)).map(normaliseDnsName)),
+    ptr: (name) => look('PTR', name, resolvePtr),
   }
 }
 
+const resolveMx: Ask<MxRecord> = async (resolver, name) =>
+  (await resolver.resolveMx(name)).map(({ priority, exchange }) => ({ priority, exchange: normaliseDnsName(exchange) }))
+const resolveTxt: Ask<string> = async (resolver, name) =>
+  (await resolver.resolveTxt(name)).map((strings) => strings.join(''))
+const resolvePtr: Ask<string> = async (resolver, name) => (await resolver.resolvePtr(name)).map(normaliseDnsName)
 const resolveCname: Ask<string> = async (resolver, name) => (await resolver.resolveCname(name)).map(normaliseDnsName)
+
+async function askServer<Item>(
+  server: string,
+  name: string,
+  ask: Ask<Item>,
+  timeoutMilliseconds: number,
+): Promise<ServerAnswer<Item>> {
+  const resolver = new promises.Resolver({ timeout: timeoutMilliseconds, tries: 1 })
+  resolver.setServers([server])
+  // Node looks at the time limit of c-ares once a second at most, and as rarely as the limit is long: too late.
+  const giveUp = setTimeout(() => resolver.cancel(), timeoutMilliseconds)
+  try {
+    const records = await ask(resolver, name)
+    // c-ares gives no record and no error for an answer that holds an alias and nothing of the type asked for.
+    return records.length > 0 ? { kind: 'found', records } : { kind: 'alias-alone' }
+  } catch (thrown) {
+    const code = errorCode(thrown)
+    if (code === promises.NODATA) return { kind: 'no-record' }
+    return code === promises.NOTFOUND ? { kind: 'no-name' } : { kind: 'failed', code }
+  } finally {
+    clearTimeout(giveUp)
+  }
+}
+
+interface ServerOrder {
+  serversFor(name: string): string[]
+  /** It let a try run out: it is asked last from now on. */
+  noteSilent(server: string): void
+  /** It is asked last when this name is asked for again. */
+  noteDenied(name: string, server: string): void
+}
+
+function createServerOrder(configured: readonly string[]): ServerOrder {
+  /** With the number of the silence: the latest is asked last. */
+  const silentAt = new Map<string, number>()
+  let silences = 0
+  const deniedBy = new LRUCache<string, string>({ max: MOST_DENIED })
+  return {
+    serversFor(name) {
+      const servers = configured.length > 0 ? configured : new promises.Resolver().getServers()
+      const denier = deniedBy.get(name)
+      const rank = (server: string): number => (server === denier ? Infinity : (silentAt.get(server) ?? 0))
+      return servers.toSorted((left, right) => (rank(left) < rank(right) ? -1 : Number(rank(left) > rank(right))))
+    },
+    noteSilent(server) {
+      silences += 1
+      silentAt.set(server, silences)
+    },
+    noteDenied: (name, server) => void deniedBy.set(name, server),
+  }
+}
 
 /** Lower case and without the trailing dot, as names are compared everywhere. */
 export function normaliseDnsName(name: string): string {

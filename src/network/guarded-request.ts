@@ -2,12 +2,9 @@
  * HTTP requests to URLs that others chose, which never reach an address of our own network (network/README.md
  * "Addresses never connected to").
  *
- * Refused before any connection: an address literal, in whatever notation, that is no global unicast address, and a
- * name of which any address is none. The socket goes to the addresses that were judged, so a name that changes its
- * answer between check and connect gains nothing, and its peer is judged once more. Redirects are not followed.
- * `timeoutMilliseconds` runs from the start of the connect to the end of the answer's headers; of the body at most 64
- * KiB are read, within the same time. A receiver that answered and then does not end its body has answered.
- * Never throws: a failure is a result with a reason that names no address.
+ * `timeoutMilliseconds` runs from the start of the connect to the end of the answer; of the body at most 64 KiB are
+ * read. A receiver that answered a POST and then does not end its body has answered. Never throws: a failure is a result
+ * with a reason that names no address.
  */
 import { readFileSync } from 'node:fs'
 import { lookup as systemLookup } from 'node:dns/promises'
@@ -19,9 +16,14 @@ import { Agent, buildConnector } from 'undici'
 import { SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import { canonicalIp, isPublicUnicast } from '../base/ip-address.ts'
-import { exchange, MOST_BODY_BYTES } from './one-exchange.ts'
-import { isCertificateProblem, reasonOf, REFUSED_ADDRESS, RefusedAddress } from './request-failures.ts'
-import { urlProblem } from './url-rules.ts'
+import {
+  exchange,
+  isCertificateProblem,
+  MOST_BODY_BYTES,
+  reasonOf,
+  REFUSED_ADDRESS,
+  RefusedAddress,
+} from './one-exchange.ts'
 
 /** All addresses of a host name; rejects, or gives none, when it does not resolve. */
 export type AddressLookup = (hostname: string) => Promise<readonly string[]>
@@ -51,7 +53,7 @@ export type GuardedAnswer =
   | { kind: 'answered'; status: number; answer: string } // any status; the first bytes of the body as one line
   | { kind: 'failed'; reason: string }
 
-export interface GuardedGet {
+interface GuardedGet {
   url: string
   timeoutMilliseconds: number
 }
@@ -71,12 +73,13 @@ export interface GuardedRequest {
 }
 
 const DEFAULT_ANSWER_BYTES = 512
-/** libraries.md 6; the whole request has its own, longer limit. */
+/** The whole request has its own, longer limit. */
 const CONNECT_TIMEOUT = 5 * SECOND
 const CHECK_LOOKUP_TIMEOUT = 5 * SECOND
 const MOST_HEADER_BYTES = 16_384
 /** URLs that are asked again and again. */
 const MOST_REMEMBERED = 1_000
+const MOST_URL_CHARACTERS = 2_048
 
 /** Where a URL leads, or what is wrong with it. */
 type Target = { origin: string; path: string }
@@ -131,6 +134,26 @@ function readUrl(url: string, allowHttp: boolean): ReadUrl {
   if (problem !== undefined) return { target: undefined, problem }
   const { origin, pathname, search } = new URL(url)
   return { target: { origin, path: pathname + search }, problem: undefined }
+}
+
+/**
+ * What is wrong with the text of a URL, as a phrase behind the field's name, or undefined. Only the plain form is taken:
+ * a URL parser also reads backslashes, missing slashes, line breaks and blanks inside, and two programs that read the
+ * same text as two hosts are how such checks are got around.
+ */
+function urlProblem(text: string, allowHttp: boolean): string | undefined {
+  if (text.length > MOST_URL_CHARACTERS) return `must have at most ${MOST_URL_CHARACTERS} characters`
+  // The scheme with both slashes, then the authority: no slash, backslash, query or fragment in it, and not empty.
+  const authority = /^(https?):\/\/([^/\\?#]+)/i.exec(text)
+  const scheme = authority?.[1]?.toLowerCase()
+  if (scheme !== 'https' && !(scheme === 'http' && allowHttp)) {
+    return allowHttp ? 'must be an http or https URL' : 'must be an https URL'
+  }
+  // Blanks, control characters (Cc) and backslashes anywhere.
+  if (/[\s\p{Cc}\\]/u.test(text)) return 'must not hold blanks, control characters or backslashes'
+  if (authority?.[2]?.includes('@') === true) return 'must not hold a user name or password'
+  if (text.includes('#')) return 'must not have a fragment'
+  return URL.canParse(text) ? undefined : 'is not a valid URL'
 }
 
 function addressRule(options: GuardedRequestOptions): (address: string) => boolean {

@@ -1,16 +1,14 @@
 /**
- * Finds the hosts that take mail for a domain, best first.
+ * Finds the hosts that take mail for a domain, best first (network/README.md "Mail hosts").
  *
  * Never throws for an answer of the DNS: each way to have no host is a result of its own, because the caller treats
- * them differently. The order inside one preference is drawn anew by each call. What others publish never leads
- * inwards: loopback, private and other special addresses, and our own, are left out (network/README.md "Addresses never
- * connected to"). RFC 5321 §5.1, RFC 7505; network/README.md "Mail hosts".
+ * them differently. What others publish never leads inwards. RFC 5321 §5.1, RFC 7505.
  */
 import { canonicalIp, ipFamily, isPublicUnicast } from '../base/ip-address.ts'
 import { unreachable } from '../base/errors.ts'
 import type { MxRecord, Resolver } from './resolver.ts'
 
-export interface MailHost {
+export interface FoundHost {
   name: string
   /** Both families in turns, IPv4 first. */
   addresses: string[]
@@ -25,7 +23,7 @@ export interface MailHost {
 export type MailHosts =
   | {
       kind: 'hosts'
-      hosts: MailHost[] // in the order in which they are to be tried, each with at least one address
+      hosts: FoundHost[] // in the order in which they are to be tried, each with at least one address
       mxNames: string[] // the whole set that is accepted, best first; the domain itself when it has no MX record
       isSecure: boolean // DNSSEC validated the set
     }
@@ -105,7 +103,7 @@ async function hostsOf(targets: MxRecord[], isSecure: boolean, options: MailHost
     options.allowPrivateAddresses || (isPublicUnicast(address) && !own.has(canonicalIp(address) ?? address))
 
   const found = await Promise.all(tried.map(({ exchange }) => addressesOf(exchange, resolver)))
-  const hosts: MailHost[] = []
+  const hosts: FoundHost[] = []
   const left = { 4: mostAddresses, 6: mostAddresses }
   for (const { isBogus: _, ...host } of found) {
     const addresses = host.addresses.filter((address) => isAllowed(address) && left[ipFamily(address) ?? 4]-- > 0)
@@ -126,7 +124,7 @@ function shuffledWithinPreference(targets: readonly MxRecord[], random: () => nu
     .map(({ target }) => target)
 }
 
-interface FoundAddresses extends MailHost {
+interface FoundAddresses extends FoundHost {
   isBogus: boolean
 }
 

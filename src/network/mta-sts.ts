@@ -1,10 +1,6 @@
 /**
- * MTA-STS policies of recipient domains: found, fetched, kept (RFC 8461; network/README.md "MTA-STS").
- *
- * A policy in force outlives every failure of DNS and web server until its own end; without one, a failure means that
- * there is no policy. The fetch goes through the guarded client: no redirects, 64 KiB, 60 s, never inwards. One fetch
- * per domain is under way, nobody waits longer than 20 s for it, and a policy that could not be fetched is tried again
- * after five minutes. Rejects only when the memory does.
+ * MTA-STS policies of recipient domains: found, fetched, kept (RFC 8461; network/README.md "MTA-STS"). Rejects only
+ * when the memory does.
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
@@ -14,7 +10,7 @@ import type { Clock } from '../base/clock.ts'
 import type { GuardedRequest } from './guarded-request.ts'
 import type { Resolver } from './resolver.ts'
 import { readStsPolicy, readStsRecord } from './sts-policy.ts'
-import type { StsMode } from './sts-policy.ts'
+import type { StsMode, StsTerms } from './sts-policy.ts'
 
 export interface StsPolicy {
   /** The recipient domain: two domains never share a policy, whatever hosts they have. */
@@ -27,7 +23,7 @@ export interface StsPolicy {
 }
 
 /** What outlives the process. */
-export interface StsMemory {
+interface StsMemory {
   find(domain: string): Promise<StsPolicy | null>
   keep(policy: StsPolicy): Promise<void>
   /** The longest not fetched first. */
@@ -40,7 +36,7 @@ export interface StsProblem {
   reason: string
 }
 
-export interface MtaStsOptions {
+interface MtaStsOptions {
   resolver: Pick<Resolver, 'txt'>
   request: Pick<GuardedRequest, 'get'>
   memory: StsMemory
@@ -84,9 +80,8 @@ export function createMtaSts(options: MtaStsOptions): MtaSts {
   const { resolver, memory, clock, patienceMilliseconds = PATIENCE } = options
   /** The last known policy of a domain; false: none. */
   const known = new LRUCache<string, StsPolicy | false>({ max: MOST_DOMAINS })
-  const fetching = new Map<string, Promise<StsPolicy | null>>()
-  const failedAt = new LRUCache<string, { id: string; at: number }>({ max: MOST_DOMAINS })
   const refreshedAt = new LRUCache<string, number>({ max: MOST_DOMAINS })
+  const fetches = createPolicyFetches(options, (policy) => known.set(policy.domain, policy))
 
   /** The id that the DNS names now; undefined: none, or no answer. */
   async function announcedId(domain: string): Promise<string | undefined> {
@@ -105,43 +100,18 @@ export function createMtaSts(options: MtaStsOptions): MtaSts {
   async function look(domain: string): Promise<StsPolicy | null> {
     const id = await announcedId(domain)
     const before = await knownPolicy(domain)
-    if (id === undefined || before?.id === id) return before
-    const failure = failedAt.get(domain)
-    if (failure?.id === id && clock.now() < failure.at + FETCH_AGAIN_AFTER) return before
+    if (id === undefined || before?.id === id || fetches.hasJustFailed(domain, id)) return before
     const patience = new AbortController()
     const late = delay(patienceMilliseconds, null, { signal: patience.signal }).catch(() => null)
-    const fetched = await Promise.race([fetchOnce(domain, id), late])
+    const fetched = await Promise.race([fetches.fetch(domain, id), late])
     patience.abort()
     return fetched ?? before
-  }
-
-  function fetchOnce(domain: string, id: string): Promise<StsPolicy | null> {
-    const running = fetching.get(domain) ?? fetchPolicy(domain, id).finally(() => fetching.delete(domain))
-    fetching.set(domain, running)
-    return running
-  }
-
-  /** Null: it could not be had. */
-  async function fetchPolicy(domain: string, id: string): Promise<StsPolicy | null> {
-    const fetched = await fetchTerms(options, domain)
-    const now = clock.now()
-    if ('result' in fetched) {
-      failedAt.set(domain, { id, at: now })
-      options.onProblem(domain, fetched)
-      return null
-    }
-    const { mode, mx, maxAgeSeconds } = fetched
-    const age = Math.min(Math.max(maxAgeSeconds, SHORTEST_MAX_AGE_SECONDS), LONGEST_MAX_AGE_SECONDS) * SECOND
-    const policy: StsPolicy = { domain, id, mode, mx, fetchedAt: now, expiresAt: now + age }
-    await memory.keep(policy)
-    known.set(domain, policy)
-    return policy
   }
 
   async function refreshOne({ domain }: StsPolicy): Promise<void> {
     refreshedAt.set(domain, clock.now())
     const id = await announcedId(domain)
-    if (id !== undefined) await fetchOnce(domain, id)
+    if (id !== undefined) await fetches.fetch(domain, id)
   }
 
   return {
@@ -162,10 +132,51 @@ export function createMtaSts(options: MtaStsOptions): MtaSts {
   }
 }
 
+interface PolicyFetches {
+  /** One per domain is under way. Null: the policy could not be had. */
+  fetch(domain: string, id: string): Promise<StsPolicy | null>
+  /** This policy could not be had a moment ago. */
+  hasJustFailed(domain: string, id: string): boolean
+}
+
+function createPolicyFetches(options: MtaStsOptions, onFetched: (policy: StsPolicy) => void): PolicyFetches {
+  const { memory, clock } = options
+  const underWay = new Map<string, Promise<StsPolicy | null>>()
+  const failedAt = new LRUCache<string, { id: string; at: number }>({ max: MOST_DOMAINS })
+
+  async function fetchPolicy(domain: string, id: string): Promise<StsPolicy | null> {
+    const fetched = await fetchTerms(options, domain)
+    const now = clock.now()
+    if ('result' in fetched) {
+      failedAt.set(domain, { id, at: now })
+      options.onProblem(domain, fetched)
+      return null
+    }
+    const { mode, mx, maxAgeSeconds } = fetched
+    const age = Math.min(Math.max(maxAgeSeconds, SHORTEST_MAX_AGE_SECONDS), LONGEST_MAX_AGE_SECONDS) * SECOND
+    const policy: StsPolicy = { domain, id, mode, mx, fetchedAt: now, expiresAt: now + age }
+    await memory.keep(policy)
+    onFetched(policy)
+    return policy
+  }
+
+  return {
+    fetch(domain, id) {
+      const running = underWay.get(domain) ?? fetchPolicy(domain, id).finally(() => underWay.delete(domain))
+      underWay.set(domain, running)
+      return running
+    },
+    hasJustFailed(domain, id) {
+      const failure = failedAt.get(domain)
+      return failure?.id === id && clock.now() < failure.at + FETCH_AGAIN_AFTER
+    },
+  }
+}
+
 async function fetchTerms(
   { request, port = HTTPS_PORT }: MtaStsOptions,
   domain: string,
-): Promise<{ mode: StsMode; mx: string[]; maxAgeSeconds: number } | StsProblem> {
+): Promise<StsTerms | StsProblem> {
   const authority = port === HTTPS_PORT ? `mta-sts.${domain}` : `mta-sts.${domain}:${port}`
   const url = `https://${authority}/.well-known/mta-sts.txt`
   const fetched = await request.get({ url, timeoutMilliseconds: FETCH_TIMEOUT })

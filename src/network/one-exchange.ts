@@ -5,9 +5,12 @@
  * answer (`status` is null then), or why the body is not whole. A body above `MOST_BODY_BYTES` is cut, and its
  * connection with it, as is one that takes too long; a body that was read to its end leaves the connection for others.
  * Bytes are taken as undici hands them out: a stream for each answer would cost more than all else of a short post.
+ * What a failure is called names no address: error texts of the system hold some, and customers read the reasons.
  */
+import { errors } from 'undici'
 import type { Dispatcher } from 'undici'
 import { SECOND } from '../base/clock.ts'
+import { errorCode } from '../base/errors.ts'
 
 /** webhooks/README.md "Deliveries", http/README.md "Webhooks". */
 export const MOST_BODY_BYTES = 65_536
@@ -18,7 +21,7 @@ export interface Sent extends Pick<Dispatcher.DispatchOptions, 'method' | 'path'
   body?: string | Uint8Array
 }
 
-export interface Received {
+interface HttpReply {
   /** null: no answer. */
   status: number | null
   contentType: string
@@ -28,27 +31,27 @@ export interface Received {
   failure: unknown
 }
 
-export interface ExchangeLimits {
+interface ExchangeLimits {
   timeoutMilliseconds: number
   /** Of the body that are handed back. */
   keptBytes: number
 }
 
-export class TimeIsUp extends Error {
+class TimeIsUp extends Error {
   constructor(milliseconds: number) {
     super(`no answer within ${milliseconds / SECOND} s`)
     this.name = 'TimeIsUp'
   }
 }
 
-export class BodyTooLong extends Error {
+class BodyTooLong extends Error {
   constructor() {
     super(`the answer has more than ${MOST_BODY_BYTES} bytes`)
     this.name = 'BodyTooLong'
   }
 }
 
-export function exchange(dispatcher: Dispatcher, sent: Sent, limits: ExchangeLimits): Promise<Received> {
+export function exchange(dispatcher: Dispatcher, sent: Sent, limits: ExchangeLimits): Promise<HttpReply> {
   return new Promise((resolve) => void dispatcher.dispatch(sent, new Exchange(limits, resolve)))
 }
 
@@ -59,7 +62,7 @@ const FIRST_FINAL_STATUS = 200
 /** undici calls the methods, in their order here; `end` comes once. */
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #keptBytes: number
-  readonly #resolve: (received: Received) => void
+  readonly #resolve: (received: HttpReply) => void
   readonly #timer: NodeJS.Timeout
   #controller: Dispatcher.DispatchController | undefined
   #status: number | null = null
@@ -68,7 +71,7 @@ class Exchange implements Dispatcher.DispatchHandler {
   #size = 0
   #isOver = false
 
-  constructor({ timeoutMilliseconds, keptBytes }: ExchangeLimits, resolve: (received: Received) => void) {
+  constructor({ timeoutMilliseconds, keptBytes }: ExchangeLimits, resolve: (received: HttpReply) => void) {
     this.#keptBytes = keptBytes
     this.#resolve = resolve
     this.#timer = setTimeout(() => this.#cut(new TimeIsUp(timeoutMilliseconds)), timeoutMilliseconds)
@@ -116,4 +119,70 @@ class Exchange implements Dispatcher.DispatchHandler {
     const bytes = this.#kept.length === 0 ? NOTHING : Buffer.concat(this.#kept).subarray(0, this.#keptBytes)
     this.#resolve({ status: this.#status, contentType: this.#contentType, bytes, failure })
   }
+}
+
+export const REFUSED_ADDRESS = 'the address is private, local or reserved'
+
+/** Our own refusal, as opposed to a failure of the network. */
+export class RefusedAddress extends Error {
+  constructor() {
+    super(REFUSED_ADDRESS)
+    this.name = 'RefusedAddress'
+  }
+}
+
+/** Codes of a certificate that cannot be believed (RFC 8460 §4.3.2.2, `sts-webpki-invalid`). */
+const CERTIFICATE_CODES: ReadonlySet<string> = new Set([
+  'CERT_HAS_EXPIRED',
+  'CERT_NOT_YET_VALID',
+  'CERT_SIGNATURE_FAILURE',
+  'CERT_REVOKED',
+  'CERT_UNTRUSTED',
+  'CERT_REJECTED',
+  'CERT_CHAIN_TOO_LONG',
+  'INVALID_CA',
+  'INVALID_PURPOSE',
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'ERR_TLS_CERT_ALTNAME_INVALID',
+  'HOSTNAME_MISMATCH',
+])
+
+const REASONS: Record<string, string> = {
+  ENOTFOUND: 'the host name does not resolve',
+  EAI_AGAIN: 'the host name does not resolve at the moment',
+  ECONNREFUSED: 'the connection was refused',
+  ECONNRESET: 'the connection was reset',
+  EPIPE: 'the connection was reset',
+  ETIMEDOUT: 'the connection timed out',
+  EHOSTUNREACH: 'the host cannot be reached',
+  ENETUNREACH: 'the host cannot be reached',
+  UND_ERR_CONNECT_TIMEOUT: 'the connection timed out',
+  UND_ERR_SOCKET: 'the connection ended before the answer',
+  UND_ERR_HEADERS_OVERFLOW: 'the headers of the answer are too large',
+  CERT_HAS_EXPIRED: 'the certificate has expired',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'the certificate is self-signed',
+  SELF_SIGNED_CERT_IN_CHAIN: 'the certificate is not trusted',
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: 'the certificate is not trusted',
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: 'the certificate is not trusted',
+  ERR_TLS_CERT_ALTNAME_INVALID: 'the certificate is for another host name',
+}
+
+/** A phrase that names no address. */
+export function reasonOf(thrown: unknown): string {
+  if (thrown instanceof RefusedAddress || thrown instanceof TimeIsUp || thrown instanceof BodyTooLong) {
+    return thrown.message
+  }
+  const code = errorCode(thrown)
+  if (thrown instanceof errors.HTTPParserError) return 'the answer is not HTTP'
+  if (code.startsWith('ERR_SSL_') || code === 'EPROTO') return 'TLS failed'
+  return REASONS[code] ?? (code === '' ? 'the request failed' : `the request failed (${code})`)
+}
+
+/** The server is there, and its certificate cannot be believed. */
+export function isCertificateProblem(thrown: unknown): boolean {
+  return CERTIFICATE_CODES.has(errorCode(thrown))
 }

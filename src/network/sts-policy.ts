@@ -18,7 +18,7 @@ export interface StsTerms {
   maxAgeSeconds: number
 }
 
-export type StsTermsReading = { ok: true; terms: StsTerms } | { ok: false; problem: string }
+type StsTermsReading = { ok: true; terms: StsTerms } | { ok: false; problem: string }
 
 // The version, and what follows it up to the end of the field.
 const RECORD_START = /^v=STSv1[ \t]*(;|$)/

@@ -2,25 +2,22 @@
  * DNS questions to a resolver on this machine that validates DNSSEC, whose AD bit is believed (network/README.md "Cache
  * and resolver").
  *
- * Each try is a datagram from a new socket with a random id; what does not answer this very question from this very
- * server is dropped, and a truncated answer is asked for again by TCP. A lookup ends after
- * `timeoutMilliseconds * tries` at the latest. Of SERVFAIL it is asked whether the records are there without
- * validation: then they are bogus. Never throws for an answer of the DNS. RFC 1035 §4.2, RFC 4035 §4.6, RFC 5452 §9,
- * RFC 6840 §5.8, RFC 7766.
+ * A lookup ends after `timeoutMilliseconds * tries` at the latest. Never throws for an answer of the DNS. RFC 1035 §4.2,
+ * RFC 4035 §4.6, RFC 5452 §9, RFC 6840 §5.8, RFC 7766.
  */
 import { randomInt } from 'node:crypto'
+import { createSocket } from 'node:dgram'
+import { connect } from 'node:net'
 import { SECOND } from '../base/clock.ts'
-import { unreachable } from '../base/errors.ts'
+import { errorCode, errorText, unreachable } from '../base/errors.ts'
 import { canonicalIp } from '../base/ip-address.ts'
-import { askByTcp, askByUdp } from './ask-dns-server.ts'
-import type { Received } from './ask-dns-server.ts'
-import { readName, RESPONSE_CODES, TYPES } from './dns-message.ts'
-import type { Answer, QuestionType, ResourceRecord } from './dns-message.ts'
+import { readAnswer, readName, RESPONSE_CODES, TYPES, writeQuestion } from './dns-message.ts'
+import type { DnsMessage, Question, QuestionType, ResourceRecord } from './dns-message.ts'
 import { isDnsName, MOST_ALIASES, normaliseDnsName } from './dns-resolver.ts'
 import type { AnswerFacts, DnsAnswer, ValidatingResolver } from './resolver.ts'
 import { readTlsa } from './tlsa.ts'
 
-export interface ValidatingResolverOptions {
+interface ValidatingResolverOptions {
   /** `IP` or `IP:port`, on loopback. */
   server: string
   /** For one try. */
@@ -32,6 +29,8 @@ type ReadRecord<Item> = (message: Buffer, record: ResourceRecord) => Item | unde
 
 const DNS_PORT = 53
 const HIGHEST_ID = 0xffff
+const SILENCE = 'the validating resolver did not answer in time'
+const LENGTH_BYTES = 2
 /** A preference, and at least the root. */
 const SHORTEST_MX_BYTES = 3
 /** Of one answer; what is beyond helps nobody. */
@@ -45,8 +44,8 @@ export function createValidatingResolver(options: ValidatingResolverOptions): Va
   const { timeoutMilliseconds, tries } = options
   const server = readServer(options.server)
 
-  async function ask(name: string, type: QuestionType, isCheckingDisabled: boolean): Promise<Received | string> {
-    let reason = 'the validating resolver did not answer in time'
+  async function ask(name: string, type: QuestionType, isCheckingDisabled: boolean): Promise<DnsReply | string> {
+    let reason = SILENCE
     for (let left = tries; left > 0; left--) {
       const question = { id: randomInt(HIGHEST_ID + 1), name, type, isCheckingDisabled }
       const limits = { server, question, timeoutMilliseconds }
@@ -101,7 +100,7 @@ interface Asked<Item> {
 }
 
 /** Undefined for a chain of aliases without end. Records of other names than the chain's are not looked at. */
-function itemsOf<Item>({ message, answer }: Received, { name, type, read }: Asked<Item>): DnsAnswer<Item> | undefined {
+function itemsOf<Item>({ message, answer }: DnsReply, { name, type, read }: Asked<Item>): DnsAnswer<Item> | undefined {
   let canonicalName = name
   let ttlSeconds = Infinity
   for (let aliases = 0; type !== 'CNAME'; aliases++) {
@@ -130,7 +129,7 @@ function itemsOf<Item>({ message, answer }: Received, { name, type, read }: Aske
   return { kind: answer.code === RESPONSE_CODES.NXDOMAIN ? 'no-name' : 'no-record', facts }
 }
 
-function negativeSeconds(message: Buffer, { authorities }: Answer): number {
+function negativeSeconds(message: Buffer, { authorities }: DnsMessage): number {
   const zone = authorities.find(({ type }) => type === TYPES.SOA)
   if (zone === undefined || zone.end - zone.start < NEGATIVE_TTL_BYTES) return DEFAULT_NEGATIVE_SECONDS
   return Math.min(zone.ttlSeconds, message.readUInt32BE(zone.end - NEGATIVE_TTL_BYTES))
@@ -172,4 +171,90 @@ function readServer(text: string): { address: string; port: number } {
   // An address, in brackets where it is one of IPv6, and a port.
   const match = /^\[?([^\]]+?)\]?:(\d+)$/.exec(text)
   return { address: match?.[1] ?? text, port: Number(match?.[2] ?? DNS_PORT) }
+}
+
+interface AskLimits {
+  server: { address: string; port: number }
+  question: Question
+  timeoutMilliseconds: number
+}
+
+interface DnsReply {
+  message: Buffer
+  answer: DnsMessage
+}
+
+/**
+ * One question to one server, from a socket of its own. It is connected, so the kernel drops what comes from elsewhere;
+ * other ids and other questions are passed over. Resolves with the reason when no answer came; never rejects.
+ */
+function askByUdp({ server, question, timeoutMilliseconds }: AskLimits): Promise<DnsReply | string> {
+  return new Promise((resolve) => {
+    const socket = createSocket(server.address.includes(':') ? 'udp6' : 'udp4')
+    let isOver = false
+    const end = (result: DnsReply | string): void => {
+      if (isOver) return
+      isOver = true
+      clearTimeout(timer)
+      socket.close()
+      resolve(result)
+    }
+    const timer = setTimeout(() => end(SILENCE), timeoutMilliseconds)
+    socket.on('error', (error) => end(reasonOf(error)))
+    socket.on('message', (message) => {
+      const answer = answerTo(question, message)
+      if (answer !== undefined) end({ message, answer })
+    })
+    socket.connect(server.port, server.address, () => {
+      if (!isOver) socket.send(writeQuestion(question))
+    })
+  })
+}
+
+/** RFC 1035 §4.2.2: each message has its length in front. */
+function askByTcp({ server, question, timeoutMilliseconds }: AskLimits): Promise<DnsReply | string> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: server.address, port: server.port })
+    const chunks: Buffer[] = []
+    let size = 0
+    const end = (result: DnsReply | string): void => {
+      clearTimeout(timer)
+      socket.destroy()
+      resolve(result)
+    }
+    const timer = setTimeout(() => end(SILENCE), timeoutMilliseconds)
+    socket.on('error', (error) => end(reasonOf(error)))
+    socket.on('close', () => end('the validating resolver closed the connection'))
+    socket.on('connect', () => {
+      const bytes = writeQuestion(question)
+      const length = Buffer.alloc(LENGTH_BYTES)
+      length.writeUInt16BE(bytes.length)
+      socket.write(Buffer.concat([length, bytes]))
+    })
+    socket.on('data', (chunk) => {
+      chunks.push(chunk)
+      size += chunk.length
+      // One message was asked for, and its length has two bytes: more than that is not kept.
+      if (size < LENGTH_BYTES) return
+      const whole = Buffer.concat(chunks)
+      const messageEnd = LENGTH_BYTES + whole.readUInt16BE(0)
+      if (size < messageEnd) return
+      const message = whole.subarray(LENGTH_BYTES, messageEnd)
+      const answer = answerTo(question, message)
+      const isWhole = answer !== undefined && !answer.isTruncated
+      end(isWhole ? { message, answer } : 'the validating resolver gave no usable answer')
+    })
+  })
+}
+
+/** An answer without its question cannot be told from one to another question, and is no answer. */
+function answerTo(question: Question, message: Buffer): DnsMessage | undefined {
+  const answer = readAnswer(message)
+  if (answer === undefined || answer.id !== question.id) return undefined
+  const isAsked = answer.question?.name === question.name && answer.question.type === TYPES[question.type]
+  return isAsked ? answer : undefined
+}
+
+function reasonOf(error: Error): string {
+  return errorCode(error) === 'ECONNREFUSED' ? 'the validating resolver could not be reached' : errorText(error)
 }

@@ -9,7 +9,7 @@ import type { Metrics } from '../base/metrics.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
 import type { Egress } from '../egress/egress.ts'
-import type { Warmup } from '../egress/keeper/warmup.ts'
+import type { Warmup } from '../egress/moves/warmup.ts'
 import { CAPTURE_POOL } from '../mail/simulator.ts'
 import type { Store } from '../store/store.ts'
 

@@ -10,7 +10,7 @@ import { canonicalIp } from '../base/ip-address.ts'
 import type { Logger } from '../base/logger.ts'
 import type { LiveConfiguration } from '../config/live-configuration.ts'
 import { nearestName } from '../config/settings/nearest-name.ts'
-import type { ProviderChange, Warmup } from '../egress/keeper/warmup.ts'
+import type { ProviderChange, Warmup } from '../egress/moves/warmup.ts'
 import type { PathFilter, PathView, Shaping } from '../egress/shaping/shaping.ts'
 import type { Administration } from '../http/exchange/operator-features.ts'
 

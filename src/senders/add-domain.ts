@@ -6,12 +6,10 @@
  * no key for a domain that is there already.
  */
 import type { KeyObject } from 'node:crypto'
-import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
-import type { KeyRing } from '../base/key-ring.ts'
 import type { DkimKeyRecord, DomainRecord, DomainTracking } from '../store/records/records.ts'
-import type { Store } from '../store/store.ts'
 import { createDkimKey, newSelector, readPrivateKey } from './records/dkim-keys.ts'
+import type { DomainParts } from './domain-parts.ts'
 import { isHostLabel, MOST_NAME_CHARACTERS, readDomainName } from './domain-name.ts'
 
 export interface AddDomainRequest {
@@ -37,42 +35,20 @@ export interface TrackingRequest {
   clicks?: boolean | undefined
 }
 
-export interface AddedDomain {
-  domain: DomainRecord
-  isNew: boolean
-}
-
-export interface DomainAdderOptions {
-  store: Store
-  clock: Clock
-  keyRing: KeyRing
-  dkim: DkimSettings
-  tracking: DomainTracking
-  poolNames: () => string[]
-  /** null: no limit. */
-  mostDomains: number | null
-  /** Until the next check of a new domain. */
-  recheckPending: number
-}
-
-export interface DkimSettings {
-  /** Of new RSA keys. */
-  bits: number
-  /** A second key beside the RSA one. */
-  ed25519: boolean
-}
-
 const DEFAULT_RETURN_PATH = 'bounces'
 const DEFAULT_TRACKING_DOMAIN = 't'
 const LABEL_RULE = 'is not one label of letters, digits and hyphens'
 
-export async function addDomain(request: AddDomainRequest, options: DomainAdderOptions): Promise<AddedDomain> {
-  const { store, clock, mostDomains, recheckPending } = options
-  const read = readRequest(request, options)
+export async function addDomain(
+  request: AddDomainRequest,
+  parts: DomainParts,
+): Promise<{ domain: DomainRecord; isNew: boolean }> {
+  const { store, clock, mostDomains, settings } = parts
+  const read = readRequest(request, parts)
   const { name, returnPath, trackingDomain, tracking, allowSubdomains, ipPool } = read
   const known = await store.findDomain(name)
   if (known !== null) return { domain: known, isNew: false }
-  const keys = await newKeys(read, options)
+  const keys = await newKeys(read, parts)
   const now = clock.now()
   const domain: DomainRecord = {
     name,
@@ -84,7 +60,7 @@ export async function addDomain(request: AddDomainRequest, options: DomainAdderO
     returnPath: `${returnPath}.${name}`,
     trackingDomain: `${trackingDomain}.${name}`,
     createdAt: now,
-    nextCheckAt: now + recheckPending,
+    nextCheckAt: now + settings.recheck_pending,
     verifiedAt: null,
     lastCheckedAt: null,
     failingSince: null,
@@ -96,7 +72,10 @@ export async function addDomain(request: AddDomainRequest, options: DomainAdderO
 }
 
 /** The Ed25519 key waits as `next` until it is published: nobody has to. */
-async function newKeys(read: ReadRequest, { keyRing, clock, dkim }: DomainAdderOptions): Promise<DkimKeyRecord[]> {
+async function newKeys(
+  read: ReadRequest,
+  { keyRing, clock, settings: { dkim } }: DomainParts,
+): Promise<DkimKeyRecord[]> {
   const { name, selector, privateKey } = read
   const shared = { keyRing, domain: name, bits: dkim.bits, now: clock.now() }
   const keys = [createDkimKey({ ...shared, selector, algorithm: 'rsa-sha256', role: 'active', privateKey })]
@@ -118,7 +97,7 @@ interface ReadRequest {
   ipPool: string | null
 }
 
-function readRequest(request: AddDomainRequest, { poolNames, tracking }: DomainAdderOptions): ReadRequest {
+function readRequest(request: AddDomainRequest, { poolNames, tracking }: DomainParts): ReadRequest {
   const problems: string[] = []
   const reading = readDomainName(request.name)
   if (!reading.ok) problems.push(`domain: ${reading.problem}`)

@@ -1,13 +1,6 @@
 /**
- * API keys: who may call, from where, and what they may do (http/README.md "Keys and scopes").
- *
- * A key is `sk_live_` or `sk_test_` and 40 random characters: 238 bits, so an unsalted SHA-256 is enough to keep it,
- * and the lookup by that hash tells a guesser nothing about how near the guess was. The key itself is shown once, at
- * creation; afterwards only its last four characters are.
- *
- * A key that was found is remembered for 5 s, so that a busy sender costs no read per request; what is changed or
- * revoked here is forgotten at once. Expiry and address are judged on every call. When a key was last used is written
- * at most every five minutes. Throws ServiceError.
+ * API keys: who may call, from where, and what they may do (http/README.md "Keys and scopes", senders/README.md
+ * "Secrets"). Throws ServiceError.
  */
 import { hash, randomInt } from 'node:crypto'
 import { MINUTE, SECOND, toUnixSeconds } from '../base/clock.ts'
@@ -62,7 +55,7 @@ export function hasScope(record: Pick<ApiKeyRecord, 'scopes'>, scope: Scope): bo
   return record.scopes.includes('admin') || record.scopes.includes(scope)
 }
 
-export interface ApiKeysOptions {
+interface ApiKeysOptions {
   store: Store
   clock: Clock
   /** Living keys; null: no limit. */
@@ -72,20 +65,7 @@ export interface ApiKeysOptions {
 
 export function createApiKeys(options: ApiKeysOptions): ApiKeys {
   const { store, clock, mostKeys } = options
-  const remembered = createKeyMemory(clock)
-
-  async function findByHash(key: string): Promise<ApiKeyRecord | null> {
-    const text = hashOf(key)
-    const known = remembered.get(text)
-    if (known !== undefined) return known
-    const changes = remembered.changes()
-    const record = await store.findApiKey(Buffer.from(text, 'base64'))
-    // What was read before a change may be what was changed.
-    if (remembered.changes() !== changes) return record
-    // Keys nobody knows are not remembered, so guesses cannot push the real ones out.
-    if (record !== null) remembered.set(text, record)
-    return record
-  }
+  const finder = createKeyFinder(store, clock)
 
   /** `record` is the remembered one: it knows at once, the store soon after. */
   function noteUse(record: ApiKeyRecord): void {
@@ -138,21 +118,21 @@ export function createApiKeys(options: ApiKeysOptions): ApiKeys {
       if (change.domains !== undefined) changed.domains = domains
       if (change.allowedIps !== undefined) changed.allowedIps = allowedIps
       const record = known(id, await store.updateApiKey(id, changed))
-      remembered.forget(id)
+      finder.forget(id)
       return record
     },
 
     async revoke(id, { keepsAdmin }) {
       if (!isKeyId(id)) throw unknownKey(id)
       const record = known(id, await store.revokeApiKey(id, clock.now(), keepsAdmin))
-      remembered.forget(id)
+      finder.forget(id)
       return record
     },
 
     async authenticate(key, remoteAddress) {
       // Not shown, not even its end: what somebody sent by mistake may be another secret.
       if (!KEY.test(key)) throw new ServiceError('unauthorized', NO_KEY)
-      const record = await findByHash(key)
+      const record = await finder.find(key)
       const shown = lastCharacters(key)
       if (record === null) throw new ServiceError('unauthorized', `no such key ending in ${shown}`)
       const problem = useProblem(record, remoteAddress, clock.now())
@@ -171,32 +151,35 @@ function useProblem(record: ApiKeyRecord, remoteAddress: string, now: number): s
   return isAllowedHere ? undefined : `may not be used from ${remoteAddress}`
 }
 
-interface KeyMemory {
-  get(hash: string): ApiKeyRecord | undefined
-  set(hash: string, record: ApiKeyRecord): void
+interface KeyFinder {
+  /** Null: nobody has this key. */
+  find(key: string): Promise<ApiKeyRecord | null>
+  /** The key with this id has changed. */
   forget(id: string): void
-  /** How often something was forgotten. */
-  changes(): number
 }
 
-function createKeyMemory(clock: Clock): KeyMemory {
-  const entries = new Map<string, { record: ApiKeyRecord; until: number }>()
+/** Remembers what it found for 5 s. */
+function createKeyFinder(store: Pick<Store, 'findApiKey'>, clock: Clock): KeyFinder {
+  const remembered = new Map<string, { record: ApiKeyRecord; until: number }>()
   let changes = 0
   return {
-    changes: () => changes,
-    get(hash) {
-      const entry = entries.get(hash)
+    async find(key) {
+      const text = hashOf(key)
+      const entry = remembered.get(text)
       if (entry !== undefined && entry.until > clock.now()) return entry.record
-      entries.delete(hash)
-      return undefined
-    },
-    set(hash, record) {
-      if (entries.size >= MOST_REMEMBERED) entries.clear()
-      entries.set(hash, { record, until: clock.now() + REMEMBERED_MILLISECONDS })
+      remembered.delete(text)
+      const changesBefore = changes
+      const record = await store.findApiKey(Buffer.from(text, 'base64'))
+      // What was read before a change may be what was changed. Keys that nobody knows are not remembered, so guesses
+      // cannot push the real ones out.
+      if (changes !== changesBefore || record === null) return record
+      if (remembered.size >= MOST_REMEMBERED) remembered.clear()
+      remembered.set(text, { record, until: clock.now() + REMEMBERED_MILLISECONDS })
+      return record
     },
     forget(id) {
       changes += 1
-      for (const [hash, { record }] of entries) if (record.id === id) entries.delete(hash)
+      for (const [text, { record }] of remembered) if (record.id === id) remembered.delete(text)
     },
   }
 }

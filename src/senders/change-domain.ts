@@ -4,17 +4,14 @@
  * One change or recorded check of a domain happens at a time. Throws ServiceError `not_found`, `invalid_request` and
  * `conflict`; errors of the store are passed on.
  */
-import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
-import type { KeyRing } from '../base/key-ring.ts'
 import type { DkimKeyRecord, DomainChange, DomainRecord } from '../store/records/records.ts'
-import type { Store } from '../store/store.ts'
 import { poolProblems, trackingOf } from './add-domain.ts'
-import type { DkimSettings, TrackingRequest } from './add-domain.ts'
+import type { TrackingRequest } from './add-domain.ts'
+import type { DomainParts } from './domain-parts.ts'
 import { createDkimKey, newSelector } from './records/dkim-keys.ts'
-import { algorithmsToRotate, isRotating } from './dkim-rotation.ts'
+import { algorithmsToRotate, isRotating } from './records/dkim-rotation.ts'
 import { readDomainName } from './domain-name.ts'
-import type { InTurn } from './in-turn.ts'
 
 /** What is left out stays as it is. */
 export interface UpdateDomainRequest {
@@ -32,25 +29,17 @@ export interface RemovedDomain {
   queued_messages: number
 }
 
-export interface DomainChanges {
+interface DomainChanges {
   update(name: string, request: UpdateDomainRequest): Promise<DomainRecord>
   rotateDkim(name: string): Promise<DomainRecord>
   remove(name: string, options: { purge: boolean }): Promise<RemovedDomain>
 }
 
-export interface DomainChangesOptions {
-  store: Store
-  clock: Clock
-  keyRing: KeyRing
-  dkim: DkimSettings
-  poolNames: () => string[]
-  inTurn: InTurn
-  /** Does the work, which changes this domain: nothing remembered of it holds any more. */
-  changing: <Result>(name: string, work: () => Promise<Result>) => Promise<Result>
-}
+/** Does the work, which changes this domain: nothing remembered of it holds any more. */
+type Changing = <Result>(name: string, work: () => Promise<Result>) => Promise<Result>
 
-export function createDomainChanges(options: DomainChangesOptions): DomainChanges {
-  const { store, clock, poolNames, inTurn, changing } = options
+export function createDomainChanges(parts: DomainParts, changing: Changing): DomainChanges {
+  const { store, clock, poolNames, inTurn } = parts
 
   /** `work` resolves with null for a domain that is not there. */
   async function change<Result>(name: string, work: (name: string) => Promise<Result | null>): Promise<Result> {
@@ -71,7 +60,6 @@ export function createDomainChanges(options: DomainChangesOptions): DomainChange
         return before === null ? null : store.updateDomain(known, changeOf(request, before))
       })
     },
-
     rotateDkim(name) {
       return change(name, async (known) => {
         const before = await store.findDomain(known)
@@ -79,10 +67,9 @@ export function createDomainChanges(options: DomainChangesOptions): DomainChange
         if (isRotating(before.keys)) {
           throw new ServiceError('conflict', `${known}: the next DKIM key is there already and waits to be seen`)
         }
-        return store.addDkimKeys(known, await nextKeys(before, options))
+        return store.addDkimKeys(known, await nextKeys(before, parts))
       })
     },
-
     remove(name, { purge }) {
       return change(name, async (known) => {
         const removed = await store.removeDomain({ name: known, now: clock.now(), purge })
@@ -109,7 +96,7 @@ function changeOf(request: UpdateDomainRequest, before: DomainRecord): DomainCha
 /** The next keys: of RSA, and of Ed25519 where that is wanted or signs already. */
 function nextKeys(
   { name: domain, keys }: DomainRecord,
-  { keyRing, clock, dkim }: DomainChangesOptions,
+  { keyRing, clock, settings: { dkim } }: DomainParts,
 ): Promise<DkimKeyRecord[]> {
   const taken = keys.map((key) => key.selector)
   const hasEd25519 = keys.some((key) => key.algorithm === 'ed25519-sha256' && key.role === 'active')

@@ -7,43 +7,24 @@
  * are passed on.
  */
 import { SECOND } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
 import { newIdentifier } from '../base/identifier.ts'
-import type { Logger } from '../base/logger.ts'
 import type { ServiceEvent } from '../mail/event.ts'
-import type { Resolver } from '../network/resolver.ts'
 import type { DomainRecord, RecordCheck } from '../store/records/records.ts'
-import type { Store } from '../store/store.ts'
-import { keysAfterCheck } from './dkim-rotation.ts'
+import type { DomainParts } from './domain-parts.ts'
+import { keysAfterCheck } from './records/dkim-rotation.ts'
 import { standingAfterCheck } from './records/domain-state.ts'
-import type { DomainStanding, StateSettings } from './records/domain-state.ts'
-import type { InTurn } from './in-turn.ts'
+import type { DomainStanding } from './records/domain-state.ts'
 import { createCheckLookups } from './verification/lookup-records.ts'
 import { REQUIRED_PURPOSES } from './records/required-records.ts'
-import type { RecordFacts } from './records/required-records.ts'
 import { checkDomain } from './verification/verify-domain.ts'
 
 /** Leaves the rest of the 10 s to recording and answering. */
 const MOST_CHECK_MILLISECONDS = 9 * SECOND
 
-export interface DomainCheckOptions {
-  store: Store
-  clock: Clock
-  realClock: Clock
-  resolver: Resolver
-  facts: RecordFacts
-  settings: StateSettings
-  ipsOf: (domain: DomainRecord) => string[]
-  inTurn: InTurn
-  logger: Logger
-  /** Events were written. */
-  onEvents: () => void
-}
-
 export type CheckDomain = (domain: DomainRecord) => Promise<DomainRecord | null>
 
-export function createDomainCheck(options: DomainCheckOptions): CheckDomain {
-  const { store, clock, realClock, resolver, facts, ipsOf, inTurn } = options
+export function createDomainCheck(parts: DomainParts): CheckDomain {
+  const { store, clock, realClock, resolver, facts, ipsOf, inTurn } = parts
   const begun = new Map<string, number>()
   let counter = 0
 
@@ -59,7 +40,7 @@ export function createDomainCheck(options: DomainCheckOptions): CheckDomain {
       const isOvertaken = begun.get(domain.name) !== turn
       if (latest === null || isOvertaken || !isSameDomain(latest, domain)) return latest
       begun.delete(domain.name)
-      return record(latest, checks, options)
+      return record(latest, checks, parts)
     })
   }
 }
@@ -72,7 +53,7 @@ function isSameDomain(latest: DomainRecord, checked: DomainRecord): boolean {
 async function record(
   domain: DomainRecord,
   checks: RecordCheck[],
-  { store, clock, settings, logger, onEvents }: DomainCheckOptions,
+  { store, clock, settings, logger, onEvents }: DomainParts,
 ): Promise<DomainRecord | null> {
   const now = clock.now()
   const keys = keysAfterCheck(domain, checks, now)

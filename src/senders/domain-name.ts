@@ -7,7 +7,7 @@ import { ipFamily } from '../base/ip-address.ts'
 import { domainToAscii } from '../mail/address.ts'
 import { isPublicSuffix } from '../mail/organizational-domain.ts'
 
-export type DomainNameReading = { ok: true; name: string } | { ok: false; problem: string }
+type DomainNameReading = { ok: true; name: string } | { ok: false; problem: string }
 
 /** RFC 1035 §2.3.4, without the trailing dot. */
 export const MOST_NAME_CHARACTERS = 253

@@ -24,7 +24,7 @@ export interface RecordView extends Omit<RequiredRecord, 'selector'> {
   evaluated?: { ip: string; result: string }[]
 }
 
-export interface TrackingView {
+interface TrackingView {
   opens: boolean
   clicks: boolean
   domain: string
@@ -49,7 +49,7 @@ export interface DomainView {
 }
 
 /** `poolName` is the pool that the domain's mail really uses; `ips` are the addresses of that pool. */
-export interface ViewFacts extends RecordFacts {
+interface ViewFacts extends RecordFacts {
   poolName: string
   ips: string[]
 }

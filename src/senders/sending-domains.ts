@@ -1,10 +1,8 @@
 /**
  * "May mail be sent from this name now, and which domain signs it?": asked for every message, so the answers are
- * remembered until something about any domain changes (senders/README.md "States of a domain", `allow_subdomains` in
- * 7.1).
+ * remembered until something about any domain changes (senders/README.md "States of a domain").
  *
- * Domains change only in this process, which says so by `forget`. What was being read while it said so is not
- * remembered. Errors of the store are passed on.
+ * What was being read while a change was told is not remembered. Errors of the store are passed on.
  */
 import { ServiceError } from '../base/errors.ts'
 import { organizationalDomain } from '../mail/organizational-domain.ts'
@@ -15,7 +13,7 @@ import { checkOf } from './domain-view.ts'
 import { requiredRecords } from './records/required-records.ts'
 import type { RecordFacts, RequiredRecord } from './records/required-records.ts'
 
-export interface SendingDomains {
+interface SendingDomains {
   /** ServiceError `domain_not_verified` says what is missing and how to go on (http/README.md "Errors"). */
   require(name: string): Promise<DomainRecord>
   /** Something about a domain has changed. */

@@ -12,7 +12,7 @@ import type { EgressIpSettings, Pool, PoolSettings } from '../../src/config/sett
 import { createEgress } from '../../src/egress/egress.ts'
 import type { Egress, EgressOptions } from '../../src/egress/egress.ts'
 import type { EgressIp, IpRequest, PathState } from '../../src/egress/ips/egress-ip.ts'
-import type { Warmup, WarmupStart } from '../../src/egress/keeper/warmup.ts'
+import type { Warmup, WarmupStart } from '../../src/egress/moves/warmup.ts'
 import type { IpRecord } from '../../src/store/records/warmup-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { locationIn, openTestStore } from '../store/sqlite-support.ts'

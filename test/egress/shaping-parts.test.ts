@@ -2,8 +2,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { createReplyRules } from '../../src/egress/shaping/reply-rules.ts'
-import { shapedPath } from '../../src/egress/shaping/shaped-path.ts'
+import { countMatch, createReplyRules } from '../../src/egress/shaping/reply-rules.ts'
+import { limitNow, nextDoublingAt, shapedPath } from '../../src/egress/shaping/path-limits.ts'
 import {
   forgetConcurrency,
   halve,
@@ -27,9 +27,8 @@ import {
   suspend,
 } from '../../src/egress/shaping/ladder.ts'
 import type { Ladder } from '../../src/egress/shaping/ladder.ts'
-import { countMatch } from '../../src/egress/shaping/match-counts.ts'
-import { giveTokensBack, messagePace, nextTokenAt, takeTokens, tokensAt } from '../../src/egress/shaping/pace.ts'
-import { limitNow, nextDoublingAt } from '../../src/egress/shaping/reply-limits.ts'
+import { giveTokensBack, nextTokenAt, takeTokens, tokensAt } from '../../src/base/pace.ts'
+import { messagePace } from '../../src/egress/shaping/message-rates.ts'
 import { pathTo, reply, SHIPPED_PROVIDERS } from './shaping-world.ts'
 
 const BEGIN = Date.UTC(2026, 10, 21)

@@ -9,7 +9,7 @@ import type { DnsAnswer } from '../../src/network/resolver.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { WarmupDay } from '../../src/store/records/warmup-records.ts'
 import { reversed } from '../../src/egress/ips/ip-facts.ts'
-import type { Warmup } from '../../src/egress/keeper/warmup.ts'
+import type { Warmup } from '../../src/egress/moves/warmup.ts'
 import {
   ipSettings,
   MIDNIGHT,

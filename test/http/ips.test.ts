@@ -180,7 +180,7 @@ t.test('a start is refused while the address can not be bound, and forced', asyn
   const { port } = await startApi(t, { ownStore: true, canBind: async (address) => address !== COLD })
   t.match((await get(port, `/v1/ips/${COLD}`)).json.data, { status: 'disabled', bindable: false, reason: 'unplumbed' })
   const refused = await warmup(port)
-  t.match(refused, { status: 409, json: { error: { code: 'conflict', details: /can not be bound .*force: true/ } } })
+  t.match(refused, { status: 409, json: { error: { code: 'conflict', details: /cannot be bound .*force: true/ } } })
   t.equal((await warmup(port, '', { force: true })).status, 200)
 })
 

@@ -5,7 +5,7 @@ import t from 'tap'
 import type { Test } from 'tap'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { createMailHosts } from '../../src/network/mail-hosts.ts'
-import type { HostFilter, MailHost, MailHosts, MailHostsOptions } from '../../src/network/mail-hosts.ts'
+import type { HostFilter, FoundHost, MailHosts, MailHostsOptions } from '../../src/network/mail-hosts.ts'
 import { startZone } from '../support/zone.ts'
 import type { Zone, ZoneServer } from '../support/zone.ts'
 
@@ -37,7 +37,7 @@ const addressesOf = (found: MailHosts): string[] =>
   found.kind === 'hosts' ? found.hosts.flatMap(({ addresses }) => addresses) : []
 
 /** As a host is found without DNSSEC. */
-const plainHost = (name: string, ...addresses: string[]): MailHost => ({
+const plainHost = (name: string, ...addresses: string[]): FoundHost => ({
   name,
   addresses,
   canonicalName: name,

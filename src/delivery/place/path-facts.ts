@@ -8,7 +8,7 @@ import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import type { EgressIp } from '../../egress/ips/egress-ip.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
-import { shapedPath } from '../../egress/shaping/shaped-path.ts'
+import { shapedPath } from '../../egress/shaping/path-limits.ts'
 import type { ShapedPath } from '../../egress/shaping/shaping.ts'
 import type { PathPlan } from '../protocol/try-result.ts'
 

@@ -1,10 +1,9 @@
 /**
- * What is left of the warmup allowance, as far as this process remembers.
+ * What is left of the warmup allowance, as far as this process remembers: how many messages may hope for a grant now,
+ * and when the next one can be given (egress/README.md "Smoothing").
  *
- * The store alone grants (egress/README.md "Smoothing" and "Provider shares"); here is what its answers teach: how many
- * more may hope for a grant now, and when the next one can be given. A guess too high costs an empty reservation, one
- * too low a short wait. The counts of the day are read from the store at the start, then kept by each grant and refund,
- * and read again each minute.
+ * The store alone grants; its answers teach what is here. A guess too high costs an empty reservation, one too low a
+ * short wait. The counts of the day are read at the start and again each minute.
  */
 import { DAY, HOUR } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
@@ -12,19 +11,21 @@ import { afterGrants, conforming, nextConforming } from '../../base/pace.ts'
 import type { Pace } from '../../base/pace.ts'
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
-import { paceOf } from '../../store/allowance-decision.ts'
-import type { Store } from '../../store/store.ts'
+import { paceOf as storedPace } from '../../store/allowance-decision.ts'
 import type { AllowanceRule, Reservation } from '../../store/records/warmup-records.ts'
-import type { IpRegistry, KnownIp } from './ip-registry.ts'
-import { allowanceRule, hourlyLimitOf, windowOf } from '../warmup/warmup-curve.ts'
+import type { IpRegistry } from './ip-registry.ts'
+import type { KnownIp } from './known-ip.ts'
+import { ALL_ISPS, allowanceRule, hourlyLimitOf, windowOf } from '../warmup/warmup-curve.ts'
+import type { EgressOutside } from './outside.ts'
 
-export interface Ask {
+/** Messages that want allowance of an IP for one isp. */
+export interface AllowanceAsk {
   ip: string
   isp: string
   count: number
 }
 
-export interface Hope {
+interface Hope {
   count: number
   /** When it rises above 0; null: it is not 0. */
   nextAt: number | null
@@ -41,22 +42,13 @@ export interface DayCount {
 
 export interface Allowance {
   hope(ip: string, isp: string): Hope
-  reserve(asks: readonly Ask[]): Promise<Reservation[]>
+  reserve(asks: readonly AllowanceAsk[]): Promise<Reservation[]>
   noteRefund(ip: string, isp: string): void
   /** undefined: this IP has no warmup. */
   today(ip: string): DayCount | undefined
   /** Reads the counts again; rejects when the store does. */
   refresh(): Promise<void>
 }
-
-export interface AllowanceOptions {
-  registry: Pick<IpRegistry, 'find' | 'known'>
-  store: Pick<Store, 'reserveAllowance' | 'warmupDays'>
-  clock: Clock
-}
-
-/** isp of what concerns all together. */
-const TOTAL = '*'
 
 interface KnownPace {
   /** The theoretical arrival time of the GCRA, as far as it is known. */
@@ -66,69 +58,42 @@ interface KnownPace {
   reason: Hope['waitingFor']
 }
 
-/** What the curve allows on the day: made once, asked for each message. */
-interface Limits {
-  rule: AllowanceRule
-  hourly: number
-}
-
 interface IpDay {
   day: string
   /** Of the record, and its curve: others have other limits, and what was refused is asked again. */
   version: number
   curve: WarmupCurve
-  limits: Limits
+  /** What the curve allows on the day, and in an hour of it: made once, asked for each message. */
+  rule: AllowanceRule
+  hourly: number
   granted: Map<string, number>
   paces: Map<string, KnownPace>
 }
 
-export function createAllowance({ registry, store, clock }: AllowanceOptions): Allowance {
-  const days = new Map<string, IpDay>()
-  let date = { number: 0, day: '' }
-
-  function today(): string {
-    const number = Math.floor(clock.now() / DAY)
-    if (number !== date.number) date = { number, day: utcDay(clock.now()) }
-    return date.day
-  }
-
-  function dayOf(known: KnownIp): IpDay {
-    const day = today()
-    const {
-      ip: { address },
-      record: { version },
-      curve: { curve },
-    } = known
-    const kept = days.get(address)
-    if (kept?.day === day && kept.version === version && kept.curve === curve) return kept
-    const granted = kept?.day === day ? kept.granted : new Map<string, number>()
-    const limits = limitsOf(known, day)
-    const fresh = { day, version, curve, limits, granted, paces: new Map<string, KnownPace>() }
-    days.set(address, fresh)
-    return fresh
-  }
+export function createAllowance({ registry, store, clock }: EgressOutside & { registry: IpRegistry }): Allowance {
+  const days = createIpDays(clock)
 
   function hopeOf(known: KnownIp, isp: string): Hope {
     const now = clock.now()
-    const day = dayOf(known)
-    const total = hopeAt({ known, day, isp: TOTAL }, now)
-    const ofIsp = hopeAt({ known, day, isp }, now)
+    const day = days.of(known)
+    const total = hopeAt(day, ALL_ISPS, now)
+    const ofIsp = hopeAt(day, isp, now)
     // Of two that are used up, the one that stays so for longer is the reason.
     if (total.count === 0 && ofIsp.count === 0) return (ofIsp.nextAt ?? 0) > (total.nextAt ?? 0) ? ofIsp : total
     return total.count <= ofIsp.count ? total : ofIsp
   }
 
   function note({ isp, granted, nextAt, reason, at, day: date }: Reservation, known: KnownIp): void {
-    const day = dayOf(known)
+    const day = days.of(known)
     // It was midnight in between.
     if (day.day !== date) return
-    for (const key of [TOTAL, isp]) {
-      const { arrivalAt } = afterGrants(at, paceOfCounted({ known, day, isp: key }), granted)
+    for (const key of [ALL_ISPS, isp]) {
+      const { arrivalAt } = afterGrants(at, paceOf(day, key), granted)
       knownPaceOf(day, key).arrivalAt = arrivalAt
       day.granted.set(key, (day.granted.get(key) ?? 0) + granted)
     }
     if (nextAt === null || reason === null) return
-    const refused = knownPaceOf(day, reason === 'provider_share' ? isp : TOTAL)
+    const refused = knownPaceOf(day, reason === 'provider_share' ? isp : ALL_ISPS)
     refused.blockedUntil = nextAt
     refused.reason = reason
   }
@@ -144,7 +109,7 @@ export function createAllowance({ registry, store, clock }: AllowanceOptions): A
       const rules = asks.flatMap((ask, index) => {
         const found = known[index]
         // An IP that left the files grants nothing.
-        return found === undefined ? [] : [{ ...ask, rule: dayOf(found).limits.rule }]
+        return found === undefined ? [] : [{ ...ask, rule: days.of(found).rule }]
       })
       const reservations = rules.length === 0 ? [] : await store.reserveAllowance({ now, asks: rules })
       for (const reservation of reservations) {
@@ -155,9 +120,9 @@ export function createAllowance({ registry, store, clock }: AllowanceOptions): A
       return asks.map((ask, index) => (known[index] === undefined ? undefined : left.shift()) ?? nothing(ask, now))
     },
     noteRefund(ip, isp) {
-      const day = days.get(ip)
+      const day = days.kept(ip)
       if (day === undefined) return
-      for (const key of [TOTAL, isp]) {
+      for (const key of [ALL_ISPS, isp]) {
         day.granted.set(key, Math.max(0, (day.granted.get(key) ?? 0) - 1))
         day.paces.delete(key)
       }
@@ -165,17 +130,52 @@ export function createAllowance({ registry, store, clock }: AllowanceOptions): A
     today(ip) {
       const known = registry.find(ip)
       if (known === undefined || known.record.stage === null) return undefined
-      const day = dayOf(known)
-      return { rule: day.limits.rule, granted: day.granted.get(TOTAL) ?? 0, grantedByIsp: day.granted }
+      const day = days.of(known)
+      return { rule: day.rule, granted: day.granted.get(ALL_ISPS) ?? 0, grantedByIsp: day.granted }
     },
     async refresh() {
       const warming = registry.known().filter(({ record }) => record.stage !== null && record.state !== 'warmed')
       for (const known of warming) {
-        const day = dayOf(known)
+        const day = days.of(known)
         const rows = await store.warmupDays(known.ip.address, day.day)
         day.granted = new Map(rows.filter((row) => row.day === day.day).map((row) => [row.isp, row.granted]))
       }
     },
+  }
+}
+
+interface IpDays {
+  /** The day of now; a new one begins with what is known of it. */
+  of(known: KnownIp): IpDay
+  kept(ip: string): IpDay | undefined
+}
+
+function createIpDays(clock: Clock): IpDays {
+  const days = new Map<string, IpDay>()
+  let date = { number: 0, day: '' }
+
+  function today(): string {
+    const number = Math.floor(clock.now() / DAY)
+    if (number !== date.number) date = { number, day: utcDay(clock.now()) }
+    return date.day
+  }
+
+  return {
+    of(known) {
+      const day = today()
+      const { address } = known.ip
+      const { version } = known.record
+      const { curve } = known.curve
+      const kept = days.get(address)
+      if (kept?.day === day && kept.version === version && kept.curve === curve) return kept
+      const granted = kept?.day === day ? kept.granted : new Map<string, number>()
+      const rule = allowanceRule(curve, known.record.stage ?? 1, day)
+      const hourly = hourlyLimitOf(curve, rule.cap)
+      const fresh = { day, version, curve, rule, hourly, granted, paces: new Map<string, KnownPace>() }
+      days.set(address, fresh)
+      return fresh
+    },
+    kept: (ip) => days.get(ip),
   }
 }
 
@@ -185,52 +185,33 @@ function knownPaceOf({ paces }: IpDay, isp: string): KnownPace {
   return pace
 }
 
-interface Counted {
-  known: KnownIp
-  day: IpDay
-  isp: string
-}
-
-function hopeAt(counted: Counted, now: number): Hope {
-  const {
-    day,
-    isp,
-    known: {
-      curve: { curve },
-    },
-  } = counted
-  const { rule } = day.limits
+function hopeAt(day: IpDay, isp: string, now: number): Hope {
+  const { rule } = day
   const refused = day.paces.get(isp)
   if (refused !== undefined && now < refused.blockedUntil) {
     return { count: 0, nextAt: refused.blockedUntil, waitingFor: refused.reason }
   }
-  const isTotal = isp === TOTAL
+  const isTotal = isp === ALL_ISPS
   if (now < rule.windowFrom) return { count: 0, nextAt: rule.windowFrom, waitingFor: 'warmup_day' }
-  const pace = paceOfCounted(counted)
+  const pace = paceOf(day, isp)
   const isOver = now >= rule.windowTo
   const count = isOver ? 0 : conforming(now, pace)
   if (count > 0) return { count, nextAt: null, waitingFor: null }
   const nextAt = nextConforming(now, pace)
   if (nextAt !== null) return { count: 0, nextAt, waitingFor: isTotal ? 'warmup_hour' : 'provider_share' }
-  const { from } = windowOf(curve, dayAfter(day.day, 1))
+  const { from } = windowOf(day.curve, dayAfter(day.day, 1))
   return { count: 0, nextAt: from, waitingFor: isTotal || isOver ? 'warmup_day' : 'provider_share' }
 }
 
 /**
  * As the store has it (egress/README.md "Smoothing"): a pace that is slower here would leave grants of the day behind.
  */
-function paceOfCounted({ day, isp }: Counted): Pace {
-  const { rule, hourly } = day.limits
-  const cap = isp === TOTAL ? rule.cap : (rule.providerCaps[isp] ?? rule.defaultProviderCap)
-  const arrivalAt = day.paces.get(isp)?.arrivalAt ?? 0
-  return paceOf({ cap, granted: day.granted.get(isp) ?? 0, arrivalAt }, rule, hourly)
+function paceOf({ rule, hourly, granted, paces }: IpDay, isp: string): Pace {
+  const cap = isp === ALL_ISPS ? rule.cap : (rule.providerCaps[isp] ?? rule.defaultProviderCap)
+  const arrivalAt = paces.get(isp)?.arrivalAt ?? 0
+  return storedPace({ cap, granted: granted.get(isp) ?? 0, arrivalAt }, rule, hourly)
 }
 
-function limitsOf({ record, curve: { curve } }: KnownIp, day: string): Limits {
-  const rule = allowanceRule(curve, record.stage ?? 1, day)
-  return { rule, hourly: hourlyLimitOf(curve, rule.cap) }
-}
-
-function nothing({ ip, isp }: Ask, now: number): Reservation {
+function nothing({ ip, isp }: AllowanceAsk, now: number): Reservation {
   return { ip, isp, day: utcDay(now), at: now, granted: 0, nextAt: null, interval: HOUR, reason: null }
 }

@@ -1,13 +1,6 @@
 /**
- * The stable choice among usable IPs: weighted rendezvous hashing (egress/README.md "Stable choice").
- *
- * Pure. The same key gives the same order as long as the candidates are the same, so a message that waits keeps its IP;
- * adding or removing one moves only the messages of that IP. Each IP gets the share of keys that its weight is of all
- * weights.
- *
- * engine.md names SHA-256(key ‖ ip) for the score, which costs 64 digests a message at 64 IPs. Here the key and each
- * IP are digested once, the IPs' digests are kept by the caller, and the pairs are mixed by a finalizer with full
- * avalanche: as even and as stable, at a fiftieth of the cost.
+ * The stable choice among usable IPs: weighted rendezvous hashing (egress/README.md "Stable choice"). Each IP gets the
+ * share of keys that its weight is of all weights. Pure.
  */
 import { hash } from 'node:crypto'
 

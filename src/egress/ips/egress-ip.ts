@@ -6,7 +6,7 @@ import type { Stream } from '../../mail/message.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
 import type { StoredIpState } from '../../store/records/warmup-records.ts'
 
-/** `disabled`: by `enabled: false`, or because this machine can not bind its source; never stored. */
+/** `disabled`: by `enabled: false`, or because this machine cannot bind its source; never stored. */
 export type IpState = StoredIpState | 'disabled'
 
 /** What follows from state and pool (egress/README.md "States of an IP"). */
@@ -114,7 +114,7 @@ export type Projection =
       retryAfterSeconds: number
     }
 
-/** A socket bound to an address of one family can not reach a host of the other. */
+/** A socket bound to an address of one family cannot reach a host of the other. */
 export function familyOf({ source }: Pick<EgressIp, 'source'>): 4 | 6 {
   return source.includes(':') ? 6 : 4
 }

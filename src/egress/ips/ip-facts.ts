@@ -1,24 +1,16 @@
 /**
  * What the DNS says of our own IPs: the reverse name, and whether a blocklist has them (http/README.md "IPs").
  *
- * Looked up in the background, at most hourly for each IP, and kept in memory: no request waits for it, but the start
- * of a warmup of an IP whose reverse name is not known to be right. A lookup without an answer is no finding.
+ * Looked up in the background, at most hourly for each IP, and kept in memory. Only the start of a warmup waits for a
+ * lookup, when the reverse name is not known to be right. A lookup without an answer is no finding.
  */
 import { HOUR } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
 import { canonicalIp, ipFamily } from '../../base/ip-address.ts'
-import type { Logger } from '../../base/logger.ts'
-import type { LiveConfiguration } from '../../config/live-configuration.ts'
 import type { DnsAnswer, Resolver } from '../../network/resolver.ts'
 import type { EgressIp } from './egress-ip.ts'
-import type { IpRegistry } from './ip-registry.ts'
+import type { IpParts } from './ip-parts.ts'
 
-export type IpLookups = Pick<Resolver, 'ptr' | 'addresses'> & {
-  /** Asked for blocklists, which refuse public resolvers; left out: `addresses`. */
-  blocklists?: Pick<Resolver, 'addresses'>
-}
-
-export interface ReverseName {
+interface ReverseName {
   /**
    * ok: the EHLO name, which leads back to the address. missing: there is none. mismatch: another name, or it does not
    * lead back. unknown: not looked up yet, or no answer.
@@ -28,7 +20,7 @@ export interface ReverseName {
   checkedAt: number | null
 }
 
-export interface BlocklistEntry {
+interface BlocklistEntry {
   zone: string
   /** null: not known; lists refuse to answer public resolvers. */
   isListed: boolean | null
@@ -48,21 +40,13 @@ export interface IpFactsKeeper {
   check(): Promise<void>
 }
 
-export interface IpFactsOptions {
-  configuration: LiveConfiguration
-  registry: Pick<IpRegistry, 'ips'>
-  lookups: IpLookups | null
-  clock: Clock
-  logger: Logger
-}
-
 const CHECK_EVERY = HOUR
 /** Answers by which a list says that it does not answer this resolver, e.g. 127.255.255.254 of Spamhaus. */
 const REFUSED = '127.255.255.'
 /** A list answers with an address of 127.0.0.0/8 (RFC 5782 §2.1); anything else is a parked zone. */
 const LISTED = '127.'
 
-export function createIpFacts({ configuration, registry, lookups, clock, logger }: IpFactsOptions): IpFactsKeeper {
+export function createIpFacts({ configuration, registry, lookups, clock, logger }: IpParts): IpFactsKeeper {
   /** By address and hostname: another hostname makes another right answer. */
   const known = new Map<string, IpFacts & { checkedAt: number }>()
 
@@ -154,7 +138,7 @@ async function listing(
 }
 
 /** What a blocklist says of an address. */
-export type Listing =
+type Listing =
   | { kind: 'clean' }
   | { kind: 'listed'; entries: string[] } // its codes for why
   | { kind: 'refused'; entry: string } // it does not answer this resolver

@@ -6,7 +6,7 @@ import { DAY, HOUR } from '../../base/clock.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
 import type { IpHour, IpStatistics } from '../../store/records/warmup-records.ts'
 
-export type Interval = 'hour' | 'day'
+type Interval = 'hour' | 'day'
 
 export interface StatisticsRange {
   /** Unix milliseconds; `to` is not part of it. */
@@ -23,20 +23,11 @@ export interface WaitingMail {
   reason: WaitingFor
 }
 
-export interface StatisticsTotals {
-  messages: number
-  attempts: number
-  delivered: number
-  deferred: number
+type Counts = Omit<IpHour, 'ip' | 'isp' | 'hour'>
+
+interface StatisticsTotals extends Counts {
   /** Of every type. */
   bounced: number
-  bouncedHard: number
-  bouncedSoft: number
-  bouncedBlock: number
-  bouncedUndetermined: number
-  complained: number
-  opened: number
-  clicked: number
 }
 
 export interface StatisticsView extends StatisticsRange {
@@ -111,28 +102,27 @@ function pointOf(hours: readonly IpHour[]): Point {
 }
 
 function totalsOf(hours: readonly IpHour[]): StatisticsTotals {
-  const sum = (count: (hour: IpHour) => number): number => hours.reduce((total, hour) => total + count(hour), 0)
-  const bouncedHard = sum((hour) => hour.bouncedHard)
-  const bouncedSoft = sum((hour) => hour.bouncedSoft)
-  const bouncedBlock = sum((hour) => hour.bouncedBlock)
-  const bouncedUndetermined = sum((hour) => hour.bouncedUndetermined)
+  const sum = (count: keyof Counts): number => hours.reduce((total, hour) => total + hour[count], 0)
+  const types = {
+    bouncedHard: sum('bouncedHard'),
+    bouncedSoft: sum('bouncedSoft'),
+    bouncedBlock: sum('bouncedBlock'),
+    bouncedUndetermined: sum('bouncedUndetermined'),
+  }
   return {
-    messages: sum((hour) => hour.messages),
-    attempts: sum((hour) => hour.attempts),
-    delivered: sum((hour) => hour.delivered),
-    deferred: sum((hour) => hour.deferred),
-    bounced: bouncedHard + bouncedSoft + bouncedBlock + bouncedUndetermined,
-    bouncedHard,
-    bouncedSoft,
-    bouncedBlock,
-    bouncedUndetermined,
-    complained: sum((hour) => hour.complained),
-    opened: sum((hour) => hour.opened),
-    clicked: sum((hour) => hour.clicked),
+    messages: sum('messages'),
+    attempts: sum('attempts'),
+    delivered: sum('delivered'),
+    deferred: sum('deferred'),
+    bounced: Object.values(types).reduce((total, count) => total + count, 0),
+    ...types,
+    complained: sum('complained'),
+    opened: sum('opened'),
+    clicked: sum('clicked'),
   }
 }
 
-/** To four digits, as in the contract's example. */
+/** To four digits. */
 function share(count: number, of: number): number {
   return of === 0 ? 0 : Number((count / of).toFixed(4))
 }

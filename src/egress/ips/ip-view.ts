@@ -6,8 +6,8 @@ import { startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { DayCount } from './allowance.ts'
 import type { IpState } from './egress-ip.ts'
 import type { IpFacts } from './ip-facts.ts'
-import type { KnownIp } from './ip-registry.ts'
-import { capOf, hourlyLimitOf, providerCapOf, targetOf, targetStageOf } from '../warmup/warmup-curve.ts'
+import type { KnownIp } from './known-ip.ts'
+import { ALL_ISPS, capOf, hourlyLimitOf, providerCapOf, targetOf, targetStageOf } from '../warmup/warmup-curve.ts'
 import { HEALTHY_DAYS_AT_TARGET } from '../warmup/warmup-days.ts'
 import { isInWarmup } from '../warmup/warmup-states.ts'
 
@@ -54,7 +54,7 @@ export interface IpView extends IpFacts {
   warmup: WarmupView | null
 }
 
-export interface IpViewParts {
+interface IpViewParts {
   known: KnownIp
   facts: IpFacts
   today: DayCount | undefined
@@ -63,39 +63,17 @@ export interface IpViewParts {
   now: number
 }
 
-const TOTAL = '*'
-
 export function ipView(parts: IpViewParts): IpView {
-  const {
-    known: { ip, record },
-    facts,
-    isEnabled,
-    isBindable,
-  } = parts
-  return {
-    ip: ip.address,
-    pool: ip.pool,
-    hostname: ip.hostname,
-    source: ip.source,
-    status: ip.state,
-    isEnabled,
-    isBindable,
-    weight: ip.weight,
-    reason: ip.reason,
-    actor: record.actor,
-    since: record.since,
-    until: ip.until,
-    ...facts,
-    warmup: warmupView(parts),
-  }
+  const { known, facts, isEnabled, isBindable } = parts
+  const { address, pool, hostname, source, state, weight, reason, until } = known.ip
+  const { actor, since } = known.record
+  const names = { ip: address, pool, hostname, source, status: state, isEnabled, isBindable, weight }
+  return { ...names, reason, actor, since, until, ...facts, warmup: warmupView(parts) }
 }
 
 function warmupView({ known, today, now }: Pick<IpViewParts, 'known' | 'today' | 'now'>): WarmupView | null {
-  const {
-    ip,
-    record,
-    curve: { name, curve },
-  } = known
+  const { ip, record } = known
+  const { name, curve } = known.curve
   const { stage, startedAt, state } = record
   if (stage === null || startedAt === null || state === 'cold') return null
   const stages = curve.stages.length
@@ -103,7 +81,7 @@ function warmupView({ known, today, now }: Pick<IpViewParts, 'known' | 'today' |
   const cap = capOf(curve, stage)
   const sentToday = today?.granted ?? 0
   const dayStart = startOfUtcDay(utcDay(now))
-  const isps = [...(today?.grantedByIsp ?? [])].filter(([isp, count]) => isp !== TOTAL && count > 0)
+  const isps = [...(today?.grantedByIsp ?? [])].filter(([isp, count]) => isp !== ALL_ISPS && count > 0)
   return {
     status: ip.state,
     curve: name,
@@ -137,6 +115,6 @@ function estimatedCompletion({ record, curve: { curve } }: KnownIp, now: number)
   if (stage === null || !isInWarmup(record) || (isHalted && until === null)) return null
   const last = targetStageOf(curve, targetOf(curve, record.targetDailyVolume))
   const days = Math.max(0, last - stage) + (last === curve.stages.length ? 1 : HEALTHY_DAYS_AT_TARGET - daysAtTarget)
-  // The day on which a pause ends can not advance.
+  // The day on which a pause ends cannot advance.
   return startOfUtcDay(utcDay(Math.max(now, until ?? 0))) + (days + (isHalted ? 1 : 0)) * DAY
 }

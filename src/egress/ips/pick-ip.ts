@@ -1,40 +1,23 @@
 /**
- * Which IP a message gets (egress/README.md "Which IP" to 5.4), and which ones a queue key could use at all.
- *
- * | message       | order |
- * | ------------- | ----- |
- * | kept          | the IP of its last try, as long as `keepIpUntil` says and that can send |
- * | first attempt | warming IPs with allowance; the pool's own that need none; those of the overflow pool |
- * | retry         | the pool's own; the IP of its last attempt, which costs no allowance; overflow; warming ones |
- *
- * Inside a tier the stable choice decides, and the next score when the path of the winner is closed. The overflow pool
- * is for mail that has no own IP, not for one that is merely busy. An IP that was blocked for the message is left out
- * unless all were. When no path is open, the message waits on the first that only its rate closes, and for moments.
- * Never throws.
+ * Which IP a message gets, and which ones a queue key could use at all: the tiers of egress/README.md "Which IP", the
+ * stable choice inside a tier, and the next score when the path of the winner is closed. Never throws.
  */
 import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
-import type { LiveConfiguration } from '../../config/live-configuration.ts'
 import type { Stream } from '../../mail/message.ts'
 import type { Allowance } from './allowance.ts'
 import { inOrderOfScore, seedOf } from './choose-ip.ts'
 import type { Seed, WeightedIp } from './choose-ip.ts'
 import { familyOf } from './egress-ip.ts'
 import type { Candidate, EgressIp, IpChoice, IpRequest, PathState } from './egress-ip.ts'
-import type { IpRegistry } from './ip-registry.ts'
 import { capOf } from '../warmup/warmup-curve.ts'
+import type { IpParts } from './ip-parts.ts'
 
 export interface IpPicker {
+  /** `pathOf` is asked for each candidate in turn, best first, until one is open. */
   choose(request: IpRequest, pathOf: (ip: EgressIp) => PathState): IpChoice
+  /** The IPs that mail of a queue key could leave from, those that wait for allowance or an end included. */
   candidates(request: { pool: string; stream: Stream; isp: string; isRetry: boolean }): Candidate[]
   tiersOf(pool: string): Tiers
-}
-
-export interface IpPickerOptions {
-  configuration: LiveConfiguration
-  registry: Pick<IpRegistry, 'find' | 'inPool' | 'onChange'>
-  allowance: Pick<Allowance, 'hope'>
-  clock: Clock
 }
 
 interface Seeded extends WeightedIp {
@@ -58,7 +41,7 @@ export interface Tiers {
 
 type Wait = Extract<IpChoice, { kind: 'wait' }>
 
-export function createIpPicker({ configuration, registry, allowance, clock }: IpPickerOptions): IpPicker {
+export function createIpPicker({ configuration, registry, allowance, clock }: IpParts): IpPicker {
   const byPool = new Map<string, Tiers>()
   registry.onChange(() => byPool.clear())
 

@@ -5,8 +5,8 @@
  * away. Mail whose acceptance is under way counts as well, so that requests at the same moment do not share one place.
  */
 import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
 import { ANY_ISP } from '../warmup/forecast.ts'
+import type { EgressOutside } from './outside.ts'
 
 export interface PoolBacklog {
   /** By isp; ANY_ISP: of which no provider is known yet. `granted`: what the pool's IPs were granted today. */
@@ -26,11 +26,7 @@ interface Count {
 
 const COUNTED_EVERY = SECOND
 
-export function createPoolBacklog(options: {
-  clock: Clock
-  backlogOf: (pool: string) => Record<string, number>
-}): PoolBacklog {
-  const { clock, backlogOf } = options
+export function createPoolBacklog({ clock, backlogOf }: EgressOutside): PoolBacklog {
   const counts = new Map<string, Count>()
   const arriving = new Map<string, number>()
 

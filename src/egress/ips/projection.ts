@@ -1,42 +1,25 @@
 /**
- * Before acceptance: whether mail can start within policy, and when (http/README.md "ip_not_warmed", egress/README.md
- * "Overflow and refusal").
+ * Before acceptance: whether mail can start within policy, and when. The four cases of ip_not_warmed are those of
+ * egress/README.md "Overflow and refusal".
  *
- * | case | refused with ip_not_warmed when no IP is warmed, here or in the overflow pool, and |
- * | ---- | ----------------------------------------------------------------------------------- |
- * | 1    | every IP that is not suspended or disabled is cold                                   |
- * | 2    | the pool has `overflow: reject`, and its mail could not start on its first day       |
- * | 3    | the projected start is later than `max_defer`, or than the lifetime; or it never is: |
- * |      | `warmup_streams` keeps this mail from warming IPs                                    |
- * | 4    | the request named the pool, all its warming IPs are paused, for longer than `max_defer` |
- *
- * A pool with only suspended or disabled IPs is `unavailable`. A pause without an end predicts nothing: outside of case
- * 4 and of `reject` its mail is accepted and waits. All from counters in memory; never throws.
+ * A pause without an end predicts nothing: mail that waits for it is accepted, but where the request named the pool or
+ * the pool rejects. All from counters in memory; never throws.
  */
 import { HOUR, SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
-import type { LiveConfiguration } from '../../config/live-configuration.ts'
-import type { Allowance } from './allowance.ts'
 import type { EgressIp, Projection, ProjectionRequest, RefusalDetails } from './egress-ip.ts'
-import { ANY_ISP, forecast } from '../warmup/forecast.ts'
+import { ANY_ISP, forecast, rampOf } from '../warmup/forecast.ts'
 import type { Forecast, ForecastIp } from '../warmup/forecast.ts'
 import type { IpRegistry } from './ip-registry.ts'
 import type { IpPicker, Tiers } from './pick-ip.ts'
 import type { PoolBacklog } from './pool-backlog.ts'
-import { targetOf } from '../warmup/warmup-curve.ts'
+import type { IpParts } from './ip-parts.ts'
 
-export interface Projector {
-  project(request: ProjectionRequest): Projection
-}
+export type Project = (request: ProjectionRequest) => Projection
 
-export interface ProjectorOptions {
-  configuration: LiveConfiguration
-  registry: Pick<IpRegistry, 'find' | 'onChange'>
-  picker: Pick<IpPicker, 'tiersOf'>
-  allowance: Pick<Allowance, 'hope' | 'today'>
-  clock: Clock
-  backlog: Pick<PoolBacklog, 'of'>
+interface ProjectorParts extends IpParts {
+  picker: IpPicker
+  backlog: PoolBacklog
 }
 
 /** Nothing is known of the time: somebody has to act. */
@@ -46,10 +29,9 @@ const RETRY_WHEN_UNAVAILABLE = 60 * SECOND
 const PLANS_KEPT_FOR = SECOND
 const MOST_PLANS = 100
 
-export function createProjector(options: ProjectorOptions): Projector {
+export function createProjector(options: ProjectorParts): Project {
   const { configuration, registry, picker, clock } = options
-  const plans = new Map<string, { at: number; plan: Forecast }>()
-  registry.onChange(() => plans.clear())
+  const planFor = createPlanner(registry)
 
   function refuse(state: PoolState, text: string, retryAfter: number): Projection {
     return refusal('ip_not_warmed', state, text, retryAfter)
@@ -84,21 +66,6 @@ export function createProjector(options: ProjectorOptions): Projector {
     return withinLimits(planned, { state, startsAt: Math.max(now, startsAt), lifetime })
   }
 
-  /** A pool that rejects needs the very count; for others a plan of the last second will do. */
-  function planFor({ pool, count, startsAt }: ProjectionRequest, state: PoolState, ips: ForecastIp[]): Forecast {
-    const { now, isRejecting, backlogByIsp: backlog } = state
-    const key = `${pool} ${count} ${ips.length}`
-    const kept = plans.get(key)
-    const isUsable = !isRejecting && startsAt <= now
-    if (isUsable && kept !== undefined && now >= kept.at && now < kept.at + PLANS_KEPT_FOR) return kept.plan
-    const asked = { [ANY_ISP]: count }
-    // What `reject` asks is whether today's allowance is used up, not whether the day is long enough.
-    const plan = forecast({ now, ips, backlog, asked, startsAt: Math.max(now, startsAt), isHourFree: isRejecting })
-    if (plans.size >= MOST_PLANS) plans.clear()
-    if (isUsable) plans.set(key, { at: now, plan })
-    return plan
-  }
-
   function withinLimits(
     { firstStartAt, lastStartAt }: Forecast,
     { state, startsAt, lifetime }: { state: PoolState; startsAt: number; lifetime: number },
@@ -113,30 +80,48 @@ export function createProjector(options: ProjectorOptions): Projector {
     return { kind: 'ok', startsAt: firstStartAt === null || firstStartAt <= state.now ? null : firstStartAt }
   }
 
-  return {
-    project(request) {
-      const { pool } = request
-      const settings = configuration.current().pools.pools[pool]
-      const tiers = picker.tiersOf(pool)
-      if (tiers.own.length > 0 || tiers.spill.length > 0) return { kind: 'ok', startsAt: null }
-      const figures = figuresOf(tiers, options)
-      const backlogByIsp = options.backlog.of(pool, figures.granted)
-      const state: PoolState = {
-        pool,
-        tiers,
-        now: clock.now(),
-        maxDefer: settings?.max_defer ?? 0,
-        isRejecting: settings?.overflow === 'reject',
-        backlog: Object.values(backlogByIsp).reduce((sum, count) => sum + count, 0),
-        backlogByIsp,
-        ...figures,
-        stages: stagesOf(tiers, options),
-      }
-      if (tiers.warming.length + tiers.paused.length > 0) return projectWarming(request, state)
-      const cold = tiers.all.filter((ip) => ip.state === 'cold')
-      if (cold.length > 0) return refuse(state, coldText(pool, cold), RETRY_WHEN_UNKNOWN)
-      return refusal('unavailable', state, `no IP can send: ${statesText(tiers.all)}`, RETRY_WHEN_UNAVAILABLE)
-    },
+  return (request) => {
+    const { pool } = request
+    const settings = configuration.current().pools.pools[pool]
+    const tiers = picker.tiersOf(pool)
+    if (tiers.own.length > 0 || tiers.spill.length > 0) return { kind: 'ok', startsAt: null }
+    const figures = figuresOf(tiers, options)
+    const backlogByIsp = options.backlog.of(pool, figures.granted)
+    const state: PoolState = {
+      pool,
+      tiers,
+      now: clock.now(),
+      maxDefer: settings?.max_defer ?? 0,
+      isRejecting: settings?.overflow === 'reject',
+      backlog: Object.values(backlogByIsp).reduce((sum, count) => sum + count, 0),
+      backlogByIsp,
+      ...figures,
+      stages: stagesOf(tiers, options),
+    }
+    if (tiers.warming.length + tiers.paused.length > 0) return projectWarming(request, state)
+    const cold = tiers.all.filter((ip) => ip.state === 'cold')
+    if (cold.length > 0) return refuse(state, coldText(pool, cold), RETRY_WHEN_UNKNOWN)
+    return refusal('unavailable', state, `no IP can send: ${statesText(tiers.all)}`, RETRY_WHEN_UNAVAILABLE)
+  }
+}
+
+type Planner = (request: ProjectionRequest, state: PoolState, ips: ForecastIp[]) => Forecast
+
+/** A pool that rejects needs the very count; for others a plan of the last second will do. */
+function createPlanner(registry: Pick<IpRegistry, 'onChange'>): Planner {
+  const plans = new Map<string, { at: number; plan: Forecast }>()
+  registry.onChange(() => plans.clear())
+  return ({ pool, count, startsAt }, { now, isRejecting, backlogByIsp: backlog }, ips) => {
+    const key = `${pool} ${count} ${ips.length}`
+    const kept = plans.get(key)
+    const isUsable = !isRejecting && startsAt <= now
+    if (isUsable && kept !== undefined && now >= kept.at && now < kept.at + PLANS_KEPT_FOR) return kept.plan
+    const asked = { [ANY_ISP]: count }
+    // What `reject` asks is whether today's allowance is used up, not whether the day is long enough.
+    const plan = forecast({ now, ips, backlog, asked, startsAt: Math.max(now, startsAt), isHourFree: isRejecting })
+    if (plans.size >= MOST_PLANS) plans.clear()
+    if (isUsable) plans.set(key, { at: now, plan })
+    return plan
   }
 }
 
@@ -153,7 +138,7 @@ interface PoolState {
   stages: string
 }
 
-type Counts = Pick<ProjectorOptions, 'registry' | 'allowance'>
+type Counts = Pick<IpParts, 'registry' | 'allowance'>
 
 function figuresOf({ warming, paused }: Tiers, { allowance }: Counts): { cap: number; granted: number } {
   let cap = 0
@@ -177,25 +162,14 @@ function stagesOf({ warming, paused }: Tiers, { registry }: Counts): string {
 }
 
 /** Those that will send at some time: a pause without an end predicts nothing. */
-function forecastIps({ tiers, now }: PoolState, { registry, allowance }: Counts): ForecastIp[] {
-  const available = [
-    ...tiers.warming.map(({ address }) => ({ address, availableFrom: 0 })),
-    ...tiers.paused.flatMap(({ address, until }) =>
-      until === null ? [] : [{ address, availableFrom: Math.max(until, now) }],
-    ),
-  ]
-  return available.flatMap(({ address, availableFrom }) => {
+function forecastIps({ tiers: { warming, paused }, now }: PoolState, { registry, allowance }: Counts): ForecastIp[] {
+  const availableFrom = new Map(warming.map(({ address }) => [address, 0]))
+  for (const { address, until } of paused) if (until !== null) availableFrom.set(address, Math.max(until, now))
+  return [...availableFrom].flatMap(([address, from]) => {
     const known = registry.find(address)
     if (known === undefined) return []
-    const {
-      record,
-      curve: { curve },
-    } = known
-    const granted = allowance.today(address)
-    const counts = new Map([...(granted?.grantedByIsp ?? []), [ANY_ISP, granted?.granted ?? 0]])
-    const target = targetOf(curve, record.targetDailyVolume)
-    const ramp = { curve, stage: record.stage ?? 1, target, daysAtTarget: record.daysAtTarget, granted: counts }
-    return [{ ip: address, availableFrom, rate: Infinity, ramp }]
+    const ramp = rampOf(known.record, known.curve.curve, allowance.today(address)?.grantedByIsp)
+    return [{ ip: address, availableFrom: from, rate: Infinity, ramp }]
   })
 }
 

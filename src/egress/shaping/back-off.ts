@@ -1,12 +1,6 @@
 /**
- * How long a path is left alone after its hosts did not answer (egress/README.md "Back-off of a path").
- *
- *   open -> waiting        after enough failures in a row, with one connection left: 1, 2, 5, 10, 15, 30, 60 min, then
- *                          60 min each
- *   waiting -> probing     the wait is over: one message goes out
- *   probing -> open        a host answered it         probing -> waiting, one step longer: it failed
- *
- * Pure; times are Unix milliseconds.
+ * How long a path is left alone after its hosts did not answer (egress/README.md "Back-off of a path"): open, waiting,
+ * then probing with one message, until a host answers. Pure; times are Unix milliseconds.
  */
 import { MINUTE } from '../../base/clock.ts'
 
@@ -40,7 +34,7 @@ export function isProbing(state: BackOff, now: number): boolean {
   return state.step > 0 && waitLeft(state, now) === 0
 }
 
-export interface PathTrouble {
+interface PathTrouble {
   now: number
   reason: string
   /** `failures` of providers.yaml. */

@@ -1,15 +1,6 @@
 /**
  * How many connections a path may have, learnt from what happens to them: additive increase, multiplicative decrease
- * (egress/README.md "Concurrency").
- *
- * | feedback                                                                       | change                      |
- * | ------------------------------------------------------------------------------ | --------------------------- |
- * | a message was delivered while all that are allowed were open                   | up by `1 / floor(c)`        |
- * | a connection delivered and ended well, and all that were allowed had been open | up by `1 / floor(c)`        |
- * | refused, timed out, 4xx or 5xx before MAIL, required TLS failed, 421, dropped  | halved, at most once in 10 s |
- * | no traffic for 10 min                                                          | 2 at most                   |
- *
- * Pure; times are Unix milliseconds.
+ * (egress/README.md "Concurrency"). Pure; times are Unix milliseconds.
  */
 import { MINUTE, SECOND } from '../../base/clock.ts'
 

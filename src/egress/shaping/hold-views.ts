@@ -1,36 +1,92 @@
 /**
- * What holds a path or lane back, for lists, statistics and `explain`: as data and in sentences. Pure.
+ * What holds paths, lanes and IPs back, for lists, statistics and `explain`: as data and in sentences. Pure.
  */
 import { rateText } from '../../config/settings/field-types.ts'
-import type { ProviderLimits } from '../../config/settings/provider-settings.ts'
-import type { PathHold, PathStatus, PathView } from './shaping.ts'
+import type { ProviderLimits, ProviderSettings } from '../../config/settings/provider-settings.ts'
 import { isProbing, waitLeft } from './back-off.ts'
 import { usableConnections } from './concurrency.ts'
 import { isHalfOpen, isSuspended, stepAt } from './ladder.ts'
 import type { Ladder } from './ladder.ts'
-import type { LaneRecord, PathRecord } from './records.ts'
-import { limitNow } from './reply-limits.ts'
+import { limitNow } from './path-limits.ts'
+import { laneKey, normalLimits } from './records.ts'
+import type { LaneRecord, OperatorSuspension, PathRecord, ShapedIpRecord, ShapingRecords } from './records.ts'
+import type { Lane, PathHold, PathStatus, PathView, ShapedPath } from './shaping.ts'
+
+/** Nothing leaves from the IP to the provider until an operator resumes it. */
+interface HeldProvider {
+  ip: string
+  /** Id of a block of providers.yaml. */
+  provider: string
+  suspension: OperatorSuspension
+}
 
 const NO_LIMIT = { rate: null, connections: null, messagesPerConnection: null }
 
-export function pathView(record: PathRecord, normal: ProviderLimits, now: number): PathView {
-  const { ip, route, provider, isp, ladder, concurrency } = record
-  const holds = [...suspensionHolds(ladder, 'path'), ...waitHolds(record), ...limitHolds(record, normal, now)]
-  return {
-    ip,
-    pool: null,
-    route,
-    provider,
-    isp,
-    domain: null,
-    status: statusOf(record, holds, now),
-    holds,
-    concurrency: usableConnections(concurrency, now),
-    step: stepAt(ladder, now),
-  }
+/** Paths, lanes and held providers that something holds back; longest lasting first. */
+export function viewsOf(records: ShapingRecords, settings: ProviderSettings, now: number): PathView[] {
+  const all = [
+    ...[...records.paths.values()].map((record) => pathView(record, normalLimits(record, settings), now)),
+    ...[...records.lanes.values()].map((record) => laneView(record, now)),
+    ...heldProviders(records).map((held) => operatorView(held, settings.providers[held.provider]?.isp)),
+  ]
+  const endOf = ({ holds }: PathView): number => Math.max(...holds.map(({ until }) => until ?? Infinity))
+  return all
+    .filter(({ holds }) => holds.length > 0)
+    .toSorted((left, right) => (endOf(left) === endOf(right) ? 0 : endOf(right) - endOf(left)))
 }
 
-export function laneView(record: LaneRecord, now: number): PathView {
+/** What holds mail of the lane back on the path, a sentence each. */
+export function explainPath(records: ShapingRecords, path: ShapedPath, lane: Lane, now: number): string[] {
+  const record = records.paths.get(path.key)
+  const laneRecord = records.lanes.get(laneKey(records.poolOf(path.ip), path.route, lane.domain))
+  const ip = records.ips.get(path.ip)
+  const byHand = ip === undefined ? [] : heldProvidersOf(ip).filter(({ provider }) => provider === path.provider)
+  return [
+    ...byHand.map(operatorText),
+    ip === undefined ? '' : suspensionText(ip.ladder, `the IP ${path.ip}`, now),
+    record === undefined ? '' : suspensionText(record.ladder, `the path from ${path.ip} to ${path.route}`, now),
+    laneRecord === undefined ? '' : suspensionText(laneRecord.ladder, `mail of ${lane.domain} to ${path.route}`, now),
+    record === undefined || record.backOff.step === 0 ? '' : waitText(record, now),
+    ...(record === undefined ? [] : limitTexts(record, path.limits, now)),
+  ].filter((text) => text !== '')
+}
+
+export function heldProviders({ ips }: Pick<ShapingRecords, 'ips'>): HeldProvider[] {
+  return [...ips.values()].flatMap(heldProvidersOf)
+}
+
+function heldProvidersOf({ ip, heldProviders: held }: ShapedIpRecord): HeldProvider[] {
+  return [...held].map(([provider, suspension]) => ({ ip, provider, suspension }))
+}
+
+export function operatorText({ ip, provider, suspension }: HeldProvider): string {
+  return (
+    `the paths from ${ip} to ${provider} are suspended ${causeText(suspension)}, since ` +
+    `${timeText(suspension.since)}; sternpost ip resume ${ip} --provider ${provider} ends that`
+  )
+}
+
+/** All routes of the provider as one path. */
+function operatorView({ ip, provider, suspension }: HeldProvider, isp: string = provider): PathView {
+  const facts = { ip, pool: null, route: provider, provider, isp, domain: null, concurrency: null, step: 0 }
+  const { since } = suspension
+  const hold = { kind: 'suspension' as const, scope: 'provider' as const, rule: null, cause: causeText(suspension) }
+  return { ...facts, status: 'suspended', holds: [{ ...hold, since, until: null, ...NO_LIMIT }] }
+}
+
+function causeText({ actor, reason }: OperatorSuspension): string {
+  return `by ${actor}${reason === null ? '' : `: ${reason}`}`
+}
+
+function pathView(record: PathRecord, normal: ProviderLimits, now: number): PathView {
+  const { ip, route, provider, isp, ladder, concurrency } = record
+  const holds = [...suspensionHolds(ladder, 'path'), ...waitHolds(record), ...limitHolds(record, normal, now)]
+  const facts = { ip, pool: null, route, provider, isp, domain: null, holds }
+  const learnt = { concurrency: usableConnections(concurrency, now), step: stepAt(ladder, now) }
+  return { ...facts, ...learnt, status: statusOf(record, holds, now) }
+}
+
+function laneView(record: LaneRecord, now: number): PathView {
   const { pool, route, provider, isp, domain, ladder } = record
   const status = isSuspended(ladder, now) ? 'suspended' : isHalfOpen(ladder, now) ? 'probing' : 'open'
   const holds = suspensionHolds(ladder, 'lane')
@@ -52,7 +108,7 @@ export function waitText(record: PathRecord, now: number): string {
   return `the path from ${record.ip} to ${record.route} ${what}, after: ${reason}`
 }
 
-export function limitTexts(record: PathRecord, normal: ProviderLimits, now: number): string[] {
+function limitTexts(record: PathRecord, normal: ProviderLimits, now: number): string[] {
   return limitHolds(record, normal, now).map(({ rule, cause, until, rate, connections, messagesPerConnection }) => {
     const limits = [
       rate === null ? [] : [rateText(rate)],
@@ -68,7 +124,7 @@ export function limitTexts(record: PathRecord, normal: ProviderLimits, now: numb
   })
 }
 
-export function timeText(time: number): string {
+function timeText(time: number): string {
   return `${new Date(time).toISOString().slice(0, 19)}Z`
 }
 

@@ -1,9 +1,6 @@
 /**
  * Finds an IP that reaches nobody while others reach the same receivers: filtered on the way, or not ours any more
- * (egress/README.md "Back-off of a path").
- *
- * Told once, after 5 min without any connection, with at least 3 routes that failed and one of them reached from
- * another IP in that time. Pure but for what it remembers; times are Unix milliseconds.
+ * (egress/README.md "Back-off of a path"). Told once. Pure but for what it remembers; times are Unix milliseconds.
  */
 import { MINUTE } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'

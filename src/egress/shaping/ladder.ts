@@ -1,12 +1,7 @@
 /**
  * Suspensions that grow while blocks come back, with a half-open time after each: of a path, of a lane, of an IP
- * (egress/README.md "Suspension ladder").
- *
- *   open -> suspended        a rule fires, or blocks without a rule add up
- *   suspended -> half-open   its time is over: one message, and after each that passes one more
- *   half-open -> open        three have passed          half-open -> suspended, one step longer: refused as a block
- *
- * The step falls by one for every 24 h without a block. Pure; times are Unix milliseconds.
+ * (egress/README.md "Suspension ladder"). The step falls by one for every 24 h without a block. Pure; times are Unix
+ * milliseconds.
  */
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
 
@@ -55,14 +50,11 @@ export function isHalfOpen({ suspension }: Ladder, now: number): boolean {
   return suspension !== null && suspension.until <= now
 }
 
-export interface Block {
+export interface Block extends Pick<Suspension, 'rule' | 'cause' | 'isBlock'> {
   now: number
   steps: readonly number[]
   /** What the rule says; null: by the ladder. */
   duration: number | null
-  rule: string | null
-  cause: string
-  isBlock: boolean
 }
 
 /** Suspends, for longer than last time when it was half-open. Nothing while it is suspended: that is the same block. */

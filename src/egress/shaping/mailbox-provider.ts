@@ -1,8 +1,6 @@
 /**
  * Who runs the mail servers of a recipient domain: the provider whose limits hold, the `isp` customers see, and the
- * route, the unit of connections and rates (egress/README.md "Providers").
- *
- * Pure; never throws. A provider's limits hold only when every MX host is one of its own: a mixed set is nobody's.
+ * route, the unit of connections and rates (egress/README.md "Providers"). Pure; never throws.
  */
 import { hash } from 'node:crypto'
 import { ipFamily } from '../../base/ip-address.ts'

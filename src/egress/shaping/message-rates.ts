@@ -2,12 +2,13 @@
  * The message rates of paths and pools, both of which must have a token (egress/README.md "Rates"). In memory only.
  */
 import { LRUCache } from 'lru-cache'
+import { SECOND } from '../../base/clock.ts'
+import { giveTokensBack, nextTokenAt, takeTokens, tokensAt } from '../../base/pace.ts'
+import type { PaceState, SteadyPace, Tokens } from '../../base/pace.ts'
 import type { Rate } from '../../config/settings/field-types.ts'
-import type { ShapedPath, Tokens } from './shaping.ts'
-import type { LimitsNow } from './limits-now.ts'
-import { giveTokensBack, messagePace, nextTokenAt, takeTokens, tokensAt } from './pace.ts'
-import type { Pace, PaceState } from './pace.ts'
+import type { LimitsNow } from './path-limits.ts'
 import type { PathRecord, ShapingRecords } from './records.ts'
+import type { ShapedPath } from './shaping.ts'
 
 export interface MessageRates {
   take(path: ShapedPath, record: PathRecord, limits: LimitsNow, now: number, count: number): Tokens
@@ -17,13 +18,22 @@ export interface MessageRates {
 }
 
 const MOST_RATES = 100
+const MOST_MESSAGES_AT_ONCE = 100
+/** Milliseconds: a second divided by a rate does not come out exactly even. */
+const ROUNDING = 1e-3
+
+/** A second's worth at once, 1 to 100 messages. */
+export function messagePace({ count, per_milliseconds }: Rate): SteadyPace {
+  const interval = per_milliseconds / count
+  return { interval, burst: Math.min(Math.max(1, Math.floor((SECOND + ROUNDING) / interval)), MOST_MESSAGES_AT_ONCE) }
+}
 
 export function createMessageRates(records: Pick<ShapingRecords, 'poolLimitsOf'>): MessageRates {
   const poolStates = new Map<string, PaceState>()
-  const paces = new LRUCache<string, Pace>({ max: MOST_RATES })
+  const paces = new LRUCache<string, SteadyPace>({ max: MOST_RATES })
 
   /** There are few different ones. */
-  function paceOf(rate: Rate): Pace {
+  function paceOf(rate: Rate): SteadyPace {
     const name = `${rate.count}/${rate.per_milliseconds}`
     const pace = paces.get(name) ?? messagePace(rate)
     paces.set(name, pace)
@@ -31,7 +41,7 @@ export function createMessageRates(records: Pick<ShapingRecords, 'poolLimitsOf'>
   }
 
   /** Undefined: the pool has no rate of its own. */
-  function poolBucket(path: ShapedPath): { state: PaceState; pace: Pace } | undefined {
+  function poolBucket(path: ShapedPath): { state: PaceState; pace: SteadyPace } | undefined {
     const limits = records.poolLimitsOf(path.ip)
     if (limits === undefined || limits.rate === null) return undefined
     const state = poolStates.get(limits.pool) ?? { arrivalAt: 0 }

@@ -1,24 +1,20 @@
 /**
- * Whether a path takes messages now, and how many: the question asked for each candidate of each claim
- * (egress/README.md "Shaping").
- *
- * The first that holds closes it: a suspension by hand, of path, IP or lane, a wait after path errors, a rate, the
- * connections of the pool. Reads only; never throws.
+ * Whether a path takes messages now, and how many: the question asked for each candidate of each claim. The first thing
+ * that holds closes it, in the order of egress/README.md "Shaping". Reads only; never throws.
  */
+import { MINUTE } from '../../base/clock.ts'
 import { SHORT_WAIT } from './shaping.ts'
 import type { ClosedGate, Gate, Lane, ShapedPath } from './shaping.ts'
 import { isProbing, waitLeft } from './back-off.ts'
 import { usableConnections } from './concurrency.ts'
-import { suspensionText, waitText } from './hold-views.ts'
+import { operatorText, suspensionText, waitText } from './hold-views.ts'
 import { isHalfOpen, isSuspended } from './ladder.ts'
 import type { Ladder } from './ladder.ts'
-import { limitsNow } from './limits-now.ts'
 import type { MessageRates } from './message-rates.ts'
-import { operatorText } from './operator-suspensions.ts'
-import type { IpRecord, PathRecord, ShapingRecords } from './records.ts'
-import { MINUTE } from '../../base/clock.ts'
+import { limitsNow } from './path-limits.ts'
+import type { PathRecord, ShapedIpRecord, ShapingRecords } from './records.ts'
 
-export interface OpenGateOptions {
+interface OpenGateOptions {
   now: () => number
   records: ShapingRecords
   rates: MessageRates
@@ -37,7 +33,7 @@ export function createOpenGate(options: OpenGateOptions): (path: ShapedPath, lan
   function closedBySuspension(
     path: ShapedPath,
     record: PathRecord | undefined,
-    ip: IpRecord | undefined,
+    ip: ShapedIpRecord | undefined,
     now: number,
   ): ClosedGate | undefined {
     const { provider } = path
@@ -121,6 +117,6 @@ function closed(
 }
 
 /** Another path's message is under way to find out whether the IP is welcome again. */
-function isProbedElsewhere({ ladder, probe }: IpRecord, route: string, now: number): boolean {
+function isProbedElsewhere({ ladder, probe }: ShapedIpRecord, route: string, now: number): boolean {
   return probe !== null && probe.route !== route && now - probe.at < LONGEST_PROBE && isHalfOpen(ladder, now)
 }

@@ -1,19 +1,19 @@
 /**
  * What is known of paths, lanes and IPs beyond the configuration, in memory. `saved-state.ts` brings it over a restart.
  */
+import type { PaceState } from '../../base/pace.ts'
 import type { Rate } from '../../config/settings/field-types.ts'
 import type { PoolSettings } from '../../config/settings/pool-settings.ts'
 import type { ProviderLimits, ProviderSettings } from '../../config/settings/provider-settings.ts'
-import type { Lane, ShapedPath } from './shaping.ts'
 import { newBackOff } from './back-off.ts'
 import type { BackOff } from './back-off.ts'
 import { newConcurrency } from './concurrency.ts'
 import type { Concurrency } from './concurrency.ts'
 import { newLadder } from './ladder.ts'
 import type { Ladder } from './ladder.ts'
-import type { MatchCounts } from './match-counts.ts'
-import type { PaceState } from './pace.ts'
-import type { ReplyLimit } from './reply-limits.ts'
+import type { ReplyLimit } from './path-limits.ts'
+import type { MatchCounts } from './reply-rules.ts'
+import type { Lane, ShapedPath } from './shaping.ts'
 
 export interface PathRecord {
   kind: 'path'
@@ -45,7 +45,8 @@ export interface LaneRecord {
   counts: MatchCounts
 }
 
-export interface IpRecord {
+/** An IP, over all its paths. */
+export interface ShapedIpRecord {
   kind: 'ip'
   ip: string
   ladder: Ladder
@@ -64,20 +65,23 @@ export interface OperatorSuspension {
   reason: string | null
 }
 
-export type ShapingRecord = PathRecord | LaneRecord | IpRecord
+export type ShapingRecord = PathRecord | LaneRecord | ShapedIpRecord
 
-export interface ShapingRecords {
+export interface ShapingRecords extends PoolsOfIps {
   /** By `ShapedPath.key`. */
   paths: Map<string, PathRecord>
   /** By `laneKey`. */
   lanes: Map<string, LaneRecord>
-  ips: Map<string, IpRecord>
+  ips: Map<string, ShapedIpRecord>
   /** Made when it is not there; takes over the facts of now. */
   pathFor(path: ShapedPath, now: number): PathRecord
   laneFor(path: ShapedPath, lane: Lane): LaneRecord
-  ipFor(ip: string): IpRecord
+  ipFor(ip: string): ShapedIpRecord
   /** Undefined: nothing is known of it. */
   findLane(path: ShapedPath, lane: Lane): LaneRecord | undefined
+}
+
+interface PoolsOfIps {
   /** The pool that the IP belongs to; '' when it is gone from the configuration. */
   poolOf(ip: string): string
   /** Undefined: its pool has no limits of its own. */
@@ -85,7 +89,7 @@ export interface ShapingRecords {
 }
 
 /** What all IPs of a pool may do together; null: as much as they like. */
-export interface PoolLimits {
+interface PoolLimits {
   pool: string
   rate: Rate | null
   connections: number | null
@@ -99,53 +103,8 @@ export interface ShapingSettings {
 export function createShapingRecords(settings: () => ShapingSettings): ShapingRecords {
   const paths = new Map<string, PathRecord>()
   const lanes = new Map<string, LaneRecord>()
-  const ips = new Map<string, IpRecord>()
-  let pools: PoolSettings | undefined
-  let poolByIp = new Map<string, string>()
-  /** Of the pools that have any. */
-  let limitsByIp = new Map<string, PoolLimits>()
-
-  function readPools(current: PoolSettings): void {
-    pools = current
-    poolByIp = new Map()
-    limitsByIp = new Map()
-    for (const [pool, { ips: members, rate, connections_max: connections }] of Object.entries(current.pools)) {
-      for (const { address } of members) {
-        poolByIp.set(address, pool)
-        if (rate !== null || connections !== null) limitsByIp.set(address, { pool, rate, connections })
-      }
-    }
-  }
-
-  function poolOf(ip: string): string {
-    const { pools: current } = settings()
-    if (pools !== current) readPools(current)
-    return poolByIp.get(ip) ?? ''
-  }
-
-  function poolLimitsOf(ip: string): PoolLimits | undefined {
-    const { pools: current } = settings()
-    if (pools !== current) readPools(current)
-    return limitsByIp.size === 0 ? undefined : limitsByIp.get(ip)
-  }
-
-  function newPath({ ip, route, provider, isp, limits, newIpLimits }: ShapedPath, now: number): PathRecord {
-    return {
-      kind: 'path',
-      ip,
-      route,
-      provider,
-      isp,
-      limits,
-      concurrency: newConcurrency(newIpLimits !== null, now),
-      backOff: newBackOff(),
-      ladder: newLadder(),
-      replyLimits: new Map(),
-      counts: new Map(),
-      pace: { arrivalAt: 0 },
-    }
-  }
-
+  const ips = new Map<string, ShapedIpRecord>()
+  const { poolOf, poolLimitsOf } = createPoolsOfIps(settings)
   return {
     paths,
     lanes,
@@ -155,7 +114,7 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
     pathFor(path, now) {
       const known = paths.get(path.key)
       if (known === undefined) {
-        const record = newPath(path, now)
+        const record = newPathRecord(path, newConcurrency(path.newIpLimits !== null, now))
         paths.set(path.key, record)
         return record
       }
@@ -164,35 +123,19 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
       known.limits = path.limits
       return known
     },
-    laneFor(path, { domain }) {
-      const pool = poolOf(path.ip)
-      const { route, provider, isp } = path
+    laneFor({ ip, route, provider, isp }, { domain }) {
+      const pool = poolOf(ip)
       const known = lanes.get(laneKey(pool, route, domain))
       if (known !== undefined) return known
-      const record: LaneRecord = {
-        kind: 'lane',
-        pool,
-        route,
-        provider,
-        isp,
-        domain,
-        ladder: newLadder(),
-        counts: new Map(),
-      }
+      const names = { pool, route, provider, isp, domain }
+      const record: LaneRecord = { kind: 'lane', ...names, ladder: newLadder(), counts: new Map() }
       lanes.set(laneKey(pool, route, domain), record)
       return record
     },
     ipFor(ip) {
       const known = ips.get(ip)
       if (known !== undefined) return known
-      const record: IpRecord = {
-        kind: 'ip',
-        ip,
-        ladder: newLadder(),
-        blocks: [],
-        probe: null,
-        heldProviders: new Map(),
-      }
+      const record = newIpRecord(ip)
       ips.set(ip, record)
       return record
     },
@@ -202,6 +145,67 @@ export function createShapingRecords(settings: () => ShapingSettings): ShapingRe
   }
 }
 
+type PathFacts = Pick<PathRecord, 'ip' | 'route' | 'provider' | 'isp' | 'limits'>
+
+export function newPathRecord({ ip, route, provider, isp, limits }: PathFacts, concurrency: Concurrency): PathRecord {
+  return {
+    kind: 'path',
+    ip,
+    route,
+    provider,
+    isp,
+    limits,
+    concurrency,
+    backOff: newBackOff(),
+    ladder: newLadder(),
+    replyLimits: new Map(),
+    counts: new Map(),
+    pace: { arrivalAt: 0 },
+  }
+}
+
+export function newIpRecord(ip: string): ShapedIpRecord {
+  return { kind: 'ip', ip, ladder: newLadder(), blocks: [], probe: null, heldProviders: new Map() }
+}
+
 export function laneKey(pool: string, route: string, domain: string): string {
   return `${pool} ${route} ${domain}`
+}
+
+/** The limits that the path has without reply rules and without what was learnt. */
+export function normalLimits({ limits, provider }: PathRecord, settings: ProviderSettings): ProviderLimits {
+  return limits ?? (provider === null ? undefined : settings.providers[provider]) ?? settings.default
+}
+
+/** Read once for each configuration. */
+function createPoolsOfIps(settings: () => ShapingSettings): PoolsOfIps {
+  let pools: PoolSettings | undefined
+  const poolByIp = new Map<string, string>()
+  /** Of the pools that have any. */
+  const limitsByIp = new Map<string, PoolLimits>()
+
+  function follow(): void {
+    const { pools: current } = settings()
+    if (pools === current) return
+    pools = current
+    poolByIp.clear()
+    limitsByIp.clear()
+    for (const [pool, { ips, rate, connections_max: connections }] of Object.entries(current.pools)) {
+      for (const { address } of ips) {
+        poolByIp.set(address, pool)
+        if (rate !== null || connections !== null) limitsByIp.set(address, { pool, rate, connections })
+      }
+    }
+  }
+
+  return {
+    poolOf(ip) {
+      follow()
+      return poolByIp.get(ip) ?? ''
+    },
+    poolLimitsOf(ip) {
+      follow()
+      return limitsByIp.size === 0 ? undefined : limitsByIp.get(ip)
+    },
+  }
 }

@@ -1,11 +1,12 @@
 /**
- * The reply rules of providers.yaml: which of them a reply counts for (egress/README.md "Reply rules").
+ * The reply rules of providers.yaml: which of them a reply counts for, and whether its matches are enough
+ * (egress/README.md "Reply rules").
  *
- * Only what a server said is ever given to them; our own sentences are not replies. Pure. Throws for an expression that
- * does not compile: the configuration refuses those at load.
+ * Only what a server said is ever given to them; our own sentences are not replies. Pure; times are Unix milliseconds.
+ * `createReplyRules` throws for an expression that does not compile: the configuration refuses those at load.
  */
 import { ANY_PROVIDER } from '../../config/settings/provider-settings.ts'
-import type { REPLY_STAGES, ReplyRuleSettings } from '../../config/settings/provider-settings.ts'
+import type { REPLY_STAGES, ReplyRuleSettings, Threshold } from '../../config/settings/provider-settings.ts'
 import { MOST_REPLY_CHARACTERS } from '../../mail/reply/smtp-reply.ts'
 import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
 
@@ -60,4 +61,25 @@ export function createReplyRules(settings: readonly ReplyRuleSettings[]): ReplyR
       return found
     },
   }
+}
+
+/** Matches within a sliding time, by the rule's id or by what else is counted: when, oldest first. */
+export type MatchCounts = Map<string, number[]>
+
+/** Counts one more; true: these were enough, and counting starts anew. */
+export function countMatch(counts: MatchCounts, name: string, threshold: Threshold, now: number): boolean {
+  const { count, within_milliseconds: within } = threshold
+  const recent = (counts.get(name) ?? []).filter((at) => within === null || at > now - within)
+  recent.push(now)
+  if (recent.length < count) {
+    counts.set(name, recent)
+    return false
+  }
+  counts.delete(name)
+  return true
+}
+
+/** What is older than any threshold reaches says nothing any more. */
+export function forgetOldMatches(counts: MatchCounts, before: number): void {
+  for (const [name, times] of counts) if ((times.at(-1) ?? 0) < before) counts.delete(name)
 }

@@ -1,8 +1,8 @@
 /**
  * What paths, lanes and IPs are under, as text for the store, so that a restart forgets no limit and no suspension.
  *
- * What says no more than a new record is ''. What another version wrote, or nobody can read, is undefined: the path
- * starts as new, which is safe: it will be told again. Messages' rates are not kept (egress/README.md "Rates").
+ * What says no more than a new record is ''. What another version wrote, or nobody can read, starts as new, which is
+ * safe: receivers will tell it again. Message rates are not kept.
  */
 import type { PathStateRecord } from '../../store/records/warmup-records.ts'
 import { newBackOff } from './back-off.ts'
@@ -10,9 +10,9 @@ import type { BackOff } from './back-off.ts'
 import { newConcurrency } from './concurrency.ts'
 import { newLadder } from './ladder.ts'
 import type { Ladder, Suspension } from './ladder.ts'
-import { laneKey } from './records.ts'
-import type { IpRecord, LaneRecord, PathRecord, ShapingRecord, ShapingRecords } from './records.ts'
-import type { ReplyLimit } from './reply-limits.ts'
+import type { ReplyLimit } from './path-limits.ts'
+import { laneKey, newIpRecord, newPathRecord } from './records.ts'
+import type { LaneRecord, PathRecord, ShapedIpRecord, ShapingRecord, ShapingRecords } from './records.ts'
 
 const VERSION = 1
 /** Where a new path begins: saying it brings nothing. */
@@ -55,29 +55,32 @@ function addPathFacts({ concurrency, backOff, replyLimits, counts }: PathRecord,
   if (counts.size > 0) facts['counts'] = Object.fromEntries(counts)
 }
 
-/** Puts it among the records; false: it can not be read. */
+/** Puts it among the records; false: it cannot be read. */
 export function restore(records: ShapingRecords, { ip, route, state, savedAt }: PathStateRecord): boolean {
   const saved = readObject(state)
   if (saved?.['version'] !== VERSION) return false
   const names = { provider: textOr(saved['provider'], null), isp: textOr(saved['isp'], route) }
   const ladder = readLadder(saved['ladder'])
   switch (saved['kind']) {
-    case 'path':
-      records.paths.set(`${ip} ${route}`, { ...readPath(saved, savedAt), ...names, ip, route, ladder })
+    case 'path': {
+      const concurrency = { ...newConcurrency(false, savedAt), c: readConnections(saved) }
+      const record = newPathRecord({ ip, route, limits: null, ...names }, concurrency)
+      const { backOff, limits, counts } = saved
+      const state = {
+        ladder,
+        backOff: readBackOff(backOff),
+        replyLimits: readLimits(limits),
+        counts: readCounts(counts),
+      }
+      records.paths.set(`${ip} ${route}`, { ...record, ...state })
       return true
+    }
     case 'lane':
       return restoreLane(records, saved, { ...names, ladder })
     case 'ip': {
-      const heldProviders = readHeldProviders(saved['heldProviders'])
-      const record: IpRecord = {
-        kind: 'ip',
-        ip,
-        ladder,
-        blocks: readBlocks(saved['blocks']),
-        probe: null,
-        heldProviders,
-      }
-      records.ips.set(ip, record)
+      const { blocks, heldProviders } = saved
+      const state = { ladder, blocks: readBlocks(blocks), heldProviders: readHeldProviders(heldProviders) }
+      records.ips.set(ip, { ...newIpRecord(ip), ...state })
       return true
     }
     default:
@@ -87,17 +90,8 @@ export function restore(records: ShapingRecords, { ip, route, state, savedAt }: 
 
 type Saved = Record<string, unknown>
 
-function readPath(saved: Saved, savedAt: number): Omit<PathRecord, 'ip' | 'route' | 'provider' | 'isp' | 'ladder'> {
-  const c = numberOr(saved['connections'], START_CONNECTIONS)
-  return {
-    kind: 'path',
-    limits: null,
-    concurrency: { ...newConcurrency(false, savedAt), c: Math.max(1, c) },
-    backOff: readBackOff(saved['backOff']),
-    replyLimits: readLimits(saved['limits']),
-    counts: readCounts(saved['counts']),
-    pace: { arrivalAt: 0 },
-  }
+function readConnections(saved: Saved): number {
+  return Math.max(1, numberOr(saved['connections'], START_CONNECTIONS))
 }
 
 function restoreLane(
@@ -174,13 +168,13 @@ function readCounts(value: unknown): Map<string, number[]> {
   return new Map(Object.entries(objectOr(value)).map(([name, times]) => [name, listOr(times).filter(isNumber)]))
 }
 
-function readBlocks(value: unknown): IpRecord['blocks'] {
+function readBlocks(value: unknown): ShapedIpRecord['blocks'] {
   return listOr(value)
     .map(objectOr)
     .map((saved) => ({ provider: textOr(saved['provider'], ''), at: numberOr(saved['at'], 0) }))
 }
 
-function readHeldProviders(value: unknown): IpRecord['heldProviders'] {
+function readHeldProviders(value: unknown): ShapedIpRecord['heldProviders'] {
   return new Map(
     Object.entries(objectOr(value)).map(([provider, held]) => {
       const { since, actor, reason } = objectOr(held)

@@ -1,12 +1,12 @@
 /**
  * What shaping says of a path (egress IP, route), and what it is told: the interface between `delivery` and the limits,
- * rates, back-off and suspensions of egress/README.md "Shaping" and "Reply rules". `shaping/create-shaping.ts` makes
- * it.
+ * rates, back-off and suspensions of egress/README.md "Shaping" and "Reply rules".
  *
  * Everything is decided from what receivers answered, from the clock and by operators: nothing here waits, and only
  * `start`, `stop`, `tick` and `suspend` touch the store. No method throws; those four reject when the store does.
  */
 import { SECOND } from '../../base/clock.ts'
+import type { Tokens } from '../../base/pace.ts'
 import type { Rate } from '../../config/settings/field-types.ts'
 import type { ProviderLimits } from '../../config/settings/provider-settings.ts'
 import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
@@ -85,7 +85,7 @@ export type ConnectionNote =
   | { kind: 'dropped'; reason: string } // the host ended it in the dialogue, without a word
   | { kind: 'closing'; reply: SmtpReply } // 421 outside of a message; one to MAIL … dot comes as `refused`
 
-export interface ConnectionFailure {
+interface ConnectionFailure {
   kind: 'failed'
   stage: 'connect' | 'banner' | 'ehlo' | 'starttls'
   host: string | null
@@ -97,12 +97,7 @@ export interface ConnectionFailure {
   wasRequiredTls: boolean
 }
 
-/** How many messages may go now, and when the next one may if those are fewer than asked for. */
-export interface Tokens {
-  granted: number
-  /** Unix milliseconds, or null: all were granted. */
-  nextAt: number | null
-}
+export type { Tokens } from '../../base/pace.ts'
 
 export interface Shaping {
   /** Loads what paths are under. */
@@ -133,7 +128,7 @@ export interface Shaping {
   onOpen(listener: () => void): void
 }
 
-export interface ProviderSuspension {
+interface ProviderSuspension {
   ip: string
   /** Id of a block of providers.yaml. */
   provider: string
@@ -198,21 +193,15 @@ export interface PathView {
 export interface ShapingSignals {
   /** The IP is blocked somewhere: its warmup may have to pause (egress/README.md "Gates"). */
   onBlock(block: BlockSignal): void
-  /**
-   * Three providers suspended the IP within 1 h: it is suspended as a whole (egress/README.md "Suspension ladder" step
-   * 4).
-   */
+  /** Three providers suspended the IP within 1 h: it is suspended as a whole. */
   onIpSuspension(ip: string, until: number, reason: string): void
-  /** A sending domain is suspended on a route (egress/README.md "Suspension ladder" step 5). */
+  /** A sending domain is suspended on a route. */
   onLaneSuspension(lane: LaneSuspension): void
-  /**
-   * No path of the IP connects while other IPs reach the same routes: filtered, or gone (egress/README.md "Back-off of
-   * a path").
-   */
+  /** No path of the IP connects while other IPs reach the same routes: filtered, or gone. */
   onIpUnreachable(ip: string, reason: string): void
 }
 
-export interface BlockSignal {
+interface BlockSignal {
   ip: string
   isp: string
   /** The reply, with the rule when one fired. */
@@ -221,7 +210,7 @@ export interface BlockSignal {
   isRule: boolean
 }
 
-export interface LaneSuspension {
+interface LaneSuspension {
   pool: string
   route: string
   isp: string

@@ -1,11 +1,10 @@
 /**
- * Brings what paths are under into the store and back: what matters at once, small changes with the next `tick`.
- *
- * A store that refuses is logged, and everything is saved with the next `tick`. `load` and `saveAll` reject with its
- * reason.
+ * Brings what paths are under into the store and back: what matters at once, small changes with the next `tick`. What
+ * the store refuses is logged and saved with the next `tick`; `load` and `saveAll` reject with its reason.
  */
 import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
+import type { PathStateRecord } from '../../store/records/warmup-records.ts'
 import type { Store } from '../../store/store.ts'
 import type { ShapingRecord, ShapingRecords } from './records.ts'
 import { restore, stateText, storedKey } from './saved-state.ts'
@@ -21,7 +20,7 @@ export interface StateKeeper {
   saveAll(): Promise<void>
 }
 
-export interface StateKeeperOptions {
+interface StateKeeperOptions {
   store: Pick<Store, 'loadPathStates' | 'savePathStates'>
   now: () => number
   logger: Logger
@@ -38,40 +37,15 @@ const MOST_SMALL_CHANGES = 2_000
 export function createStateKeeper({ store, now, logger, records }: StateKeeperOptions): StateKeeper {
   const urgent = new Set<ShapingRecord>()
   const touched = new Set<ShapingRecord>()
-  /** What the store has; what is not in it, has nothing. */
-  const stored = new Map<string, string>()
+  const stored = createStoredStates(store, now)
   let saving: Promise<void> | undefined
-
-  /** Those whose text the store does not have yet. */
-  function changedRows(
-    changed: readonly ShapingRecord[],
-  ): { name: string; ip: string; route: string; state: string }[] {
-    return changed.flatMap((record) => {
-      const { ip, route } = storedKey(record)
-      const name = `${ip}\n${route}`
-      const state = stateText(record)
-      return state === (stored.get(name) ?? '') ? [] : [{ name, ip, route, state }]
-    })
-  }
-
-  async function save(changed: readonly ShapingRecord[], mostAtOnce = MOST_AT_ONCE): Promise<void> {
-    for (let first = 0; first < changed.length; first += mostAtOnce) {
-      const part = changedRows(changed.slice(first, first + mostAtOnce))
-      if (part.length === 0) continue
-      await store.savePathStates(part.map(({ ip, route, state }) => ({ ip, route, state, savedAt: now() })))
-      for (const { name, state } of part) {
-        if (state === '') stored.delete(name)
-        else stored.set(name, state)
-      }
-    }
-  }
 
   async function saveUrgent(): Promise<void> {
     while (urgent.size > 0) {
       const changed = [...urgent]
       urgent.clear()
       try {
-        await save(changed)
+        await stored.save(changed, MOST_AT_ONCE)
       } catch (thrown) {
         // In front: the next tick looks at so many.
         const others = [...touched]
@@ -91,11 +65,11 @@ export function createStateKeeper({ store, now, logger, records }: StateKeeperOp
     return saving
   }
 
-  async function saveTouched(most: number, mostAtOnce?: number): Promise<void> {
+  async function saveTouched(most: number, mostAtOnce: number): Promise<void> {
     const changed = [...touched].slice(0, most)
     for (const record of changed) touched.delete(record)
     try {
-      await save(changed, mostAtOnce)
+      await stored.save(changed, mostAtOnce)
     } catch (thrown) {
       for (const record of changed) touched.add(record)
       throw thrown
@@ -105,9 +79,9 @@ export function createStateKeeper({ store, now, logger, records }: StateKeeperOp
   return {
     async load() {
       for (const row of await store.loadPathStates()) {
-        stored.set(`${row.ip}\n${row.route}`, row.state)
+        stored.note(row)
         const isRead = restore(records, row)
-        if (!isRead) logger.warn({ ip: row.ip, route: row.route }, 'state of a path can not be read; it starts as new')
+        if (!isRead) logger.warn({ ip: row.ip, route: row.route }, 'state of a path cannot be read; it starts as new')
       }
     },
     saveSoon(record) {
@@ -121,11 +95,41 @@ export function createStateKeeper({ store, now, logger, records }: StateKeeperOp
     },
     async tick() {
       await startSaving()
-      await saveTouched(MOST_SMALL_CHANGES)
+      await saveTouched(MOST_SMALL_CHANGES, MOST_AT_ONCE)
     },
     async saveAll() {
       await startSaving()
       await saveTouched(Infinity, MOST_AT_ONCE_AT_END)
+    },
+  }
+}
+
+interface StoredStates {
+  note(row: Pick<PathStateRecord, 'ip' | 'route' | 'state'>): void
+  /** Writes those whose text the store does not have yet, so many in one verb. */
+  save(changed: readonly ShapingRecord[], mostAtOnce: number): Promise<void>
+}
+
+/** What the store has, as text; what is not noted has none. */
+function createStoredStates(store: Pick<Store, 'savePathStates'>, now: () => number): StoredStates {
+  const texts = new Map<string, string>()
+  const nameOf = ({ ip, route }: { ip: string; route: string }): string => `${ip}\n${route}`
+  const note: StoredStates['note'] = (row) => {
+    if (row.state === '') texts.delete(nameOf(row))
+    else texts.set(nameOf(row), row.state)
+  }
+  return {
+    note,
+    async save(changed, mostAtOnce) {
+      for (let first = 0; first < changed.length; first += mostAtOnce) {
+        const rows = changed
+          .slice(first, first + mostAtOnce)
+          .map((record) => ({ ...storedKey(record), state: stateText(record) }))
+          .filter((row) => row.state !== (texts.get(nameOf(row)) ?? ''))
+        if (rows.length === 0) continue
+        await store.savePathStates(rows.map((row) => ({ ...row, savedAt: now() })))
+        rows.forEach(note)
+      }
     },
   }
 }

@@ -1,21 +1,13 @@
 /**
- * Who is suspended after a block, and who passes a probe: the steps 3 to 5 of the ladder (egress/README.md "Suspension
- * ladder").
- *
- * | step | scope                                  | enters by                                             |
- * | ---- | -------------------------------------- | ----------------------------------------------------- |
- * | 3    | path                                   | a rule with `suspend`, five `ip_block` without a rule  |
- * | 4    | IP                                     | three providers at step 3 by a block, within 1 h       |
- * | 5    | sending domain on a route, in one pool | a rule with `suspend_lane`, five refusals of it        |
- *
- * An IP that comes back sends one message over one path at a time until three have passed. Never throws.
+ * Who is suspended after a block, and who passes a probe: the steps 3 (path), 4 (IP) and 5 (lane) of egress/README.md
+ * "Suspension ladder". Never throws.
  */
 import { HOUR } from '../../base/clock.ts'
-import type { Logger } from '../../base/logger.ts'
-import type { ShapedPath, ShapingSignals } from './shaping.ts'
 import { IP_STEPS, isHalfOpen, isSuspended, LANE_STEPS, notePassed, PATH_STEPS, suspend } from './ladder.ts'
-import type { Suspension } from './ladder.ts'
-import type { IpRecord, LaneRecord, PathRecord, ShapingRecord, ShapingRecords } from './records.ts'
+import type { Block, Suspension } from './ladder.ts'
+import type { LaneRecord, PathRecord, ShapedIpRecord, ShapingRecord } from './records.ts'
+import type { ShapingParts } from './shaping-parts.ts'
+import type { ShapedPath } from './shaping.ts'
 
 export interface Suspensions {
   suspendPath(path: ShapedPath, record: PathRecord, block: BlockFacts): void
@@ -25,37 +17,15 @@ export interface Suspensions {
   noteLanePassed(record: LaneRecord, now: number): void
 }
 
-export interface BlockFacts {
-  now: number
-  /** What the rule says; null: by the ladder. */
-  duration: number | null
-  rule: string | null
-  /** The reply. */
-  cause: string
-  /** It counts for the suspension of the IP. */
-  isBlock: boolean
-}
-
-export interface SuspensionsOptions {
-  records: ShapingRecords
-  logger: Logger
-  signals: ShapingSignals
-  /** It has to be stored. */
-  onChange: (record: ShapingRecord) => void
-  /** Something ends then. */
-  wakeAt: (time: number) => void
-  /** More may go now. */
-  onOpen: () => void
-}
+/** A block, whose steps follow from what it suspends. */
+type BlockFacts = Omit<Block, 'steps'>
 
 const PROVIDERS_THAT_BLOCK = 3
 const PROVIDERS_WITHIN = HOUR
 
-export function createSuspensions(options: SuspensionsOptions): Suspensions {
-  const { records, logger, signals, onChange, wakeAt, onOpen } = options
-
+export function createSuspensions({ records, logger, keeper, signals, wakeAt, onOpen }: ShapingParts): Suspensions {
   function note(record: ShapingRecord, suspension: Suspension, facts: Record<string, unknown>): void {
-    onChange(record)
+    keeper.saveSoon(record)
     wakeAt(suspension.until)
     const { rule, cause, until } = suspension
     logger.warn({ ...facts, rule, reply: cause, until, step: record.ladder.step }, `${record.kind} suspended`)
@@ -68,12 +38,12 @@ export function createSuspensions(options: SuspensionsOptions): Suspensions {
     const others = recentBlocks(record, now).filter((block) => block.provider !== provider)
     record.blocks = [...others, { provider, at: now }]
     const isBack = isHalfOpen(record.ladder, now)
-    if (record.blocks.length < PROVIDERS_THAT_BLOCK && !isBack) return onChange(record)
+    if (record.blocks.length < PROVIDERS_THAT_BLOCK && !isBack) return keeper.saveSoon(record)
     const names = record.blocks.map((block) => block.provider).join(', ')
     const reason = isBack ? `blocked again: ${cause}` : `blocked by ${names} within 1 h: ${cause}`
     const block = { now, steps: IP_STEPS, duration: null, rule: null, cause: reason, isBlock: true }
     const suspension = suspend(record.ladder, block)
-    if (suspension === null) return onChange(record)
+    if (suspension === null) return keeper.saveSoon(record)
     record.blocks = []
     record.probe = null
     note(record, suspension, { ip: path.ip })
@@ -103,27 +73,27 @@ export function createSuspensions(options: SuspensionsOptions): Suspensions {
         record.concurrency.c = 1
         logger.info({ ip: path.ip, route: path.route, isp: path.isp }, 'path open again')
       }
-      onChange(record)
+      keeper.saveSoon(record)
       onOpen()
     },
     noteLanePassed(record, now) {
       if (!isHalfOpen(record.ladder, now)) return
       const { pool, route, domain } = record
       if (notePassed(record.ladder)) logger.info({ pool, route, domain }, 'lane open again')
-      onChange(record)
+      keeper.saveSoon(record)
       onOpen()
     },
   }
 
-  function noteIpPassed(record: IpRecord, now: number): void {
+  function noteIpPassed(record: ShapedIpRecord, now: number): void {
     if (record.ladder.suspension === null || isSuspended(record.ladder, now)) return
     if (notePassed(record.ladder)) logger.info({ ip: record.ip }, 'ip open again')
-    onChange(record)
+    keeper.saveSoon(record)
     onOpen()
   }
 }
 
 /** Suspensions of its paths by a block that count for the IP still. */
-export function recentBlocks({ blocks }: IpRecord, now: number): IpRecord['blocks'] {
+export function recentBlocks({ blocks }: ShapedIpRecord, now: number): ShapedIpRecord['blocks'] {
   return blocks.filter(({ at }) => at > now - PROVIDERS_WITHIN)
 }

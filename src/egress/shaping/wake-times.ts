@@ -5,7 +5,7 @@
  */
 import type { Clock } from '../../base/clock.ts'
 
-export interface WakeTimes {
+interface WakeTimes {
   /** Unix milliseconds; one that is noted already costs nothing. */
   at(time: number): void
   stop(): void

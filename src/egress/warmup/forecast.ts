@@ -1,17 +1,16 @@
 /**
  * When a number of messages would have left, under caps, provider shares and the backlog before them (egress/README.md
- * "Forecast").
- *
- * Pure. Assumes that every gate passes and that a day spreads its mail evenly, within the hourly limit. A message of
- * which no provider is known (ANY_ISP) is bound by no share: nothing known is no reason to predict a wait.
+ * "Forecast"). Pure. A day is taken to spread its mail evenly, within the hourly limit.
  */
 import { DAY, HOUR } from '../../base/clock.ts'
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
-import { capOf, hourlyLimitOf, providerCapOf, targetStageOf, windowOf } from './warmup-curve.ts'
+import type { IpRecord } from '../../store/records/warmup-records.ts'
+import { ALL_ISPS, capOf, hourlyLimitOf, providerCapOf, targetOf, targetStageOf, windowOf } from './warmup-curve.ts'
 import { HEALTHY_DAYS_AT_TARGET } from './warmup-days.ts'
 
-export const ANY_ISP = '*'
+/** Of which no provider is known: bound by what holds for all together. */
+export const ANY_ISP = ALL_ISPS
 
 export interface ForecastIp {
   ip: string
@@ -40,13 +39,13 @@ export interface ForecastRequest {
   backlog: Readonly<Record<string, number>>
   /** By isp. */
   asked: Readonly<Record<string, number>>
-  /** The asked ones can not start before. */
+  /** The asked ones cannot start before. */
   startsAt: number
   /** Only what is left of the allowance counts: the hourly limit does not keep it from what is left of a day. */
   isHourFree?: boolean
 }
 
-export interface ForecastDay {
+interface ForecastDay {
   date: string
   ip: string
   /** null: no stage holds it any more. */
@@ -100,6 +99,15 @@ export function forecast(request: ForecastRequest): Forecast {
   }
   if (sizeOf(asked) > 0) return { ...result, lastStartAt: null, finishAt: null }
   return result
+}
+
+/** Where an IP stands on its curve. */
+export function rampOf(
+  { stage, targetDailyVolume, daysAtTarget }: IpRecord,
+  curve: WarmupCurve,
+  granted: ForecastRamp['granted'] = new Map(),
+): ForecastRamp {
+  return { curve, stage: stage ?? 1, target: targetOf(curve, targetDailyVolume), daysAtTarget, granted }
 }
 
 /** What an IP takes on a day. */

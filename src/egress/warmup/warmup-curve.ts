@@ -15,6 +15,8 @@ export interface NamedCurve {
   curve: WarmupCurve
 }
 
+/** isp of the rows and counts for all together. */
+export const ALL_ISPS = '*'
 /** Keys of `provider_share` that name no isp. */
 const OWN_SHARE_KEYS = ['default', 'min']
 

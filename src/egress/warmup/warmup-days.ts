@@ -1,20 +1,19 @@
 /**
- * Closes warmup days: one verdict for each UTC day that is over, each day once (egress/README.md "Warmup days" and
- * "Gates"). Pure.
+ * Closes warmup days: one verdict for each UTC day that is over, each day once (egress/README.md "Warmup days").
  *
- * Days without rows, such as those of a downtime, are closed as idle: they hold. `closedDay` of the record says how far
- * this came; the caller stores all of it in one guarded change.
+ * Days without rows, such as those of a downtime, are closed as idle: they hold. Pure: the caller stores all of it in
+ * one guarded change.
  */
 import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import type { AuditRecord, IpRecord, WarmupDay } from '../../store/records/warmup-records.ts'
-import { capOf, targetOf } from './warmup-curve.ts'
+import { ALL_ISPS, capOf, targetOf } from './warmup-curve.ts'
 import { judgeDay } from './warmup-gates.ts'
-import type { DayFigures, Verdict } from './warmup-gates.ts'
+import type { DayFigures, DayVerdict } from './warmup-gates.ts'
 import { andThen, isInWarmup, moveIp, unmoved } from './warmup-states.ts'
 import type { MovedIp } from './warmup-states.ts'
 
-export interface DaysToClose {
+interface DaysToClose {
   record: IpRecord
   pool: string
   curve: WarmupCurve
@@ -29,8 +28,6 @@ export interface DaysToClose {
 const MOST_DAYS = 400
 /** Healthy days in a row at the target that end the ramp (egress/README.md "Gates"). */
 export const HEALTHY_DAYS_AT_TARGET = 3
-/** isp of the rows for all together. */
-const TOTAL = '*'
 
 /** First day that is over and not closed; null: none, or this IP has no warmup. */
 export function firstOpenDay(record: IpRecord, now: number): string | null {
@@ -88,13 +85,13 @@ function closeDay(open: DaysToClose, day: string): MovedIp {
 }
 
 /** An idle day says nothing: it neither counts nor breaks the row. */
-function daysAtTargetAfter(record: IpRecord, verdict: Verdict, isAtTarget: boolean, figures: DayFigures): number {
+function daysAtTargetAfter(record: IpRecord, verdict: DayVerdict, isAtTarget: boolean, figures: DayFigures): number {
   if (!isAtTarget || !verdict.isHealthy) return 0
   return figures.granted > 0 ? record.daysAtTarget + 1 : record.daysAtTarget
 }
 
 interface Completion {
-  verdict: Verdict
+  verdict: DayVerdict
   isLast: boolean
   daysAtTarget: number
   record: IpRecord
@@ -115,7 +112,7 @@ function completeReason({ verdict, isLast, daysAtTarget, record, figures, curve 
 }
 
 function figuresOf({ record, curve, days, audit }: DaysToClose, day: string): DayFigures {
-  const totals = days.filter(({ isp }) => isp === TOTAL)
+  const totals = days.filter(({ isp }) => isp === ALL_ISPS)
   const total = totals.find((row) => row.day === day)
   const since = dayAfter(day, -2)
   const before = totals.filter((row) => row.day >= since && row.day < day)
@@ -159,7 +156,7 @@ function isHalted(state: string): boolean {
   return state === 'paused' || state === 'suspended'
 }
 
-function auditFigures(figures: DayFigures, { rates }: Verdict): AuditRecord['figures'] {
+function auditFigures(figures: DayFigures, { rates }: DayVerdict): AuditRecord['figures'] {
   const { cap, granted, firstAttempts, delivered, hard, deferred, complained } = figures
   return { cap, granted, firstAttempts, delivered, hard, deferred, complained, ...rates }
 }

@@ -1,13 +1,7 @@
 /**
- * The gates of the warmup: what the figures of a day, or of the last hour, say (egress/README.md "Gates"). Pure.
+ * The gates of the warmup: what the figures of a day, or of the last hour, say (egress/README.md "Gates").
  *
- * | verdict | when: the first line that applies |
- * | ------- | --------------------------------- |
- * | demote  | a demote limit is reached: rate, and `min_count` cases of its cause |
- * | hold    | a hold limit is reached; no mail or too little; used too little; delivery too low; a pause in the day |
- * | advance | none of these |
- *
- * A limit counts as reached from the limit itself on. A rate of nothing reaches no limit.
+ * A limit counts as reached from the limit itself on. A rate of nothing reaches no limit. Pure.
  */
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import type { IpHealth, WarmupDay } from '../../store/records/warmup-records.ts'
@@ -19,20 +13,13 @@ export type DayFigures = Omit<WarmupDay, 'ip' | 'day' | 'isp' | 'refunded'> & {
   hadPause: boolean
 }
 
-/** Why a day does not advance; the first word of a reason. */
-export type HoldKind =
-  | 'hard_bounce'
-  | 'complaint'
-  | 'deferral' // a limit of health
-  | 'delivery' // too much of what ended was not delivered
-  | 'pause' // paused or suspended for a part of the day
-  | 'idle' // no mail
-  | 'volume' // too little mail to judge by
-  | 'utilization' // too little of the cap was used
-
-export interface Verdict {
+export interface DayVerdict {
   kind: 'demote' | 'hold' | 'advance'
-  /** `<HoldKind>: <figures>`; null with advance. */
+  /**
+   * Null with advance; else a first word and figures. Of health: `hard_bounce`, `complaint`, `deferral`; `delivery`: too
+   * much of what ended was not delivered; `pause`; `idle`: no mail; `volume`: too little mail to judge by;
+   * `utilization`: too little of the cap was used.
+   */
   reason: string | null
   /** Nothing speaks against the mail itself: too little of it is no fault. */
   isHealthy: boolean
@@ -49,7 +36,7 @@ export interface Rates {
 
 type Gates = Pick<WarmupCurve, 'advance' | 'hold' | 'demote'>
 
-export function judgeDay(figures: DayFigures, gates: Gates): Verdict {
+export function judgeDay(figures: DayFigures, gates: Gates): DayVerdict {
   const rates = ratesOf(figures)
   const demoted = reachedLimit(figures, rates, gates.demote)
   if (demoted !== null) return { kind: 'demote', reason: demoted, isHealthy: false, rates }

@@ -77,7 +77,7 @@ export function isInWarmup({ state, formerState, stage }: IpRecord): boolean {
 /** Throws when the table has no such move: callers ask `canMove` first. */
 export function moveIp(record: IpRecord, pool: string, move: IpMove): MovedIp {
   const { action, now, actor, reason } = move
-  if (!canMove(record, action)) throw new Error(`${record.ip} can not ${action} while ${record.state}`)
+  if (!canMove(record, action)) throw new Error(`${record.ip} cannot ${action} while ${record.state}`)
   const state = targetState(record, MOVES[action].to)
   const isMove = state !== record.state
   const moved: IpRecord = {
@@ -87,20 +87,24 @@ export function moveIp(record: IpRecord, pool: string, move: IpMove): MovedIp {
     ...(state === 'paused' || state === 'suspended' ? { reason: isMove ? reason : record.reason } : {}),
     ...move.changes,
   }
-  const audit: AuditRecord = {
+  return { record: moved, audit: [auditRow(record, moved, move)], events: eventsOf(record, moved, pool, move) }
+}
+
+/** What the audit says of a change. */
+export function auditRow(before: IpRecord, after: IpRecord, { action, now, actor, ...move }: IpMove): AuditRecord {
+  return {
     at: now,
-    ip: record.ip,
+    ip: before.ip,
     actor,
     action,
-    fromState: record.state,
-    toState: state,
-    fromStage: record.stage,
-    toStage: moved.stage,
+    fromState: before.state,
+    toState: after.state,
+    fromStage: before.stage,
+    toStage: after.stage,
     day: move.day ?? null,
     figures: move.figures ?? {},
-    reason,
+    reason: move.reason,
   }
-  return { record: moved, audit: [audit], events: eventsOf(record, moved, pool, move) }
 }
 
 /** The first, and then what `next` makes of its record. */

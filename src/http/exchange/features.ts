@@ -5,7 +5,7 @@
 import type { HealthJson } from '../../api/health.ts'
 import type { ApiKeys } from '../../senders/api-key.ts'
 import type { Domains } from '../../senders/domains.ts'
-import type { Warmup } from '../../egress/keeper/warmup.ts'
+import type { Warmup } from '../../egress/moves/warmup.ts'
 import type { IdempotencyKeys } from '../../messages/accept/idempotency.ts'
 import type { MessageActions } from '../../messages/lookup/act-on-message.ts'
 import type { MessageLookup } from '../../messages/lookup/lookup-message.ts'

@@ -6,7 +6,7 @@ import { ipFamily } from '../../base/ip-address.ts'
 import { recordsOfTargets } from './required-records.ts'
 import type { RecordFacts } from './required-records.ts'
 
-export interface ApplianceRecord {
+interface ApplianceRecord {
   type: 'A' | 'AAAA' | 'MX' | 'TXT' | 'CNAME'
   name: string
   /** As in a zone file, without quotes and closing dots: `10 mail.example.net`. */
@@ -15,7 +15,7 @@ export interface ApplianceRecord {
   purpose: string
 }
 
-export interface NamedIp {
+interface NamedIp {
   address: string
   hostname: string
 }

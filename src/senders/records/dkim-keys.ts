@@ -12,7 +12,7 @@ import type { DkimAlgorithm, DkimKeyRecord, DkimKeyRole, PublicDkimKey } from '.
 
 const generate = promisify(generateKeyPair)
 
-export interface DkimKeyRequest {
+interface DkimKeyRequest {
   keyRing: KeyRing
   domain: string
   selector: string
@@ -70,7 +70,7 @@ const MOST_BITS = 4_096
 /** Ours: a key of 4096 bits has 3,300 characters. */
 const MOST_PEM_CHARACTERS = 16_384
 
-export type PrivateKeyReading = { ok: true; key: KeyObject } | { ok: false; problem: string }
+type PrivateKeyReading = { ok: true; key: KeyObject } | { ok: false; problem: string }
 
 /** A private key as a customer brings it: PEM without a passphrase, RSA of 2048 to 4096 bits. */
 export function readPrivateKey(pem: string): PrivateKeyReading {

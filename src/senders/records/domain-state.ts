@@ -1,16 +1,6 @@
 /**
- * What a check makes of a domain's state, and when the next one is due (senders/README.md "States of a domain"). Pure.
- *
- * | state     | sends | enters when                                                            | next check         |
- * | --------- | ----- | ---------------------------------------------------------------------- | ------------------ |
- * | pending   | no    | added; the required records were not all right in one check            | 5 min, 1 h, 1 day  |
- * | verified  | yes   | they were, in any state but suspended                                  | 6 h, more or less  |
- * | degraded  | yes   | a required record was wrong in 3 checks over at least 6 h              | 30 min             |
- * | failed    | no    | degraded for 72 h                                                      | 30 min             |
- * | suspended | no    | the operator said so                                                   | none               |
- *
- * A check without an answer for a required record, and without a wrong one, changes nothing. A key that waits to take
- * over is looked for as often as the records of a new domain.
+ * What a check makes of a domain's state, and when the next one is due: the tables of senders/README.md "States of a
+ * domain". Pure.
  */
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'

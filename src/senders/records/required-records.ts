@@ -1,11 +1,9 @@
 /**
- * The DNS records of a sending domain: which ones its owner publishes, and what our own target names answer.
+ * The DNS records of a sending domain: which ones its owner publishes, and what our own target names answer
+ * (senders/README.md "Checks of a domain").
  *
- * The owner publishes two required records (the DKIM key, and a CNAME that gives the return path to us) and two
- * recommended ones (DMARC, and a CNAME for tracked links). A domain may have further keys: an Ed25519 one beside the
- * RSA one, one that will take over, one that did sign; each has its record. The target of the return path carries MX
- * and SPF, so a change of our IPs never needs work in the owner's DNS; `via` marks a record that another one brings
- * along (http/README.md "Domains"). Pure, never fails. RFC 6376 §3.6.1, RFC 7208 §4.5, RFC 9989 §4.7.
+ * The target of the return path carries MX and SPF, so a change of our IPs never needs work in the owner's DNS; `via`
+ * marks a record that another one brings along. Pure, never fails. RFC 6376 §3.6.1, RFC 7208 §4.5, RFC 9989 §4.7.
  */
 import { organizationalDomain } from '../../mail/organizational-domain.ts'
 import type { DkimKeyRecord, DkimKeyRole, DomainRecord, PublicDkimKey } from '../../store/records/records.ts'
@@ -42,7 +40,7 @@ export interface RequiredRecord {
 }
 
 /** A record as the DNS would give it. */
-export interface PublishedRecord {
+export interface ZoneRecord {
   type: 'TXT' | 'CNAME' | 'MX'
   name: string
   /** An MX has its priority in front: `10 mail.example.net`. */
@@ -106,16 +104,16 @@ function dkimRecord(domain: string, key: DkimKeyRecord): RequiredRecord {
 }
 
 /** What the owner's zone answers for `name` when all that we ask for is published. */
-export function recordsOfDomain(domain: DomainRecord, facts: RecordFacts, name: string): PublishedRecord[] {
+export function recordsOfDomain(domain: DomainRecord, facts: RecordFacts, name: string): ZoneRecord[] {
   return requiredRecords(domain, facts)
     .filter((record) => record.name === name && record.via === undefined)
     .map(({ type, value }) => ({ type, name, value }))
 }
 
 /** What our own target names answer: MX and SPF of the return path, and the SPF that lists every pool IP. */
-export function recordsOfTargets(facts: RecordFacts, ips: readonly string[], name: string): PublishedRecord[] {
+export function recordsOfTargets(facts: RecordFacts, ips: readonly string[], name: string): ZoneRecord[] {
   const { return_path: returnPath, spf } = facts.targets
-  const records: PublishedRecord[] = []
+  const records: ZoneRecord[] = []
   if (name === returnPath) {
     records.push({ type: 'MX', name, value: `${MX_PRIORITY} ${facts.hostname}` })
     records.push({ type: 'TXT', name, value: spfRecordValue(facts) })

@@ -38,7 +38,7 @@ function stringsOf(chunks: readonly string[]): string {
 // A quotation mark or a backslash.
 const QUOTE_OR_BACKSLASH = /["\\]/g
 
-/** Where a CNAME can not be: the same effect by the owner's own records. */
+/** Where a CNAME cannot be: the same effect by the owner's own records. */
 function insteadOf({ purpose, name, ttl }: RequiredRecord, facts: RecordFacts): string[] {
   if (purpose !== 'return_path') return []
   return [

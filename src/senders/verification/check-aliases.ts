@@ -8,7 +8,7 @@
 import type { MxRecord, Resolver } from '../../network/resolver.ts'
 import type { DomainRecord } from '../../store/records/records.ts'
 import { failed, missing, noAnswer, recordsIn, verified } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { RecordFinding } from './finding.ts'
 import { aliasHint, followAliases } from './record-hints.ts'
 import { spfRecordValue } from '../records/required-records.ts'
 import type { RecordFacts } from '../records/required-records.ts'
@@ -18,8 +18,8 @@ export async function checkReturnPath(
   domain: DomainRecord,
   lookups: Resolver,
   facts: RecordFacts,
-  spfFinding: Finding,
-): Promise<Finding> {
+  spfFinding: RecordFinding,
+): Promise<RecordFinding> {
   const name = domain.returnPath
   const target = facts.targets.return_path.toLowerCase()
   const [chain, mx] = await Promise.all([followAliases(name, lookups), lookups.mx(name)])
@@ -45,7 +45,11 @@ export async function checkReturnPath(
 const MOST_NAMED = 5
 
 /** Passes when the name leads to the tracking host, by an alias or by the same addresses. */
-export async function checkTracking(domain: DomainRecord, lookups: Resolver, facts: RecordFacts): Promise<Finding> {
+export async function checkTracking(
+  domain: DomainRecord,
+  lookups: Resolver,
+  facts: RecordFacts,
+): Promise<RecordFinding> {
   const name = domain.trackingDomain
   const target = facts.targets.tracking.toLowerCase()
   const chain = await followAliases(name, lookups)

@@ -11,7 +11,7 @@ import type { Resolver } from '../../network/resolver.ts'
 import type { DkimKeyRecord, DomainRecord, PublicDkimKey } from '../../store/records/records.ts'
 import { publicKeyOf } from '../records/dkim-keys.ts'
 import { failed, missing, noAnswer, recordsIn, verified } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { RecordFinding } from './finding.ts'
 import { doubledNameHint, QUOTED_HINT, unquoted, wildcardHint } from './record-hints.ts'
 import { dkimRecordName, dkimRecordValue } from '../records/required-records.ts'
 
@@ -28,7 +28,7 @@ export async function checkDkim(
   domain: DomainRecord,
   earlierKeys: readonly PublicDkimKey[],
   lookups: Resolver,
-): Promise<Finding> {
+): Promise<RecordFinding> {
   const name = dkimRecordName(domain.name, key.selector)
   const answer = await lookups.txt(name)
   if (answer.kind === 'no-answer') return noAnswer(answer.reason)
@@ -59,7 +59,7 @@ async function publishedKey(record: string, name: string): Promise<KeyObject> {
   return createPublicKey(found.publicKey.toString())
 }
 
-function severalRecords(records: string[], name: string, key: DkimKeyRecord): Finding {
+function severalRecords(records: string[], name: string, key: DkimKeyRecord): RecordFinding {
   const error = `${records.length} TXT records at ${name}`
   const value = dkimRecordValue(key)
   const isSplit = records.length === 2 && [records.join(''), records.toReversed().join('')].includes(value)

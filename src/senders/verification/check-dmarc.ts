@@ -8,13 +8,13 @@ import { dmarc } from 'mailauth'
 import type { Resolver } from '../../network/resolver.ts'
 import type { DomainRecord } from '../../store/records/records.ts'
 import { failed, missing, noAnswer, recordsIn, textRecords, verified } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { RecordFinding } from './finding.ts'
 import { asMailauthResolver } from './lookup-records.ts'
 import { doubledNameHint, QUOTED_HINT, unquoted, wildcardHint } from './record-hints.ts'
 
 const DMARC_START = 'v=dmarc1'
 
-export async function checkDmarc(domain: DomainRecord, lookups: Resolver): Promise<Finding> {
+export async function checkDmarc(domain: DomainRecord, lookups: Resolver): Promise<RecordFinding> {
   const name = `_dmarc.${domain.name}`
   const answer = await lookups.txt(name)
   if (answer.kind === 'no-answer') return noAnswer(answer.reason)
@@ -34,7 +34,7 @@ export async function checkDmarc(domain: DomainRecord, lookups: Resolver): Promi
     : failed(published, `the record at ${name} is not valid`, undefined)
 }
 
-async function unpublished(domain: string, name: string, texts: string[], lookups: Resolver): Promise<Finding> {
+async function unpublished(domain: string, name: string, texts: string[], lookups: Resolver): Promise<RecordFinding> {
   const isDmarc = (text: string): boolean => text.trim().toLowerCase().startsWith(DMARC_START)
   const ask: Resolver['txt'] = (asked) => lookups.txt(asked)
   if (texts.some((text) => isDmarc(unquoted(text) ?? ''))) {

@@ -8,7 +8,7 @@ import { spf } from 'mailauth'
 import type { Resolver } from '../../network/resolver.ts'
 import type { DomainRecord } from '../../store/records/records.ts'
 import { hinted, recordsIn, textRecords } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { RecordFinding } from './finding.ts'
 import { asMailauthResolver } from './lookup-records.ts'
 import { doubledNameHint, QUOTED_HINT, unquoted } from './record-hints.ts'
 import { spfRecordValue } from '../records/required-records.ts'
@@ -31,7 +31,7 @@ const SPF_START = 'v=spf1'
 /** Ours: what is longer passes nowhere. RFC 7208 §3.4 asks for 450 bytes at most. */
 const MOST_RECORD_CHARACTERS = 8_192
 
-export async function checkSpf(domain: DomainRecord, lookups: Resolver, facts: SpfFacts): Promise<Finding> {
+export async function checkSpf(domain: DomainRecord, lookups: Resolver, facts: SpfFacts): Promise<RecordFinding> {
   const name = domain.returnPath
   const answer = await lookups.txt(name)
   const found = textRecords(answer, SPF_START)

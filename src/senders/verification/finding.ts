@@ -3,7 +3,7 @@
  */
 import type { DnsAnswer } from '../../network/resolver.ts'
 
-export interface Finding {
+export interface RecordFinding {
   /** missing: nothing is published; failed: it is, with another effect; temporary_failure: no answer came. */
   status: 'verified' | 'missing' | 'failed' | 'temporary_failure'
   found: string[]
@@ -13,19 +13,19 @@ export interface Finding {
   evaluated?: { ip: string; result: string }[]
 }
 
-export function verified(found: string[]): Finding {
+export function verified(found: string[]): RecordFinding {
   return { status: 'verified', found }
 }
 
-export function missing(type: string, name: string, hint: string | undefined): Finding {
+export function missing(type: string, name: string, hint: string | undefined): RecordFinding {
   return { status: 'missing', found: [], error: `no ${type} record at ${name}`, ...hinted(hint) }
 }
 
-export function failed(found: string[], error: string, hint: string | undefined): Finding {
+export function failed(found: string[], error: string, hint: string | undefined): RecordFinding {
   return { status: 'failed', found, error, ...hinted(hint) }
 }
 
-export function noAnswer(reason: string): Finding {
+export function noAnswer(reason: string): RecordFinding {
   return { status: 'temporary_failure', found: [], error: reason }
 }
 
@@ -55,7 +55,7 @@ export function shownRecords(found: readonly string[]): string[] {
   )
 }
 
-/** As a zone file writes a byte that can not be printed (RFC 1035 §5.1), beyond a byte as JavaScript does. */
+/** As a zone file writes a byte that cannot be printed (RFC 1035 §5.1), beyond a byte as JavaScript does. */
 function escaped(character: string): string {
   const code = character.charCodeAt(0)
   return code < 256 ? `\\${String(code).padStart(3, '0')}` : `\\u${code.toString(16).padStart(4, '0')}`

@@ -10,12 +10,12 @@ import { SECOND } from '../../base/clock.ts'
 import type { Clock } from '../../base/clock.ts'
 import type { DnsAnswer, MxRecord, Resolver } from '../../network/resolver.ts'
 
-export interface CheckLookups extends Resolver {
+interface CheckLookups extends Resolver {
   /** Ends the check: gives its timer back. */
   end(): void
 }
 
-export interface CheckLookupsOptions {
+interface CheckLookupsOptions {
   resolver: Resolver
   clock: Clock
   mostMilliseconds: number

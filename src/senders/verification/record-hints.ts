@@ -13,7 +13,7 @@ const UNLIKELY_LABEL = 'sternpost-wildcard-probe'
 const MOST_ALIASES = 8
 
 /** A record that was looked for, and how to know it at another name. */
-export interface WantedRecord {
+interface WantedRecord {
   domain: string
   name: string
   /** The answer for a name, as it was asked for. */
@@ -58,7 +58,7 @@ export function unquoted(text: string): string | undefined {
 
 export const QUOTED_HINT = 'the value was entered with quotation marks or other characters in it: enter it without them'
 
-export interface AliasChain {
+interface AliasChain {
   /** What the name is an alias of, one after the other. */
   targets: string[]
   isLoop: boolean
@@ -83,7 +83,7 @@ export async function followAliases(name: string, lookups: Pick<Resolver, 'cname
   return { targets, isLoop: false, failure: undefined }
 }
 
-export interface AliasHintRequest {
+interface AliasHintRequest {
   domain: string
   name: string
   /** Where the name should lead. */

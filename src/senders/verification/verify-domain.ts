@@ -1,10 +1,6 @@
 /**
- * What the DNS really says about a sending domain's records. Effects are checked, not text (senders/README.md "Checks
- * of a domain").
- *
- * A record is `verified` when its effect is there; `pending` while nothing was ever published; `failed` when what is
- * published has another effect, or nothing is left of what was seen before; `temporary_failure` when no answer came.
- * Never throws for what the DNS holds.
+ * What the DNS really says about a sending domain's records. Effects are checked, not text; a status means what
+ * senders/README.md "Checks of a domain" says. Never throws for what the DNS holds.
  */
 import type { Resolver } from '../../network/resolver.ts'
 import type { DomainRecord, PublicDkimKey, RecordCheck } from '../../store/records/records.ts'
@@ -15,11 +11,11 @@ import { checkSpf } from './check-spf.ts'
 import type { SpfFacts } from './check-spf.ts'
 import { isRequiredKey } from '../records/domain-state.ts'
 import { shownRecords } from './finding.ts'
-import type { Finding } from './finding.ts'
+import type { RecordFinding } from './finding.ts'
 import { REQUIRED_PURPOSES } from '../records/required-records.ts'
 import type { RecordPurpose } from '../records/required-records.ts'
 
-export interface DomainCheckFacts extends SpfFacts {
+interface DomainCheckFacts extends SpfFacts {
   /** Public keys that the domain had before it was added anew. */
   earlierKeys: PublicDkimKey[]
 }
@@ -58,7 +54,7 @@ interface CheckedRecord {
   selector?: string
 }
 
-function toCheck(record: CheckedRecord, finding: Finding, domain: DomainRecord, now: number): RecordCheck {
+function toCheck(record: CheckedRecord, finding: RecordFinding, domain: DomainRecord, now: number): RecordCheck {
   const { status, found, error, hint, evaluated } = finding
   return {
     ...record,

@@ -7,14 +7,14 @@ import { dkimVerify } from 'mailauth'
 import type { Resolver } from '../../network/resolver.ts'
 import { asMailauthResolver } from './lookup-records.ts'
 
-export interface SignatureVerdict {
+interface FirstSignature {
   /** pass, fail, neutral, none, temperror or permerror (RFC 8601 §2.7.1). */
   result: string
   domain: string | null
   selector: string | null
 }
 
-export async function verifySignature(mail: Buffer, resolver: Resolver): Promise<SignatureVerdict> {
+export async function verifySignature(mail: Buffer, resolver: Resolver): Promise<FirstSignature> {
   const { results } = await dkimVerify(mail, { resolver: asMailauthResolver(resolver) })
   const first = results[0]
   return {

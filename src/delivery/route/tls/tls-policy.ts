@@ -8,7 +8,7 @@
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Configuration } from '../../../config/load-configuration.ts'
-import type { MailHost as FoundHost } from '../../../network/mail-hosts.ts'
+import type { FoundHost } from '../../../network/mail-hosts.ts'
 import { acceptsHost } from '../../../network/mta-sts.ts'
 import type { MtaSts, StsPolicy } from '../../../network/mta-sts.ts'
 import type { ValidatingResolver } from '../../../network/resolver.ts'

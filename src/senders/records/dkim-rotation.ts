@@ -1,16 +1,9 @@
 /**
- * The ways of a DKIM key from its making to its end (http/README.md "Domains"). Pure.
- *
- *   active    signs, from the start
- *   next      does not sign until its record was seen in two checks at least 10 min apart; a check that does not find
- *             it starts the count anew, one without an answer does not
- *   retiring  signed until the next one took over; its record stands 7 more days, for mail that is still on its way
- *
- * Nothing was signed for a domain that never was verified, so there the next key takes over at first sight. Each
- * algorithm goes its own way: an Ed25519 key that nobody publishes holds up no RSA key.
+ * The roles of a DKIM key from its making to its end (senders/README.md "States of a domain"). Each algorithm goes its
+ * own way: an Ed25519 key that nobody publishes holds up no RSA key. Pure.
  */
-import { DAY, MINUTE } from '../base/clock.ts'
-import type { DkimAlgorithm, DkimKeyRecord, DomainRecord, RecordCheck } from '../store/records/records.ts'
+import { DAY, MINUTE } from '../../base/clock.ts'
+import type { DkimAlgorithm, DkimKeyRecord, DomainRecord, RecordCheck } from '../../store/records/records.ts'
 
 const SEEN_FOR = 10 * MINUTE
 const RETIRING_FOR = 7 * DAY

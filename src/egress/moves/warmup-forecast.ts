@@ -1,16 +1,21 @@
 /**
- * The forecast for one IP as the API shows it (http/README.md "Forecast"). Pure.
+ * The outlook of one IP as the API shows it: the forecast of a campaign, and the volume of each day (http/README.md
+ * "Forecast"). Pure.
  *
  * The whole campaign is taken to leave from this IP. Of what waits in the pool it gets the part that its allowance is
  * of all warming IPs' there; next to an IP that needs no allowance a warming one has no backlog. A cold IP is forecast
- * as if its warmup began with the campaign.
+ * as if its warmup began with the campaign. Days are UTC dates.
  */
 import type { Configuration } from '../../config/load-configuration.ts'
+import { dayAfter, utcDay } from '../../base/utc-day.ts'
+import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
+import type { WarmupDay } from '../../store/records/warmup-records.ts'
 import type { DayCount } from '../ips/allowance.ts'
-import { ANY_ISP, forecast } from '../warmup/forecast.ts'
+import { ANY_ISP, forecast, rampOf } from '../warmup/forecast.ts'
+import type { WarmupView } from '../ips/ip-view.ts'
 import type { ForecastIp } from '../warmup/forecast.ts'
-import type { KnownIp } from '../ips/ip-registry.ts'
-import { capOf, targetOf } from '../warmup/warmup-curve.ts'
+import type { KnownIp } from '../ips/known-ip.ts'
+import { ALL_ISPS, capOf, targetStageOf } from '../warmup/warmup-curve.ts'
 
 export interface ForecastView {
   ip: string
@@ -27,7 +32,7 @@ export interface ForecastView {
   days: { date: string; stage: number | null; dailyLimit: number | null; planned: number; boundBy: string | null }[]
 }
 
-export interface ForecastParts {
+interface ForecastParts {
   known: KnownIp
   inPool: readonly KnownIp[]
   asked: { recipients: number; startAt: number | null }
@@ -73,11 +78,8 @@ export function forecastFor(parts: ForecastParts): ForecastView {
 }
 
 function forecastIp({ known, configuration, todayOf }: ForecastParts): ForecastIp {
-  const {
-    ip,
-    record,
-    curve: { curve },
-  } = known
+  const { ip, record } = known
+  const { curve } = known.curve
   const { pools, providers } = configuration
   const ownRate = pools.pools[ip.pool]?.rate ?? providers.default.rate
   const availableFrom = ip.state === 'paused' || ip.state === 'suspended' ? (ip.until ?? Infinity) : 0
@@ -88,13 +90,7 @@ function forecastIp({ known, configuration, todayOf }: ForecastParts): ForecastI
   }
   const isWarmed = ip.sends === 'all' || record.state === 'warmed' || record.formerState === 'warmed'
   if (isWarmed) return { ...common, ramp: null }
-  const today = todayOf(ip.address)
-  const granted = new Map([...(today?.grantedByIsp ?? []), [ANY_ISP, today?.granted ?? 0]])
-  const { daysAtTarget, targetDailyVolume, stage } = record
-  return {
-    ...common,
-    ramp: { curve, stage: stage ?? 1, target: targetOf(curve, targetDailyVolume), daysAtTarget, granted },
-  }
+  return { ...common, ramp: rampOf(record, curve, todayOf(ip.address)?.grantedByIsp) }
 }
 
 function backlogOf({ known, inPool, backlog }: ForecastParts): Record<string, number> {
@@ -129,4 +125,49 @@ function split(count: number, mix: Record<string, number>): Record<string, numbe
   const [first] = parts
   if (first !== undefined) first[1] += left
   return Object.fromEntries(parts)
+}
+
+export interface SendDay {
+  /** UTC date. */
+  date: string
+  /** Messages that the warmup allows; null: nothing limits it, or nothing was sent by then. */
+  planned: number | null
+  /** Messages that it sent; null: the day is still to come. */
+  sent: number | null
+}
+
+interface SendDayParts {
+  /** The warmup as it is now; null: none. */
+  warmup: WarmupView | null
+  /** Of the warmup; null: none. */
+  curve: WarmupCurve | null
+  /** Rows of all isps together count. */
+  warmupDays: readonly WarmupDay[]
+  /** Messages by UTC date; a day that is missing had none. */
+  sentDays: readonly { day: string; messages: number }[]
+  now: number
+  /** Days until today, itself included; at least 1. */
+  past: number
+  ahead: number
+}
+
+export function sendDays(parts: SendDayParts): SendDay[] {
+  const { warmupDays, sentDays, now, past, ahead } = parts
+  const today = utcDay(now)
+  const caps = new Map(warmupDays.filter(({ isp }) => isp === ALL_ISPS).map(({ day, cap }) => [day, cap]))
+  const sent = new Map(sentDays.map(({ day, messages }) => [day, messages]))
+  const offsets = Array.from({ length: past + ahead }, (_, index) => index - past + 1)
+  return offsets.map((offset) => {
+    const date = dayAfter(today, offset)
+    if (offset > 0) return { date, planned: plannedIn(parts, offset), sent: null }
+    const planned = caps.get(date) ?? (offset === 0 ? plannedIn(parts, 0) : null)
+    return { date, planned, sent: sent.get(date) ?? 0 }
+  })
+}
+
+/** So many days from today on; behind the end of the ramp its last cap stands. */
+function plannedIn({ warmup, curve }: SendDayParts, offset: number): number | null {
+  if (warmup === null || curve === null || warmup.dailyLimit === null) return null
+  const last = targetStageOf(curve, warmup.targetDailyVolume)
+  return capOf(curve, Math.max(warmup.stage, Math.min(warmup.stage + offset, last)))
 }

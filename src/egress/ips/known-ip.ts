@@ -1,0 +1,92 @@
+/**
+ * One IP of pools.yaml with all that is known of it: what follows from its settings, its record and its curve. Pure.
+ */
+import type { EgressIpSettings, Pool } from '../../config/settings/pool-settings.ts'
+import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
+import type { IpRecord, StoredIpState } from '../../store/records/warmup-records.ts'
+import type { NamedCurve } from '../warmup/warmup-curve.ts'
+import type { MovedIp } from '../warmup/warmup-states.ts'
+import type { EgressIp, Sends } from './egress-ip.ts'
+
+export interface KnownIp {
+  ip: EgressIp
+  record: IpRecord
+  /** Of its record; before a warmup that of pools.yaml. */
+  curve: NamedCurve
+}
+
+/** What becomes of an IP; null: nothing. */
+export type DecideMove = (record: IpRecord, known: KnownIp) => MovedIp | null
+
+export interface ConfiguredIp {
+  pool: string
+  poolSettings: Pool
+  settings: EgressIpSettings
+}
+
+/** In the order of the file. */
+export function configuredIps(pools: Record<string, Pool>): ConfiguredIp[] {
+  return Object.entries(pools).flatMap(([pool, poolSettings]) =>
+    poolSettings.ips.map((settings) => ({ pool, poolSettings, settings })),
+  )
+}
+
+/** `warmed: true` is read here alone: when an IP is seen for the first time. */
+export function firstRecord({ address, warmed }: EgressIpSettings, now: number): IpRecord {
+  return {
+    ip: address,
+    state: warmed ? 'warmed' : 'cold',
+    formerState: null,
+    until: null,
+    reason: null,
+    actor: 'config',
+    since: now,
+    curve: null,
+    stage: null,
+    targetDailyVolume: null,
+    startedAt: null,
+    holdReason: null,
+    daysHeld: 0,
+    daysAtTarget: 0,
+    pausedAt: [],
+    closedDay: null,
+    lastSentAt: null,
+    version: 0,
+  }
+}
+
+/** `halt`: why the IP is disabled, or null. */
+export function egressIp(
+  { pool, poolSettings, settings }: ConfiguredIp,
+  record: IpRecord,
+  curve: WarmupCurve,
+  halt: string | null,
+): EgressIp {
+  const { address, source, hostname, weight, enabled } = settings
+  const newIpLimits = newIpLimitsOf(record, curve)
+  const ip = { address, source, hostname, weight, pool, newIpLimits, poolLimits: poolSettings.limits }
+  const reason = enabled ? halt : 'disabled in pools.yaml'
+  if (reason !== null) return { ...ip, state: 'disabled', sends: 'nothing', reason, until: null }
+  const { state, until } = record
+  return { ...ip, state, sends: sendsOf(state, poolSettings), reason: record.reason, until }
+}
+
+function newIpLimitsOf({ state, stage }: IpRecord, { new_ip: limits }: WarmupCurve): EgressIp['newIpLimits'] {
+  if (stage === null || state === 'warmed' || stage >= limits.until_stage) return null
+  return { connections: limits.connections, messagesPerConnection: limits.messages_per_connection }
+}
+
+function sendsOf(state: StoredIpState, pool: Pool): Sends {
+  switch (state) {
+    case 'warmed':
+      return 'all'
+    case 'warming':
+      return 'allowance'
+    case 'paused':
+      return 'retries'
+    case 'cold':
+      return pool.require_warmup ? 'nothing' : 'all'
+    case 'suspended':
+      return 'nothing'
+  }
+}

@@ -1,0 +1,192 @@
+/**
+ * What operators do to the warmup of an IP (http/README.md "Warmup").
+ *
+ * Every call is committed with its audit row before it resolves; one that finds nothing to do changes nothing. Throws
+ * ServiceError not_found, invalid_request and conflict, as `warmup.ts` says; other errors are the store's.
+ */
+import { ServiceError } from '../../base/errors.ts'
+import { canonicalIp } from '../../base/ip-address.ts'
+import type { LiveConfiguration } from '../../config/live-configuration.ts'
+import type { IpRecord } from '../../store/records/warmup-records.ts'
+import type { IpFactsKeeper } from '../ips/ip-facts.ts'
+import type { IpRegistry } from '../ips/ip-registry.ts'
+import type { KnownIp } from '../ips/known-ip.ts'
+import { capOf } from '../warmup/warmup-curve.ts'
+import { canMove, moveIp } from '../warmup/warmup-states.ts'
+import type { IpAction, IpMove, MovedIp } from '../warmup/warmup-states.ts'
+import { beginAt } from './day-closing.ts'
+import type { WarmupKeeper } from './warmup-keeper.ts'
+import type { IpParts } from '../ips/ip-parts.ts'
+
+export interface WarmupStart {
+  /** null: that of the IP in pools.yaml, else of warmup.yaml. */
+  curve: string | null
+  /** null: 1. */
+  stage: number | null
+  /** null: that of the curve. */
+  targetDailyVolume: number | null
+  restart: boolean
+  /** Although the reverse name or the bind test speak against it. */
+  force: boolean
+}
+
+export interface ProviderChange {
+  action: 'suspend_provider' | 'resume_provider'
+  /** Id of a block of providers.yaml. */
+  provider: string
+  reason: string | null
+}
+
+/** Each resolves with the IP as it is then. */
+export interface WarmupActs {
+  start(ip: string, asked: WarmupStart, actor: string): Promise<KnownIp>
+  pause(ip: string, reason: string | null, actor: string): Promise<KnownIp>
+  resume(ip: string, actor: string): Promise<KnownIp>
+  complete(ip: string, actor: string): Promise<KnownIp>
+  /** Nothing leaves from it until it is resumed. */
+  suspendIp(ip: string, reason: string | null, actor: string): Promise<KnownIp>
+  resumeIp(ip: string, actor: string): Promise<KnownIp>
+  /** The audit row of what an operator did to its mail to one provider; none for an IP that has left pools.yaml. */
+  noteProvider(ip: string, change: ProviderChange, actor: string): Promise<void>
+}
+
+export interface WarmupActsParts extends IpParts {
+  keeper: WarmupKeeper
+  facts: IpFactsKeeper
+}
+
+export function createWarmupActs(parts: WarmupActsParts): WarmupActs {
+  const { registry, keeper, clock } = parts
+  const require = (text: string): KnownIp => requireIp(registry, text)
+
+  /** `decide` may find that nothing is to do. */
+  async function move(
+    text: string,
+    decide: (record: IpRecord, known: KnownIp) => Omit<IpMove, 'now'> | null,
+  ): Promise<KnownIp> {
+    const { ip } = require(text)
+    const known = await registry.change(ip.address, (record, current): MovedIp | null => {
+      const decided = decide(record, current)
+      return decided === null ? null : moveIp(record, ip.pool, { ...decided, now: clock.now() })
+    })
+    return known ?? require(text)
+  }
+
+  return {
+    async start(text, asked, actor) {
+      const known = require(text)
+      if (isAlreadyStarted(known, asked)) return known
+      const curve = chosenCurve(known, asked, parts.configuration)
+      if (!asked.force) await requireReady(known, parts)
+      return move(text, (record) => {
+        const action: IpAction = record.state === 'cold' ? 'start' : 'restart'
+        // Somebody else has started it while the reverse name was looked up.
+        if (action === 'restart' && !asked.restart) return null
+        if (!canMove(record, action)) return null
+        const begun = beginAt(curve, asked.stage ?? 1, clock.now())
+        return {
+          action,
+          actor,
+          reason: null,
+          changes: { ...begun, targetDailyVolume: asked.targetDailyVolume, pausedAt: [] },
+        }
+      })
+    },
+    pause: (text, reason, actor) =>
+      move(text, (record) => {
+        requireStarted(record)
+        if (record.state === 'paused') return null
+        requireMove(record, 'pause')
+        return { action: 'pause', actor, reason, changes: { formerState: record.state } }
+      }),
+    async resume(text, actor) {
+      const known = require(text)
+      const idleStage = known.record.state === 'paused' ? await keeper.rewarmStage(known) : undefined
+      return move(text, (record, { curve }) => {
+        requireStarted(record)
+        if (record.state === 'warming') return null
+        requireMove(record, 'resume')
+        if (idleStage === undefined) return { action: 'resume', actor, reason: null }
+        const reason = `idle: goes on at ${capOf(curve.curve, idleStage)} a day`
+        return { action: 'resume', actor, reason, changes: beginAt(curve.name, idleStage, clock.now()) }
+      })
+    },
+    complete: (text, actor) =>
+      move(text, (record) => {
+        if (record.state === 'warmed') return null
+        requireStarted(record)
+        requireMove(record, 'complete')
+        return { action: 'complete', actor, reason: null, changes: { holdReason: null, daysHeld: 0, daysAtTarget: 0 } }
+      }),
+    async suspendIp(text, given, actor) {
+      const { address } = require(text).ip
+      const reason = given ?? 'suspended by the operator'
+      await keeper.suspend(address, { until: null, reason, actor, isBlock: false })
+      return require(text)
+    },
+    resumeIp: (text, actor) =>
+      move(text, (record) => (canMove(record, 'unsuspend') ? { action: 'unsuspend', actor, reason: null } : null)),
+    async noteProvider(address, { action, provider, reason: given }, actor) {
+      const reason = `mail to ${provider}${given === null ? '' : `: ${given}`}`
+      await registry.change(address, (record, { ip: { pool } }) =>
+        moveIp(record, pool, { action, now: clock.now(), actor, reason, figures: { provider } }),
+      )
+    },
+  }
+}
+
+export function requireIp(registry: Pick<IpRegistry, 'find'>, text: string): KnownIp {
+  const address = canonicalIp(text)
+  if (address === undefined) throw new ServiceError('invalid_request', `ip: "${text}" is not an IP address`)
+  const known = registry.find(address)
+  if (known === undefined) throw new ServiceError('not_found', `no IP ${address} in pools.yaml`)
+  return known
+}
+
+/** Throws when only `restart` would begin again. */
+function isAlreadyStarted({ ip: { address }, record: { state } }: KnownIp, { restart }: WarmupStart): boolean {
+  if (restart || state === 'cold') return false
+  if (state === 'warming' || state === 'paused') return true
+  const text = `${address} is ${state}; restart: true (sternpost ip warmup restart ${address}) begins again`
+  throw new ServiceError('conflict', text)
+}
+
+function chosenCurve({ ip }: KnownIp, asked: WarmupStart, configuration: LiveConfiguration): string {
+  const { warmup, pools } = configuration.current()
+  const configured = pools.pools[ip.pool]?.ips.find(({ address }) => address === ip.address)?.curve
+  const name = asked.curve ?? configured ?? warmup.defaults.curve
+  const found = warmup.curves[name]
+  if (found === undefined) {
+    const names = Object.keys(warmup.curves).join(', ')
+    throw new ServiceError('invalid_request', `curve: no curve "${name}" in warmup.yaml; there are ${names}`)
+  }
+  if (asked.stage !== null && asked.stage > found.stages.length) {
+    throw new ServiceError('invalid_request', `stage: ${name} has ${found.stages.length} stages`)
+  }
+  return name
+}
+
+async function requireReady({ ip }: KnownIp, { registry, facts }: WarmupActsParts): Promise<void> {
+  const anyway = 'force: true (--force) starts anyway'
+  if (!registry.isBindable(ip.address)) {
+    throw new ServiceError('conflict', `${ip.source} cannot be bound on this machine; ${anyway}`)
+  }
+  const { status, value } = await facts.reverseName(ip)
+  if (status !== 'missing' && status !== 'mismatch') return
+  const found = status === 'missing' ? 'it has none' : `it is ${value ?? ''}, or that name does not lead back`
+  const text = `the reverse name (PTR) of ${ip.address} must be ${ip.hostname}: ${found}; ${anyway}`
+  throw new ServiceError('conflict', text)
+}
+
+function requireStarted({ ip, stage, state }: IpRecord): void {
+  if (stage !== null && state !== 'cold') return
+  throw new ServiceError('conflict', `no warmup of ${ip} was started; POST /v1/ips/${ip}/warmup starts one`)
+}
+
+/** The error says what has to come first. */
+function requireMove(record: IpRecord, action: IpAction): void {
+  if (canMove(record, action)) return
+  const { ip, state } = record
+  const first = state === 'suspended' ? `; sternpost ip resume ${ip} ends that` : ''
+  throw new ServiceError('conflict', `${ip} is ${state}${first}`)
+}

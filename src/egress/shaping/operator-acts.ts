@@ -1,0 +1,75 @@
+/**
+ * What operators do to paths: they let nothing leave from an IP to a mailbox provider, and they lift what holds mail
+ * back (commands/README.md "The command line").
+ *
+ * A suspension by hand stands beside the ladder, which receivers move, and covers paths that are not known yet. It is
+ * in force at once and then stored; `suspend` rejects when the store does.
+ */
+import { newBackOff } from './back-off.ts'
+import { heldProviders } from './hold-views.ts'
+import { lift } from './ladder.ts'
+import type { PathRecord, ShapingRecord } from './records.ts'
+import type { ShapingParts } from './shaping-parts.ts'
+import type { PathFilter, Shaping } from './shaping.ts'
+
+export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend' | 'resume'> {
+  const { now, logger, records, keeper, onOpen } = parts
+  return {
+    async suspend({ ip, provider, reason, actor }) {
+      const record = records.ipFor(ip)
+      record.heldProviders.set(provider, { since: now(), actor, reason })
+      keeper.saveSoon(record)
+      logger.warn({ ip, provider, actor, reason }, 'paths suspended by hand')
+      await keeper.tick()
+    },
+    resume(filter) {
+      const { ip, route, provider } = filter
+      const paths = [...records.paths.values()].filter((record) => isMeant(filter, record))
+      const lifted: ShapingRecord[] = paths.filter(liftPath)
+      // A lane has all IPs of a pool: one IP alone does not name it.
+      const lanes = ip === undefined ? [...records.lanes.values()].filter((record) => isMeant(filter, record)) : []
+      lifted.push(...lanes.filter(liftLadder))
+      const isWholeIp = route === undefined && provider === undefined
+      const ips = isWholeIp ? [...records.ips.values()].filter((record) => isMeant(filter, record)) : []
+      for (const record of ips.filter(liftLadder)) keeper.saveSoon(record)
+      for (const held of heldProviders(records)) {
+        if (!isMeant(filter, { ...held, route: held.provider })) continue
+        const record = records.ipFor(held.ip)
+        record.heldProviders.delete(held.provider)
+        lifted.push(record)
+      }
+      for (const record of lifted) keeper.saveSoon(record)
+      if (lifted.length > 0) logger.info({ ip, route, provider, paths: lifted.length }, 'paths resumed')
+      onOpen()
+      return lifted.length
+    },
+  }
+}
+
+function isMeant(
+  { ip, route, provider }: PathFilter,
+  record: { ip?: string; route?: string; provider?: string | null },
+): boolean {
+  return (
+    (ip === undefined || record.ip === ip) &&
+    (route === undefined || record.route === route) &&
+    (provider === undefined || record.provider === provider)
+  )
+}
+
+/** True: something held it. */
+function liftPath(record: PathRecord): boolean {
+  const { ladder, backOff, replyLimits } = record
+  const isHeld = ladder.suspension !== null || backOff.step > 0 || replyLimits.size > 0
+  lift(ladder)
+  record.backOff = { ...newBackOff(), hasWorked: backOff.hasWorked }
+  replyLimits.clear()
+  record.pace.arrivalAt = 0
+  return isHeld
+}
+
+function liftLadder({ ladder }: ShapingRecord): boolean {
+  if (ladder.suspension === null) return false
+  lift(ladder)
+  return true
+}

@@ -1,0 +1,46 @@
+/** What sending domains work with; `domains.ts` puts it together. */
+import type { Clock } from '../base/clock.ts'
+import type { KeyRing } from '../base/key-ring.ts'
+import type { Logger } from '../base/logger.ts'
+import type { Resolver } from '../network/resolver.ts'
+import type { DomainRecord, DomainTracking } from '../store/records/records.ts'
+import type { Store } from '../store/store.ts'
+import type { InTurn } from './in-turn.ts'
+import type { StateSettings } from './records/domain-state.ts'
+import type { RecordFacts } from './records/required-records.ts'
+
+export interface DomainParts {
+  store: Store
+  clock: Clock
+  /** Lookups take real time. */
+  realClock: Clock
+  keyRing: KeyRing
+  /** Without a cache of its own. */
+  resolver: Resolver
+  logger: Logger
+  /** Events were written. */
+  onEvents: () => void
+  settings: DomainsSettings
+  /** Of new domains. */
+  tracking: DomainTracking
+  /** null: no limit. */
+  mostDomains: number | null
+  facts: RecordFacts
+  poolNames: () => string[]
+  /** Every IP that mail of the domain may leave from. */
+  ipsOf: (domain: DomainRecord) => string[]
+  /** One change or recorded check of a domain at a time. */
+  inTurn: InTurn
+}
+
+/** The part `domains` of sternpost.yaml. */
+interface DomainsSettings extends StateSettings {
+  targets: RecordFacts['targets']
+  dmarc_report_address: string
+  dkim: {
+    /** Of new RSA keys. */
+    bits: number
+    /** A second key beside the RSA one. */
+    ed25519: boolean
+  }
+}
