@@ -5,13 +5,10 @@
  * with another outside world handed over: a resolver, further routes, settings. Starting either succeeds as a whole or
  * throws ProcessExit or ConfigurationError after stopping what had started.
  */
-import { startDelivery } from './assembly/delivery.ts'
-import type { OwnListeners } from './assembly/delivery.ts'
-import { openDoors } from './assembly/doors.ts'
-import type { BoundPorts } from './assembly/doors.ts'
+import { startDelivery, type OwnListeners } from './assembly/delivery.ts'
+import { openDoors, type BoundPorts } from './assembly/doors.ts'
 import { startEgress } from './assembly/egress.ts'
-import { openFoundation } from './assembly/foundation.ts'
-import type { ApplianceOptions } from './assembly/foundation.ts'
+import { openFoundation, type ApplianceOptions } from './assembly/foundation.ts'
 import { createMailFeatures } from './assembly/mail.ts'
 import { startOutboundTls } from './assembly/outbound-tls.ts'
 import { createSenders } from './assembly/senders.ts'
@@ -26,8 +23,7 @@ import {
 } from './assembly/upkeep.ts'
 import { startWebhooks } from './assembly/webhooks.ts'
 import type { Metrics } from './base/metrics.ts'
-import { startWhole, stopTogether } from './base/service/start-whole.ts'
-import type { Stops } from './base/service/start-whole.ts'
+import { startWhole, stopTogether, type Stops } from './base/service/start-whole.ts'
 import type { Warmup } from './egress/moves/warmup.ts'
 import { createCertificateWatch, createDoorCertificates } from './operations/certificates.ts'
 import { measureWhenRead } from './operations/measures.ts'

@@ -6,8 +6,7 @@
 import { existsSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import t from 'tap'
-import { filesBelow, ROOT, SOURCE, specifiersOf, targetOf } from './support/source-files.ts'
-import type { SourceFile } from './support/source-files.ts'
+import { filesBelow, ROOT, SOURCE, specifiersOf, targetOf, type SourceFile } from './support/source-files.ts'
 
 /** Folders of the project that hold text of ours. */
 const PLACES = ['src', 'test', 'scripts', 'config', 'systemd']

@@ -4,8 +4,7 @@
  * the test is known to be able to fail. The tables are explained in `src/README.md`.
  */
 import t from 'tap'
-import { filesBelow, SOURCE, specifiersOf, targetOf } from './support/source-files.ts'
-import type { SourceFile } from './support/source-files.ts'
+import { filesBelow, SOURCE, specifiersOf, targetOf, type SourceFile } from './support/source-files.ts'
 
 const MAY_IMPORT: Record<string, readonly string[]> = {
   base: [],

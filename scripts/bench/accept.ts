@@ -2,19 +2,16 @@
  * Durable acceptance alone: HTTP POST to the commit, 1 client, 50 clients, and batches, in turns with a bare Koa POST
  * that stores nothing. The messages are due in an hour: nothing is delivered meanwhile.
  */
-import { fork } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
+import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../../test/support/serve-process.ts'
 import { median, percentile, threeDigits } from './figures.ts'
-import { runLoad } from './load.ts'
-import type { LoadOptions } from './load.ts'
+import { runLoad, type LoadOptions } from './load.ts'
 import { batchBody, messageBody } from './message.ts'
 import type { BenchOptions } from './options.ts'
 import { BATCH_RECIPIENTS, bytesOf } from './sternpost-system.ts'
-import { FROM, startSternpost } from './sternpost.ts'
-import type { Sternpost } from './sternpost.ts'
+import { FROM, startSternpost, type Sternpost } from './sternpost.ts'
 import { cpuSeconds } from './process-figures.ts'
 
 export interface AcceptRow {

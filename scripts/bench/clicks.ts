@@ -8,8 +8,7 @@ import { messageUrls } from '../../src/content/message-urls.ts'
 import { apiClient } from '../../test/support/api-client.ts'
 import { freePort, MASTER_KEY } from '../../test/support/serve-process.ts'
 import { threeDigits } from './figures.ts'
-import { FROM, startSternpost } from './sternpost.ts'
-import type { Sternpost } from './sternpost.ts'
+import { FROM, startSternpost, type Sternpost } from './sternpost.ts'
 import { cpuSeconds } from './process-figures.ts'
 
 export interface ClickFigures {

@@ -5,8 +5,7 @@
  * Tells the bench its port, and on any message how many connections it had at once since the last one, and what they
  * did (`connection-work.ts`). Ends with the bench.
  */
-import { connect, createServer } from 'node:net'
-import type { AddressInfo, Socket } from 'node:net'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { createWorkCount } from './connection-work.ts'
 
 const [targetPort = 0, oneWayMilliseconds = 0] = process.argv.slice(2).map(Number)

@@ -9,11 +9,9 @@ import { runLoad } from './load.ts'
 import { messageBody } from './message.ts'
 import type { BenchOptions } from './options.ts'
 import { bytesOf } from './sternpost-system.ts'
-import { FROM, startSternpost } from './sternpost.ts'
-import type { Sternpost } from './sternpost.ts'
+import { FROM, startSternpost, type Sternpost } from './sternpost.ts'
 import { cpuSeconds } from './process-figures.ts'
-import { startSink } from './sink.ts'
-import type { Sink } from './sink.ts'
+import { startSink, type Sink } from './sink.ts'
 
 export interface DeliveryFigures {
   perSecond: number

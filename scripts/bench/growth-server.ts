@@ -8,8 +8,7 @@
  * needs is accepted right before it. Throws when a step takes much longer than it may; progress is told on stderr.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { startKeepingSink } from '../../test/support/keeping-sink.ts'
-import type { KeepingSink } from '../../test/support/keeping-sink.ts'
+import { startKeepingSink, type KeepingSink } from '../../test/support/keeping-sink.ts'
 import { until } from '../../test/support/until.ts'
 import type { Zone } from '../../test/support/zone.ts'
 import { median, percentile, threeDigits } from './figures.ts'
@@ -17,11 +16,9 @@ import type { TellProgress } from './growth-progress.ts'
 import { runLoad } from './load.ts'
 import { batchBody, messageBody } from './message.ts'
 import { bytesOf } from './sternpost-system.ts'
-import { FROM, startSternpost } from './sternpost.ts'
-import type { Sternpost } from './sternpost.ts'
+import { FROM, startSternpost, type Sternpost } from './sternpost.ts'
 import { peakMemoryBytes, residentBytes } from './process-figures.ts'
-import { startSink } from './sink.ts'
-import type { Sink } from './sink.ts'
+import { startSink, type Sink } from './sink.ts'
 
 export interface FullServerFigures {
   queued: number

@@ -2,13 +2,10 @@
  * What grows with the queue, and what must not: cost of the store's verbs, memory, answers while draining, restart, and
  * the choice of an IP.
  */
-import { measureChoosing } from './choosing.ts'
-import type { ChoosingFigures } from './choosing.ts'
+import { measureChoosing, type ChoosingFigures } from './choosing.ts'
 import { createProgress } from './growth-progress.ts'
-import { measureFullServer } from './growth-server.ts'
-import type { FullServerFigures } from './growth-server.ts'
-import { measureStoreGrowth } from './growth-store.ts'
-import type { StoreGrowthRow } from './growth-store.ts'
+import { measureFullServer, type FullServerFigures } from './growth-server.ts'
+import { measureStoreGrowth, type StoreGrowthRow } from './growth-store.ts'
 import type { BenchOptions } from './options.ts'
 
 export interface GrowthFigures {

@@ -20,11 +20,9 @@ import { batchBody, messageBody } from './message.ts'
 import type { BenchOptions } from './options.ts'
 import { startPostfixRelay } from './postfix-system.ts'
 import { bytesOf } from './sternpost-system.ts'
-import { FROM, startSternpost } from './sternpost.ts'
-import type { Sternpost } from './sternpost.ts'
+import { FROM, startSternpost, type Sternpost } from './sternpost.ts'
 import { peakMemoryBytes } from './process-figures.ts'
-import { startSink } from './sink.ts'
-import type { Sink } from './sink.ts'
+import { startSink, type Sink } from './sink.ts'
 import { runSmtpSource } from './smtp-source.ts'
 
 export interface LatencyFigures {

@@ -6,8 +6,7 @@
  * and length. Still every message is one HTTP request of its own, written when the answer to the one before was there.
  * Throws when any request is not answered with 200.
  */
-import { connect } from 'node:net'
-import type { NetConnectOpts, OnReadOpts } from 'node:net'
+import { connect, type NetConnectOpts, type OnReadOpts } from 'node:net'
 import { HEADER_END, lengthOfBody } from './http-text.ts'
 import { digitsOf, NUMBER } from './message.ts'
 

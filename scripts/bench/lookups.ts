@@ -7,8 +7,7 @@ import { percentile, threeDigits } from './figures.ts'
 import { runLoad } from './load.ts'
 import { batchBody } from './message.ts'
 import { BATCH_RECIPIENTS, bytesOf } from './sternpost-system.ts'
-import { FROM, startSternpost } from './sternpost.ts'
-import type { Sternpost } from './sternpost.ts'
+import { FROM, startSternpost, type Sternpost } from './sternpost.ts'
 import { cpuSeconds } from './process-figures.ts'
 
 export interface LookupRow {

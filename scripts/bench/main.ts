@@ -28,8 +28,7 @@ import { threeDigits } from './figures.ts'
 import { measureGrowth } from './growth.ts'
 import { measureLatency } from './latency.ts'
 import { measureLookups } from './lookups.ts'
-import { readOptions } from './options.ts'
-import type { BenchOptions, Part } from './options.ts'
+import { readOptions, type BenchOptions, type Part } from './options.ts'
 import { measureProfile } from './profile.ts'
 import {
   printAccept,

@@ -5,8 +5,7 @@
 import { chmodSync, existsSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { startChildServer } from './child-server.ts'
-import type { ChildServer } from './child-server.ts'
+import { startChildServer, type ChildServer } from './child-server.ts'
 import type { Setting } from './system.ts'
 
 export interface OpenDkim extends ChildServer {

@@ -4,8 +4,7 @@
  */
 import { runLoad } from './load.ts'
 import { batchBody, messageBody } from './message.ts'
-import { FROM } from './sternpost.ts'
-import type { Sternpost } from './sternpost.ts'
+import { FROM, type Sternpost } from './sternpost.ts'
 import type { Load, System } from './system.ts'
 
 export const BATCH_RECIPIENTS = 1_000

@@ -3,17 +3,13 @@
  * loopback, a verified sending domain with an RSA-2048 key, an API key, and a webhook endpoint that answers at once.
  * Throws when the database was not opened with `synchronous=FULL`, read back.
  */
-import { freePort, startServe } from '../../test/support/serve-process.ts'
-import type { ServeProcess } from '../../test/support/serve-process.ts'
+import { freePort, startServe, type ServeProcess } from '../../test/support/serve-process.ts'
 import { applianceZone, prepareSender, SENDING_DOMAIN } from '../../test/support/two-ips.ts'
 import { until } from '../../test/support/until.ts'
-import { startZone } from '../../test/support/zone.ts'
-import type { Zone, ZoneServer } from '../../test/support/zone.ts'
+import { startZone, type Zone, type ZoneServer } from '../../test/support/zone.ts'
 import { CHANGED_SETTINGS } from './changed-settings.ts'
-import { readBack } from './database-figures.ts'
-import type { DatabaseFigures } from './database-figures.ts'
-import { startWebhookCounter } from './webhook-counter.ts'
-import type { WebhookCounter } from './webhook-counter.ts'
+import { readBack, type DatabaseFigures } from './database-figures.ts'
+import { startWebhookCounter, type WebhookCounter } from './webhook-counter.ts'
 
 export interface SternpostOptions {
   deliveryPort: number

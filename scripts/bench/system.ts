@@ -5,8 +5,7 @@
  * they take turns on a machine where nothing else works.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Sink } from './sink.ts'
-import { startSink } from './sink.ts'
+import { startSink, type Sink } from './sink.ts'
 import { cpuSeconds, ownAndEnded, treeCpuSeconds } from './process-figures.ts'
 
 /** What every system relays to, and what it signs with. */

@@ -5,8 +5,7 @@
  */
 import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer } from 'node:net'
-import type { AddressInfo, Socket } from 'node:net'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { HEADER_END, lengthOfBody } from './http-text.ts'
 
 export interface WebhookCounter {

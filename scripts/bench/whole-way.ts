@@ -14,12 +14,10 @@ import { findHaraka, HOW_TO_GET_HARAKA, startHaraka } from './haraka-system.ts'
 import { startNodemailer, startSigningNodemailer } from './nodemailer-system.ts'
 import type { BenchOptions } from './options.ts'
 import { batchSystem, BATCH_RECIPIENTS, bytesOf, sternpostSystem } from './sternpost-system.ts'
-import { startSternpost } from './sternpost.ts'
-import type { Sternpost } from './sternpost.ts'
+import { startSternpost, type Sternpost } from './sternpost.ts'
 import { startPostfixAlone, startPostfixWithOpenDkim } from './postfix-system.ts'
 import { startSinkAlone } from './sink-system.ts'
-import { measureRun } from './system.ts'
-import type { Load, RunFigures, Setting, Start, System } from './system.ts'
+import { measureRun, type Load, type RunFigures, type Setting, type Start, type System } from './system.ts'
 
 /** Messages per second by system; null: it is not there. */
 export type ComparisonRow = { size: string } & Record<string, number | string | null>

@@ -3,8 +3,7 @@
  */
 import { packageVersion } from '../../src/base/package-version.ts'
 import { createProgram } from '../../src/commands/command-line.ts'
-import { commandTree, everyCommand } from '../../src/commands/command-tree.ts'
-import type { CommandNode } from '../../src/commands/command-tree.ts'
+import { commandTree, everyCommand, type CommandNode } from '../../src/commands/command-tree.ts'
 
 const SECOND = 1_000
 const nothing = async (): Promise<void> => {}

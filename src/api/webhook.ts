@@ -3,8 +3,7 @@
  * and "Events"). A given secret stands in no answer, a generated one in one.
  */
 import { z } from 'zod'
-import { FURTHER_EVENT_KINDS } from '../mail/event.ts'
-import type { WebhookEventKind } from '../mail/event.ts'
+import { FURTHER_EVENT_KINDS, type WebhookEventKind } from '../mail/event.ts'
 import { count, identifier, listParameters, optionalText, textList, textOrNull, time, timeOrNull } from './fields.ts'
 
 /** Above the number of event kinds: repeats and unknown kinds are named one by one. */

@@ -3,13 +3,11 @@
  * the host (simulated recipients and test keys, http/README.md "Simulated recipients").
  */
 import type { DiskGuard } from '../base/disk-guard.ts'
-import { createDispatcher } from '../delivery/dispatcher.ts'
-import type { Dispatcher } from '../delivery/dispatcher.ts'
+import { createDispatcher, type Dispatcher } from '../delivery/dispatcher.ts'
 import { startWorker } from '../delivery/start-worker.ts'
 import { CAPTURE_ADDRESS, createCaptureServer } from '../capture/capture-server.ts'
 import type { InboundPlace } from '../capture/send-report.ts'
-import { createVisit } from '../capture/visit.ts'
-import type { OwnHttpServer } from '../capture/visit.ts'
+import { createVisit, type OwnHttpServer } from '../capture/visit.ts'
 import type { EgressParts } from './egress.ts'
 import type { Foundation } from './foundation.ts'
 import type { OutboundTls } from './outbound-tls.ts'

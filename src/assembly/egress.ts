@@ -1,15 +1,13 @@
 /**
  * Dedicated IPs: pools, warmup, and what receivers let through. Delivery asks both for each message.
  */
-import { createEgress } from '../egress/egress.ts'
-import type { Egress } from '../egress/egress.ts'
+import { createEgress, type Egress } from '../egress/egress.ts'
 import { createShaping } from '../egress/shaping/create-shaping.ts'
 import type { Shaping } from '../egress/shaping/shaping.ts'
 import type { Warmup } from '../egress/moves/warmup.ts'
 import { canBind } from '../network/local-addresses.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
-import { blocklistResolver } from './foundation.ts'
-import type { Foundation } from './foundation.ts'
+import { blocklistResolver, type Foundation } from './foundation.ts'
 import type { Webhooks } from './webhooks.ts'
 
 export interface EgressParts {

@@ -2,24 +2,18 @@
  * Which hosts take the mail of a domain, and under which TLS policy: DNS, MTA-STS, DANE, the memory of plain fallbacks,
  * and the results that are reported.
  */
-import { createFindRoute } from '../delivery/route/route-message.ts'
-import type { FindRoute } from '../delivery/route/route-message.ts'
-import { createTlsMemory } from '../delivery/route/tls/tls-memory.ts'
-import type { TlsMemory } from '../delivery/route/tls/tls-memory.ts'
+import { createFindRoute, type FindRoute } from '../delivery/route/route-message.ts'
+import { createTlsMemory, type TlsMemory } from '../delivery/route/tls/tls-memory.ts'
 import { createTlsPolicies } from '../delivery/route/tls/tls-policy.ts'
-import { createTlsReports } from '../delivery/route/tls/tls-reports.ts'
-import type { TlsReports } from '../delivery/route/tls/tls-reports.ts'
-import { createTlsResults } from '../delivery/route/tls/tls-results.ts'
-import type { TlsResults } from '../delivery/route/tls/tls-results.ts'
+import { createTlsReports, type TlsReports } from '../delivery/route/tls/tls-reports.ts'
+import { createTlsResults, type TlsResults } from '../delivery/route/tls/tls-results.ts'
 import type { AcceptSubmission, Caller } from '../messages/accept/send-request.ts'
 import { createCachedResolver, createCachedValidatingResolver } from '../network/cached-resolver.ts'
 import { createMailHosts } from '../network/mail-hosts.ts'
 import { createMeasuredValidatingResolver } from '../network/measured-resolver.ts'
-import { createMtaSts } from '../network/mta-sts.ts'
-import type { MtaSts } from '../network/mta-sts.ts'
+import { createMtaSts, type MtaSts } from '../network/mta-sts.ts'
 import type { Resolver, ValidatingResolver } from '../network/resolver.ts'
-import { dnsNotes, ownAddresses, startGuardedRequest, validatingResolver } from './foundation.ts'
-import type { Foundation } from './foundation.ts'
+import { dnsNotes, ownAddresses, startGuardedRequest, validatingResolver, type Foundation } from './foundation.ts'
 
 export interface OutboundTls {
   findRoute: FindRoute

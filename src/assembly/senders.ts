@@ -2,10 +2,8 @@
  * Who may send as whom: sending domains and API keys.
  */
 import type { Egress } from '../egress/egress.ts'
-import { createApiKeys } from '../senders/api-key.ts'
-import type { ApiKeys } from '../senders/api-key.ts'
-import { createDomains } from '../senders/domains.ts'
-import type { Domains } from '../senders/domains.ts'
+import { createApiKeys, type ApiKeys } from '../senders/api-key.ts'
+import { createDomains, type Domains } from '../senders/domains.ts'
 import type { Foundation } from './foundation.ts'
 import type { Webhooks } from './webhooks.ts'
 

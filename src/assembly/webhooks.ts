@@ -2,18 +2,12 @@
  * From event rows to the customers' endpoints: managing them, the engine that posts, the stream of events.
  */
 import { packageVersion } from '../base/package-version.ts'
-import { createWebhookDeliveries } from '../webhooks/deliveries.ts'
-import type { WebhookDeliveries } from '../webhooks/deliveries.ts'
-import { createWebhookEndpoints } from '../webhooks/endpoints.ts'
-import type { WebhookEndpoints } from '../webhooks/endpoints.ts'
-import { createEventStreams } from '../webhooks/event-stream.ts'
-import type { EventStreams } from '../webhooks/event-stream.ts'
-import { createTryEndpoint } from '../webhooks/try-endpoint.ts'
-import type { TryEndpoint } from '../webhooks/try-endpoint.ts'
-import { createWebhookEngine } from '../webhooks/webhook-engine.ts'
-import type { WebhookEngine } from '../webhooks/webhook-engine.ts'
-import { ownAddresses, startGuardedRequest } from './foundation.ts'
-import type { Foundation } from './foundation.ts'
+import { createWebhookDeliveries, type WebhookDeliveries } from '../webhooks/deliveries.ts'
+import { createWebhookEndpoints, type WebhookEndpoints } from '../webhooks/endpoints.ts'
+import { createEventStreams, type EventStreams } from '../webhooks/event-stream.ts'
+import { createTryEndpoint, type TryEndpoint } from '../webhooks/try-endpoint.ts'
+import { createWebhookEngine, type WebhookEngine } from '../webhooks/webhook-engine.ts'
+import { ownAddresses, startGuardedRequest, type Foundation } from './foundation.ts'
 
 export interface Webhooks {
   webhookEndpoints: WebhookEndpoints

@@ -2,8 +2,7 @@
  * Whether the machine's clock can be trusted just now (test/README.md "Clock"): what must not happen because of a jump
  * waits until the clock was steady for a while. Never throws.
  */
-import { MINUTE, SECOND } from './clock.ts'
-import type { Clock } from './clock.ts'
+import { MINUTE, SECOND, type Clock } from './clock.ts'
 import type { Logger } from './logger.ts'
 
 interface ClockWatch {

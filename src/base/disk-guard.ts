@@ -4,8 +4,7 @@
  * throws.
  */
 import { statfs } from 'node:fs/promises'
-import { SECOND } from './clock.ts'
-import type { Clock } from './clock.ts'
+import { SECOND, type Clock } from './clock.ts'
 import { errorText } from './errors.ts'
 import type { Logger } from './logger.ts'
 

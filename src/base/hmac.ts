@@ -4,8 +4,7 @@
  * Made of two one-shot hashes: Node's Hmac objects take nearly three times as long for a few bytes, and are garbage
  * that is slow to collect. The key in both its paddings is kept as long as the key is.
  */
-import { hash } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
+import { hash, type KeyObject } from 'node:crypto'
 
 const BLOCK_BYTES = 64
 const HASH_BYTES = 32

@@ -5,8 +5,7 @@
  * Sealing is AES-256-GCM with a random nonce; the associated data ties a sealed secret to its row, so that it cannot
  * be moved to another one. `open` throws when key, row or bytes do not fit.
  */
-import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync, randomBytes } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync, randomBytes, type KeyObject } from 'node:crypto'
 
 /**
  * bounce, complaint: tokens in mail; open, click, unsubscribe: those in tracked links; storage: secrets at rest;

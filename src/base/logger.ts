@@ -4,10 +4,9 @@
  * uncaught error. A kill loses it, and so does an exit while the pipe is full.
  */
 import { fstatSync } from 'node:fs'
-import { pino } from 'pino'
+import { pino, type Logger } from 'pino'
 import { errorCode } from './errors.ts'
 import { errorFields, redactFields } from './log-redaction.ts'
-import type { Logger } from 'pino'
 
 export type { Logger } from 'pino'
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'silent'

@@ -5,8 +5,7 @@
  * A wake-up during a round makes another round at once, so none is lost. A round that throws is reported to `onError`
  * and tried again after one second: a loop never dies silently.
  */
-import { SECOND } from './clock.ts'
-import type { Clock } from './clock.ts'
+import { SECOND, type Clock } from './clock.ts'
 
 interface PollLoop {
   start(): void

@@ -4,22 +4,16 @@
  * message. Throws at start when the port is taken. RFC 5321.
  */
 import { once } from 'node:events'
-import { SMTPServer } from 'smtp-server'
-import type { SMTPServerDataStream, SMTPServerOptions, SMTPServerSession } from 'smtp-server'
-import type { Clock } from '../base/clock.ts'
-import { SECOND } from '../base/clock.ts'
+import { SMTPServer, type SMTPServerDataStream, type SMTPServerOptions, type SMTPServerSession } from 'smtp-server'
+import { SECOND, type Clock } from '../base/clock.ts'
 import { errorCode } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
-import { createCaptureStages, recipientsOf } from './capture-stages.ts'
-import type { CaptureStages } from './capture-stages.ts'
+import { createCaptureStages, recipientsOf, type CaptureStages } from './capture-stages.ts'
 import type { CaptureReplies } from './replies.ts'
 import type { InboundPlace } from './send-report.ts'
-import { createSessionTranscripts } from './session-transcripts.ts'
-import type { SessionTranscripts } from './session-transcripts.ts'
-import { createSimulation } from './simulation.ts'
-import type { CaptureRefusal, Simulation } from './simulation.ts'
-import { createVisit } from './visit.ts'
-import type { Visit } from './visit.ts'
+import { createSessionTranscripts, type SessionTranscripts } from './session-transcripts.ts'
+import { createSimulation, type CaptureRefusal, type Simulation } from './simulation.ts'
+import { createVisit, type Visit } from './visit.ts'
 
 /** One transaction as it came over the wire. */
 export interface CapturedMail {

@@ -2,10 +2,8 @@
  * `sternpost completion bash|zsh|fish`: the script by which a shell completes verbs and flags, made from the verbs
  * themselves. Values are not completed: they would have to be asked of a server while somebody types.
  */
-import { Argument } from 'commander'
-import type { Command } from 'commander'
-import { commandTree, everyCommand } from './command-tree.ts'
-import type { CommandNode } from './command-tree.ts'
+import { Argument, type Command } from 'commander'
+import { commandTree, everyCommand, type CommandNode } from './command-tree.ts'
 
 const SHELLS = { bash: bashScript, zsh: zshScript, fish: fishScript }
 type Shell = keyof typeof SHELLS

@@ -8,8 +8,7 @@
  * force after a reload: the new one, with the old values of all the others. Secrets are never shown. Pure.
  */
 import { deepFreeze } from './deep-freeze.ts'
-import { durationText, rateText } from './settings/field-types.ts'
-import type { Rate } from './settings/field-types.ts'
+import { durationText, rateText, type Rate } from './settings/field-types.ts'
 import type { FileName } from './source/finding.ts'
 import type { Configuration } from './load-configuration.ts'
 import type { EgressIpSettings, PoolSettings } from './settings/pool-settings.ts'

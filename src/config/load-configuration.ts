@@ -8,27 +8,35 @@
  * Throws ConfigurationError with all mistakes when one of them is an error; otherwise they are `warnings`.
  */
 import type { z } from 'zod'
-import { ConfigurationError } from '../base/errors.ts'
-import type { Mistake } from '../base/errors.ts'
-import { bouncesSchema, resolveBounceRuleSettings } from './settings/bounce-rule-settings.ts'
-import type { BounceRuleSettings } from './settings/bounce-rule-settings.ts'
+import { ConfigurationError, type Mistake } from '../base/errors.ts'
+import { bouncesSchema, resolveBounceRuleSettings, type BounceRuleSettings } from './settings/bounce-rule-settings.ts'
 import { crossChecks } from './checks/cross-checks.ts'
 import { deepFreeze } from './deep-freeze.ts'
 import { mistakesOf, sortMistakes } from './source/explain-mistake.ts'
 import type { FileName, Finding, Trees } from './source/finding.ts'
-import { poolsSchema, resolvePoolSettings } from './settings/pool-settings.ts'
-import type { PoolSettings } from './settings/pool-settings.ts'
-import { providersSchema, resolveProviderSettings } from './settings/provider-settings.ts'
-import type { ProviderSettings } from './settings/provider-settings.ts'
+import { poolsSchema, resolvePoolSettings, type PoolSettings } from './settings/pool-settings.ts'
+import { providersSchema, resolveProviderSettings, type ProviderSettings } from './settings/provider-settings.ts'
 import { readFolder } from './source/read-folder.ts'
-import { resolveServerSettings } from './resolve-server-settings.ts'
-import type { NeededSecrets } from './resolve-server-settings.ts'
-import { serverSchema } from './settings/server-settings.ts'
-import type { ServerSettings } from './settings/server-settings.ts'
-import { emptyMap, keyPositionAt, nearestPosition, nodeAt, pathText, treeOf, valueOf } from './source/source-tree.ts'
-import type { MapEntry, Position, SourceNode } from './source/source-tree.ts'
-import { inheritWarmupDefaults, resolveWarmupSettings, warmupSchema } from './settings/warmup-settings.ts'
-import type { WarmupSettings } from './settings/warmup-settings.ts'
+import { resolveServerSettings, type NeededSecrets } from './resolve-server-settings.ts'
+import { serverSchema, type ServerSettings } from './settings/server-settings.ts'
+import {
+  emptyMap,
+  keyPositionAt,
+  nearestPosition,
+  nodeAt,
+  pathText,
+  treeOf,
+  valueOf,
+  type MapEntry,
+  type Position,
+  type SourceNode,
+} from './source/source-tree.ts'
+import {
+  inheritWarmupDefaults,
+  resolveWarmupSettings,
+  warmupSchema,
+  type WarmupSettings,
+} from './settings/warmup-settings.ts'
 
 /** Where a mistake in an override stands. */
 const OVERRIDE_FILE = '<override>'

@@ -4,17 +4,22 @@
  *
  * Throws ConfigurationError with the mistakes of these two files; the others are not read.
  */
-import { ConfigurationError } from '../base/errors.ts'
-import type { Mistake } from '../base/errors.ts'
-import { bouncesSchema, resolveBounceRuleSettings } from './settings/bounce-rule-settings.ts'
-import type { BounceRuleSettings } from './settings/bounce-rule-settings.ts'
+import { ConfigurationError, type Mistake } from '../base/errors.ts'
+import { bouncesSchema, resolveBounceRuleSettings, type BounceRuleSettings } from './settings/bounce-rule-settings.ts'
 import { mistakesOf, sortMistakes } from './source/explain-mistake.ts'
-import { providersSchema, resolveProviderSettings } from './settings/provider-settings.ts'
-import type { ProviderSettings } from './settings/provider-settings.ts'
+import { providersSchema, resolveProviderSettings, type ProviderSettings } from './settings/provider-settings.ts'
 import { readFolder } from './source/read-folder.ts'
 import { ruleChecks } from './checks/rule-checks.ts'
-import { emptyMap, itemsAt, nearestPosition, pathText, textAt, valueOf } from './source/source-tree.ts'
-import type { Position, SourceNode } from './source/source-tree.ts'
+import {
+  emptyMap,
+  itemsAt,
+  nearestPosition,
+  pathText,
+  textAt,
+  valueOf,
+  type Position,
+  type SourceNode,
+} from './source/source-tree.ts'
 
 export interface LoadedRules {
   warnings: Mistake[]

@@ -6,11 +6,9 @@
  * there is no NUL. RFC 5322 §2.1, RFC 2045, RFC 2046 §5.
  */
 import { hash } from 'node:crypto'
-import { hasText, mostEncodedBytes, toUtf8, writeBase64, writeReadable } from './mime/body-text.ts'
-import type { BodyText } from './mime/body-text.ts'
+import { hasText, mostEncodedBytes, toUtf8, writeBase64, writeReadable, type BodyText } from './mime/body-text.ts'
 import type { UnsignedMessage } from './mime/dkim.ts'
-import { BOUNDARY_CHARACTERS } from './mime/mime-tree.ts'
-import type { MimeShape, MimeTree, MimeTreeOf } from './mime/mime-tree.ts'
+import { BOUNDARY_CHARACTERS, type MimeShape, type MimeTree, type MimeTreeOf } from './mime/mime-tree.ts'
 import { mostEscapedBytes } from './mime/quoted-printable.ts'
 
 interface MessageParts {

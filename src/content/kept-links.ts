@@ -5,8 +5,7 @@
  */
 import type { StoredContent } from '../mail/message.ts'
 import { instrumentHtml } from './html/instrument-html.ts'
-import { hostOf } from './html/link-target.ts'
-import type { Link } from './html/link-target.ts'
+import { hostOf, type Link } from './html/link-target.ts'
 import { trackedHtmlOf } from './prepare-content.ts'
 
 type KeptLink = string | Pick<Extract<Link, { kind: 'filled' }>, 'value' | 'quote'>

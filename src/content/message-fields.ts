@@ -4,8 +4,7 @@
  *
  * RFC 5322 §3.6, RFC 6532, RFC 8058 §3.1, RFC 9477 §3; http/README.md "cc and bcc" and "Unsubscribe".
  */
-import { createHash } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
+import { createHash, type KeyObject } from 'node:crypto'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { Mailbox, RenderFacts, StoredContent } from '../mail/message.ts'
 import { customField, isAscii, mailboxesField, mailboxField, plainField, textField } from './mime/encode-header.ts'

@@ -6,10 +6,8 @@
  */
 import { isAscii } from 'node:buffer'
 import type { StoredContent, Variables } from '../mail/message.ts'
-import { fillBody, withFixedLines } from './html/body-template.ts'
-import type { BodyTemplate } from './html/body-template.ts'
-import { textOf } from './mime/body-text.ts'
-import type { BodyText } from './mime/body-text.ts'
+import { fillBody, withFixedLines, type BodyTemplate } from './html/body-template.ts'
+import { textOf, type BodyText } from './mime/body-text.ts'
 import {
   fillHtml,
   fillHtmlBody,
@@ -17,16 +15,15 @@ import {
   trackedTargets,
   UNSUBSCRIBE_KEY,
   withFixedHtml,
+  type FillOptions,
+  type HtmlTemplate,
 } from './html/instrument-html.ts'
-import type { FillOptions, HtmlTemplate } from './html/instrument-html.ts'
 import { namesNonAscii } from './message-fields.ts'
 import type { MessageUrls } from './message-urls.ts'
-import { createMimeTrees } from './mime/mime-tree.ts'
-import type { MimeTreeOf } from './mime/mime-tree.ts'
+import { createMimeTrees, type MimeTreeOf } from './mime/mime-tree.ts'
 import type { Template } from './template/parse-template.ts'
 import { plainTextOf } from './html/plain-text.ts'
-import { findSubmittedHtml, readSubmittedMail } from './mime/submitted-mail.ts'
-import type { SubmittedMail } from './mime/submitted-mail.ts'
+import { findSubmittedHtml, readSubmittedMail, type SubmittedMail } from './mime/submitted-mail.ts'
 import { substitute } from './template/substitute-variables.ts'
 import { templateOf } from './template/template-problems.ts'
 

@@ -7,8 +7,7 @@ import { messageUrls } from './message-urls.ts'
 import { fieldName, splitFields } from './mime/mime-fields.ts'
 import { linksOf, prepareContent } from './prepare-content.ts'
 import type { StoredContent } from '../mail/message.ts'
-import { composeUnsigned } from './render-message.ts'
-import type { ComposeInput } from './render-message.ts'
+import { composeUnsigned, type ComposeInput } from './render-message.ts'
 
 export interface PreviewInput extends Omit<ComposeInput, 'content'> {
   content: StoredContent

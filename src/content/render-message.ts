@@ -13,14 +13,18 @@
 import type { RenderFacts } from '../mail/message.ts'
 import { complaintToken } from '../mail/return-path.ts'
 import { composeMessage } from './compose-message.ts'
-import { signMessage, SIGNATURE_ROOM } from './mime/dkim.ts'
-import type { Signer, UnsignedMessage } from './mime/dkim.ts'
-import { composedFields, dateField, messageIdField, ownFields } from './message-fields.ts'
-import type { FieldsInput, RenderSettings } from './message-fields.ts'
+import { signMessage, SIGNATURE_ROOM, type Signer, type UnsignedMessage } from './mime/dkim.ts'
+import {
+  composedFields,
+  dateField,
+  messageIdField,
+  ownFields,
+  type FieldsInput,
+  type RenderSettings,
+} from './message-fields.ts'
 import { messageUrls } from './message-urls.ts'
 import { fieldName } from './mime/mime-fields.ts'
-import { bodiesOf, submittedMailOf } from './prepare-content.ts'
-import type { MessageBodies, PreparedContent } from './prepare-content.ts'
+import { bodiesOf, submittedMailOf, type MessageBodies, type PreparedContent } from './prepare-content.ts'
 import type { SubmittedMail } from './mime/submitted-mail.ts'
 
 /** With which the rest of a submitted mail begins. */

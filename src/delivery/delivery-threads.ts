@@ -6,8 +6,7 @@
  * thread is dropped, and nobody answers. store/README.md "What a kill may cause".
  */
 import type { Worker } from 'node:worker_threads'
-import { MINUTE, SECOND } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { ThreadPlace } from '../mail/whereabouts.ts'

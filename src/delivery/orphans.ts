@@ -6,8 +6,7 @@
  * Each such row is an error of this program. It is logged with all that is known of it, and counted in
  * `sternpost_orphans_total`. An error of the store is logged; the next minute looks again.
  */
-import { SECOND } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { SECOND, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'

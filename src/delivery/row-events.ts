@@ -3,8 +3,7 @@
  * woken. Each event is told once, by the part that caused it. Never throws.
  */
 import { CAPTURE_POOL } from '../mail/simulator.ts'
-import { UNROUTED } from '../store/records/queue-records.ts'
-import type { QueueKeyState } from '../store/records/queue-records.ts'
+import { UNROUTED, type QueueKeyState } from '../store/records/queue-records.ts'
 import type { ClaimedMessage } from '../store/records/records.ts'
 import type { DispatcherParts } from './dispatcher-parts.ts'
 import type { PlacedRow } from './place/placed-row.ts'

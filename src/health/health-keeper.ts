@@ -3,16 +3,13 @@
  * the operator once per change (health/README.md "Checks"). ServiceError `invalid_request` for a check or an IP that is
  * not there; else it never rejects.
  */
-import type { Clock } from '../base/clock.ts'
-import { DAY, HOUR, MINUTE } from '../base/clock.ts'
+import { DAY, HOUR, MINUTE, type Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { CHECK_IDS, CHECKS } from './checks/check-table.ts'
-import { worstOf } from './checks/finding.ts'
-import type { HealthFinding, Result } from './checks/finding.ts'
-import { readKeptHealth, writeKeptHealth } from './kept-health.ts'
-import type { KeptHealth } from './kept-health.ts'
+import { worstOf, type HealthFinding, type Result } from './checks/finding.ts'
+import { readKeptHealth, writeKeptHealth, type KeptHealth } from './kept-health.ts'
 import type { OperatorChannel } from './operator-alert.ts'
 import { healthChange, thingOf } from './problems.ts'
 import { runChecks } from './checks/run-checks.ts'

@@ -2,16 +2,13 @@
  * A node:http or node:https server with the limits of src/README.md "Bounds", which does not listen yet. Throws
  * ProcessExit 78 for certificates that cannot be used.
  */
-import { createServer, STATUS_CODES } from 'node:http'
-import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import { createServer, STATUS_CODES, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { Duplex } from 'node:stream'
-import type { Clock } from '../base/clock.ts'
-import { SECOND } from '../base/clock.ts'
+import { SECOND, type Clock } from '../base/clock.ts'
 import { errorCode, ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
-import { readServerCertificates } from '../base/service/server-certificates.ts'
-import type { ServerCertificates } from '../base/service/server-certificates.ts'
+import { readServerCertificates, type ServerCertificates } from '../base/service/server-certificates.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { JSON_CONTENT_TYPE } from './exchange/answer-request.ts'
 import { errorAnswer } from './exchange/error-responses.ts'

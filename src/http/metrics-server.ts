@@ -5,8 +5,7 @@
  */
 import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { Middleware } from 'koa'
 import { errorText } from '../base/errors.ts'
 import { isLoopback } from '../base/ip-address.ts'

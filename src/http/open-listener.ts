@@ -4,12 +4,10 @@
  */
 import { existsSync } from 'node:fs'
 import { chmod, lstat, unlink } from 'node:fs/promises'
-import { connect } from 'node:net'
-import type { Server } from 'node:net'
+import { connect, type Server } from 'node:net'
 import { dirname } from 'node:path'
 import { errorCode, errorText, EXIT, ProcessExit } from '../base/errors.ts'
-import { listen, openPort } from '../base/service/open-port.ts'
-import type { Port } from '../base/service/open-port.ts'
+import { listen, openPort, type Port } from '../base/service/open-port.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 
 export interface HttpListener extends Port {

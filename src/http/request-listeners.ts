@@ -4,17 +4,19 @@
  * answer-request (outermost) · handlers of the listener · handle-request.
  */
 import type { ServerResponse } from 'node:http'
-import Koa from 'koa'
-import type { Middleware } from 'koa'
+import Koa, { type Middleware } from 'koa'
 import type { Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import { createAcmeRoutes } from './acme-routes.ts'
-import { createAnswerMiddleware, sendJson, sendStream, sendText } from './exchange/answer-request.ts'
-import type { RequestState } from './exchange/answer-request.ts'
-import { authenticateAdministrator, createFailedLogins, createKeyAuthentication } from './exchange/authenticate.ts'
-import type { Authenticate } from './exchange/authenticate.ts'
+import { createAnswerMiddleware, sendJson, sendStream, sendText, type RequestState } from './exchange/answer-request.ts'
+import {
+  authenticateAdministrator,
+  createFailedLogins,
+  createKeyAuthentication,
+  type Authenticate,
+} from './exchange/authenticate.ts'
 import type { BodyReader } from './exchange/body-reader.ts'
 import { createUnreadCloser } from './exchange/close-unread.ts'
 import type { HttpFeatures } from './exchange/features.ts'

@@ -6,19 +6,15 @@
  * and connections are those of src/README.md "Bounds".
  */
 import type { Server, ServerResponse } from 'node:http'
-import { Server as NetServer } from 'node:net'
-import type { Socket } from 'node:net'
+import { Server as NetServer, type Socket } from 'node:net'
 import { SECOND } from '../base/clock.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import { BODY_READER_DEFAULTS, createBodyReader } from './exchange/body-reader.ts'
 import { createConnectionLimits } from './connection-limits.ts'
-import { makeServer } from './make-server.ts'
-import type { HttpSettings, MadeServer, RequestListener } from './make-server.ts'
-import { openAdminSocket, openListener } from './open-listener.ts'
-import type { HttpListener } from './open-listener.ts'
-import { createRequestListeners } from './request-listeners.ts'
-import type { RequestListenersOptions } from './request-listeners.ts'
+import { makeServer, type HttpSettings, type MadeServer, type RequestListener } from './make-server.ts'
+import { openAdminSocket, openListener, type HttpListener } from './open-listener.ts'
+import { createRequestListeners, type RequestListenersOptions } from './request-listeners.ts'
 
 export interface HttpServersOptions extends Omit<RequestListenersOptions, 'bodies' | 'onRequest' | 'stopping'> {
   settings: HttpSettings

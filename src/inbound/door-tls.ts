@@ -6,8 +6,11 @@
  */
 import type { SecureVersion, TlsOptions } from 'node:tls'
 import { EXIT, ProcessExit } from '../base/errors.ts'
-import { readServerCertificates } from '../base/service/server-certificates.ts'
-import type { CertificateFiles, ServerCertificates } from '../base/service/server-certificates.ts'
+import {
+  readServerCertificates,
+  type CertificateFiles,
+  type ServerCertificates,
+} from '../base/service/server-certificates.ts'
 
 /** starttls: from a command on. implicit: from the first byte. */
 export type ListenerTls = 'starttls' | 'implicit' | 'none'

@@ -3,11 +3,9 @@
  * It leans on methods of the library that are not in its manual; the tests of the doors pin each of them.
  */
 import type { Socket } from 'node:net'
-import { SMTPServer } from 'smtp-server'
-import type { SMTPServerOptions } from 'smtp-server'
+import { SMTPServer, type SMTPServerOptions } from 'smtp-server'
 import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js'
-import { MINUTE } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { MINUTE, type Clock } from '../base/clock.ts'
 
 interface DialogueRules {
   clock: Clock

@@ -4,23 +4,17 @@
  *
  * `start` opens all listeners or none; it throws ProcessExit naming the setting.
  */
-import { createServer } from 'node:net'
-import type { Server, Socket } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 import type { SMTPServer } from 'smtp-server'
-import type { Clock } from '../base/clock.ts'
-import { SECOND } from '../base/clock.ts'
+import { SECOND, type Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
-import { openPort } from '../base/service/open-port.ts'
-import type { Port } from '../base/service/open-port.ts'
+import { openPort, type Port } from '../base/service/open-port.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
-import { createConnectionAdmission } from './connection-admission.ts'
-import type { ConnectionAdmission } from './connection-admission.ts'
-import { createDoorTls } from './door-tls.ts'
-import type { DoorTls, ListenerTls, TlsSettings } from './door-tls.ts'
+import { createConnectionAdmission, type ConnectionAdmission } from './connection-admission.ts'
+import { createDoorTls, type DoorTls, type ListenerTls, type TlsSettings } from './door-tls.ts'
 import { createDialogueServer } from './smtp-dialogue.ts'
-import { serverOptions } from './smtp-hooks.ts'
-import type { SmtpHooks } from './smtp-hooks.ts'
+import { serverOptions, type SmtpHooks } from './smtp-hooks.ts'
 
 export interface SmtpListener extends Port {
   tls: ListenerTls

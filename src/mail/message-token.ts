@@ -5,8 +5,7 @@
  * in front of it, truncated, compared in constant time. Forms leave no spare bits. Text that is no token of ours is read
  * as undefined; capitals are lowered, since servers change the case of local parts. RFC 4648 §6, RFC 2104.
  */
-import { timingSafeEqual } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
+import { timingSafeEqual, type KeyObject } from 'node:crypto'
 import { decodeBase32, encodeBase32, RFC_4648 } from '../base/base32.ts'
 import { hmacSha256 } from '../base/hmac.ts'
 import { identifierFromBytes, identifierToBytes } from '../base/identifier.ts'

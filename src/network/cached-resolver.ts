@@ -4,8 +4,7 @@
  * One lookup per question is under way at a time. The answers are shared: callers must not change them. Bounded by
  * names, the least used one goes first.
  */
-import { MINUTE, SECOND } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { recentEntries } from '../base/recent-entries.ts'
 import { normaliseDnsName } from './dns-resolver.ts'
 import type { DnsAnswer, MxRecord, Resolver, ValidatingResolver } from './resolver.ts'

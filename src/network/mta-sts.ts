@@ -5,12 +5,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { validateMx } from 'mailauth/lib/mta-sts.js'
-import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { GuardedRequest } from './guarded-request.ts'
 import type { Resolver } from './resolver.ts'
-import { readStsPolicy, readStsRecord } from './sts-policy.ts'
-import type { StsMode, StsTerms } from './sts-policy.ts'
+import { readStsPolicy, readStsRecord, type StsMode, type StsTerms } from './sts-policy.ts'
 
 export interface StsPolicy {
   /** The recipient domain: two domains never share a policy, whatever hosts they have. */

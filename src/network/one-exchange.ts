@@ -7,8 +7,7 @@
  * Bytes are taken as undici hands them out: a stream for each answer would cost more than all else of a short post.
  * What a failure is called names no address: error texts of the system hold some, and customers read the reasons.
  */
-import { errors } from 'undici'
-import type { Dispatcher } from 'undici'
+import { errors, type Dispatcher } from 'undici'
 import { SECOND } from '../base/clock.ts'
 import { errorCode } from '../base/errors.ts'
 

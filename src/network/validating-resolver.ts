@@ -11,8 +11,17 @@ import { connect } from 'node:net'
 import { SECOND } from '../base/clock.ts'
 import { errorCode, errorText, unreachable } from '../base/errors.ts'
 import { canonicalIp } from '../base/ip-address.ts'
-import { readAnswer, readName, RESPONSE_CODES, TYPES, writeQuestion } from './dns-message.ts'
-import type { DnsMessage, Question, QuestionType, ResourceRecord } from './dns-message.ts'
+import {
+  readAnswer,
+  readName,
+  RESPONSE_CODES,
+  TYPES,
+  writeQuestion,
+  type DnsMessage,
+  type Question,
+  type QuestionType,
+  type ResourceRecord,
+} from './dns-message.ts'
 import { isDnsName, MOST_ALIASES, normaliseDnsName } from './dns-resolver.ts'
 import type { AnswerFacts, DnsAnswer, ValidatingResolver } from './resolver.ts'
 import { readTlsa } from './tlsa.ts'

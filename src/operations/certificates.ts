@@ -6,13 +6,11 @@
  */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { DAY, toUnixSeconds } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { DAY, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
-import { readServerCertificates } from '../base/service/server-certificates.ts'
-import type { ServerCertificates } from '../base/service/server-certificates.ts'
+import { readServerCertificates, type ServerCertificates } from '../base/service/server-certificates.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 
 type CertificateFiles = ServerSettings['tls']['certificates']

@@ -2,8 +2,7 @@
  * What the checks of a running server look at: its configuration and IPs, the files as they are now, and what only the
  * running server knows. ServiceError `invalid_request` for an IP that is in no pool.
  */
-import { MINUTE, SECOND } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { ConfigurationError, ServiceError } from '../base/errors.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { LiveConfiguration } from '../config/live-configuration.ts'

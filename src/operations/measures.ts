@@ -2,8 +2,7 @@
  * Metrics that are only known by asking: what waits, how far each IP is, files and disks. Asked when somebody reads
  * them, at most every five seconds: a dashboard in many browsers costs the store nothing.
  */
-import { SECOND, toUnixSeconds } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import type { DiskGuard } from '../base/disk-guard.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'

@@ -17,10 +17,8 @@ import type { Administration, DataAdministration } from '../http/exchange/operat
 import type { Store } from '../store/store.ts'
 import { domainRoute } from './domain-route.ts'
 import type { LogLevelKeeper } from './log-level.ts'
-import { reloadResult } from './reload.ts'
-import type { Reload } from './reload.ts'
-import { createSuspensions } from './suspend-and-resume.ts'
-import type { SuspensionParts } from './suspend-and-resume.ts'
+import { reloadResult, type Reload } from './reload.ts'
+import { createSuspensions, type SuspensionParts } from './suspend-and-resume.ts'
 
 interface AdministrationParts extends SuspensionParts {
   live: ReplaceableConfiguration

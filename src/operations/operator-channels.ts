@@ -8,12 +8,16 @@
 import { randomUUID } from 'node:crypto'
 import { SECOND } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
-import { alertDocument, alertMail, alertSubject } from '../health/operator-alert.ts'
-import type { OperatorAlert, OperatorChannel } from '../health/operator-alert.ts'
+import {
+  alertDocument,
+  alertMail,
+  alertSubject,
+  type OperatorAlert,
+  type OperatorChannel,
+} from '../health/operator-alert.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import type { AcceptSubmission, Caller } from '../messages/accept/send-request.ts'
-import { createGuardedRequest } from '../network/guarded-request.ts'
-import type { GuardedRequestOptions } from '../network/guarded-request.ts'
+import { createGuardedRequest, type GuardedRequestOptions } from '../network/guarded-request.ts'
 import type { Domains } from '../senders/domains.ts'
 
 export interface OperatorChannelParts {

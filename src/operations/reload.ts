@@ -6,13 +6,11 @@
  * `reload` rejects with the ConfigurationError, ServiceError `unavailable` or the reason. Reloads come one after the
  * other; a signal that comes while one is under way leads to one more.
  */
-import { ConfigurationError, errorText, ServiceError } from '../base/errors.ts'
-import type { Mistake } from '../base/errors.ts'
+import { ConfigurationError, errorText, ServiceError, type Mistake } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { ServiceNotices } from '../base/service/service-manager.ts'
-import { changeLine, configurationDiff, withLiveKeys } from '../config/configuration-diff.ts'
-import type { ConfigurationChange } from '../config/configuration-diff.ts'
+import { changeLine, configurationDiff, withLiveKeys, type ConfigurationChange } from '../config/configuration-diff.ts'
 import { explainMistakes } from '../config/source/explain-mistake.ts'
 import type { ReplaceableConfiguration } from '../config/live-configuration.ts'
 import type { Configuration } from '../config/load-configuration.ts'

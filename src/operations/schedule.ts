@@ -4,10 +4,8 @@
  * Upkeep is a net under the parts that work by events: nothing a caller waits for hangs on it. A job never overlaps
  * itself; one that throws is logged and runs again at its next time. Every job can also be run by hand.
  */
-import cron from 'node-cron'
-import type { Logger as CronLogger, ScheduledTask } from 'node-cron'
-import { MINUTE, SECOND } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import cron, { type Logger as CronLogger, type ScheduledTask } from 'node-cron'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Job, JobDriver } from '../base/job.ts'
 import type { Logger } from '../base/logger.ts'

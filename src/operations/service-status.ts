@@ -2,8 +2,7 @@
  * How the service is: for `GET /health` (http/README.md "Health, metrics, OpenAPI"), and in one line for
  * `systemctl status`. Never rejects: a store that does not answer is part of the answer.
  */
-import { toUnixSeconds } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { toUnixSeconds, type Clock } from '../base/clock.ts'
 import type { DiskGuard } from '../base/disk-guard.ts'
 import type { Egress } from '../egress/egress.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'

@@ -3,8 +3,7 @@
  * system's clock does. When speed or time changes, every timer is armed anew; those that fell due are called in the
  * order of their times. ServiceError for a speed that cannot be.
  */
-import { MINUTE } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { MINUTE, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 
 export interface AdjustableClock extends Clock {

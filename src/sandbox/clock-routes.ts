@@ -6,8 +6,7 @@ import { DAY, SECOND, toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { readDuration } from '../config/settings/field-types.ts'
 import type { AdjustableClock } from './adjustable-clock.ts'
-import { readJsonBody, sendData } from './dev-route.ts'
-import type { DevRoutes } from './dev-route.ts'
+import { readJsonBody, sendData, type DevRoutes } from './dev-route.ts'
 
 const LONGEST_JUMP = 400 * DAY
 const FIELDS = ['speed', 'advance']

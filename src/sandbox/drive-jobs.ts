@@ -4,8 +4,7 @@
  * once.
  */
 import cron from 'node-cron'
-import { DAY, HOUR, MINUTE, SECOND } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import type { Job, JobDriver } from '../base/job.ts'
 
 /** Real time. */

@@ -14,8 +14,8 @@ import {
   readTimes,
   sendData,
   sendList,
+  type DevRoutes,
 } from './dev-route.ts'
-import type { DevRoutes } from './dev-route.ts'
 import { HOOKS_PATH } from './hook-secrets.ts'
 import type { HookAnswer, HookDelivery, WebhookInspector } from './webhook-inspector.ts'
 

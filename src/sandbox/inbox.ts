@@ -3,8 +3,7 @@
  * message that is no MIME is kept all the same, with empty header facts. Never throws for its content.
  */
 import { randomUUID } from 'node:crypto'
-import PostalMime from 'postal-mime'
-import type { Address, Email } from 'postal-mime'
+import PostalMime, { type Address, type Email } from 'postal-mime'
 import type { Logger } from '../base/logger.ts'
 import type { CapturedMail } from '../capture/capture-server.ts'
 import { createEntryWatch } from './entry-watch.ts'

@@ -7,8 +7,7 @@ import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { SECOND } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
-import { createAdjustableClock, LOWEST_SPEED } from './adjustable-clock.ts'
-import type { AdjustableClock } from './adjustable-clock.ts'
+import { createAdjustableClock, LOWEST_SPEED, type AdjustableClock } from './adjustable-clock.ts'
 
 interface KeptClock {
   clock: AdjustableClock

@@ -5,10 +5,8 @@
 import { MINUTE } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { durationText, readDuration } from '../config/settings/field-types.ts'
-import { readJsonBody, readTimes, sendData, sendList } from './dev-route.ts'
-import type { DevRoutes } from './dev-route.ts'
-import { STAGES } from '../capture/replies.ts'
-import type { CaptureReplies, ReplyRule, RuleReply, Stage } from '../capture/replies.ts'
+import { readJsonBody, readTimes, sendData, sendList, type DevRoutes } from './dev-route.ts'
+import { STAGES, type CaptureReplies, type ReplyRule, type RuleReply, type Stage } from '../capture/replies.ts'
 
 const MOST_RULES = 100
 const LONGEST_DELAY = 15 * MINUTE

@@ -5,8 +5,14 @@
  */
 import { errorText } from '../base/errors.ts'
 import type { DnsAnswer, MxRecord, Resolver } from '../network/resolver.ts'
-import { breakRecord, isBroken, OTHER_HOST_ADDRESS, OTHER_HOST_RECORDS, plain } from './broken-records.ts'
-import type { SandboxRecord } from './broken-records.ts'
+import {
+  breakRecord,
+  isBroken,
+  OTHER_HOST_ADDRESS,
+  OTHER_HOST_RECORDS,
+  plain,
+  type SandboxRecord,
+} from './broken-records.ts'
 import { CAPTURE_ADDRESS } from '../capture/capture-server.ts'
 
 export type EgressIps = readonly { address: string; hostname: string }[]

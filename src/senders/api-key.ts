@@ -3,16 +3,14 @@
  * "Secrets"). Throws ServiceError.
  */
 import { hash, randomInt } from 'node:crypto'
-import { MINUTE, SECOND, toUnixSeconds } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { MINUTE, SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import { identifierToBytes, newIdentifier } from '../base/identifier.ts'
 import { isInNetwork } from '../base/ip-address.ts'
 import type { Logger } from '../base/logger.ts'
 import type { ApiKeyChange, ApiKeyPage, ApiKeyRecord } from '../store/records/records.ts'
 import type { Store } from '../store/store.ts'
-import { checkKey } from './check-key.ts'
-import type { CreateKeyRequest, Scope } from './check-key.ts'
+import { checkKey, type CreateKeyRequest, type Scope } from './check-key.ts'
 
 export { SCOPES } from './check-key.ts'
 export type { CreateKeyRequest, Scope } from './check-key.ts'

@@ -6,8 +6,7 @@
  */
 import { ServiceError } from '../base/errors.ts'
 import type { DkimKeyRecord, DomainChange, DomainRecord } from '../store/records/records.ts'
-import { poolProblems, trackingOf } from './add-domain.ts'
-import type { TrackingRequest } from './add-domain.ts'
+import { poolProblems, trackingOf, type TrackingRequest } from './add-domain.ts'
 import type { DomainParts } from './domain-parts.ts'
 import { createDkimKey, newSelector } from './records/dkim-keys.ts'
 import { algorithmsToRotate, isRotating } from './records/dkim-rotation.ts'

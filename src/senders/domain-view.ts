@@ -5,8 +5,7 @@
 import { toUnixSeconds } from '../base/clock.ts'
 import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../store/records/records.ts'
 import { canSend } from './records/domain-state.ts'
-import { requiredRecords } from './records/required-records.ts'
-import type { RecordFacts, RequiredRecord } from './records/required-records.ts'
+import { requiredRecords, type RecordFacts, type RequiredRecord } from './records/required-records.ts'
 
 export interface RecordView extends Omit<RequiredRecord, 'selector'> {
   /** DKIM keys that do not sign now: `next` will, `retiring` did; left out for the one that signs. */

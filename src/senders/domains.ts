@@ -3,19 +3,15 @@
  * senders/README.md "States of a domain"). Makes the parts. Errors of the store are passed on.
  */
 import type { DomainRecord, DomainState } from '../store/records/records.ts'
-import { addDomain } from './add-domain.ts'
-import type { AddDomainRequest } from './add-domain.ts'
-import { createDomainChanges, unknownDomain } from './change-domain.ts'
-import type { RemovedDomain, UpdateDomainRequest } from './change-domain.ts'
+import { addDomain, type AddDomainRequest } from './add-domain.ts'
+import { createDomainChanges, unknownDomain, type RemovedDomain, type UpdateDomainRequest } from './change-domain.ts'
 import { createDomainCheck } from './domain-check.ts'
 import { createDomainChecks } from './domain-checks.ts'
 import type { DomainParts } from './domain-parts.ts'
 import { readDomainName } from './domain-name.ts'
-import { domainView } from './domain-view.ts'
-import type { DomainView } from './domain-view.ts'
+import { domainView, type DomainView } from './domain-view.ts'
 import { createInTurn } from './in-turn.ts'
-import { recordsOfDomain, recordsOfTargets } from './records/required-records.ts'
-import type { RecordFacts, ZoneRecord } from './records/required-records.ts'
+import { recordsOfDomain, recordsOfTargets, type RecordFacts, type ZoneRecord } from './records/required-records.ts'
 import { createSendingDomains } from './sending-domains.ts'
 import { zoneFile } from './records/zone-file.ts'
 

@@ -10,8 +10,7 @@ import type { DomainRecord } from '../store/records/records.ts'
 import type { Store } from '../store/store.ts'
 import { canSend } from './records/domain-state.ts'
 import { checkOf } from './domain-view.ts'
-import { requiredRecords } from './records/required-records.ts'
-import type { RecordFacts, RequiredRecord } from './records/required-records.ts'
+import { requiredRecords, type RecordFacts, type RequiredRecord } from './records/required-records.ts'
 
 interface SendingDomains {
   /** ServiceError `domain_not_verified` says what is missing and how to go on (http/README.md "Errors"). */

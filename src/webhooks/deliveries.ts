@@ -5,8 +5,7 @@
  * Throws ServiceError: `not_found`; `invalid_request` for a wrong filter; `conflict` for a replay to an endpoint that
  * is disabled, which would wait without a word.
  */
-import { SECOND, toUnixSeconds } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import type { Store } from '../store/store.ts'
 import type {

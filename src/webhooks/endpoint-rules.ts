@@ -5,8 +5,7 @@
 import { ServiceError } from '../base/errors.ts'
 import { FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../mail/event.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
-import { INCLUDED_FIELDS } from '../store/records/webhook-records.ts'
-import type { IncludedField } from '../store/records/webhook-records.ts'
+import { INCLUDED_FIELDS, type IncludedField } from '../store/records/webhook-records.ts'
 
 /** Limits of http/README.md "Webhooks", in characters. */
 const MOST_SECRET_CHARACTERS = 256

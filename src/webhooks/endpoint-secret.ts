@@ -5,8 +5,7 @@
  * was opened for posting is remembered together with its sealed bytes, so that a post costs no decryption; a changed
  * secret has other sealed bytes.
  */
-import { createSecretKey } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
+import { createSecretKey, type KeyObject } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { WebhookTarget } from '../store/records/webhook-records.ts'

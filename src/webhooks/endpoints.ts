@@ -7,8 +7,7 @@
  * again; a generated one is in the answer once. The same URL may be registered repeatedly.
  */
 import { randomBytes } from 'node:crypto'
-import { SECOND, toUnixSeconds } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import type { KeyRing } from '../base/key-ring.ts'

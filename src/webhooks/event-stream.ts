@@ -9,8 +9,7 @@
  * `open` throws ServiceError: `invalid_request` for a kind or a Last-Event-ID that is none, `rate_limited` for a stream
  * too many.
  */
-import { HOUR, SECOND } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { GIVEN_EVENT_KINDS, isSubscribed } from '../mail/event.ts'
 import type { Store } from '../store/store.ts'

@@ -5,16 +5,14 @@
  * body goes out byte for byte as stored, so the signature of a retry is the one of the first attempt. Never throws.
  * http/README.md "Events"; webhooks/README.md "Deliveries" and "Signature".
  */
-import { createSecretKey } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
+import { createSecretKey, type KeyObject } from 'node:crypto'
 import { SECOND, toUnixSeconds } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import { hmacSha256OfText } from '../base/hmac.ts'
 import type { KeyRing } from '../base/key-ring.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import type { ClaimedWebhookDelivery, WebhookTarget } from '../store/records/webhook-records.ts'
-import { openSecrets } from './endpoint-secret.ts'
-import type { OpenedSecrets } from './endpoint-secret.ts'
+import { openSecrets, type OpenedSecrets } from './endpoint-secret.ts'
 
 /** http/README.md "Events": from the start of the connect to the end of the answer's headers. */
 const ANSWER_TIMEOUT = 10 * SECOND

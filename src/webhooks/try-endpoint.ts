@@ -8,13 +8,11 @@ import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import { createKeyedLimit } from '../base/keyed-limit.ts'
-import { eventBody, FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../mail/event.ts'
-import type { WebhookEventKind } from '../mail/event.ts'
+import { eventBody, FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS, type WebhookEventKind } from '../mail/event.ts'
 import type { Store } from '../store/store.ts'
 import type { ReplayedEvent } from '../store/records/webhook-records.ts'
 import { known } from './endpoints.ts'
-import { postEvent } from './post-event.ts'
-import type { PostEventOptions } from './post-event.ts'
+import { postEvent, type PostEventOptions } from './post-event.ts'
 
 interface EndpointTrial {
   ok: boolean

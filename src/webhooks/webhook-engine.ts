@@ -6,22 +6,17 @@
  * the store cannot record, results are kept and nothing new is claimed: memory stays bounded. A post that does not end
  * is let go as a failed attempt. webhooks/README.md "Deliveries" and "In whose hand a delivery is".
  */
-import type { Clock } from '../base/clock.ts'
-import { MINUTE, SECOND } from '../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import { createPollLoop } from '../base/poll-loop.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import type { Store } from '../store/store.ts'
 import type { ClaimedWebhookDelivery } from '../store/records/webhook-records.ts'
-import { createClaimedAhead } from './claimed-ahead.ts'
-import type { ClaimedAhead } from './claimed-ahead.ts'
+import { createClaimedAhead, type ClaimedAhead } from './claimed-ahead.ts'
 import { createEndpointSlots } from './endpoint-slots.ts'
-import { notPosted, postEvent } from './post-event.ts'
-import type { PostedEvent, PostEventOptions } from './post-event.ts'
-import { createPostsUnderWay } from './posts-under-way.ts'
-import type { Post } from './posts-under-way.ts'
-import { createWebhookResults } from './webhook-results.ts'
-import type { WebhookResultsOptions } from './webhook-results.ts'
+import { notPosted, postEvent, type PostedEvent, type PostEventOptions } from './post-event.ts'
+import { createPostsUnderWay, type Post } from './posts-under-way.ts'
+import { createWebhookResults, type WebhookResultsOptions } from './webhook-results.ts'
 
 interface WebhookEngineOptions extends PostEventOptions, WebhookResultsOptions {
   store: Store

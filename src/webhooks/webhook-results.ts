@@ -4,8 +4,7 @@
  * While the store refuses them they are kept; `record` rejects then. What follows from a failed attempt is the retry
  * schedule's. webhooks/README.md "Deliveries".
  */
-import type { Clock } from '../base/clock.ts'
-import { SECOND } from '../base/clock.ts'
+import { SECOND, type Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'

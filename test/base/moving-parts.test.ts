@@ -4,8 +4,12 @@ import t from 'tap'
 import { systemClock } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
 import { createPollLoop } from '../../src/base/poll-loop.ts'
-import { answerThreadChannel, createThreadChannel } from '../../src/base/threads/thread-channel.ts'
-import type { IncomingCall, ThreadChannel } from '../../src/base/threads/thread-channel.ts'
+import {
+  answerThreadChannel,
+  createThreadChannel,
+  type IncomingCall,
+  type ThreadChannel,
+} from '../../src/base/threads/thread-channel.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 

@@ -3,8 +3,7 @@
  */
 import t from 'tap'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
-import { afterGrants, conforming, intervalOf, nextConforming } from '../../src/base/pace.ts'
-import type { Pace } from '../../src/base/pace.ts'
+import { afterGrants, conforming, intervalOf, nextConforming, type Pace } from '../../src/base/pace.ts'
 import { randomSource } from '../support/random-source.ts'
 
 /** A day from 0 on, nothing granted. */

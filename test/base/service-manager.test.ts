@@ -1,14 +1,11 @@
 /** What the service manager is told, when, and in which order. */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { createServiceManager } from '../../src/base/service/service-manager.ts'
-import type { ServiceManager } from '../../src/base/service/service-manager.ts'
+import { createServiceManager, type ServiceManager } from '../../src/base/service/service-manager.ts'
 import { stopTogether } from '../../src/base/service/start-whole.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { fakeSystemdNotify } from '../support/fake-systemd-notify.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 
 interface Managed {

@@ -3,8 +3,7 @@
  * worked on them. Each client here takes a known time for a message; the figure has to be that, whatever else is open.
  */
 import t from 'tap'
-import { createWorkCount } from '../../scripts/bench/connection-work.ts'
-import type { ObservedConnection, WorkCount } from '../../scripts/bench/connection-work.ts'
+import { createWorkCount, type ObservedConnection, type WorkCount } from '../../scripts/bench/connection-work.ts'
 
 const ROUND_TRIP = 50
 const BODY = 'Subject: Hello\r\n\r\nMAIL FROM:<nobody@example.test>\r\nDATA\r\n..\r\nQUIT\r\n'

@@ -3,8 +3,7 @@
  */
 import t from 'tap'
 import { runCommandLine } from '../../src/commands/command-line.ts'
-import { readEventStream } from '../../src/commands/mail/event-stream.ts'
-import type { StreamEvent } from '../../src/commands/mail/event-stream.ts'
+import { readEventStream, type StreamEvent } from '../../src/commands/mail/event-stream.ts'
 import { countFlag, timeFlag } from '../../src/commands/shared/flag-values.ts'
 import { followMessage } from '../../src/commands/mail/follow-message.ts'
 import { followStream } from '../../src/commands/mail/follow-stream.ts'

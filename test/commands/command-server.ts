@@ -1,15 +1,12 @@
 /**
  * A real HTTP interface on an admin socket, and `sternpost` commands that are run against it by one process.
  */
-import { fork } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
+import { fork, type ChildProcess } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import t from 'tap'
-import type { Test } from 'tap'
-import { startApi } from '../http/api-server.ts'
-import type { ApiServer, ApiServerOptions } from '../http/api-server.ts'
+import t, { type Test } from 'tap'
+import { startApi, type ApiServer, type ApiServerOptions } from '../http/api-server.ts'
 import type { Ended } from './command-runner.ts'
 
 export interface CommandServer {

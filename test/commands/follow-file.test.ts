@@ -8,8 +8,7 @@ import { appendFileSync, mkdtempSync, renameSync, rmSync, truncateSync, unlinkSy
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { until } from '../support/until.ts'
 import { sternpost } from './command-server.ts'
 

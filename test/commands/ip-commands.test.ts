@@ -4,8 +4,7 @@
  */
 import t from 'tap'
 import { dayChart } from '../../src/commands/sending/day-chart.ts'
-import { forecastReport, ipReport } from '../../src/commands/sending/ip-report.ts'
-import type { ShownIp } from '../../src/commands/sending/ip-report.ts'
+import { forecastReport, ipReport, type ShownIp } from '../../src/commands/sending/ip-report.ts'
 import { LANE, pathTo, refused } from '../egress/shaping-world.ts'
 import { keyNamed } from '../http/api-server.ts'
 import { commandServer, sternpost } from './command-server.ts'

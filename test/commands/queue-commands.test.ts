@@ -4,18 +4,15 @@
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR } from '../../src/base/clock.ts'
 import { ConfigurationError } from '../../src/base/errors.ts'
-import { loadConfiguration } from '../../src/config/load-configuration.ts'
-import type { Configuration } from '../../src/config/load-configuration.ts'
+import { loadConfiguration, type Configuration } from '../../src/config/load-configuration.ts'
 import type { Pool } from '../../src/config/settings/pool-settings.ts'
 import { poolOf, warmed, withPools } from '../egress/egress-parts.ts'
 import { acceptOne } from '../store/store-samples.ts'
 import { startZone } from '../support/zone.ts'
-import { commandServer, sternpost, writeServerFiles } from './command-server.ts'
-import type { CommandServer } from './command-server.ts'
+import { commandServer, sternpost, writeServerFiles, type CommandServer } from './command-server.ts'
 
 const rows = (stdout: string): string[][] =>
   stdout

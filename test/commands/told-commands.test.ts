@@ -7,8 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { join } from 'node:path'
 import t from 'tap'
 import { createProgram } from '../../src/commands/command-line.ts'
-import { commandTree } from '../../src/commands/command-tree.ts'
-import type { CommandNode } from '../../src/commands/command-tree.ts'
+import { commandTree, type CommandNode } from '../../src/commands/command-tree.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const FILES = ['README.md', 'src/**/*.ts', 'config/**/*.yaml', 'config/*.md', 'systemd/*']

@@ -1,6 +1,5 @@
 /** What an administrator is told of a change, and which keys of it a running server follows. */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { changeLine, configurationDiff, withLiveKeys } from '../../src/config/configuration-diff.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
 import { folderWith, load, overrides } from './folders.ts'

@@ -5,10 +5,8 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { ConfigurationError } from '../../src/base/errors.ts'
-import type { Mistake } from '../../src/base/errors.ts'
-import { loadConfiguration } from '../../src/config/load-configuration.ts'
-import type { Configuration, LoadOptions } from '../../src/config/load-configuration.ts'
+import { ConfigurationError, type Mistake } from '../../src/base/errors.ts'
+import { loadConfiguration, type Configuration, type LoadOptions } from '../../src/config/load-configuration.ts'
 
 export const SHIPPED = fileURLToPath(new URL('../../config', import.meta.url))
 export const FIXTURES = fileURLToPath(new URL('../fixtures/config', import.meta.url))

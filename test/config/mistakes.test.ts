@@ -1,8 +1,7 @@
 /** Every kind of mistake: where it points, what it says, what it suggests. */
 import { join } from 'node:path'
 import t from 'tap'
-import type { Mistake } from '../../src/base/errors.ts'
-import { ConfigurationError } from '../../src/base/errors.ts'
+import { ConfigurationError, type Mistake } from '../../src/base/errors.ts'
 import { explainMistakes } from '../../src/config/source/explain-mistake.ts'
 import { FIXTURES, folderWith, load, mistakesIn, overrides } from './folders.ts'
 

@@ -12,8 +12,8 @@ import {
   toUtf8,
   writeBase64,
   writeReadable,
+  type BodyText,
 } from '../../src/content/mime/body-text.ts'
-import type { BodyText } from '../../src/content/mime/body-text.ts'
 import { relaxedBody, withoutRuns } from '../../src/content/mime/dkim.ts'
 import { mostEscapedBytes, quotedPrintable, writeQuotedPrintable } from '../../src/content/mime/quoted-printable.ts'
 import { prepareContent } from '../../src/content/prepare-content.ts'

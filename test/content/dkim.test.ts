@@ -2,15 +2,20 @@
  * DKIM signatures, judged by verifiers that are not ours: mailauth here, dkimpy where it is installed.
  */
 import { spawnSync } from 'node:child_process'
-import { generateKeyPairSync } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
+import { generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { dkimVerify } from 'mailauth'
 import t from 'tap'
-import { createSigner, relaxedBody, SIGNATURE_ROOM, signMessage } from '../../src/content/mime/dkim.ts'
-import type { Signer, UnsignedMessage } from '../../src/content/mime/dkim.ts'
+import {
+  createSigner,
+  relaxedBody,
+  SIGNATURE_ROOM,
+  signMessage,
+  type Signer,
+  type UnsignedMessage,
+} from '../../src/content/mime/dkim.ts'
 import { missingPrograms, PYTHON } from '../support/programs.ts'
 
 /** The last 32 bytes of an Ed25519 SubjectPublicKeyInfo are the key itself (RFC 8410 §4). */

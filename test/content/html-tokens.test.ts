@@ -6,8 +6,7 @@ import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import { Tokenizer } from 'htmlparser2'
 import t from 'tap'
-import { readHtmlTokens } from '../../src/content/html/html-tokens.ts'
-import type { HtmlTokens } from '../../src/content/html/html-tokens.ts'
+import { readHtmlTokens, type HtmlTokens } from '../../src/content/html/html-tokens.ts'
 
 const CORPUS = new URL('../../../shared/corpora/html/', import.meta.url)
 const WANTED = new Set(['href', 'data-track'])

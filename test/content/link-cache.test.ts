@@ -2,8 +2,7 @@
  * The links of contents: loaded once however many ask at a time, and never an answer that is not of the content.
  */
 import t from 'tap'
-import { createLinkCache } from '../../src/content/html/link-cache.ts'
-import type { LinkCache } from '../../src/content/html/link-cache.ts'
+import { createLinkCache, type LinkCache } from '../../src/content/html/link-cache.ts'
 
 /** Half of what the cache holds. */
 const LARGE = Array.from(

@@ -9,8 +9,7 @@ import { senderIdOf } from '../../src/content/message-fields.ts'
 import { renderMessage } from '../../src/content/render-message.ts'
 import { readUnsubscribeToken } from '../../src/content/tracking-token.ts'
 import { readComplaintToken } from '../../src/mail/return-path.ts'
-import { BASE_URL, brokenLimits, dkimVerdict, input, KEYS, MESSAGE_ID, parse } from './render-input.ts'
-import type { Change } from './render-input.ts'
+import { BASE_URL, brokenLimits, dkimVerdict, input, KEYS, MESSAGE_ID, parse, type Change } from './render-input.ts'
 
 const FULL_SCALE = process.env['TEST_SCALE'] === 'full'
 

@@ -2,8 +2,7 @@ import PostalMime from 'postal-mime'
 import t from 'tap'
 import { previewMessage } from '../../src/content/preview-message.ts'
 import { renderMessage } from '../../src/content/render-message.ts'
-import { BASE_URL, input, storedContent } from './render-input.ts'
-import type { Change } from './render-input.ts'
+import { BASE_URL, input, storedContent, type Change } from './render-input.ts'
 
 function preview(change: Change) {
   return previewMessage({ ...input(change), content: storedContent(change.content) })

@@ -3,8 +3,7 @@
  */
 import { createSecretKey, generateKeyPairSync } from 'node:crypto'
 import { dkimVerify } from 'mailauth'
-import PostalMime from 'postal-mime'
-import type { Email } from 'postal-mime'
+import PostalMime, { type Email } from 'postal-mime'
 import { createSigner } from '../../src/content/mime/dkim.ts'
 import type { RenderSettings } from '../../src/content/message-fields.ts'
 import { prepareContent } from '../../src/content/prepare-content.ts'

@@ -8,8 +8,7 @@ import { trackedHtmlOf } from '../../src/content/prepare-content.ts'
 import { renderMessage } from '../../src/content/render-message.ts'
 import { findSubmittedHtml, readSubmittedMail } from '../../src/content/mime/submitted-mail.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
-import { brokenLimits, dkimVerdict, input, parse } from './render-input.ts'
-import type { Change } from './render-input.ts'
+import { brokenLimits, dkimVerdict, input, parse, type Change } from './render-input.ts'
 
 const MIME_CORPUS = new URL('../../../shared/corpora/mime/', import.meta.url)
 const CRLF = '\r\n'

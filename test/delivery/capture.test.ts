@@ -1,13 +1,11 @@
 /**
  * Mail that never leaves the host: its way, its retries, and what it does not count for.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import { simulatedWait } from '../../src/delivery/settle/retry-schedule.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { startEngine } from './start-engine.ts'
 
 const START = Date.UTC(2026, 10, 21, 12)

@@ -1,6 +1,9 @@
 import t from 'tap'
-import { createConnectionSlots } from '../../src/delivery/session/connection-slots.ts'
-import type { ConnectionSlots, SlotUser } from '../../src/delivery/session/connection-slots.ts'
+import {
+  createConnectionSlots,
+  type ConnectionSlots,
+  type SlotUser,
+} from '../../src/delivery/session/connection-slots.ts'
 
 interface Sender extends SlotUser {
   name: string

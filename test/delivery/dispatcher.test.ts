@@ -1,9 +1,7 @@
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { MINUTE } from '../../src/base/clock.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { startEngine } from './start-engine.ts'
 
 const ANNA = 'Anna@dest.test'

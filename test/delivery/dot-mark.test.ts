@@ -1,5 +1,4 @@
-import { createServer } from 'node:net'
-import type { AddressInfo, Socket } from 'node:net'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -7,8 +6,7 @@ import t from 'tap'
 import type { SessionJob } from '../../src/delivery/session/transaction-end.ts'
 import type { ScriptedMx } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
-import { BYTES, ENVELOPE, job, mx, session } from './session-kit.ts'
-import type { TestJob } from './session-kit.ts'
+import { BYTES, ENVELOPE, job, mx, session, type TestJob } from './session-kit.ts'
 
 /** Whose mark is given when the test says so. */
 function held(change: Partial<SessionJob> = {}): TestJob & { isAsked(): boolean; mark(isOurs: boolean): void } {

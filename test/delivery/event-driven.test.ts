@@ -2,19 +2,14 @@
  * Work starts by events: an idle engine does nothing, whatever waits in its queue; and nothing outlives its lifetime,
  * whatever holds it (delivery/README.md "Wake-ups" and "Expiry").
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
-import { createSchedule } from '../../src/operations/schedule.ts'
-import type { Schedule } from '../../src/operations/schedule.ts'
+import { createSchedule, type Schedule } from '../../src/operations/schedule.ts'
 import type { Store } from '../../src/store/store.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
-import { startOrderingSink } from '../support/ordering-sink.ts'
-import type { OrderingSink, OrderingSinkOptions } from '../support/ordering-sink.ts'
-import { startEngine } from './start-engine.ts'
-import type { Engine, EngineOptions } from './start-engine.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
+import { startOrderingSink, type OrderingSink, type OrderingSinkOptions } from '../support/ordering-sink.ts'
+import { startEngine, type Engine, type EngineOptions } from './start-engine.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 const ANNA = 'anna@dest.test'

@@ -1,16 +1,13 @@
 import { X509Certificate } from 'node:crypto'
-import { createServer } from 'node:net'
-import type { AddressInfo, Socket } from 'node:net'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { createServer as createTlsServer } from 'node:tls'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import type { SendEnd } from '../../src/delivery/session/transaction-end.ts'
 import type { HostTls } from '../../src/delivery/protocol/host-tls.ts'
 import type { TlsTicket } from '../../src/delivery/session/start-tls.ts'
 import { selfSigned } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
-import { BYTES, ENVELOPE, job, mx, open, OPPORTUNISTIC, REQUIRED, session } from './session-kit.ts'
-import type { Target } from './session-kit.ts'
+import { BYTES, ENVELOPE, job, mx, open, OPPORTUNISTIC, REQUIRED, session, type Target } from './session-kit.ts'
 
 const MiB = 2 ** 20
 /** Far below what they send, far above what a quiet process wavers. */

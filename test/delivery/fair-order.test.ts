@@ -1,10 +1,13 @@
 /** Whose turn it is: shares between groups, streams, lanes and retries, with loads made by hand and by chance. */
 import fc from 'fast-check'
 import t from 'tap'
-import { createFairOrder } from '../../src/delivery/claim/fair-order.ts'
-import type { Capacity, FairOrder, RoundRequest } from '../../src/delivery/claim/fair-order.ts'
-import { createTurnRing, takeTurns } from '../../src/delivery/claim/turn-ring.ts'
-import type { Taken } from '../../src/delivery/claim/turn-ring.ts'
+import {
+  createFairOrder,
+  type Capacity,
+  type FairOrder,
+  type RoundRequest,
+} from '../../src/delivery/claim/fair-order.ts'
+import { createTurnRing, takeTurns, type Taken } from '../../src/delivery/claim/turn-ring.ts'
 import type { Stream } from '../../src/mail/message.ts'
 import type { QueueKey } from '../../src/store/records/queue-records.ts'
 

@@ -2,16 +2,12 @@
  * A suspended path comes back by one message at a time, and a restart forgets nothing of it (egress/README.md
  * "Suspension ladder").
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { MINUTE } from '../../src/base/clock.ts'
 import type { PathView } from '../../src/egress/shaping/shaping.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
-import { startOrderingSink } from '../support/ordering-sink.ts'
-import type { OrderingSink } from '../support/ordering-sink.ts'
-import { startEngine } from './start-engine.ts'
-import type { Engine } from './start-engine.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
+import { startOrderingSink, type OrderingSink } from '../support/ordering-sink.ts'
+import { startEngine, type Engine } from './start-engine.ts'
 
 const ANNA = 'anna@dest.test'
 const BLOCK = '554 5.7.1 blocked using a list'

@@ -4,14 +4,17 @@
 import { createHash, X509Certificate } from 'node:crypto'
 import { once } from 'node:events'
 import { connect, createServer, getCACertificates } from 'node:tls'
-import t from 'tap'
-import type { Test } from 'tap'
-import { judgePeer, readPeer } from '../../src/delivery/protocol/host-tls.ts'
-import type { HostTls, PeerVerdict, TlsaRecord } from '../../src/delivery/protocol/host-tls.ts'
+import t, { type Test } from 'tap'
+import {
+  judgePeer,
+  readPeer,
+  type HostTls,
+  type PeerVerdict,
+  type TlsaRecord,
+} from '../../src/delivery/protocol/host-tls.ts'
 import { isUsable } from '../../src/network/tlsa.ts'
 import { missingPrograms } from '../support/programs.ts'
-import { createTestAuthority } from '../support/test-authority.ts'
-import type { IssuedCertificate, TestAuthority } from '../support/test-authority.ts'
+import { createTestAuthority, type IssuedCertificate, type TestAuthority } from '../support/test-authority.ts'
 
 const WITH_OPENSSL = { skip: missingPrograms({ openssl: ['openssl'] }) }
 const HOST = 'mx.dest.test'

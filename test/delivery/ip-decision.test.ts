@@ -1,7 +1,6 @@
 import t from 'tap'
 import { HOUR } from '../../src/base/clock.ts'
-import { decideIp } from '../../src/delivery/settle/ip-decision.ts'
-import type { IpDecisionRequest } from '../../src/delivery/settle/ip-decision.ts'
+import { decideIp, type IpDecisionRequest } from '../../src/delivery/settle/ip-decision.ts'
 
 const NOW = Date.UTC(2026, 10, 21)
 const [A, B, C] = ['192.0.2.1', '192.0.2.2', '192.0.2.3'] as const

@@ -1,7 +1,11 @@
 import t from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { createJudgeReply } from '../../src/delivery/settle/judge-reply.ts'
-import type { JudgedMessage, Judgement, JudgeRequest } from '../../src/delivery/settle/judge-reply.ts'
+import {
+  createJudgeReply,
+  type JudgedMessage,
+  type Judgement,
+  type JudgeRequest,
+} from '../../src/delivery/settle/judge-reply.ts'
 import { nextTryAt, PATH_WAITS, scheduledWait, wishedWait } from '../../src/delivery/settle/retry-schedule.ts'
 import { judgeDns } from '../../src/delivery/settle/judge-dns.ts'
 import { createClassifier } from '../../src/mail/reply/classify-reply.ts'

@@ -2,15 +2,13 @@
  * The dot mark between thread and store, and what is known of messages whose thread died.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { MINUTE } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createDotMarks } from '../../src/delivery/settle/dot-marks.ts'
 import type { RowClaim } from '../../src/store/records/records.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { startEngine } from './start-engine.ts'
 

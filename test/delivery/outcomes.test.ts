@@ -2,17 +2,14 @@
  * What is kept of a try and what follows from it: events, suppression, dialogue, and why a message waits.
  */
 import PostalMime from 'postal-mime'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { dkimVerify } from 'mailauth'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import type { RecordCheck } from '../../src/store/records/records.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { MxMessage, ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { scriptedMx, type MxMessage, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
-import { DKIM_RECORDS, startEngine } from './start-engine.ts'
-import type { Engine } from './start-engine.ts'
+import { DKIM_RECORDS, startEngine, type Engine } from './start-engine.ts'
 
 const ANNA = 'Anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)

@@ -1,13 +1,10 @@
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { PathFacts } from '../../src/delivery/place/path-facts.ts'
-import { createPaths } from '../../src/delivery/place/paths.ts'
-import type { Paths } from '../../src/delivery/place/paths.ts'
+import { createPaths, type Paths } from '../../src/delivery/place/paths.ts'
 import type { PathRow } from '../../src/delivery/place/take-rows.ts'
 import type { Gate, OpenGate, Tokens } from '../../src/egress/shaping/shaping.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 
 const OPEN: OpenGate = {
   kind: 'open',

@@ -1,12 +1,10 @@
 import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { RouteGroup } from '../../src/delivery/claim/order-places.ts'
-import { createQueueDirectory } from '../../src/delivery/claim/queue-directory.ts'
-import type { QueueDirectory } from '../../src/delivery/claim/queue-directory.ts'
+import { createQueueDirectory, type QueueDirectory } from '../../src/delivery/claim/queue-directory.ts'
 import { createTimeHeap } from '../../src/base/time-heap.ts'
 import type { QueueKey, QueueKeyState } from '../../src/store/records/queue-records.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 
 const MOST_COUNTED = 1_000
 

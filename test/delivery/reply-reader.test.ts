@@ -1,7 +1,6 @@
 import t from 'tap'
 import { createMessageBody } from '../../src/delivery/session/message-body.ts'
-import { createReplyReader } from '../../src/delivery/session/reply-reader.ts'
-import type { RawReply } from '../../src/delivery/session/reply-reader.ts'
+import { createReplyReader, type RawReply } from '../../src/delivery/session/reply-reader.ts'
 import {
   helloName,
   mailCommand,

@@ -1,16 +1,13 @@
 /**
  * Who goes first, and who waits for nobody, through the whole engine.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { startOrderingSink } from '../support/ordering-sink.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
-import { startEngine } from './start-engine.ts'
-import type { AcceptOptions, Engine } from './start-engine.ts'
+import { startEngine, type AcceptOptions, type Engine } from './start-engine.ts'
 
 const START = Date.UTC(2026, 10, 21, 12)
 const FULL = process.env['TEST_SCALE'] === 'full'

@@ -4,15 +4,18 @@
 import { createSecureContext } from 'node:tls'
 import type { Test } from 'tap'
 import type { HostTls } from '../../src/delivery/protocol/host-tls.ts'
-import { openSession } from '../../src/delivery/session/smtp-session.ts'
-import type { Opened, SessionTarget, SessionTimeouts, SmtpSession } from '../../src/delivery/session/smtp-session.ts'
+import {
+  openSession,
+  type Opened,
+  type SessionTarget,
+  type SessionTimeouts,
+  type SmtpSession,
+} from '../../src/delivery/session/smtp-session.ts'
 import type { SmtpEnvelope } from '../../src/delivery/session/smtp-extensions.ts'
 import type { TlsTicket } from '../../src/delivery/session/start-tls.ts'
 import type { SendEnd, SessionJob } from '../../src/delivery/session/transaction-end.ts'
-import { reuseLine } from '../../src/delivery/session/transcript.ts'
-import type { Transcript } from '../../src/delivery/session/transcript.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { reuseLine, type Transcript } from '../../src/delivery/session/transcript.ts'
+import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 
 export const BYTES = Buffer.from('Subject: hello\r\n\r\n.a dot, and\r\n..two\r\n')
 export const ENVELOPE: SmtpEnvelope = {

@@ -1,5 +1,4 @@
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND, systemClock } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createClaimHistory } from '../../src/delivery/settle/claim-history.ts'
@@ -9,8 +8,7 @@ import { createOutcomeRecorder } from '../../src/delivery/settle/outcome-recorde
 import type { ClaimedMessage } from '../../src/store/records/records.ts'
 import { locationIn } from '../store/sqlite-support.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { scriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
 import { until } from '../support/until.ts'
 import { startEngine } from './start-engine.ts'
 

@@ -2,18 +2,14 @@
  * The reason for which a message waits, as `explain` and the statistics of an IP tell it: one test for each cause of
  * delivery/README.md "Why a message waits", made by the world and not by a stub.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import { createClassifier } from '../../src/mail/reply/classify-reply.ts'
 import { createExplainMessage } from '../../src/messages/lookup/explain-message.ts'
 import type { QueuedRows, WaitingFor } from '../../src/store/records/queue-records.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
-import { startOrderingSink } from '../support/ordering-sink.ts'
-import type { OrderingSink, OrderingSinkOptions } from '../support/ordering-sink.ts'
-import { startEngine } from './start-engine.ts'
-import type { Engine, EngineOptions } from './start-engine.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
+import { startOrderingSink, type OrderingSink, type OrderingSinkOptions } from '../support/ordering-sink.ts'
+import { startEngine, type Engine, type EngineOptions } from './start-engine.ts'
 
 const ANNA = 'anna@dest.test'
 const IP = '127.0.0.11'

@@ -1,15 +1,11 @@
 /**
  * From which IP a message leaves, through the whole engine: allowance, greylisting, blocks.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { ScriptedMx, ScriptedMxOptions } from '../support/scripted-mx.ts'
-import { startEngine } from './start-engine.ts'
-import type { Engine, EngineOptions } from './start-engine.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
+import { scriptedMx, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'
+import { startEngine, type Engine, type EngineOptions } from './start-engine.ts'
 
 const ANNA = 'anna@dest.test'
 const START = Date.UTC(2026, 10, 21, 12)

@@ -3,8 +3,7 @@
  */
 import fc from 'fast-check'
 import t from 'tap'
-import { inOrderOfScore, seedOf } from '../../src/egress/ips/choose-ip.ts'
-import type { WeightedIp } from '../../src/egress/ips/choose-ip.ts'
+import { inOrderOfScore, seedOf, type WeightedIp } from '../../src/egress/ips/choose-ip.ts'
 
 const candidate = (address: string, weight: number): WeightedIp => ({ address, weight, seed: seedOf(address) })
 

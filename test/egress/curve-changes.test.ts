@@ -6,8 +6,15 @@ import t from 'tap'
 import { DAY } from '../../src/base/clock.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
 import type { WarmupCurve } from '../../src/config/settings/warmup-settings.ts'
-import { ipSettings, poolOf, shipped, startAsked, startEgressWorld, withPools } from './egress-parts.ts'
-import type { EgressWorld } from './egress-parts.ts'
+import {
+  ipSettings,
+  poolOf,
+  shipped,
+  startAsked,
+  startEgressWorld,
+  withPools,
+  type EgressWorld,
+} from './egress-parts.ts'
 
 const IP = '127.0.0.11'
 const onePool = withPools({ default: poolOf([ipSettings(IP)]) })

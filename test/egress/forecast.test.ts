@@ -4,8 +4,13 @@
 import t from 'tap'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import type { WarmupCurve } from '../../src/config/settings/warmup-settings.ts'
-import { ANY_ISP, forecast } from '../../src/egress/warmup/forecast.ts'
-import type { Forecast, ForecastRamp, ForecastRequest } from '../../src/egress/warmup/forecast.ts'
+import {
+  ANY_ISP,
+  forecast,
+  type Forecast,
+  type ForecastRamp,
+  type ForecastRequest,
+} from '../../src/egress/warmup/forecast.ts'
 import {
   allowanceRule,
   capOf,

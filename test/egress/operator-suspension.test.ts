@@ -4,8 +4,7 @@
 import t from 'tap'
 import { HOUR } from '../../src/base/clock.ts'
 import type { PathFilter, PathView } from '../../src/egress/shaping/shaping.ts'
-import { closedFor, LANE, pathTo, shapingWorld } from './shaping-world.ts'
-import type { World } from './shaping-world.ts'
+import { closedFor, LANE, pathTo, shapingWorld, type World } from './shaping-world.ts'
 
 const IP = '192.0.2.1'
 const GOOGLE = pathTo('google')

@@ -6,8 +6,16 @@ import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { Pool } from '../../src/config/settings/pool-settings.ts'
 import type { Projection, ProjectionRequest } from '../../src/egress/ips/egress-ip.ts'
 import type { Egress } from '../../src/egress/egress.ts'
-import { ipSettings, MIDNIGHT, poolOf, startAsked, startEgressWorld, warmed, withPools } from './egress-parts.ts'
-import type { EgressWorld } from './egress-parts.ts'
+import {
+  ipSettings,
+  MIDNIGHT,
+  poolOf,
+  startAsked,
+  startEgressWorld,
+  warmed,
+  withPools,
+  type EgressWorld,
+} from './egress-parts.ts'
 
 const request = (changes: Partial<ProjectionRequest> = {}): ProjectionRequest => ({
   pool: 'default',

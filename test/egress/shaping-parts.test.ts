@@ -25,8 +25,8 @@ import {
   PATH_STEPS,
   stepAt,
   suspend,
+  type Ladder,
 } from '../../src/egress/shaping/ladder.ts'
-import type { Ladder } from '../../src/egress/shaping/ladder.ts'
 import { giveTokensBack, nextTokenAt, takeTokens, tokensAt } from '../../src/base/pace.ts'
 import { messagePace } from '../../src/egress/shaping/message-rates.ts'
 import { pathTo, reply, SHIPPED_PROVIDERS } from './shaping-world.ts'

@@ -7,12 +7,10 @@ import { createShaping } from '../../src/egress/shaping/create-shaping.ts'
 import type { ShapingSettings } from '../../src/egress/shaping/records.ts'
 import type { ConnectionNote, Gate, Lane, ShapedPath, Shaping, TryNote } from '../../src/egress/shaping/shaping.ts'
 import type { BounceCategory } from '../../src/mail/reply/bounce-category.ts'
-import { readSmtpReply } from '../../src/mail/reply/smtp-reply.ts'
-import type { SmtpReply, SmtpStage } from '../../src/mail/reply/smtp-reply.ts'
+import { readSmtpReply, type SmtpReply, type SmtpStage } from '../../src/mail/reply/smtp-reply.ts'
 import type { PathStateRecord } from '../../src/store/records/warmup-records.ts'
 import { SHIPPED } from '../config/folders.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 
 export const LANE: Lane = { domain: 'acme.test', stream: 'bulk' }
 export const OTHER_LANE: Lane = { domain: 'other.test', stream: 'bulk' }

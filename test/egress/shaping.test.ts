@@ -15,8 +15,8 @@ import {
   reply,
   shapingWorld,
   SHIPPED_PROVIDERS,
+  type World,
 } from './shaping-world.ts'
-import type { World } from './shaping-world.ts'
 
 const DELIVERED: TryNote = { kind: 'delivered' }
 const BLOCK = refused('550 5.7.1 your host is not welcome', 'ip_block')

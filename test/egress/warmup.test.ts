@@ -19,8 +19,8 @@ import {
   startEgressWorld,
   warmed,
   withPools,
+  type EgressWorld,
 } from './egress-parts.ts'
-import type { EgressWorld } from './egress-parts.ts'
 
 const IP = '127.0.0.11'
 const onePool = withPools({ default: poolOf([ipSettings(IP), warmed('127.0.0.12')]) })

@@ -2,8 +2,7 @@
  * The routes of administrators: who may use them, and what they do to the real store, shaping, files and DNS. Every
  * answer is held against its schema by the client.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR } from '../../src/base/clock.ts'
 import { ConfigurationError } from '../../src/base/errors.ts'
 import type { Configuration } from '../../src/config/load-configuration.ts'
@@ -12,8 +11,7 @@ import { LANE, pathTo, refused } from '../egress/shaping-world.ts'
 import { ipSettings, poolOf, warmed, withPools } from '../egress/egress-parts.ts'
 import { acceptOne } from '../store/store-samples.ts'
 import { describedRoutes } from '../support/response-check.ts'
-import { ask, get, post, shareStore, startApi } from './api-server.ts'
-import type { ApiServer, Got } from './api-server.ts'
+import { ask, get, post, shareStore, startApi, type ApiServer, type Got } from './api-server.ts'
 
 const COLD = '127.0.0.14'
 const WARMED = '127.0.0.11'

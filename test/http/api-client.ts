@@ -1,13 +1,10 @@
 /**
  * Clients of the HTTP interface that show what is on the wire. Every answer is held against the schema of its route.
  */
-import { Agent, request } from 'node:http'
-import type { IncomingHttpHeaders } from 'node:http'
-import { connect } from 'node:net'
-import type { Socket } from 'node:net'
+import { Agent, request, type IncomingHttpHeaders } from 'node:http'
+import { connect, type Socket } from 'node:net'
 import { checkResponse } from '../support/response-check.ts'
-import { keyNamed } from './api-features.ts'
-import type { KeyName } from './api-features.ts'
+import { keyNamed, type KeyName } from './api-features.ts'
 
 export interface Asked {
   method?: string

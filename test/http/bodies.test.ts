@@ -2,16 +2,27 @@
  * Request bodies: what is read, what is refused unread, and what hostile JSON does.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
-import type { IncomingMessage } from 'node:http'
-import t from 'tap'
-import type { Test } from 'tap'
+import { createServer, type IncomingMessage } from 'node:http'
+import t, { type Test } from 'tap'
 import { ServiceError } from '../../src/base/errors.ts'
-import { BODY_READER_DEFAULTS, createBodyReader } from '../../src/http/exchange/body-reader.ts'
-import type { BodyReader, BodyReaderOptions } from '../../src/http/exchange/body-reader.ts'
+import {
+  BODY_READER_DEFAULTS,
+  createBodyReader,
+  type BodyReader,
+  type BodyReaderOptions,
+} from '../../src/http/exchange/body-reader.ts'
 import { structureProblem } from '../../src/http/exchange/read-json.ts'
-import { ask, get, keyNamed, post, rawConnection, shareStore, startApi, VALID_SEND } from './api-server.ts'
-import type { RawConnection } from './api-server.ts'
+import {
+  ask,
+  get,
+  keyNamed,
+  post,
+  rawConnection,
+  shareStore,
+  startApi,
+  VALID_SEND,
+  type RawConnection,
+} from './api-server.ts'
 import { until } from '../support/until.ts'
 
 shareStore(t)

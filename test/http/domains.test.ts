@@ -1,12 +1,10 @@
 /**
  * The routes of sending domains: what they take, what they hand on, what they answer, and for whom.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import type { HttpFeatures } from '../../src/http/exchange/features.ts'
 import type { DomainView } from '../../src/senders/domain-view.ts'
-import { ask, get, post, shareStore, startApi } from './api-server.ts'
-import type { ApiServer, Got, KeyName } from './api-server.ts'
+import { ask, get, post, shareStore, startApi, type ApiServer, type Got, type KeyName } from './api-server.ts'
 import { fakeDomain, fakeDomains } from './fake-domains.ts'
 
 shareStore(t)

@@ -4,8 +4,7 @@
 import t from 'tap'
 import { SERVICE_ERROR_CODES, ServiceError } from '../../src/base/errors.ts'
 import { describedRoutes } from '../support/response-check.ts'
-import { ask, get, post, sendOne, shareStore, startApi, VALID_SEND } from './api-server.ts'
-import type { Got } from './api-server.ts'
+import { ask, get, post, sendOne, shareStore, startApi, VALID_SEND, type Got } from './api-server.ts'
 
 shareStore(t)
 

@@ -7,8 +7,7 @@ import { Agent } from 'node:http'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
-import { ask, get, sendOne, startApi, VALID_SEND } from './api-server.ts'
-import type { Asked, Got } from './api-server.ts'
+import { ask, get, sendOne, startApi, VALID_SEND, type Asked, type Got } from './api-server.ts'
 import { describedRoutes } from '../support/response-check.ts'
 
 const JSON_SUITE = new URL('../../../shared/corpora/json/', import.meta.url)

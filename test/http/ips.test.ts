@@ -3,12 +3,10 @@
  * held against its schema by the client. The pools are those of sender-parts.ts: 127.0.0.14 is cold, 127.0.0.15
  * disabled.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { DAY, HOUR } from '../../src/base/clock.ts'
 import { acceptOne, attempt, bounced, claim, deferredUntil, delivered, outcomeRecord } from '../store/store-samples.ts'
-import { ask, get, post, shareStore, startApi } from './api-server.ts'
-import type { ApiServer, Got } from './api-server.ts'
+import { ask, get, post, shareStore, startApi, type ApiServer, type Got } from './api-server.ts'
 
 const COLD = '127.0.0.14'
 const WARMED = '127.0.0.11'

@@ -5,8 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { ask, get, post, startApi, VALID_SEND } from './api-server.ts'
-import type { Got, KeyName } from './api-server.ts'
+import { ask, get, post, startApi, VALID_SEND, type Got, type KeyName } from './api-server.ts'
 
 const KEY = { name: 'x', mode: 'live', scopes: ['send'] }
 const NO_KEY = 'key_01kapg6t3vq8x2m5r7w9y4c6d0'

@@ -4,8 +4,18 @@
 import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import { canonicalJson } from '../../src/http/exchange/idempotency.ts'
-import { ask, get, keyNamed, post, sendOne, startApi, VALID_SEND } from './api-server.ts'
-import type { Asked, Got, KeyName } from './api-server.ts'
+import {
+  ask,
+  get,
+  keyNamed,
+  post,
+  sendOne,
+  startApi,
+  VALID_SEND,
+  type Asked,
+  type Got,
+  type KeyName,
+} from './api-server.ts'
 
 const PER_SECOND = { count: 2, per_milliseconds: SECOND }
 const PER_MINUTE = { count: 60, per_milliseconds: MINUTE }

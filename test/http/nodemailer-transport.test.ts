@@ -9,8 +9,11 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { createTransport } from 'nodemailer'
 import t from 'tap'
-import { SternpostError, sternpostTransport } from '../../src/clients/nodemailer/nodemailer-transport.ts'
-import type { SternpostInfo } from '../../src/clients/nodemailer/nodemailer-transport.ts'
+import {
+  SternpostError,
+  sternpostTransport,
+  type SternpostInfo,
+} from '../../src/clients/nodemailer/nodemailer-transport.ts'
 import { keyNamed, shareStore, startApi } from './api-server.ts'
 
 shareStore(t)

@@ -2,8 +2,18 @@
  * Requests and answers of the API: routes, order of checks, headers, the envelope.
  */
 import t from 'tap'
-import { ask, get, keyNamed, post, sendOne, shareStore, startApi, VALID_SEND } from './api-server.ts'
-import type { Asked, KeyName } from './api-server.ts'
+import {
+  ask,
+  get,
+  keyNamed,
+  post,
+  sendOne,
+  shareStore,
+  startApi,
+  VALID_SEND,
+  type Asked,
+  type KeyName,
+} from './api-server.ts'
 
 shareStore(t)
 

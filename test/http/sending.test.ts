@@ -2,8 +2,7 @@
  * Sending over HTTP: every form of the answer, batches, previews, and what can be done with a message afterwards.
  */
 import t from 'tap'
-import { ask, get, post, sendOne, startApi, VALID_SEND } from './api-server.ts'
-import type { Got } from './api-server.ts'
+import { ask, get, post, sendOne, startApi, VALID_SEND, type Got } from './api-server.ts'
 
 const BATCH = {
   from: 'news@acme.com',

@@ -1,10 +1,8 @@
 /**
  * Pixels, links and unsubscribing over HTTP: exact answers, what counts and what does not, and targets that mean harm.
  */
-import { request } from 'node:http'
-import type { IncomingHttpHeaders } from 'node:http'
-import t from 'tap'
-import type { Test } from 'tap'
+import { request, type IncomingHttpHeaders } from 'node:http'
+import t, { type Test } from 'tap'
 import { BODY_READER_DEFAULTS, createBodyReader } from '../../src/http/exchange/body-reader.ts'
 import { createTrackingRoutes } from '../../src/http/tracking/tracking-routes.ts'
 import type { Client } from '../../src/messages/engagement/machine-hits.ts'

@@ -9,10 +9,8 @@ import t from 'tap'
 import { MINUTE } from '../../src/base/clock.ts'
 import { createMessageReceiver } from '../../src/inbound/receive-message.ts'
 import { until } from '../support/until.ts'
-import { inboundParts } from './inbound-parts.ts'
-import type { InboundParts } from './inbound-parts.ts'
-import { plainToken, rawClient, smtpClient } from './smtp-client.ts'
-import type { SmtpClient } from './smtp-client.ts'
+import { inboundParts, type InboundParts } from './inbound-parts.ts'
+import { plainToken, rawClient, smtpClient, type SmtpClient } from './smtp-client.ts'
 
 const MIB = 2 ** 20
 const parts: InboundParts = await inboundParts(t)

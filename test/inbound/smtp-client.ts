@@ -2,10 +2,8 @@
  * An SMTP client of raw bytes: it says what it is told, as it is told, and hands back each reply as one text.
  */
 import { once } from 'node:events'
-import { connect } from 'node:net'
-import type { Socket } from 'node:net'
-import { connect as connectTls } from 'node:tls'
-import type { TLSSocket } from 'node:tls'
+import { connect, type Socket } from 'node:net'
+import { connect as connectTls, type TLSSocket } from 'node:tls'
 
 export interface SmtpClient {
   /** The next reply, its lines joined by `\n`; `closed` when the connection ends first. */

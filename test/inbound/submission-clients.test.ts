@@ -3,12 +3,10 @@ import { execFile, spawnSync } from 'node:child_process'
 import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createTransport } from 'nodemailer'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import type { AcceptRequest } from '../../src/store/records/accept-records.ts'
 import { missingPrograms, PYTHON } from '../support/programs.ts'
-import { inboundParts } from './inbound-parts.ts'
-import type { InboundParts } from './inbound-parts.ts'
+import { inboundParts, type InboundParts } from './inbound-parts.ts'
 
 const PROGRAM_TIMEOUT = 30_000
 

@@ -6,10 +6,8 @@ import { readServerCertificates } from '../../src/base/service/server-certificat
 import { createAcceptSubmission } from '../../src/messages/accept/accept-submission.ts'
 import type { MailRefused } from '../../src/messages/accept/mail-refusal.ts'
 import { until } from '../support/until.ts'
-import { inboundParts } from './inbound-parts.ts'
-import type { InboundParts } from './inbound-parts.ts'
-import { base64, plainToken, rawClient, smtpClient } from './smtp-client.ts'
-import type { SmtpClient } from './smtp-client.ts'
+import { inboundParts, type InboundParts } from './inbound-parts.ts'
+import { base64, plainToken, rawClient, smtpClient, type SmtpClient } from './smtp-client.ts'
 
 const MAIL = [
   'From: =?utf-8?Q?Caf=C3=A9?= <orders@acme.com>',

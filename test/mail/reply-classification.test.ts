@@ -4,10 +4,13 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { BOUNCE_CATEGORIES, BOUNCE_CATEGORY_NAMES } from '../../src/mail/reply/bounce-category.ts'
-import { bounceFor, createClassifier } from '../../src/mail/reply/classify-reply.ts'
-import type { BounceRule } from '../../src/mail/reply/classify-reply.ts'
-import { MOST_REPLY_CHARACTERS, readSmtpReply } from '../../src/mail/reply/smtp-reply.ts'
-import type { SmtpReply, SmtpStage } from '../../src/mail/reply/smtp-reply.ts'
+import { bounceFor, createClassifier, type BounceRule } from '../../src/mail/reply/classify-reply.ts'
+import {
+  MOST_REPLY_CHARACTERS,
+  readSmtpReply,
+  type SmtpReply,
+  type SmtpStage,
+} from '../../src/mail/reply/smtp-reply.ts'
 
 const STAGES: SmtpStage[] = ['connect', 'banner', 'ehlo', 'starttls', 'mail', 'rcpt', 'data', 'dot']
 

@@ -14,8 +14,9 @@ import {
   callerWith,
   file,
   verdict,
+  type AcceptanceParts,
+  type AcceptanceSetup,
 } from './acceptance-parts.ts'
-import type { AcceptanceParts, AcceptanceSetup } from './acceptance-parts.ts'
 
 const FILLED = 'once its variables are filled in'
 

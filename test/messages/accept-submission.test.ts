@@ -5,8 +5,14 @@ import t from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
 import { createAcceptSubmission } from '../../src/messages/accept/accept-submission.ts'
 import type { AcceptSubmission, Caller, SubmissionRequest } from '../../src/messages/accept/send-request.ts'
-import { acceptanceParts, callerWith, LIFETIME, verdict } from './acceptance-parts.ts'
-import type { AcceptanceParts, AcceptanceSetup } from './acceptance-parts.ts'
+import {
+  acceptanceParts,
+  callerWith,
+  LIFETIME,
+  verdict,
+  type AcceptanceParts,
+  type AcceptanceSetup,
+} from './acceptance-parts.ts'
 
 const mail = (changes: string[] = [], body = 'Hi'): Uint8Array =>
   Buffer.from(['From: orders@acme.com', 'Message-ID: <1@acme.com>', ...changes, '', body, ''].join('\r\n'))

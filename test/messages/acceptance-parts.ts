@@ -5,8 +5,7 @@
 import type { Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
-import { createMetrics } from '../../src/base/metrics.ts'
-import type { Metrics } from '../../src/base/metrics.ts'
+import { createMetrics, type Metrics } from '../../src/base/metrics.ts'
 import type { AcceptanceOptions } from '../../src/messages/accept/accept-mail.ts'
 import { createAcceptMessage } from '../../src/messages/accept/accept-message.ts'
 import type {
@@ -20,12 +19,10 @@ import type {
   SharedFields,
 } from '../../src/messages/accept/send-request.ts'
 import { createAcceptanceLog } from '../../src/messages/accept/acceptance-log.ts'
-import { createSendingRate } from '../../src/messages/accept/sending-rate.ts'
-import type { SendingRate, SendingRateOptions } from '../../src/messages/accept/sending-rate.ts'
+import { createSendingRate, type SendingRate, type SendingRateOptions } from '../../src/messages/accept/sending-rate.ts'
 import type { AcceptRequest } from '../../src/store/records/accept-records.ts'
 import type { Store } from '../../src/store/store.ts'
-import { publish, senderParts, testStore } from '../senders/sender-parts.ts'
-import type { SenderParts } from '../senders/sender-parts.ts'
+import { publish, senderParts, testStore, type SenderParts } from '../senders/sender-parts.ts'
 
 export const LIFETIME = 72 * HOUR
 export const BULK_LIFETIME = 48 * HOUR

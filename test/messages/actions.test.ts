@@ -2,17 +2,14 @@
  * What can be done to an accepted message: cancel it, try it again, ask why it is where it is, and see one before it is
  * sent.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { DAY, HOUR, MINUTE, SECOND, toUnixSeconds } from '../../src/base/clock.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { createClassifier } from '../../src/mail/reply/classify-reply.ts'
 import type { DeliveryOutcome } from '../../src/mail/reply/delivery-outcome.ts'
 import { createAcceptBatch } from '../../src/messages/accept/accept-batch.ts'
-import { createMessageActions } from '../../src/messages/lookup/act-on-message.ts'
-import type { MessageActions } from '../../src/messages/lookup/act-on-message.ts'
-import { createMessageLookup } from '../../src/messages/lookup/lookup-message.ts'
-import type { MessageLookup } from '../../src/messages/lookup/lookup-message.ts'
+import { createMessageActions, type MessageActions } from '../../src/messages/lookup/act-on-message.ts'
+import { createMessageLookup, type MessageLookup } from '../../src/messages/lookup/lookup-message.ts'
 import type { WaitReason } from '../../src/mail/waiting-mail.ts'
 import { createPreviewMessage } from '../../src/messages/accept/preview-message.ts'
 import type { RetriedMessage } from '../../src/messages/lookup/retry-message.ts'
@@ -28,8 +25,8 @@ import {
   LIFETIME,
   sendRequest,
   verdict,
+  type AcceptanceParts,
 } from './acceptance-parts.ts'
-import type { AcceptanceParts } from './acceptance-parts.ts'
 import { RENDERING } from './rendered-headers.ts'
 
 const ALL = callerWith()

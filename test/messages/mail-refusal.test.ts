@@ -3,10 +3,8 @@
  */
 import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
-import { createMailRefusal } from '../../src/messages/accept/mail-refusal.ts'
-import type { MailRefusal } from '../../src/messages/accept/mail-refusal.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
+import { createMailRefusal, type MailRefusal } from '../../src/messages/accept/mail-refusal.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 
 const MOST_QUEUED = 5_000_000
 

@@ -3,8 +3,7 @@
  */
 import { createSecretKey } from 'node:crypto'
 import { prepareContent } from '../../src/content/prepare-content.ts'
-import { composeUnsigned } from '../../src/content/render-message.ts'
-import type { ComposeInput } from '../../src/content/render-message.ts'
+import { composeUnsigned, type ComposeInput } from '../../src/content/render-message.ts'
 import type { AcceptRequest } from '../../src/store/records/accept-records.ts'
 
 const KEY = createSecretKey(Buffer.alloc(32, 3))

@@ -17,8 +17,8 @@ import {
   TEST_DOMAIN,
   verdict,
   verified,
+  type AcceptanceParts,
 } from './acceptance-parts.ts'
-import type { AcceptanceParts } from './acceptance-parts.ts'
 import { renderedHeaders } from './rendered-headers.ts'
 
 const outcome = ({ accept }: Pick<AcceptanceParts, 'accept'>, changes: Partial<SendRequest>): Promise<string> =>

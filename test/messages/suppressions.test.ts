@@ -5,14 +5,15 @@ import fc from 'fast-check'
 import t from 'tap'
 import { SECOND, toUnixSeconds } from '../../src/base/clock.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
-import { readCsv } from '../../src/messages/suppressions/read-csv.ts'
-import type { CsvRow } from '../../src/messages/suppressions/read-csv.ts'
-import { createSuppressions } from '../../src/messages/suppressions/suppressions.ts'
-import type { SuppressionQuery, Suppressions } from '../../src/messages/suppressions/suppressions.ts'
+import { readCsv, type CsvRow } from '../../src/messages/suppressions/read-csv.ts'
+import {
+  createSuppressions,
+  type SuppressionQuery,
+  type Suppressions,
+} from '../../src/messages/suppressions/suppressions.ts'
 import type { Store } from '../../src/store/store.ts'
 import { testStore } from '../senders/sender-parts.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 import { verdict } from './acceptance-parts.ts'
 
 const query = (changes: Partial<SuppressionQuery> = {}): SuppressionQuery => ({

@@ -1,16 +1,13 @@
 /**
  * Questions to a real DNS server on loopback, with and without the cache in between.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { createCachedResolver } from '../../src/network/cached-resolver.ts'
-import type { DnsCacheSettings } from '../../src/network/cached-resolver.ts'
+import { createCachedResolver, type DnsCacheSettings } from '../../src/network/cached-resolver.ts'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import type { DnsAnswer, MxRecord, Resolver } from '../../src/network/resolver.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { startZone } from '../support/zone.ts'
-import type { Zone, ZoneServer } from '../support/zone.ts'
+import { startZone, type Zone, type ZoneServer } from '../support/zone.ts'
 
 const TRY_MILLISECONDS = 20_000
 /** Where nobody answers. */

@@ -6,15 +6,16 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer as createHttpsServer } from 'node:https'
-import { createServer } from 'node:http'
-import type { IncomingMessage } from 'node:http'
-import { createServer as createTcpServer } from 'node:net'
-import type { Server, Socket } from 'node:net'
+import { createServer, type IncomingMessage } from 'node:http'
+import { createServer as createTcpServer, type Server, type Socket } from 'node:net'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
-import type { Test } from 'tap'
-import { createGuardedRequest } from '../../src/network/guarded-request.ts'
-import type { AddressLookup, GuardedRequest, GuardedRequestOptions } from '../../src/network/guarded-request.ts'
+import t, { type Test } from 'tap'
+import {
+  createGuardedRequest,
+  type AddressLookup,
+  type GuardedRequest,
+  type GuardedRequestOptions,
+} from '../../src/network/guarded-request.ts'
 import { until } from '../support/until.ts'
 import { INWARD_LITERALS, INWARD_NAMES, INWARD_TEXTS, PUBLIC } from './inward-urls.ts'
 

@@ -1,13 +1,16 @@
 /**
  * Which hosts take a domain's mail, asked of a real DNS server on loopback (network/README.md "Mail hosts").
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
-import { createMailHosts } from '../../src/network/mail-hosts.ts'
-import type { HostFilter, FoundHost, MailHosts, MailHostsOptions } from '../../src/network/mail-hosts.ts'
-import { startZone } from '../support/zone.ts'
-import type { Zone, ZoneServer } from '../support/zone.ts'
+import {
+  createMailHosts,
+  type HostFilter,
+  type FoundHost,
+  type MailHosts,
+  type MailHostsOptions,
+} from '../../src/network/mail-hosts.ts'
+import { startZone, type Zone, type ZoneServer } from '../support/zone.ts'
 
 /** Addresses of the public internet that nothing here connects to. */
 const PUBLIC = ['8.8.8.1', '8.8.8.2', '8.8.8.3', '8.8.8.4']

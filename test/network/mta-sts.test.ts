@@ -3,23 +3,19 @@
  */
 import { once } from 'node:events'
 import { createServer } from 'node:https'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { createGuardedLookup } from '../../src/network/guarded-lookup.ts'
 import { createGuardedRequest } from '../../src/network/guarded-request.ts'
-import { acceptsHost, createMtaSts } from '../../src/network/mta-sts.ts'
-import type { MtaSts, StsPolicy, StsProblem } from '../../src/network/mta-sts.ts'
+import { acceptsHost, createMtaSts, type MtaSts, type StsPolicy, type StsProblem } from '../../src/network/mta-sts.ts'
 import type { DnsAnswer } from '../../src/network/resolver.ts'
 import { readStsPolicy, readStsRecord } from '../../src/network/sts-policy.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 import { missingPrograms } from '../support/programs.ts'
 import { createTestAuthority } from '../support/test-authority.ts'
 import { until } from '../support/until.ts'
-import { startZone } from '../support/zone.ts'
-import type { ZoneServer } from '../support/zone.ts'
+import { startZone, type ZoneServer } from '../support/zone.ts'
 
 const WITH_OPENSSL = { skip: missingPrograms({ openssl: ['openssl'] }) }
 const policyText = (mode: string, maxAge: number = 86_400): string =>

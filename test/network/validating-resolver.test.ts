@@ -11,8 +11,7 @@ import { createMailHosts } from '../../src/network/mail-hosts.ts'
 import type { DnsAnswer, ValidatingResolver } from '../../src/network/resolver.ts'
 import { createValidatingResolver } from '../../src/network/validating-resolver.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { missingForSigning, startValidatingUnbound } from '../support/signed-zones.ts'
-import type { SignedZone } from '../support/signed-zones.ts'
+import { missingForSigning, startValidatingUnbound, type SignedZone } from '../support/signed-zones.ts'
 import { startZone } from '../support/zone.ts'
 
 const WITH_SIGNER = { skip: missingForSigning() }

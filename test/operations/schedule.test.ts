@@ -1,13 +1,11 @@
 /**
  * The upkeep jobs beside their table: how they stop, and what they tell.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'
-import { createSchedule } from '../../src/operations/schedule.ts'
-import type { ScheduleOptions } from '../../src/operations/schedule.ts'
+import { createSchedule, type ScheduleOptions } from '../../src/operations/schedule.ts'
 import { testStore } from '../senders/sender-parts.ts'
 import { acceptRequest, LIFETIME, newMessage, NOW, POOL } from '../store/store-samples.ts'
 import { manualClock } from '../support/manual-clock.ts'

@@ -11,8 +11,7 @@ import { createCaptureReplies } from '../../src/capture/replies.ts'
 import { behaviourOf, labelOf } from '../../src/capture/simulated-recipients.ts'
 import { createWebhookInspector } from '../../src/sandbox/webhook-inspector.ts'
 import { manualClock } from '../support/manual-clock.ts'
-import { devServer } from './dev-server.ts'
-import type { DevServer } from './dev-server.ts'
+import { devServer, type DevServer } from './dev-server.ts'
 import { sendMail, smtpDialogue } from './smtp-dialogue.ts'
 
 const logger = createLogger({ level: 'silent' })

@@ -2,8 +2,7 @@
  * The capture server on a free port, keeping what it takes unless a test says otherwise.
  */
 import { createLogger } from '../../src/base/logger.ts'
-import { createCaptureServer } from '../../src/capture/capture-server.ts'
-import type { CapturedMail, CaptureServerOptions } from '../../src/capture/capture-server.ts'
+import { createCaptureServer, type CapturedMail, type CaptureServerOptions } from '../../src/capture/capture-server.ts'
 
 export interface CaptureWorld {
   port: number

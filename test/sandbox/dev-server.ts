@@ -4,8 +4,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import Koa from 'koa'
-import type { Middleware } from 'koa'
+import Koa, { type Middleware } from 'koa'
 import { errorAnswer } from '../../src/http/exchange/error-responses.ts'
 
 export interface DevServer {

@@ -8,10 +8,8 @@ import { createDevRoutes } from '../../src/sandbox/dev-routes.ts'
 import { createInbox } from '../../src/sandbox/inbox.ts'
 import { createCaptureReplies } from '../../src/capture/replies.ts'
 import { createWebhookInspector } from '../../src/sandbox/webhook-inspector.ts'
-import { withCapture } from './capture-world.ts'
-import type { CaptureWorld } from './capture-world.ts'
-import { devServer } from './dev-server.ts'
-import type { DevAnswer, DevServer } from './dev-server.ts'
+import { withCapture, type CaptureWorld } from './capture-world.ts'
+import { devServer, type DevAnswer, type DevServer } from './dev-server.ts'
 import { sendMail, smtpDialogue } from './smtp-dialogue.ts'
 
 interface World extends CaptureWorld {

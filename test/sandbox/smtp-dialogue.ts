@@ -2,8 +2,7 @@
  * A small SMTP client that says exactly what it is told, one line at a time, and keeps every reply.
  */
 import { once } from 'node:events'
-import { connect } from 'node:net'
-import type { Socket } from 'node:net'
+import { connect, type Socket } from 'node:net'
 
 /** A command line, or the whole message behind DATA as CRLF lines. */
 export type SmtpLine = string

@@ -4,8 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { recordOf, startDomainWorld, toPublish } from '../support/domain-world.ts'
-import type { DomainBody, DomainWorld } from '../support/domain-world.ts'
+import { recordOf, startDomainWorld, toPublish, type DomainBody, type DomainWorld } from '../support/domain-world.ts'
 import { startHostileDns } from '../support/hostile-dns.ts'
 import { missingPrograms } from '../support/programs.ts'
 import { freePort } from '../support/serve-process.ts'

@@ -3,12 +3,22 @@
  * opendkim, dkimpy and mailauth its signatures, pyspf and mailauth its SPF for every pool IP and for no other.
  */
 import { generateKeyPairSync } from 'node:crypto'
-import t from 'tap'
-import type { Test } from 'tap'
-import { APPLIANCE_RECORDS, startDomainWorld, toPublish } from '../support/domain-world.ts'
-import type { DomainBody, DomainWorld } from '../support/domain-world.ts'
-import { JUDGE_PROGRAMS, judgeSpf, judgeWithDkimpy, judgeWithMailauth, judgeWithOpendkim } from '../support/judges.ts'
-import type { SignatureVerdict } from '../support/judges.ts'
+import t, { type Test } from 'tap'
+import {
+  APPLIANCE_RECORDS,
+  startDomainWorld,
+  toPublish,
+  type DomainBody,
+  type DomainWorld,
+} from '../support/domain-world.ts'
+import {
+  JUDGE_PROGRAMS,
+  judgeSpf,
+  judgeWithDkimpy,
+  judgeWithMailauth,
+  judgeWithOpendkim,
+  type SignatureVerdict,
+} from '../support/judges.ts'
 import type { KeptMail } from '../support/keeping-sink.ts'
 import { missingPrograms } from '../support/programs.ts'
 import type { DnsRecordLine } from '../support/unbound.ts'

@@ -2,16 +2,13 @@
  * A domain is removed: new mail is refused at once, accepted mail drains with the key it was accepted under, or is
  * canceled when asked so. And whatever happens to a domain, its private key shows up nowhere.
  */
-import { createPrivateKey, generateKeyPairSync } from 'node:crypto'
-import type { JsonWebKey, KeyObject } from 'node:crypto'
+import { createPrivateKey, generateKeyPairSync, type JsonWebKey, type KeyObject } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { dkimSealContext } from '../../src/senders/records/dkim-keys.ts'
-import { recordOf, startDomainWorld, toPublish } from '../support/domain-world.ts'
-import type { DomainWorld } from '../support/domain-world.ts'
+import { recordOf, startDomainWorld, toPublish, type DomainWorld } from '../support/domain-world.ts'
 import { judgeWithMailauth } from '../support/judges.ts'
 import { missingPrograms } from '../support/programs.ts'
 import { MASTER_KEY } from '../support/serve-process.ts'

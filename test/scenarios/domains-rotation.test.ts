@@ -3,10 +3,8 @@
  * DNS says at that moment, while the owner publishes the new key and later takes the old one away.
  */
 import t from 'tap'
-import { recordOf, startDomainWorld, toPublish } from '../support/domain-world.ts'
-import type { DomainBody, DomainWorld } from '../support/domain-world.ts'
-import { judgeWithMailauth } from '../support/judges.ts'
-import type { SignatureVerdict } from '../support/judges.ts'
+import { recordOf, startDomainWorld, toPublish, type DomainBody, type DomainWorld } from '../support/domain-world.ts'
+import { judgeWithMailauth, type SignatureVerdict } from '../support/judges.ts'
 import { missingPrograms } from '../support/programs.ts'
 import { until } from '../support/until.ts'
 

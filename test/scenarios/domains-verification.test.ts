@@ -3,8 +3,14 @@
  * DNS must not change; and for each slip that people make, the sentence that tells them.
  */
 import t from 'tap'
-import { recordOf, startDomainWorld, toPublish } from '../support/domain-world.ts'
-import type { DomainBody, DomainWorld, RecordView } from '../support/domain-world.ts'
+import {
+  recordOf,
+  startDomainWorld,
+  toPublish,
+  type DomainBody,
+  type DomainWorld,
+  type RecordView,
+} from '../support/domain-world.ts'
 import { missingPrograms } from '../support/programs.ts'
 import type { DnsRecordLine } from '../support/unbound.ts'
 import { until } from '../support/until.ts'

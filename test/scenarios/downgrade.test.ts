@@ -2,18 +2,13 @@
  * Somebody between us and the recipient's host who wants plain text: where MTA-STS, DANE or the provider demands TLS he
  * never gets any, and the transcript says why; where nobody does, he gets it once, and it is remembered.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR } from '../../src/base/clock.ts'
-import { missingForMailDomains, startMailDomains } from '../support/mail-domains.ts'
-import type { MailDomains } from '../support/mail-domains.ts'
-import { startRunningAppliance } from '../support/running-appliance.ts'
-import type { RunningAppliance } from '../support/running-appliance.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { ScriptedMx } from '../support/scripted-mx.ts'
+import { missingForMailDomains, startMailDomains, type MailDomains } from '../support/mail-domains.ts'
+import { startRunningAppliance, type RunningAppliance } from '../support/running-appliance.ts'
+import { scriptedMx, type ScriptedMx } from '../support/scripted-mx.ts'
 import { freePort } from '../support/serve-process.ts'
-import { startSmtpProxy } from '../support/smtp-proxy.ts'
-import type { ProxyRules, SmtpProxy } from '../support/smtp-proxy.ts'
+import { startSmtpProxy, type ProxyRules, type SmtpProxy } from '../support/smtp-proxy.ts'
 import { SENDING_DOMAIN } from '../support/two-ips.ts'
 import type { SignedZone } from '../support/signed-zones.ts'
 import type { IssuedCertificate } from '../support/test-authority.ts'

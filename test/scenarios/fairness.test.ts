@@ -5,15 +5,17 @@
  * The engine with a real store, real DNS and real SMTP. At the small size order and counts at the receivers decide, so
  * that no slow machine fails a test; the full size measures time as well, as a ratio within one run.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import type { Stream } from '../../src/mail/message.ts'
-import { startEngine } from '../delivery/start-engine.ts'
-import type { Engine, EngineOptions } from '../delivery/start-engine.ts'
+import { startEngine, type Engine, type EngineOptions } from '../delivery/start-engine.ts'
 import { leapingClock } from '../support/leaping-clock.ts'
-import { startOrderingSink } from '../support/ordering-sink.ts'
-import type { Arrival, OrderingSink, OrderingSinkOptions } from '../support/ordering-sink.ts'
+import {
+  startOrderingSink,
+  type Arrival,
+  type OrderingSink,
+  type OrderingSinkOptions,
+} from '../support/ordering-sink.ts'
 import { until } from '../support/until.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'

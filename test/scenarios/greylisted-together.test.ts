@@ -3,15 +3,11 @@
  * the rate of a path lets go at once, and more behind them. The process lives through the wait, or is killed and
  * started meanwhile. Each message arrives within a minute, and none is left `sending`. All limits are the shipped ones.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
-import { queueRows } from '../support/queue-rows.ts'
-import type { QueueRow } from '../support/queue-rows.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { ScriptedMx } from '../support/scripted-mx.ts'
-import { startSimulatedAppliance } from '../support/simulated-appliance.ts'
-import type { SimulatedAppliance } from '../support/simulated-appliance.ts'
+import { queueRows, type QueueRow } from '../support/queue-rows.ts'
+import { scriptedMx, type ScriptedMx } from '../support/scripted-mx.ts'
+import { startSimulatedAppliance, type SimulatedAppliance } from '../support/simulated-appliance.ts'
 import { prepareSender, SENDING_DOMAIN, startApplianceZone } from '../support/two-ips.ts'
 import { until } from '../support/until.ts'
 

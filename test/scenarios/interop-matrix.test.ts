@@ -3,16 +3,22 @@
  * each cell of the table has its right outcome. Where a server can not be set up so, the scripted one stands for it.
  */
 import { createTransport } from 'nodemailer'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { MINUTE } from '../../src/base/clock.ts'
 import type { MessageView } from '../../src/store/records/lookup-records.ts'
-import { addressOf, LACKING, SERVERS, SMALL_BYTES, startInteropServers } from '../support/interop-servers.ts'
-import type { Door, InteropServers, ServerName } from '../support/interop-servers.ts'
+import {
+  addressOf,
+  LACKING,
+  SERVERS,
+  SMALL_BYTES,
+  startInteropServers,
+  type Door,
+  type InteropServers,
+  type ServerName,
+} from '../support/interop-servers.ts'
 import { missingForMailDomains, startMailDomains } from '../support/mail-domains.ts'
 import { missingPrograms } from '../support/programs.ts'
-import { startRunningAppliance } from '../support/running-appliance.ts'
-import type { RunningAppliance } from '../support/running-appliance.ts'
+import { startRunningAppliance, type RunningAppliance } from '../support/running-appliance.ts'
 import { freePort } from '../support/serve-process.ts'
 import { SENDING_DOMAIN, TWO_IPS } from '../support/two-ips.ts'
 import { missingMailServers } from '../support/unpacked-servers.ts'

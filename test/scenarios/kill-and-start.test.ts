@@ -5,11 +5,9 @@
  */
 import t from 'tap'
 import type { ApiClient } from '../support/api-client.ts'
-import { MOMENTS, startHoldingMx } from '../support/holding-mx.ts'
-import type { Moment } from '../support/holding-mx.ts'
+import { MOMENTS, startHoldingMx, type Moment } from '../support/holding-mx.ts'
 import { startManyDestinations } from '../support/many-destinations.ts'
-import { integrityOf, lockWriting, queueRows } from '../support/queue-rows.ts'
-import type { QueueRow } from '../support/queue-rows.ts'
+import { integrityOf, lockWriting, queueRows, type QueueRow } from '../support/queue-rows.ts'
 import { startServe } from '../support/serve-process.ts'
 import { prepareSender, SENDING_DOMAIN, startApplianceZone, TWO_IPS } from '../support/two-ips.ts'
 import { until } from '../support/until.ts'

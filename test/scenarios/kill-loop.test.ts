@@ -4,8 +4,7 @@
  * may cause".
  */
 import t from 'tap'
-import type { ManyDestinations } from '../support/many-destinations.ts'
-import { startManyDestinations } from '../support/many-destinations.ts'
+import { startManyDestinations, type ManyDestinations } from '../support/many-destinations.ts'
 import { integrityOf, queueRows, stateCounts } from '../support/queue-rows.ts'
 import { randomSource } from '../support/random-source.ts'
 import { startSteadyLoad } from '../support/steady-load.ts'

@@ -8,15 +8,24 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { serverSchema } from '../../src/config/settings/server-settings.ts'
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url))
 const SERVICE = join(REPOSITORY, 'systemd/sternpost.service')
 const SOCKET = join(REPOSITORY, 'systemd/sternpost.socket')
 /** What the package is built of. */
-const SOURCES = ['src', 'config', 'systemd', 'scripts', 'package.json', 'package-lock.json', '.npmrc', 'README.md', 'LICENSE']
+const SOURCES = [
+  'src',
+  'config',
+  'systemd',
+  'scripts',
+  'package.json',
+  'package-lock.json',
+  '.npmrc',
+  'README.md',
+  'LICENSE',
+]
 /** Tenths: 1.5 is the limit. */
 const MOST_EXPOSURE = 15
 

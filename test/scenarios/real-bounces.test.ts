@@ -8,8 +8,13 @@ import { startPostfix } from '../support/postfix.ts'
 import { missingPrograms } from '../support/programs.ts'
 import { freePort, startServe } from '../support/serve-process.ts'
 import { applianceZone, prepareSender, SENDING_DOMAIN, TWO_IPS } from '../support/two-ips.ts'
-import { missingMailServers, startExim, startOpenSmtpd } from '../support/unpacked-servers.ts'
-import type { BouncingServer, BouncingServerOptions } from '../support/unpacked-servers.ts'
+import {
+  missingMailServers,
+  startExim,
+  startOpenSmtpd,
+  type BouncingServer,
+  type BouncingServerOptions,
+} from '../support/unpacked-servers.ts'
 import { until } from '../support/until.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts'
 import { startZone } from '../support/zone.ts'

@@ -2,17 +2,14 @@
  * `sternpost serve` as a service manager runs it: with sockets that were opened for it, told of by notices, watched by a
  * watchdog. The manager is the test; the sockets, processes and signals are real.
  */
-import { spawn, spawnSync } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { connect, createServer } from 'node:net'
-import type { AddressInfo, Server } from 'node:net'
+import { connect, createServer, type AddressInfo, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { fakeSystemdNotify } from '../support/fake-systemd-notify.ts'
 import { freePort, writeConfiguration } from '../support/serve-process.ts'
 import { until } from '../support/until.ts'

@@ -5,8 +5,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { fillHtml, instrumentHtml } from '../../src/content/html/instrument-html.ts'
 import { skipWithoutChromium, startChromium } from '../support/chromium.ts'
 

@@ -12,8 +12,7 @@ import { promisify } from 'node:util'
 import { dkimVerify } from 'mailauth'
 import t from 'tap'
 import { missingPrograms } from '../support/programs.ts'
-import { end, startSandbox, temporaryFolder } from '../support/sandbox-process.ts'
-import type { SandboxProcess } from '../support/sandbox-process.ts'
+import { end, startSandbox, temporaryFolder, type SandboxProcess } from '../support/sandbox-process.ts'
 import { freePort } from '../support/serve-process.ts'
 
 const COMMAND = fileURLToPath(new URL('../../scripts/sternpost', import.meta.url))

@@ -2,21 +2,16 @@
  * Mail that can never be delivered, over three days of a clock moved by hand: tried as often as the schedule says, then
  * one bounce, one webhook, and nothing more.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { MessageView } from '../../src/store/records/lookup-records.ts'
 import { addVerifiedDomain } from '../support/api-client.ts'
-import { startRunningAppliance } from '../support/running-appliance.ts'
-import type { RunningAppliance } from '../support/running-appliance.ts'
-import { scriptedMx } from '../support/scripted-mx.ts'
-import type { ScriptedMx } from '../support/scripted-mx.ts'
+import { startRunningAppliance, type RunningAppliance } from '../support/running-appliance.ts'
+import { scriptedMx, type ScriptedMx } from '../support/scripted-mx.ts'
 import { applianceZone, SENDING_DOMAIN, TWO_IPS } from '../support/two-ips.ts'
 import { until } from '../support/until.ts'
-import { webhookReceiver } from '../support/webhook-receiver.ts'
-import type { WebhookReceiver } from '../support/webhook-receiver.ts'
-import { startZone } from '../support/zone.ts'
-import type { ZoneServer } from '../support/zone.ts'
+import { webhookReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts'
+import { startZone, type ZoneServer } from '../support/zone.ts'
 
 const LIFETIME = 72 * HOUR
 /**

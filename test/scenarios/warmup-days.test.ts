@@ -5,17 +5,13 @@
  * Stages 1 to 3 go through real sockets; from there on the wire is replaced, at full size for all 30 stages, with a
  * kill in every simulated hour.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
-import { apiClient } from '../support/api-client.ts'
-import type { ApiClient } from '../support/api-client.ts'
+import { apiClient, type ApiClient } from '../support/api-client.ts'
 import { startNotingSink } from '../support/noting-sink.ts'
-import { randomSource } from '../support/random-source.ts'
-import type { RandomSource } from '../support/random-source.ts'
+import { randomSource, type RandomSource } from '../support/random-source.ts'
 import { dayOf, recount } from '../support/recount.ts'
-import { startSimulatedAppliance } from '../support/simulated-appliance.ts'
-import type { SimulatedAppliance } from '../support/simulated-appliance.ts'
+import { startSimulatedAppliance, type SimulatedAppliance } from '../support/simulated-appliance.ts'
 import {
   DESTINATIONS,
   PLAIN_PROVIDERS,
@@ -24,8 +20,7 @@ import {
   UNLIMITED,
   verifySender,
 } from '../support/warming-scene.ts'
-import { readWireLog } from '../support/wire-log.ts'
-import type { SeenRecipient } from '../support/wire-log.ts'
+import { readWireLog, type SeenRecipient } from '../support/wire-log.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 const SEED = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000)

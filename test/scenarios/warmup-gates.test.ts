@@ -2,11 +2,9 @@
  * What receivers say moves a warmup: a day of deferrals holds the stage, or takes stages away; a block suspends that IP
  * at that provider alone and pauses the IP. Both mend by themselves when the receiver behaves again.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
-import { DESTINATIONS, sendBatch, startWarmingScene } from '../support/warming-scene.ts'
-import type { WarmingScene } from '../support/warming-scene.ts'
+import { DESTINATIONS, sendBatch, startWarmingScene, type WarmingScene } from '../support/warming-scene.ts'
 
 const [FIRST, SECOND] = ['127.0.0.11', '127.0.0.12'] as const
 const STAGE = 6

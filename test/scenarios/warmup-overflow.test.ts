@@ -2,13 +2,11 @@
  * Mail beyond the allowance of a new IP: it leaves from the warmed IP of the pool, waits, or is refused, as the pool
  * says. Seen at the receiver by its source address.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE } from '../../src/base/clock.ts'
 import { recount } from '../support/recount.ts'
 import { SENDING_DOMAIN } from '../support/two-ips.ts'
-import { DESTINATIONS, sendBatch, startWarmingScene } from '../support/warming-scene.ts'
-import type { WarmingScene } from '../support/warming-scene.ts'
+import { DESTINATIONS, sendBatch, startWarmingScene, type WarmingScene } from '../support/warming-scene.ts'
 
 /** Of stage 1: messages in a day, and at once. */
 const CAP = 50

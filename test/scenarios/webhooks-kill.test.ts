@@ -3,11 +3,9 @@
  * event reaches each endpoint at least once, and none is lost; dead letters get through when they are replayed.
  */
 import t from 'tap'
-import { startSandbox, temporaryFolder } from '../support/sandbox-process.ts'
-import type { SandboxProcess, Teardown } from '../support/sandbox-process.ts'
+import { startSandbox, temporaryFolder, type SandboxProcess, type Teardown } from '../support/sandbox-process.ts'
 import { until } from '../support/until.ts'
-import { webhookReceiver } from '../support/webhook-receiver.ts'
-import type { ReceiverAnswer, WebhookReceiver } from '../support/webhook-receiver.ts'
+import { webhookReceiver, type ReceiverAnswer, type WebhookReceiver } from '../support/webhook-receiver.ts'
 
 const IS_FULL = process.env['TEST_SCALE'] === 'full'
 /** Each is an event for four endpoints. */

@@ -2,16 +2,13 @@
  * API keys: what they look like, what is kept of them, and every way in which one is refused.
  */
 import { createHash } from 'node:crypto'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { createLogger } from '../../src/base/logger.ts'
-import { createApiKeys, hasScope, SCOPES } from '../../src/senders/api-key.ts'
-import type { ApiKeys, CreateKeyRequest } from '../../src/senders/api-key.ts'
+import { createApiKeys, hasScope, SCOPES, type ApiKeys, type CreateKeyRequest } from '../../src/senders/api-key.ts'
 import type { ApiKeyRecord } from '../../src/store/records/records.ts'
 import type { Store } from '../../src/store/store.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 import { testStore } from './sender-parts.ts'
 

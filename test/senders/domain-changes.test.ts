@@ -3,16 +3,14 @@
  * the checks that come by themselves.
  */
 import { createPrivateKey, createPublicKey, generateKeyPairSync } from 'node:crypto'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { DAY, HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { dkimSealContext } from '../../src/senders/records/dkim-keys.ts'
 import type { DomainView, RecordView } from '../../src/senders/domain-view.ts'
 import type { DomainRecord } from '../../src/store/records/records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { until } from '../support/until.ts'
-import { HOSTNAME, publish, senderParts, TARGETS, testStore } from './sender-parts.ts'
-import type { SenderParts } from './sender-parts.ts'
+import { HOSTNAME, publish, senderParts, TARGETS, testStore, type SenderParts } from './sender-parts.ts'
 
 const dkimRecords = ({ records }: DomainView): RecordView[] => records.filter(({ purpose }) => purpose === 'dkim')
 const rolesOf = (view: DomainView): string[] =>

@@ -1,14 +1,12 @@
 /**
  * What people get wrong in their DNS, and what hostile zones answer: each slip has its hint, nothing holds a check up.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
 import { shownRecords } from '../../src/senders/verification/finding.ts'
 import type { DomainView, RecordView } from '../../src/senders/domain-view.ts'
 import type { ZoneFailure, ZoneRecords } from '../support/zone.ts'
-import { HOSTNAME, publish, senderParts, TARGETS } from './sender-parts.ts'
-import type { SenderParts } from './sender-parts.ts'
+import { HOSTNAME, publish, senderParts, TARGETS, type SenderParts } from './sender-parts.ts'
 
 type Zone = Record<string, ZoneRecords | ZoneFailure | undefined>
 

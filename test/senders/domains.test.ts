@@ -10,8 +10,7 @@ import type { DomainView, RecordView } from '../../src/senders/domain-view.ts'
 import { recordsOfTargets, requiredRecords } from '../../src/senders/records/required-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { until } from '../support/until.ts'
-import { DMARC_REPORTS, HOSTNAME, publish, senderParts, TARGETS, testStore } from './sender-parts.ts'
-import type { SenderParts } from './sender-parts.ts'
+import { DMARC_REPORTS, HOSTNAME, publish, senderParts, TARGETS, testStore, type SenderParts } from './sender-parts.ts'
 
 const record = (view: DomainView, purpose: string): RecordView => {
   const found = view.records.find((each) => each.purpose === purpose)

@@ -4,8 +4,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { loadConfiguration } from '../../src/config/load-configuration.ts'
-import type { Configuration } from '../../src/config/load-configuration.ts'
+import { loadConfiguration, type Configuration } from '../../src/config/load-configuration.ts'
 import type { Settings } from './story.ts'
 
 export const IPS = ['127.0.0.11', '127.0.0.12', '127.0.0.13']

@@ -24,8 +24,15 @@ import { FIRST_STAGE, IPS, LONGEST_RETRY } from './configuration.ts'
 import type { SimulatedProcess } from './process.ts'
 import type { Connection, Taken } from './receivers.ts'
 import type { SimulatedDisk } from './store.ts'
-import { isCrowdStory, SMALL_CROWD, SMALL_SENDER } from './story.ts'
-import type { Happening, Mail, Settings, Story } from './story.ts'
+import {
+  isCrowdStory,
+  SMALL_CROWD,
+  SMALL_SENDER,
+  type Happening,
+  type Mail,
+  type Settings,
+  type Story,
+} from './story.ts'
 import type { VirtualTime } from './virtual-time.ts'
 import type { World } from './world.ts'
 

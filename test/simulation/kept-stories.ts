@@ -2,8 +2,7 @@
  * Stories that failed once, in their shortest form, and what they found: they run with every test. Stories are kept,
  * not their seeds alone, since a seed stands for another story when the ways of making them change.
  */
-import { SHIPPED } from './story.ts'
-import type { Settings, Story } from './story.ts'
+import { SHIPPED, type Settings, type Story } from './story.ts'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE

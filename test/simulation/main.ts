@@ -11,8 +11,7 @@
  * A violation is told with its seed, what did not hold, and the shortest story that leads there. Exit 1 when there was
  * one, 2 for options that cannot be read.
  */
-import { fork } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
+import { fork, type ChildProcess } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'

@@ -6,8 +6,7 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { PLANTED_FAULTS } from './planted-faults.ts'
-import type { Edit, PlantedFault } from './planted-faults.ts'
+import { PLANTED_FAULTS, type Edit, type PlantedFault } from './planted-faults.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const COPIED = ['src', 'test/simulation', 'test/support', 'test/delivery', 'config', 'package.json']

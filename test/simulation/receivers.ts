@@ -5,8 +5,7 @@
  * need: connections at once, and every message whose final dot it took, also when nobody heard its answer.
  */
 import type { RandomSource } from '../support/random-source.ts'
-import { isDead } from './virtual-time.ts'
-import type { Owner } from './virtual-time.ts'
+import { isDead, type Owner } from './virtual-time.ts'
 
 export type Habit =
   | 'greylisting' // 451 to the first RCPT of each message

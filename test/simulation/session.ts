@@ -2,8 +2,7 @@
  * An SMTP session of a simulated delivery thread with a simulated server: what `smtp-session.ts` promises, without a
  * socket. Messages go one after the other; the dot waits for its mark.
  */
-import { readSmtpReply } from '../../src/mail/reply/smtp-reply.ts'
-import type { SmtpReply } from '../../src/mail/reply/smtp-reply.ts'
+import { readSmtpReply, type SmtpReply } from '../../src/mail/reply/smtp-reply.ts'
 import type { Opened, SessionTarget, SmtpSession } from '../../src/delivery/session/smtp-session.ts'
 import type { ConnectionEnd } from '../../src/delivery/session/connection-ending.ts'
 import type { SendEnd, SessionJob } from '../../src/delivery/session/transaction-end.ts'

@@ -2,8 +2,7 @@
  * The shortest story that still goes wrong in the same way: things are left out one by one, mail becomes less, limits
  * become those of the files, as long as the violation stays the same kind.
  */
-import { SHIPPED } from './story.ts'
-import type { Story } from './story.ts'
+import { SHIPPED, type Story } from './story.ts'
 import { runStory } from './world.ts'
 
 /** Runs that are made for one story at most. */

@@ -5,8 +5,7 @@
  * Calls and answers travel between two simulated threads, so that answers come late and overtake each other as they do
  * between real ones.
  */
-import Sqlite from 'better-sqlite3'
-import type { Database } from 'better-sqlite3'
+import Sqlite, { type Database } from 'better-sqlite3'
 import { createThreadChannel } from '../../src/base/threads/thread-channel.ts'
 import { addErasedAddress } from '../../src/store/sqlite/engine/erased-address.ts'
 import { migrate } from '../../src/store/sqlite/engine/migrate.ts'
@@ -14,8 +13,7 @@ import { serveVerbs } from '../../src/store/sqlite/serve-verbs.ts'
 import { createStoreCalls } from '../../src/store/sqlite/sqlite-store.ts'
 import { CLOSE_CALL } from '../../src/store/sqlite/thread-messages.ts'
 import type { Store } from '../../src/store/store.ts'
-import { createPorts } from './threads.ts'
-import type { LinkOptions } from './threads.ts'
+import { createPorts, type LinkOptions } from './threads.ts'
 import type { Owner, VirtualTime } from './virtual-time.ts'
 
 /** A database without rows. Made once: migrations take longer than most runs. */

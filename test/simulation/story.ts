@@ -2,8 +2,7 @@
  * What happens in one simulated world: settings and a list of things with their times, all from one seed. A list can
  * be made shorter, and is a story still.
  */
-import { randomSource } from '../support/random-source.ts'
-import type { RandomSource } from '../support/random-source.ts'
+import { randomSource, type RandomSource } from '../support/random-source.ts'
 import type { Habit, HabitTime } from './receivers.ts'
 
 const SECOND = 1_000

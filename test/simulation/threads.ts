@@ -4,8 +4,7 @@
  */
 import { EventEmitter } from 'node:events'
 import type { MessagePort, Worker } from 'node:worker_threads'
-import { serveThread } from '../../src/delivery/session/serve-thread.ts'
-import type { ServedThread } from '../../src/delivery/session/serve-thread.ts'
+import { serveThread, type ServedThread } from '../../src/delivery/session/serve-thread.ts'
 import type { ToThread } from '../../src/delivery/protocol/try-result.ts'
 import type { Owner, VirtualTime } from './virtual-time.ts'
 

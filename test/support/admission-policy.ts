@@ -3,8 +3,7 @@
  * is asked about a recipient whose local part is `grey` or `busy`, it puts the mail off; then it minds nothing.
  */
 import { once } from 'node:events'
-import { createServer } from 'node:net'
-import type { AddressInfo, Socket } from 'node:net'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 
 export const GREYLISTED = '451 4.7.1 Greylisted, please try again later'
 export const BUSY = '421 4.3.2 Too busy now, closing'

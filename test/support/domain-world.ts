@@ -2,14 +2,11 @@
  * The world that sending domains live in: unbound with zones that the test changes, the appliance on a clock that the
  * test moves, and a receiver that keeps what arrives.
  */
-import { startKeepingSink } from './keeping-sink.ts'
-import type { KeepingSink, KeepingSinkOptions } from './keeping-sink.ts'
-import { startRunningAppliance } from './running-appliance.ts'
-import type { RunningAppliance } from './running-appliance.ts'
+import { startKeepingSink, type KeepingSink, type KeepingSinkOptions } from './keeping-sink.ts'
+import { startRunningAppliance, type RunningAppliance } from './running-appliance.ts'
 import type { ServeOptions } from './serve-process.ts'
 import { TWO_IPS } from './two-ips.ts'
-import { startUnbound } from './unbound.ts'
-import type { DnsRecordLine, DnsTrouble, Unbound } from './unbound.ts'
+import { startUnbound, type DnsRecordLine, type DnsTrouble, type Unbound } from './unbound.ts'
 import { until } from './until.ts'
 
 export interface RecordView {

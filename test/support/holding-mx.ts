@@ -7,8 +7,7 @@
  * Everything after that is taken. It announces no extension, so that each command waits for the reply before it.
  */
 import { once } from 'node:events'
-import { createServer } from 'node:net'
-import type { AddressInfo, Socket } from 'node:net'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 
 export type Moment = (typeof MOMENTS)[number]
 

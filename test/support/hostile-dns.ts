@@ -2,11 +2,9 @@
  * A DNS server that stands in front of a good one and spoils what it says: answers long after the question, or about
  * other names than the one that was asked for. Over TCP it passes everything on.
  */
-import { createSocket } from 'node:dgram'
-import type { Socket as DatagramSocket } from 'node:dgram'
+import { createSocket, type Socket as DatagramSocket } from 'node:dgram'
 import { once } from 'node:events'
-import { connect, createServer } from 'node:net'
-import type { Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 import { freePort } from './serve-process.ts'
 
 export interface HostileDns {

@@ -8,8 +8,7 @@ import { promises as dns } from 'node:dns'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { dkimVerify, spf } from 'mailauth'
-import type { DNSResolver } from 'mailauth'
+import { dkimVerify, spf, type DNSResolver } from 'mailauth'
 import { PYTHON } from './programs.ts'
 
 /** What one signature of a mail is worth, topmost first. */

@@ -2,12 +2,9 @@
  * A server with two IPs and several destinations that all lead to one sink: as many connections as a test of crashes
  * needs, with no limit of pace in their way.
  */
-import { apiClient } from './api-client.ts'
-import type { ApiClient } from './api-client.ts'
-import { startCountingSink } from './counting-sink.ts'
-import type { CountingSink, CountingSinkOptions } from './counting-sink.ts'
-import { startServe } from './serve-process.ts'
-import type { ServeOptions, ServeProcess } from './serve-process.ts'
+import { apiClient, type ApiClient } from './api-client.ts'
+import { startCountingSink, type CountingSink, type CountingSinkOptions } from './counting-sink.ts'
+import { startServe, type ServeOptions, type ServeProcess } from './serve-process.ts'
 import { applianceZone, prepareSender, TWO_IPS } from './two-ips.ts'
 import { startZone } from './zone.ts'
 

@@ -1,8 +1,7 @@
 /**
  * `sternpost sandbox` as a process of its own, as a newcomer starts it, and the few requests that tests make of it.
  */
-import { spawn } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
+import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

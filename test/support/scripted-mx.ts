@@ -6,8 +6,7 @@
  * in place of a reply, `silence` never answers.
  */
 import { execFileSync } from 'node:child_process'
-import { createServer } from 'node:net'
-import type { AddressInfo, Server, Socket } from 'node:net'
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { createSecureContext, TLSSocket } from 'node:tls'
 import { setTimeout as sleep } from 'node:timers/promises'
 

@@ -2,8 +2,7 @@
  * `sternpost serve` as a process of its own, the way an administrator runs it: configuration files in a folder, a key
  * from the command line, HTTP from outside. For tests that kill it, look at it from outside, or measure it.
  */
-import { execFile, spawn } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { closeSync, mkdirSync, mkdtempSync, openSync, readSync, rmSync, writeFileSync } from 'node:fs'

@@ -2,8 +2,7 @@
  * The appliance as a process that lives through simulated days: its clock is moved by the test, it can be killed at any
  * moment of real time, and goes on where time is. `appliance-on-file-clock.ts` is the other side.
  */
-import { fork } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
+import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createReadStream, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -14,8 +13,7 @@ import { fileURLToPath } from 'node:url'
 import { DAY } from '../../src/base/clock.ts'
 import type { Asked, Told } from './appliance-on-file-clock.ts'
 import { writeAhead } from './file-clock.ts'
-import { freePort, writeConfiguration } from './serve-process.ts'
-import type { ServeOptions } from './serve-process.ts'
+import { freePort, writeConfiguration, type ServeOptions } from './serve-process.ts'
 
 export interface SimulatedAppliance {
   baseUrl: string

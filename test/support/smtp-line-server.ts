@@ -3,8 +3,7 @@
  * speak the replies that every one of them gives.
  */
 import { once } from 'node:events'
-import { createServer } from 'node:net'
-import type { AddressInfo, Socket } from 'node:net'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 
 export interface SmtpDialogue {
   /** The reply to MAIL, RCPT, DATA or RSET, or undefined for the usual one. `path` stands in the angle brackets. */

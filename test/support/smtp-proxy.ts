@@ -3,8 +3,7 @@
  * change, and keeps what the client said in plain text.
  */
 import { once } from 'node:events'
-import { connect, createServer } from 'node:net'
-import type { Socket } from 'node:net'
+import { connect, createServer, type Socket } from 'node:net'
 
 export interface ProxiedConnection {
   /** Lines of the client before TLS, or all of them. */

@@ -1,11 +1,9 @@
 /**
  * The set-up most scenarios share: two warmed pool IPs, the names of the appliance in DNS, one verified sending domain.
  */
-import { addVerifiedDomain, apiClient } from './api-client.ts'
-import type { ApiClient } from './api-client.ts'
+import { addVerifiedDomain, apiClient, type ApiClient } from './api-client.ts'
 import type { ServeProcess } from './serve-process.ts'
-import { startZone } from './zone.ts'
-import type { Zone, ZoneServer } from './zone.ts'
+import { startZone, type Zone, type ZoneServer } from './zone.ts'
 
 export const TWO_IPS = {
   version: 1,

@@ -3,8 +3,7 @@
  * their domain and bounce it afterwards. They conflict as packages, so `unpack-mail-servers` puts each into a root of
  * its own, where they are run by chroot; that needs root.
  */
-import { execFileSync, spawn } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
 import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { basename, join } from 'node:path'

@@ -4,16 +4,12 @@
  */
 import type { Test } from 'tap'
 import { DAY, MINUTE, SECOND } from '../../src/base/clock.ts'
-import { addVerifiedDomain } from './api-client.ts'
-import type { ApiClient } from './api-client.ts'
-import { startNotingSink } from './noting-sink.ts'
-import type { NotingSink } from './noting-sink.ts'
+import { addVerifiedDomain, type ApiClient } from './api-client.ts'
+import { startNotingSink, type NotingSink } from './noting-sink.ts'
 import { passTime } from './pass-time.ts'
-import { startRunningAppliance } from './running-appliance.ts'
-import type { RunningAppliance } from './running-appliance.ts'
+import { startRunningAppliance, type RunningAppliance } from './running-appliance.ts'
 import { applianceZone, SENDING_DOMAIN } from './two-ips.ts'
-import { startZone } from './zone.ts'
-import type { ZoneServer } from './zone.ts'
+import { startZone, type ZoneServer } from './zone.ts'
 
 /** Recipient domains, with the part of a day's cap that their provider gets at most. */
 export const DESTINATIONS = [

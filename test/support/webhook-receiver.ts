@@ -2,8 +2,7 @@
  * A customer's webhook endpoint on loopback: keeps what arrives, byte for byte, and answers by a script.
  */
 import { once } from 'node:events'
-import { createServer } from 'node:http'
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
 export interface ReceivedRequest {

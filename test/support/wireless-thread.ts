@@ -7,14 +7,14 @@
 import { appendFileSync } from 'node:fs'
 import { parentPort, workerData } from 'node:worker_threads'
 import type { DeliveryThreadSettings } from '../../src/delivery/session/delivery-thread.ts'
-import { NO_CONNECTION } from '../../src/delivery/protocol/try-result.ts'
-import type {
-  DispatchedRow,
-  FromThread,
-  PathBatch,
-  ThreadConnectionNote,
-  ToThread,
-  TryResult,
+import {
+  NO_CONNECTION,
+  type DispatchedRow,
+  type FromThread,
+  type PathBatch,
+  type ThreadConnectionNote,
+  type ToThread,
+  type TryResult,
 } from '../../src/delivery/protocol/try-result.ts'
 import { lineOf, wireLogIn } from './wire-log.ts'
 

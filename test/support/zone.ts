@@ -14,11 +14,9 @@
  * name" (NXDOMAIN), follows CNAMEs inside the zone, truncates long answers over UDP so that the asker comes back by
  * TCP, fails by name or by type, and lists the questions it got. RFC 1035 §4, without compression and EDNS.
  */
-import { createSocket } from 'node:dgram'
-import type { Socket as DatagramSocket } from 'node:dgram'
+import { createSocket, type Socket as DatagramSocket } from 'node:dgram'
 import { once } from 'node:events'
-import { createServer } from 'node:net'
-import type { Server, Socket } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 
 /** TIMEOUT: the question is never answered. */
 export type ZoneFailure = 'SERVFAIL' | 'REFUSED' | 'TIMEOUT'

@@ -10,24 +10,20 @@ import { createKeyRing } from '../../src/base/key-ring.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
 import type { Metrics } from '../../src/base/metrics.ts'
-import { createGuardedRequest } from '../../src/network/guarded-request.ts'
-import type {
-  GuardedAnswer,
-  GuardedPost,
-  GuardedRequest,
-  GuardedRequestOptions,
+import {
+  createGuardedRequest,
+  type GuardedAnswer,
+  type GuardedPost,
+  type GuardedRequest,
+  type GuardedRequestOptions,
 } from '../../src/network/guarded-request.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { ReplayedEvent } from '../../src/store/records/webhook-records.ts'
-import { createWebhookDeliveries } from '../../src/webhooks/deliveries.ts'
-import type { WebhookDeliveries } from '../../src/webhooks/deliveries.ts'
-import { createWebhookEndpoints } from '../../src/webhooks/endpoints.ts'
-import type { WebhookEndpoints } from '../../src/webhooks/endpoints.ts'
+import { createWebhookDeliveries, type WebhookDeliveries } from '../../src/webhooks/deliveries.ts'
+import { createWebhookEndpoints, type WebhookEndpoints } from '../../src/webhooks/endpoints.ts'
 import { sealSecret } from '../../src/webhooks/endpoint-secret.ts'
-import { createTryEndpoint } from '../../src/webhooks/try-endpoint.ts'
-import type { TryEndpoint } from '../../src/webhooks/try-endpoint.ts'
-import { createWebhookEngine } from '../../src/webhooks/webhook-engine.ts'
-import type { WebhookEngine } from '../../src/webhooks/webhook-engine.ts'
+import { createTryEndpoint, type TryEndpoint } from '../../src/webhooks/try-endpoint.ts'
+import { createWebhookEngine, type WebhookEngine } from '../../src/webhooks/webhook-engine.ts'
 import { locationIn, openTestStore } from '../store/sqlite-support.ts'
 import {
   acceptOne,
@@ -39,8 +35,7 @@ import {
   sampleContent,
   webhookEndpoint,
 } from '../store/store-samples.ts'
-import { manualClock } from '../support/manual-clock.ts'
-import type { ManualClock } from '../support/manual-clock.ts'
+import { manualClock, type ManualClock } from '../support/manual-clock.ts'
 import { until } from '../support/until.ts'
 
 export interface AttemptLine {

@@ -3,16 +3,18 @@
  * a real store, a clock moved by hand.
  */
 import { createHmac } from 'node:crypto'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { DAY, MINUTE, SECOND } from '../../src/base/clock.ts'
 import { ServiceError } from '../../src/base/errors.ts'
 import { INCLUDED_FIELDS } from '../../src/store/records/webhook-records.ts'
 import { until } from '../support/until.ts'
-import { webhookReceiver } from '../support/webhook-receiver.ts'
-import type { ReceivedRequest, ReceiverAnswer, WebhookReceiver } from '../support/webhook-receiver.ts'
-import { SECRET, startEngine } from './engine-harness.ts'
-import type { EngineHarness } from './engine-harness.ts'
+import {
+  webhookReceiver,
+  type ReceivedRequest,
+  type ReceiverAnswer,
+  type WebhookReceiver,
+} from '../support/webhook-receiver.ts'
+import { SECRET, startEngine, type EngineHarness } from './engine-harness.ts'
 
 const ALL = { state: null, kind: null, messageId: null, limit: 100, after: null }
 const DEAD_AND_ALL = { since: null, until: null, status: null, events: null }

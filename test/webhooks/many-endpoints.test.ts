@@ -2,9 +2,8 @@
  * A full backlog for fifty endpoints, five of which are dead: two refuse connections, three never answer. The others
  * get theirs at the rate they can take, and the dead ones hold no more than one post each.
  */
-import { createServer } from 'node:net'
+import { createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { SECOND } from '../../src/base/clock.ts'
 import { until } from '../support/until.ts'

@@ -6,8 +6,7 @@ import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { GuardedAnswer } from '../../src/network/guarded-request.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts'
-import { startEngine } from './engine-harness.ts'
-import type { EngineHarness } from './engine-harness.ts'
+import { startEngine, type EngineHarness } from './engine-harness.ts'
 
 const ORPHAN = "webhook delivery in nobody's hand"
 const ANSWERED: GuardedAnswer = { kind: 'answered', status: 200, answer: 'late' }

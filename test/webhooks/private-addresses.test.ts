@@ -4,19 +4,15 @@
  * and on IPv6, must see nobody.
  */
 import { once } from 'node:events'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
-import t from 'tap'
-import type { Test } from 'tap'
+import { createServer, type AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
 import { createDnsResolver } from '../../src/network/dns-resolver.ts'
 import { createGuardedLookup } from '../../src/network/guarded-lookup.ts'
 import { INWARD_LITERALS, INWARD_TEXTS, PUBLIC } from '../network/inward-urls.ts'
-import { startZone } from '../support/zone.ts'
-import type { Zone, ZoneServer } from '../support/zone.ts'
+import { startZone, type Zone, type ZoneServer } from '../support/zone.ts'
 import { until } from '../support/until.ts'
 import { webhookReceiver } from '../support/webhook-receiver.ts'
-import { SECRET, startEngine } from './engine-harness.ts'
-import type { EngineHarness } from './engine-harness.ts'
+import { SECRET, startEngine, type EngineHarness } from './engine-harness.ts'
 
 const REFUSED = 'the address is private, local or reserved'
 const ALL = { state: null, kind: null, messageId: null, limit: 10, after: null }

@@ -3,14 +3,16 @@
  * fails.
  */
 import { createHmac } from 'node:crypto'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
 import type { Store } from '../../src/store/store.ts'
-import { webhookReceiver } from '../support/webhook-receiver.ts'
-import type { ReceiverAnswer, ReceivedRequest, WebhookReceiver } from '../support/webhook-receiver.ts'
-import { SECRET, startEngine } from './engine-harness.ts'
-import type { EngineHarness } from './engine-harness.ts'
+import {
+  webhookReceiver,
+  type ReceiverAnswer,
+  type ReceivedRequest,
+  type WebhookReceiver,
+} from '../support/webhook-receiver.ts'
+import { SECRET, startEngine, type EngineHarness } from './engine-harness.ts'
 
 const DELAYS = [MINUTE, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 24 * HOUR]
 

@@ -5,8 +5,7 @@
  * one that nobody wants.
  */
 import { closeSync } from 'node:fs'
-import { createServer } from 'node:net'
-import type { Server, Socket } from 'node:net'
+import { createServer, type Server, type Socket } from 'node:net'
 import { canonicalIp } from '../ip-address.ts'
 
 interface PassedSocket {

@@ -6,12 +6,10 @@
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { SECOND } from '../clock.ts'
-import type { Clock } from '../clock.ts'
+import { SECOND, type Clock } from '../clock.ts'
 import { errorText, EXIT, ProcessExit } from '../errors.ts'
 import type { Logger } from '../logger.ts'
-import { createServiceManager } from './service-manager.ts'
-import type { ServiceNotices } from './service-manager.ts'
+import { createServiceManager, type ServiceNotices } from './service-manager.ts'
 
 export interface RunningService {
   /** Resolves when every thread has answered. */

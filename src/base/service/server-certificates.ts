@@ -4,8 +4,7 @@
  */
 import { X509Certificate } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { createSecureContext } from 'node:tls'
-import type { SecureContext, SecureVersion } from 'node:tls'
+import { createSecureContext, type SecureContext, type SecureVersion } from 'node:tls'
 import { errorText, EXIT, ProcessExit } from '../errors.ts'
 
 export interface CertificateFiles {

@@ -6,8 +6,7 @@
  * to `onError` and changes nothing else.
  */
 import { execFile } from 'node:child_process'
-import type { Clock } from '../clock.ts'
-import { HOUR, MINUTE, SECOND } from '../clock.ts'
+import { HOUR, MINUTE, SECOND, type Clock } from '../clock.ts'
 
 const NOTIFY_TIMEOUT = 5 * SECOND
 const MICROSECONDS_PER_MILLISECOND = 1_000

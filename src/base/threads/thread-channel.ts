@@ -4,8 +4,7 @@
  * thread is gone, every open call is rejected by `fail`. What the answering side notes travels with its replies, in
  * order.
  */
-import { MessagePort, receiveMessageOnPort } from 'node:worker_threads'
-import type { Worker } from 'node:worker_threads'
+import { MessagePort, receiveMessageOnPort, type Worker } from 'node:worker_threads'
 import { ServiceError } from '../errors.ts'
 
 type ThreadPort = MessagePort | Worker

@@ -11,8 +11,7 @@
  */
 import { randomUUID } from 'node:crypto'
 import { setTimeout as wait } from 'node:timers/promises'
-import { ContentError, nameOf, readContent } from './attachment-content.ts'
-import type { GivenContent } from './attachment-content.ts'
+import { ContentError, nameOf, readContent, type GivenContent } from './attachment-content.ts'
 
 export interface SternpostTransportOptions {
   /** Base address: `https://mail.example.net`, with or without /v1. */

@@ -5,11 +5,9 @@
  * Resolves when interrupted. Rejects when the first connection fails, when a later one is refused for good, and with
  * what `onEvent` throws.
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
-import { readEventStream } from './event-stream.ts'
-import type { StreamEvent } from './event-stream.ts'
+import { readEventStream, type StreamEvent } from './event-stream.ts'
 import { pause } from '../shared/until-interrupted.ts'
 
 interface FollowStreamOptions {

@@ -15,15 +15,12 @@ import { streamFromServer, withQuery } from '../shared/api-client.ts'
 import type { StreamEvent } from './event-stream.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { followStream } from './follow-stream.ts'
-import { createForwarder } from './forward-event.ts'
-import type { ForwardedEvent } from './forward-event.ts'
+import { createForwarder, type ForwardedEvent } from './forward-event.ts'
 import { printable, printNote, printResult } from '../shared/print.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import type { ServerAddress } from '../shared/server-address.ts'
+import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
 import { collect } from '../shared/shared-options.ts'
 import { untilInterrupted } from '../shared/until-interrupted.ts'
-import { addVerb } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { addVerb, type VerbFlags } from '../shared/verb.ts'
 
 interface ListenFlags extends VerbFlags {
   forwardTo: string

@@ -6,8 +6,7 @@
  * that wait while hundreds of others come, lines are left out; `message list` leaves nothing out. Resolves when
  * interrupted; rejects with what `newest` throws.
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import type { ListedMessageData } from '../../messages/lookup/message-data.ts'
 import type { Query } from '../shared/api-client.ts'
 import { pause } from '../shared/until-interrupted.ts'

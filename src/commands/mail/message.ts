@@ -2,23 +2,19 @@
  * `sternpost message`: one message, search, live view, and what can be done with one (http/README.md "Messages",
  * commands/README.md "The command line").
  */
-import { Option } from 'commander'
-import type { Command } from 'commander'
+import { Option, type Command } from 'commander'
 import { systemClock } from '../../base/clock.ts'
 import type { TranscriptData } from '../../messages/lookup/lookup-message.ts'
 import { MESSAGE_STATES } from '../../mail/message.ts'
 import type { EventData, ListedMessageData, MessageData } from '../../messages/lookup/message-data.ts'
 import { callServer, listFromServer, pagesFromServer } from '../shared/api-client.ts'
 import { countFlag, timeFlag } from '../shared/flag-values.ts'
-import { MESSAGE_HEADS, messageReport, messageRow } from './message-report.ts'
-import type { ShownMessage } from './message-report.ts'
+import { MESSAGE_HEADS, messageReport, messageRow, type ShownMessage } from './message-report.ts'
 import { tailMessages } from './message-tail.ts'
 import { isTerminal, printNote, printResult, tableText } from '../shared/print.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import type { ServerAddress } from '../shared/server-address.ts'
+import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
 import { untilInterrupted } from '../shared/until-interrupted.ts'
-import { addVerb, readAnswer } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 
 interface ListFlags extends VerbFlags {
   recipient?: string

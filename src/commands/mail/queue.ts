@@ -4,16 +4,14 @@
  *
  * Every action on many messages first says how many there are; without --yes it changes nothing and ends with 64.
  */
-import { Option } from 'commander'
-import type { Command } from 'commander'
+import { Option, type Command } from 'commander'
 import type { Explanation } from '../../messages/lookup/explain-message.ts'
 import { callServer, withQuery } from '../shared/api-client.ts'
 import { explanationReport } from './message-report.ts'
 import { pathOf } from './message.ts'
 import { isTerminal, localTime, printNote, printResult, tableText } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, isConfirmed, readAnswer } from '../shared/verb.ts'
-import type { ConsentFlags, VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
 import { SECOND } from '../../base/clock.ts'
 import { misuse } from '../shared/flag-values.ts'
 

@@ -3,8 +3,7 @@
  * for the endpoint, asked for every two seconds. Resolves when the signal says so. Never rejects: a question that fails
  * is asked again.
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import { pause } from '../shared/until-interrupted.ts'
 
 interface ReplayProgressOptions {

@@ -16,11 +16,9 @@ import { followMessage } from './follow-message.ts'
 import { eventLine } from './message-report.ts'
 import { pathOf, timelineOf } from './message.ts'
 import { printable, printNote, printResult } from '../shared/print.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import type { ServerAddress } from '../shared/server-address.ts'
+import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
 import { collect } from '../shared/shared-options.ts'
-import { addVerb, readAnswer } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 
 interface SendFlags extends VerbFlags {
   to: string

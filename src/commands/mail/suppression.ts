@@ -6,20 +6,17 @@
  * along; when an entry was made does not. `remove` shows the entries first and does nothing without --yes.
  */
 import { statSync } from 'node:fs'
-import { Option } from 'commander'
-import type { Command } from 'commander'
+import { Option, type Command } from 'commander'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import type { SuppressionData } from '../../messages/suppressions/suppressions.ts'
-import { callServer, listFromServer, pagesFromServer, sendCsv, withQuery } from '../shared/api-client.ts'
-import type { Query } from '../shared/api-client.ts'
+import { callServer, listFromServer, pagesFromServer, sendCsv, withQuery, type Query } from '../shared/api-client.ts'
 import { csvPieces } from './csv-pieces.ts'
 import { countFlag, timeFlag } from '../shared/flag-values.ts'
 import { importPieces } from './import-csv.ts'
 import { isTerminal, localTime, printable, printNote, printPiece, printResult, tableText } from '../shared/print.ts'
 import { progressBar, progressLine } from '../shared/progress-line.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, isConfirmed, readAnswer } from '../shared/verb.ts'
-import type { ConsentFlags, VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
 
 interface FilterFlags extends VerbFlags {
   email?: string

@@ -4,23 +4,18 @@
  *
  * The API knows deliveries by their endpoint: where none is named, all endpoints are asked.
  */
-import { Option } from 'commander'
-import type { Command } from 'commander'
+import { Option, type Command } from 'commander'
 import { HOUR, systemClock } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { callServer, listFromServer, pagesFromServer } from '../shared/api-client.ts'
-import type { Query } from '../shared/api-client.ts'
+import { callServer, listFromServer, pagesFromServer, type Query } from '../shared/api-client.ts'
 import { countFlag, misuse, timeFlag } from '../shared/flag-values.ts'
 import { isTerminal, printNote, printResult, tableText } from '../shared/print.ts'
 import { progressLine } from '../shared/progress-line.ts'
 import { showReplayProgress } from './replay-progress.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import type { ServerAddress } from '../shared/server-address.ts'
+import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
 import { collect } from '../shared/shared-options.ts'
-import { addVerb, readAnswer } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
-import { DELIVERY_HEADS, deliveryRow } from './webhook-report.ts'
-import type { DeliveryView } from './webhook-report.ts'
+import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
+import { DELIVERY_HEADS, deliveryRow, type DeliveryView } from './webhook-report.ts'
 
 interface DeliveriesFlags extends VerbFlags {
   status?: string

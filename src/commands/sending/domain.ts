@@ -5,21 +5,17 @@
  * `remove` shows how much mail waits and does nothing without --yes (64).
  */
 import { readFileSync } from 'node:fs'
-import { Option } from 'commander'
-import type { Command } from 'commander'
+import { Option, type Command } from 'commander'
 import { systemClock } from '../../base/clock.ts'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
-import { callServer, listFromServer, textFromServer } from '../shared/api-client.ts'
-import type { ApiCall } from '../shared/api-client.ts'
-import { DNS_FORMATS, dnsText, recordsToPublish } from './dns-formats.ts'
-import type { DnsFormat } from './dns-formats.ts'
+import { callServer, listFromServer, textFromServer, type ApiCall } from '../shared/api-client.ts'
+import { DNS_FORMATS, dnsText, recordsToPublish, type DnsFormat } from './dns-formats.ts'
 import { DOMAIN_HEADS, domainReport, domainRow, openRecords } from './domain-report.ts'
 import { durationFlag } from '../shared/flag-values.ts'
 import { isTerminal, printNote, printResult, tableText } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, isConfirmed, readAnswer } from '../shared/verb.ts'
-import type { ConsentFlags, VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
 import { waitUntilVerified } from './wait-until-verified.ts'
 
 interface AddFlags extends VerbFlags {

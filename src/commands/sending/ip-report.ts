@@ -2,8 +2,7 @@
  * Dedicated IPs as text: rows of a list, one with its warmup and its daily volume, and a forecast. Pure.
  */
 import { utcDay } from '../../base/utc-day.ts'
-import { dayChart } from './day-chart.ts'
-import type { DayVolume } from './day-chart.ts'
+import { dayChart, type DayVolume } from './day-chart.ts'
 import { localTime, preciseTime, printable, sheetText, tableText } from '../shared/print.ts'
 
 /** As the API shows it; times in Unix seconds. */

@@ -5,12 +5,10 @@
 import type { Command } from 'commander'
 import { callServer, withQuery } from '../shared/api-client.ts'
 import { countFlag, timeFlag } from '../shared/flag-values.ts'
-import { forecastReport, warmupReport } from './ip-report.ts'
-import type { ForecastAnswer, WarmupAnswer } from './ip-report.ts'
+import { forecastReport, warmupReport, type ForecastAnswer, type WarmupAnswer } from './ip-report.ts'
 import { isTerminal, printResult } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, readAnswer } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 
 interface StartFlags extends VerbFlags {
   curve?: string

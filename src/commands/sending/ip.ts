@@ -3,17 +3,13 @@
  * command line").
  */
 import type { Command } from 'commander'
-import { callServer, ifPermitted, listFromServer, withQuery } from '../shared/api-client.ts'
-import type { ApiCall } from '../shared/api-client.ts'
+import { callServer, ifPermitted, listFromServer, withQuery, type ApiCall } from '../shared/api-client.ts'
 import type { DayVolume } from './day-chart.ts'
 import { addForecastVerb, addWarmupVerbs } from './ip-warmup.ts'
-import { IP_HEADS, ipReport, ipRow } from './ip-report.ts'
-import type { IpAnswer, IpNoteAnswer, ShownIp } from './ip-report.ts'
+import { IP_HEADS, ipReport, ipRow, type IpAnswer, type IpNoteAnswer, type ShownIp } from './ip-report.ts'
 import { isTerminal, printNote, printResult, tableText, terminalWidth } from '../shared/print.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import type { ServerAddress } from '../shared/server-address.ts'
-import { addVerb, readAnswer } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
+import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 
 const EXAMPLE_IP = '203.0.113.10'
 /** Of the audit. */

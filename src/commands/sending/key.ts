@@ -11,11 +11,9 @@ import { SCOPES } from '../../senders/api-key.ts'
 import { callServer, listFromServer } from '../shared/api-client.ts'
 import { misuse } from '../shared/flag-values.ts'
 import { isTerminal, localTime, printNote, printResult, tableText } from '../shared/print.ts'
-import { serverAddress } from '../shared/server-address.ts'
-import type { ServerAddress } from '../shared/server-address.ts'
+import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
 import { collect } from '../shared/shared-options.ts'
-import { addVerb, isConfirmed, readAnswer } from '../shared/verb.ts'
-import type { ConsentFlags, VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
 
 interface CreateFlags extends VerbFlags {
   name: string

@@ -6,8 +6,7 @@ import type { Command } from 'commander'
 import { callServer, withQuery } from '../shared/api-client.ts'
 import { isTerminal, localTime, printNote, printResult, tableText } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, isConfirmed, readAnswer } from '../shared/verb.ts'
-import type { ConsentFlags, VerbFlags } from '../shared/verb.ts'
+import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
 
 interface FilterFlags {
   ip?: string

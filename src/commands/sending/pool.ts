@@ -7,8 +7,7 @@ import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { callServer } from '../shared/api-client.ts'
 import { isTerminal, preciseTime, printResult, sheetText, tableText } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, readAnswer } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 
 interface PoolIp {
   ip: string

@@ -5,19 +5,23 @@
 import type { Command } from 'commander'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import { durationText, rateText } from '../../config/settings/field-types.ts'
-import { loadRules } from '../../config/load-rules.ts'
-import type { LoadedRules } from '../../config/load-rules.ts'
+import { loadRules, type LoadedRules } from '../../config/load-rules.ts'
 import { nearestName } from '../../config/settings/nearest-name.ts'
-import { ANY_PROVIDER } from '../../config/settings/provider-settings.ts'
-import type { Provider, ReplyRuleSettings } from '../../config/settings/provider-settings.ts'
+import { ANY_PROVIDER, type Provider, type ReplyRuleSettings } from '../../config/settings/provider-settings.ts'
 import { callServer } from '../shared/api-client.ts'
 import { misuse } from '../shared/flag-values.ts'
-import { isTerminal, printNote, printResult, printable, sheetText, tableText } from '../shared/print.ts'
-import type { OutputFlags } from '../shared/print.ts'
+import {
+  isTerminal,
+  printNote,
+  printResult,
+  printable,
+  sheetText,
+  tableText,
+  type OutputFlags,
+} from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
-import { addVerb, readAnswer } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 
 interface Limits {
   connections: number

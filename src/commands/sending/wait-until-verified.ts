@@ -3,8 +3,7 @@
  *
  * Ends at once for a suspended domain, which no check changes. What `verify` throws is passed on.
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
 
 interface WaitOptions {

@@ -9,17 +9,22 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { verifyBackup } from '../../store/open/offline.ts'
-import type { VerifiedBackup } from '../../store/open/offline.ts'
+import { verifyBackup, type VerifiedBackup } from '../../store/open/offline.ts'
 import { callServer } from '../shared/api-client.ts'
 import { byteText } from '../shared/byte-text.ts'
 import { withBackupErrors } from '../shared/data-location.ts'
-import { isTerminal, localTime, printNote, printResult, sheetText, tableText } from '../shared/print.ts'
-import type { OutputFlags } from '../shared/print.ts'
+import {
+  isTerminal,
+  localTime,
+  printNote,
+  printResult,
+  sheetText,
+  tableText,
+  type OutputFlags,
+} from '../shared/print.ts'
 import { progressBar, progressLine } from '../shared/progress-line.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, readAnswer } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 
 interface BackupView {
   path: string

@@ -4,11 +4,9 @@
  * name, SPF. Those are warnings.
  */
 import type { Command } from 'commander'
-import { ConfigurationError, EXIT } from '../../base/errors.ts'
-import type { Mistake } from '../../base/errors.ts'
+import { ConfigurationError, EXIT, type Mistake } from '../../base/errors.ts'
 import { explainMistakes, sortMistakes } from '../../config/source/explain-mistake.ts'
-import { loadConfiguration } from '../../config/load-configuration.ts'
-import type { Configuration } from '../../config/load-configuration.ts'
+import { loadConfiguration, type Configuration } from '../../config/load-configuration.ts'
 import { formulaCurves } from '../../config/formula-curves.ts'
 import { locateIps } from '../../config/source/locate-ips.ts'
 import { checkForwardNames, checkPtr } from '../../health/checks/check-ip-names.ts'

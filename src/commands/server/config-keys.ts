@@ -8,17 +8,22 @@
 import type { Command } from 'commander'
 import { ConfigurationError } from '../../base/errors.ts'
 import { followsReload } from '../../config/configuration-diff.ts'
-import { FILE_NAMES } from '../../config/source/finding.ts'
-import type { FileName } from '../../config/source/finding.ts'
+import { FILE_NAMES, type FileName } from '../../config/source/finding.ts'
 import { shippedDocs, typeText } from '../../config/json-schemas.ts'
 import { nearestName } from '../../config/settings/nearest-name.ts'
 import { readFolder } from '../../config/source/read-folder.ts'
 import type { SettingDoc } from '../../config/source/setting-docs.ts'
-import { shownSettings } from '../../config/source/shown-settings.ts'
-import type { ShownSetting } from '../../config/source/shown-settings.ts'
+import { shownSettings, type ShownSetting } from '../../config/source/shown-settings.ts'
 import { misuse } from '../shared/flag-values.ts'
-import { isTerminal, printNote, printResult, printable, sheetText, tableText } from '../shared/print.ts'
-import type { OutputFlags } from '../shared/print.ts'
+import {
+  isTerminal,
+  printNote,
+  printResult,
+  printable,
+  sheetText,
+  tableText,
+  type OutputFlags,
+} from '../shared/print.ts'
 import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
 
 interface ShowFlags extends OutputFlags {

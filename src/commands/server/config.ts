@@ -6,24 +6,26 @@
  * mail/README.md "Three decisions"): which rule of providers.yaml shapes the path, which of bounces.yaml gives the
  * category, where both stand, and the three decisions that follow.
  */
-import { Option } from 'commander'
-import type { Command } from 'commander'
+import { Option, type Command } from 'commander'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'
-import { loadRules } from '../../config/load-rules.ts'
-import type { LoadedRules } from '../../config/load-rules.ts'
+import { loadRules, type LoadedRules } from '../../config/load-rules.ts'
 import { nearestName } from '../../config/settings/nearest-name.ts'
 import { REPLY_STAGES } from '../../config/settings/provider-settings.ts'
 import type { Position } from '../../config/source/source-tree.ts'
 import { createClassifier } from '../../mail/reply/classify-reply.ts'
-import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import type { SmtpReply } from '../../mail/reply/smtp-reply.ts'
+import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { addCheckCommand } from './check.ts'
 import { addKeyVerbs } from './config-keys.ts'
 import { misuse } from '../shared/flag-values.ts'
-import { printNote, printResult } from '../shared/print.ts'
-import type { OutputFlags } from '../shared/print.ts'
-import { decisionsFor, matchReplyRule, replyReport } from './reply-decisions.ts'
-import type { ReplyStage, ReplyView, RulePlace } from './reply-decisions.ts'
+import { printNote, printResult, type OutputFlags } from '../shared/print.ts'
+import {
+  decisionsFor,
+  matchReplyRule,
+  replyReport,
+  type ReplyStage,
+  type ReplyView,
+  type RulePlace,
+} from './reply-decisions.ts'
 import { addDiffVerb } from './reload.ts'
 import { installedOrShippedFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
 

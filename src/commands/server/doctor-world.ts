@@ -4,11 +4,9 @@
  * Files that are not valid are a finding, and then there is nothing else to look at.
  */
 import { systemClock } from '../../base/clock.ts'
-import { ConfigurationError } from '../../base/errors.ts'
-import type { Mistake } from '../../base/errors.ts'
+import { ConfigurationError, type Mistake } from '../../base/errors.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
-import { loadConfiguration } from '../../config/load-configuration.ts'
-import type { Configuration } from '../../config/load-configuration.ts'
+import { loadConfiguration, type Configuration } from '../../config/load-configuration.ts'
 import { filesFindings } from '../../health/checks/check-files.ts'
 import type { HealthFinding } from '../../health/checks/finding.ts'
 import type { CheckWorld } from '../../health/checks/world.ts'

@@ -7,8 +7,7 @@
  * line was written, that line cannot be seen here. Throws what opening and reading throw; that the file is not there
  * for a while is no error, unless at the beginning.
  */
-import { open, stat } from 'node:fs/promises'
-import type { FileHandle } from 'node:fs/promises'
+import { open, stat, type FileHandle } from 'node:fs/promises'
 import type { Clock } from '../../base/clock.ts'
 import { errorCode } from '../../base/errors.ts'
 import { pause } from '../shared/until-interrupted.ts'

@@ -4,13 +4,10 @@
  */
 import type { Command } from 'commander'
 import { EXIT } from '../../base/errors.ts'
-import { migrateNow, planMigration, verifyDatabase } from '../../store/open/offline.ts'
-import type { MigrationPlan } from '../../store/open/offline.ts'
+import { migrateNow, planMigration, verifyDatabase, type MigrationPlan } from '../../store/open/offline.ts'
 import { byteText } from '../shared/byte-text.ts'
-import { dataLocation } from '../shared/data-location.ts'
-import type { LocationFlags } from '../shared/data-location.ts'
-import { printable, printNote, printResult } from '../shared/print.ts'
-import type { OutputFlags } from '../shared/print.ts'
+import { dataLocation, type LocationFlags } from '../shared/data-location.ts'
+import { printable, printNote, printResult, type OutputFlags } from '../shared/print.ts'
 
 type Flags = OutputFlags & LocationFlags
 

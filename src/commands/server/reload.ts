@@ -3,14 +3,12 @@
  * (config/README.md "Reload"). Files with an error change nothing: the errors are printed, exit 78.
  */
 import type { Command } from 'commander'
-import { ConfigurationError, EXIT } from '../../base/errors.ts'
-import type { Mistake } from '../../base/errors.ts'
+import { ConfigurationError, EXIT, type Mistake } from '../../base/errors.ts'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import { callServer, ifPermitted, listFromServer } from '../shared/api-client.ts'
 import { preciseTime, printable, printNote, printResult } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { addVerb, readAnswer } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 
 interface ReloadAnswer {
   applied: boolean

@@ -3,8 +3,7 @@
  * sandbox").
  */
 import { resolve } from 'node:path'
-import type { Command } from 'commander'
-import { InvalidArgumentError } from 'commander'
+import { InvalidArgumentError, type Command } from 'commander'
 import { SHIPPED_FOLDER } from '../shared/shared-options.ts'
 
 export interface SandboxCommandOptions {

@@ -11,10 +11,8 @@ import type { DomainView } from '../../senders/domain-view.ts'
 import type { WebhookEndpointView } from '../../webhooks/endpoints.ts'
 import { callServer, ifPermitted, listFromServer } from '../shared/api-client.ts'
 import { printResult, sheetText } from '../shared/print.ts'
-import { serverAddress, shownAddress } from '../shared/server-address.ts'
-import type { ServerAddress } from '../shared/server-address.ts'
-import { addVerb, readAnswer } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { serverAddress, shownAddress, type ServerAddress } from '../shared/server-address.ts'
+import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 import { byteText } from '../shared/byte-text.ts'
 
 interface Health {

@@ -7,11 +7,9 @@ import { SECOND, systemClock } from '../../base/clock.ts'
 import { durationFlag } from '../shared/flag-values.ts'
 import { isTerminal, printPiece } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
-import { readStatus, statusText } from './status.ts'
-import type { StatusView } from './status.ts'
+import { readStatus, statusText, type StatusView } from './status.ts'
 import { pause, untilInterrupted } from '../shared/until-interrupted.ts'
-import { addVerb } from '../shared/verb.ts'
-import type { VerbFlags } from '../shared/verb.ts'
+import { addVerb, type VerbFlags } from '../shared/verb.ts'
 
 /** From the top left corner, all behind it erased. */
 const REDRAW = '\u001b[H\u001b[J'

@@ -2,8 +2,7 @@
  * `sternpost version`: what runs here.
  */
 import type { Command } from 'commander'
-import { printResult } from '../shared/print.ts'
-import type { OutputFlags } from '../shared/print.ts'
+import { printResult, type OutputFlags } from '../shared/print.ts'
 
 export function addVersionCommand(program: Command, version: string): void {
   program

@@ -5,14 +5,12 @@
  * when it is worth another try, 70 for a defect of the server, 1 for every other refusal, each with the server's own
  * sentence and details.
  */
-import { request as plainRequest } from 'node:http'
-import type { IncomingMessage, RequestOptions } from 'node:http'
+import { request as plainRequest, type IncomingMessage, type RequestOptions } from 'node:http'
 import { request as tlsRequest } from 'node:https'
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import { printable } from './print.ts'
-import { shownAddress } from './server-address.ts'
-import type { ServerAddress } from './server-address.ts'
+import { shownAddress, type ServerAddress } from './server-address.ts'
 
 export interface ApiCall {
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE'

@@ -4,8 +4,7 @@
  */
 import type { Command } from 'commander'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import { printNote, printResult } from './print.ts'
-import type { OutputFlags } from './print.ts'
+import { printNote, printResult, type OutputFlags } from './print.ts'
 import type { ServerFlags } from './server-address.ts'
 
 export type VerbFlags = OutputFlags & ServerFlags

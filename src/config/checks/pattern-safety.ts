@@ -5,11 +5,9 @@
  * exponential time), and what is slow on hostile lines. The trial runs in `node:vm`, because only there can a running
  * expression be stopped.
  */
-import { createContext, Script } from 'node:vm'
-import type { Context } from 'node:vm'
+import { createContext, Script, type Context } from 'node:vm'
 import { errorText } from '../../base/errors.ts'
-import { hostileLines } from './hostile-lines.ts'
-import type { PatternShape } from './hostile-lines.ts'
+import { hostileLines, type PatternShape } from './hostile-lines.ts'
 
 /** config/README.md "providers.yaml". Counted in time of the processor, so that a busy machine refuses no good rule. */
 const MOST_CPU_MILLISECONDS = 50

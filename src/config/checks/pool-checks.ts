@@ -6,12 +6,18 @@ import { networkInterfaces } from 'node:os'
 import { canonicalIp, isInNetwork, isLoopback } from '../../base/ip-address.ts'
 import type { CheckConditions, JudgedSettings } from './check-input.ts'
 import { didYouMean } from '../source/explain-mistake.ts'
-import { errorAt, errorAtKey, warningAt } from '../source/finding.ts'
-import type { FileName, Finding, Trees } from '../source/finding.ts'
+import { errorAt, errorAtKey, warningAt, type FileName, type Finding, type Trees } from '../source/finding.ts'
 import { nearestName } from '../settings/nearest-name.ts'
 import type { PoolSettings } from '../settings/pool-settings.ts'
-import { entriesAt, itemsAt, nearestPosition, positionText, textAt } from '../source/source-tree.ts'
-import type { SourceNode, SourcePath } from '../source/source-tree.ts'
+import {
+  entriesAt,
+  itemsAt,
+  nearestPosition,
+  positionText,
+  textAt,
+  type SourceNode,
+  type SourcePath,
+} from '../source/source-tree.ts'
 
 /** Addresses that no other server on the internet can answer to. */
 const NOT_PUBLIC = [

@@ -6,13 +6,20 @@
  * rule whose example an earlier one already catches never acts, and is a warning unless it says `also: true`. Works on
  * the trees, so that a mistake elsewhere in a file hides nothing.
  */
-import { errorAt, warningAt } from '../source/finding.ts'
-import type { FileName, Finding, Trees } from '../source/finding.ts'
+import { errorAt, warningAt, type FileName, type Finding, type Trees } from '../source/finding.ts'
 import { compilePattern, createTrial, patternProblem } from './pattern-safety.ts'
 import { namesAt, unknownName } from './pool-checks.ts'
 import { ANY_PROVIDER } from '../settings/provider-settings.ts'
-import { itemsAt, nearestPosition, nodeAt, positionText, textAt, valueOf } from '../source/source-tree.ts'
-import type { SourceNode, SourcePath } from '../source/source-tree.ts'
+import {
+  itemsAt,
+  nearestPosition,
+  nodeAt,
+  positionText,
+  textAt,
+  valueOf,
+  type SourceNode,
+  type SourcePath,
+} from '../source/source-tree.ts'
 
 interface Rule {
   path: SourcePath

@@ -6,8 +6,7 @@ import { MINUTE } from '../../base/clock.ts'
 import { isLoopback } from '../../base/ip-address.ts'
 import { certificateChecks } from './certificate-checks.ts'
 import { durationText } from '../settings/field-types.ts'
-import { errorAt, warningAt } from '../source/finding.ts'
-import type { Finding } from '../source/finding.ts'
+import { errorAt, warningAt, type Finding } from '../source/finding.ts'
 import type { ServerSettings } from '../settings/server-settings.ts'
 
 /** Time to write down an answer to the final dot that came at the last moment (store/README.md "Leases and claims"). */

@@ -4,8 +4,7 @@
  * Checked here, so that a slip is found by `check` and not when the job should run. Names of days and months are not
  * taken.
  */
-import { accepted, field, refused, shown } from './field-types.ts'
-import type { Reading } from './field-types.ts'
+import { accepted, field, refused, shown, type Reading } from './field-types.ts'
 
 /** Least and most of each of the five fields; Sunday is 0 or 7. */
 const FIELDS = [

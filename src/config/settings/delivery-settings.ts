@@ -4,8 +4,19 @@
  */
 import { z } from 'zod'
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
-import { accepted, boolean, choice, duration, field, integer, refused, section, share, shown } from './field-types.ts'
-import type { Reading } from './field-types.ts'
+import {
+  accepted,
+  boolean,
+  choice,
+  duration,
+  field,
+  integer,
+  refused,
+  section,
+  share,
+  shown,
+  type Reading,
+} from './field-types.ts'
 import { mailAddress, port } from './network-field-types.ts'
 
 /** Which address family is tried first; a pool may say otherwise. */

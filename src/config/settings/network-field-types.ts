@@ -7,8 +7,7 @@
 import { isIP } from 'node:net'
 import { domainToASCII } from 'node:url'
 import { canonicalIp, isCidr } from '../../base/ip-address.ts'
-import { accepted, field, refused, shown } from './field-types.ts'
-import type { Reading } from './field-types.ts'
+import { accepted, field, refused, shown, type Reading } from './field-types.ts'
 
 /** Where a secret is; the file itself is read by `secrets.ts`. */
 export type SecretReference = { file: string } | { credential: string }

@@ -23,8 +23,8 @@ import {
   section,
   shown,
   text,
+  type Reading,
 } from './field-types.ts'
-import type { Reading } from './field-types.ts'
 import { hostName, hostNameSuffix } from './network-field-types.ts'
 import { readProviderId } from './pool-settings.ts'
 

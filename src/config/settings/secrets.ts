@@ -7,8 +7,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorCode, errorText } from '../../base/errors.ts'
 import { MASTER_KEY_BYTES } from '../../base/key-ring.ts'
-import { accepted, refused } from './field-types.ts'
-import type { Reading } from './field-types.ts'
+import { accepted, refused, type Reading } from './field-types.ts'
 import type { SecretReference } from './network-field-types.ts'
 
 /** Read, write and execute for others; the group may read (config/README.md "Rules of the files"). */

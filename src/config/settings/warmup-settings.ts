@@ -20,8 +20,8 @@ import {
   section,
   share,
   shown,
+  type Reading,
 } from './field-types.ts'
-import type { Reading } from './field-types.ts'
 import { readCurveName } from './pool-settings.ts'
 import { expandFormula, LARGEST_STAGE, MOST_STAGES } from './warmup-formula.ts'
 

@@ -7,8 +7,7 @@
  * place, and every node keeps the position it has in its own file.
  */
 import { canonicalIp } from '../../base/ip-address.ts'
-import { emptyMap, nodeAt, pathText } from './source-tree.ts'
-import type { MapEntry, Position, SourceNode } from './source-tree.ts'
+import { emptyMap, nodeAt, pathText, type MapEntry, type Position, type SourceNode } from './source-tree.ts'
 
 /** Here null is a value of its own ("off", "never"), and so it stays. A test holds this list against the schema. */
 export const NULL_IS_A_VALUE = ['listen.metrics', 'webhooks.disable_after', 'headers.reference', 'backup.schedule']

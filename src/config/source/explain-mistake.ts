@@ -10,8 +10,7 @@ import type { Mistake } from '../../base/errors.ts'
 import { shown } from '../settings/field-types.ts'
 import { INLINE_SECRET } from '../settings/network-field-types.ts'
 import { nearestName } from '../settings/nearest-name.ts'
-import { keyPositionAt, nearestPosition, nodeAt, pathText } from './source-tree.ts'
-import type { SourceNode, SourcePath } from './source-tree.ts'
+import { keyPositionAt, nearestPosition, nodeAt, pathText, type SourceNode, type SourcePath } from './source-tree.ts'
 
 const MOST_PRINTED_ERRORS = 50
 const MOST_LINE_CHARACTERS = 160

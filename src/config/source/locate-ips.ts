@@ -3,8 +3,7 @@
  * be read give the folder.
  */
 import { readFolder } from './read-folder.ts'
-import { emptyMap, nearestPosition, pathText } from './source-tree.ts'
-import type { Position } from './source-tree.ts'
+import { emptyMap, nearestPosition, pathText, type Position } from './source-tree.ts'
 
 export interface IpPlace extends Position {
   /** As in `pools.default.ips[1]`. */

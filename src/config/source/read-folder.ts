@@ -7,13 +7,10 @@
  */
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { ConfigurationError, errorCode, errorText } from '../../base/errors.ts'
-import type { Mistake } from '../../base/errors.ts'
+import { ConfigurationError, errorCode, errorText, type Mistake } from '../../base/errors.ts'
 import { mergeDropIns } from './drop-ins.ts'
-import { FILE_NAMES } from './finding.ts'
-import type { FileName, Trees } from './finding.ts'
-import { emptyMap } from './source-tree.ts'
-import type { SourceNode } from './source-tree.ts'
+import { FILE_NAMES, type FileName, type Trees } from './finding.ts'
+import { emptyMap, type SourceNode } from './source-tree.ts'
 import { readYamlSource } from './yaml-source.ts'
 
 /** Written by the administrator; the shipped ones are for trying out. */

@@ -3,8 +3,7 @@
  * default. A comment stands above its key, or behind it on the same line. Pure; reads what it is given.
  */
 import type { FileName } from './finding.ts'
-import { valueOf } from './source-tree.ts'
-import type { SourceNode } from './source-tree.ts'
+import { valueOf, type SourceNode } from './source-tree.ts'
 
 export interface SettingDoc {
   file: FileName

@@ -1,10 +1,8 @@
 /**
  * Every value of a configuration with the place it comes from: a line of a file or drop-in, or the default. Pure.
  */
-import type { SettingDoc } from './setting-docs.ts'
-import { valueText } from './setting-docs.ts'
-import { pathText, valueOf } from './source-tree.ts'
-import type { SourceNode, SourcePath } from './source-tree.ts'
+import { valueText, type SettingDoc } from './setting-docs.ts'
+import { pathText, valueOf, type SourceNode, type SourcePath } from './source-tree.ts'
 
 export interface ShownSetting {
   /** `delivery.retry`, `pools.default.ips[0].address` */

@@ -6,11 +6,20 @@
  * that error is told, for what follows it would be nonsense. Never throws for the content of a file.
  */
 import { isUtf8 } from 'node:buffer'
-import { isAlias, isMap, isNode, isScalar, isSeq, LineCounter, parseAllDocuments, visit } from 'yaml'
-import type { Document, YAMLError } from 'yaml'
+import {
+  isAlias,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parseAllDocuments,
+  visit,
+  type Document,
+  type YAMLError,
+} from 'yaml'
 import type { Mistake } from '../../base/errors.ts'
-import { emptyMap } from './source-tree.ts'
-import type { MapEntry, Position, SourceNode } from './source-tree.ts'
+import { emptyMap, type MapEntry, type Position, type SourceNode } from './source-tree.ts'
 
 const MOST_BYTES = 2 ** 20
 /** Would change the object a value is put into. */

@@ -3,8 +3,7 @@
  * comes out is the same either way. Filling in throws only for a missing value, which acceptance has ruled out.
  */
 import type { Variables } from '../../mail/message.ts'
-import { fixedLines } from '../mime/body-text.ts'
-import type { BodyText, FixedLines } from '../mime/body-text.ts'
+import { fixedLines, type BodyText, type FixedLines } from '../mime/body-text.ts'
 import type { Placeholder } from '../template/parse-template.ts'
 import { substitutePlaceholder } from '../template/substitute-variables.ts'
 

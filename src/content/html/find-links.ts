@@ -2,11 +2,9 @@
  * Where html has links that may be tracked, and where its pixel goes (content/README.md "Tracking"); schemes are not
  * judged here. Reads tokens, in linear time. Never throws.
  */
-import { isLetter, readHtmlTokens } from './html-tokens.ts'
-import type { HtmlTokens } from './html-tokens.ts'
+import { isLetter, readHtmlTokens, type HtmlTokens } from './html-tokens.ts'
 import type { MaskedTemplate } from '../template/masked-template.ts'
-import { createOpenElements } from './open-elements.ts'
-import type { OpenElements } from './open-elements.ts'
+import { createOpenElements, type OpenElements } from './open-elements.ts'
 import type { Template } from '../template/parse-template.ts'
 
 /** Positions are those of the masked text. */

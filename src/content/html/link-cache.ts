@@ -3,8 +3,7 @@
  * What cannot be loaded is not kept. A rejection of `load` is passed on.
  */
 import { LRUCache } from 'lru-cache'
-import { instrumentHtml } from './instrument-html.ts'
-import type { HtmlTemplate } from './instrument-html.ts'
+import { instrumentHtml, type HtmlTemplate } from './instrument-html.ts'
 
 export type FoundLinks = Pick<HtmlTemplate, 'links'>
 

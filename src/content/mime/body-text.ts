@@ -5,8 +5,13 @@
  * Pieces come to the same bytes as their text encoded as a whole, since each begins where a line begins. Never throws.
  * RFC 2045 §6.7 and §6.8.
  */
-import { mostEscapedBytes, mostQuotedPrintableBytes, writeQuotedPrintable } from './quoted-printable.ts'
-import type { WriteLimits, WrittenText } from './quoted-printable.ts'
+import {
+  mostEscapedBytes,
+  mostQuotedPrintableBytes,
+  writeQuotedPrintable,
+  type WriteLimits,
+  type WrittenText,
+} from './quoted-printable.ts'
 import { foldBase64 } from './transfer-encoding.ts'
 
 export type BodyEncoding = 'quoted-printable' | 'base64'

@@ -4,8 +4,7 @@
  * The same message, keys and time give the same bytes. Rejects when a key cannot sign. RFC 6376 §3.4.2, §3.4.4, §3.5,
  * §3.7, §4.2, §5.4.2, §8.15; RFC 8463 §3.
  */
-import { createPrivateKey, hash, sign } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
+import { createPrivateKey, hash, sign, type KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { foldBase64 } from './transfer-encoding.ts'

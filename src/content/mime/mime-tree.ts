@@ -6,8 +6,7 @@
  * one. RFC 2045, RFC 2046 §5.
  */
 import { randomBytes } from 'node:crypto'
-import MailComposer from 'nodemailer/lib/mail-composer'
-import type { MailComposerAlternative, MailComposerAttachment } from 'nodemailer/lib/mail-composer'
+import MailComposer, { type MailComposerAlternative, type MailComposerAttachment } from 'nodemailer/lib/mail-composer'
 import type { Attachment } from '../../mail/message.ts'
 import type { BodyEncoding } from './body-text.ts'
 import { relaxedBody } from './dkim.ts'

@@ -8,8 +8,7 @@
  * thousand times must not cost its product in memory or time.
  */
 import type { StoredContent, Variables } from '../../mail/message.ts'
-import { parseTemplate } from './parse-template.ts'
-import type { Template, TemplateKind } from './parse-template.ts'
+import { parseTemplate, type Template, type TemplateKind } from './parse-template.ts'
 import { escapedBytes, isUsableValue } from './substitute-variables.ts'
 
 /** http/README.md "Limits". */

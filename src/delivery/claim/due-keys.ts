@@ -2,14 +2,12 @@
  * The queue keys that are due, by pool and route: which of them take turns in the fair order, and which are closed, for
  * what reason and until when. A pool and route are closed as a whole; their keys keep their places. Never throws.
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import { createTimeHeap } from '../../base/time-heap.ts'
 import type { QueueKeyState, WaitingFor } from '../../store/records/queue-records.ts'
 import type { Closure } from '../place/take-rows.ts'
 import type { FairOrder } from './fair-order.ts'
-import { groupName } from './order-places.ts'
-import type { RouteGroup } from './order-places.ts'
+import { groupName, type RouteGroup } from './order-places.ts'
 
 export interface KeyEntry extends QueueKeyState {
   isDue: boolean

@@ -8,10 +8,17 @@
  */
 import type { Stream } from '../../mail/message.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
-import { createOrderPlaces } from './order-places.ts'
-import type { DueKey, KeyAsk, OrderGroup, OrderLane, OrderPlaces, RouteGroup, WholeLane } from './order-places.ts'
-import { takeTurns } from './turn-ring.ts'
-import type { Taken } from './turn-ring.ts'
+import {
+  createOrderPlaces,
+  type DueKey,
+  type KeyAsk,
+  type OrderGroup,
+  type OrderLane,
+  type OrderPlaces,
+  type RouteGroup,
+  type WholeLane,
+} from './order-places.ts'
+import { takeTurns, type Taken } from './turn-ring.ts'
 
 /** What a group takes in this round. */
 export interface Capacity {

@@ -11,8 +11,7 @@ import type { QueueKey } from '../../store/records/queue-records.ts'
 import type { PathFacts, PathFactsMaker } from '../place/path-facts.ts'
 import type { PathRoom } from '../place/paths.ts'
 import type { ReadyWindow } from '../place/ready-window.ts'
-import { allBusy, triedOut } from '../place/take-rows.ts'
-import type { Closure } from '../place/take-rows.ts'
+import { allBusy, triedOut, type Closure } from '../place/take-rows.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 
 export interface KeyRoomOptions {

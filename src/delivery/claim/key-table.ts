@@ -3,8 +3,7 @@
  * for want of room. A key that becomes due is handed to `due-keys.ts`. Never throws.
  */
 import { createTimeHeap } from '../../base/time-heap.ts'
-import { UNROUTED } from '../../store/records/queue-records.ts'
-import type { QueueKey } from '../../store/records/queue-records.ts'
+import { UNROUTED, type QueueKey } from '../../store/records/queue-records.ts'
 import type { DueKeys, KeyEntry } from './due-keys.ts'
 import { keyName } from './order-places.ts'
 

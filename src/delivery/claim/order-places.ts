@@ -6,8 +6,7 @@
 import type { Stream } from '../../mail/message.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
 import { createNewcomers } from './newcomers.ts'
-import { createTurnRing } from './turn-ring.ts'
-import type { TurnRing } from './turn-ring.ts'
+import { createTurnRing, type TurnRing } from './turn-ring.ts'
 
 /** Keys that share paths. */
 export interface RouteGroup {

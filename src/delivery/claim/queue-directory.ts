@@ -4,15 +4,11 @@
  *
  * `earliestAt` is never later than the truth: too early costs one empty claim. Nothing here waits or throws.
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
-import { UNROUTED } from '../../store/records/queue-records.ts'
-import type { QueueKey, QueueKeyState, WaitingFor } from '../../store/records/queue-records.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
+import { UNROUTED, type QueueKey, type QueueKeyState, type WaitingFor } from '../../store/records/queue-records.ts'
 import type { Closure } from '../place/take-rows.ts'
-import { createDueKeys } from './due-keys.ts'
-import type { DueKeys, DueKeysOptions, KeyEntry } from './due-keys.ts'
-import { createKeyTable } from './key-table.ts'
-import type { KeyTable } from './key-table.ts'
+import { createDueKeys, type DueKeys, type DueKeysOptions, type KeyEntry } from './due-keys.ts'
+import { createKeyTable, type KeyTable } from './key-table.ts'
 
 export type QueueDirectory = ReturnType<typeof createQueueDirectory>
 

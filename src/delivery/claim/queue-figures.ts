@@ -6,8 +6,7 @@
  */
 import type { Clock } from '../../base/clock.ts'
 import type { Egress } from '../../egress/egress.ts'
-import { CAPTURE_ROUTE, HELD_UNTIL, UNROUTED } from '../../store/records/queue-records.ts'
-import type { WaitingFor } from '../../store/records/queue-records.ts'
+import { CAPTURE_ROUTE, HELD_UNTIL, UNROUTED, type WaitingFor } from '../../store/records/queue-records.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 import type { KeyEntry } from './due-keys.ts'
 import type { QueueDirectory } from './queue-directory.ts'

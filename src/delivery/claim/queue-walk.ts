@@ -3,8 +3,7 @@
  * net below the wake-ups (delivery/README.md "Wake-ups"). An error is logged; the next walk comes as if nothing had
  * happened.
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'

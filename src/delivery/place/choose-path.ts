@@ -4,8 +4,7 @@
  * `egress` chooses among the IPs; this file says what shaping and the rows before the message leave free of each path.
  * Takes nothing and changes nothing. egress/README.md "Which IP".
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import type { EgressIp, IpChoice, PathState } from '../../egress/ips/egress-ip.ts'
 import type { Egress } from '../../egress/egress.ts'

@@ -12,8 +12,7 @@ import type { MailHost } from '../protocol/try-result.ts'
 import { hostsFor } from '../route/host-families.ts'
 import type { ChoosePath, ChosenPath } from './choose-path.ts'
 import type { PlacedRow } from './placed-row.ts'
-import { createGiveBack } from './resolve-messages.ts'
-import type { GiveBackOptions, ResolvedMessage } from './resolve-messages.ts'
+import { createGiveBack, type GiveBackOptions, type ResolvedMessage } from './resolve-messages.ts'
 
 /** Resolves when each of them has a path or goes back. */
 type GivePaths = (ready: readonly ResolvedMessage[]) => Promise<void>

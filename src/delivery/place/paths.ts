@@ -7,10 +7,24 @@
 import type { OpenGate } from '../../egress/shaping/shaping.ts'
 import { createStreamTurns } from '../protocol/stream-turns.ts'
 import type { PathFacts } from './path-facts.ts'
-import { countRow, createPathMemories, MOST_ROWS, mostOf, roomToClaim, rowsOfRate } from './path-speed.ts'
-import type { PathMemories, PathMemory } from './path-speed.ts'
-import { createTakeRows, waitingIn } from './take-rows.ts'
-import type { Path, PathRow, TakenRows, TakeRowsOptions } from './take-rows.ts'
+import {
+  countRow,
+  createPathMemories,
+  MOST_ROWS,
+  mostOf,
+  roomToClaim,
+  rowsOfRate,
+  type PathMemories,
+  type PathMemory,
+} from './path-speed.ts'
+import {
+  createTakeRows,
+  waitingIn,
+  type Path,
+  type PathRow,
+  type TakenRows,
+  type TakeRowsOptions,
+} from './take-rows.ts'
 
 /** What a path takes; changes nothing. */
 export interface PathRoom {

@@ -8,10 +8,8 @@
 import { errorText } from '../../base/errors.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'
 import { createCounts } from './ready-window.ts'
-import { createGivePaths } from './give-paths.ts'
-import type { GivePathsOptions } from './give-paths.ts'
-import { createGiveBack, createResolveMessages } from './resolve-messages.ts'
-import type { ResolveMessagesOptions } from './resolve-messages.ts'
+import { createGivePaths, type GivePathsOptions } from './give-paths.ts'
+import { createGiveBack, createResolveMessages, type ResolveMessagesOptions } from './resolve-messages.ts'
 
 export interface MessagePlacer {
   place(messages: readonly ClaimedMessage[]): void

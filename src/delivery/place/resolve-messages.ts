@@ -4,8 +4,7 @@
  * goes back to the queue. Never rejects: what fails gives the messages back for five minutes, with a warning.
  */
 import { LRUCache } from 'lru-cache'
-import { MINUTE, SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Configuration } from '../../config/load-configuration.ts'

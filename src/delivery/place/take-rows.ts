@@ -3,15 +3,12 @@
  * lifetime is over. The rest waits on, with the time when it can go. Nothing here waits or throws. delivery/README.md
  * "From the table to the wire" and "Fairness", egress/README.md "Rates".
  */
-import { MINUTE } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
-import { SHORT_WAIT } from '../../egress/shaping/shaping.ts'
-import type { Gate, OpenGate, Tokens } from '../../egress/shaping/shaping.ts'
+import { MINUTE, type Clock } from '../../base/clock.ts'
+import { SHORT_WAIT, type Gate, type OpenGate, type Tokens } from '../../egress/shaping/shaping.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
 import type { StreamTurns } from '../protocol/stream-turns.ts'
 import type { PathFacts } from './path-facts.ts'
-import { mostInThread, mostOf, urgentRoom } from './path-speed.ts'
-import type { PathMemory } from './path-speed.ts'
+import { mostInThread, mostOf, urgentRoom, type PathMemory } from './path-speed.ts'
 
 /** Why nothing of a queue key can be claimed now, or nothing of a path be sent. */
 export interface Closure {

@@ -6,10 +6,8 @@
  */
 import { X509Certificate } from 'node:crypto'
 import type { DetailedPeerCertificate, TLSSocket } from 'node:tls'
-import { END_ENTITY, isUsable, matches } from '../../network/tlsa.ts'
-import type { TlsaRecord } from '../../network/tlsa.ts'
-import { anchorProblem, MOST_CERTIFICATES } from './trust-anchor.ts'
-import type { CertificateProblem } from './trust-anchor.ts'
+import { END_ENTITY, isUsable, matches, type TlsaRecord } from '../../network/tlsa.ts'
+import { anchorProblem, MOST_CERTIFICATES, type CertificateProblem } from './trust-anchor.ts'
 
 export type { TlsaRecord } from '../../network/tlsa.ts'
 

@@ -6,10 +6,8 @@
  * length of the chain are not looked at: Node does not show them. The authority itself has to be in the chain (RFC
  * 7671 §5.2.2), or to stand whole in the record. RFC 7672 §3.1.2.
  */
-import { createPublicKey, X509Certificate } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
-import { matches } from '../../network/tlsa.ts'
-import type { TlsaRecord } from '../../network/tlsa.ts'
+import { createPublicKey, X509Certificate, type KeyObject } from 'node:crypto'
+import { matches, type TlsaRecord } from '../../network/tlsa.ts'
 
 /** What is wrong with a certificate: a result type of RFC 8460 §4.3, and words. */
 export interface CertificateProblem {

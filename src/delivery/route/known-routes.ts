@@ -5,8 +5,7 @@
  *
  * Concurrent questions for one domain share one lookup. `find` rejects as the lookup does.
  */
-import { MINUTE } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { MINUTE, type Clock } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'

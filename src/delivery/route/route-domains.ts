@@ -7,8 +7,7 @@
  * is tried again. Domains come from accepts, from judged rows that come back, and from the store itself at the start
  * and with each walk over its keys: none is lost. delivery/README.md "From the table to the wire".
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { QueueKeyState, RouteAssignment } from '../../store/records/queue-records.ts'

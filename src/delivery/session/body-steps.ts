@@ -7,8 +7,7 @@
  */
 import { SECOND } from '../../base/clock.ts'
 import type { ConnectionEnding } from './connection-ending.ts'
-import { createMessageBody, PIECE_BYTES } from './message-body.ts'
-import type { MessageBody } from './message-body.ts'
+import { createMessageBody, PIECE_BYTES, type MessageBody } from './message-body.ts'
 import type { SmtpWire } from './smtp-wire.ts'
 import type { Transaction } from './transaction-end.ts'
 

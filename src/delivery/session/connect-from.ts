@@ -5,8 +5,7 @@
  * source than the chosen one. An address this machine does not have any more is a result of its own. delivery/README.md
  * "The SMTP session".
  */
-import { connect } from 'node:net'
-import type { Socket } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { errorCode, errorText } from '../../base/errors.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
 

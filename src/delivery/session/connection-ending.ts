@@ -4,8 +4,7 @@
  * An end for a reason that is told with a message, or is our own, is none that the path is to blame for. Never throws.
  */
 import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
-import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import type { SmtpReply } from '../../mail/reply/smtp-reply.ts'
+import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
 import type { RawReply } from './reply-reader.ts'
 import type { SmtpWire, WireEnd } from './smtp-wire.ts'
 

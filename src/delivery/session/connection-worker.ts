@@ -4,13 +4,10 @@
  * Every row it took is given back or reported, once. Never throws. delivery/README.md "The SMTP session" and "Stages".
  */
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
-import { NO_CONNECTION } from '../protocol/try-result.ts'
-import type { PathFailure, Site, TryEnd, TryResult } from '../protocol/try-result.ts'
+import { NO_CONNECTION, type PathFailure, type Site, type TryEnd, type TryResult } from '../protocol/try-result.ts'
 import { openConnection } from './open-connection.ts'
-import { createRowFeed, STOPPING, takeRendering } from './row-feed.ts'
-import type { FeedingPath, RowFeed } from './row-feed.ts'
-import { createRowTrials, enter } from './row-trials.ts'
-import type { DeliveryTools, Rendering, RowToSend, Trial } from './row-trials.ts'
+import { createRowFeed, STOPPING, takeRendering, type FeedingPath, type RowFeed } from './row-feed.ts'
+import { createRowTrials, enter, type DeliveryTools, type Rendering, type RowToSend, type Trial } from './row-trials.ts'
 import type { SmtpSession } from './smtp-session.ts'
 
 export interface WorkerOptions extends FeedingPath {

@@ -8,8 +8,7 @@
  */
 import { isAscii } from 'node:buffer'
 import { fieldName, fieldValue, readMediaType } from '../../content/mime/mime-fields.ts'
-import { readSubmittedMail, splitMultipart } from '../../content/mime/submitted-mail.ts'
-import type { SubmittedMail } from '../../content/mime/submitted-mail.ts'
+import { readSubmittedMail, splitMultipart, type SubmittedMail } from '../../content/mime/submitted-mail.ts'
 import { encodePart, readTransferEncoding } from '../../content/mime/transfer-encoding.ts'
 
 /** test/README.md "Attacks". */

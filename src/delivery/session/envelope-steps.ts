@@ -5,11 +5,9 @@
  * RFC 2920 §3.1; delivery/README.md "Stages".
  */
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import { CLOSING_CODE } from './connection-ending.ts'
-import type { ConnectionEnding } from './connection-ending.ts'
+import { CLOSING_CODE, type ConnectionEnding } from './connection-ending.ts'
 import type { RawReply } from './reply-reader.ts'
-import { mailCommand, recipientCommand } from './smtp-extensions.ts'
-import type { SmtpExtensions } from './smtp-extensions.ts'
+import { mailCommand, recipientCommand, type SmtpExtensions } from './smtp-extensions.ts'
 import type { Expectation, SmtpWire } from './smtp-wire.ts'
 import type { Transaction } from './transaction-end.ts'
 

@@ -7,8 +7,7 @@
 import { LRUCache } from 'lru-cache'
 import { SECOND } from '../../base/clock.ts'
 import type { KeyRing } from '../../base/key-ring.ts'
-import { createSigner } from '../../content/mime/dkim.ts'
-import type { Signer } from '../../content/mime/dkim.ts'
+import { createSigner, type Signer } from '../../content/mime/dkim.ts'
 import type { ContentReader, SealedSigningKey } from '../../store/content-reader.ts'
 
 export interface SenderSettings {

@@ -7,8 +7,14 @@
  */
 import type { SmtpExtensions } from './smtp-extensions.ts'
 import type { SmtpWire } from './smtp-wire.ts'
-import { newTransaction, tellEnd, unacceptable } from './transaction-end.ts'
-import type { SendEnd, SessionJob, Transaction } from './transaction-end.ts'
+import {
+  newTransaction,
+  tellEnd,
+  unacceptable,
+  type SendEnd,
+  type SessionJob,
+  type Transaction,
+} from './transaction-end.ts'
 
 interface LineUp {
   add(job: SessionJob): void

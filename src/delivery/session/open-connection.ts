@@ -15,8 +15,14 @@ import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import type { HostTls, TlsPolicy } from '../protocol/host-tls.ts'
 import type { Opened, SessionTarget, SetupFailure, SmtpSession } from './smtp-session.ts'
 import type { Transcript } from './transcript.ts'
-import { NO_CONNECTION } from '../protocol/try-result.ts'
-import type { PathFailure, PathPlan, Site, ThreadConnectionNote, TlsResultNote } from '../protocol/try-result.ts'
+import {
+  NO_CONNECTION,
+  type PathFailure,
+  type PathPlan,
+  type Site,
+  type ThreadConnectionNote,
+  type TlsResultNote,
+} from '../protocol/try-result.ts'
 
 /**
  * Addresses that failed a short while ago, by egress IP: they are asked last. One success clears it. Bounded, by the

@@ -13,18 +13,21 @@
  * "Rates".
  */
 import { MINUTE } from '../../base/clock.ts'
-import { createRateLimit } from '../../base/rate-limit.ts'
-import type { RateLimit } from '../../base/rate-limit.ts'
+import { createRateLimit, type RateLimit } from '../../base/rate-limit.ts'
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
-import { NO_CONNECTION } from '../protocol/try-result.ts'
-import type { DispatchedRow, PathBatch, PathFailure, PathPlan, TryEnd, TryResult } from '../protocol/try-result.ts'
-import { startWorker } from './connection-worker.ts'
-import type { ConnectionWorker } from './connection-worker.ts'
+import {
+  NO_CONNECTION,
+  type DispatchedRow,
+  type PathBatch,
+  type PathFailure,
+  type PathPlan,
+  type TryEnd,
+  type TryResult,
+} from '../protocol/try-result.ts'
+import { startWorker, type ConnectionWorker } from './connection-worker.ts'
 import { STOPPING } from './row-feed.ts'
-import { renderRow } from './row-trials.ts'
-import type { DeliveryTools, RowToSend } from './row-trials.ts'
-import { createSiteQueues, hasOpen, mayConnectTo } from './site-queues.ts'
-import type { SiteQueue, SiteQueues } from './site-queues.ts'
+import { renderRow, type DeliveryTools, type RowToSend } from './row-trials.ts'
+import { createSiteQueues, hasOpen, mayConnectTo, type SiteQueue, type SiteQueues } from './site-queues.ts'
 
 export interface PathSender {
   add(batch: PathBatch): void

@@ -8,8 +8,15 @@
 import { MINUTE } from '../../base/clock.ts'
 import type { PathPlan, TryEnd } from '../protocol/try-result.ts'
 import type { RenderedMessage } from './message-renderer.ts'
-import { enter, renderRow } from './row-trials.ts'
-import type { DeliveryTools, Rendering, RowToSend, RowTrials, Trial } from './row-trials.ts'
+import {
+  enter,
+  renderRow,
+  type DeliveryTools,
+  type Rendering,
+  type RowToSend,
+  type RowTrials,
+  type Trial,
+} from './row-trials.ts'
 import type { SmtpSession } from './smtp-session.ts'
 import type { SendEnd, SessionJob } from './transaction-end.ts'
 import { reuseLine } from './transcript.ts'

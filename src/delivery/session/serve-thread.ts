@@ -18,8 +18,7 @@ import type {
 import { createConnectionSlots } from './connection-slots.ts'
 import type { DeliveryTools } from './row-trials.ts'
 import { createHostMemory } from './open-connection.ts'
-import { createPathSender } from './path-sender.ts'
-import type { PathSender } from './path-sender.ts'
+import { createPathSender, type PathSender } from './path-sender.ts'
 
 export interface ServedThread extends Pick<DeliveryTools, 'open' | 'render' | 'transcript'> {
   /** Unlike that of every other thread of the process. */

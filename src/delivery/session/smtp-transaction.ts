@@ -15,16 +15,13 @@
  */
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { createBodySteps } from './body-steps.ts'
-import { createConnectionEnding } from './connection-ending.ts'
-import type { ConnectionEnd } from './connection-ending.ts'
-import { createEnvelopeSteps, isPositive, noteRefusal } from './envelope-steps.ts'
-import type { ExpectedStage, TakeReply } from './envelope-steps.ts'
+import { createConnectionEnding, type ConnectionEnd } from './connection-ending.ts'
+import { createEnvelopeSteps, isPositive, noteRefusal, type ExpectedStage, type TakeReply } from './envelope-steps.ts'
 import { createLineUp } from './line-up.ts'
 import type { RawReply } from './reply-reader.ts'
 import type { SmtpExtensions } from './smtp-extensions.ts'
 import type { Expectation, SmtpWire, WireEnd } from './smtp-wire.ts'
-import { endOf, refusalOf, tellEnd } from './transaction-end.ts'
-import type { SendEnd, SessionJob, Transaction } from './transaction-end.ts'
+import { endOf, refusalOf, tellEnd, type SendEnd, type SessionJob, type Transaction } from './transaction-end.ts'
 
 export interface TransactionTimeouts {
   mail: number

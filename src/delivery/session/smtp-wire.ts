@@ -9,12 +9,9 @@
  */
 import type { Socket } from 'node:net'
 import { errorText } from '../../base/errors.ts'
-import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import type { SmtpReply } from '../../mail/reply/smtp-reply.ts'
-import { createReplyReader } from './reply-reader.ts'
-import type { RawReply, ReplyReader } from './reply-reader.ts'
-import { oneLine } from './transcript.ts'
-import type { Transcript } from './transcript.ts'
+import { readSmtpReply, type SmtpReply } from '../../mail/reply/smtp-reply.ts'
+import { createReplyReader, type RawReply, type ReplyReader } from './reply-reader.ts'
+import { oneLine, type Transcript } from './transcript.ts'
 
 /** What a reply is waited for. */
 export type WireStage = 'banner' | 'ehlo' | 'starttls' | 'mail' | 'rcpt' | 'data' | 'dot' | 'rset' | 'quit'

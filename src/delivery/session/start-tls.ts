@@ -5,14 +5,11 @@
  * tickets are kept for hosts whose certificate nothing depends on: where it does, every connection shows it anew. RFC
  * 3207, RFC 6066 §3; delivery/README.md "TLS".
  */
-import { isIP } from 'node:net'
-import type { Socket } from 'node:net'
-import { connect } from 'node:tls'
-import type { ConnectionOptions, SecureContext, TLSSocket } from 'node:tls'
+import { isIP, type Socket } from 'node:net'
+import { connect, type ConnectionOptions, type SecureContext, type TLSSocket } from 'node:tls'
 import { errorText } from '../../base/errors.ts'
 import type { TlsFacts } from '../../mail/reply/delivery-outcome.ts'
-import { judgePeer, readPeer } from '../protocol/host-tls.ts'
-import type { HostTls, Peer } from '../protocol/host-tls.ts'
+import { judgePeer, readPeer, type HostTls, type Peer } from '../protocol/host-tls.ts'
 import { oneLine } from './transcript.ts'
 
 interface StartTlsRequest {

@@ -12,8 +12,7 @@
  * be out: whoever frees such a row (`recoverLapsedLeases`, a dead thread) marks it as a possible duplicate, and what is
  * heard of its dot later counts: `delivered` ends a row that waits. store/README.md "The dot mark and recovery".
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Store } from '../../store/store.ts'

@@ -13,8 +13,7 @@
  * Pure. What an IP that cannot send now means for the choice is `egress/ips/choose-ip.ts`.
  */
 import { HOUR } from '../../base/clock.ts'
-import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
-import { BOUNCE_CATEGORIES } from '../../mail/reply/bounce-category.ts'
+import { BOUNCE_CATEGORIES, type BounceCategory } from '../../mail/reply/bounce-category.ts'
 import type { DeliveryOutcome } from '../../mail/reply/delivery-outcome.ts'
 
 export interface IpDecisionRequest {

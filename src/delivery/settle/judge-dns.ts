@@ -4,8 +4,7 @@
 import { HOUR, MINUTE } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
 import { bounceFor } from '../../mail/reply/classify-reply.ts'
-import { PROTECTION_CODE } from '../route/route-message.ts'
-import type { NoHosts } from '../route/route-message.ts'
+import { PROTECTION_CODE, type NoHosts } from '../route/route-message.ts'
 import type { JudgedMessage, Judgement } from './judge-reply.ts'
 import { nextTryAt, PATH_WAITS, scheduledWait } from './retry-schedule.ts'
 

@@ -21,10 +21,8 @@
  */
 import { MINUTE } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
-import { BOUNCE_CATEGORIES } from '../../mail/reply/bounce-category.ts'
-import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
-import { bounceFor } from '../../mail/reply/classify-reply.ts'
-import type { ClassifyReply, Suppression } from '../../mail/reply/classify-reply.ts'
+import { BOUNCE_CATEGORIES, type BounceCategory } from '../../mail/reply/bounce-category.ts'
+import { bounceFor, type ClassifyReply, type Suppression } from '../../mail/reply/classify-reply.ts'
 import type { DeliveryOutcome } from '../../mail/reply/delivery-outcome.ts'
 import { expiryWords } from '../../mail/expiry-words.ts'
 import { isSimulated } from '../../mail/simulator.ts'

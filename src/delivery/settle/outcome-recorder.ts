@@ -6,8 +6,7 @@
  * true and nothing new may be claimed, so that memory stays bounded. Only a stop ends the patience: what the store has
  * not taken by then is found by the next start, as after a kill. store/README.md "What a kill may cause".
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { ClaimedMessage, GiveBack, OutcomeRecord } from '../../store/records/records.ts'

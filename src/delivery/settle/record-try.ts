@@ -5,8 +5,7 @@
  * The outcome matters more than what follows from it: earlier bounces that cannot be read are told to the log. Never
  * throws. egress/README.md "Keep or rotate", mail/README.md "Three decisions".
  */
-import { DAY } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { DAY, type Clock } from '../../base/clock.ts'
 import { errorText, unreachable } from '../../base/errors.ts'
 import { newIdentifier } from '../../base/identifier.ts'
 import type { Logger } from '../../base/logger.ts'
@@ -14,8 +13,7 @@ import type { Metrics } from '../../base/metrics.ts'
 import type { LiveConfiguration } from '../../config/live-configuration.ts'
 import type { Egress } from '../../egress/egress.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
-import { bouncedData, deferredData, deliveredData } from '../../mail/event.ts'
-import type { ServiceEvent } from '../../mail/event.ts'
+import { bouncedData, deferredData, deliveredData, type ServiceEvent } from '../../mail/event.ts'
 import type { ConnectionFacts, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
 import { isSimulated } from '../../mail/simulator.ts'
 import type { Grant } from '../../store/records/queue-records.ts'

@@ -13,15 +13,12 @@ import { createClassifier } from '../../mail/reply/classify-reply.ts'
 import type { Grant } from '../../store/records/queue-records.ts'
 import type { ClaimedMessage } from '../../store/records/records.ts'
 import type { PlacedRow } from '../place/placed-row.ts'
-import { NO_CONNECTION } from '../protocol/try-result.ts'
-import type { TryEnd, TryResult } from '../protocol/try-result.ts'
+import { NO_CONNECTION, type TryEnd, type TryResult } from '../protocol/try-result.ts'
 import type { NoHosts } from '../route/route-message.ts'
 import { judgeDns } from './judge-dns.ts'
-import { createJudgeReply } from './judge-reply.ts'
-import type { JudgeReply, JudgeRequest, Judgement } from './judge-reply.ts'
+import { createJudgeReply, type JudgeReply, type JudgeRequest, type Judgement } from './judge-reply.ts'
 import type { OutcomeRecorder } from './outcome-recorder.ts'
-import { createRecordTry } from './record-try.ts'
-import type { RecordTryOptions } from './record-try.ts'
+import { createRecordTry, type RecordTryOptions } from './record-try.ts'
 
 export interface SettleRowOptions extends RecordTryOptions {
   egress: Pick<Egress, 'disable' | 'ipsUsedBy' | 'noteRefund'>

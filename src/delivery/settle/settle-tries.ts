@@ -6,13 +6,11 @@
  */
 import type { ClaimedMessage } from '../../store/records/records.ts'
 import type { PlacedRow } from '../place/placed-row.ts'
-import { NO_CONNECTION } from '../protocol/try-result.ts'
-import type { TryEnd, TryResult } from '../protocol/try-result.ts'
+import { NO_CONNECTION, type TryEnd, type TryResult } from '../protocol/try-result.ts'
 import type { NoHosts } from '../route/route-message.ts'
 import type { ClaimHistory } from './claim-history.ts'
 import type { DotMarks } from './dot-marks.ts'
-import { createSettleRow } from './settle-row.ts'
-import type { SettleRow, SettleRowOptions } from './settle-row.ts'
+import { createSettleRow, type SettleRow, type SettleRowOptions } from './settle-row.ts'
 
 export interface SettleTries {
   /** These rows are in this thread now. */

@@ -5,10 +5,8 @@
  * The store alone grants; its answers teach what is here. A guess too high costs an empty reservation, one too low a
  * short wait. The counts of the day are read at the start and again each minute.
  */
-import { DAY, HOUR } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
-import { afterGrants, conforming, nextConforming } from '../../base/pace.ts'
-import type { Pace } from '../../base/pace.ts'
+import { DAY, HOUR, type Clock } from '../../base/clock.ts'
+import { afterGrants, conforming, nextConforming, type Pace } from '../../base/pace.ts'
 import { dayAfter, utcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import { paceOf as storedPace } from '../../store/allowance-decision.ts'

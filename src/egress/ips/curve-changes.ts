@@ -10,8 +10,7 @@ import { dayAfter, utcDay } from '../../base/utc-day.ts'
 import type { AllowanceRule, IpRecord } from '../../store/records/warmup-records.ts'
 import { ALL_ISPS, allowanceRule, capOf, findCurve, stageWithin } from '../warmup/warmup-curve.ts'
 import { isInWarmup, moveIp } from '../warmup/warmup-states.ts'
-import { configuredIps } from './known-ip.ts'
-import type { DecideMove, KnownIp } from './known-ip.ts'
+import { configuredIps, type DecideMove, type KnownIp } from './known-ip.ts'
 import type { EgressOutside } from './outside.ts'
 
 interface CurveChanges {

@@ -17,8 +17,7 @@ import type { MovedIp } from '../warmup/warmup-states.ts'
 import { createCurveChanges } from './curve-changes.ts'
 import { createDisabledIps } from './disabled-ips.ts'
 import type { EgressIp } from './egress-ip.ts'
-import { configuredIps, egressIp, firstRecord } from './known-ip.ts'
-import type { ConfiguredIp, DecideMove, KnownIp } from './known-ip.ts'
+import { configuredIps, egressIp, firstRecord, type ConfiguredIp, type DecideMove, type KnownIp } from './known-ip.ts'
 import type { EgressOutside } from './outside.ts'
 
 export interface IpRegistry {

@@ -5,10 +5,8 @@
 import { SECOND } from '../../base/clock.ts'
 import type { Stream } from '../../mail/message.ts'
 import type { Allowance } from './allowance.ts'
-import { inOrderOfScore, seedOf } from './choose-ip.ts'
-import type { Seed, WeightedIp } from './choose-ip.ts'
-import { familyOf } from './egress-ip.ts'
-import type { Candidate, EgressIp, IpChoice, IpRequest, PathState } from './egress-ip.ts'
+import { inOrderOfScore, seedOf, type Seed, type WeightedIp } from './choose-ip.ts'
+import { familyOf, type Candidate, type EgressIp, type IpChoice, type IpRequest, type PathState } from './egress-ip.ts'
 import { capOf } from '../warmup/warmup-curve.ts'
 import type { IpParts } from './ip-parts.ts'
 

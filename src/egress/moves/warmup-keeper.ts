@@ -7,12 +7,9 @@
  */
 import type { KnownIp } from '../ips/known-ip.ts'
 import { firstOpenDay } from '../warmup/warmup-days.ts'
-import { createDayClosing } from './day-closing.ts'
-import type { DayClosing } from './day-closing.ts'
-import { createGateWatch } from './gate-watch.ts'
-import type { BlockNote } from './gate-watch.ts'
-import { createHalts } from './halts.ts'
-import type { Halts } from './halts.ts'
+import { createDayClosing, type DayClosing } from './day-closing.ts'
+import { createGateWatch, type BlockNote } from './gate-watch.ts'
+import { createHalts, type Halts } from './halts.ts'
 import type { IpParts } from '../ips/ip-parts.ts'
 
 export interface WarmupKeeper extends Pick<Halts, 'suspend'>, Pick<DayClosing, 'rewarmStage'> {

@@ -8,15 +8,17 @@
 import { DAY } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { AuditRecord } from '../../store/records/warmup-records.ts'
-import { MOST_POINTS, pointsOf, statisticsView } from '../ips/ip-statistics.ts'
-import type { StatisticsRange, StatisticsView } from '../ips/ip-statistics.ts'
-import { ipView } from '../ips/ip-view.ts'
-import type { IpView } from '../ips/ip-view.ts'
+import {
+  MOST_POINTS,
+  pointsOf,
+  statisticsView,
+  type StatisticsRange,
+  type StatisticsView,
+} from '../ips/ip-statistics.ts'
+import { ipView, type IpView } from '../ips/ip-view.ts'
 import type { KnownIp } from '../ips/known-ip.ts'
-import { createWarmupActs, requireIp } from './warmup-acts.ts'
-import type { WarmupActs, WarmupActsParts } from './warmup-acts.ts'
-import { forecastFor } from './warmup-forecast.ts'
-import type { ForecastView } from './warmup-forecast.ts'
+import { createWarmupActs, requireIp, type WarmupActs, type WarmupActsParts } from './warmup-acts.ts'
+import { forecastFor, type ForecastView } from './warmup-forecast.ts'
 
 export type { ProviderChange, WarmupStart } from './warmup-acts.ts'
 

@@ -5,11 +5,17 @@ import { rateText } from '../../config/settings/field-types.ts'
 import type { ProviderLimits, ProviderSettings } from '../../config/settings/provider-settings.ts'
 import { isProbing, waitLeft } from './back-off.ts'
 import { usableConnections } from './concurrency.ts'
-import { isHalfOpen, isSuspended, stepAt } from './ladder.ts'
-import type { Ladder } from './ladder.ts'
+import { isHalfOpen, isSuspended, stepAt, type Ladder } from './ladder.ts'
 import { limitNow } from './path-limits.ts'
-import { laneKey, normalLimits } from './records.ts'
-import type { LaneRecord, OperatorSuspension, PathRecord, ShapedIpRecord, ShapingRecords } from './records.ts'
+import {
+  laneKey,
+  normalLimits,
+  type LaneRecord,
+  type OperatorSuspension,
+  type PathRecord,
+  type ShapedIpRecord,
+  type ShapingRecords,
+} from './records.ts'
 import type { Lane, PathHold, PathStatus, PathView, ShapedPath } from './shaping.ts'
 
 /** Nothing leaves from the IP to the provider until an operator resumes it. */

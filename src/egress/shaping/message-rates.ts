@@ -3,8 +3,15 @@
  */
 import { LRUCache } from 'lru-cache'
 import { SECOND } from '../../base/clock.ts'
-import { giveTokensBack, nextTokenAt, takeTokens, tokensAt } from '../../base/pace.ts'
-import type { PaceState, SteadyPace, Tokens } from '../../base/pace.ts'
+import {
+  giveTokensBack,
+  nextTokenAt,
+  takeTokens,
+  tokensAt,
+  type PaceState,
+  type SteadyPace,
+  type Tokens,
+} from '../../base/pace.ts'
 import type { Rate } from '../../config/settings/field-types.ts'
 import type { LimitsNow } from './path-limits.ts'
 import type { PathRecord, ShapingRecords } from './records.ts'

@@ -3,13 +3,11 @@
  * that holds closes it, in the order of egress/README.md "Shaping". Reads only; never throws.
  */
 import { MINUTE } from '../../base/clock.ts'
-import { SHORT_WAIT } from './shaping.ts'
-import type { ClosedGate, Gate, Lane, ShapedPath } from './shaping.ts'
+import { SHORT_WAIT, type ClosedGate, type Gate, type Lane, type ShapedPath } from './shaping.ts'
 import { isProbing, waitLeft } from './back-off.ts'
 import { usableConnections } from './concurrency.ts'
 import { operatorText, suspensionText, waitText } from './hold-views.ts'
-import { isHalfOpen, isSuspended } from './ladder.ts'
-import type { Ladder } from './ladder.ts'
+import { isHalfOpen, isSuspended, type Ladder } from './ladder.ts'
 import type { MessageRates } from './message-rates.ts'
 import { limitsNow } from './path-limits.ts'
 import type { PathRecord, ShapedIpRecord, ShapingRecords } from './records.ts'

@@ -5,10 +5,13 @@
  * Only what a server said is ever given to them; our own sentences are not replies. Pure; times are Unix milliseconds.
  * `createReplyRules` throws for an expression that does not compile: the configuration refuses those at load.
  */
-import { ANY_PROVIDER } from '../../config/settings/provider-settings.ts'
-import type { REPLY_STAGES, ReplyRuleSettings, Threshold } from '../../config/settings/provider-settings.ts'
-import { MOST_REPLY_CHARACTERS } from '../../mail/reply/smtp-reply.ts'
-import type { SmtpReply, SmtpStage } from '../../mail/reply/smtp-reply.ts'
+import {
+  ANY_PROVIDER,
+  type REPLY_STAGES,
+  type ReplyRuleSettings,
+  type Threshold,
+} from '../../config/settings/provider-settings.ts'
+import { MOST_REPLY_CHARACTERS, type SmtpReply, type SmtpStage } from '../../mail/reply/smtp-reply.ts'
 
 export interface ReplyRules {
   /** The first rule that matches, and later ones that say `also`; empty: none, or the reply is no refusal. */

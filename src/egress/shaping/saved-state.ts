@@ -5,14 +5,20 @@
  * safe: receivers will tell it again. Message rates are not kept.
  */
 import type { PathStateRecord } from '../../store/records/warmup-records.ts'
-import { newBackOff } from './back-off.ts'
-import type { BackOff } from './back-off.ts'
+import { newBackOff, type BackOff } from './back-off.ts'
 import { newConcurrency } from './concurrency.ts'
-import { newLadder } from './ladder.ts'
-import type { Ladder, Suspension } from './ladder.ts'
+import { newLadder, type Ladder, type Suspension } from './ladder.ts'
 import type { ReplyLimit } from './path-limits.ts'
-import { laneKey, newIpRecord, newPathRecord } from './records.ts'
-import type { LaneRecord, PathRecord, ShapedIpRecord, ShapingRecord, ShapingRecords } from './records.ts'
+import {
+  laneKey,
+  newIpRecord,
+  newPathRecord,
+  type LaneRecord,
+  type PathRecord,
+  type ShapedIpRecord,
+  type ShapingRecord,
+  type ShapingRecords,
+} from './records.ts'
 
 const VERSION = 1
 /** Where a new path begins: saying it brings nothing. */

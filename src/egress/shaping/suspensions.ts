@@ -3,8 +3,17 @@
  * "Suspension ladder". Never throws.
  */
 import { HOUR } from '../../base/clock.ts'
-import { IP_STEPS, isHalfOpen, isSuspended, LANE_STEPS, notePassed, PATH_STEPS, suspend } from './ladder.ts'
-import type { Block, Suspension } from './ladder.ts'
+import {
+  IP_STEPS,
+  isHalfOpen,
+  isSuspended,
+  LANE_STEPS,
+  notePassed,
+  PATH_STEPS,
+  suspend,
+  type Block,
+  type Suspension,
+} from './ladder.ts'
 import type { LaneRecord, PathRecord, ShapedIpRecord, ShapingRecord } from './records.ts'
 import type { ShapingParts } from './shaping-parts.ts'
 import type { ShapedPath } from './shaping.ts'

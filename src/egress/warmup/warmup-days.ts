@@ -8,10 +8,8 @@ import { dayAfter, startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { WarmupCurve } from '../../config/settings/warmup-settings.ts'
 import type { AuditRecord, IpRecord, WarmupDay } from '../../store/records/warmup-records.ts'
 import { ALL_ISPS, capOf, targetOf } from './warmup-curve.ts'
-import { judgeDay } from './warmup-gates.ts'
-import type { DayFigures, DayVerdict } from './warmup-gates.ts'
-import { andThen, isInWarmup, moveIp, unmoved } from './warmup-states.ts'
-import type { MovedIp } from './warmup-states.ts'
+import { judgeDay, type DayFigures, type DayVerdict } from './warmup-gates.ts'
+import { andThen, isInWarmup, moveIp, unmoved, type MovedIp } from './warmup-states.ts'
 
 interface DaysToClose {
   record: IpRecord

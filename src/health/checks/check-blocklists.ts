@@ -5,8 +5,7 @@
  */
 import { readListing, reversed } from '../../egress/ips/ip-facts.ts'
 import { recordsIn } from '../../senders/verification/finding.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding } from './finding.ts'
+import { verdicts, type HealthFinding } from './finding.ts'
 import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
 
 const LISTS = verdicts('blocklist', 'Providers that use the list refuse mail from the address.')

@@ -3,8 +3,7 @@
  * database)? Errors of the store are findings.
  */
 import type { QuickCheck } from '../../store/open/quick-check.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding } from './finding.ts'
+import { verdicts, type HealthFinding } from './finding.ts'
 import { byteText } from './words.ts'
 import type { DatabaseFacts, HealthCheck } from './world.ts'
 

@@ -7,8 +7,7 @@
 import { DAY } from '../../base/clock.ts'
 import { isPlainObject } from '../../base/plain-object.ts'
 import { organizationalDomain } from '../../mail/organizational-domain.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding } from './finding.ts'
+import { verdicts, type HealthFinding } from './finding.ts'
 import type { CheckWorld, HealthCheck } from './world.ts'
 
 const AGE = verdicts('domain-age', 'Filters distrust mail of domains that were registered a few weeks ago.')

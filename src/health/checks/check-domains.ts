@@ -5,8 +5,7 @@
  */
 import type { DomainView, RecordView } from '../../senders/domain-view.ts'
 import { DNS_FIX } from './check-ip-names.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding, Verdicts } from './finding.ts'
+import { verdicts, type HealthFinding, type Verdicts } from './finding.ts'
 import type { HealthCheck } from './world.ts'
 
 const PURPOSES: Readonly<Record<RecordView['purpose'], Verdicts>> = {

@@ -4,10 +4,8 @@
  */
 import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { errorCode, errorText } from '../../base/errors.ts'
-import type { Mistake } from '../../base/errors.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding } from './finding.ts'
+import { errorCode, errorText, type Mistake } from '../../base/errors.ts'
+import { verdicts, type HealthFinding } from './finding.ts'
 import { ageText } from './words.ts'
 import type { FilesNow, HealthCheck } from './world.ts'
 

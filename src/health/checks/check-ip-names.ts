@@ -5,8 +5,7 @@
 import { canonicalIp, ipFamily } from '../../base/ip-address.ts'
 import { reverseName } from '../../egress/ips/ip-facts.ts'
 import { recordsIn } from '../../senders/verification/finding.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding } from './finding.ts'
+import { verdicts, type HealthFinding } from './finding.ts'
 import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
 
 const PTR = verdicts('ptr', 'Large providers refuse mail from an address without a reverse name.')

@@ -3,8 +3,7 @@
  * store knows becomes findings; its errors are passed on.
  */
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding } from './finding.ts'
+import { verdicts, type HealthFinding } from './finding.ts'
 import { ageText } from './words.ts'
 import type { HealthCheck } from './world.ts'
 

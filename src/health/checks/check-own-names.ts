@@ -8,8 +8,7 @@ import { evaluateSpf } from '../../senders/verification/check-spf.ts'
 import { recordsIn } from '../../senders/verification/finding.ts'
 import { recordsOfTargets } from '../../senders/records/required-records.ts'
 import { DNS_FIX } from './check-ip-names.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding } from './finding.ts'
+import { verdicts, type HealthFinding } from './finding.ts'
 import type { CheckedIp, CheckWorld, HealthCheck } from './world.ts'
 
 const NAMES = verdicts('names', 'Sending domains point to these names: SPF and tracked links end there.')

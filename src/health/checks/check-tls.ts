@@ -5,11 +5,9 @@
 import { X509Certificate } from 'node:crypto'
 import { connect } from 'node:tls'
 import { DAY, SECOND } from '../../base/clock.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding } from './finding.ts'
+import { verdicts, type HealthFinding } from './finding.ts'
 import { reasonOf } from './greet.ts'
-import { ownDoors } from './own-doors.ts'
-import type { Door } from './own-doors.ts'
+import { ownDoors, type Door } from './own-doors.ts'
 import type { CheckWorld, HealthCheck } from './world.ts'
 
 const TLS = verdicts('tls', 'Clients refuse a certificate that is expired or for another name; browsers warn on links.')

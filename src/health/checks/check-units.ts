@@ -5,8 +5,7 @@
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { SECOND } from '../../base/clock.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding } from './finding.ts'
+import { verdicts, type HealthFinding } from './finding.ts'
 import { ownDoors } from './own-doors.ts'
 import type { HealthCheck } from './world.ts'
 

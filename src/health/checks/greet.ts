@@ -3,8 +3,7 @@
  *
  * Never rejects, and never waits for the other side to close.
  */
-import { connect } from 'node:net'
-import type { NetConnectOpts, Socket } from 'node:net'
+import { connect, type NetConnectOpts, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { SECOND } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'

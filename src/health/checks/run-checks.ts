@@ -3,8 +3,7 @@
  */
 import { SECOND } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
-import { verdicts } from './finding.ts'
-import type { HealthFinding } from './finding.ts'
+import { verdicts, type HealthFinding } from './finding.ts'
 import type { CheckWorld, HealthCheck } from './world.ts'
 
 const MOST_MILLISECONDS = 15 * SECOND

@@ -4,13 +4,11 @@
  * not read.
  */
 import type { IncomingMessage } from 'node:http'
-import { MINUTE, SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { clientAddress } from './client-address.ts'
 import type { HttpFeatures } from './features.ts'
-import { administrator } from './principal.ts'
-import type { Principal } from './principal.ts'
+import { administrator, type Principal } from './principal.ts'
 
 /** The scheme in any case, spaces, and the key. */
 const BEARER = /^Bearer +(\S+)$/i

@@ -8,8 +8,7 @@
  */
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { SECOND } from '../../base/clock.ts'
-import { ServiceError } from '../../base/errors.ts'
-import type { ServiceErrorCode } from '../../base/errors.ts'
+import { ServiceError, type ServiceErrorCode } from '../../base/errors.ts'
 
 export interface BodyLimit {
   bytes: number

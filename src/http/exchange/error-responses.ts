@@ -4,8 +4,7 @@
  * Never throws. An error of the store's engine means that the service is unavailable; what else is no ServiceError is a
  * defect: its answer holds the request id alone, the log has the rest.
  */
-import { errorCode, ServiceError } from '../../base/errors.ts'
-import type { ServiceErrorCode } from '../../base/errors.ts'
+import { errorCode, ServiceError, type ServiceErrorCode } from '../../base/errors.ts'
 
 /** http/README.md "Errors": at most this many characters of `details`. */
 const MOST_DETAILS_CHARACTERS = 2_000

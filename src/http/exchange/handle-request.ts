@@ -12,10 +12,8 @@ import type { HttpFeatures } from './features.ts'
 import type { JsonDocument, JsonReader } from './read-json.ts'
 import { hasScope } from '../../senders/api-key.ts'
 import type { Principal } from './principal.ts'
-import { EMPTY_DOCUMENT } from './route.ts'
-import type { Answer, ApiRequest, Route, RouteBody } from './route.ts'
-import { pathBelowPrefix, splitTarget } from './route-table.ts'
-import type { RouteTable } from './route-table.ts'
+import { EMPTY_DOCUMENT, type Answer, type ApiRequest, type Route, type RouteBody } from './route.ts'
+import { pathBelowPrefix, splitTarget, type RouteTable } from './route-table.ts'
 
 export interface RequestHandlerOptions {
   routes: RouteTable

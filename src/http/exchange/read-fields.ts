@@ -8,8 +8,7 @@ import { z } from 'zod'
 import { isObject } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { shown } from '../../messages/accept/field-problems.ts'
-import { unsafeStrings } from './read-json.ts'
-import type { FieldProblem, JsonDocument } from './read-json.ts'
+import { unsafeStrings, type FieldProblem, type JsonDocument } from './read-json.ts'
 
 export interface FieldReader<Fields> {
   /** True when `{}` is a valid request: then an empty body counts as `{}`. */

@@ -10,8 +10,7 @@ import { FURTHER_EVENT_KINDS, GIVEN_EVENT_KINDS } from '../../mail/event.ts'
 import { ERROR_RULES, errorBody } from '../exchange/error-responses.ts'
 import type { Route } from '../exchange/route.ts'
 import { EXAMPLES, WEBHOOK_EXAMPLES } from './examples.ts'
-import { createSchemaComponents } from './json-schema.ts'
-import type { OpenApiSchema, SchemaComponents } from './json-schema.ts'
+import { createSchemaComponents, type OpenApiSchema, type SchemaComponents } from './json-schema.ts'
 
 export function openApiDocument(routes: readonly Route[], version: string): object {
   const schemas = createSchemaComponents()

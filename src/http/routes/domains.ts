@@ -6,14 +6,23 @@ import { z } from 'zod'
 import * as wire from '../../api/domain.ts'
 import { noFieldsSchema } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
-import { withoutNulls } from '../../api/names.ts'
-import type { CamelFields } from '../../api/names.ts'
+import { withoutNulls, type CamelFields } from '../../api/names.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { mayUseDomain } from '../exchange/principal.ts'
-import type { Principal } from '../exchange/principal.ts'
-import { CREATED, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
-import type { ApiRequest, Note, Route } from '../exchange/route.ts'
+import { mayUseDomain, type Principal } from '../exchange/principal.ts'
+import {
+  CREATED,
+  OK,
+  okData,
+  okList,
+  param,
+  routesOf,
+  success,
+  successList,
+  type ApiRequest,
+  type Note,
+  type Route,
+} from '../exchange/route.ts'
 import type { AddDomainRequest } from '../../senders/add-domain.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
 import type { DomainList, Domains, ListDomainsQuery } from '../../senders/domains.ts'

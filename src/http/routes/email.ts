@@ -19,10 +19,8 @@ import type {
   SharedFields,
 } from '../../messages/accept/send-request.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { describeProblem } from '../exchange/read-fields.ts'
-import type { ReadFields } from '../exchange/read-fields.ts'
-import { OK, okData, routesOf, success } from '../exchange/route.ts'
-import type { Answer, ApiRequest, Route } from '../exchange/route.ts'
+import { describeProblem, type ReadFields } from '../exchange/read-fields.ts'
+import { OK, okData, routesOf, success, type Answer, type ApiRequest, type Route } from '../exchange/route.ts'
 import { batchBody, replayedAnswer, sendBody, sentBatchBody, sentBody } from '../exchange/send-answers.ts'
 
 const { lenientPost } = routesOf('send')

@@ -5,8 +5,7 @@
 import type { z } from 'zod'
 import { noFieldsSchema, secondsOrNull } from '../../api/fields.ts'
 import * as wire from '../../api/ip.ts'
-import { snakeFields } from '../../api/names.ts'
-import type { CamelFields } from '../../api/names.ts'
+import { snakeFields, type CamelFields } from '../../api/names.ts'
 import { DAY, SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { StatisticsRange, StatisticsView } from '../../egress/ips/ip-statistics.ts'
@@ -15,8 +14,17 @@ import type { ForecastView } from '../../egress/moves/warmup-forecast.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Administration } from '../exchange/operator-features.ts'
 import { auditName } from '../exchange/principal.ts'
-import { okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
-import type { ApiRequest, Note, Route } from '../exchange/route.ts'
+import {
+  okData,
+  okList,
+  param,
+  routesOf,
+  success,
+  successList,
+  type ApiRequest,
+  type Note,
+  type Route,
+} from '../exchange/route.ts'
 
 const { get } = routesOf('stats')
 const admin = routesOf('admin')

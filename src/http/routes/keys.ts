@@ -8,13 +8,22 @@ import { snakeFields, withoutNulls } from '../../api/names.ts'
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { isInNetwork } from '../../base/ip-address.ts'
-import { unknownKey } from '../../senders/api-key.ts'
-import type { ApiKeyRecord } from '../../senders/api-key.ts'
+import { unknownKey, type ApiKeyRecord } from '../../senders/api-key.ts'
 import { readDomainName } from '../../senders/domain-name.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
-import { CREATED, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
-import type { ApiRequest, Note, Route } from '../exchange/route.ts'
+import {
+  CREATED,
+  okData,
+  okList,
+  param,
+  routesOf,
+  success,
+  successList,
+  type ApiRequest,
+  type Note,
+  type Route,
+} from '../exchange/route.ts'
 
 const { get, post, patch, remove } = routesOf('admin')
 

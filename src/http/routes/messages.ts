@@ -5,8 +5,16 @@
 import { noFieldsSchema } from '../../api/fields.ts'
 import * as wire from '../../api/message.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { okData, okList, routesOf, success, successList } from '../exchange/route.ts'
-import type { ApiRequest, Note, Route } from '../exchange/route.ts'
+import {
+  okData,
+  okList,
+  routesOf,
+  success,
+  successList,
+  type ApiRequest,
+  type Note,
+  type Route,
+} from '../exchange/route.ts'
 import { replayedAnswer } from '../exchange/send-answers.ts'
 import { callerOf, idempotent } from './email.ts'
 

@@ -3,8 +3,7 @@
  */
 import type { z } from 'zod'
 import { secondsOrNull } from '../../api/fields.ts'
-import { camelFields, snakeFields, withoutNulls } from '../../api/names.ts'
-import type { CamelFields } from '../../api/names.ts'
+import { camelFields, snakeFields, withoutNulls, type CamelFields } from '../../api/names.ts'
 import * as wire from '../../api/queue.ts'
 import { SECOND, toUnixSeconds } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
@@ -13,8 +12,7 @@ import type { PathHold, PathView } from '../../egress/shaping/shaping.ts'
 import type { QueueAction, QueueFilter, QueueGroup } from '../../mail/waiting-mail.ts'
 import type { Administration, DomainRoute, PoolState } from '../exchange/operator-features.ts'
 import { auditName } from '../exchange/principal.ts'
-import { okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
-import type { Note, Route } from '../exchange/route.ts'
+import { okData, okList, param, routesOf, success, successList, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post } = routesOf('admin')
 

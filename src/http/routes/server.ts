@@ -13,8 +13,7 @@ import type {
   ReloadResult,
   StorageReport,
 } from '../exchange/operator-features.ts'
-import { ACCEPTED, okData, param, routesOf, success } from '../exchange/route.ts'
-import type { Note, Route } from '../exchange/route.ts'
+import { ACCEPTED, okData, param, routesOf, success, type Note, type Route } from '../exchange/route.ts'
 
 const { get, post } = routesOf('admin')
 

@@ -5,8 +5,18 @@
 import * as wire from '../../api/suppression.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
 import type { Principal } from '../exchange/principal.ts'
-import { CREATED, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
-import type { Note, Route } from '../exchange/route.ts'
+import {
+  CREATED,
+  OK,
+  okData,
+  okList,
+  param,
+  routesOf,
+  success,
+  successList,
+  type Note,
+  type Route,
+} from '../exchange/route.ts'
 
 const { get, post, remove, postText } = routesOf('suppressions')
 

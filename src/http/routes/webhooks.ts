@@ -8,8 +8,20 @@ import { withoutNulls } from '../../api/names.ts'
 import * as wire from '../../api/webhook.ts'
 import { SECOND } from '../../base/clock.ts'
 import type { HttpFeatures } from '../exchange/features.ts'
-import { ACCEPTED, CREATED, OK, okData, okList, param, routesOf, success, successList } from '../exchange/route.ts'
-import type { ApiRequest, Note, Route } from '../exchange/route.ts'
+import {
+  ACCEPTED,
+  CREATED,
+  OK,
+  okData,
+  okList,
+  param,
+  routesOf,
+  success,
+  successList,
+  type ApiRequest,
+  type Note,
+  type Route,
+} from '../exchange/route.ts'
 
 const { get, post, patch, remove } = routesOf('webhooks')
 

@@ -22,8 +22,8 @@ import {
   UNKNOWN_UNSUBSCRIBE,
   UNSUBSCRIBED,
   UNSUBSCRIBE_FORM,
+  type Page,
 } from './tracking-pages.ts'
-import type { Page } from './tracking-pages.ts'
 
 export interface TrackingRoutesOptions {
   features: TrackingFeatures

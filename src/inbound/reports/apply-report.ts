@@ -6,10 +6,8 @@
  * names. Throws SmtpRefusal 451 when the delivery itself is still being recorded, so that the report comes again.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { DAY } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
-import { bounceFor } from '../../mail/reply/classify-reply.ts'
-import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
+import { DAY, type Clock } from '../../base/clock.ts'
+import { bounceFor, type ClassifyReply } from '../../mail/reply/classify-reply.ts'
 import type { Bounce } from '../../mail/reply/delivery-outcome.ts'
 import { judgeReported } from '../../mail/report/judge-report.ts'
 import type { ReportedRecipient, ReportReading } from '../../mail/report/report-reading.ts'

@@ -4,8 +4,7 @@
  * sender tries again.
  */
 import { createHash } from 'node:crypto'
-import type { Clock } from '../../base/clock.ts'
-import { HOUR } from '../../base/clock.ts'
+import { HOUR, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
 import type { AcceptSubmission, Caller } from '../../messages/accept/send-request.ts'

@@ -4,8 +4,7 @@
  * Resolves after the commit of all it meant; the same mail again changes nothing. Rejects when the store does not
  * answer.
  */
-import type { Clock } from '../../base/clock.ts'
-import { HOUR } from '../../base/clock.ts'
+import { HOUR, type Clock } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'

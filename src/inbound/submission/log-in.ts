@@ -2,15 +2,13 @@
  * Who logs in: any user name, and an API key with the scope `send` as the password (inbound/README.md "Submission"). A
  * refused login is answered late and counted by client address. Nothing that was sent is logged.
  */
-import type { Clock } from '../../base/clock.ts'
-import { SECOND } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { createRateLimit } from '../../base/rate-limit.ts'
 import type { Caller } from '../../messages/accept/send-request.ts'
-import { hasScope } from '../../senders/api-key.ts'
-import type { ApiKeys } from '../../senders/api-key.ts'
+import { hasScope, type ApiKeys } from '../../senders/api-key.ts'
 import { smtpRefusal } from '../smtp-refusal.ts'
 import { refusalOf } from './refusals.ts'
 

@@ -8,8 +8,7 @@ import { parseAddress } from '../../mail/address.ts'
 import type { Mailbox } from '../../mail/message.ts'
 import type { SubmissionRequest } from '../../messages/accept/send-request.ts'
 import { readControls } from './control-headers.ts'
-import { readHeaderFields } from './header-fields.ts'
-import type { PlacedField } from './header-fields.ts'
+import { readHeaderFields, type PlacedField } from './header-fields.ts'
 
 type SubmittedMessage = { ok: true; request: Omit<SubmissionRequest, 'recipients'> } | { ok: false; problem: string }
 

@@ -2,8 +2,7 @@
  * What acceptance refuses, as SMTP replies (inbound/README.md "Submission", RFC 3463).
  */
 import type { ServiceError, ServiceErrorCode } from '../../base/errors.ts'
-import { smtpRefusal, temporaryFailure } from '../smtp-refusal.ts'
-import type { SmtpRefusal } from '../smtp-refusal.ts'
+import { smtpRefusal, temporaryFailure, type SmtpRefusal } from '../smtp-refusal.ts'
 
 type OurFault = 'unavailable' | 'internal_error'
 

@@ -3,11 +3,9 @@
  * "Three decisions"). Pure, and never throws for a reply: one that nothing matches is `temporary` (4xx) or `unknown`
  * (5xx).
  */
-import { BOUNCE_CATEGORIES, BOUNCE_CATEGORY_NAMES, categoryOfCodes } from './bounce-category.ts'
-import type { BounceCategory } from './bounce-category.ts'
+import { BOUNCE_CATEGORIES, BOUNCE_CATEGORY_NAMES, categoryOfCodes, type BounceCategory } from './bounce-category.ts'
 import type { Bounce } from './delivery-outcome.ts'
-import { MOST_REPLY_CHARACTERS } from './smtp-reply.ts'
-import type { ReportStage, SmtpReply } from './smtp-reply.ts'
+import { MOST_REPLY_CHARACTERS, type ReportStage, type SmtpReply } from './smtp-reply.ts'
 
 /** A line of bounces.yaml, checked when it was loaded. */
 export interface BounceRule {

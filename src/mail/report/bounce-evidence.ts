@@ -6,8 +6,7 @@
  * subject, and what the text says. Pure.
  */
 import { decodeWords } from './decode-text.ts'
-import { headerOf } from './mail-tree.ts'
-import type { MailPart } from './mail-tree.ts'
+import { headerOf, type MailPart } from './mail-tree.ts'
 import type { ReportAction } from './report-reading.ts'
 import { replyCodeIn } from './report-diagnostic.ts'
 import type { ReportParts } from './report-parts.ts'

@@ -5,11 +5,9 @@
  * and joined where they should be split; a group without a recipient completes the one before it. Never throws.
  */
 import { findAddresses } from './find-addresses.ts'
-import { reportedAction } from './report-reading.ts'
-import type { ReportAction, ReportedRecipient } from './report-reading.ts'
+import { reportedAction, type ReportAction, type ReportedRecipient } from './report-reading.ts'
 import { diagnosticText, replyCodeIn, statedStatus, stageIn } from './report-diagnostic.ts'
-import { fieldOf, readFieldGroups } from './status-fields.ts'
-import type { FieldGroup } from './status-fields.ts'
+import { fieldOf, readFieldGroups, type FieldGroup } from './status-fields.ts'
 
 interface DeliveryStatus {
   recipients: ReportedRecipient[]

@@ -5,11 +5,9 @@
  * Pure and linear. An empty list means that only the address the report came to can tell.
  */
 import { findAddresses } from './find-addresses.ts'
-import { headerOf } from './mail-tree.ts'
-import type { HeaderField, MailPart } from './mail-tree.ts'
+import { headerOf, type HeaderField, type MailPart } from './mail-tree.ts'
 import type { ReportParts } from './report-parts.ts'
-import { readProseRecipients } from './unstructured-bounce.ts'
-import type { ProseRecipient } from './unstructured-bounce.ts'
+import { readProseRecipients, type ProseRecipient } from './unstructured-bounce.ts'
 
 const MOST_STATED = 1_000
 

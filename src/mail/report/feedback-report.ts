@@ -4,8 +4,7 @@
  * it. Never throws.
  */
 import { findAddresses } from './find-addresses.ts'
-import { headerOf } from './mail-tree.ts'
-import type { HeaderField, MailPart } from './mail-tree.ts'
+import { headerOf, type HeaderField, type MailPart } from './mail-tree.ts'
 import type { ReportParts } from './report-parts.ts'
 import { fieldOf, readFieldGroups } from './status-fields.ts'
 

@@ -2,8 +2,7 @@
  * What a reported failure means: bounce type, category and suppression, by the same rules as a reply in the dialogue
  * (mail/README.md "Reading a report"). Pure.
  */
-import { BOUNCE_CATEGORIES } from '../reply/bounce-category.ts'
-import type { BounceCategory } from '../reply/bounce-category.ts'
+import { BOUNCE_CATEGORIES, type BounceCategory } from '../reply/bounce-category.ts'
 import type { ClassifyReply, Suppression } from '../reply/classify-reply.ts'
 import type { BounceType } from '../reply/delivery-outcome.ts'
 import type { ReportedRecipient } from './report-reading.ts'

@@ -3,8 +3,7 @@
  *
  * Pure and linear; texts are cut at 2,048 characters first. RFC 3463 §2, RFC 3464 §2.3.6, RFC 5321 §4.2.
  */
-import { MOST_REPLY_CHARACTERS } from '../reply/smtp-reply.ts'
-import type { ReportStage } from '../reply/smtp-reply.ts'
+import { MOST_REPLY_CHARACTERS, type ReportStage } from '../reply/smtp-reply.ts'
 import { anyOf } from './wordings.ts'
 
 /** One line, the diagnostic type (`smtp;`) taken off, control characters as spaces. */

@@ -5,8 +5,7 @@
  * undefined.
  */
 import { diagnosticText, replyCodeIn, statedStatus, stageIn } from './report-diagnostic.ts'
-import { reportedAction } from './report-reading.ts'
-import type { ReportedRecipient } from './report-reading.ts'
+import { reportedAction, type ReportedRecipient } from './report-reading.ts'
 
 interface ServiceNotification {
   kind: 'bounce' | 'notice' | 'complaint'

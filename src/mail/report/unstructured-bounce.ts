@@ -5,8 +5,7 @@
  * follows a label says more than one inside a sentence; addresses of the sender or of a help desk say nothing. Linear
  * in the text.
  */
-import { findAddresses } from './find-addresses.ts'
-import type { FoundAddress } from './find-addresses.ts'
+import { findAddresses, type FoundAddress } from './find-addresses.ts'
 import { CONTACT_LABEL, CONTACT_LINE, FAILURE_NEARBY, OWN_LABEL, RECIPIENT_LABEL } from './wordings.ts'
 
 export interface ProseRecipient {

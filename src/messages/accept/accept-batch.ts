@@ -3,11 +3,9 @@
  * messages/README.md "Acceptance"). Each good recipient is a message of its own.
  */
 import { newIdentifier } from '../../base/identifier.ts'
-import { acceptMail } from './accept-mail.ts'
-import type { AcceptanceOptions } from './accept-mail.ts'
+import { acceptMail, type AcceptanceOptions } from './accept-mail.ts'
 import { contentOnce, policyOf } from './accept-message.ts'
-import { readBatch } from './check-batch.ts'
-import type { BatchEntry } from './check-batch.ts'
+import { readBatch, type BatchEntry } from './check-batch.ts'
 import type { AcceptBatch, AcceptedBatch, AcceptedMessages } from './send-request.ts'
 
 export function createAcceptBatch(options: AcceptanceOptions): AcceptBatch {

@@ -5,8 +5,7 @@
  * Resolves only after the commit, so what was answered survives a crash. A key whose request was committed before gives
  * its kept answer, and takes no tokens.
  */
-import { MINUTE, SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { MINUTE, SECOND, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { newIdentifier } from '../../base/identifier.ts'
 import type { Metrics } from '../../base/metrics.ts'
@@ -19,8 +18,7 @@ import type { Store } from '../../store/store.ts'
 import type { AcceptanceLog, AcceptedRequest } from './acceptance-log.ts'
 import type { CheckedRecipient } from './check-shared-fields.ts'
 import { mismatch } from './idempotency.ts'
-import { requireSender } from './require-sender.ts'
-import type { SenderDomain, SenderOptions } from './require-sender.ts'
+import { requireSender, type SenderDomain, type SenderOptions } from './require-sender.ts'
 import type { Acceptance, AcceptedMessages, Caller, Idempotent } from './send-request.ts'
 import type { SendingRate } from './sending-rate.ts'
 

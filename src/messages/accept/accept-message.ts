@@ -4,8 +4,7 @@
  * The first step that finds something answers, with all that it found.
  */
 import type { StoredContent } from '../../mail/message.ts'
-import { acceptMail } from './accept-mail.ts'
-import type { AcceptanceOptions } from './accept-mail.ts'
+import { acceptMail, type AcceptanceOptions } from './accept-mail.ts'
 import { decodeAttachments } from './check-attachments.ts'
 import { readRequest } from './check-request.ts'
 import type { CheckedMail, RequestPolicy } from './check-shared-fields.ts'

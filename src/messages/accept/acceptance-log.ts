@@ -3,8 +3,7 @@
  * "Logging"). Never throws.
  */
 import type { Logger } from '../../base/logger.ts'
-import { shownRecipient } from '../../mail/shown-recipient.ts'
-import type { ShownRecipients } from '../../mail/shown-recipient.ts'
+import { shownRecipient, type ShownRecipients } from '../../mail/shown-recipient.ts'
 import type { AcceptRequest, SuppressedMessage } from '../../store/records/accept-records.ts'
 import type { Caller } from './send-request.ts'
 

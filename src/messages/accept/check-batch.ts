@@ -7,8 +7,12 @@ import { ServiceError } from '../../base/errors.ts'
 import type { ReadTemplates, TemplateProblem } from '../../content/template/template-problems.ts'
 import { MOST_ADDRESS_INPUT_CHARACTERS, parseAddress } from '../../mail/address.ts'
 import { refuseLargeAttachments } from './check-request.ts'
-import { checkSharedFields } from './check-shared-fields.ts'
-import type { CheckedMail, CheckedRecipient, RequestPolicy } from './check-shared-fields.ts'
+import {
+  checkSharedFields,
+  type CheckedMail,
+  type CheckedRecipient,
+  type RequestPolicy,
+} from './check-shared-fields.ts'
 import { createFieldProblems, shown } from './field-problems.ts'
 import type { BatchRequest, RefusedRecipient } from './send-request.ts'
 

@@ -2,8 +2,7 @@
  * The customer's own header fields (http/README.md "Sending"): names that are theirs to give, values that stay inside
  * their line. A value may be text of any language: the renderer encodes it. Never throws. RFC 5322 §2.2.
  */
-import { checkText, shown } from './field-problems.ts'
-import type { FieldProblems } from './field-problems.ts'
+import { checkText, shown, type FieldProblems } from './field-problems.ts'
 
 const MOST_HEADERS = 30
 const MOST_VALUE_CHARACTERS = 998

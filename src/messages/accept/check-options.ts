@@ -5,8 +5,7 @@
  */
 import { DAY, HOUR, SECOND } from '../../base/clock.ts'
 import type { Stream, Unsubscribe } from '../../mail/message.ts'
-import { checkText, shown } from './field-problems.ts'
-import type { FieldProblems } from './field-problems.ts'
+import { checkText, shown, type FieldProblems } from './field-problems.ts'
 import { EVERY_LIST, isListName, LIST_NAME_RULE } from './list-name.ts'
 import type { SharedFields } from './send-request.ts'
 

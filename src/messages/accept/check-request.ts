@@ -6,10 +6,14 @@
 import { ServiceError } from '../../base/errors.ts'
 import type { StoredContent } from '../../mail/message.ts'
 import { sizeProblems } from './check-attachments.ts'
-import { checkSharedFields, readAddress } from './check-shared-fields.ts'
-import type { CheckedMail, CheckedRecipient, RequestPolicy } from './check-shared-fields.ts'
-import { checkText, createFieldProblems } from './field-problems.ts'
-import type { FieldProblems } from './field-problems.ts'
+import {
+  checkSharedFields,
+  readAddress,
+  type CheckedMail,
+  type CheckedRecipient,
+  type RequestPolicy,
+} from './check-shared-fields.ts'
+import { checkText, createFieldProblems, type FieldProblems } from './field-problems.ts'
 import type { SendRequest } from './send-request.ts'
 
 interface CheckedRequest {

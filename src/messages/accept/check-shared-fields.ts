@@ -2,18 +2,13 @@
  * The fields that a send, a preview and a batch have in common, checked once (http/README.md "Sending" and "Batches").
  * Pure and linear in the size of the request; never throws. Without problems the mail is whole.
  */
-import { readTemplates } from '../../content/template/template-problems.ts'
-import type { ReadTemplates } from '../../content/template/template-problems.ts'
-import { parseAddress } from '../../mail/address.ts'
-import type { ParsedAddress } from '../../mail/address.ts'
+import { readTemplates, type ReadTemplates } from '../../content/template/template-problems.ts'
+import { parseAddress, type ParsedAddress } from '../../mail/address.ts'
 import type { Mailbox, StoredContent, Stream, Variables } from '../../mail/message.ts'
-import { checkAttachments } from './check-attachments.ts'
-import type { CheckedAttachment } from './check-attachments.ts'
+import { checkAttachments, type CheckedAttachment } from './check-attachments.ts'
 import { checkHeaders } from './check-headers.ts'
-import { checkOptions } from './check-options.ts'
-import type { CheckedOptions } from './check-options.ts'
-import { checkText } from './field-problems.ts'
-import type { FieldProblems } from './field-problems.ts'
+import { checkOptions, type CheckedOptions } from './check-options.ts'
+import { checkText, type FieldProblems } from './field-problems.ts'
 import type { SharedFields } from './send-request.ts'
 
 /** Settings and the time: what a request is judged by besides itself. */

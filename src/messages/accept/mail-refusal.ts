@@ -4,8 +4,7 @@
  * throws.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import type { Store } from '../../store/store.ts'
 
 /** Why no mail is taken now; null: it is. */

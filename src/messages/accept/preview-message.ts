@@ -3,13 +3,11 @@
  * acceptance does.
  */
 import { newIdentifier } from '../../base/identifier.ts'
-import { previewMessage } from '../../content/preview-message.ts'
-import type { MessagePreview, PreviewInput } from '../../content/preview-message.ts'
+import { previewMessage, type MessagePreview, type PreviewInput } from '../../content/preview-message.ts'
 import { policyOf, storedContent } from './accept-message.ts'
 import type { AcceptanceOptions } from './accept-mail.ts'
 import { readRequest } from './check-request.ts'
-import { requireSender } from './require-sender.ts'
-import type { SenderOptions } from './require-sender.ts'
+import { requireSender, type SenderOptions } from './require-sender.ts'
 import type { Caller, SendRequest } from './send-request.ts'
 
 interface PreviewData extends Omit<MessagePreview, 'mimeBytes'> {

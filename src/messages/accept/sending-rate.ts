@@ -2,11 +2,9 @@
  * How much an API key may ask for: a bucket of requests and a bucket of recipients (http/README.md "Limits"). A refusal
  * is ServiceError `rate_limited` with Retry-After, and takes nothing. The administrator has no limits.
  */
-import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { DAY, HOUR, MINUTE, SECOND, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import { createRateLimit } from '../../base/rate-limit.ts'
-import type { RateLimit } from '../../base/rate-limit.ts'
+import { createRateLimit, type RateLimit } from '../../base/rate-limit.ts'
 
 interface Rate {
   count: number

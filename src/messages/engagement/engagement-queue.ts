@@ -2,8 +2,7 @@
  * Opens and clicks on their way into the store: they wait in memory, are judged, and are stored in batches
  * (messages/README.md "Hits"). `stop` judges and stores what is left, as far as the store takes it.
  */
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'

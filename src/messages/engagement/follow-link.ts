@@ -4,8 +4,7 @@
  */
 import type { KeyObject } from 'node:crypto'
 import { readKeptLinks } from '../../content/kept-links.ts'
-import { createLinkCache } from '../../content/html/link-cache.ts'
-import type { FoundLinks } from '../../content/html/link-cache.ts'
+import { createLinkCache, type FoundLinks } from '../../content/html/link-cache.ts'
 import { linkTargets } from '../../content/html/instrument-html.ts'
 import { messageUrls } from '../../content/message-urls.ts'
 import { trackedHtmlOf } from '../../content/prepare-content.ts'

@@ -4,12 +4,9 @@
  */
 import { readOpenToken } from '../../content/tracking-token.ts'
 import type { EngagementHit } from '../../store/records/engagement-records.ts'
-import { createEngagementQueue } from './engagement-queue.ts'
-import type { EngagementQueueOptions } from './engagement-queue.ts'
-import { createFollowLink } from './follow-link.ts'
-import type { FollowLinkOptions } from './follow-link.ts'
-import { createMachineList, networkOf } from './machine-hits.ts'
-import type { Client } from './machine-hits.ts'
+import { createEngagementQueue, type EngagementQueueOptions } from './engagement-queue.ts'
+import { createFollowLink, type FollowLinkOptions } from './follow-link.ts'
+import { createMachineList, networkOf, type Client } from './machine-hits.ts'
 
 export interface EngagementOptions extends EngagementQueueOptions, Omit<FollowLinkOptions, 'store'> {
   store: EngagementQueueOptions['store'] & FollowLinkOptions['store']

@@ -6,10 +6,8 @@
 import { ServiceError } from '../../base/errors.ts'
 import type { AcceptanceOptions } from '../accept/accept-mail.ts'
 import { reasonAgainst } from './explain-state.ts'
-import { createRetryMessage } from './retry-message.ts'
-import type { RetryMessage } from './retry-message.ts'
-import { notFound, requireBatch, requireMessage } from './visible-messages.ts'
-import type { Viewer } from './visible-messages.ts'
+import { createRetryMessage, type RetryMessage } from './retry-message.ts'
+import { notFound, requireBatch, requireMessage, type Viewer } from './visible-messages.ts'
 
 interface CanceledMessage {
   message_id: string

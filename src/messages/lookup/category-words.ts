@@ -2,8 +2,7 @@
  * What a bounce category (mail/README.md "Categories") says in plain words, and what the sender can do about it. Pure
  * tables.
  */
-import { BOUNCE_CATEGORY_NAMES } from '../../mail/reply/bounce-category.ts'
-import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
+import { BOUNCE_CATEGORY_NAMES, type BounceCategory } from '../../mail/reply/bounce-category.ts'
 
 interface CategoryWords {
   /** Goes on from "The receiving server". */

@@ -2,8 +2,7 @@
  * Why a message is where it is, in plain words (http/README.md "Explain", messages/README.md "Explain"). A part that is
  * not known is left out; nothing here changes anything. Throws ServiceError `not_found`.
  */
-import { HOUR } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { HOUR, type Clock } from '../../base/clock.ts'
 import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
 import type { MessageState } from '../../mail/message.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
@@ -13,14 +12,12 @@ import type { Domains } from '../../senders/domains.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
 import type { Store } from '../../store/store.ts'
 import { categoryWords } from './category-words.ts'
-import { explainChecks } from './explain-checks.ts'
-import type { ExplainedCheck } from './explain-checks.ts'
+import { explainChecks, type ExplainedCheck } from './explain-checks.ts'
 import { explainSending } from './explain-sending.ts'
 import { summaryOf } from './explain-state.ts'
 import { secondsOrNull } from './message-data.ts'
 import { timeUntil } from './time-words.ts'
-import { requireMessage } from './visible-messages.ts'
-import type { Viewer } from './visible-messages.ts'
+import { requireMessage, type Viewer } from './visible-messages.ts'
 
 export interface Explanation {
   message_id: string

@@ -6,14 +6,17 @@
 import { toUnixSeconds } from '../../base/clock.ts'
 import type { MessageState } from '../../mail/message.ts'
 import type { BatchView } from '../../store/records/lookup-records.ts'
-import { createExplainMessage } from './explain-message.ts'
-import type { ExplainMessage, ExplainOptions } from './explain-message.ts'
-import { eventData, listedMessageData, messageData } from './message-data.ts'
-import type { EventData, ListedMessageData, MessageData } from './message-data.ts'
-import { readSearch } from './read-search.ts'
-import type { MessageQuery } from './read-search.ts'
-import { notFound, requireBatch, requireMessage } from './visible-messages.ts'
-import type { Viewer } from './visible-messages.ts'
+import { createExplainMessage, type ExplainMessage, type ExplainOptions } from './explain-message.ts'
+import {
+  eventData,
+  listedMessageData,
+  messageData,
+  type EventData,
+  type ListedMessageData,
+  type MessageData,
+} from './message-data.ts'
+import { readSearch, type MessageQuery } from './read-search.ts'
+import { notFound, requireBatch, requireMessage, type Viewer } from './visible-messages.ts'
 
 interface BatchData {
   batch_id: string

@@ -6,11 +6,9 @@ import { SECOND } from '../../base/clock.ts'
 import { identifierToBytes } from '../../base/identifier.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
 import { parseAddress } from '../../mail/address.ts'
-import { MESSAGE_STATES } from '../../mail/message.ts'
-import type { MessageState } from '../../mail/message.ts'
+import { MESSAGE_STATES, type MessageState } from '../../mail/message.ts'
 import type { SearchMessagesRequest } from '../../store/records/lookup-records.ts'
-import { createFieldProblems, refuseProblems, shown } from '../accept/field-problems.ts'
-import type { FieldProblems } from '../accept/field-problems.ts'
+import { createFieldProblems, refuseProblems, shown, type FieldProblems } from '../accept/field-problems.ts'
 
 /** As they came; null: not asked for. */
 export interface MessageQuery {

@@ -4,8 +4,7 @@
  * Addresses count as the same when only their domain differs in case; the form in small letters is looked for too.
  * ServiceError `invalid_request` for what is no address.
  */
-import { toUnixSeconds } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { toUnixSeconds, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { parseAddress } from '../../mail/address.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'

@@ -4,8 +4,7 @@
  */
 import { parseAddress } from '../../mail/address.ts'
 import type { SuppressionReason, SuppressionRecord } from '../../store/records/suppression-records.ts'
-import { shown } from '../accept/field-problems.ts'
-import type { FieldProblems } from '../accept/field-problems.ts'
+import { shown, type FieldProblems } from '../accept/field-problems.ts'
 import { EVERY_LIST, isScope, LIST_NAME_RULE } from '../accept/list-name.ts'
 
 /** Undefined: not given. */

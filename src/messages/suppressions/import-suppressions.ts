@@ -9,11 +9,9 @@ import { ServiceError } from '../../base/errors.ts'
 import { newIdentifier } from '../../base/identifier.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { Store } from '../../store/store.ts'
-import { checkSuppression } from './check-suppression.ts'
-import type { CheckedSuppression, GivenSuppression } from './check-suppression.ts'
+import { checkSuppression, type CheckedSuppression, type GivenSuppression } from './check-suppression.ts'
 import { createFieldProblems, shown } from '../accept/field-problems.ts'
-import { readCsv } from './read-csv.ts'
-import type { CsvRow } from './read-csv.ts'
+import { readCsv, type CsvRow } from './read-csv.ts'
 
 export interface ImportResult {
   added: number

@@ -3,18 +3,15 @@
  * keys has a list of its own: `isTest` says which one is meant. Throws ServiceError `invalid_request` with every
  * problem, `not_found`.
  */
-import { SECOND, toUnixSeconds } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, toUnixSeconds, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { newIdentifier } from '../../base/identifier.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { Store } from '../../store/store.ts'
 import type { SuppressionReason, SuppressionRecord } from '../../store/records/suppression-records.ts'
-import { checkSuppression, readEmail, readReason, readScope } from './check-suppression.ts'
-import type { GivenSuppression } from './check-suppression.ts'
+import { checkSuppression, readEmail, readReason, readScope, type GivenSuppression } from './check-suppression.ts'
 import { createFieldProblems, refuseProblems } from '../accept/field-problems.ts'
-import { createImportSuppressions } from './import-suppressions.ts'
-import type { ImportSuppressions } from './import-suppressions.ts'
+import { createImportSuppressions, type ImportSuppressions } from './import-suppressions.ts'
 
 export interface SuppressionData {
   id: string

@@ -3,8 +3,7 @@
  * the addresses (senders/README.md "Checks of a domain", systemd/README.md "Install"). Pure.
  */
 import { ipFamily } from '../../base/ip-address.ts'
-import { recordsOfTargets } from './required-records.ts'
-import type { RecordFacts } from './required-records.ts'
+import { recordsOfTargets, type RecordFacts } from './required-records.ts'
 
 interface ApplianceRecord {
   type: 'A' | 'AAAA' | 'MX' | 'TXT' | 'CNAME'

@@ -4,8 +4,7 @@
  * Generation runs on the thread pool: an RSA key takes up to a second of CPU, which the event loop must not wait for.
  * The private key leaves this file sealed only, tied to its domain and selector; no error tells anything of it.
  */
-import { createPrivateKey, createPublicKey, generateKeyPair, randomInt } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
+import { createPrivateKey, createPublicKey, generateKeyPair, randomInt, type KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import type { KeyRing } from '../../base/key-ring.ts'
 import type { DkimAlgorithm, DkimKeyRecord, DkimKeyRole, PublicDkimKey } from '../../store/records/records.ts'

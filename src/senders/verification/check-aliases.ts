@@ -7,11 +7,9 @@
  */
 import type { MxRecord, Resolver } from '../../network/resolver.ts'
 import type { DomainRecord } from '../../store/records/records.ts'
-import { failed, missing, noAnswer, recordsIn, verified } from './finding.ts'
-import type { RecordFinding } from './finding.ts'
+import { failed, missing, noAnswer, recordsIn, verified, type RecordFinding } from './finding.ts'
 import { aliasHint, followAliases } from './record-hints.ts'
-import { spfRecordValue } from '../records/required-records.ts'
-import type { RecordFacts } from '../records/required-records.ts'
+import { spfRecordValue, type RecordFacts } from '../records/required-records.ts'
 
 /** Passes when mail to the return path comes to this server, or when the owner's own records let our IPs use it. */
 export async function checkReturnPath(

@@ -3,15 +3,13 @@
  * matter (senders/README.md "Checks of a domain"). Never throws for what the DNS holds. RFC 6376 §3.6.1, RFC 8463 §4,
  * by way of mailauth.
  */
-import { createPublicKey } from 'node:crypto'
-import type { KeyObject } from 'node:crypto'
+import { createPublicKey, type KeyObject } from 'node:crypto'
 import { getPublicKey } from 'mailauth/lib/tools.js'
 import { errorText } from '../../base/errors.ts'
 import type { Resolver } from '../../network/resolver.ts'
 import type { DkimKeyRecord, DomainRecord, PublicDkimKey } from '../../store/records/records.ts'
 import { publicKeyOf } from '../records/dkim-keys.ts'
-import { failed, missing, noAnswer, recordsIn, verified } from './finding.ts'
-import type { RecordFinding } from './finding.ts'
+import { failed, missing, noAnswer, recordsIn, verified, type RecordFinding } from './finding.ts'
 import { doubledNameHint, QUOTED_HINT, unquoted, wildcardHint } from './record-hints.ts'
 import { dkimRecordName, dkimRecordValue } from '../records/required-records.ts'
 

@@ -7,12 +7,10 @@
 import { spf } from 'mailauth'
 import type { Resolver } from '../../network/resolver.ts'
 import type { DomainRecord } from '../../store/records/records.ts'
-import { hinted, recordsIn, textRecords } from './finding.ts'
-import type { RecordFinding } from './finding.ts'
+import { hinted, recordsIn, textRecords, type RecordFinding } from './finding.ts'
 import { asMailauthResolver } from './lookup-records.ts'
 import { doubledNameHint, QUOTED_HINT, unquoted } from './record-hints.ts'
-import { spfRecordValue } from '../records/required-records.ts'
-import type { RecordFacts } from '../records/required-records.ts'
+import { spfRecordValue, type RecordFacts } from '../records/required-records.ts'
 
 export interface SpfFacts extends RecordFacts {
   /** Every IP that mail of this domain may leave from. */

@@ -6,8 +6,7 @@
  * throws for an answer of the DNS but that adapter, whose callers expect it.
  */
 import type { DNSResolver } from 'mailauth'
-import { SECOND } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { SECOND, type Clock } from '../../base/clock.ts'
 import type { DnsAnswer, MxRecord, Resolver } from '../../network/resolver.ts'
 
 interface CheckLookups extends Resolver {

@@ -7,13 +7,10 @@ import type { DomainRecord, PublicDkimKey, RecordCheck } from '../../store/recor
 import { checkReturnPath, checkTracking } from './check-aliases.ts'
 import { checkDkim } from './check-dkim.ts'
 import { checkDmarc } from './check-dmarc.ts'
-import { checkSpf } from './check-spf.ts'
-import type { SpfFacts } from './check-spf.ts'
+import { checkSpf, type SpfFacts } from './check-spf.ts'
 import { isRequiredKey } from '../records/domain-state.ts'
-import { shownRecords } from './finding.ts'
-import type { RecordFinding } from './finding.ts'
-import { REQUIRED_PURPOSES } from '../records/required-records.ts'
-import type { RecordPurpose } from '../records/required-records.ts'
+import { shownRecords, type RecordFinding } from './finding.ts'
+import { REQUIRED_PURPOSES, type RecordPurpose } from '../records/required-records.ts'
 
 interface DomainCheckFacts extends SpfFacts {
   /** Public keys that the domain had before it was added anew. */

@@ -9,11 +9,9 @@ import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
 import type { Configuration } from '../../../config/load-configuration.ts'
 import type { FoundHost } from '../../../network/mail-hosts.ts'
-import { acceptsHost } from '../../../network/mta-sts.ts'
-import type { MtaSts, StsPolicy } from '../../../network/mta-sts.ts'
+import { acceptsHost, type MtaSts, type StsPolicy } from '../../../network/mta-sts.ts'
 import type { ValidatingResolver } from '../../../network/resolver.ts'
-import { isUsable, tlsaText, TRUST_ANCHOR } from '../../../network/tlsa.ts'
-import type { TlsaRecord } from '../../../network/tlsa.ts'
+import { isUsable, tlsaText, TRUST_ANCHOR, type TlsaRecord } from '../../../network/tlsa.ts'
 import type { HostTls, TlsPolicy } from '../../protocol/host-tls.ts'
 
 interface TlsPolicyOptions {

@@ -8,8 +8,7 @@
  */
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'
-import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'
-import type { Clock } from '../../../base/clock.ts'
+import { DAY, HOUR, MINUTE, type Clock } from '../../../base/clock.ts'
 import { errorText, ServiceError } from '../../../base/errors.ts'
 import type { Logger } from '../../../base/logger.ts'
 import { startOfUtcDay, utcDay } from '../../../base/utc-day.ts'
@@ -18,8 +17,15 @@ import type { GuardedRequest } from '../../../network/guarded-request.ts'
 import type { Resolver } from '../../../network/resolver.ts'
 import type { Store } from '../../../store/store.ts'
 import type { TlsResult } from '../../../store/records/tls-records.ts'
-import { makeTlsReport, readReportDestinations, REPORT_TYPE, reportMail, reportSubject } from './tls-report.ts'
-import type { ReportDestination, TlsReport } from './tls-report.ts'
+import {
+  makeTlsReport,
+  readReportDestinations,
+  REPORT_TYPE,
+  reportMail,
+  reportSubject,
+  type ReportDestination,
+  type TlsReport,
+} from './tls-report.ts'
 
 /** Goes through the queue like any mail of this server. */
 export interface ReportMail {

@@ -5,8 +5,7 @@
  * Each connection counts once, for the recipient domain it was opened for. What cannot be stored stays in the sums and
  * is tried again. Also feeds the memory of plain fallbacks.
  */
-import { SECOND } from '../../../base/clock.ts'
-import type { Clock } from '../../../base/clock.ts'
+import { SECOND, type Clock } from '../../../base/clock.ts'
 import type { Logger } from '../../../base/logger.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import type { Store } from '../../../store/store.ts'
