@@ -28,7 +28,7 @@ export function createSuspensions({ live, logger, warmup, shaping }: SuspensionP
 
   async function resumePaths(filter: PathFilter, actor: string): Promise<number> {
     const byHand = paths(filter).filter(({ holds }) => holds.some(({ scope }) => scope === 'provider'))
-    const resumed = shaping.resume(filter)
+    const resumed = await shaping.resume(filter)
     for (const { ip, provider } of byHand) {
       if (ip === null || provider === null) continue
       await noteProvider(ip, { action: 'resume_provider', provider, reason: null }, actor)

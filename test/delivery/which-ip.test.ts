@@ -162,7 +162,7 @@ t.test('an IP that is suspended for one provider leaves that mail to the others 
   t.match(why, { waitingFor: 'suspension' })
   await engine.clock.advance(HOUR)
   t.equal(engine.server.messages.length, 20)
-  engine.shaping.resume({ ip: FIRST, provider: 'mill' })
+  await engine.shaping.resume({ ip: FIRST, provider: 'mill' })
   for (const id of ids) await engine.untilState(id, 'delivered')
   t.same(sourcesOf(engine.server), { [FIRST]: 5, [SECOND_IP]: 20 })
 })

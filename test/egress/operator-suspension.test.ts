@@ -38,10 +38,10 @@ t.test('nothing leaves from the IP to the provider until it is resumed, whatever
   t.equal(closedFor(world, GOOGLE, LANE), 0)
   t.equal(closedFor(world, SITES[1] ?? GOOGLE, LANE), Infinity, 'no time ends it')
   const before = opened.length
-  t.equal(shaping.resume({ ip: IP, provider: 'office365' }), 1)
+  t.equal(await shaping.resume({ ip: IP, provider: 'office365' }), 1)
   t.equal(opened.length, before + 1, 'who waits is told')
   for (const path of SITES) t.equal(closedFor(world, path, LANE), 0)
-  t.equal(shaping.resume({ ip: IP, provider: 'office365' }), 0)
+  t.equal(await shaping.resume({ ip: IP, provider: 'office365' }), 0)
 })
 
 t.test('it is listed with who did it, first of all, and explained', async (t) => {
@@ -93,7 +93,7 @@ t.test('what a filter names is resumed, and the rest stays', async (t) => {
     const world = await shapingWorld()
     await suspend(world, 'google')
     await suspend(world, 'yahoo')
-    t.equal(world.shaping.resume(filter), 2 - left.length, JSON.stringify(filter))
+    t.equal(await world.shaping.resume(filter), 2 - left.length, JSON.stringify(filter))
     t.same(
       listed(world),
       left.map((route) => ({ ip: IP, route })),
@@ -108,9 +108,8 @@ t.test('it is stored before it is told, and a restart forgets nothing of it', as
   const again = await world.restart()
   t.same(again.shaping.views(), world.shaping.views())
   t.equal(closedFor(again, GOOGLE, LANE), Infinity)
-  again.shaping.resume({ ip: IP })
-  await again.shaping.tick()
-  t.equal(again.rows.size, 0)
+  await again.shaping.resume({ ip: IP })
+  t.equal(again.rows.size, 0, 'also that somebody resumed it')
   t.same((await again.restart()).shaping.views(), [])
 })
 
@@ -124,3 +123,17 @@ t.test('what the store refused is stored before all smaller changes, and not tol
   await suspend(world, 'google')
   t.equal(closedFor(await world.restart(), GOOGLE, LANE), Infinity)
 })
+
+t.test(
+  'a resume that the store refused is in force, is not told, and is stored when it is asked for again',
+  async (t) => {
+    const world = await shapingWorld()
+    await suspend(world, 'google')
+    world.refuses = 2
+    await t.rejects(world.shaping.resume({ ip: IP, provider: 'google' }))
+    t.equal(closedFor(world, GOOGLE, LANE), 0, 'in force')
+    t.equal(world.rows.size, 1)
+    t.equal(await world.shaping.resume({ ip: IP, provider: 'google' }), 0)
+    t.equal(world.rows.size, 0)
+  },
+)

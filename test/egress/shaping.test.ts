@@ -93,7 +93,7 @@ t.test('a path that has worked may fail as often as its provider allows, with on
     ['dropped', { kind: 'dropped', reason: 'reset' }, false],
   ]
   for (const [name, note, counts] of trouble) {
-    world.shaping.resume({})
+    await world.shaping.resume({})
     after(world, path, [DELIVERED])
     world.shaping.noteConnections(path, times(4, note))
     t.equal(closedFor(world, path), 0, name)
@@ -101,7 +101,7 @@ t.test('a path that has worked may fail as often as its provider allows, with on
     t.equal(closedFor(world, path), counts ? 1 : 0, name)
     await world.clock.advance(HOUR)
   }
-  world.shaping.resume({})
+  await world.shaping.resume({})
   after(world, path, [DELIVERED])
   t.equal(after(world, path, times(5, refused('421 4.3.0 closing', 'temporary', 'mail'))), 1, '421 to a message')
   await world.clock.advance(MINUTE)
@@ -182,7 +182,7 @@ t.test('blocks that no rule knows climb the ladder; three messages that pass ope
   t.match(openGate(shaping.gate(path, LANE)), { connections: 1, underWay: Infinity })
   t.equal(after(world, path, times(4, BLOCK)), 0, 'counted anew')
   t.equal(after(world, path, [BLOCK]), 480, 'the step is remembered')
-  shaping.resume({})
+  await shaping.resume({})
   await clock.advance(3 * DAY)
   t.equal(after(world, path, times(5, BLOCK)), 120, 'and falls by one a day')
 })
@@ -323,11 +323,11 @@ t.test('an operator lifts what he names, and the ladder keeps its step', async (
   after(world, path, times(5, BLOCK))
   after(world, other, times(5, BLOCK))
   after(world, pathTo('google'), times(5, refused('550-5.7.26 unauthenticated', 'auth_failed')))
-  t.equal(shaping.resume({ ip: '192.0.2.2' }), 1)
+  t.equal(await shaping.resume({ ip: '192.0.2.2' }), 1)
   t.strictSame([closedFor(world, path), closedFor(world, other)], [15, 0])
-  t.equal(shaping.resume({ route: 'google' }), 1)
+  t.equal(await shaping.resume({ route: 'google' }), 1)
   t.equal(closedFor(world, pathTo('google'), LANE), 0)
-  t.equal(shaping.resume({}), 1)
+  t.equal(await shaping.resume({}), 1)
   t.strictSame(shaping.views(), [])
   t.equal(after(world, path, times(5, BLOCK)), 30)
 })

@@ -212,7 +212,7 @@ export function createHappenings(world: World, { disk, random, owner, invariants
         return operate(
           happening.duration,
           ({ shaping }) => shaping.suspend(request),
-          async ({ shaping }) => shaping.resume({ ip, provider: PROVIDER }),
+          ({ shaping }) => shaping.resume({ ip, provider: PROVIDER }),
         )
       }
       case 'lose-address': {

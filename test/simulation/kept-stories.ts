@@ -62,4 +62,20 @@ export const KEPT_STORIES: readonly { found: string; story: Story }[] = [
       ],
     },
   },
+  {
+    found: 'that an operator had resumed a provider was told before it was stored, and a kill on a full disk undid it',
+    story: {
+      seed: 1022947,
+      settings: { ...PLAIN, commitTime: 30 },
+      items: [
+        {
+          at: 254_168,
+          happening: { ...MAIL, sender: 'two.test', count: 1, domain: 'provider.test', stream: 'bulk', delay: 120_000 },
+        },
+        { at: 254_374, happening: { what: 'suspend-provider', ip: 1, duration: 20_000 } },
+        { at: 254_879, happening: { what: 'disk-full', duration: 120_000 } },
+        { at: 284_408, happening: { what: 'kill', downFor: 120_000 } },
+      ],
+    },
+  },
 ]

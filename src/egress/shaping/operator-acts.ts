@@ -2,8 +2,9 @@
  * What operators do to paths: they let nothing leave from an IP to a mailbox provider, and they lift what holds mail
  * back (commands/README.md "The command line").
  *
- * A suspension by hand stands beside the ladder, which receivers move, and covers paths that are not known yet. It is
- * in force at once and then stored; `suspend` rejects when the store does.
+ * A suspension by hand stands beside the ladder, which receivers move, and covers paths that are not known yet. Both
+ * acts are in force at once and then stored: who was answered is obeyed after a crash as well. They reject when the
+ * store does.
  */
 import { newBackOff } from './back-off.ts'
 import { heldProviders } from './hold-views.ts'
@@ -22,7 +23,7 @@ export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend'
       logger.warn({ ip, provider, actor, reason }, 'paths suspended by hand')
       await keeper.tick()
     },
-    resume(filter) {
+    async resume(filter) {
       const { ip, route, provider } = filter
       const paths = [...records.paths.values()].filter((record) => isMeant(filter, record))
       const lifted: ShapingRecord[] = paths.filter(liftPath)
@@ -41,6 +42,8 @@ export function createOperatorActs(parts: ShapingParts): Pick<Shaping, 'suspend'
       for (const record of lifted) keeper.saveSoon(record)
       if (lifted.length > 0) logger.info({ ip, route, provider, paths: lifted.length }, 'paths resumed')
       onOpen()
+      // Also when nothing was lifted now: an earlier call may have been in force, and refused by the store.
+      await keeper.tick()
       return lifted.length
     },
   }

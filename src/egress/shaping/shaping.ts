@@ -3,7 +3,7 @@
  * rates, back-off and suspensions of egress/README.md "Shaping" and "Reply rules".
  *
  * Everything is decided from what receivers answered, from the clock and by operators: nothing here waits, and only
- * `start`, `stop`, `tick` and `suspend` touch the store. No method throws; those four reject when the store does.
+ * `start`, `stop`, `tick`, `suspend` and `resume` touch the store. No method throws; those reject when the store does.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Tokens } from '../../base/pace.ts'
@@ -118,8 +118,11 @@ export interface Shaping {
   views(): PathView[]
   /** An operator lets nothing leave from an IP to a provider until it is resumed. In force at once, then stored. */
   suspend(request: ProviderSuspension): Promise<void>
-  /** An operator lifts limits, waits and suspensions; how many paths and lanes had any. The ladder keeps its step. */
-  resume(filter: PathFilter): number
+  /**
+   * An operator lifts limits, waits and suspensions; how many paths and lanes had any. The ladder keeps its step. In
+   * force at once, then stored.
+   */
+  resume(filter: PathFilter): Promise<number>
   /** What holds the path back beyond its configuration, a sentence each; empty: nothing. */
   explain(path: ShapedPath, lane: Lane): string[]
   /** Every 10 s: saves what changed, forgets what says nothing any more. */
