@@ -1,7 +1,7 @@
 /**
  * Haraka as a relay that signs: two workers, `relay`, `dkim` with the key of the comparison, and a plugin that names
  * the sink as every domain's MX. It is not installed here: `npm install Haraka haraka-plugin-dkim` in a folder of its
- * own, named by --haraka. Performance.md 2.
+ * own, named by --haraka.
  */
 import { existsSync, mkdirSync, mkdtempSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

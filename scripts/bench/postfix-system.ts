@@ -1,5 +1,5 @@
 /**
- * Debian's Postfix as a relay, alone or with OpenDKIM as its milter over a unix socket. Performance.md 2.
+ * Debian's Postfix as a relay, alone or with OpenDKIM as its milter over a unix socket.
  */
 import { existsSync, readFileSync } from 'node:fs'
 import { makePostfixFolder, startPostfixIn } from '../../test/support/postfix-instance.ts'

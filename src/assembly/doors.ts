@@ -25,7 +25,7 @@ export interface BoundPorts {
   inbound: number[]
 }
 
-export interface Doors {
+interface Doors {
   ports: BoundPorts
   listeners: OwnListeners
 }

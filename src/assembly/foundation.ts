@@ -28,7 +28,7 @@ import type { Store } from '../store/store.ts'
 import type { WebhookEndpoints } from '../webhooks/endpoints.ts'
 
 /** What may stand in for the real outside world. */
-export interface Outside {
+interface Outside {
   resolver: Resolver
   /** Time as schedules see it. */
   clock: Clock & { speed(): number }
@@ -160,7 +160,7 @@ function dnsResolver({ server }: Configuration): Resolver {
 }
 
 /** The real DNS, not cached, whatever world mail goes to. */
-export function plainResolver({ dns }: ServerSettings, servers = dns.servers): Resolver {
+function plainResolver({ dns }: ServerSettings, servers = dns.servers): Resolver {
   return createDnsResolver({ servers, timeoutMilliseconds: dns.timeout, tries: dns.tries })
 }
 

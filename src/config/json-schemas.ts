@@ -15,7 +15,7 @@ import { settingDocs, type SettingDoc } from './source/setting-docs.ts'
 import { warmupSchema } from './settings/warmup-settings.ts'
 import { readYamlSource } from './source/yaml-source.ts'
 
-export type JsonSchema = Record<string, unknown>
+type JsonSchema = Record<string, unknown>
 
 const SCHEMAS: Readonly<Record<FileName, z.ZodType>> = {
   sternpost: serverSchema,

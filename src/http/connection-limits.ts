@@ -7,7 +7,7 @@ import { canonicalIp } from '../base/ip-address.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { isTrusted } from './exchange/client-address.ts'
 
-export interface ConnectionLimits {
+interface ConnectionLimits {
   /** Counts the connection, or closes it. */
   admit(socket: Socket): void
 }

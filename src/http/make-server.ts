@@ -22,7 +22,7 @@ const MOST_HEAD_BYTES = 16 * 1024
 /** Above the 60 s after which common load balancers close an idle connection: they should be the ones to end it. */
 const KEEP_ALIVE_MILLISECONDS = 65 * SECOND
 
-export interface MakeServerOptions {
+interface MakeServerOptions {
   settings: HttpSettings
   tls: boolean
   clock: Clock

@@ -14,7 +14,7 @@ import { openPort } from '../base/service/open-port.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { RequestState } from './exchange/answer-request.ts'
 
-export interface MetricsServerOptions {
+interface MetricsServerOptions {
   metrics: Metrics
   /** An IP, or `*`. */
   address: string
@@ -25,7 +25,7 @@ export interface MetricsServerOptions {
   passed?: PassedSockets | undefined
 }
 
-export interface MetricsServer {
+interface MetricsServer {
   stop(): Promise<void>
 }
 

@@ -15,7 +15,7 @@ import {
 } from './broken-records.ts'
 import { CAPTURE_ADDRESS } from '../capture/capture-server.ts'
 
-export type EgressIps = readonly { address: string; hostname: string }[]
+type EgressIps = readonly { address: string; hostname: string }[]
 
 export interface SandboxResolverOptions {
   /** The MX of every domain. */

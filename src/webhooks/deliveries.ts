@@ -49,7 +49,7 @@ interface WebhookDeliveryDetailView extends Omit<WebhookDeliveryView, 'attempts'
   attempts: WebhookAttemptView[]
 }
 
-export interface ReplayRangeRequest {
+interface ReplayRangeRequest {
   /** Unix seconds, both included, of the events; null: no bound. */
   since: number | null
   until: number | null

@@ -54,7 +54,7 @@ export interface RegisterEndpointRequest {
 }
 
 /** What is left out stays. */
-export interface ChangeEndpointRequest {
+interface ChangeEndpointRequest {
   url?: string
   events?: string[]
   include?: string[]

@@ -22,7 +22,7 @@ import { holderOf } from '../../health/checks/port-holder.ts'
 import { runChecks } from '../../health/checks/run-checks.ts'
 import { worldOf } from '../server/doctor-world.ts'
 
-export interface Work {
+interface Work {
   folder: string
   files: SetupFiles
   notes: SetupNotes

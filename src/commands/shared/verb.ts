@@ -33,7 +33,7 @@ export function addVerb(parent: Command, { words, description, example }: VerbWo
     .addHelpText('after', `\nExample${example.includes('\n') ? 's' : ''}:\n  ${example.replaceAll('\n', '\n  ')}`)
 }
 
-export interface Consequence {
+interface Consequence {
   document: unknown
   /** What would happen, with its count. */
   text: string

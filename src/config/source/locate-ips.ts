@@ -5,7 +5,7 @@
 import { readFolder } from './read-folder.ts'
 import { emptyMap, nearestPosition, pathText, type Position } from './source-tree.ts'
 
-export interface IpPlace extends Position {
+interface IpPlace extends Position {
   /** As in `pools.default.ips[1]`. */
   path: string
 }

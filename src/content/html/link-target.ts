@@ -11,7 +11,7 @@ import type { Placeholder, Template } from '../template/parse-template.ts'
 import { valueOf } from '../template/substitute-variables.ts'
 
 /** Where a link leads. */
-export interface Target {
+interface Target {
   url: string
   /** In lower case, with the port if one is written. */
   host: string

@@ -12,7 +12,7 @@ import { parseTemplate, type Template, type TemplateKind } from './parse-templat
 import { escapedBytes, isUsableValue } from './substitute-variables.ts'
 
 /** http/README.md "Limits". */
-export const MOST_SUBJECT_CHARACTERS = 998
+const MOST_SUBJECT_CHARACTERS = 998
 export const MOST_BODY_BYTES = 5 * 1024 * 1024
 /** An answer shows 2,000 characters. */
 const MOST_VARIABLE_PROBLEMS = 100

@@ -15,7 +15,7 @@ import type { PathFacts } from '../place/path-facts.ts'
 import { allBusy } from '../place/take-rows.ts'
 import type { PathRoom } from '../place/paths.ts'
 
-export type WaitingMessage = Pick<
+type WaitingMessage = Pick<
   MessageView,
   | 'id'
   | 'state'

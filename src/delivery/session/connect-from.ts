@@ -9,7 +9,7 @@ import { connect, type Socket } from 'node:net'
 import { errorCode, errorText } from '../../base/errors.ts'
 import { canonicalIp } from '../../base/ip-address.ts'
 
-export type Connected =
+type Connected =
   | { kind: 'connected'; socket: Socket }
   | { kind: 'failed'; reason: string; isTimeout: boolean }
   | { kind: 'source-gone'; reason: string }

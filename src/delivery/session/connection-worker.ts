@@ -10,7 +10,7 @@ import { createRowFeed, STOPPING, takeRendering, type FeedingPath, type RowFeed 
 import { createRowTrials, enter, type DeliveryTools, type Rendering, type RowToSend, type Trial } from './row-trials.ts'
 import type { SmtpSession } from './smtp-session.ts'
 
-export interface WorkerOptions extends FeedingPath {
+interface WorkerOptions extends FeedingPath {
   tools: DeliveryTools
   site: () => Site
   giveBack: (sending: RowToSend) => void

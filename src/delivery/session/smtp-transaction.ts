@@ -35,7 +35,7 @@ export interface TransactionTimeouts {
   rset: number
 }
 
-export interface Transactions {
+interface Transactions {
   /** At its end `send` may be called again from within `onEnd`. */
   send(job: SessionJob): void
   isPastDot(): boolean

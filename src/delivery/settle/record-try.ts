@@ -35,7 +35,7 @@ export interface RecordTryOptions {
 }
 
 /** A try as far as it came. */
-export interface Tried {
+interface Tried {
   facts: ConnectionFacts
   at: number
   durationMilliseconds: number

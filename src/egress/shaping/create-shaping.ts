@@ -75,7 +75,7 @@ export function createShaping({ clock, logger, store, settings, signals }: Shapi
     take(path, count) {
       const at = now()
       const record = records.pathFor(path, at)
-      const tokens = rates.take(path, record, limitsNow(path, record, at), at, count)
+      const tokens = rates.take(path, record, limitsNow(path, record, at), { now: at, count })
       if (tokens.nextAt !== null) wakeTimes.at(tokens.nextAt)
       if (tokens.granted > 0) {
         noteTraffic(record.concurrency, at)

@@ -18,7 +18,7 @@ import type { PathRecord, ShapingRecords } from './records.ts'
 import type { ShapedPath } from './shaping.ts'
 
 export interface MessageRates {
-  take(path: ShapedPath, record: PathRecord, limits: LimitsNow, now: number, count: number): Tokens
+  take(path: ShapedPath, record: PathRecord, limits: LimitsNow, wanted: { now: number; count: number }): Tokens
   giveBack(path: ShapedPath, record: PathRecord, limits: LimitsNow, count: number): void
   /** When a message may go: now, or later. */
   nextAt(path: ShapedPath, record: PathRecord | undefined, limits: LimitsNow, now: number): number
@@ -57,7 +57,7 @@ export function createMessageRates(records: Pick<ShapingRecords, 'poolLimitsOf'>
   }
 
   return {
-    take(path, record, { rate }, now, count) {
+    take(path, record, { rate }, { now, count }) {
       const pace = paceOf(rate)
       const pool = poolBucket(path)
       const most = pool === undefined ? count : Math.min(count, tokensAt(pool.state, pool.pace, now))

@@ -26,7 +26,7 @@ export interface DayVerdict {
   rates: Rates
 }
 
-export interface Rates {
+interface Rates {
   utilization: number
   delivery: number | null
   hardBounce: number

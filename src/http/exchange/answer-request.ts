@@ -17,7 +17,7 @@ import type { HttpFeatures } from './features.ts'
 import { ANONYMOUS, type Principal } from './principal.ts'
 import type { Answer } from './route.ts'
 
-export interface AnswerOptions {
+interface AnswerOptions {
   clock: Clock
   logger: Logger
   metrics: Metrics

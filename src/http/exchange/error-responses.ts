@@ -35,7 +35,7 @@ export const ERROR_RULES: Record<ServiceErrorCode, ErrorRule> = {
   internal_error: { status: 500, message: 'Internal error.' },
 }
 
-export interface ErrorAnswer {
+interface ErrorAnswer {
   code: ServiceErrorCode
   status: number
   headers: Record<string, string>

@@ -15,7 +15,7 @@ import type { Principal } from './principal.ts'
 import { EMPTY_DOCUMENT, type Answer, type ApiRequest, type Route, type RouteBody } from './route.ts'
 import { pathBelowPrefix, splitTarget, type RouteTable } from './route-table.ts'
 
-export interface RequestHandlerOptions {
+interface RequestHandlerOptions {
   routes: RouteTable
   authenticate: Authenticate
   features: Pick<HttpFeatures, 'mailRefusal' | 'sendingRate'>
@@ -26,7 +26,7 @@ export interface RequestHandlerOptions {
   bodyLimit: BodyLimit
 }
 
-export type RequestHandler = (ctx: RequestContext) => Promise<Answer>
+type RequestHandler = (ctx: RequestContext) => Promise<Answer>
 
 export function createRequestHandler(options: RequestHandlerOptions): RequestHandler {
   const { routes, authenticate, features, answerOnce, bodies, json } = options

@@ -54,7 +54,7 @@ export interface DomainRoute {
 }
 
 /** What is asked of TLS towards a host (delivery/README.md "TLS"), `text` as a clause. */
-export type HostDemand = DomainRouteJson['hosts'][number]['tls']
+type HostDemand = DomainRouteJson['hosts'][number]['tls']
 
 export interface Administration extends DataAdministration {
   /** `revision`: of the configuration in force. */
@@ -118,7 +118,7 @@ export interface BackupsReport {
   backups: BackupFacts[]
 }
 
-export interface RecipientPage {
+interface RecipientPage {
   /** As plain data: message, events and dialogues of each. */
   messages: object[]
   next: string | null

@@ -10,7 +10,7 @@ import { ServiceError } from '../../base/errors.ts'
 import { shown } from '../../messages/accept/field-problems.ts'
 import { unsafeStrings, type FieldProblem, type JsonDocument } from './read-json.ts'
 
-export interface FieldReader<Fields> {
+interface FieldReader<Fields> {
   /** True when `{}` is a valid request: then an empty body counts as `{}`. */
   takesNothing: boolean
   read(document: JsonDocument): ReadFields<Fields>

@@ -7,7 +7,7 @@
 import Router from '@koa/router'
 import type { Route } from './route.ts'
 
-export type FoundRoute =
+type FoundRoute =
   | { kind: 'found'; route: Route; params: Record<string, string> }
   | { kind: 'wrong-method'; isPublic: boolean; allow: string }
   | { kind: 'unknown-path'; isPublic: boolean }

@@ -47,7 +47,7 @@ export interface Answer {
 }
 
 /** What a success looks like. */
-export interface OkAnswer {
+interface OkAnswer {
   status: number
   /** A second status with the same body, e.g. 200 where nothing new was made. */
   otherStatus?: number

@@ -5,7 +5,7 @@
 import type { WebhookEventKind } from '../../mail/event.ts'
 import { IP_EXAMPLES } from './ip-examples.ts'
 
-export interface RouteExamples {
+interface RouteExamples {
   /** Of the body. */
   request?: unknown
   /** Of a success. */

@@ -23,7 +23,7 @@ import { webhookRoutes } from './webhooks.ts'
 
 const { get } = routesOf(null)
 
-export interface RoutesOptions {
+interface RoutesOptions {
   features: HttpFeatures
   logger: Logger
   /** Of a body that holds a mail. */

@@ -25,7 +25,7 @@ import {
   type Page,
 } from './tracking-pages.ts'
 
-export interface TrackingRoutesOptions {
+interface TrackingRoutesOptions {
   features: TrackingFeatures
   bodies: BodyReader
   trustedProxies: readonly string[]

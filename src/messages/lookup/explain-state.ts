@@ -7,7 +7,7 @@ import type { MessageView } from '../../store/records/lookup-records.ts'
 import { categoryWords } from './category-words.ts'
 import { timeUntil } from './time-words.ts'
 
-export interface StateFacts {
+interface StateFacts {
   message: MessageView
   /** Of the last refusal, or null. */
   category: string | null
