@@ -89,7 +89,7 @@ function readProfile(profile: Profile, { from, to }: TimeSpan): ThreadProfile | 
     ? 'store'
     : has('/delivery/session/path-sender.ts')
       ? 'delivery'
-      : has('/http/handle-request.ts')
+      : has('/http/exchange/handle-request.ts')
         ? 'main'
         : undefined
   if (thread === undefined) return undefined
