@@ -9,8 +9,7 @@
  * Pure. Whoever writes the grant down must do it together with the reading it was decided by.
  */
 import { DAY, HOUR } from '../base/clock.ts'
-import { afterGrants, conforming, intervalOf, nextConforming } from '../base/pace.ts'
-import type { Pace } from '../base/pace.ts'
+import { afterGrants, conforming, intervalOf, nextConforming, type Pace } from '../base/pace.ts'
 import type { AllowanceRule, Reservation } from './records/warmup-records.ts'
 
 /** A row of the day: of the IP, or of one of its providers. */

@@ -6,8 +6,7 @@
  * a busy store is left to the mail. A run ends where nothing more is over; one that is asked for meanwhile is the same
  * one. Rejects with the store's error, when the rest is left for the next run.
  */
-import { DAY, MINUTE } from '../base/clock.ts'
-import type { Clock } from '../base/clock.ts'
+import { DAY, MINUTE, type Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
 import { utcDay } from '../base/utc-day.ts'
 import type { LinkHtml } from './records/engagement-records.ts'
@@ -29,7 +28,7 @@ export interface RetentionTimes {
   budget: number | null
 }
 
-export interface RetentionOptions {
+interface RetentionOptions {
   store: Store
   times: () => RetentionTimes
   /** The targets of tracked links as text that is kept, or null: there are none. */
@@ -90,121 +89,10 @@ export function createRetention({
   realClock,
   logger,
 }: RetentionOptions): Retention {
-  let isStopped = false
+  const slices = createSlices(realClock)
+  const steps = createSteps(store, keptLinksText, slices)
+  const budgetTold = createBudgetNews(logger)
   let running: Promise<void> | undefined
-  let isOverBudget = false
-
-  const wait = (milliseconds: number): Promise<void> =>
-    new Promise((resolve) => void realClock.after(milliseconds, resolve))
-
-  /** Slice by slice; returns how many rows went. */
-  async function drain(step: Step, isEnough = never): Promise<number> {
-    const most = isEnough === never ? PAUSE.most : PAUSE.mostAboveBudget
-    let removed = 0
-    let after: number | null = 0
-    while (after !== null && !isStopped) {
-      const startedAt = performance.now()
-      const done: ForgetStep = await step(after)
-      removed += done.removed
-      after = done.next
-      if (after === null || (await isEnough())) break
-      const took = performance.now() - startedAt
-      await wait(Math.min(most, Math.max(PAUSE.least, took > BUSY_AFTER ? took * PAUSE.busyFactor : took)))
-    }
-    return removed
-  }
-
-  /** A verb that only says how many rows went, at most so many. */
-  const counted =
-    (forget: (limit: number) => Promise<number>): Step =>
-    async () => {
-      const removed = await forget(ROWS_COUNTED)
-      return { removed, next: removed >= ROWS_COUNTED ? 0 : null }
-    }
-
-  const linksOf = async ({ contentId, hasVariables, tracksClicks }: OverdueContent) => {
-    const html = tracksClicks ? await store.linkHtml(contentId) : null
-    return { contentId, links: html === null ? null : keptLinksText(html, hasVariables) }
-  }
-
-  const forgetContents =
-    (before: number, isEnough = never): Step =>
-    async (after) => {
-      const found = await store.overdueContents({ before, after, limit: ROWS })
-      let removed = 0
-      let contents = found.contents
-      while (contents.length > 0 && !isStopped && !(await isEnough())) {
-        const withLinks: Awaited<ReturnType<typeof linksOf>>[] = []
-        // One after the other: submitted mail has up to 40 MiB.
-        for (const content of contents.slice(0, CONTENTS_AT_ONCE)) withLinks.push(await linksOf(content))
-        const done = await store.forgetContents({ before, contents: withLinks })
-        removed += done.removed
-        contents = contents.slice(done.looked)
-        await wait(PAUSE.least)
-      }
-      return { removed, next: found.next }
-    }
-
-  const forgetMessages =
-    (before: number, linksBefore: number): Step =>
-    (after) =>
-      store.forgetMessages({ before, linksBefore, after, limit: ROWS })
-  const forgetTranscripts =
-    (before: number): Step =>
-    (after) =>
-      store.forgetTranscripts({ before, after, limit: ROWS })
-  const forgetWebhooks = (now: number, succeededBefore: number, failedBefore: number): Step =>
-    counted((limit) => store.pruneWebhooks({ now, succeededBefore, failedBefore, limit }))
-
-  async function forgetOverdue(cutoffs: Cutoffs): Promise<Record<string, number>> {
-    const { now, messages, links } = cutoffs
-    const { statistics, audit, unmatchedReports } = times()
-    return {
-      // Before the messages: those are removed when their content has gone.
-      contents: await drain(forgetContents(Math.max(cutoffs.content, messages))),
-      transcripts: await drain(forgetTranscripts(cutoffs.transcripts)),
-      webhook_deliveries: await drain(forgetWebhooks(now, cutoffs.webhooksSucceeded, cutoffs.webhooksFailed)),
-      messages: await drain(forgetMessages(messages, links)),
-      events: await drain((after) => store.forgetEvents({ before: messages, after, limit: ROWS })),
-      links:
-        (await drain((after) => store.forgetLinks({ before: links, after, limit: ROWS }))) +
-        (await drain((after) => store.forgetTraces({ before: links, after, limit: ROWS }))),
-      answers: await drain(counted((limit) => store.forgetAnswers(now, limit))),
-      reports: await store.forgetUnmatchedReports(now - unmatchedReports),
-      statistics: await drain(
-        counted((limit) =>
-          store.forgetIpHistory({
-            hoursBefore: now - HOURS_BY_PROVIDER_KEPT,
-            statisticsBefore: now - statistics,
-            auditBefore: now - audit,
-            limit,
-          }),
-        ),
-      ),
-    }
-  }
-
-  /** Until it is below: content, dialogues, deliveries that ended well, messages, links, dead letters. */
-  async function relieve(budget: number, { now, links, webhooksFailed }: Cutoffs): Promise<Record<string, number>> {
-    const isEnough = async (): Promise<boolean> => (await store.databaseSize()).usedBytes <= BUDGET_LOW * budget
-    const young = now - YOUNGEST_REMOVED
-    const ended = now + 1
-    const stages: Record<string, Step> = {
-      early_contents: forgetContents(ended, isEnough),
-      early_transcripts: forgetTranscripts(ended),
-      early_webhook_deliveries: forgetWebhooks(now, ended, webhooksFailed),
-      early_messages: forgetMessages(young, links),
-      early_links: (after) => store.forgetTraces({ before: young, after, limit: ROWS }),
-      early_dead_letters: forgetWebhooks(now, ended, young),
-      early_messages_of_dead_letters: forgetMessages(young, young),
-    }
-    const removed: Record<string, number> = {}
-    for (const [name, step] of Object.entries(stages)) {
-      if (await isEnough()) break
-      removed[name] = await drain(step, isEnough)
-    }
-    return removed
-  }
 
   const isAbove = async (budget: number | null): Promise<boolean> =>
     budget !== null && (await store.databaseSize()).usedBytes > BUDGET_HIGH * budget
@@ -213,30 +101,17 @@ export function createRetention({
     const startedAt = performance.now()
     const { budget } = times()
     const cutoffs = cutoffsAt(clock.now(), times())
-    let removed = await forgetOverdue(cutoffs)
+    let removed = await forgetOverdue({ store, steps, slices }, cutoffs, times())
     if (budget !== null && (await isAbove(budget))) {
-      removed = { ...removed, ...(await relieve(budget, cutoffs)) }
-      tellBudget(budget, (await store.databaseSize()).usedBytes)
+      removed = { ...removed, ...(await relieve({ store, steps, slices }, cutoffs, budget)) }
+      budgetTold.tell(budget, (await store.databaseSize()).usedBytes)
     }
     const { usedBytes } = await store.databaseSize()
-    const keptBytes = Math.max(KEPT_FREE.bytes, KEPT_FREE.share * usedBytes)
-    const returned = await drain(async () => {
-      const bytes = await store.giveBackPages(keptBytes, ROWS)
-      return { removed: bytes, next: bytes > 0 ? 0 : null }
-    })
+    const returned = await slices.drain(steps.freePages(Math.max(KEPT_FREE.bytes, KEPT_FREE.share * usedBytes)))
     const rows = Object.entries(removed).filter(([, count]) => count > 0)
     if (rows.length === 0 && returned === 0) return
     const milliseconds = Math.round(performance.now() - startedAt)
     logger.info({ ...Object.fromEntries(rows), returned_bytes: returned, ms: milliseconds }, 'retention')
-  }
-
-  /** Once when it begins, once when it ends. */
-  function tellBudget(budget: number, usedBytes: number): void {
-    const isOver = usedBytes > BUDGET_HIGH * budget
-    const facts = { budget_bytes: budget, used_bytes: usedBytes }
-    if (isOver && !isOverBudget) logger.error(facts, 'the database is above its budget; nothing final is left in it')
-    if (!isOver && isOverBudget) logger.info(facts, 'the database is below its budget again')
-    isOverBudget = isOver
   }
 
   const run = (): Promise<void> => {
@@ -251,12 +126,171 @@ export function createRetention({
     async watchBudget() {
       const { usedBytes } = await store.databaseSize()
       await store.noteDatabaseSize(utcDay(clock.now()), usedBytes)
-      const { budget } = times()
       // Where nothing could be removed the next look will not find more: that is left to the usual runs.
-      if (!isOverBudget && (await isAbove(budget))) await run()
+      if (!budgetTold.isOver() && (await isAbove(times().budget))) await run()
     },
+    stop: slices.stop,
+  }
+}
+
+interface RetentionParts {
+  store: Store
+  steps: Steps
+  slices: Slices
+}
+
+/** What is over, table by table; returns how many rows went, by name. */
+async function forgetOverdue(
+  { store, steps, slices: { drain } }: RetentionParts,
+  cutoffs: Cutoffs,
+  { statistics, audit, unmatchedReports }: RetentionTimes,
+): Promise<Record<string, number>> {
+  const { now, messages, links } = cutoffs
+  const history = { hoursBefore: now - HOURS_BY_PROVIDER_KEPT, statisticsBefore: now - statistics }
+  return {
+    // Before the messages: those are removed when their content has gone.
+    contents: await drain(steps.contents(Math.max(cutoffs.content, messages))),
+    transcripts: await drain(steps.transcripts(cutoffs.transcripts)),
+    webhook_deliveries: await drain(steps.webhooks(now, cutoffs.webhooksSucceeded, cutoffs.webhooksFailed)),
+    messages: await drain(steps.messages(messages, links)),
+    events: await drain((after) => store.forgetEvents({ before: messages, after, limit: ROWS })),
+    links:
+      (await drain((after) => store.forgetLinks({ before: links, after, limit: ROWS }))) +
+      (await drain((after) => store.forgetTraces({ before: links, after, limit: ROWS }))),
+    answers: await drain(counted((limit) => store.forgetAnswers(now, limit))),
+    reports: await store.forgetUnmatchedReports(now - unmatchedReports),
+    statistics: await drain(counted((limit) => store.forgetIpHistory({ ...history, auditBefore: now - audit, limit }))),
+  }
+}
+
+/** Until it is below: content, dialogues, deliveries that ended well, messages, links, dead letters. */
+async function relieve(
+  { store, steps, slices: { drain } }: RetentionParts,
+  { now, links, webhooksFailed }: Cutoffs,
+  budget: number,
+): Promise<Record<string, number>> {
+  const isEnough = async (): Promise<boolean> => (await store.databaseSize()).usedBytes <= BUDGET_LOW * budget
+  const young = now - YOUNGEST_REMOVED
+  const ended = now + 1
+  const stages: Record<string, Step> = {
+    early_contents: steps.contents(ended, isEnough),
+    early_transcripts: steps.transcripts(ended),
+    early_webhook_deliveries: steps.webhooks(now, ended, webhooksFailed),
+    early_messages: steps.messages(young, links),
+    early_links: (after) => store.forgetTraces({ before: young, after, limit: ROWS }),
+    early_dead_letters: steps.webhooks(now, ended, young),
+    early_messages_of_dead_letters: steps.messages(young, young),
+  }
+  const removed: Record<string, number> = {}
+  for (const [name, step] of Object.entries(stages)) {
+    if (await isEnough()) break
+    removed[name] = await drain(step, isEnough)
+  }
+  return removed
+}
+
+type Slices = ReturnType<typeof createSlices>
+
+/** Work in slices, with a pause behind each, until somebody stops it. */
+function createSlices(realClock: Clock) {
+  let isStopped = false
+  const pause = (milliseconds: number): Promise<void> =>
+    new Promise((resolve) => void realClock.after(milliseconds, resolve))
+
+  return {
+    pause,
+    isStopped: () => isStopped,
     stop() {
       isStopped = true
+    },
+    /** Slice by slice; returns how many rows went. */
+    async drain(step: Step, isEnough = never): Promise<number> {
+      const most = isEnough === never ? PAUSE.most : PAUSE.mostAboveBudget
+      let removed = 0
+      let after: number | null = 0
+      while (after !== null && !isStopped) {
+        const startedAt = performance.now()
+        const done: ForgetStep = await step(after)
+        removed += done.removed
+        after = done.next
+        if (after === null || (await isEnough())) break
+        const took = performance.now() - startedAt
+        await pause(Math.min(most, Math.max(PAUSE.least, took > BUSY_AFTER ? took * PAUSE.busyFactor : took)))
+      }
+      return removed
+    },
+  }
+}
+
+/** A verb that only says how many rows went, at most so many. */
+function counted(forget: (limit: number) => Promise<number>): Step {
+  return async () => {
+    const removed = await forget(ROWS_COUNTED)
+    return { removed, next: removed >= ROWS_COUNTED ? 0 : null }
+  }
+}
+
+type Steps = ReturnType<typeof createSteps>
+
+/** What one slice of each kind removes. */
+function createSteps(
+  store: Store,
+  keptLinksText: RetentionOptions['keptLinksText'],
+  { pause, isStopped }: Pick<Slices, 'pause' | 'isStopped'>,
+) {
+  const linksOf = async ({ contentId, hasVariables, tracksClicks }: OverdueContent) => {
+    const html = tracksClicks ? await store.linkHtml(contentId) : null
+    return { contentId, links: html === null ? null : keptLinksText(html, hasVariables) }
+  }
+
+  return {
+    contents:
+      (before: number, isEnough = never): Step =>
+      async (after) => {
+        const found = await store.overdueContents({ before, after, limit: ROWS })
+        let removed = 0
+        let contents = found.contents
+        while (contents.length > 0 && !isStopped() && !(await isEnough())) {
+          const withLinks: Awaited<ReturnType<typeof linksOf>>[] = []
+          // One after the other: submitted mail has up to 40 MiB.
+          for (const content of contents.slice(0, CONTENTS_AT_ONCE)) withLinks.push(await linksOf(content))
+          const done = await store.forgetContents({ before, contents: withLinks })
+          removed += done.removed
+          contents = contents.slice(done.looked)
+          await pause(PAUSE.least)
+        }
+        return { removed, next: found.next }
+      },
+    messages:
+      (before: number, linksBefore: number): Step =>
+      (after) =>
+        store.forgetMessages({ before, linksBefore, after, limit: ROWS }),
+    transcripts:
+      (before: number): Step =>
+      (after) =>
+        store.forgetTranscripts({ before, after, limit: ROWS }),
+    webhooks: (now: number, succeededBefore: number, failedBefore: number): Step =>
+      counted((limit) => store.pruneWebhooks({ now, succeededBefore, failedBefore, limit })),
+    freePages:
+      (keptBytes: number): Step =>
+      async () => {
+        const bytes = await store.giveBackPages(keptBytes, ROWS)
+        return { removed: bytes, next: bytes > 0 ? 0 : null }
+      },
+  }
+}
+
+/** Logs once that the database is above its budget with nothing left to remove, and once that it is below again. */
+function createBudgetNews(logger: Logger) {
+  let isOver = false
+  return {
+    isOver: () => isOver,
+    tell(budget: number, usedBytes: number): void {
+      const wasOver = isOver
+      isOver = usedBytes > BUDGET_HIGH * budget
+      const facts = { budget_bytes: budget, used_bytes: usedBytes }
+      if (isOver && !wasOver) logger.error(facts, 'the database is above its budget; nothing final is left in it')
+      if (!isOver && wasOver) logger.info(facts, 'the database is below its budget again')
     },
   }
 }

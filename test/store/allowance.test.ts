@@ -2,8 +2,7 @@
  * The allowance of warming IPs on a real SQLite file: caps that hold whatever is asked, when, and in what order.
  */
 import type { Database } from 'better-sqlite3'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { utcDay } from '../../src/base/utc-day.ts'
 import type { Grant } from '../../src/store/records/queue-records.ts'

@@ -3,8 +3,7 @@
  *
  * Each case gets an empty store of its own from `makeStore`. Nothing in the cases knows which engine it is.
  */
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { accepting, claiming } from './accepting-cases.ts'
 import type { Cases, StoreUnderTest } from './conformance-case.ts'
 import { domainChecks, domains, removal } from './domain-cases.ts'

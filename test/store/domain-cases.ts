@@ -2,12 +2,10 @@
  * Domains: what every store engine must do for their keys, checks and removal.
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
-import { eventBody } from '../../src/mail/event.ts'
-import type { ServiceEvent } from '../../src/mail/event.ts'
+import { eventBody, type ServiceEvent } from '../../src/mail/event.ts'
 import type { DomainRecord, DomainState, RecordCheck } from '../../src/store/records/records.ts'
 import type { Store } from '../../src/store/store.ts'
-import { webhookClaim } from './conformance-case.ts'
-import type { Cases } from './conformance-case.ts'
+import { webhookClaim, type Cases } from './conformance-case.ts'
 import {
   acceptOne,
   acceptRequest,

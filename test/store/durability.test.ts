@@ -1,16 +1,14 @@
 /**
  * What survives a kill, and what refuses to start: a second process, a newer schema, a damaged file.
  */
-import { execFile, spawn } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, mkdirSync, openSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import Sqlite from 'better-sqlite3'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { ProcessExit } from '../../src/base/errors.ts'
 import { createLogger } from '../../src/base/logger.ts'
 import { createMetrics } from '../../src/base/metrics.ts'

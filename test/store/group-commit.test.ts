@@ -2,11 +2,14 @@
  * How verbs share commits: who waits for whom, what ends a group, and what a failure takes with it.
  */
 import Sqlite from 'better-sqlite3'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { createCheckpoint } from '../../src/store/sqlite/engine/checkpoint.ts'
-import { createGroupCommit } from '../../src/store/sqlite/engine/group-commit.ts'
-import type { CommitReport, GroupCommit, PendingVerb } from '../../src/store/sqlite/engine/group-commit.ts'
+import {
+  createGroupCommit,
+  type CommitReport,
+  type GroupCommit,
+  type PendingVerb,
+} from '../../src/store/sqlite/engine/group-commit.ts'
 import { until } from '../support/until.ts'
 import { locationIn, openTestStore } from './sqlite-support.ts'
 import { acceptOne } from './store-samples.ts'

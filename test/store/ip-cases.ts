@@ -6,8 +6,7 @@ import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import type { ServiceEvent } from '../../src/mail/event.ts'
 import type { Store } from '../../src/store/store.ts'
-import { webhookClaim } from './conformance-case.ts'
-import type { Cases } from './conformance-case.ts'
+import { webhookClaim, type Cases } from './conformance-case.ts'
 import {
   acceptOne,
   acceptRequest,

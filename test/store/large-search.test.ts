@@ -5,8 +5,7 @@
  * an index and need no sorting is the part of query-plans.test.ts. Time decides nothing.
  */
 import type { Database } from 'better-sqlite3'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import type { MessagePage, SearchMessagesRequest } from '../../src/store/records/lookup-records.ts'
 import { MOST_ROWS_READ } from '../../src/store/sqlite/engine/bounded-walk.ts'
 import { openDatabase } from '../../src/store/sqlite/engine/database.ts'

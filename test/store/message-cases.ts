@@ -4,8 +4,7 @@
 import { newIdentifier } from '../../src/base/identifier.ts'
 import type { Store } from '../../src/store/store.ts'
 import { claimMessages } from '../support/claim-messages.ts'
-import { webhookClaim } from './conformance-case.ts'
-import type { Cases } from './conformance-case.ts'
+import { webhookClaim, type Cases } from './conformance-case.ts'
 import {
   acceptOne,
   acceptRequest,

@@ -2,8 +2,7 @@
  * A filled database of an earlier version is brought to the present one: nothing in it is lost, and it works on.
  */
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
-import Sqlite from 'better-sqlite3'
-import type { Database } from 'better-sqlite3'
+import Sqlite, { type Database } from 'better-sqlite3'
 import t from 'tap'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { openContentReader } from '../../src/store/open/open-store.ts'

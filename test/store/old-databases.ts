@@ -3,8 +3,7 @@
  * every table that is new in it.
  */
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs'
-import Sqlite from 'better-sqlite3'
-import type { Database } from 'better-sqlite3'
+import Sqlite, { type Database } from 'better-sqlite3'
 import { databasePath } from '../../src/store/sqlite/engine/database.ts'
 import type { StoreLocation } from '../../src/store/store-location.ts'
 import { NOW } from './store-samples.ts'

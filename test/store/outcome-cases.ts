@@ -2,8 +2,7 @@
  * Outcomes and expiry: what every store engine must do with what tries led to.
  */
 import { eventBody } from '../../src/mail/event.ts'
-import { webhookClaim } from './conformance-case.ts'
-import type { Cases } from './conformance-case.ts'
+import { webhookClaim, type Cases } from './conformance-case.ts'
 import {
   acceptOne,
   acceptRequest,

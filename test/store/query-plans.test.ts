@@ -3,8 +3,7 @@
  * shown to SQLite's planner.
  */
 import type { Database } from 'better-sqlite3'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { openDatabase } from '../../src/store/sqlite/engine/database.ts'
 import { createReadVerbs, createWriteVerbs } from '../../src/store/sqlite/verbs.ts'
 import { locationIn } from './sqlite-support.ts'

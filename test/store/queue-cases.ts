@@ -6,8 +6,7 @@ import type { QueueAction, QueueFilter } from '../../src/mail/waiting-mail.ts'
 import type { QueueKey, QueueKeyState } from '../../src/store/records/queue-records.ts'
 import type { ClaimRequest } from '../../src/store/records/records.ts'
 import type { Store } from '../../src/store/store.ts'
-import { webhookClaim } from './conformance-case.ts'
-import type { Cases } from './conformance-case.ts'
+import { webhookClaim, type Cases } from './conformance-case.ts'
 import {
   acceptOne,
   acceptRequest,

@@ -3,8 +3,7 @@
  */
 import { join } from 'node:path'
 import { createLogger } from '../../src/base/logger.ts'
-import { createMetrics } from '../../src/base/metrics.ts'
-import type { Metrics } from '../../src/base/metrics.ts'
+import { createMetrics, type Metrics } from '../../src/base/metrics.ts'
 import { openStore } from '../../src/store/open/open-store.ts'
 import type { StoreLocation } from '../../src/store/store-location.ts'
 import type { Store } from '../../src/store/store.ts'

@@ -3,8 +3,7 @@
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
 import type { Bounce, DeliveryAttempt, DeliveryOutcome, TlsFacts } from '../../src/mail/reply/delivery-outcome.ts'
-import { bouncedData, deliveredData } from '../../src/mail/event.ts'
-import type { ServiceEvent } from '../../src/mail/event.ts'
+import { bouncedData, deliveredData, type ServiceEvent } from '../../src/mail/event.ts'
 import type { StoredContent } from '../../src/mail/message.ts'
 import type { AcceptRequest, NewMessage } from '../../src/store/records/accept-records.ts'
 import type { MessageView } from '../../src/store/records/lookup-records.ts'

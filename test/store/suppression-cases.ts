@@ -5,8 +5,7 @@ import { newIdentifier } from '../../src/base/identifier.ts'
 import type { EventKind } from '../../src/mail/event.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { SuppressionRecord } from '../../src/store/records/suppression-records.ts'
-import { webhookClaim } from './conformance-case.ts'
-import type { Cases } from './conformance-case.ts'
+import { webhookClaim, type Cases } from './conformance-case.ts'
 import {
   acceptOne,
   acceptRequest,

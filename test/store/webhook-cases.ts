@@ -4,8 +4,7 @@
 import { eventBody } from '../../src/mail/event.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { ReplayPart, WebhookResult } from '../../src/store/records/webhook-records.ts'
-import { webhookClaim } from './conformance-case.ts'
-import type { Cases } from './conformance-case.ts'
+import { webhookClaim, type Cases } from './conformance-case.ts'
 import {
   acceptOne,
   acceptRequest,

@@ -7,17 +7,21 @@
 import { rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { Worker } from 'node:worker_threads'
-import { toUnixSeconds } from '../../base/clock.ts'
-import type { Clock } from '../../base/clock.ts'
+import { toUnixSeconds, type Clock } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import { DATABASE, listArchives } from '../backup-archive.ts'
-import { BackupError } from '../records/backup-records.ts'
-import type { BackupProgress, BackupStage, StoredBackup, WrittenBackup } from '../records/backup-records.ts'
+import {
+  BackupError,
+  type BackupProgress,
+  type BackupStage,
+  type StoredBackup,
+  type WrittenBackup,
+} from '../records/backup-records.ts'
 import type { BackupThreadData, BackupThreadMessage } from '../sqlite/backup/backup-thread.ts'
 
-export interface BackupsOptions {
+interface BackupsOptions {
   databaseFile: string
   /** null: there are no files. */
   configurationFolder: string | null
@@ -88,33 +92,15 @@ export function createBackups(options: BackupsOptions): Backups {
     ).finally(() => {
       running = undefined
     })
-    const {
-      manifest: {
-        mark,
-        schema,
-        counts: { messages },
-      },
-      path,
-      bytes,
-    } = written
+    const { manifest, path, bytes } = written
+    const { mark, schema, counts } = manifest
     const milliseconds = Math.round(performance.now() - startedAt)
-    logger.info({ file: path, bytes, schema, messages, ms: milliseconds }, 'backup written')
+    logger.info({ file: path, bytes, schema, messages: counts.messages, ms: milliseconds }, 'backup written')
     if (target === dir) {
       metrics.backupLastSuccess.set(toUnixSeconds(Date.parse(mark)))
-      removeOldest(keep)
+      for (const { path } of listOrNone().slice(keep)) removeBackup(path, logger)
     }
     return { ...written, milliseconds, schema, madeAt: Date.parse(mark) }
-  }
-
-  function removeOldest(keep: number): void {
-    for (const { path } of listOrNone().slice(keep)) {
-      try {
-        rmSync(path, { force: true })
-        logger.info({ file: path }, 'old backup removed')
-      } catch (thrown) {
-        logger.warn({ file: path, error: errorText(thrown) }, 'an old backup could not be removed')
-      }
-    }
   }
 
   return {
@@ -140,6 +126,15 @@ export function createBackups(options: BackupsOptions): Backups {
       await stopped.worker.terminate()
       rmSync(stopped.workFolder, { recursive: true, force: true })
     },
+  }
+}
+
+function removeBackup(path: string, logger: Logger): void {
+  try {
+    rmSync(path, { force: true })
+    logger.info({ file: path }, 'old backup removed')
+  } catch (thrown) {
+    logger.warn({ file: path, error: errorText(thrown) }, 'an old backup could not be removed')
   }
 }
 

@@ -124,7 +124,7 @@ export interface RecordWebhookResultsRequest {
   disableAfter: number | null
 }
 
-export const WEBHOOK_DELIVERY_STATES = [
+const WEBHOOK_DELIVERY_STATES = [
   'pending', // waits, or is being posted
   'succeeded', // final: answered 200
   'failed', // final: a dead letter

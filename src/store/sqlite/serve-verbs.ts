@@ -6,14 +6,11 @@
  * and power").
  */
 import type { MessagePort } from 'node:worker_threads'
-import { answerThreadChannel } from '../../base/threads/thread-channel.ts'
-import type { IncomingCall } from '../../base/threads/thread-channel.ts'
+import { answerThreadChannel, type IncomingCall } from '../../base/threads/thread-channel.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { createCheckpoint } from './engine/checkpoint.ts'
-import { isDamage } from './engine/database.ts'
-import type { OpenDatabase } from './engine/database.ts'
-import { createGroupCommit } from './engine/group-commit.ts'
-import type { PendingVerb } from './engine/group-commit.ts'
+import { isDamage, type OpenDatabase } from './engine/database.ts'
+import { createGroupCommit, type PendingVerb } from './engine/group-commit.ts'
 import { CLOSE_CALL } from './thread-messages.ts'
 import { createReadVerbs, createWriteVerbs, freeContent, weigh } from './verbs.ts'
 

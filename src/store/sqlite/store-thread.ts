@@ -3,8 +3,7 @@
  * close.
  */
 import { flushCompileCache } from 'node:module'
-import { parentPort, workerData } from 'node:worker_threads'
-import type { MessagePort } from 'node:worker_threads'
+import { parentPort, workerData, type MessagePort } from 'node:worker_threads'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
 import { openDatabase, readDurability } from './engine/database.ts'
 import { schemaVersion } from './engine/migrate.ts'

@@ -91,8 +91,8 @@ import {
 import { createFindWebhookDelivery, createListWebhookDeliveries } from './webhooks/webhook-log.ts'
 import { createReplayWebhook, createReplayWebhooks } from './webhooks/webhook-replays.ts'
 
-export type WriteVerbs = ReturnType<typeof createWriteVerbs>
-export type ReadVerbs = ReturnType<typeof createReadVerbs>
+type WriteVerbs = ReturnType<typeof createWriteVerbs>
+type ReadVerbs = ReturnType<typeof createReadVerbs>
 export type Verbs = WriteVerbs & ReadVerbs
 
 /** A verb called from the main thread. */
@@ -203,7 +203,7 @@ export function createReadVerbs({ reader }: OpenDatabase) {
 }
 
 /** What a call puts on its group: it ends at so many rows or bytes. */
-export interface VerbWeight {
+interface VerbWeight {
   messages: number
   rows: number
   bytes: number

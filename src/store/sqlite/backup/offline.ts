@@ -9,8 +9,7 @@ import type { BackupCounts } from '../../records/backup-records.ts'
 import type { StoreLocation } from '../../store-location.ts'
 import { brokenInvariants, countRows, integrityProblems } from './check-database.ts'
 import { databasePath, lockDatabase, openDatabase } from '../engine/database.ts'
-import { migrationPlan, schemaVersion, SCHEMA_VERSION } from '../engine/migrate.ts'
-import type { MigrationPlan } from '../engine/migrate.ts'
+import { migrationPlan, schemaVersion, SCHEMA_VERSION, type MigrationPlan } from '../engine/migrate.ts'
 
 /** Reads only, also beside a running server: which migrations there would be. 78 for a newer schema. */
 export function planMigration({ folder }: Pick<StoreLocation, 'folder'>): MigrationPlan {
@@ -29,7 +28,7 @@ export function migrateNow(location: StoreLocation): MigrationPlan {
   return plan
 }
 
-export interface Verdict {
+interface Verdict {
   schema: number
   problems: string[]
   /** null: of another schema. */

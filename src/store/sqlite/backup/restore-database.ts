@@ -21,7 +21,7 @@ export interface RestoredState {
   warmingIps: number
 }
 
-export interface SettleOptions {
+interface SettleOptions {
   /** The moment of the copy. */
   mark: number
   now: number

@@ -14,13 +14,11 @@ import type { StoreLocation } from '../../store-location.ts'
 import { countRows } from './check-database.ts'
 import { lockDatabase, openDatabase } from '../engine/database.ts'
 import { SCHEMA_VERSION } from '../engine/migrate.ts'
-import { settleRestored } from './restore-database.ts'
-import type { RestoredState } from './restore-database.ts'
+import { settleRestored, type RestoredState } from './restore-database.ts'
 import { flush, ownAs } from '../engine/snapshot.ts'
-import { verifyBackup } from './verify-backup.ts'
-import type { VerifyStage } from './verify-backup.ts'
+import { verifyBackup, type VerifyStage } from './verify-backup.ts'
 
-export interface RestoreOptions {
+interface RestoreOptions {
   file: string
   /** Where the database is to be. */
   location: StoreLocation

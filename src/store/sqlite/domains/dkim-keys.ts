@@ -7,7 +7,7 @@ import type { Database } from 'better-sqlite3'
 import { ServiceError } from '../../../base/errors.ts'
 import type { DkimKeyRecord } from '../../records/records.ts'
 
-export interface DkimKeys {
+interface DkimKeys {
   /** Oldest first. */
   keysOf(domainId: number): DkimKeyRecord[]
   /** ServiceError conflict when the domain has a key of the same selector. */

@@ -38,7 +38,7 @@ export function createLivingDomain(database: Database): (name: string) => FoundD
   }
 }
 
-export interface LivingDomainsRequest {
+interface LivingDomainsRequest {
   states: DomainState[] | null
   limit: number
   /** Only older ones than this row. */

@@ -13,8 +13,13 @@ import type {
   PublicDkimKey,
 } from '../../records/records.ts'
 import { createDkimKeys } from './dkim-keys.ts'
-import { createDomainInsert, createLivingDomain, createLivingDomains, SENDING_ROW } from './domain-rows.ts'
-import type { FoundDomain } from './domain-rows.ts'
+import {
+  createDomainInsert,
+  createLivingDomain,
+  createLivingDomains,
+  SENDING_ROW,
+  type FoundDomain,
+} from './domain-rows.ts'
 import { pageOf, positionAfter } from '../engine/page-cursor.ts'
 import { createEventRecorder } from '../events/record-events.ts'
 

@@ -9,8 +9,7 @@
  */
 import type { Database } from 'better-sqlite3'
 import type { RemoveDomainRequest } from '../../records/records.ts'
-import { createCanceling } from '../queue/cancel.ts'
-import type { CanceledRow } from '../queue/cancel.ts'
+import { createCanceling, type CanceledRow } from '../queue/cancel.ts'
 import { createLivingDomain } from './domain-rows.ts'
 
 export function createRemoveDomain(

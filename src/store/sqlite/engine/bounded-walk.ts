@@ -7,14 +7,14 @@ import type { Database } from 'better-sqlite3'
 /** Rows that one call looks at. */
 export const MOST_ROWS_READ = 10_000
 
-export interface Walk {
+interface Walk {
   /** A select of the rows to look at, with `seq` among its columns, ordered by falling `seq`. */
   source: string
   /** What must hold for a row of the source, named `walked`. */
   condition: string
 }
 
-export interface WalkResult {
+interface WalkResult {
   /** Numbers of the rows, falling. */
   found: number[]
   /** Where the next call starts, or null: everything was looked at. */

@@ -10,8 +10,7 @@
  */
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import Sqlite from 'better-sqlite3'
-import type { Database } from 'better-sqlite3'
+import Sqlite, { type Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
 import type { StoreLocation } from '../../store-location.ts'
 import { addErasedAddress } from './erased-address.ts'

@@ -37,7 +37,7 @@ export interface CommitReport {
   seconds: number
 }
 
-export interface GroupCommitOptions {
+interface GroupCommitOptions {
   database: Database
   /** The longest time between the beginnings of two groups that a verb waits for company. */
   lingerMilliseconds: number

@@ -10,8 +10,7 @@
 import { readFileSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
-import { contentBytes, freeBytesIn, listSnapshots, makeSnapshot } from './snapshot.ts'
-import type { Snapshot } from './snapshot.ts'
+import { contentBytes, freeBytesIn, listSnapshots, makeSnapshot, type Snapshot } from './snapshot.ts'
 
 /** In order; the position + 1 is the schema version. A migration is never edited after its release. */
 const MIGRATIONS = [

@@ -1,8 +1,7 @@
 /**
  * Identifiers as they are stored: the 16 bytes behind the prefix (base/identifier.ts).
  */
-import { identifierToBytes } from '../../../base/identifier.ts'
-import type { IdentifierPrefix } from '../../../base/identifier.ts'
+import { identifierToBytes, type IdentifierPrefix } from '../../../base/identifier.ts'
 
 /** The bytes of an identifier that our own code made; throws for anything else. */
 export function storedIdentifier(prefix: IdentifierPrefix, text: string): Buffer {

@@ -4,8 +4,7 @@
  * have are left out; what is no event of a message has none.
  */
 import type { Database } from 'better-sqlite3'
-import { eventBody } from '../../../mail/event.ts'
-import type { ServiceEvent } from '../../../mail/event.ts'
+import { eventBody, type ServiceEvent } from '../../../mail/event.ts'
 import type { IncludedField } from '../../records/webhook-records.ts'
 
 interface ExtrasRow {

@@ -5,8 +5,7 @@
  */
 import type { Database } from 'better-sqlite3'
 import { newIdentifierBytes } from '../../../base/identifier.ts'
-import { eventBody, isSubscribed } from '../../../mail/event.ts'
-import type { ServiceEvent } from '../../../mail/event.ts'
+import { eventBody, isSubscribed, type ServiceEvent } from '../../../mail/event.ts'
 import type { IncludedField } from '../../records/webhook-records.ts'
 import { createBodyWithExtras } from './event-extras.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
@@ -18,7 +17,7 @@ export interface RecordedEvent extends ServiceEvent {
   isMachine?: boolean
 }
 
-export interface EventRecorder {
+interface EventRecorder {
   /** Events of one verb; the endpoints are read once for all of them. `now`: when a delivery is due. */
   record(events: readonly RecordedEvent[], now: number): void
   /** A line of the timeline without data, such as `email.accepted`. */

@@ -7,8 +7,13 @@
  */
 import type { Database } from 'better-sqlite3'
 import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'
-import { decideAllowance } from '../../allowance-decision.ts'
-import type { AllowanceDecision, AllowanceState, DayAllowance, HourAllowance } from '../../allowance-decision.ts'
+import {
+  decideAllowance,
+  type AllowanceDecision,
+  type AllowanceState,
+  type DayAllowance,
+  type HourAllowance,
+} from '../../allowance-decision.ts'
 import type { Grant } from '../../records/queue-records.ts'
 import type { AllowanceRule, Reservation, ReserveRequest } from '../../records/warmup-records.ts'
 

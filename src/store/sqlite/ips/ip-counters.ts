@@ -9,8 +9,7 @@
 import type { Database } from 'better-sqlite3'
 import { HOUR } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
-import { addDurations, durationClass } from '../../duration-classes.ts'
-import type { DurationClasses } from '../../duration-classes.ts'
+import { addDurations, durationClass, type DurationClasses } from '../../duration-classes.ts'
 import type { IpHour } from '../../records/warmup-records.ts'
 import { addCounts } from '../engine/add-counts.ts'
 import { TOGETHER } from './allowance.ts'
@@ -31,7 +30,7 @@ export const IP_COUNTERS = {
 } as const satisfies Record<keyof Omit<IpHour, 'ip' | 'isp' | 'hour'>, string>
 export type IpCounter = keyof typeof IP_COUNTERS
 /** What is left out is 0. */
-export type IpCounts = Partial<Record<IpCounter, number>>
+type IpCounts = Partial<Record<IpCounter, number>>
 
 export const IP_COUNTER_NAMES = Object.keys(IP_COUNTERS) as IpCounter[]
 /** With a name of their own, on one day of one IP. */

@@ -6,13 +6,11 @@
 import type { Database } from 'better-sqlite3'
 import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'
 import { startOfUtcDay, utcDay } from '../../../base/utc-day.ts'
-import { addDurations, durationPercentile } from '../../duration-classes.ts'
-import type { DurationClasses } from '../../duration-classes.ts'
+import { addDurations, durationPercentile, type DurationClasses } from '../../duration-classes.ts'
 import type { IpHealth, IpHour, IpStatistics, WarmupDay } from '../../records/warmup-records.ts'
 import { addCounts } from '../engine/add-counts.ts'
 import { TOGETHER } from './allowance.ts'
-import { IP_COUNTER_NAMES, IP_COUNTERS } from './ip-counters.ts'
-import type { IpCounter } from './ip-counters.ts'
+import { IP_COUNTER_NAMES, IP_COUNTERS, type IpCounter } from './ip-counters.ts'
 
 type AllCounts = Record<IpCounter, number>
 

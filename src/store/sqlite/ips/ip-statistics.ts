@@ -13,19 +13,17 @@ import type { BounceType } from '../../../mail/reply/delivery-outcome.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import type { SmtpStage } from '../../../mail/reply/smtp-reply.ts'
 import type { OutcomeRecord } from '../../records/records.ts'
-import { createIpSums, OTHER_ISPS } from './ip-counters.ts'
-import type { IpCounter, IpSums } from './ip-counters.ts'
+import { createIpSums, OTHER_ISPS, type IpCounter, type IpSums } from './ip-counters.ts'
 import { createCountKeeper } from './waiting-counts.ts'
-import { createWarmupSums } from './warmup-counters.ts'
-import type { WarmupSums } from './warmup-counters.ts'
+import { createWarmupSums, type WarmupSums } from './warmup-counters.ts'
 
-export interface OutcomeStatistics {
+interface OutcomeStatistics {
   /** `isFirstAttempt`: the message had none before. Its row of `attempts` is written already. */
   add(record: OutcomeRecord, facts: { isFirstAttempt: boolean; isCounted: boolean }): void
   flush(now: number): void
 }
 
-export interface EventStatistics {
+interface EventStatistics {
   /** Without an attempt: by a report after the delivery, or by the end of its lifetime. */
   bounced(messageKey: number, type: BounceType, now: number, after?: 'delivery'): void
   complained(messageKey: number, now: number): void

@@ -11,13 +11,11 @@ import type { Database } from 'better-sqlite3'
 import { DAY } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { createLastSentNote, TOGETHER } from './allowance.ts'
-import { createIpSums, createIpSumsWriter } from './ip-counters.ts'
-import type { HourSums } from './ip-counters.ts'
-import { createWarmupSums, createWarmupSumsWriter, SLOTS_OF_USE } from './warmup-counters.ts'
-import type { WarmupLists } from './warmup-counters.ts'
+import { createIpSums, createIpSumsWriter, type HourSums } from './ip-counters.ts'
+import { createWarmupSums, createWarmupSumsWriter, SLOTS_OF_USE, type WarmupLists } from './warmup-counters.ts'
 
 /** What one verb counted; plain data. */
-export interface VerbCounts extends WarmupLists {
+interface VerbCounts extends WarmupLists {
   hours: HourSums[]
   /** When an IP last sent something. */
   sent: [ip: string, at: number][]

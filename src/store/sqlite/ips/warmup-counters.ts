@@ -23,7 +23,7 @@ const DAY_COUNTERS = {
   deferred: 'deferred',
   complained: 'complained',
 } as const
-export type DayCounter = keyof typeof DAY_COUNTERS
+type DayCounter = keyof typeof DAY_COUNTERS
 
 /** Names of the counters of a slot, and their columns. */
 const SLOT_COUNTERS = {
@@ -33,7 +33,7 @@ const SLOT_COUNTERS = {
   complained: 'complained',
   blocks: 'blocks',
 } as const
-export type SlotCounter = keyof typeof SLOT_COUNTERS
+type SlotCounter = keyof typeof SLOT_COUNTERS
 
 export interface WarmupSums {
   /** `at`: when the message was first tried from the IP, or when the complaint came. */

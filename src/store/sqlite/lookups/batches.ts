@@ -5,14 +5,13 @@ import type { Database } from 'better-sqlite3'
 import { identifierToBytes } from '../../../base/identifier.ts'
 import type { MessageState } from '../../../mail/message.ts'
 import type { BatchView } from '../../records/lookup-records.ts'
-import { stateOf } from '../messages/message-views.ts'
-import type { StateFacts } from '../messages/message-views.ts'
+import { stateOf, type StoredStateFacts } from '../messages/message-views.ts'
 
 interface BatchRow extends Pick<BatchView, 'createdAt' | 'from' | 'subject' | 'domain' | 'rejected'> {
   contentId: number
 }
 
-interface BatchMessageRow extends StateFacts {
+interface BatchMessageRow extends StoredStateFacts {
   opened: number
   clicked: number
   complained: number

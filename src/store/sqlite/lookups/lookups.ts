@@ -6,8 +6,7 @@ import { identifierFromBytes, identifierToBytes } from '../../../base/identifier
 import type { EventKind } from '../../../mail/event.ts'
 import type { MessageView, RoadSummary, TimelineEvent, TranscriptView } from '../../records/lookup-records.ts'
 import { createAttemptReader } from '../messages/attempt-rows.ts'
-import { messageQuery, viewOf } from '../messages/message-views.ts'
-import type { MessageRow } from '../messages/message-views.ts'
+import { messageQuery, viewOf, type MessageRow } from '../messages/message-views.ts'
 
 export function createLookupMessage(database: Database): (request: { id: string; now: number }) => MessageView | null {
   const findMessage = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = ?'))

@@ -9,11 +9,9 @@ import type { Database } from 'better-sqlite3'
 import { HOUR } from '../../../base/clock.ts'
 import { identifierToBytes } from '../../../base/identifier.ts'
 import type { MessagePage, SearchMessagesRequest } from '../../records/lookup-records.ts'
-import { createWalk } from '../engine/bounded-walk.ts'
-import type { RunWalk } from '../engine/bounded-walk.ts'
+import { createWalk, type RunWalk } from '../engine/bounded-walk.ts'
 import { comparableAddress } from '../engine/comparable-address.ts'
-import { messageQuery, viewOf } from '../messages/message-views.ts'
-import type { MessageRow } from '../messages/message-views.ts'
+import { messageQuery, viewOf, type MessageRow } from '../messages/message-views.ts'
 import { positionAfter } from '../engine/page-cursor.ts'
 
 /** So far back may the clock have been set without a message being missed by a search for a time. */

@@ -12,7 +12,7 @@ import { recordFrom } from './stored-content.ts'
 type StoredState = 'waiting' | 'sending' | 'delivered' | 'bounced' | 'suppressed' | 'canceled'
 
 /** What the state of a message follows from. */
-export interface StateFacts {
+export interface StoredStateFacts {
   state: StoredState
   attempts: number
   pathFailures: number
@@ -20,7 +20,7 @@ export interface StateFacts {
   bounceCategory: string | null
 }
 
-export interface MessageRow extends StateFacts {
+export interface MessageRow extends StoredStateFacts {
   seq: number
   id: Buffer
   contentId: number
@@ -138,7 +138,7 @@ export function viewOf(row: MessageRow, now: number): MessageView {
 }
 
 /** store/README.md "Tables": the API's states are finer than the stored ones. `search.ts` says the same in SQL. */
-export function stateOf(row: StateFacts, now: number): MessageState {
+export function stateOf(row: StoredStateFacts, now: number): MessageState {
   if (row.state === 'bounced' && row.bounceCategory === 'expired') return 'expired'
   if (row.state !== 'waiting') return row.state
   if (row.attempts > 0 || row.pathFailures > 0) return 'deferred'

@@ -17,7 +17,7 @@ const PIECE_BYTES = 1_024 * 1_024
 export const PIECES_PER_CONTENT = 4_096
 
 /** What the messages of one request have in common beside what they say. */
-export interface RequestFacts {
+interface RequestFacts {
   isTest: boolean
   /** Only a time to come. */
   sendAt: number | null

@@ -10,8 +10,7 @@ import { newIdentifier } from '../../../base/identifier.ts'
 import { clickedData, openedData } from '../../../mail/event.ts'
 import type { EngagementHit, EngagementTally, RecordEngagementRequest } from '../../records/engagement-records.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
-import { createEventRecorder } from '../events/record-events.ts'
-import type { RecordedEvent } from '../events/record-events.ts'
+import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
 
 interface MessageRow {

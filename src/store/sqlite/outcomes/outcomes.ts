@@ -20,8 +20,7 @@ import { createAllowanceRefund } from '../ips/allowance.ts'
 import { createAttemptWriter } from '../messages/attempt-rows.ts'
 import { createBounceWriter } from '../events/bounces.ts'
 import { createOutcomeStatistics } from '../ips/ip-statistics.ts'
-import { createEventRecorder } from '../events/record-events.ts'
-import type { RecordedEvent } from '../events/record-events.ts'
+import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createSuppressionWriter } from '../suppressions/suppressions.ts'
 
 interface HeldRow {

@@ -8,13 +8,10 @@ import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes, newIdentifier } from '../../../base/identifier.ts'
 import { canceledData } from '../../../mail/event.ts'
 import type { CancelResult } from '../../records/lookup-records.ts'
-import { UNROUTED } from '../../records/queue-records.ts'
-import type { QueuedRows } from '../../records/queue-records.ts'
-import { messageQuery, stateOf } from '../messages/message-views.ts'
-import type { MessageRow } from '../messages/message-views.ts'
+import { UNROUTED, type QueuedRows } from '../../records/queue-records.ts'
+import { messageQuery, stateOf, type MessageRow } from '../messages/message-views.ts'
 import { createQueuedTally } from './queued-rows.ts'
-import { createEventRecorder } from '../events/record-events.ts'
-import type { RecordedEvent } from '../events/record-events.ts'
+import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 
 /** A message that waits and is to end as canceled. */
 export interface CanceledRow {

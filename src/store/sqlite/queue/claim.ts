@@ -18,11 +18,9 @@ import { SECOND } from '../../../base/clock.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
 import type { Stream } from '../../../mail/message.ts'
-import { UNROUTED } from '../../records/queue-records.ts'
-import type { QueueKey } from '../../records/queue-records.ts'
+import { UNROUTED, type QueueKey } from '../../records/queue-records.ts'
 import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/records.ts'
-import { createEventRecorder } from '../events/record-events.ts'
-import type { RecordedEvent } from '../events/record-events.ts'
+import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppression-check.ts'
 
 /** A message as its row has it. `isListed`: its address is on some suppression list. */

@@ -11,8 +11,7 @@ import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import type { ExpiredMessage } from '../../records/queue-records.ts'
 import { createBounceWriter } from '../events/bounces.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
-import { createEventRecorder } from '../events/record-events.ts'
-import type { RecordedEvent } from '../events/record-events.ts'
+import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 
 interface ExpiredRow {
   seq: number

@@ -21,7 +21,7 @@ interface KeptRow {
   suppressed: string | null
 }
 
-export type FindIdempotent = (request: { entry: IdempotencyEntry; now: number }) => IdempotencyLookup
+type FindIdempotent = (request: { entry: IdempotencyEntry; now: number }) => IdempotencyLookup
 
 export function createFindIdempotent(database: Database): FindIdempotent {
   const find = database.prepare<[Buffer, string, number], KeptRow>(`

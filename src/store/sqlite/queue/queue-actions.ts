@@ -11,17 +11,14 @@
 import type { Database } from 'better-sqlite3'
 import { unreachable } from '../../../base/errors.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
-import { HELD_UNTIL } from '../../records/queue-records.ts'
+import { HELD_UNTIL, type QueuedRows } from '../../records/queue-records.ts'
 import type { QueueAction, QueueFilter } from '../../../mail/waiting-mail.ts'
-import type { QueuedRows } from '../../records/queue-records.ts'
 import { createCanceling } from './cancel.ts'
 import { createQueueNames } from './queue-names.ts'
-import { createQueueWalk } from './queue-walk.ts'
-import type { WaitingRow, WalkPosition } from './queue-walk.ts'
-import { createQueuedTally } from './queued-rows.ts'
-import type { QueuedTally } from './queued-rows.ts'
+import { createQueueWalk, type WaitingRow, type WalkPosition } from './queue-walk.ts'
+import { createQueuedTally, type QueuedTally } from './queued-rows.ts'
 
-export interface QueueActionRequest {
+interface QueueActionRequest {
   filter: QueueFilter
   action: QueueAction
   now: number

@@ -3,8 +3,7 @@
  */
 import type { Database } from 'better-sqlite3'
 import type { QueueFilter, QueueGroup, QueueGrouping } from '../../../mail/waiting-mail.ts'
-import { createQueueWalk } from './queue-walk.ts'
-import type { WaitingRow, WalkPosition } from './queue-walk.ts'
+import { createQueueWalk, type WaitingRow, type WalkPosition } from './queue-walk.ts'
 
 export interface QueueGroupStep {
   groups: QueueGroup[]

@@ -10,8 +10,7 @@
 import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'
 import type { QueueKey, QueueKeyPage, QueueKeyState } from '../../records/queue-records.ts'
-import { createQueueNames } from './queue-names.ts'
-import type { NumberedKey } from './queue-names.ts'
+import { createQueueNames, type NumberedKey } from './queue-names.ts'
 
 type FirstRow = NumberedKey & { earliestAt: number; pool: string; route: string; domain: string; stream: Stream }
 

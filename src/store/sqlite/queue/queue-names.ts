@@ -8,7 +8,7 @@ import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'
 import type { QueueKey } from '../../records/queue-records.ts'
 
-export interface QueueNames {
+interface QueueNames {
   /** The number of this pool, new or known. */
   poolId(name: string): number
   /** The number of this pool, or undefined when no message ever used it. */

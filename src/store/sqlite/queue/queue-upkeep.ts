@@ -10,7 +10,7 @@ import type { WalkPosition } from './queue-walk.ts'
 /** Rows of one part: about 5 ms. */
 const MOST_MOVED = 500
 
-export interface MovedPart {
+interface MovedPart {
   moved: { pool: string; messages: number }[]
   /** Nothing is left to move. */
   isDone: boolean

@@ -31,7 +31,7 @@ export interface WaitingRow {
 /** The last row that was looked at. */
 export type WalkPosition = Pick<WaitingRow, 'laneId' | 'seq'>
 
-export interface WalkStep {
+interface WalkStep {
   /** Those that the filter means. */
   rows: WaitingRow[]
   /** Where the next step begins; null: this was the last. */

@@ -1,8 +1,7 @@
 /**
  * What a verb brought into the queue, added up by queue key for the scheduler's directory.
  */
-import { UNROUTED } from '../../records/queue-records.ts'
-import type { QueuedRows, QueueKey, QueueKeyState } from '../../records/queue-records.ts'
+import { UNROUTED, type QueuedRows, type QueueKey, type QueueKeyState } from '../../records/queue-records.ts'
 
 export interface QueuedTally {
   /** Rows of one key, the first of them due at `dueAt`. */

@@ -6,11 +6,10 @@ import { identifierToBytes, newIdentifier } from '../../../base/identifier.ts'
 import type { MessageState } from '../../../mail/message.ts'
 import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
 import type { AcceptRequest, NewMessage } from '../../records/accept-records.ts'
-import { messageQuery, stateOf, variablesFrom } from '../messages/message-views.ts'
-import type { MessageRow } from '../messages/message-views.ts'
+import { messageQuery, stateOf, variablesFrom, type MessageRow } from '../messages/message-views.ts'
 import { createContentReader } from '../messages/stored-content.ts'
 
-export type RepeatRequest = Omit<AcceptRequest, 'now' | 'apiKeyId' | 'idempotency'>
+type RepeatRequest = Omit<AcceptRequest, 'now' | 'apiKeyId' | 'idempotency'>
 
 export function createRequestToRepeat(
   database: Database,

@@ -23,7 +23,7 @@ interface UnroutedRow {
   stream: Stream
 }
 
-export interface AssignedPart {
+interface AssignedPart {
   queued: QueuedRows
   /** Assignments that have rows left to move. */
   rest: RouteAssignment[]

@@ -6,7 +6,7 @@
 import type { Database } from 'better-sqlite3'
 import { firstPartKey, PIECES_PER_CONTENT, recordFrom } from '../messages/stored-content.ts'
 
-export interface ContentUse {
+interface ContentUse {
   messages: number
   /** Of them, those that are not final. */
   open: number

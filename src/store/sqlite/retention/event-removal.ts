@@ -5,10 +5,9 @@
  */
 import type { Database } from 'better-sqlite3'
 import type { ForgetRequest, ForgetStep } from '../../records/retention-records.ts'
-import { walkOldest } from './walk-oldest.ts'
-import type { AgedRow } from './walk-oldest.ts'
+import { walkOldest, type AgedRow } from './walk-oldest.ts'
 
-export interface EventRemoval {
+interface EventRemoval {
   /** Whether all events of this message may go. */
   mayGo(messageSeq: number): boolean
   /** Returns how many rows went. */

@@ -14,8 +14,7 @@ import type { ForgetMessagesRequest, ForgetStep } from '../../records/retention-
 import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'
 import { createContentRelease } from './content-use.ts'
 import { createEventRemoval } from './event-removal.ts'
-import { walkOldest } from './walk-oldest.ts'
-import type { AgedRow } from './walk-oldest.ts'
+import { walkOldest, type AgedRow } from './walk-oldest.ts'
 
 /** `at` is when it was accepted. */
 interface OldRow extends AgedRow {

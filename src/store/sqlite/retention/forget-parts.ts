@@ -6,8 +6,7 @@ import type { Database } from 'better-sqlite3'
 import type { ForgetRequest, ForgetStep } from '../../records/retention-records.ts'
 import { createContentRelease, createContentUse, isOver } from './content-use.ts'
 import { createSlice } from './slice.ts'
-import { walkOldest } from './walk-oldest.ts'
-import type { AgedRow } from './walk-oldest.ts'
+import { walkOldest, type AgedRow } from './walk-oldest.ts'
 
 /** The dialogues of messages that are final since before this time. */
 export function createForgetTranscripts(database: Database): (request: ForgetRequest) => ForgetStep {

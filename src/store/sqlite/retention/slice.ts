@@ -5,7 +5,7 @@
 /** Well below the 50 ms of store/README.md "Retention": somebody's acceptance waits meanwhile. */
 const MOST_MILLISECONDS = 12
 
-export interface Slice {
+interface Slice {
   hasRoom(): boolean
   /** Rows that were looked at or removed. */
   note(rows: number): void

@@ -11,7 +11,7 @@ import { FIND_ERASED } from '../engine/erased-address.ts'
 import type { RecordedEvent } from '../events/record-events.ts'
 
 /** What decides, beside the address. */
-export interface SuppressionQuestion {
+interface SuppressionQuestion {
   isTest: boolean
   /** The list the mail belongs to, or null: only scope `all` counts. */
   list: string | null
@@ -45,7 +45,7 @@ interface ListedScope {
   reason: SuppressionReason
 }
 
-export interface SuppressedEnd {
+interface SuppressedEnd {
   /** The row of the message. */
   key: number
   id: string

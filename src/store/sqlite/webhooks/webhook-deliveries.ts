@@ -20,8 +20,7 @@ import type {
   WebhookTarget,
 } from '../../records/webhook-records.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
-import { SECRET_COLUMNS, secretsOf } from './webhook-endpoints.ts'
-import type { SecretColumns } from './webhook-endpoints.ts'
+import { SECRET_COLUMNS, secretsOf, type SecretColumns } from './webhook-endpoints.ts'
 
 interface DueRow {
   key: number
