@@ -9,7 +9,7 @@ import type { Store } from '../store.ts'
 import type { QueueActionStep } from './queue/queue-actions.ts'
 import { addGroup, type QueueGroupStep } from './queue/queue-groups.ts'
 import type { WaitingCount } from './queue/queue-upkeep.ts'
-import type { WalkPosition } from './queue/queue-walk.ts'
+import type { WalkPosition } from './queue/waiting-rows.ts'
 import { mergeQueued } from './queue/queued-rows.ts'
 import type { Call } from './verbs.ts'
 

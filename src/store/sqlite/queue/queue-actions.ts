@@ -15,7 +15,7 @@ import { HELD_UNTIL, type QueuedRows } from '../../records/queue-records.ts'
 import type { QueueAction, QueueFilter } from '../../../mail/waiting-mail.ts'
 import { createCanceling } from './cancel.ts'
 import { createQueueNames } from './queue-names.ts'
-import { createQueueWalk, type WaitingRow, type WalkPosition } from './queue-walk.ts'
+import { createWaitingRowsWalk, type WaitingRow, type WalkPosition } from './waiting-rows.ts'
 import { createQueuedTally, type QueuedTally } from './queued-rows.ts'
 
 interface QueueActionRequest {
@@ -38,7 +38,7 @@ export interface QueueActionStep {
 const MOST_CHANGED = 200
 
 export function createQueueActionStep(database: Database): (request: QueueActionRequest) => QueueActionStep {
-  const walk = createQueueWalk(database)
+  const walk = createWaitingRowsWalk(database)
   const dueAt = createDueTime(database)
   const act = createRowActions(database)
 

@@ -3,7 +3,7 @@
  */
 import type { Database } from 'better-sqlite3'
 import type { QueueFilter, QueueGroup, QueueGrouping } from '../../../mail/waiting-mail.ts'
-import { createQueueWalk, type WaitingRow, type WalkPosition } from './queue-walk.ts'
+import { createWaitingRowsWalk, type WaitingRow, type WalkPosition } from './waiting-rows.ts'
 
 export interface QueueGroupStep {
   groups: QueueGroup[]
@@ -13,7 +13,7 @@ export interface QueueGroupStep {
 export function createQueueGroupStep(
   database: Database,
 ): (request: { by: QueueGrouping; filter: QueueFilter; now: number; after: WalkPosition | null }) => QueueGroupStep {
-  const walk = createQueueWalk(database)
+  const walk = createWaitingRowsWalk(database)
   return ({ by, filter, now, after }) => {
     const { rows, next } = walk(filter, after)
     const groups = new Map<string | null, QueueGroup>()

@@ -5,7 +5,7 @@
 import type { Database } from 'better-sqlite3'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import { createQueueNames } from './queue-names.ts'
-import type { WalkPosition } from './queue-walk.ts'
+import type { WalkPosition } from './waiting-rows.ts'
 
 /** Rows of one part: about 5 ms. */
 const MOST_MOVED = 500

@@ -42,7 +42,9 @@ const MOST_ROWS = 1_000
 /** Lanes without a row cost a seek each. */
 const MOST_LANES = 2_000
 
-export function createQueueWalk(database: Database): (filter: QueueFilter, after: WalkPosition | null) => WalkStep {
+export function createWaitingRowsWalk(
+  database: Database,
+): (filter: QueueFilter, after: WalkPosition | null) => WalkStep {
   const findLanes = database
     .prepare<[number, string | null, string | null, number], number>(
       `
