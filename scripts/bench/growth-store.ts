@@ -13,7 +13,7 @@ import { join } from 'node:path'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import type { NewMessage } from '../../src/store/records/accept-records.ts'
 import type { QueueKey } from '../../src/store/records/queue-records.ts'
-import type { ClaimedMessage } from '../../src/store/records/records.ts'
+import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { locationIn, openTestStore } from '../../test/store/sqlite-support.ts'
 import {

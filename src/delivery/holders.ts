@@ -2,7 +2,7 @@
  * Who holds which claimed row: the parts that truly have it, not the ready window, which only counts. From when and
  * until when, stands in delivery/README.md "Who holds a row". Pure; never throws.
  */
-import type { ClaimedMessage } from '../store/records/records.ts'
+import type { ClaimedMessage } from '../store/records/claim-records.ts'
 import type { OutcomeRecorder } from './settle/outcome-recorder.ts'
 import type { Paths } from './place/paths.ts'
 import type { MessagePlacer } from './place/place-messages.ts'

@@ -4,7 +4,7 @@
  */
 import { CAPTURE_POOL } from '../mail/simulator.ts'
 import { UNROUTED, type QueueKeyState } from '../store/records/queue-records.ts'
-import type { ClaimedMessage } from '../store/records/records.ts'
+import type { ClaimedMessage } from '../store/records/claim-records.ts'
 import type { DispatcherParts } from './dispatcher-parts.ts'
 import type { PlacedRow } from './place/placed-row.ts'
 import type { RouteDomains } from './route/route-domains.ts'

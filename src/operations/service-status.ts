@@ -7,7 +7,7 @@ import type { DiskGuard } from '../base/disk-guard.ts'
 import type { Egress } from '../egress/egress.ts'
 import type { HealthKeeper } from '../health/health-keeper.ts'
 import type { HealthReport } from '../http/exchange/features.ts'
-import type { QueueSummary } from '../store/records/records.ts'
+import type { QueueSummary } from '../store/records/claim-records.ts'
 import type { Store } from '../store/store.ts'
 
 interface ServiceStatusParts {

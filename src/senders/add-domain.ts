@@ -7,7 +7,7 @@
  */
 import type { KeyObject } from 'node:crypto'
 import { ServiceError } from '../base/errors.ts'
-import type { DkimKeyRecord, DomainRecord, DomainTracking } from '../store/records/records.ts'
+import type { DkimKeyRecord, DomainRecord, DomainTracking } from '../store/records/sender-records.ts'
 import { createDkimKey, newSelector, readPrivateKey } from './records/dkim-keys.ts'
 import type { DomainParts } from './domain-parts.ts'
 import { isHostLabel, MOST_NAME_CHARACTERS, readDomainName } from './domain-name.ts'

@@ -8,13 +8,13 @@ import { errorText, ServiceError } from '../base/errors.ts'
 import { identifierToBytes, newIdentifier } from '../base/identifier.ts'
 import { isInNetwork } from '../base/ip-address.ts'
 import type { Logger } from '../base/logger.ts'
-import type { ApiKeyChange, ApiKeyPage, ApiKeyRecord } from '../store/records/records.ts'
+import type { ApiKeyChange, ApiKeyPage, ApiKeyRecord } from '../store/records/sender-records.ts'
 import type { Store } from '../store/store.ts'
 import { checkKey, type CreateKeyRequest, type Scope } from './check-key.ts'
 
 export { SCOPES } from './check-key.ts'
 export type { CreateKeyRequest, Scope } from './check-key.ts'
-export type { ApiKeyChange, ApiKeyRecord } from '../store/records/records.ts'
+export type { ApiKeyChange, ApiKeyRecord } from '../store/records/sender-records.ts'
 
 export interface ApiKeys {
   /**

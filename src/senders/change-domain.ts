@@ -5,7 +5,7 @@
  * `conflict`; errors of the store are passed on.
  */
 import { ServiceError } from '../base/errors.ts'
-import type { DkimKeyRecord, DomainChange, DomainRecord } from '../store/records/records.ts'
+import type { DkimKeyRecord, DomainChange, DomainRecord } from '../store/records/sender-records.ts'
 import { poolProblems, trackingOf, type TrackingRequest } from './add-domain.ts'
 import type { DomainParts } from './domain-parts.ts'
 import { createDkimKey, newSelector } from './records/dkim-keys.ts'

@@ -9,7 +9,7 @@
 import { SECOND } from '../base/clock.ts'
 import { newIdentifier } from '../base/identifier.ts'
 import type { ServiceEvent } from '../mail/event.ts'
-import type { DomainRecord, RecordCheck } from '../store/records/records.ts'
+import type { DomainRecord, RecordCheck } from '../store/records/sender-records.ts'
 import type { DomainParts } from './domain-parts.ts'
 import { keysAfterCheck } from './records/dkim-rotation.ts'
 import { standingAfterCheck, type DomainStanding } from './records/domain-state.ts'

@@ -7,7 +7,7 @@
  */
 import { SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
-import type { DomainRecord } from '../store/records/records.ts'
+import type { DomainRecord } from '../store/records/sender-records.ts'
 import type { CheckDomain } from './domain-check.ts'
 import type { DomainParts } from './domain-parts.ts'
 

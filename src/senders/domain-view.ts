@@ -3,7 +3,7 @@
  * (http/README.md "Domains"). Times are Unix seconds. Pure.
  */
 import { toUnixSeconds } from '../base/clock.ts'
-import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../store/records/records.ts'
+import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../store/records/sender-records.ts'
 import { canSend } from './records/domain-state.ts'
 import { requiredRecords, type RecordFacts, type RequiredRecord } from './records/required-records.ts'
 

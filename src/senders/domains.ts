@@ -2,7 +2,7 @@
  * Sending domains: add, check, change, remove, and "may this domain send now" (http/README.md "Domains",
  * senders/README.md "States of a domain"). Makes the parts. Errors of the store are passed on.
  */
-import type { DomainRecord, DomainState } from '../store/records/records.ts'
+import type { DomainRecord, DomainState } from '../store/records/sender-records.ts'
 import { addDomain, type AddDomainRequest } from './add-domain.ts'
 import { createDomainChanges, unknownDomain, type RemovedDomain, type UpdateDomainRequest } from './change-domain.ts'
 import { createDomainCheck } from './domain-check.ts'

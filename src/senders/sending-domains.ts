@@ -6,7 +6,7 @@
  */
 import { ServiceError } from '../base/errors.ts'
 import { organizationalDomain } from '../mail/organizational-domain.ts'
-import type { DomainRecord } from '../store/records/records.ts'
+import type { DomainRecord } from '../store/records/sender-records.ts'
 import type { Store } from '../store/store.ts'
 import { canSend } from './records/domain-state.ts'
 import { checkOf } from './domain-view.ts'

@@ -4,7 +4,7 @@
  * Sees everything that was committed. Resolves with undefined for what is not there.
  */
 import type { RenderFacts, StoredContent } from '../mail/message.ts'
-import type { DkimAlgorithm } from './records/records.ts'
+import type { DkimAlgorithm } from './records/sender-records.ts'
 
 export interface SealedSigningKey {
   domain: string

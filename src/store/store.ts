@@ -36,28 +36,30 @@ import type {
   TranscriptView,
 } from './records/lookup-records.ts'
 import type {
-  ApiKeyChange,
-  ApiKeyPage,
-  ApiKeyRecord,
   ClaimedMessage,
   ClaimRequest,
   ClaimResult,
+  EpochStart,
+  LeasedPage,
+  LeasedPosition,
+  QueueSummary,
+  RecordOutcomesRequest,
+  RowClaim,
+  UnclaimRequest,
+} from './records/claim-records.ts'
+import type {
+  ApiKeyChange,
+  ApiKeyPage,
+  ApiKeyRecord,
   DkimKeyRecord,
   DomainChange,
   DomainCheckResult,
   DomainPage,
   DomainRecord,
-  EpochStart,
-  LeasedPage,
-  LeasedPosition,
   ListDomainsRequest,
   PublicDkimKey,
-  QueueSummary,
-  RecordOutcomesRequest,
   RemoveDomainRequest,
-  RowClaim,
-  UnclaimRequest,
-} from './records/records.ts'
+} from './records/sender-records.ts'
 import type {
   ExpiredMessage,
   QueuedRows,

@@ -1,7 +1,7 @@
 import { dkimVerify } from 'mailauth'
 import t, { type Test } from 'tap'
 import { HOUR, MINUTE, SECOND } from '../../src/base/clock.ts'
-import type { DkimKeyRecord } from '../../src/store/records/records.ts'
+import type { DkimKeyRecord } from '../../src/store/records/sender-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { manualClock } from '../support/manual-clock.ts'
 import { scriptedMx, selfSigned, type ScriptedMx, type ScriptedMxOptions } from '../support/scripted-mx.ts'

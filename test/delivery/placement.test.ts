@@ -16,7 +16,7 @@ import {
 import type { PlacedRow } from '../../src/delivery/place/placed-row.ts'
 import { createReadyWindow } from '../../src/delivery/place/ready-window.ts'
 import type { HostsRoute } from '../../src/delivery/route/route-message.ts'
-import type { ClaimedMessage } from '../../src/store/records/records.ts'
+import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
 import { manualClock } from '../support/manual-clock.ts'
 
 const ROUTE = { kind: 'hosts', provider: { route: 'dest.test', isp: 'dest.test' }, hosts: [], siteKey: 'dest' }

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createReadyWindow } from '../../src/delivery/place/ready-window.ts'
-import type { ClaimedMessage } from '../../src/store/records/records.ts'
+import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
 
 const message = (claim: number, change: Partial<ClaimedMessage> = {}): ClaimedMessage => ({
   key: 1,

@@ -7,7 +7,7 @@ import { MINUTE, SECOND } from '../../src/base/clock.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { createMessageLookup, type MessageLookup } from '../../src/messages/lookup/lookup-message.ts'
 import type { MessageQuery } from '../../src/messages/lookup/read-search.ts'
-import type { RowClaim } from '../../src/store/records/records.ts'
+import type { RowClaim } from '../../src/store/records/claim-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { testStore } from '../senders/sender-parts.ts'
 import {

@@ -5,7 +5,7 @@ import t from 'tap'
 import { DAY, HOUR, MINUTE } from '../../src/base/clock.ts'
 import { algorithmsToRotate, isRotating, keysAfterCheck } from '../../src/senders/records/dkim-rotation.ts'
 import { canSend, standingAfterCheck } from '../../src/senders/records/domain-state.ts'
-import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../../src/store/records/records.ts'
+import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../../src/store/records/sender-records.ts'
 
 const NOW = Date.UTC(2026, 10, 21, 12)
 const SETTINGS = { recheck_pending: 5 * MINUTE, recheck_verified: 6 * HOUR, degraded_grace: 72 * HOUR }

@@ -19,7 +19,7 @@
 import { createHash } from 'node:crypto'
 import { identifierFromBytes, identifierToBytes } from '../../src/base/identifier.ts'
 import type { ToThread } from '../../src/delivery/protocol/try-result.ts'
-import type { UnclaimRequest } from '../../src/store/records/records.ts'
+import type { UnclaimRequest } from '../../src/store/records/claim-records.ts'
 import { FIRST_STAGE, IPS, LONGEST_RETRY } from './configuration.ts'
 import type { SimulatedProcess } from './process.ts'
 import type { Connection, Taken } from './receivers.ts'

@@ -3,7 +3,7 @@
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
 import { eventBody, type ServiceEvent } from '../../src/mail/event.ts'
-import type { DomainRecord, DomainState, RecordCheck } from '../../src/store/records/records.ts'
+import type { DomainRecord, DomainState, RecordCheck } from '../../src/store/records/sender-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { webhookClaim, type Cases } from './conformance-case.ts'
 import {

@@ -2,7 +2,7 @@
  * API keys: what every store engine must do with those who may ask.
  */
 import { newIdentifier } from '../../src/base/identifier.ts'
-import type { ApiKeyRecord } from '../../src/store/records/records.ts'
+import type { ApiKeyRecord } from '../../src/store/records/sender-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { Cases } from './conformance-case.ts'
 import { apiKey, NOW } from './store-samples.ts'

@@ -4,7 +4,7 @@
 import { CAPTURE_POOL } from '../../src/mail/simulator.ts'
 import type { QueueAction, QueueFilter } from '../../src/mail/waiting-mail.ts'
 import type { QueueKey, QueueKeyState } from '../../src/store/records/queue-records.ts'
-import type { ClaimRequest } from '../../src/store/records/records.ts'
+import type { ClaimRequest } from '../../src/store/records/claim-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import { webhookClaim, type Cases } from './conformance-case.ts'
 import {

@@ -7,15 +7,13 @@ import { bouncedData, deliveredData, type ServiceEvent } from '../../src/mail/ev
 import type { StoredContent } from '../../src/mail/message.ts'
 import type { AcceptRequest, NewMessage } from '../../src/store/records/accept-records.ts'
 import type { MessageView } from '../../src/store/records/lookup-records.ts'
+import type { ClaimedMessage, OutcomeRecord, RowClaim } from '../../src/store/records/claim-records.ts'
 import type {
   ApiKeyRecord,
-  ClaimedMessage,
   DkimKeyRecord,
   DomainCheckResult,
   DomainRecord,
-  OutcomeRecord,
-  RowClaim,
-} from '../../src/store/records/records.ts'
+} from '../../src/store/records/sender-records.ts'
 import type { Store } from '../../src/store/store.ts'
 import type { WebhookEndpointRecord } from '../../src/store/records/webhook-records.ts'
 import { claimMessages } from '../support/claim-messages.ts'

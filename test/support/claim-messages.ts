@@ -1,7 +1,7 @@
 /**
  * Claims whatever is due in these pools, whichever keys it waits under, as tests want it that are not about keys.
  */
-import type { ClaimedMessage, ClaimRequest } from '../../src/store/records/records.ts'
+import type { ClaimedMessage, ClaimRequest } from '../../src/store/records/claim-records.ts'
 import type { Store } from '../../src/store/store.ts'
 
 export interface ClaimAllRequest extends Omit<ClaimRequest, 'asks'> {

@@ -9,7 +9,7 @@
  */
 import type { Clock } from '../../base/clock.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'
-import type { ClaimedMessage } from '../../store/records/records.ts'
+import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { Store } from '../../store/store.ts'
 import { CAPTURE_GATE, type CaptureRoute } from '../place/capture-route.ts'
 import type { ReadyWindow } from '../place/ready-window.ts'

@@ -6,7 +6,7 @@
  * the DNS said, or goes back to the queue. src/README.md "The road of one email" (step 5).
  */
 import { errorText } from '../../base/errors.ts'
-import type { ClaimedMessage } from '../../store/records/records.ts'
+import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import { createCounts } from './ready-window.ts'
 import { createGivePaths, type GivePathsOptions } from './give-paths.ts'
 import { createGiveBack, createResolveMessages, type ResolveMessagesOptions } from './resolve-messages.ts'

@@ -4,7 +4,7 @@
 import type { EgressIp } from '../../egress/ips/egress-ip.ts'
 import type { Lane } from '../../egress/shaping/shaping.ts'
 import type { Grant } from '../../store/records/queue-records.ts'
-import type { ClaimedMessage } from '../../store/records/records.ts'
+import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { PathRow } from './take-rows.ts'
 import type { HostsRoute } from '../route/route-message.ts'
 

@@ -6,7 +6,7 @@
  * delivery/README.md "From the table to the wire" and "Fairness".
  */
 import type { Stream } from '../../mail/message.ts'
-import type { ClaimedMessage } from '../../store/records/records.ts'
+import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 
 export interface ReadyWindow {
   hold(messages: readonly ClaimedMessage[]): void

@@ -6,7 +6,7 @@ import type { Logger } from '../../base/logger.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { DeliveryAttempt, DeliveryOutcome } from '../../mail/reply/delivery-outcome.ts'
 import { shownRecipient, type ShownRecipients } from '../../mail/shown-recipient.ts'
-import type { ClaimedMessage } from '../../store/records/records.ts'
+import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { Judgement } from './judge-reply.ts'
 
 interface LoggedTry {

@@ -4,7 +4,7 @@
  * Written with each step of each message, so it makes no object and no text. Pure; never throws.
  */
 import type { Clock } from '../../base/clock.ts'
-import type { RowClaim } from '../../store/records/records.ts'
+import type { RowClaim } from '../../store/records/claim-records.ts'
 
 type ClaimStep =
   | 'claimed'

@@ -9,7 +9,7 @@
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
-import type { ClaimedMessage, GiveBack, OutcomeRecord } from '../../store/records/records.ts'
+import type { ClaimedMessage, GiveBack, OutcomeRecord } from '../../store/records/claim-records.ts'
 import type { ClaimHistory } from './claim-history.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'
 import type { Store } from '../../store/store.ts'

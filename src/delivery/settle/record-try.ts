@@ -17,7 +17,7 @@ import { bouncedData, deferredData, deliveredData, type ServiceEvent } from '../
 import type { ConnectionFacts, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
 import { isSimulated } from '../../mail/simulator.ts'
 import type { Grant } from '../../store/records/queue-records.ts'
-import type { ClaimedMessage } from '../../store/records/records.ts'
+import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { Store } from '../../store/store.ts'
 import { createAttemptLog } from './attempt-log.ts'
 import { decideIp } from './ip-decision.ts'

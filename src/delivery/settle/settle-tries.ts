@@ -4,7 +4,7 @@
  *
  * A second result for a claim is ignored. Never throws. src/README.md "The road of one email".
  */
-import type { ClaimedMessage } from '../../store/records/records.ts'
+import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { PlacedRow } from '../place/placed-row.ts'
 import { NO_CONNECTION, type TryEnd, type TryResult } from '../protocol/try-result.ts'
 import type { NoHosts } from '../route/route-message.ts'

@@ -4,7 +4,7 @@
  */
 import { ServiceError } from '../../base/errors.ts'
 import type { Domains } from '../../senders/domains.ts'
-import type { DomainRecord } from '../../store/records/records.ts'
+import type { DomainRecord } from '../../store/records/sender-records.ts'
 import type { Caller } from './send-request.ts'
 
 /** What acceptance asks of the domain that signs. */

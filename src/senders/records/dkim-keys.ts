@@ -7,7 +7,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPair, randomInt, type KeyObject } from 'node:crypto'
 import { promisify } from 'node:util'
 import type { KeyRing } from '../../base/key-ring.ts'
-import type { DkimAlgorithm, DkimKeyRecord, DkimKeyRole, PublicDkimKey } from '../../store/records/records.ts'
+import type { DkimAlgorithm, DkimKeyRecord, DkimKeyRole, PublicDkimKey } from '../../store/records/sender-records.ts'
 
 const generate = promisify(generateKeyPair)
 

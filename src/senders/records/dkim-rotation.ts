@@ -3,7 +3,7 @@
  * own way: an Ed25519 key that nobody publishes holds up no RSA key. Pure.
  */
 import { DAY, MINUTE } from '../../base/clock.ts'
-import type { DkimAlgorithm, DkimKeyRecord, DomainRecord, RecordCheck } from '../../store/records/records.ts'
+import type { DkimAlgorithm, DkimKeyRecord, DomainRecord, RecordCheck } from '../../store/records/sender-records.ts'
 
 const SEEN_FOR = 10 * MINUTE
 const RETIRING_FOR = 7 * DAY

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto'
 import { DAY, HOUR, MINUTE } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
-import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../../store/records/records.ts'
+import type { DkimKeyRecord, DomainRecord, DomainState, RecordCheck } from '../../store/records/sender-records.ts'
 
 export interface StateSettings {
   recheck_pending: number

@@ -3,7 +3,7 @@
  *
  * Names are whole, so it means the same wherever it is put; everything else is said in comments. RFC 1035 §5.1.
  */
-import type { DomainRecord } from '../../store/records/records.ts'
+import type { DomainRecord } from '../../store/records/sender-records.ts'
 import { requiredRecords, spfRecordValue, type RecordFacts, type RequiredRecord } from './required-records.ts'
 
 export function zoneFile(domain: DomainRecord, facts: RecordFacts): string {

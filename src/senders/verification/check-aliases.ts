@@ -6,7 +6,7 @@
  * Never throws for what the DNS holds.
  */
 import type { MxRecord, Resolver } from '../../network/resolver.ts'
-import type { DomainRecord } from '../../store/records/records.ts'
+import type { DomainRecord } from '../../store/records/sender-records.ts'
 import { failed, missing, noAnswer, recordsIn, verified, type RecordFinding } from './finding.ts'
 import { aliasHint, followAliases } from './record-hints.ts'
 import { spfRecordValue, type RecordFacts } from '../records/required-records.ts'

@@ -6,7 +6,7 @@
  */
 import { dmarc } from 'mailauth'
 import type { Resolver } from '../../network/resolver.ts'
-import type { DomainRecord } from '../../store/records/records.ts'
+import type { DomainRecord } from '../../store/records/sender-records.ts'
 import { failed, missing, noAnswer, recordsIn, textRecords, verified, type RecordFinding } from './finding.ts'
 import { asMailauthResolver } from './lookup-records.ts'
 import { doubledNameHint, QUOTED_HINT, unquoted, wildcardHint } from './record-hints.ts'

@@ -6,7 +6,7 @@
  */
 import { spf } from 'mailauth'
 import type { Resolver } from '../../network/resolver.ts'
-import type { DomainRecord } from '../../store/records/records.ts'
+import type { DomainRecord } from '../../store/records/sender-records.ts'
 import { hinted, recordsIn, textRecords, type RecordFinding } from './finding.ts'
 import { asMailauthResolver } from './lookup-records.ts'
 import { doubledNameHint, QUOTED_HINT, unquoted } from './record-hints.ts'

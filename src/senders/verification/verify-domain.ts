@@ -3,7 +3,7 @@
  * senders/README.md "Checks of a domain" says. Never throws for what the DNS holds.
  */
 import type { Resolver } from '../../network/resolver.ts'
-import type { DomainRecord, PublicDkimKey, RecordCheck } from '../../store/records/records.ts'
+import type { DomainRecord, PublicDkimKey, RecordCheck } from '../../store/records/sender-records.ts'
 import { checkReturnPath, checkTracking } from './check-aliases.ts'
 import { checkDkim } from './check-dkim.ts'
 import { checkDmarc } from './check-dmarc.ts'

@@ -4,7 +4,7 @@
 import type { Database } from 'better-sqlite3'
 import { ServiceError } from '../../../base/errors.ts'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
-import type { ApiKeyChange, ApiKeyPage, ApiKeyRecord } from '../../records/records.ts'
+import type { ApiKeyChange, ApiKeyPage, ApiKeyRecord } from '../../records/sender-records.ts'
 import { pageOf, wrongCursor } from '../engine/page-cursor.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
 

@@ -5,7 +5,7 @@
  */
 import type { Database } from 'better-sqlite3'
 import { ServiceError } from '../../../base/errors.ts'
-import type { DkimKeyRecord } from '../../records/records.ts'
+import type { DkimKeyRecord } from '../../records/sender-records.ts'
 
 interface DkimKeys {
   /** Oldest first. */

@@ -2,7 +2,7 @@
  * Rows of domains, to and from records. A removed domain keeps its row; only the functions that say so find it.
  */
 import type { Database } from 'better-sqlite3'
-import type { DomainRecord, DomainState, RecordCheck } from '../../records/records.ts'
+import type { DomainRecord, DomainState, RecordCheck } from '../../records/sender-records.ts'
 import { createDkimKeys } from './dkim-keys.ts'
 
 /** A domain with the number of its row. */

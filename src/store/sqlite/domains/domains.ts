@@ -11,7 +11,7 @@ import type {
   DomainRecord,
   ListDomainsRequest,
   PublicDkimKey,
-} from '../../records/records.ts'
+} from '../../records/sender-records.ts'
 import { createDkimKeys } from './dkim-keys.ts'
 import {
   createDomainInsert,

@@ -8,7 +8,7 @@
  * domain of the same name is not meant.
  */
 import type { Database } from 'better-sqlite3'
-import type { RemoveDomainRequest } from '../../records/records.ts'
+import type { RemoveDomainRequest } from '../../records/sender-records.ts'
 import { createCanceling, type CanceledRow } from '../queue/cancel.ts'
 import { createLivingDomain } from './domain-rows.ts'
 

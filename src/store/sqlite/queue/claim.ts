@@ -19,7 +19,7 @@ import { identifierFromBytes } from '../../../base/identifier.ts'
 import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
 import type { Stream } from '../../../mail/message.ts'
 import { UNROUTED, type QueueKey } from '../../records/queue-records.ts'
-import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/records.ts'
+import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/claim-records.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppression-check.ts'
 

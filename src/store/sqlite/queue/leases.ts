@@ -14,7 +14,7 @@
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes } from '../../../base/identifier.ts'
-import type { EpochStart, LeasedPage, LeasedPosition, RowClaim, UnclaimRequest } from '../../records/records.ts'
+import type { EpochStart, LeasedPage, LeasedPosition, RowClaim, UnclaimRequest } from '../../records/claim-records.ts'
 import { createAllowanceRefund } from '../ips/allowance.ts'
 import { createQueueNames } from './queue-names.ts'
 
