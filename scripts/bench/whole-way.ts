@@ -1,6 +1,6 @@
 /**
- * The whole way and its peers, in turns: app to system, durable, signed, relayed to the sink, and for Sternpost outcome,
- * event and webhook row. Each size is a comparison of its own: A B C A B C A B C, medians.
+ * The whole way and its peers, in turns: app to system, durable, signed, relayed to the sink, and for Sternpost
+ * outcome, event and webhook row. Each size is a comparison of its own: A B C A B C A B C, medians.
  *
  * Before that every system sends a few messages to a sink that keeps them: exactly one valid signature each.
  */
@@ -38,8 +38,9 @@ const KEY_BITS = 2_048
 const SAMPLE = 5
 /**
  * Messages that a system takes before its first run and that are not counted: what is compared is a server that has
- * been running. By the first figure the CPU for a message of the slowest one to come to speed, ours, falls no more; every
- * system in JavaScript takes as many. A compiled one is as quick from the start, and its files are in the page cache.
+ * been running. By the first figure the CPU for a message of the slowest one to come to speed, ours, falls no more;
+ * every system in JavaScript takes as many. A compiled one is as quick from the start, and its files are in the page
+ * cache.
  */
 export const WARM_UP = 10_000
 export const WARM_UP_OF_COMPILED = 1_000

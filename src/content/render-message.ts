@@ -7,8 +7,9 @@
  *  4 compose    header fields and MIME; a submitted mail stays as it came, below the fields that are ours
  *  5 sign       DKIM of the sending domain, with each of its keys
  *
- * The same input gives the same bytes on every attempt: time, identifiers and boundaries come from the facts. A
- * rejection is a fault or an unusable key. content/README.md "Headers" and "Rendering and DKIM", RFC 5322 §3.6.
+ * The same input gives the same bytes on every attempt: time, identifiers and boundaries come from the facts. The
+ * promise rejects only for a fault of ours or an unusable DKIM key. content/README.md "Headers" and "Rendering and
+ * DKIM", RFC 5322 §3.6.
  */
 import type { RenderFacts } from '../mail/message.ts'
 import { complaintToken } from '../mail/return-path.ts'

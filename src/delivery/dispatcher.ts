@@ -4,10 +4,10 @@
  *   directory (which keys are due) -> claim round (what can go) -> claim (lease) -> place (route, IP, allowance)
  *   -> wait for room in the path -> thread;  result -> judge -> record, or back to the queue without an attempt
  *
- * Here the two halves (`claiming.ts`, `sending.ts`) are joined, started and stopped. Work starts by events alone; a
- * walk over the store's keys is the net below, and a search for rows in nobody's hand (`orphans.ts`) the one below
- * that. Every claimed row is recorded, given back, or still leased when the process dies. Errors of the store are
- * logged and tried again.
+ * Here the two halves (`claiming.ts`, `sending.ts`) are joined, started and stopped. Events start all work. Should an
+ * event be missed, a walk over the store's keys finds the work; should a claimed row be lost, `orphans.ts` finds the
+ * row. Every claimed row ends recorded or given back; if the process dies first, its lease is left to the next one.
+ * Errors of the store are logged and tried again.
  */
 import type { QueuedRows } from '../store/records/queue-records.ts'
 import { createQueueFigures, type QueueFigures } from './claim/queue-figures.ts'

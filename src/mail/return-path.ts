@@ -1,6 +1,7 @@
 /**
  * The two tokens that name a message in mail itself (content/README.md "Tokens"): VERP (`b-<token>@<return path>`, the
- * envelope sender) and complaint (Message-ID, X-Sternpost-Ref). RFC 5321 §4.5.3.1.1: a local part has at most 64 octets.
+ * envelope sender) and complaint (Message-ID, X-Sternpost-Ref). RFC 5321 §4.5.3.1.1: a local part has at most 64
+ * octets.
  */
 import type { KeyObject } from 'node:crypto'
 import { makeToken, readToken } from './message-token.ts'

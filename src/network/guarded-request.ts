@@ -3,8 +3,8 @@
  * "Addresses never connected to").
  *
  * `timeoutMilliseconds` runs from the start of the connect to the end of the answer; of the body at most 64 KiB are
- * read. A receiver that answered a POST and then does not end its body has answered. Never throws: a failure is a result
- * with a reason that names no address.
+ * read. A receiver that answered a POST and then does not end its body has answered. Never throws: a failure is a
+ * result with a reason that names no address.
  */
 import { readFileSync } from 'node:fs'
 import { lookup as systemLookup } from 'node:dns/promises'
@@ -137,9 +137,9 @@ function readUrl(url: string, allowHttp: boolean): ReadUrl {
 }
 
 /**
- * What is wrong with the text of a URL, as a phrase behind the field's name, or undefined. Only the plain form is taken:
- * a URL parser also reads backslashes, missing slashes, line breaks and blanks inside, and two programs that read the
- * same text as two hosts are how such checks are got around.
+ * What is wrong with the text of a URL, as a phrase behind the field's name, or undefined. Only the plain form is
+ * taken: a URL parser also reads backslashes, missing slashes, line breaks and blanks inside, and two programs that
+ * read the same text as two hosts are how such checks are got around.
  */
 function urlProblem(text: string, allowHttp: boolean): string | undefined {
   if (text.length > MOST_URL_CHARACTERS) return `must have at most ${MOST_URL_CHARACTERS} characters`

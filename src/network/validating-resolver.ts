@@ -2,8 +2,8 @@
  * DNS questions to a resolver on this machine that validates DNSSEC, whose AD bit is believed (network/README.md "Cache
  * and resolver").
  *
- * A lookup ends after `timeoutMilliseconds * tries` at the latest. Never throws for an answer of the DNS. RFC 1035 §4.2,
- * RFC 4035 §4.6, RFC 5452 §9, RFC 6840 §5.8, RFC 7766.
+ * A lookup ends after `timeoutMilliseconds * tries` at the latest. Never throws for an answer of the DNS. RFC 1035
+ * §4.2, RFC 4035 §4.6, RFC 5452 §9, RFC 6840 §5.8, RFC 7766.
  */
 import { randomInt } from 'node:crypto'
 import { createSocket } from 'node:dgram'

@@ -47,8 +47,8 @@ const LONGEST_SEARCH = 9 * 366 * DAY
 
 /**
  * When a time table in cron's form comes round next, in UTC, after a time; both in Unix milliseconds. The fields are
- * those that node-cron reads, which runs the same jobs on a live server. When both days are restricted, either may hold,
- * as in crontab(5). Throws for a text that is no time table, or one that never comes round.
+ * those that node-cron reads, which runs the same jobs on a live server. When both days are restricted, either may
+ * hold, as in crontab(5). Throws for a text that is no time table, or one that never comes round.
  */
 export function nextRun(timeTable: string, after: number): number {
   const fields = readFields(timeTable)

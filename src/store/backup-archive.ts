@@ -2,8 +2,8 @@
  * The archive of a backup: a tar file, written and read by the system's `tar`, with `manifest.json` first, so that what
  * is in it is known without reading the rest.
  *
- * Names: `sternpost-<UTC time>-<schema>.tar`. Throws BackupError, with a sentence, for a file that is no such archive or
- * when `tar` fails.
+ * Names: `sternpost-<UTC time>-<schema>.tar`. Throws BackupError, with a sentence, for a file that is no such archive
+ * or when `tar` fails.
  */
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'

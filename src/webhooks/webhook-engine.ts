@@ -1,10 +1,11 @@
 /**
  * Takes webhook deliveries that are due to their endpoints, in rounds.
  *
- * A round records the results of posts together, in one commit with its claim, and claims as many as there are free
- * slots; the end of any post brings the next round, at once or together with others. A delivery is in hand once. While
- * the store cannot record, results are kept and nothing new is claimed: memory stays bounded. A post that does not end
- * is let go as a failed attempt. webhooks/README.md "Deliveries" and "In whose hand a delivery is".
+ * A round is one commit: it records the posts that ended, and claims as many deliveries as there are free slots. The
+ * end of a post brings the next round, at once or a little later, so that several ends share it. No delivery is posted
+ * twice at the same time. While the store cannot record, results are kept and nothing new is claimed: memory stays
+ * bounded. A post that does not end is let go as a failed attempt. webhooks/README.md "Deliveries" and "In whose hand a
+ * delivery is".
  */
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'

@@ -1,6 +1,6 @@
 /**
- * `sternpost logs --follow --file`, by the program itself: the file is renamed and made anew, emptied, gone for a while.
- * No line is lost, and none is told twice.
+ * `sternpost logs --follow --file`, by the program itself: the file is renamed and made anew, emptied, gone for a
+ * while. No line is lost, and none is told twice.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

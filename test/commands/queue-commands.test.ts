@@ -1,6 +1,6 @@
 /**
- * `sternpost queue`, `reload`, `config diff` and `check --dns` as an administrator runs them: the real verbs over a real
- * admin socket, with a real store and real files. What changes many messages shows its count first.
+ * `sternpost queue`, `reload`, `config diff` and `check --dns` as an administrator runs them: the real verbs over a
+ * real admin socket, with a real store and real files. What changes many messages shows its count first.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

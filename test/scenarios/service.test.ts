@@ -1,6 +1,6 @@
 /**
- * `sternpost serve` as a service manager runs it: with sockets that were opened for it, told of by notices, watched by a
- * watchdog. The manager is the test; the sockets, processes and signals are real.
+ * `sternpost serve` as a service manager runs it: with sockets that were opened for it, told of by notices, watched by
+ * a watchdog. The manager is the test; the sockets, processes and signals are real.
  */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'

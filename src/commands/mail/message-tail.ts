@@ -1,6 +1,6 @@
 /**
- * `sternpost message tail`: the newest messages, looked at every two seconds; one is printed when it is new or its state
- * changed, oldest first. It begins with the last ten.
+ * `sternpost message tail`: the newest messages, looked at every two seconds; one is printed when it is new or its
+ * state changed, oldest first. It begins with the last ten.
  *
  * Honest limit: it looks at the newest hundred. On a server that takes more than that in two seconds, or of messages
  * that wait while hundreds of others come, lines are left out; `message list` leaves nothing out. Resolves when

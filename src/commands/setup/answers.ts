@@ -1,8 +1,8 @@
 /**
  * The four answers that `sternpost setup` needs: from flags, or asked for on a terminal (systemd/README.md "Install").
  *
- * Never asks without a terminal: it lists what is missing and throws ProcessExit 64. A wrong flag is 64 as well; a wrong
- * answer on a terminal is asked for again. Ctrl-C and Ctrl-D there end with 130.
+ * Never asks without a terminal: it lists what is missing and throws ProcessExit 64. A wrong flag is 64 as well; a
+ * wrong answer on a terminal is asked for again. Ctrl-C and Ctrl-D there end with 130.
  */
 import { networkInterfaces } from 'node:os'
 import { createInterface } from 'node:readline/promises'

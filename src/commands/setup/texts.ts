@@ -14,7 +14,8 @@ interface ServerTextFacts {
 export function serverText({ hostname, operatorEmail, certificate, key }: ServerTextFacts): string {
   return `# yaml-language-server: $schema=/usr/share/sternpost/schema/sternpost.json
 #
-# Written by \`sternpost setup\`; yours from now on. Every key with its default: /usr/share/sternpost/config/sternpost.yaml
+# Written by \`sternpost setup\`; yours from now on. Every key with its default:
+# /usr/share/sternpost/config/sternpost.yaml
 # What you change here, or add in sternpost.d/NN-name.yaml: sternpost check, then sternpost reload.
 version: 1
 hostname: ${JSON.stringify(hostname)}

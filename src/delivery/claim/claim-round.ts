@@ -104,8 +104,8 @@ export function createClaimRound(options: ClaimRoundOptions) {
         asks.forEach(({ key }, index) => {
           directory.endClaim(key, claimed.get(keyName(key)) ?? 0, earliestAt[index] ?? null)
         })
-        // An older claim may still have such a row in hand: its lease lapsed, or its return was not heard yet. What comes
-        // of the older claim is refused by the store, its dot mark too.
+        // An older claim may still have such a row in hand: its lease lapsed, or its return was not heard yet. What
+        // comes of the older claim is refused by the store, its dot mark too.
         hold(messages)
         return messages
       } catch (thrown) {

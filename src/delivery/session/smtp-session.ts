@@ -261,7 +261,9 @@ function isPositive(answer: OpeningAnswer): boolean {
 
 type OpeningAnswer = { kind: 'reply'; reply: RawReply } | { kind: 'end'; end: WireEnd }
 
-/** The dialogue before the first message, one question at a time. Never rejects: the end of the connection is an answer. */
+/**
+ * The dialogue before the first message, one question at a time. Never rejects: the end of the connection is an answer.
+ */
 interface OpeningDialogue {
   /** Waits for what the host says by itself. */
   hear(stage: WireStage, limitMilliseconds: number): Promise<OpeningAnswer>

@@ -1,17 +1,18 @@
 /**
- * The messages of one connection: MAIL, RCPT, DATA, body and dot, one after the other or the next behind the dot.
+ * The messages of one connection: MAIL, RCPT, DATA, body and dot of one after the other.
  *
  * | phase    | waits for                                 | a connection lost here                                |
  * | -------- | ----------------------------------------- | ----------------------------------------------------- |
- * | envelope | the replies to MAIL, RCPT, DATA           | `lost`; `unsent` where the one before may be to blame |
+ * | envelope | the replies to MAIL, RCPT, DATA           | `lost`; `unsent` if the mail before may be the reason  |
  * | body     | the body to leave, but for its last piece | `lost`                                                |
  * | held     | the dot mark                              | `lost`, `unmarked`                                    |
  * | dot      | the reply to the final dot                | `unanswered`                                          |
- * | void     | the reply to a lone dot that ends nothing | the refusal that came before                          |
+ * | void     | the reply to a dot without a body         | the refusal that came before                          |
  *
- * The last piece of the body and the final dot leave only when all before has, and when the mark of the message is
- * confirmed; with PIPELINING the envelope of the next message goes right behind. Each job ends exactly once.
- * delivery/README.md "The SMTP session" and "Stages".
+ * The last piece of the body and the final dot leave only after all before them has left and the dot mark is
+ * confirmed. With PIPELINING the envelope of the next message follows the dot at once. `void`: the host took DATA
+ * though it had refused the message, so an empty one is ended. Each job ends exactly once. delivery/README.md "The SMTP
+ * session" and "Stages".
  */
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { createBodySteps } from './body-steps.ts'

@@ -6,8 +6,8 @@
  * | 2xx to the dot                         | delivered, whatever its text says                                   |
  * | 4xx to MAIL, RCPT, DATA, dot           | deferred by the schedule; greylisting and the host's wish come first |
  * | 5xx there                              | by its category: the end, or later (blocks are not its fault)       |
- * | 5xx that is a block, to a probe        | deferred: it was sent to find out (egress/README.md "Suspension ladder")
- * |
+ * | 421 there                              | deferred too; what it means for the path: `egress/shaping/heed-notes.ts` |
+ * | 5xx that is a block, to a probe        | deferred: it was sent to find out                                    |
  * | connection lost before the dot         | deferred, safe to resend                                            |
  * | no reply to the dot                    | ambiguous once; the second time the end, with the doubt stated      |
  * | anything before MAIL                   | path-failed: never a bounce, never an attempt                       |
@@ -17,7 +17,7 @@
  * (http/README.md "Simulated recipients").
  *
  * Pure. delivery/README.md "Stages" and "Retries", mail/README.md "Categories" and "Blocks"; http/README.md "States of
- * a message".
+ * a message"; probes: egress/README.md "Suspension ladder".
  */
 import { MINUTE } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'

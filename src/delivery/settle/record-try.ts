@@ -136,10 +136,11 @@ function eventOf(message: ClaimedMessage, judgement: Judgement, isp: string | nu
 type JudgeAddress = (message: ClaimedMessage, judgement: Judgement, now: number) => boolean | Promise<boolean>
 
 /**
- * Whether the end of a message puts its address onto the suppression list. Only a bounce that calls the address dead does;
- * with `suppress: second` the address needs such an end twice within 30 days, at least 24 h apart. An address with any
- * other hard bounce gets no mail any more, so an earlier one can only have been of that kind. Simulated recipients are
- * never put there. Answers at once but for the rare rule that needs the history; rejects when the store does.
+ * Whether the end of a message puts its address onto the suppression list. Only a bounce that calls the address dead
+ * does; with `suppress: second` the address needs such an end twice within 30 days, at least 24 h apart. An address
+ * with any other hard bounce gets no mail any more, so an earlier one can only have been of that kind. Simulated
+ * recipients are never put there. Answers at once but for the rare rule that needs the history; rejects when the store
+ * does.
  */
 function createJudgeAddress(store: Pick<Store, 'searchMessages'>): JudgeAddress {
   async function isSecond(recipient: string, now: number): Promise<boolean> {

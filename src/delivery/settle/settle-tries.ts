@@ -1,8 +1,8 @@
 /**
- * The rows that are in threads, each until it has come back once: with a result, or given back because its thread died,
- * lost it, or is not waited for any more (`settle-row.ts`).
+ * Keeps the rows that are in threads. Each leaves once: with a result, or given back when its thread died, lost it, or
+ * was given up (`settle-row.ts`).
  *
- * A second result for a claim is ignored. Never throws. src/README.md "The road of one email".
+ * A second result for a claim is ignored. Never throws. delivery/README.md "Stages".
  */
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { PlacedRow } from '../place/placed-row.ts'

@@ -1,6 +1,6 @@
 /**
- * Which IP a message gets, and which ones a queue key could use at all: the tiers of egress/README.md "Which IP", the
- * stable choice inside a tier, and the next score when the path of the winner is closed. Never throws.
+ * Which IP a message gets, and which ones a queue key could use at all (egress/README.md "Which IP"). Tier by tier:
+ * inside a tier the highest score wins, the same each time; if its path is closed, the next score. Never throws.
  */
 import { SECOND } from '../../base/clock.ts'
 import type { Stream } from '../../mail/message.ts'

@@ -2,12 +2,12 @@
  * What the end of a message or of a connection means for its path: concurrency, back-off, probes. Refusals go on to
  * `heed-replies.ts`.
  *
- * | what came                                     | concurrency | back-off | rules | half-open                      |
+ * | what came                                     | concurrency | back-off | rules | what a probe learns            |
  * | --------------------------------------------- | ----------- | -------- | ----- | ------------------------------ |
  * | 2xx to the dot                                | may grow    | ends     |       | passes                         |
- * | 4xx, 5xx to MAIL … dot                        |             | ends     | yes   | block: again; address: passes  |
- * | 421 there, or between messages                | halves      | counts   | yes   | block: again                   |
- * | no connection, banner or EHLO refused         | halves      | counts   | yes   | block: again                   |
+ * | other 4xx, 5xx to MAIL … dot                  |             | ends     | yes   | a block: again; else: passes   |
+ * | 421, also between messages                    | halves      | counts   | yes   | a block: again                 |
+ * | no connection, banner or EHLO refused         | halves      | counts   | yes   | a block: again                 |
  * | connection dropped in the dialogue            | halves      |          |       |                                |
  *
  * Never throws. egress/README.md "Concurrency", "Back-off of a path".

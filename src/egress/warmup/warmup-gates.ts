@@ -16,8 +16,8 @@ export type DayFigures = Omit<WarmupDay, 'ip' | 'day' | 'isp' | 'refunded'> & {
 export interface DayVerdict {
   kind: 'demote' | 'hold' | 'advance'
   /**
-   * Null with advance; else a first word and figures. Of health: `hard_bounce`, `complaint`, `deferral`; `delivery`: too
-   * much of what ended was not delivered; `pause`; `idle`: no mail; `volume`: too little mail to judge by;
+   * Null with advance; else a first word and figures. Of health: `hard_bounce`, `complaint`, `deferral`; `delivery`:
+   * too much of what ended was not delivered; `pause`; `idle`: no mail; `volume`: too little mail to judge by;
    * `utilization`: too little of the cap was used.
    */
   reason: string | null

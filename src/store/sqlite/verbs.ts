@@ -36,7 +36,7 @@ import { createRecordEngagement } from './outcomes/engagement.ts'
 import { createEventPosition, createEventsAfter } from './events/event-stream.ts'
 import { createExpireDue } from './queue/expire.ts'
 import { createFigures } from './lookups/figures.ts'
-import { createFindIdempotent, createForgetAnswers, createKeepAnswer } from './queue/idempotency.ts'
+import { createFindIdempotent, createForgetAnswers, createKeepAnswer } from './queue/kept-answers.ts'
 import { createIpReadVerbs, createIpWriteVerbs } from './ips/ip-verbs.ts'
 import {
   createBeginEpoch,

@@ -11,7 +11,7 @@ import type { AcceptResult, NewMessage, PackedRequest, SuppressedMessage } from 
 import { CAPTURE_ROUTE, UNROUTED, type QueuedRows } from '../../records/queue-records.ts'
 import type { SuppressionReason } from '../../records/suppression-records.ts'
 import { comparableAddress } from '../engine/comparable-address.ts'
-import { createAnswerWriter, createFindIdempotent } from './idempotency.ts'
+import { createAnswerWriter, createFindIdempotent } from './kept-answers.ts'
 import { createQueueNames } from './queue-names.ts'
 import { createQueuedTally } from './queued-rows.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'

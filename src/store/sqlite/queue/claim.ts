@@ -1,17 +1,16 @@
 /**
  * Claiming: due rows go under a lease to this process. A lease is (epoch, claim, until); epoch and claim are the fence.
- * The claim is counted here, in memory. A new process begins at 1 again, under an epoch of its own. Numbers are left
- * out when a group of verbs is undone and run again.
+ * The claim is counted here, in memory. A new process begins at 1 again, under an epoch of its own. A group of
+ * verbs that is undone and run again uses new numbers, so there are gaps.
  *
  *   waiting -> sending      claimDue, claimUnrouted: due, unexpired, and its key was asked for
  *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
  *
- * Of expired rows, which `expireDue` ends, a bounded number is walked over for each key. When there are more in front,
- * the key is named due a second later, so that nobody asks for it without a pause. When there are fewer, it is named
- * due half a minute later: a key with due rows that nobody knows would look like forgotten mail to a walk.
+ * Expired rows are skipped here; `expireDue` ends them. A bounded number is skipped for a key. If more stand in front,
+ * the key is named due in a second, so that nobody asks without a pause. If fewer, in half a minute, when they have
+ * ended: otherwise a walk would take the key for forgotten mail.
  *
- * `+?` here and elsewhere: of a plain `limit ?`, and of a plain `= ?` in a join or over a partial index, SQLite looks
- * at the value while it plans, and so plans anew at each call, which costs up to 80 µs. A sign keeps it from looking.
+ * `+?` here and elsewhere keeps SQLite from planning anew at each call (store/README.md "Decisions").
  */
 import type { Database } from 'better-sqlite3'
 import { SECOND } from '../../../base/clock.ts'
