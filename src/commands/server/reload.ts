@@ -4,7 +4,7 @@
  */
 import type { ReloadResultJson } from '../../api/server.ts'
 import type { Command } from 'commander'
-import { ConfigurationError, EXIT, type Mistake } from '../../base/errors.ts'
+import { ConfigurationError, EXIT } from '../../base/errors.ts'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import { callServer, ifPermitted, listFromServer } from '../shared/api-client.ts'
 import { preciseTime, printable, printNote, printResult } from '../shared/print.ts'
