@@ -69,7 +69,7 @@ t.test('list and show', async (t) => {
 
 t.test('a report on a terminal has the chart, and none of what came from outside is obeyed', async (t) => {
   const warmup = {
-    status: 'warming',
+    status: 'warming' as const,
     curve: 'standard',
     stage: 3,
     stages: 30,
@@ -115,6 +115,8 @@ t.test('a report on a terminal has the chart, and none of what came from outside
         to_state: 'warming',
         from_stage: 5,
         to_stage: 3,
+        day: null,
+        figures: {},
         reason: 'hard bounces',
       },
     ],

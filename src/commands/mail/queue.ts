@@ -4,6 +4,7 @@
  *
  * Every action on many messages first says how many there are; without --yes it changes nothing and ends with 64.
  */
+import type { QueueActionBody, QueueActionResultJson, QueueGroupJson } from '../../api/queue.ts'
 import { Option, type Command } from 'commander'
 import type { Explanation } from '../../messages/lookup/explain-message.ts'
 import { callServer, withQuery } from '../shared/api-client.ts'
@@ -15,23 +16,7 @@ import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } f
 import { SECOND } from '../../base/clock.ts'
 import { misuse } from '../shared/flag-values.ts'
 
-type Action = 'retry' | 'hold' | 'release' | 'drop' | 'move'
-
-interface QueueGroup {
-  /** null: not known yet. */
-  name: string | null
-  waiting: number
-  due: number
-  held: number
-  /** Unix seconds. */
-  oldest_accepted_at: number
-}
-
-interface ActionResult {
-  action: Action
-  messages: number
-  dry_run: boolean
-}
+type Action = QueueActionBody['action']
 
 interface ActionWords {
   description: string
@@ -115,13 +100,13 @@ async function list(flags: VerbFlags & QueueFilterFlags & { by: keyof typeof HEA
   })
   const answer = await callServer(serverAddress(flags), { method: 'GET', path })
   const entries: unknown[] = Array.isArray(answer) ? answer : []
-  const groups = entries.map((entry) => readAnswer<QueueGroup>(entry, 'name', 'waiting', 'due', 'held'))
+  const groups = entries.map((entry) => readAnswer<QueueGroupJson>(entry, 'name', 'waiting', 'due', 'held'))
   const heads = [HEADS[flags.by], 'WAITING', 'DUE', 'HELD', 'OLDEST ACCEPTED']
   printResult(flags, groups, () => tableText(heads, groups.map(groupRow), isTerminal()))
   if (groups.length === 0) printNote(flags, 'Nothing waits there.')
 }
 
-function groupRow({ name, waiting, due, held, oldest_accepted_at: oldestAt }: QueueGroup): string[] {
+function groupRow({ name, waiting, due, held, oldest_accepted_at: oldestAt }: QueueGroupJson): string[] {
   return [name ?? 'not known yet', String(waiting), String(due), String(held), localTime(oldestAt)]
 }
 
@@ -140,7 +125,12 @@ async function act(
   const filter = queueFilter(flags)
   const body = { action, to_pool: pool, filter, dry_run: flags.yes !== true }
   const call = { method: 'POST' as const, path: '/v1/admin/queue/actions', body }
-  const result = readAnswer<ActionResult>(await callServer(serverAddress(flags), call), 'action', 'messages', 'dry_run')
+  const result = readAnswer<QueueActionResultJson>(
+    await callServer(serverAddress(flags), call),
+    'action',
+    'messages',
+    'dry_run',
+  )
   const count = `${result.messages} message${result.messages === 1 ? '' : 's'}`
   if (result.dry_run && result.messages > 0) {
     const target = pool === undefined ? '' : ` --to ${pool}`

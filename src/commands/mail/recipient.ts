@@ -1,24 +1,12 @@
 /**
  * `sternpost recipient`: what is stored about an address, and its erasure (messages/README.md "Privacy").
  */
+import type { ErasedRecipientJson, RecipientDataJson } from '../../api/server.ts'
 import type { Command } from 'commander'
 import { callServer, withQuery } from '../shared/api-client.ts'
 import { printNote, printResult, sheetText } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } from '../shared/verb.ts'
-
-interface RecipientPage {
-  messages: object[]
-  suppressions: object[]
-  next_cursor: string | null
-}
-
-interface Erased {
-  messages: number
-  canceled: number
-  sending: number
-  others: number
-}
 
 export function addRecipientCommands(program: Command): void {
   const recipient = program.command('recipient').description('what is stored about one address')
@@ -46,7 +34,7 @@ async function readAll(address: string, flags: VerbFlags): Promise<{ messages: o
   do {
     const path = withQuery(pathOf(address), { after })
     const answer = await callServer(server, { method: 'GET', path })
-    const page = readAnswer<RecipientPage>(answer, 'messages', 'suppressions')
+    const page = readAnswer<RecipientDataJson>(answer, 'messages', 'suppressions')
     messages.push(...page.messages)
     suppressions.push(...page.suppressions)
     after = page.next_cursor ?? undefined
@@ -70,7 +58,12 @@ async function erase(address: string, flags: ConsentFlags): Promise<void> {
     return
   }
   const call = { method: 'POST' as const, path: `${pathOf(address)}/erase`, body: {} }
-  const erased = readAnswer<Erased>(await callServer(serverAddress(flags), call), 'messages', 'canceled', 'sending')
+  const erased = readAnswer<ErasedRecipientJson>(
+    await callServer(serverAddress(flags), call),
+    'messages',
+    'canceled',
+    'sending',
+  )
   printResult(flags, erased, () =>
     sheetText(`${address}  erased`, [
       ['messages', `${erased.messages}, ${erased.canceled} of them canceled`],

@@ -5,16 +5,7 @@
  *   2026-11-21  112 of   200  █████████████████████░░░░░░░░░░░░░░░░░  today
  *   2026-11-22        to 350  ░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░
  */
-
-/** As the API gives it, oldest first. */
-export interface DayVolume {
-  /** UTC date. */
-  date: string
-  /** What the warmup allows; null: nothing limits it. */
-  planned: number | null
-  /** null: the day is still to come. */
-  sent: number | null
-}
+import type { SendDayJson } from '../../api/ip.ts'
 
 const SENT = '█'
 const LEFT = '░'
@@ -24,7 +15,7 @@ const TODAY = 'today'
 const GAP = '  '
 
 /** `width`: columns of the terminal. One line for each day, none for none. */
-export function dayChart(days: readonly DayVolume[], today: string, width: number): string[] {
+export function dayChart(days: readonly SendDayJson[], today: string, width: number): string[] {
   const labels = labelsOf(days)
   const labelWidth = Math.max(0, ...labels.map(({ length }) => length))
   const room = Math.max(LEAST_BAR, width - labelWidth - GAP.length * 2 - TODAY.length)
@@ -36,7 +27,7 @@ export function dayChart(days: readonly DayVolume[], today: string, width: numbe
   })
 }
 
-function labelsOf(days: readonly DayVolume[]): string[] {
+function labelsOf(days: readonly SendDayJson[]): string[] {
   const numbers = days.flatMap(({ planned, sent }) => [planned ?? 0, sent ?? 0]).map((number) => String(number).length)
   const width = Math.max(1, ...numbers)
   const shown = (number: number | null): string => (number === null ? '' : String(number)).padStart(width)
@@ -47,7 +38,7 @@ function labelsOf(days: readonly DayVolume[]): string[] {
 }
 
 /** What was sent, then what was left of the plan. A little is not nothing. */
-function barOf({ planned, sent }: DayVolume, columnsPerMessage: number): string {
+function barOf({ planned, sent }: SendDayJson, columnsPerMessage: number): string {
   const columns = (count: number): number => (count === 0 ? 0 : Math.max(1, Math.round(count * columnsPerMessage)))
   const full = columns(sent ?? 0)
   return SENT.repeat(full) + LEFT.repeat(Math.max(0, columns(planned ?? 0) - full))

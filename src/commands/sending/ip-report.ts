@@ -1,79 +1,20 @@
 /**
  * Dedicated IPs as text: rows of a list, one with its warmup and its daily volume, and a forecast. Pure.
  */
+import type { IpJson, IpNoteJson, SendDayJson, WarmupForecastJson, WarmupJson } from '../../api/ip.ts'
 import { utcDay } from '../../base/utc-day.ts'
-import { dayChart, type DayVolume } from './day-chart.ts'
+import { dayChart } from './day-chart.ts'
 import { localTime, preciseTime, printable, sheetText, tableText } from '../shared/print.ts'
 
-/** As the API shows it; times in Unix seconds. */
-export interface WarmupAnswer {
-  status: string
-  curve: string
-  stage: number
-  stages: number
-  day: number
-  started_at: number
-  daily_limit: number | null
-  hourly_limit: number | null
-  sent_today: number
-  remaining_today: number | null
-  resets_at: number
-  percent: number
-  estimated_completion: number | null
-  target_daily_volume: number
-  hold_reason: string | null
-  paused_until: number | null
-  providers: Record<string, { daily_limit: number | null; sent_today: number }>
-}
-
-export interface IpAnswer {
-  ip: string
-  pool: string
-  hostname: string
-  status: string
-  enabled: boolean
-  bindable: boolean
-  weight: number
-  reason: string | null
-  changed_by: string
-  changed_at: number
-  until: number | null
-  ptr: { status: string; value: string | null; checked_at: number | null }
-  blocklists: { zone: string; listed: boolean | null; checked_at: number | null }[]
-  warmup: WarmupAnswer | null
-}
-
-export interface IpNoteAnswer {
-  at: number
-  actor: string
-  action: string
-  from_state: string
-  to_state: string
-  from_stage: number | null
-  to_stage: number | null
-  reason: string | null
-}
-
-export interface ShownIp extends IpAnswer {
+export interface ShownIp extends IpJson {
   /** null: the key may not know. */
-  days: DayVolume[] | null
-  history: IpNoteAnswer[] | null
-}
-
-export interface ForecastAnswer {
-  ip: string
-  recipients: number
-  backlog: number
-  start_at: number
-  finish_at: number | null
-  fits_max_defer: boolean
-  fits_lifetime: boolean
-  days: { date: string; stage: number | null; daily_limit: number | null; planned: number; limit: string | null }[]
+  days: SendDayJson[] | null
+  history: IpNoteJson[] | null
 }
 
 export const IP_HEADS = ['IP', 'POOL', 'STATUS', 'STAGE', 'TODAY', 'LIMIT', 'PTR', 'HOSTNAME']
 
-export function ipRow({ ip, pool, status, warmup, ptr, hostname }: IpAnswer): string[] {
+export function ipRow({ ip, pool, status, warmup, ptr, hostname }: IpJson): string[] {
   return [
     ip,
     pool,
@@ -118,16 +59,16 @@ export function ipReport(shown: ShownIp, screen: Screen): string {
   return [head, ...daysSection(shown.days, screen), ...historySection(shown.history)].join('')
 }
 
-function untilText({ ip, status, until }: IpAnswer): string {
+function untilText({ ip, status, until }: IpJson): string {
   if (until !== null) return preciseTime(until)
   return `somebody ends it: sternpost ip ${status === 'paused' ? 'warmup ' : ''}resume ${ip}`
 }
 
-export function warmupReport(ip: string, status: string, warmup: WarmupAnswer | null): string {
+export function warmupReport(ip: string, status: string, warmup: WarmupJson | null): string {
   return sheetText(`${ip}  ${status}`, warmup === null ? [] : warmupLines(warmup))
 }
 
-function warmupLines(warmup: WarmupAnswer): [string, string | null][] {
+function warmupLines(warmup: WarmupJson): [string, string | null][] {
   const { curve, stage, stages, percent, daily_limit: limit, sent_today: sent, remaining_today: left } = warmup
   const isLimited = limit !== null
   const day = `day ${warmup.day} since ${localTime(warmup.started_at)}`
@@ -152,14 +93,14 @@ function warmupLines(warmup: WarmupAnswer): [string, string | null][] {
 }
 
 /** Bars on a terminal; else date, allowed and sent with tabs between. */
-function daysSection(days: readonly DayVolume[] | null, { isTerminal, width, now }: Screen): string[] {
+function daysSection(days: readonly SendDayJson[] | null, { isTerminal, width, now }: Screen): string[] {
   if (days === null) return []
   if (isTerminal) return ['\n', ...dayChart(days, utcDay(now), width).map((line) => `${line}\n`)]
   const rows = days.map(({ date, planned, sent }) => [date, limitText(planned), limitText(sent)])
   return ['\n', tableText([], rows, false)]
 }
 
-function historySection(notes: readonly IpNoteAnswer[] | null): string[] {
+function historySection(notes: readonly IpNoteJson[] | null): string[] {
   if (notes === null || notes.length === 0) return []
   const lines = notes.map(({ at, actor, action, from_stage: from, to_stage: to, reason }) => {
     const stages = from === to ? '' : `  stage ${from ?? 'none'} -> ${to ?? 'none'}`
@@ -170,7 +111,7 @@ function historySection(notes: readonly IpNoteAnswer[] | null): string[] {
 
 const FORECAST_HEADS = ['DAY', 'STAGE', 'LIMIT', 'PLANNED', 'HELD BY']
 
-export function forecastReport(forecast: ForecastAnswer, isTerminal: boolean): string {
+export function forecastReport(forecast: WarmupForecastJson, isTerminal: boolean): string {
   const { ip, recipients, backlog, start_at: startAt, finish_at: finishAt, days } = forecast
   const end = finishAt === null ? 'not within 400 days' : `by ${localTime(finishAt)}`
   const fits = (does: boolean): string => (does ? 'yes' : 'no')

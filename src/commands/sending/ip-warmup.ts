@@ -2,10 +2,11 @@
  * `sternpost ip warmup`: start, pause, resume, complete and restart the warmup of an IP, and the forecast of a campaign
  * (http/README.md "Warmup" and "Forecast").
  */
+import type { IpWarmupJson, WarmupForecastJson } from '../../api/ip.ts'
 import type { Command } from 'commander'
 import { callServer, withQuery } from '../shared/api-client.ts'
 import { countFlag, timeFlag } from '../shared/flag-values.ts'
-import { forecastReport, warmupReport, type ForecastAnswer, type WarmupAnswer } from './ip-report.ts'
+import { forecastReport, warmupReport } from './ip-report.ts'
 import { isTerminal, printResult } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
@@ -21,12 +22,6 @@ interface ForecastFlags extends VerbFlags {
   recipients: string
   isp?: string
   start?: string
-}
-
-interface MovedIp {
-  ip: string
-  status: string
-  warmup: WarmupAnswer | null
 }
 
 const EXAMPLE_IP = '203.0.113.10'
@@ -100,7 +95,7 @@ async function start(ip: string, flags: StartFlags, restart: boolean): Promise<v
 async function move(ip: string, action: string | null, body: object, flags: VerbFlags): Promise<void> {
   const path = `${pathOf(ip)}${action === null ? '' : `/${action}`}`
   const answer = await callServer(serverAddress(flags), { method: 'POST', path, body })
-  const moved = readAnswer<MovedIp>(answer, 'ip', 'status', 'warmup')
+  const moved = readAnswer<IpWarmupJson>(answer, 'ip', 'status', 'warmup')
   printResult(flags, moved, () => warmupReport(moved.ip, moved.status, moved.warmup))
 }
 
@@ -112,7 +107,7 @@ async function forecast(ip: string, flags: ForecastFlags): Promise<void> {
   }
   const path = withQuery(`${pathOf(ip)}/forecast`, query)
   const answer = await callServer(serverAddress(flags), { method: 'GET', path })
-  const view = readAnswer<ForecastAnswer>(answer, 'ip', 'recipients', 'finish_at', 'days')
+  const view = readAnswer<WarmupForecastJson>(answer, 'ip', 'recipients', 'finish_at', 'days')
   printResult(flags, view, () => forecastReport(view, isTerminal()))
 }
 

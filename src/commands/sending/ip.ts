@@ -2,11 +2,11 @@
  * `sternpost ip`: dedicated IPs, their warmup and their daily volume (http/README.md "IPs", commands/README.md "The
  * command line").
  */
+import type { IpJson, IpNoteJson, SendDayJson } from '../../api/ip.ts'
 import type { Command } from 'commander'
 import { callServer, ifPermitted, listFromServer, withQuery, type ApiCall } from '../shared/api-client.ts'
-import type { DayVolume } from './day-chart.ts'
 import { addForecastVerb, addWarmupVerbs } from './ip-warmup.ts'
-import { IP_HEADS, ipReport, ipRow, type IpAnswer, type IpNoteAnswer, type ShownIp } from './ip-report.ts'
+import { IP_HEADS, ipReport, ipRow, type ShownIp } from './ip-report.ts'
 import { isTerminal, printNote, printResult, tableText, terminalWidth } from '../shared/print.ts'
 import { serverAddress, type ServerAddress } from '../shared/server-address.ts'
 import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
@@ -66,15 +66,15 @@ async function show(ip: string, flags: VerbFlags): Promise<void> {
   printResult(flags, shown, () => ipReport(shown, screen))
 }
 
-async function daysOf(server: ServerAddress, ip: string): Promise<DayVolume[]> {
+async function daysOf(server: ServerAddress, ip: string): Promise<SendDayJson[]> {
   const answer = await callServer(server, { method: 'GET', path: `/v1/admin/ips/${ip}/days` })
-  return entriesOf(answer).map((day) => readAnswer<DayVolume>(day, 'date', 'planned', 'sent'))
+  return entriesOf(answer).map((day) => readAnswer<SendDayJson>(day, 'date', 'planned', 'sent'))
 }
 
-async function historyOf(server: ServerAddress, ip: string): Promise<IpNoteAnswer[]> {
+async function historyOf(server: ServerAddress, ip: string): Promise<IpNoteJson[]> {
   const path = withQuery(`/v1/admin/ips/${ip}/audit`, { limit: SHOWN_NOTES })
   const answer = await callServer(server, { method: 'GET', path })
-  return entriesOf(answer).map((note) => readAnswer<IpNoteAnswer>(note, 'at', 'actor', 'action'))
+  return entriesOf(answer).map((note) => readAnswer<IpNoteJson>(note, 'at', 'actor', 'action'))
 }
 
 function entriesOf(answer: unknown): unknown[] {
@@ -100,12 +100,12 @@ async function resume(ip: string, flags: MoveFlags): Promise<void> {
   printResult(flags, moved, () => `${moved.ip} is ${what}\n`)
 }
 
-async function move(flags: VerbFlags, call: ApiCall): Promise<IpAnswer> {
+async function move(flags: VerbFlags, call: ApiCall): Promise<IpJson> {
   return readIp(await callServer(serverAddress(flags), call))
 }
 
-function readIp(answer: unknown): IpAnswer {
-  return readAnswer<IpAnswer>(answer, 'ip', 'pool', 'status', 'ptr', 'blocklists', 'warmup')
+function readIp(answer: unknown): IpJson {
+  return readAnswer<IpJson>(answer, 'ip', 'pool', 'status', 'ptr', 'blocklists', 'warmup')
 }
 
 function pathOf(ip: string): string {

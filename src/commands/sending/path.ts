@@ -2,6 +2,7 @@
  * `sternpost path`: what receivers have brought upon the paths from our IPs to them (egress/README.md "Shaping"):
  * limits, waits and suspensions, with their cause and end; and how an operator lifts them.
  */
+import type { PathHoldJson, PathJson, ResumedPathsJson } from '../../api/queue.ts'
 import type { Command } from 'commander'
 import { callServer, withQuery } from '../shared/api-client.ts'
 import { isTerminal, localTime, printNote, printResult, tableText } from '../shared/print.ts'
@@ -11,37 +12,6 @@ import { addVerb, isConfirmed, readAnswer, type ConsentFlags, type VerbFlags } f
 interface FilterFlags {
   ip?: string
   route?: string
-}
-
-interface PathAnswer {
-  /** null: a sending domain, on all IPs of the pool. */
-  ip: string | null
-  pool: string | null
-  route: string
-  provider: string | null
-  isp: string
-  domain: string | null
-  status: string
-  concurrency: number | null
-  step: number
-  holds: {
-    kind: string
-    scope: string
-    rule: string | null
-    cause: string
-    /** Unix seconds. */
-    since: number
-    /** null: when somebody resumes it. */
-    until: number | null
-    rate: string | null
-    connections: number | null
-    messages_per_connection: number | null
-  }[]
-}
-
-interface Resumed {
-  paths: number
-  dry_run: boolean
 }
 
 export function addPathCommands(program: Command): void {
@@ -75,13 +45,13 @@ async function list(flags: VerbFlags & FilterFlags): Promise<void> {
   const path = withQuery('/v1/admin/paths', { ip, route })
   const answer = await callServer(serverAddress(flags), { method: 'GET', path })
   const entries: unknown[] = Array.isArray(answer) ? answer : []
-  const paths = entries.map((entry) => readAnswer<PathAnswer>(entry, 'route', 'status', 'holds'))
+  const paths = entries.map((entry) => readAnswer<PathJson>(entry, 'route', 'status', 'holds'))
   printResult(flags, paths, () => tableText(PATH_HEADS, paths.flatMap(pathRows), isTerminal()))
   if (paths.length === 0) printNote(flags, 'Nothing is held back there.')
 }
 
 /** One for each hold: a path may be under several rules. */
-function pathRows({ status, ip, pool, isp, route, domain, holds }: PathAnswer): string[][] {
+function pathRows({ status, ip, pool, isp, route, domain, holds }: PathJson): string[][] {
   return holds.map(({ until, rule, cause, ...limit }) => [
     status,
     ip ?? `pool ${pool ?? ''}`,
@@ -95,7 +65,7 @@ function pathRows({ status, ip, pool, isp, route, domain, holds }: PathAnswer): 
   ])
 }
 
-type HeldLimits = Pick<PathAnswer['holds'][number], 'rate' | 'connections' | 'messages_per_connection'>
+type HeldLimits = Pick<PathHoldJson, 'rate' | 'connections' | 'messages_per_connection'>
 
 function limitText(hold: HeldLimits): string {
   const { rate, connections, messages_per_connection: messages } = hold
@@ -112,7 +82,7 @@ async function resume(flags: ConsentFlags & FilterFlags): Promise<void> {
   const { ip, route } = flags
   const body = { ip, route, dry_run: flags.yes !== true }
   const call = { method: 'POST' as const, path: '/v1/admin/paths/resume', body }
-  const resumed = readAnswer<Resumed>(await callServer(serverAddress(flags), call), 'paths', 'dry_run')
+  const resumed = readAnswer<ResumedPathsJson>(await callServer(serverAddress(flags), call), 'paths', 'dry_run')
   if (resumed.dry_run && resumed.paths > 0) {
     const filter = `${ip === undefined ? '' : ` --ip ${ip}`}${route === undefined ? '' : ` --route ${route}`}`
     const text = `${countText(resumed.paths)} would be resumed`

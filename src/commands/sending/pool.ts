@@ -2,40 +2,13 @@
  * `sternpost pool`: the pools as the running server has them, with the state of their IPs (config/README.md
  * "pools.yaml").
  */
+import type { PoolJson } from '../../api/queue.ts'
 import type { Command } from 'commander'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
 import { callServer } from '../shared/api-client.ts'
 import { isTerminal, preciseTime, printResult, sheetText, tableText } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
-
-interface PoolIp {
-  ip: string
-  source: string
-  hostname: string
-  weight: number
-  status: string
-  /** `all`, `allowance`, `retries`, `nothing`. */
-  sends: string
-  reason: string | null
-  /** Unix seconds. */
-  until: number | null
-}
-
-interface Pool {
-  name: string
-  default: boolean
-  description: string
-  overflow: string
-  overflow_pool: string | null
-  max_defer: string
-  require_warmup: boolean
-  connections_max: number | null
-  rate: string | null
-  /** First attempts. */
-  waiting: number
-  ips: PoolIp[]
-}
 
 export function addPoolCommands(program: Command): void {
   const pool = program.command('pool').description('pools of IPs')
@@ -65,24 +38,24 @@ async function show(name: string, flags: VerbFlags): Promise<void> {
   printResult(flags, pool, () => poolReport(pool))
 }
 
-async function poolsOf(flags: VerbFlags): Promise<Pool[]> {
+async function poolsOf(flags: VerbFlags): Promise<PoolJson[]> {
   const answer = await callServer(serverAddress(flags), { method: 'GET', path: '/v1/admin/pools' })
   const entries: unknown[] = Array.isArray(answer) ? answer : []
-  return entries.map((entry) => readAnswer<Pool>(entry, 'name', 'ips', 'overflow'))
+  return entries.map((entry) => readAnswer<PoolJson>(entry, 'name', 'ips', 'overflow'))
 }
 
-function poolRow(pool: Pool): string[] {
+function poolRow(pool: PoolJson): string[] {
   const { name, ips, waiting, description } = pool
   const sending = ips.filter(({ sends }) => sends !== 'nothing').length
   const mark = pool.default ? `${name} (default)` : name
   return [mark, String(ips.length), String(sending), String(waiting), overflowText(pool), description]
 }
 
-function overflowText({ overflow, overflow_pool: target }: Pool): string {
+function overflowText({ overflow, overflow_pool: target }: PoolJson): string {
   return target === null ? overflow : `${overflow} to ${target}`
 }
 
-function poolReport(pool: Pool): string {
+function poolReport(pool: PoolJson): string {
   const { name, connections_max: connections, ips } = pool
   const head = sheetText(`${name}${pool.default ? '  default' : ''}`, [
     ['description', pool.description],
@@ -96,6 +69,6 @@ function poolReport(pool: Pool): string {
   return `${head}\n${tableText(IP_HEADS, ips.map(ipRow), isTerminal())}`
 }
 
-function ipRow({ ip, status, sends, weight, hostname, reason, until }: PoolIp): string[] {
+function ipRow({ ip, status, sends, weight, hostname, reason, until }: PoolJson['ips'][number]): string[] {
   return [ip, status, sends, String(weight), hostname, reason ?? '', until === null ? '' : preciseTime(until)]
 }

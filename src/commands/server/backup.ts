@@ -2,6 +2,7 @@
  * `sternpost backup`: writes one while the server runs, lists those there are, checks one anywhere (systemd/README.md
  * "Backup").
  */
+import type { BackupsJson } from '../../api/server.ts'
 import { accessSync, constants, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
@@ -25,20 +26,6 @@ import {
 import { progressBar, progressLine } from '../shared/progress-line.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
-
-interface BackupView {
-  path: string
-  bytes: number
-  /** Unix seconds. */
-  made_at: number
-  schema: number
-}
-
-interface BackupsView {
-  running: { stage: string; done_bytes: number; total_bytes: number } | null
-  last: { problem: string | null; backup: BackupView | null; ms: number | null; messages: number | null } | null
-  backups: BackupView[]
-}
 
 const PATH = '/v1/admin/backups'
 const LOOK_EVERY = 250
@@ -70,7 +57,7 @@ async function write(flags: VerbFlags & { to?: string }): Promise<void> {
   const line = progressLine(flags)
   for (;;) {
     const answer = await callServer(server, { method: 'GET', path: PATH })
-    const { running, last } = readAnswer<BackupsView>(answer, 'backups')
+    const { running, last } = readAnswer<BackupsJson>(answer, 'backups')
     if (running === null) {
       line.end()
       return printWritten(flags, last)
@@ -81,7 +68,7 @@ async function write(flags: VerbFlags & { to?: string }): Promise<void> {
   }
 }
 
-function printWritten(flags: VerbFlags, last: BackupsView['last']): void {
+function printWritten(flags: VerbFlags, last: BackupsJson['last']): void {
   if (last === null || last.backup === null) {
     const problem = last?.problem ?? 'the server was started anew meanwhile'
     throw new ProcessExit(EXIT.disk, `sternpost: no backup was written: ${problem}. Earlier ones are as they were.`)
@@ -97,7 +84,7 @@ function printWritten(flags: VerbFlags, last: BackupsView['last']): void {
 
 async function list(flags: VerbFlags): Promise<void> {
   const answer = await callServer(serverAddress(flags), { method: 'GET', path: PATH })
-  const { backups } = readAnswer<BackupsView>(answer, 'backups')
+  const { backups } = readAnswer<BackupsJson>(answer, 'backups')
   const rows = backups.map(({ path, bytes, made_at: madeAt, schema }) => [
     path,
     localTime(madeAt),

@@ -2,23 +2,14 @@
  * `sternpost reload` and `sternpost config diff`: the running server takes its files over, or says what would change
  * (config/README.md "Reload"). Files with an error change nothing: the errors are printed, exit 78.
  */
+import type { ReloadResultJson } from '../../api/server.ts'
 import type { Command } from 'commander'
-import { ConfigurationError, EXIT, type Mistake } from '../../base/errors.ts'
+import { ConfigurationError, EXIT } from '../../base/errors.ts'
 import { explainMistakes } from '../../config/source/explain-mistake.ts'
 import { callServer, ifPermitted, listFromServer } from '../shared/api-client.ts'
 import { preciseTime, printable, printNote, printResult } from '../shared/print.ts'
 import { serverAddress } from '../shared/server-address.ts'
 import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
-
-interface ReloadAnswer {
-  applied: boolean
-  revision: number
-  duration_ms: number
-  changes: { kind: string; what: string; from: string | null; to: string | null; pool: string | null }[]
-  lines: string[]
-  moved: { pool: string; messages: number }[]
-  mistakes: Mistake[]
-}
 
 export function addReloadCommand(program: Command): void {
   addVerb(program, {
@@ -73,10 +64,10 @@ interface HaltedIp {
 }
 
 /** null: with --json, files with errors were told already. */
-async function ask(flags: VerbFlags, isDryRun: boolean): Promise<ReloadAnswer | null> {
+async function ask(flags: VerbFlags, isDryRun: boolean): Promise<ReloadResultJson | null> {
   const call = { method: 'POST' as const, path: '/v1/admin/reload', body: { dry_run: isDryRun } }
   const given = await callServer(serverAddress(flags), call)
-  const answer = readAnswer<ReloadAnswer>(given, 'applied', 'revision', 'lines', 'mistakes')
+  const answer = readAnswer<ReloadResultJson>(given, 'applied', 'revision', 'lines', 'mistakes')
   const { mistakes } = answer
   if (!mistakes.some(({ severity }) => severity === 'error')) {
     if (mistakes.length > 0) printNote(flags, explainMistakes(mistakes))

@@ -3,6 +3,9 @@
  *
  * What a key may not ask about is left out. Ends with 1 when the server is not well.
  */
+import type { IpJson } from '../../api/ip.ts'
+import type { HealthJson } from '../../api/health.ts'
+import type { RunningServerJson, StorageJson } from '../../api/server.ts'
 import type { Command } from 'commander'
 import { MINUTE, SECOND } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
@@ -15,33 +18,17 @@ import { serverAddress, shownAddress, type ServerAddress } from '../shared/serve
 import { addVerb, readAnswer, type VerbFlags } from '../shared/verb.ts'
 import { byteText } from '../shared/byte-text.ts'
 
-interface Health {
-  status: 'ok' | 'degraded'
-  queue_depth: number
-  oldest_due_seconds: number
-  db: string
-  smtp_out: string
-}
-
-interface RunningServer {
-  version: string
-  node: string
-  /** Unix seconds. */
-  started_at: number
-  revision: number
-}
-
 export interface StatusView {
   server: string
   /** When it was asked, Unix milliseconds. */
   at: number
-  running: RunningServer | null
-  health: Health
+  running: RunningServerJson | null
+  health: HealthJson
   /** How many are in each state; null: the key may not know. */
   domains: Record<string, number> | null
   webhooks: { enabled: number; disabled: number; pending: number; dead_letters: number } | null
   ips: { ip: string; pool: string; status: string; used_today: number | null; daily_limit: number | null }[] | null
-  storage: StorageView | null
+  storage: StorageJson | null
   /** Those that are not well. */
   checks: { check: string; subject: string | null; result: string; seen: string }[] | null
 }
@@ -59,7 +46,7 @@ export async function status(flags: VerbFlags): Promise<void> {
 }
 
 export async function readStatus(server: ServerAddress): Promise<StatusView> {
-  const health = readAnswer<Health>(
+  const health = readAnswer<HealthJson>(
     await callServer(server, { method: 'GET', path: '/v1/health' }),
     'status',
     'queue_depth',
@@ -126,21 +113,14 @@ async function webhooksOf(server: ServerAddress): Promise<StatusView['webhooks']
   return totals
 }
 
-async function runningServer(server: ServerAddress): Promise<RunningServer> {
+async function runningServer(server: ServerAddress): Promise<RunningServerJson> {
   const answer = await callServer(server, { method: 'GET', path: '/v1/admin/server' })
-  return readAnswer<RunningServer>(answer, 'version', 'node', 'started_at', 'revision')
-}
-
-interface ListedIp {
-  ip: string
-  pool: string
-  status: string
-  warmup: { daily_limit: number | null; sent_today: number } | null
+  return readAnswer<RunningServerJson>(answer, 'version', 'node', 'started_at', 'revision')
 }
 
 async function ipsOf(server: ServerAddress): Promise<StatusView['ips']> {
   return (await listFromServer(server, '/v1/ips')).map((entry) => {
-    const { ip, pool, status: state, warmup } = readAnswer<ListedIp>(entry, 'ip', 'pool', 'status', 'warmup')
+    const { ip, pool, status: state, warmup } = readAnswer<IpJson>(entry, 'ip', 'pool', 'status', 'warmup')
     return { ip, pool, status: state, used_today: warmup?.sent_today ?? null, daily_limit: warmup?.daily_limit ?? null }
   })
 }
@@ -155,7 +135,7 @@ async function failingChecks(server: ServerAddress): Promise<StatusView['checks'
 
 const NOT_WELL = ['warn', 'fail']
 
-function runningText({ version, node, started_at: startedAt, revision }: RunningServer, at: number): string {
+function runningText({ version, node, started_at: startedAt, revision }: RunningServerJson, at: number): string {
   const up = durationText(Math.max(1, Math.round((at / SECOND - startedAt) / MINUTE_SECONDS)) * MINUTE)
   return `${version} on Node.js ${node}, up for ${up}, configuration revision ${revision}`
 }
@@ -176,26 +156,13 @@ function checkText({ check, subject, seen }: NonNullable<StatusView['checks']>[n
   return `${check}${subject === null ? '' : ` ${subject}`}: ${seen} (sternpost doctor ${check})`
 }
 
-/** What the database is full of (store/README.md "Retention"). */
-interface StorageView {
-  file_bytes: number
-  used_bytes: number
-  log_bytes: number
-  free_bytes: number
-  kinds: { kind: string; bytes: number }[]
-  growth_per_day: number | null
-  /** null: it does not grow, or is not known yet. */
-  days_left: number | null
-  budget_bytes: number | null
-}
-
-async function storageOf(server: ServerAddress): Promise<StorageView> {
+async function storageOf(server: ServerAddress): Promise<StorageJson> {
   const answer = await callServer(server, { method: 'GET', path: '/v1/admin/storage' })
-  return readAnswer<StorageView>(answer, 'used_bytes', 'free_bytes', 'kinds')
+  return readAnswer<StorageJson>(answer, 'used_bytes', 'free_bytes', 'kinds')
 }
 
 /** `1.2 GiB in use, 30.0 GiB free; grows by 80.0 MiB a day, 370 days left`. */
-function storageText(storage: StorageView): string {
+function storageText(storage: StorageJson): string {
   const { used_bytes: used, free_bytes: free, growth_per_day: growth, days_left: days, budget_bytes: budget } = storage
   const limit = budget === null ? '' : ` of a budget of ${byteText(budget)}`
   const grows = growth === null || growth <= 0 ? '' : `; grows by ${byteText(growth)} a day`
@@ -203,7 +170,7 @@ function storageText(storage: StorageView): string {
 }
 
 /** Largest first, without those that are nothing beside the others. */
-function kindsText({ kinds, used_bytes: used }: StorageView): string | null {
+function kindsText({ kinds, used_bytes: used }: StorageJson): string | null {
   const shown = kinds.filter(({ bytes }) => bytes * 100 > used).toSorted((left, right) => right.bytes - left.bytes)
   return shown.length === 0
     ? null
