@@ -3,7 +3,7 @@
  * exported type has a name of its own, and what is exported is imported somewhere. Each rule is also run on planted
  * mistakes. Who may import whom is held by import-direction.test.ts; lengths and parameters by the linter.
  */
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import t from 'tap'
 import { filesBelow, ROOT, SOURCE, specifiersOf, targetOf, type SourceFile } from './support/source-files.ts'
@@ -29,7 +29,7 @@ const texts: SourceFile[] = [
   ...PLACES.flatMap((place) =>
     filesBelow(join(ROOT, place), ENDINGS).map(({ name, text }) => ({ name: `${place}/${name}`, text })),
   ),
-  ...filesBelow(ROOT, []).filter(({ name }) => PAGES_AT_THE_ROOT.includes(name)),
+  ...PAGES_AT_THE_ROOT.map((name) => ({ name, text: readFileSync(join(ROOT, name), 'utf8') })),
 ]
 
 /** Where a cited page is: rooms are named as below `src`, other folders as below the root. */
