@@ -87,6 +87,8 @@ const HOUR = 60 * MINUTE
 const NAMED_WAITS = ['warmup_day', 'warmup_hour', 'provider_share'] as const
 /** Longest wait of a path that did not answer for some minutes. */
 const PATH_WAIT = 15 * MINUTE
+/** An IP whose address was gone is disabled for half an hour, and mail bound to it looks every 15 min if it is back. */
+const LOST_IP_WAIT = 45 * MINUTE
 /** The third retry of a webhook comes after so long. */
 const HOOK_WAITS = 40 * MINUTE
 /** Log lines that nothing in a story excuses, and those that are excused by these happenings. */
@@ -279,7 +281,8 @@ export function createInvariants({ story, time, disk, fail }: InvariantsOptions)
       const sending = (messages / perSecond) * 1_000 + messages * (200 + 8 * turn)
       const hooks = settings.hasWebhook ? HOOK_WAITS : 0
       const confirmed = has('jump') || has('dns') ? 2 * HOUR : 10 * MINUTE
-      return 1.2 * sending + back + PATH_WAIT + 2 * LONGEST_RETRY + hooks + confirmed
+      const lostIp = has('lose-address') ? LOST_IP_WAIT : 0
+      return 1.2 * sending + back + PATH_WAIT + lostIp + 2 * LONGEST_RETRY + hooks + confirmed
     },
     digest: () => digest.digest('hex').slice(0, 16),
     counts: () => ({ messages: countAll.get() ?? 0, delivered: taken, givenBack }),
