@@ -1,6 +1,4 @@
-/**
- * Sending domains on the wire (http/README.md "Domains").
- */
+/** Sending domains on the wire (http/README.md "Domains"). */
 import { z } from 'zod'
 import { count, listParameters, optionalText, textOrNull, time, timeOrNull } from './fields.ts'
 

@@ -1,6 +1,4 @@
-/**
- * What stands around every answer but the send results (http/README.md "Conventions" and "Errors").
- */
+/** What stands around every answer but the send results (http/README.md "Conventions" and "Errors"). */
 import { z } from 'zod'
 import { SERVICE_ERROR_CODES } from '../base/errors.ts'
 

@@ -1,6 +1,4 @@
-/**
- * Fields that many requests and answers have (http/README.md "Conventions").
- */
+/** Fields that many requests and answers have (http/README.md "Conventions"). */
 import { z } from 'zod'
 import { toUnixSeconds } from '../base/clock.ts'
 

@@ -1,6 +1,4 @@
-/**
- * Messages and batches on the wire (http/README.md "Messages" and "Batch lookup and cancel").
- */
+/** Messages and batches on the wire (http/README.md "Messages" and "Batch lookup and cancel"). */
 import { z } from 'zod'
 import { MESSAGE_STATES } from '../mail/message.ts'
 import {

@@ -1,6 +1,4 @@
-/**
- * The suppression list on the wire (http/README.md "Suppressions").
- */
+/** The suppression list on the wire (http/README.md "Suppressions"). */
 import { z } from 'zod'
 import { count, identifier, listParameters, optionalText, time, timeParameter } from './fields.ts'
 

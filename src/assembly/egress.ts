@@ -1,6 +1,4 @@
-/**
- * Dedicated IPs: pools, warmup, and what receivers let through. Delivery asks both for each message.
- */
+/** Dedicated IPs: pools, warmup, and what receivers let through. Delivery asks both for each message. */
 import { createEgress, type Egress } from '../egress/egress.ts'
 import { createShaping } from '../egress/shaping/create-shaping.ts'
 import type { Shaping } from '../egress/shaping/shaping.ts'

@@ -1,6 +1,4 @@
-/**
- * Everything an app or a mail client can ask about messages: accepting, looking up, acting, suppressing, tracking.
- */
+/** Everything an app or a mail client can ask about messages: accepting, looking up, acting, suppressing, tracking. */
 import { renderKeys, senderIdOf } from '../content/message-fields.ts'
 import type { Dispatcher } from '../delivery/dispatcher.ts'
 import { longestStage } from '../delivery/thread-settings.ts'

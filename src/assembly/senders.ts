@@ -1,6 +1,4 @@
-/**
- * Who may send as whom: sending domains and API keys.
- */
+/** Who may send as whom: sending domains and API keys. */
 import type { Egress } from '../egress/egress.ts'
 import { createApiKeys, type ApiKeys } from '../senders/api-key.ts'
 import { createDomains, type Domains } from '../senders/domains.ts'

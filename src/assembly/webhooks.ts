@@ -1,6 +1,4 @@
-/**
- * From event rows to the customers' endpoints: managing them, the engine that posts, the stream of events.
- */
+/** From event rows to the customers' endpoints: managing them, the engine that posts, the stream of events. */
 import { packageVersion } from '../base/package-version.ts'
 import { createWebhookDeliveries, type WebhookDeliveries } from '../webhooks/deliveries.ts'
 import { createWebhookEndpoints, type WebhookEndpoints } from '../webhooks/endpoints.ts'

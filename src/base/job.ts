@@ -1,6 +1,4 @@
-/**
- * Upkeep jobs and what runs them at their times.
- */
+/** Upkeep jobs and what runs them at their times. */
 
 export interface Job {
   name: string

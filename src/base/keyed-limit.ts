@@ -1,6 +1,6 @@
 /**
- * At most N things at once for each key, e.g. webhook posts per endpoint. Never waits and never throws: the caller
- * asks how many are free, takes them, and gives each one back.
+ * At most N things at once for each key, e.g. webhook posts per endpoint. Never waits and never throws: the caller asks
+ * how many are free, takes them, and gives each one back.
  */
 interface KeyedLimit {
   free(key: string): number

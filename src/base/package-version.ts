@@ -1,6 +1,4 @@
-/**
- * The version of this program, from package.json.
- */
+/** The version of this program, from package.json. */
 import { readFileSync } from 'node:fs'
 
 export function packageVersion(): string {

@@ -1,6 +1,6 @@
 /**
- * Why a process ends, on standard error. In the journal each line has the priority of an error, so that
- * `journalctl -p err` shows what ended a server; elsewhere it is plain text. Never throws.
+ * Why a process ends, on standard error. In the journal each line has the priority of an error, so that `journalctl -p
+ * err` shows what ended a server; elsewhere it is plain text. Never throws.
  */
 import { isJournal, PRIORITY } from './logger.ts'
 

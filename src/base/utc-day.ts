@@ -1,6 +1,4 @@
-/**
- * Days as UTC dates: the days of warmup and statistics. Pure.
- */
+/** Days as UTC dates: the days of warmup and statistics. Pure. */
 import { DAY } from './clock.ts'
 
 /** The date of a time, YYYY-MM-DD. */

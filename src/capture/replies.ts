@@ -1,6 +1,4 @@
-/**
- * Rules that tell the capture server what to answer (capture/README.md "Rules for replies"). In memory alone.
- */
+/** Rules that tell the capture server what to answer (capture/README.md "Rules for replies"). In memory alone. */
 
 export const STAGES = ['connect', 'ehlo', 'starttls', 'mail', 'rcpt', 'data', 'dot'] as const
 export type Stage = (typeof STAGES)[number]

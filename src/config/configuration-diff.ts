@@ -160,8 +160,8 @@ function serverChanges(before: ServerSettings, after: ServerSettings): Configura
 }
 
 /**
- * One change for each value that differs, under its dotted path: things with an id by that, stages by their number;
- * any other list, a rate or a secret is one value.
+ * One change for each value that differs, under its dotted path: things with an id by that, stages by their number; any
+ * other list, a rate or a secret is one value.
  */
 function valueChanges(path: string, before: unknown, after: unknown): ConfigurationChange[] {
   if (JSON.stringify(before) === JSON.stringify(after)) return []

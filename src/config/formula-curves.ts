@@ -1,6 +1,6 @@
 /**
- * The curves of warmup.yaml that are written as a formula, with their stages, for `sternpost check`
- * (egress/README.md "Curves"). Files that cannot be read or judged give none.
+ * The curves of warmup.yaml that are written as a formula, with their stages, for `sternpost check` (egress/README.md
+ * "Curves"). Files that cannot be read or judged give none.
  */
 import { readFolder } from './source/read-folder.ts'
 import { entriesAt, valueOf } from './source/source-tree.ts'

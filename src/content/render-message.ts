@@ -1,11 +1,10 @@
 /**
  * From stored content and the facts of one message to the bytes that are sent.
  *
- *  1 prepare    templates parsed, html instrumented; once for all messages of a content (prepare-content.ts)
- *  2 fill in    variables, links, pixel
- *  3 add        a text part made from the html, when none was given
- *  4 compose    header fields and MIME; a submitted mail stays as it came, below the fields that are ours
- *  5 sign       DKIM of the sending domain, with each of its keys
+ * 1 prepare    templates parsed, html instrumented; once for all messages of a content (prepare-content.ts) 2 fill in
+ * variables, links, pixel 3 add        a text part made from the html, when none was given 4 compose    header fields
+ * and MIME; a submitted mail stays as it came, below the fields that are ours 5 sign       DKIM of the sending domain,
+ * with each of its keys
  *
  * The same input gives the same bytes on every attempt: time, identifiers and boundaries come from the facts. The
  * promise rejects only for a fault of ours or an unusable DKIM key. content/README.md "Headers" and "Rendering and

@@ -1,6 +1,4 @@
-/**
- * Starts the worker of a delivery thread.
- */
+/** Starts the worker of a delivery thread. */
 import { setFlagsFromString } from 'node:v8'
 import { Worker } from 'node:worker_threads'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'

@@ -1,6 +1,4 @@
-/**
- * How many delivery threads there are, and what each one is told at its start. Pure but for asking for the cores.
- */
+/** How many delivery threads there are, and what each one is told at its start. Pure but for asking for the cores. */
 import { availableParallelism } from 'node:os'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Configuration } from '../config/load-configuration.ts'

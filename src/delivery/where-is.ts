@@ -1,9 +1,9 @@
 /**
- * Where a claimed message is, to explain why it is still `sending`: who holds it (`holders.ts`), and what its
- * delivery thread says of it.
+ * Where a claimed message is, to explain why it is still `sending`: who holds it (`holders.ts`), and what its delivery
+ * thread says of it.
  *
- * Reads and changes nothing. A thread that does not answer within a second, or dies meanwhile, is told as silent.
- * Never rejects. Undefined: nobody holds it, or the thread that was given it does not have it.
+ * Reads and changes nothing. A thread that does not answer within a second, or dies meanwhile, is told as silent. Never
+ * rejects. Undefined: nobody holds it, or the thread that was given it does not have it.
  */
 import type { Clock } from '../base/clock.ts'
 import type { Whereabouts } from '../mail/whereabouts.ts'

@@ -1,6 +1,4 @@
-/**
- * Where complaints of readers are to be had, and what to enter there (health/README.md "Checks"). Pure.
- */
+/** Where complaints of readers are to be had, and what to enter there (health/README.md "Checks"). Pure. */
 interface FeedbackFacts {
   complaintAddress: string
   ips: readonly string[]

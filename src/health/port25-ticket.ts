@@ -1,6 +1,4 @@
-/**
- * The text for the hosting provider's support when outbound port 25 is closed. Pure.
- */
+/** The text for the hosting provider's support when outbound port 25 is closed. Pure. */
 interface TicketFacts {
   hostname: string
   ips: readonly { address: string; hostname: string }[]

@@ -1,8 +1,8 @@
 /**
  * Events: facts about a message or a domain that are told to webhook endpoints, and the exact bytes they are told in.
  *
- * The envelope and the fields of the five given kinds are the specification's (http/README.md "Events"): keys in
- * this order, no further fields, all values of `data` strings.
+ * The envelope and the fields of the five given kinds are the specification's (http/README.md "Events"): keys in this
+ * order, no further fields, all values of `data` strings.
  */
 import { toUnixSeconds } from '../base/clock.ts'
 import type { Bounce } from './reply/delivery-outcome.ts'

@@ -1,6 +1,4 @@
-/**
- * What a bounce says of a message whose lifetime is over. Pure.
- */
+/** What a bounce says of a message whose lifetime is over. Pure. */
 import { HOUR, MINUTE, SECOND } from '../base/clock.ts'
 
 /** `lastAnswer`: of the receiving server or of the way to it; null: there was none. */

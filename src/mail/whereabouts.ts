@@ -1,6 +1,4 @@
-/**
- * Where a message that is `sending` is: in which part of delivery, on which road, at which stage. Types only.
- */
+/** Where a message that is `sending` is: in which part of delivery, on which road, at which stage. Types only. */
 export type Whereabouts =
   | { kind: 'placing' } // its hosts are looked up, and its IP is chosen
   | { kind: 'path'; from: string; to: string } // it waits for room on its path

@@ -129,8 +129,8 @@ function readRecords(message: Buffer, start: number, count: number): { records: 
 }
 
 /**
- * Lower case, without trailing dot, '' for the root. A byte that no host name has is written as `\DDD`
- * (RFC 1035 §5.1), so that no label can pass for two. Throws RangeError for a name that does not end.
+ * Lower case, without trailing dot, '' for the root. A byte that no host name has is written as `\DDD` (RFC 1035 §5.1),
+ * so that no label can pass for two. Throws RangeError for a name that does not end.
  */
 export function readName(message: Buffer, start: number): { name: string; end: number } {
   const labels: string[] = []

@@ -1,7 +1,7 @@
 /**
  * Which addresses exist on this machine: asked by binding a TCP socket to a free port, which is what delivery will do
- * (`localAddress`). A list of interfaces would not know what the kernel allows, e.g. all of 127.0.0.0/8 on Linux.
- * Never throws: text that is no address cannot be bound.
+ * (`localAddress`). A list of interfaces would not know what the kernel allows, e.g. all of 127.0.0.0/8 on Linux. Never
+ * throws: text that is no address cannot be bound.
  */
 import { createServer } from 'node:net'
 import { ipFamily } from '../base/ip-address.ts'

@@ -1,6 +1,4 @@
-/**
- * A resolver whose questions are counted and timed. The answers are those of the resolver behind it.
- */
+/** A resolver whose questions are counted and timed. The answers are those of the resolver behind it. */
 import type { DnsAnswer, Resolver, ValidatingResolver } from './resolver.ts'
 
 export interface DnsNotes {

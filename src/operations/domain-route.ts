@@ -1,6 +1,4 @@
-/**
- * Where the mail of a domain goes, in words for an operator: its hosts, and the TLS that each one demands.
- */
+/** Where the mail of a domain goes, in words for an operator: its hosts, and the TLS that each one demands. */
 import { ServiceError, unreachable } from '../base/errors.ts'
 import type { HostTls } from '../delivery/protocol/host-tls.ts'
 import type { FindRoute } from '../delivery/route/route-message.ts'

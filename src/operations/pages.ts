@@ -1,6 +1,4 @@
-/**
- * Reading to the end a list that comes in pages. Rejects as the reading does.
- */
+/** Reading to the end a list that comes in pages. Rejects as the reading does. */
 export async function* pagesOf<Page extends { next: string | null }>(
   read: (after: string | null) => Promise<Page>,
 ): AsyncGenerator<Page> {

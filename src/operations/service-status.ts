@@ -1,6 +1,6 @@
 /**
- * How the service is: for `GET /health` (http/README.md "Health, metrics, OpenAPI"), and in one line for
- * `systemctl status`. Never rejects: a store that does not answer is part of the answer.
+ * How the service is: for `GET /health` (http/README.md "Health, metrics, OpenAPI"), and in one line for `systemctl
+ * status`. Never rejects: a store that does not answer is part of the answer.
  */
 import { toUnixSeconds, type Clock } from '../base/clock.ts'
 import type { DiskGuard } from '../base/disk-guard.ts'

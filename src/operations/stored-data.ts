@@ -1,6 +1,4 @@
-/**
- * What administrators ask about the data, made of the store and its backups.
- */
+/** What administrators ask about the data, made of the store and its backups. */
 import { isAbsolute } from 'node:path'
 import type { Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'

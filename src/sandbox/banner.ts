@@ -1,6 +1,4 @@
-/**
- * What `sternpost sandbox` prints once all listeners answer (sandbox/README.md "The banner"). Pure.
- */
+/** What `sternpost sandbox` prints once all listeners answer (sandbox/README.md "The banner"). Pure. */
 import { SIMULATOR_DOMAIN } from '../mail/simulator.ts'
 import { HOOKS_PATH } from './hook-secrets.ts'
 import { SANDBOX_ADDRESS } from './sandbox-settings.ts'

@@ -1,6 +1,4 @@
-/**
- * `/dev/hooks/{name}`: the webhook inspector over HTTP (sandbox/README.md "Routes under /dev").
- */
+/** `/dev/hooks/{name}`: the webhook inspector over HTTP (sandbox/README.md "Routes under /dev"). */
 import type { Context } from 'koa'
 import { toUnixSeconds } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'

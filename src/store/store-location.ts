@@ -1,6 +1,4 @@
-/**
- * Where a store is and what it is opened with; the same for every engine.
- */
+/** Where a store is and what it is opened with; the same for every engine. */
 import type { Logger } from '../base/logger.ts'
 import type { Metrics } from '../base/metrics.ts'
 

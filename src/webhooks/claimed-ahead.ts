@@ -1,8 +1,8 @@
 /**
  * Deliveries that were claimed and wait in memory for a slot of their endpoint, in their order.
  *
- * An endpoint may have as many as it answered since it was asked last, so that what waits is gone in about one round:
- * a slow endpoint has none. What waits for too long all the same (it fell silent meanwhile) is let go, and is due again
+ * An endpoint may have as many as it answered since it was asked last, so that what waits is gone in about one round: a
+ * slow endpoint has none. What waits for too long all the same (it fell silent meanwhile) is let go, and is due again
  * when its lease is over. Never throws.
  */
 import { SECOND } from '../base/clock.ts'

@@ -5,9 +5,9 @@
  *
  * A follower gets what happens from now on, or after an event it names, back to an hour ago; replays and tests come as
  * they are made, to those who listen then. It counts for nothing: no delivery depends on it. One that reads slowly is
- * waited for. Each stream asks every few seconds whether it is still allowed, and before it tells anything.
- * `open` throws ServiceError: `invalid_request` for a kind or a Last-Event-ID that is none, `rate_limited` for a stream
- * too many.
+ * waited for. Each stream asks every few seconds whether it is still allowed, and before it tells anything. `open`
+ * throws ServiceError: `invalid_request` for a kind or a Last-Event-ID that is none, `rate_limited` for a stream too
+ * many.
  */
 import { HOUR, SECOND, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'

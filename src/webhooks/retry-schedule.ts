@@ -1,6 +1,5 @@
 /**
- * When a webhook delivery is tried again (http/README.md "Events", webhooks/README.md "Deliveries").
- * Pure.
+ * When a webhook delivery is tried again (http/README.md "Events", webhooks/README.md "Deliveries"). Pure.
  *
  * Each delay counts from the end of the failed attempt, plus up to 1 %, so that what failed together does not come back
  * together. Never early; the contract allows 2 %, the rest is for the engine. The share is drawn from the delivery's

@@ -1,6 +1,4 @@
-/**
- * Starting something of many parts: it succeeds as a whole, or what had started is stopped again, the last first.
- */
+/** Starting something of many parts: it succeeds as a whole, or what had started is stopped again, the last first. */
 import type { Logger } from '../logger.ts'
 
 /** How to stop what has started, in the order of starting. */

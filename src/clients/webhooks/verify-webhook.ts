@@ -1,6 +1,6 @@
 /**
- * For receivers of webhooks: whether a delivery was signed with the secret of its endpoint (http/README.md
- * "Events"). Stands alone, to be copied into an app.
+ * For receivers of webhooks: whether a delivery was signed with the secret of its endpoint (http/README.md "Events").
+ * Stands alone, to be copied into an app.
  *
  *   if (!verifyWebhook(rawBody, request.headers['x-service-signature'], secret)) answer with 401
  *

@@ -1,6 +1,4 @@
-/**
- * Messages as text: one with its attempts and its timeline, rows of a list, and why one waits. Pure.
- */
+/** Messages as text: one with its attempts and its timeline, rows of a list, and why one waits. Pure. */
 import type { Explanation } from '../../messages/lookup/explain-message.ts'
 import type { TranscriptData } from '../../messages/lookup/lookup-message.ts'
 import type { AttemptData, EventData, ListedMessageData, MessageData } from '../../messages/lookup/message-data.ts'

@@ -1,6 +1,4 @@
-/**
- * `sternpost recipient`: what is stored about an address, and its erasure (messages/README.md "Privacy").
- */
+/** `sternpost recipient`: what is stored about an address, and its erasure (messages/README.md "Privacy"). */
 import type { ErasedRecipientJson, RecipientDataJson } from '../../api/server.ts'
 import type { Command } from 'commander'
 import { callServer, withQuery } from '../shared/api-client.ts'

@@ -1,6 +1,4 @@
-/**
- * Webhook endpoints and the deliveries on their way to them as text (http/README.md "Webhooks"). Pure.
- */
+/** Webhook endpoints and the deliveries on their way to them as text (http/README.md "Webhooks"). Pure. */
 import type { WebhookEndpointView } from '../../webhooks/endpoints.ts'
 import { localTime, preciseTime, sheetText } from '../shared/print.ts'
 

@@ -1,6 +1,4 @@
-/**
- * Dedicated IPs as text: rows of a list, one with its warmup and its daily volume, and a forecast. Pure.
- */
+/** Dedicated IPs as text: rows of a list, one with its warmup and its daily volume, and a forecast. Pure. */
 import type { IpJson, IpNoteJson, SendDayJson, WarmupForecastJson, WarmupJson } from '../../api/ip.ts'
 import { utcDay } from '../../base/utc-day.ts'
 import { dayChart } from './day-chart.ts'

@@ -1,6 +1,4 @@
-/**
- * What `sternpost doctor` prints for people: what is wrong, with its fix, and a count of the rest. Pure.
- */
+/** What `sternpost doctor` prints for people: what is wrong, with its fix, and a count of the rest. Pure. */
 import { SECOND } from '../../base/clock.ts'
 import type { HealthFinding, Result } from '../../health/checks/finding.ts'
 import { printable } from '../shared/print.ts'

@@ -1,7 +1,6 @@
 /**
- * `sternpost restore`: puts a backup or a snapshot in the place of the database of a stopped server
- * (systemd/README.md "Restore"). The database that is there is moved aside, never deleted; without --yes nothing is
- * done.
+ * `sternpost restore`: puts a backup or a snapshot in the place of the database of a stopped server (systemd/README.md
+ * "Restore"). The database that is there is moved aside, never deleted; without --yes nothing is done.
  */
 import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'

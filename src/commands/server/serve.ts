@@ -1,6 +1,4 @@
-/**
- * `sternpost serve`: runs the server until SIGTERM or SIGINT.
- */
+/** `sternpost serve`: runs the server until SIGTERM or SIGINT. */
 import type { Command } from 'commander'
 import { configurationFolder, SHIPPED_FOLDER } from '../shared/shared-options.ts'
 

@@ -1,6 +1,4 @@
-/**
- * `sternpost version`: what runs here.
- */
+/** `sternpost version`: what runs here. */
 import type { Command } from 'commander'
 import { printResult, type OutputFlags } from '../shared/print.ts'
 

@@ -1,6 +1,4 @@
-/**
- * What `sternpost setup` says, on the screen and in its log, where keys are cut to their last four characters.
- */
+/** What `sternpost setup` says, on the screen and in its log, where keys are cut to their last four characters. */
 import { writeFileSync } from 'node:fs'
 import { errorText } from '../../base/errors.ts'
 

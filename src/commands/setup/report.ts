@@ -1,6 +1,4 @@
-/**
- * What `sternpost setup` ends with: DNS records, also as a zone file, reverse names, the key, the next command.
- */
+/** What `sternpost setup` ends with: DNS records, also as a zone file, reverse names, the key, the next command. */
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorText } from '../../base/errors.ts'

@@ -1,6 +1,4 @@
-/**
- * What `sternpost setup` writes into sternpost.yaml and pools.yaml. Pure. JSON strings are YAML strings.
- */
+/** What `sternpost setup` writes into sternpost.yaml and pools.yaml. Pure. JSON strings are YAML strings. */
 import type { SetupIp } from './answers.ts'
 
 interface ServerTextFacts {

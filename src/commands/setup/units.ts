@@ -1,6 +1,4 @@
-/**
- * The systemd units: turned on and started, and off again when the server does not come up and did not run before.
- */
+/** The systemd units: turned on and started, and off again when the server does not come up and did not run before. */
 import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { setTimeout as wait } from 'node:timers/promises'

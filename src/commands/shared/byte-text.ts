@@ -1,6 +1,4 @@
-/**
- * Sizes for people: `11.7 MiB`.
- */
+/** Sizes for people: `11.7 MiB`. */
 const UNITS = ['bytes', 'KiB', 'MiB', 'GiB', 'TiB'] as const
 const STEP = 1_024
 

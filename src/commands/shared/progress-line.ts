@@ -1,6 +1,4 @@
-/**
- * How far a long work is, on one line of a terminal that is written over and wiped at the end; nothing elsewhere.
- */
+/** How far a long work is, on one line of a terminal that is written over and wiped at the end; nothing elsewhere. */
 import type { OutputFlags } from './print.ts'
 
 const BAR_WIDTH = 30

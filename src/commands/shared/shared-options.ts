@@ -1,6 +1,4 @@
-/**
- * What several verbs share: where the configuration is, and flags that may be repeated.
- */
+/** What several verbs share: where the configuration is, and flags that may be repeated. */
 import { existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 

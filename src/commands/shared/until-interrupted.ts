@@ -1,6 +1,4 @@
-/**
- * Verbs that run until somebody stops them: by Ctrl-C or SIGTERM, which is no failure then.
- */
+/** Verbs that run until somebody stops them: by Ctrl-C or SIGTERM, which is no failure then. */
 import type { Clock } from '../../base/clock.ts'
 
 /** Aborted at the first of the two signals; a second one ends the process as usual. */

@@ -1,6 +1,4 @@
-/**
- * Certificates of our TLS doors: there is one, it fits its key, the key is secret, and it is not about to end.
- */
+/** Certificates of our TLS doors: there is one, it fits its key, the key is secret, and it is not about to end. */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
 import { DAY } from '../../base/clock.ts'

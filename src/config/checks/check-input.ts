@@ -1,6 +1,4 @@
-/**
- * What the checks that span several files are given.
- */
+/** What the checks that span several files are given. */
 import type { PoolSettings } from '../settings/pool-settings.ts'
 import type { ProviderSettings } from '../settings/provider-settings.ts'
 import type { ServerSettings } from '../settings/server-settings.ts'

@@ -1,9 +1,9 @@
 /**
  * Whether a regular expression of a rule is safe to run on every reply of every server.
  *
- * Refused are what cannot be compiled, backreferences, and a repetition inside a repetition (both can take
- * exponential time), and what is slow on hostile lines. The trial runs in `node:vm`, because only there can a running
- * expression be stopped.
+ * Refused are what cannot be compiled, backreferences, and a repetition inside a repetition (both can take exponential
+ * time), and what is slow on hostile lines. The trial runs in `node:vm`, because only there can a running expression be
+ * stopped.
  */
 import { createContext, Script, type Context } from 'node:vm'
 import { errorText } from '../../base/errors.ts'

@@ -1,6 +1,6 @@
 /**
- * Checks of `pools.yaml` against itself and the other files: every IP once, every name known, no circle of overflow,
- * no private address by accident.
+ * Checks of `pools.yaml` against itself and the other files: every IP once, every name known, no circle of overflow, no
+ * private address by accident.
  */
 import { networkInterfaces } from 'node:os'
 import { canonicalIp, isInNetwork, isLoopback } from '../../base/ip-address.ts'

@@ -1,6 +1,4 @@
-/**
- * The name that was probably meant: the nearest of the known ones by edit distance, or null when none is near.
- */
+/** The name that was probably meant: the nearest of the known ones by edit distance, or null when none is near. */
 
 /** A slip is one wrong, missing, added or swapped letter in three. */
 const LETTERS_PER_SLIP = 3

@@ -2,8 +2,8 @@
  * `providers.yaml`: mailbox providers, their limits, and the reply rules that shape paths (config/README.md
  * "providers.yaml", egress/README.md "Providers" and "Reply rules").
  *
- * Each provider comes out with every limit: its own, or that of the default block. Rules come out in the order in
- * which they are tried.
+ * Each provider comes out with every limit: its own, or that of the default block. Rules come out in the order in which
+ * they are tried.
  */
 import { z } from 'zod'
 import { DAY, MINUTE, SECOND } from '../../base/clock.ts'

@@ -1,6 +1,4 @@
-/**
- * Every value of a configuration with the place it comes from: a line of a file or drop-in, or the default. Pure.
- */
+/** Every value of a configuration with the place it comes from: a line of a file or drop-in, or the default. Pure. */
 import { valueText, type SettingDoc } from './setting-docs.ts'
 import { pathText, valueOf, type SourceNode, type SourcePath } from './source-tree.ts'
 

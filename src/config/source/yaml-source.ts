@@ -1,8 +1,8 @@
 /**
  * One YAML file, read strictly: bytes to a tree of values with positions, or to the mistakes in it.
  *
- * YAML 1.2 core, one document, one map at its root. Refused with line and column: text that is not UTF-8, files above
- * 1 MiB, duplicate keys, anchors, aliases, tags, merge keys, directives, several documents. After a syntax error only
+ * YAML 1.2 core, one document, one map at its root. Refused with line and column: text that is not UTF-8, files above 1
+ * MiB, duplicate keys, anchors, aliases, tags, merge keys, directives, several documents. After a syntax error only
  * that error is told, for what follows it would be nonsense. Never throws for the content of a file.
  */
 import { isUtf8 } from 'node:buffer'

@@ -1,6 +1,4 @@
-/**
- * htmlparser2's tokenizer over a whole text; what a caller does not ask for is passed over. Linear, never throws.
- */
+/** htmlparser2's tokenizer over a whole text; what a caller does not ask for is passed over. Linear, never throws. */
 import { Tokenizer } from 'htmlparser2'
 
 type Callbacks = ConstructorParameters<typeof Tokenizer>[1]

@@ -13,8 +13,8 @@ export interface MaskedTemplate {
 }
 
 /**
- * A letter, because after `&copy` in an attribute a value most often goes on with one, and then it is no entity
- * (WHATWG HTML, 13.2.5.73); a rare one, because no name of an entity should come about through it.
+ * A letter, because after `&copy` in an attribute a value most often goes on with one, and then it is no entity (WHATWG
+ * HTML, 13.2.5.73); a rare one, because no name of an entity should come about through it.
  */
 const MASK = 'Q'
 

@@ -1,6 +1,4 @@
-/**
- * A claimed message with the path it was given: from which IP, to which hosts, under which limits.
- */
+/** A claimed message with the path it was given: from which IP, to which hosts, under which limits. */
 import type { EgressIp } from '../../egress/ips/egress-ip.ts'
 import type { Lane } from '../../egress/shaping/shaping.ts'
 import type { Grant } from '../../store/records/queue-records.ts'

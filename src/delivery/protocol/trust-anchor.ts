@@ -3,8 +3,8 @@
  *
  * Pure; never throws. The certificates may come in any order and with others between; each link is checked by names,
  * signature, the right to sign, and dates; the host's own must be one for servers. Constraints on names and on the
- * length of the chain are not looked at: Node does not show them. The authority itself has to be in the chain (RFC
- * 7671 §5.2.2), or to stand whole in the record. RFC 7672 §3.1.2.
+ * length of the chain are not looked at: Node does not show them. The authority itself has to be in the chain (RFC 7671
+ * §5.2.2), or to stand whole in the record. RFC 7672 §3.1.2.
  */
 import { createPublicKey, X509Certificate, type KeyObject } from 'node:crypto'
 import { matches, type TlsaRecord } from '../../network/tlsa.ts'

@@ -29,9 +29,7 @@ interface KnownRoutesOptions {
   clock: Clock
 }
 
-/**
- * How late a change of the DNS is seen, beyond the time for which its answers are cached.
- */
+/** How late a change of the DNS is seen, beyond the time for which its answers are cached. */
 const FRESH_FOR = MINUTE
 const MOST_DOMAINS = 20_000
 const MOST_ROUTES = 20_000

@@ -9,10 +9,10 @@
  * | dot      | the reply to the final dot                | `unanswered`                                          |
  * | void     | the reply to a dot without a body         | the refusal that came before                          |
  *
- * The last piece of the body and the final dot leave only after all before them has left and the dot mark is
- * confirmed. With PIPELINING the envelope of the next message follows the dot at once. `void`: the host took DATA
- * though it had refused the message, so an empty one is ended. Each job ends exactly once. delivery/README.md "The SMTP
- * session" and "Stages".
+ * The last piece of the body and the final dot leave only after all before them has left and the dot mark is confirmed.
+ * With PIPELINING the envelope of the next message follows the dot at once. `void`: the host took DATA though it had
+ * refused the message, so an empty one is ended. Each job ends exactly once. delivery/README.md "The SMTP session" and
+ * "Stages".
  */
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { createBodySteps } from './body-steps.ts'

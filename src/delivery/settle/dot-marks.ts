@@ -1,8 +1,8 @@
 /**
  * The dot marks: the durable note that the final dot of a row may go out, committed before it does.
  *
- * What a thread asks for in one turn of its event loop is one verb. It goes to the store right behind the outcomes
- * that came sooner, to share their commit, and is answered when those are stored, too: so a connection has at most one
+ * What a thread asks for in one turn of its event loop is one verb. It goes to the store right behind the outcomes that
+ * came sooner, to share their commit, and is answered when those are stored, too: so a connection has at most one
  * message whose dot is out and whose outcome is not committed. While the store cannot commit, the question is asked
  * again every second, and no dot goes out: the thread gives up by itself and gives the row back. Rows whose mark was
  * answered are remembered until they come back: nobody knows whether their dots went out when their thread dies.

@@ -1,6 +1,4 @@
-/**
- * What an answer of the DNS without hosts means for one message. Pure. network/README.md "Mail hosts".
- */
+/** What an answer of the DNS without hosts means for one message. Pure. network/README.md "Mail hosts". */
 import { HOUR, MINUTE } from '../../base/clock.ts'
 import { unreachable } from '../../base/errors.ts'
 import { bounceFor } from '../../mail/reply/classify-reply.ts'

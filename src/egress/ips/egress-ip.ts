@@ -1,6 +1,4 @@
-/**
- * What the rest of the program knows of an egress IP, and how it asks for one. Plain data.
- */
+/** What the rest of the program knows of an egress IP, and how it asks for one. Plain data. */
 import type { Pool } from '../../config/settings/pool-settings.ts'
 import type { Stream } from '../../mail/message.ts'
 import type { WaitingFor } from '../../store/records/queue-records.ts'

@@ -1,6 +1,4 @@
-/**
- * An IP and its warmup as the API and the command line show them (http/README.md "IPs" and "Warmup"). Pure.
- */
+/** An IP and its warmup as the API and the command line show them (http/README.md "IPs" and "Warmup"). Pure. */
 import { DAY } from '../../base/clock.ts'
 import { startOfUtcDay, utcDay } from '../../base/utc-day.ts'
 import type { DayCount } from './allowance.ts'

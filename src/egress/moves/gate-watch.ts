@@ -1,6 +1,4 @@
-/**
- * The gates within a day: figures of the last hour and blocks pause the warmup of an IP (egress/README.md "Gates").
- */
+/** The gates within a day: figures of the last hour and blocks pause the warmup of an IP (egress/README.md "Gates"). */
 import { DAY, HOUR } from '../../base/clock.ts'
 import type { KnownIp } from '../ips/known-ip.ts'
 import { judgeHour } from '../warmup/warmup-gates.ts'

@@ -1,6 +1,4 @@
-/**
- * Suspensions of an IP, and the ends of pauses and suspensions: one timer on the earliest end of all IPs.
- */
+/** Suspensions of an IP, and the ends of pauses and suspensions: one timer on the earliest end of all IPs. */
 import type { IpRecord } from '../../store/records/warmup-records.ts'
 import { auditRow, canMove, moveIp, type MovedIp } from '../warmup/warmup-states.ts'
 import type { IpParts } from '../ips/ip-parts.ts'

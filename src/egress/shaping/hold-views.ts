@@ -1,6 +1,4 @@
-/**
- * What holds paths, lanes and IPs back, for lists, statistics and `explain`: as data and in sentences. Pure.
- */
+/** What holds paths, lanes and IPs back, for lists, statistics and `explain`: as data and in sentences. Pure. */
 import { rateText } from '../../config/settings/field-types.ts'
 import type { ProviderLimits, ProviderSettings } from '../../config/settings/provider-settings.ts'
 import { isProbing, waitLeft } from './back-off.ts'

@@ -1,6 +1,4 @@
-/**
- * The message rates of paths and pools, both of which must have a token (egress/README.md "Rates"). In memory only.
- */
+/** The message rates of paths and pools, both of which must have a token (egress/README.md "Rates"). In memory only. */
 import { LRUCache } from 'lru-cache'
 import { SECOND } from '../../base/clock.ts'
 import {

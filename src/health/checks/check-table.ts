@@ -1,6 +1,4 @@
-/**
- * The table of all checks (health/README.md "Checks"), in the order in which they are shown.
- */
+/** The table of all checks (health/README.md "Checks"), in the order in which they are shown. */
 import { checkBackup, checkConfig } from './check-files.ts'
 import { checkBlocklists } from './check-blocklists.ts'
 import { checkClock, checkDisk, checkSecrets } from './check-host.ts'

@@ -1,6 +1,4 @@
-/**
- * The doors of this server, as its own machine reaches them. Pure.
- */
+/** The doors of this server, as its own machine reaches them. Pure. */
 import type { ServerSettings } from '../../config/settings/server-settings.ts'
 
 export interface Door {

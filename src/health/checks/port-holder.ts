@@ -1,6 +1,4 @@
-/**
- * Which program listens at a port of this machine, by `ss`. Never rejects.
- */
+/** Which program listens at a port of this machine, by `ss`. Never rejects. */
 import { execFile } from 'node:child_process'
 import { SECOND } from '../../base/clock.ts'
 

@@ -1,6 +1,4 @@
-/**
- * Runs checks in parallel, each for 15 s at most. Never rejects: a check that does not end, or fails, is a finding.
- */
+/** Runs checks in parallel, each for 15 s at most. Never rejects: a check that does not end, or fails, is a finding. */
 import { SECOND } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import { verdicts, type HealthFinding } from './finding.ts'

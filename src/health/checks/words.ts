@@ -1,6 +1,4 @@
-/**
- * Sizes and times as findings say them. Pure.
- */
+/** Sizes and times as findings say them. Pure. */
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB'] as const

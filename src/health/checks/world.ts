@@ -96,8 +96,8 @@ export interface DatabaseFacts {
 export interface HealthCheck {
   id: string
   /**
-   * server: asks what only the running server knows. outside: only means something from another process.
-   * anywhere: both may run it.
+   * server: asks what only the running server knows. outside: only means something from another process. anywhere: both
+   * may run it.
    */
   place: 'server' | 'outside' | 'anywhere'
   run(world: CheckWorld): Promise<HealthFinding[]>

@@ -1,6 +1,4 @@
-/**
- * Who asks: an API key, or the administrator on the admin socket.
- */
+/** Who asks: an API key, or the administrator on the admin socket. */
 
 export interface Principal {
   /** null: no key, the administrator. */

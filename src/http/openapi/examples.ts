@@ -1,6 +1,6 @@
 /**
- * Examples for the OpenAPI document, by method and path, and by kind of event; the tests hold each against the
- * schema of its place.
+ * Examples for the OpenAPI document, by method and path, and by kind of event; the tests hold each against the schema
+ * of its place.
  */
 import type { WebhookEventKind } from '../../mail/event.ts'
 import { IP_EXAMPLES } from './ip-examples.ts'

@@ -1,6 +1,4 @@
-/**
- * Examples of the IP routes for the OpenAPI document: those of http/README.md "IPs".
- */
+/** Examples of the IP routes for the OpenAPI document: those of http/README.md "IPs". */
 
 const WARMUP = {
   status: 'warming',

@@ -1,6 +1,4 @@
-/**
- * For administrators: the queue as a whole, paths, pools, and where the mail of a domain goes.
- */
+/** For administrators: the queue as a whole, paths, pools, and where the mail of a domain goes. */
 import type { z } from 'zod'
 import { secondsOrNull } from '../../api/fields.ts'
 import { camelFields, snakeFields, withoutNulls, type CamelFields } from '../../api/names.ts'

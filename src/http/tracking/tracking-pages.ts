@@ -1,6 +1,4 @@
-/**
- * The few pages that a reader of a mail may see: plain html without scripts, styles or cookies.
- */
+/** The few pages that a reader of a mail may see: plain html without scripts, styles or cookies. */
 
 export interface Page {
   status: number

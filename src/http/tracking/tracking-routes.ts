@@ -115,8 +115,8 @@ function isPrefetch(ctx: RequestContext): boolean {
 }
 
 /**
- * A target as a header takes it: its bytes, but what is not printable US-ASCII percent-encoded as UTF-8 (RFC 3986
- * §2.5, RFC 9110 §5.5). So no line end and no control character gets there.
+ * A target as a header takes it: its bytes, but what is not printable US-ASCII percent-encoded as UTF-8 (RFC 3986 §2.5,
+ * RFC 9110 §5.5). So no line end and no control character gets there.
  */
 function headerText(target: string): string {
   return target.replace(/[^\x20-\x7e]+/g, (text) =>

@@ -1,6 +1,4 @@
-/**
- * What acceptance refuses, as SMTP replies (inbound/README.md "Submission", RFC 3463).
- */
+/** What acceptance refuses, as SMTP replies (inbound/README.md "Submission", RFC 3463). */
 import type { ServiceError, ServiceErrorCode } from '../../base/errors.ts'
 import { smtpRefusal, temporaryFailure, type SmtpRefusal } from '../smtp-refusal.ts'
 

@@ -1,6 +1,4 @@
-/**
- * An SMTP reply and the stage of the dialogue it belongs to (RFC 5321 §4.2, RFC 3463).
- */
+/** An SMTP reply and the stage of the dialogue it belongs to (RFC 5321 §4.2, RFC 3463). */
 
 /** Where in the dialogue something happened; `dot` is the final dot after the message body. */
 export type SmtpStage = 'connect' | 'banner' | 'ehlo' | 'starttls' | 'mail' | 'rcpt' | 'data' | 'dot'

@@ -43,8 +43,8 @@ function enhancedCodesIn(text: string): string[] {
 }
 
 /**
- * The code that says most: what the remote server said goes before the summary of the server that reports, unless it
- * is the vaguer one.
+ * The code that says most: what the remote server said goes before the summary of the server that reports, unless it is
+ * the vaguer one.
  */
 export function statedStatus(field: string, diagnostic: string): string | null {
   const summary = enhancedCodesIn(field)[0]

@@ -1,6 +1,4 @@
-/**
- * Names of mailing lists, which are scopes of the suppression list (http/README.md "Suppressions"). Pure.
- */
+/** Names of mailing lists, which are scopes of the suppression list (http/README.md "Suppressions"). Pure. */
 
 /** The scope of every list and of mail that belongs to none. */
 export const EVERY_LIST = 'all'

@@ -1,6 +1,4 @@
-/**
- * The clicks of the last seconds, by message, so that a burst of them is seen (messages/README.md "Hits"). Bounded.
- */
+/** The clicks of the last seconds, by message, so that a burst of them is seen (messages/README.md "Hits"). Bounded. */
 import { isOfBurst, SAME_RUN_WITHIN, TWO_NETWORKS_WITHIN, type Click, type ClickRun } from './machine-hits.ts'
 
 interface RecentClicks {

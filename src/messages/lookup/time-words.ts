@@ -1,6 +1,4 @@
-/**
- * Times as people say them: `in 14 minutes`. Pure.
- */
+/** Times as people say them: `in 14 minutes`. Pure. */
 import { DAY, HOUR, MINUTE, SECOND } from '../../base/clock.ts'
 
 const UNITS: readonly [name: string, milliseconds: number][] = [

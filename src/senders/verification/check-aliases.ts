@@ -2,8 +2,8 @@
  * The records that lead a name of the domain to this server: return path and tracking host (senders/README.md "Checks
  * of a domain").
  *
- * Effects are checked: an alias may take several steps, and other records that lead to the same place do as well.
- * Never throws for what the DNS holds.
+ * Effects are checked: an alias may take several steps, and other records that lead to the same place do as well. Never
+ * throws for what the DNS holds.
  */
 import type { MxRecord, Resolver } from '../../network/resolver.ts'
 import type { DomainRecord } from '../../store/records/sender-records.ts'

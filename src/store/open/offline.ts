@@ -1,6 +1,4 @@
-/**
- * What commands do to a database whose server is stopped. The one place to extend when another engine comes.
- */
+/** What commands do to a database whose server is stopped. The one place to extend when another engine comes. */
 export { migrateNow, planMigration, verifyDatabase } from '../sqlite/backup/offline.ts'
 export type { MigrationPlan } from '../sqlite/engine/migrate.ts'
 export { restoreBackup } from '../sqlite/backup/restore.ts'

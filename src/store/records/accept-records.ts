@@ -1,6 +1,4 @@
-/**
- * What goes into acceptance and what comes out. Conventions as in `records.ts`.
- */
+/** What goes into acceptance and what comes out. Conventions as in `records.ts`. */
 import type { Mailbox, StoredContent, Stream, Variables } from '../../mail/message.ts'
 import type { PackedContent } from './packed-content.ts'
 import type { QueuedRows } from './queue-records.ts'

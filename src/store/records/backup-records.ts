@@ -1,6 +1,4 @@
-/**
- * Backups: what stands in one, and how far one is that is being written.
- */
+/** Backups: what stands in one, and how far one is that is being written. */
 
 export interface BackupFile {
   bytes: number

@@ -1,6 +1,4 @@
-/**
- * Opens, clicks and unsubscribes. Conventions as in `records.ts`.
- */
+/** Opens, clicks and unsubscribes. Conventions as in `records.ts`. */
 import type { Unsubscribe, Variables } from '../../mail/message.ts'
 
 /** An open or a click, as it came. */

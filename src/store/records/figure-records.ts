@@ -1,6 +1,4 @@
-/**
- * Counts for metrics. Conventions as in `records.ts`.
- */
+/** Counts for metrics. Conventions as in `records.ts`. */
 export interface StoreFigures {
   /** Bytes on the disk. */
   database: number

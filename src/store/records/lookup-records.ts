@@ -1,6 +1,4 @@
-/**
- * Messages and batches as they are looked up and acted on. Conventions as in `records.ts`.
- */
+/** Messages and batches as they are looked up and acted on. Conventions as in `records.ts`. */
 import type { Bounce, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
 import type { EventKind } from '../../mail/event.ts'
 import type { MessageState, Stream, Variables } from '../../mail/message.ts'

@@ -1,6 +1,4 @@
-/**
- * What mail that came back says about a message, and what became of it. Conventions as in `records.ts`.
- */
+/** What mail that came back says about a message, and what became of it. Conventions as in `records.ts`. */
 import type { Suppression } from '../../mail/reply/classify-reply.ts'
 import type { Bounce } from '../../mail/reply/delivery-outcome.ts'
 

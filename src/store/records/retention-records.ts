@@ -1,6 +1,4 @@
-/**
- * Retention: what is asked of one slice, and what it did. Conventions as in `records.ts`.
- */
+/** Retention: what is asked of one slice, and what it did. Conventions as in `records.ts`. */
 
 /** A part of a table, from its oldest rows on. */
 export interface ForgetRequest {

@@ -1,6 +1,6 @@
 /**
- * API keys, sending domains and their DKIM keys: plain data, the same for every engine. Times are Unix
- * milliseconds, byte strings are Uint8Array, identifiers carry their prefix.
+ * API keys, sending domains and their DKIM keys: plain data, the same for every engine. Times are Unix milliseconds,
+ * byte strings are Uint8Array, identifiers carry their prefix.
  */
 import type { ServiceEvent } from '../../mail/event.ts'
 

@@ -1,6 +1,6 @@
 /**
- * What outbound TLS has to remember: MTA-STS policies, hosts whose STARTTLS failed, results for TLS-RPT.
- * Conventions as in `records.ts`.
+ * What outbound TLS has to remember: MTA-STS policies, hosts whose STARTTLS failed, results for TLS-RPT. Conventions as
+ * in `records.ts`.
  */
 
 /** Cached past failures of DNS and web server until it expires (RFC 8461 §3.3, §5.1). */

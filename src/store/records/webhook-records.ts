@@ -1,6 +1,4 @@
-/**
- * Webhook endpoints and the deliveries on their way to them. Conventions as in `records.ts`.
- */
+/** Webhook endpoints and the deliveries on their way to them. Conventions as in `records.ts`. */
 import type { EventKind } from '../../mail/event.ts'
 
 export const INCLUDED_FIELDS = [

@@ -1,6 +1,4 @@
-/**
- * How the main thread calls the verbs of retention.
- */
+/** How the main thread calls the verbs of retention. */
 import type { Store } from '../store.ts'
 import type { Call } from './verbs.ts'
 import type { createRetentionReadVerbs, createRetentionWriteVerbs } from './retention/retention-verbs.ts'

@@ -1,6 +1,4 @@
-/**
- * Reads contents, render facts and signing keys in a delivery thread, over a connection that cannot write.
- */
+/** Reads contents, render facts and signing keys in a delivery thread, over a connection that cannot write. */
 import { identifierFromBytes } from '../../base/identifier.ts'
 import type { RenderFacts, StoredContent, Stream } from '../../mail/message.ts'
 import type { ContentReader, ReadAhead, SealedSigningKey } from '../content-reader.ts'

@@ -1,6 +1,4 @@
-/**
- * Entry of the thread of a quick check: posts what SQLite says, null for nothing, and ends.
- */
+/** Entry of the thread of a quick check: posts what SQLite says, null for nothing, and ends. */
 import { parentPort, workerData } from 'node:worker_threads'
 import Database from 'better-sqlite3'
 

@@ -1,6 +1,4 @@
-/**
- * API keys: only the SHA-256 of a key is stored, and by it a key is found. A revoked key keeps its row.
- */
+/** API keys: only the SHA-256 of a key is stored, and by it a key is found. A revoked key keeps its row. */
 import type { Database } from 'better-sqlite3'
 import { ServiceError } from '../../../base/errors.ts'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'

@@ -1,6 +1,4 @@
-/**
- * Rows of domains, to and from records. A removed domain keeps its row; only the functions that say so find it.
- */
+/** Rows of domains, to and from records. A removed domain keeps its row; only the functions that say so find it. */
 import type { Database } from 'better-sqlite3'
 import type { DomainRecord, DomainState, RecordCheck } from '../../records/sender-records.ts'
 import { createDkimKeys } from './dkim-keys.ts'

@@ -1,6 +1,4 @@
-/**
- * Sending domains, their keys, and what the last check of their DNS records found.
- */
+/** Sending domains, their keys, and what the last check of their DNS records found. */
 import type { Database } from 'better-sqlite3'
 import { ServiceError } from '../../../base/errors.ts'
 import type {

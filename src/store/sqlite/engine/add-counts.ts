@@ -1,6 +1,4 @@
-/**
- * Adds counts of one kind to a sum; what is left out is 0. Never throws.
- */
+/** Adds counts of one kind to a sum; what is left out is 0. Never throws. */
 export function addCounts<Name extends string>(
   sum: Partial<Record<Name, number>>,
   more: Readonly<Partial<Record<Name, number>>>,

@@ -1,6 +1,4 @@
-/**
- * Identifiers as they are stored: the 16 bytes behind the prefix (base/identifier.ts).
- */
+/** Identifiers as they are stored: the 16 bytes behind the prefix (base/identifier.ts). */
 import { identifierToBytes, type IdentifierPrefix } from '../../../base/identifier.ts'
 
 /** The bytes of an identifier that our own code made; throws for anything else. */

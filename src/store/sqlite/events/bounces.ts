@@ -1,6 +1,4 @@
-/**
- * Why a message ended without delivery. Written once for each message, with the change of its state.
- */
+/** Why a message ended without delivery. Written once for each message, with the change of its state. */
 import type { Database } from 'better-sqlite3'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
 

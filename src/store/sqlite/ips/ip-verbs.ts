@@ -1,6 +1,4 @@
-/**
- * The verbs of dedicated IPs and outbound TLS: the part of the table in `verbs.ts` that is about them.
- */
+/** The verbs of dedicated IPs and outbound TLS: the part of the table in `verbs.ts` that is about them. */
 import type { Database } from 'better-sqlite3'
 import { createPeekAllowance, createReserveAllowance } from './allowance.ts'
 import { createForgetIpHistory } from './forget-ip-history.ts'

@@ -1,6 +1,4 @@
-/**
- * What paths are under (limits, suspensions), kept so that a restart forgets none of it. The state is opaque here.
- */
+/** What paths are under (limits, suspensions), kept so that a restart forgets none of it. The state is opaque here. */
 import type { Database } from 'better-sqlite3'
 import type { PathStateRecord } from '../../records/warmup-records.ts'
 

@@ -1,6 +1,4 @@
-/**
- * MTA-STS policies of recipient domains, as they were fetched (RFC 8461 §3.3), and hosts whose STARTTLS failed.
- */
+/** MTA-STS policies of recipient domains, as they were fetched (RFC 8461 §3.3), and hosts whose STARTTLS failed. */
 import type { Database } from 'better-sqlite3'
 import type { PlainMemory, StsPolicyRecord } from '../../records/tls-records.ts'
 

@@ -1,6 +1,4 @@
-/**
- * Batches: what became of the messages of one request.
- */
+/** Batches: what became of the messages of one request. */
 import type { Database } from 'better-sqlite3'
 import { identifierToBytes } from '../../../base/identifier.ts'
 import type { MessageState } from '../../../mail/message.ts'

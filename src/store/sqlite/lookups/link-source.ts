@@ -1,6 +1,4 @@
-/**
- * What the links of one message are found again by: its values, and which content they go into.
- */
+/** What the links of one message are found again by: its values, and which content they go into. */
 import type { Database } from 'better-sqlite3'
 import type { LinkSource } from '../../records/engagement-records.ts'
 import { createFindTrackingHost } from '../domains/domain-rows.ts'

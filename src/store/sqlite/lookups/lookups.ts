@@ -1,6 +1,4 @@
-/**
- * What is known of a message, for lookup. Reads only what was committed.
- */
+/** What is known of a message, for lookup. Reads only what was committed. */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'

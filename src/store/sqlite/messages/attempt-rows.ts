@@ -1,6 +1,4 @@
-/**
- * The row of a try: `attempts`, written once and read back as it was given.
- */
+/** The row of a try: `attempts`, written once and read back as it was given. */
 import type { Database } from 'better-sqlite3'
 import type { DeliveryAttempt, TlsFacts } from '../../../mail/reply/delivery-outcome.ts'
 

@@ -1,6 +1,4 @@
-/**
- * A message as lookup and search show it, read from its row and all that stands beside it.
- */
+/** A message as lookup and search show it, read from its row and all that stands beside it. */
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { BounceType } from '../../../mail/reply/delivery-outcome.ts'
 import type { MessageState, Stream, Variables } from '../../../mail/message.ts'

@@ -1,6 +1,4 @@
-/**
- * The sample of reports that name none of our messages: the newest few, for the operator to look at.
- */
+/** The sample of reports that name none of our messages: the newest few, for the operator to look at. */
 import type { Database } from 'better-sqlite3'
 import type { UnmatchedReport } from '../../records/report-records.ts'
 

@@ -1,7 +1,7 @@
 /**
  * Claiming: due rows go under a lease to this process. A lease is (epoch, claim, until); epoch and claim are the fence.
- * The claim is counted here, in memory. A new process begins at 1 again, under an epoch of its own. A group of
- * verbs that is undone and run again uses new numbers, so there are gaps.
+ * The claim is counted here, in memory. A new process begins at 1 again, under an epoch of its own. A group of verbs
+ * that is undone and run again uses new numbers, so there are gaps.
  *
  *   waiting -> sending      claimDue, claimUnrouted: due, unexpired, and its key was asked for
  *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile

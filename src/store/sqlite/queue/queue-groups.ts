@@ -1,6 +1,4 @@
-/**
- * What waits, in groups: one step of the walk at a time.
- */
+/** What waits, in groups: one step of the walk at a time. */
 import type { Database } from 'better-sqlite3'
 import type { QueueFilter, QueueGroup, QueueGrouping } from '../../../mail/waiting-mail.ts'
 import { createWaitingRowsWalk, type WaitingRow, type WalkPosition } from './waiting-rows.ts'

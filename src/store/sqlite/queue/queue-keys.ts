@@ -3,9 +3,9 @@
  *
  * The index `messages_queue` begins with the key and goes on with the due time. From the end of one key (a due time
  * that no row has) a single seek leads to the first row of the next, which says when that one is due; its rows are
- * counted along the index alone, up to the number of the page. So a page costs its keys (about 15 µs each, at most
- * 100) and its counted rows (about 0.1 µs each), however many rows wait: with 10,000 rows a page it ends within
- * 3 ms. With `none` nothing is counted. For `limit +?` see claim.ts.
+ * counted along the index alone, up to the number of the page. So a page costs its keys (about 15 µs each, at most 100)
+ * and its counted rows (about 0.1 µs each), however many rows wait: with 10,000 rows a page it ends within 3 ms. With
+ * `none` nothing is counted. For `limit +?` see claim.ts.
  */
 import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'

@@ -1,6 +1,4 @@
-/**
- * What a verb brought into the queue, added up by queue key for the scheduler's directory.
- */
+/** What a verb brought into the queue, added up by queue key for the scheduler's directory. */
 import { UNROUTED, type QueuedRows, type QueueKey, type QueueKeyState } from '../../records/queue-records.ts'
 
 export interface QueuedTally {

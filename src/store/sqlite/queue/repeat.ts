@@ -1,6 +1,4 @@
-/**
- * A message that ended without delivery as a request of its own again: the same mail to the same recipient.
- */
+/** A message that ended without delivery as a request of its own again: the same mail to the same recipient. */
 import type { Database } from 'better-sqlite3'
 import { identifierToBytes, newIdentifier } from '../../../base/identifier.ts'
 import type { MessageState } from '../../../mail/message.ts'

@@ -1,6 +1,4 @@
-/**
- * The verbs of retention: the part of the table in `verbs.ts` that is about it.
- */
+/** The verbs of retention: the part of the table in `verbs.ts` that is about it. */
 import type { Database } from 'better-sqlite3'
 import { createEraseRecipient } from './erase-recipient.ts'
 import { createForgetEvents } from './event-removal.ts'

@@ -1,6 +1,4 @@
-/**
- * How much one call of retention does: so many rows at most, and so long: it shares the store with everybody.
- */
+/** How much one call of retention does: so many rows at most, and so long: it shares the store with everybody. */
 
 /** Well below the 50 ms of store/README.md "Retention": somebody's acceptance waits meanwhile. */
 const MOST_MILLISECONDS = 12

@@ -1,6 +1,4 @@
-/**
- * Whether mail may go to an address, and the end of a message that may not: state, bounce and events together.
- */
+/** Whether mail may go to an address, and the end of a message that may not: state, bounce and events together. */
 import type { Database } from 'better-sqlite3'
 import { newIdentifier } from '../../../base/identifier.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'

@@ -1,6 +1,6 @@
 /**
- * The suppression list: adding, removing and listing addresses nothing is sent to. An address is kept in its
- * comparable form; each is there once for a list and a scope.
+ * The suppression list: adding, removing and listing addresses nothing is sent to. An address is kept in its comparable
+ * form; each is there once for a list and a scope.
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes } from '../../../base/identifier.ts'

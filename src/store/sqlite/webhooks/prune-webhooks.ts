@@ -1,7 +1,7 @@
 /**
  * Forgetting webhook deliveries whose time is over, with their attempts: those that ended long enough ago, and all of
- * removed endpoints, which go themselves at last. So many at most at a time. What is being posted stays until
- * its lease is over; the number of a deleted row may be given again, so results name their delivery.
+ * removed endpoints, which go themselves at last. So many at most at a time. What is being posted stays until its lease
+ * is over; the number of a deleted row may be given again, so results name their delivery.
  */
 import type { Database } from 'better-sqlite3'
 import type { PruneWebhooksRequest } from '../../records/webhook-records.ts'

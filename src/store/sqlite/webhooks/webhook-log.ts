@@ -1,6 +1,4 @@
-/**
- * What became of webhook deliveries: the list of an endpoint's, newest first, and one of them with every attempt.
- */
+/** What became of webhook deliveries: the list of an endpoint's, newest first, and one of them with every attempt. */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type {
