@@ -4,7 +4,7 @@
 import Sqlite from 'better-sqlite3'
 import { createKeyRing } from '../../src/base/key-ring.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
-import { addErasedAddress } from '../../src/store/sqlite/engine/erased-address.ts'
+import { addErasedAddress } from '../../src/store/sqlite/engine/stored-address.ts'
 import { createWriteVerbs } from '../../src/store/sqlite/verbs.ts'
 import { sealSecret } from '../../src/webhooks/endpoint-secret.ts'
 import { verifiedDomain } from '../delivery/start-engine.ts'
@@ -18,20 +18,17 @@ export function startingImage(): Buffer {
   const database = new Sqlite(emptyDatabase())
   addErasedAddress(database, undefined)
   const verbs = createWriteVerbs({ writer: database, reader: database, close: () => {} })
-  for (const name of [...SENDERS, SMALL_SENDER]) verbs.addDomain({ domain: verifiedDomain(name, []), most: null })
+  for (const name of [...SENDERS, SMALL_SENDER]) verbs.addDomain(verifiedDomain(name, []), null)
   const id = newIdentifier('wh', BEGINS_AT)
   verbs.addWebhookEndpoint({
-    endpoint: {
-      id,
-      url: 'http://hooks.test/',
-      events: ['*'],
-      include: [],
-      description: null,
-      status: 'enabled',
-      sealedSecret: sealSecret(createKeyRing(MASTER_KEY), id, 'secret'),
-      createdAt: BEGINS_AT,
-    },
-    most: null,
+    id,
+    url: 'http://hooks.test/',
+    events: ['*'],
+    include: [],
+    description: null,
+    status: 'enabled',
+    sealedSecret: sealSecret(createKeyRing(MASTER_KEY), id, 'secret'),
+    createdAt: BEGINS_AT,
   })
   const image = database.serialize()
   database.close()

@@ -7,10 +7,10 @@
  */
 import Sqlite, { type Database } from 'better-sqlite3'
 import { createThreadChannel } from '../../src/base/threads/thread-channel.ts'
-import { addErasedAddress } from '../../src/store/sqlite/engine/erased-address.ts'
+import { addErasedAddress } from '../../src/store/sqlite/engine/stored-address.ts'
 import { migrate } from '../../src/store/sqlite/engine/migrate.ts'
 import { serveVerbs } from '../../src/store/sqlite/serve-verbs.ts'
-import { createStoreCalls } from '../../src/store/sqlite/sqlite-store.ts'
+import { createStoreCalls } from '../../src/store/sqlite/store-calls.ts'
 import { CLOSE_CALL } from '../../src/store/sqlite/thread-messages.ts'
 import type { Store } from '../../src/store/store.ts'
 import { createPorts, type LinkOptions } from './threads.ts'
@@ -105,12 +105,12 @@ const LOCATION = { commitLingerMilliseconds: 8, commitMostRows: 1_000, walMaxByt
 export function openSimulatedStore({ database }: SimulatedDisk, threads: StoreThreads): Store {
   const { time, main, thread, open } = threads
   const [near, far] = createPorts(time, [main, thread], threads)
-  serveVerbs({ writer: database, reader: database, close: () => {} }, far, LOCATION)
+  const verbs = serveVerbs({ writer: database, reader: database, close: () => {} }, far, LOCATION)
   const channel = createThreadChannel(near)
   const ask: typeof channel.call = (...asked) => {
     open.count++
-    threads.onCall(asked[0], asked[1])
+    threads.onCall(asked[0], (asked[1] as unknown[])[0])
     return channel.call(...asked).finally(() => void open.count--)
   }
-  return { ...createStoreCalls(ask), close: async () => void (await channel.call(CLOSE_CALL, undefined)) }
+  return { ...createStoreCalls(ask, verbs), close: async () => void (await channel.call(CLOSE_CALL, undefined)) }
 }

@@ -7,7 +7,7 @@
 import type { Database } from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import type { MessagePage, SearchMessagesRequest } from '../../src/store/records/lookup-records.ts'
-import { MOST_ROWS_READ } from '../../src/store/sqlite/engine/bounded-walk.ts'
+import { MOST_ROWS_READ } from '../../src/store/sqlite/engine/pages.ts'
 import { openDatabase } from '../../src/store/sqlite/engine/database.ts'
 import { createSearchMessages } from '../../src/store/sqlite/lookups/search.ts'
 import { anything } from './search-cases.ts'

@@ -1,4 +1,4 @@
-/** What goes into acceptance and what comes out. Conventions as in `records.ts`. */
+/** What goes into acceptance and what comes out. */
 import type { Mailbox, StoredContent, Stream, Variables } from '../../mail/message.ts'
 import type { PackedContent } from './packed-content.ts'
 import type { QueuedRows } from './queue-records.ts'
@@ -80,3 +80,24 @@ export interface ReplayedAnswer {
 }
 
 export type IdempotencyLookup = { kind: 'new' } | ({ kind: 'replayed' } & ReplayedAnswer) | { kind: 'mismatch' }
+
+export interface AcceptVerbs {
+  /**
+   * All messages of a request with their content, `email.accepted` events, batch and idempotency key, or none. A
+   * message whose address is on the list (scope `all`, or the list of its content) ends as suppressed with its
+   * `email.bounced` event. A key that was used within 24 h stores nothing.
+   */
+  acceptMessages(request: AcceptRequest): Promise<AcceptResult>
+  /** What a used idempotency key stands for; 24 h after `now` minus its age it is new again. */
+  findIdempotent(entry: IdempotencyEntry, now: number): Promise<IdempotencyLookup>
+  /** For requests that store no message: keeps the answer, unless the key is there already. */
+  keepAnswer(entry: IdempotencyEntry, answer: KeptAnswer, now: number): Promise<void>
+  /** Idempotency keys older than 24 h are forgotten; at most `limit`; returns how many. */
+  forgetAnswers(now: number, limit: number): Promise<number>
+  /**
+   * The request that would send a bounced or expired message again, with its whole content, under a new message id and
+   * with as long a lifetime from `now` on; null when there is no such message, it did not end so, or its content is
+   * gone.
+   */
+  requestToRepeat(id: string, now: number): Promise<Omit<AcceptRequest, 'now' | 'apiKeyId' | 'idempotency'> | null>
+}

@@ -1,12 +1,19 @@
-/**
- * What claims, leases and outcomes of messages carry: plain data, the same for every engine. Times are Unix
- * milliseconds, byte strings are Uint8Array, identifiers carry their prefix.
- */
+/** What claims, leases and outcomes of messages carry, and the verbs of the queue. */
 import type { DeliveryAttempt, DeliveryOutcome } from '../../mail/reply/delivery-outcome.ts'
 import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
 import type { ServiceEvent } from '../../mail/event.ts'
 import type { Stream } from '../../mail/message.ts'
-import type { Grant, QueueKey, WaitingFor } from './queue-records.ts'
+import type {
+  ExpiredMessage,
+  Grant,
+  QueueKey,
+  QueueKeyPage,
+  QueueKeyState,
+  QueuedRows,
+  RouteAssignment,
+  WaitingFor,
+} from './queue-records.ts'
+import type { QueueAction, QueueFilter, QueueGroup, QueueGrouping } from '../../mail/waiting-mail.ts'
 
 /** One claim of a row. A row that is claimed again has a new one: who shows the old one holds nothing any more. */
 export interface RowClaim {
@@ -62,7 +69,7 @@ export interface LeasedRow extends RowClaim {
   isMarked: boolean
 }
 
-export interface LeasedPage {
+interface LeasedPage {
   rows: LeasedRow[]
   /** Where the next page begins; null: this was the last. */
   next: LeasedPosition | null
@@ -127,7 +134,7 @@ export interface OutcomeRecord extends RowClaim {
   transcript: string | null
 }
 
-export interface RecordOutcomesRequest {
+interface RecordOutcomesRequest {
   epoch: number
   now: number
   outcomes: OutcomeRecord[]
@@ -148,4 +155,73 @@ export interface QueueSummary {
   sending: number
   /** Due time of the oldest waiting message that is due, or null. */
   oldestDueAt: number | null
+}
+
+/** What the dispatcher does to rows, and what is done to all that waits. */
+export interface QueueVerbs {
+  /** Raises the epoch and makes every message and webhook delivery that an older epoch held due again. */
+  beginEpoch(now: number, uncertainAt: number): Promise<EpochStart>
+  /**
+   * Due and unexpired rows of these keys, leased: no row has two holders while a lease holds. Each gets a claim of its
+   * own; the verbs below change nothing for an older claim of the row.
+   */
+  claimDue(request: ClaimRequest): Promise<ClaimResult>
+  /** Due rows of one recipient domain that have no route yet, leased. */
+  claimUnrouted(request: {
+    domain: string
+    now: number
+    epoch: number
+    leaseUntil: number
+    limit: number
+  }): Promise<ClaimedMessage[]>
+  /** Recipient domains with waiting rows and no route, the longest due first, and when their first row is due. */
+  unroutedDomains(limit: number): Promise<{ domain: string; earliestAt: number }[]>
+  /**
+   * The domains' waiting rows without a route move to it, in parts that hold nobody up; later mail to them is queued
+   * under it at once. Returns how many rows came under which keys.
+   */
+  assignRoutes(assignments: RouteAssignment[]): Promise<QueueKeyState[]>
+  /** A walk over all keys with waiting rows, in pages: at most about `mostRows` rows are counted for one. */
+  queueKeys(after: QueueKey | null, mostRows: number): Promise<QueueKeyPage>
+  /** Back to the queue without an attempt; rows of another epoch or claim are left alone. */
+  unclaim(request: UnclaimRequest): Promise<void>
+  /** The final dots of these rows may go out once this has resolved, but for the claims that hold nothing any more. */
+  markDotSent(epoch: number, rows: RowClaim[]): Promise<{ stale: number[] }>
+  /**
+   * Attempt, state or next time, refund, statistics, suppression, events and one webhook delivery per subscribed
+   * endpoint, together. Repeating it changes nothing. A row that is no longer held by this epoch and claim gets its
+   * attempt recorded and nothing else, except that `delivered` still ends a row which waits.
+   */
+  recordOutcomes(request: RecordOutcomesRequest): Promise<void>
+  /** Those of these rows that their claims still hold keep their lease until `leaseUntil`. */
+  renewLeases(epoch: number, rows: RowClaim[], leaseUntil: number): Promise<void>
+  /** Rows under lease of this epoch. One whose lease is renewed between two pages may come twice. */
+  leasedRows(epoch: number, after: LeasedPosition | null, limit: number): Promise<LeasedPage>
+  /**
+   * Rows whose lease has lapsed (by the clock of leases) are due at `now`; those with a dot mark at `uncertainAt`,
+   * marked as possible duplicates. Returns how many.
+   */
+  recoverLapsedLeases(leasesBefore: number, now: number, uncertainAt: number): Promise<number>
+  /** Waiting rows past their lifetime end as `expired` with their event; at most `limit`; returns which. */
+  expireDue(now: number, limit: number): Promise<ExpiredMessage[]>
+  /** Rows that should have ended or moved long ago: waiting beyond their lifetime, leased for too long. */
+  watchQueue(overdueBefore: number, leasedBefore: number): Promise<{ overdue: number; stuck: number }>
+  /** Waiting messages of pools that are not in `known` move to `target`; returns how many by pool. */
+  moveOrphans(known: string[], target: string): Promise<{ pool: string; messages: number }[]>
+  /** Waiting rows in groups, largest first. */
+  queueGroups(by: QueueGrouping, filter: QueueFilter, now: number): Promise<QueueGroup[]>
+  /**
+   * At most `limit` rows (which may be many: it goes in parts that hold nobody up); returns how many, and what may be
+   * due under which keys. With `isDryRun` it only counts, all of them.
+   */
+  actOnQueue(request: {
+    filter: QueueFilter
+    action: QueueAction
+    now: number
+    limit: number
+    isDryRun: boolean
+  }): Promise<{ messages: number; queued: QueuedRows }>
+  queueSummary(now: number): Promise<QueueSummary>
+  /** Rows that wait or are under way. */
+  countQueued(): Promise<number>
 }

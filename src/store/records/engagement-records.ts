@@ -1,4 +1,4 @@
-/** Opens, clicks and unsubscribes. Conventions as in `records.ts`. */
+/** Opens, clicks and unsubscribes. */
 import type { Unsubscribe, Variables } from '../../mail/message.ts'
 
 /** An open or a click, as it came. */
@@ -46,12 +46,26 @@ export interface LinkHtml {
   raw: Uint8Array | null
 }
 
-export interface RecordUnsubscribeRequest {
+interface RecordUnsubscribeRequest {
   messageId: string
   now: number
 }
 
-export type UnsubscribeResult =
+type UnsubscribeResult =
   | { kind: 'unsubscribed' } // the address is on the list of the mail now, and the event went out
   | { kind: 'repeated' } // it was before
   | { kind: 'unknown' } // no such message, or it is of no list
+
+export interface EngagementVerbs {
+  /**
+   * Counts each hit; the first open of a message and the first click on each of its links are events with their webhook
+   * deliveries. Hits of machines are counted apart and told to nobody. Returns what was counted as what.
+   */
+  recordEngagement(request: RecordEngagementRequest): Promise<EngagementTally>
+  /** Suppression (scope: the list of the message) and event; repeating it changes nothing. */
+  recordUnsubscribe(request: RecordUnsubscribeRequest): Promise<UnsubscribeResult>
+  /** null: no such message. */
+  linkSource(messageId: string): Promise<LinkSource | null>
+  /** null: the content or its bodies are not there any more. */
+  linkHtml(contentId: number): Promise<LinkHtml | null>
+}

@@ -1,4 +1,4 @@
-/** Counts for metrics. Conventions as in `records.ts`. */
+/** Counts for metrics. */
 export interface StoreFigures {
   /** Bytes on the disk. */
   database: number

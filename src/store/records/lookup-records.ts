@@ -1,8 +1,8 @@
-/** Messages and batches as they are looked up and acted on. Conventions as in `records.ts`. */
+/** Messages and batches as they are looked up and acted on. */
 import type { Bounce, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
 import type { EventKind } from '../../mail/event.ts'
 import type { MessageState, Stream, Variables } from '../../mail/message.ts'
-import type { WaitingFor } from './queue-records.ts'
+import type { QueuedRows, WaitingFor } from './queue-records.ts'
 
 /** A message as lookup shows it. */
 export interface MessageView {
@@ -103,7 +103,7 @@ export interface BatchView {
   complained: number
 }
 
-export type CancelResult =
+type CancelResult =
   | { kind: 'canceled' }
   /** Not one of scheduled, queued, deferred, canceled. */
   | { kind: 'refused'; state: MessageState }
@@ -122,4 +122,27 @@ export interface TranscriptView {
 export interface RoadSummary {
   attempts: number
   deferred: number
+}
+
+export interface MessageVerbs {
+  /** `now` tells scheduled from queued. */
+  lookupMessage(id: string, now: number): Promise<MessageView | null>
+  /** Oldest first; null when there is no such message. */
+  messageEvents(id: string): Promise<TimelineEvent[] | null>
+  /** ServiceError invalid_request for a cursor that is none. */
+  searchMessages(request: SearchMessagesRequest): Promise<MessagePage>
+  /** One entry for each attempt, oldest first; null when there is no such message. */
+  transcripts(id: string): Promise<TranscriptView[] | null>
+  /** Attempts to this provider from this IP (null: any) since a time. */
+  roadSummary(isp: string, ip: string | null, since: number): Promise<RoadSummary>
+  lookupBatch(id: string, now: number): Promise<BatchView | null>
+  /** Ends it as canceled with its event, if it still waits; null when there is no such message. */
+  cancelMessage(id: string, now: number): Promise<CancelResult | null>
+  /**
+   * Cancels every message of the batch that waits, in one transaction; null when there is no such batch. Those that
+   * were canceled before count as canceled: repeating it answers the same.
+   */
+  cancelBatch(id: string, now: number): Promise<{ canceled: number; notCanceled: number } | null>
+  /** A deferred message is due now, unless it is held; its key, or null: it is not deferred. */
+  retryNow(id: string, now: number): Promise<QueuedRows | null>
 }

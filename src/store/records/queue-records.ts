@@ -1,4 +1,4 @@
-/** The queue as the scheduler sees it: keys, claims, returned rows, marks, routes. Conventions as in `records.ts`. */
+/** The queue as the scheduler sees it: keys, claims, returned rows, marks, routes. */
 import type { Stream } from '../../mail/message.ts'
 
 export type { WaitingFor } from '../../mail/waiting-mail.ts'

@@ -1,9 +1,9 @@
-/** What mail that came back says about a message, and what became of it. Conventions as in `records.ts`. */
+/** What mail that came back says about a message, and what became of it. */
 import type { Suppression } from '../../mail/reply/classify-reply.ts'
 import type { Bounce } from '../../mail/reply/delivery-outcome.ts'
 
 /** About one message, which a token of ours named. */
-export interface ReportRecord {
+interface ReportRecord {
   messageId: string
   now: number
   /** A message that was accepted earlier than this is too old: nothing changes. */
@@ -51,4 +51,16 @@ export interface ReportSums {
   sent: number
   bounces: number
   complaints: number
+}
+
+export interface ReportVerbs {
+  /** A late bounce, a complaint or a note, with its event and suppression: once for each message and kind. */
+  recordReport(report: ReportRecord): Promise<ReportResult>
+  /** A bounded sample: the newest stay. */
+  keepUnmatchedReport(report: UnmatchedReport): Promise<void>
+  /** Newest first. */
+  listUnmatchedReports(limit: number): Promise<UnmatchedReport[]>
+  /** Those that came before this time; returns how many. */
+  forgetUnmatchedReports(before: number): Promise<number>
+  reportSums(since: number): Promise<ReportSums>
 }

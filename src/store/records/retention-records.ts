@@ -1,4 +1,4 @@
-/** Retention: what is asked of one slice, and what it did. Conventions as in `records.ts`. */
+/** Retention: what is asked of one slice, and what it did. */
 
 /** A part of a table, from its oldest rows on. */
 export interface ForgetRequest {
@@ -17,7 +17,7 @@ export interface ForgetStep {
   next: number | null
 }
 
-export interface ForgetMessagesRequest extends ForgetRequest {
+interface ForgetMessagesRequest extends ForgetRequest {
   /** Messages that ended before leave no trace: their links are over too. */
   linksBefore: number
 }
@@ -30,25 +30,25 @@ export interface OverdueContent {
   tracksClicks: boolean
 }
 
-export interface OverdueContents {
+interface OverdueContents {
   contents: OverdueContent[]
   next: number | null
 }
 
-export interface ForgetContentsRequest {
+interface ForgetContentsRequest {
   before: number
   /** `links`: JSON of the targets, null: none to keep. */
   contents: { contentId: number; links: string | null }[]
 }
 
-export interface ForgottenContents {
+interface ForgottenContents {
   /** Rows that are gone. */
   removed: number
   /** Of the list, so many from its beginning. */
   looked: number
 }
 
-export interface DatabaseSize {
+interface DatabaseSize {
   /** Of the file. */
   fileBytes: number
   /** Of it, in pages that hold something. */
@@ -69,7 +69,7 @@ export interface StorageFigures extends DatabaseSize {
   growthPerDay: number | null
 }
 
-export interface EraseRecipientRequest {
+interface EraseRecipientRequest {
   /** In its comparable form. */
   address: string
   /** Messages up to this number were seen. */
@@ -78,7 +78,7 @@ export interface EraseRecipientRequest {
 }
 
 /** One part of it. */
-export interface EraseStep {
+interface EraseStep {
   /** In which the address was replaced. */
   messages: number
   /** Of them, those that waited. */
@@ -89,4 +89,36 @@ export interface EraseStep {
   others: number
   /** null: this was the last part. */
   next: number | null
+}
+
+export interface RetentionVerbs {
+  /** Contents whose messages are all final, and were before that time. */
+  overdueContents(request: ForgetRequest): Promise<OverdueContents>
+  /** Bodies and attachments of those that are still over; `links` stay. As many as fit into a slice, at least one. */
+  forgetContents(request: ForgetContentsRequest): Promise<ForgottenContents>
+  /** What `forgetContents` was given for a content, or null. */
+  keptLinks(contentId: number): Promise<string | null>
+  /**
+   * Messages with all that is about them; where links of them may still be followed, a trace stays. Stays too: what is
+   * not final, has its content still, or has a webhook delivery that waits or is a dead letter.
+   */
+  forgetMessages(request: ForgetMessagesRequest): Promise<ForgetStep>
+  /** Events of no message. */
+  forgetEvents(request: ForgetRequest): Promise<ForgetStep>
+  forgetTranscripts(request: ForgetRequest): Promise<ForgetStep>
+  /** Kept targets of messages that are there: their links are gone from then on. */
+  forgetLinks(request: ForgetRequest): Promise<ForgetStep>
+  forgetTraces(request: ForgetRequest): Promise<ForgetStep>
+  /** Cuts free space off the file, but so many bytes, in at most so many pages; returns how many bytes went. */
+  giveBackPages(keptBytes: number, limit: number): Promise<number>
+  databaseSize(): Promise<DatabaseSize>
+  /** An estimate, in a few milliseconds whatever the size. */
+  storageFigures(): Promise<StorageFigures>
+  /**
+   * One part of erasing an address: it is replaced in its messages, and what waits for it is canceled. With the last
+   * part it is on the suppression list as a keyed hash, so that nothing is sent to it again.
+   */
+  eraseSomeOfRecipient(request: EraseRecipientRequest): Promise<EraseStep>
+  /** Kept once for each UTC day. */
+  noteDatabaseSize(day: string, bytes: number): Promise<void>
 }

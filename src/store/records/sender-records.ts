@@ -1,7 +1,4 @@
-/**
- * API keys, sending domains and their DKIM keys: plain data, the same for every engine. Times are Unix milliseconds,
- * byte strings are Uint8Array, identifiers carry their prefix.
- */
+/** API keys, sending domains and their DKIM keys. */
 import type { ServiceEvent } from '../../mail/event.ts'
 
 export interface ApiKeyRecord {
@@ -139,7 +136,7 @@ export interface DomainCheckResult {
   events: ServiceEvent[]
 }
 
-export interface ListDomainsRequest {
+interface ListDomainsRequest {
   /** null: all. */
   states: DomainState[] | null
   limit: number
@@ -147,16 +144,74 @@ export interface ListDomainsRequest {
   after: string | null
 }
 
-export interface DomainPage {
+interface DomainPage {
   /** Newest first. */
   domains: DomainRecord[]
   /** Cursor of the page after this one, or null: there is none. */
   next: string | null
 }
 
-export interface RemoveDomainRequest {
+interface RemoveDomainRequest {
   name: string
   now: number
   /** Waiting messages end as canceled; otherwise they drain with the domain's keys. */
   purge: boolean
+}
+
+export interface SenderVerbs {
+  /** ServiceError conflict when it would be one more living key than `most` (null: no limit). */
+  addApiKey(key: ApiKeyRecord, hash: Uint8Array, most: number | null): Promise<void>
+  /** By the SHA-256 of the whole key. */
+  findApiKey(hash: Uint8Array): Promise<ApiKeyRecord | null>
+  findApiKeyById(id: string): Promise<ApiKeyRecord | null>
+  /** ServiceError invalid_request for a cursor that is none. */
+  listApiKeys(limit: number, after: string | null): Promise<ApiKeyPage>
+  updateApiKey(id: string, change: ApiKeyChange): Promise<ApiKeyRecord | null>
+  /**
+   * Revoked at once; an earlier revocation keeps its time. With `keepsAdmin`, ServiceError conflict when no other key
+   * with the scope admin would be left that is live, not revoked and not expired.
+   */
+  revokeApiKey(id: string, now: number, keepsAdmin: boolean): Promise<ApiKeyRecord | null>
+  /** By id: when it was last used. Never moves a time back. */
+  noteKeyUse(uses: { id: string; at: number }[]): Promise<void>
+  /**
+   * Adds the domain, or returns the one that is there already. ServiceError conflict when it would be one more than
+   * `most`; removed ones do not count.
+   */
+  addDomain(domain: DomainRecord, most: number | null): Promise<{ domain: DomainRecord; isNew: boolean }>
+  /** null also for a removed domain, as from the verbs below that change one. */
+  findDomain(name: string): Promise<DomainRecord | null>
+  /** Host name of the return path: of the living domain once it was verified, else of the one whose mail may wait. */
+  findReturnPath(name: string): Promise<string | null>
+  /** Whether mail of any domain, also of a removed one, comes back to this host name. */
+  isReturnPath(host: string): Promise<boolean>
+  /** The domain's own host of tracked links, once a check found its record right; null: it has none. */
+  findTrackingHost(name: string): Promise<string | null>
+  /**
+   * A domain added or removed between two pages moves no other one out of the walk. ServiceError invalid_request for a
+   * cursor that is none.
+   */
+  listDomains(request: ListDomainsRequest): Promise<DomainPage>
+  updateDomain(name: string, change: DomainChange): Promise<DomainRecord | null>
+  /** State, keys and events with their webhook deliveries, together; keys younger than `now` stay. */
+  recordDomainCheck(result: DomainCheckResult): Promise<DomainRecord | null>
+  /** Of the removed domains of this name: their last 20 keys, which the DNS may still have. */
+  earlierDkimKeys(name: string): Promise<PublicDkimKey[]>
+  /** ServiceError conflict when the domain has a key of the same selector. */
+  addDkimKeys(name: string, keys: DkimKeyRecord[]): Promise<DomainRecord | null>
+  /** Names of domains whose next check is due, the longest due first. */
+  domainsDueForCheck(now: number, limit: number): Promise<string[]>
+  /** Messages of a sending domain that have not ended: what `removeDomain` would tell. */
+  queuedMessages(domain: string): Promise<number>
+  /**
+   * Ends the domain; a domain of the same name can be added at once. Its keys and return path stay for the mail that
+   * waits. With `purge` that mail is canceled, in transactions of its own behind the one that removes: what one of them
+   * leaves undone is the next `cancelPurged`'s. `queuedMessages`: how many had not ended when it was removed.
+   */
+  removeDomain(request: RemoveDomainRequest): Promise<{ queuedMessages: number } | null>
+  /**
+   * Waiting messages of purged domains end as canceled with their event, also those that were under way when their
+   * domain was removed; at most `limit`; returns how many.
+   */
+  cancelPurged(now: number, limit: number): Promise<number>
 }

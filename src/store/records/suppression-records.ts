@@ -1,5 +1,5 @@
 /**
- * The suppression list: addresses nothing is sent to (http/README.md "Suppressions"). Conventions as in `records.ts`.
+ * The suppression list: addresses nothing is sent to (http/README.md "Suppressions").
  *
  * An address is compared with its domain lowered and its local part as it is. `scope` is `all` or a list's name. The
  * mail of test keys has a list of its own (`isTest`).
@@ -18,7 +18,7 @@ export interface SuppressionRecord {
   createdAt: number
 }
 
-export interface ListSuppressionsRequest {
+interface ListSuppressionsRequest {
   isTest: boolean
   email: string | null
   reason: SuppressionReason | null
@@ -29,8 +29,19 @@ export interface ListSuppressionsRequest {
   after: string | null
 }
 
-export interface SuppressionPage {
+interface SuppressionPage {
   /** Newest first. */
   suppressions: SuppressionRecord[]
   next: string | null
+}
+
+export interface SuppressionVerbs {
+  /** Adds it, or returns the one with the same address, scope and list. */
+  addSuppression(suppression: SuppressionRecord): Promise<{ suppression: SuppressionRecord; isNew: boolean }>
+  /** Of many at once, e.g. an import: how many were new. */
+  addSuppressions(suppressions: SuppressionRecord[]): Promise<number>
+  /** null scope: every scope. Returns how many there were. */
+  removeSuppressions(email: string, scope: string | null, isTest: boolean): Promise<number>
+  /** ServiceError invalid_request for a cursor that is none. */
+  listSuppressions(request: ListSuppressionsRequest): Promise<SuppressionPage>
 }

@@ -1,7 +1,4 @@
-/**
- * What outbound TLS has to remember: MTA-STS policies, hosts whose STARTTLS failed, results for TLS-RPT. Conventions as
- * in `records.ts`.
- */
+/** What outbound TLS has to remember: MTA-STS policies, hosts whose STARTTLS failed, results for TLS-RPT. */
 
 /** Cached past failures of DNS and web server until it expires (RFC 8461 §3.3, §5.1). */
 export interface StsPolicyRecord {
@@ -34,4 +31,20 @@ export interface TlsResult {
   /** `success`, or a result type of RFC 8460 §4.3. */
   result: string
   count: number
+}
+
+export interface TlsVerbs {
+  findStsPolicy(domain: string): Promise<StsPolicyRecord | null>
+  keepStsPolicy(policy: StsPolicyRecord): Promise<void>
+  /** Policies to be looked at again, the oldest fetched first. */
+  stsPoliciesFetchedBefore(before: number, limit: number): Promise<StsPolicyRecord[]>
+  plainMemories(now: number): Promise<PlainMemory[]>
+  keepPlainMemories(memories: PlainMemory[]): Promise<void>
+  forgetPlainMemory(ip: string, host: string): Promise<void>
+  /** Adds up. */
+  addTlsResults(results: TlsResult[]): Promise<void>
+  /** Of one day and all domains, for the reports; a domain is reported once for each day. */
+  tlsResults(day: string): Promise<TlsResult[]>
+  noteTlsReport(day: string, domain: string): Promise<void>
+  tlsReportsDue(day: string): Promise<string[]>
 }

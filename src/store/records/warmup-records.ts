@@ -1,6 +1,7 @@
 /**
- * Dedicated IPs in the store: their state, warmup days, allowance, audit and statistics. Conventions as in
- * `records.ts`; a day is a UTC date, YYYY-MM-DD.
+ * Dedicated IPs in the store: their state, warmup days, allowance, audit and statistics.
+ *
+ * A day is a UTC date, YYYY-MM-DD.
  */
 import type { ServiceEvent } from '../../mail/event.ts'
 
@@ -170,9 +171,40 @@ export interface PathStateRecord {
   savedAt: number
 }
 
-export interface ForgetIpHistoryRequest {
+interface ForgetIpHistoryRequest {
   hoursBefore: number
   statisticsBefore: number
   auditBefore: number
   limit: number
+}
+
+export interface IpVerbs {
+  /** Every egress IP that was ever configured here. */
+  ipRecords(): Promise<IpRecord[]>
+  /** Adds those that are not there yet. */
+  addIpRecords(records: IpRecord[]): Promise<void>
+  /** False, and nothing changed: another change came first. */
+  changeIp(change: IpChange): Promise<boolean>
+  /** Guarded: the sum of what is granted never passes day cap, rolling hour, provider share or pace. */
+  reserveAllowance(request: ReserveRequest): Promise<Reservation[]>
+  /** What today's allowance of these rules still is, without taking any. */
+  peekAllowance(request: ReserveRequest): Promise<Reservation[]>
+  /** Days from `from` on, one row per isp and `*`; oldest first. */
+  warmupDays(ip: string, from: string): Promise<WarmupDay[]>
+  warmupAudit(ip: string, limit: number): Promise<AuditRecord[]>
+  /** For the gates that look at the last hour. */
+  ipHealth(ip: string, since: number): Promise<IpHealth>
+  /** Messages that reached RCPT, by UTC date, of the last days that had any; newest first. */
+  ipDays(ip: string, limit: number): Promise<{ day: string; messages: number }[]>
+  ipStatistics(ip: string, from: number, to: number): Promise<IpStatistics>
+  /** First attempts by isp of all IPs of a list: the mix a forecast assumes. */
+  ispMix(ips: string[], since: number): Promise<Record<string, number>>
+  loadPathStates(): Promise<PathStateRecord[]>
+  /** `state` '' forgets it. */
+  savePathStates(states: PathStateRecord[]): Promise<void>
+  /**
+   * What is older than these times, at most about `limit` rows of each table; returns how many. `hoursBefore`: hours by
+   * isp, whose sums stay in the days.
+   */
+  forgetIpHistory(request: ForgetIpHistoryRequest): Promise<number>
 }

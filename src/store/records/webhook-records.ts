@@ -1,4 +1,4 @@
-/** Webhook endpoints and the deliveries on their way to them. Conventions as in `records.ts`. */
+/** Webhook endpoints and the deliveries on their way to them. */
 import type { EventKind } from '../../mail/event.ts'
 
 export const INCLUDED_FIELDS = [
@@ -53,7 +53,7 @@ export interface WebhookEndpointChange {
   status?: 'enabled' | 'disabled'
 }
 
-export interface WebhookEndpointPage {
+interface WebhookEndpointPage {
   /** Newest first. */
   endpoints: WebhookEndpointState[]
   next: string | null
@@ -66,7 +66,7 @@ export interface SigningSecrets {
   next: { sealedSecret: Uint8Array; switchAt: number } | null
 }
 
-export type RotationResult = { kind: 'rotated' } | { kind: 'under-way'; switchAt: number } // an earlier rotation has not switched yet
+type RotationResult = { kind: 'rotated' } | { kind: 'under-way'; switchAt: number } // an earlier rotation has not switched yet
 
 /** What a post needs of its endpoint. */
 export interface WebhookTarget extends SigningSecrets {
@@ -115,7 +115,7 @@ export interface WebhookResult {
   next: { kind: 'succeeded' } | { kind: 'retry'; at: number } | { kind: 'dead-letter' }
 }
 
-export interface RecordWebhookResultsRequest {
+interface RecordWebhookResultsRequest {
   epoch: number
   results: WebhookResult[]
   /** So long without a success turns an endpoint off that has dead letters; null: never. */
@@ -170,7 +170,7 @@ export interface ListWebhookDeliveriesRequest {
   after: string | null
 }
 
-export interface WebhookDeliveryPage {
+interface WebhookDeliveryPage {
   /** Newest first. */
   deliveries: WebhookDeliveryRecord[]
   next: string | null
@@ -207,7 +207,7 @@ export interface ReplayPart {
   after: string | null
 }
 
-export interface PruneWebhooksRequest {
+interface PruneWebhooksRequest {
   now: number
   /** Those that ended before are deleted. */
   succeededBefore: number
@@ -217,7 +217,46 @@ export interface PruneWebhooksRequest {
 }
 
 /** An event of the stream. */
-export interface StreamedEvent extends ReplayedEvent {
+interface StreamedEvent extends ReplayedEvent {
   /** Its place: grows with every event. */
   position: number
+}
+
+export interface WebhookVerbs {
+  /** ServiceError conflict when it would be one more living endpoint than `most` (null: no limit). */
+  addWebhookEndpoint(endpoint: WebhookEndpointRecord, most?: number | null): Promise<void>
+  /** Newest first. ServiceError invalid_request for a cursor that is none. */
+  listWebhookEndpoints(limit: number, after: string | null): Promise<WebhookEndpointPage>
+  /** null also for a removed endpoint, as from the verbs below. */
+  findWebhookEndpoint(id: string): Promise<WebhookEndpointState | null>
+  /** `enabled` resets the counters; what waits goes out then. */
+  updateWebhookEndpoint(id: string, change: WebhookEndpointChange, now: number): Promise<WebhookEndpointState | null>
+  /** Gone at once, and nothing more is sent to it; its deliveries go with `pruneWebhooks`. False: there was none. */
+  removeWebhookEndpoint(id: string, now: number): Promise<boolean>
+  /** The new secret signs from `switchAt` on; a rotation that has not switched yet stays as it is. */
+  rotateWebhookSecret(
+    id: string,
+    rotation: { sealedSecret: Uint8Array; switchAt: number; now: number },
+  ): Promise<RotationResult | null>
+  /** Where and with what to post, for a post that is no delivery. */
+  findWebhookTarget(id: string): Promise<WebhookTarget | null>
+  /** Due deliveries of enabled endpoints, now leased; no endpoint gets more than `perEndpoint` at once. */
+  claimWebhooks(request: ClaimWebhooksRequest): Promise<ClaimedWebhookDelivery[]>
+  /** Attempt and next state of each; repeating it changes nothing. Returns the endpoints that were turned off. */
+  recordWebhookResults(request: RecordWebhookResultsRequest): Promise<{ disabled: string[] }>
+  /** When the next delivery of an enabled endpoint is due or its lease lapses, or null. */
+  earliestWebhookDueAt(): Promise<number | null>
+  /** ServiceError invalid_request for a cursor that is none. */
+  listWebhookDeliveries(request: ListWebhookDeliveriesRequest): Promise<WebhookDeliveryPage | null>
+  findWebhookDelivery(endpointId: string, id: string): Promise<WebhookDeliveryDetail | null>
+  /** A new delivery of the same event and bytes, due at once. */
+  replayWebhook(endpointId: string, id: string, now: number): Promise<{ id: string; replayed: ReplayedEvent } | null>
+  /** One part of a replay of many, oldest first, behind what is due. An event counts by its latest delivery. */
+  replayWebhooks(request: ReplayWebhooksRequest): Promise<ReplayPart | null>
+  /** Deliveries whose time is over, and what removed endpoints left; at most `limit`; returns how many. */
+  pruneWebhooks(request: PruneWebhooksRequest): Promise<number>
+  /** In the order they were recorded, those of the timeline too; a body may be empty. */
+  eventsAfter(position: number, limit: number): Promise<StreamedEvent[]>
+  /** The place behind an event, or the present end, but none before `since`; undefined: no identifier of an event. */
+  eventPosition(lastEventId: string | null, since: number): Promise<number | undefined>
 }

@@ -1,5 +1,6 @@
 /**
- * Answers the verbs that come over a port until one of them says to close.
+ * Answers the verbs that come over a port, with their arguments as a list, until one of them says to close. Returns
+ * their names.
  *
  * Writing verbs share commits (`group-commit.ts`); reading verbs see what was committed and are answered at once. A
  * damaged database is no case for a verb's caller: the thread dies, and the process with it (test/README.md "Process
@@ -14,13 +15,13 @@ import { createGroupCommit, type PendingVerb } from './engine/group-commit.ts'
 import { CLOSE_CALL } from './thread-messages.ts'
 import { createReadVerbs, createWriteVerbs, freeContent, weigh } from './verbs.ts'
 
-type AnyVerb = (argument: unknown) => unknown
+type AnyVerb = (...input: unknown[]) => unknown
 
 export function serveVerbs(
   database: OpenDatabase,
   verbs: MessagePort,
   location: Pick<StoreLocation, 'commitLingerMilliseconds' | 'commitMostRows' | 'walMaxBytes'>,
-): void {
+): string[] {
   const writes = new Map(Object.entries(createWriteVerbs(database))) as ReadonlyMap<string, AnyVerb>
   const reads = new Map(Object.entries(createReadVerbs(database))) as ReadonlyMap<string, AnyVerb>
   const groups = createGroupCommit({
@@ -49,24 +50,28 @@ export function serveVerbs(
     if (pending.length > 0) groups.add(pending)
     for (const call of calls) if (call.verb === CLOSE_CALL) close(call)
   })
+  return [...writes.keys(), ...reads.keys()]
 }
 
+const inputOf = (call: IncomingCall): unknown[] => call.argument as unknown[]
+
 function pendingVerb(call: IncomingCall, verb: AnyVerb): PendingVerb {
+  const input = inputOf(call)
   return {
-    run: () => verb(call.argument),
+    run: () => verb(...input),
     resolve(value) {
       call.resolve(value)
-      freeContent(call.verb, call.argument)
+      freeContent(call.verb, input[0])
     },
     reject: (thrown) => rejectCall(call, thrown),
-    ...weigh(call.verb, call.argument),
+    ...weigh(call.verb, input[0]),
   }
 }
 
 function readNow(call: IncomingCall, verb: AnyVerb | undefined): void {
   try {
     if (verb === undefined) throw new TypeError(`the store has no verb ${call.verb}`)
-    call.resolve(verb(call.argument))
+    call.resolve(verb(...inputOf(call)))
   } catch (thrown) {
     rejectCall(call, thrown)
   }

@@ -14,8 +14,9 @@ function startStoreThread(port: MessagePort, data: StoreThreadData): void {
   const tell = (message: StoreThreadMessage): void => port.postMessage(message)
   try {
     const database = openDatabase(data.location)
-    serveVerbs(database, data.verbs, data.location)
-    tell({ kind: 'opened', durability: readDurability(database.writer), schemaVersion: schemaVersion(database.writer) })
+    const verbs = serveVerbs(database, data.verbs, data.location)
+    const { writer } = database
+    tell({ kind: 'opened', durability: readDurability(writer), schemaVersion: schemaVersion(writer), verbs })
   } catch (thrown) {
     const exitCode = thrown instanceof ProcessExit ? thrown.exitCode : EXIT.disk
     tell({ kind: 'refused', exitCode, sentence: errorText(thrown) })

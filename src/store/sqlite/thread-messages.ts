@@ -12,7 +12,7 @@ export interface StoreThreadData {
 }
 
 export type StoreThreadMessage =
-  | { kind: 'opened'; durability: Durability; schemaVersion: number }
+  | { kind: 'opened'; durability: Durability; schemaVersion: number; verbs: string[] }
   | { kind: 'refused'; exitCode: number; sentence: string }
 
 /** The call that ends the thread; all others are verbs of `verbs.ts`. */

@@ -1,154 +1,114 @@
 /**
  * Every verb of the store in one table: those that write and share commits, and those that read and answer at once.
  *
- * A verb is a plain synchronous function of one argument. Writing ones never begin or end a transaction: the group
- * commit does that around them.
+ * A verb is a plain synchronous function with the arguments of the interface. Writing ones never begin or end a
+ * transaction: the group commit does that around them.
  */
 import type { PackedRequest } from '../records/accept-records.ts'
 import { createAcceptMessages } from './queue/accept.ts'
-import {
-  createAddApiKey,
-  createFindApiKey,
-  createFindApiKeyById,
-  createListApiKeys,
-  createNoteKeyUse,
-  createRevokeApiKey,
-  createUpdateApiKey,
-} from './domains/api-keys.ts'
-import { createLookupBatch } from './lookups/batches.ts'
-import { createCancelBatch, createCancelMessage, createRetryNow } from './queue/cancel.ts'
+import { createApiKeyReads, createApiKeyWrites } from './domains/api-keys.ts'
+import { createLookupBatch, createLinkSource, createMessageReads } from './lookups/lookups.ts'
+import { createCustomerActions, createRequestToRepeat } from './queue/cancel.ts'
 import { createClaiming } from './queue/claim.ts'
 import type { OpenDatabase } from './engine/database.ts'
-import { createFindTrackingHost } from './domains/domain-rows.ts'
-import {
-  createAddDkimKeys,
-  createAddDomain,
-  createDomainsDueForCheck,
-  createEarlierDkimKeys,
-  createFindDomain,
-  createFindReturnPath,
-  createIsReturnPath,
-  createListDomains,
-  createRecordDomainCheck,
-  createUpdateDomain,
-} from './domains/domains.ts'
-import { createRecordEngagement } from './outcomes/engagement.ts'
-import { createEventPosition, createEventsAfter } from './events/event-stream.ts'
+import { createDomainReads, createDomainWrites } from './domains/domains.ts'
+import { createRecordEngagement, createRecordUnsubscribe } from './outcomes/engagement.ts'
+import { createEventStream } from './events/event-stream.ts'
 import { createExpireDue } from './queue/expire.ts'
 import { createFigures } from './lookups/figures.ts'
-import { createFindIdempotent, createForgetAnswers, createKeepAnswer } from './queue/kept-answers.ts'
-import { createIpReadVerbs, createIpWriteVerbs } from './ips/ip-verbs.ts'
-import {
-  createBeginEpoch,
-  createLeasedRows,
-  createMarkDotSent,
-  createRecoverLapsedLeases,
-  createRenewLeases,
-  createUnclaim,
-} from './queue/leases.ts'
-import { createLinkSource } from './lookups/link-source.ts'
-import { createLookupMessage, createMessageEvents, createRoadSummary, createTranscripts } from './lookups/lookups.ts'
+import { createFindIdempotent, createAnswerWrites } from './queue/kept-answers.ts'
+import { createLeasedRows, createLeaseWrites } from './queue/leases.ts'
 import { createRecordOutcomes } from './outcomes/outcomes.ts'
 import { createPruneWebhooks } from './webhooks/prune-webhooks.ts'
 import { createQueueActionStep } from './queue/queue-actions.ts'
-import { createQueueGroupStep } from './queue/queue-groups.ts'
+import { createQueueGroupStep } from './queue/waiting-rows.ts'
 import { createQueueKeys } from './queue/queue-keys.ts'
 import { createCountSending, createCountWaiting, createMoveOrphans, createWatchQueue } from './queue/queue-upkeep.ts'
 import { createCancelPurged, createQueuedCount, createRemoveDomain } from './domains/remove-domain.ts'
-import { createRequestToRepeat } from './queue/repeat.ts'
-import { createRecordReport } from './outcomes/reports.ts'
-import { createReportSums } from './outcomes/report-sums.ts'
-import { createRetentionReadVerbs, createRetentionWriteVerbs } from './retention/retention-verbs.ts'
+import { createRecordReport, createReportReads, createUnmatchedReportWrites } from './outcomes/reports.ts'
 import { createAssignRoutes, createUnroutedDomains } from './queue/routes.ts'
 import { createSearchMessages } from './lookups/search.ts'
 import { createLinkHtmlReader } from './messages/stored-content.ts'
-import {
-  createAddSuppression,
-  createAddSuppressions,
-  createListSuppressions,
-  createRemoveSuppressions,
-} from './suppressions/suppressions.ts'
-import {
-  createForgetUnmatchedReports,
-  createKeepUnmatchedReport,
-  createListUnmatchedReports,
-} from './outcomes/unmatched-reports.ts'
-import { createRecordUnsubscribe } from './outcomes/unsubscribe.ts'
+import { createSuppressionWrites, createListSuppressions } from './suppressions/suppressions.ts'
 import {
   createClaimWebhooks,
   createEarliestWebhookDueAt,
   createRecordWebhookResults,
 } from './webhooks/webhook-deliveries.ts'
-import {
-  createAddWebhookEndpoint,
-  createFindWebhookEndpoint,
-  createFindWebhookTarget,
-  createListWebhookEndpoints,
-  createRemoveWebhookEndpoint,
-  createRotateWebhookSecret,
-  createUpdateWebhookEndpoint,
-} from './webhooks/webhook-endpoints.ts'
-import { createFindWebhookDelivery, createListWebhookDeliveries } from './webhooks/webhook-log.ts'
+import { createEndpointWrites, createFindWebhookEndpoint, createEndpointReads } from './webhooks/webhook-endpoints.ts'
+import { createDeliveryLog } from './webhooks/webhook-log.ts'
 import { createReplayWebhook, createReplayWebhooks } from './webhooks/webhook-replays.ts'
+import { createEraseRecipient } from './retention/erase-recipient.ts'
+import { createForgetEvents, createForgetMessages } from './retention/forget-messages.ts'
+import {
+  createForgetContents,
+  createKeptLinks,
+  createOverdueContents,
+  createForgetLinks,
+  createForgetTraces,
+  createForgetTranscripts,
+} from './retention/forget-contents.ts'
+import {
+  createDatabaseSize,
+  createGiveBackPages,
+  createNoteDatabaseSize,
+  createStorageFigures,
+} from './retention/storage-figures.ts'
+import { createPeekAllowance, createReserveAllowance } from './ips/allowance.ts'
+import { createForgetIpHistory, createIpWrites, createIpReads } from './ips/ip-records.ts'
+import { createIpLookups } from './ips/ip-lookups.ts'
+import { createTlsReads, createTlsWrites } from './ips/outbound-tls.ts'
+import { createAddTlsResults } from './ips/outbound-tls.ts'
+import { createAddWaitingCounts } from './ips/waiting-counts.ts'
 
 type WriteVerbs = ReturnType<typeof createWriteVerbs>
-type ReadVerbs = ReturnType<typeof createReadVerbs>
-export type Verbs = WriteVerbs & ReadVerbs
 
-/** A verb called from the main thread. */
-export type Call = <Verb extends keyof Verbs>(
-  verb: Verb,
-  ...argument: Parameters<Verbs[Verb]>
-) => Promise<ReturnType<Verbs[Verb]>>
+type ReadVerbs = ReturnType<typeof createReadVerbs>
+
+export type Verbs = WriteVerbs & ReadVerbs
 
 export function createWriteVerbs({ writer }: OpenDatabase) {
   return {
-    beginEpoch: createBeginEpoch(writer),
     acceptMessages: createAcceptMessages(writer),
-    keepAnswer: createKeepAnswer(writer),
-    forgetAnswers: createForgetAnswers(writer),
+    ...createAnswerWrites(writer),
     ...createClaiming(writer),
     assignSomeRoutes: createAssignRoutes(writer),
-    unclaim: createUnclaim(writer),
-    markDotSent: createMarkDotSent(writer),
+    ...createLeaseWrites(writer),
     recordOutcomes: createRecordOutcomes(writer),
-    renewLeases: createRenewLeases(writer),
-    recoverLapsedLeases: createRecoverLapsedLeases(writer),
     expireDue: createExpireDue(writer),
     moveSomeOrphans: createMoveOrphans(writer),
     actOnSomeOfQueue: createQueueActionStep(writer),
-    cancelMessage: createCancelMessage(writer),
-    cancelBatch: createCancelBatch(writer),
-    retryNow: createRetryNow(writer),
+    ...createCustomerActions(writer),
     recordReport: createRecordReport(writer),
-    keepUnmatchedReport: createKeepUnmatchedReport(writer),
-    forgetUnmatchedReports: createForgetUnmatchedReports(writer),
-    addApiKey: createAddApiKey(writer),
-    updateApiKey: createUpdateApiKey(writer),
-    revokeApiKey: createRevokeApiKey(writer),
-    noteKeyUse: createNoteKeyUse(writer),
-    addSuppression: createAddSuppression(writer),
-    addSuppressions: createAddSuppressions(writer),
-    removeSuppressions: createRemoveSuppressions(writer),
+    ...createUnmatchedReportWrites(writer),
+    ...createApiKeyWrites(writer),
+    ...createSuppressionWrites(writer),
     recordEngagement: createRecordEngagement(writer),
     recordUnsubscribe: createRecordUnsubscribe(writer),
-    addDomain: createAddDomain(writer),
-    updateDomain: createUpdateDomain(writer),
-    recordDomainCheck: createRecordDomainCheck(writer),
-    addDkimKeys: createAddDkimKeys(writer),
+    ...createDomainWrites(writer),
     removeDomain: createRemoveDomain(writer),
     cancelPurged: createCancelPurged(writer),
-    addWebhookEndpoint: createAddWebhookEndpoint(writer),
+    ...createEndpointWrites(writer),
     claimWebhooks: createClaimWebhooks(writer),
     recordWebhookResults: createRecordWebhookResults(writer),
-    updateWebhookEndpoint: createUpdateWebhookEndpoint(writer),
-    removeWebhookEndpoint: createRemoveWebhookEndpoint(writer),
-    rotateWebhookSecret: createRotateWebhookSecret(writer),
     replayWebhook: createReplayWebhook(writer),
     replayWebhooks: createReplayWebhooks(writer),
     pruneWebhooks: createPruneWebhooks(writer),
-    ...createIpWriteVerbs(writer),
-    ...createRetentionWriteVerbs(writer),
+    addWaitingCounts: createAddWaitingCounts(writer),
+    ...createIpWrites(writer),
+    reserveAllowance: createReserveAllowance(writer),
+    forgetIpHistory: createForgetIpHistory(writer),
+    ...createTlsWrites(writer),
+    addTlsResults: createAddTlsResults(writer),
+    forgetContents: createForgetContents(writer),
+    forgetMessages: createForgetMessages(writer),
+    forgetEvents: createForgetEvents(writer),
+    forgetTranscripts: createForgetTranscripts(writer),
+    forgetLinks: createForgetLinks(writer),
+    forgetTraces: createForgetTraces(writer),
+    giveBackPages: createGiveBackPages(writer),
+    noteDatabaseSize: createNoteDatabaseSize(writer),
+    eraseSomeOfRecipient: createEraseRecipient(writer),
   }
 }
 
@@ -164,40 +124,31 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     countSomeWaiting: createCountWaiting(reader),
     countSending: createCountSending(reader),
     figures: createFigures(reader),
-    lookupMessage: createLookupMessage(reader),
-    messageEvents: createMessageEvents(reader),
+    ...createMessageReads(reader),
     findIdempotent: createFindIdempotent(reader),
     searchMessages: createSearchMessages(reader),
-    transcripts: createTranscripts(reader),
-    roadSummary: createRoadSummary(reader),
     lookupBatch: createLookupBatch(reader),
     requestToRepeat: createRequestToRepeat(reader),
     linkSource: createLinkSource(reader),
     linkHtml: createLinkHtmlReader(reader),
-    findApiKey: createFindApiKey(reader),
-    findApiKeyById: createFindApiKeyById(reader),
-    listApiKeys: createListApiKeys(reader),
+    ...createApiKeyReads(reader),
     listSuppressions: createListSuppressions(reader),
-    findDomain: createFindDomain(reader),
-    findReturnPath: createFindReturnPath(reader),
-    findTrackingHost: createFindTrackingHost(reader),
-    isReturnPath: createIsReturnPath(reader),
-    listUnmatchedReports: createListUnmatchedReports(reader),
-    reportSums: createReportSums(reader),
-    earlierDkimKeys: createEarlierDkimKeys(reader),
-    listDomains: createListDomains(reader),
-    domainsDueForCheck: createDomainsDueForCheck(reader),
+    ...createDomainReads(reader),
+    ...createReportReads(reader),
     queuedMessages: createQueuedCount(reader),
     earliestWebhookDueAt: createEarliestWebhookDueAt(reader),
-    listWebhookEndpoints: createListWebhookEndpoints(reader),
+    ...createEndpointReads(reader),
     findWebhookEndpoint: createFindWebhookEndpoint(reader),
-    findWebhookTarget: createFindWebhookTarget(reader),
-    listWebhookDeliveries: createListWebhookDeliveries(reader),
-    findWebhookDelivery: createFindWebhookDelivery(reader),
-    eventsAfter: createEventsAfter(reader),
-    eventPosition: createEventPosition(reader),
-    ...createIpReadVerbs(reader),
-    ...createRetentionReadVerbs(reader),
+    ...createDeliveryLog(reader),
+    ...createEventStream(reader),
+    ...createIpReads(reader),
+    peekAllowance: createPeekAllowance(reader),
+    ...createIpLookups(reader),
+    ...createTlsReads(reader),
+    overdueContents: createOverdueContents(reader),
+    keptLinks: createKeptLinks(reader),
+    databaseSize: createDatabaseSize(reader),
+    storageFigures: createStorageFigures(reader),
     tick: () => void tick.get(),
   }
 }

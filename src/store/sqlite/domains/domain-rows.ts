@@ -1,7 +1,8 @@
-/** Rows of domains, to and from records. A removed domain keeps its row; only the functions that say so find it. */
+/** Rows of domains and of their keys, to and from records. A removed domain keeps its row. */
 import type { Database } from 'better-sqlite3'
-import type { DomainRecord, DomainState, RecordCheck } from '../../records/sender-records.ts'
-import { createDkimKeys } from './dkim-keys.ts'
+import { ServiceError } from '../../../base/errors.ts'
+import type { DkimKeyRecord, DomainRecord, RecordCheck } from '../../records/sender-records.ts'
+import { oneColumn } from '../engine/statements.ts'
 
 /** A domain with the number of its row. */
 export interface FoundDomain {
@@ -9,7 +10,7 @@ export interface FoundDomain {
   domain: DomainRecord
 }
 
-interface DomainRow extends Omit<DomainRecord, 'keys' | 'tracking' | 'allowSubdomains' | 'checks'> {
+export interface DomainRow extends Omit<DomainRecord, 'keys' | 'tracking' | 'allowSubdomains' | 'checks'> {
   domainId: number
   trackingOpens: number
   trackingClicks: number
@@ -17,7 +18,7 @@ interface DomainRow extends Omit<DomainRecord, 'keys' | 'tracking' | 'allowSubdo
   checks: string
 }
 
-const DOMAIN_COLUMNS = `
+export const DOMAIN_COLUMNS = `
   domain_id as domainId, name, state, return_path as returnPath, tracking_domain as trackingDomain,
   tracking_opens as trackingOpens, tracking_clicks as trackingClicks, allow_subdomains as allowSubdomains,
   ip_pool as ipPool, created_at as createdAt, verified_at as verifiedAt, last_checked_at as lastCheckedAt,
@@ -36,29 +37,7 @@ export function createLivingDomain(database: Database): (name: string) => FoundD
   }
 }
 
-interface LivingDomainsRequest {
-  states: DomainState[] | null
-  limit: number
-  /** Only older ones than this row. */
-  before: number
-}
-
-/** Living domains, newest first. */
-export function createLivingDomains(database: Database): (request: LivingDomainsRequest) => FoundDomain[] {
-  const find = database.prepare<[number, string | null, string | null, number], DomainRow>(`
-    select ${DOMAIN_COLUMNS}
-    from domains
-    where removed_at is null and domain_id < ? and (? is null or state in (select value from json_each(?)))
-    order by domain_id desc
-    limit +?`)
-  const toFound = createRowReader(database)
-  return ({ states, limit, before }) => {
-    const wanted = states === null ? null : JSON.stringify(states)
-    return find.all(before, wanted, wanted, limit).map(toFound)
-  }
-}
-
-function createRowReader(database: Database): (row: DomainRow) => FoundDomain {
+export function createRowReader(database: Database): (row: DomainRow) => FoundDomain {
   const { keysOf } = createDkimKeys(database)
   return ({ domainId, trackingOpens, trackingClicks, allowSubdomains, checks, ...rest }) => ({
     domainId,
@@ -74,30 +53,21 @@ function createRowReader(database: Database): (row: DomainRow) => FoundDomain {
 
 /** Adds the row of a new domain, without its keys; returns its number. */
 export function createDomainInsert(database: Database): (domain: DomainRecord) => number {
-  const insert = database.prepare(`
+  const insert = database.prepare<[Omit<DomainRow, 'domainId'>]>(`
     insert into domains
       (name, state, return_path, tracking_domain, tracking_opens, tracking_clicks, allow_subdomains, ip_pool,
       created_at, verified_at, last_checked_at, next_check_at, failing_since, failed_checks, degraded_at, checks)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
-  return (domain) => {
-    const { lastInsertRowid } = insert.run(
-      domain.name,
-      domain.state,
-      domain.returnPath,
-      domain.trackingDomain,
-      Number(domain.tracking.opens),
-      Number(domain.tracking.clicks),
-      Number(domain.allowSubdomains),
-      domain.ipPool,
-      domain.createdAt,
-      domain.verifiedAt,
-      domain.lastCheckedAt,
-      domain.nextCheckAt,
-      domain.failingSince,
-      domain.failedChecks,
-      domain.degradedAt,
-      JSON.stringify(domain.checks),
-    )
+    values
+      (@name, @state, @returnPath, @trackingDomain, @trackingOpens, @trackingClicks, @allowSubdomains, @ipPool,
+      @createdAt, @verifiedAt, @lastCheckedAt, @nextCheckAt, @failingSince, @failedChecks, @degradedAt, @checks)`)
+  return ({ tracking, allowSubdomains, checks, ...domain }) => {
+    const { lastInsertRowid } = insert.run({
+      ...domain,
+      trackingOpens: Number(tracking.opens),
+      trackingClicks: Number(tracking.clicks),
+      allowSubdomains: Number(allowSubdomains),
+      checks: JSON.stringify(checks),
+    })
     return Number(lastInsertRowid)
   }
 }
@@ -112,16 +82,63 @@ export const SENDING_ROW = `coalesce(
 
 /** A sending domain's own host of tracked links once a check found its record right, or null. */
 export function createFindTrackingHost(database: Database): (domain: string) => string | null {
-  const find = database
-    .prepare<[string, string], string>(
-      `
-      select tracking_domain
-      from domains
-      where domain_id = ${SENDING_ROW} and exists (
-        select 1
-        from json_each(domains.checks)
-        where value ->> 'purpose' = 'tracking' and value ->> 'status' = 'verified')`,
-    )
-    .pluck()
+  const find = oneColumn(database)<[string, string], string>(`
+    select tracking_domain
+    from domains
+    where domain_id = ${SENDING_ROW} and exists (
+      select 1
+      from json_each(domains.checks)
+      where value ->> 'purpose' = 'tracking' and value ->> 'status' = 'verified')`)
   return (domain) => find.get(domain, domain) ?? null
+}
+
+/**
+ * The DKIM keys of a domain's row (RFC 6376 §3.6.1, RFC 8463 §4). The private ones are sealed before they come here.
+ */
+export function createDkimKeys(database: Database) {
+  const find = database.prepare<[number], DkimKeyRecord & { dkimKeyId: number }>(`
+    select
+      dkim_key_id as dkimKeyId, selector, algorithm, role, public_key as publicKey,
+      sealed_private_key as sealedPrivateKey, created_at as createdAt, seen_at as seenAt, retire_at as retireAt
+    from dkim_keys
+    where domain_id = ?`)
+  const insert = database.prepare<[DkimKeyRecord & { domainId: number }]>(`
+    insert into dkim_keys
+      (domain_id, selector, algorithm, role, public_key, sealed_private_key, created_at, seen_at, retire_at)
+    values
+      (@domainId, @selector, @algorithm, @role, @publicKey, @sealedPrivateKey, @createdAt, @seenAt, @retireAt)`)
+  const change = database.prepare<[string, number | null, number | null, number, string]>(
+    'update dkim_keys set role = ?, seen_at = ?, retire_at = ? where domain_id = ? and selector = ?',
+  )
+  const drop = database.prepare<[number, string]>('delete from dkim_keys where domain_id = ? and selector = ?')
+
+  return {
+    /** Oldest first. */
+    keysOf: (domainId: number): DkimKeyRecord[] =>
+      find
+        .all(domainId)
+        .sort((left, right) => left.createdAt - right.createdAt || left.dkimKeyId - right.dkimKeyId)
+        .map(({ dkimKeyId: _number, ...key }) => key),
+    /** ServiceError conflict when the domain has a key of the same selector. */
+    add(domainId: number, keys: readonly DkimKeyRecord[]): void {
+      const taken = new Set(find.all(domainId).map(({ selector }) => selector))
+      for (const key of keys) {
+        if (taken.has(key.selector)) throw new ServiceError('conflict', `the selector ${key.selector} is in use`)
+        taken.add(key.selector)
+        insert.run({ ...key, domainId })
+      }
+    },
+    /**
+     * Makes a domain's keys what a check made of them, as it read them at `readAt`: a key that came since then stays,
+     * one that went since then does not come back.
+     */
+    settle(domainId: number, keys: readonly DkimKeyRecord[], readAt: number): void {
+      const kept = new Map(keys.map((key) => [key.selector, key]))
+      for (const { selector, createdAt } of find.all(domainId)) {
+        const key = kept.get(selector)
+        if (key !== undefined) change.run(key.role, key.seenAt, key.retireAt, domainId, selector)
+        else if (createdAt < readAt) drop.run(domainId, selector)
+      }
+    },
+  }
 }

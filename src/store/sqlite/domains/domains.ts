@@ -1,162 +1,124 @@
 /** Sending domains, their keys, and what the last check of their DNS records found. */
 import type { Database } from 'better-sqlite3'
 import { ServiceError } from '../../../base/errors.ts'
-import type {
-  DkimKeyRecord,
-  DomainChange,
-  DomainCheckResult,
-  DomainPage,
-  DomainRecord,
-  ListDomainsRequest,
-  PublicDkimKey,
-} from '../../records/sender-records.ts'
-import { createDkimKeys } from './dkim-keys.ts'
+import type { DomainCheckResult, PublicDkimKey } from '../../records/sender-records.ts'
+import { pageOf, positionAfter } from '../engine/pages.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { SomeVerbs } from '../engine/verb-types.ts'
+import { createEventRecorder } from '../events/record-events.ts'
 import {
+  createDkimKeys,
   createDomainInsert,
+  createFindTrackingHost,
   createLivingDomain,
-  createLivingDomains,
+  createRowReader,
+  DOMAIN_COLUMNS,
   SENDING_ROW,
+  type DomainRow,
   type FoundDomain,
 } from './domain-rows.ts'
-import { pageOf, positionAfter } from '../engine/page-cursor.ts'
-import { createEventRecorder } from '../events/record-events.ts'
-
-export function createFindDomain(database: Database): (name: string) => DomainRecord | null {
-  const find = createLivingDomain(database)
-  return (name) => find(name)?.domain ?? null
-}
-
-/** Whether mail of any domain, also of a removed one, comes back to this host name. */
-export function createIsReturnPath(database: Database): (host: string) => boolean {
-  const find = database.prepare<[string], number>('select 1 from domains where return_path = ? limit 1').pluck()
-  return (host) => find.get(host) !== undefined
-}
-
-export function createFindReturnPath(database: Database): (name: string) => string | null {
-  const find = database
-    .prepare<[string, string], string>(`select return_path from domains where domain_id = ${SENDING_ROW}`)
-    .pluck()
-  return (name) => find.get(name, name) ?? null
-}
 
 /** Removed keys that are told at most. */
 const MOST_EARLIER_KEYS = 20
 
-export function createEarlierDkimKeys(database: Database): (name: string) => PublicDkimKey[] {
-  const find = database.prepare<[string, number], PublicDkimKey>(`
+export function createDomainReads(database: Database) {
+  const findLiving = createLivingDomain(database)
+  const findReturnPath = oneColumn(database)<[string, string], string>(
+    `select return_path from domains where domain_id = ${SENDING_ROW}`,
+  )
+  const findByReturnPath = database.prepare<[string], 1>('select 1 from domains where return_path = ? limit 1')
+  const findEarlierKeys = database.prepare<[string, number], PublicDkimKey>(`
     select dkim_keys.algorithm, dkim_keys.public_key as publicKey
     from domains
     cross join dkim_keys on dkim_keys.domain_id = domains.domain_id
     where domains.name = ? and domains.removed_at is not null
     order by domains.domain_id desc
     limit +?`)
-  return (name) => find.all(name, MOST_EARLIER_KEYS)
+  const findPage = database.prepare<[number, string | null, string | null, number], DomainRow>(`
+    select ${DOMAIN_COLUMNS}
+    from domains
+    where removed_at is null and domain_id < ? and (? is null or state in (select value from json_each(?)))
+    order by domain_id desc
+    limit +?`)
+  const toFound = createRowReader(database)
+  const findDue = oneColumn(database)<[number, number], string>(`
+    select name
+    from domains
+    where removed_at is null and next_check_at <= ?
+    order by next_check_at
+    limit +?`)
+  return {
+    findDomain: (name) => findLiving(name)?.domain ?? null,
+    findReturnPath: (name) => findReturnPath.get(name, name) ?? null,
+    isReturnPath: (host) => findByReturnPath.get(host) !== undefined,
+    findTrackingHost: createFindTrackingHost(database),
+    earlierDkimKeys: (name) => findEarlierKeys.all(name, MOST_EARLIER_KEYS),
+    listDomains({ states, limit, after }) {
+      const wanted = states === null ? null : JSON.stringify(states)
+      const rows = findPage.all(positionAfter(after), wanted, wanted, limit + 1)
+      const { page, next } = pageOf(rows, limit, ({ domainId }) => String(domainId))
+      return { domains: page.map((row) => toFound(row).domain), next }
+    },
+    domainsDueForCheck: (now, limit) => findDue.all(now, limit),
+  } satisfies SomeVerbs
 }
 
-export function createListDomains(database: Database): (request: ListDomainsRequest) => DomainPage {
-  const find = createLivingDomains(database)
-  return ({ states, limit, after }) => {
-    const found = find({ states, limit: limit + 1, before: positionAfter(after) })
-    const { page, next } = pageOf(found, limit, ({ domainId }) => String(domainId))
-    return { domains: page.map(({ domain }) => domain), next }
-  }
-}
-
-export function createDomainsDueForCheck(database: Database): (request: { now: number; limit: number }) => string[] {
-  const find = database
-    .prepare<[number, number], string>(
-      `
-      select name
-      from domains
-      where removed_at is null and next_check_at <= ?
-      order by next_check_at
-      limit +?`,
-    )
-    .pluck()
-  return ({ now, limit }) => find.all(now, limit)
-}
-
-export function createAddDomain(
-  database: Database,
-): (request: { domain: DomainRecord; most: number | null }) => { domain: DomainRecord; isNew: boolean } {
-  const find = createFindDomain(database)
+export function createDomainWrites(database: Database) {
+  const findLiving = createLivingDomain(database)
+  const find = (name: string) => findLiving(name)?.domain ?? null
   const count = database.prepare<[], number>('select count(*) from domains where removed_at is null').pluck()
   const insert = createDomainInsert(database)
-  const keys = createDkimKeys(database)
-  return ({ domain, most }) => {
-    const known = find(domain.name)
-    if (known !== null) return { domain: known, isNew: false }
-    if (most !== null && (count.get() ?? 0) >= most) {
-      throw new ServiceError('conflict', `there are ${most} domains already, which is the limit`)
-    }
-    keys.add(insert(domain), domain.keys)
-    return { domain: find(domain.name) ?? domain, isNew: true }
-  }
-}
-
-export function createUpdateDomain(
-  database: Database,
-): (request: { name: string; change: DomainChange }) => DomainRecord | null {
-  const findLiving = createLivingDomain(database)
-  const find = createFindDomain(database)
+  const dkimKeys = createDkimKeys(database)
   const update = database.prepare<[number, number, number, string | null, number]>(`
     update domains
     set tracking_opens = ?, tracking_clicks = ?, allow_subdomains = ?, ip_pool = ?
     where domain_id = ?`)
-  return ({ name, change }) => {
-    const found = findLiving(name)
-    if (found === null) return null
-    const { tracking, allowSubdomains, ipPool } = { ...found.domain, ...change }
-    update.run(Number(tracking.opens), Number(tracking.clicks), Number(allowSubdomains), ipPool, found.domainId)
-    return find(name)
-  }
+  const settle = createCheckWriter(database)
+  return {
+    addDomain(domain, most) {
+      const known = find(domain.name)
+      if (known !== null) return { domain: known, isNew: false }
+      if (most !== null && (count.get() ?? 0) >= most) {
+        throw new ServiceError('conflict', `there are ${most} domains already, which is the limit`)
+      }
+      dkimKeys.add(insert(domain), domain.keys)
+      return { domain: find(domain.name) ?? domain, isNew: true }
+    },
+    updateDomain(name, change) {
+      const found = findLiving(name)
+      if (found === null) return null
+      const { tracking, allowSubdomains, ipPool } = { ...found.domain, ...change }
+      update.run(Number(tracking.opens), Number(tracking.clicks), Number(allowSubdomains), ipPool, found.domainId)
+      return find(name)
+    },
+    addDkimKeys(name, keys) {
+      const found = findLiving(name)
+      if (found === null) return null
+      dkimKeys.add(found.domainId, keys)
+      return find(name)
+    },
+    recordDomainCheck(result) {
+      const found = findLiving(result.name)
+      if (found === null) return null
+      if (isOfEarlierDomain(result, found)) return found.domain
+      settle(found.domainId, result)
+      dkimKeys.settle(found.domainId, result.keys, result.now)
+      return find(result.name)
+    },
+  } satisfies SomeVerbs
 }
 
-export function createAddDkimKeys(
-  database: Database,
-): (request: { name: string; keys: DkimKeyRecord[] }) => DomainRecord | null {
-  const findLiving = createLivingDomain(database)
-  const find = createFindDomain(database)
-  const dkimKeys = createDkimKeys(database)
-  return ({ name, keys }) => {
-    const found = findLiving(name)
-    if (found === null) return null
-    dkimKeys.add(found.domainId, keys)
-    return find(name)
-  }
-}
-
-export function createRecordDomainCheck(database: Database): (result: DomainCheckResult) => DomainRecord | null {
-  const findLiving = createLivingDomain(database)
-  const find = createFindDomain(database)
-  const keys = createDkimKeys(database)
+function createCheckWriter(database: Database): (domainId: number, result: DomainCheckResult) => void {
   const events = createEventRecorder(database)
-  const update = database.prepare(`
+  const update = database.prepare<[object]>(`
     update domains
-    set state = ?, verified_at = ?, last_checked_at = ?, next_check_at = ?, failing_since = ?, failed_checks = ?,
-      degraded_at = ?, checks = ?
-    where domain_id = ?`)
-  return (result) => {
-    const found = findLiving(result.name)
-    if (found === null) return null
-    if (isOfEarlierDomain(result, found)) return found.domain
-    update.run(
-      result.state,
-      result.verifiedAt,
-      result.now,
-      result.nextCheckAt,
-      result.failingSince,
-      result.failedChecks,
-      result.degradedAt,
-      JSON.stringify(result.checks),
-      found.domainId,
-    )
-    keys.settle(found.domainId, result.keys, result.now)
-    events.record(
-      result.events.map((event) => ({ ...event, messageKey: null })),
-      result.now,
-    )
-    return find(result.name)
+    set state = @state, verified_at = @verifiedAt, last_checked_at = @now, next_check_at = @nextCheckAt,
+      failing_since = @failingSince, failed_checks = @failedChecks, degraded_at = @degradedAt, checks = @checks
+    where domain_id = @domainId`)
+  return (domainId, result) => {
+    update.run({ ...result, checks: JSON.stringify(result.checks), domainId })
+    const happened = result.events.map((event) => ({ ...event, messageKey: null }))
+    events.record(happened, result.now)
   }
 }
 

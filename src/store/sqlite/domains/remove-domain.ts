@@ -8,13 +8,12 @@
  * domain of the same name is not meant.
  */
 import type { Database } from 'better-sqlite3'
-import type { RemoveDomainRequest } from '../../records/sender-records.ts'
 import { createCanceling, type CanceledRow } from '../queue/cancel.ts'
 import { createLivingDomain } from './domain-rows.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
-export function createRemoveDomain(
-  database: Database,
-): (request: RemoveDomainRequest) => { queuedMessages: number } | null {
+export function createRemoveDomain(database: Database): Verb<'removeDomain'> {
   const find = createLivingDomain(database)
   const remove = database.prepare<[number, number, number]>(`
     update domains
@@ -31,25 +30,17 @@ export function createRemoveDomain(
 }
 
 /** Messages of a sending domain that have not ended. */
-export function createQueuedCount(database: Database): (domain: string) => number {
-  const countWaiting = database
-    .prepare<[string], number>(
-      `
-      select count(*)
-      from lanes
-      cross join messages on messages.lane_id = lanes.lane_id
-      where lanes.domain = ? and messages.state = 'waiting'`,
-    )
-    .pluck()
+export function createQueuedCount(database: Database): Verb<'queuedMessages'> {
+  const countWaiting = oneColumn(database)<[string], number>(`
+    select count(*)
+    from lanes
+    cross join messages on messages.lane_id = lanes.lane_id
+    where lanes.domain = ? and messages.state = 'waiting'`)
   // The bound on lease_until is what lets the partial index answer.
-  const countSending = database
-    .prepare<[string], number>(
-      `
-      select count(*)
-      from messages
-      where state = 'sending' and lease_until > 0 and lane_id in (select lane_id from lanes where domain = ?)`,
-    )
-    .pluck()
+  const countSending = oneColumn(database)<[string], number>(`
+    select count(*)
+    from messages
+    where state = 'sending' and lease_until > 0 and lane_id in (select lane_id from lanes where domain = ?)`)
   return (domain) => (countWaiting.get(domain) ?? 0) + (countSending.get(domain) ?? 0)
 }
 
@@ -58,7 +49,7 @@ interface PurgedLane {
   purgedThrough: number
 }
 
-export function createCancelPurged(database: Database): (request: { now: number; limit: number }) => number {
+export function createCancelPurged(database: Database): Verb<'cancelPurged'> {
   const findLanes = database.prepare<[], PurgedLane>(`
     select lanes.lane_id as laneId, domains.purged_through as purgedThrough
     from domains
@@ -71,7 +62,7 @@ export function createCancelPurged(database: Database): (request: { now: number;
     limit +?`)
   const cancel = createCanceling(database)
 
-  return ({ now, limit }) => {
+  return (now, limit) => {
     const rows: CanceledRow[] = []
     for (const { laneId, purgedThrough } of findLanes.all()) {
       if (rows.length < limit) rows.push(...findWaiting.all(laneId, purgedThrough, limit - rows.length))

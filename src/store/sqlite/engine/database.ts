@@ -13,7 +13,7 @@ import { join } from 'node:path'
 import Sqlite, { type Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
 import type { StoreLocation } from '../../store-location.ts'
-import { addErasedAddress } from './erased-address.ts'
+import { addErasedAddress } from './stored-address.ts'
 import { migrate, prepareNewFile } from './migrate.ts'
 import { ownAs } from './snapshot.ts'
 

@@ -9,8 +9,9 @@ import type { Database } from 'better-sqlite3'
 import { MINUTE } from '../../../base/clock.ts'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
-import type { StreamedEvent } from '../../records/webhook-records.ts'
-import { identifierTime } from '../engine/identifier-time.ts'
+import { identifierTime } from '../engine/stored-identifier.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { SomeVerbs } from '../engine/verb-types.ts'
 
 /** An event may be recorded so long after its identifier was made. */
 const SLACK = MINUTE
@@ -22,31 +23,17 @@ interface EventRow {
   body: string | null
 }
 
-export function createEventsAfter(
-  database: Database,
-): (request: { position: number; limit: number }) => StreamedEvent[] {
-  const find = database.prepare<[number, number], EventRow>(
+export function createEventStream(database: Database) {
+  const findAfter = database.prepare<[number, number], EventRow>(
     'select event_seq as position, id, kind, body from events where event_seq > ? order by event_seq limit +?',
   )
-  return ({ position, limit }) =>
-    find
-      .all(position, limit)
-      .map(({ id, body, ...row }) => ({ ...row, eventId: identifierFromBytes('evt', id), body: body ?? '' }))
-}
-
-/** The place behind this event, or the present end; never one before `since`. Undefined for what is no identifier. */
-export function createEventPosition(
-  database: Database,
-): (request: { lastEventId: string | null; since: number }) => number | undefined {
   const findEnd = database.prepare<[], number | null>('select max(event_seq) from events').pluck()
   const findNext = database.prepare<[number], { position: number; id: Buffer }>(
     'select event_seq as position, id from events where event_seq >= ? order by event_seq limit 1',
   )
-  const findExact = database
-    .prepare<[number, number, Buffer], number>(
-      'select event_seq from events where event_seq >= ? and event_seq < ? and id = ?',
-    )
-    .pluck()
+  const findExact = oneColumn(database)<[number, number, Buffer], number>(
+    'select event_seq from events where event_seq >= ? and event_seq < ? and id = ?',
+  )
   /** The number of the first event from this time on. */
   const firstFrom = (time: number, end: number): number => {
     let low = 0
@@ -59,15 +46,23 @@ export function createEventPosition(
     }
     return low
   }
-  return ({ lastEventId, since }) => {
-    const end = (findEnd.get() ?? 0) + 1
-    if (lastEventId === null) return end - 1
-    const bytes = identifierToBytes('evt', lastEventId)
-    if (bytes === undefined) return undefined
-    const oldest = firstFrom(since, end) - 1
-    const time = identifierTime(bytes)
-    if (time < since - SLACK) return oldest
-    const exact = findExact.get(firstFrom(time - SLACK, end), firstFrom(time + SLACK, end), bytes)
-    return Math.max(oldest, exact ?? firstFrom(time + 1, end) - 1)
-  }
+
+  return {
+    eventsAfter: (position, limit) =>
+      findAfter
+        .all(position, limit)
+        .map(({ id, body, ...row }) => ({ ...row, eventId: identifierFromBytes('evt', id), body: body ?? '' })),
+    /** The place behind this event, or the present end; never one before `since`. Undefined for what is no identifier. */
+    eventPosition(lastEventId, since) {
+      const end = (findEnd.get() ?? 0) + 1
+      if (lastEventId === null) return end - 1
+      const bytes = identifierToBytes('evt', lastEventId)
+      if (bytes === undefined) return undefined
+      const oldest = firstFrom(since, end) - 1
+      const time = identifierTime(bytes)
+      if (time < since - SLACK) return oldest
+      const exact = findExact.get(firstFrom(time - SLACK, end), firstFrom(time + SLACK, end), bytes)
+      return Math.max(oldest, exact ?? firstFrom(time + 1, end) - 1)
+    },
+  } satisfies SomeVerbs
 }

@@ -16,6 +16,8 @@ import {
 } from '../../allowance-decision.ts'
 import type { Grant } from '../../records/queue-records.ts'
 import type { AllowanceRule, Reservation, ReserveRequest } from '../../records/warmup-records.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 type Ask = ReserveRequest['asks'][number]
 
@@ -29,7 +31,7 @@ const SLOTS_KEPT = 2 * DAY
 /** The beginning of the slot that a time is in. */
 export const slotOf = (at: number): number => Math.floor(at / SLOT) * SLOT
 
-export function createReserveAllowance(database: Database): (request: ReserveRequest) => Reservation[] {
+export function createReserveAllowance(database: Database): Verb<'reserveAllowance'> {
   const read = createStateReader(database)
   const write = createGrantWriter(database)
   return ({ now, asks }) =>
@@ -42,7 +44,7 @@ export function createReserveAllowance(database: Database): (request: ReserveReq
 }
 
 /** Each ask for itself: what one would take is not taken from the next. */
-export function createPeekAllowance(database: Database): (request: ReserveRequest) => Reservation[] {
+export function createPeekAllowance(database: Database): Verb<'peekAllowance'> {
   const read = createStateReader(database)
   return ({ now, asks }) => asks.map((ask) => reservationOf(ask, now, decide(ask, now, read(ask, now))))
 }
@@ -116,15 +118,11 @@ function createGrantWriter(
     set granted = granted + @count, arrival_at = max(arrival_at, @now) + @count * @interval,
       interval_milliseconds = @interval
     where granted + @count <= cap`)
-  const grantSlot = database
-    .prepare<[string, number, number], number>(
-      `
-      insert into ip_slots (ip, slot_at, granted)
-      values (?, ?, ?)
-      on conflict do update set granted = granted + excluded.granted
-      returning granted`,
-    )
-    .pluck()
+  const grantSlot = oneColumn(database)<[string, number, number], number>(`
+    insert into ip_slots (ip, slot_at, granted)
+    values (?, ?, ?)
+    on conflict do update set granted = granted + excluded.granted
+    returning granted`)
   const forgetSlots = createSlotRemoval(database)
   const noteSent = createLastSentNote(database)
 

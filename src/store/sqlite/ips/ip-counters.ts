@@ -13,6 +13,7 @@ import { addDurations, durationClass, type DurationClasses } from '../../duratio
 import type { IpHour } from '../../records/warmup-records.ts'
 import { addCounts } from '../engine/add-counts.ts'
 import { TOGETHER } from './allowance.ts'
+import { oneColumn } from '../engine/statements.ts'
 
 /** Names of the counters, and their columns. */
 export const IP_COUNTERS = {
@@ -127,12 +128,12 @@ type NameOf = (ip: string, isp: string, day: string) => string
 /** Adds to the days of providers and of all together; a provider keeps its name while there is room for one. */
 function createDayWriter(database: Database): (days: readonly Sums<string>[]) => NameOf {
   // `+?`: see claim.ts.
-  const findDurations = database
-    .prepare<[string, string, string], string>('select durations from ip_days where ip = ? and day = ? and isp = +?')
-    .pluck()
-  const countNames = database
-    .prepare<[string, string, string], number>('select isps from ip_days where ip = ? and day = ? and isp = +?')
-    .pluck()
+  const findDurations = oneColumn(database)<[string, string, string], string>(
+    'select durations from ip_days where ip = ? and day = ? and isp = +?',
+  )
+  const countNames = oneColumn(database)<[string, string, string], number>(
+    'select isps from ip_days where ip = ? and day = ? and isp = +?',
+  )
   const add = database.prepare<(string | number)[]>(`
     insert into ip_days (ip, day, isp, durations, isps, ${COLUMNS.join(', ')})
     values (?, ?, ?, ?, ?, ${COLUMNS.map(() => '?').join(', ')})

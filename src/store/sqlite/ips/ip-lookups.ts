@@ -7,10 +7,11 @@ import type { Database } from 'better-sqlite3'
 import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'
 import { startOfUtcDay, utcDay } from '../../../base/utc-day.ts'
 import { addDurations, durationPercentile, type DurationClasses } from '../../duration-classes.ts'
-import type { IpHealth, IpHour, IpStatistics, WarmupDay } from '../../records/warmup-records.ts'
+import type { IpHealth, IpHour, WarmupDay } from '../../records/warmup-records.ts'
 import { addCounts } from '../engine/add-counts.ts'
 import { TOGETHER } from './allowance.ts'
 import { IP_COUNTER_NAMES, IP_COUNTERS, type IpCounter } from './ip-counters.ts'
+import type { SomeVerbs } from '../engine/verb-types.ts'
 
 type AllCounts = Record<IpCounter, number>
 
@@ -20,65 +21,30 @@ const COLUMNS = Object.entries(IP_COUNTERS)
 /** Of the delivering attempts; the statistics call it p95. */
 const PERCENTILE = 0.95
 
-/** Rows of the days from this one on, oldest first; all isps together last of its day. */
-export function createWarmupDays(database: Database): (request: { ip: string; from: string }) => WarmupDay[] {
-  const find = database.prepare<[string, string], WarmupDay>(`
+export function createIpLookups(database: Database) {
+  const findWarmupDays = database.prepare<[string, string], WarmupDay>(`
     select
       ip, day, isp, cap, granted, refunded, first_attempts as firstAttempts, delivered, hard, soft, block,
       undetermined, deferred, complained
     from warmup_days
     where ip = ? and day >= ?
     order by day, isp`)
-  return ({ ip, from }) => find.all(ip, from)
-}
-
-/** By five-minute slots: one that reaches into the asked time counts whole. */
-export function createIpHealth(database: Database): (request: { ip: string; since: number }) => IpHealth {
-  const find = database.prepare<[string, number], IpHealth>(`
+  const sumSlots = database.prepare<[string, number], IpHealth>(`
     select
       coalesce(sum(first_attempts), 0) as firstAttempts, coalesce(sum(hard), 0) as hard,
       coalesce(sum(complained), 0) as complained, coalesce(sum(delivered), 0) as delivered,
       coalesce(sum(blocks), 0) as blocks
     from ip_slots
     where ip = ? and slot_at > ?`)
-  return ({ ip, since }) =>
-    find.get(ip, since - 5 * MINUTE) ?? { firstAttempts: 0, hard: 0, complained: 0, delivered: 0, blocks: 0 }
-}
-
-export function createIpDays(
-  database: Database,
-): (request: { ip: string; limit: number }) => { day: string; messages: number }[] {
-  const find = database.prepare<[string, number], { day: string; messages: number }>(`
+  const findDays = database.prepare<[string, number], { day: string; messages: number }>(`
     select day, messages
     from ip_days
     where ip = ? and isp = '*' and messages > 0
     order by day desc
     limit +?`)
-  return ({ ip, limit }) => find.all(ip, limit)
-}
-
-/** Without a prototype: isps have all kinds of names. */
-export function createIspMix(
-  database: Database,
-): (request: { ips: string[]; since: number }) => Record<string, number> {
-  const find = database.prepare<[string, string], { isp: string; messages: number }>(
+  const findIsps = database.prepare<[string, string], { isp: string; messages: number }>(
     'select isp, messages from ip_days where ip = ? and day >= ? and messages > 0',
   )
-  return ({ ips, since }) => {
-    const mix: Record<string, number> = Object.create(null)
-    for (const ip of ips) {
-      for (const { isp, messages } of find.iterate(ip, utcDay(since))) {
-        if (isp !== TOGETHER) mix[isp] = (mix[isp] ?? 0) + messages
-      }
-    }
-    return { ...mix }
-  }
-}
-
-/** `from` and `to` are taken to whole hours: that of `from`, and all that begin before `to`. */
-export function createIpStatistics(
-  database: Database,
-): (request: { ip: string; from: number; to: number }) => IpStatistics {
   const findHours = database.prepare<[string, number, number], IpHour>(`
     select ip, isp, hour, ${COLUMNS}
     from ip_hours
@@ -87,15 +53,34 @@ export function createIpStatistics(
   const sumIsps = createIspSums(database)
   const percentiles = createPercentiles(database)
 
-  return ({ ip, from, to }) => {
-    const firstHour = Math.floor(from / HOUR) * HOUR
-    const sums = [...sumIsps(ip, firstHour, to)]
-    return {
-      hours: findHours.all(ip, firstHour, to),
-      isps: sums.map(([isp, counts]) => ({ ip, isp, hour: firstHour, ...counts })),
-      p95: percentiles(ip, from, to),
-    }
-  }
+  return {
+    /** Rows of the days from this one on, oldest first; all isps together last of its day. */
+    warmupDays: (ip, from) => findWarmupDays.all(ip, from),
+    /** By five-minute slots: one that reaches into the asked time counts whole. */
+    ipHealth: (ip, since) =>
+      sumSlots.get(ip, since - 5 * MINUTE) ?? { firstAttempts: 0, hard: 0, complained: 0, delivered: 0, blocks: 0 },
+    ipDays: (ip, limit) => findDays.all(ip, limit),
+    /** Without a prototype: isps have all kinds of names. */
+    ispMix(ips, since) {
+      const mix: Record<string, number> = Object.create(null)
+      for (const ip of ips) {
+        for (const { isp, messages } of findIsps.iterate(ip, utcDay(since))) {
+          if (isp !== TOGETHER) mix[isp] = (mix[isp] ?? 0) + messages
+        }
+      }
+      return { ...mix }
+    },
+    /** `from` and `to` are taken to whole hours: that of `from`, and all that begin before `to`. */
+    ipStatistics(ip, from, to) {
+      const firstHour = Math.floor(from / HOUR) * HOUR
+      const sums = [...sumIsps(ip, firstHour, to)]
+      return {
+        hours: findHours.all(ip, firstHour, to),
+        isps: sums.map(([isp, counts]) => ({ ip, isp, hour: firstHour, ...counts })),
+        p95: percentiles(ip, from, to),
+      }
+    },
+  } satisfies SomeVerbs
 }
 
 function createIspSums(database: Database): (ip: string, from: number, to: number) => Map<string, AllCounts> {

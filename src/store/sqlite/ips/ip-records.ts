@@ -3,17 +3,20 @@
  * only by who has seen the last one (compare and set by version).
  */
 import type { Database } from 'better-sqlite3'
-import type { AuditRecord, IpChange, IpRecord, StoredIpState } from '../../records/warmup-records.ts'
+import type { AuditRecord, IpChange, IpRecord, PathStateRecord } from '../../records/warmup-records.ts'
 import { providerCap, TOGETHER } from './allowance.ts'
 import { createEventRecorder } from '../events/record-events.ts'
+import { oneColumn } from '../engine/statements.ts'
+import { utcDay } from '../../../base/utc-day.ts'
+import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
 interface IpRow extends Omit<IpRecord, 'pausedAt'> {
   /** JSON. */
   pausedAt: string
 }
 
-export function createIpRecords(database: Database): () => IpRecord[] {
-  const find = database.prepare<[], IpRow>(`
+export function createIpReads(database: Database) {
+  const findIps = database.prepare<[], IpRow>(`
     select
       ip, state, former_state as formerState, until_at as until, reason, actor, since, curve, stage,
       target_daily_volume as targetDailyVolume, started_at as startedAt, hold_reason as holdReason,
@@ -21,10 +24,27 @@ export function createIpRecords(database: Database): () => IpRecord[] {
       last_sent_at as lastSentAt, version
     from egress_ips
     order by ip`)
-  return () => find.all().map((row) => ({ ...row, pausedAt: JSON.parse(row.pausedAt) as number[] }))
+  const findAudit = database.prepare<[string, number], AuditRow>(`
+    select
+      ip, at, actor, action, from_state as fromState, to_state as toState, from_stage as fromStage,
+      to_stage as toStage, day, figures, reason
+    from warmup_audit
+    where ip = ?
+    order by audit_seq desc
+    limit +?`)
+  const findPathStates = database.prepare<[], PathStateRecord>(
+    'select ip, route, state, saved_at as savedAt from path_states',
+  )
+  return {
+    ipRecords: () => findIps.all().map((row) => ({ ...row, pausedAt: JSON.parse(row.pausedAt) as number[] })),
+    /** Newest first. */
+    warmupAudit: (ip, limit) =>
+      findAudit.all(ip, limit).map((row) => ({ ...row, figures: JSON.parse(row.figures) as AuditRecord['figures'] })),
+    loadPathStates: () => findPathStates.all(),
+  } satisfies SomeVerbs
 }
 
-export function createAddIpRecords(database: Database): (records: IpRecord[]) => void {
+export function createIpWrites(database: Database) {
   const add = database.prepare(`
     insert into egress_ips
       (ip, state, former_state, until_at, reason, actor, since, curve, stage, target_daily_volume, started_at,
@@ -33,15 +53,6 @@ export function createAddIpRecords(database: Database): (records: IpRecord[]) =>
       (@ip, @state, @formerState, @until, @reason, @actor, @since, @curve, @stage, @targetDailyVolume, @startedAt,
       @holdReason, @daysHeld, @daysAtTarget, @pausedAt, @closedDay, @lastSentAt, @version)
     on conflict do nothing`)
-  return (records) => {
-    for (const record of records) add.run(rowOf(record))
-  }
-}
-
-const rowOf = (record: IpRecord): IpRow => ({ ...record, pausedAt: JSON.stringify(record.pausedAt) })
-
-/** False, and nothing changed: another change came first, or there is no such IP. */
-export function createChangeIp(database: Database): (change: IpChange) => boolean {
   // Mail that left meanwhile is newer than what the record was read with.
   const change = database.prepare(`
     update egress_ips
@@ -54,15 +65,35 @@ export function createChangeIp(database: Database): (change: IpChange) => boolea
   const addAudit = createAuditWriter(database)
   const setCaps = createCapWriter(database)
   const events = createEventRecorder(database)
+  const savePath = database.prepare(`
+    insert into path_states (ip, route, state, saved_at)
+    values (@ip, @route, @state, @savedAt)
+    on conflict do update set state = excluded.state, saved_at = excluded.saved_at`)
+  const forgetPath = database.prepare<[string, string]>('delete from path_states where ip = ? and route = ?')
 
-  return ({ record, audit, events: happened, caps }) => {
-    if (change.run(rowOf(record)).changes === 0) return false
-    for (const entry of audit) addAudit(entry)
-    if (caps !== null) setCaps(record.ip, caps)
-    for (const event of happened) events.record([{ ...event, messageKey: null }], event.at)
-    return true
-  }
+  return {
+    addIpRecords(records) {
+      for (const record of records) add.run(rowOf(record))
+    },
+    /** False, and nothing changed: another change came first, or there is no such IP. */
+    changeIp({ record, audit, events: happened, caps }) {
+      if (change.run(rowOf(record)).changes === 0) return false
+      for (const entry of audit) addAudit(entry)
+      if (caps !== null) setCaps(record.ip, caps)
+      for (const event of happened) events.record([{ ...event, messageKey: null }], event.at)
+      return true
+    },
+    /** An empty state forgets the path. */
+    savePathStates(states) {
+      for (const path of states) {
+        if (path.state === '') forgetPath.run(path.ip, path.route)
+        else savePath.run(path)
+      }
+    },
+  } satisfies SomeVerbs
 }
+
+const rowOf = (record: IpRecord): IpRow => ({ ...record, pausedAt: JSON.stringify(record.pausedAt) })
 
 interface AuditRow extends Omit<AuditRecord, 'figures'> {
   /** JSON. */
@@ -80,25 +111,9 @@ function createAuditWriter(database: Database): (entry: AuditRecord) => void {
   }
 }
 
-/** Newest first. */
-export function createWarmupAudit(database: Database): (request: { ip: string; limit: number }) => AuditRecord[] {
-  const find = database.prepare<[string, number], AuditRow & { fromState: StoredIpState; toState: StoredIpState }>(`
-    select
-      ip, at, actor, action, from_state as fromState, to_state as toState, from_stage as fromStage,
-      to_stage as toStage, day, figures, reason
-    from warmup_audit
-    where ip = ?
-    order by audit_seq desc
-    limit +?`)
-  return ({ ip, limit }) =>
-    find.all(ip, limit).map((row) => ({ ...row, figures: JSON.parse(row.figures) as AuditRecord['figures'] }))
-}
-
 /** The caps of a day that has begun; never below what is granted. */
 function createCapWriter(database: Database): (ip: string, caps: NonNullable<IpChange['caps']>) => void {
-  const findIsps = database
-    .prepare<[string, string], string>('select isp from warmup_days where ip = ? and day = ?')
-    .pluck()
+  const findIsps = oneColumn(database)<[string, string], string>('select isp from warmup_days where ip = ? and day = ?')
   const setCap = database.prepare<[number, string, string, string]>(
     'update warmup_days set cap = max(granted, ?) where ip = ? and day = ? and isp = ?',
   )
@@ -106,5 +121,42 @@ function createCapWriter(database: Database): (ip: string, caps: NonNullable<IpC
     for (const isp of findIsps.all(ip, caps.day)) {
       setCap.run(isp === TOGETHER ? caps.cap : providerCap(caps, isp), ip, caps.day, isp)
     }
+  }
+}
+
+/**
+ * What was counted of IPs goes when its time is over: hours by provider first, whose sums stay in the days, then hours,
+ * days and warmup days, and the audit. In parts of a bounded number of rows.
+ */
+export function createForgetIpHistory(database: Database): Verb<'forgetIpHistory'> {
+  const findIps = database.prepare<[], string>('select ip from egress_ips').pluck()
+  // A partial one at a time, by the beginning of its key: these tables have no other number of a row.
+  const removeIspHours = database.prepare<[string, number, number]>(`
+    delete from ip_hours
+    where (ip, hour, isp) in (
+      select ip, hour, isp from ip_hours where ip = ? and hour < ? and isp <> '*' limit +?)`)
+  const removeHours = database.prepare<[string, number, number]>(`
+    delete from ip_hours
+    where (ip, hour, isp) in (select ip, hour, isp from ip_hours where ip = ? and isp = '*' and hour < ? limit +?)`)
+  const removeDays = database.prepare<[string, string, number]>(`
+    delete from ip_days
+    where (ip, day, isp) in (select ip, day, isp from ip_days where ip = ? and day < ? limit +?)`)
+  const removeWarmupDays = database.prepare<[string, string, number]>(`
+    delete from warmup_days
+    where (ip, day, isp) in (select ip, day, isp from warmup_days where ip = ? and day < ? limit +?)`)
+  const removeAudit = database.prepare<[number, number]>(`
+    delete from warmup_audit
+    where audit_seq in (select audit_seq from warmup_audit where at < ? limit +?)`)
+
+  return ({ hoursBefore, statisticsBefore, auditBefore, limit }) => {
+    const day = utcDay(statisticsBefore)
+    let removed = removeAudit.run(auditBefore, limit).changes
+    for (const ip of findIps.all()) {
+      removed += removeIspHours.run(ip, Math.max(hoursBefore, statisticsBefore), limit).changes
+      removed += removeHours.run(ip, statisticsBefore, limit).changes
+      removed += removeDays.run(ip, day, limit).changes
+      removed += removeWarmupDays.run(ip, day, limit).changes
+    }
+    return removed
   }
 }

@@ -16,6 +16,7 @@ import type { OutcomeRecord } from '../../records/claim-records.ts'
 import { createIpSums, OTHER_ISPS, type IpCounter, type IpSums } from './ip-counters.ts'
 import { createCountKeeper } from './waiting-counts.ts'
 import { createWarmupSums, type WarmupSums } from './warmup-counters.ts'
+import { oneColumn } from '../engine/statements.ts'
 
 interface OutcomeStatistics {
   /** `isFirstAttempt`: the message had none before. Its row of `attempts` is written already. */
@@ -131,16 +132,12 @@ function countForGates(
 
 /** When the message was first tried from this IP, or undefined: never before. */
 function createFirstTried(database: Database): (messageKey: number, ip: string) => number | undefined {
-  const find = database
-    .prepare<[number, string], number>(
-      `
-      select at
-      from attempts
-      where message_seq = ? and ip = ? and stage in ('mail', 'rcpt', 'data', 'dot')
-      order by at
-      limit 1`,
-    )
-    .pluck()
+  const find = oneColumn(database)<[number, string], number>(`
+    select at
+    from attempts
+    where message_seq = ? and ip = ? and stage in ('mail', 'rcpt', 'data', 'dot')
+    order by at
+    limit 1`)
   return (messageKey, ip) => find.get(messageKey, ip)
 }
 

@@ -4,7 +4,7 @@
  * providers, nearly every message would else change a dozen rows of sums.
  *
  * Nothing is lost or counted twice: a row is removed in the transaction that writes its sums. Whoever reads sums has
- * what waits added first (`ip-calls.ts`). A day of warmup counts from its first grant on, so what is counted before is
+ * what waits added first (`store-calls.ts`). A day of warmup counts from its first grant on, so what is counted before is
  * not kept for it.
  */
 import type { Database } from 'better-sqlite3'

@@ -5,6 +5,8 @@
 import { statSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
 import type { StoreFigures } from '../../records/figure-records.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 const MOST_COUNTED = 50_000
 /** So many of each endpoint are looked at, however many another one has. */
@@ -21,17 +23,13 @@ interface Pending {
   first: number | null
 }
 
-export function createFigures(database: Database): () => StoreFigures {
+export function createFigures(database: Database): Verb<'figures'> {
   // One for each message under a lease: a few thousand at the most.
-  const poolsOfSending = database
-    .prepare<[], string>(
-      `
-      select pools.name
-      from messages
-      cross join pools on pools.pool_id = messages.pool_id
-      where messages.state = 'sending' and messages.lease_until > 0`,
-    )
-    .pluck()
+  const poolsOfSending = oneColumn(database)<[], string>(`
+    select pools.name
+    from messages
+    cross join pools on pools.pool_id = messages.pool_id
+    where messages.state = 'sending' and messages.lease_until > 0`)
   const webhooks = createWebhookFigures(database)
   const sizeOf = (file: string): number => statSync(file, { throwIfNoEntry: false })?.size ?? 0
   return () => ({
@@ -58,28 +56,20 @@ function createWebhookFigures(database: Database): () => StoreFigures['webhooks'
     from (select delivery_seq from webhook_deliveries where state = 'pending' and endpoint_id = ? limit +?) as pending`)
   // The second condition on the state is what lets the partial index answer. The newest are looked at: after an outage
   // an endpoint may have millions that ended before it was enabled again.
-  const countDead = database
-    .prepare<[number, number, number], number>(
-      `
-      select count(*)
-      from (
-        select ended_at as endedAt from webhook_deliveries
-        where state = 'failed' and state <> 'pending' and endpoint_id = ?
-        order by id desc
-        limit +?
-      ) as dead
-      where endedAt > ?`,
-    )
-    .pluck()
-  const happenedAt = database
-    .prepare<[number], number>(
-      `
-      select events.at
-      from webhook_deliveries
-      join events on events.event_seq = webhook_deliveries.event_seq
-      where webhook_deliveries.delivery_seq = ?`,
-    )
-    .pluck()
+  const countDead = oneColumn(database)<[number, number, number], number>(`
+    select count(*)
+    from (
+      select ended_at as endedAt from webhook_deliveries
+      where state = 'failed' and state <> 'pending' and endpoint_id = ?
+      order by id desc
+      limit +?
+    ) as dead
+    where endedAt > ?`)
+  const happenedAt = oneColumn(database)<[number], number>(`
+    select events.at
+    from webhook_deliveries
+    join events on events.event_seq = webhook_deliveries.event_seq
+    where webhook_deliveries.delivery_seq = ?`)
   return () => {
     const figures = { pending: 0, deadLetters: 0 }
     let oldest: number | null = null

@@ -1,50 +1,43 @@
 /** What is known of a message, for lookup. Reads only what was committed. */
 import type { Database } from 'better-sqlite3'
-import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
+import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
-import type { MessageView, RoadSummary, TimelineEvent, TranscriptView } from '../../records/lookup-records.ts'
+import type { RoadSummary, TimelineEvent, TranscriptView, BatchView } from '../../records/lookup-records.ts'
 import { createAttemptReader } from '../messages/attempt-rows.ts'
-import { messageQuery, viewOf, type MessageRow } from '../messages/message-views.ts'
+import {
+  messageQuery,
+  viewOf,
+  type MessageRow,
+  variablesFrom,
+  stateOf,
+  type StoredStateFacts,
+} from '../messages/message-views.ts'
+import { createFindTrackingHost } from '../domains/domain-rows.ts'
+import { getNamed, storedIdentifier } from '../engine/stored-identifier.ts'
+import type { MessageState } from '../../../mail/message.ts'
+import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
-export function createLookupMessage(database: Database): (request: { id: string; now: number }) => MessageView | null {
+const NO_STATES: Readonly<Record<MessageState, number>> = {
+  scheduled: 0,
+  queued: 0,
+  sending: 0,
+  deferred: 0,
+  delivered: 0,
+  bounced: 0,
+  expired: 0,
+  canceled: 0,
+  suppressed: 0,
+}
+
+export function createMessageReads(database: Database) {
   const findMessage = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = ?'))
   const attemptsOf = createAttemptReader(database)
-  return ({ id, now }) => {
-    const row = findById(findMessage, id)
-    return row === undefined ? null : { ...viewOf(row, now), attempts: attemptsOf(row.seq) }
-  }
-}
-
-interface EventRow {
-  id: Buffer
-  kind: EventKind
-  at: number
-  body: string | null
-}
-
-export function createMessageEvents(database: Database): (id: string) => TimelineEvent[] | null {
   const findSeq = database.prepare<[Buffer], { seq: number }>('select seq from messages where id = ?')
   const findEvents = database.prepare<[number], EventRow>(`
     select id, kind, at, body
     from events
     where message_seq = ?
     order by event_seq`)
-  return (id) => {
-    const row = findById(findSeq, id)
-    if (row === undefined) return null
-    return findEvents
-      .all(row.seq)
-      .map((event) => ({
-        id: identifierFromBytes('evt', event.id),
-        kind: event.kind,
-        at: event.at,
-        data: event.body === null ? {} : (JSON.parse(event.body) as Pick<TimelineEvent, 'data'>).data,
-      }))
-  }
-}
-
-export function createTranscripts(database: Database): (id: string) => TranscriptView[] | null {
-  const findSeq = database.prepare<[Buffer], { seq: number }>('select seq from messages where id = ?')
   const findTries = database.prepare<[number], TranscriptView>(`
     select
       attempts.at, attempts.ip, attempts.host,
@@ -53,24 +46,6 @@ export function createTranscripts(database: Database): (id: string) => Transcrip
     from attempts
     where attempts.message_seq = ?
     order by attempts.at`)
-  return (id) => {
-    const row = findById(findSeq, id)
-    return row === undefined ? null : findTries.all(row.seq)
-  }
-}
-
-/** A text that is no identifier names no message. */
-function findById<Row>(statement: { get(id: Buffer): Row | undefined }, id: string): Row | undefined {
-  const bytes = identifierToBytes('msg', id)
-  return bytes === undefined ? undefined : statement.get(bytes)
-}
-
-/** Attempts that the summary of a road looks at: beyond them it speaks of the newest. */
-const MOST_ROAD_ATTEMPTS = 10_000
-
-export function createRoadSummary(
-  database: Database,
-): (request: { isp: string; ip: string | null; since: number }) => RoadSummary {
   // A path failure is no attempt (src/README.md "Words").
   const summarize = database.prepare<[number, number, string | null, string | null, string], RoadSummary>(`
     select count(*) as attempts, count(case recent.result when 'deferred' then 1 end) as deferred
@@ -83,5 +58,132 @@ export function createRoadSummary(
     ) as recent
     cross join messages on messages.seq = recent.message_seq
     where recent.result <> 'path-failed' and (? is null or recent.ip = ?) and messages.isp = ?`)
-  return ({ isp, ip, since }) => summarize.get(since, MOST_ROAD_ATTEMPTS, ip, ip, isp) ?? { attempts: 0, deferred: 0 }
+
+  return {
+    lookupMessage(id, now) {
+      const row = getNamed(findMessage, 'msg', id)
+      return row === undefined ? null : { ...viewOf(row, now), attempts: attemptsOf(row.seq) }
+    },
+    messageEvents(id) {
+      const row = getNamed(findSeq, 'msg', id)
+      if (row === undefined) return null
+      return findEvents
+        .all(row.seq)
+        .map((event) => ({
+          id: identifierFromBytes('evt', event.id),
+          kind: event.kind,
+          at: event.at,
+          data: event.body === null ? {} : (JSON.parse(event.body) as Pick<TimelineEvent, 'data'>).data,
+        }))
+    },
+    transcripts(id) {
+      const row = getNamed(findSeq, 'msg', id)
+      return row === undefined ? null : findTries.all(row.seq)
+    },
+    roadSummary: (isp, ip, since) =>
+      summarize.get(since, MOST_ROAD_ATTEMPTS, ip, ip, isp) ?? { attempts: 0, deferred: 0 },
+  } satisfies SomeVerbs
+}
+
+interface EventRow {
+  id: Buffer
+  kind: EventKind
+  at: number
+  body: string | null
+}
+
+/** Attempts that the summary of a road looks at: beyond them it speaks of the newest. */
+const MOST_ROAD_ATTEMPTS = 10_000
+
+interface SourceRow {
+  contentId: number
+  hasVariables: number
+  variables: string | null
+  unsubscribeList: string | null
+  unsubscribeUrl: string | null
+  domain: string
+}
+
+/** What the links of one message are found again by: its values, and which content they go into. */
+export function createLinkSource(database: Database): Verb<'linkSource'> {
+  const find = database.prepare<[Buffer], SourceRow>(`
+    select
+      contents.content_id as contentId, contents.has_variables as hasVariables, message_data.variables,
+      contents.unsubscribe_list as unsubscribeList, contents.unsubscribe_url as unsubscribeUrl, lanes.domain
+    from messages
+    cross join contents on contents.content_id = messages.content_id
+    cross join lanes on lanes.lane_id = messages.lane_id
+    left join message_data on message_data.message_seq = messages.seq
+    where messages.id = ?`)
+  // Of a removed message.
+  const findTrace = database.prepare<[Buffer], SourceRow>(`
+    select
+      contents.content_id as contentId, contents.has_variables as hasVariables, traces.variables,
+      contents.unsubscribe_list as unsubscribeList, contents.unsubscribe_url as unsubscribeUrl, lanes.domain
+    from traces
+    cross join contents on contents.content_id = traces.content_id
+    cross join lanes on lanes.lane_id = traces.lane_id
+    where traces.id = ?`)
+  const findTrackingHost = createFindTrackingHost(database)
+  return (messageId) => {
+    const id = storedIdentifier('msg', messageId)
+    const row = find.get(id) ?? findTrace.get(id)
+    if (row === undefined) return null
+    const { contentId, unsubscribeList: list, unsubscribeUrl: url, domain } = row
+    return {
+      contentId,
+      hasVariables: row.hasVariables === 1,
+      variables: variablesFrom(row.variables),
+      unsubscribe: list === null ? null : { list, url },
+      trackingHost: findTrackingHost(domain),
+    }
+  }
+}
+
+interface BatchRow extends Pick<BatchView, 'createdAt' | 'from' | 'subject' | 'domain' | 'rejected'> {
+  contentId: number
+}
+
+interface BatchMessageRow extends StoredStateFacts {
+  opened: number
+  clicked: number
+  complained: number
+}
+
+/** Batches: what became of the messages of one request. */
+export function createLookupBatch(database: Database): Verb<'lookupBatch'> {
+  const findBatch = database.prepare<[Buffer], BatchRow>(`
+    select
+      batches.content_id as contentId, batches.created_at as createdAt, batches.rejected,
+      contents.from_address as "from", contents.subject,
+      (select lanes.domain from messages join lanes on lanes.lane_id = messages.lane_id
+        where messages.content_id = batches.content_id limit 1) as domain
+    from batches
+    join contents on contents.content_id = batches.content_id
+    where batches.id = ?`)
+  const findMessages = database.prepare<[number], BatchMessageRow>(`
+    select
+      messages.state, messages.attempts, messages.path_failures as pathFailures, contents.send_at as sendAt,
+      bounces.category as bounceCategory, coalesce(engagement_counts.opens > 0, 0) as opened,
+      coalesce(engagement_counts.clicks > 0, 0) as clicked, complaints.at is not null as complained
+    from messages
+    join contents on contents.content_id = messages.content_id
+    left join bounces on bounces.message_seq = messages.seq
+    left join complaints on complaints.message_seq = messages.seq
+    left join engagement_counts on engagement_counts.message_seq = messages.seq
+    where messages.content_id = ?`)
+  return (id, now) => {
+    const batch = getNamed(findBatch, 'bat', id)
+    if (batch === undefined) return null
+    const view = { id, accepted: 0, states: { ...NO_STATES }, opened: 0, clicked: 0, complained: 0 }
+    for (const row of findMessages.iterate(batch.contentId)) {
+      view.accepted += 1
+      view.states[stateOf(row, now)] += 1
+      view.opened += row.opened
+      view.clicked += row.clicked
+      view.complained += row.complained
+    }
+    const { contentId: _contentId, ...facts } = batch
+    return { ...facts, ...view }
+  }
 }

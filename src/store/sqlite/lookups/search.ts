@@ -1,6 +1,6 @@
 /**
  * Searching messages, newest first. The condition that leaves the fewest rows leads: the recipient, the batch, the tag,
- * the sender; the others are asked of each row, and of so many rows at most (`bounded-walk.ts`).
+ * the sender; the others are asked of each row, and of so many rows at most (`pages.ts`).
  *
  * Times lead nowhere, for they have no index: rows are numbered in the order of their acceptance, so the numbers that
  * can lie within the asked time are found by bisection, with room for a clock that was set back.
@@ -8,11 +8,12 @@
 import type { Database } from 'better-sqlite3'
 import { HOUR } from '../../../base/clock.ts'
 import { identifierToBytes } from '../../../base/identifier.ts'
-import type { MessagePage, SearchMessagesRequest } from '../../records/lookup-records.ts'
-import { createWalk, type RunWalk } from '../engine/bounded-walk.ts'
-import { comparableAddress } from '../engine/comparable-address.ts'
+import type { SearchMessagesRequest } from '../../records/lookup-records.ts'
+import { createWalk, type RunWalk } from '../engine/pages.ts'
+import { comparableAddress } from '../engine/stored-address.ts'
 import { messageQuery, viewOf, type MessageRow } from '../messages/message-views.ts'
-import { positionAfter } from '../engine/page-cursor.ts'
+import { positionAfter } from '../engine/pages.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 /** So far back may the clock have been set without a message being missed by a search for a time. */
 const CLOCK_SLACK = HOUR
@@ -70,7 +71,7 @@ const CONDITION = `
   and (@ip is null or @ip = (
     select ip from attempts where message_seq = walked.seq and ip is not null order by at desc limit 1))`
 
-export function createSearchMessages(database: Database): (request: SearchMessagesRequest) => MessagePage {
+export function createSearchMessages(database: Database): Verb<'searchMessages'> {
   const walkOf = (source: string): RunWalk => createWalk(database, { source, condition: CONDITION })
   const walks: Record<keyof typeof SOURCES, RunWalk> = {
     recipient: walkOf(SOURCES.recipient),

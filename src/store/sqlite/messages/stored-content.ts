@@ -6,10 +6,11 @@
  */
 import type { Database } from 'better-sqlite3'
 import type { Mailbox, StoredContent } from '../../../mail/message.ts'
-import type { LinkHtml } from '../../records/engagement-records.ts'
 import type { AttachmentFacts, ContentRow, PackedContent } from '../../records/packed-content.ts'
-import { comparableAddress } from '../engine/comparable-address.ts'
+import { comparableAddress } from '../engine/stored-address.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 /** SQLite reads a blob whole: small pieces keep its memory bounded. */
 const PIECE_BYTES = 1_024 * 1_024
@@ -80,11 +81,9 @@ export function createContentReader(database: Database): (contentId: number) => 
       metadata, headers, addressees
     from contents
     where content_id = ?`)
-  const findParts = database
-    .prepare<[number, number], Buffer>(
-      'select bytes from content_parts where part_key between ? and ? order by part_key',
-    )
-    .pluck()
+  const findParts = oneColumn(database)<[number, number], Buffer>(
+    'select bytes from content_parts where part_key between ? and ? order by part_key',
+  )
 
   return (contentId) => {
     const row = findContent.get(contentId)
@@ -115,15 +114,13 @@ export function createContentReader(database: Database): (contentId: number) => 
 }
 
 /** Reads only what has links in it; both bodies are the first of their parts. */
-export function createLinkHtmlReader(database: Database): (contentId: number) => LinkHtml | null {
+export function createLinkHtmlReader(database: Database): Verb<'linkHtml'> {
   const findSizes = database.prepare<[number], { htmlBytes: number | null; rawBytes: number | null }>(
     'select html_bytes as htmlBytes, raw_bytes as rawBytes from contents where content_id = ?',
   )
-  const findParts = database
-    .prepare<[number, number], Buffer>(
-      'select bytes from content_parts where part_key between ? and ? order by part_key',
-    )
-    .pluck()
+  const findParts = oneColumn(database)<[number, number], Buffer>(
+    'select bytes from content_parts where part_key between ? and ? order by part_key',
+  )
   return (contentId) => {
     const row = findSizes.get(contentId)
     if (row === undefined) return null

@@ -7,11 +7,15 @@
  */
 import type { Database, Statement } from 'better-sqlite3'
 import { newIdentifier } from '../../../base/identifier.ts'
-import { clickedData, openedData } from '../../../mail/event.ts'
-import type { EngagementHit, EngagementTally, RecordEngagementRequest } from '../../records/engagement-records.ts'
+import { clickedData, openedData, unsubscribedData } from '../../../mail/event.ts'
+import type { EngagementHit, EngagementTally } from '../../records/engagement-records.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
+import { oneColumn } from '../engine/statements.ts'
+import { isSimulated } from '../../../mail/simulator.ts'
+import { createSuppressionWriter } from '../suppressions/suppressions.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 interface MessageRow {
   seq: number
@@ -26,7 +30,7 @@ interface JudgedHit extends EngagementHit {
   message: MessageRow
 }
 
-export function createRecordEngagement(database: Database): (request: RecordEngagementRequest) => EngagementTally {
+export function createRecordEngagement(database: Database): Verb<'recordEngagement'> {
   const findMessage = database.prepare<[Buffer], MessageRow>(`
     select messages.seq, messages.recipient, messages.state, messages.final_at as finalAt, bounces.late
     from messages
@@ -73,20 +77,14 @@ function isTooSoon({ state, finalAt, late }: MessageRow, at: number, machineAfte
 }
 
 function createSightings(database: Database) {
-  const note = database
-    .prepare<[number, string, number, number, number, string | null, string | null], number>(
-      `
-      insert into engagement (message_seq, kind, link, machine, first_at, hits, client_address, user_agent)
-      values (?, ?, ?, ?, ?, 1, ?, ?)
-      on conflict do update set hits = hits + 1
-      returning hits`,
-    )
-    .pluck()
-  const findOpen = database
-    .prepare<[number], number>(
-      `select 1 from engagement where message_seq = ? and kind = 'open' and link = 0 and machine = 0`,
-    )
-    .pluck()
+  const note = oneColumn(database)<[number, string, number, number, number, string | null, string | null], number>(`
+    insert into engagement (message_seq, kind, link, machine, first_at, hits, client_address, user_agent)
+    values (?, ?, ?, ?, ?, 1, ?, ?)
+    on conflict do update set hits = hits + 1
+    returning hits`)
+  const findOpen = oneColumn(database)<[number], number>(
+    `select 1 from engagement where message_seq = ? and kind = 'open' and link = 0 and machine = 0`,
+  )
   return {
     hasOpened: (messageKey: number): boolean => findOpen.get(messageKey) !== undefined,
     /** Whether it is the first of its kind. */
@@ -141,4 +139,66 @@ function eventOf({ messageId, link, at, isMachine, message }: JudgedHit, now: nu
   const kind = link === null ? 'email.opened' : 'email.clicked'
   const event = { id: newIdentifier('evt', now), kind, at, messageKey } as const
   return isMachine ? { ...event, data: { ...data, machine: 'true' }, isMachine: true } : { ...event, data }
+}
+
+interface ListedMessage {
+  /** null: it was removed. */
+  seq: number | null
+  recipient: string
+  recipientDomain: string
+  list: string | null
+  isTest: number
+}
+
+/**
+ * A recipient leaves the list of a mail: the address goes onto the suppression list of the mail's mode with the list as
+ * its scope, and the event goes out, together (http/README.md "Unsubscribe").
+ *
+ * The event goes out once for a message, and again when the address had been taken off the suppression list meanwhile.
+ * Simulated recipients get it and are never suppressed (http/README.md "Simulated recipients"). Of a removed message
+ * its trace is enough: the event then goes out whenever the address comes onto the list.
+ */
+export function createRecordUnsubscribe(database: Database): Verb<'recordUnsubscribe'> {
+  const findMessage = database.prepare<[Buffer], ListedMessage>(`
+    select
+      messages.seq, messages.recipient, messages.recipient_domain as recipientDomain,
+      contents.unsubscribe_list as list, contents.is_test as isTest
+    from messages
+    cross join contents on contents.content_id = messages.content_id
+    where messages.id = ?`)
+  const findTrace = database.prepare<[Buffer], ListedMessage>(`
+    select
+      null as seq, traces.recipient, substr(traces.recipient, instr(traces.recipient, '@') + 1) as recipientDomain,
+      contents.unsubscribe_list as list, contents.is_test as isTest
+    from traces
+    cross join contents on contents.content_id = traces.content_id
+    where traces.id = ?`)
+  const addReport = database.prepare<[number, number]>(
+    `insert into reports (message_seq, kind, at) values (?, 'unsubscribe', ?) on conflict do nothing`,
+  )
+  const addSuppression = createSuppressionWriter(database)
+  const events = createEventRecorder(database)
+
+  return ({ messageId, now }) => {
+    const id = storedIdentifier('msg', messageId)
+    const message = findMessage.get(id) ?? findTrace.get(id)
+    if (message === undefined || message.list === null) return { kind: 'unknown' }
+    const { seq: messageKey, recipient, recipientDomain, list, isTest } = message
+    const isSuppressed =
+      !isSimulated(recipientDomain) &&
+      addSuppression({
+        id: newIdentifier('sup', now),
+        email: recipient,
+        reason: 'unsubscribe',
+        scope: list,
+        isTest: isTest === 1,
+        messageId,
+        createdAt: now,
+      })
+    const isFirst = messageKey !== null && addReport.run(messageKey, now).changes === 1
+    if (!isFirst && !isSuppressed) return { kind: 'repeated' }
+    const data = unsubscribedData(messageId, recipient, list)
+    events.record([{ id: newIdentifier('evt', now), kind: 'email.unsubscribed', at: now, data, messageKey }], now)
+    return { kind: 'unsubscribed' }
+  }
 }

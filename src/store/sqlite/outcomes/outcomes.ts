@@ -15,13 +15,14 @@ import type { Database } from 'better-sqlite3'
 import { unreachable } from '../../../base/errors.ts'
 import { identifierFromBytes, newIdentifier } from '../../../base/identifier.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
-import type { OutcomeRecord, RecordOutcomesRequest } from '../../records/claim-records.ts'
+import type { OutcomeRecord } from '../../records/claim-records.ts'
 import { createAllowanceRefund } from '../ips/allowance.ts'
 import { createAttemptWriter } from '../messages/attempt-rows.ts'
-import { createBounceWriter } from '../events/bounces.ts'
+import { createBounceWriter } from '../events/record-events.ts'
 import { createOutcomeStatistics } from '../ips/ip-statistics.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createSuppressionWriter } from '../suppressions/suppressions.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 interface HeldRow {
   state: string
@@ -32,7 +33,7 @@ interface HeldRow {
   pool: string
 }
 
-export function createRecordOutcomes(database: Database): (request: RecordOutcomesRequest) => void {
+export function createRecordOutcomes(database: Database): Verb<'recordOutcomes'> {
   const findHold = database.prepare<[number], HeldRow>(`
     select messages.state, messages.lease_epoch as leaseEpoch, messages.claim, messages.attempts,
       pools.name as pool

@@ -14,15 +14,22 @@
 import type { Database } from 'better-sqlite3'
 import { DAY } from '../../../base/clock.ts'
 import { unreachable } from '../../../base/errors.ts'
-import { identifierToBytes, newIdentifier } from '../../../base/identifier.ts'
+import { newIdentifier } from '../../../base/identifier.ts'
 import { bouncedData, complainedData, unsubscribedData, type EventKind } from '../../../mail/event.ts'
 import { isSimulated } from '../../../mail/simulator.ts'
-import type { ReportedFact, ReportRecord, ReportResult } from '../../records/report-records.ts'
+import type { ReportedFact, UnmatchedReport } from '../../records/report-records.ts'
 import type { SuppressionReason } from '../../records/suppression-records.ts'
-import { createBounceWriter } from '../events/bounces.ts'
+import { createBounceWriter, createEventRecorder } from '../events/record-events.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
-import { createEventRecorder } from '../events/record-events.ts'
 import { createSuppressionWriter } from '../suppressions/suppressions.ts'
+import { oneColumn } from '../engine/statements.ts'
+import { utcDay } from '../../../base/utc-day.ts'
+import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
+import { getNamed } from '../engine/stored-identifier.ts'
+
+const MOST_KEPT = 200
+
+const MOST_LOOKED_AT = 10_000
 
 interface ReportedRow {
   seq: number
@@ -41,7 +48,7 @@ interface Consequence {
   suppression: SuppressionReason | null
 }
 
-export function createRecordReport(database: Database): (report: ReportRecord) => ReportResult {
+export function createRecordReport(database: Database): Verb<'recordReport'> {
   const find = database.prepare<[Buffer], ReportedRow>(`
     select
       messages.seq, messages.state, messages.recipient, messages.recipient_domain as recipientDomain, messages.isp,
@@ -58,8 +65,7 @@ export function createRecordReport(database: Database): (report: ReportRecord) =
   const apply = createFactWriter(database)
 
   return ({ messageId, now, acceptedSince, fact }) => {
-    const bytes = identifierToBytes('msg', messageId)
-    const row = bytes === undefined ? undefined : find.get(bytes)
+    const row = getNamed(find, 'msg', messageId)
     if (row === undefined) return { kind: 'unknown-message' }
     if (row.createdAt < acceptedSince) return { kind: 'too-old' }
     if (fact.kind === 'bounce' && row.state === 'sending') return { kind: 'under-way' }
@@ -154,17 +160,65 @@ function note(report: string, description: string): Consequence {
  * dead.
  */
 function createEarlierBounceCheck(database: Database): (row: ReportedRow, now: number) => boolean {
-  const find = database
-    .prepare<[string, number, number, number], number>(
-      `
-      select 1
-      from messages
-      cross join bounces on bounces.message_seq = messages.seq
-      cross join contents on contents.content_id = messages.content_id
-      where messages.recipient = ? and bounces.type = 'hard' and contents.is_test = ?
-        and coalesce(bounces.at, messages.final_at) between ? and ?
-      limit 1`,
-    )
-    .pluck()
+  const find = oneColumn(database)<[string, number, number, number], number>(`
+    select 1
+    from messages
+    cross join bounces on bounces.message_seq = messages.seq
+    cross join contents on contents.content_id = messages.content_id
+    where messages.recipient = ? and bounces.type = 'hard' and contents.is_test = ?
+      and coalesce(bounces.at, messages.final_at) between ? and ?
+    limit 1`)
   return ({ recipient, isTest }, now) => find.get(recipient, isTest, now - 30 * DAY, now - DAY) !== undefined
+}
+
+/**
+ * How much mail went out since a time, and how many reports about any came back: among those about the newest messages
+ * that any came for. Where there are more, the exact number says nothing more and is not looked for.
+ */
+export function createReportReads(database: Database) {
+  const sent = database.prepare<[string], { messages: number | null }>(`
+    select sum(ip_days.messages) as messages
+    from egress_ips
+    cross join ip_days on ip_days.ip = egress_ips.ip and ip_days.isp = '*' and ip_days.day >= ?`)
+  const bounces = database.prepare<[number, number], { reports: number }>(`
+    select count(*) as reports
+    from (select kind, at from reports order by message_seq desc limit +?) as reports
+    where kind in ('bounce', 'early-bounce') and at >= ?`)
+  const complaints = database.prepare<[number, number], { reports: number }>(`
+    select count(*) as reports
+    from (select at from complaints order by message_seq desc limit +?) as complaints
+    where at >= ?`)
+  const list = database.prepare<[number], UnmatchedReport>(`
+    select at, kind, sender, recipient, remote_address as remoteAddress, bytes
+    from unmatched_reports
+    order by unmatched_seq desc
+    limit +?`)
+
+  return {
+    reportSums: (since) => ({
+      sent: sent.get(utcDay(since))?.messages ?? 0,
+      bounces: bounces.get(MOST_LOOKED_AT, since)?.reports ?? 0,
+      complaints: complaints.get(MOST_LOOKED_AT, since)?.reports ?? 0,
+    }),
+    /** Newest first. */
+    listUnmatchedReports: (limit) => list.all(limit),
+  } satisfies SomeVerbs
+}
+
+/** The sample of reports that name none of our messages: the newest few, for the operator to look at. */
+export function createUnmatchedReportWrites(database: Database) {
+  const add = database.prepare<[number, string, string, string, string, Uint8Array]>(`
+    insert into unmatched_reports (at, kind, sender, recipient, remote_address, bytes)
+    values (?, ?, ?, ?, ?, ?)`)
+  const dropOldest = database.prepare<[number]>(
+    'delete from unmatched_reports where unmatched_seq <= (select max(unmatched_seq) from unmatched_reports) - ?',
+  )
+  const forget = database.prepare<[number]>('delete from unmatched_reports where at < ?')
+  return {
+    keepUnmatchedReport({ at, kind, sender, recipient, remoteAddress, bytes }) {
+      add.run(at, kind, sender, recipient, remoteAddress, bytes)
+      dropOldest.run(MOST_KEPT)
+    },
+    forgetUnmatchedReports: (before) => forget.run(before).changes,
+  } satisfies SomeVerbs
 }

@@ -10,7 +10,7 @@ import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import type { AcceptResult, NewMessage, PackedRequest, SuppressedMessage } from '../../records/accept-records.ts'
 import { CAPTURE_ROUTE, UNROUTED, type QueuedRows } from '../../records/queue-records.ts'
 import type { SuppressionReason } from '../../records/suppression-records.ts'
-import { comparableAddress } from '../engine/comparable-address.ts'
+import { comparableAddress } from '../engine/stored-address.ts'
 import { createAnswerWriter, createFindIdempotent } from './kept-answers.ts'
 import { createQueueNames } from './queue-names.ts'
 import { createQueuedTally } from './queued-rows.ts'
@@ -27,7 +27,7 @@ export function createAcceptMessages(database: Database): (request: PackedReques
   return (request) => {
     const { idempotency, now } = request
     if (idempotency !== null) {
-      const known = findIdempotent({ entry: idempotency.entry, now })
+      const known = findIdempotent(idempotency.entry, now)
       if (known.kind !== 'new') return known
     }
     const { suppressed, queued } = addRequest(request)

@@ -21,6 +21,7 @@ import { UNROUTED, type QueueKey } from '../../records/queue-records.ts'
 import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/claim-records.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppression-check.ts'
+import { oneColumn } from '../engine/statements.ts'
 
 /** A message as its row has it. `isListed`: its address is on some suppression list. */
 type DueRow = Omit<ClaimedMessage, 'id' | 'claim' | 'avoidIps' | 'isCaptured' | keyof Origin> & {
@@ -98,16 +99,12 @@ function createFirstOfKey(
     from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at <= +? order by next_at limit +?) as walked
     where expiresAt > +?
     limit +?`)
-  const findBeyond = database
-    .prepare<(string | number)[], number>(
-      `select next_at from messages where ${KEY} and next_at <= +? order by next_at limit 1 offset +?`,
-    )
-    .pluck()
-  const findLater = database
-    .prepare<(string | number)[], number>(
-      `select next_at from messages where ${KEY} and next_at > +? order by next_at limit 1`,
-    )
-    .pluck()
+  const findBeyond = oneColumn(database)<(string | number)[], number>(
+    `select next_at from messages where ${KEY} and next_at <= +? order by next_at limit 1 offset +?`,
+  )
+  const findLater = oneColumn(database)<(string | number)[], number>(
+    `select next_at from messages where ${KEY} and next_at > +? order by next_at limit 1`,
+  )
 
   return ({ pool, route, domain, stream, isRetry }, limit, now) => {
     const key = [pool, route, domain, stream, Number(isRetry), now]

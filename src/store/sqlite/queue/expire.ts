@@ -8,10 +8,10 @@ import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
 import { bouncedData } from '../../../mail/event.ts'
 import { expiryWords } from '../../../mail/expiry-words.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
-import type { ExpiredMessage } from '../../records/queue-records.ts'
-import { createBounceWriter } from '../events/bounces.ts'
+import { createBounceWriter } from '../events/record-events.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 interface ExpiredRow {
   seq: number
@@ -30,7 +30,7 @@ const EXPIRED_CODE = '4.4.7'
 /** See Bounce.description. */
 const MOST_DESCRIPTION_CHARACTERS = 1_000
 
-export function createExpireDue(database: Database): (request: { now: number; limit: number }) => ExpiredMessage[] {
+export function createExpireDue(database: Database): Verb<'expireDue'> {
   const findExpired = database.prepare<[number, number], ExpiredRow>(`
     select
       seq, id, recipient, expires_at as expiresAt,
@@ -47,7 +47,7 @@ export function createExpireDue(database: Database): (request: { now: number; li
   const beginStatistics = createEventStatistics(database)
   const events = createEventRecorder(database)
 
-  return ({ now, limit }) => {
+  return (now, limit) => {
     const rows = findExpired.all(now, limit)
     if (rows.length === 0) return []
     const statistics = beginStatistics()

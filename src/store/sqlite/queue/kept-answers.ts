@@ -6,13 +6,9 @@
  */
 import type { Database } from 'better-sqlite3'
 import { DAY } from '../../../base/clock.ts'
-import type {
-  IdempotencyEntry,
-  IdempotencyLookup,
-  KeptAnswer,
-  SuppressedMessage,
-} from '../../records/accept-records.ts'
+import type { IdempotencyEntry, KeptAnswer, SuppressedMessage } from '../../records/accept-records.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
+import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
 interface KeptRow {
   fingerprint: Buffer
@@ -21,14 +17,12 @@ interface KeptRow {
   suppressed: string | null
 }
 
-type FindIdempotent = (request: { entry: IdempotencyEntry; now: number }) => IdempotencyLookup
-
-export function createFindIdempotent(database: Database): FindIdempotent {
+export function createFindIdempotent(database: Database): Verb<'findIdempotent'> {
   const find = database.prepare<[Buffer, string, number], KeptRow>(`
     select fingerprint, status, body, suppressed
     from idempotency_keys
     where api_key_id = ? and key = ? and created_at > ?`)
-  return ({ entry, now }) => {
+  return (entry, now) => {
     const row = find.get(ownerOf(entry), entry.key, now - DAY)
     if (row === undefined) return { kind: 'new' }
     if (!row.fingerprint.equals(entry.fingerprint)) return { kind: 'mismatch' }
@@ -66,20 +60,17 @@ export function createAnswerWriter(
   }
 }
 
-export function createKeepAnswer(
-  database: Database,
-): (request: { entry: IdempotencyEntry; answer: KeptAnswer; now: number }) => void {
+export function createAnswerWrites(database: Database) {
   const keep = createAnswerWriter(database)
-  return ({ entry, answer, now }) => keep(entry, answer, [], now)
-}
-
-export function createForgetAnswers(database: Database): (request: { now: number; limit: number }) => number {
   // In the order of their rows, which is that of their ages: no further index is needed.
   const forget = database.prepare<[number, number]>(`
     delete from idempotency_keys
     where created_at <= ? and idempotency_seq in (
       select idempotency_seq from idempotency_keys where idempotency_seq > 0 order by idempotency_seq limit +?)`)
-  return ({ now, limit }) => forget.run(now - DAY, limit).changes
+  return {
+    keepAnswer: (entry, answer, now) => keep(entry, answer, [], now),
+    forgetAnswers: (now, limit) => forget.run(now - DAY, limit).changes,
+  } satisfies SomeVerbs
 }
 
 /** The administrator's keys are those of no API key. */

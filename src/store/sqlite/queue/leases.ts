@@ -14,13 +14,15 @@
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes } from '../../../base/identifier.ts'
-import type { EpochStart, LeasedPage, LeasedPosition, RowClaim, UnclaimRequest } from '../../records/claim-records.ts'
+import type { EpochStart } from '../../records/claim-records.ts'
 import { createAllowanceRefund } from '../ips/allowance.ts'
 import { createQueueNames } from './queue-names.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
 type UnclaimParameters = [number, string | null, number | null, number, number, number, number]
 
-export function createUnclaim(database: Database): (request: UnclaimRequest) => void {
+export function createLeaseWrites(database: Database) {
   const names = createQueueNames(database)
   const refundAllowance = createAllowanceRefund(database)
   const release = database.prepare<UnclaimParameters>(`
@@ -29,38 +31,47 @@ export function createUnclaim(database: Database): (request: UnclaimRequest) => 
       possible_duplicate = max(possible_duplicate, ?), dot_sent = 0, lease_epoch = null, claim = null,
       lease_until = null
     where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
-  return ({ epoch, rows }) => {
-    for (const { key, claim, nextAt, waitingFor, refund, route, isPossibleDuplicate } of rows) {
-      const routeId = route === undefined ? null : names.routeId(route)
-      const doubt = isPossibleDuplicate === true ? 1 : 0
-      const { changes } = release.run(nextAt, waitingFor ?? null, routeId, doubt, key, epoch, claim)
-      if (changes === 1 && refund !== undefined) refundAllowance(refund)
-    }
-  }
-}
-
-export function createMarkDotSent(
-  database: Database,
-): (request: { epoch: number; rows: RowClaim[] }) => { stale: number[] } {
   const mark = database.prepare<[number, number, number]>(
     `update messages set dot_sent = 1 where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`,
   )
-  return ({ epoch, rows }) => {
-    const stale = rows.filter(({ key, claim }) => mark.run(key, epoch, claim).changes === 0)
-    return { stale: stale.map(({ claim }) => claim) }
-  }
-}
-
-/** Row by row, as their holder names them: a row that nobody holds any more lapses. */
-export function createRenewLeases(
-  database: Database,
-): (request: { epoch: number; rows: RowClaim[]; leaseUntil: number }) => void {
   const renew = database.prepare<[number, number, number, number]>(
     `update messages set lease_until = ? where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`,
   )
-  return ({ epoch, rows, leaseUntil }) => {
-    for (const { key, claim } of rows) renew.run(leaseUntil, key, epoch, claim)
-  }
+  const raise = oneColumn(database)<[], number>(
+    `update meta set value = value + 1 where name = 'epoch' returning value`,
+  )
+  const free = createFreeing(database)
+  const releaseDeliveries = database.prepare<[number]>(`
+    update webhook_deliveries
+    set next_at = ?, lease_epoch = null
+    where lease_epoch is not null and state = 'pending'`)
+
+  return {
+    unclaim({ epoch, rows }) {
+      for (const { key, claim, nextAt, waitingFor, refund, route, isPossibleDuplicate } of rows) {
+        const routeId = route === undefined ? null : names.routeId(route)
+        const doubt = isPossibleDuplicate === true ? 1 : 0
+        const { changes } = release.run(nextAt, waitingFor ?? null, routeId, doubt, key, epoch, claim)
+        if (changes === 1 && refund !== undefined) refundAllowance(refund)
+      }
+    },
+    markDotSent(epoch, rows) {
+      const stale = rows.filter(({ key, claim }) => mark.run(key, epoch, claim).changes === 0)
+      return { stale: stale.map(({ claim }) => claim) }
+    },
+    /** Row by row, as their holder names them: a row that nobody holds any more lapses. */
+    renewLeases(epoch, rows, leaseUntil) {
+      for (const { key, claim } of rows) renew.run(leaseUntil, key, epoch, claim)
+    },
+    beginEpoch(now, uncertainAt) {
+      releaseDeliveries.run(now)
+      return { epoch: raise.get() ?? 0, ...free(Number.MAX_SAFE_INTEGER, now, uncertainAt) }
+    },
+    recoverLapsedLeases(leasesBefore, now, uncertainAt) {
+      const { recovered, uncertain } = free(leasesBefore, now, uncertainAt)
+      return recovered + uncertain
+    },
+  } satisfies SomeVerbs
 }
 
 interface LeasedColumns {
@@ -72,16 +83,14 @@ interface LeasedColumns {
   leaseUntil: number
 }
 
-export function createLeasedRows(
-  database: Database,
-): (request: { epoch: number; after: LeasedPosition | null; limit: number }) => LeasedPage {
+export function createLeasedRows(database: Database): Verb<'leasedRows'> {
   const find = database.prepare<[number, number, number, number], LeasedColumns>(`
     select seq as key, claim, id, next_at as since, dot_sent as isMarked, lease_until as leaseUntil
     from messages
     where state = 'sending' and (lease_until, seq) > (?, ?) and lease_epoch = +?
     order by lease_until, seq
     limit +?`)
-  return ({ epoch, after, limit }) => {
+  return (epoch, after, limit) => {
     const found = find.all(after?.leaseUntil ?? 0, after?.key ?? 0, epoch, limit)
     const last = found.length < limit ? undefined : found.at(-1)
     return {
@@ -94,31 +103,6 @@ export function createLeasedRows(
       })),
       next: last === undefined ? null : { leaseUntil: last.leaseUntil, key: last.key },
     }
-  }
-}
-
-export function createBeginEpoch(database: Database): (request: { now: number; uncertainAt: number }) => EpochStart {
-  const raise = database
-    .prepare<[], number>(`update meta set value = value + 1 where name = 'epoch' returning value`)
-    .pluck()
-  const free = createFreeing(database)
-  const releaseDeliveries = database.prepare<[number]>(`
-    update webhook_deliveries
-    set next_at = ?, lease_epoch = null
-    where lease_epoch is not null and state = 'pending'`)
-  return ({ now, uncertainAt }) => {
-    releaseDeliveries.run(now)
-    return { epoch: raise.get() ?? 0, ...free(Number.MAX_SAFE_INTEGER, now, uncertainAt) }
-  }
-}
-
-export function createRecoverLapsedLeases(
-  database: Database,
-): (request: { leasesBefore: number; now: number; uncertainAt: number }) => number {
-  const free = createFreeing(database)
-  return ({ leasesBefore, now, uncertainAt }) => {
-    const { recovered, uncertain } = free(leasesBefore, now, uncertainAt)
-    return recovered + uncertain
   }
 }
 

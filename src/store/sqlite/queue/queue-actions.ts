@@ -17,6 +17,7 @@ import { createCanceling } from './cancel.ts'
 import { createQueueNames } from './queue-names.ts'
 import { createWaitingRowsWalk, type WaitingRow, type WalkPosition } from './waiting-rows.ts'
 import { createQueuedTally, type QueuedTally } from './queued-rows.ts'
+import { oneColumn } from '../engine/statements.ts'
 
 interface QueueActionRequest {
   filter: QueueFilter
@@ -28,7 +29,7 @@ interface QueueActionRequest {
   after: WalkPosition | null
 }
 
-export interface QueueActionStep {
+interface QueueActionStep {
   messages: number
   queued: QueuedRows
   next: WalkPosition | null
@@ -76,9 +77,7 @@ function isChanged(row: WaitingRow, action: QueueAction, dueAt: () => number): b
 
 /** Now, or the start that the message was given. */
 function createDueTime(database: Database): (row: WaitingRow, now: number) => number {
-  const findStart = database
-    .prepare<[number], number | null>('select send_at from contents where content_id = ?')
-    .pluck()
+  const findStart = oneColumn(database)<[number], number | null>('select send_at from contents where content_id = ?')
   return ({ contentId }, now) => Math.max(now, findStart.get(contentId) ?? 0)
 }
 

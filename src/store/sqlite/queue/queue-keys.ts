@@ -11,6 +11,7 @@ import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'
 import type { QueueKey, QueueKeyPage, QueueKeyState } from '../../records/queue-records.ts'
 import { createQueueNames, type NumberedKey } from './queue-names.ts'
+import { oneColumn } from '../engine/statements.ts'
 
 type FirstRow = NumberedKey & { earliestAt: number; pool: string; route: string; domain: string; stream: Stream }
 
@@ -21,7 +22,7 @@ const BEFORE_ALL: NumberedKey = { poolId: 0, routeId: 0, laneId: 0, isRetry: 0 }
 
 export function createQueueKeys(
   database: Database,
-): (request: { after: QueueKey | null; mostRows: number | 'none' }) => QueueKeyPage {
+): (after: QueueKey | null, mostRows: number | 'none') => QueueKeyPage {
   const names = createQueueNames(database)
   const findNext = database.prepare<number[], FirstRow>(`
     select
@@ -37,20 +38,16 @@ export function createQueueKeys(
     cross join pools on pools.pool_id = found.pool_id
     cross join routes on routes.route_id = found.route_id
     cross join lanes on lanes.lane_id = found.lane_id`)
-  const count = database
-    .prepare<number[], number>(
-      `
-      select count(*)
-      from (
-        select 1
-        from messages
-        where state = 'waiting' and pool_id = +? and route_id = +? and lane_id = +? and is_retry = +?
-        limit +?
-      ) as counted`,
-    )
-    .pluck()
+  const count = oneColumn(database)<number[], number>(`
+    select count(*)
+    from (
+      select 1
+      from messages
+      where state = 'waiting' and pool_id = +? and route_id = +? and lane_id = +? and is_retry = +?
+      limit +?
+    ) as counted`)
 
-  return ({ after, mostRows }) => {
+  return (after, mostRows) => {
     const keys: QueueKeyState[] = []
     let next: QueueKey | null = null
     let rows = 0

@@ -7,6 +7,7 @@
 import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'
 import type { QueueKey } from '../../records/queue-records.ts'
+import { oneColumn } from '../engine/statements.ts'
 
 interface QueueNames {
   /** The number of this pool, new or known. */
@@ -36,9 +37,9 @@ export function createQueueNames(database: Database): QueueNames {
   const findPool = database.prepare<[string], number>('select pool_id from pools where name = ?').pluck()
   const addPool = database.prepare<[string]>('insert into pools (name) values (?)')
   const allPools = database.prepare<[], { poolId: number; name: string }>('select pool_id as poolId, name from pools')
-  const findLane = database
-    .prepare<[string, Stream], number>('select lane_id from lanes where domain = ? and stream = ?')
-    .pluck()
+  const findLane = oneColumn(database)<[string, Stream], number>(
+    'select lane_id from lanes where domain = ? and stream = ?',
+  )
   const addLane = database.prepare<[string, Stream]>('insert into lanes (domain, stream) values (?, ?)')
   const findRoute = database.prepare<[string], number>('select route_id from routes where name = ?').pluck()
   const addRoute = database.prepare<[string]>('insert into routes (name) values (?)')

@@ -6,6 +6,8 @@ import type { Database } from 'better-sqlite3'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import { createQueueNames } from './queue-names.ts'
 import type { WalkPosition } from './waiting-rows.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 /** Rows of one part: about 5 ms. */
 const MOST_MOVED = 500
@@ -17,7 +19,7 @@ interface MovedPart {
 }
 
 /** Rows under lease move too: they come back into the new pool. */
-export function createMoveOrphans(database: Database): (request: { known: string[]; target: string }) => MovedPart {
+export function createMoveOrphans(database: Database): (known: string[], target: string) => MovedPart {
   const names = createQueueNames(database)
   const moveWaiting = database.prepare<[number, number, number]>(`
     update messages
@@ -27,7 +29,7 @@ export function createMoveOrphans(database: Database): (request: { known: string
   const moveLeased = database.prepare<[number, number]>(
     `update messages set pool_id = ? where state = 'sending' and lease_until > 0 and pool_id = ?`,
   )
-  return ({ known, target }) => {
+  return (known, target) => {
     const kept = [...known, target, CAPTURE_POOL]
     const moved: MovedPart['moved'] = []
     let room = MOST_MOVED
@@ -47,30 +49,20 @@ export function createMoveOrphans(database: Database): (request: { known: string
 /** Beyond this many the exact number says nothing more. */
 const MOST_WATCHED = 10_000
 
-export function createWatchQueue(
-  database: Database,
-): (request: { overdueBefore: number; leasedBefore: number }) => { overdue: number; stuck: number } {
-  const countOverdue = database
-    .prepare<[number, number], number>(
-      `
-      select count(*)
-      from (select 1 from messages where state = 'waiting' and expires_at <= ? limit +?) as overdue`,
-    )
-    .pluck()
+export function createWatchQueue(database: Database): Verb<'watchQueue'> {
+  const countOverdue = oneColumn(database)<[number, number], number>(`
+    select count(*)
+    from (select 1 from messages where state = 'waiting' and expires_at <= ? limit +?) as overdue`)
   // While it is leased, next_at says since when.
-  const countStuck = database
-    .prepare<[number], number>(
-      `
-      select count(*) from messages where state = 'sending' and lease_until > 0 and next_at <= ?`,
-    )
-    .pluck()
-  return ({ overdueBefore, leasedBefore }) => ({
+  const countStuck = oneColumn(database)<[number], number>(`
+    select count(*) from messages where state = 'sending' and lease_until > 0 and next_at <= ?`)
+  return (overdueBefore, leasedBefore) => ({
     overdue: countOverdue.get(overdueBefore, MOST_WATCHED) ?? 0,
     stuck: countStuck.get(leasedBefore) ?? 0,
   })
 }
 
-export interface WaitingCount {
+interface WaitingCount {
   waiting: number
   /** Where the next part begins; null: this was the last. */
   next: WalkPosition | null
@@ -81,9 +73,9 @@ const MOST_COUNTED = 10_000
 
 /** How many rows wait, lane by lane, in parts. */
 export function createCountWaiting(database: Database): (after: WalkPosition | null) => WaitingCount {
-  const findLanes = database
-    .prepare<[number], number>('select lane_id from lanes where lane_id >= ? order by lane_id')
-    .pluck()
+  const findLanes = oneColumn(database)<[number], number>(
+    'select lane_id from lanes where lane_id >= ? order by lane_id',
+  )
   const count = database.prepare<[number, number, number], { found: number; last: number | null }>(`
     select count(*) as found, max(seq) as last
     from (
@@ -103,8 +95,8 @@ export function createCountWaiting(database: Database): (after: WalkPosition | n
 }
 
 export function createCountSending(database: Database): () => number {
-  const count = database
-    .prepare<[], number>(`select count(*) from messages where state = 'sending' and lease_until > 0`)
-    .pluck()
+  const count = oneColumn(database)<[], number>(
+    `select count(*) from messages where state = 'sending' and lease_until > 0`,
+  )
   return () => count.get() ?? 0
 }

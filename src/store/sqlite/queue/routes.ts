@@ -8,6 +8,7 @@ import type { Stream } from '../../../mail/message.ts'
 import type { QueuedRows, RouteAssignment } from '../../records/queue-records.ts'
 import { createQueueNames } from './queue-names.ts'
 import { createQueuedTally } from './queued-rows.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 /** Rows that one call moves: about 5 ms. */
 const MOST_MOVED = 250
@@ -100,7 +101,7 @@ export function createFindDomainRoute(database: Database): (domain: string) => K
  * A walk in the order of due times that leaps from one (time, domain) to the next by a seek: the rows of a batch, which
  * are due together, cost one step for each domain. What more steps would find is found when these have moved.
  */
-export function createUnroutedDomains(database: Database): (limit: number) => { domain: string; earliestAt: number }[] {
+export function createUnroutedDomains(database: Database): Verb<'unroutedDomains'> {
   const findNext = database.prepare<[number, string], { domain: string; earliestAt: number }>(`
     select recipient_domain as domain, next_at as earliestAt
     from messages

@@ -6,8 +6,17 @@
  */
 import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'
-import type { QueueFilter } from '../../../mail/waiting-mail.ts'
+import type { QueueFilter, QueueGroup, QueueGrouping } from '../../../mail/waiting-mail.ts'
 import type { WaitingFor } from '../../records/queue-records.ts'
+import { oneColumn } from '../engine/statements.ts'
+
+const groupOf = (row: WaitingRow, by: QueueGrouping, now: number): QueueGroup => ({
+  name: nameOf(row, by),
+  waiting: 1,
+  due: row.nextAt <= now ? 1 : 0,
+  held: row.waitingFor === 'held' ? 1 : 0,
+  oldestAcceptedAt: row.createdAt,
+})
 
 export interface WaitingRow {
   seq: number
@@ -39,22 +48,19 @@ interface WalkStep {
 }
 
 const MOST_ROWS = 1_000
+
 /** Lanes without a row cost a seek each. */
 const MOST_LANES = 2_000
 
 export function createWaitingRowsWalk(
   database: Database,
 ): (filter: QueueFilter, after: WalkPosition | null) => WalkStep {
-  const findLanes = database
-    .prepare<[number, string | null, string | null, number], number>(
-      `
-      select lane_id
-      from lanes
-      where lane_id >= ? and (? is null or domain = ?)
-      order by lane_id
-      limit +?`,
-    )
-    .pluck()
+  const findLanes = oneColumn(database)<[number, string | null, string | null, number], number>(`
+    select lane_id
+    from lanes
+    where lane_id >= ? and (? is null or domain = ?)
+    order by lane_id
+    limit +?`)
   const findRows = database.prepare<[number, number, number], WaitingRow>(`
     select
       messages.seq, messages.id, messages.content_id as contentId, messages.lane_id as laneId, pools.name as pool,
@@ -100,4 +106,39 @@ function isMeant(
     (isHeld === undefined || (row.waitingFor === 'held') === isHeld) &&
     (acceptedBefore === undefined || row.createdAt < acceptedBefore)
   )
+}
+
+interface QueueGroupStep {
+  groups: QueueGroup[]
+  next: WalkPosition | null
+}
+
+/** What waits, in groups: one step of the walk at a time. */
+export function createQueueGroupStep(
+  database: Database,
+): (request: { by: QueueGrouping; filter: QueueFilter; now: number; after: WalkPosition | null }) => QueueGroupStep {
+  const walk = createWaitingRowsWalk(database)
+  return ({ by, filter, now, after }) => {
+    const { rows, next } = walk(filter, after)
+    const groups = new Map<string | null, QueueGroup>()
+    for (const row of rows) addGroup(groups, groupOf(row, by, now))
+    return { groups: [...groups.values()], next }
+  }
+}
+
+function nameOf({ isp, recipientDomain, lastIp, pool }: WaitingRow, by: QueueGrouping): string | null {
+  return { isp, domain: recipientDomain, ip: lastIp, pool }[by]
+}
+
+/** Adds up what has the same name. */
+export function addGroup(groups: Map<string | null, QueueGroup>, part: QueueGroup): void {
+  const known = groups.get(part.name)
+  if (known === undefined) {
+    groups.set(part.name, part)
+    return
+  }
+  known.waiting += part.waiting
+  known.due += part.due
+  known.held += part.held
+  known.oldestAcceptedAt = Math.min(known.oldestAcceptedAt, part.oldestAcceptedAt)
 }

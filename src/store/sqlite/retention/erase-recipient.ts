@@ -8,10 +8,11 @@
  */
 import type { Database } from 'better-sqlite3'
 import { newIdentifier } from '../../../base/identifier.ts'
-import type { EraseRecipientRequest, EraseStep } from '../../records/retention-records.ts'
 import { createCanceling } from '../queue/cancel.ts'
 import { createBytesRemoval, createTagsRemoval } from './content-use.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 /** What stands in the place of the address. A name that no mail reaches (RFC 2606). */
 const ERASED = 'erased@erased.invalid'
@@ -27,7 +28,7 @@ interface FoundRow {
   recipient: string
 }
 
-export function createEraseRecipient(database: Database): (request: EraseRecipientRequest) => EraseStep {
+export function createEraseRecipient(database: Database): Verb<'eraseSomeOfRecipient'> {
   const find = database.prepare<[string, number, number], FoundRow>(`
     select seq, id, state, content_id as contentId, recipient
     from messages
@@ -82,9 +83,9 @@ function createMessageErasure(database: Database): (row: FoundRow) => void {
     where content_id = ?`)
   const removeLinks = database.prepare<[number]>('delete from kept_links where content_id = ?')
   // Not all are counted: a batch has thousands.
-  const isShared = database
-    .prepare<[number], number>('select count(*) > 1 from (select 1 from messages where content_id = ? limit 2)')
-    .pluck()
+  const isShared = oneColumn(database)<[number], number>(
+    'select count(*) > 1 from (select 1 from messages where content_id = ? limit 2)',
+  )
   const removeTags = createTagsRemoval(database)
   const removeBytes = createBytesRemoval(database)
 
@@ -124,15 +125,11 @@ function createRestErasure(database: Database): (address: string, now: number) =
     where lower(sender) = lower(?) or lower(recipient) = lower(?) or instr(lower(cast(bytes as text)), lower(?)) > 0`)
   const hide = database.prepare<[string, string]>(`
     update or replace suppressions set address = erased_address(?), message_id = null where address = ?`)
-  const suppress = database
-    .prepare<[Buffer, string, number], string>(
-      `
-      insert into suppressions (id, address, is_test, scope, reason, created_at)
-      values (?, erased_address(?), 0, 'all', 'manual', ?)
-      on conflict do update set created_at = created_at
-      returning address`,
-    )
-    .pluck()
+  const suppress = oneColumn(database)<[Buffer, string, number], string>(`
+    insert into suppressions (id, address, is_test, scope, reason, created_at)
+    values (?, erased_address(?), 0, 'all', 'manual', ?)
+    on conflict do update set created_at = created_at
+    returning address`)
   return (address, now) => {
     const removed = removeTraces.run(address).changes + removeReports.run(address, address, address).changes
     for (const statement of replaceEvents) statement.run({ address })

@@ -10,11 +10,11 @@
  * link of it may still be followed, a trace stays in its place.
  */
 import type { Database } from 'better-sqlite3'
-import type { ForgetMessagesRequest, ForgetStep } from '../../records/retention-records.ts'
 import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'
 import { createContentRelease } from './content-use.ts'
-import { createEventRemoval } from './event-removal.ts'
 import { walkOldest, type AgedRow } from './walk-oldest.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 /** `at` is when it was accepted. */
 interface OldRow extends AgedRow {
@@ -38,7 +38,7 @@ const ABOUT_A_MESSAGE = [
   'reports',
 ] as const
 
-export function createForgetMessages(database: Database): (request: ForgetMessagesRequest) => ForgetStep {
+export function createForgetMessages(database: Database): Verb<'forgetMessages'> {
   const findNext = database.prepare<[number], OldRow>(`
     select
       seq, id, state, content_id as contentId, lane_id as laneId, recipient, created_at as at,
@@ -48,9 +48,9 @@ export function createForgetMessages(database: Database): (request: ForgetMessag
     order by seq
     limit 1`)
   const findNewest = database.prepare<[], number | null>('select max(seq) from messages').pluck()
-  const hasBytes = database
-    .prepare<[number, number], 1>('select 1 from content_parts where part_key between ? and ? limit 1')
-    .pluck()
+  const hasBytes = oneColumn(database)<[number, number], 1>(
+    'select 1 from content_parts where part_key between ? and ? limit 1',
+  )
   const removeRow = database.prepare<[number]>('delete from messages where seq = ?')
   const removals = ABOUT_A_MESSAGE.map((table) =>
     database.prepare<[number]>(`delete from ${table} where message_seq = ?`),
@@ -109,4 +109,67 @@ function createTraceWriter(database: Database): (row: OldRow) => void {
     const variables = facts.links === null ? null : facts.variables
     add.run(id, contentId, laneId, recipient, variables, finalAt ?? 0)
   }
+}
+
+interface EventRemoval {
+  /** Whether all events of this message may go. */
+  mayGo(messageSeq: number): boolean
+  /** Returns how many rows went. */
+  remove(messageSeq: number): number
+}
+
+/**
+ * Events of a message, or of none, go together with their webhook deliveries, when none of these waits or is a dead
+ * letter: those have times of their own. The newest event stays, so that followers of the stream never meet its number
+ * again.
+ */
+function createEventRemoval(database: Database): EventRemoval {
+  const findEvents = oneColumn(database)<[number], number>(
+    'select event_seq from events where message_seq = ? order by event_seq',
+  )
+  const one = createOneEventRemoval(database)
+  return {
+    mayGo: (messageSeq) => findEvents.all(messageSeq).every(one.mayGo),
+    remove: (messageSeq) => findEvents.all(messageSeq).reduce((sum, event) => sum + one.remove(event), 0),
+  }
+}
+
+function createOneEventRemoval(database: Database) {
+  const findNewest = database.prepare<[], number | null>('select max(event_seq) from events').pluck()
+  const findHolder = oneColumn(database)<[number], 1>(`
+    select 1 from webhook_deliveries where event_seq = ? and state in ('pending', 'failed') limit 1`)
+  const findDeliveries = oneColumn(database)<[number], number>(
+    'select delivery_seq from webhook_deliveries where event_seq = ?',
+  )
+  const removeAttempts = database.prepare<[number]>('delete from webhook_attempts where delivery_seq = ?')
+  const removeDelivery = database.prepare<[number]>('delete from webhook_deliveries where delivery_seq = ?')
+  const removeEvent = database.prepare<[number]>('delete from events where event_seq = ?')
+  return {
+    mayGo: (event: number): boolean => findHolder.get(event) === undefined && event !== findNewest.get(),
+    remove(event: number): number {
+      let removed = 1
+      for (const delivery of findDeliveries.all(event)) {
+        removed += removeAttempts.run(delivery).changes + removeDelivery.run(delivery).changes
+      }
+      removeEvent.run(event)
+      return removed
+    },
+  }
+}
+
+/** Events of no message, such as those of domains, by their own time. */
+export function createForgetEvents(database: Database): Verb<'forgetEvents'> {
+  const findNext = database.prepare<[number], AgedRow>(`
+    select event_seq as seq, at
+    from events
+    where message_seq is null and event_seq > ?
+    order by event_seq
+    limit 1`)
+  const one = createOneEventRemoval(database)
+  return (request) =>
+    walkOldest(
+      request,
+      (after) => findNext.get(after),
+      ({ seq }) => (one.mayGo(seq) ? one.remove(seq) : 0),
+    )
 }

@@ -2,18 +2,27 @@
  * What the database is full of, by kind: estimated from some hundred rows out of all ages, so that it costs the same
  * few milliseconds whatever the size. The kinds together are what is in use; `other` is what samples do not explain.
  */
+import { statSync } from 'node:fs'
 import type { Database, Statement } from 'better-sqlite3'
 import { DAY } from '../../../base/clock.ts'
-import type { KindBytes, StorageFigures } from '../../records/retention-records.ts'
+import type { KindBytes } from '../../records/retention-records.ts'
 import { PIECES_PER_CONTENT } from '../messages/stored-content.ts'
-import { createDatabaseSize } from './pages.ts'
+import { createSlice } from './walk-oldest.ts'
+import type { Verb } from '../engine/verb-types.ts'
+
+/** One step: about a millisecond. */
+const PAGES_AT_ONCE = 32
 
 /** Samples are taken at so many places of a table, so many rows at each. */
 const PLACES = 10
+
 const ROWS_AT_A_PLACE = 20
+
 /** Pages are not full, and rows stand in indexes too: bytes on the disk for each byte of a row. */
 const OVERHEAD = 1.4
+
 const ROW_BYTES = 90
+
 const DAYS_OF_GROWTH = 7
 
 type SampledKind = Exclude<KindBytes['kind'], 'other'>
@@ -30,7 +39,7 @@ interface Place {
   bytes: number
 }
 
-export function createStorageFigures(database: Database): () => StorageFigures {
+export function createStorageFigures(database: Database): Verb<'storageFigures'> {
   const sizeOf = createDatabaseSize(database)
   const sample = createSamples(database)
   const growth = createGrowth(database)
@@ -118,12 +127,12 @@ function estimate({ first, last }: Span, find: Statement<[number, number], Place
 }
 
 /** Bytes in use at the first look on a day. */
-export function createNoteDatabaseSize(database: Database): (request: { day: string; bytes: number }) => void {
+export function createNoteDatabaseSize(database: Database): Verb<'noteDatabaseSize'> {
   const note = database.prepare<[string, number]>(
     'insert into database_days (day, bytes) values (?, ?) on conflict do nothing',
   )
   const forget = database.prepare<[string]>(`delete from database_days where day < date(?, '-400 days')`)
-  return ({ day, bytes }) => {
+  return (day, bytes) => {
     if (note.run(day, bytes).changes > 0) forget.run(day)
   }
 }
@@ -137,5 +146,41 @@ function createGrowth(database: Database): () => number | null {
     const [newest, oldest] = [days[0], days.at(-1)]
     if (newest === undefined || oldest === undefined || newest.day === oldest.day) return null
     return (newest.bytes - oldest.bytes) / ((Date.parse(newest.day) - Date.parse(oldest.day)) / DAY)
+  }
+}
+
+/**
+ * The size of the database file, and giving pages back that hold nothing any more.
+ *
+ * The file is made with `auto_vacuum = incremental`: pages of deleted rows are used again first, and what is free
+ * beyond that is cut off here, a few pages at a time. The file itself becomes smaller at the next checkpoint.
+ */
+export function createDatabaseSize(database: Database): Verb<'databaseSize'> {
+  const pageBytes = Number(database.pragma('page_size', { simple: true }))
+  return () => {
+    const pages = Number(database.pragma('page_count', { simple: true }))
+    const free = Number(database.pragma('freelist_count', { simple: true }))
+    const logBytes = statSync(`${database.name}-wal`, { throwIfNoEntry: false })?.size ?? 0
+    return { fileBytes: pages * pageBytes, usedBytes: (pages - free) * pageBytes, logBytes }
+  }
+}
+
+/** Cuts off free pages until at most `keptBytes` of them are left; returns how many bytes went. */
+export function createGiveBackPages(database: Database): Verb<'giveBackPages'> {
+  const pageBytes = Number(database.pragma('page_size', { simple: true }))
+  const countFree = (): number => Number(database.pragma('freelist_count', { simple: true }))
+  return (keptBytes, limit) => {
+    const slice = createSlice(limit)
+    const first = countFree()
+    let free = first
+    while (slice.hasRoom() && (free - PAGES_AT_ONCE) * pageBytes > keptBytes) {
+      database.pragma(`incremental_vacuum(${PAGES_AT_ONCE})`)
+      const left = countFree()
+      slice.note(PAGES_AT_ONCE)
+      // A file without the mode keeps its pages.
+      if (left === free) break
+      free = left
+    }
+    return (first - free) * pageBytes
   }
 }

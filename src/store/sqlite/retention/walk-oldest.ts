@@ -3,7 +3,8 @@
  * walk is over at the first that is too young. It ends early when its slice is full, with the place to go on from.
  */
 import type { ForgetRequest, ForgetStep } from '../../records/retention-records.ts'
-import { createSlice } from './slice.ts'
+
+const MOST_MILLISECONDS = 12
 
 /** Rising numbers have, as far as it matters, rising times. */
 export interface AgedRow {
@@ -30,4 +31,22 @@ export function walkOldest<Row extends AgedRow>(
     slice.note(1 + gone)
   }
   return { removed, next: position }
+}
+
+interface Slice {
+  hasRoom(): boolean
+  /** Rows that were looked at or removed. */
+  note(rows: number): void
+}
+
+/** How much one call of retention does: so many rows at most, and so long: it shares the store with everybody. */
+export function createSlice(mostRows: number): Slice {
+  const endsAt = performance.now() + MOST_MILLISECONDS
+  let left = mostRows
+  return {
+    hasRoom: () => left > 0 && performance.now() < endsAt,
+    note(rows) {
+      left -= rows
+    },
+  }
 }

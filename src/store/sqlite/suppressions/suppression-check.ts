@@ -4,8 +4,8 @@ import { newIdentifier } from '../../../base/identifier.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
 import { bouncedData, suppressedData } from '../../../mail/event.ts'
 import type { SuppressionReason } from '../../records/suppression-records.ts'
-import { createBounceWriter } from '../events/bounces.ts'
-import { FIND_ERASED } from '../engine/erased-address.ts'
+import { createBounceWriter } from '../events/record-events.ts'
+import { FIND_ERASED } from '../engine/stored-address.ts'
 import type { RecordedEvent } from '../events/record-events.ts'
 
 /** What decides, beside the address. */

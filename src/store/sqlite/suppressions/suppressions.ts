@@ -4,11 +4,12 @@
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes } from '../../../base/identifier.ts'
-import type { ListSuppressionsRequest, SuppressionPage, SuppressionRecord } from '../../records/suppression-records.ts'
-import { createWalk } from '../engine/bounded-walk.ts'
-import { comparableAddress } from '../engine/comparable-address.ts'
-import { pageOf, positionAfter } from '../engine/page-cursor.ts'
+import type { SuppressionRecord } from '../../records/suppression-records.ts'
+import { createWalk } from '../engine/pages.ts'
+import { comparableAddress } from '../engine/stored-address.ts'
+import { pageOf, positionAfter } from '../engine/pages.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
+import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
 interface SuppressionRow extends Omit<SuppressionRecord, 'id' | 'isTest' | 'messageId'> {
   seq: number
@@ -41,40 +42,31 @@ export function createSuppressionWriter(database: Database): (suppression: Suppr
   }
 }
 
-export function createAddSuppression(
-  database: Database,
-): (suppression: SuppressionRecord) => { suppression: SuppressionRecord; isNew: boolean } {
+export function createSuppressionWrites(database: Database) {
   const add = createSuppressionWriter(database)
   const find = database.prepare<[string, number, string], SuppressionRow>(
     `select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ? and scope = ?`,
   )
-  return (suppression) => {
-    const isNew = add(suppression)
-    const row = find.get(comparableAddress(suppression.email), Number(suppression.isTest), suppression.scope)
-    return { suppression: row === undefined ? suppression : toRecord(row), isNew }
-  }
-}
-
-export function createAddSuppressions(database: Database): (suppressions: SuppressionRecord[]) => number {
-  const add = createSuppressionWriter(database)
-  return (suppressions) => suppressions.filter(add).length
-}
-
-export function createRemoveSuppressions(
-  database: Database,
-): (request: { email: string; scope: string | null; isTest: boolean }) => number {
   // Also an erased one, when its owner gives it again.
   const remove = database.prepare<[string, string, number, string | null, string | null]>(
     'delete from suppressions where address in (?, erased_address(?)) and is_test = ? and (? is null or scope = ?)',
   )
-  return ({ email, scope, isTest }) => {
-    const address = comparableAddress(email)
-    return remove.run(address, address, Number(isTest), scope, scope).changes
-  }
+  return {
+    addSuppression(suppression) {
+      const isNew = add(suppression)
+      const row = find.get(comparableAddress(suppression.email), Number(suppression.isTest), suppression.scope)
+      return { suppression: row === undefined ? suppression : toRecord(row), isNew }
+    },
+    addSuppressions: (suppressions) => suppressions.filter(add).length,
+    removeSuppressions(email, scope, isTest) {
+      const address = comparableAddress(email)
+      return remove.run(address, address, Number(isTest), scope, scope).changes
+    },
+  } satisfies SomeVerbs
 }
 
 /** Newest first; entries of one address are few, and sorted here. */
-export function createListSuppressions(database: Database): (request: ListSuppressionsRequest) => SuppressionPage {
+export function createListSuppressions(database: Database): Verb<'listSuppressions'> {
   const walk = createWalk(database, {
     source: `
       select suppression_seq as seq, reason, scope, created_at

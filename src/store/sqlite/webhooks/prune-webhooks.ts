@@ -4,9 +4,10 @@
  * is over; the number of a deleted row may be given again, so results name their delivery.
  */
 import type { Database } from 'better-sqlite3'
-import type { PruneWebhooksRequest } from '../../records/webhook-records.ts'
-import { firstIdentifierAt } from '../engine/identifier-time.ts'
+import { firstIdentifierAt } from '../engine/stored-identifier.ts'
 import { createSwitchSecrets } from './webhook-endpoints.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 interface EndpointRow {
   number: number
@@ -14,29 +15,21 @@ interface EndpointRow {
 }
 
 /** Returns how many deliveries it deleted. */
-export function createPruneWebhooks(database: Database): (request: PruneWebhooksRequest) => number {
+export function createPruneWebhooks(database: Database): Verb<'pruneWebhooks'> {
   const switchSecrets = createSwitchSecrets(database)
   const findEndpoints = database.prepare<[], EndpointRow>(
     'select endpoint_id as number, removed_at is not null as isRemoved from webhook_endpoints',
   )
-  const findEnded = database
-    .prepare<[number, string, Buffer, number, number], number>(
-      `
-      select delivery_seq
-      from webhook_deliveries
-      where endpoint_id = ? and state = ? and state <> 'pending' and id < ? and ended_at < ?
-      limit +?`,
-    )
-    .pluck()
-  const findOfEndpoint = database
-    .prepare<[number, number, number], number>(
-      `
-      select delivery_seq
-      from webhook_deliveries
-      where endpoint_id = ? and (lease_epoch is null or next_at <= ?)
-      limit +?`,
-    )
-    .pluck()
+  const findEnded = oneColumn(database)<[number, string, Buffer, number, number], number>(`
+    select delivery_seq
+    from webhook_deliveries
+    where endpoint_id = ? and state = ? and state <> 'pending' and id < ? and ended_at < ?
+    limit +?`)
+  const findOfEndpoint = oneColumn(database)<[number, number, number], number>(`
+    select delivery_seq
+    from webhook_deliveries
+    where endpoint_id = ? and (lease_epoch is null or next_at <= ?)
+    limit +?`)
   const forgetAttempts = database.prepare<[number]>('delete from webhook_attempts where delivery_seq = ?')
   const forgetDelivery = database.prepare<[number]>('delete from webhook_deliveries where delivery_seq = ?')
   const forgetEndpoint = database.prepare<[number]>(`

@@ -12,15 +12,11 @@ import type { Database } from 'better-sqlite3'
 import { unreachable } from '../../../base/errors.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
-import type {
-  ClaimedWebhookDelivery,
-  ClaimWebhooksRequest,
-  RecordWebhookResultsRequest,
-  WebhookResult,
-  WebhookTarget,
-} from '../../records/webhook-records.ts'
+import type { WebhookResult, WebhookTarget } from '../../records/webhook-records.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
 import { SECRET_COLUMNS, secretsOf, type SecretColumns } from './webhook-endpoints.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 interface DueRow {
   key: number
@@ -48,7 +44,7 @@ interface Candidate extends DueRow {
   target: WebhookTarget
 }
 
-export function createClaimWebhooks(database: Database): (request: ClaimWebhooksRequest) => ClaimedWebhookDelivery[] {
+export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
   const findEndpoints = database.prepare<[], EndpointRow>(`
     select endpoint_id as number, id, url, ${SECRET_COLUMNS}
     from webhook_endpoints
@@ -96,17 +92,11 @@ export function createClaimWebhooks(database: Database): (request: ClaimWebhooks
   }
 }
 
-export function createRecordWebhookResults(
-  database: Database,
-): (request: RecordWebhookResultsRequest) => { disabled: string[] } {
-  const findHeld = database
-    .prepare<[number, Buffer, number], number>(
-      `
-      select endpoint_id
-      from webhook_deliveries
-      where delivery_seq = +? and id = ? and lease_epoch = +? and state = 'pending'`,
-    )
-    .pluck()
+export function createRecordWebhookResults(database: Database): Verb<'recordWebhookResults'> {
+  const findHeld = oneColumn(database)<[number, Buffer, number], number>(`
+    select endpoint_id
+    from webhook_deliveries
+    where delivery_seq = +? and id = ? and lease_epoch = +? and state = 'pending'`)
   const addAttempt = database.prepare(`
     insert into webhook_attempts (delivery_seq, at, duration_milliseconds, status, error, answer)
     values (?, ?, ?, ?, ?, ?)
@@ -209,34 +199,24 @@ const DEAD_LETTERS_READ = 1_000
 
 /** Returns the identifier of an endpoint that it turned off. */
 function createFailureSwitch(database: Database): (endpoint: number, now: number, disableAfter: number) => string[] {
-  const findWorked = database
-    .prepare<[number], number>(
-      'select max(coalesce(last_success_at, 0), enabled_at) from webhook_endpoints where endpoint_id = ?',
-    )
-    .pluck()
-  const countDead = database
-    .prepare<[number, number, number], number>(
-      `
-      select count(*)
-      from (
-        select ended_at
-        from webhook_deliveries
-        where endpoint_id = ? and state = 'failed' and state <> 'pending'
-        order by id desc
-        limit +?
-      ) as newest
-      where ended_at > ?`,
-    )
-    .pluck()
-  const disable = database
-    .prepare<[number], Buffer>(
-      `
-      update webhook_endpoints
-      set status = 'disabled', disabled_reason = 'failing'
-      where endpoint_id = ? and status = 'enabled'
-      returning id`,
-    )
-    .pluck()
+  const findWorked = oneColumn(database)<[number], number>(
+    'select max(coalesce(last_success_at, 0), enabled_at) from webhook_endpoints where endpoint_id = ?',
+  )
+  const countDead = oneColumn(database)<[number, number, number], number>(`
+    select count(*)
+    from (
+      select ended_at
+      from webhook_deliveries
+      where endpoint_id = ? and state = 'failed' and state <> 'pending'
+      order by id desc
+      limit +?
+    ) as newest
+    where ended_at > ?`)
+  const disable = oneColumn(database)<[number], Buffer>(`
+    update webhook_endpoints
+    set status = 'disabled', disabled_reason = 'failing'
+    where endpoint_id = ? and status = 'enabled'
+    returning id`)
   return (endpoint, now, disableAfter) => {
     const workedAt = findWorked.get(endpoint) ?? now
     if (now - workedAt < disableAfter) return []
@@ -246,18 +226,14 @@ function createFailureSwitch(database: Database): (endpoint: number, now: number
   }
 }
 
-export function createEarliestWebhookDueAt(database: Database): () => number | null {
-  const findEndpoints = database
-    .prepare<[], number>(`select endpoint_id from webhook_endpoints where status = 'enabled'`)
-    .pluck()
-  const findEarliest = database
-    .prepare<[number, number], number | null>(
-      `
-      select min(next_at)
-      from webhook_deliveries
-      where state = 'pending' and endpoint_id = +? and is_behind = +?`,
-    )
-    .pluck()
+export function createEarliestWebhookDueAt(database: Database): Verb<'earliestWebhookDueAt'> {
+  const findEndpoints = oneColumn(database)<[], number>(
+    `select endpoint_id from webhook_endpoints where status = 'enabled'`,
+  )
+  const findEarliest = oneColumn(database)<[number, number], number | null>(`
+    select min(next_at)
+    from webhook_deliveries
+    where state = 'pending' and endpoint_id = +? and is_behind = +?`)
   return () => {
     const times = findEndpoints
       .all()

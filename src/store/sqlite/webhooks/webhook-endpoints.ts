@@ -9,47 +9,91 @@
  */
 import type { Database } from 'better-sqlite3'
 import { ServiceError } from '../../../base/errors.ts'
-import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
-import type {
-  RotationResult,
-  SigningSecrets,
-  WebhookEndpointChange,
-  WebhookEndpointPage,
-  WebhookEndpointRecord,
-  WebhookEndpointState,
-  WebhookTarget,
-} from '../../records/webhook-records.ts'
-import { pageOf, positionAfter } from '../engine/page-cursor.ts'
-import { storedIdentifier } from '../engine/stored-identifier.ts'
+import { identifierFromBytes } from '../../../base/identifier.ts'
+import type { SigningSecrets, WebhookEndpointState } from '../../records/webhook-records.ts'
+import { pageOf, positionAfter } from '../engine/pages.ts'
+import { getNamed, storedIdentifier } from '../engine/stored-identifier.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
-export function createAddWebhookEndpoint(
-  database: Database,
-): (request: { endpoint: WebhookEndpointRecord; most: number | null }) => void {
+export function createEndpointWrites(database: Database) {
   const count = database.prepare<[], number>('select count(*) from webhook_endpoints where removed_at is null').pluck()
   const add = database.prepare(`
     insert into webhook_endpoints
       (id, url, events, include, description, status, disabled_reason, sealed_secret, created_at, updated_at,
       enabled_at)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
-  return ({ endpoint, most }) => {
-    if (most !== null && (count.get() ?? 0) >= most) {
-      throw new ServiceError('conflict', `there are ${most} webhook endpoints already, the most there may be`)
-    }
-    const { id, url, events, include, description, status, sealedSecret, createdAt } = endpoint
-    add.run(
-      storedIdentifier('wh', id),
-      url,
-      JSON.stringify(events),
-      JSON.stringify(include),
-      description,
-      status,
-      status === 'disabled' ? 'manual' : null,
-      sealedSecret,
-      createdAt,
-      createdAt,
-      createdAt,
-    )
-  }
+  const numberOf = createEndpointNumber(database)
+  const find = createFindWebhookEndpoint(database)
+  const change = database.prepare<[string | null, string | null, string | null, string | null, number, number]>(`
+    update webhook_endpoints
+    set url = coalesce(?, url), events = coalesce(?, events), include = coalesce(?, include),
+      description = coalesce(?, description), updated_at = ?
+    where endpoint_id = ?`)
+  const enable = database.prepare<[number, number]>(`
+    update webhook_endpoints
+    set status = 'enabled', disabled_reason = null, consecutive_failures = 0, enabled_at = ?
+    where endpoint_id = ?`)
+  const disable = database.prepare<[number]>(`
+    update webhook_endpoints
+    set status = 'disabled', disabled_reason = 'manual'
+    where endpoint_id = ? and status = 'enabled'`)
+  const remove = database.prepare<[number, number]>(
+    `update webhook_endpoints set removed_at = ?, status = 'disabled' where endpoint_id = ?`,
+  )
+  const findSwitch = oneColumn(database)<[number], number | null>(
+    'select switch_at from webhook_endpoints where endpoint_id = ?',
+  )
+  const rotate = database.prepare<[Uint8Array, number, number, number]>(`
+    update webhook_endpoints
+    set next_sealed_secret = ?, switch_at = ?, updated_at = ?
+    where endpoint_id = ?`)
+  const switchSecrets = createSwitchSecrets(database)
+
+  return {
+    addWebhookEndpoint(endpoint, most = null) {
+      if (most !== null && (count.get() ?? 0) >= most) {
+        throw new ServiceError('conflict', `there are ${most} webhook endpoints already, the most there may be`)
+      }
+      const { id, url, events, include, description, status, sealedSecret, createdAt } = endpoint
+      add.run(
+        storedIdentifier('wh', id),
+        url,
+        JSON.stringify(events),
+        JSON.stringify(include),
+        description,
+        status,
+        status === 'disabled' ? 'manual' : null,
+        sealedSecret,
+        createdAt,
+        createdAt,
+        createdAt,
+      )
+    },
+    updateWebhookEndpoint(id, { url, events, include, description, status }, now) {
+      const number = numberOf(id)
+      if (number === undefined) return null
+      change.run(url ?? null, jsonOrNull(events), jsonOrNull(include), description ?? null, now, number)
+      if (status === 'enabled') enable.run(now, number)
+      if (status === 'disabled') disable.run(number)
+      return find(id)
+    },
+    removeWebhookEndpoint(id, now) {
+      const number = numberOf(id)
+      if (number !== undefined) remove.run(now, number)
+      return number !== undefined
+    },
+    rotateWebhookSecret(id, { sealedSecret, switchAt, now }) {
+      const number = numberOf(id)
+      if (number === undefined) return null
+      switchSecrets(now)
+      const underWay = findSwitch.get(number) ?? null
+      if (underWay !== null) return { kind: 'under-way', switchAt: underWay }
+      rotate.run(sealedSecret, switchAt, now, number)
+      switchSecrets(now)
+      return { kind: 'rotated' }
+    },
+  } satisfies SomeVerbs
 }
 
 interface EndpointRow extends Omit<WebhookEndpointState, 'id' | 'events' | 'include'> {
@@ -78,86 +122,49 @@ function toState({ number: _number, id, events, include, ...row }: EndpointRow):
   }
 }
 
-export function createListWebhookEndpoints(
-  database: Database,
-): (request: { limit: number; after: string | null }) => WebhookEndpointPage {
-  const find = database.prepare<[number, number], EndpointRow>(`
+export function createEndpointReads(database: Database) {
+  const findPage = database.prepare<[number, number], EndpointRow>(`
     select ${COLUMNS}
     from webhook_endpoints
     where removed_at is null and endpoint_id < ?
     order by endpoint_id desc
     limit +?`)
-  return ({ limit, after }) => {
-    const rows = find.all(positionAfter(after), limit + 1)
-    const { page, next } = pageOf(rows, limit, ({ number }) => String(number))
-    return { endpoints: page.map(toState), next }
-  }
+  const findSecrets = database.prepare<[Buffer], SecretColumns & { url: string }>(
+    `select url, ${SECRET_COLUMNS} from webhook_endpoints where id = ? and removed_at is null`,
+  )
+  return {
+    listWebhookEndpoints(limit, after) {
+      const rows = findPage.all(positionAfter(after), limit + 1)
+      const { page, next } = pageOf(rows, limit, ({ number }) => String(number))
+      return { endpoints: page.map(toState), next }
+    },
+    findWebhookTarget(id) {
+      const row = getNamed(findSecrets, 'wh', id)
+      return row === undefined ? null : { endpointId: id, url: row.url, ...secretsOf(row) }
+    },
+  } satisfies SomeVerbs
 }
 
-export function createFindWebhookEndpoint(database: Database): (id: string) => WebhookEndpointState | null {
+export function createFindWebhookEndpoint(database: Database): Verb<'findWebhookEndpoint'> {
   const find = database.prepare<[Buffer], EndpointRow>(
     `select ${COLUMNS} from webhook_endpoints where id = ? and removed_at is null`,
   )
   return (id) => {
-    const bytes = identifierToBytes('wh', id)
-    const row = bytes === undefined ? undefined : find.get(bytes)
+    const row = getNamed(find, 'wh', id)
     return row === undefined ? null : toState(row)
   }
 }
 
 /** The row of a living endpoint, by its identifier. */
 export function createEndpointNumber(database: Database): (id: string) => number | undefined {
-  const find = database
-    .prepare<[Buffer], number>('select endpoint_id from webhook_endpoints where id = ? and removed_at is null')
-    .pluck()
-  return (id) => {
-    const bytes = identifierToBytes('wh', id)
-    return bytes === undefined ? undefined : find.get(bytes)
-  }
-}
-
-export function createUpdateWebhookEndpoint(
-  database: Database,
-): (request: { id: string; change: WebhookEndpointChange; now: number }) => WebhookEndpointState | null {
-  const numberOf = createEndpointNumber(database)
-  const find = createFindWebhookEndpoint(database)
-  const change = database.prepare<[string | null, string | null, string | null, string | null, number, number]>(`
-    update webhook_endpoints
-    set url = coalesce(?, url), events = coalesce(?, events), include = coalesce(?, include),
-      description = coalesce(?, description), updated_at = ?
-    where endpoint_id = ?`)
-  const enable = database.prepare<[number, number]>(`
-    update webhook_endpoints
-    set status = 'enabled', disabled_reason = null, consecutive_failures = 0, enabled_at = ?
-    where endpoint_id = ?`)
-  const disable = database.prepare<[number]>(`
-    update webhook_endpoints
-    set status = 'disabled', disabled_reason = 'manual'
-    where endpoint_id = ? and status = 'enabled'`)
-  return ({ id, change: { url, events, include, description, status }, now }) => {
-    const number = numberOf(id)
-    if (number === undefined) return null
-    change.run(url ?? null, jsonOrNull(events), jsonOrNull(include), description ?? null, now, number)
-    if (status === 'enabled') enable.run(now, number)
-    if (status === 'disabled') disable.run(number)
-    return find(id)
-  }
+  const find = oneColumn(database)<[Buffer], number>(
+    'select endpoint_id from webhook_endpoints where id = ? and removed_at is null',
+  )
+  return (id) => getNamed(find, 'wh', id)
 }
 
 function jsonOrNull(list: readonly string[] | undefined): string | null {
   return list === undefined ? null : JSON.stringify(list)
-}
-
-export function createRemoveWebhookEndpoint(database: Database): (request: { id: string; now: number }) => boolean {
-  const numberOf = createEndpointNumber(database)
-  const remove = database.prepare<[number, number]>(
-    `update webhook_endpoints set removed_at = ?, status = 'disabled' where endpoint_id = ?`,
-  )
-  return ({ id, now }) => {
-    const number = numberOf(id)
-    if (number !== undefined) remove.run(now, number)
-    return number !== undefined
-  }
 }
 
 export interface SecretColumns {
@@ -174,17 +181,6 @@ export function secretsOf({ sealedSecret, nextSealedSecret, switchAt }: SecretCo
   return { sealedSecret, next: isRotating ? { sealedSecret: nextSealedSecret, switchAt } : null }
 }
 
-export function createFindWebhookTarget(database: Database): (id: string) => WebhookTarget | null {
-  const find = database.prepare<[Buffer], SecretColumns & { url: string }>(
-    `select url, ${SECRET_COLUMNS} from webhook_endpoints where id = ? and removed_at is null`,
-  )
-  return (id) => {
-    const bytes = identifierToBytes('wh', id)
-    const row = bytes === undefined ? undefined : find.get(bytes)
-    return row === undefined ? null : { endpointId: id, url: row.url, ...secretsOf(row) }
-  }
-}
-
 /** Ends rotations whose time has come; the old secret is gone then. */
 export function createSwitchSecrets(database: Database): (now: number) => void {
   const change = database.prepare<[number]>(`
@@ -192,28 +188,4 @@ export function createSwitchSecrets(database: Database): (now: number) => void {
     set sealed_secret = next_sealed_secret, next_sealed_secret = null, switch_at = null
     where switch_at <= ?`)
   return (now) => void change.run(now)
-}
-
-export function createRotateWebhookSecret(
-  database: Database,
-): (request: { id: string; sealedSecret: Uint8Array; switchAt: number; now: number }) => RotationResult | null {
-  const numberOf = createEndpointNumber(database)
-  const findSwitch = database
-    .prepare<[number], number | null>('select switch_at from webhook_endpoints where endpoint_id = ?')
-    .pluck()
-  const rotate = database.prepare<[Uint8Array, number, number, number]>(`
-    update webhook_endpoints
-    set next_sealed_secret = ?, switch_at = ?, updated_at = ?
-    where endpoint_id = ?`)
-  const switchSecrets = createSwitchSecrets(database)
-  return ({ id, sealedSecret, switchAt, now }) => {
-    const number = numberOf(id)
-    if (number === undefined) return null
-    switchSecrets(now)
-    const underWay = findSwitch.get(number) ?? null
-    if (underWay !== null) return { kind: 'under-way', switchAt: underWay }
-    rotate.run(sealedSecret, switchAt, now, number)
-    switchSecrets(now)
-    return { kind: 'rotated' }
-  }
 }

@@ -1,17 +1,13 @@
 /** What became of webhook deliveries: the list of an endpoint's, newest first, and one of them with every attempt. */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
-import type {
-  ListWebhookDeliveriesRequest,
-  WebhookAttemptRecord,
-  WebhookDeliveryDetail,
-  WebhookDeliveryPage,
-  WebhookDeliveryRecord,
-} from '../../records/webhook-records.ts'
-import { MOST_ROWS_READ } from '../engine/bounded-walk.ts'
-import { identifierTime } from '../engine/identifier-time.ts'
-import { pageOf, wrongCursor } from '../engine/page-cursor.ts'
+import type { WebhookAttemptRecord, WebhookDeliveryRecord } from '../../records/webhook-records.ts'
+import { MOST_ROWS_READ } from '../engine/pages.ts'
+import { identifierTime } from '../engine/stored-identifier.ts'
+import { pageOf, wrongCursor } from '../engine/pages.ts'
 import { createEndpointNumber } from './webhook-endpoints.ts'
+import { oneColumn } from '../engine/statements.ts'
+import type { SomeVerbs } from '../engine/verb-types.ts'
 
 interface DeliveryRow extends Omit<WebhookDeliveryRecord, 'id' | 'endpointId' | 'eventId' | 'messageId' | 'createdAt'> {
   id: Buffer
@@ -31,29 +27,46 @@ const JOINED = `
 /** Higher than every identifier. */
 const LAST = Buffer.alloc(16, 255)
 
-export function createListWebhookDeliveries(
-  database: Database,
-): (request: ListWebhookDeliveriesRequest) => WebhookDeliveryPage | null {
+export function createDeliveryLog(database: Database) {
   const numberOf = createEndpointNumber(database)
   const walkAll = createDeliveryWalk(database, '')
   const walkEnded = createDeliveryWalk(database, `and state = @state and state <> 'pending'`)
   const findOfMessage = createFindOfMessage(database)
   const find = createRowFinder(database)
+  const findBody = oneColumn(database)<[number, Buffer], string>(
+    `select coalesce(deliveries.body, events.body) ${JOINED} where deliveries.endpoint_id = ? and deliveries.id = ?`,
+  )
+  const findAttempts = database.prepare<[number, Buffer], WebhookAttemptRecord>(`
+    select at, status, duration_milliseconds as durationMilliseconds, error, answer
+    from webhook_attempts
+    where delivery_seq = (select delivery_seq from webhook_deliveries where endpoint_id = ? and id = ?)
+    order by at`)
 
-  return (request) => {
-    const { endpointId, state, kind, messageId, limit } = request
-    const endpoint = numberOf(endpointId)
-    if (endpoint === undefined) return null
-    const before = request.after === null ? LAST : cursorBytes(request.after)
-    const page =
-      messageId === null
-        ? (state === null || state === 'pending' ? walkAll : walkEnded)({ endpoint, state, kind, before }, limit)
-        : pageOf(findOfMessage(messageId, { endpoint, state, kind, before }), limit, cursorOf)
-    return {
-      deliveries: page.page.flatMap((id) => find(endpoint, id) ?? []).map((row) => toRecord(endpointId, row)),
-      next: page.next,
-    }
-  }
+  return {
+    listWebhookDeliveries(request) {
+      const { endpointId, state, kind, messageId, limit } = request
+      const endpoint = numberOf(endpointId)
+      if (endpoint === undefined) return null
+      const before = request.after === null ? LAST : cursorBytes(request.after)
+      const page =
+        messageId === null
+          ? (state === null || state === 'pending' ? walkAll : walkEnded)({ endpoint, state, kind, before }, limit)
+          : pageOf(findOfMessage(messageId, { endpoint, state, kind, before }), limit, cursorOf)
+      return {
+        deliveries: page.page.flatMap((id) => find(endpoint, id) ?? []).map((row) => toRecord(endpointId, row)),
+        next: page.next,
+      }
+    },
+    findWebhookDelivery(endpointId, id) {
+      const endpoint = numberOf(endpointId)
+      const bytes = identifierToBytes('whd', id)
+      if (endpoint === undefined || bytes === undefined) return null
+      const row = find(endpoint, bytes)
+      if (row === undefined) return null
+      const body = findBody.get(endpoint, bytes) ?? ''
+      return { ...toRecord(endpointId, row), body, log: findAttempts.all(endpoint, bytes) }
+    },
+  } satisfies SomeVerbs
 }
 
 const cursorOf = (id: Buffer): string => identifierFromBytes('whd', id)
@@ -71,7 +84,7 @@ interface Wanted {
   before: Buffer
 }
 
-/** As bounded-walk.ts, in the order of identifiers: it looks at so many rows at most. */
+/** As `createWalk`, in the order of identifiers: it looks at so many rows at most. */
 function createDeliveryWalk(
   database: Database,
   lead: string,
@@ -82,16 +95,12 @@ function createDeliveryWalk(
     where endpoint_id = @endpoint and id < @before ${lead}
     order by id desc
     limit @most`
-  const find = database
-    .prepare<[Wanted & { most: number; limit: number }], Buffer>(
-      `
-      select id
-      from (${source}) as walked
-      where (@state is null or walked.state = @state)
-        and (@kind is null or @kind = (select kind from events where event_seq = walked.event_seq))
-      limit @limit`,
-    )
-    .pluck()
+  const find = oneColumn(database)<[Wanted & { most: number; limit: number }], Buffer>(`
+    select id
+    from (${source}) as walked
+    where (@state is null or walked.state = @state)
+      and (@kind is null or @kind = (select kind from events where event_seq = walked.event_seq))
+    limit @limit`)
   const findEnd = database.prepare<[Wanted & { most: number }], { read: number; last: Buffer | null }>(
     `select count(*) as read, min(id) as last from (${source}) as walked`,
   )
@@ -130,32 +139,6 @@ function createRowFinder(database: Database): (endpoint: number, id: Buffer) => 
     `select ${COLUMNS} ${JOINED} where deliveries.endpoint_id = ? and deliveries.id = ?`,
   )
   return (endpoint, id) => find.get(endpoint, id)
-}
-
-export function createFindWebhookDelivery(
-  database: Database,
-): (request: { endpointId: string; id: string }) => WebhookDeliveryDetail | null {
-  const numberOf = createEndpointNumber(database)
-  const find = createRowFinder(database)
-  const findBody = database
-    .prepare<[number, Buffer], string>(
-      `select coalesce(deliveries.body, events.body) ${JOINED} where deliveries.endpoint_id = ? and deliveries.id = ?`,
-    )
-    .pluck()
-  const findAttempts = database.prepare<[number, Buffer], WebhookAttemptRecord>(`
-    select at, status, duration_milliseconds as durationMilliseconds, error, answer
-    from webhook_attempts
-    where delivery_seq = (select delivery_seq from webhook_deliveries where endpoint_id = ? and id = ?)
-    order by at`)
-  return ({ endpointId, id }) => {
-    const endpoint = numberOf(endpointId)
-    const bytes = identifierToBytes('whd', id)
-    if (endpoint === undefined || bytes === undefined) return null
-    const row = find(endpoint, bytes)
-    if (row === undefined) return null
-    const body = findBody.get(endpoint, bytes) ?? ''
-    return { ...toRecord(endpointId, row), body, log: findAttempts.all(endpoint, bytes) }
-  }
 }
 
 function toRecord(endpointId: string, { id, eventId, messageId, ...row }: DeliveryRow): WebhookDeliveryRecord {

@@ -8,10 +8,11 @@
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes, newIdentifier } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
-import type { ReplayedEvent, ReplayPart, ReplayWebhooksRequest } from '../../records/webhook-records.ts'
-import { firstIdentifierAt } from '../engine/identifier-time.ts'
+import type { ReplayedEvent, ReplayWebhooksRequest } from '../../records/webhook-records.ts'
+import { firstIdentifierAt } from '../engine/stored-identifier.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
 import { createEndpointNumber } from './webhook-endpoints.ts'
+import type { Verb } from '../engine/verb-types.ts'
 
 /** Deliveries that one part looks at. */
 const MOST_READ = 1_000
@@ -49,9 +50,7 @@ function createReplayWriter(
   }
 }
 
-export function createReplayWebhook(
-  database: Database,
-): (request: { endpointId: string; id: string; now: number }) => { id: string; replayed: ReplayedEvent } | null {
+export function createReplayWebhook(database: Database): Verb<'replayWebhook'> {
   const numberOf = createEndpointNumber(database)
   const find = database.prepare<[number, Buffer], ReplayRow>(
     `select ${COLUMNS}
@@ -59,7 +58,7 @@ export function createReplayWebhook(
     where deliveries.endpoint_id = ? and deliveries.id = ?`,
   )
   const write = createReplayWriter(database)
-  return ({ endpointId, id, now }) => {
+  return (endpointId, id, now) => {
     const endpoint = numberOf(endpointId)
     const bytes = identifierToBytes('whd', id)
     const row = endpoint === undefined || bytes === undefined ? undefined : find.get(endpoint, bytes)
@@ -68,7 +67,7 @@ export function createReplayWebhook(
   }
 }
 
-export function createReplayWebhooks(database: Database): (request: ReplayWebhooksRequest) => ReplayPart | null {
+export function createReplayWebhooks(database: Database): Verb<'replayWebhooks'> {
   const numberOf = createEndpointNumber(database)
   const findPart = createPartFinder(database)
   const findLater = database

@@ -29,3 +29,12 @@ export function addErasedAddress(database: Database, key: Uint8Array | undefined
 
 /** Whether any address was erased: a hash for each recipient is only made then. Between two letters, by the index. */
 export const FIND_ERASED = `select 1 from suppressions where address >= 'erased:' and address < 'erased;' limit 1`
+
+/**
+ * The form in which two addresses are compared: the domain in lower case, the local part as it is (http/README.md
+ * "Suppressions").
+ */
+export function comparableAddress(address: string): string {
+  const at = address.lastIndexOf('@')
+  return address.slice(0, at) + address.slice(at).toLowerCase()
+}
