@@ -1,12 +1,7 @@
 /**
- * How much of what was asked a warming IP may send now, and when the rest: three guards (egress/README.md "Smoothing"
- * and "Provider shares").
- *
- *   day    the IP's and the provider's row of the day, each with a cap and a pace (GCRA)
- *   hour   what the IP was granted in the last 60 minutes
- *   part   nothing outside the active part of the day
- *
- * Pure. Whoever writes the grant down must do it together with the reading it was decided by.
+ * How much of what was asked a warming IP may send now, and when the rest: by the day's cap and pace, the rolling hour
+ * and the active part of the day (egress/README.md "Smoothing" and "Provider shares"). Pure. Whoever writes the grant
+ * down must do it together with the reading it was decided by.
  */
 import { DAY, HOUR } from '../base/clock.ts'
 import { afterGrants, conforming, intervalOf, nextConforming, type Pace } from '../base/pace.ts'

@@ -1,9 +1,6 @@
 /**
- * The archive of a backup: a tar file, written and read by the system's `tar`, with `manifest.json` first, so that what
- * is in it is known without reading the rest.
- *
- * Names: `sternpost-<UTC time>-<schema>.tar`. Throws BackupError, with a sentence, for a file that is no such archive
- * or when `tar` fails.
+ * The archive of a backup, `sternpost-<UTC time>-<schema>.tar`: written and read by the system's `tar`, with
+ * `manifest.json` first, so that what is in it is known without reading the rest. Throws BackupError, with a sentence.
  */
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'

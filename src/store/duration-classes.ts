@@ -1,8 +1,6 @@
 /**
- * Durations in classes, so that a day of them fits into a few numbers and still has a percentile: four classes for each
- * doubling, so a percentile read from them is wrong by at most a tenth.
- *
- * Class 0 is everything up to 1 ms. Pure.
+ * Durations in classes, so that a day of them fits into a few numbers: four for each doubling, so that a percentile is
+ * wrong by at most a tenth. Class 0 is everything up to 1 ms. Pure.
  */
 
 /** Class -> how many durations. */

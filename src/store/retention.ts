@@ -1,10 +1,8 @@
 /**
- * Retention: what is final goes when its time is over, and earlier while the database is above its budget, oldest
- * content first (store/README.md "Retention"). What is not final stays whatever its age.
- *
- * It goes in slices of a few milliseconds, with a pause behind each that grows with the time the store took to answer:
- * a busy store is left to the mail. A run ends where nothing more is over; one that is asked for meanwhile is the same
- * one. Rejects with the store's error, when the rest is left for the next run.
+ * Retention: what is final goes when its time is over, and earlier while the database is above its budget
+ * (store/README.md "Retention"). In slices, with a pause behind each that grows with the time the store took: a busy
+ * store is left to the mail. A run that is asked for during another is the same one. Rejects with the store's error;
+ * the next run goes on.
  */
 import { DAY, MINUTE, type Clock } from '../base/clock.ts'
 import type { Logger } from '../base/logger.ts'
@@ -39,13 +37,7 @@ interface RetentionOptions {
   logger: Logger
 }
 
-export interface Retention {
-  run(): Promise<void>
-  /** Notes the size of the database; runs when it is above its budget. */
-  watchBudget(): Promise<void>
-  /** The run under way ends behind its slice. */
-  stop(): void
-}
+export type Retention = ReturnType<typeof createRetention>
 
 /** Rows of one slice. */
 const ROWS = 1_000
@@ -71,26 +63,11 @@ type Step = (after: number) => Promise<ForgetStep>
 /** For what goes on until nothing more is over. */
 const never = async (): Promise<boolean> => false
 
-interface Cutoffs {
-  now: number
-  content: number
-  messages: number
-  transcripts: number
-  links: number
-  webhooksSucceeded: number
-  webhooksFailed: number
-}
-
-export function createRetention({
-  store,
-  times,
-  keptLinksText,
-  clock,
-  realClock,
-  logger,
-}: RetentionOptions): Retention {
-  const slices = createSlices(realClock)
-  const steps = createSteps(store, keptLinksText, slices)
+export function createRetention(options: RetentionOptions) {
+  const { store, times, clock, logger } = options
+  const slices = createSlices(options.realClock)
+  const steps = createSteps(store, options.keptLinksText, slices)
+  const parts: RetentionParts = { store, steps, slices }
   const budgetTold = createBudgetNews(logger)
   let running: Promise<void> | undefined
 
@@ -101,9 +78,9 @@ export function createRetention({
     const startedAt = performance.now()
     const { budget } = times()
     const cutoffs = cutoffsAt(clock.now(), times())
-    let removed = await forgetOverdue({ store, steps, slices }, cutoffs, times())
+    let removed = await forgetOverdue(parts, cutoffs, times())
     if (budget !== null && (await isAbove(budget))) {
-      removed = { ...removed, ...(await relieve({ store, steps, slices }, cutoffs, budget)) }
+      removed = { ...removed, ...(await relieve(parts, cutoffs, budget)) }
       budgetTold.tell(budget, (await store.databaseSize()).usedBytes)
     }
     const { usedBytes } = await store.databaseSize()
@@ -123,12 +100,14 @@ export function createRetention({
 
   return {
     run,
-    async watchBudget() {
+    /** Notes the size of the database; runs when it is above its budget. */
+    async watchBudget(): Promise<void> {
       const { usedBytes } = await store.databaseSize()
       await store.noteDatabaseSize(utcDay(clock.now()), usedBytes)
       // Where nothing could be removed the next look will not find more: that is left to the usual runs.
       if (!budgetTold.isOver() && (await isAbove(times().budget))) await run()
     },
+    /** The run under way ends behind its slice. */
     stop: slices.stop,
   }
 }
@@ -295,14 +274,14 @@ function createBudgetNews(logger: Logger) {
   }
 }
 
-function cutoffsAt(now: number, times: RetentionTimes): Cutoffs {
-  return {
-    now,
-    content: now - times.content,
-    messages: now - times.messages,
-    transcripts: now - times.transcripts,
-    links: now - times.linkTargets,
-    webhooksSucceeded: now - times.webhooksSucceeded,
-    webhooksFailed: now - times.webhooksFailed,
-  }
-}
+type Cutoffs = ReturnType<typeof cutoffsAt>
+
+const cutoffsAt = (now: number, times: RetentionTimes) => ({
+  now,
+  content: now - times.content,
+  messages: now - times.messages,
+  transcripts: now - times.transcripts,
+  links: now - times.linkTargets,
+  webhooksSucceeded: now - times.webhooksSucceeded,
+  webhooksFailed: now - times.webhooksFailed,
+})

@@ -4,8 +4,8 @@
  *
  * Every verb is one transaction that begins and ends inside it and is resolved only after the commit
  * (`synchronous=FULL`): what a caller was told survives a crash. A verb either happens completely or not at all; a
- * rejected verb changed nothing. Verbs are asynchronous and take and return plain data, so that another engine can stand
- * beside the SQLite one without a change outside this folder. No verb waits for the network. Times are Unix
+ * rejected verb changed nothing. Verbs are asynchronous and take and return plain data, so that another engine can
+ * stand beside the SQLite one without a change outside this folder. No verb waits for the network. Times are Unix
  * milliseconds, byte strings are Uint8Array, identifiers carry their prefix.
  *
  * Rejections: an error whose `code` is the engine's (SQLITE_FULL, SQLITE_IOERR …) when the commit failed; ServiceError

@@ -1,8 +1,6 @@
 /**
- * Backups of a running database (systemd/README.md "Backup"): one at a time, in a thread of its own.
- *
- * After one that succeeded, the oldest beyond `keep` are removed from the configured folder; after one that failed
- * nothing is. Rejects with BackupError, with a sentence, when none was written.
+ * Backups of a running database (systemd/README.md "Backup"): one at a time, in a thread of its own. Only after one
+ * that succeeded the oldest beyond `keep` go. Rejects with BackupError, with a sentence, when none was written.
  */
 import { rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,9 +1,7 @@
 /**
- * A look at whether the database file is sound, while the server runs (SQLite's quick_check): in a thread of its own,
- * with a connection that only reads.
- *
- * Never rejects: a file that can not be opened is what is wrong with it. A file that would take too long is not looked
- * at, since a reader keeps the write-ahead log from being emptied; one that does take long is not waited for.
+ * SQLite's quick_check of the database file while the server runs, in a thread of its own. Never rejects: a file that
+ * cannot be opened is what is wrong with it. A file that would take long is not looked at, since a reader keeps the
+ * write-ahead log from being emptied; one that does take long is not waited for.
  */
 import { statSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,9 +1,6 @@
 /**
- * A content on its way to the store thread: its facts as the row that they become, for a flat object is the cheapest to
- * copy, and all of its bytes in one block of memory that is moved, not copied.
- *
- * As texts the bodies of all requests under way would lie in the heaps of both threads, and the garbage collector would
- * carry them to where it seldom looks. Pure; never throws.
+ * A content on its way to the store thread: its facts as the row that they become, and all of its bytes in one block of
+ * memory that is moved, not copied (store/README.md "Decisions"). Pure; never throws.
  */
 import type { Attachment, StoredContent } from '../../mail/message.ts'
 

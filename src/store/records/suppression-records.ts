@@ -1,8 +1,6 @@
 /**
- * The suppression list: addresses nothing is sent to (http/README.md "Suppressions").
- *
- * An address is compared with its domain lowered and its local part as it is. `scope` is `all` or a list's name. The
- * mail of test keys has a list of its own (`isTest`).
+ * The suppression list: addresses nothing is sent to (http/README.md "Suppressions"). `scope` is `all` or a list's
+ * name. The mail of test keys has a list of its own (`isTest`).
  */
 export type SuppressionReason = 'hard_bounce' | 'complaint' | 'unsubscribe' | 'manual'
 

@@ -1,10 +1,7 @@
 /**
- * Answers the verbs that come over a port, with their arguments as a list, until one of them says to close. Returns
- * their names.
- *
- * Writing verbs share commits (`group-commit.ts`); reading verbs see what was committed and are answered at once. A
- * damaged database is no case for a verb's caller: the thread dies, and the process with it (test/README.md "Process
- * and power").
+ * Answers the verbs that come over a port, with their arguments as a list, until one of them says to close; returns
+ * their names. Writing verbs share commits; reading ones see what was committed and are answered at once. A damaged
+ * database ends the thread, and the process with it.
  */
 import type { MessagePort } from 'node:worker_threads'
 import { answerThreadChannel, type IncomingCall } from '../../base/threads/thread-channel.ts'

@@ -1,11 +1,7 @@
 /**
- * The SQLite store as the main thread sees it: every verb is a call to the store thread, in batches.
- *
- * A promise of a writing verb settles after the commit. When the store thread dies, every open and later call is
- * rejected and `onDeath` is told once: the process must end and recover as after a kill. What was called before `close`
- * is finished; whatever comes later is rejected.
- *
- * Rejects with ProcessExit when the database can not be opened: see `openStore`.
+ * The SQLite store as the main thread sees it. When the store thread dies, every open and later call is rejected and
+ * `onDeath` is told once: the process must end and recover as after a kill. What was called before `close` is finished;
+ * whatever comes later is rejected. Rejects with ProcessExit when the database cannot be opened: see `openStore`.
  */
 import { MessageChannel, Worker } from 'node:worker_threads'
 import { EXIT, ProcessExit, ServiceError } from '../../base/errors.ts'

@@ -12,7 +12,7 @@ import type { PackedRequest } from '../records/accept-records.ts'
 import { packContent } from '../records/packed-content.ts'
 import type { QueuedRows, QueueKey, RouteAssignment } from '../records/queue-records.ts'
 import type { Store } from '../store.ts'
-import { mergeQueued } from './queue/queued-rows.ts'
+import { mergeQueued } from './queue/queue-names.ts'
 import { addGroup, type WalkPosition } from './queue/waiting-rows.ts'
 import type { Verbs } from './verbs.ts'
 

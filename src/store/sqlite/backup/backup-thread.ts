@@ -1,8 +1,7 @@
 /**
- * Entry of the thread that writes a backup (systemd/README.md "Backup"): copies the database by `VACUUM INTO` over a
- * connection that only reads, which is one consistent moment while mail flows; opens the copy and checks it; packs it
- * with the configuration and a manifest. The archive gets its name when it is whole and on the disk. Posts each stage,
- * then the manifest, or what went wrong; leaves nothing else behind.
+ * Entry of the thread that writes a backup (systemd/README.md "Backup"): copies the database by `VACUUM INTO` while
+ * mail flows, checks the copy, packs it with the configuration and a manifest. The archive gets its name when it is
+ * whole and on the disk. Posts each stage, then the manifest or what went wrong; leaves nothing else behind.
  */
 import { copyFileSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'

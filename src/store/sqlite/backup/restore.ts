@@ -1,10 +1,7 @@
 /**
- * Putting a backup in the place of the database (systemd/README.md "Restore").
- *
- * The server must be stopped: the database's lock is taken. The backup is unpacked, checked, migrated and made safe in
- * a folder beside the present database; only then is that one moved aside and the other one gets its name. Whatever
- * fails before leaves everything as it was. Throws BackupError, with a sentence, for a file that is not whole or not
- * ours; ProcessExit 75 while a server runs, 78 for a newer schema.
+ * Putting a backup in the place of the database of a stopped server (systemd/README.md "Restore"): made ready in a
+ * folder beside it, so that whatever fails before the exchange leaves everything as it was. Throws BackupError, with a
+ * sentence, for a file that is not whole or not ours; ProcessExit 75 while a server runs, 78 for a newer schema.
  */
 import { existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'

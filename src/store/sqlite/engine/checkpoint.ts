@@ -1,12 +1,7 @@
 /**
- * Moves committed pages from the write-ahead log into the database, between two groups of verbs.
- *
- * Above `CHECKPOINT_ABOVE_BYTES` a passive checkpoint: it waits for nobody, and the next commit starts the log anew. To
- * ask for the size costs as much as a small verb, so it is asked after some groups, or after a large one. When readers
- * kept it from that and the file grew above its limit, the log is cut, without waiting for them either.
- *
- * What was committed is safe in the log, so a disk that takes no more is no reason to end: the next group tries again.
- * Throws for a damaged file only.
+ * Moves committed pages from the write-ahead log into the database, between two groups of verbs, and waits for nobody.
+ * To ask for the size of the log costs as much as a small verb, so it is asked after some groups, or after a large one.
+ * A disk that takes no more is no reason to end: the next group tries again. Throws for a damaged file only.
  */
 import type { Database } from 'better-sqlite3'
 import { isDamage } from './database.ts'

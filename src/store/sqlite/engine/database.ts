@@ -1,9 +1,7 @@
 /**
- * Opens the database file: one process at a time, one connection that writes, and connections that only read.
- *
- * The writing connection is in WAL mode with `synchronous=FULL`, read back after it was set: a commit that returned
- * survives a power cut, or the program does not start. The lock that keeps a second process out is an exclusive
- * transaction on a file of its own, so a kill frees it.
+ * Opens the database file: one connection that writes, and connections that only read. A commit that returned survives
+ * a power cut, or the program does not start. A second process is kept out by an exclusive transaction on a file of its
+ * own, so a kill frees it.
  *
  * Throws ProcessExit: 75 when another process holds the database, 78 when its schema is newer or a migration failed, 74
  * when it cannot be read or written, or a snapshot before a migration has no space.

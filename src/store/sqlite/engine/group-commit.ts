@@ -1,18 +1,11 @@
 /**
- * Many verbs, one transaction: what waits together is committed together, with one flush of the disk.
+ * Many verbs, one transaction, one flush of the disk; how long a group waits for company and where it ends:
+ * store/README.md "Verbs and transactions". Answers go out after the commit.
  *
- * A verb that throws is undone alone and rejected alone. That it can be, each verb would run in a savepoint; but SQLite
- * copies every page that a savepoint changes, and nearly no verb throws. So a group runs without them, and only one in
- * which a verb threw is undone whole and run again with a savepoint each: a verb keeps nothing in memory that a
- * rollback does not undo, but for the number of the last claim. Answers go out after the commit, never before; when the
- * commit fails every verb of the group is rejected and nothing of it is there.
- *
- * Company is waited for only where it has just been seen: after a group of several verbs the next one begins no sooner
- * than four times the time that the last one took after its beginning, and no later than the linger time after it. So a
- * commit costs little beside its verbs, and groups grow with the load, while a fast disk and few callers wait little.
- * No lone acceptance waits, for its client does (the group before with acceptances had no second). A lone caller, and
- * the first after a rest, are committed at once. A group ends at a number of rows, 4 MiB of arguments or 5 ms of work
- * (store/README.md "Verbs and transactions"); the rest is the next group.
+ * A verb that throws is undone and rejected alone. SQLite copies every page that a savepoint changes, and nearly no
+ * verb throws: so a group runs without savepoints, and only one in which a verb threw is undone whole and run again
+ * with a savepoint each. A verb keeps nothing in memory that a rollback does not undo, but for the number of the last
+ * claim.
  */
 import type { Database } from 'better-sqlite3'
 

@@ -1,11 +1,7 @@
 /**
- * Brings the schema of a database to the version this program knows.
- *
- * Before the first migration of a start a snapshot is made (`snapshot.ts`). Each migration runs in one transaction
- * together with its version number (`pragma user_version`), so a kill between two of them leaves a database that the
- * next start continues from. A database of a newer program is refused, naming both versions and the way back, before
- * anything is written. Throws ProcessExit: 78 for a newer schema and for a migration that failed, 74 without space for
- * the snapshot.
+ * Brings the schema to the version this program knows: each migration in one transaction with its number (`pragma
+ * user_version`), behind a snapshot. Throws ProcessExit: 78 for a newer schema, before anything is written, and for a
+ * migration that failed; 74 without space for the snapshot.
  */
 import { readFileSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'

@@ -1,8 +1,6 @@
 /**
  * Pages of rows that are listed by their falling number: a cursor is the number of the last row that was looked at, so
- * a row that is added meanwhile moves no other one.
- *
- * Throws ServiceError invalid_request for a cursor that is none.
+ * a row that is added meanwhile moves no other one. Throws ServiceError invalid_request for a cursor that is none.
  */
 import type { Database } from 'better-sqlite3'
 import { ServiceError } from '../../../base/errors.ts'

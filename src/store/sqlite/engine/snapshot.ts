@@ -1,9 +1,7 @@
 /**
- * The copy of a database as it was before a migration: `pre-migration-<from>-<to>.db` beside it, the last two kept
- * (store/README.md "Migrations").
- *
- * Its name appears when it is whole and on the disk. Throws ProcessExit 74, with the bytes that are needed, when there
- * is no space for it; nothing is migrated then.
+ * The copy of a database before a migration, `pre-migration-<from>-<to>.db`, the last two kept (store/README.md
+ * "Migrations"). Its name appears when it is whole and on the disk. Throws ProcessExit 74, with the bytes that are
+ * needed, when there is no space for it.
  */
 import {
   chownSync,

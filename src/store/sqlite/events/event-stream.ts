@@ -1,9 +1,6 @@
 /**
- * Events in the order they were recorded, for those who follow along.
- *
- * A follower goes on after an event it names, or from a time on. Events are numbered as they are recorded, so the
- * number that belongs to a time is found by bisection; the time is that of their identifiers, which are made a little
- * earlier, not always in the same order.
+ * Events in the order they were recorded, for those who follow along. The number that belongs to a time is found by
+ * bisection over the times of identifiers, which are made a little before the event is recorded.
  */
 import type { Database } from 'better-sqlite3'
 import { MINUTE } from '../../../base/clock.ts'

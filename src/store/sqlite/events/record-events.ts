@@ -139,9 +139,7 @@ interface EventOfMessage extends ServiceEvent {
  * where the event is recorded, in its transaction, behind everything that the verb wrote. Fields that an event does not
  * have are left out; what is no event of a message has none. null: the standard bytes.
  */
-function createBodyWithExtras(
-  database: Database,
-): (event: EventOfMessage, include: readonly IncludedField[]) => string | null {
+function createBodyWithExtras(database: Database) {
   const find = database.prepare<[number], ExtrasRow>(`
     select
       contents.tags, contents.metadata, bounces.category, bounces.late, bounces.description,
@@ -151,7 +149,7 @@ function createBodyWithExtras(
     cross join contents on contents.content_id = messages.content_id
     left join bounces on bounces.message_seq = messages.seq
     where messages.seq = ?`)
-  return (event, include) => {
+  return (event: EventOfMessage, include: readonly IncludedField[]): string | null => {
     const row = event.messageKey === null ? undefined : find.get(event.messageKey)
     if (row === undefined) return null
     const extras = extrasOf(event, row).filter(([name, value]) => value !== null && include.includes(name))

@@ -1,9 +1,7 @@
 /**
  * The allowance of warming IPs: reserving, looking, giving back (egress/README.md "Smoothing" and "Provider shares").
- *
- * What is read, decided and written happens in one verb of the only connection that writes, so no grant is decided by
- * an old reading. The day's cap stands once more in the statement that grants, and in a check of the table: a grant
- * beyond it is impossible, not just avoided. Throws when that guard had to act: it would be a fault of this file.
+ * Reading, deciding and writing are one verb of the only connection that writes. The day's cap stands once more in the
+ * statement that grants, and in a check of the table; it throws when that guard had to act: a fault of this file.
  */
 import type { Database } from 'better-sqlite3'
 import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'

@@ -1,10 +1,7 @@
 /**
- * Sums of what happened, by IP, mailbox provider and time (http/README.md "IP statistics"): made in memory by one verb
- * (`IpSums`), and written for many verbs together, with one statement for each distinct row, in hours and in days, for
- * the provider and for all together.
- *
- * The number of rows is bounded whatever is sent: on one day an IP has at most MOST_ISPS providers with a name of their
- * own, the rest is counted as OTHER_ISPS.
+ * Sums of what happened, by IP, mailbox provider and time (http/README.md "IP statistics"): made in memory by one verb,
+ * written for many together, in hours and in days, for the provider and for all together. On one day an IP has at most
+ * MOST_ISPS providers with a name of their own, the rest is counted as OTHER_ISPS: so the rows are bounded.
  */
 import type { Database } from 'better-sqlite3'
 import { HOUR } from '../../../base/clock.ts'
@@ -52,29 +49,26 @@ interface Sums<Time> {
 /** All plain data. */
 export type HourSums = Sums<number>
 
-export interface IpSums {
-  /** `milliseconds`: how long a delivering attempt took. */
-  add(where: { ip: string; isp: string; at: number }, counters: readonly IpCounter[], milliseconds?: number): void
-  /** Adds sums that were made before. */
-  addSums(sums: HourSums): void
-  list(): HourSums[]
-  size(): number
-}
+export type IpSums = ReturnType<typeof createIpSums>
 
-export function createIpSums(): IpSums {
+export function createIpSums() {
   const hours = new Map<string, HourSums>()
   return {
-    add({ ip, isp, at }, counters, milliseconds) {
+    /** `milliseconds`: how long a delivering attempt took. */
+    add(
+      { ip, isp, at }: { ip: string; isp: string; at: number },
+      counters: readonly IpCounter[],
+      milliseconds?: number,
+    ) {
       const { counts, durations } = sumsOf(hours, ip, isp, Math.floor(at / HOUR) * HOUR)
       for (const counter of counters) counts[counter] = (counts[counter] ?? 0) + 1
       if (milliseconds === undefined) return
       const name = durationClass(milliseconds)
       durations[name] = (durations[name] ?? 0) + 1
     },
-    addSums(sums) {
-      addUp(sumsOf(hours, sums.ip, sums.isp, sums.time), sums)
-    },
-    list: () => [...hours.values()],
+    /** Adds sums that were made before. */
+    addSums: (sums: HourSums): void => addUp(sumsOf(hours, sums.ip, sums.isp, sums.time), sums),
+    list: (): HourSums[] => [...hours.values()],
     size: () => hours.size,
   }
 }

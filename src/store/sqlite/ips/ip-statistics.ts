@@ -1,10 +1,7 @@
 /**
- * Counting for the statistics and gates of IPs: what attempts led to, and what came later (http/README.md "IP
- * statistics", egress/README.md "Gates"). Each verb makes its own sums and keeps them in its own transaction; a verb
- * that fails has counted nothing.
- *
- * Counted is what left this host: not captured and simulated mail, not what the suppression list held back. What comes
- * later (a late bounce, a complaint, an open) counts for the IP of the last attempt, at the time when it came.
+ * What attempts led to and what came later, for the statistics and gates of IPs (http/README.md "IP statistics",
+ * egress/README.md "Gates"). Counted is what left this host: not captured and simulated mail, not what the suppression
+ * list held back. What comes later counts for the IP of the last attempt, at the time when it came.
  */
 import type { Database } from 'better-sqlite3'
 import { unreachable } from '../../../base/errors.ts'
@@ -18,21 +15,6 @@ import { createCountKeeper } from './waiting-counts.ts'
 import { createWarmupSums, type WarmupSums } from './warmup-counters.ts'
 import { oneColumn } from '../engine/statements.ts'
 
-interface OutcomeStatistics {
-  /** `isFirstAttempt`: the message had none before. Its row of `attempts` is written already. */
-  add(record: OutcomeRecord, facts: { isFirstAttempt: boolean; isCounted: boolean }): void
-  flush(now: number): void
-}
-
-interface EventStatistics {
-  /** Without an attempt: by a report after the delivery, or by the end of its lifetime. */
-  bounced(messageKey: number, type: BounceType, now: number, after?: 'delivery'): void
-  complained(messageKey: number, now: number): void
-  opened(messageKey: number, at: number): void
-  clicked(messageKey: number, at: number): void
-  flush(now: number): void
-}
-
 /** An attempt is a try that reached MAIL FROM (src/README.md "Words"). */
 const ATTEMPT_STAGES: readonly SmtpStage[] = ['mail', 'rcpt', 'data', 'dot']
 /** First attempts put off for these speak against the IP (egress/README.md "Gates"). */
@@ -45,7 +27,8 @@ const BOUNCE_COUNTERS = {
   undetermined: 'bouncedUndetermined',
 } as const satisfies Record<Exclude<BounceType, 'suppressed'>, IpCounter>
 
-export function createOutcomeStatistics(database: Database): () => OutcomeStatistics {
+/** Returns the statistics of one verb. */
+export function createOutcomeStatistics(database: Database) {
   const keep = createCountKeeper(database)
   const firstTriedAt = createFirstTried(database)
 
@@ -54,38 +37,33 @@ export function createOutcomeStatistics(database: Database): () => OutcomeStatis
     const warmup = createWarmupSums()
     const sentAt = new Map<string, number>()
     return {
-      add(record, { isFirstAttempt, isCounted }) {
+      /** `isFirstAttempt`: the message had none before. Its row of `attempts` is written already. */
+      add(record: OutcomeRecord, { isFirstAttempt, isCounted }: { isFirstAttempt: boolean; isCounted: boolean }): void {
         const { ip, at, stage, durationMilliseconds } = record.attempt
         if (!isCounted || ip === null) return
         const isp = record.isp ?? OTHER_ISPS
         const isAttempt = ATTEMPT_STAGES.includes(stage)
         const firstAt = isFirstAttempt ? at : (firstTriedAt(record.key, ip) ?? at)
         const isFirstHere = isAttempt && firstAt === at
-        countOutcome(ips, record, { ip, isp, at: at + Math.round(durationMilliseconds), isAttempt, isFirstHere })
-        countForGates(warmup, record, { ip, isp, firstAt, isFirstHere })
+        const where = { ip, isp, at: at + Math.round(durationMilliseconds) }
+        if (isAttempt) ips.add(where, isFirstHere ? ['attempts', 'messages'] : ['attempts'])
+        countOutcome(ips, record, where, isAttempt)
+        countForGates(warmup, record, { ip, isp, at: firstAt }, isFirstHere)
         if (isAttempt) sentAt.set(ip, Math.max(at, sentAt.get(ip) ?? 0))
       },
-      flush(now) {
-        keep({ hours: ips.list(), ...warmup.lists(), sent: [...sentAt] }, now)
-      },
+      flush: (now: number): void => keep({ hours: ips.list(), ...warmup.lists(), sent: [...sentAt] }, now),
     }
   }
 }
 
-/** `at`: the end of the try. */
-function countOutcome(
-  ips: IpSums,
-  { outcome, attempt }: OutcomeRecord,
-  {
-    ip,
-    isp,
-    at,
-    isAttempt,
-    isFirstHere,
-  }: { ip: string; isp: string; at: number; isAttempt: boolean; isFirstHere: boolean },
-): void {
-  const where = { ip, isp, at }
-  if (isAttempt) ips.add(where, isFirstHere ? ['attempts', 'messages'] : ['attempts'])
+interface Where {
+  ip: string
+  isp: string
+  at: number
+}
+
+/** `where.at`: the end of the try. */
+function countOutcome(ips: IpSums, { outcome, attempt }: OutcomeRecord, where: Where, isAttempt: boolean): void {
   switch (outcome.kind) {
     case 'delivered':
       ips.add(where, ['delivered'], attempt.durationMilliseconds)
@@ -107,17 +85,14 @@ function countOutcome(
   }
 }
 
-function countForGates(
-  warmup: WarmupSums,
-  { outcome, category, attempt }: OutcomeRecord,
-  { ip, isp, firstAt, isFirstHere }: { ip: string; isp: string; firstAt: number; isFirstHere: boolean },
-): void {
-  const where = { ip, isp, at: firstAt }
+/** `where.at`: when the message was first tried from the IP. */
+function countForGates(warmup: WarmupSums, record: OutcomeRecord, where: Where, isFirstHere: boolean): void {
+  const { outcome, category, attempt } = record
   if (isFirstHere) {
     warmup.addToDay(where, 'firstAttempts')
     warmup.addToSlot(where, 'firstAttempts')
   }
-  if (category === 'ip_block') warmup.addToSlot({ ip, at: attempt.at }, 'blocks')
+  if (category === 'ip_block') warmup.addToSlot({ ip: where.ip, at: attempt.at }, 'blocks')
   if (outcome.kind === 'delivered') {
     warmup.addToDay(where, 'delivered')
     warmup.addToSlot(where, 'delivered')
@@ -141,7 +116,7 @@ function createFirstTried(database: Database): (messageKey: number, ip: string) 
   return (messageKey, ip) => find.get(messageKey, ip)
 }
 
-export function createEventStatistics(database: Database): () => EventStatistics {
+export function createEventStatistics(database: Database) {
   const keep = createCountKeeper(database)
   const firstTriedAt = createFirstTried(database)
   const findMessage = createSentMessages(database)
@@ -155,7 +130,8 @@ export function createEventStatistics(database: Database): () => EventStatistics
       return message
     }
     return {
-      bounced(messageKey, type, now, after) {
+      /** Without an attempt: by a report after the delivery, or by the end of its lifetime. */
+      bounced(messageKey: number, type: BounceType, now: number, after?: 'delivery'): void {
         if (type === 'suppressed') return
         const message = count(messageKey, now, BOUNCE_COUNTERS[type])
         const firstAt = message === undefined ? undefined : firstTriedAt(messageKey, message.ip)
@@ -165,17 +141,15 @@ export function createEventStatistics(database: Database): () => EventStatistics
         if (after === 'delivery') warmup.addToDay(where, 'delivered', -1)
         if (type === 'hard') warmup.addToSlot(where, 'hard')
       },
-      complained(messageKey, now) {
+      complained(messageKey: number, now: number): void {
         const message = count(messageKey, now, 'complained')
         if (message === undefined) return
         warmup.addToDay({ ...message, at: now }, 'complained')
         warmup.addToSlot({ ...message, at: now }, 'complained')
       },
-      opened: (messageKey, at) => void count(messageKey, at, 'opened'),
-      clicked: (messageKey, at) => void count(messageKey, at, 'clicked'),
-      flush(now) {
-        keep({ hours: ips.list(), ...warmup.lists(), sent: [] }, now)
-      },
+      opened: (messageKey: number, at: number) => void count(messageKey, at, 'opened'),
+      clicked: (messageKey: number, at: number) => void count(messageKey, at, 'clicked'),
+      flush: (now: number): void => keep({ hours: ips.list(), ...warmup.lists(), sent: [] }, now),
     }
   }
 }

@@ -1,11 +1,7 @@
 /**
- * What verbs counted of IPs on its way into the sums: each verb keeps it as one row, in its own transaction, and what
- * many verbs kept is added up and written together. So counting costs by the message: with 64 IPs and thousands of
- * providers, nearly every message would else change a dozen rows of sums.
- *
- * Nothing is lost or counted twice: a row is removed in the transaction that writes its sums. Whoever reads sums has
- * what waits added first (`store-calls.ts`). A day of warmup counts from its first grant on, so what is counted before is
- * not kept for it.
+ * What verbs counted of IPs on its way into the sums (store/README.md "Decisions"): each verb keeps it as one row,
+ * which is removed in the transaction that writes the sums of many. Whoever reads sums has what waits added first
+ * (`store-calls.ts`). A day of warmup counts from its first grant on: what is counted before is not kept for it.
  */
 import type { Database } from 'better-sqlite3'
 import { DAY } from '../../../base/clock.ts'

@@ -1,10 +1,7 @@
 /**
- * What the gates of warmup look at (egress/README.md "Gates"): the days of a warming IP, by the messages that it tried
- * first on them, and five-minute slots for what looks at the last hour.
- *
- * A day has rows only where allowance was granted: an IP that is not warmed up gets none, and what comes for a day
- * without a row is not counted here. Made in memory by one verb (`WarmupSums`), and written for many verbs together
- * with one statement for each row.
+ * What the gates of warmup look at (egress/README.md "Gates"): days of a warming IP, by the messages that it tried
+ * first on them, and five-minute slots for the last hour. A day has rows only where allowance was granted; what comes
+ * for another one is not counted here. Made in memory by one verb, and written for many together.
  */
 import type { Database } from 'better-sqlite3'
 import { DAY, HOUR } from '../../../base/clock.ts'
@@ -35,16 +32,7 @@ const SLOT_COUNTERS = {
 } as const
 type SlotCounter = keyof typeof SLOT_COUNTERS
 
-export interface WarmupSums {
-  /** `at`: when the message was first tried from the IP, or when the complaint came. */
-  addToDay(where: { ip: string; isp: string; at: number }, counter: DayCounter, by?: number): void
-  addToSlot(where: { ip: string; at: number }, counter: SlotCounter): void
-  /** Adds sums that were made before. */
-  addSums(sums: WarmupLists): void
-  lists(): WarmupLists
-  /** Of the days, which are many. */
-  size(): number
-}
+export type WarmupSums = ReturnType<typeof createWarmupSums>
 
 /** All plain data. */
 export interface WarmupLists {
@@ -72,7 +60,7 @@ export const SLOTS_OF_USE = 2 * HOUR
 const DAY_COUNTER_NAMES = Object.keys(DAY_COUNTERS) as DayCounter[]
 const SLOT_COUNTER_NAMES = Object.keys(SLOT_COUNTERS) as SlotCounter[]
 
-export function createWarmupSums(): WarmupSums {
+export function createWarmupSums() {
   const days = new Map<string, DaySums>()
   const slots = new Map<string, SlotSums>()
 
@@ -95,21 +83,24 @@ export function createWarmupSums(): WarmupSums {
   }
 
   return {
-    addToDay({ ip, isp, at }, counter, by = 1) {
+    /** `at`: when the message was first tried from the IP, or when the complaint came. */
+    addToDay({ ip, isp, at }: { ip: string; isp: string; at: number }, counter: DayCounter, by = 1): void {
       const { counts } = dayOf(ip, isp, Math.floor(at / DAY))
       counts[counter] = (counts[counter] ?? 0) + by
     },
-    addToSlot({ ip, at }, counter) {
+    addToSlot({ ip, at }: { ip: string; at: number }, counter: SlotCounter): void {
       const { counts } = slotOfIp(ip, slotOf(at))
       counts[counter] = (counts[counter] ?? 0) + 1
     },
-    addSums(sums) {
+    /** Adds sums that were made before. */
+    addSums(sums: WarmupLists): void {
       for (const { ip, isp, day, counts } of sums.days) addCounts(dayOf(ip, isp, day).counts, counts, DAY_COUNTER_NAMES)
       for (const { ip, slotAt, counts } of sums.slots) {
         addCounts(slotOfIp(ip, slotAt).counts, counts, SLOT_COUNTER_NAMES)
       }
     },
-    lists: () => ({ days: [...days.values()], slots: [...slots.values()] }),
+    lists: (): WarmupLists => ({ days: [...days.values()], slots: [...slots.values()] }),
+    /** Of the days, which are many. */
     size: () => days.size,
   }
 }

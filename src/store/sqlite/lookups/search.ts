@@ -1,9 +1,7 @@
 /**
- * Searching messages, newest first. The condition that leaves the fewest rows leads: the recipient, the batch, the tag,
- * the sender; the others are asked of each row, and of so many rows at most (`pages.ts`).
- *
- * Times lead nowhere, for they have no index: rows are numbered in the order of their acceptance, so the numbers that
- * can lie within the asked time are found by bisection, with room for a clock that was set back.
+ * Searching messages, newest first. The condition that leaves the fewest rows leads; the others are asked of each row,
+ * and of so many at most (`pages.ts`). Times have no index: the numbers that can lie within them are found by
+ * bisection, since rows are numbered in the order of their acceptance.
  */
 import type { Database } from 'better-sqlite3'
 import { HOUR } from '../../../base/clock.ts'

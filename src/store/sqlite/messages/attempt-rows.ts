@@ -3,16 +3,14 @@ import type { Database } from 'better-sqlite3'
 import type { DeliveryAttempt, TlsFacts } from '../../../mail/reply/delivery-outcome.ts'
 
 /** Returns false when this try is recorded already. `counts` false: it is stale. */
-export function createAttemptWriter(
-  database: Database,
-): (key: number, attempt: DeliveryAttempt, counts: boolean) => boolean {
+export function createAttemptWriter(database: Database) {
   const add = database.prepare(`
     insert into attempts
       (message_seq, at, result, duration_milliseconds, ip, host, local_address, remote_address, tls, tls_facts, stage,
       reply, stale)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     on conflict do nothing`)
-  return (key, attempt, counts) => {
+  return (key: number, attempt: DeliveryAttempt, counts: boolean): boolean => {
     const { changes } = add.run(
       key,
       attempt.at,

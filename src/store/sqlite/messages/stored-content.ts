@@ -1,8 +1,7 @@
 /**
- * Content in the database: one row of facts, and all bytes one after the other in pieces of at most 1 MiB.
- *
- * The row also holds what all messages of its request share. What is read equals what was written. A content whose
- * parts are shorter than its facts say throws: it is damaged.
+ * Content in the database: one row of facts, which also holds what all messages of its request share, and all bytes one
+ * after the other in pieces of at most 1 MiB. A content whose parts are shorter than its facts say throws: it is
+ * damaged.
  */
 import type { Database } from 'better-sqlite3'
 import type { Mailbox, StoredContent } from '../../../mail/message.ts'

@@ -1,9 +1,7 @@
 /**
- * Recording opens and clicks: each hit is counted; the first open of a message, and the first click on each of its
- * links, is an event with its webhook deliveries, in the same transaction (http/README.md "Events").
- *
- * What a machine did is counted apart and is only a line of the timeline. A person who clicks has opened the mail: a
- * click without an open records the open too. Hits of messages that are not there any more are left out.
+ * Recording opens and clicks (http/README.md "Events"): each hit is counted; the first open, and the first click on
+ * each link, is an event. What a machine did is counted apart and is only a line of the timeline. A person who clicks
+ * has opened the mail. Hits of messages that are not there any more are left out.
  */
 import type { Database, Statement } from 'better-sqlite3'
 import { newIdentifier } from '../../../base/identifier.ts'

@@ -1,15 +1,13 @@
 /**
- * Recording what tries led to: attempt and its dialogue, state or next time, refund, statistics, suppression, events
- * and webhook deliveries in one transaction.
+ * Recording what tries led to.
  *
  *   sending -> delivered                        the host took it
  *   sending -> waiting, one attempt more        deferred, ambiguous
  *   sending -> waiting, one path failure more   path-failed: the message is not to blame
  *   sending -> bounced, with its bounce         bounced, expired
  *
- * A batch may be repeated: a try that is recorded already changes nothing. A try whose claim no longer holds its row is
- * recorded as stale; only `delivered` still counts, because the recipient has the mail: it ends a row that waits, and
- * marks one that somebody else holds as a possible duplicate (store/README.md "Leases and claims").
+ * A try that is recorded already changes nothing; one whose claim holds its row no more is stale (store/README.md
+ * "Leases and claims").
  */
 import type { Database } from 'better-sqlite3'
 import { unreachable } from '../../../base/errors.ts'

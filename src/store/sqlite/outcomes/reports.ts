@@ -109,9 +109,7 @@ function reportKind(fact: ReportedFact, { state }: ReportedRow): string {
   return fact.kind === 'bounce' && state === 'waiting' ? 'early-bounce' : fact.kind
 }
 
-function createFactWriter(
-  database: Database,
-): (fact: ReportedFact, row: ReportedRow, messageId: string, now: number) => Consequence {
+function createFactWriter(database: Database) {
   // When it was delivered stays known: that is `final_at`; when the late bounce came is `bounces.at`.
   const end = database.prepare<[number]>(`update messages set state = 'bounced' where seq = ?`)
   const markLate = database.prepare<[number, number]>('update bounces set late = 1, at = ? where message_seq = ?')
@@ -121,7 +119,7 @@ function createFactWriter(
   const addBounce = createBounceWriter(database)
   const isSecond = createEarlierBounceCheck(database)
 
-  return (fact, row, messageId, now) => {
+  return (fact: ReportedFact, row: ReportedRow, messageId: string, now: number): Consequence => {
     const { seq, recipient } = row
     switch (fact.kind) {
       case 'bounce': {

@@ -13,12 +13,12 @@ import type { SuppressionReason } from '../../records/suppression-records.ts'
 import { comparableAddress } from '../engine/stored-address.ts'
 import { createAnswerWriter, createFindIdempotent } from './kept-answers.ts'
 import { createQueueNames } from './queue-names.ts'
-import { createQueuedTally } from './queued-rows.ts'
+import { createQueuedTally } from './queue-names.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createFindDomainRoute, type KnownRoute } from './routes.ts'
 import { createContentWriter } from '../messages/stored-content.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
-import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppression-check.ts'
+import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
 
 export function createAcceptMessages(database: Database): (request: PackedRequest) => AcceptResult {
   const findIdempotent = createFindIdempotent(database)

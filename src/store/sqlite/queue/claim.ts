@@ -1,14 +1,12 @@
 /**
- * Claiming: due rows go under a lease to this process. A lease is (epoch, claim, until); epoch and claim are the fence.
- * The claim is counted here, in memory. A new process begins at 1 again, under an epoch of its own. A group of verbs
- * that is undone and run again uses new numbers, so there are gaps.
+ * Claiming: due rows go under a lease to this process (store/README.md "Leases and claims"). The claim is counted here,
+ * in memory, anew in each epoch; a group of verbs that is run again leaves gaps.
  *
  *   waiting -> sending      claimDue, claimUnrouted: due, unexpired, and its key was asked for
  *   waiting -> suppressed   the same: the address came onto the suppression list meanwhile
  *
- * Expired rows are skipped here; `expireDue` ends them. A bounded number is skipped for a key. If more stand in front,
- * the key is named due in a second, so that nobody asks without a pause. If fewer, in half a minute, when they have
- * ended: otherwise a walk would take the key for forgotten mail.
+ * Expired rows are `expireDue`'s. A bounded number of them is skipped for a key: if more stand in front, it is named
+ * due in a second; if fewer, in half a minute, or a walk would take the key for forgotten mail.
  *
  * `+?` here and elsewhere keeps SQLite from planning anew at each call (store/README.md "Decisions").
  */
@@ -20,7 +18,7 @@ import type { Stream } from '../../../mail/message.ts'
 import { UNROUTED, type QueueKey } from '../../records/queue-records.ts'
 import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/claim-records.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
-import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppression-check.ts'
+import { createSuppressedEnding, createSuppressionCheck } from '../suppressions/suppressions.ts'
 import { oneColumn } from '../engine/statements.ts'
 
 /** A message as its row has it. `isListed`: its address is on some suppression list. */

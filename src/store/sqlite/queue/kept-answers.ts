@@ -1,9 +1,4 @@
-/**
- * Idempotency keys: what a request was answered, so that its repeat within 24 h gets the same (http/README.md
- * "Idempotency").
- *
- * A key that is older counts as new, whether its row is gone already or not.
- */
+/** Idempotency keys: what a request was answered within the last 24 h (http/README.md "Idempotency"). */
 import type { Database } from 'better-sqlite3'
 import { DAY } from '../../../base/clock.ts'
 import type { IdempotencyEntry, KeptAnswer, SuppressedMessage } from '../../records/accept-records.ts'
@@ -35,9 +30,7 @@ export function createFindIdempotent(database: Database): Verb<'findIdempotent'>
 }
 
 /** Keeps the answer of a key that is new or outdated; another one keeps what it has. */
-export function createAnswerWriter(
-  database: Database,
-): (entry: IdempotencyEntry, answer: KeptAnswer, suppressed: readonly SuppressedMessage[], now: number) => void {
+export function createAnswerWriter(database: Database) {
   const forget = database.prepare<[Buffer, string, number]>(
     'delete from idempotency_keys where api_key_id = ? and key = ? and created_at <= ?',
   )
@@ -45,7 +38,7 @@ export function createAnswerWriter(
     insert into idempotency_keys (api_key_id, key, fingerprint, created_at, status, body, suppressed)
     values (?, ?, ?, ?, ?, ?, ?)
     on conflict do nothing`)
-  return (entry, answer, suppressed, now) => {
+  return (entry: IdempotencyEntry, answer: KeptAnswer, suppressed: readonly SuppressedMessage[], now: number): void => {
     const owner = ownerOf(entry)
     forget.run(owner, entry.key, now - DAY)
     add.run(

@@ -1,16 +1,8 @@
 /**
- * Rows under lease: kept, marked, given back, freed after a death.
+ * Rows under lease: kept, marked, given back, freed after a death (store/README.md "Leases and claims", "The dot mark
+ * and recovery"). Every verb shows epoch and claim: who shows older ones changes nothing.
  *
  *   sending -> waiting   unclaim (no attempt), beginEpoch (its holder died), recoverLapsedLeases (it froze)
- *
- * The fence is the epoch, a counter raised at every start, and in it the claim, counted with every row that is claimed.
- * Whoever shows an older one holds nothing any more: what is said of a row that was given back and claimed again
- * changes nothing for its new holder, in whatever order the answers are heard.
- *
- * The dot mark says that the final dot may have gone out (RFC 5321 §4.1.1.4). A row that is freed without it was
- * certainly not delivered: it is due at once, and nothing is said of it. A row with it may have been: it waits for the
- * uncertain time and is marked as a possible duplicate. Neither counts as an attempt. store/README.md "The dot mark and
- * recovery".
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes } from '../../../base/identifier.ts'
@@ -107,15 +99,13 @@ export function createLeasedRows(database: Database): Verb<'leasedRows'> {
 }
 
 /** Frees the rows whose lease ends by this time. */
-function createFreeing(
-  database: Database,
-): (leasesBefore: number, now: number, uncertainAt: number) => Omit<EpochStart, 'epoch'> {
+function createFreeing(database: Database) {
   const release = database.prepare<[number, number, number, number]>(`
     update messages
     set state = 'waiting', next_at = ?, waiting_for = null, possible_duplicate = max(possible_duplicate, ?),
       dot_sent = 0, lease_epoch = null, claim = null, lease_until = null
     where state = 'sending' and lease_until <= ? and dot_sent = ?`)
-  return (leasesBefore, now, uncertainAt) => {
+  return (leasesBefore: number, now: number, uncertainAt: number): Omit<EpochStart, 'epoch'> => {
     const recovered = release.run(now, 0, leasesBefore, 0).changes
     const uncertain = release.run(uncertainAt, 1, leasesBefore, 1).changes
     return { recovered, uncertain }

@@ -16,7 +16,7 @@ import type { QueueAction, QueueFilter } from '../../../mail/waiting-mail.ts'
 import { createCanceling } from './cancel.ts'
 import { createQueueNames } from './queue-names.ts'
 import { createWaitingRowsWalk, type WaitingRow, type WalkPosition } from './waiting-rows.ts'
-import { createQueuedTally, type QueuedTally } from './queued-rows.ts'
+import { createQueuedTally, type QueuedTally } from './queue-names.ts'
 import { oneColumn } from '../engine/statements.ts'
 
 interface QueueActionRequest {

@@ -1,11 +1,7 @@
 /**
- * The keys under which something waits, page by page.
- *
- * The index `messages_queue` begins with the key and goes on with the due time. From the end of one key (a due time
- * that no row has) a single seek leads to the first row of the next, which says when that one is due; its rows are
- * counted along the index alone, up to the number of the page. So a page costs its keys (about 15 µs each, at most 100)
- * and its counted rows (about 0.1 µs each), however many rows wait: with 10,000 rows a page it ends within 3 ms. With
- * `none` nothing is counted. For `limit +?` see claim.ts.
+ * The keys under which something waits, page by page, along the index `messages_queue`: from the end of one key (a due
+ * time that no row has) a seek leads to the first row of the next. A page costs its keys (about 15 µs each, at most
+ * 100) and its counted rows (about 0.1 µs each; with `none` nothing is counted), however many rows wait.
  */
 import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'
@@ -20,9 +16,7 @@ const MOST_KEYS = 100
 const AFTER_ALL = Number.MAX_SAFE_INTEGER
 const BEFORE_ALL: NumberedKey = { poolId: 0, routeId: 0, laneId: 0, isRetry: 0 }
 
-export function createQueueKeys(
-  database: Database,
-): (after: QueueKey | null, mostRows: number | 'none') => QueueKeyPage {
+export function createQueueKeys(database: Database) {
   const names = createQueueNames(database)
   const findNext = database.prepare<number[], FirstRow>(`
     select
@@ -47,7 +41,7 @@ export function createQueueKeys(
       limit +?
     ) as counted`)
 
-  return (after, mostRows) => {
+  return (after: QueueKey | null, mostRows: number | 'none'): QueueKeyPage => {
     const keys: QueueKeyState[] = []
     let next: QueueKey | null = null
     let rows = 0

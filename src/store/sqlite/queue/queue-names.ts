@@ -1,12 +1,10 @@
 /**
- * Pools, lanes and routes: the few names that a million rows refer to by number.
- *
- * A name gets its row with its first message, in the transaction of that message. Nothing is remembered between calls:
- * a transaction that is undone takes its names with it.
+ * Pools, lanes and routes: the few names that a million rows refer to by number. A name gets its row with its first
+ * message. Nothing is remembered between calls: a transaction that is undone takes its names with it.
  */
 import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'
-import type { QueueKey } from '../../records/queue-records.ts'
+import { type QueueKey, UNROUTED, type QueuedRows, type QueueKeyState } from '../../records/queue-records.ts'
 import { oneColumn } from '../engine/statements.ts'
 
 interface QueueNames {
@@ -59,4 +57,46 @@ export function createQueueNames(database: Database): QueueNames {
       return { poolId, routeId, laneId, isRetry: Number(isRetry) }
     },
   }
+}
+
+export interface QueuedTally {
+  /** Rows of one key, the first of them due at `dueAt`. */
+  add(key: QueueKey, recipientDomain: string, dueAt: number): void
+  result(): QueuedRows
+}
+
+/** What a verb brought into the queue, added up by queue key for the scheduler's directory. */
+export function createQueuedTally(): QueuedTally {
+  const keys = new Map<string, QueueKeyState>()
+  const unroutedDomains = new Set<string>()
+  return {
+    add({ pool, route, domain, stream, isRetry }, recipientDomain, dueAt) {
+      const name = `${pool}\0${route}\0${domain}\0${stream}\0${isRetry}`
+      const known = keys.get(name)
+      if (known === undefined) {
+        keys.set(name, { pool, route, domain, stream, isRetry, earliestAt: dueAt, waiting: 1 })
+      } else {
+        known.waiting += 1
+        known.earliestAt = Math.min(known.earliestAt, dueAt)
+      }
+      if (route === UNROUTED) unroutedDomains.add(recipientDomain)
+    },
+    result: () => ({ keys: [...keys.values()], unroutedDomains: [...unroutedDomains] }),
+  }
+}
+
+/** Of several parts of one action. */
+export function mergeQueued(parts: readonly QueuedRows[]): QueuedRows {
+  const keys = new Map<string, QueueKeyState>()
+  for (const state of parts.flatMap((part) => part.keys)) {
+    const { earliestAt, waiting, ...key } = state
+    const name = JSON.stringify(Object.values(key))
+    const known = keys.get(name)
+    keys.set(name, {
+      ...key,
+      earliestAt: Math.min(earliestAt, known?.earliestAt ?? Infinity),
+      waiting: waiting + (known?.waiting ?? 0),
+    })
+  }
+  return { keys: [...keys.values()], unroutedDomains: [...new Set(parts.flatMap((part) => part.unroutedDomains))] }
 }

@@ -1,8 +1,6 @@
 /**
- * A walk over everything that waits, for the operator: so many rows a step, so that a step never holds the store for
- * long (about 10 ms), whatever the filter leaves of them.
- *
- * Rows are met by lane and number; what is accepted meanwhile may be met or not, nothing else is missed or met twice.
+ * A walk over everything that waits, for the operator: about 10 ms a step, whatever the filter leaves. Rows are met by
+ * lane and number; what is accepted meanwhile may be met or not, nothing else is missed or met twice.
  */
 import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'
@@ -52,9 +50,7 @@ const MOST_ROWS = 1_000
 /** Lanes without a row cost a seek each. */
 const MOST_LANES = 2_000
 
-export function createWaitingRowsWalk(
-  database: Database,
-): (filter: QueueFilter, after: WalkPosition | null) => WalkStep {
+export function createWaitingRowsWalk(database: Database) {
   const findLanes = oneColumn(database)<[number, string | null, string | null, number], number>(`
     select lane_id
     from lanes
@@ -76,7 +72,7 @@ export function createWaitingRowsWalk(
     order by messages.seq
     limit +?`)
 
-  return (filter, after) => {
+  return (filter: QueueFilter, after: WalkPosition | null): WalkStep => {
     const domain = filter.domain ?? null
     const lanes = findLanes.all(after?.laneId ?? 0, domain, domain, MOST_LANES)
     const rows: WaitingRow[] = []

@@ -1,10 +1,7 @@
 /**
- * Erasing what is stored about an address (messages/README.md "Privacy"): it is replaced in every row of its messages,
- * and what was written for it alone goes; what waits for it is canceled first. On the suppression list it stays as a
- * keyed hash, for every mail. In parts: a message that is replaced is not found again.
- *
- * What is being sent just now can not be taken back: those messages are counted and left. Answers that were kept for
- * idempotency keys are not looked through: they are gone within a day.
+ * Erasing what is stored about an address (messages/README.md "Privacy"). In parts: a message that is replaced is not
+ * found again. What is being sent cannot be taken back: it is counted and left. Answers that were kept for idempotency
+ * keys are gone within a day.
  */
 import type { Database } from 'better-sqlite3'
 import { newIdentifier } from '../../../base/identifier.ts'

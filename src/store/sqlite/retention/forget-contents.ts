@@ -1,10 +1,8 @@
 /**
  * Bodies and attachments go when every message of their content is final and its time is over (store/README.md
- * "Retention").
- *
- * In two verbs, since between them somebody reads the targets of tracked links out of the html: those are kept longer.
- * The second one looks again at what it deletes. Contents are met in the order of their numbers, which is that of their
- * acceptance: behind the first one that was accepted too late nothing can be over.
+ * "Retention"). In two verbs, since between them the targets of tracked links are read out of the html; the second
+ * looks again at what it deletes. Contents are met in the order of their acceptance: behind the first that is too young
+ * nothing can be over.
  */
 import type { Database } from 'better-sqlite3'
 import type { OverdueContent } from '../../records/retention-records.ts'

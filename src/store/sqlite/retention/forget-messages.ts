@@ -2,12 +2,9 @@
  * Messages go with everything that is about them when they have been final for long enough (store/README.md
  * "Retention").
  *
- *   (final) -> (removed)   row, data, bounce, complaint, engagement, attempts, transcripts, reports, events and the
- *                          deliveries of these that ended well or were skipped
- *
- * What stays: a message with a webhook delivery that waits or is a dead letter; one whose content still has its bytes,
- * since the targets of its links are read from them first; the newest one, so that no number is given twice. Where a
- * link of it may still be followed, a trace stays in its place.
+ * What stays: one with a webhook delivery that waits or is a dead letter; one whose content still has its bytes, since
+ * the targets of its links are read from them first; the newest one, so that no number is given twice. Where a link of
+ * it may still be followed, a trace stays in its place.
  */
 import type { Database } from 'better-sqlite3'
 import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'

@@ -1,6 +1,6 @@
 /**
- * What the database is full of, by kind: estimated from some hundred rows out of all ages, so that it costs the same
- * few milliseconds whatever the size. The kinds together are what is in use; `other` is what samples do not explain.
+ * What the database is full of, by kind: estimated from some hundred rows of all ages, in a few milliseconds whatever
+ * the size. The kinds together are what is in use; `other` is what samples do not explain.
  */
 import { statSync } from 'node:fs'
 import type { Database, Statement } from 'better-sqlite3'

@@ -3,7 +3,7 @@
  *
  *   enabled -> disabled   changed by the customer (manual); or by its dead letters (webhook-deliveries.ts)
  *   disabled -> enabled   changed by the customer: the counters start anew, what waited goes out
- *   any -> removed        gone for everybody; its row goes with its deliveries (prune-webhooks.ts)
+ *   any -> removed        gone for everybody; its row goes with its deliveries (webhook-log.ts)
  *
  * A rotated secret takes over by the time alone: until `switch_at` the old one signs.
  */

@@ -2,12 +2,11 @@
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { WebhookAttemptRecord, WebhookDeliveryRecord } from '../../records/webhook-records.ts'
-import { MOST_ROWS_READ } from '../engine/pages.ts'
-import { identifierTime } from '../engine/stored-identifier.ts'
-import { pageOf, wrongCursor } from '../engine/pages.ts'
-import { createEndpointNumber } from './webhook-endpoints.ts'
+import { MOST_ROWS_READ, pageOf, wrongCursor } from '../engine/pages.ts'
+import { identifierTime, firstIdentifierAt } from '../engine/stored-identifier.ts'
+import { createEndpointNumber, createSwitchSecrets } from './webhook-endpoints.ts'
 import { oneColumn } from '../engine/statements.ts'
-import type { SomeVerbs } from '../engine/verb-types.ts'
+import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
 interface DeliveryRow extends Omit<WebhookDeliveryRecord, 'id' | 'endpointId' | 'eventId' | 'messageId' | 'createdAt'> {
   id: Buffer
@@ -20,6 +19,7 @@ const COLUMNS = `
   (select id from messages where seq = events.message_seq) as messageId,
   deliveries.attempts + (deliveries.state = 'succeeded') as attempts,
   iif(deliveries.state = 'pending', deliveries.next_at, null) as nextAt, deliveries.ended_at as endedAt`
+
 const JOINED = `
   from webhook_deliveries as deliveries
   cross join events on events.event_seq = deliveries.event_seq`
@@ -149,5 +149,66 @@ function toRecord(endpointId: string, { id, eventId, messageId, ...row }: Delive
     eventId: identifierFromBytes('evt', eventId),
     messageId: messageId === null ? null : identifierFromBytes('msg', messageId),
     createdAt: identifierTime(id),
+  }
+}
+
+interface EndpointRow {
+  number: number
+  isRemoved: number
+}
+
+/**
+ * Forgetting webhook deliveries whose time is over, with their attempts: those that ended long enough ago, and all of
+ * removed endpoints, which go themselves at last. So many at most at a time. What is being posted stays until its lease
+ * is over; the number of a deleted row may be given again, so results name their delivery. Returns how many deliveries
+ * it deleted.
+ */
+export function createPruneWebhooks(database: Database): Verb<'pruneWebhooks'> {
+  const switchSecrets = createSwitchSecrets(database)
+  const findEndpoints = database.prepare<[], EndpointRow>(
+    'select endpoint_id as number, removed_at is not null as isRemoved from webhook_endpoints',
+  )
+  const findEnded = oneColumn(database)<[number, string, Buffer, number, number], number>(`
+    select delivery_seq
+    from webhook_deliveries
+    where endpoint_id = ? and state = ? and state <> 'pending' and id < ? and ended_at < ?
+    limit +?`)
+  const findOfEndpoint = oneColumn(database)<[number, number, number], number>(`
+    select delivery_seq
+    from webhook_deliveries
+    where endpoint_id = ? and (lease_epoch is null or next_at <= ?)
+    limit +?`)
+  const forgetAttempts = database.prepare<[number]>('delete from webhook_attempts where delivery_seq = ?')
+  const forgetDelivery = database.prepare<[number]>('delete from webhook_deliveries where delivery_seq = ?')
+  const forgetEndpoint = database.prepare<[number]>(`
+    delete from webhook_endpoints
+    where endpoint_id = ?
+      and not exists (select 1 from webhook_deliveries where endpoint_id = webhook_endpoints.endpoint_id)`)
+
+  return ({ now, succeededBefore, failedBefore, limit }) => {
+    switchSecrets(now)
+    let left = limit
+    const forget = (keys: readonly number[]): void => {
+      for (const key of keys) {
+        forgetAttempts.run(key)
+        forgetDelivery.run(key)
+      }
+      left -= keys.length
+    }
+    const forgetEnded = (number: number, state: string, before: number): void =>
+      // What was made later has not ended before.
+      forget(findEnded.all(number, state, firstIdentifierAt(before), before, left))
+
+    for (const { number, isRemoved } of findEndpoints.all()) {
+      if (isRemoved === 0) {
+        forgetEnded(number, 'succeeded', succeededBefore)
+        forgetEnded(number, 'failed', failedBefore)
+        forgetEnded(number, 'skipped', failedBefore)
+      } else {
+        forget(findOfEndpoint.all(number, now, left))
+        forgetEndpoint.run(number)
+      }
+    }
+    return limit - left
   }
 }

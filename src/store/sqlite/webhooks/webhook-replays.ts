@@ -1,9 +1,6 @@
 /**
- * Replays: a new delivery of the same event and bytes to the same endpoint.
- *
- * A replay of many goes through the ended deliveries of an endpoint from the oldest on, in parts of one transaction
- * each. The latest delivery of an event speaks for it: what was replayed already is not replayed again by a repeat, and
- * an event that got through later is no dead letter any more.
+ * Replays: a new delivery of the same event and bytes to the same endpoint; many of them in parts, from the oldest on.
+ * The latest delivery of an event speaks for it: what was replayed or got through later is not replayed by a repeat.
  */
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes, newIdentifier } from '../../../base/identifier.ts'
