@@ -19,13 +19,12 @@ const MOST_MANIFEST_BYTES = 1_024 * 1_024
 const PIECE_BYTES = 1_024 * 1_024
 const MOST_ERROR_CHARACTERS = 300
 
-export function archiveName(madeAt: number, schema: number): string {
-  // 20261121T031700Z
-  const time = new Date(madeAt)
-    .toISOString()
-    .replace(/\.\d+Z$/, 'Z')
-    .replace(/[-:]/g, '')
-  return `sternpost-${time}-${schema}.tar`
+export const archiveName = (madeAt: number, schema: number): string => `sternpost-${timeStamp(madeAt)}-${schema}.tar`
+
+/** 20261121T031700Z */
+export function timeStamp(at: number): string {
+  const text = new Date(at).toISOString()
+  return text.replace(/\.\d+Z$/, 'Z').replace(/[-:]/g, '')
 }
 
 /** Newest first; a folder that is not there has none. */

@@ -30,16 +30,7 @@ interface BackupsOptions {
   metrics: Pick<Metrics, 'backupLastSuccess'>
 }
 
-export interface Backups {
-  /** Into the configured folder, or into another one (absolute), whose files are nobody's to remove. */
-  write(folder: string | null): Promise<WrittenBackup>
-  /** Those of the configured folder, newest first. */
-  list(): StoredBackup[]
-  /** null: none is being written. */
-  progress(): BackupProgress | null
-  /** The one under way ends without an archive. */
-  stop(): Promise<void>
-}
+export type Backups = ReturnType<typeof createBackups>
 
 const WORK_FOLDER = '.backup-unfinished'
 
@@ -50,7 +41,7 @@ interface Running {
   worker: Worker
 }
 
-export function createBackups(options: BackupsOptions): Backups {
+export function createBackups(options: BackupsOptions) {
   const { settings, clock, logger, metrics } = options
   let running: Running | undefined
   noteLast()
@@ -102,7 +93,8 @@ export function createBackups(options: BackupsOptions): Backups {
   }
 
   return {
-    async write(folder) {
+    /** Into the configured folder, or into another one (absolute), whose files are nobody's to remove. */
+    async write(folder: string | null): Promise<WrittenBackup> {
       try {
         return await write(folder)
       } catch (thrown) {
@@ -110,15 +102,18 @@ export function createBackups(options: BackupsOptions): Backups {
         throw thrown
       }
     },
+    /** Those of the configured folder, newest first. */
     list: listOrNone,
-    progress() {
+    /** null: none is being written. */
+    progress(): BackupProgress | null {
       if (running === undefined) return null
       const { stage, totalBytes, workFolder } = running
       const name = stage === 'packing' ? 'archive' : DATABASE
       const doneBytes = stage === 'checking' ? 0 : sizeOf(join(workFolder, name))
       return { stage, totalBytes, doneBytes: Math.min(doneBytes, totalBytes) }
     },
-    async stop() {
+    /** The one under way ends without an archive. */
+    async stop(): Promise<void> {
       const stopped = running
       if (stopped === undefined) return
       await stopped.worker.terminate()

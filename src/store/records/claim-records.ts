@@ -69,12 +69,6 @@ export interface LeasedRow extends RowClaim {
   isMarked: boolean
 }
 
-interface LeasedPage {
-  rows: LeasedRow[]
-  /** Where the next page begins; null: this was the last. */
-  next: LeasedPosition | null
-}
-
 /** Leases in the order of their end. */
 export interface LeasedPosition {
   leaseUntil: number
@@ -134,12 +128,6 @@ export interface OutcomeRecord extends RowClaim {
   transcript: string | null
 }
 
-interface RecordOutcomesRequest {
-  epoch: number
-  now: number
-  outcomes: OutcomeRecord[]
-}
-
 /** What the start of an epoch found. */
 export interface EpochStart {
   /** Greater than every earlier epoch: the fence of all claims of this process. */
@@ -192,11 +180,15 @@ export interface QueueVerbs {
    * endpoint, together. Repeating it changes nothing. A row that is no longer held by this epoch and claim gets its
    * attempt recorded and nothing else, except that `delivered` still ends a row which waits.
    */
-  recordOutcomes(request: RecordOutcomesRequest): Promise<void>
+  recordOutcomes(request: { epoch: number; now: number; outcomes: OutcomeRecord[] }): Promise<void>
   /** Those of these rows that their claims still hold keep their lease until `leaseUntil`. */
   renewLeases(epoch: number, rows: RowClaim[], leaseUntil: number): Promise<void>
   /** Rows under lease of this epoch. One whose lease is renewed between two pages may come twice. */
-  leasedRows(epoch: number, after: LeasedPosition | null, limit: number): Promise<LeasedPage>
+  leasedRows(
+    epoch: number,
+    after: LeasedPosition | null,
+    limit: number,
+  ): Promise<{ rows: LeasedRow[]; next: LeasedPosition | null }>
   /**
    * Rows whose lease has lapsed (by the clock of leases) are due at `now`; those with a dot mark at `uncertainAt`,
    * marked as possible duplicates. Returns how many.

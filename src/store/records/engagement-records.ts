@@ -46,11 +46,6 @@ export interface LinkHtml {
   raw: Uint8Array | null
 }
 
-interface RecordUnsubscribeRequest {
-  messageId: string
-  now: number
-}
-
 type UnsubscribeResult =
   | { kind: 'unsubscribed' } // the address is on the list of the mail now, and the event went out
   | { kind: 'repeated' } // it was before
@@ -63,7 +58,7 @@ export interface EngagementVerbs {
    */
   recordEngagement(request: RecordEngagementRequest): Promise<EngagementTally>
   /** Suppression (scope: the list of the message) and event; repeating it changes nothing. */
-  recordUnsubscribe(request: RecordUnsubscribeRequest): Promise<UnsubscribeResult>
+  recordUnsubscribe(request: { messageId: string; now: number }): Promise<UnsubscribeResult>
   /** null: no such message. */
   linkSource(messageId: string): Promise<LinkSource | null>
   /** null: the content or its bodies are not there any more. */

@@ -103,11 +103,6 @@ export interface BatchView {
   complained: number
 }
 
-type CancelResult =
-  | { kind: 'canceled' }
-  /** Not one of scheduled, queued, deferred, canceled. */
-  | { kind: 'refused'; state: MessageState }
-
 /** The SMTP dialogue of one attempt, without the message. */
 export interface TranscriptView {
   /** When the attempt began. */
@@ -137,7 +132,10 @@ export interface MessageVerbs {
   roadSummary(isp: string, ip: string | null, since: number): Promise<RoadSummary>
   lookupBatch(id: string, now: number): Promise<BatchView | null>
   /** Ends it as canceled with its event, if it still waits; null when there is no such message. */
-  cancelMessage(id: string, now: number): Promise<CancelResult | null>
+  cancelMessage(
+    id: string,
+    now: number,
+  ): Promise<{ kind: 'canceled' } | { kind: 'refused'; state: MessageState } | null>
   /**
    * Cancels every message of the batch that waits, in one transaction; null when there is no such batch. Those that
    * were canceled before count as canceled: repeating it answers the same.

@@ -30,24 +30,6 @@ export interface OverdueContent {
   tracksClicks: boolean
 }
 
-interface OverdueContents {
-  contents: OverdueContent[]
-  next: number | null
-}
-
-interface ForgetContentsRequest {
-  before: number
-  /** `links`: JSON of the targets, null: none to keep. */
-  contents: { contentId: number; links: string | null }[]
-}
-
-interface ForgottenContents {
-  /** Rows that are gone. */
-  removed: number
-  /** Of the list, so many from its beginning. */
-  looked: number
-}
-
 interface DatabaseSize {
   /** Of the file. */
   fileBytes: number
@@ -69,14 +51,6 @@ export interface StorageFigures extends DatabaseSize {
   growthPerDay: number | null
 }
 
-interface EraseRecipientRequest {
-  /** In its comparable form. */
-  address: string
-  /** Messages up to this number were seen. */
-  after: number
-  now: number
-}
-
 /** One part of it. */
 interface EraseStep {
   /** In which the address was replaced. */
@@ -93,9 +67,15 @@ interface EraseStep {
 
 export interface RetentionVerbs {
   /** Contents whose messages are all final, and were before that time. */
-  overdueContents(request: ForgetRequest): Promise<OverdueContents>
-  /** Bodies and attachments of those that are still over; `links` stay. As many as fit into a slice, at least one. */
-  forgetContents(request: ForgetContentsRequest): Promise<ForgottenContents>
+  overdueContents(request: ForgetRequest): Promise<{ contents: OverdueContent[]; next: number | null }>
+  /**
+   * Bodies and attachments of those that are still over; `links` stay: JSON of the targets, null: none. As many as fit
+   * into a slice, at least one: so many from the beginning of the list were looked at.
+   */
+  forgetContents(request: {
+    before: number
+    contents: { contentId: number; links: string | null }[]
+  }): Promise<{ removed: number; looked: number }>
   /** What `forgetContents` was given for a content, or null. */
   keptLinks(contentId: number): Promise<string | null>
   /**
@@ -116,9 +96,10 @@ export interface RetentionVerbs {
   storageFigures(): Promise<StorageFigures>
   /**
    * One part of erasing an address: it is replaced in its messages, and what waits for it is canceled. With the last
-   * part it is on the suppression list as a keyed hash, so that nothing is sent to it again.
+   * part it is on the suppression list as a keyed hash, so that nothing is sent to it again. `address`: in its comparable
+   * form; messages up to `after` were seen.
    */
-  eraseSomeOfRecipient(request: EraseRecipientRequest): Promise<EraseStep>
+  eraseSomeOfRecipient(request: { address: string; after: number; now: number }): Promise<EraseStep>
   /** Kept once for each UTC day. */
   noteDatabaseSize(day: string, bytes: number): Promise<void>
 }

@@ -136,28 +136,6 @@ export interface DomainCheckResult {
   events: ServiceEvent[]
 }
 
-interface ListDomainsRequest {
-  /** null: all. */
-  states: DomainState[] | null
-  limit: number
-  /** `next` of the page before, or null: from the newest on. */
-  after: string | null
-}
-
-interface DomainPage {
-  /** Newest first. */
-  domains: DomainRecord[]
-  /** Cursor of the page after this one, or null: there is none. */
-  next: string | null
-}
-
-interface RemoveDomainRequest {
-  name: string
-  now: number
-  /** Waiting messages end as canceled; otherwise they drain with the domain's keys. */
-  purge: boolean
-}
-
 export interface SenderVerbs {
   /** ServiceError conflict when it would be one more living key than `most` (null: no limit). */
   addApiKey(key: ApiKeyRecord, hash: Uint8Array, most: number | null): Promise<void>
@@ -188,10 +166,14 @@ export interface SenderVerbs {
   /** The domain's own host of tracked links, once a check found its record right; null: it has none. */
   findTrackingHost(name: string): Promise<string | null>
   /**
-   * A domain added or removed between two pages moves no other one out of the walk. ServiceError invalid_request for a
+   * Newest first. A domain added or removed between two pages moves no other one out of the walk. ServiceError invalid_request for a
    * cursor that is none.
    */
-  listDomains(request: ListDomainsRequest): Promise<DomainPage>
+  listDomains(request: {
+    states: DomainState[] | null
+    limit: number
+    after: string | null
+  }): Promise<{ domains: DomainRecord[]; next: string | null }>
   updateDomain(name: string, change: DomainChange): Promise<DomainRecord | null>
   /** State, keys and events with their webhook deliveries, together; keys younger than `now` stay. */
   recordDomainCheck(result: DomainCheckResult): Promise<DomainRecord | null>
@@ -208,7 +190,7 @@ export interface SenderVerbs {
    * waits. With `purge` that mail is canceled, in transactions of its own behind the one that removes: what one of them
    * leaves undone is the next `cancelPurged`'s. `queuedMessages`: how many had not ended when it was removed.
    */
-  removeDomain(request: RemoveDomainRequest): Promise<{ queuedMessages: number } | null>
+  removeDomain(request: { name: string; now: number; purge: boolean }): Promise<{ queuedMessages: number } | null>
   /**
    * Waiting messages of purged domains end as canceled with their event, also those that were under way when their
    * domain was removed; at most `limit`; returns how many.

@@ -27,12 +27,6 @@ interface ListSuppressionsRequest {
   after: string | null
 }
 
-interface SuppressionPage {
-  /** Newest first. */
-  suppressions: SuppressionRecord[]
-  next: string | null
-}
-
 export interface SuppressionVerbs {
   /** Adds it, or returns the one with the same address, scope and list. */
   addSuppression(suppression: SuppressionRecord): Promise<{ suppression: SuppressionRecord; isNew: boolean }>
@@ -40,6 +34,8 @@ export interface SuppressionVerbs {
   addSuppressions(suppressions: SuppressionRecord[]): Promise<number>
   /** null scope: every scope. Returns how many there were. */
   removeSuppressions(email: string, scope: string | null, isTest: boolean): Promise<number>
-  /** ServiceError invalid_request for a cursor that is none. */
-  listSuppressions(request: ListSuppressionsRequest): Promise<SuppressionPage>
+  /** Newest first. ServiceError invalid_request for a cursor that is none. */
+  listSuppressions(
+    request: ListSuppressionsRequest,
+  ): Promise<{ suppressions: SuppressionRecord[]; next: string | null }>
 }

@@ -171,13 +171,6 @@ export interface PathStateRecord {
   savedAt: number
 }
 
-interface ForgetIpHistoryRequest {
-  hoursBefore: number
-  statisticsBefore: number
-  auditBefore: number
-  limit: number
-}
-
 export interface IpVerbs {
   /** Every egress IP that was ever configured here. */
   ipRecords(): Promise<IpRecord[]>
@@ -206,5 +199,10 @@ export interface IpVerbs {
    * What is older than these times, at most about `limit` rows of each table; returns how many. `hoursBefore`: hours by
    * isp, whose sums stay in the days.
    */
-  forgetIpHistory(request: ForgetIpHistoryRequest): Promise<number>
+  forgetIpHistory(request: {
+    hoursBefore: number
+    statisticsBefore: number
+    auditBefore: number
+    limit: number
+  }): Promise<number>
 }

@@ -53,20 +53,12 @@ export interface WebhookEndpointChange {
   status?: 'enabled' | 'disabled'
 }
 
-interface WebhookEndpointPage {
-  /** Newest first. */
-  endpoints: WebhookEndpointState[]
-  next: string | null
-}
-
 /** Both secrets of an endpoint; before `switchAt` the first one signs, from then on the second. */
 export interface SigningSecrets {
   sealedSecret: Uint8Array
   /** null: there is one secret only. */
   next: { sealedSecret: Uint8Array; switchAt: number } | null
 }
-
-type RotationResult = { kind: 'rotated' } | { kind: 'under-way'; switchAt: number } // an earlier rotation has not switched yet
 
 /** What a post needs of its endpoint. */
 export interface WebhookTarget extends SigningSecrets {
@@ -170,12 +162,6 @@ export interface ListWebhookDeliveriesRequest {
   after: string | null
 }
 
-interface WebhookDeliveryPage {
-  /** Newest first. */
-  deliveries: WebhookDeliveryRecord[]
-  next: string | null
-}
-
 /** An event as it was told again. */
 export interface ReplayedEvent {
   eventId: string
@@ -207,15 +193,6 @@ export interface ReplayPart {
   after: string | null
 }
 
-interface PruneWebhooksRequest {
-  now: number
-  /** Those that ended before are deleted. */
-  succeededBefore: number
-  /** Dead letters and skipped ones. */
-  failedBefore: number
-  limit: number
-}
-
 /** An event of the stream. */
 interface StreamedEvent extends ReplayedEvent {
   /** Its place: grows with every event. */
@@ -226,7 +203,10 @@ export interface WebhookVerbs {
   /** ServiceError conflict when it would be one more living endpoint than `most` (null: no limit). */
   addWebhookEndpoint(endpoint: WebhookEndpointRecord, most?: number | null): Promise<void>
   /** Newest first. ServiceError invalid_request for a cursor that is none. */
-  listWebhookEndpoints(limit: number, after: string | null): Promise<WebhookEndpointPage>
+  listWebhookEndpoints(
+    limit: number,
+    after: string | null,
+  ): Promise<{ endpoints: WebhookEndpointState[]; next: string | null }>
   /** null also for a removed endpoint, as from the verbs below. */
   findWebhookEndpoint(id: string): Promise<WebhookEndpointState | null>
   /** `enabled` resets the counters; what waits goes out then. */
@@ -237,7 +217,7 @@ export interface WebhookVerbs {
   rotateWebhookSecret(
     id: string,
     rotation: { sealedSecret: Uint8Array; switchAt: number; now: number },
-  ): Promise<RotationResult | null>
+  ): Promise<{ kind: 'rotated' } | { kind: 'under-way'; switchAt: number } | null>
   /** Where and with what to post, for a post that is no delivery. */
   findWebhookTarget(id: string): Promise<WebhookTarget | null>
   /** Due deliveries of enabled endpoints, now leased; no endpoint gets more than `perEndpoint` at once. */
@@ -246,15 +226,20 @@ export interface WebhookVerbs {
   recordWebhookResults(request: RecordWebhookResultsRequest): Promise<{ disabled: string[] }>
   /** When the next delivery of an enabled endpoint is due or its lease lapses, or null. */
   earliestWebhookDueAt(): Promise<number | null>
-  /** ServiceError invalid_request for a cursor that is none. */
-  listWebhookDeliveries(request: ListWebhookDeliveriesRequest): Promise<WebhookDeliveryPage | null>
+  /** Newest first. ServiceError invalid_request for a cursor that is none. */
+  listWebhookDeliveries(
+    request: ListWebhookDeliveriesRequest,
+  ): Promise<{ deliveries: WebhookDeliveryRecord[]; next: string | null } | null>
   findWebhookDelivery(endpointId: string, id: string): Promise<WebhookDeliveryDetail | null>
   /** A new delivery of the same event and bytes, due at once. */
   replayWebhook(endpointId: string, id: string, now: number): Promise<{ id: string; replayed: ReplayedEvent } | null>
   /** One part of a replay of many, oldest first, behind what is due. An event counts by its latest delivery. */
   replayWebhooks(request: ReplayWebhooksRequest): Promise<ReplayPart | null>
-  /** Deliveries whose time is over, and what removed endpoints left; at most `limit`; returns how many. */
-  pruneWebhooks(request: PruneWebhooksRequest): Promise<number>
+  /**
+   * Deliveries that ended before these times (`failedBefore`: dead letters and skipped ones), and what removed endpoints
+   * left; at most `limit`; returns how many.
+   */
+  pruneWebhooks(request: { now: number; succeededBefore: number; failedBefore: number; limit: number }): Promise<number>
   /** In the order they were recorded, those of the timeline too; a body may be empty. */
   eventsAfter(position: number, limit: number): Promise<StreamedEvent[]>
   /** The place behind an event, or the present end, but none before `since`; undefined: no identifier of an event. */

@@ -7,73 +7,34 @@ import type { BackupCounts } from '../../records/backup-records.ts'
 
 const MOST_PROBLEMS = 20
 
-interface Invariant {
-  /** What is counted is what breaks it. */
-  query: string
-  sentence: (count: number) => string
+/** What breaks an invariant, and the query that counts such rows. */
+const INVARIANTS: Record<string, string> = {
+  'messages are final without the time of it, or have one and wait': `
+    select count(*) from messages
+    where (state in ('waiting', 'sending')) <> (final_at is null)`,
+  'messages are under way, and nobody holds them': `select count(*) from messages where state = 'sending' and (lease_epoch is null or lease_until is null)`,
+  'messages are held by a process that has not been yet': `
+    select count(*) from messages
+    where state = 'sending' and lease_epoch > (select value from meta where name = 'epoch')`,
+  'messages have lost their content': `select count(*) from messages where content_id not in (select content_id from contents)`,
+  'contents of messages that wait have lost their bytes': `
+    select count(*) from contents
+    where content_id in (select content_id from messages where state in ('waiting', 'sending'))
+      and coalesce(html_bytes, 0) + coalesce(text_bytes, 0) + coalesce(raw_bytes, 0) > (
+        select coalesce(sum(length(bytes)), 0) from content_parts
+        where part_key between contents.content_id * 4096 and contents.content_id * 4096 + 4095)`,
+  'messages are on a route that is not there': `select count(*) from messages where route_id not in (select route_id from routes)`,
+  'messages bounced without a reason': `select count(*) from messages where state = 'bounced' and seq not in (select message_seq from bounces)`,
+  'messages have no line of their acceptance': `
+    select count(*) from messages
+    where seq not in (select message_seq from events where kind = 'email.accepted' and message_seq is not null)`,
+  'webhook deliveries have ended without the time of it, or have one and wait': `select count(*) from webhook_deliveries where (state = 'pending') <> (ended_at is null)`,
+  'warmup days have granted more than their cap': 'select count(*) from warmup_days where granted > cap',
+  'domains have two active DKIM keys of one algorithm': `
+    select count(*) from (
+      select domain_id from dkim_keys where role = 'active' group by domain_id, algorithm having count(*) > 1
+    )`,
 }
-
-/** Each query counts rows that must not be. */
-const INVARIANTS: readonly Invariant[] = [
-  {
-    query: `
-      select count(*) from messages
-      where (state in ('waiting', 'sending')) <> (final_at is null)`,
-    sentence: (count) => `${count} messages are final without the time of it, or have one and wait`,
-  },
-  {
-    query: `select count(*) from messages where state = 'sending' and (lease_epoch is null or lease_until is null)`,
-    sentence: (count) => `${count} messages are under way, and nobody holds them`,
-  },
-  {
-    query: `
-      select count(*) from messages
-      where state = 'sending' and lease_epoch > (select value from meta where name = 'epoch')`,
-    sentence: (count) => `${count} messages are held by a process that has not been yet`,
-  },
-  {
-    query: `select count(*) from messages where content_id not in (select content_id from contents)`,
-    sentence: (count) => `${count} messages have lost their content`,
-  },
-  {
-    query: `
-      select count(*) from contents
-      where content_id in (select content_id from messages where state in ('waiting', 'sending'))
-        and coalesce(html_bytes, 0) + coalesce(text_bytes, 0) + coalesce(raw_bytes, 0) > (
-          select coalesce(sum(length(bytes)), 0) from content_parts
-          where part_key between contents.content_id * 4096 and contents.content_id * 4096 + 4095)`,
-    sentence: (count) => `${count} contents of messages that wait have lost their bytes`,
-  },
-  {
-    query: `select count(*) from messages where route_id not in (select route_id from routes)`,
-    sentence: (count) => `${count} messages are on a route that is not there`,
-  },
-  {
-    query: `select count(*) from messages where state = 'bounced' and seq not in (select message_seq from bounces)`,
-    sentence: (count) => `${count} messages bounced without a reason`,
-  },
-  {
-    query: `
-      select count(*) from messages
-      where seq not in (select message_seq from events where kind = 'email.accepted' and message_seq is not null)`,
-    sentence: (count) => `${count} messages have no line of their acceptance`,
-  },
-  {
-    query: `select count(*) from webhook_deliveries where (state = 'pending') <> (ended_at is null)`,
-    sentence: (count) => `${count} webhook deliveries have ended without the time of it, or have one and wait`,
-  },
-  {
-    query: 'select count(*) from warmup_days where granted > cap',
-    sentence: (count) => `${count} warmup days have granted more than their cap`,
-  },
-  {
-    query: `
-      select count(*) from (
-        select domain_id from dkim_keys where role = 'active' group by domain_id, algorithm having count(*) > 1
-      )`,
-    sentence: (count) => `${count} domains have two active DKIM keys of one algorithm`,
-  },
-]
 
 /** What SQLite says of the file: an empty list for a sound one. */
 export function integrityProblems(database: Database): string[] {
@@ -88,9 +49,9 @@ export function integrityProblems(database: Database): string[] {
 
 /** Of a database of the present schema. */
 export function brokenInvariants(database: Database): string[] {
-  return INVARIANTS.flatMap(({ query, sentence }) => {
+  return Object.entries(INVARIANTS).flatMap(([sentence, query]) => {
     const count = database.prepare<[], number>(query).pluck().get() ?? 0
-    return count === 0 ? [] : [sentence(count)]
+    return count === 0 ? [] : [`${count} ${sentence}`]
   })
 }
 
@@ -106,14 +67,6 @@ const COUNTED: Record<keyof BackupCounts, string> = {
 
 /** Of a database of the present schema. */
 export function countRows(database: Database): BackupCounts {
-  const count = (name: keyof BackupCounts): number => database.prepare<[], number>(COUNTED[name]).pluck().get() ?? 0
-  return {
-    messages: count('messages'),
-    undelivered: count('undelivered'),
-    domains: count('domains'),
-    api_keys: count('api_keys'),
-    webhook_endpoints: count('webhook_endpoints'),
-    suppressions: count('suppressions'),
-    idempotency_keys: count('idempotency_keys'),
-  }
+  const counts = Object.entries(COUNTED).map(([name, query]) => [name, database.prepare(query).pluck().get()])
+  return Object.fromEntries(counts) as BackupCounts
 }

@@ -6,7 +6,7 @@
 import { existsSync, linkSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Database } from 'better-sqlite3'
-import { CONFIGURATION, DATABASE } from '../../backup-archive.ts'
+import { CONFIGURATION, DATABASE, timeStamp } from '../../backup-archive.ts'
 import type { BackupCounts } from '../../records/backup-records.ts'
 import type { StoreLocation } from '../../store-location.ts'
 import { countRows } from './check-database.ts'
@@ -67,11 +67,7 @@ export function restoreBackup({ file, location, now, keepsAllowance, onStage }: 
     database.writer.pragma('wal_checkpoint(truncate)')
     database.close()
     onStage('placing')
-    // 20261121T031700Z
-    const stamp = new Date(now)
-      .toISOString()
-      .replace(/\.\d+Z$/, 'Z')
-      .replace(/[-:]/g, '')
+    const stamp = timeStamp(now)
     const movedTo = moveAside(folder, `before-restore-${stamp}`)
     ownAs(join(work, DATABASE), folder)
     flush(join(work, DATABASE))
@@ -140,9 +136,8 @@ function settleRestored(database: Database, { mark, now, keepsAllowance }: Settl
       possible_duplicate = max(possible_duplicate, state = 'sending'), dot_sent = 0, lease_epoch = null,
       claim = null, lease_until = null
     where state in ('waiting', 'sending')`)
-  const countDeliveries = oneColumn(database)<[], number>(
-    `select count(*) from webhook_deliveries where state = 'pending'`,
-  )
+  const countDeliveries = oneColumn(database)<[], number>(`
+    select count(*) from webhook_deliveries where state = 'pending'`)
   return database
     .transaction((): RestoredState => ({
       held: hold.run(HELD_UNTIL, Math.max(0, now - mark)).changes,

@@ -21,9 +21,8 @@ const AFTER_ALL_IDENTIFIERS = Buffer.alloc(17, 0xff)
 
 export function createApiKeyReads(database: Database) {
   const find = database.prepare<[Uint8Array], ApiKeyRow>(`select ${KEY_COLUMNS} from api_keys where hash = ?`)
-  const findPage = database.prepare<[Buffer, number], ApiKeyRow>(
-    `select ${KEY_COLUMNS} from api_keys where id < ? order by id desc limit +?`,
-  )
+  const findPage = database.prepare<[Buffer, number], ApiKeyRow>(`
+    select ${KEY_COLUMNS} from api_keys where id < ? order by id desc limit +?`)
   return {
     findApiKey: (hash) => recordOrNull(find.get(hash)),
     findApiKeyById: createFindById(database),
@@ -52,9 +51,8 @@ export function createApiKeyWrites(database: Database) {
     set name = @name, domains = @domains, allowed_ips = @allowedIps, expires_at = @expiresAt
     where id = @id`)
   const revoke = database.prepare<[number, Buffer]>('update api_keys set revoked_at = ? where id = ?')
-  const note = database.prepare<[number, Buffer]>(
-    'update api_keys set last_used_at = max(coalesce(last_used_at, 0), ?) where id = ?',
-  )
+  const note = database.prepare<[number, Buffer]>(`
+    update api_keys set last_used_at = max(coalesce(last_used_at, 0), ?) where id = ?`)
   // Neither revoked nor expired; naming both modes is what lets the partial index answer.
   const findLiving = database.prepare<[number], ApiKeyRow>(`
     select ${KEY_COLUMNS}

@@ -27,9 +27,8 @@ export const DOMAIN_COLUMNS = `
 
 /** The living domain of this name. */
 export function createLivingDomain(database: Database): (name: string) => FoundDomain | null {
-  const find = database.prepare<[string], DomainRow>(
-    `select ${DOMAIN_COLUMNS} from domains where name = ? and removed_at is null`,
-  )
+  const find = database.prepare<[string], DomainRow>(`
+    select ${DOMAIN_COLUMNS} from domains where name = ? and removed_at is null`)
   const toFound = createRowReader(database)
   return (name) => {
     const row = find.get(name)
@@ -107,9 +106,8 @@ export function createDkimKeys(database: Database) {
       (domain_id, selector, algorithm, role, public_key, sealed_private_key, created_at, seen_at, retire_at)
     values
       (@domainId, @selector, @algorithm, @role, @publicKey, @sealedPrivateKey, @createdAt, @seenAt, @retireAt)`)
-  const change = database.prepare<[string, number | null, number | null, number, string]>(
-    'update dkim_keys set role = ?, seen_at = ?, retire_at = ? where domain_id = ? and selector = ?',
-  )
+  const change = database.prepare<[string, number | null, number | null, number, string]>(`
+    update dkim_keys set role = ?, seen_at = ?, retire_at = ? where domain_id = ? and selector = ?`)
   const drop = database.prepare<[number, string]>('delete from dkim_keys where domain_id = ? and selector = ?')
 
   return {

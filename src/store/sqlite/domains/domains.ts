@@ -24,9 +24,8 @@ const MOST_EARLIER_KEYS = 20
 
 export function createDomainReads(database: Database) {
   const findLiving = createLivingDomain(database)
-  const findReturnPath = oneColumn(database)<[string, string], string>(
-    `select return_path from domains where domain_id = ${SENDING_ROW}`,
-  )
+  const findReturnPath = oneColumn(database)<[string, string], string>(`
+    select return_path from domains where domain_id = ${SENDING_ROW}`)
   const findByReturnPath = database.prepare<[string], 1>('select 1 from domains where return_path = ? limit 1')
   const findEarlierKeys = database.prepare<[string, number], PublicDkimKey>(`
     select dkim_keys.algorithm, dkim_keys.public_key as publicKey

@@ -43,12 +43,6 @@ interface GroupCommitOptions {
   afterGroup: (bytes: number) => void
 }
 
-export interface GroupCommit {
-  add(verbs: PendingVerb[]): void
-  /** Runs what waits, at once. */
-  finish(): void
-}
-
 const MOST_BYTES = 4 * 1_024 * 1_024
 const MOST_WORK_MILLISECONDS = 5
 /** After a pause this long no company is expected. */
@@ -56,7 +50,9 @@ const REST_MILLISECONDS = 50
 /** Of the time under load, the groups take one part in so many, unless the linger time is shorter. */
 const TIMES_A_GROUP = 4
 
-export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
+export type GroupCommit = ReturnType<typeof createGroupCommit>
+
+export function createGroupCommit(options: GroupCommitOptions) {
   const runGroup = createGroupRunner(options)
   let waiting: PendingVerb[] = []
   /** Of the last group: whether several verbs shared it; of the last one with acceptances: how many. */
@@ -111,11 +107,12 @@ export function createGroupCommit(options: GroupCommitOptions): GroupCommit {
     groupLength(waiting, options.mostRows) === waiting.length
 
   return {
-    add(verbs) {
+    add(verbs: PendingVerb[]): void {
       waiting.push(...verbs)
       schedule()
     },
-    finish() {
+    /** Runs what waits, at once. */
+    finish(): void {
       clearImmediate(turn)
       turn = undefined
       while (waiting.length > 0) commit()

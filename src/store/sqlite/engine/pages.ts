@@ -55,12 +55,10 @@ export type RunWalk = (parameters: Record<string, string | number | null>, limit
  * what it found and the place to go on from. So no search costs more because a table is large.
  */
 export function createWalk(database: Database, { source, condition }: Walk): RunWalk {
-  const find = oneColumn(database)<[Record<string, string | number | null>], number>(
-    `select seq from (${source} limit @most) as walked where ${condition} limit @limit`,
-  )
-  const findEnd = database.prepare<[Record<string, string | number | null>], { read: number; last: number | null }>(
-    `select count(*) as read, min(seq) as last from (${source} limit @most) as walked`,
-  )
+  const find = oneColumn(database)<[Record<string, string | number | null>], number>(`
+    select seq from (${source} limit @most) as walked where ${condition} limit @limit`)
+  const findEnd = database.prepare<[Record<string, string | number | null>], { read: number; last: number | null }>(`
+    select count(*) as read, min(seq) as last from (${source} limit @most) as walked`)
   return (parameters, limit) => {
     const bounded = { ...parameters, most: MOST_ROWS_READ }
     // One more than is wanted tells whether there is a next page.

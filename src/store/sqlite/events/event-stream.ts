@@ -21,16 +21,13 @@ interface EventRow {
 }
 
 export function createEventStream(database: Database) {
-  const findAfter = database.prepare<[number, number], EventRow>(
-    'select event_seq as position, id, kind, body from events where event_seq > ? order by event_seq limit +?',
-  )
+  const findAfter = database.prepare<[number, number], EventRow>(`
+    select event_seq as position, id, kind, body from events where event_seq > ? order by event_seq limit +?`)
   const findEnd = database.prepare<[], number | null>('select max(event_seq) from events').pluck()
-  const findNext = database.prepare<[number], { position: number; id: Buffer }>(
-    'select event_seq as position, id from events where event_seq >= ? order by event_seq limit 1',
-  )
-  const findExact = oneColumn(database)<[number, number, Buffer], number>(
-    'select event_seq from events where event_seq >= ? and event_seq < ? and id = ?',
-  )
+  const findNext = database.prepare<[number], { position: number; id: Buffer }>(`
+    select event_seq as position, id from events where event_seq >= ? order by event_seq limit 1`)
+  const findExact = oneColumn(database)<[number, number, Buffer], number>(`
+    select event_seq from events where event_seq >= ? and event_seq < ? and id = ?`)
   /** The number of the first event from this time on. */
   const firstFrom = (time: number, end: number): number => {
     let low = 0

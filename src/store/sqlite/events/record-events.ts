@@ -20,13 +20,6 @@ export interface RecordedEvent extends ServiceEvent {
   isMachine?: boolean
 }
 
-interface EventRecorder {
-  /** Events of one verb; the endpoints are read once for all of them. `now`: when a delivery is due. */
-  record(events: readonly RecordedEvent[], now: number): void
-  /** A line of the timeline without data, such as `email.accepted`. */
-  recordPlain(kind: ServiceEvent['kind'], messageKey: number, at: number): void
-}
-
 interface Endpoint {
   number: number
   isEnabled: boolean
@@ -34,10 +27,9 @@ interface Endpoint {
   include: IncludedField[]
 }
 
-export function createEventRecorder(database: Database): EventRecorder {
-  const addEvent = database.prepare<[Buffer, number | null, string, number, string | null]>(
-    'insert into events (id, message_seq, kind, at, body) values (?, ?, ?, ?, ?)',
-  )
+export function createEventRecorder(database: Database) {
+  const addEvent = database.prepare<[Buffer, number | null, string, number, string | null]>(`
+    insert into events (id, message_seq, kind, at, body) values (?, ?, ?, ?, ?)`)
   const readEndpoints = createEndpointReader(database)
   const addDelivery = database.prepare(`
     insert into webhook_deliveries (id, endpoint_id, event_seq, state, next_at, ended_at, body)
@@ -45,7 +37,8 @@ export function createEventRecorder(database: Database): EventRecorder {
   const bodyWithExtras = createBodyWithExtras(database)
 
   return {
-    record(events, now) {
+    /** Events of one verb; the endpoints are read once for all of them. `now`: when a delivery is due. */
+    record(events: readonly RecordedEvent[], now: number): void {
       const endpoints = readEndpoints()
       for (const event of events) {
         const eventId = storedIdentifier('evt', event.id)
@@ -60,7 +53,8 @@ export function createEventRecorder(database: Database): EventRecorder {
         }
       }
     },
-    recordPlain(kind, messageKey, at) {
+    /** A line of the timeline without data, such as `email.accepted`. */
+    recordPlain(kind: ServiceEvent['kind'], messageKey: number, at: number): void {
       addEvent.run(newIdentifierBytes(at), messageKey, kind, at, null)
     },
   }
@@ -79,9 +73,8 @@ interface EndpointRow {
 
 /** What the rows hold is parsed again only when it is another text: nothing has to be told of a change. */
 function createEndpointReader(database: Database): () => Endpoint[] {
-  const find = database.prepare<[], EndpointRow>(
-    'select endpoint_id as number, status, events, include from webhook_endpoints where removed_at is null',
-  )
+  const find = database.prepare<[], EndpointRow>(`
+    select endpoint_id as number, status, events, include from webhook_endpoints where removed_at is null`)
   const parsed = new Map<number, { row: EndpointRow; endpoint: Endpoint }>()
   return () => {
     const rows = find.all()
@@ -112,9 +105,8 @@ function endpointOf({ number, status, events, include }: EndpointRow): Endpoint 
 
 /** Why a message ended without delivery. Written once for each message, with the change of its state. */
 export function createBounceWriter(database: Database): (messageKey: number, bounce: Bounce) => void {
-  const add = database.prepare<[number, string, string, string, string]>(
-    'insert into bounces (message_seq, type, category, code, description) values (?, ?, ?, ?, ?)',
-  )
+  const add = database.prepare<[number, string, string, string, string]>(`
+    insert into bounces (message_seq, type, category, code, description) values (?, ?, ?, ?, ?)`)
   return (messageKey, { type, category, code, description }) => {
     add.run(messageKey, type, category, code, description)
   }

@@ -56,9 +56,8 @@ export function createAllowanceRefund(database: Database): (grant: Grant) => voi
     update warmup_days
     set granted = granted - 1, refunded = refunded + 1, arrival_at = max(0, arrival_at - interval_milliseconds)
     where ip = ? and day = ? and isp = ? and granted > 0`)
-  const refundSlot = database.prepare<[string, number]>(
-    'update ip_slots set granted = granted - 1 where ip = ? and slot_at = ? and granted > 0',
-  )
+  const refundSlot = database.prepare<[string, number]>(`
+    update ip_slots set granted = granted - 1 where ip = ? and slot_at = ? and granted > 0`)
   return ({ ip, isp, day, at }) => {
     refundDay.run(ip, day, isp)
     refundDay.run(ip, day, TOGETHER)
@@ -79,9 +78,8 @@ function reservationOf({ ip, isp, rule }: Ask, now: number, decision: AllowanceD
 }
 
 function createStateReader(database: Database): (ask: Ask, now: number) => AllowanceState {
-  const findDay = database.prepare<[string, string, string], DayAllowance>(
-    'select cap, granted, arrival_at as arrivalAt from warmup_days where ip = ? and day = ? and isp = ?',
-  )
+  const findDay = database.prepare<[string, string, string], DayAllowance>(`
+    select cap, granted, arrival_at as arrivalAt from warmup_days where ip = ? and day = ? and isp = ?`)
   // Also those ahead of a clock that was set back.
   const findHour = database.prepare<[string, number], { granted: number; oldest: number | null }>(`
     select coalesce(sum(granted), 0) as granted, min(slot_at) as oldest
@@ -145,8 +143,7 @@ export function createSlotRemoval(database: Database): (ip: string, slotAt: numb
 
 /** To within a minute, never back. */
 export function createLastSentNote(database: Database): (ip: string, at: number) => void {
-  const note = database.prepare<[number, string, number]>(
-    'update egress_ips set last_sent_at = ? where ip = ? and coalesce(last_sent_at, 0) < ?',
-  )
+  const note = database.prepare<[number, string, number]>(`
+    update egress_ips set last_sent_at = ? where ip = ? and coalesce(last_sent_at, 0) < ?`)
   return (ip, at) => void note.run(at, ip, at - MINUTE)
 }

@@ -122,12 +122,10 @@ type NameOf = (ip: string, isp: string, day: string) => string
 /** Adds to the days of providers and of all together; a provider keeps its name while there is room for one. */
 function createDayWriter(database: Database): (days: readonly Sums<string>[]) => NameOf {
   // `+?`: see claim.ts.
-  const findDurations = oneColumn(database)<[string, string, string], string>(
-    'select durations from ip_days where ip = ? and day = ? and isp = +?',
-  )
-  const countNames = oneColumn(database)<[string, string, string], number>(
-    'select isps from ip_days where ip = ? and day = ? and isp = +?',
-  )
+  const findDurations = oneColumn(database)<[string, string, string], string>(`
+    select durations from ip_days where ip = ? and day = ? and isp = +?`)
+  const countNames = oneColumn(database)<[string, string, string], number>(`
+    select isps from ip_days where ip = ? and day = ? and isp = +?`)
   const add = database.prepare<(string | number)[]>(`
     insert into ip_days (ip, day, isp, durations, isps, ${COLUMNS.join(', ')})
     values (?, ?, ?, ?, ?, ${COLUMNS.map(() => '?').join(', ')})

@@ -42,9 +42,8 @@ export function createIpLookups(database: Database) {
     where ip = ? and isp = '*' and messages > 0
     order by day desc
     limit +?`)
-  const findIsps = database.prepare<[string, string], { isp: string; messages: number }>(
-    'select isp, messages from ip_days where ip = ? and day >= ? and messages > 0',
-  )
+  const findIsps = database.prepare<[string, string], { isp: string; messages: number }>(`
+    select isp, messages from ip_days where ip = ? and day >= ? and messages > 0`)
   const findHours = database.prepare<[string, number, number], IpHour>(`
     select ip, isp, hour, ${COLUMNS}
     from ip_hours
@@ -84,12 +83,10 @@ export function createIpLookups(database: Database) {
 }
 
 function createIspSums(database: Database): (ip: string, from: number, to: number) => Map<string, AllCounts> {
-  const findHours = database.prepare<[string, number, number], AllCounts & { isp: string }>(
-    `select isp, ${COLUMNS} from ip_hours where ip = ? and hour >= ? and hour < ?`,
-  )
-  const findDays = database.prepare<[string, string, string], AllCounts & { isp: string }>(
-    `select isp, ${COLUMNS} from ip_days where ip = ? and day >= ? and day < ?`,
-  )
+  const findHours = database.prepare<[string, number, number], AllCounts & { isp: string }>(`
+    select isp, ${COLUMNS} from ip_hours where ip = ? and hour >= ? and hour < ?`)
+  const findDays = database.prepare<[string, string, string], AllCounts & { isp: string }>(`
+    select isp, ${COLUMNS} from ip_days where ip = ? and day >= ? and day < ?`)
   return (ip, from, to) => {
     const firstDay = Math.ceil(from / DAY) * DAY
     const endOfDays = Math.floor(to / DAY) * DAY
@@ -116,9 +113,8 @@ function addTo(sums: Map<string, AllCounts>, { isp, ...more }: AllCounts & { isp
 
 /** Of the whole days that the time touches. */
 function createPercentiles(database: Database): (ip: string, from: number, to: number) => Record<string, number> {
-  const find = database.prepare<[string, string, string], { isp: string; durations: string }>(
-    `select isp, durations from ip_days where ip = ? and day >= ? and day <= ? and durations <> '{}'`,
-  )
+  const find = database.prepare<[string, string, string], { isp: string; durations: string }>(`
+    select isp, durations from ip_days where ip = ? and day >= ? and day <= ? and durations <> '{}'`)
   return (ip, from, to) => {
     const classes = new Map<string, DurationClasses>()
     const lastDay = utcDay(Math.max(from, to - 1))

@@ -32,9 +32,8 @@ export function createIpReads(database: Database) {
     where ip = ?
     order by audit_seq desc
     limit +?`)
-  const findPathStates = database.prepare<[], PathStateRecord>(
-    'select ip, route, state, saved_at as savedAt from path_states',
-  )
+  const findPathStates = database.prepare<[], PathStateRecord>(`
+    select ip, route, state, saved_at as savedAt from path_states`)
   return {
     ipRecords: () => findIps.all().map((row) => ({ ...row, pausedAt: JSON.parse(row.pausedAt) as number[] })),
     /** Newest first. */
@@ -114,9 +113,8 @@ function createAuditWriter(database: Database): (entry: AuditRecord) => void {
 /** The caps of a day that has begun; never below what is granted. */
 function createCapWriter(database: Database): (ip: string, caps: NonNullable<IpChange['caps']>) => void {
   const findIsps = oneColumn(database)<[string, string], string>('select isp from warmup_days where ip = ? and day = ?')
-  const setCap = database.prepare<[number, string, string, string]>(
-    'update warmup_days set cap = max(granted, ?) where ip = ? and day = ? and isp = ?',
-  )
+  const setCap = database.prepare<[number, string, string, string]>(`
+    update warmup_days set cap = max(granted, ?) where ip = ? and day = ? and isp = ?`)
   return (ip, caps) => {
     for (const isp of findIsps.all(ip, caps.day)) {
       setCap.run(isp === TOGETHER ? caps.cap : providerCap(caps, isp), ip, caps.day, isp)

@@ -22,9 +22,8 @@ const FORGOTTEN_AT_ONCE = 10
 
 export function createTlsReads(database: Database) {
   const find = database.prepare<[string], PolicyRow>(`select ${COLUMNS} from sts_policies where domain = ?`)
-  const findOld = database.prepare<[number, number], PolicyRow>(
-    `select ${COLUMNS} from sts_policies where fetched_at < ? order by fetched_at limit +?`,
-  )
+  const findOld = database.prepare<[number, number], PolicyRow>(`
+    select ${COLUMNS} from sts_policies where fetched_at < ? order by fetched_at limit +?`)
   const findResults = database.prepare<[string], ResultRow>(`
     select day, domain, policy_type as policyType, policy, host, ip, result, count
     from tls_results
@@ -64,17 +63,15 @@ export function createTlsWrites(database: Database) {
     delete from sts_policies
     where domain in (select domain from sts_policies where expires_at < ? order by expires_at limit +?)`)
   const forgetOver = database.prepare<[number]>('delete from plain_memories where until_at <= ?')
-  const findMemories = database.prepare<[number], PlainMemory>(
-    'select ip, host, until_at as until, reason from plain_memories where until_at > ? order by until_at',
-  )
+  const findMemories = database.prepare<[number], PlainMemory>(`
+    select ip, host, until_at as until, reason from plain_memories where until_at > ? order by until_at`)
   const keepMemory = database.prepare(`
     insert into plain_memories (ip, host, until_at, reason)
     values (@ip, @host, @until, @reason)
     on conflict do update set until_at = excluded.until_at, reason = excluded.reason`)
   const forgetMemory = database.prepare<[string, string]>('delete from plain_memories where ip = ? and host = ?')
-  const noteReport = database.prepare<[string, string]>(
-    'insert into tls_reports (day, domain) values (?, ?) on conflict do nothing',
-  )
+  const noteReport = database.prepare<[string, string]>(`
+    insert into tls_reports (day, domain) values (?, ?) on conflict do nothing`)
 
   return {
     /** Takes the place of an earlier one; some of those that are over by then go. */

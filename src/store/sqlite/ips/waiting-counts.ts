@@ -26,9 +26,8 @@ const MOST_SUMS = 250
 export function createCountKeeper(database: Database): (counts: VerbCounts, now: number) => void {
   const keep = database.prepare<[string]>('insert into waiting_counts (counts) values (?)')
   const findFirst = database.prepare<[], number>('select min(waiting_seq) from waiting_counts').pluck()
-  const findDay = database.prepare<[string, string, string], number>(
-    'select 1 from warmup_days where ip = ? and day = ? and isp = +?',
-  )
+  const findDay = database.prepare<[string, string, string], number>(`
+    select 1 from warmup_days where ip = ? and day = ? and isp = +?`)
   const addSome = createAddWaitingCounts(database)
   return ({ hours, sent, ...counts }, now) => {
     const days = counts.days.filter(({ ip, day }) => findDay.get(ip, utcDay(day * DAY), TOGETHER) !== undefined)
@@ -41,9 +40,8 @@ export function createCountKeeper(database: Database): (counts: VerbCounts, now:
 
 /** Adds the oldest of what waits, of one verb at least; returns of how many verbs there is more. */
 export function createAddWaitingCounts(database: Database): () => number {
-  const find = database.prepare<[number], { seq: number; counts: string }>(
-    'select waiting_seq as seq, counts from waiting_counts order by waiting_seq limit +?',
-  )
+  const find = database.prepare<[number], { seq: number; counts: string }>(`
+    select waiting_seq as seq, counts from waiting_counts order by waiting_seq limit +?`)
   const findLast = database.prepare<[], number | null>('select max(waiting_seq) from waiting_counts').pluck()
   const remove = database.prepare<[number]>('delete from waiting_counts where waiting_seq <= ?')
   const writeIpSums = createIpSumsWriter(database)

@@ -14,20 +14,8 @@ import {
 } from '../messages/message-views.ts'
 import { createFindTrackingHost } from '../domains/domain-rows.ts'
 import { getNamed, storedIdentifier } from '../engine/stored-identifier.ts'
-import type { MessageState } from '../../../mail/message.ts'
+import { MESSAGE_STATES, type MessageState } from '../../../mail/message.ts'
 import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
-
-const NO_STATES: Readonly<Record<MessageState, number>> = {
-  scheduled: 0,
-  queued: 0,
-  sending: 0,
-  deferred: 0,
-  delivered: 0,
-  bounced: 0,
-  expired: 0,
-  canceled: 0,
-  suppressed: 0,
-}
 
 export function createMessageReads(database: Database) {
   const findMessage = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = ?'))
@@ -67,14 +55,10 @@ export function createMessageReads(database: Database) {
     messageEvents(id) {
       const row = getNamed(findSeq, 'msg', id)
       if (row === undefined) return null
-      return findEvents
-        .all(row.seq)
-        .map((event) => ({
-          id: identifierFromBytes('evt', event.id),
-          kind: event.kind,
-          at: event.at,
-          data: event.body === null ? {} : (JSON.parse(event.body) as Pick<TimelineEvent, 'data'>).data,
-        }))
+      return findEvents.all(row.seq).map(({ id, body, ...event }) => {
+        const { data } = body === null ? { data: {} } : (JSON.parse(body) as Pick<TimelineEvent, 'data'>)
+        return { ...event, id: identifierFromBytes('evt', id), data }
+      })
     },
     transcripts(id) {
       const row = getNamed(findSeq, 'msg', id)
@@ -175,7 +159,8 @@ export function createLookupBatch(database: Database): Verb<'lookupBatch'> {
   return (id, now) => {
     const batch = getNamed(findBatch, 'bat', id)
     if (batch === undefined) return null
-    const view = { id, accepted: 0, states: { ...NO_STATES }, opened: 0, clicked: 0, complained: 0 }
+    const states = Object.fromEntries(MESSAGE_STATES.map((state) => [state, 0])) as Record<MessageState, number>
+    const view = { id, accepted: 0, states, opened: 0, clicked: 0, complained: 0 }
     for (const row of findMessages.iterate(batch.contentId)) {
       view.accepted += 1
       view.states[stateOf(row, now)] += 1

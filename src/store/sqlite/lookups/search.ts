@@ -5,7 +5,7 @@
  */
 import type { Database } from 'better-sqlite3'
 import { HOUR } from '../../../base/clock.ts'
-import { identifierToBytes } from '../../../base/identifier.ts'
+import { getNamed } from '../engine/stored-identifier.ts'
 import type { SearchMessagesRequest } from '../../records/lookup-records.ts'
 import { createWalk, type RunWalk } from '../engine/pages.ts'
 import { comparableAddress } from '../engine/stored-address.ts'
@@ -70,14 +70,9 @@ const CONDITION = `
     select ip from attempts where message_seq = walked.seq and ip is not null order by at desc limit 1))`
 
 export function createSearchMessages(database: Database): Verb<'searchMessages'> {
-  const walkOf = (source: string): RunWalk => createWalk(database, { source, condition: CONDITION })
-  const walks: Record<keyof typeof SOURCES, RunWalk> = {
-    recipient: walkOf(SOURCES.recipient),
-    batch: walkOf(SOURCES.batch),
-    tag: walkOf(SOURCES.tag),
-    from: walkOf(SOURCES.from),
-    none: walkOf(SOURCES.none),
-  }
+  const walks = Object.fromEntries(
+    Object.entries(SOURCES).map(([lead, source]) => [lead, createWalk(database, { source, condition: CONDITION })]),
+  ) as Record<keyof typeof SOURCES, RunWalk>
   const findBatch = database.prepare<[Buffer], number>('select content_id from batches where id = ?').pluck()
   const findRange = createRangeFinder(database)
   const findMessage = database.prepare<[number], MessageRow>(messageQuery('messages.seq = ?'))
@@ -85,7 +80,7 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
   return (request) => {
     const { state, isp, ip, since, until, now } = request
     const range = findRange(request)
-    const batchContent = request.batchId === null ? null : contentOfBatch(findBatch, request.batchId)
+    const batchContent = request.batchId === null ? null : getNamed(findBatch, 'bat', request.batchId)
     if (range === undefined || batchContent === undefined) return { messages: [], next: null }
     const parameters = {
       ...range,
@@ -114,12 +109,6 @@ function leadOf({ recipient, batchId, tag, from }: SearchMessagesRequest): keyof
   return from === null ? 'none' : 'from'
 }
 
-/** Undefined for a batch that is not there. */
-function contentOfBatch(find: { get(id: Buffer): number | undefined }, batchId: string): number | undefined {
-  const id = identifierToBytes('bat', batchId)
-  return id === undefined ? undefined : find.get(id)
-}
-
 /** Where the rows of a search can lie: between the two numbers, both excluded; contents both included. */
 interface SearchRange {
   floor: number
@@ -130,12 +119,10 @@ interface SearchRange {
 
 /** Undefined when no row can be meant. */
 function createRangeFinder(database: Database): (request: SearchMessagesRequest) => SearchRange | undefined {
-  const findLast = database.prepare<[number], { seq: number; contentId: number }>(
-    'select seq, content_id as contentId from messages where seq < ? order by seq desc limit 1',
-  )
-  const findNext = database.prepare<[number], { seq: number; contentId: number; createdAt: number }>(
-    'select seq, content_id as contentId, created_at as createdAt from messages where seq >= ? order by seq limit 1',
-  )
+  const findLast = database.prepare<[number], { seq: number; contentId: number }>(`
+    select seq, content_id as contentId from messages where seq < ? order by seq desc limit 1`)
+  const findNext = database.prepare<[number], { seq: number; contentId: number; createdAt: number }>(`
+    select seq, content_id as contentId, created_at as createdAt from messages where seq >= ? order by seq limit 1`)
   /** The first of the rows from which on all were accepted after this time, as far as the clock ran forward. */
   const firstAfter = (time: number, end: number): number => {
     let low = 0

@@ -33,9 +33,8 @@ export function createContentWriter(database: Database): (content: PackedContent
       unsubscribe_url, tags, metadata, headers, addressees)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
   const addPart = database.prepare<[number, Uint8Array]>('insert into content_parts (part_key, bytes) values (?, ?)')
-  const addTag = database.prepare<[string, string, number]>(
-    'insert into content_tags (key, value, content_id) values (?, ?, ?)',
-  )
+  const addTag = database.prepare<[string, string, number]>(`
+    insert into content_tags (key, value, content_id) values (?, ?, ?)`)
 
   return (row, { isTest, sendAt, retryOf }) => {
     const { lastInsertRowid } = addContent.run(
@@ -80,9 +79,8 @@ export function createContentReader(database: Database): (contentId: number) => 
       metadata, headers, addressees
     from contents
     where content_id = ?`)
-  const findParts = oneColumn(database)<[number, number], Buffer>(
-    'select bytes from content_parts where part_key between ? and ? order by part_key',
-  )
+  const findParts = oneColumn(database)<[number, number], Buffer>(`
+    select bytes from content_parts where part_key between ? and ? order by part_key`)
 
   return (contentId) => {
     const row = findContent.get(contentId)
@@ -114,12 +112,10 @@ export function createContentReader(database: Database): (contentId: number) => 
 
 /** Reads only what has links in it; both bodies are the first of their parts. */
 export function createLinkHtmlReader(database: Database): Verb<'linkHtml'> {
-  const findSizes = database.prepare<[number], { htmlBytes: number | null; rawBytes: number | null }>(
-    'select html_bytes as htmlBytes, raw_bytes as rawBytes from contents where content_id = ?',
-  )
-  const findParts = oneColumn(database)<[number, number], Buffer>(
-    'select bytes from content_parts where part_key between ? and ? order by part_key',
-  )
+  const findSizes = database.prepare<[number], { htmlBytes: number | null; rawBytes: number | null }>(`
+    select html_bytes as htmlBytes, raw_bytes as rawBytes from contents where content_id = ?`)
+  const findParts = oneColumn(database)<[number, number], Buffer>(`
+    select bytes from content_parts where part_key between ? and ? order by part_key`)
   return (contentId) => {
     const row = findSizes.get(contentId)
     if (row === undefined) return null

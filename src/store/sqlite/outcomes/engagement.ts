@@ -12,7 +12,7 @@ import { createEventRecorder, type RecordedEvent } from '../events/record-events
 import { storedIdentifier } from '../engine/stored-identifier.ts'
 import { oneColumn } from '../engine/statements.ts'
 import { isSimulated } from '../../../mail/simulator.ts'
-import { createSuppressionWriter } from '../suppressions/suppressions.ts'
+import { createRecipientSuppression } from '../suppressions/suppressions.ts'
 import type { Verb } from '../engine/verb-types.ts'
 
 interface MessageRow {
@@ -80,9 +80,8 @@ function createSightings(database: Database) {
     values (?, ?, ?, ?, ?, 1, ?, ?)
     on conflict do update set hits = hits + 1
     returning hits`)
-  const findOpen = oneColumn(database)<[number], number>(
-    `select 1 from engagement where message_seq = ? and kind = 'open' and link = 0 and machine = 0`,
-  )
+  const findOpen = oneColumn(database)<[number], number>(`
+    select 1 from engagement where message_seq = ? and kind = 'open' and link = 0 and machine = 0`)
   return {
     hasOpened: (messageKey: number): boolean => findOpen.get(messageKey) !== undefined,
     /** Whether it is the first of its kind. */
@@ -171,10 +170,9 @@ export function createRecordUnsubscribe(database: Database): Verb<'recordUnsubsc
     from traces
     cross join contents on contents.content_id = traces.content_id
     where traces.id = ?`)
-  const addReport = database.prepare<[number, number]>(
-    `insert into reports (message_seq, kind, at) values (?, 'unsubscribe', ?) on conflict do nothing`,
-  )
-  const addSuppression = createSuppressionWriter(database)
+  const addReport = database.prepare<[number, number]>(`
+    insert into reports (message_seq, kind, at) values (?, 'unsubscribe', ?) on conflict do nothing`)
+  const suppress = createRecipientSuppression(database)
   const events = createEventRecorder(database)
 
   return ({ messageId, now }) => {
@@ -183,16 +181,7 @@ export function createRecordUnsubscribe(database: Database): Verb<'recordUnsubsc
     if (message === undefined || message.list === null) return { kind: 'unknown' }
     const { seq: messageKey, recipient, recipientDomain, list, isTest } = message
     const isSuppressed =
-      !isSimulated(recipientDomain) &&
-      addSuppression({
-        id: newIdentifier('sup', now),
-        email: recipient,
-        reason: 'unsubscribe',
-        scope: list,
-        isTest: isTest === 1,
-        messageId,
-        createdAt: now,
-      })
+      !isSimulated(recipientDomain) && suppress({ id: messageId, recipient, isTest }, 'unsubscribe', list, now)
     const isFirst = messageKey !== null && addReport.run(messageKey, now).changes === 1
     if (!isFirst && !isSuppressed) return { kind: 'repeated' }
     const data = unsubscribedData(messageId, recipient, list)

@@ -19,7 +19,7 @@ import { createAttemptWriter } from '../messages/attempt-rows.ts'
 import { createBounceWriter } from '../events/record-events.ts'
 import { createOutcomeStatistics } from '../ips/ip-statistics.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
-import { createSuppressionWriter } from '../suppressions/suppressions.ts'
+import { createRecipientSuppression } from '../suppressions/suppressions.ts'
 import type { Verb } from '../engine/verb-types.ts'
 
 interface HeldRow {
@@ -80,9 +80,8 @@ const MOST_TRANSCRIPT_BYTES = 16 * 1_024
 const MOST_BYTES_PER_UNIT = 3
 
 function createTranscriptWriter(database: Database): (record: OutcomeRecord) => void {
-  const add = database.prepare<[number, number, string, string]>(
-    'insert into transcripts (message_seq, at, result, dialogue) values (?, ?, ?, ?)',
-  )
+  const add = database.prepare<[number, number, string, string]>(`
+    insert into transcripts (message_seq, at, result, dialogue) values (?, ?, ?, ?)`)
   return ({ key, attempt, transcript }) => {
     if (transcript !== null) add.run(key, attempt.at, attempt.result, boundedText(transcript, MOST_TRANSCRIPT_BYTES))
   }
@@ -103,19 +102,10 @@ function createOutcomeSuppression(database: Database): (key: number, now: number
     from messages
     cross join contents on contents.content_id = messages.content_id
     where messages.seq = +?`)
-  const add = createSuppressionWriter(database)
+  const suppress = createRecipientSuppression(database)
   return (key, now) => {
     const row = find.get(key)
-    if (row === undefined) return
-    add({
-      id: newIdentifier('sup', now),
-      email: row.recipient,
-      reason: 'hard_bounce',
-      scope: 'all',
-      isTest: row.isTest === 1,
-      messageId: identifierFromBytes('msg', row.id),
-      createdAt: now,
-    })
+    if (row !== undefined) suppress({ ...row, id: identifierFromBytes('msg', row.id) }, 'hard_bounce', 'all', now)
   }
 }
 

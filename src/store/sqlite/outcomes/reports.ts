@@ -21,7 +21,7 @@ import type { ReportedFact, UnmatchedReport } from '../../records/report-records
 import type { SuppressionReason } from '../../records/suppression-records.ts'
 import { createBounceWriter, createEventRecorder } from '../events/record-events.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
-import { createSuppressionWriter } from '../suppressions/suppressions.ts'
+import { createRecipientSuppression } from '../suppressions/suppressions.ts'
 import { oneColumn } from '../engine/statements.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
@@ -56,10 +56,9 @@ export function createRecordReport(database: Database): Verb<'recordReport'> {
     from messages
     cross join contents on contents.content_id = messages.content_id
     where messages.id = ?`)
-  const addReport = database.prepare<[number, string, number]>(
-    'insert into reports (message_seq, kind, at) values (?, ?, ?) on conflict do nothing',
-  )
-  const suppress = createSuppressionWriter(database)
+  const addReport = database.prepare<[number, string, number]>(`
+    insert into reports (message_seq, kind, at) values (?, ?, ?) on conflict do nothing`)
+  const suppress = createRecipientSuppression(database)
   const events = createEventRecorder(database)
   const count = createReportCounter(database)
   const apply = createFactWriter(database)
@@ -77,17 +76,7 @@ export function createRecordReport(database: Database): Verb<'recordReport'> {
     count(fact, row, now)
     const isSimulatedRow = isSimulated(row.recipientDomain)
     const isSuppressed =
-      suppression !== null &&
-      !isSimulatedRow &&
-      suppress({
-        id: newIdentifier('sup', now),
-        email: row.recipient,
-        reason: suppression,
-        scope: 'all',
-        isTest: row.isTest === 1,
-        messageId,
-        createdAt: now,
-      })
+      suppression !== null && !isSimulatedRow && suppress({ ...row, id: messageId }, suppression, 'all', now)
     return { kind: 'recorded', isp: row.isp, isSimulated: isSimulatedRow, isSuppressed }
   }
 }
@@ -113,9 +102,8 @@ function createFactWriter(database: Database) {
   // When it was delivered stays known: that is `final_at`; when the late bounce came is `bounces.at`.
   const end = database.prepare<[number]>(`update messages set state = 'bounced' where seq = ?`)
   const markLate = database.prepare<[number, number]>('update bounces set late = 1, at = ? where message_seq = ?')
-  const addComplaint = database.prepare<[number, number, string]>(
-    'insert into complaints (message_seq, at, feedback_type) values (?, ?, ?) on conflict do nothing',
-  )
+  const addComplaint = database.prepare<[number, number, string]>(`
+    insert into complaints (message_seq, at, feedback_type) values (?, ?, ?) on conflict do nothing`)
   const addBounce = createBounceWriter(database)
   const isSecond = createEarlierBounceCheck(database)
 
@@ -208,9 +196,8 @@ export function createUnmatchedReportWrites(database: Database) {
   const add = database.prepare<[number, string, string, string, string, Uint8Array]>(`
     insert into unmatched_reports (at, kind, sender, recipient, remote_address, bytes)
     values (?, ?, ?, ?, ?, ?)`)
-  const dropOldest = database.prepare<[number]>(
-    'delete from unmatched_reports where unmatched_seq <= (select max(unmatched_seq) from unmatched_reports) - ?',
-  )
+  const dropOldest = database.prepare<[number]>(`
+    delete from unmatched_reports where unmatched_seq <= (select max(unmatched_seq) from unmatched_reports) - ?`)
   const forget = database.prepare<[number]>('delete from unmatched_reports where at < ?')
   return {
     keepUnmatchedReport({ at, kind, sender, recipient, remoteAddress, bytes }) {

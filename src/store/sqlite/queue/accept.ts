@@ -127,9 +127,8 @@ function createRoads(database: Database): (request: PackedRequest) => (message: 
 }
 
 function createBatchWriter(database: Database): (contentId: number, request: PackedRequest) => void {
-  const add = database.prepare<[number, Buffer, Buffer | null, number, number]>(
-    'insert into batches (content_id, id, api_key_id, created_at, rejected) values (?, ?, ?, ?, ?)',
-  )
+  const add = database.prepare<[number, Buffer, Buffer | null, number, number]>(`
+    insert into batches (content_id, id, api_key_id, created_at, rejected) values (?, ?, ?, ?, ?)`)
   return (contentId, { batch, apiKeyId, now }) => {
     if (batch === null) return
     const owner = apiKeyId === null ? null : storedIdentifier('key', apiKeyId)
@@ -156,9 +155,8 @@ function createMessageWriter(database: Database): (message: NewMessage, row: Row
       (id, state, pool_id, route_id, lane_id, content_id, recipient, recipient_domain, next_at, expires_at, created_at,
       final_at)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
-  const addData = database.prepare<[number, string | null, string | null, number | null]>(
-    'insert into message_data (message_seq, to_name, variables, pool_id) values (?, ?, ?, ?)',
-  )
+  const addData = database.prepare<[number, string | null, string | null, number | null]>(`
+    insert into message_data (message_seq, to_name, variables, pool_id) values (?, ?, ?, ?)`)
   return (message, { contentId, laneId, road, recipient, dueAt, now, reason }) => {
     const { lastInsertRowid } = add.run(
       storedIdentifier('msg', message.id),

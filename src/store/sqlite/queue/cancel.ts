@@ -30,17 +30,14 @@ export interface CanceledRow {
 
 /** Ends waiting messages as canceled, with their events. */
 export function createCanceling(database: Database): (rows: readonly CanceledRow[], now: number) => void {
-  const cancel = database.prepare<[number, number]>(
-    `update messages set state = 'canceled', final_at = ? where seq = ?`,
-  )
+  const cancel = database.prepare<[number, number]>(`
+    update messages set state = 'canceled', final_at = ? where seq = ?`)
   const events = createEventRecorder(database)
   return (rows, now) => {
     if (rows.length === 0) return
     for (const { seq } of rows) cancel.run(now, seq)
-    events.record(
-      rows.map((row) => canceledEvent(row, now)),
-      now,
-    )
+    const happened = rows.map((row) => canceledEvent(row, now))
+    events.record(happened, now)
   }
 }
 
@@ -53,17 +50,15 @@ export function createCustomerActions(database: Database) {
   const find = createMessageFinder(database)
   const cancel = createCanceling(database)
   const findContent = database.prepare<[Buffer], number>('select content_id from batches where id = ?').pluck()
-  const findMessages = database.prepare<[number], CanceledRow & { state: string }>(
-    'select seq, id, recipient, state from messages where content_id = ?',
-  )
+  const findMessages = database.prepare<[number], CanceledRow & { state: string }>(`
+    select seq, id, recipient, state from messages where content_id = ?`)
   const findRoute = oneColumn(database)<[number], string>(`
     select routes.name
     from messages
     cross join routes on routes.route_id = messages.route_id
     where messages.seq = ?`)
-  const advance = database.prepare<[number, number]>(
-    'update messages set next_at = ?, waiting_for = null where seq = ?',
-  )
+  const advance = database.prepare<[number, number]>(`
+    update messages set next_at = ?, waiting_for = null where seq = ?`)
 
   return {
     cancelMessage(id, now) {

@@ -14,7 +14,6 @@ import type { Database } from 'better-sqlite3'
 import { SECOND } from '../../../base/clock.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
-import type { Stream } from '../../../mail/message.ts'
 import { UNROUTED, type QueueKey } from '../../records/queue-records.ts'
 import type { ClaimedMessage, ClaimRequest, ClaimResult } from '../../records/claim-records.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
@@ -59,10 +58,7 @@ const KEY = `
   and lane_id = (select lane_id from lanes where domain = ? and stream = ?) and is_retry = +?`
 
 /** Of both claiming verbs: their claims are counted together. */
-export function createClaiming(database: Database): {
-  claimDue: ReturnType<typeof createClaimDue>
-  claimUnrouted: ReturnType<typeof createClaimUnrouted>
-} {
+export function createClaiming(database: Database) {
   const lease = createLeasing(database)
   return { claimDue: createClaimDue(database, lease), claimUnrouted: createClaimUnrouted(database, lease) }
 }
@@ -127,7 +123,7 @@ function createClaimUnrouted(
   database: Database,
   lease: Leasing,
 ): (request: Lease & { domain: string; limit: number }) => ClaimedMessage[] {
-  const findDue = database.prepare<[string, number, number, number, number], DueRow & UnroutedOrigin>(`
+  const findDue = database.prepare<[string, number, number, number, number], DueRow & Omit<Origin, 'route'>>(`
     select walked.*, pools.name as pool, lanes.domain, lanes.stream, ${IS_LISTED}
     from (
       select ${WALKED_COLUMNS}, pool_id, lane_id
@@ -144,12 +140,6 @@ function createClaimUnrouted(
     const rows = findDue.all(recipientDomain, terms.now, limit + MOST_EXPIRED, terms.now, limit)
     return lease(rows, ({ pool, domain, stream }) => ({ pool, route: UNROUTED, domain, stream }), terms)
   }
-}
-
-interface UnroutedOrigin {
-  pool: string
-  domain: string
-  stream: Stream
 }
 
 type Leasing = <Row extends DueRow>(
@@ -210,9 +200,8 @@ function claimedMessage(row: DueRow, claim: number, { pool, route, domain, strea
 
 /** Ends those of the listed messages that their own list keeps from being sent; returns their rows. */
 function createSuppressedEnder(database: Database): (listed: readonly DueRow[], now: number) => Set<number> {
-  const findContent = database.prepare<[number], { isTest: number; list: string | null }>(
-    'select is_test as isTest, unsubscribe_list as list from contents where content_id = ?',
-  )
+  const findContent = database.prepare<[number], { isTest: number; list: string | null }>(`
+    select is_test as isTest, unsubscribe_list as list from contents where content_id = ?`)
   const check = createSuppressionCheck(database)
   const end = database.prepare<[number, number]>(`update messages set state = 'suppressed', final_at = ? where seq = ?`)
   const endingOf = createSuppressedEnding(database)

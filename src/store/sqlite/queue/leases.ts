@@ -23,15 +23,12 @@ export function createLeaseWrites(database: Database) {
       possible_duplicate = max(possible_duplicate, ?), dot_sent = 0, lease_epoch = null, claim = null,
       lease_until = null
     where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
-  const mark = database.prepare<[number, number, number]>(
-    `update messages set dot_sent = 1 where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`,
-  )
-  const renew = database.prepare<[number, number, number, number]>(
-    `update messages set lease_until = ? where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`,
-  )
-  const raise = oneColumn(database)<[], number>(
-    `update meta set value = value + 1 where name = 'epoch' returning value`,
-  )
+  const mark = database.prepare<[number, number, number]>(`
+    update messages set dot_sent = 1 where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
+  const renew = database.prepare<[number, number, number, number]>(`
+    update messages set lease_until = ? where seq = ? and state = 'sending' and lease_epoch = ? and claim = ?`)
+  const raise = oneColumn(database)<[], number>(`
+    update meta set value = value + 1 where name = 'epoch' returning value`)
   const free = createFreeing(database)
   const releaseDeliveries = database.prepare<[number]>(`
     update webhook_deliveries

@@ -86,9 +86,8 @@ type RowActions = (rows: readonly WaitingRow[], action: QueueAction, facts: { no
 function createRowActions(database: Database): RowActions {
   const names = createQueueNames(database)
   const dueAt = createDueTime(database)
-  const setTime = database.prepare<[number, string | null, number]>(
-    'update messages set next_at = ?, waiting_for = ? where seq = ?',
-  )
+  const setTime = database.prepare<[number, string | null, number]>(`
+    update messages set next_at = ?, waiting_for = ? where seq = ?`)
   const setPool = database.prepare<[number, number]>('update messages set pool_id = ? where seq = ?')
   const cancel = createCanceling(database)
 

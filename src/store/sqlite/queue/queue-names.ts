@@ -7,22 +7,6 @@ import type { Stream } from '../../../mail/message.ts'
 import { type QueueKey, UNROUTED, type QueuedRows, type QueueKeyState } from '../../records/queue-records.ts'
 import { oneColumn } from '../engine/statements.ts'
 
-interface QueueNames {
-  /** The number of this pool, new or known. */
-  poolId(name: string): number
-  /** The number of this pool, or undefined when no message ever used it. */
-  knownPoolId(name: string): number | undefined
-  /** Every pool that a message ever used. */
-  pools(): { poolId: number; name: string }[]
-  /** The number of this sending domain and stream, new or known. */
-  laneId(domain: string, stream: Stream): number
-  /** The number of this route, new or known; UNROUTED is 0. */
-  routeId(name: string): number
-  knownRouteId(name: string): number | undefined
-  /** The key by its numbers, or undefined when no message ever had it. */
-  knownKey(key: QueueKey): NumberedKey | undefined
-}
-
 /** A queue key as the rows have it; `isRetry` is 0 or 1. */
 export interface NumberedKey {
   poolId: number
@@ -31,25 +15,27 @@ export interface NumberedKey {
   isRetry: number
 }
 
-export function createQueueNames(database: Database): QueueNames {
+export function createQueueNames(database: Database) {
   const findPool = database.prepare<[string], number>('select pool_id from pools where name = ?').pluck()
   const addPool = database.prepare<[string]>('insert into pools (name) values (?)')
   const allPools = database.prepare<[], { poolId: number; name: string }>('select pool_id as poolId, name from pools')
-  const findLane = oneColumn(database)<[string, Stream], number>(
-    'select lane_id from lanes where domain = ? and stream = ?',
-  )
+  const findLane = oneColumn(database)<[string, Stream], number>(`
+    select lane_id from lanes where domain = ? and stream = ?`)
   const addLane = database.prepare<[string, Stream]>('insert into lanes (domain, stream) values (?, ?)')
   const findRoute = database.prepare<[string], number>('select route_id from routes where name = ?').pluck()
   const addRoute = database.prepare<[string]>('insert into routes (name) values (?)')
 
   return {
-    poolId: (name) => findPool.get(name) ?? Number(addPool.run(name).lastInsertRowid),
-    knownPoolId: (name) => findPool.get(name),
+    /** The number of a pool, route or lane: new, or known. */
+    poolId: (name: string): number => findPool.get(name) ?? Number(addPool.run(name).lastInsertRowid),
+    /** Every pool that a message ever used. */
     pools: () => allPools.all(),
-    laneId: (domain, stream) => findLane.get(domain, stream) ?? Number(addLane.run(domain, stream).lastInsertRowid),
-    routeId: (name) => findRoute.get(name) ?? Number(addRoute.run(name).lastInsertRowid),
-    knownRouteId: (name) => findRoute.get(name),
-    knownKey({ pool, route, domain, stream, isRetry }) {
+    laneId: (domain: string, stream: Stream): number =>
+      findLane.get(domain, stream) ?? Number(addLane.run(domain, stream).lastInsertRowid),
+    /** UNROUTED is 0. */
+    routeId: (name: string): number => findRoute.get(name) ?? Number(addRoute.run(name).lastInsertRowid),
+    /** The key by its numbers, or undefined when no message ever had it. */
+    knownKey({ pool, route, domain, stream, isRetry }: QueueKey): NumberedKey | undefined {
       const poolId = findPool.get(pool)
       const routeId = findRoute.get(route)
       const laneId = findLane.get(domain, stream)
@@ -59,18 +45,15 @@ export function createQueueNames(database: Database): QueueNames {
   }
 }
 
-export interface QueuedTally {
-  /** Rows of one key, the first of them due at `dueAt`. */
-  add(key: QueueKey, recipientDomain: string, dueAt: number): void
-  result(): QueuedRows
-}
+export type QueuedTally = ReturnType<typeof createQueuedTally>
 
 /** What a verb brought into the queue, added up by queue key for the scheduler's directory. */
-export function createQueuedTally(): QueuedTally {
+export function createQueuedTally() {
   const keys = new Map<string, QueueKeyState>()
   const unroutedDomains = new Set<string>()
   return {
-    add({ pool, route, domain, stream, isRetry }, recipientDomain, dueAt) {
+    /** Rows of one key, the first of them due at `dueAt`. */
+    add({ pool, route, domain, stream, isRetry }: QueueKey, recipientDomain: string, dueAt: number): void {
       const name = `${pool}\0${route}\0${domain}\0${stream}\0${isRetry}`
       const known = keys.get(name)
       if (known === undefined) {
@@ -81,7 +64,7 @@ export function createQueuedTally(): QueuedTally {
       }
       if (route === UNROUTED) unroutedDomains.add(recipientDomain)
     },
-    result: () => ({ keys: [...keys.values()], unroutedDomains: [...unroutedDomains] }),
+    result: (): QueuedRows => ({ keys: [...keys.values()], unroutedDomains: [...unroutedDomains] }),
   }
 }
 

@@ -26,9 +26,8 @@ export function createMoveOrphans(database: Database): (known: string[], target:
     set pool_id = ?
     where seq in (select seq from messages where state = 'waiting' and pool_id = ? limit +?)`)
   // The bound on lease_until is what lets the partial index answer.
-  const moveLeased = database.prepare<[number, number]>(
-    `update messages set pool_id = ? where state = 'sending' and lease_until > 0 and pool_id = ?`,
-  )
+  const moveLeased = database.prepare<[number, number]>(`
+    update messages set pool_id = ? where state = 'sending' and lease_until > 0 and pool_id = ?`)
   return (known, target) => {
     const kept = [...known, target, CAPTURE_POOL]
     const moved: MovedPart['moved'] = []
@@ -73,9 +72,8 @@ const MOST_COUNTED = 10_000
 
 /** How many rows wait, lane by lane, in parts. */
 export function createCountWaiting(database: Database): (after: WalkPosition | null) => WaitingCount {
-  const findLanes = oneColumn(database)<[number], number>(
-    'select lane_id from lanes where lane_id >= ? order by lane_id',
-  )
+  const findLanes = oneColumn(database)<[number], number>(`
+    select lane_id from lanes where lane_id >= ? order by lane_id`)
   const count = database.prepare<[number, number, number], { found: number; last: number | null }>(`
     select count(*) as found, max(seq) as last
     from (
@@ -95,8 +93,7 @@ export function createCountWaiting(database: Database): (after: WalkPosition | n
 }
 
 export function createCountSending(database: Database): () => number {
-  const count = oneColumn(database)<[], number>(
-    `select count(*) from messages where state = 'sending' and lease_until > 0`,
-  )
+  const count = oneColumn(database)<[], number>(`
+    select count(*) from messages where state = 'sending' and lease_until > 0`)
   return () => count.get() ?? 0
 }

@@ -67,9 +67,8 @@ export function createAssignRoutes(database: Database): (assignments: readonly R
 /** Keeps what was found out about a domain; returns the number of its route. */
 function createRouteMemory(database: Database): (assignment: RouteAssignment) => number {
   const names = createQueueNames(database)
-  const setIsp = database.prepare<[string, number, string]>(
-    'update routes set isp = ? where route_id = ? and isp is not ?',
-  )
+  const setIsp = database.prepare<[string, number, string]>(`
+    update routes set isp = ? where route_id = ? and isp is not ?`)
   const keep = database.prepare<[string, number]>(`
     insert into domain_routes (domain, route_id)
     values (?, ?)

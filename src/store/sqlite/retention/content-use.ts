@@ -45,9 +45,8 @@ export function createBytesRemoval(database: Database): (contentId: number) => n
 /** Deletes what a content is found by; its own list of tags is the caller's. Returns how many rows there were. */
 export function createTagsRemoval(database: Database): (contentId: number) => number {
   const find = database.prepare<[number], string | null>('select tags from contents where content_id = ?').pluck()
-  const remove = database.prepare<[string, string, number]>(
-    'delete from content_tags where key = ? and value = ? and content_id = ?',
-  )
+  const remove = database.prepare<[string, string, number]>(`
+    delete from content_tags where key = ? and value = ? and content_id = ?`)
   return (contentId) => {
     const tags = Object.entries(recordFrom<string>(find.get(contentId) ?? null))
     return tags.reduce((sum, [key, value]) => sum + remove.run(key, value, contentId).changes, 0)

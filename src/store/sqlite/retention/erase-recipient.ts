@@ -80,9 +80,8 @@ function createMessageErasure(database: Database): (row: FoundRow) => void {
     where content_id = ?`)
   const removeLinks = database.prepare<[number]>('delete from kept_links where content_id = ?')
   // Not all are counted: a batch has thousands.
-  const isShared = oneColumn(database)<[number], number>(
-    'select count(*) > 1 from (select 1 from messages where content_id = ? limit 2)',
-  )
+  const isShared = oneColumn(database)<[number], number>(`
+    select count(*) > 1 from (select 1 from messages where content_id = ? limit 2)`)
   const removeTags = createTagsRemoval(database)
   const removeBytes = createBytesRemoval(database)
 
@@ -94,11 +93,7 @@ function createMessageErasure(database: Database): (row: FoundRow) => void {
       removeLinks.run(contentId)
       removeBytes(contentId)
     }
-    const parameters: Record<string, string | number> = { seq, contentId, address: recipient, erased: ERASED }
-    for (const statement of replaced) {
-      const used = Object.entries(parameters).filter(([name]) => statement.source.includes(`@${name}`))
-      statement.run(Object.fromEntries(used))
-    }
+    for (const statement of replaced) statement.run({ seq, contentId, address: recipient, erased: ERASED })
   }
 }
 

@@ -18,9 +18,8 @@ interface ContentFacts {
 }
 
 export function createOverdueContents(database: Database): Verb<'overdueContents'> {
-  const findPart = oneColumn(database)<[number], number>(
-    'select part_key from content_parts where part_key >= ? order by part_key limit 1',
-  )
+  const findPart = oneColumn(database)<[number], number>(`
+    select part_key from content_parts where part_key >= ? order by part_key limit 1`)
   const findFacts = database.prepare<[number], ContentFacts>(`
     select has_variables as hasVariables, tracks_clicks as tracksClicks from contents where content_id = ?`)
   const useOf = createContentUse(database)
@@ -46,9 +45,8 @@ export function createOverdueContents(database: Database): Verb<'overdueContents
 
 /** Those that no time is left for are the caller's to give again. */
 export function createForgetContents(database: Database): Verb<'forgetContents'> {
-  const keepLinks = database.prepare<[number, string]>(
-    'insert into kept_links (content_id, links) values (?, ?) on conflict do nothing',
-  )
+  const keepLinks = database.prepare<[number, string]>(`
+    insert into kept_links (content_id, links) values (?, ?) on conflict do nothing`)
   const useOf = createContentUse(database)
   const removeBytes = createBytesRemoval(database)
   return ({ before, contents }) => {
@@ -96,13 +94,11 @@ export function createForgetTranscripts(database: Database): Verb<'forgetTranscr
 
 /** Targets of contents whose messages are still there: a click on them is answered 410 from then on. */
 export function createForgetLinks(database: Database): Verb<'forgetLinks'> {
-  const findNext = oneColumn(database)<[number], number>(
-    'select content_id from kept_links where content_id > ? order by content_id limit 1',
-  )
+  const findNext = oneColumn(database)<[number], number>(`
+    select content_id from kept_links where content_id > ? order by content_id limit 1`)
   const remove = database.prepare<[number]>('delete from kept_links where content_id = ?')
-  const findUsed = oneColumn(database)<[number], number | null>(
-    'select min(content_id) from messages where content_id > ?',
-  )
+  const findUsed = oneColumn(database)<[number], number | null>(`
+    select min(content_id) from messages where content_id > ?`)
   const useOf = createContentUse(database)
   return ({ before, after, limit }) => {
     const slice = createSlice(limit)

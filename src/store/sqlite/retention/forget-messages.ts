@@ -45,9 +45,8 @@ export function createForgetMessages(database: Database): Verb<'forgetMessages'>
     order by seq
     limit 1`)
   const findNewest = database.prepare<[], number | null>('select max(seq) from messages').pluck()
-  const hasBytes = oneColumn(database)<[number, number], 1>(
-    'select 1 from content_parts where part_key between ? and ? limit 1',
-  )
+  const hasBytes = oneColumn(database)<[number, number], 1>(`
+    select 1 from content_parts where part_key between ? and ? limit 1`)
   const removeRow = database.prepare<[number]>('delete from messages where seq = ?')
   const removals = ABOUT_A_MESSAGE.map((table) =>
     database.prepare<[number]>(`delete from ${table} where message_seq = ?`),
@@ -108,26 +107,20 @@ function createTraceWriter(database: Database): (row: OldRow) => void {
   }
 }
 
-interface EventRemoval {
-  /** Whether all events of this message may go. */
-  mayGo(messageSeq: number): boolean
-  /** Returns how many rows went. */
-  remove(messageSeq: number): number
-}
-
 /**
  * Events of a message, or of none, go together with their webhook deliveries, when none of these waits or is a dead
  * letter: those have times of their own. The newest event stays, so that followers of the stream never meet its number
  * again.
  */
-function createEventRemoval(database: Database): EventRemoval {
-  const findEvents = oneColumn(database)<[number], number>(
-    'select event_seq from events where message_seq = ? order by event_seq',
-  )
+function createEventRemoval(database: Database) {
+  const findEvents = oneColumn(database)<[number], number>(`
+    select event_seq from events where message_seq = ? order by event_seq`)
   const one = createOneEventRemoval(database)
   return {
-    mayGo: (messageSeq) => findEvents.all(messageSeq).every(one.mayGo),
-    remove: (messageSeq) => findEvents.all(messageSeq).reduce((sum, event) => sum + one.remove(event), 0),
+    mayGo: (messageSeq: number): boolean => findEvents.all(messageSeq).every(one.mayGo),
+    /** Returns how many rows went. */
+    remove: (messageSeq: number): number =>
+      findEvents.all(messageSeq).reduce((sum, event) => sum + one.remove(event), 0),
   }
 }
 
@@ -135,9 +128,8 @@ function createOneEventRemoval(database: Database) {
   const findNewest = database.prepare<[], number | null>('select max(event_seq) from events').pluck()
   const findHolder = oneColumn(database)<[number], 1>(`
     select 1 from webhook_deliveries where event_seq = ? and state in ('pending', 'failed') limit 1`)
-  const findDeliveries = oneColumn(database)<[number], number>(
-    'select delivery_seq from webhook_deliveries where event_seq = ?',
-  )
+  const findDeliveries = oneColumn(database)<[number], number>(`
+    select delivery_seq from webhook_deliveries where event_seq = ?`)
   const removeAttempts = database.prepare<[number]>('delete from webhook_attempts where delivery_seq = ?')
   const removeDelivery = database.prepare<[number]>('delete from webhook_deliveries where delivery_seq = ?')
   const removeEvent = database.prepare<[number]>('delete from events where event_seq = ?')

@@ -128,9 +128,8 @@ function estimate({ first, last }: Span, find: Statement<[number, number], Place
 
 /** Bytes in use at the first look on a day. */
 export function createNoteDatabaseSize(database: Database): Verb<'noteDatabaseSize'> {
-  const note = database.prepare<[string, number]>(
-    'insert into database_days (day, bytes) values (?, ?) on conflict do nothing',
-  )
+  const note = database.prepare<[string, number]>(`
+    insert into database_days (day, bytes) values (?, ?) on conflict do nothing`)
   const forget = database.prepare<[string]>(`delete from database_days where day < date(?, '-400 days')`)
   return (day, bytes) => {
     if (note.run(day, bytes).changes > 0) forget.run(day)
@@ -138,9 +137,8 @@ export function createNoteDatabaseSize(database: Database): Verb<'noteDatabaseSi
 }
 
 function createGrowth(database: Database): () => number | null {
-  const find = database.prepare<[number], { day: string; bytes: number }>(
-    'select day, bytes from database_days order by day desc limit ?',
-  )
+  const find = database.prepare<[number], { day: string; bytes: number }>(`
+    select day, bytes from database_days order by day desc limit ?`)
   return () => {
     const days = find.all(DAYS_OF_GROWTH + 1)
     const [newest, oldest] = [days[0], days.at(-1)]

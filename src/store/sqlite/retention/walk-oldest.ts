@@ -33,19 +33,14 @@ export function walkOldest<Row extends AgedRow>(
   return { removed, next: position }
 }
 
-interface Slice {
-  hasRoom(): boolean
-  /** Rows that were looked at or removed. */
-  note(rows: number): void
-}
-
 /** How much one call of retention does: so many rows at most, and so long: it shares the store with everybody. */
-export function createSlice(mostRows: number): Slice {
+export function createSlice(mostRows: number) {
   const endsAt = performance.now() + MOST_MILLISECONDS
   let left = mostRows
   return {
     hasRoom: () => left > 0 && performance.now() < endsAt,
-    note(rows) {
+    /** Rows that were looked at or removed. */
+    note(rows: number): void {
       left -= rows
     },
   }

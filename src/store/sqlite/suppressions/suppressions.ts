@@ -40,7 +40,7 @@ const SUPPRESSION_COLUMNS = `
   created_at as createdAt`
 
 /** Adds it unless it is there; returns whether it was new. */
-export function createSuppressionWriter(database: Database): (suppression: SuppressionRecord) => boolean {
+function createSuppressionWriter(database: Database): (suppression: SuppressionRecord) => boolean {
   const add = database.prepare(`
     insert into suppressions (id, address, is_test, scope, reason, message_id, created_at)
     values (?, ?, ?, ?, ?, ?, ?)
@@ -59,15 +59,39 @@ export function createSuppressionWriter(database: Database): (suppression: Suppr
   }
 }
 
+interface SuppressedRecipient {
+  id: string
+  recipient: string
+  isTest: number
+}
+
+/** Puts the recipient of a message onto the list of the message's mode; returns whether it was new. */
+export function createRecipientSuppression(database: Database) {
+  const add = createSuppressionWriter(database)
+  return (
+    { id, recipient, isTest }: SuppressedRecipient,
+    reason: SuppressionReason,
+    scope: string,
+    now: number,
+  ): boolean =>
+    add({
+      id: newIdentifier('sup', now),
+      email: recipient,
+      reason,
+      scope,
+      isTest: isTest === 1,
+      messageId: id,
+      createdAt: now,
+    })
+}
+
 export function createSuppressionWrites(database: Database) {
   const add = createSuppressionWriter(database)
-  const find = database.prepare<[string, number, string], SuppressionRow>(
-    `select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ? and scope = ?`,
-  )
+  const find = database.prepare<[string, number, string], SuppressionRow>(`
+    select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ? and scope = ?`)
   // Also an erased one, when its owner gives it again.
-  const remove = database.prepare<[string, string, number, string | null, string | null]>(
-    'delete from suppressions where address in (?, erased_address(?)) and is_test = ? and (? is null or scope = ?)',
-  )
+  const remove = database.prepare<[string, string, number, string | null, string | null]>(`
+    delete from suppressions where address in (?, erased_address(?)) and is_test = ? and (? is null or scope = ?)`)
   return {
     addSuppression(suppression) {
       const isNew = add(suppression)
@@ -94,12 +118,10 @@ export function createListSuppressions(database: Database): Verb<'listSuppressio
       and (@scope is null or walked.scope = @scope)
       and (@since is null or walked.created_at >= @since)`,
   })
-  const find = database.prepare<[number], SuppressionRow>(
-    `select ${SUPPRESSION_COLUMNS} from suppressions where suppression_seq = ?`,
-  )
-  const findOfAddress = database.prepare<[string, number], SuppressionRow>(
-    `select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ?`,
-  )
+  const find = database.prepare<[number], SuppressionRow>(`
+    select ${SUPPRESSION_COLUMNS} from suppressions where suppression_seq = ?`)
+  const findOfAddress = database.prepare<[string, number], SuppressionRow>(`
+    select ${SUPPRESSION_COLUMNS} from suppressions where address = ? and is_test = ?`)
   return ({ isTest, email, reason, scope, since, limit, after }) => {
     const before = positionAfter(after)
     if (email === null) {
@@ -144,13 +166,11 @@ interface SuppressionQuestion {
  * from here: of `scope in (…)` SQLite makes a table of its own at each call.
  */
 export function createSuppressionCheck(database: Database) {
-  const find = database.prepare<[string, number], ListedScope>(
-    'select scope, reason from suppressions where address = +? and is_test = +?',
-  )
+  const find = database.prepare<[string, number], ListedScope>(`
+    select scope, reason from suppressions where address = +? and is_test = +?`)
   const findAnyErased = database.prepare<[], number>(FIND_ERASED).pluck()
-  const findErased = database.prepare<[string, number], ListedScope>(
-    'select scope, reason from suppressions where address = erased_address(+?) and is_test = +?',
-  )
+  const findErased = database.prepare<[string, number], ListedScope>(`
+    select scope, reason from suppressions where address = erased_address(+?) and is_test = +?`)
   return (address: string, { isTest, list }: SuppressionQuestion): SuppressionReason | null => {
     const reasonAmong = (listed: readonly ListedScope[]): SuppressionReason | null =>
       (listed.find(({ scope }) => scope === 'all') ?? listed.find(({ scope }) => scope === list))?.reason ?? null

@@ -63,9 +63,8 @@ export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
     from webhook_deliveries as deliveries
     cross join events on events.event_seq = deliveries.event_seq
     where deliveries.delivery_seq = +?`)
-  const lease = database.prepare<[number, number, number]>(
-    'update webhook_deliveries set next_at = ?, lease_epoch = ? where delivery_seq = ?',
-  )
+  const lease = database.prepare<[number, number, number]>(`
+    update webhook_deliveries set next_at = ?, lease_epoch = ? where delivery_seq = ?`)
 
   const dueOf = (number: number, now: number, most: number): DueRow[] => {
     const live = findDue.all(number, 0, now, most)
@@ -132,12 +131,10 @@ export function createRecordWebhookResults(database: Database): Verb<'recordWebh
 }
 
 function createSettling(database: Database): (result: WebhookResult) => void {
-  const succeed = database.prepare<[number, number]>(
-    `update webhook_deliveries set state = 'succeeded', ended_at = ?, lease_epoch = null where delivery_seq = ?`,
-  )
-  const retry = database.prepare<[number, number]>(
-    'update webhook_deliveries set next_at = ?, attempts = attempts + 1, lease_epoch = null where delivery_seq = ?',
-  )
+  const succeed = database.prepare<[number, number]>(`
+    update webhook_deliveries set state = 'succeeded', ended_at = ?, lease_epoch = null where delivery_seq = ?`)
+  const retry = database.prepare<[number, number]>(`
+    update webhook_deliveries set next_at = ?, attempts = attempts + 1, lease_epoch = null where delivery_seq = ?`)
   const bury = database.prepare<[number, number]>(
     `update webhook_deliveries
     set state = 'failed', ended_at = ?, attempts = attempts + 1, lease_epoch = null
@@ -160,16 +157,10 @@ function createSettling(database: Database): (result: WebhookResult) => void {
   }
 }
 
-interface EndpointCounters {
-  add(endpoint: number, result: WebhookResult): void
-  write(): void
-}
-
 /** What it returns counts the results of one verb: successes in a row are one write, of the last of them. */
-function createEndpointCounters(database: Database): () => EndpointCounters {
-  const succeed = database.prepare<[number, number]>(
-    'update webhook_endpoints set last_success_at = ?, consecutive_failures = 0 where endpoint_id = ?',
-  )
+function createEndpointCounters(database: Database) {
+  const succeed = database.prepare<[number, number]>(`
+    update webhook_endpoints set last_success_at = ?, consecutive_failures = 0 where endpoint_id = ?`)
   const fail = database.prepare<[number, number]>(`
     update webhook_endpoints
     set last_failure_at = ?, consecutive_failures = consecutive_failures + 1
@@ -181,7 +172,7 @@ function createEndpointCounters(database: Database): () => EndpointCounters {
       succeededAt.clear()
     }
     return {
-      add(endpoint, { next, endedAt }) {
+      add(endpoint: number, { next, endedAt }: WebhookResult): void {
         if (next.kind === 'succeeded') return void succeededAt.set(endpoint, endedAt)
         // Failures are counted from the success before them.
         write()
@@ -199,9 +190,8 @@ const DEAD_LETTERS_READ = 1_000
 
 /** Returns the identifier of an endpoint that it turned off. */
 function createFailureSwitch(database: Database): (endpoint: number, now: number, disableAfter: number) => string[] {
-  const findWorked = oneColumn(database)<[number], number>(
-    'select max(coalesce(last_success_at, 0), enabled_at) from webhook_endpoints where endpoint_id = ?',
-  )
+  const findWorked = oneColumn(database)<[number], number>(`
+    select max(coalesce(last_success_at, 0), enabled_at) from webhook_endpoints where endpoint_id = ?`)
   const countDead = oneColumn(database)<[number, number, number], number>(`
     select count(*)
     from (
@@ -227,9 +217,8 @@ function createFailureSwitch(database: Database): (endpoint: number, now: number
 }
 
 export function createEarliestWebhookDueAt(database: Database): Verb<'earliestWebhookDueAt'> {
-  const findEndpoints = oneColumn(database)<[], number>(
-    `select endpoint_id from webhook_endpoints where status = 'enabled'`,
-  )
+  const findEndpoints = oneColumn(database)<[], number>(`
+    select endpoint_id from webhook_endpoints where status = 'enabled'`)
   const findEarliest = oneColumn(database)<[number, number], number | null>(`
     select min(next_at)
     from webhook_deliveries

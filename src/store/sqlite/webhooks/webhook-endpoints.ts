@@ -22,7 +22,9 @@ export function createEndpointWrites(database: Database) {
     insert into webhook_endpoints
       (id, url, events, include, description, status, disabled_reason, sealed_secret, created_at, updated_at,
       enabled_at)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+    values
+      (@id, @url, @events, @include, @description, @status, iif(@status = 'disabled', 'manual', null), @sealedSecret,
+      @createdAt, @createdAt, @createdAt)`)
   const numberOf = createEndpointNumber(database)
   const find = createFindWebhookEndpoint(database)
   const change = database.prepare<[string | null, string | null, string | null, string | null, number, number]>(`
@@ -38,12 +40,10 @@ export function createEndpointWrites(database: Database) {
     update webhook_endpoints
     set status = 'disabled', disabled_reason = 'manual'
     where endpoint_id = ? and status = 'enabled'`)
-  const remove = database.prepare<[number, number]>(
-    `update webhook_endpoints set removed_at = ?, status = 'disabled' where endpoint_id = ?`,
-  )
-  const findSwitch = oneColumn(database)<[number], number | null>(
-    'select switch_at from webhook_endpoints where endpoint_id = ?',
-  )
+  const remove = database.prepare<[number, number]>(`
+    update webhook_endpoints set removed_at = ?, status = 'disabled' where endpoint_id = ?`)
+  const findSwitch = oneColumn(database)<[number], number | null>(`
+    select switch_at from webhook_endpoints where endpoint_id = ?`)
   const rotate = database.prepare<[Uint8Array, number, number, number]>(`
     update webhook_endpoints
     set next_sealed_secret = ?, switch_at = ?, updated_at = ?
@@ -55,20 +55,9 @@ export function createEndpointWrites(database: Database) {
       if (most !== null && (count.get() ?? 0) >= most) {
         throw new ServiceError('conflict', `there are ${most} webhook endpoints already, the most there may be`)
       }
-      const { id, url, events, include, description, status, sealedSecret, createdAt } = endpoint
-      add.run(
-        storedIdentifier('wh', id),
-        url,
-        JSON.stringify(events),
-        JSON.stringify(include),
-        description,
-        status,
-        status === 'disabled' ? 'manual' : null,
-        sealedSecret,
-        createdAt,
-        createdAt,
-        createdAt,
-      )
+      const { id, events, include, ...rest } = endpoint
+      const lists = { events: JSON.stringify(events), include: JSON.stringify(include) }
+      add.run({ ...rest, ...lists, id: storedIdentifier('wh', id) })
     },
     updateWebhookEndpoint(id, { url, events, include, description, status }, now) {
       const number = numberOf(id)
@@ -129,9 +118,8 @@ export function createEndpointReads(database: Database) {
     where removed_at is null and endpoint_id < ?
     order by endpoint_id desc
     limit +?`)
-  const findSecrets = database.prepare<[Buffer], SecretColumns & { url: string }>(
-    `select url, ${SECRET_COLUMNS} from webhook_endpoints where id = ? and removed_at is null`,
-  )
+  const findSecrets = database.prepare<[Buffer], SecretColumns & { url: string }>(`
+    select url, ${SECRET_COLUMNS} from webhook_endpoints where id = ? and removed_at is null`)
   return {
     listWebhookEndpoints(limit, after) {
       const rows = findPage.all(positionAfter(after), limit + 1)
@@ -146,9 +134,8 @@ export function createEndpointReads(database: Database) {
 }
 
 export function createFindWebhookEndpoint(database: Database): Verb<'findWebhookEndpoint'> {
-  const find = database.prepare<[Buffer], EndpointRow>(
-    `select ${COLUMNS} from webhook_endpoints where id = ? and removed_at is null`,
-  )
+  const find = database.prepare<[Buffer], EndpointRow>(`
+    select ${COLUMNS} from webhook_endpoints where id = ? and removed_at is null`)
   return (id) => {
     const row = getNamed(find, 'wh', id)
     return row === undefined ? null : toState(row)
@@ -157,9 +144,8 @@ export function createFindWebhookEndpoint(database: Database): Verb<'findWebhook
 
 /** The row of a living endpoint, by its identifier. */
 export function createEndpointNumber(database: Database): (id: string) => number | undefined {
-  const find = oneColumn(database)<[Buffer], number>(
-    'select endpoint_id from webhook_endpoints where id = ? and removed_at is null',
-  )
+  const find = oneColumn(database)<[Buffer], number>(`
+    select endpoint_id from webhook_endpoints where id = ? and removed_at is null`)
   return (id) => getNamed(find, 'wh', id)
 }
 

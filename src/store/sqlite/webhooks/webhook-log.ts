@@ -32,10 +32,10 @@ export function createDeliveryLog(database: Database) {
   const walkAll = createDeliveryWalk(database, '')
   const walkEnded = createDeliveryWalk(database, `and state = @state and state <> 'pending'`)
   const findOfMessage = createFindOfMessage(database)
-  const find = createRowFinder(database)
-  const findBody = oneColumn(database)<[number, Buffer], string>(
-    `select coalesce(deliveries.body, events.body) ${JOINED} where deliveries.endpoint_id = ? and deliveries.id = ?`,
-  )
+  const find = database.prepare<[number, Buffer], DeliveryRow>(`
+    select ${COLUMNS} ${JOINED} where deliveries.endpoint_id = ? and deliveries.id = ?`)
+  const findBody = oneColumn(database)<[number, Buffer], string>(`
+    select coalesce(deliveries.body, events.body) ${JOINED} where deliveries.endpoint_id = ? and deliveries.id = ?`)
   const findAttempts = database.prepare<[number, Buffer], WebhookAttemptRecord>(`
     select at, status, duration_milliseconds as durationMilliseconds, error, answer
     from webhook_attempts
@@ -53,7 +53,7 @@ export function createDeliveryLog(database: Database) {
           ? (state === null || state === 'pending' ? walkAll : walkEnded)({ endpoint, state, kind, before }, limit)
           : pageOf(findOfMessage(messageId, { endpoint, state, kind, before }), limit, cursorOf)
       return {
-        deliveries: page.page.flatMap((id) => find(endpoint, id) ?? []).map((row) => toRecord(endpointId, row)),
+        deliveries: page.page.flatMap((id) => find.get(endpoint, id) ?? []).map((row) => toRecord(endpointId, row)),
         next: page.next,
       }
     },
@@ -61,7 +61,7 @@ export function createDeliveryLog(database: Database) {
       const endpoint = numberOf(endpointId)
       const bytes = identifierToBytes('whd', id)
       if (endpoint === undefined || bytes === undefined) return null
-      const row = find(endpoint, bytes)
+      const row = find.get(endpoint, bytes)
       if (row === undefined) return null
       const body = findBody.get(endpoint, bytes) ?? ''
       return { ...toRecord(endpointId, row), body, log: findAttempts.all(endpoint, bytes) }
@@ -101,9 +101,8 @@ function createDeliveryWalk(
     where (@state is null or walked.state = @state)
       and (@kind is null or @kind = (select kind from events where event_seq = walked.event_seq))
     limit @limit`)
-  const findEnd = database.prepare<[Wanted & { most: number }], { read: number; last: Buffer | null }>(
-    `select count(*) as read, min(id) as last from (${source}) as walked`,
-  )
+  const findEnd = database.prepare<[Wanted & { most: number }], { read: number; last: Buffer | null }>(`
+    select count(*) as read, min(id) as last from (${source}) as walked`)
   return (wanted, limit) => {
     const bounded = { ...wanted, most: MOST_ROWS_READ }
     const seen = find.all({ ...bounded, limit: limit + 1 })
@@ -134,13 +133,6 @@ function createFindOfMessage(database: Database): (messageId: string, wanted: Wa
   }
 }
 
-function createRowFinder(database: Database): (endpoint: number, id: Buffer) => DeliveryRow | undefined {
-  const find = database.prepare<[number, Buffer], DeliveryRow>(
-    `select ${COLUMNS} ${JOINED} where deliveries.endpoint_id = ? and deliveries.id = ?`,
-  )
-  return (endpoint, id) => find.get(endpoint, id)
-}
-
 function toRecord(endpointId: string, { id, eventId, messageId, ...row }: DeliveryRow): WebhookDeliveryRecord {
   return {
     ...row,
@@ -165,9 +157,8 @@ interface EndpointRow {
  */
 export function createPruneWebhooks(database: Database): Verb<'pruneWebhooks'> {
   const switchSecrets = createSwitchSecrets(database)
-  const findEndpoints = database.prepare<[], EndpointRow>(
-    'select endpoint_id as number, removed_at is not null as isRemoved from webhook_endpoints',
-  )
+  const findEndpoints = database.prepare<[], EndpointRow>(`
+    select endpoint_id as number, removed_at is not null as isRemoved from webhook_endpoints`)
   const findEnded = oneColumn(database)<[number, string, Buffer, number, number], number>(`
     select delivery_seq
     from webhook_deliveries
