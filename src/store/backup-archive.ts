@@ -12,7 +12,6 @@ import { BackupError, type BackupFile, type BackupManifest, type StoredBackup } 
 export const MANIFEST = 'manifest.json'
 export const DATABASE = 'sternpost.db'
 export const CONFIGURATION = 'config'
-
 // The time without punctuation, and the schema.
 const NAME = /^sternpost-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z-(\d+)\.tar$/
 const MOST_MANIFEST_BYTES = 1_024 * 1_024

@@ -66,7 +66,7 @@ function prepareAll(t: Test): { database: Database; statements: string[] } {
       get(target, property) {
         if (property !== 'prepare') return Reflect.get(target, property)
         return (statement: string) => {
-          if (ROWS.test(statement)) statements.push(statement)
+          if (ROWS.test(statement)) statements.push(statement.trim())
           return target.prepare(statement)
         }
       },

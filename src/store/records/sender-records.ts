@@ -21,18 +21,9 @@ export interface ApiKeyRecord {
 }
 
 /** What may be changed of a key; what is left out stays. */
-export interface ApiKeyChange {
-  name?: string
-  domains?: string[]
-  allowedIps?: string[]
-  expiresAt?: number | null
-}
+export type ApiKeyChange = Partial<Pick<ApiKeyRecord, 'name' | 'domains' | 'allowedIps' | 'expiresAt'>>
 
-export interface ApiKeyPage {
-  /** Newest first, revoked ones too. */
-  keys: ApiKeyRecord[]
-  next: string | null
-}
+export type ApiKeyPage = { keys: ApiKeyRecord[]; next: string | null }
 
 export type DomainState = 'pending' | 'verified' | 'degraded' | 'failed' | 'suspended'
 
@@ -112,26 +103,15 @@ export interface DomainTracking {
 }
 
 /** What a customer may change; what is left out stays. */
-export interface DomainChange {
-  tracking?: DomainTracking
-  ipPool?: string | null
-  allowSubdomains?: boolean
-}
+export type DomainChange = Partial<Pick<DomainRecord, 'tracking' | 'ipPool' | 'allowSubdomains'>>
+
+type Checked =
+  'name' | 'state' | 'verifiedAt' | 'nextCheckAt' | 'failingSince' | 'failedChecks' | 'degradedAt' | 'checks' | 'keys'
 
 /** Everything that a check found and what follows from it. */
-export interface DomainCheckResult {
-  name: string
-  /** When the domain was read for this check: keys that are younger stay as they are. */
+export interface DomainCheckResult extends Pick<DomainRecord, Checked> {
+  /** When the domain was read for this check: keys that are younger stay as they are; older ones left out are deleted. */
   now: number
-  state: DomainState
-  verifiedAt: number | null
-  nextCheckAt: number | null
-  failingSince: number | null
-  failedChecks: number
-  degradedAt: number | null
-  checks: RecordCheck[]
-  /** The whole new set; keys left out are deleted. */
-  keys: DkimKeyRecord[]
   /** Told to subscribed webhook endpoints with the new state. */
   events: ServiceEvent[]
 }
@@ -142,7 +122,7 @@ export interface SenderVerbs {
   /** By the SHA-256 of the whole key. */
   findApiKey(hash: Uint8Array): Promise<ApiKeyRecord | null>
   findApiKeyById(id: string): Promise<ApiKeyRecord | null>
-  /** ServiceError invalid_request for a cursor that is none. */
+  /** Newest first, revoked ones too. ServiceError invalid_request for a cursor that is none. */
   listApiKeys(limit: number, after: string | null): Promise<ApiKeyPage>
   updateApiKey(id: string, change: ApiKeyChange): Promise<ApiKeyRecord | null>
   /**

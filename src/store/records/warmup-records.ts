@@ -1,8 +1,4 @@
-/**
- * Dedicated IPs in the store: their state, warmup days, allowance, audit and statistics.
- *
- * A day is a UTC date, YYYY-MM-DD.
- */
+/** Dedicated IPs: state, warmup days, allowance, audit and statistics. A day is a UTC date, YYYY-MM-DD. */
 import type { ServiceEvent } from '../../mail/event.ts'
 
 export type StoredIpState = 'cold' | 'warming' | 'paused' | 'warmed' | 'suspended'
@@ -104,43 +100,35 @@ export interface Reservation {
   reason: 'warmup_day' | 'warmup_hour' | 'provider_share' | null
 }
 
-/** A day of a warming IP; `isp` `*`: all together. Counts are of messages first tried on this day. */
-export interface WarmupDay {
+/**
+ * Counts of messages first tried on a day; `deferred`: first attempts deferred as rate, ip_block, domain_block or policy.
+ */
+type DayCounter = 'firstAttempts' | 'delivered' | 'hard' | 'soft' | 'block' | 'undetermined' | 'deferred' | 'complained'
+
+/** A day of a warming IP; `isp` `*`: all together. */
+export interface WarmupDay extends Record<'cap' | 'granted' | 'refunded' | DayCounter, number> {
   ip: string
   day: string
   isp: string
-  cap: number
-  granted: number
-  refunded: number
-  firstAttempts: number
-  delivered: number
-  hard: number
-  soft: number
-  block: number
-  undetermined: number
-  /** First attempts deferred as rate, ip_block, domain_block or policy. */
-  deferred: number
-  complained: number
 }
 
 /** One hour of one IP and isp; sums over hours are the statistics of http/README.md "IP statistics". */
-export interface IpHour {
+export interface IpHour extends Record<IpCounter, number> {
   ip: string
   isp: string
   /** Unix milliseconds of its beginning. */
   hour: number
-  messages: number
-  attempts: number
-  delivered: number
-  deferred: number
-  bouncedHard: number
-  bouncedSoft: number
-  bouncedBlock: number
-  bouncedUndetermined: number
-  complained: number
-  opened: number
-  clicked: number
 }
+
+export type IpCounter =
+  | 'messages'
+  | 'attempts'
+  | 'delivered'
+  | 'deferred'
+  | `bounced${'Hard' | 'Soft' | 'Block' | 'Undetermined'}`
+  | 'complained'
+  | 'opened'
+  | 'clicked'
 
 export interface IpStatistics {
   /** All isps together, `*`: the hours that had traffic, oldest first. */
@@ -151,18 +139,9 @@ export interface IpStatistics {
   p95: Record<string, number>
 }
 
-export interface IpHealth {
-  firstAttempts: number
-  hard: number
-  complained: number
-  delivered: number
-  blocks: number
-}
+export type IpHealth = Record<'firstAttempts' | 'hard' | 'complained' | 'delivered' | 'blocks', number>
 
-/**
- * What a path is under, so that a restart forgets no suspension (egress/README.md "Shaping"). `lane`: a sending domain,
- * or null.
- */
+/** What a path is under, so that a restart forgets no suspension (egress/README.md "Shaping"). */
 export interface PathStateRecord {
   ip: string
   route: string

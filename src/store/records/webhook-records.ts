@@ -44,14 +44,9 @@ export interface WebhookEndpointState extends Omit<WebhookEndpointRecord, 'seale
 }
 
 /** What may be changed; what is left out stays. */
-export interface WebhookEndpointChange {
-  url?: string
-  events?: string[]
-  include?: IncludedField[]
-  description?: string
-  /** `enabled` resets the counters. */
-  status?: 'enabled' | 'disabled'
-}
+export type WebhookEndpointChange = Partial<
+  Pick<WebhookEndpointRecord, 'url' | 'events' | 'include' | 'status'> & { description: string }
+>
 
 /** Both secrets of an endpoint; before `switchAt` the first one signs, from then on the second. */
 export interface SigningSecrets {

@@ -6,7 +6,6 @@ import type { Database } from 'better-sqlite3'
 import type { BackupCounts } from '../../records/backup-records.ts'
 
 const MOST_PROBLEMS = 20
-
 /** What breaks an invariant, and the query that counts such rows. */
 const INVARIANTS: Record<string, string> = {
   'messages are final without the time of it, or have one and wait': `

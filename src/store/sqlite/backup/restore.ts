@@ -42,10 +42,8 @@ export interface RestoreSummary extends RestoredState {
 }
 
 const FOLDER_MODE = 0o700
-
 /** Folders in which a backup is made ready; what a killed restore left goes with the next one. */
 const WORK_PREFIX = '.restore-'
-
 /** A database in WAL mode is three files. */
 const PARTS = ['', '-wal', '-shm']
 

@@ -12,7 +12,6 @@ import { isDamage } from './database.ts'
  * often are written too often.
  */
 const CHECKPOINT_ABOVE_BYTES = 4 * 1_024 * 1_024
-
 /** So many groups, or bytes of arguments, and the log is looked at. */
 const GROUPS_BETWEEN_LOOKS = 16
 const BYTES_BETWEEN_LOOKS = 1_024 * 1_024

@@ -27,7 +27,6 @@ const MIGRATIONS = [
 
 /** The schema this program writes. */
 export const SCHEMA_VERSION = MIGRATIONS.length
-
 /** `pragma auto_vacuum` answers with a number; 2 is incremental. */
 const INCREMENTAL = 2
 /** A vacuum holds the database once more in a temporary file, and once more in the log. */

@@ -8,7 +8,6 @@ import { oneColumn } from './statements.ts'
 
 /** Rows that one call looks at. */
 export const MOST_ROWS_READ = 10_000
-
 // The number of a row, short enough to be exact.
 const CURSOR = /^\d{1,15}$/
 

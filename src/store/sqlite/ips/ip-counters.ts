@@ -7,7 +7,7 @@ import type { Database } from 'better-sqlite3'
 import { HOUR } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { addDurations, durationClass, type DurationClasses } from '../../duration-classes.ts'
-import type { IpHour } from '../../records/warmup-records.ts'
+import type { IpCounter } from '../../records/warmup-records.ts'
 import { addCounts } from '../engine/add-counts.ts'
 import { TOGETHER } from './allowance.ts'
 import { oneColumn } from '../engine/statements.ts'
@@ -25,8 +25,7 @@ export const IP_COUNTERS = {
   complained: 'complained',
   opened: 'opened',
   clicked: 'clicked',
-} as const satisfies Record<keyof Omit<IpHour, 'ip' | 'isp' | 'hour'>, string>
-export type IpCounter = keyof typeof IP_COUNTERS
+} as const satisfies Record<IpCounter, string>
 /** What is left out is 0. */
 type IpCounts = Partial<Record<IpCounter, number>>
 

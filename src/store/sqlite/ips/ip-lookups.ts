@@ -7,10 +7,10 @@ import type { Database } from 'better-sqlite3'
 import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'
 import { startOfUtcDay, utcDay } from '../../../base/utc-day.ts'
 import { addDurations, durationPercentile, type DurationClasses } from '../../duration-classes.ts'
-import type { IpHealth, IpHour, WarmupDay } from '../../records/warmup-records.ts'
+import type { IpCounter, IpHealth, IpHour, WarmupDay } from '../../records/warmup-records.ts'
 import { addCounts } from '../engine/add-counts.ts'
 import { TOGETHER } from './allowance.ts'
-import { IP_COUNTER_NAMES, IP_COUNTERS, type IpCounter } from './ip-counters.ts'
+import { IP_COUNTER_NAMES, IP_COUNTERS } from './ip-counters.ts'
 import type { SomeVerbs } from '../engine/verb-types.ts'
 
 type AllCounts = Record<IpCounter, number>

@@ -6,7 +6,6 @@ import { dayAfter } from '../../../base/utc-day.ts'
 import { oneColumn } from '../engine/statements.ts'
 
 const DAYS_KEPT = 14
-
 /** Rows that one call forgets at most. */
 const RESULTS_FORGOTTEN_AT_ONCE = 200
 
@@ -16,7 +15,6 @@ interface PolicyRow extends Omit<StsPolicyRecord, 'mx'> {
 }
 
 const COLUMNS = 'domain, policy_id as id, mode, mx, fetched_at as fetchedAt, expires_at as expiresAt'
-
 /** Policies that one new policy makes room of at most. */
 const FORGOTTEN_AT_ONCE = 10
 

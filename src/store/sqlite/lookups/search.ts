@@ -15,12 +15,10 @@ import type { Verb } from '../engine/verb-types.ts'
 
 /** So far back may the clock have been set without a message being missed by a search for a time. */
 const CLOCK_SLACK = HOUR
-
 const COLUMNS = `
   messages.seq, messages.state, messages.attempts, messages.path_failures, messages.content_id, messages.lane_id,
   messages.isp, messages.created_at`
 const IN_RANGE = 'messages.seq > @floor and messages.seq < @before'
-
 const SOURCES = {
   recipient: `select ${COLUMNS} from messages where recipient = @recipient and ${IN_RANGE} order by seq desc`,
   batch: `select ${COLUMNS} from messages where content_id = @batchContent and ${IN_RANGE} order by seq desc`,

@@ -28,7 +28,6 @@ import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 import { getNamed } from '../engine/stored-identifier.ts'
 
 const MOST_KEPT = 200
-
 const MOST_LOOKED_AT = 10_000
 
 interface ReportedRow {

@@ -43,7 +43,6 @@ const MOST_EXPIRED = 2_000
 const EXPIRED_PAUSE = SECOND
 /** They have ended by then; a walk over all keys comes as often. */
 const ENDED_WITHIN = 30 * SECOND
-
 // Whole rows at once: reading each by its number afterwards costs ten times as much.
 const WALKED_COLUMNS = `
   seq as key, id, content_id as contentId, recipient, recipient_domain as recipientDomain, attempts,

@@ -46,7 +46,6 @@ interface WalkStep {
 }
 
 const MOST_ROWS = 1_000
-
 /** Lanes without a row cost a seek each. */
 const MOST_LANES = 2_000
 

@@ -12,17 +12,12 @@ import type { Verb } from '../engine/verb-types.ts'
 
 /** One step: about a millisecond. */
 const PAGES_AT_ONCE = 32
-
 /** Samples are taken at so many places of a table, so many rows at each. */
 const PLACES = 10
-
 const ROWS_AT_A_PLACE = 20
-
 /** Pages are not full, and rows stand in indexes too: bytes on the disk for each byte of a row. */
 const OVERHEAD = 1.4
-
 const ROW_BYTES = 90
-
 const DAYS_OF_GROWTH = 7
 
 type SampledKind = Exclude<KindBytes['kind'], 'other'>
