@@ -4,7 +4,7 @@
  */
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorCode, errorText } from '../base/errors.ts'
 import { BackupError, type BackupFile, type BackupManifest, type StoredBackup } from './records/backup-records.ts'
@@ -28,7 +28,8 @@ export function timeStamp(at: number): string {
 
 /** Newest first; a folder that is not there has none. */
 export function listArchives(folder: string): StoredBackup[] {
-  return namesIn(folder)
+  const names = existsSync(folder) ? readdirSync(folder) : []
+  return names
     .flatMap((name): StoredBackup[] => {
       const [, year, month, day, hour, minute, second, schema] = NAME.exec(name) ?? []
       if (schema === undefined) return []
@@ -37,15 +38,6 @@ export function listArchives(folder: string): StoredBackup[] {
       return [{ path, bytes: statSync(path).size, madeAt, schema: Number(schema) }]
     })
     .sort((left, right) => right.madeAt - left.madeAt)
-}
-
-function namesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return []
-    throw thrown
-  }
 }
 
 /** Packs these files of a folder, in this order. */

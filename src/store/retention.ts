@@ -129,13 +129,11 @@ async function forgetOverdue(
   return {
     // Before the messages: those are removed when their content has gone.
     contents: await drain(steps.contents(Math.max(cutoffs.content, messages))),
-    transcripts: await drain(steps.transcripts(cutoffs.transcripts)),
+    transcripts: await drain(steps.rows('forgetTranscripts', cutoffs.transcripts)),
     webhook_deliveries: await drain(steps.webhooks(now, cutoffs.webhooksSucceeded, cutoffs.webhooksFailed)),
     messages: await drain(steps.messages(messages, links)),
-    events: await drain((after) => store.forgetEvents({ before: messages, after, limit: ROWS })),
-    links:
-      (await drain((after) => store.forgetLinks({ before: links, after, limit: ROWS }))) +
-      (await drain((after) => store.forgetTraces({ before: links, after, limit: ROWS }))),
+    events: await drain(steps.rows('forgetEvents', messages)),
+    links: (await drain(steps.rows('forgetLinks', links))) + (await drain(steps.rows('forgetTraces', links))),
     answers: await drain(counted((limit) => store.forgetAnswers(now, limit))),
     reports: await store.forgetUnmatchedReports(now - unmatchedReports),
     statistics: await drain(counted((limit) => store.forgetIpHistory({ ...history, auditBefore: now - audit, limit }))),
@@ -153,10 +151,10 @@ async function relieve(
   const ended = now + 1
   const stages: Record<string, Step> = {
     early_contents: steps.contents(ended, isEnough),
-    early_transcripts: steps.transcripts(ended),
+    early_transcripts: steps.rows('forgetTranscripts', ended),
     early_webhook_deliveries: steps.webhooks(now, ended, webhooksFailed),
     early_messages: steps.messages(young, links),
-    early_links: (after) => store.forgetTraces({ before: young, after, limit: ROWS }),
+    early_links: steps.rows('forgetTraces', young),
     early_dead_letters: steps.webhooks(now, ended, young),
     early_messages_of_dead_letters: steps.messages(young, young),
   }
@@ -244,10 +242,10 @@ function createSteps(
       (before: number, linksBefore: number): Step =>
       (after) =>
         store.forgetMessages({ before, linksBefore, after, limit: ROWS }),
-    transcripts:
-      (before: number): Step =>
+    rows:
+      (verb: 'forgetEvents' | 'forgetTranscripts' | 'forgetLinks' | 'forgetTraces', before: number): Step =>
       (after) =>
-        store.forgetTranscripts({ before, after, limit: ROWS }),
+        store[verb]({ before, after, limit: ROWS }),
     webhooks: (now: number, succeededBefore: number, failedBefore: number): Step =>
       counted((limit) => store.pruneWebhooks({ now, succeededBefore, failedBefore, limit })),
     freePages:

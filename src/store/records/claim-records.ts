@@ -2,7 +2,6 @@
 import type { DeliveryAttempt, DeliveryOutcome } from '../../mail/reply/delivery-outcome.ts'
 import type { BounceCategory } from '../../mail/reply/bounce-category.ts'
 import type { ServiceEvent } from '../../mail/event.ts'
-import type { Stream } from '../../mail/message.ts'
 import type {
   ExpiredMessage,
   Grant,
@@ -24,13 +23,9 @@ export interface RowClaim {
 }
 
 /** A message under lease, with what the dispatcher decides by. Bodies stay in the store. */
-export interface ClaimedMessage extends RowClaim {
+export interface ClaimedMessage extends RowClaim, Omit<QueueKey, 'isRetry'> {
   id: string
   contentId: number
-  pool: string
-  stream: Stream
-  /** The sending domain. */
-  domain: string
   /** As given in the request, without display name. */
   recipient: string
   recipientDomain: string
@@ -42,8 +37,6 @@ export interface ClaimedMessage extends RowClaim {
   pathFailures: number
   /** Times the answer to the final dot was lost on a live connection. */
   ambiguousCount: number
-  /** Name of the route it was queued under; UNROUTED when its hosts were not known then. */
-  route: string
   /**
    * IP of the last attempt that did not give its allowance back: a retry from it costs none. Before any attempt, that
    * of the last path failure.

@@ -2,10 +2,11 @@
 import type { Bounce, DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
 import type { EventKind } from '../../mail/event.ts'
 import type { MessageState, Stream, Variables } from '../../mail/message.ts'
+import type { EngagementTally } from './engagement-records.ts'
 import type { QueuedRows, WaitingFor } from './queue-records.ts'
 
 /** A message as lookup shows it. */
-export interface MessageView {
+export interface MessageView extends EngagementTally {
   id: string
   batchId: string | null
   state: MessageState
@@ -44,10 +45,6 @@ export interface MessageView {
   complainedAt: number | null
   /** `isLate`: after it had been delivered. */
   bounce: (Bounce & { at: number; isLate: boolean }) | null
-  opens: number
-  clicks: number
-  machineOpens: number
-  machineClicks: number
   isPossibleDuplicate: boolean
   retryOf: string | null
   /** Empty in lists. */
@@ -88,13 +85,7 @@ export interface MessagePage {
   next: string | null
 }
 
-export interface BatchView {
-  id: string
-  createdAt: number
-  from: string
-  /** Before variables. */
-  subject: string
-  domain: string
+export interface BatchView extends Pick<MessageView, 'id' | 'createdAt' | 'from' | 'subject' | 'domain'> {
   accepted: number
   rejected: number
   states: Record<MessageState, number>

@@ -19,7 +19,7 @@ interface FactsRow {
   sendAt: number | null
 }
 
-export function openSqliteContentReader(location: StoreLocation): ContentReader {
+export async function openSqliteContentReader(location: StoreLocation): Promise<ContentReader> {
   const database = openReader(location)
   const readContent = createContentReader(database)
   // The plus keeps SQLite from planning for one value of the parameter, and so from planning anew at each call.

@@ -15,6 +15,10 @@ import { CLOSE_CALL, type StoreThreadData, type StoreThreadMessage } from './thr
 
 type Opened = Extract<StoreThreadMessage, { kind: 'opened' }>
 
+/**
+ * Opens the database, runs outstanding migrations and starts the store thread. Throws ProcessExit: 75 when another
+ * process holds the database, 78 when its schema is newer, 74 when it cannot be read.
+ */
 export async function openSqliteStore(options: OpenStoreOptions): Promise<Store> {
   const { port1, port2 } = new MessageChannel()
   const workerData: StoreThreadData = { location: options.location, verbs: port2 }

@@ -168,13 +168,8 @@ export function createQueuedCount(database: Database): Verb<'queuedMessages'> {
   return (domain) => (countWaiting.get(domain) ?? 0) + (countSending.get(domain) ?? 0)
 }
 
-interface PurgedLane {
-  laneId: number
-  purgedThrough: number
-}
-
 export function createCancelPurged(database: Database): Verb<'cancelPurged'> {
-  const findLanes = database.prepare<[], PurgedLane>(`
+  const findLanes = database.prepare<[], { laneId: number; purgedThrough: number }>(`
     select lanes.lane_id as laneId, domains.purged_through as purgedThrough
     from domains
     cross join lanes on lanes.domain = domains.name

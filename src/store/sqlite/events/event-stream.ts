@@ -13,15 +13,11 @@ import type { SomeVerbs } from '../engine/verb-types.ts'
 /** An event may be recorded so long after its identifier was made. */
 const SLACK = MINUTE
 
-interface EventRow {
-  position: number
-  id: Buffer
-  kind: EventKind
-  body: string | null
-}
-
 export function createEventStream(database: Database) {
-  const findAfter = database.prepare<[number, number], EventRow>(`
+  const findAfter = database.prepare<
+    [number, number],
+    { position: number; id: Buffer; kind: EventKind; body: string | null }
+  >(`
     select event_seq as position, id, kind, body from events where event_seq > ? order by event_seq limit +?`)
   const findEnd = database.prepare<[], number | null>('select max(event_seq) from events').pluck()
   const findNext = database.prepare<[number], { position: number; id: Buffer }>(`

@@ -12,17 +12,6 @@ const MOST_COUNTED = 50_000
 /** So many of each endpoint are looked at, however many another one has. */
 const LEAST_LOOKED_AT = 1_000
 
-interface Endpoint {
-  number: number
-  enabledAt: number
-  isEnabled: number
-}
-
-interface Pending {
-  count: number
-  first: number | null
-}
-
 export function createFigures(database: Database): Verb<'figures'> {
   // One for each message under a lease: a few thousand at the most.
   const poolsOfSending = oneColumn(database)<[], string>(`
@@ -47,11 +36,11 @@ function countsOf(pools: Iterable<string>): StoreFigures['sending'] {
 }
 
 function createWebhookFigures(database: Database): () => StoreFigures['webhooks'] {
-  const findEndpoints = database.prepare<[], Endpoint>(`
+  const findEndpoints = database.prepare<[], { number: number; enabledAt: number; isEnabled: number }>(`
     select endpoint_id as number, enabled_at as enabledAt, status = 'enabled' as isEnabled
     from webhook_endpoints
     where removed_at is null`)
-  const countPending = database.prepare<[number, number], Pending>(`
+  const countPending = database.prepare<[number, number], { count: number; first: number | null }>(`
     select count(*) as count, min(delivery_seq) as first
     from (select delivery_seq from webhook_deliveries where state = 'pending' and endpoint_id = ? limit +?) as pending`)
   // The second condition on the state is what lets the partial index answer. The newest are looked at: after an outage

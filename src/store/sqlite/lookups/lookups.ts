@@ -21,7 +21,7 @@ export function createMessageReads(database: Database) {
   const findMessage = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = ?'))
   const attemptsOf = createAttemptReader(database)
   const findSeq = database.prepare<[Buffer], { seq: number }>('select seq from messages where id = ?')
-  const findEvents = database.prepare<[number], EventRow>(`
+  const findEvents = database.prepare<[number], { id: Buffer; kind: EventKind; at: number; body: string | null }>(`
     select id, kind, at, body
     from events
     where message_seq = ?
@@ -67,13 +67,6 @@ export function createMessageReads(database: Database) {
     roadSummary: (isp, ip, since) =>
       summarize.get(since, MOST_ROAD_ATTEMPTS, ip, ip, isp) ?? { attempts: 0, deferred: 0 },
   } satisfies SomeVerbs
-}
-
-interface EventRow {
-  id: Buffer
-  kind: EventKind
-  at: number
-  body: string | null
 }
 
 /** Attempts that the summary of a road looks at: beyond them it speaks of the newest. */
@@ -128,12 +121,6 @@ interface BatchRow extends Pick<BatchView, 'createdAt' | 'from' | 'subject' | 'd
   contentId: number
 }
 
-interface BatchMessageRow extends StoredStateFacts {
-  opened: number
-  clicked: number
-  complained: number
-}
-
 /** Batches: what became of the messages of one request. */
 export function createLookupBatch(database: Database): Verb<'lookupBatch'> {
   const findBatch = database.prepare<[Buffer], BatchRow>(`
@@ -145,7 +132,10 @@ export function createLookupBatch(database: Database): Verb<'lookupBatch'> {
     from batches
     join contents on contents.content_id = batches.content_id
     where batches.id = ?`)
-  const findMessages = database.prepare<[number], BatchMessageRow>(`
+  const findMessages = database.prepare<
+    [number],
+    StoredStateFacts & { opened: number; clicked: number; complained: number }
+  >(`
     select
       messages.state, messages.attempts, messages.path_failures as pathFailures, contents.send_at as sendAt,
       bounces.category as bounceCategory, coalesce(engagement_counts.opens > 0, 0) as opened,

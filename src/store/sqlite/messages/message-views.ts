@@ -29,22 +29,23 @@ export interface MessageRow extends StoredStateFacts {
   domain: string
   stream: Stream
   recipient: string
-  toName: string | null
   recipientDomain: string
-  nextAt: number
-  expiresAt: number
-  createdAt: number
-  possibleDuplicate: number
+  subject: string
   isp: string | null
   ip: string | null
   lastIp: string | null
+  createdAt: number
+  expiresAt: number
   /** Only what its time does not say. */
   waitingFor: WaitingFor | null
+  complainedAt: number | null
+  toName: string | null
+  nextAt: number
+  possibleDuplicate: number
   finalAt: number | null
   variables: string | null
   batchId: Buffer | null
   sender: string
-  subject: string
   hasVariables: number
   tags: string | null
   metadata: string | null
@@ -55,7 +56,6 @@ export interface MessageRow extends StoredStateFacts {
   bounceDescription: string | null
   bounceAt: number | null
   late: number | null
-  complainedAt: number | null
   opens: number | null
   clicks: number | null
   machineOpens: number | null

@@ -142,24 +142,11 @@ function createStateChange(database: Database): (record: OutcomeRecord, now: num
   }
 }
 
-type DeferParameters = [
-  number,
-  number,
-  number,
-  number,
-  string | null,
-  string | null,
-  number | null,
-  string | null,
-  number,
-]
-type PutBackParameters = [number, string | null, string | null, number | null, string | null, number]
-
 /** Back into the queue after a try. */
 function createDeferral(
   database: Database,
 ): (record: OutcomeRecord, kind: 'deferred' | 'ambiguous' | 'path-failed', retryAt: number) => void {
-  const defer = database.prepare<DeferParameters>(`
+  const defer = database.prepare<(string | number | null)[]>(`
     update messages
     set state = 'waiting', next_at = ?, attempts = attempts + 1, path_failures = 0,
       ambiguous_count = ambiguous_count + ?, possible_duplicate = max(possible_duplicate, ?),
@@ -168,7 +155,7 @@ function createDeferral(
       lease_until = null
     where seq = ?`)
   // After an attempt, last_ip is the IP that has paid for the message; before, it is only the one to keep.
-  const putBack = database.prepare<PutBackParameters>(`
+  const putBack = database.prepare<(string | number | null)[]>(`
     update messages
     set state = 'waiting', next_at = ?, path_failures = path_failures + 1,
       last_ip = iif(attempts = 0, coalesce(?, last_ip), last_ip), isp = coalesce(?, isp), keep_ip_until = ?,

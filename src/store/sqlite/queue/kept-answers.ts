@@ -5,15 +5,11 @@ import type { IdempotencyEntry, KeptAnswer, SuppressedMessage } from '../../reco
 import { storedIdentifier } from '../engine/stored-identifier.ts'
 import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
-interface KeptRow {
-  fingerprint: Buffer
-  status: number
-  body: string
-  suppressed: string | null
-}
-
 export function createFindIdempotent(database: Database): Verb<'findIdempotent'> {
-  const find = database.prepare<[Buffer, string, number], KeptRow>(`
+  const find = database.prepare<
+    [Buffer, string, number],
+    { fingerprint: Buffer; status: number; body: string; suppressed: string | null }
+  >(`
     select fingerprint, status, body, suppressed
     from idempotency_keys
     where api_key_id = ? and key = ? and created_at > ?`)

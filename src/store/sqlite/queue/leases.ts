@@ -12,12 +12,10 @@ import { createQueueNames } from './queue-names.ts'
 import { oneColumn } from '../engine/statements.ts'
 import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
-type UnclaimParameters = [number, string | null, number | null, number, number, number, number]
-
 export function createLeaseWrites(database: Database) {
   const names = createQueueNames(database)
   const refundAllowance = createAllowanceRefund(database)
-  const release = database.prepare<UnclaimParameters>(`
+  const release = database.prepare<(string | number | null)[]>(`
     update messages
     set state = 'waiting', next_at = ?, waiting_for = ?, route_id = coalesce(?, route_id),
       possible_duplicate = max(possible_duplicate, ?), dot_sent = 0, lease_epoch = null, claim = null,
@@ -63,17 +61,11 @@ export function createLeaseWrites(database: Database) {
   } satisfies SomeVerbs
 }
 
-interface LeasedColumns {
-  key: number
-  claim: number
-  id: Buffer
-  since: number
-  isMarked: number
-  leaseUntil: number
-}
-
 export function createLeasedRows(database: Database): Verb<'leasedRows'> {
-  const find = database.prepare<[number, number, number, number], LeasedColumns>(`
+  const find = database.prepare<
+    [number, number, number, number],
+    { key: number; claim: number; id: Buffer; since: number; isMarked: number; leaseUntil: number }
+  >(`
     select seq as key, claim, id, next_at as since, dot_sent as isMarked, lease_until as leaseUntil
     from messages
     where state = 'sending' and (lease_until, seq) > (?, ?) and lease_epoch = +?

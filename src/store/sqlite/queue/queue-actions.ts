@@ -29,16 +29,12 @@ interface QueueActionRequest {
   after: WalkPosition | null
 }
 
-interface QueueActionStep {
-  messages: number
-  queued: QueuedRows
-  next: WalkPosition | null
-}
-
 /** Rows that one step changes: each costs up to 50 µs. */
 const MOST_CHANGED = 200
 
-export function createQueueActionStep(database: Database): (request: QueueActionRequest) => QueueActionStep {
+export function createQueueActionStep(
+  database: Database,
+): (request: QueueActionRequest) => { messages: number; queued: QueuedRows; next: WalkPosition | null } {
   const walk = createWaitingRowsWalk(database)
   const dueAt = createDueTime(database)
   const act = createRowActions(database)

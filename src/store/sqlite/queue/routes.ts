@@ -15,15 +15,6 @@ const MOST_MOVED = 250
 /** Steps of one walk over what has no route: about 6 ms. */
 const MOST_STEPS = 2_000
 
-interface UnroutedRow {
-  key: number
-  nextAt: number
-  isRetry: number
-  pool: string
-  domain: string
-  stream: Stream
-}
-
 interface AssignedPart {
   queued: QueuedRows
   /** Assignments that have rows left to move. */
@@ -32,7 +23,10 @@ interface AssignedPart {
 
 export function createAssignRoutes(database: Database): (assignments: readonly RouteAssignment[]) => AssignedPart {
   const learn = createRouteMemory(database)
-  const findRows = database.prepare<[string, number], UnroutedRow>(`
+  const findRows = database.prepare<
+    [string, number],
+    { key: number; nextAt: number; isRetry: number; pool: string; domain: string; stream: Stream }
+  >(`
     select
       messages.seq as key, messages.next_at as nextAt, messages.is_retry as isRetry, pools.name as pool, lanes.domain,
       lanes.stream

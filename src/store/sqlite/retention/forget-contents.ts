@@ -12,15 +12,10 @@ import { createSlice, walkOldest, type AgedRow } from './walk-oldest.ts'
 import { oneColumn } from '../engine/statements.ts'
 import type { Verb } from '../engine/verb-types.ts'
 
-interface ContentFacts {
-  hasVariables: number
-  tracksClicks: number
-}
-
 export function createOverdueContents(database: Database): Verb<'overdueContents'> {
   const findPart = oneColumn(database)<[number], number>(`
     select part_key from content_parts where part_key >= ? order by part_key limit 1`)
-  const findFacts = database.prepare<[number], ContentFacts>(`
+  const findFacts = database.prepare<[number], { hasVariables: number; tracksClicks: number }>(`
     select has_variables as hasVariables, tracks_clicks as tracksClicks from contents where content_id = ?`)
   const useOf = createContentUse(database)
 

@@ -80,15 +80,12 @@ export function createForgetMessages(database: Database): Verb<'forgetMessages'>
   }
 }
 
-interface TraceFacts {
-  variables: string | null
-  links: string | null
-  list: string | null
-}
-
 /** Only where a link of ours was in the mail. */
 function createTraceWriter(database: Database): (row: OldRow) => void {
-  const find = database.prepare<[number, number], TraceFacts>(`
+  const find = database.prepare<
+    [number, number],
+    { variables: string | null; links: string | null; list: string | null }
+  >(`
     select message_data.variables, kept_links.links, contents.unsubscribe_list as list
     from contents
     left join kept_links on kept_links.content_id = contents.content_id

@@ -59,17 +59,11 @@ function createSuppressionWriter(database: Database): (suppression: SuppressionR
   }
 }
 
-interface SuppressedRecipient {
-  id: string
-  recipient: string
-  isTest: number
-}
-
 /** Puts the recipient of a message onto the list of the message's mode; returns whether it was new. */
 export function createRecipientSuppression(database: Database) {
   const add = createSuppressionWriter(database)
   return (
-    { id, recipient, isTest }: SuppressedRecipient,
+    { id, recipient, isTest }: { id: string; recipient: string; isTest: number },
     reason: SuppressionReason,
     scope: string,
     now: number,

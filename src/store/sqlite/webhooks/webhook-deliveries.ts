@@ -23,21 +23,6 @@ interface DueRow {
   nextAt: number
 }
 
-interface ClaimedRow {
-  key: number
-  id: Buffer
-  eventId: Buffer
-  kind: EventKind
-  body: string
-  attempts: number
-}
-
-interface EndpointRow extends SecretColumns {
-  number: number
-  id: Buffer
-  url: string
-}
-
 /** A delivery that could be claimed, and how many of its endpoint would be under way before it. */
 interface Candidate extends DueRow {
   turn: number
@@ -45,7 +30,7 @@ interface Candidate extends DueRow {
 }
 
 export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
-  const findEndpoints = database.prepare<[], EndpointRow>(`
+  const findEndpoints = database.prepare<[], SecretColumns & { number: number; id: Buffer; url: string }>(`
     select endpoint_id as number, id, url, ${SECRET_COLUMNS}
     from webhook_endpoints
     where status = 'enabled'`)
@@ -56,7 +41,10 @@ export function createClaimWebhooks(database: Database): Verb<'claimWebhooks'> {
     order by next_at
     limit +?`)
   // Only of what is claimed: with many endpoints, most candidates are left for the next rounds.
-  const read = database.prepare<[number], ClaimedRow>(`
+  const read = database.prepare<
+    [number],
+    { key: number; id: Buffer; eventId: Buffer; kind: EventKind; body: string; attempts: number }
+  >(`
     select
       deliveries.delivery_seq as key, deliveries.id, events.id as eventId, events.kind,
       coalesce(deliveries.body, events.body) as body, deliveries.attempts

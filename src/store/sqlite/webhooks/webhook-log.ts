@@ -144,11 +144,6 @@ function toRecord(endpointId: string, { id, eventId, messageId, ...row }: Delive
   }
 }
 
-interface EndpointRow {
-  number: number
-  isRemoved: number
-}
-
 /**
  * Forgetting webhook deliveries whose time is over, with their attempts: those that ended long enough ago, and all of
  * removed endpoints, which go themselves at last. So many at most at a time. What is being posted stays until its lease
@@ -157,7 +152,7 @@ interface EndpointRow {
  */
 export function createPruneWebhooks(database: Database): Verb<'pruneWebhooks'> {
   const switchSecrets = createSwitchSecrets(database)
-  const findEndpoints = database.prepare<[], EndpointRow>(`
+  const findEndpoints = database.prepare<[], { number: number; isRemoved: number }>(`
     select endpoint_id as number, removed_at is not null as isRemoved from webhook_endpoints`)
   const findEnded = oneColumn(database)<[number, string, Buffer, number, number], number>(`
     select delivery_seq
