@@ -73,7 +73,7 @@ export function packContent(content: StoredContent): PackedContent {
 }
 
 /** JSON of a list or an object, or null when nothing is in it. */
-const textUnlessEmpty = (value: object): string | null =>
+export const textUnlessEmpty = (value: object): string | null =>
   Object.keys(value).length === 0 ? null : JSON.stringify(value)
 
 /** In `target` where that has the room. */

@@ -11,7 +11,13 @@ import { createLookupBatch, createLinkSource, createMessageReads } from './looku
 import { createCustomerActions, createRequestToRepeat } from './queue/cancel.ts'
 import { createClaiming } from './queue/claim.ts'
 import type { OpenDatabase } from './engine/database.ts'
-import { createDomainReads, createDomainWrites } from './domains/domains.ts'
+import {
+  createDomainReads,
+  createDomainWrites,
+  createCancelPurged,
+  createQueuedCount,
+  createRemoveDomain,
+} from './domains/domains.ts'
 import { createRecordEngagement, createRecordUnsubscribe } from './outcomes/engagement.ts'
 import { createEventStream } from './events/event-stream.ts'
 import { createExpireDue } from './queue/expire.ts'
@@ -19,12 +25,11 @@ import { createFigures } from './lookups/figures.ts'
 import { createFindIdempotent, createAnswerWrites } from './queue/kept-answers.ts'
 import { createLeasedRows, createLeaseWrites } from './queue/leases.ts'
 import { createRecordOutcomes } from './outcomes/outcomes.ts'
-import { createPruneWebhooks } from './webhooks/webhook-log.ts'
+import { createPruneWebhooks, createDeliveryLog } from './webhooks/webhook-log.ts'
 import { createQueueActionStep } from './queue/queue-actions.ts'
 import { createQueueGroupStep } from './queue/waiting-rows.ts'
 import { createQueueKeys } from './queue/queue-keys.ts'
 import { createCountSending, createCountWaiting, createMoveOrphans, createWatchQueue } from './queue/queue-upkeep.ts'
-import { createCancelPurged, createQueuedCount, createRemoveDomain } from './domains/domains.ts'
 import { createRecordReport, createReportReads, createUnmatchedReportWrites } from './outcomes/reports.ts'
 import { createAssignRoutes, createUnroutedDomains } from './queue/routes.ts'
 import { createSearchMessages } from './lookups/search.ts'
@@ -36,7 +41,6 @@ import {
   createRecordWebhookResults,
 } from './webhooks/webhook-deliveries.ts'
 import { createEndpointWrites, createFindWebhookEndpoint, createEndpointReads } from './webhooks/webhook-endpoints.ts'
-import { createDeliveryLog } from './webhooks/webhook-log.ts'
 import { createReplayWebhook, createReplayWebhooks } from './webhooks/webhook-replays.ts'
 import { createEraseRecipient } from './retention/erase-recipient.ts'
 import { createForgetEvents, createForgetMessages } from './retention/forget-messages.ts'
@@ -57,8 +61,7 @@ import {
 import { createPeekAllowance, createReserveAllowance } from './ips/allowance.ts'
 import { createForgetIpHistory, createIpWrites, createIpReads } from './ips/ip-records.ts'
 import { createIpLookups } from './ips/ip-lookups.ts'
-import { createTlsReads, createTlsWrites } from './ips/outbound-tls.ts'
-import { createAddTlsResults } from './ips/outbound-tls.ts'
+import { createTlsReads, createTlsWrites, createAddTlsResults } from './ips/outbound-tls.ts'
 import { createAddWaitingCounts } from './ips/waiting-counts.ts'
 
 type WriteVerbs = ReturnType<typeof createWriteVerbs>

@@ -110,13 +110,6 @@ interface RestoredState {
   warmingIps: number
 }
 
-interface SettleOptions {
-  /** The moment of the copy. */
-  mark: number
-  now: number
-  keepsAllowance: boolean
-}
-
 /**
  * What a restored database must not do by itself (systemd/README.md "Restore"): its undelivered messages may have been
  * sent since the copy was made, so they are held; the allowance of today's warmup may have been used, so it counts as
@@ -127,7 +120,10 @@ interface SettleOptions {
  * The lifetime of what is held stands still between the moment of the copy and the restore: otherwise an old copy would
  * bounce it all at once.
  */
-function settleRestored(database: Database, { mark, now, keepsAllowance }: SettleOptions): RestoredState {
+function settleRestored(
+  database: Database,
+  { mark, now, keepsAllowance }: Pick<RestoreOptions, 'now' | 'keepsAllowance'> & { mark: number },
+): RestoredState {
   const hold = database.prepare<[number, number]>(`
     update messages
     set state = 'waiting', next_at = ?, waiting_for = 'held', expires_at = expires_at + ?,

@@ -32,39 +32,46 @@ export function pageOf<Row>(
   return { page, next: last === undefined ? null : cursorOf(last) }
 }
 
-interface Walk {
-  /** A select of the rows to look at, with `seq` among its columns, ordered by falling `seq`. */
-  source: string
-  /** What must hold for a row of the source, named `walked`. */
-  condition: string
-}
+type WalkParameters = Record<string, string | number | Buffer | null>
 
-interface WalkResult {
-  /** Numbers of the rows, falling. */
-  found: number[]
-  /** Where the next call starts, or null: everything was looked at. */
-  next: string | null
-}
-
-/** Parameters are named; `limit` and `most` are the walk's own. */
-export type RunWalk = (parameters: Record<string, string | number | null>, limit: number) => WalkResult
+/** Keys of rows, falling, and the one to go on from; null: everything was looked at. */
+type RunWalk<Key> = (parameters: WalkParameters, limit: number) => { found: Key[]; next: Key | null }
 
 /**
- * A walk through rows in the order of their falling number which looks at so many of them at most: then it ends with
- * what it found and the place to go on from. So no search costs more because a table is large.
+ * A walk through rows in the order of their falling key which looks at so many of them at most: so no search costs more
+ * because a table is large. `source`: a select of the rows to look at, with `key` among its columns, ordered by falling
+ * `key`. `condition`: what must hold for a row of it, named `walked`. Parameters are named; `limit` and `most` are the
+ * walk's own.
  */
-export function createWalk(database: Database, { source, condition }: Walk): RunWalk {
-  const find = oneColumn(database)<[Record<string, string | number | null>], number>(`
-    select seq from (${source} limit @most) as walked where ${condition} limit @limit`)
-  const findEnd = database.prepare<[Record<string, string | number | null>], { read: number; last: number | null }>(`
-    select count(*) as read, min(seq) as last from (${source} limit @most) as walked`)
+export function createWalk<Key>(database: Database, key: string, source: string, condition: string): RunWalk<Key> {
+  const find = oneColumn(database)<[WalkParameters], Key>(`
+    select ${key} from (${source} limit @most) as walked where ${condition} limit @limit`)
+  const findEnd = database.prepare<[WalkParameters], { read: number; last: Key | null }>(`
+    select count(*) as read, min(${key}) as last from (${source} limit @most) as walked`)
   return (parameters, limit) => {
     const bounded = { ...parameters, most: MOST_ROWS_READ }
     // One more than is wanted tells whether there is a next page.
     const seen = find.all({ ...bounded, limit: limit + 1 })
     const found = seen.slice(0, limit)
-    if (seen.length > limit) return { found, next: String(found.at(-1)) }
+    if (seen.length > limit) return { found, next: found.at(-1) ?? null }
     const end = findEnd.get(bounded)
-    return { found, next: end === undefined || end.read < MOST_ROWS_READ ? null : String(end.last) }
+    return { found, next: end === undefined || end.read < MOST_ROWS_READ ? null : end.last }
   }
+}
+
+/** The lowest number, up to `end`, whose next row `isMeant`: rows that are not stand before all that are. */
+export function bisect<Row extends { seq: number }>(
+  end: number,
+  findNext: { get(from: number): Row | undefined },
+  isMeant: (row: Row) => boolean,
+): number {
+  let low = 0
+  let high = end
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2)
+    const row = findNext.get(middle)
+    if (row === undefined || isMeant(row)) high = middle
+    else low = row.seq + 1
+  }
+  return low
 }

@@ -6,6 +6,7 @@ import type { Database } from 'better-sqlite3'
 import { MINUTE } from '../../../base/clock.ts'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
+import { bisect } from '../engine/pages.ts'
 import { identifierTime } from '../engine/stored-identifier.ts'
 import { oneColumn } from '../engine/statements.ts'
 import type { SomeVerbs } from '../engine/verb-types.ts'
@@ -20,22 +21,12 @@ export function createEventStream(database: Database) {
   >(`
     select event_seq as position, id, kind, body from events where event_seq > ? order by event_seq limit +?`)
   const findEnd = database.prepare<[], number | null>('select max(event_seq) from events').pluck()
-  const findNext = database.prepare<[number], { position: number; id: Buffer }>(`
-    select event_seq as position, id from events where event_seq >= ? order by event_seq limit 1`)
+  const findNext = database.prepare<[number], { seq: number; id: Buffer }>(`
+    select event_seq as seq, id from events where event_seq >= ? order by event_seq limit 1`)
   const findExact = oneColumn(database)<[number, number, Buffer], number>(`
     select event_seq from events where event_seq >= ? and event_seq < ? and id = ?`)
   /** The number of the first event from this time on. */
-  const firstFrom = (time: number, end: number): number => {
-    let low = 0
-    let high = end
-    while (low < high) {
-      const middle = Math.floor((low + high) / 2)
-      const row = findNext.get(middle)
-      if (row === undefined || identifierTime(row.id) >= time) high = middle
-      else low = row.position + 1
-    }
-    return low
-  }
+  const firstFrom = (time: number, end: number): number => bisect(end, findNext, ({ id }) => identifierTime(id) >= time)
 
   return {
     eventsAfter: (position, limit) =>

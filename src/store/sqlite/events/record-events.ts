@@ -4,7 +4,7 @@
  * there is no state without its event and no event without its state.
  */
 import type { Database } from 'better-sqlite3'
-import { newIdentifierBytes } from '../../../base/identifier.ts'
+import { newIdentifier, newIdentifierBytes } from '../../../base/identifier.ts'
 import { eventBody, isSubscribed, type ServiceEvent } from '../../../mail/event.ts'
 import type { IncludedField } from '../../records/webhook-records.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
@@ -25,6 +25,16 @@ interface Endpoint {
   isEnabled: boolean
   kinds: string[]
   include: IncludedField[]
+}
+
+/** What happens to a message now. */
+export function newEvent(
+  kind: ServiceEvent['kind'],
+  data: ServiceEvent['data'],
+  messageKey: number | null,
+  now: number,
+): RecordedEvent {
+  return { id: newIdentifier('evt', now), kind, at: now, data, messageKey }
 }
 
 export function createEventRecorder(database: Database) {

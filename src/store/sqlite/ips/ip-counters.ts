@@ -8,28 +8,25 @@ import { HOUR } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
 import { addDurations, durationClass, type DurationClasses } from '../../duration-classes.ts'
 import type { IpCounter } from '../../records/warmup-records.ts'
-import { addCounts } from '../engine/add-counts.ts'
 import { TOGETHER } from './allowance.ts'
 import { oneColumn } from '../engine/statements.ts'
 
-/** Names of the counters, and their columns. */
-export const IP_COUNTERS = {
-  messages: 'messages',
-  attempts: 'attempts',
-  delivered: 'delivered',
-  deferred: 'deferred',
-  bouncedHard: 'bounced_hard',
-  bouncedSoft: 'bounced_soft',
-  bouncedBlock: 'bounced_block',
-  bouncedUndetermined: 'bounced_undetermined',
-  complained: 'complained',
-  opened: 'opened',
-  clicked: 'clicked',
-} as const satisfies Record<IpCounter, string>
+export const IP_COUNTERS = [
+  'messages',
+  'attempts',
+  'delivered',
+  'deferred',
+  'bouncedHard',
+  'bouncedSoft',
+  'bouncedBlock',
+  'bouncedUndetermined',
+  'complained',
+  'opened',
+  'clicked',
+] as const satisfies readonly IpCounter[]
 /** What is left out is 0. */
 type IpCounts = Partial<Record<IpCounter, number>>
 
-export const IP_COUNTER_NAMES = Object.keys(IP_COUNTERS) as IpCounter[]
 /** With a name of their own, on one day of one IP. */
 const MOST_ISPS = 200
 /** All that have none. */
@@ -88,13 +85,37 @@ export function createIpSumsWriter(database: Database): (hours: readonly HourSum
       addUp(sumsOf(named, sums.ip, nameOf(sums.ip, sums.isp, utcDay(sums.time)), sums.time), sums)
       addUp(sumsOf(named, sums.ip, TOGETHER, sums.time), sums)
     }
-    for (const { ip, time, isp, counts } of named.values()) addHour.run(ip, time, isp, ...valuesOf(counts))
+    for (const { ip, time, isp, counts } of named.values()) addHour.run(ip, time, isp, ...valuesOf(counts, IP_COUNTERS))
   }
 }
 
-const COLUMNS = Object.values(IP_COUNTERS)
-const ADDITIONS = COLUMNS.map((column) => `${column} = ${column} + excluded.${column}`).join(', ')
-const valuesOf = (counts: IpCounts): number[] => IP_COUNTER_NAMES.map((name) => counts[name] ?? 0)
+const COLUMNS = IP_COUNTERS.map(columnOf)
+const ADDITIONS = additionsOf(COLUMNS)
+
+/** Columns have the names of their counters. */
+export function columnOf(counter: string): string {
+  return counter.replace(/[A-Z]/, (letter) => `_${letter.toLowerCase()}`)
+}
+
+export function additionsOf(columns: readonly string[]): string {
+  return columns.map((column) => `${column} = ${column} + excluded.${column}`).join(', ')
+}
+
+export function valuesOf<Name extends string>(counts: Partial<Record<Name, number>>, names: readonly Name[]): number[] {
+  return names.map((name) => counts[name] ?? 0)
+}
+
+/** Adds counts of one kind to a sum; what is left out is 0. */
+export function addCounts<Name extends string>(
+  sum: Partial<Record<Name, number>>,
+  more: Readonly<Partial<Record<Name, number>>>,
+  names: readonly Name[],
+): void {
+  for (const name of names) {
+    const count = more[name]
+    if (count !== undefined) sum[name] = (sum[name] ?? 0) + count
+  }
+}
 
 function sumsOf<Time extends number | string>(
   all: Map<string, Sums<Time>>,
@@ -111,7 +132,7 @@ function sumsOf<Time extends number | string>(
 }
 
 function addUp(sum: Sums<unknown>, more: Sums<unknown>): void {
-  addCounts(sum.counts, more.counts, IP_COUNTER_NAMES)
+  addCounts(sum.counts, more.counts, IP_COUNTERS)
   addDurations(sum.durations, more.durations)
 }
 
@@ -130,7 +151,7 @@ function createDayWriter(database: Database): (days: readonly Sums<string>[]) =>
     values (?, ?, ?, ?, ?, ${COLUMNS.map(() => '?').join(', ')})
     on conflict do update set durations = excluded.durations, isps = isps + excluded.isps, ${ADDITIONS}`)
   const write = ({ ip, isp, time, counts }: Sums<string>, durations: DurationClasses, newNames: number): void =>
-    void add.run(ip, time, isp, JSON.stringify(durations), newNames, ...valuesOf(counts))
+    void add.run(ip, time, isp, JSON.stringify(durations), newNames, ...valuesOf(counts, IP_COUNTERS))
 
   return (days) => {
     const together = new Map<string, { sums: Sums<string>; known: number; added: number }>()
@@ -144,7 +165,7 @@ function createDayWriter(database: Database): (days: readonly Sums<string>[]) =>
         added: 0,
       }
       together.set(`${ip} ${time}`, all)
-      addCounts(all.sums.counts, sums.counts, IP_COUNTER_NAMES)
+      addCounts(all.sums.counts, sums.counts, IP_COUNTERS)
       const stored = findDurations.get(ip, time, isp)
       if (stored === undefined && isp !== OTHER_ISPS) {
         if (all.known + all.added >= MOST_ISPS) {

@@ -8,16 +8,13 @@ import { DAY, HOUR, MINUTE } from '../../../base/clock.ts'
 import { startOfUtcDay, utcDay } from '../../../base/utc-day.ts'
 import { addDurations, durationPercentile, type DurationClasses } from '../../duration-classes.ts'
 import type { IpCounter, IpHealth, IpHour, WarmupDay } from '../../records/warmup-records.ts'
-import { addCounts } from '../engine/add-counts.ts'
 import { TOGETHER } from './allowance.ts'
-import { IP_COUNTER_NAMES, IP_COUNTERS } from './ip-counters.ts'
+import { addCounts, columnOf, IP_COUNTERS } from './ip-counters.ts'
 import type { SomeVerbs } from '../engine/verb-types.ts'
 
 type AllCounts = Record<IpCounter, number>
 
-const COLUMNS = Object.entries(IP_COUNTERS)
-  .map(([name, column]) => `${column} as ${name}`)
-  .join(', ')
+const COLUMNS = IP_COUNTERS.map((name) => `${columnOf(name)} as ${name}`).join(', ')
 /** Of the delivering attempts; the statistics call it p95. */
 const PERCENTILE = 0.95
 
@@ -53,7 +50,6 @@ export function createIpLookups(database: Database) {
   const percentiles = createPercentiles(database)
 
   return {
-    /** Rows of the days from this one on, oldest first; all isps together last of its day. */
     warmupDays: (ip, from) => findWarmupDays.all(ip, from),
     /** By five-minute slots: one that reaches into the asked time counts whole. */
     ipHealth: (ip, since) =>
@@ -108,7 +104,7 @@ function createIspSums(database: Database): (ip: string, from: number, to: numbe
 function addTo(sums: Map<string, AllCounts>, { isp, ...more }: AllCounts & { isp: string }): void {
   const sum = sums.get(isp)
   if (sum === undefined) sums.set(isp, more)
-  else addCounts(sum, more, IP_COUNTER_NAMES)
+  else addCounts(sum, more, IP_COUNTERS)
 }
 
 /** Of the whole days that the time touches. */

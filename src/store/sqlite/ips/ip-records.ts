@@ -36,7 +36,6 @@ export function createIpReads(database: Database) {
     select ip, route, state, saved_at as savedAt from path_states`)
   return {
     ipRecords: () => findIps.all().map((row) => ({ ...row, pausedAt: JSON.parse(row.pausedAt) as number[] })),
-    /** Newest first. */
     warmupAudit: (ip, limit) =>
       findAudit.all(ip, limit).map((row) => ({ ...row, figures: JSON.parse(row.figures) as AuditRecord['figures'] })),
     loadPathStates: () => findPathStates.all(),
@@ -74,7 +73,6 @@ export function createIpWrites(database: Database) {
     addIpRecords(records) {
       for (const record of records) add.run(rowOf(record))
     },
-    /** False, and nothing changed: another change came first, or there is no such IP. */
     changeIp({ record, audit, events: happened, caps }) {
       if (change.run(rowOf(record)).changes === 0) return false
       for (const entry of audit) addAudit(entry)
@@ -82,7 +80,6 @@ export function createIpWrites(database: Database) {
       for (const event of happened) events.record([{ ...event, messageKey: null }], event.at)
       return true
     },
-    /** An empty state forgets the path. */
     savePathStates(states) {
       for (const path of states) {
         if (path.state === '') forgetPath.run(path.ip, path.route)

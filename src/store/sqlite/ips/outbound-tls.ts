@@ -41,9 +41,7 @@ export function createTlsReads(database: Database) {
       return row === undefined ? null : policyOf(row)
     },
     stsPoliciesFetchedBefore: (before, limit) => findOld.all(before, limit).map(policyOf),
-    /** By domain. */
     tlsResults: (day) => findResults.all(day).map((row) => ({ ...row, policy: JSON.parse(row.policy) as string[] })),
-    /** Domains with results of this day that were not reported. */
     tlsReportsDue: (day) => findDue.all(day),
   } satisfies SomeVerbs
 }

@@ -6,31 +6,22 @@
 import type { Database } from 'better-sqlite3'
 import { DAY, HOUR } from '../../../base/clock.ts'
 import { utcDay } from '../../../base/utc-day.ts'
-import { addCounts } from '../engine/add-counts.ts'
 import { createSlotRemoval, slotOf, TOGETHER } from './allowance.ts'
+import { addCounts, additionsOf, columnOf, valuesOf } from './ip-counters.ts'
 
-/** Names of the counters of a day, and their columns. */
-const DAY_COUNTERS = {
-  firstAttempts: 'first_attempts',
-  delivered: 'delivered',
-  hard: 'hard',
-  soft: 'soft',
-  block: 'block',
-  undetermined: 'undetermined',
-  deferred: 'deferred',
-  complained: 'complained',
-} as const
-type DayCounter = keyof typeof DAY_COUNTERS
-
-/** Names of the counters of a slot, and their columns. */
-const SLOT_COUNTERS = {
-  firstAttempts: 'first_attempts',
-  delivered: 'delivered',
-  hard: 'hard',
-  complained: 'complained',
-  blocks: 'blocks',
-} as const
-type SlotCounter = keyof typeof SLOT_COUNTERS
+const DAY_COUNTERS = [
+  'firstAttempts',
+  'delivered',
+  'hard',
+  'soft',
+  'block',
+  'undetermined',
+  'deferred',
+  'complained',
+] as const
+type DayCounter = (typeof DAY_COUNTERS)[number]
+const SLOT_COUNTERS = ['firstAttempts', 'delivered', 'hard', 'complained', 'blocks'] as const
+type SlotCounter = (typeof SLOT_COUNTERS)[number]
 
 export type WarmupSums = ReturnType<typeof createWarmupSums>
 
@@ -57,8 +48,6 @@ interface SlotSums {
 
 /** Nothing looks further back in slots than an hour. */
 export const SLOTS_OF_USE = 2 * HOUR
-const DAY_COUNTER_NAMES = Object.keys(DAY_COUNTERS) as DayCounter[]
-const SLOT_COUNTER_NAMES = Object.keys(SLOT_COUNTERS) as SlotCounter[]
 
 export function createWarmupSums() {
   const days = new Map<string, DaySums>()
@@ -94,9 +83,9 @@ export function createWarmupSums() {
     },
     /** Adds sums that were made before. */
     addSums(sums: WarmupLists): void {
-      for (const { ip, isp, day, counts } of sums.days) addCounts(dayOf(ip, isp, day).counts, counts, DAY_COUNTER_NAMES)
+      for (const { ip, isp, day, counts } of sums.days) addCounts(dayOf(ip, isp, day).counts, counts, DAY_COUNTERS)
       for (const { ip, slotAt, counts } of sums.slots) {
-        addCounts(slotOfIp(ip, slotAt).counts, counts, SLOT_COUNTER_NAMES)
+        addCounts(slotOfIp(ip, slotAt).counts, counts, SLOT_COUNTERS)
       }
     },
     lists: (): WarmupLists => ({ days: [...days.values()], slots: [...slots.values()] }),
@@ -107,11 +96,11 @@ export function createWarmupSums() {
 
 export function createWarmupSumsWriter(database: Database): (sums: WarmupLists) => void {
   const writeDays = createDayWriter(database)
-  const slotColumns = Object.values(SLOT_COUNTERS)
+  const columns = SLOT_COUNTERS.map(columnOf)
   const addSlot = database.prepare<(string | number)[]>(`
-    insert into ip_slots (ip, slot_at, ${slotColumns.join(', ')})
-    values (?, ?, ${slotColumns.map(() => '?').join(', ')})
-    on conflict do update set ${slotColumns.map((column) => `${column} = ${column} + excluded.${column}`).join(', ')}`)
+    insert into ip_slots (ip, slot_at, ${columns.join(', ')})
+    values (?, ?, ${columns.map(() => '?').join(', ')})
+    on conflict do update set ${additionsOf(columns)}`)
   const isKnown = database.prepare<[string, number]>('select 1 from ip_slots where ip = ? and slot_at = ?')
   const forgetSlots = createSlotRemoval(database)
 
@@ -119,27 +108,26 @@ export function createWarmupSumsWriter(database: Database): (sums: WarmupLists) 
     writeDays(days)
     for (const { ip, slotAt, counts } of slots) {
       if (isKnown.get(ip, slotAt) === undefined) forgetSlots(ip, slotAt)
-      addSlot.run(ip, slotAt, ...SLOT_COUNTER_NAMES.map((name) => counts[name] ?? 0))
+      addSlot.run(ip, slotAt, ...valuesOf(counts, SLOT_COUNTERS))
     }
   }
 }
 
 /** All together first, for where that has no row no provider has one. */
 function createDayWriter(database: Database): (days: readonly DaySums[]) => void {
+  const additions = DAY_COUNTERS.map(columnOf).map((column) => `${column} = max(0, ${column} + ?)`)
   const add = database.prepare<(string | number)[]>(`
     update warmup_days
-    set ${Object.values(DAY_COUNTERS)
-      .map((column) => `${column} = max(0, ${column} + ?)`)
-      .join(', ')}
+    set ${additions.join(', ')}
     where ip = ? and day = ? and isp = ?`)
   const write = ({ ip, day, isp, counts }: DaySums): boolean =>
-    add.run(...DAY_COUNTER_NAMES.map((name) => counts[name] ?? 0), ip, utcDay(day * DAY), isp).changes > 0
+    add.run(...valuesOf(counts, DAY_COUNTERS), ip, utcDay(day * DAY), isp).changes > 0
   return (days) => {
     for (const ofDay of Map.groupBy(days, ({ ip, day }) => `${ip} ${day}`).values()) {
       const [first] = ofDay
       if (first === undefined) continue
       const together: DaySums = { ...first, isp: TOGETHER, counts: {} }
-      for (const { counts } of ofDay) addCounts(together.counts, counts, DAY_COUNTER_NAMES)
+      for (const { counts } of ofDay) addCounts(together.counts, counts, DAY_COUNTERS)
       if (write(together)) for (const sums of ofDay) write(sums)
     }
   }

@@ -7,10 +7,9 @@ import type { Database } from 'better-sqlite3'
 import { HOUR } from '../../../base/clock.ts'
 import { getNamed } from '../engine/stored-identifier.ts'
 import type { SearchMessagesRequest } from '../../records/lookup-records.ts'
-import { createWalk, type RunWalk } from '../engine/pages.ts'
+import { bisect, createWalk, positionAfter } from '../engine/pages.ts'
 import { comparableAddress } from '../engine/stored-address.ts'
 import { messageQuery, viewOf, type MessageRow } from '../messages/message-views.ts'
-import { positionAfter } from '../engine/pages.ts'
 import type { Verb } from '../engine/verb-types.ts'
 
 /** So far back may the clock have been set without a message being missed by a search for a time. */
@@ -69,8 +68,8 @@ const CONDITION = `
 
 export function createSearchMessages(database: Database): Verb<'searchMessages'> {
   const walks = Object.fromEntries(
-    Object.entries(SOURCES).map(([lead, source]) => [lead, createWalk(database, { source, condition: CONDITION })]),
-  ) as Record<keyof typeof SOURCES, RunWalk>
+    Object.entries(SOURCES).map(([lead, source]) => [lead, createWalk<number>(database, 'seq', source, CONDITION)]),
+  ) as Record<keyof typeof SOURCES, ReturnType<typeof createWalk<number>>>
   const findBatch = database.prepare<[Buffer], number>('select content_id from batches where id = ?').pluck()
   const findRange = createRangeFinder(database)
   const findMessage = database.prepare<[number], MessageRow>(messageQuery('messages.seq = ?'))
@@ -80,15 +79,10 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
     const range = findRange(request)
     const batchContent = request.batchId === null ? null : getNamed(findBatch, 'bat', request.batchId)
     if (range === undefined || batchContent === undefined) return { messages: [], next: null }
+    const asked = { state, isp, ip, since, until, now, batchContent }
     const parameters = {
       ...range,
-      state,
-      isp,
-      ip,
-      since,
-      until,
-      now,
-      batchContent,
+      ...asked,
       recipient: request.recipient === null ? null : comparableAddress(request.recipient),
       from: request.from === null ? null : comparableAddress(request.from),
       tagKey: request.tag?.key ?? null,
@@ -96,7 +90,8 @@ export function createSearchMessages(database: Database): Verb<'searchMessages'>
       domains: request.domains === null ? null : JSON.stringify(request.domains),
     }
     const { found, next } = walks[leadOf(request)](parameters, request.limit)
-    return { messages: found.flatMap((seq) => findMessage.get(seq) ?? []).map((row) => viewOf(row, now)), next }
+    const messages = found.flatMap((seq) => findMessage.get(seq) ?? []).map((row) => viewOf(row, now))
+    return { messages, next: next === null ? null : String(next) }
   }
 }
 
@@ -122,17 +117,7 @@ function createRangeFinder(database: Database): (request: SearchMessagesRequest)
   const findNext = database.prepare<[number], { seq: number; contentId: number; createdAt: number }>(`
     select seq, content_id as contentId, created_at as createdAt from messages where seq >= ? order by seq limit 1`)
   /** The first of the rows from which on all were accepted after this time, as far as the clock ran forward. */
-  const firstAfter = (time: number, end: number): number => {
-    let low = 0
-    let high = end
-    while (low < high) {
-      const middle = Math.floor((low + high) / 2)
-      const row = findNext.get(middle)
-      if (row === undefined || row.createdAt > time) high = middle
-      else low = row.seq + 1
-    }
-    return low
-  }
+  const firstAfter = (time: number, end: number): number => bisect(end, findNext, ({ createdAt }) => createdAt > time)
   return ({ since, until, after }) => {
     const newest = findLast.get(positionAfter(after))
     if (newest === undefined) return undefined

@@ -8,7 +8,7 @@ import { newIdentifier } from '../../../base/identifier.ts'
 import { clickedData, openedData, unsubscribedData } from '../../../mail/event.ts'
 import type { EngagementHit, EngagementTally } from '../../records/engagement-records.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
-import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
+import { createEventRecorder, type RecordedEvent, newEvent } from '../events/record-events.ts'
 import { storedIdentifier } from '../engine/stored-identifier.ts'
 import { oneColumn } from '../engine/statements.ts'
 import { isSimulated } from '../../../mail/simulator.ts'
@@ -102,30 +102,21 @@ function createSightings(database: Database) {
 
 type CounterName = keyof EngagementTally
 
-const COUNTER_COLUMNS: Readonly<Record<CounterName, string>> = {
-  opens: 'opens',
-  clicks: 'clicks',
-  machineOpens: 'machine_opens',
-  machineClicks: 'machine_clicks',
-}
-
 function counterOf({ link, isMachine }: EngagementHit): CounterName {
   if (link === null) return isMachine ? 'machineOpens' : 'opens'
   return isMachine ? 'machineClicks' : 'clicks'
 }
 
 function createCounter(database: Database): (messageKey: number, counter: CounterName) => void {
-  const prepare = (counter: CounterName): Statement<[number]> => {
-    const column = COUNTER_COLUMNS[counter]
-    return database.prepare(`
+  const prepare = (column: string): Statement<[number]> =>
+    database.prepare(`
       insert into engagement_counts (message_seq, ${column}) values (?, 1)
       on conflict do update set ${column} = ${column} + 1`)
-  }
   const statements = {
     opens: prepare('opens'),
     clicks: prepare('clicks'),
-    machineOpens: prepare('machineOpens'),
-    machineClicks: prepare('machineClicks'),
+    machineOpens: prepare('machine_opens'),
+    machineClicks: prepare('machine_clicks'),
   }
   return (messageKey, counter) => void statements[counter].run(messageKey)
 }
@@ -185,7 +176,7 @@ export function createRecordUnsubscribe(database: Database): Verb<'recordUnsubsc
     const isFirst = messageKey !== null && addReport.run(messageKey, now).changes === 1
     if (!isFirst && !isSuppressed) return { kind: 'repeated' }
     const data = unsubscribedData(messageId, recipient, list)
-    events.record([{ id: newIdentifier('evt', now), kind: 'email.unsubscribed', at: now, data, messageKey }], now)
+    events.record([newEvent('email.unsubscribed', data, messageKey, now)], now)
     return { kind: 'unsubscribed' }
   }
 }

@@ -14,12 +14,11 @@
 import type { Database } from 'better-sqlite3'
 import { DAY } from '../../../base/clock.ts'
 import { unreachable } from '../../../base/errors.ts'
-import { newIdentifier } from '../../../base/identifier.ts'
 import { bouncedData, complainedData, unsubscribedData, type EventKind } from '../../../mail/event.ts'
 import { isSimulated } from '../../../mail/simulator.ts'
 import type { ReportedFact, UnmatchedReport } from '../../records/report-records.ts'
 import type { SuppressionReason } from '../../records/suppression-records.ts'
-import { createBounceWriter, createEventRecorder } from '../events/record-events.ts'
+import { createBounceWriter, createEventRecorder, newEvent } from '../events/record-events.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
 import { createRecipientSuppression } from '../suppressions/suppressions.ts'
 import { oneColumn } from '../engine/statements.ts'
@@ -70,7 +69,7 @@ export function createRecordReport(database: Database): Verb<'recordReport'> {
     if (addReport.run(row.seq, reportKind(fact, row), now).changes === 0) return { kind: 'repeated' }
 
     const { event, data, suppression } = apply(fact, row, messageId, now)
-    events.record([{ id: newIdentifier('evt', now), kind: event, at: now, data, messageKey: row.seq }], now)
+    events.record([newEvent(event, data, row.seq, now)], now)
     if (event === 'email.reported') return { kind: 'noted' }
     count(fact, row, now)
     const isSimulatedRow = isSimulated(row.recipientDomain)
@@ -185,7 +184,6 @@ export function createReportReads(database: Database) {
       bounces: bounces.get(MOST_LOOKED_AT, since)?.reports ?? 0,
       complaints: complaints.get(MOST_LOOKED_AT, since)?.reports ?? 0,
     }),
-    /** Newest first. */
     listUnmatchedReports: (limit) => list.all(limit),
   } satisfies SomeVerbs
 }

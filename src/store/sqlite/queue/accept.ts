@@ -8,12 +8,12 @@
 import type { Database } from 'better-sqlite3'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import type { AcceptResult, NewMessage, PackedRequest, SuppressedMessage } from '../../records/accept-records.ts'
+import { textUnlessEmpty } from '../../records/packed-content.ts'
 import { CAPTURE_ROUTE, UNROUTED, type QueuedRows } from '../../records/queue-records.ts'
 import type { SuppressionReason } from '../../records/suppression-records.ts'
 import { comparableAddress } from '../engine/stored-address.ts'
 import { createAnswerWriter, createFindIdempotent } from './kept-answers.ts'
-import { createQueueNames } from './queue-names.ts'
-import { createQueuedTally } from './queue-names.ts'
+import { createQueueNames, createQueuedTally } from './queue-names.ts'
 import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import { createFindDomainRoute, type KnownRoute } from './routes.ts'
 import { createContentWriter } from '../messages/stored-content.ts'
@@ -173,15 +173,11 @@ function createMessageWriter(database: Database): (message: NewMessage, row: Row
       reason === null ? null : now,
     )
     const key = Number(lastInsertRowid)
-    const variables = variablesText(message)
+    const variables = textUnlessEmpty(message.variables)
+    // Most messages have none of these, and then no row.
     if (message.to.name !== null || variables !== null || road.acceptedFor !== null) {
       addData.run(key, message.to.name, variables, road.acceptedFor)
     }
     return key
   }
-}
-
-/** Most messages have none, and then no row. */
-function variablesText(message: NewMessage): string | null {
-  return Object.keys(message.variables).length === 0 ? null : JSON.stringify(message.variables)
 }

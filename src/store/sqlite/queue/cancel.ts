@@ -10,7 +10,7 @@ import { canceledData } from '../../../mail/event.ts'
 import { UNROUTED } from '../../records/queue-records.ts'
 import { messageQuery, stateOf, type MessageRow, variablesFrom } from '../messages/message-views.ts'
 import { createQueuedTally } from './queue-names.ts'
-import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
+import { createEventRecorder, newEvent } from '../events/record-events.ts'
 import { oneColumn } from '../engine/statements.ts'
 import type { MessageState } from '../../../mail/message.ts'
 import { CAPTURE_POOL, isSimulated } from '../../../mail/simulator.ts'
@@ -36,14 +36,11 @@ export function createCanceling(database: Database): (rows: readonly CanceledRow
   return (rows, now) => {
     if (rows.length === 0) return
     for (const { seq } of rows) cancel.run(now, seq)
-    const happened = rows.map((row) => canceledEvent(row, now))
+    const happened = rows.map(({ seq, id, recipient }) =>
+      newEvent('email.canceled', canceledData(identifierFromBytes('msg', id), recipient), seq, now),
+    )
     events.record(happened, now)
   }
-}
-
-function canceledEvent({ seq, id, recipient }: CanceledRow, now: number): RecordedEvent {
-  const data = canceledData(identifierFromBytes('msg', id), recipient)
-  return { id: newIdentifier('evt', now), kind: 'email.canceled', at: now, data, messageKey: seq }
 }
 
 export function createCustomerActions(database: Database) {

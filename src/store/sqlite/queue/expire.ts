@@ -3,14 +3,13 @@
  * (delivery/README.md "Expiry"), each with its event.
  */
 import type { Database } from 'better-sqlite3'
-import { identifierFromBytes, newIdentifier } from '../../../base/identifier.ts'
+import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
 import { bouncedData } from '../../../mail/event.ts'
 import { expiryWords } from '../../../mail/expiry-words.ts'
 import { CAPTURE_POOL } from '../../../mail/simulator.ts'
-import { createBounceWriter } from '../events/record-events.ts'
+import { createBounceWriter, newEvent, createEventRecorder } from '../events/record-events.ts'
 import { createEventStatistics } from '../ips/ip-statistics.ts'
-import { createEventRecorder, type RecordedEvent } from '../events/record-events.ts'
 import type { Verb } from '../engine/verb-types.ts'
 
 interface ExpiredRow {
@@ -51,13 +50,13 @@ export function createExpireDue(database: Database): Verb<'expireDue'> {
     const rows = findExpired.all(now, limit)
     if (rows.length === 0) return []
     const statistics = beginStatistics()
-    const happened = rows.map((row): RecordedEvent => {
+    const happened = rows.map((row) => {
       const bounce = expiryOf(row)
       end.run(now, row.seq)
       addBounce(row.seq, bounce)
       statistics.bounced(row.seq, bounce.type, now)
       const data = bouncedData(identifierFromBytes('msg', row.id), row.recipient, bounce)
-      return { id: newIdentifier('evt', now), kind: 'email.bounced', at: now, data, messageKey: row.seq }
+      return newEvent('email.bounced', data, row.seq, now)
     })
     statistics.flush(now)
     events.record(happened, now)

@@ -14,9 +14,8 @@ import { CAPTURE_POOL } from '../../../mail/simulator.ts'
 import { HELD_UNTIL, type QueuedRows } from '../../records/queue-records.ts'
 import type { QueueAction, QueueFilter } from '../../../mail/waiting-mail.ts'
 import { createCanceling } from './cancel.ts'
-import { createQueueNames } from './queue-names.ts'
+import { createQueueNames, createQueuedTally, type QueuedTally } from './queue-names.ts'
 import { createWaitingRowsWalk, type WaitingRow, type WalkPosition } from './waiting-rows.ts'
-import { createQueuedTally, type QueuedTally } from './queue-names.ts'
 import { oneColumn } from '../engine/statements.ts'
 
 interface QueueActionRequest {
@@ -45,7 +44,7 @@ export function createQueueActionStep(
     const most = isDryRun ? changed.length : Math.min(limit, MOST_CHANGED)
     const rows = changed.slice(0, most)
     const tally = createQueuedTally()
-    if (!isDryRun) act(rows, action, { now, tally })
+    if (!isDryRun) act(rows, action, now, tally)
     const last = rows.at(-1)
     const next = changed.length > most && last !== undefined ? { laneId: last.laneId, seq: last.seq } : step.next
     return { messages: rows.length, queued: tally.result(), next }
@@ -77,9 +76,7 @@ function createDueTime(database: Database): (row: WaitingRow, now: number) => nu
   return ({ contentId }, now) => Math.max(now, findStart.get(contentId) ?? 0)
 }
 
-type RowActions = (rows: readonly WaitingRow[], action: QueueAction, facts: { now: number; tally: QueuedTally }) => void
-
-function createRowActions(database: Database): RowActions {
+function createRowActions(database: Database) {
   const names = createQueueNames(database)
   const dueAt = createDueTime(database)
   const setTime = database.prepare<[number, string | null, number]>(`
@@ -87,26 +84,24 @@ function createRowActions(database: Database): RowActions {
   const setPool = database.prepare<[number, number]>('update messages set pool_id = ? where seq = ?')
   const cancel = createCanceling(database)
 
-  const makeDue = (row: WaitingRow, now: number, tally: QueuedTally): void => {
-    const nextAt = dueAt(row, now)
-    setTime.run(nextAt, null, row.seq)
-    tally.add({ ...row, isRetry: row.isRetry === 1 }, row.recipientDomain, nextAt)
-  }
-  const move = (row: WaitingRow, pool: string, tally: QueuedTally): void => {
-    setPool.run(names.poolId(pool), row.seq)
-    tally.add({ ...row, pool, isRetry: row.isRetry === 1 }, row.recipientDomain, row.nextAt)
-  }
-  return (rows, action, { now, tally }) => {
+  return (rows: readonly WaitingRow[], action: QueueAction, now: number, tally: QueuedTally): void => {
     switch (action.kind) {
       case 'retry':
       case 'release':
-        for (const row of rows) makeDue(row, now, tally)
+        for (const row of rows) {
+          const nextAt = dueAt(row, now)
+          setTime.run(nextAt, null, row.seq)
+          tally.add({ ...row, isRetry: row.isRetry === 1 }, row.recipientDomain, nextAt)
+        }
         return
       case 'hold':
         for (const { seq } of rows) setTime.run(HELD_UNTIL, 'held', seq)
         return
       case 'move':
-        for (const row of rows) move(row, action.pool, tally)
+        for (const row of rows) {
+          setPool.run(names.poolId(action.pool), row.seq)
+          tally.add({ ...row, pool: action.pool, isRetry: row.isRetry === 1 }, row.recipientDomain, row.nextAt)
+        }
         return
       case 'drop':
         cancel(rows, now)

@@ -6,8 +6,7 @@
 import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'
 import type { QueuedRows, RouteAssignment } from '../../records/queue-records.ts'
-import { createQueueNames } from './queue-names.ts'
-import { createQueuedTally } from './queue-names.ts'
+import { createQueueNames, createQueuedTally } from './queue-names.ts'
 import type { Verb } from '../engine/verb-types.ts'
 
 /** Rows that one call moves: about 5 ms. */

@@ -80,10 +80,8 @@ export function createForgetTranscripts(database: Database): Verb<'forgetTranscr
     limit 1`)
   const remove = database.prepare<[number]>('delete from transcripts where transcript_seq = ?')
   return (request) =>
-    walkOldest(
-      request,
-      (after) => findNext.get(after),
-      ({ seq, finalAt }) => (finalAt !== null && finalAt < request.before ? remove.run(seq).changes : 0),
+    walkOldest(request, findNext, ({ seq, finalAt }) =>
+      finalAt !== null && finalAt < request.before ? remove.run(seq).changes : 0,
     )
 }
 
@@ -131,9 +129,5 @@ export function createForgetTraces(database: Database): Verb<'forgetTraces'> {
   const release = createContentRelease(database)
   // In the order of their removal, which is that of their ends as far as it matters here.
   return (request) =>
-    walkOldest(
-      request,
-      (after) => findNext.get(after),
-      ({ seq, contentId }) => remove.run(seq).changes + release(contentId),
-    )
+    walkOldest(request, findNext, ({ seq, contentId }) => remove.run(seq).changes + release(contentId))
 }

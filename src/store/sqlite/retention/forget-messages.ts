@@ -72,10 +72,8 @@ export function createForgetMessages(database: Database): Verb<'forgetMessages'>
 
   return (request) => {
     const newest = findNewest.get() ?? 0
-    return walkOldest(
-      request,
-      (after) => findNext.get(after),
-      (row) => (mayGo(row, request.before, newest) ? remove(row, request.linksBefore) : 0),
+    return walkOldest(request, findNext, (row) =>
+      mayGo(row, request.before, newest) ? remove(row, request.linksBefore) : 0,
     )
   }
 }
@@ -152,10 +150,5 @@ export function createForgetEvents(database: Database): Verb<'forgetEvents'> {
     order by event_seq
     limit 1`)
   const one = createOneEventRemoval(database)
-  return (request) =>
-    walkOldest(
-      request,
-      (after) => findNext.get(after),
-      ({ seq }) => (one.mayGo(seq) ? one.remove(seq) : 0),
-    )
+  return (request) => walkOldest(request, findNext, ({ seq }) => (one.mayGo(seq) ? one.remove(seq) : 0))
 }

@@ -16,14 +16,14 @@ export interface AgedRow {
 /** `remove` returns how many rows went: 0 for one that must stay. */
 export function walkOldest<Row extends AgedRow>(
   { before, after, limit }: ForgetRequest,
-  findNext: (after: number) => Row | undefined,
+  findNext: { get(after: number): Row | undefined },
   remove: (row: Row) => number,
 ): ForgetStep {
   const slice = createSlice(limit)
   let removed = 0
   let position = after
   while (slice.hasRoom()) {
-    const row = findNext(position)
+    const row = findNext.get(position)
     if (row === undefined || row.at >= before) return { removed, next: null }
     position = row.seq
     const gone = remove(row)

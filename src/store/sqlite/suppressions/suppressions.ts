@@ -11,7 +11,7 @@ import { storedIdentifier } from '../engine/stored-identifier.ts'
 import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 import type { Bounce } from '../../../mail/reply/delivery-outcome.ts'
 import { bouncedData, suppressedData } from '../../../mail/event.ts'
-import { createBounceWriter, type RecordedEvent } from '../events/record-events.ts'
+import { createBounceWriter, type RecordedEvent, newEvent } from '../events/record-events.ts'
 
 const EXPLANATIONS: Readonly<Record<SuppressionReason, string>> = {
   hard_bounce: 'earlier mail to it bounced for good',
@@ -102,16 +102,16 @@ export function createSuppressionWrites(database: Database) {
 
 /** Newest first; entries of one address are few, and sorted here. */
 export function createListSuppressions(database: Database): Verb<'listSuppressions'> {
-  const walk = createWalk(database, {
-    source: `
-      select suppression_seq as seq, reason, scope, created_at
-      from suppressions
-      where is_test = @isTest and suppression_seq < @before
-      order by suppression_seq desc`,
-    condition: `(@reason is null or walked.reason = @reason)
-      and (@scope is null or walked.scope = @scope)
-      and (@since is null or walked.created_at >= @since)`,
-  })
+  const source = `
+    select suppression_seq as seq, reason, scope, created_at
+    from suppressions
+    where is_test = @isTest and suppression_seq < @before
+    order by suppression_seq desc`
+  const condition = `
+    (@reason is null or walked.reason = @reason)
+    and (@scope is null or walked.scope = @scope)
+    and (@since is null or walked.created_at >= @since)`
+  const walk = createWalk<number>(database, 'seq', source, condition)
   const find = database.prepare<[number], SuppressionRow>(`
     select ${SUPPRESSION_COLUMNS} from suppressions where suppression_seq = ?`)
   const findOfAddress = database.prepare<[string, number], SuppressionRow>(`
@@ -120,7 +120,8 @@ export function createListSuppressions(database: Database): Verb<'listSuppressio
     const before = positionAfter(after)
     if (email === null) {
       const { found, next } = walk({ isTest: Number(isTest), before, reason, scope, since }, limit)
-      return { suppressions: found.flatMap((seq) => find.get(seq) ?? []).map(toRecord), next }
+      const suppressions = found.flatMap((seq) => find.get(seq) ?? []).map(toRecord)
+      return { suppressions, next: next === null ? null : String(next) }
     }
     const rows = findOfAddress
       .all(comparableAddress(email), Number(isTest))
@@ -193,15 +194,9 @@ export function createSuppressedEnding(database: Database): (end: SuppressedEnd,
   return ({ key, id, recipient, reason }, now) => {
     const bounce = bounceFor(reason)
     addBounce(key, bounce)
-    const event = { at: now, messageKey: key }
     return [
-      { ...event, id: newIdentifier('evt', now), kind: 'email.bounced', data: bouncedData(id, recipient, bounce) },
-      {
-        ...event,
-        id: newIdentifier('evt', now),
-        kind: 'email.suppressed',
-        data: suppressedData(id, recipient, reason),
-      },
+      newEvent('email.bounced', bouncedData(id, recipient, bounce), key, now),
+      newEvent('email.suppressed', suppressedData(id, recipient, reason), key, now),
     ]
   }
 }

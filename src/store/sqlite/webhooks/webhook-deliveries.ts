@@ -9,7 +9,6 @@
  * of its deliveries are due. Those of a replay go behind the others of their endpoint.
  */
 import type { Database } from 'better-sqlite3'
-import { unreachable } from '../../../base/errors.ts'
 import { identifierFromBytes } from '../../../base/identifier.ts'
 import type { EventKind } from '../../../mail/event.ts'
 import type { WebhookResult, WebhookTarget } from '../../records/webhook-records.ts'
@@ -128,21 +127,8 @@ function createSettling(database: Database): (result: WebhookResult) => void {
     set state = 'failed', ended_at = ?, attempts = attempts + 1, lease_epoch = null
     where delivery_seq = ?`,
   )
-  return ({ key, next, endedAt }) => {
-    switch (next.kind) {
-      case 'succeeded':
-        succeed.run(endedAt, key)
-        return
-      case 'retry':
-        retry.run(next.at, key)
-        return
-      case 'dead-letter':
-        bury.run(endedAt, key)
-        return
-      default:
-        unreachable(next)
-    }
-  }
+  const changes = { succeeded: succeed, retry, 'dead-letter': bury }
+  return ({ key, next, endedAt }) => void changes[next.kind].run(next.kind === 'retry' ? next.at : endedAt, key)
 }
 
 /** What it returns counts the results of one verb: successes in a row are one write, of the last of them. */

@@ -2,7 +2,7 @@
 import type { Database } from 'better-sqlite3'
 import { identifierFromBytes, identifierToBytes } from '../../../base/identifier.ts'
 import type { WebhookAttemptRecord, WebhookDeliveryRecord } from '../../records/webhook-records.ts'
-import { MOST_ROWS_READ, pageOf, wrongCursor } from '../engine/pages.ts'
+import { createWalk, wrongCursor } from '../engine/pages.ts'
 import { identifierTime, firstIdentifierAt } from '../engine/stored-identifier.ts'
 import { createEndpointNumber, createSwitchSecrets } from './webhook-endpoints.ts'
 import { oneColumn } from '../engine/statements.ts'
@@ -48,13 +48,13 @@ export function createDeliveryLog(database: Database) {
       const endpoint = numberOf(endpointId)
       if (endpoint === undefined) return null
       const before = request.after === null ? LAST : cursorBytes(request.after)
-      const page =
-        messageId === null
-          ? (state === null || state === 'pending' ? walkAll : walkEnded)({ endpoint, state, kind, before }, limit)
-          : pageOf(findOfMessage(messageId, { endpoint, state, kind, before }), limit, cursorOf)
+      const wanted = { endpoint, state, kind, before }
+      const walk = state === null || state === 'pending' ? walkAll : walkEnded
+      const { found, next } = messageId === null ? walk(wanted, limit) : findOfMessage(messageId, wanted, limit)
+      const rows = found.flatMap((id) => find.get(endpoint, id) ?? [])
       return {
-        deliveries: page.page.flatMap((id) => find.get(endpoint, id) ?? []).map((row) => toRecord(endpointId, row)),
-        next: page.next,
+        deliveries: rows.map((row) => toRecord(endpointId, row)),
+        next: next === null ? null : identifierFromBytes('whd', next),
       }
     },
     findWebhookDelivery(endpointId, id) {
@@ -69,67 +69,43 @@ export function createDeliveryLog(database: Database) {
   } satisfies SomeVerbs
 }
 
-const cursorOf = (id: Buffer): string => identifierFromBytes('whd', id)
-
 function cursorBytes(cursor: string): Buffer {
   const bytes = identifierToBytes('whd', cursor)
   if (bytes === undefined) throw wrongCursor()
   return bytes
 }
 
-interface Wanted {
-  endpoint: number
-  state: string | null
-  kind: string | null
-  before: Buffer
-}
+type Wanted = { endpoint: number; state: string | null; kind: string | null; before: Buffer }
 
-/** As `createWalk`, in the order of identifiers: it looks at so many rows at most. */
-function createDeliveryWalk(
-  database: Database,
-  lead: string,
-): (wanted: Wanted, limit: number) => { page: Buffer[]; next: string | null } {
+function createDeliveryWalk(database: Database, lead: string) {
   const source = `
     select id, state, event_seq
     from webhook_deliveries
     where endpoint_id = @endpoint and id < @before ${lead}
-    order by id desc
-    limit @most`
-  const find = oneColumn(database)<[Wanted & { most: number; limit: number }], Buffer>(`
-    select id
-    from (${source}) as walked
-    where (@state is null or walked.state = @state)
-      and (@kind is null or @kind = (select kind from events where event_seq = walked.event_seq))
-    limit @limit`)
-  const findEnd = database.prepare<[Wanted & { most: number }], { read: number; last: Buffer | null }>(`
-    select count(*) as read, min(id) as last from (${source}) as walked`)
-  return (wanted, limit) => {
-    const bounded = { ...wanted, most: MOST_ROWS_READ }
-    const seen = find.all({ ...bounded, limit: limit + 1 })
-    const { page, next } = pageOf(seen, limit, cursorOf)
-    if (next !== null) return { page, next }
-    const { read = 0, last = null } = findEnd.get(bounded) ?? {}
-    return { page, next: read < MOST_ROWS_READ || last === null ? null : cursorOf(last) }
-  }
+    order by id desc`
+  const condition = `
+    (@state is null or walked.state = @state)
+    and (@kind is null or @kind = (select kind from events where event_seq = walked.event_seq))`
+  return createWalk<Buffer>(database, 'id', source, condition)
 }
 
 /** Those of one message are few. */
-function createFindOfMessage(database: Database): (messageId: string, wanted: Wanted) => Buffer[] {
+function createFindOfMessage(database: Database) {
   const find = database.prepare<[Buffer, number], { id: Buffer; state: string; kind: string }>(`
     select deliveries.id, deliveries.state, events.kind
     from messages
     cross join events on events.message_seq = messages.seq
     cross join webhook_deliveries as deliveries on deliveries.event_seq = events.event_seq
     where messages.id = ? and deliveries.endpoint_id = ?`)
-  return (messageId, { endpoint, state, kind, before }) => {
+  return (messageId: string, { endpoint, state, kind, before }: Wanted, limit: number) => {
     const bytes = identifierToBytes('msg', messageId)
-    if (bytes === undefined) return []
-    return find
-      .all(bytes, endpoint)
+    const ids = (bytes === undefined ? [] : find.all(bytes, endpoint))
       .filter((row) => (state === null || row.state === state) && (kind === null || row.kind === kind))
       .map(({ id }) => id)
       .filter((id) => id.compare(before) < 0)
       .sort((left, right) => right.compare(left))
+    const found = ids.slice(0, limit)
+    return { found, next: ids.length > limit ? (found.at(-1) ?? null) : null }
   }
 }
 
