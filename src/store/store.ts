@@ -22,7 +22,6 @@ import type { SuppressionVerbs } from './records/suppression-records.ts'
 import type { TlsVerbs } from './records/tls-records.ts'
 import type { IpVerbs } from './records/warmup-records.ts'
 import type { WebhookVerbs } from './records/webhook-records.ts'
-import type { StoreFigures } from './records/figure-records.ts'
 
 export interface Store
   extends
@@ -43,4 +42,22 @@ export interface Store
   tick(): Promise<void>
   /** Finishes what was called before, and closes. What is still held then is found by the next `beginEpoch`. */
   close(): Promise<void>
+}
+
+/** Counts for metrics. */
+export interface StoreFigures {
+  /** Bytes on the disk. */
+  database: number
+  /** The same for what was committed and is not in the database file yet. */
+  writeAheadLog: number
+  /** Messages under a lease, by pool; pools without any are left out. */
+  sending: { pool: string; messages: number }[]
+  webhooks: {
+    /** Deliveries that wait or are under way. */
+    pending: number
+    /** When the oldest event happened that an enabled endpoint has not taken, or null. */
+    oldestEventAt: number | null
+    /** Kept dead letters that came since their endpoint was enabled. */
+    deadLetters: number
+  }
 }

@@ -66,19 +66,13 @@ export function createBackups(options: BackupsOptions) {
     const { dir, keep, keptFreeBytes } = settings()
     const target = folder ?? dir
     const startedAt = performance.now()
-    const written = await runThread(
-      {
-        databaseFile: options.databaseFile,
-        configurationFolder: options.configurationFolder,
-        folder: target,
-        workFolder: join(target, WORK_FOLDER),
-        keptFreeBytes,
-        now: clock.now(),
-      },
-      (started) => {
-        running = started
-      },
-    ).finally(() => {
+    const { databaseFile, configurationFolder } = options
+    const workFolder = join(target, WORK_FOLDER)
+    const data = { databaseFile, configurationFolder, folder: target, workFolder, keptFreeBytes, now: clock.now() }
+    const noteStage = (started: Running): void => {
+      running = started
+    }
+    const written = await runThread(data, noteStage).finally(() => {
       running = undefined
     })
     const { manifest, path, bytes } = written

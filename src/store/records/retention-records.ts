@@ -96,8 +96,8 @@ export interface RetentionVerbs {
   storageFigures(): Promise<StorageFigures>
   /**
    * One part of erasing an address: it is replaced in its messages, and what waits for it is canceled. With the last
-   * part it is on the suppression list as a keyed hash, so that nothing is sent to it again. `address`: in its comparable
-   * form; messages up to `after` were seen.
+   * part it is on the suppression list as a keyed hash, so that nothing is sent to it again. `address`: in its
+   * comparable form; messages up to `after` were seen.
    */
   eraseSomeOfRecipient(request: { address: string; after: number; now: number }): Promise<EraseStep>
   /** Kept once for each UTC day. */

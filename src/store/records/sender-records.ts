@@ -146,8 +146,8 @@ export interface SenderVerbs {
   /** The domain's own host of tracked links, once a check found its record right; null: it has none. */
   findTrackingHost(name: string): Promise<string | null>
   /**
-   * Newest first. A domain added or removed between two pages moves no other one out of the walk. ServiceError invalid_request for a
-   * cursor that is none.
+   * Newest first. A domain added or removed between two pages moves no other one out of the walk. ServiceError
+   * invalid_request for a cursor that is none.
    */
   listDomains(request: {
     states: DomainState[] | null

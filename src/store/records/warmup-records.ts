@@ -101,7 +101,8 @@ export interface Reservation {
 }
 
 /**
- * Counts of messages first tried on a day; `deferred`: first attempts deferred as rate, ip_block, domain_block or policy.
+ * Counts of messages first tried on a day; `deferred`: first attempts deferred as rate, ip_block, domain_block or
+ * policy.
  */
 type DayCounter = 'firstAttempts' | 'delivered' | 'hard' | 'soft' | 'block' | 'undetermined' | 'deferred' | 'complained'
 

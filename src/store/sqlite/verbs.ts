@@ -7,17 +7,11 @@
 import type { PackedRequest } from '../records/accept-records.ts'
 import { createAcceptMessages } from './queue/accept.ts'
 import { createApiKeyReads, createApiKeyWrites } from './domains/api-keys.ts'
-import { createLookupBatch, createLinkSource, createMessageReads } from './lookups/lookups.ts'
+import { createBatchAndLinkReads, createMessageReads } from './lookups/lookups.ts'
 import { createCustomerActions, createRequestToRepeat } from './queue/cancel.ts'
 import { createClaiming } from './queue/claim.ts'
 import type { OpenDatabase } from './engine/database.ts'
-import {
-  createDomainReads,
-  createDomainWrites,
-  createCancelPurged,
-  createQueuedCount,
-  createRemoveDomain,
-} from './domains/domains.ts'
+import { createDomainReads, createDomainWrites, createQueuedCount, createDomainRemoval } from './domains/domains.ts'
 import { createRecordEngagement, createRecordUnsubscribe } from './outcomes/engagement.ts'
 import { createEventStream } from './events/event-stream.ts'
 import { createExpireDue } from './queue/expire.ts'
@@ -41,23 +35,16 @@ import {
   createRecordWebhookResults,
 } from './webhooks/webhook-deliveries.ts'
 import { createEndpointWrites, createFindWebhookEndpoint, createEndpointReads } from './webhooks/webhook-endpoints.ts'
-import { createReplayWebhook, createReplayWebhooks } from './webhooks/webhook-replays.ts'
+import { createReplays } from './webhooks/webhook-replays.ts'
 import { createEraseRecipient } from './retention/erase-recipient.ts'
 import { createForgetEvents, createForgetMessages } from './retention/forget-messages.ts'
 import {
   createForgetContents,
-  createKeptLinks,
-  createOverdueContents,
+  createContentReads,
   createForgetLinks,
-  createForgetTraces,
-  createForgetTranscripts,
+  createPartRemovals,
 } from './retention/forget-contents.ts'
-import {
-  createDatabaseSize,
-  createGiveBackPages,
-  createNoteDatabaseSize,
-  createStorageFigures,
-} from './retention/storage-figures.ts'
+import { createDatabaseSize, createSizeWrites, createStorageFigures } from './retention/storage-figures.ts'
 import { createPeekAllowance, createReserveAllowance } from './ips/allowance.ts'
 import { createForgetIpHistory, createIpWrites, createIpReads } from './ips/ip-records.ts'
 import { createIpLookups } from './ips/ip-lookups.ts'
@@ -89,13 +76,11 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     recordEngagement: createRecordEngagement(writer),
     recordUnsubscribe: createRecordUnsubscribe(writer),
     ...createDomainWrites(writer),
-    removeDomain: createRemoveDomain(writer),
-    cancelPurged: createCancelPurged(writer),
+    ...createDomainRemoval(writer),
     ...createEndpointWrites(writer),
     claimWebhooks: createClaimWebhooks(writer),
     recordWebhookResults: createRecordWebhookResults(writer),
-    replayWebhook: createReplayWebhook(writer),
-    replayWebhooks: createReplayWebhooks(writer),
+    ...createReplays(writer),
     pruneWebhooks: createPruneWebhooks(writer),
     addWaitingCounts: createAddWaitingCounts(writer),
     ...createIpWrites(writer),
@@ -106,11 +91,9 @@ export function createWriteVerbs({ writer }: OpenDatabase) {
     forgetContents: createForgetContents(writer),
     forgetMessages: createForgetMessages(writer),
     forgetEvents: createForgetEvents(writer),
-    forgetTranscripts: createForgetTranscripts(writer),
+    ...createPartRemovals(writer),
     forgetLinks: createForgetLinks(writer),
-    forgetTraces: createForgetTraces(writer),
-    giveBackPages: createGiveBackPages(writer),
-    noteDatabaseSize: createNoteDatabaseSize(writer),
+    ...createSizeWrites(writer),
     eraseSomeOfRecipient: createEraseRecipient(writer),
   }
 }
@@ -130,9 +113,8 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     ...createMessageReads(reader),
     findIdempotent: createFindIdempotent(reader),
     searchMessages: createSearchMessages(reader),
-    lookupBatch: createLookupBatch(reader),
     requestToRepeat: createRequestToRepeat(reader),
-    linkSource: createLinkSource(reader),
+    ...createBatchAndLinkReads(reader),
     linkHtml: createLinkHtmlReader(reader),
     ...createApiKeyReads(reader),
     listSuppressions: createListSuppressions(reader),
@@ -148,8 +130,7 @@ export function createReadVerbs({ reader }: OpenDatabase) {
     peekAllowance: createPeekAllowance(reader),
     ...createIpLookups(reader),
     ...createTlsReads(reader),
-    overdueContents: createOverdueContents(reader),
-    keptLinks: createKeptLinks(reader),
+    ...createContentReads(reader),
     databaseSize: createDatabaseSize(reader),
     storageFigures: createStorageFigures(reader),
     tick: () => void tick.get(),

@@ -55,16 +55,8 @@ function writeBackup(data: BackupThreadData): void {
   const { schema, counts } = checkCopy(copy)
   const names = [DATABASE, ...copyConfiguration(configurationFolder, workFolder)]
   const files = Object.fromEntries(names.map((name) => [name, describeFile(join(workFolder, name))]))
-  const manifest: BackupManifest = {
-    format: 1,
-    version: packageVersion(),
-    schema,
-    mark,
-    host: hostname(),
-    counts,
-    files,
-    left_out: LEFT_OUT,
-  }
+  const origin = { format: 1, version: packageVersion(), schema, mark, host: hostname() } as const
+  const manifest: BackupManifest = { ...origin, counts, files, left_out: LEFT_OUT }
   writeFileSync(join(workFolder, MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`)
   tell({ kind: 'stage', stage: 'packing', totalBytes: statSync(copy).size })
   const unfinished = join(workFolder, 'archive')

@@ -133,11 +133,10 @@ function isOfEarlierDomain(result: DomainCheckResult, { domain }: FoundDomain): 
  *
  *   waiting -> canceled   removed with `purge`; also what was under way then and came back to the queue
  *
- * One transaction cancels so many messages at most: whoever purges a million of them holds up nobody's acceptance. The
- * row remembers which messages it is about, so that a crash between two parts loses none of them, and mail of a later
- * domain of the same name is not meant.
+ * The row remembers which messages it is about, so that a crash between two parts loses none of them, and mail of a
+ * later domain of the same name is not meant.
  */
-export function createRemoveDomain(database: Database): Verb<'removeDomain'> {
+export function createDomainRemoval(database: Database) {
   const find = createLivingDomain(database)
   const remove = database.prepare<[number, number, number]>(`
     update domains
@@ -145,12 +144,34 @@ export function createRemoveDomain(database: Database): Verb<'removeDomain'> {
       purged_through = case when ? then (select coalesce(max(seq), 0) from messages) end
     where domain_id = ?`)
   const count = createQueuedCount(database)
-  return ({ name, now, purge }) => {
-    const found = find(name)
-    if (found === null) return null
-    remove.run(now, Number(purge), found.domainId)
-    return { queuedMessages: count(name) }
-  }
+  const findLanes = database.prepare<[], { laneId: number; purgedThrough: number }>(`
+    select lanes.lane_id as laneId, domains.purged_through as purgedThrough
+    from domains
+    cross join lanes on lanes.domain = domains.name
+    where domains.purged_through is not null`)
+  const findWaiting = database.prepare<[number, number, number], CanceledRow>(`
+    select seq, id, recipient
+    from messages
+    where state = 'waiting' and lane_id = ? and seq <= ?
+    limit +?`)
+  const cancel = createCanceling(database)
+
+  return {
+    removeDomain({ name, now, purge }) {
+      const found = find(name)
+      if (found === null) return null
+      remove.run(now, Number(purge), found.domainId)
+      return { queuedMessages: count(name) }
+    },
+    cancelPurged(now, limit) {
+      const rows: CanceledRow[] = []
+      for (const { laneId, purgedThrough } of findLanes.all()) {
+        if (rows.length < limit) rows.push(...findWaiting.all(laneId, purgedThrough, limit - rows.length))
+      }
+      cancel(rows, now)
+      return rows.length
+    },
+  } satisfies SomeVerbs
 }
 
 /** Messages of a sending domain that have not ended. */
@@ -166,27 +187,4 @@ export function createQueuedCount(database: Database): Verb<'queuedMessages'> {
     from messages
     where state = 'sending' and lease_until > 0 and lane_id in (select lane_id from lanes where domain = ?)`)
   return (domain) => (countWaiting.get(domain) ?? 0) + (countSending.get(domain) ?? 0)
-}
-
-export function createCancelPurged(database: Database): Verb<'cancelPurged'> {
-  const findLanes = database.prepare<[], { laneId: number; purgedThrough: number }>(`
-    select lanes.lane_id as laneId, domains.purged_through as purgedThrough
-    from domains
-    cross join lanes on lanes.domain = domains.name
-    where domains.purged_through is not null`)
-  const findWaiting = database.prepare<[number, number, number], CanceledRow>(`
-    select seq, id, recipient
-    from messages
-    where state = 'waiting' and lane_id = ? and seq <= ?
-    limit +?`)
-  const cancel = createCanceling(database)
-
-  return (now, limit) => {
-    const rows: CanceledRow[] = []
-    for (const { laneId, purgedThrough } of findLanes.all()) {
-      if (rows.length < limit) rows.push(...findWaiting.all(laneId, purgedThrough, limit - rows.length))
-    }
-    cancel(rows, now)
-    return rows.length
-  }
 }

@@ -4,7 +4,7 @@
  */
 import { statSync } from 'node:fs'
 import type { Database } from 'better-sqlite3'
-import type { StoreFigures } from '../../records/figure-records.ts'
+import type { StoreFigures } from '../../store.ts'
 import { oneColumn } from '../engine/statements.ts'
 import type { Verb } from '../engine/verb-types.ts'
 

@@ -15,7 +15,7 @@ import {
 import { createFindTrackingHost } from '../domains/domain-rows.ts'
 import { getNamed, storedIdentifier } from '../engine/stored-identifier.ts'
 import { MESSAGE_STATES, type MessageState } from '../../../mail/message.ts'
-import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
+import type { SomeVerbs } from '../engine/verb-types.ts'
 
 export function createMessageReads(database: Database) {
   const findMessage = database.prepare<[Buffer], MessageRow>(messageQuery('messages.id = ?'))
@@ -81,9 +81,8 @@ interface SourceRow {
   domain: string
 }
 
-/** What the links of one message are found again by: its values, and which content they go into. */
-export function createLinkSource(database: Database): Verb<'linkSource'> {
-  const find = database.prepare<[Buffer], SourceRow>(`
+export function createBatchAndLinkReads(database: Database) {
+  const findSource = database.prepare<[Buffer], SourceRow>(`
     select
       contents.content_id as contentId, contents.has_variables as hasVariables, message_data.variables,
       contents.unsubscribe_list as unsubscribeList, contents.unsubscribe_url as unsubscribeUrl, lanes.domain
@@ -102,27 +101,6 @@ export function createLinkSource(database: Database): Verb<'linkSource'> {
     cross join lanes on lanes.lane_id = traces.lane_id
     where traces.id = ?`)
   const findTrackingHost = createFindTrackingHost(database)
-  return (messageId) => {
-    const id = storedIdentifier('msg', messageId)
-    const row = find.get(id) ?? findTrace.get(id)
-    if (row === undefined) return null
-    const { contentId, unsubscribeList: list, unsubscribeUrl: url, domain } = row
-    return {
-      contentId,
-      hasVariables: row.hasVariables === 1,
-      variables: variablesFrom(row.variables),
-      unsubscribe: list === null ? null : { list, url },
-      trackingHost: findTrackingHost(domain),
-    }
-  }
-}
-
-interface BatchRow extends Pick<BatchView, 'createdAt' | 'from' | 'subject' | 'domain' | 'rejected'> {
-  contentId: number
-}
-
-/** Batches: what became of the messages of one request. */
-export function createLookupBatch(database: Database): Verb<'lookupBatch'> {
   const findBatch = database.prepare<[Buffer], BatchRow>(`
     select
       batches.content_id as contentId, batches.created_at as createdAt, batches.rejected,
@@ -146,19 +124,39 @@ export function createLookupBatch(database: Database): Verb<'lookupBatch'> {
     left join complaints on complaints.message_seq = messages.seq
     left join engagement_counts on engagement_counts.message_seq = messages.seq
     where messages.content_id = ?`)
-  return (id, now) => {
-    const batch = getNamed(findBatch, 'bat', id)
-    if (batch === undefined) return null
-    const states = Object.fromEntries(MESSAGE_STATES.map((state) => [state, 0])) as Record<MessageState, number>
-    const view = { id, accepted: 0, states, opened: 0, clicked: 0, complained: 0 }
-    for (const row of findMessages.iterate(batch.contentId)) {
-      view.accepted += 1
-      view.states[stateOf(row, now)] += 1
-      view.opened += row.opened
-      view.clicked += row.clicked
-      view.complained += row.complained
-    }
-    const { contentId: _contentId, ...facts } = batch
-    return { ...facts, ...view }
-  }
+
+  return {
+    linkSource(messageId) {
+      const id = storedIdentifier('msg', messageId)
+      const row = findSource.get(id) ?? findTrace.get(id)
+      if (row === undefined) return null
+      const { contentId, unsubscribeList: list, unsubscribeUrl: url, domain } = row
+      return {
+        contentId,
+        hasVariables: row.hasVariables === 1,
+        variables: variablesFrom(row.variables),
+        unsubscribe: list === null ? null : { list, url },
+        trackingHost: findTrackingHost(domain),
+      }
+    },
+    lookupBatch(id, now) {
+      const batch = getNamed(findBatch, 'bat', id)
+      if (batch === undefined) return null
+      const states = Object.fromEntries(MESSAGE_STATES.map((state) => [state, 0])) as Record<MessageState, number>
+      const view = { id, accepted: 0, states, opened: 0, clicked: 0, complained: 0 }
+      for (const row of findMessages.iterate(batch.contentId)) {
+        view.accepted += 1
+        view.states[stateOf(row, now)] += 1
+        view.opened += row.opened
+        view.clicked += row.clicked
+        view.complained += row.complained
+      }
+      const { contentId: _contentId, ...facts } = batch
+      return { ...facts, ...view }
+    },
+  } satisfies SomeVerbs
+}
+
+interface BatchRow extends Pick<BatchView, 'createdAt' | 'from' | 'subject' | 'domain' | 'rejected'> {
+  contentId: number
 }

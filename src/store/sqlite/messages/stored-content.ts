@@ -87,8 +87,7 @@ export function createContentReader(database: Database): (contentId: number) => 
     if (row === undefined) return undefined
     const attachments = readFacts(row.attachments)
     const sizes = [row.htmlBytes, row.textBytes, ...attachments.map(({ sizeBytes }) => sizeBytes), row.rawBytes]
-    const first = firstPartKey(contentId)
-    const parts = findParts.all(first, first + PIECES_PER_CONTENT - 1)
+    const parts = findParts.all(...partKeys(contentId))
     if (parts.length === 0 && sizes.some((size) => (size ?? 0) > 0)) return undefined
     const take = createTaker(parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts))
     return {
@@ -131,6 +130,12 @@ export function createLinkHtmlReader(database: Database): Verb<'linkHtml'> {
 /** An object of a ContentRow. */
 export const recordFrom = <Value>(text: string | null): Record<string, Value> =>
   text === null ? {} : (JSON.parse(text) as Record<string, Value>)
+
+/** First and last key of a content's parts. */
+export const partKeys = (contentId: number): [number, number] => [
+  firstPartKey(contentId),
+  firstPartKey(contentId + 1) - 1,
+]
 
 export const firstPartKey = (contentId: number): number => contentId * PIECES_PER_CONTENT
 

@@ -86,16 +86,9 @@ function createSightings(database: Database) {
     hasOpened: (messageKey: number): boolean => findOpen.get(messageKey) !== undefined,
     /** Whether it is the first of its kind. */
     note({ message, link, isMachine, at, client }: JudgedHit): boolean {
-      const hits = note.get(
-        message.seq,
-        link === null ? 'open' : 'click',
-        link?.number ?? 0,
-        Number(isMachine),
-        at,
-        client?.address ?? null,
-        client?.userAgent ?? null,
-      )
-      return hits === 1
+      const kind = link === null ? 'open' : 'click'
+      const { address = null, userAgent = null } = client ?? {}
+      return note.get(message.seq, kind, link?.number ?? 0, Number(isMachine), at, address, userAgent) === 1
     },
   }
 }

@@ -92,12 +92,10 @@ function createFirstOfKey(
     from (select ${WALKED_COLUMNS} from messages where ${KEY} and next_at <= +? order by next_at limit +?) as walked
     where expiresAt > +?
     limit +?`)
-  const findBeyond = oneColumn(database)<(string | number)[], number>(
-    `select next_at from messages where ${KEY} and next_at <= +? order by next_at limit 1 offset +?`,
-  )
-  const findLater = oneColumn(database)<(string | number)[], number>(
-    `select next_at from messages where ${KEY} and next_at > +? order by next_at limit 1`,
-  )
+  const findBeyond = oneColumn(database)<(string | number)[], number>(`
+    select next_at from messages where ${KEY} and next_at <= +? order by next_at limit 1 offset +?`)
+  const findLater = oneColumn(database)<(string | number)[], number>(`
+    select next_at from messages where ${KEY} and next_at > +? order by next_at limit 1`)
 
   return ({ pool, route, domain, stream, isRetry }, limit, now) => {
     const key = [pool, route, domain, stream, Number(isRetry), now]

@@ -70,11 +70,7 @@ export function createExpireDue(database: Database): Verb<'expireDue'> {
 }
 
 function expiryOf(row: ExpiredRow): Bounce {
-  const description = expiryWords(row.expiresAt - row.startsAt, row.lastReply)
-  return {
-    type: 'soft',
-    category: 'expired',
-    code: EXPIRED_CODE,
-    description: description.slice(0, MOST_DESCRIPTION_CHARACTERS),
-  }
+  const words = expiryWords(row.expiresAt - row.startsAt, row.lastReply)
+  const description = words.slice(0, MOST_DESCRIPTION_CHARACTERS)
+  return { type: 'soft', category: 'expired', code: EXPIRED_CODE, description }
 }

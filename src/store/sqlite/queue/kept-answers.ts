@@ -36,15 +36,8 @@ export function createAnswerWriter(database: Database) {
   return (entry: IdempotencyEntry, answer: KeptAnswer, suppressed: readonly SuppressedMessage[], now: number): void => {
     const owner = ownerOf(entry)
     forget.run(owner, entry.key, now - DAY)
-    add.run(
-      owner,
-      entry.key,
-      entry.fingerprint,
-      now,
-      answer.status,
-      answer.body,
-      suppressed.length === 0 ? null : JSON.stringify(suppressed),
-    )
+    const list = suppressed.length === 0 ? null : JSON.stringify(suppressed)
+    add.run(owner, entry.key, entry.fingerprint, now, answer.status, answer.body, list)
   }
 }
 

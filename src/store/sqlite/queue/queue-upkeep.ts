@@ -12,14 +12,8 @@ import type { Verb } from '../engine/verb-types.ts'
 /** Rows of one part: about 5 ms. */
 const MOST_MOVED = 500
 
-interface MovedPart {
-  moved: { pool: string; messages: number }[]
-  /** Nothing is left to move. */
-  isDone: boolean
-}
-
 /** Rows under lease move too: they come back into the new pool. */
-export function createMoveOrphans(database: Database): (known: string[], target: string) => MovedPart {
+export function createMoveOrphans(database: Database) {
   const names = createQueueNames(database)
   const moveWaiting = database.prepare<[number, number, number]>(`
     update messages
@@ -28,9 +22,9 @@ export function createMoveOrphans(database: Database): (known: string[], target:
   // The bound on lease_until is what lets the partial index answer.
   const moveLeased = database.prepare<[number, number]>(`
     update messages set pool_id = ? where state = 'sending' and lease_until > 0 and pool_id = ?`)
-  return (known, target) => {
+  return (known: string[], target: string) => {
     const kept = [...known, target, CAPTURE_POOL]
-    const moved: MovedPart['moved'] = []
+    const moved: { pool: string; messages: number }[] = []
     let room = MOST_MOVED
     for (const { poolId, name } of names.pools()) {
       if (kept.includes(name)) continue
@@ -61,17 +55,11 @@ export function createWatchQueue(database: Database): Verb<'watchQueue'> {
   })
 }
 
-interface WaitingCount {
-  waiting: number
-  /** Where the next part begins; null: this was the last. */
-  next: WalkPosition | null
-}
-
 /** Rows that one part counts along the index of lanes: about 2 ms. */
 const MOST_COUNTED = 10_000
 
 /** How many rows wait, lane by lane, in parts. */
-export function createCountWaiting(database: Database): (after: WalkPosition | null) => WaitingCount {
+export function createCountWaiting(database: Database) {
   const findLanes = oneColumn(database)<[number], number>(`
     select lane_id from lanes where lane_id >= ? order by lane_id`)
   const count = database.prepare<[number, number, number], { found: number; last: number | null }>(`
@@ -79,7 +67,7 @@ export function createCountWaiting(database: Database): (after: WalkPosition | n
     from (
       select seq from messages where state = 'waiting' and lane_id = ? and seq > ? order by seq limit +?
     ) as counted`)
-  return (after) => {
+  return (after: WalkPosition | null): { waiting: number; next: WalkPosition | null } => {
     let waiting = 0
     for (const laneId of findLanes.all(after?.laneId ?? 0)) {
       const most = MOST_COUNTED - waiting

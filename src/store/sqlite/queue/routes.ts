@@ -5,7 +5,7 @@
  */
 import type { Database } from 'better-sqlite3'
 import type { Stream } from '../../../mail/message.ts'
-import type { QueuedRows, RouteAssignment } from '../../records/queue-records.ts'
+import type { RouteAssignment } from '../../records/queue-records.ts'
 import { createQueueNames, createQueuedTally } from './queue-names.ts'
 import type { Verb } from '../engine/verb-types.ts'
 
@@ -14,13 +14,7 @@ const MOST_MOVED = 250
 /** Steps of one walk over what has no route: about 6 ms. */
 const MOST_STEPS = 2_000
 
-interface AssignedPart {
-  queued: QueuedRows
-  /** Assignments that have rows left to move. */
-  rest: RouteAssignment[]
-}
-
-export function createAssignRoutes(database: Database): (assignments: readonly RouteAssignment[]) => AssignedPart {
+export function createAssignRoutes(database: Database) {
   const learn = createRouteMemory(database)
   const findRows = database.prepare<
     [string, number],
@@ -37,8 +31,9 @@ export function createAssignRoutes(database: Database): (assignments: readonly R
     limit +?`)
   const move = database.prepare<[number, number]>('update messages set route_id = ? where seq = ?')
 
-  return (assignments) => {
+  return (assignments: readonly RouteAssignment[]) => {
     const tally = createQueuedTally()
+    /** Assignments that have rows left to move. */
     const rest: RouteAssignment[] = []
     let room = MOST_MOVED
     for (const assignment of assignments) {

@@ -38,13 +38,6 @@ export interface WaitingRow {
 /** The last row that was looked at. */
 export type WalkPosition = Pick<WaitingRow, 'laneId' | 'seq'>
 
-interface WalkStep {
-  /** Those that the filter means. */
-  rows: WaitingRow[]
-  /** Where the next step begins; null: this was the last. */
-  next: WalkPosition | null
-}
-
 const MOST_ROWS = 1_000
 /** Lanes without a row cost a seek each. */
 const MOST_LANES = 2_000
@@ -71,7 +64,7 @@ export function createWaitingRowsWalk(database: Database) {
     order by messages.seq
     limit +?`)
 
-  return (filter: QueueFilter, after: WalkPosition | null): WalkStep => {
+  return (filter: QueueFilter, after: WalkPosition | null): { rows: WaitingRow[]; next: WalkPosition | null } => {
     const domain = filter.domain ?? null
     const lanes = findLanes.all(after?.laneId ?? 0, domain, domain, MOST_LANES)
     const rows: WaitingRow[] = []
@@ -103,17 +96,17 @@ function isMeant(
   )
 }
 
-interface QueueGroupStep {
-  groups: QueueGroup[]
-  next: WalkPosition | null
+interface QueueGroupRequest {
+  by: QueueGrouping
+  filter: QueueFilter
+  now: number
+  after: WalkPosition | null
 }
 
 /** What waits, in groups: one step of the walk at a time. */
-export function createQueueGroupStep(
-  database: Database,
-): (request: { by: QueueGrouping; filter: QueueFilter; now: number; after: WalkPosition | null }) => QueueGroupStep {
+export function createQueueGroupStep(database: Database) {
   const walk = createWaitingRowsWalk(database)
-  return ({ by, filter, now, after }) => {
+  return ({ by, filter, now, after }: QueueGroupRequest) => {
     const { rows, next } = walk(filter, after)
     const groups = new Map<string | null, QueueGroup>()
     for (const row of rows) addGroup(groups, groupOf(row, by, now))

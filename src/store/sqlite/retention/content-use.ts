@@ -4,7 +4,7 @@
  * The newest content stays in any case, so that its number is not given again: readers keep what they know by number.
  */
 import type { Database } from 'better-sqlite3'
-import { firstPartKey, PIECES_PER_CONTENT, recordFrom } from '../messages/stored-content.ts'
+import { partKeys, recordFrom } from '../messages/stored-content.ts'
 
 interface ContentUse {
   messages: number
@@ -16,8 +16,6 @@ interface ContentUse {
   createdAt: number | null
 }
 
-const UNUSED: ContentUse = { messages: 0, open: 0, finalAt: null, createdAt: null }
-
 export function createContentUse(database: Database): (contentId: number) => ContentUse {
   const find = database.prepare<[number], ContentUse>(`
     select
@@ -25,7 +23,7 @@ export function createContentUse(database: Database): (contentId: number) => Con
       min(created_at) as createdAt
     from messages
     where content_id = ?`)
-  return (contentId) => find.get(contentId) ?? UNUSED
+  return (contentId) => find.get(contentId) ?? { messages: 0, open: 0, finalAt: null, createdAt: null }
 }
 
 /** Every message of it is final since before this time. */
@@ -36,10 +34,7 @@ export function isOver({ open, finalAt }: ContentUse, before: number): boolean {
 /** Deletes the bytes of a content; returns how many pieces there were. */
 export function createBytesRemoval(database: Database): (contentId: number) => number {
   const remove = database.prepare<[number, number]>('delete from content_parts where part_key between ? and ?')
-  return (contentId) => {
-    const first = firstPartKey(contentId)
-    return remove.run(first, first + PIECES_PER_CONTENT - 1).changes
-  }
+  return (contentId) => remove.run(...partKeys(contentId)).changes
 }
 
 /** Deletes what a content is found by; its own list of tags is the caller's. Returns how many rows there were. */

@@ -10,32 +10,36 @@ import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'
 import { createBytesRemoval, createContentUse, isOver, createContentRelease } from './content-use.ts'
 import { createSlice, walkOldest, type AgedRow } from './walk-oldest.ts'
 import { oneColumn } from '../engine/statements.ts'
-import type { Verb } from '../engine/verb-types.ts'
+import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
-export function createOverdueContents(database: Database): Verb<'overdueContents'> {
+export function createContentReads(database: Database) {
   const findPart = oneColumn(database)<[number], number>(`
     select part_key from content_parts where part_key >= ? order by part_key limit 1`)
   const findFacts = database.prepare<[number], { hasVariables: number; tracksClicks: number }>(`
     select has_variables as hasVariables, tracks_clicks as tracksClicks from contents where content_id = ?`)
   const useOf = createContentUse(database)
+  const findLinks = database.prepare<[number], string>('select links from kept_links where content_id = ?').pluck()
 
-  return ({ before, after, limit }) => {
-    const contents: OverdueContent[] = []
-    const slice = createSlice(limit)
-    let contentId = after
-    while (slice.hasRoom()) {
-      const part = findPart.get(firstPartKey(contentId + 1))
-      if (part === undefined) return { contents, next: null }
-      contentId = Math.floor(part / PIECES_PER_CONTENT)
-      const use = useOf(contentId)
-      slice.note(1 + use.messages)
-      if (use.createdAt !== null && use.createdAt >= before) return { contents, next: null }
-      if (!isOver(use, before)) continue
-      const { hasVariables = 0, tracksClicks = 0 } = findFacts.get(contentId) ?? {}
-      contents.push({ contentId, hasVariables: hasVariables === 1, tracksClicks: tracksClicks === 1 })
-    }
-    return { contents, next: contentId }
-  }
+  return {
+    overdueContents({ before, after, limit }) {
+      const contents: OverdueContent[] = []
+      const slice = createSlice(limit)
+      let contentId = after
+      while (slice.hasRoom()) {
+        const part = findPart.get(firstPartKey(contentId + 1))
+        if (part === undefined) return { contents, next: null }
+        contentId = Math.floor(part / PIECES_PER_CONTENT)
+        const use = useOf(contentId)
+        slice.note(1 + use.messages)
+        if (use.createdAt !== null && use.createdAt >= before) return { contents, next: null }
+        if (!isOver(use, before)) continue
+        const { hasVariables = 0, tracksClicks = 0 } = findFacts.get(contentId) ?? {}
+        contents.push({ contentId, hasVariables: hasVariables === 1, tracksClicks: tracksClicks === 1 })
+      }
+      return { contents, next: contentId }
+    },
+    keptLinks: (contentId) => findLinks.get(contentId) ?? null,
+  } satisfies SomeVerbs
 }
 
 /** Those that no time is left for are the caller's to give again. */
@@ -59,30 +63,35 @@ export function createForgetContents(database: Database): Verb<'forgetContents'>
   }
 }
 
-/** The targets of a content whose bytes are gone, or null. */
-export function createKeptLinks(database: Database): Verb<'keptLinks'> {
-  const find = database.prepare<[number], string>('select links from kept_links where content_id = ?').pluck()
-  return (contentId) => find.get(contentId) ?? null
-}
-
-/**
- * What goes before its message does, or after it: transcripts, kept targets of links, traces. Each from its oldest on;
- * behind the first that is too young nothing can be over. The dialogues of messages that are final since before this
- * time.
- */
-export function createForgetTranscripts(database: Database): Verb<'forgetTranscripts'> {
-  const findNext = database.prepare<[number], AgedRow & { finalAt: number | null }>(`
+/** What goes before its message does, or after it. Each from its oldest on: behind the first that is too young nothing is over. */
+export function createPartRemovals(database: Database) {
+  const findTranscript = database.prepare<[number], AgedRow & { finalAt: number | null }>(`
     select transcript_seq as seq, transcripts.at, messages.final_at as finalAt
     from transcripts
     cross join messages on messages.seq = transcripts.message_seq
     where transcript_seq > ?
     order by transcript_seq
     limit 1`)
-  const remove = database.prepare<[number]>('delete from transcripts where transcript_seq = ?')
-  return (request) =>
-    walkOldest(request, findNext, ({ seq, finalAt }) =>
-      finalAt !== null && finalAt < request.before ? remove.run(seq).changes : 0,
-    )
+  const removeTranscript = database.prepare<[number]>('delete from transcripts where transcript_seq = ?')
+  const findTrace = database.prepare<[number], AgedRow & { contentId: number }>(`
+    select trace_seq as seq, content_id as contentId, ended_at as at
+    from traces
+    where trace_seq > ?
+    order by trace_seq
+    limit 1`)
+  const removeTrace = database.prepare<[number]>('delete from traces where trace_seq = ?')
+  const release = createContentRelease(database)
+
+  return {
+    /** Of messages that are final since before this time. */
+    forgetTranscripts: (request) =>
+      walkOldest(request, findTranscript, ({ seq, finalAt }) =>
+        finalAt !== null && finalAt < request.before ? removeTranscript.run(seq).changes : 0,
+      ),
+    /** Traces of messages that were final before this time, and the contents that nothing else needs. */
+    forgetTraces: (request) =>
+      walkOldest(request, findTrace, ({ seq, contentId }) => removeTrace.run(seq).changes + release(contentId)),
+  } satisfies SomeVerbs
 }
 
 /** Targets of contents whose messages are still there: a click on them is answered 410 from then on. */
@@ -115,19 +124,4 @@ export function createForgetLinks(database: Database): Verb<'forgetLinks'> {
     }
     return { removed, next: position }
   }
-}
-
-/** Traces of messages that were final before this time, and the contents that nothing else needs. */
-export function createForgetTraces(database: Database): Verb<'forgetTraces'> {
-  const findNext = database.prepare<[number], AgedRow & { contentId: number }>(`
-    select trace_seq as seq, content_id as contentId, ended_at as at
-    from traces
-    where trace_seq > ?
-    order by trace_seq
-    limit 1`)
-  const remove = database.prepare<[number]>('delete from traces where trace_seq = ?')
-  const release = createContentRelease(database)
-  // In the order of their removal, which is that of their ends as far as it matters here.
-  return (request) =>
-    walkOldest(request, findNext, ({ seq, contentId }) => remove.run(seq).changes + release(contentId))
 }

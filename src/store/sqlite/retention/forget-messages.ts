@@ -7,7 +7,7 @@
  * it may still be followed, a trace stays in its place.
  */
 import type { Database } from 'better-sqlite3'
-import { firstPartKey, PIECES_PER_CONTENT } from '../messages/stored-content.ts'
+import { partKeys } from '../messages/stored-content.ts'
 import { createContentRelease } from './content-use.ts'
 import { walkOldest, type AgedRow } from './walk-oldest.ts'
 import { oneColumn } from '../engine/statements.ts'
@@ -58,8 +58,7 @@ export function createForgetMessages(database: Database): Verb<'forgetMessages'>
   const mayGo = ({ seq, contentId, finalAt, state }: OldRow, before: number, newest: number): boolean => {
     const isFinal = state !== 'waiting' && state !== 'sending'
     if (!isFinal || finalAt === null || finalAt >= before || seq === newest) return false
-    const first = firstPartKey(contentId)
-    return hasBytes.get(first, first + PIECES_PER_CONTENT - 1) === undefined && events.mayGo(seq)
+    return hasBytes.get(...partKeys(contentId)) === undefined && events.mayGo(seq)
   }
   const remove = (row: OldRow, linksBefore: number): number => {
     const hasLinks = row.finalAt !== null && row.finalAt >= linksBefore

@@ -8,7 +8,7 @@ import { DAY } from '../../../base/clock.ts'
 import type { KindBytes } from '../../records/retention-records.ts'
 import { PIECES_PER_CONTENT } from '../messages/stored-content.ts'
 import { createSlice } from './walk-oldest.ts'
-import type { Verb } from '../engine/verb-types.ts'
+import type { SomeVerbs, Verb } from '../engine/verb-types.ts'
 
 /** One step: about a millisecond. */
 const PAGES_AT_ONCE = 32
@@ -121,14 +121,34 @@ function estimate({ first, last }: Span, find: Statement<[number, number], Place
   return reach === 0 ? 0 : bytes * Math.max(1, (last - first + step) / reach)
 }
 
-/** Bytes in use at the first look on a day. */
-export function createNoteDatabaseSize(database: Database): Verb<'noteDatabaseSize'> {
+export function createSizeWrites(database: Database) {
   const note = database.prepare<[string, number]>(`
     insert into database_days (day, bytes) values (?, ?) on conflict do nothing`)
   const forget = database.prepare<[string]>(`delete from database_days where day < date(?, '-400 days')`)
-  return (day, bytes) => {
-    if (note.run(day, bytes).changes > 0) forget.run(day)
-  }
+  const pageBytes = Number(database.pragma('page_size', { simple: true }))
+  const countFree = (): number => Number(database.pragma('freelist_count', { simple: true }))
+
+  return {
+    /** Bytes in use at the first look on a day. */
+    noteDatabaseSize(day, bytes) {
+      if (note.run(day, bytes).changes > 0) forget.run(day)
+    },
+    /** Cuts off free pages until at most `keptBytes` of them are left; returns how many bytes went. */
+    giveBackPages(keptBytes, limit) {
+      const slice = createSlice(limit)
+      const first = countFree()
+      let free = first
+      while (slice.hasRoom() && (free - PAGES_AT_ONCE) * pageBytes > keptBytes) {
+        database.pragma(`incremental_vacuum(${PAGES_AT_ONCE})`)
+        const left = countFree()
+        slice.note(PAGES_AT_ONCE)
+        // A file without the mode keeps its pages.
+        if (left === free) break
+        free = left
+      }
+      return (first - free) * pageBytes
+    },
+  } satisfies SomeVerbs
 }
 
 function createGrowth(database: Database): () => number | null {
@@ -155,25 +175,5 @@ export function createDatabaseSize(database: Database): Verb<'databaseSize'> {
     const free = Number(database.pragma('freelist_count', { simple: true }))
     const logBytes = statSync(`${database.name}-wal`, { throwIfNoEntry: false })?.size ?? 0
     return { fileBytes: pages * pageBytes, usedBytes: (pages - free) * pageBytes, logBytes }
-  }
-}
-
-/** Cuts off free pages until at most `keptBytes` of them are left; returns how many bytes went. */
-export function createGiveBackPages(database: Database): Verb<'giveBackPages'> {
-  const pageBytes = Number(database.pragma('page_size', { simple: true }))
-  const countFree = (): number => Number(database.pragma('freelist_count', { simple: true }))
-  return (keptBytes, limit) => {
-    const slice = createSlice(limit)
-    const first = countFree()
-    let free = first
-    while (slice.hasRoom() && (free - PAGES_AT_ONCE) * pageBytes > keptBytes) {
-      database.pragma(`incremental_vacuum(${PAGES_AT_ONCE})`)
-      const left = countFree()
-      slice.note(PAGES_AT_ONCE)
-      // A file without the mode keeps its pages.
-      if (left === free) break
-      free = left
-    }
-    return (first - free) * pageBytes
   }
 }

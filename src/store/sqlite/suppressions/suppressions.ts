@@ -45,17 +45,12 @@ function createSuppressionWriter(database: Database): (suppression: SuppressionR
     insert into suppressions (id, address, is_test, scope, reason, message_id, created_at)
     values (?, ?, ?, ?, ?, ?, ?)
     on conflict do nothing`)
-  return ({ id, email, isTest, scope, reason, messageId, createdAt }) => {
-    const { changes } = add.run(
-      storedIdentifier('sup', id),
-      comparableAddress(email),
-      Number(isTest),
-      scope,
-      reason,
-      messageId === null ? null : storedIdentifier('msg', messageId),
-      createdAt,
-    )
-    return changes === 1
+  return (suppression) => {
+    const { email, isTest, scope, reason, messageId, createdAt } = suppression
+    const address = comparableAddress(email)
+    const message = messageId === null ? null : storedIdentifier('msg', messageId)
+    const id = storedIdentifier('sup', suppression.id)
+    return add.run(id, address, Number(isTest), scope, reason, message, createdAt).changes === 1
   }
 }
 

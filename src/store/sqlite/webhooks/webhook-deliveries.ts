@@ -97,14 +97,8 @@ export function createRecordWebhookResults(database: Database): Verb<'recordWebh
     for (const result of results) {
       const endpoint = findHeld.get(result.key, storedIdentifier('whd', result.id), epoch)
       if (endpoint === undefined) continue
-      const { changes } = addAttempt.run(
-        result.key,
-        result.at,
-        Math.round(result.durationMilliseconds),
-        result.status,
-        result.error,
-        result.answer,
-      )
+      const { key, at, durationMilliseconds, status, error, answer } = result
+      const { changes } = addAttempt.run(key, at, Math.round(durationMilliseconds), status, error, answer)
       // A post that is recorded already: the batch was repeated after the delivery had been claimed again.
       if (changes === 0) continue
       settle(result)

@@ -8,7 +8,7 @@ import type { EventKind } from '../../../mail/event.ts'
 import type { ReplayedEvent, ReplayWebhooksRequest } from '../../records/webhook-records.ts'
 import { firstIdentifierAt, storedIdentifier } from '../engine/stored-identifier.ts'
 import { createEndpointNumber } from './webhook-endpoints.ts'
-import type { Verb } from '../engine/verb-types.ts'
+import type { SomeVerbs } from '../engine/verb-types.ts'
 
 /** Deliveries that one part looks at. */
 const MOST_READ = 1_000
@@ -46,7 +46,7 @@ function createReplayWriter(
   }
 }
 
-export function createReplayWebhook(database: Database): Verb<'replayWebhook'> {
+export function createReplays(database: Database) {
   const numberOf = createEndpointNumber(database)
   const find = database.prepare<[number, Buffer], ReplayRow>(
     `select ${COLUMNS}
@@ -54,17 +54,6 @@ export function createReplayWebhook(database: Database): Verb<'replayWebhook'> {
     where deliveries.endpoint_id = ? and deliveries.id = ?`,
   )
   const write = createReplayWriter(database)
-  return (endpointId, id, now) => {
-    const endpoint = numberOf(endpointId)
-    const bytes = identifierToBytes('whd', id)
-    const row = endpoint === undefined || bytes === undefined ? undefined : find.get(endpoint, bytes)
-    if (endpoint === undefined || row === undefined) return null
-    return { id: write(row, endpoint, { now, isBehind: false }), replayed: toReplayed(row) }
-  }
-}
-
-export function createReplayWebhooks(database: Database): Verb<'replayWebhooks'> {
-  const numberOf = createEndpointNumber(database)
   const findPart = createPartFinder(database)
   const findLater = database
     .prepare<[number, number, Buffer], number>(
@@ -75,24 +64,32 @@ export function createReplayWebhooks(database: Database): Verb<'replayWebhooks'>
       limit 1`,
     )
     .pluck()
-  const write = createReplayWriter(database)
 
-  return (request) => {
-    const { endpointId, now, since, until, kinds, most } = request
-    const endpoint = numberOf(endpointId)
-    if (endpoint === undefined) return null
-    const rows = findPart(endpoint, request)
-    const replayed: ReplayedEvent[] = []
-    for (const row of rows) {
-      if (row.isPending === 1 || row.at < since || row.at > until || kinds?.includes(row.kind) === false) continue
-      if (findLater.get(row.eventNumber, endpoint, row.id) !== undefined) continue
-      write(row, endpoint, { now, isBehind: true })
-      replayed.push(toReplayed(row))
-      if (replayed.length === most) return { replayed, after: identifierFromBytes('whd', row.id) }
-    }
-    const last = rows.length < MOST_READ ? undefined : rows.at(-1)
-    return { replayed, after: last === undefined ? null : identifierFromBytes('whd', last.id) }
-  }
+  return {
+    replayWebhook(endpointId, id, now) {
+      const endpoint = numberOf(endpointId)
+      const bytes = identifierToBytes('whd', id)
+      const row = endpoint === undefined || bytes === undefined ? undefined : find.get(endpoint, bytes)
+      if (endpoint === undefined || row === undefined) return null
+      return { id: write(row, endpoint, { now, isBehind: false }), replayed: toReplayed(row) }
+    },
+    replayWebhooks(request) {
+      const { endpointId, now, since, until, kinds, most } = request
+      const endpoint = numberOf(endpointId)
+      if (endpoint === undefined) return null
+      const rows = findPart(endpoint, request)
+      const replayed: ReplayedEvent[] = []
+      for (const row of rows) {
+        if (row.isPending === 1 || row.at < since || row.at > until || kinds?.includes(row.kind) === false) continue
+        if (findLater.get(row.eventNumber, endpoint, row.id) !== undefined) continue
+        write(row, endpoint, { now, isBehind: true })
+        replayed.push(toReplayed(row))
+        if (replayed.length === most) return { replayed, after: identifierFromBytes('whd', row.id) }
+      }
+      const last = rows.length < MOST_READ ? undefined : rows.at(-1)
+      return { replayed, after: last === undefined ? null : identifierFromBytes('whd', last.id) }
+    },
+  } satisfies SomeVerbs
 }
 
 function createPartFinder(database: Database): (endpoint: number, request: ReplayWebhooksRequest) => ReplayRow[] {
