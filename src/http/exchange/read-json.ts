@@ -1,5 +1,6 @@
 /**
- * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions"). What it refuses is 400.
+ * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions"). What is no JSON is 400, and what is
+ * nested too deep; what has too many parts is 422.
  *
  * Of a repeated key the last one wins. `__proto__` becomes an own property like any other, because JSON.parse defines
  * keys and does not assign them. U+0000 and unpaired surrogates are field problems: see `unsafeStrings`.
@@ -31,7 +32,7 @@ const decoder = new TextDecoder('utf-8', { fatal: true })
 export function readJson(bytes: Uint8Array): JsonDocument {
   const text = readText(bytes)
   const problem = structureProblem(bytes)
-  if (problem !== undefined) throw malformed(`the body ${problem}`)
+  if (problem !== undefined) throw new ServiceError('invalid_request', `the body ${problem.text}`, problem)
   const value = parse(text)
   refuseInfinity(value)
   // Once the bytes are valid UTF-8, a \u escape is the only way to either of them.
@@ -133,10 +134,9 @@ const CLOSING = 0x7d
 /**
  * Judges depth, keys of each object and number of values before the text is parsed: some megabytes of brackets would
  * become gigabytes of objects. Linear in the bytes; most bodies are too short and have too few brackets to break a
- * limit. What is no JSON gets some verdict here, and its error from the parser. Returns what is wrong, going on from
- * "the body".
+ * limit. What is no JSON gets some verdict here, and its error from the parser. `text` goes on from "the body".
  */
-export function structureProblem(bytes: Uint8Array): string | undefined {
+export function structureProblem(bytes: Uint8Array): { text: string; status: number } | undefined {
   if (bytes.length < MOST_KEYS * LEAST_BYTES_OF_KEY && hasFewBrackets(bytes)) return undefined
   /** Of each object and list that is open here, its commas so far. */
   const commas = new Uint32Array(MOST_DEPTH + 1)
@@ -151,17 +151,17 @@ export function structureProblem(bytes: Uint8Array): string | undefined {
       const count = (commas[depth] ?? 0) + 1
       commas[depth] = count
       if (count >= MOST_KEYS && ((isObject >>> (depth - 1)) & 1) === 1)
-        return `has an object with more than ${MOST_KEYS} keys`
+        return { text: `has an object with more than ${MOST_KEYS} keys`, status: 422 }
     } else if ((byte | CASE_BIT) === CLOSING) depth = Math.max(0, depth - 1)
     else if ((byte | CASE_BIT) === OPENING) {
       depth += 1
       values += 1
-      if (depth > MOST_DEPTH) return `is nested deeper than ${MOST_DEPTH}`
+      if (depth > MOST_DEPTH) return { text: `is nested deeper than ${MOST_DEPTH}`, status: 400 }
       commas[depth] = 0
       const bit = 1 << (depth - 1)
       isObject = byte === OPENING ? isObject | bit : isObject & ~bit
     }
-    if (values > MOST_VALUES) return `has more than ${MOST_VALUES} values`
+    if (values > MOST_VALUES) return { text: `has more than ${MOST_VALUES} values`, status: 422 }
   }
   return undefined
 }
