@@ -6,8 +6,8 @@
  */
 import { ServiceError } from '../../../base/errors.ts'
 
-// The number of a row, short enough to be exact.
-const CURSOR = /^\d{1,15}$/
+// The number of a row, from 1 on, short enough to be exact.
+const CURSOR = /^[1-9]\d{0,14}$/
 
 /** Only rows below this number are on the page. */
 export function positionAfter(cursor: string | null): number {
