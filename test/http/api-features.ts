@@ -147,7 +147,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     mailRefusal: createMailRefusal({
       store,
       clock,
-      hasSpace: options.hasSpace ?? (() => true),
+      diskProblem: () => (options.hasSpace?.() === false ? 'the disk is nearly full' : null),
       mostQueued: api.queue_max,
     }),
     domains,

@@ -6,7 +6,9 @@
  * and power").
  */
 import type { MessagePort } from 'node:worker_threads'
+import { ServiceError } from '../../base/errors.ts'
 import { answerThreadChannel, type IncomingCall } from '../../base/threads/thread-channel.ts'
+import { createPlaceWatch, NOT_IN_PLACE } from '../open/database-place.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { createCheckpoint } from './engine/checkpoint.ts'
 import { isDamage, type OpenDatabase } from './engine/database.ts'
@@ -23,11 +25,15 @@ export function serveVerbs(
 ): void {
   const writes = new Map(Object.entries(createWriteVerbs(database))) as ReadonlyMap<string, AnyVerb>
   const reads = new Map(Object.entries(createReadVerbs(database))) as ReadonlyMap<string, AnyVerb>
+  const isInPlace = createPlaceWatch(database.writer.name)
   const groups = createGroupCommit({
     database: database.writer,
     lingerMilliseconds: location.commitLingerMilliseconds,
     mostRows: location.commitMostRows,
     now: () => performance.now(),
+    requireInPlace() {
+      if (!isInPlace()) throw new ServiceError('unavailable', NOT_IN_PLACE, { headers: { 'Retry-After': '60' } })
+    },
     onCommit: (report) => noteCommit(report),
     afterGroup: createCheckpoint(database.writer, location.walMaxBytes),
   })
