@@ -26,17 +26,11 @@ export interface HttpServersOptions extends Omit<
   passed?: PassedSockets | undefined
 }
 
-export interface HttpServers {
-  /** The bound ports, in the order of `listeners`. */
-  start(listeners: readonly HttpListener[], adminSocket: string | null): Promise<number[]>
-  /** For handshakes from now on. */
-  setCertificates(certificates: ServerCertificates): void
-  stop(): Promise<void>
-}
+export type HttpServers = ReturnType<typeof createHttpServers>
 
 const STOP_MILLISECONDS = 10 * SECOND
 
-export function createHttpServers(options: HttpServersOptions): HttpServers {
+export function createHttpServers(options: HttpServersOptions) {
   const { settings, clock } = options
   const limits = createConnectionLimits(settings.http)
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
@@ -68,10 +62,12 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
   }
 
   return {
-    setCertificates(certificates) {
+    /** For handshakes from now on. */
+    setCertificates(certificates: ServerCertificates) {
       for (const each of made) each.setCertificates(certificates)
     },
-    async start(listeners, adminSocket) {
+    /** The bound ports, in the order of `listeners`. */
+    async start(listeners: readonly HttpListener[], adminSocket: string | null) {
       try {
         const ports: number[] = []
         for (const listener of listeners) {

@@ -77,17 +77,7 @@ interface RotatedSecret {
   warnings: string[]
 }
 
-export interface WebhookEndpoints {
-  register(request: RegisterEndpointRequest): Promise<RegisteredEndpoint>
-  /** Newest first. */
-  list(limit: number, after: string | null): Promise<{ endpoints: WebhookEndpointView[]; next: string | null }>
-  find(id: string): Promise<WebhookEndpointView>
-  update(id: string, change: ChangeEndpointRequest): Promise<WebhookEndpointView>
-  /** What waits for it is never sent. */
-  remove(id: string): Promise<void>
-  /** null secret: one is generated. The old secret signs for `graceSeconds` more; null: a day. */
-  rotateSecret(id: string, request: { secret: string | null; graceSeconds: number | null }): Promise<RotatedSecret>
-}
+export type WebhookEndpoints = ReturnType<typeof createWebhookEndpoints>
 
 interface WebhookEndpointsOptions {
   store: Store
@@ -108,10 +98,10 @@ const DEFAULT_GRACE = 86_400
 const MOST_GRACE = 604_800
 const NOT_GIVEN = { url: null, events: null, include: null, secret: null, description: null }
 
-export function createWebhookEndpoints(options: WebhookEndpointsOptions): WebhookEndpoints {
+export function createWebhookEndpoints(options: WebhookEndpointsOptions) {
   const { store, clock, keyRing, guardedRequest, mostEndpoints = null } = options
   return {
-    async register(request) {
+    async register(request: RegisterEndpointRequest) {
       const { url, description, events, include = [] } = request
       await refuseProblems({ ...request, include }, guardedRequest)
       const now = clock.now()
@@ -131,14 +121,15 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions): Webhoo
       return { endpoint: endpointView(newState(record)), secret: generated, warnings: secretWarnings(request.secret) }
     },
 
-    async list(limit, after) {
+    /** Newest first. */
+    async list(limit: number, after: string | null) {
       const { endpoints, next } = await store.listWebhookEndpoints(limit, after)
       return { endpoints: endpoints.map(endpointView), next }
     },
 
-    find: async (id) => endpointView(known(id, await store.findWebhookEndpoint(id))),
+    find: async (id: string) => endpointView(known(id, await store.findWebhookEndpoint(id))),
 
-    async update(id, { url, events, include, description, status }) {
+    async update(id: string, { url, events, include, description, status }: ChangeEndpointRequest) {
       await refuseProblems(
         {
           ...NOT_GIVEN,
@@ -160,11 +151,13 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions): Webhoo
       return endpointView(state)
     },
 
-    async remove(id) {
+    /** What waits for it is never sent. */
+    async remove(id: string) {
       if (!(await store.removeWebhookEndpoint(id, clock.now()))) throw unknownEndpoint(id)
     },
 
-    async rotateSecret(id, { secret, graceSeconds }) {
+    /** null secret: one is generated. The old secret signs for `graceSeconds` more; null: a day. */
+    async rotateSecret(id: string, { secret, graceSeconds }: { secret: string | null; graceSeconds: number | null }) {
       await refuseProblems({ ...NOT_GIVEN, secret }, guardedRequest)
       if (graceSeconds !== null && (graceSeconds < 0 || graceSeconds > MOST_GRACE)) {
         refuse([`grace_seconds: must be from 0 to ${MOST_GRACE}`])

@@ -9,13 +9,9 @@ import type { Logger } from '../../base/logger.ts'
 import { createThreadChannel, type ThreadChannel } from '../../base/threads/thread-channel.ts'
 import type { JsonDocument } from './read-json.ts'
 
-export interface BodyThread {
-  /** As `readJson`, with the digest; `bytes` are gone afterwards. */
-  readJson(bytes: Buffer): Promise<JsonDocument>
-  stop(): Promise<void>
-}
+export type BodyThread = ReturnType<typeof createBodyThread>
 
-export function createBodyThread({ logger }: { logger: Logger }): BodyThread {
+export function createBodyThread({ logger }: { logger: Logger }) {
   let running: { worker: Worker; channel: ThreadChannel } | undefined
 
   function start(): ThreadChannel {
@@ -32,7 +28,8 @@ export function createBodyThread({ logger }: { logger: Logger }): BodyThread {
   }
 
   return {
-    readJson(bytes) {
+    /** As `readJson`, with the digest; `bytes` are gone afterwards. */
+    readJson(bytes: Buffer) {
       const channel = running?.channel ?? start()
       const isOwn = bytes.byteLength === bytes.buffer.byteLength
       const moved = isOwn ? bytes : Buffer.from(bytes)

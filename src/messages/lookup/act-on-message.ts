@@ -20,20 +20,15 @@ interface CanceledBatch {
   not_canceled: number
 }
 
-export interface MessageActions {
-  /** Unchanged when it was canceled before. */
-  cancel(id: string, viewer: Viewer): Promise<CanceledMessage>
-  /** Never a conflict: what cannot be canceled is counted. */
-  cancelBatch(id: string, viewer: Viewer): Promise<CanceledBatch>
-  retry: RetryMessage
-}
+export type MessageActions = ReturnType<typeof createMessageActions>
 
-export function createMessageActions(options: AcceptanceOptions): MessageActions {
+export function createMessageActions(options: AcceptanceOptions) {
   const { store, clock, onEvents } = options
 
   return {
     retry: createRetryMessage(options),
-    async cancel(id, viewer) {
+    /** Unchanged when it was canceled before. */
+    async cancel(id: string, viewer: Viewer) {
       const now = clock.now()
       await requireMessage(store, id, viewer, now)
       const result = await store.cancelMessage(id, now)
@@ -45,7 +40,8 @@ export function createMessageActions(options: AcceptanceOptions): MessageActions
       onEvents()
       return { message_id: id, state: 'canceled' }
     },
-    async cancelBatch(id, viewer) {
+    /** Never a conflict: what cannot be canceled is counted. */
+    async cancelBatch(id: string, viewer: Viewer) {
       const now = clock.now()
       await requireBatch(store, id, viewer, now)
       const result = await store.cancelBatch(id, now)

@@ -44,27 +44,18 @@ export interface TranscriptData {
   dialogue: string | null
 }
 
-export interface MessageLookup {
-  message(id: string, viewer: Viewer): Promise<MessageData>
-  /** Newest first. A page may hold fewer than `limit` and still not be the last. */
-  search(query: MessageQuery, viewer: Viewer): Promise<{ messages: ListedMessageData[]; next: string | null }>
-  /** Oldest first. */
-  events(id: string, viewer: Viewer): Promise<EventData[]>
-  /** Oldest first. */
-  transcript(id: string, viewer: Viewer): Promise<TranscriptData[]>
-  batch(id: string, viewer: Viewer): Promise<BatchData>
-  explain: ExplainMessage
-}
+export type MessageLookup = ReturnType<typeof createMessageLookup>
 
-export function createMessageLookup(options: ExplainOptions): MessageLookup {
+export function createMessageLookup(options: ExplainOptions) {
   const { store, clock } = options
 
   return {
     explain: createExplainMessage(options),
-    async message(id, viewer) {
+    async message(id: string, viewer: Viewer) {
       return messageData(await requireMessage(store, id, viewer, clock.now()))
     },
-    async search(query, viewer) {
+    /** Newest first. A page may hold fewer than `limit` and still not be the last. */
+    async search(query: MessageQuery, viewer: Viewer) {
       const page = await store.searchMessages({
         ...readSearch(query),
         domains: viewer.domains.length === 0 ? null : [...viewer.domains],
@@ -72,13 +63,15 @@ export function createMessageLookup(options: ExplainOptions): MessageLookup {
       })
       return { messages: page.messages.map(listedMessageData), next: page.next }
     },
-    async events(id, viewer) {
+    /** Oldest first. */
+    async events(id: string, viewer: Viewer) {
       await requireMessage(store, id, viewer, clock.now())
       const events = await store.messageEvents(id)
       if (events === null) throw notFound('message', id)
       return events.map(eventData)
     },
-    async transcript(id, viewer) {
+    /** Oldest first. */
+    async transcript(id: string, viewer: Viewer) {
       await requireMessage(store, id, viewer, clock.now())
       const transcripts = await store.transcripts(id)
       if (transcripts === null) throw notFound('message', id)
@@ -90,7 +83,7 @@ export function createMessageLookup(options: ExplainOptions): MessageLookup {
         dialogue,
       }))
     },
-    async batch(id, viewer) {
+    async batch(id: string, viewer: Viewer) {
       return batchData(await requireBatch(store, id, viewer, clock.now()))
     },
   }

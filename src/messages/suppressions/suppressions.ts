@@ -33,14 +33,7 @@ export interface SuppressionQuery {
   after: string | null
 }
 
-export interface Suppressions {
-  list(query: SuppressionQuery, isTest: boolean): Promise<{ suppressions: SuppressionData[]; next: string | null }>
-  /** What is there already stays as it is. */
-  add(given: GivenSuppression, isTest: boolean): Promise<{ suppression: SuppressionData; isNew: boolean }>
-  /** null scope: every scope. ServiceError `not_found` when there is none. */
-  remove(email: string, scope: string | null, isTest: boolean): Promise<{ email: string; deleted: number }>
-  import: ImportSuppressions
-}
+export type Suppressions = ReturnType<typeof createSuppressions>
 
 interface SuppressionsOptions {
   store: Pick<Store, 'listSuppressions' | 'addSuppression' | 'addSuppressions' | 'removeSuppressions'>
@@ -48,9 +41,9 @@ interface SuppressionsOptions {
   metrics: Pick<Metrics, 'suppressions'>
 }
 
-export function createSuppressions({ store, clock, metrics }: SuppressionsOptions): Suppressions {
+export function createSuppressions({ store, clock, metrics }: SuppressionsOptions) {
   return {
-    async list({ email, reason, scope, since, limit, after }, isTest) {
+    async list({ email, reason, scope, since, limit, after }: SuppressionQuery, isTest: boolean) {
       const problems = createFieldProblems([])
       const asked = {
         isTest,
@@ -66,7 +59,8 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
       return { suppressions: page.suppressions.map(suppressionData), next: page.next }
     },
 
-    async add(given, isTest) {
+    /** What is there already stays as it is. */
+    async add(given: GivenSuppression, isTest: boolean) {
       const problems = createFieldProblems([])
       const checked = checkSuppression(given, problems)
       refuseProblems(problems)
@@ -83,7 +77,8 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
       return { suppression: suppressionData(suppression), isNew }
     },
 
-    async remove(email, scope, isTest) {
+    /** null scope: every scope. ServiceError `not_found` when there is none. */
+    async remove(email: string, scope: string | null, isTest: boolean) {
       const problems = createFieldProblems([])
       const address = readEmail(email, problems)
       const inScope = scope === null ? null : readScope(scope, problems)
