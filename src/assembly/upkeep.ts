@@ -15,7 +15,7 @@ import { createLogLevelKeeper, type LogLevelKeeper } from '../operations/log-lev
 import { operatorChannels, type OperatorChannelParts } from '../operations/operator-channels.ts'
 import { createReload, type Reload } from '../operations/reload.ts'
 import { createSchedule, type Schedule, type ScheduleOptions } from '../operations/schedule.ts'
-import { createPlaceWatch, NOT_IN_PLACE } from '../store/open/database-place.ts'
+import { createPlaceWatch, NOT_IN_PLACE } from '../base/database-place.ts'
 import { createBackups, type Backups } from '../store/open/backups.ts'
 import { createRetention, type Retention, type RetentionTimes } from '../store/retention.ts'
 import { blocklistResolver, startGuardedRequest, type Foundation } from './foundation.ts'

@@ -5,6 +5,7 @@
  * Throws ServiceError: `not_found`; `invalid_request` for a wrong filter; `conflict` for a replay to an endpoint that
  * is disabled, which would wait without a word.
  */
+import type { WebhookDeliveryJson } from '../api/webhook.ts'
 import { SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import type { Store } from '../store/store.ts'
@@ -15,24 +16,9 @@ import type {
   WebhookAttemptRecord,
   WebhookDeliveryDetail,
   WebhookDeliveryRecord,
-  WebhookDeliveryState,
 } from '../store/records/webhook-records.ts'
 import { eventProblems, refuse } from './endpoint-rules.ts'
 import { known, secondsOrNull } from './endpoints.ts'
-
-interface WebhookDeliveryView {
-  id: string
-  webhook_id: string
-  event_id: string
-  event: string
-  message_id: string | null
-  status: WebhookDeliveryState
-  /** So far. */
-  attempts: number
-  created_at: number
-  next_attempt_at: number | null
-  ended_at: number | null
-}
 
 interface WebhookAttemptView {
   n: number
@@ -41,12 +27,6 @@ interface WebhookAttemptView {
   duration_ms: number
   error: string | null
   answer: string
-}
-
-interface WebhookDeliveryDetailView extends Omit<WebhookDeliveryView, 'attempts'> {
-  /** The exact bytes. */
-  body: string
-  attempts: WebhookAttemptView[]
 }
 
 interface ReplayRangeRequest {
@@ -144,7 +124,7 @@ function rangeOf({ since, until, status, events }: ReplayRangeRequest, now: numb
   }
 }
 
-function deliveryView(record: WebhookDeliveryRecord): WebhookDeliveryView {
+function deliveryView(record: WebhookDeliveryRecord): WebhookDeliveryJson {
   return {
     id: record.id,
     webhook_id: record.endpointId,

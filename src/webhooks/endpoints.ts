@@ -6,6 +6,7 @@
  * `conflict` for one endpoint too many and for a rotation during another. A secret that the caller gave is never shown
  * again; a generated one is in the answer once. The same URL may be registered repeatedly.
  */
+import type { WebhookEndpointJson } from '../api/webhook.ts'
 import { randomBytes } from 'node:crypto'
 import { SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
@@ -15,32 +16,12 @@ import { GIVEN_EVENT_KINDS } from '../mail/event.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import type { Store } from '../store/store.ts'
 import type {
-  DisabledReason,
   WebhookEndpointChange,
   WebhookEndpointRecord,
   WebhookEndpointState,
 } from '../store/records/webhook-records.ts'
 import { isIncludedField, refuse, refuseProblems, secretWarnings } from './endpoint-rules.ts'
 import { sealSecret } from './endpoint-secret.ts'
-
-/** Times in Unix seconds; never with a secret. */
-export interface WebhookEndpointView {
-  id: string
-  url: string
-  events: string[]
-  include: string[]
-  description: string | null
-  status: 'enabled' | 'disabled'
-  disabled_reason: DisabledReason | null
-  secret_set: true
-  created_at: number
-  updated_at: number
-  last_success_at: number | null
-  last_failure_at: number | null
-  consecutive_failures: number
-  pending: number
-  dead_letters: number
-}
 
 export interface RegisterEndpointRequest {
   url: string
@@ -60,21 +41,6 @@ interface ChangeEndpointRequest {
   include?: string[]
   description?: string
   status?: 'enabled' | 'disabled'
-}
-
-interface RegisteredEndpoint {
-  endpoint: WebhookEndpointView
-  /** Only when it was generated: to be shown this once. */
-  secret: string | null
-  warnings: string[]
-}
-
-interface RotatedSecret {
-  /** Only when it was generated. */
-  secret: string | null
-  /** A whole second. */
-  switchAt: number
-  warnings: string[]
 }
 
 export type WebhookEndpoints = ReturnType<typeof createWebhookEndpoints>
@@ -205,7 +171,7 @@ function unknownEndpoint(id: string): ServiceError {
   return new ServiceError('not_found', `webhook ${id.slice(0, 64)}`)
 }
 
-function endpointView(state: WebhookEndpointState): WebhookEndpointView {
+function endpointView(state: WebhookEndpointState): WebhookEndpointJson {
   return {
     id: state.id,
     url: state.url,

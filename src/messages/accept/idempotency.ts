@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { IdempotencyEntry, IdempotencyLookup, KeptAnswer } from '../../store/records/accept-records.ts'
+import type { IdempotencyEntry, KeptAnswer } from '../../store/records/accept-records.ts'
 import type { Store } from '../../store/store.ts'
 
 export type IdempotencyKeys = ReturnType<typeof createIdempotencyKeys>

@@ -6,19 +6,8 @@
 import { ServiceError } from '../../base/errors.ts'
 import type { AcceptanceOptions } from '../accept/accept-mail.ts'
 import { reasonAgainst } from './explain-state.ts'
-import { createRetryMessage, type RetryMessage } from './retry-message.ts'
+import { createRetryMessage } from './retry-message.ts'
 import { notFound, requireBatch, requireMessage, type Viewer } from './visible-messages.ts'
-
-interface CanceledMessage {
-  message_id: string
-  state: 'canceled'
-}
-
-interface CanceledBatch {
-  batch_id: string
-  canceled: number
-  not_canceled: number
-}
 
 export type MessageActions = ReturnType<typeof createMessageActions>
 

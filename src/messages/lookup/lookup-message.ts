@@ -3,46 +3,13 @@
  * is limited to some sending domains sees those alone. Throws ServiceError `not_found`, and `invalid_request` for
  * search parameters.
  */
+import type { BatchJson } from '../../api/message.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
-import type { MessageState } from '../../mail/message.ts'
 import type { BatchView } from '../../store/records/lookup-records.ts'
-import { createExplainMessage, type ExplainMessage, type ExplainOptions } from './explain-message.ts'
-import {
-  eventData,
-  listedMessageData,
-  messageData,
-  type EventData,
-  type ListedMessageData,
-  type MessageData,
-} from './message-data.ts'
+import { createExplainMessage, type ExplainOptions } from './explain-message.ts'
+import { eventData, listedMessageData, messageData } from './message-data.ts'
 import { readSearch, type MessageQuery } from './read-search.ts'
 import { notFound, requireBatch, requireMessage, type Viewer } from './visible-messages.ts'
-
-interface BatchData {
-  batch_id: string
-  created_at: number
-  from: string
-  /** Before variables. */
-  subject: string
-  total: number
-  accepted: number
-  rejected: number
-  states: Record<MessageState, number>
-  opened: number
-  clicked: number
-  complained: number
-}
-
-/** One attempt. */
-export interface TranscriptData {
-  /** 1 is the first. */
-  n: number
-  at: number
-  ip: string | null
-  mx: string | null
-  /** The SMTP dialogue without the message; null: not kept, or no longer. */
-  dialogue: string | null
-}
 
 export type MessageLookup = ReturnType<typeof createMessageLookup>
 
@@ -89,7 +56,7 @@ export function createMessageLookup(options: ExplainOptions) {
   }
 }
 
-function batchData(batch: BatchView): BatchData {
+function batchData(batch: BatchView): BatchJson {
   const { id, createdAt, from, subject, accepted, rejected, states, opened, clicked, complained } = batch
   return {
     batch_id: id,

@@ -3,25 +3,16 @@
  * keys has a list of its own: `isTest` says which one is meant. Throws ServiceError `invalid_request` with every
  * problem, `not_found`.
  */
+import type { SuppressionJson } from '../../api/suppression.ts'
 import { SECOND, toUnixSeconds, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { newIdentifier } from '../../base/identifier.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { Store } from '../../store/store.ts'
-import type { SuppressionReason, SuppressionRecord } from '../../store/records/suppression-records.ts'
+import type { SuppressionRecord } from '../../store/records/suppression-records.ts'
 import { checkSuppression, readEmail, readReason, readScope, type GivenSuppression } from './check-suppression.ts'
 import { createFieldProblems, refuseProblems } from '../accept/field-problems.ts'
-import { createImportSuppressions, type ImportSuppressions } from './import-suppressions.ts'
-
-export interface SuppressionData {
-  id: string
-  email: string
-  reason: SuppressionReason
-  scope: string
-  message_id: string | null
-  /** Unix seconds. */
-  created_at: number
-}
+import { createImportSuppressions } from './import-suppressions.ts'
 
 export interface SuppressionQuery {
   email: string | null
@@ -93,6 +84,6 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
   }
 }
 
-function suppressionData({ id, email, reason, scope, messageId, createdAt }: SuppressionRecord): SuppressionData {
+function suppressionData({ id, email, reason, scope, messageId, createdAt }: SuppressionRecord): SuppressionJson {
   return { id, email, reason, scope, message_id: messageId, created_at: toUnixSeconds(createdAt) }
 }

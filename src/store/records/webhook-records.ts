@@ -11,7 +11,7 @@ export const INCLUDED_FIELDS = [
 ] as const
 export type IncludedField = (typeof INCLUDED_FIELDS)[number]
 
-export type DisabledReason =
+type DisabledReason =
   | 'failing' // no success for days and dead letters
   | 'manual' // by the customer
 

@@ -8,7 +8,7 @@
 import type { MessagePort } from 'node:worker_threads'
 import { ServiceError } from '../../base/errors.ts'
 import { answerThreadChannel, type IncomingCall } from '../../base/threads/thread-channel.ts'
-import { createPlaceWatch, NOT_IN_PLACE } from '../open/database-place.ts'
+import { createPlaceWatch, NOT_IN_PLACE } from '../../base/database-place.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { createCheckpoint } from './engine/checkpoint.ts'
 import { isDamage, type OpenDatabase } from './engine/database.ts'
