@@ -128,7 +128,7 @@ const WEBHOOK_DELIVERY_STATES = [
   'failed', // final: a dead letter
   'skipped', // final: its endpoint was disabled when the event happened
 ] as const
-export type WebhookDeliveryState = (typeof WEBHOOK_DELIVERY_STATES)[number]
+type WebhookDeliveryState = (typeof WEBHOOK_DELIVERY_STATES)[number]
 
 export interface WebhookDeliveryRecord {
   id: string
