@@ -127,6 +127,10 @@ async function startHttp(foundation: Foundation, parts: DoorParts): Promise<numb
   const data = createDataAdministration({
     ...foundation,
     backups: parts.backups,
+    backupFolders() {
+      const { dir, folders } = live.current().server.backup
+      return [dir, ...folders]
+    },
     budget: () => live.current().server.retention.budget,
     freeBytes: parts.disk.freeBytes,
     minFree: settings.storage.min_free_accept,

@@ -88,7 +88,7 @@ export function createMailFeatures(foundation: Foundation, parts: MailParts) {
     mailRefusal: createMailRefusal({
       store,
       clock,
-      hasSpace: () => parts.disk.mayAccept(),
+      diskProblem: () => parts.disk.acceptProblem(),
       mostQueued: settings.api.queue_max,
     }),
     engagement,

@@ -15,6 +15,7 @@ import { createLogLevelKeeper, type LogLevelKeeper } from '../operations/log-lev
 import { operatorChannels, type OperatorChannelParts } from '../operations/operator-channels.ts'
 import { createReload, type Reload } from '../operations/reload.ts'
 import { createSchedule, type Schedule, type ScheduleOptions } from '../operations/schedule.ts'
+import { createPlaceWatch, NOT_IN_PLACE } from '../base/database-place.ts'
 import { createBackups, type Backups } from '../store/open/backups.ts'
 import { createRetention, type Retention, type RetentionTimes } from '../store/retention.ts'
 import { blocklistResolver, startGuardedRequest, type Foundation } from './foundation.ts'
@@ -76,12 +77,14 @@ export function createBackupWriter({
 
 /** Started with the dispatcher, which it tells when there is space again. */
 export function createSpaceGuard(
-  { configuration, realClock, logger, stops }: Foundation,
+  { configuration, location, realClock, logger, stops }: Foundation,
   retention: Pick<Retention, 'run'>,
 ): DiskGuard {
   const { data_dir: folder, storage } = configuration.server
+  const isInPlace = createPlaceWatch(join(location.folder, 'sternpost.db'))
   const guard = createDiskGuard({
     folder,
+    fileProblem: () => (isInPlace() ? null : NOT_IN_PLACE),
     onShort: () => void retention.run().catch((thrown: unknown) => logger.error({ err: thrown }, 'retention failed')),
     minFreeAccept: storage.min_free_accept,
     minFreeDeliver: storage.min_free_deliver,

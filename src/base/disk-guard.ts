@@ -11,7 +11,8 @@ import type { Logger } from './logger.ts'
 export interface DiskGuard {
   /** Looks for the first time, and from then on every second; `onDeliver`: deliveries may start again. */
   start(onDeliver: () => void): Promise<void>
-  mayAccept(): boolean
+  /** A clause; null: new mail may be accepted. */
+  acceptProblem(): string | null
   mayDeliver(): boolean
   /** Soon nothing new will be accepted: what can be left out is. */
   isShort(): boolean
@@ -23,6 +24,8 @@ export interface DiskGuard {
 export interface DiskGuardOptions {
   /** On the disk that is looked at. */
   folder: string
+  /** A clause; null: the files are there. Nothing is accepted or delivered without them. */
+  fileProblem: () => string | null
   minFreeAccept: number
   minFreeDeliver: number
   /** Of real time. */
@@ -39,8 +42,9 @@ const SHORT_FACTOR = 2
 const PASSED_AGAIN = 1.1
 
 export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
-  const { folder, minFreeAccept, minFreeDeliver, clock, logger, onShort } = options
+  const { folder, fileProblem, minFreeAccept, minFreeDeliver, clock, logger, onShort } = options
   let freeBytes = Infinity
+  let missing: string | null = null
   let isStopped = false
   let cancel = (): void => {}
   const room = createMark(SHORT_FACTOR * minFreeAccept, clock)
@@ -48,6 +52,7 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
   const delivering = createMark(minFreeDeliver, clock)
 
   async function look(onDeliver: () => void): Promise<void> {
+    lookAtFiles(onDeliver)
     try {
       const { bavail, bsize } = await statfs(folder)
       freeBytes = bavail * bsize
@@ -65,8 +70,17 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
     tell('accepting new mail', accepting.look(freeBytes), { mark: accepting, mark_bytes: minFreeAccept })
     const change = delivering.look(freeBytes)
     tell('starting deliveries', change, { mark: delivering, mark_bytes: minFreeDeliver })
-    if (change === 'passed') onDeliver()
+    if (change === 'passed' && missing === null) onDeliver()
     if (!isStopped) cancel = clock.after(LOOK_EVERY, () => void look(onDeliver))
+  }
+
+  function lookAtFiles(onDeliver: () => void): void {
+    const before = missing
+    missing = fileProblem()
+    if (before === null && missing !== null) logger.fatal({ folder }, `${missing}: nothing is accepted or delivered`)
+    if (before === null || missing !== null) return
+    logger.warn({ folder }, 'the files are back')
+    if (delivering.isPassed()) onDeliver()
   }
 
   function tell(what: string, change: Change, { mark, mark_bytes }: { mark: Mark; mark_bytes: number }): void {
@@ -78,8 +92,8 @@ export function createDiskGuard(options: DiskGuardOptions): DiskGuard {
 
   return {
     start: look,
-    mayAccept: accepting.isPassed,
-    mayDeliver: delivering.isPassed,
+    acceptProblem: () => missing ?? (accepting.isPassed() ? null : 'the disk is nearly full'),
+    mayDeliver: () => missing === null && delivering.isPassed(),
     isShort: () => !room.isPassed(),
     freeBytes: () => freeBytes,
     stop() {

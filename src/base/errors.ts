@@ -27,7 +27,7 @@ export type ServiceErrorCode = (typeof SERVICE_ERROR_CODES)[number]
 
 interface ServiceErrorOptions {
   /** HTTP status when it differs from the code's usual one, e.g. 400 or 415 for `invalid_request`. */
-  status?: number
+  status?: number | undefined
   /** Response headers that go with the error, e.g. `Retry-After`. */
   headers?: Record<string, string>
   cause?: unknown

@@ -7,17 +7,13 @@ import { canonicalIp } from '../base/ip-address.ts'
 import type { ServerSettings } from '../config/settings/server-settings.ts'
 import { isTrusted } from './exchange/client-address.ts'
 
-interface ConnectionLimits {
-  /** Counts the connection, or closes it. */
-  admit(socket: Socket): void
-}
-
-export function createConnectionLimits({ connections, trusted_proxies }: ServerSettings['http']): ConnectionLimits {
+export function createConnectionLimits({ connections, trusted_proxies }: ServerSettings['http']) {
   const { total, per_address: perAddress } = connections
   const byAddress = new Map<string, number>()
   let open = 0
   return {
-    admit(socket) {
+    /** Counts the connection, or closes it. */
+    admit(socket: Socket) {
       const peer = socket.remoteAddress ?? ''
       const address = canonicalIp(peer) ?? peer
       const ofAddress = byAddress.get(address) ?? 0

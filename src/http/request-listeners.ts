@@ -22,7 +22,7 @@ import { createUnreadCloser } from './exchange/close-unread.ts'
 import type { HttpFeatures } from './exchange/features.ts'
 import { createRequestHandler } from './exchange/handle-request.ts'
 import { createAnswerOnce } from './exchange/idempotency.ts'
-import { createJsonReader } from './exchange/read-json.ts'
+import type { BodyThread } from './exchange/body-thread.ts'
 import type { Route } from './exchange/route.ts'
 import { createRouteTable } from './exchange/route-table.ts'
 import type { HttpSettings, RequestListener } from './make-server.ts'
@@ -43,6 +43,7 @@ export interface RequestListenersOptions {
   /** Koa middleware that runs before the API's routes. */
   extraHandlers?: Middleware[]
   bodies: BodyReader
+  thread: BodyThread
   /** Told of each request. */
   onRequest(response: ServerResponse): void
   /** The server stops. */
@@ -51,11 +52,10 @@ export interface RequestListenersOptions {
 
 /** One application for each kind of listener; they differ in routes and in who asks. */
 export function createRequestListeners(options: RequestListenersOptions) {
-  const { features, settings, clock, bodies, onRequest, stopping, extraHandlers = [] } = options
+  const { features, settings, clock, bodies, thread, onRequest, stopping, extraHandlers = [] } = options
   const logger = options.logger.child({ part: 'http' })
   const closer = createUnreadCloser()
   const answer = createAnswerMiddleware({ ...options, logger, closer, isStopping: () => stopping.aborted })
-  const json = createJsonReader()
   const bodyLimit = { bytes: settings.http.max_body_other, code: 'payload_too_large' } as const
   const answerOnce = createAnswerOnce(features.idempotency, logger)
   const withKey = createKeyAuthentication({
@@ -66,7 +66,15 @@ export function createRequestListeners(options: RequestListenersOptions) {
 
   const listenerFor = (table: Route[], authenticate: Authenticate, handlers: Middleware[]): RequestListener => {
     const routes = createRouteTable(table)
-    const handleRequest = createRequestHandler({ routes, authenticate, features, answerOnce, bodies, json, bodyLimit })
+    const handleRequest = createRequestHandler({
+      routes,
+      authenticate,
+      features,
+      answerOnce,
+      bodies,
+      thread,
+      bodyLimit,
+    })
     const app = new Koa<RequestState>()
     for (const layer of [answer, ...handlers]) app.use(layer)
     app.use(async (ctx) => {

@@ -11,37 +11,37 @@ import { SECOND } from '../base/clock.ts'
 import type { PassedSockets } from '../base/service/passed-sockets.ts'
 import type { ServerCertificates } from '../base/service/server-certificates.ts'
 import { BODY_READER_DEFAULTS, createBodyReader } from './exchange/body-reader.ts'
+import { createBodyThread } from './exchange/body-thread.ts'
 import { createConnectionLimits } from './connection-limits.ts'
 import { makeServer, type HttpSettings, type MadeServer, type RequestListener } from './make-server.ts'
 import { openAdminSocket, openListener, type HttpListener } from './open-listener.ts'
 import { createRequestListeners, type RequestListenersOptions } from './request-listeners.ts'
 
-export interface HttpServersOptions extends Omit<RequestListenersOptions, 'bodies' | 'onRequest' | 'stopping'> {
+export interface HttpServersOptions extends Omit<
+  RequestListenersOptions,
+  'bodies' | 'thread' | 'onRequest' | 'stopping'
+> {
   settings: HttpSettings
   /** Sockets that are open already. */
   passed?: PassedSockets | undefined
 }
 
-export interface HttpServers {
-  /** The bound ports, in the order of `listeners`. */
-  start(listeners: readonly HttpListener[], adminSocket: string | null): Promise<number[]>
-  /** For handshakes from now on. */
-  setCertificates(certificates: ServerCertificates): void
-  stop(): Promise<void>
-}
+export type HttpServers = ReturnType<typeof createHttpServers>
 
 const STOP_MILLISECONDS = 10 * SECOND
 
-export function createHttpServers(options: HttpServersOptions): HttpServers {
+export function createHttpServers(options: HttpServersOptions) {
   const { settings, clock } = options
   const limits = createConnectionLimits(settings.http)
   const bodies = createBodyReader(BODY_READER_DEFAULTS)
+  const thread = createBodyThread(options)
   const running = createRunningRequests()
   const made: MadeServer[] = []
   const stopping = new AbortController()
   const requestListeners = createRequestListeners({
     ...options,
     bodies,
+    thread,
     onRequest: running.add,
     stopping: stopping.signal,
   })
@@ -58,13 +58,16 @@ export function createHttpServers(options: HttpServersOptions): HttpServers {
       server.closeAllConnections()
     }
     bodies.stop()
+    void thread.stop()
   }
 
   return {
-    setCertificates(certificates) {
+    /** For handshakes from now on. */
+    setCertificates(certificates: ServerCertificates) {
       for (const each of made) each.setCertificates(certificates)
     },
-    async start(listeners, adminSocket) {
+    /** The bound ports, in the order of `listeners`. */
+    async start(listeners: readonly HttpListener[], adminSocket: string | null) {
       try {
         const ports: number[] = []
         for (const listener of listeners) {

@@ -6,13 +6,13 @@
  * read. A receiver that answered a POST and then does not end its body has answered. Never throws: a failure is a
  * result with a reason that names no address.
  */
-import { readFileSync } from 'node:fs'
 import { lookup as systemLookup } from 'node:dns/promises'
 import type { LookupFunction } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { getCACertificates } from 'node:tls'
 import { LRUCache } from 'lru-cache'
 import { Agent, buildConnector } from 'undici'
+import { readRegularFile } from '../base/regular-file.ts'
 import { SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import { canonicalIp, isPublicUnicast } from '../base/ip-address.ts'
@@ -170,7 +170,7 @@ function guardedConnector(
   lookup: AddressLookup,
   caFile: string | null,
 ): buildConnector.connector {
-  const authorities = caFile === null ? {} : { ca: [...getCACertificates('default'), readFileSync(caFile, 'utf8')] }
+  const authorities = caFile === null ? {} : { ca: [...getCACertificates('default'), readRegularFile(caFile).toString('utf8')] }
   const connect = buildConnector({
     timeout: CONNECT_TIMEOUT,
     allowH2: false,

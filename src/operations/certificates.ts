@@ -5,7 +5,7 @@
  * whatever lies on the disk meanwhile. The watch never throws; reading throws when a file cannot be used.
  */
 import { X509Certificate } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { readRegularFile } from '../base/regular-file.ts'
 import { DAY, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'
 import type { Logger } from '../base/logger.ts'
@@ -45,7 +45,7 @@ export function createCertificateWatch({ clock, metrics, logger }: CertificateWa
 
   function usedFile(file: string): UsedCertificate[] {
     try {
-      const endsAt = new X509Certificate(readFileSync(file)).validToDate.getTime()
+      const endsAt = new X509Certificate(readRegularFile(file)).validToDate.getTime()
       return [{ file, endsAt, told: 'nothing' }]
     } catch (thrown) {
       // A moment ago the doors could read it.

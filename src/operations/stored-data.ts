@@ -1,5 +1,6 @@
 /** What administrators ask about the data, made of the store and its backups. */
-import { isAbsolute } from 'node:path'
+import { realpathSync } from 'node:fs'
+import { basename, dirname, isAbsolute, join } from 'node:path'
 import type { Clock } from '../base/clock.ts'
 import { errorText, ServiceError } from '../base/errors.ts'
 import type { BackupsReport, DataAdministration, StorageReport } from '../http/exchange/operator-features.ts'
@@ -12,6 +13,8 @@ interface DataAdministrationParts {
   store: Store
   clock: Clock
   backups: Pick<Backups, 'write' | 'list' | 'progress'>
+  /** Where a backup may be written, with what is below. */
+  backupFolders: () => readonly string[]
   /** `retention.budget`. */
   budget: () => number | null
   freeBytes: () => number
@@ -34,9 +37,7 @@ export function createDataAdministration(parts: DataAdministrationParts): DataAd
     backups: () => ({ running: backups.progress(), last, backups: backups.list() }),
     startBackup(folder) {
       if (backups.progress() !== null) throw new ServiceError('conflict', 'a backup is being written already')
-      if (folder !== null && !isAbsolute(folder)) {
-        throw new ServiceError('invalid_request', 'to: expected an absolute path')
-      }
+      if (folder !== null) requireBackupFolder(folder, parts.backupFolders())
       last = null
       backups.write(folder).then(
         ({ manifest, milliseconds, ...backup }) => {
@@ -53,6 +54,24 @@ export function createDataAdministration(parts: DataAdministrationParts): DataAd
       if (erased.canceled > 0) parts.onEvents()
       return erased
     },
+  }
+}
+
+function requireBackupFolder(folder: string, allowed: readonly string[]): void {
+  if (!isAbsolute(folder)) throw new ServiceError('invalid_request', 'to: expected an absolute path')
+  const place = realPath(folder)
+  if (allowed.some((each) => `${place}/`.startsWith(`${realPath(each)}/`))) return
+  const fix = 'add it to backup.folders of sternpost.yaml, then: sternpost reload'
+  throw new ServiceError('forbidden', `to: ${folder} is neither in backup.dir nor in backup.folders; ${fix}`)
+}
+
+/** With links resolved, as far as it is there. */
+function realPath(path: string): string {
+  try {
+    return realpathSync(path)
+  } catch {
+    const folder = dirname(path)
+    return folder === path ? path : join(realPath(folder), basename(path))
   }
 }
 

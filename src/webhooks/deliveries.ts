@@ -5,6 +5,7 @@
  * Throws ServiceError: `not_found`; `invalid_request` for a wrong filter; `conflict` for a replay to an endpoint that
  * is disabled, which would wait without a word.
  */
+import type { WebhookDeliveryJson } from '../api/webhook.ts'
 import { SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import type { Store } from '../store/store.ts'
@@ -15,24 +16,9 @@ import type {
   WebhookAttemptRecord,
   WebhookDeliveryDetail,
   WebhookDeliveryRecord,
-  WebhookDeliveryState,
 } from '../store/records/webhook-records.ts'
 import { eventProblems, refuse } from './endpoint-rules.ts'
 import { known, secondsOrNull } from './endpoints.ts'
-
-interface WebhookDeliveryView {
-  id: string
-  webhook_id: string
-  event_id: string
-  event: string
-  message_id: string | null
-  status: WebhookDeliveryState
-  /** So far. */
-  attempts: number
-  created_at: number
-  next_attempt_at: number | null
-  ended_at: number | null
-}
 
 interface WebhookAttemptView {
   n: number
@@ -41,12 +27,6 @@ interface WebhookAttemptView {
   duration_ms: number
   error: string | null
   answer: string
-}
-
-interface WebhookDeliveryDetailView extends Omit<WebhookDeliveryView, 'attempts'> {
-  /** The exact bytes. */
-  body: string
-  attempts: WebhookAttemptView[]
 }
 
 interface ReplayRangeRequest {
@@ -59,15 +39,7 @@ interface ReplayRangeRequest {
   events: string[] | null
 }
 
-export interface WebhookDeliveries {
-  /** Newest first. */
-  list(request: ListWebhookDeliveriesRequest): Promise<{ deliveries: WebhookDeliveryView[]; next: string | null }>
-  find(endpointId: string, id: string): Promise<WebhookDeliveryDetailView>
-  /** A new delivery of the same event and bytes. */
-  replay(endpointId: string, id: string): Promise<WebhookDeliveryView>
-  /** Returns how many were queued, oldest first and behind what is due anyway. */
-  replayRange(endpointId: string, request: ReplayRangeRequest): Promise<number>
-}
+export type WebhookDeliveries = ReturnType<typeof createWebhookDeliveries>
 
 interface WebhookDeliveriesOptions {
   store: Store
@@ -83,7 +55,7 @@ const MOST_REPLAYED = 100_000
 /** One transaction makes so many at most: whoever replays holds up nobody's acceptance. */
 const REPLAYED_AT_ONCE = 500
 
-export function createWebhookDeliveries(options: WebhookDeliveriesOptions): WebhookDeliveries {
+export function createWebhookDeliveries(options: WebhookDeliveriesOptions) {
   const { store, clock, onDue, onReplayed } = options
 
   const requireEnabled = async (endpointId: string): Promise<void> => {
@@ -100,17 +72,19 @@ export function createWebhookDeliveries(options: WebhookDeliveriesOptions): Webh
   }
 
   return {
-    async list(request) {
+    /** Newest first. */
+    async list(request: ListWebhookDeliveriesRequest) {
       const { deliveries, next } = known(request.endpointId, await store.listWebhookDeliveries(request))
       return { deliveries: deliveries.map(deliveryView), next }
     },
 
-    async find(endpointId, id) {
+    async find(endpointId: string, id: string) {
       const detail = await find(endpointId, id)
       return { ...deliveryView(detail), body: detail.body, attempts: detail.log.map(attemptView) }
     },
 
-    async replay(endpointId, id) {
+    /** A new delivery of the same event and bytes. */
+    async replay(endpointId: string, id: string) {
       await requireEnabled(endpointId)
       const made = await store.replayWebhook(endpointId, id, clock.now())
       if (made === null) throw unknownDelivery(id)
@@ -119,7 +93,8 @@ export function createWebhookDeliveries(options: WebhookDeliveriesOptions): Webh
       return deliveryView(await find(endpointId, made.id))
     },
 
-    async replayRange(endpointId, request) {
+    /** Returns how many were queued, oldest first and behind what is due anyway. */
+    async replayRange(endpointId: string, request: ReplayRangeRequest) {
       refuse(eventProblems(request.events))
       await requireEnabled(endpointId)
       const range = rangeOf(request, clock.now())
@@ -149,7 +124,7 @@ function rangeOf({ since, until, status, events }: ReplayRangeRequest, now: numb
   }
 }
 
-function deliveryView(record: WebhookDeliveryRecord): WebhookDeliveryView {
+function deliveryView(record: WebhookDeliveryRecord): WebhookDeliveryJson {
   return {
     id: record.id,
     webhook_id: record.endpointId,

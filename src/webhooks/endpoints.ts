@@ -6,6 +6,7 @@
  * `conflict` for one endpoint too many and for a rotation during another. A secret that the caller gave is never shown
  * again; a generated one is in the answer once. The same URL may be registered repeatedly.
  */
+import type { WebhookEndpointJson } from '../api/webhook.ts'
 import { randomBytes } from 'node:crypto'
 import { SECOND, toUnixSeconds, type Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
@@ -15,32 +16,12 @@ import { GIVEN_EVENT_KINDS } from '../mail/event.ts'
 import type { GuardedRequest } from '../network/guarded-request.ts'
 import type { Store } from '../store/store.ts'
 import type {
-  DisabledReason,
   WebhookEndpointChange,
   WebhookEndpointRecord,
   WebhookEndpointState,
 } from '../store/records/webhook-records.ts'
 import { isIncludedField, refuse, refuseProblems, secretWarnings } from './endpoint-rules.ts'
 import { sealSecret } from './endpoint-secret.ts'
-
-/** Times in Unix seconds; never with a secret. */
-export interface WebhookEndpointView {
-  id: string
-  url: string
-  events: string[]
-  include: string[]
-  description: string | null
-  status: 'enabled' | 'disabled'
-  disabled_reason: DisabledReason | null
-  secret_set: true
-  created_at: number
-  updated_at: number
-  last_success_at: number | null
-  last_failure_at: number | null
-  consecutive_failures: number
-  pending: number
-  dead_letters: number
-}
 
 export interface RegisterEndpointRequest {
   url: string
@@ -62,32 +43,7 @@ interface ChangeEndpointRequest {
   status?: 'enabled' | 'disabled'
 }
 
-interface RegisteredEndpoint {
-  endpoint: WebhookEndpointView
-  /** Only when it was generated: to be shown this once. */
-  secret: string | null
-  warnings: string[]
-}
-
-interface RotatedSecret {
-  /** Only when it was generated. */
-  secret: string | null
-  /** A whole second. */
-  switchAt: number
-  warnings: string[]
-}
-
-export interface WebhookEndpoints {
-  register(request: RegisterEndpointRequest): Promise<RegisteredEndpoint>
-  /** Newest first. */
-  list(limit: number, after: string | null): Promise<{ endpoints: WebhookEndpointView[]; next: string | null }>
-  find(id: string): Promise<WebhookEndpointView>
-  update(id: string, change: ChangeEndpointRequest): Promise<WebhookEndpointView>
-  /** What waits for it is never sent. */
-  remove(id: string): Promise<void>
-  /** null secret: one is generated. The old secret signs for `graceSeconds` more; null: a day. */
-  rotateSecret(id: string, request: { secret: string | null; graceSeconds: number | null }): Promise<RotatedSecret>
-}
+export type WebhookEndpoints = ReturnType<typeof createWebhookEndpoints>
 
 interface WebhookEndpointsOptions {
   store: Store
@@ -108,10 +64,10 @@ const DEFAULT_GRACE = 86_400
 const MOST_GRACE = 604_800
 const NOT_GIVEN = { url: null, events: null, include: null, secret: null, description: null }
 
-export function createWebhookEndpoints(options: WebhookEndpointsOptions): WebhookEndpoints {
+export function createWebhookEndpoints(options: WebhookEndpointsOptions) {
   const { store, clock, keyRing, guardedRequest, mostEndpoints = null } = options
   return {
-    async register(request) {
+    async register(request: RegisterEndpointRequest) {
       const { url, description, events, include = [] } = request
       await refuseProblems({ ...request, include }, guardedRequest)
       const now = clock.now()
@@ -131,14 +87,15 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions): Webhoo
       return { endpoint: endpointView(newState(record)), secret: generated, warnings: secretWarnings(request.secret) }
     },
 
-    async list(limit, after) {
+    /** Newest first. */
+    async list(limit: number, after: string | null) {
       const { endpoints, next } = await store.listWebhookEndpoints(limit, after)
       return { endpoints: endpoints.map(endpointView), next }
     },
 
-    find: async (id) => endpointView(known(id, await store.findWebhookEndpoint(id))),
+    find: async (id: string) => endpointView(known(id, await store.findWebhookEndpoint(id))),
 
-    async update(id, { url, events, include, description, status }) {
+    async update(id: string, { url, events, include, description, status }: ChangeEndpointRequest) {
       await refuseProblems(
         {
           ...NOT_GIVEN,
@@ -160,11 +117,13 @@ export function createWebhookEndpoints(options: WebhookEndpointsOptions): Webhoo
       return endpointView(state)
     },
 
-    async remove(id) {
+    /** What waits for it is never sent. */
+    async remove(id: string) {
       if (!(await store.removeWebhookEndpoint(id, clock.now()))) throw unknownEndpoint(id)
     },
 
-    async rotateSecret(id, { secret, graceSeconds }) {
+    /** null secret: one is generated. The old secret signs for `graceSeconds` more; null: a day. */
+    async rotateSecret(id: string, { secret, graceSeconds }: { secret: string | null; graceSeconds: number | null }) {
       await refuseProblems({ ...NOT_GIVEN, secret }, guardedRequest)
       if (graceSeconds !== null && (graceSeconds < 0 || graceSeconds > MOST_GRACE)) {
         refuse([`grace_seconds: must be from 0 to ${MOST_GRACE}`])
@@ -212,7 +171,7 @@ function unknownEndpoint(id: string): ServiceError {
   return new ServiceError('not_found', `webhook ${id.slice(0, 64)}`)
 }
 
-function endpointView(state: WebhookEndpointState): WebhookEndpointView {
+function endpointView(state: WebhookEndpointState): WebhookEndpointJson {
   return {
     id: state.id,
     url: state.url,

@@ -4,6 +4,7 @@
  *
  * Throws ServiceError: `not_found`; `invalid_request` for an unknown kind; `rate_limited` for too many tries at once.
  */
+import type { WebhookTrialJson } from '../api/webhook.ts'
 import type { Clock } from '../base/clock.ts'
 import { ServiceError } from '../base/errors.ts'
 import { newIdentifier } from '../base/identifier.ts'
@@ -14,18 +15,8 @@ import type { ReplayedEvent } from '../store/records/webhook-records.ts'
 import { known } from './endpoints.ts'
 import { postEvent, type PostEventOptions } from './post-event.ts'
 
-interface EndpointTrial {
-  ok: boolean
-  /** null: there was no answer. */
-  status: number | null
-  duration_ms: number
-  error: string | null
-  /** The first 2,048 bytes, as one line. */
-  answer: string
-}
-
 /** null kind: `webhook.test`. */
-export type TryEndpoint = (endpointId: string, kind: string | null) => Promise<EndpointTrial>
+export type TryEndpoint = (endpointId: string, kind: string | null) => Promise<WebhookTrialJson>
 
 interface TryEndpointOptions extends PostEventOptions {
   store: Store

@@ -22,24 +22,15 @@ export interface WebhookResultsOptions {
   metrics: Metrics
 }
 
-interface WebhookResults {
-  add(post: Post, posted: PostedEvent): void
-  has(delivery: string): boolean
-  size(): number
-  record(epoch: number): Promise<void>
-  /** The store has refused results: it is asked for nothing else before it takes them. */
-  isRefused(): boolean
-}
-
-export function createWebhookResults(options: WebhookResultsOptions): WebhookResults {
+export function createWebhookResults(options: WebhookResultsOptions) {
   const { store, settings, logger } = options
   let results: WebhookResult[] = []
   let isRefused = false
   return {
-    add: (post, posted) => void results.push(resultOf(post, posted, options)),
-    has: (delivery) => results.some(({ id }) => id === delivery),
+    add: (post: Post, posted: PostedEvent) => void results.push(resultOf(post, posted, options)),
+    has: (delivery: string) => results.some(({ id }) => id === delivery),
     size: () => results.length,
-    async record(epoch) {
+    async record(epoch: number) {
       const batch = [...results]
       if (batch.length === 0) return
       const disableAfter = settings.disable_after
@@ -53,6 +44,7 @@ export function createWebhookResults(options: WebhookResultsOptions): WebhookRes
         throw thrown
       }
     },
+    /** The store has refused results: it is asked for nothing else before it takes them. */
     isRefused: () => isRefused,
   }
 }

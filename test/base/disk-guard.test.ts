@@ -19,7 +19,14 @@ function guardOf(
   const lines: Record<string, unknown>[] = []
   const logger = createLogger({ level: 'info', write: (line) => void lines.push(JSON.parse(line)) })
   let resumed = 0
-  const guard: DiskGuard = createDiskGuard({ clock, logger, minFreeAccept: 0, minFreeDeliver: 0, ...options })
+  const guard: DiskGuard = createDiskGuard({
+    clock,
+    logger,
+    fileProblem: () => null,
+    minFreeAccept: 0,
+    minFreeDeliver: 0,
+    ...options,
+  })
   t.teardown(() => guard.stop())
   const start = (): Promise<void> => guard.start(() => void (resumed += 1))
   return { guard: { ...guard, start }, clock, lines, resumed: () => resumed }
@@ -29,7 +36,7 @@ t.test('with space above both marks everything goes on', async (t) => {
   const folder = t.testdir({})
   const { guard, lines } = guardOf(t, { folder, minFreeAccept: 1, minFreeDeliver: 1 })
   await guard.start()
-  t.same([guard.mayAccept(), guard.mayDeliver(), lines], [true, true, []])
+  t.same([guard.acceptProblem() === null, guard.mayDeliver(), lines], [true, true, []])
   const { bavail, bsize } = statfsSync(folder)
   const ratio = guard.freeBytes() / (bavail * bsize)
   t.ok(ratio > 0.5 && ratio < 2, 'what is free is what the disk says')
@@ -38,7 +45,7 @@ t.test('with space above both marks everything goes on', async (t) => {
 t.test('below the upper mark nothing new is accepted, and deliveries go on', async (t) => {
   const { guard, lines } = guardOf(t, { folder: t.testdir({}), minFreeAccept: TOO_MUCH })
   await guard.start()
-  t.same([guard.mayAccept(), guard.mayDeliver()], [false, true])
+  t.same([guard.acceptProblem() === null, guard.mayDeliver()], [false, true])
   t.match(lines, [
     { level: 'warn', msg: /^the disk runs low/ },
     { level: 'error', mark_bytes: TOO_MUCH, msg: /^accepting new mail stopped/ },
@@ -53,7 +60,7 @@ t.test('below the lower mark no delivery starts either', async (t) => {
     minFreeDeliver: TOO_MUCH,
   })
   await guard.start()
-  t.same([guard.mayAccept(), guard.mayDeliver()], [false, false])
+  t.same([guard.acceptProblem() === null, guard.mayDeliver()], [false, false])
   t.equal(lines.length, 3)
   t.equal(resumed(), 0)
 })
@@ -69,7 +76,7 @@ t.test('below twice the upper mark it is short, which is told once; a tenth abov
   })
   await guard.start()
   await clock.advance(SECOND)
-  t.same([guard.isShort(), guard.mayAccept(), shortened], [true, true, 1])
+  t.same([guard.isShort(), guard.acceptProblem() === null, shortened], [true, true, 1])
   t.match(lines, [{ level: 'warn', msg: /^the disk runs low/ }])
   t.equal(lines.length, 1)
 
@@ -82,7 +89,7 @@ t.test('a disk that can not be asked counts as full, is told once, and recovers'
   const folder = join(t.testdir({}), 'disk')
   const { guard, clock, lines, resumed } = guardOf(t, { folder, minFreeAccept: 1, minFreeDeliver: 1 })
   await guard.start()
-  t.same([guard.mayAccept(), guard.mayDeliver(), guard.freeBytes()], [false, false, 0])
+  t.same([guard.acceptProblem() === null, guard.mayDeliver(), guard.freeBytes()], [false, false, 0])
   await clock.advance(SECOND)
   await clock.advance(SECOND)
   t.equal(lines.filter(({ msg }) => msg === 'the free space is not known').length, 1)
@@ -91,7 +98,7 @@ t.test('a disk that can not be asked counts as full, is told once, and recovers'
     await clock.advance(SECOND)
     return guard.mayDeliver()
   })
-  t.same([guard.mayAccept(), resumed()], [true, 1])
+  t.same([guard.acceptProblem() === null, resumed()], [true, 1])
   rmdirSync(folder)
   await until('it is gone again', async () => {
     await clock.advance(SECOND)

@@ -1,4 +1,6 @@
 /** Every kind of mistake: where it points, what it says, what it suggests. */
+import { execFileSync } from 'node:child_process'
+import { symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ConfigurationError, type Mistake } from '../../src/base/errors.ts'
@@ -357,4 +359,22 @@ t.test('a folder that is not there is an error, a missing file falls back', asyn
     warnings.map(({ file }) => file),
     [join(folder, 'pools.yaml'), join(folder, 'sternpost.yaml')],
   )
+})
+
+t.test('what is no regular file is an error, and nobody waits for it', async (t) => {
+  const settings = overrides(t)
+  const folder = folderWith(t, { 'pools.yaml/inner': '' })
+  execFileSync('mkfifo', ['--mode=600', join(folder, 'sternpost.yaml'), join(folder, 'master.key')])
+  symlinkSync('/dev/zero', join(folder, 'warmup.yaml'))
+  writeFileSync(join(folder, 'providers.yaml'), Buffer.alloc(11 * 1024 * 1024, '#'))
+  const found = mistakesIn({ folder, overrides: settings, neededSecrets: 'none' })
+  const messages = (name: string): string[] =>
+    found.filter(({ file }) => file === join(folder, name)).map(({ message }) => message)
+  t.match(messages('sternpost.yaml'), [/not a regular file: a pipe/])
+  t.match(messages('warmup.yaml'), [/not a regular file/])
+  t.match(messages('pools.yaml'), [/is a folder/])
+  t.match(messages('providers.yaml'), [/11534336 bytes; at most 10485760/])
+  const withPipe = { ...settings, 'secrets.master_key': { file: join(folder, 'master.key') } }
+  const production = join(FIXTURES, 'production')
+  t.ok(mistakesIn({ folder: production, overrides: withPipe }).some(({ message }) => /regular file/.test(message)))
 })

@@ -1,6 +1,7 @@
 /**
  * Where a message is that is `sending`, asked of a running engine, and what `explain` makes of it.
  */
+import type { ExplanationJson } from '../../src/api/message.ts'
 import { EventEmitter } from 'node:events'
 import type { Worker } from 'node:worker_threads'
 import t, { type Test } from 'tap'
@@ -14,7 +15,7 @@ import { threadSettings } from '../../src/delivery/thread-settings.ts'
 import type { FromThread } from '../../src/delivery/protocol/try-result.ts'
 import { createWhereIs } from '../../src/delivery/where-is.ts'
 import type { ThreadPlace, ThreadStage, Whereabouts } from '../../src/mail/whereabouts.ts'
-import { createExplainMessage, type Explanation } from '../../src/messages/lookup/explain-message.ts'
+import { createExplainMessage } from '../../src/messages/lookup/explain-message.ts'
 import type { ClaimedMessage } from '../../src/store/records/claim-records.ts'
 import type { StoreLocation } from '../../src/store/store-location.ts'
 import { claimMessages } from '../support/claim-messages.ts'
@@ -52,7 +53,7 @@ async function explain(
   { store, dispatcher }: Engine,
   id: string | undefined,
   clock: Clock = systemClock,
-): Promise<Explanation> {
+): Promise<ExplanationJson> {
   return createExplainMessage({
     store,
     clock,

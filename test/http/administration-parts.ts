@@ -31,11 +31,12 @@ export interface AdministrationSetup {
   metrics: Metrics
   /** The configuration of the files; left out: what is in force. */
   load: (() => Configuration) | undefined
+  backupFolders: readonly string[]
 }
 
 export function administrationWorld(
   { live, store, clock, egress, warmup, zone, wakes }: SenderParts,
-  { metrics, load }: AdministrationSetup,
+  { metrics, load, backupFolders }: AdministrationSetup,
 ): AdministrationWorld {
   const logger = createLogger({ level: 'silent' })
   const nothing = (): void => {}
@@ -91,6 +92,7 @@ export function administrationWorld(
       store,
       clock,
       backups: { write: () => Promise.reject(new Error('there is no disk')), list: () => [], progress: () => null },
+      backupFolders: () => backupFolders,
       budget: () => null,
       freeBytes: () => 0,
       minFree: 0,

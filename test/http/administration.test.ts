@@ -2,6 +2,9 @@
  * The routes of administrators: who may use them, and what they do to the real store, shaping, files and DNS. Every
  * answer is held against its schema by the client.
  */
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { HOUR } from '../../src/base/clock.ts'
 import { ConfigurationError } from '../../src/base/errors.ts'
@@ -36,6 +39,33 @@ t.test('only the administrator and keys for the whole server may use them', asyn
     }
   }
   t.notMatch((await get(port, '/v1/openapi.json', null)).text, '/admin/')
+})
+
+t.test('where a backup goes is said by the admin socket alone, and only below what the files name', async (t) => {
+  const root = mkdtempSync(join(tmpdir(), 'sternpost-'))
+  t.teardown(() => rmSync(root, { recursive: true }))
+  for (const folder of ['backups', 'run']) mkdirSync(join(root, folder))
+  symlinkSync(join(root, 'backups'), join(root, 'out'))
+  symlinkSync('/etc', join(root, 'backups', 'etc'))
+  const adminSocket = join(root, 'run', 'admin.sock')
+  const { port } = await startApi(t, { adminSocket, backupFolders: [join(root, 'backups')] })
+  const begin = (to: string | null, socketPath?: string): Promise<Got> =>
+    ask(port, {
+      path: '/v1/admin/backups',
+      body: JSON.stringify({ to }),
+      ...(socketPath === undefined ? {} : { socketPath }),
+    })
+  t.match(await begin(join(root, 'backups')), { status: 403, json: { error: { code: 'forbidden' } } }, 'a key')
+  t.equal((await begin(null)).status, 202, 'a key, where it always goes')
+  const refusals = ['/etc/evil', `${root}/backups/../run`, `${root}/backups-2`, `${root}/backups/etc`, '/', root]
+  for (const to of refusals) {
+    const { status, json } = await begin(to, adminSocket)
+    t.match([status, json.error?.details], [403, /backup\.folders/], to)
+  }
+  t.equal((await begin('backups', adminSocket)).status, 422, 'a relative path')
+  for (const to of [`${root}/backups`, `${root}/backups/inner/new`, `${root}/out/inner`]) {
+    t.equal((await begin(to, adminSocket)).status, 202, to)
+  }
 })
 
 /** Two messages to big.example, which google runs, one to small.example, one to a domain nobody looked up. */

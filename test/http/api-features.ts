@@ -79,6 +79,8 @@ export interface FeatureOptions {
   storeFailure?: () => Error | null
   /** What a reload reads in place of files. */
   load?: () => Configuration
+  /** Where backups may go. */
+  backupFolders?: readonly string[]
   /** A store of its own, where the others of the file share one. */
   ownStore?: boolean
   /** Which addresses this machine has; left out: all. */
@@ -121,7 +123,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
   const guardedRequest = createGuardedRequest({ allowPrivateAddresses: true, allowHttp: false })
   t.teardown(() => guardedRequest.close())
   const logger = createLogger({ level: 'silent' })
-  const world = administrationWorld(parts, { metrics, load: options.load })
+  const world = administrationWorld(parts, { metrics, load: options.load, backupFolders: options.backupFolders ?? [] })
   const eventStreams = createEventStreams({ store, clock, heartbeatMilliseconds: 200 })
   const features: HttpFeatures = {
     acceptMessage: createAcceptMessage(acceptance),
@@ -145,7 +147,7 @@ export async function realFeatures(t: Test, options: FeatureOptions = {}): Promi
     mailRefusal: createMailRefusal({
       store,
       clock,
-      hasSpace: options.hasSpace ?? (() => true),
+      diskProblem: () => (options.hasSpace?.() === false ? 'the disk is nearly full' : null),
       mostQueued: api.queue_max,
     }),
     domains,

@@ -170,7 +170,7 @@ t.test('wrong entries and queries of the list are refused', async (t) => {
   for (const [body, details] of bodies) {
     t.match(await post(port, '/v1/suppressions', body), { status: 422, json: { error: { details } } })
   }
-  for (const query of ['email=x', 'reason=x', 'scope=X', 'since=x', 'after=x', 'limit=x']) {
+  for (const query of ['email=x', 'reason=x', 'scope=X', 'since=x', 'after=x', 'after=0', 'after=01', 'limit=x']) {
     const { status, json } = await get(port, `/v1/suppressions?${query}`)
     t.equal(status, 422, query)
     t.match(json.error?.details, query.split('=')[0] ?? '')

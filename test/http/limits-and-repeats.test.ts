@@ -3,7 +3,7 @@
  */
 import t from 'tap'
 import { MINUTE, SECOND } from '../../src/base/clock.ts'
-import { canonicalJson } from '../../src/http/exchange/idempotency.ts'
+import { canonicalJson } from '../../src/http/exchange/read-json.ts'
 import {
   ask,
   get,

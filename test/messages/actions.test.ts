@@ -2,6 +2,7 @@
  * What can be done to an accepted message: cancel it, try it again, ask why it is where it is, and see one before it is
  * sent.
  */
+import type { RetriedMessageJson } from '../../src/api/message.ts'
 import t, { type Test } from 'tap'
 import { DAY, HOUR, MINUTE, SECOND, toUnixSeconds } from '../../src/base/clock.ts'
 import { newIdentifier } from '../../src/base/identifier.ts'
@@ -12,7 +13,6 @@ import { createMessageActions, type MessageActions } from '../../src/messages/lo
 import { createMessageLookup, type MessageLookup } from '../../src/messages/lookup/lookup-message.ts'
 import type { WaitReason } from '../../src/mail/waiting-mail.ts'
 import { createPreviewMessage } from '../../src/messages/accept/preview-message.ts'
-import type { RetriedMessage } from '../../src/messages/lookup/retry-message.ts'
 import type { Idempotent, SendRequest } from '../../src/messages/accept/send-request.ts'
 import { attempt, bounced, delivered, outcomeRecord, sampleBounce } from '../store/store-samples.ts'
 import { claimMessages } from '../support/claim-messages.ts'
@@ -156,7 +156,7 @@ t.test('cancel: a batch is canceled as far as it waits', async (t) => {
   await t.rejects(actions.cancelBatch(batchId, { domains: ['other.com'] }), { code: 'not_found' })
 })
 
-const keeping = (key: string): Idempotent<RetriedMessage> => ({
+const keeping = (key: string): Idempotent<RetriedMessageJson> => ({
   entry: { apiKeyId: null, key, fingerprint: Buffer.alloc(32, 1) },
   answer: (message) => ({ status: 200, body: JSON.stringify(message) }),
 })

@@ -27,7 +27,7 @@ function counted(): Counted {
     },
   }
   return {
-    mailRefusal: createMailRefusal({ store, clock, hasSpace: () => true, mostQueued: MOST_QUEUED }),
+    mailRefusal: createMailRefusal({ store, clock, diskProblem: () => null, mostQueued: MOST_QUEUED }),
     clock,
     counts: () => counts,
     setQueued(value) {

@@ -45,6 +45,7 @@ function makeBed(
     database,
     lingerMilliseconds: linger,
     mostRows: 100,
+    requireInPlace: () => {},
     now: () => now,
     afterGroup,
     onCommit(report) {

@@ -3,8 +3,8 @@
  * default. Throws ProcessExit 78 naming the file that cannot be read or does not fit.
  */
 import { X509Certificate } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { createSecureContext, type SecureContext, type SecureVersion } from 'node:tls'
+import { readRegularFile } from '../regular-file.ts'
 import { errorText, EXIT, ProcessExit } from '../errors.ts'
 
 export interface CertificateFiles {
@@ -36,8 +36,8 @@ export function readServerCertificates(
 
 function readCertificate({ cert_file, key_file }: CertificateFiles, minVersion: SecureVersion) {
   try {
-    const cert = readFileSync(cert_file)
-    const key = readFileSync(key_file)
+    const cert = readRegularFile(cert_file)
+    const key = readRegularFile(key_file)
     return { cert, key, parsed: new X509Certificate(cert), context: createSecureContext({ cert, key, minVersion }) }
   } catch (cause) {
     const message = `tls.certificates: ${cert_file} with ${key_file} cannot be used: ${errorText(cause)}`

@@ -28,6 +28,7 @@ interface PlainError {
   stack: string | undefined
   code: string | undefined
   details: string | undefined
+  status: number | undefined
 }
 
 const MOST_BATCHES_UNDER_WAY = 4
@@ -157,12 +158,14 @@ export function answerThreadChannel(
 function toPlain(thrown: unknown): PlainError {
   const error = thrown instanceof Error ? thrown : new Error(String(thrown))
   const code = 'code' in error && typeof error.code === 'string' ? error.code : undefined
-  const details = error instanceof ServiceError ? error.details : undefined
-  return { name: error.name, message: error.message, stack: error.stack, code, details }
+  const { details, status } = error instanceof ServiceError ? error : { details: undefined, status: undefined }
+  return { name: error.name, message: error.message, stack: error.stack, code, details, status }
 }
 
 function revive(plain: PlainError): Error {
-  const error = isServiceErrorCode(plain) ? new ServiceError(plain.code, plain.details) : new Error(plain.message)
+  const error = isServiceErrorCode(plain)
+    ? new ServiceError(plain.code, plain.details, plain)
+    : new Error(plain.message)
   if (!(error instanceof ServiceError) && plain.code !== undefined) Object.assign(error, { code: plain.code })
   error.name = plain.name
   if (plain.stack !== undefined) error.stack = plain.stack

@@ -3,9 +3,9 @@
  *
  * Gives the last state that was seen. Rejects with what the two lookups throw.
  */
+import type { EventJson } from '../../api/message.ts'
 import type { Clock } from '../../base/clock.ts'
 import type { MessageState } from '../../mail/message.ts'
-import type { EventData } from '../../messages/lookup/message-data.ts'
 
 interface FollowOptions {
   clock: Clock
@@ -13,9 +13,9 @@ interface FollowOptions {
   lookEveryMilliseconds: number
   stateOf: () => Promise<MessageState>
   /** Oldest first. */
-  timelineOf: () => Promise<EventData[]>
+  timelineOf: () => Promise<EventJson[]>
   /** Called once for each. */
-  onEvent: (event: EventData) => void
+  onEvent: (event: EventJson) => void
 }
 
 /** States in which a message still waits for something (http/README.md "States of a message"). */

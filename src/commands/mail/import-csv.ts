@@ -4,8 +4,8 @@
  * Lines are counted as the file has them. When a piece fails, the ones before it are in: the error says how far it got,
  * and importing the file again adds the rest.
  */
+import type { ImportedSuppressionsJson } from '../../api/suppression.ts'
 import { ProcessExit } from '../../base/errors.ts'
-import type { ImportResult } from '../../messages/suppressions/import-suppressions.ts'
 import type { CsvPiece } from './csv-pieces.ts'
 import { readAnswer } from '../shared/verb.ts'
 
@@ -19,8 +19,12 @@ interface ImportPiecesOptions {
 const MOST_ERRORS = 100
 const HEADER_LINES = 1
 
-export async function importPieces({ pieces, send, onProgress }: ImportPiecesOptions): Promise<ImportResult> {
-  const total: ImportResult = { added: 0, existing: 0, rejected: 0, errors: [] }
+export async function importPieces({
+  pieces,
+  send,
+  onProgress,
+}: ImportPiecesOptions): Promise<ImportedSuppressionsJson> {
+  const total: ImportedSuppressionsJson = { added: 0, existing: 0, rejected: 0, errors: [] }
   let lastLine = 0
   for await (const piece of pieces) {
     const result = await sendPiece(piece, send, lastLine)
@@ -39,9 +43,9 @@ async function sendPiece(
   { csv }: CsvPiece,
   send: ImportPiecesOptions['send'],
   linesBefore: number,
-): Promise<ImportResult> {
+): Promise<ImportedSuppressionsJson> {
   try {
-    return readAnswer<ImportResult>(await send(csv), 'added', 'existing', 'rejected', 'errors')
+    return readAnswer<ImportedSuppressionsJson>(await send(csv), 'added', 'existing', 'rejected', 'errors')
   } catch (thrown) {
     if (!(thrown instanceof ProcessExit) || linesBefore === 0) throw thrown
     const text = `${thrown.message} Lines 1 to ${linesBefore} are in; importing the file again adds the rest.`

@@ -6,8 +6,8 @@
  * that wait while hundreds of others come, lines are left out; `message list` leaves nothing out. Resolves when
  * interrupted; rejects with what `newest` throws.
  */
+import type { ListedMessageJson } from '../../api/message.ts'
 import { SECOND, type Clock } from '../../base/clock.ts'
-import type { ListedMessageData } from '../../messages/lookup/message-data.ts'
 import type { Query } from '../shared/api-client.ts'
 import { pause } from '../shared/until-interrupted.ts'
 
@@ -15,8 +15,8 @@ interface TailOptions {
   clock: Clock
   query: Query
   /** Newest first. */
-  newest: (query: Query) => Promise<ListedMessageData[]>
-  print: (message: ListedMessageData) => void
+  newest: (query: Query) => Promise<ListedMessageJson[]>
+  print: (message: ListedMessageJson) => void
   signal: AbortSignal
 }
 

@@ -2,11 +2,10 @@
  * `sternpost message`: one message, search, live view, and what can be done with one (http/README.md "Messages",
  * commands/README.md "The command line").
  */
+import type { EventJson, ListedMessageJson, MessageJson, TranscriptJson } from '../../api/message.ts'
 import { Option, type Command } from 'commander'
 import { systemClock } from '../../base/clock.ts'
-import type { TranscriptData } from '../../messages/lookup/lookup-message.ts'
 import { MESSAGE_STATES } from '../../mail/message.ts'
-import type { EventData, ListedMessageData, MessageData } from '../../messages/lookup/message-data.ts'
 import { callServer, listFromServer, pagesFromServer } from '../shared/api-client.ts'
 import { countFlag, timeFlag } from '../shared/flag-values.ts'
 import { MESSAGE_HEADS, messageReport, messageRow, type ShownMessage } from './message-report.ts'
@@ -97,7 +96,7 @@ async function show(id: string, flags: VerbFlags & { transcript?: boolean }): Pr
   const server = serverAddress(flags)
   const found = await callServer(server, { method: 'GET', path: pathOf(id) })
   const shown: ShownMessage = {
-    ...readAnswer<MessageData>(found, 'message_id', 'state', 'attempts'),
+    ...readAnswer<MessageJson>(found, 'message_id', 'state', 'attempts'),
     events: await timelineOf(server, id),
   }
   if (flags.transcript === true) shown.transcript = await transcriptOf(server, id)
@@ -118,9 +117,9 @@ async function list(flags: ListFlags): Promise<void> {
     until: until === undefined ? undefined : timeFlag('--until', until),
   }
   const most = countFlag('--limit', flags.limit)
-  const found: ListedMessageData[] = []
+  const found: ListedMessageJson[] = []
   for await (const page of pagesFromServer(serverAddress(flags), '/v1/email', query)) {
-    const messages = page.map((entry) => readAnswer<ListedMessageData>(entry, 'message_id', 'state', 'from'))
+    const messages = page.map((entry) => readAnswer<ListedMessageJson>(entry, 'message_id', 'state', 'from'))
     found.push(...messages.filter((message) => flags.domain === undefined || isFrom(message, flags.domain)))
     if (found.length > most) break
   }
@@ -131,7 +130,7 @@ async function list(flags: ListFlags): Promise<void> {
 }
 
 /** The API searches for whole addresses. */
-function isFrom({ from }: ListedMessageData, domain: string): boolean {
+function isFrom({ from }: ListedMessageJson, domain: string): boolean {
   return from.toLowerCase().endsWith(`@${domain.toLowerCase()}`)
 }
 
@@ -144,7 +143,7 @@ async function tail(flags: TailFlags): Promise<void> {
     newest: async (query) => {
       const path = '/v1/email'
       for await (const page of pagesFromServer(server, path, query)) {
-        return page.map((entry) => readAnswer<ListedMessageData>(entry, 'message_id', 'state', 'from'))
+        return page.map((entry) => readAnswer<ListedMessageJson>(entry, 'message_id', 'state', 'from'))
       }
       return []
     },
@@ -169,14 +168,14 @@ async function retry(id: string, flags: VerbFlags): Promise<void> {
   )
 }
 
-export async function timelineOf(server: ServerAddress, id: string): Promise<EventData[]> {
+export async function timelineOf(server: ServerAddress, id: string): Promise<EventJson[]> {
   const events = await listFromServer(server, `${pathOf(id)}/events`)
-  return events.map((event) => readAnswer<EventData>(event, 'id', 'event', 'timestamp', 'data'))
+  return events.map((event) => readAnswer<EventJson>(event, 'id', 'event', 'timestamp', 'data'))
 }
 
-async function transcriptOf(server: ServerAddress, id: string): Promise<TranscriptData[]> {
+async function transcriptOf(server: ServerAddress, id: string): Promise<TranscriptJson[]> {
   const transcript = await listFromServer(server, `${pathOf(id)}/transcript`)
-  return transcript.map((attempt) => readAnswer<TranscriptData>(attempt, 'n', 'dialogue'))
+  return transcript.map((attempt) => readAnswer<TranscriptJson>(attempt, 'n', 'dialogue'))
 }
 
 export function pathOf(id: string): string {

@@ -4,9 +4,9 @@
  *
  * Every action on many messages first says how many there are; without --yes it changes nothing and ends with 64.
  */
+import type { ExplanationJson } from '../../api/message.ts'
 import type { QueueActionBody, QueueActionResultJson, QueueGroupJson } from '../../api/queue.ts'
 import { Option, type Command } from 'commander'
-import type { Explanation } from '../../messages/lookup/explain-message.ts'
 import { callServer, withQuery } from '../shared/api-client.ts'
 import { explanationReport } from './message-report.ts'
 import { pathOf } from './message.ts'
@@ -114,7 +114,7 @@ async function explain(id: string, flags: VerbFlags): Promise<void> {
   const whenMissing = '`sternpost message list` shows which there are'
   const call = { method: 'GET' as const, path: `${pathOf(id)}/explain`, whenMissing }
   const answer = await callServer(serverAddress(flags), call)
-  const explanation = readAnswer<Explanation>(answer, 'message_id', 'summary', 'checks', 'advice')
+  const explanation = readAnswer<ExplanationJson>(answer, 'message_id', 'summary', 'checks', 'advice')
   printResult(flags, explanation, () => explanationReport(explanation))
 }
 

@@ -4,12 +4,12 @@
  * Ends with 0 when it was accepted; with --wait only when it was delivered: 1 when it ended otherwise, 75 when the time
  * was over first.
  */
+import type { EventJson, MessageJson } from '../../api/message.ts'
 import { readFileSync, statSync } from 'node:fs'
 import { basename } from 'node:path'
 import type { Command } from 'commander'
 import { SECOND, systemClock } from '../../base/clock.ts'
 import { errorText, EXIT, ProcessExit } from '../../base/errors.ts'
-import type { EventData, MessageData } from '../../messages/lookup/message-data.ts'
 import { callServer, wholeAnswer } from '../shared/api-client.ts'
 import { durationFlag, misuse } from '../shared/flag-values.ts'
 import { followMessage } from './follow-message.ts'
@@ -84,7 +84,7 @@ async function follow(server: ServerAddress, flags: SendFlags, { sent, mostMilli
   // Should the lookup fail, the id is not lost.
   if (flags.json === true) printNote(flags, id)
   else process.stdout.write(`${id}\n`)
-  const events: EventData[] = []
+  const events: EventJson[] = []
   const state = await followMessage({
     clock: systemClock,
     mostMilliseconds,
@@ -100,13 +100,13 @@ async function follow(server: ServerAddress, flags: SendFlags, { sent, mostMilli
   process.exitCode = exitCodeOf(state)
 }
 
-function exitCodeOf(state: MessageData['state']): number {
+function exitCodeOf(state: MessageJson['state']): number {
   if (state === 'delivered') return EXIT.done
   return ['bounced', 'expired', 'canceled', 'suppressed'].includes(state) ? EXIT.failed : EXIT.tryAgain
 }
 
-async function messageOfId(server: ServerAddress, id: string): Promise<MessageData> {
-  return readAnswer<MessageData>(await callServer(server, { method: 'GET', path: pathOf(id) }), 'message_id', 'state')
+async function messageOfId(server: ServerAddress, id: string): Promise<MessageJson> {
+  return readAnswer<MessageJson>(await callServer(server, { method: 'GET', path: pathOf(id) }), 'message_id', 'state')
 }
 
 function messageOf({ to, from, subject, text, htmlFile, attach = [], pool }: SendFlags): object {

@@ -5,10 +5,10 @@
  * `export` prints CSV that `import` takes: what one server knows can be brought to another. Reason and scope travel
  * along; when an entry was made does not. `remove` shows the entries first and does nothing without --yes.
  */
+import type { SuppressionJson } from '../../api/suppression.ts'
 import { statSync } from 'node:fs'
 import { Option, type Command } from 'commander'
 import { EXIT, ProcessExit } from '../../base/errors.ts'
-import type { SuppressionData } from '../../messages/suppressions/suppressions.ts'
 import { callServer, listFromServer, pagesFromServer, sendCsv, withQuery, type Query } from '../shared/api-client.ts'
 import { csvPieces } from './csv-pieces.ts'
 import { countFlag, timeFlag } from '../shared/flag-values.ts'
@@ -82,7 +82,7 @@ function queryOf({ email, reason, scope, since }: FilterFlags): Query {
 
 async function list(flags: FilterFlags & { limit: string }): Promise<void> {
   const most = countFlag('--limit', flags.limit)
-  const found: SuppressionData[] = []
+  const found: SuppressionJson[] = []
   for await (const page of pagesFromServer(serverAddress(flags), PATH, queryOf(flags))) {
     found.push(...page.map(readSuppression))
     if (found.length > most) break
@@ -169,12 +169,12 @@ function csvField(text: string): string {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }
 
-function readSuppression(entry: unknown): SuppressionData {
-  return readAnswer<SuppressionData>(entry, 'email', 'reason', 'scope')
+function readSuppression(entry: unknown): SuppressionJson {
+  return readAnswer<SuppressionJson>(entry, 'email', 'reason', 'scope')
 }
 
 const HEADS = ['ADDED', 'EMAIL', 'REASON', 'SCOPE', 'MESSAGE']
 
-function rowOf({ created_at: createdAt, email, reason, scope, message_id: messageId }: SuppressionData): string[] {
+function rowOf({ created_at: createdAt, email, reason, scope, message_id: messageId }: SuppressionJson): string[] {
   return [localTime(createdAt), email, reason, scope, messageId ?? '']
 }

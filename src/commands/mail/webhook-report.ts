@@ -1,5 +1,5 @@
 /** Webhook endpoints and the deliveries on their way to them as text (http/README.md "Webhooks"). Pure. */
-import type { WebhookEndpointView } from '../../webhooks/endpoints.ts'
+import type { WebhookEndpointJson } from '../../api/webhook.ts'
 import { localTime, preciseTime, sheetText } from '../shared/print.ts'
 
 /** One event on its way to one endpoint, as the API lists it; times in Unix seconds. */
@@ -17,7 +17,7 @@ export interface DeliveryView {
 
 export const ENDPOINT_HEADS = ['ID', 'STATUS', 'PENDING', 'DEAD LETTERS', 'LAST SUCCESS', 'LAST FAILURE', 'URL']
 
-export function endpointRow(endpoint: WebhookEndpointView): string[] {
+export function endpointRow(endpoint: WebhookEndpointJson): string[] {
   const { id, status, pending, dead_letters: deadLetters, url } = endpoint
   return [
     id,
@@ -30,7 +30,7 @@ export function endpointRow(endpoint: WebhookEndpointView): string[] {
   ]
 }
 
-export function endpointReport(endpoint: WebhookEndpointView): string {
+export function endpointReport(endpoint: WebhookEndpointJson): string {
   const { id, status, disabled_reason: reason, consecutive_failures: failures } = endpoint
   return sheetText(`${id}  ${status}${reason === null ? '' : ` (${reason})`}`, [
     ['url', endpoint.url],

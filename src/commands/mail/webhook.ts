@@ -5,10 +5,10 @@
  * `remove` shows how many deliveries wait and does nothing without --yes. `test` ends with 1 when the endpoint did not
  * answer 200.
  */
+import type { WebhookEndpointJson } from '../../api/webhook.ts'
 import type { Command } from 'commander'
 import { SECOND } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
-import type { WebhookEndpointView } from '../../webhooks/endpoints.ts'
 import { callServer, listFromServer } from '../shared/api-client.ts'
 import { durationFlag } from '../shared/flag-values.ts'
 import { isTerminal, localTime, printable, printNote, printResult, tableText } from '../shared/print.ts'
@@ -83,7 +83,7 @@ async function add(url: string, flags: AddFlags): Promise<void> {
   const { event: events, secret, include, description } = flags
   const body = { url, events, secret, include, description }
   const answer = await callServer(serverAddress(flags), { method: 'POST', path: '/v1/webhooks', body })
-  const added = readAnswer<WebhookEndpointView & { secret?: string }>(answer, 'id', 'events', 'status')
+  const added = readAnswer<WebhookEndpointJson & { secret?: string }>(answer, 'id', 'events', 'status')
   printResult(flags, added, () => `${added.id}\n${added.secret === undefined ? '' : `${added.secret}\n`}`)
   if (added.secret !== undefined) printNote(flags, 'The second line is its secret: this is the only time it is shown.')
   printNote(flags, `Try it: sternpost webhook test ${added.id}`)
@@ -154,16 +154,16 @@ function graceSeconds(text: string): number {
   return text === '0' || text === '0s' ? 0 : Math.floor(durationFlag('--grace', text) / SECOND)
 }
 
-async function find(server: ServerAddress, id: string): Promise<WebhookEndpointView> {
+async function find(server: ServerAddress, id: string): Promise<WebhookEndpointJson> {
   return readEndpoint(await callServer(server, { method: 'GET', path: pathOf(id) }))
 }
 
-async function endpointsOf(server: ServerAddress): Promise<WebhookEndpointView[]> {
+async function endpointsOf(server: ServerAddress): Promise<WebhookEndpointJson[]> {
   return (await listFromServer(server, '/v1/webhooks')).map(readEndpoint)
 }
 
-function readEndpoint(answer: unknown): WebhookEndpointView {
-  return readAnswer<WebhookEndpointView>(answer, 'id', 'url', 'events', 'include', 'status')
+function readEndpoint(answer: unknown): WebhookEndpointJson {
+  return readAnswer<WebhookEndpointJson>(answer, 'id', 'url', 'events', 'include', 'status')
 }
 
 function pathOf(id: string): string {

@@ -3,6 +3,7 @@
  *
  * What a key may not ask about is left out. Ends with 1 when the server is not well.
  */
+import type { WebhookEndpointJson } from '../../api/webhook.ts'
 import type { IpJson } from '../../api/ip.ts'
 import type { HealthJson } from '../../api/health.ts'
 import type { RunningServerJson, StorageJson } from '../../api/server.ts'
@@ -11,7 +12,6 @@ import { MINUTE, SECOND } from '../../base/clock.ts'
 import { EXIT } from '../../base/errors.ts'
 import { durationText } from '../../config/settings/field-types.ts'
 import type { DomainView } from '../../senders/domain-view.ts'
-import type { WebhookEndpointView } from '../../webhooks/endpoints.ts'
 import { callServer, ifPermitted, listFromServer } from '../shared/api-client.ts'
 import { printResult, sheetText } from '../shared/print.ts'
 import { serverAddress, shownAddress, type ServerAddress } from '../shared/server-address.ts'
@@ -105,7 +105,7 @@ async function domainsOf(server: ServerAddress): Promise<Record<string, number>>
 async function webhooksOf(server: ServerAddress): Promise<StatusView['webhooks']> {
   const totals = { enabled: 0, disabled: 0, pending: 0, dead_letters: 0 }
   for (const entry of await listFromServer(server, '/v1/webhooks')) {
-    const endpoint = readAnswer<WebhookEndpointView>(entry, 'id', 'status', 'pending', 'dead_letters')
+    const endpoint = readAnswer<WebhookEndpointJson>(entry, 'id', 'status', 'pending', 'dead_letters')
     totals[endpoint.status] += 1
     totals.pending += endpoint.pending
     totals.dead_letters += endpoint.dead_letters

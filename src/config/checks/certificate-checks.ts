@@ -1,6 +1,7 @@
 /** Certificates of our TLS doors: there is one, it fits its key, the key is secret, and it is not about to end. */
 import { createPrivateKey, X509Certificate } from 'node:crypto'
-import { readFileSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
+import { readRegularFile } from '../../base/regular-file.ts'
 import { DAY } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'
 import { isLoopback } from '../../base/ip-address.ts'
@@ -30,8 +31,8 @@ export function certificateChecks({ listen, tls }: ServerSettings, now: number):
 
 function pairChecks(files: { cert_file: string; key_file: string }, index: number, now: number): Finding[] {
   const at = (key: string): (string | number)[] => ['tls', 'certificates', index, key]
-  const certificate = read(() => new X509Certificate(readFileSync(files.cert_file)))
-  const key = read(() => createPrivateKey(readFileSync(files.key_file)))
+  const certificate = read(() => new X509Certificate(readRegularFile(files.cert_file)))
+  const key = read(() => createPrivateKey(readRegularFile(files.key_file)))
   const findings: Finding[] = []
   if (!certificate.ok) findings.push(errorAt('sternpost', at('cert_file'), `not a certificate: ${certificate.problem}`))
   if (!key.ok) findings.push(errorAt('sternpost', at('key_file'), `not a private key: ${key.problem}`))

@@ -3,8 +3,9 @@
  *
  * A secret file that others can read is refused. The sentence of a refusal names the file and never its content.
  */
-import { readFileSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
+import { readRegularFile } from '../../base/regular-file.ts'
 import { errorCode, errorText } from '../../base/errors.ts'
 import { MASTER_KEY_BYTES } from '../../base/key-ring.ts'
 import { accepted, refused, type Reading } from './field-types.ts'
@@ -24,7 +25,7 @@ export function readSecret(reference: SecretReference, credentialsFolder: string
     const { mode, size } = statSync(file)
     if ((mode & OTHERS_MASK) !== 0) return refused(`others can use ${file}; run chmod o= ${file}`, `chmod o= ${file}`)
     if (size > MOST_SECRET_BYTES) return refused(`${file} is too large for a secret`)
-    const text = readFileSync(file, 'utf8').trim()
+    const text = readRegularFile(file).toString('utf8').trim()
     return text === '' ? refused(`${file} is empty`) : accepted(text)
   } catch (thrown) {
     if (errorCode(thrown) === 'ENOENT') return refused(`there is no file ${file}`)

@@ -246,6 +246,7 @@ export const serverSchema = section({
   retention: retention.prefault({}),
   backup: section({
     dir: absolutePath().nullable().default(null),
+    folders: z.array(absolutePath()).default([]),
     schedule: cronExpression().nullable().default('17 3 * * *'),
     keep: integer({ min: 1 }).default(7),
   }).prefault({}),

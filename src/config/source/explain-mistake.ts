@@ -4,8 +4,8 @@
  * An unknown key points at the key, a missing one at the map it is missing from, anything else at the value, each in
  * the file that value came from. Pure but for `readLine`, which is asked for the lines that are shown.
  */
-import { readFileSync } from 'node:fs'
 import type { z } from 'zod'
+import { readRegularFile } from '../../base/regular-file.ts'
 import type { Mistake } from '../../base/errors.ts'
 import { shown } from '../settings/field-types.ts'
 import { INLINE_SECRET } from '../settings/network-field-types.ts'
@@ -119,7 +119,7 @@ function explainMistake(mistake: Mistake, readLine: (file: string, line: number)
 function readLineOfFile(file: string, line: number): string | undefined {
   try {
     // Line ends of Unix and of Windows.
-    return readFileSync(file, 'utf8').split(/\r?\n/)[line - 1]
+    return readRegularFile(file).toString('utf8').split(/\r?\n/)[line - 1]
   } catch {
     // A file that cannot be read is a mistake of its own; here only the picture of its line is left out.
     return undefined

@@ -5,8 +5,9 @@
  * administrator writes, with a warning. A file with mistakes gives no tree. Never throws for what is in the folder;
  * throws ConfigurationError when there is none.
  */
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { readRegularFile } from '../../base/regular-file.ts'
 import { ConfigurationError, errorCode, errorText, type Mistake } from '../../base/errors.ts'
 import { mergeDropIns } from './drop-ins.ts'
 import { FILE_NAMES, type FileName, type Trees } from './finding.ts'
@@ -62,7 +63,7 @@ function chooseFile(name: FileName, place: { folder: string; shippedFolder: stri
 
 function readFile(file: string, mistakes: Mistake[]): SourceNode {
   try {
-    const reading = readYamlSource(file, readFileSync(file))
+    const reading = readYamlSource(file, readRegularFile(file))
     if (reading.kind === 'read') return reading.tree
     mistakes.push(...reading.mistakes)
   } catch (thrown) {

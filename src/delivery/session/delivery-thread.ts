@@ -4,11 +4,11 @@
  * Reads the store, never writes to it. An error nobody caught ends the thread; its rows are due again at once
  * (`delivery-threads.ts`).
  */
-import { readFileSync } from 'node:fs'
 import { flushCompileCache } from 'node:module'
 import { createSecureContext, getCACertificates, type SecureContext, type SecureVersion } from 'node:tls'
 import { parentPort, threadId, workerData } from 'node:worker_threads'
 import { LRUCache } from 'lru-cache'
+import { readRegularFile } from '../../base/regular-file.ts'
 import { HOUR } from '../../base/clock.ts'
 import { giveWay } from '../../base/threads/thread-priority.ts'
 import { openContentReader } from '../../store/open/open-store.ts'
@@ -72,5 +72,5 @@ async function end(): Promise<void> {
 
 function makeSecureContext({ minTlsVersion: minVersion, caFile }: DeliveryThreadSettings): SecureContext {
   if (caFile === null) return createSecureContext({ minVersion })
-  return createSecureContext({ minVersion, ca: [...getCACertificates('default'), readFileSync(caFile, 'utf8')] })
+  return createSecureContext({ minVersion, ca: [...getCACertificates('default'), readRegularFile(caFile).toString('utf8')] })
 }

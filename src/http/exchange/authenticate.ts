@@ -50,21 +50,19 @@ export const authenticateAdministrator: Authenticate = async (request) => {
   return administrator(typeof name === 'string' ? name : undefined)
 }
 
-interface FailedLogins {
-  /** Throws ServiceError `rate_limited` when it was one too many. */
-  note(address: string): void
-}
+type FailedLogins = ReturnType<typeof createFailedLogins>
 
 const MOST_FAILURES = 20
 const MOST_ADDRESSES = 10_000
 
 /** Of 10,000 addresses the one whose minute began first is forgotten. */
-export function createFailedLogins({ clock }: { clock: Clock }): FailedLogins {
+export function createFailedLogins({ clock }: { clock: Clock }) {
   /** In the order in which the minutes began. */
   const failures = new Map<string, { since: number; count: number }>()
 
   return {
-    note(address) {
+    /** Throws ServiceError `rate_limited` when it was one too many. */
+    note(address: string) {
       const now = clock.now()
       const known = failures.get(address)
       if (known === undefined || now - known.since >= MINUTE || now < known.since) {

@@ -16,12 +16,7 @@ export interface BodyLimit {
   code: Extract<ServiceErrorCode, 'attachment_too_large' | 'payload_too_large'>
 }
 
-export interface BodyReader {
-  /** Ends with `release` of as many bytes as were returned, when the caller is done with them. */
-  read(request: IncomingMessage, response: ServerResponse, limit: BodyLimit): Promise<Buffer>
-  release(bytes: number): void
-  stop(): void
-}
+export type BodyReader = ReturnType<typeof createBodyReader>
 
 export interface BodyReaderOptions {
   /** Bodies being received or handled, all requests together. */
@@ -48,7 +43,7 @@ interface Reading {
   refuse(error: ServiceError): void
 }
 
-export function createBodyReader(options: BodyReaderOptions): BodyReader {
+export function createBodyReader(options: BodyReaderOptions) {
   const readings = new Set<Reading>()
   let bytesUnderWay = 0
   const timer = setInterval(() => refuseSlow(readings, options), Math.min(SECOND, options.slowAfterMilliseconds))
@@ -62,7 +57,8 @@ export function createBodyReader(options: BodyReaderOptions): BodyReader {
   }
 
   return {
-    async read(request, response, limit) {
+    /** Ends with `release` of as many bytes as were returned, when the caller is done with them. */
+    async read(request: IncomingMessage, response: ServerResponse, limit: BodyLimit) {
       // Chunked bodies have no length: they are counted as they come.
       const announced = Number(request.headers['content-length'] ?? 0)
       if (announced > limit.bytes) throw tooLarge(limit)
@@ -88,7 +84,7 @@ export function createBodyReader(options: BodyReaderOptions): BodyReader {
         readings.delete(reading)
       }
     },
-    release: (bytes) => void (bytesUnderWay -= bytes),
+    release: (bytes: number) => void (bytesUnderWay -= bytes),
     stop: () => clearInterval(timer),
   }
 }

@@ -10,15 +10,12 @@ import { SECOND } from '../../base/clock.ts'
 /** Time for a client that is still sending to read its answer. */
 const LINGER = SECOND
 
-export interface UnreadCloser {
-  closeAfterAnswer(request: IncomingMessage, response: ServerResponse): void
-  isClosing(socket: Socket): boolean
-}
+export type UnreadCloser = ReturnType<typeof createUnreadCloser>
 
-export function createUnreadCloser(): UnreadCloser {
+export function createUnreadCloser() {
   const closing = new WeakSet<Socket>()
   return {
-    closeAfterAnswer(request, response) {
+    closeAfterAnswer(request: IncomingMessage, response: ServerResponse) {
       const { socket } = request
       if (closing.has(socket)) return
       closing.add(socket)
@@ -31,7 +28,7 @@ export function createUnreadCloser(): UnreadCloser {
         setTimeout(() => socket.destroy(), LINGER).unref()
       }
     },
-    isClosing: (socket) => closing.has(socket),
+    isClosing: (socket: Socket) => closing.has(socket),
   }
 }
 

@@ -9,7 +9,8 @@ import type { RequestContext } from './answer-request.ts'
 import type { Authenticate } from './authenticate.ts'
 import type { BodyLimit, BodyReader } from './body-reader.ts'
 import type { HttpFeatures } from './features.ts'
-import type { JsonDocument, JsonReader } from './read-json.ts'
+import type { BodyThread } from './body-thread.ts'
+import { readJson, readText, type JsonDocument } from './read-json.ts'
 import { hasScope } from '../../senders/api-key.ts'
 import type { Principal } from './principal.ts'
 import { EMPTY_DOCUMENT, type Answer, type ApiRequest, type Route, type RouteBody } from './route.ts'
@@ -21,7 +22,7 @@ interface RequestHandlerOptions {
   features: Pick<HttpFeatures, 'mailRefusal' | 'sendingRate'>
   answerOnce: AnswerOnce
   bodies: BodyReader
-  json: JsonReader
+  thread: Pick<BodyThread, 'readJson'>
   /** For routes without a limit of their own. */
   bodyLimit: BodyLimit
 }
@@ -29,7 +30,7 @@ interface RequestHandlerOptions {
 type RequestHandler = (ctx: RequestContext) => Promise<Answer>
 
 export function createRequestHandler(options: RequestHandlerOptions): RequestHandler {
-  const { routes, authenticate, features, answerOnce, bodies, json } = options
+  const { routes, authenticate, features, answerOnce, bodies, thread } = options
 
   return async function handleRequest(ctx) {
     const { req: request, res: response, state } = ctx
@@ -81,17 +82,23 @@ export function createRequestHandler(options: RequestHandlerOptions): RequestHan
   ): Promise<Answer> {
     requireType(ctx.req, body)
     const bytes = await bodies.read(ctx.req, ctx.res, body.limit ?? options.bodyLimit)
+    const { length } = bytes
     try {
-      return await answerOnce(apiRequest, route, readDocument(bytes, body))
+      const isLarge = length > MOST_BYTES_HERE && body.contentType === 'application/json'
+      const document = isLarge ? await thread.readJson(bytes) : readDocument(bytes, body)
+      return await answerOnce(apiRequest, route, document)
     } finally {
-      bodies.release(bytes.length)
+      bodies.release(length)
     }
   }
+}
 
-  function readDocument(bytes: Buffer, { contentType, takesNothing }: RouteBody): JsonDocument {
-    if (contentType !== 'application/json') return { value: json.text(bytes), hasEscapes: false }
-    return bytes.length === 0 && takesNothing ? EMPTY_DOCUMENT : json.read(bytes)
-  }
+/** What takes at most some milliseconds to read, whatever is in it. A larger JSON body is read by its own thread. */
+const MOST_BYTES_HERE = 64 * 1024
+
+function readDocument(bytes: Buffer, { contentType, takesNothing }: RouteBody): JsonDocument {
+  if (contentType !== 'application/json') return { value: readText(bytes), unsafe: [] }
+  return bytes.length === 0 && takesNothing ? EMPTY_DOCUMENT : readJson(bytes)
 }
 
 function requireScope(principal: Principal, { scope }: Route): void {

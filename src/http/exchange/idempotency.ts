@@ -11,7 +11,7 @@ import { errorText, ServiceError } from '../../base/errors.ts'
 import type { Logger } from '../../base/logger.ts'
 import type { IdempotencyEntry } from '../../messages/accept/send-request.ts'
 import type { HttpFeatures } from './features.ts'
-import type { JsonDocument } from './read-json.ts'
+import { canonicalDigest, type JsonDocument } from './read-json.ts'
 import type { Answer, ApiRequest, Route } from './route.ts'
 import { replayedAnswer } from './send-answers.ts'
 
@@ -51,7 +51,7 @@ export function createAnswerOnce(idempotency: HttpFeatures['idempotency'], logge
     if (key === null) return route.handle(request, document)
     const fingerprint = createHash('sha256')
       .update(`${route.method} ${request.path}\n`)
-      .update(canonicalJson(document.value))
+      .update(document.digest ?? canonicalDigest(document.value))
       .digest()
     return answerKept({ apiKeyId: request.principal.apiKeyId, key, fingerprint }, request, route, document)
   }
@@ -71,14 +71,6 @@ function readIdempotencyKey(headers: IncomingHttpHeaders): string | null {
   throw new ServiceError('invalid_request', 'Idempotency-Key: expected 1 to 256 printable ASCII characters', {
     status: 400,
   })
-}
-
-/** RFC 8785 in short: keys sorted by UTF-16 units, no white space. The depth is bounded by the reader of the body. */
-export function canonicalJson(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
-  const entries = Object.entries(value).toSorted(([left], [right]) => (left < right ? -1 : 1))
-  return `{${entries.map(([name, item]) => `${JSON.stringify(name)}:${canonicalJson(item)}`).join(',')}}`
 }
 
 /** An answer as it may be kept. */

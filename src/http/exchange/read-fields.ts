@@ -8,7 +8,7 @@ import { z } from 'zod'
 import { isObject } from '../../api/fields.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { shown } from '../../messages/accept/field-problems.ts'
-import { unsafeStrings, type FieldProblem, type JsonDocument } from './read-json.ts'
+import type { FieldProblem, JsonDocument } from './read-json.ts'
 
 interface FieldReader<Fields> {
   /** True when `{}` is a valid request: then an empty body counts as `{}`. */
@@ -39,9 +39,9 @@ export function createFieldReader<Schema extends z.ZodType>(schema: Schema): Fie
   const shape = shapeOf(schema)
   return {
     takesNothing: schema.safeParse({}).success,
-    read({ value: body, hasEscapes }) {
+    read({ value: body, unsafe }) {
       if (!isObject(body)) throw new ServiceError('invalid_request', `the body is ${nameOf(body)}; expected an object`)
-      const found: Found = { unknown: [], problems: hasEscapes ? unsafeStrings(body) : [], tooLong: [] }
+      const found: Found = { unknown: [], problems: [...unsafe], tooLong: [] }
       inspect(shape, body, '', found)
       const { unknown, problems, tooLong } = found
       const parsed = schema.safeParse(withoutItems(body, tooLong))

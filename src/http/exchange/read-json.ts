@@ -1,9 +1,11 @@
 /**
- * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions"). What it refuses is 400.
+ * Bytes of a request body -> a JSON document (RFC 8259, http/README.md "Conventions"). What is no JSON is 400, and what is
+ * nested too deep; what has too many parts is 422.
  *
  * Of a repeated key the last one wins. `__proto__` becomes an own property like any other, because JSON.parse defines
  * keys and does not assign them. U+0000 and unpaired surrogates are field problems: see `unsafeStrings`.
  */
+import { createHash } from 'node:crypto'
 import { TextDecoder } from 'node:util'
 import { ServiceError } from '../../base/errors.ts'
 import { shown } from '../../messages/accept/field-problems.ts'
@@ -19,37 +21,43 @@ export interface FieldProblem {
 
 export interface JsonDocument {
   value: unknown
-  /** The text holds a \u escape: the only way to U+0000 and unpaired surrogates once the bytes are valid UTF-8. */
-  hasEscapes: boolean
+  /** Keys and texts with U+0000 or an unpaired surrogate, at most 20. */
+  unsafe: FieldProblem[]
+  /** SHA-256 of the canonical text, where it was made with the document. */
+  digest?: Uint8Array
 }
 
-export interface JsonReader {
-  read(bytes: Uint8Array): JsonDocument
-  /** A body that is no JSON. */
-  text(bytes: Uint8Array): string
+const decoder = new TextDecoder('utf-8', { fatal: true })
+
+export function readJson(bytes: Uint8Array): JsonDocument {
+  const text = readText(bytes)
+  const problem = structureProblem(bytes)
+  if (problem !== undefined) throw new ServiceError('invalid_request', `the body ${problem.text}`, problem)
+  const value = parse(text)
+  refuseInfinity(value)
+  // Once the bytes are valid UTF-8, a \u escape is the only way to either of them.
+  return { value, unsafe: text.includes('\\u') ? unsafeStrings(value) : [] }
 }
 
-export function createJsonReader(): JsonReader {
-  const decoder = new TextDecoder('utf-8', { fatal: true })
-  return {
-    read(bytes) {
-      const text = decode(decoder, bytes)
-      const problem = structureProblem(bytes)
-      if (problem !== undefined) throw malformed(`the body ${problem}`)
-      const value = parse(text)
-      refuseInfinity(value)
-      return { value, hasEscapes: text.includes('\\u') }
-    },
-    text: (bytes) => decode(decoder, bytes),
-  }
-}
-
-function decode(decoder: TextDecoder, bytes: Uint8Array): string {
+/** A body that is no JSON. */
+export function readText(bytes: Uint8Array): string {
   try {
     return decoder.decode(bytes)
   } catch (cause) {
     throw malformed('the body is not valid UTF-8', cause)
   }
+}
+
+/** RFC 8785 in short: keys sorted by UTF-16 units, no white space. The depth is bounded by `readJson`. */
+export function canonicalJson(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value)
+  const entries = Object.entries(value).toSorted(([left], [right]) => (left < right ? -1 : 1))
+  return `{${entries.map(([name, item]) => `${JSON.stringify(name)}:${canonicalJson(item)}`).join(',')}}`
+}
+
+export function canonicalDigest(value: unknown): Uint8Array {
+  return createHash('sha256').update(canonicalJson(value)).digest()
 }
 
 function parse(text: string): unknown {
@@ -79,7 +87,7 @@ function malformed(details: string, cause?: unknown): ServiceError {
   return new ServiceError('invalid_request', details, { status: 400, cause })
 }
 
-/** Every key and string value that holds U+0000 or an unpaired surrogate, with its path. */
+/** Keys and string values that hold U+0000 or an unpaired surrogate, with their paths. */
 export function unsafeStrings(document: unknown): FieldProblem[] {
   const problems: FieldProblem[] = []
   const visit = (value: unknown, path: string): void => {
@@ -108,8 +116,12 @@ function unsafeStringProblem(text: string): string | undefined {
 
 /** http/README.md "Conventions". */
 const MOST_DEPTH = 32
-/** Far more than a batch of 5,000 recipients needs; as objects, some hundred MiB at the most. */
-const MOST_VALUES = 2_000_000
+/** A batch of 1,000 recipients with 90 variables each has fewer. */
+const MOST_VALUES = 100_000
+/** Of one object. Objects with more keys cost a multiple of their bytes in time and memory. */
+const MOST_KEYS = 10_000
+/** `"":0,` */
+const LEAST_BYTES_OF_KEY = 5
 
 const QUOTE = 0x22
 const COMMA = 0x2c
@@ -120,25 +132,36 @@ const OPENING = 0x7b
 const CLOSING = 0x7d
 
 /**
- * Judges depth and number of values before the text is parsed: some megabytes of brackets would become gigabytes of
- * objects. Linear in the bytes; most bodies are too short and have too few brackets to break a limit. What is no JSON
- * gets some verdict here, and its error from the parser. Returns what is wrong, going on from "the body".
+ * Judges depth, keys of each object and number of values before the text is parsed: some megabytes of brackets would
+ * become gigabytes of objects. Linear in the bytes; most bodies are too short and have too few brackets to break a
+ * limit. What is no JSON gets some verdict here, and its error from the parser. `text` goes on from "the body".
  */
-export function structureProblem(bytes: Uint8Array): string | undefined {
-  if (bytes.length < MOST_VALUES && hasFewBrackets(bytes)) return undefined
+export function structureProblem(bytes: Uint8Array): { text: string; status: number } | undefined {
+  if (bytes.length < MOST_KEYS * LEAST_BYTES_OF_KEY && hasFewBrackets(bytes)) return undefined
+  /** Of each object and list that is open here, its commas so far. */
+  const commas = new Uint32Array(MOST_DEPTH + 1)
+  let isObject = 0
   let depth = 0
   let values = 1
   for (let index = 0; index < bytes.length; index++) {
     const byte = bytes[index] ?? 0
     if (byte === QUOTE) index = endOfString(bytes, index)
-    else if (byte === COMMA) values += 1
-    else if ((byte | CASE_BIT) === CLOSING) depth -= 1
+    else if (byte === COMMA) {
+      values += 1
+      const count = (commas[depth] ?? 0) + 1
+      commas[depth] = count
+      if (count >= MOST_KEYS && ((isObject >>> (depth - 1)) & 1) === 1)
+        return { text: `has an object with more than ${MOST_KEYS} keys`, status: 422 }
+    } else if ((byte | CASE_BIT) === CLOSING) depth = Math.max(0, depth - 1)
     else if ((byte | CASE_BIT) === OPENING) {
       depth += 1
       values += 1
+      if (depth > MOST_DEPTH) return { text: `is nested deeper than ${MOST_DEPTH}`, status: 400 }
+      commas[depth] = 0
+      const bit = 1 << (depth - 1)
+      isObject = byte === OPENING ? isObject | bit : isObject & ~bit
     }
-    if (depth > MOST_DEPTH) return `is nested deeper than ${MOST_DEPTH}`
-    if (values > MOST_VALUES) return `has more than ${MOST_VALUES} values`
+    if (values > MOST_VALUES) return { text: `has more than ${MOST_VALUES} values`, status: 422 }
   }
   return undefined
 }

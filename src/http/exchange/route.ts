@@ -16,7 +16,7 @@ import type { Scope } from '../../senders/api-key.ts'
 import type { BodyLimit } from './body-reader.ts'
 import type { Principal } from './principal.ts'
 import { createFieldReader, describeProblem, type ReadFields } from './read-fields.ts'
-import type { JsonDocument } from './read-json.ts'
+import { unsafeStrings, type JsonDocument } from './read-json.ts'
 
 /** What a handler knows of a request beside its fields. */
 export interface ApiRequest {
@@ -122,7 +122,7 @@ export interface Route extends RouteFacts {
 }
 
 /** Stands for a body that is not there. */
-export const EMPTY_DOCUMENT: JsonDocument = { value: Object.freeze({}), hasEscapes: false }
+export const EMPTY_DOCUMENT: JsonDocument = { value: Object.freeze({}), unsafe: [] }
 
 /** What makes the routes of one scope; null: they are public, no key needed. */
 export function routesOf(scope: Scope | null) {
@@ -160,7 +160,10 @@ function queryRoute<Schema extends z.ZodObject>(place: Place, definition: RouteW
     async handle(request) {
       if (read === null) return handler(request, EMPTY_DOCUMENT.value as CamelFields<z.infer<Schema>>)
       const value = Object.fromEntries(new URLSearchParams(request.search))
-      return handler(request, read(request, { value, hasEscapes: request.search.includes('%') }))
+      return handler(
+        request,
+        read(request, { value, unsafe: request.search.includes('%') ? unsafeStrings(value) : [] }),
+      )
     },
   }
 }

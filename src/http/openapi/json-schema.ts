@@ -9,22 +9,18 @@ import { isObject } from '../../api/fields.ts'
 
 export type OpenApiSchema = Record<string, unknown>
 
-export interface SchemaComponents {
-  /** A reference where the schema has an id, else the schema. */
-  schemaOf(schema: z.ZodType): OpenApiSchema
-  /** By id, all that were met so far. */
-  components(): Record<string, OpenApiSchema>
-}
+export type SchemaComponents = ReturnType<typeof createSchemaComponents>
 
 /** Said by zod; of no use to a reader. */
 const LEFT_OUT = ['$schema', '$defs', 'id', 'propertyNames']
 /** zod's names for "any safe integer". */
 const SAFE_BOUNDS = [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER]
 
-export function createSchemaComponents(): SchemaComponents {
+export function createSchemaComponents() {
   const components: Record<string, OpenApiSchema> = {}
   return {
-    schemaOf(schema) {
+    /** A reference where the schema has an id, else the schema. */
+    schemaOf(schema: z.ZodType) {
       // Wrapped, so that a schema with an id is a reference also at the top.
       const whole: OpenApiSchema = z.toJSONSchema(z.object({ schema }), { io: 'input', unrepresentable: 'any' })
       for (const [id, definition] of Object.entries(objectIn(whole, '$defs'))) {
@@ -36,6 +32,7 @@ export function createSchemaComponents(): SchemaComponents {
       }
       return plainSchema(objectIn(whole, 'properties')['schema'])
     },
+    /** By id, all that were met so far. */
     components: () => components,
   }
 }

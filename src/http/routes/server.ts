@@ -6,6 +6,7 @@ import { noFieldsSchema } from '../../api/fields.ts'
 import { snakeFields } from '../../api/names.ts'
 import * as wire from '../../api/server.ts'
 import { MINUTE, SECOND, toUnixSeconds } from '../../base/clock.ts'
+import { ServiceError } from '../../base/errors.ts'
 import type {
   Administration,
   BackupFacts,
@@ -76,8 +77,11 @@ function storageRoutes(administration: Administration, note: Note): Route[] {
       summary: 'Begins to write a backup.',
       body: wire.beginBackupSchema,
       ok: okData(wire.startedBackupSchema, ACCEPTED),
-      errors: ['conflict'],
+      errors: ['conflict', 'forbidden'],
       async handler(request, { to }) {
+        if (to !== null && request.principal.apiKeyId !== null) {
+          throw new ServiceError('forbidden', 'to: only the admin socket may name a folder')
+        }
         administration.startBackup(to)
         note('backup begun', request, { folder: to })
         return success({ started: true }, ACCEPTED)

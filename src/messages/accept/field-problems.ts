@@ -4,14 +4,7 @@
  */
 import { ServiceError } from '../../base/errors.ts'
 
-export interface FieldProblems {
-  add(path: string, text: string): void
-  /** Whether the door named this field, or what it is part of. */
-  isNamed(path: string): boolean
-  /** All problems; those of the recipients first and apart. */
-  recipient(): string[]
-  fields(): string[]
-}
+export type FieldProblems = ReturnType<typeof createFieldProblems>
 
 // `to`, or an entry of `cc` or `bcc`: the paths whose problems are answered as invalid_recipient.
 const RECIPIENT = /^(?:to|b?cc\[\d+\]):/
@@ -19,15 +12,17 @@ const RECIPIENT = /^(?:to|b?cc\[\d+\]):/
 const MOST_PROBLEMS = 200
 const MOST_SHOWN_CHARACTERS = 80
 
-export function createFieldProblems(wrongTypes: readonly string[]): FieldProblems {
+export function createFieldProblems(wrongTypes: readonly string[]) {
   const found = new Set(wrongTypes)
   const namedByDoor = wrongTypes.map((problem) => problem.slice(0, problem.indexOf(':')))
   const isNamed = (path: string): boolean => namedByDoor.some((named) => path === named || isPartOf(path, named))
   return {
-    add(path, text) {
+    add(path: string, text: string) {
       if (found.size < MOST_PROBLEMS && !isNamed(path)) found.add(`${path}: ${text}`)
     },
+    /** Whether the door named this field, or what it is part of. */
     isNamed,
+    /** All problems; those of the recipients first and apart. */
     recipient: () => [...found].filter((problem) => RECIPIENT.test(problem)),
     fields: () => [...found].filter((problem) => !RECIPIENT.test(problem)),
   }

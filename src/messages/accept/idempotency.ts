@@ -4,28 +4,22 @@
  */
 import type { Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
-import type { IdempotencyEntry, IdempotencyLookup, KeptAnswer } from '../../store/records/accept-records.ts'
+import type { IdempotencyEntry, KeptAnswer } from '../../store/records/accept-records.ts'
 import type { Store } from '../../store/store.ts'
 
-export interface IdempotencyKeys {
-  /** `new`: it is under way from now on, until `end`. */
-  begin(entry: IdempotencyEntry): Promise<Exclude<IdempotencyLookup, { kind: 'mismatch' }>>
-  /** The request was answered, in whatever way. */
-  end(entry: IdempotencyEntry): void
-  /** For requests that store no message. */
-  keepAnswer(entry: IdempotencyEntry, answer: KeptAnswer): Promise<void>
-}
+export type IdempotencyKeys = ReturnType<typeof createIdempotencyKeys>
 
 interface IdempotencyOptions {
   store: Pick<Store, 'findIdempotent' | 'keepAnswer'>
   clock: Clock
 }
 
-export function createIdempotencyKeys({ store, clock }: IdempotencyOptions): IdempotencyKeys {
+export function createIdempotencyKeys({ store, clock }: IdempotencyOptions) {
   const underWay = new Map<string, Uint8Array>()
 
   return {
-    async begin(entry) {
+    /** `new`: it is under way from now on, until `end`. */
+    async begin(entry: IdempotencyEntry) {
       const name = nameOf(entry)
       const running = underWay.get(name)
       if (running !== undefined) throw Buffer.compare(running, entry.fingerprint) === 0 ? stillRunning() : mismatch()
@@ -40,8 +34,10 @@ export function createIdempotencyKeys({ store, clock }: IdempotencyOptions): Ide
         throw thrown
       }
     },
-    end: (entry) => void underWay.delete(nameOf(entry)),
-    keepAnswer: (entry, answer) => store.keepAnswer(entry, answer, clock.now()),
+    /** The request was answered, in whatever way. */
+    end: (entry: IdempotencyEntry) => void underWay.delete(nameOf(entry)),
+    /** For requests that store no message. */
+    keepAnswer: (entry: IdempotencyEntry, answer: KeptAnswer) => store.keepAnswer(entry, answer, clock.now()),
   }
 }
 

@@ -20,14 +20,14 @@ export interface MailRefused {
 interface MailRefusalOptions {
   store: Pick<Store, 'countQueued'>
   clock: Clock
-  /** There is space on the disk for more than what is queued. */
-  hasSpace: () => boolean
+  /** A clause; null: there is a disk with space for more than what is queued. */
+  diskProblem: () => string | null
   /** Messages that may wait. */
   mostQueued: number
 }
 
 /** store/README.md "Full disk". */
-const DISK: MailRefused = { reason: 'the disk is nearly full', retryAfterSeconds: 60 }
+const DISK_SECONDS = 60
 /** A queue that is full empties within minutes. */
 const QUEUE: MailRefused = { reason: 'the queue is full', retryAfterSeconds: 30 }
 const STORE: MailRefused = { reason: 'the store does not answer', retryAfterSeconds: 30 }
@@ -38,7 +38,7 @@ const MOST_ACCEPTED = 50
 /** Nobody's mail waits longer for a measurement, but for the first one. */
 const LONGEST_WAIT = 10
 
-export function createMailRefusal({ store, clock, hasSpace, mostQueued }: MailRefusalOptions): MailRefusal {
+export function createMailRefusal({ store, clock, diskProblem, mostQueued }: MailRefusalOptions): MailRefusal {
   let refusal: MailRefused | null = null
   let measuredAt = Number.NEGATIVE_INFINITY
   let holdsMilliseconds = 0
@@ -55,7 +55,8 @@ export function createMailRefusal({ store, clock, hasSpace, mostQueued }: MailRe
   }
 
   return async () => {
-    if (!hasSpace()) return DISK
+    const problem = diskProblem()
+    if (problem !== null) return { reason: problem, retryAfterSeconds: DISK_SECONDS }
     const age = clock.now() - measuredAt
     // A clock that was set back counts as time that has passed.
     if (age >= 0 && age < holdsMilliseconds) return refusal

@@ -27,15 +27,7 @@ interface RateState {
 }
 
 /** `apiKeyId` null: the administrator. */
-export interface SendingRate {
-  takeRequest(apiKeyId: string | null): void
-  /** All of them or none. */
-  takeRecipients(apiKeyId: string | null, count: number): void
-  /** For a request that was refused after all: it sends to nobody. */
-  giveBackRecipients(apiKeyId: string | null, count: number): void
-  /** null: no limit holds. */
-  state(apiKeyId: string | null): RateState | null
-}
+export type SendingRate = ReturnType<typeof createSendingRate>
 
 interface Limit {
   /** Such as `60000 recipients/min`. */
@@ -44,7 +36,7 @@ interface Limit {
   buckets: RateLimit
 }
 
-export function createSendingRate({ clock, settings }: SendingRateOptions): SendingRate {
+export function createSendingRate({ clock, settings }: SendingRateOptions) {
   const limit = (what: string, rate: Rate | null, burst: number): Limit | null => {
     if (rate === null) return null
     const { count, per_milliseconds: perMilliseconds } = rate
@@ -55,12 +47,15 @@ export function createSendingRate({ clock, settings }: SendingRateOptions): Send
   const recipients = limit('recipients', settings.recipients, settings.recipients_burst)
 
   return {
-    takeRequest: (apiKeyId) => take(requests, apiKeyId, 1),
-    takeRecipients: (apiKeyId, count) => take(recipients, apiKeyId, count),
-    giveBackRecipients(apiKeyId, count) {
+    takeRequest: (apiKeyId: string | null) => take(requests, apiKeyId, 1),
+    /** All of them or none. */
+    takeRecipients: (apiKeyId: string | null, count: number) => take(recipients, apiKeyId, count),
+    /** For a request that was refused after all: it sends to nobody. */
+    giveBackRecipients(apiKeyId: string | null, count: number) {
       if (apiKeyId !== null) recipients?.buckets.giveBack(apiKeyId, count)
     },
-    state(apiKeyId) {
+    /** null: no limit holds. */
+    state(apiKeyId: string | null) {
       if (apiKeyId === null) return null
       const states = [requests, recipients].flatMap((each) => (each === null ? [] : [stateOf(each, apiKeyId)]))
       states.sort((left, right) => left.remaining / left.limit - right.remaining / right.limit)

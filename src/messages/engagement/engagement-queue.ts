@@ -20,13 +20,6 @@ export interface EngagementQueueOptions {
   onEvents: () => void
 }
 
-interface EngagementQueue {
-  addOpen(hit: EngagementHit): void
-  /** `network` as in machine-hits.ts. */
-  addClick(hit: EngagementHit, network: string): void
-  stop(): Promise<void>
-}
-
 interface WaitingHit {
   hit: EngagementHit
   /** null: nothing more can be learned about it. */
@@ -40,7 +33,7 @@ const MOST_WAITING = 10_000
 /** The store serves others between two batches. */
 const MOST_AT_ONCE = 500
 
-export function createEngagementQueue(options: EngagementQueueOptions): EngagementQueue {
+export function createEngagementQueue(options: EngagementQueueOptions) {
   const { clock, logger, metrics } = options
   const recent = createRecentClicks()
   let waiting: WaitingHit[] = []
@@ -96,8 +89,9 @@ export function createEngagementQueue(options: EngagementQueueOptions): Engageme
   }
 
   return {
-    addOpen: (hit) => add({ hit, click: null }),
-    addClick(hit, network) {
+    addOpen: (hit: EngagementHit) => add({ hit, click: null }),
+    /** `network` as in machine-hits.ts. */
+    addClick(hit: EngagementHit, network: string) {
       const click = { linkNumber: hit.link?.number ?? 0, at: hit.at, network }
       recent.add(hit.messageId, click)
       add({ hit, click })

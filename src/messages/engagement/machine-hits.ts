@@ -34,19 +34,14 @@ export const SAME_RUN_WITHIN = DIFFERENT_LINKS_WITHIN
 /** What one site commonly has: 24 bits of IPv4, 48 of IPv6. */
 const SITE_PARTS = 3
 
-interface MachineList {
-  isMachineOpen(client: Client): boolean
-  isMachineClick(client: Client): boolean
-}
-
 /** `machines`: regular expressions on user agents; an entry that is a network is compared with the address. */
-export function createMachineList(machines: readonly string[]): MachineList {
+export function createMachineList(machines: readonly string[]) {
   const networks = machines.filter(isCidr)
   const patterns = machines.filter((entry) => !isCidr(entry)).map(compilePattern)
   const isListed = ({ address, userAgent }: Client): boolean =>
     patterns.some((pattern) => pattern.test(userAgent)) || networks.some((network) => isInNetwork(address, network))
   return {
-    isMachineOpen: (client) =>
+    isMachineOpen: (client: Client) =>
       !IMAGE_PROXY.test(client.userAgent) && (client.userAgent === PRIVACY_PROXY || isListed(client)),
     isMachineClick: isListed,
   }

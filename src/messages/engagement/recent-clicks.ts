@@ -1,21 +1,14 @@
 /** The clicks of the last seconds, by message, so that a burst of them is seen (messages/README.md "Hits"). Bounded. */
 import { isOfBurst, SAME_RUN_WITHIN, TWO_NETWORKS_WITHIN, type Click, type ClickRun } from './machine-hits.ts'
 
-interface RecentClicks {
-  add(messageId: string, click: Click): void
-  isOfBurst(messageId: string, click: Click): boolean
-  /** What no click that came since `since` can be in a burst with is forgotten. */
-  forget(since: number): void
-}
-
 /** So many within seconds are of several links or networks. */
 const MOST_RUNS_OF_MESSAGE = 50
 const MOST_MESSAGES = 10_000
 
-export function createRecentClicks(): RecentClicks {
+export function createRecentClicks() {
   const runs = new Map<string, ClickRun[]>()
   return {
-    add(messageId, click) {
+    add(messageId: string, click: Click) {
       const known = runs.get(messageId) ?? []
       runs.set(messageId, known)
       const run = known.findLast(
@@ -26,11 +19,12 @@ export function createRecentClicks(): RecentClicks {
       const [oldest] = runs.keys()
       if (runs.size > MOST_MESSAGES && oldest !== undefined) runs.delete(oldest)
     },
-    isOfBurst(messageId, click) {
+    isOfBurst(messageId: string, click: Click) {
       const others = runs.get(messageId) ?? []
       return others.length === MOST_RUNS_OF_MESSAGE || isOfBurst(click, others)
     },
-    forget(since) {
+    /** What no click that came since `since` can be in a burst with is forgotten. */
+    forget(since: number) {
       for (const [messageId, known] of runs) {
         const kept = known.filter(({ until }) => until >= since - TWO_NETWORKS_WITHIN)
         if (kept.length === 0) runs.delete(messageId)

@@ -21,16 +21,9 @@ export type ClickAnswer =
   | { kind: 'gone' } // a token of ours, whose message or content is not kept any more
   | { kind: 'unknown' } // no token of ours
 
-export interface Engagement {
-  /** The pixel was fetched; null: by a request that counts nothing. */
-  open(token: string, client: Client | null): void
-  /** A link was followed. */
-  click(token: string, client: Client | null): Promise<ClickAnswer>
-  /** Stores what waits. */
-  stop(): Promise<void>
-}
+export type Engagement = ReturnType<typeof createEngagement>
 
-export function createEngagement(options: EngagementOptions): Engagement {
+export function createEngagement(options: EngagementOptions) {
   const { clock, keys, storesClient } = options
   const followLink = createFollowLink(options)
   const machines = createMachineList(options.machines)
@@ -42,12 +35,14 @@ export function createEngagement(options: EngagementOptions): Engagement {
   })
 
   return {
-    open(token, client) {
+    /** The pixel was fetched; null: by a request that counts nothing. */
+    open(token: string, client: Client | null) {
       const messageId = readOpenToken(token, keys.open)
       if (messageId === undefined || client === null) return
       queue.addOpen(hitOf({ messageId, link: null, isMachine: machines.isMachineOpen(client) }, client))
     },
-    async click(token, client) {
+    /** A link was followed. */
+    async click(token: string, client: Client | null) {
       const followed = await followLink(token)
       if (followed.kind !== 'found') return followed
       const { messageId, linkNumber, target } = followed
@@ -58,6 +53,7 @@ export function createEngagement(options: EngagementOptions): Engagement {
       }
       return { kind: 'redirect', target }
     },
+    /** Stores what waits. */
     stop: () => queue.stop(),
   }
 }

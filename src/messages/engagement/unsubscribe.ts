@@ -20,17 +20,14 @@ interface UnsubscribeOptions {
   onEvents: () => void
 }
 
-export interface Unsubscribing {
-  isUnsubscribeToken(token: string): boolean
-  /** Whether the recipient is unsubscribed now: not when the token is none of ours or its message is not kept. */
-  unsubscribe(token: string): Promise<boolean>
-}
+export type Unsubscribing = ReturnType<typeof createUnsubscribing>
 
-export function createUnsubscribing(options: UnsubscribeOptions): Unsubscribing {
+export function createUnsubscribing(options: UnsubscribeOptions) {
   const { store, clock, logger, metrics, key, onEvents } = options
   return {
-    isUnsubscribeToken: (token) => readUnsubscribeToken(token, key) !== undefined,
-    async unsubscribe(token) {
+    isUnsubscribeToken: (token: string) => readUnsubscribeToken(token, key) !== undefined,
+    /** Whether the recipient is unsubscribed now: not when the token is none of ours or its message is not kept. */
+    async unsubscribe(token: string) {
       const named = readUnsubscribeToken(token, key)
       if (named === undefined) return false
       const { messageId } = named

@@ -6,34 +6,18 @@
 import { ServiceError } from '../../base/errors.ts'
 import type { AcceptanceOptions } from '../accept/accept-mail.ts'
 import { reasonAgainst } from './explain-state.ts'
-import { createRetryMessage, type RetryMessage } from './retry-message.ts'
+import { createRetryMessage } from './retry-message.ts'
 import { notFound, requireBatch, requireMessage, type Viewer } from './visible-messages.ts'
 
-interface CanceledMessage {
-  message_id: string
-  state: 'canceled'
-}
+export type MessageActions = ReturnType<typeof createMessageActions>
 
-interface CanceledBatch {
-  batch_id: string
-  canceled: number
-  not_canceled: number
-}
-
-export interface MessageActions {
-  /** Unchanged when it was canceled before. */
-  cancel(id: string, viewer: Viewer): Promise<CanceledMessage>
-  /** Never a conflict: what cannot be canceled is counted. */
-  cancelBatch(id: string, viewer: Viewer): Promise<CanceledBatch>
-  retry: RetryMessage
-}
-
-export function createMessageActions(options: AcceptanceOptions): MessageActions {
+export function createMessageActions(options: AcceptanceOptions) {
   const { store, clock, onEvents } = options
 
   return {
     retry: createRetryMessage(options),
-    async cancel(id, viewer) {
+    /** Unchanged when it was canceled before. */
+    async cancel(id: string, viewer: Viewer) {
       const now = clock.now()
       await requireMessage(store, id, viewer, now)
       const result = await store.cancelMessage(id, now)
@@ -45,7 +29,8 @@ export function createMessageActions(options: AcceptanceOptions): MessageActions
       onEvents()
       return { message_id: id, state: 'canceled' }
     },
-    async cancelBatch(id, viewer) {
+    /** Never a conflict: what cannot be canceled is counted. */
+    async cancelBatch(id: string, viewer: Viewer) {
       const now = clock.now()
       await requireBatch(store, id, viewer, now)
       const result = await store.cancelBatch(id, now)

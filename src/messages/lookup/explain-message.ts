@@ -2,41 +2,24 @@
  * Why a message is where it is, in plain words (http/README.md "Explain", messages/README.md "Explain"). A part that is
  * not known is left out; nothing here changes anything. Throws ServiceError `not_found`.
  */
+import type { ExplanationJson } from '../../api/message.ts'
 import { HOUR, type Clock } from '../../base/clock.ts'
 import type { ClassifyReply } from '../../mail/reply/classify-reply.ts'
-import type { MessageState } from '../../mail/message.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import type { WaitingFor, WaitReason } from '../../mail/waiting-mail.ts'
+import type { WaitReason } from '../../mail/waiting-mail.ts'
 import type { Whereabouts } from '../../mail/whereabouts.ts'
 import type { Domains } from '../../senders/domains.ts'
 import type { MessageView } from '../../store/records/lookup-records.ts'
 import type { Store } from '../../store/store.ts'
 import { categoryWords } from './category-words.ts'
-import { explainChecks, type ExplainedCheck } from './explain-checks.ts'
+import { explainChecks } from './explain-checks.ts'
 import { explainSending } from './explain-sending.ts'
 import { summaryOf } from './explain-state.ts'
 import { secondsOrNull } from './message-data.ts'
 import { timeUntil } from './time-words.ts'
 import { requireMessage, type Viewer } from './visible-messages.ts'
 
-export interface Explanation {
-  message_id: string
-  state: MessageState
-  summary: string
-  waiting_for: WaitingFor | null
-  /** The last one, or the reason why there was none. */
-  reply: string | null
-  category: string | null
-  /** The rule of bounces.yaml that told the category, where one did. */
-  rule: string | null
-  next_attempt_at: number | null
-  checks: ExplainedCheck[]
-  /** null: the provider is not known yet. */
-  similar: { isp: string; last_hour: { attempts: number; deferred: number } } | null
-  advice: string[]
-}
-
-export type ExplainMessage = (id: string, viewer: Viewer) => Promise<Explanation>
+type ExplainMessage = (id: string, viewer: Viewer) => Promise<ExplanationJson>
 
 export interface ExplainOptions {
   store: Store
@@ -141,7 +124,7 @@ async function similarOf(
   { isp, ip }: MessageView,
   store: Pick<Store, 'roadSummary'>,
   now: number,
-): Promise<Explanation['similar']> {
+): Promise<ExplanationJson['similar']> {
   if (isp === null) return null
   const { attempts, deferred } = await store.roadSummary(isp, ip, now - HOUR)
   return { isp, last_hour: { attempts, deferred } }

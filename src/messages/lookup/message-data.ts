@@ -2,74 +2,19 @@
  * A message, its attempts and its events as the API shows them (http/README.md "Lookup"): Unix seconds, the rendered
  * subject. Pure.
  */
+import type { AttemptJson, EventJson, ListedMessageJson, MessageJson } from '../../api/message.ts'
 import { toUnixSeconds } from '../../base/clock.ts'
 import { UNSUBSCRIBE_KEY } from '../../content/html/instrument-html.ts'
 import { substitute } from '../../content/template/substitute-variables.ts'
 import { templateOf } from '../../content/template/template-problems.ts'
 import type { DeliveryAttempt } from '../../mail/reply/delivery-outcome.ts'
-import type { MessageState, Stream } from '../../mail/message.ts'
 import type { MessageView, TimelineEvent } from '../../store/records/lookup-records.ts'
 
-export interface AttemptData {
-  /** 1 is the first. */
-  n: number
-  at: number
-  ip: string | null
-  mx: string | null
-  /** Protocol such as TLSv1.3, or null for plain text. */
-  tls: string | null
-  result: string
-  reply: string
-  duration_ms: number
-}
-
-export interface EventData {
-  id: string
-  event: string
-  timestamp: number
-  data: Record<string, unknown>
-}
-
-/** As in a list. */
-export interface ListedMessageData {
-  message_id: string
-  batch_id: string | null
-  state: MessageState
-  recipient: string
-  from: string
-  subject: string
-  stream: Stream
-  tags: Record<string, string>
-  metadata: Record<string, unknown>
-  isp: string | null
-  ip: string | null
-  ip_pool: string
-  created_at: number
-  send_at: number | null
-  expires_at: number
-  next_attempt_at: number | null
-  delivered_at: number | null
-  bounced_at: number | null
-  complained_at: number | null
-  bounce: { type: string; code: string; category: string; description: string; at: number; late: boolean } | null
-  opens: number
-  clicks: number
-  machine_opens: number
-  machine_clicks: number
-  /** A duplicate is possible. */
-  uncertain: boolean
-  retry_of: string | null
-}
-
-export interface MessageData extends ListedMessageData {
-  attempts: AttemptData[]
-}
-
-export function messageData(message: MessageView): MessageData {
+export function messageData(message: MessageView): MessageJson {
   return { ...listedMessageData(message), attempts: message.attempts.map(attemptData) }
 }
 
-export function listedMessageData(message: MessageView): ListedMessageData {
+export function listedMessageData(message: MessageView): ListedMessageJson {
   return {
     message_id: message.id,
     batch_id: message.batchId,
@@ -100,7 +45,7 @@ export function listedMessageData(message: MessageView): ListedMessageData {
   }
 }
 
-export function eventData({ id, kind, at, data }: TimelineEvent): EventData {
+export function eventData({ id, kind, at, data }: TimelineEvent): EventJson {
   return { id, event: kind, timestamp: toUnixSeconds(at), data }
 }
 
@@ -114,13 +59,13 @@ function renderedSubject({ subject, hasVariables, variables }: MessageView): str
   return substitute(templateOf(subject, 'text', hasVariables), values)
 }
 
-function bounceData({ bounce }: MessageView): ListedMessageData['bounce'] {
+function bounceData({ bounce }: MessageView): ListedMessageJson['bounce'] {
   if (bounce === null) return null
   const { type, code, category, description, at, isLate } = bounce
   return { type, code, category, description, at: toUnixSeconds(at), late: isLate }
 }
 
-function attemptData(attempt: DeliveryAttempt, index: number): AttemptData {
+function attemptData(attempt: DeliveryAttempt, index: number): AttemptJson {
   return {
     n: index + 1,
     at: toUnixSeconds(attempt.at),

@@ -2,6 +2,7 @@
  * Sending a message once more on request (messages/README.md "Lookup"). Throws ServiceError `not_found`, `conflict`
  * with the reason in plain words, and whatever acceptance refuses with.
  */
+import type { RetriedMessageJson } from '../../api/message.ts'
 import { ServiceError } from '../../base/errors.ts'
 import type { Mailbox } from '../../mail/message.ts'
 import type { AcceptRequest } from '../../store/records/accept-records.ts'
@@ -12,19 +13,11 @@ import { reasonAgainst } from './explain-state.ts'
 import type { Acceptance, Caller, Idempotent } from '../accept/send-request.ts'
 import { requireMessage } from './visible-messages.ts'
 
-export interface RetriedMessage {
-  /** The new message, or the same. */
-  message_id: string
-  /** null: no new message was made. */
-  retry_of: string | null
-  state: 'deferred' | 'queued' | 'scheduled' | 'suppressed'
-}
-
-export type RetryMessage = (
+type RetryMessage = (
   id: string,
   caller: Caller,
-  idempotent: Idempotent<RetriedMessage> | null,
-) => Promise<Acceptance<RetriedMessage>>
+  idempotent: Idempotent<RetriedMessageJson> | null,
+) => Promise<Acceptance<RetriedMessageJson>>
 
 type RepeatedRequest = Omit<AcceptRequest, 'now' | 'apiKeyId' | 'idempotency'>
 
@@ -62,14 +55,14 @@ export function createRetryMessage(options: AcceptanceOptions): RetryMessage {
 /** No message is stored, so the answer is kept for itself. */
 async function advance(
   message: MessageView,
-  idempotent: Idempotent<RetriedMessage> | null,
+  idempotent: Idempotent<RetriedMessageJson> | null,
   { store, clock, onQueued }: AcceptanceOptions,
-): Promise<Acceptance<RetriedMessage>> {
+): Promise<Acceptance<RetriedMessageJson>> {
   const now = clock.now()
   const queued = await store.retryNow(message.id, now)
   if (queued === null) throw new ServiceError('conflict', `message ${message.id} is no longer deferred`)
   onQueued(queued)
-  const accepted: RetriedMessage = { message_id: message.id, retry_of: null, state: 'deferred' }
+  const accepted: RetriedMessageJson = { message_id: message.id, retry_of: null, state: 'deferred' }
   if (idempotent !== null) await store.keepAnswer(idempotent.entry, idempotent.answer(accepted), now)
   return { kind: 'accepted', accepted }
 }

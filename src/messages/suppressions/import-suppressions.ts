@@ -3,6 +3,7 @@
  * told, the others are added. Throws ServiceError `invalid_request` for a file without a right header line,
  * `payload_too_large`.
  */
+import type { ImportedSuppressionsJson } from '../../api/suppression.ts'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
@@ -13,17 +14,8 @@ import { checkSuppression, type CheckedSuppression, type GivenSuppression } from
 import { createFieldProblems, shown } from '../accept/field-problems.ts'
 import { readCsv, type CsvRow } from './read-csv.ts'
 
-export interface ImportResult {
-  added: number
-  /** Were on the list, or stand in the file before. */
-  existing: number
-  rejected: number
-  /** The first of them: `line 12: …` */
-  errors: string[]
-}
-
 /** The text of the file. */
-export type ImportSuppressions = (csv: string, isTest: boolean) => Promise<ImportResult>
+type ImportSuppressions = (csv: string, isTest: boolean) => Promise<ImportedSuppressionsJson>
 
 interface ImportOptions {
   store: Pick<Store, 'addSuppressions'>
@@ -44,7 +36,7 @@ export function createImportSuppressions({ store, clock, metrics }: ImportOption
     }
     const rows = readCsv(csv)
     const columns = readHeader(rows.next().value)
-    const result: ImportResult = { added: 0, existing: 0, rejected: 0, errors: [] }
+    const result: ImportedSuppressionsJson = { added: 0, existing: 0, rejected: 0, errors: [] }
     for (let piece = nextPiece(rows); piece.length > 0; piece = nextPiece(rows)) {
       const entries = piece.flatMap((row) => readRow(row, columns, result))
       const now = clock.now()
@@ -92,7 +84,7 @@ function readHeader(row: CsvRow | undefined): Column[] {
 }
 
 /** Empty for an empty line, and after a problem, which is then counted. */
-function readRow(row: CsvRow, columns: readonly Column[], result: ImportResult): CheckedSuppression[] {
+function readRow(row: CsvRow, columns: readonly Column[], result: ImportedSuppressionsJson): CheckedSuppression[] {
   const { line, fields, problem } = row
   if (fields.length === 1 && fields[0] === '' && problem === null) return []
   const isTooLong = fields.length > columns.length
@@ -109,7 +101,7 @@ function readRow(row: CsvRow, columns: readonly Column[], result: ImportResult):
   return found.length === 0 ? [entry] : reject(line, found.join('; '), result)
 }
 
-function reject(line: number, text: string, result: ImportResult): [] {
+function reject(line: number, text: string, result: ImportedSuppressionsJson): [] {
   result.rejected += 1
   if (result.errors.length < MOST_ERRORS) result.errors.push(`line ${line}: ${text}`)
   return []

@@ -3,25 +3,16 @@
  * keys has a list of its own: `isTest` says which one is meant. Throws ServiceError `invalid_request` with every
  * problem, `not_found`.
  */
+import type { SuppressionJson } from '../../api/suppression.ts'
 import { SECOND, toUnixSeconds, type Clock } from '../../base/clock.ts'
 import { ServiceError } from '../../base/errors.ts'
 import { newIdentifier } from '../../base/identifier.ts'
 import type { Metrics } from '../../base/metrics.ts'
 import type { Store } from '../../store/store.ts'
-import type { SuppressionReason, SuppressionRecord } from '../../store/records/suppression-records.ts'
+import type { SuppressionRecord } from '../../store/records/suppression-records.ts'
 import { checkSuppression, readEmail, readReason, readScope, type GivenSuppression } from './check-suppression.ts'
 import { createFieldProblems, refuseProblems } from '../accept/field-problems.ts'
-import { createImportSuppressions, type ImportSuppressions } from './import-suppressions.ts'
-
-export interface SuppressionData {
-  id: string
-  email: string
-  reason: SuppressionReason
-  scope: string
-  message_id: string | null
-  /** Unix seconds. */
-  created_at: number
-}
+import { createImportSuppressions } from './import-suppressions.ts'
 
 export interface SuppressionQuery {
   email: string | null
@@ -33,14 +24,7 @@ export interface SuppressionQuery {
   after: string | null
 }
 
-export interface Suppressions {
-  list(query: SuppressionQuery, isTest: boolean): Promise<{ suppressions: SuppressionData[]; next: string | null }>
-  /** What is there already stays as it is. */
-  add(given: GivenSuppression, isTest: boolean): Promise<{ suppression: SuppressionData; isNew: boolean }>
-  /** null scope: every scope. ServiceError `not_found` when there is none. */
-  remove(email: string, scope: string | null, isTest: boolean): Promise<{ email: string; deleted: number }>
-  import: ImportSuppressions
-}
+export type Suppressions = ReturnType<typeof createSuppressions>
 
 interface SuppressionsOptions {
   store: Pick<Store, 'listSuppressions' | 'addSuppression' | 'addSuppressions' | 'removeSuppressions'>
@@ -48,9 +32,9 @@ interface SuppressionsOptions {
   metrics: Pick<Metrics, 'suppressions'>
 }
 
-export function createSuppressions({ store, clock, metrics }: SuppressionsOptions): Suppressions {
+export function createSuppressions({ store, clock, metrics }: SuppressionsOptions) {
   return {
-    async list({ email, reason, scope, since, limit, after }, isTest) {
+    async list({ email, reason, scope, since, limit, after }: SuppressionQuery, isTest: boolean) {
       const problems = createFieldProblems([])
       const asked = {
         isTest,
@@ -66,7 +50,8 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
       return { suppressions: page.suppressions.map(suppressionData), next: page.next }
     },
 
-    async add(given, isTest) {
+    /** What is there already stays as it is. */
+    async add(given: GivenSuppression, isTest: boolean) {
       const problems = createFieldProblems([])
       const checked = checkSuppression(given, problems)
       refuseProblems(problems)
@@ -83,7 +68,8 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
       return { suppression: suppressionData(suppression), isNew }
     },
 
-    async remove(email, scope, isTest) {
+    /** null scope: every scope. ServiceError `not_found` when there is none. */
+    async remove(email: string, scope: string | null, isTest: boolean) {
       const problems = createFieldProblems([])
       const address = readEmail(email, problems)
       const inScope = scope === null ? null : readScope(scope, problems)
@@ -98,6 +84,6 @@ export function createSuppressions({ store, clock, metrics }: SuppressionsOption
   }
 }
 
-function suppressionData({ id, email, reason, scope, messageId, createdAt }: SuppressionRecord): SuppressionData {
+function suppressionData({ id, email, reason, scope, messageId, createdAt }: SuppressionRecord): SuppressionJson {
   return { id, email, reason, scope, message_id: messageId, created_at: toUnixSeconds(createdAt) }
 }

@@ -79,7 +79,7 @@ export interface ReplayedAnswer {
   suppressed: SuppressedMessage[]
 }
 
-export type IdempotencyLookup = { kind: 'new' } | ({ kind: 'replayed' } & ReplayedAnswer) | { kind: 'mismatch' }
+type IdempotencyLookup = { kind: 'new' } | ({ kind: 'replayed' } & ReplayedAnswer) | { kind: 'mismatch' }
 
 export interface AcceptVerbs {
   /**

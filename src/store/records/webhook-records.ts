@@ -11,7 +11,7 @@ export const INCLUDED_FIELDS = [
 ] as const
 export type IncludedField = (typeof INCLUDED_FIELDS)[number]
 
-export type DisabledReason =
+type DisabledReason =
   | 'failing' // no success for days and dead letters
   | 'manual' // by the customer
 
@@ -115,7 +115,7 @@ const WEBHOOK_DELIVERY_STATES = [
   'failed', // final: a dead letter
   'skipped', // final: its endpoint was disabled when the event happened
 ] as const
-export type WebhookDeliveryState = (typeof WEBHOOK_DELIVERY_STATES)[number]
+type WebhookDeliveryState = (typeof WEBHOOK_DELIVERY_STATES)[number]
 
 export interface WebhookDeliveryRecord {
   id: string

@@ -4,7 +4,9 @@
  * database ends the thread, and the process with it.
  */
 import type { MessagePort } from 'node:worker_threads'
+import { ServiceError } from '../../base/errors.ts'
 import { answerThreadChannel, type IncomingCall } from '../../base/threads/thread-channel.ts'
+import { createPlaceWatch, NOT_IN_PLACE } from '../../base/database-place.ts'
 import type { StoreLocation } from '../store-location.ts'
 import { createCheckpoint } from './engine/checkpoint.ts'
 import { isDamage, type OpenDatabase } from './engine/database.ts'
@@ -21,11 +23,15 @@ export function serveVerbs(
 ): string[] {
   const writes = new Map(Object.entries(createWriteVerbs(database))) as ReadonlyMap<string, AnyVerb>
   const reads = new Map(Object.entries(createReadVerbs(database))) as ReadonlyMap<string, AnyVerb>
+  const isInPlace = createPlaceWatch(database.writer.name)
   const groups = createGroupCommit({
     database: database.writer,
     lingerMilliseconds: location.commitLingerMilliseconds,
     mostRows: location.commitMostRows,
     now: () => performance.now(),
+    requireInPlace() {
+      if (!isInPlace()) throw new ServiceError('unavailable', NOT_IN_PLACE, { headers: { 'Retry-After': '60' } })
+    },
     onCommit: (report) => noteCommit(report),
     afterGroup: createCheckpoint(database.writer, location.walMaxBytes),
   })

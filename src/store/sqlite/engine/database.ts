@@ -4,9 +4,9 @@
  * own, so a kill frees it.
  *
  * Throws ProcessExit: 75 when another process holds the database, 78 when its schema is newer or a migration failed, 74
- * when it cannot be read or written, or a snapshot before a migration has no space.
+ * when it cannot be read or written, was here and is gone, or a snapshot before a migration has no space.
  */
-import { mkdirSync } from 'node:fs'
+import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import Sqlite, { type Database } from 'better-sqlite3'
 import { errorCode, errorText, EXIT, ProcessExit } from '../../../base/errors.ts'
@@ -25,6 +25,7 @@ export interface OpenDatabase {
 
 /** Only a shell or a backup tool beside us can hold a lock; after this long the verb fails. */
 const BUSY_TIMEOUT_MILLISECONDS = 5_000
+const MARK_TEXT = 'A database was made in this folder. While this file is here, a start without it is refused.\n'
 /** The database and all mail in it: for the service's user alone. */
 const FOLDER_MODE = 0o700
 /** What they read they seldom read again, and the system has the file in its memory. */
@@ -56,8 +57,14 @@ export function openDatabase(location: StoreLocation): OpenDatabase {
 }
 
 function openLocked(path: string, location: StoreLocation, lock: Database): OpenDatabase {
+  const mark = join(location.folder, 'sternpost.made')
+  refuseVanished(path, mark)
   const writer = openWriter(path, location)
   const reader = openReader(location)
+  if (!existsSync(mark)) {
+    writeFileSync(mark, MARK_TEXT)
+    ownAs(mark, location.folder)
+  }
   return {
     writer,
     reader,
@@ -67,6 +74,14 @@ function openLocked(path: string, location: StoreLocation, lock: Database): Open
       lock.close()
     },
   }
+}
+
+/** A database that was here and is not is no new one: its mail would be forgotten without a word. */
+function refuseVanished(path: string, mark: string): void {
+  const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0
+  if (bytes > 0 || !existsSync(mark)) return
+  const ways = `put it back, restore a backup (sternpost restore FILE), or remove ${mark} to begin without any data`
+  throw new ProcessExit(EXIT.disk, `the database ${path} was here and is gone: ${ways}`)
 }
 
 /** A connection that can not write, for lookups here and for content in delivery threads. */

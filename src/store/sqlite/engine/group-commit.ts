@@ -37,6 +37,8 @@ interface GroupCommitOptions {
   mostRows: number
   /** Monotonic milliseconds. */
   now: () => number
+  /** Throws when what is committed would not be found again. Asked before each group and before its answers. */
+  requireInPlace: () => void
   /** Called after each commit, before the answers. */
   onCommit: (report: CommitReport) => void
   /** Called when the answers of a group or two have left, outside a transaction, with the bytes of their arguments. */
@@ -136,6 +138,7 @@ function createGroupRunner(options: GroupCommitOptions): (waiting: readonly Pend
     let taken = 0
     let done: Done[] = []
     try {
+      options.requireInPlace()
       begin.run()
       try {
         for (const verb of group) {
@@ -152,6 +155,7 @@ function createGroupRunner(options: GroupCommitOptions): (waiting: readonly Pend
         done = group.map(runAlone)
       }
       commit.run()
+      options.requireInPlace()
     } catch (thrown) {
       if (database.inTransaction) rollback.run()
       // Nothing ran when the transaction could not even begin: then all of them have waited in vain.

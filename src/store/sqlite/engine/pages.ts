@@ -9,7 +9,7 @@ import { oneColumn } from './statements.ts'
 /** Rows that one call looks at. */
 export const MOST_ROWS_READ = 10_000
 // The number of a row, short enough to be exact.
-const CURSOR = /^\d{1,15}$/
+const CURSOR = /^[1-9]\d{0,14}$/
 
 /** Only rows below this number are on the page. */
 export function positionAfter(cursor: string | null): number {
