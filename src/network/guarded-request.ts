@@ -170,7 +170,8 @@ function guardedConnector(
   lookup: AddressLookup,
   caFile: string | null,
 ): buildConnector.connector {
-  const authorities = caFile === null ? {} : { ca: [...getCACertificates('default'), readRegularFile(caFile).toString('utf8')] }
+  const authorities =
+    caFile === null ? {} : { ca: [...getCACertificates('default'), readRegularFile(caFile).toString('utf8')] }
   const connect = buildConnector({
     timeout: CONNECT_TIMEOUT,
     allowH2: false,

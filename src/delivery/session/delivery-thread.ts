@@ -72,5 +72,8 @@ async function end(): Promise<void> {
 
 function makeSecureContext({ minTlsVersion: minVersion, caFile }: DeliveryThreadSettings): SecureContext {
   if (caFile === null) return createSecureContext({ minVersion })
-  return createSecureContext({ minVersion, ca: [...getCACertificates('default'), readRegularFile(caFile).toString('utf8')] })
+  return createSecureContext({
+    minVersion,
+    ca: [...getCACertificates('default'), readRegularFile(caFile).toString('utf8')],
+  })
 }
