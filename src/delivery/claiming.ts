@@ -7,13 +7,14 @@
 import { errorText } from '../base/errors.ts'
 import { createPollLoop } from '../base/poll-loop.ts'
 import { createClaimRound } from './claim/claim-round.ts'
-import { createLookAgain } from './claim/look-again.ts'
 import { createQueueWalk } from './claim/queue-walk.ts'
 import type { DispatcherParts } from './dispatcher-parts.ts'
 import { createMessagePlacer } from './place/place-messages.ts'
 import { createRouteDomains } from './route/route-domains.ts'
 import type { RowEvents, WakeUps } from './row-events.ts'
 import type { Sending } from './sending.ts'
+import { SECOND } from '../base/clock.ts'
+import type { QueueDirectory } from './claim/queue-directory.ts'
 
 export type Claiming = ReturnType<typeof createClaiming>
 
@@ -22,7 +23,6 @@ interface ClaimingHooks {
   wake: WakeUps
   mayClaim: () => boolean
   isStopping: () => boolean
-  /** Resolves when a stop has begun. */
   stopping: Promise<void>
 }
 
@@ -53,11 +53,8 @@ export function createClaiming(
   })
   const claims = createClaimRound({ ...parts, placing: placer.placing })
   const walk = createQueueWalk({ ...parts, onPage: wake.claims, onWalked: () => void domains.refill() })
-  const loop = createPollLoop({
-    clock,
-    round,
-    onError: (thrown) => logger.error({ error: errorText(thrown) }, 'claiming failed'),
-  })
+  const onError = (thrown: unknown): void => logger.error({ error: errorText(thrown) }, 'claiming failed')
+  const loop = createPollLoop({ clock, round, onError })
   const lookAgain = createLookAgain(directory, () => {
     paths.touchAll()
     wake.paths()
@@ -80,4 +77,35 @@ export function createClaiming(
   }
 
   return { domains, placer, loop, walk, lookAgain }
+}
+
+/**
+ * Opens closed queue keys when paths open: those that wait for just that at once; all others, which know a time, once a
+ * second at most, since there may be thousands of them.
+ */
+function createLookAgain(directory: Pick<QueueDirectory, 'openAll' | 'openTimeless'>, onOpened: () => void) {
+  let lookedAt = 0
+  let timer: NodeJS.Timeout | undefined
+
+  /** Everything may be different: IPs, configuration, an operator. */
+  function everything(): void {
+    clearTimeout(timer)
+    timer = undefined
+    lookedAt = performance.now()
+    directory.openAll()
+    onOpened()
+  }
+
+  return {
+    everything,
+    /** A path opened by its time, which its keys know already; or sooner, which none does. */
+    pathsOpened(): void {
+      const wait = lookedAt + SECOND - performance.now()
+      if (wait <= 0) return everything()
+      directory.openTimeless()
+      onOpened()
+      timer ??= setTimeout(everything, wait)
+    },
+    stop: (): void => clearTimeout(timer),
+  }
 }

@@ -19,7 +19,7 @@ import { CAPTURE_GATE, createCaptureRoute, type CaptureAddress } from './place/c
 import { createChoosePath } from './place/choose-path.ts'
 import { createPathFacts, type PathFacts } from './place/path-facts.ts'
 import { createPaths } from './place/paths.ts'
-import type { PlacedRow } from './place/placed-row.ts'
+import type { PlacedRow } from './place/place-messages.ts'
 import { createReadyWindow } from './place/ready-window.ts'
 import type { MailHost, ThreadConnectionNote } from './protocol/try-result.ts'
 import { createKnownRoutes } from './route/known-routes.ts'
@@ -38,7 +38,6 @@ export interface DispatcherOptions {
   findRoute: FindRoute
   /** Leaves out TLS to hosts where it failed before (delivery/README.md "TLS"). */
   tlsMemory: { apply(ip: string, hosts: MailHost[]): MailHost[] }
-  /** What a connection of an egress IP says about TLS. */
   onConnectionTls: (ip: string, note: ThreadConnectionNote) => void
   configuration: LiveConfiguration
   /** Of this process: with the claim, the fence of every row. */
@@ -46,13 +45,11 @@ export interface DispatcherOptions {
   storeLocation: StoreLocation
   masterKey: Buffer
   startWorker: StartWorker
-  /** Where mail goes that never leaves the host. */
   captureAddress: CaptureAddress
   /** Stands for https and the tracking host in every link that leads back to us; null: those themselves. */
   trackingUrl: string | null
   /** False: nothing new starts, since its outcome could not be recorded. `resume` says when that is over. */
   mayDeliver?: () => boolean
-  /** Events were recorded. */
   onEvents: () => void
   /** Delivery cannot go on: the process must end. */
   onFatal: (reason: Error) => void

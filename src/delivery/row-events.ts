@@ -6,7 +6,7 @@ import { CAPTURE_POOL } from '../mail/simulator.ts'
 import { UNROUTED, type QueueKeyState } from '../store/records/queue-records.ts'
 import type { ClaimedMessage } from '../store/records/claim-records.ts'
 import type { DispatcherParts } from './dispatcher-parts.ts'
-import type { PlacedRow } from './place/placed-row.ts'
+import type { PlacedRow } from './place/place-messages.ts'
 import type { RouteDomains } from './route/route-domains.ts'
 import type { StoredRow } from './settle/outcome-recorder.ts'
 
@@ -24,7 +24,6 @@ export type RowEvents = ReturnType<typeof createRowEvents>
 export function createRowEvents(parts: DispatcherParts, wake: WakeUps) {
   const { directory, egress, history, paths, window } = parts
   return {
-    /** They have got a path. */
     placed(rows: readonly PlacedRow[]): void {
       for (const row of rows) {
         paths.add(row)
@@ -65,7 +64,6 @@ export function createRowEvents(parts: DispatcherParts, wake: WakeUps) {
       for (const { waiting, ...key } of keys) directory.noteGone({ ...key, route: UNROUTED }, waiting)
       wake.claims()
     },
-    /** Rows without a route were claimed. */
     unroutedClaimed(messages: readonly ClaimedMessage[]): void {
       for (const { pool, domain, stream, attempts } of messages) {
         directory.noteGone({ pool, route: UNROUTED, domain, stream, isRetry: attempts > 0 }, 1)

@@ -1,5 +1,7 @@
 /** How many delivery threads there are, and what each one is told at its start. Pure but for asking for the cores. */
 import { availableParallelism } from 'node:os'
+import { setFlagsFromString } from 'node:v8'
+import { Worker } from 'node:worker_threads'
 import { MINUTE, SECOND } from '../base/clock.ts'
 import type { Configuration } from '../config/load-configuration.ts'
 import { senderIdOf } from '../content/message-fields.ts'
@@ -7,6 +9,12 @@ import type { StoreLocation } from '../store/store-location.ts'
 import type { DeliveryThreadSettings } from './session/delivery-thread.ts'
 import type { RendererSettings } from './session/message-renderer.ts'
 
+/**
+ * Megabytes of old objects before the first full collection of a thread; V8 begins at a few. The bytes of a message
+ * live for one or two commits, which is long enough to count as old: a thread under load would look through its whole
+ * heap some times a second, for a tenth of all that a message costs. Read when a heap is made.
+ */
+const OLD_SPACE_MEGABYTES = 64
 /** `auto`: all cores but one, at most 4 (config/README.md "sternpost.yaml"). */
 const MOST_AUTOMATIC_THREADS = 4
 
@@ -58,4 +66,9 @@ export function threadSettings(
     },
     keepsTranscripts: retention.transcripts > 0,
   }
+}
+
+export function startWorker(workerData: DeliveryThreadSettings): Worker {
+  setFlagsFromString(`--initial-old-space-size=${OLD_SPACE_MEGABYTES}`)
+  return new Worker(new URL('./session/delivery-thread.ts', import.meta.url), { workerData, name: 'delivery' })
 }

@@ -43,7 +43,6 @@ export interface DueKeysOptions {
 
 export function createDueKeys({ clock, order }: DueKeysOptions) {
   const groups = new Map<string, Group>()
-  /** What is closed, by route. */
   const closedOf = new Map<string, Set<Closable>>()
   const closed = createTimeHeap<Closable>()
 

@@ -11,31 +11,14 @@ import type { KnownRoutes } from '../route/known-routes.ts'
 import type { KeyEntry } from './due-keys.ts'
 import type { QueueDirectory } from './queue-directory.ts'
 
-interface WaitingCount {
-  isp: string
-  reason: WaitingFor
-  count: number
-}
-
-export interface QueueFigures {
-  /** First attempts that wait in a pool, by isp; '' for those whose provider is not known yet. */
-  backlogOf(pool: string): Record<string, number>
-  /** Messages that could leave from this IP, by isp and reason, most first. */
-  waitingOf(ip: string): WaitingCount[]
-  /** Messages of all pools. */
-  waitingByReason(): Partial<Record<WaitingFor, number>>
-  /** What waits in each pool, and since when the first of it is due; null: nothing is. */
-  waitingByPool(): Map<string, { waiting: number; dueSince: number | null }>
-}
-
 interface QueueFiguresOptions {
-  directory: Pick<QueueDirectory, 'entries' | 'closureOf'>
-  routes: Pick<KnownRoutes, 'behind'>
-  egress: Pick<Egress, 'ipsUsedBy' | 'poolNames'>
+  directory: QueueDirectory
+  routes: KnownRoutes
+  egress: Egress
   clock: Clock
 }
 
-export function createQueueFigures({ directory, routes, egress, clock }: QueueFiguresOptions): QueueFigures {
+export function createQueueFigures({ directory, routes, egress, clock }: QueueFiguresOptions) {
   function ispOf({ route }: KeyEntry): string {
     if (route === UNROUTED) return ''
     const { isp, provider } = routes.behind(route)
@@ -54,7 +37,8 @@ export function createQueueFigures({ directory, routes, egress, clock }: QueueFi
   }
 
   return {
-    backlogOf(pool) {
+    /** First attempts that wait in a pool, by isp; '' for those whose provider is not known yet. */
+    backlogOf(pool: string): Record<string, number> {
       const backlog: Record<string, number> = Object.create(null)
       for (const entry of directory.entries()) {
         if (entry.pool !== pool || entry.isRetry) continue
@@ -63,9 +47,10 @@ export function createQueueFigures({ directory, routes, egress, clock }: QueueFi
       }
       return backlog
     },
-    waitingOf(ip) {
+    /** Messages that could leave from this IP, by isp and reason, most first. */
+    waitingOf(ip: string) {
       const pools = egress.poolNames().filter((pool) => egress.ipsUsedBy(pool).some(({ address }) => address === ip))
-      const counts = new Map<string, WaitingCount>()
+      const counts = new Map<string, { isp: string; reason: WaitingFor; count: number }>()
       for (const entry of directory.entries()) {
         if (!pools.includes(entry.pool)) continue
         const [isp, reason] = [ispOf(entry), reasonOf(entry)]
@@ -74,20 +59,20 @@ export function createQueueFigures({ directory, routes, egress, clock }: QueueFi
       }
       return [...counts.values()].toSorted((left, right) => right.count - left.count)
     },
+    /** What waits in each pool, and since when the first of it is due; null: nothing is. */
     waitingByPool() {
       const pools = new Map<string, { waiting: number; dueSince: number | null }>()
       for (const { pool, route, waiting, earliestAt } of directory.entries()) {
         if (route === CAPTURE_ROUTE || waiting === 0) continue
         const known = pools.get(pool) ?? { waiting: 0, dueSince: null }
         const dueSince = earliestAt > clock.now() ? null : earliestAt
-        pools.set(pool, {
-          waiting: known.waiting + waiting,
-          dueSince: dueSince === null ? known.dueSince : Math.min(dueSince, known.dueSince ?? dueSince),
-        })
+        known.waiting += waiting
+        if (dueSince !== null) known.dueSince = Math.min(dueSince, known.dueSince ?? dueSince)
+        pools.set(pool, known)
       }
       return pools
     },
-    waitingByReason() {
+    waitingByReason(): Partial<Record<WaitingFor, number>> {
       const counts: Partial<Record<WaitingFor, number>> = {}
       for (const entry of directory.entries()) {
         if (entry.route === CAPTURE_ROUTE) continue

@@ -14,10 +14,8 @@ interface QueueWalkOptions {
   store: Pick<Store, 'queueKeys'>
   clock: Clock
   logger: Logger
-  directory: Pick<QueueDirectory, 'beginWalk' | 'endWalk' | 'hasForgotten' | 'learn' | 'walkAt'>
-  /** A page was learnt. */
+  directory: QueueDirectory
   onPage: () => void
-  /** All keys were seen. */
   onWalked: () => void
 }
 

@@ -15,34 +15,16 @@ import type { PathFacts } from '../place/path-facts.ts'
 import { allBusy } from '../place/take-rows.ts'
 import type { PathRoom } from '../place/paths.ts'
 
-type WaitingMessage = Pick<
-  MessageView,
-  | 'id'
-  | 'state'
-  | 'pool'
-  | 'domain'
-  | 'stream'
-  | 'recipientDomain'
-  | 'lastIp'
-  | 'isCaptured'
-  | 'nextAttemptAt'
-  | 'waitingFor'
-  | 'attempts'
->
-
 interface WhyWaitingOptions {
   clock: Clock
-  shaping: Pick<Shaping, 'explain'>
-  routes: Pick<KnownRoutes, 'last'>
+  shaping: Shaping
+  routes: KnownRoutes
   capture: CaptureRoute
   choosePath: ChoosePath
   gateOf: (facts: PathFacts) => Gate
-  paths: Pick<PathRoom, 'roomOf'>
-  /** The ready window is full. */
+  paths: PathRoom
   isFull: () => boolean
 }
-
-export type WhyWaiting = (message: WaitingMessage) => WaitReason | undefined
 
 /** For a reason that was stored without words. */
 const SENTENCES: Readonly<Record<WaitingFor, string>> = {
@@ -61,18 +43,16 @@ const SENTENCES: Readonly<Record<WaitingFor, string>> = {
 /** `busy`: only other mail is in its way; null: nothing is. */
 type Chosen = { wait: Extract<IpChoice, { kind: 'wait' }> } | { busy: string | null }
 
-export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
+export function createWhyWaiting(options: WhyWaitingOptions) {
   const { clock, shaping, routes, capture, choosePath, gateOf, paths, isFull } = options
 
-  function choose(message: WaitingMessage): Chosen | undefined {
+  function choose(message: MessageView): Chosen | undefined {
     const { isCaptured, recipientDomain } = message
     const route = isCaptured ? capture.routeOf(recipientDomain) : routes.last(recipientDomain)
     if (route === undefined) return undefined
     const attempts = message.attempts.filter(({ result }) => result !== 'path-failed').length
-    const chosen = choosePath(
-      { ...message, attempts, route: route.provider.route, keepIpUntil: null, avoidIps: [] },
-      route,
-    )
+    const asked = { ...message, attempts, route: route.provider.route, keepIpUntil: null, avoidIps: [] }
+    const chosen = choosePath(asked, route)
     if (chosen.kind === 'wait') return { wait: chosen }
     const { facts } = chosen
     const gate = gateOf(facts)
@@ -83,16 +63,17 @@ export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
     return { busy: [allBusy(facts.isp).text, ...held].join(' ') }
   }
 
-  return (message) => {
+  return (message: MessageView): WaitReason | undefined => {
     const { state, waitingFor, nextAttemptAt } = message
     if (!['queued', 'deferred', 'sending'].includes(state)) return undefined
     if (waitingFor === 'held') return reason('held', null)
     const now = clock.now()
     const isLater = nextAttemptAt !== null && nextAttemptAt > now
     const found = choose(message)
-    if (found !== undefined && 'wait' in found && !isShorter(found.wait.until, isLater ? nextAttemptAt : now)) {
-      const { until, text } = found.wait
-      return { waitingFor: found.wait.waitingFor, untilMilliseconds: until, text }
+    const wait = found !== undefined && 'wait' in found ? found.wait : null
+    // One that ends before the message's own time comes is none.
+    if (wait !== null && (wait.until ?? Infinity) >= (isLater ? nextAttemptAt : now)) {
+      return { waitingFor: wait.waitingFor, untilMilliseconds: wait.until, text: wait.text }
     }
     if (isLater) {
       const isOwn = waitingFor === null || waitingFor === 'retry_delay' || waitingFor === 'send_at'
@@ -102,11 +83,6 @@ export function createWhyWaiting(options: WhyWaitingOptions): WhyWaiting {
     if (busy === null || state === 'deferred') return undefined
     return { waitingFor: 'connections', untilMilliseconds: null, text: busy }
   }
-}
-
-/** The obstacle ends before the message's own time comes. */
-function isShorter(until: number | null, time: number): boolean {
-  return until !== null && until < time
 }
 
 function reason(waitingFor: WaitingFor, untilMilliseconds: number | null): WaitReason {

@@ -13,6 +13,7 @@ import { isSimulated } from '../../mail/simulator.ts'
 import { CAPTURE_ROUTE } from '../../store/records/queue-records.ts'
 import type { PathFacts } from './path-facts.ts'
 import type { HostsRoute } from '../route/route-message.ts'
+import type { HostTls } from '../protocol/host-tls.ts'
 import type { MailHost } from '../protocol/try-result.ts'
 
 /** Where the capture server listens: a loopback address. */
@@ -29,8 +30,6 @@ export interface CaptureRoute {
 const SIMULATOR_ISP = 'simulator'
 const MOST_CONNECTIONS = 50
 const MESSAGES_PER_CONNECTION = 1_000
-
-/** It takes whatever comes. */
 export const CAPTURE_GATE: OpenGate = {
   kind: 'open',
   connections: MOST_CONNECTIONS,
@@ -39,14 +38,10 @@ export const CAPTURE_GATE: OpenGate = {
   mostOfLane: Infinity,
 }
 
-export function createCaptureRoute(
-  { address, port }: CaptureAddress,
-  configuration: () => Configuration,
-): CaptureRoute {
-  const { server, providers } = configuration()
-  const hosts: MailHost[] = [
-    { name: CAPTURE_ROUTE, addresses: [address], tls: { kind: 'opportunistic', policy: { type: 'none', id: '' } } },
-  ]
+export function createCaptureRoute({ address, port }: CaptureAddress, current: () => Configuration): CaptureRoute {
+  const { server, providers } = current()
+  const tls: HostTls = { kind: 'opportunistic', policy: { type: 'none', id: '' } }
+  const hosts: MailHost[] = [{ name: CAPTURE_ROUTE, addresses: [address], tls }]
   return {
     facts: {
       key: CAPTURE_ROUTE,
@@ -65,7 +60,7 @@ export function createCaptureRoute(
       },
     },
     routeOf(recipientDomain) {
-      const settings = configuration().providers
+      const settings = current().providers
       const provider = identifyProvider(settings, recipientDomain, [recipientDomain])
       const isp = isSimulated(recipientDomain) ? SIMULATOR_ISP : provider.isp
       const captured = { ...provider, isp, limits: settings.default, route: CAPTURE_ROUTE }

@@ -6,23 +6,23 @@
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
 import type { Configuration } from '../../config/load-configuration.ts'
-import type { EgressIp, IpChoice, PathState } from '../../egress/ips/egress-ip.ts'
 import type { Egress } from '../../egress/egress.ts'
+import type { EgressIp, IpChoice, PathState } from '../../egress/ips/egress-ip.ts'
 import type { Gate, Lane } from '../../egress/shaping/shaping.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'
 import type { CaptureRoute } from './capture-route.ts'
-import { familiesToAsk } from '../route/host-families.ts'
 import { allBusy, triedOut } from './take-rows.ts'
 import type { PathFacts, PathFactsMaker } from './path-facts.ts'
 import type { PathRoom } from './paths.ts'
 import type { ReadyWindow } from './ready-window.ts'
 import type { HostsRoute } from '../route/route-message.ts'
+import { ipFamily } from '../../base/ip-address.ts'
+import type { IPV6_CHOICES } from '../../config/settings/delivery-settings.ts'
+import type { MailHost } from '../protocol/try-result.ts'
 
 export type ChosenPath =
   | { kind: 'path'; facts: PathFacts; ip: EgressIp | null; needsGrant: boolean; isProbe: boolean }
   | Extract<IpChoice, { kind: 'wait' }>
-
-/** What the choice needs of a message. */
 export type ChosenMessage = Pick<
   ClaimedMessage,
   | 'id'
@@ -38,12 +38,8 @@ export type ChosenMessage = Pick<
   | 'isCaptured'
 >
 
-/** `chosenBefore`: rows that were given this path just now, and are not on it yet. */
-export type ChoosePath = (
-  message: ChosenMessage,
-  route: HostsRoute,
-  chosenBefore?: (pathKey: string) => number,
-) => ChosenPath
+/** `before`: rows that were given this path just now, and are not on it yet. */
+export type ChoosePath = (message: ChosenMessage, route: HostsRoute, before?: (pathKey: string) => number) => ChosenPath
 
 interface ChoosePathOptions {
   clock: Clock
@@ -85,11 +81,8 @@ export function createChoosePath(options: ChoosePathOptions): ChoosePath {
     if (known !== undefined) return known
     const { pools, server } = configuration()
     const preference = pools.pools[pool]?.ipv6 ?? server.delivery.ipv6
-    const found = familiesToAsk(
-      route.hosts,
-      preference,
-      egress.ipsUsedBy(pool).map(({ source }) => source),
-    )
+    const sources = egress.ipsUsedBy(pool).map(({ source }) => source)
+    const found = familiesToAsk(route.hosts, preference, sources)
     ofRoute.set(pool, found)
     return found
   }
@@ -139,3 +132,31 @@ interface AskedPath {
 }
 
 const OPEN: PathState = { kind: 'open' }
+
+type Ipv6Choice = (typeof IPV6_CHOICES)[number]
+
+/** The hosts that a socket of the IP can reach, each with the addresses of its family. */
+export function hostsFor(ip: Pick<EgressIp, 'source'>, { hosts }: Pick<HostsRoute, 'hosts'>): MailHost[] {
+  const family = ipFamily(ip.source)
+  return hosts
+    .map((host) => ({ ...host, addresses: host.addresses.filter((address) => ipFamily(address) === family) }))
+    .filter(({ addresses }) => addresses.length > 0)
+}
+
+/**
+ * From which families an IP may be chosen: the preferred one when hosts and pool have it, else the other. `sources`:
+ * the addresses that the IPs of the pool bind.
+ */
+export function familiesToAsk(
+  hosts: readonly Pick<MailHost, 'addresses' | 'tls'>[],
+  choice: Ipv6Choice,
+  sources: readonly string[],
+): (4 | 6)[] {
+  const usable = hosts.filter(({ tls }) => tls.kind !== 'skip').flatMap(({ addresses }) => addresses)
+  const reachable = new Set(usable.map((address) => ipFamily(address)))
+  const own = new Set(sources.map((source) => ipFamily(source)))
+  const order = ([4, 6] as const).filter((family) => family === 4 || choice !== 'off')
+  if (choice === 'prefer-v6') order.reverse()
+  const possible = order.filter((family) => reachable.has(family) && own.has(family))
+  return possible.slice(0, 1)
+}

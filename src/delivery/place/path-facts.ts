@@ -22,18 +22,12 @@ export interface PathFacts {
   plan: PathPlan
 }
 
-export interface PathFactsMaker {
-  of(ip: EgressIp, provider: MailboxProvider): PathFacts
-  /** Configuration or IPs have changed. */
-  forget(): void
-  /** Grows with each `forget`: whoever keeps something as long compares it. */
-  generation(): number
-}
+export type PathFactsMaker = ReturnType<typeof createPathFacts>
 
 /** 64 IPs to 1,500 destinations; about 50 MB when all are there. */
 const MOST_REMEMBERED = 100_000
 
-export function createPathFacts(configuration: () => Configuration): PathFactsMaker {
+export function createPathFacts(configuration: () => Configuration) {
   const nothingYet = () => recentEntries<string, { facts: PathFacts; provider: MailboxProvider }>(MOST_REMEMBERED)
   let known = nothingYet()
 
@@ -62,8 +56,9 @@ export function createPathFacts(configuration: () => Configuration): PathFactsMa
   let generation = 0
 
   return {
+    /** Grows with each `forget`: whoever keeps something as long compares it. */
     generation: () => generation,
-    of(ip, provider) {
+    of(ip: EgressIp, provider: MailboxProvider): PathFacts {
       const key = `${ip.address} ${provider.route}`
       const found = known.get(key)
       if (found !== undefined && found.provider === provider) return found.facts
@@ -71,7 +66,8 @@ export function createPathFacts(configuration: () => Configuration): PathFactsMa
       known.set(key, { facts, provider })
       return facts
     },
-    forget() {
+    /** Configuration or IPs have changed. */
+    forget(): void {
       // To empty it would take tens of milliseconds.
       known = nothingYet()
       generation++

@@ -13,10 +13,7 @@ interface Speed {
   /** Milliseconds between two messages when its rate holds it back; 0: it does not. */
   interval: number
 }
-
-/** What is worth knowing of a path without rows. */
 export interface PathMemory extends Speed {
-  /** Of its last row. */
   facts: PathFacts
   thread: number
   counted: number
@@ -28,6 +25,9 @@ interface PathLoad {
   all: number
   others: number
 }
+
+/** `underWay`: those in its thread. */
+type ClaimLoad = PathLoad & { underWay: number }
 
 const UNKNOWN_SPEED: Speed = { pace: 0, interval: 0 }
 /** Rows of one path, whatever its pace. */
@@ -75,8 +75,6 @@ export function createPathMemories(threads: number) {
     speedOf: (pathKey: string): Speed => memories.peek(pathKey) ?? UNKNOWN_SPEED,
   }
 }
-
-/** A row has been completed. */
 export function countRow(memory: PathMemory): void {
   memory.counted++
   const now = performance.now()
@@ -87,8 +85,6 @@ export function countRow(memory: PathMemory): void {
   memory.counted = 0
   memory.countedSince = now
 }
-
-/** Rows in all. */
 export function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
   const { connections, messagesPerConnection, mostUnderWay } = gate
   const byPace = Math.max(4 * connections, pace * AHEAD)
@@ -96,8 +92,6 @@ export function mostOf({ pace, interval }: Speed, gate: OpenGate): number {
   const most = Math.min(2 * connections * messagesPerConnection, MOST_ROWS, mostUnderWay, byPace, byRate)
   return Math.max(1, Math.floor(most))
 }
-
-/** Rows in its thread. */
 export function mostInThread(speed: Speed, gate: OpenGate): number {
   const byPace = Math.max(ROWS_OF_A_CONNECTION * gate.connections, speed.pace * IN_THREAD)
   return Math.floor(Math.min(mostOf(speed, gate), byPace))
@@ -113,21 +107,12 @@ function roomForOthers(most: number, { all, others }: PathLoad): number {
   const share = most < FEWEST_TO_SHARE ? most : Math.floor(most * SHARE_OF_OTHERS)
   return Math.max(0, Math.min(most - all, share - others))
 }
-
-/** How many more rows may be claimed for a path. `underWay`: of its rows, those in its thread. */
-export function roomToClaim(
-  speed: Speed,
-  gate: OpenGate,
-  load: PathLoad & { underWay: number },
-  isUrgent: boolean,
-): number {
+export function roomToClaim(speed: Speed, gate: OpenGate, load: ClaimLoad, isUrgent: boolean): number {
   const most = mostOf(speed, gate)
   const room = isUrgent ? urgentRoom(most, gate, load) : roomForOthers(most, load)
   const isBusy = load.underWay >= Math.max(1, gate.connections)
   return isBusy && room < most * LEAST_ROOM ? 0 : room
 }
-
-/** Rows that may wait for their tokens. */
 export function rowsOfRate(interval: number): number {
   return interval === 0 ? Infinity : Math.max(1, Math.floor(AHEAD_OF_RATE / interval))
 }

@@ -26,18 +26,7 @@ import {
   type TakenRows,
   type TakeRowsOptions,
 } from './take-rows.ts'
-
-/** What a path takes; changes nothing. */
-export interface PathRoom {
-  /** How many more rows may be claimed for it, of a gate that is open. */
-  roomOf(facts: PathFacts, gate: OpenGate, isUrgent: boolean): number
-  /** It takes a row that is claimed already. A path may have some more rows than it is claimed for. */
-  hasRoom(facts: PathFacts, gate: OpenGate): boolean
-  /** While its rate lets nothing through: whether the row could still go within a few seconds. */
-  takesMore(facts: PathFacts, chosenBefore: number): boolean
-  /** Connections that nothing is under way for. */
-  freeSlots(facts: PathFacts, gate: OpenGate): number
-}
+export type PathRoom = ReturnType<typeof createPathRoom>
 
 export interface Paths<Row extends PathRow> extends PathRoom {
   add(row: Row): void
@@ -47,12 +36,10 @@ export interface Paths<Row extends PathRow> extends PathRoom {
   nextAt(): number | null
   /** A row has come back from its thread. */
   settle(row: Row): void
-  /** Something about this path has changed. */
   touch(facts: PathFacts): void
   touchAll(): void
   /** Undefined: it had no rows lately. Connections that rest still tell of their path. */
   factsOf(pathKey: string): PathFacts | undefined
-  /** What waits for room in its path. */
   held(): Iterable<Row>
   /** Everything that has not gone to a thread. */
   takeWaiting(): Row[]
@@ -131,26 +118,31 @@ export function createPaths<Row extends PathRow>(options: PathsOptions): Paths<R
   }
 }
 
-function createPathRoom(paths: ReadonlyMap<string, Path<unknown>>, memories: PathMemories): PathRoom {
+function createPathRoom(paths: ReadonlyMap<string, Path<unknown>>, memories: PathMemories) {
   return {
-    roomOf({ key }, gate, isUrgent) {
+    /** How many more rows may be claimed for it, of a gate that is open. */
+    roomOf({ key }: PathFacts, gate: OpenGate, isUrgent: boolean): number {
       const path = paths.get(key)
       if (path === undefined) return roomToClaim(memories.speedOf(key), gate, NO_LOAD, isUrgent)
       const { others, underWay, othersUnderWay } = path
       const load = { all: loadOf(path), others: others.length + othersUnderWay, underWay }
       return roomToClaim(path.memory, gate, load, isUrgent)
     },
-    hasRoom({ key }, gate) {
+    /** It takes a row that is claimed already. A path may have some more rows than it is claimed for. */
+    hasRoom({ key }: PathFacts, gate: OpenGate): boolean {
       const path = paths.get(key)
       // One without rows has room for the first.
       return path === undefined || loadOf(path) < Math.min(MOST_ROWS + mostOf(path.memory, gate), gate.mostUnderWay)
     },
-    takesMore({ key }, chosenBefore) {
+    /** While its rate lets nothing through: whether the row could still go within a few seconds. */
+    takesMore({ key }: PathFacts, chosenBefore: number): boolean {
       const path = paths.get(key)
       const { interval } = path?.memory ?? memories.speedOf(key)
       return loadOf(path) + chosenBefore < Math.min(MOST_ROWS, rowsOfRate(interval))
     },
-    freeSlots: ({ key }, { connections }) => Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),
+    /** Connections that nothing is under way for. */
+    freeSlots: ({ key }: PathFacts, { connections }: OpenGate) =>
+      Math.max(0, connections - (paths.get(key)?.underWay ?? 0)),
   }
 }
 
@@ -161,14 +153,6 @@ function loadOf(path: Path<unknown> | undefined): number {
 }
 
 function newPath<Row>(memory: PathMemory): Path<Row> {
-  return {
-    memory,
-    urgent: [],
-    others: [],
-    endsFrom: Infinity,
-    turns: createStreamTurns(),
-    underWay: 0,
-    othersUnderWay: 0,
-    told: undefined,
-  }
+  const nothing = { urgent: [], others: [], underWay: 0, othersUnderWay: 0 }
+  return { memory, ...nothing, endsFrom: Infinity, turns: createStreamTurns(), told: undefined }
 }

@@ -14,16 +14,11 @@ import type { Store } from '../../store/store.ts'
 import type { KnownRoutes } from '../route/known-routes.ts'
 import type { RecipientRoute, HostsRoute, NoHosts } from '../route/route-message.ts'
 import type { CaptureRoute } from './capture-route.ts'
-
-/** A message that can go. */
 export interface ResolvedMessage {
   message: ClaimedMessage
   route: HostsRoute
   returnPath: string
 }
-
-/** Of one recipient domain, and either all captured or none. */
-type ResolveMessages = (messages: readonly ClaimedMessage[]) => Promise<ResolvedMessage[]>
 
 export interface ResolveMessagesOptions extends GiveBackOptions {
   store: Pick<Store, 'findReturnPath'>
@@ -31,22 +26,19 @@ export interface ResolveMessagesOptions extends GiveBackOptions {
   routes: Pick<KnownRoutes, 'fresh' | 'find'>
   capture: CaptureRoute
   onDnsAnswer: (answer: NoHosts, messages: ClaimedMessage[]) => void
-  /** A domain has another route than its rows had. */
   onRouteChanged: (assignment: RouteAssignment) => void
 }
 
 const MOST_RETURN_PATHS = 5_000
 /** A domain that was removed and added anew may have another one. */
 const RETURN_PATH_LIFETIME = SECOND
-
-/** What had to be asked about the messages of one recipient domain. */
 interface Answers {
   route: RecipientRoute
   /** By sending domain; undefined: it is gone. */
   returnPaths: ReadonlyMap<string, string | undefined>
 }
 
-export function createResolveMessages(options: ResolveMessagesOptions): ResolveMessages {
+export function createResolveMessages(options: ResolveMessagesOptions) {
   const { store, clock, configuration, recorder, routes, capture } = options
   const giveBack = createGiveBack(options)
   const returnPaths = new LRUCache<string, string>({ max: MOST_RETURN_PATHS, ttl: RETURN_PATH_LIFETIME })
@@ -71,10 +63,8 @@ export function createResolveMessages(options: ResolveMessagesOptions): ResolveM
   }
 
   /** Gives back those whose domain has another route by now; returns the others. */
-  function withoutMoved(
-    messages: readonly ClaimedMessage[],
-    { provider: { route, isp } }: HostsRoute,
-  ): ClaimedMessage[] {
+  function withoutMoved(messages: readonly ClaimedMessage[], { provider }: HostsRoute): ClaimedMessage[] {
+    const { route, isp } = provider
     const isMoved = (message: ClaimedMessage): boolean => !message.isCaptured && message.route !== route
     const moved = messages.filter(isMoved)
     for (const message of moved) recorder.giveBack(message, { nextAt: clock.now(), route })
@@ -83,7 +73,8 @@ export function createResolveMessages(options: ResolveMessagesOptions): ResolveM
     return messages.filter((message) => !isMoved(message))
   }
 
-  return async (messages) => {
+  /** Of one recipient domain, and either all captured or none. */
+  return async (messages: readonly ClaimedMessage[]): Promise<ResolvedMessage[]> => {
     const [first] = messages
     if (first === undefined) return []
     let answers: Answers
@@ -109,7 +100,7 @@ export function createResolveMessages(options: ResolveMessagesOptions): ResolveM
   }
 }
 
-export interface GiveBackOptions {
+interface GiveBackOptions {
   clock: Clock
   logger: Logger
   recorder: { giveBack(message: ClaimedMessage, how: GiveBack): void }

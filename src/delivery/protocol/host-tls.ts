@@ -77,23 +77,22 @@ export function judgePeer(peer: Peer, host: string, tls: HostTls, now: number): 
       const isReported = tls.policy.type === 'sts' || tls.policy.type === 'dane'
       // A TLSA set without a usable record asks for TLS alone, and its owner wants to know (RFC 7672 §2.2).
       const reported = tls.policy.type === 'dane' ? 'tlsa-invalid' : (problem?.result ?? 'success')
-      return {
-        isAcceptable: true,
-        isVerified: problem === null,
-        problem: problem?.text ?? null,
-        result: isReported ? reported : 'success',
-      }
+      const result = isReported ? reported : 'success'
+      return { isAcceptable: true, isVerified: problem === null, problem: problem?.text ?? null, result }
     }
   }
 }
 
-function strict(problem: CertificateProblem | null): PeerVerdict {
+/** Null: there is none. */
+type Problem = CertificateProblem | null
+
+function strict(problem: Problem): PeerVerdict {
   const isVerified = problem === null
   return { isAcceptable: isVerified, isVerified, problem: problem?.text ?? null, result: problem?.result ?? 'success' }
 }
 
 /** By the roots that everybody knows (RFC 8461 §4.2). */
-function publicProblem({ chain, chainProblem }: Peer, names: readonly string[]): CertificateProblem | null {
+function publicProblem({ chain, chainProblem }: Peer, names: readonly string[]): Problem {
   const [own] = chain
   if (own === undefined) return { result: 'validation-failure', text: 'the host showed no certificate' }
   if (chainProblem !== null) {
@@ -103,11 +102,8 @@ function publicProblem({ chain, chainProblem }: Peer, names: readonly string[]):
 }
 
 /** RFC 7672 §3.1: usage 3 names the certificate itself, whatever else it says; usage 2 an authority above it. */
-function daneProblem(
-  { chain }: Peer,
-  { records, names }: Extract<HostTls, { kind: 'dane' }>,
-  now: number,
-): CertificateProblem | null {
+function daneProblem({ chain }: Peer, tls: Extract<HostTls, { kind: 'dane' }>, now: number): Problem {
+  const { records, names } = tls
   const [own] = chain
   if (own === undefined) return { result: 'validation-failure', text: 'the host showed no certificate' }
   const usable = records.filter(isUsable)
@@ -117,11 +113,7 @@ function daneProblem(
   return anchorProblem(chain, anchors, now) ?? nameProblem(own, names, 'default')
 }
 
-function nameProblem(
-  own: X509Certificate,
-  names: readonly string[],
-  subject: 'never' | 'default',
-): CertificateProblem | null {
+function nameProblem(own: X509Certificate, names: readonly string[], subject: 'never' | 'default'): Problem {
   const rules = { subject, wildcards: true, partialWildcards: false, multiLabelWildcards: false }
   const isNamed = names.some((name) => own.checkHost(name, rules) !== undefined)
   if (isNamed) return null

@@ -69,8 +69,6 @@ export interface PathBatch {
   site: Site
   rows: DispatchedRow[]
 }
-
-/** How a try ended. */
 export type TryEnd =
   | { kind: 'accepted'; reply: SmtpReply } // 2xx to the final dot
   | { kind: 'refused'; stage: 'mail' | 'rcpt' | 'data' | 'dot'; reply: SmtpReply } // 4xx or 5xx, at this stage
@@ -127,8 +125,6 @@ export interface TlsResultNote {
   /** Opportunistic TLS failed here just before: this connection goes on in plain text (delivery/README.md "TLS"). */
   isPlainFallback: boolean
 }
-
-/** One thing that happened to a connection. */
 export interface ThreadConnectionNote {
   pathKey: string
   note: ConnectionNote

@@ -11,17 +11,7 @@ import type { Configuration } from '../../config/load-configuration.ts'
 import type { MailboxProvider } from '../../egress/shaping/mailbox-provider.ts'
 import type { FindRoute, HostsRoute, RecipientRoute } from './route-message.ts'
 
-export interface KnownRoutes {
-  /** The route of the domain when it was looked up lately; undefined: `find` has to ask. */
-  fresh(recipientDomain: string): HostsRoute | undefined
-  find(recipientDomain: string): Promise<RecipientRoute>
-  /** As it was when it was last looked up, however long ago. */
-  last(recipientDomain: string): HostsRoute | undefined
-  /** What stands behind the name of a route. */
-  behind(routeName: string): MailboxProvider
-  /** Limits have changed: nothing is known any more. */
-  forget(): void
-}
+export type KnownRoutes = ReturnType<typeof createKnownRoutes>
 
 interface KnownRoutesOptions {
   findRoute: FindRoute
@@ -34,7 +24,7 @@ const FRESH_FOR = MINUTE
 const MOST_DOMAINS = 20_000
 const MOST_ROUTES = 20_000
 
-export function createKnownRoutes({ findRoute, configuration, clock }: KnownRoutesOptions): KnownRoutes {
+export function createKnownRoutes({ findRoute, configuration, clock }: KnownRoutesOptions) {
   const domains = recentEntries<string, { route: HostsRoute; at: number }>(MOST_DOMAINS)
   const providers = recentEntries<string, MailboxProvider>(MOST_ROUTES)
   const underWay = new Map<string, Promise<RecipientRoute>>()
@@ -58,27 +48,30 @@ export function createKnownRoutes({ findRoute, configuration, clock }: KnownRout
   }
 
   return {
-    fresh(recipientDomain) {
+    /** The route of the domain when it was looked up lately; undefined: `find` has to ask. */
+    fresh(recipientDomain: string): HostsRoute | undefined {
       const known = domains.get(recipientDomain)
       const age = clock.now() - (known?.at ?? 0)
       return known !== undefined && age >= 0 && age < FRESH_FOR ? known.route : undefined
     },
-    find(recipientDomain) {
+    find(recipientDomain: string): Promise<RecipientRoute> {
       const running = underWay.get(recipientDomain)
       if (running !== undefined) return running
       const asking = ask(recipientDomain).finally(() => underWay.delete(recipientDomain))
       underWay.set(recipientDomain, asking)
       return asking
     },
-    last: (recipientDomain) => domains.peek(recipientDomain)?.route,
-    behind(routeName) {
+    /** As it was when it was last looked up, however long ago. */
+    last: (recipientDomain: string) => domains.peek(recipientDomain)?.route,
+    behind(routeName: string): MailboxProvider {
       const known = providers.get(routeName)
       if (known !== undefined) return known
       const guessed = guess(routeName)
       providers.set(routeName, guessed)
       return guessed
     },
-    forget() {
+    /** Limits have changed: nothing is known any more. */
+    forget(): void {
       domains.clear()
       providers.clear()
     },

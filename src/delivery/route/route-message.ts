@@ -122,9 +122,10 @@ function createLookupTurns(most: number): <Result>(look: () => Promise<Result>) 
 /** What is asked of TLS towards each host, and who runs those that are left. */
 function createProtect({ tlsPolicies, settings, onTlsProblem = () => {} }: FindRouteOptions) {
   return async (
-    { hosts: found, mxNames }: Extract<MailHosts, { kind: 'hosts' }>,
+    answer: Extract<MailHosts, { kind: 'hosts' }>,
     facts: DomainFacts,
   ): Promise<HostsRoute | NoUsableHost> => {
+    const { hosts: found, mxNames } = answer
     const { domain, sts } = facts
     const { providers, server } = settings()
     const policies = await Promise.all(found.map((host) => tlsPolicies.tlsOf(host, facts)))
@@ -144,11 +145,8 @@ function createProtect({ tlsPolicies, settings, onTlsProblem = () => {} }: FindR
       const { code, reason } = skipped ?? { code: PROTECTION_CODE, reason: NONE_NAMED }
       return { kind: 'no-usable-host', code, reason }
     }
-    const provider = identifyProvider(
-      providers,
-      domain,
-      mxNames.filter((name) => !leftOut.includes(name)),
-    )
+    const namesLeft = mxNames.filter((name) => !leftOut.includes(name))
+    const provider = identifyProvider(providers, domain, namesLeft)
     const floor = floorOf(provider, server.delivery.tls)
     const demanded = floor === null ? hosts : hosts.map((host) => ({ ...host, tls: withFloor(host.tls, floor) }))
     return { kind: 'hosts', hosts: demanded, siteKey: siteKeyOf(domain, demanded), provider }
@@ -158,10 +156,7 @@ function createProtect({ tlsPolicies, settings, onTlsProblem = () => {} }: FindR
 const NONE_NAMED = 'the MTA-STS policy of the domain names none of its mail servers'
 
 /** Who asks for TLS at least, or null. */
-function floorOf(
-  { provider, limits }: MailboxProvider,
-  ofServer: Configuration['server']['delivery']['tls'],
-): string | null {
+function floorOf({ provider, limits }: MailboxProvider, ofServer: string): string | null {
   if (limits.tls === 'required') return provider === null ? 'providers.yaml' : `provider ${provider}`
   return ofServer === 'required' ? 'delivery.tls' : null
 }

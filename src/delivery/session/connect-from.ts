@@ -23,13 +23,8 @@ interface ConnectRequest {
 
 export function connectFrom(request: ConnectRequest): Promise<Connected> {
   return new Promise((resolve) => {
-    const socket = connect({
-      host: request.address,
-      port: request.port,
-      localAddress: request.source,
-      autoSelectFamily: false,
-      noDelay: true,
-    })
+    const { address: host, port, source: localAddress } = request
+    const socket = connect({ host, port, localAddress, autoSelectFamily: false, noDelay: true })
     const finish = (result: Connected): void => {
       clearTimeout(timer)
       socket.removeAllListeners()

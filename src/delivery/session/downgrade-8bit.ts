@@ -37,18 +37,12 @@ function downgrade(mail: SubmittedMail, defaultType: string, depth: number): Sub
     return withBody(fields, joined(downgrade(readSubmittedMail(body), 'text/plain', depth + 1)))
   }
   if (!type.startsWith('multipart/')) return encodeLeaf(fields, body, type)
-  const inside = downgradeParts(body, media.parameters.get('boundary') ?? '', {
-    depth,
-    defaultType: type === 'multipart/digest' ? 'message/rfc822' : 'text/plain',
-  })
+  const innerType = type === 'multipart/digest' ? 'message/rfc822' : 'text/plain'
+  const inside = downgradeParts(body, media.parameters.get('boundary') ?? '', innerType, depth)
   return inside === undefined ? mail : withBody(fields, inside)
 }
 
-function downgradeParts(
-  body: Buffer,
-  boundary: string,
-  { depth, defaultType }: { depth: number; defaultType: string },
-): Buffer | undefined {
+function downgradeParts(body: Buffer, boundary: string, defaultType: string, depth: number): Buffer | undefined {
   const parts = splitMultipart(body, { start: 0, end: body.length }, boundary)
   if (parts === undefined) return undefined
   const pieces: Buffer[] = []

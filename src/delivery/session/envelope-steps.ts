@@ -5,7 +5,7 @@
  * 2920 §3.1; delivery/README.md "Stages".
  */
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
-import { CLOSING_CODE, type ConnectionEnding } from './connection-ending.ts'
+import { CLOSING_CODE, type ConnectionEnding } from './transaction-end.ts'
 import type { RawReply } from './reply-reader.ts'
 import { mailCommand, recipientCommand, type SmtpExtensions } from './smtp-extensions.ts'
 import type { Expectation, SmtpWire } from './smtp-wire.ts'
@@ -22,6 +22,7 @@ interface EnvelopeTools {
 }
 
 export type ExpectedStage = 'rset' | 'mail' | 'rcpt' | 'data' | 'dot'
+type Stage = Exclude<ExpectedStage, 'rset'>
 export type TakeReply = (transaction: Transaction, reply: RawReply) => void
 
 /** The lines that open a transaction, and the replies to them. */
@@ -110,7 +111,7 @@ export function createEnvelopeSteps(tools: EnvelopeTools): OpenEnvelope {
 export function noteRefusal(
   ending: ConnectionEnding,
   transaction: Transaction,
-  stage: Exclude<ExpectedStage, 'rset'>,
+  stage: Stage,
   reply: RawReply,
 ): boolean {
   const read = readSmtpReply(reply.text)

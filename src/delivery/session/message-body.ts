@@ -14,21 +14,15 @@ const FINAL_DOT = '.\r\n'
 /** Behind a body whose last line is open. */
 const FINAL_DOT_ON_NEW_LINE = '\r\n.\r\n'
 
-export interface MessageBody {
-  next(): { piece: Buffer; isLast: boolean }
-  /** Bytes of the message that no piece had yet. */
-  left(): number
-  /** What ends the body, behind its last piece. */
-  end(): string
-}
+export type MessageBody = ReturnType<typeof createMessageBody>
 
 /** From `provenFrom` on, the bytes are known to be as the wire wants them: they are not looked at. */
-export function createMessageBody(bytes: Buffer, provenFrom = bytes.length): MessageBody {
+export function createMessageBody(bytes: Buffer, provenFrom = bytes.length) {
   let position = 0
   /** Of what was read so far: a body begins at the start of a line. */
   let last = LF
   return {
-    next() {
+    next(): { piece: Buffer; isLast: boolean } {
       const piece = bytes.subarray(position, position + PIECE_BYTES)
       const isLast = position + piece.length >= bytes.length
       const before = last
@@ -38,13 +32,14 @@ export function createMessageBody(bytes: Buffer, provenFrom = bytes.length): Mes
       const isCleanPiece = isClean(piece, { before, isLast, suspect })
       return { piece: isCleanPiece ? piece : rewrite(piece, before, isLast), isLast }
     },
+    /** Bytes of the message that no piece had yet. */
     left: () => bytes.length - position,
+    /** What ends the body, behind its last piece. */
     end: () => (last === LF || last === CR ? FINAL_DOT : FINAL_DOT_ON_NEW_LINE),
   }
 }
 
 interface PiecePlace {
-  /** The byte in front of it. */
   before: number
   isLast: boolean
   /** So many bytes at its start are not known. */

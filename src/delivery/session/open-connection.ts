@@ -11,7 +11,7 @@ import { LRUCache } from 'lru-cache'
 import { MINUTE } from '../../base/clock.ts'
 import type { ConnectionNote } from '../../egress/shaping/shaping.ts'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
-import type { HostTls, TlsPolicy } from '../protocol/host-tls.ts'
+import type { HostTls } from '../protocol/host-tls.ts'
 import type { Opened, SessionTarget, SetupFailure, SmtpSession } from './smtp-session.ts'
 import type { Transcript } from './transcript.ts'
 import {
@@ -27,11 +27,7 @@ import {
  * Addresses that failed a short while ago, by egress IP: they are asked last. One success clears it. Bounded, by the
  * monotonic clock of the cache (egress/README.md "Back-off of a path").
  */
-interface HostMemory {
-  isAside(source: string, address: string): boolean
-  failed(source: string, address: string, isTimeout: boolean): void
-  worked(source: string, address: string): void
-}
+type HostMemory = ReturnType<typeof createHostMemory>
 
 export interface ConnectionTools {
   open(target: SessionTarget, transcript: Transcript | null): Promise<Opened>
@@ -46,9 +42,7 @@ interface ConnectionRequest {
   domain: string
   mayPipeline: boolean
   transcript: Transcript | null
-  /** True once nobody waits for it any more. */
   isAborted: () => boolean
-  /** This address is asked now. */
   onConnect: (place: { host: string; address: string }) => void
 }
 
@@ -71,14 +65,14 @@ const ASIDE_AFTER_TIMEOUT = 15 * MINUTE
 // A host that means all of its domain: it wants less of us, wherever we connect.
 const LIMITS_RATE = /\brate\b|too many|too (?:fast|much)|throttl|slow down|limit|exceed/i
 
-export function createHostMemory(): HostMemory {
+export function createHostMemory() {
   const aside = new LRUCache<string, true>({ max: MOST_HOSTS })
   return {
-    isAside: (source, address) => aside.has(`${source} ${address}`),
-    failed(source, address, isTimeout) {
+    isAside: (source: string, address: string) => aside.has(`${source} ${address}`),
+    failed(source: string, address: string, isTimeout: boolean): void {
       aside.set(`${source} ${address}`, true, { ttl: isTimeout ? ASIDE_AFTER_TIMEOUT : ASIDE_FOR })
     },
-    worked: (source, address) => void aside.delete(`${source} ${address}`),
+    worked: (source: string, address: string) => void aside.delete(`${source} ${address}`),
   }
 }
 
@@ -133,8 +127,9 @@ async function openPlace(
   if (opened.kind === 'failed') {
     const { failure, facts } = opened
     tools.hosts.failed(source, address, failure.isTimeout)
-    note({ ...failureNote(failure, host), wasRequiredTls: isRequired(tls) }, said)
-    return { kind: 'failed', failure: pathFailure(failure, host), facts }
+    const { stage, code, reply, reason } = failure
+    note({ kind: 'failed', stage, host, reply, reason, wasRequiredTls: isRequired(tls) }, said)
+    return { kind: 'failed', failure: { kind: 'path-failed', stage, code, reason, host, reply, wasTried: true }, facts }
   }
   const { session } = opened
   tools.hosts.worked(source, address)
@@ -151,15 +146,9 @@ function mayFallBack(tls: HostTls, { stage, isInjection }: SetupFailure): boolea
 /** null: it did not come to TLS, or nothing is asked of it here. */
 function tlsNote(tls: HostTls, opened: Opened): TlsResultNote | null {
   if (tls.kind === 'plain' || opened.kind === 'source-gone') return null
-  const noteOf = (result: string, reason: string | null, policy: TlsPolicy): TlsResultNote => ({
-    policy,
-    result,
-    reason,
-    isPlainFallback: false,
-  })
-  if (opened.kind === 'open') return noteOf(opened.tlsResult, opened.session.facts.tls?.problem ?? null, tls.policy)
-  const { tlsResult, reason } = opened.failure
-  return tlsResult === null ? null : noteOf(tlsResult, reason, tls.policy)
+  const reason = opened.kind === 'open' ? (opened.session.facts.tls?.problem ?? null) : opened.failure.reason
+  const result = opened.kind === 'open' ? opened.tlsResult : opened.failure.tlsResult
+  return result === null ? null : { policy: tls.policy, result, reason, isPlainFallback: false }
 }
 
 function isRequired({ kind }: HostTls): boolean {
@@ -169,17 +158,6 @@ function isRequired({ kind }: HostTls): boolean {
 function limitsRate({ reply }: PathFailure): boolean {
   if (reply === null || reply.code === 421 || reply.code >= 500) return false
   return LIMITS_RATE.test(reply.text)
-}
-
-function failureNote(
-  { stage, reply, reason }: SetupFailure,
-  host: string,
-): Omit<Extract<ConnectionNote, { kind: 'failed' }>, 'wasRequiredTls'> {
-  return { kind: 'failed', stage, host, reply, reason }
-}
-
-function pathFailure({ stage, code, reason, reply }: SetupFailure, host: string): PathFailure {
-  return { kind: 'path-failed', stage, code, reason, host, reply, wasTried: true }
 }
 
 function skipped(host: string, { code, reason }: Extract<HostTls, { kind: 'skip' }>): PathFailure {

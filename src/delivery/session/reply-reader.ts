@@ -14,12 +14,7 @@ export interface RawReply {
   text: string
 }
 
-export interface ReplyReader {
-  /** Calls back for each reply that these bytes complete, in order. */
-  push(bytes: Buffer): void
-  /** Bytes or lines of a reply that has not ended. */
-  hasRest(): boolean
-}
+export type ReplyReader = ReturnType<typeof createReplyReader>
 
 interface ReplyReaderOptions {
   onReply: (reply: RawReply) => void
@@ -36,7 +31,7 @@ const HYPHEN = 0x2d
 // Three digits that RFC 5321 knows, then a space, a hyphen or the end of the line.
 const CODE = /^[2-5]\d\d(?:[ -]|$)/
 
-export function createReplyReader({ onReply, onMalformed }: ReplyReaderOptions): ReplyReader {
+export function createReplyReader({ onReply, onMalformed }: ReplyReaderOptions) {
   let unfinished = Buffer.alloc(0)
   let unfinishedBytes = 0
   /** Lines of the reply that is being read. */
@@ -86,7 +81,8 @@ export function createReplyReader({ onReply, onMalformed }: ReplyReaderOptions):
   }
 
   return {
-    push(bytes) {
+    /** Calls back for each reply that these bytes complete, in order. */
+    push(bytes: Buffer): void {
       if (isBroken) return
       const end = bytes.lastIndexOf(LF) + 1
       if (end > 0) {
@@ -102,6 +98,7 @@ export function createReplyReader({ onReply, onMalformed }: ReplyReaderOptions):
       if (replyBytes + unfinishedBytes + bytes.length - end > MOST_REPLY_BYTES) return giveUp(TOO_LONG)
       keep(bytes.subarray(end))
     },
+    /** Bytes or lines of a reply that has not ended. */
     hasRest: () => unfinishedBytes > 0 || lines.length > 0,
   }
 

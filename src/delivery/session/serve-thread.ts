@@ -134,15 +134,7 @@ function placeOf(claim: number, senders: readonly PathSender[]): ThreadPlace | n
  * What the thread tells, one message for each turn of the event loop. A mark is asked for once; its answer comes after
  * the commit, or never, which is the asker's to bear.
  */
-interface Outbox {
-  report(result: TryResult): void
-  note(note: ThreadConnectionNote): void
-  /** `answer` is called with false for a claim that holds its row no more. */
-  askMark(claim: number, answer: (isOurs: boolean) => void): void
-  marked(message: Extract<ToThread, { kind: 'marked' }>): void
-  /** Sends what there is at once. */
-  flush(): void
-}
+type Outbox = ReturnType<typeof createOutbox>
 
 interface Asked {
   claim: number
@@ -156,7 +148,7 @@ const MARKS_OF_A_THREAD = 2 ** 32
  * `threadId`: of all threads of the process no two have the same. A thread takes the place of one that died, and what
  * the store answers to that one's questions must not let a dot of this one out.
  */
-function createOutbox(post: (message: FromThread) => void, threadId: number): Outbox {
+function createOutbox(post: (message: FromThread) => void, threadId: number) {
   const asked = new Map<number, Asked[]>()
   let results: TryResult[] = []
   let notes: ThreadConnectionNote[] = []
@@ -189,19 +181,20 @@ function createOutbox(post: (message: FromThread) => void, threadId: number): Ou
 
   return {
     flush,
-    report(result) {
+    report(result: TryResult): void {
       results.push(result)
       schedule()
     },
-    note(note) {
+    note(note: ThreadConnectionNote): void {
       notes.push(note)
       schedule()
     },
-    askMark(claim, answer) {
+    /** `answer` is called with false for a claim that holds its row no more. */
+    askMark(claim: number, answer: (isOurs: boolean) => void): void {
       marks.push({ claim, answer })
       schedule()
     },
-    marked({ id, stale }) {
+    marked({ id, stale }: Extract<ToThread, { kind: 'marked' }>): void {
       const waiting = asked.get(id) ?? []
       asked.delete(id)
       for (const { claim, answer } of waiting) answer(!stale.includes(claim))

@@ -13,7 +13,7 @@ import type { SecureContext } from 'node:tls'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { connectFrom } from './connect-from.ts'
-import type { ConnectionEnd } from './connection-ending.ts'
+import type { ConnectionEnd } from './transaction-end.ts'
 import type { HostTls } from '../protocol/host-tls.ts'
 import type { RawReply } from './reply-reader.ts'
 import { helloName, NO_EXTENSIONS, readExtensions, type SmtpExtensions } from './smtp-extensions.ts'
@@ -84,15 +84,12 @@ export interface SmtpSession {
   ended: Promise<ConnectionEnd>
 }
 
-interface Opening extends OpeningRequest {
-  facts: ConnectionFacts
-}
-
-interface OpeningRequest {
+interface Opening {
   target: SessionTarget
   settings: SessionSettings
   /** The dialogue up to the first message is noted there. */
   transcript: Transcript | null
+  facts: ConnectionFacts
 }
 
 export async function openSession(
@@ -112,7 +109,7 @@ export async function openSession(
 
 const NO_FAILURE = { reply: null, isTimeout: false, tlsResult: null, isInjection: false }
 
-async function greet(socket: Socket, request: OpeningRequest): Promise<Opened> {
+async function greet(socket: Socket, request: Omit<Opening, 'facts'>): Promise<Opened> {
   const { target, settings, transcript } = request
   const { localAddress = null, remoteAddress = null } = socket
   const facts: ConnectionFacts = { host: target.host, localAddress, remoteAddress, tls: null }
@@ -126,7 +123,7 @@ async function greet(socket: Socket, request: OpeningRequest): Promise<Opened> {
   const { kind } = target.tls
   const wantsTls = kind !== 'plain' && (kind !== 'opportunistic' || hello.extensions.hasStartTls)
   if (wantsTls) return encrypt(dialogue, opening, hello.extensions)
-  return ready(dialogue, opening, { extensions: hello.extensions, tlsResult: 'starttls-not-supported' })
+  return ready(dialogue, opening, hello.extensions, 'starttls-not-supported')
 }
 
 type Hello = { kind: 'ready'; extensions: SmtpExtensions } | { kind: 'failed'; failure: SetupFailure }
@@ -161,14 +158,8 @@ async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: 
   }
   const { host, tls } = target
   const socket = dialogue.detach()
-  const encrypted = await startTls({
-    socket,
-    host,
-    tls,
-    secureContext,
-    tickets,
-    timeoutMilliseconds: timeouts.handshake,
-  })
+  const { handshake: timeoutMilliseconds } = timeouts
+  const encrypted = await startTls({ socket, host, tls, secureContext, tickets, timeoutMilliseconds })
   if (encrypted.kind === 'failed') {
     const { reason, result } = encrypted
     return fail(dialogue, opening, { ...NO_FAILURE, ...NO_TLS, reason, tlsResult: result })
@@ -178,7 +169,7 @@ async function encrypt(dialogue: OpeningDialogue, opening: Opening, extensions: 
   const secured = createOpening(encrypted.socket, transcript)
   const hello = await sayHello(secured, opening)
   if (hello.kind === 'failed') return fail(secured, opening, hello.failure)
-  return ready(secured, opening, { extensions: hello.extensions, tlsResult: encrypted.result })
+  return ready(secured, opening, hello.extensions, encrypted.result)
 }
 
 const NO_TLS = { stage: 'starttls' as const, code: '4.7.4' }
@@ -187,22 +178,16 @@ function problemOf({ problem }: { problem: string | null }): string {
   return problem === null ? '' : `; the certificate is not verified: ${problem}`
 }
 
-function ready(
-  dialogue: OpeningDialogue,
-  { target, settings, transcript, facts }: Opening,
-  { extensions, tlsResult }: { extensions: SmtpExtensions; tlsResult: string },
-): Opened {
+function ready(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExtensions, tlsResult: string): Opened {
   const end = dialogue.problem()
   // It came in one with the answer to EHLO.
-  if (end !== undefined) return fail(dialogue, { facts, transcript }, failureAt('ehlo', { kind: 'end', end }))
-  const used = target.mayPipeline ? extensions : { ...extensions, isPipelining: false }
-  return { kind: 'open', session: createSession(dialogue, { facts, extensions: used, settings }), tlsResult }
+  if (end !== undefined) return fail(dialogue, opening, failureAt('ehlo', { kind: 'end', end }))
+  const used = opening.target.mayPipeline ? extensions : { ...extensions, isPipelining: false }
+  return { kind: 'open', session: createSession(dialogue, opening, used), tlsResult }
 }
 
-function createSession(
-  dialogue: OpeningDialogue,
-  { facts, extensions, settings }: { facts: ConnectionFacts; extensions: SmtpExtensions; settings: SessionSettings },
-): SmtpSession {
+function createSession(dialogue: OpeningDialogue, opening: Opening, extensions: SmtpExtensions): SmtpSession {
+  const { facts, settings } = opening
   const { timeouts } = settings
   const { promise: ended, resolve } = Promise.withResolvers<ConnectionEnd>()
   const wire = dialogue.handOver((end) => resolve(transactions.settle(end)))
@@ -231,11 +216,7 @@ function createSession(
   }
 }
 
-function fail(
-  dialogue: OpeningDialogue,
-  { facts, transcript }: Pick<Opening, 'facts' | 'transcript'>,
-  failure: SetupFailure,
-): Opened {
+function fail(dialogue: OpeningDialogue, { facts, transcript }: Opening, failure: SetupFailure): Opened {
   transcript?.note(`${failure.stage} failed: ${failure.reason}`)
   dialogue.close()
   return { kind: 'failed', failure, facts }
@@ -264,21 +245,9 @@ type OpeningAnswer = { kind: 'reply'; reply: RawReply } | { kind: 'end'; end: Wi
 /**
  * The dialogue before the first message, one question at a time. Never rejects: the end of the connection is an answer.
  */
-interface OpeningDialogue {
-  /** Waits for what the host says by itself. */
-  hear(stage: WireStage, limitMilliseconds: number): Promise<OpeningAnswer>
-  ask(line: string, stage: WireStage, limitMilliseconds: number): Promise<OpeningAnswer>
-  /** How the connection has ended; undefined: it has not. */
-  problem(): WireEnd | undefined
-  /** A reply has begun that nobody asked for. */
-  hasUnread(): boolean
-  close(): void
-  detach(): Socket
-  /** From now on the end is told there. */
-  handOver(onEnd: (end: WireEnd) => void): SmtpWire
-}
+type OpeningDialogue = ReturnType<typeof createOpening>
 
-function createOpening(socket: Socket, transcript: Transcript | null): OpeningDialogue {
+function createOpening(socket: Socket, transcript: Transcript | null) {
   let ended: WireEnd | undefined
   let onAnswer: ((answer: OpeningAnswer) => void) | undefined
   let onEnd = (end: WireEnd): void => {
@@ -291,26 +260,26 @@ function createOpening(socket: Socket, transcript: Transcript | null): OpeningDi
     if (ended !== undefined) return Promise.resolve({ kind: 'end', end: ended })
     return new Promise((resolve) => {
       onAnswer = resolve
-      const expectation = {
-        stage,
-        limitMilliseconds,
-        transcript,
-        answer: (reply: RawReply) => resolve({ kind: 'reply', reply }),
-      }
-      if (line === null) return wire.expect(expectation)
+      const answer = (reply: RawReply): void => resolve({ kind: 'reply', reply })
+      const expectation = { stage, limitMilliseconds, transcript, answer }
+      if (line === null) return wire.say('', [expectation])
       transcript?.said(line)
       wire.say(`${line}\r\n`, [expectation])
     })
   }
 
   return {
-    hear: (stage, limitMilliseconds) => wait(stage, limitMilliseconds, null),
-    ask: (line, stage, limitMilliseconds) => wait(stage, limitMilliseconds, line),
+    /** Waits for what the host says by itself. */
+    hear: (stage: WireStage, limitMilliseconds: number) => wait(stage, limitMilliseconds, null),
+    ask: (line: string, stage: WireStage, limitMilliseconds: number) => wait(stage, limitMilliseconds, line),
+    /** How the connection has ended; undefined: it has not. */
     problem: () => ended,
+    /** A reply has begun that nobody asked for. */
     hasUnread: wire.hasUnread,
     close: wire.close,
     detach: wire.detach,
-    handOver(listener) {
+    /** From now on the end is told there. */
+    handOver(listener: (end: WireEnd) => void): SmtpWire {
       onEnd = listener
       return wire
     },

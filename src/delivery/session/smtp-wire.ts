@@ -19,7 +19,6 @@ export type WireStage = 'banner' | 'ehlo' | 'starttls' | 'mail' | 'rcpt' | 'data
 export interface Expectation {
   stage: WireStage
   limitMilliseconds: number
-  /** Where the reply is noted. */
   transcript: Transcript | null
   answer: (reply: RawReply) => void
 }
@@ -30,31 +29,12 @@ export interface WireEnd {
   reason: string
   /** What the host said out of turn: of interest when it is a 421. */
   reply: SmtpReply | null
-  /** A limit was over. */
   isTimeout: boolean
 }
 
-export interface SmtpWire {
-  /** Writes `before` and command lines in one piece; the replies come in the order of `expectations`. */
-  say(lines: string, expectations: Expectation[], before?: Buffer): void
-  /** Waits for a reply that no command asks for: the banner. */
-  expect(expectation: Expectation): void
-  /** Writes bytes of a body; `written` is called when they have left. */
-  write(bytes: Buffer, written: () => void): void
-  /** While no reply is waited for: the wire ends unless this is called again, or a command said. */
-  limit(milliseconds: number, what: string): void
-  isOpen(): boolean
-  /** The host has sent something that belongs to no command. */
-  hasUnread(): boolean
-  /** Ends it from our side and tells so; nothing, when it has ended. */
-  end(reason: string): void
-  /** Ends it and tells nobody. */
-  close(): void
-  /** Gives the socket away, for TLS, and tells nothing of it any more. */
-  detach(): Socket
-}
+export type SmtpWire = ReturnType<typeof createSmtpWire>
 
-export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): SmtpWire {
+export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void) {
   const expected: Expectation[] = []
   /** Replies that may be taken: their commands were written before the bytes at hand came in. */
   let answerable = 0
@@ -97,36 +77,36 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): S
     reader.push(bytes)
   }
   const onOver = (): void => end('the host closed the connection')
-  socket.on('data', onData).on('end', onOver).on('close', onOver)
-  socket.on('error', (error) => end(errorText(error)))
+  const onError = (error: Error): void => end(errorText(error))
+  socket.on('data', onData).on('end', onOver).on('close', onOver).on('error', onError)
 
   return {
-    say(lines, expectations, before) {
+    /** In one piece. Replies come in the order of `expectations`; without lines: of the banner, which nobody asks for. */
+    say(lines: string, expectations: Expectation[], before?: Buffer): void {
       if (!isOpen) return
       const isFirst = expected.length === 0
       expected.push(...expectations)
-      if (before === undefined) socket.write(lines)
-      else writeTogether(socket, before, lines)
+      if (lines !== '') writeTogether(socket, before, lines)
       if (isFirst) watchNext()
     },
-    expect(expectation) {
-      expected.push(expectation)
-      watchNext()
-    },
-    write(bytes, written) {
+    /** Writes bytes of a body; `written` is called when they have left. */
+    write(bytes: Buffer, written: () => void): void {
       if (!isOpen) return
       socket.write(bytes, (error) => {
         if (isOpen && (error === null || error === undefined)) written()
       })
     },
-    limit(milliseconds, what) {
+    /** While no reply is waited for: the wire ends unless this is called again, or a command said. */
+    limit(milliseconds: number, what: string): void {
       if (isOpen) deadline.set(milliseconds, what)
     },
     isOpen: () => isOpen,
     hasUnread: () => reader.hasRest(),
-    end: (reason) => end(reason),
+    /** Ends it from our side and tells so, where `close` tells nobody; nothing, when it has ended. */
+    end: (reason: string) => end(reason),
     close,
-    detach() {
+    /** Gives the socket away, for TLS, and tells nothing of it any more. */
+    detach(): Socket {
       isOpen = false
       deadline.stop()
       socket.off('data', onData).off('end', onOver).off('close', onOver)
@@ -135,7 +115,8 @@ export function createSmtpWire(socket: Socket, onEnd: (end: WireEnd) => void): S
   }
 }
 
-function writeTogether(socket: Socket, before: Buffer, lines: string): void {
+function writeTogether(socket: Socket, before: Buffer | undefined, lines: string): void {
+  if (before === undefined) return void socket.write(lines)
   socket.cork()
   socket.write(before)
   socket.write(lines)
@@ -163,7 +144,6 @@ function createDeadline(onOver: (limit: string) => void) {
   }
 
   return {
-    /** In place of the one before. */
     set(milliseconds: number, what: string): void {
       deadline = performance.now() + milliseconds
       limit = `${what}: nothing within ${milliseconds} ms`

@@ -20,19 +20,12 @@ interface TlsMemoryOptions {
   logger: Logger
 }
 
-export interface TlsMemory {
-  /** Loads what was remembered before. */
-  start(): Promise<void>
-  /** The same hosts, with no TLS towards those where it failed from this IP. */
-  apply(ip: string, hosts: readonly MailHost[]): MailHost[]
-  remember(ip: string, host: string, reason: string): void
-  forget(ip: string, host: string): void
-}
+export type TlsMemory = ReturnType<typeof createTlsMemory>
 
 const MOST_REMEMBERED = 100_000
 const MOST_REASON_CHARACTERS = 300
 
-export function createTlsMemory({ store, clock, settings, logger }: TlsMemoryOptions): TlsMemory {
+export function createTlsMemory({ store, clock, settings, logger }: TlsMemoryOptions) {
   const memories = recentEntries<string, PlainMemory>(MOST_REMEMBERED)
   const keyOf = (ip: string, host: string): string => `${ip} ${host}`
   const complain = (thrown: unknown): void => logger.warn({ err: thrown }, 'plain fallback not stored')
@@ -42,10 +35,11 @@ export function createTlsMemory({ store, clock, settings, logger }: TlsMemoryOpt
   }
 
   return {
-    async start() {
+    async start(): Promise<void> {
       for (const memory of await store.plainMemories(clock.now())) memories.set(keyOf(memory.ip, memory.host), memory)
     },
-    apply(ip, hosts) {
+    /** The same hosts, with no TLS towards those where it failed from this IP. */
+    apply(ip: string, hosts: readonly MailHost[]): MailHost[] {
       return hosts.map((host) => {
         const memory = memories.get(keyOf(ip, host.name))
         if (memory === undefined) return host
@@ -56,7 +50,7 @@ export function createTlsMemory({ store, clock, settings, logger }: TlsMemoryOpt
         return host
       })
     },
-    remember(ip, host, reason) {
+    remember(ip: string, host: string, reason: string): void {
       const lifetime = settings().server.delivery.remember_plain
       if (lifetime === 0) return
       const memory = { ip, host, until: clock.now() + lifetime, reason: reason.slice(0, MOST_REASON_CHARACTERS) }

@@ -8,8 +8,6 @@ import { gzipSync } from 'node:zlib'
 import { DAY, toUnixSeconds } from '../../../base/clock.ts'
 import { startOfUtcDay } from '../../../base/utc-day.ts'
 import type { TlsResult } from '../../../store/records/tls-records.ts'
-
-/** Where a domain wants its reports. */
 export type ReportDestination = { kind: 'https'; url: string } | { kind: 'mail'; address: string }
 
 export interface TlsReport {
@@ -30,8 +28,6 @@ interface ReportFacts {
   /** Who answers questions. */
   contact: string
 }
-
-/** The media type of the bytes. */
 export const REPORT_TYPE = 'application/tlsrpt+gzip'
 
 // The version, and what follows it up to the end of the field.
@@ -85,8 +81,6 @@ export function makeTlsReport(facts: ReportFacts, results: readonly TlsResult[])
   const fileName = `${submitter}!${domain}!${toUnixSeconds(start)}!${toUnixSeconds(start + DAY - 1)}.json.gz`
   return { id, domain, submitter, fileName, bytes: gzipSync(JSON.stringify(report)) }
 }
-
-/** All of one policy. */
 function policyOf(domain: string, group: readonly TlsResult[]): Record<string, unknown> {
   const { policyType = 'no-policy-found', policy = [] } = group[0] ?? {}
   const count = (isCounted: (result: TlsResult) => boolean): number =>

@@ -48,10 +48,7 @@ interface TlsReportsOptions {
   logger: Logger
 }
 
-export interface TlsReports {
-  /** Every few minutes. */
-  sendDue(): Promise<void>
-}
+export type TlsReports = ReturnType<typeof createTlsReports>
 
 /** The last results of a day are stored a moment after it. */
 const NOT_BEFORE = 5 * MINUTE
@@ -76,7 +73,7 @@ interface DomainDay {
   results: TlsResult[]
 }
 
-export function createTlsReports(options: TlsReportsOptions): TlsReports {
+export function createTlsReports(options: TlsReportsOptions) {
   const { store, resolver, clock } = options
   const deliver = createReportDelivery(options)
   const begun = new LRUCache<string, Begun>({ max: MOST_BEGUN })
@@ -128,7 +125,7 @@ export function createTlsReports(options: TlsReportsOptions): TlsReports {
   }
 
   return {
-    sendDue() {
+    sendDue(): Promise<void> {
       running ??= sendAll().finally(() => {
         running = undefined
       })

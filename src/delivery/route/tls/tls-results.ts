@@ -33,15 +33,7 @@ export interface TlsProblem {
   result: string
 }
 
-export interface TlsResults {
-  /** `ip`: the egress IP of the path. */
-  noteConnection(ip: string, note: ThreadConnectionNote): void
-  noteProblem(problem: TlsProblem): void
-  /** Stores what is summed up; never rejects. */
-  flush(): Promise<void>
-  /** The last flush; nothing is noted afterwards. */
-  stop(): Promise<void>
-}
+export type TlsResults = ReturnType<typeof createTlsResults>
 
 const FLUSH_AFTER = 10 * SECOND
 /** While the store takes nothing, further kinds of results are not summed. */
@@ -50,7 +42,7 @@ const MOST_SUMS = 50_000
 const STORED_AT_ONCE = 200
 const POLICY_TYPES = { dane: 'tlsa', sts: 'sts', required: 'no-policy-found', none: 'no-policy-found' } as const
 
-export function createTlsResults({ store, policies, memory, clock, logger }: TlsResultsOptions): TlsResults {
+export function createTlsResults({ store, policies, memory, clock, logger }: TlsResultsOptions) {
   let sums = new Map<string, TlsResult>()
   let cancelTimer: (() => void) | undefined
   let flushing: Promise<void> = Promise.resolve()
@@ -97,15 +89,18 @@ export function createTlsResults({ store, policies, memory, clock, logger }: Tls
   }
 
   return {
-    noteConnection(ip, { domain, host, tls }) {
+    /** `ip`: the egress IP of the path. */
+    noteConnection(ip: string, { domain, host, tls }: ThreadConnectionNote): void {
       if (tls === null || host === null) return
       if (tls.isPlainFallback) memory.remember(ip, host, tls.reason ?? tls.result)
       else if (tls.result === 'success') memory.forget(ip, host)
       note(ip, { domain, host, policy: tls.policy, result: tls.result })
     },
-    noteProblem: (problem) => note('', problem),
+    noteProblem: (problem: TlsProblem) => note('', problem),
+    /** Stores what is summed up; never rejects. */
     flush,
-    async stop() {
+    /** The last flush; nothing is noted afterwards. */
+    async stop(): Promise<void> {
       await flush()
       cancelTimer?.()
     },
