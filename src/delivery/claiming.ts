@@ -1,8 +1,7 @@
 /**
  * The first half of the dispatcher: from a queue key to a path. Recipient domains get their routes, due rows are
- * claimed as far as they can go, and each is placed. The walk over the store's keys is the net below.
- *
- * A row is claimed only while it can go, there is room in the ready window, and the store takes outcomes.
+ * claimed while they can go and there is room for them, and each is placed. The walk over the store's keys is the net
+ * below.
  */
 import { errorText } from '../base/errors.ts'
 import { createPollLoop } from '../base/poll-loop.ts'

@@ -1,9 +1,8 @@
 /**
- * The delivery threads: starts them, hands them rows, collects their results, replaces one that died.
- *
- * What a dead thread had is the dispatcher's to give back (`onDeath`). Three deaths within a minute, of whichever
- * thread, are told to `onFatal`: something is wrong that a new thread does not cure. Before `start`, what is sent to a
- * thread is dropped, and nobody answers. store/README.md "What a kill may cause".
+ * The delivery threads: starts them, hands them rows, collects their results, replaces one that died; what it had is
+ * the dispatcher's to give back (`onDeath`). Three deaths within a minute are told to `onFatal`: something is wrong
+ * that a new thread does not cure. Before `start`, what is sent to a thread is dropped, and nobody answers.
+ * store/README.md "What a kill may cause".
  */
 import type { Worker } from 'node:worker_threads'
 import { MINUTE, SECOND, type Clock } from '../base/clock.ts'

@@ -1,6 +1,5 @@
 /**
  * What the dispatcher is given, and what it remembers with it: the queue's directory, the ready window, routes, paths.
- *
  * Nothing here starts anything or waits: these parts are asked, and told what happened. Made once, in order.
  */
 import type { Clock } from '../base/clock.ts'

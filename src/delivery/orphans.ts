@@ -1,10 +1,8 @@
 /**
  * The net below all: rows in nobody's hand. Each minute it compares what the store has leased to this process, what the
- * ready window counts and what the threads were given with what is truly held (`holders.ts`), and frees what got lost.
- * What counts as lost, and why two looks are no false alarm, stands in delivery/README.md "Who holds a row".
- *
- * Each such row is an error of this program. It is logged with all that is known of it, and counted in
- * `sternpost_orphans_total`. An error of the store is logged; the next minute looks again.
+ * ready window counts and what the threads were given with what is truly held (`holders.ts`), and frees what got lost:
+ * delivery/README.md "Who holds a row". Each such row is an error of this program: it is logged with all that is known
+ * of it, and counted in `sternpost_orphans_total`.
  */
 import { MINUTE, SECOND } from '../base/clock.ts'
 import { errorText } from '../base/errors.ts'

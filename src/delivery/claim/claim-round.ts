@@ -1,11 +1,8 @@
 /**
- * One claim: for each due queue key, how many rows could leave now, shared out in the fair order, and
- * asked for in one verb. A key of which nothing can go is closed with the reason, so that it costs nothing until that
- * may have changed.
- *
- * Only what the world says closes a key; a key that is merely behind others this time stays in its order. `asks` never
- * throws; `claim` rejects when the store does, and then every key may be asked for again. delivery/README.md "From the
- * table to the wire" and "Fairness".
+ * One claim: for each due queue key, how many rows could leave now, shared out in the fair order, and asked for in one
+ * verb. Only what the world says closes a key, with the reason, so that it costs nothing until that may have changed;
+ * one that is merely behind others this time stays in its order. `claim` rejects when the store does, and then every
+ * key may be asked for again. delivery/README.md "From the table to the wire" and "Fairness".
  */
 import type { Clock } from '../../base/clock.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'

@@ -1,10 +1,8 @@
 /**
- * In whose turn the queue is claimed: an index of the due keys, kept by the directory, that says what to ask for next.
- * The turns between groups, streams, lanes, first attempts and retries are those of delivery/README.md "Fairness".
- *
- * A round touches the groups and keys whose turn comes. It asks nothing about a group before it has seen a lane that
- * may have more: a full window with thousands of due groups is the usual case. No clock, no chance: the same calls give
- * the same asks. Never throws.
+ * In whose turn the queue is claimed: an index of the due keys, kept by the directory, that says what to ask for next,
+ * by the turns of delivery/README.md "Fairness". A round touches the groups and keys whose turn comes. It asks nothing
+ * about a group before it has seen a lane that may have more: a full window with thousands of due groups is the usual
+ * case. No clock, no chance: the same calls give the same asks.
  */
 import type { Stream } from '../../mail/message.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'

@@ -1,7 +1,6 @@
 /**
- * The places of due queue keys in the order of turns: by group (pool, route), stream and lane, each with its ring.
- *
- * A group without due keys, and a lane without them, has no place. Every step takes constant time. Never throws.
+ * The places of due queue keys in the order of turns: by group (pool, route), stream and lane, each with its ring. A
+ * group without due keys, and a lane without them, has no place. Every step takes constant time. Never throws.
  */
 import type { Stream } from '../../mail/message.ts'
 import type { QueueKey } from '../../store/records/queue-records.ts'

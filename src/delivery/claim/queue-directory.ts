@@ -1,8 +1,7 @@
 /**
  * The queue as the dispatcher remembers it: which queue keys have rows, and when the first of them is due. The states
- * of a key stand in delivery/README.md "From the table to the wire".
- *
- * `earliestAt` is never later than the truth: too early costs one empty claim. Nothing here waits or throws.
+ * of a key stand in delivery/README.md "From the table to the wire". `earliestAt` is never later than the truth: too
+ * early costs one empty claim. Nothing here waits or throws.
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { UNROUTED, type QueueKey, type QueueKeyState, type WaitingFor } from '../../store/records/queue-records.ts'

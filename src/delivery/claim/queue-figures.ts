@@ -1,8 +1,7 @@
 /**
  * How much waits, for whom and why, as the dispatcher remembers it: for acceptance, the statistics of an IP, metrics.
- *
- * One walk over the queue keys corrects what is wrong. Counts of keys with very many rows are lower bounds until this
- * process has accepted or sent them. Reads, changes nothing, never throws.
+ * Counts of keys with very many rows are lower bounds until this process has accepted or sent them; a walk over the
+ * keys corrects what is wrong.
  */
 import type { Clock } from '../../base/clock.ts'
 import type { Egress } from '../../egress/egress.ts'

@@ -1,9 +1,7 @@
 /**
- * The way of mail that never leaves the host: simulated recipients and test keys (http/README.md "Simulated
- * recipients"). It goes to the capture server over loopback, with plenty of connections and no egress IP; no provider's
- * limits hold.
- *
- * `isp` is `simulator` for simulated recipients; for others what the domain alone tells, since no DNS is asked. Pure.
+ * The way of mail that never leaves the host (http/README.md "Simulated recipients"): to the capture server over
+ * loopback, with plenty of connections, no egress IP and no provider's limits. `isp` is `simulator` for simulated
+ * recipients; for others what the domain alone tells, since no DNS is asked.
  */
 import { ipFamily } from '../../base/ip-address.ts'
 import type { Configuration } from '../../config/load-configuration.ts'

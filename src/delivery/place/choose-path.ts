@@ -1,8 +1,7 @@
 /**
- * The path of one message: which egress IP it leaves from now, or why none can take it and until when.
- *
- * `egress` chooses among the IPs; this file says what shaping and the rows before the message leave free of each path.
- * Takes nothing and changes nothing. egress/README.md "Which IP".
+ * The path of one message: which egress IP it leaves from now, or why none can take it and until when. `egress` chooses
+ * among the IPs; this file says what shaping and the rows before the message leave free of each path. Takes nothing and
+ * changes nothing. egress/README.md "Which IP".
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
 import type { Configuration } from '../../config/load-configuration.ts'

@@ -1,6 +1,5 @@
 /**
  * What is fixed of a path for as long as configuration and IPs stay as they are: its limits, and what its thread needs.
- *
  * Made once for each (IP, route) and kept, because every claim asks for many. Never throws. egress/README.md "Limits of
  * a path".
  */

@@ -1,9 +1,7 @@
 /**
  * The paths (egress IP, route) as the dispatcher sees them. For each path: claimed rows that wait for it, rows of it
  * that are in a thread, and how many more it may take (`path-speed.ts`). A path belongs to one thread, so that its
- * connections can be used again.
- *
- * Nothing here waits or throws. delivery/README.md "From the table to the wire".
+ * connections can be used again. Nothing here waits or throws. delivery/README.md "From the table to the wire".
  */
 import type { OpenGate } from '../../egress/shaping/shaping.ts'
 import { createStreamTurns } from '../protocol/stream-turns.ts'

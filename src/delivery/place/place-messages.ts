@@ -1,9 +1,8 @@
 /**
  * Claimed messages to their paths: hosts and provider of the recipient domain (`resolve-messages.ts`), then an egress
- * IP for each message and its allowance (`give-paths.ts`). What is captured goes to the capture server instead.
- *
- * Nothing here is an attempt. One slow name does not hold up the others. Every message gets a path, is judged by what
- * the DNS said, or goes back to the queue. src/README.md "The road of one email" (step 5).
+ * IP for each message and its allowance. What is captured goes to the capture server instead. One slow name does not
+ * hold up the others. Every message gets a path, is judged by what the DNS said, or goes back to the queue, without an
+ * attempt. src/README.md "The road of one email" (step 5).
  */
 import { errorText } from '../../base/errors.ts'
 import type { ClaimedMessage } from '../../store/records/claim-records.ts'

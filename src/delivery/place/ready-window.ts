@@ -1,8 +1,7 @@
 /**
- * The ready window: which rows are claimed and not settled yet, in all and by whose they are. Pure; never throws.
- *
- * A row is known by its claim. The answer to a claim may be heard before the answer to the give-back that freed the
- * same row, since both shared a commit: then both claims are held for a moment, and each is released on its own.
+ * The ready window: which rows are claimed and not settled yet, in all and by whose they are. Pure; never throws. A row
+ * is known by its claim. The answer to a claim may be heard before the answer to the give-back that freed the same row,
+ * since both shared a commit: then both claims are held for a moment, and each is released on its own.
  * delivery/README.md "From the table to the wire" and "Fairness".
  */
 import type { Stream } from '../../mail/message.ts'

@@ -1,8 +1,7 @@
 /**
- * What is asked of TLS towards one host, and whether a peer's certificate is what was asked for.
- *
- * Pure but for looking at the socket it is given, whose handshake has let every certificate pass. delivery/README.md
- * "TLS", RFC 7672 §3, RFC 8461 §4.2.
+ * What is asked of TLS towards one host, and whether a peer's certificate is what was asked for. Pure but for looking
+ * at the socket it is given, whose handshake has let every certificate pass. delivery/README.md "TLS", RFC 7672 §3, RFC
+ * 8461 §4.2.
  */
 import { X509Certificate } from 'node:crypto'
 import type { DetailedPeerCertificate, TLSSocket } from 'node:tls'

@@ -1,7 +1,6 @@
 /**
- * DANE with usage 2: does a chain lead from the host's certificate to an authority that a TLSA record names?
- *
- * Pure; never throws. The certificates may come in any order and with others between; each link is checked by names,
+ * DANE with usage 2: does a chain lead from the host's certificate to an authority that a TLSA record names? Pure;
+ * never throws. The certificates may come in any order and with others between; each link is checked by names,
  * signature, the right to sign, and dates; the host's own must be one for servers. Constraints on names and on the
  * length of the chain are not looked at: Node does not show them. The authority itself has to be in the chain (RFC 7671
  * §5.2.2), or to stand whole in the record. RFC 7672 §3.1.2.

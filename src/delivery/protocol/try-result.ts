@@ -1,7 +1,6 @@
 /**
- * What goes between the dispatcher and a delivery thread: plain data, in batches, both ways.
- *
- * The thread reports what happened on the wire; what follows from it is decided by `judge-reply.ts` in the main thread.
+ * What goes between the dispatcher and a delivery thread: plain data, in batches, both ways. The thread reports what
+ * happened on the wire; what follows from it is decided by `judge-reply.ts` in the main thread.
  */
 import type { Rate } from '../../config/settings/field-types.ts'
 import type { ConnectionNote } from '../../egress/shaping/shaping.ts'

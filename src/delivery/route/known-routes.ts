@@ -1,9 +1,8 @@
 /**
  * What is remembered of where mail goes: the route of a recipient domain, for about as long as its DNS answer holds,
  * and what stands behind the name of a route, which is all that a queue key has. A route that nothing was sent to since
- * the start is guessed from its name.
- *
- * Concurrent questions for one domain share one lookup. `find` rejects as the lookup does.
+ * the start is guessed from its name. Concurrent questions for one domain share one lookup. `find` rejects as the
+ * lookup does.
  */
 import { MINUTE, type Clock } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'

@@ -1,11 +1,9 @@
 /**
- * Gives waiting mail its route: looks up the recipient domains that the queue has no route for, side by side, and
- * writes the answer to their rows.
- *
- * Hosts: `assignRoutes` moves all waiting rows of the domain to the queue keys of the route. Anything else:
- * `claimUnrouted` takes the due rows, they are judged, and the domain is looked up again later. What the store refuses
- * is tried again. Domains come from accepts, from judged rows that come back, and from the store itself at the start
- * and with each walk over its keys: none is lost. delivery/README.md "From the table to the wire".
+ * Gives waiting mail its route: looks up the recipient domains that the queue has no route for, side by side. Hosts:
+ * `assignRoutes` moves all waiting rows of the domain to the queue keys of the route. Anything else: `claimUnrouted`
+ * takes the due rows, they are judged, and the domain is looked up again later. Domains come from accepts, from judged
+ * rows that come back, and from the store itself at the start and with each walk over its keys: none is lost.
+ * delivery/README.md "From the table to the wire".
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorText } from '../../base/errors.ts'

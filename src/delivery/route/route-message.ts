@@ -1,10 +1,8 @@
 /**
  * Where the mail of a recipient domain goes: its hosts, what is asked of TLS towards each, who runs them, with which
- * limits; or what the DNS said instead.
- *
- * Never rejects for an answer of the DNS. Hosts that an enforced MTA-STS policy does not name are left out before the
- * provider is identified. `settle/judge-dns.ts` says what an answer without hosts means for one message.
- * egress/README.md "Providers", network/README.md "Mail hosts", delivery/README.md "TLS".
+ * limits; or what the DNS said instead. Never rejects for an answer of the DNS. Hosts that an enforced MTA-STS policy
+ * does not name are left out before the provider is identified. `settle/judge-dns.ts` says what an answer without hosts
+ * means for one message. egress/README.md "Providers", network/README.md "Mail hosts", delivery/README.md "TLS".
  */
 import type { Clock } from '../../base/clock.ts'
 import { recentEntries } from '../../base/recent-entries.ts'

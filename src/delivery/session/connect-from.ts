@@ -1,9 +1,7 @@
 /**
- * Opens a TCP connection that leaves from one given address, or none at all.
- *
- * Never throws. The address is bound before connecting and read back afterwards: mail must not leave from another
- * source than the chosen one. An address this machine does not have any more is a result of its own. delivery/README.md
- * "The SMTP session".
+ * Opens a TCP connection that leaves from one given address, or none at all. Never throws. The address is bound before
+ * connecting and read back afterwards: mail must not leave from another source than the chosen one. An address this
+ * machine does not have any more is a result of its own. delivery/README.md "The SMTP session".
  */
 import { connect, type Socket } from 'node:net'
 import { errorCode, errorText } from '../../base/errors.ts'

@@ -1,7 +1,6 @@
 /**
- * One connection of a path: opens it for a row, sends row after row over it, closes it.
- *
- * Every row it took is given back or reported, once. Never throws. delivery/README.md "The SMTP session" and "Stages".
+ * One connection of a path: opens it for a row, sends row after row over it, closes it. Every row it took is given back
+ * or reported, once. Never throws. delivery/README.md "The SMTP session" and "Stages".
  */
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
 import {

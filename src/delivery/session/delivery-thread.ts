@@ -1,8 +1,6 @@
 /**
  * Entry of a delivery thread: opens the store for reading, and gives `serve-thread.ts` real connections and a renderer.
- *
- * Reads the store, never writes to it. An error nobody caught ends the thread; its rows are due again at once
- * (`delivery-threads.ts`).
+ * An error nobody caught ends the thread; its rows are due again at once (`delivery-threads.ts`).
  */
 import { readFileSync } from 'node:fs'
 import { flushCompileCache } from 'node:module'

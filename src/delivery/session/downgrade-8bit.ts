@@ -1,7 +1,6 @@
 /**
- * A mail with bytes beyond US-ASCII, made fit for a host without 8BITMIME: leaf parts as quoted-printable or base64.
- *
- * It happens before signing, so the signature holds (RFC 6376 §5.3). What has no clear structure (an open multipart, a
+ * A mail with bytes beyond US-ASCII, made fit for a host without 8BITMIME: leaf parts as quoted-printable or base64. It
+ * happens before signing, so the signature holds (RFC 6376 §5.3). What has no clear structure (an open multipart, a
  * field twice, beyond the limits) and what others have signed or encrypted stays as it is: such a mail goes out in 8
  * bits, which most hosts take, rather than not at all. Headers are not touched. Pure; linear in the size for each
  * level; never throws. RFC 2045 §6, RFC 6152 §3.

@@ -1,8 +1,7 @@
 /**
- * MAIL, RCPT and DATA of one message, one after the other or in one write, up to the 354 that asks for its body.
- *
- * Each reply is judged by its own command, whatever came of the others. The first refusal counts. Never throws. RFC
- * 2920 §3.1; delivery/README.md "Stages".
+ * MAIL, RCPT and DATA of one message, one after the other or in one write, up to the 354 that asks for its body. Each
+ * reply is judged by its own command, whatever came of the others. The first refusal counts. Never throws. RFC 2920
+ * §3.1; delivery/README.md "Stages".
  */
 import { readSmtpReply } from '../../mail/reply/smtp-reply.ts'
 import { CLOSING_CODE, type ConnectionEnding } from './transaction-end.ts'

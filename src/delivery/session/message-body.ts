@@ -1,8 +1,7 @@
 /**
- * The bytes of a message as they go over the wire between DATA and the final dot.
- *
- * Pure. Every line end is CRLF, whatever was given, and a line that begins with a dot gets a second one: nothing in a
- * message can end it early, or begin another one. RFC 5321 §4.5.2; test/README.md "Attacks".
+ * The bytes of a message as they go over the wire between DATA and the final dot. Pure. Every line end is CRLF,
+ * whatever was given, and a line that begins with a dot gets a second one: nothing in a message can end it early, or
+ * begin another one. RFC 5321 §4.5.2; test/README.md "Attacks".
  */
 const CR = 0x0d
 const LF = 0x0a

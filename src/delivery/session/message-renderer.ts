@@ -1,10 +1,8 @@
 /**
- * Makes the signed bytes and the envelope of one message inside a delivery thread.
- *
- * Content, signing keys and tracking host are read from the store's read-only view and kept for a short time: messages
- * of a batch share their content, prepared once, a domain's messages its keys. Rejects when something is missing or the
- * sending domain's key does not open; an unsigned message never leaves the host. content/README.md "Headers" and
- * "Tracking" and "Rendering and DKIM".
+ * Makes the signed bytes and the envelope of one message inside a delivery thread. What it reads of the store is kept
+ * for a short time: messages of a batch share their content, prepared once, a domain's messages its keys. Rejects when
+ * something is missing or the sending domain's key does not open; an unsigned message never leaves the host.
+ * content/README.md "Headers" and "Tracking" and "Rendering and DKIM".
  */
 import { LRUCache } from 'lru-cache'
 import { createKeyRing, type KeyRing } from '../../base/key-ring.ts'

@@ -1,11 +1,10 @@
 /**
- * Opens a connection to the first host of a domain that answers for good.
- *
- * Addresses are asked in the order of the hosts, those that failed a short while ago last, at most 20 in all. Failures
- * at connect, banner, EHLO or STARTTLS lead to the next one; a reply that limits the rate does not: it is the wish of
- * the whole domain. Opportunistic TLS that fails goes on with one plain connection to the same address. Every
- * connection is told to `note` with what it says of its host and of TLS. Never throws. egress/README.md "Back-off of a
- * path", delivery/README.md "Stages" and "TLS", network/README.md "Mail hosts"; RFC 7435 §3.
+ * Opens a connection to the first host of a domain that answers for good. Addresses are asked in the order of the
+ * hosts, those that failed a short while ago last, at most 20 in all. Failures at connect, banner, EHLO or STARTTLS
+ * lead to the next one; a reply that limits the rate does not: it is the wish of the whole domain. Opportunistic TLS
+ * that fails goes on with one plain connection to the same address. Every connection is told to `note` with what it
+ * says of its host and of TLS. Never throws. egress/README.md "Back-off of a path", delivery/README.md "Stages" and
+ * "TLS", network/README.md "Mail hosts"; RFC 7435 §3.
  */
 import { LRUCache } from 'lru-cache'
 import { MINUTE } from '../../base/clock.ts'

@@ -1,10 +1,9 @@
 /**
- * Cuts what an SMTP server sends into replies: bounded, strict about codes, and safe to store and show.
- *
- * A line ends with LF, a CR before it belongs to it; every other control character is text. Anything that is no reply
- * (no code, a code outside 200 to 599, several codes in one reply, over 64 KiB or 100 lines) is told once as malformed,
- * and nothing after it is read. At most one unfinished line is kept. Never throws. RFC 5321 §4.2; delivery/README.md
- * "Stages", test/README.md "Attacks".
+ * Cuts what an SMTP server sends into replies: bounded, strict about codes, and safe to store and show. A line ends
+ * with LF, a CR before it belongs to it; every other control character is text. Anything that is no reply (no code, a
+ * code outside 200 to 599, several codes in one reply, over 64 KiB or 100 lines) is told once as malformed, and nothing
+ * after it is read. At most one unfinished line is kept. Never throws. RFC 5321 §4.2; delivery/README.md "Stages",
+ * test/README.md "Attacks".
  */
 import { isUtf8 } from 'node:buffer'
 

@@ -1,8 +1,7 @@
 /**
- * Rows on their way through a path, and their tries over one connection.
- *
- * Every row that is begun is reported or given back, once. A row of which the host has not said anything when the
- * connection ended is given back, uncounted, but not for ever. Never throws. delivery/README.md "Stages".
+ * Rows on their way through a path, and their tries over one connection. Every row that is begun is reported or given
+ * back, once. A row of which the host has not said anything when the connection ended is given back, uncounted, but not
+ * for ever. Never throws. delivery/README.md "Stages".
  */
 import { errorText } from '../../base/errors.ts'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'

@@ -1,9 +1,7 @@
 /**
  * What a delivery thread does: sends the rows it is given over the connections of their paths, and reports how each one
- * ended.
- *
- * Decides nothing beyond one try. Results of one turn of the event loop travel as one message. Connections, rendering
- * and the way to the main thread are handed in, so that the same code runs in a worker and in the simulator.
+ * ended, what one turn of the event loop brought as one message. Connections, rendering and the way to the main thread
+ * are handed in, so that the same code runs in a worker and in the simulator.
  */
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
 import type {

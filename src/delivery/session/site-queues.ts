@@ -1,8 +1,7 @@
 /**
- * The sites of one path: the rows that wait for each, and the connections it has.
- *
- * Urgent rows go first, but for one turn in five; else rows go in the order in which they came, and one that is put
- * back goes in front of its like. The site that waits the longest is the first in turn. No side effects.
+ * The sites of one path: the rows that wait for each, and the connections it has. Urgent rows go first, but for one
+ * turn in five; else rows go in the order in which they came, and one that is put back goes in front of its like. The
+ * site that waits the longest is the first in turn. No side effects.
  */
 import type { ThreadPlace } from '../../mail/whereabouts.ts'
 import type { Site } from '../protocol/try-result.ts'

@@ -1,8 +1,7 @@
 /**
- * What a host announces after EHLO, and the commands of a transaction that make use of it.
- *
- * Pure. Without an announcement nothing is asked for: no extension is ever tried in hope. RFC 5321 §4.1.1, RFC 1870,
- * RFC 2920, RFC 3461, RFC 6152, RFC 6531.
+ * What a host announces after EHLO, and the commands of a transaction that make use of it. Pure. Without an
+ * announcement nothing is asked for: no extension is ever tried in hope. RFC 5321 §4.1.1, RFC 1870, RFC 2920, RFC 3461,
+ * RFC 6152, RFC 6531.
  */
 import { isIP } from 'node:net'
 

@@ -1,7 +1,6 @@
 /**
- * One socket as a dialogue: commands out, replies in, each reply to the command it answers, each with its time limit.
- *
- * A reply answers a command only when that had been written before the reply came in: whatever comes earlier is a host
+ * One socket as a dialogue: commands out, replies in, each reply to the command it answers, each with its time limit. A
+ * reply answers a command only when that had been written before the reply came in: whatever comes earlier is a host
  * out of step, and ends the wire like a lost connection, a silence over the limit, or a malformed reply. The end is
  * told once, with the stage that waited; nothing is read or written afterwards. A limit is for the whole answer, so a
  * host that drips gains nothing. Never throws. RFC 5321 §4.2, RFC 2920; delivery/README.md "The SMTP session" and

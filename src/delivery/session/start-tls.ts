@@ -1,9 +1,8 @@
 /**
- * The TLS handshake on a connection whose host has answered STARTTLS with 220, and the check of who answered.
- *
- * Resolves once and never throws, whatever the certificate is like. No renegotiation; SNI is the host name. Session
- * tickets are kept for hosts whose certificate nothing depends on: where it does, every connection shows it anew. RFC
- * 3207, RFC 6066 §3; delivery/README.md "TLS".
+ * The TLS handshake on a connection whose host has answered STARTTLS with 220, and the check of who answered. Resolves
+ * once and never throws, whatever the certificate is like. No renegotiation; SNI is the host name. Session tickets are
+ * kept for hosts whose certificate nothing depends on: where it does, every connection shows it anew. RFC 3207, RFC
+ * 6066 §3; delivery/README.md "TLS".
  */
 import { isIP, type Socket } from 'node:net'
 import { connect, type ConnectionOptions, type SecureContext, type TLSSocket } from 'node:tls'

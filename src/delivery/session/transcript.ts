@@ -1,8 +1,7 @@
 /**
- * The SMTP dialogue of one try as text: `> ` what we said, `< ` what the host said, `* ` what happened beside it.
- *
- * The message itself is never in it, only its size, and credentials are not either: we send none. Control characters
- * become spaces, so that every line stays one; behind 16 KiB nothing more is noted. Never throws.
+ * The SMTP dialogue of one try as text: `> ` what we said, `< ` what the host said, `* ` what happened beside it. The
+ * message itself is never in it, only its size, and credentials are not either: we send none. Control characters become
+ * spaces, so that every line stays one; behind 16 KiB nothing more is noted. Never throws.
  */
 import { isAscii } from '../../content/mime/encode-header.ts'
 import type { ConnectionFacts } from '../../mail/reply/delivery-outcome.ts'

@@ -1,6 +1,5 @@
 /**
  * What happened to recent claims, for the log line of a row that got lost: the last steps of all rows, in a ring.
- *
  * Written with each step of each message, so it makes no object and no text. Pure; never throws.
  */
 import type { Clock } from '../../base/clock.ts'

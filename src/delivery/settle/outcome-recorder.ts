@@ -1,10 +1,8 @@
 /**
  * Brings outcomes and returned rows into the store, in batches: all that came while the last batch was being committed,
- * or until somebody waits for it (`behind`).
- *
- * What the store could not take stays in memory and is tried again every second, for ever; meanwhile `isBlocked` is
- * true and nothing new may be claimed, so that memory stays bounded. Only a stop ends the patience: what the store has
- * not taken by then is found by the next start, as after a kill. store/README.md "What a kill may cause".
+ * or until somebody waits for it (`behind`). What the store could not take stays in memory and is tried again every
+ * second, for ever; meanwhile `isBlocked` is true and nothing new may be claimed, so that memory stays bounded. Only a
+ * stop ends the patience: the next start finds what is left, as after a kill. store/README.md "What a kill may cause".
  */
 import { SECOND, type Clock } from '../../base/clock.ts'
 import { errorCode, errorText } from '../../base/errors.ts'

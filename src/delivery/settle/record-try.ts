@@ -1,9 +1,7 @@
 /**
  * Everything that follows from the judgement of one try: its log line, its count, its event, the IP of the next one,
- * the suppression of the address; and the outcome for the recorder.
- *
- * The outcome matters more than what follows from it: earlier bounces that cannot be read are told to the log. Never
- * throws. egress/README.md "Keep or rotate", mail/README.md "Three decisions".
+ * the suppression of the address; and the outcome for the recorder, which matters more: earlier bounces that cannot be
+ * read are told to the log. egress/README.md "Keep or rotate", mail/README.md "Three decisions".
  */
 import { DAY, type Clock } from '../../base/clock.ts'
 import { errorText, unreachable } from '../../base/errors.ts'

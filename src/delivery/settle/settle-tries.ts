@@ -1,8 +1,6 @@
 /**
  * Keeps the rows that are in threads. Each leaves once: with a result, or given back when its thread died, lost it, or
- * was given up.
- *
- * A second result for a claim is ignored. Never throws. delivery/README.md "Stages".
+ * was given up. A second result for a claim is ignored. Never throws. delivery/README.md "Stages".
  */
 import type { ClaimedMessage, GiveBack } from '../../store/records/claim-records.ts'
 import type { PlacedRow } from '../place/place-messages.ts'

@@ -1,9 +1,8 @@
 /**
  * Where TLS failed when nobody demanded it: the one plain fallback, remembered for (egress IP, host), so that not every
- * connection is made twice (delivery/README.md "TLS"; `delivery.remember_plain`).
- *
- * A success drops it, and any policy that demands TLS. A memory that cannot be stored or loaded costs a second
- * connection at most, and a line in the log. Bounded; the longest unused is forgotten first.
+ * connection is made twice (delivery/README.md "TLS"; `delivery.remember_plain`). A success drops it, and any policy
+ * that demands TLS. A memory that cannot be stored or loaded costs a second connection at most, and a line in the log.
+ * Bounded; the longest unused is forgotten first.
  */
 import type { Clock } from '../../../base/clock.ts'
 import type { Logger } from '../../../base/logger.ts'

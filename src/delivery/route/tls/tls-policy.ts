@@ -1,9 +1,8 @@
 /**
  * Which TLS policy holds towards the hosts of a recipient domain: DANE, MTA-STS, required, opportunistic, in this order
- * (delivery/README.md "TLS").
- *
- * What DNSSEC or a policy of the domain protects is never weakened by a failure: a host whose records do not validate
- * is skipped, one that an enforced policy does not name is left out. Rejects only when the memory of policies does.
+ * (delivery/README.md "TLS"). What DNSSEC or a policy of the domain protects is never weakened by a failure: a host
+ * whose records do not validate is skipped, one that an enforced policy does not name is left out. Rejects only when
+ * the memory of policies does.
  */
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'

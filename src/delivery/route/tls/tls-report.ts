@@ -1,8 +1,6 @@
 /**
  * One TLS report: what happened to connections for a recipient domain on a UTC day, and the mail that carries it (RFC
- * 8460 §3, §4.4, §5).
- *
- * Pure. A record whose destinations cannot be read has none.
+ * 8460 §3, §4.4, §5). Pure. A record whose destinations cannot be read has none.
  */
 import { gzipSync } from 'node:zlib'
 import { DAY, toUnixSeconds } from '../../../base/clock.ts'

@@ -1,10 +1,8 @@
 /**
- * Sends the daily TLS reports to the domains that ask for them (RFC 8460; delivery/README.md "TLS reports"). Off until
- * `delivery.tls_reports.from` is set.
- *
- * A day is reported in the first four hours of the next one, each domain at a time of its own. A server that was
- * stopped catches up until that next day is over. A destination that fails is tried again after 10 min, then after
- * twice as long each time. Rejects only when the store does.
+ * Sends the daily TLS reports to the domains that ask for them (delivery/README.md "TLS reports"): each domain at a
+ * time of its own, in the first four hours of the next day; a server that was stopped catches up until that day is
+ * over. A destination that fails is tried again after 10 min, then after twice as long each time. Rejects only when the
+ * store does.
  */
 import { hash } from 'node:crypto'
 import { LRUCache } from 'lru-cache'

@@ -1,9 +1,8 @@
 /**
  * What connections said about TLS: summed, and handed to the store every ten seconds (delivery/README.md "TLS
- * reports"), some at a time, so that no acceptance waits for thousands of them.
- *
- * Each connection counts once, for the recipient domain it was opened for. What cannot be stored stays in the sums and
- * is tried again. Also feeds the memory of plain fallbacks.
+ * reports"), some at a time, so that no acceptance waits for thousands of them. Each connection counts once, for the
+ * recipient domain it was opened for. What cannot be stored stays in the sums and is tried again. Also feeds the memory
+ * of plain fallbacks.
  */
 import { SECOND, type Clock } from '../../../base/clock.ts'
 import type { Logger } from '../../../base/logger.ts'
